@@ -23,7 +23,10 @@ var mayImport = map[string][]string{
 		"botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform", "botbridge/internal/request",
 		"botbridge/internal/state", "botbridge/internal/telegram", "botbridge/internal/webchat", "botbridge/internal/workflow", "internal/retry",
 	},
-	"botbridge/internal/config": {"botbridge/internal/conversation", "botbridge/internal/enhance", "botbridge/internal/limits", "botbridge/internal/workflow"},
+	"botbridge/internal/config": {
+		"botbridge/internal/conversation", "botbridge/internal/discord", "botbridge/internal/enhance", "botbridge/internal/limits", "botbridge/internal/telegram",
+		"botbridge/internal/workflow",
+	},
 	"botbridge/internal/conversation": {
 		"botbridge/internal/enhance", "botbridge/internal/hubapi", "botbridge/internal/limits", "botbridge/internal/locale", "botbridge/internal/outbox",
 		"botbridge/internal/platform", "botbridge/internal/request", "botbridge/internal/state", "botbridge/internal/workflow", "internal/retry",

@@ -178,24 +178,32 @@ type Commands []Command
 
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (c *Commands) UnmarshalYAML(node *yaml.Node) error {
+	return eachNamed(node, "command", func(name string, _ int, spec workflow.Spec) {
+		*c = append(*c, Command{Name: name, Spec: spec})
+	})
+}
+
+// eachNamed reads a map from names to options in the order of the file. noun is what one of
+// them is called.
+func eachNamed[Options any](node *yaml.Node, noun string, add func(name string, line int, o Options)) error {
 	if node.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: commands is a map of names", node.Line)
+		return fmt.Errorf("line %d: %ss is a map of names", node.Line, noun)
 	}
 	lines := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		if line, twice := lines[key.Value]; twice {
-			return fmt.Errorf("line %d: the command %s is there already, in line %d", key.Line, key.Value, line)
+			return fmt.Errorf("line %d: the %s %s is there already, in line %d", key.Line, noun, key.Value, line)
 		}
 		lines[key.Value] = key.Line
-		command := Command{Name: key.Value}
-		if err := known(value, command.Spec); err != nil {
-			return fmt.Errorf("command %s: %w", key.Value, err)
+		var o Options
+		if err := known(value, o); err != nil {
+			return fmt.Errorf("%s %s: %w", noun, key.Value, err)
 		}
-		if err := value.Decode(&command.Spec); err != nil {
-			return fmt.Errorf("command %s: %w", key.Value, plain(err))
+		if err := value.Decode(&o); err != nil {
+			return fmt.Errorf("%s %s: %w", noun, key.Value, plain(err))
 		}
-		*c = append(*c, command)
+		add(key.Value, key.Line, o)
 	}
 	return nil
 }

@@ -6,13 +6,11 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/discord"
 )
 
-// What Discord takes; see its pages on application commands.
-const (
-	maxSlashCommands = 100
-	maxUploadMB      = 500
-)
+// maxUploadMB is what no server of Discord takes.
+const maxUploadMB = 500
 
 var (
 	// A token of Discord is the bot's id, a time and a signature, each in base64.
@@ -56,8 +54,8 @@ func (c *Config) discordProblems() (list []error) {
 		}
 	}
 	own := len(conversation.Menu(c.Enhance != nil)) // commands of the bridge
-	if len(c.Commands) > maxSlashCommands-own {
-		add("there are %d commands; Discord takes %d", len(c.Commands), maxSlashCommands-own)
+	if len(c.Commands) > discord.MaxCommands-own {
+		add("there are %d commands; Discord takes %d", len(c.Commands), discord.MaxCommands-own)
 	}
 	return list
 }

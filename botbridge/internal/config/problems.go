@@ -15,13 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
-)
-
-// What Telegram takes; see setMyCommands and setWebhook of the Bot API.
-const (
-	maxAbout    = 256
-	maxCommands = 100
-	webhookPath = "/telegram/webhook"
+	"github.com/comfyhub/comfyhub/botbridge/internal/telegram"
 )
 
 var (
@@ -99,9 +93,9 @@ func (c *Config) telegramProblems() (list []error) {
 		u, parseErr := url.Parse(c.Telegram.Webhook)
 		// A Bot API server of one's own also calls http addresses.
 		if parseErr != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || c.Telegram.Server == "") {
-			add("webhook: this is not an https address such as https://bot.example.com%s", webhookPath)
-		} else if !strings.HasSuffix(u.Path, webhookPath) {
-			add("webhook: the address must end in %s", webhookPath)
+			add("webhook: this is not an https address such as https://bot.example.com%s", telegram.WebhookPath)
+		} else if !strings.HasSuffix(u.Path, telegram.WebhookPath) {
+			add("webhook: the address must end in %s", telegram.WebhookPath)
 		}
 		if err == nil && !secretToken.MatchString(secret) {
 			add("webhook_secret: a webhook needs a secret of 1 to 256 letters, digits, _ and -; without one anybody could send updates")
@@ -128,8 +122,8 @@ func (c *Config) commandProblems() (list []error) {
 	if c.Sells() {
 		own += len(conversation.SellingMenu())
 	}
-	if c.Telegram != nil && len(c.Commands) > maxCommands-own {
-		add("commands: there are %d; Telegram's menu holds %d", len(c.Commands), maxCommands-own)
+	if c.Telegram != nil && len(c.Commands) > telegram.MaxCommands-own {
+		add("commands: there are %d; Telegram's menu holds %d", len(c.Commands), telegram.MaxCommands-own)
 	}
 	for _, command := range c.Commands {
 		if slices.Contains(conversation.Reserved(c.Enhance != nil), command.Name) {
@@ -138,8 +132,8 @@ func (c *Config) commandProblems() (list []error) {
 			add("commands: %q: names are a-z, 0-9 and _, 32 characters at most", command.Name)
 		}
 		for _, language := range slices.Sorted(maps.Keys(command.About)) {
-			if n := utf8.RuneCountInString(command.About[language]); n > maxAbout {
-				add("command %s: about: %s: %d characters are too many for Telegram, which takes %d", command.Name, language, n, maxAbout)
+			if n := utf8.RuneCountInString(command.About[language]); c.Telegram != nil && n > telegram.MaxAbout {
+				add("command %s: about: %s: %d characters are too many for Telegram, which takes %d", command.Name, language, n, telegram.MaxAbout)
 			}
 		}
 		price := int64(0)

@@ -43,6 +43,7 @@ func TestProblems(t *testing.T) {
 		"commands:\n  a:\n    workflow: x\n    max_steps: many":                                             `line 4: "many" must be a whole number`,
 		"commands:\n  a:\n    workflow: x\n    pryce: 3":                                                    `line 4: there is no option "pryce"`,
 		"hub: http://x\nlimits:\n  wating: 3":                                                               `line 3: there is no option "wating"`,
+		"styles: [a]":                                                                                       "line 1: styles is a map of names",
 		"limits:\n  words: bad":                                                                             `line 2: "bad" must be a list`,
 	} {
 		path := filepath.Join(t.TempDir(), "bot.yaml")
@@ -54,4 +55,8 @@ func TestProblems(t *testing.T) {
 	c, err := Parse([]byte("delivery: pigeon\nhub: nowhere\ncommands: {help: {workflow: x, price: -1}}"))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(c.Problems()), 5, "all of them at once: %v", errors.Join(c.Problems()...))
+
+	c, err = Parse([]byte("discord: {}\ncommands: {a: {workflow: x, about: {ru: " + long + "}}}"))
+	require.NoError(t, err)
+	require.NotContains(t, errors.Join(c.Problems()...).Error(), "Telegram", "it is not asked there")
 }

@@ -27,30 +27,15 @@ const (
 	maxStyleName = 20
 	// maxStyles bounds how many there are.
 	maxStyles = 100
+	// maxAbout bounds what is said about one, in characters.
+	maxAbout = 256
 )
 
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (s *Styles) UnmarshalYAML(node *yaml.Node) error {
-	if node.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: styles is a map of names", node.Line)
-	}
-	lines := map[string]int{}
-	for i := 0; i+1 < len(node.Content); i += 2 {
-		key, value := node.Content[i], node.Content[i+1]
-		if line, twice := lines[key.Value]; twice {
-			return fmt.Errorf("line %d: the style %s is there already, in line %d", key.Line, key.Value, line)
-		}
-		lines[key.Value] = key.Line
-		style := Style{Name: key.Value, Line: key.Line}
-		if err := known(value, style.StyleSpec); err != nil {
-			return fmt.Errorf("style %s: %w", key.Value, err)
-		}
-		if err := value.Decode(&style.StyleSpec); err != nil {
-			return fmt.Errorf("style %s: %w", key.Value, plain(err))
-		}
-		*s = append(*s, style)
-	}
-	return nil
+	return eachNamed(node, "style", func(name string, line int, spec workflow.StyleSpec) {
+		*s = append(*s, Style{Name: name, Line: line, StyleSpec: spec})
+	})
 }
 
 // styleProblems are those that need no workflow to be seen.

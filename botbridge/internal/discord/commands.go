@@ -75,7 +75,7 @@ func declare(commands []Command) []discord.ApplicationCommandCreate {
 			}
 			continue
 		}
-		if slashes++; slashes > maxCommands {
+		if slashes++; slashes > MaxCommands {
 			continue
 		}
 		about, others := described(c.Name, c.About)

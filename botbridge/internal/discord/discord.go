@@ -48,6 +48,9 @@ import (
 // Name is the platform's name.
 const Name = "discord"
 
+// MaxCommands is how many slash commands a bot can have.
+const MaxCommands = 100
+
 // What Discord allows; see https://docs.discord.com/developers/resources/message and
 // the pages on components and commands.
 const (
@@ -67,7 +70,6 @@ const (
 	maxFilled    = 4000
 	maxMenuLabel = 100
 	maxNonce     = 25
-	maxCommands  = 100
 	maxOnMessage = 15
 	maxOptions   = 25
 	maxChoices   = 25

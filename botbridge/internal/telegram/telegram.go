@@ -41,6 +41,12 @@ const (
 	maxShape    = 20     // the longer side of a photo / the shorter one
 )
 
+// What the menu holds, and the length of a line in it in characters; see setMyCommands.
+const (
+	MaxCommands = 100
+	MaxAbout    = 256
+)
+
 // Options say how to reach Telegram. Only the token is required.
 type Options struct {
 	Token string
