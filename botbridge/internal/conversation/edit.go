@@ -26,7 +26,7 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	}
 	old, err := t.o.Runner.Load(ctx, id)
 	if errors.Is(err, state.ErrNotFound) {
-		return t.editedOffer(ctx, tn, id)
+		return t.editedOrder(ctx, tn, id)
 	}
 	if err != nil {
 		return err
@@ -40,13 +40,48 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if !own {
 		tn.instead = &old
 	}
-	var q *question
-	if len(old.Answers) > 0 {
-		if err := json.Unmarshal(old.Answers, &q); err != nil {
-			t.o.Logger.Warn("cannot read which question a message answered", "request", old.ID, "error", err)
+	return t.saidAnew(ctx, tn, t.askedBy(old), old.Command, old.Inputs)
+}
+
+// askedBy returns the question that the message of a request answered, nil for none.
+func (t *Talk) askedBy(rec request.Record) (q *question) {
+	if len(rec.Answers) > 0 {
+		if err := json.Unmarshal(rec.Answers, &q); err != nil {
+			t.o.Logger.Warn("cannot read which question a message answered", "request", rec.ID, "error", err)
 		}
 	}
-	return t.saidAnew(ctx, tn, q, old.Command, old.Inputs)
+	return q
+}
+
+// editedOrder handles a changed message whose request waits to be paid for. The old order
+// goes once there is another one; until then its invoice stays good.
+func (t *Talk) editedOrder(ctx context.Context, tn *turn, id string) error {
+	var o order
+	err := t.o.Store.Held(ctx, orderID(id), &o)
+	own := id == request.IDOf(tn.Key())
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return t.editedOffer(ctx, tn, id)
+	case err != nil:
+		return err
+	case o.Record.Said == digest(tn.Message.Text) && !own:
+		return nil // Telegram reports changes that nobody has made
+	}
+	switch err = t.o.Store.Held(ctx, id, new(offer)); {
+	case err == nil:
+		err = t.editedOffer(ctx, tn, id)
+	case errors.Is(err, state.ErrNotFound):
+		if tn.instead, err = t.unfinished(ctx, o.Instead); err == nil {
+			err = t.saidAnew(ctx, tn, t.askedBy(o.Record), o.Record.Command, o.Record.Inputs)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if now, err := t.noted(ctx, tn, tn.Message.ID); err != nil || now == id {
+		return err
+	}
+	return t.o.Store.Release(ctx, tn.who(), orderID(id))
 }
 
 // editedOffer handles a changed message whose words are still to be chosen.

@@ -107,6 +107,11 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 	if err := t.o.Store.Hold(ctx, tn.who(), orderID(rec.ID), o); err != nil {
 		return err
 	}
+	if tn.Kind != platform.Pressed {
+		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, tn.Message.ID), rec.ID, request.MessageKeep); err != nil {
+			return err
+		}
+	}
 	key := "invoice"
 	if shared {
 		key = "invoice_share"

@@ -244,3 +244,32 @@ func TestRefundByHand(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, state.Refunded, to)
 }
+
+// A changed message has another invoice, and the old one is not good any more.
+func TestEditedOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{Words: []string{"forbidden"}})
+	s := r.sells()
+	r.event("5", "5", platform.Said, "m1", "/generate a fox")
+	r.event("5", "5", platform.Edited, "m1", "/generate a fox")
+	require.Len(t, r.invoices(), 1, "nobody has changed it")
+	old := platform.Payment{Payload: r.invoices()[0].Payload, Price: 5}
+	r.event("5", "5", platform.Edited, "m1", "/generate forbidden")
+	r.pays("5", old)
+	require.Equal(t, []string{""}, s.refusals, "an edit that is refused changes nothing")
+	r.event("5", "5", platform.Edited, "m1", "/generate a bear")
+	require.Len(t, r.invoices(), 2)
+	r.pays("5", old)
+	require.NotEmpty(t, s.refusals[1])
+	r.pays("5", platform.Payment{Payload: r.invoices()[1].Payload, Price: 5, Charge: "c1"})
+	require.Equal(t, []string{"a bear"}, r.prompts("5"))
+
+	// What is paid for stays until what replaces it is.
+	r.event("5", "5", platform.Edited, "m1", "/generate a wolf")
+	require.Equal(t, []string{"a bear"}, r.prompts("5"))
+	r.pays("5", platform.Payment{Payload: r.invoices()[2].Payload, Price: 5, Charge: "c2"})
+	require.Eventually(t, func() bool {
+		list := r.prompts("5")
+		return len(list) == 1 && list[0] == "a wolf"
+	}, time.Minute, 10*time.Millisecond)
+}
