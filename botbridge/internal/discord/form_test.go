@@ -2,6 +2,7 @@ package discord
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -142,4 +143,31 @@ func TestFormInTime(t *testing.T) {
 	press, err := p.Press(r.posted(), "Words")
 	require.NoError(t, err)
 	require.Empty(t, r.form(p, press).Fields[0].Value)
+}
+
+// What is filled in while nobody is there is handled later, though Discord says meanwhile
+// that it has failed; so is what a process could not store before its end.
+func TestFormWhileAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, fakediscord.Options{AckWithin: patience}, asksWords(words("a fox")))
+	p := r.fake.Person(ada, channel, guild, "en-US")
+	at := r.posted()
+	press, err := p.Press(at, "Words")
+	require.NoError(t, err)
+	form := r.form(p, press)
+	r.stop()
+	_, err = p.Submit(form, map[string]string{"prompt": "a bear"})
+	require.NoError(t, err)
+	r.mu.Lock()
+	r.refuse = errors.New("the state is away")
+	r.mu.Unlock()
+	r.start()
+	require.Eventually(t, func() bool { return r.fake.Calls(callbackCall) >= 2 }, patience, 1e6, "it is confirmed all the same")
+	r.stop()
+	r.mu.Lock()
+	r.refuse = nil
+	r.mu.Unlock()
+	r.start()
+	e := r.event(0)
+	require.Equal(t, []any{"rx:1", at, "a bear"}, []any{e.Data, e.Message.ID, e.Filled["prompt"]})
 }
