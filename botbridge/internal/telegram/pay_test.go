@@ -3,7 +3,11 @@ package telegram
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,16 +17,37 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// From the invoice to the refund, in a topic of a group.
+// From the invoice to the refund, in a topic of a group, by polls and by calls.
 func TestPayments(t *testing.T) {
 	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{PollTimeout: time.Second})
+	for _, hook := range []bool{false, true} {
+		t.Run(fmt.Sprint("webhook ", hook), func(t *testing.T) {
+			t.Parallel()
+			payments(t, hook)
+		})
+	}
+}
+
+func payments(t *testing.T, hook bool) {
+	t.Helper()
 	events := make(chan platform.Event, 4)
+	admit := func(_ context.Context, e platform.Event) error { events <- e; return nil }
+	var calls atomic.Pointer[Telegram]
+	called := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		calls.Load().Routes(admit)["POST "+WebhookPath].ServeHTTP(w, r)
+	}))
+	t.Cleanup(called.Close)
+	o := Options{PollTimeout: time.Second}
+	if hook {
+		o.Webhook, o.Secret = called.URL+WebhookPath, "secret"
+	}
+	tg, fake := newTelegram(t, fakebot.Options{}, o)
+	calls.Store(tg)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	listened := make(chan struct{})
 	go func() {
 		defer close(listened)
-		_ = tg.Listen(ctx, func(_ context.Context, e platform.Event) error { events <- e; return nil })
+		_ = tg.Listen(ctx, admit)
 	}()
 	defer func() { cancel(); <-listened }()
 	group := platform.Chat{ID: "-9", Topic: "4", Group: true}
