@@ -127,6 +127,7 @@ func (r *rig) start() {
 	r.t.Helper()
 	d, err := New(r.o)
 	require.NoError(r.t, err)
+	begun, continued := r.fake.Sessions()
 	ctx, cancel := context.WithCancel(r.ctx)
 	done := make(chan struct{})
 	go func() {
@@ -139,6 +140,11 @@ func (r *rig) start() {
 		<-done
 		d.Close()
 	})
+	// The connection of the last process may still look open.
+	require.Eventually(r.t, func() bool {
+		b, c := r.fake.Sessions()
+		return b+c > begun+continued
+	}, patience, 1e6)
 	r.connected()
 }
 

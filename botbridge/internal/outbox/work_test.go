@@ -62,6 +62,7 @@ func TestWork(t *testing.T) {
 		require.LessOrEqual(t, len(w.heard())-before, 11)
 
 		// A chat that does not take it is left alone.
+		synctest.Wait()
 		w.err = platform.ErrForbidden
 		before = len(w.heard())
 		for range 60 {
