@@ -3,7 +3,8 @@
 // separate process, connected to a fake of Telegram's Bot API. A scripted person
 // asks for a picture, follows its progress, receives it, presses "again", cancels
 // one, asks what a command takes, chooses one of four pictures, asks for other looks and
-// words, sends photos, and finds a picture again. The program prints what the person sees.
+// words, sends photos, finds a picture again, pays for a video, and gets back what was paid for
+// another one. The program prints what the person sees.
 //
 // With -page FILE it writes the chat as an HTML page, too.
 //
@@ -18,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,7 +58,7 @@ func run(ctx context.Context, pageFile string) error {
 	defer os.RemoveAll(dir)
 	fmt.Println("starting a hub, two simulated instances, a fake Telegram and the bridge ...")
 	s, err := stage.Open(ctx, stage.Options{
-		Set: programs.Made(), Dir: dir, Config: string(config), Workflows: []string{workflows},
+		Set: programs.Made(), Dir: dir, Config: selling(string(config)), Workflows: []string{workflows},
 		AgentFlags: []string{"--preview-method", "latent2rgb", "--step-time", "150ms"},
 	})
 	defer s.Close() //nolint:staticcheck // a stage that has failed to open still closes what it opened
@@ -70,4 +72,9 @@ func run(ctx context.Context, pageFile string) error {
 		fmt.Fprintln(os.Stderr, s.Tails())
 	}
 	return err
+}
+
+// selling switches on what the example only mentions: terms, and a video that has its price.
+func selling(config string) string {
+	return strings.NewReplacer("# payments:", "payments:", "# terms:", "terms:", "    price: 4", "    price: 400 # more than the daily share: never free\n    stars: 25").Replace(config)
 }

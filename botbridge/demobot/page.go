@@ -63,8 +63,10 @@ p { display: flex; flex-wrap: wrap; gap: 4px; margin: 8px 0 0 } p span { backgro
 </style>
 {{range .}}<div class="{{if not .FromBot}}me{{end}}{{if .Deleted}} gone{{end}}">
 {{- with .Answers}}<q>{{.}}</q>{{end}}
-{{- if .Photo}}<img alt="" src="{{.Photo}}">{{else if ne .Kind "text"}}[{{.Kind}} {{.File.Name}}] {{end}}
-{{- .Text}}
+{{- with .Invoice}}<b>{{.Title}}</b>
+{{.Description}}<p><span>Pay ⭐ {{.Stars}}</span></p>
+{{- else}}{{if .Photo}}<img alt="" src="{{.Photo}}">{{else if ne .Kind "text"}}[{{.Kind}} {{.File.Name}}] {{end}}
+{{- .Text}}{{end}}
 {{- with .Buttons}}<p>{{range .}}<span>{{.Label}}</span>{{end}}</p>{{end}}</div>
 {{end}}</html>
 `))

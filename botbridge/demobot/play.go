@@ -24,7 +24,7 @@ func play(ctx context.Context, s *stage.Stage) error {
 	watching, stop := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() { c.watch(watching, c.person) })
-	for _, part := range []func(*scene){playWords, playGrid, playMenu, playPhotos} {
+	for _, part := range []func(*scene){playWords, playGrid, playMenu, playPhotos, playStars} {
 		part(c)
 	}
 	stop()
@@ -36,13 +36,15 @@ func play(ctx context.Context, s *stage.Stage) error {
 		return fmt.Errorf("%d calls broke Telegram's limits (%+v)", over, worst)
 	}
 	fmt.Println("\nAll of it as it should be: pictures from words and from photos, four as one, other words and looks, a question,\n" +
-		"one request stopped, and one picture found again. Telegram's limits were kept.")
+		"one request stopped, one picture found again, one video paid for, and one payment given back.\n" +
+		"Telegram's limits were kept.")
 	return nil
 }
 
 // playWords asks for a picture in plain words, makes another one, and stops a third.
 func playWords(c *scene) {
 	asked := c.say("a lighthouse on a cliff at dawn --ar 3:2")
+	c.press(c.sees("the terms", offers("I accept")), "I accept")
 	c.sees("progress", says("%"))
 	picture := c.sees("the picture", shows(asked))
 	c.press(picture, "Again")
@@ -98,6 +100,18 @@ func playPhotos(c *scene) {
 	})
 	c.press(found, "1")
 	c.sees("the owl again", func(m fakebot.Message) bool { return m.Kind == "photo" && m.ID > found.ID })
+}
+
+// playStars pays for a video, and stops another one.
+func playStars(c *scene) {
+	asked := c.say("/clip waves on a beach")
+	c.pay(c.sees("an invoice", invoices(asked)))
+	c.sees("the video", func(m fakebot.Message) bool { return m.Kind == "video" && m.ReplyTo == asked })
+
+	asked = c.say("/clip waves in a storm")
+	c.pay(c.sees("another invoice", invoices(asked)))
+	c.press(c.sees("the paid request", func(m fakebot.Message) bool { return m.ReplyTo == asked && offers("Cancel")(m) }), "Cancel")
+	c.sees("the money back", says("25 Stars back"))
 }
 
 // photo is a picture of a meadow below the sky.

@@ -69,6 +69,15 @@ func (c *scene) press(m fakebot.Message, label string) {
 	c.err = fmt.Errorf("the button %s: %w", label, errUnexpected)
 }
 
+// pay pays an invoice.
+func (c *scene) pay(m fakebot.Message) {
+	if c.err != nil {
+		return
+	}
+	c.print("Ada", "pays %d Stars", m.Invoice.Stars)
+	c.person.Pay(m.ID)
+}
+
 func says(text string) func(fakebot.Message) bool {
 	return func(m fakebot.Message) bool { return strings.Contains(m.Text, text) }
 }
@@ -76,6 +85,11 @@ func says(text string) func(fakebot.Message) bool {
 // shows is for the picture that answers a message.
 func shows(message int) func(fakebot.Message) bool {
 	return func(m fakebot.Message) bool { return m.Kind == "photo" && m.ReplyTo == message }
+}
+
+// invoices is for the invoice that answers a message.
+func invoices(message int) func(fakebot.Message) bool {
+	return func(m fakebot.Message) bool { return m.Invoice != nil && m.ReplyTo == message }
 }
 
 func offers(label string) func(fakebot.Message) bool {

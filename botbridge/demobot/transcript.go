@@ -34,6 +34,8 @@ func (t *transcript) show(list []fakebot.Message) (news bool) {
 		here[m.ID] = true
 		text := m.Text
 		switch {
+		case m.Invoice != nil:
+			text = fmt.Sprintf("[invoice: %d Stars] %s", m.Invoice.Stars, m.Invoice.Description)
 		case m.Kind != "text" && m.File.Size == 0:
 			text = fmt.Sprintf("[%s] %s", m.Kind, m.Text)
 		case m.Kind != "text":
