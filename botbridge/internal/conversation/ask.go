@@ -22,6 +22,9 @@ const toldTimeout = 30 * time.Second
 
 // ask turns a command into a request.
 func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
+	if off, err := t.off(ctx, tn, c); off || err != nil {
+		return err
+	}
 	t.cutFlag(tn, c)
 	args, err := c.Parse(tn.rest)
 	if err != nil {
@@ -92,6 +95,9 @@ type wish struct {
 // request checks a wish, stores it and starts it. It returns once the user has been
 // told, so that the answers in a chat are in the order of the questions.
 func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
+	if off, err := t.off(ctx, tn, c); off || err != nil {
+		return err
+	}
 	if err := t.agreed(ctx, tn); err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func (t *Talk) cutFlag(tn *turn, c *workflow.Command) {
 // enhance answers /enhance WORDS: other words for the command that takes words without
 // one.
 func (t *Talk) enhance(ctx context.Context, tn *turn) error {
-	c := t.byName[t.o.Default]
+	c := t.usual(tn)
 	for _, other := range t.o.Commands {
 		if c == nil && other.Takes(workflow.Prompt) && !other.Takes(workflow.Image) {
 			c = other

@@ -53,7 +53,7 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 	}
 	pictured := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
 	own := len(tn.Message.Files) > 0
-	usual, edit := t.byName[t.o.Default], t.byName[t.o.Edit]
+	usual, edit := t.usual(tn), t.byName[t.o.Edit]
 	switch {
 	case pictured && tn.rest != "" && edit != nil:
 		return t.ask(ctx, tn, edit)

@@ -28,6 +28,8 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	switch verb {
 	case verbSet:
 		return t.pressedSetting(ctx, tn, rest)
+	case verbGroup:
+		return t.pressedGroup(ctx, tn, rest)
 	case verbBetter, verbOwn, verbNone, verbEdit:
 		return t.pressedOffer(ctx, tn, verb, rest)
 	case verbMy:

@@ -61,7 +61,7 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 	}
 	var row []platform.Button
 	for _, language := range t.o.Texts.Languages() {
-		row = append(row, button(tn.language == language, t.o.Texts.Say(language, "language", nil), "lang", language))
+		row = append(row, button(tn.own == language, t.o.Texts.Say(language, "language", nil), "lang", language))
 	}
 	post.Buttons = append(post.Buttons, row)
 	s := tn.settings
@@ -85,6 +85,9 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 		row = append(row, button(sizeOf(s) == size, label, "size", size))
 	}
 	post.Buttons = append(post.Buttons, row[:3], row[3:])
+	if row = t.groupButton(tn); row != nil {
+		post.Buttons = append(post.Buttons, row)
+	}
 	return post
 }
 
@@ -117,7 +120,7 @@ func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error 
 	switch parts[1] {
 	case "lang":
 		if ok = slices.Contains(t.o.Texts.Languages(), value); ok {
-			s.Language, tn.language = value, value
+			s.Language = value
 		}
 	case "file":
 		s.AsFile = value == "on"
@@ -145,6 +148,7 @@ func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error 
 		return err
 	}
 	tn.settings = s
+	tn.speak(t.o.Texts)
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "saved", nil))
 	err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, t.settingsPost(tn))
 	if mayPass(err) {

@@ -74,6 +74,8 @@ type Talk struct {
 	hinted    map[string]time.Time // by chat: hints are not repeated at once
 	spreads   map[string]bool      // broadcasts in progress in this process
 	spreading sync.WaitGroup
+
+	groups sync.Mutex // held while settings of a group change
 }
 
 // turn is one event and its author.
@@ -81,7 +83,9 @@ type turn struct {
 	platform.Event
 	p        platform.Platform
 	settings Settings
-	language string
+	group    GroupSettings
+	// own is the language of the author, language the one to answer in.
+	own, language string
 	// rest is what follows the command.
 	rest string
 	// under is the message whose button was pressed, or the one that asks about a picture.
@@ -168,7 +172,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		return t.payment(ctx, e)
 	}
 	if e.Kind == platform.Left {
-		return t.left(ctx, ChatKey(e.Platform, e.Chat))
+		return errors.Join(t.left(ctx, ChatKey(e.Platform, e.Chat)), t.leftGroup(ctx, e))
 	}
 	standing, err := t.o.Guard.Standing(ctx, e)
 	if err != nil {
@@ -208,10 +212,10 @@ func (t *Talk) turnOf(ctx context.Context, e platform.Event) (*turn, error) {
 	if tn.settings, err = t.settings(ctx, tn.who()); err != nil {
 		return nil, err
 	}
-	tn.language = t.o.Texts.Match(e.User.Language)
-	if tn.settings.Language != "" {
-		tn.language = t.o.Texts.Match(tn.settings.Language)
+	if tn.group, err = t.groupSettings(ctx, e); err != nil {
+		return nil, err
 	}
+	tn.speak(t.o.Texts)
 	return tn, nil
 }
 

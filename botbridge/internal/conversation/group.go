@@ -1,0 +1,239 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// GroupSettings are what the moderators of a group have chosen for all of it, its topics
+// included. They only narrow what the configuration allows.
+type GroupSettings struct {
+	// Language is what the bot speaks there, "" for everybody's own.
+	Language string `json:"language,omitempty"`
+	// Usual is the command for plain words, "" for the configured one.
+	Usual string `json:"usual,omitempty"`
+	// Off are the commands that make no pictures there.
+	Off []string `json:"off,omitempty"`
+	// Used is when they were last stored.
+	Used time.Time `json:"used"`
+}
+
+const (
+	// verbGroup is the verb of the buttons that change a group's settings.
+	verbGroup = "gs"
+	groupKind = "group"
+	// groupKeep is how long the settings of a group that says nothing are kept, and
+	// groupRenew how often using them is noted.
+	groupKeep  = 365 * 24 * time.Hour
+	groupRenew = 30 * 24 * time.Hour
+	// maxSwitches is how many commands the menu shows: platforms bound their buttons.
+	maxSwitches = 40
+)
+
+func groupName(e platform.Event) string { return e.Platform + ":" + e.Chat.ID }
+
+// groupSettings returns the settings of the group that an event is from, and keeps them
+// for another year from time to time.
+func (t *Talk) groupSettings(ctx context.Context, e platform.Event) (GroupSettings, error) {
+	var g GroupSettings
+	if !e.Chat.Group {
+		return g, nil
+	}
+	err := t.o.Store.Get(ctx, groupKind, groupName(e), &g)
+	if errors.Is(err, state.ErrNotFound) {
+		return GroupSettings{}, nil
+	}
+	if err == nil && time.Since(g.Used) > groupRenew {
+		g, err = t.changeGroup(ctx, e, func(*GroupSettings) {})
+	}
+	return g, err
+}
+
+// changeGroup changes the settings of a group. Two moderators may do so at once.
+func (t *Talk) changeGroup(ctx context.Context, e platform.Event, change func(*GroupSettings)) (GroupSettings, error) {
+	t.groups.Lock()
+	defer t.groups.Unlock()
+	var g GroupSettings
+	if err := t.o.Store.Get(ctx, groupKind, groupName(e), &g); err != nil && !errors.Is(err, state.ErrNotFound) {
+		return g, err
+	}
+	change(&g)
+	g.Off = slices.DeleteFunc(g.Off, func(name string) bool { return t.byName[name] == nil })
+	g.Used = time.Now().UTC()
+	return g, t.o.Store.Put(ctx, groupKind, groupName(e), g, groupKeep)
+}
+
+// leftGroup forgets the settings of a group that the bot is no longer in.
+func (t *Talk) leftGroup(ctx context.Context, e platform.Event) error {
+	if !e.Chat.Group {
+		return nil
+	}
+	t.groups.Lock()
+	defer t.groups.Unlock()
+	return t.o.Store.Put(ctx, groupKind, groupName(e), nil, 0)
+}
+
+// usual returns the command for plain words where a turn is, nil for none.
+func (t *Talk) usual(tn *turn) *workflow.Command {
+	if c := t.byName[tn.group.Usual]; c != nil {
+		return c
+	}
+	return t.byName[t.o.Default]
+}
+
+// off tells a user that a command is switched off in their group, and returns true if it is.
+func (t *Talk) off(ctx context.Context, tn *turn, c *workflow.Command) (bool, error) {
+	if !slices.Contains(tn.group.Off, c.Name) {
+		return false, nil
+	}
+	return true, t.reply(ctx, tn, t.say(tn, "group_off", locale.With{"command": c.Name}))
+}
+
+// groupButton leads from somebody's settings to those of the group; nil where nobody is
+// known to keep order.
+func (t *Talk) groupButton(tn *turn) []platform.Button {
+	if _, ok := tn.p.(platform.Moderated); !ok || !tn.Chat.Group {
+		return nil
+	}
+	return []platform.Button{{Label: t.say(tn, "group_button", nil), Data: groupData(tn.User.ID, "menu", "-")}}
+}
+
+// groupData is the data of a button. It names whose /settings it is below, see noteButtons.
+func groupData(user, key, value string) string {
+	return strings.Join([]string{verbGroup, user, key, value}, ":")
+}
+
+// groupPost is the menu for moderators below the settings of a user.
+func (t *Talk) groupPost(tn *turn, user string) platform.Post {
+	post := platform.Post{Text: t.say(tn, "group_settings", nil)}
+	button := func(on bool, label, key, value string) platform.Button {
+		if on {
+			label = "✓ " + label
+		}
+		return platform.Button{Label: label, Data: groupData(user, key, value)}
+	}
+	g := tn.group
+	row := []platform.Button{button(g.Language == "", t.say(tn, "group_any_language", nil), "lang", "-")}
+	for _, language := range t.o.Texts.Languages() {
+		row = append(row, button(g.Language == language, t.o.Texts.Say(language, "language", nil), "lang", language))
+	}
+	post.Buttons = append(post.Buttons, row)
+	if next := t.nextUsual(tn); next != "" {
+		label := t.say(tn, "group_usual", locale.With{"command": t.usual(tn).Name})
+		post.Buttons = append(post.Buttons, []platform.Button{button(false, label, "usual", next)})
+	}
+	row = nil
+	for i, c := range t.o.Commands[:min(maxSwitches, len(t.o.Commands))] {
+		on := !slices.Contains(g.Off, c.Name)
+		row = append(row, button(on, "/"+c.Name, flip(on), c.Name))
+		if len(row) == 2 || i == min(maxSwitches, len(t.o.Commands))-1 {
+			post.Buttons, row = append(post.Buttons, row), nil
+		}
+	}
+	return post
+}
+
+// nextUsual returns the command for plain words that comes after the present one, "" if
+// there is no choice.
+func (t *Talk) nextUsual(tn *turn) string {
+	now := t.usual(tn)
+	if now == nil {
+		return ""
+	}
+	at := slices.Index(t.o.Commands, now)
+	for i := range t.o.Commands {
+		c := t.o.Commands[(at+1+i)%len(t.o.Commands)]
+		if c != now && c.Takes(workflow.Prompt) && !slices.Contains(tn.group.Off, c.Name) {
+			return c.Name
+		}
+	}
+	return ""
+}
+
+// pressedGroup shows or changes the settings of the group in which a button was pressed.
+// Only its moderators and the operators may.
+func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
+	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
+	parts := strings.Split(data, ":")
+	p, ok := tn.p.(platform.Moderated)
+	if len(parts) != 3 || !ok || !tn.Chat.Group {
+		answer("too_old")
+		return nil
+	}
+	if !t.o.Guard.Admin(tn.Event) {
+		switch may, err := p.Moderates(ctx, tn.Chat, tn.User.ID); {
+		case ctx.Err() != nil:
+			return fmt.Errorf("asking who moderates a group: %w", ctx.Err())
+		case err != nil:
+			answer("group_unsure")
+			return nil
+		case !may:
+			answer("group_moderators")
+			return nil
+		}
+	}
+	done := ""
+	if parts[1] != "menu" {
+		change := t.groupChange(parts[1], parts[2])
+		if change == nil {
+			answer("too_old")
+			return nil
+		}
+		g, err := t.changeGroup(ctx, tn.Event, change)
+		if err != nil {
+			return err
+		}
+		tn.group, done = g, t.say(tn, "saved", nil)
+		tn.speak(t.o.Texts)
+	}
+	t.o.Outbox.Answer(ctx, tn.p, tn.Press, done)
+	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, t.groupPost(tn, parts[0])); mayPass(err) {
+		return err
+	}
+	return nil
+}
+
+// groupChange returns what a button changes; nil if no button offers that.
+func (t *Talk) groupChange(key, value string) func(*GroupSettings) {
+	c := t.byName[value]
+	switch {
+	case key == "lang" && value == "-":
+		return func(g *GroupSettings) { g.Language = "" }
+	case key == "lang" && slices.Contains(t.o.Texts.Languages(), value):
+		return func(g *GroupSettings) { g.Language = value }
+	case key == "usual" && c != nil && c.Takes(workflow.Prompt):
+		return func(g *GroupSettings) { g.Usual = value }
+	case key == "on" && c != nil:
+		return func(g *GroupSettings) {
+			g.Off = slices.DeleteFunc(g.Off, func(name string) bool { return name == value })
+		}
+	case key == "off" && c != nil:
+		return func(g *GroupSettings) {
+			if !slices.Contains(g.Off, value) {
+				g.Off = append(g.Off, value)
+			}
+		}
+	}
+	return nil
+}
+
+// speak chooses the language of a turn: in a group the one that its moderators have chosen.
+func (t *turn) speak(texts *locale.Bundle) {
+	t.own = texts.Match(t.User.Language)
+	if t.settings.Language != "" {
+		t.own = texts.Match(t.settings.Language)
+	}
+	t.language = t.own
+	if t.group.Language != "" {
+		t.language = texts.Match(t.group.Language)
+	}
+}
