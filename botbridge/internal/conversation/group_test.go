@@ -10,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
@@ -114,7 +115,7 @@ func TestCommandSwitchedOff(t *testing.T) {
 	before := r.prompts("5")
 	r.regroup("9", "-9", "off", "generate")
 	r.event("5", "-9", platform.Said, "m1", "/generate a fox")
-	r.tap("5", "-9", "ag", id)
+	r.tap("5", "-9", request.VerbAgain, id)
 	require.Equal(t, before, r.prompts("5"), "neither by a message nor by a button")
 	said := r.p.in("-9")
 	require.Equal(t, "The moderators of this group have switched /generate off.", said[len(said)-1])
