@@ -192,8 +192,9 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 		if err != nil {
 			return err
 		}
-		tn.group, done = g, t.say(tn, "saved", nil)
+		tn.group = g
 		tn.speak(t.o.Texts)
+		done = t.say(tn, "saved", nil)
 	}
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, done)
 	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, t.groupPost(tn, parts[0])); mayPass(err) {
