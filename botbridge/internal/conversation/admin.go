@@ -2,9 +2,6 @@ package conversation
 
 import (
 	"context"
-	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,29 +74,6 @@ func (t *Talk) quota(ctx context.Context, tn *turn) error {
 		return err
 	}
 	return t.reply(ctx, tn, t.say(tn, "quota_set", locale.With{"who": who, "share": fields[1]}))
-}
-
-// stats shows an operator the state of the bridge.
-func (t *Talk) stats(ctx context.Context, tn *turn) error {
-	counts, err := t.o.Store.Counts(ctx)
-	if err != nil {
-		return err
-	}
-	chats, err := t.o.Store.Chats(ctx)
-	if err != nil {
-		return err
-	}
-	waiting, err := t.o.Store.Waiting(ctx)
-	if err != nil {
-		return err
-	}
-	lines := []string{t.say(tn, "stats", locale.With{
-		"active": t.o.Runner.Active(), "chats": len(chats), "inbox": waiting, "outbox": t.o.Outbox.Waiting(),
-	})}
-	for _, outcome := range slices.Sorted(maps.Keys(counts)) {
-		lines = append(lines, fmt.Sprintf("%s: %s", outcome, counts[outcome]))
-	}
-	return t.reply(ctx, tn, strings.Join(lines, "\n"))
 }
 
 // Care is how soon an event is looked at.

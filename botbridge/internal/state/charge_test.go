@@ -67,10 +67,10 @@ func TestPay(t *testing.T) {
 		require.Equal(t, []string{"b"}, due(2*time.Hour))
 		_, err = s.Settle(ctx, state.Charge{ID: "nobody's"}, state.Refund, 0)
 		require.ErrorIs(t, err, state.ErrNotFound)
-		counts, err := s.Counts(ctx)
+		days, err := s.Days(ctx, 1)
 		require.NoError(t, err)
-		require.Equal(t, "21", counts["stars_paid"])
-		require.Equal(t, "7", counts["stars_refunded"])
+		require.EqualValues(t, 21, days[0].Paid)
+		require.EqualValues(t, 7, days[0].Refunded)
 		for _, key := range []string{db.Key("charge", "a"), db.Key("charges", "telegram:5")} {
 			ttl, err := db.Client().PTTL(ctx, key).Result()
 			require.NoError(t, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -97,8 +96,9 @@ type End struct {
 	// Command and Took, in milliseconds, are added to the mean, unless Took is 0.
 	Command string
 	Took    int64
-	// Outcome is counted, for the operator.
+	// Outcome is counted, for the operator, and if it is Done how long it took since Asked.
 	Outcome string
+	Done    bool
 }
 
 // Finish saves a request for the last time as an active one: from now on it
@@ -109,8 +109,12 @@ func (s *Store) Finish(ctx context.Context, id string, version int64, record any
 	if err != nil {
 		return version, err
 	}
+	step := ""
+	if e.Done {
+		step = strconv.Itoa(waitStep(time.Since(e.Asked)))
+	}
 	reply, err := s.run(ctx, finishScript, s.term.load(), id, version, doc, s.o.Keep.Milliseconds(),
-		e.Who, day(e.Asked), e.Price-e.Refund, e.Command, e.Took, e.Outcome)
+		e.Who, day(e.Asked), e.Price-e.Refund, e.Command, e.Took, e.Outcome, step, passer(e.Who, day(e.Asked)))
 	if err != nil {
 		return version, err
 	}
@@ -147,15 +151,6 @@ func (s *Store) Mean(ctx context.Context, command string) (time.Duration, bool) 
 		sum += number(text)
 	}
 	return time.Duration(sum/int64(len(list))) * time.Millisecond, true
-}
-
-// Counts returns how many requests ended in which way today.
-func (s *Store) Counts(ctx context.Context) (map[string]string, error) {
-	counts, err := s.db.Client().HGetAll(ctx, s.db.Key("counts", day(time.Now()))).Result()
-	if err != nil {
-		return nil, fmt.Errorf("reading counts: %w", err)
-	}
-	return counts, nil
 }
 
 // day names a day; shares are per day of UTC.

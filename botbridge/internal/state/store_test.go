@@ -151,13 +151,13 @@ func TestSharesAndBounds(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, state.Exists, got, "a repeated message is no second request")
 
-		end := state.End{Who: ask.Who, Asked: time.Now(), Command: "generate", Took: 3000, Outcome: "done"}
+		end := state.End{Who: ask.Who, Asked: time.Now(), Command: "generate", Took: 3000, Outcome: "done", Done: true}
 		_, err = s.Finish(t.Context(), "a", 1, doc{}, end)
 		require.NoError(t, err)
 		got, err = s.Create(t.Context(), "d", doc{}, ask)
 		require.NoError(t, err)
 		require.Equal(t, state.OverQuota, got)
-		end.Refund, end.Took, end.Outcome = 2, 5000, "failed"
+		end.Refund, end.Took, end.Outcome, end.Done = 2, 5000, "failed", false
 		version, err := s.Finish(t.Context(), "b", 1, doc{}, end)
 		require.NoError(t, err)
 		again, err := s.Finish(t.Context(), "b", 1, doc{}, end)
@@ -174,9 +174,15 @@ func TestSharesAndBounds(t *testing.T) {
 		active, err := s.Active(t.Context())
 		require.NoError(t, err)
 		require.Empty(t, active)
-		counts, err := s.Counts(t.Context())
+		days, err := s.Days(t.Context(), 2)
 		require.NoError(t, err)
-		require.Equal(t, map[string]string{"done": "1", "failed": "1"}, counts)
+		require.Zero(t, days[0].Requests(), "yesterday")
+		require.Equal(t, map[string]int64{"done": 1, "failed": 1}, days[1].Outcomes)
+		require.Equal(t, map[string]int64{"generate": 2}, days[1].Commands)
+		require.EqualValues(t, 1, days[1].Users)
+		wait, ok := days[1].Wait(0.95)
+		require.True(t, ok)
+		require.InEpsilon(t, time.Second, wait, 0.2, "up to a second is told apart from more")
 	})
 }
 

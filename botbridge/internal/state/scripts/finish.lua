@@ -1,6 +1,7 @@
 -- Saves a request that has ended, and settles with its user.
 -- ARGV: term, id, version, document, ms to keep, who, day, change of what was
--- spent, command, ms that the run took, outcome
+-- spent, command, ms that the run took, outcome, step of the wait or '', user in the count
+-- of people
 -- Output: ok, version | stale | absent | deposed
 local reply, fresh = replace(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if not fresh then
@@ -29,6 +30,15 @@ if write('ZREM', key('active'), ARGV[2]) == 1 then
   end
   local counts = key('counts', ARGV[7])
   write('HINCRBY', counts, ARGV[11], '1')
-  write('PEXPIREAT', counts, int(now() + 3 * 86400000))
+  write('HINCRBY', counts, 'command:' .. ARGV[9], '1')
+  if ARGV[12] ~= '' then
+    write('HINCRBY', counts, 'wait:' .. ARGV[12], '1')
+  end
+  keep_day(counts)
+  local passers = key('passers', ARGV[7])
+  if redis.call('SCARD', passers) < 100000 then
+    write('SADD', passers, ARGV[13])
+    keep_day(passers)
+  end
 end
 return reply

@@ -5,6 +5,11 @@ local function deposed(term)
   return redis.call('GET', key('term')) ~= term
 end
 
+-- keep_day keeps what is counted on a day for as long as it is shown.
+local function keep_day(name)
+  write('PEXPIREAT', name, int(now() + 35 * 86400000))
+end
+
 -- replace saves a request that nobody has changed since it was read, and gives
 -- the reply; fresh is true when it was saved now. A document that is already
 -- what follows the version known to its writer was saved before, and the answer

@@ -21,7 +21,7 @@ write('ZREMRANGEBYRANK', list, '0', '-201')
 write('PEXPIREAT', list, gone)
 local counts = key('counts', ARGV[7])
 write('HINCRBY', counts, 'stars_paid', ARGV[6])
-write('PEXPIREAT', counts, int(now() + 3 * 86400000))
+keep_day(counts)
 if not starts then
   write('ZADD', key('refunds'), int(now()), ARGV[2])
   return {'refund'}

@@ -26,6 +26,6 @@ write('ZREM', refunds, ARGV[2])
 if next == 'refunded' then
   local counts = key('counts', ARGV[5])
   write('HINCRBY', counts, 'stars_refunded', ARGV[6])
-  write('PEXPIREAT', counts, int(now() + 3 * 86400000))
+  keep_day(counts)
 end
 return {'ok', next}

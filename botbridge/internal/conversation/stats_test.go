@@ -1,0 +1,72 @@
+package conversation
+
+import (
+	"bytes"
+	"image/png"
+	"io"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/chart"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// Operators see the last thirty days in words and as a picture; nobody else sees anything.
+func TestStats(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{Admins: []string{"telegram:5"}})
+	ask := func(user, message string) platform.Post {
+		r.sent()
+		r.event(user, user, platform.Said, message, "/stats")
+		posts, _ := r.sent()
+		require.Len(t, posts, 1)
+		return posts[0]
+	}
+	nothing := ask("5", "m1")
+	require.Contains(t, nothing.Text, "0 requests, ")
+	require.Empty(t, nothing.Files, "there is nothing to draw")
+	require.NotContains(t, ask("6", "m2").Text, "0 requests")
+
+	n := 0
+	ended := func(command, user string, outcome request.Outcome, ago, took time.Duration) {
+		n++
+		rec := request.NewRecord(request.IDOf(strconv.Itoa(n)))
+		_, err := r.store.Create(r.ctx, rec.ID, &rec, state.Ask{Who: user})
+		require.NoError(t, err)
+		// What was asked on another day ended then: the store reckons from now.
+		_, err = r.store.Finish(r.ctx, rec.ID, 1, &rec, state.End{
+			Who: user, Asked: time.Now().Add(-ago - took), Command: command, Outcome: string(outcome), Done: outcome == request.Done,
+		})
+		require.NoError(t, err)
+	}
+	for i := range 19 {
+		ended("generate", "telegram:"+strconv.Itoa(i%3), request.Done, 0, 10*time.Second)
+	}
+	ended("edit", "telegram:5", request.Done, 0, 20*time.Minute)
+	ended("edit", "telegram:5", request.Failed, 48*time.Hour, 0)
+	shown := ask("5", "m3")
+	for _, want := range []string{
+		"In 30 days: 21 requests, 20 done, by up to ", "people a day.", "Half took up to 1", "nearly all up to ", "/generate 19 · /edit 2",
+	} {
+		require.Contains(t, shown.Text, want)
+	}
+	require.Len(t, shown.Files, 1)
+	file, err := shown.Files[0].Open(r.ctx)
+	require.NoError(t, err)
+	data, err := io.ReadAll(file)
+	require.NoError(t, err)
+	config, err := png.DecodeConfig(bytes.NewReader(data))
+	require.NoError(t, err)
+	require.Equal(t, chart.Width, config.Width)
+	require.EqualValues(t, len(data), shown.Files[0].Size)
+	if folder := os.Getenv("COMFYHUB_CHARTS"); folder != "" {
+		require.NoError(t, os.WriteFile(folder+"/stats.png", data, 0o600))
+	}
+}
