@@ -79,8 +79,8 @@ func waitStep(d time.Duration) int {
 	return int(min(waitSteps-1, max(0, math.Ceil(2*math.Log2(d.Seconds())))))
 }
 
-// passer names a user in the count of a day's people: nobody can tell from it who it was, or
-// that somebody came again.
+// passer names a user in the count of a day's people. It is another name each day, so that
+// it shows to nobody who came again.
 func passer(who, day string) string {
 	sum := sha256.Sum256([]byte(day + "/" + who))
 	return hex.EncodeToString(sum[:8])
