@@ -138,13 +138,16 @@ func (t *fetching) fetch(link string) (*files.Fetched, error) {
 		t.known[link] = file
 		t.limit -= file.Size
 		return file, nil
+	case errors.Is(t.ctx.Err(), context.Canceled):
+		// The client has hung up. What broke because of that may be called anything.
+		return nil, t.ctx.Err()
 	case errors.As(err, &refused):
 		return nil, &fetchError{refused.Reason}
 	case errors.Is(err, files.ErrTooLarge):
 		return nil, &fetchError{fmt.Sprintf("the files behind a prompt's URLs may have %d bytes together", t.fetcher.settings().MaxUpload)}
 	case errors.Is(err, files.ErrNoMedia):
 		return nil, &fetchError{"the URL leads to no picture, video or sound of a known format"}
-	case errors.Is(err, files.ErrStorage), errors.Is(err, context.Canceled):
+	case errors.Is(err, files.ErrStorage):
 		return nil, err
 	case t.ctx.Err() != nil:
 		return nil, &fetchError{fmt.Sprintf("the URL could not be fetched within %v", fetchTimeout)}

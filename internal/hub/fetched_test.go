@@ -202,6 +202,21 @@ func TestFetchingEndsWithItsClient(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 }
 
+// Once the client has hung up, nothing else is wrong with its URL.
+func TestFetchingForNobody(t *testing.T) {
+	t.Parallel()
+	f := newFetcher(nil, func() *Settings { return &Settings{MaxUpload: 1} })
+	ctx, cancel := context.WithCancel(t.Context())
+	turn, err := f.begin(ctx, "ann")
+	require.NoError(t, err)
+	defer turn.close()
+	_, err = turn.fetch("http://127.0.0.1:1/x.png")
+	require.ErrorAs(t, err, new(*fetchError))
+	cancel()
+	_, err = turn.fetch("http://127.0.0.1:1/x.png")
+	require.ErrorIs(t, err, context.Canceled)
+}
+
 // A tenant whose URLs hang holds up itself; the others go on until all turns are taken.
 func TestFetchingTakesTurns(t *testing.T) {
 	t.Parallel()
