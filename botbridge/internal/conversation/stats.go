@@ -42,10 +42,7 @@ func (t *Talk) stats(ctx context.Context, tn *turn) error {
 		"active": t.o.Runner.Active(), "chats": len(chats), "inbox": waiting, "outbox": t.o.Outbox.Waiting(),
 	})}
 	lines = append(lines, counted(days[statsDays-1])...)
-	month := state.Day{Outcomes: map[string]int64{}, Commands: map[string]int64{}}
-	for _, day := range days {
-		month.Add(day)
-	}
+	month := state.Sum(days)
 	post := platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}
 	if month.Requests() > 0 {
 		lines = append(lines, t.monthly(tn, &month)...)

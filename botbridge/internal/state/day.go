@@ -44,19 +44,26 @@ func (d *Day) Requests() (n int64) {
 	return n
 }
 
-// Add adds the counts of another day. Users becomes the larger of both: they may be the same
-// people.
-func (d *Day) Add(other Day) {
-	for outcome, n := range other.Outcomes {
-		d.Outcomes[outcome] += n
+// Sum counts days as one, which begins with the first. Its Users are the most of a day: they
+// may be the same people each day.
+func Sum(days []Day) Day {
+	sum := Day{Outcomes: map[string]int64{}, Commands: map[string]int64{}}
+	for i, d := range days {
+		if i == 0 {
+			sum.Begin = d.Begin
+		}
+		for outcome, n := range d.Outcomes {
+			sum.Outcomes[outcome] += n
+		}
+		for command, n := range d.Commands {
+			sum.Commands[command] += n
+		}
+		for step, n := range d.waits {
+			sum.waits[step] += n
+		}
+		sum.Paid, sum.Refunded, sum.Users = sum.Paid+d.Paid, sum.Refunded+d.Refunded, max(sum.Users, d.Users)
 	}
-	for command, n := range other.Commands {
-		d.Commands[command] += n
-	}
-	for step, n := range other.waits {
-		d.waits[step] += n
-	}
-	d.Paid, d.Refunded, d.Users = d.Paid+other.Paid, d.Refunded+other.Refunded, max(d.Users, other.Users)
+	return sum
 }
 
 // Wait is how long a share of the requests that were done took at most, from the message to
