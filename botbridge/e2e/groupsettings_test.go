@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -28,6 +30,8 @@ func TestModeratorsSetUpTheirGroup(t *testing.T) {
 	r.waitFor(moderator, "the menu in Russian", saying("Настройки этой группы"))
 	asked, _ := member.Send(fakebot.Draft{Text: "/endless", Topic: 9})
 	r.waitFor(member, "the refusal", answering(asked, saying("отключили /endless")))
+	require.Contains(t, r.Fake.Menu(80, "en"), "endless")
+	require.Eventually(t, func() bool { return !slices.Contains(r.Fake.Menu(group, "en"), "endless") }, time.Minute, 10*time.Millisecond)
 
 	r.Fake.Block(group, true)
 	r.Fake.Block(group, false)

@@ -23,6 +23,9 @@ type GroupSettings struct {
 	Usual string `json:"usual,omitempty"`
 	// Off are the commands that make no pictures there.
 	Off []string `json:"off,omitempty"`
+	// Menu stands for the menu of commands that the platform shows there, "" for the usual
+	// one; see Talk.keepMenu.
+	Menu string `json:"menu,omitempty"`
 	// Used is when they were last stored.
 	Used time.Time `json:"used"`
 }
@@ -72,13 +75,20 @@ func (t *Talk) changeGroup(ctx context.Context, e platform.Event, change func(*G
 	return g, t.o.Store.Put(ctx, groupKind, groupName(e), g, groupKeep)
 }
 
-// leftGroup forgets the settings of a group that the bot is no longer in.
+// leftGroup forgets the settings of a group that the bot is no longer in. A menu of its own
+// stays there: it is replaced when the bot is let in again.
 func (t *Talk) leftGroup(ctx context.Context, e platform.Event) error {
 	if !e.Chat.Group {
 		return nil
 	}
 	t.groups.Lock()
 	defer t.groups.Unlock()
+	var g GroupSettings
+	if err := t.o.Store.Get(ctx, groupKind, groupName(e), &g); err == nil && g.Menu != "" {
+		return t.o.Store.Put(ctx, groupKind, groupName(e), GroupSettings{Menu: g.Menu, Used: time.Now().UTC()}, groupKeep)
+	} else if err != nil && !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
 	return t.o.Store.Put(ctx, groupKind, groupName(e), nil, 0)
 }
 

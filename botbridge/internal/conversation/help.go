@@ -24,6 +24,9 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 	words := strings.Fields(strings.ToLower(tn.rest))
 	if len(words) > 0 {
 		if c := t.byName[strings.TrimPrefix(words[0], "/")]; c != nil {
+			if off, err := t.off(ctx, tn, c); off || err != nil {
+				return err
+			}
 			if len(words) > 1 {
 				return t.helpArgument(ctx, tn, c, strings.TrimLeft(words[1], "-—–"))
 			}
@@ -31,7 +34,8 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 		}
 	}
 	lines := []string{t.say(tn, "help_head", nil), ""}
-	for _, c := range t.o.Commands {
+	commands := t.here(tn)
+	for _, c := range commands {
 		line := "/" + c.Name + " - " + About(c, tn.language)
 		if _, sells := tn.p.(platform.Seller); sells && t.o.Contact != "" && c.Spec.Stars > 0 {
 			line += fmt.Sprintf(" (%d ⭐)", c.Spec.Stars)
@@ -39,7 +43,7 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 		lines = append(lines, line)
 	}
 	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_pictures", nil))
-	if hasStyles(t.o.Commands) {
+	if hasStyles(commands) {
 		lines = append(lines, t.say(tn, "help_styles", nil))
 	}
 	lines = append(lines, "", t.say(tn, "help_tail", nil))

@@ -12,7 +12,7 @@ import (
 func (t *Talk) models(ctx context.Context, tn *turn) error {
 	lines := []string{t.say(tn, "models_head", nil), ""}
 	asked := false
-	for _, c := range t.o.Commands {
+	for _, c := range t.here(tn) {
 		usual := c.Model()
 		if usual == "" {
 			continue

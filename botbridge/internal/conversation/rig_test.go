@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,7 +38,8 @@ type chats struct {
 	// posts are all posts, and edits what messages were changed into.
 	posts []platform.Post
 	edits []platform.Post
-	stuck map[string]bool // messages that cannot be removed
+	stuck map[string]bool   // messages that cannot be removed
+	menus map[string]string // what is left out of them, by chat
 	forms bool
 }
 
@@ -78,6 +80,18 @@ func (c *chats) Delete(_ context.Context, _ platform.Chat, message string) error
 // Moderates makes user 9 an administrator of every group.
 func (c *chats) Moderates(_ context.Context, _ platform.Chat, user string) (bool, error) {
 	return user == "9", nil
+}
+
+func (c *chats) Menu() string { return "menu" }
+
+func (c *chats) Hide(_ context.Context, in platform.Chat, commands []string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.fail["menu"]; err != nil {
+		return err
+	}
+	c.menus[in.ID] = strings.Join(commands, " ")
+	return nil
 }
 
 func (c *chats) Answer(context.Context, string, string) error { return nil }
@@ -145,7 +159,7 @@ func newRig(t *testing.T, c limits.Config) *rig {
 		"2": {"class_type": "LoadImageMask", "inputs": {"image": "m.png", "channel": "red"}}}`))
 	require.NoError(t, err)
 	commands := map[string]*workflow.Command{"generate": command, "inpaint": inpaint}
-	p := &chats{said: map[string][]string{}, fail: map[string]error{}}
+	p := &chats{said: map[string][]string{}, fail: map[string]error{}, menus: map[string]string{}}
 	find := func(string) platform.Platform { return p }
 	out := outbox.New(outbox.Options{})
 	runner := request.NewRunner(request.Options{

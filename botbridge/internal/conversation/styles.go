@@ -36,7 +36,8 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 	}
 	var names []string
 	about, commands := map[string]string{}, map[string][]string{}
-	for _, c := range t.o.Commands {
+	here := t.here(tn)
+	for _, c := range here {
 		for _, s := range c.Styles() {
 			if commands[s.Name] == nil {
 				names = append(names, s.Name)
@@ -54,7 +55,7 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 		if about[name] != "" {
 			line += " - " + about[name]
 		}
-		if len(commands[name]) < len(t.o.Commands) {
+		if len(commands[name]) < len(here) {
 			line += " (" + strings.Join(commands[name], ", ") + ")"
 		}
 		lines = append(lines, line)

@@ -73,7 +73,8 @@ type Talk struct {
 	met       map[string]string    // the last user of a chat, as noted for broadcasts
 	hinted    map[string]time.Time // by chat: hints are not repeated at once
 	spreads   map[string]bool      // broadcasts in progress in this process
-	spreading sync.WaitGroup
+	menus     map[string]time.Time // by group: its menu is being set, or left alone until then
+	spreading sync.WaitGroup       // what nobody waits for
 
 	groups sync.Mutex // held while settings of a group change
 }
@@ -110,7 +111,7 @@ func New(o Options) *Talk {
 	if o.AlbumWait == 0 {
 		o.AlbumWait = albumWait
 	}
-	t := &Talk{o: o, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}}
+	t := &Talk{o: o, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}, menus: map[string]time.Time{}}
 	for _, c := range o.Commands {
 		t.byName[c.Name] = c
 	}
@@ -202,7 +203,9 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if err := t.meet(ctx, e); err != nil {
 		return err
 	}
-	return t.act(ctx, tn)
+	err = t.act(ctx, tn)
+	t.keepMenu(ctx, tn)
+	return err
 }
 
 // turnOf returns the turn of an event.

@@ -77,6 +77,7 @@ type Fake struct {
 	blocked  map[int64]bool
 	// moderators may remove other people's messages in every group.
 	moderators map[int64]bool
+	menus      map[menuOf][]string
 	answers    []Answer
 	calls      map[string]int
 	pace       pace
@@ -98,7 +99,7 @@ func New(o Options) *Fake {
 		o.RetryAfter = 1
 	}
 	return &Fake{
-		o: o, messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moderators: map[int64]bool{}, calls: map[string]int{},
+		o: o, messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moderators: map[int64]bool{}, menus: map[menuOf][]string{}, calls: map[string]int{},
 		arrived: make(chan struct{}), changed: make(chan struct{}), done: make(chan struct{}),
 		pace: pace{chats: map[int64][]time.Time{}},
 	}

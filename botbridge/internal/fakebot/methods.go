@@ -58,8 +58,8 @@ func (f *Fake) do(c *call) (any, *problem) {
 	switch c.method {
 	case "getMe":
 		return map[string]any{"id": 4242, "is_bot": true, "first_name": "Comfy", "username": Username}, nil
-	case "setMyCommands":
-		return setMyCommands(c)
+	case "setMyCommands", "deleteMyCommands":
+		return f.setMenu(c)
 	case "setWebhook":
 		f.setWebhook(c)
 		return true, nil
@@ -142,30 +142,6 @@ func (f *Fake) chatAction(c *call) (any, *problem) {
 		return true, nil
 	}
 	return nil, refuse("wrong parameter action in request")
-}
-
-// setMyCommands holds a menu against the documentation: a language of two letters, at
-// most 100 commands, names of 1-32 and descriptions of 1-256 characters.
-func setMyCommands(c *call) (any, *problem) {
-	var list []struct{ Command, Description string }
-	if err := json.Unmarshal([]byte(c.params["commands"]), &list); err != nil {
-		return nil, refuse("can't parse commands JSON object")
-	}
-	if language := c.params["language_code"]; language != "" && (len(language) != 2 || strings.Trim(language, "abcdefghijklmnopqrstuvwxyz") != "") {
-		return nil, refuse("invalid language code specified")
-	}
-	if len(list) > 100 {
-		return nil, refuse("BOT_COMMANDS_TOO_MUCH")
-	}
-	for _, command := range list {
-		if command.Command == "" || len(command.Command) > 32 || strings.Trim(command.Command, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-			return nil, refuse("BOT_COMMAND_INVALID")
-		}
-		if n := len([]rune(command.Description)); n < 1 || n > 256 {
-			return nil, refuse("BOT_COMMAND_DESCRIPTION_INVALID")
-		}
-	}
-	return true, nil
 }
 
 func (f *Fake) find(chat int64, id int) *Message {

@@ -48,6 +48,8 @@ type Options struct {
 }
 
 // Outbox sends. It is safe for concurrent use.
+//
+// Many methods: one for each kind of call, and the limits that they share.
 type Outbox struct {
 	o    Options
 	ctx  context.Context

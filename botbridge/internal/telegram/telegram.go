@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"github.com/go-telegram/bot"
-	"github.com/go-telegram/bot/models"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -294,11 +293,7 @@ func (t *Telegram) introduceOnce(ctx context.Context) error {
 	}
 	t.username.Store(&me.Username)
 	for language, list := range t.o.Commands {
-		params := &bot.SetMyCommandsParams{LanguageCode: language}
-		for _, c := range list {
-			params.Commands = append(params.Commands, models.BotCommand{Command: c.Name, Description: c.About})
-		}
-		if _, err := t.bot.SetMyCommands(ctx, params); err != nil {
+		if _, err := t.bot.SetMyCommands(ctx, &bot.SetMyCommandsParams{LanguageCode: language, Commands: menuOf(list)}); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,93 @@
+package conversation
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+)
+
+// menuPause is how long the menu of a group is left alone after it could not be set.
+const menuPause = time.Minute
+
+// here returns the commands that work where a turn is, in the order of the help.
+func (t *Talk) here(tn *turn) []*workflow.Command {
+	return slices.DeleteFunc(slices.Clone(t.o.Commands), func(c *workflow.Command) bool { return slices.Contains(tn.group.Off, c.Name) })
+}
+
+// menuOf returns what is left out of the menu of a group, and what stands for such a menu:
+// "" for the usual one.
+func (t *Talk) menuOf(p platform.Menued, g GroupSettings) (off []string, shows string) {
+	for _, c := range t.o.Commands {
+		if slices.Contains(g.Off, c.Name) {
+			off = append(off, c.Name)
+		}
+	}
+	if len(off) == 0 {
+		return nil, ""
+	}
+	return off, digest(p.Menu() + "\n" + strings.Join(off, "\n"))
+}
+
+// keepMenu leaves what is switched off in a group out of the menu that the platform shows
+// there. Nobody waits for that. What the menu is made of is noted with the settings: one
+// that was not set, because the bridge ended, or that is of an older bot.yaml, is set at the
+// next message there.
+func (t *Talk) keepMenu(ctx context.Context, tn *turn) {
+	p, ok := tn.p.(platform.Menued)
+	if !ok || !tn.Chat.Group {
+		return
+	}
+	if _, shows := t.menuOf(p, tn.group); shows == tn.group.Menu {
+		return
+	}
+	now, name := time.Now(), groupName(tn.Event)
+	t.mu.Lock()
+	for group, until := range t.menus {
+		if now.After(until) {
+			delete(t.menus, group)
+		}
+	}
+	_, busy := t.menus[name]
+	if !busy {
+		t.menus[name] = now.Add(menuPause)
+	}
+	t.mu.Unlock()
+	if busy {
+		return
+	}
+	e, ctx := tn.Event, t.driving(ctx)
+	t.spreading.Go(func() {
+		if err := t.setMenu(ctx, e, tn.p, p); err != nil {
+			t.o.Logger.Warn("the menu of a group cannot be set now", "platform", e.Platform, "error", err)
+			return
+		}
+		t.mu.Lock()
+		delete(t.menus, name)
+		t.mu.Unlock()
+	})
+}
+
+// setMenu sets the menu of a group until it is what the settings say: they may change
+// meanwhile.
+func (t *Talk) setMenu(ctx context.Context, e platform.Event, p platform.Platform, menued platform.Menued) error {
+	for {
+		g, err := t.groupSettings(ctx, e)
+		if err != nil {
+			return err
+		}
+		off, shows := t.menuOf(menued, g)
+		if shows == g.Menu {
+			return nil
+		}
+		if err := t.o.Outbox.Menu(ctx, p, e.Chat, off); err != nil {
+			return err
+		}
+		if _, err := t.changeGroup(ctx, e, func(g *GroupSettings) { g.Menu = shows }); err != nil {
+			return err
+		}
+	}
+}
