@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -174,10 +176,17 @@ func (b *bench) stop() {
 	require.NoError(b.t, b.hub.Close(ctx))
 }
 
-// connected waits until the hub can use count instances.
+// connected waits until the hub can use count instances: it holds their connections and
+// has their reports, which come by themselves.
 func (b *bench) connected(count int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return len(b.hub.dispatch.Clients()) == count }, time.Minute, 5*time.Millisecond)
+	require.Eventually(b.t, func() bool {
+		held := b.hub.dispatch.Names()
+		unknown := func(i fleet.Instance) bool {
+			return i.Kind == fleet.KindComfyUI && i.State == fleet.Offline && held[i.Name]
+		}
+		return len(b.hub.dispatch.Clients()) == count && !slices.ContainsFunc(b.hub.fleet.Instances(), unknown)
+	}, time.Minute, 5*time.Millisecond)
 }
 
 // logOf returns the log of a test. A fuzz test must not be used while it fuzzes.

@@ -135,7 +135,7 @@ func TestChangesAddUpToASnapshot(t *testing.T) {
 	require.Len(t, early.instances, 2)
 	first := v.submit(endless(1), "ann")
 	second := v.submit(endless(2), "ann")
-	early.until(func() bool { return early.runs(first) && early.runs(second) })
+	early.until(func() bool { return early.runs(first) && early.runs(second) && len(early.jobs) == 0 })
 	waiting := []string{v.submit(endless(3), "ann"), v.submit(endless(4), "ann")}
 	early.until(func() bool { return len(early.jobs) == 2 })
 	require.ElementsMatch(t, waiting, early.ids())

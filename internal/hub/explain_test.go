@@ -4,11 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -53,6 +55,10 @@ func TestExplain(t *testing.T) {
 	require.Contains(t, string(answer), `"why": "idle and able"`)
 	require.Empty(t, b.explain(long).Instances)
 
+	// What an instance does comes with its next report.
+	require.Eventually(t, func() bool {
+		return slices.ContainsFunc(b.hub.fleet.Instances(), func(i fleet.Instance) bool { return i.State == fleet.Busy })
+	}, time.Minute, 10*time.Millisecond)
 	first, second := b.submit(work(1, 2, "none"), "ann"), b.submit(work(1, 3, "none"), "bob")
 	e := b.explain(second)
 	require.Equal(t, "queued", e.State)

@@ -126,7 +126,7 @@ func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	server, log := redistest.Start(t), &logtest.Log{}
 	b := newBench(t, 1, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
 	socket := b.dial("ann")
-	id := b.submit(work(100, 7, "none"), "ann")
+	id := b.submit(work(500, 7, "none"), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
 	server.Stop()
 	require.Eventually(t, func() bool { return strings.Contains(log.String(), "will try again") }, 60*time.Second, 10*time.Millisecond)

@@ -39,8 +39,9 @@ func TestTwoServersDoNotMixUp(t *testing.T) {
 	// Both instances write ComfyUI_00001_.png. Each client must get its own.
 	colors := map[string]int{"ann": 0xff0000, "bob": 0x0000ff}
 	var wait sync.WaitGroup
+	sockets := map[string]*client{"ann": b.dial("ann"), "bob": b.dial("bob")}
 	for name, color := range colors {
-		socket := b.dial(name)
+		socket := sockets[name]
 		wait.Go(func() {
 			for n := range 5 {
 				// Long enough that the two overlap and need both instances.

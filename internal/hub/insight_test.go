@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -113,7 +114,10 @@ func TestReasonsTellNoAddress(t *testing.T) {
 	running := ada.submit(endless(1), "ada")
 	// The hub also says running of a job that is still on its way to an instance. That is not a run
 	// yet.
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool {
+		jobs, err := b.hub.Jobs().Live(t.Context(), "ada")
+		return err == nil && len(jobs) == 1 && jobs[0].State == job.Running
+	}, time.Minute, 5*time.Millisecond)
 	b.instances[0].die()
 	ada.awaits(running, "failed")
 	at := strings.TrimPrefix(b.instances[0].url(), "http://")

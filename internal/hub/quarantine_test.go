@@ -44,7 +44,7 @@ func TestPromptThatKillsInstancesIsQuarantined(t *testing.T) {
 		}
 	})
 	socket := b.dial("ann")
-	id := b.submit(work(1, 1, "crash"), "ann")
+	id := b.submit(work(25, 1, "crash"), "ann")
 	types := socket.until(id)
 	require.Equal(t, []string{"execution_error", "executing"}, types[len(types)-2:])
 	message, attempts := failure(t, b.finished(id))
@@ -63,7 +63,7 @@ func TestPromptThatKillsInstancesIsQuarantined(t *testing.T) {
 func TestDeathIsSeenAlthoughTheInstanceIsBack(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1) // the simulator restarts itself
-	id := b.submit(work(1, 1, "crash"), "")
+	id := b.submit(work(25, 1, "crash"), "")
 	message, attempts := failure(t, b.finished(id))
 	require.Contains(t, message, "quarantined: 2 instances died")
 	require.Len(t, attempts, 2)

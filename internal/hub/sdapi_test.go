@@ -226,12 +226,13 @@ func TestA1111KeptAlive(t *testing.T) {
 	blocker := make(chan struct{})
 	go func() {
 		defer close(blocker)
-		_, _ = sd{b: b, name: "blocker"}.do("POST", "/sdapi/v1/txt2img", `{"steps": 300, "width": 8, "height": 8}`)
+		_, _ = sd{b: b, name: "blocker"}.do("POST", "/sdapi/v1/txt2img", `{"steps": 1000000, "width": 8, "height": 8}`)
 	}()
 	b.running(1, server)
 	resp, err = c.ask(t.Context(), "POST", "/sdapi/v1/txt2img", `{"sampler_name": "x"}`)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, resp.StatusCode)
+	_, _ = sd{b: b, name: "blocker"}.do("POST", "/sdapi/v1/interrupt", "")
 	data, err = io.ReadAll(resp.Body)
 	require.NoError(t, resp.Body.Close())
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF, "the connection is cut")
@@ -286,9 +287,9 @@ func TestA1111Callers(t *testing.T) {
 		_, text := c.do("POST", "/internal/progress", `{"id_task": "task(`+id+`)"}`)
 		return text
 	}
+	require.Eventually(t, func() bool { return strings.Contains(task(bob, "waits"), `"active": false, "queued": true`) }, time.Minute, 10*time.Millisecond)
 	require.Contains(t, task(ann, "ann"), `"active": true`)
 	require.Contains(t, task(ann, "bob"), `"active": false, "queued": false, "completed": false`, "another's task is none")
-	require.Contains(t, task(bob, "waits"), `"active": false, "queued": true`)
 	_, pending := bob.do("GET", "/internal/pending-tasks", "")
 	require.Equal(t, `{"size": 1, "tasks": ["task(waits)"]}`, pending)
 
