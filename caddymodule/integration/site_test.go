@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,7 +28,7 @@ import (
 )
 
 // patience bounds every wait of these tests.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 // site is a Caddy that serves a hub with one simulated instance.
 type site struct {
@@ -123,7 +124,7 @@ func (s *site) await(holds func() bool) {
 }
 
 // call sends a request and returns status and body.
-func (s *site) call(method, address, path, body string) (int, string) {
+func (s *site) call(method, address, path, body string, header ...string) (int, string) {
 	s.t.Helper()
 	var response *http.Response
 	s.await(func() bool {
@@ -132,6 +133,9 @@ func (s *site) call(method, address, path, body string) (int, string) {
 		// Each request has its own connection: an idle one would count as a
 		// goroutine that a reload left behind.
 		r.Close = true
+		for pair := range slices.Chunk(header, 2) {
+			r.Header.Set(pair[0], pair[1])
+		}
 		response, err = http.DefaultClient.Do(r)
 		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) {
 			// During a reload two listeners share the port. A connection that

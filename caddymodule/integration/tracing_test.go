@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 
@@ -56,14 +55,9 @@ func TestTracesOfAJob(t *testing.T) {
 	run := func(seed int) {
 		graph := fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
 			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "secret"}}}`, seed)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+traced+"/prompt",
-			strings.NewReader(fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "job-%d"}`, graph, seed)))
-		require.NoError(t, err)
-		r.Header.Set("Traceparent", "00-"+trace+"-b7ad6b7169203331-01")
-		response, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		response.Body.Close()
-		require.Equal(t, http.StatusOK, response.StatusCode)
+		status, answer := s.call(http.MethodPost, traced, "/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "job-%d"}`, graph, seed),
+			"Traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+		require.Equal(t, http.StatusOK, status, answer)
 		socket.awaitEnd(fmt.Sprintf("job-%d", seed))
 	}
 	run(1)
