@@ -54,7 +54,7 @@ func TestStopAnAgent(t *testing.T) {
 	f.startHub()
 	agent := f.startAgent("gpu", 1, "--stop-timeout", "1m")
 	f.idle(1)
-	id := f.submit(10, 1)
+	id := f.submit(30, 1)
 	f.running(1)
 	agent.Stop()
 	f.succeeded([]string{id})

@@ -151,6 +151,7 @@ var added = [...]string{
 	"{comfyhub}:files:blocks:3:ann6:output0:", "{comfyhub}:files:blocks:3:bob6:output0:", "files/names/XX/HEX",
 	"{comfyhub}:q:tenants", "{comfyhub}:q:tags", "{comfyhub}:q:turns", "{comfyhub}:q:costs",
 	"{comfyhub}:q:waits:ann", "{comfyhub}:q:classes:ann", "{comfyhub}:q:wait:HEX:ann", "{comfyhub}:q:callers:ann",
+	"{comfyhub}:h:trends", "{comfyhub}:h:faults", "files/hub/last-known.json", // written every few seconds
 	"{comfyhub}:q:waits:bob", "{comfyhub}:q:classes:bob", "{comfyhub}:q:wait:HEX:bob", "{comfyhub}:q:callers:bob",
 }
 
@@ -159,7 +160,7 @@ var added = [...]string{
 var dropped = [...]string{"{comfyhub}:files:hold:output/XX/UUID"}
 
 // addedFields are the fields of hashes that it stores besides.
-var addedFields = [...]string{"virtual", "indexed", "place", "claimed", "charged", "share", "ahead", "shape", "seat", "metered", "why", "preempted", "awaits"}
+var addedFields = [...]string{"virtual", "indexed", "place", "claimed", "charged", "share", "ahead", "shape", "seat", "metered", "why", "preempted", "awaits", "grace"}
 
 // This version stores what the last one stored: the same keys, with the same
 // types, fields and kinds of values. It also sends the same to other hubs.

@@ -47,7 +47,7 @@ func TestMachinesThatOnlyDialOut(t *testing.T) {
 	f.succeeded(ids)
 
 	// The agent dies and comes back while its server works on.
-	ids = append(ids, f.submit(15, 4), f.submit(15, 5))
+	ids = append(ids, f.submit(30, 4), f.submit(30, 5))
 	f.running(2)
 	attic.Kill()
 	require.NoError(t, attic.Restart())
@@ -58,7 +58,7 @@ func TestMachinesThatOnlyDialOut(t *testing.T) {
 	}
 
 	// The hub restarts: its machines find it again, and their runs go on.
-	ids = append(ids, f.submit(15, 6), f.submit(15, 7))
+	ids = append(ids, f.submit(30, 6), f.submit(30, 7))
 	f.running(2)
 	f.Hub.Kill()
 	f.startHub()

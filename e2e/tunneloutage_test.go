@@ -212,7 +212,7 @@ func TestTunnelIsSwallowed(t *testing.T) {
 			f.idle(1)
 			conn := f.listen("ann", "ann")
 			first, next := uuid.NewString(), uuid.NewString()
-			f.post("ann", "/prompt", strings.Replace(prompted(first, "ann", blank, takes(10, "none", 1)), "SaveImage", save, 1))
+			f.post("ann", "/prompt", strings.Replace(prompted(first, "ann", blank, takes(25, "none", 1)), "SaveImage", save, 1))
 			f.becomes("ann", first, "running")
 
 			network.hold()
@@ -252,7 +252,7 @@ func TestLateEndOfALostMachine(t *testing.T) {
 			f.idle(1)
 			conn := f.listen("ann", "ann")
 			first, next := uuid.NewString(), uuid.NewString()
-			f.post("ann", "/prompt", prompted(first, "ann", blank, takes(10, "none", 1)))
+			f.post("ann", "/prompt", prompted(first, "ann", blank, takes(40, "none", 1)))
 			f.becomes("ann", first, "running")
 			f.pull("cellar")
 			f.eventually(func() bool {
