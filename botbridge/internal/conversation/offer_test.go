@@ -202,7 +202,7 @@ func TestEditedOffer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		list := r.prompts("5")
 		return len(list) == 1 && list[0] == "a wolf"
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // Words in another script become English only where the operator has it on, and only for

@@ -189,7 +189,7 @@ func TestReplyLost(t *testing.T) {
 			}})
 			p := r.fake.Person(ada, channel, guild, "en-US")
 			post := platform.Post{ID: "picture", Text: "fox", Files: []platform.Attachment{picture("a.png", []byte("1"))}}
-			ctx, cancel := context.WithTimeout(r.ctx, 2*time.Second)
+			ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
 			defer cancel()
 			_, err := r.d.Send(ctx, platform.Chat{ID: channel}, post)
 			require.ErrorIs(t, err, platform.ErrUncertain)
@@ -242,7 +242,7 @@ func TestErrors(t *testing.T) {
 	t.Parallel()
 	var fault atomic.Int64
 	r := newRig(t, fakediscord.Options{
-		NoAccess: []string{"900000000000000099"}, RetryAfter: 50 * time.Millisecond, Upload: 1000,
+		NoAccess: []string{"900000000000000099"}, RetryAfter: 3 * time.Second, Upload: 1000,
 		Fault: func(call string) fakediscord.Fault {
 			if call == postCall {
 				return fakediscord.Fault(fault.Load())

@@ -96,6 +96,9 @@ func commands() []Command {
 
 func newRig(t *testing.T, fo fakediscord.Options, change ...func(*Options)) *rig {
 	t.Helper()
+	if fo.AckWithin == 0 {
+		fo.AckWithin = patience // a busy machine may stand still
+	}
 	fake, err := fakediscord.New(fo)
 	require.NoError(t, err)
 	server := httptest.NewServer(fake)
