@@ -81,7 +81,7 @@ const steps = {
     const instances = await page.locator('.fleet .row:not(.head)').count();
     assert.ok(instances > 0);
     await accessible(page, 'fleet');
-    await post(1, 12);
+    const long = await post(1, 200); // outlasts what is looked at here, and is cancelled then
     const row = page.locator('.fleet .row', { hasText: 'SimulatedWork' }).first();
     await row.waitFor();
     const width = () => row.locator('.track i').first().evaluate((bar) => Number.parseFloat(bar.style.width));
@@ -95,6 +95,8 @@ const steps = {
     await shoot(page, 'instance');
     await page.keyboard.press('Escape');
     assert.ok(await row.evaluate((element) => element === document.activeElement), 'the focus is back');
+    const answer = await fetch(`${options.hub}/hub/jobs/${encodeURIComponent(long)}/cancel`, { method: 'POST' });
+    assert.equal(answer.status, 200, await answer.text());
     await page.getByText('SimulatedWork').first().waitFor({ state: 'detached' });
   },
 

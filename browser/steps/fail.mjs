@@ -23,7 +23,7 @@ export async function run({ chrome, simulated }) {
   await until('the page shows the failure', shows(FAILED));
   await until('nothing is active', async () => await ui.panel.active() === 0);
   await chrome.shoot('fail-failed-node');
-  assert.equal((await ui.panel.tasks())[0].state, 'ended');
+  await until('the panel shows it as ended', async () => (await ui.panel.tasks())[0]?.state === 'ended');
   await ui.closeDialogs();
 
   const incomplete = paint({});
