@@ -151,7 +151,7 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 		terms = &conversation.Terms{Texts: texts, Version: version}
 	}
 	find := func(name string) platform.Platform { return b.platforms[name] }
-	b.out = outbox.New(outbox.Options{Logger: b.log, Observe: b.metrics.sent})
+	b.out = outbox.New(outbox.Options{Logger: b.log, Observe: b.metrics.sent, Moved: b.moved})
 	b.runner = request.NewRunner(request.Options{
 		Store: b.store, Hub: b.hub, Outbox: b.out, Texts: b.texts, Platform: find,
 		Command: func(name string) *workflow.Command { return byName[name] }, Upscale: upscale, Vary: vary,

@@ -147,7 +147,7 @@ const declinePause = time.Minute
 func (b *Bridge) decline(e platform.Event, chat string) {
 	p := b.platforms[e.Platform]
 	text := b.texts.Say(b.texts.Match(e.User.Language), "too_much", nil)
-	if e.Kind == platform.Left || e.Payment != nil {
+	if e.Kind == platform.Left || e.Kind == platform.Moved || e.Payment != nil {
 		return
 	}
 	b.mu.Lock()

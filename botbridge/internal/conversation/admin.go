@@ -98,6 +98,10 @@ func Lane(e platform.Event) string {
 	if e.Kind == platform.Pressed {
 		return strings.Join([]string{e.Platform, string(Button), e.Chat.ID, e.User.ID}, "|")
 	}
+	if e.Kind == platform.Moved {
+		// Before all that is said in the new chat.
+		return ChatKey(e.Platform, platform.Chat{ID: e.To, Group: true})
+	}
 	return ChatKey(e.Platform, e.Chat)
 }
 

@@ -142,12 +142,17 @@ func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 		}
 		return mark(ctx, state.Refused)
 	}
-	_, err = t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, func(ctx context.Context, sending bool) error {
+	marked := func(ctx context.Context, sending bool) error {
 		if sending {
 			return mark(ctx, state.Sending)
 		}
 		return mark(ctx, state.Unsent)
-	})
+	}
+	_, err = t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, marked)
+	if moved, ok := errors.AsType[*platform.MovedError](err); ok {
+		chat.ID = moved.To
+		_, err = t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, marked)
+	}
 	switch {
 	case err == nil:
 		return mark(ctx, state.Reached)

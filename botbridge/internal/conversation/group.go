@@ -84,7 +84,11 @@ func (t *Talk) leftGroup(ctx context.Context, e platform.Event) error {
 	t.groups.Lock()
 	defer t.groups.Unlock()
 	var g GroupSettings
-	if err := t.o.Store.Get(ctx, groupKind, groupName(e), &g); err == nil && g.Menu != "" {
+	err := t.o.Store.Get(ctx, groupKind, groupName(e), &g)
+	if err == nil {
+		err = t.o.Store.Put(ctx, leftKind, groupName(e), g, leftKeep)
+	}
+	if err == nil && g.Menu != "" {
 		return t.o.Store.Put(ctx, groupKind, groupName(e), GroupSettings{Menu: g.Menu, Used: time.Now().UTC()}, groupKeep)
 	} else if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err

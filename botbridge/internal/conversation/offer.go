@@ -164,8 +164,7 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 		verbs = slices.Insert(verbs, len(verbs)-1, verbEdit)
 	}
 	post.Buttons = request.Buttons(t.o.Texts, tn.language, o.ID, verbs...)
-	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
-	t.noteButtons(ctx, tn, post, ids)
+	ids, err := t.sendOn(ctx, tn, post)
 	if err != nil || len(ids) == 0 {
 		if mayPass(err) {
 			return err

@@ -172,6 +172,9 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if e.Payment != nil {
 		return t.payment(ctx, e)
 	}
+	if e.Kind == platform.Moved {
+		return t.Moved(ctx, e.Platform, e.Chat.ID, e.To)
+	}
 	if e.Kind == platform.Left {
 		return errors.Join(t.left(ctx, ChatKey(e.Platform, e.Chat)), t.leftGroup(ctx, e))
 	}
@@ -230,7 +233,7 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 		err = t.pressed(ctx, tn)
 	case platform.Edited:
 		err = t.edited(ctx, tn)
-	case platform.Said, platform.Left, platform.Checkout, platform.Paid:
+	case platform.Said, platform.Left, platform.Moved, platform.Checkout, platform.Paid:
 		err = t.said(ctx, tn)
 	}
 	if errors.Is(err, errTerms) {
@@ -365,8 +368,7 @@ func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
 
 // send does the same, and returns the ids of the messages.
 func (t *Talk) send(ctx context.Context, tn *turn, post platform.Post) ([]string, error) {
-	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
-	t.noteButtons(ctx, tn, post, ids)
+	ids, err := t.sendOn(ctx, tn, post)
 	if err == nil || platform.Permanent(err) || errors.Is(err, outbox.ErrGaveUp) || errors.Is(err, outbox.ErrFull) {
 		return ids, nil
 	}

@@ -121,8 +121,10 @@ func (c *call) int64(name string) int64 {
 type problem struct {
 	status int
 	text   string
+	// movedTo is the id that a chat has now, 0 for none; see ResponseParameters.
+	movedTo int64
 }
 
 func refuse(format string, args ...any) *problem {
-	return &problem{http.StatusBadRequest, "Bad Request: " + fmt.Sprintf(format, args...)}
+	return &problem{status: http.StatusBadRequest, text: "Bad Request: " + fmt.Sprintf(format, args...)}
 }

@@ -75,6 +75,7 @@ type Fake struct {
 	allowed  []string // kinds of updates; nil for all
 	hook     hook
 	blocked  map[int64]bool
+	moved    map[int64]int64 // groups that have become supergroups
 	// moderators may remove other people's messages in every group.
 	moderators map[int64]bool
 	menus      map[menuOf][]string
@@ -99,7 +100,7 @@ func New(o Options) *Fake {
 		o.RetryAfter = 1
 	}
 	return &Fake{
-		o: o, messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moderators: map[int64]bool{}, menus: map[menuOf][]string{}, calls: map[string]int{},
+		o: o, messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moved: map[int64]int64{}, moderators: map[int64]bool{}, menus: map[menuOf][]string{}, calls: map[string]int{},
 		arrived: make(chan struct{}), changed: make(chan struct{}), done: make(chan struct{}),
 		pace: pace{chats: map[int64][]time.Time{}},
 	}
@@ -177,6 +178,11 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusOK, map[string]any{"ok": true, "result": result})
 	case problem.status == http.StatusTooManyRequests:
 		f.flood(w)
+	case problem.movedTo != 0:
+		answer(w, problem.status, map[string]any{
+			"ok": false, "error_code": problem.status, "description": problem.text,
+			"parameters": map[string]any{"migrate_to_chat_id": problem.movedTo},
+		})
 	default:
 		fail(w, problem.status, problem.text)
 	}

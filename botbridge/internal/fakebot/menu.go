@@ -68,7 +68,7 @@ func (f *Fake) menuPlace(c *call) (where menuOf, p *problem) {
 			return where, refuse("chat not found")
 		}
 		where.chat = id
-		return where, nil
+		return where, f.movedAway(id)
 	}
 	return where, refuse("unsupported type specified")
 }

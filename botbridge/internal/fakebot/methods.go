@@ -72,6 +72,9 @@ func (f *Fake) do(c *call) (any, *problem) {
 		}
 		return map[string]any{"file_id": c.params["file_id"], "file_path": c.params["file_id"]}, nil
 	case "getChatMember":
+		if p := f.movedAway(c.int64("chat_id")); p != nil {
+			return nil, p
+		}
 		status := "member"
 		if f.moderators[c.int64("user_id")] {
 			status = "administrator"
@@ -89,8 +92,11 @@ func (f *Fake) do(c *call) (any, *problem) {
 		return f.refund(c)
 	}
 	chat := c.int64("chat_id")
+	if p := f.movedAway(chat); p != nil {
+		return nil, p
+	}
 	if f.blocked[chat] {
-		return nil, &problem{http.StatusForbidden, "Forbidden: bot was blocked by the user"}
+		return nil, &problem{status: http.StatusForbidden, text: "Forbidden: bot was blocked by the user"}
 	}
 	if chat == 0 {
 		return nil, refuse("chat not found")
@@ -128,7 +134,7 @@ func (f *Fake) do(c *call) (any, *problem) {
 		m.Deleted = true
 		return true, nil
 	}
-	return nil, &problem{http.StatusNotFound, "Not Found: method not found"}
+	return nil, &problem{status: http.StatusNotFound, text: "Not Found: method not found"}
 }
 
 // chatAction holds an action against the documentation. It is no message; it counts as a
@@ -212,7 +218,7 @@ func checkFile(kind string, file File) *problem {
 	case kind == "photo" && (file.Width+file.Height > 10000 || file.Width > 20*file.Height || file.Height > 20*file.Width):
 		return refuse("PHOTO_INVALID_DIMENSIONS")
 	case file.Size > maxFile:
-		return &problem{http.StatusRequestEntityTooLarge, "Request Entity Too Large"}
+		return &problem{status: http.StatusRequestEntityTooLarge, text: "Request Entity Too Large"}
 	}
 	return nil
 }

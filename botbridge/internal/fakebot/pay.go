@@ -156,7 +156,7 @@ func (f *Fake) refund(c *call) (any, *problem) {
 		charge.Refunded = true
 		return true, nil
 	}
-	return nil, &problem{http.StatusBadRequest, "Bad Request: CHARGE_ID_INVALID"}
+	return nil, &problem{status: http.StatusBadRequest, text: "Bad Request: CHARGE_ID_INVALID"}
 }
 
 // Charges returns all payments, in order.

@@ -246,6 +246,9 @@ func (f *Fake) Photo(m Message) []byte {
 func photoID(m *Message) string { return m.File.Hash + "-" + strconv.Itoa(m.ID) }
 
 func chatJSON(id int64) map[string]any {
+	if id < groupsBelow && id > supergroupsBelow {
+		return map[string]any{"id": id, "type": "group", "title": "Group"}
+	}
 	if id < groupsBelow {
 		return map[string]any{"id": id, "type": "supergroup", "title": "Group"}
 	}

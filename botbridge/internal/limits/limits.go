@@ -144,30 +144,55 @@ type Ban struct {
 // Standing returns whether the author of an event may ask for anything.
 func (g *Guard) Standing(ctx context.Context, e platform.Event) (Standing, error) {
 	who, chat := e.Platform+":"+e.User.ID, e.Platform+":"+e.Chat.ID
+	former, err := g.former(ctx, e)
 	switch {
 	case g.Admin(e):
 		return Welcome, nil
-	case slices.Contains(g.c.BlockUsers, who), slices.Contains(g.c.BlockChats, chat):
+	case err != nil:
+		return Stranger, err
+	case slices.Contains(g.c.BlockUsers, who), slices.Contains(g.c.BlockChats, chat), slices.Contains(g.c.BlockChats, former):
 		return Banned, nil
 	}
 	var ban Ban
-	err := g.store.Get(ctx, "ban", who, &ban)
+	err = g.store.Get(ctx, "ban", who, &ban)
 	switch {
 	case err == nil:
 		return Banned, nil
 	case !errors.Is(err, state.ErrNotFound):
 		return Stranger, err
-	case g.Stranger(e):
+	case g.Stranger(e) && !slices.Contains(g.c.AllowChats, former):
 		return Stranger, nil
 	}
 	return Welcome, nil
+}
+
+// FormerKind is the kind of values that are the name of a group before it had a new id, by
+// its new name: the configuration may still have the old one.
+const FormerKind = "moved_from"
+
+// former returns the name that the group of an event had before, "" if none is known, or no
+// list names chats.
+func (g *Guard) former(ctx context.Context, e platform.Event) (name string, err error) {
+	if !e.Chat.Group || len(g.c.AllowChats)+len(g.c.BlockChats) == 0 {
+		return "", nil
+	}
+	err = g.store.Get(ctx, FormerKind, e.Platform+":"+e.Chat.ID, &name)
+	if errors.Is(err, state.ErrNotFound) {
+		return "", nil
+	}
+	return name, err
 }
 
 // MayTell reports whether a chat may get a broadcast. user is who wrote there last, ""
 // if that is not known.
 func (g *Guard) MayTell(ctx context.Context, platformName string, chat platform.Chat, user string) (bool, error) {
 	name := platformName + ":" + chat.ID
-	if chat.Group && !slices.Contains(g.c.BlockChats, name) && (g.open() || slices.Contains(g.c.AllowChats, name)) {
+	former, err := g.former(ctx, platform.Event{Platform: platformName, Chat: chat})
+	if err != nil {
+		return false, err
+	}
+	listed := func(list []string) bool { return slices.Contains(list, name) || slices.Contains(list, former) }
+	if chat.Group && !listed(g.c.BlockChats) && (g.open() || listed(g.c.AllowChats)) {
 		return true, nil
 	}
 	if user == "" && !chat.Group {

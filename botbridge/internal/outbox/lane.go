@@ -27,7 +27,6 @@ type lane struct {
 	p     platform.Platform
 	key   laneKey
 	group bool
-	moved string // the chat's new id, once it has one
 	calls []*call
 	edits map[string]*edit // by message
 	woken chan struct{}
@@ -44,6 +43,7 @@ type call struct {
 	doubt      time.Time // of the first attempt of unknown fate
 	counts     int       // messages, for the rate limits; 0 if they do not apply
 	timeout    time.Duration
+	lost       error // what becomes of it if the chat has moved; nil is the error itself
 	do         func(ctx context.Context, to platform.Chat) error
 	ctx        context.Context
 	done       chan error
@@ -178,8 +178,12 @@ func (l *lane) repeat(c *call) error {
 			}
 			continue
 		case errors.As(err, &moved):
-			l.moved = moved.To
-			continue
+			// Messages have other ids there: whoever has given the call knows what to do.
+			l.box.o.Moved(l.p.Name(), c.to.ID, moved.To)
+			if c.lost != nil {
+				return fmt.Errorf("%w: %w", c.lost, err)
+			}
+			return err
 		case platform.Permanent(err), errors.Is(err, platform.ErrSource), errors.Is(err, ErrNotSent):
 			return err
 		case errors.Is(err, platform.ErrUncertain):
@@ -209,21 +213,13 @@ func (l *lane) attempt(c *call) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), c.timeout)
 	defer cancel()
-	err := c.do(ctx, l.address(c.to))
+	err := c.do(ctx, c.to)
 	if c.mark != nil && err != nil && !errors.Is(err, platform.ErrUncertain) && (c.settledFor == 0 || c.doubt.IsZero()) {
 		if markErr := c.mark(context.WithoutCancel(c.ctx), false); markErr != nil {
 			return fmt.Errorf("%w: %w", ErrNotSent, markErr)
 		}
 	}
 	return err
-}
-
-// address returns where a call goes, even if the chat has moved since.
-func (l *lane) address(to platform.Chat) platform.Chat {
-	if l.moved != "" {
-		to.ID = l.moved
-	}
-	return to
 }
 
 // show makes one edit of progress. It is not repeated: there will be another.
@@ -257,10 +253,13 @@ func (l *lane) show(message string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeoutOf(e.post))
 	defer cancel()
-	err := l.p.Edit(ctx, l.address(e.to), message, e.post)
+	err := l.p.Edit(ctx, e.to, message, e.post)
 	b.o.Observe(l.p.Name(), "progress", resultOf(err))
 	if wait := (*platform.WaitError)(nil); errors.As(err, &wait) {
 		l.rest(b.ctx, min(max(wait.After, time.Second), maxWait))
+	}
+	if moved := (*platform.MovedError)(nil); errors.As(err, &moved) {
+		b.o.Moved(l.p.Name(), e.to.ID, moved.To)
 	}
 }
 

@@ -39,6 +39,8 @@ type Options struct {
 	// Observe is called for each attempt: the platform, the kind of call, the
 	// result ("ok", "wait", "retry", "uncertain", "refused"). Optional.
 	Observe func(platform, call, result string)
+	// Moved is called when a platform says that a chat has a new id. Optional.
+	Moved func(platform, from, to string)
 	// CallTimeout bounds one attempt without files. Default: 30 s.
 	CallTimeout time.Duration
 	// Patience is how long a call is repeated. Default: 24 h.
@@ -72,6 +74,9 @@ func New(o Options) *Outbox {
 	}
 	if o.Observe == nil {
 		o.Observe = func(string, string, string) {}
+	}
+	if o.Moved == nil {
+		o.Moved = func(string, string, string) {}
 	}
 	if o.CallTimeout == 0 {
 		o.CallTimeout = 30 * time.Second
@@ -110,7 +115,8 @@ func (b *Outbox) Waiting() int {
 
 // Send posts and waits until that is done. It returns the ids of the new messages.
 // If a file cannot be read it fails with platform.ErrSource, so that the chat does
-// not wait for it. If the platform did not say whether it accepted the post, it is
+// not wait for it; with a platform.MovedError if the chat has a new id, in which the message
+// that is answered has none. If the platform did not say whether it accepted the post, it is
 // posted again, a few times: use it for text, which may be repeated.
 func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
 	return b.send(ctx, p, to, post, nil)
@@ -151,20 +157,23 @@ func (b *Outbox) send(ctx context.Context, p platform.Platform, to platform.Chat
 }
 
 // Edit replaces a message's content, after everything given before, and waits until
-// that is done. Pending progress on the message is dropped.
+// that is done. Pending progress on the message is dropped. If the chat has a new id, the
+// message is gone.
 func (b *Outbox) Edit(ctx context.Context, p platform.Platform, to platform.Chat, message string, post platform.Post) error {
 	b.Forget(p, to, message)
 	return b.do(ctx, p, to, call{
 		kind: "edit", counts: 1, settled: true, timeout: b.timeoutOf(post),
-		do: func(ctx context.Context, to platform.Chat) error { return p.Edit(ctx, to, message, post) },
+		lost: platform.ErrGone,
+		do:   func(ctx context.Context, to platform.Chat) error { return p.Edit(ctx, to, message, post) },
 	})
 }
 
-// Delete removes a message, after everything given before.
+// Delete removes a message, after everything given before. If the chat has a new id, it can
+// no longer be removed: that is refused.
 func (b *Outbox) Delete(ctx context.Context, p platform.Platform, to platform.Chat, message string) error {
 	b.Forget(p, to, message)
 	return b.do(ctx, p, to, call{
-		kind: "delete", settled: true, timeout: b.o.CallTimeout,
+		kind: "delete", settled: true, timeout: b.o.CallTimeout, lost: platform.ErrRefused,
 		do: func(ctx context.Context, to platform.Chat) error { return p.Delete(ctx, to, message) },
 	})
 }

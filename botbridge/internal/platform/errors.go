@@ -33,7 +33,8 @@ type WaitError struct {
 
 func (e *WaitError) Error() string { return fmt.Sprintf("too many calls: wait for %v", e.After) }
 
-// MovedError means that a chat has a new id.
+// MovedError means that a chat has a new id. Its old messages are out of reach there, and
+// their ids may be those of others.
 type MovedError struct{ To string }
 
 func (e *MovedError) Error() string { return "the chat has moved" }

@@ -15,6 +15,8 @@ const (
 	// Left means that the bridge may not write to a chat any more: it was blocked, or
 	// removed from the group.
 	Left Kind = "left"
+	// Moved means that a group has a new id: Event.To.
+	Moved Kind = "moved"
 	// Checkout is the question whether somebody may pay an invoice. Its Press is to be
 	// answered, see [Seller].
 	Checkout Kind = "checkout"
@@ -43,6 +45,8 @@ type Event struct {
 	// fields; nil if it opened none.
 	Filled map[string]string `json:"filled,omitempty"`
 	At     time.Time         `json:"at"`
+	// To is the new id of a chat that has Moved.
+	To string `json:"to,omitempty"`
 	// Payment belongs to Checkout and Paid.
 	Payment *Payment `json:"payment,omitempty"`
 }

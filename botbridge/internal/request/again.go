@@ -20,8 +20,7 @@ func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platf
 	}
 	if r.o.Judge != nil {
 		// Those that were sent before there was moderation are looked at, too.
-		var fresh Record
-		version, err := r.o.Store.Load(ctx, rec.ID, &fresh)
+		fresh, version, err := r.load(ctx, rec.ID)
 		if err != nil {
 			return err
 		}

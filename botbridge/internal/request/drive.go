@@ -93,6 +93,9 @@ func (j *job) sleep(ctx context.Context, d time.Duration) bool {
 }
 
 func (j *job) step(ctx context.Context) error {
+	if _, err := j.moveAlong(ctx); err != nil {
+		return err
+	}
 	switch j.rec.Phase {
 	case New:
 		return j.prepare(ctx)
@@ -121,8 +124,7 @@ func (j *job) save(ctx context.Context) error {
 // reload continues with the record as somebody else has left it, and with what is known
 // for certain beyond that: which files have arrived, and that the user has cancelled.
 func (j *job) reload(ctx context.Context) error {
-	var rec Record
-	version, err := j.r.o.Store.Load(ctx, j.rec.ID, &rec)
+	rec, version, err := j.r.load(ctx, j.rec.ID)
 	if err != nil {
 		return err
 	}

@@ -86,6 +86,13 @@ func (j *job) follow(ctx context.Context) error {
 			default:
 				misses = 0
 				j.hubBack()
+				moved, err := j.moveAlong(ctx)
+				if err == nil && moved {
+					err = j.tell(ctx) // nobody there knows of it
+				}
+				if err != nil {
+					return err
+				}
 				j.show()
 			}
 			look.Reset(j.r.pause(j.prog.started))

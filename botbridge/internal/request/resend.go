@@ -23,8 +23,7 @@ func (r *Runner) SendOne(ctx context.Context, id string, output int) error {
 }
 
 func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only int) error {
-	var rec Record
-	version, err := r.o.Store.Load(ctx, id, &rec)
+	rec, version, err := r.load(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -93,8 +92,7 @@ const (
 // it. Nothing is noted of one that is not over.
 func (r *Runner) NoteCopies(ctx context.Context, id string, messages ...string) error {
 	for range noteTries {
-		var rec Record
-		version, err := r.o.Store.Load(ctx, id, &rec)
+		rec, version, err := r.load(ctx, id)
 		if len(messages) == 0 || errors.Is(err, state.ErrNotFound) || err == nil && rec.Phase != Over {
 			return nil
 		}

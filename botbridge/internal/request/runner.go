@@ -51,13 +51,17 @@ type Options struct {
 }
 
 // Runner drives all requests, each in a goroutine of its own.
+//
+// Many methods: what a request is driven by, and what people ask of one that is over.
 type Runner struct {
 	o      Options
 	outage outage
 
 	mu   sync.Mutex
 	jobs map[string]*job
-	wg   sync.WaitGroup
+	// moves are the new ids of chats, by platform and old id.
+	moves map[string]string
+	wg    sync.WaitGroup
 
 	sheets chan struct{} // holds one while a sheet is made
 
@@ -82,7 +86,7 @@ func NewRunner(o Options) *Runner {
 	if o.Look == 0 {
 		o.Look = 2 * time.Second
 	}
-	return &Runner{o: o, jobs: map[string]*job{}, sheets: make(chan struct{}, 1), paceBy: map[string]pace{}}
+	return &Runner{o: o, jobs: map[string]*job{}, moves: map[string]string{}, sheets: make(chan struct{}, 1), paceBy: map[string]pace{}}
 }
 
 // Resume continues every unfinished request. When ctx ends, they stop being driven
@@ -106,8 +110,7 @@ func (r *Runner) Continue(ctx context.Context, id string) (<-chan struct{}, erro
 	if told := r.driven(id); told != nil {
 		return told, nil
 	}
-	var rec Record
-	version, err := r.o.Store.Load(ctx, id, &rec)
+	rec, version, err := r.load(ctx, id)
 	if errors.Is(err, state.ErrNotFound) || err == nil && rec.Phase == Over {
 		told := make(chan struct{})
 		close(told)
@@ -202,8 +205,7 @@ func (r *Runner) Words(id string) (string, bool) {
 
 // Load reads a request, driven or over.
 func (r *Runner) Load(ctx context.Context, id string) (Record, error) {
-	var rec Record
-	_, err := r.o.Store.Load(ctx, id, &rec)
+	rec, _, err := r.load(ctx, id)
 	return rec, err
 }
 

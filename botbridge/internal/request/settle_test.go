@@ -37,6 +37,8 @@ type silent struct {
 	dropped int
 	command *workflow.Command
 	judge   Judge
+	movedTo string        // the new id of chat 7, "" if it has none
+	reached []string      // the chats that took something
 	meddle  func()        // is called with each call
 	read    []image.Point // the sizes of pictures that were sent, if there is a command
 }
@@ -55,9 +57,21 @@ func (s *silent) hear() error {
 	return nil
 }
 
-func (s *silent) Send(ctx context.Context, _ platform.Chat, p platform.Post) ([]string, error) {
+// in notes what a chat is told, unless it has moved.
+func (s *silent) in(to platform.Chat) error {
+	if to.ID == "7" && s.movedTo != "" {
+		return &platform.MovedError{To: s.movedTo}
+	}
+	s.reached = append(s.reached, to.ID)
+	return nil
+}
+
+func (s *silent) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if err := s.in(to); err != nil {
+		return nil, err
+	}
 	if s.command != nil {
 		for _, f := range p.Files {
 			body, err := f.Open(ctx)
@@ -75,20 +89,26 @@ func (s *silent) Send(ctx context.Context, _ platform.Chat, p platform.Post) ([]
 	return []string{"sent"}, s.hear()
 }
 
-func (s *silent) Edit(_ context.Context, _ platform.Chat, _ string, p platform.Post) error {
+func (s *silent) Edit(_ context.Context, to platform.Chat, _ string, p platform.Post) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.hear()
+	err := s.in(to)
+	if err == nil {
+		err = s.hear()
+	}
 	if err == nil {
 		s.edits = append(s.edits, p)
 	}
 	return err
 }
 
-func (s *silent) Delete(context.Context, platform.Chat, string) error {
+func (s *silent) Delete(_ context.Context, to platform.Chat, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.hear()
+	err := s.in(to)
+	if err == nil {
+		err = s.hear()
+	}
 	if err == nil {
 		s.dropped++
 	}
@@ -108,10 +128,11 @@ func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outc
 	defer client.Close()
 	texts, err := locale.Load("")
 	require.NoError(t, err)
-	out := outbox.New(outbox.Options{})
+	var r *Runner
+	out := outbox.New(outbox.Options{Moved: func(name, from, to string) { _ = r.Moved(context.WithoutCancel(t.Context()), name, from, to) }})
 	defer out.Close()
 	fates := make(chan Outcome, 1)
-	r := NewRunner(Options{
+	r = NewRunner(Options{
 		Store: db, Hub: client, Outbox: out, Texts: texts,
 		Platform: func(string) platform.Platform { return p }, Command: func(string) *workflow.Command { return p.command },
 		Observe: func(_ string, o Outcome) { fates <- o }, Judge: p.judge,

@@ -21,6 +21,8 @@ func (t *Telegram) event(u *models.Update) (platform.Event, bool) {
 		return checkout(e, u.PreCheckoutQuery)
 	case u.Message != nil && u.Message.SuccessfulPayment != nil:
 		return paid(e, u.Message)
+	case u.Message != nil && (u.Message.MigrateToChatID != 0 || u.Message.MigrateFromChatID != 0):
+		return moved(e, u.Message)
 	case u.Message != nil:
 		e.Kind = platform.Said
 		return t.said(e, u.Message)
@@ -39,6 +41,18 @@ func left(e platform.Event, m *models.ChatMemberUpdated) (platform.Event, bool) 
 	e.Kind, e.User, e.At = platform.Left, user(&m.From), time.Unix(int64(m.Date), 0)
 	e.Chat = platform.Chat{ID: strconv.FormatInt(m.Chat.ID, 10), Group: m.Chat.Type != models.ChatTypePrivate}
 	return e, m.NewChatMember.Type == models.ChatMemberTypeLeft || m.NewChatMember.Type == models.ChatMemberTypeBanned
+}
+
+// moved converts the two service messages about a group that has become a supergroup: one
+// is in the old group, one in the new. Either will do.
+func moved(e platform.Event, m *models.Message) (platform.Event, bool) {
+	from, to := m.Chat.ID, m.MigrateToChatID
+	if to == 0 {
+		from, to = m.MigrateFromChatID, m.Chat.ID
+	}
+	e.Kind, e.At, e.To = platform.Moved, time.Unix(int64(m.Date), 0), strconv.FormatInt(to, 10)
+	e.Chat = platform.Chat{ID: strconv.FormatInt(from, 10), Group: true}
+	return e, from != to
 }
 
 func pressed(e platform.Event, q *models.CallbackQuery) (platform.Event, bool) {

@@ -1,0 +1,84 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+const (
+	// leftKind is the kind of the settings of groups that the bot has just left: a group that
+	// gets a new id may first say that. leftKeep is how long they are kept.
+	leftKind = "group_left"
+	leftKeep = 10 * time.Minute
+)
+
+// Moved goes on in the chat that a group has become: with its settings, and with what is
+// asked for there. It may be called again, and in the wrong order with what is set in the
+// new chat: settings that are there stay.
+func (t *Talk) Moved(ctx context.Context, platformName, from, to string) error {
+	if from == "" || to == "" || from == to {
+		return nil
+	}
+	if err := t.o.Runner.Moved(ctx, platformName, from, to); err != nil {
+		return err
+	}
+	former := platformName + ":" + from
+	if err := t.o.Store.Put(ctx, limits.FormerKind, platformName+":"+to, former, groupKeep); err != nil {
+		return err
+	}
+	if err := t.moveSettings(ctx, former, platformName+":"+to); err != nil {
+		return err
+	}
+	old := ChatKey(platformName, platform.Chat{ID: from, Group: true})
+	user, err := t.o.Store.Met(ctx, old)
+	if err != nil || user == "" {
+		return err
+	}
+	if err := t.o.Store.Meet(ctx, ChatKey(platformName, platform.Chat{ID: to, Group: true}), user); err != nil {
+		return err
+	}
+	return t.left(ctx, old)
+}
+
+// moveSettings copies the settings of a group to its new name. The old ones are kept for
+// what was said there and waits; nothing uses them for a year.
+func (t *Talk) moveSettings(ctx context.Context, from, to string) error {
+	t.groups.Lock()
+	defer t.groups.Unlock()
+	var g GroupSettings
+	switch err := t.o.Store.Get(ctx, groupKind, to, &g); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, state.ErrNotFound):
+		return err
+	}
+	for _, kind := range []string{leftKind, groupKind} {
+		err := t.o.Store.Get(ctx, kind, from, &g)
+		if errors.Is(err, state.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		g.Menu, g.Used = "", time.Now().UTC()
+		return t.o.Store.Put(ctx, groupKind, to, g, groupKeep)
+	}
+	return nil
+}
+
+// sendOn sends a message, in the chat that that of the turn has become, and notes whose its
+// buttons are.
+func (t *Talk) sendOn(ctx context.Context, tn *turn, post platform.Post) ([]string, error) {
+	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
+	if moved, ok := errors.AsType[*platform.MovedError](err); ok {
+		tn.Chat.ID, tn.Chat.Topic, post.ReplyTo = moved.To, "", ""
+		ids, err = t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
+	}
+	t.noteButtons(ctx, tn, post, ids)
+	return ids, err
+}
