@@ -78,7 +78,8 @@ def run_and_wait(server):
 
 def run_queued(server):
     """A wait in the queue that is longer than the program tolerates between two frames (a stock ComfyUI is silent)."""
-    busy = [submit(server, Graph(work=server.work(24))) for _ in range(server.instances)]
+    work = lasting(server, 2 * server.instances + 1, more=18)
+    busy = [submit(server, Graph(work=work)) for _ in range(server.instances)]
     for prompt_id in busy:
         wait_for(server, prompt_id, "running")
     graph = Graph()
@@ -94,11 +95,11 @@ def run_refused(server):
     must(last["ok"] is False and last["error"]["code"], f"envelope: {last}")
 
 
-def lasting(server, calls):
-    """Work that outlasts so many calls of the program. Each call is a process, which starts slowly on a busy machine."""
+def lasting(server, calls, more=0):
+    """Work that outlasts so many calls of the program, by some seconds more. Each is a process, which starts slowly on a busy machine."""
     begin = time.monotonic()
     comfy(server, "jobs", "ls")
-    seconds = math.ceil(1.5 * calls * (time.monotonic() - begin))
+    seconds = more + math.ceil(1.5 * calls * (time.monotonic() - begin))
     return server.work(min(max(9, seconds), PATIENCE - 10))
 
 

@@ -10,11 +10,11 @@ const { ComfyUIClient } = library('comfy-ui-client');
 const PATIENCE = 60_000;
 
 /** The client starts to listen after it has read the answer to its POST, so it misses a prompt that has ended by then. */
-const work = (url) => new Server(url).work(0.5);
+const work = (url) => new Server(url).work(2);
 
 async function connected(url) {
   const client = new ComfyUIClient(new URL(url).host, randomUUID());
-  await within(15_000, 'connect', client.connect());
+  await within(PATIENCE, 'connect', client.connect());
   return client;
 }
 

@@ -76,7 +76,7 @@ def simplified_pictures(server):
     api = ComfyApiWrapper(server.url)
     for _ in range(3):
         # It opens its socket after the POST: a prompt that has ended by then has sent its pictures to nobody.
-        graph = Graph(work=server.work(1), output="SaveImageWebsocket")
+        graph = Graph(work=server.work(3), output="SaveImageWebsocket")
         images = api.queue_and_wait_images(titled(graph), "Save Image")
         graph.expect(images[str(len(images) - 1)], f"the last of {len(images)}, previews before it")
 
