@@ -138,15 +138,19 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	if tn.instead != nil {
 		ask.Instead, ask.Back = tn.instead.ID, tn.instead.Price
 	}
+	t.bound(tn, &rec, &ask)
 	price := t.price(tn, c, args)
 	verdict, err := t.create(ctx, &rec, ask, price)
 	if err != nil {
 		return err
 	}
 	switch verdict {
-	case state.OverQuota:
+	case state.OverQuota, state.OverCap:
 		if price > 0 {
 			return t.sell(ctx, tn, c, rec, price, share > 0)
+		}
+		if verdict == state.OverCap {
+			return t.reply(ctx, tn, t.say(tn, "group_cap_used", locale.With{"share": ask.Cap}))
 		}
 		return t.reply(ctx, tn, t.say(tn, "over_quota", locale.With{"share": share}))
 	case state.Busy:

@@ -87,7 +87,11 @@ func (t *Talk) status(ctx context.Context, tn *turn) error {
 		}
 		text += "\n" + t.say(tn, "share", locale.With{"spent": spent, "share": share})
 	}
-	return t.reply(ctx, tn, text)
+	here, err := t.capText(ctx, tn)
+	if err != nil {
+		return err
+	}
+	return t.reply(ctx, tn, text+here)
 }
 
 // cancel ends the question that waits for an answer, or the request whose message is

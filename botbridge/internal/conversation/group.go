@@ -23,6 +23,14 @@ type GroupSettings struct {
 	Usual string `json:"usual,omitempty"`
 	// Off are the commands that make no pictures there.
 	Off []string `json:"off,omitempty"`
+	// Pictures and GPUSeconds are what a member may spend there in a day (UTC), 0 for what the
+	// bot allows. The one in the unit of the bot's own share counts.
+	Pictures   int64 `json:"pictures_per_day,omitempty"`
+	GPUSeconds int64 `json:"gpu_seconds_per_day,omitempty"`
+	// Counts is the name under which that is counted, "" for that of the group.
+	Counts string `json:"counts,omitempty"`
+	// Cover means that pictures are covered until somebody wants to see them.
+	Cover bool `json:"cover,omitempty"`
 	// Menu stands for the menu of commands that the platform shows there, "" for the usual
 	// one; see Talk.keepMenu.
 	Menu string `json:"menu,omitempty"`
@@ -145,6 +153,7 @@ func (t *Talk) groupPost(tn *turn, user string) platform.Post {
 		label := t.say(tn, "group_usual", locale.With{"command": t.usual(tn).Name})
 		post.Buttons = append(post.Buttons, []platform.Button{button(false, label, "usual", next)})
 	}
+	post.Buttons = append(post.Buttons, t.capRows(tn, button)...)
 	row = nil
 	for i, c := range t.o.Commands[:min(maxSwitches, len(t.o.Commands))] {
 		on := !slices.Contains(g.Off, c.Name)
@@ -227,6 +236,10 @@ func (t *Talk) groupChange(key, value string) func(*GroupSettings) {
 		return func(g *GroupSettings) { g.Language = value }
 	case key == "usual" && c != nil && c.Takes(workflow.Prompt):
 		return func(g *GroupSettings) { g.Usual = value }
+	case key == capPictures, key == capSeconds:
+		return withCap(key, value)
+	case key == "cover":
+		return func(g *GroupSettings) { g.Cover = value == "on" }
 	case key == "on" && c != nil:
 		return func(g *GroupSettings) {
 			g.Off = slices.DeleteFunc(g.Off, func(name string) bool { return name == value })

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -65,7 +66,7 @@ func (t *Talk) moveSettings(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		g.Menu, g.Used = "", time.Now().UTC()
+		g.Menu, g.Used, g.Counts = "", time.Now().UTC(), cmp.Or(g.Counts, from)
 		return t.o.Store.Put(ctx, groupKind, to, g, groupKeep)
 	}
 	return nil

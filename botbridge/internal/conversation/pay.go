@@ -96,7 +96,7 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
 	case err != nil, o.Price != price, o.Record.Args.Words() != rec.Args.Words():
-		rec.Price, rec.Metered, rec.Paid = 0, false, price
+		rec.Price, rec.Metered, rec.Paid, rec.Counted = 0, false, price, ""
 		o = order{Record: rec, Token: uuid.NewString(), Price: price}
 		if tn.instead != nil {
 			o.Instead = tn.instead.ID

@@ -33,6 +33,8 @@ type personal struct {
 	Share json.RawMessage `json:"share,omitempty"`
 	// Spent is how much of the share was used today.
 	Spent int64 `json:"spent_today"`
+	// SpentIn is how much of that was in groups.
+	SpentIn map[string]int64 `json:"spent_today_in_groups,omitempty"`
 	// Payments are the last ones.
 	Payments []state.Charge `json:"payments,omitempty"`
 	// Waiting are requests and questions that wait for the user, and lists of pictures whose
@@ -94,6 +96,9 @@ func (t *Talk) personal(ctx context.Context, who string) (*personal, error) {
 	}
 	var err error
 	if p.Spent, err = t.o.Store.Spent(ctx, who); err != nil {
+		return nil, err
+	}
+	if p.SpentIn, err = t.o.Store.SpentIn(ctx, who); err != nil {
 		return nil, err
 	}
 	if p.Waiting, err = t.o.Store.HeldOf(ctx, who); err != nil {

@@ -36,16 +36,17 @@ type chats struct {
 	n    int
 	gone []string // deleted messages
 	// posts are all posts, and edits what messages were changed into.
-	posts []platform.Post
-	edits []platform.Post
-	stuck map[string]bool   // messages that cannot be removed
-	menus map[string]string // what is left out of them, by chat
-	forms bool
+	posts  []platform.Post
+	edits  []platform.Post
+	stuck  map[string]bool   // messages that cannot be removed
+	menus  map[string]string // what is left out of them, by chat
+	forms  bool
+	covers bool
 }
 
 func (c *chats) Name() string { return "telegram" }
 func (c *chats) Limits() platform.Limits {
-	return platform.Limits{Text: 4096, Caption: 1024, Forms: c.forms}
+	return platform.Limits{Text: 4096, Caption: 1024, Forms: c.forms, Covers: c.covers}
 }
 
 func (c *chats) Send(_ context.Context, to platform.Chat, p platform.Post) ([]string, error) {

@@ -214,6 +214,7 @@ func (d *Discord) Routes(platform.Admit) map[string]http.Handler { return nil }
 // says that they may change; what it tells in headers is obeyed as well.
 func (d *Discord) Limits() platform.Limits {
 	return platform.Limits{
+		Covers:     true,
 		KnowsPosts: true, KnowsPostsFor: knowsFor, InPlace: true, Forms: d.o.Form != nil,
 		Text: usualText, Caption: usualText, Photo: d.o.Upload, File: d.o.Upload, Album: maxFiles,
 		PerSecond: 45, ChatEvery: 1050 * time.Millisecond, EditEvery: 2 * time.Second, GroupEditEvery: 3 * time.Second,

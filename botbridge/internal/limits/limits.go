@@ -234,12 +234,15 @@ func (g *Guard) SetShare(ctx context.Context, who string, share int64) error {
 	return g.store.Put(ctx, "share", who, share, 0)
 }
 
+// Metered means that the daily share is in seconds of GPU time, instead of in pictures.
+func (g *Guard) Metered() bool { return g.c.GPUSeconds > 0 }
+
 // Share returns a user's daily share; 0 means no limit. metered means that it is in
 // seconds of GPU time, charged at the end, instead of in pictures.
 func (g *Guard) Share(ctx context.Context, e platform.Event) (share int64, metered bool, err error) {
-	share, metered = g.c.Pictures, false
-	if g.c.GPUSeconds > 0 {
-		share, metered = g.c.GPUSeconds, true
+	share, metered = g.c.Pictures, g.Metered()
+	if metered {
+		share = g.c.GPUSeconds
 	}
 	if g.Admin(e) {
 		return 0, metered, nil

@@ -79,6 +79,8 @@ type Limits struct {
 	InPlace bool
 	// Forms means that an event can open a form, see [Forms].
 	Forms bool
+	// Covers means that pictures can be covered until somebody wants to see them.
+	Covers bool
 	// Linked means that files are handed over as links to the hub: what exists only here
 	// cannot be shown.
 	Linked bool

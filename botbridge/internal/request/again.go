@@ -29,6 +29,7 @@ func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platf
 			return err
 		}
 	}
+	j.bare = !to.Group
 	var group []*Output
 	var kept []Output
 	for _, i := range outputs {
@@ -65,7 +66,7 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 	for _, out := range group {
 		post.Files = append(slices.Clip(post.Files), j.attachment(*out))
 	}
-	if one := group[0]; len(group) == 1 && one.State == Arrived && one.Message != "" && !j.rec.Grid && one.Verdict != Covered {
+	if one := group[0]; len(group) == 1 && one.State == Arrived && one.Message != "" && !j.rec.Grid && one.Verdict != Covered && !j.rec.Cover {
 		post.Copy = &platform.Original{Chat: j.rec.Chat.ID, Message: one.Message}
 	}
 	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, to, post, nil)

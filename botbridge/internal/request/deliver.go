@@ -328,7 +328,7 @@ func (j *job) finish(ctx context.Context) error {
 		j.rec.Texts[i].Text = ""
 	}
 	end := state.End{
-		Who: j.rec.Tenant(), Asked: j.rec.Asked, Command: j.rec.Command, Outcome: string(j.fate()), Done: j.rec.Outcome == Done,
+		Who: j.rec.Tenant(), Group: j.rec.Counted, Asked: j.rec.Asked, Command: j.rec.Command, Outcome: string(j.fate()), Done: j.rec.Outcome == Done,
 	}
 	if j.rec.Outcome == Done {
 		end.Took = j.rec.Took

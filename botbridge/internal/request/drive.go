@@ -29,6 +29,7 @@ type job struct {
 	tellOnce sync.Once
 	cancels  chan struct{}
 	untold   bool // its last message could not be sent
+	bare     bool // it is shown where its group does not have it covered
 	apart    bool // its files are too large to be sent together
 
 	away absence

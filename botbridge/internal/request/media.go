@@ -28,9 +28,9 @@ const linkLife = 24 * time.Hour
 const headSize = 64 << 10
 
 // previewOf wraps a preview of a run.
-func previewOf(picture []byte) platform.Attachment {
+func (j *job) previewOf(picture []byte) platform.Attachment {
 	return platform.Attachment{
-		Name: "preview.jpg", Media: platform.Photo, Size: int64(len(picture)),
+		Name: "preview.jpg", Media: platform.Photo, Size: int64(len(picture)), Spoiler: j.rec.Cover,
 		Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(picture)), nil },
 	}
 }
@@ -111,7 +111,7 @@ func animated(head []byte, format string) bool {
 func (j *job) attachment(out Output) platform.Attachment {
 	tenant := j.rec.Tenant()
 	return platform.Attachment{
-		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Spoiler: out.Verdict == Covered,
+		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Spoiler: out.Verdict == Covered || j.rec.Cover && !j.bare,
 		Link: func(ctx context.Context) (string, error) { return j.link(ctx, out) },
 		Open: func(ctx context.Context) (io.ReadCloser, error) {
 			body, _, err := j.r.o.Hub.View(ctx, tenant, out.Ref)

@@ -97,6 +97,10 @@ type Record struct {
 	Price int64 `json:"price,omitempty"`
 	// Metered means that the run's time, in seconds, is charged at the end instead.
 	Metered bool `json:"metered,omitempty"`
+	// Counted is the group in which that counts besides, "" for none.
+	Counted string `json:"counted,omitempty"`
+	// Cover means that its pictures are covered in its group until somebody wants to see them.
+	Cover bool `json:"cover,omitempty"`
 	// Charge names the payment that it was asked for with, "" for none, and Paid its amount.
 	// It is given back if nothing is shown for it.
 	Charge string `json:"charge,omitempty"`

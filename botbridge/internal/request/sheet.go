@@ -68,7 +68,7 @@ func (j *job) shownAtOnce() bool {
 // sheet is the sheet of all outputs. It is made again for each attempt to send it, one at
 // a time in the whole bridge, so that no more than one picture is in memory.
 func (j *job) sheet() platform.Attachment {
-	covered := slices.ContainsFunc(j.rec.Outputs, func(out Output) bool { return out.Verdict == Covered })
+	covered := j.rec.Cover || slices.ContainsFunc(j.rec.Outputs, func(out Output) bool { return out.Verdict == Covered })
 	return platform.Attachment{Name: "pictures.jpg", Media: platform.Photo, Size: sheetSize, Spoiler: covered, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		select {
 		case j.r.sheets <- struct{}{}:

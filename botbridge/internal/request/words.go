@@ -46,7 +46,7 @@ func (j *job) statusPost() platform.Post {
 	case p.started:
 		post.Text = j.runningText()
 		if j.rec.Previews && p.preview != nil && j.r.o.Judge == nil {
-			post.Files = []platform.Attachment{previewOf(p.preview)}
+			post.Files = []platform.Attachment{j.previewOf(p.preview)}
 		}
 	case p.position >= 0:
 		post.Text = j.say("waiting", locale.With{"place": p.position + 1})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -20,6 +21,8 @@ const (
 	Exists Verdict = "exists"
 	// OverQuota: the user has used up the day's share.
 	OverQuota Verdict = "quota"
+	// OverCap: the user has used up what a group allows in a day.
+	OverCap Verdict = "cap"
 	// Busy: the user has too many unfinished requests.
 	Busy Verdict = "busy"
 )
@@ -41,6 +44,10 @@ type Ask struct {
 	// its price Back not as spent. "" for none.
 	Instead string
 	Back    int64
+	// Group is where the price counts besides, "" for nowhere. Cap is how much of it a user
+	// may spend there in a day, 0 for any, and BackThere what the replaced one counts there.
+	Group          string
+	Cap, BackThere int64
 }
 
 // Create stores a new request.
@@ -50,7 +57,7 @@ func (s *Store) Create(ctx context.Context, id string, record any, a Ask) (Verdi
 		return "", err
 	}
 	reply, err := s.run(ctx, createScript, s.term.load(), id, doc, a.Who, day(time.Now()), a.Price, a.Quota, a.Waiting, flag(a.Metered),
-		a.Instead, a.Back)
+		a.Instead, a.Back, a.Group, a.Cap, a.BackThere)
 	if err != nil {
 		return "", err
 	}
@@ -91,6 +98,8 @@ type End struct {
 	Who string
 	// Refund and Price change what the user has spent that day.
 	Refund, Price int64
+	// Group is where it counts besides, as in Ask.
+	Group string
 	// Asked is when the request was made: the share of that day is settled.
 	Asked time.Time
 	// Command and Took, in milliseconds, are added to the mean, unless Took is 0.
@@ -114,7 +123,7 @@ func (s *Store) Finish(ctx context.Context, id string, version int64, record any
 		step = strconv.Itoa(waitStep(time.Since(e.Asked)))
 	}
 	reply, err := s.run(ctx, finishScript, s.term.load(), id, version, doc, s.o.Keep.Milliseconds(),
-		e.Who, day(e.Asked), e.Price-e.Refund, e.Command, e.Took, e.Outcome, step, passer(e.Who, day(e.Asked)))
+		e.Who, day(e.Asked), e.Price-e.Refund, e.Command, e.Took, e.Outcome, step, passer(e.Who, day(e.Asked)), e.Group)
 	if err != nil {
 		return version, err
 	}
@@ -138,6 +147,19 @@ func (s *Store) Spent(ctx context.Context, who string) (int64, error) {
 		return 0, nil
 	}
 	return n, err
+}
+
+// SpentIn returns how much of it that was today, by group.
+func (s *Store) SpentIn(ctx context.Context, who string) (map[string]int64, error) {
+	all, err := s.db.Client().HGetAll(ctx, s.db.Key("spent_in", day(time.Now()), who)).Result()
+	if err != nil {
+		return nil, fmt.Errorf("reading what was spent in groups: %w", err)
+	}
+	spent := map[string]int64{}
+	for group, n := range all {
+		spent[group] = number(n)
+	}
+	return spent, nil
 }
 
 // Mean returns how long the last runs of a command took, false if there were none.

@@ -143,7 +143,7 @@ func (t *Telegram) Limits() platform.Limits {
 	return platform.Limits{
 		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: maxFile, Album: maxAlbum,
 		MaxPrice: MaxPrice, CheckoutWithin: checkoutWithin,
-		Recompresses: true, Sides: maxSides, Shape: maxShape, Videos: []string{".mp4", ".mov", ".m4v"},
+		Covers: true, Recompresses: true, Sides: maxSides, Shape: maxShape, Videos: []string{".mp4", ".mov", ".m4v"},
 		// Slightly below what is allowed: the network bunches up calls.
 		PerSecond: 28 * t.o.Rate, ChatEvery: scale(1050 * time.Millisecond), GroupPerMinute: int(19 * t.o.Rate),
 		EditEvery: scale(2 * time.Second), GroupEditEvery: scale(6 * time.Second),

@@ -98,6 +98,7 @@ func (w *Webchat) Name() string { return Name }
 func (w *Webchat) Limits() platform.Limits {
 	const large = 1 << 40
 	return platform.Limits{
+		Covers:     true,
 		KnowsPosts: true, Linked: true, Text: 64 << 10, Caption: 64 << 10, Photo: large, File: large, Album: 100,
 		EditEvery: time.Second, GroupEditEvery: time.Second,
 	}

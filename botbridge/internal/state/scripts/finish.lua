@@ -1,7 +1,7 @@
 -- Saves a request that has ended, and settles with its user.
 -- ARGV: term, id, version, document, ms to keep, who, day, change of what was
 -- spent, command, ms that the run took, outcome, step of the wait or '', user in the count
--- of people
+-- of people, group in which it was counted or ''
 -- Output: ok, version | stale | absent | deposed
 local reply, fresh = replace(ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 if not fresh then
@@ -22,6 +22,11 @@ if write('ZREM', key('active'), ARGV[2]) == 1 then
   if change ~= 0 and redis.call('EXISTS', spent) == 1 or change > 0 then
     write('INCRBY', spent, int(change))
     write('PEXPIREAT', spent, int(now() + 3 * 86400000))
+  end
+  local groups = key('spent_in', ARGV[7], ARGV[6])
+  if ARGV[14] ~= '' and (change > 0 or change < 0 and redis.call('HEXISTS', groups, ARGV[14]) == 1) then
+    write('HINCRBY', groups, ARGV[14], int(change))
+    write('PEXPIREAT', groups, int(now() + 3 * 86400000))
   end
   if tonumber(ARGV[10]) > 0 then
     local took = key('took', ARGV[9])

@@ -1,0 +1,117 @@
+package conversation
+
+import (
+	"cmp"
+	"context"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+)
+
+// caps are what a moderator can choose of a member's share of a day, in the unit of the
+// bot's own: pictures, or seconds of GPU time.
+func caps(metered bool) []int64 {
+	if metered {
+		return []int64{60, 300, 900, 3600}
+	}
+	return []int64{3, 10, 30, 100}
+}
+
+// The keys of the buttons for either unit: a button from before the unit changed changes
+// nothing that counts now.
+const (
+	capPictures = "cap"
+	capSeconds  = "secs"
+)
+
+// daily returns what a member may spend in a day, 0 for what the bot allows.
+func (g GroupSettings) daily(metered bool) int64 {
+	if metered {
+		return g.GPUSeconds
+	}
+	return g.Pictures
+}
+
+// withCap returns a change of it; nil if no button offers that.
+func withCap(key, value string) func(*GroupSettings) {
+	n, err := strconv.ParseInt(value, 10, 64)
+	if value == "-" {
+		n, err = 0, nil
+	}
+	metered := key == capSeconds
+	known := n == 0
+	for _, offered := range caps(metered) {
+		known = known || n == offered
+	}
+	if err != nil || !known {
+		return nil
+	}
+	return func(g *GroupSettings) {
+		if metered {
+			g.GPUSeconds = n
+		} else {
+			g.Pictures = n
+		}
+	}
+}
+
+// capRows are the buttons for the cap of a group, and the one that covers pictures where
+// the platform can.
+func (t *Talk) capRows(tn *turn, button func(on bool, label, key, value string) platform.Button) (rows [][]platform.Button) {
+	metered := t.o.Guard.Metered()
+	key, label := capPictures, "group_cap_n"
+	if metered {
+		key, label = capSeconds, "group_cap_seconds"
+	}
+	now := tn.group.daily(metered)
+	rows = append(rows, []platform.Button{button(now == 0, t.say(tn, "group_cap_own", nil), key, "-")})
+	var row []platform.Button
+	for _, n := range caps(metered) {
+		row = append(row, button(now == n, t.say(tn, label, locale.With{"n": n}), key, strconv.FormatInt(n, 10)))
+	}
+	rows = append(rows, row)
+	if tn.p.Limits().Covers {
+		rows = append(rows, []platform.Button{button(tn.group.Cover, t.say(tn, "group_cover", nil), "cover", flip(tn.group.Cover))})
+	}
+	return rows
+}
+
+// countedIn returns the group in which what a member spends counts besides, "" where no
+// moderators can set a cap. What was spent before a group had a new id counts in it.
+func countedIn(tn *turn) string {
+	if _, ok := tn.p.(platform.Moderated); !ok || !tn.Chat.Group {
+		return ""
+	}
+	return cmp.Or(tn.group.Counts, groupName(tn.Event))
+}
+
+// bound adds to what is asked of the state what the group of a turn allows, and notes it
+// in the request. The operators are bound by nothing.
+func (t *Talk) bound(tn *turn, rec *request.Record, ask *state.Ask) {
+	ask.Group = countedIn(tn)
+	rec.Counted, rec.Cover = ask.Group, tn.group.Cover && ask.Group != ""
+	if ask.Group == "" || t.o.Guard.Admin(tn.Event) {
+		return
+	}
+	ask.Cap = tn.group.daily(ask.Metered)
+	if tn.instead != nil && tn.instead.Counted == ask.Group {
+		ask.BackThere = tn.instead.Price
+	}
+}
+
+// capText says how much of the cap of a group is used, "" without one.
+func (t *Talk) capText(ctx context.Context, tn *turn) (string, error) {
+	most := tn.group.daily(t.o.Guard.Metered())
+	group := countedIn(tn)
+	if group == "" || most == 0 || t.o.Guard.Admin(tn.Event) {
+		return "", nil
+	}
+	spent, err := t.o.Store.SpentIn(ctx, tn.who())
+	if err != nil {
+		return "", err
+	}
+	return "\n" + t.say(tn, "group_share", locale.With{"spent": spent[group], "share": most}), nil
+}
