@@ -31,7 +31,7 @@ func (b *dispatching) evicted(from *scripted, keys ...string) {
 func TestEvict(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
-	key := b.submit(working)
+	key := b.submit(endless)
 	b.runs(key)
 	from := b.at(key)
 	b.evicted(from, key)
@@ -61,7 +61,7 @@ func TestEvict(t *testing.T) {
 func TestEvictWithNext(t *testing.T) {
 	t.Parallel()
 	b, running := newAhead(t, 1)
-	next := b.submit(picture)
+	next := b.submit(endless) // it may begin before it is taken back, and would end
 	from := b.waitsThere(next)
 	b.evicted(from, running[0], next)
 	require.Eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
@@ -76,9 +76,9 @@ func TestEvictWithoutEffect(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
 	b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusOK) })
-	key := b.submit(working)
+	key := b.submit(endless)
 	b.runs(key)
-	b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
+	b.set(func(s *Settings) { s.StallTimeout = 500 * time.Millisecond })
 	b.evicted(b.at(key), key)
 	require.Equal(t, job.Queued, b.job(key).State)
 	require.Contains(t, b.logged(), "does not end a run that is taken back")
@@ -89,7 +89,7 @@ func TestEvictAndCancel(t *testing.T) {
 	t.Parallel()
 	for _, cancelFirst := range []bool{false, true} {
 		b := newDispatching(t, 1)
-		key := b.submit(working)
+		key := b.submit(endless)
 		b.runs(key)
 		from := b.at(key)
 		b.fleet.SetDraining(from.name, true)

@@ -290,8 +290,9 @@ const endless = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "hei
 	"3": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 3600, "steps": 720, "fail": "none", "nonce": 1}},
 	"2": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "ComfyUI"}}}`
 
-// working is a graph that takes a second.
-var working = strings.NewReplacer("3600", "50", "720", "20").Replace(endless)
+// working is a graph that takes three seconds: what a test does to its run comes before the
+// end on a slow machine, too.
+var working = strings.NewReplacer("3600", "150", "720", "60").Replace(endless)
 
 // submission is a job for any instance.
 func submission(graph string) queue.Submission {

@@ -24,7 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// unsaved is a graph that takes a second and whose picture exists on the socket only.
+// unsaved is working with a picture that exists on the socket only.
 var unsaved = strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1)
 
 // gallery opens the socket of the client that owns all jobs. The result waits for the end
@@ -283,7 +283,7 @@ func TestUnsavedPictureIsSwallowed(t *testing.T) {
 // that a picture is lost once, and the instance is not taken for a sick one.
 func TestSocketIsSilenced(t *testing.T) {
 	t.Parallel()
-	for name, graph := range map[string]string{"with a short run": unsaved, "with a run that is silent for long": strings.Replace(unsaved, `"seconds": 50`, `"seconds": 400`, 1)} {
+	for name, graph := range map[string]string{"with a short run": unsaved, "with a run that is silent for long": strings.Replace(unsaved, `"seconds": 150`, `"seconds": 400`, 1)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newDispatching(t, 1)
