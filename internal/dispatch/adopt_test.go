@@ -41,7 +41,7 @@ func TestRunIsAdoptedBeforeTheCatalogIsKnown(t *testing.T) {
 	b := newDispatching(t, 1)
 	key := b.submit(working)
 	b.runs(key)
-	b.set(func(s *Settings) { s.ContactTimeout = 500 * time.Millisecond })
+	b.set(func(s *Settings) { s.ContactTimeout = 10 * time.Second }) // far less than the answer takes
 	tell := silentCatalog(t, b.instances[0])
 	b.restart("hub/2")
 	require.Empty(t, b.reaches(key, job.Done).Lost)
@@ -174,7 +174,7 @@ func TestRunWaitsForTheConnection(t *testing.T) {
 	a.report("")
 	key := b.submit(working)
 	b.runs(key)
-	b.set(func(s *Settings) { s.ContactTimeout = time.Second })
+	b.set(func(s *Settings) { s.ContactTimeout = 4 * time.Second })
 	b.forgetsFleet()
 	slow := make(chan struct{})
 	connect := b.config.Connect
@@ -185,7 +185,7 @@ func TestRunWaitsForTheConnection(t *testing.T) {
 	b.restart("hub/2")
 	require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
 	began := time.Now()
-	require.Eventually(t, func() bool { return time.Since(began) > 2*time.Second }, deadline, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return time.Since(began) > 5*time.Second }, deadline, 50*time.Millisecond)
 	a.report("")
 	reported := time.Now()
 	require.Eventually(t, func() bool { return time.Since(reported) > 300*time.Millisecond }, deadline, 50*time.Millisecond)

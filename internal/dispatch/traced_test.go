@@ -121,6 +121,7 @@ func TestSpansOfATakenOverRun(t *testing.T) {
 	b.restart("hub/2")
 	require.Equal(t, "left", attributes(k.attempts(t, 1)[0])["outcome"])
 	require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+	b.connects(1) // a cancel does not wait long for an instance that cannot be reached
 	b.CancelRun(key)
 	b.reaches(key, job.Cancelled)
 	adopted := k.attempts(t, 2)[1]
