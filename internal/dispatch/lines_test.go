@@ -28,6 +28,7 @@ type line struct {
 	conns map[net.Conn]bool
 	// blinks is how many connections it will refuse.
 	blinks int
+	closed bool
 }
 
 func newLine(t *testing.T, target string) *line {
@@ -49,6 +50,9 @@ func newLine(t *testing.T, target string) *line {
 	})
 	t.Cleanup(func() {
 		require.NoError(t, listener.Close())
+		l.mu.Lock()
+		l.closed = true // one may be accepted that nobody has begun to carry
+		l.mu.Unlock()
 		l.cut(0)
 		done.Wait()
 	})
@@ -70,7 +74,7 @@ func (l *line) cut(next int) {
 func (l *line) carry(near net.Conn) {
 	defer near.Close()
 	l.mu.Lock()
-	if l.blinks > 0 {
+	if l.blinks > 0 || l.closed {
 		l.blinks--
 		l.mu.Unlock()
 		return

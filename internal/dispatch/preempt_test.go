@@ -90,8 +90,11 @@ func TestPreemptNot(t *testing.T) {
 		"for another bulk job":    {running: job.Bulk, waiting: job.Bulk},
 		"the operator has it off": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = 0 }) }},
 		"the job may still wait":  {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = time.Hour }) }},
-		"half of it is done": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) {
-			conn := b.connections[b.instances[0].name]
+		"half of it is done": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, key string) {
+			conn := b.connection(b.instances[0].name)
+			r := b.followed(key)
+			// The queue knows that it runs before the connection notes since when.
+			require.Eventually(b.t, func() bool { _, began := conn.ranFor(r, time.Now()); return began }, deadline, time.Millisecond)
 			conn.mu.Lock()
 			conn.began = conn.began.Add(-youngUnknown)
 			conn.mu.Unlock()
