@@ -231,9 +231,9 @@ func (m *model) seats(tenant string) []string {
 	return keys
 }
 
-// compareSeats compares the tenants' runs with the model. It returns false if it cannot be
-// said whether a tenant is still left out of the window.
-func (w *walk) compareSeats() bool {
+// compareSeats compares the tenants' runs with the model. It returns until when it is certain
+// which tenants are left out of the window.
+func (w *walk) compareSeats() (until time.Time) {
 	for tenant := range modelSeats {
 		got, err := w.db.Client().SMembers(w.ctx, w.db.Key("q", "seats", tenant)).Result()
 		require.NoError(w.t, err)
@@ -242,16 +242,25 @@ func (w *walk) compareSeats() bool {
 		require.NoError(w.t, err)
 		require.Equal(w.t, queue.Usage{Running: len(got)}, usage)
 	}
+	until = time.Now().Add(time.Hour)
 	for tenant := range w.m.barred {
-		till, err := w.db.Client().ZScore(w.ctx, w.db.Key("q", "capped"), tenant).Result()
+		score, err := w.db.Client().ZScore(w.ctx, w.db.Key("q", "capped"), tenant).Result()
 		require.NoError(w.t, err)
-		if left := time.Until(time.UnixMilli(int64(till))); left <= 0 {
+		till := time.UnixMilli(int64(score))
+		if time.Now().Before(till) {
+			until = earlier(until, till)
+		} else {
 			delete(w.m.barred, tenant) // a claim decides again
-		} else if left < 200*time.Millisecond {
-			return false // it may be over by now
 		}
 	}
-	return true
+	return until
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func atoi(t testing.TB, text string) int {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -99,8 +100,8 @@ func TestWindowOfReadsNoOtherTenants(t *testing.T) {
 }
 
 // compareOwn compares what waits for an instance that anybody may use, beside one that
-// only one tenant may, with the model.
-func (w *walk) compareOwn(waiting []*modelJob, skip, n int) {
+// only one tenant may, with the model. until is what compareSeats has returned.
+func (w *walk) compareOwn(waiting []*modelJob, skip, n int, until time.Time) {
 	mine := func(j *modelJob) bool { return j.Class == "class0" || j.Class == "class1" && j.Tenant == "t1" }
 	wanted := queue.Wanted{Classes: []string{"class0"}, Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class0", "class1"}}}}
 	if w.step%2 == 0 { // all idle instances are reserved
@@ -110,6 +111,9 @@ func (w *walk) compareOwn(waiting []*modelJob, skip, n int) {
 	waiting = slices.DeleteFunc(slices.Clone(waiting), func(j *modelJob) bool { return !mine(j) })
 	got, err := w.WindowOf(w.ctx, wanted, skip, n)
 	require.NoError(w.t, err)
+	if !time.Now().Before(until) {
+		return
+	}
 	part := w.inTurn(waiting)[min(skip, len(waiting)):min(skip+n, len(waiting))]
 	ready := slices.DeleteFunc(slices.Clone(part), func(j *modelJob) bool { return j.paused })
 	require.Equal(w.t, lookModel(ready), lookAll(got.Jobs))
