@@ -97,8 +97,11 @@ func TestStoppingAgentWaitsForFetches(t *testing.T) {
 	end()
 	end = get("/view?filename=a.png")
 	require.False(t, a.finished())
+	answered := time.Now()
 	end()
-	require.False(t, a.finished(), "there may be another file")
+	if finished := a.finished(); time.Since(answered) < fetchPause { // else nobody has fetched any for long enough
+		require.False(t, finished, "there may be another file")
+	}
 	require.Eventually(t, a.finished, time.Minute, 10*time.Millisecond)
 }
 

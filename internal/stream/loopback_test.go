@@ -16,7 +16,7 @@ const patience = time.Minute
 
 func TestDeafClientDelaysNobody(t *testing.T) {
 	t.Parallel()
-	r := loopback(t, Options{HoldBytes: 8 << 20})
+	r := loopback(t, Options{HoldBytes: 8 << 20, KeepAlive: time.Hour}) // messages are counted
 	deaf := r.dial("/ws?clientId=deaf", nil)
 	peers := make(map[string]*peer)
 	for i := range 20 {
