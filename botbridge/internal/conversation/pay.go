@@ -134,8 +134,14 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 // paid all the same.
 func (t *Talk) payment(ctx context.Context, e platform.Event) error {
 	tn, err := t.turnOf(ctx, e)
-	if err != nil {
+	if err != nil && mayPass(err) {
 		return err
+	}
+	if err != nil {
+		// Nobody's money waits for settings that cannot be read.
+		t.o.Logger.Error("settings cannot be read", "platform", e.Platform, "error", err)
+		tn = &turn{Event: e, p: t.o.Platform(e.Platform)}
+		tn.speak(t.o.Texts)
 	}
 	seller, sells := tn.p.(platform.Seller)
 	switch {
@@ -264,20 +270,31 @@ func (t *Talk) paidBefore(ctx context.Context, tn *turn, id string) error {
 	rec, err := t.o.Runner.Load(ctx, charge.Request)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		if charge.Request != "" {
+		if charge.Request != "" && charge.State != state.Unsettled {
 			return nil // it is over
 		}
-		return t.payBack(ctx, tn)
+		return t.owe(ctx, tn, charge)
 	case err != nil:
 		return err
 	case rec.Charge != id:
-		return t.payBack(ctx, tn) // another payment was faster
+		return t.owe(ctx, tn, charge) // another payment was faster
 	}
 	told, err := t.o.Runner.Continue(t.driving(ctx), rec.ID)
 	if err != nil {
 		return err
 	}
 	return t.start(ctx, rec, "", told)
+}
+
+// owe gives back a payment that was recorded before. A script that failed halfway may have
+// stored neither what it pays for nor that it is to be given back.
+func (t *Talk) owe(ctx context.Context, tn *turn, charge state.Charge) error {
+	if charge.State != state.Refunded {
+		if _, err := t.o.Store.Settle(ctx, charge, state.Refund, 0); err != nil {
+			return err
+		}
+	}
+	return t.payBack(ctx, tn)
 }
 
 // start notes what a paid request is the answer to, and waits until its user has been told.
