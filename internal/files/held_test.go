@@ -3,6 +3,8 @@ package files
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +18,15 @@ func newHeld(t *testing.T) *Held {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, storage.Close()) })
 	return NewHeld(storage)
+}
+
+// putAt puts a picture; a higher n makes it younger. Many Linux kernels give files the same
+// time that are written within a few milliseconds.
+func (h *Held) putAt(t *testing.T, n int, tenant, id string, size int) {
+	t.Helper()
+	require.NoError(t, h.Put(t.Context(), tenant, id, strings.NewReader(strings.Repeat("x", size))))
+	at := time.Now().Add(time.Duration(n-100) * time.Second)
+	require.NoError(t, os.Chtimes(filepath.Join(h.storage.Dir(), filepath.FromSlash(h.key(tenant, id))), at, at))
 }
 
 // left counts a tenant's pictures.
@@ -41,8 +52,8 @@ func TestHeldPicturesExpire(t *testing.T) {
 func TestHeldPicturesOfATenantAreBounded(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHeld(t), t.Context()
-	for _, id := range []string{"a", "b", "c"} {
-		require.NoError(t, h.Put(ctx, "default", id, strings.NewReader("1234")))
+	for n, id := range []string{"a", "b", "c"} {
+		h.putAt(t, n, "default", id, 4)
 	}
 	require.NoError(t, h.shrink(ctx, h.folder("default"), 8, 9))
 	require.False(t, h.Has(ctx, "default", "a"), "the oldest gives way")
@@ -54,13 +65,10 @@ func TestHeldPicturesOfATenantAreBounded(t *testing.T) {
 func TestHeldPicturesOfOthersStay(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHeld(t), t.Context()
-	put := func(tenant, id string, size int) {
-		require.NoError(t, h.Put(ctx, tenant, id, strings.NewReader(strings.Repeat("x", size))))
-	}
-	put("small", "1", 50)
+	h.putAt(t, 0, "small", "1", 50)
 	for n := range 5 {
-		put("many", fmt.Sprint(n), 10)
-		put("large", fmt.Sprint(n), 100)
+		h.putAt(t, n, "many", fmt.Sprint(n), 10)
+		h.putAt(t, n, "large", fmt.Sprint(n), 100)
 	}
 	require.NoError(t, h.shrink(ctx, h.folder("many"), 1000, 3))
 	require.Equal(t, 3, h.left(t, "many"))
