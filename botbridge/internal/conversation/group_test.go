@@ -24,6 +24,7 @@ func (r *rig) group() (g GroupSettings, err error) {
 func (r *rig) regroup(user, chat, key, value string) {
 	r.t.Helper()
 	r.last++
+	r.noteUnder(chat, "menu", "5")
 	require.NoError(r.t, r.talk.Handle(r.ctx, platform.Event{
 		ID: "press" + strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: groupData("5", key, value),
 		User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat, Group: chat[0] == '-'}, Message: platform.Message{ID: "menu"},

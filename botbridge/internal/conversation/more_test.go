@@ -21,8 +21,16 @@ func (r *rig) tap(user, chat, verb, id string) string {
 		ID: "press" + strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(verb, id),
 		User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat, Group: chat[0] == '-'}, Message: platform.Message{ID: "under"},
 	}
+	r.noteUnder(chat, "under", id)
 	require.NoError(r.t, r.talk.Handle(r.ctx, e))
 	return request.IDOf(e.Key())
+}
+
+// noteUnder notes what the buttons under a message are about.
+func (r *rig) noteUnder(chat, message, about string) {
+	r.t.Helper()
+	about, _, _ = strings.Cut(about, ":")
+	require.NoError(r.t, r.store.Put(r.ctx, request.MessageKind, request.MessageName("telegram", chat, message), about, request.PictureKeep))
 }
 
 // answer says something as an answer to a message.

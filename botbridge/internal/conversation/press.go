@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -14,34 +15,18 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // pressed handles a button. Its data comes from the user's own program: it is
 // trusted only if it names a request of this chat.
 func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	verb, rest, _ := strings.Cut(tn.Data, ":")
-	if verb != verbGet { // it may be of any request, and changes no message
-		if foreign, err := t.foreign(ctx, tn, rest); err != nil || foreign {
-			return err
-		}
+	if ours, err := t.owns(ctx, tn, verb, rest); err != nil || !ours {
+		return err
 	}
-	switch verb {
-	case verbSet:
-		return t.pressedSetting(ctx, tn, rest)
-	case verbGroup:
-		return t.pressedGroup(ctx, tn, rest)
-	case verbBetter, verbOwn, verbNone, verbEdit:
-		return t.pressedOffer(ctx, tn, verb, rest)
-	case verbMy:
-		return t.pressedMy(ctx, tn, rest)
-	case verbGet:
-		return t.pressedGet(ctx, tn, rest)
-	case verbForget:
-		return t.pressedForget(ctx, tn, rest)
-	case verbAccept:
-		return t.pressedAccept(ctx, tn, rest)
-	case verbAnswer:
-		return t.pressedAnswer(ctx, tn, rest)
+	if press := t.unrelated(verb); press != nil {
+		return press(ctx, tn, rest)
 	}
 	rec, err := t.requestOf(ctx, tn, rest)
 	if err != nil {
@@ -57,7 +42,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		return err
 	}
 	known := rec.Status != "" || rec.Phase == request.Over // otherwise it may be the one that is just being sent
-	if (verb == request.VerbStatus || verb == request.VerbCancel) && known && pressed != rec.Status {
+	if (verb == request.VerbStatus || verb == request.VerbCancel) && known && !slices.Contains(messagesOf(rec), pressed) {
 		// A message of before a restart, which nobody knew of any more.
 		if err := t.o.Outbox.Delete(ctx, tn.p, tn.Chat, pressed); mayPass(err) {
 			return err
@@ -121,26 +106,14 @@ func (t *Talk) noteButtons(ctx context.Context, tn *turn, post platform.Post, id
 		if about == "" {
 			return
 		}
-		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, id), about, request.PictureKeep); err != nil {
+		// While Redis is away nothing else goes on here either, and the buttons would be dead.
+		err := retry.New(notePause, maxNotePause).Do(ctx, func(ctx context.Context) error {
+			return t.o.Store.Put(ctx, request.MessageKind, messageName(tn, id), about, request.PictureKeep)
+		}, func(err error) bool { return errors.Is(err, state.ErrUnavailable) })
+		if err != nil {
 			t.o.Logger.Warn("cannot note what the buttons of a message are about", "error", err)
 		}
 	}
-}
-
-// foreign answers a press on a message whose buttons are about something else than what the
-// data names, and returns true: somebody could have another's picture deleted or written
-// over.
-func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (bool, error) {
-	of, err := t.noted(ctx, tn, tn.Message.ID)
-	if err != nil {
-		return false, err
-	}
-	if named, _, _ := strings.Cut(rest, ":"); of == "" || named == of {
-		return false, nil
-	}
-	t.o.Logger.Warn("a button was pressed under a message that it is not of", "platform", tn.Platform)
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
-	return true, nil
 }
 
 // errForged means that a button does not belong to where it was pressed.
