@@ -1,0 +1,26 @@
+package hub
+
+import (
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A hub that is closed is garbage: a configuration that is loaded again and again makes many.
+func TestClosedHubIsForgotten(t *testing.T) {
+	var closed weak.Pointer[Hub]
+	t.Run("one", func(t *testing.T) {
+		b := newBench(t, 1)
+		b.finished(b.submit(picture(1), "ann"))
+		b.get("/object_info")
+		b.get("/")
+		closed = weak.Make(b.hub)
+	})
+	require.Eventually(t, func() bool {
+		runtime.GC()
+		return closed.Value() == nil
+	}, time.Minute, 100*time.Millisecond)
+}
