@@ -45,7 +45,7 @@ func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
 			b.connects(1)
 			key := b.submit(map[bool]string{false: working, true: endless}[cancelled])
 			b.runs(key)
-			b.set(func(s *Settings) { s.StallTimeout = time.Second })
+			b.set(func(s *Settings) { s.StallTimeout = 5 * time.Second })
 			b.instances[0].SetFault(sim.Faults{Mute: true})
 			if !cancelled {
 				b.monitors()

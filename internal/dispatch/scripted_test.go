@@ -292,7 +292,7 @@ const endless = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "hei
 
 // working is a graph that takes three seconds: what a test does to its run comes before the
 // end on a slow machine, too.
-var working = strings.NewReplacer("3600", "150", "720", "60").Replace(endless)
+var working = strings.NewReplacer("3600", "150", "720", "20").Replace(endless)
 
 // submission is a job for any instance.
 func submission(graph string) queue.Submission {

@@ -264,7 +264,7 @@ func TestUnsavedPictureIsSwallowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newDispatching(t, 0, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 3 * time.Second })
+			b := newDispatching(t, 0, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 5 * time.Second })
 			i := newScripted(t)
 			s := swallow(i)
 			b.add(i)
