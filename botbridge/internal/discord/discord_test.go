@@ -20,6 +20,7 @@ import (
 const (
 	postCall     = "POST /channels/{channel_id}/messages"
 	callbackCall = "POST /interactions/{interaction_id}/{interaction_token}/callback"
+	findCall     = "GET /webhooks/{webhook_id}/{webhook_token}/messages/@original"
 	originalCall = "PATCH /webhooks/{webhook_id}/{webhook_token}/messages/@original"
 	putCall      = "PUT /applications/{application_id}/commands"
 )
@@ -201,16 +202,23 @@ func TestReplyLost(t *testing.T) {
 	}
 }
 
-// The first answer to a command is tried again, also if only its answer was lost.
+// The first answer to a command is tried again, also if only its answer was lost. Which
+// message it made is then asked for until that is answered.
 func TestDeferral(t *testing.T) {
 	t.Parallel()
-	for name, fault := range map[string]fakediscord.Fault{"cut before": fakediscord.CutBefore, "cut after": fakediscord.CutAfter, "broken": fakediscord.Broken} {
+	for name, faults := range map[string][2]fakediscord.Fault{
+		"cut before": {fakediscord.CutBefore}, "cut after": {fakediscord.CutAfter}, "broken": {fakediscord.Broken},
+		"cut after, then broken": {fakediscord.CutAfter, fakediscord.Broken}, "cut after, then flooded": {fakediscord.CutAfter, fakediscord.Flood},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var failed atomic.Bool
-			r := newRig(t, fakediscord.Options{AckWithin: patience, Fault: func(call string) fakediscord.Fault {
-				if call == callbackCall && !failed.Swap(true) {
-					return fault
+			var failed, asked atomic.Bool
+			r := newRig(t, fakediscord.Options{RetryAfter: time.Second, Fault: func(call string) fakediscord.Fault {
+				switch {
+				case call == callbackCall && !failed.Swap(true):
+					return faults[0]
+				case call == findCall && !asked.Swap(true):
+					return faults[1]
 				}
 				return fakediscord.None
 			}})

@@ -13,6 +13,7 @@ import (
 	"github.com/disgoorg/disgo/discord"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // interaction is what is read of INTERACTION_CREATE.
@@ -265,17 +266,26 @@ func (d *Discord) defers(ctx context.Context, in *interaction, kind discord.Inte
 	return err
 }
 
+// findPatience bounds the search for the answer to an interaction; later events wait for it.
+const findPatience = 10 * time.Second
+
 // find asks which message answers an interaction that was deferred before: the answer
-// to that may have been lost, or the bridge was killed after it.
+// to that may have been lost, or the bridge was killed after it. It asks again if that
+// fails: a message that is not found says for ever that the bot thinks.
 func (d *Discord) find(ctx context.Context, in *interaction) string {
-	me, err := d.whoami(ctx)
-	if err != nil {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findPatience)
 	defer cancel()
 	var m message
-	if err := d.original(ctx, http.MethodGet, me, in.Token, nil, nil, &m); err != nil || !isID(m.ID) {
+	err := retry.New(200*time.Millisecond, time.Second).Do(ctx, func(ctx context.Context) error {
+		once, cancel := context.WithTimeout(ctx, ackPatience)
+		defer cancel()
+		me, err := d.whoami(once)
+		if err != nil {
+			return err
+		}
+		return d.original(once, http.MethodGet, me, in.Token, nil, nil, &m)
+	}, func(err error) bool { return !platform.Permanent(err) && !errors.Is(err, ErrToken) })
+	if err != nil || !isID(m.ID) {
 		return ""
 	}
 	return m.ID
