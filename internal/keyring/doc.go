@@ -12,6 +12,9 @@
 // again. A new key is distributed for [Spread] before anything is sealed with it,
 // and an old one opens values for [Keep] after it was replaced.
 //
+// What must lie where others may be able to write is signed with the ring as well: see
+// [Records]. A [Shelf] keeps signed records in the storage, beside the keys.
+//
 // The keys are in the storage and not in Redis because the encrypted API keys are
 // in Redis, and a copy of Redis's data must not contain what opens them. The files
 // that links lead to are in the storage anyway, so the keys of links reveal nothing

@@ -27,8 +27,12 @@ const (
 	Tokens  Purpose = "comfyhub tokens v1" //nolint:gosec // a label, no secret
 )
 
-// purposeID derives the id of a key, which is not secret.
-const purposeID Purpose = "comfyhub key id v1"
+const (
+	// purposeID derives the id of a key, which is not secret.
+	purposeID Purpose = "comfyhub key id v1"
+	// purposeRecords derives what signs records, see Records.
+	purposeRecords Purpose = "comfyhub records v1"
+)
 
 const (
 	secretSize = 32 // bytes
@@ -49,6 +53,7 @@ type key struct {
 	secret  []byte
 	by      *lock // that its object is sealed with; nil for none, guarded by the ring
 	aeads   map[Purpose]cipher.AEAD
+	mac     []byte // signs records
 }
 
 func newKey(now time.Time) (*key, error) {
@@ -74,6 +79,9 @@ func keyOf(secret []byte, created time.Time) (*key, error) {
 		if k.aeads[p], err = newAEAD(material); err != nil {
 			return nil, err
 		}
+	}
+	if k.mac, err = hkdf.Key(sha256.New, secret, nil, string(purposeRecords), secretSize); err != nil {
+		return nil, fmt.Errorf("key of the hub: %w", err)
 	}
 	return k, nil
 }

@@ -85,6 +85,8 @@ type Ring struct {
 	// keys are replaced as a whole, the oldest first; empty until they could be
 	// read.
 	keys atomic.Pointer[[]*key]
+	// revoked are the records that do not count any more.
+	revoked atomic.Pointer[revocations]
 
 	mu    sync.Mutex // only one goroutine reads or changes the ring at a time
 	locks []*lock
@@ -112,6 +114,7 @@ func New(o Options) (*Ring, error) {
 		r.now = time.Now
 	}
 	r.keys.Store(new([]*key))
+	r.revoked.Store(&revocations{})
 	locks, err := newLocks(o.Secrets, r.slow)
 	if err != nil {
 		return nil, err
@@ -195,6 +198,7 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
+	r.noteRevoked(names)
 	names = slices.DeleteFunc(names, func(name string) bool { return !isName(name) })
 	if len(names) > maxKeys {
 		return fmt.Errorf("%w: %d", ErrFull, len(names))
@@ -208,6 +212,9 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 			// Somebody has emptied the store, or it is not mounted. A new ring
 			// would make everything that was sealed worthless.
 			return fmt.Errorf("%w: there are none any more", ErrCorrupt)
+		}
+		if err := r.store.Write(ctx, bornSigned, []byte("{}\n")); err != nil {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		_, err := r.add(ctx)
 		return err
@@ -294,51 +301,6 @@ func (r *Ring) use(ring map[string]*key) {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.name, b.name))
 	})
 	r.keys.Store(&keys)
-}
-
-// Rotation is the result of Rotate.
-type Rotation struct {
-	Key  string    // the id of the new key
-	From time.Time // when it starts to seal
-	Keys int       // how many keys open values now
-}
-
-// Rotate adds a key. All hubs learn of it within Spread and seal with it from then
-// on; what older keys have sealed can be opened for Keep.
-func (r *Ring) Rotate(ctx context.Context) (Rotation, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := r.read(ctx, false); err != nil {
-		return Rotation{}, err
-	}
-	if len(*r.keys.Load()) >= maxKeys {
-		return Rotation{}, ErrFull
-	}
-	k, err := r.add(ctx)
-	if err != nil {
-		return Rotation{}, err
-	}
-	return Rotation{Key: k.id.String(), From: k.created.Add(Spread), Keys: len(*r.keys.Load())}, nil
-}
-
-// Expire deletes the keys that were replaced more than Keep ago. Several hubs may
-// run it at the same time.
-func (r *Ring) Expire(ctx context.Context, now time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	keys := *r.keys.Load()
-	for n := 0; n+1 < len(keys); n++ {
-		if now.Before(keys[n+1].created.Add(Spread + Keep)) {
-			break // the younger ones were replaced even later
-		}
-		if err := r.store.Delete(ctx, keys[n].name); err != nil {
-			return fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		r.log.Info("deleted a key that was replaced long ago", "key", keys[n].id.String())
-		left := slices.Clone(keys[n+1:])
-		r.keys.Store(&left)
-	}
-	return nil
 }
 
 // sealing returns the key that seals now: the newest that every hub knows; in the

@@ -81,10 +81,13 @@ func (m *memory) listed() int {
 }
 
 // snapshot is what lies in the store.
+// snapshot is the keys as they are in the store.
 func (m *memory) snapshot() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return maps.Clone(m.objects)
+	keys := maps.Clone(m.objects)
+	delete(keys, "adopted-all")
+	return keys
 }
 
 func open(t testing.TB, m *memory, secrets ...string) *keyring.Ring {
