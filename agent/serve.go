@@ -81,6 +81,11 @@ func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "browsers have no business here", http.StatusForbidden)
 		return
 	}
+	if a.scheme == "http" && !a.ownHost(r.Host) {
+		// A name of somebody else's that was made to lead here (DNS rebinding).
+		http.Error(w, "this is not the host of an agent without a gossip key", http.StatusForbidden)
+		return
+	}
 	path := r.URL.EscapedPath()
 	if p, ok := a.hear.(*puller); ok && path == tunnel.ReportsPath {
 		p.serveReports(w, r)
@@ -102,6 +107,12 @@ func (a *agent) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.pass(i, w, r)
+}
+
+// ownHost reports whether a request is for this machine's loopback, where an agent without
+// a gossip key serves, or for the address that --serve names.
+func (a *agent) ownHost(host string) bool {
+	return gossip.IsLoopback(hostOf(host)) || a.serve != "" && hostOf(host) == hostOf(a.serve)
 }
 
 // pass passes a request on to an instance.

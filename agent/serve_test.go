@@ -55,6 +55,30 @@ func TestServeHTTP(t *testing.T) {
 	require.Empty(t, seen)
 }
 
+// Without a gossip key anybody on this machine may call the agent, but no page in a browser:
+// not one whose own name was made to lead here either, whose requests have no Origin.
+func TestForeignHosts(t *testing.T) {
+	t.Parallel()
+	a := &agent{config: config{name: "box", serve: "localhost.example:7947"}, log: discard()}
+	call := func(host string) int {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/i/none/queue", nil)
+		a.serveHTTP(w, r)
+		return w.Code
+	}
+	a.scheme = "http"
+	for _, host := range []string{"127.0.0.1:7947", "127.0.0.1", "localhost:7947", "[::1]:7947", "127.9.9.9:1", "localhost.example:7947"} {
+		require.Equal(t, http.StatusNotFound, call(host), host)
+	}
+	for _, host := range []string{"evil.example:7947", "localhost.evil.example", "127.0.0.1.evil.example:7947", "10.0.0.1:7947", "box"} {
+		require.Equal(t, http.StatusForbidden, call(host), host)
+	}
+	a.scheme = "https" // there a key says who calls
+	require.Equal(t, http.StatusNotFound, call("evil.example:7947"))
+	a.scheme = "" // in a tunnel the host is the machine's name
+	require.Equal(t, http.StatusNotFound, call("box"))
+}
+
 func TestListen(t *testing.T) {
 	t.Parallel()
 	listen := func(c config) (*agent, net.Listener, error) {
