@@ -82,10 +82,6 @@ func ServeContent(w http.ResponseWriter, r *http.Request, c Content) error {
 // ContentType guesses a type from a file's name as ComfyUI does.
 func ContentType(name string) string { return mimeType(name) }
 
-// Active reports whether a browser would run a file of a type that is shown
-// under the hub's own address.
-func Active(contentType string) bool { return active(contentType, true) }
-
 // sendBody copies a body to the client. Once the status is out an error can
 // only be told by cutting the connection, so that the client does not take a
 // part for the whole. The length is negative if it is unknown.

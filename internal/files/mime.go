@@ -25,14 +25,14 @@ func mimeType(name string) string {
 	return octetStream
 }
 
-// active reports types that a browser would run: shown under the hub's own
-// origin they could act as the user. strict is the rule since 0.28.0.
-func active(typ string, strict bool) bool {
-	switch typ {
+// Active reports whether a browser would run a file of a type that is shown
+// under the hub's own address: it could act there as the user.
+func Active(contentType string) bool {
+	switch contentType {
 	case "text/html", "application/xhtml+xml", "text/javascript", "text/css":
 		return true
 	}
-	return strict && (strings.HasSuffix(typ, "/xml") || strings.HasSuffix(typ, "+xml"))
+	return strings.HasSuffix(contentType, "/xml") || strings.HasSuffix(contentType, "+xml")
 }
 
 var shortExtensions = map[string]string{

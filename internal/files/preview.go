@@ -95,7 +95,7 @@ func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller strin
 		return err
 	}
 	defer made.Close()
-	v.name(w, e)
+	w.Header().Set("Content-Disposition", disposition(e))
 	w.Header().Set("Content-Type", ask.form().Type())
 	w.Header().Set("Content-Length", strconv.FormatInt(made.size, 10))
 	w.WriteHeader(http.StatusOK)
@@ -103,16 +103,6 @@ func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller strin
 		v.send(w, made.reader(), made.size)
 	}
 	return nil
-}
-
-// name sets the disposition of pictures, which no rule of later versions
-// touches.
-func (v *View) name(w http.ResponseWriter, e Entry) {
-	name := e.Ref.Filename
-	if v.strict() {
-		name = strings.ReplaceAll(name, `"`, `\"`)
-	}
-	w.Header().Set("Content-Disposition", `filename="`+name+`"`)
 }
 
 // forwardPicture lets the file's instance make the picture; false when it
@@ -135,7 +125,7 @@ func (v *View) forwardPicture(w http.ResponseWriter, r *http.Request, caller str
 	if resp.StatusCode != http.StatusOK || !strings.HasPrefix(typ, "image/") {
 		return false, nil
 	}
-	v.name(w, e)
+	w.Header().Set("Content-Disposition", disposition(e))
 	w.Header().Set("Content-Type", typ)
 	if length := resp.Header.Get("Content-Length"); length != "" {
 		w.Header().Set("Content-Length", length)

@@ -40,7 +40,7 @@ func (v *View) relay(w http.ResponseWriter, r *http.Request, e Entry) error {
 	if replaced(resp, *e.Source) {
 		return ErrChanged
 	}
-	v.describe(w, r, e)
+	describe(w, r, e)
 	for _, name := range contents {
 		if value := resp.Header.Get(name); value != "" {
 			w.Header().Set(name, value)

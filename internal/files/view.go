@@ -25,9 +25,6 @@ type View struct {
 
 // ViewOptions say what a View can ask outside of the store; each may be nil.
 type ViewOptions struct {
-	// Strict reports whether to answer as ComfyUI does since 0.28.0: active
-	// content is a download, and nosniff is sent. Default: the older rules.
-	Strict func() bool
 	// Missing asks the instances for a file that the hub does not know. It
 	// must not find files of other tenants.
 	Missing func(ctx context.Context, tenant string, ref job.FileRef) (Source, bool)
@@ -119,34 +116,29 @@ func (v *View) find(ctx context.Context, tenant string, p place) (Entry, error) 
 	return Entry{Ref: p.ref(), Size: -1, ETag: src.ETag, Source: &src}, nil
 }
 
-func (v *View) strict() bool { return v.options.Strict != nil && v.options.Strict() }
-
-// describe sets the headers that every raw answer has, whatever its status.
-func (v *View) describe(w http.ResponseWriter, r *http.Request, e Entry) {
-	h, strict := w.Header(), v.strict()
+// describe sets the headers that every raw answer has, whatever its status: those of ComfyUI since 0.28.0. What is
+// active content is for the hub to decide, however old the servers are: one old one would open the door for all.
+func describe(w http.ResponseWriter, r *http.Request, e Entry) {
+	h := w.Header()
 	typ := mimeType(e.Ref.Filename)
-	name := e.Ref.Filename
-	if strict {
-		name = strings.ReplaceAll(name, `"`, `\"`)
-		h.Set("X-Content-Type-Options", "nosniff")
-	}
-	disposition := `filename="` + name + `"`
-	if active(typ, strict) {
-		if strict {
-			h.Set("Cache-Control", "no-store")
-			h.Set("Vary", "Sec-Fetch-Dest")
-		}
-		if strict && typ == "image/svg+xml" && r.Header.Get("Sec-Fetch-Dest") == "image" {
-			// An <img> runs no scripts of an SVG.
-		} else {
-			if strict {
-				disposition = "attachment; " + disposition
-			}
+	h.Set("X-Content-Type-Options", "nosniff")
+	shown := disposition(e)
+	if Active(typ) {
+		h.Set("Cache-Control", "no-store")
+		h.Set("Vary", "Sec-Fetch-Dest")
+		// An <img> runs no scripts of an SVG.
+		if typ != "image/svg+xml" || r.Header.Get("Sec-Fetch-Dest") != "image" {
+			shown = "attachment; " + shown
 			typ = octetStream
 		}
 	}
-	h.Set("Content-Disposition", disposition)
+	h.Set("Content-Disposition", shown)
 	h.Set("Content-Type", typ)
+}
+
+// disposition names a file to the browser that saves it.
+func disposition(e Entry) string {
+	return `filename="` + strings.ReplaceAll(e.Ref.Filename, `"`, `\"`) + `"`
 }
 
 // serveRaw sends the file as it is.
@@ -156,7 +148,7 @@ func (v *View) serveRaw(w http.ResponseWriter, r *http.Request, e Entry) error {
 	}
 	err := ServeContent(w, r, Content{
 		ETag: e.ETag, Modified: e.Modified, Size: e.Size, Logger: v.options.Logger,
-		Describe: func(http.Header) { v.describe(w, r, e) },
+		Describe: func(http.Header) { describe(w, r, e) },
 		Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
 			return v.store.Open(ctx, e, offset, length)
 		},

@@ -150,6 +150,14 @@ var differences = []difference{
 		[]place{place{}.its(replay.Headers).since(newer).lines("^Content-Security-Policy: ")},
 	},
 	{
+		"Files of users are sent as ComfyUI 0.28 and later sends them, whatever version the instances have: with `nosniff`, and SVG, XML, HTML and the like as downloads. Before 0.28, ComfyUI showed an SVG with its scripts.",
+		"A script in a user's file would act as whoever opens it. One old instance must not take this protection from the whole fleet.",
+		[]place{
+			in("view", "preview-image", "upload", "userdata").since(older).its(replay.Headers).
+				lines("^(X-Content-Type-Options|Content-Disposition|Content-Type|Cache-Control|Vary): "),
+		},
+	},
+	{
 		"Listings carry `ETag` and `Cache-Control: no-cache`.",
 		"Clients that ask after every `status` get 304 if nothing has changed.",
 		[]place{place{}.its(replay.Headers).lines(`^(Etag: \.\.\.|Cache-Control: no-cache|Content-Security-Policy: .*)$`)},

@@ -68,7 +68,6 @@ func (h *Hub) tidies(instance string) bool {
 func (h *Hub) openViews() {
 	log := h.log()
 	h.view = files.NewView(h.store, files.From(h.clients), files.ViewOptions{
-		Strict:        func() bool { return h.dispatch.Version().AtLeast(0, 28, 0) },
 		Missing:       h.ofInstance,
 		Preview:       files.PreviewFrom(h.clients),
 		PictureMemory: func() int64 { return h.Settings().PictureMemory },

@@ -124,7 +124,7 @@ func TestUserdata(t *testing.T) {
 
 func TestUserfileHeaders(t *testing.T) {
 	t.Parallel()
-	b := versioned(t, "0.33.0")
+	b := versioned(t, "0.3.64")
 	b.post("/userdata/page.html", "0123456789")
 	b.post("/userdata/user.css", "a {}")
 	resp := b.send(exchange{method: "GET", path: "/userdata/page.html", header: map[string]string{"Range": "bytes=2-4"}})
@@ -147,6 +147,24 @@ func TestUserfileHeaders(t *testing.T) {
 	require.Equal(t, "4", resp.Header.Get("Content-Length"))
 	require.Equal(t, "text/css", resp.Header.Get("Content-Type"))
 	require.Equal(t, "inline", resp.Header.Get("Content-Disposition"))
+}
+
+// One instance that says it is old, or is, must not make the hub show users' files as pages.
+func TestFilesAreNoPagesAtAnyVersion(t *testing.T) {
+	t.Parallel()
+	b := versioned(t, "0.3.64")
+	for _, name := range []string{"a.svg", "a.svgz", "a.xml", "a.xsl", "a.rdf", "a.html"} {
+		_, _ = b.upload(name, "", "<svg/>")
+		b.post("/userdata/"+name, "<svg/>")
+		for _, path := range []string{"/view?type=input&filename=" + name, "/userdata/" + name} {
+			resp := b.send(exchange{method: "GET", path: path})
+			read(t, resp)
+			require.Equal(t, http.StatusOK, resp.StatusCode, path)
+			require.Equal(t, "application/octet-stream", resp.Header.Get("Content-Type"), path)
+			require.Regexp(t, "^attachment", resp.Header.Get("Content-Disposition"), path)
+			require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"), path)
+		}
+	}
 }
 
 func TestUserfileLimit(t *testing.T) {

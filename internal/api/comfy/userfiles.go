@@ -128,7 +128,7 @@ func (u userFiles) getUserfile(w http.ResponseWriter, r *http.Request, a api.Req
 	err = files.ServeContent(w, r, files.Content{
 		ETag:     fmt.Sprintf(`"%x-%x"`, f.Modified.UnixNano(), f.Size),
 		Modified: f.Modified, Size: f.Size, Logger: u.Log(),
-		Describe: func(header http.Header) { u.describeUserfile(header, p) },
+		Describe: func(header http.Header) { describeUserfile(header, p) },
 		Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
 			return folder.Open(ctx, p, offset, length)
 		},
@@ -138,22 +138,19 @@ func (u userFiles) getUserfile(w http.ResponseWriter, r *http.Request, a api.Req
 	}
 }
 
-// describeUserfile sets what says how a browser may use the file. Since 0.28.0
-// a user's file is never shown as a page: a script in it would act as whoever
-// opens it.
-func (u userFiles) describeUserfile(header http.Header, p userdata.Path) {
-	typ := files.ContentType(p.Name())
-	if u.hub.Version().AtLeast(0, 28, 0) {
-		disposition := "attachment"
-		switch {
-		case p == userCSS:
-			typ, disposition = "text/css", "inline"
-		case files.Active(typ):
-			typ = "application/octet-stream"
-		}
-		header.Set("Content-Disposition", disposition)
-		header.Set("X-Content-Type-Options", "nosniff")
+// describeUserfile sets what says how a browser may use the file, as ComfyUI
+// does since 0.28.0 and the hub whatever its servers are: a user's file is never
+// shown as a page, as a script in it would act as whoever opens it.
+func describeUserfile(header http.Header, p userdata.Path) {
+	typ, disposition := files.ContentType(p.Name()), "attachment"
+	switch {
+	case p == userCSS:
+		typ, disposition = "text/css", "inline"
+	case files.Active(typ):
+		typ = "application/octet-stream"
 	}
+	header.Set("Content-Disposition", disposition)
+	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Type", typ)
 }
 
