@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"internal/api/plain": {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
 	"internal/api/sdapi": {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/retry", "internal/stream", "internal/userdata"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
-		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/faults", "internal/peers", "internal/files", "internal/fleet",
+		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/budget", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/faults", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
 		"internal/roster", "internal/rules", "internal/stream", "internal/traces", "internal/trends", "internal/tunnel", "internal/usage", "internal/userdata", "internal/webui", "internal/worker",
 	},
@@ -90,6 +90,7 @@ var mayImport = map[string][]string{
 	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry", "internal/usage"},
 	"internal/picture":   {"internal/webp"},
 	"internal/intake":    {"internal/pyjson"},
+	"internal/budget":    {}, // standard library only
 	"internal/fleet":     {},
 	"internal/lastknown": {"internal/catalog", "internal/comfyui", "internal/files"},
 	"internal/roster":    {"internal/catalog", "internal/comfyui", "internal/files", "internal/redis"},
@@ -98,7 +99,7 @@ var mayImport = map[string][]string{
 	"internal/gossip":    {"internal/fleet", "internal/retry"},
 	"internal/schedule":  {"internal/job", "internal/pyjson"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis", "internal/usage"},
-	"internal/stream":    {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/recent", "internal/retry"},
+	"internal/stream":    {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/recent", "internal/retry"},
 	"internal/sim":       {"internal/pyjson", "internal/python"},
 	"internal/sim/simsd": {"internal/pyjson"},
 	"internal/userdata":  {"internal/pyjson"},

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
@@ -61,7 +62,8 @@ type Hub struct {
 	tracing tracing
 	// logins tell whether tenants share this hub.
 	logins logins
-	// intake takes in the bodies of requests.
+	// budget counts what arrives, and intake takes in the bodies of requests.
+	budget *budget.Budget
 	intake *intake.Intake
 
 	config  atomic.Pointer[Settings]
@@ -130,6 +132,7 @@ type Hub struct {
 // started before Start.
 func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), inventory: newInventory()}
+	h.budget = budget.New()
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.operator = &Operator{fleet: h.fleet, clients: h.clients, settings: h.Settings, started: &h.started}
@@ -172,6 +175,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		TenantSockets: func(tenant string) int { return h.limitsOf(tenant).Sockets },
 	})
 	h.intake.SetMemory(s.BodyMemory)
+	h.budget.Resize(budget.Memory, s.BodyMemory/8, s.BodyMemory/32, nil)
 	h.queue.SetLimits(queue.Limits{
 		FIFO: s.FIFO, Weight: h.weightOf,
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
@@ -225,6 +229,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Features:  func() json.RawMessage { return h.Features() },
 		Count:     h.queue.Count,
 		Shares:    h.shares,
+		Budget:    h.budget,
 		Delivered: h.ends.delivered,
 		Transport: h.transport(boot),
 		Arrived:   h.ends.arrived,

@@ -10,6 +10,8 @@ type Ident struct {
 	// Network tells apart callers of a tenant that may be strangers to each other;
 	// empty if the tenant is one person.
 	Network string
+	// Share is whose part of the budget the client's messages take; empty for the tenant's.
+	Share string
 	// Live asks for interleaved events: nothing is held.
 	Live bool
 	// Until calls a function once the caller may not be here any more: its socket is closed

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -36,7 +37,9 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	arrival := s.arrivals.Add(1)
 	conn, err := websocket.Accept(leanWriter{w}, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the caller has checked the Origin by ComfyUI's rules
-		CompressionMode:    websocket.CompressionNoContextTakeover,
+		// Each compressed message that is being read or written would take up to a
+		// megabyte for the windows and tables of deflate.
+		CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
 		s.change(k, false, (*client).opened)
@@ -44,7 +47,10 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 		return fmt.Errorf("stream: %w", err)
 	}
 	conn.SetReadLimit(readLimit)
-	sock := s.newSocket(conn, w, r)
+	sock := s.newSocket(conn, r)
+	sock.inbound = inbound{conn: conn, budget: s.o.Budget, share: cmp.Or(id.Share, "tenant:"+id.Tenant), late: func() {
+		sock.shut(websocket.StatusPolicyViolation, "an unfinished message")
+	}}
 	sock.sid, sock.caller, sock.arrival = id.Client, id.Caller, arrival
 	sock.queue.ledger = s.ledgerOf(k)
 	sock.received = func(mark, probe uint64) { s.received(k, mark, probe) }
@@ -59,11 +65,10 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	return nil
 }
 
-func (s *Streams) newSocket(conn *websocket.Conn, w http.ResponseWriter, r *http.Request) *socket {
+func (s *Streams) newSocket(conn *websocket.Conn, r *http.Request) *socket {
 	sock := &socket{
 		conn:     conn,
 		browser:  r.Header.Get("Origin") != "",
-		deflate:  w.Header().Get("Sec-WebSocket-Extensions") != "",
 		opened:   time.Now(),
 		interval: s.o.StatusInterval,
 		silence:  s.o.KeepAlive,

@@ -214,12 +214,12 @@ func TestPingIsAnswered(t *testing.T) {
 	})
 }
 
-func TestDeflate(t *testing.T) {
+// A compressed message can be finished at any time and would take a megabyte until then.
+func TestNothingIsCompressed(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		conn, resp, err := r.request("/ws?clientId=me", &websocket.DialOptions{CompressionMode: websocket.CompressionContextTakeover})
 		require.NoError(t, err)
-		require.Equal(t, "permessage-deflate; client_no_context_takeover; server_no_context_takeover",
-			resp.Header.Get("Sec-WebSocket-Extensions"))
+		require.Empty(t, resp.Header.Get("Sec-WebSocket-Extensions"))
 		conn.SetReadLimit(-1)
 		p := &peer{t: t, conn: conn, over: make(chan struct{})}
 		p.read()
@@ -228,9 +228,8 @@ func TestDeflate(t *testing.T) {
 		long := strings.Repeat("long text ", 100_000)
 		a.Send(other(long))
 		a.Send(Message{Binary: true, Data: []byte(long)})
-		a.Send(Message{Binary: true, Data: []byte("tiny")})
 		a.Send(Message{Binary: true})
-		require.Equal(t, words(hello(0, "me"), start("a"), long, "binary:"+long, "binary:tiny", "binary:"), p.settled())
+		require.Equal(t, words(hello(0, "me"), start("a"), long, "binary:"+long, "binary:"), p.settled())
 	})
 }
 

@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	// readLimit is the largest message a client may send; ComfyUI also closes with
-	// 1009 beyond it.
-	readLimit = 4 << 20
 	// flagGrace is how long after opening an image waits for the client to say in
 	// which form it wants images. Otherwise, the first image of a replay would
 	// always be faster than the client's feature_flags.
@@ -36,6 +33,7 @@ const (
 // methods are short steps of these three.
 type socket struct {
 	conn     *websocket.Conn
+	inbound  inbound
 	sid      string
 	caller   string
 	arrival  uint64 // orders the sockets of all clients by their handshakes
@@ -43,7 +41,6 @@ type socket struct {
 	fanout   *statusFanout
 	slot     fanoutSlot // guarded by fanout
 	browser  bool       // kept alive with pings instead of status frames
-	deflate  bool       // the compression extension was negotiated
 	opened   time.Time
 	interval time.Duration // minimum time between two status frames
 	silence  time.Duration // maximum time without a message
@@ -165,20 +162,6 @@ func (w *socket) closing() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.shuts
-}
-
-// read reads the client's messages until the socket ends. As in ComfyUI, only the
-// first JSON object counts.
-func (w *socket) read(ctx context.Context) error {
-	for {
-		kind, message, err := w.conn.Read(ctx)
-		if err != nil {
-			return err
-		}
-		if kind == websocket.MessageText {
-			w.negotiate(message)
-		}
-	}
 }
 
 func (w *socket) negotiate(message []byte) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/recent"
 )
@@ -70,6 +71,8 @@ type Options struct {
 	// Shares reports whether a tenant has to leave room for others in what is kept
 	// for clients. Default: none has.
 	Shares func(tenant string) bool
+	// Budget counts what arrives from clients. Default: one of its own.
+	Budget *budget.Budget
 	// Features returns the server's feature flags as a JSON object. It is called
 	// once per socket. Default: those of ComfyUI 0.3.64.
 	Features func() json.RawMessage
@@ -97,6 +100,10 @@ func (o Options) withDefaults() Options {
 	o.KeepAlive = positive(o.KeepAlive, 9*time.Second)
 	o.StatusInterval = positive(o.StatusInterval, 100*time.Millisecond)
 	o.TenantStatuses = positive(o.TenantStatuses, 100)
+	if o.Budget == nil {
+		o.Budget = budget.New()
+		o.Budget.Resize(budget.Memory, 64<<20, 16<<20, nil)
+	}
 	o.HoldBytes = positive(o.HoldBytes, 16<<20)
 	o.SocketBytes = max(o.SocketBytes, 2*o.HoldBytes)
 	o.SpillBytes = positive(o.SpillBytes, 4<<20)

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/coder/websocket"
@@ -231,9 +232,7 @@ func (w *socket) send(ctx context.Context, out outgoing) error {
 	return w.put(ctx, out)
 }
 
-// put writes one message. Images do not compress well, so they are sent
-// uncompressed: a first piece below the library's threshold keeps the whole message
-// uncompressed.
+// put writes one message.
 func (w *socket) put(ctx context.Context, out outgoing) error {
 	w.lastWrite = time.Now()
 	w.observe.Sent(len(out.data))
@@ -241,26 +240,17 @@ func (w *socket) put(ctx context.Context, out outgoing) error {
 	if out.binary {
 		kind = websocket.MessageBinary
 	}
-	if len(out.data) <= chunk && !(out.binary && w.deflate) {
+	if len(out.data) <= chunk {
 		return w.conn.Write(ctx, kind, out.data)
 	}
 	to, err := w.conn.Writer(ctx, kind)
 	if err != nil {
 		return err
 	}
-	rest := out.data
-	if first := min(8, len(rest)); out.binary {
-		if _, err := to.Write(rest[:first]); err != nil {
+	for part := range slices.Chunk(out.data, chunk) {
+		if _, err := to.Write(part); err != nil {
 			return err
 		}
-		rest = rest[first:]
-	}
-	for len(rest) > 0 {
-		n := min(chunk, len(rest))
-		if _, err := to.Write(rest[:n]); err != nil {
-			return err
-		}
-		rest = rest[n:]
 	}
 	return to.Close()
 }
