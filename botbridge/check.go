@@ -55,7 +55,7 @@ func checkCommand() *cobra.Command {
 			}
 			var catalog *workflow.Catalog
 			if !offline {
-				if catalog, err = fetchCatalog(cmd, c.Hub); err != nil {
+				if catalog, err = fetchCatalog(cmd, c); err != nil {
 					problems = errors.Join(problems, fmt.Errorf("the hub at %s was not asked: %w", c.Hub, err))
 				}
 			}
@@ -66,8 +66,12 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-func fetchCatalog(cmd *cobra.Command, hub string) (*workflow.Catalog, error) {
-	client, err := hubapi.New(hub, hubapi.Options{})
+func fetchCatalog(cmd *cobra.Command, c *config.Config) (*workflow.Catalog, error) {
+	key, err := c.HubKey.Read(c.Folder)
+	if err != nil {
+		return nil, err
+	}
+	client, err := hubapi.New(c.Hub, hubapi.Options{Key: key})
 	if err != nil {
 		return nil, err
 	}

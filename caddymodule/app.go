@@ -226,6 +226,11 @@ type App struct {
 	// instances; `off`, nobody's. Default: `own`.
 	Free string `json:"free,omitempty"`
 
+	// inline are the words whose secrets the configuration contains as they are.
+	inline []string
+	// sites are the handlers of this configuration.
+	sites []*Handler
+
 	identity hub.Identity
 	settings hub.Settings
 	logs     slog.Handler
@@ -249,6 +254,10 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // configuration. It opens, dials and starts nothing, because `caddy validate` runs
 // it beside a hub that is serving.
 func (a *App) Provision(ctx caddy.Context) error {
+	a.inline = inlineSecrets(a)
+	for _, doubt := range secretDoubts(a.inline) {
+		ctx.Slogger().Warn(doubt.Says, "do", doubt.Do)
+	}
 	if err := a.resolve(caddy.NewReplacer()); err != nil {
 		return err
 	}
@@ -277,6 +286,14 @@ func (a *App) Validate() error { return a.check() }
 func (a *App) Start() error {
 	if what, held := rivalHolds(a.identity); held {
 		return fmt.Errorf("the running hub still holds %s, and redis, data, storage or gossip changed: restart instead of reloading", what)
+	}
+	a.settings.Doubts = secretDoubts(a.inline)
+	for _, site := range a.sites {
+		a.settings.Doubts = append(a.settings.Doubts, site.doubts()...)
+	}
+	if open := openDoubt(a.sites); open != nil {
+		slog.New(a.logs).Warn(open.Says, "do", open.Do)
+		a.settings.Doubts, a.settings.Open = append(a.settings.Doubts, *open), true
 	}
 	return a.shared.apply(a)
 }

@@ -329,7 +329,8 @@ func addAll(d *caddyfile.Dispenser, list *[]string, check func(string) error) er
 //
 //	comfyhub [<matcher>] {
 //	    tenant            <placeholder>
-//	    trust_tenant_from <cidr...> | private_ranges
+//	    tenant_secret     <secret>
+//	    trust_tenant_from <cidr...> | private_ranges   # deprecated
 //	    events            serial | live
 //	    queue             all | one
 //	    cors              <origin> | *
@@ -379,6 +380,8 @@ func (h *Handler) set(word, value string) (err error) {
 	switch word {
 	case "tenant":
 		h.Tenant = value
+	case "tenant_secret":
+		h.TenantSecret, err = value, checkTenantSecret(value, "")
 	case "events":
 		h.Events, err = value, oneOf(value, eventsSerial, eventsLive)
 	case "queue":

@@ -207,6 +207,8 @@ func TestMistakesInASite(t *testing.T) {
 		"hosts: a URL":    {"comfyhub {\nhosts https://hub.example\n}", `hosts: "https://hub.example" is neither * nor a host name`},
 		"hosts: a port":   {"comfyhub {\nhosts hub.example:8188\n}", "hosts:"},
 		"tenant":          {"comfyhub {\ntenant\n}", "tenant takes one argument, not 0"},
+		"inline secret":   {"comfyhub {\ntenant_secret 0123456789abcdef0123\n}", "must come from {env.NAME} or {file./path}"},
+		"no secret":       {"comfyhub {\ntenant_secret\n}", "tenant_secret takes one argument"},
 		"trust nobody":    {"comfyhub {\ntrust_tenant_from\n}", "wrong argument count"},
 		"trust a name":    {"comfyhub {\ntrust_tenant_from bot\n}", `trust_tenant_from: "bot" is neither an address nor a CIDR range`},
 		"trust bad range": {"comfyhub {\ntrust_tenant_from 10.0.0.0/99\n}", "trust_tenant_from"},

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 
@@ -41,9 +40,16 @@ type Handler struct {
 	// the user that an authentication handler before this one found.
 	Tenant string `json:"tenant,omitempty"`
 
+	// Lets callers who send this as a bearer token name their tenant in the header
+	// `X-ComfyHub-Tenant`: programs that serve many people, such as a bot. It gives no other
+	// power. At least 16 bytes, as `{env.NAME}` or `{file./path}` only. API keys with the
+	// scope `act_for_tenants` do the same. Default: none.
+	TenantSecret string `json:"tenant_secret,omitempty"`
+
+	// Deprecated: use `tenant_secret`, or an API key with the scope `act_for_tenants`.
 	// Addresses and CIDR ranges of callers whose header `X-ComfyHub-Tenant` is
-	// trusted; `private_ranges` stands for all private ones. The address is the
-	// client's as the server trusts it (see `trusted_proxies`). Default: none, and
+	// trusted; `private_ranges` stands for all private ones. The address is that of the
+	// connection, and nobody who came through a proxy is trusted. Default: none, and
 	// the header is ignored.
 	TrustTenantFrom []string `json:"trust_tenant_from,omitempty"`
 
@@ -80,7 +86,12 @@ type Handler struct {
 	Keys string `json:"keys,omitempty"`
 
 	hub     server
+	secret  api.TenantSecret
 	trusted []netip.Prefix
+	// loose says that the server takes an address for the client's that the client writes.
+	loose bool
+	// server is the one that the site is of; nil in tests.
+	server *caddyhttp.Server
 	// logger writes the lines of requests that are left out of the access log; nil if there
 	// is none.
 	logger *slog.Logger
@@ -116,7 +127,20 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("trust_tenant_from: %w", err)
 	}
+	text, err := resolveSecret(caddy.NewReplacer(), h.TenantSecret)
+	if err != nil {
+		return fmt.Errorf("tenant_secret: %w", err)
+	}
+	if err := checkTenantSecret(h.TenantSecret, text); err != nil {
+		return fmt.Errorf("tenant_secret: %w", err)
+	}
+	h.secret = api.NewTenantSecret(text)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	h.server, h.loose = server, looseProxies(server)
+	app.(*App).sites = append(app.(*App).sites, h)
+	for _, doubt := range h.doubts() {
+		ctx.Slogger().Warn(doubt.Says, "do", doubt.Do)
+	}
 	if server != nil && server.Logs != nil {
 		h.logger = ctx.Slogger()
 	}
@@ -149,20 +173,21 @@ func (h *Handler) Validate() error {
 // ServeHTTP passes the request to the hub, together with what only the web server
 // knows of its sender.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
-	visitor := api.Visitor{Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil}
-	visitor.IP, _ = caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	visitor.Trusted = h.trusts(visitor.IP)
+	from := senderOf(r)
+	visitor := api.Visitor{
+		Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil,
+		IP: from.address, Forwarded: from.forwarded, Proxied: from.hidden,
+		Trusted: h.mayName(r, from), Named: r.Header.Get(tenantHeader), TenantSecret: h.secret,
+	}
 	visitor.Tenant, visitor.Identified = h.tenant(r, visitor.Trusted)
 	if h.Keys != keysOff {
 		visitor.Keys = api.KeyPolicy(h.Keys)
 	}
-	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); trusted {
+	if from.declared {
 		// The first value is the browser's; later proxies append theirs.
 		host, _, _ := strings.Cut(r.Header.Get("X-Forwarded-Host"), ",")
 		visitor.Host = strings.TrimSpace(host)
 		visitor.Secure = visitor.Secure || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
-	} else {
-		visitor.Proxied = proxied(r.Header)
 	}
 	visitor.StrangeHost = withinReach(r) && !h.names().knows(r)
 	if len(visitor.Tenant) > maxTenant {
@@ -170,32 +195,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	}
 	// Trusted or not, it goes no further: an instance must not see it.
 	r.Header.Del(tenantHeader)
-	h.hideToken(r)
+	h.hideToken(r, from)
 	h.hub.Serve(w, r, visitor)
 	return nil
-}
-
-// proxied reports whether a request came through a proxy.
-func proxied(header http.Header) bool {
-	for _, name := range []string{"X-Forwarded-For", "Forwarded", "Via", "X-Real-Ip"} {
-		if header.Get(name) != "" {
-			return true
-		}
-	}
-	return false
 }
 
 // hideToken keeps the access log from writing a URL with a key in it: Caddy has made the
 // line before any handler runs, so that it can only be left out. A line of this handler's
 // stands for it.
-func (h *Handler) hideToken(r *http.Request) {
+func (h *Handler) hideToken(r *http.Request, from sender) {
 	if !api.ShowsToken(r) {
 		return
 	}
 	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
 	if h.logger != nil {
-		client, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-		h.logger.Info("a request with a token in its URL is left out of the access log", "method", r.Method, "host", r.Host, "client_ip", client)
+		h.logger.Info("a request with a token in its URL is left out of the access log", "method", r.Method, "host", r.Host, "client_ip", from.address)
 	}
 }
 
@@ -213,18 +227,6 @@ func (h *Handler) tenant(r *http.Request, trusted bool) (name string, identified
 		return name, name != h.Tenant
 	}
 	return repl.ReplaceAll(h.Tenant, ""), false
-}
-
-// trusts reports whether a caller may name tenants.
-func (h *Handler) trusts(ip string) bool {
-	address, err := netip.ParseAddr(ip)
-	if err != nil {
-		return false
-	}
-	// An IPv4 caller of a dual-stack listener, and a link-local one with its zone,
-	// must match the addresses that the operator wrote.
-	address = address.Unmap().WithZone("")
-	return slices.ContainsFunc(h.trusted, func(p netip.Prefix) bool { return p.Contains(address) })
 }
 
 // parseRanges parses addresses, CIDR ranges and the word private_ranges.

@@ -38,6 +38,50 @@ func resolveSecret(repl *caddy.Replacer, value string) (string, error) {
 	return strings.TrimSpace(text), err
 }
 
+// inlineSecret reports whether a value is not only made of placeholders. Caddy shows the
+// configuration to everybody who reaches its admin endpoint, and what a placeholder stands for
+// to nobody. What `{$NAME}` stands for in a Caddyfile is in the configuration, too.
+func inlineSecret(value string) bool {
+	return strings.TrimSpace(placeholders.ReplaceAllString(value, "")) != ""
+}
+
+// placeholders finds what is replaced when the configuration is loaded.
+var placeholders = regexp.MustCompile(`\{[^{}]+\}`)
+
+// inlineSecrets are the words whose secrets the configuration itself contains.
+func inlineSecrets(a *App) (words []string) {
+	if _, rest, isURL := strings.Cut(a.Redis, "://"); isURL {
+		if at := strings.LastIndex(rest, "@"); at >= 0 {
+			_, password, _ := strings.Cut(rest[:at], ":")
+			if inlineSecret(password) {
+				words = append(words, "redis")
+			}
+		}
+	}
+	if slices.ContainsFunc(a.Secret, inlineSecret) {
+		words = append(words, "secret")
+	}
+	if a.Gossip != nil && inlineSecret(a.Gossip.Key) {
+		words = append(words, "gossip { key }")
+	}
+	if a.Callbacks != nil && slices.ContainsFunc(a.Callbacks.Secret, inlineSecret) {
+		words = append(words, "callbacks { secret }")
+	}
+	return words
+}
+
+// checkTenantSecret validates a tenant secret as it is written, and as what it stands for
+// unless that is not known yet. An empty one is none, such as a variable that is not set.
+func checkTenantSecret(written, text string) error {
+	if inlineSecret(written) {
+		return errors.New("must come from {env.NAME} or {file./path}, because the configuration can be read at Caddy's admin endpoint")
+	}
+	if text == "" {
+		return nil
+	}
+	return checkSecret(text)
+}
+
 // resolveSecrets removes empty secrets of the operator, such as a variable that is
 // not set.
 func (a *App) resolveSecrets(repl *caddy.Replacer) error {

@@ -33,7 +33,7 @@ func volumes(t *testing.T) string {
 		t.Skip("no sh here")
 	}
 	folder := t.TempDir()
-	for _, name := range []string{"gossip", "hub"} {
+	for _, name := range []string{"gossip", "hub", "tenant"} {
 		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o700))
 	}
 	return folder
@@ -55,15 +55,19 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	one, two := volumes(t), volumes(t)
 	require.NoError(t, run(t, one, ""))
 	require.NoError(t, run(t, two, ""))
-	key, secret := content(t, one, "gossip/key"), content(t, one, "hub/secret")
-	all := map[string]bool{key: true, secret: true, content(t, two, "gossip/key"): true, content(t, two, "hub/secret"): true}
-	require.Len(t, all, 4, "each is another")
+	key, secret, tenant := content(t, one, "gossip/key"), content(t, one, "hub/secret"), content(t, one, "tenant/secret")
+	all := map[string]bool{key: true, secret: true, tenant: true}
+	for _, name := range []string{"gossip/key", "hub/secret", "tenant/secret"} {
+		all[content(t, two, name)] = true
+	}
+	require.Len(t, all, 6, "each is another")
 	for text := range all {
 		require.Len(t, text, 44, "32 bytes in base64")
 	}
 	require.NoError(t, run(t, one, ""))
 	require.Equal(t, key, content(t, one, "gossip/key"))
 	require.Equal(t, secret, content(t, one, "hub/secret"))
+	require.Equal(t, tenant, content(t, one, "tenant/secret"))
 
 	// A key of the operator's takes its place, and stays.
 	for _, given := range []string{"a key that the operator has chosen", ""} {
@@ -95,7 +99,7 @@ func TestComposeKeepsSecretsApart(t *testing.T) {
 		for _, volume := range service.Volumes {
 			source, rest, _ := strings.Cut(volume, ":")
 			mounts[source] = append(mounts[source], name)
-			if name != "keys" && (source == "hub-secret" || source == "gossip-key") {
+			if name != "keys" && strings.HasPrefix(rest, "/run/comfyhub/") {
 				require.True(t, strings.HasSuffix(rest, ":ro"), "%s: %s", name, volume)
 			}
 		}
@@ -106,6 +110,7 @@ func TestComposeKeepsSecretsApart(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{"keys", "hub"}, mounts["hub-secret"])
+	require.ElementsMatch(t, []string{"keys", "hub", "botbridge"}, mounts["tenant-secret"])
 	require.ElementsMatch(t, []string{"keys", "hub", "agent", "gpu-agent"}, mounts["gossip-key"])
 }
 

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Makes the secrets of compose.yaml where there are none yet, readable by the
-# user of the hub and the agent only. Each lies in a volume of its own: the
-# agent sees the key of the gossip, the hub alone its own secret.
+# user of the programs only. Each lies in a volume of its own: the agent sees the
+# key of the gossip, the hub alone its own secret, and the bot bridge the one by
+# which it names tenants.
 set -eu
 
 run=${1:-/run/comfyhub} # where the volumes are
@@ -34,4 +35,8 @@ fi
 if [ ! -s "$run/hub/secret" ]; then
 	secret=$(random)
 	printf '%s\n' "$secret" | keep "$run/hub/secret"
+fi
+if [ -d "$run/tenant" ] && [ ! -s "$run/tenant/secret" ]; then
+	secret=$(random)
+	printf '%s\n' "$secret" | keep "$run/tenant/secret"
 fi

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// freeAttempts is how often a network may show a wrong key before it is told to wait.
+	// freeAttempts is how often a network may show something wrong before it is told to wait.
 	freeAttempts = 10
 	// attemptEvery is how long each further attempt takes to be forgiven.
 	attemptEvery = 6 * time.Second
 )
 
-// attempts count wrong keys by network. The zero value is ready to use; what it remembers
-// is bounded.
-type attempts struct{ seen recent.Map[debt] }
+// Attempts count wrong keys and tokens of all kinds by network. The zero value is ready to
+// use; what it remembers is bounded.
+type Attempts struct{ seen recent.Map[debt] }
 
 // debt is how much of its attempts a network has used.
 type debt struct {
@@ -24,10 +24,10 @@ type debt struct {
 	since time.Time
 }
 
-// failed counts a wrong key, and returns for how many seconds the network is to wait; 0 if
-// it need not.
-func (a *attempts) failed(network string) (wait int) {
-	a.seen.Change("", network, func(d *debt) {
+// Failed counts something wrong that came from an address, and returns for how many seconds
+// its network is to wait; 0 if it need not.
+func (a *Attempts) Failed(ip string) (wait int) {
+	a.seen.Change("", networkOf(ip), func(d *debt) {
 		now := time.Now()
 		d.used = math.Max(0, d.used-now.Sub(d.since).Seconds()/attemptEvery.Seconds())
 		d.since = now

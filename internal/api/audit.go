@@ -37,6 +37,9 @@ func Who(a Requester) []any {
 	if a.Key != "" {
 		attrs = append(attrs, "key", a.Key)
 	}
+	if a.acts {
+		attrs = append(attrs, "acts_for_tenant", true)
+	}
 	if a.Operator {
 		attrs = append(attrs, "operator", true)
 	}

@@ -30,7 +30,6 @@ type doorkeeper struct {
 	// audit writes to the audit log.
 	audit    func(event string, attrs ...any)
 	requests *Requests
-	attempts attempts
 }
 
 // identified is a request whose caller is known as far as keys tell.
@@ -40,6 +39,8 @@ type identified struct {
 
 	// key is what the request has shown; nil without a key.
 	key *apikeys.Access
+	// acts says that a program names the tenant, which it serves.
+	acts bool
 }
 
 // admit finds out by which key a request comes, takes the key out of it, and answers a
@@ -47,6 +48,9 @@ type identified struct {
 // web server knows of it, and no more than the key permits.
 func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (in identified, ok bool) {
 	in = identified{Request: r, Visitor: v}
+	if handled, ok := d.actFor(w, &in); handled {
+		return in, ok
+	}
 	if v.Keys == KeysOff {
 		return in, true
 	}
@@ -71,22 +75,50 @@ func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (i
 	}
 	if need := scopeOf(r); !access.May(need) {
 		d.audit("key without the scope", "key", access.Name, "tenant", access.Tenant, "address", v.IP, "scope", string(need), "status", http.StatusForbidden)
-		WriteError(w, Error{
-			Status: http.StatusForbidden, Kind: "missing_scope", Message: "Your API key does not permit this",
-			Details: "It would need the scope " + string(need) + ".",
-		})
+		writeMissingScope(w, need)
 		return in, false
 	}
 	in.key = &access
 	in.Tenant, in.Trusted, in.Identified = access.Tenant, false, true
+	if access.May(apikeys.ActForTenants) {
+		in.act()
+	}
 	return in, true
+}
+
+// actFor judges a request that shows the tenant secret, or names a tenant and shows a
+// bearer token that is neither the secret nor a key. handled says that there is nothing more
+// to find out.
+func (d *doorkeeper) actFor(w http.ResponseWriter, in *identified) (handled, ok bool) {
+	token, shown := bearer(in.Request)
+	switch {
+	case !in.TenantSecret.set || !shown || apikeys.IsSecret(token):
+		return false, false
+	case in.TenantSecret.Is(token):
+		in.Request = withoutKey(in.Request, true)
+		in.Trusted, in.Identified = false, true
+		in.act()
+		return true, true
+	case in.Named != "":
+		d.refuse(w, in.Visitor, apikeys.ErrUnknown)
+		return true, false
+	}
+	return false, false
+}
+
+// act has the request belong to the tenant that it names, if it names one. Whoever acts for
+// others is no operator because of whom it names.
+func (in *identified) act() {
+	if in.Named != "" {
+		in.Tenant, in.acts = in.Named, true
+	}
 }
 
 // refuse answers a request with a key that is not valid. A valid key is accepted however
 // many others have failed at its address: a key cannot be guessed, and a colleague behind
 // the same router must not be able to lock anybody out.
 func (d *doorkeeper) refuse(w http.ResponseWriter, v Visitor, err error) {
-	if wait := d.attempts.failed(networkOf(v.IP)); wait > 0 {
+	if wait := d.requests.Attempts.Failed(v.IP); wait > 0 {
 		w.Header().Set("Connection", "close")
 		WriteError(w, Error{
 			Status: http.StatusTooManyRequests, Kind: "too_many_attempts", Message: "Too many wrong API keys came from your address",
@@ -126,10 +158,8 @@ func scopeOf(r *http.Request) apikeys.Scope {
 // authentication, or for reads and WebSockets, whose clients may be unable to set a header,
 // as the parameter token. What does not look like a key is somebody else's.
 func shownKey(r *http.Request) (secret string, shown bool) {
-	if scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " "); found && strings.EqualFold(scheme, "Bearer") {
-		if token = strings.TrimSpace(token); apikeys.IsSecret(token) {
-			return token, true
-		}
+	if token, found := bearer(r); found && apikeys.IsSecret(token) {
+		return token, true
 	}
 	if _, password, ok := r.BasicAuth(); ok && apikeys.IsSecret(password) {
 		return password, true
@@ -138,6 +168,12 @@ func shownKey(r *http.Request) (secret string, shown bool) {
 		return token, true
 	}
 	return "", false
+}
+
+// bearer is the token that a request shows in the header meant for it.
+func bearer(r *http.Request) (token string, shown bool) {
+	scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " ")
+	return strings.TrimSpace(token), found && strings.EqualFold(scheme, "Bearer")
 }
 
 // ShowsToken reports whether the query of a request contains a key, in whatever parameter,
@@ -167,12 +203,16 @@ func withoutKey(r *http.Request, shown bool) *http.Request {
 	return out
 }
 
-// restrict ends a request once its key is not valid any more. done must be called.
+// restrict makes a requester what the request has shown, and ends the request once its key
+// is not valid any more. done must be called.
 func (in identified) restrict(a *Requester) (r *http.Request, done func()) {
+	a.acts = in.acts
+	a.Operator = a.Operator && !in.acts
 	if in.key == nil {
 		return in.Request, func() {}
 	}
-	a.Key, a.Until, a.Operator, a.ReadOnly = in.key.Name, in.key.Until, in.key.May(apikeys.Admin), !in.key.May(apikeys.Submit)
+	a.Key, a.Until, a.ReadOnly = in.key.Name, in.key.Until, !in.key.May(apikeys.Submit)
+	a.Operator = in.key.May(apikeys.Admin) && !in.acts
 	ctx, cancel := context.WithCancel(in.Context())
 	stop := in.key.Until(cancel)
 	return in.WithContext(ctx), func() {

@@ -29,6 +29,8 @@ type Requester struct {
 	Key string
 	// ReadOnly says that the key permits only what changes nothing.
 	ReadOnly bool
+	// acts says that a program has named the tenant, for whom it asks.
+	acts bool
 	// ip is the caller's address, for the audit log.
 	ip string
 	// Until calls a function once the caller may not be here any more, because the key was

@@ -32,6 +32,10 @@ type Requests struct {
 	// Limited counts a request that was refused because a tenant had reached a
 	// limit, by the name of the limit.
 	Limited func(limit string)
+	// Attempts count what callers have shown that lets nobody in.
+	Attempts Attempts
+	// Audit writes a line to the audit log.
+	Audit func(event string, attrs ...any)
 	// Recent are the client ids that were used lately from each place.
 	Recent RecentClients
 	// Route names a request's route for the log: its path may name a file.
@@ -42,7 +46,7 @@ type Requests struct {
 // of the settings in force.
 func NewRequests(core RequestsCore, log func() *slog.Logger, table *Router) *Requests {
 	return &Requests{
-		Intake: core.Intake(), Log: log, Unavailable: core.NoteUnavailable, Limited: core.NoteLimited,
+		Intake: core.Intake(), Log: log, Unavailable: core.NoteUnavailable, Limited: core.NoteLimited, Audit: core.Audit,
 		Route: func(r *http.Request) string { return table.Pattern(PathOf(r)) },
 	}
 }
@@ -54,6 +58,8 @@ type RequestsCore interface {
 	// NoteUnavailable and NoteLimited count, as Requests says.
 	NoteUnavailable()
 	NoteLimited(limit string)
+	// Audit writes a line to the audit log. It must contain neither prompts nor secrets.
+	Audit(event string, attrs ...any)
 }
 
 // Receive takes a body in, parsing nothing; it must be closed. What is wrong

@@ -114,7 +114,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	s.requests.Recent.confirm(a)
 	if v.Proxied && !a.Login {
 		s.proxied.Do(func() {
-			s.requests.Log().Warn("requests come through a proxy that the server's trusted_proxies does not name: " +
+			s.requests.Log().Warn("requests come through a proxy that the server's trusted_proxies does not name, or names without trusted_proxies_strict: " +
 				"clients that send neither a client id nor the hub's cookie cannot be told apart, so their interrupts and clears do nothing")
 		})
 	}

@@ -6,6 +6,11 @@ type Visitor struct {
 	Tenant string
 	// Trusted says that the caller may speak for every tenant.
 	Trusted bool
+	// Named is the tenant that the request itself names. It counts only for callers who
+	// show that they may act for tenants.
+	Named string
+	// TenantSecret lets callers who show it act for tenants.
+	TenantSecret TenantSecret
 	// Keys say whether API keys identify callers here.
 	Keys KeyPolicy
 	// Identified says that the tenant was checked: it comes from a login, or from somebody
@@ -14,7 +19,9 @@ type Visitor struct {
 	// Operator says that the request itself shows that an operator makes it, whoever its
 	// tenant is.
 	Operator bool
-	// IP is the client's address as the web server trusts it.
+	// IP is an address that the client cannot choose: that of the connection, or behind
+	// proxies that the web server knows the one that they have seen. Whoever limits callers
+	// or writes down where they are goes by it.
 	IP string
 	// Live asks for interleaved events instead of a serial stream.
 	Live bool
@@ -33,7 +40,9 @@ type Visitor struct {
 	StrangeHost bool
 	// Secure says that the browser speaks TLS.
 	Secure bool
-	// Proxied says that the request came through a proxy that the web server
-	// was not told of, so that IP may be everybody's.
+	// Forwarded says that the request came through a proxy, known or not.
+	Forwarded bool
+	// Proxied says that it came through one whose word on the client's address does not
+	// count, so that IP may be everybody's.
 	Proxied bool
 }

@@ -24,6 +24,10 @@ const (
 	Submit Scope = "submit"
 	// Admin makes an operator of whoever has the key. It contains the other two.
 	Admin Scope = "admin"
+	// ActForTenants lets a program that serves many people, such as a bot, name the tenant
+	// of each request. No other scope contains it. A key that is made with this scope alone
+	// has Submit and Read as well.
+	ActForTenants Scope = "act_for_tenants"
 )
 
 // Limits are those of a key's tenant. What is zero is not limited by the key.
@@ -58,7 +62,7 @@ type Key struct {
 
 // May reports whether the key permits something.
 func (k Key) May(s Scope) bool {
-	return slices.Contains(k.Scopes, s) || slices.Contains(k.Scopes, Admin)
+	return slices.Contains(k.Scopes, s) || s != ActForTenants && slices.Contains(k.Scopes, Admin)
 }
 
 // expired reports whether the key is not valid any more.
@@ -107,12 +111,15 @@ func (w Wanted) key() (Key, error) {
 		return Key{}, errors.New("scope: none is given")
 	}
 	for n, s := range k.Scopes {
-		if !slices.Contains([]Scope{Submit, Read, Admin}, s) {
-			return Key{}, fmt.Errorf("scope: %q is not one of submit, read, admin", string(s))
+		if !slices.Contains([]Scope{Submit, Read, Admin, ActForTenants}, s) {
+			return Key{}, fmt.Errorf("scope: %q is not one of submit, read, admin, act_for_tenants", string(s))
 		}
 		if slices.Contains(k.Scopes[:n], s) {
 			return Key{}, fmt.Errorf("scope: %s is given twice", s)
 		}
+	}
+	if len(k.Scopes) == 1 && k.Scopes[0] == ActForTenants {
+		k.Scopes = []Scope{Submit, Read, ActForTenants}
 	}
 	if w.Life < 0 || w.Life > maxLife {
 		return Key{}, errors.New("expires: not a time in the next 100 years")

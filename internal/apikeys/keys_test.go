@@ -55,6 +55,9 @@ func TestKeys(t *testing.T) {
 		require.False(t, access.May(Submit))
 		require.False(t, access.May(Admin))
 		require.True(t, Key{Scopes: []Scope{Admin}}.May(Submit))
+		require.False(t, Key{Scopes: []Scope{Admin, Submit, Read}}.May(ActForTenants), "an operator is not everybody")
+		acting, _ := add(t, one, Wanted{Name: "bridge", Scopes: []Scope{ActForTenants}})
+		require.Equal(t, []Scope{Submit, Read, ActForTenants}, acting.Scopes)
 		require.Equal(t, access.Created+time.Hour.Milliseconds(), access.Expires)
 
 		_, _, err = one.Add(t.Context(), Wanted{Name: "ada"})

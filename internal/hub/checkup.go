@@ -56,7 +56,7 @@ func (c *Checkup) Findings(ctx context.Context) []Finding {
 	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
 		return []Finding{{LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more"}}
 	}
-	return slices.Concat(c.redis(ctx), c.storage(), c.gossip(), c.instances(), c.differences())
+	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.gossip(), c.instances(), c.differences())
 }
 
 func (c *Checkup) redis(ctx context.Context) []Finding {

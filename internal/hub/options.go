@@ -46,6 +46,11 @@ const NoOvertaking time.Duration = -1
 // Settings are what a reload may change. The zero value of each field means
 // its default.
 type Settings struct {
+	// Doubts are what the configuration allows although its operator may not have meant it.
+	Doubts []Finding
+	// Open says that other machines than the hub's own reach it, and that it asks them for
+	// neither a login nor a key.
+	Open bool
 	// Instances are URLs of stock ComfyUI servers with no agent beside them.
 	Instances []string
 	// A1111 are URLs of servers of A1111's API with no agent beside them.

@@ -33,7 +33,7 @@ type Key struct {
 // keyFlags are the flags of "key add", which are the parameters of the request too.
 var keyFlags = [...]struct{ name, parameter, usage string }{
 	{"tenant", "tenant", "`name` of the tenant whose key it is (default: the key's name)"},
-	{"scope", "scope", "what it permits: submit, read, admin; several with commas (default: submit,read)"},
+	{"scope", "scope", "what it permits: submit, read, admin, act_for_tenants; several with commas (default: submit,read)"},
 	{"expires", "expires", "`time` such as 90d after which it is not valid any more (default: never)"},
 	{"weight", "weight", "share of the tenant in the servers' time beside others, from 0.001 to 1000"},
 	{"running", "running", "how many jobs of the tenant may run at once"},

@@ -89,7 +89,11 @@ func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, erro
 	if b.texts, err = locale.Load(c.LocaleFolder()); err != nil {
 		return nil, err
 	}
-	if b.hub, err = hubapi.New(c.Hub, hubapi.Options{}); err != nil {
+	key, err := c.HubKey.Read(c.Folder)
+	if err != nil {
+		return nil, fmt.Errorf("hub_key: %w", err)
+	}
+	if b.hub, err = hubapi.New(c.Hub, hubapi.Options{Key: key}); err != nil {
 		return nil, err
 	}
 	if err := b.addPlatforms(c, commands); err != nil {

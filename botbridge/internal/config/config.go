@@ -22,6 +22,10 @@ import (
 type Config struct {
 	// Hub is the hub's URL. Default: http://127.0.0.1:8188.
 	Hub string `yaml:"hub"`
+	// HubKey lets the bridge in and name the tenant of each request: an API key of the hub's
+	// with the scope act_for_tenants, or the site's tenant_secret. Default: the variable
+	// COMFYHUB_BOT_HUB_KEY or the file of COMFYHUB_BOT_HUB_KEY_FILE, if there is one.
+	HubKey Secret `yaml:"hub_key"`
 	// Redis is where the bridge keeps its state, in the same form as the hub's:
 	// "embedded", or a URL. Default: embedded.
 	Redis string `yaml:"redis"`
@@ -256,6 +260,13 @@ func (c *Config) environment() {
 	} {
 		if value := os.Getenv("COMFYHUB_BOT_" + name); value != "" {
 			*field = value
+		}
+	}
+	if c.HubKey == (Secret{}) {
+		if os.Getenv("COMFYHUB_BOT_HUB_KEY") != "" {
+			c.HubKey.Env = "COMFYHUB_BOT_HUB_KEY"
+		} else {
+			c.HubKey.File = os.Getenv("COMFYHUB_BOT_HUB_KEY_FILE")
 		}
 	}
 	if value := os.Getenv("COMFYHUB_BOT_SERVER"); value != "" && c.Telegram != nil {

@@ -104,3 +104,31 @@ func TestTerms(t *testing.T) {
 	_, said := read("terms: {version: 3, en: Be kind.}")
 	require.Equal(t, "3", said)
 }
+
+// What lets the bridge name tenants is what the file says, else what the environment says.
+func TestHubKey(t *testing.T) {
+	dir := t.TempDir()
+	read := func(text string) (string, error) {
+		path := filepath.Join(dir, "bot.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		c, err := Read(path)
+		require.NoError(t, err)
+		return c.HubKey.Read(c.Folder)
+	}
+	for _, step := range []struct{ variable, value, text, want string }{
+		{"", "", "hub: http://hub:8188", ""},
+		{"COMFYHUB_BOT_HUB_KEY_FILE", filepath.Join(dir, "key"), "hub: http://hub:8188", "of a file"},
+		{"COMFYHUB_BOT_HUB_KEY", "of a variable", "hub: http://hub:8188", "of a variable"},
+		{"OWN", "of the operator", "hub_key: {env: OWN}", "of the operator"},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "key"), []byte("of a file\n"), 0o600))
+		if step.variable != "" {
+			t.Setenv(step.variable, step.value)
+		}
+		got, err := read(step.text)
+		require.NoError(t, err)
+		require.Equal(t, step.want, got)
+	}
+	_, err := read("hub_key: {file: nothing}")
+	require.Error(t, err)
+}

@@ -59,6 +59,9 @@ func (c *Config) Problems() (list []error) {
 			list = append(list, err)
 		}
 	}
+	if _, err := c.HubKey.Read(c.Folder); err != nil {
+		add("hub_key: %w", err)
+	}
 	if c.Webchat != nil {
 		if c.FilesURL == "" {
 			add("webchat needs files_url: pictures are handed over as links")

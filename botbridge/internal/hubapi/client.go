@@ -38,8 +38,8 @@ func (e *RefusedError) Error() string {
 }
 
 const (
-	// tenantHeader names the tenant that pays for the work. The hub trusts it only
-	// from addresses in its trust_tenant_from.
+	// tenantHeader names the tenant that pays for the work. The hub believes it of those
+	// who show that they may act for tenants.
 	tenantHeader = "X-ComfyHub-Tenant"
 	// maxAnswer bounds the answers that are read whole, in bytes.
 	maxAnswer = 64 << 20
@@ -53,6 +53,9 @@ const (
 type Options struct {
 	// Timeout bounds each call without a file. Default: 20 s.
 	Timeout time.Duration
+	// Key is what lets the bridge in and name tenants: an API key of the hub's with the scope
+	// act_for_tenants, or the site's tenant_secret. Default: none.
+	Key string
 }
 
 // Client talks to one hub. It is safe for concurrent use.
@@ -60,6 +63,7 @@ type Options struct {
 // Many methods: one for each call of the hub's API, and they share only the connection.
 type Client struct {
 	base    *url.URL
+	key     string
 	http    *http.Client
 	timeout time.Duration
 }
@@ -87,7 +91,7 @@ func New(base string, o Options) (*Client, error) {
 		}
 		return nil
 	}}
-	return &Client{base: u, http: client, timeout: o.Timeout}, nil
+	return &Client{base: u, key: o.Key, http: client, timeout: o.Timeout}, nil
 }
 
 // Close drops idle connections.
@@ -104,6 +108,9 @@ func (c *Client) request(ctx context.Context, method, path, tenant string, body 
 
 func (c *Client) sign(h http.Header, tenant string) {
 	h.Set("User-Agent", "ComfyHub-botbridge")
+	if c.key != "" {
+		h.Set("Authorization", "Bearer "+c.key)
+	}
 	if tenant != "" {
 		h.Set(tenantHeader, tenant)
 	}

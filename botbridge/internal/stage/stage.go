@@ -5,6 +5,7 @@ package stage
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net"
 	"net/http"
@@ -94,8 +95,9 @@ func (s *Stage) prepare() error {
 		return err
 	}
 	s.Fleet = fleet
-	// The bridge names tenants. The hub trusts it because it calls from this machine.
-	s.Env = []string{"COMFYHUB_SITE=trust_tenant_from 127.0.0.1"}
+	// The bridge names tenants: both programs get the secret by which it may.
+	key := rand.Text()
+	s.Env = []string{"COMFYHUB_TENANT_SECRET=" + key, "COMFYHUB_BOT_HUB_KEY=" + key}
 	for _, url := range []*string{&s.apiURL, &s.discordURL, &s.BridgeURL} {
 		address, err := freeport.Address()
 		if err != nil {

@@ -50,8 +50,7 @@ func (o *room) getCallbackSecret(w http.ResponseWriter, _ *http.Request, a api.R
 		api.WriteErrorText(w, http.StatusNotFound, "This hub has no callbacks")
 		return
 	}
-	w.Header().Set("Cache-Control", "no-store")
-	api.WriteDetail(w, pyjson.NewObject(pyjson.Member{Key: "secret", Value: pyjson.String(secret)}))
+	api.WriteSecret(w, a, "secret", secret)
 }
 
 // postCallbackReplay answers POST /hub/callbacks/{id}/replay.

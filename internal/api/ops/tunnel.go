@@ -11,13 +11,12 @@ import (
 
 // getTunnel answers GET /hub/tunnel: the agent of a machine that only dials out joins. Its
 // token says which machine it is; users have nothing to do with it.
-func (o *room) getTunnel(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+func (o *room) getTunnel(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	token := tunnel.Token(r)
 	machine, err := o.hub.Tunnels().Machine(r.Context(), token)
 	switch {
 	case errors.Is(err, hub.ErrToken):
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		api.WriteErrorText(w, http.StatusUnauthorized, "The token is not valid. The operator of the hub can issue one: caddy comfyhub-token add NAME")
+		api.WriteErrorText(w, o.NoteWrongToken(w, a), "The token is not valid. The operator of the hub can issue one: caddy comfyhub-token add NAME")
 		return
 	case err != nil:
 		o.Fail(w, r, err)

@@ -1,0 +1,105 @@
+package caddymodule
+
+import (
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// secretDoubts are about the words whose secrets the configuration contains.
+func secretDoubts(inline []string) []hub.Finding {
+	if len(inline) == 0 {
+		return nil
+	}
+	return []hub.Finding{{
+		Level: hub.LevelWarning, About: "secrets",
+		Says: "the configuration contains secrets as they are, in " + strings.Join(inline, ", ") + ": whoever reaches Caddy's admin endpoint can read them",
+		Do:   "write {env.NAME} or {file./path} in their place; {$NAME} does not help",
+	}}
+}
+
+// doubts are what the configuration of a site allows and its operator may not have meant.
+func (h *Handler) doubts() []hub.Finding {
+	var list []hub.Finding
+	if h.loose {
+		list = append(list, hub.Finding{
+			Level: hub.LevelWarning, About: "proxies",
+			Says: "trusted_proxies is set without trusted_proxies_strict, so clients can write the address that they come from: the hub goes by the proxy's, and cannot tell clients apart",
+			Do:   "add trusted_proxies_strict to the servers block",
+		})
+	}
+	if len(h.TrustTenantFrom) > 0 {
+		says := "trust_tenant_from goes by addresses, which proves little, and ends with the next release"
+		if h.loose {
+			says = "trust_tenant_from is without effect, because trusted_proxies is set without trusted_proxies_strict; it ends with the next release"
+		}
+		list = append(list, hub.Finding{
+			Level: hub.LevelWarning, About: "tenants", Says: says,
+			Do: "use tenant_secret, or an API key with the scope act_for_tenants: docs/access.md",
+		})
+	}
+	return list
+}
+
+// openDoubt is about a site that other machines reach and that asks for neither a login nor
+// a key; nil if there is none.
+func openDoubt(sites []*Handler) *hub.Finding {
+	for _, site := range sites {
+		if site.server == nil || site.asks() {
+			continue
+		}
+		for _, listen := range site.server.Listen {
+			address, err := caddy.ParseNetworkAddress(listen)
+			if err == nil && !address.IsUnixNetwork() && !isLoopback(address.JoinHostPort(0)) {
+				return &hub.Finding{
+					Level: hub.LevelWarning, About: "access",
+					Says: "everybody who reaches " + address.JoinHostPort(0) + " may use the hub: it asks for neither a login nor a key",
+					Do:   "add a login or `keys required` (docs/access.md), or listen on loopback: COMFYHUB_ADDR=127.0.0.1:8188",
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// asks reports whether a site asks its visitors who they are.
+func (h *Handler) asks() bool {
+	if h.Keys == string(api.KeysRequired) || h.Tenant != defaultTenant && hasPlaceholder(h.Tenant) {
+		return true
+	}
+	for _, policy := range h.server.TLSConnPolicies {
+		if policy.ClientAuthentication != nil && policy.ClientAuthentication.Active() {
+			return true
+		}
+	}
+	_, asked := askedBefore(h, h.server.Routes, false)
+	return asked
+}
+
+// askedBefore reports whether a handler is in some routes, and whether another one before it
+// asks who somebody is: one of Caddy's or a plugin's logins, or a service that `forward_auth`
+// asks.
+func askedBefore(h *Handler, routes caddyhttp.RouteList, asked bool) (found, before bool) {
+	for _, route := range routes {
+		for _, handler := range route.Handlers {
+			if handler == caddyhttp.MiddlewareHandler(h) {
+				return true, asked
+			}
+			if nested, ok := handler.(*caddyhttp.Subroute); ok {
+				if found, asked = askedBefore(h, nested.Routes, asked); found {
+					return true, asked
+				}
+				continue
+			}
+			if module, ok := handler.(caddy.Module); ok {
+				id := string(module.CaddyModule().ID)
+				asked = asked || strings.Contains(id, "auth") || id == "http.handlers.reverse_proxy"
+			}
+		}
+	}
+	return false, asked
+}

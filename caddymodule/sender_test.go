@@ -1,0 +1,120 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	_ "github.com/caddyserver/caddy/v2/modules/standard"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+)
+
+// proxyHeaders are headers by which a request says that it came through a proxy, with values
+// that claim to come from an address in `trust_tenant_from`.
+var proxyHeaders = map[string]string{
+	"X-Forwarded-For": "10.0.0.9", "X-Forwarded-Host": "hub.example", "X-Forwarded-Proto": "https", "X-Forwarded-Port": "1", "X-Forwarded-Server": "x",
+	"X-Forwarded": "for=10.0.0.9", "Forwarded": "for=10.0.0.9", "Via": "1.1 proxy", "X-Real-Ip": "10.0.0.9", "X-Client-Ip": "10.0.0.9",
+	"True-Client-Ip": "10.0.0.9", "Cf-Connecting-Ip": "10.0.0.9", "X-Original-Forwarded-For": "10.0.0.9", "X-Envoy-External-Address": "10.0.0.9",
+	"X-Amzn-Trace-Id": "Root=1", "X-Cluster-Client-Ip": "10.0.0.9", "Fastly-Client-Ip": "10.0.0.9", "X-Remote-Addr": "10.0.0.9",
+}
+
+// through is a request as a server of Caddy's hands it to handlers.
+func through(t *testing.T, server *caddyhttp.Server, from string, header map[string]string) *http.Request {
+	t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/queue", nil)
+	r.RemoteAddr = from
+	for key, value := range header {
+		r.Header.Set(key, value)
+	}
+	return caddyhttp.PrepareRequest(r, caddy.NewReplacer(), httptest.NewRecorder(), server)
+}
+
+// serverBehind is a server that was told of proxies in 10.0.0.0/24, strictly or not.
+func serverBehind(t *testing.T, strict int) *caddyhttp.Server {
+	t.Helper()
+	config := fmt.Appendf(nil, `{"admin": {"disabled": true}, "apps": {"http": {"servers": {"x": {
+		"listen": ["127.0.0.1:0"], "trusted_proxies": {"source": "static", "ranges": ["10.0.0.0/24"]}, "trusted_proxies_strict": %d}}}}}`, strict)
+	var c caddy.Config
+	require.NoError(t, json.Unmarshal(config, &c))
+	ctx, err := caddy.ProvisionContext(&c)
+	require.NoError(t, err)
+	app, err := ctx.App("http")
+	require.NoError(t, err)
+	return app.(*caddyhttp.App).Servers["x"]
+}
+
+// Nobody who came through a proxy names a tenant by an address, whatever the headers say,
+// whether the server knows the proxy or not.
+func TestTrustEndsAtProxies(t *testing.T) {
+	t.Parallel()
+	trusted, err := parseRanges([]string{"10.0.0.9", "127.0.0.1"})
+	require.NoError(t, err)
+	servers := map[string]*caddyhttp.Server{"no proxies": {}, "strict": serverBehind(t, 1), "not strict": serverBehind(t, 0)}
+	for name, server := range servers {
+		h := Handler{Tenant: defaultTenant, trusted: trusted, loose: looseProxies(server)}
+		require.Equal(t, name == "not strict", h.loose, name)
+		for header, value := range proxyHeaders {
+			for _, from := range []string{"10.0.0.9:1", "127.0.0.1:1", "10.0.0.1:1", "192.0.2.1:1"} {
+				for _, value := range []string{value, ""} {
+					seen := new(recorder)
+					h.hub = seen
+					r := through(t, server, from, map[string]string{header: value, tenantHeader: "ada"})
+					require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), r, refuseNext))
+					require.False(t, seen.visitor.Trusted, "%s, %s, %s: %q", name, from, header, value)
+					require.Empty(t, seen.visitor.Tenant)
+					require.True(t, seen.visitor.Forwarded)
+				}
+			}
+		}
+		seen := new(recorder)
+		h.hub = seen
+		r := through(t, server, "10.0.0.9:1", map[string]string{tenantHeader: "ada"})
+		require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), r, refuseNext))
+		require.Equal(t, name != "not strict", seen.visitor.Trusted, name)
+
+		r = through(t, server, "10.0.0.9:1", map[string]string{tenantHeader: "ada"})
+		r.ProtoMajor, r.ProtoMinor = 1, 0 // as nginx does without proxy_http_version
+		require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), r, refuseNext))
+		require.False(t, seen.visitor.Trusted, name)
+	}
+}
+
+// The address by which callers are limited and written down is none that they can choose.
+func TestAddressesThatCount(t *testing.T) {
+	t.Parallel()
+	loose, strict := serverBehind(t, 0), serverBehind(t, 1)
+	for name, tc := range map[string]struct {
+		server *caddyhttp.Server
+		from   string
+		header map[string]string
+		want   api.Visitor
+	}{
+		"no proxy":              {new(caddyhttp.Server), "192.0.2.1:1", nil, api.Visitor{IP: "192.0.2.1"}},
+		"undeclared":            {new(caddyhttp.Server), "10.0.0.1:1", map[string]string{"X-Forwarded-For": "9.9.9.9"}, api.Visitor{IP: "10.0.0.1", Forwarded: true, Proxied: true}},
+		"undeclared, RFC 7239":  {new(caddyhttp.Server), "10.0.0.1:1", map[string]string{"Forwarded": "for=9.9.9.9"}, api.Visitor{IP: "10.0.0.1", Forwarded: true, Proxied: true}},
+		"undeclared tells lies": {strict, "192.0.2.1:1", map[string]string{"X-Forwarded-Host": "hub.example", "X-Forwarded-Proto": "https"}, api.Visitor{IP: "192.0.2.1", Forwarded: true, Proxied: true}},
+		"strict":                {strict, "10.0.0.1:1", map[string]string{"X-Forwarded-For": "10.0.0.9, 192.0.2.1"}, api.Visitor{IP: "192.0.2.1", Forwarded: true}},
+		"strict, two proxies":   {strict, "10.0.0.1:1", map[string]string{"X-Forwarded-For": "1.2.3.4, 192.0.2.1, 10.0.0.2"}, api.Visitor{IP: "192.0.2.1", Forwarded: true}},
+		"strict, with a host":   {strict, "10.0.0.1:1", map[string]string{"X-Forwarded-Host": "hub.example, inner"}, api.Visitor{IP: "10.0.0.1", Host: "hub.example", Forwarded: true}},
+		"strict, with TLS":      {strict, "10.0.0.1:1", map[string]string{"X-Forwarded-Proto": "https"}, api.Visitor{IP: "10.0.0.1", Secure: true, Forwarded: true}},
+		"strict, no header":     {strict, "10.0.0.1:1", nil, api.Visitor{IP: "10.0.0.1"}},
+		"not strict":            {loose, "10.0.0.1:1", map[string]string{"X-Forwarded-For": "9.9.9.9, 192.0.2.1"}, api.Visitor{IP: "10.0.0.1", Forwarded: true, Proxied: true}},
+		"IPv6 with a zone":      {new(caddyhttp.Server), "[fe80::1%eth0]:1", nil, api.Visitor{IP: "fe80::1"}},
+		"IPv4 in IPv6":          {new(caddyhttp.Server), "[::ffff:192.0.2.1]:1", nil, api.Visitor{IP: "192.0.2.1"}},
+		"a Unix socket":         {new(caddyhttp.Server), "@", nil, api.Visitor{IP: "@"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			seen := new(recorder)
+			h := Handler{Tenant: defaultTenant, hub: seen}
+			require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), through(t, tc.server, tc.from, tc.header), refuseNext))
+			require.Equal(t, tc.want, seen.visitor)
+		})
+	}
+}
