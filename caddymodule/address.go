@@ -16,17 +16,20 @@ const (
 )
 
 // splitAddr sets the variables for host and port from the combined one. A part that
-// it does not name stays unset, for the Caddyfile's defaults.
+// it does not name stays unset, for the Caddyfile's defaults; but ":8188" names all
+// addresses of the machine, and the default is loopback.
 func splitAddr() {
 	addr := os.Getenv(addrVariable)
+	if addr == "" {
+		return
+	}
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		host, port = addr, ""
 	}
-	for name, value := range map[string]string{hostVariable: host, portVariable: port} {
-		if value != "" {
-			// Setenv fails on names that contain "=" or NUL, which these do not.
-			_ = os.Setenv(name, value)
-		}
+	// Setenv fails on names that contain "=" or NUL, which these do not.
+	_ = os.Setenv(hostVariable, host)
+	if port != "" {
+		_ = os.Setenv(portVariable, port)
 	}
 }

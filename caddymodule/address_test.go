@@ -16,7 +16,8 @@ func TestRootCaddyfile(t *testing.T) {
 	text, err := os.ReadFile("../Caddyfile")
 	require.NoError(t, err)
 	for addr, listen := range map[string]string{
-		"":                ":8188",
+		"":                "127.0.0.1:8188",
+		":8188":           ":8188",
 		":18188":          ":18188",
 		"127.0.0.1:18188": "127.0.0.1:18188",
 		"0.0.0.0:8188":    "0.0.0.0:8188",

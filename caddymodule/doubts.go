@@ -85,20 +85,25 @@ func (h *Handler) asks() bool {
 // asks.
 func askedBefore(h *Handler, routes caddyhttp.RouteList, asked bool) (found, before bool) {
 	for _, route := range routes {
+		now := asked
 		for _, handler := range route.Handlers {
 			if handler == caddyhttp.MiddlewareHandler(h) {
-				return true, asked
+				return true, now
 			}
 			if nested, ok := handler.(*caddyhttp.Subroute); ok {
-				if found, asked = askedBefore(h, nested.Routes, asked); found {
-					return true, asked
+				if found, now = askedBefore(h, nested.Routes, now); found {
+					return true, now
 				}
 				continue
 			}
 			if module, ok := handler.(caddy.Module); ok {
 				id := string(module.CaddyModule().ID)
-				asked = asked || strings.Contains(id, "auth") || id == "http.handlers.reverse_proxy"
+				now = now || strings.Contains(id, "auth") || id == "http.handlers.reverse_proxy"
 			}
+		}
+		// What a site of another name asks, or one of several blocks `handle`, is not asked here.
+		if !route.Terminal && route.Group == "" {
+			asked = now
 		}
 	}
 	return false, asked

@@ -16,7 +16,9 @@ RUN apk add --no-cache ca-certificates \
 COPY --from=build /out/caddy /usr/bin/caddy
 COPY Caddyfile /etc/caddy/Caddyfile
 # Caddy's own notes and certificates lie beside the hub's data.
-ENV COMFYHUB_DATA=/data/hub \
+# Who reaches a container is decided by the ports that are published.
+ENV COMFYHUB_ADDR=:8188 \
+	COMFYHUB_DATA=/data/hub \
 	XDG_DATA_HOME=/data \
 	XDG_CONFIG_HOME=/data
 USER 1000:1000

@@ -99,6 +99,9 @@ function restart() {
 const states = ['busy', 'idle', 'foreign', 'draining', 'sick', 'offline'];
 
 function update() {
+  const warning = document.getElementById('warning');
+  warning.hidden = !store.me.open;
+  text(warning, store.me.open ? t('open.hub') : '');
   text(connection, store.connected ? t('connected') : t('lost'));
   connection.classList.toggle('on', store.connected);
   const all = [...store.instances.values()];

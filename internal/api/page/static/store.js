@@ -1,7 +1,7 @@
 // The store is what the hub has told of the fleet and the queue: GET /hub/events sends a
 // snapshot, then what changes.
 export const store = {
-  me: { tenant: 'default', login: false, sees_all: false, operator: false, version: '', skew: 0 },
+  me: { tenant: 'default', login: false, sees_all: false, operator: false, open: false, version: '', skew: 0 },
   instances: new Map(),
   jobs: new Map(),
   counts: { waiting: 0, running: 0, own_waiting: 0, own_running: 0, paused: false, tenant_paused: false },

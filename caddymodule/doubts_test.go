@@ -1,0 +1,94 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// doubtsOf are what is doubtful about a Caddyfile.
+func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding) {
+	t.Helper()
+	config, err := adapt(t, text)
+	require.NoError(t, err)
+	var c caddy.Config
+	require.NoError(t, json.Unmarshal(config, &c))
+	c.Admin = &caddy.AdminConfig{Disabled: true}
+	ctx, err := caddy.ProvisionContext(&c)
+	require.NoError(t, err)
+	app, err := ctx.App("comfyhub")
+	require.NoError(t, err)
+	_, err = ctx.App("http")
+	require.NoError(t, err)
+	hubs := app.(*App)
+	t.Cleanup(func() { require.NoError(t, hubs.Cleanup()) })
+	list = secretDoubts(hubs.inline)
+	for _, site := range hubs.sites {
+		list = append(list, site.doubts()...)
+	}
+	return list, openDoubt(hubs.sites)
+}
+
+// A hub that asks nobody who they are says so if other machines reach it.
+func TestOpenHubs(t *testing.T) {
+	t.Parallel()
+	const login = "basic_auth {\nada $2a$14$qqqqqqqqqqqqqqqqqqqqqOqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq\n}\n"
+	for site, open := range map[string]bool{
+		"http://:8188 {\ncomfyhub\n}":                                                             true,
+		"http://:8188 {\nbind 10.0.0.1\nencode gzip\ncomfyhub\n}":                                 true,
+		"http://:8188 {\nbind 127.0.0.1 10.0.0.1\ncomfyhub\n}":                                    true,
+		"http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}":                                             false,
+		"http://:8188 {\nbind ::1\ncomfyhub\n}":                                                   false,
+		"http://:8188 {\nbind unix//run/hub.sock\ncomfyhub\n}":                                    false,
+		"http://:8188 {\ncomfyhub {\nkeys required\n}\n}":                                         false,
+		"http://:8188 {\ncomfyhub {\nkeys optional\n}\n}":                                         true,
+		"http://:8188 {\ncomfyhub {\ntenant studio\n}\n}":                                         true,
+		"http://:8188 {\ncomfyhub {\ntenant {http.request.header.Remote-User}\n}\n}":              false,
+		"http://:8188 {\n" + login + "comfyhub\n}":                                                false,
+		"http://:8188 {\nhandle /x/* {\nrespond 404\n}\nhandle {\n" + login + "comfyhub\n}\n}":    false,
+		"http://:8188 {\nroute {\ncomfyhub\n" + login + "}\n}":                                    true,
+		"http://:8188 {\nforward_auth localhost:9091 {\nuri /auth\n}\ncomfyhub\n}":                false,
+		"http://a.example:8188 {\n" + login + "comfyhub\n}\nhttp://b.example:8188 {\ncomfyhub\n}": true,
+	} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			_, doubt := doubtsOf(t, fmt.Sprintf("{\ncomfyhub {\ndata %s\n}\n}\n%s\n", t.TempDir(), site))
+			require.Equal(t, open, doubt != nil, site)
+		})
+	}
+}
+
+// What goes by something that others can write, and what others can read, is told when the
+// configuration is validated.
+func TestDoubts(t *testing.T) {
+	t.Parallel()
+	const strict, loose = "trusted_proxies static 10.0.0.0/16\ntrusted_proxies_strict", "trusted_proxies static 10.0.0.0/16"
+	for name, tc := range map[string]struct {
+		servers, app, site string
+		want               []string
+	}{
+		"nothing":         {strict, "", "", nil},
+		"not strict":      {loose, "", "", []string{"without trusted_proxies_strict"}},
+		"by addresses":    {strict, "", "trust_tenant_from 10.0.0.7", []string{"proves little"}},
+		"by client's":     {loose, "", "trust_tenant_from 10.0.0.7", []string{"clients can write the address", "is without effect"}},
+		"secrets":         {strict, "secret 0123456789abcdef\nredis redis://:hunter22@redis:6379\ncallbacks {\nallow hooks.example\nsecret {env.NOT} 0123456789abcdef\n}\ngossip {\nkey 0123456789abcdef\n}", "", []string{"in redis, secret, gossip { key }, callbacks { secret }"}},
+		"secrets outside": {strict, "secret {env.NONE}{file./dev/null}\nredis redis://:{env.NONE}@redis:6379\ngossip {\nkey {env.NONE}\n}", "tenant_secret {env.NONE}", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			list, _ := doubtsOf(t, fmt.Sprintf("{\nservers {\n%s\n}\ncomfyhub {\ndata %s\n%s\n}\n}\nhttp://:8188 {\nbind 127.0.0.1\ncomfyhub {\n%s\n}\n}\n", tc.servers, t.TempDir(), tc.app, tc.site))
+			require.Len(t, list, len(tc.want))
+			for n, want := range tc.want {
+				require.Contains(t, list[n].Says, want)
+				require.NotContains(t, list[n].Says+list[n].Do, "0123456789abcdef")
+				require.NotContains(t, strings.ToLower(list[n].Says), "hunter22")
+			}
+		})
+	}
+}
