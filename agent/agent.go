@@ -37,6 +37,8 @@ type config struct {
 	// identity is the agent's own. Hubs recognize the agent by it, and reserve its
 	// name for it.
 	identity gossip.Identity
+	// hubPin is what it knows of its hubs: they alone may call it.
+	hubPin *gossip.HubPin
 	machine
 	// state is the folder for what outlives the agent; empty if nothing does.
 	state string

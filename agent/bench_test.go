@@ -82,7 +82,7 @@ func BenchmarkThroughAgent(b *testing.B) {
 	})
 	b.Run("agent with TLS", func(b *testing.B) {
 		id := gossip.NewIdentity()
-		tls, err := gossip.DialTLS("k", id.Key())
+		tls, err := newHubs(b, "k").DialTLS(id.Key())
 		require.NoError(b, err)
 		ask(b, serve(b, config{serve: "0.0.0.0:0", key: "k", identity: id, join: []string{"hub.example.com"}}), comfyui.Options{ViaAgent: true, TLS: tls})
 	})

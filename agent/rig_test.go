@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
 	"fmt"
 	"hash/crc32"
 	"log/slog"
@@ -80,6 +82,16 @@ func is(s fleet.State) func(fleet.Instance) bool {
 
 // ready is an instance that a hub would give a job.
 func ready(i fleet.Instance) bool { return i.State == fleet.Idle && i.Report.ObjectInfo != "" }
+
+// newHubs is by what agents know hubs of a storage of their own.
+func newHubs(t testing.TB, key string) *gossip.Authority {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	hubs, err := gossip.NewAuthority(key, func() ([]ed25519.PrivateKey, error) { return []ed25519.PrivateKey{private}, nil })
+	require.NoError(t, err)
+	return hubs
+}
 
 // startAgent runs an agent until the returned function is called.
 func startAgent(t testing.TB, c config) (stop func()) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -21,8 +22,7 @@ import (
 const defaultServePort = 7947
 
 // listen opens the port of the instances. With TLS the agent proves its identity
-// and accepts only clients that have the gossip key. Without a key the whole fleet
-// is on this machine.
+// and accepts only its hubs. Without a key the whole fleet is on this machine.
 func (a *agent) listen() (net.Listener, error) {
 	if len(a.hubs) > 0 {
 		return newPuller(a), nil
@@ -51,7 +51,7 @@ func (a *agent) listen() (net.Listener, error) {
 		return listener, nil
 	}
 	a.scheme = "https"
-	server, err := gossip.ServeTLS(a.key, a.identity)
+	server, err := gossip.ServeTLS(a.key, a.identity, cmp.Or(a.hubPin, gossip.NewHubPin(a.log)))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--serve %s: %w: give --key-file or %s, the same as at the hub", listener.Addr(), err, keyVariable), listener.Close())
 	}

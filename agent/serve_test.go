@@ -112,24 +112,74 @@ func TestListen(t *testing.T) {
 	defer func() { server.Close(); <-done }()
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
-	tls, err := gossip.DialTLS("k", a.identity.Key())
-	require.NoError(t, err)
-	client, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
-	require.NoError(t, err)
-	defer client.Close()
-	_, err = client.SystemStats(t.Context())
+	ask := func(hubs *gossip.Authority, agent string) error {
+		tls, err := hubs.DialTLS(agent)
+		require.NoError(t, err)
+		client, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
+		require.NoError(t, err)
+		defer client.Close()
+		_, err = client.SystemStats(t.Context())
+		return err
+	}
+	hubs := newHubs(t, "k")
 	var status *comfyui.StatusError
-	require.ErrorAs(t, err, &status, "with the key one gets an answer")
-	tls, err = gossip.DialTLS("k", gossip.NewIdentity().Key())
-	require.NoError(t, err)
-	other, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
-	require.NoError(t, err)
-	defer other.Close()
-	_, err = other.SystemStats(t.Context())
-	require.ErrorIs(t, err, gossip.ErrPeer, "a hub that wants another agent")
+	require.ErrorAs(t, ask(hubs, a.identity.Key()), &status, "a hub gets an answer")
+	require.ErrorIs(t, ask(hubs, gossip.NewIdentity().Key()), gossip.ErrPeer, "a hub that wants another agent")
+	require.ErrorContains(t, ask(newHubs(t, "k"), a.identity.Key()), "bad certificate", "the gossip key makes no hub")
 	stranger, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{ViaAgent: true})
 	require.NoError(t, err)
 	defer stranger.Close()
 	_, err = stranger.SystemStats(t.Context())
 	require.ErrorIs(t, err, comfyui.ErrUnreachable)
+}
+
+// A stolen machine calls another one, as what it is and as what it is not: it gets no
+// answer, whatever it asks for, since TLS ends before a request is read.
+func TestStolenMachineCallsAnother(t *testing.T) {
+	t.Parallel()
+	_, server := startSim(t)
+	a := &agent{config: config{
+		name: "box", key: "k", serve: "127.0.0.1:0", join: []string{"hub.example.com"}, identity: gossip.NewIdentity(), logger: discard(),
+		machine: machine{restartCommand: "exit 0", outputs: []string{t.TempDir()}}, state: t.TempDir(),
+	}, log: discard()}
+	require.NoError(t, a.add(target{name: "box", url: server, output: a.outputs[0]}))
+	defer a.find("box").client.Close()
+	listener, err := a.listen()
+	require.NoError(t, err)
+	heard := make(chan string, 1000)
+	web := a.server(t.Context())
+	inner := web.Handler
+	web.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heard <- r.URL.Path
+		inner.ServeHTTP(w, r)
+	})
+	done := make(chan error, 1)
+	go func() { done <- web.Serve(listener) }()
+	defer func() { web.Close(); <-done }()
+	call := func(as *gossip.Authority, method, path string) error {
+		client, err := as.DialTLS(a.identity.Key())
+		require.NoError(t, err)
+		transport := &http.Transport{TLSClientConfig: client}
+		defer transport.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), method, "https://"+listener.Addr().String()+path, nil)
+		require.NoError(t, err)
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	hubs, thief := newHubs(t, "k"), newHubs(t, "k")
+	require.NoError(t, call(hubs, http.MethodGet, "/i/box/queue"))
+	require.Equal(t, "/i/box/queue", <-heard)
+	for _, path := range []string{
+		"/i/box/internal/files/output", "/i/box/view?filename=a.png", "/i/box/history", "/i/box/queue", "/i/box/prompt", "/i/box/interrupt",
+		"/i/box/free", "/i/box/upload/image", "/i/box/ws", "/i/box/userdata?dir=", "/i/box/object_info", "/i/box/internal/logs/raw", "/i/box/manager/reboot",
+		comfyui.RestartPath + "box", comfyui.KeptPath + "box", "/", "/i/none/",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions} {
+			require.Error(t, call(thief, method, path), "%s %s", method, path)
+		}
+	}
+	require.Empty(t, heard)
 }

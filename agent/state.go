@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -27,6 +28,19 @@ func identity(name, key, state string, lookup func(string) (string, bool)) (goss
 		return gossip.Identity{}, fmt.Errorf("--state %s: %w", folder, err)
 	}
 	return id, nil
+}
+
+// hubPin opens what the agent with this name knows of its hubs, beside its identity.
+func hubPin(name, key, given, state string, logger *slog.Logger, lookup func(string) (string, bool)) (*gossip.HubPin, error) {
+	file := ""
+	if key != "" {
+		folder, err := stateFolder(state, lookup)
+		if err != nil {
+			return nil, err
+		}
+		file = filepath.Join(folder, name+".hub")
+	}
+	return gossip.OpenHubPin(file, given, logger)
 }
 
 // lasting returns the folder for what must outlive an agent that deletes files; empty for

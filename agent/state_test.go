@@ -34,6 +34,16 @@ func TestAgentsKeepTheirIdentity(t *testing.T) {
 	_, err := identity("box", "k", file, none)
 	require.ErrorContains(t, err, "--state")
 
+	pinned := func(given string) error {
+		_, err := hubPin("box", "k", given, folder, discard(), none)
+		return err
+	}
+	require.ErrorContains(t, pinned("no key"), "caddy comfyhub hub-key")
+	require.NoError(t, pinned(box)) // any public key will do
+	text, err := os.ReadFile(filepath.Join(folder, "box.hub"))
+	require.NoError(t, err)
+	require.Equal(t, box+"\n", string(text), "the key of the hubs lies beside the agent's own")
+
 	cmd := newCommand()
 	cmd.SetArgs([]string{"run", "--join", "127.0.0.1:1", "--name", "box", "--state", file, "--comfyui", "http://127.0.0.1:1"})
 	cmd.SetErr(io.Discard)

@@ -37,6 +37,7 @@ import (
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
 //	POST /comfyhub/forget?instance=NAME    list an instance that is gone no longer
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
+//	GET  /comfyhub/hub-key                 the key by which agents know the hubs
 //	GET  /comfyhub/tokens                  the machines that may open a tunnel
 //	POST /comfyhub/tokens?machine=NAME     let a machine open one: {"token": ...}
 //	DELETE /comfyhub/tokens?machine=NAME   do not let it any more
@@ -94,6 +95,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/drain", http.MethodPost, serveDrain),
 		route("/comfyhub/forget", http.MethodPost, serveForget),
 		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
+		route("/comfyhub/hub-key", http.MethodGet, serveHubKey),
 		routes("/comfyhub/tokens", map[string]adminHandler{
 			http.MethodGet: serveTokens, http.MethodPost: serveIssueToken, http.MethodDelete: serveRevokeToken,
 		}),
@@ -234,6 +236,15 @@ func serveRotateKeys(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		return unavailable(err)
 	}
 	return answer(w, map[string]any{"key": rotation.Key, "used_from": rotation.From.Unix(), "keys": rotation.Keys})
+}
+
+// serveHubKey answers with the public key by which agents know the hubs.
+func serveHubKey(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
+	key, err := h.Operator().HubKey()
+	if err != nil {
+		return unavailable(err)
+	}
+	return answer(w, map[string]any{"key": key})
 }
 
 func unavailable(err error) error {

@@ -13,7 +13,7 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "comfyhub",
-		Usage: "submit|status|cancel|logs|top|check|drain|pause|resume|forget|key|keygen",
+		Usage: "submit|status|cancel|logs|top|check|drain|pause|resume|forget|key|hub-key|keygen",
 		Short: "Submits workflows to a hub, shows and cancels jobs, runs the fleet, and makes API keys",
 		Long: `submit, status, cancel, logs and top are a client of a hub, and run on any machine.
 check, drain, pause, resume, forget and key are the operator's: they talk to the admin

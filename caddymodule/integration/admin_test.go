@@ -61,6 +61,8 @@ func TestAdmin(t *testing.T) {
 		{http.MethodPost, "/comfyhub/forget?instance=", http.StatusBadRequest},
 		{http.MethodPost, "/comfyhub/forget?instance=a&agent=b", http.StatusBadRequest},
 		{http.MethodGet, "/comfyhub/rotate-keys", http.StatusMethodNotAllowed},
+		{http.MethodGet, "/comfyhub/hub-key", http.StatusOK},
+		{http.MethodPost, "/comfyhub/hub-key", http.StatusMethodNotAllowed},
 		{http.MethodGet, "/comfyhub/tokens", http.StatusOK},
 		{http.MethodPut, "/comfyhub/tokens?machine=attic", http.StatusMethodNotAllowed},
 		{http.MethodPost, "/comfyhub/tokens", http.StatusBadRequest},

@@ -171,7 +171,7 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 		}
 	}
 	g.meta = meta{
-		Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)], Protocol: protocolSigned,
+		Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)], Protocol: protocolHubs,
 	}.fit()
 	m.Name = g.meta.node()
 	g.delegate = &delegate{self: m.Name, members: &g.members, inbox: g.inbox, meta: g.meta.encode()}

@@ -102,8 +102,11 @@ func (i Identity) Key() string {
 	if i.none() {
 		return ""
 	}
-	return base64.RawURLEncoding.EncodeToString(i.private.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // ed25519 has no other
+	return keyText(i.private.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // ed25519 has no other
 }
+
+// keyText is a public key as text.
+func keyText(key ed25519.PublicKey) string { return base64.RawURLEncoding.EncodeToString(key) }
 
 // parseKey decodes what Identity.Key returns.
 func parseKey(key string) (ed25519.PublicKey, error) {

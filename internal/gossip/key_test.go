@@ -1,11 +1,9 @@
 package gossip
 
 import (
+	"crypto/ed25519"
 	"crypto/tls"
-	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
+	"crypto/x509"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,66 +11,47 @@ import (
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	serve := func(key string, id Identity) *httptest.Server {
-		server, err := ServeTLS(key, id)
-		require.NoError(t, err)
-		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
-		s.TLS = server
-		s.Config.ErrorLog = newLog(slog.New(slog.DiscardHandler))
-		s.StartTLS()
-		t.Cleanup(s.Close)
-		return s
-	}
-	get := func(url string, client *tls.Config) error {
-		transport := &http.Transport{TLSClientConfig: client}
-		defer transport.CloseIdleConnections()
-		resp, err := (&http.Client{Transport: transport}).Get(url)
-		if err != nil {
-			return err
-		}
-		return resp.Body.Close()
-	}
-	dial := func(key string, id Identity) *tls.Config {
-		client, err := DialTLS(key, id.Key())
-		require.NoError(t, err)
-		return client
-	}
-	agent, thief := NewIdentity(), NewIdentity()
-	server := serve("key one", agent)
-	require.NoError(t, get(server.URL, dial("key one", agent)))
-	require.ErrorIs(t, get(server.URL, dial("key one", thief)), ErrPeer, "another machine of the group")
-	require.Error(t, get(server.URL, dial("key two", agent)), "a client without the gossip key is not let in")
-	require.Error(t, get(server.URL, &tls.Config{InsecureSkipVerify: true}), "nor one without any")
-	withOwn := dial("key one", agent)
-	withOwn.Certificates = []tls.Certificate{must(selfSigned(thief.private))}
-	require.Error(t, get(server.URL, withOwn), "being somebody does not make one a hub")
+	agent, thief, pair := NewIdentity(), NewIdentity(), newPair()
+	url := serveAgent(t, "key one", agent, NewHubPin(discard()))
+	require.ErrorIs(t, call(url, hubs(t, "key one", pair).dial(t, thief)), ErrPeer, "another machine of the group")
+	require.Error(t, call(url, hubs(t, "key two", pair).dial(t, agent)), "a client without the gossip key is not let in")
+	require.Error(t, call(url, &tls.Config{InsecureSkipVerify: true}), "nor one without any")
+	require.NoError(t, call(url, hubs(t, "key one", pair).dial(t, agent)))
 
-	// While the key is being changed, agents accept the old and the new one.
-	changing := serve("key one\nkey two\n", agent)
-	for _, key := range []string{"key one", "key two", "key two\nkey one"} {
-		require.NoError(t, get(changing.URL, dial(key, agent)), key)
+	// While the gossip key is being changed, new agents accept the old and the new one.
+	for _, key := range []string{"key one", "key two", "key two\nkey one", "key three\nkey one"} {
+		changing := serveAgent(t, "key one\nkey two\n", agent, NewHubPin(discard()))
+		require.NoError(t, call(changing, hubs(t, key, pair).dial(t, agent)), key)
 	}
-	require.Error(t, get(changing.URL, dial("key three\nkey one", agent)), "a hub shows its first key")
 
-	// An older hub asks for no name and expects the gossip key.
-	former := dial("key one", agent)
-	former.ServerName, former.VerifyConnection = "", holds(publicOf(must(groupKeys("key one")))...)
-	require.NoError(t, get(server.URL, former))
+	// A hub that is older than agents' identities asks for no name and expects the gossip key.
+	group := must(groupKeys("key one"))[0]
+	shown := must(selfSigned(group))
+	url = serveAgent(t, "key one", agent, NewHubPin(discard()))
+	former := &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{shown}, VerifyConnection: holds(publicOf([]ed25519.PrivateKey{group})...)}
+	require.NoError(t, call(url, former))
 	// A newer hub does not accept that.
-	downgraded := dial("key one", agent)
+	downgraded := hubs(t, "key one", pair).dial(t, agent)
 	downgraded.ServerName = ""
-	require.ErrorIs(t, get(server.URL, downgraded), ErrPeer)
+	require.ErrorIs(t, call(url, downgraded), ErrPeer)
 
-	_, err := ServeTLS("", agent)
+	_, err := ServeTLS("", agent, NewHubPin(discard()))
 	require.ErrorIs(t, err, ErrKeyRequired)
-	_, err = DialTLS("", agent.Key())
+	_, err = hubs(t, "", pair).DialTLS(agent.Key())
 	require.ErrorIs(t, err, ErrKeyRequired)
-	_, err = ServeTLS("k", Identity{})
+	_, err = ServeTLS("k", Identity{}, NewHubPin(discard()))
 	require.Error(t, err)
 	for _, none := range []string{"", "short", "***"} {
-		_, err = DialTLS("k", none)
+		_, err = hubs(t, "k", pair).DialTLS(none)
 		require.Error(t, err, "a hub that knows no address reaches nobody")
 	}
+}
+
+// certificatesOf returns what the owner of a key shows.
+func certificatesOf(t *testing.T, key ed25519.PublicKey) []*x509.Certificate {
+	t.Helper()
+	der := must(certify(key, newPair(), hubRole))
+	return []*x509.Certificate{must(x509.ParseCertificate(der))}
 }
 
 func must[T any](v T, err error) T {

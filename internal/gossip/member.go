@@ -35,6 +35,9 @@ type Member struct {
 	// Key is the public key of the agent's [Identity]; empty for hubs, and for
 	// agents that are too old to have one.
 	Key string
+	// TrustsGroup is true for an agent that is too old to tell hubs from others who have
+	// the gossip key.
+	TrustsGroup bool
 }
 
 // Event reports that a member has joined or left.
@@ -62,6 +65,9 @@ const maxVersion = 64
 // protocolSigned is the first protocol version in which agents sign their messages.
 // Earlier hubs know neither envelopes nor identities.
 const protocolSigned = 1
+
+// protocolHubs is the first in which agents know hubs by their [Authority].
+const protocolHubs = 2
 
 // meta is what the group carries for each member.
 type meta struct {
@@ -125,7 +131,7 @@ func decodeMeta(data []byte) (meta, error) {
 }
 
 func (m meta) member(addr string) Member {
-	return Member{Role: m.Role, Name: m.Name, Boot: m.Boot, Version: m.Version, Addr: addr, Key: m.Key}
+	return Member{Role: m.Role, Name: m.Name, Boot: m.Boot, Version: m.Version, Addr: addr, Key: m.Key, TrustsGroup: m.Role == RoleAgent && m.Protocol < protocolHubs}
 }
 
 // memberOf decodes a node; ok is false if it is not a member of ComfyHub.

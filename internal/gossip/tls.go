@@ -17,11 +17,14 @@ import (
 // identities ask for none, and are shown the certificate of the gossip key.
 const serverName = "agent.comfyhub.internal"
 
+// anyRole is the subject of the certificates of the gossip key and of agents.
+const anyRole = "comfyhub"
+
 // ServeTLS returns the TLS configuration with which an agent serves its instances.
-// The agent proves its identity and accepts clients that have one of the gossip
-// keys (see [Keys]). There is no certificate authority, there are no names, and
-// clocks need not be right.
-func ServeTLS(key string, id Identity) (*tls.Config, error) {
+// The agent proves its identity and accepts hubs only. The gossip key (see [Keys])
+// tells it who may be a hub while it knows none. Names mean nothing, and clocks need
+// not be right.
+func ServeTLS(key string, id Identity, hubs *HubPin) (*tls.Config, error) {
 	groups, err := groupKeys(key)
 	if err != nil {
 		return nil, err
@@ -37,6 +40,11 @@ func ServeTLS(key string, id Identity) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	roles, err := rolesOf(id)
+	if err != nil {
+		return nil, err
+	}
+	public := publicOf(groups)
 	return &tls.Config{
 		MinVersion:   tls.VersionTLS13,
 		Certificates: []tls.Certificate{former},
@@ -47,38 +55,29 @@ func ServeTLS(key string, id Identity) (*tls.Config, error) {
 			return nil, nil //nolint:nilnil // the one above
 		},
 		ClientAuth:       tls.RequireAnyClientCert,
-		VerifyConnection: holds(publicOf(groups)...),
+		ClientCAs:        roles,
+		VerifyConnection: func(s tls.ConnectionState) error { return hubs.accept(s, public) },
 		// HTTP/2 does not support WebSocket upgrades here.
 		NextProtos: []string{"http/1.1"},
 	}, nil
 }
 
-// DialTLS returns the TLS configuration with which a hub reaches one agent. The hub
-// proves that it has the first of the gossip keys, and accepts only the holder of
-// the agent's own key, as returned by [Identity.Key].
-func DialTLS(key, agent string) (*tls.Config, error) {
-	groups, err := groupKeys(key)
-	if err != nil {
-		return nil, err
+// rolesOf returns what an agent asks clients for: to be a hub, or, of older hubs, to have
+// a certificate at all. Of the certificates only the subjects are used.
+func rolesOf(id Identity) (*x509.CertPool, error) {
+	roles := x509.NewCertPool()
+	for _, role := range []string{hubRole, anyRole} {
+		der, err := certify(publicOf([]ed25519.PrivateKey{id.private})[0], id.private, role)
+		if err != nil {
+			return nil, err
+		}
+		wanted, err := x509.ParseCertificate(der)
+		if err != nil {
+			return nil, fmt.Errorf("agent key: %w", err)
+		}
+		roles.AddCert(wanted)
 	}
-	theirs, err := parseKey(agent)
-	if err != nil {
-		return nil, fmt.Errorf("key of the agent: %w", err)
-	}
-	certificate, err := selfSigned(groups[0])
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{
-		MinVersion:   tls.VersionTLS13,
-		ServerName:   serverName,
-		Certificates: []tls.Certificate{certificate},
-		// VerifyConnection pins the public key, which is stricter than any chain;
-		// names mean nothing here.
-		InsecureSkipVerify: true, //nolint:gosec // see above
-		VerifyConnection:   holds(theirs),
-		NextProtos:         []string{"http/1.1"},
-	}, nil
+	return roles, nil
 }
 
 // holds returns a check that accepts connections whose other side has one of the
@@ -122,18 +121,27 @@ func publicOf(pairs []ed25519.PrivateKey) []ed25519.PublicKey {
 }
 
 func selfSigned(pair ed25519.PrivateKey) (tls.Certificate, error) {
+	der, err := certify(publicOf([]ed25519.PrivateKey{pair})[0], pair, anyRole)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: pair}, nil
+}
+
+// certify makes a certificate of a key, signed by another or by itself.
+func certify(key ed25519.PublicKey, by ed25519.PrivateKey, subject string) ([]byte, error) {
 	template := x509.Certificate{
 		SerialNumber: big.NewInt(1),
-		Subject:      pkix.Name{CommonName: "comfyhub"},
+		Subject:      pkix.Name{CommonName: subject},
 		// GPU machines with dead clock batteries must be accepted as well.
 		NotBefore: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC),
 		NotAfter:  time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC),
 		KeyUsage:  x509.KeyUsageDigitalSignature,
 		DNSNames:  []string{"comfyhub"},
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, pair.Public(), pair)
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, key, by)
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("gossip key: %w", err)
+		return nil, fmt.Errorf("certificate: %w", err)
 	}
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: pair}, nil
+	return der, nil
 }

@@ -119,7 +119,13 @@ func (c *Checkup) gossip() []Finding {
 	if !c.hub.id.keyed() {
 		return []Finding{{LevelNote, "gossip", "there is no gossip key: only agents on this machine can join", "set COMFYHUB_GOSSIP_KEY for a fleet of several machines"}}
 	}
-	return []Finding{{LevelOK, "gossip", "agents with the fleet's key can join at " + c.hub.id.GossipBind, ""}}
+	list := []Finding{{LevelOK, "gossip", "agents with the fleet's key can join at " + c.hub.id.GossipBind, ""}}
+	for _, m := range c.hub.gossip.gossip.Load().Members() {
+		if m.TrustsGroup && len(list) <= maxFindings {
+			list = append(list, Finding{LevelWarning, "gossip", "the agent " + m.Name + " is older than this hub: it obeys every machine that has the gossip key", "upgrade it"})
+		}
+	}
+	return list
 }
 
 // instances are those that take no jobs although nobody has said so.

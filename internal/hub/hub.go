@@ -22,6 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/faults"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
@@ -90,6 +91,7 @@ type Hub struct {
 	roster          *roster.Roster
 	webUI           *webui.Files
 	ring            *keyring.Ring
+	authority       *gossip.Authority
 	links           *Links
 	queue           *queue.Queue
 	jobs            *Jobs
@@ -206,7 +208,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if err := h.openFiles(ctx); err != nil {
 		return err
 	}
-	if h.ring, err = newKeys(h.storage, h.Settings().Secrets, log); err != nil {
+	if h.ring, h.authority, err = newKeys(h.storage, h.id, h.Settings().Secrets, log); err != nil {
 		return err
 	}
 	h.links = &Links{store: h.store, signer: newSigner(h.ring.Sealer(keyring.Links))}
@@ -273,7 +275,8 @@ func (h *Hub) open(ctx context.Context) error {
 	tokens := machines.New(h.db)
 	h.tunnels = &Tunnels{machines: tokens, fleet: h.fleet, take: h.gossip.admission.admit, log: h.log, open: map[string]*machineTunnel{}}
 	h.workers = newWorkers(h, library)
-	h.operator.stops, h.operator.ring, h.operator.admission, h.operator.machines = h.stops, h.ring, h.gossip.admission, tokens
+	h.operator.stops, h.operator.ring, h.operator.authority = h.stops, h.ring, h.authority
+	h.operator.admission, h.operator.machines = h.gossip.admission, tokens
 	h.operator.insight, h.operator.canceller, h.operator.keys = h.insight, h.canceller, h.keys
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,

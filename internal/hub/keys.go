@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,15 +25,19 @@ const secretFile = "secret"
 // MinSecret is the length of the shortest of Settings.Secrets, in bytes.
 const MinSecret = keyring.MinSecret
 
-// newKeys makes the ring of the hubs' own keys, which lie in the storage. Every GPU
-// machine has the gossip key, so nothing that protects one tenant from another, or a
-// user from a machine, comes from that.
-func newKeys(storage *files.Storage, secrets []string, log *slog.Logger) (*keyring.Ring, error) {
+// newKeys makes the ring of the hubs' own keys, which lie in the storage, and of it what
+// agents know the hubs by. Every GPU machine has the gossip key, so nothing that protects
+// one tenant from another, a user from a machine, or a machine from another comes from that.
+func newKeys(storage *files.Storage, id Identity, secrets []string, log *slog.Logger) (*keyring.Ring, *gossip.Authority, error) {
 	ring, err := keyring.New(keyring.Options{Store: storage.KeyStore(), Secrets: secrets, Logger: log})
 	if err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
+		return nil, nil, fmt.Errorf("hub: %w", err)
 	}
-	return ring, nil
+	authority, err := gossip.NewAuthority(id.GossipKey, func() ([]ed25519.PrivateKey, error) { return ring.Pairs(keyring.Agents) })
+	if err != nil {
+		return nil, nil, fmt.Errorf("hub: %w", err)
+	}
+	return ring, authority, nil
 }
 
 // explainKeys says what to do about keys that cannot be read.
@@ -43,7 +48,7 @@ func explainKeys(err error) error {
 	case errors.Is(err, keyring.ErrLocked):
 		return fmt.Errorf("hub: %w: give the hub the secret that it had before, after the new one", err)
 	case errors.Is(err, keyring.ErrCorrupt):
-		return fmt.Errorf("hub: %w: restore comfyhub-keys/ in the storage from a backup; deleting it ends all links and loses the API keys of waiting jobs", err)
+		return fmt.Errorf("hub: %w: restore comfyhub-keys/ in the storage from a backup; deleting it ends all links, loses the API keys of waiting jobs, and agents refuse the hubs until their NAME.hub files are deleted", err)
 	}
 	return fmt.Errorf("hub: %w", err)
 }

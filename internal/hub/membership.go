@@ -216,8 +216,8 @@ func (m *membership) close() error {
 }
 
 // connect makes the client of an instance. An agent proves by its own key that
-// it is the one whose report named the address, and the hub by the gossip key
-// that it is a hub.
+// it is the one whose report named the address, and the hub by the hubs' key that
+// it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
 	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct}
 	u, err := url.Parse(i.URL)
@@ -234,7 +234,7 @@ func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
 		return comfyui.NewClient(u.String(), o)
 	}
 	if !i.Direct && strings.HasPrefix(i.URL, "https://") {
-		client, err := gossip.DialTLS(h.id.GossipKey, i.Key)
+		client, err := h.authority.DialTLS(i.Key)
 		if err != nil {
 			return nil, fmt.Errorf("hub: %w", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/machines"
 )
@@ -23,6 +24,7 @@ type Operator struct {
 	started   *atomic.Bool
 	stops     *stops
 	ring      *keyring.Ring
+	authority *gossip.Authority
 	admission *admission
 	machines  *machines.Machines
 	insight   *Insight
@@ -207,6 +209,14 @@ func (o *Operator) Machines(ctx context.Context) ([]machines.Machine, error) {
 		return nil, ErrNotStarted
 	}
 	return o.machines.List(ctx)
+}
+
+// HubKey is the key by which agents know the hubs, for their flag --hub-key.
+func (o *Operator) HubKey() (string, error) {
+	if !o.started.Load() {
+		return "", ErrNotStarted
+	}
+	return o.authority.Key()
 }
 
 // RotateKeys makes a new key for links and API keys, for all hubs of the

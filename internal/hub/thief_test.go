@@ -71,7 +71,7 @@ func newBox(t *testing.T, plain bool) *box {
 	if plain {
 		web.Start()
 	} else {
-		web.TLS, err = gossip.ServeTLS(fleetKey, b.id)
+		web.TLS, err = gossip.ServeTLS(fleetKey, b.id, gossip.NewHubPin(slog.New(slog.DiscardHandler)))
 		require.NoError(t, err)
 		web.StartTLS()
 	}

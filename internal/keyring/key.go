@@ -25,6 +25,8 @@ const (
 	APIKeys Purpose = "comfyhub api keys v2" //nolint:gosec // a label, no secret
 	Cookies Purpose = "comfyhub cookies v1"
 	Tokens  Purpose = "comfyhub tokens v1" //nolint:gosec // a label, no secret
+	// Agents is for key pairs, see [Ring.Pairs]: by these agents know a hub.
+	Agents Purpose = "comfyhub hubs to agents v1"
 )
 
 const (

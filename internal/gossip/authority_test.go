@@ -1,0 +1,247 @@
+package gossip
+
+import (
+	"crypto/ed25519"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+)
+
+const groupKey = "the key of the group"
+
+// newPair makes one of the hubs' own key pairs.
+func newPair() ed25519.PrivateKey { return NewIdentity().private }
+
+// hubs are the hubs with these key pairs, of which the first is in use.
+func hubs(t *testing.T, key string, pairs ...ed25519.PrivateKey) *Authority {
+	t.Helper()
+	a, err := NewAuthority(key, func() ([]ed25519.PrivateKey, error) { return pairs, nil })
+	require.NoError(t, err)
+	return a
+}
+
+// dial is the TLS configuration with which hubs call an agent.
+func (a *Authority) dial(t *testing.T, agent Identity) *tls.Config {
+	t.Helper()
+	client, err := a.DialTLS(agent.Key())
+	require.NoError(t, err)
+	return client
+}
+
+// serveAgent serves as an agent does, and returns the URL.
+func serveAgent(t *testing.T, key string, id Identity, pin *HubPin) string {
+	t.Helper()
+	server, err := ServeTLS(key, id, pin)
+	require.NoError(t, err)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
+	s.TLS = server
+	s.Config.ErrorLog = newLog(slog.New(slog.DiscardHandler))
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// call calls an agent over a connection of its own.
+func call(url string, client *tls.Config) error {
+	transport := &http.Transport{TLSClientConfig: client}
+	defer transport.CloseIdleConnections()
+	resp, err := (&http.Client{Transport: transport}).Get(url)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
+}
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// openPin opens what an agent knows of its hubs.
+func openPin(t *testing.T, file, given string, log *logtest.Log) *HubPin {
+	t.Helper()
+	logger := discard()
+	if log != nil {
+		logger = slog.New(slog.NewTextHandler(log, nil))
+	}
+	p, err := OpenHubPin(file, given, logger)
+	require.NoError(t, err)
+	return p
+}
+
+// showing presents certificates, with the key of the first or without.
+func showing(agent Identity, key ed25519.PrivateKey, certificates ...[]byte) *tls.Config {
+	client := must(must(NewAuthority(groupKey, nil)).DialTLS(agent.Key()))
+	client.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		return &tls.Certificate{Certificate: certificates, PrivateKey: key}, nil
+	}
+	return client
+}
+
+// A stolen machine has the gossip key, its own key, and all that hubs have shown to it. It
+// opens no other agent that knows the hubs.
+func TestAgentsListenToHubsOnly(t *testing.T) {
+	t.Parallel()
+	agent, thief, pair := NewIdentity(), newPair(), newPair()
+	group := must(groupKeys(groupKey))[0]
+	fleet := hubs(t, groupKey, pair)
+	var log logtest.Log
+	file := filepath.Join(t.TempDir(), "state", "box.hub")
+	url := serveAgent(t, groupKey, agent, openPin(t, file, "", &log))
+	require.Error(t, call(url, hubs(t, "another group", pair).dial(t, agent)), "not the first one either without the gossip key")
+	require.NoError(t, call(url, fleet.dial(t, agent)), "the first hub")
+
+	own, public := must(certify(publicOf([]ed25519.PrivateKey{thief})[0], thief, hubRole)), publicOf([]ed25519.PrivateKey{thief})[0]
+	attempts := map[string]*tls.Config{
+		"nothing":                            {InsecureSkipVerify: true},
+		"the gossip key":                     showing(agent, group, must(selfSigned(group)).Certificate[0]),
+		"the gossip key as a hub's":          showing(agent, group, must(certify(publicOf([]ed25519.PrivateKey{group})[0], group, hubRole))),
+		"its own key":                        showing(agent, thief, must(selfSigned(thief)).Certificate[0]),
+		"its own key as a hub's":             showing(agent, thief, own),
+		"that, signed by the gossip key":     showing(agent, thief, own, must(certify(public, group, hubRole))),
+		"the hub's certificates":             showing(agent, thief, must(fleet.certificate()).Certificate...),
+		"those behind its own":               showing(agent, thief, append([][]byte{own}, must(fleet.certificate()).Certificate...)...),
+		"a hub of another storage":           hubs(t, groupKey, newPair()).dial(t, agent),
+		"one that claims to replace the key": hubs(t, groupKey, thief, newPair()).dial(t, agent),
+	}
+	for round, at := range []string{url, serveAgent(t, groupKey, agent, openPin(t, file, "", &log))} {
+		for what, with := range attempts {
+			require.Error(t, call(at, with), "%s, %d", what, round)
+		}
+		require.NoError(t, call(at, fleet.dial(t, agent)), round)
+	}
+	require.Contains(t, log.String(), "refused a hub whose key is not that of this agent's hubs; if the storage of the hubs was replaced, delete the file or give --hub-key")
+	require.Contains(t, log.String(), "file="+file)
+	require.Contains(t, log.String(), "shows nothing but the gossip key")
+	info, err := os.Stat(file)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+	require.NoError(t, call(serveAgent(t, "another gossip key", agent, openPin(t, file, "", nil)), fleet.dial(t, agent)), "a hub is known by its own key alone")
+
+	require.NoError(t, os.Remove(file))
+	next := hubs(t, groupKey, newPair())
+	require.NoError(t, call(serveAgent(t, groupKey, agent, openPin(t, file, "", nil)), next.dial(t, agent)), "reset")
+
+	require.NoError(t, os.WriteFile(file, []byte("no key\n"), 0o600))
+	_, err = OpenHubPin(file, "", discard())
+	require.ErrorContains(t, err, "delete it")
+}
+
+// The hubs' key changes without a moment in which an agent refuses a hub; agents that were
+// away meanwhile learn the new one as long as a hub has the old one.
+func TestHubsChangeTheirKey(t *testing.T) {
+	t.Parallel()
+	agent, first, second, third := NewIdentity(), newPair(), newPair(), newPair()
+	file := filepath.Join(t.TempDir(), "box.hub")
+	pin := openPin(t, file, "", nil)
+	url := serveAgent(t, groupKey, agent, pin)
+	require.NoError(t, call(url, hubs(t, groupKey, first).dial(t, agent)))
+	changed := hubs(t, groupKey, second, first)
+	require.NoError(t, call(url, changed.dial(t, agent)))
+	require.NoError(t, call(url, hubs(t, groupKey, first).dial(t, agent)), "a hub whose clock is behind")
+	require.NoError(t, call(url, changed.dial(t, agent)))
+
+	again := serveAgent(t, groupKey, agent, openPin(t, file, "", nil))
+	require.Error(t, call(again, hubs(t, groupKey, first).dial(t, agent)), "that has ended")
+	require.Error(t, call(again, hubs(t, groupKey, third, first).dial(t, agent)), "the old key vouches for nobody any more")
+	require.NoError(t, call(again, hubs(t, groupKey, third, second, first).dial(t, agent)))
+	require.NoError(t, call(serveAgent(t, groupKey, agent, openPin(t, file, "", nil)), hubs(t, groupKey, third).dial(t, agent)))
+
+	// The key in use is asked for with each connection.
+	pairs := []ed25519.PrivateKey{third}
+	var broken error
+	changing, err := NewAuthority(groupKey, func() ([]ed25519.PrivateKey, error) { return pairs, broken })
+	require.NoError(t, err)
+	client := changing.dial(t, agent)
+	require.NoError(t, call(again, client))
+	pairs = []ed25519.PrivateKey{newPair(), third}
+	require.NoError(t, call(again, client))
+	broken = errors.New("the storage is away")
+	require.ErrorIs(t, call(again, client), broken)
+	_, err = changing.Key()
+	require.ErrorIs(t, err, broken)
+}
+
+// A replaced key counts for minutes only.
+func TestReplacedHubKeyEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		old, next := publicOf([]ed25519.PrivateKey{newPair()})[0], newPair()
+		pin := NewHubPin(discard())
+		pin.take(keyText(old))
+		pin.former, pin.formerUntil = keyText(old), time.Now().Add(formerFor)
+		pin.take(Identity{next}.Key())
+		state := func() tls.ConnectionState { return tls.ConnectionState{PeerCertificates: certificatesOf(t, old)} }
+		require.NoError(t, pin.accept(state(), nil))
+		time.Sleep(formerFor)
+		require.ErrorIs(t, pin.accept(state(), nil), ErrPeer)
+	})
+}
+
+// An agent that was given the hubs' key listens to nobody else from the beginning.
+func TestGivenHubKey(t *testing.T) {
+	t.Parallel()
+	agent, pair := NewIdentity(), newPair()
+	fleet := hubs(t, groupKey, pair)
+	given := must(fleet.Key())
+	file := filepath.Join(t.TempDir(), "box.hub")
+	url := serveAgent(t, groupKey, agent, openPin(t, file, given, nil))
+	require.Error(t, call(url, hubs(t, groupKey, newPair()).dial(t, agent)))
+	require.Error(t, call(url, showing(agent, must(groupKeys(groupKey))[0], must(selfSigned(must(groupKeys(groupKey))[0])).Certificate[0])), "an older hub neither")
+	require.NoError(t, call(url, fleet.dial(t, agent)))
+
+	// The hubs change their key, and the agent is started again with the same flags.
+	second := newPair()
+	require.NoError(t, call(url, hubs(t, groupKey, second, pair).dial(t, agent)))
+	again := openPin(t, file, given, nil)
+	require.NoError(t, call(serveAgent(t, groupKey, agent, again), hubs(t, groupKey, second).dial(t, agent)))
+	// Then with the new one, and with that of another fleet.
+	openPin(t, file, Identity{second}.Key(), nil)
+	require.Equal(t, Identity{second}.Key()+"\n", string(must(os.ReadFile(file))))
+	other := newPair()
+	moved := serveAgent(t, groupKey, agent, openPin(t, file, Identity{other}.Key(), nil))
+	require.Error(t, call(moved, hubs(t, groupKey, second).dial(t, agent)))
+	require.NoError(t, call(moved, hubs(t, groupKey, other).dial(t, agent)))
+	for _, bad := range []string{"word", strings.Repeat("A", 44)} {
+		_, err := OpenHubPin("", bad, discard())
+		require.ErrorContains(t, err, "caddy comfyhub hub-key")
+	}
+}
+
+// While a fleet is upgraded, hubs and agents of the version before work with those of this
+// one, as safely as with each other.
+func TestVersionBeforeHubKeys(t *testing.T) {
+	t.Parallel()
+	agent, pair := NewIdentity(), newPair()
+	group := must(groupKeys(groupKey))[0]
+	fleet := hubs(t, groupKey, pair)
+
+	before, err := ServeTLS(groupKey, agent, NewHubPin(discard()))
+	require.NoError(t, err)
+	before.ClientCAs, before.VerifyConnection = nil, holds(publicOf([]ed25519.PrivateKey{group})...)
+	old := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	old.TLS = before
+	old.StartTLS()
+	defer old.Close()
+	require.NoError(t, call(old.URL, fleet.dial(t, agent)), "an older agent")
+
+	var log logtest.Log
+	url := serveAgent(t, groupKey, agent, openPin(t, "", "", &log))
+	hub := fleet.dial(t, agent)
+	hub.GetClientCertificate, hub.Certificates = nil, []tls.Certificate{must(selfSigned(group))}
+	require.NoError(t, call(url, hub), "an older hub")
+	require.Contains(t, log.String(), "a hub is older than this agent")
+	require.NoError(t, call(url, fleet.dial(t, agent)))
+	require.Error(t, call(url, hub), "not once the agent knows the hubs' key")
+	require.Contains(t, log.String(), "must be upgraded")
+}
