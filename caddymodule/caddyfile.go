@@ -48,6 +48,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	        key            <secret>
 //	        join           <host:port...>
 //	        allow_direct   <cidr|address|host...>
+//	        agents_from    <cidr|address...>
 //	    }
 //	    instance           <url> [a1111]      # repeatable, or with a block:
 //	    instance <url> {
@@ -260,47 +261,6 @@ func (a *App) setHistory(word, value string) (err error) {
 		a.HistoryAge, err = parseDuration(value)
 	case "size":
 		a.HistorySize, err = parseSize(value)
-	default:
-		return errUnknownWord
-	}
-	return err
-}
-
-// UnmarshalCaddyfile sets up membership from the block "gossip" of the app.
-func (g *Gossip) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	var seen words
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		if word := d.Val(); word == "join" || word == "allow_direct" {
-			list, check := &g.Join, checkHostPort
-			if word == "allow_direct" {
-				list, check = &g.AllowDirect, checkAllowDirect
-			}
-			if err := addAll(d, list, check); err != nil {
-				return err
-			}
-			continue
-		}
-		if seen.again(d.Val()) {
-			return d.Errf("%s is given twice", d.Val())
-		}
-		if err := setWord(d, g.set); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (g *Gossip) set(word, value string) (err error) {
-	switch word {
-	case "bind":
-		g.Bind, err = value, checkHostPort(value)
-	case "advertise":
-		g.Advertise, err = value, checkHostPort(value)
-	case "key":
-		g.Key = value
 	default:
 		return errUnknownWord
 	}

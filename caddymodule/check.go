@@ -45,6 +45,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 		for i := range g.AllowDirect {
 			fields = append(fields, &g.AllowDirect[i])
 		}
+		for i := range g.AgentsFrom {
+			fields = append(fields, &g.AgentsFrom[i])
+		}
 	}
 	for _, f := range fields {
 		value, err := repl.ReplaceOrErr(*f, false, true)
@@ -210,6 +213,11 @@ func (g *Gossip) check() error {
 			return fmt.Errorf("allow_direct: %w", err)
 		}
 	}
+	for _, text := range g.AgentsFrom {
+		if err := checkAgentsFrom(text); err != nil {
+			return fmt.Errorf("agents_from: %w", err)
+		}
+	}
 	if g.Bind == "" || isLoopback(g.Bind) {
 		return nil
 	}
@@ -232,6 +240,14 @@ func checkAllowDirect(value string) error {
 		return nil
 	}
 	return hub.CheckAllowDirect(value)
+}
+
+// checkAgentsFrom accepts a network or an address.
+func checkAgentsFrom(value string) error {
+	if hasPlaceholder(value) {
+		return nil
+	}
+	return hub.CheckAgentsFrom(value)
 }
 
 // hasPlaceholder reports whether a value cannot be checked before placeholders are

@@ -1,5 +1,7 @@
 package caddymodule
 
+import "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
 // Gossip is the membership of agents and hubs.
 type Gossip struct {
 	// Address to bind, `host:port`, for TCP and UDP. Default: `127.0.0.1:7946`.
@@ -23,6 +25,61 @@ type Gossip struct {
 	// with TLS, and only if the agent proves its identity.
 	AllowDirect []string `json:"allow_direct,omitempty"`
 
+	// Networks and addresses in which agents are believed to be where they say. Without
+	// it, and elsewhere, the hub calls an agent only at an address from which a
+	// connection has come to its gossip port; behind NAT these differ.
+	AgentsFrom []string `json:"agents_from,omitempty"`
+
 	// Gossip addresses of other hubs on the same Redis, `host:port`.
 	Join []string `json:"join,omitempty"`
+}
+
+// UnmarshalCaddyfile sets up membership from the block "gossip" of the app.
+func (g *Gossip) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	var seen words
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		if list, check := g.list(d.Val()); list != nil {
+			if err := addAll(d, list, check); err != nil {
+				return err
+			}
+			continue
+		}
+		if seen.again(d.Val()) {
+			return d.Errf("%s is given twice", d.Val())
+		}
+		if err := setWord(d, g.set); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// list returns the list that a word adds to, and what checks its items; nil for other words.
+func (g *Gossip) list(word string) (list *[]string, check func(string) error) {
+	switch word {
+	case "join":
+		return &g.Join, checkHostPort
+	case "allow_direct":
+		return &g.AllowDirect, checkAllowDirect
+	case "agents_from":
+		return &g.AgentsFrom, checkAgentsFrom
+	}
+	return nil, nil
+}
+
+func (g *Gossip) set(word, value string) (err error) {
+	switch word {
+	case "bind":
+		g.Bind, err = value, checkHostPort(value)
+	case "advertise":
+		g.Advertise, err = value, checkHostPort(value)
+	case "key":
+		g.Key = value
+	default:
+		return errUnknownWord
+	}
+	return err
 }

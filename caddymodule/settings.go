@@ -80,7 +80,7 @@ func (a *App) hubSettings() hub.Settings {
 	}
 	if a.Gossip != nil {
 		s.Join = a.Gossip.Join
-		s.AllowDirect = a.Gossip.AllowDirect
+		s.AllowDirect, s.AgentsFrom = a.Gossip.AllowDirect, a.Gossip.AgentsFrom
 	}
 	return s
 }

@@ -21,6 +21,24 @@ type Policy struct {
 	// names in lower case.
 	Networks []netip.Prefix
 	Hosts    []string
+	// From are the networks in which agents are believed to be where they say. At other
+	// addresses they are once they have called from there.
+	From []netip.Prefix
+}
+
+// Expects reports whether agents at an address are believed to be there.
+func (p *Policy) Expects(a netip.Addr) bool {
+	return slices.ContainsFunc(p.From, func(n netip.Prefix) bool { return n.Contains(a) })
+}
+
+// ParseFrom parses a network or an address from which agents are expected.
+func (p *Policy) ParseFrom(text string) error {
+	var networks Policy
+	if err := networks.ParseAllowed(text); err != nil || len(networks.Networks) == 0 {
+		return fmt.Errorf("%q is no network or address", text)
+	}
+	p.From = append(p.From, networks.Networks...)
+	return nil
 }
 
 // ParseAllowed parses a network, an address or a host name that is allowed.
@@ -55,7 +73,7 @@ func WorkerName(machine, id string) string { return WorkerScheme + ":" + machine
 
 // notAllowed is the reason that everybody may see. Addresses are for the operator
 // only.
-const notAllowed = "the hub may not call its address: the hub's log says which, gossip { allow_direct ... } in the Caddyfile allows it"
+const notAllowed = "the hub may not call its address: the hub's log says which, gossip { allow_direct ... } or { agents_from ... } in the Caddyfile allows it"
 
 // Restrict removes the addresses that the hub must not call from a report. Their
 // instances are shown, offline; faults says by name what is wrong with them.
@@ -106,6 +124,9 @@ func (p Policy) fault(i InstanceReport, from Sender) string {
 	case err != nil || addr.Unmap() != from.Addr || !callable(from.Addr):
 		return fmt.Sprintf("it is served at %s and its agent is at %s; gossip { allow_direct %s } in the Caddyfile lets the hub call it there",
 			u.Host, from.Addr, host)
+	case from.Unmet:
+		return fmt.Sprintf("its agent says that it is at %s, but nothing has come to this hub from there, only from elsewhere; gossip { agents_from %s } in the Caddyfile lets the hub call it there",
+			host, host)
 	}
 	return ""
 }

@@ -28,9 +28,10 @@ type Report struct {
 type Sender struct {
 	// Key is the public key that signed the report.
 	Key string
-	// Addr is where the agent says it is. It stays the same for one boot, and
-	// nothing proves that it is true.
+	// Addr is where the agent says it is. It stays the same for one boot.
 	Addr netip.Addr
+	// Unmet means that nothing proves that: no connection of a member has come from there.
+	Unmet bool
 	// Tunnel means that the report came through a tunnel that the hub has with the
 	// machine of this name. Its instances are reached there, and nowhere else.
 	Tunnel bool

@@ -3,6 +3,7 @@ package gossip
 import (
 	"bytes"
 	"fmt"
+	"net/netip"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -21,6 +22,7 @@ type delegate struct {
 	self    string // node name
 	meta    []byte
 	members *memberSet
+	gate    *gate // nil lets all through
 	inbox   *inbox
 	state   func() []byte // nil for members that report nothing
 }
@@ -66,10 +68,13 @@ func (d *delegate) NotifyUpdate(n *memberlist.Node) {
 }
 
 // NotifyAlive keeps out programs that share the key but are not members of
-// ComfyHub, and descriptions that an agent has not given of itself.
+// ComfyHub, those at addresses where no member can be, and descriptions that an agent has not given of itself.
 func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	if n.Name == d.self {
 		return nil
+	}
+	if a, ok := netip.AddrFromSlice(n.Addr); d.gate != nil && (!ok || !d.gate.packets(a)) {
+		return fmt.Errorf("%w: %s", errUnmet, n.Address())
 	}
 	m, err := decodeMeta(n.Meta)
 	if err != nil || m.Key == "" {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -40,6 +41,10 @@ type Config struct {
 	// Join lists addresses of members, host:port or host. They are tried until a
 	// hub is found, and from time to time afterwards.
 	Join []string
+	// Expects reports whether the operator expects members at an address. Members at
+	// others are believed to be where they say once a connection has come from there.
+	// Default: only those.
+	Expects func(netip.Addr) bool
 	// Logger records members that join and leave. Default: none.
 	Logger *slog.Logger
 	// OnMember is called when another member joins or leaves. It and OnReport are
@@ -74,6 +79,7 @@ type Gossip struct {
 	local    Member
 	delegate *delegate
 	members  memberSet
+	gate     gate
 	inbox    *inbox
 	hubs     *senders
 	stop     context.CancelFunc
@@ -82,6 +88,9 @@ type Gossip struct {
 	// gone holds the members that have left, ended those that announced it
 	// themselves. Like refusedAt, both are used by the inbox goroutine only.
 	gone, ended map[process]time.Time
+	// unmet holds the members from whose addresses nothing has come, since their first
+	// report, for the same goroutine.
+	unmet map[process]time.Time
 	// proven are the descriptions of agents, for the inbox goroutine too.
 	proven proven
 	// refusedAt is when a hub's refusal was last logged.
@@ -121,14 +130,20 @@ func Join(ctx context.Context, c Config) (*Gossip, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := &Gossip{config: c, log: c.Logger, inbox: newInbox(), gone: map[process]time.Time{}, ended: map[process]time.Time{}}
+	g := &Gossip{config: c, log: c.Logger, inbox: newInbox(), gone: map[process]time.Time{}, ended: map[process]time.Time{}, unmet: map[process]time.Time{}}
+	g.gate.keyed, g.gate.hub, g.gate.expects = c.Key != "", c.Role == RoleHub, c.Expects
 	settings, err := g.settings()
 	if err != nil {
 		return nil, err
 	}
-	g.list, err = memberlist.Create(settings)
+	door, err := listen(settings, &g.gate)
 	if err != nil {
 		return nil, fmt.Errorf("gossip at %s: %w", c.Bind, err)
+	}
+	settings.Transport = door
+	g.list, err = memberlist.Create(settings)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("gossip at %s: %w", c.Bind, err), door.Shutdown())
 	}
 	g.introduce()
 	ctx, g.stop = context.WithCancel(context.WithoutCancel(ctx))
@@ -174,7 +189,7 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 		Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)], Protocol: protocolHubs,
 	}.fit()
 	m.Name = g.meta.node()
-	g.delegate = &delegate{self: m.Name, members: &g.members, inbox: g.inbox, meta: g.meta.encode()}
+	g.delegate = &delegate{self: m.Name, members: &g.members, gate: &g.gate, inbox: g.inbox, meta: g.meta.encode()}
 	if c.Report != nil {
 		g.delegate.state = func() []byte { return g.reportFor(protocolSigned) }
 	}

@@ -3,6 +3,7 @@ package gossip
 import (
 	"context"
 	"net"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -68,15 +69,39 @@ func (g *Gossip) sleep(ctx context.Context, wait time.Duration) {
 }
 
 func (g *Gossip) join() error {
-	addresses := make([]string, len(g.config.Join))
-	for i, a := range g.config.Join {
-		addresses[i] = a
-		if host, port, err := splitAddress(a); err == nil {
-			addresses[i] = net.JoinHostPort(host, strconv.Itoa(port))
+	var addresses []string
+	for _, a := range g.config.Join {
+		host, port, err := splitAddress(a)
+		if err != nil {
+			addresses = append(addresses, a)
+			continue
+		}
+		service := strconv.Itoa(port)
+		found := lookUp(host)
+		for _, ip := range found {
+			g.gate.meet(ip) // the operator says so
+			addresses = append(addresses, net.JoinHostPort(ip.String(), service))
+		}
+		if len(found) == 0 {
+			addresses = append(addresses, net.JoinHostPort(host, service)) // its error says why
 		}
 	}
 	_, err := g.list.Join(addresses)
 	return err
+}
+
+// lookUp returns the addresses of a host, none if it has none.
+func lookUp(host string) []netip.Addr {
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTimeout)
+	defer cancel()
+	found, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil
+	}
+	for n := range found {
+		found[n] = found[n].Unmap()
+	}
+	return found
 }
 
 func (g *Gossip) knowsHub() bool {

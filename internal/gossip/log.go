@@ -35,6 +35,9 @@ func (w *lineWriter) Write(line []byte) (int, error) {
 	if strings.Contains(text, "No installed keys could decrypt") {
 		level, text = slog.LevelWarn, "a member has another gossip key: "+text
 	}
+	if strings.Contains(text, errUnmet.Error()) {
+		level = slog.LevelDebug // what matters of it is said where reports are refused
+	}
 	if level > slog.LevelDebug && w.repeated(text) {
 		level = slog.LevelDebug
 	}

@@ -57,8 +57,21 @@ func (g *Gossip) report(from meta, body []byte) {
 		g.refuse(from.Name, err)
 		return
 	}
-	r.Sender = fleet.Sender{Key: from.Key, Addr: addr.Addr().Unmap()}
+	r.Sender = fleet.Sender{Key: from.Key, Addr: addr.Addr().Unmap(), Unmet: !g.gate.proven(addr.Addr())}
+	if r.Sender.Unmet && g.early(processOf(from.member(from.Addr))) {
+		return // agents repeat their reports
+	}
 	g.deliver(r)
+}
+
+// early reports whether a member from whose address nothing has come is heard of for the
+// first time.
+func (g *Gossip) early(p process) bool {
+	if since, known := g.unmet[p]; known {
+		return time.Since(since) < unmetFor
+	}
+	note(g.unmet, p, true)
+	return true
 }
 
 // unsignedReport handles the report of an agent that is too old to sign. Without a

@@ -200,8 +200,16 @@ func (s Settings) addressPolicy(local bool) (fleet.Policy, error) {
 			return p, fmt.Errorf("allow_direct: %w", err)
 		}
 	}
+	for _, text := range s.AgentsFrom {
+		if err := p.ParseFrom(text); err != nil {
+			return p, fmt.Errorf("agents_from: %w", err)
+		}
+	}
 	return p, nil
 }
+
+// CheckAgentsFrom says what is wrong with an entry of Settings.AgentsFrom.
+func CheckAgentsFrom(text string) error { return new(fleet.Policy).ParseFrom(text) }
 
 // CheckAllowDirect says what is wrong with an entry of Settings.AllowDirect.
 func CheckAllowDirect(text string) error { return new(fleet.Policy).ParseAllowed(text) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -62,6 +63,7 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 		Role: gossip.RoleHub, Name: hubName(name), Version: Version,
 		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey,
 		Join: h.Settings().Join, Logger: h.log(),
+		Expects:  func(a netip.Addr) bool { return h.policy.Load().Expects(a) },
 		OnMember: m.member, OnReport: m.admission.admit,
 		OnRefused: func(agent string, err error) { m.refuse(fleet.Report{Agent: agent}, err) },
 	})

@@ -62,6 +62,9 @@ type Settings struct {
 	GPUs map[string]string
 	// Join are gossip addresses of other hubs, host:port.
 	Join []string
+	// AgentsFrom are networks and addresses in which agents are believed to be where they
+	// say. Default: where connections to the gossip have come from.
+	AgentsFrom []string
 	// AllowDirect are networks, addresses and host names at which agents may
 	// say that an instance is: other than their own, or over plain HTTP.
 	// Default: none.

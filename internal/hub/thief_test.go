@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -33,6 +34,8 @@ type box struct {
 	*gossip.Gossip
 	id     gossip.Identity
 	server *instance
+	// advertise is where it says that it is, if that is not true.
+	advertise string
 	// address is the URL where it serves, without a path.
 	address string
 	seq     atomic.Uint64
@@ -100,7 +103,7 @@ func (b *box) join(t *testing.T, h *bench, name string, boot int64, log io.Write
 	t.Helper()
 	c := gossip.Config{
 		Role: gossip.RoleAgent, Name: name, Boot: boot, Key: h.id.GossipKey, Identity: b.id,
-		Bind: "127.0.0.1:0", Join: []string{h.hub.gossip.gossip.Load().Local().Addr},
+		Bind: "127.0.0.1:0", Advertise: b.advertise, Join: []string{h.hub.gossip.gossip.Load().Local().Addr},
 		Report: func() fleet.Report {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -278,4 +281,50 @@ func TestAddressesStayWhileAnAgentRuns(t *testing.T) {
 	require.Eventually(t, func() bool { return h.reportsRefused("moved") > 0 }, time.Minute, time.Millisecond)
 	i, _ := h.hub.fleet.Instance("box")
 	require.Equal(t, agent.address+"/i/box", i.URL)
+}
+
+// A machine says that it is where somebody else is: at an address of the hub's own, from
+// which nothing has come. The hub does not call there, until the operator says that agents
+// are there.
+func TestNobodyIsCalledWhereNothingComesFrom(t *testing.T) {
+	t.Parallel()
+	inside, err := net.Listen("tcp", "127.0.0.77:0")
+	if err != nil {
+		t.Skip("only Linux has all of 127.0.0.0/8:", err)
+	}
+	var called atomic.Int64
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			conn, err := inside.Accept()
+			if err != nil {
+				return
+			}
+			called.Add(1)
+			conn.Close()
+		}
+	}()
+	defer func() { inside.Close(); <-done }()
+	h := newBench(t, 0, keyed)
+	thief, honest := newBox(t, false), newBox(t, false)
+	thief.advertise = "127.0.0.77:0"
+	thief.join(t, h, "thief", 1, nil)
+	thief.say(up("thief", "https://"+inside.Addr().String()+"/i/thief"))
+	honest.join(t, h, "honest", 1, nil)
+	honest.say(up("honest", honest.address+"/i/honest"))
+	h.connected(1)
+	require.Eventually(t, func() bool {
+		state, reason := h.entryOf("thief")
+		return state == "offline" && strings.Contains(reason, "agents_from") && !strings.Contains(reason, "127.0.0.77")
+	}, time.Minute, 10*time.Millisecond)
+	h.finished(h.submit(picture(1), "ann"))
+	require.Len(t, honest.got(), 1)
+	require.Zero(t, called.Load())
+
+	h.settings.AgentsFrom = []string{"127.0.0.64/26"}
+	require.NoError(t, h.hub.Start(t.Context(), h.settings))
+	require.Eventually(t, func() bool { return called.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	h.settings.AgentsFrom = []string{"gpu.internal"}
+	require.ErrorContains(t, h.hub.Start(t.Context(), h.settings), "agents_from")
 }
