@@ -79,7 +79,7 @@ var mayImport = map[string][]string{
 	"internal/trends":    {"internal/redis"},
 	"internal/machines":  {"internal/redis", "internal/tunnel"},
 	"internal/usage":     {"internal/redis"},
-	"internal/rules":     {"internal/catalog", "internal/job", "internal/pyjson"},
+	"internal/rules":     {"internal/a1111", "internal/catalog", "internal/job", "internal/pyjson"},
 	"internal/apikeys":   {"internal/redis", "internal/retry"},
 	"internal/tunnel":    {"internal/fleet"},
 	"internal/standin":   {"internal/pyjson"},

@@ -31,6 +31,9 @@ const (
 	// ClassImage has the input `image`, an input file as in a LoadImage, and `next`. The
 	// payload refers to the pictures of this chain by their places, see [ReferenceKey].
 	ClassImage = "A1111Image"
+	// ClassFiles does nothing. The lists of its inputs tell the files that LoRAs lie in, as
+	// [Forms] reads them, and which words in prompts are the names of embeddings.
+	ClassFiles = "A1111Files"
 )
 
 // The inputs of the nodes.
@@ -46,7 +49,10 @@ const (
 	// that hold for this request unless its override_settings say otherwise.
 	InputOptions = "options"
 
-	inputLora  = "lora"
+	// InputLora is an input of [ClassLora] and [ClassFiles], InputEmbedding one of the latter.
+	InputLora      = "lora"
+	InputEmbedding = "embedding"
+
 	inputImage = "image"
 	inputNext  = "next"
 )
@@ -110,13 +116,16 @@ var loraInPrompt = regexp.MustCompile(`<lora:([^:>]+)[^>]*>`)
 
 // The settings that hold for one request only.
 const (
-	overrides          = "override_settings"
+	overrides          = OptionsOfRequest
 	overridesRestore   = "override_settings_restore_afterwards"
 	overrideCheckpoint = "sd_model_checkpoint"
 )
 
 // OptionCheckpoint is the setting that is the checkpoint.
 const OptionCheckpoint = overrideCheckpoint
+
+// OptionsOfRequest is the member of a request whose settings hold for it alone.
+const OptionsOfRequest = "override_settings"
 
 // Graph is the graph that does a request: class is that of its node, payload the body as
 // the client has sent it, and checkpoint and loras are what the instance must have, none if
@@ -148,7 +157,7 @@ func Graph(class string, payload *pyjson.Object, checkpoint string, loras []stri
 			at, input = next, inputNext
 		}
 	}
-	chain(InputLoras, ClassLora, inputLora, loras)
+	chain(InputLoras, ClassLora, InputLora, loras)
 	chain(InputImages, ClassImage, inputImage, pictures)
 	return g, nil
 }

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"strconv"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -28,6 +29,8 @@ var objectionMessages = map[string]string{
 type Objection struct {
 	// Node is its id, Input the name of the input; empty for the node itself.
 	Node, Input string
+	// Within is the place inside an input that is JSON.
+	Within []string
 	// Kind is TooLarge, NotOffered, NotAccepted or NotValid.
 	Kind string
 	// Rule names the rule, for programs.
@@ -45,7 +48,10 @@ func (o Objection) problem() *pyjson.Object {
 	message, details, extra := objectionMessages[o.Kind], o.Reason, dict("rule", pyjson.String(o.Rule))
 	if o.Input != "" {
 		extra.Set("input_name", pyjson.String(o.Input))
-		details = o.Input + ": " + o.Reason
+		details = strings.Join(append([]string{o.Input}, o.Within...), ".") + ": " + o.Reason
+	}
+	if len(o.Within) > 0 {
+		extra.Set("within", pyjson.Strings(o.Within))
 	}
 	if o.Value != nil {
 		extra.Set("received_value", o.Value)

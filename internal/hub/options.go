@@ -178,6 +178,9 @@ type Settings struct {
 	// NoA1111API leaves out the routes for clients of A1111's API. Servers of that API may
 	// be in the fleet nevertheless. Default: the routes are there.
 	NoA1111API bool
+	// A1111Allow are patterns of what may be in requests for A1111's servers besides what only
+	// changes the picture: members, settings and scripts, by name. Default: nothing.
+	A1111Allow []string
 	// MultiUser keeps settings and user files apart by the header Comfy-User,
 	// as ComfyUI does with --multi-user. Default: each tenant is one user.
 	MultiUser bool
