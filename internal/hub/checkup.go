@@ -133,9 +133,14 @@ func (c *Checkup) instances() []Finding {
 	var list []Finding
 	working := 0
 	for _, i := range c.hub.fleet.Instances() {
-		if i.State != fleet.Offline && i.State != fleet.Sick && !i.Report.DiskFull {
+		up := i.State != fleet.Offline && i.State != fleet.Sick && !i.Report.DiskFull
+		switch {
+		case up && c.hub.clients.ByName(i.Name) != nil:
 			working++
-		} else if len(list) < maxFindings {
+		case len(list) >= maxFindings:
+		case up:
+			list = append(list, Finding{LevelWarning, "instances", i.Name + " is up, but this hub has no connection to it", "look at the log of its agent: it says so if it refuses this hub; just after a start, look again"})
+		default:
 			list = append(list, Finding{LevelWarning, "instances", i.Name + " is " + string(i.State) + ": " + i.Reason, adviceFor(i)})
 		}
 	}

@@ -328,3 +328,30 @@ func TestNobodyIsCalledWhereNothingComesFrom(t *testing.T) {
 	h.settings.AgentsFrom = []string{"gpu.internal"}
 	require.ErrorContains(t, h.hub.Start(t.Context(), h.settings), "agents_from")
 }
+
+// An agent that refuses the hub looks well in its own reports. The checkup tells.
+func TestCheckTellsOfAgentsThatRefuse(t *testing.T) {
+	t.Parallel()
+	h := newBench(t, 0, keyed)
+	box := newBox(t, false)
+	_, err := h.hub.Operator().HubKey()
+	require.NoError(t, err)
+	web := httptest.NewUnstartedServer(http.NotFoundHandler())
+	web.Config.ErrorLog = log.New(io.Discard, "", 0)
+	pin, err := gossip.OpenHubPin("", gossip.NewIdentity().Key(), slog.New(slog.DiscardHandler)) // of another fleet
+	require.NoError(t, err)
+	web.TLS, err = gossip.ServeTLS(fleetKey, box.id, pin)
+	require.NoError(t, err)
+	web.StartTLS()
+	defer web.Close()
+	box.join(t, h, "box", 1, nil)
+	box.say(up("box", web.URL+"/i/box"))
+	require.Eventually(t, func() bool {
+		for _, f := range h.hub.Checkup().Findings(t.Context()) {
+			if f.Level == LevelWarning && f.Says == "box is up, but this hub has no connection to it" {
+				return true
+			}
+		}
+		return false
+	}, time.Minute, 10*time.Millisecond)
+}
