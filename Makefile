@@ -22,7 +22,7 @@ RELEASER := bin/goreleaser-v2.16.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos docs docker-check release clean FORCE
+.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos docs docker-check release clean docker-pin FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -73,6 +73,11 @@ gobench:
 # Archives for all systems with bills of materials and checksums, in dist/.
 release: $(RELEASER)
 	$(RELEASER) release --snapshot --clean
+
+# The images that docker/ builds on, by digest: asks their registries, so it is run by hand and
+# what it changes is committed.
+docker-pin:
+	docker/pin.sh docker/*.Dockerfile docker/compose.yaml
 
 conformance: build
 	node .ci/conformance.mjs

@@ -23,6 +23,7 @@ usage: sh install.sh --join HUB:7946 | --hub https://HUB [options]
   --version vX.Y.Z   the release to download (default: the latest)
   --from URL         where releases are, a URL or a folder
   --sha256 HEX       the checksum that the download, or the program of --binary, must have
+  --release-key FILE the public key that signs releases (default: that of the release this script is from)
   --no-start         install and enable, but do not start
   --dry-run          say what would be done
   --uninstall        remove the service, its settings and its key or token
@@ -33,6 +34,8 @@ DESTDIR is a folder to install into instead of /.
 TEXT
 }
 
+# The key that signs releases; docker/sign.sh writes it into the copy of a release.
+release_key=''
 root=${DESTDIR:-}
 unit=comfyhub-agent.service
 from=https://github.com/comfyhub/comfyhub/releases
@@ -67,7 +70,7 @@ add() { printf '%s' "${1:+$1,}$2"; }
 
 while [ $# -gt 0 ]; do
 	case $1 in
-	--join | --hub | --key-file | --token-file | --comfyui | --name | --binary | --version | --from | --sha256)
+	--join | --hub | --key-file | --token-file | --comfyui | --name | --binary | --version | --from | --sha256 | --release-key)
 		[ -n "${2:-}" ] || fail "$1 needs a value"
 		;;
 	esac
@@ -81,6 +84,7 @@ while [ $# -gt 0 ]; do
 	--version) version=$2 && shift ;;
 	--from) from=$2 && shift ;;
 	--sha256) sha=$2 && shift ;;
+	--release-key) release_key=$(cat "$2") && shift || fail "cannot read $2" ;;
 	--no-start) start='' ;;
 	--dry-run) dry=yes ;;
 	--uninstall) remove=yes ;;
@@ -264,6 +268,21 @@ esac
 # checksum FILE prints its SHA-256.
 checksum() { sha256sum "$1" | cut -d ' ' -f 1; }
 
+# verify FILE fails unless the key of releases has signed it, by the signature beside its source.
+verify() {
+	if [ -z "$release_key" ]; then
+		case $from in
+		http*) fail "this copy of install.sh knows no key of releases: use the one of a release, or --release-key, or --sha256" ;;
+		esac
+		return # a folder of one's own
+	fi
+	command -v ssh-keygen >/dev/null || fail "ssh-keygen, which checks signatures, is not there: install OpenSSH's client, or use --sha256"
+	fetch "$from/checksums.txt.sig" "$1.sig" || fail "$from has no signature, checksums.txt.sig"
+	printf 'comfyhub %s\n' "$release_key" >"$work/signers"
+	ssh-keygen -Y verify -q -f "$work/signers" -I comfyhub -n comfyhub-release -s "$1.sig" <"$1" >/dev/null 2>&1 ||
+		fail "the signature of checksums.txt is not by the key of releases: somebody has changed it"
+}
+
 # Not the working folder, which is what $0 names if the script comes through a pipe.
 case $0 in
 *install.sh) here=$(dirname "$0") ;;
@@ -294,6 +313,7 @@ else
 	fetch "$from/$archive" "$work/$archive" || fail "could not download $from/$archive"
 	if [ -z "$sha" ]; then
 		fetch "$from/checksums.txt" "$work/checksums.txt" || fail "could not download $from/checksums.txt"
+		verify "$work/checksums.txt"
 		sha=$(awk -v f="$archive" '$2 == f || $2 == "*" f { print $1 }' "$work/checksums.txt")
 		[ -n "$sha" ] || fail "checksums.txt does not have $archive"
 	fi

@@ -301,3 +301,56 @@ func (w *watched) Write(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// sign signs the release as a build of a snapshot does, and returns the install.sh and the key
+// that come with it.
+func (b *box) sign() (script, key string) {
+	b.t.Helper()
+	sums := filepath.Join(b.release, "checksums.txt")
+	cmd := exec.CommandContext(b.t.Context(), "sh", "sign.sh", sums, sums+".sig", "true")
+	cmd.Env = append(os.Environ(), "COMFYHUB_SIGNING_KEY=")
+	out, err := cmd.CombinedOutput()
+	require.NoError(b.t, err, string(out))
+	return filepath.Join(b.release, "install.sh"), filepath.Join(b.release, "release.pub")
+}
+
+// A release is signed, and the install.sh of it installs nothing that the same key has not signed.
+func TestInstallChecksSignatures(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ssh-keygen"); err != nil {
+		t.Skip("no ssh-keygen")
+	}
+	b := newBox(t)
+	args := []string{"--join", "hub:7946", "--key-file", b.key}
+	b.refuses("has no signature", append(args, "--release-key", b.key)...)
+	script, key := b.sign()
+	b.install(append(args, "--release-key", key)...)
+	out, err := b.command("--help").Output()
+	require.NoError(t, err)
+	require.Contains(t, string(out), "--release-key")
+
+	run := func() (string, error) {
+		cmd := b.command(append(args, "--from", b.release)...)
+		cmd.Args[1] = script
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	text, err := run()
+	require.NoError(t, err, text)
+	b.publish("#!/bin/sh\necho agent of somebody else\n") // with checksums that fit
+	text, err = run()
+	require.Error(t, err)
+	require.Contains(t, text, "not by the key of releases")
+	saved, err := os.ReadFile(key)
+	require.NoError(t, err)
+	old := filepath.Join(t.TempDir(), "old.pub")
+	require.NoError(t, os.WriteFile(old, saved, 0o600))
+	b.sign() // by another key
+	b.refuses("not by the key of releases", append(args, "--release-key", old)...)
+	require.NoError(t, os.Remove(filepath.Join(b.release, "checksums.txt.sig")))
+	b.refuses("has no signature", append(args, "--release-key", key)...)
+
+	cmd := exec.CommandContext(t.Context(), "sh", "sign.sh", filepath.Join(b.release, "checksums.txt"), filepath.Join(b.release, "x.sig"), "false")
+	cmd.Env = append(os.Environ(), "COMFYHUB_SIGNING_KEY=")
+	require.Error(t, cmd.Run(), "a release is signed by the project's key")
+}
