@@ -72,6 +72,7 @@ func NewServer(core Core, requests *Requests, rooms Rooms) *Server {
 // Serve answers one request of ComfyUI's HTTP and WebSocket API, or of the
 // hub's own under /hub/.
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
+	w = asContent(w)
 	w.Header().Set(comfyui.HubHeader, s.core.Release())
 	if !s.core.Started() {
 		WriteError(w, Error{

@@ -146,7 +146,7 @@ func TestUserfileHeaders(t *testing.T) {
 	require.Empty(t, body)
 	require.Equal(t, "4", resp.Header.Get("Content-Length"))
 	require.Equal(t, "text/css", resp.Header.Get("Content-Type"))
-	require.Equal(t, "inline", resp.Header.Get("Content-Disposition"))
+	require.Equal(t, "attachment", resp.Header.Get("Content-Disposition"), "pages that include it take no notice")
 }
 
 // One instance that says it is old, or is, must not make the hub show users' files as pages.

@@ -23,6 +23,9 @@ func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	case !c.mayPass(w, r, a, path):
 		return
 	}
+	if isPart(r, path) {
+		api.AsPage(w)
+	}
 	client := c.hub.ClientFor(a.Tenant, c.Recent.Clients(a))
 	if isPage(r, path) {
 		client = c.hub.Primary()

@@ -52,6 +52,7 @@ func (c *Room) serveFrontend(w http.ResponseWriter, r *http.Request, asked aioht
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}
+	api.AsPage(w)
 	local := webui.Local{
 		Path: path.Join(folder, name), Type: frontendType(name), Modified: info.ModTime(), Size: info.Size(),
 		Stamp: fmt.Sprintf("%x-%x", info.ModTime().UnixNano(), info.Size()),

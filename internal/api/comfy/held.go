@@ -68,7 +68,6 @@ func (f storedFiles) getHeld(w http.ResponseWriter, r *http.Request, a api.Reque
 func writeHeld(w http.ResponseWriter, body io.ReadCloser, kind string, size int64) {
 	defer body.Close()
 	w.Header().Set("Content-Type", kind)
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	w.WriteHeader(http.StatusOK)
 	_, _ = io.Copy(w, body) // the visitor may be gone

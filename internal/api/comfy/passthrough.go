@@ -101,6 +101,13 @@ func isStatic(r *http.Request, asked aiohttp.Path) bool {
 	return !deep || name == "api/" || slices.Contains(pageFolders, first) || strings.HasPrefix(name, templatesPath)
 }
 
+// isPart reports whether a request reads a part of the web interface that runs with its
+// rights: the page, or a script of its build or of an extension. Everything else that
+// an instance answers is content, as what its custom nodes make of users' files is.
+func isPart(r *http.Request, asked aiohttp.Path) bool {
+	return isStatic(r, asked) && !strings.HasPrefix(strings.TrimPrefix(asked.Decoded(), "/"), templatesPath)
+}
+
 // templatesPath is where packs keep their example workflows; it exists under
 // /api only.
 const templatesPath = "api/workflow_templates/"

@@ -85,7 +85,6 @@ func describeLinked(header http.Header, name string) {
 	}
 	header.Set("Content-Type", kind)
 	header.Set("Content-Disposition", mime.FormatMediaType(disposition, map[string]string{"filename": name}))
-	header.Set("X-Content-Type-Options", "nosniff")
 	// The address is the permission: it must not leave with a click on a link
 	// in the file, and no cache may outlive it.
 	header.Set("Referrer-Policy", "no-referrer")

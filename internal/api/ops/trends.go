@@ -77,6 +77,5 @@ func (o dashboard) getPreview(w http.ResponseWriter, r *http.Request, a api.Requ
 		return
 	}
 	w.Header().Set("Content-Type", kind)
-	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_, _ = w.Write(picture)
 }

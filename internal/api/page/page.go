@@ -52,6 +52,7 @@ func serve(w http.ResponseWriter, r *http.Request, name string) {
 		api.WriteErrorText(w, http.StatusNotFound, "There is no such file")
 		return
 	}
+	api.AsPage(w)
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
 	h.Set("X-Content-Type-Options", "nosniff")

@@ -34,6 +34,7 @@ func docs() api.Handler {
 			writeProblem(w, http.StatusNotFound, "The page cannot be made")
 			return
 		}
+		api.AsPage(w)
 		h := w.Header()
 		h.Set("Content-Type", "text/html; charset=utf-8")
 		h.Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
