@@ -80,7 +80,7 @@ var mayImport = map[string][]string{
 	"internal/machines":  {"internal/redis", "internal/tunnel"},
 	"internal/usage":     {"internal/redis"},
 	"internal/rules":     {"internal/a1111", "internal/catalog", "internal/job", "internal/pyjson"},
-	"internal/apikeys":   {"internal/redis", "internal/retry"},
+	"internal/apikeys":   {"internal/keyring", "internal/redis", "internal/retry"},
 	"internal/tunnel":    {"internal/fleet"},
 	"internal/standin":   {"internal/pyjson"},
 	"internal/worker":    {"internal/pyjson", "internal/standin"},
@@ -108,6 +108,7 @@ var mayImport = map[string][]string{
 	"internal/shell":     {"internal/pyjson", "internal/retry"}, // besides, a client of the plain job API
 
 	"internal/keyring":             {},
+	"internal/keyring/keyringtest": {"internal/keyring"},
 	"internal/aiohttp":             {}, // standard library only
 	"internal/aiohttp/aiohttptest": {},
 	"internal/redis":               {"internal/redis/engine", "internal/retry"},

@@ -81,10 +81,17 @@ func (k *Keys) Limits(tenant string) Limits {
 }
 
 // Follow keeps this hub's view of the keys up to date until the context ends: what other
-// hubs change, and what expires.
+// hubs change, and what expires. Records in Redis that are no keys are logged once.
 func (k *Keys) Follow(ctx context.Context, log func() *slog.Logger) {
+	told := map[Refused]bool{}
 	for failed := false; ; {
 		err := k.look(ctx)
+		for _, r := range k.Refused() {
+			if !told[r] && len(told) < 10*maxRefused {
+				told[r] = true
+				log().Warn("a record among the API keys in Redis is refused: no hub of this fleet and version has made it", "name", r.Name, "reason", r.Why)
+			}
+		}
 		if err == nil {
 			err = k.note(ctx)
 		}
@@ -102,7 +109,7 @@ func (k *Keys) Follow(ctx context.Context, log func() *slog.Logger) {
 func (k *Keys) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	if err := k.read(ctx); err != nil {
+	if err := k.read(ctx, false); err != nil {
 		if ctx.Err() != nil && !errors.Is(err, redis.ErrUnavailable) {
 			return fmt.Errorf("%w: %w", redis.ErrUnavailable, err)
 		}

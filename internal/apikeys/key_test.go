@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
 )
 
 func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
@@ -64,19 +66,34 @@ func TestLimitsOfSeveralKeys(t *testing.T) {
 	require.Equal(t, map[string]Limits{"studio": {Weight: 3, Running: 2, Waiting: 7}}, k.limits)
 }
 
-// Whatever is stored, a broken key lets nobody in and shuts nobody out.
+// Whatever is stored, only what a hub has signed lets somebody in, and a broken record
+// shuts nobody out.
 func FuzzDecode(f *testing.F) {
-	f.Add(`{"name":"a","tenant":"a","scopes":["read"],"hash":"` + strings.Repeat("ab", 32) + `"}`)
-	f.Add(`{"name":"a","tenant":"a","hash":"ab"}`)
-	f.Add(`{`)
-	f.Fuzz(func(t *testing.T, text string) {
-		key, _, err := decode(text)
-		if err == nil && (key.Name == "" || key.Tenant == "") {
+	keys := &Keys{records: keyringtest.New(f).Records("apikeys")}
+	good, err := keys.sign(Key{Name: "g", Tenant: "g"}, hashOf("g"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("a", `{"name":"a","tenant":"a","scopes":["read"],"hash":"`+strings.Repeat("ab", 32)+`"}`)
+	f.Add("a", good)
+	f.Add("g", good)
+	f.Add("g", `0 {"name":"a","tenant":"a","hash":"ab"}`)
+	f.Add("", `{`)
+	f.Fuzz(func(t *testing.T, name, text string) {
+		if key, _, err := decode(text); err == nil && (key.Name == "" || key.Tenant == "") {
 			t.Fatal("a key without a name or a tenant")
 		}
-		good := `{"name":"g","tenant":"g","hash":"` + strings.Repeat("cd", 32) + `"}`
+		found, err := keys.check(t.Context(), []string{name, text, "g", good}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range found.valid {
+			if key.Name != "g" || key.hash != hashOf("g") {
+				t.Fatalf("%q is a key", text)
+			}
+		}
 		k := &known{}
-		k.take([]string{"x", "0 " + text, "g", "0 " + good}, nil)
+		k.take(found.valid, nil)
 		if k.byName["g"] == nil {
 			t.Fatal("a good key is lost")
 		}

@@ -1,11 +1,13 @@
 // Package apikeys keeps the keys by which programs identify themselves to a hub: whom a
 // key belongs to, what it permits, until when, and the limits of its tenant. Redis holds
-// only hashes of the secrets: whoever reads it can pass for nobody.
+// only hashes of the secrets: whoever reads it can pass for nobody. Each key is signed
+// with the hubs' own keys: whoever writes there can make no key, change none, and bring back
+// none that was revoked.
 //
 // Its keys:
 //
 //	g:apikeys          hash  per name: when the key expires in milliseconds (0: never), and
-//	                         the key as JSON with the SHA-256 of its secret
+//	                         the key as JSON with the SHA-256 of its secret, signed
 //	g:apikeys:version  text  changes with the hash
 //	g:apikeys:used     hash  per name: when the key was used last, in milliseconds
 package apikeys
@@ -14,8 +16,6 @@ import (
 	"context"
 	"crypto/rand"
 	_ "embed"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -51,6 +52,9 @@ var addLua string
 //go:embed scripts/revoke.lua
 var revokeLua string
 
+//go:embed scripts/sign.lua
+var signLua string
+
 //go:embed scripts/read.lua
 var readLua string
 
@@ -64,6 +68,7 @@ var useLua string
 var (
 	addScript    = redis.NewScript("apikeys/add", redis.Durable, addLua)
 	revokeScript = redis.NewScript("apikeys/revoke", redis.Durable, revokeLua)
+	signScript   = redis.NewScript("apikeys/sign", redis.Durable, signLua)
 	readScript   = redis.NewScript("apikeys/read", redis.ReadOnly, readLua)
 	usedScript   = redis.NewScript("apikeys/used", redis.ReadOnly, usedLua)
 	useScript    = redis.NewScript("apikeys/use", redis.Write, useLua)
@@ -71,8 +76,9 @@ var (
 
 // Keys are those of a Redis. They are safe for concurrent use.
 type Keys struct {
-	db   *redis.DB
-	most int
+	db      *redis.DB
+	records *keyring.Records
+	most    int
 
 	// reading guards changes of what is known, so that an older reading does not come
 	// after a newer one.
@@ -80,8 +86,10 @@ type Keys struct {
 	known   atomic.Pointer[known]
 }
 
-// New returns the keys of a Redis.
-func New(db *redis.DB) *Keys { return &Keys{db: db, most: most} }
+// New returns the keys of a Redis, signed with those of a ring.
+func New(db *redis.DB, ring *keyring.Ring) *Keys {
+	return &Keys{db: db, records: ring.Records("apikeys"), most: most}
+}
 
 // Add makes a key and returns it with its secret, which nobody can read again. The error
 // is a *[WantedError], [ErrExists], [ErrFull], or one of Redis.
@@ -90,20 +98,21 @@ func (k *Keys) Add(ctx context.Context, w Wanted) (Key, string, error) {
 	if err != nil {
 		return Key{}, "", &WantedError{err}
 	}
+	// The times are signed as well, so they are this hub's idea of Redis's clock.
+	if err := k.read(ctx, false); err != nil {
+		return Key{}, "", err
+	}
+	key.Created = k.known.Load().now().UnixMilli()
+	if w.Life > 0 {
+		key.Expires = key.Created + max(w.Life.Milliseconds(), 1)
+	}
 	secret := newSecret()
 	sum := hashOf(secret)
-	rest, err := json.Marshal(struct {
-		Name   string  `json:"name"`
-		Tenant string  `json:"tenant"`
-		Scopes []Scope `json:"scopes"`
-		Limits
-		Hash string `json:"hash"`
-	}{key.Name, key.Tenant, key.Scopes, key.Limits, hex.EncodeToString(sum[:])})
+	text, err := k.sign(key, sum)
 	if err != nil {
-		return Key{}, "", fmt.Errorf("apikeys: %w", err)
+		return Key{}, "", err
 	}
-	members := strings.TrimSuffix(strings.TrimPrefix(string(rest), "{"), "}")
-	reply, err := k.db.Run(ctx, addScript, key.Name, w.Life.Milliseconds(), members, k.most, rand.Text())
+	reply, err := k.db.Run(ctx, addScript, key.Name, text, k.most, rand.Text())
 	switch {
 	case err != nil:
 		return Key{}, "", fmt.Errorf("apikeys: %w", err)
@@ -112,28 +121,30 @@ func (k *Keys) Add(ctx context.Context, w Wanted) (Key, string, error) {
 	case reply[0] == "full":
 		return Key{}, "", ErrFull
 	}
-	if key.Created, err = strconv.ParseInt(reply[1], 10, 64); err == nil {
-		key.Expires, err = strconv.ParseInt(reply[2], 10, 64)
-	}
-	if err != nil {
-		return Key{}, "", fmt.Errorf("apikeys: %w", err)
-	}
-	return key, secret, k.read(ctx)
+	return key, secret, k.read(ctx, false)
 }
 
 // Revoke makes a key invalid, and reports whether there was one. When it returns, this hub
-// does not accept the key any more; other hubs follow within a second.
+// does not accept the key any more; other hubs follow within a second. After an error of the
+// storage the key is revoked, but who can write to Redis could bring it back.
 func (k *Keys) Revoke(ctx context.Context, name string) (bool, error) {
+	if err := k.read(ctx, true); err != nil {
+		return false, err
+	}
+	var lasting error
+	if e := k.known.Load().byName[name]; e != nil {
+		lasting = k.records.Revoke(ctx, e.hash.String())
+	}
 	reply, err := k.db.Run(ctx, revokeScript, name, rand.Text())
 	if err != nil {
 		return false, fmt.Errorf("apikeys: %w", err)
 	}
-	return reply[0] == "1", k.read(ctx)
+	return reply[0] == "1", errors.Join(k.read(ctx, true), lasting)
 }
 
 // List returns all keys by name, those that have expired too.
 func (k *Keys) List(ctx context.Context) ([]Key, error) {
-	if err := k.read(ctx); err != nil {
+	if err := k.read(ctx, false); err != nil {
 		return nil, err
 	}
 	reply, err := k.db.Run(ctx, usedScript)
@@ -156,13 +167,14 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 	return list, nil
 }
 
-// read takes in what has changed in Redis.
-func (k *Keys) read(ctx context.Context) error {
+// read takes in what has changed in Redis, or everything: whoever writes there can make it
+// look as if nothing has changed.
+func (k *Keys) read(ctx context.Context, all bool) error {
 	k.reading.Lock()
 	defer k.reading.Unlock()
 	before := k.known.Load()
-	version := ""
-	if before != nil {
+	version, revoked := "", k.records.Revocations()
+	if before != nil && before.revoked == revoked && !all {
 		version = before.version
 	}
 	reply, err := k.db.Run(ctx, readScript, version)
@@ -176,7 +188,7 @@ func (k *Keys) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("apikeys: %w", err)
 	}
-	now := &known{version: reply[0]}
+	now := &known{version: reply[0], revoked: revoked}
 	if reply[0] == "same" {
 		*now = *before
 	}
@@ -186,7 +198,16 @@ func (k *Keys) read(ctx context.Context) error {
 			now.expire()
 		}
 	} else {
-		now.take(reply[2:], before)
+		found, err := k.check(ctx, reply[2:], before)
+		if err != nil {
+			return err
+		}
+		now.refused = found.refused
+		if found.again {
+			now.version = "" // look at everything again
+		}
+		now.revoked = k.records.Revocations()
+		now.take(found.valid, before)
 	}
 	k.known.Store(now)
 	return nil

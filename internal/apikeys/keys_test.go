@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
@@ -33,7 +34,8 @@ func finds(t *testing.T, k *Keys, secret, name string, want error) {
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		one, two := New(db), New(db) // two hubs
+		store := keyringtest.NewStore()
+		one, two := New(db, keyringtest.Open(t, store)), New(db, keyringtest.Open(t, store)) // two hubs
 		made, secret := add(t, one, Wanted{Name: "ada", Limits: Limits{Weight: 2, Running: 4}})
 		require.Equal(t, "ada", made.Tenant)
 		require.Equal(t, []Scope{Submit, Read}, made.Scopes)
@@ -73,7 +75,7 @@ func TestKeys(t *testing.T) {
 
 func TestWhatIsNoKey(t *testing.T) {
 	t.Parallel()
-	k := New(redistest.OpenDir(t, t.TempDir()))
+	k := New(redistest.OpenDir(t, t.TempDir()), keyringtest.New(t))
 	_, secret := add(t, k, Wanted{Name: "ada"})
 	swapped := []byte(secret)
 	swapped[20], swapped[21] = swapped[21], swapped[20]
@@ -97,7 +99,8 @@ func TestWhatIsNoKey(t *testing.T) {
 func TestRevokedKeys(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		one, two := New(db), New(db)
+		store := keyringtest.NewStore()
+		one, two := New(db, keyringtest.Open(t, store)), New(db, keyringtest.Open(t, store))
 		_, secret := add(t, one, Wanted{Name: "ada", Limits: Limits{Running: 1}})
 		_, kept := add(t, one, Wanted{Name: "bob"})
 		ended := map[string]chan struct{}{secret: make(chan struct{}), kept: make(chan struct{})}
@@ -145,7 +148,7 @@ func TestRevokedKeys(t *testing.T) {
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		k := New(db)
+		k := New(db, keyringtest.New(t))
 		_, secret := add(t, k, Wanted{Name: "ada", Life: time.Hour, Limits: Limits{Waiting: 3}})
 		access, err := k.Find(t.Context(), secret)
 		require.NoError(t, err)
@@ -167,7 +170,7 @@ func TestKeysExpire(t *testing.T) {
 func TestExpiredNameIsFree(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		k := New(db)
+		k := New(db, keyringtest.New(t))
 		_, old := add(t, k, Wanted{Name: "ada", Life: time.Millisecond})
 		var secret string
 		require.Eventually(t, func() bool {
@@ -183,7 +186,7 @@ func TestExpiredNameIsFree(t *testing.T) {
 func TestKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		k := New(db)
+		k := New(db, keyringtest.New(t))
 		k.most = 2
 		add(t, k, Wanted{Name: "a"})
 		add(t, k, Wanted{Name: "b"})
@@ -199,11 +202,12 @@ func TestKeysAreBounded(t *testing.T) {
 func TestLastUse(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		k := New(db)
+		ring := keyringtest.New(t)
+		k := New(db, ring)
 		_, secret := add(t, k, Wanted{Name: "ada"})
 		add(t, k, Wanted{Name: "idle"})
 		used := func() int64 {
-			list, err := New(db).List(t.Context())
+			list, err := New(db, ring).List(t.Context())
 			require.NoError(t, err)
 			require.Len(t, list, 2)
 			require.Zero(t, list[1].Used)
@@ -234,7 +238,7 @@ func TestLastUse(t *testing.T) {
 func TestKeysWithoutRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	k := New(redistest.Open(t, server.URL()))
+	k := New(redistest.Open(t, server.URL()), keyringtest.New(t))
 	_, secret := add(t, k, Wanted{Name: "ada"})
 	server.Kill()
 	finds(t, k, secret, "ada", nil)
@@ -247,14 +251,15 @@ func TestKeysWithoutRedis(t *testing.T) {
 
 func TestKeysOutlastTheProcess(t *testing.T) {
 	t.Parallel()
+	ring := keyringtest.New(t)
 	dir := t.TempDir()
 	db := redistest.OpenDir(t, dir)
-	_, gone := add(t, New(db), Wanted{Name: "gone"})
-	_, secret := add(t, New(db), Wanted{Name: "ada"})
-	_, err := New(db).Revoke(t.Context(), "gone")
+	_, gone := add(t, New(db, ring), Wanted{Name: "gone"})
+	_, secret := add(t, New(db, ring), Wanted{Name: "ada"})
+	_, err := New(db, ring).Revoke(t.Context(), "gone")
 	require.NoError(t, err)
 	require.NoError(t, db.Close())
-	k := New(redistest.OpenDir(t, dir))
+	k := New(redistest.OpenDir(t, dir), ring)
 	finds(t, k, secret, "ada", nil)
 	finds(t, k, gone, "", ErrUnknown)
 }
@@ -263,7 +268,7 @@ func TestKeysOutlastTheProcess(t *testing.T) {
 func TestEndedKeyIsNotFound(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		k := New(db)
+		k := New(db, keyringtest.New(t))
 		_, secret := add(t, k, Wanted{Name: "ada"})
 		finds(t, k, secret, "ada", nil)
 		k.known.Load().find(secret).end()

@@ -6,7 +6,6 @@ import (
 	"crypto/subtle"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -15,6 +14,10 @@ import (
 // it changes.
 type known struct {
 	version string
+	// revoked counts what had been revoked then.
+	revoked int
+	// refused are the records that are no keys.
+	refused []Refused
 	// read is when Redis said so.
 	read time.Time
 	// ahead is by how much Redis's clock is ahead of this one's.
@@ -51,22 +54,17 @@ func (k *known) now() time.Time { return time.Now().Add(k.ahead) }
 
 // take takes in all keys. An entry whose key has not changed goes on; those of keys that
 // are gone end.
-func (k *known) take(pairs []string, before *known) {
+func (k *known) take(keys []valid, before *known) {
 	k.byName, k.byHash = map[string]*entry{}, map[hash]*entry{}
-	for pair := range slices.Chunk(pairs, 2) {
-		_, text, _ := strings.Cut(pair[1], " ") // when it expires is for the scripts
-		key, sum, err := decode(text)
-		if err != nil {
-			continue // it lets nobody in, and must not shut the others out
-		}
+	for _, key := range keys {
 		var e *entry
 		if before != nil {
-			e = before.byHash[sum]
+			e = before.byHash[key.hash]
 		}
 		if e == nil {
-			e = newEntry(key, sum)
+			e = newEntry(key.Key, key.hash)
 		}
-		k.byName[key.Name], k.byHash[sum] = e, e
+		k.byName[key.Name], k.byHash[key.hash] = e, e
 	}
 	if before != nil {
 		for sum, e := range before.byHash {

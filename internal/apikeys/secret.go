@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
+	"encoding/hex"
 	"hash/crc32"
 	"strings"
 )
@@ -53,5 +54,7 @@ func wellFormed(text string) bool {
 // hash is what is stored of a secret. A secret has 256 random bits, so that a fast hash is
 // as good as a slow one.
 type hash [sha256.Size]byte
+
+func (h hash) String() string { return hex.EncodeToString(h[:]) }
 
 func hashOf(secret string) hash { return sha256.Sum256([]byte(secret)) }

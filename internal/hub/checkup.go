@@ -56,7 +56,7 @@ func (c *Checkup) Findings(ctx context.Context) []Finding {
 	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
 		return []Finding{{LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more"}}
 	}
-	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.gossip(), c.instances(), c.differences())
+	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.gossip(), c.instances(), c.differences())
 }
 
 func (c *Checkup) redis(ctx context.Context) []Finding {
@@ -113,6 +113,22 @@ func (c *Checkup) storage() []Finding {
 		}
 	}
 	return list
+}
+
+// keys are the records among the API keys in Redis that are none.
+func (c *Checkup) keys() []Finding {
+	refused := c.hub.keys.Refused()
+	if len(refused) == 0 {
+		return nil
+	}
+	var names []string
+	for _, r := range refused[:min(len(refused), maxNamed)] {
+		names = append(names, strconv.Quote(r.Name)+" ("+r.Why+")")
+	}
+	return []Finding{{
+		LevelWarning, "keys", fmt.Sprintf("%d records among the API keys in Redis are refused: %s", len(refused), strings.Join(names, ", ")),
+		"if a hub of an older version made them, revoke them and make them again; if none did, somebody else can write to Redis",
+	}}
 }
 
 func (c *Checkup) gossip() []Finding {

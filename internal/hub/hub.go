@@ -204,13 +204,13 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Replicas: h.id.RedisReplicas, Dir: h.id.Data, Observe: h.measure.Asked, Logger: log}); err != nil {
 		return err
 	}
-	h.keys = apikeys.New(h.db)
 	if err := h.openFiles(ctx); err != nil {
 		return err
 	}
 	if h.ring, h.authority, err = newKeys(h.storage, h.id, h.Settings().Secrets, log); err != nil {
 		return err
 	}
+	h.keys = apikeys.New(h.db, h.ring)
 	h.links = &Links{store: h.store, signer: newSigner(h.ring.Sealer(keyring.Links))}
 	sealer, err := newAPIKeys(h.id, h.ring)
 	if err != nil {
@@ -279,7 +279,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.operator.admission, h.operator.machines = h.gossip.admission, tokens
 	h.operator.insight, h.operator.canceller, h.operator.keys = h.insight, h.canceller, h.keys
 	h.janitor = &janitor{
-		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
+		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, keys: h.keys, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 		pinned: &pinnedBlobs{live: h.queue.LiveKeys, each: h.queue.EachBody},
 	}
 	h.openWebUI()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
@@ -34,6 +35,7 @@ type janitor struct {
 	held   *files.Held
 	pinned *pinnedBlobs
 	ring   *keyring.Ring
+	keys   *apikeys.Keys
 	logins *logins
 	// self is the lasting id of the hub.
 	self     string
@@ -102,10 +104,13 @@ func (j *janitor) tellSwept(what string, swept files.Swept) {
 }
 
 // expireKeys deletes keys that nothing needs any more, by Redis's clock: that of
-// a hub may be wrong.
+// a hub may be wrong. What they have signed is signed again before.
 func (j *janitor) expireKeys(ctx context.Context) error {
 	now, err := j.db.Now(ctx)
 	if err != nil {
+		return err
+	}
+	if err := j.keys.SignAgain(ctx); err != nil {
 		return err
 	}
 	return j.ring.Expire(ctx, now)

@@ -158,6 +158,9 @@ func (h *Hub) checkParts(ctx context.Context) error {
 	if err := explainKeys(h.ring.Refresh(ctx)); err != nil {
 		return err
 	}
+	if err := h.keys.Adopt(ctx); err != nil {
+		return err
+	}
 	h.warn(ctx)
 	return nil
 }

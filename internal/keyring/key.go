@@ -56,12 +56,17 @@ type key struct {
 	by      *lock // that its object is sealed with; nil for none, guarded by the ring
 	aeads   map[Purpose]cipher.AEAD
 	mac     []byte // signs records
+	signs   bool   // a version that signs records has made it
 }
 
 func newKey(now time.Time) (*key, error) {
 	secret := make([]byte, secretSize)
 	_, _ = rand.Read(secret) // never fails, see crypto/rand
-	return keyOf(secret, now.Truncate(time.Second))
+	k, err := keyOf(secret, now.Truncate(time.Second))
+	if err == nil {
+		k.signs = true
+	}
+	return k, err
 }
 
 // keyOf derives everything that depends on a key.
@@ -113,6 +118,8 @@ type object struct {
 	Key     []byte `json:"key,omitempty"`
 	Sealed  []byte `json:"sealed,omitempty"`
 	By      string `json:"by,omitempty"`
+	// Signs says that records were signed when the key was made; see Records.Adopt.
+	Signs bool `json:"signs,omitempty"`
 }
 
 // objectVersion is raised when an older hub cannot decode a newer key.
@@ -120,7 +127,7 @@ const objectVersion = 1
 
 // encode returns the object of a key, sealed unless l is nil.
 func (k *key) encode(l *lock) []byte {
-	o := object{Version: objectVersion}
+	o := object{Version: objectVersion, Signs: k.signs}
 	if l == nil {
 		o.Key = k.secret
 	} else {
@@ -162,6 +169,6 @@ func decode(name string, body []byte, locks []*lock) (*key, error) {
 	if k.name != name {
 		return nil, ErrCorrupt
 	}
-	k.by = by
+	k.by, k.signs = by, o.Signs
 	return k, nil
 }

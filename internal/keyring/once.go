@@ -5,28 +5,29 @@ import (
 	"fmt"
 )
 
-// adoptedPrefix begins the names of objects that say that records without a mark, of
-// versions before the marks, have been signed. bornSigned says it of all kinds: the ring is
-// younger than the marks.
-const (
-	adoptedPrefix = "adopted-"
-	bornSigned    = adoptedPrefix + "all"
-)
+// adoptedPrefix begins the names of objects that say that the unsigned records of a kind have
+// been signed.
+const adoptedPrefix = "adopted-"
 
 // Adopt calls sign once in the life of a store: it is to sign the records that a version
 // before the marks has made. After that, an unsigned record is somebody else's. If sign
 // fails, or the hub is killed meanwhile, the next call tries again. Errors: those of sign,
 // ErrUnavailable.
 func (r *Records) Adopt(ctx context.Context, sign func(context.Context) error) error {
+	keys := *r.ring.keys.Load()
+	if len(keys) == 0 {
+		return ErrUnavailable
+	}
+	if keys[0].signs {
+		return nil // the whole ring is younger than the marks, or Adopt was called before
+	}
 	own := adoptedPrefix + r.kind
-	for _, name := range []string{own, bornSigned} {
-		_, found, err := r.ring.store.Read(ctx, name)
-		if err != nil {
-			return fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
-		if found {
-			return nil
-		}
+	_, found, err := r.ring.store.Read(ctx, own)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	if found {
+		return nil
 	}
 	if err := sign(ctx); err != nil {
 		return err

@@ -213,9 +213,6 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 			// would make everything that was sealed worthless.
 			return fmt.Errorf("%w: there are none any more", ErrCorrupt)
 		}
-		if err := r.store.Write(ctx, bornSigned, []byte("{}\n")); err != nil {
-			return fmt.Errorf("%w: %w", ErrUnavailable, err)
-		}
 		_, err := r.add(ctx)
 		return err
 	}

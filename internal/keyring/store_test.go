@@ -81,13 +81,10 @@ func (m *memory) listed() int {
 }
 
 // snapshot is what lies in the store.
-// snapshot is the keys as they are in the store.
 func (m *memory) snapshot() map[string]string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	keys := maps.Clone(m.objects)
-	delete(keys, "adopted-all")
-	return keys
+	return maps.Clone(m.objects)
 }
 
 func open(t testing.TB, m *memory, secrets ...string) *keyring.Ring {
