@@ -49,11 +49,11 @@ var mayImport = map[string][]string{
 	"docker":                      {}, // its compose file
 
 	"internal/api": {
-		"internal/aiohttp", "internal/apikeys", "internal/catalog", "internal/comfyui", "internal/files", "internal/intake", "internal/job", "internal/keyring",
+		"internal/aiohttp", "internal/apikeys", "internal/budget", "internal/catalog", "internal/comfyui", "internal/files", "internal/intake", "internal/job", "internal/keyring",
 		"internal/pyjson", "internal/recent", "internal/redis", "internal/stream",
 	},
 	"internal/api/comfy": {
-		"internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
+		"internal/aiohttp", "internal/api", "internal/budget", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
 		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/recent", "internal/stream", "internal/userdata", "internal/webui",
 	},
 	"internal/api/rooms": {"internal/api", "internal/hub"},
@@ -87,9 +87,9 @@ var mayImport = map[string][]string{
 	"internal/a1111":     {"internal/pyjson", "internal/retry", "internal/standin"},
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
-	"internal/files":     {"internal/aiohttp", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry", "internal/usage"},
+	"internal/files":     {"internal/aiohttp", "internal/budget", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry", "internal/usage"},
 	"internal/picture":   {"internal/webp"},
-	"internal/intake":    {"internal/pyjson"},
+	"internal/intake":    {"internal/budget", "internal/pyjson"},
 	"internal/budget":    {}, // standard library only
 	"internal/fleet":     {},
 	"internal/lastknown": {"internal/catalog", "internal/comfyui", "internal/files"},

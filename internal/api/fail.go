@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -16,6 +17,9 @@ func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		return // nobody is there to read an answer
+	case errors.Is(err, budget.ErrFull):
+		w.Header().Set("Connection", "close")
+		writeBusy(w)
 	case errors.Is(err, keyring.ErrUnavailable):
 		q.Log().Warn("the keys of the hub cannot be read", "error", err)
 		writeNoKeys(w)

@@ -122,7 +122,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	if refuseLong(w, r, v, a) {
 		return
 	}
-	arrived, err := s.requests.Intake.Guard(w, r, a.Share())
+	r, arrived, err := s.requests.Intake.Guard(w, r, a.Share())
 	if err != nil {
 		w.Header().Set("Connection", "close")
 		writeBusy(w)

@@ -9,9 +9,13 @@ package budget
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
+
+// ErrFull means that no more may be kept for somebody, or for everybody.
+var ErrFull = errors.New("budget: too much is arriving at once")
 
 // Kind is what is counted.
 type Kind int
@@ -37,23 +41,33 @@ type Budget struct {
 
 // pool is an amount of which no share gets more than a part.
 type pool struct {
-	limit, each, used int64
-	of                map[string]int64
-	// room tells how much there is besides, such as space on a disk that others
-	// use as well; nil for no such bound.
-	room func() int64
+	limit, parts, used int64
+	of                 map[string]int64
+	room               func() int64
+}
+
+// fits reports whether a share may have n more, and if not, whether that is because of
+// its own part.
+func (p *pool) fits(share string, n int64) (ok, own bool) {
+	limit := p.limit
+	if p.room != nil {
+		limit = min(limit, p.used+max(p.room(), 0))
+	}
+	own = p.of[share]+n > limit/max(p.parts, 1)
+	return !own && p.used+n <= limit, own
 }
 
 // New returns an empty budget: nothing can be taken before Resize.
 func New() *Budget { return &Budget{holders: map[*Holder]struct{}{}} }
 
-// Resize sets how much there is of a kind, and how much of it one share may have. room,
-// if not nil, tells how much more there is at the moment for everybody together.
-func (b *Budget) Resize(kind Kind, limit, each int64, room func() int64) {
+// Resize sets how much there is of a kind, of which one share may have one of so many
+// parts. room, if not nil, tells how much more there is at the moment, such as the space
+// on a disk that others use as well.
+func (b *Budget) Resize(kind Kind, limit, parts int64, room func() int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.pools[kind]
-	p.limit, p.each, p.room = limit, each, room
+	p.limit, p.parts, p.room = limit, parts, room
 }
 
 // Used returns how much of a kind is taken.
@@ -72,6 +86,7 @@ type Holder struct {
 	cut     func()
 	silent  time.Time // since when the caller is waited for; zero if it is not
 	held    [kinds]int64
+	relayed bool
 	dropped bool
 	closed  bool
 }
@@ -89,8 +104,11 @@ func (b *Budget) Open(share string, cut func()) *Holder {
 
 // Take counts n more bytes and reports whether they may be kept. If they may not, the
 // holder that has been silent longest, and for Silence at least, is cut off: later
-// there is more.
+// there is more. A nil holder counts nothing.
 func (h *Holder) Take(kind Kind, n int64) bool {
+	if h == nil {
+		return true
+	}
 	cut, ok := h.take(kind, n)
 	if cut != nil {
 		cut()
@@ -103,6 +121,9 @@ const patience = 5 * time.Second
 
 // Await is Take that waits a moment for what silent holders give back, if there are any.
 func (h *Holder) Await(ctx context.Context, kind Kind, n int64) bool {
+	if h == nil {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
@@ -127,11 +148,10 @@ func (h *Holder) take(kind Kind, n int64) (cut func(), ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p := &b.pools[kind]
-	own := p.of[h.share]+n > p.each
 	if h.closed || h.dropped {
 		return nil, false
 	}
-	if own || p.used+n > p.limit || p.room != nil && p.room() < n {
+	if ok, own := p.fits(h.share, n); !ok {
 		if most := b.longest(kind, h.share, own); most != nil {
 			most.dropped = true
 			return most.cut, false
@@ -184,6 +204,9 @@ func (b *Budget) whenFreed() <-chan struct{} {
 
 // Give gives back n bytes of a kind.
 func (h *Holder) Give(kind Kind, n int64) {
+	if h == nil {
+		return
+	}
 	h.budget.mu.Lock()
 	defer h.budget.mu.Unlock()
 	h.give(kind, min(n, h.held[kind]))

@@ -11,26 +11,30 @@ import (
 	"github.com/comfyhub/comfyhub/internal/budget"
 )
 
-func newBudget(limit, each int64) *budget.Budget {
+func newBudget(limit, parts int64) *budget.Budget {
 	b := budget.New()
-	b.Resize(budget.Memory, limit, each, nil)
-	b.Resize(budget.Disk, limit, each, nil)
+	b.Resize(budget.Memory, limit, parts, nil)
+	b.Resize(budget.Disk, limit, parts, nil)
 	return b
 }
 
 // No share takes what is left for others, and everything comes back.
 func TestShares(t *testing.T) {
 	t.Parallel()
-	b := newBudget(100, 60)
+	b := newBudget(120, 2)
 	ann, ben := b.Open("ann", nil), b.Open("ben", nil)
 	require.True(t, ann.Take(budget.Memory, 60))
 	require.False(t, ann.Take(budget.Memory, 1), "her part is used up")
 	require.False(t, b.Open("ann", nil).Take(budget.Memory, 1), "by whatever holder")
 	require.True(t, ann.Take(budget.Disk, 60), "the kinds are counted separately")
 	require.True(t, ben.Take(budget.Memory, 40))
-	require.False(t, ben.Take(budget.Memory, 1), "all is used up")
+	eve := b.Open("eve", nil)
+	defer eve.Close()
+	require.True(t, eve.Take(budget.Memory, 20))
+	require.False(t, eve.Take(budget.Memory, 1), "all is used up")
 	ann.Give(budget.Memory, 10)
-	require.True(t, ben.Take(budget.Memory, 10))
+	require.True(t, eve.Take(budget.Memory, 10))
+	eve.Give(budget.Memory, 1000)
 	ann.Close()
 	ann.Close()
 	ben.Close()
@@ -43,18 +47,19 @@ func TestShares(t *testing.T) {
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	b, free := budget.New(), int64(50)
-	b.Resize(budget.Disk, 100, 100, func() int64 { return free })
+	b.Resize(budget.Disk, 100, 1, func() int64 { return free })
 	h := b.Open("ann", nil)
-	require.True(t, h.Take(budget.Disk, 50))
-	free = 0
-	require.False(t, h.Take(budget.Disk, 1))
+	require.True(t, h.Take(budget.Disk, 30))
+	free = 1
+	require.False(t, h.Take(budget.Disk, 2))
+	require.True(t, h.Take(budget.Disk, 1))
 }
 
 // Whoever has been silent longest makes room for others, and nobody who sends does.
 func TestSilentAreCutFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(100, 100)
+		b := newBudget(100, 1)
 		cut := ""
 		open := func(share string) *budget.Holder {
 			h := b.Open(share, func() { cut += share })
@@ -96,7 +101,7 @@ func TestSilentAreCutFirst(t *testing.T) {
 func TestSilentOfOneShare(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBudget(100, 50)
+		b := newBudget(100, 2)
 		cut := ""
 		ben := b.Open("ben", func() { cut += "ben" })
 		require.True(t, ben.Take(budget.Disk, 10))

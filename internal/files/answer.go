@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/picture"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -56,6 +57,10 @@ func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Lo
 		answerEmpty(w, http.StatusNotFound)
 	case errors.Is(err, context.Canceled) && r.Context().Err() != nil:
 		// The client is gone.
+	case errors.Is(err, budget.ErrFull):
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Retry-After", "2")
+		answerHub(w, http.StatusServiceUnavailable, "busy", "Too much is arriving at the hub at once; try again")
 	case errors.Is(err, picture.ErrBusy):
 		w.Header().Set("Retry-After", "2")
 		answerHub(w, http.StatusServiceUnavailable, "too_many_pictures", "Too many pictures are being made; try again")

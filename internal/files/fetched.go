@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -23,9 +24,9 @@ type Fetched struct {
 
 // Fetch reads a file, which must be a picture, a video or a sound by its own first
 // bytes. The error is ErrTooLarge for more than limit bytes, ErrNoMedia, one of the
-// reader or one of the local disk, which wraps ErrStorage.
-func (s *Store) Fetch(r io.Reader, limit int64) (*Fetched, error) {
-	sp, err := newSpool(s.spool, r, max(limit, 1))
+// reader, budget.ErrFull, or one of the local disk, which wraps ErrStorage.
+func (s *Store) Fetch(ctx context.Context, r io.Reader, limit int64) (*Fetched, error) {
+	sp, err := newSpool(ctx, s.spool, r, max(limit, 1))
 	if err != nil {
 		return nil, err
 	}

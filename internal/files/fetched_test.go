@@ -17,7 +17,7 @@ func TestFetch(t *testing.T) {
 	s := newStore(t, redistest.Embedded(t))
 	s.spool = t.TempDir()
 	content := "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 92)
-	f, err := s.Fetch(strings.NewReader(content), 100)
+	f, err := s.Fetch(t.Context(), strings.NewReader(content), 100)
 	require.NoError(t, err)
 	require.EqualValues(t, 100, f.Size)
 	for range 2 {
@@ -40,7 +40,7 @@ func TestFetch(t *testing.T) {
 		"a page":     {strings.NewReader("<html>"), ErrNoMedia},
 		"broken off": {brokenReader{strings.NewReader(content)}, errBroken},
 	} {
-		_, err := s.Fetch(c.content, 100)
+		_, err := s.Fetch(t.Context(), c.content, 100)
 		require.ErrorIs(t, err, c.wrong, name)
 	}
 	left, err := os.ReadDir(s.spool)

@@ -1,6 +1,7 @@
 package files
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -11,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/comfyhub/comfyhub/internal/budget"
 )
 
 const (
@@ -18,6 +21,8 @@ const (
 	maxField = 1 << 20
 	// maxParts bounds the fields of a form.
 	maxParts = 1000
+	// fieldStep is how much of a field is read at a time.
+	fieldStep = 4 << 10
 	// formOverhead is what a form may have beyond its largest file, in bytes.
 	formOverhead = 16 << 20
 )
@@ -35,12 +40,18 @@ type form struct {
 	fields   map[string]field
 	filename string
 	file     *spool // the field image, nil when it is no file
+
+	ctx   context.Context //nolint:containedctx // that of the request
+	held  *budget.Holder
+	taken int64 // memory of the fields
 }
 
 func (f *form) Close() {
 	if f.file != nil {
 		f.file.Close()
 	}
+	f.held.Give(budget.Memory, f.taken)
+	f.taken = 0
 }
 
 // tooLarge is a file beyond the limit.
@@ -58,7 +69,8 @@ var errForm = errors.New("files: malformed form")
 // readForm reads an upload, spooling the file: fields may come after it. A file
 // of more than limit bytes is a *tooLarge. A body that is no form has no fields.
 func readForm(w http.ResponseWriter, r *http.Request, dir string, limit int64) (*form, error) {
-	f := &form{fields: map[string]field{}}
+	f := &form{fields: map[string]field{}, ctx: r.Context(), held: budget.From(r.Context())}
+	f.held.Relay() // all that is kept is counted here
 	typ, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil && typ == "" {
 		return f, nil
@@ -71,7 +83,7 @@ func readForm(w http.ResponseWriter, r *http.Request, dir string, limit int64) (
 		if params["boundary"] == "" {
 			return nil, errForm
 		}
-		err = f.readParts(multipart.NewReader(body, params["boundary"]), dir, limit)
+		err = f.readParts(budget.NewParts(body, params["boundary"]), dir, limit)
 	}
 	if over, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		err = &tooLarge{limit, over.Limit + 1}
@@ -84,12 +96,9 @@ func readForm(w http.ResponseWriter, r *http.Request, dir string, limit int64) (
 }
 
 func (f *form) readURLEncoded(body io.Reader) error {
-	data, err := io.ReadAll(io.LimitReader(body, maxField+1))
+	data, err := f.readField(body)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errForm, err)
-	}
-	if len(data) > maxField {
-		return &tooLarge{maxField, int64(len(data))}
+		return err
 	}
 	values, err := url.ParseQuery(string(data))
 	if err != nil {
@@ -101,9 +110,9 @@ func (f *form) readURLEncoded(body io.Reader) error {
 	return nil
 }
 
-func (f *form) readParts(parts *multipart.Reader, dir string, limit int64) error {
+func (f *form) readParts(parts *budget.Parts, dir string, limit int64) error {
 	for range maxParts {
-		part, err := parts.NextPart()
+		part, err := parts.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -129,20 +138,54 @@ func (f *form) readPart(part *multipart.Part, dir string, limit int64) error {
 	if filename != "" {
 		return f.readFile(name, filename, content, dir, limit)
 	}
-	data, err := io.ReadAll(io.LimitReader(content, maxField+1))
-	if err != nil {
-		return fmt.Errorf("%w: %w", errForm, err)
+	if f.has(name) {
+		return skip(content, maxField)
 	}
-	if len(data) > maxField {
-		return &tooLarge{maxField, int64(len(data))}
+	data, err := f.readField(content)
+	if err != nil {
+		return err
 	}
 	typ := part.Header.Get("Content-Type")
 	value := field{text: string(data), binary: typ != "" && !strings.HasPrefix(typ, "text/")}
 	if !value.binary && !utf8.Valid(data) {
 		return errForm
 	}
-	if !f.has(name) {
-		f.fields[name] = value
+	f.fields[name] = value
+	return nil
+}
+
+// readField reads a field that is no file.
+func (f *form) readField(content io.Reader) ([]byte, error) {
+	var data []byte
+	part := make([]byte, fieldStep)
+	for {
+		n, err := content.Read(part)
+		if len(data)+n > maxField {
+			return nil, &tooLarge{maxField, int64(len(data) + n)}
+		}
+		// Twice, because the buffer doubles when it grows.
+		if !f.held.Take(budget.Memory, int64(2*n)) {
+			return nil, budget.ErrFull
+		}
+		f.taken += int64(2 * n)
+		data = append(data, part[:n]...)
+		if errors.Is(err, io.EOF) {
+			return data, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", errForm, err)
+		}
+	}
+}
+
+// skip reads past a field that nobody needs.
+func skip(content io.Reader, limit int64) error {
+	n, err := io.Copy(io.Discard, io.LimitReader(content, limit+1))
+	if err != nil {
+		return fmt.Errorf("%w: %w", errForm, err)
+	}
+	if n > limit {
+		return &tooLarge{limit, n}
 	}
 	return nil
 }
@@ -150,17 +193,14 @@ func (f *form) readPart(part *multipart.Part, dir string, limit int64) error {
 // readFile spools the file that counts and reads past any other.
 func (f *form) readFile(name, filename string, content io.Reader, dir string, limit int64) error {
 	if name != "image" || f.has(name) {
-		n, err := io.Copy(io.Discard, io.LimitReader(content, limit+1))
-		if err == nil && n > limit {
-			err = &tooLarge{limit, n}
-		}
+		err := skip(content, limit)
 		if !f.has(name) {
 			// It has the name, but is neither text nor the file.
 			f.fields[name] = field{binary: true}
 		}
 		return err
 	}
-	sp, err := newSpool(dir, content, limit)
+	sp, err := newSpool(f.ctx, dir, content, limit)
 	switch {
 	case errors.Is(err, ErrTooLarge):
 		return &tooLarge{limit, limit + 1}

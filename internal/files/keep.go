@@ -26,7 +26,7 @@ func (s *Store) Upload(ctx context.Context, tenant string, ref job.FileRef, over
 	if err != nil {
 		return job.FileRef{}, err
 	}
-	sp, err := newSpool(s.spool, r, 0)
+	sp, err := newSpool(ctx, s.spool, r, 0)
 	if err != nil {
 		return job.FileRef{}, err
 	}

@@ -100,19 +100,19 @@ func (s *Uploads) compose(ctx context.Context, caller string, original Entry, ma
 		return nil, err
 	}
 	defer src.Close()
-	header, err := src.header()
+	header, err := src.header(ctx, s.view.gate, caller)
 	if err != nil {
 		return nil, err
 	}
 	alpha := &pictureSource{size: mask.size, open: spooledPicture(mask).open}
-	alphaHeader, err := alpha.header()
+	alphaHeader, err := alpha.header(ctx, s.view.gate, caller)
 	if err != nil {
 		return nil, err
 	}
 	if alphaHeader.Width != header.Width || alphaHeader.Height != header.Height {
 		return nil, fmt.Errorf("%w: mask and original differ in size", picture.ErrFormat)
 	}
-	text, err := pngTextSize(src)
+	text, err := s.textSize(ctx, caller, src)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (s *Uploads) mask(ctx context.Context, m masked) (*spool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fillSpool(s.store.spool, func(w io.Writer) (int64, error) {
+	return fillSpool(ctx, s.store.spool, func(w io.Writer) (int64, error) {
 		counted := &countWriter{w: w}
 		err := picture.EncodeMasked(ctx, newTextWriter(counted, text), img, alpha)
 		return counted.n, err
@@ -168,6 +168,16 @@ func pngTextOf(src *pictureSource, size int64) ([]byte, error) {
 	text := bytes.NewBuffer(make([]byte, 0, size))
 	n, err := copyPNGText(&limitedWriter{text, size}, body)
 	return text.Bytes()[:min(n, int64(text.Len()))], err
+}
+
+// textSize is pngTextSize when it is the caller's turn: the whole file is read.
+func (s *Uploads) textSize(ctx context.Context, caller string, src *pictureSource) (int64, error) {
+	release, err := s.view.gate.AcquireHeader(ctx, caller)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	return pngTextSize(src)
 }
 
 // pngTextSize is how long the text chunks of a PNG are, in bytes.

@@ -45,7 +45,7 @@ func (v *View) source(ctx context.Context, caller string, e Entry) (*pictureSour
 	if err := checkFetched(resp, *e.Source); err != nil {
 		return nil, err
 	}
-	sp, err := newSpool(v.store.spool, resp.Body, maxPictureFile)
+	sp, err := newSpool(ctx, v.store.spool, resp.Body, maxPictureFile)
 	if errors.Is(err, ErrTooLarge) {
 		err = picture.ErrBomb
 	}
@@ -62,10 +62,16 @@ func spooledPicture(sp *spool) *pictureSource {
 	}
 }
 
-func (s *pictureSource) header() (picture.Header, error) {
+// header reads the header when it is the caller's turn.
+func (s *pictureSource) header(ctx context.Context, gate *picture.Gate, caller string) (picture.Header, error) {
 	if s.size > maxPictureFile {
 		return picture.Header{}, picture.ErrBomb
 	}
+	release, err := gate.AcquireHeader(ctx, caller)
+	if err != nil {
+		return picture.Header{}, err
+	}
+	defer release()
 	body, err := s.open()
 	if err != nil {
 		return picture.Header{}, err
@@ -94,6 +100,8 @@ const sketchMemory = 2 << 20
 // sketch is a picture that was made and is to be sent: in memory while it is
 // small, else on the local disk.
 type sketch struct {
+	counted
+
 	dir  string
 	size int64
 	head bytes.Buffer
@@ -113,6 +121,9 @@ func (s *sketch) Write(p []byte) (int, error) {
 		}
 		s.file = file
 		_ = os.Remove(file.Name()) // a killed hub leaves nothing behind
+	}
+	if _, err := s.counted.Write(p); err != nil {
+		return 0, err
 	}
 	n, err := s.file.Write(p)
 	s.size += int64(n)
@@ -135,4 +146,5 @@ func (s *sketch) Close() {
 		_ = s.file.Close()
 		_ = os.Remove(s.file.Name())
 	}
+	s.giveBack()
 }

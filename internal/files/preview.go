@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/picture"
 )
 
@@ -148,7 +149,7 @@ func (v *View) picture(ctx context.Context, caller string, e Entry, ask pictureA
 		return nil, err
 	}
 	defer src.Close()
-	header, err := src.header()
+	header, err := src.header(ctx, v.gate, caller)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +168,7 @@ func (v *View) render(ctx context.Context, src *pictureSource, header picture.He
 	if err != nil {
 		return nil, err
 	}
-	made := &sketch{dir: v.store.spool}
+	made := &sketch{counted: counted{ctx: ctx, held: budget.From(ctx)}, dir: v.store.spool}
 	if err := picture.Encode(ctx, made, img, ask.form(), ask.quality); err != nil {
 		made.Close()
 		return nil, err

@@ -189,7 +189,7 @@ func TestMaskOfABomb(t *testing.T) {
 	} {
 		e, err := s.Resolve(t.Context(), tenant, input(original))
 		require.NoError(t, err)
-		sp, err := newSpool(s.spool, bytes.NewReader([]byte(mask)), 0)
+		sp, err := newSpool(t.Context(), s.spool, bytes.NewReader([]byte(mask)), 0)
 		require.NoError(t, err)
 		_, err = NewUploads(s, v, UploadOptions{}).compose(t.Context(), "a", e, sp)
 		sp.Close()

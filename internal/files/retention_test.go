@@ -129,7 +129,7 @@ func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
 func TestDeathBeforeTheName(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
-		sp, err := newSpool(s.spool, strings.NewReader("whole"), 0)
+		sp, err := newSpool(t.Context(), s.spool, strings.NewReader("whole"), 0)
 		require.NoError(t, err)
 		defer sp.Close()
 		key := contentKey(sp.sha256)

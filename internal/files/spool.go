@@ -1,11 +1,14 @@
 package files
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/comfyhub/comfyhub/internal/budget"
 )
 
 // spool is an upload on the local disk, complete and hashed. Names and keys
@@ -14,12 +17,33 @@ type spool struct {
 	file   *os.File
 	size   int64
 	sha256 string
+	counted
+}
+
+// counted counts what is written to the local disk, before it is.
+type counted struct {
+	ctx   context.Context //nolint:containedctx // that of the writing
+	held  *budget.Holder
+	taken int64
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	if !c.held.Await(c.ctx, budget.Disk, int64(len(p))) {
+		return 0, budget.ErrFull
+	}
+	c.taken += int64(len(p))
+	return len(p), nil
+}
+
+func (c *counted) giveBack() {
+	c.held.Give(budget.Disk, c.taken)
+	c.taken = 0
 }
 
 // newSpool reads all of r; more than limit bytes are ErrTooLarge, a limit of 0
 // is none.
-func newSpool(dir string, r io.Reader, limit int64) (*spool, error) {
-	return fillSpool(dir, func(w io.Writer) (int64, error) {
+func newSpool(ctx context.Context, dir string, r io.Reader, limit int64) (*spool, error) {
+	return fillSpool(ctx, dir, func(w io.Writer) (int64, error) {
 		if limit <= 0 {
 			return io.Copy(w, r)
 		}
@@ -31,18 +55,19 @@ func newSpool(dir string, r io.Reader, limit int64) (*spool, error) {
 	})
 }
 
-// fillSpool makes a spool of what fill writes.
-func fillSpool(dir string, fill func(io.Writer) (int64, error)) (*spool, error) {
+// fillSpool makes a spool of what fill writes. It counts for the request of ctx: the error
+// is budget.ErrFull when there is no room.
+func fillSpool(ctx context.Context, dir string, fill func(io.Writer) (int64, error)) (*spool, error) {
 	file, err := os.CreateTemp(dir, "comfyhub-upload-*")
 	if err != nil {
 		return nil, fmt.Errorf("%w: spool: %w", ErrStorage, err)
 	}
-	s := &spool{file: file}
+	s := &spool{file: file, counted: counted{ctx: ctx, held: budget.From(ctx)}}
 	// Unlinked at once where the system allows it, so that a killed hub leaves
 	// nothing behind; Close tries again where it does not.
 	_ = os.Remove(file.Name())
 	hash := sha256.New()
-	if s.size, err = fill(io.MultiWriter(hash, file)); err != nil {
+	if s.size, err = fill(io.MultiWriter(hash, &s.counted, file)); err != nil {
 		s.Close()
 		return nil, err
 	}
@@ -56,4 +81,5 @@ func (s *spool) reader() io.Reader { return io.NewSectionReader(s.file, 0, s.siz
 func (s *spool) Close() {
 	_ = s.file.Close()
 	_ = os.Remove(s.file.Name())
+	s.giveBack()
 }

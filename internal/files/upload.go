@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -71,7 +72,7 @@ func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, k
 		// The rest of the body is not read.
 		w.Header().Set("Connection", "close")
 		answer(w, http.StatusRequestEntityTooLarge, "text/plain; charset=utf-8", []byte(over.Error()))
-	case errors.Is(err, errForm):
+	case errors.Is(err, errForm) && !errors.Is(err, budget.ErrFull):
 		answerTrouble(w, r)
 	case err != nil:
 		answerError(w, r, err, s.options.Logger, s.options.Away)

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/files"
 )
@@ -147,7 +148,7 @@ func (t *fetching) fetch(link string) (*files.Fetched, error) {
 		return nil, &fetchError{fmt.Sprintf("the files behind a prompt's URLs may have %d bytes together", t.fetcher.settings().MaxUpload)}
 	case errors.Is(err, files.ErrNoMedia):
 		return nil, &fetchError{"the URL leads to no picture, video or sound of a known format"}
-	case errors.Is(err, files.ErrStorage):
+	case errors.Is(err, files.ErrStorage), errors.Is(err, budget.ErrFull):
 		return nil, err
 	case t.ctx.Err() != nil:
 		return nil, &fetchError{fmt.Sprintf("the URL could not be fetched within %v", fetchTimeout)}
@@ -167,7 +168,7 @@ func (t *fetching) get(link string) (*files.Fetched, error) {
 	if t.limit <= 0 || length > t.limit {
 		return nil, files.ErrTooLarge
 	}
-	return t.fetcher.store.Fetch(body, t.limit)
+	return t.fetcher.store.Fetch(t.ctx, body, t.limit)
 }
 
 // checkLink reports what is wrong with a URL before anything is fetched.

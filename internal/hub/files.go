@@ -2,17 +2,34 @@ package hub
 
 import (
 	"context"
+	"math"
 	"os"
 	"path/filepath"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
+	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
 // spoolFolder is the folder in Identity.Data for what is on its way.
 const spoolFolder = "spool"
+
+// diskReserve is how much of a disk stays free of what arrives, in bytes; a tenth of a
+// small disk.
+const diskReserve = 1 << 30
+
+// roomOn returns a function that tells how much may arrive on a disk now.
+func roomOn(disk *metrics.Disk) func() int64 {
+	return func() int64 {
+		free, size, ok := disk.Space()
+		if !ok {
+			return math.MaxInt64 / 2 // nobody knows
+		}
+		return int64(free) - min(diskReserve, int64(size/10))
+	}
+}
 
 // openFiles builds what keeps inputs and outputs. The collector of outputs and
 // the dispatcher need each other; it asks for an instance only when the

@@ -135,7 +135,7 @@ type Hub struct {
 func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), inventory: newInventory()}
 	h.budget = budget.New()
-	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder)})
+	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder), Budget: h.budget})
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.operator = &Operator{fleet: h.fleet, clients: h.clients, settings: h.Settings, started: &h.started}
 	h.opening = opening{log: h.log, check: h.checkParts}
@@ -176,8 +176,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		ReplayWindow: s.ReplayWindow, MaxSockets: s.MaxSockets,
 		TenantSockets: func(tenant string) int { return h.limitsOf(tenant).Sockets },
 	})
-	h.intake.SetMemory(s.BodyMemory)
-	h.budget.Resize(budget.Memory, s.BodyMemory/8, s.BodyMemory/32, nil)
+	h.intake.SetLimits(intake.Limits{Memory: s.BodyMemory, Disk: s.SpoolSize, Room: roomOn(h.disks[0])})
 	h.queue.SetLimits(queue.Limits{
 		FIFO: s.FIFO, Weight: h.weightOf,
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,

@@ -113,6 +113,11 @@ type Settings struct {
 	// one moment, in bytes; requests wait for it, then get 503. Default:
 	// 512 MiB.
 	BodyMemory int64
+	// SpoolSize bounds what lies on the local disk while it arrives or is being made:
+	// uploads, large bodies, pictures; in bytes, half of it for one tenant. Some of the
+	// disk stays free in any case. Default: 16 times BodyMemory, and enough for four
+	// uploads.
+	SpoolSize int64
 	// MaxUpload bounds the body of an upload, in bytes. Default: 100 MiB.
 	MaxUpload int64
 	// InputsFrom are the hosts from which inputs are fetched whose value in a prompt is
@@ -264,6 +269,7 @@ func (s Settings) withDefaults() Settings {
 	fill(&s.MaxBody, 100<<20)
 	fill(&s.BodyMemory, 512<<20)
 	fill(&s.MaxUpload, 100<<20)
+	fill(&s.SpoolSize, max(16*s.BodyMemory, 4*s.MaxUpload))
 	fill(&s.PictureMemory, 768<<20)
 	fill(&s.UnrunnableTimeout, time.Hour)
 	fill(&s.ReplayWindow, time.Minute)

@@ -10,16 +10,17 @@ import (
 	"os"
 	"slices"
 
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 const (
 	// inMemory is the size up to which a body is kept in memory while it arrives,
 	// if there is room.
-	inMemory = 1 << 20
+	inMemory = 256 << 10
 	// chunk is how much is read at a time while a body arrives, loadStep while it
 	// is loaded.
-	chunk    = 32 << 10
+	chunk    = 8 << 10
 	loadStep = 256 << 10
 	// valueWeight and byteWeight estimate the memory needed to parse a body: its
 	// text, the tree of its values including outgrown buffers, and the copies made
@@ -42,15 +43,18 @@ type Class struct {
 type Body struct {
 	in    *Intake
 	share string
+	held  *budget.Holder
+	leave func() // gives back what is not the request's
 	data  []byte // while it is short
 	file  *os.File
 	size  int64
 	meter pyjson.Meter
-	// buffered is how much of the buffers' pool data uses.
-	buffered int64
-	release  func() // releases the memory for parsing it
-	turn     turn
-	packed   bool // it had a Content-Encoding
+	// buffered and spooled are how much is taken of the budget.
+	buffered, spooled int64
+
+	release func() // releases the memory for parsing it
+	turn    turn
+	packed  bool // it had a Content-Encoding
 }
 
 // Receive reads a whole body, without its Content-Encoding, and parses nothing.
@@ -60,7 +64,9 @@ func (in *Intake) Receive(r *http.Request, share string, c Class) (*Body, error)
 	if r.ContentLength >= c.Limit {
 		return nil, &TooLargeError{c.Limit, r.ContentLength}
 	}
-	b := &Body{in: in, share: share, turn: turn{in: in, share: share}, packed: r.Header.Get("Content-Encoding") != ""}
+	b := in.newBody(r.Context(), share)
+	b.packed = r.Header.Get("Content-Encoding") != ""
+	b.held.Relay()
 	err := b.fill(r, c)
 	b.turn.give(err != nil)
 	if err != nil {
@@ -68,6 +74,12 @@ func (in *Intake) Receive(r *http.Request, share string, c Class) (*Body, error)
 		return nil, err
 	}
 	return b, nil
+}
+
+func (in *Intake) newBody(ctx context.Context, share string) *Body {
+	b := &Body{in: in, share: share, turn: turn{in: in, share: share}}
+	b.held, b.leave = in.holder(ctx, share)
+	return b
 }
 
 func (b *Body) fill(r *http.Request, c Class) error {
@@ -81,7 +93,7 @@ func (b *Body) fill(r *http.Request, c Class) error {
 		if b.size+int64(n) >= c.Limit {
 			return &TooLargeError{c.Limit, b.size + int64(n)}
 		}
-		if err := b.add(part[:n]); err != nil {
+		if err := b.add(r.Context(), part[:n]); err != nil {
 			return err
 		}
 		if c.Values > 0 {
@@ -112,7 +124,7 @@ func fault(err error) error {
 
 // add stores the next part of the body: in memory while it is short and there is
 // room, otherwise in a file.
-func (b *Body) add(part []byte) error {
+func (b *Body) add(ctx context.Context, part []byte) error {
 	size := b.size + int64(len(part))
 	if b.file == nil && size <= inMemory && b.grow(size) {
 		b.data = append(b.data, part...)
@@ -120,16 +132,25 @@ func (b *Body) add(part []byte) error {
 		return nil
 	}
 	if b.file == nil {
-		if err := b.spill(); err != nil {
+		if err := b.spill(ctx); err != nil {
 			return err
 		}
 	}
-	if !b.in.spooled.take(b.share, int64(len(part))) {
-		return ErrBusy
+	if err := b.take(ctx, int64(len(part))); err != nil {
+		return err
 	}
 	b.size = size
 	_, err := b.file.Write(part)
 	return err
+}
+
+// take counts what is about to be written to the file.
+func (b *Body) take(ctx context.Context, n int64) error {
+	if !b.held.Await(ctx, budget.Disk, n) {
+		return ErrBusy
+	}
+	b.spooled += n
+	return nil
 }
 
 // grow reserves memory and reports whether there was enough.
@@ -138,7 +159,7 @@ func (b *Body) grow(size int64) bool {
 		return true
 	}
 	more := max(size, 2*b.buffered, 512)
-	if !b.in.buffers.take(b.share, more-b.buffered) {
+	if !b.held.Take(budget.Memory, more-b.buffered) {
 		return false
 	}
 	b.buffered = more
@@ -150,16 +171,15 @@ func (b *Body) grow(size int64) bool {
 
 // spill moves what has arrived to a file. The file has no name, so that a hub that
 // is killed leaves nothing behind.
-func (b *Body) spill() error {
+func (b *Body) spill(ctx context.Context) error {
 	file, err := os.CreateTemp(b.in.dir, "comfyhub-body-*")
 	if err != nil {
 		return fmt.Errorf("intake: %w", err)
 	}
 	_ = os.Remove(file.Name())
 	b.file = file
-	if !b.in.spooled.take(b.share, b.size) {
-		b.size = 0 // none of it counts as disk space yet
-		return ErrBusy
+	if err := b.take(ctx, b.size); err != nil {
+		return err
 	}
 	if _, err := file.Write(b.data); err != nil {
 		return fmt.Errorf("intake: %w", err)
@@ -170,7 +190,7 @@ func (b *Body) spill() error {
 
 // forget releases the buffer.
 func (b *Body) forget() {
-	b.in.buffers.give(b.share, b.buffered)
+	b.held.Give(budget.Memory, b.buffered)
 	b.data, b.buffered = nil, 0
 }
 
@@ -234,7 +254,8 @@ func (b *Body) drop() {
 	_ = b.file.Close()
 	_ = os.Remove(b.file.Name()) // where an open file could not be removed
 	b.file = nil
-	b.in.spooled.give(b.share, b.size)
+	b.held.Give(budget.Disk, b.spooled)
+	b.spooled = 0
 }
 
 // Close releases everything that the body uses.
@@ -243,6 +264,7 @@ func (b *Body) Close() {
 		b.drop()
 	}
 	b.forget()
+	b.leave()
 	b.turn.end()
 	if b.release != nil {
 		b.release()

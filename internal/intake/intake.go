@@ -3,9 +3,9 @@
 // arrive; and on the memory that all of them together may need at one time.
 //
 // A body goes through three stages. While it arrives ([Intake.Guard],
-// [Intake.Receive]) it is cheap: short bodies are in a bounded pool of buffers,
-// others in a file, and a sender that is too slow is cut off, so that slow
-// connections hold next to nothing. When the last byte has arrived, the cost of
+// [Intake.Receive]) it is cheap: short bodies are in bounded memory, others in a file,
+// both counted by package budget, and a sender that is silent or too slow is cut off,
+// so that slow connections hold next to nothing. When the last byte has arrived, the cost of
 // parsing the body is known from its size and the number of its values. Only then
 // does it wait for its turn to get memory ([Body.Load]). The senders take turns, so
 // that many large bodies of one sender delay another sender by at most one body,
@@ -17,10 +17,12 @@
 package intake
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/budget"
 )
 
 // Errors of a body, besides [TooLargeError].
@@ -38,7 +40,7 @@ var (
 	ErrSlow = errors.New("intake: body arrives too slowly")
 	// ErrBusy means that too many bodies are being read, or that their memory was
 	// not free in time.
-	ErrBusy = errors.New("intake: too many bodies at once")
+	ErrBusy = fmt.Errorf("intake: too many bodies at once: %w", budget.ErrFull)
 )
 
 // TooLargeError means that a body is not shorter than its limit.
@@ -57,22 +59,21 @@ type Options struct {
 	// Dir is the folder for bodies while they arrive; it must exist when the first
 	// large one does. Default: the system's temporary folder.
 	Dir string
-	// Memory bounds the memory for parsing bodies at one time, in bytes. Default:
-	// 512 MiB.
-	Memory int64
+	Limits
+	// Budget counts what arrives; its limits are set from those above. Default: one of
+	// its own.
+	Budget *budget.Budget
 	// Wait is how long a body waits for memory. Default: 10 s.
 	Wait time.Duration
 }
 
 // Intake reads the bodies of one process. It is safe for concurrent use.
 type Intake struct {
-	dir     string
-	wait    time.Duration
-	gate    *gate
-	pace    pace
-	buffers pool // memory of arriving bodies
-	spooled pool // the same on disk
-	arrive  pool // the number of them
+	dir    string
+	wait   time.Duration
+	gate   *gate
+	pace   pace
+	budget *budget.Budget
 }
 
 // New returns an Intake; it opens and starts nothing.
@@ -80,63 +81,47 @@ func New(o Options) *Intake {
 	if o.Wait <= 0 {
 		o.Wait = 10 * time.Second
 	}
-	in := &Intake{dir: o.Dir, wait: o.Wait, gate: &gate{}}
-	in.arrive.resize(maxArriving, shareArriving)
-	in.SetMemory(o.Memory)
+	in := &Intake{dir: o.Dir, wait: o.Wait, gate: &gate{}, budget: o.Budget}
+	if in.budget == nil {
+		in.budget = budget.New()
+	}
+	in.SetLimits(o.Limits)
 	return in
 }
 
-// SetMemory changes Options.Memory, even while bodies are being read.
-func (in *Intake) SetMemory(memory int64) {
-	if memory <= 0 {
-		memory = 512 << 20
-	}
-	in.gate.resize(memory)
-	in.buffers.resize(memory/8, memory/16)
-	// Disk space is cheap, but no sender may fill it.
-	in.spooled.resize(16*memory, 8*memory)
+// Limits are those of the Options that a reload of the configuration may change. The zero
+// value of each field means its default.
+type Limits struct {
+	// Memory bounds the memory for parsing bodies at one time, in bytes. Default:
+	// 512 MiB. An eighth as much is for what arrives, a sender's part being a quarter
+	// of that.
+	Memory int64
+	// Disk bounds what arrives on disk, in bytes; half of it is one sender's part.
+	// Default: 16 times Memory.
+	Disk int64
+	// Room tells how much may be written to the disk besides; nil for no such bound.
+	Room func() int64
 }
 
-// pool is a shared amount: nobody waits for it, and no sharer gets more than a
-// part.
-type pool struct {
-	mu    sync.Mutex
-	limit int64
-	each  int64
-	used  int64
-	of    map[string]int64
+// SetLimits changes the limits, even while bodies are being read.
+func (in *Intake) SetLimits(l Limits) {
+	if l.Memory <= 0 {
+		l.Memory = 512 << 20
+	}
+	if l.Disk <= 0 {
+		l.Disk = 16 * l.Memory
+	}
+	in.gate.resize(l.Memory)
+	in.budget.Resize(budget.Memory, l.Memory/8, 4, nil)
+	in.budget.Resize(budget.Disk, l.Disk, 2, l.Room)
 }
 
-func (p *pool) resize(limit, each int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.limit, p.each = limit, each
-}
-
-// take reserves n more for a sharer and reports whether it succeeded.
-func (p *pool) take(share string, n int64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.used+n > p.limit || p.of[share]+n > p.each {
-		return false
+// holder counts what is kept of a request, or in some other way for a share. done gives
+// back what is not the request's.
+func (in *Intake) holder(ctx context.Context, share string) (h *budget.Holder, done func()) {
+	if h := budget.From(ctx); h != nil {
+		return h, func() {}
 	}
-	if p.of == nil {
-		p.of = map[string]int64{}
-	}
-	p.used += n
-	p.of[share] += n
-	return true
-}
-
-// give returns n.
-func (p *pool) give(share string, n int64) {
-	if n == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.used -= n
-	if p.of[share] -= n; p.of[share] <= 0 {
-		delete(p.of, share)
-	}
+	h = in.budget.Open(share, nil)
+	return h, h.Close
 }

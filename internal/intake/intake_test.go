@@ -65,7 +65,7 @@ func pack(t testing.TB, encoding, text string) []byte {
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in := intake.New(intake.Options{Dir: dir, Memory: 64 << 20})
+	in := intake.New(intake.Options{Dir: dir, Limits: intake.Limits{Memory: 64 << 20}})
 	noise := make([]byte, 1<<20+1)
 	source := rand.NewChaCha8([32]byte{})
 	_, _ = source.Read(noise)
@@ -236,7 +236,7 @@ func TestSlowSenders(t *testing.T) {
 				}()
 				r := request(server, "")
 				w := &deadliner{ResponseRecorder: httptest.NewRecorder(), conn: server}
-				done, err := in.Guard(w, r, "ann")
+				r, done, err := in.Guard(w, r, "ann")
 				require.NoError(t, err)
 				defer done()
 				begin := time.Now()
@@ -269,7 +269,7 @@ func TestArrivals(t *testing.T) {
 	in := newIntake(t, intake.Options{})
 	n := 0
 	guard := func(share string) error {
-		done, err := in.Guard(httptest.NewRecorder(), request(strings.NewReader("x"), ""), share)
+		_, done, err := in.Guard(httptest.NewRecorder(), request(strings.NewReader("x"), ""), share)
 		if err == nil {
 			t.Cleanup(done)
 		}
@@ -282,7 +282,7 @@ func TestArrivals(t *testing.T) {
 	}
 	require.Equal(t, 1024, n)
 	require.NoError(t, guard("modest"))
-	done, err := in.Guard(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), "greedy")
+	_, done, err := in.Guard(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil), "greedy")
 	require.NoError(t, err, "a request without a body is not one of them")
 	done()
 }
@@ -290,7 +290,7 @@ func TestArrivals(t *testing.T) {
 // A sender may not fill the disk, and what it fills is free again at the end.
 func TestSpoolIsBounded(t *testing.T) {
 	t.Parallel()
-	in := newIntake(t, intake.Options{Memory: 1 << 20}) // 16 MiB of disk
+	in := newIntake(t, intake.Options{Limits: intake.Limits{Memory: 1 << 20}}) // 16 MiB of disk
 	receive := func(share string) (*intake.Body, error) {
 		return in.Receive(request(strings.NewReader(strings.Repeat("x", 3<<20)), ""), share, intake.Class{Limit: 1 << 30})
 	}
@@ -324,7 +324,7 @@ func FuzzEncodings(f *testing.F) {
 	}
 	f.Add([]byte{0x78})
 	f.Add([]byte{})
-	in := newIntake(f, intake.Options{Memory: 8 << 20})
+	in := newIntake(f, intake.Options{Limits: intake.Limits{Memory: 8 << 20}})
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		for _, encoding := range []string{"gzip", "deflate", ""} {
 			body, err := in.Receive(request(bytes.NewReader(sent), encoding), "ann", intake.Class{Limit: 2 << 20, Values: 100})

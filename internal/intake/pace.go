@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/budget"
 )
 
 const (
@@ -29,6 +31,8 @@ const (
 	refusal  = 10
 	minPause = 50 * time.Millisecond
 	maxPause = time.Second
+	// maxTurns bounds the bodies of one sender that wait for their turn.
+	maxTurns = 1024
 )
 
 // pace makes each sender's large and compressed bodies take turns, in the order of
@@ -84,7 +88,7 @@ func (p *pace) enter(ctx context.Context, share string, wait time.Duration) erro
 		p.mu.Unlock()
 		return nil
 	}
-	if len(s.queue) >= shareArriving {
+	if len(s.queue) >= maxTurns {
 		p.mu.Unlock()
 		return ErrBusy
 	}
@@ -266,6 +270,7 @@ func pacedBody(r *http.Request, t *turn) io.Reader {
 func (in *Intake) Discard(r *http.Request, share string, limit int64) {
 	t := &turn{in: in, share: share}
 	defer t.end()
+	budget.From(r.Context()).Relay()
 	body := io.LimitReader(pacedBody(r, t), limit)
 	part := make([]byte, chunk)
 	for {

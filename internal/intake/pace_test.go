@@ -262,7 +262,7 @@ func TestPaceGivesUp(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, p.enter(ctx, "a", time.Hour), context.Canceled)
-		for range shareArriving {
+		for range maxTurns {
 			go func() { _ = p.enter(t.Context(), "a", time.Minute) }()
 		}
 		synctest.Wait()

@@ -11,20 +11,20 @@ func (in *Intake) Reserve(ctx context.Context, share string, size int64) (releas
 // Buffer stores an answer while it is being built: in memory while it is short,
 // otherwise in a file, so that a slow reader does not hold memory. It must be
 // closed.
-type Buffer struct{ body Body }
+type Buffer struct{ body *Body }
 
 // NewBuffer returns an empty Buffer; share is the receiver of the answer.
 func (in *Intake) NewBuffer(share string) *Buffer {
-	return &Buffer{Body{in: in, share: share}}
+	return &Buffer{in.newBody(context.Background(), share)}
 }
 
 // Write implements io.Writer. Errors: ErrBusy.
 func (b *Buffer) Write(p []byte) (int, error) {
-	if err := b.body.add(p); err != nil {
+	if err := b.body.add(context.Background(), p); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
 
 // Take ends the writing and returns what was written.
-func (b *Buffer) Take() *Body { return &b.body }
+func (b *Buffer) Take() *Body { return b.body }

@@ -39,6 +39,7 @@ type Gate struct {
 	memory       func() int64
 	small, large lane
 	asked        lane
+	heads        lane
 }
 
 // NewGate returns a gate. memory returns how many bytes there are, which may change
@@ -46,7 +47,7 @@ type Gate struct {
 func NewGate(memory func() int64) *Gate {
 	// Each picture uses one processor; some are left for everything else.
 	slots := max(runtime.GOMAXPROCS(0)/2, 1)
-	g := &Gate{memory: memory, small: lane{slots: slots}, large: lane{slots: max(slots-1, 1)}, asked: lane{slots: 4}}
+	g := &Gate{memory: memory, small: lane{slots: slots}, large: lane{slots: max(slots-1, 1)}, asked: lane{slots: 4}, heads: lane{slots: 2}}
 	g.share()
 	return g
 }
@@ -87,6 +88,15 @@ func (g *Gate) Acquire(ctx context.Context, caller string, cost int64) (release 
 		}
 		l.release(caller, cost)
 	}, nil
+}
+
+// AcquireHeader waits for a turn to read the header of a picture, which for some formats
+// is most of the file, in memory. One caller has one turn at a time.
+func (g *Gate) AcquireHeader(ctx context.Context, caller string) (release func(), err error) {
+	if err := g.heads.acquire(ctx, caller, 0); err != nil {
+		return nil, err
+	}
+	return func() { g.heads.release(caller, 0) }, nil
 }
 
 // AcquireAsked waits for a turn to have a server make a picture, which blocks that

@@ -55,9 +55,10 @@ type Header struct {
 // cost. size is that of the whole file, in bytes. Errors are ErrFormat, ErrBomb or
 // those of r.
 func ReadHeader(r io.Reader, size int64) (Header, error) {
-	from := &watched{r: r}
+	limit := &bounded{r, maxHeader}
+	from := &watched{r: limit}
 	buffered := bufio.NewReader(from)
-	h, err := readHeader(buffered, size)
+	h, err := readHeader(buffered, limit, size)
 	h.scansAt = from.n - int64(buffered.Buffered()) - 2
 	switch {
 	case from.err != nil:
@@ -72,7 +73,7 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 	return h, nil
 }
 
-func readHeader(r *bufio.Reader, size int64) (Header, error) {
+func readHeader(r *bufio.Reader, limit *bounded, size int64) (Header, error) {
 	start, err := r.Peek(16)
 	if err != nil && len(start) < 4 {
 		return Header{}, ErrFormat
@@ -93,6 +94,7 @@ func readHeader(r *bufio.Reader, size int64) (Header, error) {
 		if size > maxTIFF {
 			return Header{}, fmt.Errorf("%w: a TIFF of %d bytes", ErrBomb, size)
 		}
+		limit.left = maxTIFF + 1
 		file, err := wholeTIFF(r, size)
 		if err != nil {
 			return Header{}, err
@@ -106,6 +108,25 @@ func readHeader(r *bufio.Reader, size int64) (Header, error) {
 		return h, err
 	}
 	return Header{}, ErrFormat
+}
+
+// maxHeader bounds what is read of a file before its pixels, in bytes: the texts of a
+// workflow may be there, and films as well.
+const maxHeader = 8 << 20
+
+// bounded is a file of which so much is read at most.
+type bounded struct {
+	r    io.Reader
+	left int64
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, fmt.Errorf("%w: nothing but metadata in its first part", ErrBomb)
+	}
+	n, err := b.r.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
 }
 
 // maxTIFF bounds a TIFF file in bytes: its decoder reads all of it before it looks

@@ -17,7 +17,7 @@ import (
 // not for ever.
 func TestUnfinishedMessages(t *testing.T) {
 	b := budget.New()
-	b.Resize(budget.Memory, 1<<20, 1<<20, nil)
+	b.Resize(budget.Memory, 1<<20, 1, nil)
 	bubble(t, Options{Budget: b, KeepAlive: time.Hour}, func(t *testing.T, r *rig) {
 		unfinished := func(first string) *peer {
 			p := r.open("/ws")

@@ -102,7 +102,7 @@ func (o Options) withDefaults() Options {
 	o.TenantStatuses = positive(o.TenantStatuses, 100)
 	if o.Budget == nil {
 		o.Budget = budget.New()
-		o.Budget.Resize(budget.Memory, 64<<20, 16<<20, nil)
+		o.Budget.Resize(budget.Memory, 64<<20, 4, nil)
 	}
 	o.HoldBytes = positive(o.HoldBytes, 16<<20)
 	o.SocketBytes = max(o.SocketBytes, 2*o.HoldBytes)

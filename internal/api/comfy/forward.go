@@ -5,6 +5,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/webui"
 )
@@ -48,6 +49,7 @@ func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, 
 // passTo lets one instance answer, on a path and with aliases in place of the
 // client ids that the call names.
 func (c *Room) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Request, path aiohttp.Path, aliases []comfyui.Alias) {
+	budget.From(r.Context()).Relay() // nothing of the body stays here
 	if !api.IsRead(r) {
 		// It can be the upload of a model, of which there are as many kinds as
 		// node packs that have one.
