@@ -123,7 +123,6 @@ func TestLinkedFilesRunNothing(t *testing.T) {
 		describeLinked(header, name)
 		require.Equal(t, want[0], header.Get("Content-Type"), name)
 		require.Contains(t, header.Get("Content-Disposition"), want[1]+"", name)
-		require.Equal(t, "nosniff", header.Get("X-Content-Type-Options"))
 		require.Equal(t, "no-referrer", header.Get("Referrer-Policy"))
 		require.Equal(t, "private, no-cache", header.Get("Cache-Control"))
 	}
