@@ -18,7 +18,8 @@ import (
 // run runs the script of the service "keys" on a folder.
 func run(t *testing.T, folder, gossipKey string) error {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "sh", "make-keys.sh", folder, fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid()))
+	owner := fmt.Sprintf("%d:%d", os.Getuid(), os.Getgid())
+	cmd := exec.CommandContext(t.Context(), "sh", "make-keys.sh", folder, owner, owner)
 	cmd.Env = append(os.Environ(), "COMFYHUB_GOSSIP_KEY="+gossipKey)
 	out, err := cmd.CombinedOutput()
 	if err == nil {
@@ -33,7 +34,7 @@ func volumes(t *testing.T) string {
 		t.Skip("no sh here")
 	}
 	folder := t.TempDir()
-	for _, name := range []string{"gossip", "hub", "tenant"} {
+	for _, name := range []string{"gossip", "hub", "tenant", "redis", "redis-hub", "redis-bot"} {
 		require.NoError(t, os.Mkdir(filepath.Join(folder, name), 0o700))
 	}
 	return folder
@@ -111,6 +112,9 @@ func TestComposeKeepsSecretsApart(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"keys", "hub"}, mounts["hub-secret"])
 	require.ElementsMatch(t, []string{"keys", "hub", "botbridge"}, mounts["tenant-secret"])
+	require.ElementsMatch(t, []string{"keys", "redis"}, mounts["redis-users"])
+	require.ElementsMatch(t, []string{"keys", "hub"}, mounts["redis-hub"])
+	require.ElementsMatch(t, []string{"keys", "botbridge"}, mounts["redis-bot"])
 	require.ElementsMatch(t, []string{"keys", "hub", "agent", "gpu-agent"}, mounts["gossip-key"])
 }
 

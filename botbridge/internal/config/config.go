@@ -5,6 +5,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -261,6 +262,11 @@ func (c *Config) environment() {
 		if value := os.Getenv("COMFYHUB_BOT_" + name); value != "" {
 			*field = value
 		}
+	}
+	if file := os.Getenv("COMFYHUB_BOT_REDIS_FILE"); file != "" && c.Redis == "" {
+		// If it cannot be read, the connection says so: an empty name is no address.
+		url, _ := os.ReadFile(file)
+		c.Redis = cmp.Or(strings.TrimSpace(string(url)), "redis://")
 	}
 	if c.HubKey == (Secret{}) {
 		if os.Getenv("COMFYHUB_BOT_HUB_KEY") != "" {
