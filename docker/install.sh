@@ -84,7 +84,10 @@ while [ $# -gt 0 ]; do
 	--version) version=$2 && shift ;;
 	--from) from=$2 && shift ;;
 	--sha256) sha=$2 && shift ;;
-	--release-key) release_key=$(cat "$2") && shift || fail "cannot read $2" ;;
+	--release-key)
+		release_key=$(cat "$2") || fail "cannot read $2"
+		shift
+		;;
 	--no-start) start='' ;;
 	--dry-run) dry=yes ;;
 	--uninstall) remove=yes ;;
