@@ -5,7 +5,7 @@
 # make build   ./caddy, bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
-# bench, gobench, conformance, fuzz, soak, attack, chaos and docs are for those who change the code; see
+# bench, gobench, conformance, fuzz, soak, attack, sim, chaos and docs are for those who change the code; see
 # CONTRIBUTING.md.
 
 # One setting for all builds, so that they share one build cache, and static
@@ -22,7 +22,7 @@ RELEASER := bin/goreleaser-v2.16.0
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack chaos docs docker-check release clean docker-pin FORCE
+.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack sim chaos docs docker-check release clean docker-pin FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -96,6 +96,13 @@ soak:
 ATTACKTIME ?= 30s
 attack:
 	COMFYHUB_ATTACK=$(ATTACKTIME) $(GO) test -run TestAttacks -count 1 -v -timeout 1h ./e2e
+
+# So many schedules of faults, each against a whole fleet in simulated time; the first
+# is FIRST. docs/testing.md tells how to read a breach.
+SEEDS ?= 200
+FIRST ?= 1
+sim:
+	$(GO) test ./system -count 1 -timeout 10h -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
 
 # A fleet with faults everywhere for so long: kills, hangs, bad connections. The
 # seed decides which and when; FAULTS=hub,redis takes those with such a word in

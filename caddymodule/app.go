@@ -207,10 +207,6 @@ type App struct {
 	// Default: `on`.
 	A1111API string `json:"a1111_api,omitempty"`
 
-	// What may be in requests for A1111's servers besides what only changes the picture: names
-	// of members, settings and scripts, in which `*` stands for any text. Default: nothing.
-	A1111Allow []string `json:"a1111_allow,omitempty"`
-
 	// Folder with the static files of ComfyUI's web UI. Default: they come
 	// from an instance.
 	Frontend string `json:"frontend,omitempty"`

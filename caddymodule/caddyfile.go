@@ -116,7 +116,6 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    passthrough        off | read | on
 //	    plain_api          root | v1 | off
 //	    a1111_api          on | off
-//	    a1111_allow        <name...>
 //	    frontend           <folder>
 //	    users              single | multi
 //	    free               own | all | off
@@ -143,8 +142,6 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			err = a.Reserve.UnmarshalCaddyfile(d)
 		case d.Val() == "inputs_from":
 			err = addAll(d, &a.InputsFrom, checkHost)
-		case d.Val() == "a1111_allow":
-			err = addAll(d, &a.A1111Allow, checkNotEmpty)
 		case d.Val() == "callbacks":
 			a.Callbacks = new(Callbacks)
 			err = a.Callbacks.UnmarshalCaddyfile(d)

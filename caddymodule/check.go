@@ -22,10 +22,12 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	for i := range a.Instances {
 		fields = append(fields, &a.Instances[i])
 	}
+	for i := range a.A1111 {
+		fields = append(fields, &a.A1111[i])
+	}
 	for i := range a.InputsFrom {
 		fields = append(fields, &a.InputsFrom[i])
 	}
-	fields = append(fields, a1111Fields(a)...)
 	for i := range a.Operators {
 		fields = append(fields, &a.Operators[i])
 	}
@@ -122,8 +124,10 @@ func (a *App) check() error {
 			return fmt.Errorf("plain_api: %w", err)
 		}
 	}
-	if err := checkA1111(a); err != nil {
-		return err
+	if a.A1111API != "" {
+		if err := checkSwitch(a.A1111API); err != nil {
+			return fmt.Errorf("a1111_api: %w", err)
+		}
 	}
 	instances := slices.Concat(a.Instances, a.A1111)
 	for i, instance := range instances {

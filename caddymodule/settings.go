@@ -64,7 +64,6 @@ func (a *App) hubSettings() hub.Settings {
 		Passthrough:       hub.PassthroughPolicy(a.Passthrough),
 		PlainAPI:          hub.PlainAPI(a.PlainAPI),
 		NoA1111API:        a.A1111API == "off",
-		A1111Allow:        a.A1111Allow,
 		Frontend:          a.Frontend,
 		MultiUser:         a.MultiUser,
 		Free:              hub.FreePolicy(a.Free),

@@ -46,6 +46,8 @@ var mayImport = map[string][]string{
 	"botbridge/internal/workflow": {"internal/pyjson"},
 	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "botbridge/internal/fakediscord", "internal/freeport", "internal/programs"},
 	"e2e":                         {}, // the programs, from outside
+	"system":                      {"internal/api", "internal/api/rooms", "internal/hub", "internal/redis/engine", "internal/sim", "system/network"},
+	"system/network":              {},
 	"docker":                      {}, // its compose file
 
 	"internal/api": {
@@ -79,7 +81,7 @@ var mayImport = map[string][]string{
 	"internal/trends":    {"internal/redis"},
 	"internal/machines":  {"internal/redis", "internal/tunnel"},
 	"internal/usage":     {"internal/redis"},
-	"internal/rules":     {"internal/a1111", "internal/catalog", "internal/job", "internal/pyjson"},
+	"internal/rules":     {"internal/catalog", "internal/job", "internal/pyjson"},
 	"internal/apikeys":   {"internal/keyring", "internal/redis", "internal/retry"},
 	"internal/tunnel":    {"internal/fleet"},
 	"internal/standin":   {"internal/pyjson"},

@@ -3,8 +3,8 @@ package a1111
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -50,25 +50,11 @@ func (c *client) abilities(ctx context.Context) (*abilities, error) {
 	for form := range titles {
 		names = append(names, form)
 	}
-	var ofLoras, files []string
+	var ofLoras []string
 	for _, l := range loras {
-		if title := loraTitle(l); title != "" && len(files) < maxNames {
-			files = append(files, title)
-		}
 		for _, name := range []string{l.String("name"), l.String("alias")} {
 			if name != "" && len(ofLoras) < maxNames {
 				ofLoras = append(ofLoras, name)
-			}
-		}
-	}
-	var embeddings []string
-	if v, err := c.get(ctx, "embeddings", maxListing); err == nil { // older versions have no such list
-		o, _ := v.(*pyjson.Object)
-		for _, key := range []string{"loaded", "skipped"} {
-			for name := range o.Object(key).All() {
-				if len(embeddings) < maxNames {
-					embeddings = append(embeddings, name)
-				}
 			}
 		}
 	}
@@ -79,28 +65,7 @@ func (c *client) abilities(ctx context.Context) (*abilities, error) {
 			options[key] = true
 		}
 	}
-	return &abilities{describe(sorted(names), sorted(ofLoras), sorted(files), sorted(embeddings)), titles, options}, nil
-}
-
-// exact gives the checkpoints among the members of an object the names that the server itself
-// uses. It would take anything else for a part of a name, and use what comes first then, or
-// whatever is loaded.
-func (a *abilities) exact(o *pyjson.Object, meaning func(name string) Meaning) error {
-	for _, key := range o.Keys() {
-		if meaning(key) != Checkpoint {
-			continue
-		}
-		name := o.String(key)
-		if SaysNoCheckpoint(key, name) {
-			continue
-		}
-		title := a.titles[name]
-		if title == "" {
-			return fmt.Errorf("the server has no checkpoint %q", name)
-		}
-		o.Set(key, pyjson.String(title))
-	}
-	return nil
+	return &abilities{describe(sorted(names), sorted(ofLoras)), titles, options}, nil
 }
 
 func sorted(names []string) pyjson.Array {
@@ -127,33 +92,25 @@ func (c *client) list(ctx context.Context, path string) ([]*pyjson.Object, error
 	return list, nil
 }
 
-// forms are the names by which A1111 takes a checkpoint, its title first.
+// forms are the names by which A1111 takes a checkpoint, its title first: "model.safetensors
+// [hash]", with and without the hash, the extension and the folder; the hashes alone.
 func forms(model *pyjson.Object) []string {
-	return append(Forms(model.String("title")), model.String("model_name"), model.String("hash"), model.String("sha256"))
-}
-
-// loraTitle is a LoRA's file in its folder with the other name that its file may give it, in
-// the form of a checkpoint's title: rules are about files, and prompts may use either name.
-func loraTitle(lora *pyjson.Object) string {
-	file := strings.ReplaceAll(lora.String("path"), `\`, "/")
-	if file == "" {
-		return ""
+	title := model.String("title")
+	name, hash := title, ""
+	if at := strings.LastIndex(title, " ["); at > 0 && strings.HasSuffix(title, "]") {
+		name, hash = title[:at], title[at+2:len(title)-1]
 	}
-	parts := strings.Split(file, "/")
-	for n, part := range parts[:len(parts)-1] {
-		if strings.EqualFold(part, "lora") || strings.EqualFold(part, "lycoris") {
-			file = strings.Join(parts[n+1:], "/")
-			break
-		}
+	stem := strings.TrimSuffix(name, path.Ext(name))
+	slashed := strings.ReplaceAll(name, `\`, "/")
+	all := []string{title, name, stem, path.Base(slashed), path.Base(strings.ReplaceAll(stem, `\`, "/")), model.String("model_name")}
+	if hash != "" {
+		all = append(all, stem+" ["+hash+"]", hash)
 	}
-	if alias := lora.String("alias"); alias != "" {
-		return file + " [" + alias + "]"
-	}
-	return file
+	return append(all, model.String("hash"), model.String("sha256"))
 }
 
 // describe describes the classes of nodes, as GET /object_info does.
-func describe(checkpoints, loras, files, embeddings pyjson.Array) []byte {
+func describe(checkpoints, loras pyjson.Array) []byte {
 	text := pyjson.Array{pyjson.String("STRING"), dict("multiline", pyjson.Bool(true))}
 	link := func(kind string) pyjson.Array { return pyjson.Array{pyjson.String(kind)} }
 	all := &pyjson.Object{}
@@ -163,7 +120,7 @@ func describe(checkpoints, loras, files, embeddings pyjson.Array) []byte {
 			"input_order", dict("required", pyjson.Strings(required.Keys()), "optional", pyjson.Strings(optional.Keys())),
 			"output", pyjson.Strings(outputs), "output_is_list", falses(len(outputs)), "output_name", pyjson.Strings(outputs),
 			"name", pyjson.String(class), "display_name", pyjson.String(class), "description", pyjson.String(""),
-			"category", pyjson.String("a1111"), "output_node", pyjson.Bool(Path(class) != "")))
+			"category", pyjson.String("a1111"), "output_node", pyjson.Bool(len(outputs) == 0)))
 	}
 	images := dict(InputImages, link(typeImage))
 	sampling := dict(InputCheckpoint, link(typeCheckpoint), InputLoras, link(typeLora), InputImages, link(typeImage), InputOptions, text)
@@ -174,9 +131,7 @@ func describe(checkpoints, loras, files, embeddings pyjson.Array) []byte {
 		add(class, dict(InputPayload, text), images)
 	}
 	add(ClassCheckpoint, dict(InputCheckpoint, pyjson.Array{checkpoints, &pyjson.Object{}}), &pyjson.Object{}, typeCheckpoint)
-	add(ClassLora, dict(InputLora, pyjson.Array{loras, &pyjson.Object{}}), dict(inputNext, link(typeLora)), typeLora)
-	known := func(names pyjson.Array) pyjson.Array { return pyjson.Array{names, &pyjson.Object{}} }
-	add(ClassFiles, dict(), dict(InputLora, known(files), InputEmbedding, known(embeddings)))
+	add(ClassLora, dict(inputLora, pyjson.Array{loras, &pyjson.Object{}}), dict(inputNext, link(typeLora)), typeLora)
 	add(ClassImage, dict(inputImage, pyjson.Array{pyjson.Array{}, dict("image_upload", pyjson.Bool(true))}), dict(inputNext, link(typeImage)), typeImage)
 	return pyjson.Marshal(all)
 }

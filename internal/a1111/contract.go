@@ -31,9 +31,6 @@ const (
 	// ClassImage has the input `image`, an input file as in a LoadImage, and `next`. The
 	// payload refers to the pictures of this chain by their places, see [ReferenceKey].
 	ClassImage = "A1111Image"
-	// ClassFiles does nothing. The lists of its inputs tell the files that LoRAs lie in, as
-	// [Forms] reads them, and which words in prompts are the names of embeddings.
-	ClassFiles = "A1111Files"
 )
 
 // The inputs of the nodes.
@@ -49,10 +46,7 @@ const (
 	// that hold for this request unless its override_settings say otherwise.
 	InputOptions = "options"
 
-	// InputLora is an input of [ClassLora] and [ClassFiles], InputEmbedding one of the latter.
-	InputLora      = "lora"
-	InputEmbedding = "embedding"
-
+	inputLora  = "lora"
 	inputImage = "image"
 	inputNext  = "next"
 )
@@ -116,16 +110,13 @@ var loraInPrompt = regexp.MustCompile(`<lora:([^:>]+)[^>]*>`)
 
 // The settings that hold for one request only.
 const (
-	overrides          = OptionsOfRequest
+	overrides          = "override_settings"
 	overridesRestore   = "override_settings_restore_afterwards"
 	overrideCheckpoint = "sd_model_checkpoint"
 )
 
 // OptionCheckpoint is the setting that is the checkpoint.
 const OptionCheckpoint = overrideCheckpoint
-
-// OptionsOfRequest is the member of a request whose settings hold for it alone.
-const OptionsOfRequest = "override_settings"
 
 // Graph is the graph that does a request: class is that of its node, payload the body as
 // the client has sent it, and checkpoint and loras are what the instance must have, none if
@@ -157,7 +148,7 @@ func Graph(class string, payload *pyjson.Object, checkpoint string, loras []stri
 			at, input = next, inputNext
 		}
 	}
-	chain(InputLoras, ClassLora, InputLora, loras)
+	chain(InputLoras, ClassLora, inputLora, loras)
 	chain(InputImages, ClassImage, inputImage, pictures)
 	return g, nil
 }

@@ -45,7 +45,7 @@ func TestGraph(t *testing.T) {
 	require.Equal(t, before, string(pyjson.Marshal(payload)), "the payload stays as it is")
 	require.Equal(t, 6, g.Len(), "the node, a checkpoint, two LoRAs and two pictures")
 	require.NotContains(t, g.Object(JobNode).Object("inputs").String(InputPayload), one[:40])
-	require.Equal(t, loras, chained(g, JobNode, InputLoras, InputLora))
+	require.Equal(t, loras, chained(g, JobNode, InputLoras, inputLora))
 	pictures := chained(g, JobNode, InputImages, inputImage)
 	require.Equal(t, []string{"data:image/png;base64," + one, "data:image/png;base64," + two}, pictures)
 

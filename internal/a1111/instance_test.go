@@ -247,6 +247,6 @@ func FuzzAnswers(f *testing.F) {
 			require.ErrorIs(t, err, ErrRequest)
 			return
 		}
-		require.Equal(t, loras, chained(g, JobNode, InputLoras, InputLora))
+		require.Equal(t, loras, chained(g, JobNode, InputLoras, inputLora))
 	})
 }

@@ -224,17 +224,11 @@ func (l *life) settle(r *standin.Run, node string, payload *pyjson.Object) error
 		}
 	}
 	if names := chained(r.Graph, node, InputCheckpoint, InputCheckpoint); len(names) > 0 {
-		settings.Set(overrideCheckpoint, pyjson.String(names[0]))
-	}
-	for _, of := range []*pyjson.Object{settings, payload} {
-		if err := can.exact(of, func(name string) Meaning {
-			if of == settings {
-				return MeaningOfSetting(name)
-			}
-			return MeaningOf(ClassTxt2Img, name)
-		}); err != nil {
-			return &standin.Failure{Node: node, Type: "ValueError", Message: err.Error()}
+		title := can.titles[names[0]]
+		if title == "" { // the server would use whatever is loaded
+			return &standin.Failure{Node: node, Type: "ValueError", Message: fmt.Sprintf("the server has no checkpoint %q", names[0])}
 		}
+		settings.Set(overrideCheckpoint, pyjson.String(title))
 	}
 	if settings.Len() == 0 {
 		return nil

@@ -2,7 +2,6 @@ package catalog
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -29,8 +28,6 @@ var objectionMessages = map[string]string{
 type Objection struct {
 	// Node is its id, Input the name of the input; empty for the node itself.
 	Node, Input string
-	// Within is the place inside an input that is JSON.
-	Within []string
 	// Kind is TooLarge, NotOffered, NotAccepted or NotValid.
 	Kind string
 	// Rule names the rule, for programs.
@@ -48,10 +45,7 @@ func (o Objection) problem() *pyjson.Object {
 	message, details, extra := objectionMessages[o.Kind], o.Reason, dict("rule", pyjson.String(o.Rule))
 	if o.Input != "" {
 		extra.Set("input_name", pyjson.String(o.Input))
-		details = strings.Join(append([]string{o.Input}, o.Within...), ".") + ": " + o.Reason
-	}
-	if len(o.Within) > 0 {
-		extra.Set("within", pyjson.Strings(o.Within))
+		details = o.Input + ": " + o.Reason
 	}
 	if o.Value != nil {
 		extra.Set("received_value", o.Value)

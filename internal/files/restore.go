@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 // healing is what Heal knows of Redis.
 type healing struct {
-	mu   sync.Mutex
+	// turn is taken while Redis is asked.
+	turn *semaphore.Weighted
 	seen string // the last incarnation; "" before the first
 }
 
@@ -24,8 +26,10 @@ func (s *Store) Heal(ctx context.Context) error {
 	if s.copies == nil {
 		return nil
 	}
-	s.heal.mu.Lock()
-	defer s.heal.mu.Unlock()
+	if err := s.heal.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer s.heal.turn.Release(1)
 	now, err := s.db.Incarnation(ctx)
 	if err != nil {
 		return fmt.Errorf("files: heal: %w", err)

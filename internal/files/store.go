@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
@@ -55,7 +57,7 @@ type Limits struct {
 
 // New makes a Store. It does not wait for Redis.
 func New(db *redis.DB, storage *Storage, o Options) *Store {
-	s := &Store{db: db, heal: &healing{}, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits}
+	s := &Store{db: db, heal: &healing{turn: semaphore.NewWeighted(1)}, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits}
 	if !db.Embedded() {
 		s.copies = newCopies()
 	}

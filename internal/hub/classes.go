@@ -51,25 +51,6 @@ func (c *Classes) Known(class string) *pyjson.Object {
 	return all.Object(class)
 }
 
-// options are those that the instances offer for an input of a class.
-func (c *Classes) options(class, input string) []string {
-	inputs := c.Known(class).Object("input")
-	var names []string
-	for _, category := range []string{"required", "optional"} {
-		about := inputs.Object(category).Array(input)
-		if len(about) == 0 {
-			continue
-		}
-		list, _ := about[0].(pyjson.Array)
-		for _, v := range list {
-			if name, ok := v.(pyjson.String); ok {
-				names = append(names, string(name))
-			}
-		}
-	}
-	return names
-}
-
 // uploaded are the tenant's files in the input folder, which the widgets of
 // file inputs offer beside what lies on the instances.
 func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {

@@ -200,7 +200,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.self = self
 	boot := self + "/" + randomText(8)
 	log := h.log()
-	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Replicas: h.id.RedisReplicas, Dir: h.id.Data, Observe: h.measure.Asked, Logger: log}); err != nil {
+	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Dial: h.id.dial(), Replicas: h.id.RedisReplicas, Dir: h.id.Data, Observe: h.measure.Asked, Logger: log}); err != nil {
 		return err
 	}
 	if err := h.openFiles(ctx); err != nil {
@@ -258,7 +258,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.classes = &Classes{looked: h.roster.Looked(), inventory: h.inventory, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
-		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, judge: h.judge,
+		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, rulesOf: h.rulesOf,
 		door:     func(key string) door { return h.dispatch.Door(key) },
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused, traces: h.tracing.tracer,
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),

@@ -59,6 +59,9 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 		pinned = pins.New(h.db)
 	}
 	m.admission = newAdmission(pinned, m.take, m.refuse)
+	if h.id.GossipBind == NoGossip {
+		return m, nil
+	}
 	g, err := gossip.Join(ctx, gossip.Config{
 		Role: gossip.RoleHub, Name: hubName(name), Version: Version,
 		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey,
@@ -199,6 +202,9 @@ func (m *membership) complain(what, name, reason string) {
 // counts are the members of the gossip, this hub included.
 func (m *membership) counts() (hubs, agents int) {
 	hubs = 1
+	if m.gossip.Load() == nil {
+		return hubs, 0
+	}
 	for _, member := range m.gossip.Load().Members() {
 		if member.Role == gossip.RoleHub {
 			hubs++
@@ -212,7 +218,10 @@ func (m *membership) counts() (hubs, agents int) {
 func (m *membership) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	err := m.gossip.Load().Leave(ctx)
+	var err error
+	if g := m.gossip.Load(); g != nil {
+		err = g.Leave(ctx)
+	}
 	m.admission.close()
 	return err
 }
@@ -221,7 +230,7 @@ func (m *membership) close() error {
 // it is the one whose report named the address, and the hub by the hubs' key that
 // it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
-	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct}
+	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct, Dial: h.id.dial()}
 	u, err := url.Parse(i.URL)
 	switch {
 	case err == nil && u.Scheme == fleet.WorkerScheme && i.Kind == fleet.KindWorker:

@@ -1,7 +1,9 @@
 package hub
 
 import (
+	"context"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
@@ -24,7 +26,7 @@ type Identity struct {
 	// file:///folder, or s3://bucket for an object store. Several hubs on one
 	// Redis must share it. Default: the folder "files" in Data.
 	Storage string
-	// GossipBind is the host:port for memberlist.
+	// GossipBind is the host:port for memberlist, or NoGossip.
 	GossipBind string
 	// GossipAdvertise is the host:port that agents are told; empty means
 	// GossipBind.
@@ -33,7 +35,27 @@ type Identity struct {
 	// each while it is changed, see gossip.Keys. It may be empty when GossipBind
 	// is a loopback address, nowhere else.
 	GossipKey string
+	// Network leads to instances and to a redis:// URL where that takes something else than
+	// TCP: a simulated network. Default: TCP.
+	Network *Network
 }
+
+// Network is a way to other machines.
+type Network struct {
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// dial connects over the network, nil for TCP.
+func (i Identity) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
+	if i.Network == nil {
+		return nil
+	}
+	return i.Network.Dial
+}
+
+// NoGossip as Identity.GossipBind leaves the gossip out: all instances come from
+// Settings.Instances, and other hubs are known by Redis alone.
+const NoGossip = "off"
 
 // CheckStorage says what is wrong with an Identity.Storage, as far as that shows
 // without opening it. The error repeats nothing of it.
@@ -183,9 +205,6 @@ type Settings struct {
 	// NoA1111API leaves out the routes for clients of A1111's API. Servers of that API may
 	// be in the fleet nevertheless. Default: the routes are there.
 	NoA1111API bool
-	// A1111Allow are patterns of what may be in requests for A1111's servers besides what only
-	// changes the picture: members, settings and scripts, by name. Default: nothing.
-	A1111Allow []string
 	// MultiUser keeps settings and user files apart by the header Comfy-User,
 	// as ComfyUI does with --multi-user. Default: each tenant is one user.
 	MultiUser bool

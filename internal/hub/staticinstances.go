@@ -74,7 +74,7 @@ func (s *staticInstances) apply(comfyUI, a1111 []string) error {
 }
 
 func (s *staticInstances) watchComfyUI(address string) error {
-	client, err := comfyui.NewClient(address, comfyui.Options{UserAgent: userAgent})
+	client, err := comfyui.NewClient(address, comfyui.Options{UserAgent: userAgent, Dial: s.hub.id.dial()})
 	if err != nil {
 		return err
 	}

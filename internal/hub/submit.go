@@ -107,8 +107,8 @@ type Submitter struct {
 	store    *files.Store
 	held     *files.Held
 	limitsOf func(tenant string) TenantLimits
-	// judge is what speaks against a tenant's graph, by the operator's rules.
-	judge func(tenant string, graph pyjson.Value) []catalog.Objection
+	// rulesOf are the rules for what a tenant may run.
+	rulesOf func(tenant string) Rules
 	// door opens the door of a job that is about to be queued.
 	door func(key string) door
 	// patience is how long an instance may take to accept or refuse a prompt.
@@ -183,7 +183,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	if !verdict.Accepted() {
 		return queue.Submission{}, nil, verdict.Answer
 	}
-	if against := s.judge(p.Tenant, verdict.Graph.Root()); len(against) > 0 {
+	if against := s.rulesOf(p.Tenant).Check(verdict.Graph.Root()); len(against) > 0 {
 		return queue.Submission{}, nil, catalog.Forbid(verdict, against[:min(len(against), maxObjections)])
 	}
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)

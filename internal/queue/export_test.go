@@ -12,9 +12,9 @@ func (q *Queue) KeepCopies() { q.copies = newCopies() }
 
 // HealNow is Heal after a restart of Redis.
 func (q *Queue) HealNow(ctx context.Context) error {
-	q.heal.mu.Lock()
+	_ = q.heal.turn.Acquire(context.Background(), 1)
 	q.heal.seen = "another"
-	q.heal.mu.Unlock()
+	q.heal.turn.Release(1)
 	return q.Heal(ctx)
 }
 

@@ -57,6 +57,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -206,7 +208,7 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 			return nil, err
 		}
 	}
-	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, log: o.Logger}
+	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, heal: healing{turn: semaphore.NewWeighted(1)}, log: o.Logger}
 	if !db.Embedded() {
 		q.copies = newCopies()
 	}

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -19,7 +20,8 @@ const settleTime = time.Second
 
 // healing is what Heal knows of Redis.
 type healing struct {
-	mu   sync.Mutex
+	// turn is taken while Redis is asked.
+	turn *semaphore.Weighted
 	seen string // the last incarnation; "" before the first
 	// doubt means that Redis was unavailable since it was last looked at.
 	doubt   atomic.Bool
@@ -35,8 +37,10 @@ func (q *Queue) Heal(ctx context.Context) error {
 	if q.copies == nil {
 		return nil
 	}
-	q.heal.mu.Lock()
-	defer q.heal.mu.Unlock()
+	if err := q.heal.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer q.heal.turn.Release(1)
 	now, err := q.db.Incarnation(ctx)
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)

@@ -22,6 +22,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -64,6 +65,9 @@ type Options struct {
 	// so does each later one at once until they have caught up. Default: 0. The embedded
 	// server has no replicas.
 	Replicas int
+	// Dial connects to the server where that takes something else than TCP; it does not
+	// count for Sentinel, Cluster and the embedded server. Default: TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Observe is told of each request; default: nobody is. Everything that asks Redis calls
 	// it, so it must be quick.
 	Observe func(Request)
@@ -130,7 +134,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	if db.log == nil {
 		db.log = slog.New(slog.DiscardHandler)
 	}
-	open, err := parseURL(o.URL)
+	open, err := parseURL(o.URL, o.Dial)
 	if err != nil {
 		return nil, err
 	}

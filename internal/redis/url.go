@@ -2,8 +2,10 @@ package redis
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"strings"
 	"time"
@@ -23,8 +25,11 @@ const (
 // the connections of commands nor use them up.
 type opener func() goredis.UniversalClient
 
+// dialer connects to a server.
+type dialer = func(ctx context.Context, network, address string) (net.Conn, error)
+
 // parseURL parses Options.URL; a nil opener means the embedded server.
-func parseURL(raw string) (opener, error) {
+func parseURL(raw string, dial dialer) (opener, error) {
 	if raw == "" || raw == Embedded {
 		return nil, nil
 	}
@@ -39,7 +44,7 @@ func parseURL(raw string) (opener, error) {
 	}
 	switch kind {
 	case "":
-		return parseSingle(raw)
+		return parseSingle(raw, dial)
 	case "sentinel":
 		return parseSentinel(base, rest)
 	case "cluster":
@@ -49,12 +54,15 @@ func parseURL(raw string) (opener, error) {
 	}
 }
 
-func parseSingle(raw string) (opener, error) {
+func parseSingle(raw string, dial dialer) (opener, error) {
 	o, err := goredis.ParseURL(raw)
 	if err != nil {
 		return nil, fmt.Errorf("redis: URL: %w", withoutURL(err))
 	}
 	tune(o)
+	if dial != nil {
+		o.Dialer = dial
+	}
 	return func() goredis.UniversalClient { c := *o; return goredis.NewClient(&c) }, nil
 }
 

@@ -17,12 +17,9 @@ var bounds = [...]struct {
 	{"width", []string{"width"}},
 	{"height", []string{"height"}},
 	{"steps", []string{"steps"}},
-	{batch, []string{"batch_size", "batch_count", "batch", "amount", "n_iter"}},
+	{"batch", []string{"batch_size", "batch_count", "batch", "amount", "n_iter"}},
 	{"length", []string{"length", "frames", "num_frames", "video_frames", "frame_count"}},
 }
-
-// batch bounds how many pictures a job makes at once.
-const batch = "batch"
 
 // Bounds are the words of [Rules.Max].
 func Bounds() []string {
@@ -88,46 +85,4 @@ func linked(nodes *pyjson.Object, link pyjson.Array, links int) (n float64, know
 		}
 	}
 	return 0, false
-}
-
-// maxDepth bounds how far up a graph batches are multiplied.
-const maxDepth = 1000
-
-// batch is how many pictures go through a node: what it begins with, or what the largest of
-// those brings that it is linked to. A node that repeats multiplies the two.
-func (r *reader) batch(id string, depth int) float64 {
-	if known, ok := r.batches[id]; ok {
-		return known
-	}
-	r.batches[id] = 1 // of a cycle, which no server runs
-	node := r.nodes.Object(id)
-	own, above := 1.0, 1.0
-	for input, value := range node.Object("inputs").All() {
-		if link, ok := value.(pyjson.Array); ok && len(link) == 2 && depth < maxDepth {
-			if from, ok := link[0].(pyjson.String); ok && r.nodes.Has(string(from)) {
-				above = max(above, r.batch(string(from), depth+1))
-			}
-		}
-		if bound, ok := boundOf(input); ok && bound == batch {
-			if n, known := number(r.nodes, value, 0); known {
-				own *= max(n, 1)
-			}
-		}
-	}
-	total := max(own, above)
-	if strings.Contains(strings.ToLower(node.String("class_type")), "repeat") {
-		total = own * above
-	}
-	r.batches[id] = total
-	return total
-}
-
-// batchInput is the first input that is about a batch, empty for none.
-func batchInput(inputs *pyjson.Object) string {
-	for input := range inputs.All() {
-		if bound, ok := boundOf(input); ok && bound == batch {
-			return input
-		}
-	}
-	return ""
 }

@@ -16,17 +16,9 @@ import (
 // A tenant's options are what it has set by POST /options. They go with its jobs, as settings
 // for those alone: no server's own options ever change.
 
-// options are the tenant's own, empty if it has set none. What it may not set now is none of
-// them, though an older hub has kept it.
+// options are the tenant's own, empty if it has set none.
 func (o *Room) options(ctx context.Context, a api.Requester) (*pyjson.Object, error) {
-	own, err := o.hub.Users().Folder(a.Tenant, userdata.DefaultUser).Options(ctx)
-	settings := o.hub.Settings()
-	for _, key := range own.Keys() {
-		if !settings.KeepsOption(key) {
-			own.Delete(key)
-		}
-	}
-	return own, err
+	return o.hub.Users().Folder(a.Tenant, userdata.DefaultUser).Options(ctx)
 }
 
 // failOptions answers a request for which the options cannot be read or stored.
@@ -120,9 +112,7 @@ func (o settings) postOptions(w http.ResponseWriter, r *http.Request, a api.Requ
 		writeProblem(w, http.StatusInternalServerError, problem)
 		return
 	}
-	err = o.hub.Users().Folder(a.Tenant, userdata.DefaultUser).ChangeOptions(r.Context(), func(own *pyjson.Object) {
-		change(own, asked, all, o.hub.Settings().KeepsOption)
-	})
+	err = o.hub.Users().Folder(a.Tenant, userdata.DefaultUser).ChangeOptions(r.Context(), func(own *pyjson.Object) { change(own, asked, all) })
 	if err != nil {
 		o.failOptions(w, r, err)
 		return
@@ -130,12 +120,11 @@ func (o settings) postOptions(w http.ResponseWriter, r *http.Request, a api.Requ
 	api.WriteValue(w, pyjson.Null{})
 }
 
-// change sets a tenant's options; those that are null, or as on the servers, are not kept. Nor are
-// those that may not be set: A1111, too, says nothing of settings that its API does not change.
-func change(own, asked, all *pyjson.Object, keeps func(name string) bool) {
+// change sets a tenant's options; those that are null, or as on the servers, are not kept.
+func change(own, asked, all *pyjson.Object) {
 	for key, v := range asked.All() {
 		theirs, _ := all.Get(key)
-		if _, null := v.(pyjson.Null); null || !keeps(key) || theirs != nil && string(pyjson.Marshal(theirs)) == string(pyjson.Marshal(v)) {
+		if _, null := v.(pyjson.Null); null || theirs != nil && string(pyjson.Marshal(theirs)) == string(pyjson.Marshal(v)) {
 			own.Delete(key)
 			continue
 		}

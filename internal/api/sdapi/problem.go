@@ -59,11 +59,6 @@ type invalid struct {
 func (e *invalid) Error() string { return "body: " + e.message }
 
 func (e *invalid) write(w http.ResponseWriter) {
-	writeProblem(w, http.StatusUnprocessableEntity, pyjson.NewObject(pyjson.Member{Key: "detail", Value: pyjson.Array{e.detail()}}))
-}
-
-// detail is the error as one of FastAPI's list.
-func (e *invalid) detail() *pyjson.Object {
 	place := pyjson.Array{pyjson.String("body")}
 	for _, step := range e.place {
 		switch step := step.(type) {
@@ -73,9 +68,9 @@ func (e *invalid) detail() *pyjson.Object {
 			place = append(place, pyjson.Number(strconv.Itoa(step)))
 		}
 	}
-	return pyjson.NewObject(
+	writeProblem(w, http.StatusUnprocessableEntity, pyjson.NewObject(pyjson.Member{Key: "detail", Value: pyjson.Array{pyjson.NewObject(
 		pyjson.Member{Key: "loc", Value: place},
 		pyjson.Member{Key: "msg", Value: pyjson.String(e.message)},
 		pyjson.Member{Key: "type", Value: pyjson.String(e.kind)},
-	)
+	)}}))
 }

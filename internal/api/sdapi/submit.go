@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/a1111"
@@ -158,34 +157,17 @@ func (o requests) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // writeUnfit answers a request whose graph ComfyUI would refuse: most likely one of its
-// pictures is none, or the operator's rules forbid a member, which is then named as FastAPI
-// names one.
+// pictures is none.
 func writeUnfit(w http.ResponseWriter, answer []byte) {
 	v, _ := pyjson.Parse(answer)
 	o, _ := v.(*pyjson.Object)
 	text, _ := api.ErrorText(http.StatusUnprocessableEntity, o, nil)
-	var members pyjson.Array
 	for _, node := range o.Object("node_errors").All() {
 		about, _ := node.(*pyjson.Object)
 		for _, v := range about.Array("errors") {
 			one, _ := v.(*pyjson.Object)
 			text = api.Sentence(one.String("message"), one.String("details"))
-			if within := one.Object("extra_info").Array("within"); len(within) > 0 {
-				odd := &invalid{kind: "value_error"}
-				path := []string{one.Object("extra_info").String("input_name")}
-				for _, step := range within {
-					name, _ := step.(pyjson.String)
-					odd.place = append(odd.place, string(name))
-					path = append(path, string(name))
-				}
-				odd.message = strings.TrimPrefix(one.String("details"), strings.Join(path, ".")+": ")
-				members = append(members, odd.detail())
-			}
 		}
-	}
-	if len(members) > 0 {
-		writeProblem(w, http.StatusUnprocessableEntity, pyjson.NewObject(pyjson.Member{Key: "detail", Value: members}))
-		return
 	}
 	writeProblem(w, http.StatusUnprocessableEntity, exception("HTTPException", text))
 }

@@ -29,6 +29,7 @@ type Engine struct {
 	lua     *interpreter
 	journal *journal // nil without a folder
 	hub     hub
+	server  *evaluator // nil unless connections may send scripts
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -42,6 +43,10 @@ type Options struct {
 	Dir string
 	// Logger gets what an operator should know. Default: nothing is logged.
 	Logger *slog.Logger
+	// Server takes scripts from connections and runs them as a Redis server does. RunID is
+	// this start of it, in hex. Default: scripts come by Run only.
+	Server bool
+	RunID  string
 }
 
 // Open starts an engine and restores it from the journal. It fails with
@@ -52,6 +57,9 @@ func Open(o Options) (_ *Engine, err error) {
 		e.log = slog.New(slog.DiscardHandler)
 	}
 	e.lua = newInterpreter(e.doForScript)
+	if o.Server {
+		e.server = &evaluator{runID: o.RunID, scripts: map[string]*Script{}}
+	}
 	defer func() {
 		if err != nil {
 			e.abandon()
@@ -91,10 +99,15 @@ func (e *Engine) doForScript(args []string, write bool) (any, error) {
 	case name == "PUBLISH" && len(args) == 3:
 		return e.hub.publish(args[1], args[2]), nil
 	}
+	if reply, ok, err := e.evaluate(args); ok {
+		return reply, err
+	}
 	c, err := find(args)
 	switch {
 	case err != nil:
 		return nil, err
+	case e.server != nil:
+		write = c.write
 	case c.write && !write:
 		return nil, fmt.Errorf("ERR %s changes something: scripts use write() for it, so that it is kept", args[0])
 	case !c.write && write:
@@ -168,6 +181,15 @@ func (e *Engine) expire() {
 		more = e.keys.expire(expireAtOnce)
 		e.mu.Unlock()
 	}
+}
+
+// Crash ends the engine as kill -9 does: what was not synced is lost.
+func (e *Engine) Crash() {
+	e.once.Do(func() {
+		close(e.stop)
+		e.done.Wait()
+		e.abandon()
+	})
 }
 
 // Close writes what is left to the journal and ends the engine. Connections

@@ -89,6 +89,7 @@ func newInterpreter(do func(args []string, write bool) (any, error)) *interprete
 	i := &interpreter{state: l, do: do}
 	redis := l.NewTable()
 	redis.RawSetString("call", l.NewFunction(i.calls(false)))
+	redis.RawSetString("pcall", l.NewFunction(i.pcall))
 	redis.RawSetString("write", l.NewFunction(i.calls(true)))
 	for name, function := range i.texts() {
 		redis.RawSetString(name, l.NewFunction(function))

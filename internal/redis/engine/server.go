@@ -16,8 +16,7 @@ import (
 // closes the connection.
 func (e *Engine) Dial(context.Context, string, string) (net.Conn, error) {
 	client, server := pipe()
-	c := &connection{engine: e, conn: server, out: bufio.NewWriter(server)}
-	go c.serve()
+	go newConnection(e, server).serve()
 	return client, nil
 }
 
@@ -31,6 +30,10 @@ type connection struct {
 	out *bufio.Writer
 
 	channels []string // subscribed to
+}
+
+func newConnection(e *Engine, conn net.Conn) *connection {
+	return &connection{engine: e, conn: conn, out: bufio.NewWriter(conn)}
 }
 
 func (c *connection) serve() {
@@ -97,6 +100,10 @@ func (c *connection) do(args []string) {
 	case "CLIENT", "SELECT":
 		c.reply(ok, nil)
 	default:
+		if reply, ok, err := c.engine.evaluate(args); ok {
+			c.reply(reply, err)
+			return
+		}
 		c.reply(c.engine.do(args))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -101,7 +102,11 @@ func mget(k *keyspace, args []string) (any, error) {
 // set does SET with the options NX and XX. A time to live is set by PEXPIREAT,
 // which the journal can repeat.
 func set(k *keyspace, args []string) (any, error) {
-	for _, option := range args[3:] {
+	options, lifetime, err := withoutPX(args[3:])
+	if err != nil {
+		return nil, err
+	}
+	for _, option := range options {
 		had := k.peek(args[1]) != nil
 		switch strings.ToUpper(option) {
 		case "NX":
@@ -117,7 +122,22 @@ func set(k *keyspace, args []string) (any, error) {
 		}
 	}
 	k.set(args[1], k.store(args[2], 2))
+	if lifetime > 0 {
+		k.expireAt(args[1], k.now().UnixMilli()+lifetime)
+	}
 	return ok, nil
+}
+
+// withoutPX takes the lifetime in milliseconds out of SET's options, 0 if there is none.
+func withoutPX(options []string) (rest []string, lifetime int64, err error) {
+	at := slices.IndexFunc(options, func(o string) bool { return strings.EqualFold(o, "PX") })
+	if at < 0 || at+1 == len(options) {
+		return options, 0, nil
+	}
+	if lifetime, err = number(options[at+1]); err == nil && lifetime <= 0 {
+		err = errors.New("ERR invalid expire time in 'set' command")
+	}
+	return slices.Concat(options[:at], options[at+2:]), lifetime, err
 }
 
 func strlen(k *keyspace, args []string) (any, error) {

@@ -1,0 +1,351 @@
+package system
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image/png"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// graph is a prompt that keeps a server busy for some seconds and makes a picture of one
+// colour.
+func graph(seconds float64, color int) string {
+	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": %d}},
+		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": 4, "nonce": %d}},
+		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, color, seconds, color)
+}
+
+// Client is a user's program on a machine of its own: it posts prompts, one after the other,
+// and follows each to its end. It goes to another hub when one does not answer.
+type Client struct {
+	w      *World
+	name   string
+	rand   *rand.Rand
+	http   *http.Client
+	hub    atomic.Int64
+	ledger *Ledger
+	// socket says that it listens on a WebSocket; otherwise it polls the history.
+	socket bool
+}
+
+// Prompt is one that a client has posted.
+type Prompt struct {
+	ID      string
+	Color   int
+	Client  string
+	Seconds float64
+	// Accepted is when a hub answered 200; zero before that.
+	Accepted time.Time
+	// Told is when the client was told of the end.
+	Told time.Time
+}
+
+// Client returns a client, whose choices come from a seed. It posts nothing by itself.
+func (w *World) Client(name string, seed uint64, socket bool, ledger *Ledger) *Client {
+	r := rand.New(rand.NewPCG(seed, 0)) // #nosec G404 -- repeatable, not secret
+	c := &Client{w: w, name: name, rand: r, http: w.http(name), socket: socket, ledger: ledger}
+	c.hub.Store(int64(r.IntN(len(w.Hubs))))
+	return c
+}
+
+// patience is how long a client waits for one answer.
+const patience = 30 * time.Second
+
+// run posts prompts until the time is over, and waits for each.
+func (c *Client) run(until time.Time) {
+	defer c.http.CloseIdleConnections()
+	for n := 0; time.Now().Before(until); n++ {
+		p := &Prompt{ID: fmt.Sprintf("%s-%d", c.name, n), Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: []float64{0.2, 2, 15}[c.rand.IntN(3)]}
+		c.Ask(p)
+		if !c.w.sleep(time.Duration(c.rand.IntN(2000)) * time.Millisecond) {
+			return
+		}
+	}
+}
+
+// Ask posts a prompt and follows it to its end.
+func (c *Client) Ask(p *Prompt) {
+	if c.socket {
+		c.listenTo(p)
+	} else {
+		c.poll(p)
+	}
+}
+
+// Hub is the number of the hub that it talks to, from 0.
+func (c *Client) Hub() int { return int(c.hub.Load()) }
+
+// next goes to another hub.
+func (c *Client) next() bool {
+	c.hub.Store((c.hub.Load() + 1) % int64(len(c.w.Hubs)))
+	return c.w.sleep(500 * time.Millisecond)
+}
+
+func (c *Client) url() string { return c.w.Hubs[c.Hub()].URL() }
+
+// post posts a prompt until a hub has accepted it.
+func (c *Client) post(p *Prompt) bool {
+	body, _ := json.Marshal(map[string]any{"prompt": json.RawMessage(graph(p.Seconds, p.Color)), "prompt_id": p.ID, "client_id": c.name})
+	for {
+		status, answer, err := c.call(http.MethodPost, "/prompt", body)
+		switch {
+		case err == nil && status == http.StatusOK:
+			p.Accepted = time.Now()
+			c.w.Trace.Note([]string{p.ID, c.name}, "%s accepted by hub%d", p.ID, c.Hub()+1)
+			c.ledger.accepted(p)
+			return true
+		case err == nil && status < 500 && status != http.StatusTooManyRequests:
+			c.ledger.breach(p.ID, "hub%d refused a good prompt with %d: %.300s", c.Hub()+1, status, answer)
+			return false
+		}
+		if !c.next() {
+			return false
+		}
+	}
+}
+
+func (c *Client) call(method, path string, body []byte) (int, []byte, error) {
+	ctx, cancel := context.WithTimeout(c.w.ended, patience)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, c.url()+path, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+// poll posts a prompt and asks for its history until it is there.
+func (c *Client) poll(p *Prompt) {
+	if !c.post(p) {
+		return
+	}
+	for c.w.sleep(time.Second) {
+		if c.look(p) == isThere {
+			p.Told = time.Now()
+			return
+		}
+	}
+}
+
+// found is what a look at the history has found.
+type found int
+
+const (
+	unanswered found = iota
+	isMissing
+	isThere
+)
+
+// look looks for the prompt in the history, and checks its picture.
+func (c *Client) look(p *Prompt) found {
+	status, answer, err := c.call(http.MethodGet, "/history/"+url.PathEscape(p.ID), nil)
+	if err != nil || status != http.StatusOK {
+		c.next()
+		return unanswered
+	}
+	var history map[string]struct {
+		Outputs map[string]struct {
+			Images []struct{ Filename, Subfolder, Type string }
+		}
+		Status struct {
+			Text string `json:"status_str"`
+		}
+	}
+	if err := json.Unmarshal(answer, &history); err != nil {
+		c.ledger.breach(p.ID, "no history: %v: %.300s", err, answer)
+		return isThere
+	}
+	entry, ended := history[p.ID]
+	if !ended {
+		return isMissing
+	}
+	if entry.Status.Text != "success" {
+		c.ledger.breach(p.ID, "it ended with %s", entry.Status.Text)
+		return isThere
+	}
+	images := entry.Outputs["3"].Images
+	if len(images) != 1 {
+		c.ledger.breach(p.ID, "it has %d pictures: %.300s", len(images), answer)
+		return isThere
+	}
+	i := images[0]
+	for range 40 {
+		q := url.Values{"filename": {i.Filename}, "subfolder": {i.Subfolder}, "type": {i.Type}}
+		status, picture, err := c.call(http.MethodGet, "/view?"+q.Encode(), nil)
+		if err == nil && status == http.StatusOK {
+			if err := hasColor(picture, p.Color); err != nil {
+				c.ledger.breach(p.ID, "its picture %s: %v", i.Filename, err)
+			}
+			return isThere
+		}
+		if err == nil && status == http.StatusNotFound {
+			c.ledger.breach(p.ID, "its picture %s is not there", i.Filename)
+			return isThere
+		}
+		if !c.next() {
+			return isThere
+		}
+	}
+	c.ledger.breach(p.ID, "nobody gives its picture %s", i.Filename)
+	return isThere
+}
+
+func hasColor(picture []byte, color int) error {
+	m, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		return err
+	}
+	r, g, b, _ := m.At(8, 8).RGBA()
+	if got := int(r>>8)<<16 | int(g>>8)<<8 | int(b>>8); got != color {
+		return fmt.Errorf("its colour is %06x, not %06x", got, color)
+	}
+	return nil
+}
+
+var errDone = errors.New("the end was told")
+
+// listenTo follows a prompt on sockets, the first of which is opened before it is posted.
+func (c *Client) listenTo(p *Prompt) {
+	for {
+		ctx, cancel := context.WithTimeout(c.w.ended, patience)
+		socket, _, err := websocket.Dial(ctx, c.url()+"/ws?clientId="+c.name, &websocket.DialOptions{HTTPClient: c.http})
+		cancel()
+		if err != nil {
+			if !c.next() {
+				return
+			}
+			continue
+		}
+		socket.SetReadLimit(64 << 20)
+		if p.Accepted.IsZero() && !c.post(p) {
+			_ = socket.CloseNow()
+			return
+		}
+		err = c.follow(socket, p)
+		_ = socket.CloseNow()
+		if errors.Is(err, errDone) {
+			p.Told = time.Now()
+			c.check(p)
+			return
+		}
+		c.w.Trace.Note([]string{c.name, p.ID}, "%s lost its socket at hub%d: %v", c.name, c.Hub()+1, err)
+		if !c.next() {
+			return
+		}
+	}
+}
+
+// check looks for a prompt whose end was told: it can be read from then on.
+func (c *Client) check(p *Prompt) {
+	for {
+		switch c.look(p) {
+		case isThere:
+			return
+		case isMissing:
+			c.ledger.breach(p.ID, "its end was told, and hub%d has no history of it", c.Hub()+1)
+			return
+		case unanswered:
+			if !c.w.sleep(time.Second) {
+				return
+			}
+		}
+	}
+}
+
+// pingEvery is how often a client asks whether its socket still works.
+const pingEvery = 20 * time.Second
+
+// follow reads a socket until the prompt's end was told.
+func (c *Client) follow(socket *websocket.Conn, p *Prompt) error {
+	ctx, cancel := context.WithCancelCause(c.w.ended)
+	defer cancel(nil)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pingEvery):
+			}
+			ping, end := context.WithTimeout(ctx, pingEvery)
+			err := socket.Ping(ping)
+			end()
+			if err != nil {
+				cancel(err)
+				return
+			}
+		}
+	}()
+	told := map[string]bool{}
+	for {
+		kind, frame, err := socket.Read(ctx)
+		if err != nil {
+			return errors.Join(err, context.Cause(ctx))
+		}
+		if kind != websocket.MessageText {
+			continue
+		}
+		var m struct {
+			Type string
+			Data struct {
+				Node     *string
+				PromptID string `json:"prompt_id"`
+			}
+		}
+		if err := json.Unmarshal(frame, &m); err != nil {
+			c.ledger.breach(p.ID, "no message: %.200s", frame)
+			return err
+		}
+		id := m.Data.PromptID
+		if id == "" {
+			continue
+		}
+		c.w.Trace.Note([]string{id}, "%s hears %s at hub%d", c.name, m.Type, c.Hub()+1)
+		if told[id] {
+			c.ledger.breach(id, "a message %s after its end, on the same socket", m.Type)
+		}
+		if m.Type == "executing" && m.Data.Node == nil {
+			told[id] = true
+			if id == p.ID {
+				// A moment longer, for what must not come any more.
+				linger, stop := context.WithTimeout(ctx, time.Second)
+				defer stop()
+				return c.linger(linger, socket, told)
+			}
+		}
+	}
+}
+
+// linger reads what comes after the last end.
+func (c *Client) linger(ctx context.Context, socket *websocket.Conn, told map[string]bool) error {
+	for {
+		kind, frame, err := socket.Read(ctx)
+		if err != nil {
+			return errDone
+		}
+		var m struct {
+			Type string
+			Data struct {
+				PromptID string `json:"prompt_id"`
+			}
+		}
+		if kind == websocket.MessageText && json.Unmarshal(frame, &m) == nil && told[m.Data.PromptID] {
+			c.ledger.breach(m.Data.PromptID, "a message %s after its end, on the same socket", m.Type)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package system
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/api/rooms"
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// Hub is the process of a hub, which can be killed and started again.
+type Hub struct {
+	w          *World
+	name       string
+	generation int
+	running    *hub.Hub
+	web        *http.Server
+}
+
+func newHub(w *World, name string) *Hub { return &Hub{w: w, name: name} }
+
+// URL is where clients reach it.
+func (h *Hub) URL() string { return "http://" + h.name + ":8188" }
+
+func (h *Hub) data() string    { return h.w.folder(h.name, fmt.Sprint("data", h.generation)) }
+func (h *Hub) storage() string { return h.w.folder(h.name, fmt.Sprint("storage", h.generation)) }
+
+// Start starts the process, with the data of the one before.
+func (h *Hub) Start() {
+	t := h.w.t
+	before := h.data()
+	h.generation++
+	if h.generation > 1 {
+		require.NoError(t, os.CopyFS(h.data(), os.DirFS(before)))
+	}
+	require.NoError(t, os.MkdirAll(h.w.folder("storage"), 0o700))
+	require.NoError(t, os.MkdirAll(h.data(), 0o700))
+	// The link is what ties this process to the storage: see Kill.
+	require.NoError(t, os.Symlink(h.w.folder("storage"), h.storage()))
+
+	h.running = hub.New(hub.Identity{
+		Redis: "redis://" + redisAddress, Data: h.data(), Storage: h.storage(), GossipBind: hub.NoGossip, Network: &hub.Network{Dial: h.w.Net.Dialer(h.name)},
+	})
+	rooms := rooms.New(h.running)
+	settings := hub.Settings{Logger: h.w.log.With("hub", h.name)}
+	for _, c := range h.w.Comfys {
+		settings.Instances = append(settings.Instances, c.URL())
+	}
+	require.NoError(t, h.running.Start(h.w.ended, settings))
+	h.web = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		rooms.Serve(w, r, api.Visitor{IP: host})
+	})}
+	l, err := h.w.Net.Listen(h.name + ":8188")
+	require.NoError(t, err)
+	h.w.work.Go(func() { _ = h.web.Serve(l) })
+}
+
+// Stop is SIGTERM.
+func (h *Hub) Stop() {
+	if h.running == nil {
+		return
+	}
+	_ = h.web.Close()
+	_ = h.running.Close(context.Background())
+	h.running = nil
+}
+
+// Kill is kill -9: from now on the process reaches nobody and no file. What its goroutines
+// do until they have ended is seen by nobody.
+func (h *Hub) Kill() {
+	if h.running == nil {
+		return
+	}
+	h.w.Net.Kill(h.name)
+	nowhere := h.w.folder(h.name, fmt.Sprint("nowhere", h.generation))
+	require.NoError(h.w.t, os.MkdirAll(nowhere, 0o700))
+	require.NoError(h.w.t, os.Symlink(nowhere, h.storage()+".new"))
+	require.NoError(h.w.t, os.Rename(h.storage()+".new", h.storage()))
+	dead, web := h.running, h.web
+	h.running = nil
+	h.w.Net.Kill(h.name)
+	_ = web.Close()
+	h.w.work.Go(func() { _ = dead.Close(context.Background()) })
+}
+
+// Whole reports whether the hub can use all servers.
+func (h *Hub) Whole() bool {
+	var instances []struct{ State string }
+	client := h.w.http("observer")
+	defer client.CloseIdleConnections()
+	resp, err := client.Get(h.URL() + "/hub/instances")
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || json.Unmarshal(body, &instances) != nil || len(instances) != len(h.w.Comfys) {
+		return false
+	}
+	for _, i := range instances {
+		if i.State != "idle" && i.State != "busy" {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,61 @@
+package system
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Ledger is what the clients were promised, and what was broken.
+type Ledger struct {
+	mu       sync.Mutex
+	prompts  []*Prompt
+	breaches []Breach
+}
+
+// Breach is a promise that was broken.
+type Breach struct {
+	// About is the prompt.
+	About string
+	What  string
+}
+
+func (b Breach) String() string { return b.About + ": " + b.What }
+
+func (l *Ledger) accepted(p *Prompt) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.prompts = append(l.prompts, p)
+}
+
+func (l *Ledger) breach(about, format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.breaches = append(l.breaches, Breach{about, fmt.Sprintf(format, args...)})
+}
+
+// Breaches are what was broken so far.
+func (l *Ledger) Breaches() []Breach {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Breach(nil), l.breaches...)
+}
+
+// Accepted is how many prompts were accepted.
+func (l *Ledger) Accepted() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.prompts)
+}
+
+// untold are accepted prompts of which nobody was told the end.
+func (l *Ledger) untold() []*Prompt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var left []*Prompt
+	for _, p := range l.prompts {
+		if p.Told.IsZero() {
+			left = append(left, p)
+		}
+	}
+	return left
+}

@@ -1,0 +1,49 @@
+package system
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Load is what clients do in a run.
+type Load struct {
+	// Sockets and Pollers are how many clients listen, and how many poll the history.
+	Sockets, Pollers int
+	// For is how long they post, and faults begin.
+	For time.Duration
+}
+
+// settleWithin is how long everything may take to end once all faults have healed.
+const settleWithin = 10 * time.Minute
+
+// Run runs clients on a world while faults happen, and returns what was promised. It must be
+// called in a bubble.
+func Run(t testing.TB, seed uint64, c Config, load Load, faults []Fault) (*Ledger, *Trace) {
+	w := New(t, c)
+	defer w.Close()
+	ledger := &Ledger{}
+	until := time.Now().Add(load.For)
+	var clients sync.WaitGroup
+	for n := range load.Sockets + load.Pollers {
+		client := w.Client(fmt.Sprintf("client%d", n+1), seed<<8|uint64(n), n < load.Sockets, ledger) // #nosec G115 -- small
+		clients.Go(func() { client.run(until) })
+	}
+	w.inject(faults)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		clients.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Until(until) + settleWithin):
+		for _, p := range ledger.untold() {
+			ledger.breach(p.ID, "%v after all faults nobody has told %s of its end", settleWithin, p.Client)
+		}
+		w.end()
+		<-done
+	}
+	return ledger, w.Trace
+}

@@ -1,0 +1,95 @@
+package system_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/leaktest"
+	"github.com/comfyhub/comfyhub/system"
+)
+
+var (
+	seeds = flag.Int("seeds", 0, "how many schedules of faults are run")
+	first = flag.Uint64("first", 1, "the first of them")
+	logs  = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+var (
+	size = system.Config{Hubs: 3, Comfys: 3}
+	load = system.Load{Sockets: 4, Pollers: 2, For: 5 * time.Minute}
+)
+
+// run runs a seed's clients against a schedule of faults.
+func run(t *testing.T, seed uint64, faults []system.Fault, log *os.File) (ledger *system.Ledger, trace *system.Trace) {
+	synctest.Test(t, func(t *testing.T) {
+		c := size
+		if log != nil {
+			c.Log = log
+		}
+		ledger, trace = system.Run(t, seed, c, load, faults)
+	})
+	return ledger, trace
+}
+
+// TestSeeds runs worlds with faults. A breach comes with the shortest schedule that still
+// shows it.
+func TestSeeds(t *testing.T) {
+	for n := range *seeds {
+		seed := *first + uint64(n)
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			faults := system.Faults(seed, size, load.For)
+			began := time.Now()
+			ledger, trace := run(t, seed, faults, nil)
+			t.Logf("%d prompts, %d faults, %v", ledger.Accepted(), len(faults), time.Since(began).Round(time.Millisecond))
+			if ledger.Accepted() == 0 {
+				t.Error("no prompt was accepted")
+			}
+			if breaches := ledger.Breaches(); len(breaches) > 0 {
+				t.Log(breaches)
+				report(t, seed, breaches, trace, shorten(t, seed, faults))
+			}
+		})
+	}
+}
+
+// shorten drops the faults without which a promise is broken all the same.
+func shorten(t *testing.T, seed uint64, faults []system.Fault) []system.Fault {
+	for n := range slices.Backward(faults) {
+		fewer := slices.Concat(faults[:n], faults[n+1:])
+		if ledger, _ := run(t, seed, fewer, nil); len(ledger.Breaches()) > 0 {
+			faults = fewer
+		}
+	}
+	return faults
+}
+
+func report(t *testing.T, seed uint64, breaches []system.Breach, trace *system.Trace, faults []system.Fault) {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d\n", seed)
+	for _, breach := range breaches {
+		fmt.Fprintf(&b, "BREACH %v\n", breach)
+	}
+	b.WriteString("\nthe shortest schedule that breaks a promise:\n")
+	for _, f := range faults {
+		fmt.Fprintf(&b, "  %v\n", f)
+	}
+	fmt.Fprintf(&b, "\nwhat happened to %s:\n%s", breaches[0].About, trace.Of(breaches[0].About))
+	t.Error(b.String())
+	if *logs != "" {
+		f, err := os.Create(filepath.Join(*logs, fmt.Sprintf("seed-%d.log", seed)))
+		if err == nil {
+			defer f.Close()
+			_, _ = f.WriteString(b.String())
+			run(t, seed, faults, f)
+		}
+	}
+}

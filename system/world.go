@@ -1,0 +1,115 @@
+package system
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/system/network"
+)
+
+// World is one installation. Everything in it lives in the bubble of the test that made it.
+type World struct {
+	Net    *network.Network
+	Redis  *Redis
+	Hubs   []*Hub
+	Comfys []*Comfy
+	Trace  *Trace
+
+	t     testing.TB
+	size  Config
+	dir   string
+	log   *slog.Logger
+	ended context.Context // ends what works on behind the scenario
+	end   context.CancelFunc
+	work  sync.WaitGroup
+	// faults are those that have not healed.
+	faults sync.WaitGroup
+}
+
+// Config is the size of a world.
+type Config struct {
+	Hubs, Comfys int
+	// Forgetful makes a Redis that crashes lose what it has not synced.
+	Forgetful bool
+	// Log receives what the hubs log. Default: nothing.
+	Log io.Writer
+}
+
+// New starts Redis, the ComfyUI servers and the hubs, and waits until each hub can use all
+// servers. Close ends them.
+func New(t testing.TB, c Config) *World {
+	t.Helper()
+	w := &World{Net: network.New(), Trace: newTrace(), t: t, size: c, dir: t.TempDir(), log: slog.New(slog.DiscardHandler)}
+	if c.Log != nil {
+		w.log = slog.New(slog.NewTextHandler(c.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	w.ended, w.end = context.WithCancel(context.Background())
+	w.Redis = newRedis(w)
+	w.Redis.Start()
+	for n := range c.Comfys {
+		w.Comfys = append(w.Comfys, newComfy(w, fmt.Sprintf("comfy%d", n+1)))
+	}
+	for n := range c.Hubs {
+		w.Hubs = append(w.Hubs, newHub(w, fmt.Sprintf("hub%d", n+1)))
+	}
+	for _, h := range w.Hubs {
+		h.Start()
+	}
+	for _, h := range w.Hubs {
+		w.Until(time.Minute, h.name+" can use all servers", h.Whole)
+	}
+	return w
+}
+
+// Close ends everything and waits for it.
+func (w *World) Close() {
+	w.end()
+	w.faults.Wait() // each heals, and may start something
+	for _, h := range w.Hubs {
+		h.Stop()
+	}
+	for _, c := range w.Comfys {
+		c.close()
+	}
+	w.Redis.Stop()
+	w.work.Wait()
+	<-time.After(time.Minute) // connections linger
+}
+
+// Until waits until something is so, and fails the test after a while of system time.
+func (w *World) Until(within time.Duration, what string, so func() bool) {
+	w.t.Helper()
+	for deadline := time.Now().Add(within); !so(); <-time.After(50 * time.Millisecond) {
+		require.True(w.t, time.Now().Before(deadline), "after %v of system time it is not so that %s", within, what)
+	}
+}
+
+// sleep waits, and reports whether the world goes on.
+func (w *World) sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-w.ended.Done():
+		return false
+	}
+}
+
+func (w *World) folder(names ...string) string {
+	return filepath.Join(append([]string{w.dir}, names...)...)
+}
+
+// http is a client at a host.
+func (w *World) http(host string) *http.Client {
+	return &http.Client{Transport: &http.Transport{DialContext: w.Net.Dialer(host), MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second}}
+}
