@@ -312,7 +312,7 @@ func TestUndeclaredProxy(t *testing.T) {
 	}
 	require.Equal(t, "running", ann.states()[running])
 	require.Equal(t, "queued", ann.states()[nameless])
-	require.Equal(t, 1, strings.Count(heard.String(), "trusted_proxies"))
+	require.Equal(t, 1, strings.Count(heard.String(), "requests come through a proxy"))
 	ann.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, nameless))
 	ann.posts("/interrupt", `{"client_id": "ann"}`)
 	ann.awaits(running, "cancelled")
