@@ -130,6 +130,18 @@ func TestBelow(t *testing.T) {
 	}
 }
 
+func TestMentions(t *testing.T) {
+	t.Parallel()
+	for path, want := range map[string]bool{
+		"/download": true, "/x/download-models": true, "/x/models.Download/y": true, "/api/cancel-model-download-session": true, "/x/%64ownload_2": true, "/x%2Fdownload": true,
+		"/downloaded": false, "/x/undownload": false, "/": false,
+	} {
+		p, err := read(t, path)
+		require.NoError(t, err)
+		require.Equal(t, want, p.Mentions("other", "download"), path)
+	}
+}
+
 func TestWithoutKeys(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{

@@ -77,6 +77,16 @@ func (p Path) Below(prefixes ...string) bool {
 	})
 }
 
+// Mentions reports whether a segment of the path, read loosely, has one of the words:
+// "download" is in /download-models and in /x/model.download/start, not in /downloaded.
+func (p Path) Mentions(words ...string) bool {
+	return slices.ContainsFunc(p.loose(), func(segment string) bool {
+		return slices.ContainsFunc(strings.FieldsFunc(segment, notInWord), func(word string) bool { return slices.Contains(words, word) })
+	})
+}
+
+func notInWord(c rune) bool { return c < 'a' || c > 'z' }
+
 // readings are the path read loosely, as it is and, where it begins with /api,
 // with no such prefix and with just one.
 func (p Path) readings() [][]string {

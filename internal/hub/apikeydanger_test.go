@@ -28,6 +28,7 @@ func TestDangerousRoutesOfKeys(t *testing.T) {
 		h.Set("Upgrade", "websocket")
 		return h
 	}
+	secrets := map[string]string{}
 	for name, c := range map[string]struct {
 		scopes                   []apikeys.Scope
 		manager, socket, reading bool
@@ -36,13 +37,19 @@ func TestDangerousRoutesOfKeys(t *testing.T) {
 		"read":  {[]apikeys.Scope{apikeys.Read}, false, false, true},
 		"admin": {[]apikeys.Scope{apikeys.Admin}, true, true, true},
 	} {
-		secret := b.key(apikeys.Wanted{Name: name, Scopes: c.scopes})
-		for path, header := range map[string]http.Header{"/manager/reboot": bearer(secret), "/pack/ws": socket(secret), "/pack/list": bearer(secret)} {
+		secrets[name] = b.key(apikeys.Wanted{Name: name, Scopes: c.scopes})
+		for path, header := range map[string]http.Header{"/manager/reboot": bearer(secrets[name]), "/pack/ws": socket(secrets[name]), "/pack/list": bearer(secrets[name])} {
 			want := map[string]bool{"/manager/reboot": c.manager, "/pack/ws": c.socket, "/pack/list": c.reading}[path]
 			status, _, text := b.ask("GET", path, "", header)
 			require.Equal(t, want, status != http.StatusForbidden, "%s %s: %d %s", name, path, status, text)
 		}
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "ComfyUI-Manager"))
+	for _, path := range []string{"/experiment/models/download_missing/cancel", "/api/tasks/x", "/sdapi/v1/server-kill"} {
+		for name, refused := range map[string]bool{"both": true, "read": true, "admin": false} {
+			status, _, text := b.ask("POST", path, "", bearer(secrets[name]))
+			require.Equal(t, refused, status == http.StatusForbidden, "%s %s: %d %s", name, path, status, text)
+		}
+	}
+	require.Equal(t, 3, strings.Count(log.String(), "ComfyUI-Manager"))
 	require.Contains(t, log.String(), "key=admin")
 }

@@ -53,7 +53,7 @@ func newPack(t *testing.T, name string, c sim.Config) *pack {
 // isOfManager reports whether a pack answers for ComfyUI-Manager, loosely.
 func isOfManager(path string) bool {
 	path = strings.ToLower(path)
-	for _, name := range []string{"/manager", "/customnode", "/snapshot", "/externalmodel", "/comfyui_manager", "/alternatives", "/model/"} {
+	for _, name := range []string{"/manager", "/customnode", "/snapshot", "/externalmodel", "/comfyui_manager", "/alternatives", "/model/", "download", "/tasks"} {
 		if strings.Contains(path, name) && !strings.Contains(path, "/managers") {
 			return true
 		}

@@ -41,8 +41,25 @@ func TestManagerOff(t *testing.T) {
 			steps = append(steps, step)
 		}
 	}
+	for _, path := range []string{
+		"/experiment/models/download_missing", "/experiment/models/download_missing/cancel", "/api/experiment/models/download_missing",
+		"/assets/download", "/api/assets/download", "/api/tasks/x", "/api/tasks/x/cancel", "/API/Tasks//x", "/api/downloads", "/v2/models/x",
+		"/experiment/models/other/new", "/models/download/x", "/api/download-models", "/api/cancel-model-download-session",
+		"/api/hf-auth-login-start", "/some-pack/download", "/pack/models.install", "/%64ownload-models",
+	} {
+		steps = append(steps, exchange{method: "POST", path: path, status: http.StatusForbidden, want: managerOff})
+	}
+	for _, method := range []string{"PUT", "PATCH", "DELETE"} {
+		for _, path := range []string{"/api/tasks/x", "/api/download-models", "/api/downloads/x"} {
+			steps = append(steps, exchange{method: method, path: path, status: http.StatusForbidden, want: managerOff})
+		}
+	}
 	b.play(steps)
 	require.Empty(t, p.last(), "nothing has reached the instance")
+	b.play([]exchange{
+		{method: "POST", path: "/pack/downloaded", status: passes, want: "one"},
+		{method: "GET", path: "/pack/download", status: passes, want: "one"},
+	})
 	b.play([]exchange{
 		{method: "GET", path: "/manager/version", status: passes, want: "one"},
 		{method: "GET", path: "/api/manager/version", status: passes, want: "one"},
@@ -60,6 +77,10 @@ func TestManagerOff(t *testing.T) {
 	b.tenant = "ada"
 	b.play([]exchange{{method: "POST", path: "/manager/reboot", status: passes, want: "one"}})
 	require.Equal(t, "POST /manager/reboot ", p.last())
+	for _, path := range []string{"/experiment/models/download_missing", "/api/assets/download", "/api/tasks/x"} {
+		b.play([]exchange{{method: "POST", path: path, status: passes, want: "one"}})
+		require.Equal(t, "POST "+path+" ", p.last())
+	}
 }
 
 func TestPassthrough(t *testing.T) {

@@ -4,6 +4,8 @@
 package comfy
 
 import (
+	"net/http"
+
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
@@ -72,6 +74,9 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Both("GET /global_subgraphs", surveys.getKnown("{}"))
 	t.Both("GET /global_subgraphs/*", surveys.getSettled("null"))
 	t.Both("GET /node_replacements", surveys.getKnown("{}"))
+	for _, pattern := range downloads {
+		t.Both(pattern, func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) { c.Forward(w, r, a, api.PathOf(r)) })
+	}
 	t.Both("POST /free", c.postFree)
 	t.Both("GET /view", stored.getView)
 	t.Both("POST /upload/image", stored.postUpload)

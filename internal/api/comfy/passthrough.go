@@ -19,7 +19,7 @@ func (c *Room) passthrough(a api.Requester) hub.PassthroughPolicy {
 // mayPass reports whether the policy lets a request through, and answers it
 // otherwise.
 func (c *Room) mayPass(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
-	if isManager(asked) {
+	if isManager(r, asked) {
 		return c.mayManage(w, r, a, asked)
 	}
 	needs := hub.PassthroughOn
@@ -42,14 +42,32 @@ func (c *Room) mayPass(w http.ResponseWriter, r *http.Request, a api.Requester, 
 }
 
 // managed are the paths under which ComfyUI-Manager installs, updates, removes
-// and restarts, in all of its versions, by GET as well as by POST. One visitor
-// must not change the machines of all.
+// and restarts, in all of its versions, by GET as well as by POST, and those of
+// ComfyUI's own login at a model host. One visitor must not change the machines of all.
 var managed = []string{
 	"/manager", "/customnode", "/snapshot", "/externalmodel", "/comfyui_manager", "/alternatives", "/model/install",
 	"/v2/manager", "/v2/customnode", "/v2/snapshot", "/v2/externalmodel", "/v2/comfyui_manager",
+	"/hf-auth-login-start", "/hf-auth-logout",
 }
 
-func isManager(p aiohttp.Path) bool { return p.Below(managed...) }
+// managedWrites are the paths under which any call but a reading one changes what
+// is on a machine's disk: ComfyUI's models, assets and background tasks.
+var managedWrites = []string{"/experiment/models", "/models", "/v2/models", "/embeddings", "/api/assets", "/api/tasks", "/api/downloads"}
+
+// changing are the words in the path of a call, other than a reading one, that say
+// that it changes a machine, in ComfyUI (/api/download-models) and in node packs alike.
+var changing = []string{"download", "downloads", "install", "uninstall", "reboot"}
+
+// downloads are routes of ComfyUI that put models on a machine's disk, and whose
+// paths are those of listings that the hub answers itself.
+var downloads = []string{
+	"POST /experiment/models/download_missing", "POST /experiment/models/download_missing/cancel", "POST /assets/download",
+}
+
+// isManager reports whether a call may change a machine.
+func isManager(r *http.Request, p aiohttp.Path) bool {
+	return p.Below(managed...) || (!api.IsRead(r) || upgrades(r)) && (p.Below(managedWrites...) || p.Mentions(changing...))
+}
 
 // managerReads are the calls by which the web interface finds out what is
 // installed, bare and under /v2. They change nothing without the parameter
@@ -59,7 +77,7 @@ var managerReads = []string{
 	"/customnode/installed", "/customnode/getmappings",
 }
 
-// mayManage decides on the calls of ComfyUI-Manager, for which the operator has
+// mayManage decides on the calls that change machines, for which the operator has
 // a word of its own: `manager on` opens them whatever passthrough is.
 func (c *Room) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
 	if c.hub.Settings().Manager && (a.Key == "" || a.Operator) {
@@ -72,7 +90,7 @@ func (c *Room) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester
 	}
 	api.WriteError(w, api.Error{
 		Status: http.StatusForbidden, Kind: "manager_off",
-		Message: "Changing the code of instances through the hub is switched off",
+		Message: "Changing the code or the models of instances through the hub is switched off",
 		Details: "The hub's operator can allow it with `manager on`; an API key needs the scope admin, too.",
 	})
 	return false

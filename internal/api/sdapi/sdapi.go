@@ -112,8 +112,8 @@ func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ [
 		}
 		writeDetail(w, status, http.StatusText(status))
 		return
-	case path.Below(managed...) && !o.hub.Settings().Manager:
-		writeDetail(w, http.StatusForbidden, "Changing the servers through the hub is switched off. The hub's operator can allow it with `manager on`.")
+	case path.Below(managed...) && !(o.hub.Settings().Manager && (a.Key == "" || a.Operator)):
+		writeDetail(w, http.StatusForbidden, "Changing the servers through the hub is switched off. The hub's operator can allow it with `manager on`; an API key needs the scope admin, too.")
 		return
 	case r.Header.Get("Upgrade") != "", policy == hub.PassthroughOff, policy == hub.PassthroughRead && !(api.IsRead(r) && path.Below(harmless...)):
 		writeDetail(w, http.StatusForbidden, "This call is none of the hub's own, and passing it on to a server is switched off. The hub's operator can allow it with `passthrough`.")
