@@ -46,11 +46,11 @@ type Network struct {
 }
 
 // dial connects over the network, nil for TCP.
-func (i Identity) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
-	if i.Network == nil {
+func (id Identity) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
+	if id.Network == nil {
 		return nil
 	}
-	return i.Network.Dial
+	return id.Network.Dial
 }
 
 // NoGossip as Identity.GossipBind leaves the gossip out: all instances come from

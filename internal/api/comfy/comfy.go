@@ -75,7 +75,9 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Both("GET /global_subgraphs/*", surveys.getSettled("null"))
 	t.Both("GET /node_replacements", surveys.getKnown("{}"))
 	for _, pattern := range downloads {
-		t.Both(pattern, func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) { c.Forward(w, r, a, api.PathOf(r)) })
+		t.Both(pattern, func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+			c.Forward(w, r, a, api.PathOf(r))
+		})
 	}
 	t.Both("POST /free", c.postFree)
 	t.Both("GET /view", stored.getView)
