@@ -57,7 +57,11 @@ func AsPage(w http.ResponseWriter) {
 // confine sets the headers of content. What is not known to be harmless when it is opened is
 // a download; pages that fetch it, or draw it as a picture, take no notice of that.
 func confine(header http.Header, status int) {
-	header.Set("X-Content-Type-Options", "nosniff")
+	// An error without a type has no body, and a page that asks for a style sheet that is not
+	// there is to read of a 404, not of a wrong type.
+	if status < http.StatusBadRequest || len(header.Values("Content-Type")) > 0 {
+		header.Set("X-Content-Type-Options", "nosniff")
+	}
 	header.Set("Content-Security-Policy", contentPolicy)
 	kind := mediaType(header.Values("Content-Type"))
 	if isMedia(kind) {

@@ -33,6 +33,7 @@ func TestContent(t *testing.T) {
 		"two types":                   {types: []string{"text/plain", "text/html"}, want: "attachment"},
 		"a list of types":             {types: []string{"text/plain;a=,text/html"}, want: "attachment"},
 		"an error is read":            {status: http.StatusInternalServerError, types: []string{"text/html"}},
+		"nothing is there":            {status: http.StatusNotFound},
 		"a page that has not changed": {status: http.StatusNotModified},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +46,11 @@ func TestContent(t *testing.T) {
 			}
 			w.Header().Set("Content-Security-Policy", "default-src *") // a machine's own
 			w.WriteHeader(max(c.status, http.StatusOK))
-			require.Equal(t, "nosniff", got.Header().Get("X-Content-Type-Options"))
+			nosniff := "nosniff"
+			if name == "nothing is there" {
+				nosniff = ""
+			}
+			require.Equal(t, nosniff, got.Header().Get("X-Content-Type-Options"))
 			want := contentPolicy
 			if name == "a film" || name == "a sound" {
 				want = mediaPolicy
