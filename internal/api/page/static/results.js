@@ -48,7 +48,7 @@ export function create(view) {
       const page = await call('GET', comfy(`api/jobs?status=completed,failed&sort_by=created_at&sort_order=desc&limit=${pageSize}&offset=${offset}`));
       const list = page.jobs ?? [];
       const fresh = list.filter(({ id }) => !cards.has(id)).map((job) => {
-        const made = card(job);
+        const made = card(job, soon);
         cards.set(job.id, made);
         return made;
       });
@@ -66,6 +66,10 @@ export function create(view) {
       busy = false;
     }
   }
+  // soon looks again after more than one report of the fleet: a run that begins and ends
+  // between two of them is in neither.
+  function soon() { setTimeout(() => (busy ? soon() : load(0)), 1500); }
+
   load(0);
   return {
     update() {
@@ -78,7 +82,7 @@ export function create(view) {
   };
 }
 
-function card(job) {
+function card(job, soon) {
   const shown = job.preview_output;
   const failed = job.status !== 'completed';
   const picture = shown && isPicture(shown.filename)
@@ -109,6 +113,7 @@ function card(job) {
         // A number is not taken over: it would put the job before others.
         const { client_id: client, ...extra } = entry.prompt[3] ?? {};
         await act(t('did.again'), 'POST', comfy('prompt'), { prompt: entry.prompt[2], extra_data: extra });
+        soon();
       }))));
 }
 
