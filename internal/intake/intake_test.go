@@ -255,6 +255,27 @@ func TestSlowSenders(t *testing.T) {
 	}
 }
 
+// Speed earns nobody more than two minutes of silence.
+func TestSilenceAfterSpeed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		in := intake.New(intake.Options{Dir: dir})
+		client, server := net.Pipe()
+		go func() { _, _ = client.Write(make([]byte, 900<<10)) }() // enough for 142 s at the minimum speed
+		w := &deadliner{ResponseRecorder: httptest.NewRecorder(), conn: server}
+		r, done, err := in.Guard(w, request(server, ""), "ann")
+		require.NoError(t, err)
+		defer done()
+		begin := time.Now()
+		_, err = in.Receive(r, "ann", intake.Class{Limit: 1 << 20})
+		require.ErrorIs(t, err, intake.ErrSlow)
+		require.Equal(t, 2*time.Minute, time.Since(begin)) // in false time
+		server.Close()
+		client.Close()
+	})
+}
+
 // deadliner is an answer on a connection with deadlines.
 type deadliner struct {
 	*httptest.ResponseRecorder
