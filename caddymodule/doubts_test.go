@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -11,6 +12,19 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
+
+// provisioning is held while a configuration is provisioned: Caddy writes its default
+// storage each time.
+var provisioning sync.Mutex
+
+func provision(t *testing.T, c *caddy.Config) caddy.Context {
+	t.Helper()
+	provisioning.Lock()
+	defer provisioning.Unlock()
+	ctx, err := caddy.ProvisionContext(c)
+	require.NoError(t, err)
+	return ctx
+}
 
 // doubtsOf are what is doubtful about a Caddyfile.
 func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding) {
@@ -20,8 +34,7 @@ func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding)
 	var c caddy.Config
 	require.NoError(t, json.Unmarshal(config, &c))
 	c.Admin = &caddy.AdminConfig{Disabled: true}
-	ctx, err := caddy.ProvisionContext(&c)
-	require.NoError(t, err)
+	ctx := provision(t, &c)
 	app, err := ctx.App("comfyhub")
 	require.NoError(t, err)
 	_, err = ctx.App("http")

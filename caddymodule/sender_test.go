@@ -42,8 +42,7 @@ func serverBehind(t *testing.T, strict int) *caddyhttp.Server {
 		"listen": ["127.0.0.1:0"], "trusted_proxies": {"source": "static", "ranges": ["10.0.0.0/24"]}, "trusted_proxies_strict": %d}}}}}`, strict)
 	var c caddy.Config
 	require.NoError(t, json.Unmarshal(config, &c))
-	ctx, err := caddy.ProvisionContext(&c)
-	require.NoError(t, err)
+	ctx := provision(t, &c)
 	app, err := ctx.App("http")
 	require.NoError(t, err)
 	return app.(*caddyhttp.App).Servers["x"]
