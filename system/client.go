@@ -293,23 +293,56 @@ func (c *Client) follow(socket *websocket.Conn, p *Prompt) error {
 	}()
 	told := map[string]bool{}
 	for {
-		kind, frame, err := socket.Read(ctx)
+		m, err := c.hear(ctx, socket, told)
 		if err != nil {
 			return errors.Join(err, context.Cause(ctx))
 		}
+		if m.ends() {
+			told[m.Data.PromptID] = true
+			if m.Data.PromptID == p.ID {
+				break
+			}
+		}
+	}
+	// A moment longer, for what must not come any more.
+	linger, stop := context.WithTimeout(ctx, time.Second)
+	defer stop()
+	for {
+		if _, err := c.hear(linger, socket, told); err != nil {
+			return errDone
+		}
+	}
+}
+
+// message is what a client reads of one.
+type message struct {
+	Type string
+	Data struct {
+		Node     *string
+		PromptID string `json:"prompt_id"`
+	}
+}
+
+// ends reports whether a message is the last of its prompt.
+func (m message) ends() bool {
+	return m.Type == "executing" && m.Data.Node == nil && m.Data.PromptID != ""
+}
+
+// hear reads the next message about a prompt. One about a prompt whose end was told on the
+// same socket is a breach.
+func (c *Client) hear(ctx context.Context, socket *websocket.Conn, told map[string]bool) (message, error) {
+	for {
+		kind, frame, err := socket.Read(ctx)
+		if err != nil {
+			return message{}, err
+		}
+		var m message
 		if kind != websocket.MessageText {
 			continue
 		}
-		var m struct {
-			Type string
-			Data struct {
-				Node     *string
-				PromptID string `json:"prompt_id"`
-			}
-		}
 		if err := json.Unmarshal(frame, &m); err != nil {
-			c.ledger.breach(p.ID, "no message: %.200s", frame)
-			return err
+			c.ledger.breach(c.name, "no message: %.200s", frame)
+			return message{}, err
 		}
 		id := m.Data.PromptID
 		if id == "" {
@@ -319,33 +352,6 @@ func (c *Client) follow(socket *websocket.Conn, p *Prompt) error {
 		if told[id] {
 			c.ledger.breach(id, "a message %s after its end, on the same socket", m.Type)
 		}
-		if m.Type == "executing" && m.Data.Node == nil {
-			told[id] = true
-			if id == p.ID {
-				// A moment longer, for what must not come any more.
-				linger, stop := context.WithTimeout(ctx, time.Second)
-				defer stop()
-				return c.linger(linger, socket, told)
-			}
-		}
-	}
-}
-
-// linger reads what comes after the last end.
-func (c *Client) linger(ctx context.Context, socket *websocket.Conn, told map[string]bool) error {
-	for {
-		kind, frame, err := socket.Read(ctx)
-		if err != nil {
-			return errDone
-		}
-		var m struct {
-			Type string
-			Data struct {
-				PromptID string `json:"prompt_id"`
-			}
-		}
-		if kind == websocket.MessageText && json.Unmarshal(frame, &m) == nil && told[m.Data.PromptID] {
-			c.ledger.breach(m.Data.PromptID, "a message %s after its end, on the same socket", m.Type)
-		}
+		return m, nil
 	}
 }
