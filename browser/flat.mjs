@@ -116,8 +116,12 @@ try {
   const held = async () => {
     await page.evaluate(() => { location.hash = 'fleet'; });
     await page.waitForSelector('#tab-fleet[aria-selected=true]');
-    // The tab is selected before its rows are drawn: half a page would be compared with a whole one.
-    await page.waitForFunction(() => document.querySelectorAll('.fleet .row:not(.head)').length > 5);
+    // A list draws some rows before it knows its height: half a page would be compared with a whole one.
+    await page.waitForFunction(() => {
+      const list = document.querySelector('.fleet .list, .fleet.list');
+      const row = document.querySelector('.fleet .row:not(.head)');
+      return list.clientHeight > 0 && row && document.querySelectorAll('.fleet .row:not(.head)').length * row.offsetHeight >= list.clientHeight;
+    });
     for (let n = 0; n < 3; n++) await debug.send('HeapProfiler.collectGarbage');
     const { usedSize } = await debug.send('Runtime.getHeapUsage');
     const { nodes, jsEventListeners } = await debug.send('Memory.getDOMCounters');

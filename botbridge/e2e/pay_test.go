@@ -13,11 +13,12 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
-// selling gives everybody one free picture a day; /slow and /broken are never free.
+// selling gives everybody one free picture a day; /slow, /endless and /broken are never free.
 func selling(o *stage.Options) {
 	c := strings.ReplaceAll(config, "waiting: 6", "waiting: 6\n  pictures_per_day: 1")
 	c = strings.ReplaceAll(c, "  work: {", "  work: {stars: 3, ")
 	c = strings.ReplaceAll(c, "  slow: {", "  slow: {stars: 5, price: 9, ")
+	c = strings.ReplaceAll(c, "  endless: {", "  endless: {stars: 5, price: 9, ")
 	c = strings.ReplaceAll(c, "  broken: {", "  broken: {stars: 4, price: 9, ")
 	o.Config = c + "payments: {contact: \"@help\"}\nterms: {en: Be kind.}\n"
 }
@@ -95,7 +96,7 @@ func TestStars(t *testing.T) {
 	failed := r.pay(ada, r.invoice(ada, failing).ID)
 	r.waitFor(ada, "the end", answering(failing, saying("You are getting your 4 Stars back.")))
 	r.charge(failed, true)
-	stopping, _ := ada.Say("/slow")
+	stopping, _ := ada.Say("/endless") // does not end before it is cancelled
 	stopped := r.pay(ada, r.invoice(ada, stopping).ID)
 	r.waitFor(ada, "its status", answering(stopping, func(m fakebot.Message) bool { return len(m.Buttons) > 0 }))
 	ada.Say("/cancel")
