@@ -211,6 +211,11 @@ type App struct {
 	// from an instance.
 	Frontend string `json:"frontend,omitempty"`
 
+	// Instances or agents, by their names, from which the web UI's page and the scripts of
+	// extensions come: the first that is there. Default: the instances of `instance` in their
+	// order; else the agent that has had its name for longest.
+	Primary []string `json:"primary,omitempty"`
+
 	// Keep settings and saved workflows apart by the header `Comfy-User`, as
 	// ComfyUI does with `--multi-user`. This is not a login: anybody who knows a
 	// user's id is that user. Default: false, each tenant is one user.

@@ -117,6 +117,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    plain_api          root | v1 | off
 //	    a1111_api          on | off
 //	    frontend           <folder>
+//	    primary            <name...>
 //	    users              single | multi
 //	    free               own | all | off
 //	    tracing            on | off
@@ -154,6 +155,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			err = unmarshalRules(a, d)
 		case d.Val() == "operators":
 			err = unmarshalOperators(a, d)
+		case d.Val() == "primary":
+			err = unmarshalPrimary(a, d)
 		case d.Val() == "preempt":
 			err = unmarshalPreempt(a, d)
 		case d.Val() == "secret":

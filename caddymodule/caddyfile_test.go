@@ -98,6 +98,8 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"preempt: another band":    {"preempt normal", `preempt: "normal" is not one of bulk`},
 		"preempt: no duration":     {"preempt bulk soon", `preempt: "soon" is not a duration`},
 		"operators: nobody":        {"operators", "wrong argument count"},
+		"primary: nobody":          {"primary", "wrong argument count"},
+		"primary: twice":           {"primary a a", "a is given twice"},
 		"operators: no name":       {`operators ada ""`, "operators: an operator has no name"},
 		"operators: twice":         {"operators ada bob ada", "operators: ada is given twice"},
 		"operators: a block":       {"operators ada {\nx\n}", "operators takes no block"},

@@ -97,8 +97,8 @@ func (a *App) check() error {
 	if err := checkRules(a.Rules); err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
-	if err := checkOperators(a.Operators); err != nil {
-		return fmt.Errorf("operators: %w", err)
+	if err := checkNames(a); err != nil {
+		return err
 	}
 	if err := oneOf(a.Order, "", orderFair, orderFIFO); err != nil {
 		return fmt.Errorf("order: %w", err)

@@ -65,6 +65,7 @@ func (a *App) hubSettings() hub.Settings {
 		PlainAPI:          hub.PlainAPI(a.PlainAPI),
 		NoA1111API:        a.A1111API == "off",
 		Frontend:          a.Frontend,
+		Primary:           a.Primary,
 		MultiUser:         a.MultiUser,
 		Free:              hub.FreePolicy(a.Free),
 		Tracing:           a.Tracing,

@@ -197,8 +197,7 @@ func (d *Dispatcher) followQueue(ctx context.Context) {
 	}
 }
 
-// connected returns the connections whose instances can be asked, by name. The
-// first is the primary.
+// connected returns the connections whose instances can be asked, by name.
 func (d *Dispatcher) connected() []*connection {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -217,7 +216,7 @@ func (d *Dispatcher) servers() []*connection {
 	return slices.DeleteFunc(d.connected(), func(c *connection) bool { return c.kind != fleet.KindComfyUI })
 }
 
-// Clients returns the clients of all connected ComfyUIs, the primary's first.
+// Clients returns the clients of all connected ComfyUIs, by their names.
 func (d *Dispatcher) Clients() []*comfyui.Client {
 	var out []*comfyui.Client
 	for _, conn := range d.servers() {
@@ -238,10 +237,9 @@ func (d *Dispatcher) ClientsOf(kind, tenant string) []*comfyui.Client {
 	return out
 }
 
-// Primary returns the instance whose pages and extensions the fleet shows, nil
-// when none is connected. It is the first by name: pages and their hashed files
-// must all come from one build.
-func (d *Dispatcher) Primary() *comfyui.Client {
+// First returns the connected ComfyUI whose name is the first, nil when none is. Names
+// are free: it is one to ask, not one to trust.
+func (d *Dispatcher) First() *comfyui.Client {
 	if conns := d.servers(); len(conns) > 0 {
 		return conns[0].client
 	}

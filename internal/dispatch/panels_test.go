@@ -32,7 +32,7 @@ func (d *Dispatcher) clientsOf(tenant string) map[string]bool {
 func (b *dispatching) introduce(k stream.Key) (alias comfyui.Alias) {
 	b.t.Helper()
 	require.Eventually(b.t, func() (ok bool) {
-		alias, ok = b.Introduce(b.t.Context(), b.Primary(), k)
+		alias, ok = b.Introduce(b.t.Context(), b.First(), k)
 		return ok
 	}, deadline, time.Millisecond, k.Client)
 	return alias
@@ -43,7 +43,7 @@ func (b *dispatching) introduce(k stream.Key) (alias comfyui.Alias) {
 func TestPanelsOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
-	require.Eventually(t, func() bool { return b.Primary() != nil }, deadline, time.Millisecond)
+	require.Eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
 	introduce := func(tenant, client string) (alias string) {
 		return b.introduce(stream.Key{Tenant: tenant, Client: client}).Upstream
 	}
@@ -71,8 +71,8 @@ func TestPanelsOfOneTenant(t *testing.T) {
 func TestAllPanelsAreTaken(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
-	require.Eventually(t, func() bool { return b.Primary() != nil }, deadline, time.Millisecond)
-	conn := b.connectionOf(b.Primary())
+	require.Eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
+	conn := b.connectionOf(b.First())
 	b.panels.mu.Lock()
 	b.panels.all = map[*panel]struct{}{}
 	cancelled := map[string]bool{}
@@ -85,7 +85,7 @@ func TestAllPanelsAreTaken(t *testing.T) {
 		}] = struct{}{}
 	}
 	b.panels.mu.Unlock()
-	_, ok := b.Introduce(t.Context(), b.Primary(), stream.Key{Tenant: "new", Client: "c"})
+	_, ok := b.Introduce(t.Context(), b.First(), stream.Key{Tenant: "new", Client: "c"})
 	require.False(t, ok)
 	require.Empty(t, b.clientsOf("new"))
 	b.introduce(stream.Key{Tenant: "t1", Client: "c"})

@@ -56,7 +56,7 @@ func (c *Checkup) Findings(ctx context.Context) []Finding {
 	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
 		return []Finding{{LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more"}}
 	}
-	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.gossip(), c.instances(), c.differences())
+	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.page(), c.gossip(), c.instances(), c.differences())
 }
 
 func (c *Checkup) redis(ctx context.Context) []Finding {
@@ -129,6 +129,30 @@ func (c *Checkup) keys() []Finding {
 		LevelWarning, "keys", fmt.Sprintf("%d records among the API keys in Redis are refused: %s", len(refused), strings.Join(names, ", ")),
 		"if a hub of an older version made them, revoke them and make them again; if none did, somebody else can write to Redis",
 	}}
+}
+
+// page is where the web UI comes from.
+func (c *Checkup) page() []Finding {
+	if folder := c.hub.Settings().Frontend; folder != "" {
+		return []Finding{{LevelOK, "web UI", "comes from the folder " + folder, ""}}
+	}
+	owners, _ := c.hub.pages.Named()
+	switch list := c.hub.pages.Sources(); {
+	case len(list) > 0:
+		return []Finding{{LevelOK, "web UI", "comes from " + list[0].Owner, ""}}
+	case len(c.hub.Clients()) == 0:
+		return nil
+	case len(owners) == 0:
+		return []Finding{{
+			LevelWarning, "web UI", "comes from nowhere: no connected server may give it",
+			"name one with primary in the Caddyfile (a server behind a tunnel gives it only if it is named), or give the hub a copy with frontend",
+		}}
+	default:
+		return []Finding{{
+			LevelWarning, "web UI", "comes from " + strings.Join(owners[:min(len(owners), maxNamed)], ", ") + ", which is not connected",
+			"bring it back, name another one with primary in the Caddyfile, give the hub a copy of the web UI with frontend, or forget an agent that is gone for good",
+		}}
+	}
 }
 
 func (c *Checkup) gossip() []Finding {

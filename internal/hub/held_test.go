@@ -41,7 +41,7 @@ func TestHeldPictures(t *testing.T) {
 	require.Contains(t, string(encoded), `"held":["a/b"]`)
 	in, err := files.DecodeInputs(encoded)
 	require.NoError(t, err)
-	renamed, err := b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.Primary()})
+	renamed, err := b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.First()})
 	require.NoError(t, err)
 	require.Empty(t, renamed)
 	require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())

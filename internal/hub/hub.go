@@ -90,6 +90,7 @@ type Hub struct {
 	known           *lastknown.Answers
 	roster          *roster.Roster
 	webUI           *webui.Files
+	pages           *pageSource
 	ring            *keyring.Ring
 	authority       *gossip.Authority
 	links           *Links

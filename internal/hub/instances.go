@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
@@ -13,6 +14,7 @@ import (
 // Instances are the connected instances, as dialects call them.
 type Instances struct {
 	dispatch *dispatch.Dispatcher
+	pages    *pageSource
 	clients  *comfyui.Clients
 	streams  *stream.Streams
 	insight  *Insight
@@ -21,12 +23,33 @@ type Instances struct {
 	log      func() *slog.Logger
 }
 
-// Primary is the instance that answers for the whole fleet, nil while none is
-// connected.
-func (n *Instances) Primary() *comfyui.Client { return n.dispatch.Primary() }
+// Primary is the instance that the web UI's page and the scripts of extensions come from, nil
+// while it is not connected: another one must not stand in for it.
+func (n *Instances) Primary() *comfyui.Client { return n.pages.Client() }
+
+// PageSources are the connected instances that the page and what belongs to it may come from,
+// the primary first.
+func (n *Instances) PageSources() []Source { return n.pages.Sources() }
+
+// MayTellPage reports whether what an agent, or an instance without one, has once said of the
+// page still counts.
+func (n *Instances) MayTellPage(owner string) bool { return n.pages.Owns(owner) }
 
 // Clients are those of all connected instances, the primary's first.
-func (n *Instances) Clients() []*comfyui.Client { return n.dispatch.Clients() }
+func (n *Instances) Clients() []*comfyui.Client {
+	primary := n.Primary()
+	all := n.dispatch.Clients()
+	slices.SortStableFunc(all, func(a, b *comfyui.Client) int {
+		switch {
+		case a == primary:
+			return -1
+		case b == primary:
+			return 1
+		}
+		return 0
+	})
+	return all
+}
 
 // A1111 are those of the connected servers of A1111's API that run jobs of a tenant, in the
 // order of their names.
@@ -40,7 +63,7 @@ func (n *Instances) ClientOf(instance string) *comfyui.Client { return n.clients
 // ClientFor is the instance for a call that is no route of the hub, given the
 // client ids that it may come from: the one that runs a job of theirs, because a
 // node may be waiting for just this call; else the one that ran their last; else
-// the primary. It is nil while none is connected.
+// the primary, or any. It is nil while none is connected.
 func (n *Instances) ClientFor(tenant string, clients []string) *comfyui.Client {
 	for _, id := range clients {
 		if c := n.dispatch.Running(tenant, id); c != nil {
@@ -52,7 +75,10 @@ func (n *Instances) ClientFor(tenant string, clients []string) *comfyui.Client {
 			return c
 		}
 	}
-	return n.dispatch.Primary()
+	if primary := n.Primary(); primary != nil {
+		return primary
+	}
+	return n.dispatch.First()
 }
 
 // Doubt makes the hub ask an instance again what it can run: a call may have

@@ -100,13 +100,21 @@ func TestLastKnownAnswers(t *testing.T) {
 	check("dying")
 
 	b.stop()
-	b.settings.Instances = nil
+	front.CloseClientConnections()
+	front.Close()
 	b.start()
 	check("after a restart")
 	_, body := b.get("/object_info")
 	require.JSONEq(t, string(classes), string(body))
 	status, _ := b.get("/object_info/KSampler")
 	require.Equal(t, http.StatusOK, status)
+
+	// One that the operator has thrown out does not go on speaking.
+	b.settings.Instances = nil
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	require.Equal(t, "[]", b.text("/extensions"))
+	require.Equal(t, "{}", b.text("/i18n"))
+	require.JSONEq(t, answers["/models"], b.text("/models"), "made of the answers of many")
 }
 
 // Without a web UI the page says so in the visitor's language, and checks again.
@@ -243,6 +251,6 @@ func TestSubgraphsAreAskedForOnce(t *testing.T) {
 		require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
 	}
 	require.EqualValues(t, 4, asked.Load())
-	_, kept := b.hub.known.Last(t.Context(), "/global_subgraphs/made-up")
+	_, kept := b.hub.known.Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
 	require.False(t, kept)
 }

@@ -55,9 +55,13 @@ const (
 func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
 	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}}
 	var pinned owners
+	var known *pins.Pins
 	if h.id.keyed() {
-		pinned = pins.New(h.db)
+		known = pins.New(h.db)
+		pinned = known
 	}
+	h.pages = newPageSource(h, known)
+	h.Instances.pages, h.operator.pages, h.operator.known = h.pages, h.pages, h.known
 	m.admission = newAdmission(pinned, m.take, m.refuse)
 	if h.id.GossipBind == NoGossip {
 		return m, nil
@@ -102,6 +106,8 @@ func (m *membership) take(r fleet.Report) {
 	}
 	if err != nil {
 		m.refuse(r, err)
+	} else {
+		m.hub.pages.seen(r)
 	}
 	for name, fault := range faults {
 		m.complain("an instance is left out", name, fault)

@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/machines"
 )
 
@@ -26,6 +27,8 @@ type Operator struct {
 	ring      *keyring.Ring
 	authority *gossip.Authority
 	admission *admission
+	pages     *pageSource
+	known     *lastknown.Answers
 	machines  *machines.Machines
 	insight   *Insight
 	canceller *Canceller
@@ -155,6 +158,8 @@ func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	o.pages.forget(name)
+	o.known.Forget(name)
 	if known := o.fleet.ForgetAgent(name); !known && !pinned {
 		return ErrAgentUnknown
 	}
@@ -175,6 +180,7 @@ func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 	if known && (i.Agent == "" || o.fleet.Present(i.Agent) || !o.fleet.Forget(name)) {
 		return ErrInstancePresent
 	}
+	o.known.Forget(name)
 	changed, err := o.stops.set(ctx, StopInstance(name), false)
 	if err == nil && !known && !changed {
 		return ErrInstanceUnknown
@@ -200,6 +206,7 @@ func (o *Operator) RevokeToken(ctx context.Context, machine string) (bool, error
 	if !o.started.Load() {
 		return false, ErrNotStarted
 	}
+	o.known.Forget(machine)
 	return o.machines.Revoke(ctx, machine)
 }
 

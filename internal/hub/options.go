@@ -211,8 +211,12 @@ type Settings struct {
 	// Free says whose models POST /free unloads. Default: FreeOwn.
 	Free FreePolicy
 	// Frontend is a folder with the static files of ComfyUI's web UI; empty
-	// means that they come from the primary instance.
+	// means that they come from an instance.
 	Frontend string
+	// Primary are the instances or agents from which the web UI's page and the scripts of
+	// extensions come: the first that is there. Default: the static instances in their order,
+	// else the agent that has had its name for longest.
+	Primary []string
 	// Secrets are the operator's, of at least MinSecret bytes each: the hubs'
 	// own keys lie in the storage encrypted under the first, and each may open
 	// them. Default: none, they lie there as they are.

@@ -39,7 +39,7 @@ func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	ctx := t.Context()
-	client := b.hub.dispatch.Primary()
+	client := b.hub.dispatch.First()
 	left := job.FileRef{Type: "input", Filename: "left.png"}
 	data := pixel(t, color.Gray{1})
 	_, err := client.Upload(ctx, left, false, strings.NewReader(data), int64(len(data)))

@@ -10,6 +10,7 @@ import (
 func (h *Hub) openWebUI() {
 	h.webUI = webui.New(h.log())
 	h.clients.OnChange(func(gone, _ *comfyui.Client) {
+		h.pages.changed()
 		if gone != nil {
 			h.webUI.Forget(gone)
 		}
@@ -17,9 +18,9 @@ func (h *Hub) openWebUI() {
 	})
 }
 
-// pageSource is the instance that the web UI comes from, nil if the hub has a
+// readAheadFrom is the instance that the web UI comes from, nil if the hub has a
 // copy of its own.
-func (h *Hub) pageSource() *comfyui.Client {
+func (h *Hub) readAheadFrom() *comfyui.Client {
 	if h.Settings().Frontend != "" {
 		return nil
 	}

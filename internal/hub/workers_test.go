@@ -238,7 +238,7 @@ func TestWorkerIsNoServer(t *testing.T) {
 	p := b.pullWorker("aaa", "one")
 	p.comes("aaa", "Transcode")
 	require.Len(t, b.hub.dispatch.Clients(), 1)
-	require.NotNil(t, b.hub.dispatch.Primary())
+	require.NotNil(t, b.hub.dispatch.First())
 	_, info := b.get("/object_info/Transcode")
 	require.Contains(t, string(info), `"category": "worker"`)
 }

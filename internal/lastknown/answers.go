@@ -62,9 +62,12 @@ type Answers struct {
 	changed bool
 }
 
-// answer is one answer. The exported field is what is stored.
+// answer is one answer. The exported fields are what is stored.
 type answer struct {
 	Body []byte // zstd
+	// Owner is the agent of the instance that gave it, or the instance if it has no agent;
+	// empty for an answer that the hub made.
+	Owner string `json:",omitempty"`
 	// used orders the answers by their last use.
 	used int64
 	// by is the instance that gave it to this process, at that time.
@@ -85,10 +88,10 @@ func New(storage *files.Storage, log *slog.Logger) (*Answers, error) {
 	return &Answers{storage: storage, log: log, enc: enc, dec: dec, read: make(chan struct{}), answers: map[string]*answer{}}, nil
 }
 
-// Keep keeps the answer to a path. by is the instance that gave it, nil for an
-// answer that the hub made. empty is the smallest answer of the route: an answer
-// of another shape, or one that is not JSON, is not kept.
-func (k *Answers) Keep(path string, body []byte, empty string, by *comfyui.Client) {
+// Keep keeps the answer to a path. owner and by are of the instance that gave it, see
+// [Answers.Last], nothing for an answer that the hub made. empty is the smallest answer of
+// the route: an answer of another shape, or one that is not JSON, is not kept.
+func (k *Answers) Keep(path string, body []byte, empty, owner string, by *comfyui.Client) {
 	if len(body) > MaxBody || !shapedAs(body, empty) || string(body) == "null" {
 		return // null answers names that somebody made up
 	}
@@ -96,11 +99,11 @@ func (k *Answers) Keep(path string, body []byte, empty string, by *comfyui.Clien
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old := k.answers[path]
-	if old != nil && bytes.Equal(old.Body, packed) {
+	if old != nil && old.Owner == owner && bytes.Equal(old.Body, packed) {
 		old.by, old.at = by, time.Now()
 		return
 	}
-	k.put(path, &answer{Body: packed, by: by, at: time.Now()})
+	k.put(path, &answer{Body: packed, Owner: owner, by: by, at: time.Now()})
 	k.changed = true
 }
 
@@ -125,15 +128,30 @@ func (k *Answers) put(path string, a *answer) {
 	}
 }
 
-// Last is the last answer to a path, if there is one. Just after the start it
-// waits for the storage for at most two seconds.
-func (k *Answers) Last(ctx context.Context, path string) ([]byte, bool) {
+// Last is the last answer to a path, if there is one whose owner still counts. The owner is
+// that of [Answers.Keep]: an instance that was thrown out must not go on speaking. Just after
+// the start it waits for the storage for at most two seconds.
+func (k *Answers) Last(ctx context.Context, path string, counts func(owner string) bool) ([]byte, bool) {
 	select {
 	case <-k.read:
 	case <-ctx.Done():
 	case <-time.After(loadTimeout):
 	}
-	return k.find(path, func(*answer) bool { return true })
+	return k.find(path, func(a *answer) bool { return counts(a.Owner) })
+}
+
+// Forget drops the answers of an owner, and those that the hub has made of many
+// instances' answers, its own among them.
+func (k *Answers) Forget(owner string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for path, a := range k.answers {
+		if a.Owner == owner || a.Owner == "" {
+			k.size -= len(a.Body)
+			delete(k.answers, path)
+			k.changed = true
+		}
+	}
 }
 
 // Settled is the answer that an instance gave within the last minute.
@@ -223,7 +241,7 @@ func (k *Answers) Run(ctx context.Context, classes func() *catalog.Catalog) {
 		if c := classes(); c != nil {
 			if document := c.ObjectInfo(nil); document.ETag != tag {
 				tag = document.ETag
-				k.Keep(classesPath, document.Body(), "{}", nil)
+				k.Keep(classesPath, document.Body(), "{}", "", nil)
 			}
 		}
 		return k.save(ctx)

@@ -24,26 +24,26 @@ func TestAnswersAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, k.load(t.Context()))
 	for n := range maxAnswers + 10 {
-		k.Keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]", nil)
-		_, ok := k.Last(t.Context(), "/models/0")
+		k.Keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]", "", nil)
+		_, ok := k.Last(t.Context(), "/models/0", anybody)
 		require.True(t, ok, "the one in use stays")
 	}
 	require.Len(t, k.answers, maxAnswers)
-	_, ok := k.Last(t.Context(), "/models/1")
+	_, ok := k.Last(t.Context(), "/models/1", anybody)
 	require.False(t, ok)
 
 	for _, odd := range []string{`{"error": 1}`, `[`, ``, `<html>`, `null`} {
-		k.Keep("/extensions", []byte(odd), "[]", nil)
-		_, ok := k.Last(t.Context(), "/extensions")
+		k.Keep("/extensions", []byte(odd), "[]", "", nil)
+		_, ok := k.Last(t.Context(), "/extensions", anybody)
 		require.False(t, ok, odd)
 	}
 	require.NoError(t, k.save(t.Context()))
 
 	again, err := New(storage, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	again.Keep("/models/0", []byte(`["newer"]`), "[]", nil)
+	again.Keep("/models/0", []byte(`["newer"]`), "[]", "", nil)
 	require.NoError(t, again.load(t.Context()))
-	body, ok := again.Last(t.Context(), "/models/0")
+	body, ok := again.Last(t.Context(), "/models/0", anybody)
 	require.True(t, ok)
 	require.JSONEq(t, `["newer"]`, string(body), "what this process knows counts")
 	require.Equal(t, k.size, again.size-len(again.answers["/models/0"].Body)+len(k.answers["/models/0"].Body))
@@ -54,7 +54,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	odd, err := New(storage, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.NoError(t, odd.load(t.Context()))
-	_, ok = odd.Last(t.Context(), "/models/0")
+	_, ok = odd.Last(t.Context(), "/models/0", anybody)
 	require.False(t, ok)
 }
 
@@ -77,20 +77,48 @@ func TestAnswersOutliveTheProcess(t *testing.T) {
 		running.Wait()
 	}
 	run(nil, func(k *Answers) {
-		_, ok := k.Last(t.Context(), classesPath)
+		_, ok := k.Last(t.Context(), classesPath, anybody)
 		require.False(t, ok)
-		k.Keep("/models", []byte(`["loras"]`), "[]", nil)
+		k.Keep("/models", []byte(`["loras"]`), "[]", "", nil)
 	})
 	run(classes, func(k *Answers) {
-		body, ok := k.Last(t.Context(), "/models")
+		body, ok := k.Last(t.Context(), "/models", anybody)
 		require.True(t, ok)
 		require.JSONEq(t, `["loras"]`, string(body))
 		_, ok = k.Settled("/models", nil)
 		require.False(t, ok, "it was said to another process")
 	})
 	run(nil, func(k *Answers) {
-		body, ok := k.Last(t.Context(), classesPath)
+		body, ok := k.Last(t.Context(), classesPath, anybody)
 		require.True(t, ok)
 		require.Equal(t, classes.ObjectInfo(nil).Body(), body)
 	})
+}
+
+func anybody(string) bool { return true }
+
+// Who was thrown out has no say any more, and no part in what was made of many answers.
+func TestAnswersOfOwners(t *testing.T) {
+	t.Parallel()
+	storage, err := files.OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	k, err := New(storage, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	require.NoError(t, k.load(t.Context()))
+	k.Keep("/extensions", []byte(`["/extensions/evil.js"]`), "[]", "rogue", nil)
+	k.Keep("/i18n", []byte(`{"a": 1}`), "{}", "gpu1", nil)
+	k.Keep("/models", []byte(`["loras"]`), "[]", "", nil)
+	only := func(owner string) func(string) bool { return func(o string) bool { return o == owner } }
+	_, ok := k.Last(t.Context(), "/extensions", only("gpu1"))
+	require.False(t, ok)
+	_, ok = k.Last(t.Context(), "/extensions", only("rogue"))
+	require.True(t, ok)
+	k.Forget("rogue")
+	for path, kept := range map[string]bool{"/extensions": false, "/i18n": true, "/models": false} {
+		_, ok := k.Last(t.Context(), path, anybody)
+		require.Equal(t, kept, ok, path)
+	}
+	k.Keep("/i18n", []byte(`{"a": 1}`), "{}", "rogue", nil)
+	_, ok = k.Last(t.Context(), "/i18n", only("gpu1"))
+	require.False(t, ok, "the same answer of another is the other's")
 }

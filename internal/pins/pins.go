@@ -2,16 +2,23 @@
 // key: the first agent that uses a name keeps it, and the hubs of one Redis agree
 // on who that was. Nothing here is secret; the keys are public keys.
 //
-// Its key:
+// Its keys:
 //
-//	g:pins  hash  per name: when its agent was last here, in milliseconds, and its key
+//	g:pins      hash  per name: when its agent was last here, in milliseconds, and its key
+//	g:pinsince  hash  per name: since when it has been its key's, in milliseconds, and the key
+//
+// The second is apart from the first because hubs of older versions read the first to its
+// end as a key.
 package pins
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -33,10 +40,14 @@ var claimLua string
 //go:embed scripts/forget.lua
 var forgetLua string
 
+//go:embed scripts/known.lua
+var knownLua string
+
 // Durable, because a thief must not be able to take a name after a crash.
 var (
 	claimScript  = redis.NewScript("pins/claim", redis.Durable, claimLua)
 	forgetScript = redis.NewScript("pins/forget", redis.Durable, forgetLua)
+	knownScript  = redis.NewScript("pins/known", redis.ReadOnly, knownLua)
 )
 
 // Pins are the names in a Redis. They are safe for concurrent use.
@@ -66,6 +77,35 @@ func (p *Pins) Claim(ctx context.Context, name, key string) (owner string, err e
 		return "", ErrFull
 	}
 	return "", fmt.Errorf("pins: %d values of a claim", len(reply))
+}
+
+// Pin is a name that belongs to a key.
+type Pin struct {
+	Name, Key string
+	// Since is when the key got the name; zero if that was before this was written down.
+	Since time.Time
+}
+
+// Known are the names that belong to somebody, those that have done so for longest first,
+// and of equals the first by name.
+func (p *Pins) Known(ctx context.Context) ([]Pin, error) {
+	reply, err := p.db.Run(ctx, knownScript, p.kept.Milliseconds())
+	if err != nil {
+		return nil, fmt.Errorf("pins: %w", err)
+	}
+	var known []Pin
+	for three := range slices.Chunk(reply, 3) {
+		if len(three) < 3 {
+			return nil, fmt.Errorf("pins: %d values of a list", len(reply))
+		}
+		pin := Pin{Name: three[0], Key: three[1]}
+		if since, err := strconv.ParseInt(three[2], 10, 64); err == nil && since > 0 {
+			pin.Since = time.UnixMilli(since)
+		}
+		known = append(known, pin)
+	}
+	slices.SortFunc(known, func(a, b Pin) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Name, b.Name)) })
+	return known, nil
 }
 
 // Forget releases a name, and reports whether it had an owner.

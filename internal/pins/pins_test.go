@@ -79,3 +79,62 @@ func TestNamesOutlastTheProcess(t *testing.T) {
 	require.NoError(t, db.Close())
 	require.Equal(t, "k1", claim(t, New(redistest.OpenDir(t, dir)), "a", "k2"))
 }
+
+// The oldest come first, whatever their names are; those from before times were written
+// down are the oldest.
+func TestKnownByAge(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		p := New(db)
+		names := func() (names []string) {
+			known, err := p.Known(t.Context())
+			require.NoError(t, err)
+			for _, pin := range known {
+				require.Equal(t, pin.Name == "from-before", pin.Since.IsZero(), pin.Name)
+				names = append(names, pin.Name)
+			}
+			return names
+		}
+		later := func() { // the clock is Redis's own, in milliseconds
+			known, err := p.Known(t.Context())
+			require.NoError(t, err)
+			last := known[len(known)-1].Since
+			require.Eventually(t, func() bool { return time.Since(last) > 2*time.Millisecond }, 5*time.Second, time.Millisecond)
+		}
+		require.Empty(t, names())
+		claim(t, p, "gpu1", "k1")
+		later()
+		claim(t, p, "000", "k2")
+		later()
+		claim(t, p, "!", "k3")
+		require.Equal(t, []string{"gpu1", "000", "!"}, names())
+		claim(t, p, "gpu1", "k1")
+		claim(t, p, "gpu1", "k2")
+		require.Equal(t, []string{"gpu1", "000", "!"}, names())
+
+		// As a hub of an older version writes it.
+		before := redis.NewScript("test/before", redis.Durable, "write('HSET', key('g', 'pins'), 'from-before', int(now()) .. ' k4') return {}")
+		_, err := db.Run(t.Context(), before)
+		require.NoError(t, err)
+		require.Equal(t, []string{"from-before", "gpu1", "000", "!"}, names())
+		claim(t, p, "from-before", "k4")
+		require.Equal(t, []string{"from-before", "gpu1", "000", "!"}, names())
+
+		// Who gets a name that was forgotten, or not used for long, is new.
+		later()
+		_, err = p.Forget(t.Context(), "gpu1")
+		require.NoError(t, err)
+		require.Equal(t, []string{"from-before", "000", "!"}, names())
+		claim(t, p, "gpu1", "k5")
+		require.Equal(t, []string{"from-before", "000", "!", "gpu1"}, names())
+		p.kept = -time.Second
+		require.Empty(t, names())
+		away := time.Now()
+		require.Eventually(t, func() bool { return time.Since(away) > 2*time.Millisecond }, 5*time.Second, time.Millisecond)
+		claim(t, p, "from-before", "k4")
+		p.kept = Kept
+		known, err := p.Known(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "from-before", known[len(known)-1].Name)
+	})
+}

@@ -65,9 +65,9 @@ func (c *Room) tellPage(from *comfyui.Client, w http.ResponseWriter) http.Respon
 	}}
 }
 
-// serveBuildFile answers with the file from whichever instance has it. Names
-// with a hash are the same file everywhere. While none can be asked it waits for
-// one.
+// serveBuildFile answers with the file from whichever instance has it, of those that the
+// page may come from. Names with a hash are the same file at all of them. While none can be
+// asked it waits for one.
 func (c *Room) serveBuildFile(w http.ResponseWriter, r *http.Request) {
 	if c.builds.waiting.Add(1) > maxAwaitingBuild {
 		c.builds.waiting.Add(-1)
@@ -81,8 +81,8 @@ func (c *Room) serveBuildFile(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	for {
 		reached := false
-		for _, client := range c.hub.Clients() {
-			resp, err := client.Ask(r.Context(), api.PathOf(r).Escaped(), nil)
+		for _, source := range c.hub.PageSources() {
+			resp, err := source.Client.Ask(r.Context(), api.PathOf(r).Escaped(), nil)
 			switch {
 			case err != nil:
 				continue

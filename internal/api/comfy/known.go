@@ -7,14 +7,14 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 )
 
 // writeKnown answers a call that no instance answers with the last answer that
-// is known, else with empty, which has the shape that the web UI reads.
-func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string) {
-	body, ok := s.hub.LastKnown().Last(r.Context(), knownPath(r))
+// is known and whose owner counts, else with empty, which has the shape that the web UI reads.
+func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string, counts func(owner string) bool) {
+	body, ok := s.hub.LastKnown().Last(r.Context(), knownPath(r), counts)
 	if !ok {
 		body = []byte(empty)
 	}
@@ -26,14 +26,17 @@ func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string
 // query.
 func knownPath(r *http.Request) string { return api.PathOf(r).Bare().Escaped() }
 
-// getKnown lets the primary instance answer a call of the web UI, else the next
-// one that can. If none can, the answer is the last one that is known. empty is
-// the answer of a server that has nothing there. It stands in for a ComfyUI that
+// madeHere is the owner of answers that the hub has made of those of many instances.
+func madeHere(owner string) bool { return owner == "" }
+
+// getKnown lets the primary instance answer a call of the web UI, else the next one that the
+// page may come from: what it answers names scripts for the page to run, and texts that it shows.
+// If none can, the answer is the last one that is known. empty is the answer of a server that has nothing there. It stands in for a ComfyUI that
 // is too old to have the route (404), since the web UI may be newer.
 func (s surveys) getKnown(empty string) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-		for _, client := range s.hub.Clients() {
-			resp, err := client.Ask(r.Context(), knownPath(r), api.ForwardedQuery(r))
+		for _, source := range s.hub.PageSources() {
+			resp, err := source.Client.Ask(r.Context(), knownPath(r), api.ForwardedQuery(r))
 			if err != nil {
 				if r.Context().Err() != nil {
 					return // the visitor has gone
@@ -46,11 +49,11 @@ func (s surveys) getKnown(empty string) api.Handler {
 				api.WriteJSON(w, http.StatusOK, []byte(empty))
 				return
 			}
-			if s.copyKnown(w, r, resp, empty, client) {
+			if s.copyKnown(w, r, resp, empty, source) {
 				return
 			}
 		}
-		s.writeKnown(w, r, empty)
+		s.writeKnown(w, r, empty, s.hub.MayTellPage)
 	}
 }
 
@@ -72,7 +75,7 @@ func (s surveys) getSettled(empty string) api.Handler {
 
 // copyKnown passes an answer on and keeps it; false if it ended in the middle,
 // and nothing of it was passed on.
-func (s surveys) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string, by *comfyui.Client) bool {
+func (s surveys) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string, by hub.Source) bool {
 	if resp.StatusCode != http.StatusOK || resp.ContentLength > lastknown.MaxBody || resp.Header.Get("Content-Encoding") != "" {
 		api.CopyAnswer(w, resp)
 		return true
@@ -86,7 +89,7 @@ func (s surveys) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Re
 		// There may be more, which is passed on as it comes.
 		resp.Body = &joined{Reader: io.MultiReader(bytes.NewReader(body), resp.Body), Closer: resp.Body}
 	} else {
-		s.hub.LastKnown().Keep(knownPath(r), slices.Clip(body), empty, by)
+		s.hub.LastKnown().Keep(knownPath(r), slices.Clip(body), empty, by.Owner, by.Client)
 		resp.Body.Close()
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 	}

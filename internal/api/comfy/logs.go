@@ -25,7 +25,7 @@ func (l instanceLogs) getLogs(w http.ResponseWriter, r *http.Request, a api.Requ
 	instances := l.hub.Operator().Instances()
 	switch whole := l.hub.Insight().SeesAll(a.Viewer()); {
 	case whole && len(instances) == 1:
-		if client := l.hub.Primary(); client != nil {
+		if client := l.hub.ClientOf(instances[0].Name); client != nil {
 			client.Forward(w, r, api.PathOf(r), nil, func(w http.ResponseWriter, r *http.Request, _ error) {
 				if r.Context().Err() == nil {
 					api.WriteNoInstance(w)

@@ -13,7 +13,7 @@ import (
 func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	document, ok := s.hub.Classes().All(r.Context(), a.Tenant)
 	if !ok {
-		s.writeKnown(w, r, "{}")
+		s.writeKnown(w, r, "{}", madeHere)
 		return
 	}
 	writeDocument(w, r, document)

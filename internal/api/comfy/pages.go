@@ -14,7 +14,7 @@ import (
 )
 
 // waitingPages are shown by browsers while there is no web UI to show: the hub
-// has no copy of its own, and no instance that could give one is connected. They
+// has no copy of its own, and the instance that gives one is not connected. They
 // look again every few seconds.
 var (
 	//go:embed waiting.en.html
@@ -34,7 +34,7 @@ func writeWaiting(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cache-Control", "no-store")
 	header.Add("Vary", "Accept, Accept-Language")
 	if !strings.Contains(r.Header.Get("Accept"), "text/html") {
-		api.WriteText(w, http.StatusServiceUnavailable, "ComfyHub is running, and no ComfyUI instance is connected yet.\n")
+		api.WriteText(w, http.StatusServiceUnavailable, "ComfyHub is running, and the ComfyUI instance that its web UI comes from is not connected yet.\n")
 		return
 	}
 	page, code := waitingEnglish, "en"

@@ -107,6 +107,9 @@ var pageFiles = []string{
 	".html", ".js", ".mjs", ".css", ".map", ".json", ".ico", ".svg", ".png", ".webp", ".woff", ".woff2", ".ttf",
 }
 
+// scriptFiles are the endings of those that it runs.
+var scriptFiles = []string{".html", ".js", ".mjs", ".css", ".wasm"}
+
 // isStatic reports whether a request reads a file of the web interface, of an
 // extension, or of an extension's templates, where no handler of a custom node
 // is expected.
@@ -132,7 +135,7 @@ const templatesPath = "api/workflow_templates/"
 
 // isPage reports whether a path is a part of the web interface rather than a
 // call: pages, scripts and pictures. Their names carry hashes of one build, so
-// they may never be spread over instances.
+// they may never be spread over instances. A script counts wherever it is: a page could run it.
 func isPage(r *http.Request, asked aiohttp.Path) bool {
 	if !api.IsRead(r) || upgrades(r) {
 		return false
@@ -145,5 +148,6 @@ func isPage(r *http.Request, asked aiohttp.Path) bool {
 	if deep && slices.Contains(pageFolders, first) {
 		return true
 	}
-	return first != "api" && slices.Contains(pageFiles, path.Ext(name))
+	ext := path.Ext(name)
+	return first != "api" && slices.Contains(pageFiles, ext) || slices.Contains(scriptFiles, ext)
 }

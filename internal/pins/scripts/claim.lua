@@ -8,7 +8,7 @@
 -- Output: {'yours'}
 --         {'taken', the other key}
 --         {'full'}
-local all, name, mine = key('g', 'pins'), ARGV[1], ARGV[2]
+local all, sinces, name, mine = key('g', 'pins'), key('g', 'pinsince'), ARGV[1], ARGV[2]
 local keep, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function read(value)
@@ -16,9 +16,10 @@ local function read(value)
   return tonumber(at or '0'), owner
 end
 
-local value = redis.call('HGET', all, name)
+local value, mineAlready = redis.call('HGET', all, name), false
 if value then
   local at, owner = read(value)
+  mineAlready = owner == mine and now() - at <= keep
   if owner and now() - at <= keep then
     if owner ~= mine then
       return {'taken', owner}
@@ -33,12 +34,16 @@ elseif redis.call('HLEN', all) >= most then
     local at, owner = read(list[i + 1])
     if not owner or now() - at > keep then
       write('HDEL', all, list[i])
+      write('HDEL', sinces, list[i])
       freed = true
     end
   end
   if not freed then
     return {'full'}
   end
+end
+if not mineAlready then
+  write('HSET', sinces, name, int(now()) .. ' ' .. mine)
 end
 write('HSET', all, name, int(now()) .. ' ' .. mine)
 return {'yours'}

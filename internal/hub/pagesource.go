@@ -1,0 +1,265 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/pins"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+const (
+	// eldersEvery is how often the agents that other hubs know are read.
+	eldersEvery = 10 * time.Second
+	// eldersPause is the least time between two readings of them.
+	eldersPause = 250 * time.Millisecond
+	// maxElders bounds the agents whose age is kept where there are no pins.
+	maxElders = 10_000
+)
+
+// pageSource decides from which instances the web UI's page, its scripts and what else runs
+// with the rights of whoever looks may come, as far as no folder of the operator's has them.
+// Names are free, so a name says nothing. In this order, the first that there is:
+//
+//   - what the operator names with `primary`, in that order;
+//   - the operator's static instances, in the order of the Caddyfile;
+//   - the agent that has had its name for longest, as long as it has it.
+//
+// A newer one never takes its place, not while it is away either: whoever can make a machine
+// go away must not become everybody's web UI. Machines behind tunnels and workers that fetch
+// their jobs are the source only if the operator names them.
+type pageSource struct {
+	settings func() *Settings
+	fleet    *fleet.Registry
+	clients  *comfyui.Clients
+	// pins are nil in a fleet without a gossip key, where an agent is as old as this hub has known it.
+	pins *pins.Pins
+	log  func() *slog.Logger
+
+	// again has run read the pins at once.
+	again chan struct{}
+
+	// stale says that the instances or the settings have changed.
+	stale atomic.Bool
+
+	mu     sync.Mutex
+	elders []pins.Pin // the oldest first
+	may    sources
+	last   string // the instance that was the source, empty before the first
+}
+
+// sources are the instances that may be the source of the page.
+type sources struct {
+	// names are theirs, the first that is connected is it; owners are those of their agents,
+	// and their own where they have none.
+	names, owners []string
+}
+
+func newPageSource(h *Hub, pinned *pins.Pins) *pageSource {
+	p := &pageSource{settings: h.Settings, fleet: h.fleet, clients: h.clients, pins: pinned, log: h.log, again: make(chan struct{}, 1)}
+	p.stale.Store(true)
+	return p
+}
+
+// changed says that an instance has come or gone, or the settings have changed. It does not wait.
+func (p *pageSource) changed() { p.stale.Store(true) }
+
+// Source is an instance that may be the source of the page.
+type Source struct {
+	// Owner is its agent's name, or its own if it has none.
+	Owner  string
+	Client *comfyui.Client
+}
+
+// Sources are the connected instances from which the page may come, the one that it does
+// come from first.
+func (p *pageSource) Sources() []Source {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refresh()
+	var out []Source
+	first := ""
+	for _, name := range p.may.names {
+		client := p.clients.ByName(name)
+		i, known := p.fleet.Instance(name)
+		if client == nil || !known {
+			continue
+		}
+		if first == "" {
+			first = name
+		}
+		out = append(out, Source{Owner: cmp.Or(i.Agent, name), Client: client})
+	}
+	p.note(first)
+	return out
+}
+
+// Client is the source of the page, nil while it is not connected.
+func (p *pageSource) Client() *comfyui.Client {
+	if list := p.Sources(); len(list) > 0 {
+		return list[0].Client
+	}
+	return nil
+}
+
+// Owns reports whether an agent, or an instance without one, is one of those that the page
+// may come from, connected or not: what it has said before still counts.
+func (p *pageSource) Owns(owner string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refresh()
+	return slices.Contains(p.may.owners, owner)
+}
+
+// Named are the names of which the page may come from the first that is there, and the one
+// that it last came from; empty for none.
+func (p *pageSource) Named() (owners []string, last string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refresh()
+	return slices.Clone(p.may.owners), p.last
+}
+
+// note tells the operator of another source. The caller holds the lock.
+func (p *pageSource) note(name string) {
+	if name == "" || name == p.last {
+		return
+	}
+	if p.last == "" {
+		p.log().Info("the web UI comes from an instance", "instance", name)
+	} else {
+		p.log().Warn("the web UI comes from another instance now", "instance", name, "before", p.last)
+	}
+	p.last = name
+}
+
+// refresh finds out again which instances may be the source. The caller holds the lock.
+func (p *pageSource) refresh() {
+	if p.stale.Swap(false) {
+		p.may = choose(p.settings(), p.fleet.Instances(), p.elders)
+	}
+}
+
+// choose decides which instances the page may come from.
+func choose(s *Settings, instances []fleet.Instance, elders []pins.Pin) (may sources) {
+	add := func(fits func(fleet.Instance) bool) {
+		for _, i := range instances {
+			if i.Kind == fleet.KindComfyUI && fits(i) && !slices.Contains(may.names, i.Name) {
+				may.names = append(may.names, i.Name)
+				may.owners = append(may.owners, cmp.Or(i.Agent, i.Name))
+			}
+		}
+	}
+	for _, name := range s.Primary {
+		may.owners = append(may.owners, name)
+		add(func(i fleet.Instance) bool { return i.Name == name || i.Agent == name })
+	}
+	if len(s.Primary) > 0 {
+		return may
+	}
+	for _, url := range s.Instances {
+		if name, err := InstanceName(url); err == nil {
+			may.owners = append(may.owners, name)
+			add(func(i fleet.Instance) bool { return i.Agent == "" && i.Name == name })
+		}
+	}
+	if len(s.Instances) > 0 {
+		return may
+	}
+	for n, elder := range eligible(elders, instances) {
+		if n > 0 && !elder.Since.IsZero() {
+			break // those from before times were written down are of one age
+		}
+		may.owners = append(may.owners, elder.Name)
+		add(func(i fleet.Instance) bool { return i.Agent == elder.Name && !tunnelled(i) })
+	}
+	return may
+}
+
+// eligible leaves out the owners of names that have no ComfyUI, as far as is known, and those
+// behind a tunnel.
+func eligible(elders []pins.Pin, instances []fleet.Instance) []pins.Pin {
+	has, other := map[string]bool{}, map[string]bool{}
+	for _, i := range instances {
+		switch {
+		case i.Agent == "" || i.URL == "": // a report that was refused has no address
+		case i.Kind == fleet.KindComfyUI && !tunnelled(i):
+			has[i.Agent] = true
+		default:
+			other[i.Agent] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(elders), func(p pins.Pin) bool {
+		return p.Key == tunnelKey || other[p.Name] && !has[p.Name]
+	})
+}
+
+func tunnelled(i fleet.Instance) bool { return strings.HasPrefix(i.URL, fleet.TunnelScheme+":") }
+
+// seen notes that an agent's report was taken.
+func (p *pageSource) seen(r fleet.Report) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case r.Sender.Tunnel, slices.ContainsFunc(p.elders, func(e pins.Pin) bool { return e.Name == r.Agent }):
+		return
+	case p.pins != nil:
+		select {
+		case p.again <- struct{}{}:
+		default:
+		}
+	case len(p.elders) < maxElders:
+		p.elders = append(p.elders, pins.Pin{Name: r.Agent, Since: time.Now()})
+		p.stale.Store(true)
+	}
+}
+
+// forget takes a name that has lost its owner out of the order.
+func (p *pageSource) forget(agent string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.elders = slices.DeleteFunc(p.elders, func(e pins.Pin) bool { return e.Name == agent })
+	p.stale.Store(true)
+}
+
+// read reads the owners of names.
+func (p *pageSource) read(ctx context.Context) error {
+	known, err := p.pins.Known(ctx)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.elders = known
+	p.stale.Store(true)
+	return nil
+}
+
+// run keeps the order of the agents as the hubs of one Redis know it, until the context ends.
+func (p *pageSource) run(ctx context.Context) {
+	if p.pins == nil {
+		return
+	}
+	tick := time.NewTicker(eldersEvery)
+	defer tick.Stop()
+	for {
+		_ = p.read(ctx) // while Redis is away the order is as it was
+		select {
+		case <-p.again:
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if !retry.Sleep(ctx, eldersPause) { // anybody who may join can make up names
+			return
+		}
+	}
+}
