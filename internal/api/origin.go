@@ -99,7 +99,28 @@ func opensLink(r *http.Request) bool {
 func ownOrigin(r *http.Request, v Visitor) bool {
 	u, err := url.Parse(r.Header.Get("Origin"))
 	host := cmp.Or(v.Host, r.Host)
-	return err == nil && u.Host != "" && (host == "" || sameHost(host, u.Host))
+	if err != nil || u.Host == "" {
+		return false
+	}
+	return host == "" || samePlace(host, u) || mayMissPort(r, v) && sameHost(host, u.Host)
+}
+
+// mayMissPort reports whether ports count only where both addresses have one. A page that
+// reads is kept from the answer by its browser, whatever the hub says; a browser that says
+// "same-origin" has compared the ports; and proxies drop the port of Host. Otherwise the page
+// of another program on the same machine, at another port, would pass for the hub's.
+func mayMissPort(r *http.Request, v Visitor) bool {
+	_, port := splitHost(cmp.Or(v.Host, r.Host))
+	return !acts(r) || r.Header.Get("Sec-Fetch-Site") == "same-origin" || v.Forwarded && port == ""
+}
+
+// samePlace compares a Host header with an origin, both with the port that they mean: that of
+// HTTP or of HTTPS where they name none. Which of the two it is a proxy may have changed.
+func samePlace(host string, origin *url.URL) bool {
+	name, port := splitHost(host)
+	ofName, ofPort := splitHost(origin.Host)
+	usual := func(port string) bool { return port == "" || port == "80" || port == "443" }
+	return name == ofName && (port == ofPort || usual(port) && usual(ofPort))
 }
 
 // acts reports whether a request changes something or opens a socket, whose

@@ -195,10 +195,15 @@ func (w *walker) form(t *testing.T, name string) (kind, body string) {
 	return form.FormDataContentType(), out.String()
 }
 
+// proxyHeaders say that a request comes from the hub's own machine through a proxy. No route
+// believes them.
+const proxyHeaders = "X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: 127.0.0.1\r\nX-Forwarded-Proto: https\r\nX-Forwarded-User: root\r\n" +
+	"Forwarded: for=127.0.0.1;host=127.0.0.1\r\nVia: 1.1 proxy\r\nX-Real-IP: 127.0.0.1\r\nX-Original-URL: /hub/stats\r\nRemote-User: root\r\n"
+
 // request sends one request, byte for byte as a client would.
 func (w *walker) request(t *testing.T, route, method, target, kind, body string) {
 	t.Helper()
-	raw := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: hub.test\r\nUser-Agent: walk\r\nX-ComfyHub-Tenant: %s\r\nComfy-User: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
+	raw := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: hub.test\r\nUser-Agent: walk\r\nX-ComfyHub-Tenant: %s\r\n"+proxyHeaders+"Comfy-User: %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s",
 		method, target, w.who, w.who, kind, len(body), body)
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw)))
 	if err != nil {
@@ -219,7 +224,7 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 	got := httptest.NewRecorder()
 	// An address of its own: a network that has shown many wrong tokens is told to wait.
 	n := len(w.answers)
-	w.rooms.Serve(got, r, api.Visitor{Tenant: w.tenant, IP: fmt.Sprintf("10.%d.%d.%d", n>>16, n>>8&255, n&255)})
+	w.rooms.Serve(got, r, api.Visitor{Tenant: w.tenant, Named: w.who, Forwarded: true, IP: fmt.Sprintf("10.%d.%d.%d", n>>16, n>>8&255, n&255)})
 	line := method + " " + target
 	if body != "" && len(body) < 1000 {
 		line += " " + body
