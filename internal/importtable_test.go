@@ -76,10 +76,10 @@ var mayImport = map[string][]string{
 
 	"internal/metrics":   {"internal/dispatch", "internal/fleet", "internal/job", "internal/redis", "internal/rescue", "internal/schedule"},
 	"internal/catalog":   {"internal/job", "internal/pyjson", "internal/python"},
-	"internal/pins":      {"internal/redis"},
+	"internal/pins":      {"internal/keyring", "internal/redis"},
 	"internal/faults":    {"internal/redis"},
 	"internal/trends":    {"internal/redis"},
-	"internal/machines":  {"internal/redis", "internal/tunnel"},
+	"internal/machines":  {"internal/keyring", "internal/redis", "internal/tunnel"},
 	"internal/usage":     {"internal/redis"},
 	"internal/rules":     {"internal/catalog", "internal/job", "internal/pyjson"},
 	"internal/apikeys":   {"internal/keyring", "internal/redis", "internal/retry"},

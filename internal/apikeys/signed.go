@@ -132,7 +132,7 @@ func (k *Keys) Refused() []Refused {
 // Adopt signs the keys that a version before the signatures has made. It does so once in the
 // life of a storage; see [keyring.Records.Adopt].
 func (k *Keys) Adopt(ctx context.Context) error {
-	return k.records.Adopt(ctx, func(ctx context.Context) error {
+	return k.records.Adopt(ctx, keyring.MarksOfKeys, func(ctx context.Context) error {
 		return k.each(ctx, func(name, value string) (string, error) {
 			_, text, _ := strings.Cut(value, " ")
 			_, _, err := k.open(ctx, name, value)

@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/pins"
 )
 
@@ -40,7 +41,10 @@ const (
 var errPinned = errors.New("the name belongs to an agent with another key")
 
 // errUnchecked says that nobody can tell right now whose a name is.
-var errUnchecked = errors.New("whose the name is cannot be checked while Redis is away")
+var errUnchecked = errors.New("whose the name is cannot be checked while Redis or the storage is away")
+
+// errDamaged says that the record of a name was not signed by a hub.
+var errDamaged = errors.New("the record of whose the name is was damaged in the storage; POST /comfyhub/forget?agent=NAME on the hub's admin endpoint")
 
 // admission lets reports in that come from the owner of their agent's name. An
 // owner once known goes on while Redis is away. Without owners everything gets
@@ -155,6 +159,8 @@ func (a *admission) answered(o *nameOwner, owner string, err error) {
 		a.refuse(*waiting, pinnedError(owner, *waiting))
 	case errors.Is(err, pins.ErrFull):
 		a.refuse(*waiting, err)
+	case errors.Is(err, keyring.ErrForged):
+		a.refuse(*waiting, errDamaged)
 	default:
 		a.refuse(*waiting, errUnchecked)
 	}

@@ -56,7 +56,7 @@ func (c *Checkup) Findings(ctx context.Context) []Finding {
 	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
 		return []Finding{{LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more"}}
 	}
-	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.page(), c.gossip(), c.instances(), c.differences())
+	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.tokens(ctx), c.page(), c.gossip(), c.instances(), c.differences())
 }
 
 func (c *Checkup) redis(ctx context.Context) []Finding {
@@ -128,6 +128,18 @@ func (c *Checkup) keys() []Finding {
 	return []Finding{{
 		LevelWarning, "keys", fmt.Sprintf("%d records among the API keys in Redis are refused: %s", len(refused), strings.Join(names, ", ")),
 		"if a hub of an older version made them, revoke them and make them again; if none did, somebody else can write to Redis",
+	}}
+}
+
+// tokens are the records among the tokens of machines in Redis that are none.
+func (c *Checkup) tokens(ctx context.Context) []Finding {
+	names, err := c.hub.operator.machines.Refused(ctx)
+	if err != nil || len(names) == 0 {
+		return nil // what keeps Redis from answering has been told
+	}
+	return []Finding{{
+		LevelWarning, "keys", fmt.Sprintf("%d records among the tokens of machines in Redis are refused: %s", len(names), strings.Join(names[:min(len(names), maxNamed)], ", ")),
+		"if a hub of an older version made them, make them again with comfyhub-token add; if none did, somebody else can write to Redis",
 	}}
 }
 

@@ -272,7 +272,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if h.gossip, err = h.openGossip(ctx, self); err != nil {
 		return err
 	}
-	tokens := machines.New(h.db)
+	tokens := machines.New(h.db, h.ring)
 	h.tunnels = &Tunnels{machines: tokens, fleet: h.fleet, take: h.gossip.admission.admit, log: h.log, open: map[string]*machineTunnel{}}
 	h.workers = newWorkers(h, library)
 	h.operator.stops, h.operator.ring, h.operator.authority = h.stops, h.ring, h.authority

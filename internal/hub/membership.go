@@ -24,6 +24,8 @@ type membership struct {
 	// gossip is nil while the hub is still joining.
 	gossip    atomic.Pointer[gossip.Gossip]
 	admission *admission
+	// pins are nil in a fleet without a gossip key.
+	pins *pins.Pins
 
 	mu sync.Mutex
 	// abilities are those of the instances as last reported.
@@ -57,9 +59,10 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 	var pinned owners
 	var known *pins.Pins
 	if h.id.keyed() {
-		known = pins.New(h.db)
+		known = pins.New(h.db, h.ring)
 		pinned = known
 	}
+	m.pins = known
 	h.pages = newPageSource(h, known)
 	h.Instances.pages, h.operator.pages, h.operator.known = h.pages, h.pages, h.known
 	m.admission = newAdmission(pinned, m.take, m.refuse)

@@ -158,10 +158,24 @@ func (h *Hub) checkParts(ctx context.Context) error {
 	if err := explainKeys(h.ring.Refresh(ctx)); err != nil {
 		return err
 	}
-	if err := h.keys.Adopt(ctx); err != nil {
+	if err := h.adopt(ctx); err != nil {
 		return err
 	}
 	h.warn(ctx)
+	return nil
+}
+
+// adopt signs what a version before the signatures has left in Redis.
+func (h *Hub) adopt(ctx context.Context) error {
+	if err := h.keys.Adopt(ctx); err != nil {
+		return err
+	}
+	if err := h.operator.machines.Adopt(ctx); err != nil {
+		return err
+	}
+	if known := h.gossip.pins; known != nil {
+		return known.Adopt(ctx)
+	}
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
 	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
@@ -32,7 +33,7 @@ type tunnelBench struct {
 func newTunnelBench(t *testing.T) *tunnelBench {
 	t.Helper()
 	b := &tunnelBench{t: t, registry: fleet.NewRegistry(), client: &http.Client{Transport: &http.Transport{}}}
-	tokens := machines.New(redistest.Embedded(t))
+	tokens := machines.New(redistest.Embedded(t), keyringtest.New(t))
 	token, err := tokens.Issue(t.Context(), "attic")
 	require.NoError(t, err)
 	b.token = token

@@ -56,7 +56,7 @@ type key struct {
 	by      *lock // that its object is sealed with; nil for none, guarded by the ring
 	aeads   map[Purpose]cipher.AEAD
 	mac     []byte // signs records
-	signs   bool   // a version that signs records has made it
+	marks   int    // what the version that has made it signs, see Records.Adopt
 }
 
 func newKey(now time.Time) (*key, error) {
@@ -64,7 +64,7 @@ func newKey(now time.Time) (*key, error) {
 	_, _ = rand.Read(secret) // never fails, see crypto/rand
 	k, err := keyOf(secret, now.Truncate(time.Second))
 	if err == nil {
-		k.signs = true
+		k.marks = marksNow
 	}
 	return k, err
 }
@@ -118,8 +118,10 @@ type object struct {
 	Key     []byte `json:"key,omitempty"`
 	Sealed  []byte `json:"sealed,omitempty"`
 	By      string `json:"by,omitempty"`
-	// Signs says that records were signed when the key was made; see Records.Adopt.
+	// Signs says that API keys were signed when the key was made, and Marks up to which
+	// generation records were; see Records.Adopt.
 	Signs bool `json:"signs,omitempty"`
+	Marks int  `json:"marks,omitempty"`
 }
 
 // objectVersion is raised when an older hub cannot decode a newer key.
@@ -127,7 +129,7 @@ const objectVersion = 1
 
 // encode returns the object of a key, sealed unless l is nil.
 func (k *key) encode(l *lock) []byte {
-	o := object{Version: objectVersion, Signs: k.signs}
+	o := object{Version: objectVersion, Signs: k.marks >= MarksOfKeys, Marks: k.marks}
 	if l == nil {
 		o.Key = k.secret
 	} else {
@@ -169,6 +171,9 @@ func decode(name string, body []byte, locks []*lock) (*key, error) {
 	if k.name != name {
 		return nil, ErrCorrupt
 	}
-	k.by, k.signs = by, o.Signs
+	k.by, k.marks = by, o.Marks
+	if o.Signs {
+		k.marks = max(k.marks, MarksOfKeys)
+	}
 	return k, nil
 }

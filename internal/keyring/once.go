@@ -9,16 +9,24 @@ import (
 // been signed.
 const adoptedPrefix = "adopted-"
 
+// Generations of records: a kind of the second was not signed by hubs that sign the first.
+const (
+	MarksOfKeys     = 1
+	MarksOfMachines = 2
+
+	marksNow = MarksOfMachines
+)
+
 // Adopt calls sign once in the life of a store: it is to sign the records that a version
-// before the marks has made. After that, an unsigned record is somebody else's. If sign
+// before the marks of its generation has made. After that, an unsigned record is somebody else's. If sign
 // fails, or the hub is killed meanwhile, the next call tries again. Errors: those of sign,
 // ErrUnavailable.
-func (r *Records) Adopt(ctx context.Context, sign func(context.Context) error) error {
+func (r *Records) Adopt(ctx context.Context, generation int, sign func(context.Context) error) error {
 	keys := *r.ring.keys.Load()
 	if len(keys) == 0 {
 		return ErrUnavailable
 	}
-	if keys[0].signs {
+	if keys[0].marks >= generation {
 		return nil // the whole ring is younger than the marks, or Adopt was called before
 	}
 	own := adoptedPrefix + r.kind

@@ -178,18 +178,31 @@ func TestAdopt(t *testing.T) {
 	m := newMemory()
 	calls := 0
 	adopt := func(result error) error {
-		return open(t, m).Records("keys").Adopt(t.Context(), func(context.Context) error {
+		return open(t, m).Records("keys").Adopt(t.Context(), keyring.MarksOfKeys, func(context.Context) error {
 			calls++
 			return result
 		})
 	}
 	require.NoError(t, adopt(nil))
 	require.Zero(t, calls)
-	m.change(func(m *memory) { // a store of an earlier version
-		for name, body := range m.objects {
-			m.objects[name] = strings.Replace(body, `,"signs":true`, "", 1)
-		}
-	})
+	older := func(left string) { // a store of an earlier version
+		m.change(func(m *memory) {
+			for name, body := range m.objects {
+				before, _, _ := strings.Cut(body, `,"signs":`)
+				m.objects[name] = before + left + "}\n"
+			}
+		})
+	}
+	older(`,"signs":true`) // which signed API keys only
+	require.NoError(t, adopt(nil))
+	require.Zero(t, calls)
+	require.NoError(t, open(t, m).Records("machines").Adopt(t.Context(), keyring.MarksOfMachines, func(context.Context) error {
+		calls += 10
+		return nil
+	}))
+	require.Equal(t, 10, calls)
+	calls = 0
+	older("")
 	failed := errors.New("killed")
 	require.ErrorIs(t, adopt(failed), failed)
 	require.NoError(t, adopt(nil))

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -20,7 +21,8 @@ const shelfPrefix = "record-"
 // Shelf returns the shelf of one kind of records; see [Ring.Records] for the kind.
 func (r *Ring) Shelf(kind string) *Shelf { return &Shelf{r.Records(kind)} }
 
-func (s *Shelf) object(name string) string {
+// ID is what the record of a name is called on the shelf: nobody can tell the name from it.
+func (s *Shelf) ID(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return shelfPrefix + s.records.kind + "-" + hex.EncodeToString(sum[:16])
 }
@@ -28,7 +30,7 @@ func (s *Shelf) object(name string) string {
 // Put keeps a record, a JSON object, under a name, in place of an older one. If two hubs put
 // one at the same time, one of the two stays. Errors: ErrUnavailable.
 func (s *Shelf) Put(ctx context.Context, name string, record []byte) error {
-	object := s.object(name)
+	object := s.ID(name)
 	signed, err := s.records.Sign(object, record)
 	if err != nil {
 		return err
@@ -39,24 +41,38 @@ func (s *Shelf) Put(ctx context.Context, name string, record []byte) error {
 	return nil
 }
 
+// IDs lists what is on the shelf. Errors: ErrUnavailable.
+func (s *Shelf) IDs(ctx context.Context) ([]string, error) {
+	names, err := s.records.ring.store.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	prefix := shelfPrefix + s.records.kind + "-"
+	return slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, prefix) }), nil
+}
+
 // Get returns a record. found is false if there is none. Errors: ErrUnavailable; ErrForged if
 // what is there was not signed for this name.
 func (s *Shelf) Get(ctx context.Context, name string) (record []byte, found bool, err error) {
-	object := s.object(name)
-	body, found, err := s.records.ring.store.Read(ctx, object)
+	return s.Read(ctx, s.ID(name))
+}
+
+// Read is Get by the id of a record.
+func (s *Shelf) Read(ctx context.Context, id string) (record []byte, found bool, err error) {
+	body, found, err := s.records.ring.store.Read(ctx, id)
 	if err != nil {
 		return nil, false, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if !found {
 		return nil, false, nil
 	}
-	record, _, err = s.records.Verify(ctx, object, []byte(strings.TrimSpace(string(body))))
+	record, _, err = s.records.Verify(ctx, id, []byte(strings.TrimSpace(string(body))))
 	return record, err == nil, err
 }
 
 // Delete removes a record; a missing one is not an error. Errors: ErrUnavailable.
 func (s *Shelf) Delete(ctx context.Context, name string) error {
-	if err := s.records.ring.store.Delete(ctx, s.object(name)); err != nil {
+	if err := s.records.ring.store.Delete(ctx, s.ID(name)); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return nil

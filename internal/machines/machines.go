@@ -1,5 +1,9 @@
 // Package machines keeps which GPU machines may join through a tunnel, and by which
-// token. Redis holds only hashes: whoever reads it can join as nobody.
+// token. Only hashes are kept: whoever reads them can join as nobody.
+//
+// Who can write to Redis must not let machines in, or bring back a token that was revoked. So
+// a token counts only if a record on the [keyring.Shelf] says the same. Redis tells all hubs
+// at once that one was revoked, and hubs of older versions what they need.
 //
 // Its key:
 //
@@ -17,10 +21,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
 )
@@ -47,14 +52,22 @@ var (
 	readScript   = redis.NewScript("machines/read", redis.ReadOnly, readLua)
 )
 
-// Machines are those of a Redis. They are safe for concurrent use.
+// Machines are those of a fleet. They are safe for concurrent use.
 type Machines struct {
-	db   *redis.DB
-	most int
+	db      *redis.DB
+	records *keyring.Records
+	shelf   *keyring.Shelf
+	most    int
+
+	// sure has by machine what the shelf said of its token, and when.
+	mu   sync.Mutex
+	sure map[string]sure
 }
 
-// New returns the machines of a Redis.
-func New(db *redis.DB) *Machines { return &Machines{db: db, most: most} }
+// New returns the machines of a fleet, signed with the keys of a ring.
+func New(db *redis.DB, ring *keyring.Ring) *Machines {
+	return &Machines{db: db, records: ring.Records(kind), shelf: ring.Shelf(kind), most: most, sure: map[string]sure{}}
+}
 
 // Machine is one that has a token.
 type Machine struct {
@@ -62,27 +75,43 @@ type Machine struct {
 	Issued time.Time
 }
 
-// Issue returns a new token of a machine; an older one is not valid any more. The error is
-// [ErrFull] or one of Redis.
+// Issue returns a new token of a machine; an older one is not valid any more, even after an
+// error. The error is [ErrFull], one of Redis, or one of [keyring.Shelf].
 func (m *Machines) Issue(ctx context.Context, name string) (token string, err error) {
+	now, err := m.db.Now(ctx)
+	if err != nil {
+		return "", fmt.Errorf("machines: %w", err)
+	}
 	token = name + tunnel.Separator + rand.Text()
-	reply, err := m.db.Run(ctx, issueScript, name, hashOf(token), m.most)
+	r := record{Name: name, Hash: hashOf(token), Issued: now.UnixMilli()}
+	if err := m.put(ctx, r); err != nil {
+		return "", err
+	}
+	reply, err := m.db.Run(ctx, issueScript, name, r.plain(), m.most)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("machines: %w", err)
 	case len(reply) == 1 && reply[0] == "full":
-		return "", ErrFull
+		return "", errors.Join(ErrFull, m.remove(ctx, name))
 	}
 	return token, nil
 }
 
-// Revoke makes a machine's token invalid, and reports whether there was one.
+// Revoke makes a machine's token invalid, and reports whether there was one. After an error
+// it may still be valid.
 func (m *Machines) Revoke(ctx context.Context, name string) (bool, error) {
+	_, found, err := m.get(ctx, name)
+	if err != nil && !errors.Is(err, keyring.ErrForged) {
+		return false, err
+	}
+	if err := m.remove(ctx, name); err != nil {
+		return false, err
+	}
 	reply, err := m.db.Run(ctx, revokeScript, name)
 	if err != nil {
 		return false, fmt.Errorf("machines: %w", err)
 	}
-	return len(reply) == 1 && reply[0] == "1", nil
+	return found || len(reply) == 1 && reply[0] == "1", nil
 }
 
 // Find returns the machine that a token belongs to; ok is false for one that is not valid.
@@ -99,29 +128,30 @@ func (m *Machines) Find(ctx context.Context, token string) (name string, ok bool
 		return "", false, nil
 	}
 	_, hash, _ := strings.Cut(reply[1], " ")
-	return name, subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(token))) == 1, nil
+	if subtle.ConstantTimeCompare([]byte(hash), []byte(hashOf(token))) != 1 {
+		return "", false, nil
+	}
+	ok, err = m.counts(ctx, name, hash)
+	return name, ok, err
 }
 
 // maxToken bounds a token in bytes: a name has 64 at most.
 const maxToken = 256
 
-// List returns all machines, sorted by name.
+// List returns all machines that have a token, sorted by name.
 func (m *Machines) List(ctx context.Context) ([]Machine, error) {
-	reply, err := m.db.Run(ctx, readScript)
+	ids, err := m.shelf.IDs(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("machines: %w", err)
 	}
 	var list []Machine
-	for pair := range slices.Chunk(reply, 2) {
-		if len(pair) < 2 {
-			return nil, errors.New("machines: a name without a value")
+	for _, id := range ids {
+		switch r, found, err := m.read(ctx, id); {
+		case found:
+			list = append(list, Machine{r.Name, time.UnixMilli(r.Issued)})
+		case err != nil && !errors.Is(err, keyring.ErrForged):
+			return nil, err
 		}
-		text, _, _ := strings.Cut(pair[1], " ")
-		at, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("machines: %w", err)
-		}
-		list = append(list, Machine{pair[0], time.UnixMilli(at)})
 	}
 	slices.SortFunc(list, func(a, b Machine) int { return strings.Compare(a.Name, b.Name) })
 	return list, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
@@ -17,7 +18,8 @@ func TestTokens(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
-		one, two := New(db), New(db) // two hubs
+		store := keyringtest.NewStore()
+		one, two := New(db, keyringtest.Open(t, store)), New(db, keyringtest.Open(t, store)) // two hubs
 		token, err := one.Issue(ctx, "attic")
 		require.NoError(t, err)
 		is := func(token, want string) {
@@ -58,7 +60,7 @@ func TestTokens(t *testing.T) {
 func TestTokensAreBounded(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		m := New(db)
+		m := New(db, keyringtest.New(t))
 		m.most = 1
 		_, err := m.Issue(t.Context(), "a")
 		require.NoError(t, err)
@@ -73,7 +75,7 @@ func TestTokensAreBounded(t *testing.T) {
 func TestTokensAreNotStored(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		token, err := New(db).Issue(t.Context(), "attic")
+		token, err := New(db, keyringtest.New(t)).Issue(t.Context(), "attic")
 		require.NoError(t, err)
 		stored, err := db.Run(t.Context(), readScript)
 		require.NoError(t, err)

@@ -2,13 +2,14 @@
 // key: the first agent that uses a name keeps it, and the hubs of one Redis agree
 // on who that was. Nothing here is secret; the keys are public keys.
 //
-// Its keys:
+// Who can write to Redis must not take a name by changing, deleting or restoring what is
+// there. So what counts is a record on the [keyring.Shelf], which says whose the name is and
+// since when. Redis only decides between two agents who want a free name at one moment, and
+// tells hubs of older versions.
 //
-//	g:pins      hash  per name: when its agent was last here, in milliseconds, and its key
-//	g:pinsince  hash  per name: since when it has been its key's, in milliseconds, and the key
+// Its key:
 //
-// The second is apart from the first because hubs of older versions read the first to its
-// end as a key.
+//	g:pins  hash  per name: when its agent was last here, in milliseconds, and its key
 package pins
 
 import (
@@ -18,15 +19,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
+	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
 const (
 	// Kept is how long a name is reserved for a key that no longer appears.
 	Kept = 30 * 24 * time.Hour
+	// seenEvery is how often the shelf is told that an agent is still here.
+	seenEvery = 24 * time.Hour
 	// maxPins bounds the names: anybody who may join can make up any number.
 	maxPins = 10_000
 )
@@ -40,43 +44,84 @@ var claimLua string
 //go:embed scripts/forget.lua
 var forgetLua string
 
-//go:embed scripts/known.lua
-var knownLua string
+//go:embed scripts/read.lua
+var readLua string
 
 // Durable, because a thief must not be able to take a name after a crash.
 var (
 	claimScript  = redis.NewScript("pins/claim", redis.Durable, claimLua)
 	forgetScript = redis.NewScript("pins/forget", redis.Durable, forgetLua)
-	knownScript  = redis.NewScript("pins/known", redis.ReadOnly, knownLua)
+	readScript   = redis.NewScript("pins/read", redis.ReadOnly, readLua)
 )
 
-// Pins are the names in a Redis. They are safe for concurrent use.
+// Pins are the names of the fleet. They are safe for concurrent use.
 type Pins struct {
-	db   *redis.DB
-	kept time.Duration
-	most int
+	db      *redis.DB
+	records *keyring.Records
+	shelf   *keyring.Shelf
+	kept    time.Duration
+	most    int
+
+	// seen has what was read of the shelf, by the record's id.
+	mu   sync.Mutex
+	seen map[string]reading
 }
 
-// New returns the pins in a Redis.
-func New(db *redis.DB) *Pins { return &Pins{db: db, kept: Kept, most: maxPins} }
+// New returns the pins of a fleet, signed with the keys of a ring.
+func New(db *redis.DB, ring *keyring.Ring) *Pins {
+	return &Pins{db: db, records: ring.Records(kind), shelf: ring.Shelf(kind), kept: Kept, most: maxPins, seen: map[string]reading{}}
+}
 
 // Claim assigns a name to a key unless it has another one, and records that its
-// agent is here. It returns the key that now owns the name. The error is [ErrFull]
-// or one of Redis.
+// agent is here. It returns the key that now owns the name. The error is [ErrFull],
+// one of Redis, or one of [keyring.Shelf].
 func (p *Pins) Claim(ctx context.Context, name, key string) (owner string, err error) {
-	reply, err := p.db.Run(ctx, claimScript, name, key, p.kept.Milliseconds(), p.most)
+	now, err := p.db.Now(ctx)
 	if err != nil {
 		return "", fmt.Errorf("pins: %w", err)
 	}
+	r, found, err := p.get(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	certain := ""
+	if found && now.Sub(time.UnixMilli(r.Seen)) <= p.kept {
+		certain = r.Key
+	}
+	reply, err := p.db.Run(ctx, claimScript, name, key, p.kept.Milliseconds(), p.most, certain)
 	switch {
-	case len(reply) == 1 && reply[0] == "yours":
-		return key, nil
+	case err != nil:
+		return "", fmt.Errorf("pins: %w", err)
 	case len(reply) == 2 && reply[0] == "taken":
 		return reply[1], nil
 	case len(reply) == 1 && reply[0] == "full":
 		return "", ErrFull
+	case len(reply) == 0 || reply[0] != "yours":
+		return "", fmt.Errorf("pins: %d values of a claim", len(reply))
 	}
-	return "", fmt.Errorf("pins: %d values of a claim", len(reply))
+	for _, dropped := range reply[1:] {
+		if err := p.drop(ctx, dropped, now); err != nil {
+			return "", err
+		}
+	}
+	switch {
+	case certain == "":
+		r = record{Name: name, Key: key, Since: now.UnixMilli()}
+	case now.Sub(time.UnixMilli(r.Seen)) < seenEvery:
+		return key, nil
+	}
+	r.Seen = now.UnixMilli()
+	if err := p.put(ctx, r); err != nil {
+		return "", err
+	}
+	// Of two that Redis was made to say yes to, one stays.
+	if r, found, err = p.get(ctx, name); err != nil {
+		return "", err
+	}
+	if !found {
+		return "", errors.New("pins: the name was forgotten meanwhile")
+	}
+	return r.Key, nil
 }
 
 // Pin is a name that belongs to a key.
@@ -89,18 +134,22 @@ type Pin struct {
 // Known are the names that belong to somebody, those that have done so for longest first,
 // and of equals the first by name.
 func (p *Pins) Known(ctx context.Context) ([]Pin, error) {
-	reply, err := p.db.Run(ctx, knownScript, p.kept.Milliseconds())
+	now, err := p.db.Now(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("pins: %w", err)
 	}
+	records, err := p.all(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var known []Pin
-	for three := range slices.Chunk(reply, 3) {
-		if len(three) < 3 {
-			return nil, fmt.Errorf("pins: %d values of a list", len(reply))
+	for _, r := range records {
+		if now.Sub(time.UnixMilli(r.Seen)) > p.kept {
+			continue
 		}
-		pin := Pin{Name: three[0], Key: three[1]}
-		if since, err := strconv.ParseInt(three[2], 10, 64); err == nil && since > 0 {
-			pin.Since = time.UnixMilli(since)
+		pin := Pin{Name: r.Name, Key: r.Key}
+		if r.Since > 0 {
+			pin.Since = time.UnixMilli(r.Since)
 		}
 		known = append(known, pin)
 	}
@@ -110,9 +159,16 @@ func (p *Pins) Known(ctx context.Context) ([]Pin, error) {
 
 // Forget releases a name, and reports whether it had an owner.
 func (p *Pins) Forget(ctx context.Context, name string) (bool, error) {
+	_, found, err := p.get(ctx, name)
+	if err != nil && !errors.Is(err, keyring.ErrForged) {
+		return false, err
+	}
+	if err := p.remove(ctx, name); err != nil {
+		return false, err
+	}
 	reply, err := p.db.Run(ctx, forgetScript, name)
 	if err != nil {
 		return false, fmt.Errorf("pins: %w", err)
 	}
-	return len(reply) == 1 && reply[0] == "1", nil
+	return found || len(reply) == 1 && reply[0] == "1", nil
 }

@@ -4,11 +4,12 @@
 -- ARGV[2] key
 -- ARGV[3] how long a name is kept that nobody uses, in milliseconds
 -- ARGV[4] how many names there may be
+-- ARGV[5] the key that has the name for certain, or ''; whatever is written here then gives way
 --
--- Output: {'yours'}
+-- Output: {'yours', a name that was dropped to make room, ...}
 --         {'taken', the other key}
 --         {'full'}
-local all, sinces, name, mine = key('g', 'pins'), key('g', 'pinsince'), ARGV[1], ARGV[2]
+local all, name, mine, certain = key('g', 'pins'), ARGV[1], ARGV[2], ARGV[5]
 local keep, most = tonumber(ARGV[3]), tonumber(ARGV[4])
 
 local function read(value)
@@ -16,11 +17,14 @@ local function read(value)
   return tonumber(at or '0'), owner
 end
 
-local value, mineAlready = redis.call('HGET', all, name), false
+local value, reply = redis.call('HGET', all, name), {'yours'}
 if value then
   local at, owner = read(value)
-  mineAlready = owner == mine and now() - at <= keep
-  if owner and now() - at <= keep then
+  if certain ~= '' and certain ~= owner then
+    write('HSET', all, name, int(now()) .. ' ' .. certain)
+    at, owner = now(), certain
+  end
+  if owner and (now() - at <= keep or certain ~= '') then
     if owner ~= mine then
       return {'taken', owner}
     end
@@ -29,21 +33,21 @@ if value then
     end
   end
 elseif redis.call('HLEN', all) >= most then
-  local list, freed = redis.call('HGETALL', all), false
+  local list = redis.call('HGETALL', all)
   for i = 1, #list, 2 do
     local at, owner = read(list[i + 1])
     if not owner or now() - at > keep then
       write('HDEL', all, list[i])
-      write('HDEL', sinces, list[i])
-      freed = true
+      reply[#reply + 1] = list[i]
     end
   end
-  if not freed then
+  if #reply == 1 and certain == '' then
     return {'full'}
   end
 end
-if not mineAlready then
-  write('HSET', sinces, name, int(now()) .. ' ' .. mine)
+if certain ~= '' and certain ~= mine then
+  write('HSET', all, name, int(now()) .. ' ' .. certain)
+  return {'taken', certain}
 end
 write('HSET', all, name, int(now()) .. ' ' .. mine)
-return {'yours'}
+return reply

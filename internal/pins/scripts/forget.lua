@@ -3,5 +3,4 @@
 -- ARGV[1] name
 --
 -- Output: {how many names were forgotten}
-write('HDEL', key('g', 'pinsince'), ARGV[1])
 return {int(write('HDEL', key('g', 'pins'), ARGV[1]))}
