@@ -87,7 +87,7 @@ func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 	t.Parallel()
 	const script = "/assets/index-vtow2bzT.js"
 	stolen, honest := &builds{body: "steal()", asked: map[string]int{}}, &builds{body: "draw()", asked: map[string]int{}}
-	// The primary is the first by name, and its address is its name.
+	// Its address is its name, and the first by name is the first in the configuration.
 	first, second := fronted(t, stolen), fronted(t, honest)
 	if first.URL > second.URL {
 		first, second = second, first
@@ -102,6 +102,7 @@ func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 	b.settings.Instances = []string{second.URL}
 	require.NoError(t, b.hub.Start(t.Context(), b.settings))
 	require.Eventually(t, func() bool { return b.text(script) == "draw()" }, time.Minute, time.Millisecond)
+	b.connected(1) // one that is named again before it was let go keeps its connection
 
 	// It comes back repaired.
 	stolen.change("sorry()")
