@@ -59,7 +59,7 @@ export class Fleets {
 
   /** Starts a hub with an agent in front of so many simulated instances, or of the servers at `urls`, of a `kind`; `site` is a word of its site. */
   async hub({ name, version, count, site, urls = [], kind = 'comfyui' }) {
-    const [api, gossip, admin] = await freePorts(3);
+    const [api, operators, gossip, admin] = await freePorts(4);
     const slug = name.replaceAll(/[^\w.]+/g, '-');
     const home = path.join(this.#folder, slug);
     mkdirSync(home);
@@ -67,6 +67,7 @@ export class Fleets {
       COMFYHUB_ADDR: `127.0.0.1:${api}`,
       COMFYHUB_ADDR_HOST: '127.0.0.1',
       COMFYHUB_ADDR_PORT: api,
+      COMFYHUB_OPERATORS: `127.0.0.1:${operators}`,
       COMFYHUB_ADMIN: `127.0.0.1:${admin}`,
       COMFYHUB_GOSSIP: `127.0.0.1:${gossip}`,
       COMFYHUB_REDIS: 'embedded',

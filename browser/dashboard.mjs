@@ -1,7 +1,8 @@
 // Uses the hub's dashboard in Chromium, as a person does, and holds it against axe-core. The
-// hub needs idle simulated instances, nothing in its queue, and `operators default`.
+// hub needs idle simulated instances, nothing in its queue, `operators default`, and a site for
+// operators beside that of ComfyUI.
 //
-//     node browser/dashboard.mjs --hub http://127.0.0.1:8188 --shots artifacts/browser/dashboard
+//     node browser/dashboard.mjs --hub http://127.0.0.1:8188 --operators http://127.0.0.1:8187 --shots artifacts/browser/dashboard
 import assert from 'node:assert/strict';
 import { mkdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -12,6 +13,7 @@ import { chromium } from 'playwright-core';
 const { values: options } = parseArgs({
   options: {
     hub: { type: 'string', default: 'http://127.0.0.1:8188' },
+    operators: { type: 'string', default: 'http://127.0.0.1:8187' },
     chromium: { type: 'string', default: '/usr/bin/chromium' },
     shots: { type: 'string', default: 'artifacts/browser/dashboard' },
   },
@@ -23,8 +25,8 @@ mkdirSync(options.shots, { recursive: true });
 const browser = await chromium.launch({ executablePath: options.chromium, args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'] });
 const faults = [];
 
-/** Opens the dashboard as a new visitor. */
-async function visit(tab, more = {}) {
+/** Opens the dashboard as a new visitor, at ComfyUI's site or at the operators'. */
+async function visit(tab, more = {}, site = options.hub) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, locale: 'en-US', colorScheme: 'light', ...more });
   context.setDefaultTimeout(PATIENCE);
   const page = await context.newPage();
@@ -34,10 +36,10 @@ async function visit(tab, more = {}) {
     if (message.type() === 'error' && !message.location().url.includes('/preview?')) faults.push(message.text());
   });
   page.on('request', (request) => {
-    if (!request.url().startsWith(options.hub) && !request.url().startsWith('blob:')) faults.push(`a request to ${request.url()}`);
+    if (![options.hub, options.operators].some((known) => request.url().startsWith(`${known}/`)) && !request.url().startsWith('blob:')) faults.push(`a request to ${request.url()}`);
   });
   page.on('dialog', (dialog) => dialog.accept());
-  await page.goto(`${options.hub}/hub/#${tab}`);
+  await page.goto(`${site}/hub/#${tab}`);
   await page.waitForSelector('.connection.on');
   return page;
 }
@@ -100,8 +102,48 @@ const steps = {
     await page.getByText('SimulatedWork').first().waitFor({ state: 'detached' });
   },
 
-  async 'jobs are moved, paused and cancelled'() {
+  async 'operators act at their own site only'() {
     const page = await visit('queue');
+    await page.locator('#elsewhere a').waitFor();
+    assert.equal(await page.locator('#elsewhere a').getAttribute('href'), `${options.operators}/hub/`);
+    await accessible(page, "a note of the operators' site");
+    assert.equal(await page.getByRole('button', { name: 'Pause the queue' }).isVisible(), false);
+
+    // What the script of a custom node does on ComfyUI's page, with the login of whoever looks.
+    const attempts = (from, to) => from.evaluate(async (site) => {
+      const found = [];
+      for (const path of ['pause', 'drain?instance=ci-1', 'restart?instance=ci-1', 'forget?instance=ci-1', 'jobs/x/cancel?tenant=ada']) {
+        for (const more of [{}, { mode: 'no-cors' }, { referrerPolicy: 'no-referrer' }, { credentials: 'include', headers: { 'Content-Type': 'text/plain' }, body: 'x' }]) {
+          found.push(await fetch(`${site}/hub/${path}`, { method: 'POST', ...more }).then((answer) => answer.status, () => 'hidden'));
+        }
+      }
+      return [...new Set(found)];
+    }, to);
+    const context = page.context();
+    const script = await context.newPage(); // a page of the site without the dashboard's policy
+    await script.route(`${options.hub}/script`, (route) => route.fulfill({ contentType: 'text/html', body: '<!doctype html><title>x</title>' }));
+    await script.goto(`${options.hub}/script`);
+    assert.deepEqual(await attempts(script, options.hub), [403]);
+    await attempts(script, options.operators);
+    await script.evaluate((site) => {
+      const form = Object.assign(document.createElement('form'), { method: 'post', action: `${site}/hub/pause` });
+      document.body.append(form);
+      form.submit();
+    }, options.operators);
+    await script.waitForURL(`${options.operators}/hub/pause`);
+    assert.match(await script.locator('body').innerText(), /foreign_origin/);
+    const { paused } = await (await fetch(`${options.hub}/hub/stats`)).json();
+    assert.equal(paused ?? false, false, 'no script has paused the queue');
+
+    await page.locator('#elsewhere a').click();
+    await page.waitForURL(`${options.operators}/hub/`);
+    await page.waitForSelector('.connection.on');
+    await page.locator('#tab-results').waitFor({ state: 'detached' });
+    assert.equal((await fetch(`${options.operators}/queue`)).status, 404);
+  },
+
+  async 'jobs are moved, paused and cancelled'() {
+    const page = await visit('queue', {}, options.operators);
     await page.getByRole('button', { name: 'Pause the queue' }).click();
     await page.getByRole('button', { name: 'Resume the queue' }).waitFor();
     const [a, b, c] = [await post(11, 1), await post(12, 1), await post(13, 1, '<img src=x onerror=alert(1)>')];

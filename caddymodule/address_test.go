@@ -11,7 +11,7 @@ import (
 )
 
 // The root Caddyfile is valid with each of these addresses, and listens where
-// COMFYHUB_ADDR says, whatever the Host header is.
+// COMFYHUB_ADDR and COMFYHUB_OPERATORS say, whatever the Host header is.
 func TestRootCaddyfile(t *testing.T) {
 	text, err := os.ReadFile("../Caddyfile")
 	require.NoError(t, err)
@@ -25,14 +25,18 @@ func TestRootCaddyfile(t *testing.T) {
 		"localhost:8190":  "localhost:8190",
 		"localhost":       "localhost:8188",
 	} {
+		operators := map[bool]string{true: ":18187"}[addr == ":18188"]
 		t.Run(addr, func(t *testing.T) {
-			for _, name := range []string{hostVariable, portVariable} {
-				t.Setenv(name, "") // restored at the end
-				require.NoError(t, os.Unsetenv(name))
+			for _, variable := range []string{addrVariable, operatorsVariable} {
+				for _, name := range []string{variable + hostEnding, variable + portEnding} {
+					t.Setenv(name, "") // restored at the end
+					require.NoError(t, os.Unsetenv(name))
+				}
 			}
 			t.Setenv(addrVariable, addr)
+			t.Setenv(operatorsVariable, operators)
 			t.Setenv("COMFYHUB_GOSSIP_KEY", "")
-			splitAddr()
+			splitAddresses()
 
 			adapted, err := adapt(t, string(text))
 			require.NoError(t, err)
@@ -47,10 +51,13 @@ func TestRootCaddyfile(t *testing.T) {
 				}
 			}
 			require.NoError(t, json.Unmarshal(adapted, &config))
-			server := config.Apps.HTTP.Servers["srv0"]
-			require.Equal(t, []string{listen}, server.Listen)
-			require.Len(t, server.Routes, 1)
-			require.Empty(t, server.Routes[0].Match)
+			listens := []string{}
+			for _, server := range config.Apps.HTTP.Servers {
+				listens = append(listens, server.Listen...)
+				require.Len(t, server.Routes, 1)
+				require.Empty(t, server.Routes[0].Match)
+			}
+			require.ElementsMatch(t, []string{listen, map[string]string{"": "127.0.0.1:8187", ":18187": ":18187"}[operators]}, listens)
 
 			var whole caddy.Config
 			require.NoError(t, json.Unmarshal(adapted, &whole))

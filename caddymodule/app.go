@@ -296,7 +296,12 @@ func (a *App) Start() error {
 	for _, site := range a.sites {
 		a.settings.Doubts = append(a.settings.Doubts, site.doubts()...)
 	}
-	if open := openDoubt(a.sites); open != nil {
+	if doubt := noSiteDoubt(a.Operators, a.sites); doubt != nil {
+		slog.New(a.logs).Warn(doubt.Says, "do", doubt.Do)
+		a.settings.Doubts = append(a.settings.Doubts, *doubt)
+	}
+	a.settings.OperatorsAt = operatorsAt(a.sites)
+	if open := openDoubt(a.Operators, a.sites); open != nil {
 		slog.New(a.logs).Warn(open.Says, "do", open.Do)
 		a.settings.Doubts, a.settings.Open = append(a.settings.Doubts, *open), true
 	}

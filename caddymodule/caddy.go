@@ -3,10 +3,12 @@
 // reloads, hands it requests, and puts its metrics and its verbs where Caddy's
 // users look for them. What a hub does is told by package hub.
 //
-// Three modules and their words:
+// Four modules and their words:
 //
 //   - app comfyhub: the fleet ([App]), global option "comfyhub" in a Caddyfile
 //   - http.handlers.comfyhub: ComfyUI's API ([Handler]), directive "comfyhub"
+//   - http.handlers.comfyhub_operators: the operators' site ([OperatorsHandler]), directive
+//     "comfyhub_operators"
 //   - admin.api.comfyhub: liveness, readiness and verbs over the fleet
 package caddymodule
 
@@ -22,15 +24,18 @@ import (
 func init() {
 	caddy.RegisterModule(new(App))
 	caddy.RegisterModule(new(Handler))
+	caddy.RegisterModule(new(OperatorsHandler))
 	caddy.RegisterModule(adminAPI{})
 
 	httpcaddyfile.RegisterGlobalOption("comfyhub", parseGlobalOption)
 	httpcaddyfile.RegisterHandlerDirective("comfyhub", parseDirective)
-	// The handler ends the chain, like reverse_proxy: what comes after it in a
+	httpcaddyfile.RegisterHandlerDirective("comfyhub_operators", parseOperatorsDirective)
+	// Each handler ends the chain, like reverse_proxy: what comes after it in a
 	// site is never reached, so authentication and limits must come before.
 	httpcaddyfile.RegisterDirectiveOrder("comfyhub", httpcaddyfile.Before, "reverse_proxy")
+	httpcaddyfile.RegisterDirectiveOrder("comfyhub_operators", httpcaddyfile.Before, "reverse_proxy")
 
-	splitAddr()
+	splitAddresses()
 }
 
 // Interface guards.
@@ -46,6 +51,9 @@ var (
 	_ caddy.Validator             = (*Handler)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Handler)(nil)
 	_ caddyfile.Unmarshaler       = (*Handler)(nil)
+
+	_ caddy.Provisioner           = (*OperatorsHandler)(nil)
+	_ caddyhttp.MiddlewareHandler = (*OperatorsHandler)(nil)
 
 	_ caddy.AdminRouter = adminAPI{}
 )

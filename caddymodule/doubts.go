@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -47,9 +48,11 @@ func (h *Handler) doubts() []hub.Finding {
 
 // openDoubt is about a site that other machines reach and that asks for neither a login nor
 // a key; nil if there is none.
-func openDoubt(sites []*Handler) *hub.Finding {
+func openDoubt(operators []string, sites []*Handler) *hub.Finding {
 	for _, site := range sites {
-		if site.server == nil || site.asks() {
+		// A site for operators lets in nobody else, unless everybody is one.
+		closed := site.operators && !slices.Contains(operators, nobodyLoggedIn)
+		if site.server == nil || closed || site.asks() {
 			continue
 		}
 		for _, listen := range site.server.Listen {
@@ -87,7 +90,7 @@ func askedBefore(h *Handler, routes caddyhttp.RouteList, asked bool) (found, bef
 	for _, route := range routes {
 		now := asked
 		for _, handler := range route.Handlers {
-			if handler == caddyhttp.MiddlewareHandler(h) {
+			if handler == h.self {
 				return true, now
 			}
 			if nested, ok := handler.(*caddyhttp.Subroute); ok {

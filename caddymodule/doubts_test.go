@@ -45,7 +45,7 @@ func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding)
 	for _, site := range hubs.sites {
 		list = append(list, site.doubts()...)
 	}
-	return list, openDoubt(hubs.sites)
+	return list, openDoubt(hubs.Operators, hubs.sites)
 }
 
 // A hub that asks nobody who they are says so if other machines reach it.

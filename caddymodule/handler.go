@@ -85,7 +85,11 @@ type Handler struct {
 	// Default: `off`.
 	Keys string `json:"keys,omitempty"`
 
-	hub     server
+	hub server
+	// operators says that the site is one for operators.
+	operators bool
+	// self is the handler as the routes of the server have it.
+	self    caddyhttp.MiddlewareHandler
 	secret  api.TenantSecret
 	trusted []netip.Prefix
 	// loose says that the server takes an address for the client's that the client writes.
@@ -114,7 +118,10 @@ func (*Handler) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the hub. A configuration without the app gets one with its
 // defaults.
-func (h *Handler) Provision(ctx caddy.Context) error {
+func (h *Handler) Provision(ctx caddy.Context) error { return h.provision(ctx, h) }
+
+func (h *Handler) provision(ctx caddy.Context, self caddyhttp.MiddlewareHandler) error {
+	h.self = self
 	app, err := ctx.App("comfyhub")
 	if err != nil {
 		return err
@@ -176,7 +183,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	from := senderOf(r)
 	visitor := api.Visitor{
 		Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil,
-		IP: from.address, Forwarded: from.forwarded, Proxied: from.hidden,
+		OperatorsSite: h.operators,
+		IP:            from.address, Forwarded: from.forwarded, Proxied: from.hidden,
 		Trusted: h.mayName(r, from), Named: r.Header.Get(tenantHeader), TenantSecret: h.secret,
 	}
 	visitor.Tenant, visitor.Identified = h.tenant(r, visitor.Trusted)

@@ -18,13 +18,14 @@ COPY Caddyfile /etc/caddy/Caddyfile
 # Caddy's own notes and certificates lie beside the hub's data.
 # Who reaches a container is decided by the ports that are published.
 ENV COMFYHUB_ADDR=:8188 \
+	COMFYHUB_OPERATORS=:8187 \
 	COMFYHUB_DATA=/data/hub \
 	XDG_DATA_HOME=/data \
 	XDG_CONFIG_HOME=/data
 USER 1000:1000
 VOLUME /data
-# ComfyUI's API; gossip. The admin endpoint stays inside the container.
-EXPOSE 8188 7946/tcp 7946/udp
+# ComfyUI's API; the operators' site; gossip. The admin endpoint stays inside the container.
+EXPOSE 8188 8187 7946/tcp 7946/udp
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
 	CMD ["wget", "-q", "-O", "/dev/null", "http://127.0.0.1:2019/comfyhub/ready"]
 CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]

@@ -58,7 +58,7 @@ var mayImport = map[string][]string{
 		"internal/aiohttp", "internal/api", "internal/budget", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
 		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/recent", "internal/stream", "internal/userdata", "internal/webui",
 	},
-	"internal/api/rooms": {"internal/api", "internal/hub"},
+	"internal/api/rooms": {"internal/api", "internal/apikeys", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
 	"internal/api/page":  {"internal/api"},
 	"internal/api/pull":  {"internal/api", "internal/hub", "internal/intake", "internal/pyjson", "internal/standin", "internal/tunnel", "internal/worker"},

@@ -63,7 +63,10 @@ func (s *site) root() {
 	require.Contains(s.t, string(text), hint)
 	host, port, err := net.SplitHostPort(s.api)
 	require.NoError(s.t, err)
+	operatorsHost, operatorsPort, err := net.SplitHostPort(freeAddress(s.t))
+	require.NoError(s.t, err)
 	for name, value := range map[string]string{
+		"COMFYHUB_OPERATORS_HOST": operatorsHost, "COMFYHUB_OPERATORS_PORT": operatorsPort,
 		"COMFYHUB_ADMIN": s.admin, "COMFYHUB_ADDR_HOST": host, "COMFYHUB_ADDR_PORT": port, "COMFYHUB_GOSSIP": s.gossip, "COMFYHUB_DATA": s.data,
 	} {
 		s.t.Setenv(name, value)

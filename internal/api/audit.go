@@ -43,6 +43,9 @@ func Who(a Requester) []any {
 	if a.Operator {
 		attrs = append(attrs, "operator", true)
 	}
+	if a.Elsewhere {
+		attrs = append(attrs, "operator_elsewhere", true)
+	}
 	return attrs
 }
 

@@ -39,6 +39,9 @@ type identified struct {
 
 	// key is what the request has shown; nil without a key.
 	key *apikeys.Access
+	// bearer says that it has shown the key as a bearer token, which browsers send only for a
+	// script that has the key.
+	bearer bool
 	// acts says that a program names the tenant, which it serves.
 	acts bool
 }
@@ -54,7 +57,8 @@ func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (i
 	if v.Keys == KeysOff {
 		return in, true
 	}
-	secret, shown := shownKey(r)
+	secret, way := shownKey(r)
+	shown := way != notShown
 	in.Request = withoutKey(r, shown)
 	if !shown {
 		if v.Keys == KeysRequired && !v.Identified {
@@ -78,7 +82,7 @@ func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (i
 		writeMissingScope(w, need)
 		return in, false
 	}
-	in.key = &access
+	in.key, in.bearer = &access, way == asBearer
 	in.Tenant, in.Trusted, in.Identified = access.Tenant, false, true
 	if access.May(apikeys.ActForTenants) {
 		in.act()
@@ -154,20 +158,31 @@ func scopeOf(r *http.Request) apikeys.Scope {
 	return apikeys.Submit
 }
 
+// shownWay is how a request shows a key.
+type shownWay int
+
+const (
+	notShown shownWay = iota
+	asBearer
+	// asPassword is a login that browsers keep and send by themselves.
+	asPassword
+	asParameter
+)
+
 // shownKey is the key that a request shows: as a bearer token, as the password of Basic
 // authentication, or for reads and WebSockets, whose clients may be unable to set a header,
 // as the parameter token. What does not look like a key is somebody else's.
-func shownKey(r *http.Request) (secret string, shown bool) {
+func shownKey(r *http.Request) (secret string, way shownWay) {
 	if token, found := bearer(r); found && apikeys.IsSecret(token) {
-		return token, true
+		return token, asBearer
 	}
 	if _, password, ok := r.BasicAuth(); ok && apikeys.IsSecret(password) {
-		return password, true
+		return password, asPassword
 	}
 	if token := QueryOf(r).Get(tokenParameter); IsRead(r) && apikeys.IsSecret(token) {
-		return token, true
+		return token, asParameter
 	}
-	return "", false
+	return "", notShown
 }
 
 // bearer is the token that a request shows in the header meant for it.

@@ -28,7 +28,11 @@ const (
 // attacker's. Clients that are no browsers send neither Origin nor
 // Sec-Fetch-Site and never notice it.
 func refuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
-	switch judge(r, v) {
+	decide := judge
+	if v.OperatorsSite {
+		decide = judgeSite
+	}
+	switch decide(r, v) {
 	case admitted:
 		return false
 	case refusedAsComfyUI:

@@ -25,6 +25,11 @@ type Requester struct {
 	// operator's commands. It is the one definition of the word: the tenant is one of the
 	// hub's operators, or the web server says so of the request.
 	Operator bool
+	// Elsewhere says that the caller is an operator in a browser that is not at a site for
+	// operators, and so is none for this request, which changes something.
+	Elsewhere bool
+	// OperatorsSite says that the request came in at a site for operators.
+	OperatorsSite bool
 	// Key is the name of the API key that the request has shown, or "".
 	Key string
 	// ReadOnly says that the key permits only what changes nothing.

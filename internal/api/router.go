@@ -28,6 +28,10 @@ type found struct {
 
 	// open says that the handler lets callers in by itself.
 	open bool
+	// asset says that the route has a file of the hub's own page, which is no secret.
+	asset bool
+	// reads says that the route changes nothing, whatever its method is.
+	reads bool
 	// audited says that the request is written down, pattern as what.
 	audited bool
 	pattern string
@@ -53,6 +57,17 @@ func (t *Router) Handle(text string, h Handler) {
 // have, such as the token of a machine: it needs neither a login nor a key.
 func (t *Router) HandleOpen(text string, h Handler) {
 	t.change(text, func(f *found) { f.Handler, f.open = h, true })
+}
+
+// HandleAsset adds a route that answers with a file of the hub's own page, which is no secret.
+func (t *Router) HandleAsset(text string, h Handler) {
+	t.change(text, func(f *found) { f.Handler, f.asset = h, true })
+}
+
+// HandleReading adds a route that changes nothing, though its method is none of those that
+// only read. All others with such a method count as changes.
+func (t *Router) HandleReading(text string, h Handler) {
+	t.change(text, func(f *found) { f.Handler, f.reads = h, true })
 }
 
 // Audit has requests for routes, which are there already, written to the audit log.

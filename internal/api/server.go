@@ -85,6 +85,10 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	if noPath == nil {
 		r = WithPath(r, path)
 	}
+	if v.OperatorsSite {
+		v.CORS = ""
+		isolate(w.Header())
+	}
 	if v.CORS != "" {
 		w = withCORS(w, v.CORS, s.core.Version())
 	}
@@ -99,9 +103,9 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		writeNoPath(w, r)
 		return
 	}
-	answer, open := s.answerOf(r, path)
+	choice := s.choose(r, v, path)
 	in := identified{Request: r, Visitor: v}
-	if !open {
+	if !choice.open {
 		var ok bool
 		if in, ok = s.door.admit(w, r, v); !ok {
 			return
@@ -112,6 +116,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	a.Operator = a.Operator || s.core.Operates(a.Tenant)
 	r, done := in.restrict(&a)
 	defer done()
+	a.demote(in, choice)
 	s.requests.Recent.confirm(a)
 	if v.Proxied && !a.Login {
 		s.proxied.Do(func() {
@@ -133,35 +138,53 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		s.core.NoteLogin()
 	}
 	w = greet(w, r, v, &a)
-	answer(w, r, a)
+	choice.answer(w, r, a)
 }
 
 // answerer answers one request.
 type answerer func(w http.ResponseWriter, r *http.Request, a Requester)
 
-// answerOf finds who answers a request, and whether that lets callers in by itself.
-func (s *Server) answerOf(r *http.Request, path aiohttp.Path) (answer answerer, open bool) {
+// choice is who answers a request.
+type choice struct {
+	answer answerer
+	// open says that the answerer lets callers in by itself.
+	open bool
+	// reads says that nothing is changed.
+	reads bool
+}
+
+// choose finds who answers a request.
+func (s *Server) choose(r *http.Request, v Visitor, path aiohttp.Path) choice {
+	if v.OperatorsSite {
+		return s.siteChoice(r, v, path)
+	}
+	answer, f := s.answerOf(r, path)
+	return choice{answer: answer, open: f.open, reads: f.reads || IsRead(r)}
+}
+
+// answerOf finds who answers a request, and what is special about the route.
+func (s *Server) answerOf(r *http.Request, path aiohttp.Path) (answer answerer, f found) {
 	for router, yields := range s.hubRouters() {
 		f, values, allowed := router.find(r.Method, path)
 		switch {
 		case f.Handler != nil:
-			return s.answerer(f, path, values), f.open
+			return s.answerer(f, path, values), f
 		case allowed != nil && !yields:
-			return notAllowed(allowHeader(allowed)), false
+			return notAllowed(allowHeader(allowed)), found{}
 		}
 	}
 	f, values, allowed := s.rooms.ComfyUI.find(r.Method, path)
 	switch {
 	case f.Handler != nil:
-		return s.answerer(f, path, values), f.open
+		return s.answerer(f, path, values), f
 	case allowed == nil:
-		return func(w http.ResponseWriter, r *http.Request, a Requester) { s.forward(w, r, a, path) }, false
+		return func(w http.ResponseWriter, r *http.Request, a Requester) { s.forward(w, r, a, path) }, found{}
 	case isInternal(path):
-		return notAllowed(listed(allowed)), false
+		return notAllowed(listed(allowed)), found{}
 	case IsRead(r): // as ComfyUI's catch-all static route does
-		return func(w http.ResponseWriter, r *http.Request, _ Requester) { WriteNotFound(w, r) }, false
+		return func(w http.ResponseWriter, r *http.Request, _ Requester) { WriteNotFound(w, r) }, found{}
 	}
-	return notAllowed(allowHeader(allowed)), false
+	return notAllowed(allowHeader(allowed)), found{}
 }
 
 // answerer is what was found for a path with these values.

@@ -19,6 +19,9 @@ type Visitor struct {
 	// Operator says that the request itself shows that an operator makes it, whoever its
 	// tenant is.
 	Operator bool
+	// OperatorsSite says that the request came in at a site for operators, which has no page,
+	// file or extension of ComfyUI.
+	OperatorsSite bool
 	// IP is an address that the client cannot choose: that of the connection, or behind
 	// proxies that the web server knows the one that they have seen. Whoever limits callers
 	// or writes down where they are goes by it.

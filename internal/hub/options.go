@@ -73,6 +73,9 @@ type Settings struct {
 	// Open says that other machines than the hub's own reach it, and that it asks them for
 	// neither a login nor a key.
 	Open bool
+	// OperatorsAt is where the site for operators is, such as "http://127.0.0.1:8187"; without a
+	// host ("http://:8187") it is at all of the hub's. Empty if there is none.
+	OperatorsAt string
 	// Instances are URLs of stock ComfyUI servers with no agent beside them.
 	Instances []string
 	// A1111 are URLs of servers of A1111's API with no agent beside them.

@@ -26,9 +26,9 @@ type Fleet struct {
 	Data string
 	// Redis is a URL, or "embedded".
 	Redis string
-	// Addr, Admin and Gossip are where the hub listens for ComfyUI's API, for
-	// Caddy's admin API, and for gossip.
-	Addr, Admin, Gossip string
+	// Addr, Operators, Admin and Gossip are where the hub listens for ComfyUI's API, for
+	// its operators, for Caddy's admin API, and for gossip.
+	Addr, Operators, Admin, Gossip string
 	// Env is added to the environment of each program.
 	Env []string
 	// Hub is nil before StartHub.
@@ -42,7 +42,7 @@ type Fleet struct {
 // before it starts something.
 func NewFleet(set Set, dir, redis string) (*Fleet, error) {
 	f := &Fleet{Set: set, Dir: dir, Data: filepath.Join(dir, "hub"), Redis: redis}
-	for _, address := range []*string{&f.Addr, &f.Admin, &f.Gossip} {
+	for _, address := range []*string{&f.Addr, &f.Operators, &f.Admin, &f.Gossip} {
 		var err error
 		if *address, err = freeport.Address(); err != nil {
 			return nil, err
@@ -64,7 +64,7 @@ func (f *Fleet) Start(spec Spec) (*Program, error) {
 	home := filepath.Join(f.Dir, "home")
 	env := []string{
 		"COMFYHUB_AGENT_STOP_TIMEOUT=0s", // whoever stops everything does not wait for runs
-		"COMFYHUB_ADDR=" + f.Addr, "COMFYHUB_ADMIN=" + f.Admin, "COMFYHUB_GOSSIP=" + f.Gossip,
+		"COMFYHUB_ADDR=" + f.Addr, "COMFYHUB_OPERATORS=" + f.Operators, "COMFYHUB_ADMIN=" + f.Admin, "COMFYHUB_GOSSIP=" + f.Gossip,
 		"COMFYHUB_REDIS=" + f.Redis, "COMFYHUB_DATA=" + f.Data, "XDG_CONFIG_HOME=" + home, "XDG_DATA_HOME=" + home,
 	}
 	spec.Dir, spec.Env = f.Dir, slices.Concat(env, f.Env, spec.Env)

@@ -57,6 +57,8 @@ func (o *room) getCallbackSecret(w http.ResponseWriter, _ *http.Request, a api.R
 func (o *room) postCallbackReplay(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	err := o.hub.Callbacks().Replay(r.Context(), a.Viewer(), path[0])
 	switch {
+	case errors.Is(err, hub.ErrNoCallback) && a.Elsewhere:
+		o.refuseElsewhere(w)
 	case errors.Is(err, hub.ErrNoCallback):
 		api.WriteErrorText(w, http.StatusNotFound, "Callback not found")
 	case err != nil:

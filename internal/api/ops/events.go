@@ -81,6 +81,10 @@ func (o dashboard) hello(a api.Requester, watcher *hub.Watcher) []byte {
 		pyjson.Member{Key: "login", Value: pyjson.Bool(a.Login)},
 		pyjson.Member{Key: "sees_all", Value: pyjson.Bool(watcher.SeesAll)},
 		pyjson.Member{Key: "operator", Value: pyjson.Bool(watcher.Operator)},
+		// Here, an operator may use an operator's commands.
+		pyjson.Member{Key: "commands", Value: pyjson.Bool(a.Operator && a.OperatorsSite)},
+		pyjson.Member{Key: "operators_site", Value: pyjson.Bool(a.OperatorsSite)},
+		pyjson.Member{Key: "operators_at", Value: pyjson.String(o.hub.Settings().OperatorsAt)},
 		pyjson.Member{Key: "open", Value: pyjson.Bool(o.hub.Settings().Open)},
 		pyjson.Member{Key: "version", Value: pyjson.String(o.hub.Release())},
 		pyjson.Member{Key: "now", Value: pyjson.Int(time.Now().UnixMilli())},

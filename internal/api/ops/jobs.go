@@ -199,6 +199,9 @@ func seconds(ms int64) pyjson.Value {
 
 // postJobCancel answers POST /hub/jobs/{id}/cancel, wherever the job is.
 func (o *room) postJobCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	if o.ofOthers(w, r, a) {
+		return
+	}
 	cancelled, err := o.hub.Canceller().Cancel(r.Context(), of(r, a).Tenant, path[0])
 	if err != nil {
 		o.Fail(w, r, err)

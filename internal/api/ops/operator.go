@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
@@ -15,7 +16,8 @@ import (
 )
 
 // of is the tenant whose job a request is about: the parameter tenant names another one for
-// an operator, and says nothing for everybody else.
+// an operator, and says nothing for everybody else. A request that changes something asks
+// ofOthers first.
 func of(r *http.Request, a api.Requester) job.Viewer {
 	v := a.Viewer()
 	if tenant := api.QueryOf(r).Get("tenant"); tenant != "" && a.Operator {
@@ -24,10 +26,37 @@ func of(r *http.Request, a api.Requester) job.Viewer {
 	return v
 }
 
-// refuseOthers answers callers that are no operators, and reports whether it did.
-func refuseOthers(w http.ResponseWriter, a api.Requester) bool {
-	if a.Operator {
+// ofOthers answers an operator who would change somebody else's job from a page where
+// operators may not, and reports whether it did.
+func (o *room) ofOthers(w http.ResponseWriter, r *http.Request, a api.Requester) bool {
+	tenant := api.QueryOf(r).Get("tenant")
+	if !a.Elsewhere || tenant == "" || tenant == a.Tenant {
 		return false
+	}
+	o.refuseElsewhere(w)
+	return true
+}
+
+// refuseElsewhere tells an operator in a browser where operators may change something.
+func (o *room) refuseElsewhere(w http.ResponseWriter) {
+	where := "There is none yet: the directive `comfyhub_operators` makes one"
+	if at := o.hub.Settings().OperatorsAt; at != "" {
+		where = "It is at " + strings.Replace(at, "//:", "//HUB:", 1) + "/hub/"
+	}
+	api.WriteError(w, api.Error{
+		Status: http.StatusForbidden, Kind: "operators_site", Message: "In a browser, operators act only at the operators' site",
+		Details: where + ", see docs/caddyfile.md. Here the scripts of custom nodes have your login, too. Programs send an API key as `Authorization: Bearer KEY`.",
+	})
+}
+
+// refuseOthers answers callers that are no operators, and reports whether it did.
+func (o *room) refuseOthers(w http.ResponseWriter, a api.Requester) bool {
+	switch {
+	case a.Operator:
+		return false
+	case a.Elsewhere:
+		o.refuseElsewhere(w)
+		return true
 	}
 	api.WriteErrorText(w, http.StatusForbidden, "Only operators may do this; the Caddyfile names them with `operators`")
 	return true
@@ -39,7 +68,7 @@ type commands struct{ *room }
 // command makes the handler of a command for everything, a tenant, or an instance.
 func (o commands) command(do func(*hub.Operator, context.Context, hub.Stop) error) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-		if refuseOthers(w, a) {
+		if o.refuseOthers(w, a) {
 			return
 		}
 		stop, _, _, err := StopOf(api.QueryOf(r))
@@ -77,7 +106,7 @@ const maxDrain = 30 * 24 * time.Hour
 
 // postDrain answers POST /hub/drain?instance=NAME&deadline=SECONDS.
 func (o commands) postDrain(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	if refuseOthers(w, a) {
+	if o.refuseOthers(w, a) {
 		return
 	}
 	q := api.QueryOf(r)
@@ -100,7 +129,7 @@ func (o commands) postDrain(w http.ResponseWriter, r *http.Request, a api.Reques
 
 // postForget answers POST /hub/forget?instance=NAME.
 func (o commands) postForget(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	if refuseOthers(w, a) {
+	if o.refuseOthers(w, a) {
 		return
 	}
 	name := api.QueryOf(r).Get("instance")
@@ -114,7 +143,7 @@ func (o commands) postForget(w http.ResponseWriter, r *http.Request, a api.Reque
 // postRestart answers POST /hub/restart?instance=NAME: the instance's agent restarts its
 // process. What runs there runs elsewhere.
 func (o commands) postRestart(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	if refuseOthers(w, a) {
+	if o.refuseOthers(w, a) {
 		return
 	}
 	name := api.QueryOf(r).Get("instance")

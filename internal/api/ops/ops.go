@@ -40,7 +40,7 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/drain", c.postDrain)
 	t.Handle("POST /hub/forget", c.postForget)
 	t.Handle("POST /hub/restart", c.postRestart)
-	t.Handle("POST /hub/explain", o.postExplain)
+	t.HandleReading("POST /hub/explain", o.postExplain)
 	t.Handle("POST /hub/files", o.postFiles)
 	t.HandleOpen("GET "+api.LinkPath+"*", o.getFile)
 	t.HandleOpen("GET "+tunnel.Path, o.getTunnel)

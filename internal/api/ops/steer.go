@@ -51,6 +51,9 @@ func steering(body []byte) (hub.Steering, error) {
 
 // patchJob answers PATCH /hub/jobs/{id} with the job as it is then.
 func (o *room) patchJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	if o.ofOthers(w, r, a) {
+		return
+	}
 	body, done, ok := o.ReadBody(w, r, a, api.SmallBody)
 	if !ok {
 		return

@@ -32,14 +32,14 @@ var kinds = map[string]string{
 
 // AddRoutes adds the routes of the page to those of the hub's own API.
 func AddRoutes(t *api.Router) {
-	t.Handle("GET /hub", func(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) {
+	t.HandleAsset("GET /hub", func(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) {
 		w.Header().Set("Location", "hub/") // also where a proxy serves the hub below a path
 		api.WriteEmpty(w, http.StatusPermanentRedirect)
 	})
-	t.Handle("GET "+Path, func(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
+	t.HandleAsset("GET "+Path, func(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
 		serve(w, r, "index.html")
 	})
-	t.Handle("GET "+Path+"page/*", func(w http.ResponseWriter, r *http.Request, _ api.Requester, p []string) {
+	t.HandleAsset("GET "+Path+"page/*", func(w http.ResponseWriter, r *http.Request, _ api.Requester, p []string) {
 		serve(w, r, p[0])
 	})
 }

@@ -8,7 +8,9 @@ import { closePanel, refreshPanel } from './panel.js';
 import { connect, onChange, store } from './store.js';
 import { count, language, languages, num, percent, remember, remembered, speak, t } from './words.js';
 
-const views = { fleet, queue, results, trends, faults };
+// Results are ComfyUI's, of which the operators' site has nothing.
+const all = { fleet, queue, results, trends, faults };
+let views = all;
 const view = document.getElementById('view');
 let current = null;
 let shown = null;
@@ -98,15 +100,40 @@ function restart() {
 
 const states = ['busy', 'idle', 'foreign', 'draining', 'sick', 'offline'];
 
+// elsewhere tells operators where they may act, if not here.
+function elsewhere() {
+  const note = document.getElementById('elsewhere');
+  const needed = store.me.operator && !store.me.commands;
+  if (note.hidden === !needed && note.lang === language) return;
+  note.hidden = !needed;
+  note.lang = language;
+  if (!needed) return;
+  if (!store.me.operators_at) {
+    note.replaceChildren(t('operators.none'));
+    return;
+  }
+  // Without a host it is at each of the hub's.
+  const at = `${store.me.operators_at.replace(/\/\/(?=:|$)/, `//${location.hostname}`)}/hub/`;
+  note.replaceChildren(t('operators.at'), ' ', h('a', { href: at, rel: 'noopener' }, at));
+}
+
 function update() {
+  if (store.me.operators_site !== (views !== all)) {
+    const { results: _, ...rest } = all;
+    views = store.me.operators_site ? rest : all;
+    restart();
+    return;
+  }
   const warning = document.getElementById('warning');
-  warning.hidden = !store.me.open;
-  text(warning, store.me.open ? t('open.hub') : '');
+  const trouble = store.refused || (store.me.open ? t('open.hub') : '');
+  warning.hidden = !trouble;
+  text(warning, trouble);
+  elsewhere();
   text(connection, store.connected ? t('connected') : t('lost'));
   connection.classList.toggle('on', store.connected);
-  const all = [...store.instances.values()];
-  const by = Object.fromEntries(states.map((state) => [state, all.filter((i) => i.state === state).length]));
-  text(cells.instances.value, num(all.length));
+  const fleetNow = [...store.instances.values()];
+  const by = Object.fromEntries(states.map((state) => [state, fleetNow.filter((i) => i.state === state).length]));
+  text(cells.instances.value, num(fleetNow.length));
   text(cells.instances.more, states.filter((state) => by[state]).map((state) => count(`n.${state}`, by[state])).join(' · '));
   cells.bar.setAttribute('aria-label', cells.instances.more.textContent || t('instances'));
   if (cells.bar.children.length !== states.length) cells.bar.replaceChildren(...states.map((state) => h(`i.${state}`)));

@@ -11,7 +11,8 @@ export async function call(method, path, body) {
   try { value = JSON.parse(text); } catch { /* some errors are plain text */ }
   if (!answer.ok) {
     const error = value?.error;
-    throw new Error((typeof error === 'string' ? error : error?.message) || text.slice(0, 200) || `HTTP ${answer.status}`);
+    const message = (typeof error === 'string' ? error : error?.message) || text.slice(0, 200) || `HTTP ${answer.status}`;
+    throw Object.assign(new Error(message), { status: answer.status });
   }
   return value;
 }

@@ -13,7 +13,7 @@ let filter = '';
 let mine = false;
 let dragged = null;
 
-const owned = (j) => store.me.operator || j.tenant === store.me.tenant;
+const owned = (j) => store.me.commands || j.tenant === store.me.tenant;
 const byOrder = (a, b) => (a.order < b.order ? -1 : a.order > b.order ? 1 : 0);
 
 // waiting are the jobs that wait, in line.
@@ -74,7 +74,7 @@ export function create(view) {
     },
   });
   const more = h('span.quiet');
-  const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${location.origin}\ncaddy comfyhub submit workflow_api.json --hub ${location.origin} --out pictures`));
+  const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), !store.me.operators_site && [h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${location.origin}\ncaddy comfyhub submit workflow_api.json --hub ${location.origin} --out pictures`)]);
   view.append(h('div.filters', {}, search, own, pauseAll, more, h('span.quiet.hint', {}, t('skip'))), list.element, empty);
 
   function update() {
@@ -84,7 +84,7 @@ export function create(view) {
     const seen = [...running(), ...line].filter(keep);
     attr(own, 'aria-pressed', mine);
     show(own, store.me.operator);
-    show(pauseAll, store.me.operator);
+    show(pauseAll, store.me.commands);
     text(pauseAll, store.counts.paused ? t('resume.all') : t('pause.all'));
     const rest = store.counts.own_waiting - store.jobs.size;
     text(more, rest > 0 ? t('more.waiting', { n: rest }) : '');

@@ -1,11 +1,15 @@
+import { call } from './hub.js';
+
 // The store is what the hub has told of the fleet and the queue: GET /hub/events sends a
 // snapshot, then what changes.
 export const store = {
-  me: { tenant: 'default', login: false, sees_all: false, operator: false, open: false, version: '', skew: 0 },
+  me: { tenant: 'default', login: false, sees_all: false, operator: false, commands: false, operators_site: false, operators_at: '', open: false, version: '', skew: 0 },
   instances: new Map(),
   jobs: new Map(),
   counts: { waiting: 0, running: 0, own_waiting: 0, own_running: 0, paused: false, tenant_paused: false },
   connected: false,
+  // refused says why the hub shows nothing.
+  refused: '',
   ready: false,
   // left counts own jobs that have left the fleet: then there are new results.
   left: 0,
@@ -68,6 +72,12 @@ export function apply(change, whole) {
   changed();
 }
 
+// refusal finds out why there is no stream: at the operators' site everybody else is refused.
+async function refusal() {
+  store.refused = await call('GET', 'stats').then(() => '', (error) => (error.status === 403 ? error.message : ''));
+  changed();
+}
+
 // connect listens until the page is closed. EventSource connects again by itself, except
 // after an answer that is no stream; then this does.
 export function connect() {
@@ -76,6 +86,7 @@ export function connect() {
     const hello = JSON.parse(event.data);
     store.me = { ...hello, skew: hello.now - Date.now() };
     store.connected = true;
+    store.refused = '';
     changed();
   });
   source.addEventListener('snapshot', (event) => apply(JSON.parse(event.data), true));
@@ -83,6 +94,8 @@ export function connect() {
   source.addEventListener('error', () => {
     store.connected = false;
     changed();
-    if (source.readyState === EventSource.CLOSED) setTimeout(connect, 5000 + Math.random() * 5000);
+    if (source.readyState !== EventSource.CLOSED) return;
+    refusal();
+    setTimeout(connect, 5000 + Math.random() * 5000);
   });
 }
