@@ -123,6 +123,12 @@ type App struct {
 	// requests wait for it, then get 503. Default: 536870912 (512 MiB).
 	BodyMemory int64 `json:"body_memory,omitempty"`
 
+	// How much may lie on the local disk while it arrives or is being made (uploads,
+	// large bodies, pictures), in bytes, half of it for one tenant; then 503. Some of the
+	// disk stays free in any case. Default: 16 times body_memory, and enough for four
+	// uploads.
+	SpoolSize int64 `json:"spool_size,omitempty"`
+
 	// Largest body of an upload, in bytes. Default: 104857600 (100 MiB).
 	MaxUpload int64 `json:"max_upload,omitempty"`
 

@@ -63,6 +63,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    max_queue_size     <size>
 //	    max_body           <size>
 //	    body_memory        <size>
+//	    spool_size         <size>
 //	    max_upload         <size>
 //	    inputs_from        <host|*.domain|address|cidr|*...>   # repeatable
 //	    callbacks {
@@ -211,6 +212,8 @@ func (a *App) set(word, value string) (err error) {
 		a.MaxBody, err = parseSize(value)
 	case "body_memory":
 		a.BodyMemory, err = parseSize(value)
+	case "spool_size":
+		a.SpoolSize, err = parseSize(value)
 	case "max_upload":
 		a.MaxUpload, err = parseSize(value)
 	case "picture_memory":

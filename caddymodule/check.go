@@ -173,6 +173,7 @@ func (a *App) checkNumbers() error {
 		{"max_queue_size", a.MaxQueueSize},
 		{"max_body", a.MaxBody},
 		{"body_memory", a.BodyMemory},
+		{"spool_size", a.SpoolSize},
 		{"max_upload", a.MaxUpload},
 		{"picture_memory", a.PictureMemory},
 		{"max_sockets", int64(a.MaxSockets)},

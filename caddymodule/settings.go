@@ -42,6 +42,7 @@ func (a *App) hubSettings() hub.Settings {
 		Lookahead:         a.Lookahead,
 		MaxBody:           a.MaxBody,
 		BodyMemory:        a.BodyMemory,
+		SpoolSize:         a.SpoolSize,
 		MaxUpload:         a.MaxUpload,
 		InputsFrom:        hostsOf(a.InputsFrom),
 		PictureMemory:     a.PictureMemory,
