@@ -61,7 +61,7 @@ var mayImport = map[string][]string{
 	"internal/api/rooms": {"internal/api", "internal/apikeys", "internal/hub"},
 	"internal/api/ops":   {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
 	"internal/api/page":  {"internal/api"},
-	"internal/api/pull":  {"internal/api", "internal/hub", "internal/intake", "internal/pyjson", "internal/standin", "internal/tunnel", "internal/worker"},
+	"internal/api/pull":  {"internal/api", "internal/budget", "internal/hub", "internal/intake", "internal/pyjson", "internal/standin", "internal/tunnel", "internal/worker"},
 	"internal/api/plain": {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
 	"internal/api/sdapi": {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/retry", "internal/stream", "internal/userdata"},
 	"internal/hub": { // no internal/api: it is the core of every dialect

@@ -53,9 +53,15 @@ func (b *bench) refused(limit string, status int, answer string) {
 // open opens a tenant's socket, or returns the answer that refuses it.
 func (b *bench) open(tenant, client string) (status int, answer string) {
 	b.t.Helper()
+	return b.openAt(tenant, "/ws?clientId="+client)
+}
+
+// openAt opens a tenant's socket at any path and leaves it open.
+func (b *bench) openAt(tenant, path string) (status int, answer string) {
+	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
-	conn, resp, err := websocket.Dial(ctx, b.web.URL+"/ws?clientId="+client, &websocket.DialOptions{
+	conn, resp, err := websocket.Dial(ctx, b.web.URL+path, &websocket.DialOptions{
 		HTTPHeader: http.Header{"Test-Login": {tenant}},
 	})
 	if err != nil {
@@ -113,6 +119,37 @@ func TestTenantSockets(t *testing.T) {
 	b.refused("sockets", status, answer)
 	status, _ = b.open("bob", "1")
 	require.Equal(t, http.StatusSwitchingProtocols, status)
+}
+
+// A socket to a custom node is one of its owner's, in number and in memory.
+func TestTenantSocketsOfNodes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		limits Settings
+		status int
+	}{
+		"number": {Settings{TenantLimits: TenantLimits{Sockets: 2}}, http.StatusTooManyRequests},
+		// An eighth is for what arrives, and a quarter of that for one tenant.
+		"memory": {Settings{BodyMemory: 32 * 250 << 10}, http.StatusServiceUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPack(t, "one", sim.Config{})
+			b := shared(t, tt.limits.TenantLimits, func(b *bench) {
+				b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, PassthroughOn
+				b.settings.Instances = append(b.settings.Instances, p.URL)
+			})
+			b.connected(1)
+			for range 2 {
+				status, answer := b.openAt("ann", "/pack/ws")
+				require.Equal(t, http.StatusSwitchingProtocols, status, answer)
+			}
+			status, answer := b.openAt("ann", "/pack/ws")
+			require.Equal(t, tt.status, status, answer)
+			status, answer = b.openAt("bob", "/pack/ws")
+			require.Equal(t, http.StatusSwitchingProtocols, status, answer)
+		})
+	}
 }
 
 func TestTenantQueue(t *testing.T) {

@@ -131,6 +131,33 @@ func TestWorkerDoesAJob(t *testing.T) {
 	require.Equal(t, "error", a.Status)
 }
 
+// A worker's file may come in a form, of which nothing but the file is kept: neither long
+// fields nor the header of a part.
+func TestWorkerUploadsAForm(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	p := b.pullWorker("attic", "one")
+	p.comes("attic", "Transcode")
+	b.submit(fmt.Sprintf(transcode, "a fox"), "someone")
+	job := p.next("Transcode")
+	const start = "--b\r\nContent-Disposition: form-data; name=\"x\""
+	const file = start + "; filename=\"fox.png\"\r\n\r\na picture\r\n--b--\r\n"
+	for name, tt := range map[string]struct {
+		form   string
+		status int
+	}{
+		"a file":        {file, http.StatusOK},
+		"a long field":  {start + "\r\n\r\n" + strings.Repeat("x", 100<<10) + "\r\n" + file, http.StatusOK},
+		"a long header": {start + "\r\nX: " + strings.Repeat("x", 100<<10) + "\r\n\r\n\r\n" + file, http.StatusBadRequest},
+		"no file":       {start + "\r\n\r\nx\r\n--b--\r\n", http.StatusBadRequest},
+	} {
+		status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data; boundary=b", tt.form)
+		require.Equal(t, tt.status, status, "%s: %s", name, text)
+	}
+	status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data", file)
+	require.Equal(t, http.StatusBadRequest, status, text)
+}
+
 // What a worker says about its job ends the job; a cancelled one is told to it.
 func TestWorkerFailsAndIsCancelled(t *testing.T) {
 	t.Parallel()

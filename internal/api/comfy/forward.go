@@ -7,6 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/webui"
 )
 
@@ -46,10 +47,28 @@ func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	}
 }
 
+// relayCost is the memory that a socket to an instance takes here: a buffer for each
+// direction, those of two connections, and stacks.
+const relayCost = 96 << 10
+
 // passTo lets one instance answer, on a path and with aliases in place of the
-// client ids that the call names.
-func (c *Room) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Request, path aiohttp.Path, aliases []comfyui.Alias) {
-	budget.From(r.Context()).Relay() // nothing of the body stays here
+// client ids that the call names. A socket counts as one of its owner's.
+func (c *Room) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Request, a api.Requester, path aiohttp.Path, aliases []comfyui.Alias) {
+	held := budget.From(r.Context())
+	held.Relay() // nothing of the body stays here
+	if upgrades(r) {
+		ctx, release, err := c.hub.Streams().Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
+		if err != nil {
+			refuseSocket(c.Requests, w, err)
+			return
+		}
+		defer release()
+		if !held.Await(ctx, budget.Memory, relayCost) {
+			c.Fail(w, r, budget.ErrFull)
+			return
+		}
+		r = r.WithContext(ctx)
+	}
 	if !api.IsRead(r) {
 		// It can be the upload of a model, of which there are as many kinds as
 		// node packs that have one.

@@ -26,7 +26,7 @@ const maxIntroduced = 4
 func (c *Room) passCall(to *comfyui.Client, w http.ResponseWriter, r *http.Request, a api.Requester) {
 	path := api.PathOf(r)
 	if isPage(r, path) {
-		c.passTo(to, w, r, path, nil)
+		c.passTo(to, w, r, a, path, nil)
 		return
 	}
 	n := call{query: comfyui.ForwardedQuery(api.RawQueryOf(r)), path: path}
@@ -46,7 +46,7 @@ func (c *Room) passCall(to *comfyui.Client, w http.ResponseWriter, r *http.Reque
 		r.Header.Del("Content-Length") // net/http writes that of the body below
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(n.body)), int64(len(n.body))
 	}
-	c.passTo(to, w, r, n.path, n.aliases)
+	c.passTo(to, w, r, a, n.path, n.aliases)
 }
 
 // call is what of a call may name clients.

@@ -28,9 +28,15 @@ func (c *Room) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester
 	c.Recent.Note(a, a.Client)
 	c.hub.Ends().TellMissed(r.Context(), stream.KeyOf(a.Requester()))
 	err := c.hub.Streams().Serve(w, r, stream.Ident{Requester: a.Requester(), Network: a.Network, Share: a.Share(), Live: a.Live, Until: a.Until})
+	refuseSocket(c.Requests, w, err)
+}
+
+// refuseSocket answers a request for a socket that there is no room for. Of any other
+// error there is nothing left to answer.
+func refuseSocket(q *api.Requests, w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, stream.ErrTenantFull):
-		c.RefuseFull(w, "sockets", api.Error{
+		q.RefuseFull(w, "sockets", api.Error{
 			Status: http.StatusTooManyRequests, Kind: "tenant_sockets_full",
 			Message: "You have too many open sockets", Details: "Close some windows.", RetryAfter: 5,
 		})

@@ -1,13 +1,16 @@
 package pull
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"mime"
+	"mime/multipart"
 	"net/http"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/standin"
@@ -20,6 +23,9 @@ var (
 	// resultBody is what a job shows besides files.
 	resultBody = intake.Class{Limit: 8 << 20, Values: 100_000}
 )
+
+// formOverhead is how much longer than its file a form may be.
+const formOverhead = 1 << 20
 
 // holder is the worker that has the job; an error is answered.
 func (o *room) holder(w http.ResponseWriter, r *http.Request, c call) *worker.Worker {
@@ -90,35 +96,39 @@ func (o *room) postOutput(w http.ResponseWriter, r *http.Request, c call) {
 	}
 	q := api.QueryOf(r)
 	name := q.Get("filename")
-	content := io.Reader(http.MaxBytesReader(w, r.Body, o.hub.Settings().MaxUpload))
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); strings.HasPrefix(kind, "multipart/") {
-		form, err := r.MultipartReader()
-		if err != nil {
+	limit := o.hub.Settings().MaxUpload
+	content := io.Reader(http.MaxBytesReader(w, r.Body, limit))
+	if kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); strings.HasPrefix(kind, "multipart/") {
+		if params["boundary"] == "" {
 			fail(w, http.StatusBadRequest, "The form cannot be read")
 			return
 		}
-		for {
-			part, err := form.NextPart()
-			if err != nil {
-				fail(w, http.StatusBadRequest, "The form has no file")
-				return
-			}
-			if part.FileName() == "" {
-				continue
-			}
-			content = http.MaxBytesReader(w, part, o.hub.Settings().MaxUpload)
-			if name == "" {
-				name = part.FileName()
-			}
-			break
+		file, err := fileIn(budget.NewParts(http.MaxBytesReader(w, r.Body, limit+formOverhead), params["boundary"]))
+		if err != nil {
+			fail(w, http.StatusBadRequest, "The form has no file")
+			return
 		}
+		content, name = http.MaxBytesReader(w, file, limit), cmp.Or(name, file.FileName())
 	}
 	err := one.Save(c.id, q.Get("node"), name, content)
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		api.WriteTooLarge(w, o.hub.Settings().MaxUpload, r.ContentLength)
+		api.WriteTooLarge(w, limit, r.ContentLength)
 		return
 	}
 	o.done(w, r, err)
+}
+
+// fileIn returns the first file of a form. Nothing of the fields before it is kept.
+func fileIn(form *budget.Parts) (*multipart.Part, error) {
+	for {
+		part, err := form.Next()
+		if err != nil || part.FileName() != "" {
+			return part, err
+		}
+		if _, err := io.Copy(io.Discard, part); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // getInput answers GET /hub/v1/job-input/ID?name=: an input file of a job.
