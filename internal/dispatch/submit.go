@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -153,15 +154,23 @@ func (r *run) post(graph []byte) []byte {
 		b.Write(r.body.Targets)
 	}
 	b.WriteString(`, "extra_data": `)
-	b.Write(extraFor(r.body, j))
+	b.Write(extraFor(r.body, j, mayHaveSecrets(r.conn.kind)))
 	b.WriteString(`}`)
 	return b.Bytes()
 }
 
-// extraFor joins the client's extra_data, the API keys that only the instance
-// may see, and the hub's mark.
-func extraFor(body job.Body, j job.Job) []byte {
-	parts := [][]byte{inner(body.Extra), inner(body.Secrets)}
+// mayHaveSecrets reports whether an instance of a kind gets the API keys of prompts. A
+// worker that fetches its jobs does not: whoever has a machine token can claim any class, and
+// would be given the keys of everybody who uses it.
+func mayHaveSecrets(kind string) bool { return kind != fleet.KindWorker }
+
+// extraFor joins the client's extra_data, the API keys if the instance may have them,
+// and the hub's mark.
+func extraFor(body job.Body, j job.Job, secrets bool) []byte {
+	parts := [][]byte{inner(body.Extra)}
+	if secrets {
+		parts = append(parts, inner(body.Secrets))
+	}
 	mark, _ := json.Marshal(map[string]any{"job": j.Key, "fence": j.Fence})
 	parts = append(parts, []byte(`"comfyhub": `+string(mark)))
 	var b bytes.Buffer

@@ -28,6 +28,7 @@ type pulled struct {
 	Workflow            map[string]struct{ Inputs map[string]any }
 	Inputs              []struct{ Name, URL string }
 	Lease               float64
+	Extra               map[string]any `json:"extra_data"`
 }
 
 func (b *bench) pullWorker(machine, worker string) *pullWorker {
@@ -156,6 +157,21 @@ func TestWorkerUploadsAForm(t *testing.T) {
 	}
 	status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data", file)
 	require.Equal(t, http.StatusBadRequest, status, text)
+}
+
+// A worker can claim any class, and gets the prompts of everybody who uses it, but nobody's
+// API keys.
+func TestWorkersGetNoAPIKeys(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	p := b.pullWorker("attic", "one")
+	p.comes("attic", "Transcode")
+	const extra = `{"note": "n", "api_key_comfy_org": "very secret", "auth_token_comfy_org": "secret too"}`
+	b.submitWith(fmt.Sprintf(transcode, "a fox"), extra)
+	job := p.next("Transcode")
+	require.Equal(t, "n", job.Extra["note"])
+	require.NotContains(t, job.Extra, "api_key_comfy_org")
+	require.NotContains(t, job.Extra, "auth_token_comfy_org")
 }
 
 // What a worker says about its job ends the job; a cancelled one is told to it.
