@@ -20,9 +20,10 @@ import (
 // fromPage reports whether a page in a browser may have made a request. Scripts can neither
 // set nor remove these headers. Browsers send Origin with whatever is no reading request, and
 // Sec-Fetch-Site over TLS and on loopback; the others count because a proxy may drop those,
-// and because a cookie is a login that a browser sends by itself.
+// and because a cookie is a login that a browser sends by itself. Sec-Fetch-Mode does not
+// count: browsers send it with Sec-Fetch-Site, and fetch of Node sends it alone.
 func fromPage(r *http.Request) bool {
-	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Sec-Fetch-Mode", "Sec-Fetch-Dest", "Referer", "Cookie"} {
+	for _, name := range []string{"Origin", "Sec-Fetch-Site", "Sec-Fetch-Dest", "Referer", "Cookie"} {
 		if len(r.Header.Values(name)) > 0 {
 			return true
 		}

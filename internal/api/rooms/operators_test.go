@@ -88,12 +88,14 @@ var pages = map[string]http.Header{
 	"a frame":        {"Origin": {"null"}},
 	"site":           {"Sec-Fetch-Site": {"same-origin"}},
 	"none":           {"Sec-Fetch-Site": {"none"}},
-	"mode":           {"Sec-Fetch-Mode": {"no-cors"}},
 	"dest":           {"Sec-Fetch-Dest": {"empty"}},
 	"a referrer":     {"Referer": {"http://hub.lan:8188/"}},
 	"a cookie":       {"Cookie": {"session=1"}},
 	"an empty value": {"Origin": {""}},
 }
+
+// node is what a program says that calls fetch of Node.
+var node = http.Header{"Accept": {"*/*"}, "Accept-Language": {"*"}, "Sec-Fetch-Mode": {"cors"}, "User-Agent": {"node"}}
 
 // reading are the routes that change nothing though their method is none for reading. A route
 // is a change unless it is here.
@@ -119,6 +121,10 @@ func TestPagesHaveNoOperatorsPower(t *testing.T) {
 					}
 					require.True(t, a.Operator, "%s: a program", about)
 					met++
+					program := node.Clone()
+					program["Authorization"] = by.header["Authorization"]
+					a, _ = s.ask(t, method, path, program, by.visitor)
+					require.True(t, a.Operator, "%s: a program of Node", about)
 					for page, header := range pages {
 						if header.Get("Origin") == "null" && method != http.MethodGet {
 							continue // refused before any route
