@@ -237,6 +237,15 @@ func (d *Dispatcher) ClientsOf(kind, tenant string) []*comfyui.Client {
 	return out
 }
 
+// ClientOf returns the client of a connected ComfyUI, nil when it is not, or when it is not
+// known yet what it can run.
+func (d *Dispatcher) ClientOf(instance string) *comfyui.Client {
+	if conn := d.connection(instance); conn != nil && conn.isOpen() && conn.kind == fleet.KindComfyUI {
+		return conn.client
+	}
+	return nil
+}
+
 // First returns the connected ComfyUI whose name is the first, nil when none is. Names
 // are free: it is one to ask, not one to trust.
 func (d *Dispatcher) First() *comfyui.Client {

@@ -176,7 +176,7 @@ func (b *bench) stop() {
 	require.NoError(b.t, b.hub.Close(ctx))
 }
 
-// connected waits until the hub has started and can use count instances: it holds their connections and
+// connected waits until the hub can use count instances: it has started, holds their connections and
 // has their reports, which come by themselves.
 func (b *bench) connected(count int) {
 	b.t.Helper()
@@ -185,7 +185,7 @@ func (b *bench) connected(count int) {
 		unknown := func(i fleet.Instance) bool {
 			return i.Kind == fleet.KindComfyUI && i.State == fleet.Offline && held[i.Name]
 		}
-		return b.hub.Started() && len(b.hub.dispatch.Clients()) == count && !slices.ContainsFunc(b.hub.fleet.Instances(), unknown)
+		return (count == 0 || b.hub.Started()) && len(b.hub.dispatch.Clients()) == count && !slices.ContainsFunc(b.hub.fleet.Instances(), unknown)
 	}, time.Minute, 5*time.Millisecond)
 }
 

@@ -39,7 +39,9 @@ const (
 type pageSource struct {
 	settings func() *Settings
 	fleet    *fleet.Registry
-	clients  *comfyui.Clients
+	// client is that of an instance that can be asked: a page that comes before the hub knows
+	// what its instance can run would have no nodes.
+	client func(instance string) *comfyui.Client
 	// pins are nil in a fleet without a gossip key, where an agent is as old as this hub has known it.
 	pins *pins.Pins
 	log  func() *slog.Logger
@@ -64,7 +66,10 @@ type sources struct {
 }
 
 func newPageSource(h *Hub, pinned *pins.Pins) *pageSource {
-	p := &pageSource{settings: h.Settings, fleet: h.fleet, clients: h.clients, pins: pinned, log: h.log, again: make(chan struct{}, 1)}
+	p := &pageSource{
+		settings: h.Settings, fleet: h.fleet, pins: pinned, log: h.log, again: make(chan struct{}, 1),
+		client: func(instance string) *comfyui.Client { return h.dispatch.ClientOf(instance) },
+	}
 	p.stale.Store(true)
 	return p
 }
@@ -88,7 +93,7 @@ func (p *pageSource) Sources() []Source {
 	var out []Source
 	first := ""
 	for _, name := range p.may.names {
-		client := p.clients.ByName(name)
+		client := p.client(name)
 		i, known := p.fleet.Instance(name)
 		if client == nil || !known {
 			continue

@@ -1,6 +1,9 @@
 package hub
 
 import (
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +11,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pins"
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // Who may be the source of the web UI's page: not who has the first name.
@@ -56,4 +61,36 @@ func TestWhoMayBeThePage(t *testing.T) {
 		may := choose(&c.settings, c.instances, c.elders)
 		require.Equal(t, c.want, may.names, name)
 	}
+}
+
+// The page does not come before the hub knows what its instance can run: it would open
+// without nodes.
+func TestPageComesWithItsNodes(t *testing.T) {
+	t.Parallel()
+	known := make(chan struct{})
+	front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
+		switch {
+		case r.URL.Path == "/":
+			_, _ = io.WriteString(w, "<!doctype html>")
+			return
+		case strings.HasSuffix(r.URL.Path, "/object_info"):
+			select {
+			case <-known:
+			case <-r.Context().Done():
+			}
+		}
+		rest.ServeHTTP(w, r)
+	})
+	b := newBench(t, 0)
+	b.settings.Instances = []string{front.URL}
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
+	name, err := InstanceName(front.URL)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return b.hub.clients.ByName(name) != nil }, time.Minute, time.Millisecond)
+	status, page := b.get("/")
+	require.Equal(t, http.StatusServiceUnavailable, status, string(page))
+	close(known)
+	b.connected(1)
+	require.Equal(t, "<!doctype html>", b.text("/"))
+	require.Contains(t, b.text("/object_info"), "EmptyImage")
 }
