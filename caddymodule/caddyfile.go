@@ -155,9 +155,9 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "rules":
 			err = unmarshalRules(a, d)
 		case d.Val() == "operators":
-			err = unmarshalOperators(a, d)
+			a.Operators, err = unmarshalNames(d, operatorsName)
 		case d.Val() == "primary":
-			err = unmarshalPrimary(a, d)
+			a.Primary, err = unmarshalNames(d, primaryName)
 		case d.Val() == "preempt":
 			err = unmarshalPreempt(a, d)
 		case d.Val() == "secret":

@@ -97,7 +97,7 @@ func (a *App) check() error {
 	if err := checkRules(a.Rules); err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
-	if err := checkNames(a); err != nil {
+	if err := checkWhom(a); err != nil {
 		return err
 	}
 	if err := oneOf(a.Order, "", orderFair, orderFIFO); err != nil {

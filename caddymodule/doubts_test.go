@@ -26,11 +26,11 @@ func provision(t *testing.T, c *caddy.Config) caddy.Context {
 	return ctx
 }
 
-// doubtsOf are what is doubtful about a Caddyfile.
-func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding) {
+// provisioned is the app of a Caddyfile, with the sites that serve its hub.
+func provisioned(t *testing.T, text string) *App {
 	t.Helper()
 	config, err := adapt(t, text)
-	require.NoError(t, err)
+	require.NoError(t, err, text)
 	var c caddy.Config
 	require.NoError(t, json.Unmarshal(config, &c))
 	c.Admin = &caddy.AdminConfig{Disabled: true}
@@ -41,6 +41,13 @@ func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding)
 	require.NoError(t, err)
 	hubs := app.(*App)
 	t.Cleanup(func() { require.NoError(t, hubs.Cleanup()) })
+	return hubs
+}
+
+// doubtsOf are what is doubtful about a Caddyfile.
+func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding) {
+	t.Helper()
+	hubs := provisioned(t, text)
 	list = secretDoubts(hubs.inline)
 	for _, site := range hubs.sites {
 		list = append(list, site.doubts()...)

@@ -1,12 +1,10 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,21 +22,10 @@ func TestOperatorsAt(t *testing.T) {
 		comfy + "https://ops.example.com:8443 {\ntls internal\ncomfyhub_operators\n}":                                "https://ops.example.com:8443",
 		"http://hub.example.com {\ncomfyhub\n}\nhttp://ops.example.com {\ncomfyhub_operators {\nkeys required\n}\n}": "http://ops.example.com",
 	} {
-		config, err := adapt(t, "{\ncomfyhub {\noperators root\n}\n}\n"+sites)
-		require.NoError(t, err, sites)
-		var c caddy.Config
-		require.NoError(t, json.Unmarshal(config, &c))
-		c.Admin = &caddy.AdminConfig{Disabled: true}
-		ctx := provision(t, &c)
-		app, err := ctx.App("comfyhub")
-		require.NoError(t, err)
-		_, err = ctx.App("http")
-		require.NoError(t, err)
-		hubs := app.(*App)
+		hubs := provisioned(t, "{\ncomfyhub {\noperators root\n}\n}\n"+sites)
 		require.Equal(t, want, operatorsAt(hubs.sites), sites)
 		require.Equal(t, want == "", noSiteDoubt(hubs.Operators, hubs.sites) != nil, sites)
 		require.Nil(t, noSiteDoubt(nil, hubs.sites))
-		require.NoError(t, hubs.Cleanup())
 	}
 }
 

@@ -1,0 +1,56 @@
+package caddymodule
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// Whom the words "operators" and "primary" name.
+const (
+	operatorsName = "an operator"
+	primaryName   = "an instance or agent"
+)
+
+// unmarshalNames parses the line of a word that takes names, such as "operators <tenant...>".
+// who is what each of them names.
+func unmarshalNames(d *caddyfile.Dispenser, who string) ([]string, error) {
+	word, nesting := d.Val(), d.Nesting()
+	names := d.RemainingArgs()
+	if len(names) == 0 {
+		return nil, d.ArgErr()
+	}
+	if err := checkNames(names, who); err != nil {
+		return nil, d.Errf("%s: %w", word, err)
+	}
+	if d.NextBlock(nesting) {
+		return nil, d.Errf("%s takes no block", word)
+	}
+	return names, nil
+}
+
+// checkNames refuses an empty name: a variable that is not set must not look as if it had
+// named somebody.
+func checkNames(names []string, who string) error {
+	for n, name := range names {
+		if name == "" {
+			return fmt.Errorf("%s has no name", who)
+		}
+		if slices.Contains(names[:n], name) {
+			return fmt.Errorf("%s is given twice", name)
+		}
+	}
+	return nil
+}
+
+// checkWhom checks the names that the configuration gives.
+func checkWhom(a *App) error {
+	if err := checkNames(a.Operators, operatorsName); err != nil {
+		return fmt.Errorf("operators: %w", err)
+	}
+	if err := checkNames(a.Primary, primaryName); err != nil {
+		return fmt.Errorf("primary: %w", err)
+	}
+	return nil
+}
