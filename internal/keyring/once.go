@@ -18,9 +18,9 @@ const (
 )
 
 // Adopt calls sign once in the life of a store: it is to sign the records that a version
-// before the marks of its generation has made. After that, an unsigned record is somebody else's. If sign
-// fails, or the hub is killed meanwhile, the next call tries again. Errors: those of sign,
-// ErrUnavailable.
+// before the marks of its generation has made. After that, an unsigned record is somebody
+// else's. If sign fails, or the hub is killed meanwhile, the next call tries again. Errors:
+// those of sign, ErrUnavailable.
 func (r *Records) Adopt(ctx context.Context, generation int, sign func(context.Context) error) error {
 	keys := *r.ring.keys.Load()
 	if len(keys) == 0 {

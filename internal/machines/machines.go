@@ -56,7 +56,7 @@ var (
 type Machines struct {
 	db      *redis.DB
 	records *keyring.Records
-	shelf   *keyring.Shelf
+	shelf   keyring.Typed[record]
 	most    int
 
 	// sure has by machine what the shelf said of its token, and when.
@@ -66,7 +66,7 @@ type Machines struct {
 
 // New returns the machines of a fleet, signed with the keys of a ring.
 func New(db *redis.DB, ring *keyring.Ring) *Machines {
-	return &Machines{db: db, records: ring.Records(kind), shelf: ring.Shelf(kind), most: most, sure: map[string]sure{}}
+	return &Machines{db: db, records: ring.Records(kind), shelf: keyring.ShelfOf[record](ring, kind), most: most, sure: map[string]sure{}}
 }
 
 // Machine is one that has a token.
@@ -100,7 +100,7 @@ func (m *Machines) Issue(ctx context.Context, name string) (token string, err er
 // Revoke makes a machine's token invalid, and reports whether there was one. After an error
 // it may still be valid.
 func (m *Machines) Revoke(ctx context.Context, name string) (bool, error) {
-	_, found, err := m.get(ctx, name)
+	_, found, err := m.shelf.Get(ctx, name)
 	if err != nil && !errors.Is(err, keyring.ErrForged) {
 		return false, err
 	}
@@ -142,11 +142,11 @@ const maxToken = 256
 func (m *Machines) List(ctx context.Context) ([]Machine, error) {
 	ids, err := m.shelf.IDs(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("machines: %w", err)
+		return nil, err
 	}
 	var list []Machine
 	for _, id := range ids {
-		switch r, found, err := m.read(ctx, id); {
+		switch r, found, err := m.shelf.Read(ctx, id); {
 		case found:
 			list = append(list, Machine{r.Name, time.UnixMilli(r.Issued)})
 		case err != nil && !errors.Is(err, keyring.ErrForged):

@@ -2,7 +2,6 @@ package machines
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -40,40 +39,15 @@ type sure struct {
 	at   time.Time
 }
 
-func (m *Machines) get(ctx context.Context, name string) (record, bool, error) {
-	return m.read(ctx, m.shelf.ID(name))
-}
-
-func (m *Machines) read(ctx context.Context, id string) (r record, found bool, err error) {
-	text, found, err := m.shelf.Read(ctx, id)
-	if err == nil && found {
-		err = json.Unmarshal(text, &r)
-	}
-	if err != nil {
-		return record{}, false, fmt.Errorf("machines: %w", err)
-	}
-	return r, found, nil
-}
-
 func (m *Machines) put(ctx context.Context, r record) error {
 	m.forget(r.Name)
-	text, err := json.Marshal(r)
-	if err == nil {
-		err = m.shelf.Put(ctx, r.Name, text)
-	}
-	if err != nil {
-		return fmt.Errorf("machines: %w", err)
-	}
-	return nil
+	return m.shelf.Put(ctx, r.Name, r)
 }
 
 func (m *Machines) remove(ctx context.Context, name string) error {
 	err := m.shelf.Delete(ctx, name)
 	m.forget(name) // after, so that nobody has read it in between
-	if err != nil {
-		return fmt.Errorf("machines: %w", err)
-	}
-	return nil
+	return err
 }
 
 func (m *Machines) forget(name string) {
@@ -90,7 +64,7 @@ func (m *Machines) counts(ctx context.Context, name, hash string) (bool, error) 
 	if known.hash == hash && time.Since(known.at) < sureFor {
 		return true, nil
 	}
-	r, found, err := m.get(ctx, name)
+	r, found, err := m.shelf.Get(ctx, name)
 	if errors.Is(err, keyring.ErrForged) {
 		return false, nil
 	}
@@ -107,7 +81,7 @@ func (m *Machines) counts(ctx context.Context, name, hash string) (bool, error) 
 // hundred: somebody else has written them, or a hub of an older version.
 func (m *Machines) Refused(ctx context.Context) (names []string, err error) {
 	err = m.each(ctx, func(name, plain string) error {
-		r, found, err := m.get(ctx, name)
+		r, found, err := m.shelf.Get(ctx, name)
 		if err != nil && !errors.Is(err, keyring.ErrForged) {
 			return err
 		}
@@ -129,7 +103,7 @@ func (m *Machines) Adopt(ctx context.Context) error {
 			if err != nil {
 				return nil //nolint:nilerr // it was no token before, either
 			}
-			_, found, err := m.get(ctx, name)
+			_, found, err := m.shelf.Get(ctx, name)
 			if err != nil || found {
 				return err
 			}

@@ -58,7 +58,7 @@ var (
 type Pins struct {
 	db      *redis.DB
 	records *keyring.Records
-	shelf   *keyring.Shelf
+	shelf   keyring.Typed[record]
 	kept    time.Duration
 	most    int
 
@@ -69,7 +69,7 @@ type Pins struct {
 
 // New returns the pins of a fleet, signed with the keys of a ring.
 func New(db *redis.DB, ring *keyring.Ring) *Pins {
-	return &Pins{db: db, records: ring.Records(kind), shelf: ring.Shelf(kind), kept: Kept, most: maxPins, seen: map[string]reading{}}
+	return &Pins{db: db, records: ring.Records(kind), shelf: keyring.ShelfOf[record](ring, kind), kept: Kept, most: maxPins, seen: map[string]reading{}}
 }
 
 // Claim assigns a name to a key unless it has another one, and records that its
@@ -111,7 +111,7 @@ func (p *Pins) Claim(ctx context.Context, name, key string) (owner string, err e
 		return key, nil
 	}
 	r.Seen = now.UnixMilli()
-	if err := p.put(ctx, r); err != nil {
+	if err := p.shelf.Put(ctx, name, r); err != nil {
 		return "", err
 	}
 	// Of two that Redis was made to say yes to, one stays.

@@ -2,7 +2,6 @@ package pins
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,12 +42,8 @@ func (p *Pins) get(ctx context.Context, name string) (record, bool, error) {
 
 // read reads a record, and remembers it.
 func (p *Pins) read(ctx context.Context, id string) (r record, found bool, err error) {
-	text, found, err := p.shelf.Read(ctx, id)
-	if err == nil && found {
-		err = json.Unmarshal(text, &r)
-	}
-	if err != nil {
-		return record{}, false, fmt.Errorf("pins: %w", err)
+	if r, found, err = p.shelf.Read(ctx, id); err != nil {
+		return r, false, err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,20 +55,9 @@ func (p *Pins) read(ctx context.Context, id string) (r record, found bool, err e
 	return r, found, nil
 }
 
-func (p *Pins) put(ctx context.Context, r record) error {
-	text, err := json.Marshal(r)
-	if err == nil {
-		err = p.shelf.Put(ctx, r.Name, text)
-	}
-	if err != nil {
-		return fmt.Errorf("pins: %w", err)
-	}
-	return nil
-}
-
 func (p *Pins) remove(ctx context.Context, name string) error {
 	if err := p.shelf.Delete(ctx, name); err != nil {
-		return fmt.Errorf("pins: %w", err)
+		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +79,7 @@ func (p *Pins) drop(ctx context.Context, name string, now time.Time) error {
 func (p *Pins) all(ctx context.Context) ([]record, error) {
 	ids, err := p.shelf.IDs(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("pins: %w", err)
+		return nil, err
 	}
 	p.forgetGone(ids)
 	var list []record
@@ -147,13 +131,11 @@ func (p *Pins) Adopt(ctx context.Context) error {
 			if err != nil || key == "" {
 				continue // it was nobody's before, either
 			}
-			if _, found, err := p.get(ctx, pair[0]); err != nil || found {
-				if err != nil {
-					return err
-				}
-				continue
+			_, found, err := p.get(ctx, pair[0])
+			if err == nil && !found {
+				err = p.shelf.Put(ctx, pair[0], record{Name: pair[0], Key: key, Seen: seen})
 			}
-			if err := p.put(ctx, record{Name: pair[0], Key: key, Seen: seen}); err != nil {
+			if err != nil {
 				return err
 			}
 		}
