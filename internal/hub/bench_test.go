@@ -176,8 +176,9 @@ func (b *bench) stop() {
 	require.NoError(b.t, b.hub.Close(ctx))
 }
 
-// connected waits until the hub can use count instances: it has started, holds their connections and
-// has their reports, which come by themselves.
+// connected waits until the hub can use count instances: it has started, holds their
+// connections and has their reports, which come by themselves. A hub of none may be one that
+// cannot start.
 func (b *bench) connected(count int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {

@@ -148,7 +148,7 @@ func (c *Checkup) page() []Finding {
 	if folder := c.hub.Settings().Frontend; folder != "" {
 		return []Finding{{LevelOK, "web UI", "comes from the folder " + folder, ""}}
 	}
-	owners, _ := c.hub.pages.Named()
+	owners := c.hub.pages.Owners()
 	switch list := c.hub.pages.Sources(); {
 	case len(list) > 0:
 		return []Finding{{LevelOK, "web UI", "comes from " + list[0].Owner, ""}}

@@ -39,15 +39,9 @@ func (n *Instances) MayTellPage(owner string) bool { return n.pages.Owns(owner) 
 func (n *Instances) Clients() []*comfyui.Client {
 	primary := n.Primary()
 	all := n.dispatch.Clients()
-	slices.SortStableFunc(all, func(a, b *comfyui.Client) int {
-		switch {
-		case a == primary:
-			return -1
-		case b == primary:
-			return 1
-		}
-		return 0
-	})
+	if at := slices.Index(all, primary); at > 0 {
+		all = slices.Insert(slices.Delete(all, at, at+1), 0, primary)
+	}
 	return all
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -58,12 +59,17 @@ type pageSource struct {
 	last   string // the instance that was the source, empty before the first
 }
 
-// sources are the instances that may be the source of the page.
+// sources are the instances that may be the source of the page: the first that is connected
+// is it.
 type sources struct {
-	// names are theirs, the first that is connected is it; owners are those of their agents,
-	// and their own where they have none.
-	names, owners []string
+	instances []chosen
+	// owners are the names of their agents, or their own where they have none; those of
+	// instances that are not known yet, too.
+	owners []string
 }
+
+// chosen is an instance that may be the source, and its owner.
+type chosen struct{ name, owner string }
 
 func newPageSource(h *Hub, pinned *pins.Pins) *pageSource {
 	p := &pageSource{
@@ -86,33 +92,34 @@ type Source struct {
 
 // Sources are the connected instances from which the page may come, the one that it does
 // come from first.
-func (p *pageSource) Sources() []Source {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.refresh()
-	var out []Source
-	first := ""
-	for _, name := range p.may.names {
-		client := p.client(name)
-		i, known := p.fleet.Instance(name)
-		if client == nil || !known {
-			continue
-		}
-		if first == "" {
-			first = name
-		}
-		out = append(out, Source{Owner: cmp.Or(i.Agent, name), Client: client})
-	}
-	p.note(first)
-	return out
-}
+func (p *pageSource) Sources() []Source { return p.first(math.MaxInt) }
 
 // Client is the source of the page, nil while it is not connected.
 func (p *pageSource) Client() *comfyui.Client {
-	if list := p.Sources(); len(list) > 0 {
+	if list := p.first(1); len(list) > 0 {
 		return list[0].Client
 	}
 	return nil
+}
+
+// first are the first sources, at most so many.
+func (p *pageSource) first(most int) (out []Source) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refresh()
+	for _, i := range p.may.instances {
+		client := p.client(i.name)
+		if _, known := p.fleet.Instance(i.name); client == nil || !known {
+			continue
+		}
+		if len(out) == 0 {
+			p.note(i.name)
+		}
+		if out = append(out, Source{Owner: i.owner, Client: client}); len(out) == most {
+			break
+		}
+	}
+	return out
 }
 
 // Owns reports whether an agent, or an instance without one, is one of those that the page
@@ -124,18 +131,17 @@ func (p *pageSource) Owns(owner string) bool {
 	return slices.Contains(p.may.owners, owner)
 }
 
-// Named are the names of which the page may come from the first that is there, and the one
-// that it last came from; empty for none.
-func (p *pageSource) Named() (owners []string, last string) {
+// Owners are the names of which the page may come from the first that is there.
+func (p *pageSource) Owners() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refresh()
-	return slices.Clone(p.may.owners), p.last
+	return slices.Clone(p.may.owners)
 }
 
 // note tells the operator of another source. The caller holds the lock.
 func (p *pageSource) note(name string) {
-	if name == "" || name == p.last {
+	if name == p.last {
 		return
 	}
 	if p.last == "" {
@@ -157,9 +163,10 @@ func (p *pageSource) refresh() {
 func choose(s *Settings, instances []fleet.Instance, elders []pins.Pin) (may sources) {
 	add := func(fits func(fleet.Instance) bool) {
 		for _, i := range instances {
-			if i.Kind == fleet.KindComfyUI && fits(i) && !slices.Contains(may.names, i.Name) {
-				may.names = append(may.names, i.Name)
-				may.owners = append(may.owners, cmp.Or(i.Agent, i.Name))
+			one := chosen{i.Name, cmp.Or(i.Agent, i.Name)}
+			if i.Kind == fleet.KindComfyUI && fits(i) && !slices.Contains(may.instances, one) {
+				may.instances = append(may.instances, one)
+				may.owners = append(may.owners, one.owner)
 			}
 		}
 	}

@@ -59,7 +59,11 @@ func TestWhoMayBeThePage(t *testing.T) {
 		"no worker, even if an operator says so": {settings: Settings{Primary: []string{"!w"}}, instances: []fleet.Instance{worker, old}, elders: zoeFirst},
 	} {
 		may := choose(&c.settings, c.instances, c.elders)
-		require.Equal(t, c.want, may.names, name)
+		var names []string
+		for _, i := range may.instances {
+			names = append(names, i.name)
+		}
+		require.Equal(t, c.want, names, name)
 	}
 }
 
