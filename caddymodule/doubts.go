@@ -51,7 +51,7 @@ func (h *Handler) doubts() []hub.Finding {
 func openDoubt(operators []string, sites []*Handler) *hub.Finding {
 	for _, site := range sites {
 		// A site for operators lets in nobody else, unless everybody is one.
-		closed := site.operators && !slices.Contains(operators, nobodyLoggedIn)
+		closed := site.operators && !slices.Contains(operators, api.NoLogin)
 		if site.server == nil || closed || site.asks() {
 			continue
 		}

@@ -13,9 +13,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// nobodyLoggedIn is the tenant of everybody who has not logged in.
-const nobodyLoggedIn = "default"
-
 // OperatorsHandler serves the site of the hub's operators: the dashboard and its calls below
 // `/hub/`, and nothing of ComfyUI. In a browser, operators may pause, drain, restart, or change
 // other tenants' jobs only here, because the scripts of custom nodes run on ComfyUI's page with

@@ -12,6 +12,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
+// NoLogin is the tenant of everybody who has not logged in.
+const NoLogin = job.DefaultTenant
+
 // Requester is who makes a request, in the ways the hub needs to know it.
 type Requester struct {
 	// Tenant pays for the work and owns files and history.
@@ -132,8 +135,8 @@ func tenantOf(login string) string {
 	const prefix = "login:"
 	switch {
 	case login == "":
-		return job.DefaultTenant
-	case login == job.DefaultTenant, strings.HasPrefix(login, prefix):
+		return NoLogin
+	case login == NoLogin, strings.HasPrefix(login, prefix):
 		return prefix + login
 	}
 	return login
@@ -189,6 +192,11 @@ func (a Requester) addressPlace() string {
 	}
 	return "from:" + a.address
 }
+
+// MayManage reports whether the caller may change the servers where the operator has allowed it
+// (`manager on`): everybody but API keys that are no operator's. ComfyUI-Manager is a part of
+// ComfyUI's page, so an operator may do so there.
+func (a Requester) MayManage() bool { return a.Key == "" || a.Operator || a.Elsewhere }
 
 // Anonymous reports whether nothing tells the requester from everybody else.
 func (a Requester) Anonymous() bool { return !a.Login && a.Client == "" && a.place() == "" }

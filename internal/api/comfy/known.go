@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 )
 
-// writeKnown answers a call that no instance answers with the last answer that
-// is known and whose owner counts, else with empty, which has the shape that the web UI reads.
+// writeKnown answers a call that no instance answers with the last answer that is known and
+// whose owner counts, else with empty, which has the shape that the web UI reads.
 func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string, counts func(owner string) bool) {
 	body, ok := s.hub.LastKnown().Last(r.Context(), knownPath(r), counts)
 	if !ok {
@@ -30,9 +30,10 @@ func knownPath(r *http.Request) string { return api.PathOf(r).Bare().Escaped() }
 func madeHere(owner string) bool { return owner == "" }
 
 // getKnown lets the primary instance answer a call of the web UI, else the next one that the
-// page may come from: what it answers names scripts for the page to run, and texts that it shows.
-// If none can, the answer is the last one that is known. empty is the answer of a server that has nothing there. It stands in for a ComfyUI that
-// is too old to have the route (404), since the web UI may be newer.
+// page may come from: what it answers names scripts for the page to run, and texts that it
+// shows. If none can, the answer is the last one that is known. empty is the answer of a
+// server that has nothing there. It stands in for a ComfyUI that is too old to have the route
+// (404), since the web UI may be newer.
 func (s surveys) getKnown(empty string) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
 		for _, source := range s.hub.PageSources() {

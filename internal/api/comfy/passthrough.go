@@ -80,7 +80,7 @@ var managerReads = []string{
 // mayManage decides on the calls that change machines, for which the operator has
 // a word of its own: `manager on` opens them whatever passthrough is.
 func (c *Room) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
-	if c.hub.Settings().Manager && (a.Key == "" || a.Operator || a.Elsewhere) {
+	if c.hub.Settings().Manager && a.MayManage() {
 		c.hub.Audit("request", append(api.Who(a), "action", r.Method+" ComfyUI-Manager")...)
 		return true
 	}

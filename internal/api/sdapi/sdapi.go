@@ -112,7 +112,7 @@ func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ [
 		}
 		writeDetail(w, status, http.StatusText(status))
 		return
-	case path.Below(managed...) && !(o.hub.Settings().Manager && (a.Key == "" || a.Operator || a.Elsewhere)):
+	case path.Below(managed...) && !(o.hub.Settings().Manager && a.MayManage()):
 		writeDetail(w, http.StatusForbidden, "Changing the servers through the hub is switched off. The hub's operator can allow it with `manager on`; an API key needs the scope admin, too.")
 		return
 	case r.Header.Get("Upgrade") != "", policy == hub.PassthroughOff, policy == hub.PassthroughRead && !(api.IsRead(r) && path.Below(harmless...)):
