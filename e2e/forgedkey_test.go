@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"io"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -27,39 +26,26 @@ func TestForgedKeyInRedis(t *testing.T) {
 	const all, version = "{comfyhub}:g:apikeys", "{comfyhub}:g:apikeys:version"
 	made := func(query string) (secret, value string) {
 		t.Helper()
-		resp, err := http.Post("http://"+f.Admin+"/comfyhub/keys?"+query, "", nil)
-		require.NoError(t, err)
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
-		require.Less(t, resp.StatusCode, 300, string(body))
+		code, body := f.admin(http.MethodPost, "/comfyhub/keys?"+query)
+		require.True(t, code >= 200 && code < 300, string(body))
 		var key struct{ Name, Secret string }
 		require.NoError(t, json.Unmarshal(body, &key))
 		require.NotEmpty(t, key.Secret)
-		value, err = c.HGet(t.Context(), all, key.Name).Result()
+		value, err := c.HGet(t.Context(), all, key.Name).Result()
 		require.NoError(t, err)
 		return key.Secret, value
 	}
 	status := func(method, path, secret string) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, f.URL(path), nil)
-		require.NoError(t, err)
-		req.Header.Set("Authorization", "Bearer "+secret)
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		return resp.StatusCode
+		code, _ := call(t, method, f.URL(path), nil, bearer(secret), "")
+		return code
 	}
 	reader, weak := made("name=reader&scope=read")
 	gone, old := made("name=gone&scope=admin")
 	_, strong := made("name=root&scope=admin")
 	require.Equal(t, http.StatusOK, status(http.MethodPost, "/hub/resume", gone))
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, "http://"+f.Admin+"/comfyhub/keys?name=gone", nil)
-	require.NoError(t, err)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	require.Equal(t, http.StatusOK, resp.StatusCode)
+	code, body := f.admin(http.MethodDelete, "/comfyhub/keys?name=gone")
+	require.Equal(t, http.StatusOK, code, string(body))
 	require.Equal(t, http.StatusUnauthorized, status(http.MethodGet, "/queue", gone))
 
 	// The operator sees that somebody has tried, which also shows that the hub has looked.
@@ -70,13 +56,8 @@ func TestForgedKeyInRedis(t *testing.T) {
 		require.NoError(t, c.HSet(t.Context(), all, name, value).Err())
 		require.NoError(t, c.Set(t.Context(), version, "forged "+strconv.Itoa(tries), 0).Err())
 		f.eventually(func() bool {
-			resp, err := http.Get("http://" + f.Admin + "/comfyhub/check")
-			if err != nil {
-				return false
-			}
-			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
-			return err == nil && strings.Contains(string(body), `\"`+name+`\" (`)
+			_, body := f.admin(http.MethodGet, "/comfyhub/check")
+			return strings.Contains(string(body), `\"`+name+`\" (`)
 		}, "the check names what is refused")
 	}
 	mark := regexp.MustCompile(`,"mark":"[^"]*"`)

@@ -53,13 +53,8 @@ func TestForgedMachinesInRedis(t *testing.T) {
 
 	status := func(token string) int {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, f.URL("/hub/tunnel"), nil)
-		require.NoError(t, err)
-		req.Header.Set("Authorization", "Bearer "+token)
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		return resp.StatusCode
+		code, _ := call(t, http.MethodGet, f.URL("/hub/tunnel"), nil, bearer(token), "")
+		return code
 	}
 	file := f.token("attic")
 	text, err := os.ReadFile(file) // #nosec G304 -- our own file

@@ -1,7 +1,7 @@
 package e2e
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,19 +18,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/programs"
 )
 
-// nginxInDocs is the block that docs/upgrade.md tells people to put into their nginx.
-var nginxInDocs = regexp.MustCompile("(?s)```nginx\n(.*?)```")
-
 const bridgeSecret = "the secret of the bridge, which nobody else has"
 
 // Whoever comes through an nginx as the docs set it up is nobody but a client, whatever
 // they write about themselves: neither another tenant nor an operator.
 func TestNobodyBecomesAnotherThroughNginx(t *testing.T) {
 	t.Parallel()
-	nginx, err := exec.LookPath("nginx")
-	if err != nil {
-		t.Skip("nginx is not installed")
-	}
+	nginx := needNginx(t)
 	for name, c := range map[string]struct{ servers, trusted string }{
 		"as in the docs":              {"trusted_proxies static 127.0.0.0/8\n\t\ttrusted_proxies_strict", "10.0.0.7"},
 		"without strict":              {"trusted_proxies static 127.0.0.0/8", "10.0.0.7"},
@@ -64,7 +59,7 @@ http://%s {
 }
 `, f.Admin, c.servers, f.Data, f.Gossip, f.Addr, c.trusted), 0o600))
 			f.startHub()
-			front := f.startNginx(nginx)
+			front := f.startNginx(nginx, f.Addr)[0]
 
 			// With the secret a bridge may name a tenant, through nginx as well.
 			bridge := http.Header{"Authorization": {"Bearer " + bridgeSecret}, "X-Comfyhub-Tenant": {"ada"}}
@@ -88,54 +83,82 @@ http://%s {
 	}
 }
 
-// startNginx starts an nginx with what the docs say, and returns its URL.
-func (f *fleet) startNginx(path string) string {
+// codeIn returns the blocks of code in a page of the docs, as far as a list has not
+// indented them.
+func codeIn(t *testing.T, page, language string) (blocks []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", page))
+	require.NoError(t, err)
+	fence := regexp.MustCompile("(?ms)^ *```" + language + "\n(.*?)^ *```$")
+	for _, found := range fence.FindAllStringSubmatch(string(text), -1) {
+		blocks = append(blocks, found[1])
+	}
+	return blocks
+}
+
+// needNginx is the path of nginx; a test that finds none is skipped.
+func needNginx(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("nginx")
+	if err != nil {
+		t.Skip("nginx is not installed")
+	}
+	return path
+}
+
+// startNginx starts an nginx with what docs/upgrade.md says, in front of addresses of the hub,
+// and returns its URLs in their order.
+func (f *fleet) startNginx(path string, hubs ...string) (fronts []string) {
 	f.t.Helper()
 	page, err := os.ReadFile("../docs/upgrade.md")
 	require.NoError(f.t, err)
-	block := nginxInDocs.FindSubmatch(page)
-	require.NotNil(f.t, block)
-	location := bytes.ReplaceAll(block[1], []byte("http://10.0.0.2:8188"), []byte("http://"+f.Addr))
-	require.NotEqual(f.t, block[1], location)
-	address, err := freeport.Address()
-	require.NoError(f.t, err)
+	upgrade := regexp.MustCompile("map \\$http_upgrade [^`]*").FindString(string(page))
+	require.NotEmpty(f.t, upgrade)
+	location := codeIn(f.t, "upgrade.md", "nginx")
+	require.Len(f.t, location, 1)
+	var servers strings.Builder
+	for _, hub := range hubs {
+		address, err := freeport.Address()
+		require.NoError(f.t, err)
+		toHub := strings.Replace(location[0], "10.0.0.2:8188", hub, 1)
+		require.NotEqual(f.t, location[0], toHub)
+		fmt.Fprintf(&servers, "server {\nlisten %s;\n%s\n}\n", address, toHub)
+		fronts = append(fronts, "http://"+address)
+	}
 	folder := filepath.Join(f.Dir, "nginx")
 	require.NoError(f.t, os.MkdirAll(folder, 0o700))
 	config := filepath.Join(folder, "nginx.conf")
-	user := ""
-	if os.Getuid() == 0 {
-		user = "user root;" // whose folder this is
-	}
-	require.NoError(f.t, os.WriteFile(config, fmt.Appendf(nil, `daemon off;
-%s
-worker_processes 1;
-pid %s/pid;
+	require.NoError(f.t, os.WriteFile(config, fmt.Appendf(nil, `
+daemon off;
+master_process off;
+pid %[1]s/nginx.pid;
+error_log stderr;
 events {}
 http {
 	access_log off;
-	client_body_temp_path %s/body;
-	proxy_temp_path %s/proxy;
-	map $http_upgrade $connection_upgrade { default upgrade; '' close; }
-	server {
-		listen %s;
-		%s
-	}
+	client_body_temp_path %[1]s/n1; proxy_temp_path %[1]s/n2; fastcgi_temp_path %[1]s/n3; uwsgi_temp_path %[1]s/n4; scgi_temp_path %[1]s/n5;
+	%[2]s
+	%[3]s
 }
-`, user, folder, folder, folder, address, location), 0o600))
-	_, err = f.Start(programs.Spec{Name: "nginx", Path: path, Args: []string{"-c", config, "-e", "stderr"}})
+`, folder, upgrade, servers.String()), 0o600))
+	nginx, err := f.Start(programs.Spec{Name: "nginx", Path: path, Args: []string{"-p", folder, "-e", "stderr", "-c", config}})
 	require.NoError(f.t, err)
-	f.eventually(func() bool {
-		resp, err := http.Get("http://" + address + "/queue") //nolint:noctx // it is on this machine
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	}, "nginx passes requests on")
-	return "http://" + address
+	require.NoError(f.t, nginx.Await(f.t.Context(), "nginx answers", func(ctx context.Context) error {
+		return programs.Get(ctx, fronts[0]+"/queue", nil)
+	}))
+	return fronts
 }
 
+// bearer is the header that shows a token or a key.
+func bearer(token string) http.Header { return http.Header{"Authorization": {"Bearer " + token}} }
+
+// call makes a request and returns the answer.
 func call(t *testing.T, method, url string, body io.Reader, header http.Header, kind string) (status int, answer []byte) {
+	t.Helper()
+	return callFrom(t, http.DefaultClient, method, url, body, header, kind)
+}
+
+func callFrom(t *testing.T, c *http.Client, method, url string, body io.Reader, header http.Header, kind string) (status int, answer []byte) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
 	require.NoError(t, err)
@@ -143,7 +166,7 @@ func call(t *testing.T, method, url string, body io.Reader, header http.Header, 
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
-	resp, err := http.DefaultClient.Do(r)
+	resp, err := c.Do(r)
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(resp.Body)

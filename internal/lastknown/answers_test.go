@@ -14,15 +14,22 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 )
 
-// What is known is bounded, and only what has the shape that the web UI reads
-// is kept: an instance that talks nonsense once must not be believed for ever.
-func TestAnswersAreBounded(t *testing.T) {
-	t.Parallel()
+// opened are answers over a storage of their own, which has been read.
+func opened(t *testing.T) (*Answers, *files.Storage) {
+	t.Helper()
 	storage, err := files.OpenStorage(t.Context(), t.TempDir())
 	require.NoError(t, err)
 	k, err := New(storage, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.NoError(t, k.load(t.Context()))
+	return k, storage
+}
+
+// What is known is bounded, and only what has the shape that the web UI reads
+// is kept: an instance that talks nonsense once must not be believed for ever.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	k, storage := opened(t)
 	for n := range maxAnswers + 10 {
 		k.Keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]", "", nil)
 		_, ok := k.Last(t.Context(), "/models/0", anybody)
@@ -100,11 +107,7 @@ func anybody(string) bool { return true }
 // Who was thrown out has no say any more, and no part in what was made of many answers.
 func TestAnswersOfOwners(t *testing.T) {
 	t.Parallel()
-	storage, err := files.OpenStorage(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	k, err := New(storage, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	require.NoError(t, k.load(t.Context()))
+	k, _ := opened(t)
 	k.Keep("/extensions", []byte(`["/extensions/evil.js"]`), "[]", "rogue", nil)
 	k.Keep("/i18n", []byte(`{"a": 1}`), "{}", "gpu1", nil)
 	k.Keep("/models", []byte(`["loras"]`), "[]", "", nil)
