@@ -67,6 +67,7 @@ http://:%s {
 		%s %s
 		%s %s
 	}
+	encode zstd gzip
 	comfyhub
 }
 `, lines, port, worker, hash, attacker, hash), 0o600))

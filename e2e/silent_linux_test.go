@@ -238,7 +238,21 @@ func besieged(t *testing.T) *fleet {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, code, "%s: %s", name, answer)
 	}
+	for name, size := range map[string]int{"noise.json": 1 << 20, "short.json": 100 << 10} {
+		code, answer, err := f.as(t.Context(), attacker, http.MethodPost, "/userdata/"+name, nil, strings.NewReader(noiseText(size)))
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, code, "%s: %s", name, answer)
+	}
 	return f
+}
+
+// noiseText is text of which little is left out when it is compressed.
+func noiseText(size int) string {
+	random, text := rand.New(rand.NewPCG(1, 2)), make([]byte, size)
+	for n := range text {
+		text[n] = byte('0' + random.IntN(64))
+	}
+	return string(text)
 }
 
 // tiffOf is a picture of noise.

@@ -72,6 +72,11 @@ func silentKinds() []silent {
 			return append(f.asSender(http.MethodGet, strings.ReplaceAll(path, "#", fmt.Sprint(1+n%100))), '\r', '\n')
 		}
 	}
+	accepting := func(path, encodings string) func(*fleet, int) []byte {
+		return func(f *fleet, _ int) []byte {
+			return fmt.Appendf(f.asSender(http.MethodGet, path), "Accept-Encoding: %s\r\n\r\n", encodings)
+		}
+	}
 	fragment := frame(frameText, 4<<10, []byte(text(4<<10)))
 	deflated := frame(frameText|frameCompressed, 4<<10, bytes.Repeat([]byte{0xFF}, 4<<10))
 	half := frame(frameText|frameIsLast, 4<<20, []byte(text(2<<20)))
@@ -108,6 +113,9 @@ func silentKinds() []silent {
 		{"previews that nobody reads", get("/view?type=input&filename=noise.tiff&channel=rgb&rand=#"), allAnswered},
 		{"files that nobody reads", get("/view?type=input&filename=large.tiff&rand=#"), allAnswered},
 		{"node classes that nobody reads", get("/object_info"), allAnswered},
+		{"a text that nobody reads", get("/userdata/noise.json"), allAnswered},
+		{"a text that is compressed and nobody reads", accepting("/userdata/noise.json", "zstd, gzip"), allAnswered},
+		{"a text that is compressed late and nobody reads", accepting("/userdata/short.json", "zstd, gzip"), allAnswered},
 	}
 }
 
