@@ -13,13 +13,18 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/image/tiff"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 const (
@@ -37,6 +42,8 @@ type silent struct {
 	name string
 	// part is what the n-th of them sends.
 	part func(f *fleet, n int) []byte
+	// then is what it sends once an answer has begun.
+	then []byte
 	// enough reports whether the hub has done what it does for them.
 	enough func(heard) bool
 }
@@ -51,6 +58,7 @@ func allAnswered(h heard) bool { return h.answered+h.closed == silentSenders }
 type hushed struct {
 	conns map[string]net.Conn // by the senders' address
 	sends sync.WaitGroup
+	done  atomic.Int32 // how many have sent everything, if something comes after the answer
 }
 
 // hush opens the connections of all senders and begins to send their parts.
@@ -67,7 +75,15 @@ func (f *fleet) hush(t *testing.T, s silent) *hushed {
 		conn, err := d.DialContext(t.Context(), "tcp", f.Addr)
 		require.NoError(t, err, "%s: connection %d", s.name, n)
 		h.conns[conn.LocalAddr().String()] = conn
-		h.sends.Go(func() { _, _ = conn.Write(s.part(f, n)) }) // the hub need not take what it will not keep
+		h.sends.Go(func() {
+			_, err := conn.Write(s.part(f, n)) // the hub need not take what it will not keep
+			if s.then == nil || err != nil {
+				return
+			}
+			_, _ = conn.Read(make([]byte, 1))
+			_, _ = conn.Write(s.then)
+			h.done.Add(1)
+		})
 	}
 	return h
 }
@@ -141,7 +157,8 @@ func addressOf(hex string) string {
 func (h *hushed) await(t *testing.T, f *fleet, s silent) (out heard) {
 	t.Helper()
 	require.NoError(t, f.Hub.Await(t.Context(), s.name+" were read", func(context.Context) (err error) {
-		if out, err = h.count(f); err == nil && !s.enough(out) {
+		done := s.then == nil || h.done.Load() == silentSenders // before it is looked at
+		if out, err = h.count(f); err == nil && !(done && s.enough(out)) {
 			err = fmt.Errorf("of %d senders: %+v", silentSenders, out)
 		}
 		return err
@@ -225,7 +242,9 @@ const smallPreview = "/view?type=input&filename=small.png&preview=webp;80"
 // besieged is a hub with the pictures that the silent ask for and the other user does.
 func besieged(t *testing.T) *fleet {
 	t.Helper()
-	f := siege(t, "passthrough on")
+	f := siege(t, "passthrough on\n\t\tprimary pack")
+	f.agent("pack", "run", "--join", f.Gossip, "--name", "pack", "--comfyui", nodePack(t))
+	f.idle(3)
 	if err := f.forgetPeak(); err != nil {
 		t.Skipf("this system does not tell what a process needs at most: %v", err)
 	}
@@ -244,6 +263,41 @@ func besieged(t *testing.T) *fleet {
 		require.Equal(t, http.StatusOK, code, "%s: %s", name, answer)
 	}
 	return f
+}
+
+// nodePack is an instance with a custom node that has a socket, and reads what comes.
+func nodePack(t *testing.T) string {
+	t.Helper()
+	instance, err := sim.New(sim.Config{TimeScale: 0.2})
+	require.NoError(t, err)
+	t.Cleanup(instance.Close)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	go func() { served <- instance.Serve(ctx, ln) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-served)
+	})
+	return simtest.Front(t, "http://"+ln.Addr().String(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
+		switch {
+		case !strings.HasPrefix(r.URL.Path, "/some/node"):
+			rest.ServeHTTP(w, r)
+		case r.Header.Get("Upgrade") == "":
+			_, _ = io.Copy(io.Discard, r.Body) // whoever sends half of it is gone some day
+		default:
+			conn, err := websocket.Accept(w, r, nil)
+			if err != nil {
+				return
+			}
+			defer conn.CloseNow()
+			conn.SetReadLimit(-1)
+			for err == nil {
+				_, _, err = conn.Read(r.Context())
+			}
+		}
+	}).URL
 }
 
 // noiseText is text of which little is left out when it is compressed.
