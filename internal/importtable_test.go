@@ -7,7 +7,8 @@ package internal_test
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
 	"caddymodule":       {"internal/api", "internal/apikeys", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
-	"agent":             {"internal/a1111", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/sim/simsd", "internal/tunnel"},
+	"agent":             {"internal/agent"},
+	"internal/agent":    {"internal/a1111", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/sim/simsd", "internal/tunnel"},
 	"demo":              {"internal/programs"}, // besides, an ordinary client of ComfyUI's API
 	"docker/sbom":       {},
 	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
@@ -46,7 +47,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/workflow": {"internal/pyjson"},
 	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "botbridge/internal/fakediscord", "internal/freeport", "internal/programs"},
 	"e2e":                         {}, // the programs, from outside
-	"system":                      {"internal/api", "internal/api/rooms", "internal/hub", "internal/redis/engine", "internal/sim", "system/network"},
+	"system":                      {"internal/agent", "internal/api", "internal/api/rooms", "internal/gossip", "internal/hub", "internal/redis/engine", "internal/sim", "system/network"},
 	"system/network":              {},
 	"docker":                      {}, // its compose file
 

@@ -164,7 +164,8 @@ func (c *Client) look(p *Prompt) found {
 			Images []struct{ Filename, Subfolder, Type string }
 		}
 		Status struct {
-			Text string `json:"status_str"`
+			Text     string `json:"status_str"`
+			Messages json.RawMessage
 		}
 	}
 	if err := json.Unmarshal(answer, &history); err != nil {
@@ -176,7 +177,7 @@ func (c *Client) look(p *Prompt) found {
 		return isMissing
 	}
 	if entry.Status.Text != "success" {
-		c.ledger.breach(p.ID, "it ended with %s", entry.Status.Text)
+		c.ledger.breach(p.ID, "it ended with %s: %.600s", entry.Status.Text, entry.Status.Messages)
 		return isThere
 	}
 	images := entry.Outputs["3"].Images

@@ -18,7 +18,7 @@ type Comfy struct {
 }
 
 func newComfy(w *World, name string) *Comfy {
-	server, err := sim.New(sim.Config{Name: name, Dir: w.folder(name), Logger: w.log.With("server", name)})
+	server, err := sim.New(sim.Config{Name: name, Dir: w.folder(name), WorkPreview: 8, Logger: w.log.With("server", name)})
 	require.NoError(w.t, err)
 	c := &Comfy{Server: server, w: w, name: name}
 	c.listen()

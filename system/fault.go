@@ -31,18 +31,18 @@ var kinds = []struct {
 	pick func(r *rand.Rand, c Config) []string
 }{
 	{"kill", func(w *World, on []string) func() {
-		h := w.hub(on[0])
-		h.Kill()
-		return h.Start
-	}, oneHub},
+		p := w.process(on[0])
+		p.Kill()
+		return p.Start
+	}, oneProcess},
 	{"restart", func(w *World, on []string) func() {
-		h := w.hub(on[0])
-		h.Stop()
-		return h.Start
-	}, oneHub},
-	{"freeze", freeze, oneHub},
+		p := w.process(on[0])
+		p.Stop()
+		return p.Start
+	}, oneProcess},
+	{"freeze", freeze, oneProcess},
 	{"freeze", freeze, oneComfy},
-	{"freeze", freeze, func(*rand.Rand, Config) []string { return []string{"redis"} }},
+	{"freeze", freeze, oneRedis},
 	{"die", func(w *World, on []string) func() {
 		c := w.comfy(on[0])
 		c.Kill()
@@ -51,23 +51,46 @@ var kinds = []struct {
 	{"crash", func(w *World, _ []string) func() {
 		w.Redis.Crash(w.size.Forgetful)
 		return w.Redis.Start
-	}, func(*rand.Rand, Config) []string { return []string{"redis"} }},
+	}, oneRedis},
 	{"cut", func(w *World, on []string) func() {
 		w.Net.SetBoth(on[0], on[1], network.Link{Silent: true})
 		return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
-	}, hubAndOther},
+	}, oneLink},
 	{"deafen", func(w *World, on []string) func() { // one direction only
 		w.Net.Set(on[0], on[1], network.Link{Silent: true})
 		return func() { w.Net.Set(on[0], on[1], network.Link{}) }
-	}, otherAndHub},
+	}, oneLinkReversed},
 	{"slow", func(w *World, on []string) func() {
 		w.Net.SetBoth(on[0], on[1], network.Link{Delay: 700 * time.Millisecond})
 		return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
-	}, hubAndOther},
+	}, oneLink},
 	{"reset", func(w *World, on []string) func() {
 		w.Net.Reset(on[0], on[1])
 		return func() {}
-	}, hubAndOther},
+	}, oneLink},
+}
+
+// process is a program that faults can end.
+type process interface {
+	Start()
+	// Stop is SIGTERM, and waits for the end; Kill is kill -9.
+	Stop()
+	Kill()
+}
+
+func (w *World) process(name string) process {
+	for _, h := range w.Hubs {
+		if h.name == name {
+			return h
+		}
+	}
+	for _, a := range w.Agents {
+		if a.name == name {
+			return a
+		}
+	}
+	w.t.Fatalf("no process %q", name)
+	return nil
 }
 
 func freeze(w *World, on []string) func() {
@@ -75,22 +98,36 @@ func freeze(w *World, on []string) func() {
 	return func() { w.Net.Thaw(on[0]) }
 }
 
-func oneHub(r *rand.Rand, c Config) []string { return []string{fmt.Sprint("hub", 1+r.IntN(c.Hubs))} }
+func oneRedis(*rand.Rand, Config) []string { return []string{"redis"} }
+
+// oneProcess picks a hub or, less often, an agent.
+func oneProcess(r *rand.Rand, c Config) []string {
+	if c.Agents > 0 && r.IntN(3) == 0 {
+		return []string{fmt.Sprint("agent", 1+r.IntN(c.Agents))}
+	}
+	return []string{fmt.Sprint("hub", 1+r.IntN(c.Hubs))}
+}
 
 func oneComfy(r *rand.Rand, c Config) []string {
 	return []string{fmt.Sprint("comfy", 1+r.IntN(c.Comfys))}
 }
 
-func hubAndOther(r *rand.Rand, c Config) []string {
-	other := []string{"redis"}
-	if r.IntN(2) == 0 {
-		other = oneComfy(r, c)
+// oneLink picks two hosts that talk to each other.
+func oneLink(r *rand.Rand, c Config) []string {
+	hub, server := fmt.Sprint("hub", 1+r.IntN(c.Hubs)), 1+r.IntN(c.Comfys)
+	switch with := r.IntN(8); {
+	case with < 4:
+		return []string{hub, "redis"}
+	case server > c.Agents:
+		return []string{hub, fmt.Sprint("comfy", server)}
+	case with < 7:
+		return []string{hub, fmt.Sprint("agent", server)}
 	}
-	return append(oneHub(r, c), other...)
+	return []string{fmt.Sprint("agent", server), fmt.Sprint("comfy", server)}
 }
 
-func otherAndHub(r *rand.Rand, c Config) []string {
-	pair := hubAndOther(r, c)
+func oneLinkReversed(r *rand.Rand, c Config) []string {
+	pair := oneLink(r, c)
 	slices.Reverse(pair)
 	return pair
 }
@@ -145,10 +182,6 @@ func (w *World) begin(f Fault) (heal func()) {
 	}
 	w.t.Fatalf("no fault %q", f.Kind)
 	return nil
-}
-
-func (w *World) hub(name string) *Hub {
-	return w.Hubs[slices.IndexFunc(w.Hubs, func(h *Hub) bool { return h.name == name })]
 }
 
 func (w *World) comfy(name string) *Comfy {

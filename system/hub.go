@@ -48,12 +48,18 @@ func (h *Hub) Start() {
 	require.NoError(t, os.Symlink(h.w.folder("storage"), h.storage()))
 
 	h.running = hub.New(hub.Identity{
-		Redis: "redis://" + redisAddress, Data: h.data(), Storage: h.storage(), GossipBind: hub.NoGossip, Network: &hub.Network{Dial: h.w.Net.Dialer(h.name)},
+		Redis: "redis://" + redisAddress, Data: h.data(), Storage: h.storage(), GossipBind: h.w.gossipAt(h.name), GossipKey: gossipKey,
+		Network: &hub.Network{Dial: h.w.Net.Dialer(h.name), Gossip: newChatter(h.w, h.name)},
 	})
 	rooms := rooms.New(h.running)
 	settings := hub.Settings{Logger: h.w.log.With("hub", h.name)}
-	for _, c := range h.w.Comfys {
+	for _, c := range h.w.Comfys[len(h.w.Agents):] {
 		settings.Instances = append(settings.Instances, c.URL())
+	}
+	for _, other := range h.w.Hubs {
+		if other != h {
+			settings.Join = append(settings.Join, h.w.gossipAt(other.name))
+		}
 	}
 	require.NoError(t, h.running.Start(h.w.ended, settings))
 	h.web = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

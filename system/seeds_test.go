@@ -24,7 +24,7 @@ var (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 var (
-	size = system.Config{Hubs: 3, Comfys: 3}
+	size = system.Config{Hubs: 3, Comfys: 3, Agents: 2}
 	load = system.Load{Sockets: 4, Pollers: 2, For: 5 * time.Minute}
 )
 

@@ -22,6 +22,8 @@ type World struct {
 	Redis  *Redis
 	Hubs   []*Hub
 	Comfys []*Comfy
+	// Agents are those of the first ComfyUI servers; the hubs are told where the others are.
+	Agents []*Agent
 	Trace  *Trace
 
 	t     testing.TB
@@ -38,6 +40,8 @@ type World struct {
 // Config is the size of a world.
 type Config struct {
 	Hubs, Comfys int
+	// Agents is how many of the ComfyUI servers have an agent. Default: none.
+	Agents int
 	// Forgetful makes a Redis that crashes lose what it has not synced.
 	Forgetful bool
 	// Log receives what the hubs log. Default: nothing.
@@ -61,8 +65,14 @@ func New(t testing.TB, c Config) *World {
 	for n := range c.Hubs {
 		w.Hubs = append(w.Hubs, newHub(w, fmt.Sprintf("hub%d", n+1)))
 	}
+	for n := range c.Agents {
+		w.Agents = append(w.Agents, newAgent(w, fmt.Sprintf("agent%d", n+1), w.Comfys[n]))
+	}
 	for _, h := range w.Hubs {
 		h.Start()
+	}
+	for _, a := range w.Agents {
+		a.Start()
 	}
 	for _, h := range w.Hubs {
 		w.Until(time.Minute, h.name+" can use all servers", h.Whole)
@@ -76,6 +86,9 @@ func (w *World) Close() {
 	w.faults.Wait() // each heals, and may start something
 	for _, h := range w.Hubs {
 		h.Stop()
+	}
+	for _, a := range w.Agents {
+		a.Stop()
 	}
 	for _, c := range w.Comfys {
 		c.close()

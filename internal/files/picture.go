@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/picture"
 )
 
@@ -17,8 +16,7 @@ import (
 // get room for it, and then the whole.
 type pictureSource struct {
 	size int64 // bytes
-	// open reads length bytes from offset on, all that follow when length is negative.
-	open func(offset, length int64) (io.ReadCloser, error)
+	open func() (io.ReadCloser, error)
 	done func()
 }
 
@@ -32,9 +30,7 @@ func (s *pictureSource) Close() {
 // to the local disk, when it is the caller's turn.
 func (v *View) source(ctx context.Context, caller string, e Entry) (*pictureSource, error) {
 	if e.Stored() {
-		return &pictureSource{size: e.Size, open: func(offset, length int64) (io.ReadCloser, error) {
-			return v.store.Open(ctx, e, offset, length)
-		}}, nil
+		return &pictureSource{size: e.Size, open: func() (io.ReadCloser, error) { return v.store.Open(ctx, e, 0, -1) }}, nil
 	}
 	release, err := v.gate.AcquireAsked(ctx, caller)
 	if err != nil {
@@ -62,7 +58,7 @@ func (v *View) source(ctx context.Context, caller string, e Entry) (*pictureSour
 // spooledPicture is a picture on the local disk; closing it closes the spool.
 func spooledPicture(sp *spool) *pictureSource {
 	return &pictureSource{
-		size: sp.size, open: sp.open, done: sp.Close,
+		size: sp.size, open: func() (io.ReadCloser, error) { return io.NopCloser(sp.reader()), nil }, done: sp.Close,
 	}
 }
 
@@ -76,12 +72,12 @@ func (s *pictureSource) header(ctx context.Context, gate *picture.Gate, caller s
 		return picture.Header{}, err
 	}
 	defer release()
-	body, err := s.open(0, -1)
+	body, err := s.open()
 	if err != nil {
 		return picture.Header{}, err
 	}
 	defer body.Close()
-	from := &headerReader{sourceReader: sourceReader{r: body}, open: s.open}
+	from := &sourceReader{r: body}
 	h, err := picture.ReadHeader(from, s.size)
 	if from.err != nil {
 		err = from.err
@@ -90,7 +86,7 @@ func (s *pictureSource) header(ctx context.Context, gate *picture.Gate, caller s
 }
 
 func (s *pictureSource) decode(ctx context.Context, h picture.Header) (image.Image, error) {
-	body, err := s.open(0, -1)
+	body, err := s.open()
 	if err != nil {
 		return nil, err
 	}
@@ -99,22 +95,22 @@ func (s *pictureSource) decode(ctx context.Context, h picture.Header) (image.Ima
 }
 
 // sketchMemory is what a sketch takes at most, in bytes.
-const sketchMemory = 64 << 10
+const sketchMemory = 2 << 20
 
 // sketch is a picture that was made and is to be sent: in memory while it is
 // small, else on the local disk.
 type sketch struct {
 	counted
 
-	dir    string
-	size   int64
-	head   bytes.Buffer
-	memory int64 // that is taken for head
-	file   *os.File
+	dir  string
+	size int64
+	head bytes.Buffer
+	file *os.File
 }
 
 func (s *sketch) Write(p []byte) (int, error) {
-	if s.file == nil && s.fits(len(p)) {
+	const most = sketchMemory / 4 // the buffer doubles when it grows
+	if s.file == nil && s.head.Len()+len(p) <= most {
 		s.size += int64(len(p))
 		return s.head.Write(p)
 	}
@@ -137,17 +133,6 @@ func (s *sketch) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// fits reports whether so much more may be kept in memory. It may wait there for as long as
-// whoever asked for it does not read.
-func (s *sketch) fits(n int) bool {
-	const most = sketchMemory / 2 // the buffer doubles when it grows
-	if s.head.Len()+n > most || !s.held.TakeSpare(budget.Memory, int64(2*n)) {
-		return false
-	}
-	s.memory += int64(2 * n)
-	return true
-}
-
 func (s *sketch) reader() io.Reader {
 	if s.file == nil {
 		return bytes.NewReader(s.head.Bytes())
@@ -161,7 +146,5 @@ func (s *sketch) Close() {
 		_ = s.file.Close()
 		_ = os.Remove(s.file.Name())
 	}
-	s.held.Give(budget.Memory, s.memory)
-	s.memory = 0
 	s.giveBack()
 }

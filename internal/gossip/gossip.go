@@ -35,6 +35,9 @@ type Config struct {
 	// Advertise is the host:port that others are told, if it is not Bind: for port
 	// forwarding. Default: from Bind.
 	Advertise string
+	// Transport carries everything where that takes something else than the network: a
+	// simulated one. Default: UDP and TCP at Bind.
+	Transport Transport
 	// Key is any text, the same for all members, or several with one per line, see
 	// [Keys]. It may be empty on loopback only.
 	Key string
@@ -136,7 +139,7 @@ func Join(ctx context.Context, c Config) (*Gossip, error) {
 	if err != nil {
 		return nil, err
 	}
-	door, err := listen(settings, &g.gate)
+	door, err := guard(settings, &g.gate, c.Transport)
 	if err != nil {
 		return nil, fmt.Errorf("gossip at %s: %w", c.Bind, err)
 	}

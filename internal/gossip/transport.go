@@ -3,6 +3,7 @@ package gossip
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -10,12 +11,19 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// transport is memberlist's own for a network, which calls only what the gate lets it.
-type transport struct {
-	*memberlist.NetTransport
+// Transport carries packets and streams between members; each address is an IP and a port.
+type Transport = memberlist.Transport
 
-	gate    *gate
-	bind    net.IP
+// Packet is what a Transport receives.
+type Packet = memberlist.Packet
+
+// transport is another one that calls only what the gate lets it.
+type transport struct {
+	Transport
+
+	gate *gate
+	// dial connects as Transport does.
+	dial    func(to netip.AddrPort, timeout time.Duration) (net.Conn, error)
 	streams chan net.Conn
 	closing sync.Once
 	closed  chan struct{} // nobody takes streams any more
@@ -26,8 +34,27 @@ type transport struct {
 // maxBinds bounds the attempts to find a port that is free for TCP and UDP.
 const maxBinds = 10
 
+// guard puts the gate before a transport; without one it listens on the network.
+func guard(m *memberlist.Config, g *gate, inner Transport) (*transport, error) {
+	t := &transport{
+		Transport: inner, gate: g, streams: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{}),
+		dial: func(to netip.AddrPort, timeout time.Duration) (net.Conn, error) {
+			return inner.DialTimeout(to.String(), timeout)
+		},
+	}
+	if inner == nil {
+		var err error
+		if t.Transport, err = listen(m); err != nil {
+			return nil, err
+		}
+		t.dial = dialFrom(net.ParseIP(m.BindAddr))
+	}
+	t.work.Go(t.receive)
+	return t, nil
+}
+
 // listen opens the port of a configuration, and notes which one it is.
-func listen(m *memberlist.Config, g *gate) (*transport, error) {
+func listen(m *memberlist.Config) (*memberlist.NetTransport, error) {
 	c := &memberlist.NetTransportConfig{BindAddrs: []string{m.BindAddr}, BindPort: m.BindPort, Logger: m.Logger}
 	inner, err := memberlist.NewNetTransport(c)
 	for n := 1; err != nil && m.BindPort == 0 && n < maxBinds && strings.Contains(err.Error(), "address already in use"); n++ {
@@ -40,12 +67,19 @@ func listen(m *memberlist.Config, g *gate) (*transport, error) {
 		m.BindPort = inner.GetAutoBindPort()
 		m.AdvertisePort = m.BindPort
 	}
-	t := &transport{
-		NetTransport: inner, gate: g, bind: net.ParseIP(m.BindAddr),
-		streams: make(chan net.Conn), closed: make(chan struct{}), ended: make(chan struct{}),
+	return inner, nil
+}
+
+// dialFrom connects from the address on which this member listens.
+func dialFrom(bind net.IP) func(to netip.AddrPort, timeout time.Duration) (net.Conn, error) {
+	return func(to netip.AddrPort, timeout time.Duration) (net.Conn, error) {
+		dialer := net.Dialer{Timeout: timeout}
+		a := to.Addr().Unmap()
+		if bind != nil && !bind.IsUnspecified() && bind.IsLoopback() == a.IsLoopback() && (bind.To4() != nil) == a.Is4() {
+			dialer.LocalAddr = &net.TCPAddr{IP: bind} // which is also what the other side is told
+		}
+		return dialer.Dial("tcp", to.String())
 	}
-	t.work.Go(t.receive)
-	return t, nil
 }
 
 // receive notes where connections come from, and hands them on.
@@ -54,7 +88,7 @@ func (t *transport) receive() {
 		select {
 		case <-t.ended:
 			return
-		case conn := <-t.NetTransport.StreamCh():
+		case conn := <-t.Transport.StreamCh():
 			if from, ok := addrOf(conn.RemoteAddr().String()); ok {
 				t.gate.meet(from)
 			}
@@ -80,7 +114,7 @@ func (t *transport) WriteToAddress(b []byte, to memberlist.Address) (time.Time, 
 	if a, ok := addrOf(to.Addr); !ok || !t.gate.packets(a) {
 		return time.Time{}, fmt.Errorf("%w: %s", errUnmet, to.Addr)
 	}
-	return t.NetTransport.WriteToAddress(b, to)
+	return t.Transport.WriteTo(b, to.Addr)
 }
 
 // DialTimeout implements memberlist.Transport.
@@ -90,15 +124,11 @@ func (t *transport) DialTimeout(addr string, timeout time.Duration) (net.Conn, e
 
 // DialAddressTimeout implements memberlist.NodeAwareTransport.
 func (t *transport) DialAddressTimeout(to memberlist.Address, timeout time.Duration) (net.Conn, error) {
-	a, ok := addrOf(to.Addr)
-	if !ok || !t.gate.connections(a) {
+	a, err := netip.ParseAddrPort(to.Addr)
+	if err != nil || !t.gate.connections(a.Addr().Unmap()) {
 		return nil, fmt.Errorf("%w: %s", errUnmet, to.Addr)
 	}
-	dialer := net.Dialer{Timeout: timeout}
-	if t.bind != nil && !t.bind.IsUnspecified() && t.bind.IsLoopback() == a.IsLoopback() && (t.bind.To4() != nil) == a.Is4() {
-		dialer.LocalAddr = &net.TCPAddr{IP: t.bind} // which is also what the other side is told
-	}
-	return dialer.Dial("tcp", to.Addr)
+	return t.dial(a, timeout)
 }
 
 // Shutdown implements memberlist.Transport.
@@ -106,7 +136,7 @@ func (t *transport) Shutdown() error {
 	var err error
 	t.closing.Do(func() {
 		close(t.closed)
-		err = t.NetTransport.Shutdown()
+		err = t.Transport.Shutdown()
 		close(t.ended)
 		t.work.Wait()
 	})

@@ -71,7 +71,7 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 	}
 	g, err := gossip.Join(ctx, gossip.Config{
 		Role: gossip.RoleHub, Name: hubName(name), Version: Version,
-		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey,
+		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey, Transport: h.id.gossip(),
 		Join: h.Settings().Join, Logger: h.log(),
 		Expects:  func(a netip.Addr) bool { return h.policy.Load().Expects(a) },
 		OnMember: m.member, OnReport: m.admission.admit,

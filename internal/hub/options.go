@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/gossip"
 )
 
 // Identity is what makes two configurations the same hub: while it is
@@ -35,14 +36,16 @@ type Identity struct {
 	// each while it is changed, see gossip.Keys. It may be empty when GossipBind
 	// is a loopback address, nowhere else.
 	GossipKey string
-	// Network leads to instances and to a redis:// URL where that takes something else than
-	// TCP: a simulated network. Default: TCP.
+	// Network leads to instances, to a redis:// URL and to the gossip where that takes
+	// something else than TCP and UDP: a simulated network. Default: TCP and UDP.
 	Network *Network
 }
 
 // Network is a way to other machines.
 type Network struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Gossip carries the gossip of one hub, unless there is none.
+	Gossip gossip.Transport
 }
 
 // dial connects over the network, nil for TCP.
@@ -51,6 +54,14 @@ func (id Identity) dial() func(ctx context.Context, network, address string) (ne
 		return nil
 	}
 	return id.Network.Dial
+}
+
+// gossip carries the gossip, nil for UDP and TCP.
+func (id Identity) gossip() gossip.Transport {
+	if id.Network == nil {
+		return nil
+	}
+	return id.Network.Gossip
 }
 
 // NoGossip as Identity.GossipBind leaves the gossip out: all instances come from

@@ -15,9 +15,7 @@ type Buffer struct{ body *Body }
 
 // NewBuffer returns an empty Buffer; share is the receiver of the answer.
 func (in *Intake) NewBuffer(share string) *Buffer {
-	b := in.newBody(context.Background(), share)
-	b.most = answerInMemory
-	return &Buffer{b}
+	return &Buffer{in.newBody(context.Background(), share)}
 }
 
 // Write implements io.Writer. Errors: ErrBusy.

@@ -54,6 +54,9 @@ type Config struct {
 	// PreviewMethod is the value of --preview-method: "none" (the default), "auto",
 	// "latent2rgb" or "taesd". The last three look the same here.
 	PreviewMethod string
+	// WorkPreview is the width and height of SimulatedWork's previews, default 96. Painting
+	// takes time.
+	WorkPreview int
 	// Cache is the node result cache: "classic" (the default), "none", or
 	// "lru" with CacheSize entries.
 	Cache string

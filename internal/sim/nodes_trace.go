@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"image"
@@ -166,7 +167,8 @@ func runSimulatedWork(c *call) (nodeResult, *exception) {
 	}
 	steps := max(1, c.int("steps", 1))
 	fail := c.text("fail")
-	target := scene{texts: []string{fmt.Sprint("work ", c.int("nonce", 0))}, width: 96, height: 96}
+	size := cmp.Or(c.proc.cfg.WorkPreview, 96)
+	target := scene{texts: []string{fmt.Sprint("work ", c.int("nonce", 0))}, width: size, height: size}
 	if len(in) > 0 {
 		target.base, target.denoise = in[0], 0.5
 	}

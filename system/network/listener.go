@@ -8,7 +8,8 @@ import (
 // Listener takes connections to one address.
 type Listener struct {
 	network *Network
-	address string
+	address string // with the host's name
+	given   string
 	waiting chan *conn
 	done    chan struct{}
 	once    sync.Once
@@ -52,8 +53,8 @@ func (l *Listener) shut() {
 	}
 }
 
-// Addr is the address.
-func (l *Listener) Addr() net.Addr { return Addr(l.address) }
+// Addr is the address as it was given.
+func (l *Listener) Addr() net.Addr { return Addr(l.given) }
 
 // Addr is the address of an end of a connection, host:port.
 type Addr string

@@ -2,13 +2,16 @@
 // reset, in each direction by itself. All waiting goes by the clock of package time, so
 // that inside a testing/synctest bubble hours pass in no time.
 //
-// A host is a name. Whoever listens does so at "host:port"; a connection runs between two
-// hosts, and what is on its way obeys the state of the link in its direction.
+// A host is a name, and has an IP address for those who want one. Whoever listens does so at
+// "host:port"; a connection runs between two hosts, and what is on its way obeys the state of
+// the link in its direction. Datagrams do so too, but what a link does not deliver is lost.
 package network
 
 import (
 	"context"
 	"net"
+	"net/netip"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -19,7 +22,10 @@ import (
 type Network struct {
 	mu        sync.Mutex
 	listeners map[string]*Listener
+	ports     map[string]*Port
 	links     map[path]Link
+	lives     map[string]int  // how often each host's process was killed
+	hosts     []string        // in the order of their IP addresses
 	down      map[string]bool // hosts whose machine is gone: nobody answers there
 	conns     map[*conn]struct{}
 	lastPort  int
@@ -42,7 +48,7 @@ type Link struct {
 // New returns a network on which everybody reaches everybody at once.
 func New() *Network {
 	return &Network{
-		listeners: map[string]*Listener{}, links: map[path]Link{}, down: map[string]bool{},
+		listeners: map[string]*Listener{}, ports: map[string]*Port{}, links: map[path]Link{}, lives: map[string]int{}, down: map[string]bool{},
 		conns: map[*conn]struct{}{}, lastPort: 20_000, changed: make(chan struct{}),
 	}
 }
@@ -86,14 +92,22 @@ func (n *Network) Reset(a, b string) {
 	n.breakConns(func(p path) bool { return p == path{a, b} || p == path{b, a} })
 }
 
-// Kill breaks all connections of a host and closes its listeners, as the kernel does when
-// its process is killed. Later connections are refused until it listens again.
+// Kill breaks all connections of a host and closes its listeners and ports, as the kernel
+// does when its process is killed. Later connections are refused until it listens again, and
+// what the process had to connect with connects no more.
 func (n *Network) Kill(host string) {
 	n.mu.Lock()
+	n.lives[host]++
 	for address, l := range n.listeners {
 		if hostOf(address) == host {
 			delete(n.listeners, address)
 			l.shut()
+		}
+	}
+	for address, p := range n.ports {
+		if hostOf(address) == host {
+			delete(n.ports, address)
+			p.shut()
 		}
 	}
 	n.mu.Unlock()
@@ -127,20 +141,54 @@ func (n *Network) state(p path) (l Link, open bool, changed <-chan struct{}) {
 func (n *Network) Listen(address string) (*Listener, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	given := address
+	address = n.named(address)
 	if n.listeners[address] != nil {
 		return nil, opError("listen", syscall.EADDRINUSE)
 	}
-	l := &Listener{network: n, address: address, waiting: make(chan *conn, 128), done: make(chan struct{})}
+	l := &Listener{network: n, address: address, given: given, waiting: make(chan *conn, 128), done: make(chan struct{})}
 	n.listeners[address] = l
 	return l, nil
 }
 
-// Dialer returns how a host connects to others.
+// Dialer returns how the process that now runs on a host connects to others.
 func (n *Network) Dialer(from string) func(ctx context.Context, network, address string) (net.Conn, error) {
-	return func(ctx context.Context, _, address string) (net.Conn, error) { return n.dial(ctx, from, address) }
+	n.mu.Lock()
+	life := n.lives[from]
+	n.mu.Unlock()
+	return func(ctx context.Context, _, address string) (net.Conn, error) {
+		return n.dial(ctx, from, life, address)
+	}
 }
 
-func (n *Network) dial(ctx context.Context, from, address string) (net.Conn, error) {
+// IP is the IP address of a host.
+func (n *Network) IP(host string) netip.Addr {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := slices.Index(n.hosts, host)
+	if at < 0 {
+		at = len(n.hosts)
+		n.hosts = append(n.hosts, host)
+	}
+	return netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + at)}) // #nosec G115 -- few
+}
+
+// named is an address with the name of its host, if it has none yet. The caller holds mu.
+func (n *Network) named(address string) string {
+	a, err := netip.ParseAddrPort(address)
+	if err != nil || !a.Addr().Is4() {
+		return address
+	}
+	if at := int(a.Addr().As4()[3]) - 1; at >= 0 && at < len(n.hosts) {
+		return net.JoinHostPort(n.hosts[at], strconv.Itoa(int(a.Port())))
+	}
+	return address
+}
+
+func (n *Network) dial(ctx context.Context, from string, life int, address string) (net.Conn, error) {
+	n.mu.Lock()
+	address = n.named(address)
+	n.mu.Unlock()
 	to := hostOf(address)
 	for _, p := range []path{{from, to}, {to, from}} { // SYN, and its answer
 		if err := n.pass(ctx, p); err != nil {
@@ -149,6 +197,10 @@ func (n *Network) dial(ctx context.Context, from, address string) (net.Conn, err
 	}
 	n.mu.Lock()
 	l := n.listeners[address]
+	if n.lives[from] != life {
+		n.mu.Unlock()
+		return nil, opError("dial", syscall.ENETDOWN)
+	}
 	if l == nil {
 		n.mu.Unlock()
 		return nil, opError("dial", syscall.ECONNREFUSED)

@@ -150,3 +150,56 @@ func TestHTTP(t *testing.T) {
 		<-time.After(time.Second) // for which the server's last connection lingers
 	})
 }
+
+// Datagrams arrive, late on a slow link; those on a silent one are lost, and a frozen host
+// finds them when it goes on.
+func TestDatagrams(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := network.New()
+		at := n.IP("b").String() + ":53"
+		a, err := n.OpenPort("a:53")
+		require.NoError(t, err)
+		b, err := n.OpenPort(at)
+		require.NoError(t, err)
+		n.Set("a", "b", network.Link{Silent: true})
+		a.Send([]byte("lost"), at)
+		n.Set("a", "b", network.Link{Delay: time.Minute})
+		a.Send([]byte("late"), at)
+		began := time.Now()
+		d, err := b.Receive()
+		require.NoError(t, err)
+		require.Equal(t, "late", string(d.Data))
+		require.Equal(t, "a", d.From)
+		require.Equal(t, time.Minute, time.Since(began))
+		n.Set("a", "b", network.Link{})
+		a.Send([]byte("held"), "b:53")
+		n.Freeze("b")
+		time.AfterFunc(time.Hour, func() { n.Thaw("b") })
+		d, err = b.Receive()
+		require.NoError(t, err)
+		require.Equal(t, "held", string(d.Data))
+		require.Equal(t, time.Hour+time.Minute, time.Since(began))
+		n.Kill("b")
+		_, err = b.Receive()
+		require.ErrorIs(t, err, net.ErrClosed)
+	})
+}
+
+// What a killed process had reaches nobody any more; the next process on the host does.
+func TestDeadProcess(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := network.New()
+		l, err := n.Listen("b:80")
+		require.NoError(t, err)
+		before := n.Dialer("a")
+		n.Kill("a")
+		_, err = before(t.Context(), "tcp", "b:80")
+		require.ErrorIs(t, err, syscall.ENETDOWN)
+		conn, err := n.Dialer("a")(t.Context(), "tcp", n.IP("b").String()+":80")
+		require.NoError(t, err, "also by the IP address")
+		require.NoError(t, conn.Close())
+		require.NoError(t, l.Close())
+	})
+}

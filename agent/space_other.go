@@ -1,8 +1,0 @@
-//go:build !linux && !darwin && !windows
-
-package main
-
-import "errors"
-
-// space is not known on other systems.
-func space(string) (room, error) { return room{}, errors.ErrUnsupported }

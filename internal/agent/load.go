@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// busyPercent is the utilization from which a GPU counts as used.
+	busyPercent = 50
+	// busySamples and freeSamples in a row decide: a desktop that redraws for a
+	// moment is no reason to stop using an instance.
+	busySamples, freeSamples = 3, 2
+	// settle is how long a server must have been idle before the load of its GPU is
+	// attributed to somebody else.
+	settle = 10 * time.Second
+	// useStep is the step in which the use of a GPU by others is told, in percent.
+	useStep = 10
+)
+
+// gpuLoad decides from samples which GPUs other programs use.
+type gpuLoad struct{ gpus map[string]*gpuSamples }
+
+type gpuSamples struct {
+	high, low int // samples in a row
+	taken     bool
+}
+
+// sample handles one sample; quiet reports whether our own servers leave a GPU
+// idle. It returns the GPUs that are used by others.
+func (l *gpuLoad) sample(use map[string]int, quiet func(gpu string) bool) map[string]bool {
+	if l.gpus == nil {
+		l.gpus = map[string]*gpuSamples{}
+	}
+	taken := map[string]bool{}
+	for gpu, percent := range use {
+		s := l.gpus[gpu]
+		if s == nil || !quiet(gpu) {
+			s = &gpuSamples{}
+			l.gpus[gpu] = s
+		}
+		switch {
+		case !quiet(gpu): // it is our own work
+		case percent >= busyPercent:
+			s.high, s.low = s.high+1, 0
+			s.taken = s.taken || s.high >= busySamples
+		default:
+			s.high, s.low = 0, s.low+1
+			s.taken = s.taken && s.low < freeSamples
+		}
+		taken[gpu] = s.taken
+	}
+	return taken
+}
+
+// watchLoad samples the GPUs until ctx ends.
+func (a *agent) watchLoad(ctx context.Context, look sampler) {
+	var load gpuLoad
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		if s, err := look(ctx); err != nil {
+			a.log.Debug("cannot read the use of the GPUs", "error", err)
+		} else if a.setLoad(s, &load, theProcesses()) {
+			a.hear.Push(true)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// setLoad records a sample and reports whether it changes something that hubs must know at
+// once.
+func (a *agent) setLoad(s gpuSample, load *gpuLoad, p processes) (changed bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	before := make([]placement, len(a.instances))
+	for n, i := range a.instances {
+		before[n] = i.at
+		i.at = i.place(s, p)
+		changed = changed || i.at.id != before[n].id
+	}
+	quiet := func(gpu string) bool {
+		for _, i := range a.instances {
+			if i.at.id == gpu && !(i.seen.Idle() && time.Since(i.seen.Since) >= settle) {
+				return false
+			}
+		}
+		return true
+	}
+	use := map[string]int{}
+	for _, c := range s.cards {
+		if c.use >= 0 {
+			use[c.id] = c.use
+		}
+	}
+	taken := load.sample(use, quiet)
+	others := othersMemory(s, a.instances, p)
+	for n, i := range a.instances {
+		i.at.others = others[i.at.id]
+		if i.at.id != "" && quiet(i.at.id) {
+			i.at.use = min(use[i.at.id], 100) / useStep * useStep
+		}
+		text := ""
+		if taken[i.at.id] {
+			text = "its GPU is used by another program"
+		}
+		if i.load != text {
+			i.load, changed = text, true
+		}
+		if d := i.at.others - before[n].others; d >= othersEdge || d <= -othersEdge {
+			changed = true
+		}
+	}
+	return changed
+}

@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNvidia(t *testing.T) {
+	folder := t.TempDir()
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", folder)
+	require.Nil(t, nvidia())
+	t.Setenv("PATH", path)
+	if _, err := exec.LookPath("awk"); err != nil {
+		t.Skip("no awk here")
+	}
+	for _, name := range []string{"nvidia-smi", "cards", "apps"} {
+		text, err := os.ReadFile(filepath.Join("testdata", name))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), text, 0o700))
+	}
+	t.Setenv("PATH", folder+string(os.PathListSeparator)+path)
+	s, err := nvidia()(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, gpuSample{
+		cards: []card{
+			{"0", "GPU-e82ab913-2d6b-1a55-89a8-9ad23a5a09cf", "NVIDIA GeForce RTX 4090", 98, 24564 * mebibyte, 20548 * mebibyte, false},
+			{"1", "GPU-4eac38f2-1a70-662a-f6f4-9b62d1778ef4", "NVIDIA GeForce RTX 4090", 0, 24564 * mebibyte, 5 * mebibyte, false},
+			{"2", "GPU-f7c1496c-b7f5-b1d2-78ea-68826f778059", "NVIDIA A100-SXM4-80GB", -1, 81920 * mebibyte, 74709 * mebibyte, false},
+		},
+		apps: []app{
+			{"GPU-e82ab913-2d6b-1a55-89a8-9ad23a5a09cf", 2069192, 12000 * mebibyte},
+			{"GPU-e82ab913-2d6b-1a55-89a8-9ad23a5a09cf", 2680904, 518 * mebibyte},
+			{"GPU-f7c1496c-b7f5-b1d2-78ea-68826f778059", 2198486, -1},
+		},
+		listed: true,
+	}, s)
+	require.NoError(t, os.Remove(filepath.Join(folder, "apps")))
+	s, err = nvidia()(t.Context())
+	require.NoError(t, err)
+	require.Len(t, s.cards, 3)
+	require.False(t, s.listed, "which is not the same as none")
+	require.NoError(t, os.Remove(filepath.Join(folder, "cards")))
+	_, err = nvidia()(t.Context())
+	require.Error(t, err)
+}
+
+func TestParseCards(t *testing.T) {
+	t.Parallel()
+	for out, bad := range map[string]bool{
+		"": false, "0, GPU-1, 97, 24564, 1305, Enabled, NVIDIA A100, 80GB\n": false,
+		"No devices were found\n": true, "0, 97\n": true, "0, GPU-\x1b[2J, 97, 1, 1, [N/A], x\n": true,
+		"0, /etc/passwd, 97, 1, 1, [N/A], x\n": true,
+	} {
+		cards, err := parseCards(out)
+		require.Equal(t, bad, err != nil, out)
+		for _, c := range cards {
+			require.Equal(t, card{"0", "GPU-1", "NVIDIA A100, 80GB", 97, 24564 * mebibyte, 1305 * mebibyte, true}, c)
+		}
+	}
+}
+
+func TestParseApps(t *testing.T) {
+	t.Parallel()
+	for out, want := range map[string]bool{
+		"": true, "GPU-1, 4711, 1012\nGPU-1, 4712, [Insufficient Permissions]\n": true,
+		"GPU-1, [N/A], 1012\n": false, "GPU-1, 0, 1\n": false, "Failed to initialize NVML: Unknown Error\n": false,
+	} {
+		apps, ok := parseApps(out)
+		require.Equal(t, want, ok, out)
+		if len(apps) > 0 {
+			require.Equal(t, []app{{"GPU-1", 4711, 1012 * mebibyte}, {"GPU-1", 4712, -1}}, apps)
+		}
+	}
+}
+
+func FuzzParseCards(f *testing.F) {
+	f.Add("0, GPU-8f1c2d3e-1111, 97, 24564, 1305, [N/A], NVIDIA GeForce RTX 4090\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		cards, _ := parseCards(out)
+		require.LessOrEqual(t, len(cards), maxCards)
+		for _, c := range cards {
+			require.NoError(t, checkGPU(c.id))
+			require.GreaterOrEqual(t, c.used, int64(-1))
+			require.GreaterOrEqual(t, c.use, -1)
+		}
+	})
+}
+
+func FuzzParseApps(f *testing.F) {
+	f.Add("GPU-1, 4711, 1012\n")
+	f.Fuzz(func(t *testing.T, out string) {
+		apps, _ := parseApps(out)
+		for _, a := range apps {
+			require.Positive(t, a.pid)
+			require.GreaterOrEqual(t, a.used, int64(-1))
+		}
+	})
+}

@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/gossip"
+)
+
+func TestServeHTTP(t *testing.T) {
+	t.Parallel()
+	a := &agent{config: config{name: "box", machine: machine{restartCommand: "exit 0"}}, log: discard()}
+	seen := make(chan string, 1)
+	instance := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- r.RequestURI }))
+	defer instance.Close()
+	require.NoError(t, a.add(target{name: "box", url: instance.URL}))
+	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
+	defer server.Close()
+	get := func(path string, header http.Header) int {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
+		require.NoError(t, err)
+		req.URL.Opaque = strings.TrimPrefix(server.URL, "http:") + path
+		req.Header = header
+		resp, err := server.Client().Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode
+	}
+	for path, want := range map[string]string{
+		"/i/box/queue":                     "/queue",
+		"/i/box/":                          "/",
+		"/i/box//prompt":                   "//prompt",
+		"/i/box/userdata/a%2Fb.json?x=%20": "/userdata/a%2Fb.json?x=%20",
+		"/i/box/../../restart/box":         "/../../restart/box",
+	} {
+		require.Equal(t, 200, get(path, nil), path)
+		require.Equal(t, want, <-seen)
+	}
+	for path, status := range map[string]int{
+		"/": 404, "/i/box": 404, "/i/other/queue": 404, "/queue": 404, "/i/": 404, "/restart/other": 404, "/restart/box": 405,
+	} {
+		require.Equal(t, status, get(path, nil), path)
+	}
+	require.Equal(t, 403, get("/i/box/queue", http.Header{"Origin": {"http://evil.example.com"}}))
+	require.Equal(t, 403, get("/i/box/queue", http.Header{"Sec-Fetch-Site": {"cross-site"}}))
+	require.Empty(t, seen)
+}
+
+// Without a gossip key anybody on this machine may call the agent, but no page in a browser:
+// not one whose own name was made to lead here either, whose requests have no Origin.
+func TestForeignHosts(t *testing.T) {
+	t.Parallel()
+	a := &agent{config: config{name: "box", serve: "localhost.example:7947"}, log: discard()}
+	call := func(host string) int {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/i/none/queue", nil)
+		a.serveHTTP(w, r)
+		return w.Code
+	}
+	a.scheme = "http"
+	for _, host := range []string{"127.0.0.1:7947", "127.0.0.1", "localhost:7947", "[::1]:7947", "127.9.9.9:1", "localhost.example:7947"} {
+		require.Equal(t, http.StatusNotFound, call(host), host)
+	}
+	for _, host := range []string{"evil.example:7947", "localhost.evil.example", "127.0.0.1.evil.example:7947", "10.0.0.1:7947", "box"} {
+		require.Equal(t, http.StatusForbidden, call(host), host)
+	}
+	a.scheme = "https" // there a key says who calls
+	require.Equal(t, http.StatusNotFound, call("evil.example:7947"))
+	a.scheme = "" // in a tunnel the host is the machine's name
+	require.Equal(t, http.StatusNotFound, call("box"))
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	listen := func(c config) (*agent, net.Listener, error) {
+		c.logger = discard()
+		c.identity = gossip.NewIdentity()
+		a := &agent{config: c, log: c.logger}
+		l, err := a.listen()
+		if err == nil {
+			t.Cleanup(func() { l.Close() })
+		}
+		return a, l, err
+	}
+	a, l, err := listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0"})
+	require.NoError(t, err)
+	require.Equal(t, "http", a.scheme)
+	_, _, err = listen(config{join: []string{"127.0.0.1"}, serve: l.Addr().String()})
+	require.ErrorContains(t, err, "address already in use")
+
+	_, _, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0"})
+	require.ErrorIs(t, err, gossip.ErrKeyRequired, "off loopback nothing is served to everybody")
+	a, _, err = listen(config{join: []string{"localhost:7946"}, serve: "127.0.0.1:0", key: "k"})
+	require.NoError(t, err)
+	require.Equal(t, "https", a.scheme, "with a key others may be in the group, and loopback is no proof")
+	a, l, err = listen(config{join: []string{"hub.example.com:7946"}, serve: "0.0.0.0:0", key: "k"})
+	require.NoError(t, err)
+	require.Equal(t, "https", a.scheme)
+
+	server := a.server(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	defer func() { server.Close(); <-done }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	ask := func(hubs *gossip.Authority, agent string) error {
+		tls, err := hubs.DialTLS(agent)
+		require.NoError(t, err)
+		client, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
+		require.NoError(t, err)
+		defer client.Close()
+		_, err = client.SystemStats(t.Context())
+		return err
+	}
+	hubs := newHubs(t, "k")
+	var status *comfyui.StatusError
+	require.ErrorAs(t, ask(hubs, a.identity.Key()), &status, "a hub gets an answer")
+	require.ErrorIs(t, ask(hubs, gossip.NewIdentity().Key()), gossip.ErrPeer, "a hub that wants another agent")
+	require.ErrorContains(t, ask(newHubs(t, "k"), a.identity.Key()), "bad certificate", "the gossip key makes no hub")
+	stranger, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{ViaAgent: true})
+	require.NoError(t, err)
+	defer stranger.Close()
+	_, err = stranger.SystemStats(t.Context())
+	require.ErrorIs(t, err, comfyui.ErrUnreachable)
+}
+
+// A stolen machine calls another one, as what it is and as what it is not: it gets no
+// answer, whatever it asks for, since TLS ends before a request is read.
+func TestStolenMachineCallsAnother(t *testing.T) {
+	t.Parallel()
+	_, server := startSim(t)
+	a := &agent{config: config{
+		name: "box", key: "k", serve: "127.0.0.1:0", join: []string{"hub.example.com"}, identity: gossip.NewIdentity(), logger: discard(),
+		machine: machine{restartCommand: "exit 0", outputs: []string{t.TempDir()}}, state: t.TempDir(),
+	}, log: discard()}
+	require.NoError(t, a.add(target{name: "box", url: server, output: a.outputs[0]}))
+	defer a.find("box").client.Close()
+	listener, err := a.listen()
+	require.NoError(t, err)
+	heard := make(chan string, 1000)
+	web := a.server(t.Context())
+	inner := web.Handler
+	web.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heard <- r.URL.Path
+		inner.ServeHTTP(w, r)
+	})
+	done := make(chan error, 1)
+	go func() { done <- web.Serve(listener) }()
+	defer func() { web.Close(); <-done }()
+	call := func(as *gossip.Authority, method, path string) error {
+		client, err := as.DialTLS(a.identity.Key())
+		require.NoError(t, err)
+		transport := &http.Transport{TLSClientConfig: client}
+		defer transport.CloseIdleConnections()
+		r, err := http.NewRequestWithContext(t.Context(), method, "https://"+listener.Addr().String()+path, nil)
+		require.NoError(t, err)
+		resp, err := transport.RoundTrip(r)
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	hubs, thief := newHubs(t, "k"), newHubs(t, "k")
+	require.NoError(t, call(hubs, http.MethodGet, "/i/box/queue"))
+	require.Equal(t, "/i/box/queue", <-heard)
+	for _, path := range []string{
+		"/i/box/internal/files/output", "/i/box/view?filename=a.png", "/i/box/history", "/i/box/queue", "/i/box/prompt", "/i/box/interrupt",
+		"/i/box/free", "/i/box/upload/image", "/i/box/ws", "/i/box/userdata?dir=", "/i/box/object_info", "/i/box/internal/logs/raw", "/i/box/manager/reboot",
+		comfyui.RestartPath + "box", comfyui.KeptPath + "box", "/", "/i/none/",
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete, http.MethodOptions} {
+			require.Error(t, call(thief, method, path), "%s %s", method, path)
+		}
+	}
+	require.Empty(t, heard)
+}
