@@ -73,6 +73,12 @@ type App struct {
 	// Instances that only some tenants may use. Default: all may use all.
 	Reserve Reservations `json:"reserve,omitempty"`
 
+	// Agents, and instances without one, that get the API keys of prompts
+	// (`api_key_comfy_org`), by their names, in which each `*` stands for any text; or the
+	// URLs of some in `instances`.
+	// Default: all but machines that a token has let in (pull workers, tunnels).
+	SecretsTo []string `json:"secrets_to,omitempty"`
+
 	// The GPUs of instances, where several use the same one. Default: each has its own.
 	GPUs GPUs `json:"gpus,omitempty"`
 

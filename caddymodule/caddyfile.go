@@ -119,6 +119,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    a1111_api          on | off
 //	    frontend           <folder>
 //	    primary            <name...>
+//	    secrets_to         <instance...>
 //	    users              single | multi
 //	    free               own | all | off
 //	    tracing            on | off
@@ -158,6 +159,8 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			a.Operators, err = unmarshalNames(d, operatorsName)
 		case d.Val() == "primary":
 			a.Primary, err = unmarshalNames(d, primaryName)
+		case d.Val() == "secrets_to":
+			a.SecretsTo, err = unmarshalNames(d, secretsName)
 		case d.Val() == "preempt":
 			err = unmarshalPreempt(a, d)
 		case d.Val() == "secret":

@@ -99,6 +99,8 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"preempt: no duration":     {"preempt bulk soon", `preempt: "soon" is not a duration`},
 		"operators: nobody":        {"operators", "wrong argument count"},
 		"primary: nobody":          {"primary", "wrong argument count"},
+		"secrets_to: nobody":       {"secrets_to", "wrong argument count"},
+		"secrets_to: a bad URL":    {"secrets_to http://", "secrets_to: "},
 		"primary: twice":           {"primary a a", "a is given twice"},
 		"operators: no name":       {`operators ada ""`, "operators: an operator has no name"},
 		"operators: twice":         {"operators ada bob ada", "operators: ada is given twice"},

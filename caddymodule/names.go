@@ -3,14 +3,18 @@ package caddymodule
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// Whom the words "operators" and "primary" name.
+// Whom the words "operators", "primary" and "secrets_to" name.
 const (
 	operatorsName = "an operator"
 	primaryName   = "an instance or agent"
+	secretsName   = primaryName
 )
 
 // unmarshalNames parses the line of a word that takes names, such as "operators <tenant...>".
@@ -52,5 +56,25 @@ func checkWhom(a *App) error {
 	if err := checkNames(a.Primary, primaryName); err != nil {
 		return fmt.Errorf("primary: %w", err)
 	}
+	if err := checkNames(a.SecretsTo, secretsName); err != nil {
+		return fmt.Errorf("secrets_to: %w", err)
+	}
+	for _, name := range a.SecretsTo {
+		if !strings.Contains(name, "://") {
+			continue
+		}
+		if err := checkInstance(name); err != nil {
+			return fmt.Errorf("secrets_to: %w", err)
+		}
+	}
 	return nil
+}
+
+// instanceName returns the name of an instance that is given by its name or its URL. The URL
+// was checked.
+func instanceName(given string) string {
+	if strings.Contains(given, "://") {
+		given, _ = hub.InstanceName(given)
+	}
+	return given
 }

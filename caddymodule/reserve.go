@@ -51,11 +51,7 @@ func (rs Reservations) check() error {
 // named returns them with the names of instances in place of URLs.
 func (rs Reservations) named() (list []hub.Reservation) {
 	for _, r := range rs {
-		name := r.Instance
-		if strings.Contains(name, "://") {
-			name, _ = hub.InstanceName(name) // check has seen that it is a URL
-		}
-		list = append(list, hub.Reservation{Instances: name, Tenants: r.Tenants})
+		list = append(list, hub.Reservation{Instances: instanceName(r.Instance), Tenants: r.Tenants})
 	}
 	return list
 }

@@ -71,6 +71,9 @@ func (a *App) hubSettings() hub.Settings {
 		Free:              hub.FreePolicy(a.Free),
 		Tracing:           a.Tracing,
 	}
+	for _, name := range a.SecretsTo {
+		s.SecretsTo = append(s.SecretsTo, instanceName(name))
+	}
 	if a.Overtaking != nil {
 		s.Overtaking = cmp.Or(time.Duration(*a.Overtaking), hub.NoOvertaking)
 	}

@@ -30,6 +30,8 @@ type class struct {
 	output bool
 	// v3 means that the class is written for ComfyUI's newer node API.
 	v3 bool
+	// api means that its nodes call Comfy's paid services, with the API key of a prompt.
+	api bool
 	// core means that the class comes with ComfyUI.
 	core bool
 	// module is the Python module that defines the class.
@@ -86,6 +88,8 @@ func parseClass(name string, raw []byte, sum digest) (*class, error) {
 	c.inputs = append(parseInputs(name, declared.Object("required"), true), parseInputs(name, declared.Object("optional"), false)...)
 	node, _ := o.Get("output_node")
 	c.output = node == pyjson.Bool(true)
+	paid, _ := o.Get("api_node")
+	c.api = paid == pyjson.Bool(true)
 	c.v3 = o.Has("api_node") && o.Has("deprecated") && o.Has("experimental")
 	c.module = o.String("python_module")
 	c.core = c.module == "nodes" || strings.HasPrefix(c.module, "comfy_extras.")

@@ -20,6 +20,8 @@ type Info struct {
 	// replacesSum identifies that table.
 	replaces    map[string]string
 	replacesSum digest
+	// secrets means that the instance may have the API keys of prompts.
+	secrets bool
 }
 
 // Hash identifies the body from which the info was parsed.
@@ -27,10 +29,13 @@ func (i *Info) Hash() string { return hex.EncodeToString(i.sum[:16]) }
 
 // Profile identifies what an instance can run: those with equal ones satisfy the same
 // requirements. It is comparable.
-type Profile struct{ info, replaces digest }
+type Profile struct {
+	info, replaces digest
+	secrets        bool
+}
 
 // Profile returns the instance's profile.
-func (i *Info) Profile() Profile { return Profile{i.sum, i.replacesSum} }
+func (i *Info) Profile() Profile { return Profile{i.sum, i.replacesSum, i.secrets} }
 
 // Classes returns the number of node classes.
 func (i *Info) Classes() int { return len(i.classes) }
@@ -127,6 +132,9 @@ func (i *Info) Satisfies(r Requirements) (missing []string) {
 				missing = append(missing, list.Class+"."+list.Input+": "+option)
 			}
 		}
+	}
+	if r.Secrets && !i.secrets {
+		missing = append(missing, "leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)")
 	}
 	return missing
 }

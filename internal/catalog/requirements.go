@@ -26,6 +26,8 @@ type Requirements struct {
 	Choices []Choice
 	// Lists are sets of options, all of which must be offered.
 	Lists []List
+	// Secrets means that a node needs the API key that the prompt carries.
+	Secrets bool
 }
 
 // Variant restricts a class to descriptions with one of the signatures.
@@ -193,15 +195,23 @@ func (r Requirements) Signature() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// requirementsVersion changes when an older hub could no longer read the encoding.
-const requirementsVersion = 1
+// requirementsVersion changes when an older hub could no longer read the encoding. One that
+// does not know secretsVersion leaves these jobs to others: it would give their API keys away.
+const (
+	requirementsVersion = 1
+	secretsVersion      = 2
+)
 
 // ErrRequirements means that bytes are not encoded requirements.
 var ErrRequirements = errors.New("catalog: not encoded requirements")
 
 // Encode encodes the requirements as JSON; equal requirements produce equal bytes.
 func (r Requirements) Encode() []byte {
-	o := dict("v", pyjson.Int(requirementsVersion), "classes", pyjson.Strings(r.Classes))
+	version := requirementsVersion
+	if r.Secrets {
+		version = secretsVersion
+	}
+	o := dict("v", pyjson.Int(int64(version)), "classes", pyjson.Strings(r.Classes))
 	if len(r.Variants) > 0 {
 		var list pyjson.Array
 		for _, v := range r.Variants {
@@ -234,11 +244,13 @@ func DecodeRequirements(data []byte) (Requirements, error) {
 		return Requirements{}, fmt.Errorf("%w: %w", ErrRequirements, err)
 	}
 	o, _ := v.(*pyjson.Object)
-	if version, _ := o.Get("v"); version != pyjson.Value(pyjson.Int(requirementsVersion)) {
+	version, _ := o.Get("v")
+	secrets := version == pyjson.Value(pyjson.Int(secretsVersion))
+	if !secrets && version != pyjson.Value(pyjson.Int(requirementsVersion)) {
 		return Requirements{}, fmt.Errorf("%w: version %s", ErrRequirements, python.Repr(version))
 	}
 	d := &decoder{}
-	r := Requirements{Classes: d.texts(o.Array("classes"))}
+	r := Requirements{Classes: d.texts(o.Array("classes")), Secrets: secrets}
 	for _, item := range o.Array("variants") {
 		parts := d.parts(item, 2)
 		r.Variants = append(r.Variants, Variant{Class: d.text(parts[0]), Signatures: d.list(parts[1])})

@@ -123,7 +123,7 @@ func (d *Dispatcher) busy() (idle []Idle, infos []*catalog.Info) {
 			d.refused.add(i.Refused)
 			d.avoidSmall(needy, instance, i.Refused)
 			i.Tenants = d.reservedFor(conn.name)
-			idle, infos = append(idle, i), append(infos, conn.info)
+			idle, infos = append(idle, i), append(infos, conn.can())
 		}
 		conn.mu.Unlock()
 	}

@@ -40,6 +40,8 @@ type connection struct {
 	// about a run.
 	overheard  overheard
 	background background
+	// maySecrets reports whether the instance gets API keys now. Nil in tests: it does not.
+	maySecrets func() bool
 	// free is where the connection is while it can take a job. Nil in tests.
 	free *freeSet
 	// next is the same for a job behind the run. holding is where the connection is while
@@ -95,6 +97,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		ask:  newAsking(),
 		free: &d.free, next: &d.next, holding: &d.holding,
 	}
+	conn.maySecrets = func() bool { return d.settings().SecretsTo.Has(i) }
 	conn.cleanup = newHistoryCleanup(client.DeleteHistory, conn.log)
 	conn.socket = &eventSocket{
 		client: client, sid: conn.nextClientID, log: conn.log,
@@ -324,8 +327,17 @@ func (conn *connection) setInfo(info *catalog.Info) {
 func (conn *connection) abilities() *catalog.Info {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
+	return conn.can()
+}
+
+// can is abilities under the lock.
+func (conn *connection) can() *catalog.Info {
+	conn.info = conn.info.WithSecrets(conn.getsSecrets())
 	return conn.info
 }
+
+// getsSecrets reports whether the instance gets the API keys of prompts now.
+func (conn *connection) getsSecrets() bool { return conn.maySecrets != nil && conn.maySecrets() }
 
 // isReached reports whether the instance can be asked about its runs.
 func (conn *connection) isReached() bool {

@@ -287,7 +287,7 @@ func (d *Dispatcher) ownersElsewhere(needs catalog.Requirements) (o owners) {
 		return o
 	}
 	for name, info := range d.Roster.Elsewhere() {
-		if conn := d.connection(name); (conn == nil || !conn.isOpen()) && len(info.Satisfies(needs)) == 0 {
+		if conn := d.connection(name); (conn == nil || !conn.isOpen()) && len(info.WithSecrets(d.maySecrets(name, true)).Satisfies(needs)) == 0 {
 			o.add(d.reservedFor(name))
 		}
 	}

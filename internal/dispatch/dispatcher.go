@@ -54,6 +54,8 @@ type Settings struct {
 	Ahead bool
 	// Reserved says which instances only some tenants may use.
 	Reserved Reservations
+	// SecretsTo says which instances get the API keys of prompts.
+	SecretsTo SecretsTo
 	// GPUs are the names of the GPUs of instances, by the instances' names, where the
 	// operator says them.
 	GPUs map[string]string

@@ -64,7 +64,7 @@ func (conn *connection) idle() (Idle, *catalog.Info, bool) {
 	}
 	refused := map[string]bool{}
 	conn.refused.add(refused)
-	return Idle{Name: conn.name, LastClient: conn.lastClient, Loaded: conn.loaded, Refused: refused}, conn.info, true
+	return Idle{Name: conn.name, LastClient: conn.lastClient, Loaded: conn.loaded, Refused: refused}, conn.can(), true
 }
 
 // usable reports whether the instance may take a job, as far as the fleet knows. A

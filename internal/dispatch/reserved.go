@@ -89,22 +89,40 @@ func (o owners) name() string {
 	return setOf(slices.Compact(tenants))
 }
 
-// Barred reports whether all of some instances that could run a tenant's job are reserved
-// for others. It is false if none could.
-func (d *Dispatcher) Barred(infos map[string]*catalog.Info, needs catalog.Requirements, tenant string) bool {
+// Bar is what keeps a tenant's job from all instances that could run it.
+type Bar int
+
+const (
+	// NotBarred says that an instance may run the job, or that none could.
+	NotBarred Bar = iota
+	// BarredReserved says that all are reserved for other tenants.
+	BarredReserved
+	// BarredSecrets says that none that is not may have the API key that the job needs.
+	BarredSecrets
+)
+
+// Barred tells what keeps a tenant's job from all of some instances, given by name, that could
+// run it.
+func (d *Dispatcher) Barred(infos map[string]*catalog.Info, needs catalog.Requirements, tenant string) (bar Bar) {
 	reserved := d.settings().Reserved
-	if len(reserved) == 0 {
-		return false
+	if len(reserved) == 0 && !needs.Secrets {
+		return NotBarred
 	}
-	barred, classes := false, map[string][]byte{needs.Signature(): needs.Encode()}
+	classes := map[string][]byte{needs.Signature(): needs.Encode()}
 	for name, info := range infos {
-		mine := takes(reserved.For(name), tenant)
-		if (mine || !barred) && len(d.judged.can(info, classes)) > 0 {
-			if mine {
-				return false
+		why := NotBarred
+		switch {
+		case !takes(reserved.For(name), tenant):
+			why = BarredReserved
+		case needs.Secrets && !d.maySecrets(name, false):
+			why = BarredSecrets
+		}
+		if (why == NotBarred || why > bar) && len(d.judged.can(info.WithSecrets(true), classes)) > 0 {
+			if why == NotBarred {
+				return NotBarred
 			}
-			barred = true
+			bar = why
 		}
 	}
-	return barred
+	return bar
 }

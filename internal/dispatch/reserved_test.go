@@ -103,15 +103,27 @@ func TestReservedForOthersExpires(t *testing.T) {
 func TestBarred(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)
-	b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: "own*", Tenants: []string{"ada"}}} })
+	b.set(func(s *Settings) {
+		s.Reserved, s.SecretsTo = Reservations{{Instances: "own*", Tenants: []string{"ada"}}}, SecretsTo{"own2"}
+	})
 	video, plain := described(t, "Video"), described(t)
 	needs := func(nodes ...string) catalog.Requirements { return catalog.Requirements{Classes: nodes} }
 	infos := map[string]*catalog.Info{"own1": video, "own2": video, "all": plain}
-	require.True(t, b.Barred(infos, needs("Video"), "bob"))
-	require.False(t, b.Barred(infos, needs("Video"), "ada"))
-	require.False(t, b.Barred(infos, needs("Common"), "bob"))
-	require.False(t, b.Barred(infos, needs("Nowhere"), "bob"), "that is another error")
-	require.False(t, b.Barred(nil, needs("Video"), "bob"))
+	require.Equal(t, BarredReserved, b.Barred(infos, needs("Video"), "bob"))
+	require.Equal(t, NotBarred, b.Barred(infos, needs("Video"), "ada"))
+	require.Equal(t, NotBarred, b.Barred(infos, needs("Common"), "bob"))
+	require.Equal(t, NotBarred, b.Barred(infos, needs("Nowhere"), "bob"), "that is another error")
+	require.Equal(t, NotBarred, b.Barred(nil, needs("Video"), "bob"))
+	secret := func(nodes ...string) catalog.Requirements {
+		return catalog.Requirements{Classes: nodes, Secrets: true}
+	}
+	require.Equal(t, NotBarred, b.Barred(infos, secret("Video"), "ada"))
+	require.Equal(t, BarredReserved, b.Barred(infos, secret("Video"), "bob"))
+	require.Equal(t, BarredSecrets, b.Barred(infos, secret("Common"), "bob"))
 	b.set(func(s *Settings) { s.Reserved = nil })
-	require.False(t, b.Barred(infos, needs("Video"), "bob"))
+	require.Equal(t, NotBarred, b.Barred(infos, needs("Video"), "bob"))
+	require.Equal(t, NotBarred, b.Barred(infos, secret("Video"), "bob"))
+	b.set(func(s *Settings) { s.SecretsTo = SecretsTo{"nobody"} })
+	require.Equal(t, BarredSecrets, b.Barred(infos, secret("Video"), "bob"))
+	require.Equal(t, NotBarred, b.Barred(infos, secret("Nowhere"), "bob"))
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -154,15 +153,10 @@ func (r *run) post(graph []byte) []byte {
 		b.Write(r.body.Targets)
 	}
 	b.WriteString(`, "extra_data": `)
-	b.Write(extraFor(r.body, j, mayHaveSecrets(r.conn.kind)))
+	b.Write(extraFor(r.body, j, r.conn.getsSecrets()))
 	b.WriteString(`}`)
 	return b.Bytes()
 }
-
-// mayHaveSecrets reports whether an instance of a kind gets the API keys of prompts. A
-// worker that fetches its jobs does not: whoever has a machine token can claim any class, and
-// would be given the keys of everybody who uses it.
-func mayHaveSecrets(kind string) bool { return kind != fleet.KindWorker }
 
 // extraFor joins the client's extra_data, the API keys if the instance may have them,
 // and the hub's mark.

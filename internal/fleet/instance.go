@@ -74,6 +74,9 @@ func (i Instance) Deliberate(boot int64) bool {
 	return i.Drained || i.Report.Draining || i.Report.Restarting || i.Report.Restarted && i.Report.Boot != boot
 }
 
+// Tunnelled reports whether the instance is behind a tunnel that a token has opened.
+func (i Instance) Tunnelled() bool { return strings.HasPrefix(i.URL, TunnelScheme+":") }
+
 // BootID tells one life of the instance's process from the next, as a short text.
 func (i Instance) BootID() string { return strconv.FormatInt(i.Report.Boot, 36) }
 

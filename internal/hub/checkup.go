@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
@@ -56,7 +57,7 @@ func (c *Checkup) Findings(ctx context.Context) []Finding {
 	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
 		return []Finding{{LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more"}}
 	}
-	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.tokens(ctx), c.page(), c.gossip(), c.instances(), c.differences())
+	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.tokens(ctx), c.secrets(), c.page(), c.gossip(), c.instances(), c.differences())
 }
 
 func (c *Checkup) redis(ctx context.Context) []Finding {
@@ -141,6 +142,24 @@ func (c *Checkup) tokens(ctx context.Context) []Finding {
 		LevelWarning, "keys", fmt.Sprintf("%d records among the tokens of machines in Redis are refused: %s", len(names), strings.Join(names[:min(len(names), maxNamed)], ", ")),
 		"if a hub of an older version made them, make them again with comfyhub-token add; if none did, somebody else can write to Redis",
 	}}
+}
+
+// secrets are the names of secrets_to that nobody has.
+func (c *Checkup) secrets() (list []Finding) {
+	instances := c.hub.fleet.Instances()
+	for _, name := range c.hub.Settings().SecretsTo {
+		named := func(i fleet.Instance) bool { return dispatch.Names(name, i) }
+		if len(list) < maxFindings && !slices.ContainsFunc(instances, named) {
+			do := "until there is one, prompts that need their API key may wait or be refused"
+			if n := slices.IndexFunc(instances, func(i fleet.Instance) bool { return i.Name == name }); n >= 0 {
+				do = "name its agent, " + instances[n].Agent + ", in place of the server"
+			}
+			list = append(list, Finding{
+				LevelWarning, "secrets", "secrets_to names " + name + ", and neither an agent nor a server without one is called so", do,
+			})
+		}
+	}
+	return list
 }
 
 // page is where the web UI comes from.

@@ -91,10 +91,32 @@ func (c *Classes) lookFirst(ctx context.Context) {
 	}
 }
 
-// barred reports whether a tenant's prompt could only run on instances that are reserved
-// for others, as far as instances are known.
-func (c *Classes) barred(needs catalog.Requirements, tenant string) bool {
-	return c.hasLooked() && c.dispatch.Barred(c.inventory.infos(), needs, tenant)
+// apiNodes are the nodes of a prompt that need its API key.
+func (c *Classes) apiNodes(v *catalog.Verdict, secrets []byte) []string {
+	if !catalog.HasSecret(secrets) {
+		return nil
+	}
+	return catalog.APINodes(v.Graph, v.Outputs, c.dispatch.WithSecrets(c.inventory.infos()))
+}
+
+// barred is the answer to a tenant's prompt that none of the instances may run that could, as
+// far as instances are known; nil if one may. paid are the nodes that need its API key.
+func (c *Classes) barred(v *catalog.Verdict, needs catalog.Requirements, tenant string, paid []string) *catalog.Answer {
+	if !c.hasLooked() {
+		return nil
+	}
+	switch c.dispatch.Barred(c.inventory.infos(), needs, tenant) {
+	case dispatch.BarredReserved:
+		return catalog.Reserved()
+	case dispatch.BarredSecrets:
+		var against []catalog.Objection
+		for _, node := range paid[:min(len(paid), maxObjections)] {
+			against = append(against, catalog.WithheldKey(node))
+		}
+		return catalog.Forbid(v, against)
+	default:
+		return nil
+	}
 }
 
 // validate checks a prompt against what the fleet can run. An instance may have

@@ -394,6 +394,6 @@ func (h *Hub) dispatchSettings() dispatch.Settings {
 	return dispatch.Settings{
 		StallTimeout: s.StallTimeout, ContactTimeout: contactTimeout, JobTimeout: s.JobTimeout,
 		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
-		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Reserved: s.Reserved, GPUs: s.GPUs,
+		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Reserved: s.Reserved, SecretsTo: s.SecretsTo, GPUs: s.GPUs,
 	}
 }

@@ -43,7 +43,7 @@ func newInventory() *inventory {
 // learned records what an instance can run.
 func (v *inventory) learned(instance string, info *catalog.Info, version comfyui.Version) {
 	v.mu.Lock()
-	v.items[instance] = &item{info: info, version: version}
+	v.items[instance] = &item{info: info.WithSecrets(false), version: version} // who may have API keys changes
 	v.mu.Unlock()
 	// At once: the job that an instance can run must not be refused after the
 	// instance has been seen.

@@ -93,6 +93,9 @@ type Settings struct {
 	A1111 []string
 	// Reserved are instances that only some tenants may use. Default: all may use all.
 	Reserved []Reservation
+	// SecretsTo are the names of agents, and of instances without one, that get the API keys
+	// of prompts; each * in one stands for any text. Default: all that no token of a machine has let in.
+	SecretsTo []string
 	// GPUs name the GPUs of instances without an agent, by the instances' names. Those with
 	// the same one share its memory. Default: each has its own.
 	GPUs map[string]string

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"math"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,7 +190,7 @@ func choose(s *Settings, instances []fleet.Instance, elders []pins.Pin) (may sou
 			break // those from before times were written down are of one age
 		}
 		may.owners = append(may.owners, elder.Name)
-		add(func(i fleet.Instance) bool { return i.Agent == elder.Name && !tunnelled(i) })
+		add(func(i fleet.Instance) bool { return i.Agent == elder.Name && !i.Tunnelled() })
 	}
 	return may
 }
@@ -203,7 +202,7 @@ func eligible(elders []pins.Pin, instances []fleet.Instance) []pins.Pin {
 	for _, i := range instances {
 		switch {
 		case i.Agent == "" || i.URL == "": // a report that was refused has no address
-		case i.Kind == fleet.KindComfyUI && !tunnelled(i):
+		case i.Kind == fleet.KindComfyUI && !i.Tunnelled():
 			has[i.Agent] = true
 		default:
 			other[i.Agent] = true
@@ -213,8 +212,6 @@ func eligible(elders []pins.Pin, instances []fleet.Instance) []pins.Pin {
 		return p.Key == tunnelKey || other[p.Name] && !has[p.Name]
 	})
 }
-
-func tunnelled(i fleet.Instance) bool { return strings.HasPrefix(i.URL, fleet.TunnelScheme+":") }
 
 // seen notes that an agent's report was taken.
 func (p *pageSource) seen(r fleet.Report) {

@@ -187,8 +187,10 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		return queue.Submission{}, nil, catalog.Forbid(verdict, against[:min(len(against), maxObjections)])
 	}
 	needs := c.Requirements(verdict.Graph, verdict.Outputs, have.has)
-	if s.classes.barred(needs, p.Tenant) {
-		return queue.Submission{}, nil, catalog.Reserved()
+	paid := s.classes.apiNodes(verdict, p.Secrets)
+	needs.Secrets = len(paid) > 0
+	if answer := s.classes.barred(verdict, needs, p.Tenant, paid); answer != nil {
+		return queue.Submission{}, nil, answer
 	}
 	read := c.InputFiles(verdict.Graph, verdict.Outputs, have.has)
 	if err := s.keep(ctx, p.Tenant, with, read); err != nil {
