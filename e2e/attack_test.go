@@ -67,6 +67,7 @@ http://:%s {
 		%s %s
 		%s %s
 	}
+	encode zstd gzip
 	comfyhub
 }
 `, lines, port, worker, hash, attacker, hash), 0o600))
@@ -93,29 +94,42 @@ func (f *fleet) as(ctx context.Context, user, method, path string, header http.H
 	return resp.StatusCode, answer, err
 }
 
-// work is what the worker does until the context ends: prompts, listings and
-// previews of a small picture. It returns how long each request took.
+// work is what the worker does until the context ends. It returns how long each request
+// took.
 func (f *fleet) work(ctx context.Context, preview string) ([]time.Duration, error) {
 	var took []time.Duration
 	for n := 0; ctx.Err() == nil; n++ {
-		steps := []struct{ method, path, body string }{
-			{http.MethodGet, "/queue", ""},
-			{http.MethodGet, preview, ""},
-			{http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": {
-				"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": %d}},
-				"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "small"}}}}`, n)},
-		}
-		for _, s := range steps {
-			begin := time.Now()
-			code, answer, err := f.as(context.WithoutCancel(ctx), worker, s.method, s.path, nil, strings.NewReader(s.body))
-			took = append(took, time.Since(begin))
-			if err != nil || code != http.StatusOK {
-				return took, fmt.Errorf("%s %s: %d %.200s %w", s.method, s.path, code, answer, err)
-			}
+		round, err := f.round(context.WithoutCancel(ctx), preview, n)
+		took = append(took, round...)
+		if err != nil {
+			return took, err
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	return took, nil
+}
+
+// round is some of the worker's work: a listing, a preview of a small picture, and the n-th
+// prompt. It returns how long each request took.
+func (f *fleet) round(ctx context.Context, preview string, n int) (took []time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	steps := []struct{ method, path, body string }{
+		{http.MethodGet, "/queue", ""},
+		{http.MethodGet, preview, ""},
+		{http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": {
+			"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": %d}},
+			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "small"}}}}`, n)},
+	}
+	for _, s := range steps {
+		begin := time.Now()
+		code, answer, err := f.as(ctx, worker, s.method, s.path, nil, strings.NewReader(s.body))
+		took = append(took, time.Since(begin))
+		if err != nil || code != http.StatusOK {
+			return took, fmt.Errorf("%s %s: %d %.200s %w", s.method, s.path, code, answer, err)
 		}
 	}
 	return took, nil

@@ -60,6 +60,7 @@ type Server struct {
 	requests *Requests
 	rooms    Rooms
 	door     doorkeeper
+	squeezed compressed
 	// proxied is done once a proxy was noticed that hides who asks.
 	proxied sync.Once
 }
@@ -138,6 +139,8 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		s.core.NoteLogin()
 	}
 	w = greet(w, r, v, &a)
+	w, sent := s.squeezed.bound(w, r, a.Share())
+	defer sent()
 	choice.answer(w, r, a)
 }
 

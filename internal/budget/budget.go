@@ -116,6 +116,26 @@ func (h *Holder) Take(kind Kind, n int64) bool {
 	return ok
 }
 
+// TakeSpare is Take for what can do with less, such as a larger buffer: it is refused where
+// the share would have more than a quarter of its part, and cuts off nobody.
+func (h *Holder) TakeSpare(kind Kind, n int64) bool {
+	if h == nil {
+		return true
+	}
+	b := h.budget
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := &b.pools[kind]
+	if h.closed || h.dropped {
+		return false
+	}
+	if ok, _ := p.fits(h.share, n); !ok || p.of[h.share]+n > p.limit/max(p.parts, 1)/4 {
+		return false
+	}
+	h.add(kind, n)
+	return true
+}
+
 // patience is how long Await waits at most: whoever was cut off ends sooner.
 const patience = 5 * time.Second
 
@@ -158,13 +178,19 @@ func (h *Holder) take(kind Kind, n int64) (cut func(), ok bool) {
 		}
 		return nil, false
 	}
+	h.add(kind, n)
+	return nil, true
+}
+
+// add counts n more bytes.
+func (h *Holder) add(kind Kind, n int64) {
+	p := &h.budget.pools[kind]
 	if p.of == nil {
 		p.of = map[string]int64{}
 	}
 	p.used += n
 	p.of[h.share] += n
 	h.held[kind] += n
-	return nil, true
 }
 
 // longest returns the holder that has been silent longest, of one share if own is set.

@@ -43,6 +43,22 @@ func TestShares(t *testing.T) {
 	require.False(t, ann.Take(budget.Memory, 1), "a closed holder keeps nothing")
 }
 
+// Whoever can do with less leaves most of a part to those who cannot.
+func TestSpare(t *testing.T) {
+	t.Parallel()
+	b := newBudget(160, 2)
+	ann, ben := b.Open("ann", nil), b.Open("ben", nil)
+	require.True(t, ann.TakeSpare(budget.Memory, 20))
+	require.False(t, ann.TakeSpare(budget.Memory, 1))
+	require.True(t, ann.Take(budget.Memory, 60))
+	require.True(t, ben.TakeSpare(budget.Memory, 20), "each has a part")
+	ann.Give(budget.Memory, 61)
+	require.True(t, ann.TakeSpare(budget.Memory, 1))
+	ann.Close()
+	require.False(t, ann.TakeSpare(budget.Memory, 1), "a closed holder keeps nothing")
+	require.True(t, (*budget.Holder)(nil).TakeSpare(budget.Memory, 1))
+}
+
 // Space that others use as well is looked at each time.
 func TestRoom(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 
 // maxPartHeader bounds the header of a part of a form, in bytes. The standard library
 // would keep ten megabytes of one.
-const maxPartHeader = 16 << 10
+const maxPartHeader = 4 << 10
 
 var errPartHeader = errors.New("budget: the header of a part is too long")
 

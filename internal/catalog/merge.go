@@ -86,7 +86,7 @@ func Merge(previous *Catalog, sources []Source) *Catalog {
 		e.unite(old)
 	}
 	c.etag = c.makeTag()
-	c.plain = sync.OnceValue(func() []byte { return c.build(nil) })
+	c.plain = sync.OnceValue(c.build)
 	return c
 }
 

@@ -1,8 +1,11 @@
 package catalog
 
 import (
+	"bufio"
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"slices"
 	"strings"
 
@@ -12,12 +15,56 @@ import (
 // Document is a JSON body with its entity tag, including the quotes.
 type Document struct {
 	ETag string
-	body func() []byte
+	// shared is built on the first call for a catalog; nil if the document is its reader's own.
+	shared func() []byte
+	write  func(io.Writer) error
 }
 
-// Body returns the document. It is built on the first call for a catalog, so a
-// client whose tag is still valid costs nothing. It must not be changed.
-func (d Document) Body() []byte { return d.body() }
+// Shared returns a document that is the same for everybody, and false if it is made for one
+// reader. It must not be changed.
+func (d Document) Shared() ([]byte, bool) {
+	if d.shared == nil {
+		return nil, false
+	}
+	return d.shared(), true
+}
+
+// WriteTo writes the document, with one class in memory at a time. A client whose tag is
+// still valid costs nothing.
+func (d Document) WriteTo(w io.Writer) (int64, error) {
+	out := &countingWriter{w: w}
+	if body, ok := d.Shared(); ok {
+		_, err := out.Write(body)
+		return out.n, err
+	}
+	buffered := bufio.NewWriterSize(out, 32<<10) // classes are short
+	if err := d.write(buffered); err != nil {
+		return out.n, err
+	}
+	err := buffered.Flush()
+	return out.n, err
+}
+
+// Body returns the whole document. It must not be changed.
+func (d Document) Body() []byte {
+	if body, ok := d.Shared(); ok {
+		return body
+	}
+	var out bytes.Buffer
+	_, _ = d.WriteTo(&out) // a buffer takes everything
+	return out.Bytes()
+}
+
+type countingWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (c *countingWriter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	return n, err
+}
 
 // Uploads are names in the hub's input folder ("a.png", "sub/b.mp4"), which the
 // widgets of file inputs offer: otherwise a client could not choose a file that it
@@ -32,9 +79,9 @@ func (c *Catalog) ObjectInfo(uploads Uploads) Document {
 		c = Merge(nil, nil)
 	}
 	if len(uploads) == 0 {
-		return Document{ETag: `"` + c.etag + `"`, body: c.plain}
+		return Document{ETag: `"` + c.etag + `"`, shared: c.plain}
 	}
-	return Document{ETag: overlayTag(c.etag, uploads), body: func() []byte { return c.build(uploads) }}
+	return Document{ETag: overlayTag(c.etag, uploads), write: func(w io.Writer) error { return c.write(w, uploads) }}
 }
 
 // Class returns the body of GET /object_info/{class}; "{}" for an unknown class.
@@ -50,7 +97,10 @@ func (c *Catalog) Class(name string, uploads Uploads) Document {
 		body = []byte("{}")
 	}
 	sum := sha256.Sum256(body)
-	return Document{ETag: `"` + hex.EncodeToString(sum[:16]) + `"`, body: func() []byte { return body }}
+	return Document{ETag: `"` + hex.EncodeToString(sum[:16]) + `"`, write: func(w io.Writer) error {
+		_, err := w.Write(body)
+		return err
+	}}
 }
 
 func overlayTag(etag string, uploads Uploads) string {
@@ -75,22 +125,33 @@ func (c *Catalog) makeTag() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-func (c *Catalog) build(uploads Uploads) []byte {
+// build returns the description of all classes without uploads.
+func (c *Catalog) build() []byte {
 	size := 2
 	for _, name := range c.names {
 		size += len(name) + 6 + len(c.entries[name].members[0].class.raw)
 	}
-	body := make([]byte, 0, size+size/16)
-	body = append(body, '{')
-	for i, name := range c.names {
-		if i > 0 {
-			body = append(body, ", "...)
+	body := bytes.NewBuffer(make([]byte, 0, size+size/16))
+	_ = c.write(body, nil) // a buffer takes everything
+	return body.Bytes()
+}
+
+func (c *Catalog) write(w io.Writer, uploads Uploads) error {
+	before := []byte{'{'}
+	for _, name := range c.names {
+		if _, err := w.Write(append(pyjson.AppendString(before, name), ": "...)); err != nil {
+			return err
 		}
-		body = pyjson.AppendString(body, name)
-		body = append(body, ": "...)
-		body = append(body, c.entries[name].variants[0].class.describe(uploads)...)
+		if _, err := w.Write(c.entries[name].variants[0].class.describe(uploads)); err != nil {
+			return err
+		}
+		before = append(before[:0], ", "...)
 	}
-	return append(body, '}')
+	if len(c.names) > 0 {
+		before = before[:0]
+	}
+	_, err := w.Write(append(before, '}'))
+	return err
 }
 
 // describe returns the class as in object_info: with the bytes of the instance,

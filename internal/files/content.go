@@ -8,11 +8,18 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/budget"
 )
 
-// sendBuffer is how much of a body is read and written at once, in bytes. With a quarter
-// of it, system calls are a third of the work for a picture.
-const sendBuffer = 128 << 10
+const (
+	// sendBuffer is how much of a body is read and written at once, in bytes. With a
+	// quarter of it, system calls are a third of the work for a picture.
+	sendBuffer = 128 << 10
+	// smallBuffer is the same for a caller that has many large ones already, and perhaps reads
+	// from none of its connections.
+	smallBuffer = 16 << 10
+)
 
 // Content is a file that ServeContent sends.
 type Content struct {
@@ -74,7 +81,7 @@ func ServeContent(w http.ResponseWriter, r *http.Request, c Content) error {
 	}
 	w.WriteHeader(status)
 	if body != nil {
-		sendBody(w, body, part.length, c.Logger)
+		sendBody(r.Context(), w, body, part.length, c.Logger)
 	}
 	return nil
 }
@@ -85,9 +92,15 @@ func ContentType(name string) string { return mimeType(name) }
 // sendBody copies a body to the client. Once the status is out an error can
 // only be told by cutting the connection, so that the client does not take a
 // part for the whole. The length is negative if it is unknown.
-func sendBody(w http.ResponseWriter, body io.Reader, length int64, log *slog.Logger) {
+func sendBody(ctx context.Context, w http.ResponseWriter, body io.Reader, length int64, log *slog.Logger) {
 	from := &sourceReader{r: body}
-	buffer := make([]byte, max(1, min(uint64(length), sendBuffer)))
+	size := max(1, min(uint64(length), sendBuffer))
+	if held := budget.From(ctx); size > smallBuffer && !held.TakeSpare(budget.Memory, int64(size)) {
+		size = smallBuffer
+	} else if size > smallBuffer {
+		defer held.Give(budget.Memory, int64(size))
+	}
+	buffer := make([]byte, size)
 	// The writer's own way of reading has a smaller buffer.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, from, buffer); err != nil && from.err != nil {
 		log.Warn("a file broke off while it was sent", "error", from.err)

@@ -45,6 +45,7 @@ func cutValue(s string) (value, rest string) {
 		return strings.TrimSpace(value), rest
 	}
 	var b strings.Builder
+	b.Grow(len(s) - 1)
 	i := 1
 	for ; i < len(s) && s[i] != '"'; i++ {
 		c := s[i]

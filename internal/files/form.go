@@ -17,8 +17,10 @@ import (
 )
 
 const (
-	// maxField bounds a field that is no file, in bytes.
-	maxField = 1 << 20
+	// maxField bounds a field that counts and is no file, in bytes: names of folders and files
+	// are shorter. maxOther bounds any other field, of which nothing is kept.
+	maxField = 64 << 10
+	maxOther = 1 << 20
 	// maxParts bounds the fields of a form.
 	maxParts = 1000
 	// fieldStep is how much of a field is read at a time.
@@ -33,6 +35,16 @@ type field struct {
 	// binary fields have a Content-Type that is not text. Python sees bytes
 	// there, which equal no string.
 	binary bool
+}
+
+// counts reports whether a field of an upload means anything. Of others not even the name is
+// kept: a form may have a thousand.
+func counts(name string) bool {
+	switch name {
+	case "image", "type", "subfolder", "overwrite", "original_ref":
+		return true
+	}
+	return false
 }
 
 // form is the body of an upload. Of fields that come twice the first counts.
@@ -105,7 +117,9 @@ func (f *form) readURLEncoded(body io.Reader) error {
 		return fmt.Errorf("%w: %w", errForm, err)
 	}
 	for name, all := range values {
-		f.fields[name] = field{text: all[0]}
+		if counts(name) {
+			f.fields[name] = field{text: all[0]}
+		}
 	}
 	return nil
 }
@@ -138,19 +152,26 @@ func (f *form) readPart(part *multipart.Part, dir string, limit int64) error {
 	if filename != "" {
 		return f.readFile(name, filename, content, dir, limit)
 	}
-	if f.has(name) {
-		return skip(content, maxField)
+	typ := part.Header.Get("Content-Type")
+	binary := typ != "" && !strings.HasPrefix(typ, "text/")
+	switch {
+	case f.has(name), binary && !counts(name):
+		return skip(content, maxOther)
+	case !counts(name):
+		text := &textChecker{r: content}
+		if err := skip(text, maxOther); err != nil {
+			return err
+		}
+		return text.end()
 	}
 	data, err := f.readField(content)
 	if err != nil {
 		return err
 	}
-	typ := part.Header.Get("Content-Type")
-	value := field{text: string(data), binary: typ != "" && !strings.HasPrefix(typ, "text/")}
-	if !value.binary && !utf8.Valid(data) {
+	if !binary && !utf8.Valid(data) {
 		return errForm
 	}
-	f.fields[name] = value
+	f.fields[name] = field{text: string(data), binary: binary}
 	return nil
 }
 
@@ -163,7 +184,7 @@ func (f *form) readField(content io.Reader) ([]byte, error) {
 		if len(data)+n > maxField {
 			return nil, &tooLarge{maxField, int64(len(data) + n)}
 		}
-		// Twice, because the buffer doubles when it grows.
+		// Twice, because the buffer grows ahead, and there is a copy in the end.
 		if !f.held.Take(budget.Memory, int64(2*n)) {
 			return nil, budget.ErrFull
 		}
@@ -176,6 +197,37 @@ func (f *form) readField(content io.Reader) ([]byte, error) {
 			return nil, fmt.Errorf("%w: %w", errForm, err)
 		}
 	}
+}
+
+// textChecker reads text, of which nothing is kept, and checks that it is UTF-8.
+type textChecker struct {
+	r     io.Reader
+	left  [utf8.UTFMax]byte // the beginning of a character
+	count int               // bytes of that
+}
+
+func (c *textChecker) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	for _, b := range p[:n] {
+		c.left[c.count] = b
+		c.count++
+		if !utf8.FullRune(c.left[:c.count]) {
+			continue
+		}
+		if r, size := utf8.DecodeRune(c.left[:c.count]); r == utf8.RuneError && size == 1 {
+			return 0, errForm
+		}
+		c.count = 0
+	}
+	return n, err
+}
+
+// end reports whether the text ends within a character.
+func (c *textChecker) end() error {
+	if c.count > 0 {
+		return errForm
+	}
+	return nil
 }
 
 // skip reads past a field that nobody needs.
@@ -194,7 +246,7 @@ func skip(content io.Reader, limit int64) error {
 func (f *form) readFile(name, filename string, content io.Reader, dir string, limit int64) error {
 	if name != "image" || f.has(name) {
 		err := skip(content, limit)
-		if !f.has(name) {
+		if counts(name) && !f.has(name) {
 			// It has the name, but is neither text nor the file.
 			f.fields[name] = field{binary: true}
 		}

@@ -160,7 +160,7 @@ func (s *Uploads) mask(ctx context.Context, m masked) (*spool, error) {
 
 // pngTextOf gives the text chunks of a PNG, of so many bytes.
 func pngTextOf(src *pictureSource, size int64) ([]byte, error) {
-	body, err := src.open()
+	body, err := src.open(0, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (s *Uploads) textSize(ctx context.Context, caller string, src *pictureSourc
 
 // pngTextSize is how long the text chunks of a PNG are, in bytes.
 func pngTextSize(src *pictureSource) (int64, error) {
-	body, err := src.open()
+	body, err := src.open(0, -1)
 	if err != nil {
 		return 0, err
 	}

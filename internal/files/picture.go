@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/picture"
 )
 
@@ -16,7 +17,8 @@ import (
 // get room for it, and then the whole.
 type pictureSource struct {
 	size int64 // bytes
-	open func() (io.ReadCloser, error)
+	// open reads length bytes from offset on, all that follow when length is negative.
+	open func(offset, length int64) (io.ReadCloser, error)
 	done func()
 }
 
@@ -30,7 +32,9 @@ func (s *pictureSource) Close() {
 // to the local disk, when it is the caller's turn.
 func (v *View) source(ctx context.Context, caller string, e Entry) (*pictureSource, error) {
 	if e.Stored() {
-		return &pictureSource{size: e.Size, open: func() (io.ReadCloser, error) { return v.store.Open(ctx, e, 0, -1) }}, nil
+		return &pictureSource{size: e.Size, open: func(offset, length int64) (io.ReadCloser, error) {
+			return v.store.Open(ctx, e, offset, length)
+		}}, nil
 	}
 	release, err := v.gate.AcquireAsked(ctx, caller)
 	if err != nil {
@@ -58,7 +62,7 @@ func (v *View) source(ctx context.Context, caller string, e Entry) (*pictureSour
 // spooledPicture is a picture on the local disk; closing it closes the spool.
 func spooledPicture(sp *spool) *pictureSource {
 	return &pictureSource{
-		size: sp.size, open: func() (io.ReadCloser, error) { return io.NopCloser(sp.reader()), nil }, done: sp.Close,
+		size: sp.size, open: sp.open, done: sp.Close,
 	}
 }
 
@@ -72,12 +76,12 @@ func (s *pictureSource) header(ctx context.Context, gate *picture.Gate, caller s
 		return picture.Header{}, err
 	}
 	defer release()
-	body, err := s.open()
+	body, err := s.open(0, -1)
 	if err != nil {
 		return picture.Header{}, err
 	}
 	defer body.Close()
-	from := &sourceReader{r: body}
+	from := &headerReader{sourceReader: sourceReader{r: body}, open: s.open}
 	h, err := picture.ReadHeader(from, s.size)
 	if from.err != nil {
 		err = from.err
@@ -86,7 +90,7 @@ func (s *pictureSource) header(ctx context.Context, gate *picture.Gate, caller s
 }
 
 func (s *pictureSource) decode(ctx context.Context, h picture.Header) (image.Image, error) {
-	body, err := s.open()
+	body, err := s.open(0, -1)
 	if err != nil {
 		return nil, err
 	}
@@ -95,22 +99,22 @@ func (s *pictureSource) decode(ctx context.Context, h picture.Header) (image.Ima
 }
 
 // sketchMemory is what a sketch takes at most, in bytes.
-const sketchMemory = 2 << 20
+const sketchMemory = 64 << 10
 
 // sketch is a picture that was made and is to be sent: in memory while it is
 // small, else on the local disk.
 type sketch struct {
 	counted
 
-	dir  string
-	size int64
-	head bytes.Buffer
-	file *os.File
+	dir    string
+	size   int64
+	head   bytes.Buffer
+	memory int64 // that is taken for head
+	file   *os.File
 }
 
 func (s *sketch) Write(p []byte) (int, error) {
-	const most = sketchMemory / 4 // the buffer doubles when it grows
-	if s.file == nil && s.head.Len()+len(p) <= most {
+	if s.file == nil && s.fits(len(p)) {
 		s.size += int64(len(p))
 		return s.head.Write(p)
 	}
@@ -133,6 +137,17 @@ func (s *sketch) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// fits reports whether so much more may be kept in memory. It may wait there for as long as
+// whoever asked for it does not read.
+func (s *sketch) fits(n int) bool {
+	const most = sketchMemory / 2 // the buffer doubles when it grows
+	if s.head.Len()+n > most || !s.held.TakeSpare(budget.Memory, int64(2*n)) {
+		return false
+	}
+	s.memory += int64(2 * n)
+	return true
+}
+
 func (s *sketch) reader() io.Reader {
 	if s.file == nil {
 		return bytes.NewReader(s.head.Bytes())
@@ -146,5 +161,7 @@ func (s *sketch) Close() {
 		_ = s.file.Close()
 		_ = os.Remove(s.file.Name())
 	}
+	s.held.Give(budget.Memory, s.memory)
+	s.memory = 0
 	s.giveBack()
 }

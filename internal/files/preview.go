@@ -101,7 +101,7 @@ func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller strin
 	w.Header().Set("Content-Length", strconv.FormatInt(made.size, 10))
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		v.send(w, made.reader(), made.size)
+		v.send(r.Context(), w, made.reader(), made.size)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (v *View) forwardPicture(w http.ResponseWriter, r *http.Request, caller str
 	}
 	w.WriteHeader(http.StatusOK)
 	if r.Method != http.MethodHead {
-		v.send(w, resp.Body, resp.ContentLength)
+		v.send(r.Context(), w, resp.Body, resp.ContentLength)
 	}
 	return true, nil
 }

@@ -82,19 +82,26 @@ func TestBombsAreNotForwarded(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(2), "half of what all callers have")
 }
 
-// A large picture is buffered on disk, so that a slow client holds no memory.
-func TestLargePicturesAreSentFromTheDisk(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
-	v := NewView(s, newInstance().fetch, ViewOptions{})
-	img := image.NewNRGBA(image.Rect(0, 0, 700, 500))
+// noise is a picture that nothing makes smaller, and its PNG.
+func noise(t *testing.T, width, height int) (*image.NRGBA, string) {
+	t.Helper()
+	img := image.NewNRGBA(image.Rect(0, 0, width, height))
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range img.Pix {
 		img.Pix[n] = uint8(r.Uint32())
 	}
 	var data bytes.Buffer
 	require.NoError(t, png.Encode(&data, img))
-	s.mustUpload(t, input("noise.png"), data.String())
+	return img, data.String()
+}
+
+// A large picture is buffered on disk, so that a slow client holds no memory.
+func TestLargePicturesAreSentFromTheDisk(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	v := NewView(s, newInstance().fetch, ViewOptions{})
+	img, data := noise(t, 700, 500)
+	s.mustUpload(t, input("noise.png"), data)
 	rec := askAs(t.Context(), v, "a", "filename=noise.png&type=input&channel=rgb")
 	require.Greater(t, rec.Body.Len(), sketchMemory/4)
 	require.Equal(t, strconv.Itoa(rec.Body.Len()), rec.Header().Get("Content-Length"))

@@ -51,7 +51,7 @@ func (v *View) relay(w http.ResponseWriter, r *http.Request, e Entry) error {
 	}
 	w.WriteHeader(resp.StatusCode)
 	if r.Method != http.MethodHead {
-		v.send(w, resp.Body, resp.ContentLength)
+		v.send(r.Context(), w, resp.Body, resp.ContentLength)
 	}
 	return nil
 }

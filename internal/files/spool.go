@@ -78,6 +78,16 @@ func fillSpool(ctx context.Context, dir string, fill func(io.Writer) (int64, err
 // reader reads the whole upload, again at each call.
 func (s *spool) reader() io.Reader { return io.NewSectionReader(s.file, 0, s.size) }
 
+// open reads a part of it: length bytes from offset on, all that follow when length is
+// negative.
+func (s *spool) open(offset, length int64) (io.ReadCloser, error) {
+	offset = min(offset, s.size)
+	if rest := s.size - offset; length < 0 || length > rest {
+		length = rest
+	}
+	return io.NopCloser(io.NewSectionReader(s.file, offset, length)), nil
+}
+
 func (s *spool) Close() {
 	_ = s.file.Close()
 	_ = os.Remove(s.file.Name())

@@ -160,6 +160,6 @@ func (v *View) serveRaw(w http.ResponseWriter, r *http.Request, e Entry) error {
 }
 
 // send copies a body to the client.
-func (v *View) send(w http.ResponseWriter, body io.Reader, length int64) {
-	sendBody(w, body, length, v.options.Logger)
+func (v *View) send(ctx context.Context, w http.ResponseWriter, body io.Reader, length int64) {
+	sendBody(ctx, w, body, length, v.options.Logger)
 }

@@ -130,7 +130,7 @@ func TestTenantSocketsOfNodes(t *testing.T) {
 	}{
 		"number": {Settings{TenantLimits: TenantLimits{Sockets: 2}}, http.StatusTooManyRequests},
 		// An eighth is for what arrives, and a quarter of that for one tenant.
-		"memory": {Settings{BodyMemory: 32 * 250 << 10}, http.StatusServiceUnavailable},
+		"memory": {Settings{BodyMemory: 32 * 300 << 10}, http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,9 @@ const (
 	// inMemory is the size up to which a body is kept in memory while it arrives,
 	// if there is room.
 	inMemory = 256 << 10
+	// answerInMemory is the same for an answer: it may wait for a reader for hours, and
+	// outgrown buffers of many are garbage at the same time.
+	answerInMemory = 64 << 10
 	// chunk is how much is read at a time while a body arrives, loadStep while it
 	// is loaded.
 	chunk    = 8 << 10
@@ -45,6 +48,7 @@ type Body struct {
 	share string
 	held  *budget.Holder
 	leave func() // gives back what is not the request's
+	most  int64  // up to which size it is kept in memory
 	data  []byte // while it is short
 	file  *os.File
 	size  int64
@@ -77,7 +81,7 @@ func (in *Intake) Receive(r *http.Request, share string, c Class) (*Body, error)
 }
 
 func (in *Intake) newBody(ctx context.Context, share string) *Body {
-	b := &Body{in: in, share: share, turn: turn{in: in, share: share}}
+	b := &Body{in: in, share: share, most: inMemory, turn: turn{in: in, share: share}}
 	b.held, b.leave = in.holder(ctx, share)
 	return b
 }
@@ -126,7 +130,7 @@ func fault(err error) error {
 // room, otherwise in a file.
 func (b *Body) add(ctx context.Context, part []byte) error {
 	size := b.size + int64(len(part))
-	if b.file == nil && size <= inMemory && b.grow(size) {
+	if b.file == nil && size <= b.most && b.grow(size) {
 		b.data = append(b.data, part...)
 		b.size = size
 		return nil
@@ -159,7 +163,7 @@ func (b *Body) grow(size int64) bool {
 		return true
 	}
 	more := max(size, 2*b.buffered, 512)
-	if !b.held.Take(budget.Memory, more-b.buffered) {
+	if !b.held.TakeSpare(budget.Memory, more-b.buffered) { // there is the disk
 		return false
 	}
 	b.buffered = more

@@ -15,7 +15,9 @@ type Buffer struct{ body *Body }
 
 // NewBuffer returns an empty Buffer; share is the receiver of the answer.
 func (in *Intake) NewBuffer(share string) *Buffer {
-	return &Buffer{in.newBody(context.Background(), share)}
+	b := in.newBody(context.Background(), share)
+	b.most = answerInMemory
+	return &Buffer{b}
 }
 
 // Write implements io.Writer. Errors: ErrBusy.

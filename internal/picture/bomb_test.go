@@ -162,6 +162,8 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errDisk }
 func (full) Read([]byte) (int, error)  { return 0, errDisk }
 
+func (full) ReadAt([]byte, int64) (int, error) { return 0, errDisk }
+
 // Trouble of a disk is no trouble of the picture.
 func TestErrorsOfOthersStayTheirOwn(t *testing.T) {
 	t.Parallel()

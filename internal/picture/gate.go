@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 )
 
 const (
@@ -17,8 +18,11 @@ const (
 	smallCost  = 32 << 20
 	smallShare = 6
 	// releaseFrom is the cost in bytes from which the garbage of a picture is
-	// collected and returned to the system before another one may begin.
+	// collected and returned to the system before another one may begin, and collectFrom
+	// that of several small ones, from which theirs is collected: otherwise the garbage may
+	// grow as large as everything that is alive.
 	releaseFrom = 128 << 20
+	collectFrom = 64 << 20
 
 	maxWaiting = 4096 // in each lane
 	maxOfOne   = 256  // per caller
@@ -40,6 +44,7 @@ type Gate struct {
 	small, large lane
 	asked        lane
 	heads        lane
+	garbage      atomic.Int64 // the cost of the pictures since the last collection
 }
 
 // NewGate returns a gate. memory returns how many bytes there are, which may change
@@ -83,11 +88,21 @@ func (g *Gate) Acquire(ctx context.Context, caller string, cost int64) (release 
 		return nil, err
 	}
 	return func() {
-		if cost >= releaseFrom {
-			debug.FreeOSMemory()
-		}
+		g.collect(cost)
 		l.release(caller, cost)
 	}, nil
+}
+
+// collect collects the garbage of a picture, if it is much, or there is much of others.
+func (g *Gate) collect(cost int64) {
+	switch sum := g.garbage.Add(cost); {
+	case cost >= releaseFrom:
+		g.garbage.Store(0)
+		debug.FreeOSMemory()
+	case sum >= collectFrom:
+		g.garbage.Store(0)
+		runtime.GC()
+	}
 }
 
 // AcquireHeader waits for a turn to read the header of a picture, which for some formats

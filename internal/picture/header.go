@@ -51,14 +51,19 @@ type Header struct {
 	size int64
 }
 
+// Source is the file of a picture: from its beginning, and at any place.
+type Source interface {
+	io.Reader
+	io.ReaderAt
+}
+
 // ReadHeader reads as much of a file as is needed to know what decoding it will
-// cost. size is that of the whole file, in bytes. Errors are ErrFormat, ErrBomb or
-// those of r.
-func ReadHeader(r io.Reader, size int64) (Header, error) {
-	limit := &bounded{r, maxHeader}
-	from := &watched{r: limit}
+// cost, with little of it in memory at a time. size is that of the whole file, in bytes.
+// Errors are ErrFormat, ErrBomb or those of r.
+func ReadHeader(r Source, size int64) (Header, error) {
+	from := &watched{r: &bounded{r, maxHeader}}
 	buffered := bufio.NewReader(from)
-	h, err := readHeader(buffered, limit, size)
+	h, err := readHeader(buffered, r, size)
 	h.scansAt = from.n - int64(buffered.Buffered()) - 2
 	switch {
 	case from.err != nil:
@@ -73,7 +78,7 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 	return h, nil
 }
 
-func readHeader(r *bufio.Reader, limit *bounded, size int64) (Header, error) {
+func readHeader(r *bufio.Reader, file io.ReaderAt, size int64) (Header, error) {
 	start, err := r.Peek(16)
 	if err != nil && len(start) < 4 {
 		return Header{}, ErrFormat
@@ -94,12 +99,7 @@ func readHeader(r *bufio.Reader, limit *bounded, size int64) (Header, error) {
 		if size > maxTIFF {
 			return Header{}, fmt.Errorf("%w: a TIFF of %d bytes", ErrBomb, size)
 		}
-		limit.left = maxTIFF + 1
-		file, err := wholeTIFF(r, size)
-		if err != nil {
-			return Header{}, err
-		}
-		config, err := tiff.DecodeConfig(file)
+		config, err := tiff.DecodeConfig(&boundedAt{file, maxTIFFHeader})
 		// The whole file is in memory, and whole strips are, in slices that grow; a
 		// strip may be the whole picture.
 		h, err := configHeader("tiff", config, err, 9)
@@ -129,9 +129,30 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// maxTIFF bounds a TIFF file in bytes: its decoder reads all of it before it looks
-// at the header.
-const maxTIFF = 32 << 20
+const (
+	// maxTIFF bounds a TIFF file in bytes: it is decoded in memory.
+	maxTIFF = 32 << 20
+	// maxTIFFHeader bounds its header, which may be anywhere in the file: as many entries as
+	// there can be, and a palette.
+	maxTIFFHeader = 1 << 20
+)
+
+// boundedAt is bounded for a file that is read at several places.
+type boundedAt struct {
+	r    io.ReaderAt
+	left int64
+}
+
+// ReadAt implements io.ReaderAt.
+func (b *boundedAt) ReadAt(p []byte, off int64) (int, error) {
+	if b.left -= int64(len(p)); b.left < 0 {
+		return 0, fmt.Errorf("%w: a long header", ErrBomb)
+	}
+	return b.r.ReadAt(p, off)
+}
+
+// Read is not used: the decoder looks for ReadAt.
+func (b *boundedAt) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 
 // sized sets the size of a picture, or refuses it.
 func (h *Header) sized(width, height int) error {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"image"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/image/tiff"
 )
 
 // Metadata is read past only so far, whatever the format.
@@ -27,6 +29,37 @@ func TestMetadataIsBounded(t *testing.T) {
 		require.ErrorIs(t, err, ErrBomb, name)
 		require.LessOrEqual(t, len(data)-r.Len(), maxHeader, name)
 	}
+}
+
+// readAt counts what is read at any place.
+type readAt struct {
+	Source
+
+	n int
+}
+
+func (r *readAt) ReadAt(p []byte, off int64) (int, error) {
+	r.n += len(p)
+	return r.Source.ReadAt(p, off)
+}
+
+// Of a TIFF, too, only the header is read, which the encoder puts at its end.
+func TestHeaderOfATIFF(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	require.NoError(t, tiff.Encode(&out, image.NewNRGBA(image.Rect(0, 0, 1000, 700)), nil))
+	r := &readAt{Source: bytes.NewReader(out.Bytes())}
+	h, err := ReadHeader(r, int64(out.Len()))
+	require.NoError(t, err)
+	require.Equal(t, [2]int{1000, 700}, [2]int{h.Width, h.Height})
+	require.Less(t, r.n, 1<<10)
+
+	// As many entries as there can be, again and again, are no header.
+	long := append([]byte("II*\x00\x08\x00\x00\x00\xff\xff"), make([]byte, 12*0xffff)...)
+	r = &readAt{Source: bytes.NewReader(long)}
+	_, err = ReadHeader(r, int64(len(long)))
+	require.Error(t, err)
+	require.LessOrEqual(t, r.n, maxTIFFHeader)
 }
 
 // One caller reads one header at a time.

@@ -87,8 +87,12 @@ func (s *shelf) put(instance, hash string, body []byte) bool {
 	return true
 }
 
+// packWindow is how far back a body repeats itself, in bytes; the encoder takes a little more. By
+// default it would be eight times as much.
+const packWindow = 1 << 20
+
 func pack(body []byte) ([]byte, error) {
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithWindowSize(packWindow))
 	if err != nil {
 		return nil, err
 	}

@@ -151,6 +151,11 @@ func (l *listing) answer(w http.ResponseWriter, r *http.Request, err error) {
 	case api.Unchanged(w, r, l.digest()):
 		return
 	}
+	writeJSONBody(w, body)
+}
+
+// writeJSONBody sends an answer that was built in a buffer.
+func writeJSONBody(w http.ResponseWriter, body *intake.Body) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json; charset=utf-8")
 	header.Set("Content-Length", strconv.FormatInt(body.Size(), 10))

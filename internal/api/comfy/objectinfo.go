@@ -16,20 +16,33 @@ func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Req
 		s.writeKnown(w, r, "{}", madeHere)
 		return
 	}
-	writeDocument(w, r, document)
+	s.writeDocument(w, r, a, document)
 }
 
 // getObjectInfoOf answers GET /object_info/{class}: {} for unknown ones.
 func (s surveys) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	writeDocument(w, r, s.hub.Classes().One(r.Context(), a.Tenant, path[0]))
+	s.writeDocument(w, r, a, s.hub.Classes().One(r.Context(), a.Tenant, path[0]))
 }
 
-func writeDocument(w http.ResponseWriter, r *http.Request, d catalog.Document) {
+// writeDocument sends a document. One that is made for the caller, some megabytes, waits
+// outside of memory while the caller does not read.
+func (s surveys) writeDocument(w http.ResponseWriter, r *http.Request, a api.Requester, d catalog.Document) {
 	w.Header().Set("Etag", d.ETag)
 	w.Header().Set("Cache-Control", "no-cache")
 	if r.Header.Get("If-None-Match") == d.ETag {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	api.WriteJSON(w, http.StatusOK, d.Body())
+	if body, ok := d.Shared(); ok {
+		api.WriteJSON(w, http.StatusOK, body)
+		return
+	}
+	buffer := s.Intake.NewBuffer(a.Share())
+	body := buffer.Take()
+	defer body.Close()
+	if _, err := d.WriteTo(buffer); err != nil {
+		s.RefuseBody(w, r, a.Share(), api.SmallBody, err)
+		return
+	}
+	writeJSONBody(w, body)
 }

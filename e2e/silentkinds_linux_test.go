@@ -1,0 +1,153 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/api/rooms"
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// asSender begins the head of a request of the attacker's.
+func (f *fleet) asSender(method, path string) []byte {
+	r, _ := http.NewRequest(http.MethodGet, "http://x", http.NoBody)
+	r.SetBasicAuth(attacker, password)
+	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\n", method, path, f.Addr, r.Header.Get("Authorization"))
+}
+
+// begun is a request that is longer than what is sent of it.
+func (f *fleet) begun(method, path, kind string, length int, part string) []byte {
+	return fmt.Appendf(f.asSender(method, path), "Content-Type: %s\r\nContent-Length: %d\r\n\r\n%s", kind, length, part)
+}
+
+// socketBegun opens a socket and sends something over it without waiting for an answer.
+func (f *fleet) socketBegun(path string, frames []byte) []byte {
+	return fmt.Appendf(f.asSender(http.MethodGet, path), "Connection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n%s", frames)
+}
+
+// frame is the beginning of a message of a client's, masked with zeros; first is the
+// frame's first byte.
+func frame(first byte, length uint64, part []byte) []byte {
+	out := binary.BigEndian.AppendUint64([]byte{first, 0x80 | 127}, length)
+	return append(append(out, 0, 0, 0, 0), part...)
+}
+
+// Two bits of a frame's first byte, and the number of a text.
+const (
+	frameIsLast     = 0x80
+	frameCompressed = 0x40
+	frameText       = 1
+)
+
+// silentKinds are the points at which somebody may stop who sends a lot, or asks for a lot
+// and reads nothing.
+func silentKinds() []silent {
+	const formKind = "multipart/form-data; boundary=b"
+	text := func(n int) string { return strings.Repeat("x", n) }
+	file := "--b\r\nContent-Disposition: form-data; name=\"image\"; filename=\"silent.png\"\r\n\r\n"
+	field := "--b\r\nContent-Disposition: form-data; name=%q\r\n\r\n%s"
+	fields := ""
+	for _, name := range []string{"type", "subfolder", "overwrite", "original_ref", "a", "b", "c", "d"} {
+		fields += fmt.Sprintf(field+"\r\n", name, text(60<<10))
+	}
+	names := ""
+	for n := range 100 {
+		names += fmt.Sprintf(field+"\r\n", fmt.Sprint(n)+text(3<<10), "")
+	}
+	post := func(path, kind string, length int, part string) func(*fleet, int) []byte {
+		return func(f *fleet, _ int) []byte { return f.begun(http.MethodPost, path, kind, length, part) }
+	}
+	get := func(path string) func(*fleet, int) []byte {
+		return func(f *fleet, n int) []byte {
+			return append(f.asSender(http.MethodGet, strings.ReplaceAll(path, "#", fmt.Sprint(1+n%100))), '\r', '\n')
+		}
+	}
+	accepting := func(path, encodings string) func(*fleet, int) []byte {
+		return func(f *fleet, _ int) []byte {
+			return fmt.Appendf(f.asSender(http.MethodGet, path), "Accept-Encoding: %s\r\n\r\n", encodings)
+		}
+	}
+	fragment := frame(frameText, 4<<10, []byte(text(4<<10)))
+	deflated := frame(frameText|frameCompressed, 4<<10, bytes.Repeat([]byte{0xFF}, 4<<10))
+	half := frame(frameText|frameIsLast, 4<<20, []byte(text(2<<20)))
+	socket := func(path string, frames []byte) func(*fleet, int) []byte {
+		return func(f *fleet, n int) []byte { return f.socketBegun(fmt.Sprintf(path, n), frames) }
+	}
+	// Most senders wait for their turn while those before them are served.
+	some := func(h heard) bool { return h.answered+h.closed >= silentSenders/10 }
+	return []silent{
+		{"half the headers", func(f *fleet, _ int) []byte {
+			return append(f.asSender(http.MethodPost, "/prompt"), "X: "+text(256<<10)...)
+		}, nil, taken},
+		{"half a prompt", post("/prompt", "application/json", 512<<10, `{"prompt": {"1": "`+text(250<<10)), nil, taken},
+		{"half a large prompt", post("/prompt", "application/json", 2<<20, `{"prompt": {"1": "`+text(1<<20)), nil, taken},
+		{"half a prompt in chunks", func(f *fleet, _ int) []byte {
+			return fmt.Appendf(f.asSender(http.MethodPost, "/prompt"), "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s", 4<<20, text(1<<20))
+		}, nil, taken},
+		{"half a file", post("/upload/image", formKind, 2<<20, file+text(1<<20)), nil, taken},
+		{"half a field", post("/upload/image", formKind, 2<<20, fmt.Sprintf(field, "subfolder", text(60<<10))), nil, taken},
+		{"half a long field", post("/upload/image", formKind, 2<<20, fmt.Sprintf(field, "subfolder", text(512<<10))), nil, taken},
+		{"eight fields of a form", post("/upload/image", formKind, 100<<20, fields), nil, taken},
+		{"a hundred long names", post("/upload/image", formKind, 100<<20, names), nil, taken},
+		{"half the header of a part", post("/upload/image", formKind, 2<<20, "--b\r\nX: "+text(512<<10)), nil, taken},
+		{"half a held picture", func(f *fleet, n int) []byte {
+			return f.begun(http.MethodPut, fmt.Sprintf("/api/etn/image/silent%d", n), "application/octet-stream", 2<<20, text(1<<20))
+		}, nil, taken},
+		{"half a call of a node", post("/some/node", "application/json", 2<<20, text(1<<20)), nil, taken},
+		{"half a file for a node", post("/some/node", "application/octet-stream", 2<<20, text(1<<20)), nil, taken},
+		{"half a message", socket("/ws?clientId=half%d", half), nil, taken},
+		{"a fragment of a message", socket("/ws?clientId=fragment%d", fragment), nil, taken},
+		{"a compressed fragment", socket("/ws?clientId=deflated%d", deflated), nil, taken},
+		{"a socket to a node", socket("/some/node/socket?idle=%d", nil), nil, allAnswered},
+		{"half a message to a node", socket("/some/node/socket?half=%d", nil), half, allAnswered},
+		{"previews", get("/view?type=input&filename=large.tiff&preview=webp;#"), nil, some},
+		{"previews that nobody reads", get("/view?type=input&filename=noise.tiff&channel=rgb&rand=#"), nil, allAnswered},
+		{"files that nobody reads", get("/view?type=input&filename=large.tiff&rand=#"), nil, allAnswered},
+		{"node classes that nobody reads", get("/object_info"), nil, allAnswered},
+		{"a text that nobody reads", get("/userdata/noise.json"), nil, allAnswered},
+		{"a text that is compressed and nobody reads", accepting("/userdata/noise.json", "zstd, gzip"), nil, allAnswered},
+		{"a text that is compressed late and nobody reads", accepting("/userdata/short.json", "zstd, gzip"), nil, allAnswered},
+	}
+}
+
+// silentAt are those who send the headers of a request for a route, and every other one half
+// of its body.
+func silentAt(method, path string) silent {
+	return silent{method + " " + path, func(f *fleet, n int) []byte {
+		return f.begun(method, path, "application/json", 16<<10, []string{"", `{"a": "` + strings.Repeat("x", 8<<10)}[n%2])
+	}, nil, taken}
+}
+
+// silentRoutes are those at each method of each route, from the code's own table.
+func silentRoutes(t *testing.T) (all []silent) {
+	t.Helper()
+	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	t.Cleanup(func() { require.NoError(t, h.Close(context.WithoutCancel(t.Context()))) })
+	routes := map[string]bool{"POST /of/a/node": true}
+	for _, table := range rooms.New(h).Routers() {
+		for pattern, methods := range table.All() {
+			path := strings.NewReplacer("**", "x/y", "*", "x").Replace(pattern.String())
+			for _, method := range methods {
+				routes[method+" "+path] = true
+			}
+		}
+	}
+	for _, route := range slices.Sorted(maps.Keys(routes)) {
+		method, path, _ := strings.Cut(route, " ")
+		if short, ok := strings.CutPrefix(path, "/api"); ok && routes[method+" "+short] {
+			continue // the same one once more
+		}
+		all = append(all, silentAt(method, path))
+	}
+	return all
+}
