@@ -41,7 +41,8 @@ type attack struct {
 	do func(ctx context.Context, f *fleet, n int) error
 }
 
-// siege is a hub with two users who log in, and with lines in the block of the app.
+// siege is a hub with two users who log in, and with lines in the block of the app. It
+// listens with HTTPS where operators do elsewhere.
 func siege(t *testing.T, lines string) *fleet {
 	t.Helper()
 	f := newFleet(t, "embedded")
@@ -53,6 +54,8 @@ func siege(t *testing.T, lines string) *fleet {
 	require.NoError(t, os.WriteFile(f.Set.Caddyfile, fmt.Appendf(nil, `{
 	admin {$COMFYHUB_ADMIN}
 	persist_config off
+	skip_install_trust
+	auto_https disable_redirects
 	comfyhub {
 		data {$COMFYHUB_DATA}
 		gossip {
@@ -61,8 +64,7 @@ func siege(t *testing.T, lines string) *fleet {
 		%s
 	}
 }
-http://:%s {
-	bind 127.0.0.1
+(site) {
 	basic_auth {
 		%s %s
 		%s %s
@@ -70,7 +72,15 @@ http://:%s {
 	encode zstd gzip
 	comfyhub
 }
-`, lines, port, worker, hash, attacker, hash), 0o600))
+http://:%s {
+	bind 127.0.0.1
+	import site
+}
+https://{$COMFYHUB_OPERATORS} {
+	tls internal
+	import site
+}
+`, lines, worker, hash, attacker, hash, port), 0o600))
 	f.startHub()
 	f.startAgent("gpu", 2)
 	f.idle(2)

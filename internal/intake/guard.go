@@ -36,13 +36,20 @@ func (in *Intake) Guard(w http.ResponseWriter, r *http.Request, share string) (g
 	}
 	g := &guardedBody{body: r.Body, control: http.NewResponseController(w)}
 	g.held = in.budget.Open(share, g.cut)
-	if !g.held.Take(budget.Memory, arrivalCost) {
+	leave, ok := in.ahead.enter(in.budget, r, share)
+	if !ok || !g.held.Take(budget.Memory, arrivalCost) {
+		if ok {
+			leave()
+		}
 		g.held.Close()
 		return nil, nil, ErrBusy
 	}
 	r = r.WithContext(budget.With(r.Context(), g.held))
 	r.Body, g.request = g, r
-	return r, g.held.Close, nil
+	return r, func() {
+		leave()
+		g.held.Close()
+	}, nil
 }
 
 // guardedBody is a body with a minimum speed.

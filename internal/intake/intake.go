@@ -74,6 +74,7 @@ type Intake struct {
 	gate   *gate
 	pace   pace
 	budget *budget.Budget
+	ahead  windows
 }
 
 // New returns an Intake; it opens and starts nothing.
