@@ -71,7 +71,8 @@ type sequence struct {
 	counted bool
 	// open means that its messages go to the client now, or did before the socket
 	// was lost.
-	open bool
+	open  bool
+	again bool // its client has asked for all of it a second time
 	// mark is set once all of it was sent: a pong to the ping with that number
 	// confirms it.
 	mark uint64
@@ -95,6 +96,8 @@ type item struct {
 	frame  *frame
 	status bool
 	mark   uint64
+	job    string // that of a frame; empty for one that is written in any case
+	closes bool   // the frame is the job's last
 	// probe asks whether the client reads, before the messages of a sequence.
 	probe uint64
 	// tells is set on a frame of a sequence's end: the mark of that sequence. For
@@ -205,7 +208,7 @@ func (l *line) replay(prompt string) bool {
 	}
 	q := l.sent[i]
 	l.sent = slices.Delete(l.sent, i, i+1)
-	q.open, q.mark = false, 0
+	q.open, q.mark, q.again = false, 0, true
 	l.waiting = append(l.waiting, q)
 	l.advance(false)
 	return true
@@ -378,12 +381,15 @@ func (l *line) seal(q *sequence) {
 		return
 	}
 	l.emit(item{of: q, status: true})
-	l.emit(item{frame: executingNull(q.prompt), tells: q.mark})
+	l.emit(item{of: q, frame: executingNull(q.prompt), tells: q.mark, closes: true})
 	l.emit(item{of: q, mark: q.mark})
 }
 
 func (l *line) emit(it item) {
 	if l.out != nil {
+		if it.of != nil && !it.of.again {
+			it.job = it.of.job
+		}
 		l.out(it)
 	}
 }

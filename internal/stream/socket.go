@@ -78,6 +78,7 @@ type socket struct {
 
 	// Used by the writer only.
 	adapter    adapter
+	ended      endedJobs
 	lastWrite  time.Time
 	lastStatus time.Time
 	lateSince  time.Time

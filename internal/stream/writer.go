@@ -80,8 +80,13 @@ func (w *socket) due(ctx context.Context) error {
 		w.ping()
 		return nil
 	}
-	if err := w.frame(ctx, it.frame); err != nil {
-		return err
+	if !w.ended.has(it.job) {
+		if err := w.frame(ctx, it.frame); err != nil {
+			return err
+		}
+	}
+	if it.closes {
+		w.ended.add(it.job)
 	}
 	w.observe.Lagged(time.Since(it.at))
 	if it.tells != 0 {
