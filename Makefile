@@ -102,7 +102,7 @@ attack:
 SEEDS ?= 200
 FIRST ?= 1
 sim:
-	$(GO) test ./system -count 1 -timeout 10h -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
+	GOGC=400 $(GO) test ./system -count 1 -timeout 10h -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
 
 # A fleet with faults everywhere for so long: kills, hangs, bad connections. The
 # seed decides which and when; FAULTS=hub,redis takes those with such a word in

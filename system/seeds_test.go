@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 
 var (
 	size = system.Config{Hubs: 3, Comfys: 3, Agents: 2}
-	load = system.Load{Sockets: 4, Pollers: 2, For: 5 * time.Minute}
+	load = system.Load{Sockets: 4, Pollers: 2, For: 2 * time.Minute}
 )
 
 // run runs a seed's clients against a schedule of faults.
@@ -43,9 +43,11 @@ func run(t *testing.T, seed uint64, faults []system.Fault, log *os.File) (ledger
 // TestSeeds runs worlds with faults. A breach comes with the shortest schedule that still
 // shows it.
 func TestSeeds(t *testing.T) {
+	t.Parallel()
 	for n := range *seeds {
 		seed := *first + uint64(n)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
 			faults := system.Faults(seed, size, load.For)
 			began := time.Now()
 			ledger, trace := run(t, seed, faults, nil)

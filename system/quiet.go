@@ -1,0 +1,59 @@
+package system
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// quietWithin is how long hubs may take to show that nothing is left to do.
+const quietWithin = 2 * time.Minute
+
+// checkQuiet checks, when all clients have been told of all ends, that every hub says so:
+// nothing in /queue, and GET /prompt counts the same.
+func (w *World) checkQuiet(ledger *Ledger) {
+	client := w.http("observer")
+	defer client.CloseIdleConnections()
+	for _, h := range w.Hubs {
+		left := ""
+		for deadline := time.Now().Add(quietWithin); ; <-time.After(time.Second) {
+			if left = h.left(client); left == "" {
+				break
+			}
+			if time.Now().After(deadline) {
+				ledger.breach(h.name, "all prompts have ended, and %v later there is %s", quietWithin, left)
+				break
+			}
+		}
+	}
+}
+
+// left is what a hub still shows as work, empty if nothing.
+func (h *Hub) left(client *http.Client) string {
+	var count struct {
+		Info struct {
+			Remaining int `json:"queue_remaining"`
+		} `json:"exec_info"`
+	}
+	var queue struct {
+		Running []json.RawMessage `json:"queue_running"`
+		Pending []json.RawMessage `json:"queue_pending"`
+	}
+	for path, answer := range map[string]any{"/prompt": &count, "/queue": &queue} {
+		resp, err := client.Get(h.URL() + path)
+		if err != nil {
+			return err.Error()
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || json.Unmarshal(body, answer) != nil {
+			return fmt.Sprintf("%s: %d %.200s", path, resp.StatusCode, body)
+		}
+	}
+	if n := len(queue.Running) + len(queue.Pending); n != 0 || count.Info.Remaining != 0 {
+		return fmt.Sprintf("%d in /queue, and %d by GET /prompt", n, count.Info.Remaining)
+	}
+	return ""
+}
