@@ -44,7 +44,7 @@ var errPinned = errors.New("the name belongs to an agent with another key")
 var errUnchecked = errors.New("whose the name is cannot be checked while Redis or the storage is away")
 
 // errDamaged says that the record of a name was not signed by a hub.
-var errDamaged = errors.New("the record of whose the name is was damaged in the storage; POST /comfyhub/forget?agent=NAME on the hub's admin endpoint")
+var errDamaged = errors.New("the record of whose the name is was damaged in the storage")
 
 // admission lets reports in that come from the owner of their agent's name. An
 // owner once known goes on while Redis is away. Without owners everything gets
@@ -160,7 +160,7 @@ func (a *admission) answered(o *nameOwner, owner string, err error) {
 	case errors.Is(err, pins.ErrFull):
 		a.refuse(*waiting, err)
 	case errors.Is(err, keyring.ErrForged):
-		a.refuse(*waiting, errDamaged)
+		a.refuse(*waiting, fmt.Errorf("%w; if the machine is the right one, POST /comfyhub/forget?agent=%s on the hub's admin endpoint: it then gets the name again", errDamaged, waiting.Agent))
 	default:
 		a.refuse(*waiting, errUnchecked)
 	}

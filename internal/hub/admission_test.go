@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/pins"
 )
 
@@ -120,6 +121,11 @@ func TestAdmission(t *testing.T) {
 		shared.setAway(pins.ErrFull)
 		_, err = one.from("new", "k3")
 		require.ErrorIs(t, err, pins.ErrFull)
+		shared.setAway(fmt.Errorf("pins: %w", keyring.ErrForged))
+		_, err = one.from("new", "k3")
+		require.ErrorIs(t, err, errDamaged)
+		require.ErrorContains(t, err, "POST /comfyhub/forget?agent=new on")
+		takes(one, "k1")
 		shared.setAway(nil)
 		taken, err := one.from("new", "k3")
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,6 +68,9 @@ func (s *Shelf) Read(ctx context.Context, id string) (record []byte, found bool,
 		return nil, false, nil
 	}
 	record, _, err = s.records.Verify(ctx, id, []byte(strings.TrimSpace(string(body))))
+	if errors.Is(err, ErrUnsigned) { // only a signed record is put here: this one was damaged
+		err = ErrForged
+	}
 	return record, err == nil, err
 }
 

@@ -2,11 +2,13 @@ package pins
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
@@ -140,5 +142,43 @@ func TestKnownByAge(t *testing.T) {
 		known, err := p.Known(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "from-before", known[len(known)-1].Name)
+	})
+}
+
+// A record that was damaged in the storage gives the name to nobody, its owner included, until
+// the operator forgets it. All other names go on.
+func TestDamagedPin(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		store := keyringtest.NewStore()
+		p := New(db, keyringtest.Open(t, store))
+		require.Equal(t, "k1", claim(t, p, "a", "k1"))
+		require.Equal(t, "k2", claim(t, p, "b", "k2"))
+		id := p.shelf.ID("a")
+		whole, found, err := store.Read(t.Context(), id)
+		require.NoError(t, err)
+		require.True(t, found)
+		other, _, err := store.Read(t.Context(), p.shelf.ID("b"))
+		require.NoError(t, err)
+		for name, damaged := range map[string]string{
+			"empty": "", "cut": string(whole[:len(whole)/2]), "no record": "{}", "another name's": string(other),
+			"another key": strings.Replace(string(whole), "k1", "k3", 1),
+		} {
+			require.NoError(t, store.Write(t.Context(), id, []byte(damaged)))
+			for _, hub := range []*Pins{p, New(db, keyringtest.Open(t, store))} {
+				for _, key := range []string{"k1", "k3"} {
+					_, err := hub.Claim(t.Context(), "a", key)
+					require.ErrorIs(t, err, keyring.ErrForged, "%s: %s", name, key)
+				}
+				require.Equal(t, "k2", claim(t, hub, "b", "k2"), name)
+			}
+			known, err := New(db, keyringtest.Open(t, store)).Known(t.Context())
+			require.NoError(t, err, name)
+			require.Len(t, known, 1, name)
+			require.Equal(t, "b", known[0].Name, name)
+			_, err = p.Forget(t.Context(), "a")
+			require.NoError(t, err, name)
+			require.Equal(t, "k1", claim(t, p, "a", "k1"), name)
+		}
 	})
 }
