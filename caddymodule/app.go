@@ -253,6 +253,10 @@ type App struct {
 	logs     slog.Handler
 	audits   slog.Handler
 	shared   *sharedHub
+	// begun means that this configuration was started, and web asks for the web server of one
+	// that was not.
+	begun bool
+	web   func() (any, error)
 	// held means that a reference to shared still has to be returned to the pool.
 	// The pointer itself stays, because requests of an older configuration outlive
 	// its Cleanup.
@@ -281,6 +285,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.identity = a.hubIdentity()
 	a.settings = a.hubSettings()
 	a.logs = ctx.Slogger().Handler()
+	a.web = func() (any, error) { return ctx.AppIfConfigured("http") }
 	a.audits = auditHandler(ctx)
 
 	shared, err := acquire(a.identity)
@@ -308,15 +313,10 @@ func (a *App) Start() error {
 	for _, site := range a.sites {
 		a.settings.Doubts = append(a.settings.Doubts, site.doubts()...)
 	}
-	if doubt := noSiteDoubt(a.Operators, a.sites); doubt != nil {
-		slog.New(a.logs).Warn(doubt.Says, "do", doubt.Do)
-		a.settings.Doubts = append(a.settings.Doubts, *doubt)
-	}
+	told, open := a.tellSiteDoubts()
+	a.settings.Doubts, a.settings.Open = append(a.settings.Doubts, told...), open
 	a.settings.OperatorsAt = operatorsAt(a.sites)
-	if open := openDoubt(a.Operators, a.sites); open != nil {
-		slog.New(a.logs).Warn(open.Says, "do", open.Do)
-		a.settings.Doubts, a.settings.Open = append(a.settings.Doubts, *open), true
-	}
+	a.begun = true
 	return a.shared.apply(a)
 }
 
@@ -331,6 +331,7 @@ func (a *App) Stop() error {
 // halfway, and returning a reference twice would take the hub from the
 // configuration that is serving.
 func (a *App) Cleanup() error {
+	a.tellAtValidate()
 	if !a.held {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -67,6 +68,34 @@ func openDoubt(operators []string, sites []*Handler) *hub.Finding {
 		}
 	}
 	return nil
+}
+
+// tellSiteDoubts logs what is doubtful about the sites of the hub together. open says that one
+// lets everybody in.
+func (a *App) tellSiteDoubts() (list []hub.Finding, open bool) {
+	if doubt := noSiteDoubt(a.Operators, a.sites); doubt != nil {
+		list = append(list, *doubt)
+	}
+	if doubt := openDoubt(a.Operators, a.sites); doubt != nil {
+		list, open = append(list, *doubt), true
+	}
+	for _, doubt := range list {
+		slog.New(a.logs).Warn(doubt.Says, "do", doubt.Do)
+	}
+	return list, open
+}
+
+// tellAtValidate tells the doubts of a configuration that is not started, as `caddy validate`
+// has it: the sites are known only once the whole web server is, and what comes next is the
+// end of the configuration. Of one with an error elsewhere nothing is told.
+func (a *App) tellAtValidate() {
+	if a.begun || a.logs == nil || len(a.sites) == 0 { // without a site the web server may not even be there
+		return
+	}
+	a.begun = true
+	if _, err := a.web(); err == nil {
+		a.tellSiteDoubts()
+	}
 }
 
 // asks reports whether a site asks its visitors who they are.

@@ -1,8 +1,10 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -109,6 +111,34 @@ func TestDoubts(t *testing.T) {
 				require.NotContains(t, list[n].Says+list[n].Do, "0123456789abcdef")
 				require.NotContains(t, strings.ToLower(list[n].Says), "hunter22")
 			}
+		})
+	}
+}
+
+// What is doubtful about all sites together is told when a configuration is only validated, too:
+// once, and not again where it is started.
+func TestDoubtsAtValidate(t *testing.T) {
+	t.Parallel()
+	const operators = "operators ada\n"
+	for name, tc := range map[string]struct {
+		app, sites string
+		want       int
+	}{
+		"nothing":            {"", "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n", 0},
+		"operators, no site": {operators, "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n", 1},
+		"operators, a site":  {operators, "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\nhttp://:8187 {\nbind 127.0.0.1\ncomfyhub_operators\n}\n", 0},
+		"open":               {"", "http://:8188 {\ncomfyhub\n}\n", 1},
+		"both":               {operators, "http://:8188 {\ncomfyhub\n}\n", 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hubs := provisioned(t, fmt.Sprintf("{\ncomfyhub {\ndata %s\n%s}\n}\n%s", t.TempDir(), tc.app, tc.sites))
+			var told bytes.Buffer
+			hubs.logs = slog.NewTextHandler(&told, nil)
+			require.NoError(t, hubs.Cleanup())
+			require.NoError(t, hubs.Cleanup())
+			require.Equal(t, tc.want, strings.Count(told.String(), "level=WARN"), told.String())
+			require.Equal(t, tc.app != "" && tc.want > 0, strings.Contains(told.String(), "comfyhub_operators"), told.String())
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 const (
 	operatorsName = "an operator"
 	primaryName   = "an instance or agent"
-	secretsName   = primaryName
+	secretsName   = "an agent or instance"
 )
 
 // unmarshalNames parses the line of a word that takes names, such as "operators <tenant...>".
@@ -44,6 +44,11 @@ func checkNames(names []string, who string) error {
 		if slices.Contains(names[:n], name) {
 			return fmt.Errorf("%s is given twice", name)
 		}
+		if who == secretsName && strings.Contains(name, "://") {
+			if err := checkInstance(name); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -58,14 +63,6 @@ func checkWhom(a *App) error {
 	}
 	if err := checkNames(a.SecretsTo, secretsName); err != nil {
 		return fmt.Errorf("secrets_to: %w", err)
-	}
-	for _, name := range a.SecretsTo {
-		if !strings.Contains(name, "://") {
-			continue
-		}
-		if err := checkInstance(name); err != nil {
-			return fmt.Errorf("secrets_to: %w", err)
-		}
 	}
 	return nil
 }
