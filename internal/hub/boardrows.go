@@ -159,6 +159,8 @@ type BoardChange struct {
 	GoneJobs      []string
 	// Counts is nil if nothing has changed.
 	Counts *QueueCounts
+	// WebUI is nil if nothing has changed.
+	WebUI *WebUISource
 
 	encoded encoded
 }

@@ -22,6 +22,8 @@ type boardSeen struct {
 	instances map[string]InstanceRow
 	jobs      map[string]JobRow
 	counts    QueueCounts
+	// webUI is where the page of ComfyUI comes from.
+	webUI WebUISource
 }
 
 // boardView is what all who may see the same see.
@@ -44,7 +46,7 @@ func (v *boardView) cut(w *Watcher) {
 // everything is a change that shows all.
 func (v *boardView) everything() *BoardChange {
 	c := v.since(boardSeen{})
-	c.Whole, c.Counts = true, &v.seen.counts
+	c.Whole, c.Counts, c.WebUI = true, &v.seen.counts, &v.seen.webUI
 	return c
 }
 
@@ -56,12 +58,18 @@ func (v *boardView) since(before boardSeen) *BoardChange {
 	if counts := v.seen.counts; counts != before.counts {
 		c.Counts = &counts
 	}
+	if from := v.seen.webUI; from != before.webUI {
+		c.WebUI = &from
+	}
 	return c
 }
 
 // look sees what is there now. With an error it keeps what was seen of the queue.
 func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bool) error {
 	seen := boardSeen{instances: make(map[string]InstanceRow, len(now.instances)), jobs: v.seen.jobs, counts: v.seen.counts}
+	if v.sight.all {
+		seen.webUI = b.insight.pages().Where()
+	}
 	var elsewhere []string
 	running := map[string]bool{}
 	for _, i := range now.instances {

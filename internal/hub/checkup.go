@@ -164,23 +164,22 @@ func (c *Checkup) secrets() (list []Finding) {
 
 // page is where the web UI comes from.
 func (c *Checkup) page() []Finding {
-	if folder := c.hub.Settings().Frontend; folder != "" {
-		return []Finding{{LevelOK, "web UI", "comes from the folder " + folder, ""}}
-	}
-	owners := c.hub.pages.Owners()
-	switch list := c.hub.pages.Sources(); {
-	case len(list) > 0:
-		return []Finding{{LevelOK, "web UI", "comes from " + list[0].Owner, ""}}
+	w := c.hub.pages.Where()
+	switch {
+	case w.From == "folder":
+		return []Finding{{LevelOK, "web UI", "comes from the folder " + w.Name, ""}}
+	case w.From == "instance":
+		return []Finding{{LevelOK, "web UI", "comes from " + w.Name, ""}}
 	case len(c.hub.Clients()) == 0:
 		return nil
-	case len(owners) == 0:
+	case w.Name == "":
 		return []Finding{{
 			LevelWarning, "web UI", "comes from nowhere: no connected server may give it",
 			"name one with primary in the Caddyfile (a server behind a tunnel gives it only if it is named), or give the hub a copy with frontend",
 		}}
 	default:
 		return []Finding{{
-			LevelWarning, "web UI", "comes from " + strings.Join(owners[:min(len(owners), maxNamed)], ", ") + ", which is not connected",
+			LevelWarning, "web UI", "comes from " + w.Name + ", which is not connected",
 			"bring it back, name another one with primary in the Caddyfile, give the hub a copy of the web UI with frontend, or forget an agent that is gone for good",
 		}}
 	}

@@ -62,6 +62,8 @@ type Stats struct {
 	Ended int64
 	// Paused means that the operator has paused the whole queue.
 	Paused bool
+	// WebUI is where the page of ComfyUI comes from.
+	WebUI WebUISource
 	// Instances has a count for each state that there is.
 	Instances map[fleet.State]int
 }
@@ -74,6 +76,7 @@ func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
 	if s.SeesAll(v) {
 		live, out.Waiting, _, err = s.queue.CountAll(ctx)
 		out.Sockets = s.streams.Sockets()
+		out.WebUI = s.pages().Where()
 		if err == nil {
 			out.Ended, err = s.queue.Ends(ctx)
 		}

@@ -251,7 +251,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.tracer, Faulted: h.recorder.faulted, Logger: log,
 	})
 	h.stops = &stops{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
-	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, log: h.log}
+	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, pages: func() *pageSource { return h.pages }, log: h.log}
 	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,

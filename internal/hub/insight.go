@@ -25,7 +25,9 @@ type Insight struct {
 	limitsOf func(tenant string) TenantLimits
 	settings func() *Settings
 	stops    *stops
-	log      func() *slog.Logger
+	// pages are where the page of ComfyUI comes from.
+	pages func() *pageSource
+	log   func() *slog.Logger
 }
 
 // SeesAll reports whether a viewer may learn addresses, reasons and numbers of

@@ -138,6 +138,27 @@ func (p *pageSource) Owners() []string {
 	return slices.Clone(p.may.owners)
 }
 
+// WebUISource is where the page of ComfyUI comes from.
+type WebUISource struct {
+	// From is "folder", "instance", or "nowhere" if nobody gives the page now; empty where
+	// that is none of the viewer's business.
+	From string
+	// Name is that of the folder; of the agent, or the instance without one; or of those that
+	// could give the page where nobody does.
+	Name string
+}
+
+// Where tells where the page comes from.
+func (p *pageSource) Where() WebUISource {
+	if folder := p.settings().Frontend; folder != "" {
+		return WebUISource{"folder", folder}
+	}
+	if list := p.first(1); len(list) > 0 {
+		return WebUISource{"instance", list[0].Owner}
+	}
+	return WebUISource{"nowhere", few(p.Owners())}
+}
+
 // note tells the operator of another source. The caller holds the lock.
 func (p *pageSource) note(name string) {
 	if name == p.last {

@@ -3,6 +3,8 @@ package hub
 import (
 	"io"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -97,4 +99,35 @@ func TestPageComesWithItsNodes(t *testing.T) {
 	b.connected(1)
 	require.Equal(t, "<!doctype html>", b.text("/"))
 	require.Contains(t, b.text("/object_info"), "EmptyImage")
+}
+
+// Operators, and everybody where nobody logs in, see where the page of ComfyUI comes from; others
+// do not, because it is a name or a folder of the fleet's.
+func TestStatsTellOfThePage(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
+	b.connected(1)
+	name, err := InstanceName(b.instances[0].url())
+	require.NoError(t, err)
+	comes := func(v *visitor, want string) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			_, body := v.send("GET", "/hub/stats", "")
+			return strings.Contains(string(body), `"web_ui": `+want)
+		}, time.Minute, 5*time.Millisecond)
+	}
+	comes(b.script(), `{"from": "instance", "name": "`+name+`"}`)
+	root := b.login("root")
+	comes(root, `{"from": "instance", "name": "`+name+`"}`)
+	_, body := b.login("ada").send("GET", "/hub/stats", "")
+	require.NotContains(t, string(body), "web_ui")
+
+	settings := *b.hub.Settings()
+	settings.Primary = []string{"gpu1", "gpu2"}
+	require.NoError(t, b.hub.Start(t.Context(), settings))
+	comes(root, `{"from": "nowhere", "name": "gpu1, gpu2"}`)
+	settings.Frontend = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(settings.Frontend, "index.html"), []byte("a page"), 0o600))
+	require.NoError(t, b.hub.Start(t.Context(), settings))
+	comes(root, `{"from": "folder", "name": "`+settings.Frontend+`"}`)
 }

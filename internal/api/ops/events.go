@@ -109,6 +109,9 @@ func encodeChange(c *hub.BoardChange) []byte {
 	if len(c.GoneJobs) > 0 {
 		out.Set("gone_jobs", pyjson.Strings(c.GoneJobs))
 	}
+	if c.WebUI != nil {
+		out.Set("web_ui", webUIValue(*c.WebUI))
+	}
 	if n := c.Counts; n != nil {
 		out.Set("counts", pyjson.NewObject(
 			pyjson.Member{Key: "waiting", Value: pyjson.Int(int64(n.Waiting))},

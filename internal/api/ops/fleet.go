@@ -100,10 +100,21 @@ func statsValue(stats hub.Stats) *pyjson.Object {
 	if stats.Ended >= 0 {
 		o.Set("ended", pyjson.Int(stats.Ended))
 	}
+	if stats.WebUI.From != "" {
+		o.Set("web_ui", webUIValue(stats.WebUI))
+	}
 	if stats.Paused {
 		o.Set("paused", pyjson.Bool(true))
 	}
 	return o
+}
+
+// webUIValue is where the page of ComfyUI comes from.
+func webUIValue(w hub.WebUISource) *pyjson.Object {
+	return pyjson.NewObject(
+		pyjson.Member{Key: "from", Value: pyjson.String(w.From)},
+		pyjson.Member{Key: "name", Value: pyjson.String(w.Name)},
+	)
 }
 
 func stringOrNull(s string) pyjson.Value {

@@ -117,6 +117,14 @@ function elsewhere() {
   note.replaceChildren(t('operators.at'), ' ', h('a', { href: at, rel: 'noopener' }, at));
 }
 
+// source says where the page of ComfyUI comes from: whoever controls that controls what everybody opens.
+function source() {
+  const line = document.getElementById('source');
+  const { from, name } = store.web_ui;
+  line.hidden = !from;
+  text(line, from && (name ? `${t(`webui.${from}`)} ${name}` : t('webui.none')));
+}
+
 function update() {
   if (store.me.operators_site !== (views !== all)) {
     const { results: _, ...rest } = all;
@@ -129,6 +137,7 @@ function update() {
   warning.hidden = !trouble;
   text(warning, trouble);
   elsewhere();
+  source();
   text(connection, store.connected ? t('connected') : t('lost'));
   connection.classList.toggle('on', store.connected);
   const fleetNow = [...store.instances.values()];

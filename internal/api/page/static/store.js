@@ -7,6 +7,8 @@ export const store = {
   instances: new Map(),
   jobs: new Map(),
   counts: { waiting: 0, running: 0, own_waiting: 0, own_running: 0, paused: false, tenant_paused: false },
+  // web_ui says where ComfyUI's page comes from: { from: 'folder' | 'instance' | 'nowhere' | '', name }.
+  web_ui: { from: '', name: '' },
   connected: false,
   // refused says why the hub shows nothing.
   refused: '',
@@ -65,6 +67,7 @@ export function apply(change, whole) {
   merge(store.instances, change.instances, 'name', blankInstance);
   merge(store.jobs, change.jobs, 'key', blankJob);
   if (change.counts) store.counts = change.counts;
+  if (change.web_ui) store.web_ui = change.web_ui;
   if (!whole) {
     for (const { key } of store.instances.values()) before.delete(key);
     store.left += before.size;
