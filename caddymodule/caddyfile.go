@@ -160,7 +160,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		case d.Val() == "primary":
 			a.Primary, err = unmarshalNames(d, primaryName)
 		case d.Val() == "secrets_to":
-			a.SecretsTo, err = unmarshalNames(d, secretsName)
+			a.SecretsTo, err = unmarshalNames(d, trustedName)
 		case d.Val() == "preempt":
 			err = unmarshalPreempt(a, d)
 		case d.Val() == "secret":

@@ -14,7 +14,7 @@ import (
 const (
 	operatorsName = "an operator"
 	primaryName   = "an instance or agent"
-	secretsName   = "an agent or instance"
+	trustedName   = "an agent or instance"
 )
 
 // unmarshalNames parses the line of a word that takes names, such as "operators <tenant...>".
@@ -44,7 +44,7 @@ func checkNames(names []string, who string) error {
 		if slices.Contains(names[:n], name) {
 			return fmt.Errorf("%s is given twice", name)
 		}
-		if who == secretsName && strings.Contains(name, "://") {
+		if who == trustedName && strings.Contains(name, "://") {
 			if err := checkInstance(name); err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func checkWhom(a *App) error {
 	if err := checkNames(a.Primary, primaryName); err != nil {
 		return fmt.Errorf("primary: %w", err)
 	}
-	if err := checkNames(a.SecretsTo, secretsName); err != nil {
+	if err := checkNames(a.SecretsTo, trustedName); err != nil {
 		return fmt.Errorf("secrets_to: %w", err)
 	}
 	return nil
