@@ -313,7 +313,7 @@ func (a *App) Start() error {
 	for _, site := range a.sites {
 		a.settings.Doubts = append(a.settings.Doubts, site.doubts()...)
 	}
-	told, open := a.tellSiteDoubts()
+	told, open := tellSiteDoubts(a)
 	a.settings.Doubts, a.settings.Open = append(a.settings.Doubts, told...), open
 	a.settings.OperatorsAt = operatorsAt(a.sites)
 	a.begun = true
@@ -331,7 +331,7 @@ func (a *App) Stop() error {
 // halfway, and returning a reference twice would take the hub from the
 // configuration that is serving.
 func (a *App) Cleanup() error {
-	a.tellAtValidate()
+	tellAtValidate(a)
 	if !a.held {
 		return nil
 	}

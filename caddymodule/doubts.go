@@ -72,7 +72,7 @@ func openDoubt(operators []string, sites []*Handler) *hub.Finding {
 
 // tellSiteDoubts logs what is doubtful about the sites of the hub together. open says that one
 // lets everybody in.
-func (a *App) tellSiteDoubts() (list []hub.Finding, open bool) {
+func tellSiteDoubts(a *App) (list []hub.Finding, open bool) {
 	if doubt := noSiteDoubt(a.Operators, a.sites); doubt != nil {
 		list = append(list, *doubt)
 	}
@@ -88,13 +88,13 @@ func (a *App) tellSiteDoubts() (list []hub.Finding, open bool) {
 // tellAtValidate tells the doubts of a configuration that is not started, as `caddy validate`
 // has it: the sites are known only once the whole web server is, and what comes next is the
 // end of the configuration. Of one with an error elsewhere nothing is told.
-func (a *App) tellAtValidate() {
+func tellAtValidate(a *App) {
 	if a.begun || a.logs == nil || len(a.sites) == 0 { // without a site the web server may not even be there
 		return
 	}
 	a.begun = true
 	if _, err := a.web(); err == nil {
-		a.tellSiteDoubts()
+		tellSiteDoubts(a)
 	}
 }
 
