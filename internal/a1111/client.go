@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -47,8 +48,8 @@ type client struct {
 }
 
 // newClient returns a client of the server at an address, an http or https URL, with user
-// and password if the server wants them (--api-auth).
-func newClient(address string) (*client, error) {
+// and password if the server wants them (--api-auth). dial connects to it; nil means TCP.
+func newClient(address string, dial func(ctx context.Context, network, address string) (net.Conn, error)) (*client, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, errors.New("a1111: the address is no URL") // it may have a password
@@ -58,7 +59,7 @@ func newClient(address string) (*client, error) {
 	}
 	u.RawQuery, u.Fragment = "", ""
 	transport := &http.Transport{
-		MaxIdleConnsPerHost: 4, IdleConnTimeout: 4 * time.Second, // uvicorn closes after 5 s
+		DialContext: dial, MaxIdleConnsPerHost: 4, IdleConnTimeout: 4 * time.Second, // uvicorn closes after 5 s
 		TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: 256 << 10,
 	}
 	root := strings.TrimRight(u.String(), "/")

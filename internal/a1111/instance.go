@@ -21,6 +21,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Every is the pause between two looks at what the server does. Default: 1 s.
 	Every time.Duration
+	// Dial connects to the server. Default: TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 const (
@@ -44,7 +46,7 @@ type Instance struct {
 
 // Open begins to look for the server at an address.
 func Open(address string, o Options) (*Instance, error) {
-	c, err := newClient(address)
+	c, err := newClient(address, o.Dial)
 	if err != nil {
 		return nil, err
 	}

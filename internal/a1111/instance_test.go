@@ -153,7 +153,7 @@ func TestForeign(t *testing.T) {
 		}
 	}
 	require.Eventually(t, busy(1), time.Minute, time.Millisecond)
-	asking, err := newClient("http://" + b.addr)
+	asking, err := newClient("http://"+b.addr, nil)
 	require.NoError(t, err)
 	t.Cleanup(asking.close)
 	require.Eventually(t, func() bool { // A1111 tells in seconds when a request began

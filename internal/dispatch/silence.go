@@ -58,7 +58,7 @@ func (r *run) due() time.Time {
 // silent handles a silence: the instance is asked what it does.
 func (r *run) silent(ctx context.Context) result {
 	s := r.d.settings()
-	if r.mayOverrun(s) && time.Since(r.startedAt) > s.JobTimeout {
+	if r.mayOverrun(s) && time.Since(r.startedAt) >= s.JobTimeout {
 		r.log.Warn("run exceeds job_timeout, interrupting it")
 		r.stop = stop{cause: overtime, at: time.Now(), node: r.node}
 		r.interrupt(ctx)

@@ -9,7 +9,6 @@ import (
 	"image"
 	"image/png"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // a1111Server is a simulated A1111 server with an address of its own.
@@ -31,8 +31,7 @@ type a1111Server struct {
 
 func newA1111(t *testing.T, c simsd.Config) *a1111Server {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := loopback.Listen()
 	s := &a1111Server{Server: simsd.New(c), url: "http://" + ln.Addr().String()}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -86,85 +85,88 @@ func (b *bench) orders(payload string) (status int, id, text string) {
 // Two A1111 servers and two ComfyUIs work on one queue: each job runs where its kind and its
 // checkpoint are, and what the web UI shows does not change.
 func TestA1111AndComfyUIInOneQueue(t *testing.T) {
-	t.Parallel()
-	one := newA1111(t, simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}})
-	two := newA1111(t, simsd.Config{Models: []string{"two.safetensors", "both.safetensors"}})
-	b := withA1111(t, 2, one, two)
-	require.Len(t, b.hub.dispatch.Clients(), 2, "pages and lists are those of ComfyUIs")
-	var ids, pictures []string
-	for n := range 4 {
-		for _, payload := range []string{
-			`{"prompt": "a", "steps": 2, "width": 16, "height": 16, "override_settings": {"sd_model_checkpoint": "one"}}`,
-			`{"prompt": "a", "steps": 2, "width": 16, "height": 16, "override_settings": {"sd_model_checkpoint": "two.safetensors"}}`,
-			`{"prompt": "<lora:ink:1>", "steps": 2, "width": 16, "height": 16, "override_settings": {"sd_model_checkpoint": "both"}}`,
-		} {
-			status, id, text := b.orders(payload)
-			require.Equal(t, http.StatusOK, status, text)
-			ids = append(ids, id)
+	inBubble(t, func(t *testing.T) {
+		one := newA1111(t, simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}})
+		two := newA1111(t, simsd.Config{Models: []string{"two.safetensors", "both.safetensors"}})
+		b := withA1111(t, 2, one, two)
+		require.Len(t, b.hub.dispatch.Clients(), 2, "pages and lists are those of ComfyUIs")
+		var ids, pictures []string
+		for n := range 4 {
+			for _, payload := range []string{
+				`{"prompt": "a", "steps": 2, "width": 16, "height": 16, "override_settings": {"sd_model_checkpoint": "one"}}`,
+				`{"prompt": "a", "steps": 2, "width": 16, "height": 16, "override_settings": {"sd_model_checkpoint": "two.safetensors"}}`,
+				`{"prompt": "<lora:ink:1>", "steps": 2, "width": 16, "height": 16, "override_settings": {"sd_model_checkpoint": "both"}}`,
+			} {
+				status, id, text := b.orders(payload)
+				require.Equal(t, http.StatusOK, status, text)
+				ids = append(ids, id)
+			}
+			pictures = append(pictures, b.submit(picture(n), "someone"))
 		}
-		pictures = append(pictures, b.submit(picture(n), "someone"))
-	}
-	for _, id := range ids {
-		entry := b.finished(id)
-		require.Len(t, entry.Outputs["1"].Images, 1)
-	}
-	for _, id := range pictures {
-		b.finished(id)
-	}
-	for _, d := range one.Done() {
-		require.NotEqual(t, "two.safetensors", d.Payload.Object("override_settings").String("sd_model_checkpoint"))
-	}
-	for _, d := range two.Done() {
-		require.Contains(t, d.Checkpoint, "two.safetensors [")
-	}
-	require.Len(t, two.Done(), 4)
-	require.Len(t, one.Done(), 8)
+		for _, id := range ids {
+			entry := b.finished(id)
+			require.Len(t, entry.Outputs["1"].Images, 1)
+		}
+		for _, id := range pictures {
+			b.finished(id)
+		}
+		for _, d := range one.Done() {
+			require.NotEqual(t, "two.safetensors", d.Payload.Object("override_settings").String("sd_model_checkpoint"))
+		}
+		for _, d := range two.Done() {
+			require.Contains(t, d.Checkpoint, "two.safetensors [")
+		}
+		require.Len(t, two.Done(), 4)
+		require.Len(t, one.Done(), 8)
 
-	status, id, text := b.orders(`{"prompt": "a", "override_settings": {"sd_model_checkpoint": "three"}}`)
-	require.Equal(t, http.StatusOK, status, text)
-	require.Eventually(t, func() bool {
-		_, history := b.get("/history/" + id)
-		return strings.Contains(string(history), `the server has no checkpoint \"three\"`)
-	}, time.Minute, 5*time.Millisecond)
+		status, id, text := b.orders(`{"prompt": "a", "override_settings": {"sd_model_checkpoint": "three"}}`)
+		require.Equal(t, http.StatusOK, status, text)
+		require.Eventually(t, func() bool {
+			_, history := b.get("/history/" + id)
+			return strings.Contains(string(history), `the server has no checkpoint \"three\"`)
+		}, time.Minute, 5*time.Millisecond)
+	})
 }
 
 // The pictures of a request are input files: the queue does not hold them.
 func TestA1111Inputs(t *testing.T) {
-	t.Parallel()
-	var content bytes.Buffer
-	require.NoError(t, png.Encode(&content, image.NewGray(image.Rect(0, 0, 4, 4))))
-	square := base64.StdEncoding.EncodeToString(content.Bytes())
-	sd := newA1111(t, simsd.Config{})
-	b := withA1111(t, 0, sd)
-	status, id, text := b.orders(`{"steps": 1, "width": 8, "height": 8, "init_images": ["data:image/png;base64,` + square + `"]}`)
-	require.Equal(t, http.StatusOK, status, text)
-	b.finished(id)
-	require.Equal(t, "img2img", sd.Done()[0].Path)
-	require.Equal(t, pyjson.Array{pyjson.String(square)}, sd.Done()[0].Payload.Array("init_images"))
-	_, history := b.get("/history/" + id)
-	require.NotContains(t, string(history), square)
-	require.Contains(t, string(history), `infotexts`)
+	inBubble(t, func(t *testing.T) {
+		var content bytes.Buffer
+		require.NoError(t, png.Encode(&content, image.NewGray(image.Rect(0, 0, 4, 4))))
+		square := base64.StdEncoding.EncodeToString(content.Bytes())
+		sd := newA1111(t, simsd.Config{})
+		b := withA1111(t, 0, sd)
+		status, id, text := b.orders(`{"steps": 1, "width": 8, "height": 8, "init_images": ["data:image/png;base64,` + square + `"]}`)
+		require.Equal(t, http.StatusOK, status, text)
+		b.finished(id)
+		require.Equal(t, "img2img", sd.Done()[0].Path)
+		require.Equal(t, pyjson.Array{pyjson.String(square)}, sd.Done()[0].Payload.Array("init_images"))
+		_, history := b.get("/history/" + id)
+		require.NotContains(t, string(history), square)
+		require.Contains(t, string(history), `infotexts`)
+	})
 }
 
 // A server that dies in mid-run loses its job to another one.
 func TestA1111Dies(t *testing.T) {
-	t.Parallel()
-	servers := []*a1111Server{newA1111(t, simsd.Config{StepTime: time.Millisecond}), newA1111(t, simsd.Config{StepTime: time.Millisecond})}
-	b := withA1111(t, 0, servers...)
-	status, id, text := b.orders(fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8}`, 1_000_000))
-	require.Equal(t, http.StatusOK, status, text)
-	var runs, other *a1111Server
-	require.Eventually(t, func() bool {
-		for n, s := range servers {
-			if s.Busy() {
-				runs, other = s, servers[1-n]
+	inBubble(t, func(t *testing.T) {
+		servers := []*a1111Server{newA1111(t, simsd.Config{StepTime: time.Millisecond}), newA1111(t, simsd.Config{StepTime: time.Millisecond})}
+		b := withA1111(t, 0, servers...)
+		status, id, text := b.orders(fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8}`, 1_000_000))
+		require.Equal(t, http.StatusOK, status, text)
+		var runs, other *a1111Server
+		require.Eventually(t, func() bool {
+			for n, s := range servers {
+				if s.Busy() {
+					runs, other = s, servers[1-n]
+				}
 			}
-		}
-		return runs != nil
-	}, time.Minute, time.Millisecond)
-	runs.kill()
-	require.Eventually(t, other.Busy, time.Minute, time.Millisecond)
-	status, _ = b.post("/interrupt", `{"prompt_id": "`+id+`"}`)
-	require.Equal(t, http.StatusOK, status)
-	require.Eventually(t, func() bool { return !other.Busy() }, time.Minute, time.Millisecond)
+			return runs != nil
+		}, time.Minute, time.Millisecond)
+		runs.kill()
+		require.Eventually(t, other.Busy, time.Minute, time.Millisecond)
+		status, _ = b.post("/interrupt", `{"prompt_id": "`+id+`"}`)
+		require.Equal(t, http.StatusOK, status)
+		require.Eventually(t, func() bool { return !other.Busy() }, time.Minute, time.Millisecond)
+	})
 }

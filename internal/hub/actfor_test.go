@@ -35,51 +35,52 @@ func TestActForTenants(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []api.KeyPolicy{api.KeysOff, api.KeysOptional, api.KeysRequired} {
 		t.Run("keys "+string(policy), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
-			key := func(name string, scopes ...apikeys.Scope) http.Header {
-				return bearer(b.key(apikeys.Wanted{Name: name, Scopes: scopes}))
-			}
-			acting := key("bot", apikeys.ActForTenants)
-			plain, admin, both := key("plain"), key("boss", apikeys.Admin), key("both", apikeys.Admin, apikeys.ActForTenants)
-			secret := api.NewTenantSecret("a secret of some length")
-			shown := bearer("a secret of some length")
-
-			// What a request sees and may do tells whose it is.
-			pauses := func(header http.Header, named string) int {
-				return b.call("POST", "/hub/pause", "", header.Clone(), api.Visitor{Keys: policy, Named: named, TenantSecret: secret}).Code
-			}
-			stored := func(header http.Header, named, as string) bool {
-				v := api.Visitor{Keys: policy, Named: named, TenantSecret: secret}
-				if w := b.call("POST", "/userdata/mark.json?overwrite=true", `{}`, header.Clone(), v); w.Code != http.StatusOK {
-					return false
+			inBubble(t, func(t *testing.T) {
+				b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
+				key := func(name string, scopes ...apikeys.Scope) http.Header {
+					return bearer(b.key(apikeys.Wanted{Name: name, Scopes: scopes}))
 				}
-				found := b.call("GET", "/userdata/mark.json", "", nil, api.Visitor{Tenant: as}).Code == http.StatusOK
-				b.call("DELETE", "/userdata/mark.json", "", nil, api.Visitor{Tenant: as})
-				return found
-			}
-			require.True(t, stored(shown, "ada", "ada"))
-			require.Equal(t, policy != api.KeysOff, stored(acting, "ada", "ada"))
-			require.Equal(t, policy != api.KeysOff, stored(both, "ada", "ada"))
-			require.False(t, stored(plain, "ada", "ada"))
-			require.False(t, stored(admin, "ada", "ada"))
-			require.False(t, stored(http.Header{}, "ada", "ada"))
-			if policy != api.KeysOff {
-				require.True(t, stored(acting, "", "bot"), "without a name it acts as itself")
-				require.True(t, stored(plain, "ada", "plain"))
-				require.True(t, stored(admin, "ada", "boss"))
-				require.Equal(t, http.StatusOK, pauses(both, ""))
-				b.call("POST", "/hub/resume", "", both.Clone(), api.Visitor{Keys: policy})
-			}
-			for name, header := range map[string]http.Header{"acting": acting, "both": both, "shown": shown, "plain": plain, "nothing": {}} {
-				require.GreaterOrEqual(t, pauses(header, "root"), 401, name)
-			}
-			for _, wrong := range []string{"a secret of some lengt", "a secret of some length.", "A secret of some length", "x"} {
-				w := b.call("GET", "/queue", "", bearer(wrong), api.Visitor{Keys: policy, Named: "ada", TenantSecret: secret, IP: "10.0.0.2"})
-				require.Equal(t, http.StatusUnauthorized, w.Code, wrong)
-			}
-			w := b.call("GET", "/queue", "", shown.Clone(), api.Visitor{Keys: policy, TenantSecret: secret})
-			require.Equal(t, http.StatusOK, w.Code, "it is let in without naming anybody, too")
+				acting := key("bot", apikeys.ActForTenants)
+				plain, admin, both := key("plain"), key("boss", apikeys.Admin), key("both", apikeys.Admin, apikeys.ActForTenants)
+				secret := api.NewTenantSecret("a secret of some length")
+				shown := bearer("a secret of some length")
+
+				// What a request sees and may do tells whose it is.
+				pauses := func(header http.Header, named string) int {
+					return b.call("POST", "/hub/pause", "", header.Clone(), api.Visitor{Keys: policy, Named: named, TenantSecret: secret}).Code
+				}
+				stored := func(header http.Header, named, as string) bool {
+					v := api.Visitor{Keys: policy, Named: named, TenantSecret: secret}
+					if w := b.call("POST", "/userdata/mark.json?overwrite=true", `{}`, header.Clone(), v); w.Code != http.StatusOK {
+						return false
+					}
+					found := b.call("GET", "/userdata/mark.json", "", nil, api.Visitor{Tenant: as}).Code == http.StatusOK
+					b.call("DELETE", "/userdata/mark.json", "", nil, api.Visitor{Tenant: as})
+					return found
+				}
+				require.True(t, stored(shown, "ada", "ada"))
+				require.Equal(t, policy != api.KeysOff, stored(acting, "ada", "ada"))
+				require.Equal(t, policy != api.KeysOff, stored(both, "ada", "ada"))
+				require.False(t, stored(plain, "ada", "ada"))
+				require.False(t, stored(admin, "ada", "ada"))
+				require.False(t, stored(http.Header{}, "ada", "ada"))
+				if policy != api.KeysOff {
+					require.True(t, stored(acting, "", "bot"), "without a name it acts as itself")
+					require.True(t, stored(plain, "ada", "plain"))
+					require.True(t, stored(admin, "ada", "boss"))
+					require.Equal(t, http.StatusOK, pauses(both, ""))
+					b.call("POST", "/hub/resume", "", both.Clone(), api.Visitor{Keys: policy})
+				}
+				for name, header := range map[string]http.Header{"acting": acting, "both": both, "shown": shown, "plain": plain, "nothing": {}} {
+					require.GreaterOrEqual(t, pauses(header, "root"), 401, name)
+				}
+				for _, wrong := range []string{"a secret of some lengt", "a secret of some length.", "A secret of some length", "x"} {
+					w := b.call("GET", "/queue", "", bearer(wrong), api.Visitor{Keys: policy, Named: "ada", TenantSecret: secret, IP: "10.0.0.2"})
+					require.Equal(t, http.StatusUnauthorized, w.Code, wrong)
+				}
+				w := b.call("GET", "/queue", "", shown.Clone(), api.Visitor{Keys: policy, TenantSecret: secret})
+				require.Equal(t, http.StatusOK, w.Code, "it is let in without naming anybody, too")
+			})
 		})
 	}
 }
@@ -87,64 +88,66 @@ func TestActForTenants(t *testing.T) {
 // Who guesses the secret is counted like who guesses a key, and so is who guesses the token
 // of a machine, wherever it is shown.
 func TestWrongTokensAreCounted(t *testing.T) {
-	t.Parallel()
-	audit := new(logtest.Log)
-	b := newBench(t, 1, func(b *bench) { b.settings.Audit = slog.New(slog.NewTextHandler(audit, nil)) })
-	secret := api.NewTenantSecret("a secret of some length")
-	for n, call := range []struct {
-		method, path, named string
-	}{
-		{"GET", "/queue", "ada"},
-		{"GET", "/next-job", ""},
-		{"GET", "/hub/v1/next-job?wait=1", ""},
-		{"POST", "/complete-job/x", ""},
-		{"POST", "/hub/v1/workers/x", ""},
-		{"GET", "/hub/v1/job-input/x?name=y", ""},
-		{"GET", "/hub/tunnel", ""},
-	} {
-		v := api.Visitor{Named: call.named, TenantSecret: secret, IP: "10.0.1." + string("0123456789"[n])}
-		require.Eventually(t, func() bool {
-			w := b.call(call.method, call.path, "", bearer("wrong"), v)
-			if w.Code != http.StatusTooManyRequests {
-				require.Equal(t, http.StatusUnauthorized, w.Code, call.path)
-				return false
-			}
-			require.NotEmpty(t, w.Header().Get("Retry-After"))
-			return true
-		}, time.Minute, time.Microsecond, call.path)
-		require.Contains(t, audit.String(), v.IP)
-		v.IP = "10.0.2.1"
-		require.Equal(t, http.StatusUnauthorized, b.call(call.method, call.path, "", bearer("wrong"), v).Code, "a neighbour")
-		v.IP = "10.0.1." + string("0123456789"[n])
-		require.NotEqual(t, http.StatusTooManyRequests, b.call("GET", "/queue", "", bearer("a secret of some length"), v).Code)
-	}
+	inBubble(t, func(t *testing.T) {
+		audit := new(logtest.Log)
+		b := newBench(t, 1, func(b *bench) { b.settings.Audit = slog.New(slog.NewTextHandler(audit, nil)) })
+		secret := api.NewTenantSecret("a secret of some length")
+		for n, call := range []struct {
+			method, path, named string
+		}{
+			{"GET", "/queue", "ada"},
+			{"GET", "/next-job", ""},
+			{"GET", "/hub/v1/next-job?wait=1", ""},
+			{"POST", "/complete-job/x", ""},
+			{"POST", "/hub/v1/workers/x", ""},
+			{"GET", "/hub/v1/job-input/x?name=y", ""},
+			{"GET", "/hub/tunnel", ""},
+		} {
+			v := api.Visitor{Named: call.named, TenantSecret: secret, IP: "10.0.1." + string("0123456789"[n])}
+			require.Eventually(t, func() bool {
+				w := b.call(call.method, call.path, "", bearer("wrong"), v)
+				if w.Code != http.StatusTooManyRequests {
+					require.Equal(t, http.StatusUnauthorized, w.Code, call.path)
+					return false
+				}
+				require.NotEmpty(t, w.Header().Get("Retry-After"))
+				return true
+			}, time.Minute, time.Microsecond, call.path)
+			require.Contains(t, audit.String(), v.IP)
+			v.IP = "10.0.2.1"
+			require.Equal(t, http.StatusUnauthorized, b.call(call.method, call.path, "", bearer("wrong"), v).Code, "a neighbour")
+			v.IP = "10.0.1." + string("0123456789"[n])
+			require.NotEqual(t, http.StatusTooManyRequests, b.call("GET", "/queue", "", bearer("a secret of some length"), v).Code)
+		}
+	})
 }
 
 // A key that permits only reading gets no secret by which it could do more, whatever route
 // hands it out.
 func TestReadKeysGetNoSecrets(t *testing.T) {
-	t.Parallel()
-	hosts, err := ParseHosts([]string{"hooks.example"})
-	require.NoError(t, err)
-	b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
-		b.settings.CallbackHosts, b.settings.CallbackSecrets = hosts, []string{"a secret of callbacks"}
-	})
-	reader := bearer(b.key(apikeys.Wanted{Name: "reader", Tenant: "ada", Scopes: []apikeys.Scope{apikeys.Read}}))
-	writer := bearer(b.key(apikeys.Wanted{Name: "writer", Tenant: "ada"}))
-	secret := b.hub.Callbacks().Secret("ada")
-	require.NotEmpty(t, secret)
-	status, _, text := b.ask("GET", "/hub/callbacks/secret", "", writer)
-	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, text, secret)
-	status, _, text = b.ask("GET", "/hub/callbacks/secret", "", reader)
-	require.Equal(t, http.StatusForbidden, status)
-	require.Equal(t, "missing_scope", kindOfError(t, text))
-	for _, table := range b.rooms.Routers() {
-		for pattern, methods := range table.All() {
-			path := strings.ReplaceAll(strings.ReplaceAll(pattern.String(), "**", "a"), "*", "a")
-			if strings.Contains(strings.Join(methods, " "), "GET") && !strings.Contains(path, "events") && !strings.HasSuffix(path, "/ws") {
-				require.NotContains(t, b.call("GET", path, "", reader.Clone(), api.Visitor{Keys: api.KeysRequired}).Body.String(), secret, path)
+	inBubble(t, func(t *testing.T) {
+		hosts, err := ParseHosts([]string{"hooks.example"})
+		require.NoError(t, err)
+		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
+			b.settings.CallbackHosts, b.settings.CallbackSecrets = hosts, []string{"a secret of callbacks"}
+		})
+		reader := bearer(b.key(apikeys.Wanted{Name: "reader", Tenant: "ada", Scopes: []apikeys.Scope{apikeys.Read}}))
+		writer := bearer(b.key(apikeys.Wanted{Name: "writer", Tenant: "ada"}))
+		secret := b.hub.Callbacks().Secret("ada")
+		require.NotEmpty(t, secret)
+		status, _, text := b.ask("GET", "/hub/callbacks/secret", "", writer)
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, text, secret)
+		status, _, text = b.ask("GET", "/hub/callbacks/secret", "", reader)
+		require.Equal(t, http.StatusForbidden, status)
+		require.Equal(t, "missing_scope", kindOfError(t, text))
+		for _, table := range b.rooms.Routers() {
+			for pattern, methods := range table.All() {
+				path := strings.ReplaceAll(strings.ReplaceAll(pattern.String(), "**", "a"), "*", "a")
+				if strings.Contains(strings.Join(methods, " "), "GET") && !strings.Contains(path, "events") && !strings.HasSuffix(path, "/ws") {
+					require.NotContains(t, b.call("GET", path, "", reader.Clone(), api.Visitor{Keys: api.KeysRequired}).Body.String(), secret, path)
+				}
 			}
 		}
-	}
+	})
 }

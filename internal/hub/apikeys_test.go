@@ -69,70 +69,72 @@ func kindOfError(t *testing.T, text string) string {
 func withKeys(policy api.KeyPolicy) func(*bench) { return func(b *bench) { b.keys = policy } }
 
 func TestWaysToShowAKey(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, withKeys(api.KeysRequired))
-	secret := b.key(apikeys.Wanted{Name: "ada"})
-	gone := b.key(apikeys.Wanted{Name: "gone"})
-	_, err := b.hub.Operator().RevokeKey(t.Context(), "gone")
-	require.NoError(t, err)
-	for name, tc := range map[string]struct {
-		method, path string
-		header       http.Header
-		status       int
-		kind         string
-	}{
-		"bearer":            {"GET", "/queue", bearer(secret), 200, ""},
-		"bearer, any case":  {"GET", "/queue", http.Header{"Authorization": {"bEARER  " + secret}}, 200, ""},
-		"basic":             {"GET", "/queue", basic("anybody", secret), 200, ""},
-		"basic, nobody":     {"POST", "/interrupt", basic("", secret), 200, ""},
-		"token":             {"GET", "/queue?x=1&token=" + secret, nil, 200, ""},
-		"token of a POST":   {"POST", "/interrupt?token=" + secret, nil, 401, "no_api_key"},
-		"nothing":           {"GET", "/queue", nil, 401, "no_api_key"},
-		"nothing, the page": {"GET", "/", nil, 401, "no_api_key"},
-		"nothing, a POST":   {"POST", "/prompt", nil, 401, "no_api_key"},
-		"somebody's token":  {"GET", "/queue?token=abc", nil, 401, "no_api_key"},
-		"somebody's bearer": {"GET", "/queue", bearer("abc"), 401, "no_api_key"},
-		"user and password": {"GET", "/queue", basic("ada", "abc"), 401, "no_api_key"},
-		"key as the user":   {"GET", "/queue", basic(secret, "abc"), 401, "no_api_key"},
-		"revoked":           {"GET", "/queue", bearer(gone), 401, "invalid_api_key"},
-		"mistyped":          {"GET", "/queue", bearer(secret[:30]), 401, "invalid_api_key"},
-		"mistyped token":    {"GET", "/queue?token=" + secret + "x", nil, 401, "invalid_api_key"},
-		"header of no hub":  {"GET", "/queue", http.Header{"X-Api-Key": {secret}}, 401, "no_api_key"},
-	} {
-		status, header, text := b.ask(tc.method, tc.path, "", tc.header)
-		require.Equal(t, tc.status, status, "%s: %s", name, text)
-		require.NotContains(t, text, secret[9:30], name)
-		if tc.kind != "" {
-			require.Equal(t, tc.kind, kindOfError(t, text), name)
-			challenges := strings.Join(header.Values("WWW-Authenticate"), ", ")
-			require.Contains(t, challenges, "Bearer realm=", name)
-			require.Contains(t, challenges, "Basic realm=", name)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, withKeys(api.KeysRequired))
+		secret := b.key(apikeys.Wanted{Name: "ada"})
+		gone := b.key(apikeys.Wanted{Name: "gone"})
+		_, err := b.hub.Operator().RevokeKey(t.Context(), "gone")
+		require.NoError(t, err)
+		for name, tc := range map[string]struct {
+			method, path string
+			header       http.Header
+			status       int
+			kind         string
+		}{
+			"bearer":            {"GET", "/queue", bearer(secret), 200, ""},
+			"bearer, any case":  {"GET", "/queue", http.Header{"Authorization": {"bEARER  " + secret}}, 200, ""},
+			"basic":             {"GET", "/queue", basic("anybody", secret), 200, ""},
+			"basic, nobody":     {"POST", "/interrupt", basic("", secret), 200, ""},
+			"token":             {"GET", "/queue?x=1&token=" + secret, nil, 200, ""},
+			"token of a POST":   {"POST", "/interrupt?token=" + secret, nil, 401, "no_api_key"},
+			"nothing":           {"GET", "/queue", nil, 401, "no_api_key"},
+			"nothing, the page": {"GET", "/", nil, 401, "no_api_key"},
+			"nothing, a POST":   {"POST", "/prompt", nil, 401, "no_api_key"},
+			"somebody's token":  {"GET", "/queue?token=abc", nil, 401, "no_api_key"},
+			"somebody's bearer": {"GET", "/queue", bearer("abc"), 401, "no_api_key"},
+			"user and password": {"GET", "/queue", basic("ada", "abc"), 401, "no_api_key"},
+			"key as the user":   {"GET", "/queue", basic(secret, "abc"), 401, "no_api_key"},
+			"revoked":           {"GET", "/queue", bearer(gone), 401, "invalid_api_key"},
+			"mistyped":          {"GET", "/queue", bearer(secret[:30]), 401, "invalid_api_key"},
+			"mistyped token":    {"GET", "/queue?token=" + secret + "x", nil, 401, "invalid_api_key"},
+			"header of no hub":  {"GET", "/queue", http.Header{"X-Api-Key": {secret}}, 401, "no_api_key"},
+		} {
+			status, header, text := b.ask(tc.method, tc.path, "", tc.header)
+			require.Equal(t, tc.status, status, "%s: %s", name, text)
+			require.NotContains(t, text, secret[9:30], name)
+			if tc.kind != "" {
+				require.Equal(t, tc.kind, kindOfError(t, text), name)
+				challenges := strings.Join(header.Values("WWW-Authenticate"), ", ")
+				require.Contains(t, challenges, "Bearer realm=", name)
+				require.Contains(t, challenges, "Basic realm=", name)
+			}
 		}
-	}
+	})
 }
 
 // With "optional" a caller without a key is who they are without keys; a wrong key is
 // refused nevertheless. Without the word, keys mean nothing.
 func TestKeyPolicies(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, withKeys(api.KeysOptional))
-	secret := b.key(apikeys.Wanted{Name: "ada"})
-	_, _, text := b.ask("GET", "/hub/jobs", "", nil)
-	require.Equal(t, "[]", text)
-	b.submit(picture(1), "ann")
-	_, _, text = b.ask("GET", "/hub/jobs", "", bearer(secret))
-	require.Equal(t, "[]", text, "the key's tenant has none")
-	status, _, _ := b.ask("GET", "/queue", "", bearer(secret+"x"))
-	require.Equal(t, http.StatusUnauthorized, status)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, withKeys(api.KeysOptional))
+		secret := b.key(apikeys.Wanted{Name: "ada"})
+		_, _, text := b.ask("GET", "/hub/jobs", "", nil)
+		require.Equal(t, "[]", text)
+		b.submit(picture(1), "ann")
+		_, _, text = b.ask("GET", "/hub/jobs", "", bearer(secret))
+		require.Equal(t, "[]", text, "the key's tenant has none")
+		status, _, _ := b.ask("GET", "/queue", "", bearer(secret+"x"))
+		require.Equal(t, http.StatusUnauthorized, status)
 
-	b.keys = api.KeysRequired
-	b.tenant = "ada" // a login of Caddy's
-	status, _, _ = b.ask("GET", "/queue", "", nil)
-	require.Equal(t, http.StatusOK, status)
-	b.tenant = ""
-	b.keys = api.KeysOff
-	status, _, _ = b.ask("GET", "/queue", "", bearer(secret+"x"))
-	require.Equal(t, http.StatusOK, status)
+		b.keys = api.KeysRequired
+		b.tenant = "ada" // a login of Caddy's
+		status, _, _ = b.ask("GET", "/queue", "", nil)
+		require.Equal(t, http.StatusOK, status)
+		b.tenant = ""
+		b.keys = api.KeysOff
+		status, _, _ = b.ask("GET", "/queue", "", bearer(secret+"x"))
+		require.Equal(t, http.StatusOK, status)
+	})
 }
 
 // Whatever the path and its spelling: nobody without a key is answered, apart from routes
@@ -170,55 +172,57 @@ func TestNoDoorBesideKeys(t *testing.T) {
 }
 
 func TestScopes(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) { b.settings.Operators = []string{"ada"} })
-	headers := map[string]http.Header{}
-	for name, scopes := range map[string][]apikeys.Scope{
-		"both": nil, "read": {apikeys.Read}, "submit": {apikeys.Submit}, "admin": {apikeys.Admin},
-	} {
-		headers[name] = bearer(b.key(apikeys.Wanted{Name: name, Tenant: "ada", Scopes: scopes}))
-	}
-	prompt := `{"prompt": ` + picture(1) + `}`
-	for _, tc := range []struct {
-		method, path, body string
-		may                []string
-	}{
-		{"GET", "/queue", "", []string{"both", "read", "admin"}},
-		{"HEAD", "/history", "", []string{"both", "read", "admin"}},
-		{"POST", "/prompt", prompt, []string{"both", "submit", "admin"}},
-		{"POST", "/interrupt", "", []string{"both", "submit", "admin"}},
-		{"POST", "/hub/pause?tenant=nobody", "", []string{"admin"}},
-	} {
-		for name, header := range headers {
-			status, _, text := b.ask(tc.method, tc.path, tc.body, header)
-			if slices.Contains(tc.may, name) {
-				require.Equal(t, http.StatusOK, status, "%s %s: %s", name, tc.path, text)
-				continue
-			}
-			require.Equal(t, http.StatusForbidden, status, "%s %s", name, tc.path)
-			if text != "" && !strings.HasPrefix(tc.path, "/hub/pause") {
-				require.Equal(t, "missing_scope", kindOfError(t, text))
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) { b.settings.Operators = []string{"ada"} })
+		headers := map[string]http.Header{}
+		for name, scopes := range map[string][]apikeys.Scope{
+			"both": nil, "read": {apikeys.Read}, "submit": {apikeys.Submit}, "admin": {apikeys.Admin},
+		} {
+			headers[name] = bearer(b.key(apikeys.Wanted{Name: name, Tenant: "ada", Scopes: scopes}))
+		}
+		prompt := `{"prompt": ` + picture(1) + `}`
+		for _, tc := range []struct {
+			method, path, body string
+			may                []string
+		}{
+			{"GET", "/queue", "", []string{"both", "read", "admin"}},
+			{"HEAD", "/history", "", []string{"both", "read", "admin"}},
+			{"POST", "/prompt", prompt, []string{"both", "submit", "admin"}},
+			{"POST", "/interrupt", "", []string{"both", "submit", "admin"}},
+			{"POST", "/hub/pause?tenant=nobody", "", []string{"admin"}},
+		} {
+			for name, header := range headers {
+				status, _, text := b.ask(tc.method, tc.path, tc.body, header)
+				if slices.Contains(tc.may, name) {
+					require.Equal(t, http.StatusOK, status, "%s %s: %s", name, tc.path, text)
+					continue
+				}
+				require.Equal(t, http.StatusForbidden, status, "%s %s", name, tc.path)
+				if text != "" && !strings.HasPrefix(tc.path, "/hub/pause") {
+					require.Equal(t, "missing_scope", kindOfError(t, text))
+				}
 			}
 		}
-	}
+	})
 }
 
 // A key is worth what its tenant is: two tenants see nothing of each other.
 func TestKeyIsItsTenant(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) { b.trusted = true })
-	ada, bob := bearer(b.key(apikeys.Wanted{Name: "ada"})), bearer(b.key(apikeys.Wanted{Name: "bob"}))
-	second := bearer(b.key(apikeys.Wanted{Name: "ada-phone", Tenant: "ada"}))
-	status, _, text := b.ask("POST", "/prompt", `{"prompt": `+picture(1)+`, "prompt_id": "of-ada"}`, ada)
-	require.Equal(t, http.StatusOK, status, text)
-	for _, who := range []http.Header{ada, second} {
-		_, _, text = b.ask("GET", "/hub/jobs/of-ada", "", who)
-		require.Contains(t, text, `"of-ada"`)
-	}
-	status, _, _ = b.ask("GET", "/hub/jobs/of-ada", "", bob)
-	require.Equal(t, http.StatusNotFound, status)
-	status, _, _ = b.ask("GET", "/hub/jobs/of-ada?tenant=ada", "", bob)
-	require.Equal(t, http.StatusNotFound, status, "a key comes before what the web server trusts")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) { b.trusted = true })
+		ada, bob := bearer(b.key(apikeys.Wanted{Name: "ada"})), bearer(b.key(apikeys.Wanted{Name: "bob"}))
+		second := bearer(b.key(apikeys.Wanted{Name: "ada-phone", Tenant: "ada"}))
+		status, _, text := b.ask("POST", "/prompt", `{"prompt": `+picture(1)+`, "prompt_id": "of-ada"}`, ada)
+		require.Equal(t, http.StatusOK, status, text)
+		for _, who := range []http.Header{ada, second} {
+			_, _, text = b.ask("GET", "/hub/jobs/of-ada", "", who)
+			require.Contains(t, text, `"of-ada"`)
+		}
+		status, _, _ = b.ask("GET", "/hub/jobs/of-ada", "", bob)
+		require.Equal(t, http.StatusNotFound, status)
+		status, _, _ = b.ask("GET", "/hub/jobs/of-ada?tenant=ada", "", bob)
+		require.Equal(t, http.StatusNotFound, status, "a key comes before what the web server trusts")
+	})
 }
 
 // dialWith opens a socket with a key.
@@ -246,72 +250,74 @@ func closed(t *testing.T, conn *websocket.Conn) websocket.StatusCode {
 
 // A key that is revoked at one hub ends the sockets and streams it has opened at all hubs.
 func TestRevokedKeyEndsSockets(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 0)
-	one.keys, two.keys = api.KeysRequired, api.KeysRequired
-	secret := one.key(apikeys.Wanted{Name: "ada"})
-	kept := one.key(apikeys.Wanted{Name: "ada-2", Tenant: "ada"})
-	require.Eventually(t, func() bool {
-		status, _, _ := two.ask("GET", "/queue", "", bearer(secret))
-		return status == http.StatusOK
-	}, time.Minute, 200*time.Millisecond, "a few attempts must be left")
-	sockets := []*websocket.Conn{
-		one.dialWith("/ws?clientId=a", bearer(secret)), one.dialWith("/ws?clientId=b&token="+secret, nil),
-		two.dialWith("/ws?clientId=c", basic("ada", secret)),
-	}
-	other := one.dialWith("/ws?clientId=d", bearer(kept))
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, two.web.URL+"/hub/events", nil)
-	require.NoError(t, err)
-	r.Header = bearer(secret)
-	events, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusOK, events.StatusCode)
+	inBubble(t, func(t *testing.T) {
+		one, two := newPair(t, 1, 0)
+		one.keys, two.keys = api.KeysRequired, api.KeysRequired
+		secret := one.key(apikeys.Wanted{Name: "ada"})
+		kept := one.key(apikeys.Wanted{Name: "ada-2", Tenant: "ada"})
+		require.Eventually(t, func() bool {
+			status, _, _ := two.ask("GET", "/queue", "", bearer(secret))
+			return status == http.StatusOK
+		}, time.Minute, 200*time.Millisecond, "a few attempts must be left")
+		sockets := []*websocket.Conn{
+			one.dialWith("/ws?clientId=a", bearer(secret)), one.dialWith("/ws?clientId=b&token="+secret, nil),
+			two.dialWith("/ws?clientId=c", basic("ada", secret)),
+		}
+		other := one.dialWith("/ws?clientId=d", bearer(kept))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, two.web.URL+"/hub/events", nil)
+		require.NoError(t, err)
+		r.Header = bearer(secret)
+		events, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, events.StatusCode)
 
-	_, err = one.hub.Operator().RevokeKey(t.Context(), "ada")
-	require.NoError(t, err)
-	status, _, _ := one.ask("GET", "/queue", "", bearer(secret))
-	require.Equal(t, http.StatusUnauthorized, status, "at once")
-	for _, conn := range sockets {
-		require.Equal(t, websocket.StatusPolicyViolation, closed(t, conn))
-	}
-	read(t, events)
-	status, _, _ = two.ask("GET", "/queue", "", bearer(secret))
-	require.Equal(t, http.StatusUnauthorized, status)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	require.NoError(t, other.Write(ctx, websocket.MessageText, []byte(`{"type": "feature_flags", "data": {}}`)))
-	_, _, err = other.Read(ctx)
-	require.NoError(t, err, "a key of the same tenant goes on")
+		_, err = one.hub.Operator().RevokeKey(t.Context(), "ada")
+		require.NoError(t, err)
+		status, _, _ := one.ask("GET", "/queue", "", bearer(secret))
+		require.Equal(t, http.StatusUnauthorized, status, "at once")
+		for _, conn := range sockets {
+			require.Equal(t, websocket.StatusPolicyViolation, closed(t, conn))
+		}
+		read(t, events)
+		status, _, _ = two.ask("GET", "/queue", "", bearer(secret))
+		require.Equal(t, http.StatusUnauthorized, status)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, other.Write(ctx, websocket.MessageText, []byte(`{"type": "feature_flags", "data": {}}`)))
+		_, _, err = other.Read(ctx)
+		require.NoError(t, err, "a key of the same tenant goes on")
+	})
 }
 
 // Neither an instance nor the log sees a key, wherever it was shown.
 func TestKeysGoNoFurther(t *testing.T) {
-	t.Parallel()
-	log := &logtest.Log{}
-	seen := &logtest.Log{}
-	b := newBench(t, 0, withKeys(api.KeysRequired), func(b *bench) {
-		b.log = log
-		b.settings.Passthrough = PassthroughOn
-		i := newInstance(t, sim.Config{})
-		b.settings.Instances = []string{simtest.Front(t, i.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
-			_ = r.Header.Write(seen)
-			_, _ = seen.Write([]byte(r.RequestURI + "\n"))
-			rest.ServeHTTP(w, r)
-		}).URL}
+	inBubble(t, func(t *testing.T) {
+		log := &logtest.Log{}
+		seen := &logtest.Log{}
+		b := newBench(t, 0, withKeys(api.KeysRequired), func(b *bench) {
+			b.log = log
+			b.settings.Passthrough = PassthroughOn
+			i := newInstance(t, sim.Config{})
+			b.settings.Instances = []string{simtest.Front(t, i.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
+				_ = r.Header.Write(seen)
+				_, _ = seen.Write([]byte(r.RequestURI + "\n"))
+				rest.ServeHTTP(w, r)
+			}).URL}
+		})
+		secret := b.key(apikeys.Wanted{Name: "ada"})
+		for path, header := range map[string]http.Header{
+			"/pack/a": bearer(secret), "/pack/b": basic("ada", secret), "/pack/c?token=" + secret + "&keep=1": nil,
+			"/pack/d?Token=" + secret: bearer(secret), "/pack/e?%74oken=" + secret: bearer(secret),
+		} {
+			b.ask("GET", path, "", header)
+			b.ask("POST", path, "", header)
+		}
+		conn := b.dialWith("/ws?clientId=a&token="+secret, nil)
+		require.NoError(t, conn.CloseNow())
+		require.Contains(t, seen.String(), "/pack/c?keep=1")
+		require.NotContains(t, seen.String(), secret[9:40])
+		require.NotContains(t, log.String(), secret[9:40])
 	})
-	secret := b.key(apikeys.Wanted{Name: "ada"})
-	for path, header := range map[string]http.Header{
-		"/pack/a": bearer(secret), "/pack/b": basic("ada", secret), "/pack/c?token=" + secret + "&keep=1": nil,
-		"/pack/d?Token=" + secret: bearer(secret), "/pack/e?%74oken=" + secret: bearer(secret),
-	} {
-		b.ask("GET", path, "", header)
-		b.ask("POST", path, "", header)
-	}
-	conn := b.dialWith("/ws?clientId=a&token="+secret, nil)
-	require.NoError(t, conn.CloseNow())
-	require.Contains(t, seen.String(), "/pack/c?keep=1")
-	require.NotContains(t, seen.String(), secret[9:40])
-	require.NotContains(t, log.String(), secret[9:40])
 }
 
 // Many wrong keys from one address are answered with 429, and cost neither its neighbours
@@ -349,28 +355,29 @@ func TestWrongKeysAreCounted(t *testing.T) {
 
 // Limits that come with a key bind its tenant, before those of the configuration.
 func TestLimitsOfAKey(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
-		b.settings.TenantLimits.Waiting = 100
-		b.settings.TenantWeights = map[string]float64{"ada": 7, "bob": 5}
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
+			b.settings.TenantLimits.Waiting = 100
+			b.settings.TenantWeights = map[string]float64{"ada": 7, "bob": 5}
+		})
+		ada := bearer(b.key(apikeys.Wanted{Name: "ada", Limits: apikeys.Limits{Weight: 2, Running: 1, Waiting: 1, GPUSeconds: 3600}}))
+		require.InDelta(t, 2, b.hub.weightOf("ada"), 0)
+		require.InDelta(t, 5, b.hub.weightOf("bob"), 0)
+		limits := b.hub.limitsOf("ada")
+		require.Equal(t, 1, limits.Running)
+		require.Equal(t, time.Hour, limits.GPUTime)
+		require.Equal(t, 100, b.hub.limitsOf("bob").Waiting)
+		post := func(n int) (int, string) {
+			status, _, text := b.ask("POST", "/prompt", `{"prompt": `+endless(n)+`}`, ada)
+			return status, text
+		}
+		status, text := post(1)
+		require.Equal(t, http.StatusOK, status, text)
+		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		status, text = post(2)
+		require.Equal(t, http.StatusOK, status, text)
+		status, text = post(3)
+		require.Equal(t, http.StatusTooManyRequests, status, text)
+		require.Equal(t, "tenant_queue_full", kindOfError(t, text))
 	})
-	ada := bearer(b.key(apikeys.Wanted{Name: "ada", Limits: apikeys.Limits{Weight: 2, Running: 1, Waiting: 1, GPUSeconds: 3600}}))
-	require.InDelta(t, 2, b.hub.weightOf("ada"), 0)
-	require.InDelta(t, 5, b.hub.weightOf("bob"), 0)
-	limits := b.hub.limitsOf("ada")
-	require.Equal(t, 1, limits.Running)
-	require.Equal(t, time.Hour, limits.GPUTime)
-	require.Equal(t, 100, b.hub.limitsOf("bob").Waiting)
-	post := func(n int) (int, string) {
-		status, _, text := b.ask("POST", "/prompt", `{"prompt": `+endless(n)+`}`, ada)
-		return status, text
-	}
-	status, text := post(1)
-	require.Equal(t, http.StatusOK, status, text)
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-	status, text = post(2)
-	require.Equal(t, http.StatusOK, status, text)
-	status, text = post(3)
-	require.Equal(t, http.StatusTooManyRequests, status, text)
-	require.Equal(t, "tenant_queue_full", kindOfError(t, text))
 }

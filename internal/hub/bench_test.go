@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // Rooms is the API of a hub.
@@ -56,6 +58,8 @@ type bench struct {
 	one          bool
 	// strange means that the web server does not know the host names.
 	strange bool
+	// sockets means that clients connect over TCP.
+	sockets bool
 	// trusted means that visitors may speak for every tenant.
 	trusted bool
 	// proxied means that a proxy hides the callers' addresses.
@@ -83,7 +87,7 @@ func newInstance(t testing.TB, c sim.Config) *instance {
 	}
 	server, err := sim.New(c)
 	require.NoError(t, err)
-	i := &instance{Server: server, t: t, addr: "127.0.0.1:0"}
+	i := &instance{Server: server, t: t}
 	i.start()
 	t.Cleanup(func() { i.die(); server.Close() })
 	return i
@@ -91,8 +95,7 @@ func newInstance(t testing.TB, c sim.Config) *instance {
 
 func (i *instance) start() {
 	i.t.Helper()
-	ln, err := net.Listen("tcp", i.addr)
-	require.NoError(i.t, err)
+	ln := i.listen()
 	i.addr = ln.Addr().String()
 	ctx, end := context.WithCancel(context.Background())
 	i.end, i.done = end, make(chan struct{})
@@ -100,6 +103,20 @@ func (i *instance) start() {
 		defer close(i.done)
 		_ = i.Serve(ctx, ln)
 	}()
+}
+
+// listen opens the instance's address. A benchmark has the price of real sockets in it.
+func (i *instance) listen() net.Listener {
+	_, measured := i.t.(*testing.B)
+	switch {
+	case !measured && i.addr == "":
+		return loopback.Listen()
+	case !measured:
+		return loopback.ListenAt(i.addr)
+	}
+	ln, err := net.Listen("tcp", cmp.Or(i.addr, "127.0.0.1:0"))
+	require.NoError(i.t, err)
+	return ln
 }
 
 // die acts like kill -9: sockets are cut and the port refuses connections.
@@ -120,7 +137,7 @@ func (i *instance) url() string { return "http://" + i.addr }
 // newBench starts a hub with count instances.
 func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	t.Helper()
-	b := &bench{t: t, id: Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"}}
+	b := &bench{t: t, id: Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: NoGossip, Network: &Network{Dial: loopback.Dial}}}
 	for range count {
 		b.instances = append(b.instances, newInstance(t, sim.Config{}))
 	}
@@ -138,7 +155,11 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 		level = slog.LevelError // its output is the result
 	}
 	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(logOf(t)), &slog.HandlerOptions{Level: level}))
-	b.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serve := loopback.Serve
+	if _, measured := t.(*testing.B); measured || b.sockets {
+		serve = httptest.NewServer
+	}
+	b.web = serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v := api.Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, QueueOne: b.one, StrangeHost: b.strange, Proxied: b.proxied, Trusted: b.trusted}
 		if user, _, ok := r.BasicAuth(); ok && b.keys == "" {
 			v.Tenant = user

@@ -128,205 +128,210 @@ func (p *fleetPage) runs(id string) bool {
 
 // Who has followed all changes knows what a snapshot shows to somebody who comes later.
 func TestChangesAddUpToASnapshot(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 2)
-	v := b.script()
-	early := v.watches(t)
-	require.Len(t, early.instances, 2)
-	first := v.submit(endless(1), "ann")
-	second := v.submit(endless(2), "ann")
-	early.until(func() bool { return early.runs(first) && early.runs(second) && len(early.jobs) == 0 })
-	waiting := []string{v.submit(endless(3), "ann"), v.submit(endless(4), "ann")}
-	early.until(func() bool { return len(early.jobs) == 2 })
-	require.ElementsMatch(t, waiting, early.ids())
-	_, _ = v.send("PATCH", "/hub/jobs/"+waiting[1], `{"position": "front", "paused": true}`)
-	paused := func() bool {
-		for _, j := range early.jobs {
-			if j["paused"] == true && j["id"] == waiting[1] {
-				return true
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 2)
+		v := b.script()
+		early := v.watches(t)
+		require.Len(t, early.instances, 2)
+		first := v.submit(endless(1), "ann")
+		second := v.submit(endless(2), "ann")
+		early.until(func() bool { return early.runs(first) && early.runs(second) && len(early.jobs) == 0 })
+		waiting := []string{v.submit(endless(3), "ann"), v.submit(endless(4), "ann")}
+		early.until(func() bool { return len(early.jobs) == 2 })
+		require.ElementsMatch(t, waiting, early.ids())
+		_, _ = v.send("PATCH", "/hub/jobs/"+waiting[1], `{"position": "front", "paused": true}`)
+		paused := func() bool {
+			for _, j := range early.jobs {
+				if j["paused"] == true && j["id"] == waiting[1] {
+					return true
+				}
 			}
+			return false
 		}
-		return false
-	}
-	early.until(paused)
-	v.posts("/hub/jobs/"+waiting[0]+"/cancel", "")
-	early.until(func() bool { return len(early.jobs) == 1 && early.counts["waiting"] == 1.0 })
-	early.until(func() bool {
-		late := v.watches(t)
-		for _, rows := range []map[string]map[string]any{late.instances, early.instances, late.jobs, early.jobs} {
-			for _, row := range rows {
-				// What moves by itself may have moved in between, and a new row leaves out what is
-				// not known.
-				maps.DeleteFunc(row, func(name string, value any) bool {
-					return slices.Contains([]string{"progress", "vram_free", "node", "class", "began", "models", "eta"}, name) ||
-						value == "" || value == 0.0 || value == false
-				})
+		early.until(paused)
+		v.posts("/hub/jobs/"+waiting[0]+"/cancel", "")
+		early.until(func() bool { return len(early.jobs) == 1 && early.counts["waiting"] == 1.0 })
+		early.until(func() bool {
+			late := v.watches(t)
+			for _, rows := range []map[string]map[string]any{late.instances, early.instances, late.jobs, early.jobs} {
+				for _, row := range rows {
+					// What moves by itself may have moved in between, and a new row leaves out what is
+					// not known.
+					maps.DeleteFunc(row, func(name string, value any) bool {
+						return slices.Contains([]string{"progress", "vram_free", "node", "class", "began", "models", "eta"}, name) ||
+							value == "" || value == 0.0 || value == false
+					})
+				}
 			}
-		}
-		same := func(a, b any) bool {
-			x, err := json.Marshal(a)
-			require.NoError(t, err)
-			y, err := json.Marshal(b)
-			require.NoError(t, err)
-			return string(x) == string(y)
-		}
-		return same(late.instances, early.instances) && same(late.jobs, early.jobs) && same(late.counts, early.counts)
+			same := func(a, b any) bool {
+				x, err := json.Marshal(a)
+				require.NoError(t, err)
+				y, err := json.Marshal(b)
+				require.NoError(t, err)
+				return string(x) == string(y)
+			}
+			return same(late.instances, early.instances) && same(late.jobs, early.jobs) && same(late.counts, early.counts)
+		})
+		v.posts("/queue", `{"clear": true}`)
+		v.posts("/hub/jobs/"+first+"/cancel", "")
+		v.posts("/hub/jobs/"+second+"/cancel", "")
 	})
-	v.posts("/queue", `{"clear": true}`)
-	v.posts("/hub/jobs/"+first+"/cancel", "")
-	v.posts("/hub/jobs/"+second+"/cancel", "")
 }
 
 // Users see their own jobs and counts of others'; operators see all.
 func TestDashboardOfATenant(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
-	ada, eve, root := b.login("ada"), b.login("eve"), b.login("root")
-	running := ada.submit(endless(1), "ada")
-	ada.awaits(running, "running")
-	waiting := ada.submit(endless(2), "ada")
-	hers, all := ada.watches(t), root.watches(t)
-	for _, p := range []*fleetPage{hers, all} {
-		p.until(func() bool { return p.runs(running) && len(p.jobs) == 1 })
-		require.Equal(t, []string{waiting}, p.ids())
-	}
-	others := eve.watches(t)
-	others.until(func() bool { return others.counts["waiting"] == 1.0 && others.counts["running"] == 1.0 })
-	require.Zero(t, others.counts["own_waiting"])
-	require.Empty(t, others.jobs)
-	require.Equal(t, false, others.hello["operator"])
-	require.Equal(t, true, all.hello["operator"])
-	at := b.instances[0].url()
-	shown, err := json.Marshal(others.instances)
-	require.NoError(t, err)
-	for _, secret := range []string{running, "ada", `"url":"` + at} {
-		require.NotContains(t, string(shown), secret)
-	}
-	for _, i := range others.instances {
-		require.Empty(t, i["url"])
-		require.Empty(t, i["job"])
-		require.Empty(t, i["class"])
-	}
-	for name, i := range all.instances {
-		require.Equal(t, at, i["url"])
-		require.Equal(t, "ada", i["tenant"])
-		for _, v := range []*visitor{ada, root} {
-			require.Eventually(t, func() bool {
-				status, _ := v.send("GET", "/hub/preview?instance="+url.QueryEscape(name), "")
-				return status == http.StatusOK
-			}, time.Minute, 20*time.Millisecond)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
+		ada, eve, root := b.login("ada"), b.login("eve"), b.login("root")
+		running := ada.submit(endless(1), "ada")
+		ada.awaits(running, "running")
+		waiting := ada.submit(endless(2), "ada")
+		hers, all := ada.watches(t), root.watches(t)
+		for _, p := range []*fleetPage{hers, all} {
+			p.until(func() bool { return p.runs(running) && len(p.jobs) == 1 })
+			require.Equal(t, []string{waiting}, p.ids())
 		}
-		status, _ := eve.send("GET", "/hub/preview?instance="+url.QueryEscape(name), "")
-		require.Equal(t, http.StatusNotFound, status)
-	}
+		others := eve.watches(t)
+		others.until(func() bool { return others.counts["waiting"] == 1.0 && others.counts["running"] == 1.0 })
+		require.Zero(t, others.counts["own_waiting"])
+		require.Empty(t, others.jobs)
+		require.Equal(t, false, others.hello["operator"])
+		require.Equal(t, true, all.hello["operator"])
+		at := b.instances[0].url()
+		shown, err := json.Marshal(others.instances)
+		require.NoError(t, err)
+		for _, secret := range []string{running, "ada", `"url":"` + at} {
+			require.NotContains(t, string(shown), secret)
+		}
+		for _, i := range others.instances {
+			require.Empty(t, i["url"])
+			require.Empty(t, i["job"])
+			require.Empty(t, i["class"])
+		}
+		for name, i := range all.instances {
+			require.Equal(t, at, i["url"])
+			require.Equal(t, "ada", i["tenant"])
+			for _, v := range []*visitor{ada, root} {
+				require.Eventually(t, func() bool {
+					status, _ := v.send("GET", "/hub/preview?instance="+url.QueryEscape(name), "")
+					return status == http.StatusOK
+				}, time.Minute, 20*time.Millisecond)
+			}
+			status, _ := eve.send("GET", "/hub/preview?instance="+url.QueryEscape(name), "")
+			require.Equal(t, http.StatusNotFound, status)
+		}
 
-	// The commands of operators are theirs alone, and a tenant's name in the query is heard
-	// from them alone.
-	for _, path := range []string{"/hub/pause", "/hub/resume", "/hub/drain?instance=x", "/hub/forget?instance=x", "/hub/restart?instance=x"} {
-		for _, v := range []*visitor{ada, eve, b.script()} {
-			status, _ := v.send("POST", path, "")
-			require.Equal(t, http.StatusForbidden, status, path)
+		// The commands of operators are theirs alone, and a tenant's name in the query is heard
+		// from them alone.
+		for _, path := range []string{"/hub/pause", "/hub/resume", "/hub/drain?instance=x", "/hub/forget?instance=x", "/hub/restart?instance=x"} {
+			for _, v := range []*visitor{ada, eve, b.script()} {
+				status, _ := v.send("POST", path, "")
+				require.Equal(t, http.StatusForbidden, status, path)
+			}
 		}
-	}
-	_, body := eve.send("POST", "/hub/jobs/"+waiting+"/cancel?tenant=ada", "")
-	require.JSONEq(t, `{"cancelled": false}`, string(body))
-	status, _ := root.send("POST", "/hub/pause?tenant=", "")
-	require.Equal(t, http.StatusBadRequest, status, "a mistake does not mean everything")
-	root.posts("/hub/pause", "")
-	others.until(func() bool { return others.counts["paused"] == true })
-	root.posts("/hub/resume", "")
-	_, body = root.send("POST", "/hub/jobs/"+waiting+"/cancel?tenant=ada", "")
-	require.JSONEq(t, `{"cancelled": true}`, string(body))
-	hers.until(func() bool { return len(hers.jobs) == 0 })
-	status, _ = root.send("POST", "/hub/restart?instance=none", "")
-	require.Equal(t, http.StatusNotFound, status)
-	for name := range all.instances {
-		status, _ = root.send("POST", "/hub/restart?instance="+url.QueryEscape(name), "")
-		require.Equal(t, http.StatusConflict, status, "it has no agent")
-		root.posts("/hub/drain?instance="+url.QueryEscape(name), "")
-		hers.until(func() bool { return hers.instances[name]["drained"] == true })
-	}
-	ada.posts("/interrupt", "")
-	ada.awaits(running, "cancelled")
+		_, body := eve.send("POST", "/hub/jobs/"+waiting+"/cancel?tenant=ada", "")
+		require.JSONEq(t, `{"cancelled": false}`, string(body))
+		status, _ := root.send("POST", "/hub/pause?tenant=", "")
+		require.Equal(t, http.StatusBadRequest, status, "a mistake does not mean everything")
+		root.posts("/hub/pause", "")
+		others.until(func() bool { return others.counts["paused"] == true })
+		root.posts("/hub/resume", "")
+		_, body = root.send("POST", "/hub/jobs/"+waiting+"/cancel?tenant=ada", "")
+		require.JSONEq(t, `{"cancelled": true}`, string(body))
+		hers.until(func() bool { return len(hers.jobs) == 0 })
+		status, _ = root.send("POST", "/hub/restart?instance=none", "")
+		require.Equal(t, http.StatusNotFound, status)
+		for name := range all.instances {
+			status, _ = root.send("POST", "/hub/restart?instance="+url.QueryEscape(name), "")
+			require.Equal(t, http.StatusConflict, status, "it has no agent")
+			root.posts("/hub/drain?instance="+url.QueryEscape(name), "")
+			hers.until(func() bool { return hers.instances[name]["drained"] == true })
+		}
+		ada.posts("/interrupt", "")
+		ada.awaits(running, "cancelled")
+	})
 }
 
 // Faults are shown to those whose jobs they concern, and to operators.
 func TestFaultsOfATenant(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
-	ada, eve, root := b.login("ada"), b.login("eve"), b.login("root")
-	ada.submit(work(1, 7, "error"), "ada")
-	status, _ := ada.send("POST", "/prompt", `{"prompt": {"1": {"class_type": "NoSuchClass", "inputs": {}}}}`)
-	require.Equal(t, http.StatusBadRequest, status)
-	kinds := func(v *visitor) map[string]string {
-		b.hub.recorder.flush()
-		_, body := v.send("GET", "/hub/faults", "")
-		var list []struct{ Kind, Reason string }
-		require.NoError(t, json.Unmarshal(body, &list), string(body))
-		found := map[string]string{}
-		for _, f := range list {
-			found[f.Kind] = f.Reason
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
+		ada, eve, root := b.login("ada"), b.login("eve"), b.login("root")
+		ada.submit(work(1, 7, "error"), "ada")
+		status, _ := ada.send("POST", "/prompt", `{"prompt": {"1": {"class_type": "NoSuchClass", "inputs": {}}}}`)
+		require.Equal(t, http.StatusBadRequest, status)
+		kinds := func(v *visitor) map[string]string {
+			b.hub.recorder.flush()
+			_, body := v.send("GET", "/hub/faults", "")
+			var list []struct{ Kind, Reason string }
+			require.NoError(t, json.Unmarshal(body, &list), string(body))
+			found := map[string]string{}
+			for _, f := range list {
+				found[f.Kind] = f.Reason
+			}
+			return found
 		}
-		return found
-	}
-	require.Eventually(t, func() bool { return len(kinds(ada)) == 2 }, time.Minute, 20*time.Millisecond)
-	require.Contains(t, kinds(ada)["refused"], "NoSuchClass")
-	require.NotEmpty(t, kinds(ada)["failed"])
-	require.Empty(t, kinds(eve))
-	require.Len(t, kinds(root), 2)
-	_, body := eve.send("GET", "/hub/trends", "")
-	require.Contains(t, string(body), `"failed": 1`)
+		require.Eventually(t, func() bool { return len(kinds(ada)) == 2 }, time.Minute, 20*time.Millisecond)
+		require.Contains(t, kinds(ada)["refused"], "NoSuchClass")
+		require.NotEmpty(t, kinds(ada)["failed"])
+		require.Empty(t, kinds(eve))
+		require.Len(t, kinds(root), 2)
+		_, body := eve.send("GET", "/hub/trends", "")
+		require.Contains(t, string(body), `"failed": 1`)
+	})
 }
 
 // Dashboards are bounded for one person and in all; one who does not read is cut off, and
 // nothing is looked at when nobody watches.
 func TestDashboardsAreBounded(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	v := b.script()
-	var pages []*http.Response
-	for range maxPagesOfOne {
-		resp := v.do(http.MethodGet, "/hub/events", "")
-		require.Equal(t, http.StatusOK, resp.StatusCode)
-		pages = append(pages, resp)
-	}
-	status, _ := v.send("GET", "/hub/events", "")
-	require.Equal(t, http.StatusTooManyRequests, status)
-	for _, resp := range pages {
-		resp.Body.Close()
-	}
-	board := b.hub.board
-	idle := func() bool {
-		board.mu.Lock()
-		defer board.mu.Unlock()
-		return board.open == 0 && board.stop == nil && len(board.views) == 0 && len(board.pages) == 0
-	}
-	require.Eventually(t, idle, time.Minute, 5*time.Millisecond)
-
-	slow, err := board.Watch(t.Context(), Viewer{Tenant: "default"}, "slow")
-	require.NoError(t, err)
-	for n := 0; ; n++ {
-		b.hub.fleet.SetDraining(b.hub.fleet.Instances()[0].Name, n%2 == 0)
-		board.look(t.Context(), true)
-		board.mu.Lock()
-		_, watches := board.views[board.sightOf(Viewer{Tenant: "default"})].watchers[slow]
-		board.mu.Unlock()
-		if !watches {
-			break
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		v := b.script()
+		var pages []*http.Response
+		for range maxPagesOfOne {
+			resp := v.do(http.MethodGet, "/hub/events", "")
+			require.Equal(t, http.StatusOK, resp.StatusCode)
+			pages = append(pages, resp)
 		}
-		require.Less(t, n, 10*pageBacklog)
-	}
-	slow.Stop()
-	require.True(t, idle())
+		status, _ := v.send("GET", "/hub/events", "")
+		require.Equal(t, http.StatusTooManyRequests, status)
+		for _, resp := range pages {
+			resp.Body.Close()
+		}
+		board := b.hub.board
+		idle := func() bool {
+			board.mu.Lock()
+			defer board.mu.Unlock()
+			return board.open == 0 && board.stop == nil && len(board.views) == 0 && len(board.pages) == 0
+		}
+		require.Eventually(t, idle, time.Minute, 5*time.Millisecond)
+
+		slow, err := board.Watch(t.Context(), Viewer{Tenant: "default"}, "slow")
+		require.NoError(t, err)
+		for n := 0; ; n++ {
+			b.hub.fleet.SetDraining(b.hub.fleet.Instances()[0].Name, n%2 == 0)
+			board.look(t.Context(), true)
+			board.mu.Lock()
+			_, watches := board.views[board.sightOf(Viewer{Tenant: "default"})].watchers[slow]
+			board.mu.Unlock()
+			if !watches {
+				break
+			}
+			require.Less(t, n, 10*pageBacklog)
+		}
+		slow.Stop()
+		require.True(t, idle())
+	})
 }
 
 // A hub that closes ends the streams of its dashboards.
 func TestDashboardsEndWithTheHub(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	resp := b.script().do(http.MethodGet, "/hub/events", "")
-	require.NoError(t, b.hub.Close(context.Background()))
-	_, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	resp.Body.Close()
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		resp := b.script().do(http.MethodGet, "/hub/events", "")
+		require.NoError(t, b.hub.Close(context.Background()))
+		_, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		resp.Body.Close()
+	})
 }

@@ -233,125 +233,131 @@ func waitingState(states map[string]string, id string) string {
 // The count of GET /prompt and the order of the listing are also those of the
 // browser.
 func TestBrowserCounts(t *testing.T) {
-	t.Parallel()
-	b := withPage(t, 1)
-	ann, bob := b.browser(), b.browser()
-	first := ann.submit(endless(1), "ann")
-	ann.awaits(first, "running")
-	ann.submit(endless(2), "") // without a client id it still belongs to the browser
-	second := bob.submit(endless(3), "bob")
-	for v, want := range map[*visitor]int{ann: 2, bob: 1, b.script(): 0} {
-		require.Equal(t, want, v.count())
-	}
-	_, body := bob.send("GET", "/queue", "")
-	var queue struct {
-		Pending [][]json.RawMessage `json:"queue_pending"`
-	}
-	require.NoError(t, json.Unmarshal(body, &queue))
-	require.Equal(t, fmt.Sprintf("%q", second), string(queue.Pending[0][1]), "bob's own comes first")
-	ann.posts("/queue", `{"clear": true}`)
-	ann.posts("/interrupt", "")
+	inBubble(t, func(t *testing.T) {
+		b := withPage(t, 1)
+		ann, bob := b.browser(), b.browser()
+		first := ann.submit(endless(1), "ann")
+		ann.awaits(first, "running")
+		ann.submit(endless(2), "") // without a client id it still belongs to the browser
+		second := bob.submit(endless(3), "bob")
+		for v, want := range map[*visitor]int{ann: 2, bob: 1, b.script(): 0} {
+			require.Equal(t, want, v.count())
+		}
+		_, body := bob.send("GET", "/queue", "")
+		var queue struct {
+			Pending [][]json.RawMessage `json:"queue_pending"`
+		}
+		require.NoError(t, json.Unmarshal(body, &queue))
+		require.Equal(t, fmt.Sprintf("%q", second), string(queue.Pending[0][1]), "bob's own comes first")
+		ann.posts("/queue", `{"clear": true}`)
+		ann.posts("/interrupt", "")
+	})
 }
 
 // A hub that restarts knows nobody. The web interface's socket comes back with its
 // client id and cookie, and the browser owns its earlier prompts again.
 func TestBrowserAfterARestart(t *testing.T) {
-	t.Parallel()
-	b := withPage(t, 1)
-	ann, bob := b.browser(), b.browser()
-	running := ann.submit(endless(1), "ann")
-	ann.awaits(running, "running")
-	theirs := bob.submit(endless(2), "bob")
-	b.stop()
-	b.start()
-	b.connected(1)
-	ann.connect("ann")
-	bob.connect("bob")
-	ann.awaits(running, "running")
-	ann.posts("/interrupt", "")
-	ann.posts("/queue", `{"clear": true}`)
-	ann.awaits(running, "cancelled")
-	require.Contains(t, []string{"queued", "running"}, ann.states()[theirs])
-	bob.awaits(theirs, "running")
-	bob.posts("/queue", `{"clear": true}`)
-	bob.posts("/interrupt", "")
-	bob.awaits(theirs, "cancelled")
+	inBubble(t, func(t *testing.T) {
+		b := withPage(t, 1)
+		ann, bob := b.browser(), b.browser()
+		running := ann.submit(endless(1), "ann")
+		ann.awaits(running, "running")
+		theirs := bob.submit(endless(2), "bob")
+		b.stop()
+		b.start()
+		b.connected(1)
+		ann.connect("ann")
+		bob.connect("bob")
+		ann.awaits(running, "running")
+		ann.posts("/interrupt", "")
+		ann.posts("/queue", `{"clear": true}`)
+		ann.awaits(running, "cancelled")
+		require.Contains(t, []string{"queued", "running"}, ann.states()[theirs])
+		bob.awaits(theirs, "running")
+		bob.posts("/queue", `{"clear": true}`)
+		bob.posts("/interrupt", "")
+		bob.awaits(theirs, "cancelled")
+	})
 }
 
 // A tab that was open before the cookie existed gets the cookie with its socket.
 func TestOldTab(t *testing.T) {
-	t.Parallel()
-	b := withPage(t, 1)
-	jar, err := cookiejar.New(nil)
-	require.NoError(t, err)
-	ann := &visitor{b: b, http: &http.Client{Jar: jar}}
-	running := ann.submit(endless(1), "ann") // known by its address for now
-	ann.awaits(running, "running")
-	ann.connect("ann")
-	require.NotEmpty(t, ann.cookie())
-	require.Equal(t, 0, b.script().count(), "the address means others now")
-	require.Equal(t, 1, ann.count())
-	ann.posts("/interrupt", "")
-	ann.awaits(running, "cancelled")
+	inBubble(t, func(t *testing.T) {
+		b := withPage(t, 1)
+		jar, err := cookiejar.New(nil)
+		require.NoError(t, err)
+		ann := &visitor{b: b, http: &http.Client{Jar: jar}}
+		running := ann.submit(endless(1), "ann") // known by its address for now
+		ann.awaits(running, "running")
+		ann.connect("ann")
+		require.NotEmpty(t, ann.cookie())
+		require.Equal(t, 0, b.script().count(), "the address means others now")
+		require.Equal(t, 1, ann.count())
+		ann.posts("/interrupt", "")
+		ann.awaits(running, "cancelled")
+	})
 }
 
 // Behind an undeclared proxy, everybody has the same address. Then only client ids
 // and cookies count, and the log says so once.
 func TestUndeclaredProxy(t *testing.T) {
-	t.Parallel()
-	heard := new(logtest.Log)
-	b := newBench(t, 1, func(b *bench) { b.log, b.proxied = heard, true })
-	ann, bob := b.script(), b.script()
-	running := ann.submit(endless(1), "ann")
-	ann.awaits(running, "running")
-	nameless := ann.submit(endless(2), "")
-	for range 2 {
-		bob.posts("/interrupt", "")
-		bob.posts("/queue", `{"clear": true}`)
-		bob.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, "no such id"))
-	}
-	require.Equal(t, "running", ann.states()[running])
-	require.Equal(t, "queued", ann.states()[nameless])
-	require.Equal(t, 1, strings.Count(heard.String(), "requests come through a proxy"))
-	ann.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, nameless))
-	ann.posts("/interrupt", `{"client_id": "ann"}`)
-	ann.awaits(running, "cancelled")
+	inBubble(t, func(t *testing.T) {
+		heard := new(logtest.Log)
+		b := newBench(t, 1, func(b *bench) { b.log, b.proxied = heard, true })
+		ann, bob := b.script(), b.script()
+		running := ann.submit(endless(1), "ann")
+		ann.awaits(running, "running")
+		nameless := ann.submit(endless(2), "")
+		for range 2 {
+			bob.posts("/interrupt", "")
+			bob.posts("/queue", `{"clear": true}`)
+			bob.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, "no such id"))
+		}
+		require.Equal(t, "running", ann.states()[running])
+		require.Equal(t, "queued", ann.states()[nameless])
+		require.Equal(t, 1, strings.Count(heard.String(), "requests come through a proxy"))
+		ann.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, nameless))
+		ann.posts("/interrupt", `{"client_id": "ann"}`)
+		ann.awaits(running, "cancelled")
+	})
 }
 
 // A caller without a login is a different person from a logged-in user at the same address.
 func TestAddressOfALogin(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	ada, stranger := b.script(), b.script()
-	ada.user = "ada"
-	running := ada.submit(endless(1), "ada")
-	ada.awaits(running, "running")
-	waiting := ada.submit(endless(2), "")
-	for _, client := range []string{"", `{"client_id": "ada"}`} {
-		stranger.posts("/interrupt", client)
-	}
-	require.Equal(t, 0, stranger.count())
-	stranger.posts("/queue", `{"clear": true}`)
-	stranger.posts("/queue", `{"clear": true, "client_id": "ada"}`)
-	stranger.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
-	require.Equal(t, map[string]string{running: "running", waiting: "queued"}, ada.states())
-	require.Empty(t, stranger.states())
-	ada.posts("/queue", `{"clear": true}`)
-	ada.posts("/interrupt", "")
-	ada.awaits(running, "cancelled")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		ada, stranger := b.script(), b.script()
+		ada.user = "ada"
+		running := ada.submit(endless(1), "ada")
+		ada.awaits(running, "running")
+		waiting := ada.submit(endless(2), "")
+		for _, client := range []string{"", `{"client_id": "ada"}`} {
+			stranger.posts("/interrupt", client)
+		}
+		require.Equal(t, 0, stranger.count())
+		stranger.posts("/queue", `{"clear": true}`)
+		stranger.posts("/queue", `{"clear": true, "client_id": "ada"}`)
+		stranger.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
+		require.Equal(t, map[string]string{running: "running", waiting: "queued"}, ada.states())
+		require.Empty(t, stranger.states())
+		ada.posts("/queue", `{"clear": true}`)
+		ada.posts("/interrupt", "")
+		ada.awaits(running, "cancelled")
+	})
 }
 
 // A login that is named like the tenant of callers without a login is still a different tenant.
 func TestLoginNamedDefault(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	stranger, mallory := b.script(), b.script()
-	mallory.user = "default"
-	running := stranger.submit(endless(1), "ann")
-	stranger.awaits(running, "running")
-	require.Empty(t, mallory.states())
-	mallory.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
-	require.Equal(t, "running", stranger.states()[running])
-	stranger.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
-	stranger.awaits(running, "cancelled")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		stranger, mallory := b.script(), b.script()
+		mallory.user = "default"
+		running := stranger.submit(endless(1), "ann")
+		stranger.awaits(running, "running")
+		require.Empty(t, mallory.states())
+		mallory.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+		require.Equal(t, "running", stranger.states()[running])
+		stranger.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+		stranger.awaits(running, "cancelled")
+	})
 }

@@ -40,27 +40,28 @@ func (b *bench) carriedName(tenant, id string) string {
 }
 
 func TestFileInsideAPrompt(t *testing.T) {
-	t.Parallel()
-	b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
-	picture := pixel(t, color.Gray{7})
-	for n, tenant := range []string{"ann", "bob", "ann"} {
-		id := fmt.Sprintf("carried-%d", n)
-		status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
-		require.Equal(t, http.StatusOK, status, answer)
-		name := b.carriedName(tenant, id)
-		require.Regexp(t, `^embedded/[0-9a-f]{32}\.png$`, name)
-		status, got := b.as(tenant, "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
-		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, picture, got)
-		status, _ = b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
-		require.Equal(t, http.StatusNotFound, status, "it is ann's and bob's alone")
-		status, _ = b.as("eve", "POST", "/prompt", `{"prompt": `+loading(name)+`}`)
-		require.Equal(t, http.StatusBadRequest, status)
-		_, listed := b.as(tenant, "GET", "/object_info/LoadImage", "")
-		require.NotContains(t, listed, "embedded", "the widget's list stays as it is")
-	}
-	require.EqualValues(t, 1, b.uploadCount("ann"), "the same file is stored once")
-	require.EqualValues(t, 1, b.uploadCount("bob"))
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+		picture := pixel(t, color.Gray{7})
+		for n, tenant := range []string{"ann", "bob", "ann"} {
+			id := fmt.Sprintf("carried-%d", n)
+			status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
+			require.Equal(t, http.StatusOK, status, answer)
+			name := b.carriedName(tenant, id)
+			require.Regexp(t, `^embedded/[0-9a-f]{32}\.png$`, name)
+			status, got := b.as(tenant, "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, picture, got)
+			status, _ = b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
+			require.Equal(t, http.StatusNotFound, status, "it is ann's and bob's alone")
+			status, _ = b.as("eve", "POST", "/prompt", `{"prompt": `+loading(name)+`}`)
+			require.Equal(t, http.StatusBadRequest, status)
+			_, listed := b.as(tenant, "GET", "/object_info/LoadImage", "")
+			require.NotContains(t, listed, "embedded", "the widget's list stays as it is")
+		}
+		require.EqualValues(t, 1, b.uploadCount("ann"), "the same file is stored once")
+		require.EqualValues(t, 1, b.uploadCount("bob"))
+	})
 }
 
 // uploadCount is how many uploads count against a tenant's limit.
@@ -79,83 +80,86 @@ func (b *bench) uploadCount(tenant string) int64 {
 // A prompt that is refused leaves nothing behind, and its answer does not repeat the
 // file.
 func TestRefusedFilesInsideAPrompt(t *testing.T) {
-	t.Parallel()
-	good := dataURL(pixel(t, color.Gray{1}))
-	two := func(first, second string) string {
-		return fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}},
-			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
-			"3": {"class_type": "LoadImage", "inputs": {"image": %q}},
-			"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, first, second)
-	}
-	var many strings.Builder
-	for n := range maxCarried + 1 {
-		fmt.Fprintf(&many, `"l%d": {"class_type": "LoadImage", "inputs": {"image": %q}},`, n, good)
-	}
-	b := shared(t, TenantLimits{}, func(b *bench) {
-		b.instances = append(b.instances, newInstance(t, sim.Config{}))
-		b.settings.MaxUpload = 1000
-	})
-	for name, test := range map[string]struct{ graph, node, details string }{
-		"not base64":   {two(good, "data:image/png;base64,#"), "3", "image - Invalid image file: the data: URL is not valid base64"},
-		"a page":       {two(good, dataURL("<html><script>")), "3", "image - Invalid image file: the data: URL has no picture, video or sound of a known format"},
-		"too large":    {two(good, dataURL("\x89PNG\r\n\x1a\n"+strings.Repeat("x", 1000))), "3", "image - Invalid image file: the file in the data: URL has more than 1000 bytes"},
-		"another node": {`{"1": {"class_type": "LoadImage", "inputs": {"image": "` + good + `"}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0]}}}`, "2", "filename_prefix"},
-		"too many":     {`{` + many.String() + `"2": {"class_type": "SaveImage", "inputs": {"images": ["l0", 0], "filename_prefix": "x"}}}`, fmt.Sprintf("l%d", maxCarried), "image - Invalid image file: a prompt can have 64 files as URLs"},
-	} {
-		status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+test.graph+`}`)
-		require.Equal(t, http.StatusBadRequest, status, name)
-		require.NotContains(t, answer, good[40:], name)
-		require.Zero(t, b.uploadCount("ann"), name)
-		var refusal struct {
-			Errors map[string]struct {
-				Errors []struct{ Details string }
-			} `json:"node_errors"`
+	inBubble(t, func(t *testing.T) {
+		good := dataURL(pixel(t, color.Gray{1}))
+		two := func(first, second string) string {
+			return fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}},
+				"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
+				"3": {"class_type": "LoadImage", "inputs": {"image": %q}},
+				"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, first, second)
 		}
-		require.NoError(t, json.Unmarshal([]byte(answer), &refusal))
-		require.Contains(t, refusal.Errors, test.node, name+": "+answer)
-		require.Equal(t, test.details, refusal.Errors[test.node].Errors[0].Details, name)
-	}
-	// ComfyUI runs the outputs that are good. Only what they read is stored.
-	status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+two(good, "hers.png")+`}`)
-	require.Equal(t, http.StatusOK, status, answer)
-	require.Contains(t, answer, "hers.png")
-	require.EqualValues(t, 1, b.uploadCount("ann"))
+		var many strings.Builder
+		for n := range maxCarried + 1 {
+			fmt.Fprintf(&many, `"l%d": {"class_type": "LoadImage", "inputs": {"image": %q}},`, n, good)
+		}
+		b := shared(t, TenantLimits{}, func(b *bench) {
+			b.instances = append(b.instances, newInstance(t, sim.Config{}))
+			b.settings.MaxUpload = 1000
+		})
+		for name, test := range map[string]struct{ graph, node, details string }{
+			"not base64":   {two(good, "data:image/png;base64,#"), "3", "image - Invalid image file: the data: URL is not valid base64"},
+			"a page":       {two(good, dataURL("<html><script>")), "3", "image - Invalid image file: the data: URL has no picture, video or sound of a known format"},
+			"too large":    {two(good, dataURL("\x89PNG\r\n\x1a\n"+strings.Repeat("x", 1000))), "3", "image - Invalid image file: the file in the data: URL has more than 1000 bytes"},
+			"another node": {`{"1": {"class_type": "LoadImage", "inputs": {"image": "` + good + `"}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0]}}}`, "2", "filename_prefix"},
+			"too many":     {`{` + many.String() + `"2": {"class_type": "SaveImage", "inputs": {"images": ["l0", 0], "filename_prefix": "x"}}}`, fmt.Sprintf("l%d", maxCarried), "image - Invalid image file: a prompt can have 64 files as URLs"},
+		} {
+			status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+test.graph+`}`)
+			require.Equal(t, http.StatusBadRequest, status, name)
+			require.NotContains(t, answer, good[40:], name)
+			require.Zero(t, b.uploadCount("ann"), name)
+			var refusal struct {
+				Errors map[string]struct {
+					Errors []struct{ Details string }
+				} `json:"node_errors"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(answer), &refusal))
+			require.Contains(t, refusal.Errors, test.node, name+": "+answer)
+			require.Equal(t, test.details, refusal.Errors[test.node].Errors[0].Details, name)
+		}
+		// ComfyUI runs the outputs that are good. Only what they read is stored.
+		status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+two(good, "hers.png")+`}`)
+		require.Equal(t, http.StatusOK, status, answer)
+		require.Contains(t, answer, "hers.png")
+		require.EqualValues(t, 1, b.uploadCount("ann"))
+	})
 }
 
 func TestFileInsideAPromptCounts(t *testing.T) {
 	t.Parallel()
 	for limit, limits := range map[string]TenantLimits{"inputs": {Inputs: 100}, "input_files": {InputFiles: 1}} {
 		t.Run(limit, func(t *testing.T) {
-			t.Parallel()
-			b := shared(t, limits, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
-			post := func(shade uint8) (int, string) {
-				return b.as("ann", "POST", "/prompt", `{"prompt": `+loading(dataURL(pixel(t, color.Gray{shade})))+`}`)
-			}
-			status, answer := post(1)
-			require.Equal(t, http.StatusOK, status, answer)
-			status, answer = post(2)
-			require.Equal(t, http.StatusInsufficientStorage, status)
-			b.refused(limit, status, answer)
-			status, answer = post(1)
-			require.Equal(t, http.StatusOK, status, "the same file again: "+answer)
+			inBubble(t, func(t *testing.T) {
+				b := shared(t, limits, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+				post := func(shade uint8) (int, string) {
+					return b.as("ann", "POST", "/prompt", `{"prompt": `+loading(dataURL(pixel(t, color.Gray{shade})))+`}`)
+				}
+				status, answer := post(1)
+				require.Equal(t, http.StatusOK, status, answer)
+				status, answer = post(2)
+				require.Equal(t, http.StatusInsufficientStorage, status)
+				b.refused(limit, status, answer)
+				status, answer = post(1)
+				require.Equal(t, http.StatusOK, status, "the same file again: "+answer)
+			})
 		})
 	}
 }
 
 // Whoever holds the name of such a file beforehand does not change what a prompt reads.
 func TestFileInsideAPromptOwnsItsName(t *testing.T) {
-	t.Parallel()
-	b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
-	picture := pixel(t, color.Gray{7})
-	post := func(id string) string {
-		status, answer := b.as("ann", "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+		picture := pixel(t, color.Gray{7})
+		post := func(id string) string {
+			status, answer := b.as("ann", "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
+			require.Equal(t, http.StatusOK, status, answer)
+			return strings.TrimPrefix(b.carriedName("ann", id), "embedded/")
+		}
+		name := post("first")
+		status, answer := b.uploadAs("ann", name, pixel(t, color.Gray{8}), "subfolder", "embedded", "overwrite", "true")
 		require.Equal(t, http.StatusOK, status, answer)
-		return strings.TrimPrefix(b.carriedName("ann", id), "embedded/")
-	}
-	name := post("first")
-	status, answer := b.uploadAs("ann", name, pixel(t, color.Gray{8}), "subfolder", "embedded", "overwrite", "true")
-	require.Equal(t, http.StatusOK, status, answer)
-	require.Equal(t, name, post("second"))
-	_, got := b.as("ann", "GET", "/view?type=input&subfolder=embedded&filename="+name, "")
-	require.Equal(t, picture, got)
+		require.Equal(t, name, post("second"))
+		_, got := b.as("ann", "GET", "/view?type=input&subfolder=embedded&filename="+name, "")
+		require.Equal(t, picture, got)
+	})
 }

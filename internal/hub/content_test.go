@@ -66,75 +66,77 @@ func TestNothingMadeRunsAsAPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tens of thousands of requests, one after the other: nothing for the race detector")
 	}
-	t.Parallel()
-	types := map[string]string{}
-	for line := range strings.Lines(mimetypes) {
-		ext, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
-		types[ext] = kind
-	}
-	require.Greater(t, len(types), 1000)
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{evilMachine(t, types)} })
-	get := func(path string) (int, http.Header, string) {
-		t.Helper()
-		return b.ask(http.MethodGet, path, "", http.Header{"Accept": {"text/html"}, "Sec-Fetch-Dest": {"document"}})
-	}
-	seen := map[string]bool{}
-	for ext := range types {
-		name := "evil" + ext
-		status, name := b.upload(name, "", evil)
-		require.Equal(t, http.StatusOK, status)
-		for _, step := range []exchange{
-			{method: "POST", path: "/userdata/" + url.PathEscape(name), body: evil},
-			{method: "PUT", path: files.HeldPath + url.PathEscape(name), body: evil},
-		} {
-			status, answer := read(t, b.send(step))
-			require.Less(t, status, 300, "%s %s: %s", step.method, step.path, answer)
+	inBubble(t, func(t *testing.T) {
+		types := map[string]string{}
+		for line := range strings.Lines(mimetypes) {
+			ext, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
+			types[ext] = kind
 		}
-		_, link := b.linkTo(fmt.Sprintf(`{"filename": %q, "type": "input"}`, name))
-		for route, path := range map[string]string{
-			"view": "/view?type=input&filename=" + url.QueryEscape(name), "file": "/userdata/" + url.PathEscape(name),
-			"held": files.HeldPath + url.PathEscape(name), "link": link, "node": "/pack/" + url.PathEscape(name),
-			"a node below /api": "/api/pack/" + url.PathEscape(name), "metadata": "/view_metadata/x?filename=" + url.QueryEscape(name),
-			"template": "/api/workflow_templates/pack/" + url.PathEscape(name), "preview": "/experiment/models/preview/x/0/" + url.PathEscape(name),
-		} {
-			status, header, body := get(path)
-			runsNowhere(t, path, status, header)
-			seen[route] = seen[route] || strings.Contains(body, evil)
+		require.Greater(t, len(types), 1000)
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{evilMachine(t, types)} })
+		get := func(path string) (int, http.Header, string) {
+			t.Helper()
+			return b.ask(http.MethodGet, path, "", http.Header{"Accept": {"text/html"}, "Sec-Fetch-Dest": {"document"}})
 		}
-		status, _ = read(t, b.send(exchange{method: "DELETE", path: "/userdata/" + url.PathEscape(name)}))
-		require.Equal(t, http.StatusNoContent, status)
-	}
-	for _, route := range []string{"view", "file", "held", "link", "node", "a node below /api", "template", "preview"} {
-		require.True(t, seen[route], "%s gives what was put there", route)
-	}
+		seen := map[string]bool{}
+		for ext := range types {
+			name := "evil" + ext
+			status, name := b.upload(name, "", evil)
+			require.Equal(t, http.StatusOK, status)
+			for _, step := range []exchange{
+				{method: "POST", path: "/userdata/" + url.PathEscape(name), body: evil},
+				{method: "PUT", path: files.HeldPath + url.PathEscape(name), body: evil},
+			} {
+				status, answer := read(t, b.send(step))
+				require.Less(t, status, 300, "%s %s: %s", step.method, step.path, answer)
+			}
+			_, link := b.linkTo(fmt.Sprintf(`{"filename": %q, "type": "input"}`, name))
+			for route, path := range map[string]string{
+				"view": "/view?type=input&filename=" + url.QueryEscape(name), "file": "/userdata/" + url.PathEscape(name),
+				"held": files.HeldPath + url.PathEscape(name), "link": link, "node": "/pack/" + url.PathEscape(name),
+				"a node below /api": "/api/pack/" + url.PathEscape(name), "metadata": "/view_metadata/x?filename=" + url.QueryEscape(name),
+				"template": "/api/workflow_templates/pack/" + url.PathEscape(name), "preview": "/experiment/models/preview/x/0/" + url.PathEscape(name),
+			} {
+				status, header, body := get(path)
+				runsNowhere(t, path, status, header)
+				seen[route] = seen[route] || strings.Contains(body, evil)
+			}
+			status, _ = read(t, b.send(exchange{method: "DELETE", path: "/userdata/" + url.PathEscape(name)}))
+			require.Equal(t, http.StatusNoContent, status)
+		}
+		for _, route := range []string{"view", "file", "held", "link", "node", "a node below /api", "template", "preview"} {
+			require.True(t, seen[route], "%s gives what was put there", route)
+		}
 
-	// And so for every route that there is, but for the hub's own pages, which have policies
-	// of their own.
-	walk := walker{rooms: b.rooms, tenant: "", who: "evil.svg"}
-	walk.walk(t, http.MethodGet)
-	for _, a := range walk.answers {
-		if strings.HasPrefix(a.header.Get("Content-Security-Policy"), "default-src 'none'; s") {
-			require.NotContains(t, a.body, evil, a.request)
-			continue
+		// And so for every route that there is, but for the hub's own pages, which have policies
+		// of their own.
+		walk := walker{rooms: b.rooms, tenant: "", who: "evil.svg"}
+		walk.walk(t, http.MethodGet)
+		for _, a := range walk.answers {
+			if strings.HasPrefix(a.header.Get("Content-Security-Policy"), "default-src 'none'; s") {
+				require.NotContains(t, a.body, evil, a.request)
+				continue
+			}
+			runsNowhere(t, a.request, a.status, a.header)
 		}
-		runsNowhere(t, a.request, a.status, a.header)
-	}
+	})
 }
 
 // The web UI is no content: its scripts and those of extensions run, in their machine's own
 // words.
 func TestWebUIRuns(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, func(b *bench) {
-		b.settings.Instances = []string{evilMachine(t, map[string]string{".js": "text/javascript", ".html": "text/html"})}
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) {
+			b.settings.Instances = []string{evilMachine(t, map[string]string{".js": "text/javascript", ".html": "text/html"})}
+		})
+		for _, path := range []string{"/extensions/evil/a.js", "/assets/evil-1234.js", "/scripts/evil.js", "/extensions/evil/a.html", "/evil.js"} {
+			status, header, body := b.ask(http.MethodGet, path, "", nil)
+			require.Equal(t, http.StatusOK, status, path)
+			require.Equal(t, evil, body, path)
+			require.Equal(t, "script-src *", header.Get("Content-Security-Policy"), path)
+		}
+		status, header, _ := b.ask(http.MethodGet, "/", "", http.Header{"Accept": {"text/html"}})
+		require.Equal(t, http.StatusOK, status)
+		require.Empty(t, header.Get("Content-Security-Policy"))
 	})
-	for _, path := range []string{"/extensions/evil/a.js", "/assets/evil-1234.js", "/scripts/evil.js", "/extensions/evil/a.html", "/evil.js"} {
-		status, header, body := b.ask(http.MethodGet, path, "", nil)
-		require.Equal(t, http.StatusOK, status, path)
-		require.Equal(t, evil, body, path)
-		require.Equal(t, "script-src *", header.Get("Content-Security-Policy"), path)
-	}
-	status, header, _ := b.ask(http.MethodGet, "/", "", http.Header{"Accept": {"text/html"}})
-	require.Equal(t, http.StatusOK, status)
-	require.Empty(t, header.Get("Content-Security-Policy"))
 }

@@ -198,7 +198,7 @@ func (c *crowd) look(path string) {
 // prompts arrive whole and in order, and the hub keeps a bounded amount for
 // clients that do not read.
 func TestBadClientsDisturbNobody(t *testing.T) { //nolint:paralleltest // measures the memory of the process
-	b := newBench(t, 3)
+	b := newBench(t, 3, func(b *bench) { b.sockets = true })
 	c := &crowd{bench: b, pace: 5 * time.Millisecond, size: 1 << 20}
 	heap := func() uint64 {
 		runtime.GC()

@@ -51,35 +51,36 @@ func TestInstanceAnswersAtTheDoor(t *testing.T) {
 	} {
 		for _, count := range []int{1, 3} {
 			t.Run(fmt.Sprint(name, "/", count), func(t *testing.T) {
-				t.Parallel()
-				b := newBench(t, count, patient)
-				socket := b.dial("ann")
-				body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, graph)
-				resp, err := http.Post(b.instances[0].url()+"/prompt", "application/json", strings.NewReader(body))
-				require.NoError(t, err)
-				status, want := read(t, resp)
-				require.Equal(t, http.StatusBadRequest, status)
+				inBubble(t, func(t *testing.T) {
+					b := newBench(t, count, patient)
+					socket := b.dial("ann")
+					body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, graph)
+					resp, err := http.Post(b.instances[0].url()+"/prompt", "application/json", strings.NewReader(body))
+					require.NoError(t, err)
+					status, want := read(t, resp)
+					require.Equal(t, http.StatusBadRequest, status)
 
-				status, answer := b.post("/prompt", body)
-				require.Equal(t, http.StatusBadRequest, status, string(answer))
-				require.JSONEq(t, string(want), string(answer))
-				for _, path := range []string{"/queue", "/history", "/api/jobs"} {
-					_, listing := b.get(path)
-					require.NotContains(t, string(listing), "0b7c5c2e", path)
-				}
-				_, left := b.get("/prompt")
-				require.JSONEq(t, `{"exec_info": {"queue_remaining": 0}}`, string(left))
-				// The next prompt gets the next number, and the socket hears nothing of the
-				// refused one.
-				_, answer = b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(1, false)))
-				var accepted struct {
-					ID     string `json:"prompt_id"`
-					Number int
-				}
-				require.NoError(t, json.Unmarshal(answer, &accepted), string(answer))
-				require.Equal(t, 1, accepted.Number)
-				socket.until(accepted.ID)
-				require.Equal(t, "success", b.finished(accepted.ID).Status.Text)
+					status, answer := b.post("/prompt", body)
+					require.Equal(t, http.StatusBadRequest, status, string(answer))
+					require.JSONEq(t, string(want), string(answer))
+					for _, path := range []string{"/queue", "/history", "/api/jobs"} {
+						_, listing := b.get(path)
+						require.NotContains(t, string(listing), "0b7c5c2e", path)
+					}
+					_, left := b.get("/prompt")
+					require.JSONEq(t, `{"exec_info": {"queue_remaining": 0}}`, string(left))
+					// The next prompt gets the next number, and the socket hears nothing of the
+					// refused one.
+					_, answer = b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(1, false)))
+					var accepted struct {
+						ID     string `json:"prompt_id"`
+						Number int
+					}
+					require.NoError(t, json.Unmarshal(answer, &accepted), string(answer))
+					require.Equal(t, 1, accepted.Number)
+					socket.until(accepted.ID)
+					require.Equal(t, "success", b.finished(accepted.ID).Status.Text)
+				})
 			})
 		}
 	}
@@ -87,35 +88,37 @@ func TestInstanceAnswersAtTheDoor(t *testing.T) {
 
 // A prompt that an instance runs only in part is accepted, with the reasons.
 func TestInstanceTakesAPart(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, patient)
-	graph := strings.TrimSuffix(checked(-1, false), "}") +
-		`, "9": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}}}`
-	status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
-	require.Equal(t, http.StatusOK, status, string(answer))
-	var accepted struct {
-		ID         string `json:"prompt_id"`
-		NodeErrors map[string]struct {
-			Dependents []string `json:"dependent_outputs"`
-		} `json:"node_errors"`
-	}
-	require.NoError(t, json.Unmarshal(answer, &accepted))
-	require.Equal(t, []string{"3"}, accepted.NodeErrors["2"].Dependents)
-	require.Contains(t, b.finished(accepted.ID).Outputs, "9")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, patient)
+		graph := strings.TrimSuffix(checked(-1, false), "}") +
+			`, "9": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}}}`
+		status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
+		require.Equal(t, http.StatusOK, status, string(answer))
+		var accepted struct {
+			ID         string `json:"prompt_id"`
+			NodeErrors map[string]struct {
+				Dependents []string `json:"dependent_outputs"`
+			} `json:"node_errors"`
+		}
+		require.NoError(t, json.Unmarshal(answer, &accepted))
+		require.Equal(t, []string{"3"}, accepted.NodeErrors["2"].Dependents)
+		require.Contains(t, b.finished(accepted.ID).Outputs, "9")
+	})
 }
 
 // When no instance is idle, the prompt is accepted at once, as before. If an
 // instance refuses it later, its run ends with that error.
 func TestNobodyToAskAtTheDoor(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, patient)
-	busy := b.submit(endless(7), "bob")
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-	id := b.submit(checked(-1, false), "ann")
-	_, listing := b.get("/queue")
-	require.Contains(t, string(listing), id)
-	b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
-	require.Equal(t, "error", b.finished(id).Status.Text)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, patient)
+		busy := b.submit(endless(7), "bob")
+		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		id := b.submit(checked(-1, false), "ann")
+		_, listing := b.get("/queue")
+		require.Contains(t, string(listing), id)
+		b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
+		require.Equal(t, "error", b.finished(id).Status.Text)
+	})
 }
 
 // An idle instance speaks for a busy one with the same description, so its refusal
@@ -133,160 +136,167 @@ func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 		"another version": {[]string{"0.33.0", "0.32.0"}, checked(-1, false), http.StatusOK},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, 0, patient, func(b *bench) {
-				for _, version := range c.versions {
-					b.instances = append(b.instances, newInstance(t, sim.Config{Version: version}))
-				}
+			inBubble(t, func(t *testing.T) {
+				b := newBench(t, 0, patient, func(b *bench) {
+					for _, version := range c.versions {
+						b.instances = append(b.instances, newInstance(t, sim.Config{Version: version}))
+					}
+				})
+				busy := b.submit(endless(7), "bob")
+				require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+				status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, c.graph))
+				require.Equal(t, c.want, status, string(answer))
+				b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
 			})
-			busy := b.submit(endless(7), "bob")
-			require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, c.graph))
-			require.Equal(t, c.want, status, string(answer))
-			b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
 		})
 	}
 }
 
 // The hub does not wait for an instance that other jobs have taken.
 func TestManyAtTheDoor(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, patient, func(b *bench) {
-		// At this pace no prompt ends before all of them are counted.
-		for range 2 {
-			b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 1}))
-		}
-	})
-	answers := make(chan int, 20)
-	for n := range cap(answers) {
-		go func() {
-			resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(`{"prompt": `+
-				strings.Replace(bounded(600, "PNG", "1"), `"color": 1`, fmt.Sprintf(`"color": %d`, n), 1)+`}`))
-			if err != nil {
-				answers <- 0
-				return
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, patient, func(b *bench) {
+			// At this pace no prompt ends before all of them are counted.
+			for range 2 {
+				b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 1}))
 			}
-			resp.Body.Close()
-			answers <- resp.StatusCode
-		}()
-	}
-	for range cap(answers) { // waiting for them would take minutes
-		require.Equal(t, http.StatusOK, <-answers)
-	}
-	_, left := b.get("/prompt")
-	require.JSONEq(t, `{"exec_info": {"queue_remaining": 20}}`, string(left))
+		})
+		answers := make(chan int, 20)
+		for n := range cap(answers) {
+			go func() {
+				resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(`{"prompt": `+
+					strings.Replace(bounded(600, "PNG", "1"), `"color": 1`, fmt.Sprintf(`"color": %d`, n), 1)+`}`))
+				if err != nil {
+					answers <- 0
+					return
+				}
+				resp.Body.Close()
+				answers <- resp.StatusCode
+			}()
+		}
+		for range cap(answers) { // waiting for them would take minutes
+			require.Equal(t, http.StatusOK, <-answers)
+		}
+		_, left := b.get("/prompt")
+		require.JSONEq(t, `{"exec_info": {"queue_remaining": 20}}`, string(left))
+	})
 }
 
 // A slow instance does not hold up the client: it gets its 200, and the job goes
 // on.
 func TestClientIsNotKeptAtTheDoor(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.settings.AskPatience = time.Millisecond })
-	b.instances[0].SetFault(sim.Faults{SlowHTTP: 10_000})
-	id := b.submit(checked(-1, false), "ann")
-	require.Equal(t, "error", b.finished(id).Status.Text)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.settings.AskPatience = time.Millisecond })
+		b.instances[0].SetFault(sim.Faults{SlowHTTP: 10_000})
+		id := b.submit(checked(-1, false), "ann")
+		require.Equal(t, "error", b.finished(id).Status.Text)
+	})
 }
 
 // An instance is free again once its refusal is answered, so it answers the next
 // prompt too.
 func TestInstanceAnswersOneAfterTheOther(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, patient)
-	for n := range 50 {
-		status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s}`, checked(-1-n, false)))
-		require.Equal(t, http.StatusBadRequest, status, string(answer))
-	}
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, patient)
+		for n := range 50 {
+			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s}`, checked(-1-n, false)))
+			require.Equal(t, http.StatusBadRequest, status, string(answer))
+		}
+	})
 }
 
 // The client may wait at one hub while another hub runs the job.
 func TestDoorOfTwoHubs(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 0)
-	two.settings.Instances = one.settings.Instances
-	for _, b := range []*bench{one, two} {
-		patient(b)
-		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		b.connected(1)
-	}
-	for n := range 20 {
-		b := []*bench{one, two}[n%2]
-		// It hears from the other hub that the last run has ended.
-		require.Eventually(t, func() bool { return b.hub.dispatch.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
-		status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(-1-n, false)))
-		require.Equal(t, http.StatusBadRequest, status, string(answer))
-		require.Contains(t, string(answer), "value must not be negative")
-		id := b.submit(checked(1+n, false), "ann")
-		require.Equal(t, "success", b.finished(id).Status.Text)
-	}
+	inBubble(t, func(t *testing.T) {
+		one, two := newPair(t, 1, 0)
+		two.settings.Instances = one.settings.Instances
+		for _, b := range []*bench{one, two} {
+			patient(b)
+			require.NoError(t, b.hub.Start(t.Context(), b.settings))
+			b.connected(1)
+		}
+		for n := range 20 {
+			b := []*bench{one, two}[n%2]
+			// It hears from the other hub that the last run has ended.
+			require.Eventually(t, func() bool { return b.hub.dispatch.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
+			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(-1-n, false)))
+			require.Equal(t, http.StatusBadRequest, status, string(answer))
+			require.Contains(t, string(answer), "value must not be negative")
+			id := b.submit(checked(1+n, false), "ann")
+			require.Equal(t, "success", b.finished(id).Status.Text)
+		}
+	})
 }
 
 // The same request sent twice at the same time gets one answer.
 func TestSamePromptTwiceAtTheDoor(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, patient)
-	body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, checked(-1, false))
-	answers := make(chan int, 8)
-	for range cap(answers) {
-		go func() {
-			resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(body))
-			if err != nil {
-				answers <- 0
-				return
-			}
-			resp.Body.Close()
-			answers <- resp.StatusCode
-		}()
-	}
-	accepted := 0
-	for range cap(answers) {
-		switch <-answers {
-		case http.StatusOK:
-			accepted++
-		case http.StatusBadRequest:
-		default:
-			require.Fail(t, "no answer")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, patient)
+		body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, checked(-1, false))
+		answers := make(chan int, 8)
+		for range cap(answers) {
+			go func() {
+				resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(body))
+				if err != nil {
+					answers <- 0
+					return
+				}
+				resp.Body.Close()
+				answers <- resp.StatusCode
+			}()
 		}
-	}
-	if accepted > 0 { // then the promise is kept
-		require.Equal(t, "error", b.finished("0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01").Status.Text)
-	}
+		accepted := 0
+		for range cap(answers) {
+			switch <-answers {
+			case http.StatusOK:
+				accepted++
+			case http.StatusBadRequest:
+			default:
+				require.Fail(t, "no answer")
+			}
+		}
+		if accepted > 0 { // then the promise is kept
+			require.Equal(t, "error", b.finished("0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01").Status.Text)
+		}
+	})
 }
 
 // Once an instance has refused a prompt by ComfyUI's own rules, the hub refuses it
 // from then on, even while no instance is idle. This does not apply to what a
 // class checks itself.
 func TestLessons(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 2, patient)
-	good := map[string]string{"bounds": bounded(-1, "PNG", "1"), "options": bounded(0, "GIF", "1"), "link": bounded(0, "PNG", "4")}
-	said := map[string][]byte{}
-	for name, graph := range good {
-		status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
-		require.Equal(t, http.StatusBadRequest, status, string(answer))
-		said[name] = answer
-	}
-	status, _ := b.post("/prompt", `{"prompt": `+checked(-1, false)+`}`)
-	require.Equal(t, http.StatusBadRequest, status)
-	for n := range 2 {
-		b.submit(endless(n), "bob")
-	}
-	require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
-	for name, graph := range good {
-		status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
-		require.Equal(t, http.StatusBadRequest, status, name)
-		require.JSONEq(t, string(said[name]), string(answer), name)
-	}
-	// The hub applies other checks to the same input of the same class. Checks of
-	// other inputs and of links may be the class's own.
-	status, _ = b.post("/prompt", `{"prompt": `+bounded(601, "PNG", "1")+`}`)
-	require.Equal(t, http.StatusBadRequest, status)
-	b.submit(strings.Replace(bounded(0, "PNG", "1"), `"steps": 1,`, `"steps": 0,`, 1), "ann")
-	b.submit(checked(-1, false), "ann")
-	// Another instance, of which nothing is known, may take the prompt.
-	b.settings.AskPatience = time.Millisecond
-	b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Faults: sim.Faults{SlowHTTP: 10_000}}).url())
-	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	b.connected(3)
-	status, answer := b.post("/prompt", `{"prompt": `+good["bounds"]+`}`)
-	require.Equal(t, http.StatusOK, status, string(answer))
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 2, patient)
+		good := map[string]string{"bounds": bounded(-1, "PNG", "1"), "options": bounded(0, "GIF", "1"), "link": bounded(0, "PNG", "4")}
+		said := map[string][]byte{}
+		for name, graph := range good {
+			status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
+			require.Equal(t, http.StatusBadRequest, status, string(answer))
+			said[name] = answer
+		}
+		status, _ := b.post("/prompt", `{"prompt": `+checked(-1, false)+`}`)
+		require.Equal(t, http.StatusBadRequest, status)
+		for n := range 2 {
+			b.submit(endless(n), "bob")
+		}
+		require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
+		for name, graph := range good {
+			status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
+			require.Equal(t, http.StatusBadRequest, status, name)
+			require.JSONEq(t, string(said[name]), string(answer), name)
+		}
+		// The hub applies other checks to the same input of the same class. Checks of
+		// other inputs and of links may be the class's own.
+		status, _ = b.post("/prompt", `{"prompt": `+bounded(601, "PNG", "1")+`}`)
+		require.Equal(t, http.StatusBadRequest, status)
+		b.submit(strings.Replace(bounded(0, "PNG", "1"), `"steps": 1,`, `"steps": 0,`, 1), "ann")
+		b.submit(checked(-1, false), "ann")
+		// Another instance, of which nothing is known, may take the prompt.
+		b.settings.AskPatience = time.Millisecond
+		b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Faults: sim.Faults{SlowHTTP: 10_000}}).url())
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		b.connected(3)
+		status, answer := b.post("/prompt", `{"prompt": `+good["bounds"]+`}`)
+		require.Equal(t, http.StatusOK, status, string(answer))
+	})
 }

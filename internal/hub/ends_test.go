@@ -73,19 +73,20 @@ func TestConfirmedEndWhileRedisIsAway(t *testing.T) {
 
 // Ends that are too old to be told are not read again at each look.
 func TestOldEndsAreSkipped(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.settings.ReplayWindow = time.Millisecond })
-	id := b.submit(picture(3), "ann")
-	b.finished(id)
-	k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
-	ends, err := b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9)
-	require.NoError(t, err)
-	require.Len(t, ends[0], 1)
-	// Until the stream has forgotten it, it counts as told.
-	require.Eventually(t, func() bool {
-		old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0)
-		return err == nil && old == ends[0][0].Turn
-	}, time.Minute, time.Millisecond)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.settings.ReplayWindow = time.Millisecond })
+		id := b.submit(picture(3), "ann")
+		b.finished(id)
+		k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
+		ends, err := b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9)
+		require.NoError(t, err)
+		require.Len(t, ends[0], 1)
+		// Until the stream has forgotten it, it counts as told.
+		require.Eventually(t, func() bool {
+			old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0)
+			return err == nil && old == ends[0][0].Turn
+		}, time.Minute, time.Millisecond)
+	})
 }
 
 // forgotten waits until a client's stream knows nothing more of its prompt, and returns the
@@ -104,37 +105,39 @@ func (b *bench) forgotten(k stream.Key, id string) (key string) {
 // A client whose socket has been open all the time is told an end that nobody could tell it
 // for longer than the replay window.
 func TestWaitingClientIsToldLate(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.settings.ReplayWindow = time.Millisecond })
-	began := time.Now()
-	id := b.submit(picture(3), "ann")
-	b.finished(id)
-	k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
-	key := b.forgotten(k, id)
-	b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
-	ends, err := b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
-		told, _ := b.hub.streams.Told(k, key)
-		return err == nil && old == 0 && told
-	}, time.Minute, 10*time.Millisecond)
-	types := b.dial("ann").until(id)
-	require.Equal(t, "execution_success", types[len(types)-2])
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.settings.ReplayWindow = time.Millisecond })
+		began := time.Now()
+		id := b.submit(picture(3), "ann")
+		b.finished(id)
+		k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
+		key := b.forgotten(k, id)
+		b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
+		ends, err := b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
+			told, _ := b.hub.streams.Told(k, key)
+			return err == nil && old == 0 && told
+		}, time.Minute, 10*time.Millisecond)
+		types := b.dial("ann").until(id)
+		require.Equal(t, "execution_success", types[len(types)-2])
+	})
 }
 
 // A client was away for longer than its stream is kept, and its prompt has ended
 // shortly before it returns to the hub that ran it.
 func TestOwnEndIsFoundInTheHistory(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Nanosecond})
-	id := b.submit(picture(3), "ann")
-	b.finished(id)
-	b.forgotten(stream.Key{Tenant: job.DefaultTenant, Client: "ann"}, id)
-	socket := b.dial("ann")
-	types := socket.until(id)
-	require.Equal(t, "execution_start", types[0])
-	require.Equal(t, "execution_success", types[len(types)-2])
-	requireDelivered(t, b, socket, id)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Nanosecond})
+		id := b.submit(picture(3), "ann")
+		b.finished(id)
+		b.forgotten(stream.Key{Tenant: job.DefaultTenant, Client: "ann"}, id)
+		socket := b.dial("ann")
+		types := socket.until(id)
+		require.Equal(t, "execution_start", types[0])
+		require.Equal(t, "execution_success", types[len(types)-2])
+		requireDelivered(t, b, socket, id)
+	})
 }

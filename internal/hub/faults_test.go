@@ -189,48 +189,49 @@ func TestHubStopsAndStartsAgain(t *testing.T) {
 }
 
 func TestCancelAtEveryPoint(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	socket := b.dial("ann")
-	running := b.submit(endless(1), "ann")
-	require.Equal(t, "execution_start", socket.next().Type)
-	waiting := b.submit(work(600, 2, "none"), "bob")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		socket := b.dial("ann")
+		running := b.submit(endless(1), "ann")
+		require.Equal(t, "execution_start", socket.next().Type)
+		waiting := b.submit(work(600, 2, "none"), "bob")
 
-	// An interrupt that names a prompt that does not run hits nobody.
-	status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, waiting))
-	require.Equal(t, http.StatusOK, status)
-	_, body := b.get("/queue")
-	require.Contains(t, string(body), waiting)
-	// A waiting job vanishes without a trace.
-	status, body = b.post("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
-	require.Equal(t, http.StatusOK, status)
-	require.Empty(t, body)
-	_, known := b.history(waiting)
-	require.False(t, known)
-	// Nobody can clear another client's queue, and a clear does not affect running jobs.
-	mine := b.submit(work(600, 3, "none"), "carl")
-	status, _ = b.post("/queue?clientId=dora", `{"clear": true}`)
-	require.Equal(t, http.StatusOK, status)
-	_, body = b.get("/queue")
-	require.Contains(t, string(body), mine)
-	status, _ = b.post("/queue?clientId=carl", `{"clear": true}`)
-	require.Equal(t, http.StatusOK, status)
-	_, body = b.get("/queue")
-	require.NotContains(t, string(body), mine)
-	require.Contains(t, string(body), running)
-	// A bare interrupt from another client changes nothing for ann.
-	status, _ = b.post("/interrupt?clientId=dora", ``)
-	require.Equal(t, http.StatusOK, status)
-	_, done := b.history(running)
-	require.False(t, done)
-	status, _ = b.post("/interrupt?clientId=ann", `{}`)
-	require.Equal(t, http.StatusOK, status)
-	types := socket.until(running)
-	require.Equal(t, "execution_interrupted", types[len(types)-2])
-	require.Equal(t, "error", b.finished(running).Status.Text)
-	// After the end, an interrupt has no effect.
-	status, _ = b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
-	require.Equal(t, http.StatusOK, status)
+		// An interrupt that names a prompt that does not run hits nobody.
+		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, waiting))
+		require.Equal(t, http.StatusOK, status)
+		_, body := b.get("/queue")
+		require.Contains(t, string(body), waiting)
+		// A waiting job vanishes without a trace.
+		status, body = b.post("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
+		require.Equal(t, http.StatusOK, status)
+		require.Empty(t, body)
+		_, known := b.history(waiting)
+		require.False(t, known)
+		// Nobody can clear another client's queue, and a clear does not affect running jobs.
+		mine := b.submit(work(600, 3, "none"), "carl")
+		status, _ = b.post("/queue?clientId=dora", `{"clear": true}`)
+		require.Equal(t, http.StatusOK, status)
+		_, body = b.get("/queue")
+		require.Contains(t, string(body), mine)
+		status, _ = b.post("/queue?clientId=carl", `{"clear": true}`)
+		require.Equal(t, http.StatusOK, status)
+		_, body = b.get("/queue")
+		require.NotContains(t, string(body), mine)
+		require.Contains(t, string(body), running)
+		// A bare interrupt from another client changes nothing for ann.
+		status, _ = b.post("/interrupt?clientId=dora", ``)
+		require.Equal(t, http.StatusOK, status)
+		_, done := b.history(running)
+		require.False(t, done)
+		status, _ = b.post("/interrupt?clientId=ann", `{}`)
+		require.Equal(t, http.StatusOK, status)
+		types := socket.until(running)
+		require.Equal(t, "execution_interrupted", types[len(types)-2])
+		require.Equal(t, "error", b.finished(running).Status.Text)
+		// After the end, an interrupt has no effect.
+		status, _ = b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
+		require.Equal(t, http.StatusOK, status)
+	})
 }
 
 // body500 and page500 are what a ComfyUI server answers when its code throws.
@@ -241,46 +242,47 @@ const page500 = "<html><head><title>500 Internal Server Error</title></head><bod
 	"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n"
 
 func TestBadInput(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.settings.MaxBody = 1 << 20 })
-	post := func(body string) (int, string) {
-		status, answer := b.post("/prompt", body)
-		return status, string(answer)
-	}
-	status, answer := post(`{`)
-	require.Equal(t, http.StatusInternalServerError, status)
-	require.Equal(t, body500, answer)
-	for path, body := range map[string]string{"/prompt": `{`, "/queue": `{`} {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+path, strings.NewReader(body))
-		require.NoError(t, err)
-		request.Header.Set("Accept", "text/html,*/*")
-		resp, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
-		_, page := read(t, resp)
-		require.Equal(t, http.StatusInternalServerError, resp.StatusCode)
-		require.Equal(t, page500, string(page), "aiohttp answers in HTML to those who accept it")
-		require.Equal(t, "text/html; charset=utf-8", resp.Header.Get("Content-Type"))
-	}
-	status, answer = post(`{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`)
-	require.Equal(t, http.StatusBadRequest, status)
-	require.Contains(t, answer, `"type": "invalid_prompt"`)
-	status, answer = post(`{"prompt": {"1": {"class_type": "SaveImage", "inputs": {"filename_prefix": "x"}}}}`)
-	require.Equal(t, http.StatusBadRequest, status)
-	require.Contains(t, answer, `"type": "required_input_missing"`)
-	status, answer = post(`{"prompt": {}, "x": "` + strings.Repeat("y", 1<<20) + `"}`)
-	require.Equal(t, http.StatusRequestEntityTooLarge, status)
-	require.Contains(t, answer, "Maximum request body size 1048576 exceeded")
-	status, _ = b.get("/view?filename=../../etc/passwd")
-	require.Equal(t, http.StatusBadRequest, status)
-	status, _ = b.get("/view?filename=x.png&subfolder=../..")
-	require.Equal(t, http.StatusForbidden, status)
-	status, body := b.get("/history/nobody-knows-this")
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "{}", string(body))
-	status, _ = b.upload("a.png", "../../evil", "x")
-	require.Equal(t, http.StatusBadRequest, status)
-	// Nobody else notices.
-	require.Equal(t, "success", b.finished(b.submit(picture(9), "ann")).Status.Text)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.settings.MaxBody = 1 << 20 })
+		post := func(body string) (int, string) {
+			status, answer := b.post("/prompt", body)
+			return status, string(answer)
+		}
+		status, answer := post(`{`)
+		require.Equal(t, http.StatusInternalServerError, status)
+		require.Equal(t, body500, answer)
+		for path, body := range map[string]string{"/prompt": `{`, "/queue": `{`} {
+			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+path, strings.NewReader(body))
+			require.NoError(t, err)
+			request.Header.Set("Accept", "text/html,*/*")
+			resp, err := http.DefaultClient.Do(request)
+			require.NoError(t, err)
+			_, page := read(t, resp)
+			require.Equal(t, http.StatusInternalServerError, resp.StatusCode)
+			require.Equal(t, page500, string(page), "aiohttp answers in HTML to those who accept it")
+			require.Equal(t, "text/html; charset=utf-8", resp.Header.Get("Content-Type"))
+		}
+		status, answer = post(`{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`)
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, answer, `"type": "invalid_prompt"`)
+		status, answer = post(`{"prompt": {"1": {"class_type": "SaveImage", "inputs": {"filename_prefix": "x"}}}}`)
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, answer, `"type": "required_input_missing"`)
+		status, answer = post(`{"prompt": {}, "x": "` + strings.Repeat("y", 1<<20) + `"}`)
+		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+		require.Contains(t, answer, "Maximum request body size 1048576 exceeded")
+		status, _ = b.get("/view?filename=../../etc/passwd")
+		require.Equal(t, http.StatusBadRequest, status)
+		status, _ = b.get("/view?filename=x.png&subfolder=../..")
+		require.Equal(t, http.StatusForbidden, status)
+		status, body := b.get("/history/nobody-knows-this")
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "{}", string(body))
+		status, _ = b.upload("a.png", "../../evil", "x")
+		require.Equal(t, http.StatusBadRequest, status)
+		// Nobody else notices.
+		require.Equal(t, "success", b.finished(b.submit(picture(9), "ann")).Status.Text)
+	})
 }
 
 // upload posts a file and returns the name it was given.
@@ -305,64 +307,67 @@ func (b *bench) upload(name, subfolder, content string) (int, string) {
 }
 
 func TestUploadedImageIsFoundWherever(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 2)
-	// A picture made by the fleet itself serves as the upload.
-	e := b.finished(b.submit(picture(0x00ff00), ""))
-	_, pngBytes := b.get("/view?filename=" + e.Outputs["2"].Images[0].Filename)
-	_, name := b.upload("mine.png", "", string(pngBytes))
-	require.Equal(t, "mine.png", name)
-	_, second := b.upload("mine.png", "", "not the same")
-	require.Equal(t, "mine (1).png", second)
-	_, again := b.upload("mine.png", "", string(pngBytes))
-	require.Equal(t, "mine.png", again)
-	var ids []string
-	for n := range 6 {
-		ids = append(ids, b.submit(fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": "mine.png"}},
-			"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 50, "steps": 2, "nonce": %d}},
-			"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, n), ""))
-	}
-	for _, id := range ids {
-		require.Equal(t, "success", b.finished(id).Status.Text)
-	}
-	require.Positive(t, b.instances[0].Finished())
-	require.Positive(t, b.instances[1].Finished())
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 2)
+		// A picture made by the fleet itself serves as the upload.
+		e := b.finished(b.submit(picture(0x00ff00), ""))
+		_, pngBytes := b.get("/view?filename=" + e.Outputs["2"].Images[0].Filename)
+		_, name := b.upload("mine.png", "", string(pngBytes))
+		require.Equal(t, "mine.png", name)
+		_, second := b.upload("mine.png", "", "not the same")
+		require.Equal(t, "mine (1).png", second)
+		_, again := b.upload("mine.png", "", string(pngBytes))
+		require.Equal(t, "mine.png", again)
+		var ids []string
+		for n := range 6 {
+			ids = append(ids, b.submit(fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": "mine.png"}},
+				"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 50, "steps": 2, "nonce": %d}},
+				"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, n), ""))
+		}
+		for _, id := range ids {
+			require.Equal(t, "success", b.finished(id).Status.Text)
+		}
+		require.Positive(t, b.instances[0].Finished())
+		require.Positive(t, b.instances[1].Finished())
+	})
 }
 
 func TestDeafSocketDisturbsNobody(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	b.dial("deaf") // never reads
-	for n := range 5 {
-		b.submit(work(1, n, "none"), "deaf")
-	}
-	socket := b.dial("ann")
-	id := b.submit(picture(5), "ann")
-	socket.until(id)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.dial("deaf") // never reads
+		for n := range 5 {
+			b.submit(work(1, n, "none"), "deaf")
+		}
+		socket := b.dial("ann")
+		id := b.submit(picture(5), "ann")
+		socket.until(id)
+	})
 }
 
 func TestEndIsToldAfterARestart(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	socket := b.dial("ann")
-	id := b.submit(work(15, 1, "none"), "ann")
-	require.Equal(t, "execution_start", socket.next().Type)
-	b.stop()
-	// The run ends while no hub is there. Another hub finds it, and the client comes
-	// back and is told.
-	require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, time.Minute, 5*time.Millisecond)
-	b.start()
-	require.Equal(t, "success", b.finished(id).Status.Text)
-	types := b.dial("ann").until(id)
-	require.Equal(t, "execution_start", types[0])
-	require.Contains(t, types, "executed")
-	require.Equal(t, "execution_success", types[len(types)-2])
-	require.Equal(t, 1, started(b))
-	// After a second restart nothing in memory knows of the end, but the record does.
-	lost := b.submit(picture(3), "carl")
-	b.finished(lost)
-	b.stop()
-	b.start()
-	types = b.dial("carl").until(lost)
-	require.Equal(t, "execution_success", types[len(types)-2])
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		socket := b.dial("ann")
+		id := b.submit(work(15, 1, "none"), "ann")
+		require.Equal(t, "execution_start", socket.next().Type)
+		b.stop()
+		// The run ends while no hub is there. Another hub finds it, and the client comes
+		// back and is told.
+		require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, time.Minute, 5*time.Millisecond)
+		b.start()
+		require.Equal(t, "success", b.finished(id).Status.Text)
+		types := b.dial("ann").until(id)
+		require.Equal(t, "execution_start", types[0])
+		require.Contains(t, types, "executed")
+		require.Equal(t, "execution_success", types[len(types)-2])
+		require.Equal(t, 1, started(b))
+		// After a second restart nothing in memory knows of the end, but the record does.
+		lost := b.submit(picture(3), "carl")
+		b.finished(lost)
+		b.stop()
+		b.start()
+		types = b.dial("carl").until(lost)
+		require.Equal(t, "execution_success", types[len(types)-2])
+	})
 }

@@ -105,114 +105,118 @@ func packed(t *testing.T, packs ...*pack) *bench {
 }
 
 func TestCustomRoutes(t *testing.T) {
-	t.Parallel()
-	p := newPack(t, "one", sim.Config{})
-	b := packed(t, p)
-	for _, path := range []string{"/pack/a%2Fb%20c/%C3%BC?x=%2F&y=1;2", "/pack/", "/pack/a//b", "/pack/a+b"} {
-		resp := b.send(exchange{method: "PATCH", path: path, body: "body", header: map[string]string{"Origin": "http://" + b.web.Listener.Addr().String(), "Sec-Fetch-Mode": "cors"}})
+	inBubble(t, func(t *testing.T) {
+		p := newPack(t, "one", sim.Config{})
+		b := packed(t, p)
+		for _, path := range []string{"/pack/a%2Fb%20c/%C3%BC?x=%2F&y=1;2", "/pack/", "/pack/a//b", "/pack/a+b"} {
+			resp := b.send(exchange{method: "PATCH", path: path, body: "body", header: map[string]string{"Origin": "http://" + b.web.Listener.Addr().String(), "Sec-Fetch-Mode": "cors"}})
+			status, body := read(t, resp)
+			require.Equal(t, http.StatusTeapot, status)
+			require.Equal(t, "one", string(body))
+			require.Equal(t, "PATCH "+path+" body", p.last())
+			require.Empty(t, resp.Header.Get("Content-Language"), "what a browser says of the page stays at the hub")
+		}
+
+		resp := b.send(exchange{method: "GET", path: "/pack/file", header: map[string]string{"Range": "bytes=2-4"}})
 		status, body := read(t, resp)
-		require.Equal(t, http.StatusTeapot, status)
-		require.Equal(t, "one", string(body))
-		require.Equal(t, "PATCH "+path+" body", p.last())
-		require.Empty(t, resp.Header.Get("Content-Language"), "what a browser says of the page stays at the hub")
-	}
+		require.Equal(t, http.StatusPartialContent, status)
+		require.Equal(t, "234", string(body))
+		require.Equal(t, "bytes 2-4/10", resp.Header.Get("Content-Range"))
 
-	resp := b.send(exchange{method: "GET", path: "/pack/file", header: map[string]string{"Range": "bytes=2-4"}})
-	status, body := read(t, resp)
-	require.Equal(t, http.StatusPartialContent, status)
-	require.Equal(t, "234", string(body))
-	require.Equal(t, "bytes 2-4/10", resp.Header.Get("Content-Range"))
-
-	conn, _, err := websocket.Dial(t.Context(), b.web.URL+"/pack/ws", nil)
-	require.NoError(t, err)
-	require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte("hello")))
-	_, frame, err := conn.Read(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "one: hello", string(frame))
-	require.NoError(t, conn.CloseNow())
+		conn, _, err := websocket.Dial(t.Context(), b.web.URL+"/pack/ws", nil)
+		require.NoError(t, err)
+		require.NoError(t, conn.Write(t.Context(), websocket.MessageText, []byte("hello")))
+		_, frame, err := conn.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "one: hello", string(frame))
+		require.NoError(t, conn.CloseNow())
+	})
 }
 
 func TestPathsThatLeadElsewhere(t *testing.T) {
-	t.Parallel()
-	p := newPack(t, "one", sim.Config{Version: "0.33.0"})
-	b := packed(t, p)
-	b.play([]exchange{
-		{method: "GET", path: "//queue", status: 404, want: "404: Not Found"},
-		{method: "GET", path: "/../main.py", status: 404, want: "404: Not Found"},
-		{method: "GET", path: "/%2e%2e/main.py", status: 404, want: "404: Not Found"},
-		{method: "GET", path: "/pack/%2e%2e/%2e%2e/restart/x", status: 404, want: "404: Not Found"},
-		{method: "POST", path: "/pack/..%2f..%2frestart/x", status: 405, want: "405: Method Not Allowed"},
-		{method: "POST", path: `/pack/..%5c..%5cx`, status: 405, want: "405: Method Not Allowed"},
-		{method: "POST", path: "/manager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
-		{method: "POST", path: "/api/manager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
-		{method: "POST", path: "/%6danager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
-		{method: "GET", path: "/manager/version", status: 418, want: "one"},
-		{method: "GET", path: "/internal/nope", status: 404, want: "404: Not Found"},
+	inBubble(t, func(t *testing.T) {
+		p := newPack(t, "one", sim.Config{Version: "0.33.0"})
+		b := packed(t, p)
+		b.play([]exchange{
+			{method: "GET", path: "//queue", status: 404, want: "404: Not Found"},
+			{method: "GET", path: "/../main.py", status: 404, want: "404: Not Found"},
+			{method: "GET", path: "/%2e%2e/main.py", status: 404, want: "404: Not Found"},
+			{method: "GET", path: "/pack/%2e%2e/%2e%2e/restart/x", status: 404, want: "404: Not Found"},
+			{method: "POST", path: "/pack/..%2f..%2frestart/x", status: 405, want: "405: Method Not Allowed"},
+			{method: "POST", path: `/pack/..%5c..%5cx`, status: 405, want: "405: Method Not Allowed"},
+			{method: "POST", path: "/manager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
+			{method: "POST", path: "/api/manager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
+			{method: "POST", path: "/%6danager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
+			{method: "GET", path: "/manager/version", status: 418, want: "one"},
+			{method: "GET", path: "/internal/nope", status: 404, want: "404: Not Found"},
+		})
 	})
 }
 
 func TestUnknownPaths(t *testing.T) {
-	t.Parallel()
-	steps := []exchange{
-		{method: "GET", path: "/nope", status: 404},
-		{method: "GET", path: "/api/nope", status: 404},
-		{method: "POST", path: "/nope", body: "{}", status: 405, want: "405: Method Not Allowed"},
-		{method: "PUT", path: "/prompt", status: 405, want: "405: Method Not Allowed"},
-		{method: "GET", path: "/interrupt", status: 404},
-		{method: "GET", path: "/prompt/", status: 404},
-		{method: "GET", path: "/api", status: 404},
-		{method: "GET", path: "//queue", status: 404, want: "404: Not Found"},
-		{method: "GET", path: "/history/a/b", status: 404},
-		{method: "GET", path: "/jobs", status: 404},
-		{method: "GET", path: "/api/internal/logs", status: 404},
-		{method: "HEAD", path: "/prompt", status: 200},
-		{method: "OPTIONS", path: "/nope", status: 200},
-	}
-	newBench(t, 0).play(steps)
-	b := versioned(t, "0.33.0")
-	b.play(steps)
-	for path, want := range map[string]string{"/queue": "GET,HEAD,POST", "/interrupt": "GET,HEAD,POST", "/nope": "GET,HEAD", "/history/x": "GET,HEAD"} {
-		resp := b.send(exchange{method: "DELETE", path: path})
-		read(t, resp)
-		require.Equal(t, want, resp.Header.Get("Allow"), path)
-	}
+	inBubble(t, func(t *testing.T) {
+		steps := []exchange{
+			{method: "GET", path: "/nope", status: 404},
+			{method: "GET", path: "/api/nope", status: 404},
+			{method: "POST", path: "/nope", body: "{}", status: 405, want: "405: Method Not Allowed"},
+			{method: "PUT", path: "/prompt", status: 405, want: "405: Method Not Allowed"},
+			{method: "GET", path: "/interrupt", status: 404},
+			{method: "GET", path: "/prompt/", status: 404},
+			{method: "GET", path: "/api", status: 404},
+			{method: "GET", path: "//queue", status: 404, want: "404: Not Found"},
+			{method: "GET", path: "/history/a/b", status: 404},
+			{method: "GET", path: "/jobs", status: 404},
+			{method: "GET", path: "/api/internal/logs", status: 404},
+			{method: "HEAD", path: "/prompt", status: 200},
+			{method: "OPTIONS", path: "/nope", status: 200},
+		}
+		newBench(t, 0).play(steps)
+		b := versioned(t, "0.33.0")
+		b.play(steps)
+		for path, want := range map[string]string{"/queue": "GET,HEAD,POST", "/interrupt": "GET,HEAD,POST", "/nope": "GET,HEAD", "/history/x": "GET,HEAD"} {
+			resp := b.send(exchange{method: "DELETE", path: path})
+			read(t, resp)
+			require.Equal(t, want, resp.Header.Get("Allow"), path)
+		}
+	})
 }
 
 // Calls to custom nodes name no client. They go to the instance where the job of
 // the client at that address runs or ran. Pages always come from one instance.
 func TestStickyCalls(t *testing.T) {
-	t.Parallel()
-	first, second := newPack(t, "first", sim.Config{}), newPack(t, "second", sim.Config{})
-	b := packed(t, first, second)
-	call := func() string {
-		_, body := b.get("/pack/x")
-		return string(body)
-	}
-	primary := call()
-	busy := b.submit(work(3000, 1, "none"), "other")
-	running := func() string {
-		for _, i := range b.hub.fleet.Instances() {
-			if i.Running == busy {
-				return i.URL
-			}
+	inBubble(t, func(t *testing.T) {
+		first, second := newPack(t, "first", sim.Config{}), newPack(t, "second", sim.Config{})
+		b := packed(t, first, second)
+		call := func() string {
+			_, body := b.get("/pack/x")
+			return string(body)
 		}
-		return ""
-	}
-	require.Eventually(t, func() bool { return running() != "" }, time.Minute, 5*time.Millisecond)
-	free := second
-	if running() == second.URL {
-		free = first
-	}
-	id := b.submit(picture(1), "me")
-	b.finished(id)
-	_, body := b.get("/pack/x?clientId=me")
-	require.Equal(t, free.name, string(body))
-	_, body = b.get("/pack/x?clientId=nobody")
-	require.Equal(t, primary, string(body))
-	_, body = b.get("/extensions/pack/x.js?clientId=me")
-	require.Equal(t, primary, string(body))
-	require.NotEqual(t, free.name, call(), "a running job comes before one that has ended")
-	status, _ := b.post("/interrupt", `{"prompt_id": "`+busy+`"}`)
-	require.Equal(t, http.StatusOK, status)
-	b.finished(busy)
+		primary := call()
+		busy := b.submit(work(3000, 1, "none"), "other")
+		running := func() string {
+			for _, i := range b.hub.fleet.Instances() {
+				if i.Running == busy {
+					return i.URL
+				}
+			}
+			return ""
+		}
+		require.Eventually(t, func() bool { return running() != "" }, time.Minute, 5*time.Millisecond)
+		free := second
+		if running() == second.URL {
+			free = first
+		}
+		id := b.submit(picture(1), "me")
+		b.finished(id)
+		_, body := b.get("/pack/x?clientId=me")
+		require.Equal(t, free.name, string(body))
+		_, body = b.get("/pack/x?clientId=nobody")
+		require.Equal(t, primary, string(body))
+		_, body = b.get("/extensions/pack/x.js?clientId=me")
+		require.Equal(t, primary, string(body))
+		require.NotEqual(t, free.name, call(), "a running job comes before one that has ended")
+		status, _ := b.post("/interrupt", `{"prompt_id": "`+busy+`"}`)
+		require.Equal(t, http.StatusOK, status)
+		b.finished(busy)
+	})
 }

@@ -17,66 +17,67 @@ import (
 // when to come back. What was accepted before is still there, also after a restart, and
 // all of it runs when there is space again.
 func TestDiskOfTheEmbeddedQueueIsFull(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
-		t.Skip("only root can mount a small disk:", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	b := newBench(t, 1, func(b *bench) { b.id.Data = dir })
-	running := b.submit(endless(1), "ann")
-	accepted := []string{running}
-	for n := range 5 {
-		accepted = append(accepted, b.submit(picture(n), "ann"))
-	}
-	fill := func() {
-		f, err := os.Create(filepath.Join(dir, "filler"))
-		require.NoError(t, err)
-		defer f.Close()
-		for size := 64 << 10; size > 0; { // to the last byte
-			if _, err := f.Write(make([]byte, size)); err != nil {
-				size /= 2
-			}
+	inBubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+			t.Skip("only root can mount a small disk:", err)
 		}
-	}
-	fill()
-	refuse := func() {
-		body := `{"prompt": ` + picture(9) + `, "extra_data": {"filler": "` + strings.Repeat("x", 1<<10) + `"}}`
-		require.Eventually(t, func() bool { // a block of the file may have had some room
-			resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(body))
+		t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
+		b := newBench(t, 1, func(b *bench) { b.id.Data = dir })
+		running := b.submit(endless(1), "ann")
+		accepted := []string{running}
+		for n := range 5 {
+			accepted = append(accepted, b.submit(picture(n), "ann"))
+		}
+		fill := func() {
+			f, err := os.Create(filepath.Join(dir, "filler"))
 			require.NoError(t, err)
-			_, answer := read(t, resp)
-			if resp.StatusCode == http.StatusOK {
-				accepted = append(accepted, idOf(t, answer))
-				return false
+			defer f.Close()
+			for size := 64 << 10; size > 0; { // to the last byte
+				if _, err := f.Write(make([]byte, size)); err != nil {
+					size /= 2
+				}
 			}
-			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, string(answer))
-			require.NotEmpty(t, resp.Header.Get("Retry-After"))
-			require.Contains(t, string(answer), `"queue_unavailable"`)
-			return true
-		}, time.Minute, time.Millisecond)
-	}
-	refuse()
-	require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
-	require.Eventually(t, func() bool {
-		status, answer := b.post("/prompt", `{"prompt": `+picture(7)+`, "client_id": "ann"}`)
-		if status == http.StatusOK {
-			accepted = append(accepted, idOf(t, answer))
 		}
-		return status == http.StatusOK
-	}, time.Minute, 5*time.Millisecond)
+		fill()
+		refuse := func() {
+			body := `{"prompt": ` + picture(9) + `, "extra_data": {"filler": "` + strings.Repeat("x", 1<<10) + `"}}`
+			require.Eventually(t, func() bool { // a block of the file may have had some room
+				resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(body))
+				require.NoError(t, err)
+				_, answer := read(t, resp)
+				if resp.StatusCode == http.StatusOK {
+					accepted = append(accepted, idOf(t, answer))
+					return false
+				}
+				require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, string(answer))
+				require.NotEmpty(t, resp.Header.Get("Retry-After"))
+				require.Contains(t, string(answer), `"queue_unavailable"`)
+				return true
+			}, time.Minute, time.Millisecond)
+		}
+		refuse()
+		require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
+		require.Eventually(t, func() bool {
+			status, answer := b.post("/prompt", `{"prompt": `+picture(7)+`, "client_id": "ann"}`)
+			if status == http.StatusOK {
+				accepted = append(accepted, idOf(t, answer))
+			}
+			return status == http.StatusOK
+		}, time.Minute, 5*time.Millisecond)
 
-	fill()
-	refuse()
-	_ = b.hub.Close(t.Context()) // it cannot write the last of its journal
-	require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
-	b.start()
-	b.connected(1)
-	status, answer := b.post("/interrupt", `{"prompt_id": "`+running+`"}`)
-	require.Equal(t, http.StatusOK, status, string(answer))
-	for _, id := range accepted[1:] {
-		require.Equal(t, "success", b.finished(id).Status.Text)
-	}
+		fill()
+		refuse()
+		_ = b.hub.Close(t.Context()) // it cannot write the last of its journal
+		require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
+		b.start()
+		b.connected(1)
+		status, answer := b.post("/interrupt", `{"prompt_id": "`+running+`"}`)
+		require.Equal(t, http.StatusOK, status, string(answer))
+		for _, id := range accepted[1:] {
+			require.Equal(t, "success", b.finished(id).Status.Text)
+		}
+	})
 }
 
 // idOf returns the prompt_id of an answer to POST /prompt.

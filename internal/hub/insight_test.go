@@ -51,140 +51,144 @@ func (v *visitor) stats() (s shownStats) {
 // Other users' prompts make an instance busy. Nothing else about them is shown,
 // nor where the instance is.
 func TestInsightOfATenant(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
-	at := b.instances[0].url()
-	require.Equal(t, at, stranger.instances()[0].URL, "where nobody logs in")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
+		at := b.instances[0].url()
+		require.Equal(t, at, stranger.instances()[0].URL, "where nobody logs in")
 
-	running := ada.submit(endless(1), "ada")
-	ada.awaits(running, "running")
-	waiting := ada.submit(endless(2), "ada")
-	require.Eventually(t, func() bool { return ada.instances()[0].Running != nil }, time.Minute, 5*time.Millisecond)
-	require.Equal(t, running, *ada.instances()[0].Running)
-	for _, v := range []*visitor{eve, stranger} {
-		seen := v.instances()[0]
-		require.Equal(t, "busy", seen.State)
-		require.Nil(t, seen.Running, "ada's prompt")
-	}
-	for _, v := range []*visitor{ada, eve, stranger} {
-		seen := v.instances()[0]
-		require.Empty(t, seen.URL)
-		require.Empty(t, seen.Reason)
-	}
-	require.Contains(t, string(InstancesJSON(b.hub)), at, "the operator sees it")
-	require.Contains(t, string(InstancesJSON(b.hub)), running)
-
-	require.Equal(t, shownStats{Queued: 1, Running: 1}, ada.stats())
-	require.Zero(t, eve.stats())
-	require.Zero(t, stranger.stats())
-	b.trusted = true
-	require.Equal(t, shownStats{Queued: 1, Running: 1}, stranger.stats(), "who may speak for all may count all")
-	require.Equal(t, at, stranger.instances()[0].URL)
-	b.trusted = false
-
-	for _, v := range []*visitor{eve, stranger} {
-		require.Empty(t, v.states())
-		for _, id := range []string{running, waiting} {
-			status, _ := v.send("GET", "/hub/jobs/"+id, "")
-			require.Equal(t, http.StatusNotFound, status)
-			status, _ = v.send("POST", "/hub/explain", `{"prompt_id": "`+id+`"}`)
-			require.Equal(t, http.StatusNotFound, status)
-			_, body := v.send("POST", "/hub/jobs/"+id+"/cancel", "")
-			require.JSONEq(t, `{"cancelled": false}`, string(body))
-			_, body = v.send("GET", "/history/"+id, "")
-			require.JSONEq(t, "{}", string(body))
+		running := ada.submit(endless(1), "ada")
+		ada.awaits(running, "running")
+		waiting := ada.submit(endless(2), "ada")
+		require.Eventually(t, func() bool { return ada.instances()[0].Running != nil }, time.Minute, 5*time.Millisecond)
+		require.Equal(t, running, *ada.instances()[0].Running)
+		for _, v := range []*visitor{eve, stranger} {
+			seen := v.instances()[0]
+			require.Equal(t, "busy", seen.State)
+			require.Nil(t, seen.Running, "ada's prompt")
 		}
-		for _, path := range []string{"/queue", "/history", "/api/jobs", "/hub/jobs"} {
-			_, body := v.send("GET", path, "")
-			require.NotContains(t, string(body), running, path)
-			require.NotContains(t, string(body), waiting, path)
+		for _, v := range []*visitor{ada, eve, stranger} {
+			seen := v.instances()[0]
+			require.Empty(t, seen.URL)
+			require.Empty(t, seen.Reason)
 		}
-	}
-	ada.posts("/queue", `{"clear": true}`)
-	ada.posts("/interrupt", "")
-	ada.awaits(running, "cancelled")
+		require.Contains(t, string(InstancesJSON(b.hub)), at, "the operator sees it")
+		require.Contains(t, string(InstancesJSON(b.hub)), running)
+
+		require.Equal(t, shownStats{Queued: 1, Running: 1}, ada.stats())
+		require.Zero(t, eve.stats())
+		require.Zero(t, stranger.stats())
+		b.trusted = true
+		require.Equal(t, shownStats{Queued: 1, Running: 1}, stranger.stats(), "who may speak for all may count all")
+		require.Equal(t, at, stranger.instances()[0].URL)
+		b.trusted = false
+
+		for _, v := range []*visitor{eve, stranger} {
+			require.Empty(t, v.states())
+			for _, id := range []string{running, waiting} {
+				status, _ := v.send("GET", "/hub/jobs/"+id, "")
+				require.Equal(t, http.StatusNotFound, status)
+				status, _ = v.send("POST", "/hub/explain", `{"prompt_id": "`+id+`"}`)
+				require.Equal(t, http.StatusNotFound, status)
+				_, body := v.send("POST", "/hub/jobs/"+id+"/cancel", "")
+				require.JSONEq(t, `{"cancelled": false}`, string(body))
+				_, body = v.send("GET", "/history/"+id, "")
+				require.JSONEq(t, "{}", string(body))
+			}
+			for _, path := range []string{"/queue", "/history", "/api/jobs", "/hub/jobs"} {
+				_, body := v.send("GET", path, "")
+				require.NotContains(t, string(body), running, path)
+				require.NotContains(t, string(body), waiting, path)
+			}
+		}
+		ada.posts("/queue", `{"clear": true}`)
+		ada.posts("/interrupt", "")
+		ada.awaits(running, "cancelled")
+	})
 }
 
 // A lost run gives the reason by its instance's name, not by its address.
 func TestReasonsTellNoAddress(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.settings.MaxAttempts = 1 })
-	ada := b.login("ada")
-	running := ada.submit(endless(1), "ada")
-	// The hub also says running of a job that is still on its way to an instance. That is not a run
-	// yet.
-	require.Eventually(t, func() bool {
-		jobs, err := b.hub.Jobs().Live(t.Context(), "ada")
-		return err == nil && len(jobs) == 1 && jobs[0].State == job.Running
-	}, time.Minute, 5*time.Millisecond)
-	b.instances[0].die()
-	ada.awaits(running, "failed")
-	at := strings.TrimPrefix(b.instances[0].url(), "http://")
-	_, body := ada.send("GET", "/hub/jobs/"+running, "")
-	require.NotContains(t, string(body), b.instances[0].url())
-	_, body = ada.send("GET", "/history/"+running, "")
-	require.NotContains(t, string(body), "http://"+at)
-	require.NotContains(t, string(body), "dial tcp")
-	waiting := ada.submit(endless(2), "ada")
-	_, body = ada.send("POST", "/hub/explain", `{"prompt_id": "`+waiting+`"}`)
-	require.NotContains(t, string(body), "http://")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.settings.MaxAttempts = 1 })
+		ada := b.login("ada")
+		running := ada.submit(endless(1), "ada")
+		// The hub also says running of a job that is still on its way to an instance. That is not a run
+		// yet.
+		require.Eventually(t, func() bool {
+			jobs, err := b.hub.Jobs().Live(t.Context(), "ada")
+			return err == nil && len(jobs) == 1 && jobs[0].State == job.Running
+		}, time.Minute, 5*time.Millisecond)
+		b.instances[0].die()
+		ada.awaits(running, "failed")
+		at := strings.TrimPrefix(b.instances[0].url(), "http://")
+		_, body := ada.send("GET", "/hub/jobs/"+running, "")
+		require.NotContains(t, string(body), b.instances[0].url())
+		_, body = ada.send("GET", "/history/"+running, "")
+		require.NotContains(t, string(body), "http://"+at)
+		require.NotContains(t, string(body), "dial tcp")
+		waiting := ada.submit(endless(2), "ada")
+		_, body = ada.send("POST", "/hub/explain", `{"prompt_id": "`+waiting+`"}`)
+		require.NotContains(t, string(body), "http://")
+	})
 }
 
 // An instance's log shows everybody's prompts. Once somebody logs in, callers
 // without a login do not see it either.
 func TestLogsWherePeopleLogIn(t *testing.T) {
-	t.Parallel()
-	p := newPack(t, "one", sim.Config{})
-	b := packed(t, p)
-	stranger, ada := b.script(), b.login("ada")
-	_, before := stranger.send("GET", "/internal/logs", "")
-	require.NotEqual(t, `""`, string(before))
-	for _, v := range []*visitor{ada, stranger} {
-		_, body := v.send("GET", "/internal/logs", "")
-		require.Equal(t, `""`, string(body))
-		_, body = v.send("GET", "/internal/logs/raw", "")
-		require.JSONEq(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, string(body))
-		status, _ := v.send("PATCH", "/internal/logs/subscribe", `{"clientId": "x", "enabled": true}`)
-		require.Equal(t, http.StatusOK, status)
-		require.Empty(t, p.last(), "no instance is asked for its log")
-	}
+	inBubble(t, func(t *testing.T) {
+		p := newPack(t, "one", sim.Config{})
+		b := packed(t, p)
+		stranger, ada := b.script(), b.login("ada")
+		_, before := stranger.send("GET", "/internal/logs", "")
+		require.NotEqual(t, `""`, string(before))
+		for _, v := range []*visitor{ada, stranger} {
+			_, body := v.send("GET", "/internal/logs", "")
+			require.Equal(t, `""`, string(body))
+			_, body = v.send("GET", "/internal/logs/raw", "")
+			require.JSONEq(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, string(body))
+			status, _ := v.send("PATCH", "/internal/logs/subscribe", `{"clientId": "x", "enabled": true}`)
+			require.Equal(t, http.StatusOK, status)
+			require.Empty(t, p.last(), "no instance is asked for its log")
+		}
+	})
 }
 
 // A node leaves a picture in its instance's memory under an id that others could
 // guess. Only the tenant whose job has named it gets it.
 func TestPicturesLeftByNodes(t *testing.T) {
-	t.Parallel()
-	p := newPack(t, "one", sim.Config{})
-	b := packed(t, p)
-	stranger, ada, eve := b.script(), b.login("ada"), b.login("eve")
-	const path = files.HeldPath + "1"
-	status, _ := stranger.send("GET", path, "")
-	require.Equal(t, http.StatusOK, status, "where nobody logs in")
-	status, _ = ada.send("GET", path, "")
-	require.Equal(t, http.StatusNotFound, status, "no job of ada's has named it")
+	inBubble(t, func(t *testing.T) {
+		p := newPack(t, "one", sim.Config{})
+		b := packed(t, p)
+		stranger, ada, eve := b.script(), b.login("ada"), b.login("eve")
+		const path = files.HeldPath + "1"
+		status, _ := stranger.send("GET", path, "")
+		require.Equal(t, http.StatusOK, status, "where nobody logs in")
+		status, _ = ada.send("GET", path, "")
+		require.Equal(t, http.StatusNotFound, status, "no job of ada's has named it")
 
-	at := b.hub.fleet.Instances()[0].Name
-	output := []byte(`{"images": [{"source": "http", "id": "1", "content-type": "image/png"}, {"source": "websocket", "id": "2"}]}`)
-	b.hub.left.note("ada", at, output)
-	status, body := ada.send("GET", path, "")
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "one", string(body))
-	for _, v := range []*visitor{eve, stranger} {
-		status, _ = v.send("GET", path, "")
+		at := b.hub.fleet.Instances()[0].Name
+		output := []byte(`{"images": [{"source": "http", "id": "1", "content-type": "image/png"}, {"source": "websocket", "id": "2"}]}`)
+		b.hub.left.note("ada", at, output)
+		status, body := ada.send("GET", path, "")
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "one", string(body))
+		for _, v := range []*visitor{eve, stranger} {
+			status, _ = v.send("GET", path, "")
+			require.Equal(t, http.StatusNotFound, status)
+		}
+		status, _ = ada.send("GET", files.HeldPath+"2", "")
 		require.Equal(t, http.StatusNotFound, status)
-	}
-	status, _ = ada.send("GET", files.HeldPath+"2", "")
-	require.Equal(t, http.StatusNotFound, status)
 
-	// A picture that a client has put there itself also belongs to its tenant.
-	status, _ = eve.send("PUT", files.HeldPath+"mine", "eve's")
-	require.Equal(t, http.StatusCreated, status)
-	status, body = eve.send("GET", files.HeldPath+"mine", "")
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "eve's", string(body))
-	status, _ = ada.send("GET", files.HeldPath+"mine", "")
-	require.Equal(t, http.StatusNotFound, status)
+		// A picture that a client has put there itself also belongs to its tenant.
+		status, _ = eve.send("PUT", files.HeldPath+"mine", "eve's")
+		require.Equal(t, http.StatusCreated, status)
+		status, body = eve.send("GET", files.HeldPath+"mine", "")
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "eve's", string(body))
+		status, _ = ada.send("GET", files.HeldPath+"mine", "")
+		require.Equal(t, http.StatusNotFound, status)
+	})
 }
 
 // The pictures that a job names are recorded when its instance reports them.
@@ -218,35 +222,37 @@ func TestOutputsNamePictures(t *testing.T) {
 
 // Two tenants may use the same client id. Each gets its own messages.
 func TestSocketOfAnotherTenantsClient(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	ada, eve := b.login("ada"), b.login("eve")
-	socket := eve.connect("shared")
-	require.Equal(t, 1, eve.stats().Sockets)
-	require.Zero(t, ada.stats().Sockets)
-	hers := ada.submit(picture(1), "shared")
-	ada.awaits(hers, "done")
-	theirs := eve.submit(picture(2), "shared")
-	socket.until(theirs)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		ada, eve := b.login("ada"), b.login("eve")
+		socket := eve.connect("shared")
+		require.Equal(t, 1, eve.stats().Sockets)
+		require.Zero(t, ada.stats().Sockets)
+		hers := ada.submit(picture(1), "shared")
+		ada.awaits(hers, "done")
+		theirs := eve.submit(picture(2), "shared")
+		socket.until(theirs)
+	})
 }
 
 // A tenant's files do not exist for others, whatever the names.
 func TestFilesOfAnotherTenant(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
-	id := ada.submit(picture(1), "ada")
-	ada.awaits(id, "done")
-	status, _ := ada.send("POST", "/userdata/w.json", "{}")
-	require.Equal(t, http.StatusOK, status)
-	for v, want := range map[*visitor]int{ada: 200, eve: 404, stranger: 404} {
-		for _, path := range []string{"/view?filename=ComfyUI_00001_.png", "/userdata/w.json"} {
-			status, _ := v.send("GET", path, "")
-			require.Equal(t, want, status, "%q %s", v.user, path)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
+		id := ada.submit(picture(1), "ada")
+		ada.awaits(id, "done")
+		status, _ := ada.send("POST", "/userdata/w.json", "{}")
+		require.Equal(t, http.StatusOK, status)
+		for v, want := range map[*visitor]int{ada: 200, eve: 404, stranger: 404} {
+			for _, path := range []string{"/view?filename=ComfyUI_00001_.png", "/userdata/w.json"} {
+				status, _ := v.send("GET", path, "")
+				require.Equal(t, want, status, "%q %s", v.user, path)
+			}
+			_, body := v.send("GET", "/internal/files/output", "")
+			require.Equal(t, want == http.StatusOK, strings.Contains(string(body), "ComfyUI_00001_.png"), v.user)
+			status, _ = v.send("POST", "/hub/files", `{"filename": "ComfyUI_00001_.png"}`)
+			require.Equal(t, want, status, v.user)
 		}
-		_, body := v.send("GET", "/internal/files/output", "")
-		require.Equal(t, want == http.StatusOK, strings.Contains(string(body), "ComfyUI_00001_.png"), v.user)
-		status, _ = v.send("POST", "/hub/files", `{"filename": "ComfyUI_00001_.png"}`)
-		require.Equal(t, want, status, v.user)
-	}
+	})
 }

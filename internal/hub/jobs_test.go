@@ -72,86 +72,88 @@ func (b *bench) submitWith(graph, extra string) string {
 }
 
 func TestJobsListing(t *testing.T) {
-	t.Parallel()
-	// An instance without a jobs API of its own.
-	b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{Version: "0.3.64"})) })
-	require.Equal(t, `{"jobs": [], "pagination": {"offset": 0, "limit": null, "total": 0, "has_more": false}}`, b.text("/api/jobs"))
+	inBubble(t, func(t *testing.T) {
+		// An instance without a jobs API of its own.
+		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{Version: "0.3.64"})) })
+		require.Equal(t, `{"jobs": [], "pagination": {"offset": 0, "limit": null, "total": 0, "has_more": false}}`, b.text("/api/jobs"))
 
-	good := b.submitWith(picture(1), `{"extra_pnginfo": {"workflow": {"id": "wf-1"}}}`)
-	b.finished(good)
-	failed := b.submitWith(work(0.1, 2, "error"), `{}`)
-	b.finished(failed)
-	// From here on, a real server answers every listing with 500.
-	odd := b.submitWith(picture(3), `{"extra_pnginfo": null}`)
-	b.finished(odd)
-	running := b.submitWith(work(3000, 4, "none"), `{}`)
-	require.Eventually(t, func() bool { return len(b.jobs("?status=in_progress").Jobs) == 1 }, time.Minute, 10*time.Millisecond)
-	waiting := b.submitWith(picture(5), `{"extra_pnginfo": {"workflow": {"id": "wf-1"}}}`)
+		good := b.submitWith(picture(1), `{"extra_pnginfo": {"workflow": {"id": "wf-1"}}}`)
+		b.finished(good)
+		failed := b.submitWith(work(0.1, 2, "error"), `{}`)
+		b.finished(failed)
+		// From here on, a real server answers every listing with 500.
+		odd := b.submitWith(picture(3), `{"extra_pnginfo": null}`)
+		b.finished(odd)
+		running := b.submitWith(work(3000, 4, "none"), `{}`)
+		require.Eventually(t, func() bool { return len(b.jobs("?status=in_progress").Jobs) == 1 }, time.Minute, 10*time.Millisecond)
+		<-time.After(time.Second) // or the two are of the same moment
+		waiting := b.submitWith(picture(5), `{"extra_pnginfo": {"workflow": {"id": "wf-1"}}}`)
 
-	all := b.jobs("")
-	require.Equal(t, []string{waiting, running, odd, failed, good}, all.ids())
-	require.Equal(t, "completed", all.Jobs[4].Status)
-	require.Equal(t, 1, all.Jobs[4].Outputs)
-	require.Equal(t, map[string]any{"filename": "ComfyUI_00001_.png", "subfolder": "", "type": "output", "nodeId": "2", "mediaType": "images"}, all.Jobs[4].Preview)
-	require.Equal(t, "wf-1", all.Jobs[4].Workflow)
-	require.GreaterOrEqual(t, all.Jobs[4].End, all.Jobs[4].Start)
-	require.Equal(t, "failed", all.Jobs[3].Status)
-	for _, key := range []string{"node_id", "node_type", "exception_message", "exception_type", "traceback"} {
-		require.Contains(t, all.Jobs[3].Error, key)
-	}
-	require.Nil(t, all.Jobs[2].Workflow)
-	require.Equal(t, "pending", all.Jobs[0].Status)
-
-	for query, want := range map[string][]string{
-		"?status=in_progress,pending&limit=200&offset=0":        {waiting, running},
-		"?status=completed,failed,cancelled&limit=2&offset=1":   {failed, good},
-		"?status=%20COMPLETED,":                                 {odd, good},
-		"?status=,":                                             {},
-		"?workflow_id=wf-1":                                     {waiting, good},
-		"?workflow_id=wf-1&status=completed":                    {good},
-		"?sort_order=ASC&limit=1":                               {good},
-		"?offset=-5&limit=1":                                    {waiting},
-		"?offset=99":                                            {},
-		"?sort_by=execution_duration&status=completed&limit=+1": nil,
-	} {
-		page := b.jobs(strings.ReplaceAll(query, "+", "%2B"))
-		if want != nil {
-			require.Equal(t, want, page.ids(), query)
+		all := b.jobs("")
+		require.Equal(t, []string{waiting, running, odd, failed, good}, all.ids())
+		require.Equal(t, "completed", all.Jobs[4].Status)
+		require.Equal(t, 1, all.Jobs[4].Outputs)
+		require.Equal(t, map[string]any{"filename": "ComfyUI_00001_.png", "subfolder": "", "type": "output", "nodeId": "2", "mediaType": "images"}, all.Jobs[4].Preview)
+		require.Equal(t, "wf-1", all.Jobs[4].Workflow)
+		require.GreaterOrEqual(t, all.Jobs[4].End, all.Jobs[4].Start)
+		require.Equal(t, "failed", all.Jobs[3].Status)
+		for _, key := range []string{"node_id", "node_type", "exception_message", "exception_type", "traceback"} {
+			require.Contains(t, all.Jobs[3].Error, key)
 		}
-	}
-	page := b.jobs("?limit=2&offset=2")
-	require.Equal(t, 5, page.Pagination.Total)
-	require.Equal(t, 2, *page.Pagination.Limit)
-	require.True(t, *page.Pagination.HasMore)
+		require.Nil(t, all.Jobs[2].Workflow)
+		require.Equal(t, "pending", all.Jobs[0].Status)
 
-	for query, want := range map[string]string{
-		"status=zz,yy,failed": "Invalid status value(s): zz, yy. Valid values: pending, in_progress, completed, failed, cancelled",
-		"limit=0":             "limit must be a positive integer",
-		"limit=x":             "limit must be an integer",
-		"limit=":              "limit must be an integer",
-		"offset=1.5":          "offset must be an integer",
-		"sort_by=x":           "sort_by must be 'created_at' or 'execution_duration'",
-		"sort_order=":         "sort_order must be 'asc' or 'desc'",
-	} {
-		status, body := b.get("/api/jobs?" + query)
-		require.Equal(t, http.StatusBadRequest, status)
-		require.JSONEq(t, fmt.Sprintf(`{"error": %q}`, want), string(body))
-	}
+		for query, want := range map[string][]string{
+			"?status=in_progress,pending&limit=200&offset=0":        {waiting, running},
+			"?status=completed,failed,cancelled&limit=2&offset=1":   {failed, good},
+			"?status=%20COMPLETED,":                                 {odd, good},
+			"?status=,":                                             {},
+			"?workflow_id=wf-1":                                     {waiting, good},
+			"?workflow_id=wf-1&status=completed":                    {good},
+			"?sort_order=ASC&limit=1":                               {good},
+			"?offset=-5&limit=1":                                    {waiting},
+			"?offset=99":                                            {},
+			"?sort_by=execution_duration&status=completed&limit=+1": nil,
+		} {
+			page := b.jobs(strings.ReplaceAll(query, "+", "%2B"))
+			if want != nil {
+				require.Equal(t, want, page.ids(), query)
+			}
+		}
+		page := b.jobs("?limit=2&offset=2")
+		require.Equal(t, 5, page.Pagination.Total)
+		require.Equal(t, 2, *page.Pagination.Limit)
+		require.True(t, *page.Pagination.HasMore)
 
-	// Asking for the same listing again transfers no body.
-	req, err := http.NewRequest(http.MethodGet, b.web.URL+"/api/jobs", nil)
-	require.NoError(t, err)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	read(t, resp)
-	req.Header.Set("If-None-Match", resp.Header.Get("Etag"))
-	resp, err = http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	status, _ := read(t, resp)
-	require.Equal(t, http.StatusNotModified, status)
+		for query, want := range map[string]string{
+			"status=zz,yy,failed": "Invalid status value(s): zz, yy. Valid values: pending, in_progress, completed, failed, cancelled",
+			"limit=0":             "limit must be a positive integer",
+			"limit=x":             "limit must be an integer",
+			"limit=":              "limit must be an integer",
+			"offset=1.5":          "offset must be an integer",
+			"sort_by=x":           "sort_by must be 'created_at' or 'execution_duration'",
+			"sort_order=":         "sort_order must be 'asc' or 'desc'",
+		} {
+			status, body := b.get("/api/jobs?" + query)
+			require.Equal(t, http.StatusBadRequest, status)
+			require.JSONEq(t, fmt.Sprintf(`{"error": %q}`, want), string(body))
+		}
 
-	b.oneJob(good, odd, running, waiting)
-	b.cancelling(good, running, waiting)
+		// Asking for the same listing again transfers no body.
+		req, err := http.NewRequest(http.MethodGet, b.web.URL+"/api/jobs", nil)
+		require.NoError(t, err)
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		read(t, resp)
+		req.Header.Set("If-None-Match", resp.Header.Get("Etag"))
+		resp, err = http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		status, _ := read(t, resp)
+		require.Equal(t, http.StatusNotModified, status)
+
+		b.oneJob(good, odd, running, waiting)
+		b.cancelling(good, running, waiting)
+	})
 }
 
 // oneJob tests GET /api/jobs/{id}.
@@ -250,45 +252,48 @@ func (b *bench) text(path string) string {
 }
 
 func TestSummariesTooLargeToKeep(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	// The traceback contains the text that could not be turned into a picture.
-	id := b.submitWith(work(0.1, 1, "error"), `{"extra_pnginfo": {"workflow": {"id": "`+strings.Repeat("w", 20<<10)+`"}}}`)
-	b.finished(id)
-	page := b.jobs("")
-	require.Len(t, page.Jobs, 1)
-	require.Len(t, page.Jobs[0].Workflow, 20<<10)
-	require.Contains(t, page.Jobs[0].Error, "node_id")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		// The traceback contains the text that could not be turned into a picture.
+		id := b.submitWith(work(0.1, 1, "error"), `{"extra_pnginfo": {"workflow": {"id": "`+strings.Repeat("w", 20<<10)+`"}}}`)
+		b.finished(id)
+		page := b.jobs("")
+		require.Len(t, page.Jobs, 1)
+		require.Len(t, page.Jobs[0].Workflow, 20<<10)
+		require.Contains(t, page.Jobs[0].Error, "node_id")
+	})
 }
 
 func TestDeletedJobsLeaveTheListing(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	first := b.submit(picture(1), "c")
-	b.finished(first)
-	second := b.submit(picture(2), "c")
-	b.finished(second)
-	require.Equal(t, []string{second, first}, b.jobs("").ids())
-	status, _ := b.post("/history", `{"delete": ["`+second+`"]}`)
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, []string{first}, b.jobs("").ids())
-	third := b.submit(picture(3), "c")
-	b.finished(third)
-	require.Equal(t, []string{third, first}, b.jobs("").ids())
-	b.post("/history", `{"clear": true}`)
-	require.Empty(t, b.jobs("").ids())
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		first := b.submit(picture(1), "c")
+		b.finished(first)
+		second := b.submit(picture(2), "c")
+		b.finished(second)
+		require.Equal(t, []string{second, first}, b.jobs("").ids())
+		status, _ := b.post("/history", `{"delete": ["`+second+`"]}`)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, []string{first}, b.jobs("").ids())
+		third := b.submit(picture(3), "c")
+		b.finished(third)
+		require.Equal(t, []string{third, first}, b.jobs("").ids())
+		b.post("/history", `{"clear": true}`)
+		require.Empty(t, b.jobs("").ids())
+	})
 }
 
 // GET /prompt without a client id counts the jobs posted from the same address,
 // each once.
 func TestPromptCountsEachJobOnce(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	b.submit(picture(1), "")
-	b.submit(picture(2), "")
-	b.submit(picture(3), "ann")
-	for path, want := range map[string]string{"/prompt": "3", "/prompt?clientId=ann": "1", "/prompt?clientId=bob": "0"} {
-		_, body := b.get(path)
-		require.Equal(t, `{"exec_info": {"queue_remaining": `+want+`}}`, string(body), path)
-	}
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		b.submit(picture(1), "")
+		b.submit(picture(2), "")
+		b.submit(picture(3), "ann")
+		for path, want := range map[string]string{"/prompt": "3", "/prompt?clientId=ann": "1", "/prompt?clientId=bob": "0"} {
+			_, body := b.get(path)
+			require.Equal(t, `{"exec_info": {"queue_remaining": `+want+`}}`, string(body), path)
+		}
+	})
 }

@@ -120,24 +120,25 @@ func TestOutputsAreConfirmed(t *testing.T) {
 // A prompt that is answered from an instance's cache names the file of the run before. If that
 // was deleted, the next run must make it again, and not name it again.
 func TestCachedOutputThatWasDeleted(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(b.t, sim.Config{Dir: dir})) })
-	b.connected(1)
-	run := func(id string) {
-		status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, work(0, 7, "none"), id))
-		require.Equal(t, http.StatusOK, status, string(answer))
-		require.Eventually(t, func() bool {
+	inBubble(t, func(t *testing.T) {
+		dir := t.TempDir()
+		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(b.t, sim.Config{Dir: dir})) })
+		b.connected(1)
+		run := func(id string) {
+			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, work(0, 7, "none"), id))
+			require.Equal(t, http.StatusOK, status, string(answer))
+			require.Eventually(t, func() bool {
+				_, text := b.get("/hub/jobs/" + id)
+				return strings.Contains(string(text), `"status": "done"`) || strings.Contains(string(text), `"status": "failed"`)
+			}, time.Minute, 10*time.Millisecond)
 			_, text := b.get("/hub/jobs/" + id)
-			return strings.Contains(string(text), `"status": "done"`) || strings.Contains(string(text), `"status": "failed"`)
-		}, time.Minute, 10*time.Millisecond)
-		_, text := b.get("/hub/jobs/" + id)
-		require.Contains(t, string(text), `"status": "done"`)
-	}
-	run("first")
-	outputs, err := filepath.Glob(filepath.Join(dir, "output", "*.png"))
-	require.NoError(t, err)
-	require.Len(t, outputs, 1)
-	require.NoError(t, os.Remove(outputs[0]))
-	run("second")
+			require.Contains(t, string(text), `"status": "done"`)
+		}
+		run("first")
+		outputs, err := filepath.Glob(filepath.Join(dir, "output", "*.png"))
+		require.NoError(t, err)
+		require.Len(t, outputs, 1)
+		require.NoError(t, os.Remove(outputs[0]))
+		run("second")
+	})
 }

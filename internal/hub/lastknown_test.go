@@ -32,225 +32,230 @@ var loadCalls = map[string]byte{
 // A web UI that the hub has a copy of loads without any instance: each call gets
 // an answer of the right kind, and the build's own extensions are there.
 func TestLoadCallsWithoutAnInstance(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	for name, body := range map[string]string{"index.html": "<html>", "extensions/core/x.js": "core()"} {
-		full := filepath.Join(folder, filepath.FromSlash(name))
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
-		require.NoError(t, os.WriteFile(full, []byte(body), 0o600))
-	}
-	b := newBench(t, 0, func(b *bench) { b.settings.Frontend = folder })
-	for path, kind := range loadCalls {
-		status, body := b.get(path)
-		require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
-		require.True(t, json.Valid(body), path)
-		require.Equal(t, string(kind), string(body[0]), path)
-	}
-	status, body := b.get("/extensions/core/x.js")
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "core()", string(body))
+	inBubble(t, func(t *testing.T) {
+		folder := t.TempDir()
+		for name, body := range map[string]string{"index.html": "<html>", "extensions/core/x.js": "core()"} {
+			full := filepath.Join(folder, filepath.FromSlash(name))
+			require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+			require.NoError(t, os.WriteFile(full, []byte(body), 0o600))
+		}
+		b := newBench(t, 0, func(b *bench) { b.settings.Frontend = folder })
+		for path, kind := range loadCalls {
+			status, body := b.get(path)
+			require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
+			require.True(t, json.Valid(body), path)
+			require.Equal(t, string(kind), string(body[0]), path)
+		}
+		status, body := b.get("/extensions/core/x.js")
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "core()", string(body))
+	})
 }
 
 // The hub repeats the last answers of instances while none of them is there, even
 // after a restart of its process.
 func TestLastKnownAnswers(t *testing.T) {
-	t.Parallel()
-	answers := map[string]string{
-		"/extensions": `["/extensions/core/x.js", "/extensions/pack/y.js"]`, "/i18n": `{"ru": {}}`,
-		"/workflow_templates": `{"pack": ["one"]}`, "/global_subgraphs": `{"abc": {"name": "x"}}`, "/global_subgraphs/abc": `{"data": "{}"}`,
-		"/node_replacements": `{}`, "/models": `["loras"]`, "/models/loras": `["a.safetensors"]`, "/embeddings": `["e"]`,
-		"/experiment/models": `[{"name": "loras", "folders": ["/x"]}]`, "/experiment/models/loras": `[{"name": "a.safetensors", "pathIndex": 0}]`,
-		"/internal/folder_paths": `{"loras": ["/x"]}`,
-	}
-	var dying atomic.Bool
-	front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
-		answer, ok := answers[r.URL.Path]
-		switch {
-		case ok && dying.Load():
-			// In the middle of the answer, while its socket is still open.
-			w.Header().Set("Content-Type", "application/json")
-			w.Header().Set("Content-Length", "1000")
-			_, _ = w.Write([]byte(answer)[:1])
-			panic(http.ErrAbortHandler)
-		case ok:
-			w.Header().Set("Content-Type", "application/json; charset=utf-8")
-			_, _ = w.Write([]byte(answer))
-		default:
-			rest.ServeHTTP(w, r)
+	inBubble(t, func(t *testing.T) {
+		answers := map[string]string{
+			"/extensions": `["/extensions/core/x.js", "/extensions/pack/y.js"]`, "/i18n": `{"ru": {}}`,
+			"/workflow_templates": `{"pack": ["one"]}`, "/global_subgraphs": `{"abc": {"name": "x"}}`, "/global_subgraphs/abc": `{"data": "{}"}`,
+			"/node_replacements": `{}`, "/models": `["loras"]`, "/models/loras": `["a.safetensors"]`, "/embeddings": `["e"]`,
+			"/experiment/models": `[{"name": "loras", "folders": ["/x"]}]`, "/experiment/models/loras": `[{"name": "a.safetensors", "pathIndex": 0}]`,
+			"/internal/folder_paths": `{"loras": ["/x"]}`,
 		}
-	})
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-	b.connected(1)
-	check := func(when string) {
-		t.Helper()
-		for path, want := range answers {
-			for _, prefix := range []string{"", "/api"} {
-				if strings.HasPrefix(path, "/internal") {
-					prefix = ""
+		var dying atomic.Bool
+		front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
+			answer, ok := answers[r.URL.Path]
+			switch {
+			case ok && dying.Load():
+				// In the middle of the answer, while its socket is still open.
+				w.Header().Set("Content-Type", "application/json")
+				w.Header().Set("Content-Length", "1000")
+				_, _ = w.Write([]byte(answer)[:1])
+				panic(http.ErrAbortHandler)
+			case ok:
+				w.Header().Set("Content-Type", "application/json; charset=utf-8")
+				_, _ = w.Write([]byte(answer))
+			default:
+				rest.ServeHTTP(w, r)
+			}
+		})
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+		b.connected(1)
+		check := func(when string) {
+			t.Helper()
+			for path, want := range answers {
+				for _, prefix := range []string{"", "/api"} {
+					if strings.HasPrefix(path, "/internal") {
+						prefix = ""
+					}
+					status, body := b.get(prefix + path)
+					require.Equal(t, http.StatusOK, status, "%s: %s", when, path)
+					require.JSONEq(t, want, string(body), "%s: %s", when, path)
 				}
-				status, body := b.get(prefix + path)
-				require.Equal(t, http.StatusOK, status, "%s: %s", when, path)
-				require.JSONEq(t, want, string(body), "%s: %s", when, path)
 			}
 		}
-	}
-	check("connected")
-	_, classes := b.get("/object_info")
-	dying.Store(true)
-	check("dying")
+		check("connected")
+		_, classes := b.get("/object_info")
+		dying.Store(true)
+		check("dying")
 
-	b.stop()
-	front.CloseClientConnections()
-	front.Close()
-	b.start()
-	check("after a restart")
-	_, body := b.get("/object_info")
-	require.JSONEq(t, string(classes), string(body))
-	status, _ := b.get("/object_info/KSampler")
-	require.Equal(t, http.StatusOK, status)
+		b.stop()
+		front.CloseClientConnections()
+		front.Close()
+		b.start()
+		check("after a restart")
+		_, body := b.get("/object_info")
+		require.JSONEq(t, string(classes), string(body))
+		status, _ := b.get("/object_info/KSampler")
+		require.Equal(t, http.StatusOK, status)
 
-	// One that the operator has thrown out does not go on speaking.
-	b.settings.Instances = nil
-	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	require.Equal(t, "[]", b.text("/extensions"))
-	require.Equal(t, "{}", b.text("/i18n"))
-	require.JSONEq(t, answers["/models"], b.text("/models"), "made of the answers of many")
+		// One that the operator has thrown out does not go on speaking.
+		b.settings.Instances = nil
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		require.Equal(t, "[]", b.text("/extensions"))
+		require.Equal(t, "{}", b.text("/i18n"))
+		require.JSONEq(t, answers["/models"], b.text("/models"), "made of the answers of many")
+	})
 }
 
 // Without a web UI the page says so in the visitor's language, and checks again.
 func TestWaitingPage(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	browser := func(path, language string) (*http.Response, string) {
-		resp := b.send(exchange{method: "GET", path: path, header: map[string]string{"Accept": "text/html,*/*;q=0.8", "Accept-Language": language}})
-		_, body := read(t, resp)
-		return resp, string(body)
-	}
-	for language, want := range map[string]string{
-		"": "en", "en-GB,en;q=0.9": "en", "ru-RU,ru;q=0.9,en;q=0.8": "ru", "en,ru;q=0.5": "en", "de, ru;q=0.7, en;q=0.3": "ru", "de": "en", "RU": "ru", "ru;q=x, en": "en", "ru;q=0, en;q=0.1": "en", "uk,en;q=0.5": "en", "ru-Cyrl-UA": "ru", "*": "en",
-	} {
-		for _, path := range []string{"/", "/index.html", "/api/"} {
-			resp, body := browser(path, language)
-			require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
-			require.Equal(t, want, resp.Header.Get("Content-Language"), language)
-			require.Equal(t, "3", resp.Header.Get("Retry-After"))
-			require.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
-			require.Contains(t, body, `http-equiv="refresh" content="3"`)
-			require.Contains(t, body, `lang="`+want+`"`)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		browser := func(path, language string) (*http.Response, string) {
+			resp := b.send(exchange{method: "GET", path: path, header: map[string]string{"Accept": "text/html,*/*;q=0.8", "Accept-Language": language}})
+			_, body := read(t, resp)
+			return resp, string(body)
 		}
-	}
-	resp := b.send(exchange{method: "GET", path: "/"})
-	status, body := read(t, resp)
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.NotContains(t, string(body), "<")
-	status, _ = b.get("/assets/plain.js")
-	require.Equal(t, http.StatusNotFound, status)
+		for language, want := range map[string]string{
+			"": "en", "en-GB,en;q=0.9": "en", "ru-RU,ru;q=0.9,en;q=0.8": "ru", "en,ru;q=0.5": "en", "de, ru;q=0.7, en;q=0.3": "ru", "de": "en", "RU": "ru", "ru;q=x, en": "en", "ru;q=0, en;q=0.1": "en", "uk,en;q=0.5": "en", "ru-Cyrl-UA": "ru", "*": "en",
+		} {
+			for _, path := range []string{"/", "/index.html", "/api/"} {
+				resp, body := browser(path, language)
+				require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+				require.Equal(t, want, resp.Header.Get("Content-Language"), language)
+				require.Equal(t, "3", resp.Header.Get("Retry-After"))
+				require.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
+				require.Contains(t, body, `http-equiv="refresh" content="3"`)
+				require.Contains(t, body, `lang="`+want+`"`)
+			}
+		}
+		resp := b.send(exchange{method: "GET", path: "/"})
+		status, body := read(t, resp)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.NotContains(t, string(body), "<")
+		status, _ = b.get("/assets/plain.js")
+		require.Equal(t, http.StatusNotFound, status)
 
-	// An instance that has just died, before the hub has noticed.
-	var dead atomic.Bool
-	front := fronted(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if dead.Load() {
-			panic(http.ErrAbortHandler)
-		}
-		_, _ = w.Write([]byte("<html>comfy"))
-	}))
-	b.settings.Instances = []string{front.URL}
-	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	require.Eventually(t, func() bool { _, body := browser("/", "en"); return body == "<html>comfy" }, time.Minute, 10*time.Millisecond)
-	dead.Store(true)
-	resp, text := browser("/", "ru")
-	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
-	require.Contains(t, text, `lang="ru"`)
+		// An instance that has just died, before the hub has noticed.
+		var dead atomic.Bool
+		front := fronted(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if dead.Load() {
+				panic(http.ErrAbortHandler)
+			}
+			_, _ = w.Write([]byte("<html>comfy"))
+		}))
+		b.settings.Instances = []string{front.URL}
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		require.Eventually(t, func() bool { _, body := browser("/", "en"); return body == "<html>comfy" }, time.Minute, 10*time.Millisecond)
+		dead.Store(true)
+		resp, text := browser("/", "ru")
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+		require.Contains(t, text, `lang="ru"`)
+	})
 }
 
 // An instance dies while a page loads: the browser has the page and waits for its
 // scripts. They come from another instance, or from the same one once it is back.
 func TestInstanceDiesInMidLoad(t *testing.T) {
-	t.Parallel()
-	const kept, script, other = "/assets/kept-BZZQdWHo.js", "/assets/index-vtow2bzT.js", "/assets/other-G-74P12b.js"
-	var dead atomic.Bool
-	asked := make(chan struct{}, 1000)
-	front := fronted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
-		switch {
-		case dead.Load():
-			panic(http.ErrAbortHandler)
-		case r.URL.Path == script, r.URL.Path == kept:
-			w.Header().Set("Content-Type", "application/javascript")
-			_, _ = w.Write([]byte("one()"))
-		default:
-			w.WriteHeader(http.StatusNotFound)
-		}
-	}))
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-	b.connected(1)
-	status, body := b.get(kept)
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "one()", string(body))
+	inBubble(t, func(t *testing.T) {
+		const kept, script, other = "/assets/kept-BZZQdWHo.js", "/assets/index-vtow2bzT.js", "/assets/other-G-74P12b.js"
+		var dead atomic.Bool
+		asked := make(chan struct{}, 1000)
+		front := fronted(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked <- struct{}{}
+			switch {
+			case dead.Load():
+				panic(http.ErrAbortHandler)
+			case r.URL.Path == script, r.URL.Path == kept:
+				w.Header().Set("Content-Type", "application/javascript")
+				_, _ = w.Write([]byte("one()"))
+			default:
+				w.WriteHeader(http.StatusNotFound)
+			}
+		}))
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+		b.connected(1)
+		status, body := b.get(kept)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "one()", string(body))
 
-	dead.Store(true)
-	status, body = b.get(kept)
-	require.Equal(t, http.StatusOK, status, "the hub has it")
-	require.Equal(t, "one()", string(body))
-	for len(asked) > 0 {
-		<-asked
-	}
-	type answer struct {
-		status  int
-		control string
-		body    string
-	}
-	answers := make(chan answer, 1)
-	go func() {
-		resp, err := http.Get(b.web.URL + script)
-		if err != nil {
-			answers <- answer{}
-			return
+		dead.Store(true)
+		status, body = b.get(kept)
+		require.Equal(t, http.StatusOK, status, "the hub has it")
+		require.Equal(t, "one()", string(body))
+		for len(asked) > 0 {
+			<-asked
 		}
-		defer resp.Body.Close()
-		text, _ := io.ReadAll(resp.Body)
-		answers <- answer{resp.StatusCode, resp.Header.Get("Cache-Control"), string(text)}
-	}()
-	<-asked // the proxy has failed or is about to fail
-	<-asked
-	require.Empty(t, answers, "it waits")
-	dead.Store(false)
-	require.Equal(t, answer{http.StatusOK, "public, max-age=31536000, immutable", "one()"}, <-answers)
-	status, _ = b.get(other)
-	require.Equal(t, http.StatusNotFound, status)
-	require.Eventually(t, func() bool { return b.rooms.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
+		type answer struct {
+			status  int
+			control string
+			body    string
+		}
+		answers := make(chan answer, 1)
+		go func() {
+			resp, err := http.Get(b.web.URL + script)
+			if err != nil {
+				answers <- answer{}
+				return
+			}
+			defer resp.Body.Close()
+			text, _ := io.ReadAll(resp.Body)
+			answers <- answer{resp.StatusCode, resp.Header.Get("Cache-Control"), string(text)}
+		}()
+		<-asked // the proxy has failed or is about to fail
+		<-asked
+		require.Empty(t, answers, "it waits")
+		dead.Store(false)
+		require.Equal(t, answer{http.StatusOK, "public, max-age=31536000, immutable", "one()"}, <-answers)
+		status, _ = b.get(other)
+		require.Equal(t, http.StatusNotFound, status)
+		require.Eventually(t, func() bool { return b.rooms.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
+	})
 }
 
 // The web UI asks for about a hundred subgraphs each time it loads, and the hub
 // asks an instance for each only once. The hub does not remember unknown ids,
 // because anybody can make them up.
 func TestSubgraphsAreAskedForOnce(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int32
-	front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
-		id, ok := strings.CutPrefix(r.URL.Path, "/global_subgraphs/")
-		if !ok {
-			rest.ServeHTTP(w, r)
-			return
+	inBubble(t, func(t *testing.T) {
+		var asked atomic.Int32
+		front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
+			id, ok := strings.CutPrefix(r.URL.Path, "/global_subgraphs/")
+			if !ok {
+				rest.ServeHTTP(w, r)
+				return
+			}
+			asked.Add(1)
+			w.Header().Set("Content-Type", "application/json; charset=utf-8")
+			if id == "abc" {
+				_, _ = w.Write([]byte(`{"data": "{}"}`))
+				return
+			}
+			_, _ = w.Write([]byte("null"))
+		})
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+		b.connected(1)
+		for range 3 {
+			require.JSONEq(t, `{"data": "{}"}`, b.text("/api/global_subgraphs/abc"))
 		}
-		asked.Add(1)
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		if id == "abc" {
-			_, _ = w.Write([]byte(`{"data": "{}"}`))
-			return
+		require.EqualValues(t, 1, asked.Load())
+		for range 3 {
+			require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
 		}
-		_, _ = w.Write([]byte("null"))
+		require.EqualValues(t, 4, asked.Load())
+		_, kept := b.hub.known.Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
+		require.False(t, kept)
 	})
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-	b.connected(1)
-	for range 3 {
-		require.JSONEq(t, `{"data": "{}"}`, b.text("/api/global_subgraphs/abc"))
-	}
-	require.EqualValues(t, 1, asked.Load())
-	for range 3 {
-		require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
-	}
-	require.EqualValues(t, 4, asked.Load())
-	_, kept := b.hub.known.Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
-	require.False(t, kept)
 }

@@ -59,20 +59,22 @@ func TestLengths(t *testing.T) {
 }
 
 func TestLongUploads(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	for _, subfolder := range []string{strings.Repeat("x", 256), strings.Repeat("x/", 3000)} {
-		status, _ := b.upload("a.png", subfolder, "x")
-		require.GreaterOrEqual(t, status, 400, len(subfolder))
-	}
-	status, _ := b.upload(strings.Repeat("x", 256)+".png", "", "x")
-	require.GreaterOrEqual(t, status, 400)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		for _, subfolder := range []string{strings.Repeat("x", 256), strings.Repeat("x/", 3000)} {
+			status, _ := b.upload("a.png", subfolder, "x")
+			require.GreaterOrEqual(t, status, 400, len(subfolder))
+		}
+		status, _ := b.upload(strings.Repeat("x", 256)+".png", "", "x")
+		require.GreaterOrEqual(t, status, 400)
+	})
 }
 
 func TestLongTenant(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.tenant = strings.Repeat("x", api.MaxName+1) })
-	status, answer := b.get("/queue")
-	require.Equal(t, http.StatusBadRequest, status)
-	require.Equal(t, "invalid_tenant", kindOf(t, answer))
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.tenant = strings.Repeat("x", api.MaxName+1) })
+		status, answer := b.get("/queue")
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, "invalid_tenant", kindOf(t, answer))
+	})
 }

@@ -21,15 +21,17 @@ func TestLiveEvents(t *testing.T) {
 		"query":          {query: "&events=live"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, 2, func(b *bench) { b.live = c.option })
-			watchLive(t, b.dial("ann"+c.query), b, b)
+			inBubble(t, func(t *testing.T) {
+				b := newBench(t, 2, func(b *bench) { b.live = c.option })
+				watchLive(t, b.dial("ann"+c.query), b, b)
+			})
 		})
 		t.Run(name+" at another hub", func(t *testing.T) {
-			t.Parallel()
-			one, two := newPair(t, 1, 1)
-			two.live = c.option
-			watchLive(t, two.dial("ann"+c.query), one, two)
+			inBubble(t, func(t *testing.T) {
+				one, two := newPair(t, 1, 1)
+				two.live = c.option
+				watchLive(t, two.dial("ann"+c.query), one, two)
+			})
 		})
 	}
 }

@@ -125,26 +125,27 @@ func (m *mixed) order(tenants ...string) []run {
 // A tenant's jobs for ComfyUI and for A1111 are one row: the highest priority is next,
 // whichever server it is for.
 func TestMixedFleetHasOneOrder(t *testing.T) {
-	t.Parallel()
-	m := newMixed(t, TenantLimits{Running: 1})
-	require.NoError(t, m.hub.Operator().Pause(t.Context(), StopAll))
-	// A server is idle a moment after its run has ended, and would be passed over until then:
-	// the next in the row is always for the other one.
-	for n, name := range []string{"comfy 0", "sd 1", "sd 5", "comfy 2", "comfy 4", "sd 3"} {
-		kind, priority, _ := strings.Cut(name, " ")
-		if kind == "sd" {
-			m.sd("ann", name, priority, 100)
-			continue
+	inBubble(t, func(t *testing.T) {
+		m := newMixed(t, TenantLimits{Running: 1})
+		require.NoError(t, m.hub.Operator().Pause(t.Context(), StopAll))
+		// A server is idle a moment after its run has ended, and would be passed over until then:
+		// the next in the row is always for the other one.
+		for n, name := range []string{"comfy 0", "sd 1", "sd 5", "comfy 2", "comfy 4", "sd 3"} {
+			kind, priority, _ := strings.Cut(name, " ")
+			if kind == "sd" {
+				m.sd("ann", name, priority, 100)
+				continue
+			}
+			status, answer := m.comfy("ann", name, priority, work(10, n, "none")) // a fifth of a second
+			require.Equal(t, http.StatusOK, status, answer)
 		}
-		status, answer := m.comfy("ann", name, priority, work(10, n, "none")) // a fifth of a second
-		require.Equal(t, http.StatusOK, status, answer)
-	}
-	require.NoError(t, m.hub.Operator().Resume(t.Context(), StopAll))
-	var names []string
-	for _, r := range m.order("ann") {
-		names = append(names, r.name)
-	}
-	require.Equal(t, []string{"sd 5", "comfy 4", "sd 3", "comfy 2", "sd 1", "comfy 0"}, names)
+		require.NoError(t, m.hub.Operator().Resume(t.Context(), StopAll))
+		var names []string
+		for _, r := range m.order("ann") {
+			names = append(names, r.name)
+		}
+		require.Equal(t, []string{"sd 5", "comfy 4", "sd 3", "comfy 2", "sd 1", "comfy 0"}, names)
+	})
 }
 
 // full requires that a tenant's waiting jobs of both kinds are as many as may be.
@@ -169,17 +170,18 @@ func TestMixedFleetLimits(t *testing.T) {
 		"a run at A1111":       {(*mixed).longSD, (*mixed).shortComfy, func(m *mixed) { m.post("ann", "/sdapi/v1/interrupt", "", "") }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			m := newMixed(t, TenantLimits{Running: 1, Waiting: 2})
-			c.first(m, "ann", "first")
-			c.waits(m, "ann", "second")
-			c.waits(m, "ann", "third")
-			m.full("ann")
-			c.waits(m, "bob", "bob's")
-			require.Len(t, m.order("bob"), 1, "the other server is idle all the while")
-			m.full("ann")
-			c.stop(m)
-			require.Len(t, m.order("ann"), 3)
+			inBubble(t, func(t *testing.T) {
+				m := newMixed(t, TenantLimits{Running: 1, Waiting: 2})
+				c.first(m, "ann", "first")
+				c.waits(m, "ann", "second")
+				c.waits(m, "ann", "third")
+				m.full("ann")
+				c.waits(m, "bob", "bob's")
+				require.Len(t, m.order("bob"), 1, "the other server is idle all the while")
+				m.full("ann")
+				c.stop(m)
+				require.Len(t, m.order("ann"), 3)
+			})
 		})
 	}
 }
@@ -248,17 +250,19 @@ func before(all []run, tenant, kind, other string) (count int) {
 // Who has filled the queues of both kinds of servers does not go before a tenant that comes
 // later.
 func TestMixedFleetFairShare(t *testing.T) {
-	t.Parallel()
-	all := newMixed(t, TenantLimits{}).flood(flood{"ann", 12, 12}, flood{"bob", 4, 4})
-	require.Len(t, all, 32)
-	require.Less(t, before(all, "ann", "", "bob"), 14, "%v", all)
+	inBubble(t, func(t *testing.T) {
+		all := newMixed(t, TenantLimits{}).flood(flood{"ann", 12, 12}, flood{"bob", 4, 4})
+		require.Len(t, all, 32)
+		require.Less(t, before(all, "ann", "", "bob"), 14, "%v", all)
+	})
 }
 
 // A share is of the whole fleet: who has the ComfyUI alone all the while gets few turns at the
 // A1111 server.
 func TestMixedFleetHasOneShare(t *testing.T) {
-	t.Parallel()
-	all := newMixed(t, TenantLimits{}).flood(flood{"ann", 20, 10}, flood{"bob", 0, 8})
-	require.Len(t, all, 38)
-	require.Less(t, before(all, "ann", "sd", "bob"), 5, "with a share of each kind they would take turns: %v", all)
+	inBubble(t, func(t *testing.T) {
+		all := newMixed(t, TenantLimits{}).flood(flood{"ann", 20, 10}, flood{"bob", 0, 8})
+		require.Len(t, all, 38)
+		require.Less(t, before(all, "ann", "sd", "bob"), 5, "with a share of each kind they would take turns: %v", all)
+	})
 }

@@ -119,53 +119,55 @@ func (b *bench) try(graph string) (int, string) {
 // asked for a while. The hub knows the file when the next prompt names it: the
 // prompt goes there, and all listings of the hub agree.
 func TestNewModelIsKnownAtOnce(t *testing.T) {
-	t.Parallel()
-	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
-	b := newShelves(t, shelves)
-	for n := range shelves {
-		b.submit(endless(n), fmt.Sprint("busy", n))
-	}
-	require.Eventually(t, func() bool { return shelves[0].Started()+shelves[1].Started() == 2 }, time.Minute, 5*time.Millisecond)
-	status, answer := b.try(withLora("new.safetensors"))
-	require.Equal(t, http.StatusBadRequest, status)
-	require.Contains(t, answer, "value_not_in_list")
-
-	shelves[1].put("loras", "new.safetensors")
-	id := b.taken(withLora("new.safetensors"))
-	for _, path := range []string{"/models/loras", "/object_info/LoraLoaderModelOnly", "/object_info", "/object_info/LoraLoader"} {
-		// On a busy machine an instance may answer later than a client waits for it.
-		began, asked := time.Now(), time.Now()
-		for !strings.Contains(b.text(path), "new.safetensors") {
-			require.Greater(t, time.Since(asked), 300*time.Millisecond, "%s lacks it, and has waited for nobody", path)
-			require.Less(t, time.Since(began), time.Minute, path)
-			asked = time.Now()
+	inBubble(t, func(t *testing.T) {
+		shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
+		b := newShelves(t, shelves)
+		for n := range shelves {
+			b.submit(endless(n), fmt.Sprint("busy", n))
 		}
-	}
-	for n := range shelves {
-		status, _ := b.post("/interrupt?clientId="+fmt.Sprint("busy", n), "")
-		require.Equal(t, http.StatusOK, status)
-	}
-	require.Equal(t, "success", b.finished(id).Status.Text)
-	require.Equal(t, 2, shelves[1].Started(), "it ran where the file is")
+		require.Eventually(t, func() bool { return shelves[0].Started()+shelves[1].Started() == 2 }, time.Minute, 5*time.Millisecond)
+		status, answer := b.try(withLora("new.safetensors"))
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Contains(t, answer, "value_not_in_list")
+
+		shelves[1].put("loras", "new.safetensors")
+		id := b.taken(withLora("new.safetensors"))
+		for _, path := range []string{"/models/loras", "/object_info/LoraLoaderModelOnly", "/object_info", "/object_info/LoraLoader"} {
+			// On a busy machine an instance may answer later than a client waits for it.
+			began, asked := time.Now(), time.Now()
+			for !strings.Contains(b.text(path), "new.safetensors") {
+				require.Greater(t, time.Since(asked), 300*time.Millisecond, "%s lacks it, and has waited for nobody", path)
+				require.Less(t, time.Since(began), time.Minute, path)
+				asked = time.Now()
+			}
+		}
+		for n := range shelves {
+			status, _ := b.post("/interrupt?clientId="+fmt.Sprint("busy", n), "")
+			require.Equal(t, http.StatusOK, status)
+		}
+		require.Equal(t, "success", b.finished(id).Status.Text)
+		require.Equal(t, 2, shelves[1].Started(), "it ran where the file is")
+	})
 }
 
 // A model that is new to one class is new to all classes that list its folder,
 // however recent the answers about them are.
 func TestOtherClassesOfANewModel(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t, sim.Config{})
-	b := newShelves(t, []*shelf{s})
-	b.connected(1)
-	s.put("loras", "new.safetensors")
-	require.NotContains(t, b.text("/object_info/LoraLoader"), "new.safetensors", "what is known is young enough")
-	b.taken(withLora("new.safetensors"))
-	listed := func() bool { return strings.Contains(b.text("/object_info/LoraLoader"), "new.safetensors") }
-	require.Eventually(t, listed, time.Minute, 20*time.Millisecond)
-	asked := s.parts.Load()
-	for range 3 {
-		require.True(t, listed())
-	}
-	require.Equal(t, asked, s.parts.Load(), "now it is young enough again")
+	inBubble(t, func(t *testing.T) {
+		s := newShelf(t, sim.Config{})
+		b := newShelves(t, []*shelf{s})
+		b.connected(1)
+		s.put("loras", "new.safetensors")
+		require.NotContains(t, b.text("/object_info/LoraLoader"), "new.safetensors", "what is known is young enough")
+		b.taken(withLora("new.safetensors"))
+		listed := func() bool { return strings.Contains(b.text("/object_info/LoraLoader"), "new.safetensors") }
+		require.Eventually(t, listed, time.Minute, 20*time.Millisecond)
+		asked := s.parts.Load()
+		for range 3 {
+			require.True(t, listed())
+		}
+		require.Equal(t, asked, s.parts.Load(), "now it is young enough again")
+	})
 }
 
 // A class of a node pack may check its inputs itself, so the hub alone does not
@@ -173,60 +175,62 @@ func TestOtherClassesOfANewModel(t *testing.T) {
 // prompt goes where the file is. It does not do so every time, because many values
 // are never listed.
 func TestListsThatNeverHaveTheValue(t *testing.T) {
-	t.Parallel()
-	v, err := pyjson.Parse([]byte(`{"input": {"required": {"image": ["IMAGE"], "model": [["a.pth"]]}}, "output": ["IMAGE"], "output_name": ["IMAGE"],
-		"output_node": false, "name": "PackUpscale", "display_name": "PackUpscale", "category": "pack", "python_module": "custom_nodes.pack"}`))
-	require.NoError(t, err)
-	pack := func(models string) *shelf {
-		o := pyjson.Clone(v).(*pyjson.Object)
-		o.Object("input").Object("required").Set("model", pyjson.Array{pyjson.Strings(strings.Fields(models))})
-		return newShelf(t, sim.Config{CustomClasses: map[string]*pyjson.Object{"PackUpscale": o}})
-	}
-	shelves := []*shelf{pack("a.pth"), pack("a.pth")}
-	b := newShelves(t, shelves)
-	graph := func(n int) string {
-		return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
-			"2": {"class_type": "PackUpscale", "inputs": {"image": ["1", 0], "model": "own.pth"}},
-			"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "a"}}}`, n)
-	}
-	began := time.Now()
-	for n := range 20 {
-		b.try(graph(n))
-	}
-	may := 5 + int64(time.Since(began)/(2*time.Second)) + 1
-	for _, s := range shelves {
-		require.Positive(t, s.parts.Load())
-		require.LessOrEqual(t, s.parts.Load(), may, "a list that never has the value is not asked for each time")
-	}
+	inBubble(t, func(t *testing.T) {
+		v, err := pyjson.Parse([]byte(`{"input": {"required": {"image": ["IMAGE"], "model": [["a.pth"]]}}, "output": ["IMAGE"], "output_name": ["IMAGE"],
+			"output_node": false, "name": "PackUpscale", "display_name": "PackUpscale", "category": "pack", "python_module": "custom_nodes.pack"}`))
+		require.NoError(t, err)
+		pack := func(models string) *shelf {
+			o := pyjson.Clone(v).(*pyjson.Object)
+			o.Object("input").Object("required").Set("model", pyjson.Array{pyjson.Strings(strings.Fields(models))})
+			return newShelf(t, sim.Config{CustomClasses: map[string]*pyjson.Object{"PackUpscale": o}})
+		}
+		shelves := []*shelf{pack("a.pth"), pack("a.pth")}
+		b := newShelves(t, shelves)
+		graph := func(n int) string {
+			return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
+				"2": {"class_type": "PackUpscale", "inputs": {"image": ["1", 0], "model": "own.pth"}},
+				"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "a"}}}`, n)
+		}
+		began := time.Now()
+		for n := range 20 {
+			b.try(graph(n))
+		}
+		may := 5 + int64(time.Since(began)/(2*time.Second)) + 1
+		for _, s := range shelves {
+			require.Positive(t, s.parts.Load())
+			require.LessOrEqual(t, s.parts.Load(), may, "a list that never has the value is not asked for each time")
+		}
+	})
 }
 
 // However many clients ask at the same moment, an instance is asked once.
 func TestRefreshKeysAreOneQuestion(t *testing.T) {
-	t.Parallel()
-	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
-	b := newShelves(t, shelves)
-	before := []int64{shelves[0].whole.Load(), shelves[1].whole.Load()}
-	_, listed := b.get("/object_info")
-	require.NotContains(t, string(listed), "new.safetensors")
-	require.Equal(t, before[0], shelves[0].whole.Load(), "what is known is young enough")
-	shelves[1].put("loras", "new.safetensors")
-	// A call to a custom node, such as an upload, puts what is known in doubt.
-	for _, s := range shelves {
-		b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, s)))
-	}
-	var wait sync.WaitGroup
-	for range 100 {
-		wait.Go(func() {
-			status, _ := b.get("/object_info")
-			require.Equal(t, http.StatusOK, status)
-		})
-	}
-	wait.Wait()
-	b.lists("new.safetensors")
-	for n, s := range shelves {
-		require.Eventually(t, func() bool { return s.whole.Load() > before[n] }, time.Minute, 5*time.Millisecond)
-		require.Equal(t, before[n]+1, s.whole.Load())
-	}
+	inBubble(t, func(t *testing.T) {
+		shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
+		b := newShelves(t, shelves)
+		before := []int64{shelves[0].whole.Load(), shelves[1].whole.Load()}
+		_, listed := b.get("/object_info")
+		require.NotContains(t, string(listed), "new.safetensors")
+		require.Equal(t, before[0], shelves[0].whole.Load(), "what is known is young enough")
+		shelves[1].put("loras", "new.safetensors")
+		// A call to a custom node, such as an upload, puts what is known in doubt.
+		for _, s := range shelves {
+			b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, s)))
+		}
+		var wait sync.WaitGroup
+		for range 100 {
+			wait.Go(func() {
+				status, _ := b.get("/object_info")
+				require.Equal(t, http.StatusOK, status)
+			})
+		}
+		wait.Wait()
+		b.lists("new.safetensors")
+		for n, s := range shelves {
+			require.Eventually(t, func() bool { return s.whole.Load() > before[n] }, time.Minute, 5*time.Millisecond)
+			require.Equal(t, before[n]+1, s.whole.Load())
+		}
+	})
 }
 
 // nameOf returns the name of a shelf in the fleet.
@@ -241,90 +245,96 @@ func nameOf(b *bench, s *shelf) string {
 
 // Answers older than catalog_age are asked for again when a client wants to know.
 func TestCatalogAges(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t, sim.Config{})
-	b := newShelves(t, []*shelf{s}, func(b *bench) { b.settings.CatalogAge = time.Nanosecond })
-	s.put("loras", "new.safetensors")
-	b.lists("new.safetensors")
+	inBubble(t, func(t *testing.T) {
+		s := newShelf(t, sim.Config{})
+		b := newShelves(t, []*shelf{s}, func(b *bench) { b.settings.CatalogAge = time.Nanosecond })
+		s.put("loras", "new.safetensors")
+		b.lists("new.safetensors")
+	})
 }
 
 // Anything that a client posts to an instance can be the upload of a model.
 func TestUploadOfAModelTellsTheHub(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t, sim.Config{})
-	b := newShelves(t, []*shelf{s})
-	s.put("loras", "new.safetensors")
-	_, body := b.get("/object_info")
-	require.NotContains(t, string(body), "new.safetensors")
-	b.post("/pack/upload/model", "{}")
-	b.lists("new.safetensors")
+	inBubble(t, func(t *testing.T) {
+		s := newShelf(t, sim.Config{})
+		b := newShelves(t, []*shelf{s})
+		s.put("loras", "new.safetensors")
+		_, body := b.get("/object_info")
+		require.NotContains(t, string(body), "new.safetensors")
+		b.post("/pack/upload/model", "{}")
+		b.lists("new.safetensors")
+	})
 }
 
 // Repeated requests for names that nobody has do not keep the instances busy.
 // Clients that copy a file in the meantime are served.
 func TestBadNamesCostLittle(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t, sim.Config{})
-	b := newShelves(t, []*shelf{s})
-	began := time.Now()
-	const posts = 200
-	for n := range posts {
-		status, _ := b.try(withLora(fmt.Sprint("no", n, ".safetensors")))
-		require.Equal(t, http.StatusBadRequest, status)
-	}
-	may := 5 + int64(time.Since(began)/(2*time.Second)) + 1
-	require.LessOrEqual(t, s.parts.Load(), may)
-	require.Positive(t, s.parts.Load())
+	inBubble(t, func(t *testing.T) {
+		s := newShelf(t, sim.Config{})
+		b := newShelves(t, []*shelf{s})
+		began := time.Now()
+		const posts = 200
+		for n := range posts {
+			status, _ := b.try(withLora(fmt.Sprint("no", n, ".safetensors")))
+			require.Equal(t, http.StatusBadRequest, status)
+		}
+		may := 5 + int64(time.Since(began)/(2*time.Second)) + 1
+		require.LessOrEqual(t, s.parts.Load(), may)
+		require.Positive(t, s.parts.Load())
+	})
 }
 
 // An instance that does not answer delays a refusal but does not prevent it. Later
 // requests do not wait for it as long.
 func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
-	t.Parallel()
-	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
-	b := newShelves(t, shelves)
-	hold := make(chan struct{})
-	shelves[0].hold.Store(&hold)
-	for range 3 {
-		status, answer := b.try(withLora("no.safetensors"))
-		require.Equal(t, http.StatusBadRequest, status)
-		require.Contains(t, answer, "value_not_in_list")
-	}
-	shelves[1].put("loras", "new.safetensors")
-	b.taken(withLora("new.safetensors"))
-	b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, shelves[0])))
-	b.lists("new.safetensors")
-	shelves[0].put("loras", "other.safetensors")
-	close(hold)
-	b.taken(withLora("other.safetensors"))
+	inBubble(t, func(t *testing.T) {
+		shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
+		b := newShelves(t, shelves)
+		hold := make(chan struct{})
+		shelves[0].hold.Store(&hold)
+		for range 3 {
+			status, answer := b.try(withLora("no.safetensors"))
+			require.Equal(t, http.StatusBadRequest, status)
+			require.Contains(t, answer, "value_not_in_list")
+		}
+		shelves[1].put("loras", "new.safetensors")
+		b.taken(withLora("new.safetensors"))
+		b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, shelves[0])))
+		b.lists("new.safetensors")
+		shelves[0].put("loras", "other.safetensors")
+		close(hold)
+		b.taken(withLora("other.safetensors"))
+	})
 }
 
 // A deleted model is refused by the instance that had it, and then by the hub.
 func TestDeletedModelIsForgotten(t *testing.T) {
-	t.Parallel()
-	s := newShelf(t, sim.Config{})
-	full := s.put("loras", "old.safetensors")
-	b := newShelves(t, []*shelf{s})
-	require.NoError(t, os.Remove(full))
-	id := b.submit(withLora("old.safetensors"), "ann")
-	require.Equal(t, "error", b.finished(id).Status.Text)
-	require.Eventually(t, func() bool { status, _ := b.try(withLora("old.safetensors")); return status == http.StatusBadRequest },
-		time.Minute, 20*time.Millisecond)
+	inBubble(t, func(t *testing.T) {
+		s := newShelf(t, sim.Config{})
+		full := s.put("loras", "old.safetensors")
+		b := newShelves(t, []*shelf{s})
+		require.NoError(t, os.Remove(full))
+		id := b.submit(withLora("old.safetensors"), "ann")
+		require.Equal(t, "error", b.finished(id).Status.Text)
+		require.Eventually(t, func() bool { status, _ := b.try(withLora("old.safetensors")); return status == http.StatusBadRequest },
+			time.Minute, 20*time.Millisecond)
+	})
 }
 
 // A prompt that waits for a model runs when the agent reports that the model
 // folders of another instance have changed.
 func TestWaitingPromptGetsItsModel(t *testing.T) {
-	t.Parallel()
-	shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
-	shelves[0].put("loras", "new.safetensors")
-	b := newShelves(t, shelves)
-	shelves[0].die()
-	b.connected(1)
-	id := b.submit(withLora("new.safetensors"), "ann")
-	_, ended := b.history(id)
-	require.False(t, ended)
-	shelves[1].put("loras", "new.safetensors")
-	b.hub.dispatch.Relearn(nameOf(b, shelves[1]))
-	require.Equal(t, "success", b.finished(id).Status.Text)
+	inBubble(t, func(t *testing.T) {
+		shelves := []*shelf{newShelf(t, sim.Config{}), newShelf(t, sim.Config{})}
+		shelves[0].put("loras", "new.safetensors")
+		b := newShelves(t, shelves)
+		shelves[0].die()
+		b.connected(1)
+		id := b.submit(withLora("new.safetensors"), "ann")
+		_, ended := b.history(id)
+		require.False(t, ended)
+		shelves[1].put("loras", "new.safetensors")
+		b.hub.dispatch.Relearn(nameOf(b, shelves[1]))
+		require.Equal(t, "success", b.finished(id).Status.Text)
+	})
 }

@@ -112,28 +112,29 @@ func (b *bench) oddly(t testing.TB, o oddPrompt) {
 
 // One person's odd prompt must not break a listing for others.
 func TestListingsAreStrict(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	long := b.submit(endless(1), "ann") // so that the others wait
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
-	for n, o := range oddPrompts {
-		status, answer := b.post("/prompt", o.body())
-		require.Equal(t, http.StatusOK, status, "%d: %s", n, answer)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		long := b.submit(endless(1), "ann") // so that the others wait
+		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		for n, o := range oddPrompts {
+			status, answer := b.post("/prompt", o.body())
+			require.Equal(t, http.StatusOK, status, "%d: %s", n, answer)
+			b.strictly(t, long)
+		}
+		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
+		require.Equal(t, http.StatusOK, status)
+		require.Eventually(t, func() bool {
+			ended, err := b.hub.queue.Ended(t.Context(), "default", queue.Page{})
+			return err == nil && len(ended) == 1+len(oddPrompts)
+		}, time.Minute, time.Millisecond)
 		b.strictly(t, long)
-	}
-	status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
-	require.Equal(t, http.StatusOK, status)
-	require.Eventually(t, func() bool {
-		ended, err := b.hub.queue.Ended(t.Context(), "default", queue.Page{})
-		return err == nil && len(ended) == 1+len(oddPrompts)
-	}, time.Minute, time.Millisecond)
-	b.strictly(t, long)
-	var history map[string]struct{ Prompt []any }
-	_, body := b.get("/history")
-	require.NoError(t, json.Unmarshal(body, &history))
-	for id, e := range history {
-		require.IsType(t, 0.0, e.Prompt[0], "%s: a number, not null", id)
-	}
+		var history map[string]struct{ Prompt []any }
+		_, body := b.get("/history")
+		require.NoError(t, json.Unmarshal(body, &history))
+		for id, e := range history {
+			require.IsType(t, 0.0, e.Prompt[0], "%s: a number, not null", id)
+		}
+	})
 }
 
 // FuzzListings posts odd prompts and reads every listing with a strict parser.

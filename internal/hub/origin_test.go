@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"testing"
@@ -12,60 +13,60 @@ import (
 // Each row holds what a real server answered at 127.0.0.1 and a port, except the
 // rows marked "hub", where it answered 200.
 func TestOrigins(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	here := strings.TrimPrefix(b.web.URL, "http://")
-	_, port, _ := strings.Cut(here, ":")
-	for n, c := range []struct {
-		host, origin, site string
-		status             int
-		hub                bool
-	}{
-		{status: 200},
-		{origin: "http://" + here, status: 200},
-		{origin: "https://" + here, status: 200},
-		{origin: "http://127.0.0.1", status: 200},
-		{origin: "null", status: 200},
-		{origin: "http://evil.example", status: 403},
-		{origin: "http://127.0.0.1:9", status: 403},
-		{origin: "http://localhost:" + port, status: 403},
-		{host: "127.0.0.1", origin: "http://127.0.0.1:9", status: 200},
-		{host: "10.1.2.3:8188", origin: "http://evil.example", status: 403, hub: true},
-		{host: "worker.invalid:8188", origin: "http://evil.example", status: 403, hub: true},
-		{host: "worker.invalid:8188", origin: "http://worker.invalid:8189", status: 403, hub: true},
-		{host: "worker.invalid:8188", origin: "http://worker.invalid.evil.example:8188", status: 403, hub: true},
-		{host: "worker.invalid:8188", origin: "http://Worker.invalid:8188", status: 200},
-		{host: "worker.invalid", origin: "https://worker.invalid", status: 200},
-		{host: "worker.invalid:443", origin: "https://worker.invalid", status: 200},
-		{host: "[fd00::1]:8188", origin: "http://[fd00::1]:8188", status: 200},
-		{host: "[fd00::1]:8188", origin: "http://[fd00::2]:8188", status: 403, hub: true},
-		{host: "localhost:" + port, origin: "http://evil.example", status: 403},
-		{host: "[::1]:" + port, origin: "http://evil.example", status: 403},
-		{host: "evil.example", status: 200},
-		{site: "cross-site", status: 403},
-		{site: "same-site", status: 200},
-		{site: "same-origin", status: 200},
-		{site: "none", status: 200},
-		{site: "Cross-Site", status: 200},
-		{site: "cross-site", origin: "http://" + here, status: 403},
-		{host: "10.1.2.3:8188", site: "cross-site", status: 403},
-		{site: "same-origin", origin: "http://evil.example", status: 403},
-	} {
-		for _, method := range []string{"GET", "OPTIONS"} {
-			resp := b.send(exchange{method: method, path: "/prompt", header: headers("Host", c.host, "Origin", c.origin, "Sec-Fetch-Site", c.site)})
-			status, body := read(t, resp)
-			require.Equal(t, c.status, status, "case %d: %s %+v", n, method, c)
-			switch {
-			case c.hub:
-				require.Contains(t, string(body), "foreign_origin")
-				require.Contains(t, string(body), "`cors`", "the word that allows it is named")
-			case status == http.StatusForbidden || method == "OPTIONS":
-				require.Empty(t, body)
-				require.Empty(t, resp.Header.Get("Content-Type"))
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		const here, port = "127.0.0.1:8188", "8188"
+		for n, c := range []struct {
+			host, origin, site string
+			status             int
+			hub                bool
+		}{
+			{status: 200},
+			{origin: "http://" + here, status: 200},
+			{origin: "https://" + here, status: 200},
+			{origin: "http://127.0.0.1", status: 200},
+			{origin: "null", status: 200},
+			{origin: "http://evil.example", status: 403},
+			{origin: "http://127.0.0.1:9", status: 403},
+			{origin: "http://localhost:" + port, status: 403},
+			{host: "127.0.0.1", origin: "http://127.0.0.1:9", status: 200},
+			{host: "10.1.2.3:8188", origin: "http://evil.example", status: 403, hub: true},
+			{host: "worker.invalid:8188", origin: "http://evil.example", status: 403, hub: true},
+			{host: "worker.invalid:8188", origin: "http://worker.invalid:8189", status: 403, hub: true},
+			{host: "worker.invalid:8188", origin: "http://worker.invalid.evil.example:8188", status: 403, hub: true},
+			{host: "worker.invalid:8188", origin: "http://Worker.invalid:8188", status: 200},
+			{host: "worker.invalid", origin: "https://worker.invalid", status: 200},
+			{host: "worker.invalid:443", origin: "https://worker.invalid", status: 200},
+			{host: "[fd00::1]:8188", origin: "http://[fd00::1]:8188", status: 200},
+			{host: "[fd00::1]:8188", origin: "http://[fd00::2]:8188", status: 403, hub: true},
+			{host: "localhost:" + port, origin: "http://evil.example", status: 403},
+			{host: "[::1]:" + port, origin: "http://evil.example", status: 403},
+			{host: "evil.example", status: 200},
+			{site: "cross-site", status: 403},
+			{site: "same-site", status: 200},
+			{site: "same-origin", status: 200},
+			{site: "none", status: 200},
+			{site: "Cross-Site", status: 200},
+			{site: "cross-site", origin: "http://" + here, status: 403},
+			{host: "10.1.2.3:8188", site: "cross-site", status: 403},
+			{site: "same-origin", origin: "http://evil.example", status: 403},
+		} {
+			for _, method := range []string{"GET", "OPTIONS"} {
+				resp := b.send(exchange{method: method, path: "/prompt", header: headers("Host", cmp.Or(c.host, here), "Origin", c.origin, "Sec-Fetch-Site", c.site)})
+				status, body := read(t, resp)
+				require.Equal(t, c.status, status, "case %d: %s %+v", n, method, c)
+				switch {
+				case c.hub:
+					require.Contains(t, string(body), "foreign_origin")
+					require.Contains(t, string(body), "`cors`", "the word that allows it is named")
+				case status == http.StatusForbidden || method == "OPTIONS":
+					require.Empty(t, body)
+					require.Empty(t, resp.Header.Get("Content-Type"))
+				}
+				require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"))
 			}
-			require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"))
 		}
-	}
+	})
 }
 
 // headers builds a request's headers from names and values, leaving out empty ones.
@@ -114,104 +115,108 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 		"any frame":                             {origin: "null", cors: "*", admitted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, 0, func(b *bench) { b.settings.Passthrough = PassthroughOn })
-			b.cors, b.tenant = c.cors, "ada"
-			for _, step := range []exchange{
-				{method: "POST", path: "/api/prompt", body: `{"prompt": {}}`},
-				{method: "POST", path: "/history", body: `{"clear": true}`},
-				{method: "POST", path: "/queue", body: `{"clear": true}`},
-				{method: "POST", path: "/%69nterrupt"},
-				{method: "POST", path: "/free", body: "{}"},
-				{method: "DELETE", path: "/userdata/a"},
-				{method: "PATCH", path: "/internal/logs/subscribe", body: `{"enabled": false}`},
-				{method: "POST", path: "/hub/explain", body: "{}"},
-				{method: "POST", path: "/some/node"},
-			} {
-				step.header = headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Content-Type", "text/plain")
-				status, _ := read(t, b.send(step))
-				require.Equal(t, !c.admitted, status == http.StatusForbidden, "%s %s: %d", step.method, step.path, status)
-			}
-			for _, path := range []string{"/ws?clientId=x", "/api/ws", "/some/socket"} {
-				// Not Dial, which writes its own Host.
-				header := headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Connection", "Upgrade", "Upgrade", "websocket",
-					"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
-				resp := b.send(exchange{method: "GET", path: path, header: header})
-				require.NoError(t, resp.Body.Close())
-				require.Equal(t, !c.admitted, resp.StatusCode == http.StatusForbidden, "%s: %d", path, resp.StatusCode)
-			}
+			inBubble(t, func(t *testing.T) {
+				b := newBench(t, 0, func(b *bench) { b.settings.Passthrough = PassthroughOn })
+				b.cors, b.tenant = c.cors, "ada"
+				for _, step := range []exchange{
+					{method: "POST", path: "/api/prompt", body: `{"prompt": {}}`},
+					{method: "POST", path: "/history", body: `{"clear": true}`},
+					{method: "POST", path: "/queue", body: `{"clear": true}`},
+					{method: "POST", path: "/%69nterrupt"},
+					{method: "POST", path: "/free", body: "{}"},
+					{method: "DELETE", path: "/userdata/a"},
+					{method: "PATCH", path: "/internal/logs/subscribe", body: `{"enabled": false}`},
+					{method: "POST", path: "/hub/explain", body: "{}"},
+					{method: "POST", path: "/some/node"},
+				} {
+					step.header = headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Content-Type", "text/plain")
+					status, _ := read(t, b.send(step))
+					require.Equal(t, !c.admitted, status == http.StatusForbidden, "%s %s: %d", step.method, step.path, status)
+				}
+				for _, path := range []string{"/ws?clientId=x", "/api/ws", "/some/socket"} {
+					// Not Dial, which writes its own Host.
+					header := headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Connection", "Upgrade", "Upgrade", "websocket",
+						"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+					resp := b.send(exchange{method: "GET", path: path, header: header})
+					require.NoError(t, resp.Body.Close())
+					require.Equal(t, !c.admitted, resp.StatusCode == http.StatusForbidden, "%s: %d", path, resp.StatusCode)
+				}
+			})
 		})
 	}
 }
 
 func TestStrangeHost(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	b.strange = true
-	status, body := b.get("/queue")
-	require.Equal(t, http.StatusForbidden, status)
-	require.Contains(t, string(body), "unknown_host")
-	require.Contains(t, string(body), "`hosts`", "the word that allows it is named")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		b.strange = true
+		status, body := b.get("/queue")
+		require.Equal(t, http.StatusForbidden, status)
+		require.Contains(t, string(body), "unknown_host")
+		require.Contains(t, string(body), "`hosts`", "the word that allows it is named")
+	})
 }
 
 func TestPlainRequestsOfTheSocket(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	const text = "No WebSocket UPGRADE hdr: None\n Can \"Upgrade\" only to \"WebSocket\"."
-	b.play([]exchange{
-		{method: "GET", path: "/ws", status: 400, want: text},
-		{method: "GET", path: "/api/ws?clientId=x", status: 400, want: text},
-		{method: "GET", path: "/ws", header: map[string]string{"Upgrade": "h2c"}, status: 400, want: strings.Replace(text, "None", "h2c", 1)},
-		{method: "POST", path: "/ws", body: "{}", status: 405, want: "405: Method Not Allowed"},
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		const text = "No WebSocket UPGRADE hdr: None\n Can \"Upgrade\" only to \"WebSocket\"."
+		b.play([]exchange{
+			{method: "GET", path: "/ws", status: 400, want: text},
+			{method: "GET", path: "/api/ws?clientId=x", status: 400, want: text},
+			{method: "GET", path: "/ws", header: map[string]string{"Upgrade": "h2c"}, status: 400, want: strings.Replace(text, "None", "h2c", 1)},
+			{method: "POST", path: "/ws", body: "{}", status: 405, want: "405: Method Not Allowed"},
+		})
 	})
 }
 
 func TestCORS(t *testing.T) {
-	t.Parallel()
-	b := versioned(t, "0.33.0")
-	b.cors = "http://ui.example"
-	for n, c := range []struct {
-		exchange
-		shown bool
-	}{
-		{exchange{method: "GET", path: "/prompt", status: 200}, true},
-		{exchange{method: "GET", path: "/prompt", header: map[string]string{"Origin": "http://evil.example"}, status: 200}, true},
-		{exchange{method: "GET", path: "/prompt", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, status: 200}, true},
-		{exchange{method: "OPTIONS", path: "/prompt", header: map[string]string{"Origin": "http://ui.example", "Access-Control-Request-Method": "POST"}, status: 200}, true},
-		{exchange{method: "OPTIONS", path: "/nope", status: 200}, true},
-		{exchange{method: "GET", path: "/nope", status: 404}, true},
-		{exchange{method: "GET", path: "/i18n", status: 200}, true},
-		{exchange{method: "GET", path: "/interrupt", status: 404}, true},
-		{exchange{method: "PUT", path: "/prompt", status: 405}, false},
-		{exchange{method: "POST", path: "/prompt", body: "x", status: 500}, false},
-	} {
-		resp := b.send(c.exchange)
-		status, _ := read(t, resp)
-		require.Equal(t, c.status, status, "case %d", n)
-		want := http.Header{}
-		if c.shown {
-			want = http.Header{
-				"Access-Control-Allow-Origin":      {"http://ui.example"},
-				"Access-Control-Allow-Methods":     {"POST, GET, DELETE, PUT, OPTIONS, PATCH"},
-				"Access-Control-Allow-Headers":     {"Content-Type, Authorization"},
-				"Access-Control-Allow-Credentials": {"true"},
+	inBubble(t, func(t *testing.T) {
+		b := versioned(t, "0.33.0")
+		b.cors = "http://ui.example"
+		for n, c := range []struct {
+			exchange
+			shown bool
+		}{
+			{exchange{method: "GET", path: "/prompt", status: 200}, true},
+			{exchange{method: "GET", path: "/prompt", header: map[string]string{"Origin": "http://evil.example"}, status: 200}, true},
+			{exchange{method: "GET", path: "/prompt", header: map[string]string{"Sec-Fetch-Site": "cross-site"}, status: 200}, true},
+			{exchange{method: "OPTIONS", path: "/prompt", header: map[string]string{"Origin": "http://ui.example", "Access-Control-Request-Method": "POST"}, status: 200}, true},
+			{exchange{method: "OPTIONS", path: "/nope", status: 200}, true},
+			{exchange{method: "GET", path: "/nope", status: 404}, true},
+			{exchange{method: "GET", path: "/i18n", status: 200}, true},
+			{exchange{method: "GET", path: "/interrupt", status: 404}, true},
+			{exchange{method: "PUT", path: "/prompt", status: 405}, false},
+			{exchange{method: "POST", path: "/prompt", body: "x", status: 500}, false},
+		} {
+			resp := b.send(c.exchange)
+			status, _ := read(t, resp)
+			require.Equal(t, c.status, status, "case %d", n)
+			want := http.Header{}
+			if c.shown {
+				want = http.Header{
+					"Access-Control-Allow-Origin":      {"http://ui.example"},
+					"Access-Control-Allow-Methods":     {"POST, GET, DELETE, PUT, OPTIONS, PATCH"},
+					"Access-Control-Allow-Headers":     {"Content-Type, Authorization"},
+					"Access-Control-Allow-Credentials": {"true"},
+				}
 			}
-		}
-		got := http.Header{}
-		for key, values := range resp.Header {
-			if strings.HasPrefix(key, "Access-Control-") {
-				got[key] = values
+			got := http.Header{}
+			for key, values := range resp.Header {
+				if strings.HasPrefix(key, "Access-Control-") {
+					got[key] = values
+				}
 			}
+			require.Equal(t, want, got, "case %d", n)
 		}
-		require.Equal(t, want, got, "case %d", n)
-	}
-	_, resp, err := websocket.Dial(t.Context(), b.web.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}})
-	require.Error(t, err, "a browser lets any page read a socket")
-	require.Equal(t, http.StatusForbidden, resp.StatusCode)
-	conn, _, err := websocket.Dial(t.Context(), b.web.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://ui.example"}}})
-	require.NoError(t, err)
-	_, frame, err := conn.Read(t.Context())
-	require.NoError(t, err)
-	require.Contains(t, string(frame), `"sid"`)
-	require.NoError(t, conn.CloseNow())
+		_, resp, err := websocket.Dial(t.Context(), b.web.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://evil.example"}}})
+		require.Error(t, err, "a browser lets any page read a socket")
+		require.Equal(t, http.StatusForbidden, resp.StatusCode)
+		conn, _, err := websocket.Dial(t.Context(), b.web.URL+"/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"http://ui.example"}}})
+		require.NoError(t, err)
+		_, frame, err := conn.Read(t.Context())
+		require.NoError(t, err)
+		require.Contains(t, string(frame), `"sid"`)
+		require.NoError(t, conn.CloseNow())
+	})
 }

@@ -18,286 +18,296 @@ import (
 )
 
 func TestFrontend(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	outside := filepath.Join(t.TempDir(), "secret.txt")
-	require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
-	require.NoError(t, os.Symlink(outside, filepath.Join(folder, "link.txt")))
-	for name, body := range map[string]string{
-		"index.html": "<html>ours</html>", "assets/app-1a2b.js": "js", "assets/a.css": "css", "assets/logo.PNG": "png",
-		"extensions/core/x.js": "not this one", "templates/index.json": "nor this",
-	} {
-		full := filepath.Join(folder, filepath.FromSlash(name))
-		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
-		require.NoError(t, os.WriteFile(full, []byte(body), 0o600))
-	}
-	p := newPack(t, "primary", sim.Config{Version: "0.33.0"})
-	b := newBench(t, 0, func(b *bench) { b.settings.Frontend, b.settings.Instances = folder, []string{p.URL} })
-	b.connected(1)
-	for _, c := range []struct{ path, body, kind, control string }{
-		{"/", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
-		{"/?x=1", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
-		{"/api/", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
-		{"/index.html", "<html>ours</html>", "text/html", ""},
-		{"/assets/app-1a2b.js", "js", "application/javascript", "no-store"},
-		{"/assets/a.css", "css", "text/css", "no-store"},
-		{"/assets/logo.PNG", "png", "image/png", "public, max-age=86400"},
-	} {
-		resp := b.send(exchange{method: "GET", path: c.path})
-		status, body := read(t, resp)
-		require.Equal(t, http.StatusOK, status, c.path)
-		require.Equal(t, c.body, string(body), c.path)
-		require.Equal(t, c.kind, resp.Header.Get("Content-Type"), c.path)
-		require.Equal(t, c.control, resp.Header.Get("Cache-Control"), c.path)
-		again := b.send(exchange{method: "GET", path: c.path, header: map[string]string{"If-None-Match": resp.Header.Get("Etag")}})
-		status, _ = read(t, again)
-		require.Equal(t, http.StatusNotModified, status, c.path)
-	}
-	for path, want := range map[string]int{"/link.txt": 404, "/assets": 404, "/assets/": 404, "/nope.js": 404, "/extensions/core/x.js": 418} {
-		status, body := b.get(path)
-		require.Equal(t, want, status, path)
-		require.NotContains(t, string(body), "secret")
-	}
-	status, _ := b.post("/assets/a.css", "x")
-	require.Equal(t, http.StatusMethodNotAllowed, status)
+	inBubble(t, func(t *testing.T) {
+		folder := t.TempDir()
+		outside := filepath.Join(t.TempDir(), "secret.txt")
+		require.NoError(t, os.WriteFile(outside, []byte("secret"), 0o600))
+		require.NoError(t, os.Symlink(outside, filepath.Join(folder, "link.txt")))
+		for name, body := range map[string]string{
+			"index.html": "<html>ours</html>", "assets/app-1a2b.js": "js", "assets/a.css": "css", "assets/logo.PNG": "png",
+			"extensions/core/x.js": "not this one", "templates/index.json": "nor this",
+		} {
+			full := filepath.Join(folder, filepath.FromSlash(name))
+			require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+			require.NoError(t, os.WriteFile(full, []byte(body), 0o600))
+		}
+		p := newPack(t, "primary", sim.Config{Version: "0.33.0"})
+		b := newBench(t, 0, func(b *bench) { b.settings.Frontend, b.settings.Instances = folder, []string{p.URL} })
+		b.connected(1)
+		for _, c := range []struct{ path, body, kind, control string }{
+			{"/", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
+			{"/?x=1", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
+			{"/api/", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
+			{"/index.html", "<html>ours</html>", "text/html", ""},
+			{"/assets/app-1a2b.js", "js", "application/javascript", "no-store"},
+			{"/assets/a.css", "css", "text/css", "no-store"},
+			{"/assets/logo.PNG", "png", "image/png", "public, max-age=86400"},
+		} {
+			resp := b.send(exchange{method: "GET", path: c.path})
+			status, body := read(t, resp)
+			require.Equal(t, http.StatusOK, status, c.path)
+			require.Equal(t, c.body, string(body), c.path)
+			require.Equal(t, c.kind, resp.Header.Get("Content-Type"), c.path)
+			require.Equal(t, c.control, resp.Header.Get("Cache-Control"), c.path)
+			again := b.send(exchange{method: "GET", path: c.path, header: map[string]string{"If-None-Match": resp.Header.Get("Etag")}})
+			status, _ = read(t, again)
+			require.Equal(t, http.StatusNotModified, status, c.path)
+		}
+		for path, want := range map[string]int{"/link.txt": 404, "/assets": 404, "/assets/": 404, "/nope.js": 404, "/extensions/core/x.js": 418} {
+			status, body := b.get(path)
+			require.Equal(t, want, status, path)
+			require.NotContains(t, string(body), "secret")
+		}
+		status, _ := b.post("/assets/a.css", "x")
+		require.Equal(t, http.StatusMethodNotAllowed, status)
 
-	err := b.hub.Start(t.Context(), Settings{Frontend: t.TempDir()})
-	require.ErrorContains(t, err, "index.html")
-	require.Equal(t, "<html>ours</html>", b.text("/"), "a bad reload changes nothing")
+		err := b.hub.Start(t.Context(), Settings{Frontend: t.TempDir()})
+		require.ErrorContains(t, err, "index.html")
+		require.Equal(t, "<html>ours</html>", b.text("/"), "a bad reload changes nothing")
+	})
 }
 
 func TestPagesOfThePrimary(t *testing.T) {
-	t.Parallel()
-	b := versioned(t, "0.33.0")
-	for _, path := range []string{"/extensions", "/i18n", "/workflow_templates", "/global_subgraphs", "/node_replacements", "/internal/folder_paths", "/"} {
-		resp, err := http.Get(b.instances[0].url() + path)
-		require.NoError(t, err)
-		_, want := read(t, resp)
-		require.Equal(t, string(want), b.text(path), path)
-		if !strings.HasPrefix(path, "/internal") {
-			require.Equal(t, string(want), b.text("/api"+path), path)
+	inBubble(t, func(t *testing.T) {
+		b := versioned(t, "0.33.0")
+		for _, path := range []string{"/extensions", "/i18n", "/workflow_templates", "/global_subgraphs", "/node_replacements", "/internal/folder_paths", "/"} {
+			resp, err := http.Get(b.instances[0].url() + path)
+			require.NoError(t, err)
+			_, want := read(t, resp)
+			require.Equal(t, string(want), b.text(path), path)
+			if !strings.HasPrefix(path, "/internal") {
+				require.Equal(t, string(want), b.text("/api"+path), path)
+			}
 		}
-	}
-	require.Equal(t, "null", b.text("/global_subgraphs/nope"))
-	require.Contains(t, b.text("/internal/logs"), "Starting server")
-	require.Contains(t, b.text("/internal/logs/raw"), "Starting server")
+		require.Equal(t, "null", b.text("/global_subgraphs/nope"))
+		require.Contains(t, b.text("/internal/logs"), "Starting server")
+		require.Contains(t, b.text("/internal/logs/raw"), "Starting server")
+	})
 }
 
 // A web interface newer than the instances asks for things they do not know.
 func TestPagesThatOldPrimariesDoNotHave(t *testing.T) {
-	t.Parallel()
-	b := versioned(t, "0.3.64")
-	for path, want := range map[string]string{"/global_subgraphs": "{}", "/global_subgraphs/nope": "null", "/node_replacements": "{}"} {
-		resp, err := http.Get(b.instances[0].url() + path)
-		require.NoError(t, err)
-		status, _ := read(t, resp)
-		require.Equal(t, http.StatusNotFound, status, path)
-		require.Equal(t, want, b.text(path), path)
-		require.Equal(t, want, b.text("/api"+path), path)
-	}
+	inBubble(t, func(t *testing.T) {
+		b := versioned(t, "0.3.64")
+		for path, want := range map[string]string{"/global_subgraphs": "{}", "/global_subgraphs/nope": "null", "/node_replacements": "{}"} {
+			resp, err := http.Get(b.instances[0].url() + path)
+			require.NoError(t, err)
+			status, _ := read(t, resp)
+			require.Equal(t, http.StatusNotFound, status, path)
+			require.Equal(t, want, b.text(path), path)
+			require.Equal(t, want, b.text("/api"+path), path)
+		}
+	})
 }
 
 // assetsAreDisabled is the answer of a server whose asset database is off.
 const assetsAreDisabled = `{"error": {"code": "SERVICE_DISABLED", "message": "Assets system is disabled. Start the server with --enable-assets to use this feature.", "details": {}}}`
 
 func TestAssets(t *testing.T) {
-	t.Parallel()
-	const id = "00000000-0000-4000-8000-000000000001"
-	steps := func(status int, want string) []exchange {
-		return []exchange{
-			{method: "GET", path: "/api/assets", status: status, want: want},
-			{method: "GET", path: "/api/assets/" + id, status: status, want: want},
-			{method: "GET", path: "/api/assets/" + id + "/content", status: status, want: want},
-			{method: "HEAD", path: "/api/assets/hash/blake3:00", status: status},
-			{method: "GET", path: "/api/tags", status: status, want: want},
-			{method: "GET", path: "/api/assets/seed/status", status: status, want: want},
-			{method: "GET", path: "/assets", status: 404},
-			{method: "GET", path: "/tags", status: 404},
-			{method: "GET", path: "/api/assets/nope", status: 404},
+	inBubble(t, func(t *testing.T) {
+		const id = "00000000-0000-4000-8000-000000000001"
+		steps := func(status int, want string) []exchange {
+			return []exchange{
+				{method: "GET", path: "/api/assets", status: status, want: want},
+				{method: "GET", path: "/api/assets/" + id, status: status, want: want},
+				{method: "GET", path: "/api/assets/" + id + "/content", status: status, want: want},
+				{method: "HEAD", path: "/api/assets/hash/blake3:00", status: status},
+				{method: "GET", path: "/api/tags", status: status, want: want},
+				{method: "GET", path: "/api/assets/seed/status", status: status, want: want},
+				{method: "GET", path: "/assets", status: 404},
+				{method: "GET", path: "/tags", status: 404},
+				{method: "GET", path: "/api/assets/nope", status: 404},
+			}
 		}
-	}
-	b := versioned(t, "0.33.0")
-	b.play(steps(503, assetsAreDisabled))
-	b.play([]exchange{
-		{method: "POST", path: "/api/assets", body: "{}", status: 503, want: assetsAreDisabled},
-		{method: "DELETE", path: "/api/assets/" + id, status: 503, want: assetsAreDisabled},
-		{method: "POST", path: "/api/assets/prune", status: 503, want: assetsAreDisabled},
-		{method: "PATCH", path: "/api/assets", status: 405, want: "405: Method Not Allowed"},
+		b := versioned(t, "0.33.0")
+		b.play(steps(503, assetsAreDisabled))
+		b.play([]exchange{
+			{method: "POST", path: "/api/assets", body: "{}", status: 503, want: assetsAreDisabled},
+			{method: "DELETE", path: "/api/assets/" + id, status: 503, want: assetsAreDisabled},
+			{method: "POST", path: "/api/assets/prune", status: 503, want: assetsAreDisabled},
+			{method: "PATCH", path: "/api/assets", status: 405, want: "405: Method Not Allowed"},
+		})
+		old := versioned(t, "0.3.64")
+		old.play(steps(404, ""))
+		old.play([]exchange{{method: "POST", path: "/api/assets", body: "{}", status: 405, want: "405: Method Not Allowed"}})
 	})
-	old := versioned(t, "0.3.64")
-	old.play(steps(404, ""))
-	old.play([]exchange{{method: "POST", path: "/api/assets", body: "{}", status: 405, want: "405: Method Not Allowed"}})
 }
 
 // The side bar lists the same imported files as LoadImage: uploads, and, where
 // nobody logs in, files that exist only on an instance.
 func TestImportedFiles(t *testing.T) {
-	t.Parallel()
-	for version, form := range map[string]string{"0.3.64": "%s", "0.33.0": "%s [input]"} {
-		dir := t.TempDir()
-		for _, name := range []string{"example.png", "deep/no.png"} {
-			full := filepath.Join(dir, "input", filepath.FromSlash(name))
-			require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
-			require.NoError(t, os.WriteFile(full, []byte("png"), 0o600))
-		}
-		i := newInstance(t, sim.Config{Dir: dir, Version: version})
-		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{i.url()} })
-		b.connected(1)
-		status, _ := b.upload("mine.png", "", "x")
-		require.Equal(t, http.StatusOK, status)
-		imported := func() (names []string) {
-			require.NoError(t, json.Unmarshal([]byte(b.text("/internal/files/input")), &names))
-			return names
-		}
-		require.Equal(t, []string{fmt.Sprintf(form, "mine.png"), fmt.Sprintf(form, "example.png")}, imported(), version)
-		var info map[string]struct {
-			Input struct {
-				Required struct{ Image []json.RawMessage }
+	inBubble(t, func(t *testing.T) {
+		for version, form := range map[string]string{"0.3.64": "%s", "0.33.0": "%s [input]"} {
+			dir := t.TempDir()
+			for _, name := range []string{"example.png", "deep/no.png"} {
+				full := filepath.Join(dir, "input", filepath.FromSlash(name))
+				require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o700))
+				require.NoError(t, os.WriteFile(full, []byte("png"), 0o600))
 			}
-		}
-		require.NoError(t, json.Unmarshal([]byte(b.text("/object_info/LoadImage")), &info))
-		var offered []string
-		require.NoError(t, json.Unmarshal(info["LoadImage"].Input.Required.Image[0], &offered))
-		require.ElementsMatch(t, []string{"mine.png", "example.png"}, offered)
-		status, _ = b.get("/view?type=input&filename=example.png")
-		require.Equal(t, http.StatusOK, status)
+			i := newInstance(t, sim.Config{Dir: dir, Version: version})
+			b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{i.url()} })
+			b.connected(1)
+			status, _ := b.upload("mine.png", "", "x")
+			require.Equal(t, http.StatusOK, status)
+			imported := func() (names []string) {
+				require.NoError(t, json.Unmarshal([]byte(b.text("/internal/files/input")), &names))
+				return names
+			}
+			require.Equal(t, []string{fmt.Sprintf(form, "mine.png"), fmt.Sprintf(form, "example.png")}, imported(), version)
+			var info map[string]struct {
+				Input struct {
+					Required struct{ Image []json.RawMessage }
+				}
+			}
+			require.NoError(t, json.Unmarshal([]byte(b.text("/object_info/LoadImage")), &info))
+			var offered []string
+			require.NoError(t, json.Unmarshal(info["LoadImage"].Input.Required.Image[0], &offered))
+			require.ElementsMatch(t, []string{"mine.png", "example.png"}, offered)
+			status, _ = b.get("/view?type=input&filename=example.png")
+			require.Equal(t, http.StatusOK, status)
 
-		b.tenant = "ada"
-		require.Empty(t, imported())
-		b.tenant = ""
-		require.Equal(t, []string{fmt.Sprintf(form, "mine.png")}, imported(), "once somebody has logged in it may be anybody's")
-	}
+			b.tenant = "ada"
+			require.Empty(t, imported())
+			b.tenant = ""
+			require.Equal(t, []string{fmt.Sprintf(form, "mine.png")}, imported(), "once somebody has logged in it may be anybody's")
+		}
+	})
 }
 
 // A web UI that fits the oldest server is not called outdated because the primary
 // is newer.
 func TestRequiredFrontend(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, func(b *bench) {
-		for _, version := range []string{"0.33.0", "0.3.64"} {
-			b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Version: version}).url())
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) {
+			for _, version := range []string{"0.33.0", "0.3.64"} {
+				b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Version: version}).url())
+			}
+		})
+		b.connected(2)
+		var stats struct {
+			System struct {
+				Version  string `json:"comfyui_version"`
+				Frontend string `json:"required_frontend_version"`
+			}
 		}
+		require.NoError(t, json.Unmarshal([]byte(b.text("/system_stats")), &stats))
+		require.Equal(t, "0.3.64", stats.System.Version)
+		require.Equal(t, "1.27.10", stats.System.Frontend)
 	})
-	b.connected(2)
-	var stats struct {
-		System struct {
-			Version  string `json:"comfyui_version"`
-			Frontend string `json:"required_frontend_version"`
-		}
-	}
-	require.NoError(t, json.Unmarshal([]byte(b.text("/system_stats")), &stats))
-	require.Equal(t, "0.3.64", stats.System.Version)
-	require.Equal(t, "1.27.10", stats.System.Frontend)
 }
 
 func TestFolderListing(t *testing.T) {
-	t.Parallel()
-	for version, want := range map[string]string{
-		"0.3.64": `["ComfyUI_00002_.png", "ComfyUI_00001_.png"]`,
-		"0.33.0": `["ComfyUI_00002_.png [output]", "ComfyUI_00001_.png [output]"]`,
-	} {
-		b := versioned(t, version)
-		for n := range 2 {
-			b.finished(b.submit(picture(n), "c"))
+	inBubble(t, func(t *testing.T) {
+		for version, want := range map[string]string{
+			"0.3.64": `["ComfyUI_00002_.png", "ComfyUI_00001_.png"]`,
+			"0.33.0": `["ComfyUI_00002_.png [output]", "ComfyUI_00001_.png [output]"]`,
+		} {
+			b := versioned(t, version)
+			for n := range 2 {
+				b.finished(b.submit(picture(n), "c"))
+			}
+			require.Equal(t, want, b.text("/internal/files/output"))
+			require.Equal(t, "[]", b.text("/internal/files/input"))
+			status, body := b.get("/internal/files/nope")
+			require.Equal(t, http.StatusBadRequest, status)
+			require.Equal(t, `{"error": "Invalid directory type"}`, string(body))
 		}
-		require.Equal(t, want, b.text("/internal/files/output"))
-		require.Equal(t, "[]", b.text("/internal/files/input"))
-		status, body := b.get("/internal/files/nope")
-		require.Equal(t, http.StatusBadRequest, status)
-		require.Equal(t, `{"error": "Invalid directory type"}`, string(body))
-	}
+	})
 }
 
 func TestModelRoutes(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	require.Equal(t, "[]", b.text("/experiment/models"), "without an instance")
-	b = newBench(t, 2)
-	require.Contains(t, b.text("/experiment/models"), `{"name": "checkpoints", "folders": [`)
-	require.Equal(t, 1, strings.Count(b.text("/experiment/models"), `"name": "checkpoints"`), "folders are joined")
-	require.True(t, strings.HasPrefix(b.text("/api/experiment/models/checkpoints"), "["))
-	b.play([]exchange{
-		{method: "GET", path: "/experiment/models/nope", status: 404},
-		{method: "GET", path: "/experiment/models/preview/checkpoints/0/sub%2Fx.safetensors", status: 404},
-		{method: "GET", path: "/experiment/models/preview/checkpoints/0/sub/x.safetensors", status: 404},
-		{method: "GET", path: "/view_metadata/checkpoints?filename=nope.safetensors", status: 404},
-		{method: "GET", path: "/view_metadata/checkpoints", status: 404},
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		require.Equal(t, "[]", b.text("/experiment/models"), "without an instance")
+		b = newBench(t, 2)
+		require.Contains(t, b.text("/experiment/models"), `{"name": "checkpoints", "folders": [`)
+		require.Equal(t, 1, strings.Count(b.text("/experiment/models"), `"name": "checkpoints"`), "folders are joined")
+		require.True(t, strings.HasPrefix(b.text("/api/experiment/models/checkpoints"), "["))
+		b.play([]exchange{
+			{method: "GET", path: "/experiment/models/nope", status: 404},
+			{method: "GET", path: "/experiment/models/preview/checkpoints/0/sub%2Fx.safetensors", status: 404},
+			{method: "GET", path: "/experiment/models/preview/checkpoints/0/sub/x.safetensors", status: 404},
+			{method: "GET", path: "/view_metadata/checkpoints?filename=nope.safetensors", status: 404},
+			{method: "GET", path: "/view_metadata/checkpoints", status: 404},
+		})
 	})
 }
 
 func TestFree(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	cachedAfter := func(free func()) bool {
-		b.finished(b.submit(picture(1), "me"))
-		free()
-		c := b.dial("me")
-		id := b.submit(picture(1), "me")
-		for {
-			m := c.next()
-			if m.Type == "execution_cached" && m.Data.PromptID == id {
-				b.finished(id)
-				return !strings.Contains(m.raw, `"nodes": []`)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		cachedAfter := func(free func()) bool {
+			b.finished(b.submit(picture(1), "me"))
+			free()
+			c := b.dial("me")
+			id := b.submit(picture(1), "me")
+			for {
+				m := c.next()
+				if m.Type == "execution_cached" && m.Data.PromptID == id {
+					b.finished(id)
+					return !strings.Contains(m.raw, `"nodes": []`)
+				}
 			}
 		}
-	}
-	free := func(query string) func() {
-		return func() {
-			status, body := b.post("/free"+query, `{"unload_models": true, "free_memory": true}`)
-			require.Equal(t, http.StatusOK, status)
-			require.Empty(t, body)
+		free := func(query string) func() {
+			return func() {
+				status, body := b.post("/free"+query, `{"unload_models": true, "free_memory": true}`)
+				require.Equal(t, http.StatusOK, status)
+				require.Empty(t, body)
+			}
 		}
-	}
-	require.True(t, cachedAfter(func() {}))
-	require.True(t, cachedAfter(free("?clientId=somebody")), "nobody frees what another works with")
-	require.False(t, cachedAfter(free("?clientId=me")))
-	require.False(t, cachedAfter(free("")), "the address tells who asks")
+		require.True(t, cachedAfter(func() {}))
+		require.True(t, cachedAfter(free("?clientId=somebody")), "nobody frees what another works with")
+		require.False(t, cachedAfter(free("?clientId=me")))
+		require.False(t, cachedAfter(free("")), "the address tells who asks")
 
-	for policy, kept := range map[FreePolicy]bool{FreeOff: true, FreeAll: false} {
-		b.settings.Free = policy
-		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		require.Equal(t, kept, cachedAfter(free("?clientId=somebody")), policy)
-	}
-	b.play([]exchange{
-		{method: "POST", path: "/free", body: "{}", status: 200},
-		{method: "POST", path: "/free", status: 500, want: trouble},
-		{method: "POST", path: "/free", body: "[]", status: 500, want: trouble},
+		for policy, kept := range map[FreePolicy]bool{FreeOff: true, FreeAll: false} {
+			b.settings.Free = policy
+			require.NoError(t, b.hub.Start(t.Context(), b.settings))
+			require.Equal(t, kept, cachedAfter(free("?clientId=somebody")), policy)
+		}
+		b.play([]exchange{
+			{method: "POST", path: "/free", body: "{}", status: 200},
+			{method: "POST", path: "/free", status: 500, want: trouble},
+			{method: "POST", path: "/free", body: "[]", status: 500, want: trouble},
+		})
 	})
 }
 
 func TestLogReaders(t *testing.T) {
-	t.Parallel()
-	p := newPack(t, "one", sim.Config{})
-	b := packed(t, p)
-	reader, other := b.dial("reader"), b.dial("other")
-	// A socket is open for its client before the hub has registered it.
-	for _, name := range []string{"reader", "other"} {
-		key := stream.Key{Tenant: job.DefaultTenant, Client: name}
-		require.Eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
-	}
-	subscribe := func(client string, enabled string) {
-		b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "` + client + `", "enabled": ` + enabled + `}`, status: 200}})
-	}
-	subscribe("reader", "true")
-	require.Regexp(t, `^PATCH /internal/logs/subscribe \{"clientId": "comfyhub-[0-9a-f-]+", "enabled": true\}$`, p.last(), "the instance knows the hub's socket only")
-	line := `{"type": "logs", "data": {"entries": [{"t": "2026-01-01T00:00:00", "m": "hello"}], "size": null}}`
-	b.hub.logs.pass("one", []byte(line))
-	require.Equal(t, line, reader.next().raw)
-	subscribe("other", "true")
-	subscribe("reader", "false")
-	b.hub.logs.pass("one", []byte(line))
-	require.Equal(t, line, other.next().raw, "it has not got the first one")
-	subscribe("other", "false")
-	require.Contains(t, p.last(), `"enabled": false`)
-	b.play([]exchange{
-		{method: "PATCH", path: "/internal/logs/subscribe", body: "{", status: 500, want: trouble},
-		{method: "PATCH", path: "/internal/logs/subscribe", body: "{}", status: 500, want: trouble},
-	})
+	inBubble(t, func(t *testing.T) {
+		p := newPack(t, "one", sim.Config{})
+		b := packed(t, p)
+		reader, other := b.dial("reader"), b.dial("other")
+		// A socket is open for its client before the hub has registered it.
+		for _, name := range []string{"reader", "other"} {
+			key := stream.Key{Tenant: job.DefaultTenant, Client: name}
+			require.Eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
+		}
+		subscribe := func(client string, enabled string) {
+			b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "` + client + `", "enabled": ` + enabled + `}`, status: 200}})
+		}
+		subscribe("reader", "true")
+		require.Regexp(t, `^PATCH /internal/logs/subscribe \{"clientId": "comfyhub-[0-9a-f-]+", "enabled": true\}$`, p.last(), "the instance knows the hub's socket only")
+		line := `{"type": "logs", "data": {"entries": [{"t": "2026-01-01T00:00:00", "m": "hello"}], "size": null}}`
+		b.hub.logs.pass("one", []byte(line))
+		require.Equal(t, line, reader.next().raw)
+		subscribe("other", "true")
+		subscribe("reader", "false")
+		b.hub.logs.pass("one", []byte(line))
+		require.Equal(t, line, other.next().raw, "it has not got the first one")
+		subscribe("other", "false")
+		require.Contains(t, p.last(), `"enabled": false`)
+		b.play([]exchange{
+			{method: "PATCH", path: "/internal/logs/subscribe", body: "{", status: 500, want: trouble},
+			{method: "PATCH", path: "/internal/logs/subscribe", body: "{}", status: 500, want: trouble},
+		})
 
-	// Where users log in, nobody sees an instance's log.
-	b.tenant = "ada"
-	require.Equal(t, `""`, b.text("/internal/logs"))
-	require.Equal(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, b.text("/internal/logs/raw"))
-	subscribe("reader", "true")
-	require.Contains(t, p.last(), `"enabled": false`, "nothing was asked of the instance")
+		// Where users log in, nobody sees an instance's log.
+		b.tenant = "ada"
+		require.Equal(t, `""`, b.text("/internal/logs"))
+		require.Equal(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, b.text("/internal/logs/raw"))
+		subscribe("reader", "true")
+		require.Contains(t, p.last(), `"enabled": false`, "nothing was asked of the instance")
+	})
 }

@@ -147,47 +147,49 @@ func TestNodeAnswersOneClient(t *testing.T) {
 // TestNodeAnswersOneTenant: a caller that names the client id of another tenant
 // does not get that tenant's messages, and cannot cause messages to it.
 func TestNodeAnswersOneTenant(t *testing.T) {
-	t.Parallel()
-	b := panelBench(t)
-	const id = "5f0e0d0c0b0a09080706050403020100"
-	ann, bob := b.panelist(t, "ann", id), b.panelist(t, "bob", "bob's own")
-	path := "/simulated/panel?client_id=" + id
+	inBubble(t, func(t *testing.T) {
+		b := panelBench(t)
+		const id = "5f0e0d0c0b0a09080706050403020100"
+		ann, bob := b.panelist(t, "ann", id), b.panelist(t, "bob", "bob's own")
+		path := "/simulated/panel?client_id=" + id
 
-	ann.call(path, "")
-	require.Equal(t, id, ann.hears())
-	bob.call(path, "") // has no such client
-	bob.call("/simulated/panel", `{"client_id": "`+id+`"}`)
-	bob.call("/simulated/panel/"+id, "")
+		ann.call(path, "")
+		require.Equal(t, id, ann.hears())
+		bob.call(path, "") // has no such client
+		bob.call("/simulated/panel", `{"client_id": "`+id+`"}`)
+		bob.call("/simulated/panel/"+id, "")
 
-	thief := b.panelist(t, "bob", id) // now has one
-	ann.call(path, "")
-	require.Equal(t, id, ann.hears())
-	thief.call(path, "")
-	require.Equal(t, id, thief.hears())
-	b.panelist(t, "", id).call(path, "") // nobody's login
+		thief := b.panelist(t, "bob", id) // now has one
+		ann.call(path, "")
+		require.Equal(t, id, ann.hears())
+		thief.call(path, "")
+		require.Equal(t, id, thief.hears())
+		b.panelist(t, "", id).call(path, "") // nobody's login
 
-	for _, p := range []*panelist{ann, bob, thief} { // marks a point in time
-		p.call("/simulated/panel?client_id="+url.QueryEscape(p.id), "")
-		require.Equal(t, p.id, p.hears())
-	}
-	for name, p := range map[string]*panelist{"ann": ann, "bob": bob, "thief": thief} {
-		require.Empty(t, p.got, name)
-	}
+		for _, p := range []*panelist{ann, bob, thief} { // marks a point in time
+			p.call("/simulated/panel?client_id="+url.QueryEscape(p.id), "")
+			require.Equal(t, p.id, p.hears())
+		}
+		for name, p := range map[string]*panelist{"ann": ann, "bob": bob, "thief": thief} {
+			require.Empty(t, p.got, name)
+		}
+	})
 }
 
 // TestNodeTellsEverybody: a message that a node sends to all sockets is for all
 // users of the instance, so the hub cannot say which of them it is for.
 func TestNodeTellsEverybody(t *testing.T) {
-	t.Parallel()
-	b := panelBench(t)
-	ann, bob := b.panelist(t, "ann", "6f0e0d0c0b0a09080706050403020100"), b.panelist(t, "bob", "7f0e0d0c0b0a09080706050403020100")
-	for range 20 {
-		ann.call("/simulated/panel?client_id="+ann.id+"&all=1&after=0", "")
-		bob.call("/simulated/panel?client_id="+bob.id+"&after=0", "")
-		require.Equal(t, bob.id, bob.hears())
-	}
-	ann.call("/simulated/panel?clientId="+ann.id, "")
-	require.Equal(t, ann.id, ann.hears())
-	require.Empty(t, ann.got)
-	require.Empty(t, bob.got)
+	inBubble(t, func(t *testing.T) {
+		b := panelBench(t)
+		ann, bob := b.panelist(t, "ann", "6f0e0d0c0b0a09080706050403020100"), b.panelist(t, "bob", "7f0e0d0c0b0a09080706050403020100")
+		for range 20 {
+			ann.call("/simulated/panel?client_id="+ann.id+"&all=1&after=0", "")
+			bob.call("/simulated/panel?client_id="+bob.id+"&after=0", "")
+			require.Equal(t, bob.id, bob.hears())
+		}
+		ann.call("/simulated/panel?clientId="+ann.id, "")
+		require.Equal(t, ann.id, ann.hears())
+		require.Empty(t, ann.got)
+		require.Empty(t, bob.got)
+	})
 }

@@ -16,112 +16,114 @@ const (
 )
 
 func TestManagerOff(t *testing.T) {
-	t.Parallel()
-	p := newPack(t, "one", sim.Config{Version: "0.33.0"})
-	b := packed(t, p)
-	var steps []exchange
-	for _, path := range []string{
-		// By GET, in version 3.
-		"/manager/queue/update_all", "/manager/queue/start", "/manager/queue/reset", "/manager/queue/update_comfyui", "/manager/reboot",
-		"/manager/preview_method?value=none", "/manager/db_mode?value=local", "/manager/channel_url_list?value=x", "/manager/share_option?value=all",
-		"/manager/policy/component?value=higher", "/manager/get_openart_auth", "/manager/youml/settings", "/snapshot/restore?target=x",
-		"/snapshot/remove?target=x", "/snapshot/save", "/snapshot/get_current", "/customnode/fetch_updates", "/externalmodel/getlist",
-		"/comfyui_manager/comfyui_switch_version?ver=1", "/comfyui_manager/update_comfyui", "/alternatives/getlist", "/model/install",
-		// In version 4.
-		"/v2/manager/reboot", "/v2/manager/queue/task", "/v2/snapshot/restore", "/v2/customnode/install/pip", "/v2/comfyui_manager/comfyui_switch_version",
-		// In any spelling.
-		"/api/manager/reboot", "/%6danager/reboot", "/Manager/reboot", "/manager//reboot", "/manager/", "/manager;x/reboot", "/API/v2/MANAGER/reboot",
-		"/manager%2Freboot", "/manager/version/", "/manager/version;x", "/manager/Version",
-	} {
-		for _, method := range []string{"GET", "POST", "HEAD", "PUT", "DELETE"} {
-			step := exchange{method: method, path: path, status: http.StatusForbidden}
-			if method != http.MethodHead {
-				step.want = managerOff
+	inBubble(t, func(t *testing.T) {
+		p := newPack(t, "one", sim.Config{Version: "0.33.0"})
+		b := packed(t, p)
+		var steps []exchange
+		for _, path := range []string{
+			// By GET, in version 3.
+			"/manager/queue/update_all", "/manager/queue/start", "/manager/queue/reset", "/manager/queue/update_comfyui", "/manager/reboot",
+			"/manager/preview_method?value=none", "/manager/db_mode?value=local", "/manager/channel_url_list?value=x", "/manager/share_option?value=all",
+			"/manager/policy/component?value=higher", "/manager/get_openart_auth", "/manager/youml/settings", "/snapshot/restore?target=x",
+			"/snapshot/remove?target=x", "/snapshot/save", "/snapshot/get_current", "/customnode/fetch_updates", "/externalmodel/getlist",
+			"/comfyui_manager/comfyui_switch_version?ver=1", "/comfyui_manager/update_comfyui", "/alternatives/getlist", "/model/install",
+			// In version 4.
+			"/v2/manager/reboot", "/v2/manager/queue/task", "/v2/snapshot/restore", "/v2/customnode/install/pip", "/v2/comfyui_manager/comfyui_switch_version",
+			// In any spelling.
+			"/api/manager/reboot", "/%6danager/reboot", "/Manager/reboot", "/manager//reboot", "/manager/", "/manager;x/reboot", "/API/v2/MANAGER/reboot",
+			"/manager%2Freboot", "/manager/version/", "/manager/version;x", "/manager/Version",
+		} {
+			for _, method := range []string{"GET", "POST", "HEAD", "PUT", "DELETE"} {
+				step := exchange{method: method, path: path, status: http.StatusForbidden}
+				if method != http.MethodHead {
+					step.want = managerOff
+				}
+				steps = append(steps, step)
 			}
-			steps = append(steps, step)
 		}
-	}
-	for _, path := range []string{
-		"/experiment/models/download_missing", "/experiment/models/download_missing/cancel", "/api/experiment/models/download_missing",
-		"/assets/download", "/api/assets/download", "/api/tasks/x", "/api/tasks/x/cancel", "/API/Tasks//x", "/api/downloads", "/v2/models/x",
-		"/experiment/models/other/new", "/models/download/x", "/api/download-models", "/api/cancel-model-download-session",
-		"/api/hf-auth-login-start", "/some-pack/download", "/pack/models.install", "/%64ownload-models",
-	} {
-		steps = append(steps, exchange{method: "POST", path: path, status: http.StatusForbidden, want: managerOff})
-	}
-	for _, method := range []string{"PUT", "PATCH", "DELETE"} {
-		for _, path := range []string{"/api/tasks/x", "/api/download-models", "/api/downloads/x"} {
-			steps = append(steps, exchange{method: method, path: path, status: http.StatusForbidden, want: managerOff})
+		for _, path := range []string{
+			"/experiment/models/download_missing", "/experiment/models/download_missing/cancel", "/api/experiment/models/download_missing",
+			"/assets/download", "/api/assets/download", "/api/tasks/x", "/api/tasks/x/cancel", "/API/Tasks//x", "/api/downloads", "/v2/models/x",
+			"/experiment/models/other/new", "/models/download/x", "/api/download-models", "/api/cancel-model-download-session",
+			"/api/hf-auth-login-start", "/some-pack/download", "/pack/models.install", "/%64ownload-models",
+		} {
+			steps = append(steps, exchange{method: "POST", path: path, status: http.StatusForbidden, want: managerOff})
 		}
-	}
-	b.play(steps)
-	require.Empty(t, p.last(), "nothing has reached the instance")
-	b.play([]exchange{
-		{method: "POST", path: "/pack/downloaded", status: passes, want: "one"},
-		{method: "GET", path: "/pack/download", status: passes, want: "one"},
-	})
-	b.play([]exchange{
-		{method: "GET", path: "/manager/version", status: passes, want: "one"},
-		{method: "GET", path: "/api/manager/version", status: passes, want: "one"},
-		{method: "GET", path: "/api/v2/manager/queue/status", status: passes, want: "one"},
-		{method: "GET", path: "/v2/customnode/installed", status: passes, want: "one"},
-		{method: "POST", path: "/manager/version", status: http.StatusForbidden, want: managerOff},
-		{method: "GET", path: "/managers/x", status: 404},
-	})
-	_, resp, err := websocket.Dial(t.Context(), b.web.URL+"/manager/version", nil)
-	require.Error(t, err)
-	require.Equal(t, http.StatusForbidden, resp.StatusCode)
+		for _, method := range []string{"PUT", "PATCH", "DELETE"} {
+			for _, path := range []string{"/api/tasks/x", "/api/download-models", "/api/downloads/x"} {
+				steps = append(steps, exchange{method: method, path: path, status: http.StatusForbidden, want: managerOff})
+			}
+		}
+		b.play(steps)
+		require.Empty(t, p.last(), "nothing has reached the instance")
+		b.play([]exchange{
+			{method: "POST", path: "/pack/downloaded", status: passes, want: "one"},
+			{method: "GET", path: "/pack/download", status: passes, want: "one"},
+		})
+		b.play([]exchange{
+			{method: "GET", path: "/manager/version", status: passes, want: "one"},
+			{method: "GET", path: "/api/manager/version", status: passes, want: "one"},
+			{method: "GET", path: "/api/v2/manager/queue/status", status: passes, want: "one"},
+			{method: "GET", path: "/v2/customnode/installed", status: passes, want: "one"},
+			{method: "POST", path: "/manager/version", status: http.StatusForbidden, want: managerOff},
+			{method: "GET", path: "/managers/x", status: 404},
+		})
+		_, resp, err := websocket.Dial(t.Context(), b.web.URL+"/manager/version", nil)
+		require.Error(t, err)
+		require.Equal(t, http.StatusForbidden, resp.StatusCode)
 
-	b.settings.Manager = true
-	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	b.tenant = "ada"
-	b.play([]exchange{{method: "POST", path: "/manager/reboot", status: passes, want: "one"}})
-	require.Equal(t, "POST /manager/reboot ", p.last())
-	for _, path := range []string{"/experiment/models/download_missing", "/api/assets/download", "/api/tasks/x"} {
-		b.play([]exchange{{method: "POST", path: path, status: passes, want: "one"}})
-		require.Equal(t, "POST "+path+" ", p.last())
-	}
+		b.settings.Manager = true
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		b.tenant = "ada"
+		b.play([]exchange{{method: "POST", path: "/manager/reboot", status: passes, want: "one"}})
+		require.Equal(t, "POST /manager/reboot ", p.last())
+		for _, path := range []string{"/experiment/models/download_missing", "/api/assets/download", "/api/tasks/x"} {
+			b.play([]exchange{{method: "POST", path: path, status: passes, want: "one"}})
+			require.Equal(t, "POST "+path+" ", p.last())
+		}
+	})
 }
 
 func TestPassthrough(t *testing.T) {
-	t.Parallel()
-	p := newPack(t, "one", sim.Config{Version: "0.33.0"})
-	b := packed(t, p)
-	const off, read = `^\{"error": \{"type": "passthrough_off"`, `^\{"error": \{"type": "passthrough_read"`
-	for _, c := range []struct {
-		policy               PassthroughPolicy
-		tenant               string
-		file, read, post, ws int // statuses
-	}{
-		{"", "", passes, passes, passes, 101},
-		{"", "ada", passes, passes, 403, 403},
-		{PassthroughOn, "ada", passes, passes, passes, 101},
-		{PassthroughRead, "", passes, passes, 403, 403},
-		{PassthroughOff, "", passes, 403, 403, 403},
-		{PassthroughOff, "ada", passes, 403, 403, 403},
-	} {
-		b.settings.Passthrough, b.tenant = c.policy, c.tenant
-		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		want := map[int]string{passes: "one"}
-		if want[http.StatusForbidden] = read; c.policy == PassthroughOff {
-			want[http.StatusForbidden] = off
+	inBubble(t, func(t *testing.T) {
+		p := newPack(t, "one", sim.Config{Version: "0.33.0"})
+		b := packed(t, p)
+		const off, read = `^\{"error": \{"type": "passthrough_off"`, `^\{"error": \{"type": "passthrough_read"`
+		for _, c := range []struct {
+			policy               PassthroughPolicy
+			tenant               string
+			file, read, post, ws int // statuses
+		}{
+			{"", "", passes, passes, passes, 101},
+			{"", "ada", passes, passes, 403, 403},
+			{PassthroughOn, "ada", passes, passes, passes, 101},
+			{PassthroughRead, "", passes, passes, 403, 403},
+			{PassthroughOff, "", passes, 403, 403, 403},
+			{PassthroughOff, "ada", passes, 403, 403, 403},
+		} {
+			b.settings.Passthrough, b.tenant = c.policy, c.tenant
+			require.NoError(t, b.hub.Start(t.Context(), b.settings))
+			want := map[int]string{passes: "one"}
+			if want[http.StatusForbidden] = read; c.policy == PassthroughOff {
+				want[http.StatusForbidden] = off
+			}
+			b.play([]exchange{
+				{method: "GET", path: "/extensions/pack/x.js", status: c.file, want: want[c.file]},
+				{method: "GET", path: "/pack/x", status: c.read, want: want[c.read]},
+				{method: "HEAD", path: "/api/pack/x", status: c.read},
+				{method: "GET", path: "/pack/x.json", status: c.read, want: want[c.read]},
+				{method: "POST", path: "/pack/x", status: c.post, want: want[c.post]},
+				{method: "DELETE", path: "/pack/x", status: c.post, want: want[c.post]},
+				{method: "POST", path: "/extensions/pack/x.js", status: c.post, want: want[c.post]},
+				// The hub's own routes are not affected.
+				{method: "GET", path: "/queue", status: 200, want: `^\{"queue_running"`},
+				{method: "POST", path: "/interrupt", status: 200},
+			})
+			conn, resp, err := websocket.Dial(t.Context(), b.web.URL+"/pack/ws", nil)
+			require.Equal(t, c.ws, resp.StatusCode, c)
+			if err == nil {
+				require.NoError(t, conn.CloseNow())
+			}
 		}
-		b.play([]exchange{
-			{method: "GET", path: "/extensions/pack/x.js", status: c.file, want: want[c.file]},
-			{method: "GET", path: "/pack/x", status: c.read, want: want[c.read]},
-			{method: "HEAD", path: "/api/pack/x", status: c.read},
-			{method: "GET", path: "/pack/x.json", status: c.read, want: want[c.read]},
-			{method: "POST", path: "/pack/x", status: c.post, want: want[c.post]},
-			{method: "DELETE", path: "/pack/x", status: c.post, want: want[c.post]},
-			{method: "POST", path: "/extensions/pack/x.js", status: c.post, want: want[c.post]},
-			// The hub's own routes are not affected.
-			{method: "GET", path: "/queue", status: 200, want: `^\{"queue_running"`},
-			{method: "POST", path: "/interrupt", status: 200},
-		})
-		conn, resp, err := websocket.Dial(t.Context(), b.web.URL+"/pack/ws", nil)
-		require.Equal(t, c.ws, resp.StatusCode, c)
-		if err == nil {
-			require.NoError(t, conn.CloseNow())
-		}
-	}
+	})
 }

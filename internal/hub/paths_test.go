@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bufio"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // spy records the clients' requests that reach an instance. These carry a mark in
@@ -53,7 +53,7 @@ func (s *spy) all() []string {
 // raw sends a request exactly as written and returns the status, or 0 for none.
 func (b *bench) raw(method, target, header string) int {
 	b.t.Helper()
-	conn, err := net.Dial("tcp", b.web.Listener.Addr().String())
+	conn, err := loopback.Dial(b.t.Context(), "tcp", b.web.Listener.Addr().String())
 	require.NoError(b.t, err)
 	defer conn.Close()
 	_, err = conn.Write([]byte(method + " " + target + " HTTP/1.1\r\nHost: hub\r\n" + header + "\r\n"))
@@ -119,52 +119,53 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 
 // These spellings come from the attack. Each is the route itself, or nothing.
 func TestSpellingsOfTheHubsRoutes(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	for _, c := range []struct {
-		method, target string
-		want           int
-	}{
-		{"GET", "/%71ueue", 200},
-		{"GET", "/api/%71ueue", 200},
-		{"GET", "/%61pi/queue", 200},
-		{"GET", "/%68istory", 200},
-		{"GET", "/%76iew", 404},
-		{"POST", "/%69nterrupt", 200},
-		{"POST", "/%70rompt", 500},
-		{"POST", "/%75pload/image", 400},
-		{"GET", "/%77s", 400},
-		{"GET", "/%68ub/instances", 200},
-		{"GET", "//prompt", 404},
-		{"POST", "//prompt", 405},
-		{"GET", "/api//prompt", 404},
-		{"POST", "/api//prompt", 405},
-		{"GET", "/API/queue", 404},
-		{"GET", "/Queue", 404},
-		{"GET", "/queue/", 404},
-		{"GET", "/queue;x=1", 404},
-		{"GET", "/queue%3Bx=1", 404},
-		{"GET", "/queue%00", 404},
-		{"GET", "/queue%20", 404},
-		{"GET", "/queue%3Fx", 404},
-		{"GET", "/%2571ueue", 404},
-		{"GET", "/./queue", 404},
-		{"GET", "/x/../queue", 404},
-		{"POST", "/x/%2e%2e/queue", 405},
-		{"GET", "/queue%5C", 404},
-		{"GET", "/%2Fqueue", 404},
-		{"GET", "/hub/nope", 404},
-		{"POST", "/hub/nope", 405},
-		{"GET", "/internal/nope", 404},
-		{"POST", "/internal/nope", 404},
-		{"GET", "/queue/x", 404},
-		{"GET", "/api/jobs/a/b", 404},
-		{"GET", "/internal/logs/subscribe", 405},
-		{"GET", "http:queue", 404},
-		{"POST", "http:queue", 405},
-	} {
-		require.Equal(t, c.want, b.raw(c.method, c.target, "Content-Length: 0\r\nConnection: close\r\n"), "%s %s", c.method, c.target)
-	}
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		for _, c := range []struct {
+			method, target string
+			want           int
+		}{
+			{"GET", "/%71ueue", 200},
+			{"GET", "/api/%71ueue", 200},
+			{"GET", "/%61pi/queue", 200},
+			{"GET", "/%68istory", 200},
+			{"GET", "/%76iew", 404},
+			{"POST", "/%69nterrupt", 200},
+			{"POST", "/%70rompt", 500},
+			{"POST", "/%75pload/image", 400},
+			{"GET", "/%77s", 400},
+			{"GET", "/%68ub/instances", 200},
+			{"GET", "//prompt", 404},
+			{"POST", "//prompt", 405},
+			{"GET", "/api//prompt", 404},
+			{"POST", "/api//prompt", 405},
+			{"GET", "/API/queue", 404},
+			{"GET", "/Queue", 404},
+			{"GET", "/queue/", 404},
+			{"GET", "/queue;x=1", 404},
+			{"GET", "/queue%3Bx=1", 404},
+			{"GET", "/queue%00", 404},
+			{"GET", "/queue%20", 404},
+			{"GET", "/queue%3Fx", 404},
+			{"GET", "/%2571ueue", 404},
+			{"GET", "/./queue", 404},
+			{"GET", "/x/../queue", 404},
+			{"POST", "/x/%2e%2e/queue", 405},
+			{"GET", "/queue%5C", 404},
+			{"GET", "/%2Fqueue", 404},
+			{"GET", "/hub/nope", 404},
+			{"POST", "/hub/nope", 405},
+			{"GET", "/internal/nope", 404},
+			{"POST", "/internal/nope", 404},
+			{"GET", "/queue/x", 404},
+			{"GET", "/api/jobs/a/b", 404},
+			{"GET", "/internal/logs/subscribe", 405},
+			{"GET", "http:queue", 404},
+			{"POST", "http:queue", 405},
+		} {
+			require.Equal(t, c.want, b.raw(c.method, c.target, "Content-Length: 0\r\nConnection: close\r\n"), "%s %s", c.method, c.target)
+		}
+	})
 }
 
 // Handlers and libraries see the same path that the router decided on.

@@ -32,59 +32,61 @@ func (b *bench) waits(id, blob string) job.Job {
 
 // The body of a job is read once, and what it needs is known until it has ended.
 func TestPinnedBlobsAreReadOnce(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	ctx := t.Context()
-	var read []string
-	pinned := pinnedBlobs{live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
-		read = append(read, keys...)
-		return b.hub.queue.EachBody(ctx, keys, use)
-	}}
-	look := func(now []string, want ...string) {
-		t.Helper()
-		read = nil
-		got, err := pinned.all(ctx)
-		require.NoError(t, err)
-		all := map[string]bool{}
-		for _, blob := range want {
-			all[blob] = true
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		ctx := t.Context()
+		var read []string
+		pinned := pinnedBlobs{live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
+			read = append(read, keys...)
+			return b.hub.queue.EachBody(ctx, keys, use)
+		}}
+		look := func(now []string, want ...string) {
+			t.Helper()
+			read = nil
+			got, err := pinned.all(ctx)
+			require.NoError(t, err)
+			all := map[string]bool{}
+			for _, blob := range want {
+				all[blob] = true
+			}
+			require.Equal(t, all, got)
+			require.ElementsMatch(t, now, read)
 		}
-		require.Equal(t, all, got)
-		require.ElementsMatch(t, now, read)
-	}
-	look(nil)
-	one, two, none := b.waits("one", "blob 1"), b.waits("two", "blob 2"), b.waits("none", "")
-	look([]string{one.Key, two.Key, none.Key}, "blob 1", "blob 2")
-	look(nil, "blob 1", "blob 2")
-	three := b.waits("three", "blob 2")
-	look([]string{three.Key}, "blob 1", "blob 2")
-	_, err := b.hub.queue.CancelWaiting(ctx, []string{one.Key, two.Key})
-	require.NoError(t, err)
-	look(nil, "blob 2")
-	_, err = b.hub.queue.CancelWaiting(ctx, []string{three.Key})
-	require.NoError(t, err)
-	look(nil)
-	require.Len(t, pinned.jobs, 1, "of jobs that have ended nothing is kept")
+		look(nil)
+		one, two, none := b.waits("one", "blob 1"), b.waits("two", "blob 2"), b.waits("none", "")
+		look([]string{one.Key, two.Key, none.Key}, "blob 1", "blob 2")
+		look(nil, "blob 1", "blob 2")
+		three := b.waits("three", "blob 2")
+		look([]string{three.Key}, "blob 1", "blob 2")
+		_, err := b.hub.queue.CancelWaiting(ctx, []string{one.Key, two.Key})
+		require.NoError(t, err)
+		look(nil, "blob 2")
+		_, err = b.hub.queue.CancelWaiting(ctx, []string{three.Key})
+		require.NoError(t, err)
+		look(nil)
+		require.Len(t, pinned.jobs, 1, "of jobs that have ended nothing is kept")
+	})
 }
 
 // What cannot be read may be needed: then nothing is known, and it is tried again.
 func TestPinnedBlobsThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	b.waits("one", "blob 1")
-	broken := true
-	pinned := pinnedBlobs{live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
-		if broken {
-			return context.DeadlineExceeded
-		}
-		return b.hub.queue.EachBody(ctx, keys, use)
-	}}
-	_, err := pinned.all(t.Context())
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	broken = false
-	all, err := pinned.all(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, map[string]bool{"blob 1": true}, all)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		b.waits("one", "blob 1")
+		broken := true
+		pinned := pinnedBlobs{live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
+			if broken {
+				return context.DeadlineExceeded
+			}
+			return b.hub.queue.EachBody(ctx, keys, use)
+		}}
+		_, err := pinned.all(t.Context())
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		broken = false
+		all, err := pinned.all(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, map[string]bool{"blob 1": true}, all)
+	})
 }
 
 // BenchmarkPinnedBlobs looks at 2,400 waiting jobs.

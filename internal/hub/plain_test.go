@@ -58,64 +58,66 @@ func (b *bench) plain(path string) plainJob {
 
 // A program submits, polls and fetches the result, and ComfyUI's API has the same job.
 func TestPlainJob(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	accepted := b.order(picture(0x102030), `, "service": "comfyui", "priority": 0`)
-	require.Equal(t, "queued", accepted.Status)
-	require.InDelta(t, float64(time.Now().Unix()), accepted.CreatedAt, 60)
-	ended := b.plain("/hub/v1/wait/" + accepted.ID + "?timeout=60")
-	require.Equal(t, "completed", ended.Status)
-	require.Equal(t, ended, b.plain("/status/"+accepted.ID))
-	require.Nil(t, ended.Error)
-	require.Nil(t, ended.Position)
-	require.GreaterOrEqual(t, *ended.CompletedAt, *ended.StartedAt)
-	require.InDelta(t, 1, ended.Progress, 0)
-	require.Len(t, ended.Result.Files, 1)
-	file := ended.Result.Files[0]
-	require.Equal(t, "2", file.Node)
-	require.True(t, strings.HasPrefix(file.URL, b.web.URL+"/view?"), file.URL)
-	resp, err := http.Get(file.URL)
-	require.NoError(t, err)
-	status, image := read(t, resp)
-	require.Equal(t, http.StatusOK, status)
-	require.Contains(t, string(image[:8]), "PNG")
-	entry, ok := b.history(accepted.ID)
-	require.True(t, ok)
-	require.Equal(t, file.Filename, entry.Outputs["2"].Images[0].Filename)
-	_, stats := b.get("/stats")
-	require.JSONEq(t, `{"queued": 0, "priority_queue": 0, "standard_queue": 0, "processing": 0, "completed": 1, "failed": 0, "cancelled": 0}`, string(stats))
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		accepted := b.order(picture(0x102030), `, "service": "comfyui", "priority": 0`)
+		require.Equal(t, "queued", accepted.Status)
+		require.InDelta(t, float64(time.Now().Unix()), accepted.CreatedAt, 60)
+		ended := b.plain("/hub/v1/wait/" + accepted.ID + "?timeout=60")
+		require.Equal(t, "completed", ended.Status)
+		require.Equal(t, ended, b.plain("/status/"+accepted.ID))
+		require.Nil(t, ended.Error)
+		require.Nil(t, ended.Position)
+		require.GreaterOrEqual(t, *ended.CompletedAt, *ended.StartedAt)
+		require.InDelta(t, 1, ended.Progress, 0)
+		require.Len(t, ended.Result.Files, 1)
+		file := ended.Result.Files[0]
+		require.Equal(t, "2", file.Node)
+		require.True(t, strings.HasPrefix(file.URL, b.web.URL+"/view?"), file.URL)
+		resp, err := http.Get(file.URL)
+		require.NoError(t, err)
+		status, image := read(t, resp)
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, string(image[:8]), "PNG")
+		entry, ok := b.history(accepted.ID)
+		require.True(t, ok)
+		require.Equal(t, file.Filename, entry.Outputs["2"].Images[0].Filename)
+		_, stats := b.get("/stats")
+		require.JSONEq(t, `{"queued": 0, "priority_queue": 0, "standard_queue": 0, "processing": 0, "completed": 1, "failed": 0, "cancelled": 0}`, string(stats))
+	})
 }
 
 // What waits, runs, fails and is cancelled is told as such.
 func TestPlainStatuses(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	running := b.order(endless(1), "")
-	require.Eventually(t, func() bool { return b.plain("/status/"+running.ID).Status == "processing" }, time.Minute, 5*time.Millisecond)
-	waiting, urgent := b.order(picture(1), ""), b.order(picture(2), `, "priority": 5`)
-	require.Equal(t, 0, *urgent.Position)
-	require.Equal(t, 1, *b.plain("/status/" + waiting.ID).Position)
-	_, stats := b.get("/hub/v1/stats")
-	require.JSONEq(t, `{"queued": 2, "priority_queue": 1, "standard_queue": 1, "processing": 1, "completed": 0, "failed": 0, "cancelled": 0}`, string(stats))
-	require.Equal(t, "queued", b.plain("/wait/"+waiting.ID+"?timeout=0.05").Status, "the timeout is over")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		running := b.order(endless(1), "")
+		require.Eventually(t, func() bool { return b.plain("/status/"+running.ID).Status == "processing" }, time.Minute, 5*time.Millisecond)
+		waiting, urgent := b.order(picture(1), ""), b.order(picture(2), `, "priority": 5`)
+		require.Equal(t, 0, *urgent.Position)
+		require.Equal(t, 1, *b.plain("/status/" + waiting.ID).Position)
+		_, stats := b.get("/hub/v1/stats")
+		require.JSONEq(t, `{"queued": 2, "priority_queue": 1, "standard_queue": 1, "processing": 1, "completed": 0, "failed": 0, "cancelled": 0}`, string(stats))
+		require.Equal(t, "queued", b.plain("/wait/"+waiting.ID+"?timeout=0.05").Status, "the timeout is over")
 
-	heard := make(chan plainJob, 1)
-	go func() { heard <- b.plain("/wait/" + waiting.ID + "?timeout=60") }()
-	status, body := b.post("/cancel/"+waiting.ID, "")
-	require.Equal(t, http.StatusOK, status, string(body))
-	require.JSONEq(t, `{"id": "`+waiting.ID+`", "cancelled": true, "status": "cancelled"}`, string(body))
-	require.Equal(t, "cancelled", (<-heard).Status)
+		heard := make(chan plainJob, 1)
+		go func() { heard <- b.plain("/wait/" + waiting.ID + "?timeout=60") }()
+		status, body := b.post("/cancel/"+waiting.ID, "")
+		require.Equal(t, http.StatusOK, status, string(body))
+		require.JSONEq(t, `{"id": "`+waiting.ID+`", "cancelled": true, "status": "cancelled"}`, string(body))
+		require.Equal(t, "cancelled", (<-heard).Status)
 
-	_, body = b.post("/hub/v1/cancel/"+running.ID, "")
-	require.True(t, plainOf(t, body).Cancelled)
-	require.Equal(t, "cancelled", b.plain("/wait/"+running.ID+"?timeout=60").Status)
-	require.Equal(t, "completed", b.plain("/wait/"+urgent.ID+"?timeout=60").Status)
-	_, body = b.post("/cancel/"+urgent.ID, "")
-	require.JSONEq(t, `{"id": "`+urgent.ID+`", "cancelled": false, "status": "completed"}`, string(body))
+		_, body = b.post("/hub/v1/cancel/"+running.ID, "")
+		require.True(t, plainOf(t, body).Cancelled)
+		require.Equal(t, "cancelled", b.plain("/wait/"+running.ID+"?timeout=60").Status)
+		require.Equal(t, "completed", b.plain("/wait/"+urgent.ID+"?timeout=60").Status)
+		_, body = b.post("/cancel/"+urgent.ID, "")
+		require.JSONEq(t, `{"id": "`+urgent.ID+`", "cancelled": false, "status": "completed"}`, string(body))
 
-	failed := b.plain("/wait/" + b.order(work(1, 7, "error"), "").ID + "?timeout=60")
-	require.Equal(t, "failed", failed.Status)
-	require.NotEmpty(t, *failed.Error)
+		failed := b.plain("/wait/" + b.order(work(1, 7, "error"), "").ID + "?timeout=60")
+		require.Equal(t, "failed", failed.Status)
+		require.NotEmpty(t, *failed.Error)
+	})
 }
 
 // events reads the stream of a job to its end.
@@ -140,211 +142,218 @@ func (b *bench) events(id string) (names []string, last plainJob) {
 
 // A stream tells how a job goes on, and ends with it.
 func TestPlainEvents(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 0.3})) })
-	before := b.order(endless(1), "")
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-	id := b.order(work(12, 3, "none"), "").ID
-	var names []string
-	var last plainJob
-	var wait sync.WaitGroup
-	wait.Go(func() { names, last = b.events(id) })
-	require.Eventually(t, func() bool { return b.hub.watches.count() > 0 }, time.Minute, time.Millisecond)
-	_, _ = b.post("/cancel/"+before.ID, "")
-	wait.Wait()
-	require.Equal(t, "queued", names[0])
-	require.Contains(t, names, "started")
-	require.Contains(t, names, "progress")
-	require.Equal(t, "done", names[len(names)-1])
-	require.Equal(t, "completed", last.Status)
-	require.NotEmpty(t, last.Result.Files)
-	names, _ = b.events(id)
-	require.Equal(t, []string{"done"}, names)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 0.3})) })
+		before := b.order(endless(1), "")
+		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		id := b.order(work(12, 3, "none"), "").ID
+		var names []string
+		var last plainJob
+		var wait sync.WaitGroup
+		wait.Go(func() { names, last = b.events(id) })
+		require.Eventually(t, func() bool { return b.hub.watches.count() > 0 }, time.Minute, time.Millisecond)
+		_, _ = b.post("/cancel/"+before.ID, "")
+		wait.Wait()
+		require.Equal(t, "queued", names[0])
+		require.Contains(t, names, "started")
+		require.Contains(t, names, "progress")
+		require.Equal(t, "done", names[len(names)-1])
+		require.Equal(t, "completed", last.Status)
+		require.NotEmpty(t, last.Result.Files)
+		names, _ = b.events(id)
+		require.Equal(t, []string{"done"}, names)
+	})
 }
 
 // What is wrong with a job is said, each time with the right status.
 func TestPlainRefusals(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	for body, want := range map[string]struct {
-		status int
-		detail string
-	}{
-		``:                                    {400, "not JSON"},
-		`[`:                                   {400, "not JSON"},
-		`[]`:                                  {400, "must be a JSON object"},
-		`{}`:                                  {400, "workflow: is missing"},
-		`{"workflow": []}`:                    {400, "workflow: must be an object"},
-		`{"workflow": {}}`:                    {422, "no outputs"},
-		`{"workflow": {"1": 5}}`:              {422, ""},
-		`{"workflow": {}, "service": "x"}`:    {400, "service"},
-		`{"service": "a1111"}`:                {422, "No A1111 instances"},
-		`{"workflow": {}, "priority": 101}`:   {400, "priority"},
-		`{"workflow": {}, "priority": 1.5}`:   {400, "priority"},
-		`{"workflow": {}, "priority": "1"}`:   {400, "priority"},
-		`{"workflow": {}, "band": "first"}`:   {400, "band"},
-		`{"workflow": {}, "extra_data": 1}`:   {400, "extra_data"},
-		`{"workflow": {}, "client_id": 1}`:    {400, "client_id"},
-		`{"workflow": {}, "priorty": 1}`:      {400, "priorty"},
-		`{"workflow": {}, "callback_url": 1}`: {400, "callback_url"},
-		`{"workflow": {}, "callback_url": "https://example.com/"}`:          {400, "no callbacks"},
-		`{"workflow": {}, "idempotency_key": ""}`:                           {400, "idempotency_key"},
-		`{"workflow": {}, "prompt_id": "x"}`:                                {400, "prompt_id"},
-		`{"workflow": {"1": {"class_type": "Nonsense", "inputs": {}}}}`:     {422, "Nonsense"},
-		`{"workflow": ` + strings.Repeat(`[`, 3000) + `}`:                   {400, ""},
-		`{"workflow": ` + strings.Replace(picture(1), "64", `"x"`, 1) + `}`: {422, "failed validation"},
-	} {
-		status, answer := b.post("/submit", body)
-		require.Equal(t, want.status, status, "%.60s: %s", body, answer)
-		require.Contains(t, plainOf(t, answer).Detail, want.detail, "%.60s: %s", body, answer)
-	}
-	_, answer := b.post("/submit", `{"workflow": `+strings.Replace(picture(1), "64", `"x"`, 1)+`}`)
-	require.Contains(t, plainOf(t, answer).NodeErrors, "1", string(answer))
-	for _, path := range []string{"/status/none", "/wait/none", "/events/none", "/hub/v1/status/none"} {
-		status, answer := b.get(path)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		for body, want := range map[string]struct {
+			status int
+			detail string
+		}{
+			``:                                    {400, "not JSON"},
+			`[`:                                   {400, "not JSON"},
+			`[]`:                                  {400, "must be a JSON object"},
+			`{}`:                                  {400, "workflow: is missing"},
+			`{"workflow": []}`:                    {400, "workflow: must be an object"},
+			`{"workflow": {}}`:                    {422, "no outputs"},
+			`{"workflow": {"1": 5}}`:              {422, ""},
+			`{"workflow": {}, "service": "x"}`:    {400, "service"},
+			`{"service": "a1111"}`:                {422, "No A1111 instances"},
+			`{"workflow": {}, "priority": 101}`:   {400, "priority"},
+			`{"workflow": {}, "priority": 1.5}`:   {400, "priority"},
+			`{"workflow": {}, "priority": "1"}`:   {400, "priority"},
+			`{"workflow": {}, "band": "first"}`:   {400, "band"},
+			`{"workflow": {}, "extra_data": 1}`:   {400, "extra_data"},
+			`{"workflow": {}, "client_id": 1}`:    {400, "client_id"},
+			`{"workflow": {}, "priorty": 1}`:      {400, "priorty"},
+			`{"workflow": {}, "callback_url": 1}`: {400, "callback_url"},
+			`{"workflow": {}, "callback_url": "https://example.com/"}`:          {400, "no callbacks"},
+			`{"workflow": {}, "idempotency_key": ""}`:                           {400, "idempotency_key"},
+			`{"workflow": {}, "prompt_id": "x"}`:                                {400, "prompt_id"},
+			`{"workflow": {"1": {"class_type": "Nonsense", "inputs": {}}}}`:     {422, "Nonsense"},
+			`{"workflow": ` + strings.Repeat(`[`, 3000) + `}`:                   {400, ""},
+			`{"workflow": ` + strings.Replace(picture(1), "64", `"x"`, 1) + `}`: {422, "failed validation"},
+		} {
+			status, answer := b.post("/submit", body)
+			require.Equal(t, want.status, status, "%.60s: %s", body, answer)
+			require.Contains(t, plainOf(t, answer).Detail, want.detail, "%.60s: %s", body, answer)
+		}
+		_, answer := b.post("/submit", `{"workflow": `+strings.Replace(picture(1), "64", `"x"`, 1)+`}`)
+		require.Contains(t, plainOf(t, answer).NodeErrors, "1", string(answer))
+		for _, path := range []string{"/status/none", "/wait/none", "/events/none", "/hub/v1/status/none"} {
+			status, answer := b.get(path)
+			require.Equal(t, http.StatusNotFound, status)
+			require.JSONEq(t, `{"detail": "Job not found"}`, string(answer))
+		}
+		status, answer := b.post("/cancel/none", "")
 		require.Equal(t, http.StatusNotFound, status)
 		require.JSONEq(t, `{"detail": "Job not found"}`, string(answer))
-	}
-	status, answer := b.post("/cancel/none", "")
-	require.Equal(t, http.StatusNotFound, status)
-	require.JSONEq(t, `{"detail": "Job not found"}`, string(answer))
-	done := b.order(picture(1), "")
-	for _, timeout := range []string{"", "x", "-1", "NaN"} {
-		status, answer = b.get("/wait/" + done.ID + "?timeout=" + timeout)
-		require.Equal(t, http.StatusBadRequest, status, string(answer))
-	}
+		done := b.order(picture(1), "")
+		for _, timeout := range []string{"", "x", "-1", "NaN"} {
+			status, answer = b.get("/wait/" + done.ID + "?timeout=" + timeout)
+			require.Equal(t, http.StatusBadRequest, status, string(answer))
+		}
+	})
 }
 
 // What the web UI has saved is converted, and what cannot be is said by node.
 func TestPlainSavedWorkflow(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	const saved = `{"nodes": [{"id": 2, "type": "SaveImage", "order": 1, "mode": 0, "inputs": [{"name": "images", "type": "IMAGE", "link": 1}], "widgets_values": ["saved"]},
-		{"id": 1, "type": "EmptyImage", "order": 0, "mode": 0, "outputs": [{"name": "IMAGE", "type": "IMAGE", "links": [1]}], "widgets_values": [64, 32, 1, 255]},
-		{"id": 3, "type": "%s", "order": 2, "mode": 0, "widgets_values": ["x"]}], "links": [[1, 1, 0, 2, 0, "IMAGE"]], "version": 0.4}`
-	accepted := b.order(fmt.Sprintf(saved, "Note"), `, "priority": 3`)
-	ended := b.plain("/wait/" + accepted.ID + "?timeout=60")
-	require.Equal(t, "completed", ended.Status)
-	require.Contains(t, ended.Result.Files[0].Filename, "saved")
-	status, answer := b.post("/submit", `{"workflow": `+fmt.Sprintf(saved, "Nonsense")+`}`)
-	require.Equal(t, http.StatusUnprocessableEntity, status, string(answer))
-	require.Contains(t, plainOf(t, answer).NodeErrors, "3")
-	status, answer = b.post("/submit", `{"workflow": {"nodes": [{"id": 1, "type": "s"}], "definitions": {"subgraphs": [{"id": "s", "nodes": [{"id": 1, "type": "s"}]}]}}}`)
-	require.Equal(t, http.StatusBadRequest, status, string(answer))
-	require.Contains(t, plainOf(t, answer).Detail, "too deeply")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		const saved = `{"nodes": [{"id": 2, "type": "SaveImage", "order": 1, "mode": 0, "inputs": [{"name": "images", "type": "IMAGE", "link": 1}], "widgets_values": ["saved"]},
+			{"id": 1, "type": "EmptyImage", "order": 0, "mode": 0, "outputs": [{"name": "IMAGE", "type": "IMAGE", "links": [1]}], "widgets_values": [64, 32, 1, 255]},
+			{"id": 3, "type": "%s", "order": 2, "mode": 0, "widgets_values": ["x"]}], "links": [[1, 1, 0, 2, 0, "IMAGE"]], "version": 0.4}`
+		accepted := b.order(fmt.Sprintf(saved, "Note"), `, "priority": 3`)
+		ended := b.plain("/wait/" + accepted.ID + "?timeout=60")
+		require.Equal(t, "completed", ended.Status)
+		require.Contains(t, ended.Result.Files[0].Filename, "saved")
+		status, answer := b.post("/submit", `{"workflow": `+fmt.Sprintf(saved, "Nonsense")+`}`)
+		require.Equal(t, http.StatusUnprocessableEntity, status, string(answer))
+		require.Contains(t, plainOf(t, answer).NodeErrors, "3")
+		status, answer = b.post("/submit", `{"workflow": {"nodes": [{"id": 1, "type": "s"}], "definitions": {"subgraphs": [{"id": "s", "nodes": [{"id": 1, "type": "s"}]}]}}}`)
+		require.Equal(t, http.StatusBadRequest, status, string(answer))
+		require.Contains(t, plainOf(t, answer).Detail, "too deeply")
+	})
 }
 
 // One key is one job of its tenant, whatever else is sent with it.
 func TestPlainIdempotency(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	b.tenant = "ann"
-	first := b.order(picture(1), `, "idempotency_key": "k"`)
-	require.Equal(t, first.ID, b.order(picture(1), `, "idempotency_key": "k"`).ID)
-	require.Equal(t, "completed", b.plain("/wait/"+first.ID+"?timeout=60").Status)
-	again := b.order(picture(2), `, "idempotency_key": "k"`)
-	require.Equal(t, first.ID, again.ID)
-	require.Equal(t, "completed", again.Status)
-	require.NotEqual(t, first.ID, b.order(picture(1), `, "idempotency_key": "l"`).ID)
-	b.tenant = "bob"
-	require.NotEqual(t, first.ID, b.order(picture(1), `, "idempotency_key": "k"`).ID)
-	status, _ := b.get("/status/" + first.ID)
-	require.Equal(t, http.StatusNotFound, status, "another tenant's")
-	var wait sync.WaitGroup
-	ids := make([]string, 8)
-	for n := range ids {
-		wait.Go(func() { ids[n] = b.order(picture(3), `, "idempotency_key": "m"`).ID })
-	}
-	wait.Wait()
-	for _, id := range ids {
-		require.Equal(t, ids[0], id)
-	}
-	require.Eventually(t, func() bool {
-		_, stats := b.get("/stats")
-		return strings.Contains(string(stats), `"completed": 2,`)
-	}, time.Minute, 5*time.Millisecond)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.tenant = "ann"
+		first := b.order(picture(1), `, "idempotency_key": "k"`)
+		require.Equal(t, first.ID, b.order(picture(1), `, "idempotency_key": "k"`).ID)
+		require.Equal(t, "completed", b.plain("/wait/"+first.ID+"?timeout=60").Status)
+		again := b.order(picture(2), `, "idempotency_key": "k"`)
+		require.Equal(t, first.ID, again.ID)
+		require.Equal(t, "completed", again.Status)
+		require.NotEqual(t, first.ID, b.order(picture(1), `, "idempotency_key": "l"`).ID)
+		b.tenant = "bob"
+		require.NotEqual(t, first.ID, b.order(picture(1), `, "idempotency_key": "k"`).ID)
+		status, _ := b.get("/status/" + first.ID)
+		require.Equal(t, http.StatusNotFound, status, "another tenant's")
+		var wait sync.WaitGroup
+		ids := make([]string, 8)
+		for n := range ids {
+			wait.Go(func() { ids[n] = b.order(picture(3), `, "idempotency_key": "m"`).ID })
+		}
+		wait.Wait()
+		for _, id := range ids {
+			require.Equal(t, ids[0], id)
+		}
+		require.Eventually(t, func() bool {
+			_, stats := b.get("/stats")
+			return strings.Contains(string(stats), `"completed": 2,`)
+		}, time.Minute, 5*time.Millisecond)
+	})
 }
 
 // Limits are those of POST /prompt, and who is held counts as a socket.
 func TestPlainLimits(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) {
-		b.settings.TenantLimits = TenantLimits{Waiting: 1, Sockets: 2}
-		b.settings.MaxBody = 64 << 10
-	})
-	b.tenant = "ann"
-	running := b.order(endless(1), "")
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-	b.order(picture(1), "")
-	resp, err := http.Post(b.web.URL+"/submit", "application/json", strings.NewReader(`{"workflow": `+picture(2)+`}`))
-	require.NoError(t, err)
-	status, body := read(t, resp)
-	require.Equal(t, http.StatusTooManyRequests, status, string(body))
-	require.Equal(t, "10", resp.Header.Get("Retry-After"))
-	require.Contains(t, plainOf(t, body).Detail, "tenant_limits waiting")
-	status, body = b.post("/submit", `{"workflow": `+picture(2)+`, "client_id": "`+strings.Repeat("x", 70<<10)+`"}`)
-	require.Equal(t, http.StatusRequestEntityTooLarge, status)
-	require.NotEmpty(t, plainOf(t, body).Detail)
-
-	var streams []io.Closer
-	for range 2 {
-		resp, err := http.Get(b.web.URL + "/events/" + running.ID)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) {
+			b.settings.TenantLimits = TenantLimits{Waiting: 1, Sockets: 2}
+			b.settings.MaxBody = 64 << 10
+		})
+		b.tenant = "ann"
+		running := b.order(endless(1), "")
+		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		b.order(picture(1), "")
+		resp, err := http.Post(b.web.URL+"/submit", "application/json", strings.NewReader(`{"workflow": `+picture(2)+`}`))
 		require.NoError(t, err)
-		require.Equal(t, http.StatusOK, resp.StatusCode)
-		streams = append(streams, resp.Body)
-	}
-	for _, path := range []string{"/events/", "/wait/"} {
-		status, body = b.get(path + running.ID)
+		status, body := read(t, resp)
 		require.Equal(t, http.StatusTooManyRequests, status, string(body))
-		require.Contains(t, plainOf(t, body).Detail, "tenant_limits sockets")
-	}
-	for _, s := range streams {
-		require.NoError(t, s.Close())
-	}
-	require.Eventually(t, func() bool { // the hub notices that they are gone
-		status, _ := b.get("/wait/" + running.ID + "?timeout=0.01")
-		return status == http.StatusOK
-	}, time.Minute, 10*time.Millisecond)
+		require.Equal(t, "10", resp.Header.Get("Retry-After"))
+		require.Contains(t, plainOf(t, body).Detail, "tenant_limits waiting")
+		status, body = b.post("/submit", `{"workflow": `+picture(2)+`, "client_id": "`+strings.Repeat("x", 70<<10)+`"}`)
+		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+		require.NotEmpty(t, plainOf(t, body).Detail)
+
+		var streams []io.Closer
+		for range 2 {
+			resp, err := http.Get(b.web.URL + "/events/" + running.ID)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, resp.StatusCode)
+			streams = append(streams, resp.Body)
+		}
+		for _, path := range []string{"/events/", "/wait/"} {
+			status, body = b.get(path + running.ID)
+			require.Equal(t, http.StatusTooManyRequests, status, string(body))
+			require.Contains(t, plainOf(t, body).Detail, "tenant_limits sockets")
+		}
+		for _, s := range streams {
+			require.NoError(t, s.Close())
+		}
+		require.Eventually(t, func() bool { // the hub notices that they are gone
+			status, _ := b.get("/wait/" + running.ID + "?timeout=0.01")
+			return status == http.StatusOK
+		}, time.Minute, 10*time.Millisecond)
+	})
 }
 
 // The operator may have the routes below /hub only, or not at all.
 func TestPlainAPISwitch(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	for _, c := range []struct {
-		at       PlainAPI
-		root, v1 int
-	}{{PlainAPIRoot, 200, 200}, {PlainAPIV1, 404, 200}, {PlainAPIOff, 404, 404}} {
-		b.settings.PlainAPI = c.at
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		for _, c := range []struct {
+			at       PlainAPI
+			root, v1 int
+		}{{PlainAPIRoot, 200, 200}, {PlainAPIV1, 404, 200}, {PlainAPIOff, 404, 404}} {
+			b.settings.PlainAPI = c.at
+			require.NoError(t, b.hub.Start(t.Context(), b.settings))
+			status, _ := b.get("/stats")
+			require.Equal(t, c.root, status, c.at)
+			status, _ = b.get("/hub/v1/stats")
+			require.Equal(t, c.v1, status, c.at)
+			status, _ = b.get("/system_stats")
+			require.Equal(t, http.StatusOK, status)
+		}
+		b.settings.PlainAPI = PlainAPIRoot
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		status, _ := b.get("/stats")
-		require.Equal(t, c.root, status, c.at)
-		status, _ = b.get("/hub/v1/stats")
-		require.Equal(t, c.v1, status, c.at)
-		status, _ = b.get("/system_stats")
-		require.Equal(t, http.StatusOK, status)
-	}
-	b.settings.PlainAPI = PlainAPIRoot
-	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	// A custom node may have a route of the same name: the hub has just one method of it.
-	status, _ := b.get("/submit")
-	require.Equal(t, http.StatusNotFound, status, "the instance's answer")
-	status, _ = b.get("/hub/v1/submit")
-	require.Equal(t, http.StatusMethodNotAllowed, status)
+		// A custom node may have a route of the same name: the hub has just one method of it.
+		status, _ := b.get("/submit")
+		require.Equal(t, http.StatusNotFound, status, "the instance's answer")
+		status, _ = b.get("/hub/v1/submit")
+		require.Equal(t, http.StatusMethodNotAllowed, status)
+	})
 }
 
 // A page of another site can neither submit nor cancel.
 func TestPlainOrigins(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	for _, path := range []string{"/submit", "/hub/v1/submit", "/cancel/x"} {
-		r, err := http.NewRequest(http.MethodPost, b.web.URL+path, strings.NewReader(fmt.Sprintf(`{"workflow": %s}`, picture(1))))
-		require.NoError(t, err)
-		r.Header.Set("Origin", "https://evil.example")
-		resp, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		status, body := read(t, resp)
-		require.Equal(t, http.StatusForbidden, status, string(body))
-	}
-	require.Zero(t, started(b))
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		for _, path := range []string{"/submit", "/hub/v1/submit", "/cancel/x"} {
+			r, err := http.NewRequest(http.MethodPost, b.web.URL+path, strings.NewReader(fmt.Sprintf(`{"workflow": %s}`, picture(1))))
+			require.NoError(t, err)
+			r.Header.Set("Origin", "https://evil.example")
+			resp, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			status, body := read(t, resp)
+			require.Equal(t, http.StatusForbidden, status, string(body))
+		}
+		require.Zero(t, started(b))
+	})
 }

@@ -68,52 +68,53 @@ func (c contract) documents(method, path string, status int, contentType string,
 
 // Every route of the document is there, and answers as it says.
 func TestPlainDocument(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1, func(b *bench) { b.settings.TenantLimits = TenantLimits{Waiting: 1, Sockets: 1} })
-	b.tenant = "ann"
-	c := b.contract()
-	ask := func(method, path, id, body string) string {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, b.web.URL+"/hub/v1"+strings.Replace(path, "{id}", id, 1), strings.NewReader(body))
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.settings.TenantLimits = TenantLimits{Waiting: 1, Sockets: 1} })
+		b.tenant = "ann"
+		c := b.contract()
+		ask := func(method, path, id, body string) string {
+			t.Helper()
+			r, err := http.NewRequestWithContext(t.Context(), method, b.web.URL+"/hub/v1"+strings.Replace(path, "{id}", id, 1), strings.NewReader(body))
+			require.NoError(t, err)
+			resp, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			kind := resp.Header.Get("Content-Type")
+			status, answer := read(t, resp)
+			route, _, _ := strings.Cut(path, "?")
+			c.documents(method, route, status, kind, answer)
+			var known struct{ ID string }
+			_ = json.Unmarshal(answer, &known) // some answers are text
+			return known.ID
+		}
+		order := func(graph string) string { return `{"workflow": ` + graph + `}` }
+		ended := ask("POST", "/submit", "", order(picture(1)))
+		ask("GET", "/wait/{id}", ended, "")
+		running := ask("POST", "/submit", "", order(endless(1)))
+		require.Eventually(t, func() bool { return b.plain("/status/"+running).Status == "processing" }, time.Minute, 5*time.Millisecond)
+		waiting := ask("POST", "/submit", "", order(picture(2)))
+		ask("POST", "/submit", "", order(picture(3))) // one too many
+		for _, body := range []string{"", "[]", `{"workflow": {}}`, `{"workflow": {"1": 5}}`, order(strings.Replace(picture(1), "64", `"x"`, 1)), `{"service": "a1111"}`} {
+			ask("POST", "/submit", "", body)
+		}
+		held, err := http.Get(b.web.URL + "/events/" + running)
 		require.NoError(t, err)
-		resp, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
-		kind := resp.Header.Get("Content-Type")
-		status, answer := read(t, resp)
-		route, _, _ := strings.Cut(path, "?")
-		c.documents(method, route, status, kind, answer)
-		var known struct{ ID string }
-		_ = json.Unmarshal(answer, &known) // some answers are text
-		return known.ID
-	}
-	order := func(graph string) string { return `{"workflow": ` + graph + `}` }
-	ended := ask("POST", "/submit", "", order(picture(1)))
-	ask("GET", "/wait/{id}", ended, "")
-	running := ask("POST", "/submit", "", order(endless(1)))
-	require.Eventually(t, func() bool { return b.plain("/status/"+running).Status == "processing" }, time.Minute, 5*time.Millisecond)
-	waiting := ask("POST", "/submit", "", order(picture(2)))
-	ask("POST", "/submit", "", order(picture(3))) // one too many
-	for _, body := range []string{"", "[]", `{"workflow": {}}`, `{"workflow": {"1": 5}}`, order(strings.Replace(picture(1), "64", `"x"`, 1)), `{"service": "a1111"}`} {
-		ask("POST", "/submit", "", body)
-	}
-	held, err := http.Get(b.web.URL + "/events/" + running)
-	require.NoError(t, err)
-	for _, id := range []string{ended, running, waiting, "none", "%01"} {
-		ask("GET", "/status/{id}", id, "")
-		ask("GET", "/wait/{id}?timeout=0.01", id, "") // one too many, for those that have not ended
-		ask("GET", "/wait/{id}?timeout=x", id, "")
-	}
-	held.Body.Close()
-	ask("GET", "/stats", "", "")
-	for _, id := range []string{ended, waiting, running, "none", "%01"} {
-		ask("POST", "/cancel/{id}", id, "")
-		ask("GET", "/status/{id}", id, "")
-	}
-	status, page := b.get("/hub/v1/docs")
-	require.Equal(t, http.StatusOK, status)
-	for path := range c.at("/paths") {
-		require.Contains(t, string(page), "/hub/v1"+path)
-	}
-	require.NotContains(t, string(page), "<script")
-	require.NotContains(t, string(page), "http://")
+		for _, id := range []string{ended, running, waiting, "none", "%01"} {
+			ask("GET", "/status/{id}", id, "")
+			ask("GET", "/wait/{id}?timeout=0.01", id, "") // one too many, for those that have not ended
+			ask("GET", "/wait/{id}?timeout=x", id, "")
+		}
+		held.Body.Close()
+		ask("GET", "/stats", "", "")
+		for _, id := range []string{ended, waiting, running, "none", "%01"} {
+			ask("POST", "/cancel/{id}", id, "")
+			ask("GET", "/status/{id}", id, "")
+		}
+		status, page := b.get("/hub/v1/docs")
+		require.Equal(t, http.StatusOK, status)
+		for path := range c.at("/paths") {
+			require.Contains(t, string(page), "/hub/v1"+path)
+		}
+		require.NotContains(t, string(page), "<script")
+		require.NotContains(t, string(page), "http://")
+	})
 }

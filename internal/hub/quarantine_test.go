@@ -35,58 +35,61 @@ func failure(t *testing.T, e entry) (message string, traceback []string) {
 
 // A prompt that kills its process takes down two instances, but not a third.
 func TestPromptThatKillsInstancesIsQuarantined(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, func(b *bench) {
-		for range 3 {
-			var i *instance
-			i = newInstance(t, sim.Config{OnCrash: func(*sim.Server) { i.die() }})
-			b.instances = append(b.instances, i)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) {
+			for range 3 {
+				var i *instance
+				i = newInstance(t, sim.Config{OnCrash: func(*sim.Server) { i.die() }})
+				b.instances = append(b.instances, i)
+			}
+		})
+		socket := b.dial("ann")
+		id := b.submit(work(25, 1, "crash"), "ann")
+		types := socket.until(id)
+		require.Equal(t, []string{"execution_error", "executing"}, types[len(types)-2:])
+		message, attempts := failure(t, b.finished(id))
+		require.Contains(t, message, "quarantined: 2 instances died")
+		require.Len(t, attempts, 2, "the reason of each attempt: %s", message)
+		for _, attempt := range attempts {
+			require.Contains(t, attempt, "the instance died at node 2 (SimulatedWork)")
 		}
+		require.NotEqual(t, attempts[0], attempts[1])
+		b.connected(1)
+		require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text, "the third one is unharmed")
 	})
-	socket := b.dial("ann")
-	id := b.submit(work(25, 1, "crash"), "ann")
-	types := socket.until(id)
-	require.Equal(t, []string{"execution_error", "executing"}, types[len(types)-2:])
-	message, attempts := failure(t, b.finished(id))
-	require.Contains(t, message, "quarantined: 2 instances died")
-	require.Len(t, attempts, 2, "the reason of each attempt: %s", message)
-	for _, attempt := range attempts {
-		require.Contains(t, attempt, "the instance died at node 2 (SimulatedWork)")
-	}
-	require.NotEqual(t, attempts[0], attempts[1])
-	b.connected(1)
-	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text, "the third one is unharmed")
 }
 
 // A supervisor restarts the process before anybody looks. The only sign for the
 // hub is that the new process does not know the prompt.
 func TestDeathIsSeenAlthoughTheInstanceIsBack(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1) // the simulator restarts itself
-	id := b.submit(work(25, 1, "crash"), "")
-	message, attempts := failure(t, b.finished(id))
-	require.Contains(t, message, "quarantined: 2 instances died")
-	require.Len(t, attempts, 2)
-	require.Equal(t, 2, started(b))
-	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1) // the simulator restarts itself
+		id := b.submit(work(25, 1, "crash"), "")
+		message, attempts := failure(t, b.finished(id))
+		require.Contains(t, message, "quarantined: 2 instances died")
+		require.Len(t, attempts, 2)
+		require.Equal(t, 2, started(b))
+		require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
+	})
 }
 
 // An instance that dies while reading the prompt has not begun to run it.
 func TestPromptThatKillsAtThePost(t *testing.T) {
-	t.Parallel()
-	var victims atomic.Int64
-	b := newBench(t, 3, func(b *bench) {
-		for _, i := range b.instances {
-			b.settings.Instances = append(b.settings.Instances, mortal(t, i.url(), func() { victims.Add(1) }))
-		}
-		b.instances = nil // reached only through the mortal ones
+	inBubble(t, func(t *testing.T) {
+		var victims atomic.Int64
+		b := newBench(t, 3, func(b *bench) {
+			for _, i := range b.instances {
+				b.settings.Instances = append(b.settings.Instances, mortal(t, i.url(), func() { victims.Add(1) }))
+			}
+			b.instances = nil // reached only through the mortal ones
+		})
+		b.connected(3)
+		id := b.submit(picture(1), "ann")
+		message, attempts := failure(t, b.finished(id))
+		require.Contains(t, message, "quarantined: 2 instances died")
+		require.Len(t, attempts, 2, "the reason of each attempt: %s", message)
+		require.EqualValues(t, 2, victims.Load())
 	})
-	b.connected(3)
-	id := b.submit(picture(1), "ann")
-	message, attempts := failure(t, b.finished(id))
-	require.Contains(t, message, "quarantined: 2 instances died")
-	require.Len(t, attempts, 2, "the reason of each attempt: %s", message)
-	require.EqualValues(t, 2, victims.Load())
 }
 
 // mortal is an instance whose process dies when it receives a prompt.

@@ -81,12 +81,13 @@ func TestReadOnce(t *testing.T) {
 // end, have begun to read then, and have lost its socket before it read the end. Nor is it
 // a POST when a waiting job moves in the queue.
 func TestPostAtAnotherHub(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 0)
-	first := one.dial("me")
-	id := one.submit(picture(1), "me")
-	first.until(id)
-	require.NoError(t, first.conn.CloseNow())
-	two.finished(two.submit(picture(2), "me"))
-	require.Equal(t, id, one.dial("me").next().Data.PromptID)
+	inBubble(t, func(t *testing.T) {
+		one, two := newPair(t, 1, 0)
+		first := one.dial("me")
+		id := one.submit(picture(1), "me")
+		first.until(id)
+		require.NoError(t, first.conn.CloseNow())
+		two.finished(two.submit(picture(2), "me"))
+		require.Equal(t, id, one.dial("me").next().Data.PromptID)
+	})
 }

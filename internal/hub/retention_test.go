@@ -3,12 +3,11 @@ package hub
 import (
 	"context"
 	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // made runs a graph and returns the name of its picture and the time when the job ended.
@@ -70,70 +69,73 @@ func TestHistoryGoesWithItsFiles(t *testing.T) {
 }
 
 func TestHistoryIsBoundedBySize(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	var ids, names []string
-	for n := range 4 {
-		id, name, _ := b.made(picture(0x100000 + n))
-		ids, names = append(ids, id), append(names, name)
-	}
-	_, body := b.get("/view?filename=" + names[0])
-	b.settings.HistorySize = int64(len(body))*2 + 5
-	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now()))
-	for _, name := range names {
-		require.True(t, b.views(name), "all are young")
-	}
-	require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(time.Hour)))
-	kept := 0
-	for n, name := range names {
-		_, there := b.history(ids[n])
-		require.Equal(t, there, b.views(name), "an entry and its files go together")
-		if there {
-			kept++
-		} else {
-			require.Zero(t, kept, "the oldest go")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		var ids, names []string
+		for n := range 4 {
+			id, name, _ := b.made(picture(0x100000 + n))
+			ids, names = append(ids, id), append(names, name)
 		}
-	}
-	require.Positive(t, kept)
-	require.LessOrEqual(t, kept, 2)
+		_, body := b.get("/view?filename=" + names[0])
+		b.settings.HistorySize = int64(len(body))*2 + 5
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now()))
+		for _, name := range names {
+			require.True(t, b.views(name), "all are young")
+		}
+		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(time.Hour)))
+		kept := 0
+		for n, name := range names {
+			_, there := b.history(ids[n])
+			require.Equal(t, there, b.views(name), "an entry and its files go together")
+			if there {
+				kept++
+			} else {
+				require.Zero(t, kept, "the oldest go")
+			}
+		}
+		require.Positive(t, kept)
+		require.LessOrEqual(t, kept, 2)
+	})
 }
 
 // An upload that a job still needs stays, however old it is.
 func TestInputsGrowOld(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, func(b *bench) { b.settings.InputAge = time.Hour })
-	for _, name := range []string{"needed.png", "old.png"} {
-		status, _ := b.upload(name, "", name)
-		require.Equal(t, http.StatusOK, status)
-	}
-	b.submit(`{"1": {"class_type": "LoadImage", "inputs": {"image": "needed.png"}},
-		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}`, "ann")
-	has := func(name string) bool {
-		status, _ := b.get("/view?type=input&filename=" + name)
-		return status == http.StatusOK
-	}
-	require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now()))
-	require.True(t, has("old.png"))
-	require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
-	require.False(t, has("old.png"))
-	require.True(t, has("needed.png"))
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) { b.settings.InputAge = time.Hour })
+		for _, name := range []string{"needed.png", "old.png"} {
+			status, _ := b.upload(name, "", name)
+			require.Equal(t, http.StatusOK, status)
+		}
+		b.submit(`{"1": {"class_type": "LoadImage", "inputs": {"image": "needed.png"}},
+			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}`, "ann")
+		has := func(name string) bool {
+			status, _ := b.get("/view?type=input&filename=" + name)
+			return status == http.StatusOK
+		}
+		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now()))
+		require.True(t, has("old.png"))
+		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+		require.False(t, has("old.png"))
+		require.True(t, has("needed.png"))
+	})
 }
 
 // One hub does the cleaning. When it stops, another one takes over.
 func TestOneHubKeepsHouse(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	one := newBench(t, 0, func(b *bench) { b.id.Redis = server.URL() })
-	two := newBench(t, 0, func(b *bench) {
-		b.id.Redis, b.id.Data, b.id.GossipBind = server.URL(), one.id.Data, "localhost:0"
+	inBubble(t, func(t *testing.T) {
+		server := redisInMemory(t)
+		one := newBench(t, 0, func(b *bench) { b.id.Redis = server })
+		two := newBench(t, 0, func(b *bench) {
+			b.id.Redis, b.id.Storage = server, filepath.Join(one.id.Data, "files")
+		})
+		lead := func(b *bench) bool {
+			ok, err := b.hub.store.Lead(t.Context(), "house", b.hub.self, time.Minute)
+			require.NoError(t, err)
+			return ok
+		}
+		require.True(t, lead(one))
+		require.False(t, lead(two))
+		require.True(t, lead(one))
 	})
-	lead := func(b *bench) bool {
-		ok, err := b.hub.store.Lead(t.Context(), "house", b.hub.self, time.Minute)
-		require.NoError(t, err)
-		return ok
-	}
-	require.True(t, lead(one))
-	require.False(t, lead(two))
-	require.True(t, lead(one))
 }

@@ -164,112 +164,115 @@ func (c sd) decoded(method, path, body string, status int) any {
 
 // The hub has the routes that A1111 publishes, and answers each as its schema says.
 func TestA1111Schema(t *testing.T) {
-	t.Parallel()
-	b := withA1111(t, 0, newA1111(t, simsd.Config{Loras: []string{"ink"}}), newA1111(t, simsd.Config{Loras: []string{"oil"}}))
-	c := sd{b: b, name: "webuiapi"}
-	image := c.made("txt2img", `{"steps": 1, "width": 8, "height": 8}`).Images[0]
-	routes := map[string]bool{"GET /sdapi/v1/sd-modules": true}
-	for _, p := range published(image) {
-		method, path, _ := strings.Cut(p.route, " ")
-		p.answer.holds(t, p.route, c.decoded(method, path, p.body, http.StatusOK))
-		routes[p.route] = true
-	}
-	own := map[string]bool{}
-	for _, table := range b.rooms.Routers() {
-		for pattern, methods := range table.All() {
-			path := pattern.String()
-			if strings.HasPrefix(path, "/sdapi/") && !strings.HasSuffix(path, "**") || path == "/internal/progress" || path == "/internal/pending-tasks" {
-				for _, method := range methods {
-					own[method+" "+path] = true
+	inBubble(t, func(t *testing.T) {
+		b := withA1111(t, 0, newA1111(t, simsd.Config{Loras: []string{"ink"}}), newA1111(t, simsd.Config{Loras: []string{"oil"}}))
+		c := sd{b: b, name: "webuiapi"}
+		image := c.made("txt2img", `{"steps": 1, "width": 8, "height": 8}`).Images[0]
+		routes := map[string]bool{"GET /sdapi/v1/sd-modules": true}
+		for _, p := range published(image) {
+			method, path, _ := strings.Cut(p.route, " ")
+			p.answer.holds(t, p.route, c.decoded(method, path, p.body, http.StatusOK))
+			routes[p.route] = true
+		}
+		own := map[string]bool{}
+		for _, table := range b.rooms.Routers() {
+			for pattern, methods := range table.All() {
+				path := pattern.String()
+				if strings.HasPrefix(path, "/sdapi/") && !strings.HasSuffix(path, "**") || path == "/internal/progress" || path == "/internal/pending-tasks" {
+					for _, method := range methods {
+						own[method+" "+path] = true
+					}
 				}
 			}
 		}
-	}
-	require.Equal(t, slices.Sorted(maps.Keys(routes)), slices.Sorted(maps.Keys(own)))
+		require.Equal(t, slices.Sorted(maps.Keys(routes)), slices.Sorted(maps.Keys(own)))
+	})
 }
 
 // What a job shows while it runs and while it waits has the published shape, and so has what
 // is left of it when it is interrupted.
 func TestA1111SchemaAtWork(t *testing.T) {
-	t.Parallel()
-	server := newA1111(t, simsd.Config{StepTime: time.Millisecond})
-	b := withA1111(t, 0, server)
-	runs, waits := sd{b: b, name: "runs"}, sd{b: b, name: "waits"}
-	answers := make(chan any, 2)
-	begin := func(c sd, id string) {
-		go func() {
-			_, text := c.do("POST", "/sdapi/v1/txt2img", fmt.Sprintf(`{"steps": 1000000, "width": 8, "height": 8, "force_task_id": %q}`, id))
-			var v any
-			_ = json.Unmarshal([]byte(text), &v)
-			answers <- v
-		}()
-	}
-	begin(runs, "r")
-	b.running(1, server)
-	begin(waits, "w")
-	require.Eventually(t, func() bool {
-		_, text := waits.do("GET", "/internal/pending-tasks", "")
-		return strings.Contains(text, `"w"`)
-	}, time.Minute, time.Millisecond)
-	for c, id := range map[sd]string{runs: "r", waits: "w"} {
-		seen, _ := c.decoded("GET", "/sdapi/v1/progress", "", http.StatusOK).(map[string]any)
-		shapeProgress.holds(t, c.name, seen)
-		shapeState.holds(t, c.name, seen["state"])
-		share, err := seen["progress"].(json.Number).Float64()
-		require.NoError(t, err)
-		require.True(t, share >= 0 && share <= 1, share)
-		shapeTask.holds(t, c.name, c.decoded("POST", "/internal/progress", `{"id_task": "`+id+`", "id_live_preview": -1, "live_preview": true}`, http.StatusOK))
-	}
-	for _, c := range []sd{waits, runs} {
-		shape("{}").holds(t, c.name, c.decoded("POST", "/sdapi/v1/interrupt", "", http.StatusOK))
-		shapePictures.holds(t, c.name, <-answers)
-	}
-	seen, _ := runs.decoded("GET", "/sdapi/v1/progress", "", http.StatusOK).(map[string]any)
-	shapeProgress.holds(t, "nothing to do", seen)
-	shapeState.holds(t, "nothing to do", seen["state"])
+	inBubble(t, func(t *testing.T) {
+		server := newA1111(t, simsd.Config{StepTime: time.Millisecond})
+		b := withA1111(t, 0, server)
+		runs, waits := sd{b: b, name: "runs"}, sd{b: b, name: "waits"}
+		answers := make(chan any, 2)
+		begin := func(c sd, id string) {
+			go func() {
+				_, text := c.do("POST", "/sdapi/v1/txt2img", fmt.Sprintf(`{"steps": 1000000, "width": 8, "height": 8, "force_task_id": %q}`, id))
+				var v any
+				_ = json.Unmarshal([]byte(text), &v)
+				answers <- v
+			}()
+		}
+		begin(runs, "r")
+		b.running(1, server)
+		begin(waits, "w")
+		require.Eventually(t, func() bool {
+			_, text := waits.do("GET", "/internal/pending-tasks", "")
+			return strings.Contains(text, `"w"`)
+		}, time.Minute, time.Millisecond)
+		for c, id := range map[sd]string{runs: "r", waits: "w"} {
+			seen, _ := c.decoded("GET", "/sdapi/v1/progress", "", http.StatusOK).(map[string]any)
+			shapeProgress.holds(t, c.name, seen)
+			shapeState.holds(t, c.name, seen["state"])
+			share, err := seen["progress"].(json.Number).Float64()
+			require.NoError(t, err)
+			require.True(t, share >= 0 && share <= 1, share)
+			shapeTask.holds(t, c.name, c.decoded("POST", "/internal/progress", `{"id_task": "`+id+`", "id_live_preview": -1, "live_preview": true}`, http.StatusOK))
+		}
+		for _, c := range []sd{waits, runs} {
+			shape("{}").holds(t, c.name, c.decoded("POST", "/sdapi/v1/interrupt", "", http.StatusOK))
+			shapePictures.holds(t, c.name, <-answers)
+		}
+		seen, _ := runs.decoded("GET", "/sdapi/v1/progress", "", http.StatusOK).(map[string]any)
+		shapeProgress.holds(t, "nothing to do", seen)
+		shapeState.holds(t, "nothing to do", seen["state"])
+	})
 }
 
 // Errors have the published shapes: an exception's, FastAPI's, or FastAPI's for a body.
 func TestA1111SchemaOfErrors(t *testing.T) {
-	t.Parallel()
-	server := newA1111(t, simsd.Config{})
-	b := withA1111(t, 0, server)
-	c := sd{b: b, name: "webuiapi"}
-	for _, e := range []struct {
-		method, path, body string
-		status             int
-		answer             shape
-	}{
-		{"POST", "/sdapi/v1/txt2img", `{"sampler_name": "x"}`, 404, shapeProblem},
-		{"POST", "/sdapi/v1/img2img", `{}`, 404, shapeProblem},
-		{"POST", "/sdapi/v1/interrogate", `{}`, 500, shapeProblem},
-		{"POST", "/sdapi/v1/options", `{"no such": 1}`, 500, shapeProblem},
-		{"POST", "/sdapi/v1/txt2img", `{"override_settings": {"sd_model_checkpoint": "none"}}`, 500, shapeProblem},
-		{"POST", "/sdapi/v1/png-info", `{}`, 422, shapePlace}, // image is required
-		{"POST", "/sdapi/v1/extra-batch-images", `{}`, 422, shapePlace},
-		{"POST", "/sdapi/v1/txt2img", `{"steps": "x"}`, 422, shapePlace},
-		{"POST", "/sdapi/v1/txt2img", `[]`, 422, shapePlace},
-		{"POST", "/sdapi/v1/txt2img", ``, 422, shapePlace},
-		{"POST", "/sdapi/v1/options", `[]`, 422, shapePlace},
-		{"POST", "/internal/progress", `{"id_task": 5}`, 422, shapePlace},
-		{"GET", "/sdapi/v1/txt2img", ``, 405, shapeRefusal},
-		{"POST", "/sdapi/v1/samplers", `{}`, 405, shapeRefusal},
-		{"GET", "/sdapi/v1/nowhere", ``, 404, shapeRefusal},
-	} {
-		about := e.method + " " + e.path + " " + e.body
-		v := c.decoded(e.method, e.path, e.body, e.status)
-		if e.answer == shapePlace {
-			list, _ := v.(map[string]any)["detail"].([]any)
-			require.Len(t, list, 1, about)
-			v = list[0]
+	inBubble(t, func(t *testing.T) {
+		server := newA1111(t, simsd.Config{})
+		b := withA1111(t, 0, server)
+		c := sd{b: b, name: "webuiapi"}
+		for _, e := range []struct {
+			method, path, body string
+			status             int
+			answer             shape
+		}{
+			{"POST", "/sdapi/v1/txt2img", `{"sampler_name": "x"}`, 404, shapeProblem},
+			{"POST", "/sdapi/v1/img2img", `{}`, 404, shapeProblem},
+			{"POST", "/sdapi/v1/interrogate", `{}`, 500, shapeProblem},
+			{"POST", "/sdapi/v1/options", `{"no such": 1}`, 500, shapeProblem},
+			{"POST", "/sdapi/v1/txt2img", `{"override_settings": {"sd_model_checkpoint": "none"}}`, 500, shapeProblem},
+			{"POST", "/sdapi/v1/png-info", `{}`, 422, shapePlace}, // image is required
+			{"POST", "/sdapi/v1/extra-batch-images", `{}`, 422, shapePlace},
+			{"POST", "/sdapi/v1/txt2img", `{"steps": "x"}`, 422, shapePlace},
+			{"POST", "/sdapi/v1/txt2img", `[]`, 422, shapePlace},
+			{"POST", "/sdapi/v1/txt2img", ``, 422, shapePlace},
+			{"POST", "/sdapi/v1/options", `[]`, 422, shapePlace},
+			{"POST", "/internal/progress", `{"id_task": 5}`, 422, shapePlace},
+			{"GET", "/sdapi/v1/txt2img", ``, 405, shapeRefusal},
+			{"POST", "/sdapi/v1/samplers", `{}`, 405, shapeRefusal},
+			{"GET", "/sdapi/v1/nowhere", ``, 404, shapeRefusal},
+		} {
+			about := e.method + " " + e.path + " " + e.body
+			v := c.decoded(e.method, e.path, e.body, e.status)
+			if e.answer == shapePlace {
+				list, _ := v.(map[string]any)["detail"].([]any)
+				require.Len(t, list, 1, about)
+				v = list[0]
+			}
+			e.answer.holds(t, about, v)
 		}
-		e.answer.holds(t, about, v)
-	}
-	server.kill()
-	b.readyA1111(0)
-	require.Eventually(t, func() bool {
-		status, _ := c.do("GET", "/sdapi/v1/samplers", "")
-		return status == http.StatusServiceUnavailable
-	}, time.Minute, 5*time.Millisecond)
-	shapeProblem.holds(t, "no server", c.decoded("GET", "/sdapi/v1/samplers", "", http.StatusServiceUnavailable))
+		server.kill()
+		b.readyA1111(0)
+		require.Eventually(t, func() bool {
+			status, _ := c.do("GET", "/sdapi/v1/samplers", "")
+			return status == http.StatusServiceUnavailable
+		}, time.Minute, 5*time.Millisecond)
+		shapeProblem.holds(t, "no server", c.decoded("GET", "/sdapi/v1/samplers", "", http.StatusServiceUnavailable))
+	})
 }

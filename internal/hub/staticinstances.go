@@ -96,7 +96,7 @@ func (s *staticInstances) watchA1111(address string) error {
 	if err != nil {
 		return err
 	}
-	standIn, err := a1111.Open(address, a1111.Options{Dir: dir, Logger: s.hub.log().With("instance", name)})
+	standIn, err := a1111.Open(address, a1111.Options{Dir: dir, Logger: s.hub.log().With("instance", name), Dial: s.hub.id.dial()})
 	if err != nil {
 		return err
 	}

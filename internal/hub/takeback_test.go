@@ -230,23 +230,24 @@ func TestWhatStopsWhat(t *testing.T) {
 			continue
 		}
 		t.Run(fmt.Sprintf("%d on %d, socket %t", c.prompts, c.instances, c.socket), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, c.instances)
-			b.rooms.RememberCalls(time.Hour, time.Hour)
-			for n, order := range orders(c.gestures) {
-				p := &person{b: b, client: fmt.Sprint("client", n), socket: c.socket, slots: c.instances}
-				p.begin(c.prompts)
-				for _, gesture := range order {
-					path, body := personal[gesture].send(p)
-					personal[gesture].means(p)
-					b.posts(path, body)
-					for n, id := range p.ids {
-						require.Equal(t, p.over[n], p.fate(id), "prompt %d of %d after %s", n+1, c.prompts, strings.Join(order, ", "))
+			inBubble(t, func(t *testing.T) {
+				b := newBench(t, c.instances)
+				b.rooms.RememberCalls(time.Hour, time.Hour)
+				for n, order := range orders(c.gestures) {
+					p := &person{b: b, client: fmt.Sprint("client", n), socket: c.socket, slots: c.instances}
+					p.begin(c.prompts)
+					for _, gesture := range order {
+						path, body := personal[gesture].send(p)
+						personal[gesture].means(p)
+						b.posts(path, body)
+						for n, id := range p.ids {
+							require.Equal(t, p.over[n], p.fate(id), "prompt %d of %d after %s", n+1, c.prompts, strings.Join(order, ", "))
+						}
+						p.steady()
 					}
-					p.steady()
+					p.leave()
 				}
-				p.leave()
-			}
+			})
 		})
 	}
 }
@@ -254,77 +255,79 @@ func TestWhatStopsWhat(t *testing.T) {
 // A prompt that is deleted before its client has seen it run leaves no trace even
 // if it runs: no listing, no history, no message, no count.
 func TestTakenBack(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 2)
-	socket := b.dial("ann")
-	shown := b.submit(endless(1), "ann")
-	require.Equal(t, "execution_start", socket.next().Type)
-	taken := b.submit(endless(2), "ann")
-	require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
-	job, err := b.hub.queue.Find(t.Context(), "default", taken)
-	require.NoError(t, err)
-
-	b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
-	for path, missing := range map[string]string{"/queue": taken, "/api/jobs": taken, "/hub/jobs": taken, "/history": taken} {
-		_, body := b.get(path)
-		require.NotContains(t, string(body), missing, path)
-	}
-	status, _ := b.get("/api/jobs/" + taken)
-	require.Equal(t, http.StatusNotFound, status)
-	_, body := b.get("/prompt?clientId=ann")
-	require.JSONEq(t, `{"exec_info": {"queue_remaining": 1}}`, string(body))
-	// The same prompt can be sent again at once, and is a new job.
-	b.postAs(taken, "bob", endless(2))
-	b.posts("/interrupt", `{"client_id": "ann"}`)
-	require.Contains(t, socket.until(shown), "execution_interrupted", "the shown one, and nothing of the other")
-	require.Eventually(t, func() bool {
-		j, err := b.hub.queue.Get(t.Context(), job.Key)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 2)
+		socket := b.dial("ann")
+		shown := b.submit(endless(1), "ann")
+		require.Equal(t, "execution_start", socket.next().Type)
+		taken := b.submit(endless(2), "ann")
+		require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
+		job, err := b.hub.queue.Find(t.Context(), "default", taken)
 		require.NoError(t, err)
-		return j.State.Ended()
-	}, time.Minute, time.Millisecond)
-	_, found := b.history(taken)
-	require.False(t, found)
-	last := b.submit(work(1, 3, "none"), "ann")
-	socket.until(last) // fails at any message of another prompt
-	b.posts("/interrupt", `{"client_id": "bob"}`)
+
+		b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
+		for path, missing := range map[string]string{"/queue": taken, "/api/jobs": taken, "/hub/jobs": taken, "/history": taken} {
+			_, body := b.get(path)
+			require.NotContains(t, string(body), missing, path)
+		}
+		status, _ := b.get("/api/jobs/" + taken)
+		require.Equal(t, http.StatusNotFound, status)
+		_, body := b.get("/prompt?clientId=ann")
+		require.JSONEq(t, `{"exec_info": {"queue_remaining": 1}}`, string(body))
+		// The same prompt can be sent again at once, and is a new job.
+		b.postAs(taken, "bob", endless(2))
+		b.posts("/interrupt", `{"client_id": "ann"}`)
+		require.Contains(t, socket.until(shown), "execution_interrupted", "the shown one, and nothing of the other")
+		require.Eventually(t, func() bool {
+			j, err := b.hub.queue.Get(t.Context(), job.Key)
+			require.NoError(t, err)
+			return j.State.Ended()
+		}, time.Minute, time.Millisecond)
+		_, found := b.history(taken)
+		require.False(t, found)
+		last := b.submit(work(1, 3, "none"), "ann")
+		socket.until(last) // fails at any message of another prompt
+		b.posts("/interrupt", `{"client_id": "bob"}`)
+	})
 }
 
 // Three hubs may be involved: one is asked to delete, one runs the prompt, and one
 // has the client's socket.
 func TestTakenBackAtAnotherHub(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 1)
-	socket := one.dial("ann")
-	shown := one.submit(endless(1), "ann")
-	require.Equal(t, "execution_start", socket.next().Type)
-	taken := one.submit(endless(2), "ann")
-	running := func(n int) func() bool {
-		return func() bool {
-			jobs, err := one.hub.queue.Live(t.Context(), job.DefaultTenant)
-			require.NoError(t, err)
-			jobs = slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Running })
-			return len(jobs) == n
+	inBubble(t, func(t *testing.T) {
+		one, two := newPair(t, 1, 1)
+		socket := one.dial("ann")
+		shown := one.submit(endless(1), "ann")
+		require.Equal(t, "execution_start", socket.next().Type)
+		taken := one.submit(endless(2), "ann")
+		running := func(n int) func() bool {
+			return func() bool {
+				jobs, err := one.hub.queue.Live(t.Context(), job.DefaultTenant)
+				require.NoError(t, err)
+				jobs = slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Running })
+				return len(jobs) == n
+			}
 		}
-	}
-	require.Eventually(t, running(2), time.Minute, time.Millisecond)
-	for _, b := range []*bench{two, one} {
-		b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
-		_, body := one.get("/queue")
-		require.NotContains(t, string(body), taken)
-		_, found := one.history(taken)
-		require.False(t, found)
-		last := one.submit(work(1, 3, "none"), "ann") // runs where the other one has ended
-		require.Eventually(t, func() bool { _, ok := two.history(last); return ok }, time.Minute, time.Millisecond)
-		taken = two.submit(endless(4), "ann")
 		require.Eventually(t, running(2), time.Minute, time.Millisecond)
-	}
-	one.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
-	two.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, shown))
-	id, all := socket.sequence()
-	require.Equal(t, shown, id)
-	require.Contains(t, kept(all), "execution_interrupted")
-	for range 2 {
-		_, all := socket.sequence()
-		require.Contains(t, kept(all), "execution_success", "no message of what was taken back")
-	}
+		for _, b := range []*bench{two, one} {
+			b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
+			_, body := one.get("/queue")
+			require.NotContains(t, string(body), taken)
+			_, found := one.history(taken)
+			require.False(t, found)
+			last := one.submit(work(1, 3, "none"), "ann") // runs where the other one has ended
+			require.Eventually(t, func() bool { _, ok := two.history(last); return ok }, time.Minute, time.Millisecond)
+			taken = two.submit(endless(4), "ann")
+			require.Eventually(t, running(2), time.Minute, time.Millisecond)
+		}
+		one.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
+		two.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, shown))
+		id, all := socket.sequence()
+		require.Equal(t, shown, id)
+		require.Contains(t, kept(all), "execution_interrupted")
+		for range 2 {
+			_, all := socket.sequence()
+			require.Contains(t, kept(all), "execution_success", "no message of what was taken back")
+		}
+	})
 }

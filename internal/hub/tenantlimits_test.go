@@ -75,50 +75,53 @@ func (b *bench) openAt(tenant, path string) (status int, answer string) {
 }
 
 func TestDefaultTenantLimits(t *testing.T) {
-	t.Parallel()
-	h := New(Identity{Data: t.TempDir()})
-	whole := h.limitsOf("default")
-	require.Equal(t, TenantLimits{History: 10_000}, whole, "alone, they are everybody")
-	require.Equal(t, 2500, h.limitsOf("ann").Sockets)
-	require.Equal(t, 2500, h.limitsOf("ann").Waiting)
-	require.Positive(t, h.limitsOf("ann").Userdata)
+	inBubble(t, func(t *testing.T) {
+		h := New(Identity{Data: t.TempDir()})
+		whole := h.limitsOf("default")
+		require.Equal(t, TenantLimits{History: 10_000}, whole, "alone, they are everybody")
+		require.Equal(t, 2500, h.limitsOf("ann").Sockets)
+		require.Equal(t, 2500, h.limitsOf("ann").Waiting)
+		require.Positive(t, h.limitsOf("ann").Userdata)
 
-	h.logins.note()
-	require.Equal(t, h.limitsOf("ann"), h.limitsOf("default"), "beside people who log in they are one tenant")
+		h.logins.note()
+		require.Equal(t, h.limitsOf("ann"), h.limitsOf("default"), "beside people who log in they are one tenant")
 
-	other := New(Identity{Data: t.TempDir()})
-	other.config.Store(new(Settings{TenantLimits: TenantLimits{Sockets: 3, Userdata: 5}}.withDefaults()))
-	for _, tenant := range []string{"default", "ann"} {
-		require.Equal(t, 3, other.limitsOf(tenant).Sockets, "what is set holds for each")
-		require.Equal(t, int64(5), other.limitsOf(tenant).Userdata)
-	}
+		other := New(Identity{Data: t.TempDir()})
+		other.config.Store(new(Settings{TenantLimits: TenantLimits{Sockets: 3, Userdata: 5}}.withDefaults()))
+		for _, tenant := range []string{"default", "ann"} {
+			require.Equal(t, 3, other.limitsOf(tenant).Sockets, "what is set holds for each")
+			require.Equal(t, int64(5), other.limitsOf(tenant).Userdata)
+		}
+	})
 }
 
 // A restarted hub still knows that people log in.
 func TestLoginsOutliveTheProcess(t *testing.T) {
-	t.Parallel()
-	b := shared(t, TenantLimits{})
-	require.False(t, b.hub.logins.lately())
-	b.as("ann", "GET", "/queue", "")
-	require.True(t, b.hub.logins.lately())
-	require.NoError(t, b.hub.logins.share(t.Context(), b.hub.db))
-	b.stop()
-	b.start()
-	require.Eventually(t, b.hub.logins.lately, time.Minute, 5*time.Millisecond)
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{})
+		require.False(t, b.hub.logins.lately())
+		b.as("ann", "GET", "/queue", "")
+		require.True(t, b.hub.logins.lately())
+		require.NoError(t, b.hub.logins.share(t.Context(), b.hub.db))
+		b.stop()
+		b.start()
+		require.Eventually(t, b.hub.logins.lately, time.Minute, 5*time.Millisecond)
+	})
 }
 
 func TestTenantSockets(t *testing.T) {
-	t.Parallel()
-	b := shared(t, TenantLimits{Sockets: 2})
-	for _, client := range []string{"1", "2"} {
-		status, _ := b.open("ann", client)
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{Sockets: 2})
+		for _, client := range []string{"1", "2"} {
+			status, _ := b.open("ann", client)
+			require.Equal(t, http.StatusSwitchingProtocols, status)
+		}
+		status, answer := b.open("ann", "3")
+		require.Equal(t, http.StatusTooManyRequests, status)
+		b.refused("sockets", status, answer)
+		status, _ = b.open("bob", "1")
 		require.Equal(t, http.StatusSwitchingProtocols, status)
-	}
-	status, answer := b.open("ann", "3")
-	require.Equal(t, http.StatusTooManyRequests, status)
-	b.refused("sockets", status, answer)
-	status, _ = b.open("bob", "1")
-	require.Equal(t, http.StatusSwitchingProtocols, status)
+	})
 }
 
 // A socket to a custom node is one of its owner's, in number and in memory.
@@ -133,21 +136,22 @@ func TestTenantSocketsOfNodes(t *testing.T) {
 		"memory": {Settings{BodyMemory: 32 * 300 << 10}, http.StatusServiceUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newPack(t, "one", sim.Config{})
-			b := shared(t, tt.limits.TenantLimits, func(b *bench) {
-				b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, PassthroughOn
-				b.settings.Instances = append(b.settings.Instances, p.URL)
-			})
-			b.connected(1)
-			for range 2 {
+			inBubble(t, func(t *testing.T) {
+				p := newPack(t, "one", sim.Config{})
+				b := shared(t, tt.limits.TenantLimits, func(b *bench) {
+					b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, PassthroughOn
+					b.settings.Instances = append(b.settings.Instances, p.URL)
+				})
+				b.connected(1)
+				for range 2 {
+					status, answer := b.openAt("ann", "/pack/ws")
+					require.Equal(t, http.StatusSwitchingProtocols, status, answer)
+				}
 				status, answer := b.openAt("ann", "/pack/ws")
+				require.Equal(t, tt.status, status, answer)
+				status, answer = b.openAt("bob", "/pack/ws")
 				require.Equal(t, http.StatusSwitchingProtocols, status, answer)
-			}
-			status, answer := b.openAt("ann", "/pack/ws")
-			require.Equal(t, tt.status, status, answer)
-			status, answer = b.openAt("bob", "/pack/ws")
-			require.Equal(t, http.StatusSwitchingProtocols, status, answer)
+			})
 		})
 	}
 }
@@ -159,23 +163,24 @@ func TestTenantQueue(t *testing.T) {
 		"queue_size": {QueueSize: 1000}, // one of these is larger
 	} {
 		t.Run(limit, func(t *testing.T) {
-			t.Parallel()
-			b := shared(t, limits, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
-			post := func(tenant string, n int) (int, string) {
-				return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(4000)))
-			}
-			// This job takes the only instance.
-			status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`)
-			require.Equal(t, http.StatusOK, status, answer)
-			require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-			for n := 0; status == http.StatusOK && n < 5; n++ {
-				status, answer = post("ann", n)
-			}
-			require.Equal(t, http.StatusTooManyRequests, status)
-			b.refused(limit, status, answer)
-			status, answer = post("bob", 9)
-			require.Equal(t, http.StatusOK, status, answer)
-			b.as("ann", "POST", "/interrupt", `{"prompt_id": "first"}`)
+			inBubble(t, func(t *testing.T) {
+				b := shared(t, limits, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+				post := func(tenant string, n int) (int, string) {
+					return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(4000)))
+				}
+				// This job takes the only instance.
+				status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`)
+				require.Equal(t, http.StatusOK, status, answer)
+				require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+				for n := 0; status == http.StatusOK && n < 5; n++ {
+					status, answer = post("ann", n)
+				}
+				require.Equal(t, http.StatusTooManyRequests, status)
+				b.refused(limit, status, answer)
+				status, answer = post("bob", 9)
+				require.Equal(t, http.StatusOK, status, answer)
+				b.as("ann", "POST", "/interrupt", `{"prompt_id": "first"}`)
+			})
 		})
 	}
 }
@@ -183,65 +188,67 @@ func TestTenantQueue(t *testing.T) {
 // A tenant has no more runs at once than it may; its other jobs wait and say so, and
 // hold up nobody.
 func TestTenantRunning(t *testing.T) {
-	t.Parallel()
-	b := shared(t, TenantLimits{Running: 1}, func(b *bench) {
-		b.instances = append(b.instances, newInstance(t, sim.Config{}), newInstance(t, sim.Config{}))
-		b.settings.TenantLimitsOf = map[string]TenantLimits{"cyd": {Running: 2}}
-	})
-	post := func(tenant, id string, graph string) {
-		t.Helper()
-		status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
-		require.Equal(t, http.StatusOK, status, answer)
-	}
-	ended := func(tenant, id string) func() bool {
-		return func() bool {
-			_, answer := b.as(tenant, "GET", "/history/"+id, "")
-			return strings.Contains(answer, "outputs")
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{Running: 1}, func(b *bench) {
+			b.instances = append(b.instances, newInstance(t, sim.Config{}), newInstance(t, sim.Config{}))
+			b.settings.TenantLimitsOf = map[string]TenantLimits{"cyd": {Running: 2}}
+		})
+		post := func(tenant, id string, graph string) {
+			t.Helper()
+			status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
+			require.Equal(t, http.StatusOK, status, answer)
 		}
-	}
-	stop := func(tenant, id string) {
-		b.as(tenant, "POST", "/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
-	}
-	post("ann", "a1", endless(1))
-	post("ann", "a2", endless(2))
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-	post("bob", "b1", picture(3))
-	require.Eventually(t, ended("bob", "b1"), time.Minute, 5*time.Millisecond)
-	_, answer := b.as("ann", "POST", "/hub/explain", `{"prompt_id": "a2"}`)
-	require.Contains(t, answer, "no more than 1 of them run at once")
-	require.Zero(t, b.hub.dispatch.Stuck())
-	require.Equal(t, 2, started(b))
-	stop("ann", "a1")
-	require.Eventually(t, func() bool { return started(b) == 3 }, time.Minute, 5*time.Millisecond, "the seat is free")
-	stop("ann", "a2")
+		ended := func(tenant, id string) func() bool {
+			return func() bool {
+				_, answer := b.as(tenant, "GET", "/history/"+id, "")
+				return strings.Contains(answer, "outputs")
+			}
+		}
+		stop := func(tenant, id string) {
+			b.as(tenant, "POST", "/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
+		}
+		post("ann", "a1", endless(1))
+		post("ann", "a2", endless(2))
+		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		post("bob", "b1", picture(3))
+		require.Eventually(t, ended("bob", "b1"), time.Minute, 5*time.Millisecond)
+		_, answer := b.as("ann", "POST", "/hub/explain", `{"prompt_id": "a2"}`)
+		require.Contains(t, answer, "no more than 1 of them run at once")
+		require.Zero(t, b.hub.dispatch.Stuck())
+		require.Equal(t, 2, started(b))
+		stop("ann", "a1")
+		require.Eventually(t, func() bool { return started(b) == 3 }, time.Minute, 5*time.Millisecond, "the seat is free")
+		stop("ann", "a2")
 
-	post("cyd", "c1", endless(4))
-	post("cyd", "c2", endless(5))
-	require.Eventually(t, func() bool { return started(b) == 5 }, time.Minute, 5*time.Millisecond, "its own limit")
-	stop("cyd", "c1")
-	stop("cyd", "c2")
+		post("cyd", "c1", endless(4))
+		post("cyd", "c2", endless(5))
+		require.Eventually(t, func() bool { return started(b) == 5 }, time.Minute, 5*time.Millisecond, "its own limit")
+		stop("cyd", "c1")
+		stop("cyd", "c2")
+	})
 }
 
 // A tenant that has used its time of a day is refused, and told when it may go on.
 func TestTenantGPUTime(t *testing.T) {
-	t.Parallel()
-	b := shared(t, TenantLimits{GPUTime: time.Millisecond}, func(b *bench) {
-		b.instances = append(b.instances, newInstance(t, sim.Config{}))
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{GPUTime: time.Millisecond}, func(b *bench) {
+			b.instances = append(b.instances, newInstance(t, sim.Config{}))
+		})
+		post := func(tenant string, n int) (int, string) {
+			return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(n)))
+		}
+		status, answer := post("ann", 1)
+		require.Equal(t, http.StatusOK, status, answer)
+		require.Eventually(t, func() bool {
+			status, answer = post("ann", 2)
+			return status != http.StatusOK
+		}, time.Minute, 5*time.Millisecond)
+		require.Equal(t, http.StatusTooManyRequests, status)
+		b.refused("gpu_seconds", status, answer)
+		require.Regexp(t, `You can go on in 2(4h|5h0m)`, answer, "hours are counted as a whole")
+		status, answer = post("bob", 9)
+		require.Equal(t, http.StatusOK, status, answer)
 	})
-	post := func(tenant string, n int) (int, string) {
-		return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(n)))
-	}
-	status, answer := post("ann", 1)
-	require.Equal(t, http.StatusOK, status, answer)
-	require.Eventually(t, func() bool {
-		status, answer = post("ann", 2)
-		return status != http.StatusOK
-	}, time.Minute, 5*time.Millisecond)
-	require.Equal(t, http.StatusTooManyRequests, status)
-	b.refused("gpu_seconds", status, answer)
-	require.Regexp(t, `You can go on in 2(4h|5h0m)`, answer, "hours are counted as a whole")
-	status, answer = post("bob", 9)
-	require.Equal(t, http.StatusOK, status, answer)
 }
 
 func TestTenantUserdata(t *testing.T) {
@@ -250,133 +257,138 @@ func TestTenantUserdata(t *testing.T) {
 		return b.as(tenant, "POST", "/userdata/"+name, strings.Repeat("x", size))
 	}
 	t.Run("userdata", func(t *testing.T) {
-		t.Parallel()
-		b := shared(t, TenantLimits{Userdata: 1000})
-		for _, name := range []string{"1", "2"} {
-			status, answer := store(b, "ann", name, 450)
+		inBubble(t, func(t *testing.T) {
+			b := shared(t, TenantLimits{Userdata: 1000})
+			for _, name := range []string{"1", "2"} {
+				status, answer := store(b, "ann", name, 450)
+				require.Equal(t, http.StatusOK, status, answer)
+			}
+			status, answer := store(b, "ann", "3", 450)
+			require.Equal(t, http.StatusInsufficientStorage, status)
+			b.refused("userdata", status, answer)
+			status, _ = b.as("ann", "GET", "/userdata/3", "")
+			require.Equal(t, http.StatusNotFound, status, "nothing of it is kept")
+			status, answer = b.as("ann", "POST", "/settings", `{"Comfy.Test": "`+strings.Repeat("x", 200)+`"}`)
+			b.refused("userdata", status, answer)
+			status, answer = store(b, "bob", "3", 450)
 			require.Equal(t, http.StatusOK, status, answer)
-		}
-		status, answer := store(b, "ann", "3", 450)
-		require.Equal(t, http.StatusInsufficientStorage, status)
-		b.refused("userdata", status, answer)
-		status, _ = b.as("ann", "GET", "/userdata/3", "")
-		require.Equal(t, http.StatusNotFound, status, "nothing of it is kept")
-		status, answer = b.as("ann", "POST", "/settings", `{"Comfy.Test": "`+strings.Repeat("x", 200)+`"}`)
-		b.refused("userdata", status, answer)
-		status, answer = store(b, "bob", "3", 450)
-		require.Equal(t, http.StatusOK, status, answer)
 
-		status, answer = store(b, "ann", "2", 500)
-		require.Equal(t, http.StatusOK, status, "a file that is replaced gives its room back: "+answer)
-		status, answer = b.as("ann", "POST", "/userdata/2/move/2b", "")
-		require.Equal(t, http.StatusOK, status, "one that is moved needs none: "+answer)
-		status, _ = b.as("ann", "DELETE", "/userdata/1", "")
-		require.Equal(t, http.StatusNoContent, status)
-		status, answer = store(b, "ann", "3", 450)
-		require.Equal(t, http.StatusOK, status, answer)
-		b.stop()
-		b.start()
-		status, answer = store(b, "ann", "4", 450)
-		b.refused("userdata", status, answer)
+			status, answer = store(b, "ann", "2", 500)
+			require.Equal(t, http.StatusOK, status, "a file that is replaced gives its room back: "+answer)
+			status, answer = b.as("ann", "POST", "/userdata/2/move/2b", "")
+			require.Equal(t, http.StatusOK, status, "one that is moved needs none: "+answer)
+			status, _ = b.as("ann", "DELETE", "/userdata/1", "")
+			require.Equal(t, http.StatusNoContent, status)
+			status, answer = store(b, "ann", "3", 450)
+			require.Equal(t, http.StatusOK, status, answer)
+			b.stop()
+			b.start()
+			status, answer = store(b, "ann", "4", 450)
+			b.refused("userdata", status, answer)
+		})
 	})
 	t.Run("userdata_files", func(t *testing.T) {
-		t.Parallel()
-		b := shared(t, TenantLimits{UserdataFiles: 3})
-		status, answer := store(b, "ann", "a%2Fb%2Fc", 1) // two folders and a file
-		require.Equal(t, http.StatusOK, status, answer)
-		for _, name := range []string{"d", "a%2Fe%2Ff"} {
-			status, answer = store(b, "ann", name, 1)
-			require.Equal(t, http.StatusInsufficientStorage, status)
-			b.refused("userdata_files", status, answer)
-		}
-		status, answer = store(b, "bob", "d", 1)
-		require.Equal(t, http.StatusOK, status, answer)
-		status, _ = b.as("ann", "DELETE", "/userdata/a%2Fb%2Fc", "")
-		require.Equal(t, http.StatusNoContent, status)
-		status, answer = store(b, "ann", "a%2Fd", 1)
-		require.Equal(t, http.StatusOK, status, answer)
+		inBubble(t, func(t *testing.T) {
+			b := shared(t, TenantLimits{UserdataFiles: 3})
+			status, answer := store(b, "ann", "a%2Fb%2Fc", 1) // two folders and a file
+			require.Equal(t, http.StatusOK, status, answer)
+			for _, name := range []string{"d", "a%2Fe%2Ff"} {
+				status, answer = store(b, "ann", name, 1)
+				require.Equal(t, http.StatusInsufficientStorage, status)
+				b.refused("userdata_files", status, answer)
+			}
+			status, answer = store(b, "bob", "d", 1)
+			require.Equal(t, http.StatusOK, status, answer)
+			status, _ = b.as("ann", "DELETE", "/userdata/a%2Fb%2Fc", "")
+			require.Equal(t, http.StatusNoContent, status)
+			status, answer = store(b, "ann", "a%2Fd", 1)
+			require.Equal(t, http.StatusOK, status, answer)
+		})
 	})
 	t.Run("users share", func(t *testing.T) {
-		t.Parallel()
-		b := shared(t, TenantLimits{UserdataFiles: 5}, func(b *bench) { b.settings.MultiUser = true })
-		stored := 0
-		for n := range 6 {
-			status, id := b.as("ann", "POST", "/users", fmt.Sprintf(`{"username": "user %d"}`, n))
-			require.Equal(t, http.StatusOK, status, id)
-			req, err := http.NewRequest("POST", b.web.URL+"/userdata/x", strings.NewReader("x"))
-			require.NoError(t, err)
-			req.Header.Set("Test-Login", "ann")
-			req.Header.Set("Comfy-User", strings.Trim(id, `"`))
-			resp, err := http.DefaultClient.Do(req)
-			require.NoError(t, err)
-			status, _ = read(t, resp)
-			if status == http.StatusOK {
-				stored++
+		inBubble(t, func(t *testing.T) {
+			b := shared(t, TenantLimits{UserdataFiles: 5}, func(b *bench) { b.settings.MultiUser = true })
+			stored := 0
+			for n := range 6 {
+				status, id := b.as("ann", "POST", "/users", fmt.Sprintf(`{"username": "user %d"}`, n))
+				require.Equal(t, http.StatusOK, status, id)
+				req, err := http.NewRequest("POST", b.web.URL+"/userdata/x", strings.NewReader("x"))
+				require.NoError(t, err)
+				req.Header.Set("Test-Login", "ann")
+				req.Header.Set("Comfy-User", strings.Trim(id, `"`))
+				resp, err := http.DefaultClient.Do(req)
+				require.NoError(t, err)
+				status, _ = read(t, resp)
+				if status == http.StatusOK {
+					stored++
+				}
 			}
-		}
-		require.Equal(t, 4, stored, "the list of users is a file too")
-		status, _ := b.as("ann", "POST", "/users", `{"username": "`+strings.Repeat("é", 200)+`"}`)
-		require.Equal(t, http.StatusInternalServerError, status, "a name has a bound")
+			require.Equal(t, 4, stored, "the list of users is a file too")
+			status, _ := b.as("ann", "POST", "/users", `{"username": "`+strings.Repeat("é", 200)+`"}`)
+			require.Equal(t, http.StatusInternalServerError, status, "a name has a bound")
+		})
 	})
 }
 
 // A prompt may ask for a lower band than its tenant's, and for no higher one.
 func TestBandOfAPrompt(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, func(b *bench) {
-		b.settings.TenantLimits = TenantLimits{Band: job.Normal}
-		b.settings.TenantLimitsOf = map[string]TenantLimits{"ada": {Band: job.Interactive}, "batch": {Band: job.Bulk}}
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) {
+			b.settings.TenantLimits = TenantLimits{Band: job.Normal}
+			b.settings.TenantLimitsOf = map[string]TenantLimits{"ada": {Band: job.Interactive}, "batch": {Band: job.Bulk}}
+		})
+		for _, c := range []struct {
+			tenant     string
+			asks, gets job.Band
+		}{
+			{"ada", "", job.Interactive},
+			{"ada", job.Interactive, job.Interactive},
+			{"ada", job.Normal, job.Normal},
+			{"ada", job.Bulk, job.Bulk},
+			{"bob", "", job.Normal},
+			{"bob", job.Interactive, job.Normal},
+			{"bob", job.Bulk, job.Bulk},
+			{"batch", "", job.Bulk},
+			{"batch", job.Interactive, job.Bulk},
+			{"batch", job.Normal, job.Bulk},
+		} {
+			got := b.hub.submitter.bandOf(Submission{Requester: job.Requester{Tenant: c.tenant}, Band: c.asks})
+			require.Equal(t, c.gets, got, "%s asks for %q", c.tenant, c.asks)
+		}
 	})
-	for _, c := range []struct {
-		tenant     string
-		asks, gets job.Band
-	}{
-		{"ada", "", job.Interactive},
-		{"ada", job.Interactive, job.Interactive},
-		{"ada", job.Normal, job.Normal},
-		{"ada", job.Bulk, job.Bulk},
-		{"bob", "", job.Normal},
-		{"bob", job.Interactive, job.Normal},
-		{"bob", job.Bulk, job.Bulk},
-		{"batch", "", job.Bulk},
-		{"batch", job.Interactive, job.Bulk},
-		{"batch", job.Normal, job.Bulk},
-	} {
-		got := b.hub.submitter.bandOf(Submission{Requester: job.Requester{Tenant: c.tenant}, Band: c.asks})
-		require.Equal(t, c.gets, got, "%s asks for %q", c.tenant, c.asks)
-	}
 }
 
 // The band that a prompt asks for comes by header or in its extra_data, and is shown.
 func TestBandOverHTTP(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	for name, c := range map[string]struct{ header, extra, want string }{
-		"header":                 {header: "bulk", want: "bulk"},
-		"extra data":             {extra: `{"comfyhub": {"band": "bulk"}}`, want: "bulk"},
-		"header over extra data": {header: "normal", extra: `{"comfyhub": {"band": "bulk"}}`},
-		"none":                   {want: ""},
-		"odd":                    {header: "first", extra: `{"comfyhub": {"band": 7}}`},
-		"above":                  {header: "interactive"},
-	} {
-		extra := ""
-		if c.extra != "" {
-			extra = `, "extra_data": ` + c.extra
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		for name, c := range map[string]struct{ header, extra, want string }{
+			"header":                 {header: "bulk", want: "bulk"},
+			"extra data":             {extra: `{"comfyhub": {"band": "bulk"}}`, want: "bulk"},
+			"header over extra data": {header: "normal", extra: `{"comfyhub": {"band": "bulk"}}`},
+			"none":                   {want: ""},
+			"odd":                    {header: "first", extra: `{"comfyhub": {"band": 7}}`},
+			"above":                  {header: "interactive"},
+		} {
+			extra := ""
+			if c.extra != "" {
+				extra = `, "extra_data": ` + c.extra
+			}
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+"/prompt", strings.NewReader(`{"prompt": `+picture(3)+extra+`}`))
+			require.NoError(t, err)
+			req.Header.Set("X-ComfyHub-Band", c.header)
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			status, answer := read(t, resp)
+			require.Equal(t, http.StatusOK, status, string(answer))
+			var accepted struct {
+				ID string `json:"prompt_id"`
+			}
+			require.NoError(t, json.Unmarshal(answer, &accepted))
+			var shown struct{ Band string }
+			_, answer = b.get("/hub/jobs/" + accepted.ID)
+			require.NoError(t, json.Unmarshal(answer, &shown))
+			require.Equal(t, c.want, shown.Band, name)
 		}
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+"/prompt", strings.NewReader(`{"prompt": `+picture(3)+extra+`}`))
-		require.NoError(t, err)
-		req.Header.Set("X-ComfyHub-Band", c.header)
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		status, answer := read(t, resp)
-		require.Equal(t, http.StatusOK, status, string(answer))
-		var accepted struct {
-			ID string `json:"prompt_id"`
-		}
-		require.NoError(t, json.Unmarshal(answer, &accepted))
-		var shown struct{ Band string }
-		_, answer = b.get("/hub/jobs/" + accepted.ID)
-		require.NoError(t, json.Unmarshal(answer, &shown))
-		require.Equal(t, c.want, shown.Band, name)
-	}
+	})
 }

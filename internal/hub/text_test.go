@@ -91,43 +91,45 @@ func textFrame() []byte {
 // TEXT frames name no prompt, and a server sends them to everybody. Behind the hub
 // they reach only the client whose prompt runs.
 func TestTextFrames(t *testing.T) {
-	t.Parallel()
-	f := newTalkative(t)
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
-	b.connected(1)
-	others := b.dial("bob")
-	socket := b.dial("ann")
-	for n := range 3 {
-		id := b.submit(picture(n+1), "ann")
-		got, all := socket.sequence()
-		require.Equal(t, id, got)
-		texts := 0
-		for i, h := range all {
-			if h.binary != nil {
-				require.Equal(t, textFrame(), h.binary)
-				require.Equal(t, "executing", all[i+1].Type, "in its place")
-				texts++
+	inBubble(t, func(t *testing.T) {
+		f := newTalkative(t)
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
+		b.connected(1)
+		others := b.dial("bob")
+		socket := b.dial("ann")
+		for n := range 3 {
+			id := b.submit(picture(n+1), "ann")
+			got, all := socket.sequence()
+			require.Equal(t, id, got)
+			texts := 0
+			for i, h := range all {
+				if h.binary != nil {
+					require.Equal(t, textFrame(), h.binary)
+					require.Equal(t, "executing", all[i+1].Type, "in its place")
+					texts++
+				}
 			}
+			require.Equal(t, 2, texts, "one for each node that ran")
 		}
-		require.Equal(t, 2, texts, "one for each node that ran")
-	}
-	id := b.submit(picture(9), "bob")
-	first := others.any()
-	for first.Type == "status" {
-		first = others.any()
-	}
-	require.Equal(t, "execution_start", first.Type, fmt.Sprint("nothing came before its own: ", first.raw))
-	require.Equal(t, id, first.Data.PromptID)
+		id := b.submit(picture(9), "bob")
+		first := others.any()
+		for first.Type == "status" {
+			first = others.any()
+		}
+		require.Equal(t, "execution_start", first.Type, fmt.Sprint("nothing came before its own: ", first.raw))
+		require.Equal(t, id, first.Data.PromptID)
+	})
 }
 
 // A run that the hub was told nothing about is still shown with its results,
 // because many clients take results only from the socket.
 func TestRunThatWasNotHeardOf(t *testing.T) {
-	t.Parallel()
-	f := newTalkative(t)
-	f.mute = true
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
-	socket := b.dial("ann")
-	types := socket.until(b.submit(picture(1), "ann"))
-	require.Equal(t, []string{"execution_start", "executed", "execution_success", "executing"}, types)
+	inBubble(t, func(t *testing.T) {
+		f := newTalkative(t)
+		f.mute = true
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
+		socket := b.dial("ann")
+		types := socket.until(b.submit(picture(1), "ann"))
+		require.Equal(t, []string{"execution_start", "executed", "execution_success", "executing"}, types)
+	})
 }

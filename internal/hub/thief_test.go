@@ -148,7 +148,7 @@ func (b *bench) entryOf(name string) (state, reason string) {
 	return "", ""
 }
 
-func keyed(b *bench) { b.id.GossipKey = fleetKey }
+func keyed(b *bench) { b.id.GossipKey, b.id.GossipBind = fleetKey, "127.0.0.1:0" }
 
 // A stolen GPU machine has the gossip key. It claims to be another machine that
 // has just restarted at a new address. The next job, with its API key, must not go

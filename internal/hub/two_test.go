@@ -11,6 +11,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,21 +20,45 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/redis/engine"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // newPair starts two hubs on one Redis, with one storage, as required. Each has
 // instances that the other does not know.
 func newPair(t *testing.T, atOne, atTwo int) (one, two *bench) {
 	t.Helper()
-	server := redistest.Start(t)
-	one = newBench(t, atOne, func(b *bench) { b.id.Redis = server.URL() })
+	server := redisInMemory(t)
+	one = newBench(t, atOne, func(b *bench) { b.id.Redis = server })
 	two = newBench(t, atTwo, func(b *bench) {
-		b.id.Redis = server.URL()
-		b.id.Data = one.id.Data
-		b.id.GossipBind = "localhost:0"
+		b.id.Redis, b.id.Storage = server, filepath.Join(one.id.Data, "files")
 	})
 	return one, two
+}
+
+// redisInMemory is the URL of a Redis that hubs of the test share: the embedded engine behind a
+// listener in memory.
+func redisInMemory(t testing.TB) string {
+	t.Helper()
+	e, err := engine.Open(engine.Options{Server: true, RunID: strings.Repeat("1", 40)})
+	require.NoError(t, err)
+	l := loopback.Listen()
+	var work sync.WaitGroup
+	work.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			work.Go(func() { e.Serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		require.NoError(t, l.Close())
+		require.NoError(t, e.Close())
+		work.Wait()
+	})
+	return "redis://" + l.Addr().String()
 }
 
 // heard is a message of any kind.
@@ -103,9 +129,6 @@ func TestSocketAtAnotherHub(t *testing.T) {
 	require.True(t, ok)
 	status, _ := two.get("/view?filename=" + e.Outputs["3"].Images[0].Filename)
 	require.Equal(t, http.StatusOK, status)
-	found, err := filepath.Glob(filepath.Join(one.id.Data, idPrefix+"*"))
-	require.NoError(t, err)
-	require.Len(t, found, 2, "each hub has an id of its own")
 	for n, at := range []*bench{one, two} {
 		t.Run(fmt.Sprint("posted at ", n+1), func(t *testing.T) {
 			t.Parallel()
@@ -301,4 +324,18 @@ func TestLargeResultsAcrossHubs(t *testing.T) {
 	keys, err := one.hub.db.Client().Keys(t.Context(), one.hub.db.Key("s", "parcel", "*")).Result()
 	require.NoError(t, err)
 	require.Empty(t, keys)
+}
+
+// Two hubs that share a data folder are two.
+func TestIDsOnOneFolder(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	one, err := New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
+	require.NoError(t, err)
+	two, err := New(Identity{Data: folder, GossipBind: "localhost:0"}).ownID()
+	require.NoError(t, err)
+	require.NotEqual(t, one, two)
+	again, err := New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
+	require.NoError(t, err)
+	require.Equal(t, one, again)
 }

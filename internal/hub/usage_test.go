@@ -47,84 +47,86 @@ func (b *bench) usage(tenant, query string) map[string]usageRow {
 
 // What each tenant has used can be read: by itself, and of everybody by an operator.
 func TestUsageOfTenants(t *testing.T) {
-	t.Parallel()
-	b := shared(t, TenantLimits{}, func(b *bench) {
-		b.settings.Operators = []string{"root"}
-		b.instances = append(b.instances, newInstance(t, sim.Config{}))
-	})
-	run := func(tenant, graph string) {
-		t.Helper()
-		status, answer := b.as(tenant, "POST", "/hub/v1/submit", fmt.Sprintf(`{"workflow": %s}`, graph))
-		require.Less(t, status, 300, answer)
-	}
-	run("ann", picture(1))
-	run("ann", picture(2))
-	run("ann", work(1, 3, "error"))
-	run("=cmd", picture(4))
-	require.Eventually(t, func() bool {
-		all := b.usage("root", "")
-		return all["ann"].Done == 2 && all["ann"].Failed == 1 && all["ann"].OutputBytes > 0 && all["=cmd"].Done == 1
-	}, time.Minute, 10*time.Millisecond)
-	ann := b.usage("ann", "")["ann"]
-	require.Positive(t, ann.GPUSeconds)
-	require.Zero(t, ann.Cancelled)
-	require.Len(t, b.usage("ann", ""), 1)
-	require.Equal(t, map[string]usageRow{"ann": ann}, b.usage("root", "?tenant=ann"))
-	require.Equal(t, map[string]usageRow{"ann": ann}, b.usage("ann", "?tenant=%3Dcmd"), "others cannot ask for somebody else")
-	require.Empty(t, b.usage("bob", ""))
-	require.Empty(t, b.usage("bob", "?tenant=ann"))
-	require.Empty(t, b.usage("root", "?tenant="), "nobody is not everybody")
-	require.Empty(t, b.usage("root", "?from=2025-01-01&to=2025-02-01"))
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{}, func(b *bench) {
+			b.settings.Operators = []string{"root"}
+			b.instances = append(b.instances, newInstance(t, sim.Config{}))
+		})
+		run := func(tenant, graph string) {
+			t.Helper()
+			status, answer := b.as(tenant, "POST", "/hub/v1/submit", fmt.Sprintf(`{"workflow": %s}`, graph))
+			require.Less(t, status, 300, answer)
+		}
+		run("ann", picture(1))
+		run("ann", picture(2))
+		run("ann", work(1, 3, "error"))
+		run("=cmd", picture(4))
+		require.Eventually(t, func() bool {
+			all := b.usage("root", "")
+			return all["ann"].Done == 2 && all["ann"].Failed == 1 && all["ann"].OutputBytes > 0 && all["=cmd"].Done == 1
+		}, time.Minute, 10*time.Millisecond)
+		ann := b.usage("ann", "")["ann"]
+		require.Positive(t, ann.GPUSeconds)
+		require.Zero(t, ann.Cancelled)
+		require.Len(t, b.usage("ann", ""), 1)
+		require.Equal(t, map[string]usageRow{"ann": ann}, b.usage("root", "?tenant=ann"))
+		require.Equal(t, map[string]usageRow{"ann": ann}, b.usage("ann", "?tenant=%3Dcmd"), "others cannot ask for somebody else")
+		require.Empty(t, b.usage("bob", ""))
+		require.Empty(t, b.usage("bob", "?tenant=ann"))
+		require.Empty(t, b.usage("root", "?tenant="), "nobody is not everybody")
+		require.Empty(t, b.usage("root", "?from=2025-01-01&to=2025-02-01"))
 
-	status, text := b.as("root", "GET", "/hub/usage?format=csv", "")
-	require.Equal(t, http.StatusOK, status)
-	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-	require.NoError(t, err)
-	require.Equal(t, []string{"day", "tenant", "done", "failed", "cancelled", "gpu_seconds", "output_bytes"}, rows[0])
-	require.Contains(t, text, ",'=cmd,", "a name is no formula")
-	for _, query := range []string{"?from=yesterday", "?to=2026", "?from=2026-02-01&to=2026-01-01", "?from=2020-01-01&to=2026-01-01", "?format=xml"} {
-		status, _ := b.as("ann", "GET", "/hub/usage"+query, "")
-		require.Equal(t, http.StatusBadRequest, status, query)
-	}
+		status, text := b.as("root", "GET", "/hub/usage?format=csv", "")
+		require.Equal(t, http.StatusOK, status)
+		rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+		require.NoError(t, err)
+		require.Equal(t, []string{"day", "tenant", "done", "failed", "cancelled", "gpu_seconds", "output_bytes"}, rows[0])
+		require.Contains(t, text, ",'=cmd,", "a name is no formula")
+		for _, query := range []string{"?from=yesterday", "?to=2026", "?from=2026-02-01&to=2026-01-01", "?from=2020-01-01&to=2026-01-01", "?format=xml"} {
+			status, _ := b.as("ann", "GET", "/hub/usage"+query, "")
+			require.Equal(t, http.StatusBadRequest, status, query)
+		}
+	})
 }
 
 // The audit log says who did what, and nothing of prompts and secrets.
 func TestAudit(t *testing.T) {
-	t.Parallel()
-	log := &logtest.Log{}
-	b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
-		b.settings.Audit = slog.New(slog.NewTextHandler(log, nil))
-	})
-	admin := b.key(apikeys.Wanted{Name: "boss", Tenant: "root", Scopes: []apikeys.Scope{apikeys.Admin}})
-	reader := b.key(apikeys.Wanted{Name: "reader", Tenant: "ann", Scopes: []apikeys.Scope{apikeys.Read}})
-	wrong := b.key(apikeys.Wanted{Name: "gone"})
-	_, err := b.hub.Operator().RevokeKey(t.Context(), "gone")
-	require.NoError(t, err)
-	for _, c := range []struct {
-		secret, method, path, body string
-		want                       []string
-	}{
-		{admin, "POST", "/hub/pause?tenant=ann", "", []string{`action="POST /hub/pause"`, "of_tenant=ann", "tenant=root", "key=boss", "operator=true", "status=200", "address=127.0.0.1"}},
-		{admin, "POST", "/hub/drain?instance=nobody", "", []string{`action="POST /hub/drain"`, "of_instance=nobody", "status=404"}},
-		{admin, "POST", "/hub/jobs/of-ann/cancel?tenant=ann", "", []string{"job=of-ann", "of_tenant=ann"}},
-		{admin, "POST", "/history", `{"clear": true}`, []string{`action="POST /history"`}},
-		{admin, "DELETE", "/api/userdata/my%20secret.json", "", []string{`action="DELETE /api/userdata/*"`, "status=404"}},
-		{reader, "POST", "/prompt", "{}", []string{"key without the scope", "key=reader", "tenant=ann", "scope=submit"}},
-		{wrong, "GET", "/queue", "", []string{"wrong key", "status=401"}},
-	} {
-		before := log.String()
-		b.ask(c.method, c.path, c.body, bearer(c.secret))
-		line := strings.TrimPrefix(log.String(), before)
-		require.Equal(t, 1, strings.Count(line, "\n"), "%s %s: %s", c.method, c.path, line)
-		for _, want := range c.want {
-			require.Contains(t, line, want, c.path)
+	inBubble(t, func(t *testing.T) {
+		log := &logtest.Log{}
+		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
+			b.settings.Audit = slog.New(slog.NewTextHandler(log, nil))
+		})
+		admin := b.key(apikeys.Wanted{Name: "boss", Tenant: "root", Scopes: []apikeys.Scope{apikeys.Admin}})
+		reader := b.key(apikeys.Wanted{Name: "reader", Tenant: "ann", Scopes: []apikeys.Scope{apikeys.Read}})
+		wrong := b.key(apikeys.Wanted{Name: "gone"})
+		_, err := b.hub.Operator().RevokeKey(t.Context(), "gone")
+		require.NoError(t, err)
+		for _, c := range []struct {
+			secret, method, path, body string
+			want                       []string
+		}{
+			{admin, "POST", "/hub/pause?tenant=ann", "", []string{`action="POST /hub/pause"`, "of_tenant=ann", "tenant=root", "key=boss", "operator=true", "status=200", "address=127.0.0.1"}},
+			{admin, "POST", "/hub/drain?instance=nobody", "", []string{`action="POST /hub/drain"`, "of_instance=nobody", "status=404"}},
+			{admin, "POST", "/hub/jobs/of-ann/cancel?tenant=ann", "", []string{"job=of-ann", "of_tenant=ann"}},
+			{admin, "POST", "/history", `{"clear": true}`, []string{`action="POST /history"`}},
+			{admin, "DELETE", "/api/userdata/my%20secret.json", "", []string{`action="DELETE /api/userdata/*"`, "status=404"}},
+			{reader, "POST", "/prompt", "{}", []string{"key without the scope", "key=reader", "tenant=ann", "scope=submit"}},
+			{wrong, "GET", "/queue", "", []string{"wrong key", "status=401"}},
+		} {
+			before := log.String()
+			b.ask(c.method, c.path, c.body, bearer(c.secret))
+			line := strings.TrimPrefix(log.String(), before)
+			require.Equal(t, 1, strings.Count(line, "\n"), "%s %s: %s", c.method, c.path, line)
+			for _, want := range c.want {
+				require.Contains(t, line, want, c.path)
+			}
 		}
-	}
-	before := log.String()
-	b.ask("POST", "/prompt", `{"prompt": `+picture(1)+`}`, bearer(admin))
-	b.ask("GET", "/history", "", bearer(admin))
-	require.Equal(t, before, log.String(), "daily work is no deed")
-	for _, secret := range []string{admin[9:30], reader[9:30], wrong[9:30], "my secret", "EmptyImage"} {
-		require.NotContains(t, log.String(), secret)
-	}
+		before := log.String()
+		b.ask("POST", "/prompt", `{"prompt": `+picture(1)+`}`, bearer(admin))
+		b.ask("GET", "/history", "", bearer(admin))
+		require.Equal(t, before, log.String(), "daily work is no deed")
+		for _, secret := range []string{admin[9:30], reader[9:30], wrong[9:30], "my secret", "EmptyImage"} {
+			require.NotContains(t, log.String(), secret)
+		}
+	})
 }

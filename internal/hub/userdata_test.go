@@ -123,99 +123,104 @@ func TestUserdata(t *testing.T) {
 }
 
 func TestUserfileHeaders(t *testing.T) {
-	t.Parallel()
-	b := versioned(t, "0.3.64")
-	b.post("/userdata/page.html", "0123456789")
-	b.post("/userdata/user.css", "a {}")
-	resp := b.send(exchange{method: "GET", path: "/userdata/page.html", header: map[string]string{"Range": "bytes=2-4"}})
-	status, body := read(t, resp)
-	require.Equal(t, http.StatusPartialContent, status)
-	require.Equal(t, "234", string(body))
-	require.Equal(t, "bytes 2-4/10", resp.Header.Get("Content-Range"))
-	require.Equal(t, "attachment", resp.Header.Get("Content-Disposition"))
-	require.Equal(t, "application/octet-stream", resp.Header.Get("Content-Type"))
-	require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
-	require.Regexp(t, `^"[0-9a-f]+-a"$`, resp.Header.Get("Etag"))
+	inBubble(t, func(t *testing.T) {
+		b := versioned(t, "0.3.64")
+		b.post("/userdata/page.html", "0123456789")
+		b.post("/userdata/user.css", "a {}")
+		resp := b.send(exchange{method: "GET", path: "/userdata/page.html", header: map[string]string{"Range": "bytes=2-4"}})
+		status, body := read(t, resp)
+		require.Equal(t, http.StatusPartialContent, status)
+		require.Equal(t, "234", string(body))
+		require.Equal(t, "bytes 2-4/10", resp.Header.Get("Content-Range"))
+		require.Equal(t, "attachment", resp.Header.Get("Content-Disposition"))
+		require.Equal(t, "application/octet-stream", resp.Header.Get("Content-Type"))
+		require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
+		require.Regexp(t, `^"[0-9a-f]+-a"$`, resp.Header.Get("Etag"))
 
-	resp = b.send(exchange{method: "GET", path: "/userdata/page.html", header: map[string]string{"If-None-Match": resp.Header.Get("Etag")}})
-	status, _ = read(t, resp)
-	require.Equal(t, http.StatusNotModified, status)
-	resp = b.send(exchange{method: "HEAD", path: "/userdata/user.css"})
-	status, body = read(t, resp)
-	require.Equal(t, http.StatusOK, status)
-	require.Empty(t, body)
-	require.Equal(t, "4", resp.Header.Get("Content-Length"))
-	require.Equal(t, "text/css", resp.Header.Get("Content-Type"))
-	require.Equal(t, "attachment", resp.Header.Get("Content-Disposition"), "pages that include it take no notice")
+		resp = b.send(exchange{method: "GET", path: "/userdata/page.html", header: map[string]string{"If-None-Match": resp.Header.Get("Etag")}})
+		status, _ = read(t, resp)
+		require.Equal(t, http.StatusNotModified, status)
+		resp = b.send(exchange{method: "HEAD", path: "/userdata/user.css"})
+		status, body = read(t, resp)
+		require.Equal(t, http.StatusOK, status)
+		require.Empty(t, body)
+		require.Equal(t, "4", resp.Header.Get("Content-Length"))
+		require.Equal(t, "text/css", resp.Header.Get("Content-Type"))
+		require.Equal(t, "attachment", resp.Header.Get("Content-Disposition"), "pages that include it take no notice")
+	})
 }
 
 // One instance that says it is old, or is, must not make the hub show users' files as pages.
 func TestFilesAreNoPagesAtAnyVersion(t *testing.T) {
-	t.Parallel()
-	b := versioned(t, "0.3.64")
-	for _, name := range []string{"a.svg", "a.svgz", "a.xml", "a.xsl", "a.rdf", "a.html"} {
-		_, _ = b.upload(name, "", "<svg/>")
-		b.post("/userdata/"+name, "<svg/>")
-		for _, path := range []string{"/view?type=input&filename=" + name, "/userdata/" + name} {
-			resp := b.send(exchange{method: "GET", path: path})
-			read(t, resp)
-			require.Equal(t, http.StatusOK, resp.StatusCode, path)
-			require.Equal(t, "application/octet-stream", resp.Header.Get("Content-Type"), path)
-			require.Regexp(t, "^attachment", resp.Header.Get("Content-Disposition"), path)
-			require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"), path)
+	inBubble(t, func(t *testing.T) {
+		b := versioned(t, "0.3.64")
+		for _, name := range []string{"a.svg", "a.svgz", "a.xml", "a.xsl", "a.rdf", "a.html"} {
+			_, _ = b.upload(name, "", "<svg/>")
+			b.post("/userdata/"+name, "<svg/>")
+			for _, path := range []string{"/view?type=input&filename=" + name, "/userdata/" + name} {
+				resp := b.send(exchange{method: "GET", path: path})
+				read(t, resp)
+				require.Equal(t, http.StatusOK, resp.StatusCode, path)
+				require.Equal(t, "application/octet-stream", resp.Header.Get("Content-Type"), path)
+				require.Regexp(t, "^attachment", resp.Header.Get("Content-Disposition"), path)
+				require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"), path)
+			}
 		}
-	}
+	})
 }
 
 func TestUserfileLimit(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, func(b *bench) { b.settings.MaxUpload = 10 })
-	status, body := b.post("/userdata/x", "0123456789")
-	require.Equal(t, http.StatusRequestEntityTooLarge, status)
-	require.Equal(t, "Maximum request body size 10 exceeded, actual body size 10", string(body))
-	status, _ = b.get("/userdata/x")
-	require.Equal(t, http.StatusNotFound, status)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) { b.settings.MaxUpload = 10 })
+		status, body := b.post("/userdata/x", "0123456789")
+		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+		require.Equal(t, "Maximum request body size 10 exceeded, actual body size 10", string(body))
+		status, _ = b.get("/userdata/x")
+		require.Equal(t, http.StatusNotFound, status)
+	})
 }
 
 func TestSettingsRoutes(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	b.play([]exchange{
-		{method: "GET", path: "/users", status: 200, want: `{"storage": "server", "migrated": true}`},
-		{method: "POST", path: "/users", body: `{"username": "bob"}`, status: 200, want: `^"bob_[0-9a-f-]{36}"$`},
-		{method: "GET", path: "/settings", status: 200, want: "{}"},
-		{method: "GET", path: "/settings/Comfy.Test", status: 200, want: "null"},
-		{method: "POST", path: "/settings/Comfy.Test", body: `"value"`, status: 200},
-		{method: "GET", path: "/api/settings/Comfy.Test", status: 200, want: `"value"`},
-		{method: "POST", path: "/settings", body: `{"Comfy.Other": {"a": 1}}`, status: 200},
-		{method: "GET", path: "/settings", status: 200, want: `{"Comfy.Test": "value", "Comfy.Other": {"a": 1}}`},
-		{method: "POST", path: "/settings", body: `"x"`, status: 500, want: trouble},
-		{method: "POST", path: "/settings", body: `{`, status: 500, want: trouble},
-		{method: "GET", path: "/settings", header: map[string]string{"comfy-user": "nobody"}, status: 200, want: `{"Comfy.Test": "value", "Comfy.Other": {"a": 1}}`},
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		b.play([]exchange{
+			{method: "GET", path: "/users", status: 200, want: `{"storage": "server", "migrated": true}`},
+			{method: "POST", path: "/users", body: `{"username": "bob"}`, status: 200, want: `^"bob_[0-9a-f-]{36}"$`},
+			{method: "GET", path: "/settings", status: 200, want: "{}"},
+			{method: "GET", path: "/settings/Comfy.Test", status: 200, want: "null"},
+			{method: "POST", path: "/settings/Comfy.Test", body: `"value"`, status: 200},
+			{method: "GET", path: "/api/settings/Comfy.Test", status: 200, want: `"value"`},
+			{method: "POST", path: "/settings", body: `{"Comfy.Other": {"a": 1}}`, status: 200},
+			{method: "GET", path: "/settings", status: 200, want: `{"Comfy.Test": "value", "Comfy.Other": {"a": 1}}`},
+			{method: "POST", path: "/settings", body: `"x"`, status: 500, want: trouble},
+			{method: "POST", path: "/settings", body: `{`, status: 500, want: trouble},
+			{method: "GET", path: "/settings", header: map[string]string{"comfy-user": "nobody"}, status: 200, want: `{"Comfy.Test": "value", "Comfy.Other": {"a": 1}}`},
+		})
+		b.stop()
+		b.start()
+		require.Contains(t, b.text("/settings"), "Comfy.Other", "settings outlive the process")
 	})
-	b.stop()
-	b.start()
-	require.Contains(t, b.text("/settings"), "Comfy.Other", "settings outlive the process")
 }
 
 func TestSeveralUsers(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0, func(b *bench) { b.settings.MultiUser = true })
-	_, body := b.post("/users", `{"username": "alice"}`)
-	alice := map[string]string{"comfy-user": strings.Trim(string(body), `"`)}
-	b.play([]exchange{
-		{method: "GET", path: "/users", status: 200, want: `^\{"storage": "server", "users": \{"alice_[0-9a-f-]{36}": "alice"\}\}$`},
-		{method: "POST", path: "/users", body: `{"username": "alice"}`, status: 400, want: `{"error": "Duplicate username."}`},
-		{method: "POST", path: "/users", body: `{"username": ""}`, status: 500, want: trouble},
-		{method: "POST", path: "/users", body: `{}`, status: 500, want: trouble},
-		{method: "GET", path: "/settings", status: 401, want: "401: Unauthorized"},
-		{method: "GET", path: "/settings", header: alice, status: 200, want: "{}"},
-		{method: "GET", path: "/settings", header: map[string]string{"comfy-user": "nobody"}, status: 401, want: "401: Unauthorized"},
-		{method: "POST", path: "/settings/A", header: alice, body: "1", status: 200},
-		{method: "GET", path: "/settings", header: alice, status: 200, want: `{"A": 1}`},
-		{method: "GET", path: "/userdata?dir=.", status: 500, want: trouble},
-		{method: "GET", path: "/v2/userdata", status: 403, want: "Invalid user specified in request"},
-		{method: "POST", path: "/userdata/x.json", header: alice, body: "{}", status: 200, want: `"x.json"`},
-		{method: "GET", path: "/userdata?dir=.", header: alice, status: 200, want: `["comfy.settings.json", "x.json"]`},
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) { b.settings.MultiUser = true })
+		_, body := b.post("/users", `{"username": "alice"}`)
+		alice := map[string]string{"comfy-user": strings.Trim(string(body), `"`)}
+		b.play([]exchange{
+			{method: "GET", path: "/users", status: 200, want: `^\{"storage": "server", "users": \{"alice_[0-9a-f-]{36}": "alice"\}\}$`},
+			{method: "POST", path: "/users", body: `{"username": "alice"}`, status: 400, want: `{"error": "Duplicate username."}`},
+			{method: "POST", path: "/users", body: `{"username": ""}`, status: 500, want: trouble},
+			{method: "POST", path: "/users", body: `{}`, status: 500, want: trouble},
+			{method: "GET", path: "/settings", status: 401, want: "401: Unauthorized"},
+			{method: "GET", path: "/settings", header: alice, status: 200, want: "{}"},
+			{method: "GET", path: "/settings", header: map[string]string{"comfy-user": "nobody"}, status: 401, want: "401: Unauthorized"},
+			{method: "POST", path: "/settings/A", header: alice, body: "1", status: 200},
+			{method: "GET", path: "/settings", header: alice, status: 200, want: `{"A": 1}`},
+			{method: "GET", path: "/userdata?dir=.", status: 500, want: trouble},
+			{method: "GET", path: "/v2/userdata", status: 403, want: "Invalid user specified in request"},
+			{method: "POST", path: "/userdata/x.json", header: alice, body: "{}", status: 200, want: `"x.json"`},
+			{method: "GET", path: "/userdata?dir=.", header: alice, status: 200, want: `["comfy.settings.json", "x.json"]`},
+		})
 	})
 }

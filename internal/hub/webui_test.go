@@ -45,155 +45,159 @@ func (p *builds) change(body string) {
 // once. A request that may be for more than a file of the build still goes to the
 // instance.
 func TestBuildFilesAreAskedForOnce(t *testing.T) {
-	t.Parallel()
-	const script, plain = "/assets/index-vtow2bzT.js", "/assets/plain.js"
-	body := strings.Repeat("one();", 1000)
-	page := &builds{body: body, asked: map[string]int{}}
-	front := fronted(t, page)
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-	b.connected(1)
-	require.Equal(t, body, b.text(script))
-	var resp *http.Response
-	require.Eventually(t, func() bool {
-		resp = b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": "gzip, deflate, br, zstd"}})
-		read(t, resp)
-		return resp.Header.Get("Content-Encoding") == "zstd"
-	}, time.Minute, time.Millisecond)
-	require.Equal(t, []string{"Accept-Encoding"}, resp.Header.Values("Vary"))
-	require.Equal(t, "public, max-age=31536000, immutable", resp.Header.Get("Cache-Control"))
-	require.Less(t, resp.ContentLength, int64(len(body)))
-	again := b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": "zstd", "If-None-Match": resp.Header.Get("Etag")}})
-	status, _ := read(t, again)
-	require.Equal(t, http.StatusNotModified, status)
-	b.tenant = "ada"
-	require.Equal(t, body, b.text(script))
-	status, _ = read(t, b.send(exchange{method: "HEAD", path: script}))
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, 1, page.times("GET", script))
-	require.Zero(t, page.times("HEAD", script))
+	inBubble(t, func(t *testing.T) {
+		const script, plain = "/assets/index-vtow2bzT.js", "/assets/plain.js"
+		body := strings.Repeat("one();", 1000)
+		page := &builds{body: body, asked: map[string]int{}}
+		front := fronted(t, page)
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
+		b.connected(1)
+		require.Equal(t, body, b.text(script))
+		var resp *http.Response
+		require.Eventually(t, func() bool {
+			resp = b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": "gzip, deflate, br, zstd"}})
+			read(t, resp)
+			return resp.Header.Get("Content-Encoding") == "zstd"
+		}, time.Minute, time.Millisecond)
+		require.Equal(t, []string{"Accept-Encoding"}, resp.Header.Values("Vary"))
+		require.Equal(t, "public, max-age=31536000, immutable", resp.Header.Get("Cache-Control"))
+		require.Less(t, resp.ContentLength, int64(len(body)))
+		again := b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": "zstd", "If-None-Match": resp.Header.Get("Etag")}})
+		status, _ := read(t, again)
+		require.Equal(t, http.StatusNotModified, status)
+		b.tenant = "ada"
+		require.Equal(t, body, b.text(script))
+		status, _ = read(t, b.send(exchange{method: "HEAD", path: script}))
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, 1, page.times("GET", script))
+		require.Zero(t, page.times("HEAD", script))
 
-	b.tenant = ""
-	for range 2 {
-		b.text(plain)
-		b.text(script + "?x=1")
-	}
-	require.Equal(t, 2, page.times("GET", plain))
-	require.Equal(t, 3, page.times("GET", script))
+		b.tenant = ""
+		for range 2 {
+			b.text(plain)
+			b.text(script + "?x=1")
+		}
+		require.Equal(t, 2, page.times("GET", plain))
+		require.Equal(t, 3, page.times("GET", script))
+	})
 }
 
 // An answer of an instance is shown only while the instance is connected and the
 // page is its own. A stolen instance leaves nothing behind.
 func TestBuildFilesEndWithTheirInstance(t *testing.T) {
-	t.Parallel()
-	const script = "/assets/index-vtow2bzT.js"
-	stolen, honest := &builds{body: "steal()", asked: map[string]int{}}, &builds{body: "draw()", asked: map[string]int{}}
-	// Its address is its name, and the first by name is the first in the configuration.
-	first, second := fronted(t, stolen), fronted(t, honest)
-	if first.URL > second.URL {
-		first, second = second, first
-		stolen.change("draw()")
-		honest.change("steal()")
-		stolen, honest = honest, stolen
-	}
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{first.URL, second.URL} })
-	b.connected(2)
-	require.Equal(t, "steal()", b.text(script))
-	require.Equal(t, "steal()", b.text(script))
-	b.settings.Instances = []string{second.URL}
-	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	require.Eventually(t, func() bool { return b.text(script) == "draw()" }, time.Minute, time.Millisecond)
-	b.connected(1) // one that is named again before it was let go keeps its connection
+	inBubble(t, func(t *testing.T) {
+		const script = "/assets/index-vtow2bzT.js"
+		stolen, honest := &builds{body: "steal()", asked: map[string]int{}}, &builds{body: "draw()", asked: map[string]int{}}
+		// Its address is its name, and the first by name is the first in the configuration.
+		first, second := fronted(t, stolen), fronted(t, honest)
+		if first.URL > second.URL {
+			first, second = second, first
+			stolen.change("draw()")
+			honest.change("steal()")
+			stolen, honest = honest, stolen
+		}
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{first.URL, second.URL} })
+		b.connected(2)
+		require.Equal(t, "steal()", b.text(script))
+		require.Equal(t, "steal()", b.text(script))
+		b.settings.Instances = []string{second.URL}
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		require.Eventually(t, func() bool { return b.text(script) == "draw()" }, time.Minute, time.Millisecond)
+		b.connected(1) // one that is named again before it was let go keeps its connection
 
-	// It comes back repaired.
-	stolen.change("sorry()")
-	b.settings.Instances = []string{first.URL, second.URL}
-	require.NoError(t, b.hub.Start(t.Context(), b.settings))
-	require.Eventually(t, func() bool { return b.text(script) == "sorry()" }, time.Minute, time.Millisecond)
-	require.Equal(t, 1, honest.times("GET", script))
+		// It comes back repaired.
+		stolen.change("sorry()")
+		b.settings.Instances = []string{first.URL, second.URL}
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		require.Eventually(t, func() bool { return b.text(script) == "sorry()" }, time.Minute, time.Millisecond)
+		require.Equal(t, 1, honest.times("GET", script))
+	})
 }
 
 // A library of the build without a hash in its name costs the instance nothing
 // either, and yet a new page never comes with an old library.
 func TestLibrariesBelongToThePage(t *testing.T) {
-	t.Parallel()
-	const library = "/assets/lib/vue/dist/vue.js"
-	var mu sync.Mutex
-	version, asked := "1", map[string]int{}
-	page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		asked[r.URL.Path]++
-		h := w.Header()
-		h.Set("Etag", `"`+version+`"`)
-		h.Set("Last-Modified", "Sun, 22 Nov 2026 04:16:37 GMT")
-		if r.URL.Path == "/" {
-			h.Set("Content-Type", "text/html")
-			if r.Header.Get("If-None-Match") == h.Get("Etag") {
-				w.WriteHeader(http.StatusNotModified)
-				return
+	inBubble(t, func(t *testing.T) {
+		const library = "/assets/lib/vue/dist/vue.js"
+		var mu sync.Mutex
+		version, asked := "1", map[string]int{}
+		page := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			asked[r.URL.Path]++
+			h := w.Header()
+			h.Set("Etag", `"`+version+`"`)
+			h.Set("Last-Modified", "Sun, 22 Nov 2026 04:16:37 GMT")
+			if r.URL.Path == "/" {
+				h.Set("Content-Type", "text/html")
+				if r.Header.Get("If-None-Match") == h.Get("Etag") {
+					w.WriteHeader(http.StatusNotModified)
+					return
+				}
 			}
+			_, _ = io.WriteString(w, version)
+		})
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{fronted(t, page).URL} })
+		b.connected(1)
+		times := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return asked[library]
 		}
-		_, _ = io.WriteString(w, version)
-	})
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{fronted(t, page).URL} })
-	b.connected(1)
-	times := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return asked[library]
-	}
-	// It is kept as soon as the hub has seen the page.
-	require.Eventually(t, func() bool {
-		require.Equal(t, "1", b.text(library))
+		// It is kept as soon as the hub has seen the page.
+		require.Eventually(t, func() bool {
+			require.Equal(t, "1", b.text(library))
+			before := times()
+			require.Equal(t, "1", b.text(library))
+			return times() == before
+		}, time.Minute, time.Millisecond)
 		before := times()
+		status, _ := read(t, b.send(exchange{method: "GET", path: "/", header: map[string]string{"If-None-Match": `"1"`}}))
+		require.Equal(t, http.StatusNotModified, status)
 		require.Equal(t, "1", b.text(library))
-		return times() == before
-	}, time.Minute, time.Millisecond)
-	before := times()
-	status, _ := read(t, b.send(exchange{method: "GET", path: "/", header: map[string]string{"If-None-Match": `"1"`}}))
-	require.Equal(t, http.StatusNotModified, status)
-	require.Equal(t, "1", b.text(library))
-	require.Equal(t, before, times())
+		require.Equal(t, before, times())
 
-	mu.Lock()
-	version = "2"
-	mu.Unlock()
-	require.Equal(t, "1", b.text(library), "an open page loads the rest of its build")
-	_, body := read(t, b.send(exchange{method: "GET", path: library, header: map[string]string{"Cache-Control": "no-cache"}}))
-	require.Equal(t, "2", string(body), "who reloads everything gets what is there")
-	require.Equal(t, "2", b.text("/"))
-	require.Equal(t, "2", b.text(library))
-	require.Equal(t, "2", b.text(library))
-	require.Equal(t, before+2, times())
+		mu.Lock()
+		version = "2"
+		mu.Unlock()
+		require.Equal(t, "1", b.text(library), "an open page loads the rest of its build")
+		_, body := read(t, b.send(exchange{method: "GET", path: library, header: map[string]string{"Cache-Control": "no-cache"}}))
+		require.Equal(t, "2", string(body), "who reloads everything gets what is there")
+		require.Equal(t, "2", b.text("/"))
+		require.Equal(t, "2", b.text(library))
+		require.Equal(t, "2", b.text(library))
+		require.Equal(t, before+2, times())
+	})
 }
 
 // The operator's own copy of the web UI is compressed once, and a file that is
 // replaced shows at once.
 func TestFolderIsCompressedOnce(t *testing.T) {
-	t.Parallel()
-	const script = "/assets/index-vtow2bzT.js"
-	folder := t.TempDir()
-	name := filepath.Join(folder, filepath.FromSlash(script))
-	require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "index.html"), []byte("page"), 0o600))
-	require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("one();", 1000)), 0o600))
-	b := newBench(t, 0, func(b *bench) { b.settings.Frontend = folder })
-	ask := func(encoding, tag string) *http.Response {
-		return b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": encoding, "If-None-Match": tag}})
-	}
-	var resp *http.Response
-	require.Eventually(t, func() bool {
-		resp = ask("zstd", "")
-		read(t, resp)
-		return resp.Header.Get("Content-Encoding") == "zstd"
-	}, time.Minute, time.Millisecond)
-	require.Equal(t, "application/javascript", resp.Header.Get("Content-Type"))
-	require.Equal(t, "public, max-age=31536000, immutable", resp.Header.Get("Cache-Control"))
-	status, _ := read(t, ask("zstd", resp.Header.Get("Etag")))
-	require.Equal(t, http.StatusNotModified, status)
+	inBubble(t, func(t *testing.T) {
+		const script = "/assets/index-vtow2bzT.js"
+		folder := t.TempDir()
+		name := filepath.Join(folder, filepath.FromSlash(script))
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "index.html"), []byte("page"), 0o600))
+		require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("one();", 1000)), 0o600))
+		b := newBench(t, 0, func(b *bench) { b.settings.Frontend = folder })
+		ask := func(encoding, tag string) *http.Response {
+			return b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": encoding, "If-None-Match": tag}})
+		}
+		var resp *http.Response
+		require.Eventually(t, func() bool {
+			resp = ask("zstd", "")
+			read(t, resp)
+			return resp.Header.Get("Content-Encoding") == "zstd"
+		}, time.Minute, time.Millisecond)
+		require.Equal(t, "application/javascript", resp.Header.Get("Content-Type"))
+		require.Equal(t, "public, max-age=31536000, immutable", resp.Header.Get("Cache-Control"))
+		status, _ := read(t, ask("zstd", resp.Header.Get("Etag")))
+		require.Equal(t, http.StatusNotModified, status)
 
-	require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("three();", 1000)), 0o600))
-	status, body := read(t, ask("identity", resp.Header.Get("Etag")))
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, strings.Repeat("three();", 1000), string(body))
+		require.NoError(t, os.WriteFile(name, []byte(strings.Repeat("three();", 1000)), 0o600))
+		status, body := read(t, ask("identity", resp.Header.Get("Etag")))
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, strings.Repeat("three();", 1000), string(body))
+	})
 }

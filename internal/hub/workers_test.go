@@ -91,264 +91,274 @@ const transcode = `{"1": {"class_type": "Transcode", "inputs": {"text": "%s"}}}`
 // A worker does what no ComfyUI can: it fetches the job, tells how far it is, uploads what it
 // has made and completes it. Its client sees what it would see of a ComfyUI.
 func TestWorkerDoesAJob(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	p := b.pullWorker("attic", "one")
-	p.comes("attic", "Transcode")
-	client := b.dial("someone")
-	id := b.submit(fmt.Sprintf(transcode, "a fox"), "someone")
-	job := p.next("Transcode")
-	require.Equal(t, "a fox", job.Workflow["1"].Inputs["text"])
-	require.InDelta(t, 60, job.Lease, 0)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		p := b.pullWorker("attic", "one")
+		p.comes("attic", "Transcode")
+		client := b.dial("someone")
+		id := b.submit(fmt.Sprintf(transcode, "a fox"), "someone")
+		job := p.next("Transcode")
+		require.Equal(t, "a fox", job.Workflow["1"].Inputs["text"])
+		require.InDelta(t, 60, job.Lease, 0)
 
-	status, a := p.does("GET", "/next-job?worker_id=one&classes=Transcode", "")
-	require.Equal(t, http.StatusConflict, status, "it holds one")
-	require.Equal(t, "error", a.Status)
-	status, a = p.does("POST", "/renew-job/"+job.ID, `{"node": "1", "value": 3, "max": 4}`)
-	require.Equal(t, http.StatusOK, status, a.Message)
-	status, text := p.ask("POST", "/renew-job/"+job.ID, "image/jpeg", "\xff\xd8 a preview")
-	require.Equal(t, http.StatusOK, status, text)
-	status, text = p.ask("POST", "/upload-output/"+job.ID+"?filename=fox.png", "application/octet-stream", "a picture")
-	require.Equal(t, http.StatusOK, status, text)
-	status, a = p.does("POST", "/complete-job/"+job.ID, `{"result": {"outputs": {"1": {"text": ["done"]}}}}`)
-	require.Equal(t, http.StatusOK, status, a.Message)
-	require.Equal(t, "updated", a.Status)
+		status, a := p.does("GET", "/next-job?worker_id=one&classes=Transcode", "")
+		require.Equal(t, http.StatusConflict, status, "it holds one")
+		require.Equal(t, "error", a.Status)
+		status, a = p.does("POST", "/renew-job/"+job.ID, `{"node": "1", "value": 3, "max": 4}`)
+		require.Equal(t, http.StatusOK, status, a.Message)
+		status, text := p.ask("POST", "/renew-job/"+job.ID, "image/jpeg", "\xff\xd8 a preview")
+		require.Equal(t, http.StatusOK, status, text)
+		status, text = p.ask("POST", "/upload-output/"+job.ID+"?filename=fox.png", "application/octet-stream", "a picture")
+		require.Equal(t, http.StatusOK, status, text)
+		status, a = p.does("POST", "/complete-job/"+job.ID, `{"result": {"outputs": {"1": {"text": ["done"]}}}}`)
+		require.Equal(t, http.StatusOK, status, a.Message)
+		require.Equal(t, "updated", a.Status)
 
-	heard := client.until(id)
-	require.Contains(t, heard, comfyui.TypeProgress)
-	require.Contains(t, heard, comfyui.TypeExecutionSuccess)
-	entry := b.finished(id)
-	require.Len(t, entry.Outputs["1"].Images, 1)
-	image := entry.Outputs["1"].Images[0]
-	require.True(t, strings.HasPrefix(image.Filename, "ComfyUI_") && strings.HasSuffix(image.Filename, ".png"), image.Filename)
-	status, content := b.get("/view?filename=" + image.Filename)
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "a picture", string(content))
-	_, whole := b.get("/history/" + id)
-	require.Contains(t, string(whole), `"text": ["done"]`)
+		heard := client.until(id)
+		require.Contains(t, heard, comfyui.TypeProgress)
+		require.Contains(t, heard, comfyui.TypeExecutionSuccess)
+		entry := b.finished(id)
+		require.Len(t, entry.Outputs["1"].Images, 1)
+		image := entry.Outputs["1"].Images[0]
+		require.True(t, strings.HasPrefix(image.Filename, "ComfyUI_") && strings.HasSuffix(image.Filename, ".png"), image.Filename)
+		status, content := b.get("/view?filename=" + image.Filename)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "a picture", string(content))
+		_, whole := b.get("/history/" + id)
+		require.Contains(t, string(whole), `"text": ["done"]`)
 
-	status, a = p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`)
-	require.Equal(t, http.StatusConflict, status, "it has ended")
-	require.Equal(t, "error", a.Status)
+		status, a = p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`)
+		require.Equal(t, http.StatusConflict, status, "it has ended")
+		require.Equal(t, "error", a.Status)
+	})
 }
 
 // A worker's file may come in a form, of which nothing but the file is kept: neither long
 // fields nor the header of a part.
 func TestWorkerUploadsAForm(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	p := b.pullWorker("attic", "one")
-	p.comes("attic", "Transcode")
-	b.submit(fmt.Sprintf(transcode, "a fox"), "someone")
-	job := p.next("Transcode")
-	const start = "--b\r\nContent-Disposition: form-data; name=\"x\""
-	const file = start + "; filename=\"fox.png\"\r\n\r\na picture\r\n--b--\r\n"
-	for name, tt := range map[string]struct {
-		form   string
-		status int
-	}{
-		"a file":        {file, http.StatusOK},
-		"a long field":  {start + "\r\n\r\n" + strings.Repeat("x", 100<<10) + "\r\n" + file, http.StatusOK},
-		"a long header": {start + "\r\nX: " + strings.Repeat("x", 100<<10) + "\r\n\r\n\r\n" + file, http.StatusBadRequest},
-		"no file":       {start + "\r\n\r\nx\r\n--b--\r\n", http.StatusBadRequest},
-	} {
-		status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data; boundary=b", tt.form)
-		require.Equal(t, tt.status, status, "%s: %s", name, text)
-	}
-	status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data", file)
-	require.Equal(t, http.StatusBadRequest, status, text)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		p := b.pullWorker("attic", "one")
+		p.comes("attic", "Transcode")
+		b.submit(fmt.Sprintf(transcode, "a fox"), "someone")
+		job := p.next("Transcode")
+		const start = "--b\r\nContent-Disposition: form-data; name=\"x\""
+		const file = start + "; filename=\"fox.png\"\r\n\r\na picture\r\n--b--\r\n"
+		for name, tt := range map[string]struct {
+			form   string
+			status int
+		}{
+			"a file":        {file, http.StatusOK},
+			"a long field":  {start + "\r\n\r\n" + strings.Repeat("x", 100<<10) + "\r\n" + file, http.StatusOK},
+			"a long header": {start + "\r\nX: " + strings.Repeat("x", 100<<10) + "\r\n\r\n\r\n" + file, http.StatusBadRequest},
+			"no file":       {start + "\r\n\r\nx\r\n--b--\r\n", http.StatusBadRequest},
+		} {
+			status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data; boundary=b", tt.form)
+			require.Equal(t, tt.status, status, "%s: %s", name, text)
+		}
+		status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data", file)
+		require.Equal(t, http.StatusBadRequest, status, text)
+	})
 }
 
 // A worker can claim any class, and gets the prompts of everybody who uses it, but nobody's
 // API keys.
 func TestWorkersGetNoAPIKeys(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	p := b.pullWorker("attic", "one")
-	p.comes("attic", "Transcode")
-	const extra = `{"note": "n", "api_key_comfy_org": "very secret", "auth_token_comfy_org": "secret too"}`
-	b.submitWith(fmt.Sprintf(transcode, "a fox"), extra)
-	job := p.next("Transcode")
-	require.Equal(t, "n", job.Extra["note"])
-	require.NotContains(t, job.Extra, "api_key_comfy_org")
-	require.NotContains(t, job.Extra, "auth_token_comfy_org")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		p := b.pullWorker("attic", "one")
+		p.comes("attic", "Transcode")
+		const extra = `{"note": "n", "api_key_comfy_org": "very secret", "auth_token_comfy_org": "secret too"}`
+		b.submitWith(fmt.Sprintf(transcode, "a fox"), extra)
+		job := p.next("Transcode")
+		require.Equal(t, "n", job.Extra["note"])
+		require.NotContains(t, job.Extra, "api_key_comfy_org")
+		require.NotContains(t, job.Extra, "auth_token_comfy_org")
+	})
 }
 
 // What a worker says about its job ends the job; a cancelled one is told to it.
 func TestWorkerFailsAndIsCancelled(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	p := b.pullWorker("attic", "one")
-	p.comes("attic", "Transcode")
-	failing := b.order(fmt.Sprintf(transcode, "x"), "")
-	job := p.next("Transcode")
-	_, a := p.does("POST", "/complete-job/"+job.ID, `{"error": {"message": "no such codec", "type": "ValueError"}}`)
-	require.Equal(t, "updated", a.Status)
-	ended := b.plain("/wait/" + failing.ID + "?timeout=60")
-	require.Equal(t, "failed", ended.Status)
-	require.Contains(t, *ended.Error, "no such codec")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		p := b.pullWorker("attic", "one")
+		p.comes("attic", "Transcode")
+		failing := b.order(fmt.Sprintf(transcode, "x"), "")
+		job := p.next("Transcode")
+		_, a := p.does("POST", "/complete-job/"+job.ID, `{"error": {"message": "no such codec", "type": "ValueError"}}`)
+		require.Equal(t, "updated", a.Status)
+		ended := b.plain("/wait/" + failing.ID + "?timeout=60")
+		require.Equal(t, "failed", ended.Status)
+		require.Contains(t, *ended.Error, "no such codec")
 
-	cancelled := b.order(fmt.Sprintf(transcode, "y"), "")
-	job = p.next("Transcode")
-	b.post("/cancel/"+cancelled.ID, "")
-	require.Eventually(t, func() bool {
-		status, a := p.does("POST", "/renew-job/"+job.ID, "")
-		return status == http.StatusConflict && a.Status == "cancelled"
-	}, time.Minute, 5*time.Millisecond)
-	require.Equal(t, "cancelled", b.plain("/wait/"+cancelled.ID+"?timeout=60").Status)
+		cancelled := b.order(fmt.Sprintf(transcode, "y"), "")
+		job = p.next("Transcode")
+		b.post("/cancel/"+cancelled.ID, "")
+		require.Eventually(t, func() bool {
+			status, a := p.does("POST", "/renew-job/"+job.ID, "")
+			return status == http.StatusConflict && a.Status == "cancelled"
+		}, time.Minute, 5*time.Millisecond)
+		require.Equal(t, "cancelled", b.plain("/wait/"+cancelled.ID+"?timeout=60").Status)
 
-	again := b.order(fmt.Sprintf(transcode, "z"), "")
-	job = p.next("Transcode")
-	_, a = p.does("POST", "/complete-job/"+job.ID, `{"result": "plain words"}`)
-	require.Equal(t, "updated", a.Status)
-	require.Equal(t, "completed", b.plain("/wait/"+again.ID+"?timeout=60").Status)
+		again := b.order(fmt.Sprintf(transcode, "z"), "")
+		job = p.next("Transcode")
+		_, a = p.does("POST", "/complete-job/"+job.ID, `{"result": "plain words"}`)
+		require.Equal(t, "updated", a.Status)
+		require.Equal(t, "completed", b.plain("/wait/"+again.ID+"?timeout=60").Status)
+	})
 }
 
 // A worker that vanishes loses its job to another one, and is told so when it comes back.
 func TestWorkerVanishes(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	lost, other := b.pullWorker("attic", "one"), b.pullWorker("cellar", "one")
-	lost.comes("attic", "Transcode")
-	accepted := b.order(fmt.Sprintf(transcode, "x"), "")
-	var job pulled
-	require.Eventually(t, func() bool {
-		_, job = lost.does("GET", "/next-job?wait=5&worker_id=one&classes=Transcode&lease=5", "")
-		return job.Status == "assigned"
-	}, time.Minute, time.Millisecond)
-	require.InDelta(t, 5, job.Lease, 0)
-	second := other.next("Transcode")
-	require.NotEqual(t, job.ID, second.ID)
-	status, a := lost.does("POST", "/complete-job/"+job.ID, `{"result": "late"}`)
-	require.Equal(t, http.StatusConflict, status)
-	require.Equal(t, "error", a.Status)
-	status, _ = lost.does("POST", "/complete-job/"+second.ID, `{"result": "stolen"}`)
-	require.Equal(t, http.StatusConflict, status, "a job of another machine")
-	_, a = other.does("POST", "/complete-job/"+second.ID, `{"result": "in time"}`)
-	require.Equal(t, "updated", a.Status)
-	require.Equal(t, "completed", b.plain("/wait/"+accepted.ID+"?timeout=60").Status)
-	_, whole := b.get("/history/" + accepted.ID)
-	require.Contains(t, string(whole), "in time")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		lost, other := b.pullWorker("attic", "one"), b.pullWorker("cellar", "one")
+		lost.comes("attic", "Transcode")
+		accepted := b.order(fmt.Sprintf(transcode, "x"), "")
+		var job pulled
+		require.Eventually(t, func() bool {
+			_, job = lost.does("GET", "/next-job?wait=5&worker_id=one&classes=Transcode&lease=5", "")
+			return job.Status == "assigned"
+		}, time.Minute, time.Millisecond)
+		require.InDelta(t, 5, job.Lease, 0)
+		second := other.next("Transcode")
+		require.NotEqual(t, job.ID, second.ID)
+		status, a := lost.does("POST", "/complete-job/"+job.ID, `{"result": "late"}`)
+		require.Equal(t, http.StatusConflict, status)
+		require.Equal(t, "error", a.Status)
+		status, _ = lost.does("POST", "/complete-job/"+second.ID, `{"result": "stolen"}`)
+		require.Equal(t, http.StatusConflict, status, "a job of another machine")
+		_, a = other.does("POST", "/complete-job/"+second.ID, `{"result": "in time"}`)
+		require.Equal(t, "updated", a.Status)
+		require.Equal(t, "completed", b.plain("/wait/"+accepted.ID+"?timeout=60").Status)
+		_, whole := b.get("/history/" + accepted.ID)
+		require.Contains(t, string(whole), "in time")
+	})
 }
 
 // A job for a worker is accepted from the moment on that the worker is enlisted, before the
 // dispatcher has connected to it.
 func TestJobForANewWorker(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	for n := range 20 {
-		class := fmt.Sprintf("Transcode%d", n)
-		p := b.pullWorker("attic", class)
-		status, a := p.does("POST", "/hub/v1/workers/"+class, `{"classes": ["`+class+`"]}`)
-		require.Equal(t, http.StatusOK, status, a.Message)
-		b.order(`{"1": {"class_type": "`+class+`", "inputs": {}}}`, "")
-	}
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		for n := range 20 {
+			class := fmt.Sprintf("Transcode%d", n)
+			p := b.pullWorker("attic", class)
+			status, a := p.does("POST", "/hub/v1/workers/"+class, `{"classes": ["`+class+`"]}`)
+			require.Equal(t, http.StatusOK, status, a.Message)
+			b.order(`{"1": {"class_type": "`+class+`", "inputs": {}}}`, "")
+		}
+	})
 }
 
 // A worker gets the inputs of its job, and nothing else.
 func TestWorkerInputs(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	p := b.pullWorker("attic", "one")
-	status, answer := p.ask("POST", "/hub/v1/workers/one", "application/json", `{"object_info": {"LoadClip": {"input": {"required": {"image": [["x.png"], {"image_upload": true}]}}, "output": [], "output_node": true, "name": "LoadClip"}}, "gpu": "RTX 4090"}`)
-	require.Equal(t, http.StatusOK, status, answer)
-	b.upload("fox.png", "", "the fox")
-	accepted := b.order(`{"1": {"class_type": "LoadClip", "inputs": {"image": "fox.png"}}}`, "")
-	var job pulled
-	require.Eventually(t, func() bool {
-		_, job = p.does("GET", "/next-job?wait=5&worker_id=one", "")
-		return job.Status == "assigned"
-	}, time.Minute, time.Millisecond)
-	require.Len(t, job.Inputs, 1)
-	require.Equal(t, job.Workflow["1"].Inputs["image"], job.Inputs[0].Name)
-	status, content := p.ask("GET", job.Inputs[0].URL, "", "")
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, "the fox", content)
-	before, _, _ := strings.Cut(job.Inputs[0].URL, "?")
-	for _, name := range []string{"", "../x", "other.png", "/etc/passwd"} {
-		status, _ := p.ask("GET", before+"?name="+name, "", "")
-		require.Equal(t, http.StatusNotFound, status, name)
-	}
-	_, a := p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`)
-	require.Equal(t, "updated", a.Status)
-	require.Equal(t, "completed", b.plain("/wait/"+accepted.ID+"?timeout=60").Status)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		p := b.pullWorker("attic", "one")
+		status, answer := p.ask("POST", "/hub/v1/workers/one", "application/json", `{"object_info": {"LoadClip": {"input": {"required": {"image": [["x.png"], {"image_upload": true}]}}, "output": [], "output_node": true, "name": "LoadClip"}}, "gpu": "RTX 4090"}`)
+		require.Equal(t, http.StatusOK, status, answer)
+		b.upload("fox.png", "", "the fox")
+		accepted := b.order(`{"1": {"class_type": "LoadClip", "inputs": {"image": "fox.png"}}}`, "")
+		var job pulled
+		require.Eventually(t, func() bool {
+			_, job = p.does("GET", "/next-job?wait=5&worker_id=one", "")
+			return job.Status == "assigned"
+		}, time.Minute, time.Millisecond)
+		require.Len(t, job.Inputs, 1)
+		require.Equal(t, job.Workflow["1"].Inputs["image"], job.Inputs[0].Name)
+		status, content := p.ask("GET", job.Inputs[0].URL, "", "")
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "the fox", content)
+		before, _, _ := strings.Cut(job.Inputs[0].URL, "?")
+		for _, name := range []string{"", "../x", "other.png", "/etc/passwd"} {
+			status, _ := p.ask("GET", before+"?name="+name, "", "")
+			require.Equal(t, http.StatusNotFound, status, name)
+		}
+		_, a := p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`)
+		require.Equal(t, "updated", a.Status)
+		require.Equal(t, "completed", b.plain("/wait/"+accepted.ID+"?timeout=60").Status)
+	})
 }
 
 // A worker has nothing of ComfyUI but its graphs: what the web UI shows comes from ComfyUIs.
 func TestWorkerIsNoServer(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	p := b.pullWorker("aaa", "one")
-	p.comes("aaa", "Transcode")
-	require.Len(t, b.hub.dispatch.Clients(), 1)
-	require.NotNil(t, b.hub.dispatch.First())
-	_, info := b.get("/object_info/Transcode")
-	require.Contains(t, string(info), `"category": "worker"`)
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		p := b.pullWorker("aaa", "one")
+		p.comes("aaa", "Transcode")
+		require.Len(t, b.hub.dispatch.Clients(), 1)
+		require.NotNil(t, b.hub.dispatch.First())
+		_, info := b.get("/object_info/Transcode")
+		require.Contains(t, string(info), `"category": "worker"`)
+	})
 }
 
 func TestWorkerRequests(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	p := b.pullWorker("attic", "one")
-	for _, c := range []struct {
-		method, path, body string
-		status             int
-	}{
-		{"GET", "/next-job?worker_id=one", "", 404},
-		{"GET", "/next-job?worker_id=a/b&classes=X", "", 400},
-		{"GET", "/next-job?classes=X&wait=soon", "", 400},
-		{"GET", "/next-job?classes=X&service=a1111", "", 400},
-		{"POST", "/hub/v1/workers/one", "{}", 400},
-		{"POST", "/hub/v1/workers/one", "[]", 400},
-		{"POST", "/complete-job/none", `{"result": 1}`, 409},
-		{"POST", "/renew-job/none", ``, 409},
-		{"POST", "/upload-output/none?filename=x.png", ``, 409},
-		{"GET", "/hub/v1/job-input/none?name=x", ``, 409},
-	} {
-		status, a := p.does(c.method, c.path, c.body)
-		require.Equal(t, c.status, status, c.path)
-		require.Equal(t, "error", a.Status)
-		require.NotEmpty(t, a.Message)
-	}
-	stranger := &pullWorker{b, "attic:wrong", "one"}
-	for _, path := range []string{"/next-job?classes=X", "/hub/v1/next-job?classes=X"} {
-		status, a := stranger.does("GET", path, "")
-		require.Equal(t, http.StatusUnauthorized, status)
-		require.Equal(t, "error", a.Status)
-	}
-	for n := range maxWorkers {
-		status, a := p.does("GET", fmt.Sprintf("/next-job?classes=X&worker_id=w%d", n), "")
-		require.Equal(t, http.StatusOK, status, a.Message)
-	}
-	status, _ := p.does("GET", "/next-job?classes=X&worker_id=more", "")
-	require.Equal(t, http.StatusTooManyRequests, status, "a machine may have so many")
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		p := b.pullWorker("attic", "one")
+		for _, c := range []struct {
+			method, path, body string
+			status             int
+		}{
+			{"GET", "/next-job?worker_id=one", "", 404},
+			{"GET", "/next-job?worker_id=a/b&classes=X", "", 400},
+			{"GET", "/next-job?classes=X&wait=soon", "", 400},
+			{"GET", "/next-job?classes=X&service=a1111", "", 400},
+			{"POST", "/hub/v1/workers/one", "{}", 400},
+			{"POST", "/hub/v1/workers/one", "[]", 400},
+			{"POST", "/complete-job/none", `{"result": 1}`, 409},
+			{"POST", "/renew-job/none", ``, 409},
+			{"POST", "/upload-output/none?filename=x.png", ``, 409},
+			{"GET", "/hub/v1/job-input/none?name=x", ``, 409},
+		} {
+			status, a := p.does(c.method, c.path, c.body)
+			require.Equal(t, c.status, status, c.path)
+			require.Equal(t, "error", a.Status)
+			require.NotEmpty(t, a.Message)
+		}
+		stranger := &pullWorker{b, "attic:wrong", "one"}
+		for _, path := range []string{"/next-job?classes=X", "/hub/v1/next-job?classes=X"} {
+			status, a := stranger.does("GET", path, "")
+			require.Equal(t, http.StatusUnauthorized, status)
+			require.Equal(t, "error", a.Status)
+		}
+		for n := range maxWorkers {
+			status, a := p.does("GET", fmt.Sprintf("/next-job?classes=X&worker_id=w%d", n), "")
+			require.Equal(t, http.StatusOK, status, a.Message)
+		}
+		status, _ := p.does("GET", "/next-job?classes=X&worker_id=more", "")
+		require.Equal(t, http.StatusTooManyRequests, status, "a machine may have so many")
+	})
 }
 
 // A hub that stops does not wait for those who wait for a job.
 func TestWorkersDoNotHoldUpAStop(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 0)
-	p := b.pullWorker("attic", "one")
-	answered := make(chan string, 1)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.web.URL+"/next-job?wait=60&classes=X", nil)
-	require.NoError(t, err)
-	r.Header.Set("Authorization", "Bearer "+p.token)
-	go func() {
-		resp, err := http.DefaultClient.Do(r)
-		if err != nil {
-			answered <- err.Error()
-			return
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0)
+		p := b.pullWorker("attic", "one")
+		answered := make(chan string, 1)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.web.URL+"/next-job?wait=60&classes=X", nil)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer "+p.token)
+		go func() {
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				answered <- err.Error()
+				return
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			answered <- string(body)
+		}()
+		require.Eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, time.Millisecond)
+		b.hub.Workers().stop()
+		select {
+		case body := <-answered:
+			require.JSONEq(t, `{"status": "no_jobs"}`, body)
+		case <-time.After(time.Minute):
+			t.Fatal("the worker still waits")
 		}
-		body, _ := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		answered <- string(body)
-	}()
-	require.Eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, time.Millisecond)
-	b.hub.Workers().stop()
-	select {
-	case body := <-answered:
-		require.JSONEq(t, `{"status": "no_jobs"}`, body)
-	case <-time.After(time.Minute):
-		t.Fatal("the worker still waits")
-	}
+	})
 }

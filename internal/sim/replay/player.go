@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,6 +67,8 @@ type Player struct {
 	Trace Trace
 	// URL is the address of the server under test.
 	URL string
+	// Dial connects to it. Default: TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Clock is the clock of the simulated instances.
 	Clock *Clock
 	// Idle reports whether the server is only waiting for the clock.

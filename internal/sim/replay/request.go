@@ -30,7 +30,7 @@ func (p *Player) request(step *pyjson.Object) bool {
 		return false
 	}
 	client := &http.Client{
-		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+		Transport:     &http.Transport{DialContext: p.Dial, DisableKeepAlives: true, DisableCompression: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       longest,
 	}

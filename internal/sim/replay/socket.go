@@ -80,6 +80,7 @@ func (p *Player) connect(step *pyjson.Object, after []*pyjson.Object) bool {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	conn, resp, err := websocket.Dial(ctx, p.URL+p.renamed(step.String("path")), &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: p.Dial, DisableKeepAlives: true}},
 		HTTPHeader: header, Host: p.Trace.host(), CompressionMode: mode,
 	})
 	if refusal := refused(after, name); refusal != nil || err != nil {

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // Front serves a reverse proxy in front of the instance at target until the test
@@ -24,7 +26,11 @@ func Front(t testing.TB, target string, handle func(w http.ResponseWriter, r *ht
 	proxy := httputil.NewSingleHostReverseProxy(to)
 	// A test that ends gives up the requests that are still in progress.
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	serve := httptest.NewServer
+	if loopback.Has(to.Host) {
+		serve = loopback.Serve
+	}
+	front := serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handle(w, r, proxy)
 	}))
 	t.Cleanup(func() {
