@@ -37,32 +37,34 @@ func silentCatalog(t *testing.T, i *scripted) (tell func()) {
 // A hub that restarts follows its runs although the instance does not say what it
 // can run: that takes minutes where there are 500 instances.
 func TestRunIsAdoptedBeforeTheCatalogIsKnown(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(working)
-	b.runs(key)
-	b.set(func(s *Settings) { s.ContactTimeout = 10 * time.Second }) // far less than the answer takes
-	tell := silentCatalog(t, b.instances[0])
-	b.restart("hub/2")
-	require.Empty(t, b.reaches(key, job.Done).Lost)
-	require.Equal(t, 1, b.instances[0].Started(), "it ran once")
-	require.Empty(t, b.connected(), "it gets no job meanwhile")
-	tell()
-	b.reaches(b.submit(picture), job.Done)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(working)
+		b.runs(key)
+		b.set(func(s *Settings) { s.ContactTimeout = 10 * time.Second }) // far less than the answer takes
+		tell := silentCatalog(t, b.instances[0])
+		b.restart("hub/2")
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+		require.Empty(t, b.connected(), "it gets no job meanwhile")
+		tell()
+		b.reaches(b.submit(picture), job.Done)
+	})
 }
 
 // The same holds for a hub that loses and opens a socket again, and for messages on
 // the new socket: they are read while the instance works out what it can run.
 func TestRunGoesOnWhileTheCatalogIsReadAgain(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	until := b.listen()
-	key := b.submit(working)
-	b.runs(key)
-	silentCatalog(t, b.instances[0])
-	b.instances[0].DropSockets()
-	require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
-	require.Empty(t, b.reaches(key, job.Done).Lost)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		until := b.listen()
+		key := b.submit(working)
+		b.runs(key)
+		silentCatalog(t, b.instances[0])
+		b.instances[0].DropSockets()
+		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+	})
 }
 
 // agent reports an instance as an agent does, until the test ends.
@@ -149,21 +151,22 @@ func (b *dispatching) forgetsFleet() {
 // A run whose instance nobody has reported yet waits longer: the agents of a hub
 // that has restarted may take a minute to find it.
 func TestRunWaitsForItsAgent(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	a := hire(b, newScripted(t))
-	a.report("")
-	key := b.submit(working)
-	b.runs(key)
-	b.set(func(s *Settings) { s.ContactTimeout = 5 * time.Second })
-	b.forgetsFleet()
-	b.restart("hub/2")
-	require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
-	began := time.Now()
-	require.Eventually(t, func() bool { return time.Since(began) > 6*time.Second }, deadline, 50*time.Millisecond)
-	a.report("")
-	require.Empty(t, b.reaches(key, job.Done).Lost)
-	require.Equal(t, 1, a.i.Started(), "it ran once")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		a := hire(b, newScripted(t))
+		a.report("")
+		key := b.submit(working)
+		b.runs(key)
+		b.set(func(s *Settings) { s.ContactTimeout = 5 * time.Second })
+		b.forgetsFleet()
+		b.restart("hub/2")
+		require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+		began := time.Now()
+		require.Eventually(t, func() bool { return time.Since(began) > 6*time.Second }, deadline, 50*time.Millisecond)
+		a.report("")
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+		require.Equal(t, 1, a.i.Started(), "it ran once")
+	})
 }
 
 // An instance that is reported after a while has time to be connected, too.

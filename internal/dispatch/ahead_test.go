@@ -51,86 +51,89 @@ func (b *dispatching) waitsThere(key string) *scripted {
 
 // An instance has its next job before it is free, and no more than one.
 func TestNextJobWaitsAtTheInstance(t *testing.T) {
-	t.Parallel()
-	b, running := newAhead(t, 1)
-	second := b.submit(endless)
-	i := b.waitsThere(second)
-	third := b.submit(picture)
-	require.Never(t, func() bool { return b.job(third).State != job.Queued }, 100*time.Millisecond, 10*time.Millisecond)
-	require.Equal(t, job.Leased, b.job(second).State)
-	require.Zero(t, b.job(second).StartedAt)
+	inBubble(t, func(t *testing.T) {
+		b, running := newAhead(t, 1)
+		second := b.submit(endless)
+		i := b.waitsThere(second)
+		third := b.submit(picture)
+		require.Never(t, func() bool { return b.job(third).State != job.Queued }, 100*time.Millisecond, 10*time.Millisecond)
+		require.Equal(t, job.Leased, b.job(second).State)
+		require.Zero(t, b.job(second).StartedAt)
 
-	b.CancelRun(running[0])
-	b.reaches(running[0], job.Cancelled)
-	b.runs(second)
-	require.False(t, b.job(second).Ahead)
-	b.waitsThere(third)
-	b.CancelRun(second)
-	b.reaches(second, job.Cancelled)
-	b.reaches(third, job.Done)
-	require.Equal(t, 3, i.Started())
-	require.Empty(t, b.job(third).Lost)
+		b.CancelRun(running[0])
+		b.reaches(running[0], job.Cancelled)
+		b.runs(second)
+		require.False(t, b.job(second).Ahead)
+		b.waitsThere(third)
+		b.CancelRun(second)
+		b.reaches(second, job.Cancelled)
+		b.reaches(third, job.Done)
+		require.Equal(t, 3, i.Started())
+		require.Empty(t, b.job(third).Lost)
+	})
 }
 
 // A job that waits at an instance runs where it is free first, as if it had never been
 // given out.
 func TestWaitingJobIsTakenBack(t *testing.T) {
-	t.Parallel()
-	b, running := newAhead(t, 2)
-	key := b.submit(endless)
-	there := b.waitsThere(key)
-	for _, other := range running {
-		if b.at(other) != there {
-			b.CancelRun(other)
+	inBubble(t, func(t *testing.T) {
+		b, running := newAhead(t, 2)
+		key := b.submit(endless)
+		there := b.waitsThere(key)
+		for _, other := range running {
+			if b.at(other) != there {
+				b.CancelRun(other)
+			}
 		}
-	}
-	b.runs(key)
-	require.NotEqual(t, there.name, b.at(key).name)
-	j := b.job(key)
-	require.Equal(t, 1, j.Attempts)
-	require.Zero(t, j.Excuses)
-	require.Empty(t, j.Lost)
-	require.Equal(t, 1, there.Remaining())
-	require.Equal(t, 1, there.Started())
+		b.runs(key)
+		require.NotEqual(t, there.name, b.at(key).name)
+		j := b.job(key)
+		require.Equal(t, 1, j.Attempts)
+		require.Zero(t, j.Excuses)
+		require.Empty(t, j.Lost)
+		require.Equal(t, 1, there.Remaining())
+		require.Equal(t, 1, there.Started())
+	})
 }
 
 // A job that begins before it can be taken back runs where it is, and only there.
 func TestJobBeginsBeforeItIsTakenBack(t *testing.T) {
-	t.Parallel()
-	b, running := newAhead(t, 2)
-	key := b.submit(endless)
-	there := b.waitsThere(key)
-	before := ""
-	for _, other := range running {
-		if b.at(other) == there {
-			before = other
+	inBubble(t, func(t *testing.T) {
+		b, running := newAhead(t, 2)
+		key := b.submit(endless)
+		there := b.waitsThere(key)
+		before := ""
+		for _, other := range running {
+			if b.at(other) == there {
+				before = other
+			}
 		}
-	}
-	tried := make(chan struct{}, 16)
-	there.on("POST /queue", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		b.CancelRun(before)
-		for there.Started() < 2 && r.Context().Err() == nil {
-			time.Sleep(time.Millisecond)
+		tried := make(chan struct{}, 16)
+		there.on("POST /queue", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			b.CancelRun(before)
+			for there.Started() < 2 && r.Context().Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			next.ServeHTTP(w, r)
+			tried <- struct{}{}
+		})
+		for _, other := range running {
+			if other != before {
+				b.CancelRun(other)
+			}
 		}
-		next.ServeHTTP(w, r)
-		tried <- struct{}{}
+		<-tried
+		b.runs(key)
+		require.Equal(t, there.name, b.at(key).name)
+		require.Equal(t, 1, b.job(key).Attempts)
+		b.CancelRun(key)
+		b.reaches(key, job.Cancelled)
+		started := 0
+		for _, i := range b.instances {
+			started += i.Started()
+		}
+		require.Equal(t, 3, started)
 	})
-	for _, other := range running {
-		if other != before {
-			b.CancelRun(other)
-		}
-	}
-	<-tried
-	b.runs(key)
-	require.Equal(t, there.name, b.at(key).name)
-	require.Equal(t, 1, b.job(key).Attempts)
-	b.CancelRun(key)
-	b.reaches(key, job.Cancelled)
-	started := 0
-	for _, i := range b.instances {
-		started += i.Started()
-	}
-	require.Equal(t, 3, started)
 }
 
 // Whoever removes a job that waits at an instance removes one that waits: the run
@@ -174,52 +177,54 @@ func TestWaitingJobIsCancelled(t *testing.T) {
 
 // An instance that is drained keeps the run and gives the waiting job back.
 func TestDrainedInstanceGivesBack(t *testing.T) {
-	t.Parallel()
-	b, running := newAhead(t, 1)
-	key := b.submit(picture)
-	there := b.waitsThere(key)
-	b.fleet.SetDraining(there.name, true)
-	require.Empty(t, b.reaches(key, job.Queued).Lost)
-	require.Equal(t, 1, there.Remaining())
-	require.Equal(t, job.Running, b.job(running[0]).State)
-	b.fleet.SetDraining(there.name, false)
-	b.waitsThere(key)
-	b.CancelRun(running[0])
-	b.reaches(key, job.Done)
+	inBubble(t, func(t *testing.T) {
+		b, running := newAhead(t, 1)
+		key := b.submit(picture)
+		there := b.waitsThere(key)
+		b.fleet.SetDraining(there.name, true)
+		require.Empty(t, b.reaches(key, job.Queued).Lost)
+		require.Equal(t, 1, there.Remaining())
+		require.Equal(t, job.Running, b.job(running[0]).State)
+		b.fleet.SetDraining(there.name, false)
+		b.waitsThere(key)
+		b.CancelRun(running[0])
+		b.reaches(key, job.Done)
+	})
 }
 
 // The instance may begin the next job while the hub still handles the end of the one
 // before it: that is no hang, however long the next one has waited there.
 func TestNextJobIsShownAsRunning(t *testing.T) {
-	t.Parallel()
-	b, running := newAhead(t, 1)
-	next := b.submit(picture)
-	there := b.waitsThere(next)
-	var looks atomic.Int64
-	there.on("GET /queue", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-		looks.Add(1)
-		var both [][]any
-		for _, key := range []string{running[0], next} {
-			both = append(both, []any{1, b.followed(key).lease().Upstream, map[string]any{}, map[string]any{}, []string{}})
-		}
-		require.NoError(t, json.NewEncoder(w).Encode(map[string]any{"queue_running": both, "queue_pending": []any{}}))
+	inBubble(t, func(t *testing.T) {
+		b, running := newAhead(t, 1)
+		next := b.submit(picture)
+		there := b.waitsThere(next)
+		var looks atomic.Int64
+		there.on("GET /queue", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			looks.Add(1)
+			var both [][]any
+			for _, key := range []string{running[0], next} {
+				both = append(both, []any{1, b.followed(key).lease().Upstream, map[string]any{}, map[string]any{}, []string{}})
+			}
+			require.NoError(t, json.NewEncoder(w).Encode(map[string]any{"queue_running": both, "queue_pending": []any{}}))
+		})
+		muted := time.Now()
+		there.SetFault(sim.Faults{Mute: true}) // previews of the one that runs would put the looks off
+		b.set(func(s *Settings) { s.StallTimeout = time.Second })
+		waiting := b.followed(next)
+		require.Eventually(t, func() bool {
+			waiting.mail.put(runEvent{kind: lookAsked})
+			return looks.Load() >= 1 && time.Since(muted) > 2*time.Second
+		}, deadline, 100*time.Millisecond)
+		there.SetFault(sim.Faults{})
+		b.set(func(s *Settings) { s.StallTimeout = time.Minute })
+		require.Empty(t, b.job(next).Lost)
+		require.True(t, b.job(next).Ahead)
+		b.CancelRun(running[0])
+		b.reaches(running[0], job.Cancelled)
+		b.reaches(next, job.Done)
+		require.NotContains(t, b.logged(), "instance is sick")
 	})
-	muted := time.Now()
-	there.SetFault(sim.Faults{Mute: true}) // previews of the one that runs would put the looks off
-	b.set(func(s *Settings) { s.StallTimeout = time.Second })
-	waiting := b.followed(next)
-	require.Eventually(t, func() bool {
-		waiting.mail.put(runEvent{kind: lookAsked})
-		return looks.Load() >= 1 && time.Since(muted) > 2*time.Second
-	}, deadline, 100*time.Millisecond)
-	there.SetFault(sim.Faults{})
-	b.set(func(s *Settings) { s.StallTimeout = time.Minute })
-	require.Empty(t, b.job(next).Lost)
-	require.True(t, b.job(next).Ahead)
-	b.CancelRun(running[0])
-	b.reaches(running[0], job.Cancelled)
-	b.reaches(next, job.Done)
-	require.NotContains(t, b.logged(), "instance is sick")
 }
 
 // The next hub follows both the run and the job that waits behind it.
@@ -280,19 +285,20 @@ func (s *scripted) countSockets() (most func() map[string]int) {
 
 // A job that waits is not blamed for the death of the instance.
 func TestWaitingJobOutlivesItsInstance(t *testing.T) {
-	t.Parallel()
-	b, running := newAhead(t, 1)
-	key := b.submit(picture)
-	there := b.waitsThere(key)
-	b.set(func(s *Settings) { s.ContactTimeout = time.Second })
-	there.Kill()
-	b.lost(running[0])
-	b.lost(key)
-	j := b.job(key)
-	require.Zero(t, j.Kills)
-	require.Equal(t, 1, j.Excuses)
-	_, err := b.queue.Cancel(t.Context(), running[0])
-	require.NoError(t, err)
-	there.Restart()
-	b.reaches(key, job.Done)
+	inBubble(t, func(t *testing.T) {
+		b, running := newAhead(t, 1)
+		key := b.submit(picture)
+		there := b.waitsThere(key)
+		b.set(func(s *Settings) { s.ContactTimeout = time.Second })
+		there.Kill()
+		b.lost(running[0])
+		b.lost(key)
+		j := b.job(key)
+		require.Zero(t, j.Kills)
+		require.Equal(t, 1, j.Excuses)
+		_, err := b.queue.Cancel(t.Context(), running[0])
+		require.NoError(t, err)
+		there.Restart()
+		b.reaches(key, job.Done)
+	})
 }

@@ -34,21 +34,22 @@ func TestRunOfAHubThatIsGone(t *testing.T) {
 		"stopped": (*Dispatcher).Close,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1, among)
-			first := b.Dispatcher
-			t.Cleanup(first.Close)
-			key := b.submit(working)
-			b.runs(key)
-			end(first)
-			b.survivor(func(_ context.Context, hub string) bool { return hub == "hub/1" })
-			require.Eventually(t, func() bool { return b.job(key).Run.Hub == "other/1" }, deadline, 10*time.Millisecond)
-			require.Empty(t, b.reaches(key, job.Done).Lost)
-			require.Equal(t, 1, b.instances[0].Started(), "it ran once")
-			require.Eventually(t, func() bool {
-				silent, _, err := b.queue.Beat(t.Context(), "third/1", time.Hour)
-				return err == nil && len(silent) == 0
-			}, deadline, 10*time.Millisecond, "there is nothing left to take")
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1, among)
+				first := b.Dispatcher
+				t.Cleanup(first.Close)
+				key := b.submit(working)
+				b.runs(key)
+				end(first)
+				b.survivor(func(_ context.Context, hub string) bool { return hub == "hub/1" })
+				require.Eventually(t, func() bool { return b.job(key).Run.Hub == "other/1" }, deadline, 10*time.Millisecond)
+				require.Empty(t, b.reaches(key, job.Done).Lost)
+				require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+				require.Eventually(t, func() bool {
+					silent, _, err := b.queue.Beat(t.Context(), "third/1", time.Hour)
+					return err == nil && len(silent) == 0
+				}, deadline, 10*time.Millisecond, "there is nothing left to take")
+			})
 		})
 	}
 }
@@ -59,21 +60,22 @@ func TestRunOfASilentHubThatLives(t *testing.T) {
 	t.Parallel()
 	for name, gone := range map[string]bool{"it lives": false, "its instance is out of reach": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1, among)
-			first := b.Dispatcher
-			t.Cleanup(first.Close)
-			key := b.submit(endless)
-			b.runs(key)
-			first.stop()
-			if gone {
-				b.fleet.RemoveStatic(b.instances[0].name)
-			}
-			var asked atomic.Int32
-			b.survivor(func(context.Context, string) bool { asked.Add(1); return gone })
-			require.Eventually(t, func() bool { return asked.Load() >= 3 }, deadline, 10*time.Millisecond)
-			require.Equal(t, "hub/1", b.job(key).Run.Hub)
-			require.Nil(t, b.followed(key))
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1, among)
+				first := b.Dispatcher
+				t.Cleanup(first.Close)
+				key := b.submit(endless)
+				b.runs(key)
+				first.stop()
+				if gone {
+					b.fleet.RemoveStatic(b.instances[0].name)
+				}
+				var asked atomic.Int32
+				b.survivor(func(context.Context, string) bool { asked.Add(1); return gone })
+				require.Eventually(t, func() bool { return asked.Load() >= 3 }, deadline, 10*time.Millisecond)
+				require.Equal(t, "hub/1", b.job(key).Run.Hub)
+				require.Nil(t, b.followed(key))
+			})
 		})
 	}
 }

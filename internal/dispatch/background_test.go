@@ -63,46 +63,48 @@ func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
 
 // A run that hangs is interrupted though the instance sends what it always sends.
 func TestHungRunBesideMonitors(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	b.connects(1)
-	b.monitors()
-	conn := b.connection(b.instances[0].name)
-	require.Eventually(t, func() bool {
-		return conn.background.has(comfyui.Message{Type: "crystools.monitor"})
-	}, deadline, time.Millisecond)
-	key := b.submit(endless)
-	b.runs(key)
-	b.instances[0].SetFault(sim.Faults{Mute: true})
-	b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		b.set(func(s *Settings) { s.StallTimeout = time.Minute }) // it may take its time to stop
-		next.ServeHTTP(w, r)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.connects(1)
+		b.monitors()
+		conn := b.connection(b.instances[0].name)
+		require.Eventually(t, func() bool {
+			return conn.background.has(comfyui.Message{Type: "crystools.monitor"})
+		}, deadline, time.Millisecond)
+		key := b.submit(endless)
+		b.runs(key)
+		b.instances[0].SetFault(sim.Faults{Mute: true})
+		b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			b.set(func(s *Settings) { s.StallTimeout = time.Minute }) // it may take its time to stop
+			next.ServeHTTP(w, r)
+		})
+		b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
+		require.Contains(t, b.lost(key), "silent for too long")
 	})
-	b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
-	require.Contains(t, b.lost(key), "silent for too long")
 }
 
 func TestBackground(t *testing.T) {
-	t.Parallel()
-	frame := func(kind, prompt string) comfyui.Frame {
-		data, err := json.Marshal(map[string]any{"type": kind, "data": map[string]string{"prompt_id": prompt}})
-		require.NoError(t, err)
-		return comfyui.Frame{Data: data}
-	}
-	idle, busy := func() bool { return true }, func() bool { return false }
-	var b background
-	b.note(frame("monitor", ""), idle)
-	b.note(frame("trainer", ""), busy)
-	b.note(frame("finished", "p"), idle)
-	b.note(frame(comfyui.TypeProgress, ""), idle)
-	b.note(comfyui.Frame{Binary: true, Data: []byte("monitor")}, idle)
-	require.True(t, b.has(comfyui.Message{Type: "monitor"}))
-	require.False(t, b.has(comfyui.Message{Type: "monitor", PromptID: "p"}))
-	for _, kind := range []string{"trainer", "finished", comfyui.TypeProgress} {
-		require.False(t, b.has(comfyui.Message{Type: kind}), kind)
-	}
-	for n := range 10 * maxBackground {
-		b.note(frame(strconv.Itoa(n), ""), idle)
-	}
-	require.Len(t, b.types, maxBackground)
+	inBubble(t, func(t *testing.T) {
+		frame := func(kind, prompt string) comfyui.Frame {
+			data, err := json.Marshal(map[string]any{"type": kind, "data": map[string]string{"prompt_id": prompt}})
+			require.NoError(t, err)
+			return comfyui.Frame{Data: data}
+		}
+		idle, busy := func() bool { return true }, func() bool { return false }
+		var b background
+		b.note(frame("monitor", ""), idle)
+		b.note(frame("trainer", ""), busy)
+		b.note(frame("finished", "p"), idle)
+		b.note(frame(comfyui.TypeProgress, ""), idle)
+		b.note(comfyui.Frame{Binary: true, Data: []byte("monitor")}, idle)
+		require.True(t, b.has(comfyui.Message{Type: "monitor"}))
+		require.False(t, b.has(comfyui.Message{Type: "monitor", PromptID: "p"}))
+		for _, kind := range []string{"trainer", "finished", comfyui.TypeProgress} {
+			require.False(t, b.has(comfyui.Message{Type: kind}), kind)
+		}
+		for n := range 10 * maxBackground {
+			b.note(frame(strconv.Itoa(n), ""), idle)
+		}
+		require.Len(t, b.types, maxBackground)
+	})
 }

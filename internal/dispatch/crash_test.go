@@ -15,22 +15,24 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // A job whose body cannot be read and that was to be cancelled ends as cancelled.
 // It has no files and no graph by then.
 func TestCancelOfAJobWithoutABody(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	key := b.submit(picture)
-	b.spoil("body", key, "")
-	claimed, err := b.queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"})
-	require.NoError(t, err)
-	_, err = b.queue.Cancel(t.Context(), key)
-	require.NoError(t, err)
-	r := newRun(b.Dispatcher, nil, claimed)
-	b.launch(r, r.execute)
-	b.reaches(key, job.Cancelled)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		key := b.submit(picture)
+		b.spoil("body", key, "")
+		claimed, err := b.queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"})
+		require.NoError(t, err)
+		_, err = b.queue.Cancel(t.Context(), key)
+		require.NoError(t, err)
+		r := newRun(b.Dispatcher, nil, claimed)
+		b.launch(r, r.execute)
+		b.reaches(key, job.Cancelled)
+	})
 }
 
 // A panic in a run ends that run's job with an error. The hub goes on, and the
@@ -45,30 +47,32 @@ func TestPanicEndsOneRun(t *testing.T) {
 		},
 	} {
 		t.Run(at, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1, broken)
-			for range 2 {
-				key := b.submit(picture, func(s *queue.Submission) { s.Body.Inputs = []byte(`{"v": 1, "held": ["a"]}`) })
-				require.Contains(t, b.failure(key), "The hub failed")
-				b.leaves(key)
-			}
-			require.Contains(t, b.logged(), "rescue.Do", "the log has the stack")
-			require.Equal(t, []string{"failed", "failed"}, b.ends())
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1, broken)
+				for range 2 {
+					key := b.submit(picture, func(s *queue.Submission) { s.Body.Inputs = []byte(`{"v": 1, "held": ["a"]}`) })
+					require.Contains(t, b.failure(key), "The hub failed")
+					b.leaves(key)
+				}
+				require.Contains(t, b.logged(), "rescue.Do", "the log has the stack")
+				require.Equal(t, []string{"failed", "failed"}, b.ends())
+			})
 		})
 	}
 }
 
 // The same holds for a panic in a goroutine that works beside the run.
 func TestPanicBesideARun(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(endless)
-	b.runs(key)
-	b.followed(key).beside("testing", func() { panic("broken") })
-	require.Contains(t, b.failure(key), "The hub failed")
-	b.leaves(key)
-	b.reaches(b.submit(picture), job.Done)
-	require.Contains(t, b.logged(), "TestPanicBesideARun.func", "the log has the stack")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(endless)
+		b.runs(key)
+		b.followed(key).beside("testing", func() { panic("broken") })
+		require.Contains(t, b.failure(key), "The hub failed")
+		b.leaves(key)
+		b.reaches(b.submit(picture), job.Done)
+		require.Contains(t, b.logged(), "TestPanicBesideARun.func", "the log has the stack")
+	})
 }
 
 // If a reader of an instance's messages panics, it loses its socket and opens a
@@ -76,7 +80,7 @@ func TestPanicBesideARun(t *testing.T) {
 func TestPanicOfAReader(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t)
-	client, err := comfyui.NewClient(s.web.URL, comfyui.Options{})
+	client, err := comfyui.NewClient(s.web.URL, comfyui.Options{Dial: loopback.Dial})
 	require.NoError(t, err)
 	for name, tt := range map[string]struct {
 		up    int // which opening panics

@@ -46,41 +46,42 @@ func TestDeliberateRestartIsNoKill(t *testing.T) {
 		}, blamed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 0)
-			a := hire(b, newScripted(t))
-			report := func(r fleet.InstanceReport) {
-				a.seq++
-				r.Name, r.URL, r.Kind, r.Up = a.i.name, a.i.web.URL, fleet.KindComfyUI, true
-				require.NoError(t, b.fleet.Apply(fleet.Report{Agent: "machine", Boot: a.boot, Seq: a.seq, Instances: []fleet.InstanceReport{r}}))
-			}
-			report(fleet.InstanceReport{Boot: 1})
-			key := b.submit(endless)
-			b.runs(key)
-			if tt.before != nil {
-				tt.before(b, report)
-			}
-			a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-				w.Header().Set(comfyui.UnreachableHeader, comfyui.Gone)
-				w.WriteHeader(http.StatusBadGateway)
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 0)
+				a := hire(b, newScripted(t))
+				report := func(r fleet.InstanceReport) {
+					a.seq++
+					r.Name, r.URL, r.Kind, r.Up = a.i.name, a.i.web.URL, fleet.KindComfyUI, true
+					require.NoError(t, b.fleet.Apply(fleet.Report{Agent: "machine", Boot: a.boot, Seq: a.seq, Instances: []fleet.InstanceReport{r}}))
+				}
+				report(fleet.InstanceReport{Boot: 1})
+				key := b.submit(endless)
+				b.runs(key)
+				if tt.before != nil {
+					tt.before(b, report)
+				}
+				a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+					w.Header().Set(comfyui.UnreachableHeader, comfyui.Gone)
+					w.WriteHeader(http.StatusBadGateway)
+				})
+				if tt.after != nil {
+					a.i.on("GET /ws", nil)
+					tt.after(b, report)
+				}
+				a.i.DropSockets()
+				reason := b.lost(key)
+				j := b.job(key)
+				if tt.blamed {
+					require.Contains(t, reason, "the instance died")
+					require.Equal(t, 1, j.Kills)
+				} else {
+					require.Contains(t, reason, "restarted on purpose")
+					require.Zero(t, j.Kills)
+					require.Equal(t, 1, j.Excuses)
+				}
+				_, err := b.queue.Cancel(t.Context(), key)
+				require.NoError(t, err)
 			})
-			if tt.after != nil {
-				a.i.on("GET /ws", nil)
-				tt.after(b, report)
-			}
-			a.i.DropSockets()
-			reason := b.lost(key)
-			j := b.job(key)
-			if tt.blamed {
-				require.Contains(t, reason, "the instance died")
-				require.Equal(t, 1, j.Kills)
-			} else {
-				require.Contains(t, reason, "restarted on purpose")
-				require.Zero(t, j.Kills)
-				require.Equal(t, 1, j.Excuses)
-			}
-			_, err := b.queue.Cancel(t.Context(), key)
-			require.NoError(t, err)
 		})
 	}
 }
@@ -88,21 +89,22 @@ func TestDeliberateRestartIsNoKill(t *testing.T) {
 // An agent that has said that it leaves may come back: the instance works on, so its run
 // is kept for longer than that of an agent that was found dead.
 func TestRunOfAnAgentThatRestarts(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	a := hire(b, newScripted(t))
-	a.report("")
-	require.Equal(t, 15*time.Second, b.patienceFor("gpu"))
-	key := b.submit(working)
-	b.runs(key)
-	b.fleet.AgentStopped("machine", a.boot, "")
-	require.Equal(t, 90*time.Second, b.patienceFor("gpu"))
-	a.i.DropSockets()
-	a.boot++
-	a.seq = 0
-	a.report(key)
-	require.Equal(t, 15*time.Second, b.patienceFor("gpu"))
-	require.Empty(t, b.reaches(key, job.Done).Lost)
-	b.fleet.AgentLeft("machine", a.boot, "")
-	require.Equal(t, 15*time.Second, b.patienceFor("gpu"), "it was found dead")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		a := hire(b, newScripted(t))
+		a.report("")
+		require.Equal(t, 15*time.Second, b.patienceFor("gpu"))
+		key := b.submit(working)
+		b.runs(key)
+		b.fleet.AgentStopped("machine", a.boot, "")
+		require.Equal(t, 90*time.Second, b.patienceFor("gpu"))
+		a.i.DropSockets()
+		a.boot++
+		a.seq = 0
+		a.report(key)
+		require.Equal(t, 15*time.Second, b.patienceFor("gpu"))
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+		b.fleet.AgentLeft("machine", a.boot, "")
+		require.Equal(t, 15*time.Second, b.patienceFor("gpu"), "it was found dead")
+	})
 }

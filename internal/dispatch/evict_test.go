@@ -29,81 +29,85 @@ func (b *dispatching) evicted(from *scripted, keys ...string) {
 // A run that is taken back from its instance stops there and goes on elsewhere, as if it
 // had never been there.
 func TestEvict(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(endless)
-	b.runs(key)
-	from := b.at(key)
-	b.evicted(from, key)
-	require.Eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
-	j := b.job(key)
-	require.Zero(t, j.Attempts)
-	require.Zero(t, j.Excuses)
-	require.Empty(t, j.Lost)
-
-	for range 12 { // more often than any bound of lost runs
-		to := newScripted(t)
-		b.add(to)
-		b.runs(key)
-		require.Equal(t, to.name, b.job(key).Run.Instance)
-		b.evicted(to, key)
-	}
-	require.Equal(t, []Cause{Evicted}, slices.Compact(b.retried()))
-	b.fleet.SetDraining(from.name, false)
-	b.runs(key)
-	require.Equal(t, 1, b.job(key).Attempts)
-	b.CancelRun(key)
-	b.reaches(key, job.Cancelled)
-	b.Evict("nobody")
-}
-
-// Both jobs of an instance leave it.
-func TestEvictWithNext(t *testing.T) {
-	t.Parallel()
-	b, running := newAhead(t, 1)
-	next := b.submit(endless) // it may begin before it is taken back, and would end
-	from := b.waitsThere(next)
-	b.evicted(from, running[0], next)
-	require.Eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
-	for _, key := range []string{running[0], next} {
-		require.Zero(t, b.job(key).Attempts)
-		require.Empty(t, b.job(key).Lost)
-	}
-}
-
-// A run that no interrupt ends is given up.
-func TestEvictWithoutEffect(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusOK) })
-	key := b.submit(endless)
-	b.runs(key)
-	b.set(func(s *Settings) { s.StallTimeout = 500 * time.Millisecond })
-	b.evicted(b.at(key), key)
-	require.Equal(t, job.Queued, b.job(key).State)
-	require.Contains(t, b.logged(), "does not end a run that is taken back")
-}
-
-// A job whose client cancels it meanwhile ends.
-func TestEvictAndCancel(t *testing.T) {
-	t.Parallel()
-	for _, cancelFirst := range []bool{false, true} {
+	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
 		key := b.submit(endless)
 		b.runs(key)
 		from := b.at(key)
-		b.fleet.SetDraining(from.name, true)
-		ask := func(first bool) {
-			if first {
-				_, err := b.queue.Cancel(t.Context(), key)
-				require.NoError(t, err)
-				b.CancelRun(key)
-			} else {
-				b.Evict(from.name)
-			}
+		b.evicted(from, key)
+		require.Eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
+		j := b.job(key)
+		require.Zero(t, j.Attempts)
+		require.Zero(t, j.Excuses)
+		require.Empty(t, j.Lost)
+
+		for range 12 { // more often than any bound of lost runs
+			to := newScripted(t)
+			b.add(to)
+			b.runs(key)
+			require.Equal(t, to.name, b.job(key).Run.Instance)
+			b.evicted(to, key)
 		}
-		ask(cancelFirst)
-		ask(!cancelFirst)
+		require.Equal(t, []Cause{Evicted}, slices.Compact(b.retried()))
+		b.fleet.SetDraining(from.name, false)
+		b.runs(key)
+		require.Equal(t, 1, b.job(key).Attempts)
+		b.CancelRun(key)
 		b.reaches(key, job.Cancelled)
-	}
+		b.Evict("nobody")
+	})
+}
+
+// Both jobs of an instance leave it.
+func TestEvictWithNext(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, running := newAhead(t, 1)
+		next := b.submit(endless) // it may begin before it is taken back, and would end
+		from := b.waitsThere(next)
+		b.evicted(from, running[0], next)
+		require.Eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
+		for _, key := range []string{running[0], next} {
+			require.Zero(t, b.job(key).Attempts)
+			require.Empty(t, b.job(key).Lost)
+		}
+	})
+}
+
+// A run that no interrupt ends is given up.
+func TestEvictWithoutEffect(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { w.WriteHeader(http.StatusOK) })
+		key := b.submit(endless)
+		b.runs(key)
+		b.set(func(s *Settings) { s.StallTimeout = 500 * time.Millisecond })
+		b.evicted(b.at(key), key)
+		require.Equal(t, job.Queued, b.job(key).State)
+		require.Contains(t, b.logged(), "does not end a run that is taken back")
+	})
+}
+
+// A job whose client cancels it meanwhile ends.
+func TestEvictAndCancel(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, cancelFirst := range []bool{false, true} {
+			b := newDispatching(t, 1)
+			key := b.submit(endless)
+			b.runs(key)
+			from := b.at(key)
+			b.fleet.SetDraining(from.name, true)
+			ask := func(first bool) {
+				if first {
+					_, err := b.queue.Cancel(t.Context(), key)
+					require.NoError(t, err)
+					b.CancelRun(key)
+				} else {
+					b.Evict(from.name)
+				}
+			}
+			ask(cancelFirst)
+			ask(!cancelFirst)
+			b.reaches(key, job.Cancelled)
+		}
+	})
 }

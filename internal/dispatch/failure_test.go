@@ -31,36 +31,37 @@ func (b *dispatching) connects(count int) {
 // A prompt that runs out of memory goes to an instance with more, and so do later ones
 // like it, at once.
 func TestOutOfMemory(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	until := b.listen()
-	small := b.sized(8)
-	small.SetFault(sim.Faults{OOMEvery: 1})
-	var freed atomic.Int32
-	small.on("POST /free", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		freed.Add(1)
-		next.ServeHTTP(w, r)
-	})
-	b.connects(1)
-	key := b.submit(endless)
-	require.Contains(t, b.failure(key), "torch.OutOfMemoryError", "there is no larger one")
-	require.Equal(t, 2, small.Started(), "it is tried again with free memory")
-	require.Equal(t, int32(2), freed.Load())
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		until := b.listen()
+		small := b.sized(8)
+		small.SetFault(sim.Faults{OOMEvery: 1})
+		var freed atomic.Int32
+		small.on("POST /free", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			freed.Add(1)
+			next.ServeHTTP(w, r)
+		})
+		b.connects(1)
+		key := b.submit(endless)
+		require.Contains(t, b.failure(key), "torch.OutOfMemoryError", "there is no larger one")
+		require.Equal(t, 2, small.Started(), "it is tried again with free memory")
+		require.Equal(t, int32(2), freed.Load())
 
-	large := b.sized(24)
-	b.connects(2)
-	blocker := b.submit(endless)
-	b.runs(blocker)
-	require.Equal(t, large.name, b.job(blocker).Run.Instance, "prompts like it have failed on the small one")
-	require.LessOrEqual(t, small.Started(), 2)
-	other := b.submit(working) // is of another shape, and there is only the small one
-	require.Contains(t, b.lost(other), "out of memory")
-	_, err := b.queue.Cancel(t.Context(), blocker)
-	require.NoError(t, err)
-	require.Equal(t, []string{"execution_start", "executed", "execution_success"}, skipTo(until, other))
-	require.Equal(t, large.name, b.job(other).Run.Instance)
-	require.Equal(t, 3, small.Started())
-	require.Equal(t, []Cause{OutOfMemory}, slices.Compact(b.retried()))
+		large := b.sized(24)
+		b.connects(2)
+		blocker := b.submit(endless)
+		b.runs(blocker)
+		require.Equal(t, large.name, b.job(blocker).Run.Instance, "prompts like it have failed on the small one")
+		require.LessOrEqual(t, small.Started(), 2)
+		other := b.submit(working) // is of another shape, and there is only the small one
+		require.Contains(t, b.lost(other), "out of memory")
+		_, err := b.queue.Cancel(t.Context(), blocker)
+		require.NoError(t, err)
+		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, skipTo(until, other))
+		require.Equal(t, large.name, b.job(other).Run.Instance)
+		require.Equal(t, 3, small.Started())
+		require.Equal(t, []Cause{OutOfMemory}, slices.Compact(b.retried()))
+	})
 }
 
 // skipTo returns what a client was shown of the last run of a prompt.
@@ -76,76 +77,79 @@ func skipTo(until func(string) []string, key string) []string {
 
 // A job waits for a larger instance only while there is one.
 func TestLargerInstanceLeaves(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	small, large := b.sized(8), b.sized(24)
-	b.connects(2)
-	b.memory.avoid("job", need{8 << 30, []string{large.name}})
-	avoided := func(s *scripted) bool {
-		i, _ := b.fleet.Instance(s.name)
-		set := map[string]bool{}
-		b.avoidSmall(b.memory.needy(), i, set)
-		return set["job"]
-	}
-	require.True(t, avoided(small))
-	require.False(t, avoided(large))
-	b.fleet.SetDraining(large.name, true)
-	require.False(t, avoided(small))
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		small, large := b.sized(8), b.sized(24)
+		b.connects(2)
+		b.memory.avoid("job", need{8 << 30, []string{large.name}})
+		avoided := func(s *scripted) bool {
+			i, _ := b.fleet.Instance(s.name)
+			set := map[string]bool{}
+			b.avoidSmall(b.memory.needy(), i, set)
+			return set["job"]
+		}
+		require.True(t, avoided(small))
+		require.False(t, avoided(large))
+		b.fleet.SetDraining(large.name, true)
+		require.False(t, avoided(small))
+	})
 }
 
 // An instance whose GPU process is broken gets no more jobs until it has restarted,
 // and its agent is asked for that. The job runs elsewhere, and counts as a killer.
 func TestPoisonedProcess(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	broken := b.instances[0]
-	broken.SetFault(sim.Faults{Poisoned: true})
-	key := b.submit(picture)
-	require.Contains(t, b.lost(key), "its GPU reported an error")
-	require.Equal(t, 1, b.job(key).Kills)
-	state := func() fleet.State {
-		i, _ := b.fleet.Instance(broken.name)
-		return i.State
-	}
-	report := fleet.InstanceReport{Name: broken.name, URL: broken.web.URL, Direct: true, Up: true, Boot: 1}
-	for _, report.Queue = range []int{1, 0} { // as after any run
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		broken := b.instances[0]
+		broken.SetFault(sim.Faults{Poisoned: true})
+		key := b.submit(picture)
+		require.Contains(t, b.lost(key), "its GPU reported an error")
+		require.Equal(t, 1, b.job(key).Kills)
+		state := func() fleet.State {
+			i, _ := b.fleet.Instance(broken.name)
+			return i.State
+		}
+		report := fleet.InstanceReport{Name: broken.name, URL: broken.web.URL, Direct: true, Up: true, Boot: 1}
+		for _, report.Queue = range []int{1, 0} { // as after any run
+			b.fleet.Observe(report)
+			require.Equal(t, fleet.Sick, state())
+		}
+		require.Equal(t, 1, broken.Started())
+		broken.SetFault(sim.Faults{})
+		report.Boot = 2
 		b.fleet.Observe(report)
-		require.Equal(t, fleet.Sick, state())
-	}
-	require.Equal(t, 1, broken.Started())
-	broken.SetFault(sim.Faults{})
-	report.Boot = 2
-	b.fleet.Observe(report)
-	b.reaches(key, job.Done)
+		b.reaches(key, job.Done)
 
-	// A prompt that breaks two processes gets no third one.
-	broken.SetFault(sim.Faults{Poisoned: true})
-	key = b.submit(picture)
-	for kills := range queue.MaxKills {
-		require.Eventually(t, func() bool { return b.job(key).Kills == kills+1 }, deadline, 10*time.Millisecond)
-		report.Boot++
-		b.fleet.Observe(report)
-	}
-	require.Contains(t, b.failure(key), "quarantined")
+		// A prompt that breaks two processes gets no third one.
+		broken.SetFault(sim.Faults{Poisoned: true})
+		key = b.submit(picture)
+		for kills := range queue.MaxKills {
+			require.Eventually(t, func() bool { return b.job(key).Kills == kills+1 }, deadline, 10*time.Millisecond)
+			report.Boot++
+			b.fleet.Observe(report)
+		}
+		require.Contains(t, b.failure(key), "quarantined")
+	})
 }
 
 // Only what torch raises for the driver is taken for a fault of the instance.
 func TestFailuresOfInstances(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string][2]bool{ // out of memory, poisons
-		`{"exception_type": "torch.OutOfMemoryError", "exception_message": "Allocation on device "}`:                               {true, false},
-		`{"exception_type": "torch.cuda.OutOfMemoryError", "exception_message": "CUDA out of memory. Tried to allocate 2 GiB"}`:    {true, false},
-		`{"exception_type": "torch.AcceleratorError", "exception_message": "CUDA error: out of memory\nCUDA kernel errors"}`:       {true, false},
-		`{"exception_type": "RuntimeError", "exception_message": "MPS backend out of memory (MPS allocated: 9 GB)"}`:               {true, false},
-		`{"exception_type": "RuntimeError", "exception_message": "CUDA error: device-side assert triggered\nCUDA kernel"}`:         {false, true},
-		`{"exception_type": "torch.AcceleratorError", "exception_message": "HIP error: an illegal memory access was encountered"}`: {false, true},
-		`{"exception_type": "RuntimeError", "exception_message": "CUDA error: no kernel image is available"}`:                      {false, false},
-		`{"exception_type": "ValueError", "exception_message": "CUDA error: unspecified launch failure, out of memory"}`:           {false, false},
-		`{"exception_type": "RuntimeError", "exception_message": "unknown error"}`:                                                 {false, false},
-		`{"exception_type": 1}`: {false, false},
-		`[`:                     {false, false},
-	} {
-		f := failureOf([]byte(text))
-		require.Equal(t, want, [2]bool{f.outOfMemory(), f.poisons()}, text)
-	}
+	inBubble(t, func(t *testing.T) {
+		for text, want := range map[string][2]bool{ // out of memory, poisons
+			`{"exception_type": "torch.OutOfMemoryError", "exception_message": "Allocation on device "}`:                               {true, false},
+			`{"exception_type": "torch.cuda.OutOfMemoryError", "exception_message": "CUDA out of memory. Tried to allocate 2 GiB"}`:    {true, false},
+			`{"exception_type": "torch.AcceleratorError", "exception_message": "CUDA error: out of memory\nCUDA kernel errors"}`:       {true, false},
+			`{"exception_type": "RuntimeError", "exception_message": "MPS backend out of memory (MPS allocated: 9 GB)"}`:               {true, false},
+			`{"exception_type": "RuntimeError", "exception_message": "CUDA error: device-side assert triggered\nCUDA kernel"}`:         {false, true},
+			`{"exception_type": "torch.AcceleratorError", "exception_message": "HIP error: an illegal memory access was encountered"}`: {false, true},
+			`{"exception_type": "RuntimeError", "exception_message": "CUDA error: no kernel image is available"}`:                      {false, false},
+			`{"exception_type": "ValueError", "exception_message": "CUDA error: unspecified launch failure, out of memory"}`:           {false, false},
+			`{"exception_type": "RuntimeError", "exception_message": "unknown error"}`:                                                 {false, false},
+			`{"exception_type": 1}`: {false, false},
+			`[`:                     {false, false},
+		} {
+			f := failureOf([]byte(text))
+			require.Equal(t, want, [2]bool{f.outOfMemory(), f.poisons()}, text)
+		}
+	})
 }

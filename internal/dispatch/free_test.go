@@ -45,110 +45,114 @@ func names(idle []Idle) (list []string) {
 
 // TestFreeSet holds the set against what the connections say.
 func TestFreeSet(t *testing.T) {
-	t.Parallel()
-	d, conns := openTo(t, 3)
-	check := func(want ...*connection) {
-		t.Helper()
-		var its []string
-		for _, conn := range want {
-			its = append(its, conn.name)
+	inBubble(t, func(t *testing.T) {
+		d, conns := openTo(t, 3)
+		check := func(want ...*connection) {
+			t.Helper()
+			var its []string
+			for _, conn := range want {
+				its = append(its, conn.name)
+			}
+			idle, infos := d.idle()
+			require.Equal(t, its, names(idle))
+			require.Len(t, infos, len(want))
 		}
-		idle, infos := d.idle()
-		require.Equal(t, its, names(idle))
-		require.Len(t, infos, len(want))
-	}
-	check(conns...)
-	r := &run{claim: claim{own: job.Job{ID: "one"}}}
-	require.True(t, conns[1].attach(r))
-	check(conns[0], conns[2])
-	conns[0].setDown()
-	check(conns[2])
-	require.True(t, conns[1].detach(r))
-	check(conns[1], conns[2])
-	conns[0].setOpen()
-	check(conns...)
-	d.Fleet.SetDraining(conns[2].name, true)
-	check(conns[0], conns[1])
-	d.Fleet.SetDraining(conns[2].name, false)
-	delete(d.connections, conns[2].name)
-	check(conns[0], conns[1])
-	conns[1].setInfo(nil)
-	check(conns[0])
+		check(conns...)
+		r := &run{claim: claim{own: job.Job{ID: "one"}}}
+		require.True(t, conns[1].attach(r))
+		check(conns[0], conns[2])
+		conns[0].setDown()
+		check(conns[2])
+		require.True(t, conns[1].detach(r))
+		check(conns[1], conns[2])
+		conns[0].setOpen()
+		check(conns...)
+		d.Fleet.SetDraining(conns[2].name, true)
+		check(conns[0], conns[1])
+		d.Fleet.SetDraining(conns[2].name, false)
+		delete(d.connections, conns[2].name)
+		check(conns[0], conns[1])
+		conns[1].setInfo(nil)
+		check(conns[0])
+	})
 }
 
 // TestLookSparesBusyInstances holds the locks of all busy connections: a look for idle
 // instances that asks one of them never ends.
 func TestLookSparesBusyInstances(t *testing.T) {
-	t.Parallel()
-	d, conns := openTo(t, 100)
-	for n, conn := range conns[1:] {
-		require.True(t, conn.attach(&run{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}))
-		conn.mu.Lock()
-	}
-	found := make(chan []Idle, 1)
-	go func() {
-		idle, _ := d.idle()
-		found <- idle
-	}()
-	select {
-	case idle := <-found:
-		require.Equal(t, []string{conns[0].name}, names(idle))
-	case <-time.After(deadline):
-		t.Fatal("it asks busy instances")
-	}
+	inBubble(t, func(t *testing.T) {
+		d, conns := openTo(t, 100)
+		for n, conn := range conns[1:] {
+			require.True(t, conn.attach(&run{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}))
+			conn.mu.Lock()
+		}
+		found := make(chan []Idle, 1)
+		go func() {
+			idle, _ := d.idle()
+			found <- idle
+		}()
+		select {
+		case idle := <-found:
+			require.Equal(t, []string{conns[0].name}, names(idle))
+		case <-time.After(deadline):
+			t.Fatal("it asks busy instances")
+		}
+	})
 }
 
 // TestReconcilesOnlyWhatChanged shows that a change at one instance makes the dispatcher
 // look at no other: it would open a connection to the second.
 func TestReconcilesOnlyWhatChanged(t *testing.T) {
-	t.Parallel()
-	registry := fleet.NewRegistry()
-	var asked []string
-	d := New(Config{
-		Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler),
-		Connect: func(i fleet.Instance) (*comfyui.Client, error) {
-			asked = append(asked, i.Name)
-			return nil, errors.New("none")
-		},
+	inBubble(t, func(t *testing.T) {
+		registry := fleet.NewRegistry()
+		var asked []string
+		d := New(Config{
+			Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler),
+			Connect: func(i fleet.Instance) (*comfyui.Client, error) {
+				asked = append(asked, i.Name)
+				return nil, errors.New("none")
+			},
+		})
+		changes := registry.Subscribe()
+		defer changes.Close()
+		one, err := registry.AddStatic("http://127.0.0.1:10001")
+		require.NoError(t, err)
+		two, err := registry.AddStatic("http://127.0.0.1:10002")
+		require.NoError(t, err)
+		d.reconcile(context.Background(), changes.Take())
+		require.ElementsMatch(t, []string{one, two}, asked)
+		asked = nil
+		registry.SetSick(two, "a run hangs")
+		d.reconcile(context.Background(), changes.Take())
+		require.Equal(t, []string{two}, asked)
 	})
-	changes := registry.Subscribe()
-	defer changes.Close()
-	one, err := registry.AddStatic("http://127.0.0.1:10001")
-	require.NoError(t, err)
-	two, err := registry.AddStatic("http://127.0.0.1:10002")
-	require.NoError(t, err)
-	d.reconcile(context.Background(), changes.Take())
-	require.ElementsMatch(t, []string{one, two}, asked)
-	asked = nil
-	registry.SetSick(two, "a run hangs")
-	d.reconcile(context.Background(), changes.Take())
-	require.Equal(t, []string{two}, asked)
 }
 
 func TestUsable(t *testing.T) {
-	t.Parallel()
-	_, conns := openTo(t, 1)
-	conn := conns[0]
-	busy := func(queue int, job string, fence int64) fleet.Instance {
-		return fleet.Instance{State: fleet.Busy, Report: fleet.InstanceReport{Up: true, Queue: queue, Job: job, Fence: fence}}
-	}
-	require.True(t, conn.usable(fleet.Instance{State: fleet.Idle}))
-	require.False(t, conn.usable(busy(1, "", 0)), "nothing has run here")
-	conn.ended(job.Run{Key: "last", Fence: 7})
-	for _, c := range []struct {
-		what     string
-		instance fleet.Instance
-		want     bool
-	}{
-		{"idle", fleet.Instance{State: fleet.Idle}, true},
-		{"sick", fleet.Instance{State: fleet.Sick, Report: fleet.InstanceReport{Job: "last", Queue: 1, Fence: 7}}, false},
-		{"the run that has ended", busy(1, "last", 7), true},
-		{"and another one behind it", busy(2, "last", 7), false},
-		{"a run before it", busy(1, "before", 6), true},
-		{"with that run behind it", busy(2, "before", 6), true},
-		{"a later run of another hub", busy(1, "other", 8), false},
-		{"nobody knows whose", busy(1, "", 0), false},
-	} {
-		require.Equal(t, c.want, conn.usable(c.instance), c.what)
-	}
+	inBubble(t, func(t *testing.T) {
+		_, conns := openTo(t, 1)
+		conn := conns[0]
+		busy := func(queue int, job string, fence int64) fleet.Instance {
+			return fleet.Instance{State: fleet.Busy, Report: fleet.InstanceReport{Up: true, Queue: queue, Job: job, Fence: fence}}
+		}
+		require.True(t, conn.usable(fleet.Instance{State: fleet.Idle}))
+		require.False(t, conn.usable(busy(1, "", 0)), "nothing has run here")
+		conn.ended(job.Run{Key: "last", Fence: 7})
+		for _, c := range []struct {
+			what     string
+			instance fleet.Instance
+			want     bool
+		}{
+			{"idle", fleet.Instance{State: fleet.Idle}, true},
+			{"sick", fleet.Instance{State: fleet.Sick, Report: fleet.InstanceReport{Job: "last", Queue: 1, Fence: 7}}, false},
+			{"the run that has ended", busy(1, "last", 7), true},
+			{"and another one behind it", busy(2, "last", 7), false},
+			{"a run before it", busy(1, "before", 6), true},
+			{"with that run behind it", busy(2, "before", 6), true},
+			{"a later run of another hub", busy(1, "other", 8), false},
+			{"nobody knows whose", busy(1, "", 0), false},
+		} {
+			require.Equal(t, c.want, conn.usable(c.instance), c.what)
+		}
+	})
 }

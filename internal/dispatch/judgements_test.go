@@ -25,41 +25,43 @@ func needing(nodes ...string) []byte { return catalog.Requirements{Classes: node
 
 // What is remembered is what an instance would say, also after its abilities changed.
 func TestJudgements(t *testing.T) {
-	t.Parallel()
-	classes := map[string][]byte{
-		"common": needing("Common"), "video": needing("Common", "Video"), "none": needing("Nowhere"), "newer": []byte("{"),
-	}
-	plain, video := described(t), described(t, "Video")
-	var js judgements
-	for range 2 {
-		idle := []Idle{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-		wanted := js.able(idle, []*catalog.Info{plain, video, described(t)}, classes)
-		require.ElementsMatch(t, []string{"common", "video"}, wanted.Classes)
-		require.Equal(t, map[string]bool{"common": true}, idle[0].Classes)
-		require.Equal(t, map[string]bool{"common": true, "video": true}, idle[1].Classes)
-		require.Equal(t, map[string]bool{"common": true}, idle[2].Classes)
-		require.Equal(t, 6, js.count, "once for each pair")
-	}
-	idle := []Idle{{Name: "a"}}
-	require.ElementsMatch(t, []string{"common"}, js.able(idle, []*catalog.Info{plain}, classes).Classes)
-	require.ElementsMatch(t, []string{"common", "none"}, js.able(idle, []*catalog.Info{described(t, "Nowhere")}, classes).Classes)
+	inBubble(t, func(t *testing.T) {
+		classes := map[string][]byte{
+			"common": needing("Common"), "video": needing("Common", "Video"), "none": needing("Nowhere"), "newer": []byte("{"),
+		}
+		plain, video := described(t), described(t, "Video")
+		var js judgements
+		for range 2 {
+			idle := []Idle{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+			wanted := js.able(idle, []*catalog.Info{plain, video, described(t)}, classes)
+			require.ElementsMatch(t, []string{"common", "video"}, wanted.Classes)
+			require.Equal(t, map[string]bool{"common": true}, idle[0].Classes)
+			require.Equal(t, map[string]bool{"common": true, "video": true}, idle[1].Classes)
+			require.Equal(t, map[string]bool{"common": true}, idle[2].Classes)
+			require.Equal(t, 6, js.count, "once for each pair")
+		}
+		idle := []Idle{{Name: "a"}}
+		require.ElementsMatch(t, []string{"common"}, js.able(idle, []*catalog.Info{plain}, classes).Classes)
+		require.ElementsMatch(t, []string{"common", "none"}, js.able(idle, []*catalog.Info{described(t, "Nowhere")}, classes).Classes)
 
-	left := js.none([]*catalog.Info{plain, nil, video}, classes)
-	require.Len(t, left, 2)
-	require.Contains(t, left, "none")
-	require.Contains(t, left, "newer")
-	require.Len(t, classes, 4)
-	require.Len(t, js.none(nil, classes), 4)
+		left := js.none([]*catalog.Info{plain, nil, video}, classes)
+		require.Len(t, left, 2)
+		require.Contains(t, left, "none")
+		require.Contains(t, left, "newer")
+		require.Len(t, classes, 4)
+		require.Len(t, js.none(nil, classes), 4)
+	})
 }
 
 func TestJudgementsAreBounded(t *testing.T) {
-	t.Parallel()
-	var js judgements
-	info := described(t)
-	for n := range maxJudgements + 10 {
-		js.keep(info.Profile(), fmt.Sprint(n), true)
-	}
-	require.Len(t, js.known[info.Profile()], 10)
+	inBubble(t, func(t *testing.T) {
+		var js judgements
+		info := described(t)
+		for n := range maxJudgements + 10 {
+			js.keep(info.Profile(), fmt.Sprint(n), true)
+		}
+		require.Len(t, js.known[info.Profile()], 10)
+	})
 }
 
 // BenchmarkAble judges a thousand classes for 500 idle instances of 20 profiles.

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"io"
 	"maps"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // line is a TCP proxy before an instance. It can be cut for a while.
@@ -33,8 +35,7 @@ type line struct {
 
 func newLine(t *testing.T, target string) *line {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := loopback.Listen()
 	u, err := url.Parse(target)
 	require.NoError(t, err)
 	l := &line{listener: listener, target: u.Host, conns: map[net.Conn]bool{}}
@@ -79,7 +80,7 @@ func (l *line) carry(near net.Conn) {
 		l.mu.Unlock()
 		return
 	}
-	far, err := net.Dial("tcp", l.target)
+	far, err := loopback.Dial(context.Background(), "tcp", l.target)
 	if err != nil {
 		l.mu.Unlock()
 		return
@@ -116,34 +117,35 @@ func TestLineBreaksWhileOutputsAreCopied(t *testing.T) {
 	for name, during := range map[string][]string{"copied": {"GET /view"}, "named": {"GET /view", "HEAD /view"}} {
 		for part, half := range map[string]bool{"before the answer": false, "in the middle of it": true} {
 			t.Run(name+" "+part, func(t *testing.T) {
-				t.Parallel()
-				b := newDispatching(t, 0)
-				instance := newScripted(t)
-				l := newLine(t, instance.web.URL)
-				b.addOver(instance, l)
-				var cuts atomic.Int32
-				for _, request := range during {
-					instance.on(request, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-						if cuts.Add(1) > int32(2*len(during)) {
-							next.ServeHTTP(w, r)
-							return
-						}
-						if half {
-							whole := httptest.NewRecorder()
-							next.ServeHTTP(whole, r)
-							maps.Copy(w.Header(), whole.Header())
-							w.WriteHeader(whole.Code)
-							_, _ = w.Write(whole.Body.Bytes()[:whole.Body.Len()/2])
-							_ = http.NewResponseController(w).Flush()
-						}
-						l.cut(3)
-					})
-				}
-				j := b.reaches(b.submit(picture), job.Done)
-				require.Empty(t, j.Lost)
-				require.Equal(t, 1, instance.Started(), "it ran once")
-				require.Positive(t, cuts.Load())
-				require.NotEmpty(t, b.stored(j))
+				inBubble(t, func(t *testing.T) {
+					b := newDispatching(t, 0)
+					instance := newScripted(t)
+					l := newLine(t, instance.web.URL)
+					b.addOver(instance, l)
+					var cuts atomic.Int32
+					for _, request := range during {
+						instance.on(request, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+							if cuts.Add(1) > int32(2*len(during)) {
+								next.ServeHTTP(w, r)
+								return
+							}
+							if half {
+								whole := httptest.NewRecorder()
+								next.ServeHTTP(whole, r)
+								maps.Copy(w.Header(), whole.Header())
+								w.WriteHeader(whole.Code)
+								_, _ = w.Write(whole.Body.Bytes()[:whole.Body.Len()/2])
+								_ = http.NewResponseController(w).Flush()
+							}
+							l.cut(3)
+						})
+					}
+					j := b.reaches(b.submit(picture), job.Done)
+					require.Empty(t, j.Lost)
+					require.Equal(t, 1, instance.Started(), "it ran once")
+					require.Positive(t, cuts.Load())
+					require.NotEmpty(t, b.stored(j))
+				})
 			})
 		}
 	}
@@ -166,36 +168,38 @@ func (b *dispatching) stored(j job.Job) []byte {
 
 // A finished run whose instance does not come back runs again, after a while.
 func TestInstanceIsGoneWithItsOutputs(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1, func(b *dispatching, c *Config) {
-		copies := files.NewCollector(b.store, b.fetch, files.CollectorOptions{Patience: files.Patience{Contact: 300 * time.Millisecond}})
-		t.Cleanup(copies.Close)
-		c.Files = files.NewTransfer(b.store, copies, nil, c.Logger)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1, func(b *dispatching, c *Config) {
+			copies := files.NewCollector(b.store, b.fetch, files.CollectorOptions{Patience: files.Patience{Contact: 300 * time.Millisecond}})
+			t.Cleanup(copies.Close)
+			c.Files = files.NewTransfer(b.store, copies, nil, c.Logger)
+		})
+		b.instances[0].on("GET /view", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.WriteHeader(http.StatusBadGateway)
+		})
+		require.Contains(t, b.lost(b.submit(picture)), "an output file cannot be copied")
 	})
-	b.instances[0].on("GET /view", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-		w.WriteHeader(http.StatusBadGateway)
-	})
-	require.Contains(t, b.lost(b.submit(picture)), "an output file cannot be copied")
 }
 
 // A client can end a job whose outputs take for ever.
 func TestCancelWhileOutputsAreCopied(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	copying, hang := make(chan struct{}, 10), make(chan struct{})
-	b.instances[0].on("GET /view", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
-		copying <- struct{}{}
-		select {
-		case <-hang:
-		case <-r.Context().Done():
-		}
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		copying, hang := make(chan struct{}, 10), make(chan struct{})
+		b.instances[0].on("GET /view", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+			copying <- struct{}{}
+			select {
+			case <-hang:
+			case <-r.Context().Done():
+			}
+		})
+		defer close(hang)
+		key := b.submit(picture)
+		<-copying
+		_, err := b.queue.Cancel(t.Context(), key)
+		require.NoError(t, err)
+		b.CancelRun(key)
+		b.reaches(key, job.Cancelled)
+		b.leaves(key)
 	})
-	defer close(hang)
-	key := b.submit(picture)
-	<-copying
-	_, err := b.queue.Cancel(t.Context(), key)
-	require.NoError(t, err)
-	b.CancelRun(key)
-	b.reaches(key, job.Cancelled)
-	b.leaves(key)
 }

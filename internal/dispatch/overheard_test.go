@@ -58,18 +58,19 @@ func TestOverheard(t *testing.T) {
 
 // TestCoreMessagesAreNotPassed: messages of runs come over the connection instead.
 func TestCoreMessagesAreNotPassed(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{
-		"status", "execution_start", "execution_cached", "executing", "progress", "progress_state", "executed", "execution_success",
-		"execution_error", "execution_interrupted", "feature_flags", "logs",
-	} {
-		require.False(t, isCustom(comfyui.Frame{Data: []byte(`{"type": "` + kind + `", "data": {}}`)}), kind)
-	}
-	for event := range byte(7) {
-		require.Equal(t, event > 4, isCustom(comfyui.Frame{Binary: true, Data: []byte{0, 0, 0, event, 0, 0, 0, 1, 'x'}}), event)
-	}
-	require.True(t, isCustom(said("")))
-	for _, odd := range []string{"", "{", "[]", `{"data": {}}`} {
-		require.False(t, isCustom(comfyui.Frame{Data: []byte(odd)}))
-	}
+	inBubble(t, func(t *testing.T) {
+		for _, kind := range []string{
+			"status", "execution_start", "execution_cached", "executing", "progress", "progress_state", "executed", "execution_success",
+			"execution_error", "execution_interrupted", "feature_flags", "logs",
+		} {
+			require.False(t, isCustom(comfyui.Frame{Data: []byte(`{"type": "` + kind + `", "data": {}}`)}), kind)
+		}
+		for event := range byte(7) {
+			require.Equal(t, event > 4, isCustom(comfyui.Frame{Binary: true, Data: []byte{0, 0, 0, event, 0, 0, 0, 1, 'x'}}), event)
+		}
+		require.True(t, isCustom(said("")))
+		for _, odd := range []string{"", "{", "[]", `{"data": {}}`} {
+			require.False(t, isCustom(comfyui.Frame{Data: []byte(odd)}))
+		}
+	})
 }

@@ -22,41 +22,42 @@ func TestNextPromptOverlapsTheEnd(t *testing.T) {
 		files bool
 	}{{"its files come slowly", true}, {"its record comes slowly", false}} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			home := make(chan struct{})
-			wait := func(ctx context.Context) {
-				select {
-				case <-home:
-				case <-ctx.Done():
-				}
-			}
-			b := newDispatching(t, 1, func(b *dispatching, _ *Config) {
-				fetch := b.fetch
-				if c.files {
-					b.fetch = func(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
-						resp, err := fetch(ctx, src, header)
-						if err == nil {
-							resp.Body = &slowBody{ReadCloser: resp.Body, wait: func() { wait(ctx) }}
-						}
-						return resp, err
+			inBubble(t, func(t *testing.T) {
+				home := make(chan struct{})
+				wait := func(ctx context.Context) {
+					select {
+					case <-home:
+					case <-ctx.Done():
 					}
 				}
-			})
-			if !c.files {
-				b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-					wait(r.Context())
-					next.ServeHTTP(w, r)
+				b := newDispatching(t, 1, func(b *dispatching, _ *Config) {
+					fetch := b.fetch
+					if c.files {
+						b.fetch = func(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
+							resp, err := fetch(ctx, src, header)
+							if err == nil {
+								resp.Body = &slowBody{ReadCloser: resp.Body, wait: func() { wait(ctx) }}
+							}
+							return resp, err
+						}
+					}
 				})
-			}
-			first, second := b.submit(picture), b.submit(endless)
-			b.runs(second)
-			require.Equal(t, job.Running, b.job(first).State, "its end waits for its files")
-			require.Empty(t, b.ends())
-			close(home)
-			b.reaches(first, job.Done)
-			require.Equal(t, job.Running, b.job(second).State)
-			b.CancelRun(second)
-			b.reaches(second, job.Cancelled)
+				if !c.files {
+					b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+						wait(r.Context())
+						next.ServeHTTP(w, r)
+					})
+				}
+				first, second := b.submit(picture), b.submit(endless)
+				b.runs(second)
+				require.Equal(t, job.Running, b.job(first).State, "its end waits for its files")
+				require.Empty(t, b.ends())
+				close(home)
+				b.reaches(first, job.Done)
+				require.Equal(t, job.Running, b.job(second).State)
+				b.CancelRun(second)
+				b.reaches(second, job.Cancelled)
+			})
 		})
 	}
 }
@@ -74,18 +75,19 @@ func (b *slowBody) Read(p []byte) (int, error) {
 
 // A hub that has lost a run leaves the instance's record of it to the one that has it.
 func TestLostRunKeepsItsRecord(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(working)
-	b.runs(key)
-	run := b.job(key).Run
-	_, err := b.queue.Adopt(t.Context(), run, "other/1")
-	require.NoError(t, err)
-	b.leaves(key)
-	// On a slow machine the renewal of the lease finds out first, and the run goes on.
-	require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, deadline, time.Millisecond)
-	_, found, err := b.connection(run.Instance).client.History(t.Context(), run.Upstream)
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, job.Running, b.job(key).State)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(working)
+		b.runs(key)
+		run := b.job(key).Run
+		_, err := b.queue.Adopt(t.Context(), run, "other/1")
+		require.NoError(t, err)
+		b.leaves(key)
+		// On a slow machine the renewal of the lease finds out first, and the run goes on.
+		require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, deadline, time.Millisecond)
+		_, found, err := b.connection(run.Instance).client.History(t.Context(), run.Upstream)
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Equal(t, job.Running, b.job(key).State)
+	})
 }

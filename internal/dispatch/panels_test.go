@@ -69,31 +69,32 @@ func TestPanelsOfOneTenant(t *testing.T) {
 // When all panels are taken, a tenant that has some gives up one of its own, and a
 // tenant that has none gets none.
 func TestAllPanelsAreTaken(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	require.Eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
-	conn := b.connectionOf(b.First())
-	b.panels.mu.Lock()
-	b.panels.all = map[*panel]struct{}{}
-	cancelled := map[string]bool{}
-	for n := range maxPanels {
-		k := stream.Key{Tenant: fmt.Sprint("t", n%(maxPanels/4)), Client: fmt.Sprint(n)}
-		conn.overheard.listen()
-		b.panels.all[&panel{
-			conn: conn, key: k, used: time.Now().Add(time.Duration(n-maxPanels) * time.Second),
-			cancel: func() { cancelled[k.Client] = true }, // called with the lock held
-		}] = struct{}{}
-	}
-	b.panels.mu.Unlock()
-	_, ok := b.Introduce(t.Context(), b.First(), stream.Key{Tenant: "new", Client: "c"})
-	require.False(t, ok)
-	require.Empty(t, b.clientsOf("new"))
-	b.introduce(stream.Key{Tenant: "t1", Client: "c"})
-	b.panels.mu.Lock()
-	require.Len(t, b.panels.all, maxPanels)
-	require.Equal(t, map[string]bool{"1": true}, cancelled, "its oldest")
-	b.panels.mu.Unlock()
-	require.Len(t, b.clientsOf("t1"), 4)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		require.Eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
+		conn := b.connectionOf(b.First())
+		b.panels.mu.Lock()
+		b.panels.all = map[*panel]struct{}{}
+		cancelled := map[string]bool{}
+		for n := range maxPanels {
+			k := stream.Key{Tenant: fmt.Sprint("t", n%(maxPanels/4)), Client: fmt.Sprint(n)}
+			conn.overheard.listen()
+			b.panels.all[&panel{
+				conn: conn, key: k, used: time.Now().Add(time.Duration(n-maxPanels) * time.Second),
+				cancel: func() { cancelled[k.Client] = true }, // called with the lock held
+			}] = struct{}{}
+		}
+		b.panels.mu.Unlock()
+		_, ok := b.Introduce(t.Context(), b.First(), stream.Key{Tenant: "new", Client: "c"})
+		require.False(t, ok)
+		require.Empty(t, b.clientsOf("new"))
+		b.introduce(stream.Key{Tenant: "t1", Client: "c"})
+		b.panels.mu.Lock()
+		require.Len(t, b.panels.all, maxPanels)
+		require.Equal(t, map[string]bool{"1": true}, cancelled, "its oldest")
+		b.panels.mu.Unlock()
+		require.Len(t, b.clientsOf("t1"), 4)
+	})
 }
 
 // An unused panel is closed.

@@ -46,35 +46,37 @@ func (b *dispatching) goesOn(key string) {
 // An interactive job takes the place of a bulk run, which goes on as if it had never been
 // given out, and is not interrupted again.
 func TestPreempt(t *testing.T) {
-	t.Parallel()
-	b, running := newPreempting(t, 1, job.Bulk)
-	b.reaches(b.submit(picture, inBand(job.Interactive)), job.Done)
-	b.runs(running[0])
-	j := b.job(running[0])
-	require.True(t, j.Preempted)
-	require.Equal(t, 1, j.Attempts)
-	require.Zero(t, j.Excuses)
-	require.Empty(t, j.Lost)
+	inBubble(t, func(t *testing.T) {
+		b, running := newPreempting(t, 1, job.Bulk)
+		b.reaches(b.submit(picture, inBand(job.Interactive)), job.Done)
+		b.runs(running[0])
+		j := b.job(running[0])
+		require.True(t, j.Preempted)
+		require.Equal(t, 1, j.Attempts)
+		require.Zero(t, j.Excuses)
+		require.Empty(t, j.Lost)
 
-	waits := b.submit(picture, inBand(job.Interactive))
-	b.goesOn(running[0])
-	b.CancelRun(running[0])
-	b.reaches(waits, job.Done)
+		waits := b.submit(picture, inBand(job.Interactive))
+		b.goesOn(running[0])
+		b.CancelRun(running[0])
+		b.reaches(waits, job.Done)
+	})
 }
 
 // One bulk run makes way for one interactive job, the youngest.
 func TestPreemptTheYoungest(t *testing.T) {
-	t.Parallel()
-	b, running := newPreempting(t, 3, job.Bulk)
-	key := b.submit(endless, inBand(job.Interactive))
-	b.runs(key)
-	// Its instance is free for the interactive job before the queue has it back.
-	b.reaches(running[2], job.Queued)
-	for _, other := range running[:2] {
-		require.Equal(t, job.Running, b.job(other).State)
-		require.False(t, b.job(other).Preempted)
-	}
-	b.CancelRun(key)
+	inBubble(t, func(t *testing.T) {
+		b, running := newPreempting(t, 3, job.Bulk)
+		key := b.submit(endless, inBand(job.Interactive))
+		b.runs(key)
+		// Its instance is free for the interactive job before the queue has it back.
+		b.reaches(running[2], job.Queued)
+		for _, other := range running[:2] {
+			require.Equal(t, job.Running, b.job(other).State)
+			require.False(t, b.job(other).Preempted)
+		}
+		b.CancelRun(key)
+	})
 }
 
 // What is not a young bulk run goes on, and only interactive jobs interrupt.
@@ -122,40 +124,42 @@ func TestPreemptWithNext(t *testing.T) {
 	t.Parallel()
 	for _, band := range []job.Band{job.Interactive, job.Bulk} {
 		t.Run(string(band), func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Ahead = true })
-			running := b.submit(endless, inBand(job.Bulk))
-			b.runs(running)
-			next := b.submit(picture, inBand(band))
-			b.waitsThere(next)
-			b.set(func(s *Settings) { s.PreemptBulk = time.Millisecond })
-			if band == job.Interactive {
-				b.Wake()
-			} else {
-				b.reaches(b.submit(picture, inBand(job.Interactive)), job.Done)
-				b.runs(running) // it comes first again
-				b.CancelRun(running)
-			}
-			b.reaches(next, job.Done)
-			require.True(t, b.job(running).Preempted)
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Ahead = true })
+				running := b.submit(endless, inBand(job.Bulk))
+				b.runs(running)
+				next := b.submit(picture, inBand(band))
+				b.waitsThere(next)
+				b.set(func(s *Settings) { s.PreemptBulk = time.Millisecond })
+				if band == job.Interactive {
+					b.Wake()
+				} else {
+					b.reaches(b.submit(picture, inBand(job.Interactive)), job.Done)
+					b.runs(running) // it comes first again
+					b.CancelRun(running)
+				}
+				b.reaches(next, job.Done)
+				require.True(t, b.job(running).Preempted)
+			})
 		})
 	}
 }
 
 func TestYoung(t *testing.T) {
-	t.Parallel()
-	learned := schedule.Estimate{Source: schedule.Learned, Ran: 10 * time.Minute}
-	for _, c := range []struct {
-		ran  time.Duration
-		e    schedule.Estimate
-		want bool
-	}{
-		{time.Minute - time.Second, schedule.Estimate{}, true},
-		{time.Minute, schedule.Estimate{}, false},
-		{5*time.Minute - time.Second, learned, true},
-		{5 * time.Minute, learned, false},
-		{0, schedule.Estimate{Source: schedule.Learned}, false},
-	} {
-		require.Equal(t, c.want, young(c.ran, c.e), "%v of %v", c.ran, c.e.Ran)
-	}
+	inBubble(t, func(t *testing.T) {
+		learned := schedule.Estimate{Source: schedule.Learned, Ran: 10 * time.Minute}
+		for _, c := range []struct {
+			ran  time.Duration
+			e    schedule.Estimate
+			want bool
+		}{
+			{time.Minute - time.Second, schedule.Estimate{}, true},
+			{time.Minute, schedule.Estimate{}, false},
+			{5*time.Minute - time.Second, learned, true},
+			{5 * time.Minute, learned, false},
+			{0, schedule.Estimate{Source: schedule.Learned}, false},
+		} {
+			require.Equal(t, c.want, young(c.ran, c.e), "%v of %v", c.ran, c.e.Ran)
+		}
+	})
 }

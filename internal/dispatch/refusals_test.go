@@ -10,13 +10,14 @@ import (
 )
 
 func TestRefusalsAreBounded(t *testing.T) {
-	t.Parallel()
-	var s refusals
-	for n := range 3 * maxRefused {
-		s.note(fmt.Sprint(n), time.Hour, false)
-		require.True(t, s.has(fmt.Sprint(n)))
-		require.LessOrEqual(t, len(s.jobs), maxRefused)
-	}
+	inBubble(t, func(t *testing.T) {
+		var s refusals
+		for n := range 3 * maxRefused {
+			s.note(fmt.Sprint(n), time.Hour, false)
+			require.True(t, s.has(fmt.Sprint(n)))
+			require.LessOrEqual(t, len(s.jobs), maxRefused)
+		}
+	})
 }
 
 // A refusal ends by itself, after a longer time each time.
@@ -46,13 +47,14 @@ func TestRefusalsEnd(t *testing.T) {
 // Excused jobs come back later each time, but sooner when only the instance was to
 // blame.
 func TestPausesOfExcusedJobs(t *testing.T) {
-	t.Parallel()
-	here, anywhere := result{kind: excused}, result{kind: excused, anywhere: true}
-	for before, ms := range []int64{0, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000} {
-		require.Equal(t, ms, anywhere.pause(before).Milliseconds(), before)
-		require.Equal(t, ms, here.pause(before+freeExcuses-1).Milliseconds(), before)
-	}
-	require.Zero(t, here.pause(0))
-	require.Equal(t, longestPause, anywhere.pause(1<<40))
-	require.Zero(t, result{kind: lost, anywhere: true}.pause(9))
+	inBubble(t, func(t *testing.T) {
+		here, anywhere := result{kind: excused}, result{kind: excused, anywhere: true}
+		for before, ms := range []int64{0, 500, 1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000} {
+			require.Equal(t, ms, anywhere.pause(before).Milliseconds(), before)
+			require.Equal(t, ms, here.pause(before+freeExcuses-1).Milliseconds(), before)
+		}
+		require.Zero(t, here.pause(0))
+		require.Equal(t, longestPause, anywhere.pause(1<<40))
+		require.Zero(t, result{kind: lost, anywhere: true}.pause(9))
+	})
 }

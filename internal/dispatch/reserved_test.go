@@ -13,24 +13,25 @@ import (
 )
 
 func TestReservations(t *testing.T) {
-	t.Parallel()
-	rs := Reservations{
-		{Instances: "gpu1", Tenants: []string{"exact"}},
-		{Instances: "gpu*", Tenants: []string{"prefix", "exact"}},
-		{Instances: "*-big", Tenants: []string{"suffix"}},
-		{Instances: "lab-*-a*z", Tenants: []string{"both"}},
-		{Instances: "[::1]:8188", Tenants: []string{"literal"}},
-	}
-	for name, want := range map[string][]string{
-		"gpu1": {"exact", "prefix"}, "gpu2": {"exact", "prefix"}, "gpu": {"exact", "prefix"}, "xgpu1": nil, "": nil,
-		"a-big": {"suffix"}, "gpu-big": {"exact", "prefix", "suffix"}, "a-big-b": nil,
-		"lab-1-abz": {"both"}, "lab--az": {"both"}, "lab-1-az-az": {"both"}, "lab-a": nil, "lab-1-a": nil,
-		"[::1]:8188": {"literal"}, ":": nil,
-	} {
-		require.Equal(t, want, rs.For(name), name)
-	}
-	require.Nil(t, Reservations(nil).For("gpu1"))
-	require.Equal(t, []string{"all"}, Reservations{{Instances: "*", Tenants: []string{"all"}}}.For("anything"))
+	inBubble(t, func(t *testing.T) {
+		rs := Reservations{
+			{Instances: "gpu1", Tenants: []string{"exact"}},
+			{Instances: "gpu*", Tenants: []string{"prefix", "exact"}},
+			{Instances: "*-big", Tenants: []string{"suffix"}},
+			{Instances: "lab-*-a*z", Tenants: []string{"both"}},
+			{Instances: "[::1]:8188", Tenants: []string{"literal"}},
+		}
+		for name, want := range map[string][]string{
+			"gpu1": {"exact", "prefix"}, "gpu2": {"exact", "prefix"}, "gpu": {"exact", "prefix"}, "xgpu1": nil, "": nil,
+			"a-big": {"suffix"}, "gpu-big": {"exact", "prefix", "suffix"}, "a-big-b": nil,
+			"lab-1-abz": {"both"}, "lab--az": {"both"}, "lab-1-az-az": {"both"}, "lab-a": nil, "lab-1-a": nil,
+			"[::1]:8188": {"literal"}, ":": nil,
+		} {
+			require.Equal(t, want, rs.For(name), name)
+		}
+		require.Nil(t, Reservations(nil).For("gpu1"))
+		require.Equal(t, []string{"all"}, Reservations{{Instances: "*", Tenants: []string{"all"}}}.For("anything"))
+	})
 }
 
 // of makes a submission a tenant's.
@@ -41,89 +42,92 @@ func of(tenant string) func(*queue.Submission) {
 // A reserved instance takes its tenants' jobs alone, however many others wait before
 // them, and all others take anybody's.
 func TestReservedInstance(t *testing.T) {
-	t.Parallel()
-	needs := catalog.Requirements{Classes: []string{"EmptyImage"}}
-	own, all := newScripted(t), newScripted(t)
-	b := newDispatching(t, 0)
-	b.add(own)
-	b.connects(1)
-	b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: own.name, Tenants: []string{"ada"}}} })
-	var others []string
-	for range 30 {
-		others = append(others, b.submit(picture, of("bob")))
-	}
-	for range 2 {
-		require.Equal(t, own.name, b.reaches(b.submit(picture, of("ada")), job.Done).Run.Instance)
-	}
-	b.staysUnstuck()
-	for _, key := range others {
-		require.Zero(t, b.job(key).Fence, "it was not even claimed")
-	}
-	require.Equal(t, "no present instance can run it: "+own.name+" is reserved for other tenants", b.Explain(needs, "bob"))
-	require.Equal(t, "waiting for an instance to become idle", b.Explain(needs, "ada"))
-	require.False(t, b.HasIdle(needs, "bob"))
-	require.True(t, b.HasIdle(needs, "ada"))
-	candidates := b.Outlook(t.Context(), b.job(others[0])).Candidates(b.job(others[0]), needs)
-	require.Len(t, candidates, 1)
-	require.False(t, candidates[0].Can)
-	require.Equal(t, "it is reserved for other tenants", candidates[0].Why)
-	require.Equal(t, []string{"ada"}, candidates[0].Reserved)
-	require.Negative(t, b.Outlook(t.Context(), b.job(others[0])).ETA(b.job(others[0]), 0))
+	inBubble(t, func(t *testing.T) {
+		needs := catalog.Requirements{Classes: []string{"EmptyImage"}}
+		own, all := newScripted(t), newScripted(t)
+		b := newDispatching(t, 0)
+		b.add(own)
+		b.connects(1)
+		b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: own.name, Tenants: []string{"ada"}}} })
+		var others []string
+		for range 30 {
+			others = append(others, b.submit(picture, of("bob")))
+		}
+		for range 2 {
+			require.Equal(t, own.name, b.reaches(b.submit(picture, of("ada")), job.Done).Run.Instance)
+		}
+		b.staysUnstuck()
+		for _, key := range others {
+			require.Zero(t, b.job(key).Fence, "it was not even claimed")
+		}
+		require.Equal(t, "no present instance can run it: "+own.name+" is reserved for other tenants", b.Explain(needs, "bob"))
+		require.Equal(t, "waiting for an instance to become idle", b.Explain(needs, "ada"))
+		require.False(t, b.HasIdle(needs, "bob"))
+		require.True(t, b.HasIdle(needs, "ada"))
+		candidates := b.Outlook(t.Context(), b.job(others[0])).Candidates(b.job(others[0]), needs)
+		require.Len(t, candidates, 1)
+		require.False(t, candidates[0].Can)
+		require.Equal(t, "it is reserved for other tenants", candidates[0].Why)
+		require.Equal(t, []string{"ada"}, candidates[0].Reserved)
+		require.Negative(t, b.Outlook(t.Context(), b.job(others[0])).ETA(b.job(others[0]), 0))
 
-	b.add(all)
-	for _, key := range others {
-		require.Equal(t, all.name, b.reaches(key, job.Done).Run.Instance)
-	}
-	b.set(func(s *Settings) { s.Reserved = nil })
-	b.reaches(b.submit(picture, of("bob")), job.Done)
+		b.add(all)
+		for _, key := range others {
+			require.Equal(t, all.name, b.reaches(key, job.Done).Run.Instance)
+		}
+		b.set(func(s *Settings) { s.Reserved = nil })
+		b.reaches(b.submit(picture, of("bob")), job.Done)
+	})
 }
 
 // A job that only finds reserved instances ends like one that no instance can run; those
 // of the others wait on.
 func TestReservedForOthersExpires(t *testing.T) {
-	t.Parallel()
-	own := newScripted(t)
-	b := newDispatching(t, 0)
-	name, err := b.fleet.AddStatic(own.web.URL)
-	require.NoError(t, err)
-	b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: name, Tenants: []string{"ada"}}} })
-	// It takes no job from the beginning: a look that has begun would not see a drain.
-	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: own.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Draining: true})
-	b.connects(1)
-	ada, bob := b.submit(picture, of("ada")), b.submit(picture, of("bob"))
-	b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
-	require.Eventually(t, func() bool {
-		b.Wake()
-		return b.job(bob).State == job.Failed
-	}, deadline, 10*time.Millisecond)
-	require.Contains(t, b.job(bob).Reason, "is reserved for other tenants")
-	require.Equal(t, job.Queued, b.job(ada).State)
+	inBubble(t, func(t *testing.T) {
+		own := newScripted(t)
+		b := newDispatching(t, 0)
+		name, err := b.fleet.AddStatic(own.web.URL)
+		require.NoError(t, err)
+		b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: name, Tenants: []string{"ada"}}} })
+		// It takes no job from the beginning: a look that has begun would not see a drain.
+		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: own.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Draining: true})
+		b.connects(1)
+		ada, bob := b.submit(picture, of("ada")), b.submit(picture, of("bob"))
+		b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
+		require.Eventually(t, func() bool {
+			b.Wake()
+			return b.job(bob).State == job.Failed
+		}, deadline, 10*time.Millisecond)
+		require.Contains(t, b.job(bob).Reason, "is reserved for other tenants")
+		require.Equal(t, job.Queued, b.job(ada).State)
+	})
 }
 
 func TestBarred(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	b.set(func(s *Settings) {
-		s.Reserved, s.SecretsTo = Reservations{{Instances: "own*", Tenants: []string{"ada"}}}, SecretsTo{"own2"}
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		b.set(func(s *Settings) {
+			s.Reserved, s.SecretsTo = Reservations{{Instances: "own*", Tenants: []string{"ada"}}}, SecretsTo{"own2"}
+		})
+		video, plain := described(t, "Video"), described(t)
+		needs := func(nodes ...string) catalog.Requirements { return catalog.Requirements{Classes: nodes} }
+		infos := map[string]*catalog.Info{"own1": video, "own2": video, "all": plain}
+		require.Equal(t, BarredReserved, b.Barred(infos, needs("Video"), "bob"))
+		require.Equal(t, NotBarred, b.Barred(infos, needs("Video"), "ada"))
+		require.Equal(t, NotBarred, b.Barred(infos, needs("Common"), "bob"))
+		require.Equal(t, NotBarred, b.Barred(infos, needs("Nowhere"), "bob"), "that is another error")
+		require.Equal(t, NotBarred, b.Barred(nil, needs("Video"), "bob"))
+		secret := func(nodes ...string) catalog.Requirements {
+			return catalog.Requirements{Classes: nodes, Secrets: true}
+		}
+		require.Equal(t, NotBarred, b.Barred(infos, secret("Video"), "ada"))
+		require.Equal(t, BarredReserved, b.Barred(infos, secret("Video"), "bob"))
+		require.Equal(t, BarredSecrets, b.Barred(infos, secret("Common"), "bob"))
+		b.set(func(s *Settings) { s.Reserved = nil })
+		require.Equal(t, NotBarred, b.Barred(infos, needs("Video"), "bob"))
+		require.Equal(t, NotBarred, b.Barred(infos, secret("Video"), "bob"))
+		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{"nobody"} })
+		require.Equal(t, BarredSecrets, b.Barred(infos, secret("Video"), "bob"))
+		require.Equal(t, NotBarred, b.Barred(infos, secret("Nowhere"), "bob"))
 	})
-	video, plain := described(t, "Video"), described(t)
-	needs := func(nodes ...string) catalog.Requirements { return catalog.Requirements{Classes: nodes} }
-	infos := map[string]*catalog.Info{"own1": video, "own2": video, "all": plain}
-	require.Equal(t, BarredReserved, b.Barred(infos, needs("Video"), "bob"))
-	require.Equal(t, NotBarred, b.Barred(infos, needs("Video"), "ada"))
-	require.Equal(t, NotBarred, b.Barred(infos, needs("Common"), "bob"))
-	require.Equal(t, NotBarred, b.Barred(infos, needs("Nowhere"), "bob"), "that is another error")
-	require.Equal(t, NotBarred, b.Barred(nil, needs("Video"), "bob"))
-	secret := func(nodes ...string) catalog.Requirements {
-		return catalog.Requirements{Classes: nodes, Secrets: true}
-	}
-	require.Equal(t, NotBarred, b.Barred(infos, secret("Video"), "ada"))
-	require.Equal(t, BarredReserved, b.Barred(infos, secret("Video"), "bob"))
-	require.Equal(t, BarredSecrets, b.Barred(infos, secret("Common"), "bob"))
-	b.set(func(s *Settings) { s.Reserved = nil })
-	require.Equal(t, NotBarred, b.Barred(infos, needs("Video"), "bob"))
-	require.Equal(t, NotBarred, b.Barred(infos, secret("Video"), "bob"))
-	b.set(func(s *Settings) { s.SecretsTo = SecretsTo{"nobody"} })
-	require.Equal(t, BarredSecrets, b.Barred(infos, secret("Video"), "bob"))
-	require.Equal(t, NotBarred, b.Barred(infos, secret("Nowhere"), "bob"))
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // otherHub is a roster of one instance that another hub has, and of one object_info.
@@ -58,36 +59,38 @@ func (o *otherHub) Elsewhere() map[string]*catalog.Info {
 // A hub that sees no instance does not fail jobs that another hub's instance could
 // run.
 func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
-	t.Parallel()
-	o := newOtherHub(t, emptyImage)
-	b := newDispatching(t, 0, o.with, func(b *dispatching, _ *Config) { b.settings.UnrunnableTimeout = 50 * time.Millisecond })
-	key := b.submit(picture)
-	require.Eventually(t, func() bool { return b.job(key).Age(time.Now()) > time.Second }, deadline, 50*time.Millisecond)
-	b.Dispatcher.Close() // its loop would look, too
-	b.Dispatcher = New(b.config)
-	for range 3 {
-		b.expire(t.Context())
-		require.Equal(t, job.Queued, b.job(key).State)
-	}
-	require.Equal(t, "waiting for an instance of another hub to become idle", b.Explain(catalog.Requirements{Classes: []string{"EmptyImage"}}, "anybody"))
-	require.Equal(t, "no instance is connected", b.Explain(catalog.Requirements{Classes: []string{"Other"}}, "anybody"))
-	o.gone.Store(true)
-	b.Start()
-	require.Contains(t, b.failure(key), "No instance could run this prompt")
+	inBubble(t, func(t *testing.T) {
+		o := newOtherHub(t, emptyImage)
+		b := newDispatching(t, 0, o.with, func(b *dispatching, _ *Config) { b.settings.UnrunnableTimeout = 50 * time.Millisecond })
+		key := b.submit(picture)
+		require.Eventually(t, func() bool { return b.job(key).Age(time.Now()) > time.Second }, deadline, 50*time.Millisecond)
+		b.Dispatcher.Close() // its loop would look, too
+		b.Dispatcher = New(b.config)
+		for range 3 {
+			b.expire(t.Context())
+			require.Equal(t, job.Queued, b.job(key).State)
+		}
+		require.Equal(t, "waiting for an instance of another hub to become idle", b.Explain(catalog.Requirements{Classes: []string{"EmptyImage"}}, "anybody"))
+		require.Equal(t, "no instance is connected", b.Explain(catalog.Requirements{Classes: []string{"Other"}}, "anybody"))
+		o.gone.Store(true)
+		b.Start()
+		require.Contains(t, b.failure(key), "No instance could run this prompt")
+	})
 }
 
 // What the only instance of this hub refuses is left to another hub's instance, for a
 // bounded number of times.
 func TestRefusedJobsAreLeftToOtherHubs(t *testing.T) {
-	t.Parallel()
-	o := newOtherHub(t, emptyImage)
-	b := newDispatching(t, 1, o.with)
-	b.instances[0].on("POST /prompt", refuse)
-	key := b.submit(picture)
-	require.Contains(t, b.lost(key), "the instance refused it")
-	require.NotEqual(t, job.Failed, b.job(key).State)
-	b.record(key, "excuses", freeExcuses)
-	require.Contains(t, b.failure(key), "Custom validation failed for node")
+	inBubble(t, func(t *testing.T) {
+		o := newOtherHub(t, emptyImage)
+		b := newDispatching(t, 1, o.with)
+		b.instances[0].on("POST /prompt", refuse)
+		key := b.submit(picture)
+		require.Contains(t, b.lost(key), "the instance refused it")
+		require.NotEqual(t, job.Failed, b.job(key).State)
+		b.record(key, "excuses", freeExcuses)
+		require.Contains(t, b.failure(key), "Custom validation failed for node")
+	})
 }
 
 // An instance whose agent says that it can run what is kept gets jobs before it has
@@ -96,7 +99,7 @@ func TestCatalogIsRecalled(t *testing.T) {
 	t.Parallel()
 	s := newScripted(t)
 	body, _, err := func() ([]byte, string, error) {
-		client, err := comfyui.NewClient(s.web.URL, comfyui.Options{})
+		client, err := comfyui.NewClient(s.web.URL, comfyui.Options{Dial: loopback.Dial})
 		require.NoError(t, err)
 		return client.ObjectInfo(t.Context(), nil)
 	}()
@@ -111,28 +114,29 @@ func TestCatalogIsRecalled(t *testing.T) {
 		"nobody says so": {"", true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			o := newOtherHub(t, string(body))
-			b := newDispatching(t, 0, o.with)
-			a := hire(b, newScripted(t))
-			a.classes = tt.reported
-			asked := make(chan struct{}, 1)
-			a.i.on("GET /object_info", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-				select {
-				case asked <- struct{}{}:
-				default:
-				}
-				if tt.waits {
-					next.ServeHTTP(w, r)
-					return
-				}
-				<-r.Context().Done()
+			inBubble(t, func(t *testing.T) {
+				o := newOtherHub(t, string(body))
+				b := newDispatching(t, 0, o.with)
+				a := hire(b, newScripted(t))
+				a.classes = tt.reported
+				asked := make(chan struct{}, 1)
+				a.i.on("GET /object_info", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+					select {
+					case asked <- struct{}{}:
+					default:
+					}
+					if tt.waits {
+						next.ServeHTTP(w, r)
+						return
+					}
+					<-r.Context().Done()
+				})
+				key := b.submit(picture)
+				a.report("")
+				b.reaches(key, job.Done)
+				require.Equal(t, o.hash, <-o.kept)
+				require.Len(t, asked, map[bool]int{false: 0, true: 1}[tt.waits])
 			})
-			key := b.submit(picture)
-			a.report("")
-			b.reaches(key, job.Done)
-			require.Equal(t, o.hash, <-o.kept)
-			require.Len(t, asked, map[bool]int{false: 0, true: 1}[tt.waits])
 		})
 	}
 }

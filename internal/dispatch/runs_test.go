@@ -18,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // listen opens the socket of the client that owns all jobs. The result returns the
@@ -25,7 +26,7 @@ import (
 // and nodes.
 func (b *dispatching) listen() (until func(id string) []string) {
 	b.t.Helper()
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = b.streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
 	}))
 	conn, _, err := websocket.Dial(b.t.Context(), web.URL, nil)
@@ -57,87 +58,91 @@ func (b *dispatching) listen() (until func(id string) []string) {
 func atDoor(s *queue.Submission) { s.Door = time.Hour }
 
 func TestRunEndsWell(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	until := b.listen()
-	key := b.submit(picture)
-	require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
-	b.reaches(key, job.Done)
-	b.leaves(key)
-	require.Equal(t, []string{"done"}, b.ends())
-	require.Eventually(t, func() bool {
-		_, found, err := b.Connected.ByName(b.instances[0].name).History(t.Context(), key)
-		require.NoError(t, err)
-		return !found
-	}, deadline, 10*time.Millisecond, "the instance keeps no record")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		until := b.listen()
+		key := b.submit(picture)
+		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
+		b.reaches(key, job.Done)
+		b.leaves(key)
+		require.Equal(t, []string{"done"}, b.ends())
+		require.Eventually(t, func() bool {
+			_, found, err := b.Connected.ByName(b.instances[0].name).History(t.Context(), key)
+			require.NoError(t, err)
+			return !found
+		}, deadline, 10*time.Millisecond, "the instance keeps no record")
+	})
 }
 
 // When no other instance can run the prompt, the client sees the refusal as a
 // failed run, or as the answer to its POST if it still waits for that.
 func TestRefusalOfTheOnlyInstance(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	b.instances[0].on("POST /prompt", refuse)
-	until := b.listen()
-	key := b.submit(picture)
-	require.Equal(t, []string{"execution_start", "execution_error"}, until(key))
-	require.Contains(t, b.failure(key), "Custom validation failed for node")
-	key = b.submit(picture, atDoor)
-	require.Eventually(t, func() bool { return len(b.ends()) == 2 }, deadline, 10*time.Millisecond)
-	require.Equal(t, []string{"failed", "rejected"}, b.ends())
-	answer, refused, err := b.queue.Admit(t.Context(), key)
-	require.NoError(t, err)
-	require.True(t, refused)
-	require.True(t, json.Valid(answer))
-	b.leaves(key)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.instances[0].on("POST /prompt", refuse)
+		until := b.listen()
+		key := b.submit(picture)
+		require.Equal(t, []string{"execution_start", "execution_error"}, until(key))
+		require.Contains(t, b.failure(key), "Custom validation failed for node")
+		key = b.submit(picture, atDoor)
+		require.Eventually(t, func() bool { return len(b.ends()) == 2 }, deadline, 10*time.Millisecond)
+		require.Equal(t, []string{"failed", "rejected"}, b.ends())
+		answer, refused, err := b.queue.Admit(t.Context(), key)
+		require.NoError(t, err)
+		require.True(t, refused)
+		require.True(t, json.Valid(answer))
+		b.leaves(key)
+	})
 }
 
 func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 2)
-	require.Eventually(t, func() bool { return len(b.connected()) == 2 }, deadline, 10*time.Millisecond)
-	for _, i := range b.instances {
-		i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			for _, other := range b.instances {
-				other.on("POST /prompt", nil) // only the first instance that is asked refuses
-			}
-			refuse(w, r, next)
-		})
-	}
-	j := b.reaches(b.submit(picture), job.Done)
-	require.Len(t, j.Lost, 1)
-	require.Contains(t, j.Lost[0], "the instance refused it")
-	require.Equal(t, 1, j.Attempts, "a refusal is no attempt")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 2)
+		require.Eventually(t, func() bool { return len(b.connected()) == 2 }, deadline, 10*time.Millisecond)
+		for _, i := range b.instances {
+			i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				for _, other := range b.instances {
+					other.on("POST /prompt", nil) // only the first instance that is asked refuses
+				}
+				refuse(w, r, next)
+			})
+		}
+		j := b.reaches(b.submit(picture), job.Done)
+		require.Len(t, j.Lost, 1)
+		require.Contains(t, j.Lost[0], "the instance refused it")
+		require.Equal(t, 1, j.Attempts, "a refusal is no attempt")
+	})
 }
 
 // A POST without an answer may have been accepted all the same.
 func TestUnclearPost(t *testing.T) {
-	t.Parallel()
-	for _, queued := range []bool{true, false} {
-		b := newDispatching(t, 1)
-		var posts atomic.Int32
-		b.instances[0].on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			if posts.Add(1) > 1 {
-				next.ServeHTTP(w, r)
-				return
-			}
+	inBubble(t, func(t *testing.T) {
+		for _, queued := range []bool{true, false} {
+			b := newDispatching(t, 1)
+			var posts atomic.Int32
+			b.instances[0].on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				if posts.Add(1) > 1 {
+					next.ServeHTTP(w, r)
+					return
+				}
+				if queued {
+					next.ServeHTTP(httptest.NewRecorder(), r)
+				}
+				w.WriteHeader(http.StatusInternalServerError)
+			})
+			key := b.submit(picture)
 			if queued {
-				next.ServeHTTP(httptest.NewRecorder(), r)
+				require.Empty(t, b.reaches(key, job.Done).Lost)
+				require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+				continue
 			}
-			w.WriteHeader(http.StatusInternalServerError)
-		})
-		key := b.submit(picture)
-		if queued {
-			require.Empty(t, b.reaches(key, job.Done).Lost)
-			require.Equal(t, 1, b.instances[0].Started(), "it ran once")
-			continue
+			// The hub tries that instance again after a while: there is no other.
+			j := b.reaches(key, job.Done)
+			require.Len(t, j.Lost, 1)
+			require.Contains(t, j.Lost[0], "did not take it")
+			require.Equal(t, 2, j.Attempts, "nobody knows that it did not run")
 		}
-		// The hub tries that instance again after a while: there is no other.
-		j := b.reaches(key, job.Done)
-		require.Len(t, j.Lost, 1)
-		require.Contains(t, j.Lost[0], "did not take it")
-		require.Equal(t, 2, j.Attempts, "nobody knows that it did not run")
-	}
+	})
 }
 
 // Cancels end a run in each phase. The cases show what the client sees.
@@ -149,167 +154,177 @@ func TestCancelledRuns(t *testing.T) {
 		during   string // POST /prompt, or "" while it executes
 	}{{"while it executes", false, ""}, {"while it is posted", false, "POST /prompt"}, {"withdrawn", true, ""}} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1)
-			end := b.queue.Cancel
-			if c.withdraw {
-				end = b.queue.Withdraw
-			}
-			var key string
-			posting, ended := make(chan struct{}), make(chan struct{})
-			if c.during != "" {
-				b.instances[0].on(c.during, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-					close(posting)
-					<-ended
-					next.ServeHTTP(w, r)
-				})
-			}
-			key = b.submit(endless)
-			if c.during == "" {
-				b.runs(key)
-			} else {
-				<-posting
-			}
-			_, err := end(t.Context(), key)
-			require.NoError(t, err)
-			close(ended)
-			b.leaves(key)
-			if c.withdraw {
-				_, err = b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
-				require.ErrorIs(t, err, queue.ErrNotFound)
-				require.Empty(t, b.ends())
-				return
-			}
-			require.Equal(t, []string{"cancelled"}, b.ends())
-			require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1)
+				end := b.queue.Cancel
+				if c.withdraw {
+					end = b.queue.Withdraw
+				}
+				var key string
+				posting, ended := make(chan struct{}), make(chan struct{})
+				if c.during != "" {
+					b.instances[0].on(c.during, func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+						close(posting)
+						<-ended
+						next.ServeHTTP(w, r)
+					})
+				}
+				key = b.submit(endless)
+				if c.during == "" {
+					b.runs(key)
+				} else {
+					<-posting
+				}
+				_, err := end(t.Context(), key)
+				require.NoError(t, err)
+				close(ended)
+				b.leaves(key)
+				if c.withdraw {
+					_, err = b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
+					require.ErrorIs(t, err, queue.ErrNotFound)
+					require.Empty(t, b.ends())
+					return
+				}
+				require.Equal(t, []string{"cancelled"}, b.ends())
+				require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
+			})
 		})
 	}
 }
 
 // A run that exceeds the job timeout fails. It does not count as cancelled by its client.
 func TestOvertime(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	b.set(func(s *Settings) { s.JobTimeout = 50 * time.Millisecond })
-	require.Contains(t, b.failure(b.submit(endless)), "job_timeout")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.set(func(s *Settings) { s.JobTimeout = 50 * time.Millisecond })
+		require.Contains(t, b.failure(b.submit(endless)), "job_timeout")
+	})
 }
 
 // A run that is silent for too long is interrupted and runs again, because its
 // client has not cancelled it.
 func TestHungRun(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(endless)
-	b.runs(key)
-	b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		b.set(func(s *Settings) { s.StallTimeout = time.Minute }) // it may take its time to stop
-		next.ServeHTTP(w, r)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(endless)
+		b.runs(key)
+		b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			b.set(func(s *Settings) { s.StallTimeout = time.Minute }) // it may take its time to stop
+			next.ServeHTTP(w, r)
+		})
+		b.set(func(s *Settings) { s.StallTimeout = 10 * time.Millisecond }) // a step takes ten times as long
+		require.Contains(t, b.lost(key), "silent for too long")
 	})
-	b.set(func(s *Settings) { s.StallTimeout = 10 * time.Millisecond }) // a step takes ten times as long
-	require.Contains(t, b.lost(key), "silent for too long")
 }
 
 // An instance that accepts prompts but begins none is given up.
 func TestSickInstance(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	b.set(func(s *Settings) { s.StallTimeout = 10 * time.Millisecond })
-	b.instances[0].Silence()
-	require.Contains(t, b.lost(b.submit(picture)), "begins no prompt")
-	i, _ := b.fleet.Instance(b.instances[0].name)
-	require.Equal(t, fleet.Sick, i.State)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.set(func(s *Settings) { s.StallTimeout = 10 * time.Millisecond })
+		b.instances[0].Silence()
+		require.Contains(t, b.lost(b.submit(picture)), "begins no prompt")
+		i, _ := b.fleet.Instance(b.instances[0].name)
+		require.Equal(t, fleet.Sick, i.State)
+	})
 }
 
 // A prompt that waits at its instance behind a foreign one moves to another instance.
 func TestPromptOfSomebodyElse(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	resp, err := http.Post(b.instances[0].web.URL+"/prompt", "application/json", strings.NewReader(`{"client_id": "somebody", "prompt": `+endless+`}`))
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	key := b.submit(picture)
-	require.Contains(t, b.lost(key), "behind a prompt of somebody else")
-	require.LessOrEqual(t, b.job(key).Attempts, 1, "an excused run is no attempt; it may have the next one already")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		resp, err := http.Post(b.instances[0].web.URL+"/prompt", "application/json", strings.NewReader(`{"client_id": "somebody", "prompt": `+endless+`}`))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		key := b.submit(picture)
+		require.Contains(t, b.lost(key), "behind a prompt of somebody else")
+		require.LessOrEqual(t, b.job(key).Attempts, 1, "an excused run is no attempt; it may have the next one already")
+	})
 }
 
 // A process that dies while it executes a prompt counts against the prompt.
 func TestInstanceDies(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, queue.MaxKills)
-	key := b.submit(endless)
-	for kills := range queue.MaxKills {
-		var j job.Job
-		require.Eventually(t, func() bool {
-			j = b.job(key)
-			return j.State == job.Running && j.Kills == kills
-		}, deadline, 10*time.Millisecond)
-		for _, i := range b.instances {
-			if i.name == j.Run.Instance {
-				require.NoError(t, i.web.Listener.Close())
-				i.Kill()
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, queue.MaxKills)
+		key := b.submit(endless)
+		for kills := range queue.MaxKills {
+			var j job.Job
+			require.Eventually(t, func() bool {
+				j = b.job(key)
+				return j.State == job.Running && j.Kills == kills
+			}, deadline, 10*time.Millisecond)
+			for _, i := range b.instances {
+				if i.name == j.Run.Instance {
+					require.NoError(t, i.web.Listener.Close())
+					i.Kill()
+				}
 			}
 		}
-	}
-	require.Contains(t, b.failure(key), "quarantined")
+		require.Contains(t, b.failure(key), "quarantined")
+	})
 }
 
 // A lost socket costs no result. What the client has missed is shown from the
 // instance's record, and a run whose results went only over the socket runs again.
 func TestSocketIsLost(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	until := b.listen()
-	key := b.submit(working)
-	b.runs(key)
-	b.instances[0].DropSockets()
-	require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
-	require.Empty(t, b.reaches(key, job.Done).Lost)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		until := b.listen()
+		key := b.submit(working)
+		b.runs(key)
+		b.instances[0].DropSockets()
+		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
+		require.Empty(t, b.reaches(key, job.Done).Lost)
 
-	key = b.submit(strings.NewReplacer("SaveImage", "SaveImageWebsocket", `"nonce": 1`, `"nonce": 2`).Replace(working))
-	b.runs(key)
-	b.instances[0].DropSockets()
-	require.Contains(t, b.lost(key), "went over a socket that was lost")
-	require.Equal(t, 1, b.reaches(key, job.Done).Attempts, "the job was not to blame")
+		key = b.submit(strings.NewReplacer("SaveImage", "SaveImageWebsocket", `"nonce": 1`, `"nonce": 2`).Replace(working))
+		b.runs(key)
+		b.instances[0].DropSockets()
+		require.Contains(t, b.lost(key), "went over a socket that was lost")
+		require.Equal(t, 1, b.reaches(key, job.Done).Attempts, "the job was not to blame")
+	})
 }
 
 // If the instance has lost its record, one is made from the run's messages, unless
 // some of them were missed.
 func TestRecordIsLost(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	b.instances[0].on("GET /history/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-		w.WriteHeader(http.StatusInternalServerError)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.instances[0].on("GET /history/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.WriteHeader(http.StatusInternalServerError)
+		})
+		key := b.submit(picture)
+		b.reaches(key, job.Done)
+		require.Contains(t, string(b.entry(key).Outputs), "ComfyUI_00001_.png")
+		key = b.submit(working)
+		b.runs(key)
+		r := b.followed(key)
+		r.mail.put(runEvent{kind: socketDown, err: errNotOpen})
+		require.Contains(t, b.lost(key), "record of the run cannot be read")
 	})
-	key := b.submit(picture)
-	b.reaches(key, job.Done)
-	require.Contains(t, string(b.entry(key).Outputs), "ComfyUI_00001_.png")
-	key = b.submit(working)
-	b.runs(key)
-	r := b.followed(key)
-	r.mail.put(runEvent{kind: socketDown, err: errNotOpen})
-	require.Contains(t, b.lost(key), "record of the run cannot be read")
 }
 
 // The next process of a hub continues the work that the last one left.
 func TestRunIsAdopted(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(working)
-	b.runs(key)
-	b.restart("hub/2")
-	require.Empty(t, b.reaches(key, job.Done).Lost)
-	require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(working)
+		b.runs(key)
+		b.restart("hub/2")
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+	})
 }
 
 // A run whose job another hub has taken over is no longer this hub's concern.
 func TestRunIsTakenOver(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
-	key := b.submit(endless)
-	b.runs(key)
-	_, err := b.queue.Adopt(t.Context(), b.job(key).Run, "other/1")
-	require.NoError(t, err)
-	b.leaves(key)
-	require.Empty(t, b.ends())
-	require.Equal(t, job.Running, b.job(key).State)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
+		key := b.submit(endless)
+		b.runs(key)
+		_, err := b.queue.Adopt(t.Context(), b.job(key).Run, "other/1")
+		require.NoError(t, err)
+		b.leaves(key)
+		require.Empty(t, b.ends())
+		require.Equal(t, job.Running, b.job(key).State)
+	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // deadline bounds each wait in these tests. A healthy one takes milliseconds.
@@ -49,7 +50,7 @@ func newScripted(t *testing.T) *scripted {
 	server, err := sim.New(sim.Config{TimeScale: 0.02})
 	require.NoError(t, err)
 	s := &scripted{Server: server, routes: map[string]route{}}
-	s.web = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.web = loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.Method + " " + r.URL.EscapedPath()
 		s.mu.Lock()
 		var own route
@@ -165,8 +166,10 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 	streams := stream.New(stream.Options{SpillDir: t.TempDir(), Logger: log})
 	c := Config{
 		Queue: q, Fleet: b.fleet, Streams: streams, Connected: connected, Paused: storage.Health().Err,
-		Files:   files.NewTransfer(b.store, copies, files.NewHeld(storage), log),
-		Connect: func(i fleet.Instance) (*comfyui.Client, error) { return comfyui.NewClient(i.URL, comfyui.Options{}) },
+		Files: files.NewTransfer(b.store, copies, files.NewHeld(storage), log),
+		Connect: func(i fleet.Instance) (*comfyui.Client, error) {
+			return comfyui.NewClient(i.URL, comfyui.Options{Dial: loopback.Dial})
+		},
 		Library: catalog.NewLibrary(), Learned: func(string, *catalog.Info, comfyui.Version) {},
 		EndedElsewhere: func(context.Context, queue.Event) {},
 		Hub:            "hub/1", HubID: "hub", Observe: b, Logger: log,

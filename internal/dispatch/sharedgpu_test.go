@@ -87,92 +87,96 @@ func TestPickSharesGPUs(t *testing.T) {
 // A stream of small jobs, of which one runs at any time, holds up a large one for no longer
 // than the bound.
 func TestLargeJobsGetTheirGPU(t *testing.T) {
-	t.Parallel()
-	const run, bound = 4 * time.Second, 10 * time.Second
-	able := map[string]bool{"c": true}
-	large := job.Job{Key: "large", Class: "c", Shape: "xxxxxxxx", Requester: job.Requester{Caller: "large", Tenant: "large"}}
-	small := job.Job{Key: "small", Class: "c", Shape: "x", Requester: job.Requester{Caller: "small", Tenant: "small"}}
-	now := time.Now()
-	begun := now
-	busy := map[string]time.Time{"one": now.Add(run / 2)}
-	var o overtaken
-	for ; now.Sub(begun) < time.Minute; now = now.Add(run / 4) {
-		g := &sharedGPU{name: "g", total: 8, need: needOf}
-		var idle []Idle
-		for _, name := range []string{"one", "two"} {
-			if busy[name].After(now) {
-				g.take(small)
-			} else {
-				idle = append(idle, Idle{Name: name, Classes: able, GPU: g})
+	inBubble(t, func(t *testing.T) {
+		const run, bound = 4 * time.Second, 10 * time.Second
+		able := map[string]bool{"c": true}
+		large := job.Job{Key: "large", Class: "c", Shape: "xxxxxxxx", Requester: job.Requester{Caller: "large", Tenant: "large"}}
+		small := job.Job{Key: "small", Class: "c", Shape: "x", Requester: job.Requester{Caller: "small", Tenant: "small"}}
+		now := time.Now()
+		begun := now
+		busy := map[string]time.Time{"one": now.Add(run / 2)}
+		var o overtaken
+		for ; now.Sub(begun) < time.Minute; now = now.Add(run / 4) {
+			g := &sharedGPU{name: "g", total: 8, need: needOf}
+			var idle []Idle
+			for _, name := range []string{"one", "two"} {
+				if busy[name].After(now) {
+					g.take(small)
+				} else {
+					idle = append(idle, Idle{Name: name, Classes: able, GPU: g})
+				}
+			}
+			waiting := []job.Job{large, small, small}
+			picked := Pick(waiting, idle, Warmth{Overtaking: true, Due: o.due(waiting, bound, now)})
+			o.note(picked.Passed, now)
+			for _, p := range picked.Pairs {
+				if p.Job.Key == large.Key {
+					require.LessOrEqual(t, now.Sub(begun), bound+2*run)
+					return
+				}
+				busy[p.Instance] = now.Add(run)
 			}
 		}
-		waiting := []job.Job{large, small, small}
-		picked := Pick(waiting, idle, Warmth{Overtaking: true, Due: o.due(waiting, bound, now)})
-		o.note(picked.Passed, now)
-		for _, p := range picked.Pairs {
-			if p.Job.Key == large.Key {
-				require.LessOrEqual(t, now.Sub(begun), bound+2*run)
-				return
-			}
-			busy[p.Instance] = now.Add(run)
-		}
-	}
-	require.Fail(t, "the large job never began")
+		require.Fail(t, "the large job never began")
+	})
 }
 
 func TestKeptGPUs(t *testing.T) {
-	t.Parallel()
-	var k keptGPUs
-	now := time.Now()
-	g, other := &sharedGPU{name: "g"}, &sharedGPU{name: "other"}
-	idle := []Idle{{GPU: g}, {GPU: other}, {}}
-	k.add(nil, idle, now)
-	require.False(t, g.kept)
-	k.add([]string{"g"}, idle, now)
-	require.True(t, g.kept)
-	require.Contains(t, g.why(), "kept free")
-	require.False(t, other.kept)
-	k.mark(g, now.Add(keptFor))
-	require.False(t, g.kept, "nobody has looked since")
-	require.Contains(t, g.why(), "too little memory")
-	k.add([]string{"other"}, idle, now.Add(2*keptFor))
-	require.Len(t, k.until, 1)
+	inBubble(t, func(t *testing.T) {
+		var k keptGPUs
+		now := time.Now()
+		g, other := &sharedGPU{name: "g"}, &sharedGPU{name: "other"}
+		idle := []Idle{{GPU: g}, {GPU: other}, {}}
+		k.add(nil, idle, now)
+		require.False(t, g.kept)
+		k.add([]string{"g"}, idle, now)
+		require.True(t, g.kept)
+		require.Contains(t, g.why(), "kept free")
+		require.False(t, other.kept)
+		k.mark(g, now.Add(keptFor))
+		require.False(t, g.kept, "nobody has looked since")
+		require.Contains(t, g.why(), "too little memory")
+		k.add([]string{"other"}, idle, now.Add(2*keptFor))
+		require.Len(t, k.until, 1)
+	})
 }
 
 func TestGPUName(t *testing.T) {
-	t.Parallel()
-	said := map[string]string{"said": "left"}
-	of := func(agent, device string) string {
-		return gpuName(said, fleet.Instance{Agent: agent, Report: fleet.InstanceReport{Device: device}})
-	}
-	require.Equal(t, "/left", gpuName(said, fleet.Instance{Name: "said"}))
-	require.Empty(t, of("box", ""))
-	require.Equal(t, of("box", "0"), of("box", "0"))
-	require.NotEqual(t, of("box", "0"), of("thief", "0"), "a machine names its own GPUs alone")
-	require.Equal(t, of("box", "GPU-1"), of("sidecar", "GPU-1"))
+	inBubble(t, func(t *testing.T) {
+		said := map[string]string{"said": "left"}
+		of := func(agent, device string) string {
+			return gpuName(said, fleet.Instance{Agent: agent, Report: fleet.InstanceReport{Device: device}})
+		}
+		require.Equal(t, "/left", gpuName(said, fleet.Instance{Name: "said"}))
+		require.Empty(t, of("box", ""))
+		require.Equal(t, of("box", "0"), of("box", "0"))
+		require.NotEqual(t, of("box", "0"), of("thief", "0"), "a machine names its own GPUs alone")
+		require.Equal(t, of("box", "GPU-1"), of("sidecar", "GPU-1"))
+	})
 }
 
 // An outlook lets a job begin when Pick would.
 func TestOutlookKnowsTheBudget(t *testing.T) {
-	t.Parallel()
-	o := &Outlook{room: room{
-		shared: map[string]*sharedGPU{"g": {name: "g", total: 8, need: needOf}},
-		users:  map[string][]int{"g": {0, 1, 2}},
-	}}
-	o.spots = []busySpot{
-		{Idle: Idle{Name: "idle"}, device: "g"},
-		{Idle: Idle{Name: "long"}, device: "g", free: time.Minute, shape: "xx"},
-		{Idle: Idle{Name: "short"}, device: "g", free: time.Second, shape: "xxxx"},
-		{Idle: Idle{Name: "alone"}, device: "h", free: time.Hour},
-	}
-	at := func(n, need int) time.Duration {
-		return o.from(&o.spots[n], job.Job{Shape: "xxxxxxxxxxxx"[:need]})
-	}
-	require.Zero(t, at(0, 2), "it fits at once")
-	require.Zero(t, at(0, 0), "nothing is known")
-	require.Equal(t, time.Second, at(0, 6), "beside the long one only")
-	require.Equal(t, time.Minute, at(0, 7))
-	require.Equal(t, time.Minute, at(0, 12), "alone")
-	require.Equal(t, time.Minute, at(1, 12), "its own run first")
-	require.Equal(t, time.Hour, at(3, 12))
+	inBubble(t, func(t *testing.T) {
+		o := &Outlook{room: room{
+			shared: map[string]*sharedGPU{"g": {name: "g", total: 8, need: needOf}},
+			users:  map[string][]int{"g": {0, 1, 2}},
+		}}
+		o.spots = []busySpot{
+			{Idle: Idle{Name: "idle"}, device: "g"},
+			{Idle: Idle{Name: "long"}, device: "g", free: time.Minute, shape: "xx"},
+			{Idle: Idle{Name: "short"}, device: "g", free: time.Second, shape: "xxxx"},
+			{Idle: Idle{Name: "alone"}, device: "h", free: time.Hour},
+		}
+		at := func(n, need int) time.Duration {
+			return o.from(&o.spots[n], job.Job{Shape: "xxxxxxxxxxxx"[:need]})
+		}
+		require.Zero(t, at(0, 2), "it fits at once")
+		require.Zero(t, at(0, 0), "nothing is known")
+		require.Equal(t, time.Second, at(0, 6), "beside the long one only")
+		require.Equal(t, time.Minute, at(0, 7))
+		require.Equal(t, time.Minute, at(0, 12), "alone")
+		require.Equal(t, time.Minute, at(1, 12), "its own run first")
+		require.Equal(t, time.Hour, at(3, 12))
+	})
 }

@@ -96,80 +96,81 @@ func TestShortFirst(t *testing.T) {
 // Under a load that does not end, short jobs wait much less than in the order of their
 // arrival, and a long one is overtaken for as long as it takes itself, at most.
 func TestShortFirstIsBounded(t *testing.T) {
-	t.Parallel()
-	const servers, picture, video, bound, count = 8, 4 * time.Second, 120 * time.Second, 90 * time.Second, 4000
-	simulate := func(short bool) (mean, longest time.Duration) {
-		random := rand.New(rand.NewPCG(7, 7))
-		var (
-			start        = time.Unix(1_000_000, 0)
-			waiting      []job.Job
-			takes        = map[string]time.Duration{}
-			arrives      = map[string]time.Duration{}
-			free         [servers]time.Duration
-			passed       overtaken
-			now, at, sum time.Duration
-		)
-		const between = float64(picture*9+video) / 10 / servers / 0.85
-		coming := make([]job.Job, count)
-		for n := range coming {
-			at += time.Duration(random.ExpFloat64() * between)
-			key := fmt.Sprint(n)
-			coming[n] = job.Job{Key: key, Class: "any", Requester: job.Requester{Tenant: "t", Caller: key}}
-			arrives[key], takes[key] = at, picture
-			if random.IntN(10) == 0 {
-				takes[key] = video
-			}
-		}
-		for len(coming)+len(waiting) > 0 {
-			for len(coming) > 0 && arrives[coming[0].Key] <= now {
-				waiting, coming = append(waiting, coming[0]), coming[1:]
-			}
-			var idle []Idle
-			for n := range free {
-				if free[n] <= now {
-					idle = append(idle, Idle{Name: fmt.Sprint(n), Classes: map[string]bool{"any": true}})
+	inBubble(t, func(t *testing.T) {
+		const servers, picture, video, bound, count = 8, 4 * time.Second, 120 * time.Second, 90 * time.Second, 4000
+		simulate := func(short bool) (mean, longest time.Duration) {
+			random := rand.New(rand.NewPCG(7, 7))
+			var (
+				start        = time.Unix(1_000_000, 0)
+				waiting      []job.Job
+				takes        = map[string]time.Duration{}
+				arrives      = map[string]time.Duration{}
+				free         [servers]time.Duration
+				passed       overtaken
+				now, at, sum time.Duration
+			)
+			const between = float64(picture*9+video) / 10 / servers / 0.85
+			coming := make([]job.Job, count)
+			for n := range coming {
+				at += time.Duration(random.ExpFloat64() * between)
+				key := fmt.Sprint(n)
+				coming[n] = job.Job{Key: key, Class: "any", Requester: job.Requester{Tenant: "t", Caller: key}}
+				arrives[key], takes[key] = at, picture
+				if random.IntN(10) == 0 {
+					takes[key] = video
 				}
 			}
-			window, w := waiting[:min(len(waiting), len(idle)+maxBehind)], Warmth{}
-			if short {
-				w.Takes = takes
-				w.Late = passed.late(window, takes, bound, start.Add(now))
-			}
-			picked := Pick(window, idle, w)
-			pairs, over := picked.Pairs, picked.Passed
-			passed.note(over, start.Add(now))
-			for _, key := range over {
-				been := start.Add(now).Sub(passed[key])
-				require.Less(t, been, min(bound, takes[key]))
-				longest = max(longest, been)
-			}
-			for _, p := range pairs {
-				var n int
-				_, err := fmt.Sscan(p.Instance, &n)
-				require.NoError(t, err)
-				free[n] = now + takes[p.Job.Key]
-				sum += now - arrives[p.Job.Key]
-				waiting = slices.DeleteFunc(waiting, func(j job.Job) bool { return j.Key == p.Job.Key })
-			}
-			next := time.Duration(1<<62 - 1)
-			for _, f := range free {
-				if f > now && len(waiting) > 0 {
-					next = min(next, f)
+			for len(coming)+len(waiting) > 0 {
+				for len(coming) > 0 && arrives[coming[0].Key] <= now {
+					waiting, coming = append(waiting, coming[0]), coming[1:]
 				}
+				var idle []Idle
+				for n := range free {
+					if free[n] <= now {
+						idle = append(idle, Idle{Name: fmt.Sprint(n), Classes: map[string]bool{"any": true}})
+					}
+				}
+				window, w := waiting[:min(len(waiting), len(idle)+maxBehind)], Warmth{}
+				if short {
+					w.Takes = takes
+					w.Late = passed.late(window, takes, bound, start.Add(now))
+				}
+				picked := Pick(window, idle, w)
+				pairs, over := picked.Pairs, picked.Passed
+				passed.note(over, start.Add(now))
+				for _, key := range over {
+					been := start.Add(now).Sub(passed[key])
+					require.Less(t, been, min(bound, takes[key]))
+					longest = max(longest, been)
+				}
+				for _, p := range pairs {
+					var n int
+					_, err := fmt.Sscan(p.Instance, &n)
+					require.NoError(t, err)
+					free[n] = now + takes[p.Job.Key]
+					sum += now - arrives[p.Job.Key]
+					waiting = slices.DeleteFunc(waiting, func(j job.Job) bool { return j.Key == p.Job.Key })
+				}
+				next := time.Duration(1<<62 - 1)
+				for _, f := range free {
+					if f > now && len(waiting) > 0 {
+						next = min(next, f)
+					}
+				}
+				if len(coming) > 0 {
+					next = min(next, arrives[coming[0].Key])
+				}
+				now = next
 			}
-			if len(coming) > 0 {
-				next = min(next, arrives[coming[0].Key])
-			}
-			now = next
+			return sum / count, longest
 		}
-		return sum / count, longest
-	}
-	with, longest := simulate(true)
-	without, none := simulate(false)
-	require.Zero(t, none)
-	require.Positive(t, longest)
-	require.Less(t, with, without*6/10)
-	t.Logf("mean wait %s instead of %s, overtaken for at most %s", with, without, longest)
+		with, longest := simulate(true)
+		without, none := simulate(false)
+		require.Zero(t, none)
+		require.Positive(t, longest)
+		require.Less(t, with, without*6/10)
+		t.Logf("mean wait %s instead of %s, overtaken for at most %s", with, without, longest)
+	})
 }
 
 // shapeOf is the shape of a graph, and withShape submits one.

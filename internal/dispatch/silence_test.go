@@ -29,24 +29,25 @@ func TestHangAfter(t *testing.T) {
 		"it may have to load":        {warm: times(9, 2*time.Second), adopted: true, want: 30 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 5 * time.Minute })
-			shape := shapeOf(t, b, endless)
-			s, ok := schedule.DecodeStructure(shape)
-			require.True(t, ok)
-			pair := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.gpuOf(b.instances[0].name)}
-			for _, ran := range c.warm {
-				b.durations.add(pair, schedule.Sample{Work: s.Work, Ran: ran})
-			}
-			for _, ran := range c.cold {
-				b.durations.add(pair, schedule.Sample{Work: s.Work, Ran: ran, Cold: true})
-			}
-			b.connects(1)
-			r := newRun(b.Dispatcher, b.connection(b.instances[0].name), job.Job{Key: "k", Shape: shape})
-			if r.cold = c.loads; !c.adopted {
-				r.mark = 1
-			}
-			require.Equal(t, c.want, r.hangAfter())
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 5 * time.Minute })
+				shape := shapeOf(t, b, endless)
+				s, ok := schedule.DecodeStructure(shape)
+				require.True(t, ok)
+				pair := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.gpuOf(b.instances[0].name)}
+				for _, ran := range c.warm {
+					b.durations.add(pair, schedule.Sample{Work: s.Work, Ran: ran})
+				}
+				for _, ran := range c.cold {
+					b.durations.add(pair, schedule.Sample{Work: s.Work, Ran: ran, Cold: true})
+				}
+				b.connects(1)
+				r := newRun(b.Dispatcher, b.connection(b.instances[0].name), job.Job{Key: "k", Shape: shape})
+				if r.cold = c.loads; !c.adopted {
+					r.mark = 1
+				}
+				require.Equal(t, c.want, r.hangAfter())
+			})
 		})
 	}
 }

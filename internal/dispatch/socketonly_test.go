@@ -6,7 +6,6 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +21,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // unsaved is working with a picture that exists on the socket only.
@@ -32,7 +32,7 @@ var unsaved = strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1)
 // since the prompt began for the last time.
 func (b *dispatching) gallery() (until func(id string) (end string, pictures int)) {
 	b.t.Helper()
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = b.streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
 	}))
 	conn, _, err := websocket.Dial(b.t.Context(), web.URL, nil)
@@ -98,33 +98,35 @@ func TestUnsavedPictureOfAnAdoptedRun(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1, among)
-			until := b.gallery()
-			key := b.submit(unsaved)
-			b.runs(key)
-			adopt(b)
-			b.shownOnce(key, until)
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1, among)
+				until := b.gallery()
+				key := b.submit(unsaved)
+				b.runs(key)
+				adopt(b)
+				b.shownOnce(key, until)
+			})
 		})
 	}
 }
 
 // The hub has received the picture, and is killed before it has written the end of the job.
 func TestUnsavedPictureThatAKilledHubHad(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	until := b.gallery()
-	collecting := make(chan struct{})
-	var once sync.Once
-	b.instances[0].on("GET /history/", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
-		once.Do(func() { close(collecting) })
-		<-r.Context().Done()
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		until := b.gallery()
+		collecting := make(chan struct{})
+		var once sync.Once
+		b.instances[0].on("GET /history/", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+			once.Do(func() { close(collecting) })
+			<-r.Context().Done()
+		})
+		key := b.submit(unsaved)
+		<-collecting
+		b.instances[0].on("GET /history/", nil)
+		b.restart("hub/2")
+		b.shownOnce(key, until)
 	})
-	key := b.submit(unsaved)
-	<-collecting
-	b.instances[0].on("GET /history/", nil)
-	b.restart("hub/2")
-	b.shownOnce(key, until)
 }
 
 // A hub that has just started accepts prompts before it knows any class of nodes, and then
@@ -138,22 +140,24 @@ func TestUnsavedPictureOfUnknownNodes(t *testing.T) {
 		"it is adopted":      func(b *dispatching) { b.restart("hub/2") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1)
-			until := b.gallery()
-			key := b.submit(unsaved, unknown)
-			b.runs(key)
-			lose(b)
-			b.shownOnce(key, until)
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1)
+				until := b.gallery()
+				key := b.submit(unsaved, unknown)
+				b.runs(key)
+				lose(b)
+				b.shownOnce(key, until)
+			})
 		})
 	}
 	t.Run("its client comes later", func(t *testing.T) {
-		t.Parallel()
-		b := newDispatching(t, 1)
-		key := b.submit(strings.Replace(unsaved, `"batch_size": 1`, `"batch_size": 3`, 1), unknown)
-		b.reaches(key, job.Done)
-		end, pictures := b.gallery()(key)
-		require.Equal(t, []any{comfyui.TypeExecutionSuccess, 3}, []any{end, pictures})
+		inBubble(t, func(t *testing.T) {
+			b := newDispatching(t, 1)
+			key := b.submit(strings.Replace(unsaved, `"batch_size": 1`, `"batch_size": 3`, 1), unknown)
+			b.reaches(key, job.Done)
+			end, pictures := b.gallery()(key)
+			require.Equal(t, []any{comfyui.TypeExecutionSuccess, 3}, []any{end, pictures})
+		})
 	})
 }
 
@@ -263,17 +267,18 @@ func TestUnsavedPictureIsSwallowed(t *testing.T) {
 		"and the socket stays": func(*dispatching, *swallowing) {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 0, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 5 * time.Second })
-			i := newScripted(t)
-			s := swallow(i)
-			b.add(i)
-			until := b.gallery()
-			key := b.submit(unsaved)
-			b.runs(key)
-			s.each(func(c *swallowed) { c.swallows.Store(true) })
-			cut(b, s)
-			b.shownOnce(key, until)
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 0, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 5 * time.Second })
+				i := newScripted(t)
+				s := swallow(i)
+				b.add(i)
+				until := b.gallery()
+				key := b.submit(unsaved)
+				b.runs(key)
+				s.each(func(c *swallowed) { c.swallows.Store(true) })
+				cut(b, s)
+				b.shownOnce(key, until)
+			})
 		})
 	}
 }
@@ -285,35 +290,37 @@ func TestSocketIsSilenced(t *testing.T) {
 	t.Parallel()
 	for name, graph := range map[string]string{"with a short run": unsaved, "with a run that is silent for long": strings.Replace(unsaved, `"seconds": 150`, `"seconds": 400`, 1)} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1)
-			until := b.gallery()
-			b.reaches(b.submit(picture), job.Done)
-			conn := b.connection(b.instances[0].name)
-			before := conn.clientID()
-			old, err := conn.client.Dial(t.Context(), before)
-			require.NoError(t, err)
-			_, err = old.Next(t.Context()) // the greeting
-			require.NoError(t, err)
-			old.Close()
-			require.Eventually(t, func() bool { return !b.instances[0].Listens(before) }, deadline, time.Millisecond)
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1)
+				until := b.gallery()
+				b.reaches(b.submit(picture), job.Done)
+				conn := b.connection(b.instances[0].name)
+				before := conn.clientID()
+				old, err := conn.client.Dial(t.Context(), before)
+				require.NoError(t, err)
+				_, err = old.Next(t.Context()) // the greeting
+				require.NoError(t, err)
+				old.Close()
+				require.Eventually(t, func() bool { return !b.instances[0].Listens(before) }, deadline, time.Millisecond)
 
-			b.set(func(s *Settings) { s.StallTimeout = 4 * time.Second })
-			key := b.submit(graph)
-			b.shownOnce(key, until)
-			require.True(t, b.instances[0].Listens(conn.clientID()))
-			require.Equal(t, 2+1, b.instances[0].Started(), "it ran twice, after the first picture")
+				b.set(func(s *Settings) { s.StallTimeout = 4 * time.Second })
+				key := b.submit(graph)
+				b.shownOnce(key, until)
+				require.True(t, b.instances[0].Listens(conn.clientID()))
+				require.Equal(t, 2+1, b.instances[0].Started(), "it ran twice, after the first picture")
+			})
 		})
 	}
 }
 
 // A run is given out in the moment in which the socket is lost, so that nobody tells it.
 func TestSocketIsLostJustBefore(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	until := b.gallery()
-	key := b.submit(unsaved)
-	b.runs(key)
-	b.followed(key).mail.put(runEvent{kind: socketUp})
-	b.shownOnce(key, until)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		until := b.gallery()
+		key := b.submit(unsaved)
+		b.runs(key)
+		b.followed(key).mail.put(runEvent{kind: socketUp})
+		b.shownOnce(key, until)
+	})
 }

@@ -121,64 +121,67 @@ func newWarm(t *testing.T, load time.Duration) (b *dispatching, running, warm st
 // A job waits for the instance that has its models loaded beside an idle one, says so, and
 // is not stuck; it runs as soon as that instance is free.
 func TestJobWaitsForLoadedModels(t *testing.T) {
-	t.Parallel()
-	b, running, warm := newWarm(t, time.Hour)
-	second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
-	require.Eventually(t, func() bool { return b.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
-	require.Equal(t, job.Queued, b.job(second).State)
-	beside, err := b.besideIdle(t.Context(), 0)
-	require.NoError(t, err)
-	require.Empty(t, beside)
-	idle := 0
-	for _, c := range b.Outlook(t.Context(), b.job(second)).Candidates(b.job(second), catalog.Requirements{Classes: []string{"EmptyImage"}}) {
-		if c.Why == "it is idle, but must load the models first; "+warm+" has them" {
-			idle++
+	inBubble(t, func(t *testing.T) {
+		b, running, warm := newWarm(t, time.Hour)
+		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
+		require.Eventually(t, func() bool { return b.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
+		require.Equal(t, job.Queued, b.job(second).State)
+		beside, err := b.besideIdle(t.Context(), 0)
+		require.NoError(t, err)
+		require.Empty(t, beside)
+		idle := 0
+		for _, c := range b.Outlook(t.Context(), b.job(second)).Candidates(b.job(second), catalog.Requirements{Classes: []string{"EmptyImage"}}) {
+			if c.Why == "it is idle, but must load the models first; "+warm+" has them" {
+				idle++
+			}
 		}
-	}
-	require.Equal(t, 1, idle)
+		require.Equal(t, 1, idle)
 
-	other := b.submit(picture, withModel("b.safetensors")) // the idle one is not kept for anybody
-	require.NotEqual(t, warm, b.reaches(other, job.Done).Run.Instance)
-	require.Equal(t, job.Queued, b.job(second).State)
+		other := b.submit(picture, withModel("b.safetensors")) // the idle one is not kept for anybody
+		require.NotEqual(t, warm, b.reaches(other, job.Done).Run.Instance)
+		require.Equal(t, job.Queued, b.job(second).State)
 
-	b.CancelRun(running)
-	b.reaches(running, job.Cancelled)
-	b.runs(second)
-	require.Equal(t, warm, b.job(second).Run.Instance)
-	require.Empty(t, b.WaitsFor(second))
-	b.CancelRun(second)
-	b.reaches(second, job.Cancelled)
+		b.CancelRun(running)
+		b.reaches(running, job.Cancelled)
+		b.runs(second)
+		require.Equal(t, warm, b.job(second).Run.Instance)
+		require.Empty(t, b.WaitsFor(second))
+		b.CancelRun(second)
+		b.reaches(second, job.Cancelled)
+	})
 }
 
 // A job waits for a busy instance no longer than its models take to load.
 func TestWaitForLoadedModelsIsBounded(t *testing.T) {
-	t.Parallel()
-	b, running, warm := newWarm(t, 500*time.Millisecond)
-	second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
-	b.runs(second) // the first one goes on for ever, longer than it should
-	require.NotEqual(t, warm, b.job(second).Run.Instance)
-	for _, key := range []string{running, second} {
-		b.CancelRun(key)
-		b.reaches(key, job.Cancelled)
-	}
+	inBubble(t, func(t *testing.T) {
+		b, running, warm := newWarm(t, 500*time.Millisecond)
+		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
+		b.runs(second) // the first one goes on for ever, longer than it should
+		require.NotEqual(t, warm, b.job(second).Run.Instance)
+		for _, key := range []string{running, second} {
+			b.CancelRun(key)
+			b.reaches(key, job.Cancelled)
+		}
+	})
 }
 
 // A hub knows when an instance will be free that runs another hub's job.
 func TestInstanceOfAnotherHubIsFreeSoon(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	b.haveModels()
-	b.learnLoading(endless, time.Hour, time.Minute)
-	key := b.submit(picture, withModel("a.safetensors")) // makes the class known
-	j := b.reaches(key, job.Done)
-	b.leaves(key)
-	name, url := b.instances[0].name, b.instances[0].web.URL
-	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Queue: 1, Job: "theirs"})
-	require.Empty(t, b.soon())
-	b.heard(queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: name, Hub: "other/1", Class: j.Class, Shape: shapeOf(t, b, endless)})
-	require.Eventually(t, func() bool { return len(b.soon()) == 1 }, deadline, 10*time.Millisecond)
-	require.InDelta(t, time.Hour, b.soon()[0].Free, float64(time.Minute))
-	require.Equal(t, []string{"a.safetensors"}, b.soon()[0].Loaded)
-	b.heard(queue.Event{Kind: queue.Claimed, Key: "another", Instance: name, Hub: "other/1", Class: j.Class})
-	require.Empty(t, b.soon())
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.haveModels()
+		b.learnLoading(endless, time.Hour, time.Minute)
+		key := b.submit(picture, withModel("a.safetensors")) // makes the class known
+		j := b.reaches(key, job.Done)
+		b.leaves(key)
+		name, url := b.instances[0].name, b.instances[0].web.URL
+		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Queue: 1, Job: "theirs"})
+		require.Empty(t, b.soon())
+		b.heard(queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: name, Hub: "other/1", Class: j.Class, Shape: shapeOf(t, b, endless)})
+		require.Eventually(t, func() bool { return len(b.soon()) == 1 }, deadline, 10*time.Millisecond)
+		require.InDelta(t, time.Hour, b.soon()[0].Free, float64(time.Minute))
+		require.Equal(t, []string{"a.safetensors"}, b.soon()[0].Loaded)
+		b.heard(queue.Event{Kind: queue.Claimed, Key: "another", Instance: name, Hub: "other/1", Class: j.Class})
+		require.Empty(t, b.soon())
+	})
 }

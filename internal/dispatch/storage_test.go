@@ -52,25 +52,26 @@ func TestStorageIsAway(t *testing.T) {
 		"it is unmounted":   func(path string) error { return os.Mkdir(path, 0o700) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 0)
-			input := b.withInput("the input of many")
-			var waiting []string
-			for range 40 {
-				waiting = append(waiting, b.submit(picture, input))
-			}
-			require.NoError(t, os.Rename(b.storage, b.storage+".away"))
-			require.NoError(t, replace(b.storage))
-			b.add(newScripted(t))
-			b.add(newScripted(t))
-			b.sick(true)
-			require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Explain(catalog.Requirements{}, "anybody"))
-			require.NoError(t, os.RemoveAll(b.storage))
-			require.NoError(t, os.Rename(b.storage+".away", b.storage))
-			for _, key := range waiting {
-				require.LessOrEqual(t, b.reaches(key, job.Done).Attempts, 1, "the job was not to blame")
-			}
-			require.Equal(t, len(waiting), b.instances[0].Started()+b.instances[1].Started(), "each ran once")
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 0)
+				input := b.withInput("the input of many")
+				var waiting []string
+				for range 40 {
+					waiting = append(waiting, b.submit(picture, input))
+				}
+				require.NoError(t, os.Rename(b.storage, b.storage+".away"))
+				require.NoError(t, replace(b.storage))
+				b.add(newScripted(t))
+				b.add(newScripted(t))
+				b.sick(true)
+				require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Explain(catalog.Requirements{}, "anybody"))
+				require.NoError(t, os.RemoveAll(b.storage))
+				require.NoError(t, os.Rename(b.storage+".away", b.storage))
+				for _, key := range waiting {
+					require.LessOrEqual(t, b.reaches(key, job.Done).Attempts, 1, "the job was not to blame")
+				}
+				require.Equal(t, len(waiting), b.instances[0].Started()+b.instances[1].Started(), "each ran once")
+			})
 		})
 	}
 }
@@ -78,50 +79,52 @@ func TestStorageIsAway(t *testing.T) {
 // Inputs that cannot be read in a storage that works otherwise hold up only the jobs
 // that need them.
 func TestInputsCannotBeRead(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 0)
-	input := b.withInput("the input of many")
-	var waiting []string
-	for range 120 {
-		waiting = append(waiting, b.submit(picture, input))
-	}
-	content := filepath.Join(b.storage, "content")
-	require.NoError(t, os.Rename(content, content+".away"))
-	require.NoError(t, os.Symlink(content, content))
-	b.add(newScripted(t))
-	b.add(newScripted(t))
-	// On a slow machine, so many take more than a minute in their turns, and so do their pauses.
-	all := func(are func(job.Job) bool) {
-		t.Helper()
-		left := slices.Clone(waiting)
-		require.Eventually(t, func() bool {
-			left = slices.DeleteFunc(left, func(key string) bool { return are(b.job(key)) })
-			return len(left) == 0
-		}, 4*deadline, 50*time.Millisecond)
-	}
-	all(func(j job.Job) bool { return len(j.Lost) > 0 }) // each is tried, and none hides those behind it
-	for _, key := range waiting {
-		require.Contains(t, b.job(key).Lost[0], ": the hub's storage cannot be read")
-	}
-	b.reaches(b.submit(picture), job.Done)
-	require.NoError(t, os.Remove(content))
-	require.NoError(t, os.Rename(content+".away", content))
-	all(func(j job.Job) bool { return j.State == job.Done })
-	for _, key := range waiting {
-		require.LessOrEqual(t, b.job(key).Attempts, 1, "the job was not to blame")
-	}
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		input := b.withInput("the input of many")
+		var waiting []string
+		for range 120 {
+			waiting = append(waiting, b.submit(picture, input))
+		}
+		content := filepath.Join(b.storage, "content")
+		require.NoError(t, os.Rename(content, content+".away"))
+		require.NoError(t, os.Symlink(content, content))
+		b.add(newScripted(t))
+		b.add(newScripted(t))
+		// On a slow machine, so many take more than a minute in their turns, and so do their pauses.
+		all := func(are func(job.Job) bool) {
+			t.Helper()
+			left := slices.Clone(waiting)
+			require.Eventually(t, func() bool {
+				left = slices.DeleteFunc(left, func(key string) bool { return are(b.job(key)) })
+				return len(left) == 0
+			}, 4*deadline, 50*time.Millisecond)
+		}
+		all(func(j job.Job) bool { return len(j.Lost) > 0 }) // each is tried, and none hides those behind it
+		for _, key := range waiting {
+			require.Contains(t, b.job(key).Lost[0], ": the hub's storage cannot be read")
+		}
+		b.reaches(b.submit(picture), job.Done)
+		require.NoError(t, os.Remove(content))
+		require.NoError(t, os.Rename(content+".away", content))
+		all(func(j job.Job) bool { return j.State == job.Done })
+		for _, key := range waiting {
+			require.LessOrEqual(t, b.job(key).Attempts, 1, "the job was not to blame")
+		}
+	})
 }
 
 // A job whose input is gone for good ends.
 func TestInputIsGone(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(picture, func(s *queue.Submission) {
-		b.withInput("another")(s)
-		require.NoError(t, os.RemoveAll(filepath.Join(b.storage, "content")))
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(picture, func(s *queue.Submission) {
+			b.withInput("another")(s)
+			require.NoError(t, os.RemoveAll(filepath.Join(b.storage, "content")))
+		})
+		require.Contains(t, b.failure(key), "an input file is gone")
+		require.Equal(t, 1, b.job(key).Attempts)
 	})
-	require.Contains(t, b.failure(key), "an input file is gone")
-	require.Equal(t, 1, b.job(key).Attempts)
 }
 
 // failsAtPost makes the storage take no outputs once a job is at an instance, until
@@ -148,34 +151,36 @@ func (b *dispatching) failsAtPost() (mend func()) {
 // claimed, because its work would have to wait as well. When the storage works again,
 // nothing has run twice.
 func TestStorageTakesNoFiles(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 2)
-	mend := b.failsAtPost()
-	keys := []string{b.submit(picture)}
-	b.sick(true)
-	for range 10 {
-		keys = append(keys, b.submit(picture))
-	}
-	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "no jobs are given out until it can") }, deadline, time.Millisecond)
-	started := b.instances[0].Started() + b.instances[1].Started()
-	require.LessOrEqual(t, started, 2, "at most one for each instance")
-	mend()
-	for _, key := range keys {
-		require.Empty(t, b.reaches(key, job.Done).Lost)
-	}
-	require.Equal(t, len(keys), b.instances[0].Started()+b.instances[1].Started(), "each ran once")
-	b.sick(false)
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 2)
+		mend := b.failsAtPost()
+		keys := []string{b.submit(picture)}
+		b.sick(true)
+		for range 10 {
+			keys = append(keys, b.submit(picture))
+		}
+		require.Eventually(t, func() bool { return strings.Contains(b.logged(), "no jobs are given out until it can") }, deadline, time.Millisecond)
+		started := b.instances[0].Started() + b.instances[1].Started()
+		require.LessOrEqual(t, started, 2, "at most one for each instance")
+		mend()
+		for _, key := range keys {
+			require.Empty(t, b.reaches(key, job.Done).Lost)
+		}
+		require.Equal(t, len(keys), b.instances[0].Started()+b.instances[1].Started(), "each ran once")
+		b.sick(false)
+	})
 }
 
 // A hub that restarts while it keeps a run for the storage goes on keeping it.
 func TestKeptRunOutlivesItsHub(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	mend := b.failsAtPost()
-	key := b.submit(picture)
-	require.Eventually(t, func() bool { return strings.Contains(b.logged(), "cannot copy an output yet") }, deadline, time.Millisecond)
-	b.restart("hub/2")
-	mend()
-	require.Empty(t, b.reaches(key, job.Done).Lost)
-	require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		mend := b.failsAtPost()
+		key := b.submit(picture)
+		require.Eventually(t, func() bool { return strings.Contains(b.logged(), "cannot copy an output yet") }, deadline, time.Millisecond)
+		b.restart("hub/2")
+		mend()
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+	})
 }

@@ -73,73 +73,77 @@ func events(s tracetest.SpanStub) (names []string) {
 }
 
 func TestSpansOfAJob(t *testing.T) {
-	t.Parallel()
-	k, on := tracing()
-	b := newDispatching(t, 1, on)
-	b.reaches(b.submit(picture), job.Done)
-	key := b.submit(picture, traced)
-	b.reaches(key, job.Done)
-	a := k.attempts(t, 1)[0]
-	require.Equal(t, traceparent[36:52], a.Parent.SpanID().String())
-	require.Equal(t, traceparent[3:35], a.SpanContext.TraceID().String())
-	require.Equal(t, map[string]any{
-		"job": key, "instance": b.instances[0].name, "attempt": int64(1), "node_classes": int64(1), "outcome": "done",
-	}, attributes(a))
-	require.Equal(t, []string{"claim", "inputs", "submit", "run", "collect", "finish"}, k.steps(a))
-	require.Equal(t, []string{"started"}, events(a))
-	require.Len(t, k.GetSpans(), 8, "with the wait, and none of the prompt that is not traced")
-	wait := k.GetSpans()[0]
-	require.Equal(t, "comfyhub.queue", wait.Name)
-	require.Equal(t, a.StartTime, wait.EndTime)
+	inBubble(t, func(t *testing.T) {
+		k, on := tracing()
+		b := newDispatching(t, 1, on)
+		b.reaches(b.submit(picture), job.Done)
+		key := b.submit(picture, traced)
+		b.reaches(key, job.Done)
+		a := k.attempts(t, 1)[0]
+		require.Equal(t, traceparent[36:52], a.Parent.SpanID().String())
+		require.Equal(t, traceparent[3:35], a.SpanContext.TraceID().String())
+		require.Equal(t, map[string]any{
+			"job": key, "instance": b.instances[0].name, "attempt": int64(1), "node_classes": int64(1), "outcome": "done",
+		}, attributes(a))
+		require.Equal(t, []string{"claim", "inputs", "submit", "run", "collect", "finish"}, k.steps(a))
+		require.Equal(t, []string{"started"}, events(a))
+		require.Len(t, k.GetSpans(), 8, "with the wait, and none of the prompt that is not traced")
+		wait := k.GetSpans()[0]
+		require.Equal(t, "comfyhub.queue", wait.Name)
+		require.Equal(t, a.StartTime, wait.EndTime)
+	})
 }
 
 func TestSpansOfALostRun(t *testing.T) {
-	t.Parallel()
-	k, on := tracing()
-	b := newDispatching(t, 1, on)
-	key := b.submit(endless, traced)
-	b.runs(key)
-	b.instances[0].Kill()
-	b.instances[0].Restart()
-	lost := k.attempts(t, 1)[0]
-	require.Equal(t, "lost", attributes(lost)["outcome"])
-	require.Equal(t, []string{"started", "retried died"}, events(lost))
-	b.reaches(key, job.Running)
-	b.CancelRun(key)
-	again := k.attempts(t, 2)[1]
-	require.Equal(t, "cancelled", attributes(again)["outcome"])
-	require.Equal(t, int64(2), attributes(again)["attempt"])
-	require.Len(t, k.GetSpans().Snapshots(), 1+2+len(k.steps(lost))+len(k.steps(again)), "only the first has a wait")
+	inBubble(t, func(t *testing.T) {
+		k, on := tracing()
+		b := newDispatching(t, 1, on)
+		key := b.submit(endless, traced)
+		b.runs(key)
+		b.instances[0].Kill()
+		b.instances[0].Restart()
+		lost := k.attempts(t, 1)[0]
+		require.Equal(t, "lost", attributes(lost)["outcome"])
+		require.Equal(t, []string{"started", "retried died"}, events(lost))
+		b.reaches(key, job.Running)
+		b.CancelRun(key)
+		again := k.attempts(t, 2)[1]
+		require.Equal(t, "cancelled", attributes(again)["outcome"])
+		require.Equal(t, int64(2), attributes(again)["attempt"])
+		require.Len(t, k.GetSpans().Snapshots(), 1+2+len(k.steps(lost))+len(k.steps(again)), "only the first has a wait")
+	})
 }
 
 func TestSpansOfATakenOverRun(t *testing.T) {
-	t.Parallel()
-	k, on := tracing()
-	b := newDispatching(t, 1, on)
-	key := b.submit(endless, traced)
-	b.runs(key)
-	b.restart("hub/2")
-	require.Equal(t, "left", attributes(k.attempts(t, 1)[0])["outcome"])
-	require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
-	b.connects(1) // a cancel does not wait long for an instance that cannot be reached
-	b.CancelRun(key)
-	b.reaches(key, job.Cancelled)
-	adopted := k.attempts(t, 2)[1]
-	require.Equal(t, []string{"adopted own", "started"}, events(adopted))
-	require.Equal(t, []string{"run", "collect", "finish"}, k.steps(adopted))
-	require.Equal(t, traceparent[3:35], adopted.SpanContext.TraceID().String())
+	inBubble(t, func(t *testing.T) {
+		k, on := tracing()
+		b := newDispatching(t, 1, on)
+		key := b.submit(endless, traced)
+		b.runs(key)
+		b.restart("hub/2")
+		require.Equal(t, "left", attributes(k.attempts(t, 1)[0])["outcome"])
+		require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+		b.connects(1) // a cancel does not wait long for an instance that cannot be reached
+		b.CancelRun(key)
+		b.reaches(key, job.Cancelled)
+		adopted := k.attempts(t, 2)[1]
+		require.Equal(t, []string{"adopted own", "started"}, events(adopted))
+		require.Equal(t, []string{"run", "collect", "finish"}, k.steps(adopted))
+		require.Equal(t, traceparent[3:35], adopted.SpanContext.TraceID().String())
+	})
 }
 
 func TestSpanOfAJobThatNobodyCanRun(t *testing.T) {
-	t.Parallel()
-	k, on := tracing()
-	b := newDispatching(t, 1, on)
-	b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
-	needs := catalog.Requirements{Classes: []string{"NoSuchClass"}}
-	key := b.submit(picture, traced, func(s *queue.Submission) { s.Class, s.Body.Requires = needs.Signature(), needs.Encode() })
-	b.reaches(key, job.Failed)
-	require.Eventually(t, func() bool { return len(k.GetSpans()) == 1 }, deadline, 10*time.Millisecond)
-	span := k.GetSpans()[0]
-	require.Equal(t, "comfyhub.queue", span.Name)
-	require.Equal(t, map[string]any{"job": key, "outcome": "failed"}, attributes(span))
+	inBubble(t, func(t *testing.T) {
+		k, on := tracing()
+		b := newDispatching(t, 1, on)
+		b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
+		needs := catalog.Requirements{Classes: []string{"NoSuchClass"}}
+		key := b.submit(picture, traced, func(s *queue.Submission) { s.Class, s.Body.Requires = needs.Signature(), needs.Encode() })
+		b.reaches(key, job.Failed)
+		require.Eventually(t, func() bool { return len(k.GetSpans()) == 1 }, deadline, 10*time.Millisecond)
+		span := k.GetSpans()[0]
+		require.Equal(t, "comfyhub.queue", span.Name)
+		require.Equal(t, map[string]any{"job": key, "outcome": "failed"}, attributes(span))
+	})
 }

@@ -335,3 +335,13 @@ func TestDashboardsEndWithTheHub(t *testing.T) {
 		resp.Body.Close()
 	})
 }
+
+// What was given to a reader stays as it is when the view looks again.
+func TestChangeIsACopy(t *testing.T) {
+	t.Parallel()
+	v := &boardView{}
+	v.seen.counts.Waiting = 1
+	c := v.everything()
+	v.seen.counts.Waiting = 2
+	require.Equal(t, int64(1), int64(c.Counts.Waiting))
+}

@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"os"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
@@ -15,21 +13,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inBubble runs a test in virtual time, beside others. Nothing in it may wait for what is
-// outside of the process, a real socket or program: the clock would stand still.
+// inBubble runs a test in virtual time, beside others.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
-	virtually(t, test)
-}
-
-// virtually is inBubble without others beside it.
-func virtually(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		// The clock stands still once the test has returned: whoever sleeps then must have
-		// woken before.
-		t.Cleanup(func() { <-time.After(3 * time.Hour) })
-		test(t)
-	})
+	loopback.Test(t, test)
 }

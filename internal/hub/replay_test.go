@@ -46,7 +46,7 @@ func TestReplay(t *testing.T) {
 			crew.Go(func() error {
 				t.Run(fmt.Sprintf("%d/%s/%s", count, tr.Version, tr.Name), func(t *testing.T) {
 					played.Add(1)
-					virtually(t, func(t *testing.T) {
+					loopback.Test(t, func(t *testing.T) {
 						for _, d := range replayOn(t, tr, count) {
 							if !found.explains(count, tr, d) {
 								t.Error(d)
