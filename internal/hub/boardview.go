@@ -46,7 +46,8 @@ func (v *boardView) cut(w *Watcher) {
 // everything is a change that shows all.
 func (v *boardView) everything() *BoardChange {
 	c := v.since(boardSeen{})
-	c.Whole, c.Counts, c.WebUI = true, &v.seen.counts, &v.seen.webUI
+	counts, webUI := v.seen.counts, v.seen.webUI // they change while this is read
+	c.Whole, c.Counts, c.WebUI = true, &counts, &webUI
 	return c
 }
 
