@@ -153,6 +153,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	db.closed, db.hangUp = context.WithCancel(context.Background())
 	db.client.AddHook(errorHook{db.observe})
 	db.pubsub.AddHook(errorHook{db.observe})
+	db.pubsub.AddHook(onceHook{})
 	if o.Replicas > 0 {
 		db.replicas = &replicas{client: open(), want: o.Replicas}
 	}

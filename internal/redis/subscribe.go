@@ -2,6 +2,9 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"net"
+	"sync/atomic"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
@@ -44,11 +47,39 @@ func (db *DB) Subscribe(ctx context.Context, channels ...string) <-chan Notice {
 		for pauses := retry.New(resubscribeAfter, resubscribeAfter); ctx.Err() == nil; pauses.Wait(ctx) {
 			// go-redis's own Channel is not used: a full one keeps its goroutine
 			// for a minute after the end, and it does not report what it dropped.
-			s := &subscription{sub: db.pubsub.Subscribe(ctx, channels...), out: out}
-			s.run(ctx)
+			var connected atomic.Bool
+			once := context.WithValue(ctx, connectsOnce{}, &connected)
+			s := &subscription{sub: db.pubsub.Subscribe(once, channels...), out: out}
+			connected.Store(true)
+			s.run(once)
 		}
 	}()
 	return out
+}
+
+// connectsOnce is the key of a context whose *atomic.Bool says that the subscription has
+// had its connection. go-redis would make another one when that breaks, and hold the lock
+// meanwhile that a ping needs; here the next subscription does, which tells a Resync.
+type connectsOnce struct{}
+
+var errConnectedBefore = errors.New("redis: the subscription has had its connection")
+
+// onceHook refuses second connections.
+type onceHook struct{}
+
+func (onceHook) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if connected, ok := ctx.Value(connectsOnce{}).(*atomic.Bool); ok && connected.Load() {
+			return nil, errConnectedBefore
+		}
+		return next(ctx, network, address)
+	}
+}
+
+func (onceHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
+
+func (onceHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
 }
 
 // subscription is one connection of a subscriber.
