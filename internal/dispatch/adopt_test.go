@@ -123,13 +123,13 @@ func TestReportedRunIsKept(t *testing.T) {
 			fence := b.job(key).Fence
 			if restart {
 				b.restart("hub/2")
-				require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+				eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
 				fence = b.job(key).Fence
 			} else {
 				b.instances[0].DropSockets()
 			}
 			began := time.Now()
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				a.report(key)
 				return time.Since(began) > 3*time.Second && dials.Load() > 4
 			}, deadline, 50*time.Millisecond)
@@ -160,9 +160,9 @@ func TestRunWaitsForItsAgent(t *testing.T) {
 		b.set(func(s *Settings) { s.ContactTimeout = 5 * time.Second })
 		b.forgetsFleet()
 		b.restart("hub/2")
-		require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
 		began := time.Now()
-		require.Eventually(t, func() bool { return time.Since(began) > 6*time.Second }, deadline, 50*time.Millisecond)
+		eventually(t, func() bool { return time.Since(began) > 6*time.Second }, deadline, 50*time.Millisecond)
 		a.report("")
 		require.Empty(t, b.reaches(key, job.Done).Lost)
 		require.Equal(t, 1, a.i.Started(), "it ran once")
@@ -186,12 +186,12 @@ func TestRunWaitsForTheConnection(t *testing.T) {
 		return connect(i)
 	}
 	b.restart("hub/2")
-	require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+	eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
 	began := time.Now()
-	require.Eventually(t, func() bool { return time.Since(began) > 5*time.Second }, deadline, 50*time.Millisecond)
+	eventually(t, func() bool { return time.Since(began) > 5*time.Second }, deadline, 50*time.Millisecond)
 	a.report("")
 	reported := time.Now()
-	require.Eventually(t, func() bool { return time.Since(reported) > 300*time.Millisecond }, deadline, 50*time.Millisecond)
+	eventually(t, func() bool { return time.Since(reported) > 300*time.Millisecond }, deadline, 50*time.Millisecond)
 	close(slow)
 	require.Empty(t, b.reaches(key, job.Done).Lost)
 	require.Equal(t, 1, a.i.Started(), "it ran once")
@@ -215,7 +215,7 @@ func TestCancelWhileTheInstanceIsAway(t *testing.T) {
 			})
 			if restart {
 				b.restart("hub/2")
-				require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+				eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
 			} else {
 				a.i.DropSockets()
 			}
@@ -227,7 +227,7 @@ func TestCancelWhileTheInstanceIsAway(t *testing.T) {
 			require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
 
 			a.i.on("GET /ws", nil)
-			require.Eventually(t, func() bool { return len(b.connected()) == 1 }, deadline, 10*time.Millisecond)
+			eventually(t, func() bool { return len(b.connected()) == 1 }, deadline, 10*time.Millisecond)
 			a.report("")
 			b.reaches(b.submit(picture), job.Done)
 		})

@@ -43,9 +43,9 @@ func (b *dispatching) at(key string) *scripted {
 // waitsThere waits until a job waits at an instance behind another one.
 func (b *dispatching) waitsThere(key string) *scripted {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.job(key).Ahead }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return b.job(key).Ahead }, deadline, 10*time.Millisecond)
 	i := b.at(key)
-	require.Eventually(b.t, func() bool { return i.Remaining() == 2 }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return i.Remaining() == 2 }, deadline, 10*time.Millisecond)
 	return i
 }
 
@@ -212,7 +212,7 @@ func TestNextJobIsShownAsRunning(t *testing.T) {
 		there.SetFault(sim.Faults{Mute: true}) // previews of the one that runs would put the looks off
 		b.set(func(s *Settings) { s.StallTimeout = time.Second })
 		waiting := b.followed(next)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			waiting.mail.put(runEvent{kind: lookAsked})
 			return looks.Load() >= 1 && time.Since(muted) > 2*time.Second
 		}, deadline, 100*time.Millisecond)
@@ -246,7 +246,7 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 				}
 			}
 			b.restart(hub)
-			require.Eventually(t, func() bool { return b.followed(running[0]) != nil && b.followed(key) != nil }, deadline, 10*time.Millisecond)
+			eventually(t, func() bool { return b.followed(running[0]) != nil && b.followed(key) != nil }, deadline, 10*time.Millisecond)
 			_, err := b.queue.Cancel(t.Context(), running[0])
 			require.NoError(t, err)
 			b.reaches(running[0], job.Cancelled)

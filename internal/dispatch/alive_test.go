@@ -42,10 +42,10 @@ func TestRunOfAHubThatIsGone(t *testing.T) {
 				b.runs(key)
 				end(first)
 				b.survivor(func(_ context.Context, hub string) bool { return hub == "hub/1" })
-				require.Eventually(t, func() bool { return b.job(key).Run.Hub == "other/1" }, deadline, 10*time.Millisecond)
+				eventually(t, func() bool { return b.job(key).Run.Hub == "other/1" }, deadline, 10*time.Millisecond)
 				require.Empty(t, b.reaches(key, job.Done).Lost)
 				require.Equal(t, 1, b.instances[0].Started(), "it ran once")
-				require.Eventually(t, func() bool {
+				eventually(t, func() bool {
 					silent, _, err := b.queue.Beat(t.Context(), "third/1", time.Hour)
 					return err == nil && len(silent) == 0
 				}, deadline, 10*time.Millisecond, "there is nothing left to take")
@@ -72,7 +72,7 @@ func TestRunOfASilentHubThatLives(t *testing.T) {
 				}
 				var asked atomic.Int32
 				b.survivor(func(context.Context, string) bool { asked.Add(1); return gone })
-				require.Eventually(t, func() bool { return asked.Load() >= 3 }, deadline, 10*time.Millisecond)
+				eventually(t, func() bool { return asked.Load() >= 3 }, deadline, 10*time.Millisecond)
 				require.Equal(t, "hub/1", b.job(key).Run.Hub)
 				require.Nil(t, b.followed(key))
 			})
@@ -87,7 +87,7 @@ func TestFrozenHubLosesItsRuns(t *testing.T) {
 	b := newDispatching(t, 1, among)
 	key := b.submit(endless)
 	b.runs(key)
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		_, _, err := b.queue.Beat(t.Context(), "other/1", time.Hour)
 		require.NoError(t, err)
 		_, _, err = b.queue.Beat(t.Context(), "hub/1", time.Millisecond) // as if it had been silent since

@@ -68,7 +68,7 @@ func TestHungRunBesideMonitors(t *testing.T) {
 		b.connects(1)
 		b.monitors()
 		conn := b.connection(b.instances[0].name)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			return conn.background.has(comfyui.Message{Type: "crystools.monitor"})
 		}, deadline, time.Millisecond)
 		key := b.submit(endless)

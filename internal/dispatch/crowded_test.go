@@ -44,7 +44,7 @@ func TestOtherProgramsHoldTheMemory(t *testing.T) {
 		roomy := b.sized(16)
 		b.connects(2)
 		first, second := b.submit(endless, withShape(shape)), b.submit(endless, withShape(shape))
-		require.Eventually(t, func() bool { return b.job(first).State == job.Running || b.job(second).State == job.Running }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.job(first).State == job.Running || b.job(second).State == job.Running }, deadline, 10*time.Millisecond)
 		running, waiting := first, second
 		if b.job(second).State == job.Running {
 			running, waiting = second, first

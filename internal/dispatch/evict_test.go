@@ -18,7 +18,7 @@ func (b *dispatching) evicted(from *scripted, keys ...string) {
 	b.fleet.SetDraining(from.name, true)
 	for _, key := range keys {
 		fence := b.job(key).Fence
-		require.Eventually(b.t, func() bool {
+		eventually(b.t, func() bool {
 			b.Evict(from.name)
 			j := b.job(key)
 			return j.State == job.Queued || j.Fence != fence
@@ -35,7 +35,7 @@ func TestEvict(t *testing.T) {
 		b.runs(key)
 		from := b.at(key)
 		b.evicted(from, key)
-		require.Eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
 		j := b.job(key)
 		require.Zero(t, j.Attempts)
 		require.Zero(t, j.Excuses)
@@ -65,7 +65,7 @@ func TestEvictWithNext(t *testing.T) {
 		next := b.submit(endless) // it may begin before it is taken back, and would end
 		from := b.waitsThere(next)
 		b.evicted(from, running[0], next)
-		require.Eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
 		for _, key := range []string{running[0], next} {
 			require.Zero(t, b.job(key).Attempts)
 			require.Empty(t, b.job(key).Lost)

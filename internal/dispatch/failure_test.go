@@ -25,7 +25,7 @@ func (b *dispatching) sized(gib int64) *scripted {
 
 func (b *dispatching) connects(count int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return len(b.connected()) == count }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return len(b.connected()) == count }, deadline, 10*time.Millisecond)
 }
 
 // A prompt that runs out of memory goes to an instance with more, and so do later ones
@@ -124,7 +124,7 @@ func TestPoisonedProcess(t *testing.T) {
 		broken.SetFault(sim.Faults{Poisoned: true})
 		key = b.submit(picture)
 		for kills := range queue.MaxKills {
-			require.Eventually(t, func() bool { return b.job(key).Kills == kills+1 }, deadline, 10*time.Millisecond)
+			eventually(t, func() bool { return b.job(key).Kills == kills+1 }, deadline, 10*time.Millisecond)
 			report.Boot++
 			b.fleet.Observe(report)
 		}

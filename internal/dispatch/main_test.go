@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
@@ -18,4 +19,9 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
 	loopback.Test(t, test)
+}
+
+func eventually(t testing.TB, so func() bool, within, every time.Duration, message ...any) {
+	t.Helper()
+	loopback.Eventually(t, so, within, every, message...)
 }

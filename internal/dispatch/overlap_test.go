@@ -84,7 +84,7 @@ func TestLostRunKeepsItsRecord(t *testing.T) {
 		require.NoError(t, err)
 		b.leaves(key)
 		// On a slow machine the renewal of the lease finds out first, and the run goes on.
-		require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, deadline, time.Millisecond)
+		eventually(t, func() bool { return b.instances[0].Finished() == 1 }, deadline, time.Millisecond)
 		_, found, err := b.connection(run.Instance).client.History(t.Context(), run.Upstream)
 		require.NoError(t, err)
 		require.True(t, found)

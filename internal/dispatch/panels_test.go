@@ -31,7 +31,7 @@ func (d *Dispatcher) clientsOf(tenant string) map[string]bool {
 // than a call waits for it.
 func (b *dispatching) introduce(k stream.Key) (alias comfyui.Alias) {
 	b.t.Helper()
-	require.Eventually(b.t, func() (ok bool) {
+	eventually(b.t, func() (ok bool) {
 		alias, ok = b.Introduce(b.t.Context(), b.First(), k)
 		return ok
 	}, deadline, time.Millisecond, k.Client)
@@ -43,7 +43,7 @@ func (b *dispatching) introduce(k stream.Key) (alias comfyui.Alias) {
 func TestPanelsOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
-	require.Eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
+	eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
 	introduce := func(tenant, client string) (alias string) {
 		return b.introduce(stream.Key{Tenant: tenant, Client: client}).Upstream
 	}
@@ -71,7 +71,7 @@ func TestPanelsOfOneTenant(t *testing.T) {
 func TestAllPanelsAreTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
-		require.Eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
+		eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
 		conn := b.connectionOf(b.First())
 		b.panels.mu.Lock()
 		b.panels.all = map[*panel]struct{}{}

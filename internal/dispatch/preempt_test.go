@@ -96,7 +96,7 @@ func TestPreemptNot(t *testing.T) {
 			conn := b.connection(b.instances[0].name)
 			r := b.followed(key)
 			// The queue knows that it runs before the connection notes since when.
-			require.Eventually(b.t, func() bool { _, began := conn.ranFor(r, time.Now()); return began }, deadline, time.Millisecond)
+			eventually(b.t, func() bool { _, began := conn.ranFor(r, time.Now()); return began }, deadline, time.Millisecond)
 			conn.mu.Lock()
 			conn.began = conn.began.Add(-youngUnknown)
 			conn.mu.Unlock()

@@ -94,7 +94,7 @@ func TestReservedForOthersExpires(t *testing.T) {
 		b.connects(1)
 		ada, bob := b.submit(picture, of("ada")), b.submit(picture, of("bob"))
 		b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			b.Wake()
 			return b.job(bob).State == job.Failed
 		}, deadline, 10*time.Millisecond)

@@ -66,7 +66,7 @@ func TestRunEndsWell(t *testing.T) {
 		b.reaches(key, job.Done)
 		b.leaves(key)
 		require.Equal(t, []string{"done"}, b.ends())
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, found, err := b.Connected.ByName(b.instances[0].name).History(t.Context(), key)
 			require.NoError(t, err)
 			return !found
@@ -85,7 +85,7 @@ func TestRefusalOfTheOnlyInstance(t *testing.T) {
 		require.Equal(t, []string{"execution_start", "execution_error"}, until(key))
 		require.Contains(t, b.failure(key), "Custom validation failed for node")
 		key = b.submit(picture, atDoor)
-		require.Eventually(t, func() bool { return len(b.ends()) == 2 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return len(b.ends()) == 2 }, deadline, 10*time.Millisecond)
 		require.Equal(t, []string{"failed", "rejected"}, b.ends())
 		answer, refused, err := b.queue.Admit(t.Context(), key)
 		require.NoError(t, err)
@@ -98,7 +98,7 @@ func TestRefusalOfTheOnlyInstance(t *testing.T) {
 func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)
-		require.Eventually(t, func() bool { return len(b.connected()) == 2 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return len(b.connected()) == 2 }, deadline, 10*time.Millisecond)
 		for _, i := range b.instances {
 			i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 				for _, other := range b.instances {
@@ -249,7 +249,7 @@ func TestInstanceDies(t *testing.T) {
 		key := b.submit(endless)
 		for kills := range queue.MaxKills {
 			var j job.Job
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				j = b.job(key)
 				return j.State == job.Running && j.Kills == kills
 			}, deadline, 10*time.Millisecond)

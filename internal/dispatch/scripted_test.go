@@ -211,7 +211,7 @@ func (b *dispatching) staysUnstuck() {
 	if b.t.Failed() {
 		return
 	}
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		stuck, err := b.besideIdle(context.Background(), 0)
 		return err != nil || len(stuck) == 0
 	}, deadline, 10*time.Millisecond, "jobs wait beside an idle instance that can run them")
@@ -329,7 +329,7 @@ func (b *dispatching) runs(key string) {
 // leaves waits until this hub follows no run of a job.
 func (b *dispatching) leaves(key string) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.followed(key) == nil }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return b.followed(key) == nil }, deadline, 10*time.Millisecond)
 }
 
 // job returns the queue's record of a job.
@@ -344,7 +344,7 @@ func (b *dispatching) job(key string) job.Job {
 func (b *dispatching) reaches(key string, state job.State) job.Job {
 	b.t.Helper()
 	var j job.Job
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		var err error
 		j, err = b.queue.Get(b.t.Context(), key)
 		return err == nil && j.State == state
@@ -355,7 +355,7 @@ func (b *dispatching) reaches(key string, state job.State) job.Job {
 // lost waits until a job has lost a run and returns the reason of the first loss.
 func (b *dispatching) lost(key string) string {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return len(b.job(key).Lost) > 0 }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return len(b.job(key).Lost) > 0 }, deadline, 10*time.Millisecond)
 	return b.job(key).Lost[0]
 }
 

@@ -90,7 +90,7 @@ func TestSecretJobsWaitForInstances(t *testing.T) {
 	require.Equal(t, other.name, b.reaches(b.submit(picture, needingKeys), job.Done).Run.Instance)
 	b.set(func(s *Settings) { s.SecretsTo, s.UnrunnableTimeout = SecretsTo{"nobody"}, time.Millisecond })
 	left := b.submit(picture, needingKeys)
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		b.Wake()
 		return b.job(left).State == job.Failed
 	}, deadline, 10*time.Millisecond)

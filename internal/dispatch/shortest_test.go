@@ -208,7 +208,7 @@ func TestShortJobRunsFirst(t *testing.T) {
 			b.runs(first)
 			long := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
 			short := b.submit(picture, withShape(shapeOf(t, b, picture)), own)
-			require.Eventually(t, func() bool { return len(b.line.first()) == 2 }, deadline, 10*time.Millisecond)
+			eventually(t, func() bool { return len(b.line.first()) == 2 }, deadline, 10*time.Millisecond)
 			b.CancelRun(first)
 			if bound > 0 {
 				b.reaches(short, job.Done)

@@ -301,7 +301,7 @@ func TestSocketIsSilenced(t *testing.T) {
 				_, err = old.Next(t.Context()) // the greeting
 				require.NoError(t, err)
 				old.Close()
-				require.Eventually(t, func() bool { return !b.instances[0].Listens(before) }, deadline, time.Millisecond)
+				eventually(t, func() bool { return !b.instances[0].Listens(before) }, deadline, time.Millisecond)
 
 				b.set(func(s *Settings) { s.StallTimeout = 4 * time.Second })
 				key := b.submit(graph)

@@ -124,7 +124,7 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running, warm := newWarm(t, time.Hour)
 		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
-		require.Eventually(t, func() bool { return b.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
 		require.Equal(t, job.Queued, b.job(second).State)
 		beside, err := b.besideIdle(t.Context(), 0)
 		require.NoError(t, err)
@@ -178,7 +178,7 @@ func TestInstanceOfAnotherHubIsFreeSoon(t *testing.T) {
 		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Queue: 1, Job: "theirs"})
 		require.Empty(t, b.soon())
 		b.heard(queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: name, Hub: "other/1", Class: j.Class, Shape: shapeOf(t, b, endless)})
-		require.Eventually(t, func() bool { return len(b.soon()) == 1 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return len(b.soon()) == 1 }, deadline, 10*time.Millisecond)
 		require.InDelta(t, time.Hour, b.soon()[0].Free, float64(time.Minute))
 		require.Equal(t, []string{"a.safetensors"}, b.soon()[0].Loaded)
 		b.heard(queue.Event{Kind: queue.Claimed, Key: "another", Instance: name, Hub: "other/1", Class: j.Class})

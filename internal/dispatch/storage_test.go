@@ -37,7 +37,7 @@ func (b *dispatching) withInput(data string) func(*queue.Submission) {
 // sick waits until the dispatcher gives out no jobs, or does again.
 func (b *dispatching) sick(sick bool) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return (b.paused() != nil) == sick }, deadline, time.Millisecond)
+	eventually(b.t, func() bool { return (b.paused() != nil) == sick }, deadline, time.Millisecond)
 }
 
 // Jobs whose inputs cannot be read because the storage is away wait for it, whether it
@@ -95,7 +95,7 @@ func TestInputsCannotBeRead(t *testing.T) {
 		all := func(are func(job.Job) bool) {
 			t.Helper()
 			left := slices.Clone(waiting)
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				left = slices.DeleteFunc(left, func(key string) bool { return are(b.job(key)) })
 				return len(left) == 0
 			}, 4*deadline, 50*time.Millisecond)
@@ -159,7 +159,7 @@ func TestStorageTakesNoFiles(t *testing.T) {
 		for range 10 {
 			keys = append(keys, b.submit(picture))
 		}
-		require.Eventually(t, func() bool { return strings.Contains(b.logged(), "no jobs are given out until it can") }, deadline, time.Millisecond)
+		eventually(t, func() bool { return strings.Contains(b.logged(), "no jobs are given out until it can") }, deadline, time.Millisecond)
 		started := b.instances[0].Started() + b.instances[1].Started()
 		require.LessOrEqual(t, started, 2, "at most one for each instance")
 		mend()
@@ -177,7 +177,7 @@ func TestKeptRunOutlivesItsHub(t *testing.T) {
 		b := newDispatching(t, 1)
 		mend := b.failsAtPost()
 		key := b.submit(picture)
-		require.Eventually(t, func() bool { return strings.Contains(b.logged(), "cannot copy an output yet") }, deadline, time.Millisecond)
+		eventually(t, func() bool { return strings.Contains(b.logged(), "cannot copy an output yet") }, deadline, time.Millisecond)
 		b.restart("hub/2")
 		mend()
 		require.Empty(t, b.reaches(key, job.Done).Lost)

@@ -20,11 +20,11 @@ func TestStuckJobsAreSeen(t *testing.T) {
 		b.loops.Go(func() { b.followFleet(b.ctx) })
 		b.loops.Go(func() { b.watch(b.ctx) })
 		key := b.submit(picture)
-		require.Eventually(t, func() bool { return b.Stuck() == 1 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Stuck() == 1 }, deadline, 10*time.Millisecond)
 		require.Contains(t, b.logged(), "jobs wait beside an idle instance")
 		b.loops.Go(func() { b.loop(b.ctx) })
 		b.reaches(key, job.Done)
-		require.Eventually(t, func() bool { return b.Stuck() == 0 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Stuck() == 0 }, deadline, 10*time.Millisecond)
 	})
 }
 

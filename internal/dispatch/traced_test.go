@@ -30,7 +30,7 @@ func tracing() (kept, func(*dispatching, *Config)) {
 // attempts waits for so many attempts and returns them, in the order in which they ended.
 func (k kept) attempts(t *testing.T, count int) (found tracetest.SpanStubs) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		found = nil
 		for _, s := range k.GetSpans() {
 			if s.Name == "comfyhub.attempt" {
@@ -122,7 +122,7 @@ func TestSpansOfATakenOverRun(t *testing.T) {
 		b.runs(key)
 		b.restart("hub/2")
 		require.Equal(t, "left", attributes(k.attempts(t, 1)[0])["outcome"])
-		require.Eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
 		b.connects(1) // a cancel does not wait long for an instance that cannot be reached
 		b.CancelRun(key)
 		b.reaches(key, job.Cancelled)
@@ -141,7 +141,7 @@ func TestSpanOfAJobThatNobodyCanRun(t *testing.T) {
 		needs := catalog.Requirements{Classes: []string{"NoSuchClass"}}
 		key := b.submit(picture, traced, func(s *queue.Submission) { s.Class, s.Body.Requires = needs.Signature(), needs.Encode() })
 		b.reaches(key, job.Failed)
-		require.Eventually(t, func() bool { return len(k.GetSpans()) == 1 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return len(k.GetSpans()) == 1 }, deadline, 10*time.Millisecond)
 		span := k.GetSpans()[0]
 		require.Equal(t, "comfyhub.queue", span.Name)
 		require.Equal(t, map[string]any{"job": key, "outcome": "failed"}, attributes(span))

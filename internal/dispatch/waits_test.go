@@ -42,7 +42,7 @@ func TestUnreadableBodyEndsItsJob(t *testing.T) {
 			b.leaves(broken)
 			claims := func() int { return strings.Count(b.logged(), `goes to an instance" job=`+broken) }
 			// A run may have ended before the line about its claim is written.
-			require.Eventually(t, func() bool { return claims() >= tt.claims }, deadline, time.Millisecond)
+			eventually(t, func() bool { return claims() >= tt.claims }, deadline, time.Millisecond)
 			require.Equal(t, tt.claims, claims())
 		})
 	}

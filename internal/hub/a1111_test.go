@@ -56,7 +56,7 @@ func withA1111(t *testing.T, comfyUIs int, servers ...*a1111Server) *bench {
 // readyA1111 waits until the hub can use so many.
 func (b *bench) readyA1111(count int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		n := 0
 		for _, i := range b.hub.fleet.Instances() {
 			if i.Kind == fleet.KindA1111 && i.State == fleet.Idle && b.hub.inventory.infos()[i.Name] != nil {
@@ -121,7 +121,7 @@ func TestA1111AndComfyUIInOneQueue(t *testing.T) {
 
 		status, id, text := b.orders(`{"prompt": "a", "override_settings": {"sd_model_checkpoint": "three"}}`)
 		require.Equal(t, http.StatusOK, status, text)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, history := b.get("/history/" + id)
 			return strings.Contains(string(history), `the server has no checkpoint \"three\"`)
 		}, time.Minute, 5*time.Millisecond)
@@ -155,7 +155,7 @@ func TestA1111Dies(t *testing.T) {
 		status, id, text := b.orders(fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8}`, 1_000_000))
 		require.Equal(t, http.StatusOK, status, text)
 		var runs, other *a1111Server
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			for n, s := range servers {
 				if s.Busy() {
 					runs, other = s, servers[1-n]
@@ -164,9 +164,9 @@ func TestA1111Dies(t *testing.T) {
 			return runs != nil
 		}, time.Minute, time.Millisecond)
 		runs.kill()
-		require.Eventually(t, other.Busy, time.Minute, time.Millisecond)
+		eventually(t, other.Busy, time.Minute, time.Millisecond)
 		status, _ = b.post("/interrupt", `{"prompt_id": "`+id+`"}`)
 		require.Equal(t, http.StatusOK, status)
-		require.Eventually(t, func() bool { return !other.Busy() }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return !other.Busy() }, time.Minute, time.Millisecond)
 	})
 }

@@ -104,7 +104,7 @@ func TestWrongTokensAreCounted(t *testing.T) {
 			{"GET", "/hub/tunnel", ""},
 		} {
 			v := api.Visitor{Named: call.named, TenantSecret: secret, IP: "10.0.1." + string("0123456789"[n])}
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				w := b.call(call.method, call.path, "", bearer("wrong"), v)
 				if w.Code != http.StatusTooManyRequests {
 					require.Equal(t, http.StatusUnauthorized, w.Code, call.path)

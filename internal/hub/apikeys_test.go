@@ -255,7 +255,7 @@ func TestRevokedKeyEndsSockets(t *testing.T) {
 		one.keys, two.keys = api.KeysRequired, api.KeysRequired
 		secret := one.key(apikeys.Wanted{Name: "ada"})
 		kept := one.key(apikeys.Wanted{Name: "ada-2", Tenant: "ada"})
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			status, _, _ := two.ask("GET", "/queue", "", bearer(secret))
 			return status == http.StatusOK
 		}, time.Minute, 200*time.Millisecond, "a few attempts must be left")
@@ -333,7 +333,7 @@ func TestWrongKeysAreCounted(t *testing.T) {
 		b.rooms.Serve(w, r, api.Visitor{IP: ip, Keys: api.KeysRequired})
 		return w
 	}
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		w := ask("10.0.0.1", secret+"x")
 		if w.Code != http.StatusTooManyRequests {
 			require.Equal(t, http.StatusUnauthorized, w.Code)
@@ -373,7 +373,7 @@ func TestLimitsOfAKey(t *testing.T) {
 		}
 		status, text := post(1)
 		require.Equal(t, http.StatusOK, status, text)
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		status, text = post(2)
 		require.Equal(t, http.StatusOK, status, text)
 		status, text = post(3)

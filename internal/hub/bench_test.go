@@ -202,7 +202,7 @@ func (b *bench) stop() {
 // cannot start.
 func (b *bench) connected(count int) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		held := b.hub.dispatch.Names()
 		unknown := func(i fleet.Instance) bool {
 			return i.Kind == fleet.KindComfyUI && i.State == fleet.Offline && held[i.Name]
@@ -295,7 +295,7 @@ func (b *bench) history(id string) (entry, bool) {
 func (b *bench) finished(id string) entry {
 	b.t.Helper()
 	var e entry
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		var ok bool
 		e, ok = b.history(id)
 		return ok

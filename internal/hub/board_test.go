@@ -212,7 +212,7 @@ func TestDashboardOfATenant(t *testing.T) {
 			require.Equal(t, at, i["url"])
 			require.Equal(t, "ada", i["tenant"])
 			for _, v := range []*visitor{ada, root} {
-				require.Eventually(t, func() bool {
+				eventually(t, func() bool {
 					status, _ := v.send("GET", "/hub/preview?instance="+url.QueryEscape(name), "")
 					return status == http.StatusOK
 				}, time.Minute, 20*time.Millisecond)
@@ -271,7 +271,7 @@ func TestFaultsOfATenant(t *testing.T) {
 			}
 			return found
 		}
-		require.Eventually(t, func() bool { return len(kinds(ada)) == 2 }, time.Minute, 20*time.Millisecond)
+		eventually(t, func() bool { return len(kinds(ada)) == 2 }, time.Minute, 20*time.Millisecond)
 		require.Contains(t, kinds(ada)["refused"], "NoSuchClass")
 		require.NotEmpty(t, kinds(ada)["failed"])
 		require.Empty(t, kinds(eve))
@@ -304,7 +304,7 @@ func TestDashboardsAreBounded(t *testing.T) {
 			defer board.mu.Unlock()
 			return board.open == 0 && board.stop == nil && len(board.views) == 0 && len(board.pages) == 0
 		}
-		require.Eventually(t, idle, time.Minute, 5*time.Millisecond)
+		eventually(t, idle, time.Minute, 5*time.Millisecond)
 
 		slow, err := board.Watch(t.Context(), Viewer{Tenant: "default"}, "slow")
 		require.NoError(t, err)

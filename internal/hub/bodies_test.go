@@ -39,7 +39,7 @@ func TestQueueIsFullOfBytes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) { b.settings.MaxQueueSize = 64 << 10 })
 		running := b.submit(endless(1), "ann")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		large := func(n int) (int, []byte) {
 			return b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(20<<10)))
 		}
@@ -183,7 +183,7 @@ func TestBodiesOnTheirWay(t *testing.T) {
 func TestListingOfFoldedBodies(t *testing.T) {
 	b := newBench(t, 1)
 	running := b.submit(endless(1), "ann")
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+	eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 	const jobs, size = 8, 8 << 20
 	note := strings.Repeat("x", size)
 	for n := range jobs {

@@ -8,8 +8,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/stretchr/testify/require"
 )
 
 // BenchmarkFleet runs 600 trivial prompts on few and on many instances, and prints the
@@ -44,7 +42,7 @@ func BenchmarkFleet(b *testing.B) {
 				}
 				close(next)
 				posts.Wait()
-				require.Eventually(b, func() bool {
+				eventually(b, func() bool {
 					live, _, _, err := bench.hub.queue.CountAll(b.Context())
 					return err == nil && live == 0
 				}, time.Minute, 5*time.Millisecond)

@@ -114,7 +114,7 @@ func TestCallbacks(t *testing.T) {
 	var plain struct{ ID string }
 	require.NoError(t, json.Unmarshal([]byte(answer), &plain))
 	for id, want := range map[string][]string{"all": {"job.queued", "job.started", "job.done"}, "ends": {"job.done"}, plain.ID: {"job.done"}} {
-		require.Eventually(t, func() bool { return len(r.of(id)) == len(want) }, time.Minute, time.Millisecond, id)
+		eventually(t, func() bool { return len(r.of(id)) == len(want) }, time.Minute, time.Millisecond, id)
 		require.Equal(t, want, r.of(id))
 	}
 	_, history := b.as("ann", "GET", "/history/all", "")
@@ -130,10 +130,10 @@ func TestProgressCallsBack(t *testing.T) {
 	status, answer := b.as("ann", "POST", "/submit", fmt.Sprintf(`{"workflow": %s, "callback_url": %q, "callback_events": ["progress", "cancelled"]}`, endless(1), r.URL))
 	require.Equal(t, http.StatusOK, status, answer)
 	id := plainOf(t, []byte(answer)).ID
-	require.Eventually(t, func() bool { return len(r.of(id)) > 0 }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return len(r.of(id)) > 0 }, time.Minute, time.Millisecond)
 	status, answer = b.as("ann", "POST", "/cancel/"+id, "")
 	require.Equal(t, http.StatusOK, status, answer)
-	require.Eventually(t, func() bool { return slices.Contains(r.of(id), "job.cancelled") }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return slices.Contains(r.of(id), "job.cancelled") }, time.Minute, time.Millisecond)
 	require.Equal(t, []string{"job.progress", "job.cancelled"}, slices.Compact(slices.Clone(r.of(id))), "the progress is told every few seconds")
 }
 
@@ -194,7 +194,7 @@ func TestReplayedCallback(t *testing.T) {
 	status, answer := b.called("ann", "lost", fmt.Sprintf(`"callback_url": %q`, r.URL))
 	require.Equal(t, http.StatusOK, status, answer)
 	var dead []struct{ ID, Type, Job, Error string }
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		_, answer := b.as("ann", "GET", "/hub/callbacks?state=dead", "")
 		return json.Unmarshal([]byte(answer), &dead) == nil && len(dead) == 1
 	}, time.Minute, time.Millisecond)
@@ -208,7 +208,7 @@ func TestReplayedCallback(t *testing.T) {
 	r.mu.Unlock()
 	status, answer = b.as("ann", "POST", "/hub/callbacks/"+dead[0].ID+"/replay", "")
 	require.Equal(t, http.StatusOK, status, answer)
-	require.Eventually(t, func() bool { return len(r.of("lost")) == 1 }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return len(r.of("lost")) == 1 }, time.Minute, time.Millisecond)
 	status, _ = b.as("ann", "GET", "/hub/callbacks?state=odd", "")
 	require.Equal(t, http.StatusBadRequest, status)
 }

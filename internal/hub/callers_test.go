@@ -154,7 +154,7 @@ func (v *visitor) states() map[string]string {
 
 func (v *visitor) awaits(id, state string) {
 	v.b.t.Helper()
-	require.Eventually(v.b.t, func() bool { return v.states()[id] == state }, time.Minute, 5*time.Millisecond, "%s: %s", id, state)
+	eventually(v.b.t, func() bool { return v.states()[id] == state }, time.Minute, 5*time.Millisecond, "%s: %s", id, state)
 }
 
 // withPage returns a bench that has a web interface.

@@ -16,7 +16,7 @@ func TestCancelWithoutARequest(t *testing.T) {
 		b := newBench(t, 1)
 		ctx, cancel := t.Context(), b.hub.Canceller()
 		runs := b.submit(endless(1), "ann")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		waits := b.submit(endless(2), "ann")
 		find := func(id string) job.Job {
 			j, err := b.hub.Jobs().FindLive(ctx, job.DefaultTenant, id)
@@ -42,7 +42,7 @@ func TestCancelWithoutARequest(t *testing.T) {
 		require.NoError(t, cancel.Stop(ctx, waiting), "a job that is gone is none to stop")
 
 		hidden := b.submit(endless(3), "bob")
-		require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
 		require.NoError(t, cancel.Withdraw(ctx, find(hidden)))
 		require.Empty(t, find(hidden).Key)
 		next := b.submit(picture(1), "bob") // the instance is free again
@@ -57,7 +57,7 @@ func TestLookaheadIsPending(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) { b.settings.Lookahead = 1 })
 		running := b.submit(endless(1), "ann")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		stored := func(id string) job.Job {
 			j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
 			require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestLookaheadIsPending(t *testing.T) {
 		}
 		ahead := func(id string) {
 			t.Helper()
-			require.Eventually(t, func() bool { return stored(id).Ahead }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { return stored(id).Ahead }, time.Minute, time.Millisecond)
 		}
 		next := b.submit(endless(2), "ann")
 		ahead(next)

@@ -29,7 +29,7 @@ func (b *bench) carriedName(tenant, id string) string {
 			Text string `json:"status_str"`
 		}
 	}
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		_, answer := b.as(tenant, "GET", "/history/"+id, "")
 		return json.Unmarshal([]byte(answer), &entries) == nil && len(entries) == 1
 	}, time.Minute, 5*time.Millisecond)

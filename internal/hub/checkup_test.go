@@ -32,14 +32,14 @@ func TestCheckup(t *testing.T) {
 			}
 			return &all[i]
 		}
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			return find("models", "b.safetensors is on 1 of 3 servers") != nil && find("versions", "0.33.0 on") != nil && find("nodes", "ImageScale") != nil
 		}, time.Minute, 20*time.Millisecond, "what differs is found")
 		require.Equal(t, LevelOK, find("storage", "").Level)
 		require.Equal(t, LevelOK, find("redis", "").Level)
 
 		b.instances[0].die()
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			f := find("instances", "is offline")
 			return f != nil && f.Level == LevelWarning && f.Do != ""
 		}, time.Minute, 20*time.Millisecond, "the server that is gone is named")

@@ -219,7 +219,7 @@ func TestBadClientsDisturbNobody(t *testing.T) { //nolint:paralleltest // measur
 	require.Less(t, heap(), before+most)
 	c.leave()
 	// Only ann is left.
-	require.Eventually(t, func() bool { return b.hub.streams.Sockets() == 1 }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { return b.hub.streams.Sockets() == 1 }, time.Minute, 10*time.Millisecond)
 	socket.until(b.submit(picture(100), "ann"))
 }
 

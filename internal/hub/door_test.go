@@ -112,7 +112,7 @@ func TestNobodyToAskAtTheDoor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, patient)
 		busy := b.submit(endless(7), "bob")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		id := b.submit(checked(-1, false), "ann")
 		_, listing := b.get("/queue")
 		require.Contains(t, string(listing), id)
@@ -143,7 +143,7 @@ func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 					}
 				})
 				busy := b.submit(endless(7), "bob")
-				require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 				status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, c.graph))
 				require.Equal(t, c.want, status, string(answer))
 				b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
@@ -218,7 +218,7 @@ func TestDoorOfTwoHubs(t *testing.T) {
 		for n := range 20 {
 			b := []*bench{one, two}[n%2]
 			// It hears from the other hub that the last run has ended.
-			require.Eventually(t, func() bool { return b.hub.dispatch.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { return b.hub.dispatch.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
 			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(-1-n, false)))
 			require.Equal(t, http.StatusBadRequest, status, string(answer))
 			require.Contains(t, string(answer), "value must not be negative")
@@ -279,7 +279,7 @@ func TestLessons(t *testing.T) {
 		for n := range 2 {
 			b.submit(endless(n), "bob")
 		}
-		require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
 		for name, graph := range good {
 			status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
 			require.Equal(t, http.StatusBadRequest, status, name)

@@ -40,7 +40,7 @@ func TestEndIsFoundWhateverDied(t *testing.T) {
 	one.kill()
 	state.Store(arriving)
 	socket := two.dial("ann")
-	require.Eventually(t, func() bool { return proxy.Lost() > 10 }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return proxy.Lost() > 10 }, time.Minute, time.Millisecond)
 	state.Store(healed)
 	types := socket.until(id)
 	require.Equal(t, "execution_start", types[0])
@@ -65,7 +65,7 @@ func TestConfirmedEndWhileRedisIsAway(t *testing.T) {
 	server.Stop()
 	b.hub.ends.delivered(k, id)
 	server.Start()
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		waiting, err := b.hub.queue.Undelivered(t.Context(), k.Tenant, k.Client)
 		return err == nil && len(waiting) == 0
 	}, time.Minute, 10*time.Millisecond)
@@ -82,7 +82,7 @@ func TestOldEndsAreSkipped(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, ends[0], 1)
 		// Until the stream has forgotten it, it counts as told.
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0)
 			return err == nil && old == ends[0][0].Turn
 		}, time.Minute, time.Millisecond)
@@ -95,7 +95,7 @@ func (b *bench) forgotten(k stream.Key, id string) (key string) {
 	b.t.Helper()
 	j, err := b.hub.jobs.Find(b.t.Context(), k.Tenant, id)
 	require.NoError(b.t, err)
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		told, running := b.hub.streams.Told(k, j.Key)
 		return !told && !running
 	}, time.Minute, time.Millisecond)
@@ -115,7 +115,7 @@ func TestWaitingClientIsToldLate(t *testing.T) {
 		b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
 		ends, err := b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
 			told, _ := b.hub.streams.Told(k, key)
 			return err == nil && old == 0 && told

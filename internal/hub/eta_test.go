@@ -64,7 +64,7 @@ func TestETA(t *testing.T) {
 		b.finished(id)
 	}
 	running, _ := b.postFor(endless(9), "ann")
-	require.Eventually(t, func() bool { return b.explain(running).State == "running" }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { return b.explain(running).State == "running" }, time.Minute, 10*time.Millisecond)
 	for _, eta := range b.etaOf(running) {
 		require.NotNil(t, eta, "of the same structure, but longer")
 		require.Greater(t, *eta, 10.0, "its seconds count")
@@ -72,14 +72,14 @@ func TestETA(t *testing.T) {
 	ahead, _ := b.postFor(work(0.3, 10, "none"), "ann")
 	var waiting string
 	nonce := 11
-	require.Eventually(t, func() bool { // the look ahead may be a moment old
+	eventually(t, func() bool { // the look ahead may be a moment old
 		var header string
 		waiting, header = b.postFor(work(0.3, nonce, "none"), "ann")
 		nonce++
 		eta, err := strconv.ParseFloat(header, 64)
 		return err == nil && eta > 10
 	}, time.Minute, 100*time.Millisecond)
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		of, first := b.etaOf(waiting), b.etaOf(ahead)[0]
 		return of[0] != nil && of[1] != nil && of[2] != nil && *of[0] > 10 && first != nil && *first < *of[0]
 	}, time.Minute, 10*time.Millisecond)
@@ -95,7 +95,7 @@ func TestETA(t *testing.T) {
 	b.stop()
 	b.start()
 	b.connected(1)
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		id, header := b.postFor(work(0.3, int(time.Now().UnixNano()%1e6), "none"), "ann")
 		b.finished(id)
 		return header != ""

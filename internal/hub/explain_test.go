@@ -47,7 +47,7 @@ func TestExplain(t *testing.T) {
 			b.instances = append(b.instances, newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}))
 		})
 		long := b.submit(endless(1), "ann")
-		require.Eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 10*time.Millisecond)
 		require.Contains(t, b.explain(long).Reason, "it is being run by memory")
 		require.Contains(t, b.explain(long).Reason, ": idle and able")
 		status, answer := b.get("/hub/jobs/" + long)
@@ -56,7 +56,7 @@ func TestExplain(t *testing.T) {
 		require.Empty(t, b.explain(long).Instances)
 
 		// What an instance does comes with its next report.
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			return slices.ContainsFunc(b.hub.fleet.Instances(), func(i fleet.Instance) bool { return i.State == fleet.Busy })
 		}, time.Minute, 10*time.Millisecond)
 		first, second := b.submit(work(1, 2, "none"), "ann"), b.submit(work(1, 3, "none"), "bob")
@@ -84,7 +84,7 @@ func TestExplain(t *testing.T) {
 
 		// The only instance that could run them leaves.
 		b.instances[0].die()
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			for _, i := range b.explain(first).Instances {
 				if i.CanRun {
 					return false

@@ -41,7 +41,7 @@ func TestRedisAwayAndBack(t *testing.T) {
 	status, _ := b.get("/queue")
 	require.Equal(t, http.StatusServiceUnavailable, status, "a listing that cannot be complete is no listing")
 	// Meanwhile the run ends at its instance.
-	require.Eventually(t, func() bool { return b.instances[0].Finished() >= 1 }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { return b.instances[0].Finished() >= 1 }, time.Minute, 10*time.Millisecond)
 
 	server.Start()
 	types := socket.until(running)
@@ -108,7 +108,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 	running := b.submit(work(60, 7, "none"), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
 	b.submit(work(60, 8, "none"), "bob")
-	require.Eventually(t, func() bool { return started(b) == 3 }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return started(b) == 3 }, time.Minute, time.Millisecond)
 	waiting := b.submit(picture(2), "cid")
 	rewind()
 	types := socket.until(running)
@@ -129,7 +129,7 @@ func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	id := b.submit(work(500, 7, "none"), "ann")
 	require.Equal(t, "execution_start", socket.next().Type)
 	server.Stop()
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "will try again") }, 60*time.Second, 10*time.Millisecond)
+	eventually(t, func() bool { return strings.Contains(log.String(), "will try again") }, 60*time.Second, 10*time.Millisecond)
 	server.Start()
 	types := socket.until(id)
 	require.Contains(t, types, "executed")
@@ -173,7 +173,7 @@ func TestHubStopsAndStartsAgain(t *testing.T) {
 				ids = append(ids, b.submit(work(20, n, "none"), fmt.Sprint("c", n)))
 			}
 			// At least: on a slow machine the third may begin before the test looks.
-			require.Eventually(t, func() bool { return started(b) >= 2 }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { return started(b) >= 2 }, time.Minute, time.Millisecond)
 			b.stop()
 			b.start()
 			for _, id := range ids {
@@ -354,7 +354,7 @@ func TestEndIsToldAfterARestart(t *testing.T) {
 		b.stop()
 		// The run ends while no hub is there. Another hub finds it, and the client comes
 		// back and is told.
-		require.Eventually(t, func() bool { return b.instances[0].Finished() == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return b.instances[0].Finished() == 1 }, time.Minute, 5*time.Millisecond)
 		b.start()
 		require.Equal(t, "success", b.finished(id).Status.Text)
 		types := b.dial("ann").until(id)

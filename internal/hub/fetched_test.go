@@ -194,7 +194,7 @@ func TestFetchingEndsWithItsClient(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	<-ended
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		f := b.hub.submitter.fetcher
 		f.mu.Lock()
 		defer f.mu.Unlock()

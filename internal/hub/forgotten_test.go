@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 	"weak"
-
-	"github.com/stretchr/testify/require"
 )
 
 // A hub that is closed is garbage: a configuration that is loaded again and again makes many.
@@ -19,7 +17,7 @@ func TestClosedHubIsForgotten(t *testing.T) {
 		b.get("/")
 		closed = weak.Make(b.hub)
 	})
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		runtime.GC()
 		return closed.Value() == nil
 	}, time.Minute, 100*time.Millisecond)

@@ -201,7 +201,7 @@ func TestStickyCalls(t *testing.T) {
 			}
 			return ""
 		}
-		require.Eventually(t, func() bool { return running() != "" }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return running() != "" }, time.Minute, 5*time.Millisecond)
 		free := second
 		if running() == second.URL {
 			free = first

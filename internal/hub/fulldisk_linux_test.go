@@ -42,7 +42,7 @@ func TestDiskOfTheEmbeddedQueueIsFull(t *testing.T) {
 		fill()
 		refuse := func() {
 			body := `{"prompt": ` + picture(9) + `, "extra_data": {"filler": "` + strings.Repeat("x", 1<<10) + `"}}`
-			require.Eventually(t, func() bool { // a block of the file may have had some room
+			eventually(t, func() bool { // a block of the file may have had some room
 				resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(body))
 				require.NoError(t, err)
 				_, answer := read(t, resp)
@@ -58,7 +58,7 @@ func TestDiskOfTheEmbeddedQueueIsFull(t *testing.T) {
 		}
 		refuse()
 		require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			status, answer := b.post("/prompt", `{"prompt": `+picture(7)+`, "client_id": "ann"}`)
 			if status == http.StatusOK {
 				accepted = append(accepted, idOf(t, answer))

@@ -17,7 +17,7 @@ func TestOvertakenJobHasAHigherNumberInTheHistory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 2)
 		long := b.submit(endless(1), "ann")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		short := b.submit(work(1, 2, "none"), "ann")
 		require.Equal(t, "success", b.finished(short).Status.Text)
 		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))

@@ -69,7 +69,7 @@ func TestShortJobsDoNotWaitForALongOne(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 3)
 		long := b.submit(endless(1), "video")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		var ids []string
 		for n := range 12 {
 			ids = append(ids, b.submit(work(1, 100+n, "none"), fmt.Sprint("c", n)))
@@ -129,7 +129,7 @@ func TestInstanceRestartsInMidRun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		id := b.submit(work(20, 7, "none"), "ann")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		b.instances[0].die()
 		b.instances[0].revive()
 		require.Equal(t, "success", b.finished(id).Status.Text)

@@ -60,7 +60,7 @@ func TestInsightOfATenant(t *testing.T) {
 		running := ada.submit(endless(1), "ada")
 		ada.awaits(running, "running")
 		waiting := ada.submit(endless(2), "ada")
-		require.Eventually(t, func() bool { return ada.instances()[0].Running != nil }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return ada.instances()[0].Running != nil }, time.Minute, 5*time.Millisecond)
 		require.Equal(t, running, *ada.instances()[0].Running)
 		for _, v := range []*visitor{eve, stranger} {
 			seen := v.instances()[0]
@@ -115,7 +115,7 @@ func TestReasonsTellNoAddress(t *testing.T) {
 		running := ada.submit(endless(1), "ada")
 		// The hub also says running of a job that is still on its way to an instance. That is not a run
 		// yet.
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			jobs, err := b.hub.Jobs().Live(t.Context(), "ada")
 			return err == nil && len(jobs) == 1 && jobs[0].State == job.Running
 		}, time.Minute, 5*time.Millisecond)

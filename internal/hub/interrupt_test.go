@@ -20,7 +20,7 @@ func TestInterruptBetweenClaimAndStart(t *testing.T) {
 		b := newBench(t, 1)
 		for n := range 20 {
 			id := b.submit(endless(n), "ann")
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
 				return err == nil && j.State != job.Queued
 			}, time.Minute, 100*time.Microsecond)
@@ -39,7 +39,7 @@ func TestWishBeforeTheRunListens(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		b.instances[0].die()
-		require.Eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Offline }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Offline }, time.Minute, time.Millisecond)
 		id := b.submit(endless(1), "ann")
 		j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
 		require.NoError(t, err)

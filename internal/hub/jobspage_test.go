@@ -38,7 +38,7 @@ func TestJobsPages(t *testing.T) {
 			b.finished(id)
 		}
 		post("running", endless(1))
-		require.Eventually(t, func() bool { return started(b) == 4 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 4 }, time.Minute, 5*time.Millisecond)
 		for n := range 4 {
 			post(fmt.Sprint("waiting-", n), endless(n+2))
 		}

@@ -107,7 +107,7 @@ func TestOutputsAreConfirmed(t *testing.T) {
 	b.connected(1)
 	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "one"}`, work(0, 1, "none")))
 	require.Equal(t, http.StatusOK, status, string(answer))
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		agent.mu.Lock()
 		defer agent.mu.Unlock()
 		return len(agent.files) == 1
@@ -127,7 +127,7 @@ func TestCachedOutputThatWasDeleted(t *testing.T) {
 		run := func(id string) {
 			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, work(0, 7, "none"), id))
 			require.Equal(t, http.StatusOK, status, string(answer))
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				_, text := b.get("/hub/jobs/" + id)
 				return strings.Contains(string(text), `"status": "done"`) || strings.Contains(string(text), `"status": "failed"`)
 			}, time.Minute, 10*time.Millisecond)

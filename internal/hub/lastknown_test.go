@@ -158,7 +158,7 @@ func TestWaitingPage(t *testing.T) {
 		}))
 		b.settings.Instances = []string{front.URL}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		require.Eventually(t, func() bool { _, body := browser("/", "en"); return body == "<html>comfy" }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { _, body := browser("/", "en"); return body == "<html>comfy" }, time.Minute, 10*time.Millisecond)
 		dead.Store(true)
 		resp, text := browser("/", "ru")
 		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
@@ -221,7 +221,7 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 		require.Equal(t, answer{http.StatusOK, "public, max-age=31536000, immutable", "one()"}, <-answers)
 		status, _ = b.get(other)
 		require.Equal(t, http.StatusNotFound, status)
-		require.Eventually(t, func() bool { return b.rooms.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.rooms.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 func TestSocketAfterTheEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 2, func(b *bench) { b.settings.ReplayWindow = 10 * time.Second })
-		require.Eventually(t, func() bool { return time.Since(b.hub.since) > b.settings.ReplayWindow }, time.Minute, 50*time.Millisecond)
+		eventually(t, func() bool { return time.Since(b.hub.since) > b.settings.ReplayWindow }, time.Minute, 50*time.Millisecond)
 		var wait sync.WaitGroup
 		for n := range 16 {
 			wait.Go(func() {

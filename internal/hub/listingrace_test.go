@@ -56,7 +56,7 @@ func TestListingsWhileJobsEnd(t *testing.T) {
 					require.Equal(t, http.StatusOK, status, string(answer))
 					b.seenWhole()
 				}
-				require.Eventually(t, func() bool {
+				eventually(t, func() bool {
 					b.seenWhole()
 					ended, err := b.hub.queue.Ended(t.Context(), job.DefaultTenant, queue.Page{})
 					return err == nil && len(ended) == jobs

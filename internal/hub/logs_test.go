@@ -41,7 +41,7 @@ func TestLogsOfAllInstances(t *testing.T) {
 
 		reader := b.dial("reader")
 		key := stream.Key{Tenant: job.DefaultTenant, Client: "reader"}
-		require.Eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
 		b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "reader", "enabled": true}`, status: 200}})
 		for _, p := range []*pack{one, two} {
 			require.Contains(t, p.last(), `"enabled": true`, "each instance is asked")

@@ -18,7 +18,7 @@ func TestManyIdsAreFewRoundTrips(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) { b.id.Redis = redisInMemory(t) })
 		running := b.submit(endless(1), "ann")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		var ids []string
 		for n := range 40 {
 			ids = append(ids, b.submit(picture(n), "ann"))
@@ -49,7 +49,7 @@ func TestManyIdsAreFewRoundTrips(t *testing.T) {
 			code, answer := b.post(path, string(order))
 			require.Equal(t, 200, code, string(answer))
 			if path == "/queue" {
-				require.Eventually(t, func() bool {
+				eventually(t, func() bool {
 					live, err := b.hub.Jobs().Live(t.Context(), job.DefaultTenant)
 					return err == nil && len(live) == 1 && live[0].ID == running
 				}, time.Minute, time.Millisecond)

@@ -71,7 +71,7 @@ func TestMetricsOfAJob(t *testing.T) {
 		`comfyhub_disk_size_bytes{folder="storage"}`:                                 1,
 		`comfyhub_build_info{version="` + Version + `"}`:                             1,
 	} {
-		require.Eventually(t, func() bool { return b.metric(series) >= least }, time.Minute, 20*time.Millisecond, series)
+		eventually(t, func() bool { return b.metric(series) >= least }, time.Minute, 20*time.Millisecond, series)
 	}
 	require.Positive(t, b.metric(`comfyhub_gpu_seconds_total{band="normal",server="`+name+`"}`))
 	require.Zero(t, b.metric(`comfyhub_redis_request_errors_total{kind="write",reason="other"}`))

@@ -68,7 +68,7 @@ func (m *mixed) sd(tenant, name, priority string, steps int) {
 	m.open.Go(func() {
 		_, _ = m.post(tenant, "/sdapi/v1/txt2img", priority, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8, "force_task_id": %q}`, steps, name))
 	})
-	require.Eventually(m.t, func() bool { return m.known(tenant) == before+1 }, time.Minute, time.Millisecond)
+	eventually(m.t, func() bool { return m.known(tenant) == before+1 }, time.Minute, time.Millisecond)
 }
 
 // known is how many jobs a tenant has, with those that have ended: a short one may be over
@@ -106,7 +106,7 @@ func (m *mixed) order(tenants ...string) []run {
 	m.t.Helper()
 	var all []run
 	for _, tenant := range tenants {
-		require.Eventually(m.t, func() bool { return m.live(tenant) == 0 }, time.Minute, 5*time.Millisecond)
+		eventually(m.t, func() bool { return m.live(tenant) == 0 }, time.Minute, 5*time.Millisecond)
 		ended, err := m.hub.Jobs().Ended(m.t.Context(), tenant)
 		require.NoError(m.t, err)
 		for _, e := range ended {
@@ -203,7 +203,7 @@ func (m *mixed) longComfy(tenant, name string) {
 	m.t.Helper()
 	status, answer := m.comfy(tenant, name, "", endless(1))
 	require.Equal(m.t, http.StatusOK, status, answer)
-	require.Eventually(m.t, func() bool { return started(m.bench) == 1 }, time.Minute, time.Millisecond)
+	eventually(m.t, func() bool { return started(m.bench) == 1 }, time.Minute, time.Millisecond)
 }
 
 // flood has tenants post so many jobs of each kind, in this order, and returns the order in

@@ -53,7 +53,7 @@ func TestSocketsOfNodesEnd(t *testing.T) {
 			if !b.hub.Started() {
 				return
 			}
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				conn, err := dial(bob)
 				if err == nil {
 					_ = conn.CloseNow()

@@ -88,7 +88,7 @@ func withLora(name string) string {
 // answer later than a client waits for it.
 func (b *bench) lists(name string) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		_, body := b.get("/object_info")
 		return strings.Contains(string(body), name)
 	}, time.Minute, 20*time.Millisecond)
@@ -97,7 +97,7 @@ func (b *bench) lists(name string) {
 // taken posts a graph until it is accepted, for the same reason as lists.
 func (b *bench) taken(graph string) (id string) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		status, answer := b.try(graph)
 		if status != http.StatusOK {
 			return false
@@ -125,7 +125,7 @@ func TestNewModelIsKnownAtOnce(t *testing.T) {
 		for n := range shelves {
 			b.submit(endless(n), fmt.Sprint("busy", n))
 		}
-		require.Eventually(t, func() bool { return shelves[0].Started()+shelves[1].Started() == 2 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return shelves[0].Started()+shelves[1].Started() == 2 }, time.Minute, 5*time.Millisecond)
 		status, answer := b.try(withLora("new.safetensors"))
 		require.Equal(t, http.StatusBadRequest, status)
 		require.Contains(t, answer, "value_not_in_list")
@@ -161,7 +161,7 @@ func TestOtherClassesOfANewModel(t *testing.T) {
 		require.NotContains(t, b.text("/object_info/LoraLoader"), "new.safetensors", "what is known is young enough")
 		b.taken(withLora("new.safetensors"))
 		listed := func() bool { return strings.Contains(b.text("/object_info/LoraLoader"), "new.safetensors") }
-		require.Eventually(t, listed, time.Minute, 20*time.Millisecond)
+		eventually(t, listed, time.Minute, 20*time.Millisecond)
 		asked := s.parts.Load()
 		for range 3 {
 			require.True(t, listed())
@@ -227,7 +227,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 		wait.Wait()
 		b.lists("new.safetensors")
 		for n, s := range shelves {
-			require.Eventually(t, func() bool { return s.whole.Load() > before[n] }, time.Minute, 5*time.Millisecond)
+			eventually(t, func() bool { return s.whole.Load() > before[n] }, time.Minute, 5*time.Millisecond)
 			require.Equal(t, before[n]+1, s.whole.Load())
 		}
 	})
@@ -316,7 +316,7 @@ func TestDeletedModelIsForgotten(t *testing.T) {
 		require.NoError(t, os.Remove(full))
 		id := b.submit(withLora("old.safetensors"), "ann")
 		require.Equal(t, "error", b.finished(id).Status.Text)
-		require.Eventually(t, func() bool { status, _ := b.try(withLora("old.safetensors")); return status == http.StatusBadRequest },
+		eventually(t, func() bool { status, _ := b.try(withLora("old.safetensors")); return status == http.StatusBadRequest },
 			time.Minute, 20*time.Millisecond)
 	})
 }

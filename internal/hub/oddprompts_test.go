@@ -103,7 +103,7 @@ func (b *bench) oddly(t testing.TB, o oddPrompt) {
 	}
 	require.NoError(t, json.Unmarshal(answer, &accepted), string(answer))
 	b.strictly(t, accepted.ID)
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		live, err := b.hub.queue.Live(t.Context(), "")
 		return err == nil && len(live) == 0
 	}, time.Minute, time.Millisecond)
@@ -115,7 +115,7 @@ func TestListingsAreStrict(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		long := b.submit(endless(1), "ann") // so that the others wait
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		for n, o := range oddPrompts {
 			status, answer := b.post("/prompt", o.body())
 			require.Equal(t, http.StatusOK, status, "%d: %s", n, answer)
@@ -123,7 +123,7 @@ func TestListingsAreStrict(t *testing.T) {
 		}
 		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
 		require.Equal(t, http.StatusOK, status)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			ended, err := b.hub.queue.Ended(t.Context(), "default", queue.Page{})
 			return err == nil && len(ended) == 1+len(oddPrompts)
 		}, time.Minute, time.Millisecond)

@@ -50,7 +50,7 @@ func (b *bench) closedToAll() {
 // becomesReady waits until the hub serves and has all of its instances.
 func (b *bench) becomesReady() {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.hub.Ready(b.t.Context()) == nil }, time.Minute, 5*time.Millisecond)
+	eventually(b.t, func() bool { return b.hub.Ready(b.t.Context()) == nil }, time.Minute, 5*time.Millisecond)
 	b.connected(len(b.settings.Instances))
 }
 
@@ -189,7 +189,7 @@ func TestWrongSecretOfAStorageThatWasAway(t *testing.T) {
 	b.start()
 	b.closedToAll()
 	require.NoError(t, os.Rename(mount+".away", mount))
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		err := b.hub.Ready(t.Context())
 		return err != nil && strings.Contains(err.Error(), keyring.ErrLocked.Error())
 	}, time.Minute, 5*time.Millisecond)
@@ -205,7 +205,7 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	b := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
 	id := b.submit(work(20, 7, "none"), "ann")
-	require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 	server.Kill()
 	require.Error(t, b.hub.Ready(t.Context()))
 	b.settings.MaxQueue = 77

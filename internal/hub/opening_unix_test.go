@@ -28,7 +28,7 @@ func TestStorageHangsAtTheStart(t *testing.T) {
 		b.hub.opening.busy.Wait()
 		close(gone)
 	}()
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		if end, err := os.OpenFile(mark, os.O_RDWR, 0); err == nil {
 			_ = end.Close()
 		}

@@ -282,7 +282,7 @@ func TestLogReaders(t *testing.T) {
 		// A socket is open for its client before the hub has registered it.
 		for _, name := range []string{"reader", "other"} {
 			key := stream.Key{Tenant: job.DefaultTenant, Client: name}
-			require.Eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
 		}
 		subscribe := func(client string, enabled string) {
 			b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "` + client + `", "enabled": ` + enabled + `}`, status: 200}})

@@ -93,7 +93,7 @@ func TestPageComesWithItsNodes(t *testing.T) {
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
 		name, err := InstanceName(front.URL)
 		require.NoError(t, err)
-		require.Eventually(t, func() bool { return b.hub.clients.ByName(name) != nil }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.hub.clients.ByName(name) != nil }, time.Minute, time.Millisecond)
 		status, page := b.get("/")
 		require.Equal(t, http.StatusServiceUnavailable, status, string(page))
 		close(known)
@@ -113,7 +113,7 @@ func TestStatsTellOfThePage(t *testing.T) {
 	require.NoError(t, err)
 	comes := func(v *visitor, want string) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, body := v.send("GET", "/hub/stats", "")
 			return strings.Contains(string(body), `"web_ui": `+want)
 		}, time.Minute, 5*time.Millisecond)

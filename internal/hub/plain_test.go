@@ -92,7 +92,7 @@ func TestPlainStatuses(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		running := b.order(endless(1), "")
-		require.Eventually(t, func() bool { return b.plain("/status/"+running.ID).Status == "processing" }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return b.plain("/status/"+running.ID).Status == "processing" }, time.Minute, 5*time.Millisecond)
 		waiting, urgent := b.order(picture(1), ""), b.order(picture(2), `, "priority": 5`)
 		require.Equal(t, 0, *urgent.Position)
 		require.Equal(t, 1, *b.plain("/status/" + waiting.ID).Position)
@@ -145,13 +145,13 @@ func TestPlainEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 0.3})) })
 		before := b.order(endless(1), "")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		id := b.order(work(12, 3, "none"), "").ID
 		var names []string
 		var last plainJob
 		var wait sync.WaitGroup
 		wait.Go(func() { names, last = b.events(id) })
-		require.Eventually(t, func() bool { return b.hub.watches.count() > 0 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.hub.watches.count() > 0 }, time.Minute, time.Millisecond)
 		_, _ = b.post("/cancel/"+before.ID, "")
 		wait.Wait()
 		require.Equal(t, "queued", names[0])
@@ -264,7 +264,7 @@ func TestPlainIdempotency(t *testing.T) {
 		for _, id := range ids {
 			require.Equal(t, ids[0], id)
 		}
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, stats := b.get("/stats")
 			return strings.Contains(string(stats), `"completed": 2,`)
 		}, time.Minute, 5*time.Millisecond)
@@ -280,7 +280,7 @@ func TestPlainLimits(t *testing.T) {
 		})
 		b.tenant = "ann"
 		running := b.order(endless(1), "")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		b.order(picture(1), "")
 		resp, err := http.Post(b.web.URL+"/submit", "application/json", strings.NewReader(`{"workflow": `+picture(2)+`}`))
 		require.NoError(t, err)
@@ -307,7 +307,7 @@ func TestPlainLimits(t *testing.T) {
 		for _, s := range streams {
 			require.NoError(t, s.Close())
 		}
-		require.Eventually(t, func() bool { // the hub notices that they are gone
+		eventually(t, func() bool { // the hub notices that they are gone
 			status, _ := b.get("/wait/" + running.ID + "?timeout=0.01")
 			return status == http.StatusOK
 		}, time.Minute, 10*time.Millisecond)

@@ -90,7 +90,7 @@ func TestPlainDocument(t *testing.T) {
 		ended := ask("POST", "/submit", "", order(picture(1)))
 		ask("GET", "/wait/{id}", ended, "")
 		running := ask("POST", "/submit", "", order(endless(1)))
-		require.Eventually(t, func() bool { return b.plain("/status/"+running).Status == "processing" }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return b.plain("/status/"+running).Status == "processing" }, time.Minute, 5*time.Millisecond)
 		waiting := ask("POST", "/submit", "", order(picture(2)))
 		ask("POST", "/submit", "", order(picture(3))) // one too many
 		for _, body := range []string{"", "[]", `{"workflow": {}}`, `{"workflow": {"1": 5}}`, order(strings.Replace(picture(1), "64", `"x"`, 1)), `{"service": "a1111"}`} {

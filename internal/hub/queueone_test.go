@@ -61,7 +61,7 @@ func TestQueueOne(t *testing.T) {
 		// has not heard of does not count, even if the instance works on it.
 		runs := func(id string) {
 			t.Helper()
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
 				return err == nil && j.State == job.Running
 			}, time.Minute, time.Millisecond)

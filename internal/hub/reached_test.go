@@ -80,7 +80,7 @@ func TestTenantStorage(t *testing.T) {
 		fetched, err := b.hub.store.Taken(t.Context(), "nobody")
 		require.NoError(t, err)
 		require.Zero(t, fetched)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			taken, err := b.hub.store.Taken(t.Context(), "ann")
 			return err == nil && taken > 0
 		}, time.Minute, 5*time.Millisecond, "the picture counts")

@@ -28,7 +28,7 @@ func TestWebUISaysWhyAPromptRunsAgain(t *testing.T) {
 		conn.SetReadLimit(-1)
 		require.NoError(t, conn.Write(ctx, websocket.MessageText, []byte(`{"type": "feature_flags", "data": {"supports_preview_metadata": true}}`)))
 		id := b.submit(work(20, 7, "none"), "ann")
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		b.instances = append(b.instances, newInstance(t, sim.Config{}))
 		b.settings.Instances = append(b.settings.Instances, b.instances[1].url())
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))

@@ -23,14 +23,14 @@ func TestReserved(t *testing.T) {
 			b.settings.Reserved = []Reservation{{Instances: own, Tenants: []string{"ada", "studio"}}}
 		})
 		b.connected(2)
-		require.Eventually(t, b.hub.classes.hasLooked, time.Minute, 5*time.Millisecond)
+		eventually(t, b.hub.classes.hasLooked, time.Minute, 5*time.Millisecond)
 		post := func(tenant, graph string) (int, string) {
 			return b.as(tenant, http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "%s-id"}`, graph, tenant))
 		}
 		for range 3 { // its own instance is the better one, and nobody else's
 			status, answer := post("bob", picture(1))
 			require.Equal(t, http.StatusOK, status, answer)
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				_, text := b.as("bob", http.MethodGet, "/hub/jobs/bob-id", "")
 				return strings.Contains(text, `"status": "done"`) && !strings.Contains(text, own)
 			}, time.Minute, 5*time.Millisecond)
@@ -42,7 +42,7 @@ func TestReserved(t *testing.T) {
 		require.NotContains(t, answer, "ada")
 		status, answer = post("ada", endless(1))
 		require.Equal(t, http.StatusOK, status, answer)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, text := b.as("ada", http.MethodGet, "/hub/jobs/ada-id", "")
 			return strings.Contains(text, `"status": "running"`) && strings.Contains(text, own)
 		}, time.Minute, 5*time.Millisecond)

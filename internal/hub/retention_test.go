@@ -38,7 +38,7 @@ func TestHistoryGoesWithItsFiles(t *testing.T) {
 			b := newBench(t, 1, func(b *bench) { configure(t, b) })
 			old, red, _ := b.made(picture(0xff0000))
 			first, green, end := b.made(picture(0x00ff00))
-			require.Eventually(t, func() bool { return time.Since(end) > 2*time.Millisecond }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { return time.Since(end) > 2*time.Millisecond }, time.Minute, time.Millisecond)
 			again, cached, _ := b.made(picture(0x00ff00))
 			require.Equal(t, green, cached, "the cached run names the same file")
 

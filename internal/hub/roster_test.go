@@ -19,7 +19,7 @@ func TestPromptForAnotherHubsInstance(t *testing.T) {
 		two.settings.Instances = []string{newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}).url()}
 		require.NoError(t, two.hub.Start(t.Context(), two.settings))
 		two.connected(1)
-		require.Eventually(t, func() bool { return slices.Contains(two.hub.inventory.catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { return slices.Contains(two.hub.inventory.catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
 		require.Equal(t, "success", two.finished(two.submit(work(1, 7, "none"), "ann")).Status.Text)
 		require.Equal(t, 1, started(one))
 		status, _ := two.post("/prompt", `{"prompt": {"1": {"class_type": "Nowhere", "inputs": {}}}}`)
@@ -34,7 +34,7 @@ func TestCatalogsOutliveARestart(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) {
 			b.instances = append(b.instances, newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}))
 		})
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			seen, err := b.hub.db.Client().HLen(t.Context(), b.hub.db.Key("fleet", "seen")).Result()
 			return err == nil && seen == 2
 		}, time.Minute, 10*time.Millisecond)

@@ -74,7 +74,7 @@ func (c sd) made(path, body string) made {
 // running waits until so many servers work.
 func (b *bench) running(count int, servers ...*a1111Server) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool {
+	eventually(b.t, func() bool {
 		n := 0
 		for _, s := range servers {
 			if s.Busy() {
@@ -200,11 +200,11 @@ func TestA1111ClientLeaves(t *testing.T) {
 			require.NoError(t, err)
 			return len(jobs)
 		}
-		require.Eventually(t, func() bool { return live() == 2 && server.Busy() }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return live() == 2 && server.Busy() }, time.Minute, time.Millisecond)
 		for _, hangUp := range gone {
 			hangUp()
 		}
-		require.Eventually(t, func() bool { return live() == 0 && !server.Busy() }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return live() == 0 && !server.Busy() }, time.Minute, time.Millisecond)
 	})
 }
 
@@ -280,7 +280,7 @@ func TestA1111Callers(t *testing.T) {
 			return p
 		}
 		for _, c := range []sd{ann, bob} {
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				p := progress(c, "")
 				return p.State.Steps == 1000000 && p.State.Jobs == 2 && p.Progress > 0 && p.Image != nil
 			}, time.Minute, 10*time.Millisecond)
@@ -291,7 +291,7 @@ func TestA1111Callers(t *testing.T) {
 			_, text := c.do("POST", "/internal/progress", `{"id_task": "task(`+id+`)"}`)
 			return text
 		}
-		require.Eventually(t, func() bool { return strings.Contains(task(bob, "waits"), `"active": false, "queued": true`) }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { return strings.Contains(task(bob, "waits"), `"active": false, "queued": true`) }, time.Minute, 10*time.Millisecond)
 		require.Contains(t, task(ann, "ann"), `"active": true`)
 		require.Contains(t, task(ann, "bob"), `"active": false, "queued": false, "completed": false`, "another's task is none")
 		_, pending := bob.do("GET", "/internal/pending-tasks", "")
@@ -313,7 +313,7 @@ func TestA1111Callers(t *testing.T) {
 
 		status, _ = bob.do("POST", "/sdapi/v1/skip", "")
 		require.Equal(t, http.StatusOK, status)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, text := bob.do("GET", "/sdapi/v1/progress", "")
 			return strings.Contains(text, `"job_no": 1`)
 		}, time.Minute, 10*time.Millisecond, "the next picture of the job that runs longest")

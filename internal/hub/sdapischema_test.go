@@ -208,7 +208,7 @@ func TestA1111SchemaAtWork(t *testing.T) {
 		begin(runs, "r")
 		b.running(1, server)
 		begin(waits, "w")
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, text := waits.do("GET", "/internal/pending-tasks", "")
 			return strings.Contains(text, `"w"`)
 		}, time.Minute, time.Millisecond)
@@ -269,7 +269,7 @@ func TestA1111SchemaOfErrors(t *testing.T) {
 		}
 		server.kill()
 		b.readyA1111(0)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			status, _ := c.do("GET", "/sdapi/v1/samplers", "")
 			return status == http.StatusServiceUnavailable
 		}, time.Minute, 5*time.Millisecond)

@@ -47,7 +47,7 @@ func TestA1111WalkOfTwoTenants(t *testing.T) {
 	answers := make(chan string, 2)
 	live := func(count int) {
 		t.Helper()
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			jobs, err := b.hub.Jobs().Live(t.Context(), owner)
 			require.NoError(t, err)
 			return len(jobs) == count
@@ -121,7 +121,7 @@ func TestA1111WalkOfTwoTenants(t *testing.T) {
 		_, answer := mallory.do("POST", "/sdapi/v1/txt2img", `{"prompt": "mine"}`)
 		stopped <- answer
 	}()
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		_, seen := mallory.do("GET", "/sdapi/v1/progress", "")
 		require.NotContains(t, seen, "iVBOR", "the picture that another's job makes")
 		return strings.Contains(seen, `"job_count": 1`)

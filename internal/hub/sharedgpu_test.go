@@ -33,7 +33,7 @@ func TestInstancesShareAGPU(t *testing.T) {
 			require.Equal(t, http.StatusOK, status, string(answer))
 		}
 		is := func(id, what string) {
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				_, text := b.get("/hub/jobs/" + id)
 				return strings.Contains(string(text), fmt.Sprintf(`"status": %q`, what))
 			}, time.Minute, 5*time.Millisecond, id)
@@ -65,7 +65,7 @@ func TestInstancesShareAGPU(t *testing.T) {
 		post("one", large(3600, 1000))
 		is("one", "running")
 		post("two", large(1, 1001))
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, answer := b.post("/hub/explain", `{"prompt_id": "two"}`)
 			return strings.Contains(string(answer), "too little memory left")
 		}, time.Minute, 5*time.Millisecond)

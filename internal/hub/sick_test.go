@@ -22,7 +22,7 @@ func impatient(b *bench) { b.settings.StallTimeout = 200 * time.Millisecond }
 // long.
 func (b *bench) givenUp() {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return stateOf(b, b.instances[0]) == fleet.Sick }, time.Minute, 10*time.Millisecond)
+	eventually(b.t, func() bool { return stateOf(b, b.instances[0]) == fleet.Sick }, time.Minute, 10*time.Millisecond)
 	b.settings.StallTimeout = 0
 	require.NoError(b.t, b.hub.Start(b.t.Context(), b.settings))
 }
@@ -100,7 +100,7 @@ func TestPromptBehindAForeignOneIsTakenBack(t *testing.T) {
 			require.Equal(t, http.StatusOK, status, string(answer))
 		}
 		post(b.instances[0].url(), fmt.Sprintf(`{"prompt": %s}`, work(3000, 1, "none")))
-		require.Eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Foreign }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Foreign }, time.Minute, 5*time.Millisecond)
 		id := b.submit(picture(1), "ann")
 		spare := newInstance(t, sim.Config{})
 		b.settings.Instances = append(b.settings.Instances, spare.url())

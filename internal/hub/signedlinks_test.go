@@ -104,7 +104,7 @@ func TestSignedLinks(t *testing.T) {
 		response, _ = fetch(link)
 		require.Equal(t, http.StatusOK, response.StatusCode)
 		_, brief := b.linkTo(fmt.Sprintf(`{"filename": %q, "expires_in": 1}`, name))
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			response, _ = fetch(brief)
 			return response.StatusCode == http.StatusGone
 		}, 30*time.Second, 50*time.Millisecond)

@@ -45,7 +45,7 @@ func TestSteer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1)
 		long := b.submit(endless(1), "ann")
-		require.Eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 10*time.Millisecond)
 		first, second, third := b.submit(picture(2), "ann"), b.submit(picture(3), "ann"), b.submit(picture(4), "ann")
 
 		j := b.steer(first, `{"paused": true}`)

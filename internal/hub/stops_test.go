@@ -15,7 +15,7 @@ import (
 func TestPause(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1)
-		require.Eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, 5*time.Millisecond)
 		instance := b.hub.fleet.Instances()[0].Name
 		for name, c := range map[string]struct {
 			stop   Stop
@@ -39,10 +39,10 @@ func TestPause(t *testing.T) {
 			} {
 				t.Log(name, told)
 				long := b.submit(endless(1), "ann")
-				require.Eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 5*time.Millisecond)
 				require.NoError(t, pause(true))
 				id := b.submit(picture(2), "bob")
-				require.Eventually(t, func() bool {
+				eventually(t, func() bool {
 					i, _ := b.hub.fleet.Instance(instance)
 					return b.explain(id).Reason == c.reason || c.reason == "" && i.State == fleet.Draining
 				}, time.Minute, 5*time.Millisecond)
@@ -51,12 +51,12 @@ func TestPause(t *testing.T) {
 					require.Nil(t, b.explain(id).ETA)
 				}
 				b.post("/interrupt", `{"prompt_id": "`+long+`"}`)
-				require.Eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
 				require.Never(t, func() bool { return b.explain(id).State != "queued" }, 200*time.Millisecond, 10*time.Millisecond)
 				require.Zero(t, b.hub.dispatch.Stuck())
 
 				require.NoError(t, pause(false))
-				require.Eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
 			}
 		}
 		require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
@@ -74,26 +74,26 @@ func TestDrainWithDeadline(t *testing.T) {
 				b := newBench(t, 1)
 				instance := b.hub.fleet.Instances()[0].Name
 				id := b.submit(work(3600, 1, "none"), "ann")
-				require.Eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
 				require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, time.Hour))
 				require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, 50*time.Millisecond))
 				if restart {
 					b.stop()
 					b.start()
 				}
-				require.Eventually(t, func() bool { return b.explain(id).State == "queued" }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return b.explain(id).State == "queued" }, time.Minute, 5*time.Millisecond)
 				require.Zero(t, b.explain(id).Attempts)
-				require.Eventually(t, func() bool {
+				eventually(t, func() bool {
 					i, known := b.hub.fleet.Instance(instance)
 					return known && i.State == fleet.Draining && i.Report.Queue == 0
 				}, time.Minute, 5*time.Millisecond)
 
 				require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, time.Hour))
 				require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(instance)))
-				require.Eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
 				require.Equal(t, 1, b.explain(id).Attempts)
 				b.post("/interrupt", `{"prompt_id": "`+id+`"}`)
-				require.Eventually(t, func() bool { return b.explain(id).State == "cancelled" }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return b.explain(id).State == "cancelled" }, time.Minute, 5*time.Millisecond)
 				require.ErrorIs(t, b.hub.Operator().Drain(t.Context(), "nobody", time.Hour), ErrInstanceUnknown)
 			})
 		})

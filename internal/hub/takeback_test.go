@@ -140,7 +140,7 @@ func (p *person) fate(id string) (over bool) {
 // steady waits until every prompt that may run does, and the first is shown.
 func (p *person) steady() {
 	p.b.t.Helper()
-	require.Eventually(p.b.t, func() bool {
+	eventually(p.b.t, func() bool {
 		want := p.running()
 		for n, id := range p.ids {
 			j, err := p.b.hub.queue.Find(p.b.t.Context(), job.DefaultTenant, id)
@@ -261,7 +261,7 @@ func TestTakenBack(t *testing.T) {
 		shown := b.submit(endless(1), "ann")
 		require.Equal(t, "execution_start", socket.next().Type)
 		taken := b.submit(endless(2), "ann")
-		require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
 		job, err := b.hub.queue.Find(t.Context(), "default", taken)
 		require.NoError(t, err)
 
@@ -278,7 +278,7 @@ func TestTakenBack(t *testing.T) {
 		b.postAs(taken, "bob", endless(2))
 		b.posts("/interrupt", `{"client_id": "ann"}`)
 		require.Contains(t, socket.until(shown), "execution_interrupted", "the shown one, and nothing of the other")
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			j, err := b.hub.queue.Get(t.Context(), job.Key)
 			require.NoError(t, err)
 			return j.State.Ended()
@@ -308,7 +308,7 @@ func TestTakenBackAtAnotherHub(t *testing.T) {
 				return len(jobs) == n
 			}
 		}
-		require.Eventually(t, running(2), time.Minute, time.Millisecond)
+		eventually(t, running(2), time.Minute, time.Millisecond)
 		for _, b := range []*bench{two, one} {
 			b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
 			_, body := one.get("/queue")
@@ -316,9 +316,9 @@ func TestTakenBackAtAnotherHub(t *testing.T) {
 			_, found := one.history(taken)
 			require.False(t, found)
 			last := one.submit(work(1, 3, "none"), "ann") // runs where the other one has ended
-			require.Eventually(t, func() bool { _, ok := two.history(last); return ok }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { _, ok := two.history(last); return ok }, time.Minute, time.Millisecond)
 			taken = two.submit(endless(4), "ann")
-			require.Eventually(t, running(2), time.Minute, time.Millisecond)
+			eventually(t, running(2), time.Minute, time.Millisecond)
 		}
 		one.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
 		two.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, shown))

@@ -132,7 +132,7 @@ func TestTenantHistorySize(t *testing.T) {
 					id := fmt.Sprintf("%s-%d", tenant, n)
 					status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, picture(0x100000+n), id))
 					require.Equal(t, http.StatusOK, status, answer)
-					require.Eventually(t, func() bool {
+					eventually(t, func() bool {
 						_, answer := b.as(tenant, "GET", "/history/"+id, "")
 						return answer != "{}"
 					}, time.Minute, 5*time.Millisecond)

@@ -105,7 +105,7 @@ func TestLoginsOutliveTheProcess(t *testing.T) {
 		require.NoError(t, b.hub.logins.share(t.Context(), b.hub.db))
 		b.stop()
 		b.start()
-		require.Eventually(t, b.hub.logins.lately, time.Minute, 5*time.Millisecond)
+		eventually(t, b.hub.logins.lately, time.Minute, 5*time.Millisecond)
 	})
 }
 
@@ -171,7 +171,7 @@ func TestTenantQueue(t *testing.T) {
 				// This job takes the only instance.
 				status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`)
 				require.Equal(t, http.StatusOK, status, answer)
-				require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+				eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 				for n := 0; status == http.StatusOK && n < 5; n++ {
 					status, answer = post("ann", n)
 				}
@@ -209,20 +209,20 @@ func TestTenantRunning(t *testing.T) {
 		}
 		post("ann", "a1", endless(1))
 		post("ann", "a2", endless(2))
-		require.Eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		post("bob", "b1", picture(3))
-		require.Eventually(t, ended("bob", "b1"), time.Minute, 5*time.Millisecond)
+		eventually(t, ended("bob", "b1"), time.Minute, 5*time.Millisecond)
 		_, answer := b.as("ann", "POST", "/hub/explain", `{"prompt_id": "a2"}`)
 		require.Contains(t, answer, "no more than 1 of them run at once")
 		require.Zero(t, b.hub.dispatch.Stuck())
 		require.Equal(t, 2, started(b))
 		stop("ann", "a1")
-		require.Eventually(t, func() bool { return started(b) == 3 }, time.Minute, 5*time.Millisecond, "the seat is free")
+		eventually(t, func() bool { return started(b) == 3 }, time.Minute, 5*time.Millisecond, "the seat is free")
 		stop("ann", "a2")
 
 		post("cyd", "c1", endless(4))
 		post("cyd", "c2", endless(5))
-		require.Eventually(t, func() bool { return started(b) == 5 }, time.Minute, 5*time.Millisecond, "its own limit")
+		eventually(t, func() bool { return started(b) == 5 }, time.Minute, 5*time.Millisecond, "its own limit")
 		stop("cyd", "c1")
 		stop("cyd", "c2")
 	})
@@ -239,7 +239,7 @@ func TestTenantGPUTime(t *testing.T) {
 		}
 		status, answer := post("ann", 1)
 		require.Equal(t, http.StatusOK, status, answer)
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			status, answer = post("ann", 2)
 			return status != http.StatusOK
 		}, time.Minute, 5*time.Millisecond)

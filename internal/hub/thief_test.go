@@ -168,17 +168,17 @@ func TestStolenMachineTakesNobodysName(t *testing.T) {
 	bait := up("bait", honest.address+"/i/bait")
 	bait.Up = false
 	plain.say(bait, up("box", plain.address))
-	require.Eventually(t, func() bool { return h.reportsRefused("pinned") > 0 }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return h.reportsRefused("pinned") > 0 }, time.Minute, time.Millisecond)
 	sealed.join(t, h, "box", boot+2, nil)
 	before := h.reportsRefused("pinned")
 	sealed.say(bait, up("box", sealed.address+"/i/box"))
-	require.Eventually(t, func() bool { return h.reportsRefused("pinned") > before }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return h.reportsRefused("pinned") > before }, time.Minute, time.Millisecond)
 
 	h.finished(h.submit(picture(1), "ann"))
 	require.Len(t, honest.got(), 1)
 	require.Empty(t, plain.got())
 	require.Empty(t, sealed.got())
-	require.Eventually(t, func() bool { return strings.Contains(told.String(), "a hub refuses this agent") }, time.Minute, time.Millisecond,
+	eventually(t, func() bool { return strings.Contains(told.String(), "a hub refuses this agent") }, time.Minute, time.Millisecond,
 		"its operator finds out too")
 }
 
@@ -195,7 +195,7 @@ func TestNamesStayPinned(t *testing.T) {
 	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "box"), ErrAgentAlive)
 	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "other"), ErrAgentUnknown)
 	leave()
-	require.Eventually(t, func() bool { state, _ := h.entryOf("box"); return state == "offline" }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { state, _ := h.entryOf("box"); return state == "offline" }, time.Minute, time.Millisecond)
 
 	other := newBox(t, false)
 	leave = other.join(t, h, "box", boot+1, nil)
@@ -204,14 +204,14 @@ func TestNamesStayPinned(t *testing.T) {
 		state, reason := h.entryOf("box")
 		return state == "offline" && strings.Contains(reason, "another key") && strings.Contains(reason, "POST /comfyhub/forget?agent=box")
 	}
-	require.Eventually(t, shown, time.Minute, time.Millisecond)
+	eventually(t, shown, time.Minute, time.Millisecond)
 	leave()
 
 	h.stop()
 	h.start()
 	leave = other.join(t, h, "box", boot+2, nil)
 	defer leave()
-	require.Eventually(t, shown, time.Minute, time.Millisecond, "of the new hub's too")
+	eventually(t, shown, time.Minute, time.Millisecond, "of the new hub's too")
 	require.Empty(t, h.hub.dispatch.Clients())
 
 	require.NoError(t, h.hub.Operator().ForgetAgent(t.Context(), "box"))
@@ -236,11 +236,11 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	agent.say(up("own", agent.address+"/i/own"), up("plain", inside.address+"/i/plain"), direct("direct", inside.address),
 		up("path", agent.address+"/restart/own"))
 	h.connected(1)
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		state, reason := h.entryOf("direct")
 		return state == "offline" && strings.Contains(reason, "allow_direct") && !strings.Contains(reason, "127.0.0.1")
 	}, time.Minute, time.Millisecond)
-	require.Eventually(t, func() bool { return strings.Contains(log.String(), "allow_direct 127.0.0.1") }, time.Minute, time.Millisecond, "the operator is told which address")
+	eventually(t, func() bool { return strings.Contains(log.String(), "allow_direct 127.0.0.1") }, time.Minute, time.Millisecond, "the operator is told which address")
 	for _, name := range []string{"plain", "path"} {
 		state, reason := h.entryOf(name)
 		require.Equal(t, "offline", state, name)
@@ -250,7 +250,7 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	// A TLS server that lacks the agent's own key gets no prompts.
 	thief := newBox(t, false)
 	agent.say(up("own", agent.address+"/i/own"), up("other", thief.address+"/i/other"))
-	require.Eventually(t, func() bool { state, _ := h.entryOf("other"); return state == "idle" }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { state, _ := h.entryOf("other"); return state == "idle" }, time.Minute, time.Millisecond)
 	for n := range 3 {
 		h.finished(h.submit(picture(n), "ann"))
 	}
@@ -261,7 +261,7 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	h.settings.AllowDirect = []string{"127.0.0.1"}
 	require.NoError(t, h.hub.Start(t.Context(), h.settings))
 	agent.say(direct("direct", inside.address))
-	require.Eventually(t, func() bool { return len(h.hub.dispatch.Clients()) == 1 && h.hub.clients.ByName("direct") != nil }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return len(h.hub.dispatch.Clients()) == 1 && h.hub.clients.ByName("direct") != nil }, time.Minute, time.Millisecond)
 	h.finished(h.submit(picture(9), "ann"))
 	require.Len(t, inside.got(), 1)
 
@@ -278,7 +278,7 @@ func TestAddressesStayWhileAnAgentRuns(t *testing.T) {
 	agent.say(up("box", agent.address+"/i/box"))
 	h.connected(1)
 	agent.say(up("box", elsewhere.address+"/i/box"))
-	require.Eventually(t, func() bool { return h.reportsRefused("moved") > 0 }, time.Minute, time.Millisecond)
+	eventually(t, func() bool { return h.reportsRefused("moved") > 0 }, time.Minute, time.Millisecond)
 	i, _ := h.hub.fleet.Instance("box")
 	require.Equal(t, agent.address+"/i/box", i.URL)
 }
@@ -314,7 +314,7 @@ func TestNobodyIsCalledWhereNothingComesFrom(t *testing.T) {
 	honest.join(t, h, "honest", 1, nil)
 	honest.say(up("honest", honest.address+"/i/honest"))
 	h.connected(1)
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		state, reason := h.entryOf("thief")
 		return state == "offline" && strings.Contains(reason, "agents_from") && !strings.Contains(reason, "127.0.0.77")
 	}, time.Minute, 10*time.Millisecond)
@@ -324,7 +324,7 @@ func TestNobodyIsCalledWhereNothingComesFrom(t *testing.T) {
 
 	h.settings.AgentsFrom = []string{"127.0.0.64/26"}
 	require.NoError(t, h.hub.Start(t.Context(), h.settings))
-	require.Eventually(t, func() bool { return called.Load() > 0 }, time.Minute, 10*time.Millisecond)
+	eventually(t, func() bool { return called.Load() > 0 }, time.Minute, 10*time.Millisecond)
 	h.settings.AgentsFrom = []string{"gpu.internal"}
 	require.ErrorContains(t, h.hub.Start(t.Context(), h.settings), "agents_from")
 }
@@ -346,7 +346,7 @@ func TestCheckTellsOfAgentsThatRefuse(t *testing.T) {
 	defer web.Close()
 	box.join(t, h, "box", 1, nil)
 	box.say(up("box", web.URL+"/i/box"))
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		for _, f := range h.hub.Checkup().Findings(t.Context()) {
 			if f.Level == LevelWarning && f.Says == "box is up, but this hub has no connection to it" {
 				return true

@@ -86,7 +86,7 @@ func (b *tunnelBench) state() fleet.State {
 
 func (b *tunnelBench) becomes(want fleet.State) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.state() == want }, time.Minute, 5*time.Millisecond, want)
+	eventually(b.t, func() bool { return b.state() == want }, time.Minute, 5*time.Millisecond, want)
 }
 
 // reportOf is what an agent says of its one idle instance.
@@ -142,8 +142,8 @@ func TestSecondTunnelOfAMachine(t *testing.T) {
 	first := b.agent(say(reportOf("attic", 1, 1), nil))
 	b.becomes(fleet.Idle)
 	b.agent(say(reportOf("attic", 1, 2), nil))
-	require.Eventually(t, first.IsClosed, time.Minute, 5*time.Millisecond)
-	require.Eventually(t, func() bool {
+	eventually(t, first.IsClosed, time.Minute, 5*time.Millisecond)
+	eventually(t, func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.taken) == 2
@@ -159,7 +159,7 @@ func TestTunnelOfAnotherName(t *testing.T) {
 	t.Parallel()
 	b := newTunnelBench(t)
 	s := b.agent(say(reportOf("cellar", 1, 1), nil))
-	require.Eventually(t, s.IsClosed, time.Minute, 5*time.Millisecond)
+	eventually(t, s.IsClosed, time.Minute, 5*time.Millisecond)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.Empty(t, b.taken)
@@ -182,7 +182,7 @@ func TestReportsWithoutEnd(t *testing.T) {
 			continue
 		}
 	})
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.taken) >= 50

@@ -180,7 +180,7 @@ func requireDelivered(t *testing.T, b *bench, socket *client, id string) {
 		}
 	}()
 	defer func() { cancel(); <-done }()
-	require.Eventually(t, func() bool {
+	eventually(t, func() bool {
 		ctx := context.Background() // it may be asked once more after the test
 		j, err := b.hub.jobs.Find(ctx, job.DefaultTenant, id)
 		if err != nil {

@@ -61,7 +61,7 @@ func TestUsageOfTenants(t *testing.T) {
 		run("ann", picture(2))
 		run("ann", work(1, 3, "error"))
 		run("=cmd", picture(4))
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			all := b.usage("root", "")
 			return all["ann"].Done == 2 && all["ann"].Failed == 1 && all["ann"].OutputBytes > 0 && all["=cmd"].Done == 1
 		}, time.Minute, 10*time.Millisecond)

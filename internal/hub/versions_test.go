@@ -133,7 +133,7 @@ func TestInterruptSparesForeignRuns(t *testing.T) {
 			}
 			answer := direct("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "stranger"}`, endlessOn(version, n)))
 			require.NoError(t, json.Unmarshal([]byte(answer), &foreign))
-			require.Eventually(t, func() bool {
+			eventually(t, func() bool {
 				return slices.ContainsFunc(b.hub.fleet.Instances(), func(i fleet.Instance) bool {
 					return i.URL == b.instances[n].url() && i.State == fleet.Foreign
 				})

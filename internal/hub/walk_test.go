@@ -50,7 +50,7 @@ func endow(t *testing.T, b *bench) {
 		return strings.Replace(endless(nonce), `"steps": 720`, `"steps": 10000`, 1)
 	}
 	post(owner+"-running", lasting(1))
-	require.Eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
+	eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
 	status, _ := b.upload(owner+".png", "", pixel(t, color.Gray{42}))
 	require.Equal(t, http.StatusOK, status)
 	for _, step := range []exchange{

@@ -54,7 +54,7 @@ func TestBuildFilesAreAskedForOnce(t *testing.T) {
 		b.connected(1)
 		require.Equal(t, body, b.text(script))
 		var resp *http.Response
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			resp = b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": "gzip, deflate, br, zstd"}})
 			read(t, resp)
 			return resp.Header.Get("Content-Encoding") == "zstd"
@@ -102,14 +102,14 @@ func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 		require.Equal(t, "steal()", b.text(script))
 		b.settings.Instances = []string{second.URL}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		require.Eventually(t, func() bool { return b.text(script) == "draw()" }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.text(script) == "draw()" }, time.Minute, time.Millisecond)
 		b.connected(1) // one that is named again before it was let go keeps its connection
 
 		// It comes back repaired.
 		stolen.change("sorry()")
 		b.settings.Instances = []string{first.URL, second.URL}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		require.Eventually(t, func() bool { return b.text(script) == "sorry()" }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.text(script) == "sorry()" }, time.Minute, time.Millisecond)
 		require.Equal(t, 1, honest.times("GET", script))
 	})
 }
@@ -145,7 +145,7 @@ func TestLibrariesBelongToThePage(t *testing.T) {
 			return asked[library]
 		}
 		// It is kept as soon as the hub has seen the page.
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			require.Equal(t, "1", b.text(library))
 			before := times()
 			require.Equal(t, "1", b.text(library))
@@ -185,7 +185,7 @@ func TestFolderIsCompressedOnce(t *testing.T) {
 			return b.send(exchange{method: "GET", path: script, header: map[string]string{"Accept-Encoding": encoding, "If-None-Match": tag}})
 		}
 		var resp *http.Response
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			resp = ask("zstd", "")
 			read(t, resp)
 			return resp.Header.Get("Content-Encoding") == "zstd"

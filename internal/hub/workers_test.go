@@ -67,7 +67,7 @@ func (p *pullWorker) does(method, path, body string) (status int, a pulled) {
 func (p *pullWorker) next(class string) pulled {
 	p.b.t.Helper()
 	var job pulled
-	require.Eventually(p.b.t, func() bool {
+	eventually(p.b.t, func() bool {
 		_, job = p.does("GET", "/next-job?wait=5&worker_id="+p.worker+"&classes="+class, "")
 		return job.Status == "assigned"
 	}, time.Minute, time.Millisecond)
@@ -77,7 +77,7 @@ func (p *pullWorker) next(class string) pulled {
 // comes has the worker say what it can run, and waits until the hub can use it.
 func (p *pullWorker) comes(machine, class string) {
 	p.b.t.Helper()
-	require.Eventually(p.b.t, func() bool {
+	eventually(p.b.t, func() bool {
 		status, a := p.does("GET", "/hub/v1/next-job?worker_id="+p.worker+"&classes="+class, "")
 		require.Equal(p.b.t, http.StatusOK, status, a.Message)
 		require.Equal(p.b.t, "no_jobs", a.Status)
@@ -194,7 +194,7 @@ func TestWorkerFailsAndIsCancelled(t *testing.T) {
 		cancelled := b.order(fmt.Sprintf(transcode, "y"), "")
 		job = p.next("Transcode")
 		b.post("/cancel/"+cancelled.ID, "")
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			status, a := p.does("POST", "/renew-job/"+job.ID, "")
 			return status == http.StatusConflict && a.Status == "cancelled"
 		}, time.Minute, 5*time.Millisecond)
@@ -216,7 +216,7 @@ func TestWorkerVanishes(t *testing.T) {
 		lost.comes("attic", "Transcode")
 		accepted := b.order(fmt.Sprintf(transcode, "x"), "")
 		var job pulled
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, job = lost.does("GET", "/next-job?wait=5&worker_id=one&classes=Transcode&lease=5", "")
 			return job.Status == "assigned"
 		}, time.Minute, time.Millisecond)
@@ -261,7 +261,7 @@ func TestWorkerInputs(t *testing.T) {
 		b.upload("fox.png", "", "the fox")
 		accepted := b.order(`{"1": {"class_type": "LoadClip", "inputs": {"image": "fox.png"}}}`, "")
 		var job pulled
-		require.Eventually(t, func() bool {
+		eventually(t, func() bool {
 			_, job = p.does("GET", "/next-job?wait=5&worker_id=one", "")
 			return job.Status == "assigned"
 		}, time.Minute, time.Millisecond)
@@ -352,7 +352,7 @@ func TestWorkersDoNotHoldUpAStop(t *testing.T) {
 			resp.Body.Close()
 			answered <- string(body)
 		}()
-		require.Eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, time.Millisecond)
 		b.hub.Workers().stop()
 		select {
 		case body := <-answered:

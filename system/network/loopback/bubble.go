@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // Test runs a test in virtual time. Nothing in it may wait for what is outside of the
@@ -16,4 +18,16 @@ func Test(t *testing.T, test func(t *testing.T)) {
 		t.Cleanup(func() { <-time.After(3 * time.Hour) })
 		test(t)
 	})
+}
+
+// odd is no multiple of anything that a program waits for.
+const odd = time.Millisecond + 7*time.Nanosecond
+
+// Eventually is require.Eventually at moments at which nothing else goes on: in a bubble,
+// whatever began at a moment has come to rest before the clock goes on. So what is so then
+// stays so until the test does something.
+func Eventually(t testing.TB, so func() bool, within, every time.Duration, message ...any) {
+	t.Helper()
+	<-time.After(odd)
+	require.Eventually(t, so, within, every+7*time.Nanosecond, message...)
 }
