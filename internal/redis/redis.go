@@ -152,8 +152,7 @@ func Open(_ context.Context, o Options) (*DB, error) {
 	db.client, db.pubsub = open(), open()
 	db.closed, db.hangUp = context.WithCancel(context.Background())
 	db.client.AddHook(errorHook{db.observe})
-	db.pubsub.AddHook(errorHook{db.observe})
-	db.pubsub.AddHook(onceHook{})
+	db.pubsub.AddHook(subscriberHook{errorHook{db.observe}})
 	if o.Replicas > 0 {
 		db.replicas = &replicas{client: open(), want: o.Replicas}
 	}

@@ -64,22 +64,16 @@ type connectsOnce struct{}
 
 var errConnectedBefore = errors.New("redis: the subscription has had its connection")
 
-// onceHook refuses second connections.
-type onceHook struct{}
+// subscriberHook also refuses second connections.
+type subscriberHook struct{ errorHook }
 
-func (onceHook) DialHook(next goredis.DialHook) goredis.DialHook {
+func (subscriberHook) DialHook(next goredis.DialHook) goredis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if connected, ok := ctx.Value(connectsOnce{}).(*atomic.Bool); ok && connected.Load() {
 			return nil, errConnectedBefore
 		}
 		return next(ctx, network, address)
 	}
-}
-
-func (onceHook) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook { return next }
-
-func (onceHook) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
-	return next
 }
 
 // subscription is one connection of a subscriber.
