@@ -95,7 +95,7 @@ soak:
 # Each attack on a hub for so long, beside somebody who works.
 ATTACKTIME ?= 30s
 attack:
-	COMFYHUB_ATTACK=$(ATTACKTIME) $(GO) test -run TestAttacks -count 1 -v -timeout 1h ./e2e
+	COMFYHUB_ATTACK=$(ATTACKTIME) $(GO) test -run 'TestAttacks|TestSilent' -count 1 -v -timeout 1h ./e2e
 
 # So many schedules of faults, each against a whole fleet in simulated time; the first
 # is FIRST. docs/testing.md tells how to read a breach.

@@ -88,44 +88,46 @@ func silentKinds() []silent {
 	return []silent{
 		{"half the headers", func(f *fleet, _ int) []byte {
 			return append(f.asSender(http.MethodPost, "/prompt"), "X: "+text(256<<10)...)
-		}, nil, taken},
-		{"half a prompt", post("/prompt", "application/json", 512<<10, `{"prompt": {"1": "`+text(250<<10)), nil, taken},
-		{"half a large prompt", post("/prompt", "application/json", 2<<20, `{"prompt": {"1": "`+text(1<<20)), nil, taken},
+		}, nil, nil, taken},
+		{"half a prompt", post("/prompt", "application/json", 512<<10, `{"prompt": {"1": "`+text(250<<10)), nil, nil, taken},
+		{"half a large prompt", post("/prompt", "application/json", 2<<20, `{"prompt": {"1": "`+text(1<<20)), nil, nil, taken},
 		{"half a prompt in chunks", func(f *fleet, _ int) []byte {
 			return fmt.Appendf(f.asSender(http.MethodPost, "/prompt"), "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s", 4<<20, text(1<<20))
-		}, nil, taken},
-		{"half a file", post("/upload/image", formKind, 2<<20, file+text(1<<20)), nil, taken},
-		{"half a field", post("/upload/image", formKind, 2<<20, fmt.Sprintf(field, "subfolder", text(60<<10))), nil, taken},
-		{"half a long field", post("/upload/image", formKind, 2<<20, fmt.Sprintf(field, "subfolder", text(512<<10))), nil, taken},
-		{"eight fields of a form", post("/upload/image", formKind, 100<<20, fields), nil, taken},
-		{"a hundred long names", post("/upload/image", formKind, 100<<20, names), nil, taken},
-		{"half the header of a part", post("/upload/image", formKind, 2<<20, "--b\r\nX: "+text(512<<10)), nil, taken},
+		}, nil, nil, taken},
+		{"half a file", post("/upload/image", formKind, 2<<20, file+text(1<<20)), nil, nil, taken},
+		{"half a field", post("/upload/image", formKind, 2<<20, fmt.Sprintf(field, "subfolder", text(60<<10))), nil, nil, taken},
+		{"half a long field", post("/upload/image", formKind, 2<<20, fmt.Sprintf(field, "subfolder", text(512<<10))), nil, nil, taken},
+		{"eight fields of a form", post("/upload/image", formKind, 100<<20, fields), nil, nil, taken},
+		{"a hundred long names", post("/upload/image", formKind, 100<<20, names), nil, nil, taken},
+		{"half the header of a part", post("/upload/image", formKind, 2<<20, "--b\r\nX: "+text(512<<10)), nil, nil, taken},
 		{"half a held picture", func(f *fleet, n int) []byte {
 			return f.begun(http.MethodPut, fmt.Sprintf("/api/etn/image/silent%d", n), "application/octet-stream", 2<<20, text(1<<20))
-		}, nil, taken},
-		{"half a call of a node", post("/some/node", "application/json", 2<<20, text(1<<20)), nil, taken},
-		{"half a file for a node", post("/some/node", "application/octet-stream", 2<<20, text(1<<20)), nil, taken},
-		{"half a message", socket("/ws?clientId=half%d", half), nil, taken},
-		{"a fragment of a message", socket("/ws?clientId=fragment%d", fragment), nil, taken},
-		{"a compressed fragment", socket("/ws?clientId=deflated%d", deflated), nil, taken},
-		{"a socket to a node", socket("/some/node/socket?idle=%d", nil), nil, allAnswered},
-		{"half a message to a node", socket("/some/node/socket?half=%d", nil), half, allAnswered},
-		{"previews", get("/view?type=input&filename=large.tiff&preview=webp;#"), nil, some},
-		{"previews that nobody reads", get("/view?type=input&filename=noise.tiff&channel=rgb&rand=#"), nil, allAnswered},
-		{"files that nobody reads", get("/view?type=input&filename=large.tiff&rand=#"), nil, allAnswered},
-		{"node classes that nobody reads", get("/object_info"), nil, allAnswered},
-		{"a text that nobody reads", get("/userdata/noise.json"), nil, allAnswered},
-		{"a text that is compressed and nobody reads", accepting("/userdata/noise.json", "zstd, gzip"), nil, allAnswered},
-		{"a text that is compressed late and nobody reads", accepting("/userdata/short.json", "zstd, gzip"), nil, allAnswered},
+		}, nil, nil, taken},
+		{"half a call of a node", post("/some/node", "application/json", 2<<20, text(1<<20)), nil, nil, taken},
+		{"half a file for a node", post("/some/node", "application/octet-stream", 2<<20, text(1<<20)), nil, nil, taken},
+		{"half a message", socket("/ws?clientId=half%d", half), nil, nil, taken},
+		{"a fragment of a message", socket("/ws?clientId=fragment%d", fragment), nil, nil, taken},
+		{"a compressed fragment", socket("/ws?clientId=deflated%d", deflated), nil, nil, taken},
+		{"a socket to a node", socket("/some/node/socket?idle=%d", nil), nil, nil, allAnswered},
+		{"half a message to a node", socket("/some/node/socket?half=%d", nil), half, nil, allAnswered},
+		{"previews", get("/view?type=input&filename=large.tiff&preview=webp;#"), nil, nil, some},
+		{"previews that nobody reads", get("/view?type=input&filename=noise.tiff&channel=rgb&rand=#"), nil, nil, allAnswered},
+		{"files that nobody reads", get("/view?type=input&filename=large.tiff&rand=#"), nil, nil, allAnswered},
+		{"node classes that nobody reads", get("/object_info"), nil, nil, allAnswered},
+		{"a text that nobody reads", get("/userdata/noise.json"), nil, nil, allAnswered},
+		{"a text that is compressed and nobody reads", accepting("/userdata/noise.json", "zstd, gzip"), nil, nil, allAnswered},
+		{"a text that is compressed late and nobody reads", accepting("/userdata/short.json", "zstd, gzip"), nil, nil, allAnswered},
 	}
 }
 
-// silentAt are those who send the headers of a request for a route, and every other one half
-// of its body.
+// silentAt are those who send the headers of a request for a route, and then half of its body.
 func silentAt(method, path string) silent {
-	return silent{method + " " + path, func(f *fleet, n int) []byte {
-		return f.begun(method, path, "application/json", 16<<10, []string{"", `{"a": "` + strings.Repeat("x", 8<<10)}[n%2])
-	}, nil, taken}
+	return silent{
+		name:   method + " " + path,
+		part:   func(f *fleet, _ int) []byte { return f.begun(method, path, "application/json", 16<<10, "") },
+		rest:   []byte(`{"a": "` + strings.Repeat("x", 8<<10)),
+		enough: taken,
+	}
 }
 
 // silentRoutes are those at each method of each route, from the code's own table.
