@@ -177,7 +177,9 @@ func (c *Client) look(p *Prompt) found {
 		return isMissing
 	}
 	if entry.Status.Text != "success" {
-		c.ledger.breach(p.ID, "it ended with %s: %.600s", entry.Status.Text, entry.Status.Messages)
+		if err := c.w.deaths.excuse(string(entry.Status.Messages), p.Accepted); err != nil {
+			c.ledger.breach(p.ID, "%v", err)
+		}
 		return isThere
 	}
 	images := entry.Outputs["3"].Images

@@ -41,6 +41,7 @@ func (c *Comfy) listen() {
 
 // Kill is kill -9.
 func (c *Comfy) Kill() {
+	c.w.deaths.add(c.name)
 	c.w.Net.Kill(c.name)
 	c.Server.Kill()
 	c.stop()

@@ -26,13 +26,14 @@ type World struct {
 	Agents []*Agent
 	Trace  *Trace
 
-	t     testing.TB
-	size  Config
-	dir   string
-	log   *slog.Logger
-	ended context.Context // ends what works on behind the scenario
-	end   context.CancelFunc
-	work  sync.WaitGroup
+	t      testing.TB
+	size   Config
+	dir    string
+	log    *slog.Logger
+	ended  context.Context // ends what works on behind the scenario
+	end    context.CancelFunc
+	work   sync.WaitGroup
+	deaths deaths
 	// faults are those that have not healed.
 	faults sync.WaitGroup
 }

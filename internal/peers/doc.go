@@ -7,7 +7,7 @@
 // Keys and channels:
 //
 //	s:hub:HUB        string  exists while the hub is alive
-//	s:home:PACKED    hash    owner of a (tenant, client): hub, n, entry
+//	s:home:PACKED    hash    owner of a (tenant, client): hub, n, entry, opened
 //	s:parcel:ID      list    pieces of a blob, kept for a minute
 //	s:hubs           channel notices to all hubs
 //	s:to:HUB         channel messages to one hub

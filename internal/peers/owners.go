@@ -69,11 +69,11 @@ func packed(k stream.Key) string { return redis.Pack(k.Tenant, k.Client) }
 // Claim makes this hub the owner of a client; see [stream.Transport].
 func (p *Peers) Claim(ctx context.Context, wanted stream.Ownership) (stream.Claim, error) {
 	reply, err := p.db.Run(ctx, claimScript, packed(wanted.Client), p.self, wanted.Number, wanted.Entry,
-		ownerTTL.Milliseconds(), aliveTTL.Milliseconds())
+		ownerTTL.Milliseconds(), aliveTTL.Milliseconds(), wanted.Age.Milliseconds())
 	if err != nil {
 		return stream.Claim{}, fmt.Errorf("peers: %w", err)
 	}
-	if len(reply) != 3 {
+	if len(reply) != 4 {
 		return stream.Claim{}, fmt.Errorf("peers: %d values of a claim", len(reply))
 	}
 	number, err := strconv.ParseInt(reply[0], 10, 64)
@@ -87,7 +87,7 @@ func (p *Peers) Claim(ctx context.Context, wanted stream.Ownership) (stream.Clai
 		return stream.Claim{}, fmt.Errorf("peers: hub count: %w", err)
 	}
 	return stream.Claim{
-		Owner: stream.Owner{Hub: p.self, Number: number},
+		Owner: stream.Owner{Hub: reply[3], Number: number},
 		Moved: reply[1] == "moved", Others: max(told-1, 0),
 	}, nil
 }

@@ -103,6 +103,11 @@ func TestOwners(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []stream.Owner{{}, atB}, owners)
 
+		// A claim that was late is of an older socket.
+		claim, err = a.Claim(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8, Age: time.Hour})
+		require.NoError(t, err)
+		require.Equal(t, stream.Claim{Owner: atB}, claim)
+
 		// A late release by a former owner changes nothing.
 		require.NoError(t, a.Release(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8}))
 		// Nor does one of an ownership that a new entry has claimed since.

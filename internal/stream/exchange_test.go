@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,6 +19,7 @@ type exchange struct {
 	hubs    map[string]*fakeTransport
 	owners  map[Key]Ownership
 	holders map[Key]string
+	opened  map[Key]time.Time // when the owner's socket was
 	blobs   map[string][]byte
 	claims  int64
 	asked   int // calls of any kind but heartbeats
@@ -30,7 +32,7 @@ type exchange struct {
 
 func newExchange() *exchange {
 	return &exchange{
-		hubs: map[string]*fakeTransport{}, owners: map[Key]Ownership{}, holders: map[Key]string{}, blobs: map[string][]byte{},
+		hubs: map[string]*fakeTransport{}, owners: map[Key]Ownership{}, holders: map[Key]string{}, opened: map[Key]time.Time{}, blobs: map[string][]byte{},
 		post: func(_ string, message []byte) [][]byte { return [][]byte{message} },
 	}
 }
@@ -92,6 +94,12 @@ func (c *fakeTransport) Claim(_ context.Context, wanted Ownership) (claim Claim,
 	}
 	k := wanted.Client
 	held := c.owners[k]
+	opened := time.Now().Add(-wanted.Age)
+	if other := c.hubs[c.holders[k]]; other != nil && other != c && other.alive && c.opened[k].After(opened) {
+		claim.Owner = Owner{Hub: other.self, Number: held.Number}
+		return claim, nil
+	}
+	c.opened[k] = opened
 	held.Entry, held.Client = wanted.Entry, k
 	if claim.Moved = c.holders[k] != c.self; claim.Moved {
 		c.claims = max(c.claims, wanted.Number) + 1

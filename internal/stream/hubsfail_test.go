@@ -138,3 +138,47 @@ func TestPeerMessagesAreLost(t *testing.T) {
 		nothingKept(t, a, b)
 	})
 }
+
+// A client's hub freezes, and the client goes to another one, which cannot reach the other
+// hubs just then. The frozen hub, when it goes on, still calls itself the owner.
+func TestFormerOwnerComesBackFirst(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := a.open("/ws?clientId=me")
+		p.settled()
+		x.hubs["a"].sever(true)
+		x.hubs["b"].sever(true)
+		time.Sleep(time.Second)
+		q := b.open("/ws?clientId=me")
+		run := b.job("me", "1", 1)
+		require.Equal(t, words(hello(0, "me"), start("1")), q.settled())
+		x.hubs["a"].sever(false)
+		x.hubs["b"].sever(false)
+		b.streams.claimed(Key{Client: "me"}, Owner{Hub: "a", Number: x.owners[Key{Client: "me"}].Number})
+		run.End(other(success("1")))
+		require.Equal(t, words(success("1"), status(0), null("1")), q.settled())
+		time.Sleep(3 * heartbeatInterval)
+		require.Empty(t, p.settled())
+		require.Empty(t, q.settled())
+		nothingKept(t, a, b)
+	})
+}
+
+// A socket that nobody told the other hubs of is older than the one that the client has
+// opened at another hub since.
+func TestLateClaimOfAnOldSocket(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		x.hubs["a"].sever(true)
+		old := a.open("/ws?clientId=me")
+		old.settled()
+		time.Sleep(time.Second)
+		p := b.open("/ws?clientId=me")
+		p.settled()
+		x.hubs["a"].sever(false)
+		time.Sleep(3 * heartbeatInterval)
+		run := a.job("me", "1", 1)
+		run.End(other(success("1")))
+		require.Equal(t, words(start("1"), success("1"), status(0), null("1")), p.settled())
+		require.Empty(t, old.settled())
+		nothingKept(t, a, b)
+	})
+}

@@ -140,6 +140,7 @@ func (s *Streams) resync() {
 	s.renew()
 	s.check()
 	s.askAll(func(*source) bool { return true })
+	s.decide()
 }
 
 // askAll makes sources send everything again.
@@ -174,18 +175,13 @@ func (s *Streams) heartbeat(renew bool) {
 	s.inquire()
 	s.askAll((*source).silent)
 	for _, c := range s.all() {
-		unowned := false
 		c.change(func(c *client) {
 			if c.forwarder != nil {
 				c.forwarder.push(item{control: controlHeartbeat, floor: c.line.floor()})
 			}
-			unowned = c.socket != nil && !c.ownedHere()
 		})
-		if unowned {
-			// Its claim had failed.
-			_, _ = s.claim(s.ctx, c.key)
-		}
 	}
+	s.decide()
 }
 
 // renew extends the ownership of this hub's clients.

@@ -23,6 +23,15 @@ func (c *client) move(h Owner) {
 	if h.Number < c.owner.Number || h == c.owner && (c.ownedHere() || c.socket != nil || c.forwarder != nil || h.Hub == "") {
 		return
 	}
+	if c.undecided() && h.Hub != "" && h.Hub != c.streams.self {
+		c.owner = h // whose socket is newer is for a claim to say
+		return
+	}
+	c.moved(h)
+}
+
+// moved switches the client to an owner that is certain.
+func (c *client) moved(h Owner) {
 	c.owner = h
 	c.stopForwarder()
 	switch h.Hub {
@@ -109,7 +118,7 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 		return
 	}
 	s.change(k, true, func(c *client) { c.latest = max(c.latest, w.arrival) })
-	owner, err := s.claim(ctx, k)
+	owner, err := s.claim(ctx, k, w.opened)
 	if err != nil {
 		s.o.Logger.Debug("cannot tell other hubs of a client's socket", "error", err)
 	}
@@ -118,7 +127,7 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 		if ctx.Err() != nil {
 			return // the socket has closed meanwhile
 		}
-		if c.latest != w.arrival || err == nil && c.owner != owner {
+		if c.latest != w.arrival || err == nil && (owner.Hub != s.self || c.owner != owner) {
 			w.mute() // a newer socket was faster, here or at another hub
 			return
 		}
@@ -126,10 +135,11 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 	})
 }
 
-// claim makes this hub the owner of a client and waits briefly for the others to
-// hand over.
-func (s *Streams) claim(ctx context.Context, k Key) (Owner, error) {
-	wanted := Ownership{Client: k}
+// claim makes this hub, where a socket of the client has opened, its owner and waits
+// briefly for the others to hand over. If another hub has a newer socket, that one is
+// returned.
+func (s *Streams) claim(ctx context.Context, k Key, opened time.Time) (Owner, error) {
+	wanted := Ownership{Client: k, Age: time.Since(opened)}
 	s.change(k, true, func(c *client) {
 		c.claiming++
 		wanted.Number, wanted.Entry = c.owner.Number, c.entry
@@ -139,8 +149,12 @@ func (s *Streams) claim(ctx context.Context, k Key) (Owner, error) {
 	claim, err := s.transport.Claim(ask, wanted)
 	s.change(k, true, func(c *client) {
 		c.claiming = max(c.claiming-1, 0) // the client may have been forgotten meanwhile
-		if err == nil {
+		switch {
+		case err != nil:
+		case claim.Hub == s.self:
 			c.move(claim.Owner)
+		case claim.Number >= c.owner.Number:
+			c.moved(claim.Owner)
 		}
 		if claim.Moved {
 			c.awaited = claim.Others
@@ -149,6 +163,9 @@ func (s *Streams) claim(ctx context.Context, k Key) (Owner, error) {
 	})
 	if err != nil {
 		return Owner{}, err
+	}
+	if claim.Hub != s.self {
+		return claim.Owner, nil
 	}
 	s.await(ctx, k, claim.Owner)
 	if claim.Moved {

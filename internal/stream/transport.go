@@ -1,6 +1,9 @@
 package stream
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Transport connects the hubs that share a queue. Each call is a round trip to
 // something that may be unavailable; what it carries may be lost, duplicated or
@@ -11,7 +14,8 @@ type Transport interface {
 	// Claim makes this hub the owner of a client. wanted.Number is the last
 	// ownership number that this hub has heard of. The claim's number is at least
 	// that; it is higher if another hub was the owner, and then all other hubs are
-	// told.
+	// told. If another hub has a newer socket of the client, as a claim that had
+	// failed before may find, that one stays the owner and is returned.
 	Claim(ctx context.Context, wanted Ownership) (Claim, error)
 	// Renew extends this hub's ownership of clients and returns their current
 	// owners.
@@ -61,6 +65,8 @@ type Ownership struct {
 	// Entry tells the hub's current record of the client from an earlier one that
 	// it has forgotten: a delayed Release of then must not undo a Claim of now.
 	Entry uint64
+	// Age, for a claim, is how long the client's socket has been open.
+	Age time.Duration
 }
 
 // Notice is what one hub tells another.

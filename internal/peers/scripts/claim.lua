@@ -1,4 +1,4 @@
--- Makes a hub the owner of a client.
+-- Makes a hub the owner of a client, unless another hub has a newer socket.
 --
 -- ARGV[1] client, packed
 -- ARGV[2] hub
@@ -6,22 +6,31 @@
 -- ARGV[4] entry
 -- ARGV[5] how long the ownership lasts, in milliseconds
 -- ARGV[6] how long the hub counts as alive, in milliseconds
+-- ARGV[7] how long the client's socket there has been open, in milliseconds
 --
--- Output: {number, 'moved', number of hubs told, including this one}
---         {number, 'kept', 0}  the hub was the owner already
+-- Output: {number, 'moved', number of hubs told, including this one, hub}
+--         {number, 'kept', 0, hub}  the hub was the owner already
+--         {number, 'other', 0, other hub}  that one has a newer socket
 local name = key('s', 'home', ARGV[1])
-local held = redis.call('HMGET', name, 'hub', 'n')
+local held = redis.call('HMGET', name, 'hub', 'n', 'opened')
+local opened = now() - tonumber(ARGV[7])
+local before = tonumber(held[3] or '0')
+if before > now() then
+  before = 0 -- the clock was set back
+end
 local n, how, told = tonumber(held[2] or '0'), 'kept', 0
 if held[1] == ARGV[2] and n >= tonumber(ARGV[3]) then
-  write('HSET', name, 'entry', ARGV[4])
+  write('HSET', name, 'entry', ARGV[4], 'opened', int(math.max(before, opened)))
+elseif held[1] and held[1] ~= ARGV[2] and before > opened and redis.call('EXISTS', key('s', 'hub', held[1])) == 1 then
+  return {int(n), 'other', '0', held[1]}
 else
   -- It must grow even if a failover has lost the last numbers.
   n, how = math.max(n + 1, tonumber(ARGV[3]) + 1, now()), 'moved'
-  write('HSET', name, 'hub', ARGV[2], 'n', int(n), 'entry', ARGV[4])
+  write('HSET', name, 'hub', ARGV[2], 'n', int(n), 'entry', ARGV[4], 'opened', int(opened))
   told = redis.call('PUBLISH', key('s', 'hubs'), pack('claimed', ARGV[2], ARGV[1], int(n)))
 end
 write('PEXPIREAT', name, int(now() + tonumber(ARGV[5])))
 -- Others may look up the owner before the hub's first heartbeat.
 write('SET', key('s', 'hub', ARGV[2]), '1')
 write('PEXPIREAT', key('s', 'hub', ARGV[2]), int(now() + tonumber(ARGV[6])))
-return {int(n), how, int(told)}
+return {int(n), how, int(told), ARGV[2]}
