@@ -188,7 +188,7 @@ func (c *Client) look(p *Prompt) found {
 		return isThere
 	}
 	i := images[0]
-	for range 40 {
+	for giveUp := time.Now().Add(settleWithin); time.Now().Before(giveUp); {
 		q := url.Values{"filename": {i.Filename}, "subfolder": {i.Subfolder}, "type": {i.Type}}
 		status, picture, err := c.call(http.MethodGet, "/view?"+q.Encode(), nil)
 		if err == nil && status == http.StatusOK {

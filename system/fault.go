@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/comfyhub/comfyhub/system/network"
@@ -64,6 +65,9 @@ var kinds = []struct {
 		w.Net.SetBoth(on[0], on[1], network.Link{Delay: 700 * time.Millisecond})
 		return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
 	}, oneLink},
+	{"full disk", disk(DiskState{Full: true, Room: 100 << 10}), theDisk},
+	{"broken disk", disk(DiskState{Err: syscall.EIO}), theDisk},
+	{"slow disk", disk(DiskState{Delay: 300 * time.Millisecond}), theDisk},
 	{"reset", func(w *World, on []string) func() {
 		w.Net.Reset(on[0], on[1])
 		return func() {}
@@ -97,6 +101,15 @@ func freeze(w *World, on []string) func() {
 	w.Net.Freeze(on[0])
 	return func() { w.Net.Thaw(on[0]) }
 }
+
+func disk(s DiskState) func(w *World, _ []string) func() {
+	return func(w *World, _ []string) func() {
+		w.Disk.Set(s)
+		return func() { w.Disk.Set(DiskState{}) }
+	}
+}
+
+func theDisk(*rand.Rand, Config) []string { return []string{"disk"} }
 
 func oneRedis(*rand.Rand, Config) []string { return []string{"redis"} }
 

@@ -24,6 +24,7 @@ type Hub struct {
 	generation int
 	running    *hub.Hub
 	web        *http.Server
+	disk       *handle
 }
 
 func newHub(w *World, name string) *Hub { return &Hub{w: w, name: name} }
@@ -31,8 +32,7 @@ func newHub(w *World, name string) *Hub { return &Hub{w: w, name: name} }
 // URL is where clients reach it.
 func (h *Hub) URL() string { return "http://" + h.name + ":8188" }
 
-func (h *Hub) data() string    { return h.w.folder(h.name, fmt.Sprint("data", h.generation)) }
-func (h *Hub) storage() string { return h.w.folder(h.name, fmt.Sprint("storage", h.generation)) }
+func (h *Hub) data() string { return h.w.folder(h.name, fmt.Sprint("data", h.generation)) }
 
 // Start starts the process, with the data of the one before.
 func (h *Hub) Start() {
@@ -42,14 +42,12 @@ func (h *Hub) Start() {
 	if h.generation > 1 {
 		require.NoError(t, os.CopyFS(h.data(), os.DirFS(before)))
 	}
-	require.NoError(t, os.MkdirAll(h.w.folder("storage"), 0o700))
 	require.NoError(t, os.MkdirAll(h.data(), 0o700))
-	// The link is what ties this process to the storage: see Kill.
-	require.NoError(t, os.Symlink(h.w.folder("storage"), h.storage()))
-
+	h.disk = h.w.Disk.handle(h.name)
 	h.running = hub.New(hub.Identity{
-		Redis: "redis://" + redisAddress, Data: h.data(), Storage: h.storage(), GossipBind: h.w.gossipAt(h.name), GossipKey: gossipKey,
-		Network: &hub.Network{Dial: h.w.Net.Dialer(h.name), Gossip: newChatter(h.w, h.name)},
+		// go-redis shares the timers of those who wait for a connection between all bubbles, so nobody may wait.
+		Redis: "redis://" + redisAddress + "?pool_size=1000", Data: h.data(), Storage: h.w.folder("storage"), GossipBind: h.w.gossipAt(h.name), GossipKey: gossipKey,
+		Network: &hub.Network{Dial: h.w.Net.Dialer(h.name), Gossip: newChatter(h.w, h.name), Storage: h.disk.pass},
 	})
 	rooms := rooms.New(h.running)
 	settings := hub.Settings{Logger: h.w.log.With("hub", h.name)}
@@ -87,17 +85,16 @@ func (h *Hub) Kill() {
 	if h.running == nil {
 		return
 	}
-	h.w.Net.Kill(h.name)
-	nowhere := h.w.folder(h.name, fmt.Sprint("nowhere", h.generation))
-	require.NoError(h.w.t, os.MkdirAll(nowhere, 0o700))
-	require.NoError(h.w.t, os.Symlink(nowhere, h.storage()+".new"))
-	require.NoError(h.w.t, os.Rename(h.storage()+".new", h.storage()))
+	h.disk.revoke()
 	dead, web := h.running, h.web
 	h.running = nil
 	h.w.Net.Kill(h.name)
 	_ = web.Close()
 	h.w.work.Go(func() { _ = dead.Close(context.Background()) })
 }
+
+// Ready is why the hub cannot accept prompts and run them now, nil if it can.
+func (h *Hub) Ready() error { return h.running.Ready(h.w.ended) }
 
 // Whole reports whether the hub can use all servers.
 func (h *Hub) Whole() bool {

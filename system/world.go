@@ -20,6 +20,7 @@ import (
 type World struct {
 	Net    *network.Network
 	Redis  *Redis
+	Disk   *Disk
 	Hubs   []*Hub
 	Comfys []*Comfy
 	// Agents are those of the first ComfyUI servers; the hubs are told where the others are.
@@ -58,6 +59,7 @@ func New(t testing.TB, c Config) *World {
 		w.log = slog.New(slog.NewTextHandler(c.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	w.ended, w.end = context.WithCancel(context.Background())
+	w.Disk = newDisk(w)
 	w.Redis = newRedis(w)
 	w.Redis.Start()
 	for n := range c.Comfys {

@@ -21,9 +21,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -82,13 +83,13 @@ type Keys struct {
 
 	// reading guards changes of what is known, so that an older reading does not come
 	// after a newer one.
-	reading sync.Mutex
+	reading *semaphore.Weighted
 	known   atomic.Pointer[known]
 }
 
 // New returns the keys of a Redis, signed with those of a ring.
 func New(db *redis.DB, ring *keyring.Ring) *Keys {
-	return &Keys{db: db, records: ring.Records("apikeys"), most: most}
+	return &Keys{db: db, reading: semaphore.NewWeighted(1), records: ring.Records("apikeys"), most: most}
 }
 
 // Add makes a key and returns it with its secret, which nobody can read again. The error
@@ -170,8 +171,10 @@ func (k *Keys) List(ctx context.Context) ([]Key, error) {
 // read takes in what has changed in Redis, or everything: whoever writes there can make it
 // look as if nothing has changed.
 func (k *Keys) read(ctx context.Context, all bool) error {
-	k.reading.Lock()
-	defer k.reading.Unlock()
+	if err := k.reading.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("apikeys: %w", err)
+	}
+	defer k.reading.Release(1)
 	before := k.known.Load()
 	version, revoked := "", k.records.Revocations()
 	if before != nil && before.revoked == revoked && !all {

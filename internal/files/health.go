@@ -223,7 +223,7 @@ func (h *Health) try(ctx context.Context, trial int64) error {
 	if _, err := h.storage.put(ctx, key, from, writeOptions{}); err != nil {
 		return err
 	}
-	bucket, err := h.storage.blobs()
+	bucket, err := h.storage.blobs(ctx, StepDelete)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}
@@ -243,7 +243,7 @@ func (h *Health) checkMark(ctx context.Context) error {
 	h.mu.Lock()
 	want := h.mark
 	h.mu.Unlock()
-	bucket, err := h.storage.blobs()
+	bucket, err := h.storage.blobs(ctx, StepRead)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrStorage, err)
 	}

@@ -13,8 +13,9 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // HeldPath is the route of held pictures at an instance, followed by their id.
@@ -42,11 +43,17 @@ type Held struct {
 	storage *Storage
 	// locks let one at a time count and evict, by folder: a tenant with
 	// thousands of pictures is counted for a while.
-	locks [16]sync.Mutex
+	locks [16]*semaphore.Weighted
 }
 
 // NewHeld keeps pictures in a storage.
-func NewHeld(storage *Storage) *Held { return &Held{storage: storage} }
+func NewHeld(storage *Storage) *Held {
+	h := &Held{storage: storage}
+	for n := range h.locks {
+		h.locks[n] = semaphore.NewWeighted(1)
+	}
+	return h
+}
 
 func (h *Held) folder(tenant string) string { return heldPrefix + hashed(tenant) + "/" }
 
@@ -69,9 +76,11 @@ func (h *Held) Put(ctx context.Context, tenant, id string, body io.Reader) error
 		return err
 	}
 	folder := h.folder(tenant)
-	lock := &h.locks[folder[len(heldPrefix)]%byte(len(h.locks))]
-	lock.Lock()
-	defer lock.Unlock()
+	lock := h.locks[folder[len(heldPrefix)]%byte(len(h.locks))]
+	if err := lock.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer lock.Release(1)
 	return h.shrink(ctx, folder, maxHeldBytes, maxHeldPictures)
 }
 

@@ -37,7 +37,7 @@ func (l *listing) all(ctx context.Context) error {
 
 // rest gives those behind the last one.
 func (l *listing) rest(ctx context.Context) error {
-	bucket, err := l.storage.blobs()
+	bucket, err := l.storage.blobs(ctx, StepList)
 	if err != nil {
 		return l.storage.failed(ctx, "list", l.prefix, err)
 	}

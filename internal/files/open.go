@@ -30,8 +30,11 @@ func OpenStorage(ctx context.Context, location string) (*Storage, error) {
 	return newStorage(dir), nil
 }
 
-// blobs returns the bucket.
-func (s *Storage) blobs() (*blob.Bucket, error) {
+// blobs returns the bucket, for a request that begins with a step.
+func (s *Storage) blobs(ctx context.Context, step Step) (*blob.Bucket, error) {
+	if err := s.pass(ctx, step, 0); err != nil {
+		return nil, err
+	}
 	if bucket := s.bucket.Load(); bucket != nil {
 		return bucket, nil
 	}

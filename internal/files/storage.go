@@ -27,6 +27,7 @@ type Storage struct {
 	dir     string // the folder, "" for an object store
 	health  *Health
 	buffers buffers
+	gate    Gate // nil for none
 }
 
 // copyBuffer is how much a write to a folder reads at once.
@@ -141,7 +142,7 @@ func (s *Storage) writeObject(ctx context.Context, key string, from io.Reader, o
 	upload, abort := context.WithCancel(context.WithoutCancel(ctx))
 	defer abort()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(takeBackWithin, abort) })()
-	bucket, err := s.blobs()
+	bucket, err := s.blobs(ctx, StepWrite)
 	if err != nil {
 		return err
 	}
@@ -168,7 +169,7 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 		}
 		return nil
 	}
-	bucket, err := s.blobs()
+	bucket, err := s.blobs(ctx, StepWrite)
 	if err != nil {
 		return err
 	}
@@ -176,11 +177,14 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 	if err != nil {
 		return err
 	}
-	_, err = s.buffers.copy(w, from)
+	_, err = s.buffers.copy(s.writer(ctx, w), from)
 	if err == nil && file != nil {
 		// Without it a power cut could leave a named file of the right length
 		// and wrong bytes.
 		err = file.Sync()
+	}
+	if err == nil {
+		err = s.pass(ctx, StepName, 0)
 	}
 	if err != nil {
 		abort()
@@ -231,13 +235,13 @@ func (s *Storage) Open(ctx context.Context, key string, offset, length int64) (i
 }
 
 func (s *Storage) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
-	bucket, err := s.blobs()
+	bucket, err := s.blobs(ctx, StepRead)
 	if err != nil {
 		return nil, s.failed(ctx, "read", key, err)
 	}
 	r, err := bucket.NewRangeReader(ctx, key, offset, length, nil)
 	if err == nil {
-		return r, nil
+		return s.reader(ctx, r), nil
 	}
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil, s.failed(ctx, "read", key, err)
@@ -258,7 +262,7 @@ func (s *Storage) Stat(ctx context.Context, key string) (Blob, error) {
 }
 
 func (s *Storage) stat(ctx context.Context, key string) (Blob, error) {
-	bucket, err := s.blobs()
+	bucket, err := s.blobs(ctx, StepRead)
 	if err != nil {
 		return Blob{}, s.failed(ctx, "stat", key, err)
 	}
@@ -278,7 +282,7 @@ func (s *Storage) Delete(ctx context.Context, key string) error {
 }
 
 func (s *Storage) remove(ctx context.Context, key string) error {
-	bucket, err := s.blobs()
+	bucket, err := s.blobs(ctx, StepDelete)
 	if err == nil {
 		err = bucket.Delete(ctx, key)
 	}
@@ -330,7 +334,7 @@ func (s *Storage) missing(ctx context.Context, key string, err error) error {
 	if err := s.health.checkMark(ctx); err != nil {
 		return err
 	}
-	bucket, err := s.blobs()
+	bucket, err := s.blobs(ctx, StepRead)
 	if err != nil {
 		return err
 	}

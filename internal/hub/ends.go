@@ -4,8 +4,9 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -29,7 +30,7 @@ type Ends struct {
 	confirmed *confirmations
 
 	// looking is held while a look is made; old belongs to it.
-	looking sync.Mutex
+	looking *semaphore.Weighted
 	// old is the turn of each present client's last end that is too old to be told.
 	old map[stream.Key]int64
 }
@@ -62,10 +63,12 @@ func (e *Ends) watch(ctx context.Context) {
 // look tells clients that have a socket here the ends that nobody has told them, and
 // Redis the confirmations that it has missed.
 func (e *Ends) look(ctx context.Context) error {
-	e.looking.Lock()
-	defer e.looking.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
+	if err := e.looking.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer e.looking.Release(1)
 	if err := e.confirmed.flush(ctx); err != nil {
 		return err
 	}

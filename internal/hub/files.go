@@ -46,6 +46,9 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	if h.storage, err = files.OpenStorage(ctx, location); err != nil {
 		return err
 	}
+	if h.id.Network != nil {
+		h.storage.Behind(h.id.Network.Storage)
+	}
 	h.openDisks()
 	h.users = userdata.New(userBlobs{h.storage}, func(tenant string) userdata.Limits {
 		l := h.limitsOf(tenant)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/budget"
@@ -222,7 +223,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.jobs = &Jobs{queue: h.queue}
 	h.watches = newWatches(h.queue.GetAll, h.log)
 	h.ends = &Ends{
-		queue: h.queue, boot: boot, since: func() time.Time { return h.since },
+		queue: h.queue, boot: boot, looking: semaphore.NewWeighted(1), since: func() time.Time { return h.since },
 		window: func() time.Duration { return h.Settings().ReplayWindow }, log: h.log,
 		confirmed: newConfirmations(h.queue.DeliveredEnds, h.log), old: map[stream.Key]int64{},
 	}
@@ -280,7 +281,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.operator.insight, h.operator.canceller, h.operator.keys = h.insight, h.canceller, h.keys
 	h.janitor = &janitor{
 		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, keys: h.keys, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
-		pinned: &pinnedBlobs{live: h.queue.LiveKeys, each: h.queue.EachBody},
+		pinned: &pinnedBlobs{turn: semaphore.NewWeighted(1), live: h.queue.LiveKeys, each: h.queue.EachBody},
 	}
 	h.openWebUI()
 	opening, stop := context.WithCancel(context.Background())

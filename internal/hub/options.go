@@ -46,6 +46,8 @@ type Network struct {
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Gossip carries the gossip of one hub, unless there is none.
 	Gossip gossip.Transport
+	// Storage stands between the hub and its storage. Default: nothing does.
+	Storage files.Gate
 }
 
 // dial connects over the network, nil for TCP.

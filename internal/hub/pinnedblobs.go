@@ -2,7 +2,8 @@ package hub
 
 import (
 	"context"
-	"sync"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -16,15 +17,17 @@ type pinnedBlobs struct {
 	live func(ctx context.Context) (keys []string, err error)
 	each func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error
 
-	mu sync.Mutex
+	turn *semaphore.Weighted
 	// jobs are the blobs of each live job, nil for those without.
 	jobs map[string][]string
 }
 
 // all returns the blobs.
 func (p *pinnedBlobs) all(ctx context.Context) (map[string]bool, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	if err := p.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer p.turn.Release(1)
 	keys, err := p.live(ctx)
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -36,7 +37,7 @@ func TestPinnedBlobsAreReadOnce(t *testing.T) {
 		b := newBench(t, 0)
 		ctx := t.Context()
 		var read []string
-		pinned := pinnedBlobs{live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
+		pinned := pinnedBlobs{turn: semaphore.NewWeighted(1), live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
 			read = append(read, keys...)
 			return b.hub.queue.EachBody(ctx, keys, use)
 		}}
@@ -74,7 +75,7 @@ func TestPinnedBlobsThatCannotBeRead(t *testing.T) {
 		b := newBench(t, 0)
 		b.waits("one", "blob 1")
 		broken := true
-		pinned := pinnedBlobs{live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
+		pinned := pinnedBlobs{turn: semaphore.NewWeighted(1), live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
 			if broken {
 				return context.DeadlineExceeded
 			}

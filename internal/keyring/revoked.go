@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,11 +40,7 @@ func (r *Records) Revoke(ctx context.Context, id string) error {
 	if err := ring.store.Write(ctx, name, []byte("{}\n")); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	ring.mu.Lock()
-	defer ring.mu.Unlock()
-	more := maps.Clone(*ring.revoked.Load())
-	more[hash] = true
-	ring.revoked.Store(&more)
+	revoke(&ring.revoked, hash)
 	return nil
 }
 
@@ -58,22 +55,32 @@ func (r *Records) Refresh(ctx context.Context) error { return r.ring.Refresh(ctx
 func (r *Records) Revocations() int { return len(*r.ring.revoked.Load()) }
 
 // noteRevoked takes in what the store lists. What this hub has revoked stays so: a listing
-// that began earlier may lack it. The caller holds the lock.
+// that began earlier may lack it.
 func (r *Ring) noteRevoked(names []string) {
-	before := *r.revoked.Load()
-	now := maps.Clone(before)
+	var hashes []string
 	for _, name := range names {
 		if part := revokedForm.FindStringSubmatch(name); part != nil {
-			now[part[2]] = true
+			hashes = append(hashes, part[2])
 		}
 	}
-	if len(now) != len(before) {
-		r.revoked.Store(&now)
+	revoke(&r.revoked, hashes...)
+}
+
+func revoke(all *atomic.Pointer[revocations], hashes ...string) {
+	for {
+		before := all.Load()
+		now := maps.Clone(*before)
+		for _, hash := range hashes {
+			now[hash] = true
+		}
+		if len(now) == len(*before) || all.CompareAndSwap(before, &now) {
+			return
+		}
 	}
 }
 
 // expireRevoked deletes the revocations of records that no key of the ring can have signed:
-// all its keys are younger. The caller holds the lock.
+// all its keys are younger. The caller has the turn.
 func (r *Ring) expireRevoked(ctx context.Context) error {
 	keys := *r.keys.Load()
 	if len(keys) == 0 {

@@ -8,9 +8,10 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -88,7 +89,9 @@ type Ring struct {
 	// revoked are the records that do not count any more.
 	revoked atomic.Pointer[revocations]
 
-	mu    sync.Mutex // only one goroutine reads or changes the ring at a time
+	// turn is held by the one that reads or changes the ring. It is no mutex: the store may
+	// hang, and whoever waits for a turn has a time of its own.
+	turn  *semaphore.Weighted
 	locks []*lock
 	asked map[Purpose]time.Time
 }
@@ -106,7 +109,7 @@ func Open(ctx context.Context, o Options) (*Ring, error) {
 // New makes a ring that seals and opens nothing until Refresh or Follow has read the
 // store.
 func New(o Options) (*Ring, error) {
-	r := &Ring{store: o.Store, log: o.Logger, now: o.Now, slow: cmp.Or(o.iterations, iterations), asked: map[Purpose]time.Time{}}
+	r := &Ring{store: o.Store, log: o.Logger, now: o.Now, slow: cmp.Or(o.iterations, iterations), asked: map[Purpose]time.Time{}, turn: semaphore.NewWeighted(1)}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
 	}
@@ -131,8 +134,10 @@ func (r *Ring) SetSecrets(ctx context.Context, secrets []string) error {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := wait(ctx, r.turn); err != nil {
+		return err
+	}
+	defer r.turn.Release(1)
 	before := r.locks
 	if slices.EqualFunc(before, locks, (*lock).same) {
 		return nil
@@ -183,14 +188,24 @@ func textOf(err error) string {
 // the known keys stay. Errors: ErrLocked and ErrCorrupt, after which nothing in the
 // store has changed; ErrUnavailable if the store does not answer.
 func (r *Ring) Refresh(ctx context.Context) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := wait(ctx, r.turn); err != nil {
+		return err
+	}
+	defer r.turn.Release(1)
 	return r.read(ctx, false)
+}
+
+// wait waits for a turn.
+func wait(ctx context.Context, turn *semaphore.Weighted) error {
+	if err := turn.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return nil
 }
 
 // read reads the store's keys. Objects never change, except how they are sealed, so
 // known ones are not read again unless all is true. A damaged key does not prevent
-// a running hub from learning the others. The caller holds the lock.
+// a running hub from learning the others. The caller has the turn.
 func (r *Ring) read(ctx context.Context, all bool) error {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
@@ -273,7 +288,7 @@ func (r *Ring) sealAgain(ctx context.Context) {
 	}
 }
 
-// add creates a key and adds it to the ring. The caller holds the lock.
+// add creates a key and adds it to the ring. The caller has the turn.
 func (r *Ring) add(ctx context.Context) (*key, error) {
 	k, err := newKey(r.now())
 	if err != nil {
@@ -330,8 +345,10 @@ func (r *Ring) find(id keyID) *key {
 // time, because anybody can make up an id. Each purpose has its own limit, so that
 // forged links do not keep a hub from opening API keys.
 func (r *Ring) ask(ctx context.Context, p Purpose, id keyID) (*key, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := wait(ctx, r.turn); err != nil {
+		return nil, err
+	}
+	defer r.turn.Release(1)
 	if k := r.find(id); k != nil {
 		return k, nil
 	}

@@ -17,8 +17,10 @@ type Rotation struct {
 // Rotate adds a key. All hubs learn of it within Spread and seal with it from then
 // on; what older keys have sealed can be opened for Keep.
 func (r *Ring) Rotate(ctx context.Context) (Rotation, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := wait(ctx, r.turn); err != nil {
+		return Rotation{}, err
+	}
+	defer r.turn.Release(1)
 	if err := r.read(ctx, false); err != nil {
 		return Rotation{}, err
 	}
@@ -36,8 +38,10 @@ func (r *Ring) Rotate(ctx context.Context) (Rotation, error) {
 // needed. Records on shelves are signed again before; whoever keeps records elsewhere
 // has to do so. Several hubs may run it at the same time.
 func (r *Ring) Expire(ctx context.Context, now time.Time) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	if err := wait(ctx, r.turn); err != nil {
+		return err
+	}
+	defer r.turn.Release(1)
 	keys := *r.keys.Load()
 	for n := 0; n+1 < len(keys); n++ {
 		if now.Before(keys[n+1].created.Add(Spread + Keep)) {

@@ -203,21 +203,21 @@ func TestRotation(t *testing.T) {
 		stop()
 		synctest.Wait()
 		for range 2 {
-			require.NoError(t, two.Expire(ctx, time.Now()))
+			require.NoError(t, two.Expire(t.Context(), time.Now()))
 			opens(t, one, keyring.Links, before, "before")
 			opens(t, two, keyring.Links, before, "before")
 			time.Sleep(keyring.Keep - time.Minute)
 		}
-		require.NoError(t, two.Expire(ctx, time.Now()))
-		_, err = two.Sealer(keyring.Links).Open(ctx, before, []byte("label"))
+		require.NoError(t, two.Expire(t.Context(), time.Now()))
+		_, err = two.Sealer(keyring.Links).Open(t.Context(), before, []byte("label"))
 		require.ErrorIs(t, err, keyring.ErrForged)
-		require.NoError(t, one.Refresh(ctx))
-		_, err = one.Sealer(keyring.Links).Open(ctx, before, []byte("label"))
+		require.NoError(t, one.Refresh(t.Context()))
+		_, err = one.Sealer(keyring.Links).Open(t.Context(), before, []byte("label"))
 		require.ErrorIs(t, err, keyring.ErrForged, "the other hub forgets it, too")
 		opens(t, two, keyring.Links, after, "after")
 		require.Len(t, m.snapshot(), 1)
 		time.Sleep(10 * keyring.Keep)
-		require.NoError(t, two.Expire(ctx, time.Now()))
+		require.NoError(t, two.Expire(t.Context(), time.Now()))
 		opens(t, two, keyring.Links, after, "after")
 	})
 }
@@ -254,5 +254,38 @@ func TestUnknownKey(t *testing.T) {
 			require.ErrorIs(t, err, keyring.ErrForged)
 		}
 		opens(t, two, keyring.APIKeys, keys, "an API key")
+	})
+}
+
+// hanging is a store that does not answer until it is let go, whatever becomes of the one
+// who asks: a folder of a file server that is away.
+type hanging struct {
+	*memory
+
+	release chan struct{}
+}
+
+func (h hanging) List(ctx context.Context) ([]string, error) {
+	<-h.release
+	return h.memory.List(ctx)
+}
+
+// While one reads the ring from a store that hangs, others wait no longer than they want to.
+func TestStoreHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := hanging{newMemory(), make(chan struct{})}
+		ring, err := keyring.New(keyring.Options{Store: store})
+		require.NoError(t, err)
+		first := make(chan error, 1)
+		go func() { first <- ring.Refresh(t.Context()) }()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, ring.Refresh(ctx), keyring.ErrUnavailable)
+		require.ErrorIs(t, ring.Expire(ctx, time.Now()), context.DeadlineExceeded)
+		close(store.release)
+		require.NoError(t, <-first)
+		require.NoError(t, ring.Refresh(t.Context()))
 	})
 }

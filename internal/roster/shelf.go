@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
@@ -40,8 +41,9 @@ type shelf struct {
 	storage *files.Storage
 	library *catalog.Library
 
-	// reading lets one body at a time be in memory.
-	reading sync.Mutex
+	// reading lets one body at a time be in memory. The storage may hang, and whoever waits
+	// has a time of their own.
+	reading *semaphore.Weighted
 
 	mu sync.Mutex
 	// infos are those that instances have, parsed; nil for one that is not there.
@@ -57,7 +59,7 @@ type shelf struct {
 
 func newShelf(storage *files.Storage, library *catalog.Library) *shelf {
 	return &shelf{
-		storage: storage, library: library,
+		storage: storage, library: library, reading: semaphore.NewWeighted(1),
 		infos: map[string]*catalog.Info{}, pending: map[string][]byte{}, stored: map[string]bool{}, taken: map[string]time.Time{},
 	}
 }
@@ -130,8 +132,10 @@ func (s *shelf) get(ctx context.Context, hash string) (*catalog.Info, error) {
 	if info, known := s.find(hash); known {
 		return info, nil
 	}
-	s.reading.Lock()
-	defer s.reading.Unlock()
+	if err := s.reading.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer s.reading.Release(1)
 	if info, known := s.find(hash); known {
 		return info, nil
 	}

@@ -108,6 +108,11 @@ func (h *half) write(p []byte) (n int, err error) {
 			err = os.ErrDeadlineExceeded
 		}
 		h.mu.Unlock()
+		s := h.network.state(h.path)
+		if s.from && (err != nil || room <= 0) {
+			wait(time.Time{}, nil, s.changed)
+			continue
+		}
 		if err != nil {
 			return n, opError("write", err)
 		}
@@ -116,9 +121,8 @@ func (h *half) write(p []byte) (n int, err error) {
 			continue
 		}
 		sent := p[:min(room, len(p))]
-		l, _, _ := h.network.state(h.path)
 		h.change(func() {
-			due := time.Now().Add(l.Delay)
+			due := time.Now().Add(s.Delay)
 			if last := len(h.parts) - 1; last >= 0 && h.parts[last].due.After(due) {
 				due = h.parts[last].due // nothing overtakes
 			}
@@ -130,9 +134,17 @@ func (h *half) write(p []byte) (n int, err error) {
 	return n, nil
 }
 
+// read waits for what comes. A process that was frozen meanwhile sees first what has come,
+// and then that its deadline has passed.
 func (h *half) read(p []byte) (int, error) {
+	slept := false
 	for {
-		_, open, changed := h.network.state(h.path)
+		s := h.network.state(h.path)
+		if s.to {
+			slept = true
+			wait(time.Time{}, nil, s.changed)
+			continue
+		}
 		h.mu.Lock()
 		wake, deadline := h.wake, h.readBy
 		var next time.Time
@@ -140,12 +152,12 @@ func (h *half) read(p []byte) (int, error) {
 		switch {
 		case h.err != nil:
 			err = h.err
-		case expired(deadline):
+		case expired(deadline) && !(slept && s.open && h.arrived()):
 			err = os.ErrDeadlineExceeded
-		case len(h.parts) == 0 && h.ended && open:
+		case len(h.parts) == 0 && h.ended && s.open:
 			h.mu.Unlock()
 			return 0, io.EOF
-		case len(h.parts) > 0 && open:
+		case len(h.parts) > 0 && s.open:
 			if next = h.parts[0].due; !next.After(time.Now()) {
 				n := copy(p, h.parts[0].data)
 				if h.parts[0].data = h.parts[0].data[n:]; len(h.parts[0].data) == 0 {
@@ -165,8 +177,16 @@ func (h *half) read(p []byte) (int, error) {
 		if !next.IsZero() && (deadline.IsZero() || next.Before(deadline)) {
 			deadline = next
 		}
-		wait(deadline, wake, changed)
+		wait(deadline, wake, s.changed)
 	}
+}
+
+// arrived reports whether there is something to read. The caller holds mu.
+func (h *half) arrived() bool {
+	if len(h.parts) == 0 {
+		return h.ended
+	}
+	return !h.parts[0].due.After(time.Now())
 }
 
 func expired(deadline time.Time) bool { return !deadline.IsZero() && !time.Now().Before(deadline) }

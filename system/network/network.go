@@ -68,7 +68,8 @@ func (n *Network) SetBoth(a, b string, l Link) {
 }
 
 // Freeze silences a host in all directions, as SIGSTOP of its only process does for
-// everybody else; Thaw ends it.
+// everybody else. What the process reads and what it waits for, it learns when Thaw ends
+// this: no deadline of a connection passes before. Kill ends it as well.
 func (n *Network) Freeze(host string) { n.setDown(host, true) }
 
 // Thaw ends Freeze.
@@ -79,6 +80,19 @@ func (n *Network) setDown(host string, down bool) {
 	defer n.mu.Unlock()
 	n.down[host] = down
 	n.change()
+}
+
+// Awake waits while a host is frozen.
+func (n *Network) Awake(host string) {
+	for {
+		n.mu.Lock()
+		down, changed := n.down[host], n.changed
+		n.mu.Unlock()
+		if !down {
+			return
+		}
+		<-changed
+	}
 }
 
 // change wakes whoever waits for links. The caller holds mu.
@@ -98,6 +112,10 @@ func (n *Network) Reset(a, b string) {
 func (n *Network) Kill(host string) {
 	n.mu.Lock()
 	n.lives[host]++
+	if n.down[host] {
+		delete(n.down, host)
+		n.change()
+	}
 	for address, l := range n.listeners {
 		if hostOf(address) == host {
 			delete(n.listeners, address)
@@ -129,12 +147,22 @@ func (n *Network) breakConns(affected func(path) bool) {
 	}
 }
 
-// state gives a link, whether it delivers now, and what is closed when that may change.
-func (n *Network) state(p path) (l Link, open bool, changed <-chan struct{}) {
+// state is that of one direction.
+type state struct {
+	Link
+	open bool // it delivers now
+	// from and to say that the host there is frozen.
+	from, to bool
+	// changed is closed when any of it may change.
+	changed <-chan struct{}
+}
+
+func (n *Network) state(p path) state {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	l = n.links[p]
-	return l, !l.Silent && !n.down[p.from] && !n.down[p.to], n.changed
+	s := state{Link: n.links[p], from: n.down[p.from], to: n.down[p.to], changed: n.changed}
+	s.open = !s.Silent && !s.from && !s.to
+	return s
 }
 
 // Listen opens a listener at an address, host:port.
@@ -192,6 +220,7 @@ func (n *Network) dial(ctx context.Context, from string, life int, address strin
 	to := hostOf(address)
 	for _, p := range []path{{from, to}, {to, from}} { // SYN, and its answer
 		if err := n.pass(ctx, p); err != nil {
+			n.Awake(from)
 			return nil, opError("dial", err)
 		}
 	}
@@ -227,13 +256,14 @@ func (n *Network) dial(ctx context.Context, from string, life int, address strin
 // pass waits as long as a packet takes.
 func (n *Network) pass(ctx context.Context, p path) error {
 	for {
-		l, open, changed := n.state(p)
+		s := n.state(p)
+		changed := s.changed
 		var due <-chan time.Time
-		if open {
-			if l.Delay == 0 {
+		if s.open {
+			if s.Delay == 0 {
 				return ctx.Err()
 			}
-			timer := time.NewTimer(l.Delay)
+			timer := time.NewTimer(s.Delay)
 			defer timer.Stop()
 			due, changed = timer.C, nil
 		}

@@ -65,7 +65,7 @@ func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := network.New()
 		client, server := pair(t, n)
-		n.Freeze("b")
+		n.Set("a", "b", network.Link{Silent: true})
 		_, err := client.Write([]byte("x"))
 		require.NoError(t, err, "nobody is told")
 		require.NoError(t, server.SetReadDeadline(time.Now().Add(time.Hour)))
@@ -75,11 +75,45 @@ func TestSilence(t *testing.T) {
 		defer cancel()
 		_, err = n.Dialer("a")(ctx, "tcp", "b:80")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		n.Thaw("b")
+		n.Set("a", "b", network.Link{})
 		require.NoError(t, server.SetReadDeadline(time.Time{}))
 		require.Equal(t, "x", readAll(t, server, 1))
 		_, err = n.Dialer("a")(t.Context(), "tcp", "b:80")
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	})
+}
+
+// A frozen process sees nothing, and no deadline of a connection passes for it. When it goes
+// on, it reads what has come before it notices how late it is.
+func TestFrozen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := network.New()
+		client, server := pair(t, n)
+		began := time.Now()
+		n.Freeze("b")
+		time.AfterFunc(time.Hour, func() { n.Thaw("b") })
+		_, err := client.Write([]byte("x"))
+		require.NoError(t, err, "nobody is told")
+		require.NoError(t, server.SetReadDeadline(time.Now().Add(time.Minute)))
+		dialled := make(chan error)
+		go func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := n.Dialer("b")(ctx, "tcp", "a:80")
+			dialled <- err
+		}()
+		require.Equal(t, "x", readAll(t, server, 1))
+		require.Equal(t, time.Hour, time.Since(began))
+		_, err = server.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.ErrorIs(t, <-dialled, context.DeadlineExceeded)
+		require.Equal(t, time.Hour, time.Since(began))
+		n.Freeze("b")
+		time.AfterFunc(time.Hour, func() { n.Kill("b") })
+		_, err = server.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		require.Equal(t, 2*time.Hour, time.Since(began))
 	})
 }
 

@@ -1,0 +1,75 @@
+package files
+
+import (
+	"context"
+	"io"
+)
+
+// Gate stands between a hub and its storage. It is asked before each step, may hold it up,
+// and may let it fail: a simulated disk. Of a write, bytes says how much comes next.
+type Gate func(ctx context.Context, step Step, bytes int) error
+
+// Step is a part of a request to a storage.
+type Step string
+
+// The steps of requests. A write begins, writes, and in a folder gets its name once all of it
+// is there.
+const (
+	StepRead   Step = "read"
+	StepWrite  Step = "write"
+	StepName   Step = "rename"
+	StepDelete Step = "delete"
+	StepList   Step = "list"
+)
+
+// Behind puts a gate before the storage. It must be called before the first request.
+func (s *Storage) Behind(g Gate) { s.gate = g }
+
+// pass asks the gate, if there is one.
+func (s *Storage) pass(ctx context.Context, step Step, bytes int) error {
+	if s.gate == nil {
+		return nil
+	}
+	return s.gate(ctx, step, bytes)
+}
+
+// gated is a reader or a writer of one blob, behind the gate.
+type gated struct {
+	io.ReadCloser
+	io.Writer
+
+	storage *Storage
+	ctx     context.Context
+}
+
+// Read implements [io.Reader].
+func (g gated) Read(p []byte) (int, error) {
+	if err := g.storage.pass(g.ctx, StepRead, len(p)); err != nil {
+		return 0, err
+	}
+	return g.ReadCloser.Read(p)
+}
+
+// Write implements [io.Writer].
+func (g gated) Write(p []byte) (int, error) {
+	if err := g.storage.pass(g.ctx, StepWrite, len(p)); err != nil {
+		return 0, err
+	}
+	return g.Writer.Write(p)
+}
+
+// reader puts a reader behind the gate.
+func (s *Storage) reader(ctx context.Context, r io.ReadCloser) io.ReadCloser {
+	if s.gate == nil {
+		return r
+	}
+	return gated{ReadCloser: r, storage: s, ctx: ctx}
+}
+
+// writer puts a writer behind the gate.
+func (s *Storage) writer(ctx context.Context, w io.Writer) io.Writer {
+	if s.gate == nil {
+		return w
+	}
+	return gated{Writer: w, storage: s, ctx: ctx}
+}
