@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -350,6 +351,9 @@ func (c *Client) hear(ctx context.Context, socket *websocket.Conn, told map[stri
 		id := m.Data.PromptID
 		if id == "" {
 			continue
+		}
+		if !strings.HasPrefix(id, c.name+"-") {
+			c.ledger.breach(id, "%s hears of it: %s", c.name, m.Type)
 		}
 		c.w.Trace.Note([]string{id}, "%s hears %s at hub%d", c.name, m.Type, c.Hub()+1)
 		if told[id] {

@@ -174,6 +174,7 @@ func (w *World) inject(faults []Fault) {
 		if slices.ContainsFunc(f.On, func(host string) bool { return time.Now().Before(busy[host]) }) {
 			continue
 		}
+		w.weather.begins(f)
 		heal := w.begin(f)
 		w.Trace.Note(nil, "FAULT %v", f)
 		for _, host := range f.On {
@@ -182,6 +183,7 @@ func (w *World) inject(faults []Fault) {
 		w.faults.Go(func() {
 			<-time.After(f.For) // heals whatever else ends
 			heal()
+			w.weather.heals(f)
 			w.Trace.Note(nil, "healed %s %s", f.Kind, strings.Join(f.On, " "))
 		})
 	}

@@ -20,7 +20,7 @@ func TestAnHour(t *testing.T) {
 		began := time.Now()
 		ledger := &system.Ledger{}
 		client := w.Client("ann", 1, true, ledger)
-		prompt := &system.Prompt{ID: "film", Client: "ann", Color: 0x123456, Seconds: 3000}
+		prompt := &system.Prompt{ID: "ann-film", Client: "ann", Color: 0x123456, Seconds: 3000}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

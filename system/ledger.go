@@ -2,6 +2,7 @@ package system
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 )
 
@@ -45,6 +46,18 @@ func (l *Ledger) Accepted() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.prompts)
+}
+
+// some are up to n of the prompts that were accepted, rather late ones.
+func (l *Ledger) some(r *rand.Rand, n int) []*Prompt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var some []*Prompt
+	late := l.prompts[max(0, len(l.prompts)-20):]
+	for range min(n, len(late)) {
+		some = append(some, late[r.IntN(len(late))])
+	}
+	return some
 }
 
 // untold are accepted prompts of which nobody was told the end.

@@ -26,10 +26,17 @@ func Run(t testing.TB, seed uint64, c Config, load Load, faults []Fault) (*Ledge
 	ledger := &Ledger{}
 	until := time.Now().Add(load.For)
 	var clients sync.WaitGroup
+	var names []string
 	for n := range load.Sockets + load.Pollers {
-		client := w.Client(fmt.Sprintf("client%d", n+1), seed<<8|uint64(n), n < load.Sockets, ledger) // #nosec G115 -- small
+		names = append(names, fmt.Sprintf("client%d", n+1))
+		client := w.Client(names[n], seed<<8|uint64(n), n < load.Sockets, ledger) // #nosec G115 -- small
 		clients.Go(func() { client.run(until) })
 	}
+	quiet := make(chan struct{})
+	var observer sync.WaitGroup
+	observer.Go(func() { w.observe(seed, names, ledger, quiet) })
+	defer observer.Wait()
+	defer close(quiet)
 	w.inject(faults)
 	done := make(chan struct{})
 	go func() {

@@ -27,14 +27,15 @@ type World struct {
 	Agents []*Agent
 	Trace  *Trace
 
-	t      testing.TB
-	size   Config
-	dir    string
-	log    *slog.Logger
-	ended  context.Context // ends what works on behind the scenario
-	end    context.CancelFunc
-	work   sync.WaitGroup
-	deaths deaths
+	t       testing.TB
+	size    Config
+	dir     string
+	log     *slog.Logger
+	ended   context.Context // ends what works on behind the scenario
+	end     context.CancelFunc
+	work    sync.WaitGroup
+	deaths  deaths
+	weather weather
 	// faults are those that have not healed.
 	faults sync.WaitGroup
 }
