@@ -155,6 +155,7 @@ func p99(took []time.Duration) time.Duration {
 // are answered, and the hub's memory stays within bounds. How long those
 // requests take is printed.
 func TestAttacks(t *testing.T) {
+	t.Parallel()
 	length := attackLength(t)
 	f := siege(t, "")
 	for name, data := range map[string][]byte{"small.png": deepPNG(8, 8), "deep.png": deepPNG(12500, 8000), "print.jpg": progressiveCMYK(12500, 8000)} {

@@ -157,6 +157,7 @@ func TestDoors(t *testing.T) {
 // Two people behind one address have the same browser and nobody is logged in:
 // each clears and interrupts only their own prompts when they name none.
 func TestBrowsersOfOneAddress(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "embedded")
 	f.startHub()
 	f.startAgent("gpu", 2)

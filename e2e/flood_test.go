@@ -67,6 +67,7 @@ func (f *flood) post(ctx context.Context, on *fleet, _ int) error {
 // so each time, and may go on when it was told. The other user's prompts are all accepted
 // meanwhile; how long they take is printed beside how long they take on a quiet hub.
 func TestAttacksOnTheRate(t *testing.T) {
+	t.Parallel()
 	length := attackLength(t)
 	f := siege(t, fmt.Sprintf("tenant_limits %s {\n\t\t\trate %d\n\t\t}", attacker, floodRate))
 	const listing = "/hub/stats" // in place of a preview

@@ -12,11 +12,13 @@ import (
 // Ten jobs wait and two run when the hub is killed: the next hub finishes all
 // twelve, and the running ones go on where they were.
 func TestKillTheHub(t *testing.T) {
+	t.Parallel()
 	for name, redis := range map[string]func(*testing.T) string{
 		"redis":    func(t *testing.T) string { return redistest.Start(t).URL() },
 		"embedded": func(*testing.T) string { return "embedded" },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			f := newFleet(t, redis(t))
 			f.startHub()
 			f.startAgent("gpu", 2)
@@ -36,6 +38,7 @@ func TestKillTheHub(t *testing.T) {
 
 // A machine goes down with a job: another machine does it.
 func TestKillAnAgentsMachine(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "embedded")
 	f.startHub()
 	doomed := f.startAgent("doomed", 1)
@@ -50,6 +53,7 @@ func TestKillAnAgentsMachine(t *testing.T) {
 
 // A machine is taken out of service with a run: that is finished first.
 func TestStopAnAgent(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "embedded")
 	f.startHub()
 	agent := f.startAgent("gpu", 1, "--stop-timeout", "1m")
@@ -64,6 +68,7 @@ func TestStopAnAgent(t *testing.T) {
 
 // Agents and hub find each other again in any order.
 func TestRestartsInAnyOrder(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "embedded")
 	agent := f.startAgent("gpu", 1) // before the hub
 	f.startHub()
@@ -83,6 +88,7 @@ func TestRestartsInAnyOrder(t *testing.T) {
 // a run, but a silent agent keeps its name for 6 s of that, and the rest may be
 // too short for a start on a busy machine.
 func TestKillAnAgentWhoseInstanceLives(t *testing.T) {
+	t.Parallel()
 	f := newFleet(t, "embedded")
 	f.startHub()
 	instance := f.simulate("alone")

@@ -22,8 +22,10 @@ import (
 // A hub is killed after it has claimed a job for a busy server, and before the server
 // has it. Whether the post still arrives or not, another hub has the job run, once.
 func TestHubIsKilledBetweenAClaimAheadAndItsPost(t *testing.T) {
+	t.Parallel()
 	for name, arrives := range map[string]bool{"the post is lost": false, "the post arrives": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := redistest.Start(t)
 			one, two := newPair(t, server, programstest.Built(t), programstest.Built(t))
 			joins(two, one)

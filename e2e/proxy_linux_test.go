@@ -96,6 +96,7 @@ func elsewhere() *http.Client {
 // Behind nginx as the docs show it, the hub limits and writes down clients by the address that
 // nginx has seen, whatever they claim; and pages and sockets of the site work.
 func TestNginxOfTheDocs(t *testing.T) {
+	t.Parallel()
 	p := behindNginx(t)
 	site := p.through["docs"]
 	status, answer := callFrom(t, elsewhere(), http.MethodPost, site+"/queue", strings.NewReader(`{"clear": true}`), http.Header{"Origin": {site}}, "")

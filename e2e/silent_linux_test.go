@@ -349,6 +349,7 @@ func (f *fleet) quietly(t *testing.T) []time.Duration {
 // needs little memory for it, and another user's requests are answered. How long those take
 // is printed.
 func TestSilentSenders(t *testing.T) {
+	t.Parallel()
 	f := besieged(t)
 	quiet := f.quietly(t)
 	for _, s := range silentKinds() {
@@ -362,6 +363,7 @@ func TestSilentSenders(t *testing.T) {
 // has read those, in the middle of a body. That takes minutes: `make attack` visits all, and
 // other runs one in eight.
 func TestSilentAtEveryRoute(t *testing.T) {
+	t.Parallel()
 	f := besieged(t)
 	quiet := f.quietly(t)
 	var all []time.Duration

@@ -18,6 +18,7 @@ import (
 // With HTTP/2 the hub's own process, not the system, keeps what a connection has sent and
 // nobody has read. It needs little memory for that, too: most are refused.
 func TestSilentOverHTTPS(t *testing.T) {
+	t.Parallel()
 	f := besieged(t)
 	quiet := f.quietly(t)
 	before := f.settle(t)

@@ -48,6 +48,7 @@ var visits = []struct {
 // Twenty clients at once, each in its own way: none sees a message or a
 // picture of another, each prompt ends once and whole, no socket falls silent.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	duration := soakTime
 	if text := os.Getenv("COMFYHUB_SOAK"); text != "" {
 		var err error
@@ -58,7 +59,10 @@ func TestSoak(t *testing.T) {
 		"redis":    func(t *testing.T) string { return redistest.Start(t).URL() },
 		"embedded": func(*testing.T) string { return "embedded" },
 	} {
-		t.Run(name, func(t *testing.T) { soak(t, redis(t), duration/2) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			soak(t, redis(t), duration/2)
+		})
 	}
 }
 

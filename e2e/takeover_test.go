@@ -22,11 +22,15 @@ import (
 // over long before their leases end, by the clock of the leases, and nothing runs twice,
 // by the log of the servers. A hub that only hung leaves them alone when it goes on.
 func TestLostHubIsTakenOverBeforeItsLeasesEnd(t *testing.T) {
+	t.Parallel()
 	for name, lose := range map[string]func(*programs.Program) (again func()){
 		"killed": func(hub *programs.Program) func() { hub.Kill(); return func() {} },
 		"hangs":  func(hub *programs.Program) func() { hub.Pause(); return hub.Resume },
 	} {
-		t.Run(name, func(t *testing.T) { takenOver(t, lose) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			takenOver(t, lose)
+		})
 	}
 }
 

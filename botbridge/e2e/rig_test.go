@@ -14,8 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 )
 
-// patience bounds every wait. A machine that runs other tests is slow: with four of ten
-// replies of Redis lost, twelve pictures took 30 s on a quiet machine and 100 s on a busy one.
+// patience bounds every wait. It is long because a machine that runs other tests is slow.
 const patience = 4 * time.Minute
 
 func TestMain(m *testing.M) { programstest.Main(m) }

@@ -29,10 +29,15 @@ const (
 // ErrNone says that all ports are taken.
 var ErrNone = errors.New("freeport: no port of loopback is free for TCP and UDP")
 
+// ring is how many blocks a process takes before it gives its first ports again. A program
+// that was killed gets its port back later, and whole test suites are busy meanwhile.
+const ring = 16
+
 // chooser gives the ports of its blocks, one after the other.
 type chooser struct {
 	mu     sync.Mutex
 	blocks []*block
+	at     int // the block that gives them now
 }
 
 // block is some ports that belong to this process.
@@ -59,31 +64,37 @@ func (c *chooser) choose(n int) (string, error) {
 	if n >= blockSize {
 		return "", ErrNone
 	}
-	for _, b := range c.blocks {
-		if port := b.choose(n); port != 0 {
-			return address(port), nil
+	for range 2 * ring {
+		if len(c.blocks) > 0 {
+			if port := c.blocks[c.at].choose(n); port != 0 {
+				return address(port), nil
+			}
 		}
-	}
-	for b := claim(); b != nil; b = claim() {
-		c.blocks = append(c.blocks, b)
-		if port := b.choose(n); port != 0 {
-			return address(port), nil
-		}
+		c.next()
 	}
 	return "", ErrNone
 }
 
-// choose gives the first of n ports, or 0. It goes on from where it ended last time and
-// once around: a port that was given long ago may be free again.
-func (b *block) choose(n int) int {
-	for range blockSize {
-		at := b.given + 1
-		if at+n > blockSize {
-			at = 1
+// next goes on to a new block, or around the ring once that is complete.
+func (c *chooser) next() {
+	if len(c.blocks) < ring {
+		if b := claim(); b != nil {
+			c.at = len(c.blocks)
+			c.blocks = append(c.blocks, b)
+			return
 		}
-		b.given = at
+	}
+	if len(c.blocks) > 0 {
+		c.at = (c.at + 1) % len(c.blocks)
+		c.blocks[c.at].given = 0
+	}
+}
+
+// choose gives the first of n ports behind the last one that was given, or 0.
+func (b *block) choose(n int) int {
+	for at := b.given + 1; at+n <= blockSize; at++ {
 		if free(b.first+at, n) {
-			b.given += n - 1
+			b.given = at + n - 1
 			return b.first + at
 		}
 	}

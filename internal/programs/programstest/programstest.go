@@ -3,10 +3,13 @@
 package programstest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -49,8 +52,21 @@ func Built(t testing.TB) programs.Set {
 	return set
 }
 
-// Main runs the tests of a package and removes what Built has built.
+// sideBySide is how many tests of a package run at once, for each of Go's threads. Most of
+// what they do is wait for programs that start, notice a death or work in simulated seconds.
+const sideBySide = 4
+
+// Main runs the tests of a package, more of them side by side than Go would, and removes
+// what Built has built.
 func Main(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(sideBySide*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err) // the flag is Go's own
+		}
+	}
 	code := m.Run()
 	os.RemoveAll(folder())
 	os.Exit(code)
