@@ -67,6 +67,7 @@ func (c *Client) run(until time.Time) {
 	defer c.http.CloseIdleConnections()
 	for n := 0; time.Now().Before(until); n++ {
 		p := &Prompt{ID: fmt.Sprintf("%s-%d", c.name, n), Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: []float64{0.2, 2, 15}[c.rand.IntN(3)]}
+		c.w.Trace.Decide(c.name, "%s %06x %g", p.ID, p.Color, p.Seconds)
 		c.Ask(p)
 		if !c.w.sleep(time.Duration(c.rand.IntN(2000)) * time.Millisecond) {
 			return

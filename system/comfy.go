@@ -25,6 +25,9 @@ func newComfy(w *World, name string) *Comfy {
 	return c
 }
 
+// Name is that of its machine.
+func (c *Comfy) Name() string { return c.name }
+
 // URL is its address.
 func (c *Comfy) URL() string { return "http://" + c.name + ":8188" }
 

@@ -50,16 +50,7 @@ func (h *Hub) Start() {
 		Network: &hub.Network{Dial: h.w.Net.Dialer(h.name), Gossip: newChatter(h.w, h.name), Storage: h.disk.pass},
 	})
 	rooms := rooms.New(h.running)
-	settings := hub.Settings{Logger: h.w.log.With("hub", h.name)}
-	for _, c := range h.w.Comfys[len(h.w.Agents):] {
-		settings.Instances = append(settings.Instances, c.URL())
-	}
-	for _, other := range h.w.Hubs {
-		if other != h {
-			settings.Join = append(settings.Join, h.w.gossipAt(other.name))
-		}
-	}
-	require.NoError(t, h.running.Start(h.w.ended, settings))
+	h.Reload("")
 	h.web = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
 		rooms.Serve(w, r, api.Visitor{IP: host})
@@ -67,6 +58,23 @@ func (h *Hub) Start() {
 	l, err := h.w.Net.Listen(h.name + ":8188")
 	require.NoError(t, err)
 	h.w.work.Go(func() { _ = h.web.Serve(l) })
+}
+
+// Reload applies a configuration that lacks one of the servers that have no agent; "" lacks
+// none.
+func (h *Hub) Reload(without string) {
+	settings := hub.Settings{Logger: h.w.log.With("hub", h.name)}
+	for _, c := range h.w.Comfys[len(h.w.Agents):] {
+		if c.name != without {
+			settings.Instances = append(settings.Instances, c.URL())
+		}
+	}
+	for _, other := range h.w.Hubs {
+		if other != h {
+			settings.Join = append(settings.Join, h.w.gossipAt(other.name))
+		}
+	}
+	require.NoError(h.w.t, h.running.Start(context.WithoutCancel(h.w.ended), settings))
 }
 
 // Stop is SIGTERM.

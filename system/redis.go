@@ -2,6 +2,9 @@ package system
 
 import (
 	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -18,14 +21,26 @@ type Redis struct {
 	starts int
 	engine *engine.Engine
 	listen *network.Listener
+	// ahead is how far its clock is ahead of everybody else's.
+	ahead atomic.Int64
 }
 
-func newRedis(w *World) *Redis { return &Redis{w: w} }
+func newRedis(w *World) *Redis {
+	r := &Redis{w: w}
+	r.SetAhead(w.size.RedisAhead)
+	return r
+}
+
+// SetAhead sets its clock, so much ahead of the clock that all others share.
+func (r *Redis) SetAhead(d time.Duration) { r.ahead.Store(int64(d)) }
+
+// SetFull makes it refuse to take more, or ends that.
+func (r *Redis) SetFull(full bool) { r.engine.SetFull(full) }
 
 // Start starts it from its journal.
 func (r *Redis) Start() {
 	r.starts++
-	e, err := engine.Open(engine.Options{Dir: r.w.folder("redis"), Logger: r.w.log, Server: true, RunID: fmt.Sprintf("%040x", r.starts)})
+	e, err := engine.Open(engine.Options{Dir: r.w.folder("redis"), Now: func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }, Logger: r.w.log, Server: true, RunID: fmt.Sprintf("%040x", r.starts)})
 	require.NoError(r.w.t, err)
 	l, err := r.w.Net.Listen(redisAddress)
 	require.NoError(r.w.t, err)
@@ -49,6 +64,21 @@ func (r *Redis) Crash(forgetful bool) {
 		require.NoError(r.w.t, r.engine.Sync())
 	}
 	r.engine.Crash()
+}
+
+// Replicate makes a replica that has all until now and nothing of what comes later.
+func (r *Redis) Replicate() {
+	require.NoError(r.w.t, r.engine.Sync())
+	require.NoError(r.w.t, os.RemoveAll(r.w.folder("replica")))
+	require.NoError(r.w.t, os.CopyFS(r.w.folder("replica"), os.DirFS(r.w.folder("redis"))))
+}
+
+// Failover puts the replica in its place: all that came after Replicate is lost.
+func (r *Redis) Failover() {
+	r.Crash(true)
+	require.NoError(r.w.t, os.RemoveAll(r.w.folder("redis")))
+	require.NoError(r.w.t, os.Rename(r.w.folder("replica"), r.w.folder("redis")))
+	r.Start()
 }
 
 // Stop ends it in order.

@@ -2,6 +2,7 @@ package system
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,10 @@ const settleWithin = 10 * time.Minute
 // Run runs clients on a world while faults happen, and returns what was promised. It must be
 // called in a bubble.
 func Run(t testing.TB, seed uint64, c Config, load Load, faults []Fault) (*Ledger, *Trace) {
+	if c.Clocks {
+		r := rand.New(rand.NewPCG(seed, 2)) // #nosec G404 -- repeatable, not secret
+		c.RedisAhead = time.Duration(r.IntN(241)-120) * time.Second
+	}
 	w := New(t, c)
 	defer w.Close()
 	ledger := &Ledger{}

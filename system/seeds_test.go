@@ -16,12 +16,18 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 0, "how many schedules of faults are run")
-	first = flag.Uint64("first", 1, "the first of them")
-	logs  = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
+	seeds    = flag.Int("seeds", 0, "how many schedules of faults are run")
+	first    = flag.Uint64("first", 1, "the first of them")
+	clocks   = flag.Bool("clocks", false, "let Redis's clock differ from the others, and jump")
+	failover = flag.Bool("failover", false, "let Redis lose the last seconds of what it has acknowledged")
+	logs     = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	size.Clocks, size.Failover = *clocks, *failover
+	leaktest.Main(m)
+}
 
 var (
 	size = system.Config{Hubs: 3, Comfys: 3, Agents: 2}
@@ -51,7 +57,7 @@ func TestSeeds(t *testing.T) {
 			faults := system.Faults(seed, size, load.For)
 			began := time.Now()
 			ledger, trace := run(t, seed, faults, nil)
-			t.Logf("%d prompts, %d faults, %v", ledger.Accepted(), len(faults), time.Since(began).Round(time.Millisecond))
+			t.Logf("%d prompts, %d faults, decisions %s, %v", ledger.Accepted(), len(faults), trace.Hash(), time.Since(began).Round(time.Millisecond))
 			if ledger.Accepted() == 0 {
 				t.Error("no prompt was accepted")
 			}

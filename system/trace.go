@@ -1,7 +1,10 @@
 package system
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +16,8 @@ type Trace struct {
 	mu     sync.Mutex
 	began  time.Time
 	events []event
+	// decisions are those of the schedule and of each client, in their order.
+	decisions map[string][]string
 }
 
 type event struct {
@@ -21,7 +26,7 @@ type event struct {
 	text  string
 }
 
-func newTrace() *Trace { return &Trace{began: time.Now()} }
+func newTrace() *Trace { return &Trace{began: time.Now(), decisions: map[string][]string{}} }
 
 // Note adds an event. about are the prompts and clients that it concerns; an event that
 // concerns none of them, such as a fault, concerns all.
@@ -42,4 +47,28 @@ func (t *Trace) Of(name string) string {
 		}
 	}
 	return b.String()
+}
+
+// Decide notes what somebody has decided that must not depend on anything but the seed.
+func (t *Trace) Decide(who, format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.decisions[who] = append(t.decisions[who], fmt.Sprintf(format, args...))
+}
+
+// Decisions are what was decided, by whom.
+func (t *Trace) Decisions() map[string][]string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.decisions)
+}
+
+// Hash tells runs apart that have decided other things.
+func (t *Trace) Hash() string {
+	all := t.Decisions()
+	sum := sha256.New()
+	for _, who := range slices.Sorted(maps.Keys(all)) {
+		_, _ = fmt.Fprintf(sum, "%s: %q\n", who, all[who])
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6])
 }

@@ -47,12 +47,17 @@ type Options struct {
 	// this start of it, in hex. Default: scripts come by Run only.
 	Server bool
 	RunID  string
+	// Now is the clock, by which keys expire and scripts tell the time. Default: time.Now.
+	Now func() time.Time
 }
 
 // Open starts an engine and restores it from the journal. It fails with
 // ErrLocked when somebody else uses the folder.
 func Open(o Options) (_ *Engine, err error) {
-	e := &Engine{log: o.Logger, keys: newKeyspace(time.Now), stop: make(chan struct{})}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	e := &Engine{log: o.Logger, keys: newKeyspace(o.Now), stop: make(chan struct{})}
 	if e.log == nil {
 		e.log = slog.New(slog.DiscardHandler)
 	}
@@ -88,6 +93,9 @@ func (e *Engine) Run(s *Script, keys, args []string) ([]string, error) {
 	if e.journal != nil {
 		defer e.journal.commit()
 	}
+	if e.server != nil {
+		e.server.changed = false
+	}
 	return e.lua.run(s, keys, args)
 }
 
@@ -107,7 +115,11 @@ func (e *Engine) doForScript(args []string, write bool) (any, error) {
 	case err != nil:
 		return nil, err
 	case e.server != nil:
-		write = c.write
+		if write = c.write; write {
+			if err := e.server.takes(args[0]); err != nil {
+				return nil, err
+			}
+		}
 	case c.write && !write:
 		return nil, fmt.Errorf("ERR %s changes something: scripts use write() for it, so that it is kept", args[0])
 	case !c.write && write:

@@ -23,6 +23,33 @@ type evaluator struct {
 	// runID names this start of the server, in INFO.
 	runID   string
 	scripts map[string]*Script
+	full    bool // there is no memory left
+	changed bool // the script that runs has changed something
+}
+
+// errOOM is what Redis says, but for a full stop.
+var errOOM = errors.New("OOM command not allowed when used memory > 'maxmemory'")
+
+// shrinking are the commands that a full server does.
+var shrinking = map[string]bool{
+	"DEL": true, "HDEL": true, "SREM": true, "ZREM": true, "LTRIM": true, "ZREMRANGEBYRANK": true, "ZREMRANGEBYSCORE": true, "PEXPIREAT": true, "FLUSHALL": true,
+}
+
+// takes refuses a command that changes something while the server is full. As in Redis, a
+// script that has begun to change things may go on.
+func (v *evaluator) takes(command string) error {
+	if v.full && !v.changed && !shrinking[strings.ToUpper(command)] {
+		return errOOM
+	}
+	v.changed = true
+	return nil
+}
+
+// SetFull makes a Server refuse to take more, as a Redis at its maxmemory does, or ends that.
+func (e *Engine) SetFull(full bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.server.full = full
 }
 
 // Serve answers a connection until it ends. An engine that was not opened as a Server

@@ -1,0 +1,190 @@
+package system
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/comfyhub/comfyhub/system/network"
+)
+
+// kind is a kind of faults.
+type kind struct {
+	name string
+	// begin makes one happen, and returns what ends it.
+	begin func(w *World, on []string) (heal func())
+	// pick chooses the hosts.
+	pick func(r *rand.Rand, c Config) []string
+	// most is the longest that one lasts. Default: no bound.
+	most time.Duration
+	// only says which worlds have such faults. Default: all.
+	only func(c Config) bool
+}
+
+// kinds are the faults that there are.
+var kinds = []kind{
+	{name: "kill", begin: func(w *World, on []string) func() {
+		p := w.process(on[0])
+		p.Kill()
+		return p.Start
+	}, pick: oneProcess},
+	{name: "restart", begin: func(w *World, on []string) func() {
+		p := w.process(on[0])
+		p.Stop()
+		return p.Start
+	}, pick: oneProcess},
+	{name: "freeze", begin: freeze, pick: oneProcess},
+	{name: "freeze", begin: freeze, pick: oneComfy},
+	{name: "freeze", begin: freeze, pick: oneRedis},
+	{name: "die", begin: func(w *World, on []string) func() {
+		c := w.comfy(on[0])
+		c.Kill()
+		return c.Restart
+	}, pick: oneComfy},
+	{name: "crash", begin: func(w *World, _ []string) func() {
+		w.Redis.Crash(w.size.Forgetful)
+		return w.Redis.Start
+	}, pick: oneRedis},
+	{name: "cut", begin: func(w *World, on []string) func() {
+		w.Net.SetBoth(on[0], on[1], network.Link{Silent: true})
+		return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
+	}, pick: oneLink},
+	{name: "deafen", begin: func(w *World, on []string) func() { // one direction only
+		w.Net.Set(on[0], on[1], network.Link{Silent: true})
+		return func() { w.Net.Set(on[0], on[1], network.Link{}) }
+	}, pick: oneLinkReversed},
+	{name: "slow", begin: func(w *World, on []string) func() {
+		w.Net.SetBoth(on[0], on[1], network.Link{Delay: 700 * time.Millisecond})
+		return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
+	}, pick: oneLink},
+	{name: "full disk", begin: disk(DiskState{Full: true, Room: 100 << 10}), pick: theDisk},
+	{name: "broken disk", begin: disk(DiskState{Err: syscall.EIO}), pick: theDisk},
+	{name: "slow disk", begin: disk(DiskState{Delay: 300 * time.Millisecond}), pick: theDisk},
+	{name: "reset", begin: func(w *World, on []string) func() {
+		w.Net.Reset(on[0], on[1])
+		return func() {}
+	}, pick: oneLink},
+	{name: "full redis", begin: func(w *World, _ []string) func() {
+		w.Redis.SetFull(true)
+		return func() { w.Redis.SetFull(false) }
+	}, pick: oneRedis},
+	{name: "slow redis", begin: func(w *World, _ []string) func() {
+		w.slowRedis(network.Link{Delay: 300 * time.Millisecond})
+		return func() { w.slowRedis(network.Link{}) }
+	}, pick: oneRedis},
+	{name: "failover", begin: func(w *World, _ []string) func() {
+		w.Redis.Replicate()
+		return w.Redis.Failover
+	}, pick: oneRedis, most: 3 * time.Second, only: func(c Config) bool { return c.Failover }},
+	{name: "clock ahead", begin: clock(time.Hour), pick: oneRedis, only: withClocks},
+	{name: "clock behind", begin: clock(-time.Hour), pick: oneRedis, only: withClocks},
+	{name: "reload", begin: func(w *World, on []string) func() {
+		h := w.hub(on[0])
+		h.Reload(on[1])
+		return func() { h.Reload("") }
+	}, pick: func(r *rand.Rand, c Config) []string {
+		return []string{fmt.Sprint("hub", 1+r.IntN(c.Hubs)), fmt.Sprint("comfy", c.Agents+1+r.IntN(c.Comfys-c.Agents))}
+	}, only: func(c Config) bool { return c.Comfys > c.Agents }},
+}
+
+// process is a program that faults can end.
+type process interface {
+	Start()
+	// Stop is SIGTERM, and waits for the end; Kill is kill -9.
+	Stop()
+	Kill()
+}
+
+func (w *World) process(name string) process {
+	if h := w.hub(name); h != nil {
+		return h
+	}
+	for _, a := range w.Agents {
+		if a.name == name {
+			return a
+		}
+	}
+	w.t.Fatalf("no process %q", name)
+	return nil
+}
+
+// hub is one by its name, nil if it is none.
+func (w *World) hub(name string) *Hub {
+	for _, h := range w.Hubs {
+		if h.name == name {
+			return h
+		}
+	}
+	return nil
+}
+
+func (w *World) comfy(name string) *Comfy {
+	return w.Comfys[slices.IndexFunc(w.Comfys, func(c *Comfy) bool { return c.name == name })]
+}
+
+func freeze(w *World, on []string) func() {
+	w.Net.Freeze(on[0])
+	return func() { w.Net.Thaw(on[0]) }
+}
+
+func disk(s DiskState) func(w *World, _ []string) func() {
+	return func(w *World, _ []string) func() {
+		w.Disk.Set(s)
+		return func() { w.Disk.Set(DiskState{}) }
+	}
+}
+
+// clock lets Redis's clock jump, and jump back.
+func clock(by time.Duration) func(w *World, _ []string) func() {
+	return func(w *World, _ []string) func() {
+		before := w.size.RedisAhead
+		w.Redis.SetAhead(before + by)
+		return func() { w.Redis.SetAhead(before) }
+	}
+}
+
+func withClocks(c Config) bool { return c.Clocks }
+
+func (w *World) slowRedis(l network.Link) {
+	for _, h := range w.Hubs {
+		w.Net.SetBoth(h.name, "redis", l)
+	}
+}
+
+func theDisk(*rand.Rand, Config) []string { return []string{"disk"} }
+
+func oneRedis(*rand.Rand, Config) []string { return []string{"redis"} }
+
+// oneProcess picks a hub or, less often, an agent.
+func oneProcess(r *rand.Rand, c Config) []string {
+	if c.Agents > 0 && r.IntN(3) == 0 {
+		return []string{fmt.Sprint("agent", 1+r.IntN(c.Agents))}
+	}
+	return []string{fmt.Sprint("hub", 1+r.IntN(c.Hubs))}
+}
+
+func oneComfy(r *rand.Rand, c Config) []string {
+	return []string{fmt.Sprint("comfy", 1+r.IntN(c.Comfys))}
+}
+
+// oneLink picks two hosts that talk to each other.
+func oneLink(r *rand.Rand, c Config) []string {
+	hub, server := fmt.Sprint("hub", 1+r.IntN(c.Hubs)), 1+r.IntN(c.Comfys)
+	switch with := r.IntN(8); {
+	case with < 4:
+		return []string{hub, "redis"}
+	case server > c.Agents:
+		return []string{hub, fmt.Sprint("comfy", server)}
+	case with < 7:
+		return []string{hub, fmt.Sprint("agent", server)}
+	}
+	return []string{fmt.Sprint("agent", server), fmt.Sprint("comfy", server)}
+}
+
+func oneLinkReversed(r *rand.Rand, c Config) []string {
+	pair := oneLink(r, c)
+	slices.Reverse(pair)
+	return pair
+}

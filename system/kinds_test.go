@@ -1,0 +1,102 @@
+package system_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/system"
+)
+
+// inWorld runs a scenario in a world; when it has ended, no promise is broken.
+func inWorld(t *testing.T, c system.Config, scenario func(w *system.World, ledger *system.Ledger)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := system.New(t, c)
+		defer w.Close()
+		ledger := &system.Ledger{}
+		scenario(w, ledger)
+		require.Empty(t, ledger.Breaches())
+	})
+}
+
+// A Redis without memory takes no prompt. What was accepted before ends all the same, once
+// there is room to write it down.
+func TestFullRedis(t *testing.T) {
+	inWorld(t, system.Config{Hubs: 1, Comfys: 1}, func(w *system.World, ledger *system.Ledger) {
+		told := asks(w, ledger, "ann", 5)
+		w.Until(time.Minute, "a server runs it", func() bool { return running(w) != nil })
+		w.Redis.SetFull(true)
+		late := asks(w, ledger, "bob", 5)
+		<-time.After(time.Minute)
+		require.Equal(t, 1, ledger.Accepted())
+		w.Redis.SetFull(false)
+		<-told
+		<-late
+		require.Equal(t, 2, ledger.Accepted())
+		require.Equal(t, 2, w.Comfys[0].Started())
+	})
+}
+
+// The replica that takes over has not heard of a prompt that was accepted; a hub that lives
+// puts it back.
+func TestFailover(t *testing.T) {
+	inWorld(t, system.Config{Hubs: 2, Comfys: 1}, func(w *system.World, ledger *system.Ledger) {
+		w.Redis.Replicate()
+		told := asks(w, ledger, "ann", 5)
+		w.Until(time.Minute, "a server runs it", func() bool { return running(w) != nil })
+		w.Redis.Failover()
+		<-told
+		require.Equal(t, 1, w.Comfys[0].Started())
+	})
+}
+
+// Two minutes between Redis's clock and the hubs' are nobody's loss.
+func TestSkewedClock(t *testing.T) {
+	t.Parallel()
+	for name, ahead := range map[string]time.Duration{"ahead": 2 * time.Minute, "behind": -2 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, system.Config{Hubs: 2, Comfys: 1, RedisAhead: ahead}, func(w *system.World, ledger *system.Ledger) {
+				<-asks(w, ledger, "ann", 90)
+				require.Equal(t, 1, w.Comfys[0].Started())
+			})
+		})
+	}
+}
+
+// A reload that leaves out the server that runs a prompt, and one that takes it in again, lose
+// nothing.
+func TestReload(t *testing.T) {
+	inWorld(t, system.Config{Hubs: 1, Comfys: 2}, func(w *system.World, ledger *system.Ledger) {
+		told := asks(w, ledger, "ann", 60)
+		w.Until(time.Minute, "a server runs it", func() bool { return running(w) != nil })
+		first := running(w)
+		w.Hubs[0].Reload(first.Name())
+		<-time.After(10 * time.Second)
+		w.Hubs[0].Reload("")
+		<-told
+		require.Positive(t, first.Started())
+	})
+}
+
+// The same seed gives the same faults at the same times, and the same choices of clients. How
+// many prompts a client posts depends on how long they take, so one run may have more.
+func TestSameSeedSameTrace(t *testing.T) {
+	t.Parallel()
+	faults := system.Faults(1, size, load.For)
+	_, one := run(t, 1, faults, nil)
+	_, two := run(t, 1, system.Faults(1, size, load.For), nil)
+	t.Log(one.Hash(), two.Hash())
+	decided, again := one.Decisions(), two.Decisions()
+	require.NotEmpty(t, decided["faults"])
+	require.Equal(t, decided["faults"], again["faults"])
+	require.Len(t, again, len(decided))
+	for who, choices := range decided {
+		both := min(len(choices), len(again[who]))
+		require.Positive(t, both)
+		require.Equal(t, choices[:both], again[who][:both], who)
+	}
+}
