@@ -77,7 +77,7 @@ var kinds = []kind{
 	{name: "failover", begin: func(w *World, _ []string) func() {
 		w.Redis.Replicate()
 		return w.Redis.Failover
-	}, pick: oneRedis, most: 3 * time.Second, only: func(c Config) bool { return c.Failover }},
+	}, pick: oneRedis, most: 3 * time.Second},
 	{name: "clock ahead", begin: clock(time.Hour), pick: oneRedis, only: withClocks},
 	{name: "clock behind", begin: clock(-time.Hour), pick: oneRedis, only: withClocks},
 	{name: "reload", begin: func(w *World, on []string) func() {

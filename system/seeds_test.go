@@ -16,16 +16,15 @@ import (
 )
 
 var (
-	seeds    = flag.Int("seeds", 0, "how many schedules of faults are run")
-	first    = flag.Uint64("first", 1, "the first of them")
-	clocks   = flag.Bool("clocks", false, "let Redis's clock differ from the others, and jump")
-	failover = flag.Bool("failover", false, "let Redis lose the last seconds of what it has acknowledged")
-	logs     = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
+	seeds  = flag.Int("seeds", 0, "how many schedules of faults are run")
+	first  = flag.Uint64("first", 1, "the first of them")
+	clocks = flag.Bool("clocks", false, "let Redis's clock differ from the others, and jump")
+	logs   = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	size.Clocks, size.Failover = *clocks, *failover
+	size.Clocks = *clocks
 	leaktest.Main(m)
 }
 

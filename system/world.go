@@ -49,9 +49,8 @@ type Config struct {
 	Forgetful bool
 	// RedisAhead is how far Redis's clock is ahead of everybody else's.
 	RedisAhead time.Duration
-	// Clocks lets the clocks of a run differ, and jump; Failover lets Redis lose what it has
-	// acknowledged last, which promises that all hubs and Redis live do not cover. Default: neither.
-	Clocks, Failover bool
+	// Clocks lets the clocks of a run differ, and jump. Default: all have the same.
+	Clocks bool
 	// Log receives what the hubs log. Default: nothing.
 	Log io.Writer
 }
