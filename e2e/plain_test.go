@@ -73,13 +73,15 @@ func (f *fleet) plainPicture(colour int, poll bool) error {
 	if err != nil {
 		return err
 	}
+	pause := time.NewTicker(100 * time.Millisecond)
+	defer pause.Stop()
 	for deadline := time.Now().Add(patience); job.Status == "queued" || job.Status == "processing"; {
 		if time.Now().After(deadline) {
 			return errors.New("the job does not end")
 		}
 		path := "/wait/" + job.ID + "?timeout=30"
 		if poll {
-			<-time.After(100 * time.Millisecond)
+			<-pause.C
 			path = "/status/" + job.ID
 		}
 		if err := plainCall("GET", f.URL(path), "", &job); err != nil {

@@ -258,28 +258,3 @@ func TestFileLength(t *testing.T) {
 		}
 	}
 }
-
-// A sleep in a test is too short on a busy machine and too long on any other.
-// Inside a bubble of testing/synctest it takes no time and is exact; a package
-// that uses those is trusted to sleep nowhere else.
-func TestNoTestSleeps(t *testing.T) {
-	t.Parallel()
-	all := sources(t)
-	bubbles := map[string]bool{}
-	for _, file := range all {
-		if file.isTest() && bytes.Contains(file.text, []byte(`"testing/synctest"`)) {
-			bubbles[file.folder()] = true
-		}
-	}
-	sleep := regexp.MustCompile(`\btime\.Sleep\(`)
-	for _, file := range all {
-		if !file.isTest() || bubbles[file.folder()] {
-			continue
-		}
-		for i, line := range bytes.Split(file.text, []byte("\n")) {
-			if sleep.Match(line) {
-				t.Errorf("%s:%d: poll with a deadline, or use testing/synctest", file.path, i+1)
-			}
-		}
-	}
-}
