@@ -13,7 +13,7 @@ import (
 )
 
 // bubbles run what they are given in a bubble of testing/synctest.
-var bubbles = [...]string{"synctest.Test", "loopback.Test", "loopback.Parallel"}
+var bubbles = [...]string{"synctest.Test", "loopback.Test"}
 
 // pause is a place where a test does nothing for some time.
 type pause struct {

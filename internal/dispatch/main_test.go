@@ -1,23 +1,17 @@
 package dispatch
 
 import (
-	"net/http"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
-func TestMain(m *testing.M) {
-	http.DefaultTransport = loopback.NewTransport(http.DefaultTransport)
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { loopback.Main(m) }
 
-// inBubble runs a test in virtual time, beside others.
 func inBubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	t.Parallel()
+	t.Parallel() // here, where the linter sees it
 	loopback.Test(t, test)
 }
 
