@@ -55,6 +55,11 @@ func (w *World) inject(faults []Fault) {
 		if slices.ContainsFunc(f.On, func(host string) bool { return f.At < busy[host] }) {
 			continue
 		}
+		for !w.weather.calm(0, f.On...) { // a process that was down may take long to start
+			if !w.sleep(100 * time.Millisecond) {
+				return
+			}
+		}
 		w.weather.begins(f)
 		w.Trace.Note(nil, "FAULT %v", f)
 		w.Trace.Decide("faults", "%v", f)

@@ -11,6 +11,10 @@ import (
 // quietWithin is how long hubs may take to show that nothing is left to do.
 const quietWithin = 2 * time.Minute
 
+// forgetWithin is how long Redis may keep what was needed until then. Who owned a client is
+// kept until its replay window has ended.
+const forgetWithin = 3 * time.Minute
+
 // checkQuiet checks, when all clients have been told of all ends, that every hub says so:
 // nothing in /queue, and GET /prompt counts the same.
 func (w *World) checkQuiet(ledger *Ledger) {
@@ -26,6 +30,20 @@ func (w *World) checkQuiet(ledger *Ledger) {
 				ledger.breach(h.name, "all prompts have ended, and %v later there is %s", quietWithin, left)
 				break
 			}
+		}
+	}
+}
+
+// checkRemains checks that Redis then forgets all that nothing needs any more.
+func (w *World) checkRemains(ledger *Ledger) {
+	for deadline := time.Now().Add(forgetWithin); ; <-time.After(10 * time.Second) {
+		left, err := w.remains()
+		if err == nil && len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			ledger.breach("redis", "all prompts have ended, and %v later it has %v (%v)", forgetWithin, left, err)
+			return
 		}
 	}
 }

@@ -1,0 +1,72 @@
+package system
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// keys are all keys in Redis.
+func (r *Redis) keys() ([]string, error) {
+	conn, err := r.w.Net.Dialer("observer")(context.Background(), "tcp", redisAddress)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if _, err := conn.Write([]byte("*2\r\n$4\r\nKEYS\r\n$1\r\n*\r\n")); err != nil {
+		return nil, err
+	}
+	in := bufio.NewReader(conn)
+	n, err := length(in, '*')
+	keys := make([]string, n)
+	for i := range keys {
+		size := 0
+		if size, err = length(in, '$'); err != nil {
+			break
+		}
+		b := make([]byte, size+2)
+		if _, err = io.ReadFull(in, b); err != nil {
+			break
+		}
+		keys[i] = string(b[:size])
+	}
+	return keys, err
+}
+
+// length reads a line of the protocol that says how much follows.
+func length(in *bufio.Reader, kind byte) (int, error) {
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return 0, err
+	}
+	if line[0] != kind {
+		return 0, fmt.Errorf("redis: %.100s", line)
+	}
+	return strconv.Atoi(strings.TrimSpace(line[1:]))
+}
+
+// keeps are the keys that stay when nothing is left to do, by their beginnings: history and
+// its files, what hubs have learned, who lives.
+var keeps = []string{
+	"files:duty:", "files:folder:", "files:folders:", "files:hold:", "files:known:", "files:marks", "files:numbers:", "files:outputs:", "files:refs",
+	"files:shares", "files:total", "files:used:", "files:blocks:", "files:epoch", "fleet:", "g:pins", "h:faults", "h:trends", "nonce:", "q:counters", "q:durations", "q:entries:",
+	"q:entry:", "q:history", "q:hubs", "q:ids:", "q:job:", "q:numbers", "q:raised", "q:shares:", "q:tags", "q:undelivered:", "s:hub:", "usage:",
+}
+
+// remains are the keys that nothing needs any more: leases, doors, waiting jobs, owners of
+// clients that are gone, parcels between hubs.
+func (w *World) remains() ([]string, error) {
+	all, err := w.Redis.keys()
+	var left []string
+	for _, key := range all {
+		key = key[strings.Index(key, ":")+1:]
+		if !slices.ContainsFunc(keeps, func(beginning string) bool { return strings.HasPrefix(key, beginning) }) {
+			left = append(left, key)
+		}
+	}
+	return left, err
+}
