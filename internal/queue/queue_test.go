@@ -8,12 +8,17 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
+	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+// Half of the tests wait for a redis-server to start.
+func TestMain(m *testing.M) {
+	programstest.SideBySide()
+	leaktest.Main(m)
+}
 
 // bench is a queue with shortcuts for its use.
 type bench struct {

@@ -56,17 +56,23 @@ func Built(t testing.TB) programs.Set {
 // what they do is wait for programs that start, notice a death or work in simulated seconds.
 const sideBySide = 4
 
-// Main runs the tests of a package, more of them side by side than Go would, and removes
-// what Built has built.
-func Main(m *testing.M) {
+// SideBySide has more tests of a package run side by side than Go would by itself, unless
+// -parallel says how many. It is for a TestMain, where most tests wait for programs.
+func SideBySide() {
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", strconv.Itoa(sideBySide*runtime.GOMAXPROCS(0))); err != nil {
-			panic(err) // the flag is Go's own
-		}
+	if given {
+		return
 	}
+	if err := flag.Set("test.parallel", strconv.Itoa(sideBySide*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err) // the flag is Go's own
+	}
+}
+
+// Main runs the tests of a package side by side and removes what Built has built.
+func Main(m *testing.M) {
+	SideBySide()
 	code := m.Run()
 	os.RemoveAll(folder())
 	os.Exit(code)
