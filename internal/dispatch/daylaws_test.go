@@ -17,6 +17,9 @@ var daySettings = Settings{Overtaking: 10 * time.Second, ShortFirst: 2 * time.Mi
 // the same order.
 func TestDay(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	s := daySpec{
 		seed: 3, servers: 30, lasts: 15 * time.Minute, load: 0.6, videos: 0.1, models: 6, loading: 5 * time.Second,
 		tenants: 4, callers: 5, bursts: 0.02, uneven: true, priorities: true,
@@ -38,6 +41,9 @@ func TestDay(t *testing.T) {
 // The mix of the benchmark hol8 with nothing in the way but the order of the jobs.
 func TestDayOfEight(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	s := daySpec{seed: 3, servers: 8, lasts: 20 * time.Minute, load: 0.8, videos: 0.1, models: 1, tenants: 1, callers: 50}
 	list := s.arrivals()
 	hub := s.simulate(t, false, daySettings)
@@ -52,6 +58,9 @@ func TestDayOfEight(t *testing.T) {
 // a tenth, also where short jobs and loaded models change the order.
 func TestDayIsFair(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	s := daySpec{
 		seed: 5, servers: 8, lasts: 15 * time.Minute, load: 2, videos: 0.05, models: 2, loading: 2 * time.Second,
 		tenants: 3, callers: 5, weights: map[string]float64{"t0": 2, "t2": 0.5},
@@ -74,6 +83,9 @@ func TestDayIsFair(t *testing.T) {
 // 56 % of the time, for 84 % at the peak and 28 % at night.
 func TestDayOfThreeHundred(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	s := daySpec{
 		seed: 3, servers: 300, lasts: time.Hour, load: 0.45, videos: 0.5, models: 8, loading: 15 * time.Second, noise: 0.1,
 		pictureTakes: seconds(4, 8, 15, 30), videoTakes: seconds(120, 300, 600, 1200),

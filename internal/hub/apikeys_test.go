@@ -141,6 +141,9 @@ func TestKeyPolicies(t *testing.T) {
 // that check a token or a signature themselves, and those refuse what is none.
 func TestNoDoorBesideKeys(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	b := newBench(t, 1, withKeys(api.KeysRequired))
 	for _, table := range b.rooms.Routers() {
 		for pattern := range table.All() {

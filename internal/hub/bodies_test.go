@@ -75,6 +75,9 @@ func (b *bench) sendPacked(method, path, encoding string, body []byte) (int, []b
 // Every route refuses a body that is cheap to send and expensive to read, at
 // little cost.
 func TestBombsAtEveryRoute(t *testing.T) {
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	b := newBench(t, 1)
 	bombs := map[string][]byte{}
 	for name, body := range hostile(32 << 20) {

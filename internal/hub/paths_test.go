@@ -78,6 +78,9 @@ var passedOn = []string{
 // reaches an instance behind the hub's back.
 func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	var instance *spy
 	b := newBench(t, 0, func(b *bench) {
 		instance = newSpy(t, newInstance(t, sim.Config{Version: "0.33.0"}))

@@ -15,6 +15,9 @@ import (
 // Metadata is read past only so far, whatever the format.
 func TestMetadataIsBounded(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	const size = 40 << 20
 	png := []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR\x00\x00\x00\x08\x00\x00\x00\x08\x08\x06\x00\x00\x00\x00\x00\x00\x00")
 	chunk := append(binary.BigEndian.AppendUint32(bytes.Clone(png), size), "tEXt"...)

@@ -124,6 +124,9 @@ func psnr(a, b []uint8) float64 {
 // A picture of more tokens than are kept is as exact, and takes no more memory
 // than Memory says. It is not parallel, for it looks at the whole process.
 func TestMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("much computing, one thing after the other: nothing for the race detector")
+	}
 	for _, c := range []struct {
 		name          string
 		width, height int
