@@ -89,6 +89,10 @@ type App struct {
 	// it is doing. Default: 5m.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
 
+	// How long a server may give no sign of life during a run before the job runs elsewhere.
+	// Default: 15s.
+	ContactTimeout caddy.Duration `json:"contact_timeout,omitempty"`
+
 	// How many jobs may wait; further prompts get 429. Default: 10000.
 	MaxQueue int `json:"max_queue,omitempty"`
 

@@ -59,6 +59,7 @@ func parseDirective(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error)
 //	    reserve            <instance> tenant=<tenant,...>   # repeatable
 //	    max_attempts       <number>
 //	    stall_timeout      <duration>
+//	    contact_timeout    <duration>
 //	    max_queue          <number>
 //	    max_queue_size     <size>
 //	    max_body           <size>
@@ -197,6 +198,8 @@ func (a *App) set(word, value string) (err error) {
 		a.MaxAttempts, err = parseCount(value)
 	case "stall_timeout":
 		a.StallTimeout, err = parseDuration(value)
+	case "contact_timeout":
+		a.ContactTimeout, err = parseDuration(value)
 	case "max_queue":
 		a.MaxQueue, err = parseCount(value)
 	case "order":

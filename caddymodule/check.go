@@ -168,6 +168,7 @@ func (a *App) checkNumbers() error {
 		{"redis_replicas", int64(a.RedisReplicas)},
 		{"max_attempts", int64(a.MaxAttempts)},
 		{"stall_timeout", int64(a.StallTimeout)},
+		{"contact_timeout", int64(a.ContactTimeout)},
 		{"max_queue", int64(a.MaxQueue)},
 		{"preempt_bulk", int64(a.PreemptBulk)},
 		{"max_queue_size", a.MaxQueueSize},

@@ -35,6 +35,7 @@ func (a *App) hubSettings() hub.Settings {
 		Secrets:           a.Secret,
 		MaxAttempts:       a.MaxAttempts,
 		StallTimeout:      time.Duration(a.StallTimeout),
+		ContactTimeout:    time.Duration(a.ContactTimeout),
 		MaxQueue:          a.MaxQueue,
 		MaxQueueSize:      a.MaxQueueSize,
 		FIFO:              a.Order == orderFIFO,

@@ -18,9 +18,9 @@ import (
 	"github.com/coder/websocket"
 )
 
-// graph is a prompt that keeps a server busy for some seconds and makes a picture of one
+// Graph is a prompt that keeps a server busy for some seconds and makes a picture of one
 // colour.
-func graph(seconds float64, color int) string {
+func Graph(seconds float64, color int) string {
 	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": %d}},
 		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": 4, "nonce": %d}},
 		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, color, seconds, color)
@@ -97,7 +97,7 @@ func (c *Client) url() string { return c.w.Hubs[c.Hub()].URL() }
 
 // post posts a prompt until a hub has accepted it.
 func (c *Client) post(p *Prompt) bool {
-	body, _ := json.Marshal(map[string]any{"prompt": json.RawMessage(graph(p.Seconds, p.Color)), "prompt_id": p.ID, "client_id": c.name})
+	body, _ := json.Marshal(map[string]any{"prompt": json.RawMessage(Graph(p.Seconds, p.Color)), "prompt_id": p.ID, "client_id": c.name})
 	for {
 		status, answer, err := c.call(http.MethodPost, "/prompt", body)
 		switch {

@@ -76,7 +76,7 @@ func plainReason(err error) string {
 		return "its certificate is not trusted"
 	case errors.As(err, &status):
 		return status.Error()
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, ErrSilent):
 		return "no answer in time"
 	case errors.Is(err, ErrUnreachable):
 		return "no connection"

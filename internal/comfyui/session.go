@@ -61,6 +61,7 @@ func (w *watcher) session(ctx context.Context) (lived bool, err error) {
 	}
 	defer socket.Close()
 	s.helpers.Go(func() { s.follow(ctx, socket) }) // drains the socket whatever else goes on
+	s.helpers.Go(func() { socket.KeepAlive(ctx, w.options.Patience, func() {}) })
 
 	stats, err := w.stats(ctx)
 	if err != nil {
@@ -169,7 +170,11 @@ func (w *watcher) up(stats Stats, remaining int) {
 func (s *session) follow(ctx context.Context, socket *Socket) {
 	for {
 		frame, err := socket.Next(ctx)
-		if err != nil {
+		switch {
+		case errors.Is(err, ErrSilent):
+			s.failed <- err
+			return
+		case err != nil:
 			s.failed <- fmt.Errorf("%w: %w", errSocketLost, err)
 			return
 		}

@@ -2,11 +2,17 @@ package comfyui
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
+	"sync/atomic"
+	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -26,7 +32,18 @@ type Socket struct {
 	// messages to come here.
 	SID  string
 	conn *websocket.Conn
+	// heard is when something last came, and silent that too long ago nothing did.
+	heard  atomic.Int64
+	silent atomic.Bool
 }
+
+// ErrSilent says that a socket stood and nothing came over it, not even what a server answers
+// to a ping by itself: the process is stopped or hangs, or the network swallows what is sent.
+var ErrSilent = errors.New("the server is silent")
+
+// quietAfter is how long nothing comes over a socket before the server is asked for a sign of
+// life.
+const quietAfter = 5 * time.Second
 
 // Frame is one WebSocket message.
 type Frame struct {
@@ -69,17 +86,68 @@ func (c *Client) Dial(ctx context.Context, sid string) (*Socket, error) {
 		conn.CloseNow()
 		return nil, fmt.Errorf("opening the event socket: %w: %w", ErrUnclear, err)
 	}
-	return &Socket{SID: sid, conn: conn}, nil
+	s := &Socket{SID: sid, conn: conn}
+	s.heard.Store(time.Now().UnixNano())
+	return s, nil
 }
 
 // Next waits for the next frame. After an error, and when ctx ends, the socket
-// is closed.
+// is closed. Errors: ErrSilent if KeepAlive has closed it, and those of the connection.
 func (s *Socket) Next(ctx context.Context) (Frame, error) {
-	kind, data, err := s.conn.Read(ctx)
+	kind, message, err := s.conn.Reader(ctx)
+	var data []byte
+	if err == nil {
+		data, err = io.ReadAll(hearing{message, s})
+	}
 	if err != nil {
+		if s.silent.Load() {
+			err = ErrSilent
+		}
 		return Frame{}, err
 	}
 	return Frame{Binary: kind == websocket.MessageBinary, Data: data}, nil
+}
+
+// hearing notes each part of a message: a long one may take minutes, and no answer to a ping
+// comes in its middle.
+type hearing struct {
+	io.Reader
+	s *Socket
+}
+
+func (h hearing) Read(p []byte) (int, error) {
+	n, err := h.Reader.Read(p)
+	h.s.heard.Store(time.Now().UnixNano())
+	return n, err
+}
+
+// quiet is how long nothing has come.
+func (s *Socket) quiet() time.Duration { return time.Since(time.Unix(0, s.heard.Load())) }
+
+// KeepAlive asks for a sign of life whenever nothing has come for five seconds, and closes the
+// socket if none comes within patience. heard is called at each sign. It returns when ctx ends
+// or the socket is lost, and needs a concurrent Next.
+func (s *Socket) KeepAlive(ctx context.Context, patience time.Duration, heard func()) {
+	for retry.Sleep(ctx, quietAfter-s.quiet()) {
+		if s.quiet() < quietAfter {
+			continue
+		}
+		ping, cancel := context.WithTimeout(ctx, patience)
+		err := s.conn.Ping(ping)
+		late := ping.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			s.heard.Store(time.Now().UnixNano())
+			heard()
+		case !late || ctx.Err() != nil:
+			return // it is lost
+		case s.quiet() >= patience:
+			s.silent.Store(true)
+			s.Close()
+			return
+		}
+	}
 }
 
 // Ping asks the server for a sign of life. It needs a concurrent Next.

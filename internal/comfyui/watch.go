@@ -25,6 +25,9 @@ type WatchOptions struct {
 	// CallTimeout bounds each question. A server that loads a model answers
 	// late. Default: 30 s.
 	CallTimeout time.Duration
+	// Patience is how long the server may give no sign of life over a socket that stands.
+	// Default: 15 s.
+	Patience time.Duration
 	// ObjectInfoEvery is how often object_info is read again while the server
 	// is idle, and a third as often while it never is: model files come without
 	// any notice. Default: 10 min.
@@ -47,6 +50,7 @@ func (o WatchOptions) withDefaults() WatchOptions {
 	o.MaxBackoff = cmp.Or(o.MaxBackoff, 5*time.Second)
 	o.CheckEvery = cmp.Or(o.CheckEvery, 30*time.Second)
 	o.CallTimeout = cmp.Or(o.CallTimeout, 30*time.Second)
+	o.Patience = cmp.Or(o.Patience, 15*time.Second)
 	o.FoldersEvery = cmp.Or(o.FoldersEvery, 3*time.Second)
 	o.ObjectInfoEvery = cmp.Or(o.ObjectInfoEvery, 10*time.Minute)
 	return o

@@ -19,7 +19,7 @@ func (r *run) perform(ctx context.Context, steps func(context.Context) result) r
 	defer func() { r.trace.End() }()
 	var res result
 	if rescue.Do(r.log, "a run", func() error {
-		res = steps(ctx)
+		res = r.part(ctx, steps)
 		r.conclude(ctx, res)
 		return nil
 	}) != nil {

@@ -54,11 +54,12 @@ type connection struct {
 	// reached says that the socket is open and the instance answers: it can be asked
 	// about its runs. open says that its abilities are known, too: it can get jobs.
 	reached, open bool
-	// seen is when the instance was last heard or reached.
-	seen    time.Time
-	info    *catalog.Info
-	version comfyui.Version
-	current *run
+	// seen is when the instance last gave a sign of life, and said when a message last came or
+	// it was last reached.
+	seen, said time.Time
+	info       *catalog.Info
+	version    comfyui.Version
+	current    *run
 	// ahead waits at the instance behind the current run. begun is the run that has
 	// begun to execute last, and began is when.
 	ahead, begun *run
@@ -131,6 +132,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 			d.setConnected(conn, nil)
 			d.Wake()
 		},
+		alive: conn.alive, patience: func() time.Duration { return d.settings().ContactTimeout },
 		frame: func(fr comfyui.Frame) {
 			conn.touch()
 			if d.takeLog(conn.name, fr) {
@@ -173,11 +175,18 @@ func (conn *connection) nextClientID() string {
 	return conn.sid
 }
 
-// heardSince reports whether anything has come from the instance since a moment.
+// lastSeen is when the instance last gave a sign of life.
+func (conn *connection) lastSeen() time.Time {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.seen
+}
+
+// heardSince reports whether a message has come from the instance since a moment.
 func (conn *connection) heardSince(t time.Time) bool {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	return conn.seen.After(t)
+	return conn.said.After(t)
 }
 
 // caughtUp waits until all has been read that the instance has sent so far.
@@ -200,7 +209,8 @@ func (conn *connection) close() {
 func (conn *connection) setReached(version comfyui.Version) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	conn.reached, conn.version, conn.seen = true, version, time.Now()
+	conn.reached, conn.version = true, version
+	conn.seen, conn.said = time.Now(), time.Now()
 }
 
 // setOpen notes that the instance can get jobs.
@@ -208,7 +218,7 @@ func (conn *connection) setOpen() {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	conn.open = true
-	conn.seen, conn.freeSince = time.Now(), time.Now()
+	conn.seen, conn.said, conn.freeSince = time.Now(), time.Now(), time.Now()
 	conn.refused.forget()
 	conn.changed()
 }
@@ -224,9 +234,17 @@ func (conn *connection) setDown() (changed bool) {
 	return changed
 }
 
-func (conn *connection) touch() {
+// alive notes a sign of life that is no message.
+func (conn *connection) alive() {
 	conn.mu.Lock()
 	conn.seen = time.Now()
+	conn.mu.Unlock()
+}
+
+// touch notes a message.
+func (conn *connection) touch() {
+	conn.mu.Lock()
+	conn.seen, conn.said = time.Now(), time.Now()
 	conn.mu.Unlock()
 }
 

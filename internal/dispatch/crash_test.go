@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
@@ -97,6 +98,7 @@ func TestPanicOfAReader(t *testing.T) {
 			ups := 0
 			var lost error
 			f := &eventSocket{
+				alive: func() {}, patience: func() time.Duration { return time.Minute },
 				client: client, sid: uuid.NewString, log: slog.New(slog.DiscardHandler),
 				up: func(context.Context) error {
 					ups++

@@ -283,15 +283,22 @@ func (r *run) takeBody(body job.Body) {
 }
 
 // history reads the instance's record of the run, which exists once the last
-// message has been sent.
+// message has been sent. An instance that does not answer is asked for as long as it may be
+// out of reach: its work is done.
 func (r *run) history(ctx context.Context) (entry []byte, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.d.settings().ContactTimeout)
+	defer cancel()
 	pauses := retry.New(100*time.Millisecond, 500*time.Millisecond)
-	for range 5 {
-		entry, found, err = r.conn.client.History(ctx, r.lease().Upstream)
-		if err == nil && found {
-			return entry, true, nil
+	for missing := 0; missing < 5; {
+		if entry, found, err = r.conn.client.History(ctx, r.lease().Upstream); err == nil {
+			if found {
+				return entry, true, nil
+			}
+			missing++
 		}
-		pauses.Wait(ctx)
+		if !pauses.Wait(ctx) {
+			break
+		}
 	}
 	return entry, found, err
 }

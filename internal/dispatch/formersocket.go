@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
@@ -62,7 +63,8 @@ func (conn *connection) openFormer(d *Dispatcher, sid string, before *formerSock
 		client: conn.client, sid: func() string { return sid }, log: conn.log,
 		up:    func(context.Context) error { tell(runEvent{kind: socketUp}); return nil },
 		down:  func(err error) { tell(runEvent{kind: socketDown, err: err}) },
-		frame: func(fr comfyui.Frame) { tell(runEvent{kind: frameArrived, frame: fr}) },
+		frame: func(fr comfyui.Frame) { conn.alive(); tell(runEvent{kind: frameArrived, frame: fr}) },
+		alive: conn.alive, patience: func() time.Duration { return d.settings().ContactTimeout },
 	}
 	d.work.Go(conn.log, "reading the messages of runs", func() {
 		defer func() {

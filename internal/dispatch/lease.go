@@ -122,6 +122,7 @@ func (d *Dispatcher) followed(key string) *run {
 // it to end.
 func (d *Dispatcher) CancelRun(key string) {
 	if r := d.followed(key); r != nil {
+		r.parting.unwant()
 		r.mail.put(runEvent{kind: cancelAsked})
 	}
 }
@@ -130,6 +131,8 @@ func (d *Dispatcher) CancelRun(key string) {
 // of its run any more.
 func (d *Dispatcher) WithdrawRun(key string) {
 	if r := d.followed(key); r != nil {
+		r.parting.silently.Store(true)
+		r.parting.unwant()
 		r.mail.put(runEvent{kind: withdrawAsked})
 	}
 }
@@ -203,6 +206,7 @@ func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan, from Origin) {
 	r.log, r.adopted = r.log.With("instance", o.Instance), from
 	if o.CancelAsked {
 		r.wish = cancelled
+		r.parting.unwant()
 	}
 	d.launch(r, func(ctx context.Context) result { return r.takeOver(ctx, o) })
 }

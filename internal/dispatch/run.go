@@ -46,10 +46,13 @@ type run struct {
 	end []byte
 	// files are the outputs on their way to the hub.
 	files *outputs
-	// downSince is when the socket was lost; zero while it stands.
-	downSince time.Time
-	// vouchedAt is when an agent last said that the run goes on, since downSince.
-	vouchedAt time.Time
+	// down is why the socket is lost; nil while it stands.
+	down error
+	// provenAt is when the run was last known to go on, apart from what its connection hears:
+	// when it began to be watched, and when an agent last said so.
+	provenAt time.Time
+	// parting ends what the run does once nobody has wanted it for a while.
+	parting parting
 	// noted is when the progress was last written to the queue.
 	noted time.Time
 	// boot is which process of the instance has the run, as far as was reported when it
@@ -88,7 +91,7 @@ type run struct {
 func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 	r := &run{
 		state: state{phase: preparing, resends: hasLostResults(j)},
-		d:     d, takenAt: time.Now(), conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
+		d:     d, takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
 	}
 	r.take(j)
 	if conn != nil {
@@ -101,7 +104,7 @@ func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 
 // watch follows the run until its instance has finished with it, or it is lost.
 func (r *run) watch(ctx context.Context) result {
-	r.heard, r.asked = time.Now(), time.Now()
+	r.heard, r.asked, r.provenAt = time.Now(), time.Now(), time.Now()
 	for {
 		e, err := r.mail.next(ctx, time.Until(r.due()))
 		if err != nil {
@@ -115,7 +118,7 @@ func (r *run) watch(ctx context.Context) result {
 		case socketUp:
 			// Also if nobody told this run that the socket was lost: it may have been
 			// given out just after that.
-			r.missed.messages, r.downSince = true, time.Time{}
+			r.missed.messages, r.down = true, nil
 			if res := r.look(ctx); res.kind != undecided {
 				return res
 			}
@@ -125,16 +128,14 @@ func (r *run) watch(ctx context.Context) result {
 			}
 		case socketDown:
 			r.missed.messages = true
-			if now := time.Now(); r.downSince.IsZero() {
-				r.downSince, r.vouchedAt = now, now
-			}
+			r.down = e.err
 			switch {
 			case errors.Is(e.err, rescue.ErrPanic):
 				return result{kind: crashed}
 			case gone(e.err) && r.phase == executing:
 				return result{kind: killed, died: true, asked: asked(e.err), reason: "the instance died" + r.where()}
 			case gone(e.err), errors.Is(e.err, errDropped), r.outOfReach():
-				return result{kind: lost, cause: lossOf(e.err), died: gone(e.err), asked: asked(e.err), reason: "the instance cannot be reached: " + e.err.Error()}
+				return r.unreachable()
 			}
 		case cancelAsked:
 			r.wish = max(r.wish, cancelled)
@@ -164,7 +165,7 @@ func (r *run) watch(ctx context.Context) result {
 		case hubFailed:
 			return result{kind: crashed}
 		case moved:
-			r.conn, r.missed.messages, r.downSince = e.conn, true, time.Time{}
+			r.conn, r.missed.messages, r.down, r.provenAt = e.conn, true, nil, time.Now()
 			stop := r.listen()
 			defer stop()
 		case filesSettled: // comes only to a run that has ended
@@ -174,19 +175,6 @@ func (r *run) watch(ctx context.Context) result {
 			}
 		}
 	}
-}
-
-// outOfReach reports whether the instance has been out of reach for so long that the
-// run counts as lost.
-func (r *run) outOfReach() bool {
-	now, contact := time.Now(), r.d.settings().ContactTimeout
-	if r.wish != wanted && now.Sub(r.downSince) > unwantedPatience {
-		return true
-	}
-	if r.d.vouched(r.lease()) {
-		r.vouchedAt = now
-	}
-	return now.Sub(r.vouchedAt) > r.d.patienceFor(r.conn.name) || now.Sub(r.downSince) > vouchFactor*contact
 }
 
 // withdraw shows the client nothing of the run any more: it has withdrawn the job.

@@ -31,8 +31,17 @@ const (
 	interruptTimeout = time.Minute
 )
 
-// due is when to ask the instance what it does, unless it says something before.
+// due is when to look after the run, unless its instance says something before.
 func (r *run) due() time.Time {
+	due := r.askDue()
+	if soon := time.Now().Add(lookDown); r.down != nil && soon.Before(due) {
+		return soon
+	}
+	return due
+}
+
+// askDue is when to ask the instance what it does.
+func (r *run) askDue() time.Time {
 	s, last := r.d.settings(), r.heard
 	if r.asked.After(last) {
 		last = r.asked
@@ -57,6 +66,12 @@ func (r *run) due() time.Time {
 
 // silent handles a silence: the instance is asked what it does.
 func (r *run) silent(ctx context.Context) result {
+	if r.down != nil && r.outOfReach() {
+		return r.unreachable()
+	}
+	if time.Now().Before(r.askDue()) {
+		return result{}
+	}
 	s := r.d.settings()
 	if r.mayOverrun(s) && time.Since(r.startedAt) >= s.JobTimeout {
 		r.log.Warn("run exceeds job_timeout, interrupting it")
@@ -76,7 +91,7 @@ func (r *run) mayOverrun(s Settings) bool {
 // first: a run that ends in between is then found in the history, so "in
 // neither" is certain.
 func (r *run) look(ctx context.Context) result {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, r.d.settings().ContactTimeout)
 	defer cancel()
 	defer func() { r.asked = time.Now() }()
 	queue, err := r.conn.client.Queue(ctx)

@@ -3,20 +3,38 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // cancelStale stops prompts on an instance that a hub sent and nobody waits for:
 // runs that were given up while the instance could not be reached, or whose claim
-// a Redis failover has lost. They would keep the instance from other work. Prompts
-// of jobs that this queue does not know belong to somebody else's hub.
+// a Redis failover has lost. They would keep the instance from other work, so it waits for a
+// while until they are gone. Prompts of jobs that this queue does not know belong to somebody
+// else's hub.
 func (d *Dispatcher) cancelStale(ctx context.Context, conn *connection) error {
+	asked := map[string]bool{}
+	for until := time.Now().Add(min(d.settings().StallTimeout, interruptTimeout)); ; {
+		left, err := d.stopStale(ctx, conn, asked)
+		if err != nil || left == 0 || time.Now().After(until) || !retry.Sleep(ctx, stalePause) {
+			return err
+		}
+	}
+}
+
+// stalePause is the pause between two looks whether a stale run is gone.
+const stalePause = 500 * time.Millisecond
+
+// stopStale asks an instance to stop the stale prompts that it was not asked to stop yet, and
+// returns how many it has.
+func (d *Dispatcher) stopStale(ctx context.Context, conn *connection, asked map[string]bool) (left int, err error) {
 	shown, err := conn.client.Queue(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for n, item := range append(shown.Running, shown.Pending...) {
 		if !item.Mark.Ours() {
@@ -24,9 +42,13 @@ func (d *Dispatcher) cancelStale(ctx context.Context, conn *connection) error {
 		}
 		stale, err := d.isStale(ctx, conn, item)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if !stale {
+			continue
+		}
+		left++
+		if asked[item.ID] {
 			continue
 		}
 		conn.log.Info("stopping a run that counts no more", "job", item.Mark.Job)
@@ -36,10 +58,11 @@ func (d *Dispatcher) cancelStale(ctx context.Context, conn *connection) error {
 			err = conn.client.Interrupt(ctx, item.ID)
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
+		asked[item.ID] = true
 	}
-	return nil
+	return left, nil
 }
 
 // isStale reports whether a prompt on an instance belongs to an attempt that has ended.

@@ -46,9 +46,6 @@ var ErrNotStarted = errors.New("hub: not started")
 // leaseTime is how long a run stays with a hub that does not renew it.
 const leaseTime = 15 * time.Second
 
-// contactTimeout is how long an instance may be unreachable in mid-run.
-const contactTimeout = 15 * time.Second
-
 // Hub is one hub: all that survives a reload of the configuration.
 //
 // Many methods: it starts and stops the parts in order, and has an accessor for
@@ -393,7 +390,7 @@ func (h *Hub) log() *slog.Logger { return h.Settings().Logger }
 func (h *Hub) dispatchSettings() dispatch.Settings {
 	s := h.Settings()
 	return dispatch.Settings{
-		StallTimeout: s.StallTimeout, ContactTimeout: contactTimeout, JobTimeout: s.JobTimeout,
+		StallTimeout: s.StallTimeout, ContactTimeout: s.ContactTimeout, JobTimeout: s.JobTimeout,
 		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
 		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Reserved: s.Reserved, SecretsTo: s.SecretsTo, GPUs: s.GPUs,
 	}

@@ -116,6 +116,9 @@ type Settings struct {
 	// StallTimeout is how long an instance may be silent in mid-run before
 	// the hub asks it what it is doing. Default: 5 minutes.
 	StallTimeout time.Duration
+	// ContactTimeout is how long an instance may give no sign of life in mid-run before its
+	// job runs elsewhere. Default: 15 seconds.
+	ContactTimeout time.Duration
 	// AskPatience is how long POST /prompt waits for each idle instance that is
 	// asked to take or refuse a prompt that only an instance can judge; ten times
 	// as long for all. Default: 100 ms.
@@ -304,6 +307,7 @@ const (
 func (s Settings) withDefaults() Settings {
 	fill(&s.MaxAttempts, 3)
 	fill(&s.StallTimeout, 5*time.Minute)
+	fill(&s.ContactTimeout, 15*time.Second)
 	fill(&s.CatalogAge, 2*time.Second)
 	fill(&s.AskPatience, 100*time.Millisecond)
 	fill(&s.MaxQueue, 10_000)

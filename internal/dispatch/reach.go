@@ -1,0 +1,88 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+// lookDown is how often a run whose socket is lost looks whether it is lost, too.
+const lookDown = time.Second
+
+// outOfReach reports whether there has been no proof for so long that the run goes on that
+// it counts as lost. Where nothing else could run the job, it is worth waiting for longer: the
+// run may go on at an instance that only cannot be heard.
+func (r *run) outOfReach() bool {
+	now, contact := time.Now(), r.d.settings().ContactTimeout
+	if r.d.vouched(r.lease()) {
+		r.provenAt = now
+	}
+	seen := r.conn.lastSeen()
+	proven := r.provenAt
+	if seen.After(proven) {
+		proven = seen
+	}
+	patience := r.d.patienceFor(r.conn.name)
+	if !gone(r.down) && len(r.d.others(r)) == 0 {
+		patience = vouchFactor * contact
+	}
+	return now.Sub(proven) > patience || now.Sub(seen) > vouchFactor*contact
+}
+
+// unreachable is the result of a run whose instance is out of reach.
+func (r *run) unreachable() result {
+	return result{
+		kind: lost, cause: lossOf(r.down), died: gone(r.down), asked: asked(r.down),
+		reason: "the instance cannot be reached: " + r.down.Error(),
+	}
+}
+
+// unwantedFor is how long a run whose job was cancelled may take to end, whatever it is doing
+// and whatever its instance does. The client is told of the end then.
+const unwantedFor = 4 * time.Second
+
+// errUnwanted is the cause with which the context of such a run ends.
+var errUnwanted = errors.New("dispatch: nobody wants the run")
+
+// parting is what others tell a run of its end.
+type parting struct {
+	// unwanted ends when the job was cancelled.
+	unwanted context.Context
+	unwant   context.CancelFunc
+	// silently says that the client has withdrawn the job.
+	silently *atomic.Bool
+}
+
+func newParting() parting {
+	unwanted, unwant := context.WithCancel(context.Background())
+	return parting{unwanted, unwant, new(atomic.Bool)}
+}
+
+// part takes a run through its steps, for a while at most after its job was cancelled.
+func (r *run) part(ctx context.Context, steps func(context.Context) result) result {
+	steady, leave := context.WithCancelCause(ctx)
+	defer leave(nil)
+	defer context.AfterFunc(r.parting.unwanted, func() {
+		if retry.Sleep(steady, unwantedFor) {
+			leave(errUnwanted)
+		}
+	})()
+	res := steps(steady)
+	if res.kind != dropped || ctx.Err() != nil || !errors.Is(context.Cause(steady), errUnwanted) {
+		return res
+	}
+	r.log.Warn("the instance does not end a cancelled run, it is asked again once it answers")
+	if r.wish = max(r.wish, cancelled); r.parting.silently.Load() {
+		r.withdraw()
+	}
+	if r.conn != nil && r.phase < released {
+		// It gets no other job before it has answered what has become of this one.
+		r.conn.setDown()
+		r.free()
+		r.conn.socket.reopen()
+	}
+	return r.cancelledEnd()
+}
