@@ -55,7 +55,7 @@ const (
 )
 
 func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
-	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}}
+	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: h.id.dial()}}
 	var pinned owners
 	var known *pins.Pins
 	if h.id.keyed() {

@@ -19,6 +19,9 @@ const (
 
 // otherHubs are the hubs that this one has met in the gossip.
 type otherHubs struct {
+	// dial connects to a hub. Nil: over TCP.
+	dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 	mu sync.Mutex
 	// met are the last processes, by their names in the gossip.
 	met map[string]metHub
@@ -73,7 +76,13 @@ func (o *otherHubs) gone(ctx context.Context, hub string) bool {
 	case last.left:
 		return true
 	}
-	conn, err := (&net.Dialer{Timeout: knockTimeout}).DialContext(ctx, "tcp", last.addr)
+	dial := o.dial
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	knock, cancel := context.WithTimeout(ctx, knockTimeout)
+	defer cancel()
+	conn, err := dial(knock, "tcp", last.addr)
 	if err != nil {
 		return ctx.Err() == nil
 	}
