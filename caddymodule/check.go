@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/dustin/go-humanize"
 
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
@@ -357,42 +356,6 @@ func isLoopback(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// parseCount parses a number of at least 1: a zero would silently mean the default.
-func parseCount(value string) (int, error) {
-	n, err := strconv.Atoi(value)
-	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%q is not a whole number above 0", value)
-	}
-	return n, nil
-}
-
-// parseSize parses a number of bytes with an optional unit, such as 100MiB.
-func parseSize(value string) (int64, error) {
-	n, err := humanize.ParseBytes(value)
-	if err != nil || n < 1 || n > 1<<62 {
-		return 0, fmt.Errorf("%q is not a size such as 100MiB", value)
-	}
-	return int64(n), nil
-}
-
-// parseDuration parses a duration above 0 such as 90s, 5m or 1d.
-func parseDuration(value string) (caddy.Duration, error) {
-	d, err := caddy.ParseDuration(value)
-	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q is not a duration such as 90s or 5m", value)
-	}
-	return caddy.Duration(d), nil
-}
-
-// parseOvertaking parses a duration or "off", which is 0.
-func parseOvertaking(value string) (*caddy.Duration, error) {
-	if value == "off" {
-		return new(caddy.Duration), nil
-	}
-	d, err := parseDuration(value)
-	return &d, err
 }
 
 // checkPassthrough accepts the values for what reaches an instance.
