@@ -1,6 +1,9 @@
 package system_test
 
 import (
+	"net/http"
+	"regexp"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,3 +103,37 @@ func TestSameSeedSameTrace(t *testing.T) {
 		require.Equal(t, choices[:both], again[who][:both], who)
 	}
 }
+
+// A name that Redis has forgotten is not given to another picture, though no hub remembers it
+// either.
+func TestNamesSurviveAFailover(t *testing.T) {
+	inWorld(t, system.Config{Hubs: 1, Comfys: 2}, func(w *system.World, ledger *system.Ledger) {
+		ask := func(name string, color int) {
+			w.Client(name, 1, true, ledger).Ask(&system.Prompt{ID: name + "-1", Client: name, Color: color, Seconds: 1})
+		}
+		w.Comfys[1].Kill()
+		ask("ann", 1)
+		w.Redis.Replicate()
+		ask("bob", 2)
+		before := outputs(w, "bob")
+		require.Len(t, before, 1)
+		w.Hubs[0].Kill()
+		w.Redis.Failover()
+		w.Comfys[0].Kill()
+		w.Comfys[1].Restart() // it numbers its pictures from one
+		w.Hubs[0].Start()
+		ask("eve", 3)
+		require.Empty(t, outputs(w, "bob"))
+		after := outputs(w, "eve")
+		require.Len(t, after, 1)
+		require.NotEqual(t, before, after)
+	})
+}
+
+// outputs are the names of the pictures in the history of somebody's prompt.
+func outputs(w *system.World, client string) []string {
+	_, answer := w.Hubs[0].Call(http.MethodGet, "/history/"+client+"-1", "")
+	return slices.Compact(pictureName.FindAllString(string(answer), -1))
+}
+
+var pictureName = regexp.MustCompile(`ComfyUI_\d+_\.png`)

@@ -125,7 +125,8 @@ func (v *evaluator) recall(sha string) (*Script, error) {
 }
 
 func (v *evaluator) info() string {
-	return "# Server\r\nredis_version:7.4.0\r\nrun_id:" + v.runID + "\r\n# Persistence\r\naof_enabled:1\r\n"
+	return "# Server\r\nredis_version:7.4.0\r\nrun_id:" + v.runID + "\r\n# Replication\r\nrole:master\r\nmaster_replid:" + v.runID +
+		"\r\n# Persistence\r\naof_enabled:1\r\n"
 }
 
 // pcall is redis.pcall: an error is a table with its text.
