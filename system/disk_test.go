@@ -1,6 +1,7 @@
 package system_test
 
 import (
+	"hash/crc32"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -68,7 +69,11 @@ func asks(w *system.World, ledger *system.Ledger, name string, seconds float64) 
 	told := make(chan struct{})
 	go func() {
 		defer close(told)
-		client.Ask(&system.Prompt{ID: name + "-1", Client: name, Color: 0x123456, Seconds: seconds})
+		client.Ask(&system.Prompt{ID: name + "-1", Client: name, Color: colorOf(name), Seconds: seconds})
 	}()
 	return told
 }
+
+// colorOf makes pictures of different people differ: the servers would take the same ones from
+// their caches.
+func colorOf(name string) int { return int(crc32.ChecksumIEEE([]byte(name)) & 0xFFFFFF) }

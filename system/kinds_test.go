@@ -108,13 +108,10 @@ func TestSameSeedSameTrace(t *testing.T) {
 // either.
 func TestNamesSurviveAFailover(t *testing.T) {
 	inWorld(t, system.Config{Hubs: 1, Comfys: 2}, func(w *system.World, ledger *system.Ledger) {
-		ask := func(name string, color int) {
-			w.Client(name, 1, true, ledger).Ask(&system.Prompt{ID: name + "-1", Client: name, Color: color, Seconds: 1})
-		}
 		w.Comfys[1].Kill()
-		ask("ann", 1)
+		<-asks(w, ledger, "ann", 1)
 		w.Redis.Replicate()
-		ask("bob", 2)
+		<-asks(w, ledger, "bob", 1)
 		before := outputs(w, "bob")
 		require.Len(t, before, 1)
 		w.Hubs[0].Kill()
@@ -122,7 +119,7 @@ func TestNamesSurviveAFailover(t *testing.T) {
 		w.Comfys[0].Kill()
 		w.Comfys[1].Restart() // it numbers its pictures from one
 		w.Hubs[0].Start()
-		ask("eve", 3)
+		<-asks(w, ledger, "eve", 1)
 		require.Empty(t, outputs(w, "bob"))
 		after := outputs(w, "eve")
 		require.Len(t, after, 1)
