@@ -27,6 +27,18 @@ type losing struct {
 	s      queue.Submission
 	j      job.Job // after its acceptance
 	lost   []string
+	// record is what Redis knew of the run.
+	record map[string]string
+}
+
+// known is what Redis knows of the job, without moments that are never the same twice.
+func (l *losing) known() map[string]string {
+	l.t.Helper()
+	fields, err := l.db.Client().HGetAll(l.t.Context(), l.db.Key("q", "job", l.j.Key)).Result()
+	require.NoError(l.t, err)
+	delete(fields, "lease")
+	delete(fields, "started") // copies have it by another clock
+	return fields
 }
 
 // accept accepts a job.
@@ -44,6 +56,7 @@ func (l *losing) run() job.Run {
 	_, err := l.Body(l.t.Context(), run.Key) // as each holder reads it
 	require.NoError(l.t, err)
 	require.NoError(l.t, l.Started(l.t.Context(), run))
+	l.record = l.known()
 	return run
 }
 
@@ -55,6 +68,12 @@ func (l *losing) holds(run job.Run) {
 	require.Equal(l.t, job.Running, got.State)
 	run.LeaseUntil, got.Run.LeaseUntil = 0, 0
 	require.Equal(l.t, run, got.Run)
+	if l.record != nil { // of a run that began here
+		known := l.known()
+		for name, value := range l.record {
+			require.Equal(l.t, value, known[name], name)
+		}
+	}
 	require.Equal(l.t, []any{l.j.Rank, l.j.Number, l.j.Requester, 1}, []any{got.Rank, got.Number, got.Requester, got.Attempts})
 	taken, err := l.Taken(ctx)
 	require.NoError(l.t, err)

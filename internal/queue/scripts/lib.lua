@@ -243,7 +243,9 @@ local function free(j)
   if j.released == '1' then
     return
   end
-  settle(j, now() - tonumber(j.claimed or '0'))
+  -- Nobody is billed for a run of which it is not known when it began.
+  local began = tonumber(j.claimed)
+  settle(j, began and math.max(now() - began, 0) or 0)
   set(j, 'released', '1')
   if redis.call('HGET', key('q', 'instances'), j.instance) == j.key then
     write('HDEL', key('q', 'instances'), j.instance)

@@ -24,7 +24,8 @@
 
 -- RUN are the fields of a record that a run sets.
 local RUN = {'state', 'fence', 'hub', 'instance', 'upstream', 'sid', 'attempts', 'kills', 'lost', 'excuses',
-             'reruns', 'reason', 'released', 'exhausted', 'started', 'ahead'}
+             'reruns', 'reason', 'released', 'exhausted', 'started', 'ahead', 'claimed', 'share', 'metered', 'why',
+             'progress'}
 
 local k = ARGV[1]
 local copy = {}
@@ -43,7 +44,7 @@ local function create()
   end
   local j = {key = k}
   set(j, unpack(fields))
-  set(j, 'state', 'queued', 'counted', '', 'seat', '', 'metered', '', 'door', '', 'lease', '0', 'grace', '', 'progress', '0',
+  set(j, 'state', 'queued', 'counted', '', 'seat', '', 'metered', '', 'charged', '', 'door', '', 'lease', '0', 'grace', '', 'progress', '0',
     'not_before', ARGV[6] == '0' and '0' or int(now() + tonumber(ARGV[6])))
   write('SET', key('q', 'body', k), ARGV[2])
   if ARGV[3] ~= '' then
@@ -150,6 +151,12 @@ local till = int(now() + tonumber(ARGV[5]))
 set(j, unpack(fields))
 set(j, 'lease', till, 'grace', '', 'door', '', 'not_before', '0')
 write('ZADD', key('q', 'leases'), till, k)
+-- The charge was lost with the claim.
+local cost = j.released ~= '1' and tonumber(copy.charged)
+if cost then
+  charge(j, cost)
+  set(j, 'charged', int(cost))
+end
 if j.released ~= '1' and copy.seat == '1' then
   sit(j.tenant, k)
   set(j, 'seat', '1')
