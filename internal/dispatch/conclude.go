@@ -59,8 +59,8 @@ func (r *run) conclude(ctx context.Context, res result) {
 		if ctx.Err() == nil && r.conn != nil && r.lease().SID == r.conn.clientID() {
 			// The hub that has the run now listens under this client id, so that the
 			// socket here hears nothing any more.
+			r.conn.reopen()
 			r.free()
-			r.conn.socket.reopen()
 		}
 	case rejected: // there is nothing left to end
 	case undecided, instanceDone, timedOut: // of a run that still goes on

@@ -175,20 +175,6 @@ func (conn *connection) nextClientID() string {
 	return conn.sid
 }
 
-// lastSeen is when the instance last gave a sign of life.
-func (conn *connection) lastSeen() time.Time {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.seen
-}
-
-// heardSince reports whether a message has come from the instance since a moment.
-func (conn *connection) heardSince(t time.Time) bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.said.After(t)
-}
-
 // caughtUp waits until all has been read that the instance has sent so far.
 func (conn *connection) caughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
@@ -232,20 +218,6 @@ func (conn *connection) setDown() (changed bool) {
 	conn.loaded = nil // the process may be another one next time
 	conn.changed()
 	return changed
-}
-
-// alive notes a sign of life that is no message.
-func (conn *connection) alive() {
-	conn.mu.Lock()
-	conn.seen = time.Now()
-	conn.mu.Unlock()
-}
-
-// touch notes a message.
-func (conn *connection) touch() {
-	conn.mu.Lock()
-	conn.seen, conn.said = time.Now(), time.Now()
-	conn.mu.Unlock()
 }
 
 // deliver hands an event to the runs that use this connection.

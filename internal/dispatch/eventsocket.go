@@ -83,8 +83,14 @@ func (f *eventSocket) run(ctx context.Context) {
 	}
 }
 
-// serve reads what comes over an open socket, until it is lost.
+// serve reads what comes over an open socket, until it is lost. It counts as open once the
+// instance has said something, as it does at once: before that, it may send what concerns a
+// prompt to nobody.
 func (f *eventSocket) serve(ctx context.Context, socket *comfyui.Socket) error {
+	greeting, err := f.greeting(ctx, socket)
+	if err != nil {
+		return err
+	}
 	f.socket.Store(socket)
 	defer f.socket.Store(nil)
 	standing, lost := context.WithCancel(ctx)
@@ -92,13 +98,20 @@ func (f *eventSocket) serve(ctx context.Context, socket *comfyui.Socket) error {
 	defer again.Wait()
 	defer lost()
 	again.Go(f.log, "listening for signs of life", func() { socket.KeepAlive(standing, f.patience(), f.alive) })
-	err := f.do(standing, f.up)
+	err = f.do(standing, f.up)
 	again.Go(f.log, "opening a socket", func() {
 		if (err == nil || f.again(standing, f.up)) && f.then != nil && f.do(standing, f.then) != nil {
 			f.again(standing, f.then)
 		}
 	})
+	f.frame(greeting)
 	return f.read(ctx, socket)
+}
+
+func (f *eventSocket) greeting(ctx context.Context, socket *comfyui.Socket) (comfyui.Frame, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.patience())
+	defer cancel()
+	return socket.Next(ctx)
 }
 
 // again repeats a step of opening the socket until it succeeds. It reports whether

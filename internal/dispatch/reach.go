@@ -80,9 +80,8 @@ func (r *run) part(ctx context.Context, steps func(context.Context) result) resu
 	}
 	if r.conn != nil && r.phase < released {
 		// It gets no other job before it has answered what has become of this one.
-		r.conn.setDown()
+		r.conn.reopen()
 		r.free()
-		r.conn.socket.reopen()
 	}
 	return r.cancelledEnd()
 }

@@ -145,7 +145,7 @@ func (r *run) saidLate(ctx context.Context) bool {
 // reopenSocket opens a socket again that stands and says nothing.
 func (r *run) reopenSocket() {
 	r.log.Warn("the instance's messages do not come, opening its socket again")
-	r.conn.socket.reopen()
+	r.conn.reopen()
 }
 
 // behind takes the prompt back when it waits at the instance behind somebody
