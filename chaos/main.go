@@ -21,7 +21,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,9 +40,6 @@ type options struct {
 }
 
 func main() {
-	// On Linux the programs are set to die with the thread that started
-	// them, so that thread must be the one that lives longest.
-	runtime.LockOSThread()
 	var o options
 	var seconds int
 	flag.Uint64Var(&o.seed, "seed", uint64(time.Now().Unix()), "which faults, and when") // #nosec G115 -- a time after 1970

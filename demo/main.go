@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -31,9 +30,6 @@ const (
 var workflow []byte
 
 func main() {
-	// On Linux the programs are told to die with the thread that started
-	// them, which therefore has to be the one that lives longest.
-	runtime.LockOSThread()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx)
 	interrupted := ctx.Err() != nil

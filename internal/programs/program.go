@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,18 +66,26 @@ func (p *Program) launch() error {
 		}
 	}
 	cmd.Env = append(cmd.Env, p.spec.Env...)
-	if err := cmd.Start(); err != nil {
+	started, ended := make(chan error), make(chan struct{})
+	go func() {
+		// The system kills the program with the thread that has started it, and Go ends a
+		// thread with the goroutine that is bound to it. No other goroutine gets this one's.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		defer close(ended)
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // its log shows how it ended
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+	}()
+	if err := <-started; err != nil {
 		return fmt.Errorf("%s: %w", p.spec.Name, err)
 	}
-	ended := make(chan struct{})
 	p.mu.Lock()
 	p.cmd, p.ended = cmd, ended
 	p.mu.Unlock()
-	go func() {
-		defer close(ended)
-		_ = cmd.Wait() // its log shows how it ended
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	}()
 	return nil
 }
 
