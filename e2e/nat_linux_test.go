@@ -108,12 +108,14 @@ func (f *fleet) enclosed(machine string) (agent *programs.Program, e *enclosure)
 	token := f.token(machine)
 	e.within(func() error {
 		_, err := f.Start(programs.Spec{
-			Name: machine + "-comfyui", Path: f.Set.Agent,
+			OnThread: true,
+			Name:     machine + "-comfyui", Path: f.Set.Agent,
 			Args: []string{"simulate", "--count", "1", "--port", "8188", "--time-scale", "0.2", "--preview-method", "auto"},
 		})
 		if err == nil {
 			agent, err = f.Start(programs.Spec{
-				Name: machine, Path: f.Set.Agent,
+				OnThread: true,
+				Name:     machine, Path: f.Set.Agent,
 				Args: []string{"pull", "--hub", e.gateway, "--token-file", token, "--comfyui", "http://127.0.0.1:8188"},
 			})
 		}

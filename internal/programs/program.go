@@ -33,6 +33,9 @@ type Spec struct {
 	Env []string
 	// Dir is the folder of the log.
 	Dir string
+	// OnThread starts the program on the caller's thread, so in that one's network, and lets
+	// it end with it.
+	OnThread bool
 }
 
 // Program is a running program, or one that has ended and can be started again.
@@ -66,16 +69,20 @@ func (p *Program) launch() error {
 		}
 	}
 	cmd.Env = append(cmd.Env, p.spec.Env...)
-	started, ended := make(chan error), make(chan struct{})
+	started, ended := make(chan error, 1), make(chan struct{})
+	if p.spec.OnThread {
+		started <- cmd.Start()
+	}
 	go func() {
-		// The system kills the program with the thread that has started it, and Go ends a
-		// thread with the goroutine that is bound to it. No other goroutine gets this one's.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
 		defer close(ended)
-		err := cmd.Start()
-		started <- err
-		if err == nil {
+		if !p.spec.OnThread {
+			// The system kills the program with the thread that has started it, and Go ends a
+			// thread with the goroutine that is bound to it. No other goroutine gets this one's.
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			started <- cmd.Start()
+		}
+		if cmd.Process != nil {
 			_ = cmd.Wait() // its log shows how it ended
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		}
