@@ -170,12 +170,11 @@ func (w *watcher) up(stats Stats, remaining int) {
 func (s *session) follow(ctx context.Context, socket *Socket) {
 	for {
 		frame, err := socket.Next(ctx)
-		switch {
-		case errors.Is(err, ErrSilent):
+		if err != nil {
+			if !errors.Is(err, ErrSilent) { // which says that the server is down
+				err = fmt.Errorf("%w: %w", errSocketLost, err)
+			}
 			s.failed <- err
-			return
-		case err != nil:
-			s.failed <- fmt.Errorf("%w: %w", errSocketLost, err)
 			return
 		}
 		if frame.Binary {
