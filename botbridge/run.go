@@ -23,7 +23,7 @@ func runCommand(logger func() (*slog.Logger, error)) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			b, err := bridge.New(cmd.Context(), c, log)
+			b, err := bridge.New(cmd.Context(), c, log, nil)
 			if err != nil {
 				return err
 			}

@@ -18,7 +18,12 @@ type Comfy struct {
 }
 
 func newComfy(w *World, name string) *Comfy {
-	server, err := sim.New(sim.Config{Name: name, Dir: w.folder(name), WorkPreview: 8, Logger: w.log.With("server", name)})
+	config := w.size.Comfy
+	config.Name, config.Dir, config.Logger = name, w.folder(name), w.log.With("server", name)
+	if config.WorkPreview == 0 {
+		config.WorkPreview = 8
+	}
+	server, err := sim.New(config)
 	require.NoError(w.t, err)
 	c := &Comfy{Server: server, w: w, name: name}
 	c.listen()

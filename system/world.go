@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/system/network"
 )
 
@@ -51,6 +52,10 @@ type Config struct {
 	RedisAhead time.Duration
 	// Clocks lets the clocks of a run differ, and jump. Default: all have the same.
 	Clocks bool
+	// Comfy is what the ComfyUI servers have. Their names, folders and logs are the world's.
+	Comfy sim.Config
+	// TenantSecret lets those who show it name tenants. Default: nobody may.
+	TenantSecret string
 	// Log receives what the hubs log. Default: nothing.
 	Log io.Writer
 }

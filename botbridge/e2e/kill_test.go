@@ -1,17 +1,11 @@
 package e2e
 
 import (
-	"encoding/json"
-	"net/http"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
 )
 
 func TestBridgeKilled(t *testing.T) {
@@ -63,97 +57,4 @@ func ends(list []fakebot.Message, message int) int {
 		return pictures
 	}
 	return pictures + apologies
-}
-
-func TestHubAway(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	ada := r.Fake.Person(5, "en")
-	first, _ := ada.Say("/slow")
-	r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
-	r.Hub.Kill()
-	second, _ := ada.Say("/work")
-	third, _ := ada.Say("/work")
-	r.waitFor(ada, "the excuse", saying("cannot be reached just now"))
-	for _, m := range []int{second, third} {
-		r.waitFor(ada, "a word", answering(m, func(m fakebot.Message) bool {
-			return strings.Contains(m.Text, "cannot be reached just now") || strings.Contains(m.Text, "as soon as the picture machines are back")
-		}))
-	}
-	require.Len(t, filter(ada.All(), saying("cannot be reached just now")), 1, "a chat is told once")
-	require.NoError(t, r.StartHub(r.ctx))
-	for _, m := range []int{first, second, third} {
-		r.pictures(ada, m, 1)
-	}
-	require.Len(t, filter(ada.All(), isPicture), 3)
-}
-
-// Telegram is away while pictures are made and while the bridge starts.
-func TestTelegramAway(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	ada := r.Fake.Person(6, "en")
-	first, _ := ada.Say("/slow")
-	r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
-	r.StopTelegram()
-	require.Eventually(t, func() bool {
-		response, err := http.Get(r.URL("/hub/stats"))
-		if err != nil {
-			return false
-		}
-		defer response.Body.Close()
-		var stats struct{ Queued, Running int }
-		return json.NewDecoder(response.Body).Decode(&stats) == nil && stats.Queued+stats.Running == 0
-	}, patience, 50*time.Millisecond, "the picture is made")
-	r.Bridge.Kill()
-	require.NoError(t, r.RestartBridge(r.ctx))
-	second, _ := ada.Say("/work")
-	require.NoError(t, r.StartTelegram())
-	for _, m := range []int{first, second} {
-		r.wait(ada, "its end", func(list []fakebot.Message) bool { return ends(list, m) == 1 })
-	}
-	require.LessOrEqual(t, len(filter(ada.All(), isPicture)), 2, "nobody gets it twice")
-}
-
-// The bridge is killed at each of its calls, after Telegram has taken it and before the
-// bridge knows. Whatever is left in the chat is true, and nothing waits for ever.
-func TestKilledAtEachCall(t *testing.T) {
-	t.Parallel()
-	var armed atomic.Pointer[string]
-	taken := make(chan struct{}, 1)
-	r := newRig(t, func(o *stage.Options) {
-		o.Fake.Fault = func(method string) fakebot.Fault {
-			if at := armed.Load(); at == nil || *at != method || !armed.CompareAndSwap(at, nil) {
-				return fakebot.None
-			}
-			taken <- struct{}{}
-			return fakebot.HangAfter
-		}
-	})
-	for n, c := range []struct{ call, command string }{
-		{"sendMessage", "/work"}, {"sendPhoto", "/work"}, {"deleteMessage", "/work"}, {"editMessageText", "/broken"}, {"sendMessage", "/broken"},
-	} {
-		ada := r.Fake.Person(int64(50+n), "en")
-		armed.Store(&c.call)
-		asked, _ := ada.Say(c.command)
-		select {
-		case <-taken:
-		case <-time.After(patience):
-			require.Failf(t, "no such call", "%s: %s", c.call, texts(ada.All()))
-		}
-		r.Bridge.Kill()
-		require.NoError(t, r.RestartBridge(r.ctx))
-		last := r.wait(ada, c.call+": its end, and nothing that waits", func(list []fakebot.Message) bool {
-			return ends(list, asked) == 1 && len(filter(list, func(m fakebot.Message) bool {
-				return m.FromBot && strings.ContainsAny(m.Text, "⏳🎨")
-			})) == 0
-		})
-		notes := filter(last, saying("📝 Noted"))
-		require.LessOrEqual(t, len(notes), 1, texts(last))
-		for _, note := range notes {
-			// Its buttons tell how it is, and remove it.
-			require.NotEmpty(t, r.answered(ada.Press(note.ID, button(t, note, "Status"))))
-			r.wait(ada, "the note goes", func(list []fakebot.Message) bool { return len(filter(list, saying("📝 Noted"))) == 0 })
-		}
-	}
 }

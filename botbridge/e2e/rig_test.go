@@ -54,7 +54,7 @@ func newRig(t *testing.T, change ...func(*stage.Options)) *rig {
 	set := programstest.Built(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	o := stage.Options{
-		Set: set, Dir: t.TempDir(), Config: config, Workflows: []string{"../../examples/bot", "testdata"},
+		Set: set, Dir: t.TempDir(), Config: config, Workflows: []string{"../../examples/bot", "../world/testdata"},
 		AgentFlags: []string{"--time-scale", "0.2"}, Fake: fakebot.Options{Scale: 10, Enforce: true},
 	}
 	for _, c := range change {

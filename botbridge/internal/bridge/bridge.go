@@ -47,6 +47,7 @@ import (
 // Bridge is one process of the bridge.
 type Bridge struct {
 	log       *slog.Logger
+	http      *http.Transport
 	owner     string
 	listen    string
 	store     *state.Store
@@ -73,10 +74,22 @@ type Bridge struct {
 // closer is a platform with connections to drop.
 type closer interface{ Close() }
 
+// Dial connects to whatever the bridge calls: the hub, chat services, Redis. nil: over TCP.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
+// transport makes HTTP connections. A hook that looks at prompts is called over TCP in any case.
+func (d Dial) transport() *http.Transport {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if d != nil {
+		transport.DialContext = d
+	}
+	return transport
+}
+
 // New returns a bridge with its configuration. It does not connect to anything that
 // may be unavailable; an embedded Redis is started.
-func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, error) {
-	b := &Bridge{log: log, owner: uuid.NewString(), listen: c.Listen, platforms: map[string]platform.Platform{}, excused: map[string]bool{}, declined: map[string]time.Time{}}
+func New(ctx context.Context, c *config.Config, log *slog.Logger, dial Dial) (*Bridge, error) {
+	b := &Bridge{log: log, http: dial.transport(), owner: uuid.NewString(), listen: c.Listen, platforms: map[string]platform.Platform{}, excused: map[string]bool{}, declined: map[string]time.Time{}}
 	b.instances.Store(1)
 	b.metrics = newMetrics(b)
 	commands, err := c.Bind()
@@ -93,13 +106,13 @@ func New(ctx context.Context, c *config.Config, log *slog.Logger) (*Bridge, erro
 	if err != nil {
 		return nil, fmt.Errorf("hub_key: %w", err)
 	}
-	if b.hub, err = hubapi.New(c.Hub, hubapi.Options{Key: key}); err != nil {
+	if b.hub, err = hubapi.New(c.Hub, hubapi.Options{Key: key, HTTP: b.http}); err != nil {
 		return nil, err
 	}
 	if err := b.addPlatforms(c, commands); err != nil {
 		return nil, err
 	}
-	b.store, err = state.Open(ctx, state.Place{URL: c.Redis, Dir: c.Data, Prefix: c.Prefix, Logger: log}, state.Options{})
+	b.store, err = state.Open(ctx, state.Place{URL: c.Redis, Dir: c.Data, Prefix: c.Prefix, Logger: log, Dial: dial}, state.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -138,13 +151,13 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 		if err != nil {
 			return err
 		}
-		o.Observe = b.metrics.enhanced
+		o.Observe, o.HTTP = b.metrics.enhanced, b.http
 		b.enhance = enhance.New(o)
 		better = &conversation.Enhance{Client: b.enhance, PerDay: c.Enhance.Daily(), Translate: c.Enhance.Translate}
 	}
 	var judge request.Judge
 	if c.Results != nil {
-		judge = b.judge(limits.NewJudge(*c.Results))
+		judge = b.judge(limits.NewJudge(*c.Results, b.http))
 	}
 	var terms *conversation.Terms
 	if c.Terms != nil {

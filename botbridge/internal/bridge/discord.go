@@ -32,7 +32,7 @@ func (b *Bridge) discord(c *config.Config, commands []*workflow.Command) (*disco
 		},
 		Form:   func(ctx context.Context, e platform.Event) *platform.Form { return b.talk.Form(ctx, e) },
 		Say:    func(language, key string) string { return b.texts.Say(b.texts.Match(language), key, nil) },
-		Logger: b.log.With("platform", discord.Name),
+		Logger: b.log.With("platform", discord.Name), HTTP: b.http,
 	})
 }
 

@@ -32,7 +32,7 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 		}
 		t, err := telegram.New(telegram.Options{
 			Token: token, Server: c.Telegram.Server, Webhook: c.Telegram.Webhook, Secret: secret, Rate: c.Telegram.Rate,
-			Commands: b.menu(c, commands), Logger: b.log.With("platform", telegram.Name),
+			Commands: b.menu(c, commands), Logger: b.log.With("platform", telegram.Name), HTTP: b.http,
 		})
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 		if err != nil {
 			return err
 		}
-		w, err := webchat.New(webchat.Options{Secret: secret, Callback: c.Webchat.Callback, FilesFrom: c.Webchat.FilesFrom})
+		w, err := webchat.New(webchat.Options{Secret: secret, Callback: c.Webchat.Callback, FilesFrom: c.Webchat.FilesFrom, HTTP: b.http})
 		if err != nil {
 			return err
 		}

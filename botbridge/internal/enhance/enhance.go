@@ -57,6 +57,8 @@ type Options struct {
 	English bool
 	// Observe is called for each call. Optional.
 	Observe func(Task, error, time.Duration)
+	// HTTP makes the connections. Default: http.DefaultTransport's settings.
+	HTTP *http.Transport
 }
 
 // Task is what to do with words.
@@ -112,7 +114,10 @@ func New(o Options) *Client {
 	if o.Observe == nil {
 		o.Observe = func(Task, error, time.Duration) {}
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.HTTP == nil {
+		o.HTTP = http.DefaultTransport.(*http.Transport)
+	}
+	transport := o.HTTP.Clone()
 	transport.MaxResponseHeaderBytes = maxHeader
 	transport.MaxIdleConnsPerHost = o.AtOnce
 	return &Client{o: o, turns: make(chan struct{}, o.AtOnce), http: &http.Client{

@@ -56,6 +56,8 @@ type Options struct {
 	// Key is what lets the bridge in and name tenants: an API key of the hub's with the scope
 	// act_for_tenants, or the site's tenant_secret. Default: none.
 	Key string
+	// HTTP makes the connections. Default: http.DefaultTransport's settings.
+	HTTP *http.Transport
 }
 
 // Client talks to one hub. It is safe for concurrent use.
@@ -81,7 +83,10 @@ func New(base string, o Options) (*Client, error) {
 	if o.Timeout == 0 {
 		o.Timeout = 20 * time.Second
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.HTTP == nil {
+		o.HTTP = http.DefaultTransport.(*http.Transport)
+	}
+	transport := o.HTTP.Clone()
 	transport.MaxIdleConnsPerHost = 32
 	transport.ResponseHeaderTimeout = 30 * time.Second
 	client := &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {

@@ -82,12 +82,13 @@ type Judge struct {
 	turns chan struct{}
 }
 
-// NewJudge returns a Judge.
-func NewJudge(c Results) *Judge {
+// NewJudge returns a Judge, which makes its connections with a transport.
+func NewJudge(c Results, transport http.RoundTripper) *Judge {
 	if c.Timeout == 0 {
 		c.Timeout = 20 * time.Second
 	}
 	return &Judge{c: c, turns: make(chan struct{}, judgeWidth), http: &http.Client{
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

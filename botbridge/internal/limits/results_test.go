@@ -63,7 +63,7 @@ func TestJudge(t *testing.T) {
 				if name == "silence" {
 					timeout = 20 * time.Millisecond
 				}
-				judge := limits.NewJudge(limits.Results{Hook: service.URL, Fail: fail, Timeout: timeout})
+				judge := limits.NewJudge(limits.Results{Hook: service.URL, Fail: fail, Timeout: timeout}, http.DefaultTransport)
 				made := limits.Made{Name: "a.png", Words: "a fox", Command: "generate", Read: func(context.Context) ([]byte, error) { return []byte("picture"), nil }}
 				v, failed, err := judge.Judge(t.Context(), made)
 				require.NoError(t, err)
@@ -85,12 +85,12 @@ func TestJudge(t *testing.T) {
 		})
 	}
 	large := func(context.Context) ([]byte, error) { return make([]byte, 21<<20), nil }
-	v, failed, err := limits.NewJudge(limits.Results{Hook: "http://127.0.0.1:1"}).Judge(t.Context(), limits.Made{Read: large})
+	v, failed, err := limits.NewJudge(limits.Results{Hook: "http://127.0.0.1:1"}, http.DefaultTransport).Judge(t.Context(), limits.Made{Read: large})
 	require.NoError(t, err)
 	require.ErrorContains(t, failed, "larger", "a file of unknown size")
 	require.Equal(t, limits.Refuse, v.Verdict)
 	gone := errors.New("gone")
-	_, _, err = limits.NewJudge(limits.Results{Hook: "http://127.0.0.1:1"}).Judge(t.Context(), limits.Made{
+	_, _, err = limits.NewJudge(limits.Results{Hook: "http://127.0.0.1:1"}, http.DefaultTransport).Judge(t.Context(), limits.Made{
 		Read: func(context.Context) ([]byte, error) { return nil, gone },
 	})
 	require.ErrorIs(t, err, gone, "a file that cannot be read is no verdict")

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"time"
 
@@ -119,12 +120,14 @@ type Place struct {
 	Prefix string
 	// Logger receives what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
+	// Dial connects to the Redis of a URL. Default: TCP.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 }
 
 // Open returns a store and its connection. It does not wait for a Redis that is
 // unavailable; an embedded one is started. Close it.
 func Open(ctx context.Context, at Place, o Options) (*Store, error) {
-	db, err := redis.Open(ctx, redis.Options{URL: at.URL, Dir: at.Dir, Prefix: at.Prefix, Logger: at.Logger})
+	db, err := redis.Open(ctx, redis.Options{URL: at.URL, Dir: at.Dir, Prefix: at.Prefix, Logger: at.Logger, Dial: at.Dial})
 	if err != nil {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ const Path = "/bridge/messages"
 // maxRedirects bounds the redirects that are followed to a file.
 const maxRedirects = 5
 
-// Options say where messages go. All but FilesFrom are required.
+// Options say where messages go. Secret and Callback are required.
 type Options struct {
 	Secret   string
 	Callback string
@@ -44,6 +44,8 @@ type Options struct {
 	// other files, because a message could otherwise make it fetch anything that it
 	// can reach.
 	FilesFrom string
+	// HTTP makes the connections. Default: http.DefaultTransport's settings.
+	HTTP *http.Transport
 }
 
 // Webchat is the platform. It implements platform.Platform.
@@ -66,7 +68,10 @@ func New(o Options) (*Webchat, error) {
 	if u, err := url.Parse(o.Callback); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" {
 		return nil, errors.New("webchat: the callback is no URL") // which may contain a secret
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if o.HTTP == nil {
+		o.HTTP = http.DefaultTransport.(*http.Transport)
+	}
+	transport := o.HTTP.Clone()
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return http.ErrUseLastResponse
 	}}

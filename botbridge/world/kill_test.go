@@ -1,0 +1,165 @@
+package world_test
+
+import (
+	"encoding/json"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+)
+
+func TestBridgeKilled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		const people = 8
+		var all []*fakebot.Person
+		asked := map[*fakebot.Person][]int{}
+		for id := range people {
+			p := r.Fake.Person(int64(100+id), "en")
+			all = append(all, p)
+			for range 3 {
+				m, _ := p.Say("/work")
+				asked[p] = append(asked[p], m)
+			}
+		}
+		// The first picture is there. The others are at every stage of their way.
+		r.wait(all[0], "a first picture", func(list []fakebot.Message) bool { return len(filter(list, isPicture)) > 0 })
+		r.Bridge.Kill()
+		late, _ := all[1].Say("/work")
+		asked[all[1]] = append(asked[all[1]], late)
+		r.Bridge.Start(t)
+		for _, p := range all {
+			for _, m := range asked[p] {
+				r.wait(p, "an end", func(list []fakebot.Message) bool { return ends(list, m) > 0 })
+			}
+		}
+		pictures := 0
+		for _, p := range all {
+			for _, m := range asked[p] {
+				require.Equal(t, 1, ends(p.Sees(), m), texts(p.All()))
+				n := len(filter(p.All(), answering(m, isPicture)))
+				require.LessOrEqual(t, n, 1, "nobody gets it twice")
+				pictures += n
+			}
+		}
+		require.GreaterOrEqual(t, pictures, 3*people+1-people, "at most what was being sent at that moment is in doubt: one picture in each chat")
+	})
+}
+
+// ends counts the ends of a request that its person sees: its pictures or
+// apologies.
+func ends(list []fakebot.Message, message int) int {
+	pictures := len(filter(list, answering(message, isPicture)))
+	apologies := len(filter(list, answering(message, func(m fakebot.Message) bool {
+		return m.FromBot && (saying("the connection broke before")(m) || saying("Sorry")(m) || saying("cannot be made")(m))
+	})))
+	if pictures > 0 && apologies > 0 {
+		// The picture did arrive, and the bridge could not know.
+		return pictures
+	}
+	return pictures + apologies
+}
+
+func TestHubAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ada := r.Fake.Person(5, "en")
+		first, _ := ada.Say("/slow")
+		r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
+		r.w.Hubs[0].Kill()
+		second, _ := ada.Say("/work")
+		third, _ := ada.Say("/work")
+		r.waitFor(ada, "the excuse", saying("cannot be reached just now"))
+		for _, m := range []int{second, third} {
+			r.waitFor(ada, "a word", answering(m, func(m fakebot.Message) bool {
+				return strings.Contains(m.Text, "cannot be reached just now") || strings.Contains(m.Text, "as soon as the picture machines are back")
+			}))
+		}
+		require.Len(t, filter(ada.All(), saying("cannot be reached just now")), 1, "a chat is told once")
+		r.w.Hubs[0].Start()
+		for _, m := range []int{first, second, third} {
+			r.pictures(ada, m, 1)
+		}
+		require.Len(t, filter(ada.All(), isPicture), 3)
+	})
+}
+
+// Telegram is away while pictures are made and while the bridge starts.
+func TestTelegramAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ada := r.Fake.Person(6, "en")
+		first, _ := ada.Say("/slow")
+		r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
+		r.StopTelegram()
+		require.Eventually(t, func() bool {
+			response, err := r.web().Get(r.w.Hubs[0].URL() + "/hub/stats")
+			if err != nil {
+				return false
+			}
+			defer response.Body.Close()
+			var stats struct{ Queued, Running int }
+			return json.NewDecoder(response.Body).Decode(&stats) == nil && stats.Queued+stats.Running == 0
+		}, patience, 50*time.Millisecond, "the picture is made")
+		r.Bridge.Kill()
+		r.Bridge.Start(t)
+		second, _ := ada.Say("/work")
+		r.StartTelegram()
+		for _, m := range []int{first, second} {
+			r.wait(ada, "its end", func(list []fakebot.Message) bool { return ends(list, m) == 1 })
+		}
+		require.LessOrEqual(t, len(filter(ada.All(), isPicture)), 2, "nobody gets it twice")
+	})
+}
+
+// The bridge is killed at each of its calls, after Telegram has taken it and before the
+// bridge knows. Whatever is left in the chat is true, and nothing waits for ever.
+func TestKilledAtEachCall(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var armed atomic.Pointer[string]
+		taken := make(chan struct{}, 1)
+		r := newRig(t, func(o *options) {
+			o.Fake.Fault = func(method string) fakebot.Fault {
+				if at := armed.Load(); at == nil || *at != method || !armed.CompareAndSwap(at, nil) {
+					return fakebot.None
+				}
+				taken <- struct{}{}
+				return fakebot.HangAfter
+			}
+		})
+		for n, c := range []struct{ call, command string }{
+			{"sendMessage", "/work"}, {"sendPhoto", "/work"}, {"deleteMessage", "/work"}, {"editMessageText", "/broken"}, {"sendMessage", "/broken"},
+		} {
+			ada := r.Fake.Person(int64(50+n), "en")
+			armed.Store(&c.call)
+			asked, _ := ada.Say(c.command)
+			select {
+			case <-taken:
+			case <-time.After(patience):
+				require.Failf(t, "no such call", "%s: %s", c.call, texts(ada.All()))
+			}
+			r.Bridge.Kill()
+			r.Bridge.Start(t)
+			last := r.wait(ada, c.call+": its end, and nothing that waits", func(list []fakebot.Message) bool {
+				return ends(list, asked) == 1 && len(filter(list, func(m fakebot.Message) bool {
+					return m.FromBot && strings.ContainsAny(m.Text, "⏳🎨")
+				})) == 0 && len(filter(list, saying("📝 Noted"))) <= 1
+			})
+			notes := filter(last, saying("📝 Noted"))
+			for _, note := range notes {
+				// Its buttons tell how it is, and remove it.
+				require.NotEmpty(t, r.answered(ada.Press(note.ID, button(t, note, "Status"))))
+				r.wait(ada, "the note goes", func(list []fakebot.Message) bool { return len(filter(list, saying("📝 Noted"))) == 0 })
+			}
+		}
+	})
+}

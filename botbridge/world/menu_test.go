@@ -1,0 +1,64 @@
+package world_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+)
+
+// What is below More, from outside: what made a picture, its workflow, another style, other
+// words, and its removal, which a kill in between does not stop.
+func TestMoreAboutAPicture(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *options) {
+			o.Config = botYAML + "styles:\n  film: {prompt: \"{prompt}, 35mm film\", arguments: {cfg: 4}}\n"
+		})
+		ada := r.Fake.Person(50, "en")
+		asked, _ := ada.Say("/generate a red fox --steps 2 --seed 11")
+		picture := r.pictures(ada, asked, 1)[0]
+		ada.Press(picture.ID, button(t, picture, "More"))
+		menu := r.waitFor(ada, "the menu", answering(picture.ID, saying("Took ")))
+		for _, want := range []string{"a red fox", "Seed 11", "2 steps", "Model: "} {
+			require.Contains(t, menu.Text, want)
+		}
+		require.Contains(t, r.answered(ada.Press(menu.ID, button(t, menu, "Favourite"))), "among your favourites")
+		ada.Press(menu.ID, button(t, menu, "Workflow"))
+		file := r.waitFor(ada, "the workflow", func(m fakebot.Message) bool { return m.Kind == "document" })
+		require.NotZero(t, file.File.Size)
+
+		ada.Press(menu.ID, button(t, menu, "Style"))
+		styles := r.waitFor(ada, "the styles", saying("in which style"))
+		require.Equal(t, menu.ID, styles.ID, "in the same message")
+		ada.Press(styles.ID, button(t, styles, "film"))
+		require.Contains(t, r.pictures(ada, asked, 2)[1].Text, "film · Seed 11")
+
+		words, _ := ada.Send(fakebot.Draft{Text: "/remix an owl", ReplyTo: picture.ID})
+		other := r.pictures(ada, words, 1)[0]
+		require.Contains(t, other.Text, "an owl")
+		require.Contains(t, other.Text, "Seed 11")
+
+		ada.Send(fakebot.Draft{Text: "/delete", ReplyTo: picture.ID})
+		question := r.waitFor(ada, "the question", saying("Remove this picture"))
+		r.Bridge.Kill()
+		ada.Press(question.ID, button(t, question, "Yes"))
+		r.Bridge.Start(t)
+		r.wait(ada, "the picture and the question go", func(list []fakebot.Message) bool {
+			return len(filter(list, func(m fakebot.Message) bool { return m.ID == picture.ID || m.ID == question.ID })) == 0
+		})
+		r.until("the picture is forgotten", func() bool {
+			return strings.Contains(r.answered(ada.Press(menu.ID, button(t, menu, "Workflow"))), "too old")
+		})
+		r.Fake.Age(50)
+		ada.Press(other.ID, button(t, other, "More"))
+		menu = r.waitFor(ada, "its menu", answering(other.ID, saying("an owl")))
+		ada.Press(menu.ID, button(t, menu, "Remove"))
+		question = r.waitFor(ada, "the question", func(m fakebot.Message) bool { return m.ID == menu.ID && strings.Contains(m.Text, "Remove") })
+		ada.Press(question.ID, button(t, question, "Yes"))
+		r.waitFor(ada, "the truth", saying("they are too old"))
+	})
+}

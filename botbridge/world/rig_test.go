@@ -1,0 +1,213 @@
+package world_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/leaktest"
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/system"
+)
+
+// patience bounds every wait, in the time of the world.
+const patience = 20 * time.Minute
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// config is the bot.yaml of the tests.
+const botYAML = `
+telegram: {rate: 10}
+limits:
+  waiting: 6
+  messages_per_10s: 60
+  admins: ["telegram:1"]
+  block_users: ["telegram:666"]
+  words: [forbidden]
+default_command: generate
+commands:
+  generate: {workflow: generate.json, about: {en: "a picture from words", ru: "картинка"}}
+  edit: {workflow: edit.json, max_count: 1}
+  inpaint: {workflow: inpaint.json, max_count: 1}
+  upscale: {workflow: upscale.json, upscales: true}
+  poster: {workflow: poster.json, inputs: {seed: Colour.color}, max_seed: 16777215, max_count: 10}
+  work: {workflow: work.json, inputs: {seed: Work.nonce}}
+  slow: {workflow: slow.json, inputs: {seed: Work.nonce}}
+  endless: {workflow: endless.json, inputs: {seed: Work.nonce}}
+  broken: {workflow: broken.json, inputs: {seed: Work.nonce}}
+  missing: {workflow: missing.json, inputs: {seed: Work.nonce, size: "-", count: "-"}}
+`
+
+// rig is a world with one hub, two servers, a bridge, and the services that it speaks to.
+type rig struct {
+	t        *testing.T
+	ctx      context.Context
+	w        *system.World
+	Fake     *fakebot.Fake
+	Discord  *fakediscord.Fake
+	Bridge   *bot
+	telegram *http.Server
+	log      *journal
+}
+
+// newRig sets everything up, in a bubble. change may alter the options.
+func newRig(t *testing.T, change ...func(*options)) *rig {
+	t.Helper()
+	o := options{Config: botYAML, Fake: fakebot.Options{Scale: 10, Enforce: true}}
+	for _, c := range change {
+		c(&o)
+	}
+	r := &rig{t: t, ctx: t.Context(), log: &journal{}, Fake: fakebot.New(o.Fake)}
+	var err error
+	r.Discord, err = fakediscord.New(o.Discord)
+	require.NoError(t, err)
+	r.w = system.New(t, system.Config{Hubs: 1, Comfys: 2, TenantSecret: hubKey, Log: r.log, Comfy: sim.Config{Models: models(), PreviewMethod: "latent2rgb"}})
+	r.StartTelegram()
+	services := []*http.Server{host(t, r.w, "discord", r.Discord)}
+	for name, service := range o.Services {
+		services = append(services, host(t, r.w, name, service))
+	}
+	r.Bridge = r.bot("bridge", writeConfig(t, o.Config))
+	t.Cleanup(func() {
+		r.Fake.Close()
+		r.Discord.Close()
+		_ = r.telegram.Close()
+		for _, s := range services {
+			_ = s.Close()
+		}
+		r.w.Close()
+	})
+	return r
+}
+
+// bot starts a process of the bridge, which ends with the test.
+func (r *rig) bot(name, file string) *bot {
+	b := &bot{w: r.w, name: name, config: file, log: slog.New(slog.NewTextHandler(r.log, nil)).With("process", name)}
+	b.Start(r.t)
+	r.t.Cleanup(b.Kill)
+	return b
+}
+
+// StartTelegram makes the fake reachable, StopTelegram ends that.
+func (r *rig) StartTelegram() { r.telegram = host(r.t, r.w, "telegram", r.Fake) }
+
+// StopTelegram cuts all connections to the fake and refuses new ones.
+func (r *rig) StopTelegram() { _ = r.telegram.Close() }
+
+// wait waits until the messages that a person sees meet a condition.
+func (r *rig) wait(p *fakebot.Person, what string, until func([]fakebot.Message) bool) []fakebot.Message {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	list, err := p.Wait(ctx, until)
+	require.NoError(r.t, err, "%s; the chat holds: %s", what, texts(list))
+	return list
+}
+
+// waitFor waits for one message of the bot that fits, and returns it.
+func (r *rig) waitFor(p *fakebot.Person, what string, fits func(fakebot.Message) bool) fakebot.Message {
+	r.t.Helper()
+	ofBot := func(m fakebot.Message) bool { return m.FromBot && fits(m) }
+	list := r.wait(p, what, func(list []fakebot.Message) bool {
+		_, ok := fakebot.Find(list, ofBot)
+		return ok
+	})
+	m, _ := fakebot.Find(list, ofBot)
+	return m
+}
+
+// askUntil repeats a question until the answer contains want. The bot may report
+// an action before its cost is settled.
+func (r *rig) askUntil(p *fakebot.Person, question, want string) {
+	r.t.Helper()
+	r.until(question+" is answered by "+want, func() bool {
+		asked, _ := p.Say(question)
+		said := r.waitFor(p, "an answer to "+question, answering(asked, func(fakebot.Message) bool { return true }))
+		return strings.Contains(said.Text, want)
+	})
+}
+
+// until checks a condition once a second until it holds. It does not check more
+// often, because the bot ignores people who write too much. Unlike
+// require.Eventually, it runs the condition on the test's own goroutine, where it
+// may end the test.
+func (r *rig) until(what string, holds func() bool) {
+	r.t.Helper()
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
+		require.True(r.t, time.Now().Before(deadline), "still not after %v: %s", patience, what)
+	}
+}
+
+// pictures waits until n pictures answer a message.
+func (r *rig) pictures(p *fakebot.Person, message, n int) []fakebot.Message {
+	r.t.Helper()
+	list := r.wait(p, fmt.Sprintf("%d pictures", n), func(list []fakebot.Message) bool {
+		return len(filter(list, answering(message, isPicture))) >= n
+	})
+	return filter(list, answering(message, isPicture))
+}
+
+func isPicture(m fakebot.Message) bool { return m.FromBot && m.Kind == "photo" }
+
+func answering(message int, fits func(fakebot.Message) bool) func(fakebot.Message) bool {
+	return func(m fakebot.Message) bool { return m.ReplyTo == message && fits(m) }
+}
+
+func saying(text string) func(fakebot.Message) bool {
+	return func(m fakebot.Message) bool { return strings.Contains(m.Text, text) }
+}
+
+func filter(list []fakebot.Message, fits func(fakebot.Message) bool) (out []fakebot.Message) {
+	for _, m := range list {
+		if fits(m) {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+func texts(list []fakebot.Message) string {
+	var b strings.Builder
+	for _, m := range list {
+		fmt.Fprintf(&b, "\n  %d bot=%v %s re %d: %q", m.ID, m.FromBot, m.Kind, m.ReplyTo, m.Text)
+	}
+	return b.String()
+}
+
+// button returns the data of the button whose label contains a text.
+func button(t *testing.T, m fakebot.Message, label string) string {
+	t.Helper()
+	for _, b := range m.Buttons {
+		if strings.Contains(b.Label, label) {
+			return b.Data
+		}
+	}
+	require.Failf(t, "no such button", "%s under %+v", label, m)
+	return ""
+}
+
+// answered waits for the answer to a press and returns it.
+func (r *rig) answered(press string) string {
+	r.t.Helper()
+	text := ""
+	require.Eventually(r.t, func() bool {
+		for _, a := range r.Fake.Answers() {
+			if a.ID == press {
+				text = a.Text
+				return true
+			}
+		}
+		return false
+	}, patience, 20*time.Millisecond)
+	return text
+}

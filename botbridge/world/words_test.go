@@ -1,0 +1,101 @@
+package world_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/fakellm"
+)
+
+// careful is a bot.yaml with terms, other words, and a service that looks at results. It
+// covers what was asked for with the word "cover" and refuses "withhold".
+func careful(t *testing.T) (change func(*options), llm *fakellm.Fake, judged *atomic.Int64) {
+	t.Helper()
+	llm, err := fakellm.New()
+	require.NoError(t, err)
+	judged = new(atomic.Int64)
+	judge := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		judged.Add(1)
+		words, verdict := strings.ToLower(r.FormValue("request")), "allow"
+		switch {
+		case strings.Contains(words, "cover"):
+			verdict = "spoiler"
+		case strings.Contains(words, "withhold"):
+			verdict = "refuse"
+		}
+		_, _ = io.WriteString(w, `{"verdict": "`+verdict+`", "reason": "too wild"}`)
+	})
+	t.Cleanup(func() {
+		require.Empty(t, llm.Broken())
+	})
+	return func(o *options) {
+		o.Config += "terms: {en: Be kind., ru: Будьте людьми.}\n" +
+			"enhance: {url: http://llm/v1, model: " + fakellm.Model + ", key: {file: llm_key}, translate: true}\n" +
+			"results: {hook: http://judge}\n"
+		o.Services = map[string]http.Handler{"llm": llm, "judge": judge}
+	}, llm, judged
+}
+
+// From the terms by way of better words to the picture, with the bridge killed while a
+// user makes up their mind.
+func TestTermsWordsAndResults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		change, llm, judged := careful(t)
+		r := newRig(t, change)
+		ada := r.Fake.Person(40, "en")
+		asked, _ := ada.Say("/generate a fox --enhance")
+		terms := r.waitFor(ada, "the terms", saying("Be kind."))
+		require.Empty(t, llm.Calls())
+		r.Bridge.Kill()
+		r.Bridge.Start(t)
+		ada.Press(terms.ID, button(t, terms, "I accept"))
+		offer := r.waitFor(ada, "better words", saying("A FOX"))
+		r.Bridge.Kill()
+		r.Bridge.Start(t)
+		ada.Press(offer.ID, button(t, offer, "Make it"))
+		require.Len(t, r.pictures(ada, asked, 1), 1)
+		require.EqualValues(t, 1, judged.Load())
+
+		withheld, _ := ada.Say("/generate withhold it")
+		r.waitFor(ada, "why it is not shown", answering(withheld, saying("1 file is not shown here: too wild")))
+		require.Empty(t, filter(ada.Sees(), answering(withheld, isPicture)))
+
+		ada.Say("рыжая лиса")
+		r.waitFor(ada, "words in English", saying("In English:\n\nРЫЖАЯ ЛИСА"))
+
+		ada.Say("/export")
+		r.waitFor(ada, "what is kept", func(m fakebot.Message) bool {
+			return m.Kind == "document" && strings.Contains(m.Text, "This is all that I keep")
+		})
+		ada.Say("/forget me")
+		sure := r.waitFor(ada, "whether that is meant", saying("Shall I delete"))
+		ada.Press(sure.ID, button(t, sure, "Delete it all"))
+		r.waitFor(ada, "what remains", saying("What I still know"))
+		ada.Say("/generate a bear")
+		r.wait(ada, "the terms again", func(list []fakebot.Message) bool { return len(filter(list, saying("Be kind."))) >= 1 })
+	})
+}
+
+// The same on Discord, where a covered file is called so.
+func TestTermsWordsAndResultsOnDiscord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		change, _, _ := careful(t)
+		r := newDiscordRig(t, fakediscord.Options{}, change)
+		ada := r.member("4", "en-US")
+		ada.Use("generate", prompt("cover it"), fakediscord.Option{Name: "enhance", Value: true})
+		r.presses(ada, r.sees(ada, "the terms", says("Be kind.")), "I accept")
+		r.presses(ada, r.sees(ada, "better words", says("COVER IT")), "Make it")
+		done := r.sees(ada, "the picture", hasFiles(1))
+		require.True(t, strings.HasPrefix(done.Files[0], "SPOILER_"), done.Files[0])
+	})
+}
