@@ -14,7 +14,8 @@ type Callbacks struct {
 	Allow []string `json:"allow,omitempty"`
 
 	// What callbacks are signed with; each tenant's with a secret derived from it. To
-	// change it, put the new one before the old one. At least 16 bytes each.
+	// change it, put the new one before the old one. At least 16 bytes each, from
+	// {env.NAME} or {file./path}.
 	Secret []string `json:"secret,omitempty"`
 }
 
@@ -39,7 +40,7 @@ func (c *Callbacks) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 				return d.ArgErr()
 			}
 			for _, secret := range c.Secret {
-				if err := checkSecret(secret); err != nil && !hasPlaceholder(secret) {
+				if err := checkOutside(secret); err != nil {
 					return d.Errf("secret: %w", err)
 				}
 			}
@@ -59,6 +60,11 @@ func (c *Callbacks) resolve(repl *caddy.Replacer) (err error) {
 	for i := range c.Allow {
 		if c.Allow[i], err = repl.ReplaceOrErr(c.Allow[i], false, true); err != nil {
 			return err
+		}
+	}
+	for _, secret := range c.Secret {
+		if err := checkOutside(secret); err != nil {
+			return fmt.Errorf("callbacks: secret: %w", err)
 		}
 	}
 	if c.Secret, err = resolveSecretList(repl, c.Secret); err != nil {

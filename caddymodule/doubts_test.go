@@ -99,7 +99,7 @@ func TestDoubts(t *testing.T) {
 		"not strict":      {loose, "", "", []string{"without trusted_proxies_strict"}},
 		"by addresses":    {strict, "", "trust_tenant_from 10.0.0.7", []string{"proves little"}},
 		"by client's":     {loose, "", "trust_tenant_from 10.0.0.7", []string{"clients can write the address", "is without effect"}},
-		"secrets":         {strict, "secret 0123456789abcdef\nredis redis://:hunter22@redis:6379\ncallbacks {\nallow hooks.example\nsecret {env.NOT} 0123456789abcdef\n}\ngossip {\nkey 0123456789abcdef\n}", "", []string{"in redis, secret, gossip { key }, callbacks { secret }"}},
+		"secrets":         {strict, "secret 0123456789abcdef\nredis redis://:hunter22@redis:6379\ngossip {\nkey 0123456789abcdef\n}", "", []string{"in redis, secret, gossip { key }"}},
 		"secrets outside": {strict, "secret {env.NONE}{file./dev/null}\nredis redis://:{env.NONE}@redis:6379\ngossip {\nkey {env.NONE}\n}", "tenant_secret {env.NONE}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -64,17 +64,22 @@ func inlineSecrets(a *App) (words []string) {
 	if a.Gossip != nil && inlineSecret(a.Gossip.Key) {
 		words = append(words, "gossip { key }")
 	}
-	if a.Callbacks != nil && slices.ContainsFunc(a.Callbacks.Secret, inlineSecret) {
-		words = append(words, "callbacks { secret }")
-	}
 	return words
+}
+
+// checkOutside refuses a secret that the configuration itself would contain.
+func checkOutside(written string) error {
+	if inlineSecret(written) {
+		return errors.New("must come from {env.NAME} or {file./path}, because the configuration can be read at Caddy's admin endpoint")
+	}
+	return nil
 }
 
 // checkTenantSecret validates a tenant secret as it is written, and as what it stands for
 // unless that is not known yet. An empty one is none, such as a variable that is not set.
 func checkTenantSecret(written, text string) error {
-	if inlineSecret(written) {
-		return errors.New("must come from {env.NAME} or {file./path}, because the configuration can be read at Caddy's admin endpoint")
+	if err := checkOutside(written); err != nil {
+		return err
 	}
 	if text == "" {
 		return nil
