@@ -43,6 +43,18 @@ func fleetOf(t *testing.T, set programs.Set, redis string) *fleet {
 	return &fleet{t, programstest.NewFleet(t, set, redis)}
 }
 
+// configure adds a line to the app's block, for a hub that has not started yet.
+func (f *fleet) configure(line string) {
+	f.t.Helper()
+	text, err := os.ReadFile(f.Set.Caddyfile)
+	require.NoError(f.t, err)
+	const data = "data {$COMFYHUB_DATA:./data}\n"
+	require.Contains(f.t, string(text), data)
+	f.Set.Caddyfile = filepath.Join(f.Dir, "more.Caddyfile")
+	text = []byte(strings.Replace(string(text), data, data+"\t\t"+line+"\n", 1))
+	require.NoError(f.t, os.WriteFile(f.Set.Caddyfile, text, 0o600))
+}
+
 // startHub starts the hub, for the first time or again, and waits until it is
 // ready.
 func (f *fleet) startHub() {

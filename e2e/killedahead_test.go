@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,7 +29,7 @@ func TestHubIsKilledBetweenAClaimAheadAndItsPost(t *testing.T) {
 			one, two := newPair(t, server, programstest.Built(t), programstest.Built(t))
 			joins(two, one)
 			for _, f := range []*fleet{one, two} {
-				f.looksAhead()
+				f.configure("lookahead 1")
 			}
 			comfy, err := freeport.Address()
 			require.NoError(t, err)
@@ -62,18 +61,6 @@ func TestHubIsKilledBetweenAClaimAheadAndItsPost(t *testing.T) {
 			require.Equal(t, len(ids), strings.Count(simulated.Log(), "run starts"), simulated.Log())
 		})
 	}
-}
-
-// looksAhead sets lookahead 1 for a hub that has not started yet.
-func (f *fleet) looksAhead() {
-	f.t.Helper()
-	text, err := os.ReadFile(f.Set.Caddyfile)
-	require.NoError(f.t, err)
-	const data = "data {$COMFYHUB_DATA:./data}\n"
-	require.Contains(f.t, string(text), data)
-	f.Set.Caddyfile = f.Dir + "/ahead.Caddyfile"
-	text = []byte(strings.Replace(string(text), data, data+"\t\tlookahead 1\n", 1))
-	require.NoError(f.t, os.WriteFile(f.Set.Caddyfile, text, 0o600))
 }
 
 // heldPost is a request that the test holds.
