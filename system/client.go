@@ -62,6 +62,10 @@ func (w *World) Client(name string, seed uint64, socket bool, ledger *Ledger) *C
 // patience is how long a client waits for one answer.
 const patience = 30 * time.Second
 
+// connectWithin is how long it waits for a socket: whoever has lost one has to be back within
+// the replay window, also if two hubs do not answer.
+const connectWithin = 10 * time.Second
+
 // run posts prompts until the time is over, and waits for each.
 func (c *Client) run(until time.Time) {
 	defer c.http.CloseIdleConnections()
@@ -228,7 +232,7 @@ var errDone = errors.New("the end was told")
 // listenTo follows a prompt on sockets, the first of which is opened before it is posted.
 func (c *Client) listenTo(p *Prompt) {
 	for {
-		ctx, cancel := context.WithTimeout(c.w.ended, patience)
+		ctx, cancel := context.WithTimeout(c.w.ended, connectWithin)
 		socket, _, err := websocket.Dial(ctx, c.url()+"/ws?clientId="+c.name, &websocket.DialOptions{HTTPClient: c.http})
 		cancel()
 		if err != nil {

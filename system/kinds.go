@@ -59,6 +59,15 @@ var kinds = []kind{
 		w.Net.SetBoth(on[0], on[1], network.Link{Delay: 700 * time.Millisecond})
 		return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
 	}, pick: oneLink},
+	{name: "drop", begin: func(w *World, on []string) func() { // what was sent to a client is lost, with its connections
+		w.silenceClient(on[0], true)
+		return func() {
+			for _, h := range w.Hubs {
+				w.Net.Reset(on[0], h.name)
+			}
+			w.silenceClient(on[0], false)
+		}
+	}, pick: oneClient, most: 10 * time.Second, only: func(c Config) bool { return c.Clients > 0 }},
 	{name: "full disk", begin: disk(DiskState{Full: true, Room: 100 << 10}), pick: theDisk},
 	{name: "broken disk", begin: disk(DiskState{Err: syscall.EIO}), pick: theDisk},
 	{name: "slow disk", begin: disk(DiskState{Delay: 300 * time.Millisecond}), pick: theDisk},
@@ -153,6 +162,13 @@ func (w *World) slowRedis(l network.Link) {
 	}
 }
 
+// silenceClient lets a client hear nothing, and nobody hear it.
+func (w *World) silenceClient(name string, silent bool) {
+	for _, h := range w.Hubs {
+		w.Net.SetBoth(name, h.name, network.Link{Silent: silent})
+	}
+}
+
 func theDisk(*rand.Rand, Config) []string { return []string{"disk"} }
 
 func oneRedis(*rand.Rand, Config) []string { return []string{"redis"} }
@@ -167,6 +183,10 @@ func oneProcess(r *rand.Rand, c Config) []string {
 
 func oneComfy(r *rand.Rand, c Config) []string {
 	return []string{fmt.Sprint("comfy", 1+r.IntN(c.Comfys))}
+}
+
+func oneClient(r *rand.Rand, c Config) []string {
+	return []string{clientName(r.IntN(c.Clients))}
 }
 
 // oneLink picks two hosts that talk to each other.

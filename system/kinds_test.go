@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/system"
+	"github.com/comfyhub/comfyhub/system/network"
 )
 
 // inWorld runs a scenario in a world; when it has ended, no promise is broken.
@@ -68,6 +69,28 @@ func TestSkewedClock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A client whose connection swallowed the end, and then broke, is told of it on its next
+// socket.
+func TestEndIsLostWithTheConnection(t *testing.T) {
+	inWorld(t, system.Config{Hubs: 2, Comfys: 1}, func(w *system.World, ledger *system.Ledger) {
+		told := asks(w, ledger, "ann", 5)
+		w.Until(time.Minute, "a server runs it", func() bool { return running(w) != nil })
+		for _, hub := range []string{"hub1", "hub2"} {
+			w.Net.SetBoth("ann", hub, network.Link{Silent: true})
+		}
+		<-time.After(8 * time.Second)
+		for _, hub := range []string{"hub1", "hub2"} {
+			w.Net.Reset("ann", hub)
+			w.Net.SetBoth("ann", hub, network.Link{})
+		}
+		select {
+		case <-told:
+		case <-time.After(time.Minute):
+			require.Fail(t, "nobody tells the client")
+		}
+	})
 }
 
 // A reload that leaves out the server that runs a prompt, and one that takes it in again, lose

@@ -16,6 +16,9 @@ type Load struct {
 	For time.Duration
 }
 
+// clientName is the host of a client, which are counted from 0.
+func clientName(n int) string { return fmt.Sprint("client", n+1) }
+
 // settleWithin is how long everything may take to end once all faults have healed.
 const settleWithin = 10 * time.Minute
 
@@ -33,7 +36,7 @@ func Run(t testing.TB, seed uint64, c Config, load Load, faults []Fault) (*Ledge
 	var clients sync.WaitGroup
 	var names []string
 	for n := range load.Sockets + load.Pollers {
-		names = append(names, fmt.Sprintf("client%d", n+1))
+		names = append(names, clientName(n))
 		client := w.Client(names[n], seed<<8|uint64(n), n < load.Sockets, ledger) // #nosec G115 -- small
 		clients.Go(func() { client.run(until) })
 	}

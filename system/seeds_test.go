@@ -29,8 +29,8 @@ func TestMain(m *testing.M) {
 }
 
 var (
-	size = system.Config{Hubs: 3, Comfys: 3, Agents: 2}
 	load = system.Load{Sockets: 4, Pollers: 2, For: 2 * time.Minute}
+	size = system.Config{Hubs: 3, Comfys: 3, Agents: 2, Clients: load.Sockets + load.Pollers}
 )
 
 // run runs a seed's clients against a schedule of faults.
