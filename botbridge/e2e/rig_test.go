@@ -94,30 +94,6 @@ func (r *rig) waitFor(p *fakebot.Person, what string, fits func(fakebot.Message)
 	return m
 }
 
-// askUntil repeats a question until the answer contains want. The bot may report
-// an action before its cost is settled.
-func (r *rig) askUntil(p *fakebot.Person, question, want string) {
-	r.t.Helper()
-	r.until(question+" is answered by "+want, func() bool {
-		asked, _ := p.Say(question)
-		said := r.waitFor(p, "an answer to "+question, answering(asked, func(fakebot.Message) bool { return true }))
-		return strings.Contains(said.Text, want)
-	})
-}
-
-// until checks a condition once a second until it holds. It does not check more
-// often, because the bot ignores people who write too much. Unlike
-// require.Eventually, it runs the condition on the test's own goroutine, where it
-// may end the test.
-func (r *rig) until(what string, holds func() bool) {
-	r.t.Helper()
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		require.True(r.t, time.Now().Before(deadline), "still not after %v: %s", patience, what)
-	}
-}
-
 // pictures waits until n pictures answer a message.
 func (r *rig) pictures(p *fakebot.Person, message, n int) []fakebot.Message {
 	r.t.Helper()
@@ -152,32 +128,4 @@ func texts(list []fakebot.Message) string {
 		fmt.Fprintf(&b, "\n  %d bot=%v %s re %d: %q", m.ID, m.FromBot, m.Kind, m.ReplyTo, m.Text)
 	}
 	return b.String()
-}
-
-// button returns the data of the button whose label contains a text.
-func button(t *testing.T, m fakebot.Message, label string) string {
-	t.Helper()
-	for _, b := range m.Buttons {
-		if strings.Contains(b.Label, label) {
-			return b.Data
-		}
-	}
-	require.Failf(t, "no such button", "%s under %+v", label, m)
-	return ""
-}
-
-// answered waits for the answer to a press and returns it.
-func (r *rig) answered(press string) string {
-	r.t.Helper()
-	text := ""
-	require.Eventually(r.t, func() bool {
-		for _, a := range r.Fake.Answers() {
-			if a.ID == press {
-				text = a.Text
-				return true
-			}
-		}
-		return false
-	}, patience, 20*time.Millisecond)
-	return text
 }
