@@ -51,9 +51,10 @@ func (h *Hub) Start() {
 	})
 	rooms := rooms.New(h.running)
 	h.Reload("")
+	secret := api.NewTenantSecret(h.w.size.TenantSecret)
 	h.web = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, _ := net.SplitHostPort(r.RemoteAddr)
-		rooms.Serve(w, r, api.Visitor{IP: host, Named: r.Header.Get("X-ComfyHub-Tenant"), TenantSecret: api.NewTenantSecret(h.w.size.TenantSecret)})
+		rooms.Serve(w, r, api.Visitor{IP: host, Named: r.Header.Get("X-ComfyHub-Tenant"), TenantSecret: secret})
 	})}
 	l, err := h.w.Net.Listen(h.name + ":8188")
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ const patience = 20 * time.Minute
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// config is the bot.yaml of the tests.
+// botYAML is the bot.yaml of the tests.
 const botYAML = `
 telegram: {rate: 10}
 limits:
