@@ -80,11 +80,15 @@ newer_node() {
 	PATH="$folder/node_modules/node-linux-$(node -p process.arch)/bin:$PATH"
 }
 
-# race runs the tests with the race detector. Not e2e: it runs programs that were built
-# without the detector. -short leaves out the replay of all recordings, which tests
-# behaviour.
+# race runs tests with the race detector, and -short, which leaves out long computations
+# that nothing shares. Those of packages whose parts work side by side, and some whole
+# fleets; or those that are named. Not e2e: it runs programs that were built without the
+# detector.
 race() {
-	CGO_ENABLED=1 .ci/test -race -short -timeout 40m ./agent/... ./caddymodule/... ./internal/...
+	if [ $# -eq 0 ]; then
+		set -- ./agent/... ./caddymodule/... ./system/... ./internal/{agent,comfyui,dispatch,files,fleet,gossip,peers,queue,redis,stream,tunnel}/...
+	fi
+	CGO_ENABLED=1 GOGC=400 .ci/test -race -short -timeout 40m "$@"
 }
 
 # demo makes a picture with the real programs.

@@ -26,6 +26,9 @@ func holds(t *testing.T, times int, seed uint64, faults []system.Fault) {
 // frozen hub goes on, it says that the client is its own: the socket at the other hub must
 // not fall silent.
 func TestFrozenHubComesBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("several worlds, one would do for the race detector")
+	}
 	t.Parallel()
 	holds(t, 4, 70, []system.Fault{
 		{At: 16742 * time.Millisecond, For: 13782 * time.Millisecond, Kind: "reset", On: []string{"hub2", "redis"}},

@@ -13,6 +13,9 @@ import (
 // A prompt takes fifty minutes. After ten, the server that runs it dies, and a minute later
 // so does the hub that has the client's socket; the client is told of one end.
 func TestAnHour(t *testing.T) {
+	if testing.Short() {
+		t.Skip("an hour: two minutes would do for the race detector")
+	}
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := system.New(t, system.Config{Hubs: 2, Comfys: 2})

@@ -111,6 +111,9 @@ func TestReload(t *testing.T) {
 // The same seed gives the same faults at the same times, and the same choices of clients. How
 // many prompts a client posts depends on how long they take, so one run may have more.
 func TestSameSeedSameTrace(t *testing.T) {
+	if testing.Short() {
+		t.Skip("several worlds, one would do for the race detector")
+	}
 	t.Parallel()
 	faults := system.Faults(1, size, load.For)
 	_, one := run(t, 1, faults, nil)

@@ -224,5 +224,6 @@ var notPlayed = map[string]string{
 	"server-stop-sigint":  "a hub that stops keeps queue and history; see the tests of faults",
 	"server-stop-sigkill": "as above",
 	"server-stop-sigterm": "as above",
+	"large-body":          "sends hundreds of megabytes; see the tests of bodies, and those of package intake",
 	"stalled-client":      "a client that does not read delays nobody; see package stream",
 }

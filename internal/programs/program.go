@@ -64,7 +64,8 @@ func (p *Program) launch() error {
 	cmd := exec.Command(p.spec.Path, p.spec.Args...) // #nosec G204 -- the programs of this repository
 	cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = log, log, ownGroup()
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "COMFYHUB_") {
+		// Nor how often the garbage of tests is collected.
+		if !strings.HasPrefix(variable, "COMFYHUB_") && !strings.HasPrefix(variable, "GOGC=") {
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}

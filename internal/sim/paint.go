@@ -176,10 +176,21 @@ func paint(s scene, sharpness float64) *image.NRGBA {
 	if sharpness < 1 {
 		mosaic = 1 + (1-sharpness)*float64(min(w, h))/10
 	}
+	row, above := make([][3]float64, w), -1.0
 	for y := range h {
+		if by := math.Floor(float64(y)/mosaic) * mosaic; by != above { // a new row of tiles
+			left := -1.0
+			for x := range w {
+				if bx := math.Floor(float64(x)/mosaic) * mosaic; bx != left {
+					row[x], left = c.at((bx+0.5)/float64(w), (by+0.5)/float64(h)), bx
+				} else {
+					row[x] = row[x-1]
+				}
+			}
+			above = by
+		}
 		for x := range w {
-			bx, by := math.Floor(float64(x)/mosaic)*mosaic, math.Floor(float64(y)/mosaic)*mosaic
-			col := c.at((bx+0.5)/float64(w), (by+0.5)/float64(h))
+			col := row[x]
 			if s.base != nil {
 				col = mix(s.pixel(x, y), col, 0.6*s.denoise)
 			}

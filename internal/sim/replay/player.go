@@ -240,7 +240,7 @@ func recordedTime(step *pyjson.Object) time.Duration {
 // enough returns true. On a busy machine, where looking takes longer, it takes
 // longer too.
 func (p *Player) rest(calm time.Duration, enough func() bool) {
-	const pause = time.Millisecond / 2
+	pause := max(calm/8, time.Millisecond/2)
 	limit := time.Now().Add(longest / 4)
 	since, looks := time.Now(), 0
 	for time.Since(since) < calm || looks < int(calm/pause) {
