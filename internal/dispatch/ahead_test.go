@@ -156,21 +156,22 @@ func TestWaitingJobIsCancelled(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, running := newAhead(t, 1)
-			key, next := b.submit(endless), ""
-			there := b.waitsThere(key)
-			next = b.submit(picture)
-			require.NoError(t, cancel(b, key))
-			b.reaches(key, job.Cancelled)
-			_, err := b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
-			require.ErrorIs(t, err, queue.ErrNotFound)
-			b.waitsThere(next)
-			require.Equal(t, job.Running, b.job(running[0]).State)
-			require.Equal(t, 1, there.Started())
-			b.CancelRun(running[0])
-			b.reaches(next, job.Done)
-			require.Equal(t, 2, there.Started())
+			inBubble(t, func(t *testing.T) {
+				b, running := newAhead(t, 1)
+				key, next := b.submit(endless), ""
+				there := b.waitsThere(key)
+				next = b.submit(picture)
+				require.NoError(t, cancel(b, key))
+				b.reaches(key, job.Cancelled)
+				_, err := b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
+				require.ErrorIs(t, err, queue.ErrNotFound)
+				b.waitsThere(next)
+				require.Equal(t, job.Running, b.job(running[0]).State)
+				require.Equal(t, 1, there.Started())
+				b.CancelRun(running[0])
+				b.reaches(next, job.Done)
+				require.Equal(t, 2, there.Started())
+			})
 		})
 	}
 }
@@ -232,30 +233,31 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, hub := range []string{"hub/2", "other/1"} {
 		t.Run(hub, func(t *testing.T) {
-			t.Parallel()
-			b, running := newAhead(t, 1)
-			b.set(func(s *Settings) { s.StallTimeout = time.Second })
-			key := b.submit(picture)
-			there := b.waitsThere(key)
-			sockets := there.countSockets()
-			b.Dispatcher.Close()
-			if hub == "other/1" {
-				for _, k := range []string{running[0], key} {
-					_, err := b.queue.Adopt(t.Context(), b.job(k).Run, "hub/1")
-					require.NoError(t, err)
+			inBubble(t, func(t *testing.T) {
+				b, running := newAhead(t, 1)
+				b.set(func(s *Settings) { s.StallTimeout = time.Second })
+				key := b.submit(picture)
+				there := b.waitsThere(key)
+				sockets := there.countSockets()
+				b.Dispatcher.Close()
+				if hub == "other/1" {
+					for _, k := range []string{running[0], key} {
+						_, err := b.queue.Adopt(t.Context(), b.job(k).Run, "hub/1")
+						require.NoError(t, err)
+					}
 				}
-			}
-			b.restart(hub)
-			eventually(t, func() bool { return b.followed(running[0]) != nil && b.followed(key) != nil }, deadline, 10*time.Millisecond)
-			_, err := b.queue.Cancel(t.Context(), running[0])
-			require.NoError(t, err)
-			b.reaches(running[0], job.Cancelled)
-			require.Empty(t, b.reaches(key, job.Done).Lost)
-			require.Equal(t, 2, there.Started())
-			require.NotEmpty(t, sockets())
-			for sid, most := range sockets() {
-				require.Equal(t, 1, most, "ComfyUI silences one of two sockets with one id: %s", sid)
-			}
+				b.restart(hub)
+				eventually(t, func() bool { return b.followed(running[0]) != nil && b.followed(key) != nil }, deadline, 10*time.Millisecond)
+				_, err := b.queue.Cancel(t.Context(), running[0])
+				require.NoError(t, err)
+				b.reaches(running[0], job.Cancelled)
+				require.Empty(t, b.reaches(key, job.Done).Lost)
+				require.Equal(t, 2, there.Started())
+				require.NotEmpty(t, sockets())
+				for sid, most := range sockets() {
+					require.Equal(t, 1, most, "ComfyUI silences one of two sockets with one id: %s", sid)
+				}
+			})
 		})
 	}
 }

@@ -40,23 +40,24 @@ func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
 	t.Parallel()
 	for name, cancelled := range map[string]bool{"monitors": false, "a cancel that is repeated": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
-			b.connects(1)
-			key := b.submit(map[bool]string{false: working, true: endless}[cancelled])
-			b.runs(key)
-			b.set(func(s *Settings) { s.StallTimeout = 5 * time.Second })
-			b.instances[0].SetFault(sim.Faults{Mute: true})
-			if !cancelled {
-				b.monitors()
-				b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen}) // messages were missed
-				b.reaches(key, job.Done)
-				return
-			}
-			_, err := b.queue.Cancel(t.Context(), key)
-			require.NoError(t, err)
-			b.leaves(key)
-			require.Equal(t, []string{"cancelled"}, b.ends())
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
+				b.connects(1)
+				key := b.submit(map[bool]string{false: working, true: endless}[cancelled])
+				b.runs(key)
+				b.set(func(s *Settings) { s.StallTimeout = 5 * time.Second })
+				b.instances[0].SetFault(sim.Faults{Mute: true})
+				if !cancelled {
+					b.monitors()
+					b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen}) // messages were missed
+					b.reaches(key, job.Done)
+					return
+				}
+				_, err := b.queue.Cancel(t.Context(), key)
+				require.NoError(t, err)
+				b.leaves(key)
+				require.Equal(t, []string{"cancelled"}, b.ends())
+			})
 		})
 	}
 }

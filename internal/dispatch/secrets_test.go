@@ -64,35 +64,36 @@ func needingKeys(s *queue.Submission) {
 // A job that needs its API key waits for an instance that may have it, while others go past it
 // to the one that may not. A reload lets it go on.
 func TestSecretJobsWaitForInstances(t *testing.T) {
-	t.Parallel()
-	needs := catalog.Requirements{Classes: []string{"EmptyImage"}, Secrets: true}
-	other, own := newScripted(t), newScripted(t)
-	b := newDispatching(t, 0)
-	b.add(other)
-	b.connects(1)
-	b.set(func(s *Settings) { s.SecretsTo = SecretsTo{"nobody"} })
-	keyed := b.submit(picture, needingKeys)
-	require.Equal(t, other.name, b.reaches(b.submit(picture), job.Done).Run.Instance)
-	require.Zero(t, b.job(keyed).Fence, "it was not even claimed")
-	const lacks = "leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)"
-	require.Equal(t, "no present instance can run it: "+other.name+" lacks "+lacks, b.Explain(needs, "default"))
-	require.False(t, b.HasIdle(needs, "default"))
-	candidates := b.Outlook(t.Context(), b.job(keyed)).Candidates(b.job(keyed), needs)
-	require.Len(t, candidates, 1)
-	require.False(t, candidates[0].Can)
-	require.Equal(t, []string{lacks}, candidates[0].Lacks)
+	inBubble(t, func(t *testing.T) {
+		needs := catalog.Requirements{Classes: []string{"EmptyImage"}, Secrets: true}
+		other, own := newScripted(t), newScripted(t)
+		b := newDispatching(t, 0)
+		b.add(other)
+		b.connects(1)
+		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{"nobody"} })
+		keyed := b.submit(picture, needingKeys)
+		require.Equal(t, other.name, b.reaches(b.submit(picture), job.Done).Run.Instance)
+		require.Zero(t, b.job(keyed).Fence, "it was not even claimed")
+		const lacks = "leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)"
+		require.Equal(t, "no present instance can run it: "+other.name+" lacks "+lacks, b.Explain(needs, "default"))
+		require.False(t, b.HasIdle(needs, "default"))
+		candidates := b.Outlook(t.Context(), b.job(keyed)).Candidates(b.job(keyed), needs)
+		require.Len(t, candidates, 1)
+		require.False(t, candidates[0].Can)
+		require.Equal(t, []string{lacks}, candidates[0].Lacks)
 
-	b.add(own)
-	b.set(func(s *Settings) { s.SecretsTo = SecretsTo{own.name} })
-	b.Wake()
-	require.Equal(t, own.name, b.reaches(keyed, job.Done).Run.Instance)
-	b.set(func(s *Settings) { s.SecretsTo = SecretsTo{other.name} })
-	require.Equal(t, other.name, b.reaches(b.submit(picture, needingKeys), job.Done).Run.Instance)
-	b.set(func(s *Settings) { s.SecretsTo, s.UnrunnableTimeout = SecretsTo{"nobody"}, time.Millisecond })
-	left := b.submit(picture, needingKeys)
-	eventually(t, func() bool {
+		b.add(own)
+		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{own.name} })
 		b.Wake()
-		return b.job(left).State == job.Failed
-	}, deadline, 10*time.Millisecond)
-	require.Contains(t, b.job(left).Reason, "secrets_to")
+		require.Equal(t, own.name, b.reaches(keyed, job.Done).Run.Instance)
+		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{other.name} })
+		require.Equal(t, other.name, b.reaches(b.submit(picture, needingKeys), job.Done).Run.Instance)
+		b.set(func(s *Settings) { s.SecretsTo, s.UnrunnableTimeout = SecretsTo{"nobody"}, time.Millisecond })
+		left := b.submit(picture, needingKeys)
+		eventually(t, func() bool {
+			b.Wake()
+			return b.job(left).State == job.Failed
+		}, deadline, 10*time.Millisecond)
+		require.Contains(t, b.job(left).Reason, "secrets_to")
+	})
 }

@@ -118,25 +118,27 @@ func TestReplyOfAClaimIsLost(t *testing.T) {
 // A result that went over a lost socket is made again only a few times, because
 // each costs GPU time.
 func TestRerunsAreBounded(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1))
-	b.record(key, "reruns", queue.MaxReruns-1)
-	b.runs(key)
-	b.instances[0].DropSockets()
-	require.Contains(t, b.failure(key), "went over a socket that was lost")
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1))
+		b.record(key, "reruns", queue.MaxReruns-1)
+		b.runs(key)
+		b.instances[0].DropSockets()
+		require.Contains(t, b.failure(key), "went over a socket that was lost")
+	})
 }
 
 // A job that no instance can run does not wait forever if its body cannot be read
 // either.
 func TestUnrunnableJobWithoutABody(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	key := b.submit(picture, func(s *queue.Submission) {
-		needs := catalog.Requirements{Classes: []string{"Nowhere"}}
-		s.Class, s.Body.Requires = needs.Signature(), needs.Encode()
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(picture, func(s *queue.Submission) {
+			needs := catalog.Requirements{Classes: []string{"Nowhere"}}
+			s.Class, s.Body.Requires = needs.Signature(), needs.Encode()
+		})
+		b.spoil("body", key, "no zstd")
+		b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
+		require.Contains(t, b.failure(key), "No instance could run this prompt")
 	})
-	b.spoil("body", key, "no zstd")
-	b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
-	require.Contains(t, b.failure(key), "No instance could run this prompt")
 }

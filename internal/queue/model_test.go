@@ -325,8 +325,9 @@ func envInt(t *testing.T, name string, otherwise int64) int64 {
 	return n
 }
 
-// walkRandomly compares after every so many steps.
-func walkRandomly(t *testing.T, db *redis.DB, every int) {
+// walkRandomly takes so many steps, unless COMFYHUB_STEPS says otherwise, and compares after
+// every so many.
+func walkRandomly(t *testing.T, db *redis.DB, steps int64, every int) {
 	t.Helper()
 	seed := envInt(t, "COMFYHUB_SEED", 1)
 	w := &walk{
@@ -344,14 +345,14 @@ func walkRandomly(t *testing.T, db *redis.DB, every int) {
 		}
 	}()
 	// The model takes the jobs' times from the queue. It knows everything else.
-	steps := []func(){
+	kinds := []func(){
 		w.enqueue, w.enqueue, w.enqueue, w.enqueue, w.claim, w.claim, w.claim, w.claim, w.started, w.started, w.release,
 		w.finish, w.finish, w.requeue, w.requeue, w.cancel, w.cancelWaiting, w.takeBack, w.failWaiting, w.steer, w.adopt, w.lapse, w.lapse,
 		w.sweep, w.renew, w.deleteHistory, w.delivered,
 	}
-	count := int(envInt(t, "COMFYHUB_STEPS", 1000))
+	count := int(envInt(t, "COMFYHUB_STEPS", steps))
 	for w.step = range count {
-		steps[w.rand.IntN(len(steps))]()
+		kinds[w.rand.IntN(len(kinds))]()
 		if w.step%every == 0 {
 			w.compare()
 		}
@@ -364,7 +365,7 @@ func walkRandomly(t *testing.T, db *redis.DB, every int) {
 
 func TestModel(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1) })
+	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1000, 1) })
 }
 
 // Many replies of all kinds are lost on the way. No transition runs twice and none
@@ -384,7 +385,7 @@ func TestModelWithLostReplies(t *testing.T) {
 			return true
 		})
 		db := redistest.Open(t, proxy.URL())
-		walkRandomly(t, db, 10)
+		walkRandomly(t, db, 400, 10) // each waits for what is lost
 		require.Positive(t, proxy.Lost())
 		t.Logf("%d replies lost", proxy.Lost())
 	}
