@@ -84,7 +84,9 @@ var reordered = []string{"prompt-id", "node-replacement", "order-front-number", 
 // countMatters reports whether a client may see how many instances there are.
 func countMatters(tr replay.Trace) bool {
 	return slices.Contains(overlapping, tr.Name) || slices.Contains(reordered, tr.Name) || slices.ContainsFunc(differences, func(row difference) bool {
-		return slices.ContainsFunc(row.places, func(p place) bool { return p.instances != 0 && (p.scenarios == nil || slices.Contains(p.scenarios, tr.Name)) })
+		return slices.ContainsFunc(row.places, func(p place) bool {
+			return p.instances != 0 && (p.scenarios == nil || slices.Contains(p.scenarios, tr.Name))
+		})
 	})
 }
 
