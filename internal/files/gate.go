@@ -13,11 +13,12 @@ type Gate func(ctx context.Context, step Step, bytes int) error
 type Step string
 
 // The steps of requests. A write begins, writes, and in a folder gets its name once all of it
-// is there.
+// is there; then the name is made to last.
 const (
 	StepRead   Step = "read"
 	StepWrite  Step = "write"
 	StepName   Step = "rename"
+	StepKeep   Step = "sync"
 	StepDelete Step = "delete"
 	StepList   Step = "list"
 )

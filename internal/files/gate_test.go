@@ -35,6 +35,10 @@ func TestGate(t *testing.T) {
 		_, err = storage.Stat(t.Context(), "a/b")
 		require.ErrorIs(t, err, ErrGone, step)
 	}
+	// A name that may not last is none that the caller may tell of.
+	refused[StepKeep] = true
+	require.ErrorIs(t, write(), errFull)
+	delete(refused, StepKeep)
 	require.NoError(t, write())
 	body, err := storage.Open(t.Context(), "a/b", 0, -1)
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -189,7 +190,10 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 	if err != nil {
 		abort()
 	}
-	return errors.Join(err, w.Close())
+	if err = errors.Join(err, w.Close()); err != nil || file == nil {
+		return err
+	}
+	return s.keepName(ctx, filepath.Dir(file.Name()))
 }
 
 // copy is io.Copy with a buffer that was used before. The library's writer would make
