@@ -105,7 +105,7 @@ SEEDS ?= 200
 FIRST ?= 1
 sim: export GOGC ?= 400
 sim:
-	$(GO) test ./system -run TestSeeds -count 1 -timeout 10h -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
+	$(GOTEST) -run TestSeeds -count 1 -timeout 10h ./system -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
 
 # A fleet with faults everywhere for so long: kills, hangs, bad connections. The
 # seed decides which and when; FAULTS=hub,redis takes those with such a word in

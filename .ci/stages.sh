@@ -97,6 +97,24 @@ demo() {
 	test -s demo-output/ComfyUI_00001_.png
 }
 
+# sim_and_clients runs the browser and, beside it, the conformance suite and the simulated
+# fleets. The first two wait most of their time; a simulated clock does not care how slowly
+# it goes. A web UI's clients see several servers: the column where most can differ.
+sim_and_clients() {
+	local logs conformance sim failed=0
+	logs=$(mktemp -d)
+	nice make sim GOTEST=.ci/test >"$logs/sim" 2>&1 &
+	sim=$!
+	node .ci/conformance.mjs --columns 'hub 0.33.0 x3,a1111 hub' >"$logs/conformance" 2>&1 &
+	conformance=$!
+	.ci/browser gate || failed=$?
+	wait "$conformance" || failed=$?
+	wait "$sim" || failed=$?
+	cat "$logs/conformance" "$logs/sim"
+	rm -rf "$logs"
+	return "$failed"
+}
+
 # passed says how long each stage took. One test that failed and passed when it was
 # repeated alone is reported; two are too many.
 passed() {
