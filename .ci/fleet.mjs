@@ -97,7 +97,7 @@ export class Fleets {
     const log = path.join(this.#folder, `${name}.log`);
     const out = openSync(log, 'w');
     const inherited = Object.entries(process.env).filter(([variable]) => !variable.startsWith('COMFYHUB_'));
-    const child = spawn(path.resolve(root, program), args, { cwd: root, env: { ...Object.fromEntries(inherited), ...settings }, stdio: ['ignore', out, out] });
+    const child = spawn(path.resolve(root, program), args, { cwd: root, env: { ...Object.fromEntries(inherited), TMPDIR: this.#folder, ...settings }, stdio: ['ignore', out, out] });
     const started = { log, child };
     child.on('error', (error) => {
       started.trouble = `${program}: ${error.message} (has it been built?)`;

@@ -263,16 +263,17 @@ func (c *Client) listenTo(p *Prompt) {
 // check looks for a prompt whose end was told: it can be read from then on.
 func (c *Client) check(p *Prompt) {
 	for {
-		switch c.look(p) {
-		case isThere:
+		look := c.look(p)
+		if look == isThere {
 			return
-		case isMissing:
+		}
+		// After a failover, hubs need a moment to put back what the replica lacked.
+		if look == isMissing && c.w.weather.calm(believed, "redis", fmt.Sprint("hub", c.Hub()+1)) {
 			c.ledger.breach(p.ID, "its end was told, and hub%d has no history of it", c.Hub()+1)
 			return
-		case unanswered:
-			if !c.w.sleep(time.Second) {
-				return
-			}
+		}
+		if !c.w.sleep(time.Second) {
+			return
 		}
 	}
 }

@@ -69,7 +69,8 @@ func (p *Program) launch() error {
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
-	cmd.Env = append(cmd.Env, p.spec.Env...)
+	// What a killed program leaves behind is in the folder that is removed with its log.
+	cmd.Env = append(append(cmd.Env, "TMPDIR="+p.spec.Dir), p.spec.Env...)
 	started, ended := make(chan error, 1), make(chan struct{})
 	if p.spec.OnThread {
 		started <- cmd.Start()
