@@ -146,7 +146,7 @@ func TestRecordTheLastVersion(t *testing.T) {
 // added are what this version stores besides: keys of Redis and files, by plain
 // name. The last version leaves them alone.
 var added = [...]string{
-	"{comfyhub}:fleet:seen", "files/hub/classes/HEX",
+	"{comfyhub}:clock", "{comfyhub}:fleet:seen", "files/hub/classes/HEX",
 	"{comfyhub}:q:hubs", "{comfyhub}:q:durations", "{comfyhub}:q:durations_used",
 	"{comfyhub}:files:blocks:3:ann6:output0:", "{comfyhub}:files:blocks:3:bob6:output0:", "files/names/XX/HEX",
 	"{comfyhub}:q:tenants", "{comfyhub}:q:tags", "{comfyhub}:q:turns", "{comfyhub}:q:costs",

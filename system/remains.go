@@ -52,7 +52,7 @@ func length(in *bufio.Reader, kind byte) (int, error) {
 // keeps are the keys that stay when nothing is left to do, by their beginnings: history and
 // its files, what hubs have learned, who lives.
 var keeps = []string{
-	"files:duty:", "files:folder:", "files:folders:", "files:hold:", "files:known:", "files:marks", "files:numbers:", "files:outputs:", "files:refs",
+	"clock", "files:duty:", "files:folder:", "files:folders:", "files:hold:", "files:known:", "files:marks", "files:numbers:", "files:outputs:", "files:refs",
 	"files:shares", "files:total", "files:used:", "files:blocks:", "files:epoch", "fleet:", "g:pins", "h:faults", "h:trends", "nonce:", "q:counters", "q:durations", "q:entries:",
 	"q:entry:", "q:history", "q:hubs", "q:ids:", "q:job:", "q:numbers", "q:raised", "q:shares:", "q:tags", "q:undelivered:", "s:hub:", "usage:",
 }

@@ -46,17 +46,40 @@ local function int(n)
   return string.format('%.0f', n)
 end
 
--- now returns Redis's clock in milliseconds, the same throughout one script.
-local clock
-local function now()
-  if not clock then
-    local t = redis.call('TIME')
-    clock = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
-  end
-  return clock
-end
-
 -- write executes a command that changes something; scripts never use redis.call
 -- for these. Expiry is absolute (PEXPIREAT) and nothing is random (no SPOP),
 -- because the journal of the embedded server repeats the commands.
 local write = redis.call
+
+-- now returns the time in milliseconds, the same throughout one script: Redis's clock, which
+-- may be set back (by hand, by a time server, by a failover to a machine whose clock is
+-- behind), but never this one. After that it is ahead of Redis's clock, and goes a tenth
+-- slower until it is not. Otherwise leases, limits and pauses would last longer by as much as
+-- the clock was set back. What Redis's clock shows is noted once a second, by scripts that
+-- write; this one follows it back by up to a second.
+local clock
+local ahead = 0
+local function now()
+  if not clock then
+    local t = redis.call('TIME')
+    local there = tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+    local noted = redis.call('HMGET', key('clock'), 'seen', 'ahead')
+    local since = there - tonumber(noted[1] or '0')
+    ahead = tonumber(noted[2] or '0')
+    if since < -1000 then
+      ahead = ahead - since
+    elseif since > 0 then
+      ahead = math.max(ahead - math.floor(since / 10), 0)
+    end
+    if WRITES and (since < -1000 or since >= 1000) then
+      write('HSET', key('clock'), 'seen', int(there), 'ahead', int(ahead))
+    end
+    clock = there + ahead
+  end
+  return clock
+end
+
+-- expire has a key end at a time of now().
+local function expire(name, at)
+  write('PEXPIREAT', name, int(at - (now() and ahead)))
+end

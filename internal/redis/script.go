@@ -35,19 +35,25 @@ const (
 	Replicated
 )
 
+// lua tells the prelude whether a script may write.
+func (m Mode) lua() string {
+	return "local WRITES = " + strconv.FormatBool(m != ReadOnly) + "\n"
+}
+
 // Script is one Lua script. Its text is the body of a function that returns a flat
 // list of strings, the first of which is a result code; numbers are converted with
 // int(). These names are predefined:
 //
 //	ARGV          the arguments of Run
 //	key(...)      the name of a key, as DB.Key
-//	now()         Redis's clock in milliseconds
+//	now()         the time in milliseconds: Redis's clock, but never set back
+//	expire(k, t)  when a key ends, by now()
 //	write(...)    a command that changes something
 //	redis.call    a command that reads
 //	pack(...)     a list of strings in one, as Pack
 //	int(n)        a whole number as text
 //
-// Expiry is written as PEXPIREAT. Messages to subscribers are redis.call('PUBLISH',
+// Expiry is written as PEXPIREAT, by expire. Messages to subscribers are redis.call('PUBLISH',
 // ...), which changes nothing.
 type Script struct {
 	name     string
@@ -73,12 +79,12 @@ func NewScript(name string, mode Mode, parts ...string) *Script {
 			ending = rememberLua
 		}
 		// Libraries come after the prelude, so that their locals may use it.
-		text := pruned(body+"\n"+ending, append([]string{preludeLua}, libraries...)...) + main + ending
+		text := pruned(body+"\n"+ending, append([]string{mode.lua(), preludeLua}, libraries...)...) + main + ending
 		sum := sha1.Sum([]byte(text)) // #nosec G401 -- see above
 		return source{text: text, sha: hex.EncodeToString(sum[:])}
 	})
 	s.embedded = sync.OnceValues(func() (*engine.Script, error) {
-		return engine.Compile(name, preludeLua+embeddedLua+pruned(body, libraries...)+main+ending)
+		return engine.Compile(name, mode.lua()+preludeLua+embeddedLua+pruned(body, libraries...)+main+ending)
 	})
 	return s
 }

@@ -14,5 +14,5 @@ if redis.call('EXISTS', doom) == 1 then
   return {'doomed'}
 end
 write('SET', doom, '1')
-write('PEXPIREAT', doom, int(now() + ARGV[2]))
+expire(doom, now() + ARGV[2])
 return {'ok'}

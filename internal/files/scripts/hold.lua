@@ -13,6 +13,6 @@ end
 for i = 2, #ARGV do
   local hold = key('files', 'hold', ARGV[i])
   write('SET', hold, '1')
-  write('PEXPIREAT', hold, int(now() + ARGV[1]))
+  expire(hold, now() + ARGV[1])
 end
 return {'ok'}

@@ -11,5 +11,5 @@ if holder and holder ~= ARGV[2] then
   return {'taken'}
 end
 write('SET', duty, ARGV[2])
-write('PEXPIREAT', duty, int(now() + ARGV[3]))
+expire(duty, now() + ARGV[3])
 return {'ok'}

@@ -29,8 +29,8 @@ else
   write('HSET', name, 'hub', ARGV[2], 'n', int(n), 'entry', ARGV[4], 'opened', int(opened))
   told = redis.call('PUBLISH', key('s', 'hubs'), pack('claimed', ARGV[2], ARGV[1], int(n)))
 end
-write('PEXPIREAT', name, int(now() + tonumber(ARGV[5])))
+expire(name, now() + tonumber(ARGV[5]))
 -- Others may look up the owner before the hub's first heartbeat.
 write('SET', key('s', 'hub', ARGV[2]), '1')
-write('PEXPIREAT', key('s', 'hub', ARGV[2]), int(now() + tonumber(ARGV[6])))
+expire(key('s', 'hub', ARGV[2]), now() + tonumber(ARGV[6]))
 return {int(n), how, int(told), ARGV[2]}

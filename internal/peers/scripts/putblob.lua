@@ -5,5 +5,5 @@
 -- ARGV[3] how long the blob is kept, in milliseconds
 local name = key('s', 'parcel', ARGV[1])
 write('RPUSH', name, ARGV[2])
-write('PEXPIREAT', name, int(now() + tonumber(ARGV[3])))
+expire(name, now() + tonumber(ARGV[3]))
 return {'ok'}

@@ -6,7 +6,7 @@
 -- ARGV[3...] client packed, number, entry; and so on
 --
 -- Output: {hub, number, ...}
-local till = int(now() + tonumber(ARGV[2]))
+local till = now() + tonumber(ARGV[2])
 local out = {}
 for i = 3, #ARGV, 3 do
   local name = key('s', 'home', ARGV[i])
@@ -16,7 +16,7 @@ for i = 3, #ARGV, 3 do
     write('HSET', name, 'hub', held[1], 'n', held[2], 'entry', ARGV[i + 2])
   end
   if held[1] == ARGV[1] then
-    write('PEXPIREAT', name, till)
+    expire(name, till)
   end
   out[#out + 1] = held[1]
   out[#out + 1] = held[2]

@@ -70,7 +70,7 @@ local function spend(tenant, ms)
         write('HDEL', all, old)
       end
     end
-    write('PEXPIREAT', all, int(now() + DAY + HOUR))
+    expire(all, now() + DAY + HOUR)
   end
 end
 

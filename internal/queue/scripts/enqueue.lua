@@ -96,7 +96,7 @@ end
 
 if pace then
   write('SET', key('q', 'rate', tenant), int(pace))
-  write('PEXPIREAT', key('q', 'rate', tenant), int(math.ceil(pace / 1000)))
+  expire(key('q', 'rate', tenant), math.ceil(pace / 1000))
 end
 local number, prefix, band = ARGV[9], ARGV[10], ARGV[24]
 if ARGV[21] == 'fifo' then

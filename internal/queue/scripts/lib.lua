@@ -176,7 +176,7 @@ end
 -- back, see restore.lua.
 local function stay_gone(k)
   write('SET', key('q', 'forgotten', k), '1')
-  write('PEXPIREAT', key('q', 'forgotten', k), int(now() + 1800000))
+  expire(key('q', 'forgotten', k), now() + 1800000)
 end
 
 -- runs reports whether a job is assigned to an instance.

@@ -1,0 +1,63 @@
+package redis_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+var (
+	tickScript = redis.NewScript("tick", redis.Write, "return {int(now())}")
+	lookScript = redis.NewScript("look", redis.ReadOnly, "return {int(now())}")
+	lendScript = redis.NewScript("lend", redis.Write, `
+local lent = key('lent')
+write('SET', lent, '1')
+expire(lent, now() + 5000)
+return {int(redis.call('PTTL', lent))}`)
+)
+
+// Where Redis's clock is set back, time stands still for scripts, and then goes more slowly
+// until the clock has caught up.
+func TestTimeDoesNotGoBack(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	db := redistest.Open(t, "redis://"+server.Addr())
+	run := func(s *redis.Script) time.Duration {
+		t.Helper()
+		reply, err := db.Run(t.Context(), s)
+		require.NoError(t, err)
+		ms, err := strconv.ParseInt(reply[0], 10, 64)
+		require.NoError(t, err)
+		return time.Duration(ms) * time.Millisecond
+	}
+	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	since := func(s *redis.Script, clock time.Duration) time.Duration {
+		t.Helper()
+		server.SetTime(begin.Add(clock))
+		read, wrote := run(lookScript), run(s)
+		require.Equal(t, wrote, read)
+		return wrote - time.Duration(begin.UnixMilli())*time.Millisecond
+	}
+	require.Equal(t, 0*time.Second, since(tickScript, 0))
+	require.Equal(t, 10*time.Second, since(tickScript, 10*time.Second))
+	require.Equal(t, 9500*time.Millisecond, since(tickScript, 9500*time.Millisecond), "a small step is one of this clock, too")
+	const back = -time.Hour
+	require.Equal(t, 10*time.Second, since(tickScript, back+10*time.Second))
+	require.Equal(t, 5*time.Second, run(lendScript), "so long by Redis's own clock")
+	require.Equal(t, 19*time.Second, since(tickScript, back+20*time.Second))
+	last := 19 * time.Second
+	for clock := back + 21*time.Second; clock < 12*time.Hour; clock += 73 * time.Second {
+		now := since(tickScript, clock)
+		require.Greater(t, now, last)
+		require.GreaterOrEqual(t, now, clock)
+		last = now
+	}
+	require.Equal(t, 13*time.Hour, since(tickScript, 13*time.Hour), "it has caught up")
+	require.Equal(t, 20*time.Hour, since(tickScript, 20*time.Hour), "a clock that is set forward is believed")
+}
