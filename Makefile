@@ -47,7 +47,7 @@ TESTTIMEOUT := 40m
 # CI repeats what failed: .ci/test.
 GOTEST ?= $(GO) test
 # A test's memory is small and soon gone: collecting it less often saves a fifth of the time.
-test: export GOGC ?= 400
+test sim: export GOGC ?= 400
 test:
 	$(GOTEST) -timeout $(TESTTIMEOUT) ./...
 
@@ -103,7 +103,6 @@ attack:
 # is FIRST. docs/testing.md tells how to read a breach.
 SEEDS ?= 200
 FIRST ?= 1
-sim: export GOGC ?= 400
 sim:
 	$(GOTEST) -run TestSeeds -count 1 -timeout 10h ./system -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
 

@@ -93,7 +93,7 @@ var mayImport = map[string][]string{
 	"internal/a1111":     {"internal/pyjson", "internal/retry", "internal/standin"},
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
-	"internal/files":     {"internal/aiohttp", "internal/budget", "internal/comfyui", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry", "internal/usage"},
+	"internal/files":     {"internal/aiohttp", "internal/budget", "internal/comfyui", "internal/durable", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/rescue", "internal/retry", "internal/usage"},
 	"internal/picture":   {"internal/webp"},
 	"internal/intake":    {"internal/budget", "internal/pyjson"},
 	"internal/budget":    {}, // standard library only
@@ -118,7 +118,8 @@ var mayImport = map[string][]string{
 	"internal/aiohttp":             {}, // standard library only
 	"internal/aiohttp/aiohttptest": {},
 	"internal/redis":               {"internal/redis/engine", "internal/retry"},
-	"internal/redis/engine":        {},
+	"internal/redis/engine":        {"internal/durable"},
+	"internal/durable":             {},
 	"internal/egress":              {},
 	"internal/callbacks":           {"internal/egress", "internal/queue", "internal/rescue"},
 	"internal/rescue":              {},

@@ -3,11 +3,11 @@ package files
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 )
 
 // keepName makes the names in a folder last, and those of the folders above it up to the
@@ -17,30 +17,14 @@ func (s *Storage) keepName(ctx context.Context, folder string) error {
 	if err := s.pass(ctx, StepKeep, 0); err != nil {
 		return err
 	}
-	if runtime.GOOS == "windows" {
-		return nil // it has no such thing
-	}
-	root := filepath.Clean(s.dir)
-	for ; strings.HasPrefix(folder, root); folder = filepath.Dir(folder) {
-		if err := syncFolder(folder); err != nil {
-			return err
+	for root := filepath.Clean(s.dir); strings.HasPrefix(folder, root); folder = filepath.Dir(folder) {
+		err := durable.SyncFolder(folder)
+		if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
+			return nil // some file systems of other machines know this for files only
 		}
-		if folder == root {
-			break
+		if err != nil || folder == root {
+			return err
 		}
 	}
 	return nil
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer folder.Close()
-	err = folder.Sync()
-	if errors.Is(err, syscall.EINVAL) || errors.Is(err, errors.ErrUnsupported) {
-		return nil // some file systems of other machines know this for files only
-	}
-	return err
 }

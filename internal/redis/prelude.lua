@@ -81,5 +81,6 @@ end
 
 -- expire has a key end at a time of now().
 local function expire(name, at)
-  write('PEXPIREAT', name, int(at - (now() and ahead)))
+  now() -- knows how far ahead it is
+  write('PEXPIREAT', name, int(at - ahead))
 end

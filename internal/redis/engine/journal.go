@@ -6,10 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 )
 
 const (
@@ -97,7 +98,7 @@ func openJournal(dir string, e *Engine) (*journal, error) {
 	}
 	size, err := restore(f, e.keys, e.log)
 	if err == nil {
-		err = syncFolder(dir)
+		err = durable.SyncFolder(dir)
 	}
 	if err != nil {
 		f.Close()
@@ -230,17 +231,4 @@ func (j *journal) close() {
 	j.files.Lock()
 	defer j.files.Unlock()
 	j.file.Close()
-}
-
-// syncFolder makes a new name in a folder last.
-func syncFolder(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // it has no such thing
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }

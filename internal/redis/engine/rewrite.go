@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tidwall/btree"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 )
 
 // Endings of files that are being written: by a rewrite, and by one that
@@ -162,7 +164,7 @@ func (j *journal) replace(next *dump, repoint func()) error {
 	repoint()
 	// The old file closes itself when nothing points into it any more.
 	j.file, j.size, j.base = next.file, next.size, next.size
-	if err := syncFolder(filepath.Dir(j.path)); err != nil {
+	if err := durable.SyncFolder(filepath.Dir(j.path)); err != nil {
 		// After a crash the old file may be back under the name.
 		j.unsure = true
 		return nil
