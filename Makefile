@@ -79,7 +79,7 @@ release: $(RELEASER)
 # The images that docker/ builds on, by digest: asks their registries, so it is run by hand and
 # what it changes is committed.
 docker-pin:
-	docker/pin.sh docker/*.Dockerfile docker/compose.yaml
+	docker/pin.sh docker/*.Dockerfile docker/compose.yaml docker/kubernetes/*.yaml
 
 conformance: build
 	node .ci/conformance.mjs
