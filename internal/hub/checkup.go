@@ -62,8 +62,8 @@ func (c *Checkup) Findings(ctx context.Context) []Finding {
 
 func (c *Checkup) redis(ctx context.Context) []Finding {
 	db := c.hub.db
-	if err := db.Ping(ctx); err != nil {
-		return []Finding{{LevelError, "redis", err.Error(), "prompts are refused until Redis answers"}}
+	if err := c.hub.readiness.check(ctx); err != nil {
+		return []Finding{{LevelError, "redis", err.Error(), "prompts are refused until Redis answers and stores what scripts write"}}
 	}
 	if db.Embedded() {
 		return []Finding{{LevelOK, "redis", "the queue is embedded, for this hub alone", ""}}

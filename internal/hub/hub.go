@@ -121,6 +121,7 @@ type Hub struct {
 	board     *Board
 
 	opening     opening
+	readiness   readiness
 	stopOpening context.CancelFunc
 	opened      bool // all parts are built
 	// entering guards the start of maintenance against its end.
@@ -138,6 +139,7 @@ func New(id Identity) *Hub {
 	h.config.Store(new(Settings{}.withDefaults()))
 	h.operator = &Operator{fleet: h.fleet, clients: h.clients, settings: h.Settings, started: &h.started}
 	h.opening = opening{log: h.log, check: h.checkParts}
+	h.readiness.ask = func(ctx context.Context) error { return h.queue.Writable(ctx) }
 	h.measure, h.live = metrics.New(h.fleet.Instance), newGauges(h)
 	return h
 }

@@ -269,10 +269,10 @@ func (h *Hub) warn(ctx context.Context) {
 }
 
 // Ready is nil when the hub can accept prompts and run them: it has started, Redis
-// answers, and the storage takes files.
+// stores what a script writes, and the storage takes files.
 func (h *Hub) Ready(ctx context.Context) error {
 	if h.started.Load() {
-		return errors.Join(h.db.Ping(ctx), h.storage.Health().Err())
+		return errors.Join(h.readiness.check(ctx), h.storage.Health().Err())
 	}
 	if why := h.opening.reason(); why != nil {
 		return fmt.Errorf("%w: %w", ErrNotStarted, why)

@@ -190,6 +190,7 @@ type Queue struct {
 	requires requirements
 	listings listings
 	heal     healing
+	room     room
 }
 
 // New returns the queue in a Redis.
@@ -208,7 +209,7 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 			return nil, err
 		}
 	}
-	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, heal: healing{turn: semaphore.NewWeighted(1)}, log: o.Logger}
+	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, heal: healing{turn: semaphore.NewWeighted(1)}, room: room{turn: semaphore.NewWeighted(1)}, log: o.Logger}
 	if !db.Embedded() {
 		q.copies = newCopies()
 	}
@@ -281,7 +282,11 @@ func (q *Queue) order() string {
 
 // run runs a script and returns the code of its reply and the rest.
 func (q *Queue) run(ctx context.Context, s *redis.Script, args ...any) (string, []string, error) {
-	reply, err := q.db.Run(ctx, s, args...)
+	change := func() ([]string, error) { return q.db.Run(ctx, s, args...) }
+	reply, err := change()
+	if isFull(err) {
+		reply, err = q.withRoom(ctx, err, change)
+	}
 	if err != nil {
 		q.doubt(err)
 		return "", nil, fmt.Errorf("queue: %w", err)

@@ -46,6 +46,8 @@ var (
 	forgetScript        = jobScript("forget", redis.Durable, "history")
 	recountScript       = jobScript("recount", redis.Write, "history")
 	expireScript        = jobScript("expire", redis.Write, "history")
+	makeRoomScript      = jobScript("make_room", redis.Write, "history")
+	writableScript      = script("writable", redis.Replicated)
 	restoreScript       = jobScript("restore", redis.Durable, "history")
 	deliveredScript     = jobScript("delivered", redis.Write, "history")
 	takeCallbacksScript = jobScript("take_callbacks", redis.Write)

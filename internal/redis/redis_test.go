@@ -284,7 +284,22 @@ func TestWarnings(t *testing.T) {
 	require.NoError(t, db.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	warnings, err = db.Warnings(t.Context())
 	require.NoError(t, err)
-	require.Len(t, warnings, 2)
+	require.Len(t, warnings, 3)
+	require.Contains(t, warnings[2], "maxmemory 100 MiB, less than 256 MiB")
+}
+
+// Without INFO the hub cannot see that Redis was replaced, and must say so.
+func TestWarnsWithoutInfo(t *testing.T) {
+	t.Parallel()
+	db := redistest.Open(t, redistest.Start(t).URL())
+	require.NoError(t, db.Client().Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
+	run, err := db.Incarnation(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, run)
+	warnings, err := db.Warnings(t.Context())
+	require.NoError(t, err)
+	require.Len(t, warnings, 1)
+	require.Contains(t, warnings[0], "allow the user +info")
 }
 
 func TestConcurrentRuns(t *testing.T) {

@@ -3,11 +3,19 @@ package redis
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/dustin/go-humanize"
 )
 
+// littleMemory is a bound of Redis's memory that the default history may reach: ten thousand
+// jobs of some 10 KB each, with the names of their files and as much again while Redis
+// rewrites its file.
+const littleMemory = 256 << 20
+
 // Warnings checks the server's settings and describes in plain sentences what would
-// lose jobs. Managed services often refuse CONFIG: what cannot be queried causes no
+// lose or refuse jobs. Managed services often refuse CONFIG: what cannot be queried causes no
 // warning. The error is not nil if Redis is unavailable.
 func (db *DB) Warnings(ctx context.Context) ([]string, error) {
 	if db.embedded != nil {
@@ -22,11 +30,22 @@ func (db *DB) Warnings(ctx context.Context) ([]string, error) {
 		warnings = append(warnings, "Redis keeps no append-only file (appendonly no): "+
 			"when it stops, jobs that were accepted are lost; set appendonly yes")
 	}
-	if config, err := db.client.ConfigGet(ctx, "maxmemory*").Result(); err == nil {
-		if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
-			warnings = append(warnings, fmt.Sprintf("Redis drops keys when its memory is full (maxmemory-policy %s): "+
-				"jobs would vanish; set maxmemory-policy noeviction", policy))
-		}
+	if run, err := db.Incarnation(ctx); err == nil && run == "" {
+		warnings = append(warnings, "Redis does not let its user call INFO: the hub does not notice that Redis was restarted or replaced, "+
+			"and puts nothing back of what it lost; allow the user +info")
+	}
+	config, err := db.client.ConfigGet(ctx, "maxmemory*").Result()
+	if err != nil {
+		return warnings, nil //nolint:nilerr // what cannot be asked causes no warning
+	}
+	if policy := config["maxmemory-policy"]; config["maxmemory"] != "0" && policy != "" && policy != "noeviction" {
+		warnings = append(warnings, fmt.Sprintf("Redis drops keys when its memory is full (maxmemory-policy %s): "+
+			"jobs would vanish; set maxmemory-policy noeviction", policy))
+	}
+	if bound, err := strconv.ParseUint(config["maxmemory"], 10, 64); err == nil && bound > 0 && bound < littleMemory {
+		warnings = append(warnings, fmt.Sprintf("Redis has little memory (maxmemory %s, less than %s): the history and the waiting prompts are there, "+
+			"and when it is full, the oldest history is dropped and then prompts are refused; raise maxmemory",
+			humanize.IBytes(bound), humanize.IBytes(littleMemory)))
 	}
 	return warnings, nil
 }
