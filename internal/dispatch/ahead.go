@@ -157,6 +157,7 @@ func (d *Dispatcher) takeBack(idle []Idle, infos []*catalog.Info) {
 	}
 	slices.SortFunc(waiting, func(a, b job.Job) int { return int(a.CreatedAt - b.CreatedAt) })
 	d.judged.able(idle, infos, needs)
+	d.avoidFailed(waiting, idle, needs)
 	for _, pair := range Pick(waiting, idle, Warmth{}).Pairs {
 		runs[pair.Job.Key].askBack()
 	}

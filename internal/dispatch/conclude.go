@@ -142,7 +142,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
 		back, err = r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{
 			Reason: attemptText(r.job(), res.reason), Excused: res.kind == excused, Killed: res.kind == killed,
-			Hopeless: res.kind == hopeless, Pause: res.pause(r.job().Excuses),
+			Hopeless: res.kind == hopeless, Failed: res.blames(), Pause: res.pause(r.job().Excuses),
 		})
 		return err
 	})

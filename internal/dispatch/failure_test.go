@@ -11,7 +11,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -120,15 +119,16 @@ func TestPoisonedProcess(t *testing.T) {
 		b.fleet.Observe(report)
 		b.reaches(key, job.Done)
 
-		// A prompt that breaks two processes gets no third one.
+		// A prompt that breaks the only instance again and again has no more than its attempts.
 		broken.SetFault(sim.Faults{Poisoned: true})
 		key = b.submit(picture)
-		for kills := range queue.MaxKills {
-			eventually(t, func() bool { return b.job(key).Kills == kills+1 }, deadline, 10*time.Millisecond)
+		for lost := range 3 {
+			eventually(t, func() bool { return len(b.job(key).Lost) == lost+1 }, deadline, 10*time.Millisecond)
 			report.Boot++
 			b.fleet.Observe(report)
 		}
-		require.Contains(t, b.failure(key), "quarantined")
+		require.Contains(t, b.failure(key), "No instance could finish")
+		require.Equal(t, 1, b.job(key).Kills)
 	})
 }
 

@@ -149,6 +149,7 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []Idle, l *looked)
 	if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
 		l.next = w.Next
 	}
+	d.avoidFailed(w.Jobs, idle, d.classes)
 	now := time.Now()
 	picked := p.pick(ctx, w, idle, now)
 	d.overtaken.note(picked.Passed, now)

@@ -52,6 +52,12 @@ type result struct {
 	ending ending
 }
 
+// blames reports whether the job had better run at another instance. One that was too small
+// for it has made room since, and a smaller one does not help.
+func (r result) blames() bool {
+	return (r.kind == lost || r.kind == killed) && r.cause != OutOfMemory
+}
+
 const (
 	// firstPause and longestPause bound how long an excused job waits before it is
 	// tried again, twice as long each time.

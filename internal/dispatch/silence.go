@@ -115,6 +115,11 @@ func (r *run) look(ctx context.Context) result {
 		}
 		r.missed.messages = true // the end's messages did not come
 		return result{kind: instanceDone}
+	case !r.missed.messages && r.conn.caughtUp(ctx) == nil: // a socket ends with its process
+		if r.mail.hasFrame() {
+			return result{} // it has ended, and somebody has removed the record
+		}
+		return result{kind: lost, cause: Refused, reason: "the instance has taken the prompt and does not have it, although it was not restarted"}
 	case r.phase == executing:
 		return result{kind: killed, died: true, reason: "the instance died" + r.where() + ", and was restarted"}
 	default:

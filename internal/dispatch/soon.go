@@ -116,7 +116,7 @@ func (p *picking) waitsFor(j job.Job, n int, behind []job.Job) *Held {
 	}
 	first, best := -1, cold+load
 	for at, s := range p.soon {
-		if s.Free < best && s.can(j) && common(models, s.Loaded) == len(models) {
+		if s.Free < best && s.can(j) && !slices.Contains(j.FailedAt, s.Name) && common(models, s.Loaded) == len(models) {
 			if warm, _ := p.Ends(j, s.Name); s.Free+warm < best {
 				first, best = at, s.Free+warm
 			}

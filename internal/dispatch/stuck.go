@@ -79,6 +79,7 @@ func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map
 	if err != nil {
 		return nil, err
 	}
+	d.avoidFailed(w.Jobs, idle, classes)
 	beside := map[attempt]bool{}
 	for _, j := range w.Jobs {
 		if d.WaitsFor(j.Key) == "" && anyCan(idle, taken, j) {

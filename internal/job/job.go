@@ -39,9 +39,12 @@ type Job struct {
 	Fence int64
 	// Attempts counts the runs that were begun and not excused.
 	Attempts int
-	// Kills counts the runs in which the instance died. It may be the job that
-	// kills them.
+	// Kills counts the instances that died in its runs, each once. It may be the job
+	// that kills them.
 	Kills int
+	// FailedAt are the instances at which runs of it have failed or were lost, without
+	// those that were not to blame; the last few, each once.
+	FailedAt []string
 	// Excuses counts the runs that were lost and not counted as attempts.
 	Excuses int
 	// Lost holds one line for each of the last runs that were lost, oldest

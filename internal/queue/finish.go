@@ -123,6 +123,9 @@ type RequeueOptions struct {
 	// Killed means that the instance died during the run. It counts as an attempt,
 	// whatever Excused says.
 	Killed bool
+	// Failed means that the instance is kept in Job.FailedAt: the job had better run at
+	// another one.
+	Failed bool
 	// Unused means that the job was taken back from its instance, where it only waited, or
 	// because the operator wants it to run elsewhere. It leaves no trace, whatever the
 	// other fields say.
@@ -134,7 +137,7 @@ type RequeueOptions struct {
 
 // MaxKills is how many instances may die while they run a job. The first may have
 // died of something else; after the second the job is to blame, and no third
-// instance gets it.
+// instance gets it. An instance that dies twice is one: it may be to blame itself.
 const MaxKills = 2
 
 const (
@@ -145,7 +148,7 @@ const (
 	// MaxReruns is how many of these may have begun to execute: each has cost the
 	// time of a GPU.
 	MaxReruns = 8
-	// maxReasons is how many lines Job.Lost has at most.
+	// maxReasons is how many entries Job.Lost and Job.FailedAt have at most.
 	maxReasons = 8
 )
 
@@ -166,6 +169,10 @@ func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job
 	case o.Excused:
 		blame = "none"
 	}
+	at := 0
+	if o.Failed {
+		at = 1
+	}
 	pause := int64(0)
 	if o.Pause > 0 {
 		pause = milliseconds(o.Pause)
@@ -173,7 +180,7 @@ func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job
 	var fields []string
 	err := q.asHolder(ctx, run, func() error {
 		code, reply, err := q.run(ctx, requeueScript, run.Key, run.Fence, o.Reason, blame,
-			q.limit.Load().MaxAttempts, MaxKills, MaxExcuses, MaxReruns, pause, maxReasons)
+			q.limit.Load().MaxAttempts, MaxKills, MaxExcuses, MaxReruns, pause, maxReasons, at)
 		if err != nil {
 			return err
 		}

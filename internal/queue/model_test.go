@@ -29,20 +29,20 @@ const modelAttempts = 3
 
 type modelJob struct {
 	job.Job
-	requires    string
-	cancelAsked bool
-	exhausted   bool
-	released    bool
-	withdrawn   bool  // taken back while it ran
-	gone        bool  // ended without an entry
-	expired     bool  // its lease has ended
-	reruns      int   // excused runs that had begun to execute
-	paused      bool  // must not run yet, and not before the end of the test
-	stopped     bool  // paused by its owner
-	weight      int64 // stored bytes of its body and its secrets
-	placed      bool  // has a place among its tenant's callers
-	place       float64
-	raised      string // the number that the history shows, if not its own
+	requires            string
+	cancelAsked         bool
+	killedAt            []string // the instances that died in its runs
+	exhausted, released bool
+	withdrawn           bool  // taken back while it ran
+	gone                bool  // ended without an entry
+	expired             bool  // its lease has ended
+	reruns              int   // excused runs that had begun to execute
+	paused              bool  // must not run yet, and not before the end of the test
+	stopped             bool  // paused by its owner
+	weight              int64 // stored bytes of its body and its secrets
+	placed              bool  // has a place among its tenant's callers
+	place               float64
+	raised              string // the number that the history shows, if not its own
 }
 
 // lane is the job's tenant in its band.

@@ -17,6 +17,7 @@ var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
 	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before", "ahead", "shape", "paused", "why", "preempted",
+	"failed_at",
 }
 
 // keyOf returns the key at the end of a rank.
@@ -81,6 +82,9 @@ func (r record) job() (job.Job, error) {
 		p.fail("lost")
 	}
 	j.Lost = lost
+	if j.FailedAt, ok = redis.Unpack(r["failed_at"]); !ok {
+		p.fail("failed_at")
+	}
 	if !j.State.Live() && !j.State.Ended() {
 		p.fail("state")
 	}

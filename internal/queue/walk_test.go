@@ -258,7 +258,7 @@ func (w *walk) requeue() {
 	blame := w.rand.IntN(24)
 	excused, killed, hopeless := blame < 8, blame >= 8 && blame < 12, blame == 12
 	unused := w.unused(run)
-	o := queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused, Killed: killed, Hopeless: hopeless}
+	o := queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused, Killed: killed, Hopeless: hopeless, Failed: w.rand.IntN(4) > 0}
 	if unused {
 		o, excused, killed, hopeless = queue.RequeueOptions{Unused: true}, false, false, false
 	}
@@ -293,8 +293,12 @@ func (w *walk) requeue() {
 			j.reruns++
 		}
 	}
-	if killed {
+	if killed && !slices.Contains(j.killedAt, j.Run.Instance) {
 		j.Kills++
+		j.killedAt = append(j.killedAt, j.Run.Instance)
+	}
+	if o.Failed && !slices.Contains(j.FailedAt, j.Run.Instance) {
+		j.FailedAt = append(j.FailedAt, j.Run.Instance)
 	}
 	if !j.released {
 		w.m.free(j)

@@ -4,7 +4,8 @@
 -- ARGV[2] fence
 -- ARGV[3] reason
 -- ARGV[4] what the job is blamed for: 'none' (the attempt does not count),
---         'attempt', 'kill' (the instance died in it), 'hopeless' (no attempt
+--         'attempt', 'kill' (the instance died in it; one that dies again is no
+--         other one, and only an attempt), 'hopeless' (no attempt
 --         can work), or 'unused' (it was taken back from an instance: as if it had
 --         never been given out)
 -- ARGV[5] bound of attempts
@@ -12,27 +13,55 @@
 -- ARGV[7] bound of runs that did not count
 -- ARGV[8] bound of those among them that had begun to execute
 -- ARGV[9] how many milliseconds the job must wait now
--- ARGV[10] how many reasons are kept
+-- ARGV[10] how many reasons, and names of instances, are kept
+-- ARGV[11] '1' if the instance is one of those where the job has failed
 --
 -- Output: {'ok', job...}
 --         {'stale'}
 --         {'cancelled', job...}  its cancel was requested: the holder must end it
 --         {'exhausted', job...}  it must not run again: the holder must end it
 
--- latest adds a text to a packed list and keeps the last few.
-local function latest(packed, text, bound)
-  local items, at = {}, 1
+-- each calls a function with each text of a packed list, as it stands there and as it is.
+local function each(packed, call)
+  local at = 1
   while at <= #packed do
     local colon = string.find(packed, ':', at, true)
     local size = colon and tonumber(string.sub(packed, at, colon - 1))
     if not size then
       break
     end
-    items[#items + 1] = string.sub(packed, at, colon + size)
+    call(string.sub(packed, at, colon + size), string.sub(packed, colon + 1, colon + size))
     at = colon + size + 1
   end
+end
+
+-- latest adds a text to a packed list and keeps the last few.
+local function latest(packed, text, bound)
+  local items = {}
+  each(packed, function(item)
+    items[#items + 1] = item
+  end)
   items[#items + 1] = pack(text)
   return table.concat(items, '', math.max(#items - bound + 1, 1))
+end
+
+-- lists reports whether a text is in a packed list.
+local function lists(packed, text)
+  local found = false
+  each(packed, function(_, other)
+    found = found or other == text
+  end)
+  return found
+end
+
+-- name adds the job's instance to a list of names in its record, once.
+local function name(j, field)
+  local names = j[field] or ''
+  if not lists(names, j.instance) then
+    set(j, field, latest(names, j.instance, tonumber(ARGV[10])))
+    return true
+  end
+  return false
 end
 
 local j = held(ARGV[1], ARGV[2])
@@ -58,13 +87,16 @@ elseif blame == 'none' then
   end
   spent = excuses >= tonumber(ARGV[7]) or reruns >= tonumber(ARGV[8])
 else
-  if blame == 'kill' then
+  if blame == 'kill' and name(j, 'killed_at') then
     kills = kills + 1
   end
   spent = blame == 'hopeless' or attempts >= tonumber(ARGV[5]) or kills >= tonumber(ARGV[6])
 end
 if blame ~= 'unused' then
   set(j, 'lost', latest(j.lost or '', ARGV[3], tonumber(ARGV[10])))
+end
+if ARGV[11] == '1' then
+  name(j, 'failed_at')
 end
 set(j, 'attempts', int(attempts), 'kills', int(kills),
   'excuses', int(excuses), 'reruns', int(reruns))
