@@ -7,7 +7,7 @@ import { PATIENCE } from './wait.mjs';
 import { Watch } from './watch.mjs';
 import { READY, WebUI } from './webui.mjs';
 
-const FLAGS = [
+export const FLAGS = [
   '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-quic', '--no-first-run',
   '--disable-background-networking', '--disable-component-update', '--disable-sync',
 ];
