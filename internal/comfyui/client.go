@@ -32,9 +32,12 @@ const (
 	// somebody has asked for a restart, or because the agent's machine stops.
 	Restarting = "restarting"
 
-	// maxBody bounds what is read into memory of one answer: a history entry
-	// carries the workflow. object_info of a large installation has 20 MB.
+	// maxBody bounds what is read into memory of one answer. object_info of a large
+	// installation has 20 MB.
 	maxBody = 256 << 20
+	// maxHistory is the same for the record of a prompt, which carries the workflow, and of
+	// which the hub makes several copies.
+	maxHistory = 64 << 20
 	// maxObjectInfo and maxSmall are the same for object_info, and for answers
 	// that have a few kilobytes.
 	maxObjectInfo = 96 << 20

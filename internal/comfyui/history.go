@@ -2,16 +2,19 @@ package comfyui
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // History fetches the record of a prompt as raw JSON. It is not found while
-// the prompt waits or runs, after a restart of the server, and when unknown.
+// the prompt waits or runs, after a restart of the server, and when unknown. One
+// that is larger than any sane one is ErrTooLarge.
 func (c *Client) History(ctx context.Context, id string) (entry []byte, found bool, err error) {
-	data, err := c.get(ctx, "/history/"+url.PathEscape(id), nil)
+	data, err := c.read(ctx, request{method: http.MethodGet, path: "/history/" + url.PathEscape(id), limit: maxHistory})
 	if err != nil {
 		return nil, false, err
 	}
@@ -24,6 +27,15 @@ func (c *Client) History(ctx context.Context, id string) (entry []byte, found bo
 		return nil, false, fmt.Errorf("/history: %w", ErrMalformed)
 	}
 	return entry, found, nil
+}
+
+// HasEnded reports whether there is a record of a prompt, however large.
+func (c *Client) HasEnded(ctx context.Context, id string) (bool, error) {
+	_, found, err := c.History(ctx, id)
+	if errors.Is(err, ErrTooLarge) {
+		return true, nil
+	}
+	return found, err
 }
 
 // Entry is a history entry as far as a hub has to understand it; its raw parts

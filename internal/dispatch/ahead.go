@@ -190,7 +190,7 @@ func (r *run) removed(ctx context.Context) bool {
 	}
 	// It may have begun and ended before the delete. The history comes last, so "in
 	// neither" is certain.
-	_, found, err := r.conn.client.History(ctx, r.lease().Upstream)
+	found, err := r.conn.client.HasEnded(ctx, r.lease().Upstream)
 	return err == nil && !found
 }
 

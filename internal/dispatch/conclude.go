@@ -90,10 +90,17 @@ func (r *run) finish(ctx context.Context, e ending) {
 	r.trace.Enter(traces.Finish, time.Now())
 	counting := r.d.streams.Counting(r.job().Caller)
 	var left int
-	err := r.retry(ctx, "finish", func(ctx context.Context) (err error) {
+	write := func(ctx context.Context) (err error) {
 		left, err = r.d.queue.FinishCounting(ctx, r.lease(), outcome)
 		return err
-	})
+	}
+	err := r.retry(ctx, "finish", write)
+	if err != nil && !decided(err) && ctx.Err() == nil {
+		// What cannot be written may be this end. The next run would have the same.
+		e = errorEnding(r.job(), r.body, hubError{kind: "RuntimeError", message: "The hub could not store the end of this prompt."}, time.Now())
+		outcome = e.outcome("")
+		err = r.retry(ctx, "finish with an error", write)
+	}
 	if err != nil {
 		if errors.Is(err, queue.ErrWithdrawn) {
 			r.phase = ended
@@ -166,22 +173,41 @@ func (r *run) requeue(ctx context.Context, res result) {
 	r.d.Wake()
 }
 
+// maxUnknown is how often a step is tried again that fails for an unknown reason.
+const maxUnknown = 4
+
 // retry repeats a step while Redis is unavailable: the work of a run must not be
-// lost because Redis restarts at the wrong moment.
+// lost because Redis restarts at the wrong moment. A step that fails for a reason that
+// nobody has thought of is tried a few more times.
 func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
+	unknown := 0
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
 		err := do(ctx)
-		if err == nil || !errors.Is(err, queue.ErrUnavailable) {
-			if errors.Is(err, queue.ErrStale) {
-				r.log.Warn("the run is no longer this hub's", "step", step)
-			}
+		switch {
+		case errors.Is(err, queue.ErrStale):
+			r.log.Warn("the run is no longer this hub's", "step", step)
 			return err
+		case err == nil, decided(err):
+			return err
+		case errors.Is(err, queue.ErrUnavailable):
+			r.log.Warn("Redis is away, will try again", "step", step, "error", err)
+		case unknown == maxUnknown:
+			r.log.Error("a step of a run fails; another hub, or this one, tries again when the lease of the run has ended", "step", step, "error", err)
+			return err
+		default:
+			unknown++
+			r.log.Error("a step of a run fails, will try again", "step", step, "error", err)
 		}
-		r.log.Warn("Redis is away, will try again", "step", step, "error", err)
 		if !pauses.Wait(ctx) {
 			return ctx.Err()
 		}
 	}
+}
+
+// decided reports an error with which the queue has refused a step for good.
+func decided(err error) bool {
+	return errors.Is(err, queue.ErrStale) || errors.Is(err, queue.ErrWithdrawn) || errors.Is(err, queue.ErrExhausted) ||
+		errors.Is(err, queue.ErrCancelled) || errors.Is(err, queue.ErrAnswered) || errors.Is(err, queue.ErrNotFound)
 }
 
 // releaseAfter is how long other hubs may believe that a run still has its instance.

@@ -10,7 +10,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
@@ -201,8 +200,11 @@ func (r *run) collect(ctx context.Context) result {
 	r.free()
 	r.d.freed()
 	defer r.releaseSoon(ctx)()
-	entry, found, err := r.history(ctx)
-	if err != nil || !found {
+	entry, found, res := r.readRecord(ctx)
+	if res.kind != undecided {
+		return res
+	}
+	if !found {
 		entry, found = r.transcribed()
 	}
 	if !found {
@@ -280,27 +282,6 @@ func (r *run) takeBody(body job.Body) {
 		r.results = comfyui.SocketNodes(body.Prompt)
 	}
 	r.beginTrace()
-}
-
-// history reads the instance's record of the run, which exists once the last
-// message has been sent. An instance that does not answer is asked for as long as it may be
-// out of reach: its work is done.
-func (r *run) history(ctx context.Context) (entry []byte, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, r.d.settings().ContactTimeout)
-	defer cancel()
-	pauses := retry.New(100*time.Millisecond, 500*time.Millisecond)
-	for missing := 0; missing < 5; {
-		if entry, found, err = r.conn.client.History(ctx, r.lease().Upstream); err == nil {
-			if found {
-				return entry, true, nil
-			}
-			missing++
-		}
-		if !pauses.Wait(ctx) {
-			break
-		}
-	}
-	return entry, found, err
 }
 
 // ending builds the end of a run from the instance's record, which is certain, and

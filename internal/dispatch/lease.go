@@ -324,7 +324,7 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 			return nil, result{kind: dropped}
 		case hubFailed:
 			return nil, result{kind: crashed}
-		case frameArrived, socketUp, lookAsked, socketDown, moved, filesSettled, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
+		case frameArrived, socketUp, lookAsked, socketDown, moved, workDone, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
 		}
 	}
 }

@@ -39,8 +39,8 @@ const (
 	moved
 	// hubFailed: a goroutine that works for the run has panicked.
 	hubFailed
-	// filesSettled: the hub has the files of the finished run, or will never have them.
-	filesSettled
+	// workDone: what the hub did for a finished run is done, see meanwhile.
+	workDone
 	// silence: nothing arrived for as long as next was to wait.
 	silence
 )
@@ -49,29 +49,84 @@ const (
 type runEvent struct {
 	kind  eventKind
 	frame comfyui.Frame
-	err   error
-	conn  *connection
+	// gap says that messages before this event were dropped.
+	gap  bool
+	err  error
+	conn *connection
 }
 
 // mailbox takes the events of one run in order. Putting never blocks: the
 // socket of an instance must be drained whatever the run is doing, because one
-// stalled reader stalls every client of that ComfyUI.
+// stalled reader stalls every client of that ComfyUI. While a run waits for Redis, previews
+// and progress are dropped where there is too much of it.
 type mailbox struct {
 	mu     sync.Mutex
 	events []runEvent
+	size   int           // bytes of the messages
+	limit  int           // at which size something is dropped
+	gap    bool          // something was dropped that may be missed
 	ready  chan struct{} // holds one token while events may be there
 }
 
-func newMailbox() *mailbox { return &mailbox{ready: make(chan struct{}, 1)} }
+// maxMail bounds the messages that wait for one run, in bytes.
+const maxMail = 16 << 20
+
+func newMailbox() *mailbox { return &mailbox{limit: maxMail, ready: make(chan struct{}, 1)} }
 
 func (m *mailbox) put(e runEvent) {
 	m.mu.Lock()
 	m.events = append(m.events, e)
+	if m.size += len(e.frame.Data); m.size > m.limit {
+		m.thin()
+	}
 	m.mu.Unlock()
 	select {
 	case m.ready <- struct{}{}:
 	default:
 	}
+}
+
+// thin drops the oldest messages that may be dropped until half of the room is free. What
+// begins or ends something always stays.
+func (m *mailbox) thin() {
+	for _, most := range [...]worth{worthLittle, worthSome} {
+		kept := m.events[:0]
+		for _, e := range m.events {
+			if m.size > maxMail/2 && e.kind == frameArrived && worthOf(e.frame) <= most {
+				m.size -= len(e.frame.Data)
+				m.gap = m.gap || e.frame.Binary || most > worthLittle
+				continue
+			}
+			kept = append(kept, e)
+		}
+		clear(m.events[len(kept):])
+		m.events = kept
+	}
+	m.limit = max(maxMail, 2*m.size) // to look at what must stay each time would take long
+}
+
+// worth says how much a message matters to a client that is late.
+type worth int
+
+const (
+	worthLittle worth = iota // the next one of its kind says more
+	worthSome                // of a custom node
+	worthAll                 // a part of the run
+)
+
+func worthOf(f comfyui.Frame) worth {
+	if f.Binary {
+		return worthLittle
+	}
+	m, _ := comfyui.ParseMessage(f.Data)
+	switch m.Type {
+	case comfyui.TypeProgress, comfyui.TypeProgressState, comfyui.TypeStatus:
+		return worthLittle
+	case comfyui.TypeExecutionStart, comfyui.TypeExecutionCached, comfyui.TypeExecuting, comfyui.TypeExecuted,
+		comfyui.TypeExecutionSuccess, comfyui.TypeExecutionError, comfyui.TypeExecutionInterrupted:
+		return worthAll
+	}
+	return worthSome
 }
 
 // hasFrame reports whether a message of the instance is there to take.
@@ -91,6 +146,11 @@ func (m *mailbox) next(ctx context.Context, quiet time.Duration) (runEvent, erro
 			e := m.events[0]
 			m.events[0] = runEvent{}
 			m.events = m.events[1:]
+			m.size -= len(e.frame.Data)
+			e.gap, m.gap = m.gap, false
+			if m.limit = max(maxMail, 2*m.size); len(m.events) == 0 {
+				m.events = nil
+			}
 			m.mu.Unlock()
 			return e, nil
 		}

@@ -110,6 +110,10 @@ func (r *run) watch(ctx context.Context) result {
 		if err != nil {
 			return result{kind: dropped}
 		}
+		if e.gap { // a dropped picture may have been a result that exists nowhere else
+			r.missed.messages = true
+			r.log.Warn("messages of the run were dropped: too many waited for the hub")
+		}
 		switch e.kind {
 		case frameArrived:
 			if r.relay(ctx, e.frame) {
@@ -168,7 +172,7 @@ func (r *run) watch(ctx context.Context) result {
 			r.conn, r.missed.messages, r.down, r.provenAt = e.conn, true, nil, time.Now()
 			stop := r.listen()
 			defer stop()
-		case filesSettled: // comes only to a run that has ended
+		case workDone: // comes only to a run that has ended
 		case silence:
 			if res := r.silent(ctx); res.kind != undecided {
 				return res

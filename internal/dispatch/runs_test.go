@@ -299,6 +299,7 @@ func TestRecordIsLost(t *testing.T) {
 		b.runs(key)
 		r := b.followed(key)
 		r.mail.put(runEvent{kind: socketDown, err: errNotOpen})
+		<-time.After(time.Minute) // it is asked for so long
 		require.Contains(t, b.lost(key), "record of the run cannot be read")
 	})
 }

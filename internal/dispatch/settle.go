@@ -42,35 +42,45 @@ func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) 
 // settle waits until the hub has every file of a finished run. That takes as long as
 // the storage takes no files, so the client may end it before.
 func (r *run) settle(ctx context.Context) result {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	if !r.files.pending() {
 		return r.settled(ctx, r.files.settle(ctx))
 	}
-	settled := make(chan error, 1)
-	r.beside("waiting for the files of a run", func() {
-		settled <- r.files.settle(ctx)
-		r.mail.put(runEvent{kind: filesSettled})
+	res, err := r.meanwhile(ctx, "waiting for the files of a run", r.files.settle)
+	if res.kind != undecided {
+		return res
+	}
+	return r.settled(ctx, err)
+}
+
+// meanwhile does work for a run that its instance has finished, and heeds what happens to
+// the run meanwhile: if that ends it, the work is given up.
+func (r *run) meanwhile(ctx context.Context, work string, do func(context.Context) error) (result, error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan error, 1)
+	r.beside(work, func() {
+		done <- do(ctx)
+		r.mail.put(runEvent{kind: workDone})
 	})
 	for {
 		// Nothing is due: each event comes by itself.
 		e, err := r.mail.next(ctx, time.Hour)
 		if err != nil {
-			return result{kind: dropped}
+			return result{kind: dropped}, nil
 		}
 		switch e.kind {
-		case filesSettled:
-			return r.settled(ctx, <-settled)
+		case workDone:
+			return result{}, <-done
 		case cancelAsked:
 			r.wish = max(r.wish, cancelled)
-			return r.cancelledEnd()
+			return r.cancelledEnd(), nil
 		case withdrawAsked:
 			r.withdraw()
-			return r.cancelledEnd()
+			return r.cancelledEnd(), nil
 		case leaseLost:
-			return result{kind: dropped}
+			return result{kind: dropped}, nil
 		case hubFailed:
-			return result{kind: crashed}
+			return result{kind: crashed}, nil
 		case moved:
 			r.conn = e.conn
 		case frameArrived, socketUp, lookAsked, socketDown, takeBackAsked, evictAsked, movedUp, silence: // the instance has finished with it

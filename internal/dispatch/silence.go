@@ -105,7 +105,7 @@ func (r *run) look(ctx context.Context) result {
 	case slices.ContainsFunc(queue.Pending, r.is):
 		return r.behind(ctx, queue)
 	}
-	_, found, err := r.conn.client.History(ctx, r.lease().Upstream)
+	found, err := r.conn.client.HasEnded(ctx, r.lease().Upstream)
 	switch {
 	case err != nil:
 		return result{}

@@ -116,7 +116,7 @@ func (r *run) search(cause error) error {
 					return nil
 				}
 			}
-			_, found, err := r.conn.client.History(ctx, r.lease().Upstream)
+			found, err := r.conn.client.HasEnded(ctx, r.lease().Upstream)
 			if err == nil && found {
 				r.phase = posted
 				r.trace.Enter(traces.Run, time.Now())

@@ -256,10 +256,14 @@ func (c *Collector) transfer(ctx context.Context, src Source, o *opened) (blob s
 		}
 		defer from.drop()
 	}
+	body, err := keepsPromise(from, src.Filename)
+	if err != nil {
+		return "", Copied{}, fmt.Errorf("files: fetch: %w", err)
+	}
 	hash := sha256.New()
 	blob = outputKey(uuid.NewString())
 	began := c.store.now()
-	size, err := c.store.storage.Write(ctx, blob, io.TeeReader(from, hash))
+	size, err := c.store.storage.Write(ctx, blob, io.TeeReader(body, hash))
 	if err != nil {
 		return "", Copied{}, fmt.Errorf("files: copy: %w", err)
 	}

@@ -30,7 +30,9 @@ type download struct {
 	body   io.ReadCloser
 	hangUp context.CancelFunc
 	// heard is when the instance last sent something.
-	heard  time.Time
+	heard time.Time
+	// waited is how long the instance was waited for in all.
+	waited time.Duration
 	pauses *retry.Backoff
 }
 
@@ -42,6 +44,9 @@ type Patience struct {
 	// Stall is how long a connection may be silent before it is cut and another one
 	// is tried. Default: 20 seconds.
 	Stall time.Duration
+	// Rate is how many bytes a second it must send on average, after the time that Contact
+	// allows. Only the time in which it is waited for counts. Default: 4096.
+	Rate int64
 }
 
 func (p Patience) withDefaults() Patience {
@@ -51,6 +56,9 @@ func (p Patience) withDefaults() Patience {
 	if p.Stall <= 0 {
 		p.Stall = 20 * time.Second
 	}
+	if p.Rate <= 0 {
+		p.Rate = 4 << 10
+	}
 	return p
 }
 
@@ -58,7 +66,7 @@ func (p Patience) withDefaults() Patience {
 // there is no error.
 func startDownload(ctx context.Context, fetch Fetch, src Source, patience Patience) (*download, error) {
 	d := &download{
-		ctx: ctx, fetch: fetch, src: src, patience: patience, size: -1, heard: time.Now(),
+		ctx: ctx, fetch: fetch, src: src, patience: patience.withDefaults(), size: -1, heard: time.Now(),
 		pauses: retry.New(100*time.Millisecond, 2*time.Second),
 	}
 	resp, err := d.ask(nil) //nolint:bodyclose // drop closes it
@@ -76,6 +84,10 @@ func startDownload(ctx context.Context, fetch Fetch, src Source, patience Patien
 // Read implements io.Reader.
 func (d *download) Read(p []byte) (int, error) {
 	for {
+		if d.drips() {
+			d.drop()
+			return 0, fmt.Errorf("%w: it sends less than %d bytes a second", ErrInstance, d.patience.Rate)
+		}
 		n, err := d.some(p)
 		if n > 0 {
 			d.read, d.heard = d.read+int64(n), time.Now()
@@ -108,11 +120,20 @@ func (d *download) some(p []byte) (int, error) {
 	}
 	// Only while it is read: the storage may take longer for what is here.
 	defer time.AfterFunc(d.patience.Stall, d.hangUp).Stop()
+	began := time.Now()
 	n, err := d.body.Read(p)
+	d.waited += min(time.Since(began), d.patience.Stall) // longer is a process that slept
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", ErrInstance, err)
 	}
 	return n, err
+}
+
+// drips reports whether the instance sends too little to wait for: a file of which a byte
+// comes now and then would keep its run, and its uplink, for ever.
+func (d *download) drips() bool {
+	due := time.Duration(d.read/d.patience.Rate) * time.Second
+	return d.waited > d.patience.Contact+due
 }
 
 // resume makes a connection that goes on where the last one broke off.

@@ -1,0 +1,79 @@
+package dispatch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
+
+// What waits for a run that waits for Redis is bounded: previews and progress go, what
+// begins and ends things stays, in order.
+func TestMailboxIsBounded(t *testing.T) {
+	t.Parallel()
+	text := func(kind, more string) runEvent {
+		return runEvent{kind: frameArrived, frame: comfyui.Frame{Data: fmt.Appendf(nil, `{"type": %q, "data": {"prompt_id": "p", "x": %q}}`, kind, more)}}
+	}
+	fill := func(m *mailbox, e runEvent) {
+		for range 3 * maxMail / len(e.frame.Data) {
+			m.put(e)
+			require.LessOrEqual(t, m.size, maxMail+len(e.frame.Data))
+		}
+	}
+	kinds := func(m *mailbox) (kinds []string, gap bool) {
+		for {
+			e, err := m.next(t.Context(), time.Nanosecond)
+			require.NoError(t, err)
+			if e.kind == silence && len(m.events) == 0 {
+				require.Zero(t, m.size)
+				return kinds, gap
+			}
+			gap = gap || e.gap
+			msg, _ := comfyui.ParseMessage(e.frame.Data)
+			switch {
+			case e.kind == cancelAsked:
+				kinds = append(kinds, "cancel")
+			case !e.frame.Binary && (len(kinds) == 0 || kinds[len(kinds)-1] != msg.Type):
+				kinds = append(kinds, msg.Type)
+			}
+		}
+	}
+	long := strings.Repeat("x", 100_000)
+	preview := runEvent{kind: frameArrived, frame: comfyui.Frame{Binary: true, Data: []byte(long)}}
+
+	m := newMailbox()
+	m.put(text("execution_start", ""))
+	fill(m, text("progress_state", long))
+	m.put(text("executed", ""))
+	m.put(runEvent{kind: cancelAsked})
+	fill(m, text("progress", long))
+	m.put(text("execution_success", ""))
+	got, gap := kinds(m)
+	require.Equal(t, []string{"execution_start", "executed", "cancel", "progress", "execution_success"}, got)
+	require.False(t, gap, "nothing was lost that a client misses")
+
+	m.put(text("execution_start", ""))
+	fill(m, preview)
+	got, gap = kinds(m)
+	require.Equal(t, []string{"execution_start"}, got)
+	require.True(t, gap, "it may have been a picture that exists nowhere else")
+
+	m.put(text("execution_start", ""))
+	m.put(text("of.a.node", long))
+	fill(m, text("of.another.node", long))
+	m.put(text("execution_error", ""))
+	got, gap = kinds(m)
+	require.Equal(t, []string{"execution_start", "of.another.node", "execution_error"}, got)
+	require.True(t, gap)
+
+	for range 3 {
+		for range 2 * maxMail / len(long) {
+			m.put(text("executed", long)) // all of these stay
+		}
+	}
+	require.Len(t, m.events, 3*(2*maxMail/len(long)))
+}

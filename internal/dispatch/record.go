@@ -1,0 +1,55 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+// maxMissing is how often an instance may answer that it has no record of the run, with
+// pauses: the record exists once the last message has been sent, but for a moment.
+const maxMissing = 30
+
+// readRecord reads the instance's record of the run. The work is done, so an instance that
+// does not answer is asked for as long as it may be out of reach, and one that answers late
+// is waited for; a client that cancels meanwhile need not wait.
+func (r *run) readRecord(ctx context.Context) (entry []byte, found bool, res result) {
+	conn, upstream := r.conn, r.lease().Upstream
+	within := r.d.settings().ContactTimeout
+	if _, known := r.transcribed(); !known { // else its messages will do
+		within = max(within, r.d.Files.Patience())
+	}
+	var record []byte // written by what may go on after this has returned
+	res, _ = r.meanwhile(ctx, "reading the record of a run", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
+		pauses := retry.New(100*time.Millisecond, 500*time.Millisecond)
+		for missing := 0; missing < maxMissing; {
+			if now := r.d.connection(conn.name); now != nil {
+				conn = now // it may have come back at another address
+			}
+			read, there, err := conn.client.History(ctx, upstream)
+			switch {
+			case err == nil && there:
+				record = read
+				return nil
+			case err == nil:
+				missing++
+			case errors.Is(err, comfyui.ErrTooLarge):
+				r.log.Error("the instance's record of the run is too large to be read", "instance", conn.name)
+				return err
+			}
+			if !pauses.Wait(ctx) {
+				return err
+			}
+		}
+		return nil
+	})
+	if res.kind != undecided {
+		return nil, false, res
+	}
+	return record, record != nil, res
+}

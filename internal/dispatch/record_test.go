@@ -1,0 +1,128 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// miss makes the hub need the instance's record of a run: a message was missed.
+func (b *dispatching) miss(key string) {
+	b.t.Helper()
+	b.runs(key)
+	b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen})
+}
+
+// A record that comes late is waited for: the work is done.
+func TestRecordIsLate(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		late    time.Duration // each answer
+		status  int
+		answers int64 // so many of these come before the record
+	}{
+		"each answer takes long":   {20 * time.Second, 0, 0},
+		"it is not there yet":      {0, http.StatusOK, 20},
+		"the server is overloaded": {0, http.StatusServiceUnavailable, 60},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1)
+				var asked atomic.Int64
+				b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+					<-time.After(c.late)
+					if asked.Add(1) > c.answers {
+						next.ServeHTTP(w, r)
+						return
+					}
+					w.WriteHeader(c.status)
+					_, _ = w.Write([]byte("{}"))
+				})
+				key := b.submit(working)
+				b.miss(key)
+				require.Empty(t, b.reaches(key, job.Done).Lost)
+				require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+			})
+		})
+	}
+}
+
+// Who cancels need not wait for a record that does not come.
+func TestCancelWhileTheRecordIsLate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		asked := make(chan struct{}, 100)
+		b.instances[0].on("GET /history/", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+			asked <- struct{}{}
+			<-r.Context().Done()
+		})
+		key := b.submit(working)
+		b.miss(key)
+		<-asked
+		began := time.Now()
+		_, err := b.queue.Cancel(t.Context(), key)
+		require.NoError(t, err)
+		b.reaches(key, job.Cancelled)
+		require.Less(t, time.Since(began), 5*time.Second)
+	})
+}
+
+// A record that is larger than any sane one is not read, and costs neither memory nor the
+// result.
+func TestRecordIsTooLarge(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		var sent atomic.Int64
+		piece := []byte(strings.Repeat("x", 1<<20))
+		b.instances[0].on("GET /history/", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			_, _ = w.Write([]byte(`{"`))
+			for range 300 {
+				n, err := w.Write(piece)
+				if sent.Add(int64(n)); err != nil {
+					return
+				}
+			}
+		})
+		key := b.submit(picture)
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+		require.Contains(t, string(b.entry(key).Outputs), "ComfyUI_00001_.png")
+		require.Less(t, sent.Load(), int64(100<<20), "once, and not to its end")
+	})
+}
+
+// A step that fails for a reason that nobody has thought of is not repeated for ever, and
+// the log says so.
+func TestUnknownErrorIsNotRepeatedForEver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &logtest.Log{}
+		r := &run{log: slog.New(slog.NewTextHandler(log, nil))}
+		tries := 0
+		broken := errors.New("WRONGTYPE")
+		err := r.retry(t.Context(), "finish", func(context.Context) error { tries++; return broken })
+		require.ErrorIs(t, err, broken)
+		require.Equal(t, 1+maxUnknown, tries)
+		require.Contains(t, log.String(), "another hub, or this one, tries again")
+
+		tries = 0
+		require.NoError(t, r.retry(t.Context(), "finish", func(context.Context) error {
+			if tries++; tries < 100 {
+				return queue.ErrUnavailable
+			}
+			return nil
+		}), "Redis is waited for")
+		require.ErrorIs(t, r.retry(t.Context(), "finish", func(context.Context) error { return queue.ErrStale }), queue.ErrStale)
+	})
+}
