@@ -10,12 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 // bad are ways in which an instance gets no prompt done, although it can be reached.
 var bad = map[string]func(i *scripted){
+	"fails":       func(i *scripted) { i.SetFault(sim.Faults{FailEvery: 1}) },
 	"answers 500": func(i *scripted) { i.SetFault(sim.Faults{RefusePrompt: true}) },
 	"forgets": func(i *scripted) {
 		i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
@@ -34,6 +36,9 @@ var bad = map[string]func(i *scripted){
 		})
 	},
 }
+
+// brisk takes three seconds, too, with less to tell.
+var brisk = strings.Replace(working, `"steps": 20`, `"steps": 3`, 1)
 
 // different is a graph of which an instance has cached nothing.
 func different(graph string, nonce int) string {
@@ -55,7 +60,7 @@ func (b *dispatching) many(graph string, count int) (jobs []job.Job) {
 }
 
 // An instance that gets nothing done is always the one that is idle. It must not eat the
-// queue while the other one works.
+// queue while the other one works, and is set aside until it works again.
 func TestBadServer(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range bad {
@@ -63,11 +68,39 @@ func TestBadServer(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				b := newDispatching(t, 2)
 				b.connects(2)
-				spoil(b.instances[0])
-				for _, j := range b.many(working, 20) {
+				broken := b.instances[0]
+				spoil(broken)
+				failed := 0
+				for _, j := range b.many(brisk, 40) {
+					if j.State == job.Failed {
+						failed++
+						require.Empty(t, j.Lost, "its error was told at once")
+						continue
+					}
 					require.Equal(t, job.Done, j.State, "%v", j.Lost)
 					require.LessOrEqual(t, len(j.Lost), 1, "it does not go there again")
 				}
+				t.Logf("%d prompts failed, and the broken instance began %d", failed, broken.Started())
+				if name == "fails" {
+					require.LessOrEqual(t, failed, doubtAfter, "those that look like the fault of their graphs")
+				} else {
+					require.Zero(t, failed)
+				}
+				i, _ := b.fleet.Instance(broken.name)
+				require.Equal(t, fleet.Sick, i.State)
+				require.True(t, i.Aside)
+				require.Regexp(t, `^set aside: its last \d+ runs came to nothing \(\d+ × .*\); meanwhile others finished \d+, \d+ of them`, i.Reason)
+				well, _ := b.fleet.Instance(b.instances[1].name)
+				require.Equal(t, fleet.Idle, well.State)
+				require.Contains(t, b.logged(), "instance is set aside")
+
+				// It works again: the next probe shows that, and it has its share of the work.
+				broken.on("POST /prompt", nil)
+				broken.SetFault(sim.Faults{})
+				require.Len(t, b.many(strings.Replace(brisk, `"steps": 3`, `"steps": 4`, 1), 20), 20)
+				i, _ = b.fleet.Instance(broken.name)
+				require.False(t, i.Aside)
+				require.Contains(t, b.logged(), "instance works again")
 			})
 		})
 	}

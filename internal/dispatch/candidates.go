@@ -69,6 +69,8 @@ func weigh(conn *connection, i fleet.Instance, needs catalog.Requirements, key s
 	switch {
 	case conn.refused.has(key):
 		return false, "it has refused this job, or lost it", nil
+	case i.Aside:
+		return true, "it gets no more than single jobs: " + i.Reason, nil
 	case i.State == fleet.Sick, i.State == fleet.Draining, i.State == fleet.Offline:
 		return false, "it takes no jobs now: " + i.Reason, nil
 	case i.State == fleet.Foreign:

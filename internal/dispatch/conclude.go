@@ -138,6 +138,11 @@ func (r *run) requeue(ctx context.Context, res result) {
 			res.kind, res.cause, res.reason = excused, Restarted, "the instance was restarted on purpose"
 		}
 	}
+	if r.conn != nil && (res.kind == lost || res.kind == killed) {
+		if cause := res.lostBy(); (cause == Died || cause == Refused || cause == Results) && r.cameToNothing(cause) {
+			res.kind, res.elsewhere = excused, true // it has no attempt less for that
+		}
+	}
 	r.lose()
 	r.free()
 	r.log.Warn("run lost", "reason", res.reason)
@@ -160,6 +165,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 		r.d.wakeIn(res.pause(r.job().Excuses))
 	case errors.Is(err, queue.ErrExhausted):
 		if back.Kills >= queue.MaxKills {
+			r.d.health.agreed("", back)
 			r.log.Error("job is quarantined: it killed too many instances", "kills", back.Kills)
 		}
 		why := exhausted(back)

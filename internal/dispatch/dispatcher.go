@@ -183,6 +183,8 @@ type Dispatcher struct {
 	rest    time.Duration
 	// memory knows which jobs need more GPU memory than some instances have.
 	memory memory
+	// health knows at which instances jobs come to nothing.
+	health health
 	// silent are the hubs that inherit is to look at.
 	silent chan []string
 	// lost are the runs that the last renewal did not find.

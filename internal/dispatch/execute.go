@@ -230,6 +230,7 @@ func (r *run) collect(ctx context.Context) result {
 	if end.state == job.Done {
 		r.d.memory.fits(r.body.Prompt, r.d.memoryOf(r.conn))
 		r.measured()
+		r.endedWell()
 	}
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}
 	if r.missed.messages || r.resends { // else nobody asks, and finding out reads the whole graph

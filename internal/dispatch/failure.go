@@ -70,7 +70,7 @@ func (r *run) failed(ctx context.Context, f failure) result {
 	case f.outOfMemory():
 		return r.tooLarge(ctx)
 	}
-	return result{}
+	return r.failedHere()
 }
 
 // tooLarge handles a run that ran out of memory. It goes to an instance with more

@@ -82,6 +82,8 @@ func (conn *connection) usable(i fleet.Instance) bool {
 		}
 		// Fences follow Redis's clock, and an instance runs its prompts in order.
 		return i.Report.Job != "" && i.Report.Fence < conn.last.Fence
+	case fleet.Sick:
+		return i.Aside && i.Running == "" && i.Report.Idle() && i.Report.Foreign == 0
 	default:
 		return false
 	}

@@ -76,12 +76,16 @@ func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[strin
 			able = js.can(info, classes)
 			profiles[profile] = able
 		}
-		idle[n].Classes = able
 		tenants := setOf(idle[n].Tenants)
-		if used[use{profile, tenants}] {
+		if idle[n].StandIns != nil {
+			able = js.without(able, idle[n].StandIns, classes)
+		} else if used[use{profile, tenants}] {
+			idle[n].Classes = able
 			continue
+		} else {
+			used[use{profile, tenants}] = true
 		}
-		used[use{profile, tenants}] = true
+		idle[n].Classes = able
 		all := any
 		if idle[n].Tenants != nil {
 			if all = own[tenants]; all == nil {
@@ -99,6 +103,14 @@ func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[strin
 		}
 	}
 	return wanted
+}
+
+// without returns those of some classes that none of the instances can run.
+func (js *judgements) without(able map[string]bool, infos []*catalog.Info, classes map[string][]byte) map[string]bool {
+	left := js.none(infos, classes)
+	able = maps.Clone(able)
+	maps.DeleteFunc(able, func(class string, _ bool) bool { return left[class] == nil })
+	return able
 }
 
 // none returns those of the classes that none of the instances can run.

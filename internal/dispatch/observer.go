@@ -55,6 +55,8 @@ const (
 	OutOfMemory Cause = "out_of_memory"
 	// Refused: the instance did not take the prompt.
 	Refused Cause = "refused"
+	// Failed: the instance reported an error, as in its last runs, while others had none.
+	Failed Cause = "failed"
 	// InUse: the instance runs something else.
 	InUse Cause = "in_use"
 	// Results: the results of the run could not be read from the instance.
@@ -71,7 +73,7 @@ const (
 
 // Causes returns all causes.
 func Causes() []Cause {
-	return []Cause{Died, Restarted, Unreachable, Hung, OutOfMemory, Refused, InUse, Results, Storage, Redis, Evicted, OtherCause}
+	return []Cause{Died, Restarted, Unreachable, Hung, OutOfMemory, Refused, Failed, InUse, Results, Storage, Redis, Evicted, OtherCause}
 }
 
 // Origin says what a run was taken over from.

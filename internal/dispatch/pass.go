@@ -231,6 +231,9 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 			d.refused.add(i.Refused)
 			d.avoidSmall(needy, instance, i.Refused)
 			i.Tenants = settings.Reserved.For(conn.name)
+			if d.health.rests(conn.name) {
+				i.StandIns = d.standIns(conn)
+			}
 			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, gpuName(settings.GPUs, instance))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -24,6 +25,9 @@ type Idle struct {
 	Refused map[string]bool
 	// Tenants are those the instance is reserved for; nil if it is for all.
 	Tenants []string
+	// StandIns are what the instances can run that take its jobs while it rests; none if it
+	// does not rest.
+	StandIns []*catalog.Info
 	// GPU is the instance's if others use it, too; else nil.
 	GPU *sharedGPU
 }

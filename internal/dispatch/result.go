@@ -48,6 +48,8 @@ type result struct {
 	// anywhere says that the cause of an excused run would be the same at another
 	// instance, so that the job had better wait.
 	anywhere bool
+	// elsewhere says that the job of an excused run had better run at another instance.
+	elsewhere bool
 	// ending is the end of a finished run.
 	ending ending
 }
@@ -55,7 +57,7 @@ type result struct {
 // blames reports whether the job had better run at another instance. One that was too small
 // for it has made room since, and a smaller one does not help.
 func (r result) blames() bool {
-	return (r.kind == lost || r.kind == killed) && r.cause != OutOfMemory
+	return r.elsewhere || (r.kind == lost || r.kind == killed) && r.cause != OutOfMemory
 }
 
 const (

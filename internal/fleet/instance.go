@@ -58,6 +58,9 @@ type Instance struct {
 	LastSeen time.Time
 	// Drained means that an operator drains the instance.
 	Drained bool
+	// Aside means that it is Sick because its runs come to nothing. It may get single jobs
+	// all the same, to see whether that is over.
+	Aside bool
 	// Reserved are the tenants who alone may use the instance, none if all may. The hub's
 	// settings have them: a registry leaves this empty.
 	Reserved []string
@@ -103,6 +106,7 @@ type record struct {
 	draining bool
 	sick     string // why, empty when well
 	broken   bool   // sick until its process restarts
+	aside    string // what speaks against it, empty for nothing
 	// orphaned means that the agent has left and nothing has reported the instance
 	// since.
 	orphaned bool
@@ -126,6 +130,7 @@ func (r *record) snapshot(now time.Time) Instance {
 		i.Running = r.report.Running
 	}
 	i.State, i.Reason = r.state(now)
+	i.Aside = i.State == Sick && r.sick == ""
 	return i
 }
 
@@ -150,6 +155,8 @@ func (r *record) state(now time.Time) (State, string) {
 		return Draining, "it is about to restart"
 	case r.report.DiskFull:
 		return Draining, "its disk is full"
+	case r.aside != "":
+		return Sick, r.aside
 	case r.report.Foreign > 0:
 		return Foreign, fmt.Sprintf("prompts of others: %d", r.report.Foreign)
 	case r.report.Load != "":

@@ -242,6 +242,16 @@ func (r *Registry) SetBroken(name, reason string) {
 	})
 }
 
+// SetAside records that runs come to nothing at an instance, and what shows that. An empty
+// reason clears it.
+func (r *Registry) SetAside(name, reason string) {
+	r.update(name, func(rec *record) bool {
+		changed := rec.aside != reason
+		rec.aside = reason
+		return changed
+	})
+}
+
 // SetDraining makes an instance take no further job, or take jobs again. It reports
 // whether the instance is known.
 func (r *Registry) SetDraining(name string, draining bool) bool {

@@ -53,6 +53,8 @@ type InstanceRow struct {
 	Boot, LastSeen int64
 	// Drained says that an operator has paused it.
 	Drained bool
+	// Aside says that it is sick because its runs come to nothing.
+	Aside bool
 }
 
 // vramStep and diskStep are the steps of VRAMFree and DiskFree.
@@ -62,7 +64,7 @@ const vramStep, diskStep = 64 << 20, 1 << 30
 func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, fault faults.Fault) InstanceRow {
 	r := InstanceRow{
 		Name: i.Name, Kind: i.Kind, GPU: i.Report.GPU, Version: i.Report.Version, State: i.State,
-		VRAMTotal: i.Report.VRAMTotal, VRAMFree: i.Report.VRAMFree / vramStep * vramStep, Boot: i.Report.Boot, Drained: i.Drained,
+		VRAMTotal: i.Report.VRAMTotal, VRAMFree: i.Report.VRAMFree / vramStep * vramStep, Boot: i.Report.Boot, Drained: i.Drained, Aside: i.Aside,
 	}
 	if i.State == fleet.Offline {
 		r.Boot = 0

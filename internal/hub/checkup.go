@@ -228,6 +228,8 @@ func (c *Checkup) instances() []Finding {
 // adviceFor says what to do about an instance that takes no jobs.
 func adviceFor(i fleet.Instance) string {
 	switch {
+	case i.Aside:
+		return "look at its log and its GPU, and restart its ComfyUI; once that is mended: caddy comfyhub resume"
 	case i.State == fleet.Sick:
 		return "restart its ComfyUI; with --restart-command its agent does"
 	case i.Left:

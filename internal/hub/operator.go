@@ -100,7 +100,8 @@ func (o *Operator) Drain(ctx context.Context, instance string, deadline time.Dur
 	return o.stops.drain(ctx, instance, deadline)
 }
 
-// Resume undoes Pause and Drain. The error is [ErrInstanceUnknown], or one of Redis.
+// Resume undoes Pause and Drain. An instance that was set aside because its runs came to
+// nothing counts as well again at this hub, and at all hubs if it was paused or drained. The error is [ErrInstanceUnknown], or one of Redis.
 func (o *Operator) Resume(ctx context.Context, s Stop) error {
 	if !o.started.Load() {
 		return ErrNotStarted
@@ -110,6 +111,7 @@ func (o *Operator) Resume(ctx context.Context, s Stop) error {
 		if _, known := o.fleet.Instance(name); !known {
 			return ErrInstanceUnknown
 		}
+		o.stops.dispatch.Trust(name)
 	}
 	return err
 }

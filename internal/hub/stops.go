@@ -73,6 +73,7 @@ func (s *stops) look(ctx context.Context) error {
 	for stop := range s.now {
 		if name, ok := stop.Instance(); ok && !now[stop] {
 			s.fleet.SetDraining(name, false)
+			s.dispatch.Trust(name)
 		}
 	}
 	changed := !maps.Equal(s.now, now)

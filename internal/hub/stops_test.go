@@ -64,6 +64,31 @@ func TestPause(t *testing.T) {
 	})
 }
 
+// An instance that was set aside is used again when the operator resumes it: at this hub, and
+// at the others once they hear that it is not paused any more.
+func TestResumeOfAnInstanceSetAside(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, 5*time.Millisecond)
+		name := b.hub.fleet.Instances()[0].Name
+		aside := func() bool {
+			i, _ := b.hub.fleet.Instance(name)
+			return i.Aside
+		}
+		b.hub.fleet.SetAside(name, "its runs come to nothing")
+		require.True(t, aside())
+		require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(name)))
+		require.False(t, aside())
+		b.hub.fleet.SetAside(name, "its runs come to nothing")
+		for _, on := range []bool{true, false} {
+			_, err := b.hub.queue.SetStop(t.Context(), StopInstance(name), on)
+			require.NoError(t, err)
+			<-time.After(2 * stopsEvery)
+		}
+		require.False(t, aside())
+	})
+}
+
 // A run that goes on after the deadline of a drain runs elsewhere, also if the hub
 // restarts before; a drain that is undone takes nothing back.
 func TestDrainWithDeadline(t *testing.T) {

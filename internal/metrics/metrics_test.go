@@ -177,16 +177,18 @@ func TestWhatIsUnavailable(t *testing.T) {
 		state fleet.State
 		left  bool
 		want  []string
+		aside bool
 	}{
 		{state: fleet.Idle},
 		{state: fleet.Busy},
 		{state: fleet.Draining},
-		{fleet.Offline, false, []string{`comfyhub_instance_unavailable{server="a",state="offline"} 1`}},
+		{fleet.Offline, false, []string{`comfyhub_instance_unavailable{server="a",state="offline"} 1`}, false},
 		{state: fleet.Offline, left: true},
-		{fleet.Sick, false, []string{`comfyhub_instance_unavailable{server="a",state="sick"} 1`}},
+		{fleet.Sick, false, []string{`comfyhub_instance_unavailable{server="a",state="sick"} 1`}, false},
+		{fleet.Sick, false, []string{`comfyhub_instance_unavailable{server="a",state="aside"} 1`}, true},
 	} {
 		i := s.instances["a"]
-		i.State, i.Left = tt.state, tt.left
+		i.State, i.Left, i.Aside = tt.state, tt.left, tt.aside
 		s.instances["a"] = i
 		require.Equal(t, tt.want, with(s.scrape(), "comfyhub_instance_unavailable{"), tt.state)
 	}

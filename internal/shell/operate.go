@@ -38,7 +38,7 @@ the drain.`,
 		},
 		"resume": {
 			Use: "resume [INSTANCE | --tenant NAME]", Short: "Undo pause and drain",
-			Long: "Undoes \"pause\" or \"drain\" with the same argument.",
+			Long: "Undoes \"pause\" or \"drain\" with the same argument. An instance that was set aside because\nits runs come to nothing is used like any other again.",
 		},
 		"forget": {
 			Use: "forget INSTANCE | --agent NAME", Short: "Take an instance that is gone from the list, or free the name of an agent",

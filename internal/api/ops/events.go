@@ -176,6 +176,7 @@ func instanceMembers(i hub.InstanceRow) []pyjson.Member {
 		{Key: "boot", Value: pyjson.Int(i.Boot)},
 		{Key: "last_seen", Value: pyjson.Int(i.LastSeen)},
 		{Key: "drained", Value: pyjson.Bool(i.Drained)},
+		{Key: "aside", Value: pyjson.Bool(i.Aside)},
 	}
 }
 

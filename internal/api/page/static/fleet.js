@@ -127,6 +127,7 @@ function details(instance, row) {
       const list = [];
       if (i.job && (store.me.commands || i.tenant === store.me.tenant)) list.push(b(t('cancel'), () => confirm(t('ask.cancel')) && jobs.cancel({ id: i.job, tenant: i.tenant }), true));
       if (store.me.commands) {
+        if (i.aside && !i.drained) list.push(b(t('trust'), () => fleet.command('resume', name, t('did.resume'))));
         if (i.drained) list.push(b(t('resume'), () => fleet.command('resume', name, t('did.resume'))));
         else if (i.state !== 'offline') list.push(b(t('drain'), () => fleet.command('drain', name, t('did.drain'))));
         if (i.agent && i.state !== 'offline') list.push(b(t('restart'), () => confirm(t('ask.restart')) && fleet.command('restart', name, t('did.restart')), true));
@@ -168,7 +169,7 @@ function details(instance, row) {
         [t('started'), i.boot > 0 ? moment(i.boot) : ''], [t('last.seen'), i.last_seen ? moment(i.last_seen) : ''],
         [t('fault'), i.fault ? `${i.fault} (${t('ago', { x: span(now() - i.fault_at) })})` : ''], [t('version'), i.version], [t('kind'), i.kind], [t('reserved'), i.reserved], [t('agent'), i.agent], [t('address'), i.url],
       ]));
-      const now2 = [i.state, i.job, i.drained, store.me.commands].join();
+      const now2 = [i.state, i.job, i.drained, i.aside, store.me.commands].join();
       if (now2 !== shape) { shape = now2; operate(i); }
     };
     update();

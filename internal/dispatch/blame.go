@@ -1,0 +1,104 @@
+package dispatch
+
+import (
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+)
+
+// Trust forgets what speaks against an instance, which gets jobs again like any other.
+func (d *Dispatcher) Trust(instance string) {
+	d.health.forget(instance)
+	d.Fleet.SetAside(instance, "")
+	d.Wake()
+}
+
+// publish tells the fleet and the log what the health of instances has come to.
+func (d *Dispatcher) publish(said []verdict) {
+	for _, v := range said {
+		i, known := d.Fleet.Instance(v.instance)
+		switch {
+		case !known:
+			continue
+		case v.evidence == "":
+			d.log.Info("instance works again and is not set aside any more", "instance", v.instance)
+		case !i.Aside:
+			d.log.Error("instance is set aside, and gets single jobs until one ends well", "instance", v.instance, "reason", v.evidence)
+		}
+		d.Fleet.SetAside(v.instance, v.evidence)
+	}
+	if len(said) > 0 {
+		d.Wake()
+	}
+}
+
+// endedWell notes that the instance has finished the job of the run.
+func (r *run) endedWell() {
+	if r.conn != nil {
+		r.d.publish(r.d.health.well(r.conn.name, r.job()))
+	}
+}
+
+// cameToNothing notes why a run did, as far as that may be the fault of its instance, and
+// reports whether its job should run at another one before it is blamed itself.
+func (r *run) cameToNothing(cause Cause) (elsewhere bool) {
+	j := r.job()
+	doubtful, rest, said := r.d.health.wrong(r.conn.name, j, cause, r.d.atWork(r))
+	if rest > 0 {
+		r.d.wakeIn(rest)
+	}
+	r.d.publish(said)
+	return doubtful && r.sound()
+}
+
+// failedHere decides whether an error of a run is told to the client, as ComfyUI would. It is,
+// unless the last runs at this instance have all come to nothing while others do their work:
+// then another one has the last word.
+func (r *run) failedHere() result {
+	j := r.job()
+	if r.d.health.agreed(r.conn.name, j) || !r.cameToNothing(Failed) || len(j.FailedAt) > 0 {
+		return result{}
+	}
+	r.conn.ended(r.lease())
+	return result{kind: excused, cause: Failed, elsewhere: true, reason: "it ended with an error" + r.where() + ", as the runs before it have there"}
+}
+
+// sound reports whether there is another instance that could run the job, and of which
+// nothing bad is known.
+func (r *run) sound() bool {
+	return slices.ContainsFunc(r.d.others(r), func(conn *connection) bool {
+		return r.d.works(conn.name) && !r.d.health.doubts(conn.name) && !slices.Contains(r.job().FailedAt, conn.name)
+	})
+}
+
+// atWork reports whether another instance has been executing a graph like the run's for so
+// long that it does not fail there as it has failed here.
+func (d *Dispatcher) atWork(r *run) bool {
+	structure, longer := structureOf(r.job()), max(2*r.ran(), time.Second)
+	return slices.ContainsFunc(d.connected(), func(conn *connection) bool {
+		other := conn.running()
+		if conn == r.conn || other == nil || structureOf(other.job()) != structure {
+			return false
+		}
+		ran, began := conn.ranFor(other, time.Now())
+		return began && ran > longer
+	})
+}
+
+// standIns are what the instances can run that take an instance's jobs while it rests.
+func (d *Dispatcher) standIns(conn *connection) (infos []*catalog.Info) {
+	reserved := d.reservedFor(conn.name)
+	for _, other := range d.connected() {
+		if other == conn || !d.works(other.name) || d.health.doubts(other.name) {
+			continue
+		}
+		if its := d.reservedFor(other.name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !takes(its, tenant) })) {
+			continue
+		}
+		if info := other.abilities(); info != nil {
+			infos = append(infos, info)
+		}
+	}
+	return infos
+}

@@ -1,0 +1,204 @@
+package dispatch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// failing is a graph that fails wherever it runs.
+var failing = strings.Replace(brisk, `"fail": "none"`, `"fail": "error"`, 1)
+
+// nobodyAside requires that all instances count as well.
+func (b *dispatching) nobodyAside() {
+	b.t.Helper()
+	for _, i := range b.fleet.Instances() {
+		require.False(b.t, i.Aside, "%s: %s", i.Name, i.Reason)
+	}
+	require.NotContains(b.t, b.logged(), "set aside")
+}
+
+// like gives a job the structure of others.
+func like(structure string) func(*queue.Submission) {
+	return func(s *queue.Submission) { s.Shape = structure + ":image:1" }
+}
+
+// A graph that fails everywhere is told its error at once, and no instance is blamed for it,
+// however many there are and whatever else runs.
+func TestBadGraphsAmongGoodOnes(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 2)
+		b.connects(2)
+		var good, broken []string
+		for n := range 40 {
+			if n%2 == 0 {
+				good = append(good, b.submit(different(brisk, n), like("good")))
+			} else {
+				broken = append(broken, b.submit(different(failing, n), like("broken")))
+			}
+		}
+		for _, key := range good {
+			eventually(t, func() bool { return b.job(key).State == job.Done }, 10*time.Minute, 100*time.Millisecond)
+		}
+		again := 0
+		for _, key := range broken {
+			require.Equal(t, job.Failed, b.job(key).State)
+			require.Contains(t, b.failure(key), "SimulatedWork", "it is ComfyUI's own error")
+			again += len(b.job(key).Lost)
+		}
+		require.LessOrEqual(t, again, 1, "one is tried at a second instance, and from then on such graphs are known")
+		b.nobodyAside()
+	})
+}
+
+// Many bad graphs one after the other, on both instances and with nothing else to do, fail
+// as fast as on one ComfyUI: nobody rests.
+func TestBadGraphsOnly(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, count := range []int{1, 2} {
+			b := newDispatching(t, count)
+			b.connects(count)
+			began := time.Now()
+			for n, j := range b.many(failing, 30) {
+				require.Equal(t, job.Failed, j.State)
+				require.Empty(t, j.Lost, n)
+			}
+			// Each takes half of its three seconds. The instances rest once at most.
+			require.Less(t, time.Since(began), 30*4*time.Second/time.Duration(count)+firstProbe)
+			b.nobodyAside()
+		}
+	})
+}
+
+// An error at an instance that has done well is told at once.
+func TestErrorOfAGoodInstance(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 2)
+		b.connects(2)
+		b.many(brisk, 6)
+		for n := range doubtAfter - 1 {
+			key := b.submit(different(failing, n))
+			b.failure(key)
+			require.Empty(t, b.job(key).Lost)
+		}
+	})
+}
+
+// An instance that is the only one, or the only one that can run a job, gets jobs whatever
+// comes of them, and its errors are told: as with one ComfyUI.
+func TestOnlyServerIsNotSetAside(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.instances[0].SetFault(sim.Faults{FailEvery: 1})
+		for _, j := range b.many(brisk, 10) {
+			require.Equal(t, job.Failed, j.State)
+			require.Empty(t, j.Lost)
+		}
+		b.nobodyAside()
+		require.Equal(t, 10, b.instances[0].Started())
+
+		// With another one beside it that works, it is set aside, and back when that one goes.
+		b.add(newScripted(t))
+		b.connects(2)
+		b.many(brisk, 20)
+		broken, other := b.instances[0].name, b.instances[1]
+		i, _ := b.fleet.Instance(broken)
+		require.True(t, i.Aside)
+		b.fleet.SetDraining(other.name, true)
+		began := b.instances[0].Started()
+		for _, j := range b.many(endless, 10) {
+			require.Equal(t, job.Failed, j.State)
+		}
+		require.Equal(t, began+10, b.instances[0].Started())
+
+		// An operator may say that it is well.
+		b.fleet.SetDraining(other.name, false)
+		b.Trust(broken)
+		i, _ = b.fleet.Instance(broken)
+		require.Equal(t, fleet.Idle, i.State)
+		require.False(t, b.health.doubts(broken))
+	})
+}
+
+// While an instance rests, it still gets what no other one can run.
+func TestRestingInstanceRunsWhatOnlyItCan(t *testing.T) {
+	t.Parallel()
+	var js judgements
+	all, few := described(t, "A", "B"), described(t, "A")
+	a, b := catalog.Requirements{Classes: []string{"A"}}, catalog.Requirements{Classes: []string{"B"}}
+	classes := map[string][]byte{a.Signature(): a.Encode(), b.Signature(): b.Encode()}
+	idle := []Idle{{Name: "resting", StandIns: []*catalog.Info{few}}}
+	wanted := js.able(idle, []*catalog.Info{all}, classes)
+	require.Equal(t, []string{b.Signature()}, wanted.Classes)
+	require.Equal(t, map[string]bool{b.Signature(): true}, idle[0].Classes)
+	idle = append(idle, Idle{Name: "well"})
+	idle[0].StandIns = append(idle[0].StandIns, all)
+	wanted = js.able(idle, []*catalog.Info{all, all}, classes)
+	require.Len(t, wanted.Classes, 2)
+	require.Empty(t, idle[0].Classes)
+	require.Len(t, idle[1].Classes, 2)
+}
+
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var h health
+		one := func(key string) job.Job { return job.Job{Key: key, Class: key} }
+		wrong := func(key string, cause Cause) (bool, []verdict) {
+			doubtful, _, said := h.wrong("bad", one(key), cause, false)
+			return doubtful, said
+		}
+		for n := range 2 {
+			doubtful, said := wrong(fmt.Sprint(n), Failed)
+			require.False(t, doubtful)
+			require.Empty(t, said)
+			require.False(t, h.doubts("bad"))
+		}
+		require.Empty(t, h.well("good", one("x")))
+		doubtful, said := wrong("2", Died)
+		require.True(t, doubtful, "another one does its work")
+		require.Empty(t, said, "but nothing proves yet that these graphs can run")
+		require.True(t, h.rests("bad"))
+		time.Sleep(firstProbe)
+		require.False(t, h.rests("bad"))
+		evidence := "set aside: its last 3 runs came to nothing (2 × ended with an error, 1 × died in it); meanwhile others finished 2, 1 of them of the same jobs"
+		require.Equal(t, []verdict{{"bad", evidence}}, h.well("good", one("2")))
+		require.True(t, h.rests("bad"))
+		for rest, n := 2*firstProbe, 3; n < 20; n++ {
+			wrong(fmt.Sprint(n), Refused)
+			require.True(t, h.rests("bad"))
+			time.Sleep(min(rest, longestProbe))
+			require.False(t, h.rests("bad"))
+			rest *= 2
+		}
+		require.Len(t, h.ill["bad"].last, maxMishaps)
+		require.Equal(t, []verdict{{"bad", ""}}, h.well("bad", one("probe")))
+		require.Empty(t, h.ill)
+
+		// A job that fails at a second one, too, clears the first, and graphs like it count
+		// no more until one ends well.
+		wrong("g", Failed)
+		require.True(t, h.agreed("good", one("g")))
+		require.Empty(t, h.ill)
+		wrong("g", Failed)
+		require.Empty(t, h.ill)
+		h.well("good", one("g"))
+		wrong("g", Failed)
+		require.Len(t, h.ill, 1)
+		require.False(t, h.agreed("bad", one("g")), "the same one")
+		for n := range 3 * maxIll {
+			h.wrong(fmt.Sprint(n), one("j"), Died, false)
+			require.LessOrEqual(t, len(h.ill), maxIll)
+		}
+	})
+}
