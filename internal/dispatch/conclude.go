@@ -114,6 +114,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	defer counting.Tell()
 	switch {
 	case r.out != nil:
+		r.runsNoMore()
 		r.out.EndCounted(e.frames()...)
 	case r.wish != withdrawn:
 		r.d.announce(r.job(), e.frames()...)

@@ -99,10 +99,20 @@ func (r *run) runsAgain() {
 	if reason, _, _ = strings.Cut(reason, ": "); reason == "" || strings.ContainsAny(reason, ":/") {
 		reason = "it was lost" // the rest may tell an address
 	}
+	r.note("Runs again: " + attempt + ", " + reason)
+}
+
+// runsNoMore takes back what runsAgain has said, perhaps at another hub. A web UI ignores
+// an empty text, so it is a space.
+func (r *run) runsNoMore() {
+	if len(r.job().Lost) > 0 && len(r.body.Outputs) > 0 {
+		r.note(" ")
+	}
+}
+
+func (r *run) note(text string) {
 	node := r.body.Outputs[0]
-	r.sendMessage(stream.Message{
-		Kind: stream.Note, Node: node, Binary: true, Data: comfyui.NodeText(node, "Runs again: "+attempt+", "+reason),
-	})
+	r.sendMessage(stream.Message{Kind: stream.Note, Node: node, Binary: true, Data: comfyui.NodeText(node, text)})
 }
 
 // relayBinary passes a picture or a text on. Frames of an output node are

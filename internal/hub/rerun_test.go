@@ -55,7 +55,8 @@ func TestWebUISaysWhyAPromptRunsAgain(t *testing.T) {
 				break
 			}
 		}
-		require.Len(t, notes, 1)
+		require.Len(t, notes, 2)
+		require.Equal(t, " ", notes[1], "a web UI ignores an empty text, and would show the first one for ever")
 		require.Regexp(t, `^Runs again: attempt 1 on .+, .+`, notes[0])
 		require.Equal(t, "success", b.finished(id).Status.Text)
 		t.Log(notes[0], starts)
