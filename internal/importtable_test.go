@@ -111,7 +111,7 @@ var mayImport = map[string][]string{
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},
 	"internal/convert":   {"internal/pyjson"},
-	"internal/shell":     {"internal/pyjson", "internal/retry"}, // besides, a client of the plain job API
+	"internal/shell":     {"internal/pyjson", "internal/redis", "internal/retry"}, // besides, a client of the plain job API
 
 	"internal/keyring":             {},
 	"internal/keyring/keyringtest": {"internal/keyring"},

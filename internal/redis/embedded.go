@@ -27,6 +27,10 @@ func startEmbedded(dir string, log *slog.Logger) (*engine.Engine, error) {
 	return e, nil
 }
 
+// RepairJournal cuts the journal of the embedded server in a data folder where it is
+// damaged; see [engine.Repair].
+func RepairJournal(dir string) (kept, lost int64, err error) { return engine.Repair(dir) }
+
 // openEmbedded makes a client for plain reads and subscriptions.
 func openEmbedded(e *engine.Engine) opener {
 	return func() goredis.UniversalClient {

@@ -193,7 +193,17 @@ func (j *journal) take() (chunk, int64) {
 // flush writes what is pending. The caller holds files.
 func (j *journal) flush() error {
 	pending, upTo := j.take()
-	if _, err := j.write(j.file, pending.data, j.size); err != nil {
+	if len(pending.data) == 0 {
+		j.synced = upTo
+		return nil
+	}
+	head := mark(j.size, pending.data)
+	_, err := j.write(j.file, head, j.size)
+	at := j.size + int64(len(head))
+	if err == nil {
+		_, err = j.write(j.file, pending.data, at)
+	}
+	if err != nil {
 		// The disk is full, most likely: what was half written goes, and the
 		// next sync tries again.
 		j.putBack(pending)
@@ -204,12 +214,12 @@ func (j *journal) flush() error {
 		return err
 	}
 	for _, l := range pending.blobs {
-		l.blob.moved(j.file, j.size+l.offset)
+		l.blob.moved(j.file, at+l.offset)
 		if j.rewriting {
-			j.tail = append(j.tail, located{l.blob, j.size + l.offset})
+			j.tail = append(j.tail, located{l.blob, at + l.offset})
 		}
 	}
-	j.size += int64(len(pending.data))
+	j.size = at + int64(len(pending.data))
 	j.synced = upTo
 	return nil
 }

@@ -11,17 +11,21 @@ import (
 	"strings"
 )
 
+// errSum says that a part of a journal is not as it was written.
+var errSum = errors.New("a checksum differs")
+
 // restore repeats the commands of a journal and gives the size of what it
 // kept: an end that was torn by a crash is cut off. Nothing that was synced
-// can be in a torn end. Damage before the end is an error, because what it
+// can be in a torn end, see mark. Damage before that is an error, because what it
 // took away nobody knows.
 func restore(f *os.File, keys *keyspace, log *slog.Logger) (int64, error) {
 	commands, kept := newCommandReader(f), int64(0)
 	commands.skip = staysInFile
 	r := repeater{file: f, keys: keys}
 	var block []written // since MULTI
-	inBlock := false
+	inBlock, marked := false, false
 	for {
+		began := commands.offset
 		args, err := commands.next()
 		switch {
 		case errors.Is(err, io.EOF) && !inBlock:
@@ -29,9 +33,8 @@ func restore(f *os.File, keys *keyspace, log *slog.Logger) (int64, error) {
 		case errors.Is(err, io.EOF), errors.Is(err, errTorn):
 			return kept, cutEnd(f, kept, log)
 		case errors.Is(err, errDamaged):
-			if torn, zerr := tornByZeros(f, kept); zerr != nil || !torn {
-				return 0, errors.Join(zerr, fmt.Errorf(
-					"damaged after byte %d; to go on with what stands before, cut the file there: %w", kept, err))
+			if torn, terr := tornByCrash(f, kept, marked); terr != nil || !torn {
+				return 0, errors.Join(terr, &damagedError{kept, err})
 			}
 			return kept, cutEnd(f, kept, log)
 		case err != nil:
@@ -51,6 +54,20 @@ func restore(f *os.File, keys *keyspace, log *slog.Logger) (int64, error) {
 		case inBlock:
 			block = append(block, written{args, slices.Clone(commands.starts), commands.skipped})
 			continue
+		case isMark(args, began):
+			marked = true
+			whole, err := wholeAfter(f, commands.offset, args[2])
+			if err == nil && whole {
+				break
+			}
+			behind, berr := markedAfter(f, began)
+			switch {
+			case err != nil || berr != nil:
+				return 0, errors.Join(err, berr)
+			case behind:
+				return 0, &damagedError{began, errSum}
+			}
+			return began, cutEnd(f, began, log)
 		default:
 			if err := r.repeat(written{args, commands.starts, commands.skipped}); err != nil {
 				return 0, err

@@ -101,7 +101,11 @@ func (j *journal) begin() (*btree.Map[string, *value], int64, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.rewriting, j.failed, j.tail = true, false, nil
-	return snapshot, j.size + int64(len(j.pending.data)), nil
+	from := j.size
+	if len(j.pending.data) > 0 {
+		from += int64(len(mark(j.size, j.pending.data)) + len(j.pending.data))
+	}
+	return snapshot, from, nil
 }
 
 // change copies what was committed since the snapshot, from an offset of the
