@@ -105,17 +105,18 @@ func (o *observer) counts(h *Hub) {
 }
 
 // nobodyIdles checks that no server stays idle beside a prompt that waits: each can run any.
+// Whether one is idle it asks the server: a hub that believes it busy may be wrong.
 func (o *observer) nobodyIdles(h *Hub) {
 	var waiting, idle []string
 	for n := range looksFor {
 		q, err := o.queue(h)
-		var instances []struct{ Name, State string }
+		var instances []shownInstance
 		if err != nil || o.get(h, "/hub/instances", &instances) != nil || !o.w.weather.calm(settled) {
 			return
 		}
 		var now []string
 		for _, i := range instances {
-			if i.State == "idle" {
+			if (i.State == "idle" || i.State == "busy") && o.w.behind(i.Name).Remaining() == 0 {
 				now = append(now, i.Name)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,7 @@ const quietWithin = 2 * time.Minute
 const forgetWithin = 3 * time.Minute
 
 // checkQuiet checks, when all clients have been told of all ends, that every hub says so:
-// nothing in /queue, and GET /prompt counts the same.
+// nothing in /queue, GET /prompt counts the same, and every server is idle. And so it is.
 func (w *World) checkQuiet(ledger *Ledger) {
 	client := w.http("observer")
 	defer client.CloseIdleConnections()
@@ -59,7 +60,8 @@ func (h *Hub) left(client *http.Client) string {
 		Running []json.RawMessage `json:"queue_running"`
 		Pending []json.RawMessage `json:"queue_pending"`
 	}
-	for path, answer := range map[string]any{"/prompt": &count, "/queue": &queue} {
+	var instances []shownInstance
+	for path, answer := range map[string]any{"/prompt": &count, "/queue": &queue, "/hub/instances": &instances} {
 		resp, err := client.Get(h.URL() + path)
 		if err != nil {
 			return err.Error()
@@ -73,5 +75,29 @@ func (h *Hub) left(client *http.Client) string {
 	if n := len(queue.Running) + len(queue.Pending); n != 0 || count.Info.Remaining != 0 {
 		return fmt.Sprintf("%d in /queue, and %d by GET /prompt", n, count.Info.Remaining)
 	}
+	if len(instances) != len(h.w.Comfys) {
+		return fmt.Sprintf("a fleet of %v", instances)
+	}
+	for _, i := range instances {
+		if n := h.w.behind(i.Name).Remaining(); i.State != "idle" || n != 0 {
+			return fmt.Sprintf("%s, which is %s, with %d prompts", i.Name, i.State, n)
+		}
+	}
 	return ""
+}
+
+// shownInstance is one of /hub/instances.
+type shownInstance struct{ Name, State string }
+
+// behind is the server that an instance is: that of an agent, or one that hubs know by its
+// address.
+func (w *World) behind(instance string) *Comfy {
+	host, _, _ := strings.Cut(instance, ":")
+	host, _, _ = strings.Cut(host, "/")
+	for _, a := range w.Agents {
+		if a.name == host {
+			return a.comfy
+		}
+	}
+	return w.comfy(host)
 }
