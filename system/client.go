@@ -27,7 +27,8 @@ func Graph(seconds float64, color int) string {
 }
 
 // Client is a user's program on a machine of its own: it posts prompts, one after the other,
-// and follows each to its end. It goes to another hub when one does not answer.
+// and follows each to its end. It goes to another hub when one does not answer, and comes
+// back to the same or to another one when it has lost its socket.
 type Client struct {
 	w      *World
 	name   string
@@ -254,7 +255,7 @@ func (c *Client) listenTo(p *Prompt) {
 			return
 		}
 		c.w.Trace.Note([]string{c.name, p.ID}, "%s lost its socket at hub%d: %v", c.name, c.Hub()+1, err)
-		if !c.next() {
+		if back := c.rand.IntN(2) == 0; back && !c.w.sleep(500*time.Millisecond) || !back && !c.next() {
 			return
 		}
 	}

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 var (
 	load = system.Load{Sockets: 4, Pollers: 2, For: 2 * time.Minute}
-	size = system.Config{Hubs: 3, Comfys: 3, Agents: 2, Clients: load.Sockets + load.Pollers}
+	size = system.Config{Hubs: 3, Comfys: 3, Agents: 2, Clients: load.Sockets}
 )
 
 // run runs a seed's clients against a schedule of faults.

@@ -46,7 +46,8 @@ type Config struct {
 	Hubs, Comfys int
 	// Agents is how many of the ComfyUI servers have an agent. Default: none.
 	Agents int
-	// Clients is how many clients a schedule of faults may concern. Default: none.
+	// Clients is how many clients a schedule of faults may concern, those that listen.
+	// Default: none.
 	Clients int
 	// Forgetful makes a Redis that crashes lose what it has not synced.
 	Forgetful bool
