@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/system"
 )
@@ -55,7 +57,7 @@ func TestSeeds(t *testing.T) {
 			t.Parallel()
 			faults := system.Faults(seed, size, load.For)
 			began := time.Now()
-			ledger, trace := run(t, seed, faults, nil)
+			ledger, trace := run(t, seed, faults, logOf(t, seed))
 			t.Logf("%d prompts, %d faults, decisions %s, %v", ledger.Accepted(), len(faults), trace.Hash(), time.Since(began).Round(time.Millisecond))
 			if ledger.Accepted() == 0 {
 				t.Error("no prompt was accepted")
@@ -91,12 +93,21 @@ func report(t *testing.T, seed uint64, breaches []system.Breach, trace *system.T
 	}
 	fmt.Fprintf(&b, "\nwhat happened to %s:\n%s", breaches[0].About, trace.Of(breaches[0].About))
 	t.Error(b.String())
-	if *logs != "" {
-		f, err := os.Create(filepath.Join(*logs, fmt.Sprintf("seed-%d.log", seed)))
-		if err == nil {
-			defer f.Close()
-			_, _ = f.WriteString(b.String())
-			run(t, seed, faults, f)
-		}
+}
+
+// logOf is the file for the logs of a seed, nil if there is to be none. It stays only if the
+// seed breaks a promise.
+func logOf(t *testing.T, seed uint64) *os.File {
+	if *logs == "" {
+		return nil
 	}
+	f, err := os.Create(filepath.Join(*logs, fmt.Sprintf("seed-%d.log", seed)))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, f.Close())
+		if !t.Failed() {
+			require.NoError(t, os.Remove(f.Name()))
+		}
+	})
+	return f
 }

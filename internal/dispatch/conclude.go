@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -211,10 +212,13 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 	}
 }
 
-// decided reports an error with which the queue has refused a step for good.
+// decided reports whether an error is an answer of the queue, which stays the same however
+// often it is asked.
 func decided(err error) bool {
-	return errors.Is(err, queue.ErrStale) || errors.Is(err, queue.ErrWithdrawn) || errors.Is(err, queue.ErrExhausted) ||
-		errors.Is(err, queue.ErrCancelled) || errors.Is(err, queue.ErrAnswered) || errors.Is(err, queue.ErrNotFound)
+	return slices.ContainsFunc([]error{
+		queue.ErrStale, queue.ErrWithdrawn, queue.ErrExhausted, queue.ErrCancelled, queue.ErrAnswered, queue.ErrNotFound, queue.ErrNotQueued,
+		queue.ErrTaken, queue.ErrCapped, queue.ErrSecrets, queue.ErrCorrupt,
+	}, func(answer error) bool { return errors.Is(err, answer) })
 }
 
 // releaseAfter is how long other hubs may believe that a run still has its instance.

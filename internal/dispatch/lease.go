@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -44,10 +43,9 @@ func (d *Dispatcher) tendRuns(ctx context.Context) {
 	}
 }
 
-// heal puts back what Redis has lost: the names of pictures first, because the ends of
-// jobs show them.
+// heal puts back what Redis has lost.
 func (d *Dispatcher) heal(ctx context.Context) {
-	if err := errors.Join(d.Files.Heal(ctx), d.queue.Heal(ctx)); err != nil && ctx.Err() == nil {
+	if err := d.queue.Heal(ctx); err != nil && ctx.Err() == nil {
 		d.log.Debug("cannot look for what Redis has lost", "error", err)
 	}
 }

@@ -123,6 +123,10 @@ func TestUnknownErrorIsNotRepeatedForEver(t *testing.T) {
 			}
 			return nil
 		}), "Redis is waited for")
-		require.ErrorIs(t, r.retry(t.Context(), "finish", func(context.Context) error { return queue.ErrStale }), queue.ErrStale)
+		for _, answer := range []error{queue.ErrStale, queue.ErrNotQueued, queue.ErrTaken, queue.ErrCapped, queue.ErrCancelled, queue.ErrExhausted} {
+			tries = 0
+			require.ErrorIs(t, r.retry(t.Context(), "claim", func(context.Context) error { tries++; return answer }), answer)
+			require.Equal(t, 1, tries, "%v is an answer, which stays the same", answer)
+		}
 	})
 }

@@ -114,9 +114,6 @@ func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.Fil
 	return names, t.copyAll(ctx, tenant, names, sources, known, all), nil
 }
 
-// Heal puts back names that Redis has lost, see [Store.Heal].
-func (t *Transfer) Heal(ctx context.Context) error { return t.store.Heal(ctx) }
-
 // Patience is how long an instance may fail before its outputs count as lost.
 func (t *Transfer) Patience() time.Duration { return t.collector.patience.Contact }
 

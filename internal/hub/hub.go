@@ -216,7 +216,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.queue, err = queue.New(h.db, queue.Options{Lease: leaseTime, Sealer: sealer, Logger: log}); err != nil {
+	if h.queue, err = queue.New(h.db, queue.Options{Lease: leaseTime, Sealer: sealer, HealFirst: h.store.Heal, Logger: log}); err != nil {
 		return err
 	}
 	h.jobs = &Jobs{queue: h.queue}

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -119,6 +120,27 @@ func TestAllIsPutBack(t *testing.T) {
 		require.NoError(t, err)
 		require.ElementsMatch(t, keys, again)
 	})
+}
+
+// The end of a job shows names of files: it is not put back before them.
+func TestFilesArePutBackFirst(t *testing.T) {
+	t.Parallel()
+	var away error
+	b := on(t, redistest.Embedded(t), queue.Options{HealFirst: func(context.Context) error { return away }})
+	b.KeepCopies()
+	require.NoError(t, b.Heal(t.Context()))
+	run := b.claim(b.enqueue("a"), "gpu").Run
+	require.NoError(t, b.Started(t.Context(), run))
+	require.NoError(t, b.Finish(t.Context(), run, done(`{"x":1}`)))
+	keys, err := b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result()
+	require.NoError(t, err)
+	require.NoError(t, b.db.Client().Del(t.Context(), keys...).Err())
+	away = queue.ErrUnavailable
+	require.ErrorIs(t, b.HealNow(t.Context()), queue.ErrUnavailable)
+	requireHistory(t, b, "tenant")
+	away = nil
+	require.NoError(t, b.Heal(t.Context()))
+	requireHistory(t, b, "tenant", `a:{"x":1}`)
 }
 
 // After a restart of Redis nobody gets a job for a moment: it may run, and its hub

@@ -168,6 +168,9 @@ type Options struct {
 	// Sealer encrypts API keys in Redis. Without it a random key is used, and the
 	// API keys of waiting jobs are lost with the process.
 	Sealer Sealer
+	// HealFirst puts back what Redis has lost of the files that the ends of jobs show. Jobs
+	// are put back only after it has succeeded. Default: nothing.
+	HealFirst func(context.Context) error
 	// Logger receives what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }

@@ -45,6 +45,11 @@ func (q *Queue) Heal(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
+	if now != q.heal.seen && q.o.HealFirst != nil {
+		if err := q.o.HealFirst(ctx); err != nil {
+			return err
+		}
+	}
 	if now == q.heal.seen || q.heal.seen == "" {
 		q.heal.seen = now
 		q.copies.prune(time.Now())
