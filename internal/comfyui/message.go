@@ -77,6 +77,14 @@ func ParseMessage(frame []byte) (Message, bool) {
 // executing with node null.
 func (m Message) Ends() bool { return m.Type == TypeExecuting && m.NodeNull }
 
+// Shows returns the node of the client's graph that m, an executing message, tells of.
+func (m Message) Shows() string {
+	if m.DisplayNode != "" {
+		return m.DisplayNode
+	}
+	return m.Node
+}
+
 // Raw returns a member of data as raw JSON, nil when there is none.
 func (m Message) Raw(key string) []byte {
 	var raw []byte

@@ -282,6 +282,7 @@ func (r *run) takeBody(body job.Body) {
 	if len(body.Outputs) == 0 {
 		r.results = comfyui.SocketNodes(body.Prompt)
 	}
+	r.mail.setResults(r.results)
 	r.beginTrace()
 }
 

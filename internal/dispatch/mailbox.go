@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"sync"
@@ -49,6 +50,8 @@ const (
 type runEvent struct {
 	kind  eventKind
 	frame comfyui.Frame
+	// during is the node that the instance executed when a binary frame came.
+	during string
 	// gap says that messages before this event were dropped.
 	gap  bool
 	err  error
@@ -58,23 +61,36 @@ type runEvent struct {
 // mailbox takes the events of one run in order. Putting never blocks: the
 // socket of an instance must be drained whatever the run is doing, because one
 // stalled reader stalls every client of that ComfyUI. While a run waits for Redis, previews
-// and progress are dropped where there is too much of it.
+// and progress are dropped where there is too much of it; results only if they alone are too
+// much.
 type mailbox struct {
-	mu     sync.Mutex
-	events []runEvent
-	size   int           // bytes of the messages
-	limit  int           // at which size something is dropped
-	gap    bool          // something was dropped that may be missed
-	ready  chan struct{} // holds one token while events may be there
+	mu      sync.Mutex
+	events  []runEvent
+	size    int           // bytes of the messages
+	limit   int           // at which size something is dropped
+	gap     bool          // something was dropped that may be missed
+	ready   chan struct{} // holds one token while events may be there
+	node    string        // which node the instance executes, as far as has arrived
+	results []string      // nodes whose pictures are results, not previews
 }
 
-// maxMail bounds the messages that wait for one run, in bytes.
-const maxMail = 16 << 20
+// maxMail bounds the messages that wait for one run and may be dropped, in bytes. More than
+// maxResults stay only if no results are among them; so much may gather twice before it is
+// looked at.
+const (
+	maxMail    = 16 << 20
+	maxResults = 256 << 20
+)
 
 func newMailbox() *mailbox { return &mailbox{limit: maxMail, ready: make(chan struct{}, 1)} }
 
 func (m *mailbox) put(e runEvent) {
 	m.mu.Lock()
+	if e.frame.Binary {
+		e.during = m.node
+	} else if node, ok := executes(e.frame.Data); ok {
+		m.node = node
+	}
 	m.events = append(m.events, e)
 	if m.size += len(e.frame.Data); m.size > m.limit {
 		m.thin()
@@ -86,15 +102,38 @@ func (m *mailbox) put(e runEvent) {
 	}
 }
 
+// setResults says which nodes' pictures are results.
+func (m *mailbox) setResults(nodes []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.results = nodes
+}
+
+// executes returns which node a message begins, if it is `executing`. Such messages are
+// short, and the others are many.
+func executes(data []byte) (node string, ok bool) {
+	if len(data) > 4096 || !bytes.Contains(data, []byte(comfyui.TypeExecuting)) {
+		return "", false
+	}
+	m, ok := comfyui.ParseMessage(data)
+	return m.Shows(), ok && m.Type == comfyui.TypeExecuting
+}
+
 // thin drops the oldest messages that may be dropped until half of the room is free. What
-// begins or ends something always stays.
+// begins or ends something always stays, and so does the newest message: alone it may be
+// larger than the room.
 func (m *mailbox) thin() {
-	for _, most := range [...]worth{worthLittle, worthSome} {
+	for _, most := range [...]worth{worthLittle, worthSome, worthMuch} {
+		enough := maxMail / 2
+		if most == worthMuch {
+			enough = maxResults
+		}
 		kept := m.events[:0]
-		for _, e := range m.events {
-			if m.size > maxMail/2 && e.kind == frameArrived && worthOf(e.frame) <= most {
+		for i, e := range m.events {
+			newest := i == len(m.events)-1
+			if m.size > enough && !newest && m.worthOf(e) <= most {
 				m.size -= len(e.frame.Data)
-				m.gap = m.gap || e.frame.Binary || most > worthLittle
+				m.gap = m.gap || most > worthLittle
 				continue
 			}
 			kept = append(kept, e)
@@ -111,15 +150,21 @@ type worth int
 const (
 	worthLittle worth = iota // the next one of its kind says more
 	worthSome                // of a custom node
+	worthMuch                // a result that exists nowhere else
 	worthAll                 // a part of the run
 )
 
-func worthOf(f comfyui.Frame) worth {
-	if f.Binary {
+func (m *mailbox) worthOf(e runEvent) worth {
+	switch {
+	case e.kind != frameArrived:
+		return worthAll
+	case e.frame.Binary && slices.Contains(m.results, e.during):
+		return worthMuch
+	case e.frame.Binary:
 		return worthLittle
 	}
-	m, _ := comfyui.ParseMessage(f.Data)
-	switch m.Type {
+	msg, _ := comfyui.ParseMessage(e.frame.Data)
+	switch msg.Type {
 	case comfyui.TypeProgress, comfyui.TypeProgressState, comfyui.TypeStatus:
 		return worthLittle
 	case comfyui.TypeExecutionStart, comfyui.TypeExecutionCached, comfyui.TypeExecuting, comfyui.TypeExecuted,

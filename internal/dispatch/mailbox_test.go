@@ -58,9 +58,10 @@ func TestMailboxIsBounded(t *testing.T) {
 
 	m.put(text("execution_start", ""))
 	fill(m, preview)
+	m.put(text("executed", ""))
 	got, gap = kinds(m)
-	require.Equal(t, []string{"execution_start"}, got)
-	require.True(t, gap, "it may have been a picture that exists nowhere else")
+	require.Equal(t, []string{"execution_start", "executed"}, got)
+	require.False(t, gap)
 
 	m.put(text("execution_start", ""))
 	m.put(text("of.a.node", long))
@@ -76,4 +77,47 @@ func TestMailboxIsBounded(t *testing.T) {
 		}
 	}
 	require.Len(t, m.events, 3*(2*maxMail/len(long)))
+}
+
+// A picture that exists nowhere else is not dropped for being large, also if there are
+// several of them; without an end it is.
+func TestMailboxKeepsResults(t *testing.T) {
+	t.Parallel()
+	executing := func(node string) runEvent {
+		return runEvent{kind: frameArrived, frame: comfyui.Frame{Data: fmt.Appendf(nil, `{"type": "executing", "data": {"node": %q, "prompt_id": "p"}}`, node)}}
+	}
+	picture := runEvent{kind: frameArrived, frame: comfyui.Frame{Binary: true, Data: make([]byte, maxMail+1)}}
+	pictures := func(m *mailbox) (n int, gap bool) {
+		for len(m.events) > 0 {
+			e, err := m.next(t.Context(), time.Nanosecond)
+			require.NoError(t, err)
+			if gap = gap || e.gap; e.frame.Binary {
+				n++
+			}
+		}
+		return n, gap
+	}
+	m := newMailbox()
+	m.setResults([]string{"9"})
+	m.put(picture)
+	n, gap := pictures(m)
+	require.Equal(t, 1, n, "nothing else waits")
+	require.False(t, gap)
+
+	m.put(executing("3"))
+	m.put(picture)
+	m.put(picture)
+	m.put(executing("9"))
+	m.put(picture)
+	m.put(picture)
+	n, gap = pictures(m)
+	require.Equal(t, 2, n, "both results, and no preview")
+	require.False(t, gap)
+
+	for range 3 * maxResults / maxMail {
+		m.put(picture)
+		require.LessOrEqual(t, m.size, 2*maxResults)
+	}
+	_, gap = pictures(m)
+	require.True(t, gap, "some were dropped")
 }

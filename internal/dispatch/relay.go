@@ -62,10 +62,7 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 		if m.Ends() {
 			return true
 		}
-		r.node = m.DisplayNode
-		if r.node == "" {
-			r.node = m.Node
-		}
+		r.node = m.Shows()
 		r.tellNode()
 		r.send(stream.Executing, m.Node, data)
 	case comfyui.TypeProgress:
