@@ -213,7 +213,8 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		q.ID = q.Key
 	}
 	q.Callback = (*queue.Callback)(p.Callback)
-	q.BodyHash = hashOf(append([][]byte{q.Body.Prompt, q.Body.Extra, q.Body.Targets}, p.Callback.parts()...)...)
+	// What was posted, not what became of it: that depends on the classes that this hub knows.
+	q.BodyHash = hashOf(append([][]byte{graph.Bytes(), q.Body.Extra, q.Body.Targets}, p.Callback.parts()...)...)
 	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is no part of the hash
 	if verdict.Doubtful && s.dispatch.HasIdle(needs, p.Tenant) {
 		q.Door = doorLife
@@ -265,9 +266,16 @@ func (s *Submitter) replay(ctx context.Context, j job.Job) {
 	if s.streams.Replay(k, j.ID) {
 		return
 	}
-	if frames := retold(ctx, s.queue, j, endGrace*endPatience); len(frames) > 0 {
-		s.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
+	frames := retold(ctx, s.queue, j, endGrace*endPatience)
+	if len(frames) == 0 {
+		return
 	}
+	// Nobody knows yet that the client has it, so it may be on its way from another hub, too.
+	if ended, err := s.queue.EndedOf(ctx, []string{j.Key}); err == nil && len(ended) == 1 && !ended[0].Delivered {
+		s.streams.EndedElsewhere(k, j.ID, j.Key, frames...)
+		return
+	}
+	s.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
 }
 
 // hashStep is hashed at once. Hashing cannot be interrupted, and all of the hub

@@ -206,6 +206,9 @@ func (l *line) replay(prompt string) bool {
 	if i < 0 {
 		return false
 	}
+	if l.forwarding {
+		return true // the owner has it, and knows better what the client was told
+	}
 	q := l.sent[i]
 	l.sent = slices.Delete(l.sent, i, i+1)
 	q.open, q.mark, q.again = false, 0, true

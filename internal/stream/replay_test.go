@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,6 +111,66 @@ func TestReplayOfAPostedAgain(t *testing.T) {
 		require.False(t, r.streams.Replay(k, "a"), "received, so no longer known")
 		r.streams.Ended(k, Attempt{Prompt: "a"}, other(start("a")), other(success("a")))
 		require.Equal(t, words(start("a"), success("a"), status(0), null("a")), p.settled())
+	})
+}
+
+// The hub that holds a socket and one at which the prompt was posted again both find that
+// its end was not told. The client may have confirmed the first one before the second comes.
+func TestTwoHubsTellOneEnd(t *testing.T) {
+	t.Parallel()
+	k := Key{Client: "me"}
+	for name, first := range map[string]string{"the owner is first": "a", "the owner is second": "b"} {
+		for _, confirmed := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", confirmed: ", confirmed), func(t *testing.T) {
+				twoHubs(t, Options{}, func(t *testing.T, _ *exchange, a, b *rig) {
+					p := a.open("/ws?clientId=me")
+					time.Sleep(time.Second)
+					p.settled()
+					tellers := []*rig{a, b}
+					if first == "b" {
+						slices.Reverse(tellers)
+					}
+					for _, r := range tellers {
+						r.streams.EndedElsewhere(k, "a", "job a", other(start("a")), other(success("a")))
+						if confirmed {
+							time.Sleep(time.Second)
+						}
+					}
+					time.Sleep(10 * time.Second)
+					told := slices.DeleteFunc(p.settled(), func(m string) bool { return m == status(0) })
+					require.Equal(t, words(start("a"), success("a"), null("a")), told)
+				})
+			})
+		}
+	}
+}
+
+// What the other hub sends arrives when the client has long confirmed the end.
+func TestLateCopyOfAnEnd(t *testing.T) {
+	k := Key{Client: "me"}
+	twoHubs(t, Options{}, func(t *testing.T, x *exchange, a, b *rig) {
+		p := a.open("/ws?clientId=me")
+		time.Sleep(time.Second)
+		p.settled()
+		lose := func(lost bool) {
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.post = func(_ string, message []byte) [][]byte {
+				if lost {
+					return nil
+				}
+				return [][]byte{message}
+			}
+		}
+		lose(true)
+		for _, r := range []*rig{b, a} {
+			r.streams.EndedElsewhere(k, "a", "job a", other(start("a")), other(success("a")))
+		}
+		time.Sleep(time.Second)
+		lose(false)
+		time.Sleep(time.Minute)
+		told := slices.DeleteFunc(p.settled(), func(m string) bool { return m == status(0) })
+		require.Equal(t, words(start("a"), success("a"), null("a")), told)
 	})
 }
 
