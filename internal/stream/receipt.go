@@ -225,13 +225,12 @@ func (s *Streams) receive(k Key, what string, which func(*client) []*sequence) {
 	}
 }
 
-// left handles that a client has closed its socket w.
-func (s *Streams) left(k Key, w *socket, inOrder bool) {
+// left handles that a client has closed its socket w, which may have answered this hub's
+// close frame.
+func (s *Streams) left(k Key, w *socket, inOrder, answers bool) {
 	s.receive(k, "close frame", func(c *client) []*sequence {
 		switch {
-		case inOrder && w.closing():
-			// It answers this hub's close frame, which may have come before the last
-			// messages of an end.
+		case inOrder && answers: // the close frame may have come before the last messages of an end
 			return c.line.closedInOrder(w.writtenMark())
 		case inOrder:
 			return c.line.closedInOrder(w.toldMark())

@@ -22,6 +22,7 @@ func toldTo(t *testing.T, r *rig, prompt string) *peer {
 		_, data, err := p.conn.Read(t.Context())
 		require.NoError(t, err)
 		if string(data) == null(prompt) {
+			synctest.Wait() // the hub knows, too, that it was written
 			return p
 		}
 	}

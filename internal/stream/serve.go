@@ -102,10 +102,10 @@ func (s *Streams) run(sock *socket, k Key, live bool) {
 	// it, and a socket outlives a reload.
 	ctx, cancel := context.WithCancel(s.ctx)
 	var all sync.WaitGroup
-	closed, inOrder := false, false
+	closed, inOrder, answers := false, false, false
 	defer func() {
 		if closed { // taken now that the writer has stopped
-			s.left(k, sock, inOrder)
+			s.left(k, sock, inOrder, answers)
 		}
 		s.change(k, false, func(c *client) { c.detach(sock) })
 	}()
@@ -127,8 +127,8 @@ func (s *Streams) run(sock *socket, k Key, live bool) {
 	})
 
 	err := sock.read(ctx)
-	inOrder = leftInOrder(err)
-	closed = inOrder || cutByClient(err) && !sock.closing()
+	inOrder, answers = leftInOrder(err), sock.closing()
+	closed = inOrder || cutByClient(err) && !answers
 	code := websocket.StatusNormalClosure
 	if errors.Is(err, websocket.ErrMessageTooBig) {
 		// The library has already sent this code. An orderly close lets the client
