@@ -17,7 +17,10 @@ var ErrRefused = errors.New("refused path")
 // resolves routes: every escape is decoded except %2F and %25. The zero value
 // is no path. Only [ReadPath] and [MustPath] make one, so whoever holds a Path
 // holds what an instance will read.
-type Path struct{ canonical string }
+type Path struct {
+	canonical string
+	segments  []string // split once: a request is held against a hundred patterns
+}
 
 // ReadPath reads the path of a URL. It is strict where aiohttp is lenient: its
 // error wraps [ErrRefused] for a path that does not begin with a slash, holds a
@@ -36,13 +39,13 @@ func ReadPath(u *url.URL) (Path, error) {
 	if !ok {
 		return Path{}, fmt.Errorf("%w: a broken escape", ErrRefused)
 	}
-	p := Path{canonical}
+	p := pathOf(canonical)
 	switch text := value(canonical); {
 	case !utf8.ValidString(text):
 		return Path{}, fmt.Errorf("%w: invalid UTF-8", ErrRefused)
 	case strings.ContainsFunc(text, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }):
 		return Path{}, fmt.Errorf("%w: a backslash or a control character", ErrRefused)
-	case slices.ContainsFunc(p.segments(), isDots):
+	case slices.ContainsFunc(p.segments, isDots):
 		return Path{}, fmt.Errorf("%w: a dot segment", ErrRefused)
 	}
 	return p, nil
@@ -126,7 +129,7 @@ func (p Path) String() string { return p.canonical }
 // Decoded is the path with every escape decoded, as a file server reads it.
 func (p Path) Decoded() string { return value(p.canonical) }
 
-func (p Path) segments() []string { return strings.Split(p.canonical, "/")[1:] }
+func pathOf(canonical string) Path { return Path{canonical, strings.Split(canonical, "/")[1:]} }
 
 // Climbs reports whether the path has a segment "." or ".." for those who take
 // %2F for a slash, as some custom nodes do.
@@ -138,7 +141,7 @@ func (p Path) Climbs() bool {
 // exists a second time.
 func (p Path) Bare() Path {
 	if rest, ok := strings.CutPrefix(p.canonical, "/api/"); ok {
-		return Path{"/" + rest}
+		return pathOf("/" + rest)
 	}
 	return p
 }

@@ -22,7 +22,7 @@ func (t Pattern) Equal(other Pattern) bool { return slices.Equal(t.segments, oth
 // values of its wildcards in order. Like a "{name}" of aiohttp, "*" takes no
 // empty segment and no braces.
 func (t Pattern) Match(p Path) (values []string, ok bool) {
-	segments := p.segments()
+	segments := p.segments
 	for n, want := range t.segments {
 		if n >= len(segments) {
 			return nil, false
@@ -70,7 +70,7 @@ func (t Pattern) matchesLoosely(have []string) bool {
 func (p Path) Below(prefixes ...string) bool {
 	readings := p.readings()
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
-		want := (Path{prefix}).loose()
+		want := pathOf(prefix).loose()
 		return slices.ContainsFunc(readings, func(have []string) bool {
 			return len(have) >= len(want) && slices.Equal(have[:len(want)], want)
 		})

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -25,6 +27,9 @@ var mimetypes string
 
 // evil runs as HTML, as XHTML and as SVG.
 const evil = `<svg xmlns="http://www.w3.org/2000/svg"><script>fetch("/hub/pause", {method: "POST"})</script></svg>`
+
+// vendor are the words by which vendors' types differ from each other, and in nothing else.
+var vendor = regexp.MustCompile(`/vnd\.[^+]*`)
 
 // runsNowhere requires of an answer that no browser runs what is in it at the hub's address.
 func runsNowhere(t *testing.T, request string, status int, header http.Header) {
@@ -61,18 +66,23 @@ func evilMachine(t *testing.T, types map[string]string) string {
 }
 
 // What users, nodes, workers and machines made has no rights at the hub's address, whichever
-// route answers with it and whatever its name and its type are.
+// route answers with it and whatever its name and its type are: of each type one ending, and of
+// vendors' types a few; with COMFYHUB_SLOW all endings.
 func TestNothingMadeRunsAsAPage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("tens of thousands of requests, one after the other: nothing for the race detector")
 	}
 	inBubble(t, func(t *testing.T) {
 		types := map[string]string{}
+		var families []string
 		for line := range strings.Lines(mimetypes) {
 			ext, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
-			types[ext] = kind
+			if family := vendor.ReplaceAllString(kind, "/vnd"); os.Getenv("COMFYHUB_SLOW") != "" || !slices.Contains(families, family) {
+				families = append(families, family)
+				types[ext] = kind
+			}
 		}
-		require.Greater(t, len(types), 1000)
+		require.Greater(t, len(types), 100)
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{evilMachine(t, types)} })
 		get := func(path string) (int, http.Header, string) {
 			t.Helper()

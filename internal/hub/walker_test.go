@@ -42,6 +42,8 @@ type walker struct {
 	tenant string
 	// who begins the names that the requests ask for.
 	who string
+	// picture is the PNG of a pixel; the first form makes it.
+	picture string
 	// bound is for how long the requests of a route may take, 0 for as long as they do. It may
 	// be nil.
 	bound func(route string) time.Duration
@@ -185,7 +187,10 @@ func (w *walker) form(t *testing.T, name string) (kind, body string) {
 	require.NoError(t, form.SetBoundary("boundary"))
 	part, err := form.CreateFormFile("image", name)
 	require.NoError(t, err)
-	_, err = part.Write([]byte(pixel(t, color.Gray{99})))
+	if w.picture == "" {
+		w.picture = pixel(t, color.Gray{99})
+	}
+	_, err = part.Write([]byte(w.picture))
 	require.NoError(t, err)
 	for key, value := range map[string]string{"overwrite": "true"} {
 		require.NoError(t, form.WriteField(key, value))

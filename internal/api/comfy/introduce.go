@@ -60,7 +60,7 @@ type call struct {
 
 // names reports whether an alias would stand in the call.
 func (n *call) names(alias comfyui.Alias) bool {
-	return alias.InQuery(n.query) != n.query || alias.InPath(n.path) != n.path || !bytes.Equal(alias.InBody(n.body), n.body)
+	return alias.InQuery(n.query) != n.query || alias.InPath(n.path).String() != n.path.String() || !bytes.Equal(alias.InBody(n.body), n.body)
 }
 
 // introduce makes the clients known that a call names, by the usual keys or
