@@ -37,6 +37,8 @@ import (
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
 //	POST /comfyhub/forget?instance=NAME    list an instance that is gone no longer
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
+//	GET  /comfyhub/adopt-storage           what the same with POST would do
+//	POST /comfyhub/adopt-storage           tie the storage to the Redis of the hubs
 //	GET  /comfyhub/hub-key                 the key by which agents know the hubs
 //	GET  /comfyhub/tokens                  the machines that may open a tunnel
 //	POST /comfyhub/tokens?machine=NAME     let a machine open one: {"token": ...}
@@ -95,6 +97,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/drain", http.MethodPost, serveDrain),
 		route("/comfyhub/forget", http.MethodPost, serveForget),
 		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
+		routes("/comfyhub/adopt-storage", map[string]adminHandler{http.MethodGet: serveAdoption, http.MethodPost: serveAdoptStorage}),
 		route("/comfyhub/hub-key", http.MethodGet, serveHubKey),
 		routes("/comfyhub/tokens", map[string]adminHandler{
 			http.MethodGet: serveTokens, http.MethodPost: serveIssueToken, http.MethodDelete: serveRevokeToken,
@@ -236,6 +239,22 @@ func serveRotateKeys(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		return unavailable(err)
 	}
 	return answer(w, map[string]any{"key": rotation.Key, "used_from": rotation.From.Unix(), "keys": rotation.Keys})
+}
+
+// serveAdoption answers with what serveAdoptStorage would do.
+func serveAdoption(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	adoption, err := h.Operator().Adoption(r.Context())
+	if err != nil {
+		return unavailable(err)
+	}
+	return answer(w, adoption)
+}
+
+func serveAdoptStorage(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	if err := h.Operator().AdoptStorage(r.Context()); err != nil {
+		return unavailable(err)
+	}
+	return answer(w, map[string]any{"adopted": true})
 }
 
 // serveHubKey answers with the public key by which agents know the hubs.

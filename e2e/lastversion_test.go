@@ -149,6 +149,7 @@ var added = [...]string{
 	"{comfyhub}:clock", "{comfyhub}:fleet:seen", "files/hub/classes/HEX",
 	"{comfyhub}:q:hubs", "{comfyhub}:q:durations", "{comfyhub}:q:durations_used",
 	"{comfyhub}:files:blocks:3:ann6:output0:", "{comfyhub}:files:blocks:3:bob6:output0:", "files/names/XX/HEX",
+	"{comfyhub}:files:bond", "files/comfyhub-bond", "files/comfyhub-beat", "files/comfyhub-clock",
 	"{comfyhub}:q:tenants", "{comfyhub}:q:tags", "{comfyhub}:q:turns", "{comfyhub}:q:costs",
 	"{comfyhub}:q:waits:ann", "{comfyhub}:q:classes:ann", "{comfyhub}:q:wait:HEX:ann", "{comfyhub}:q:callers:ann",
 	"{comfyhub}:h:trends", "{comfyhub}:h:faults", "files/hub/last-known.json", // written every few seconds

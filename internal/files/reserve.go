@@ -119,11 +119,11 @@ func (s *Store) epochOf(ctx context.Context, key string) (string, error) {
 }
 
 // sweepBlocks deletes the blocks of a part of the storage that were granted long ago.
-func (s *Store) sweepBlocks(ctx context.Context, part int) error {
+func (s *Store) sweepBlocks(ctx context.Context, part int, now time.Time) error {
 	if s.db.Embedded() {
 		return nil // it asks for none
 	}
-	before := s.now().Add(-keepBlocks)
+	before := now.Add(-keepBlocks)
 	return s.storage.List(ctx, blockPrefix+fmt.Sprintf("%02x/", part), func(b Blob) error {
 		if b.Modified.After(before) {
 			return nil

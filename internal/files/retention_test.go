@@ -59,7 +59,7 @@ func (s *Store) sweepAll(t testing.TB, pinned map[string]bool) Swept {
 		if !parts[fmt.Sprintf("%02x", part)] {
 			continue
 		}
-		swept, err := s.Sweep(t.Context(), part, 0, keep(pinned))
+		swept, err := s.Sweep(t.Context(), part, s.now(), 0, keep(pinned))
 		require.NoError(t, err)
 		all.Files += swept.Files
 		all.Bytes += swept.Bytes

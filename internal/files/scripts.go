@@ -49,6 +49,9 @@ var spareLua string
 //go:embed scripts/mark.lua
 var markLua string
 
+//go:embed scripts/bond.lua
+var bondLua string
+
 //go:embed scripts/use.lua
 var useLua string
 
@@ -67,6 +70,7 @@ var (
 	replaceScript = redis.NewScript("files/replace", redis.Durable, usage.Lua, libLua, seriesLua, replaceLua)
 	removeScript  = redis.NewScript("files/remove", redis.Durable, libLua, seriesLua, removeLua)
 	markScript    = redis.NewScript("files/mark", redis.Durable, markLua)
+	bondScript    = redis.NewScript("files/bond", redis.Durable, bondLua)
 	holdScript    = redis.NewScript("files/hold", redis.Write, holdLua)
 	doomScript    = redis.NewScript("files/doom", redis.Write, libLua, doomLua)
 	spareScript   = redis.NewScript("files/spare", redis.Write, spareLua)

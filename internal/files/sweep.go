@@ -29,11 +29,11 @@ const (
 const SweepParts = 256
 
 // Sweep deletes the blobs of a part, from 0 to SweepParts-1, that have no name,
-// are not pinned and are older than age, at least an hour. It may run on
-// several hubs at once.
-func (s *Store) Sweep(ctx context.Context, part int, age time.Duration, pinned Pinned) (Swept, error) {
+// are not pinned and are older than age, at least an hour, by the clock of the storage,
+// which shows now: see Bond.Age. It may run on several hubs at once.
+func (s *Store) Sweep(ctx context.Context, part int, now time.Time, age time.Duration, pinned Pinned) (Swept, error) {
 	pinned = pinned.once()
-	before := s.now().Add(-max(age, holdFor))
+	before := now.Add(-max(age, holdFor))
 	var swept Swept
 	for _, prefix := range [...]string{contentPrefix, outputPrefix} {
 		var old []Blob
@@ -52,7 +52,7 @@ func (s *Store) Sweep(ctx context.Context, part int, age time.Duration, pinned P
 			}
 		}
 	}
-	return swept, s.sweepBlocks(ctx, part)
+	return swept, s.sweepBlocks(ctx, part, now)
 }
 
 func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, swept *Swept) error {

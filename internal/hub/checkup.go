@@ -105,6 +105,9 @@ func (c *Checkup) storage() []Finding {
 	if err := c.hub.storage.Health().Err(); err != nil {
 		list = []Finding{{LevelError, "storage", err.Error(), "the hub gives out no jobs until the storage takes files"}}
 	}
+	if err := c.hub.bond.Err(); err != nil {
+		list = append(list, Finding{LevelError, "storage", err.Error() + ": nothing is deleted from it", adviceForStrangers})
+	}
 	for _, d := range c.hub.disks {
 		if free, size, ok := d.Space(); ok && float64(free) < scarceDisk*float64(size) {
 			list = append(list, Finding{
@@ -115,6 +118,9 @@ func (c *Checkup) storage() []Finding {
 	}
 	return list
 }
+
+// adviceForStrangers says what to do where Redis and the storage do not belong together.
+const adviceForStrangers = "give the hub the Redis or the storage that it had; if this Redis is to have the storage from now on: caddy comfyhub adopt-storage"
 
 // keys are the records among the API keys in Redis that are none.
 func (c *Checkup) keys() []Finding {

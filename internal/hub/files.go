@@ -54,7 +54,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		l := h.limitsOf(tenant)
 		return userdata.Limits{Bytes: l.Userdata, Files: l.UserdataFiles}
 	})
-	h.held = files.NewHeld(h.storage)
+	h.bond, h.held = files.NewBond(h.db, h.storage), files.NewHeld(h.storage)
 	if h.known, err = lastknown.New(h.storage, h.log()); err != nil {
 		return err
 	}

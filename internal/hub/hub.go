@@ -84,6 +84,7 @@ type Hub struct {
 	view            *files.View
 	uploads         *files.Uploads
 	users           *userdata.Store
+	bond            *files.Bond
 	held            *files.Held
 	known           *lastknown.Answers
 	roster          *roster.Roster
@@ -277,9 +278,9 @@ func (h *Hub) open(ctx context.Context) error {
 	h.workers = newWorkers(h, library)
 	h.operator.stops, h.operator.ring, h.operator.authority = h.stops, h.ring, h.authority
 	h.operator.admission, h.operator.machines = h.gossip.admission, tokens
-	h.operator.insight, h.operator.canceller, h.operator.keys = h.insight, h.canceller, h.keys
+	h.operator.insight, h.operator.canceller, h.operator.keys, h.operator.bond = h.insight, h.canceller, h.keys, h.bond
 	h.janitor = &janitor{
-		db: h.db, queue: h.queue, store: h.store, held: h.held, ring: h.ring, keys: h.keys, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
+		db: h.db, queue: h.queue, store: h.store, bond: h.bond, held: h.held, ring: h.ring, keys: h.keys, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 		pinned: &pinnedBlobs{turn: semaphore.NewWeighted(1), live: h.queue.LiveKeys, each: h.queue.EachBody},
 	}
 	h.openWebUI()

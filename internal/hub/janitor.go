@@ -20,8 +20,9 @@ const (
 	maintenanceEvery = time.Minute
 	// sweptAtOnce are the parts of the storage that are swept at one time.
 	sweptAtOnce = 5
-	// sweepAge is how old bytes must be that no name and no job needs.
-	sweepAge = 6 * time.Hour
+	// sweepAge is how old bytes must be that no name and no job needs: an operator has so
+	// long to notice that a Redis has lost names.
+	sweepAge = 7 * 24 * time.Hour
 	// youngest is the age at which a file can be deleted at all: a run that
 	// shows an older file again must not lose it to its neighbours.
 	youngest = 10 * time.Minute
@@ -32,6 +33,7 @@ type janitor struct {
 	db     *redis.DB
 	queue  *queue.Queue
 	store  *files.Store
+	bond   *files.Bond
 	held   *files.Held
 	pinned *pinnedBlobs
 	ring   *keyring.Ring
@@ -41,6 +43,10 @@ type janitor struct {
 	self     string
 	settings func() *Settings
 	log      func() *slog.Logger
+	// part is the part of the storage that is swept next.
+	part int
+	// strangers is what was last said of the bond.
+	strangers string
 }
 
 // run does it until the context ends: it deletes what is too old or too much, and
@@ -49,46 +55,96 @@ func (j *janitor) run(ctx context.Context) {
 	tick := time.NewTicker(maintenanceEvery)
 	defer tick.Stop()
 	j.shareLogins(ctx)
-	for part := 0; ; {
+	_ = j.together(ctx)
+	for {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		j.shareLogins(ctx)
-		if err := j.store.CheckShared(ctx, j.self); errors.Is(err, files.ErrNotShared) {
-			j.log().Error("files of one hub cannot be seen through the other", "error", err)
-		}
-		lead, err := j.store.Lead(ctx, "house", j.self, 3*maintenanceEvery)
-		if err != nil || !lead {
-			continue
-		}
-		if err := j.expireKeys(ctx); err != nil {
-			j.log().Warn("cannot delete keys that were replaced long ago", "error", err)
-		}
-		if err := j.retain(ctx); err != nil {
-			j.log().Warn("cannot delete what is too old or too much", "error", err)
-		}
-		if part == 0 {
-			if err := j.queue.RecountHistory(ctx); err != nil {
-				j.log().Warn("cannot count the history of each tenant", "error", err)
-			}
-			if err := j.store.Adopt(ctx); err != nil {
-				j.log().Warn("cannot count the files of each tenant", "error", err)
-			}
-		}
-		if err := j.held.Expire(ctx); err != nil {
-			j.log().Warn("cannot delete old held pictures", "error", err)
-		}
-		for range sweptAtOnce {
-			swept, err := j.store.Sweep(ctx, part, sweepAge, j.pinned.all)
+		j.round(ctx)
+	}
+}
+
+// round does what is due each minute.
+func (j *janitor) round(ctx context.Context) {
+	j.shareLogins(ctx)
+	if err := j.store.CheckShared(ctx, j.self); errors.Is(err, files.ErrNotShared) {
+		j.log().Error("files of one hub cannot be seen through the other", "error", err)
+	}
+	if err := j.together(ctx); err != nil {
+		return // nothing may be deleted
+	}
+	lead, err := j.store.Lead(ctx, "house", j.self, 3*maintenanceEvery)
+	if err != nil || !lead {
+		return
+	}
+	if err := j.expireKeys(ctx); err != nil {
+		j.log().Warn("cannot delete keys that were replaced long ago", "error", err)
+	}
+	if err := j.retain(ctx); err != nil {
+		j.log().Warn("cannot delete what is too old or too much", "error", err)
+	}
+	if j.part == 0 {
+		j.count(ctx)
+	}
+	if err := j.held.Expire(ctx); err != nil {
+		j.log().Warn("cannot delete old held pictures", "error", err)
+	}
+	j.sweep(ctx)
+}
+
+// sweep goes through the next parts of the storage. A storage that this Redis has not had
+// for long is left alone: bytes that it does not name were another's yesterday.
+func (j *janitor) sweep(ctx context.Context) {
+	now, since, err := j.bond.Age(ctx)
+	if err != nil {
+		j.log().Warn("cannot sweep the storage", "error", err)
+		return
+	}
+	for range sweptAtOnce {
+		if now.Sub(since) > sweepAge {
+			swept, err := j.store.Sweep(ctx, j.part, now, sweepAge, j.pinned.all)
 			if err != nil {
 				j.log().Warn("cannot sweep the storage", "error", err)
 			}
 			j.tellSwept("swept the storage", swept)
-			part = (part + 1) % files.SweepParts
 		}
+		j.part = (j.part + 1) % files.SweepParts
 	}
+}
+
+// count does what is due about once an hour.
+func (j *janitor) count(ctx context.Context) {
+	if err := j.queue.RecountHistory(ctx); err != nil {
+		j.log().Warn("cannot count the history of each tenant", "error", err)
+	}
+	if err := j.store.Adopt(ctx); err != nil {
+		j.log().Warn("cannot count the files of each tenant", "error", err)
+	}
+	if err := j.bond.Beat(ctx); err != nil {
+		j.log().Warn("cannot count on in Redis and the storage", "error", err)
+	}
+}
+
+// together is nil while Redis and the storage belong together, and says when that changes.
+func (j *janitor) together(ctx context.Context) error {
+	err := j.bond.Meet(ctx)
+	said := ""
+	if errors.Is(err, files.ErrStrangers) {
+		said = err.Error()
+	} else if err != nil {
+		return err
+	}
+	switch {
+	case said == j.strangers:
+	case said != "":
+		j.log().Error("nothing is deleted from the storage", "error", err, "do", adviceForStrangers)
+	default:
+		j.log().Info("Redis and the storage belong together again")
+	}
+	j.strangers = said
+	return err
 }
 
 func (j *janitor) shareLogins(ctx context.Context) {

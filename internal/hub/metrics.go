@@ -24,6 +24,7 @@ type gauges struct {
 	sockets *prometheus.Desc
 	redis   *prometheus.Desc
 	storage *prometheus.Desc
+	bound   *prometheus.Desc
 	kept    *prometheus.Desc
 	paused  *prometheus.Desc
 	classes *prometheus.Desc
@@ -43,6 +44,7 @@ func newGauges(h *Hub) *gauges {
 		sockets: prometheus.NewDesc("comfyhub_sockets", "Open WebSockets of clients.", nil, nil),
 		redis:   prometheus.NewDesc("comfyhub_redis_up", "1 while Redis answers.", nil, nil),
 		storage: prometheus.NewDesc("comfyhub_storage_up", "1 while the storage takes files. While it is 0, this hub gives out no jobs.", nil, nil),
+		bound:   prometheus.NewDesc("comfyhub_storage_bound", "1 while Redis and the storage belong together. While it is 0, nothing is deleted from the storage.", nil, nil),
 		kept:    prometheus.NewDesc("comfyhub_outputs_kept", "Outputs of finished runs that wait on their instances until the storage takes them.", nil, nil),
 		paused:  prometheus.NewDesc("comfyhub_paused", "1 while the operator has paused the whole queue.", nil, nil),
 		classes: prometheus.NewDesc("comfyhub_catalog_classes", "Node classes that the hub knows, of all instances together.", nil, nil),
@@ -55,7 +57,7 @@ func newGauges(h *Hub) *gauges {
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.queued, g.held, g.running, g.stuck, g.members, g.sockets, g.redis, g.storage, g.kept, g.paused, g.classes, g.free, g.size, g.build,
+		g.queued, g.held, g.running, g.stuck, g.members, g.sockets, g.redis, g.storage, g.bound, g.kept, g.paused, g.classes, g.free, g.size, g.build,
 	} {
 		out <- d
 	}
@@ -85,6 +87,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 		gauge(g.redis, 0)
 	}
 	gauge(g.storage, oneIf(h.storage.Health().Err() == nil))
+	gauge(g.bound, oneIf(h.bond.Err() == nil))
 	gauge(g.kept, float64(h.storage.Health().Kept()))
 	gauge(g.paused, oneIf(h.stops.has(StopAll)))
 	gauge(g.stuck, float64(h.dispatch.Stuck()))

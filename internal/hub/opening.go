@@ -155,6 +155,10 @@ func (h *Hub) checkParts(ctx context.Context) error {
 	if err := h.keepMark(); err != nil {
 		return err
 	}
+	// Strangers can work together; the janitor says so and deletes nothing.
+	if err := h.bond.Meet(ctx); err != nil && !errors.Is(err, files.ErrStrangers) {
+		return err
+	}
 	if err := explainKeys(h.ring.Refresh(ctx)); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/keyring"
@@ -33,6 +34,7 @@ type Operator struct {
 	insight   *Insight
 	canceller *Canceller
 	keys      *apikeys.Keys
+	bond      *files.Bond
 }
 
 // Instances is the whole fleet: with the addresses of all instances and the ids of
@@ -226,6 +228,22 @@ func (o *Operator) HubKey() (string, error) {
 		return "", ErrNotStarted
 	}
 	return o.authority.Key()
+}
+
+// Adoption says what [Operator.AdoptStorage] would do.
+func (o *Operator) Adoption(ctx context.Context) (files.Adoption, error) {
+	if !o.started.Load() {
+		return files.Adoption{}, ErrNotStarted
+	}
+	return o.bond.Adoption(ctx)
+}
+
+// AdoptStorage ties the storage to the Redis of the hubs, whatever either belonged to.
+func (o *Operator) AdoptStorage(ctx context.Context) error {
+	if !o.started.Load() {
+		return ErrNotStarted
+	}
+	return o.bond.Adopt(ctx)
 }
 
 // RotateKeys makes a new key for links and API keys, for all hubs of the

@@ -132,6 +132,7 @@ func AddCommands(parent *cobra.Command, o Options) {
 		c.add(o.command(), most, c.operator(o.run))
 	}
 	c.addKeys()
+	c.add(adoptCommand(), none, c.operator(runAdopt))
 	c.add(hubKeyCommand(), none, c.operator(runHubKey))
 	c.add(repairCommand(), one, func(_ context.Context, cmd *cobra.Command, args []string) error { return runRepair(cmd, args) })
 	c.add(keygenCommand(), most, func(_ context.Context, cmd *cobra.Command, args []string) error { return runKeygen(cmd, args) })
