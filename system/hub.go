@@ -105,6 +105,9 @@ func (h *Hub) Kill() {
 // Ready is why the hub cannot accept prompts and run them now, nil if it can.
 func (h *Hub) Ready() error { return h.running.Ready(h.w.ended) }
 
+// Findings is what `caddy comfyhub check` shows.
+func (h *Hub) Findings() []hub.Finding { return h.running.Checkup().Findings(h.w.ended) }
+
 // Whole reports whether the hub can use all servers.
 func (h *Hub) Whole() bool {
 	var instances []struct{ State string }

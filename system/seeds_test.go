@@ -20,7 +20,7 @@ import (
 var (
 	seeds  = flag.Int("seeds", 0, "how many schedules of faults are run")
 	first  = flag.Uint64("first", 1, "the first of them")
-	clocks = flag.Bool("clocks", false, "let Redis's clock differ from the others, and jump")
+	clocks = flag.Bool("clocks", false, "let Redis's clock jump")
 	logs   = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
 )
 

@@ -51,9 +51,9 @@ type Config struct {
 	Clients int
 	// Forgetful makes a Redis that crashes lose what it has not synced.
 	Forgetful bool
-	// RedisAhead is how far Redis's clock is ahead of everybody else's.
+	// RedisAhead is how far Redis's clock is ahead of everybody else's. Run chooses it.
 	RedisAhead time.Duration
-	// Clocks lets the clocks of a run differ, and jump. Default: all have the same.
+	// Clocks lets Redis's clock jump.
 	Clocks bool
 	// Comfy is what the ComfyUI servers have. Their names, folders and logs are the world's.
 	Comfy sim.Config

@@ -98,7 +98,7 @@ func (r *run) begun() {
 	r.conn.mu.Unlock()
 	if j := r.job(); j.Ahead {
 		r.load()
-		r.d.Observe.Dispatched(r.conn.name, j.Age(time.Now()), 0)
+		r.d.Observe.Dispatched(r.conn.name, r.d.age(j), 0)
 	}
 	if r.d.settings().Ahead {
 		r.d.freed()

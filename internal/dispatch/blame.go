@@ -60,7 +60,7 @@ func (r *run) failedHere() result {
 	if r.d.health.agreed(r.conn.name, j) || !r.cameToNothing(Failed) || len(j.FailedAt) > 0 {
 		return result{}
 	}
-	r.conn.ended(r.lease())
+	r.conn.ended(r.billed())
 	return result{kind: excused, cause: Failed, elsewhere: true, reason: "it ended with an error" + r.where() + ", as the runs before it have there"}
 }
 

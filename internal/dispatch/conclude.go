@@ -92,7 +92,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	counting := r.d.streams.Counting(r.job().Caller)
 	var left int
 	write := func(ctx context.Context) (err error) {
-		left, err = r.d.queue.FinishCounting(ctx, r.lease(), outcome)
+		left, err = r.d.queue.FinishCounting(ctx, r.billed(), outcome)
 		return err
 	}
 	err := r.retry(ctx, "finish", write)
@@ -120,7 +120,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	case r.wish != withdrawn:
 		r.d.announce(r.job(), e.frames()...)
 	}
-	r.finished(string(e.state), r.job().Age(time.Now()))
+	r.finished(string(e.state), r.d.age(r.job()))
 	if r.d.Faulted != nil && e.state == job.Failed {
 		r.d.Faulted(r.job(), r.job().Run.Instance, e.reason(), false)
 	}
@@ -221,6 +221,19 @@ func decided(err error) bool {
 	}, func(answer error) bool { return errors.Is(err, answer) })
 }
 
+// billed is the lease of the run, with how long the run has occupied its instance. That is
+// not known of one that this hub has taken over.
+func (r *run) billed() job.Run {
+	lease, since := r.lease(), r.takenAt
+	if r.job().Ahead { // until then it waited behind another one
+		since = r.startedAt
+	}
+	if r.adopted == "" && !since.IsZero() {
+		lease.Took = time.Since(since)
+	}
+	return lease
+}
+
 // releaseAfter is how long other hubs may believe that a run still has its instance.
 const releaseAfter = 50 * time.Millisecond
 
@@ -229,7 +242,7 @@ const releaseAfter = 50 * time.Millisecond
 // and costs no round trip of its own then. Call stop at the end of the run.
 func (r *run) releaseSoon(ctx context.Context) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
-	lease := r.lease()
+	lease := r.billed()
 	r.beside("releasing an instance", func() {
 		retry.Sleep(ctx, releaseAfter)
 		for pauses := retry.New(100*time.Millisecond, 2*time.Second); ctx.Err() == nil; pauses.Wait(ctx) {

@@ -99,8 +99,8 @@ func cancelEnding(j job.Job, body job.Body, now time.Time) ending {
 // ownEnding is an ending of which no instance has a record.
 func ownEnding(j job.Job, body job.Body, state job.State, end []byte, now time.Time) ending {
 	began := now
-	if j.StartedAt > 0 {
-		began = time.UnixMilli(j.StartedAt)
+	if at := time.UnixMilli(j.StartedAt); j.StartedAt > 0 && at.Before(now) { // Redis's clock may be ahead
+		began = at
 	}
 	start := comfyui.ExecutionStart(j.ID, began)
 	parts := comfyui.EntryParts{

@@ -263,7 +263,7 @@ func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 		case j.StartedAt == 0:
 			return e.Ran
 		}
-		return remaining(e.Ran, max(time.Since(time.UnixMilli(j.StartedAt)), 0))
+		return remaining(e.Ran, max(time.Since(o.d.queue.Clock().When(j.StartedAt)), 0))
 	case j.State != job.Queued:
 		return -1
 	}

@@ -196,7 +196,7 @@ func (r *run) collect(ctx context.Context) result {
 	}
 	r.phase = released
 	r.trace.Enter(traces.Collect, time.Now())
-	r.conn.ended(r.lease())
+	r.conn.ended(r.billed())
 	r.free()
 	r.d.freed()
 	defer r.releaseSoon(ctx)()

@@ -90,7 +90,7 @@ func (d *Dispatcher) giveUp(ctx context.Context, class string, needs catalog.Req
 		return
 	}
 	for _, j := range jobs {
-		if able.has(j.Tenant) || j.Age(time.Now()) < d.settings().UnrunnableTimeout {
+		if able.has(j.Tenant) || d.age(j) < d.settings().UnrunnableTimeout {
 			continue
 		}
 		reason := d.Explain(needs, j.Tenant)
@@ -111,6 +111,6 @@ func (d *Dispatcher) giveUp(ctx context.Context, class string, needs catalog.Req
 			continue
 		}
 		d.announce(j, end.frames()...)
-		d.Traces().Failed(traces.Start{Parent: body.Trace, Key: j.Key, Accepted: time.UnixMilli(j.CreatedAt), At: time.Now()})
+		d.Traces().Failed(traces.Start{Parent: body.Trace, Key: j.Key, Accepted: d.queue.Clock().When(j.CreatedAt), At: time.Now()})
 	}
 }

@@ -89,7 +89,7 @@ func (r *run) tooLarge(ctx context.Context) result {
 	if len(larger) == 0 && (len(j.Lost) > 0 || r.missed.messages) {
 		return result{}
 	}
-	r.conn.ended(r.lease())
+	r.conn.ended(r.billed())
 	r.d.memory.note(j.Key, r.body.Prompt, need{had, larger})
 	return result{kind: lost, cause: OutOfMemory, reason: "out of memory" + r.where()}
 }

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -74,7 +73,7 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 	d.line.leave(claimed.Key)
 	d.holds.forget(claimed.Key)
 	d.launch(r, r.execute)
-	waited := claimed.Age(time.Now())
+	waited := d.age(claimed)
 	if !claimed.Ahead {
 		d.Observe.Dispatched(r.conn.name, waited, min(waited, r.conn.idleFor()))
 	}

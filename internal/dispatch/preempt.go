@@ -74,7 +74,7 @@ func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
 	}
 	for n, start := range d.Outlook(ctx, waiting...).starts(waiting, l.runs) {
 		j := waiting[n]
-		wait := max(j.Age(now), 0)
+		wait := d.age(j)
 		if start >= 0 {
 			wait += start
 		}

@@ -177,7 +177,7 @@ func (r *run) openStream(ctx context.Context) {
 	j := r.job()
 	k := stream.KeyOf(j.Requester)
 	// Another hub may have accepted it, for a client that is still to come.
-	r.d.streams.Posted(k, time.UnixMilli(j.CreatedAt))
+	r.d.streams.Posted(k, r.d.queue.Clock().When(j.CreatedAt))
 	if r.wish != withdrawn {
 		r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence})
 	}
@@ -198,7 +198,7 @@ func (r *run) openStream(ctx context.Context) {
 func (r *run) resume(ctx context.Context) {
 	j, at := r.job(), time.Now()
 	if j.StartedAt > 0 {
-		at = time.UnixMilli(j.StartedAt)
+		at = r.d.queue.Clock().When(j.StartedAt)
 	}
 	r.begin(ctx, at)
 	r.missed.messages = true

@@ -63,7 +63,7 @@ func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
 		o := newOtherHub(t, emptyImage)
 		b := newDispatching(t, 0, o.with, func(b *dispatching, _ *Config) { b.settings.UnrunnableTimeout = 50 * time.Millisecond })
 		key := b.submit(picture)
-		eventually(t, func() bool { return b.job(key).Age(time.Now()) > time.Second }, deadline, 50*time.Millisecond)
+		eventually(t, func() bool { return time.Since(time.UnixMilli(b.job(key).CreatedAt)) > time.Second }, deadline, 50*time.Millisecond)
 		b.Dispatcher.Close() // its loop would look, too
 		b.Dispatcher = New(b.config)
 		for range 3 {

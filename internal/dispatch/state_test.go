@@ -67,7 +67,7 @@ func TestResultsOfTheSocketOnly(t *testing.T) {
 			{"the body cannot be read", job.Body{}, nil, comfyui.Entry{Graph: graph, Wanted: []string{"1"}}, "1", ""},
 			{"accepted by a hub that knew no classes", job.Body{Prompt: graph}, []string{"3"}, comfyui.Entry{}, "1", "3"},
 		} {
-			r := &run{cached: c.cached}
+			r := &run{cached: c.cached, mail: newMailbox()}
 			r.takeBody(c.body)
 			only, notSent := r.onlyBySocket(c.entry)
 			require.Equal(t, []string{c.only, c.notSent}, []string{only, notSent}, c.name)

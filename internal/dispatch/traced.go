@@ -1,8 +1,6 @@
 package dispatch
 
 import (
-	"time"
-
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -22,7 +20,7 @@ func (r *run) beginTrace() {
 		Parent: r.body.Trace, Key: j.Key, At: r.takenAt, Instance: j.Run.Instance, Attempt: j.Attempts, Adopted: string(r.adopted),
 	}
 	if j.Attempts == 1 && j.Excuses == 0 && !j.Preempted && r.adopted == "" {
-		start.Accepted = time.UnixMilli(j.CreatedAt)
+		start.Accepted = r.d.queue.Clock().When(j.CreatedAt)
 	}
 	if needs, err := catalog.DecodeRequirements(r.body.Requires); err == nil {
 		start.Classes = len(needs.Classes)

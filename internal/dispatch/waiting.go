@@ -98,12 +98,17 @@ func (d *Dispatcher) Explain(needs catalog.Requirements, tenant string) string {
 	return "no present instance can run it: " + strings.Join(lacking[:min(len(lacking), 5)], "; ")
 }
 
+// age is how long ago a job was accepted.
+func (d *Dispatcher) age(j job.Job) time.Duration {
+	return time.Since(d.queue.Clock().When(j.CreatedAt))
+}
+
 // announce gives a client the complete sequence of a job that ended without a
 // run that it could see.
 func (d *Dispatcher) announce(j job.Job, end ...stream.Message) {
 	msgs := append([]stream.Message{stream.Text(comfyui.ExecutionStart(j.ID, time.Now()))}, end...)
 	k := stream.KeyOf(j.Requester)
-	d.streams.Posted(k, time.UnixMilli(j.CreatedAt))
+	d.streams.Posted(k, d.queue.Clock().When(j.CreatedAt))
 	d.streams.Ended(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence}, msgs...)
 	d.streams.StatusChanged(j.Caller)
 }

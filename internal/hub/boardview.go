@@ -120,9 +120,10 @@ func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, 
 		return err
 	}
 	var shown []job.Job
-	at := time.Now()
+	at, clock := time.Now(), b.queue.Clock()
+	stored := clock.Now()
 	for _, key := range keys {
-		if j, ok := jobs[key]; ok && !running[key] && j.Seen().State == job.Queued && !j.AtDoor(at) {
+		if j, ok := jobs[key]; ok && !running[key] && j.Seen().State == job.Queued && !j.AtDoor(stored) {
 			shown = append(shown, j)
 		}
 	}
@@ -131,7 +132,7 @@ func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, 
 	for place, j := range shown {
 		row := JobRow{
 			Key: j.Key, ID: j.ID, Tenant: j.Tenant, Order: strings.TrimSuffix(j.Rank, j.Key), Priority: j.Priority, Band: j.Band(),
-			Paused: j.Paused, Attempts: j.Attempts, Created: j.CreatedAt,
+			Paused: j.Paused, Attempts: j.Attempts, Created: clock.When(j.CreatedAt).UnixMilli(),
 		}
 		if j.Reason != "" {
 			row.Why = clean(j.Reason)

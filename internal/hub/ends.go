@@ -119,7 +119,7 @@ func (e *Ends) lookAt(ctx context.Context, client stream.Present, ends []queue.U
 		return old, err
 	}
 	for _, r := range records {
-		finished := time.UnixMilli(r.Job.FinishedAt)
+		finished := e.queue.Clock().When(r.Job.FinishedAt)
 		told, running := e.streams.Told(k, r.Job.Key)
 		patience := endGrace
 		if running { // its messages come, and its end is the last one
@@ -158,7 +158,7 @@ func (e *Ends) TellMissed(ctx context.Context, k stream.Key) {
 	if time.Since(e.since()) > e.window() {
 		return // all that may be missed ended under this process
 	}
-	e.tellUndelivered(ctx, k, func(j job.Job) bool { return time.UnixMilli(j.FinishedAt).Before(e.since()) })
+	e.tellUndelivered(ctx, k, func(j job.Job) bool { return e.queue.Clock().When(j.FinishedAt).Before(e.since()) })
 }
 
 // arrived gives a client whose socket has come here, perhaps from another hub,
@@ -177,7 +177,7 @@ func (e *Ends) tellUndelivered(ctx context.Context, k stream.Key, concerns func(
 		return
 	}
 	for _, j := range jobs {
-		if time.Since(time.UnixMilli(j.FinishedAt)) < e.window() && concerns(j) {
+		if time.Since(e.queue.Clock().When(j.FinishedAt)) < e.window() && concerns(j) {
 			e.tell(ctx, k, j)
 		}
 	}
@@ -245,7 +245,7 @@ func retold(ctx context.Context, q *queue.Queue, j job.Job, patience time.Durati
 	frames, owed := rebuilt(ctx, q, j)
 	switch {
 	case owed.NodeID == "" || len(frames) == 0:
-	case time.Since(time.UnixMilli(j.FinishedAt)) < patience:
+	case time.Since(q.Clock().When(j.FinishedAt)) < patience:
 		return nil
 	default:
 		frames[len(frames)-1] = stream.Text(comfyui.ExecutionError(j.ID, owed, time.Now()))

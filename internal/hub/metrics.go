@@ -23,6 +23,7 @@ type gauges struct {
 	members *prometheus.Desc
 	sockets *prometheus.Desc
 	redis   *prometheus.Desc
+	skew    *prometheus.Desc
 	storage *prometheus.Desc
 	bound   *prometheus.Desc
 	kept    *prometheus.Desc
@@ -43,6 +44,7 @@ func newGauges(h *Hub) *gauges {
 		members: prometheus.NewDesc("comfyhub_gossip_members", "Members of the gossip, this hub included, by role.", []string{"role"}, nil),
 		sockets: prometheus.NewDesc("comfyhub_sockets", "Open WebSockets of clients.", nil, nil),
 		redis:   prometheus.NewDesc("comfyhub_redis_up", "1 while Redis answers.", nil, nil),
+		skew:    prometheus.NewDesc("comfyhub_redis_clock_skew_seconds", "By how much the clock of Redis is ahead of this machine's. Negative if it is behind.", nil, nil),
 		storage: prometheus.NewDesc("comfyhub_storage_up", "1 while the storage takes files. While it is 0, this hub gives out no jobs.", nil, nil),
 		bound:   prometheus.NewDesc("comfyhub_storage_bound", "1 while Redis and the storage belong together. While it is 0, nothing is deleted from the storage.", nil, nil),
 		kept:    prometheus.NewDesc("comfyhub_outputs_kept", "Outputs of finished runs that wait on their instances until the storage takes them.", nil, nil),
@@ -57,7 +59,7 @@ func newGauges(h *Hub) *gauges {
 // Describe implements prometheus.Collector.
 func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		g.queued, g.held, g.running, g.stuck, g.members, g.sockets, g.redis, g.storage, g.bound, g.kept, g.paused, g.classes, g.free, g.size, g.build,
+		g.queued, g.held, g.running, g.stuck, g.members, g.sockets, g.redis, g.skew, g.storage, g.bound, g.kept, g.paused, g.classes, g.free, g.size, g.build,
 	} {
 		out <- d
 	}
@@ -86,6 +88,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	} else {
 		gauge(g.redis, 0)
 	}
+	gauge(g.skew, h.db.Clock().Skew().Seconds())
 	gauge(g.storage, oneIf(h.storage.Health().Err() == nil))
 	gauge(g.bound, oneIf(h.bond.Err() == nil))
 	gauge(g.kept, float64(h.storage.Health().Kept()))

@@ -145,6 +145,9 @@ func isAway(err error) bool {
 // checkParts makes sure that Redis and the storage work, that the other hubs use this
 // storage, and that the hub has its keys.
 func (h *Hub) checkParts(ctx context.Context) error {
+	if _, err := h.db.Now(ctx); err != nil {
+		return err
+	}
 	err := h.store.CheckShared(ctx, h.self)
 	if errors.Is(err, files.ErrNotShared) {
 		return fmt.Errorf("%w; give all of them the same storage", err)
@@ -195,6 +198,7 @@ func (h *Hub) enter(opening context.Context) {
 	h.since = time.Now()
 	h.dispatch.Start()
 	h.maintenance.Go(func() { h.storage.Health().Watch(maintenance, h.log, func(error) { h.dispatch.Wake() }) })
+	h.maintenance.Go(func() { h.db.Clock().Follow(maintenance) })
 	h.maintenance.Go(func() { h.stops.run(maintenance) })
 	h.maintenance.Go(func() { h.keys.Follow(maintenance, h.log) })
 	h.maintenance.Go(func() { h.recorder.run(maintenance) })

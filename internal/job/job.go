@@ -110,6 +110,9 @@ type Run struct {
 	SID string
 	// LeaseUntil is in milliseconds by Redis's clock.
 	LeaseUntil int64
+	// Took is how long the run has occupied its instance at most, as its holder has measured
+	// it; zero if that is not known. It is not stored.
+	Took time.Duration
 }
 
 // Body is the heavy part of a job: what is sent to an instance. All of it is
@@ -136,9 +139,4 @@ type Body struct {
 	// Requires is the requirement list that Class is the signature of, as
 	// package catalog encodes it.
 	Requires []byte
-}
-
-// Age is how long ago the job was accepted, by the given clock reading.
-func (j Job) Age(now time.Time) time.Duration {
-	return now.Sub(time.UnixMilli(j.CreatedAt))
 }

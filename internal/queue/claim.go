@@ -226,7 +226,7 @@ func (q *Queue) ClaimCounting(ctx context.Context, r ClaimRequest) (j job.Job, c
 		ahead = "1"
 	}
 	code, fields, err := q.run(ctx, claimScript, r.Key, r.Instance, r.Hub, r.Upstream, r.SID, milliseconds(q.o.Lease),
-		cost, weight, ahead, r.After.Key, r.After.Fence, running, daily.Milliseconds(), r.Why)
+		cost, weight, ahead, r.After.Key, r.After.Fence, running, daily.Milliseconds(), took(r.After), r.Why)
 	if err != nil {
 		return job.Job{}, 0, err
 	}

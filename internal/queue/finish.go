@@ -68,7 +68,7 @@ func (q *Queue) FinishCounting(ctx context.Context, run job.Run, o Outcome) (lef
 	}
 	e := q.stored(o.State, o)
 	err = q.asHolder(ctx, run, func() error {
-		reply, err := q.end(ctx, e, finishScript, run.Key, run.Fence, e.state)
+		reply, err := q.end(ctx, e, finishScript, run.Key, run.Fence, e.state, took(run))
 		if err == nil && len(reply) > 0 {
 			left, err = strconv.Atoi(reply[0])
 		}

@@ -20,7 +20,7 @@ func (q *Queue) Started(ctx context.Context, run job.Run) error {
 	if err == nil || errors.Is(err, ErrCancelled) {
 		q.copies.change(run.Key, nil, func(c *copied) {
 			if c.record["state"] == string(job.Leased) {
-				c.record["state"], c.record["started"] = string(job.Running), strconv.FormatInt(time.Now().UnixMilli(), 10)
+				c.record["state"], c.record["started"] = string(job.Running), strconv.FormatInt(q.Clock().Now().UnixMilli(), 10)
 				if c.record["ahead"] != "" {
 					c.record["ahead"] = ""
 				}
@@ -55,11 +55,19 @@ func (q *Queue) Preempt(ctx context.Context, run job.Run, waiting string, quiet 
 // Release frees the instance of a run that has ended there; the job stays with its
 // holder, who collects its results. Errors: ErrStale.
 func (q *Queue) Release(ctx context.Context, run job.Run) error {
-	err := q.asHolder(ctx, run, func() error { return q.fenced(ctx, releaseScript, run.Key, run.Fence) })
+	err := q.asHolder(ctx, run, func() error { return q.fenced(ctx, releaseScript, run.Key, run.Fence, took(run)) })
 	if err == nil {
 		q.copies.change(run.Key, nil, func(c *copied) { c.record["released"] = "1" })
 	}
 	return err
+}
+
+// took is what scripts are told of a run's Took.
+func took(run job.Run) string {
+	if run.Took <= 0 {
+		return ""
+	}
+	return strconv.FormatInt(milliseconds(run.Took), 10)
 }
 
 // fenced runs a script that answers with a code only.
@@ -201,9 +209,9 @@ func readOrphans(values []string) ([]Orphan, error) {
 // looks at the instance and follows, collects or requeues. Every hub sweeps about
 // once a second.
 //
-// If no hub has swept for the duration of a lease, Redis was probably unavailable
-// and nobody could renew. Leases that ended meanwhile are then extended once
-// instead, so that their holders can renew them.
+// If no hub has swept for two thirds of a lease, Redis was probably unavailable and nobody
+// could renew, or its clock was set forward. Leases that ended meanwhile are then extended
+// once instead, so that their holders can renew them.
 func (q *Queue) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, error) {
 	_, values, err := q.run(ctx, sweepScript, hub, milliseconds(q.o.Lease), limit)
 	if err != nil {

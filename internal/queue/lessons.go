@@ -52,7 +52,7 @@ func (q *Queue) Learnt(ctx context.Context, lessons []Lesson) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	oldest := float64(time.Now().Add(-lessonLife).UnixMilli())
+	oldest := float64(q.Clock().Now().Add(-lessonLife).UnixMilli())
 	for _, score := range scores {
 		if err := score.Err(); err != nil {
 			if errors.Is(err, redis.Nil) {

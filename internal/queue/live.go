@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -76,7 +75,7 @@ func (q *Queue) Listed(ctx context.Context, tenant string) ([]job.Job, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
+	now := q.Clock().Now()
 	jobs := make([]job.Job, 0, len(list))
 	for _, j := range list {
 		if tenant == "" || !j.AtDoor(now) {
@@ -176,7 +175,7 @@ func compact(j job.Job, before []*job.Job) *job.Job {
 // those whose client has not been answered yet.
 func (q *Queue) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {
 	jobs, err := q.live(ctx, q.keys.caller(caller))
-	return notAtDoor(jobs), err
+	return q.notAtDoor(jobs), err
 }
 
 func (q *Queue) live(ctx context.Context, set string) ([]job.Job, error) {

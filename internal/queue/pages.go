@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -38,7 +37,7 @@ func (q *Queue) LivePage(ctx context.Context, tenant string, offset, limit int) 
 		before += int(n.Val())
 	}
 	jobs, err = q.jobs(ctx, keysOf(ranks))
-	return notAtDoor(jobs), before, err
+	return q.notAtDoor(jobs), before, err
 }
 
 // WaitingPage returns limit of the jobs of a tenant, or of all with "", that wait for an
@@ -64,7 +63,7 @@ func (q *Queue) WaitingPage(ctx context.Context, tenant string, offset, limit in
 	}
 	jobs, err := q.jobs(ctx, keysOf(ranks))
 	// Some may have been given out since.
-	return slices.DeleteFunc(notAtDoor(jobs), func(j job.Job) bool { return j.State != job.Queued }), err
+	return slices.DeleteFunc(q.notAtDoor(jobs), func(j job.Job) bool { return j.State != job.Queued }), err
 }
 
 // Held returns the jobs of a tenant, or of all with "", that instances have, in rank order.
@@ -75,7 +74,7 @@ func (q *Queue) Held(ctx context.Context, tenant string) ([]job.Job, error) {
 		return nil, fmt.Errorf("queue: %w", err)
 	}
 	jobs, err := q.jobs(ctx, keys)
-	jobs = slices.DeleteFunc(notAtDoor(jobs), func(j job.Job) bool {
+	jobs = slices.DeleteFunc(q.notAtDoor(jobs), func(j job.Job) bool {
 		return j.State != job.Leased && j.State != job.Running || j.Withdrawn || tenant != "" && j.Tenant != tenant
 	})
 	slices.SortFunc(jobs, func(a, b job.Job) int { return strings.Compare(a.Rank, b.Rank) })
@@ -96,7 +95,7 @@ func (q *Queue) Ends(ctx context.Context) (int64, error) {
 }
 
 // notAtDoor leaves out jobs whose client has not been answered yet.
-func notAtDoor(jobs []job.Job) []job.Job {
-	now := time.Now()
+func (q *Queue) notAtDoor(jobs []job.Job) []job.Job {
+	now := q.Clock().Now()
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.AtDoor(now) })
 }

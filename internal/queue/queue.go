@@ -196,6 +196,9 @@ type Queue struct {
 	room     room
 }
 
+// Clock is the time that jobs are stored with.
+func (q *Queue) Clock() *redis.Clock { return q.db.Clock() }
+
 // New returns the queue in a Redis.
 func New(db *redis.DB, o Options) (*Queue, error) {
 	o.Lease = cmp.Or(o.Lease, 15*time.Second)

@@ -65,3 +65,37 @@ func TestBilledJobs(t *testing.T) {
 		require.EqualValues(t, 1, sum.Cancelled)
 	})
 }
+
+// Where Redis's clock was set forward by five minutes during a run, the bill is what the holder
+// has measured, however it says that the run has ended.
+func TestBillIsWhatTheHolderHasMeasured(t *testing.T) {
+	t.Parallel()
+	for how, end := range map[string]func(t *testing.T, b *bench, run job.Run) error{
+		"released": func(t *testing.T, b *bench, run job.Run) error { return b.Release(t.Context(), run) },
+		"finished": func(t *testing.T, b *bench, run job.Run) error {
+			return b.Finish(t.Context(), run, queue.Outcome{State: job.Done, Entry: []byte(`{}`)})
+		},
+		"followed by the next": func(t *testing.T, b *bench, run job.Run) error {
+			next := b.enqueue("next", from("b", "b"))
+			_, err := b.Claim(t.Context(), queue.ClaimRequest{Key: next.Key, Tenant: "b", Instance: run.Instance, Hub: run.Hub, Upstream: "next", After: run})
+			return err
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
+				at := time.Now().Add(-5 * time.Minute).UnixMilli()
+				require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", run.Key), "claimed", at).Err())
+				run.Took = 3 * time.Second
+				require.NoError(t, end(t, b, run))
+				now, err := b.db.Now(t.Context())
+				require.NoError(t, err)
+				tenant := "a"
+				rows, err := usage.New(b.db).Read(t.Context(), now, now, &tenant)
+				require.NoError(t, err)
+				require.Len(t, rows, 1)
+				require.Equal(t, 3*time.Second, rows[0].Time)
+			})
+		})
+	}
+}

@@ -61,3 +61,46 @@ func TestTimeDoesNotGoBack(t *testing.T) {
 	require.Equal(t, 13*time.Hour, since(tickScript, 13*time.Hour), "it has caught up")
 	require.Equal(t, 20*time.Hour, since(tickScript, 20*time.Hour), "a clock that is set forward is believed")
 }
+
+// Redis's time is told without asking, and what has happened is as old as it is: whatever its
+// clock shows, and whether that has jumped since.
+func TestClock(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{0, 2 * time.Minute, -2 * time.Minute} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			server := miniredis.RunT(t)
+			db := redistest.Open(t, "redis://"+server.Addr())
+			clock := db.Clock()
+			const most = 5 * time.Second // of a busy machine
+			look := func(ahead time.Duration) time.Time {
+				server.SetTime(time.Now().Add(ahead))
+				_, err := db.Run(t.Context(), tickScript) // which notes it, as hubs do all the time
+				require.NoError(t, err)
+				now, err := db.Now(t.Context())
+				require.NoError(t, err)
+				require.WithinDuration(t, now, clock.Now(), most)
+				return now
+			}
+			before := time.Now()
+			require.WithinDuration(t, before, clock.Now(), most, "nobody has looked")
+			early := look(skew)
+			require.InDelta(t, skew.Seconds(), clock.Skew().Seconds(), most.Seconds())
+			require.WithinDuration(t, before.Add(-time.Minute), clock.When(early.Add(-time.Minute).UnixMilli()), most)
+			require.False(t, clock.When(early.Add(time.Hour).UnixMilli()).After(time.Now()), "it has not passed")
+
+			const jump = time.Hour
+			late := look(skew + jump)
+			require.WithinDuration(t, before, clock.When(early.UnixMilli()), most, "it is no older for the jump")
+			require.WithinDuration(t, before, clock.When(late.UnixMilli()), most)
+			require.InDelta(t, (skew + jump).Seconds(), clock.Skew().Seconds(), most.Seconds())
+
+			back := look(skew)
+			require.WithinDuration(t, late, back, most, "time does not go back")
+			require.InDelta(t, skew.Seconds(), clock.Skew().Seconds(), most.Seconds(), "but the clock has")
+			for _, at := range []time.Time{early, late, back} {
+				require.WithinDuration(t, before, clock.When(at.UnixMilli()), most)
+			}
+		})
+	}
+}

@@ -25,7 +25,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -111,6 +110,7 @@ type DB struct {
 	replicas *replicas      // nil if nothing waits for replicas
 	observe  func(Request)
 	log      *slog.Logger
+	clock    *Clock
 	closed   context.Context // ends subscriptions
 	hangUp   context.CancelFunc
 	closing  sync.Once
@@ -122,6 +122,7 @@ type DB struct {
 // or another process is using the folder.
 func Open(_ context.Context, o Options) (*DB, error) {
 	db := &DB{prefix: o.Prefix, observe: o.Observe, log: o.Logger}
+	db.clock = newClock(db)
 	if db.observe == nil {
 		db.observe = func(Request) {}
 	}
@@ -200,11 +201,6 @@ func (db *DB) Key(parts ...string) string { return db.root() + strings.Join(part
 
 // root is the start of all keys; scripts get it as KEYS[1].
 func (db *DB) root() string { return "{" + db.prefix + "}:" }
-
-// Now returns the server's clock, to the millisecond.
-func (db *DB) Now(ctx context.Context) (time.Time, error) {
-	return db.client.Time(ctx).Result()
-}
 
 // silence is a logger for go-redis.
 type silence struct{}

@@ -13,7 +13,8 @@
 -- ARGV[11] its fence
 -- ARGV[12] how many runs the tenant may have at once, '0' for no limit
 -- ARGV[13] how many milliseconds of instances it may use in a day, '0' for no limit
--- ARGV[14] why it goes to this instance, in plain words
+-- ARGV[14] how many milliseconds that hub has had the run; '' if that is not known
+-- ARGV[15] why it goes to this instance, in plain words
 --
 -- Output: {'ok', number of classes that still have waiting jobs, job...}
 --         {'missing'}
@@ -56,7 +57,7 @@ if holder then
   -- After a failover that lost writes, the holder may no longer hold anything.
   local h = get(holder)
   if h and runs(h) and h.instance == instance and holder == ARGV[10] and h.fence == ARGV[11] then
-    free(h)
+    free(h, ARGV[14])
   elseif h and runs(h) and h.instance == instance then
     if ARGV[9] ~= '1' or h.state ~= 'running' or h.hub ~= ARGV[3] then
       return {'taken'}
@@ -84,7 +85,7 @@ if ARGV[13] ~= '0' then
   set(j, 'metered', '1')
 end
 set(j, 'state', 'leased', 'attempts', int(tonumber(j.attempts) + 1), 'instance', instance,
-  'upstream', ARGV[4], 'sid', ARGV[5], 'why', ARGV[14], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
+  'upstream', ARGV[4], 'sid', ARGV[5], 'why', ARGV[15], 'released', '0', 'exhausted', '0', 'progress', '0', 'reason', '')
 hold(j, ARGV[3], ARGV[6])
 if ahead == '1' or j.ahead then
   set(j, 'ahead', ahead)

@@ -3,13 +3,14 @@
 -- ARGV[1] key
 -- ARGV[2] fence
 -- ARGV[3] state
--- ARGV[4] history entry
--- ARGV[5] summary
--- ARGV[6] reason
--- ARGV[7] bound of history entries
--- ARGV[8] bound of their bytes
--- ARGV[9] bound of the entries of one tenant
--- ARGV[10] number of indexes of files, then their keys, then the files that the
+-- ARGV[4] how many milliseconds its holder has had it; '' if that is not known
+-- ARGV[5] history entry
+-- ARGV[6] summary
+-- ARGV[7] reason
+-- ARGV[8] bound of history entries
+-- ARGV[9] bound of their bytes
+-- ARGV[10] bound of the entries of one tenant
+-- ARGV[11] number of indexes of files, then their keys, then the files that the
 --          entry names
 --
 -- Output: {'ok', number of live jobs that its caller has now}
@@ -30,12 +31,12 @@ if not runs(j) then
   -- The same end sent again; not the end of a job that waits again.
   return (j.finished and j.gone ~= '1') and ok(j) or {'stale'}
 end
-let_go(j)
+let_go(j, ARGV[4])
 if j.withdrawn then
   vanish(j, j.withdrawn)
   return {'withdrawn'}
 end
-finish(j, ARGV[3], ARGV[4], ARGV[5], ARGV[6])
-trim(j, ARGV[7], ARGV[8], ARGV[9])
-used(10)
+finish(j, ARGV[3], ARGV[5], ARGV[6], ARGV[7])
+trim(j, ARGV[8], ARGV[9], ARGV[10])
+used(11)
 return ok(j)

@@ -238,14 +238,16 @@ local function settle(j, took)
   end
 end
 
--- free releases the instance of a run.
-local function free(j)
+-- free releases the instance of a run. Nobody is billed for more than most, the milliseconds
+-- that its holder has measured, or '': the clock may have been set forward.
+local function free(j, most)
   if j.released == '1' then
     return
   end
   -- Nobody is billed for a run of which it is not known when it began.
   local began = tonumber(j.claimed)
-  settle(j, began and math.max(now() - began, 0) or 0)
+  local took = began and math.max(now() - began, 0) or 0
+  settle(j, math.min(took, tonumber(most or '') or took))
   set(j, 'released', '1')
   if redis.call('HGET', key('q', 'instances'), j.instance) == j.key then
     write('HDEL', key('q', 'instances'), j.instance)
@@ -254,8 +256,8 @@ local function free(j)
 end
 
 -- let_go ends the lease of a run and frees its instance.
-local function let_go(j)
-  free(j)
+local function let_go(j, most)
+  free(j, most)
   write('ZREM', key('q', 'leases'), j.key)
   set(j, 'lease', '0')
 end

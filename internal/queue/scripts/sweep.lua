@@ -83,10 +83,11 @@ for _, k in ipairs(redis.call('ZRANGEBYSCORE', key('q', 'tombs'), '-inf', int(no
 end
 local last = redis.call('HGET', key('q', 'counters'), 'swept')
 write('HSET', key('q', 'counters'), 'swept', int(now()))
-local ended = redis.call('ZRANGEBYSCORE', key('q', 'leases'), '-inf', int(now()), 'LIMIT', '0', ARGV[3])
--- If nobody has swept for the duration of a lease, Redis was probably
--- unavailable and no holder could renew: they get time to do so now, once.
-local away = last and now() - tonumber(last) > tonumber(ARGV[2])
+-- If nobody has swept for so long, Redis was probably unavailable and no holder could renew,
+-- or its clock was set forward: they get time to do so now, once. A holder renews three times
+-- per lease, so none of a living one can end by a smaller step.
+local away = last and now() - tonumber(last) > tonumber(ARGV[2]) * 2 / 3
+local ended = redis.call('ZRANGEBYSCORE', key('q', 'leases'), '-inf', int(now()), 'LIMIT', '0', away and '-1' or ARGV[3])
 for _, k in ipairs(ended) do
   local j = get(k)
   if not j or not runs(j) then
