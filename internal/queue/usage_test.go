@@ -82,6 +82,7 @@ func TestBillIsWhatTheHolderHasMeasured(t *testing.T) {
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			each(t, queue.Options{}, func(t *testing.T, b *bench) {
 				run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
 				at := time.Now().Add(-5 * time.Minute).UnixMilli()

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -79,8 +80,9 @@ func (c *Clock) note(asked time.Time, trip time.Duration, now, shown time.Time) 
 	next := era{zero: now.Add(-at)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.skew = shown.Sub(asked.Add(half))
-	if c.skew = max(c.skew.Abs()-half, 0) * sign(c.skew); len(c.eras) > 0 {
+	skew := shown.Sub(asked.Add(half))
+	c.skew = skew - min(max(skew, -half), half)
+	if len(c.eras) > 0 {
 		last := c.eras[len(c.eras)-1]
 		if next.zero.Sub(last.zero).Abs() <= half+clockSteps {
 			return
@@ -91,13 +93,6 @@ func (c *Clock) note(asked time.Time, trip time.Duration, now, shown time.Time) 
 		}
 	}
 	c.eras = append(c.eras[max(0, len(c.eras)-maxEras+1):], next)
-}
-
-func sign(d time.Duration) time.Duration {
-	if d < 0 {
-		return -1
-	}
-	return 1
 }
 
 // Now returns Redis's time, without asking it.
@@ -116,8 +111,8 @@ func (c *Clock) When(ms int64) time.Time {
 	t, now := time.UnixMilli(ms), time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for n := len(c.eras) - 1; n >= 0; n-- {
-		if e := c.eras[n]; n == 0 || !t.Before(e.from) {
+	for n, e := range slices.Backward(c.eras) {
+		if n == 0 || !t.Before(e.from) {
 			t = c.base.Add(t.Sub(e.zero))
 			break
 		}
