@@ -27,6 +27,9 @@ func startEmbedded(dir string, log *slog.Logger) (*engine.Engine, error) {
 	return e, nil
 }
 
+// embeddedPool is how many connections to the embedded server there may be.
+const embeddedPool = 1000
+
 // RepairJournal cuts the journal of the embedded server in a data folder where it is
 // damaged; see [engine.Repair].
 func RepairJournal(dir string) (kept, lost int64, err error) { return engine.Repair(dir) }
@@ -34,7 +37,8 @@ func RepairJournal(dir string) (kept, lost int64, err error) { return engine.Rep
 // openEmbedded makes a client for plain reads and subscriptions.
 func openEmbedded(e *engine.Engine) opener {
 	return func() goredis.UniversalClient {
-		o := &goredis.Options{Addr: Embedded, Dialer: e.Dial}
+		// In memory a connection costs less than waiting for one.
+		o := &goredis.Options{Addr: Embedded, Dialer: e.Dial, PoolSize: embeddedPool}
 		// Only a caller's own context ends a wait: there is no server that could
 		// be away, and a machine that is busy is no fault.
 		o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = -1, -1, time.Hour
