@@ -14,10 +14,16 @@ const clockKey = "comfyhub-clock"
 
 // text reads a small file of the hubs' own, "" if there is none.
 func (s *Storage) text(ctx context.Context, key string, most int64) (string, error) {
-	body, err := s.Open(ctx, key, 0, -1)
+	text, err := s.ownFile(ctx, key, most)
 	if errors.Is(err, ErrGone) {
 		return "", nil
 	}
+	return text, err
+}
+
+// ownFile reads a small file of the hubs' own.
+func (s *Storage) ownFile(ctx context.Context, key string, most int64) (string, error) {
+	body, err := s.Open(ctx, key, 0, -1)
 	if err != nil {
 		return "", err
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -44,22 +43,17 @@ func (s *Store) Leave(ctx context.Context, hub string) error {
 
 // mark is what tells this storage from every other; the first hub leaves it.
 func (s *Store) mark(ctx context.Context) (string, error) {
-	body, err := s.storage.Open(ctx, markKey, 0, -1)
+	mark, err := s.storage.ownFile(ctx, markKey, maxMark)
 	if errors.Is(err, ErrGone) {
 		if _, err := s.storage.Create(ctx, markKey, strings.NewReader(uuid.NewString())); err != nil {
 			return "", err
 		}
 		// It may be another hub's, which was faster.
-		body, err = s.storage.Open(ctx, markKey, 0, -1)
+		mark, err = s.storage.ownFile(ctx, markKey, maxMark)
 	}
 	if err != nil {
 		return "", err
 	}
-	defer body.Close()
-	data, err := io.ReadAll(io.LimitReader(body, maxMark))
-	if err != nil {
-		return "", fmt.Errorf("%w: mark: %w", ErrStorage, err)
-	}
-	s.storage.health.marked(string(data))
-	return string(data), nil
+	s.storage.health.marked(mark)
+	return mark, nil
 }
