@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,3 +161,20 @@ func outputs(w *system.World, client string) []string {
 }
 
 var pictureName = regexp.MustCompile(`ComfyUI_\d+_\.png`)
+
+// The only hub that is left accepts prompts at once, although no server is there.
+func TestOneHubAccepts(t *testing.T) {
+	inWorld(t, system.Config{Hubs: 2, Comfys: 1}, func(w *system.World, _ *system.Ledger) {
+		w.Hubs[0].Kill()
+		w.Comfys[0].Kill()
+		began := time.Now()
+		status, answer := w.Hubs[1].Call(http.MethodPost, "/prompt", `{"prompt_id": "early", "prompt": `+system.Graph(1, 1)+`}`)
+		require.Equal(t, http.StatusOK, status, string(answer))
+		require.Less(t, time.Since(began), time.Second)
+		w.Comfys[0].Restart()
+		w.Until(time.Minute, "it has ended", func() bool {
+			_, answer := w.Hubs[1].Call(http.MethodGet, "/history/early", "")
+			return strings.Contains(string(answer), "execution_success")
+		})
+	})
+}
