@@ -223,7 +223,7 @@ func TestSickInstance(t *testing.T) {
 		b := newDispatching(t, 1)
 		b.set(func(s *Settings) { s.StallTimeout = 10 * time.Millisecond })
 		b.instances[0].Silence()
-		require.Contains(t, b.lost(b.submit(picture)), "begins no prompt")
+		require.Contains(t, b.lost(b.submit(picture)), "does not start them")
 		i, _ := b.fleet.Instance(b.instances[0].name)
 		require.Equal(t, fleet.Sick, i.State)
 	})

@@ -161,7 +161,7 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 	}
 	if len(queue.Running) == 0 {
 		if time.Since(r.heard) > min(beginTimeout, r.d.settings().StallTimeout) {
-			return r.markUnhealthy(ctx, "it begins no prompt any more")
+			return r.markUnhealthy(ctx, "it accepts prompts but does not start them")
 		}
 		return result{}
 	}
@@ -188,7 +188,7 @@ func (r *run) stuck(ctx context.Context) result {
 			r.resume(ctx)
 			return result{}
 		}
-		return r.markUnhealthy(ctx, "it shows a prompt as running and does not begin it")
+		return r.markUnhealthy(ctx, "it lists a prompt as running but does not start it")
 	case r.stop.cause == hung:
 		if time.Since(r.stop.at) > min(interruptTimeout, stall) {
 			return r.markUnhealthy(ctx, "a run hangs and cannot be interrupted")
