@@ -139,12 +139,12 @@ func TestRestingInstanceRunsWhatOnlyItCan(t *testing.T) {
 	classes := map[string][]byte{a.Signature(): a.Encode(), b.Signature(): b.Encode()}
 	idle := []Idle{{Name: "resting", StandIns: []*catalog.Info{few}}}
 	wanted := js.able(idle, []*catalog.Info{all}, classes)
-	require.Equal(t, []string{b.Signature()}, wanted.Classes)
+	require.Equal(t, []string{a.Signature()}, wanted.But)
 	require.Equal(t, map[string]bool{b.Signature(): true}, idle[0].Classes)
 	idle = append(idle, Idle{Name: "well"})
 	idle[0].StandIns = append(idle[0].StandIns, all)
 	wanted = js.able(idle, []*catalog.Info{all, all}, classes)
-	require.Len(t, wanted.Classes, 2)
+	require.Empty(t, wanted.But)
 	require.Empty(t, idle[0].Classes)
 	require.Len(t, idle[1].Classes, 2)
 }

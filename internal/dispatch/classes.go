@@ -3,8 +3,10 @@ package dispatch
 import (
 	"context"
 	"maps"
+	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -36,11 +38,33 @@ func (d *Dispatcher) meet(ctx context.Context, unknown []string) (any bool, err 
 	return len(met) > 0, nil
 }
 
+// meetAll is meet for all classes that have waiting jobs.
+func (d *Dispatcher) meetAll(ctx context.Context) (any bool, err error) {
+	all, err := d.queue.Classes(ctx)
+	if err != nil {
+		return false, err
+	}
+	before := d.classes
+	d.classes = all
+	for class := range all {
+		any = any || before[class] == nil
+	}
+	return any, nil
+}
+
+// unknown returns the classes of jobs that have not been met.
+func (c classes) unknown(jobs []job.Job) (unknown []string) {
+	for _, j := range jobs {
+		if c[j.Class] == nil && !slices.Contains(unknown, j.Class) {
+			unknown = append(unknown, j.Class)
+		}
+	}
+	return unknown
+}
+
 // look is what was asked for in a look at the waiting jobs.
 type look struct {
 	wanted queue.Wanted
-	// others are the classes that no instance can run.
-	others []string
 	// n is how many jobs were asked for.
 	n int
 }
@@ -49,38 +73,38 @@ type look struct {
 // meets the classes that are new among them. The instances know then which classes they
 // can run.
 func (d *Dispatcher) look(ctx context.Context, idle []Idle, infos []*catalog.Info, least int) (w queue.Window, l look, err error) {
-	l.wanted, l.others = d.sorted(idle, infos)
+	l.wanted = d.judged.able(idle, infos, d.classes)
 	l.n = max(windowFor(idle)+d.further(idle, l.wanted), least)
-	w, err = d.queue.WindowOf(ctx, l.wanted, 0, l.n, l.others...)
-	const often = 20 // where new classes come all the time, jobs must be given out, too
-	for round := 0; err == nil && len(w.Unknown) > 0 && round < often; round++ {
-		var any bool
-		if any, err = d.meet(ctx, w.Unknown); err != nil || !any {
-			break
-		}
-		l.wanted, l.others = d.sorted(idle, infos)
-		w, err = d.queue.WindowOf(ctx, l.wanted, 0, l.n, l.others...)
-	}
+	w, err = d.window(ctx, idle, infos, &l.wanted, 0, l.n)
 	return w, l, err
 }
 
-// sorted fills in which of the known classes each idle instance can run. It returns
-// the jobs that any of them can run, and the other classes.
-func (d *Dispatcher) sorted(idle []Idle, infos []*catalog.Info) (wanted queue.Wanted, others []string) {
-	wanted = d.judged.able(idle, infos, d.classes)
-	can := make(map[string]bool, len(wanted.Classes))
-	for _, class := range wanted.Classes {
-		can[class] = true
-	}
-	for _, own := range wanted.Own {
-		for _, class := range own.Classes {
-			can[class] = true
+// window reads some of the waiting jobs that are wanted. It meets the classes that are new
+// among them, and reads again: those that no instance can run are not wanted.
+func (d *Dispatcher) window(ctx context.Context, idle []Idle, infos []*catalog.Info, wanted *queue.Wanted, skip, n int) (w queue.Window, err error) {
+	const often = 20 // where new classes come all the time, jobs must be given out, too
+	var unknown []string
+	for round := range often {
+		if w, err = d.queue.Window(ctx, *wanted, skip, n); err != nil {
+			return w, err
 		}
-	}
-	for class := range d.classes {
-		if !can[class] {
-			others = append(others, class)
+		if unknown = d.classes.unknown(w.Jobs); len(unknown) == 0 {
+			return w, nil
 		}
+		var any bool
+		if round == 1 { // there may be many more
+			any, err = d.meetAll(ctx)
+		} else {
+			any, err = d.meet(ctx, unknown)
+		}
+		if err != nil {
+			return w, err
+		}
+		if !any {
+			break
+		}
+		*wanted = d.judged.able(idle, infos, d.classes)
 	}
-	return wanted, others
+	w.Jobs = slices.DeleteFunc(w.Jobs, func(j job.Job) bool { return slices.Contains(unknown, j.Class) })
+	return w, nil
 }

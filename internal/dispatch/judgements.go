@@ -60,8 +60,8 @@ func (js *judgements) keep(profile catalog.Profile, class string, can bool) {
 	js.count++
 }
 
-// able fills in which classes each idle instance can run and returns the jobs that any
-// of them can. Instances of one profile share one map.
+// able fills in which of some classes each idle instance can run and returns the jobs that
+// any of them can, and those of all other classes. Instances of one profile share one map.
 func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted queue.Wanted) {
 	type use struct {
 		profile catalog.Profile
@@ -69,6 +69,7 @@ func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[strin
 	}
 	profiles, used := map[catalog.Profile]map[string]bool{}, map[use]bool{}
 	any, own := map[string]bool{}, map[string]map[string]bool{}
+	wanted.Reserved = true
 	for n, info := range infos {
 		profile := info.Profile()
 		able, met := profiles[profile]
@@ -77,6 +78,7 @@ func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[strin
 			profiles[profile] = able
 		}
 		tenants := setOf(idle[n].Tenants)
+		wanted.Reserved = wanted.Reserved && idle[n].Tenants != nil
 		if idle[n].StandIns != nil {
 			able = js.without(able, idle[n].StandIns, classes)
 		} else if used[use{profile, tenants}] {
@@ -95,11 +97,13 @@ func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[strin
 		}
 		maps.Copy(all, able)
 	}
-	wanted.Classes = slices.Collect(maps.Keys(any))
 	for tenants, all := range own {
 		maps.DeleteFunc(all, func(class string, _ bool) bool { return any[class] })
-		if len(all) > 0 {
-			wanted.Own = append(wanted.Own, queue.Own{Tenants: strings.Split(tenants, "\x00"), Classes: slices.Collect(maps.Keys(all))})
+		wanted.Own = append(wanted.Own, queue.Own{Tenants: strings.Split(tenants, "\x00"), Classes: slices.Collect(maps.Keys(all))})
+	}
+	for class := range classes {
+		if !any[class] {
+			wanted.But = append(wanted.But, class)
 		}
 	}
 	return wanted

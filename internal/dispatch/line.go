@@ -2,11 +2,11 @@ package dispatch
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // maxLine bounds the waiting jobs that are known one by one.
@@ -154,17 +154,14 @@ func (d *Dispatcher) readLine(ctx context.Context) {
 	if !d.line.begin() {
 		return
 	}
-	classes, err := d.queue.Classes(ctx)
+	w, err := d.queue.Window(ctx, queue.Wanted{}, 0, maxLine)
 	if err == nil {
-		w, failed := d.queue.Window(ctx, slices.Collect(maps.Keys(classes)), 0, maxLine)
-		if err = failed; err == nil {
-			jobs := make([]job.Job, 0, len(w.Jobs))
-			for _, j := range w.Jobs {
-				jobs = append(jobs, inLine(j))
-			}
-			d.line.replace(jobs)
-			return
+		jobs := make([]job.Job, 0, len(w.Jobs))
+		for _, j := range w.Jobs {
+			jobs = append(jobs, inLine(j))
 		}
+		d.line.replace(jobs)
+		return
 	}
 	d.line.heard()
 	d.log.Debug("cannot read what waits", "error", err)

@@ -116,7 +116,7 @@ func (p pass) without(all []Idle, allInfos []*catalog.Info) (idle []Idle, infos 
 func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l looked, err error) {
 	d := p.d
 	if first, known := d.firstInLine(ctx); known {
-		d.sorted(idle, infos)
+		d.judged.able(idle, infos, d.classes)
 		given, err := p.offer(ctx, queue.Window{Jobs: []job.Job{first}, More: true, Classes: 1}, idle, &l)
 		if given > 0 || err != nil {
 			return l, err
@@ -136,7 +136,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 		if !retry.Sleep(ctx, time.Duration(n)*readPause) {
 			return looked{}, ctx.Err()
 		}
-		if w, err = d.queue.WindowOf(ctx, look.wanted, skip, 4*n, look.others...); err != nil {
+		if w, err = d.window(ctx, idle, infos, &look.wanted, skip, 4*n); err != nil {
 			return looked{}, err
 		}
 	}

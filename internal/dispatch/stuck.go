@@ -70,7 +70,7 @@ func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map
 	if err != nil || len(classes) == 0 {
 		return nil, err
 	}
-	w, err := d.queue.WindowOf(ctx, d.judged.able(idle, infos, classes), 0, stuckWindow)
+	w, err := d.queue.Window(ctx, d.judged.able(idle, infos, classes), 0, stuckWindow)
 	if err != nil || len(w.Jobs) == 0 {
 		return nil, err
 	}

@@ -200,7 +200,11 @@ const lookBehind = 16
 // several classes have jobs waiting, need just what an instance has loaded.
 func (d *Dispatcher) further(idle []Idle, wanted queue.Wanted) int {
 	short := max(d.shortBehind(idle)-len(idle), 0)
-	if wanted.Count() < 2 || d.settings().Overtaking <= 0 ||
+	classes := len(d.classes) - len(wanted.But)
+	for _, own := range wanted.Own {
+		classes += len(own.Classes)
+	}
+	if classes < 2 || d.settings().Overtaking <= 0 ||
 		!slices.ContainsFunc(idle, func(i Idle) bool { return len(i.Loaded) > 0 }) {
 		return short
 	}

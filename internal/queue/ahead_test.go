@@ -76,7 +76,7 @@ func TestUnusedRunLeavesNoTrace(t *testing.T) {
 		require.Zero(t, j.Attempts)
 		require.Zero(t, j.Excuses)
 		require.Empty(t, j.Lost)
-		w, err := b.Window(ctx, []string{"class"}, 0, 2)
+		w, err := b.Window(ctx, queue.Wanted{}, 0, 2)
 		require.NoError(t, err)
 		require.Equal(t, []string{next.Key, last.Key}, []string{w.Jobs[0].Key, w.Jobs[1].Key})
 	})

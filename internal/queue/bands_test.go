@@ -31,7 +31,7 @@ func TestBands(t *testing.T) {
 		for n := range 12 {
 			b.enqueue(fmt.Sprint("person", n), from([]string{"b", "c"}[n%2], "b"), inBand(job.Interactive), func(s *queue.Submission) { s.Priority = -100 })
 		}
-		w, err := b.Window(t.Context(), []string{"class"}, 0, 100)
+		w, err := b.Window(t.Context(), queue.Wanted{}, 0, 100)
 		require.NoError(t, err)
 		var foreseen, order []string
 		for _, j := range w.Jobs {

@@ -33,7 +33,7 @@ func (b *bench) try(j job.Job) (job.Job, error) {
 // seen returns the tenants of the jobs that may be given out.
 func (b *bench) seen() (tenants []string) {
 	b.t.Helper()
-	w, err := b.Window(b.t.Context(), []string{"class"}, 0, 100)
+	w, err := b.Window(b.t.Context(), queue.Wanted{}, 0, 100)
 	require.NoError(b.t, err)
 	for _, j := range w.Jobs {
 		tenants = append(tenants, j.Tenant)
@@ -65,7 +65,7 @@ func TestTenantRunsAtOnce(t *testing.T) {
 				require.ErrorIs(t, err, queue.ErrCapped)
 				require.Equal(t, job.Queued, b.get(own[2].Key).State)
 				require.Equal(t, []string{"b"}, b.seen())
-				w, err := b.Window(t.Context(), []string{"class"}, 0, 100)
+				w, err := b.Window(t.Context(), queue.Wanted{}, 0, 100)
 				require.NoError(t, err)
 				require.Positive(t, w.Next, "a hub looks again even if it hears of nothing")
 

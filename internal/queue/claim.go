@@ -61,57 +61,46 @@ type Window struct {
 	More bool
 	// Classes is the number of classes that have waiting jobs.
 	Classes int
-	// Unknown are some of the classes that have waiting jobs and were not named.
-	Unknown []string
 }
 
-// Wanted says which waiting jobs are wanted.
+// Wanted says which waiting jobs are wanted; its zero value, that all are. It names the
+// classes that are not: so those that nobody has heard of yet are found, and where most
+// classes are wanted, the question is short.
 type Wanted struct {
-	// Classes are those whose jobs are wanted, whoever posted them.
-	Classes []string
-	// Own are further classes of which only some tenants' jobs are.
+	// Reserved says that only jobs of the tenants in Own are wanted.
+	Reserved bool
+	// But are classes whose jobs are not wanted.
+	But []string
+	// Own are classes of which only some tenants' jobs are wanted. They win over But.
 	Own []Own
-}
-
-// Count is the number of classes; those of several Own count several times.
-func (w Wanted) Count() int {
-	n := len(w.Classes)
-	for _, own := range w.Own {
-		n += len(own.Classes)
-	}
-	return n
 }
 
 // Own are classes of which only the jobs of some tenants are wanted.
 type Own struct{ Tenants, Classes []string }
 
-// Window is WindowOf for all jobs of the classes.
-func (q *Queue) Window(ctx context.Context, classes []string, skip, n int, known ...string) (Window, error) {
-	return q.WindowOf(ctx, Wanted{Classes: classes}, skip, n, known...)
-}
-
-// WindowOf returns n of the waiting jobs that are wanted, in the order in which they are
+// Window returns n of the waiting jobs that are wanted, in the order in which they are
 // due, without the first skip of them. Those that must not run yet, by Redis's clock,
 // and those whose records cannot be read are left out. What changes between two calls
-// may be seen twice or not at all. known are further classes that are not Unknown.
-func (q *Queue) WindowOf(ctx context.Context, wanted Wanted, skip, n int, known ...string) (Window, error) {
-	args := make([]any, 0, 5+len(wanted.Classes)+len(known))
-	args = append(args, q.order(), max(skip, 0), max(n, 0), len(wanted.Classes), len(wanted.Own))
-	args = appendAll(args, wanted.Classes)
+// may be seen twice or not at all.
+func (q *Queue) Window(ctx context.Context, wanted Wanted, skip, n int) (Window, error) {
+	open := "1"
+	if wanted.Reserved {
+		open = "0"
+	}
+	args := make([]any, 0, 5+len(wanted.But))
+	args = append(args, q.order(), max(skip, 0), max(n, 0), open, len(wanted.Own))
 	for _, own := range wanted.Own {
 		args = append(args, len(own.Tenants), len(own.Classes))
 		args = appendAll(appendAll(args, own.Tenants), own.Classes)
 	}
-	args = appendAll(args, known)
+	args = appendAll(args, wanted.But)
 	_, fields, err := q.run(ctx, windowScript, args...)
 	if err != nil {
 		return Window{}, err
 	}
-	p := parser{r: record{"next": fields[1], "classes": fields[2], "unknown": fields[3]}}
+	p := parser{r: record{"next": fields[1], "classes": fields[2]}}
 	w := Window{More: fields[0] == "1", Next: time.Duration(p.int("next")) * time.Millisecond, Classes: int(p.int("classes"))}
-	jobs := 4 + int(p.int("unknown"))
-	w.Unknown = fields[4:jobs]
-	for _, packed := range fields[jobs:] {
+	for _, packed := range fields[3:] {
 		record, _ := redis.Unpack(packed)
 		j, err := replied(record).job()
 		if err != nil {

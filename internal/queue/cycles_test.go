@@ -56,7 +56,7 @@ func BenchmarkCycles(b *testing.B) {
 				more = false
 			}
 		}
-		w, err := q.Window(b.Context(), []string{"class"}, 0, len(idle))
+		w, err := q.Window(b.Context(), queue.Wanted{}, 0, len(idle))
 		require.NoError(b, err)
 		for _, j := range w.Jobs {
 			instance := idle[0]

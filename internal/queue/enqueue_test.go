@@ -152,7 +152,7 @@ func TestNumbers(t *testing.T) {
 		require.Equal(t, []string{
 			"first", "infinite", "front", "front at zero", "other", "one", "explicit", "four", "huge", "nan", "last",
 		}, ids(heads))
-		w, err := b.Window(ctx, []string{"class"}, 0, 100)
+		w, err := b.Window(ctx, queue.Wanted{}, 0, 100)
 		require.NoError(t, err)
 		require.Equal(t, []string{
 			"other", "first", "infinite", "front", "front at zero", "one", "explicit", "four", "huge", "nan", "last",

@@ -15,26 +15,36 @@ import (
 )
 
 // Of some classes, all jobs are wanted; of others, those of some tenants.
-func TestWindowOf(t *testing.T) {
+func TestWindowOfSomeTenants(t *testing.T) {
 	t.Parallel()
 	own := func(tenants, classes string) queue.Own {
 		return queue.Own{Tenants: strings.Fields(tenants), Classes: strings.Fields(classes)}
+	}
+	wanted := func(but string, own ...queue.Own) queue.Wanted {
+		return queue.Wanted{But: strings.Fields(but), Own: own}
+	}
+	reserved := func(but string, own ...queue.Own) queue.Wanted {
+		return queue.Wanted{Reserved: true, But: strings.Fields(but), Own: own}
 	}
 	cases := map[string]struct {
 		wanted queue.Wanted
 		want   string
 	}{
-		"nothing":                        {queue.Wanted{}, ""},
-		"all of a class":                 {queue.Wanted{Classes: []string{"x"}}, "ax bx cx"},
-		"one tenant's":                   {queue.Wanted{Own: []queue.Own{own("b", "x y")}}, "bx by"},
-		"two tenants'":                   {queue.Wanted{Own: []queue.Own{own("c a", "y")}}, "ay cy"},
-		"groups that share tenants":      {queue.Wanted{Own: []queue.Own{own("a", "x"), own("a b", "y")}}, "ax by ay"},
-		"beside classes of all":          {queue.Wanted{Classes: []string{"x"}, Own: []queue.Own{own("b", "y")}}, "ax bx cx by"},
-		"named twice":                    {queue.Wanted{Classes: []string{"x", "y"}, Own: []queue.Own{own("b", "x y")}}, "ax bx cx ay by cy"},
-		"a tenant without jobs":          {queue.Wanted{Own: []queue.Own{own("nobody", "x")}}, ""},
-		"a class without jobs":           {queue.Wanted{Own: []queue.Own{own("a", "none")}}, ""},
-		"a group without classes":        {queue.Wanted{Own: []queue.Own{own("a", "")}}, ""},
-		"classes without any of its own": {queue.Wanted{Classes: []string{"none"}, Own: []queue.Own{own("a", "x")}}, "ax"},
+		"all":                            {wanted(""), "ax bx cx ay by cy"},
+		"nothing":                        {wanted("x y"), ""},
+		"nobody's":                       {reserved(""), ""},
+		"all of a class":                 {wanted("y"), "ax bx cx"},
+		"one tenant's":                   {reserved("x y", own("b", "x y")), "bx by"},
+		"one tenant's, all classes":      {reserved("", own("b", "")), "bx by"},
+		"one tenant's, not all classes":  {reserved("x", own("b", "")), "by"},
+		"two tenants'":                   {reserved("x", own("c a", "y")), "ay cy"},
+		"groups that share tenants":      {reserved("x y", own("a", "x"), own("a b", "y")), "ax by ay"},
+		"beside classes of all":          {wanted("y", own("b", "y")), "ax bx cx by"},
+		"named once":                     {wanted("", own("b", "y")), "ax bx cx by"},
+		"a tenant without jobs":          {reserved("y", own("nobody", "x")), ""},
+		"a class without jobs":           {reserved("x y", own("a", "none")), ""},
+		"a group without classes":        {reserved("x y", own("a", "")), ""},
+		"classes without any of its own": {wanted("x y", own("a", "x")), "ax"},
 	}
 	for _, fifo := range []bool{false, true} {
 		t.Run(fmt.Sprint("fifo ", fifo), func(t *testing.T) {
@@ -47,30 +57,26 @@ func TestWindowOf(t *testing.T) {
 					}
 				}
 				for name, c := range cases {
-					w, err := b.WindowOf(t.Context(), c.wanted, 0, 10, "x", "y")
+					w, err := b.Window(t.Context(), c.wanted, 0, 10)
 					require.NoError(t, err, name)
 					require.ElementsMatch(t, strings.Fields(c.want), ids(w.Jobs), name)
 					if !fifo {
 						require.Equal(t, c.want, strings.Join(ids(w.Jobs), " "), name)
 					}
-					require.Empty(t, w.Unknown, name)
 					for skip := range w.Jobs {
-						part, err := b.WindowOf(t.Context(), c.wanted, skip, 1, "x", "y")
+						part, err := b.Window(t.Context(), c.wanted, skip, 1)
 						require.NoError(t, err, name)
 						require.Equal(t, ids(w.Jobs[skip:skip+1]), ids(part.Jobs), name)
 						require.True(t, part.More, name)
 					}
 				}
-				w, err := b.WindowOf(t.Context(), queue.Wanted{Own: []queue.Own{own("a", "x")}}, 0, 10)
-				require.NoError(t, err)
-				require.Equal(t, []string{"y"}, w.Unknown, "a class of one tenant is known, too")
 			})
 		})
 	}
 }
 
 // However many others wait, a look for one tenant's jobs reads no others.
-func TestWindowOfReadsNoOtherTenants(t *testing.T) {
+func TestWindowReadsNoOtherTenants(t *testing.T) {
 	t.Parallel()
 	db := redistest.Open(t, redistest.Start(t).URL())
 	b := on(t, db, queue.Options{})
@@ -89,11 +95,11 @@ func TestWindowOfReadsNoOtherTenants(t *testing.T) {
 		}
 		return calls
 	}
-	wanted := queue.Wanted{Own: []queue.Own{{Tenants: []string{"ada"}, Classes: []string{"class"}}}}
-	_, err := b.WindowOf(t.Context(), wanted, 0, 1)
+	wanted := queue.Wanted{Reserved: true, Own: []queue.Own{{Tenants: []string{"ada"}, Classes: []string{"class"}}}}
+	_, err := b.Window(t.Context(), wanted, 0, 1)
 	require.NoError(t, err)
 	before := calls()
-	w, err := b.WindowOf(t.Context(), wanted, 0, 10)
+	w, err := b.Window(t.Context(), wanted, 0, 10)
 	require.NoError(t, err)
 	require.Equal(t, []string{"mine"}, ids(w.Jobs))
 	require.LessOrEqual(t, calls()-before, 12)
@@ -103,13 +109,13 @@ func TestWindowOfReadsNoOtherTenants(t *testing.T) {
 // only one tenant may, with the model. until is what compareSeats has returned.
 func (w *walk) compareOwn(waiting []*modelJob, skip, n int, until time.Time) {
 	mine := func(j *modelJob) bool { return j.Class == "class0" || j.Class == "class1" && j.Tenant == "t1" }
-	wanted := queue.Wanted{Classes: []string{"class0"}, Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class0", "class1"}}}}
+	wanted := queue.Wanted{But: []string{"class2"}, Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class1"}}}}
 	if w.step%2 == 0 { // all idle instances are reserved
 		mine = func(j *modelJob) bool { return j.Class == "class1" && j.Tenant == "t1" }
-		wanted = queue.Wanted{Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class1"}}}}
+		wanted = queue.Wanted{Reserved: true, But: []string{"class0", "class2"}, Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class1"}}}}
 	}
 	waiting = slices.DeleteFunc(slices.Clone(waiting), func(j *modelJob) bool { return !mine(j) })
-	got, err := w.WindowOf(w.ctx, wanted, skip, n)
+	got, err := w.Window(w.ctx, wanted, skip, n)
 	require.NoError(w.t, err)
 	if !time.Now().Before(until) {
 		return

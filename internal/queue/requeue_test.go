@@ -220,7 +220,7 @@ func TestPause(t *testing.T) {
 		a := b.enqueue("a")
 		b.enqueue("b")
 		look := func() queue.Window {
-			w, err := b.Window(ctx, []string{"class"}, 0, 2)
+			w, err := b.Window(ctx, queue.Wanted{}, 0, 2)
 			require.NoError(t, err)
 			return w
 		}
@@ -252,12 +252,12 @@ func TestWindowBehindADamagedRecord(t *testing.T) {
 		a := b.enqueue("a")
 		b.enqueue("b")
 		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", a.Key), "attempts", "many").Err())
-		w, err := b.Window(t.Context(), []string{"class"}, 0, 1)
+		w, err := b.Window(t.Context(), queue.Wanted{}, 0, 1)
 		require.NoError(t, err)
 		require.True(t, w.More)
 		require.Zero(t, w.Next)
 		require.Empty(t, w.Jobs)
-		w, err = b.Window(t.Context(), []string{"class"}, 1, 1)
+		w, err = b.Window(t.Context(), queue.Wanted{}, 1, 1)
 		require.NoError(t, err)
 		require.Equal(t, []string{"b"}, ids(w.Jobs))
 	})

@@ -35,7 +35,7 @@ func BenchmarkScale(b *testing.B) {
 			}
 			count := 0
 			give := func(n int) {
-				w, err := q.Window(b.Context(), classes, 0, n)
+				w, err := q.Window(b.Context(), queue.Wanted{}, 0, n)
 				require.NoError(b, err)
 				require.Len(b, w.Jobs, n)
 				_, err = q.Claim(b.Context(), queue.ClaimRequest{

@@ -15,7 +15,7 @@ var sources embed.FS
 var (
 	enqueueScript       = jobScript("enqueue", redis.Replicated, "order", "numbers", "rank")
 	numberScript        = script("number", redis.Write, "numbers")
-	windowScript        = jobScript("window", redis.ReadOnly, "order")
+	windowScript        = jobScript("window", redis.ReadOnly, "wanted", "order")
 	stopScript          = script("stop", redis.Durable)
 	deadlinesScript     = script("deadlines", redis.ReadOnly)
 	usageScript         = script("usage", redis.ReadOnly, "caps")

@@ -15,7 +15,7 @@ import (
 // order is in which the waiting jobs are given out.
 func (b *bench) order() (ids []string) {
 	b.t.Helper()
-	w, err := b.Window(b.t.Context(), []string{"class"}, 0, 100)
+	w, err := b.Window(b.t.Context(), queue.Wanted{}, 0, 100)
 	require.NoError(b.t, err)
 	for _, j := range w.Jobs {
 		ids = append(ids, j.ID)

@@ -3,67 +3,53 @@
 -- ARGV[1] order of the queue: 'fair' or 'fifo'
 -- ARGV[2] how many to leave out
 -- ARGV[3] how many to return
--- ARGV[4] number of classes whose jobs are wanted, whoever posted them
--- ARGV[5] number of groups: further classes of which only some tenants' jobs are wanted
--- ARGV[6...] the classes; for each group the number of its tenants, the number of its
---         classes, the tenants, the classes; then other classes that are known
+-- ARGV[4] '1' if anybody's jobs are wanted, else only those of the groups' tenants
+-- ARGV[5] number of groups: classes of which only some tenants' jobs are wanted
+-- ARGV[6...] for each group the number of its tenants, the number of its classes, the
+--         tenants, the classes; then other classes that are not wanted
 --
 -- Output: {'ok', '1' if there are more behind these, milliseconds until the first of
 --          those may run that must not yet or '0', number of classes with waiting jobs,
---          number of those that are not known, class, class, ..., job, job, ...};
---          jobs are packed
-
--- BATCH bounds the classes that are named.
-local BATCH = 1000
+--          job, job, ...}; jobs are packed
 
 local skip, n = tonumber(ARGV[2]), tonumber(ARGV[3])
-local classes, own, known, unknown = {}, {}, {}, {}
+local w = {open = ARGV[4] == '1', but = {}, own = {}}
 local at = 6
-local function read_classes(count) -- unpack() fails for thousands
-  local list = {}
-  for i = at, at + count - 1 do
-    known[ARGV[i]] = true
-    list[#list + 1] = ARGV[i]
-  end
-  at = at + count
-  return list
-end
-classes = read_classes(tonumber(ARGV[4]))
 for _ = 1, tonumber(ARGV[5]) do
-  local tenants, count = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local tenants, classes = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
   local first = at + 2
-  at = first + tenants
-  local group = read_classes(count)
-  for i = first, first + tenants - 1 do
-    own[ARGV[i]] = own[ARGV[i]] or {}
-    for _, class in ipairs(group) do
-      own[ARGV[i]][class] = true
+  at = first + tenants + classes
+  for t = first, first + tenants - 1 do
+    local own = w.own[ARGV[t]] or {}
+    w.own[ARGV[t]] = own
+    for c = first + tenants, at - 1 do
+      own[ARGV[c]] = true
+      w.but[ARGV[c]] = true
     end
   end
 end
-read_classes(#ARGV - at + 1)
+for c = at, #ARGV do
+  w.but[ARGV[c]] = true
+end
 local stopped = stops()
 local barred, next = capped(stopped)
-local waiting = redis.call('SMEMBERS', key('q', 'classes'))
-for _, class in ipairs(waiting) do
-  if not known[class] and #unknown < BATCH then
-    unknown[#unknown + 1] = class
+local ranks = {}
+if stopped.all then
+  -- nothing is given out
+elseif ARGV[1] == 'fair' then
+  ranks = in_bands(skip + n, barred, w)
+else
+  local more = of_all(w)
+  for i = 1, skip + n do
+    ranks[i] = more()
+    if not ranks[i] then
+      break
+    end
   end
 end
-local list = {}
-if #classes == 0 and not any(own) or stopped.all then
-  -- it is asked only for what is not known, or nothing is given out
-elseif ARGV[1] == 'fair' then
-  list = in_bands(classes, skip + n, barred, own)
-else
-  list = ranks(waits(classes, own), skip + n, function(waits) return waits end)
-end
-local out = {'ok', #list == skip + n and '1' or '0', '0', int(#waiting), int(#unknown)}
-for _, class in ipairs(unknown) do
-  out[#out + 1] = class
-end
-for i = skip + 1, #list do
-  local fields = redis.call('HGETALL', job_key(key_of(list[i])))
+local out = {'ok', #ranks == skip + n and '1' or '0', '0', int(redis.call('SCARD', key('q', 'classes')))}
+for i = skip + 1, #ranks do
+  local fields = redis.call('HGETALL', job_key(key_of(ranks[i])))
   local state, not_before, tenant
   for f = 1, #fields, 2 do
     if fields[f] == 'state' then

@@ -1,0 +1,151 @@
+package queue_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// However a look finds the wanted jobs among many others, by reading the line or the lists
+// of each class, it finds the same ones. Each tenant's come in the order of their ranks.
+func TestWindowOfManyMixedClasses(t *testing.T) {
+	t.Parallel()
+	for _, fifo := range []bool{false, true} {
+		t.Run(fmt.Sprint("fifo ", fifo), func(t *testing.T) {
+			t.Parallel()
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				b.SetLimits(queue.Limits{FIFO: fifo})
+				random := rand.New(rand.NewPCG(uint64(envInt(t, "COMFYHUB_SEED", 1)), 2))
+				const classes = 60
+				tenants := []string{"a", "b", "c"}
+				for n := range 500 {
+					tenant := tenants[random.IntN(3)*random.IntN(2)] // a has more than the others
+					b.enqueue(fmt.Sprint(n), from(tenant, tenant), func(s *queue.Submission) {
+						// Those of a class come together, more or less, and so whole parts of the line are unwanted.
+						s.Class = fmt.Sprint("class", (n/8+random.IntN(6))%classes)
+						s.Priority = random.IntN(3)
+						s.Band = []job.Band{job.Normal, job.Normal, job.Interactive, job.Bulk}[random.IntN(4)]
+					})
+				}
+				for range 20 {
+					b.next(time.Duration(random.IntN(30)) * time.Second)
+				}
+				all, err := b.Live(t.Context(), "")
+				require.NoError(t, err)
+				all = slices.DeleteFunc(all, func(j job.Job) bool { return j.State != job.Queued })
+				require.Len(t, all, 480)
+				for range 40 {
+					var wanted queue.Wanted
+					first, share := random.IntN(classes), random.IntN(classes)
+					for n := range share {
+						wanted.But = append(wanted.But, fmt.Sprint("class", (first+n)%classes))
+					}
+					if random.IntN(2) == 0 && share > 2 {
+						wanted.Own = []queue.Own{{Tenants: []string{"b"}, Classes: wanted.But[share/2:]}}
+					}
+					skip, n := random.IntN(3)*random.IntN(40), 1+random.IntN(60)
+					got, err := b.Window(t.Context(), wanted, skip, n)
+					require.NoError(t, err)
+					// Where all tenants are named, only the lists of the classes are read.
+					wanted.Reserved, wanted.Own = true, append(wanted.Own, queue.Own{Tenants: tenants})
+					same, err := b.Window(t.Context(), wanted, skip, n)
+					require.NoError(t, err)
+					require.Equal(t, ids(same.Jobs), ids(got.Jobs))
+					require.Equal(t, same.More, got.More)
+					due := slices.DeleteFunc(slices.Clone(all), func(j job.Job) bool {
+						mine := len(wanted.Own) > 1 && j.Tenant == "b" && slices.Contains(wanted.Own[0].Classes, j.Class)
+						return slices.Contains(wanted.But, j.Class) && !mine
+					})
+					compareLanes(t, due, got.Jobs, skip, n, fifo)
+				}
+			})
+		})
+	}
+}
+
+// compareLanes checks that a part of the wanted jobs, which are given in the order of ranks,
+// has those of each tenant and band in this order and without gaps.
+func compareLanes(t *testing.T, due, got []job.Job, skip, n int, fifo bool) {
+	t.Helper()
+	require.Len(t, got, max(min(len(due)-skip, n), 0))
+	lane := func(j job.Job) string { return j.Tenant + j.Band().Mark() }
+	if fifo {
+		lane = func(job.Job) string { return "" }
+	}
+	lanes := map[string][]string{}
+	for _, j := range due {
+		lanes[lane(j)] = append(lanes[lane(j)], j.ID)
+	}
+	parts := map[string][]string{}
+	for _, j := range got {
+		parts[lane(j)] = append(parts[lane(j)], j.ID)
+	}
+	for lane, part := range parts {
+		at := slices.Index(lanes[lane], part[0])
+		require.GreaterOrEqual(t, at, 0, "an unwanted job")
+		if skip == 0 {
+			require.Zero(t, at, "the first one is missing")
+		}
+		require.Equal(t, lanes[lane][at:at+len(part)], part)
+	}
+}
+
+// A look reads about as much as it returns, however many jobs of however many classes wait:
+// where all are wanted, half of them, or those of one class behind all others.
+func TestWindowReadsWhatItReturns(t *testing.T) {
+	t.Parallel()
+	db := redistest.Open(t, redistest.Start(t).URL())
+	b := on(t, db, queue.Options{})
+	const jobs, tenants, n = 3000, 3, 10
+	commands := func() (calls int) {
+		text, err := db.Client().Info(t.Context(), "commandstats").Result()
+		require.NoError(t, err)
+		for line := range strings.Lines(text) {
+			_, stat, _ := strings.Cut(line, ":calls=")
+			count, _, _ := strings.Cut(stat, ",")
+			n, _ := strconv.Atoi(count)
+			calls += n
+		}
+		return calls
+	}
+	for j := range jobs {
+		tenant := fmt.Sprint("t", j%tenants)
+		b.enqueue(uuid.NewString(), from(tenant, tenant), func(s *queue.Submission) { s.Class = fmt.Sprint(j % 300) })
+	}
+	var half, most []string
+	for c := range 299 {
+		most = append(most, strconv.Itoa(c))
+		if c%2 == 0 {
+			half = append(half, strconv.Itoa(c))
+		}
+	}
+	for _, fifo := range []bool{false, true} {
+		b.SetLimits(queue.Limits{FIFO: fifo})
+		for name, c := range map[string]struct {
+			but   []string
+			bound int
+		}{
+			"all": {nil, 3*n + 20}, "half": {half, 5*n + 20}, "one class": {most, 3*n + 200},
+		} {
+			_, err := b.Window(t.Context(), queue.Wanted{But: c.but}, 0, 1)
+			require.NoError(t, err)
+			before := commands()
+			w, err := b.Window(t.Context(), queue.Wanted{But: c.but}, 0, n)
+			require.NoError(t, err)
+			require.Len(t, w.Jobs, n)
+			require.LessOrEqual(t, commands()-before, c.bound, "%s, fifo %v", name, fifo)
+			t.Logf("%s, fifo %v: %d commands", name, fifo, commands()-before)
+		}
+	}
+}
