@@ -3,6 +3,7 @@ package comfyui
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,14 +19,15 @@ func TestKeepAlive(t *testing.T) {
 	t.Parallel()
 	const patience = 15 * time.Second
 	for name, c := range map[string]struct {
-		serve  func(ctx context.Context, conn *websocket.Conn)
-		silent bool
+		serve func(ctx context.Context, conn *websocket.Conn)
+		// late says that it gives no sign of life for some seconds, silent that it gives none.
+		late, silent bool
 	}{
 		"it answers pings": {func(ctx context.Context, conn *websocket.Conn) {
 			for err := error(nil); err == nil; {
 				_, _, err = conn.Read(ctx)
 			}
-		}, false},
+		}, false, false},
 		"it sends a long message slowly": {func(ctx context.Context, conn *websocket.Conn) {
 			w, err := conn.Writer(ctx, websocket.MessageText)
 			for range 20 {
@@ -37,8 +39,8 @@ func TestKeepAlive(t *testing.T) {
 				case <-ctx.Done():
 				}
 			}
-		}, false},
-		"it reads nothing": {func(ctx context.Context, _ *websocket.Conn) { <-ctx.Done() }, true},
+		}, true, false},
+		"it reads nothing": {func(ctx context.Context, _ *websocket.Conn) { <-ctx.Done() }, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,7 +62,8 @@ func TestKeepAlive(t *testing.T) {
 				require.NoError(t, err)
 				defer socket.Close()
 				began := time.Now()
-				go socket.KeepAlive(ctx, patience, func() {})
+				var late atomic.Int64
+				go socket.KeepAlive(ctx, patience, func() {}, func() { late.CompareAndSwap(0, int64(time.Since(began))) })
 				reading, end := context.WithTimeout(ctx, 2*time.Minute)
 				defer end()
 				_, err = socket.Next(reading)
@@ -70,6 +73,11 @@ func TestKeepAlive(t *testing.T) {
 				} else {
 					require.NotErrorIs(t, err, ErrSilent)
 					require.GreaterOrEqual(t, time.Since(began), 2*time.Minute)
+				}
+				if c.late {
+					require.Equal(t, quietAfter+lateAfter, time.Duration(late.Load()))
+				} else {
+					require.Zero(t, late.Load())
 				}
 			})
 		})

@@ -16,6 +16,8 @@ type session struct {
 	check  chan check
 	info   chan string // hash
 	failed chan error
+	// answers says whether the server gives signs of life; newest only.
+	answers chan bool
 	// helpers are the goroutines of the session; each sends at most one value
 	// that was not taken, so none of them ever waits for the watcher.
 	helpers sync.WaitGroup
@@ -51,7 +53,7 @@ func (w *watcher) session(ctx context.Context) (lived bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	s := &session{
 		status: make(chan int, 1), queue: make(chan Queue, 1), check: make(chan check, 1),
-		info: make(chan string, 1), failed: make(chan error, 1),
+		info: make(chan string, 1), failed: make(chan error, 1), answers: make(chan bool, 1),
 	}
 	defer s.helpers.Wait()
 	defer cancel()
@@ -61,7 +63,9 @@ func (w *watcher) session(ctx context.Context) (lived bool, err error) {
 	}
 	defer socket.Close()
 	s.helpers.Go(func() { s.follow(ctx, socket) }) // drains the socket whatever else goes on
-	s.helpers.Go(func() { socket.KeepAlive(ctx, w.options.Patience, func() {}) })
+	s.helpers.Go(func() {
+		socket.KeepAlive(ctx, w.options.Patience, func() { replace(s.answers, true) }, func() { replace(s.answers, false) })
+	})
 
 	stats, err := w.stats(ctx)
 	if err != nil {
@@ -87,6 +91,8 @@ func (w *watcher) session(ctx context.Context) (lived bool, err error) {
 			if freed := n == 0 && w.now.QueueRemaining > 0; freed || !s.due {
 				w.look(ctx, s)
 			}
+		case answers := <-s.answers:
+			w.answers(s, answers)
 		case <-s.rest:
 			s.rest = nil
 			if s.due || s.reading {
@@ -185,13 +191,36 @@ func (s *session) follow(ctx context.Context, socket *Socket) {
 			continue
 		}
 		if n, ok := m.QueueRemaining(); ok {
-			select {
-			case <-s.status: // an older count that nobody took
-			default:
-			}
-			s.status <- n
+			replace(s.status, n)
 		}
 	}
+}
+
+// replace puts a value into a channel of one, instead of an older one that nobody took. Only
+// one goroutine may do so.
+func replace[T any](c chan T, v T) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- v
+}
+
+// answers notes whether the server gives signs of life. An idle one that gives none is not
+// ready for work; one that works, or reads its folders for object_info, may only be late.
+func (w *watcher) answers(s *session, does bool) {
+	next := w.now
+	switch {
+	case does && !w.now.Up:
+		w.options.Logger.Info("ComfyUI answers again", "url", w.client.URL())
+		next.Up, next.Reason = true, ""
+	case !does && w.now.Idle() && !s.fetching:
+		w.options.Logger.Warn("ComfyUI does not answer", "url", w.client.URL())
+		next.Up, next.Reason = false, plainReason(ErrSilent)
+	default:
+		return
+	}
+	w.emit(next)
 }
 
 // lookPause is the least time between two looks at the count. Where prompts take

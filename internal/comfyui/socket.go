@@ -41,9 +41,13 @@ type Socket struct {
 // to a ping by itself: the process is stopped or hangs, or the network swallows what is sent.
 var ErrSilent = errors.New("the server is silent")
 
-// quietAfter is how long nothing comes over a socket before the server is asked for a sign of
-// life.
-const quietAfter = 5 * time.Second
+const (
+	// quietAfter is how long nothing comes over a socket before the server is asked for a sign
+	// of life. One that lives is never unproven for 2 s, see package dispatch.
+	quietAfter = 1500 * time.Millisecond
+	// lateAfter is how long it may take to answer before somebody is told.
+	lateAfter = 2 * time.Second
+)
 
 // Frame is one WebSocket message.
 type Frame struct {
@@ -124,23 +128,34 @@ func (h hearing) Read(p []byte) (int, error) {
 // quiet is how long nothing has come.
 func (s *Socket) quiet() time.Duration { return time.Since(time.Unix(0, s.heard.Load())) }
 
-// KeepAlive asks for a sign of life whenever nothing has come for five seconds, and closes the
-// socket if none comes within patience. heard is called at each sign. It returns when ctx ends
-// or the socket is lost, and needs a concurrent Next.
-func (s *Socket) KeepAlive(ctx context.Context, patience time.Duration, heard func()) {
+// KeepAlive asks for a sign of life whenever nothing has come for a while, and closes the
+// socket if none comes within patience. heard is called at each sign, and late if there was
+// none for some seconds; the two are not called at once. It returns when ctx ends or the
+// socket is lost, and needs a concurrent Next.
+func (s *Socket) KeepAlive(ctx context.Context, patience time.Duration, heard, late func()) {
 	for retry.Sleep(ctx, quietAfter-s.quiet()) {
 		if s.quiet() < quietAfter {
 			continue
 		}
 		ping, cancel := context.WithTimeout(ctx, patience)
+		told := make(chan struct{})
+		overdue := time.AfterFunc(lateAfter, func() {
+			defer close(told)
+			if s.quiet() >= lateAfter { // else a long message comes
+				late()
+			}
+		})
 		err := s.conn.Ping(ping)
-		late := ping.Err() != nil
+		ended := ping.Err() != nil
 		cancel()
+		if !overdue.Stop() {
+			<-told
+		}
 		switch {
 		case err == nil:
 			s.heard.Store(time.Now().UnixNano())
 			heard()
-		case !late || ctx.Err() != nil:
+		case !ended || ctx.Err() != nil:
 			return // it is lost
 		case s.quiet() >= patience:
 			s.silent.Store(true)

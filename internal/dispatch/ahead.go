@@ -117,7 +117,7 @@ func (d *Dispatcher) busy() (idle []Idle, infos []*catalog.Info) {
 			continue
 		}
 		conn.mu.Lock()
-		if conn.takesAhead() {
+		if conn.takesAhead() && conn.proven() {
 			i := Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: map[string]bool{}}
 			conn.refused.add(i.Refused)
 			d.refused.add(i.Refused)

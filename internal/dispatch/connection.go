@@ -47,6 +47,9 @@ type connection struct {
 	// next is the same for a job behind the run. holding is where the connection is while
 	// it has one.
 	next, holding *freeSet
+	// wake is called when the instance may take a job that it was not given before, because it
+	// gave no sign of life. Nil in tests.
+	wake func()
 
 	mu sync.Mutex
 	// sid is the client id of the socket, see clientID.
@@ -55,8 +58,9 @@ type connection struct {
 	// about its runs. open says that its abilities are known, too: it can get jobs.
 	reached, open bool
 	// seen is when the instance last gave a sign of life, and said when a message last came or
-	// it was last reached.
+	// it was last reached. silent says that the fleet was told that it gives none.
 	seen, said time.Time
+	silent     bool
 	info       *catalog.Info
 	version    comfyui.Version
 	current    *run
@@ -96,7 +100,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		stop: stop,
 		done: make(chan struct{}),
 		ask:  newAsking(),
-		free: &d.free, next: &d.next, holding: &d.holding,
+		free: &d.free, next: &d.next, holding: &d.holding, wake: d.freed,
 	}
 	conn.maySecrets = func() bool { return d.settings().SecretsTo.Has(i) }
 	conn.cleanup = newHistoryCleanup(client.DeleteHistory, conn.log)
@@ -132,7 +136,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 			d.setConnected(conn, nil)
 			d.Wake()
 		},
-		alive: conn.alive, patience: func() time.Duration { return d.settings().ContactTimeout },
+		alive: conn.alive, late: conn.late, patience: func() time.Duration { return d.settings().ContactTimeout },
 		frame: func(fr comfyui.Frame) {
 			conn.touch()
 			if d.takeLog(conn.name, fr) {
@@ -196,7 +200,9 @@ func (conn *connection) setReached(version comfyui.Version) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	conn.reached, conn.version = true, version
-	conn.seen, conn.said = time.Now(), time.Now()
+	conn.silent = true // the connection before may have said so
+	conn.see()
+	conn.said = conn.seen
 }
 
 // setOpen notes that the instance can get jobs.
@@ -204,7 +210,8 @@ func (conn *connection) setOpen() {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	conn.open = true
-	conn.seen, conn.said, conn.freeSince = time.Now(), time.Now(), time.Now()
+	conn.see()
+	conn.said, conn.freeSince = conn.seen, conn.seen
 	conn.refused.forget()
 	conn.changed()
 }

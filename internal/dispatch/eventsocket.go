@@ -37,10 +37,10 @@ type eventSocket struct {
 	down func(err error)
 	// frame is called for each message and must not block.
 	frame func(comfyui.Frame)
-	// alive is called at each sign of life that is no message, and patience is how long the
-	// instance may give none.
-	alive    func()
-	patience func() time.Duration
+	// alive is called at each sign of life that is no message, late when there was none for
+	// some seconds, and patience is how long the instance may give none.
+	alive, late func()
+	patience    func() time.Duration
 
 	socket atomic.Pointer[comfyui.Socket] // the open one
 }
@@ -97,7 +97,7 @@ func (f *eventSocket) serve(ctx context.Context, socket *comfyui.Socket) error {
 	var again rescue.Group
 	defer again.Wait()
 	defer lost()
-	again.Go(f.log, "listening for signs of life", func() { socket.KeepAlive(standing, f.patience(), f.alive) })
+	again.Go(f.log, "listening for signs of life", func() { socket.KeepAlive(standing, f.patience(), f.alive, f.late) })
 	err = f.do(standing, f.up)
 	again.Go(f.log, "opening a socket", func() {
 		if (err == nil || f.again(standing, f.up)) && f.then != nil && f.do(standing, f.then) != nil {

@@ -89,6 +89,8 @@ func (r *run) notTaken(err error) result {
 	switch {
 	case errors.Is(err, errDied):
 		v, cause = killed, Died
+	case errors.Is(err, errSilent) && !errors.Is(err, comfyui.ErrUnreachable):
+		cause = Unreachable
 	case errors.Is(err, comfyui.ErrUnreachable):
 		v, cause = excused, Unreachable
 	}

@@ -64,7 +64,7 @@ func (conn *connection) openFormer(d *Dispatcher, sid string, before *formerSock
 		up:    func(context.Context) error { tell(runEvent{kind: socketUp}); return nil },
 		down:  func(err error) { tell(runEvent{kind: socketDown, err: err}) },
 		frame: func(fr comfyui.Frame) { conn.alive(); tell(runEvent{kind: frameArrived, frame: fr}) },
-		alive: conn.alive, patience: func() time.Duration { return d.settings().ContactTimeout },
+		alive: conn.alive, late: conn.late, patience: func() time.Duration { return d.settings().ContactTimeout },
 	}
 	d.work.Go(conn.log, "reading the messages of runs", func() {
 		defer func() {

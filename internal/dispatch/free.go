@@ -55,11 +55,12 @@ func (conn *connection) takesJobs() bool {
 	return conn.open && conn.current == nil && conn.info != nil
 }
 
-// idle describes the connection to Pick; ok is false while it can take no job.
+// idle describes the connection to Pick; ok is false while it can take no job, and while
+// nothing shows that it lives.
 func (conn *connection) idle() (Idle, *catalog.Info, bool) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	if !conn.takesJobs() {
+	if !conn.takesJobs() || !conn.proven() {
 		return Idle{}, nil, false
 	}
 	refused := map[string]bool{}

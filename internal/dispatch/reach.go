@@ -32,6 +32,33 @@ func (r *run) outOfReach() bool {
 	return now.Sub(proven) > patience || now.Sub(seen) > vouchFactor*contact
 }
 
+// errSilent is the cause with which the context of a run ends whose instance has given no sign
+// of life for too long.
+var errSilent = errors.New("it has given no sign of life for too long")
+
+// silent reports whether a context of whileHeard has ended because of that.
+func silent(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errSilent) }
+
+// whileHeard returns a context that ends when the instance has given no sign of life for
+// contact_timeout, if another one could run the job. Call stop when it is not needed any more.
+func (r *run) whileHeard(ctx context.Context) (heard context.Context, stop func()) {
+	heard, leave := context.WithCancelCause(ctx)
+	watch := func() {
+		for contact := r.d.settings().ContactTimeout; ; {
+			left := contact - time.Since(r.conn.lastSeen())
+			if left <= 0 && len(r.d.others(r)) > 0 {
+				leave(errSilent)
+				return
+			}
+			if !retry.Sleep(heard, max(left, lookDown)) {
+				return
+			}
+		}
+	}
+	r.beside("listening for signs of life", watch)
+	return heard, func() { leave(nil) }
+}
+
 // unreachable is the result of a run whose instance is out of reach.
 func (r *run) unreachable() result {
 	return result{

@@ -2,6 +2,37 @@ package dispatch
 
 import "time"
 
+// provenFor is how long a sign of life counts: an instance that has given none since may hang,
+// and gets no job before the next one. It is asked for one sooner than that, see
+// comfyui.Socket.KeepAlive.
+const provenFor = 2 * time.Second
+
+// proven reports whether the instance has given a sign of life of late. The caller holds the
+// lock.
+func (conn *connection) proven() bool { return time.Since(conn.seen) <= provenFor }
+
+// see notes a sign of life. The caller holds the lock.
+func (conn *connection) see() {
+	if !conn.proven() && conn.wake != nil {
+		conn.wake()
+	}
+	conn.seen = time.Now()
+	if conn.silent {
+		conn.silent = false
+		conn.fleet.SetSilent(conn.name, false)
+	}
+}
+
+// late tells the fleet that the instance has given no sign of life although it was asked.
+func (conn *connection) late() {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if !conn.proven() && !conn.silent {
+		conn.silent = true
+		conn.fleet.SetSilent(conn.name, true)
+	}
+}
+
 // lastSeen is when the instance last gave a sign of life.
 func (conn *connection) lastSeen() time.Time {
 	conn.mu.Lock()
@@ -25,13 +56,14 @@ func (conn *connection) reopen() {
 // alive notes a sign of life that is no message.
 func (conn *connection) alive() {
 	conn.mu.Lock()
-	conn.seen = time.Now()
-	conn.mu.Unlock()
+	defer conn.mu.Unlock()
+	conn.see()
 }
 
 // touch notes a message.
 func (conn *connection) touch() {
 	conn.mu.Lock()
-	conn.seen, conn.said = time.Now(), time.Now()
-	conn.mu.Unlock()
+	defer conn.mu.Unlock()
+	conn.see()
+	conn.said = conn.seen
 }

@@ -33,7 +33,12 @@ var errDied = errors.New("it died when it got the prompt")
 func (r *run) submit(ctx context.Context) error {
 	j := r.job()
 	r.trace.Enter(traces.Inputs, time.Now())
+	ctx, stop := r.whileHeard(ctx)
+	defer stop()
 	graph, err := r.push(ctx)
+	if silent(ctx) {
+		err = fmt.Errorf("%w: %w", comfyui.ErrUnreachable, errSilent)
+	}
 	if err != nil {
 		return fmt.Errorf("pushing inputs: %w", err)
 	}
@@ -57,6 +62,9 @@ func (r *run) submit(ctx context.Context) error {
 		shown := *refused
 		shown.Body, shown.NodeErrors = catalog.WithoutHubFolder(refused.Body), catalog.WithoutHubFolder(refused.NodeErrors)
 		return refusal{&shown}
+	case silent(ctx): // it may have the prompt, and is asked when it answers again
+		r.conn.reopen()
+		return fmt.Errorf("%w: %w", errSilent, err)
 	case errors.Is(err, comfyui.ErrUnclear):
 		return r.search(err)
 	default:

@@ -107,6 +107,7 @@ type record struct {
 	sick     string // why, empty when well
 	broken   bool   // sick until its process restarts
 	aside    string // what speaks against it, empty for nothing
+	silent   bool   // it does not answer the hub
 	// orphaned means that the agent has left and nothing has reported the instance
 	// since.
 	orphaned bool
@@ -163,6 +164,8 @@ func (r *record) state(now time.Time) (State, string) {
 		return Foreign, r.report.Load
 	case r.running != "" || r.report.Queue > 0:
 		return Busy, ""
+	case r.silent:
+		return Offline, "no answer in time"
 	}
 	return Idle, ""
 }

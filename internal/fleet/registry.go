@@ -252,6 +252,16 @@ func (r *Registry) SetAside(name, reason string) {
 	})
 }
 
+// SetSilent records whether an instance gives the hub no sign of life. What runs there may go
+// on, so that only an idle one counts as offline then.
+func (r *Registry) SetSilent(name string, silent bool) {
+	r.update(name, func(rec *record) bool {
+		changed := rec.silent != silent
+		rec.silent = silent
+		return changed
+	})
+}
+
 // SetDraining makes an instance take no further job, or take jobs again. It reports
 // whether the instance is known.
 func (r *Registry) SetDraining(name string, draining bool) bool {
