@@ -19,7 +19,8 @@ import (
 type outputs struct {
 	run *run
 	// copying ends with the run: nobody waits for copies that still go on then. It is
-	// nil before the first one.
+	// nil before the first one. life guards it, also while mu is held for long.
+	life    sync.Mutex
 	copying context.Context
 	cancel  context.CancelFunc
 
@@ -67,13 +68,10 @@ func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 }
 
 func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
-	r := o.run
-	if o.copying == nil {
-		o.copying, o.cancel = context.WithCancel(r.d.ctx)
-	}
-	names, wait, err := r.d.Files.Collect(o.copying, r.job().Tenant, outputs, r.d.target(r.conn), cached)
+	r, copying := o.run, o.begin()
+	names, wait, err := r.d.Files.Collect(copying, r.job().Tenant, outputs, r.d.target(r.conn), cached)
 	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
-		o.copying.Err() != nil {
+		copying.Err() != nil {
 		return err
 	}
 	if err != nil {
@@ -90,10 +88,20 @@ func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
 	return nil
 }
 
-// stop ends the copies that still go on.
+// begin returns the context of the copies.
+func (o *outputs) begin() context.Context {
+	o.life.Lock()
+	defer o.life.Unlock()
+	if o.copying == nil {
+		o.copying, o.cancel = context.WithCancel(o.run.d.ctx)
+	}
+	return o.copying
+}
+
+// stop ends the copies that still go on, and a rename that waits for the instance.
 func (o *outputs) stop() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+	o.life.Lock()
+	defer o.life.Unlock()
 	if o.cancel != nil {
 		o.cancel()
 	}

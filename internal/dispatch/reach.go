@@ -92,9 +92,11 @@ func newParting() parting {
 func (r *run) part(ctx context.Context, steps func(context.Context) result) result {
 	steady, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
+	files := r.files
 	defer context.AfterFunc(r.parting.unwanted, func() {
 		if retry.Sleep(steady, unwantedFor) {
 			leave(errUnwanted)
+			files.stop()
 		}
 	})()
 	res := steps(steady)

@@ -79,6 +79,42 @@ func TestCancelWhileTheRecordIsLate(t *testing.T) {
 	})
 }
 
+// Nor for the names of its outputs, for which an instance that hangs is asked.
+func TestCancelWhileOutputsAreNamed(t *testing.T) {
+	for name, late := range map[string]bool{"while it runs": false, "when it has ended": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				b := newDispatching(t, 1)
+				var hangs atomic.Bool
+				hangs.Store(!late)
+				asked := make(chan struct{}, 100)
+				b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, answer http.Handler) {
+					hangs.Store(true)
+					answer.ServeHTTP(w, r)
+				})
+				for _, method := range []string{"GET", "HEAD"} {
+					b.instances[0].on(method+" /view", func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+						if !hangs.Load() {
+							w.WriteHeader(http.StatusBadGateway)
+							return
+						}
+						asked <- struct{}{}
+						<-r.Context().Done()
+					})
+				}
+				key := b.submit(working)
+				<-asked
+				began := time.Now()
+				_, err := b.queue.Cancel(t.Context(), key)
+				require.NoError(t, err)
+				b.CancelRun(key)
+				b.reaches(key, job.Cancelled)
+				require.Less(t, time.Since(began), 5*time.Second)
+			})
+		})
+	}
+}
+
 // A record that is larger than any sane one is not read, and costs neither memory nor the
 // result.
 func TestRecordIsTooLarge(t *testing.T) {
