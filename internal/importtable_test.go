@@ -102,7 +102,7 @@ var mayImport = map[string][]string{
 	"internal/roster":    {"internal/catalog", "internal/comfyui", "internal/files", "internal/redis"},
 	"internal/webui":     {"internal/comfyui", "internal/files", "internal/rescue", "internal/retry"},
 	"internal/logs":      {"internal/pyjson", "internal/stream"},
-	"internal/gossip":    {"internal/fleet", "internal/retry"},
+	"internal/gossip":    {"internal/durable", "internal/fleet", "internal/retry"},
 	"internal/schedule":  {"internal/job", "internal/pyjson"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis", "internal/usage"},
 	"internal/stream":    {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/recent", "internal/retry"},
@@ -111,7 +111,7 @@ var mayImport = map[string][]string{
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},
 	"internal/convert":   {"internal/pyjson"},
-	"internal/shell":     {"internal/pyjson", "internal/redis", "internal/retry"}, // besides, a client of the plain job API
+	"internal/shell":     {"internal/durable", "internal/pyjson", "internal/redis", "internal/retry"}, // besides, a client of the plain job API
 
 	"internal/keyring":             {},
 	"internal/keyring/keyringtest": {"internal/keyring"},

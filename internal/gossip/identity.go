@@ -13,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 )
 
 // Identity is the key pair of one agent. The gossip key proves that a member
@@ -92,7 +94,10 @@ func (i Identity) write(file string) error {
 	if err = errors.Join(err, draft.Sync(), draft.Close()); err != nil {
 		return err
 	}
-	return os.Link(draft.Name(), file)
+	if err := os.Link(draft.Name(), file); err != nil {
+		return err
+	}
+	return durable.SyncFolder(filepath.Dir(file))
 }
 
 func (i Identity) none() bool { return i.private == nil }

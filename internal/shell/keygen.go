@@ -6,8 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 )
 
 // keyBytes is the length of a gossip key.
@@ -40,7 +43,7 @@ func runKeygen(cmd *cobra.Command, args []string) error {
 		return usagef("%w", err)
 	}
 	_, err = file.WriteString(text)
-	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+	if err = errors.Join(err, file.Sync(), file.Close(), durable.SyncFolder(filepath.Dir(args[0]))); err != nil {
 		return errors.Join(err, os.Remove(args[0])) // half a key is none
 	}
 	return nil
