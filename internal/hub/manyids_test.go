@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -31,6 +32,7 @@ func TestManyIdsAreFewRoundTrips(t *testing.T) {
 		}
 		order, err := json.Marshal(map[string]any{"delete": ids})
 		require.NoError(t, err)
+		synctest.Wait() // the sockets have arrived
 		counted := newTrips()
 		b.hub.db.Client().AddHook(counted)
 		var unknown []string
