@@ -81,6 +81,7 @@ func TestCancelWhileTheRecordIsLate(t *testing.T) {
 
 // Nor for the names of its outputs, for which an instance that hangs is asked.
 func TestCancelWhileOutputsAreNamed(t *testing.T) {
+	t.Parallel()
 	for name, late := range map[string]bool{"while it runs": false, "when it has ended": true} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
