@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/workflow": {"internal/pyjson"},
 	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "botbridge/internal/fakediscord", "internal/freeport", "internal/programs"},
 	"e2e":                         {}, // the programs, from outside
-	"system":                      {"internal/agent", "internal/api", "internal/api/rooms", "internal/files", "internal/gossip", "internal/hub", "internal/redis/engine", "internal/sim", "system/network"},
+	"system":                      {"internal/agent", "internal/api", "internal/api/rooms", "internal/files", "internal/gossip", "internal/hub", "internal/job", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
 	"internal/sim/simtest":        {"system/network/loopback"},
 	"system/network":              {},
 	"system/network/loopback":     {"system/network"},

@@ -1,6 +1,7 @@
 package system
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -77,21 +78,22 @@ func (w *World) inject(faults []Fault) {
 			for _, other := range before {
 				<-other // a process may take a while to stop
 			}
-			heal := w.begin(f)
+			kind := w.kind(f)
+			heal := kind.begin(w, f.On)
 			<-time.After(f.At + f.For - time.Since(began)) // heals whatever else ends
 			heal()
-			w.weather.heals(f)
+			w.weather.heals(f, cmp.Or(kind.settles, settled))
 			w.Trace.Note(nil, "healed %s %s", f.Kind, strings.Join(f.On, " "))
 		})
 	}
 }
 
-func (w *World) begin(f Fault) (heal func()) {
+func (w *World) kind(f Fault) kind {
 	for _, k := range kinds {
 		if k.name == f.Kind {
-			return k.begin(w, f.On)
+			return k
 		}
 	}
 	w.t.Fatalf("no fault %q", f.Kind)
-	return nil
+	return kind{}
 }

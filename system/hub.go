@@ -45,8 +45,7 @@ func (h *Hub) Start() {
 	require.NoError(t, os.MkdirAll(h.data(), 0o700))
 	h.disk = h.w.Disk.handle(h.name)
 	h.running = hub.New(hub.Identity{
-		// go-redis shares the timers of those who wait for a connection between all bubbles, so nobody may wait.
-		Redis: "redis://" + redisAddress + "?pool_size=1000", Data: h.data(), Storage: h.w.folder("storage"), GossipBind: h.w.gossipAt(h.name), GossipKey: gossipKey,
+		Redis: redisURL, Data: h.data(), Storage: h.w.folder("storage"), GossipBind: h.w.gossipAt(h.name), GossipKey: gossipKey,
 		Network: &hub.Network{Dial: h.w.Net.Dialer(h.name), Gossip: newChatter(h.w, h.name), Storage: h.disk.pass},
 	})
 	rooms := rooms.New(h.running)

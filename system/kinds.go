@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,6 +20,9 @@ type kind struct {
 	pick func(r *rand.Rand, c Config) []string
 	// most is the longest that one lasts. Default: no bound.
 	most time.Duration
+	// settles is how long after it servers may idle or runs be unknown to them. Default:
+	// settled.
+	settles time.Duration
 	// only says which worlds have such faults. Default: all.
 	only func(c Config) bool
 }
@@ -47,10 +51,8 @@ var kinds = []kind{
 		w.Redis.Crash(w.size.Forgetful)
 		return w.Redis.Start
 	}, pick: oneRedis},
-	{name: "cut", begin: func(w *World, on []string) func() {
-		w.Net.SetBoth(on[0], on[1], network.Link{Silent: true})
-		return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
-	}, pick: oneLink},
+	{name: "cut", begin: cut, pick: oneLink},
+	{name: "cut", begin: cut, pick: hubAndRedis, most: 15 * time.Second}, // about as long as a lease
 	{name: "deafen", begin: func(w *World, on []string) func() { // one direction only
 		w.Net.Set(on[0], on[1], network.Link{Silent: true})
 		return func() { w.Net.Set(on[0], on[1], network.Link{}) }
@@ -68,6 +70,10 @@ var kinds = []kind{
 			w.silenceClient(on[0], false)
 		}
 	}, pick: oneClient, most: 10 * time.Second, only: func(c Config) bool { return c.Clients > 0 }},
+	{name: "mute redis", begin: func(w *World, _ []string) func() { // it does what it is told, and some replies are lost, each with its connection
+		w.Redis.answers(network.Link{Lose: everyThird()})
+		return func() { w.Redis.answers(network.Link{}) }
+	}, pick: oneRedis, most: 10 * time.Second, settles: 3 * time.Second},
 	{name: "full disk", begin: disk(DiskState{Full: true, Room: 100 << 10}), pick: theDisk},
 	{name: "broken disk", begin: disk(DiskState{Err: syscall.EIO}), pick: theDisk},
 	{name: "slow disk", begin: disk(DiskState{Delay: 300 * time.Millisecond}), pick: theDisk},
@@ -133,6 +139,11 @@ func (w *World) comfy(name string) *Comfy {
 	return w.Comfys[slices.IndexFunc(w.Comfys, func(c *Comfy) bool { return c.name == name })]
 }
 
+func cut(w *World, on []string) func() {
+	w.Net.SetBoth(on[0], on[1], network.Link{Silent: true})
+	return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
+}
+
 func freeze(w *World, on []string) func() {
 	w.Net.Freeze(on[0])
 	return func() { w.Net.Thaw(on[0]) }
@@ -152,6 +163,12 @@ func clock(by time.Duration) func(w *World, _ []string) func() {
 		w.Redis.SetAhead(before + by)
 		return func() { w.Redis.SetAhead(before) }
 	}
+}
+
+// everyThird is true at every third call.
+func everyThird() func() bool {
+	var calls atomic.Int64
+	return func() bool { return calls.Add(1)%3 == 0 }
 }
 
 func withClocks(c Config) bool { return c.Clocks }
@@ -187,6 +204,10 @@ func oneComfy(r *rand.Rand, c Config) []string {
 
 func oneClient(r *rand.Rand, c Config) []string {
 	return []string{clientName(r.IntN(c.Clients))}
+}
+
+func hubAndRedis(r *rand.Rand, c Config) []string {
+	return []string{fmt.Sprint("hub", 1+r.IntN(c.Hubs)), "redis"}
 }
 
 // oneLink picks two hosts that talk to each other.

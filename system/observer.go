@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // observer looks at the hubs at odd moments while everything goes on, and says which
@@ -21,11 +24,14 @@ type observer struct {
 	http   *http.Client
 	// clients are the names of those whose prompts are counted.
 	clients []string
+	// runs are the queue's, and held those that it had when it looked last.
+	runs *queue.Queue
+	held map[string]job.Run
 }
 
 const (
 	// believed is how long after its last fault a hub is believed, and settled how long
-	// after the last fault anywhere no server may be idle beside work.
+	// after most faults servers may idle beside work.
 	believed = 10 * time.Second
 	settled  = 20 * time.Second
 	// idlesAtMost is how long a server may be idle beside a prompt that it could run.
@@ -38,6 +44,7 @@ const (
 func (w *World) observe(seed uint64, clients []string, ledger *Ledger, stop <-chan struct{}) {
 	o := &observer{w: w, clients: clients, ledger: ledger, rand: rand.New(rand.NewPCG(seed, 2)), http: w.http("observer")} // #nosec G404 -- repeatable, not secret
 	defer o.http.CloseIdleConnections()
+	defer o.openRuns()()
 	for {
 		select {
 		case <-stop:
@@ -46,19 +53,22 @@ func (w *World) observe(seed uint64, clients []string, ledger *Ledger, stop <-ch
 			return
 		case <-time.After(time.Duration(200+o.rand.IntN(3000)) * time.Millisecond):
 		}
+		o.keepRuns()
 		h := w.Hubs[o.rand.IntN(len(w.Hubs))]
+		look := o.rand.IntN(3)
+		if look == 0 {
+			if w.weather.settled() {
+				o.allWorks(h)
+			}
+			continue
+		}
 		if !w.weather.calm(believed, h.name, "redis") {
 			continue
 		}
-		switch o.rand.IntN(3) {
-		case 0:
+		if look == 1 {
 			o.seesAll(h)
-		case 1:
+		} else {
 			o.counts(h)
-		default:
-			if w.weather.calm(settled) {
-				o.nobodyIdles(h)
-			}
 		}
 	}
 }
@@ -104,14 +114,15 @@ func (o *observer) counts(h *Hub) {
 	}
 }
 
-// nobodyIdles checks that no server stays idle beside a prompt that waits: each can run any.
-// Whether one is idle it asks the server: a hub that believes it busy may be wrong.
-func (o *observer) nobodyIdles(h *Hub) {
-	var waiting, idle []string
+// allWorks checks that no server stays idle beside a prompt that waits: each can run any.
+// Whether one is idle it asks the server: a hub that believes it busy may be wrong. And that
+// no more prompts run than servers have.
+func (o *observer) allWorks(h *Hub) {
+	var waiting, idle, running []string
 	for n := range looksFor {
 		q, err := o.queue(h)
 		var instances []shownInstance
-		if err != nil || o.get(h, "/hub/instances", &instances) != nil || !o.w.weather.calm(settled) {
+		if err != nil || o.get(h, "/hub/instances", &instances) != nil || !o.w.weather.settled() {
 			return
 		}
 		var now []string
@@ -121,18 +132,37 @@ func (o *observer) nobodyIdles(h *Hub) {
 			}
 		}
 		if n == 0 {
-			waiting, idle = q.pending, now
+			waiting, idle, running = q.pending, now, q.running
 		}
-		waiting = slices.DeleteFunc(waiting, func(id string) bool { return !slices.Contains(q.pending, id) })
-		idle = slices.DeleteFunc(idle, func(name string) bool { return !slices.Contains(now, name) })
-		if len(waiting) == 0 || len(idle) == 0 {
+		waiting, idle, running = both(waiting, q.pending), both(idle, now), both(running, q.running)
+		if len(q.running) <= o.remaining() {
+			running = nil
+		}
+		if (len(waiting) == 0 || len(idle) == 0) && len(running) == 0 {
 			return
 		}
 		if !o.w.sleep(idlesAtMost / (looksFor - 1)) {
 			return
 		}
 	}
+	if len(running) > 0 {
+		o.ledger.breach(running[0], "for %v %v run, and servers have only %d prompts", idlesAtMost, running, o.remaining())
+		return
+	}
 	o.ledger.breach(waiting[0], "it waits, and for %v %v is idle", idlesAtMost, idle)
+}
+
+// both are the texts that are in two lists.
+func both(a, b []string) []string {
+	return slices.DeleteFunc(a, func(s string) bool { return !slices.Contains(b, s) })
+}
+
+// remaining is how many prompts all servers have.
+func (o *observer) remaining() (n int) {
+	for _, c := range o.w.Comfys {
+		n += c.Remaining()
+	}
+	return n
 }
 
 // listing is what a hub shows in /queue.

@@ -12,7 +12,12 @@ import (
 	"github.com/comfyhub/comfyhub/system/network"
 )
 
-const redisAddress = "redis:6379"
+const (
+	redisAddress = "redis:6379"
+	// redisURL allows so many connections that nobody waits for one: go-redis shares the timers of
+	// those who wait between all bubbles.
+	redisURL = "redis://" + redisAddress + "?pool_size=1000"
+)
 
 // Redis is the server that all hubs share: the embedded engine behind a port, with its
 // journal in a folder.
@@ -34,13 +39,16 @@ func newRedis(w *World) *Redis {
 // SetAhead sets its clock, so much ahead of the clock that all others share.
 func (r *Redis) SetAhead(d time.Duration) { r.ahead.Store(int64(d)) }
 
+// now is what its clock shows.
+func (r *Redis) now() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }
+
 // SetFull makes it refuse to take more, or ends that.
 func (r *Redis) SetFull(full bool) { r.engine.SetFull(full) }
 
 // Start starts it from its journal.
 func (r *Redis) Start() {
 	r.starts++
-	e, err := engine.Open(engine.Options{Dir: r.w.folder("redis"), Now: func() time.Time { return time.Now().Add(time.Duration(r.ahead.Load())) }, Logger: r.w.log, Server: true, RunID: fmt.Sprintf("%040x", r.starts)})
+	e, err := engine.Open(engine.Options{Dir: r.w.folder("redis"), Now: r.now, Logger: r.w.log, Server: true, RunID: fmt.Sprintf("%040x", r.starts)})
 	require.NoError(r.w.t, err)
 	l, err := r.w.Net.Listen(redisAddress)
 	require.NoError(r.w.t, err)
@@ -54,6 +62,13 @@ func (r *Redis) Start() {
 			r.w.work.Go(func() { e.Serve(c) })
 		}
 	})
+}
+
+// answers changes the links from it to all hubs.
+func (r *Redis) answers(l network.Link) {
+	for _, h := range r.w.Hubs {
+		r.w.Net.Set("redis", h.name, l)
+	}
 }
 
 // Crash is kill -9. A forgetful server loses up to a second of what it has acknowledged, as

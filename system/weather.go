@@ -12,6 +12,19 @@ type weather struct {
 	// faults counts those of each host, and healed is when its last one ended.
 	faults map[string]int
 	healed map[string]time.Time
+	// settles is when all is as it should be again.
+	settles time.Time
+}
+
+// processOf is what is concerned, besides its host, when a process is stopped or held up.
+func processOf(host string) string { return "process of " + host }
+
+func concerned(f Fault) []string {
+	switch f.Kind {
+	case "kill", "restart", "freeze", "reload":
+		return append(slices.Clone(f.On), processOf(f.On[0]))
+	}
+	return f.On
 }
 
 func (w *weather) begins(f Fault) {
@@ -20,18 +33,30 @@ func (w *weather) begins(f Fault) {
 	if w.faults == nil {
 		w.faults, w.healed = map[string]int{}, map[string]time.Time{}
 	}
-	for _, host := range f.On {
+	for _, host := range concerned(f) {
 		w.faults[host]++
 	}
 }
 
-func (w *weather) heals(f Fault) {
+// heals notes that a fault has ended, and how long after that all is as it should be.
+func (w *weather) heals(f Fault, settles time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, host := range f.On {
+	for _, host := range concerned(f) {
 		w.faults[host]--
 		w.healed[host] = time.Now()
 	}
+	if until := time.Now().Add(settles); until.After(w.settles) {
+		w.settles = until
+	}
+}
+
+// settled reports whether nothing is wrong anywhere and nothing is left of what was.
+func (w *weather) settled() bool {
+	w.mu.Lock()
+	settles := w.settles
+	w.mu.Unlock()
+	return !time.Now().Before(settles) && w.calm(0)
 }
 
 // calm reports whether none of the hosts had a fault within a time; without hosts, whether

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -19,8 +20,21 @@ type conn struct {
 	once          sync.Once
 }
 
-func (c *conn) Read(p []byte) (int, error)  { return c.in.read(p) }
-func (c *conn) Write(p []byte) (int, error) { return c.out.write(p) }
+func (c *conn) Read(p []byte) (int, error) { return c.in.read(p) }
+
+func (c *conn) Write(p []byte) (int, error) {
+	if lose := c.network.state(c.out.path).Lose; lose != nil && lose() {
+		c.reset()
+		return len(p), nil // whoever writes learns it from the next call
+	}
+	return c.out.write(p)
+}
+
+// reset breaks both directions: neither end gets what is under way.
+func (c *conn) reset() {
+	c.in.fail(syscall.ECONNRESET)
+	c.out.fail(syscall.ECONNRESET)
+}
 
 // Close ends both directions: the other end reads what is under way, then EOF.
 func (c *conn) Close() error {

@@ -43,6 +43,9 @@ type Link struct {
 	// Silent keeps what is sent, and new connections, until the link is no longer silent:
 	// neither end is told.
 	Silent bool
+	// Lose is asked about each write on a connection; true loses it, and the connection breaks.
+	// Default: nothing is lost. It must be safe for concurrent use.
+	Lose func() bool
 }
 
 // New returns a network on which everybody reaches everybody at once.
@@ -142,8 +145,7 @@ func (n *Network) breakConns(affected func(path) bool) {
 	}
 	n.mu.Unlock()
 	for _, c := range broken {
-		c.in.fail(syscall.ECONNRESET)
-		c.out.fail(syscall.ECONNRESET)
+		c.reset()
 	}
 }
 
