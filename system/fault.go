@@ -25,6 +25,9 @@ func (f Fault) String() string {
 // Faults makes a schedule of faults within a time, the same for the same seed.
 func Faults(seed uint64, c Config, within time.Duration) []Fault {
 	r := rand.New(rand.NewPCG(seed, 1)) // #nosec G404 -- repeatable, not secret
+	if c.Storm {
+		return storm(r, c, within)
+	}
 	possible := slices.DeleteFunc(slices.Clone(kinds), func(k kind) bool { return k.only != nil && !k.only(c) })
 	var faults []Fault
 	at := time.Duration(0)
@@ -41,6 +44,21 @@ func Faults(seed uint64, c Config, within time.Duration) []Fault {
 		}
 		faults = append(faults, Fault{At: at, For: 1 + time.Duration(r.Int64N(int64(lasts))), Kind: kind.name, On: kind.pick(r, c)})
 	}
+}
+
+// storm makes a schedule in which hubs and Redis are killed, stopped, frozen and started again
+// all the time: one fault follows the other within two seconds or so.
+func storm(r *rand.Rand, c Config, within time.Duration) (faults []Fault) {
+	for at := time.Second; at < within; at += time.Duration(1600+r.IntN(900)) * time.Millisecond {
+		f := Fault{At: at, For: time.Duration(500+r.IntN(5500)) * time.Millisecond, On: []string{"redis"}}
+		if r.IntN(4) == 0 {
+			f.Kind = []string{"freeze", "crash"}[r.IntN(2)]
+		} else {
+			f.Kind, f.On[0] = []string{"kill", "restart", "freeze"}[r.IntN(3)], fmt.Sprint("hub", 1+r.IntN(c.Hubs))
+		}
+		faults = append(faults, f)
+	}
+	return faults
 }
 
 // inject makes the faults happen, each on hosts that no other fault has at the time, and

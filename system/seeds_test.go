@@ -21,12 +21,17 @@ var (
 	seeds  = flag.Int("seeds", 0, "how many schedules of faults are run")
 	first  = flag.Uint64("first", 1, "the first of them")
 	clocks = flag.Bool("clocks", false, "let Redis's clock jump")
+	storm  = flag.Bool("storm", false, "let hubs and Redis fail all the time, in a larger world")
 	logs   = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	size.Clocks = *clocks
+	if *storm {
+		load = system.Load{Sockets: 8, For: 90 * time.Second}
+		size = system.Config{Hubs: 3, Comfys: 6, Clients: load.Sockets, Storm: true, Clocks: *clocks}
+	}
 	leaktest.Main(m)
 }
 

@@ -55,6 +55,8 @@ type Config struct {
 	RedisAhead time.Duration
 	// Clocks lets Redis's clock jump.
 	Clocks bool
+	// Storm makes hubs and Redis fail all the time, and nothing else.
+	Storm bool
 	// Comfy is what the ComfyUI servers have. Their names, folders and logs are the world's.
 	Comfy sim.Config
 	// TenantSecret lets those who show it name tenants. Default: nobody may.
