@@ -184,9 +184,12 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 // is really lost runs again.
 func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan, from Origin) {
 	if mine := d.followed(o.Key); mine != nil {
-		// Our own run whose lease ended while Redis was away: it goes on
-		// under the new fence.
+		// Our own run whose lease ended while Redis was away, or that another hub took while this
+		// one hung: it goes on under the new fence.
 		mine.relet(o.Run)
+		if from == Silent {
+			mine.mail.put(runEvent{kind: heldElsewhere})
+		}
 		return
 	}
 	if d.claims(o.Run) {
@@ -322,7 +325,7 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 			return nil, result{kind: dropped}
 		case hubFailed:
 			return nil, result{kind: crashed}
-		case frameArrived, socketUp, lookAsked, socketDown, moved, workDone, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
+		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, moved, workDone, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
 		}
 	}
 }

@@ -20,6 +20,8 @@ const (
 	socketUp
 	// lookAsked: the instance is to be asked now what it does with the run.
 	lookAsked
+	// heldElsewhere: another hub has had the run for a while, and with it the messages.
+	heldElsewhere
 	// socketDown: the socket is gone; the event's err says how.
 	socketDown
 	// cancelAsked: the client wants the run to end.

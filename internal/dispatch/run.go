@@ -126,6 +126,13 @@ func (r *run) watch(ctx context.Context) result {
 			if res := r.look(ctx); res.kind != undecided {
 				return res
 			}
+		case heldElsewhere:
+			// It may have had the end's message, and when its socket closed, ComfyUI may have
+			// silenced ours, which has the same client id.
+			r.missed.messages = true
+			if res := r.look(ctx); res.kind != undecided {
+				return res
+			}
 		case lookAsked:
 			if res := r.look(ctx); res.kind != undecided {
 				return res

@@ -83,7 +83,7 @@ func (r *run) meanwhile(ctx context.Context, work string, do func(context.Contex
 			return result{kind: crashed}, nil
 		case moved:
 			r.conn = e.conn
-		case frameArrived, socketUp, lookAsked, socketDown, takeBackAsked, evictAsked, movedUp, silence: // the instance has finished with it
+		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, takeBackAsked, evictAsked, movedUp, silence: // the instance has finished with it
 		}
 	}
 }
