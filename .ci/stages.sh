@@ -82,8 +82,8 @@ newer_node() {
 
 # race runs tests with the race detector, and -short, which leaves out long computations
 # that nothing shares. Those of packages whose parts work side by side, and some whole
-# fleets, which also do all that package queue does; or those that are named. Not e2e: it runs programs that were built without the
-# detector.
+# fleets, which also do all that package queue does; or those that are named. Not e2e: it
+# runs programs that were built without the detector.
 race() {
 	if [ $# -eq 0 ]; then
 		set -- ./agent/... ./caddymodule/... ./system/... ./internal/{agent,comfyui,dispatch,files,fleet,gossip,peers,redis,stream,tunnel}/...
