@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -152,4 +153,15 @@ func silentRoutes(t *testing.T) (all []silent) {
 		all = append(all, silentAt(method, path))
 	}
 	return all
+}
+
+// oneIn picks every n-th kind of silent sender; `make attack` has them all.
+func oneIn(n int, all []silent) (some []silent) {
+	if os.Getenv(attackVariable) != "" {
+		n = 1
+	}
+	for i := 0; i < len(all); i += n {
+		some = append(some, all[i])
+	}
+	return some
 }

@@ -30,7 +30,7 @@ func TestFrozenHubComesBack(t *testing.T) {
 		t.Skip("several worlds, one would do for the race detector")
 	}
 	t.Parallel()
-	holds(t, 4, 70, []system.Fault{
+	holds(t, 2, 70, []system.Fault{
 		{At: 16742 * time.Millisecond, For: 13782 * time.Millisecond, Kind: "reset", On: []string{"hub2", "redis"}},
 		{At: 31628 * time.Millisecond, For: 2549 * time.Millisecond, Kind: "slow", On: []string{"hub1", "redis"}},
 		{At: 54859 * time.Millisecond, For: 5175 * time.Millisecond, Kind: "cut", On: []string{"hub3", "redis"}},

@@ -1,10 +1,14 @@
 package programs
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 )
 
 // Set is where the programs of one version lie, and its Caddyfile.
@@ -34,22 +38,42 @@ func In(dir string) Set {
 	return Set{Caddy: at("caddy"), Agent: at("agent"), Bridge: at("botbridge"), Caddyfile: at("Caddyfile")}
 }
 
-// Build builds the programs of a source tree into a folder that exists, and
-// copies the tree's Caddyfile there.
+// Build builds the programs of a source tree into a folder that exists, and copies the
+// tree's Caddyfile there. What make has built in the tree is taken as it is where it is up
+// to date.
 func Build(tree, dir string) (Set, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return Set{}, err
 	}
-	build := exec.Command("go", "build", "-tags", "nobadger,nomysql,nopgx", "-ldflags", "-s -w", "-o", dir, "./caddymodule/caddy", "./agent", "./botbridge")
-	build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return Set{}, fmt.Errorf("%w: %s", err, out)
+	made, set := Made(), In(dir)
+	// As the Makefile does: Go would link once more what was built with other flags.
+	for _, p := range []struct{ made, to, from string }{
+		{made.Caddy, set.Caddy, "-tags=nobadger,nomysql,nopgx ./caddymodule/caddy"}, {made.Agent, set.Agent, "./agent"}, {made.Bridge, set.Bridge, "./botbridge"},
+	} {
+		if err := copyFile(filepath.Join(tree, p.made), p.to, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return Set{}, err
+		}
+		build := exec.Command("go", append([]string{"build", "-ldflags", "-s -w", "-o", p.to}, strings.Fields(p.from)...)...)
+		build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return Set{}, fmt.Errorf("%w: %s", err, out)
+		}
 	}
-	set := In(dir)
-	caddyfile, err := os.ReadFile(filepath.Join(tree, "Caddyfile"))
+	return set, copyFile(filepath.Join(tree, made.Caddyfile), set.Caddyfile, 0o600)
+}
+
+// copyFile copies a file to a new one.
+func copyFile(from, to string, mode fs.FileMode) error {
+	in, err := os.Open(from)
 	if err != nil {
-		return Set{}, err
+		return err
 	}
-	return set, os.WriteFile(set.Caddyfile, caddyfile, 0o600)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
