@@ -109,37 +109,32 @@ func reportedRun(t *testing.T) (b *dispatching, a *agent, key string) {
 // A run whose instance this hub cannot reach is kept while the agent reports it, and
 // is lost soon after that ends.
 func TestReportedRunIsKept(t *testing.T) {
-	t.Parallel()
-	for name, restart := range map[string]bool{"followed": false, "adopted": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b, a, key := reportedRun(t)
-				b.set(func(s *Settings) { s.ContactTimeout = time.Second })
-				var dials atomic.Int32
-				b.instances[0].on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-					dials.Add(1)
-					w.WriteHeader(http.StatusBadGateway)
-				})
-				fence := b.job(key).Fence
-				if restart {
-					b.restart("hub/2")
-					eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
-					fence = b.job(key).Fence
-				} else {
-					b.instances[0].DropSockets()
-				}
-				began := time.Now()
-				eventually(t, func() bool {
-					a.report(key)
-					return time.Since(began) > 3*time.Second && dials.Load() > 4
-				}, deadline, 50*time.Millisecond)
-				require.Empty(t, b.job(key).Lost)
-				require.Equal(t, fence, b.job(key).Fence, "it is the same run")
-				a.report("")
-				require.NotEmpty(t, b.lost(key))
-			})
+	inBubbles(t, map[string]bool{"followed": false, "adopted": true}, func(t *testing.T, restart bool) {
+		b, a, key := reportedRun(t)
+		b.set(func(s *Settings) { s.ContactTimeout = time.Second })
+		var dials atomic.Int32
+		b.instances[0].on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			dials.Add(1)
+			w.WriteHeader(http.StatusBadGateway)
 		})
-	}
+		fence := b.job(key).Fence
+		if restart {
+			b.restart("hub/2")
+			eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+			fence = b.job(key).Fence
+		} else {
+			b.instances[0].DropSockets()
+		}
+		began := time.Now()
+		eventually(t, func() bool {
+			a.report(key)
+			return time.Since(began) > 3*time.Second && dials.Load() > 4
+		}, deadline, 50*time.Millisecond)
+		require.Empty(t, b.job(key).Lost)
+		require.Equal(t, fence, b.job(key).Fence, "it is the same run")
+		a.report("")
+		require.NotEmpty(t, b.lost(key))
+	})
 }
 
 // forgetsFleet ends the hub's process; the next one knows no instance until it is reported.
@@ -201,37 +196,31 @@ func TestRunWaitsForTheConnection(t *testing.T) {
 // A cancel does not wait for an instance that this hub cannot reach. What still runs
 // there is stopped once the instance is back.
 func TestCancelWhileTheInstanceIsAway(t *testing.T) {
-	t.Parallel()
-	for name, restart := range map[string]bool{"followed": false, "adopted": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b, a, key := reportedRun(t)
-				away := make(chan struct{}, 1)
-				a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-					select {
-					case away <- struct{}{}:
-					default:
-					}
-					w.WriteHeader(http.StatusBadGateway)
-				})
-				if restart {
-					b.restart("hub/2")
-					eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
-				} else {
-					a.i.DropSockets()
-				}
-				<-away
-				_, err := b.queue.Cancel(t.Context(), key)
-				require.NoError(t, err)
-				b.CancelRun(key)
-				b.reaches(key, job.Cancelled)
-				require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
-
-				a.i.on("GET /ws", nil)
-				eventually(t, func() bool { return len(b.connected()) == 1 }, deadline, 10*time.Millisecond)
-				a.report("")
-				b.reaches(b.submit(picture), job.Done)
-			})
+	inBubbles(t, map[string]bool{"followed": false, "adopted": true}, func(t *testing.T, restart bool) {
+		b, a, key := reportedRun(t)
+		away := make(chan struct{}, 1)
+		a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			select {
+			case away <- struct{}{}:
+			default:
+			}
+			w.WriteHeader(http.StatusBadGateway)
 		})
-	}
+		if restart {
+			b.restart("hub/2")
+			eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+		} else {
+			a.i.DropSockets()
+		}
+		<-away
+		must(b.queue.Cancel(t.Context(), key))
+		b.CancelRun(key)
+		b.reaches(key, job.Cancelled)
+		require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
+
+		a.i.on("GET /ws", nil)
+		eventually(t, func() bool { return len(b.connected()) == 1 }, deadline, 10*time.Millisecond)
+		a.report("")
+		b.reaches(b.submit(picture), job.Done)
+	})
 }

@@ -139,8 +139,7 @@ func TestJobBeginsBeforeItIsTakenBack(t *testing.T) {
 // Whoever removes a job that waits at an instance removes one that waits: the run
 // before it goes on, and no entry is left.
 func TestWaitingJobIsCancelled(t *testing.T) {
-	t.Parallel()
-	for name, cancel := range map[string]func(b *dispatching, key string) error{
+	inBubbles(t, map[string]func(b *dispatching, key string) error{
 		"deleted": func(b *dispatching, key string) error {
 			gone, err := b.queue.CancelWaiting(t.Context(), []string{key})
 			require.Equal(t, []string{key}, gone)
@@ -154,26 +153,22 @@ func TestWaitingJobIsCancelled(t *testing.T) {
 			_, err := b.queue.Withdraw(t.Context(), key)
 			return err
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b, running := newAhead(t, 1)
-				key, next := b.submit(endless), ""
-				there := b.waitsThere(key)
-				next = b.submit(picture)
-				require.NoError(t, cancel(b, key))
-				b.reaches(key, job.Cancelled)
-				_, err := b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
-				require.ErrorIs(t, err, queue.ErrNotFound)
-				b.waitsThere(next)
-				require.Equal(t, job.Running, b.job(running[0]).State)
-				require.Equal(t, 1, there.Started())
-				b.CancelRun(running[0])
-				b.reaches(next, job.Done)
-				require.Equal(t, 2, there.Started())
-			})
-		})
-	}
+	}, func(t *testing.T, cancel func(b *dispatching, key string) error) {
+		b, running := newAhead(t, 1)
+		key, next := b.submit(endless), ""
+		there := b.waitsThere(key)
+		next = b.submit(picture)
+		require.NoError(t, cancel(b, key))
+		b.reaches(key, job.Cancelled)
+		_, err := b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
+		require.ErrorIs(t, err, queue.ErrNotFound)
+		b.waitsThere(next)
+		require.Equal(t, job.Running, b.job(running[0]).State)
+		require.Equal(t, 1, there.Started())
+		b.CancelRun(running[0])
+		b.reaches(next, job.Done)
+		require.Equal(t, 2, there.Started())
+	})
 }
 
 // An instance that is drained keeps the run and gives the waiting job back.
@@ -242,14 +237,12 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 				b.Dispatcher.Close()
 				if hub == "other/1" {
 					for _, k := range []string{running[0], key} {
-						_, err := b.queue.Adopt(t.Context(), b.job(k).Run, "hub/1")
-						require.NoError(t, err)
+						must(b.queue.Adopt(t.Context(), b.job(k).Run, "hub/1"))
 					}
 				}
 				b.restart(hub)
 				eventually(t, func() bool { return b.followed(running[0]) != nil && b.followed(key) != nil }, deadline, 10*time.Millisecond)
-				_, err := b.queue.Cancel(t.Context(), running[0])
-				require.NoError(t, err)
+				must(b.queue.Cancel(t.Context(), running[0]))
 				b.reaches(running[0], job.Cancelled)
 				require.Empty(t, b.reaches(key, job.Done).Lost)
 				require.Equal(t, 2, there.Started())
@@ -298,8 +291,7 @@ func TestWaitingJobOutlivesItsInstance(t *testing.T) {
 		j := b.job(key)
 		require.Zero(t, j.Kills)
 		require.Equal(t, 1, j.Excuses)
-		_, err := b.queue.Cancel(t.Context(), running[0])
-		require.NoError(t, err)
+		must(b.queue.Cancel(t.Context(), running[0]))
 		there.Restart()
 		b.reaches(key, job.Done)
 	})

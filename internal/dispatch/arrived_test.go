@@ -16,14 +16,12 @@ import (
 // none ahead of it.
 func TestFirstInLine(t *testing.T) {
 	t.Parallel()
-	q, err := queue.New(redistest.Embedded(t), queue.Options{})
-	require.NoError(t, err)
+	q := must(queue.New(redistest.Embedded(t), queue.Options{}))
 	d := New(Config{Queue: q, Logger: slog.New(slog.DiscardHandler)})
 	accept := func() (job.Job, int) {
 		s := submission(picture)
 		s.Key = uuid.NewString()
-		a, err := q.Enqueue(t.Context(), s)
-		require.NoError(t, err)
+		a := must(q.Enqueue(t.Context(), s))
 		return a.Job, a.Position
 	}
 	_, known := d.firstInLine(t.Context())

@@ -37,29 +37,23 @@ func (b *dispatching) monitors() {
 // The end of a run is noticed though none of its messages arrives and others do, whatever
 // they are: figures of the machine, or renewals that repeat a cancel.
 func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
-	t.Parallel()
-	for name, cancelled := range map[string]bool{"monitors": false, "a cancel that is repeated": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
-				b.connects(1)
-				key := b.submit(map[bool]string{false: working, true: endless}[cancelled])
-				b.runs(key)
-				b.set(func(s *Settings) { s.StallTimeout = 5 * time.Second })
-				b.instances[0].SetFault(sim.Faults{Mute: true})
-				if !cancelled {
-					b.monitors()
-					b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen}) // messages were missed
-					b.reaches(key, job.Done)
-					return
-				}
-				_, err := b.queue.Cancel(t.Context(), key)
-				require.NoError(t, err)
-				b.leaves(key)
-				require.Equal(t, []string{"cancelled"}, b.ends())
-			})
-		})
-	}
+	inBubbles(t, map[string]bool{"monitors": false, "a cancel that is repeated": true}, func(t *testing.T, cancelled bool) {
+		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
+		b.connects(1)
+		key := b.submit(map[bool]string{false: working, true: endless}[cancelled])
+		b.runs(key)
+		b.set(func(s *Settings) { s.StallTimeout = 5 * time.Second })
+		b.instances[0].SetFault(sim.Faults{Mute: true})
+		if !cancelled {
+			b.monitors()
+			b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen}) // messages were missed
+			b.reaches(key, job.Done)
+			return
+		}
+		must(b.queue.Cancel(t.Context(), key))
+		b.leaves(key)
+		require.Equal(t, []string{"cancelled"}, b.ends())
+	})
 }
 
 // A run that hangs is interrupted though the instance sends what it always sends.
@@ -87,8 +81,7 @@ func TestHungRunBesideMonitors(t *testing.T) {
 func TestBackground(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		frame := func(kind, prompt string) comfyui.Frame {
-			data, err := json.Marshal(map[string]any{"type": kind, "data": map[string]string{"prompt_id": prompt}})
-			require.NoError(t, err)
+			data := must(json.Marshal(map[string]any{"type": kind, "data": map[string]string{"prompt_id": prompt}}))
 			return comfyui.Frame{Data: data}
 		}
 		idle, busy := func() bool { return true }, func() bool { return false }

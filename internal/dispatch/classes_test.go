@@ -19,15 +19,13 @@ import (
 func TestLookMeetsClasses(t *testing.T) {
 	t.Parallel()
 	db := redistest.Embedded(t)
-	q, err := queue.New(db, queue.Options{})
-	require.NoError(t, err)
+	q := must(queue.New(db, queue.Options{}))
 	d := New(Config{Queue: q, Settings: func() Settings { return Settings{} }, Logger: slog.New(slog.DiscardHandler)})
 	post := func(class string, requires []byte) {
-		_, err := q.Enqueue(t.Context(), queue.Submission{
+		must(q.Enqueue(t.Context(), queue.Submission{
 			Key: uuid.NewString(), ID: uuid.NewString(), Requester: job.Requester{Tenant: "t", Caller: "c", Client: "c"},
 			Class: class, BodyHash: class, Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Requires: requires},
-		})
-		require.NoError(t, err)
+		}))
 	}
 	look := func() (found []string, wanted queue.Wanted) {
 		idle := []Idle{{Name: "a", Refused: map[string]bool{}}}
@@ -54,8 +52,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	require.Equal(t, []string{"common"}, found, "a look is for one instance, so one job")
 	require.Len(t, wanted.But, others, "nobody has come upon the others")
 
-	w, err := d.window(t.Context(), []Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 1, 4)
-	require.NoError(t, err)
+	w := must(d.window(t.Context(), []Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 1, 4))
 	require.Len(t, w.Jobs, 1)
 	require.Equal(t, "later", w.Jobs[0].Class)
 	require.Len(t, wanted.But, others+1)
@@ -65,7 +62,6 @@ func TestLookMeetsClasses(t *testing.T) {
 	q = another
 	post("lost", needing("Common"))
 	require.NoError(t, db.Client().Del(t.Context(), db.Key("q", "class", "lost")).Err())
-	w, err = d.window(t.Context(), []Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 0, 5)
-	require.NoError(t, err)
+	w = must(d.window(t.Context(), []Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 0, 5))
 	require.Len(t, w.Jobs, 2, "what a job needs that nobody knows is not guessed")
 }

@@ -26,10 +26,8 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 		b := newDispatching(t, 0)
 		key := b.submit(picture)
 		b.spoil("body", key, "")
-		claimed, err := b.queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"})
-		require.NoError(t, err)
-		_, err = b.queue.Cancel(t.Context(), key)
-		require.NoError(t, err)
+		claimed := must(b.queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"}))
+		must(b.queue.Cancel(t.Context(), key))
 		r := newRun(b.Dispatcher, nil, claimed)
 		b.launch(r, r.execute)
 		b.reaches(key, job.Cancelled)
@@ -39,27 +37,22 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 // A panic in a run ends that run's job with an error. The hub goes on, and the
 // instance is free for the next job.
 func TestPanicEndsOneRun(t *testing.T) {
-	t.Parallel()
-	for at, broken := range map[string]func(*dispatching, *Config){
+	inBubbles(t, map[string]func(*dispatching, *Config){
 		"before the prompt is posted": func(_ *dispatching, c *Config) { c.Files = files.NewTransfer(&files.Store{}, nil, nil, nil) },
 		"while it executes":           func(_ *dispatching, c *Config) { c.Shown = func(string, string, []byte) { panic("broken") } },
 		"while an output is copied": func(b *dispatching, _ *Config) {
 			b.fetch = func(context.Context, files.Source, http.Header) (*http.Response, error) { panic("broken") }
 		},
-	} {
-		t.Run(at, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 1, broken)
-				for range 2 {
-					key := b.submit(picture, func(s *queue.Submission) { s.Body.Inputs = []byte(`{"v": 1, "held": ["a"]}`) })
-					require.Contains(t, b.failure(key), "The hub failed")
-					b.leaves(key)
-				}
-				require.Contains(t, b.logged(), "rescue.Do", "the log has the stack")
-				require.Equal(t, []string{"failed", "failed"}, b.ends())
-			})
-		})
-	}
+	}, func(t *testing.T, broken func(*dispatching, *Config)) {
+		b := newDispatching(t, 1, broken)
+		for range 2 {
+			key := b.submit(picture, func(s *queue.Submission) { s.Body.Inputs = []byte(`{"v": 1, "held": ["a"]}`) })
+			require.Contains(t, b.failure(key), "The hub failed")
+			b.leaves(key)
+		}
+		require.Contains(t, b.logged(), "rescue.Do", "the log has the stack")
+		require.Equal(t, []string{"failed", "failed"}, b.ends())
+	})
 }
 
 // The same holds for a panic in a goroutine that works beside the run.
@@ -79,49 +72,45 @@ func TestPanicBesideARun(t *testing.T) {
 // If a reader of an instance's messages panics, it loses its socket and opens a
 // new one. The run on that socket ends.
 func TestPanicOfAReader(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t)
-	client, err := comfyui.NewClient(s.web.URL, comfyui.Options{Dial: loopback.Dial})
-	require.NoError(t, err)
-	for name, tt := range map[string]struct {
+	client := must(comfyui.NewClient(s.web.URL, comfyui.Options{Dial: loopback.Dial}))
+	type row struct {
 		up    int // which opening panics
 		frame bool
 		lost  bool // whether the socket is lost
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"at a frame": {frame: true, lost: true},
 		"at opening": {up: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx, stop := context.WithTimeout(t.Context(), deadline)
-			defer stop()
-			ups := 0
-			var lost error
-			f := &eventSocket{
-				alive: func() {}, patience: func() time.Duration { return time.Minute },
-				client: client, sid: uuid.NewString, log: slog.New(slog.DiscardHandler),
-				up: func(context.Context) error {
-					ups++
-					switch ups {
-					case tt.up:
-						panic("broken")
-					case 2:
-						stop()
-					}
-					return nil
-				},
-				down: func(err error) { lost = err },
-				frame: func(comfyui.Frame) {
-					if tt.frame {
-						panic("broken")
-					}
-				},
-			}
-			f.run(ctx)
-			require.Equal(t, 2, ups, "it is opened again")
-			require.Equal(t, tt.lost, errors.Is(lost, rescue.ErrPanic))
-		})
-	}
+	}, func(t *testing.T, tt row) {
+		ctx, stop := context.WithTimeout(t.Context(), deadline)
+		defer stop()
+		ups := 0
+		var lost error
+		f := &eventSocket{
+			alive: func() {}, patience: func() time.Duration { return time.Minute },
+			client: client, sid: uuid.NewString, log: slog.New(slog.DiscardHandler),
+			up: func(context.Context) error {
+				ups++
+				switch ups {
+				case tt.up:
+					panic("broken")
+				case 2:
+					stop()
+				}
+				return nil
+			},
+			down: func(err error) { lost = err },
+			frame: func(comfyui.Frame) {
+				if tt.frame {
+					panic("broken")
+				}
+			},
+		}
+		f.run(ctx)
+		require.Equal(t, 2, ups, "it is opened again")
+		require.Equal(t, tt.lost, errors.Is(lost, rescue.ErrPanic))
+	})
 	b := newDispatching(t, 1)
 	key := b.submit(endless)
 	b.runs(key)

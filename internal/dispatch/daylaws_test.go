@@ -92,9 +92,7 @@ func TestDayOfThreeHundred(t *testing.T) {
 		tenants: 20, callers: 5, bursts: 0.01, uneven: true, priorities: true,
 	}
 	if lasts := os.Getenv("COMFYHUB_DAY"); lasts != "" {
-		var err error
-		s.lasts, err = time.ParseDuration(lasts)
-		require.NoError(t, err)
+		s.lasts = must(time.ParseDuration(lasts))
 	}
 	list := s.arrivals()
 	began := time.Now()

@@ -36,8 +36,7 @@ func (r recording) waits(t *testing.T) (waits [][]time.Duration) {
 	needs := catalog.Requirements{Classes: []string{"Picture"}}
 	var list []arrival
 	for _, p := range r.Prompts {
-		graph, err := pyjson.Parse(p.Graph)
-		require.NoError(t, err)
+		graph := must(pyjson.Parse(p.Graph))
 		k := &dayKind{name: "Picture", class: needs.Signature(), requires: needs.Encode(), graph: graph}
 		list = append(list, arrival{at: p.At, tenant: "t0", caller: p.Caller, kind: k, takes: p.Took})
 	}
@@ -69,11 +68,9 @@ func TestDayRecorded(t *testing.T) {
 	if folder == "" {
 		t.Skip("COMFYHUB_DAY_RECORDED names no folder with a recording")
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "recorded.json"))
-	require.NoError(t, err)
+	text := must(os.ReadFile(filepath.Join(folder, "recorded.json")))
 	var r recording
 	require.NoError(t, json.Unmarshal(text, &r))
-	text, err = json.Marshal(r.waits(t))
-	require.NoError(t, err)
+	text = must(json.Marshal(r.waits(t)))
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "waits.json"), text, 0o600))
 }

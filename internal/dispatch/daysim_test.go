@@ -105,8 +105,7 @@ func (s daySpec) simulateThese(t *testing.T, list []arrival, cut bool, settings 
 }
 
 func newDaySim(t *testing.T, s daySpec, settings Settings) *daySim {
-	q, err := queue.New(redistest.OpenDir(t, ""), queue.Options{HistoryEntries: 1, MaxQueue: 1_000_000})
-	require.NoError(t, err)
+	q := must(queue.New(redistest.OpenDir(t, ""), queue.Options{HistoryEntries: 1, MaxQueue: 1_000_000}))
 	q.SetLimits(queue.Limits{HistoryEntries: 1, MaxQueue: 1_000_000, Weight: func(tenant string) float64 {
 		if w, own := s.weights[tenant]; own {
 			return w
@@ -130,11 +129,9 @@ func newDaySim(t *testing.T, s daySpec, settings Settings) *daySim {
 		if s.slow(n) {
 			classes, gpu = classes[:1], "slow"
 		}
-		info, err := library.Parse(objectInfo(names, classes))
-		require.NoError(t, err)
+		info := must(library.Parse(objectInfo(names, classes)))
 		url := fmt.Sprintf("http://10.0.%d.%d:8188", n/250, n%250)
-		name, err := registry.AddStatic(url)
-		require.NoError(t, err)
+		name := must(registry.AddStatic(url))
 		registry.Observe(fleet.InstanceReport{Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, GPU: gpu})
 		server := &dayServer{number: n, name: name, info: info}
 		d.servers, d.byName[name] = append(d.servers, server), server
@@ -189,12 +186,11 @@ func (d *daySim) replay(list []arrival, cut bool) dayResult {
 
 func (d *daySim) post(ctx context.Context, n int, a arrival) {
 	j := &dayJob{arrival: a, key: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), shape: d.Shape(a.kind.graph)}
-	accepted, err := d.queue.Enqueue(ctx, queue.Submission{
+	accepted := must(d.queue.Enqueue(ctx, queue.Submission{
 		Key: j.key, ID: j.key, Requester: job.Requester{Tenant: a.tenant, Caller: a.caller, Client: a.caller},
 		Class: a.kind.class, Shape: j.shape, Priority: a.priority, BodyHash: j.key,
 		Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Requires: a.kind.requires},
-	})
-	require.NoError(d.t, err)
+	}))
 	d.line.join(inLine(accepted.Job), accepted.Position)
 	d.waiting[j.key] = j
 	d.counts[j.group()]++
@@ -217,8 +213,7 @@ func (d *daySim) look(ctx context.Context) {
 		if len(idle) == 0 {
 			break
 		}
-		l, err := p.fill(ctx, idle, infos)
-		require.NoError(d.t, err)
+		l := must(p.fill(ctx, idle, infos))
 		if !l.again || l.nothing {
 			if l.next > 0 {
 				d.wakeAt = time.Now().Add(l.next)

@@ -15,12 +15,12 @@ import (
 // A job is not blamed for the death of a process that somebody has ended on purpose:
 // neither an attempt nor a kill is counted. Any other death is.
 func TestDeliberateRestartIsNoKill(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		// before happens while the job runs, after when the process is dead.
 		before, after func(b *dispatching, report func(fleet.InstanceReport))
 		blamed        bool
-	}{
+	}
+	inBubbles(t, map[string]row{
 		"nobody has asked for it": {blamed: true},
 		"an operator drains the instance": {before: func(b *dispatching, _ func(fleet.InstanceReport)) {
 			b.fleet.SetDraining("gpu", true)
@@ -44,46 +44,41 @@ func TestDeliberateRestartIsNoKill(t *testing.T) {
 		"this process was asked for, and dies": {before: func(_ *dispatching, report func(fleet.InstanceReport)) {
 			report(fleet.InstanceReport{Restarted: true, Boot: 1})
 		}, blamed: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 0)
-				a := hire(b, newScripted(t))
-				report := func(r fleet.InstanceReport) {
-					a.seq++
-					r.Name, r.URL, r.Kind, r.Up = a.i.name, a.i.web.URL, fleet.KindComfyUI, true
-					require.NoError(t, b.fleet.Apply(fleet.Report{Agent: "machine", Boot: a.boot, Seq: a.seq, Instances: []fleet.InstanceReport{r}}))
-				}
-				report(fleet.InstanceReport{Boot: 1})
-				key := b.submit(endless)
-				b.runs(key)
-				if tt.before != nil {
-					tt.before(b, report)
-				}
-				a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
-					w.Header().Set(comfyui.UnreachableHeader, comfyui.Gone)
-					w.WriteHeader(http.StatusBadGateway)
-				})
-				if tt.after != nil {
-					a.i.on("GET /ws", nil)
-					tt.after(b, report)
-				}
-				a.i.DropSockets()
-				reason := b.lost(key)
-				j := b.job(key)
-				if tt.blamed {
-					require.Contains(t, reason, "the instance died")
-					require.Equal(t, 1, j.Kills)
-				} else {
-					require.Contains(t, reason, "restarted on purpose")
-					require.Zero(t, j.Kills)
-					require.Equal(t, 1, j.Excuses)
-				}
-				_, err := b.queue.Cancel(t.Context(), key)
-				require.NoError(t, err)
-			})
+	}, func(t *testing.T, tt row) {
+		b := newDispatching(t, 0)
+		a := hire(b, newScripted(t))
+		report := func(r fleet.InstanceReport) {
+			a.seq++
+			r.Name, r.URL, r.Kind, r.Up = a.i.name, a.i.web.URL, fleet.KindComfyUI, true
+			require.NoError(t, b.fleet.Apply(fleet.Report{Agent: "machine", Boot: a.boot, Seq: a.seq, Instances: []fleet.InstanceReport{r}}))
+		}
+		report(fleet.InstanceReport{Boot: 1})
+		key := b.submit(endless)
+		b.runs(key)
+		if tt.before != nil {
+			tt.before(b, report)
+		}
+		a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.Header().Set(comfyui.UnreachableHeader, comfyui.Gone)
+			w.WriteHeader(http.StatusBadGateway)
 		})
-	}
+		if tt.after != nil {
+			a.i.on("GET /ws", nil)
+			tt.after(b, report)
+		}
+		a.i.DropSockets()
+		reason := b.lost(key)
+		j := b.job(key)
+		if tt.blamed {
+			require.Contains(t, reason, "the instance died")
+			require.Equal(t, 1, j.Kills)
+		} else {
+			require.Contains(t, reason, "restarted on purpose")
+			require.Zero(t, j.Kills)
+			require.Equal(t, 1, j.Excuses)
+		}
+		must(b.queue.Cancel(t.Context(), key))
+	})
 }
 
 // An agent that has said that it leaves may come back: the instance works on, so its run

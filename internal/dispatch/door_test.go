@@ -18,25 +18,21 @@ import (
 // end dismisses nobody.
 func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 	t.Parallel()
-	q, err := queue.New(redistest.Embedded(t), queue.Options{})
-	require.NoError(t, err)
+	q := must(queue.New(redistest.Embedded(t), queue.Options{}))
 	d := New(Config{Queue: q})
-	accepted, err := q.Enqueue(t.Context(), queue.Submission{
+	accepted := must(q.Enqueue(t.Context(), queue.Submission{
 		Key: uuid.NewString(), ID: "a", Requester: job.Requester{Tenant: "tenant"}, Class: "class", BodyHash: "hash", Door: time.Hour,
 		Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Outputs: []string{"1"}},
-	})
-	require.NoError(t, err)
+	}))
 	door := d.Door(accepted.Job.Key)
 	defer door.Close()
 	door.waited = true
 
 	asked := d.awaited()
-	claimed, err := q.Claim(t.Context(), queue.ClaimRequest{Key: door.key, Instance: "gpu", Hub: "hub/1", Upstream: uuid.NewString(), SID: "sid"})
-	require.NoError(t, err)
+	claimed := must(q.Claim(t.Context(), queue.ClaimRequest{Key: door.key, Instance: "gpu", Hub: "hub/1", Upstream: uuid.NewString(), SID: "sid"}))
 	d.dismiss(t.Context(), asked)
 	require.False(t, door.heard, "it is being asked")
-	_, err = q.Requeue(t.Context(), claimed.Run, queue.RequeueOptions{Excused: true})
-	require.NoError(t, err)
+	must(q.Requeue(t.Context(), claimed.Run, queue.RequeueOptions{Excused: true}))
 	d.dismiss(t.Context(), asked)
 	require.False(t, door.heard, "no pass has seen it since")
 	require.Len(t, d.wake, 1, "the next pass comes at once")

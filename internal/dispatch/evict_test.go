@@ -98,8 +98,7 @@ func TestEvictAndCancel(t *testing.T) {
 			b.fleet.SetDraining(from.name, true)
 			ask := func(first bool) {
 				if first {
-					_, err := b.queue.Cancel(t.Context(), key)
-					require.NoError(t, err)
+					must(b.queue.Cancel(t.Context(), key))
 					b.CancelRun(key)
 				} else {
 					b.Evict(from.name)

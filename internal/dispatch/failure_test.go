@@ -54,8 +54,7 @@ func TestOutOfMemory(t *testing.T) {
 		require.LessOrEqual(t, small.Started(), 2)
 		other := b.submit(working) // is of another shape, and there is only the small one
 		require.Contains(t, b.lost(other), "out of memory")
-		_, err := b.queue.Cancel(t.Context(), blocker)
-		require.NoError(t, err)
+		must(b.queue.Cancel(t.Context(), blocker))
 		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, skipTo(until, other))
 		require.Equal(t, large.name, b.job(other).Run.Instance)
 		require.Equal(t, 3, small.Started())

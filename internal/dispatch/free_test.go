@@ -24,8 +24,7 @@ func openTo(t *testing.T, instances int) (*Dispatcher, []*connection) {
 	var conns []*connection
 	for n := range instances {
 		url := fmt.Sprintf("http://127.0.0.1:%d", 10000+n)
-		name, err := registry.AddStatic(url)
-		require.NoError(t, err)
+		name := must(registry.AddStatic(url))
 		registry.Observe(fleet.InstanceReport{Name: name, URL: url, Up: true})
 		conn := &connection{name: name, url: url, fleet: registry, free: &d.free}
 		d.connections[name] = conn
@@ -115,10 +114,8 @@ func TestReconcilesOnlyWhatChanged(t *testing.T) {
 		})
 		changes := registry.Subscribe()
 		defer changes.Close()
-		one, err := registry.AddStatic("http://127.0.0.1:10001")
-		require.NoError(t, err)
-		two, err := registry.AddStatic("http://127.0.0.1:10002")
-		require.NoError(t, err)
+		one := must(registry.AddStatic("http://127.0.0.1:10001"))
+		two := must(registry.AddStatic("http://127.0.0.1:10002"))
 		d.reconcile(context.Background(), changes.Take())
 		require.ElementsMatch(t, []string{one, two}, asked)
 		asked = nil

@@ -45,13 +45,12 @@ func (r *removals) sizes() []int {
 }
 
 func TestHistoryCleanup(t *testing.T) {
-	t.Parallel()
 	add := func(h *historyCleanup, count int) {
 		for n := range count {
 			h.add(fmt.Sprint(n))
 		}
 	}
-	for name, test := range map[string]func(t *testing.T, r *removals, h *historyCleanup){
+	inBubbles(t, map[string]func(t *testing.T, r *removals, h *historyCleanup){
 		"after the delay": func(t *testing.T, r *removals, h *historyCleanup) {
 			add(h, 3)
 			time.Sleep(cleanupDelay - 1)
@@ -107,15 +106,10 @@ func TestHistoryCleanup(t *testing.T) {
 			require.Equal(t, cleanupAtClose, time.Since(began))
 			require.ElementsMatch(t, []int{cleanupCount, 1}, r.sizes())
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := &removals{}
-				h := newHistoryCleanup(r.remove, slog.New(slog.DiscardHandler))
-				defer h.close()
-				test(t, r, h)
-			})
-		})
-	}
+	}, func(t *testing.T, test func(t *testing.T, r *removals, h *historyCleanup)) {
+		r := &removals{}
+		h := newHistoryCleanup(r.remove, slog.New(slog.DiscardHandler))
+		defer h.close()
+		test(t, r, h)
+	})
 }

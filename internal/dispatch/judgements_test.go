@@ -16,9 +16,7 @@ func described(t testing.TB, nodes ...string) *catalog.Info {
 	for _, node := range nodes {
 		body += fmt.Sprintf(`,%q:{"input":{"required":{}}}`, node)
 	}
-	info, err := catalog.Parse([]byte(body + "}"))
-	require.NoError(t, err)
-	return info
+	return must(catalog.Parse([]byte(body + "}")))
 }
 
 func needing(nodes ...string) []byte { return catalog.Requirements{Classes: nodes}.Encode() }
@@ -83,8 +81,7 @@ func BenchmarkAble(b *testing.B) {
 	b.Run("each", func(b *testing.B) {
 		for b.Loop() {
 			for _, encoded := range classes {
-				needs, err := catalog.DecodeRequirements(encoded)
-				require.NoError(b, err)
+				needs := must(catalog.DecodeRequirements(encoded))
 				for _, info := range infos {
 					info.Satisfies(needs)
 				}

@@ -12,8 +12,7 @@ func TestOneAtATimeForEachOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var l lanes
-		leave, err := l.enter(t.Context(), "slow")
-		require.NoError(t, err)
+		leave := must(l.enter(t.Context(), "slow"))
 		inside := make(chan func(), 2)
 		for range 2 {
 			go func() {

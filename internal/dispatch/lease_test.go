@@ -38,8 +38,7 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 func TestRunThatEndsBeforeItIsShown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		registry := fleet.NewRegistry()
-		name, err := registry.AddStatic("http://127.0.0.1:8188")
-		require.NoError(t, err)
+		name := must(registry.AddStatic("http://127.0.0.1:8188"))
 		registry.Observe(fleet.InstanceReport{Name: name, Up: true})
 		state := func() fleet.State {
 			i, _ := registry.Instance(name)

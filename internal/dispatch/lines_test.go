@@ -36,8 +36,7 @@ type line struct {
 func newLine(t *testing.T, target string) *line {
 	t.Helper()
 	listener := loopback.Listen()
-	u, err := url.Parse(target)
-	require.NoError(t, err)
+	u := must(url.Parse(target))
 	l := &line{listener: listener, target: u.Host, conns: map[net.Conn]bool{}}
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -103,8 +102,7 @@ func (l *line) carry(near net.Conn) {
 
 // addOver adds an instance that is reached over a line.
 func (b *dispatching) addOver(s *scripted, l *line) {
-	name, err := b.fleet.AddStatic(l.url())
-	require.NoError(b.t, err)
+	name := must(b.fleet.AddStatic(l.url()))
 	s.name = name
 	b.instances = append(b.instances, s)
 	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: l.url(), Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1})
@@ -154,14 +152,11 @@ func TestLineBreaksWhileOutputsAreCopied(t *testing.T) {
 // stored returns the bytes of the first output of a job as the hub has stored them.
 func (b *dispatching) stored(j job.Job) []byte {
 	b.t.Helper()
-	e, err := b.store.Resolve(b.t.Context(), job.DefaultTenant, job.FileRef{Type: job.TypeOutput, Filename: "ComfyUI_00001_.png"})
-	require.NoError(b.t, err)
+	e := must(b.store.Resolve(b.t.Context(), job.DefaultTenant, job.FileRef{Type: job.TypeOutput, Filename: "ComfyUI_00001_.png"}))
 	require.True(b.t, e.Stored())
-	body, err := b.store.Open(b.t.Context(), e, 0, -1)
-	require.NoError(b.t, err)
+	body := must(b.store.Open(b.t.Context(), e, 0, -1))
 	defer body.Close()
-	data, err := io.ReadAll(body)
-	require.NoError(b.t, err)
+	data := must(io.ReadAll(body))
 	require.Len(b.t, data, int(e.Size))
 	return data
 }
@@ -196,8 +191,7 @@ func TestCancelWhileOutputsAreCopied(t *testing.T) {
 		defer close(hang)
 		key := b.submit(picture)
 		<-copying
-		_, err := b.queue.Cancel(t.Context(), key)
-		require.NoError(t, err)
+		must(b.queue.Cancel(t.Context(), key))
 		b.CancelRun(key)
 		b.reaches(key, job.Cancelled)
 		b.leaves(key)

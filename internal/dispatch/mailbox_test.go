@@ -26,8 +26,7 @@ func TestMailboxIsBounded(t *testing.T) {
 	}
 	kinds := func(m *mailbox) (kinds []string, gap bool) {
 		for {
-			e, err := m.next(t.Context(), time.Nanosecond)
-			require.NoError(t, err)
+			e := must(m.next(t.Context(), time.Nanosecond))
 			if e.kind == silence && len(m.events) == 0 {
 				require.Zero(t, m.size)
 				return kinds, gap
@@ -89,8 +88,7 @@ func TestMailboxKeepsResults(t *testing.T) {
 	picture := runEvent{kind: frameArrived, frame: comfyui.Frame{Binary: true, Data: make([]byte, maxMail+1)}}
 	pictures := func(m *mailbox) (n int, gap bool) {
 		for len(m.events) > 0 {
-			e, err := m.next(t.Context(), time.Nanosecond)
-			require.NoError(t, err)
+			e := must(m.next(t.Context(), time.Nanosecond))
 			if gap = gap || e.gap; e.frame.Binary {
 				n++
 			}

@@ -15,7 +15,39 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	loopback.Test(t, test)
 }
 
+// inBubbles runs a test with each of some cases in a bubble of its own.
+func inBubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			loopback.Test(t, func(t *testing.T) { test(t, c) })
+		})
+	}
+}
+
+// sideBySide runs a test with each of some cases in real time.
+func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
+}
+
 func eventually(t testing.TB, so func() bool, within, every time.Duration, message ...any) {
 	t.Helper()
 	loopback.Eventually(t, so, within, every, message...)
+}
+
+// must returns what a call returns that does not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

@@ -37,34 +37,29 @@ func TestPrecedence(t *testing.T) {
 // An instance is left to the hub that gave it the last run, and only for a moment, also if
 // that hub never says that the run has ended.
 func TestFirstTurn(t *testing.T) {
-	t.Parallel()
-	for name, told := range map[string]bool{"told": true, "not told": false} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 1)
-				b.connects(1)
-				conn := b.connection(b.instances[0].name)
-				theirs := queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: conn.name, Hub: "other/1"}
-				isLeft := func(turn time.Duration) {
-					t.Helper()
-					began := time.Now()
-					b.heard(theirs)
-					if left := b.isLeft(conn); time.Since(began) < turn { // else the turn may be over
-						require.True(t, left)
-					}
-				}
-				isLeft(firstTurnLost)
-				if theirs.Kind = queue.Freed; told {
-					isLeft(firstTurn)
-				}
-				key := b.submit(picture)
-				b.reaches(key, job.Done)
-				require.False(t, b.isLeft(conn), "it is this hub's turn now")
-				b.leaves(key)
+	inBubbles(t, map[string]bool{"told": true, "not told": false}, func(t *testing.T, told bool) {
+		b := newDispatching(t, 1)
+		b.connects(1)
+		conn := b.connection(b.instances[0].name)
+		theirs := queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: conn.name, Hub: "other/1"}
+		isLeft := func(turn time.Duration) {
+			t.Helper()
+			began := time.Now()
+			b.heard(theirs)
+			if left := b.isLeft(conn); time.Since(began) < turn { // else the turn may be over
+				require.True(t, left)
+			}
+		}
+		isLeft(firstTurnLost)
+		if theirs.Kind = queue.Freed; told {
+			isLeft(firstTurn)
+		}
+		key := b.submit(picture)
+		b.reaches(key, job.Done)
+		require.False(t, b.isLeft(conn), "it is this hub's turn now")
+		b.leaves(key)
 
-				b.heard(theirs) // late
-				require.False(t, b.isLeft(conn))
-			})
-		})
-	}
+		b.heard(theirs) // late
+		require.False(t, b.isLeft(conn))
+	})
 }

@@ -81,11 +81,11 @@ func TestPreemptTheYoungest(t *testing.T) {
 
 // What is not a young bulk run goes on, and only interactive jobs interrupt.
 func TestPreemptNot(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		running, waiting job.Band
 		change           func(b *dispatching, key string)
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"a normal run":            {running: job.Normal, waiting: job.Interactive},
 		"an interactive run":      {running: job.Interactive, waiting: job.Interactive},
 		"for a normal job":        {running: job.Bulk, waiting: job.Normal},
@@ -104,18 +104,15 @@ func TestPreemptNot(t *testing.T) {
 		"the instance is reserved for others": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) {
 			b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: "*", Tenants: []string{"others"}}} })
 		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, running := newPreempting(t, 1, c.running)
-			if c.change != nil {
-				c.change(b, running[0])
-			}
-			b.submit(picture, inBand(c.waiting))
-			b.goesOn(running[0])
-			require.False(t, b.job(running[0]).Preempted)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		b, running := newPreempting(t, 1, c.running)
+		if c.change != nil {
+			c.change(b, running[0])
+		}
+		b.submit(picture, inBand(c.waiting))
+		b.goesOn(running[0])
+		require.False(t, b.job(running[0]).Preempted)
+	})
 }
 
 // A job that waits at the instance behind a bulk run takes its place; one that does not leaves

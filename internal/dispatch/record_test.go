@@ -27,36 +27,32 @@ func (b *dispatching) miss(key string) {
 
 // A record that comes late is waited for: the work is done.
 func TestRecordIsLate(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		late    time.Duration // each answer
 		status  int
 		answers int64 // so many of these come before the record
-	}{
+	}
+	inBubbles(t, map[string]row{
 		"each answer takes long":   {20 * time.Second, 0, 0},
 		"it is not there yet":      {0, http.StatusOK, 20},
 		"the server is overloaded": {0, http.StatusServiceUnavailable, 60},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 1)
-				var asked atomic.Int64
-				b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-					<-time.After(c.late)
-					if asked.Add(1) > c.answers {
-						next.ServeHTTP(w, r)
-						return
-					}
-					w.WriteHeader(c.status)
-					_, _ = w.Write([]byte("{}"))
-				})
-				key := b.submit(working)
-				b.miss(key)
-				require.Empty(t, b.reaches(key, job.Done).Lost)
-				require.Equal(t, 1, b.instances[0].Started(), "it ran once")
-			})
+	}, func(t *testing.T, c row) {
+		b := newDispatching(t, 1)
+		var asked atomic.Int64
+		b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			<-time.After(c.late)
+			if asked.Add(1) > c.answers {
+				next.ServeHTTP(w, r)
+				return
+			}
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte("{}"))
 		})
-	}
+		key := b.submit(working)
+		b.miss(key)
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
+	})
 }
 
 // Who cancels need not wait for a record that does not come.
@@ -72,8 +68,7 @@ func TestCancelWhileTheRecordIsLate(t *testing.T) {
 		b.miss(key)
 		<-asked
 		began := time.Now()
-		_, err := b.queue.Cancel(t.Context(), key)
-		require.NoError(t, err)
+		must(b.queue.Cancel(t.Context(), key))
 		b.reaches(key, job.Cancelled)
 		require.Less(t, time.Since(began), 5*time.Second)
 	})
@@ -81,39 +76,33 @@ func TestCancelWhileTheRecordIsLate(t *testing.T) {
 
 // Nor for the names of its outputs, for which an instance that hangs is asked.
 func TestCancelWhileOutputsAreNamed(t *testing.T) {
-	t.Parallel()
-	for name, late := range map[string]bool{"while it runs": false, "when it has ended": true} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 1)
-				var hangs atomic.Bool
-				hangs.Store(!late)
-				asked := make(chan struct{}, 100)
-				b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, answer http.Handler) {
-					hangs.Store(true)
-					answer.ServeHTTP(w, r)
-				})
-				for _, method := range []string{"GET", "HEAD"} {
-					b.instances[0].on(method+" /view", func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
-						if !hangs.Load() {
-							w.WriteHeader(http.StatusBadGateway)
-							return
-						}
-						asked <- struct{}{}
-						<-r.Context().Done()
-					})
-				}
-				key := b.submit(working)
-				<-asked
-				began := time.Now()
-				_, err := b.queue.Cancel(t.Context(), key)
-				require.NoError(t, err)
-				b.CancelRun(key)
-				b.reaches(key, job.Cancelled)
-				require.Less(t, time.Since(began), 5*time.Second)
-			})
+	inBubbles(t, map[string]bool{"while it runs": false, "when it has ended": true}, func(t *testing.T, late bool) {
+		b := newDispatching(t, 1)
+		var hangs atomic.Bool
+		hangs.Store(!late)
+		asked := make(chan struct{}, 100)
+		b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, answer http.Handler) {
+			hangs.Store(true)
+			answer.ServeHTTP(w, r)
 		})
-	}
+		for _, method := range []string{"GET", "HEAD"} {
+			b.instances[0].on(method+" /view", func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+				if !hangs.Load() {
+					w.WriteHeader(http.StatusBadGateway)
+					return
+				}
+				asked <- struct{}{}
+				<-r.Context().Done()
+			})
+		}
+		key := b.submit(working)
+		<-asked
+		began := time.Now()
+		must(b.queue.Cancel(t.Context(), key))
+		b.CancelRun(key)
+		b.reaches(key, job.Cancelled)
+		require.Less(t, time.Since(began), 5*time.Second)
+	})
 }
 
 // A record that is larger than any sane one is not read, and costs neither memory nor the

@@ -86,8 +86,7 @@ func TestReservedForOthersExpires(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		own := newScripted(t)
 		b := newDispatching(t, 0)
-		name, err := b.fleet.AddStatic(own.web.URL)
-		require.NoError(t, err)
+		name := must(b.fleet.AddStatic(own.web.URL))
 		b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: name, Tenants: []string{"ada"}}} })
 		// It takes no job from the beginning: a look that has begun would not see a drain.
 		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: own.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Draining: true})

@@ -27,8 +27,7 @@ const emptyImage = `{"EmptyImage": {"input": {"required": {"width": ["INT", {"de
 
 func newOtherHub(t *testing.T, body string) *otherHub {
 	t.Helper()
-	info, err := catalog.Parse([]byte(body))
-	require.NoError(t, err)
+	info := must(catalog.Parse([]byte(body)))
 	return &otherHub{info: info, hash: comfyui.HashObjectInfo([]byte(body)), kept: make(chan string, 100)}
 }
 
@@ -96,47 +95,42 @@ func TestRefusedJobsAreLeftToOtherHubs(t *testing.T) {
 // An instance whose agent says that it can run what is kept gets jobs before it has
 // answered itself.
 func TestCatalogIsRecalled(t *testing.T) {
-	t.Parallel()
 	s := newScripted(t)
 	body, _, err := func() ([]byte, string, error) {
-		client, err := comfyui.NewClient(s.web.URL, comfyui.Options{Dial: loopback.Dial})
-		require.NoError(t, err)
+		client := must(comfyui.NewClient(s.web.URL, comfyui.Options{Dial: loopback.Dial}))
 		return client.ObjectInfo(t.Context(), nil)
 	}()
 	require.NoError(t, err)
 	o := newOtherHub(t, string(body))
-	for name, tt := range map[string]struct {
+	type row struct {
 		reported string
 		waits    bool
-	}{
+	}
+	inBubbles(t, map[string]row{
 		"it is the same": {o.hash, false},
 		"it is another":  {"another", true},
 		"nobody says so": {"", true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				o := newOtherHub(t, string(body))
-				b := newDispatching(t, 0, o.with)
-				a := hire(b, newScripted(t))
-				a.classes = tt.reported
-				asked := make(chan struct{}, 1)
-				a.i.on("GET /object_info", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-					select {
-					case asked <- struct{}{}:
-					default:
-					}
-					if tt.waits {
-						next.ServeHTTP(w, r)
-						return
-					}
-					<-r.Context().Done()
-				})
-				key := b.submit(picture)
-				a.report("")
-				b.reaches(key, job.Done)
-				require.Equal(t, o.hash, <-o.kept)
-				require.Len(t, asked, map[bool]int{false: 0, true: 1}[tt.waits])
-			})
+	}, func(t *testing.T, tt row) {
+		o := newOtherHub(t, string(body))
+		b := newDispatching(t, 0, o.with)
+		a := hire(b, newScripted(t))
+		a.classes = tt.reported
+		asked := make(chan struct{}, 1)
+		a.i.on("GET /object_info", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+			if tt.waits {
+				next.ServeHTTP(w, r)
+				return
+			}
+			<-r.Context().Done()
 		})
-	}
+		key := b.submit(picture)
+		a.report("")
+		b.reaches(key, job.Done)
+		require.Equal(t, o.hash, <-o.kept)
+		require.Len(t, asked, map[bool]int{false: 0, true: 1}[tt.waits])
+	})
 }

@@ -175,12 +175,11 @@ func TestCancelledRuns(t *testing.T) {
 				} else {
 					<-posting
 				}
-				_, err := end(t.Context(), key)
-				require.NoError(t, err)
+				must(end(t.Context(), key))
 				close(ended)
 				b.leaves(key)
 				if c.withdraw {
-					_, err = b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
+					_, err := b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
 					require.ErrorIs(t, err, queue.ErrNotFound)
 					require.Empty(t, b.ends())
 					return
@@ -233,8 +232,7 @@ func TestSickInstance(t *testing.T) {
 func TestPromptOfSomebodyElse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
-		resp, err := http.Post(b.instances[0].web.URL+"/prompt", "application/json", strings.NewReader(`{"client_id": "somebody", "prompt": `+endless+`}`))
-		require.NoError(t, err)
+		resp := must(http.Post(b.instances[0].web.URL+"/prompt", "application/json", strings.NewReader(`{"client_id": "somebody", "prompt": `+endless+`}`)))
 		require.NoError(t, resp.Body.Close())
 		key := b.submit(picture)
 		require.Contains(t, b.lost(key), "behind a prompt of somebody else")
@@ -322,8 +320,7 @@ func TestRunIsTakenOver(t *testing.T) {
 		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
 		key := b.submit(endless)
 		b.runs(key)
-		_, err := b.queue.Adopt(t.Context(), b.job(key).Run, "other/1")
-		require.NoError(t, err)
+		must(b.queue.Adopt(t.Context(), b.job(key).Run, "other/1"))
 		b.leaves(key)
 		require.Empty(t, b.ends())
 		require.Equal(t, job.Running, b.job(key).State)

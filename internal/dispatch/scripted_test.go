@@ -47,8 +47,7 @@ type route func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 func newScripted(t *testing.T) *scripted {
 	t.Helper()
-	server, err := sim.New(sim.Config{TimeScale: 0.02})
-	require.NoError(t, err)
+	server := must(sim.New(sim.Config{TimeScale: 0.02}))
 	s := &scripted{Server: server, routes: map[string]route{}}
 	s.web = loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.Method + " " + r.URL.EscapedPath()
@@ -145,14 +144,11 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 	}
 	log := slog.New(slog.NewTextHandler(b, nil))
 	b.another = func() *queue.Queue {
-		q, err := queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log})
-		require.NoError(t, err)
-		return q
+		return must(queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log}))
 	}
 	q := b.another()
 	connected := comfyui.NewClients()
-	storage, err := files.OpenStorage(t.Context(), b.storage)
-	require.NoError(t, err)
+	storage := must(files.OpenStorage(t.Context(), b.storage))
 	b.store = files.New(db, storage, files.Options{SpoolDir: t.TempDir(), Logger: log})
 	require.NoError(t, b.store.CheckShared(t.Context(), "hub"))
 	watching, unwatch := context.WithCancel(context.Background())
@@ -219,8 +215,7 @@ func (b *dispatching) staysUnstuck() {
 
 // add adds an instance to the fleet.
 func (b *dispatching) add(s *scripted) {
-	name, err := b.fleet.AddStatic(s.web.URL)
-	require.NoError(b.t, err)
+	name := must(b.fleet.AddStatic(s.web.URL))
 	s.name = name
 	b.instances = append(b.instances, s)
 	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: s.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1})
@@ -315,8 +310,7 @@ func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) st
 	for _, do := range change {
 		do(&s)
 	}
-	_, err := b.queue.Enqueue(b.t.Context(), s)
-	require.NoError(b.t, err)
+	must(b.queue.Enqueue(b.t.Context(), s))
 	return s.Key
 }
 
@@ -335,9 +329,7 @@ func (b *dispatching) leaves(key string) {
 // job returns the queue's record of a job.
 func (b *dispatching) job(key string) job.Job {
 	b.t.Helper()
-	j, err := b.queue.Get(b.t.Context(), key)
-	require.NoError(b.t, err)
-	return j
+	return must(b.queue.Get(b.t.Context(), key))
 }
 
 // reaches waits until a job reaches a state.
@@ -362,10 +354,8 @@ func (b *dispatching) lost(key string) string {
 // entry returns the history entry of an ended job.
 func (b *dispatching) entry(key string) comfyui.Entry {
 	b.t.Helper()
-	e, err := b.queue.HistoryEntry(b.t.Context(), job.DefaultTenant, key)
-	require.NoError(b.t, err)
-	raw, err := e.JSON()
-	require.NoError(b.t, err)
+	e := must(b.queue.HistoryEntry(b.t.Context(), job.DefaultTenant, key))
+	raw := must(e.JSON())
 	parsed, ok := comfyui.ParseEntry(raw)
 	require.True(b.t, ok)
 	return parsed

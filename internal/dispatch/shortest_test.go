@@ -43,13 +43,13 @@ func shortJobs(text string) (jobs []job.Job, each []time.Duration) {
 }
 
 func TestShortFirst(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		jobs      string
 		due, late []string
 		off       bool // overtaking between tenants
 		want      string
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"a picture before videos":             {jobs: "t/a 120, t/b 120, t/c 4", want: "2 0 1"},
 		"equals keep their order":             {jobs: "t/a 4, t/b 120, t/c 4, t/d 120, t/e 4", want: "0 2 4 1 3"},
 		"a little shorter is not enough":      {jobs: "t/a 10, t/b 6", want: "0 1"},
@@ -68,29 +68,26 @@ func TestShortFirst(t *testing.T) {
 		"one that was overtaken for too long": {jobs: "t/a 120, t/b 60, t/c 4", late: []string{"0"}, want: "0 2 1"},
 		"which holds up all behind it":        {jobs: "t/a 60, t/b 120, t/c 4", late: []string{"1"}, want: "0 1 2"},
 		"by turns":                            {jobs: "t/a 120, t/b 30, t/c 5, t/d 1", want: "3 2 1 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			jobs, each := shortJobs(c.jobs)
-			w := Warmth{Takes: lifted(jobs, each), Overtaking: !c.off, Due: map[string]bool{}, Late: map[string]bool{}}
-			for _, key := range c.due {
-				w.Due[key] = true
-			}
-			for _, key := range c.late {
-				w.Late[key] = true
-			}
-			order, moved := shortFirst(jobs, w)
-			var keys []string
-			for _, j := range order {
-				keys = append(keys, j.Key)
-			}
-			require.Equal(t, c.want, strings.Join(keys, " "))
-			for n, j := range order {
-				behind := slices.ContainsFunc(order[n+1:], func(o job.Job) bool { return o.Key < j.Key })
-				require.Equal(t, behind, moved[j.Key], j.Key)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		jobs, each := shortJobs(c.jobs)
+		w := Warmth{Takes: lifted(jobs, each), Overtaking: !c.off, Due: map[string]bool{}, Late: map[string]bool{}}
+		for _, key := range c.due {
+			w.Due[key] = true
+		}
+		for _, key := range c.late {
+			w.Late[key] = true
+		}
+		order, moved := shortFirst(jobs, w)
+		var keys []string
+		for _, j := range order {
+			keys = append(keys, j.Key)
+		}
+		require.Equal(t, c.want, strings.Join(keys, " "))
+		for n, j := range order {
+			behind := slices.ContainsFunc(order[n+1:], func(o job.Job) bool { return o.Key < j.Key })
+			require.Equal(t, behind, moved[j.Key], j.Key)
+		}
+	})
 }
 
 // Under a load that does not end, short jobs wait much less than in the order of their
@@ -145,8 +142,7 @@ func TestShortFirstIsBounded(t *testing.T) {
 				}
 				for _, p := range pairs {
 					var n int
-					_, err := fmt.Sscan(p.Instance, &n)
-					require.NoError(t, err)
+					must(fmt.Sscan(p.Instance, &n))
 					free[n] = now + takes[p.Job.Key]
 					sum += now - arrives[p.Job.Key]
 					waiting = slices.DeleteFunc(waiting, func(j job.Job) bool { return j.Key == p.Job.Key })
@@ -176,8 +172,7 @@ func TestShortFirstIsBounded(t *testing.T) {
 // shapeOf is the shape of a graph, and withShape submits one.
 func shapeOf(t *testing.T, b *dispatching, graph string) string {
 	t.Helper()
-	v, err := pyjson.Parse([]byte(graph))
-	require.NoError(t, err)
+	v := must(pyjson.Parse([]byte(graph)))
 	return b.Shape(v)
 }
 
@@ -196,32 +191,28 @@ func (b *dispatching) learn(graph string, took time.Duration) {
 
 // A job of a structure that took much less time runs before one that waits for longer.
 func TestShortJobRunsFirst(t *testing.T) {
-	t.Parallel()
-	for name, bound := range map[string]time.Duration{"short first": time.Hour, "as they come": 0} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.ShortFirst = bound })
-			own := func(s *queue.Submission) { s.Client, s.Caller = s.Key, s.Key } // a client of its own
-			b.learn(endless, 2*time.Minute)
-			b.learn(picture, 4*time.Second)
-			first := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
-			b.runs(first)
-			long := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
-			short := b.submit(picture, withShape(shapeOf(t, b, picture)), own)
-			eventually(t, func() bool { return len(b.line.first()) == 2 }, deadline, 10*time.Millisecond)
-			b.CancelRun(first)
-			if bound > 0 {
-				b.reaches(short, job.Done)
-				b.runs(long)
-				require.Greater(t, b.job(long).StartedAt, b.job(short).StartedAt)
-				require.Contains(t, b.logged(), `why="takes less time than others before it"`)
-			} else {
-				b.runs(long)
-				require.Equal(t, job.Queued, b.job(short).State)
-			}
-			b.CancelRun(long)
-			b.reaches(long, job.Cancelled)
+	sideBySide(t, map[string]time.Duration{"short first": time.Hour, "as they come": 0}, func(t *testing.T, bound time.Duration) {
+		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.ShortFirst = bound })
+		own := func(s *queue.Submission) { s.Client, s.Caller = s.Key, s.Key } // a client of its own
+		b.learn(endless, 2*time.Minute)
+		b.learn(picture, 4*time.Second)
+		first := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
+		b.runs(first)
+		long := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
+		short := b.submit(picture, withShape(shapeOf(t, b, picture)), own)
+		eventually(t, func() bool { return len(b.line.first()) == 2 }, deadline, 10*time.Millisecond)
+		b.CancelRun(first)
+		if bound > 0 {
 			b.reaches(short, job.Done)
-		})
-	}
+			b.runs(long)
+			require.Greater(t, b.job(long).StartedAt, b.job(short).StartedAt)
+			require.Contains(t, b.logged(), `why="takes less time than others before it"`)
+		} else {
+			b.runs(long)
+			require.Equal(t, job.Queued, b.job(short).State)
+		}
+		b.CancelRun(long)
+		b.reaches(long, job.Cancelled)
+		b.reaches(short, job.Done)
+	})
 }

@@ -83,31 +83,26 @@ func (b *dispatching) shownOnce(key string, until func(string) (string, int)) {
 // that has shown the client what it got. A result that went over the socket only is made
 // again.
 func TestUnsavedPictureOfAnAdoptedRun(t *testing.T) {
-	t.Parallel()
 	kill := func(b *dispatching) (dead *Dispatcher) {
 		dead = b.Dispatcher
 		b.t.Cleanup(dead.Close)
 		dead.stop() // it says nothing any more
 		return dead
 	}
-	for name, adopt := range map[string]func(b *dispatching){
+	inBubbles(t, map[string]func(b *dispatching){
 		"by the same hub after a restart": func(b *dispatching) { b.restart("hub/2") },
 		"by another hub": func(b *dispatching) {
 			kill(b)
 			b.survivor(func(context.Context, string) bool { return true })
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 1, among)
-				until := b.gallery()
-				key := b.submit(unsaved)
-				b.runs(key)
-				adopt(b)
-				b.shownOnce(key, until)
-			})
-		})
-	}
+	}, func(t *testing.T, adopt func(b *dispatching)) {
+		b := newDispatching(t, 1, among)
+		until := b.gallery()
+		key := b.submit(unsaved)
+		b.runs(key)
+		adopt(b)
+		b.shownOnce(key, until)
+	})
 }
 
 // The hub has received the picture, and is killed before it has written the end of the job.
@@ -129,35 +124,33 @@ func TestUnsavedPictureThatAKilledHubHad(t *testing.T) {
 	})
 }
 
+// unknown is a submission to a hub that knows no class of nodes.
+func unknown(s *queue.Submission) { s.Body.Outputs = nil }
+
 // A hub that has just started accepts prompts before it knows any class of nodes, and then
 // does not know their output nodes. Their pictures on the socket are results all the same: each
 // is shown, and a run that may have missed one is repeated.
 func TestUnsavedPictureOfUnknownNodes(t *testing.T) {
-	t.Parallel()
-	unknown := func(s *queue.Submission) { s.Body.Outputs = nil }
-	for name, lose := range map[string]func(b *dispatching){
+	inBubbles(t, map[string]func(b *dispatching){
 		"its socket is lost": func(b *dispatching) { b.instances[0].DropSockets() },
 		"it is adopted":      func(b *dispatching) { b.restart("hub/2") },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 1)
-				until := b.gallery()
-				key := b.submit(unsaved, unknown)
-				b.runs(key)
-				lose(b)
-				b.shownOnce(key, until)
-			})
-		})
-	}
-	t.Run("its client comes later", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			b := newDispatching(t, 1)
-			key := b.submit(strings.Replace(unsaved, `"batch_size": 1`, `"batch_size": 3`, 1), unknown)
-			b.reaches(key, job.Done)
-			end, pictures := b.gallery()(key)
-			require.Equal(t, []any{comfyui.TypeExecutionSuccess, 3}, []any{end, pictures})
-		})
+	}, func(t *testing.T, lose func(b *dispatching)) {
+		b := newDispatching(t, 1)
+		until := b.gallery()
+		key := b.submit(unsaved, unknown)
+		b.runs(key)
+		lose(b)
+		b.shownOnce(key, until)
+	})
+}
+
+func TestUnsavedPicturesForALateClient(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(strings.Replace(unsaved, `"batch_size": 1`, `"batch_size": 3`, 1), unknown)
+		b.reaches(key, job.Done)
+		end, pictures := b.gallery()(key)
+		require.Equal(t, []any{comfyui.TypeExecutionSuccess, 3}, []any{end, pictures})
 	})
 }
 
@@ -255,8 +248,7 @@ func (s *swallowing) each(f func(*swallowed)) {
 // The socket looks as if it were open, and what the instance says is lost on its way: a
 // tunnel or a proxy swallows it. It is cut when the run is over, at once, or never.
 func TestUnsavedPictureIsSwallowed(t *testing.T) {
-	t.Parallel()
-	for name, cut := range map[string]func(b *dispatching, s *swallowing){
+	inBubbles(t, map[string]func(b *dispatching, s *swallowing){
 		"and the socket is cut at once": func(_ *dispatching, s *swallowing) { s.each(func(c *swallowed) { c.Close() }) },
 		"and the socket is cut after the run": func(b *dispatching, s *swallowing) {
 			var once sync.Once // the next run's socket stays
@@ -266,52 +258,42 @@ func TestUnsavedPictureIsSwallowed(t *testing.T) {
 			})
 		},
 		"and the socket stays": func(*dispatching, *swallowing) {},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 0, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 5 * time.Second })
-				i := newScripted(t)
-				s := swallow(i)
-				b.add(i)
-				until := b.gallery()
-				key := b.submit(unsaved)
-				b.runs(key)
-				s.each(func(c *swallowed) { c.swallows.Store(true) })
-				cut(b, s)
-				b.shownOnce(key, until)
-			})
-		})
-	}
+	}, func(t *testing.T, cut func(b *dispatching, s *swallowing)) {
+		b := newDispatching(t, 0, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 5 * time.Second })
+		i := newScripted(t)
+		s := swallow(i)
+		b.add(i)
+		until := b.gallery()
+		key := b.submit(unsaved)
+		b.runs(key)
+		s.each(func(c *swallowed) { c.swallows.Store(true) })
+		cut(b, s)
+		b.shownOnce(key, until)
+	})
 }
 
 // ComfyUI silences a socket when an older one with the same client id closes, which may be
 // long after the hub has opened the newer one. The hub opens it again under another id, so
 // that a picture is lost once, and the instance is not taken for a sick one.
 func TestSocketIsSilenced(t *testing.T) {
-	t.Parallel()
-	for name, graph := range map[string]string{"with a short run": unsaved, "with a run that is silent for long": strings.Replace(unsaved, `"seconds": 150`, `"seconds": 400`, 1)} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 1)
-				until := b.gallery()
-				b.reaches(b.submit(picture), job.Done)
-				conn := b.connection(b.instances[0].name)
-				before := conn.clientID()
-				old, err := conn.client.Dial(t.Context(), before)
-				require.NoError(t, err)
-				_, err = old.Next(t.Context()) // the greeting
-				require.NoError(t, err)
-				old.Close()
-				eventually(t, func() bool { return !b.instances[0].Listens(before) }, deadline, time.Millisecond)
+	inBubbles(t, map[string]string{"with a short run": unsaved, "with a run that is silent for long": strings.Replace(unsaved, `"seconds": 150`, `"seconds": 400`, 1)}, func(t *testing.T, graph string) {
+		b := newDispatching(t, 1)
+		until := b.gallery()
+		b.reaches(b.submit(picture), job.Done)
+		conn := b.connection(b.instances[0].name)
+		before := conn.clientID()
+		old := must(conn.client.Dial(t.Context(), before))
+		_, err := old.Next(t.Context()) // the greeting
+		require.NoError(t, err)
+		old.Close()
+		eventually(t, func() bool { return !b.instances[0].Listens(before) }, deadline, time.Millisecond)
 
-				b.set(func(s *Settings) { s.StallTimeout = 4 * time.Second })
-				key := b.submit(graph)
-				b.shownOnce(key, until)
-				require.True(t, b.instances[0].Listens(conn.clientID()))
-				require.Equal(t, 2+1, b.instances[0].Started(), "it ran twice, after the first picture")
-			})
-		})
-	}
+		b.set(func(s *Settings) { s.StallTimeout = 4 * time.Second })
+		key := b.submit(graph)
+		b.shownOnce(key, until)
+		require.True(t, b.instances[0].Listens(conn.clientID()))
+		require.Equal(t, 2+1, b.instances[0].Started(), "it ran twice, after the first picture")
+	})
 }
 
 // A run is given out in the moment in which the socket is lost, so that nobody tells it.

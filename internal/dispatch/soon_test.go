@@ -16,7 +16,6 @@ import (
 // A job waits for a busy instance with its models loaded only if that one will have
 // finished it sooner, and if nobody waits with it who need not.
 func TestPickHolds(t *testing.T) {
-	t.Parallel()
 	models := map[string][]string{"sd": {"sd"}, "flux": {"flux"}}
 	all := map[string]bool{"sd": true, "flux": true, "plain": true}
 	prompt := func(key, class, caller string) job.Job {
@@ -28,13 +27,14 @@ func TestPickHolds(t *testing.T) {
 	}
 	urgent := prompt("a", "flux", "x")
 	urgent.Priority = 1
-	for name, c := range map[string]struct {
+	type row struct {
 		waiting      []job.Job
 		soon         []Soon
 		due, waited  map[string]bool
 		unknown      bool
 		pairs, holds []string
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"free sooner than loaded":       {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 2*time.Second)}, holds: []string{"a:one"}},
 		"loaded sooner than free":       {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 6*time.Second)}, pairs: []string{"a:idle"}},
 		"for the one that is sooner":    {waiting: []job.Job{prompt("a", "flux", "x")}, soon: []Soon{busy("one", 4*time.Second), busy("two", time.Second)}, holds: []string{"a:two"}},
@@ -60,34 +60,31 @@ func TestPickHolds(t *testing.T) {
 			waiting: []job.Job{urgent, prompt("b", "plain", "y")}, soon: []Soon{busy("one", 2*time.Second)},
 			pairs: []string{"a:idle"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			picked := Pick(c.waiting, []Idle{idle}, Warmth{
-				Models: models, Overtaking: true, Due: c.due, Waited: c.waited,
-				Soon: func() []Soon { return c.soon },
-				Ends: func(_ job.Job, instance string) (ran, load time.Duration) {
-					switch {
-					case c.unknown:
-						return 0, 0
-					case instance == "slow":
-						return time.Minute, 5 * time.Second
-					}
-					return 4 * time.Second, 5 * time.Second
-				},
-			})
-			var pairs, holds []string
-			for _, p := range picked.Pairs {
-				pairs = append(pairs, p.Job.Key+":"+p.Instance)
-			}
-			for _, h := range picked.Held {
-				require.Equal(t, 5*time.Second, h.For)
-				holds = append(holds, h.Job.Key+":"+h.Instance)
-			}
-			require.Equal(t, c.pairs, pairs)
-			require.Equal(t, c.holds, holds)
+	}, func(t *testing.T, c row) {
+		picked := Pick(c.waiting, []Idle{idle}, Warmth{
+			Models: models, Overtaking: true, Due: c.due, Waited: c.waited,
+			Soon: func() []Soon { return c.soon },
+			Ends: func(_ job.Job, instance string) (ran, load time.Duration) {
+				switch {
+				case c.unknown:
+					return 0, 0
+				case instance == "slow":
+					return time.Minute, 5 * time.Second
+				}
+				return 4 * time.Second, 5 * time.Second
+			},
 		})
-	}
+		var pairs, holds []string
+		for _, p := range picked.Pairs {
+			pairs = append(pairs, p.Job.Key+":"+p.Instance)
+		}
+		for _, h := range picked.Held {
+			require.Equal(t, 5*time.Second, h.For)
+			holds = append(holds, h.Job.Key+":"+h.Instance)
+		}
+		require.Equal(t, c.pairs, pairs)
+		require.Equal(t, c.holds, holds)
+	})
 }
 
 // learnLoading makes the hub believe how long a graph runs, and loads its models.
@@ -126,9 +123,7 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
 		eventually(t, func() bool { return b.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
 		require.Equal(t, job.Queued, b.job(second).State)
-		beside, err := b.besideIdle(t.Context(), 0)
-		require.NoError(t, err)
-		require.Empty(t, beside)
+		require.Empty(t, must(b.besideIdle(t.Context(), 0)))
 		idle := 0
 		for _, c := range b.Outlook(t.Context(), b.job(second)).Candidates(b.job(second), catalog.Requirements{Classes: []string{"EmptyImage"}}) {
 			if c.Why == "it is idle, but must load the models first; "+warm+" has them" {

@@ -23,14 +23,10 @@ import (
 func (b *dispatching) withInput(data string) func(*queue.Submission) {
 	b.t.Helper()
 	ref := job.FileRef{Type: job.TypeInput, Filename: "in.png"}
-	_, err := b.store.Upload(b.t.Context(), job.DefaultTenant, ref, true, strings.NewReader(data))
-	require.NoError(b.t, err)
-	pins, err := b.store.Pin(b.t.Context(), job.DefaultTenant, []job.FileRef{ref})
-	require.NoError(b.t, err)
-	encoded, err := pins.Encode()
-	require.NoError(b.t, err)
-	in, err := json.Marshal(files.Inputs{Version: 1, Pins: encoded})
-	require.NoError(b.t, err)
+	must(b.store.Upload(b.t.Context(), job.DefaultTenant, ref, true, strings.NewReader(data)))
+	pins := must(b.store.Pin(b.t.Context(), job.DefaultTenant, []job.FileRef{ref}))
+	encoded := must(pins.Encode())
+	in := must(json.Marshal(files.Inputs{Version: 1, Pins: encoded}))
 	return func(s *queue.Submission) { s.Body.Inputs = in }
 }
 
@@ -44,36 +40,31 @@ func (b *dispatching) sick(sick bool) {
 // cannot be reached, has lost its folder, or shows the empty folder below a mount.
 // They are not claimed again and again meanwhile, and run soon after it is back.
 func TestStorageIsAway(t *testing.T) {
-	t.Parallel()
-	for name, replace := range map[string]func(path string) error{
+	inBubbles(t, map[string]func(path string) error{
 		// Nobody can read a link to itself, not even root.
 		"it cannot be read": func(path string) error { return os.Symlink(path, path) },
 		"it is gone":        func(string) error { return nil },
 		"it is unmounted":   func(path string) error { return os.Mkdir(path, 0o700) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newDispatching(t, 0)
-				input := b.withInput("the input of many")
-				var waiting []string
-				for range 40 {
-					waiting = append(waiting, b.submit(picture, input))
-				}
-				require.NoError(t, os.Rename(b.storage, b.storage+".away"))
-				require.NoError(t, replace(b.storage))
-				b.add(newScripted(t))
-				b.add(newScripted(t))
-				b.sick(true)
-				require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Explain(catalog.Requirements{}, "anybody"))
-				require.NoError(t, os.RemoveAll(b.storage))
-				require.NoError(t, os.Rename(b.storage+".away", b.storage))
-				for _, key := range waiting {
-					require.LessOrEqual(t, b.reaches(key, job.Done).Attempts, 1, "the job was not to blame")
-				}
-				require.Equal(t, len(waiting), b.instances[0].Started()+b.instances[1].Started(), "each ran once")
-			})
-		})
-	}
+	}, func(t *testing.T, replace func(path string) error) {
+		b := newDispatching(t, 0)
+		input := b.withInput("the input of many")
+		var waiting []string
+		for range 40 {
+			waiting = append(waiting, b.submit(picture, input))
+		}
+		require.NoError(t, os.Rename(b.storage, b.storage+".away"))
+		require.NoError(t, replace(b.storage))
+		b.add(newScripted(t))
+		b.add(newScripted(t))
+		b.sick(true)
+		require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Explain(catalog.Requirements{}, "anybody"))
+		require.NoError(t, os.RemoveAll(b.storage))
+		require.NoError(t, os.Rename(b.storage+".away", b.storage))
+		for _, key := range waiting {
+			require.LessOrEqual(t, b.reaches(key, job.Done).Attempts, 1, "the job was not to blame")
+		}
+		require.Equal(t, len(waiting), b.instances[0].Started()+b.instances[1].Started(), "each ran once")
+	})
 }
 
 // Inputs that cannot be read in a storage that works otherwise hold up only the jobs

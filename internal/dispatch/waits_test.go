@@ -19,33 +19,30 @@ import (
 // A body that can never be read ends its job after a few attempts, with an error
 // that gives the reason. It does not hold up other jobs.
 func TestUnreadableBodyEndsItsJob(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		part, value, why string
 		claims           int
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"sealed with another key": {"secret", "sealed elsewhere", "secrets cannot be decrypted", maxUnsealed},
 		"damaged":                 {"body", "no zstd", "corrupt value", 1},
 		"gone":                    {"body", "", "no such job", 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := newDispatching(t, 0)
-			broken := b.submit(picture)
-			b.spoil(tt.part, broken, tt.value)
-			good := b.submit(picture)
-			b.add(newScripted(t))
-			b.reaches(good, job.Done)
-			failure := b.failure(broken)
-			require.Contains(t, failure, "This prompt cannot run")
-			require.Contains(t, failure, tt.why)
-			b.leaves(broken)
-			claims := func() int { return strings.Count(b.logged(), `goes to an instance" job=`+broken) }
-			// A run may have ended before the line about its claim is written.
-			eventually(t, func() bool { return claims() >= tt.claims }, deadline, time.Millisecond)
-			require.Equal(t, tt.claims, claims())
-		})
-	}
+	}, func(t *testing.T, tt row) {
+		b := newDispatching(t, 0)
+		broken := b.submit(picture)
+		b.spoil(tt.part, broken, tt.value)
+		good := b.submit(picture)
+		b.add(newScripted(t))
+		b.reaches(good, job.Done)
+		failure := b.failure(broken)
+		require.Contains(t, failure, "This prompt cannot run")
+		require.Contains(t, failure, tt.why)
+		b.leaves(broken)
+		claims := func() int { return strings.Count(b.logged(), `goes to an instance" job=`+broken) }
+		// A run may have ended before the line about its claim is written.
+		eventually(t, func() bool { return claims() >= tt.claims }, deadline, time.Millisecond)
+		require.Equal(t, tt.claims, claims())
+	})
 }
 
 // A client is shown why its job was not taken, and that does not tell where Redis
@@ -87,8 +84,7 @@ func TestOneErrorAtSubmit(t *testing.T) {
 func TestReplyOfAClaimIsLost(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	direct, err := queue.New(redistest.Open(t, server.URL()), queue.Options{})
-	require.NoError(t, err)
+	direct := must(queue.New(redistest.Open(t, server.URL()), queue.Options{}))
 	var key atomic.Value
 	var losses atomic.Int32
 	proxy := redistest.NewProxy(t, server.Addr(), func() bool {
@@ -101,13 +97,11 @@ func TestReplyOfAClaimIsLost(t *testing.T) {
 	})
 	db := redistest.Open(t, proxy.URL())
 	b := newDispatching(t, 1, func(_ *dispatching, c *Config) {
-		c.Queue, err = queue.New(db, queue.Options{})
-		require.NoError(t, err)
+		c.Queue = must(queue.New(db, queue.Options{}))
 	})
 	s := submission(picture)
 	key.Store(s.Key)
-	_, err = direct.Enqueue(t.Context(), s)
-	require.NoError(t, err)
+	must(direct.Enqueue(t.Context(), s))
 	j := b.reaches(s.Key, job.Done)
 	require.Positive(t, losses.Load())
 	require.Empty(t, j.Lost)

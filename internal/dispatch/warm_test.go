@@ -15,7 +15,6 @@ import (
 )
 
 func TestPickWarm(t *testing.T) {
-	t.Parallel()
 	models := map[string][]string{"sd": {"sd.safetensors"}, "flux": {"clip.safetensors", "flux.safetensors"}, "plain": nil}
 	all := map[string]bool{"sd": true, "flux": true, "plain": true}
 	prompt := func(key, class, caller string, change ...func(*job.Job)) job.Job {
@@ -33,14 +32,15 @@ func TestPickWarm(t *testing.T) {
 		}
 		return i
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		waiting []job.Job
 		idle    []Idle
 		never   bool
 		due     map[string]bool
 		want    []string
 		passed  []string
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"each where its models are": {
 			waiting: []job.Job{prompt("a", "flux", "x"), prompt("b", "sd", "y")}, idle: []Idle{sd, flux},
 			want: []string{"a:flux", "b:sd"},
@@ -105,20 +105,17 @@ func TestPickWarm(t *testing.T) {
 			waiting: []job.Job{prompt("a", "flux", "x"), prompt("b", "sd", "y")}, idle: []Idle{sd, named(sd, "sd2")},
 			want: []string{"b:sd", "a:sd2"},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			picked := Pick(c.waiting, c.idle, Warmth{Models: models, Overtaking: !c.never, Due: c.due})
-			pairs, passed := picked.Pairs, picked.Passed
-			var got []string
-			for _, p := range pairs {
-				got = append(got, p.Job.Key+":"+p.Instance)
-				require.NotEmpty(t, p.Why)
-			}
-			require.Equal(t, c.want, got)
-			require.Equal(t, c.passed, passed)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		picked := Pick(c.waiting, c.idle, Warmth{Models: models, Overtaking: !c.never, Due: c.due})
+		pairs, passed := picked.Pairs, picked.Passed
+		var got []string
+		for _, p := range pairs {
+			got = append(got, p.Job.Key+":"+p.Instance)
+			require.NotEmpty(t, p.Why)
+		}
+		require.Equal(t, c.want, got)
+		require.Equal(t, c.passed, passed)
+	})
 }
 
 // waitForBusy lets jobs wait for busy instances.
@@ -296,8 +293,7 @@ func TestOvertakingIsBounded(t *testing.T) {
 				}
 				for _, p := range pairs {
 					var n int
-					_, err := fmt.Sscan(p.Instance, &n)
-					require.NoError(t, err)
+					must(fmt.Sscan(p.Instance, &n))
 					took := run
 					if !slices.Equal(loaded[n], models[p.Job.Class]) {
 						took += load
@@ -331,9 +327,8 @@ func withModel(model string) func(*queue.Submission) {
 // haveModels gives the models a.safetensors and b.safetensors to all instances.
 func (b *dispatching) haveModels() {
 	b.t.Helper()
-	info, err := catalog.Parse([]byte(`{"EmptyImage": {"input": {"required": {}}}, "SaveImage": {"input": {"required": {}}},
-		"Loader": {"input": {"required": {"name": [["a.safetensors", "b.safetensors"]]}}}}`))
-	require.NoError(b.t, err)
+	info := must(catalog.Parse([]byte(`{"EmptyImage": {"input": {"required": {}}}, "SaveImage": {"input": {"required": {}}},
+		"Loader": {"input": {"required": {"name": [["a.safetensors", "b.safetensors"]]}}}}`)))
 	b.connects(len(b.instances))
 	for _, conn := range b.connected() {
 		conn.setInfo(info)

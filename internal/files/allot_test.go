@@ -20,14 +20,13 @@ func made(instance, name, etag string) Source {
 }
 
 func TestAllot(t *testing.T) {
-	t.Parallel()
 	// Each step allots a group of files of one instance.
 	type step struct {
 		sources []Source
 		want    []string
 	}
 	one := func(src Source, want string) step { return step{[]Source{src}, []string{want}} }
-	for name, steps := range map[string][]step{
+	sideBySide(t, map[string][]step{
 		"a lone instance looks like itself": {
 			one(made("a", "ComfyUI_00001_.png", "1"), "ComfyUI_00001_.png"),
 			one(made("a", "ComfyUI_00002_.png", "2"), "ComfyUI_00002_.png"),
@@ -97,35 +96,30 @@ func TestAllot(t *testing.T) {
 				[]string{"/mnt/x_00001_.png", "x", "x_00001_.png"},
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			redistest.Each(t, func(t *testing.T, db *redis.DB) {
-				s := newStore(t, db)
-				for _, step := range steps {
-					refs, err := s.AllotOutputs(t.Context(), tenant, step.sources)
-					require.NoError(t, err)
-					var got []string
-					for i, ref := range refs {
-						got = append(got, ref.Filename)
-						e, err := s.Resolve(t.Context(), tenant, ref)
-						if !step.sources[i].Viewable() {
-							require.ErrorIs(t, err, ErrNotFound)
-							continue
-						}
-						require.NoError(t, err)
-						require.Equal(t, step.sources[i], *e.Source, "a name means its file")
-						require.False(t, e.Stored())
+	}, func(t *testing.T, steps []step) {
+		redistest.Each(t, func(t *testing.T, db *redis.DB) {
+			s := newStore(t, db)
+			for _, step := range steps {
+				refs := must(s.AllotOutputs(t.Context(), tenant, step.sources))
+				var got []string
+				for i, ref := range refs {
+					got = append(got, ref.Filename)
+					e, err := s.Resolve(t.Context(), tenant, ref)
+					if !step.sources[i].Viewable() {
+						require.ErrorIs(t, err, ErrNotFound)
+						continue
 					}
-					require.Equal(t, step.want, got)
+					require.NoError(t, err)
+					require.Equal(t, step.sources[i], *e.Source, "a name means its file")
+					require.False(t, e.Stored())
 				}
-			})
+				require.Equal(t, step.want, got)
+			}
 		})
-	}
+	})
 }
 
 func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		src := made("a", "x_00001_.png", "1")
 		for _, where := range []struct{ tenant, typ, dir string }{
@@ -136,34 +130,25 @@ func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
 			{"t1:6:output", job.TypeOutput, ""}, // a tenant that looks like a part of a key
 		} {
 			src.Type, src.Subfolder = where.typ, where.dir
-			ref, err := s.AllotOutput(t.Context(), where.tenant, src)
-			require.NoError(t, err)
-			require.Equal(t, src.Ref(), ref, "%v", where)
+			require.Equal(t, src.Ref(), must(s.AllotOutput(t.Context(), where.tenant, src)), "%v", where)
 		}
 		_, err := s.Resolve(t.Context(), "t2", job.FileRef{Type: job.TypeOutput, Subfolder: "sub", Filename: "x_00001_.png"})
 		require.ErrorIs(t, err, ErrNotFound)
-		folders, err := s.Folders(t.Context(), "t1", job.TypeOutput)
-		require.NoError(t, err)
-		require.Equal(t, []string{"", "sub"}, folders)
+		require.Equal(t, []string{"", "sub"}, must(s.Folders(t.Context(), "t1", job.TypeOutput)))
 	})
 }
 
 // Uploads and outputs share the names of a folder.
 func TestAllotBesideUploads(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, output("x_00007_.png"), "seven")
-		ref, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "1"))
-		require.NoError(t, err)
+		ref := must(s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "1")))
 		require.Equal(t, "x_00008_.png", ref.Filename)
 		require.Equal(t, "x_00008_ (1).png", s.mustUpload(t, output("x_00008_.png"), "eight").Filename)
 
 		// A name that was given to an upload no longer belongs to the output.
-		_, err = s.Upload(t.Context(), tenant, ref, true, emptyReader{})
-		require.NoError(t, err)
-		again, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "1"))
-		require.NoError(t, err)
-		require.Equal(t, "x_00009_.png", again.Filename)
+		must(s.Upload(t.Context(), tenant, ref, true, emptyReader{}))
+		require.Equal(t, "x_00009_.png", must(s.AllotOutput(t.Context(), tenant, made("a", "x_00007_.png", "1"))).Filename)
 	})
 }
 
@@ -171,25 +156,17 @@ func TestAllotForgetsRemoved(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := newStore(t, db)
-		first, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1"))
-		require.NoError(t, err)
+		first := must(s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1")))
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{first, output("never")}))
-		_, err = s.Resolve(t.Context(), tenant, first)
+		_, err := s.Resolve(t.Context(), tenant, first)
 		require.ErrorIs(t, err, ErrNotFound)
-		folders, err := s.Folders(t.Context(), tenant, job.TypeOutput)
-		require.NoError(t, err)
-		require.Empty(t, folders)
-		left, err := db.Client().HLen(t.Context(), s.knownKey(tenant, made("a", "", ""))).Result()
-		require.NoError(t, err)
-		require.Zero(t, left, "what is removed takes no memory")
-		again, err := s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1"))
-		require.NoError(t, err)
-		require.Equal(t, first, again, "its own name is free again")
+		require.Empty(t, must(s.Folders(t.Context(), tenant, job.TypeOutput)))
+		require.Zero(t, must(db.Client().HLen(t.Context(), s.knownKey(tenant, made("a", "", ""))).Result()), "what is removed takes no memory")
+		require.Equal(t, first, must(s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1"))), "its own name is free again")
 	})
 }
 
 func TestAllotConcurrently(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		const instances, batches = 8, 10
 		var (

@@ -58,7 +58,6 @@ func (s *Store) bond() *Bond { return NewBond(s.db, s.storage) }
 
 // Another Redis is found out, also by a hub that has just started, and settled on purpose.
 func TestAnotherRedis(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		require.NoError(t, s.bond().Meet(t.Context()))
 		s.mustUpload(t, input("a"), "picture")
@@ -93,7 +92,6 @@ func TestAnotherRedis(t *testing.T) {
 // A Redis that was emptied or taken back to an older state is found out, but not one that
 // has lost its last moment.
 func TestAnOlderRedis(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, input("a"), "picture")
 		bond, key := s.bond(), s.db.Key("files", "bond")
@@ -118,14 +116,12 @@ func TestAnOlderRedis(t *testing.T) {
 
 // A storage of a version before the bond goes on with the Redis that knows it.
 func TestBondOfAnOldInstallation(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		for n := range 20 {
 			s.mustUpload(t, input(fmt.Sprint(n)), fmt.Sprint("picture ", n))
 		}
 		for n := range 5 { // what killed hubs have left
-			_, err := s.storage.Write(t.Context(), outputKey(fmt.Sprintf("0%d-left", n)), bytes.NewReader([]byte("x")))
-			require.NoError(t, err)
+			must(s.storage.Write(t.Context(), outputKey(fmt.Sprintf("0%d-left", n)), bytes.NewReader([]byte("x"))))
 		}
 		other := s.onAnother(t, redistest.Embedded(t))
 		require.ErrorIs(t, other.bond().Meet(t.Context()), ErrStrangers)
@@ -136,7 +132,6 @@ func TestBondOfAnOldInstallation(t *testing.T) {
 
 // Hubs that start together agree.
 func TestHubsMeetTogether(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		var hubs sync.WaitGroup
 		for range 8 {
@@ -148,12 +143,9 @@ func TestHubsMeetTogether(t *testing.T) {
 			})
 		}
 		hubs.Wait()
-		id, err := s.storage.text(t.Context(), bondKey, maxBond)
-		require.NoError(t, err)
+		id := must(s.storage.text(t.Context(), bondKey, maxBond))
 		require.Len(t, id, 36)
 		require.NoError(t, s.bond().Meet(t.Context()))
-		beat, err := s.storage.text(t.Context(), beatKey, maxBond)
-		require.NoError(t, err)
-		require.True(t, strings.HasPrefix(beat, id+" "))
+		require.True(t, strings.HasPrefix(must(s.storage.text(t.Context(), beatKey, maxBond)), id+" "))
 	})
 }

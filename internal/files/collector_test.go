@@ -21,30 +21,25 @@ import (
 func allotted(t testing.TB, s *Store, i *instance, name, data string) job.FileRef {
 	t.Helper()
 	i.put(output(name), data)
-	ref, err := s.AllotOutput(t.Context(), tenant, i.source("gpu1", output(name)))
-	require.NoError(t, err)
-	return ref
+	return must(s.AllotOutput(t.Context(), tenant, i.source("gpu1", output(name))))
 }
 
 func TestCollect(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		c := newCollector(t, s, i)
 		ref := allotted(t, s, i, "x_00001_.png", "picture")
-		e, err := c.Collect(t.Context(), tenant, ref)
-		require.NoError(t, err)
+		e := must(c.Collect(t.Context(), tenant, ref))
 		require.Equal(t, sum([]byte("picture")), e.SHA256)
 		require.EqualValues(t, 7, e.Size)
 		require.Equal(t, i.source("gpu1", ref).ETag, e.ETag, "the ETag does not change by the copy")
 		require.Equal(t, i.clock.Truncate(time.Second).UTC(), e.Modified.UTC())
 		i.drop(ref)
 		require.Equal(t, "picture", s.mustRead(t, ref))
-		_, err = c.Collect(t.Context(), tenant, ref)
-		require.NoError(t, err)
+		must(c.Collect(t.Context(), tenant, ref))
 		require.Equal(t, 1, i.fetches)
 
-		_, err = c.Collect(t.Context(), tenant, output("unknown"))
+		_, err := c.Collect(t.Context(), tenant, output("unknown"))
 		require.ErrorIs(t, err, ErrNotFound)
 	})
 }
@@ -121,11 +116,11 @@ func TestCollectGivenUpByAll(t *testing.T) {
 }
 
 func TestCollectFailures(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		hook func(*http.Response)
 		want error
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"gone":     {func(r *http.Response) { r.StatusCode = http.StatusNotFound }, ErrGone},
 		"trouble":  {func(r *http.Response) { r.StatusCode = http.StatusInternalServerError }, ErrInstance},
 		"replaced": {func(r *http.Response) { r.Header.Set("Etag", `"other"`) }, ErrChanged},
@@ -134,29 +129,23 @@ func TestCollectFailures(t *testing.T) {
 			r.Header.Del("Etag") // nothing tells whether the rest is of the same file
 			r.Header.Del("Last-Modified")
 		}, ErrInstance},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, i := newStore(t, redistest.Embedded(t)), newInstance()
-			ref := allotted(t, s, i, "x_00001_.png", "picture")
-			i.hook = c.hook
-			collector := newCollector(t, s, i)
-			_, err := collector.Collect(t.Context(), tenant, ref)
-			require.ErrorIs(t, err, c.want)
-			e, err := s.Resolve(t.Context(), tenant, ref)
-			require.NoError(t, err)
-			require.False(t, e.Stored(), "part of a file is no file")
-			require.Empty(t, s.blobs(t))
-			i.hook = nil
-			_, err = collector.Collect(t.Context(), tenant, ref)
-			require.NoError(t, err, "the next try is a new one")
-		})
-	}
+	}, func(t *testing.T, c row) {
+		s, i := newStore(t, redistest.Embedded(t)), newInstance()
+		ref := allotted(t, s, i, "x_00001_.png", "picture")
+		i.hook = c.hook
+		collector := newCollector(t, s, i)
+		_, err := collector.Collect(t.Context(), tenant, ref)
+		require.ErrorIs(t, err, c.want)
+		require.False(t, must(s.Resolve(t.Context(), tenant, ref)).Stored(), "part of a file is no file")
+		require.Empty(t, s.blobs(t))
+		i.hook = nil
+		_, err = collector.Collect(t.Context(), tenant, ref)
+		require.NoError(t, err, "the next try is a new one")
+	})
 }
 
 // Two hubs copy the same file. The copy that finishes first is kept.
 func TestCollectOnTwoHubs(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		ref := allotted(t, s, i, "x_00001_.png", "picture")
@@ -174,9 +163,7 @@ func TestCollectOnTwoHubs(t *testing.T) {
 				return 0, io.EOF
 			}), r.Body))
 		}
-		e, err := slow.Collect(t.Context(), tenant, ref)
-		require.NoError(t, err)
-		require.Equal(t, []string{e.Key}, s.blobs(t), "the superfluous copy is deleted")
+		require.Equal(t, []string{must(slow.Collect(t.Context(), tenant, ref)).Key}, s.blobs(t), "the superfluous copy is deleted")
 		require.Equal(t, "picture", s.mustRead(t, ref))
 	})
 }
@@ -186,16 +173,13 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func TestSetStoredOfALostName(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		ref := allotted(t, s, i, "x_00001_.png", "picture")
-		e, err := s.Resolve(t.Context(), tenant, ref)
-		require.NoError(t, err)
+		e := must(s.Resolve(t.Context(), tenant, ref))
 		require.NoError(t, s.hold(t.Context(), "output/ab/abc"))
-		_, err = s.Upload(t.Context(), tenant, ref, true, bytes.NewReader(nil))
-		require.NoError(t, err)
-		_, err = s.SetStored(t.Context(), tenant, e, Copied{Key: "output/ab/abc", Size: 1})
+		must(s.Upload(t.Context(), tenant, ref, true, bytes.NewReader(nil)))
+		_, err := s.SetStored(t.Context(), tenant, e, Copied{Key: "output/ab/abc", Size: 1})
 		require.ErrorIs(t, err, ErrNotFound, "the upload has the name now")
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{ref}))
 		_, err = s.SetStored(t.Context(), tenant, e, Copied{Key: "output/ab/abc", Size: 1})

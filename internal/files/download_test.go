@@ -105,15 +105,15 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 // A file comes whole over a line that breaks off again and again, and no byte comes
 // twice if the instance can go on where it broke off.
 func TestDownloadGoesOn(t *testing.T) {
-	t.Parallel()
 	data := make([]byte, 300<<10)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(data)
-	for name, c := range map[string]struct {
+	type row struct {
 		instance *blinking
 		want     error // nil: the file comes
 		most     int64 // bytes sent; 0 for the file once
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"it never breaks off":       {&blinking{most: []int{1 << 20}}, nil, 0},
 		"it breaks off":             {&blinking{most: []int{70 << 10}}, nil, 0},
 		"before the first byte":     {&blinking{most: []int{0}}, ErrInstance, 0},
@@ -122,37 +122,33 @@ func TestDownloadGoesOn(t *testing.T) {
 		"nothing identifies it":     {&blinking{most: []int{70 << 10}, plain: true}, ErrInstance, 0},
 		"it is replaced":            {&blinking{most: []int{70 << 10}, after: func(b *blinking) { b.modified.Add(1) }}, ErrChanged, 0},
 		"it is deleted":             {&blinking{most: []int{70 << 10}, after: func(b *blinking) { b.data.Store(nil) }}, ErrGone, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c.instance.start(t, data)
-			patience := Patience{Contact: time.Minute, Stall: 100 * time.Millisecond}
-			if errors.Is(c.want, ErrInstance) {
-				patience.Contact = 300 * time.Millisecond
-			}
-			if !c.instance.stall {
-				patience.Stall = time.Minute
-			}
-			d, err := startDownload(t.Context(), c.instance.fetch, Source{}, patience)
-			require.NoError(t, err)
-			defer d.drop()
-			got, err := io.ReadAll(d)
-			if c.want != nil {
-				require.ErrorIs(t, err, c.want)
-				return
-			}
-			require.NoError(t, err)
-			require.True(t, bytes.Equal(data, got))
-			if c.instance.stall {
-				return // a connection may be cut while bytes are on their way
-			}
-			most := c.most
-			if most == 0 {
-				most = int64(len(data))
-			}
-			require.LessOrEqual(t, c.instance.sent.Load(), most)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		c.instance.start(t, data)
+		patience := Patience{Contact: time.Minute, Stall: 100 * time.Millisecond}
+		if errors.Is(c.want, ErrInstance) {
+			patience.Contact = 300 * time.Millisecond
+		}
+		if !c.instance.stall {
+			patience.Stall = time.Minute
+		}
+		d := must(startDownload(t.Context(), c.instance.fetch, Source{}, patience))
+		defer d.drop()
+		got, err := io.ReadAll(d)
+		if c.want != nil {
+			require.ErrorIs(t, err, c.want)
+			return
+		}
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(data, got))
+		if c.instance.stall {
+			return // a connection may be cut while bytes are on their way
+		}
+		most := c.most
+		if most == 0 {
+			most = int64(len(data))
+		}
+		require.LessOrEqual(t, c.instance.sent.Load(), most)
+	})
 }
 
 // One machine with a line that hangs does not hold up the files of the others, and
@@ -180,8 +176,7 @@ func TestSlowLineHoldsUpOnlyItself(t *testing.T) {
 	ends := make(chan copied, 100)
 	collect := func(instance, name string) {
 		i.put(output(name), "picture")
-		ref, err := s.AllotOutput(t.Context(), tenant, i.source(instance, output(name)))
-		require.NoError(t, err)
+		ref := must(s.AllotOutput(t.Context(), tenant, i.source(instance, output(name))))
 		go func() {
 			_, err := c.Collect(t.Context(), tenant, ref)
 			ends <- copied{name, err}
@@ -210,10 +205,8 @@ func TestSlowLineHoldsUpOnlyItself(t *testing.T) {
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	s := newSlots(2)
-	leave, err := s.enter(t.Context(), "a")
-	require.NoError(t, err)
-	second, err := s.enter(t.Context(), "b")
-	require.NoError(t, err)
+	leave := must(s.enter(t.Context(), "a"))
+	second := must(s.enter(t.Context(), "b"))
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
 	go func() {

@@ -42,10 +42,8 @@ func (s *Store) outputOf(t *testing.T, i *instance, c *Collector, owner, name st
 	t.Helper()
 	ref := job.FileRef{Type: job.TypeOutput, Filename: name}
 	i.put(ref, strings.Repeat("x", size))
-	got, err := s.AllotOutput(t.Context(), owner, i.source("gpu", ref))
-	require.NoError(t, err)
-	_, err = c.Collect(t.Context(), owner, got)
-	require.NoError(t, err)
+	got := must(s.AllotOutput(t.Context(), owner, i.source("gpu", ref)))
+	must(c.Collect(t.Context(), owner, got))
 	indexes, members := s.Uses(owner, []job.FileRef{got})
 	require.Len(t, indexes, 2)
 	for _, index := range indexes {
@@ -64,7 +62,6 @@ func (s *Store) shareOf(t *testing.T, owner string) int64 {
 
 // The tenant with the most files pays, however old the files of others are.
 func TestExcessIsThatOfTheLargest(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx, i := t.Context(), newInstance()
 		c := newCollector(t, s, i)
@@ -78,30 +75,20 @@ func TestExcessIsThatOfTheLargest(t *testing.T) {
 			"of a tenant": func() ([]Excess, error) { return s.Excess(ctx, 0, 300) },
 			"of both":     func() ([]Excess, error) { return s.Excess(ctx, 500, 300) },
 		} {
-			got, err := excess()
-			require.NoError(t, err)
-			require.Equal(t, []Excess{{Tenant: "large", Until: minute(2)}}, got, name)
+			require.Equal(t, []Excess{{Tenant: "large", Until: minute(2)}}, must(excess()), name)
 		}
-		swept, err := s.ExpireOwn(ctx, "large", minute(2), keep(nil))
-		require.NoError(t, err)
-		require.Equal(t, Swept{Files: 2, Bytes: 200}, swept)
+		require.Equal(t, Swept{Files: 2, Bytes: 200}, must(s.ExpireOwn(ctx, "large", minute(2), keep(nil))))
 		require.Equal(t, int64(300), s.shareOf(t, "large"))
 		require.Equal(t, int64(100), s.shareOf(t, "small"))
-		none, err := s.Excess(ctx, 400, 300)
-		require.NoError(t, err)
-		require.Empty(t, none)
-		_, err = s.ExpireOwn(ctx, "large", minute(9), keep(nil))
-		require.NoError(t, err)
-		left, err := s.db.Client().Exists(ctx, s.ownKey("large")).Result()
-		require.NoError(t, err)
-		require.Zero(t, left)
+		require.Empty(t, must(s.Excess(ctx, 400, 300)))
+		must(s.ExpireOwn(ctx, "large", minute(9), keep(nil)))
+		require.Zero(t, must(s.db.Client().Exists(ctx, s.ownKey("large")).Result()))
 		require.Zero(t, s.shareOf(t, "large"))
 	})
 }
 
 // Files of an older hub are counted once.
 func TestAdopt(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx, i := t.Context(), newInstance()
 		c := newCollector(t, s, i)
@@ -113,8 +100,6 @@ func TestAdopt(t *testing.T) {
 			require.NoError(t, s.Adopt(ctx))
 			require.Equal(t, int64(300), s.shareOf(t, "ann"))
 		}
-		got, err := s.Excess(ctx, 0, 100)
-		require.NoError(t, err)
-		require.Equal(t, []Excess{{Tenant: "ann", Until: minute(1)}}, got)
+		require.Equal(t, []Excess{{Tenant: "ann", Until: minute(1)}}, must(s.Excess(ctx, 0, 100)))
 	})
 }

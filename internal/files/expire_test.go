@@ -19,10 +19,8 @@ func (s *Store) output(t testing.TB, i *instance, c *Collector, name string, siz
 	t.Helper()
 	ref := job.FileRef{Type: job.TypeOutput, Filename: name}
 	i.put(ref, strings.Repeat("x", size))
-	got, err := s.AllotOutput(t.Context(), tenant, i.source("gpu", ref))
-	require.NoError(t, err)
-	_, err = c.Collect(t.Context(), tenant, got)
-	require.NoError(t, err)
+	got := must(s.AllotOutput(t.Context(), tenant, i.source("gpu", ref)))
+	must(c.Collect(t.Context(), tenant, got))
 	return got
 }
 
@@ -40,8 +38,7 @@ func (s *Store) ends(t testing.TB, at time.Time, refs ...job.FileRef) {
 
 func (s *Store) names(t testing.TB, typ string) []string {
 	t.Helper()
-	entries, err := s.List(t.Context(), tenant, typ, "")
-	require.NoError(t, err)
+	entries := must(s.List(t.Context(), tenant, typ, ""))
 	names := []string{}
 	for _, e := range entries {
 		names = append(names, e.Ref.Filename)
@@ -54,7 +51,6 @@ func minute(n int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(n
 // Files go with the last history entry that names them. A file that a cached run
 // has named again stays, and so does one that a waiting job has pinned.
 func TestExpireOutputs(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx, i := t.Context(), newInstance()
 		c := newCollector(t, s, i)
@@ -64,51 +60,41 @@ func TestExpireOutputs(t *testing.T) {
 		out := func(n int) job.FileRef {
 			return job.FileRef{Type: job.TypeOutput, Filename: fmt.Sprintf("x_%05d_.png", n)}
 		}
-		swept, err := s.Expire(ctx, job.TypeOutput, time.Now(), keep(nil))
-		require.NoError(t, err)
+		swept := must(s.Expire(ctx, job.TypeOutput, time.Now(), keep(nil)))
 		require.Zero(t, swept.Files, "their runs go on")
 
 		s.ends(t, minute(0), out(0), out(1), out(3))
 		s.ends(t, minute(5), out(1), out(4)) // a cached run
-		pinned, err := s.Pin(ctx, tenant, []job.FileRef{out(3)})
-		require.NoError(t, err)
+		pinned := must(s.Pin(ctx, tenant, []job.FileRef{out(3)}))
 		s.ends(t, minute(0), out(3)) // as if it had been pinned long ago
 		s.letGo(t, s.blobs(t)...)
 		kept := map[string]bool{pinned.Keys()[0]: true}
 
-		swept, err = s.Expire(ctx, job.TypeOutput, minute(-1), keep(kept))
-		require.NoError(t, err)
+		swept = must(s.Expire(ctx, job.TypeOutput, minute(-1), keep(kept)))
 		require.Zero(t, swept.Files)
-		swept, err = s.Expire(ctx, job.TypeOutput, minute(1), keep(kept))
-		require.NoError(t, err)
+		swept = must(s.Expire(ctx, job.TypeOutput, minute(1), keep(kept)))
 		require.Equal(t, Swept{Files: 1, Bytes: 10}, swept)
-		_, err = s.Resolve(ctx, tenant, out(0))
+		_, err := s.Resolve(ctx, tenant, out(0))
 		require.ErrorIs(t, err, ErrNotFound)
 		require.Len(t, s.blobs(t), 4, "its bytes are gone, too")
 		for _, n := range []int{1, 2, 3, 4} {
 			require.Len(t, s.mustRead(t, out(n)), 10, n)
 		}
 		// The pinned file counted as used when it was checked.
-		swept, err = s.Expire(ctx, job.TypeOutput, minute(1), keep(nil))
-		require.NoError(t, err)
+		swept = must(s.Expire(ctx, job.TypeOutput, minute(1), keep(nil)))
 		require.Zero(t, swept.Files)
-		swept, err = s.Expire(ctx, job.TypeOutput, minute(5), keep(nil))
-		require.NoError(t, err)
+		swept = must(s.Expire(ctx, job.TypeOutput, minute(5), keep(nil)))
 		require.Equal(t, 2, swept.Files)
 		require.ElementsMatch(t, []string{"x_00002_.png", "x_00003_.png"}, s.names(t, job.TypeOutput))
 
 		// The instance still has the file, and a cached run names it again.
-		again, err := s.AllotOutput(ctx, tenant, i.source("gpu", out(0)))
-		require.NoError(t, err)
+		again := must(s.AllotOutput(ctx, tenant, i.source("gpu", out(0))))
 		require.Equal(t, out(0), again)
-		e, err := c.Collect(ctx, tenant, again)
-		require.NoError(t, err)
-		require.True(t, e.Stored())
+		require.True(t, must(c.Collect(ctx, tenant, again)).Stored())
 	})
 }
 
 func TestExpireInputs(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
 		for _, name := range []string{"a", "b", "c"} {
@@ -119,20 +105,15 @@ func TestExpireInputs(t *testing.T) {
 			minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "b"), minute(0).UnixMilli(), redis.Pack(tenant, job.TypeInput, "", "c")).Err())
 		// Uploaded again, and used by a job.
 		require.Equal(t, "b", s.mustUpload(t, input("b"), "b").Filename)
-		_, err := s.Pin(ctx, tenant, []job.FileRef{input("c")})
-		require.NoError(t, err)
-		_, err = s.Expire(ctx, job.TypeOutput, minute(1), keep(nil))
-		require.NoError(t, err)
+		must(s.Pin(ctx, tenant, []job.FileRef{input("c")}))
+		must(s.Expire(ctx, job.TypeOutput, minute(1), keep(nil)))
 		require.ElementsMatch(t, []string{"a", "b", "c"}, s.names(t, job.TypeInput), "inputs are no outputs")
-		swept, err := s.Expire(ctx, job.TypeInput, minute(1), keep(nil))
-		require.NoError(t, err)
-		require.Equal(t, Swept{Files: 1, Bytes: 1}, swept)
+		require.Equal(t, Swept{Files: 1, Bytes: 1}, must(s.Expire(ctx, job.TypeInput, minute(1), keep(nil))))
 		require.ElementsMatch(t, []string{"b", "c"}, s.names(t, job.TypeInput))
 	})
 }
 
 func TestExcess(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		ctx, i := t.Context(), newInstance()
 		c := newCollector(t, s, i)
@@ -143,8 +124,7 @@ func TestExcess(t *testing.T) {
 		}
 		s.mustUpload(t, input("a"), strings.Repeat("a", 5000))
 		excess := func(size int64) time.Time {
-			excess, err := s.Excess(ctx, max(size, 1), 0)
-			require.NoError(t, err)
+			excess := must(s.Excess(ctx, max(size, 1), 0))
 			if len(excess) == 0 {
 				return time.Time{}
 			}
@@ -158,13 +138,10 @@ func TestExcess(t *testing.T) {
 		require.Equal(t, minute(1), excess(299))
 		require.Equal(t, minute(3), excess(0))
 		s.letGo(t, s.blobs(t)...)
-		swept, err := s.Expire(ctx, job.TypeOutput, excess(250), keep(nil))
-		require.NoError(t, err)
-		require.Equal(t, Swept{Files: 2, Bytes: 200}, swept)
+		require.Equal(t, Swept{Files: 2, Bytes: 200}, must(s.Expire(ctx, job.TypeOutput, excess(250), keep(nil))))
 		require.Zero(t, excess(250))
 		// A file that an upload replaces, or that is removed, no longer takes room.
-		_, err = s.Upload(ctx, tenant, refs[2], true, strings.NewReader("new"))
-		require.NoError(t, err)
+		must(s.Upload(ctx, tenant, refs[2], true, strings.NewReader("new")))
 		require.Zero(t, excess(100))
 		require.NoError(t, s.Remove(ctx, tenant, refs[3:]))
 		require.Zero(t, excess(0))
@@ -173,7 +150,6 @@ func TestExcess(t *testing.T) {
 
 // A name stays if its pins cannot be determined.
 func TestExpireWithoutPins(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		ref := s.output(t, i, newCollector(t, s, i), "x_00001_.png", 1)
@@ -186,12 +162,9 @@ func TestExpireWithoutPins(t *testing.T) {
 }
 
 func TestLead(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		lead := func(hub, duty string) bool {
-			ok, err := s.Lead(t.Context(), duty, hub, time.Hour)
-			require.NoError(t, err)
-			return ok
+			return must(s.Lead(t.Context(), duty, hub, time.Hour))
 		}
 		require.True(t, lead("one", "house"))
 		require.False(t, lead("two", "house"))

@@ -17,16 +17,12 @@ func TestFetch(t *testing.T) {
 	s := newStore(t, redistest.Embedded(t))
 	s.spool = t.TempDir()
 	content := "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 92)
-	f, err := s.Fetch(t.Context(), strings.NewReader(content), 100)
-	require.NoError(t, err)
+	f := must(s.Fetch(t.Context(), strings.NewReader(content), 100))
 	require.EqualValues(t, 100, f.Size)
 	for range 2 {
-		got, err := io.ReadAll(f.Content())
-		require.NoError(t, err)
-		require.Equal(t, content, string(got))
+		require.Equal(t, content, string(must(io.ReadAll(f.Content()))))
 	}
-	e, err := ReadDataURL("data:;base64,"+base64.StdEncoding.EncodeToString([]byte(content)), 100)
-	require.NoError(t, err)
+	e := must(ReadDataURL("data:;base64,"+base64.StdEncoding.EncodeToString([]byte(content)), 100))
 	require.Equal(t, e.Ref, f.Ref, "a file has one name, however it came")
 	f.Close()
 
@@ -43,9 +39,7 @@ func TestFetch(t *testing.T) {
 		_, err := s.Fetch(t.Context(), c.content, 100)
 		require.ErrorIs(t, err, c.wrong, name)
 	}
-	left, err := os.ReadDir(s.spool)
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, must(os.ReadDir(s.spool)))
 }
 
 type endless struct{}

@@ -62,20 +62,15 @@ func painted(t testing.TB, width, height int, c color.NRGBA, size int) []byte {
 
 func (s *Store) mustUpload(t testing.TB, ref job.FileRef, data string) job.FileRef {
 	t.Helper()
-	got, err := s.Upload(t.Context(), tenant, ref, false, strings.NewReader(data))
-	require.NoError(t, err)
-	return got
+	return must(s.Upload(t.Context(), tenant, ref, false, strings.NewReader(data)))
 }
 
 func (s *Store) mustRead(t testing.TB, ref job.FileRef) string {
 	t.Helper()
-	e, err := s.Resolve(t.Context(), tenant, ref)
-	require.NoError(t, err)
-	body, err := s.Open(t.Context(), e, 0, -1)
-	require.NoError(t, err)
+	e := must(s.Resolve(t.Context(), tenant, ref))
+	body := must(s.Open(t.Context(), e, 0, -1))
 	defer body.Close()
-	data, err := io.ReadAll(body)
-	require.NoError(t, err)
+	data := must(io.ReadAll(body))
 	require.Equal(t, int64(len(data)), e.Size)
 	return string(data)
 }
@@ -230,4 +225,24 @@ func viewServer(t testing.TB, s *Store) *httptest.Server {
 	t.Cleanup(srv.Close)
 	t.Cleanup(srv.Client().CloseIdleConnections)
 	return srv
+}
+
+// must returns what a call returns that does not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// sideBySide runs a test with each of some cases.
+func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
 }

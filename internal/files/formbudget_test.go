@@ -45,7 +45,6 @@ func TestFormsAreCounted(t *testing.T) {
 
 // Of fields that mean nothing neither text nor name is kept, and they must be as text is.
 func TestFieldsThatDoNotCount(t *testing.T) {
-	t.Parallel()
 	u := newUploads(t, newStore(t, redistest.Embedded(t)), newInstance(), 8<<20)
 	field := func(name, text string) string {
 		return "--b\r\nContent-Disposition: form-data; name=\"" + name + "\"\r\n\r\n" + text + "\r\n"
@@ -55,27 +54,25 @@ func TestFieldsThatDoNotCount(t *testing.T) {
 	for n := range 500 {
 		many += field(strings.Repeat("n", 2<<10)+strconv.Itoa(n), strings.Repeat("ü", 2<<10))
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		body   string
 		status int
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"many":              {many + file, http.StatusOK},
 		"the longest":       {field("x", strings.Repeat("x", maxOther)) + file, http.StatusOK},
 		"too long":          {field("x", strings.Repeat("x", maxOther+1)) + file, http.StatusRequestEntityTooLarge},
 		"no text":           {field("x", "a\xffb") + file, http.StatusInternalServerError},
 		"half a character":  {field("x", "a\xc3") + file, http.StatusInternalServerError},
 		"one that is split": {field("x", strings.Repeat("€", 100_000)) + file, http.StatusOK},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := budget.New()
-			b.Resize(budget.Memory, 16<<10, 1, nil)
-			b.Resize(budget.Disk, 1<<20, 1, nil)
-			r := httptest.NewRequestWithContext(budget.With(t.Context(), b.Open("ann", nil)), http.MethodPost, "/upload/image", strings.NewReader(c.body))
-			r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
-			w := httptest.NewRecorder()
-			require.NoError(t, u.ServeImage(w, r, tenant))
-			require.Equal(t, c.status, w.Code, w.Body.String())
-		})
-	}
+	}, func(t *testing.T, c row) {
+		b := budget.New()
+		b.Resize(budget.Memory, 16<<10, 1, nil)
+		b.Resize(budget.Disk, 1<<20, 1, nil)
+		r := httptest.NewRequestWithContext(budget.With(t.Context(), b.Open("ann", nil)), http.MethodPost, "/upload/image", strings.NewReader(c.body))
+		r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
+		w := httptest.NewRecorder()
+		require.NoError(t, u.ServeImage(w, r, tenant))
+		require.Equal(t, c.status, w.Code, w.Body.String())
+	})
 }

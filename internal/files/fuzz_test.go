@@ -117,8 +117,7 @@ func FuzzQuery(f *testing.F) {
 
 func FuzzEntry(f *testing.F) {
 	src := Source{Instance: "a", Boot: "b", Type: job.TypeOutput, Filename: `"key":"x"`, ETag: `"e"`}
-	raw, err := Entry{Key: "content/ab/abc", Size: 5, Modified: time.Unix(5, 6), Source: &src}.encode()
-	require.NoError(f, err)
+	raw := must(Entry{Key: "content/ab/abc", Size: 5, Modified: time.Unix(5, 6), Source: &src}.encode())
 	f.Add(raw)
 	f.Add(`{"v":2,"new":{"x":[1,2]},"size":1e3}`)
 	f.Fuzz(func(t *testing.T, raw string) {
@@ -130,8 +129,7 @@ func FuzzEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		back, err := decodeEntry(again, place{typ: job.TypeInput, name: "n"})
-		require.NoError(t, err)
+		back := must(decodeEntry(again, place{typ: job.TypeInput, name: "n"}))
 		require.Equal(t, e.Key, back.Key)
 		require.Equal(t, e.Source, back.Source)
 		require.Equal(t, e.Size, back.Size)
@@ -154,24 +152,18 @@ func FuzzPNGText(f *testing.F) {
 		header := append([]byte(pngSignature), make([]byte, headerEnd-len(pngSignature))...)
 		copy(header[8:], "\x00\x00\x00\x0dIHDR")
 		for _, chunk := range [][]byte{header[:5], header[5:20], header[20:], []byte("\x00\x00\x00\x00IEND")} {
-			n, err := w.Write(chunk)
-			require.NoError(t, err)
-			require.Len(t, chunk, n)
+			require.Len(t, chunk, must(w.Write(chunk)))
 		}
-		again, err := readPNGText(&out)
-		require.NoError(t, err)
-		require.Equal(t, text, again)
+		require.Equal(t, text, must(readPNGText(&out)))
 	})
 }
 
 // Members that this hub does not know survive a change.
 func TestEntryKeepsWhatANewerHubWrote(t *testing.T) {
 	t.Parallel()
-	e, err := decodeEntry(`{"v":9,"key":"","size":-1,"etag":"","tier":{"cold":true},"source_id":"x"}`, place{typ: job.TypeInput, name: "n"})
-	require.NoError(t, err)
+	e := must(decodeEntry(`{"v":9,"key":"","size":-1,"etag":"","tier":{"cold":true},"source_id":"x"}`, place{typ: job.TypeInput, name: "n"}))
 	e.Key = "k"
-	raw, err := e.encode()
-	require.NoError(t, err)
+	raw := must(e.encode())
 	require.Contains(t, raw, `"tier":{"cold":true}`)
 	require.Contains(t, raw, `"key":"k"`)
 }

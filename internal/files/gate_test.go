@@ -13,8 +13,7 @@ import (
 // What a gate lets fail fails as if the disk had: a blob is there whole or not at all.
 func TestGate(t *testing.T) {
 	t.Parallel()
-	storage, err := OpenStorage(t.Context(), t.TempDir())
-	require.NoError(t, err)
+	storage := must(OpenStorage(t.Context(), t.TempDir()))
 	errFull := errors.New("full")
 	refused := map[Step]bool{}
 	storage.Behind(func(_ context.Context, step Step, bytes int) error {
@@ -32,7 +31,7 @@ func TestGate(t *testing.T) {
 		require.ErrorIs(t, write(), errFull, step)
 		require.ErrorIs(t, write(), ErrStorage, step)
 		delete(refused, step)
-		_, err = storage.Stat(t.Context(), "a/b")
+		_, err := storage.Stat(t.Context(), "a/b")
 		require.ErrorIs(t, err, ErrGone, step)
 	}
 	// A name that may not last is none that the caller may tell of.
@@ -40,11 +39,10 @@ func TestGate(t *testing.T) {
 	require.ErrorIs(t, write(), errFull)
 	delete(refused, StepKeep)
 	require.NoError(t, write())
-	body, err := storage.Open(t.Context(), "a/b", 0, -1)
-	require.NoError(t, err)
+	body := must(storage.Open(t.Context(), "a/b", 0, -1))
 	defer body.Close()
 	refused[StepRead] = true
-	_, err = io.ReadAll(body)
+	_, err := io.ReadAll(body)
 	require.ErrorIs(t, err, errFull)
 	_, err = storage.Stat(t.Context(), "a/b")
 	require.ErrorIs(t, err, ErrStorage)

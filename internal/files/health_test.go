@@ -80,7 +80,6 @@ func refuses(w http.ResponseWriter, r *http.Request) {
 // However a storage fails, it is found sick, the output of a finished run is kept
 // until it works again, and nobody ever sees part of a file.
 func TestStorageFailsAndWorksAgain(t *testing.T) {
-	t.Parallel()
 	inFolder := func(fail, mend func(t *testing.T, dir string)) func(*testing.T) (string, func(), func()) {
 		return func(t *testing.T) (string, func(), func()) {
 			dir := filepath.Join(t.TempDir(), "storage")
@@ -102,7 +101,7 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 		require.NoError(t, os.RemoveAll(dir))
 		require.NoError(t, os.Rename(dir+".away", dir))
 	}
-	for name, start := range map[string]func(t *testing.T) (location string, fail, mend func()){
+	sideBySide(t, map[string]func(t *testing.T) (location string, fail, mend func()){
 		"a folder takes no outputs": inFolder(func(t *testing.T, dir string) {
 			// Not even root writes into a file as into a folder.
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "output")))
@@ -128,40 +127,35 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 			}
 			panic(http.ErrAbortHandler)
 		}),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			location, fail, mend := start(t)
-			s, i := newStoreAt(t, redistest.Embedded(t), location), newInstance()
-			s.storage.health.within = 2 * time.Second
-			watched(t, s)
-			c := newCollector(t, s, i)
-			transfer := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler))
-			require.Eventually(t, func() bool { return s.storage.health.trialsLeft() == 0 }, time.Minute, time.Millisecond, "the first look")
-			require.NoError(t, s.storage.health.Err())
-			ref := allotted(t, s, i, "x_00001_.png", "picture")
-			fail()
-			copied := make(chan error, 1)
-			go func() { copied <- transfer.copy(t.Context(), tenant, ref, Entry{}, nil) }()
-			s.storage.health.doubtful(0) // a hanging one would be found by the next look in ten seconds
-			require.Eventually(t, func() bool { return s.storage.health.Err() != nil }, time.Minute, time.Millisecond)
-			require.ErrorIs(t, s.storage.health.Err(), ErrStorage)
-			e, err := s.Resolve(t.Context(), tenant, ref)
+	}, func(t *testing.T, start func(t *testing.T) (location string, fail, mend func())) {
+		location, fail, mend := start(t)
+		s, i := newStoreAt(t, redistest.Embedded(t), location), newInstance()
+		s.storage.health.within = 2 * time.Second
+		watched(t, s)
+		c := newCollector(t, s, i)
+		transfer := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler))
+		require.Eventually(t, func() bool { return s.storage.health.trialsLeft() == 0 }, time.Minute, time.Millisecond, "the first look")
+		require.NoError(t, s.storage.health.Err())
+		ref := allotted(t, s, i, "x_00001_.png", "picture")
+		fail()
+		copied := make(chan error, 1)
+		go func() { copied <- transfer.copy(t.Context(), tenant, ref, Entry{}, nil) }()
+		s.storage.health.doubtful(0) // a hanging one would be found by the next look in ten seconds
+		require.Eventually(t, func() bool { return s.storage.health.Err() != nil }, time.Minute, time.Millisecond)
+		require.ErrorIs(t, s.storage.health.Err(), ErrStorage)
+		require.False(t, must(s.Resolve(t.Context(), tenant, ref)).Stored())
+		require.Empty(t, copied)
+		mend()
+		select {
+		case err := <-copied:
 			require.NoError(t, err)
-			require.False(t, e.Stored())
-			require.Empty(t, copied)
-			mend()
-			select {
-			case err := <-copied:
-				require.NoError(t, err)
-			case <-time.After(time.Minute):
-				require.Fail(t, "the output is not copied though the storage works again")
-			}
-			require.Eventually(t, func() bool { return s.storage.health.Err() == nil }, time.Minute, time.Millisecond)
-			require.Zero(t, s.storage.health.Kept())
-			require.Equal(t, "picture", s.mustRead(t, ref))
-		})
-	}
+		case <-time.After(time.Minute):
+			require.Fail(t, "the output is not copied though the storage works again")
+		}
+		require.Eventually(t, func() bool { return s.storage.health.Err() == nil }, time.Minute, time.Millisecond)
+		require.Zero(t, s.storage.health.Kept())
+		require.Equal(t, "picture", s.mustRead(t, ref))
+	})
 }
 
 type healedKey struct{}
@@ -179,8 +173,7 @@ func TestStorageThatComesBackHasLostNoFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "storage")
 	s := newStoreAt(t, redistest.Embedded(t), dir)
 	ref := s.mustUpload(t, input("a.png"), "bytes")
-	e, err := s.Resolve(t.Context(), tenant, ref)
-	require.NoError(t, err)
+	e := must(s.Resolve(t.Context(), tenant, ref))
 	require.NoError(t, s.CheckShared(t.Context(), "hub"))
 	for n := range 300 {
 		require.NoError(t, os.Rename(dir, dir+".away"))
@@ -207,25 +200,22 @@ func TestMissingStorageIsNoMissingFile(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "storage")
 	s := newStoreAt(t, redistest.Embedded(t), dir)
 	ref := s.mustUpload(t, input("a.png"), "bytes")
-	e, err := s.Resolve(t.Context(), tenant, ref)
-	require.NoError(t, err)
+	e := must(s.Resolve(t.Context(), tenant, ref))
 	require.NoError(t, s.CheckShared(t.Context(), "hub"))
-	_, err = s.storage.Stat(t.Context(), "nothing")
+	_, err := s.storage.Stat(t.Context(), "nothing")
 	require.ErrorIs(t, err, ErrGone)
 	require.NoError(t, os.Rename(dir, dir+".away"))
 	for _, empty := range []bool{false, true} {
 		if empty {
 			require.NoError(t, os.Mkdir(dir, 0o700))
 		}
-		_, err = s.Open(t.Context(), e, 0, -1)
+		_, err := s.Open(t.Context(), e, 0, -1)
 		require.ErrorIs(t, err, ErrStorage)
 		require.NotErrorIs(t, err, ErrGone)
 		_, err = s.storage.Write(t.Context(), "content/new", strings.NewReader("lost below the mount"))
 		require.ErrorIs(t, err, ErrStorage)
 		require.ErrorIs(t, s.CheckShared(t.Context(), "hub"), ErrStorage, "it gets no new mark")
-		files, err := filepath.Glob(filepath.Join(dir, "*"))
-		require.NoError(t, err)
-		require.Empty(t, files, "nothing is written in its place")
+		require.Empty(t, must(filepath.Glob(filepath.Join(dir, "*"))), "nothing is written in its place")
 	}
 }
 

@@ -14,8 +14,7 @@ import (
 
 func newHeld(t *testing.T) *Held {
 	t.Helper()
-	storage, err := OpenStorage(t.Context(), t.TempDir())
-	require.NoError(t, err)
+	storage := must(OpenStorage(t.Context(), t.TempDir()))
 	t.Cleanup(func() { require.NoError(t, storage.Close()) })
 	return NewHeld(storage)
 }
@@ -32,8 +31,7 @@ func (h *Held) putAt(t *testing.T, n int, tenant, id string, size int) {
 // left counts a tenant's pictures.
 func (h *Held) left(t *testing.T, tenant string) int {
 	t.Helper()
-	all, err := h.list(context.Background(), h.folder(tenant))
-	require.NoError(t, err)
+	all := must(h.list(context.Background(), h.folder(tenant)))
 	return len(all)
 }
 

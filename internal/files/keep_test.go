@@ -23,7 +23,6 @@ func (emptyReader) Read([]byte) (int, error) { return 0, io.EOF }
 func input(name string) job.FileRef { return job.FileRef{Type: job.TypeInput, Filename: name} }
 
 func TestUploadNames(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		for _, step := range []struct{ name, data, want string }{
 			{"a.png", "1", "a.png"},
@@ -42,9 +41,7 @@ func TestUploadNames(t *testing.T) {
 			require.Equal(t, step.want, got.Filename)
 			require.Equal(t, step.data, s.mustRead(t, got))
 		}
-		entries, err := s.List(t.Context(), tenant, job.TypeInput, "")
-		require.NoError(t, err)
-		require.Len(t, entries, 9)
+		require.Len(t, must(s.List(t.Context(), tenant, job.TypeInput, "")), 9)
 	})
 }
 
@@ -87,24 +84,18 @@ func TestUploadRefusals(t *testing.T) {
 }
 
 func TestUploadOverwrites(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, input("a"), "old")
-		before, err := s.Resolve(t.Context(), tenant, input("a"))
-		require.NoError(t, err)
-		got, err := s.Upload(t.Context(), tenant, input("a"), true, strings.NewReader("new"))
-		require.NoError(t, err)
+		before := must(s.Resolve(t.Context(), tenant, input("a")))
+		got := must(s.Upload(t.Context(), tenant, input("a"), true, strings.NewReader("new")))
 		require.Equal(t, input("a"), got)
 		require.Equal(t, "new", s.mustRead(t, got))
-		after, err := s.Resolve(t.Context(), tenant, input("a"))
-		require.NoError(t, err)
-		require.NotEqual(t, before.ETag, after.ETag)
+		require.NotEqual(t, before.ETag, must(s.Resolve(t.Context(), tenant, input("a"))).ETag)
 	})
 }
 
 // Every name that was returned for an upload holds the bytes of that upload.
 func TestUploadsConcurrently(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		var (
 			wg    sync.WaitGroup
@@ -169,15 +160,13 @@ func TestUploadWithoutRedis(t *testing.T) {
 	_, err := s.Upload(t.Context(), tenant, input("a"), false, strings.NewReader("x"))
 	require.ErrorIs(t, err, redis.ErrUnavailable)
 	srv := viewServer(t, s)
-	resp, err := srv.Client().Get(srv.URL + "/view?filename=a&type=input")
-	require.NoError(t, err)
+	resp := must(srv.Client().Get(srv.URL + "/view?filename=a&type=input"))
 	defer resp.Body.Close()
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 }
 
 func TestListNewestFirst(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		for minute, names := range [][]string{{"b", "a"}, {"d"}, {"c"}} {
 			for _, name := range names {
@@ -185,17 +174,14 @@ func TestListNewestFirst(t *testing.T) {
 			}
 		}
 		s.mustUpload(t, input("elsewhere"), "x")
-		entries, err := s.List(t.Context(), tenant, job.TypeInput, "./sub/")
-		require.NoError(t, err)
+		entries := must(s.List(t.Context(), tenant, job.TypeInput, "./sub/"))
 		var names []string
 		for _, e := range entries {
 			names = append(names, e.Ref.Filename)
 		}
 		require.Equal(t, []string{"c", "d", "a", "b"}, names)
 		for _, none := range [][2]string{{job.TypeInput, "nothing"}, {job.TypeInput, ".."}, {"bad", ""}} {
-			entries, err := s.List(t.Context(), tenant, none[0], none[1])
-			require.NoError(t, err)
-			require.Empty(t, entries)
+			require.Empty(t, must(s.List(t.Context(), tenant, none[0], none[1])))
 		}
 	})
 }

@@ -60,8 +60,7 @@ func TestKilled(t *testing.T) {
 		cmd.Env = append(os.Environ(), victimEnv+"="+dir)
 		var trouble strings.Builder
 		cmd.Stderr = &trouble
-		out, err := cmd.StdoutPipe()
-		require.NoError(t, err)
+		out := must(cmd.StdoutPipe())
 		require.NoError(t, cmd.Start())
 		lines := bufio.NewScanner(out)
 		for range 5 + 7*round {
@@ -75,8 +74,7 @@ func TestKilled(t *testing.T) {
 		_ = cmd.Wait()
 		checkWhole(t, dir, answered)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "comfyhub-upload-*"))
-	require.NoError(t, err)
+	left := must(filepath.Glob(filepath.Join(dir, "comfyhub-upload-*")))
 	require.LessOrEqual(t, len(left), 4, "a death between making and unlinking a spool leaves at most that one")
 }
 
@@ -84,19 +82,15 @@ func checkWhole(t *testing.T, dir string, answered map[string]bool) {
 	t.Helper()
 	db := redistest.OpenDir(t, dir)
 	defer db.Close() // the next round needs the folder
-	storage, err := OpenStorage(t.Context(), filepath.Join(dir, "files"))
-	require.NoError(t, err)
+	storage := must(OpenStorage(t.Context(), filepath.Join(dir, "files")))
 	defer storage.Close()
 	s := New(db, storage, Options{})
-	entries, err := s.List(t.Context(), tenant, job.TypeInput, "")
-	require.NoError(t, err)
+	entries := must(s.List(t.Context(), tenant, job.TypeInput, ""))
 	there := map[string]bool{}
 	for _, e := range entries {
 		there[e.Ref.Filename] = true
-		body, err := s.Open(t.Context(), e, 0, -1)
-		require.NoError(t, err)
-		data, err := io.ReadAll(body)
-		require.NoError(t, err)
+		body := must(s.Open(t.Context(), e, 0, -1))
+		data := must(io.ReadAll(body))
 		require.NoError(t, body.Close())
 		require.Equal(t, e.SHA256, sum(data), e.Ref.Filename)
 	}

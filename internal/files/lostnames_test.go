@@ -46,52 +46,44 @@ func losesWrites(t *testing.T, before func(l *losing)) (l *losing, rewind func()
 // allot gives a file of an instance its name.
 func (l *losing) allot(s *Store, src Source) string {
 	l.t.Helper()
-	ref, err := s.AllotOutput(l.t.Context(), tenant, src)
-	require.NoError(l.t, err)
+	ref := must(s.AllotOutput(l.t.Context(), tenant, src))
 	return ref.Filename
 }
 
 // store copies the bytes of an output to the storage.
 func (l *losing) store(name, data string) Entry {
 	l.t.Helper()
-	e, err := l.Resolve(l.t.Context(), tenant, output(name))
-	require.NoError(l.t, err)
+	e := must(l.Resolve(l.t.Context(), tenant, output(name)))
 	key := outputKey("ab" + name)
-	_, err = l.storage.Write(l.t.Context(), key, strings.NewReader(data))
-	require.NoError(l.t, err)
+	must(l.storage.Write(l.t.Context(), key, strings.NewReader(data)))
 	require.NoError(l.t, l.hold(l.t.Context(), key))
-	e, err = l.SetStored(l.t.Context(), tenant, e, Copied{Key: key, Size: int64(len(data)), SHA256: strings.Repeat("a", 64)})
-	require.NoError(l.t, err)
+	e = must(l.SetStored(l.t.Context(), tenant, e, Copied{Key: key, Size: int64(len(data)), SHA256: strings.Repeat("a", 64)}))
 	return e
 }
 
 // A name that Redis has forgotten is not given to another file, whichever hub is asked,
 // also if the hub that gave it is gone.
 func TestLostNamesAreNotGivenAgain(t *testing.T) {
-	t.Parallel()
-	for name, names := range map[string][]string{
+	sideBySide(t, map[string][]string{
 		"the next number":              {"x_00001_.png", "x_00001_.png"},
 		"a number of the instance":     {"x_00002_.png", "x_00003_.png"},
 		"a number far above":           {"x_00002_.png", "x_00500_.png"},
 		"no counter":                   {"out.glb", "out.glb"},
 		"no counter, the first of all": {"x_00001_.png", "out.glb"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l, rewind := losesWrites(t, func(l *losing) { l.allot(l.Store, made("a", names[0], "1")) })
-			given := map[string]bool{}
-			for n := range 3 * blockSize {
-				given[l.allot(l.Store, made("b", names[1], string(rune('b'+n))))] = true
-			}
-			require.Len(t, given, 3*blockSize)
-			rewind()
-			for n := range 3 * blockSize {
-				again := l.allot(l.other, made("c", names[1], string(rune('b'+n))))
-				require.False(t, given[again], "%s was given before", again)
-				given[again] = true
-			}
-		})
-	}
+	}, func(t *testing.T, names []string) {
+		l, rewind := losesWrites(t, func(l *losing) { l.allot(l.Store, made("a", names[0], "1")) })
+		given := map[string]bool{}
+		for n := range 3 * blockSize {
+			given[l.allot(l.Store, made("b", names[1], string(rune('b'+n))))] = true
+		}
+		require.Len(t, given, 3*blockSize)
+		rewind()
+		for n := range 3 * blockSize {
+			again := l.allot(l.other, made("c", names[1], string(rune('b'+n))))
+			require.False(t, given[again], "%s was given before", again)
+			given[again] = true
+		}
+	})
 }
 
 // Numbers go on closely where nothing was lost, and two hubs share their blocks.
@@ -116,42 +108,33 @@ func numberedName(n int) string {
 
 // What a hub has given within the last minute is put back, with all counts.
 func TestLostNamesArePutBack(t *testing.T) {
-	t.Parallel()
-	for name, find := range map[string]func(l *losing){
+	sideBySide(t, map[string]func(l *losing){
 		"by the look after a restart": func(l *losing) { require.NoError(l.t, l.Heal(l.t.Context())) },
 		"by the one who asks for it": func(l *losing) {
-			_, err := l.Resolve(l.t.Context(), tenant, output("x_00001_.png"))
-			require.NoError(l.t, err)
+			must(l.Resolve(l.t.Context(), tenant, output("x_00001_.png")))
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l, rewind := losesWrites(t, func(*losing) {})
-			l.allot(l.Store, made("a", "x_00001_.png", "1"))
-			stored := l.store("x_00001_.png", "the picture")
-			l.allot(l.Store, made("a", "x_00002_.png", "2"))
-			_, err := l.Upload(t.Context(), tenant, job.FileRef{Type: job.TypeInput, Filename: "in.png"}, false, strings.NewReader("input"))
-			require.NoError(t, err)
-			removed := l.allot(l.Store, made("a", "x_00003_.png", "3"))
-			require.NoError(t, l.Remove(t.Context(), tenant, []job.FileRef{output(removed)}))
-			before := allOf(t, l.db)
-			rewind()
-			find(l)
-			e, err := l.other.Resolve(t.Context(), tenant, output("x_00001_.png"))
-			require.NoError(t, err)
-			require.Equal(t, stored.Key, e.Key)
-			body, err := l.other.Open(t.Context(), e, 0, -1)
-			require.NoError(t, err)
-			require.NoError(t, body.Close())
-			_, err = l.other.Resolve(t.Context(), tenant, output("x_00003_.png"))
-			require.ErrorIs(t, err, ErrNotFound, "it was removed on purpose")
-			after := allOf(t, l.db)
-			for _, key := range []string{"refs", "shares", "total", "uploads:" + tenant} {
-				require.Equal(t, before[key], after[key], key)
-			}
-			require.Equal(t, "x_00002_.png", l.allot(l.Store, made("a", "x_00002_.png", "2")), "a file that is met again keeps its name")
-		})
-	}
+	}, func(t *testing.T, find func(l *losing)) {
+		l, rewind := losesWrites(t, func(*losing) {})
+		l.allot(l.Store, made("a", "x_00001_.png", "1"))
+		stored := l.store("x_00001_.png", "the picture")
+		l.allot(l.Store, made("a", "x_00002_.png", "2"))
+		must(l.Upload(t.Context(), tenant, job.FileRef{Type: job.TypeInput, Filename: "in.png"}, false, strings.NewReader("input")))
+		removed := l.allot(l.Store, made("a", "x_00003_.png", "3"))
+		require.NoError(t, l.Remove(t.Context(), tenant, []job.FileRef{output(removed)}))
+		before := allOf(t, l.db)
+		rewind()
+		find(l)
+		e := must(l.other.Resolve(t.Context(), tenant, output("x_00001_.png")))
+		require.Equal(t, stored.Key, e.Key)
+		require.NoError(t, must(l.other.Open(t.Context(), e, 0, -1)).Close())
+		_, err := l.other.Resolve(t.Context(), tenant, output("x_00003_.png"))
+		require.ErrorIs(t, err, ErrNotFound, "it was removed on purpose")
+		after := allOf(t, l.db)
+		for _, key := range []string{"refs", "shares", "total", "uploads:" + tenant} {
+			require.Equal(t, before[key], after[key], key)
+		}
+		require.Equal(t, "x_00002_.png", l.allot(l.Store, made("a", "x_00002_.png", "2")), "a file that is met again keeps its name")
+	})
 }
 
 // allOf reads counts that scripts keep.
@@ -159,12 +142,10 @@ func allOf(t *testing.T, db *redis.DB) map[string]any {
 	t.Helper()
 	out := map[string]any{}
 	for _, name := range []string{"refs", "total", "uploads:" + tenant} {
-		all, err := db.Client().HGetAll(t.Context(), db.Key("files", name)).Result()
-		require.NoError(t, err)
+		all := must(db.Client().HGetAll(t.Context(), db.Key("files", name)).Result())
 		out[name] = all
 	}
-	shares, err := db.Client().ZRangeWithScores(t.Context(), db.Key("files", "shares"), 0, -1).Result()
-	require.NoError(t, err)
+	shares := must(db.Client().ZRangeWithScores(t.Context(), db.Key("files", "shares"), 0, -1).Result())
 	out["shares"] = shares
 	return out
 }
@@ -192,9 +173,7 @@ func TestNoNamesWithoutTheStorage(t *testing.T) {
 	_, err := s.AllotOutput(t.Context(), tenant, src)
 	require.ErrorIs(t, err, ErrStorage)
 	require.NoError(t, os.Remove(folder))
-	ref, err := s.AllotOutput(t.Context(), tenant, src)
-	require.NoError(t, err)
-	require.Equal(t, "x_00001_.png", ref.Filename)
+	require.Equal(t, "x_00001_.png", must(s.AllotOutput(t.Context(), tenant, src)).Filename)
 }
 
 // What the storage knows of numbers that were given long ago is deleted in the end; no
@@ -203,14 +182,12 @@ func TestOldBlocksAreSwept(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Open(t, redistest.Start(t).URL()))
 	for n := range 2 * blockSize {
-		_, err := s.AllotOutput(t.Context(), tenant, made(string(rune('a'+n)), "x_00001_.png", "1"))
-		require.NoError(t, err)
+		must(s.AllotOutput(t.Context(), tenant, made(string(rune('a'+n)), "x_00001_.png", "1")))
 	}
 	require.Len(t, s.stored(t, blockPrefix), 3, "numbers begin at 1")
 	for _, days := range []int{59, 61} {
 		for part := range SweepParts {
-			_, err := s.Sweep(t.Context(), part, time.Now().AddDate(0, 0, days), 0, func(context.Context) (map[string]bool, error) { return nil, nil })
-			require.NoError(t, err)
+			must(s.Sweep(t.Context(), part, time.Now().AddDate(0, 0, days), 0, func(context.Context) (map[string]bool, error) { return nil, nil }))
 		}
 		if days < 60 {
 			require.Len(t, s.stored(t, blockPrefix), 3)
@@ -218,7 +195,5 @@ func TestOldBlocksAreSwept(t *testing.T) {
 			require.Empty(t, s.stored(t, blockPrefix))
 		}
 	}
-	ref, err := s.AllotOutput(t.Context(), tenant, made("z", "x_00001_.png", "2"))
-	require.NoError(t, err)
-	require.Equal(t, numberedName(2*blockSize+1), ref.Filename)
+	require.Equal(t, numberedName(2*blockSize+1), must(s.AllotOutput(t.Context(), tenant, made("z", "x_00001_.png", "2"))).Filename)
 }

@@ -48,42 +48,39 @@ func (b *countedBody) Close() error {
 // One request brings a new output: it tells the ETag that the name is given by, and its
 // body is copied. Of an output that the instance had cached, only the header is asked for.
 func TestAnOutputCostsOneRequest(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		count, fetches, stats int
 		cached                bool
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"one":    {count: 1, fetches: 1},
 		"cached": {count: 1, fetches: 1, stats: 1, cached: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			redistest.Each(t, func(t *testing.T, db *redis.DB) {
-				s, i, open := newStore(t, db), newInstance(), &bodies{}
-				c := NewCollector(s, open.of(i.fetch), CollectorOptions{})
-				t.Cleanup(c.Close)
-				transfer := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler))
-				from := Target{Name: "gpu", Boot: "b1", Instance: i}
-				outputs := putOutputs(i, tt.count)
-				names, wait, err := transfer.Collect(t.Context(), tenant, outputs, from, tt.cached)
-				require.NoError(t, err)
-				require.NoError(t, wait(t.Context()))
-				require.Equal(t, "picture 0", s.mustRead(t, names[0]))
-				require.Equal(t, [2]int{tt.fetches, tt.stats}, [2]int{i.fetches, i.stats}, "whole files and headers")
+	}, func(t *testing.T, tt row) {
+		redistest.Each(t, func(t *testing.T, db *redis.DB) {
+			s, i, open := newStore(t, db), newInstance(), &bodies{}
+			c := NewCollector(s, open.of(i.fetch), CollectorOptions{})
+			t.Cleanup(c.Close)
+			transfer := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler))
+			from := Target{Name: "gpu", Boot: "b1", Instance: i}
+			outputs := putOutputs(i, tt.count)
+			names, wait, err := transfer.Collect(t.Context(), tenant, outputs, from, tt.cached)
+			require.NoError(t, err)
+			require.NoError(t, wait(t.Context()))
+			require.Equal(t, "picture 0", s.mustRead(t, names[0]))
+			require.Equal(t, [2]int{tt.fetches, tt.stats}, [2]int{i.fetches, i.stats}, "whole files and headers")
 
-				// The same files once more: the hub has their bytes.
-				_, wait, err = transfer.Collect(t.Context(), tenant, outputs, from, true)
-				require.NoError(t, err)
-				require.NoError(t, wait(t.Context()))
-				require.Equal(t, [2]int{tt.fetches, tt.stats + tt.count}, [2]int{i.fetches, i.stats})
-				_, wait, err = transfer.Collect(t.Context(), tenant, outputs, from, false)
-				require.NoError(t, err)
-				require.NoError(t, wait(t.Context()))
-				require.Zero(t, open.open.Load(), "all connections have ended")
-				require.Zero(t, c.slots.used, "and their slots are free")
-			})
+			// The same files once more: the hub has their bytes.
+			_, wait, err = transfer.Collect(t.Context(), tenant, outputs, from, true)
+			require.NoError(t, err)
+			require.NoError(t, wait(t.Context()))
+			require.Equal(t, [2]int{tt.fetches, tt.stats + tt.count}, [2]int{i.fetches, i.stats})
+			_, wait, err = transfer.Collect(t.Context(), tenant, outputs, from, false)
+			require.NoError(t, err)
+			require.NoError(t, wait(t.Context()))
+			require.Zero(t, open.open.Load(), "all connections have ended")
+			require.Zero(t, c.slots.used, "and their slots are free")
 		})
-	}
+	})
 }
 
 func putOutputs(i *instance, count int) (outputs []job.FileRef) {
@@ -128,41 +125,38 @@ func TestManyOutputsOfOneMessage(t *testing.T) {
 // What was opened is closed where the copy never begins: Redis gives no names, one of the
 // files is gone, or the run ends.
 func TestOpenedIsClosed(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		gone, away, ended bool
 		err               error
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"Redis is away":     {away: true, err: redis.ErrUnavailable},
 		"a file is gone":    {gone: true, err: ErrGone},
 		"the run has ended": {ended: true, err: ErrInstance},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			s, i, open := newStore(t, redistest.Open(t, server.URL())), newInstance(), &bodies{}
-			c := NewCollector(s, open.of(i.fetch), CollectorOptions{})
-			t.Cleanup(c.Close)
-			outputs := putOutputs(i, 3)
-			if tt.gone {
-				i.drop(outputs[2])
-			}
-			if tt.away {
-				server.Stop()
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			from := Target{Name: "gpu", Boot: "b1", Instance: i}
-			if tt.ended {
-				cancel()
-				from.Instance = endedInstance{i}
-			}
-			_, _, err := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler)).Collect(ctx, tenant, outputs, from, false)
-			require.ErrorIs(t, err, tt.err)
-			require.Eventually(t, func() bool { return open.open.Load() == 0 }, time.Minute, time.Millisecond)
-			require.Zero(t, c.slots.used)
-		})
-	}
+	}, func(t *testing.T, tt row) {
+		server := redistest.Start(t)
+		s, i, open := newStore(t, redistest.Open(t, server.URL())), newInstance(), &bodies{}
+		c := NewCollector(s, open.of(i.fetch), CollectorOptions{})
+		t.Cleanup(c.Close)
+		outputs := putOutputs(i, 3)
+		if tt.gone {
+			i.drop(outputs[2])
+		}
+		if tt.away {
+			server.Stop()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		from := Target{Name: "gpu", Boot: "b1", Instance: i}
+		if tt.ended {
+			cancel()
+			from.Instance = endedInstance{i}
+		}
+		_, _, err := NewTransfer(s, c, nil, slog.New(slog.DiscardHandler)).Collect(ctx, tenant, outputs, from, false)
+		require.ErrorIs(t, err, tt.err)
+		require.Eventually(t, func() bool { return open.open.Load() == 0 }, time.Minute, time.Millisecond)
+		require.Zero(t, c.slots.used)
+	})
 }
 
 // endedInstance is one whose requests have ended with their context.

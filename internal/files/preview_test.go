@@ -105,16 +105,13 @@ func TestLargePicturesAreSentFromTheDisk(t *testing.T) {
 	rec := askAs(t.Context(), v, "a", "filename=noise.png&type=input&channel=rgb")
 	require.Greater(t, rec.Body.Len(), sketchMemory/4)
 	require.Equal(t, strconv.Itoa(rec.Body.Len()), rec.Header().Get("Content-Length"))
-	got, err := png.Decode(rec.Body)
-	require.NoError(t, err)
+	got := must(png.Decode(rec.Body))
 	for _, at := range [][2]int{{0, 0}, {350, 250}, {699, 499}} {
 		want := img.NRGBAAt(at[0], at[1])
 		want.A = 255
 		require.Equal(t, want, color.NRGBAModel.Convert(got.At(at[0], at[1])))
 	}
-	left, err := os.ReadDir(s.spool)
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, must(os.ReadDir(s.spool)))
 }
 
 // A caller that asks for too many is told to come back later. Nobody else notices.
@@ -168,8 +165,7 @@ func TestSmallPreviewBesideBombs(t *testing.T) {
 	s.mustUpload(t, input("large.png"), claiming(t, 9000, 8000))
 	v := NewView(s, newInstance().fetch, ViewOptions{})
 	ctx, hangUp := context.WithCancel(t.Context())
-	large, err := v.gate.Acquire(ctx, "bomber", 600<<20)
-	require.NoError(t, err)
+	large := must(v.gate.Acquire(ctx, "bomber", 600<<20))
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() { askAs(ctx, v, "bomber", "filename=large.png&type=input&preview=webp") })
@@ -194,11 +190,9 @@ func TestMaskOfABomb(t *testing.T) {
 	for original, mask := range map[string]string{
 		"bomb.png": claiming(t, 20_000, 10_000), "large.png": claiming(t, 12_000, 10_000), "small.png": claiming(t, 12_000, 10_000),
 	} {
-		e, err := s.Resolve(t.Context(), tenant, input(original))
-		require.NoError(t, err)
-		sp, err := newSpool(t.Context(), s.spool, bytes.NewReader([]byte(mask)), 0)
-		require.NoError(t, err)
-		_, err = NewUploads(s, v, UploadOptions{}).compose(t.Context(), "a", e, sp)
+		e := must(s.Resolve(t.Context(), tenant, input(original)))
+		sp := must(newSpool(t.Context(), s.spool, bytes.NewReader([]byte(mask)), 0))
+		_, err := NewUploads(s, v, UploadOptions{}).compose(t.Context(), "a", e, sp)
 		sp.Close()
 		require.Error(t, err, original)
 		require.True(t, isPictureError(err), "%s: %v", original, err)

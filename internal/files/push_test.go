@@ -36,20 +36,14 @@ func TestPush(t *testing.T) {
 				who, to.Name = "other", "gpu2"
 			}
 			upload := func(ref job.FileRef, data string) {
-				_, err := s.Upload(t.Context(), who, ref, true, strings.NewReader(data))
-				require.NoError(t, err)
+				must(s.Upload(t.Context(), who, ref, true, strings.NewReader(data)))
 			}
 			push := func(refs ...job.FileRef) []Rewrite {
 				t.Helper()
-				pins, err := s.Pin(t.Context(), who, refs)
-				require.NoError(t, err)
-				data, err := pins.Encode()
-				require.NoError(t, err)
-				pins, err = DecodePins(data)
-				require.NoError(t, err)
-				rewrites, err := p.Push(t.Context(), who, pins, to)
-				require.NoError(t, err)
-				return rewrites
+				pins := must(s.Pin(t.Context(), who, refs))
+				data := must(pins.Encode())
+				pins = must(DecodePins(data))
+				return must(p.Push(t.Context(), who, pins, to))
 			}
 			holds := func(ref job.FileRef, want string) {
 				t.Helper()
@@ -66,9 +60,7 @@ func TestPush(t *testing.T) {
 			require.Equal(t, 1, i.uploads)
 			require.Zero(t, i.views, "what the hub sent need not be compared")
 			for name, want := range map[string]bool{"a.png": true, "b.png": false} {
-				put, err := s.Remembers(t.Context(), to.Name, input(name))
-				require.NoError(t, err)
-				require.Equal(t, want, put, name)
+				require.Equal(t, want, must(s.Remembers(t.Context(), to.Name, input(name))), name)
 			}
 
 			// The hub's file has changed. The file on the instance stays.
@@ -105,8 +97,7 @@ func TestPush(t *testing.T) {
 
 			// Outputs are always stored by content, even those that are not copied yet.
 			i.put(output("o_00001_.png"), "picture")
-			out, err := s.AllotOutput(t.Context(), who, i.source(to.Name, output("o_00001_.png")))
-			require.NoError(t, err)
+			out := must(s.AllotOutput(t.Context(), who, i.source(to.Name, output("o_00001_.png"))))
 			rewrites := push(out)
 			require.Equal(t, []Rewrite{{out, byContent("picture", "o_00001_.png")}}, rewrites)
 			require.Equal(t, rewrites[0].To.Value(true), rewrites[0].Literal("o_00001_.png [output]"))
@@ -122,29 +113,24 @@ func TestPush(t *testing.T) {
 
 // A job gets its inputs as they were when it was accepted.
 func TestPinOutlivesTheName(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		p := NewPusher(s, newCollector(t, s, i), PushOptions{})
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		s.mustUpload(t, input("a"), "then")
-		pins, err := s.Pin(t.Context(), tenant, []job.FileRef{input("a")})
-		require.NoError(t, err)
-		_, err = s.Upload(t.Context(), tenant, input("a"), true, strings.NewReader("now"))
-		require.NoError(t, err)
+		pins := must(s.Pin(t.Context(), tenant, []job.FileRef{input("a")}))
+		must(s.Upload(t.Context(), tenant, input("a"), true, strings.NewReader("now")))
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("a")}))
-		_, err = p.Push(t.Context(), tenant, pins, to)
-		require.NoError(t, err)
+		must(p.Push(t.Context(), tenant, pins, to))
 		f, _ := i.get(input("a"))
 		require.Equal(t, "then", string(f.data))
 
 		// An output that vanished before it was copied is gone.
 		ref := allotted(t, s, i, "o.png", "picture")
-		pins, err = s.Pin(t.Context(), tenant, []job.FileRef{ref})
-		require.NoError(t, err)
+		pins = must(s.Pin(t.Context(), tenant, []job.FileRef{ref}))
 		require.Empty(t, pins.Keys())
 		i.drop(ref)
-		_, err = p.Push(t.Context(), tenant, pins, to)
+		_, err := p.Push(t.Context(), tenant, pins, to)
 		require.ErrorIs(t, err, ErrGone)
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{ref}))
 		_, err = p.Push(t.Context(), tenant, pins, to)
@@ -167,10 +153,8 @@ func TestPushAgainstARival(t *testing.T) {
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
 	p := NewPusher(s, newCollector(t, s, i), PushOptions{})
 	s.mustUpload(t, input("a"), "ours")
-	pins, err := s.Pin(t.Context(), tenant, []job.FileRef{input("a")})
-	require.NoError(t, err)
-	rewrites, err := p.Push(t.Context(), tenant, pins, Target{Name: "gpu1", Instance: rival{i}})
-	require.NoError(t, err)
+	pins := must(s.Pin(t.Context(), tenant, []job.FileRef{input("a")}))
+	rewrites := must(p.Push(t.Context(), tenant, pins, Target{Name: "gpu1", Instance: rival{i}}))
 	require.Equal(t, []Rewrite{{input("a"), byContent("ours", "a")}}, rewrites)
 	f, _ := i.get(input("a"))
 	require.Equal(t, "rival", string(f.data))
@@ -178,23 +162,18 @@ func TestPushAgainstARival(t *testing.T) {
 
 func TestPinsCodec(t *testing.T) {
 	t.Parallel()
-	data, err := Pins(nil).Encode()
-	require.NoError(t, err)
-	require.Nil(t, data)
-	pins, err := DecodePins(nil)
-	require.NoError(t, err)
+	require.Nil(t, must(Pins(nil).Encode()))
+	pins := must(DecodePins(nil))
 	require.Nil(t, pins)
-	_, err = DecodePins([]byte("{"))
+	_, err := DecodePins([]byte("{"))
 	require.Error(t, err)
-	pins, err = DecodePins([]byte(`{"v":2,"new":1,"pins":[{"ref":{"Type":"input","Subfolder":"","Filename":"a"},"key":"k","more":[]}]}`))
-	require.NoError(t, err)
+	pins = must(DecodePins([]byte(`{"v":2,"new":1,"pins":[{"ref":{"Type":"input","Subfolder":"","Filename":"a"},"key":"k","more":[]}]}`)))
 	require.Equal(t, []string{"k"}, pins.Keys())
 }
 
 // With Apart, inputs are stored where only tenants that have them can name them,
 // even when their own name is free.
 func TestPushApart(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		i.put(input("b.png"), "b")
@@ -202,11 +181,8 @@ func TestPushApart(t *testing.T) {
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		for _, name := range []string{"a.png", "b.png"} {
 			s.mustUpload(t, input(name), name[:1])
-			pins, err := s.Pin(t.Context(), tenant, []job.FileRef{input(name)})
-			require.NoError(t, err)
-			rewrites, err := p.Push(t.Context(), tenant, pins, to)
-			require.NoError(t, err)
-			require.Equal(t, []Rewrite{{From: input(name), To: byContent(name[:1], name)}}, rewrites)
+			pins := must(s.Pin(t.Context(), tenant, []job.FileRef{input(name)}))
+			require.Equal(t, []Rewrite{{From: input(name), To: byContent(name[:1], name)}}, must(p.Push(t.Context(), tenant, pins, to)))
 		}
 		_, kept := i.get(input("a.png"))
 		require.False(t, kept)
@@ -216,18 +192,14 @@ func TestPushApart(t *testing.T) {
 // An input stored under its own name is sent once for that name. An input stored
 // by content is sent once, whatever its name.
 func TestNothingIsSentTwice(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		to := Target{Name: "gpu1", Boot: "b1", Instance: i}
 		collector := newCollector(t, s, i)
 		push := func(who, name string) job.FileRef {
-			_, err := s.Upload(t.Context(), who, input(name), true, strings.NewReader("same"))
-			require.NoError(t, err)
-			pins, err := s.Pin(t.Context(), who, []job.FileRef{input(name)})
-			require.NoError(t, err)
-			rewrites, err := NewPusher(s, collector, PushOptions{Apart: who != tenant}).Push(t.Context(), who, pins, to)
-			require.NoError(t, err)
+			must(s.Upload(t.Context(), who, input(name), true, strings.NewReader("same")))
+			pins := must(s.Pin(t.Context(), who, []job.FileRef{input(name)}))
+			rewrites := must(NewPusher(s, collector, PushOptions{Apart: who != tenant}).Push(t.Context(), who, pins, to))
 			if len(rewrites) == 0 {
 				return input(name)
 			}
@@ -263,11 +235,10 @@ func TestPushFromAStorageThatFails(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 	}))
 	t.Cleanup(web.Close)
-	client, err := comfyui.NewClient(web.URL, comfyui.Options{})
-	require.NoError(t, err)
+	client := must(comfyui.NewClient(web.URL, comfyui.Options{}))
 	storage := newStore(t, redistest.Embedded(t)).storage
 	broken := io.MultiReader(strings.NewReader("begin"), iotest.ErrReader(errors.New("stale handle")))
-	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{broken, t.Context(), storage, "key"}, 100)
+	_, err := client.Upload(t.Context(), input("a.png"), false, storedReader{broken, t.Context(), storage, "key"}, 100)
 	require.ErrorIs(t, err, ErrStorage)
 	_, err = client.Upload(t.Context(), input("a.png"), false, storedReader{strings.NewReader("all"), t.Context(), storage, "key"}, 3)
 	require.NotErrorIs(t, err, ErrStorage)

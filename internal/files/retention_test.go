@@ -59,8 +59,7 @@ func (s *Store) sweepAll(t testing.TB, pinned map[string]bool) Swept {
 		if !parts[fmt.Sprintf("%02x", part)] {
 			continue
 		}
-		swept, err := s.Sweep(t.Context(), part, s.now(), 0, keep(pinned))
-		require.NoError(t, err)
+		swept := must(s.Sweep(t.Context(), part, s.now(), 0, keep(pinned)))
 		all.Files += swept.Files
 		all.Bytes += swept.Bytes
 	}
@@ -81,16 +80,13 @@ func (s *Store) letGo(t testing.TB, keys ...string) {
 }
 
 func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		next := s.later(2 * time.Hour)
 		s.mustUpload(t, input("a"), "shared")
 		s.mustUpload(t, input("b"), "shared")
 		s.mustUpload(t, input("c"), "old")
-		_, err := s.Upload(t.Context(), tenant, input("c"), true, strings.NewReader("new"))
-		require.NoError(t, err)
-		pinned, err := s.Pin(t.Context(), tenant, []job.FileRef{input("c"), input("unknown"), input("c")})
-		require.NoError(t, err)
+		must(s.Upload(t.Context(), tenant, input("c"), true, strings.NewReader("new")))
+		pinned := must(s.Pin(t.Context(), tenant, []job.FileRef{input("c"), input("unknown"), input("c")}))
 		require.Len(t, pinned, 1)
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("a"), input("c")}))
 
@@ -113,12 +109,10 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 
 // Between the pin and the queue, nothing tells Sweep about the job.
 func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, input("a"), "a")
 		s.letGo(t, s.blobs(t)...)
-		_, err := s.Pin(t.Context(), tenant, []job.FileRef{input("a")})
-		require.NoError(t, err)
+		must(s.Pin(t.Context(), tenant, []job.FileRef{input("a")}))
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("a")}))
 		require.Zero(t, s.later(2*time.Hour).sweepAll(t, nil).Files)
 	})
@@ -127,19 +121,16 @@ func TestPinIsSafeUntilTheJobIsQueued(t *testing.T) {
 // A hub that dies between the blob and the name, or in the middle of a blob,
 // leaves nothing visible.
 func TestDeathBeforeTheName(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
-		sp, err := newSpool(t.Context(), s.spool, strings.NewReader("whole"), 0)
-		require.NoError(t, err)
+		sp := must(newSpool(t.Context(), s.spool, strings.NewReader("whole"), 0))
 		defer sp.Close()
 		key := contentKey(sp.sha256)
 		require.NoError(t, s.hold(t.Context(), key))
 		require.NoError(t, s.writeContent(t.Context(), key, sp))
 		// The hub died here. Another hub died while it wrote a temporary file:
-		_, err = s.storage.Write(t.Context(), key+".17.tmp", strings.NewReader("ha"))
-		require.NoError(t, err)
+		must(s.storage.Write(t.Context(), key+".17.tmp", strings.NewReader("ha")))
 
-		_, err = s.Resolve(t.Context(), tenant, input("a"))
+		_, err := s.Resolve(t.Context(), tenant, input("a"))
 		require.ErrorIs(t, err, ErrNotFound)
 		s.letGo(t, key)
 		require.Equal(t, Swept{Files: 2, Bytes: 7}, s.later(2*time.Hour).sweepAll(t, nil))
@@ -151,7 +142,6 @@ func TestDeathBeforeTheName(t *testing.T) {
 // Uploads of content that was just given up must not lose their blobs to a sweep
 // that runs at the same time.
 func TestSweepAgainstUploads(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		key := contentKey(sum([]byte("again and again")))
 		ctx, stop := context.WithCancel(t.Context())
@@ -179,13 +169,10 @@ func TestSweepAgainstUploads(t *testing.T) {
 
 // If a blob was swept because the hold ended, it is written again.
 func TestNameNeverPointsToASweptBlob(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
-		u, err := s.newUpload(t.Context(), tenant, input("a"), false)
-		require.NoError(t, err)
-		entry, err := Entry{Key: contentKey(sum(nil))}.encode()
-		require.NoError(t, err)
-		_, _, err = u.name(t.Context(), sum(nil), entry, false)
+		u := must(s.newUpload(t.Context(), tenant, input("a"), false))
+		entry := must(Entry{Key: contentKey(sum(nil))}.encode())
+		_, _, err := u.name(t.Context(), sum(nil), entry, false)
 		require.ErrorIs(t, err, errUnsafe)
 		_, err = s.Resolve(t.Context(), tenant, input("a"))
 		require.ErrorIs(t, err, ErrNotFound)

@@ -55,13 +55,10 @@ func TestUploadsAreNamedAsComfyUINamesThem(t *testing.T) {
 					continue
 				}
 				overwrite := random.IntN(8) == 0
-				got, err := s.Upload(t.Context(), owner, input(name), overwrite, strings.NewReader(content))
-				require.NoError(t, err)
+				got := must(s.Upload(t.Context(), owner, input(name), overwrite, strings.NewReader(content)))
 				require.Equal(t, want.upload(name, content, overwrite), got.Filename)
 			}
-			all, err := s.List(t.Context(), owner, job.TypeInput, "")
-			require.NoError(t, err)
-			require.Len(t, all, len(want))
+			require.Len(t, must(s.List(t.Context(), owner, job.TypeInput, "")), len(want))
 		}
 	})
 }
@@ -77,8 +74,7 @@ func (s *Store) sameNames(t testing.TB, count int) {
 			name = fmt.Sprintf("image (%d).png", n)
 		}
 		sum := sha256.Sum256([]byte(name))
-		e, err := Entry{Key: contentKey(hex.EncodeToString(sum[:])), Size: 1, SHA256: hex.EncodeToString(sum[:])}.encode()
-		require.NoError(t, err)
+		e := must(Entry{Key: contentKey(hex.EncodeToString(sum[:])), Size: 1, SHA256: hex.EncodeToString(sum[:])}.encode())
 		entries = append(entries, name, e)
 	}
 	require.NoError(t, s.db.Client().HSet(t.Context(), s.folderKey(tenant, p), entries...).Err())
@@ -109,18 +105,15 @@ func TestSameNamesAreNotTriedAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, s.db.Client().ConfigResetStat(t.Context()).Err())
 			for n := range 5 {
-				ref, err := another(s, n+1)
-				require.NoError(t, err)
+				ref := must(another(s, n+1))
 				if name == "uploads" {
 					require.Equal(t, fmt.Sprintf("image (%d).png", count+1+n), ref.Filename)
 				}
 			}
-			stats, err := s.db.Client().Info(t.Context(), "commandstats").Result()
-			require.NoError(t, err)
+			stats := must(s.db.Client().Info(t.Context(), "commandstats").Result())
 			total := 0
 			for _, m := range reads.FindAllStringSubmatch(stats, -1) {
-				n, err := strconv.Atoi(m[1])
-				require.NoError(t, err)
+				n := must(strconv.Atoi(m[1]))
 				total += n
 			}
 			require.Less(t, total, count, "reads of Redis for five names")
@@ -133,8 +126,7 @@ func BenchmarkSameNames(b *testing.B) {
 		b.Run(fmt.Sprint(count), func(b *testing.B) {
 			s := newStore(b, redistest.Open(b, redistest.Start(b).URL()))
 			s.sameNames(b, count)
-			u, err := s.newUpload(b.Context(), tenant, input("image.png"), false)
-			require.NoError(b, err)
+			u := must(s.newUpload(b.Context(), tenant, input("image.png"), false))
 			for b.Loop() {
 				_, _, err := u.expect(b.Context(), strings.Repeat("f", 64))
 				require.NoError(b, err)

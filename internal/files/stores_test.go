@@ -33,6 +33,7 @@ func objectStore(t testing.TB) string {
 // object store.
 func eachStore(t *testing.T, run func(t *testing.T, s *Store)) {
 	t.Helper()
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) { run(t, newStore(t, db)) })
 	t.Run("object store", func(t *testing.T) {
 		t.Parallel()
@@ -48,8 +49,7 @@ func newStore(t testing.TB, db *redis.DB) *Store {
 
 func newStoreAt(t testing.TB, db *redis.DB, location string) *Store {
 	t.Helper()
-	storage, err := OpenStorage(t.Context(), location)
-	require.NoError(t, err)
+	storage := must(OpenStorage(t.Context(), location))
 	t.Cleanup(func() { _ = storage.Close() })
 	return New(db, storage, Options{SpoolDir: t.TempDir()})
 }

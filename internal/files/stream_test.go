@@ -82,8 +82,7 @@ func openSink(t *testing.T) (*sink, *Storage) {
 	s := &sink{}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	storage, err := OpenStorage(t.Context(), "s3://bucket?endpoint="+srv.URL)
-	require.NoError(t, err)
+	storage := must(OpenStorage(t.Context(), "s3://bucket?endpoint="+srv.URL))
 	t.Cleanup(func() { _ = storage.Close() })
 	return s, storage
 }
@@ -93,9 +92,7 @@ func TestObjectStoreIsWrittenInParts(t *testing.T) {
 	t.Parallel()
 	s, storage := openSink(t)
 	video := &meter{size: 256 << 20, got: s.got.Load}
-	n, err := storage.Write(t.Context(), "a", video)
-	require.NoError(t, err)
-	require.EqualValues(t, 256<<20, n)
+	require.EqualValues(t, 256<<20, must(storage.Write(t.Context(), "a", video)))
 	require.EqualValues(t, 256<<20, s.whole.Load())
 	require.LessOrEqual(t, video.most, int64(8*partSize), "bytes read and not sent yet")
 }
@@ -103,23 +100,19 @@ func TestObjectStoreIsWrittenInParts(t *testing.T) {
 // A write that broke off leaves no parts behind. They would cost money and never
 // be seen.
 func TestObjectStoreKeepsNoPartsOfABrokenWrite(t *testing.T) {
-	t.Parallel()
-	for name, broken := range map[string]func(*sink, *meter){
+	sideBySide(t, map[string]func(*sink, *meter){
 		"the source breaks off": func(_ *sink, m *meter) { m.broken = 100 << 20 },
 		"the store refuses":     func(s *sink, _ *meter) { s.broken.Store(true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s, storage := openSink(t)
-			video := &meter{size: 200 << 20, got: s.got.Load}
-			broken(s, video)
-			_, err := storage.Write(t.Context(), "a", video)
-			require.Error(t, err)
-			require.EqualValues(t, 1, s.uploads.Load())
-			require.EqualValues(t, 1, s.aborted.Load())
-			require.Zero(t, s.whole.Load())
-		})
-	}
+	}, func(t *testing.T, broken func(*sink, *meter)) {
+		s, storage := openSink(t)
+		video := &meter{size: 200 << 20, got: s.got.Load}
+		broken(s, video)
+		_, err := storage.Write(t.Context(), "a", video)
+		require.Error(t, err)
+		require.EqualValues(t, 1, s.uploads.Load())
+		require.EqualValues(t, 1, s.aborted.Load())
+		require.Zero(t, s.whole.Load())
+	})
 }
 
 // A small file that broke off must not become a whole one either.

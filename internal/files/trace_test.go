@@ -56,11 +56,9 @@ type step struct {
 
 func readTrace(t *testing.T, name string) trace {
 	t.Helper()
-	f, err := os.Open(filepath.Join("testdata", name+".json.gz"))
-	require.NoError(t, err)
+	f := must(os.Open(filepath.Join("testdata", name+".json.gz")))
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(t, err)
+	z := must(gzip.NewReader(f))
 	var tr trace
 	require.NoError(t, json.NewDecoder(z).Decode(&tr))
 	require.NotEmpty(t, tr.Steps)
@@ -104,10 +102,8 @@ func (s step) body(t *testing.T, reversed bool) (io.Reader, string) {
 			data = content(t, *p.Filename, p.Type, p.SHA256, p.Bytes)
 		}
 		h.Set("Content-Disposition", disposition)
-		part, err := w.CreatePart(h)
-		require.NoError(t, err)
-		_, err = part.Write(data)
-		require.NoError(t, err)
+		part := must(w.CreatePart(h))
+		must(part.Write(data))
 	}
 	require.NoError(t, w.Close())
 	return &buf, w.FormDataContentType()
@@ -150,7 +146,6 @@ func TestTraces(t *testing.T) {
 				name += " with the file last"
 			}
 			t.Run("upload "+name, func(t *testing.T) {
-				t.Parallel()
 				eachStore(t, func(t *testing.T, store *Store) {
 					replay(t, store, "upload-"+version, reversed)
 				})
@@ -158,7 +153,6 @@ func TestTraces(t *testing.T) {
 		}
 		for _, scenario := range []string{"view", "preview-image"} {
 			t.Run(scenario+" "+version, func(t *testing.T) {
-				t.Parallel()
 				eachStore(t, func(t *testing.T, store *Store) {
 					replay(t, store, scenario+"-"+version, false)
 				})
@@ -214,16 +208,12 @@ func replay(t *testing.T, store *Store, name string, reversed bool) {
 // makeViewed makes the output that the recording views.
 func makeViewed(t *testing.T, first step, store *Store, inst *instance, collector *Collector) {
 	t.Helper()
-	u, err := url.Parse(first.Request.Path)
-	require.NoError(t, err)
+	u := must(url.Parse(first.Request.Path))
 	q := u.Query()
 	ref := job.FileRef{Type: q.Get("type"), Subfolder: q.Get("subfolder"), Filename: q.Get("filename")}
 	inst.put(ref, string(painted(t, 16, 16, color.NRGBA{R: 9, G: 8, B: 7, A: 255}, first.Response.Bytes)))
-	got, err := store.AllotOutput(t.Context(), tenant, inst.source("gpu1", ref))
-	require.NoError(t, err)
-	require.Equal(t, ref, got)
-	_, err = collector.Collect(t.Context(), tenant, ref)
-	require.NoError(t, err)
+	require.Equal(t, ref, must(store.AllotOutput(t.Context(), tenant, inst.source("gpu1", ref))))
+	must(collector.Collect(t.Context(), tenant, ref))
 }
 
 // harden makes of what a server of 0.3.64 answered what the hub answers whatever

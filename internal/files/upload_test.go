@@ -37,10 +37,8 @@ func post(t testing.TB, serve func(http.ResponseWriter, *http.Request, string) e
 		if p.header[0] != "" {
 			h.Set(p.header[0], p.header[1])
 		}
-		pw, err := w.CreatePart(h)
-		require.NoError(t, err)
-		_, err = pw.Write([]byte(p.body))
-		require.NoError(t, err)
+		pw := must(w.CreatePart(h))
+		must(pw.Write([]byte(p.body)))
 	}
 	require.NoError(t, w.Close())
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/upload", &buf)
@@ -179,8 +177,7 @@ func TestMask(t *testing.T) {
 	u := newUploads(t, s, i, 1<<20)
 	original := withText(withText(painted(t, 5, 4, color.NRGBA{R: 10, G: 20, B: 30, A: 255}, 0), "tEXt", "workflow\x00{}"), "iTXt", "p\x00\x00\x00\x00\x00ü")
 	i.put(job.FileRef{Type: job.TypeTemp, Subfolder: "sub", Filename: "o_00001_.png"}, string(original))
-	_, err := s.AllotOutput(t.Context(), tenant, i.source("gpu1", job.FileRef{Type: job.TypeTemp, Subfolder: "sub", Filename: "o_00001_.png"}))
-	require.NoError(t, err)
+	must(s.AllotOutput(t.Context(), tenant, i.source("gpu1", job.FileRef{Type: job.TypeTemp, Subfolder: "sub", Filename: "o_00001_.png"})))
 
 	img := image.NewNRGBA(image.Rect(0, 0, 5, 4))
 	for k := range 5 * 4 {
@@ -193,15 +190,12 @@ func TestMask(t *testing.T) {
 	require.Equal(t, `{"name": "m.png", "subfolder": "clipspace", "type": "input"}`, rec.Body.String())
 
 	got := s.mustRead(t, job.FileRef{Type: job.TypeInput, Subfolder: "clipspace", Filename: "m.png"})
-	composed, err := png.Decode(strings.NewReader(got))
-	require.NoError(t, err)
+	composed := must(png.Decode(strings.NewReader(got)))
 	for k := range 5 * 4 {
 		require.Equal(t, color.NRGBA{R: 10, G: 20, B: 30, A: byte(k * 12)}, composed.(*image.NRGBA).NRGBAAt(k%5, k/5))
 	}
-	wantText, err := readPNGText(bytes.NewReader(original))
-	require.NoError(t, err)
-	gotText, err := readPNGText(strings.NewReader(got))
-	require.NoError(t, err)
+	wantText := must(readPNGText(bytes.NewReader(original)))
+	gotText := must(readPNGText(strings.NewReader(got)))
 	require.Equal(t, wantText, gotText)
 	require.Contains(t, string(gotText), "workflow")
 

@@ -36,18 +36,15 @@ func ask(t testing.TB, v *View, query string, headers ...string) *httptest.Respo
 
 // A client sees an output the same way before and after it was copied.
 func TestViewBeforeAndAfterTheCopy(t *testing.T) {
-	t.Parallel()
 	eachStore(t, func(t *testing.T, s *Store) {
 		i := newInstance()
 		c := newCollector(t, s, i)
 		v := NewView(s, i.fetch, ViewOptions{})
 		taken := Source{Instance: "gpu0", Boot: "b", Type: job.TypeOutput, Filename: "x_00001_.png"}
-		_, err := s.AllotOutput(t.Context(), tenant, taken)
-		require.NoError(t, err)
+		must(s.AllotOutput(t.Context(), tenant, taken))
 		ref := allotted(t, s, i, "x_00001_.png", "0123456789")
 		require.Equal(t, "x_00002_.png", ref.Filename)
-		e, err := s.Resolve(t.Context(), tenant, ref)
-		require.NoError(t, err)
+		e := must(s.Resolve(t.Context(), tenant, ref))
 		modified := i.clock.UTC().Format(http.TimeFormat)
 		requests := [][]string{
 			{},
@@ -69,8 +66,7 @@ func TestViewBeforeAndAfterTheCopy(t *testing.T) {
 			before = append(before, ask(t, v, "filename=x_00002_.png", headers...))
 		}
 		require.Equal(t, len(requests), i.fetches)
-		_, err = c.Collect(t.Context(), tenant, ref)
-		require.NoError(t, err)
+		must(c.Collect(t.Context(), tenant, ref))
 		i.drop(output("x_00001_.png"))
 		for n, headers := range requests {
 			after := ask(t, v, "filename=x_00002_.png", headers...)
@@ -131,13 +127,11 @@ func TestViewOfALostBlob(t *testing.T) {
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
 	v := NewView(s, i.fetch, ViewOptions{})
 	ref := allotted(t, s, i, "x.png", "picture")
-	e, err := newCollector(t, s, i).Collect(t.Context(), tenant, ref)
-	require.NoError(t, err)
+	e := must(newCollector(t, s, i).Collect(t.Context(), tenant, ref))
 	require.NoError(t, s.storage.Delete(t.Context(), e.Key))
 	require.Equal(t, "picture", ask(t, v, "filename=x.png").Body.String())
 	up := s.mustUpload(t, input("a"), "a")
-	e, err = s.Resolve(t.Context(), tenant, up)
-	require.NoError(t, err)
+	e = must(s.Resolve(t.Context(), tenant, up))
 	require.NoError(t, s.storage.Delete(t.Context(), e.Key))
 	require.Equal(t, http.StatusNotFound, ask(t, v, "filename=a&type=input").Code)
 }

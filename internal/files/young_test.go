@@ -30,23 +30,18 @@ func TestSetStoredWithoutHold(t *testing.T) {
 		"written long ago, and held now": {age: 10 * time.Hour, held: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			eachStore(t, func(t *testing.T, s *Store) {
 				i := newInstance()
 				ref := allotted(t, s, i, "x_00001_.png", "picture")
-				e, err := s.Resolve(t.Context(), tenant, ref)
-				require.NoError(t, err)
-				_, err = s.storage.Write(t.Context(), key, bytes.NewReader([]byte("picture")))
-				require.NoError(t, err)
+				e := must(s.Resolve(t.Context(), tenant, ref))
+				must(s.storage.Write(t.Context(), key, bytes.NewReader([]byte("picture"))))
 				if c.doomed {
-					reply, err := s.db.Run(t.Context(), doomScript, key, doomFor.Milliseconds())
-					require.NoError(t, err)
-					require.Equal(t, "ok", reply[0])
+					require.Equal(t, "ok", must(s.db.Run(t.Context(), doomScript, key, doomFor.Milliseconds()))[0])
 				}
 				if c.held {
 					require.NoError(t, s.hold(t.Context(), key))
 				}
-				_, err = s.SetStored(t.Context(), tenant, e, Copied{Key: key, Size: 7, Began: time.Now().Add(-c.age)})
+				_, err := s.SetStored(t.Context(), tenant, e, Copied{Key: key, Size: 7, Began: time.Now().Add(-c.age)})
 				require.ErrorIs(t, err, c.want)
 				if c.want == nil {
 					require.Zero(t, s.later(2*time.Hour).sweepAll(t, nil).Files, "it has a name")

@@ -20,110 +20,86 @@ func (b *bench) ahead(key, hub string) (job.Job, error) {
 // A job may wait behind a run that has begun, of the same hub. It has the instance when
 // it begins, whether the run before it was released by then or not.
 func TestClaimAhead(t *testing.T) {
-	t.Parallel()
-	for name, early := range map[string]bool{"released before": true, "released after": false} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				ctx := t.Context()
-				first := b.claim(b.enqueue("a"), "gpu")
-				second, third := b.enqueue("b"), b.enqueue("c")
-				_, err := b.ahead(second.Key, "hub/1")
-				require.ErrorIs(t, err, queue.ErrTaken, "the run has not begun")
-				require.NoError(t, b.Started(ctx, first.Run))
-				_, err = b.ahead(second.Key, "hub/2")
-				require.ErrorIs(t, err, queue.ErrTaken, "the run is another hub's")
-				second, err = b.ahead(second.Key, "hub/1")
-				require.NoError(t, err)
-				require.True(t, second.Ahead)
-				require.Equal(t, job.Leased, second.State)
-				require.Equal(t, job.Queued, second.Seen().State)
+	eachOf(t, queue.Options{}, map[string]bool{"released before": true, "released after": false}, func(t *testing.T, b *bench, early bool) {
+		ctx := t.Context()
+		first := b.claim(b.enqueue("a"), "gpu")
+		second, third := b.enqueue("b"), b.enqueue("c")
+		_, err := b.ahead(second.Key, "hub/1")
+		require.ErrorIs(t, err, queue.ErrTaken, "the run has not begun")
+		require.NoError(t, b.Started(ctx, first.Run))
+		_, err = b.ahead(second.Key, "hub/2")
+		require.ErrorIs(t, err, queue.ErrTaken, "the run is another hub's")
+		second = must(b.ahead(second.Key, "hub/1"))
+		require.True(t, second.Ahead)
+		require.Equal(t, job.Leased, second.State)
+		require.Equal(t, job.Queued, second.Seen().State)
 
-				if early {
-					require.NoError(t, b.Release(ctx, first.Run))
-				}
-				require.NoError(t, b.Started(ctx, second.Run))
-				require.False(t, b.get(second.Key).Ahead)
-				if !early {
-					require.NoError(t, b.Release(ctx, first.Run))
-				}
-				_, err = b.Claim(ctx, queue.ClaimRequest{Key: third.Key, Instance: "gpu", Hub: "hub/1", Upstream: "u"})
-				require.ErrorIs(t, err, queue.ErrTaken)
-				require.NoError(t, b.Release(ctx, second.Run))
-				third, err = b.ahead(third.Key, "hub/1")
-				require.NoError(t, err)
-				require.False(t, third.Ahead, "the instance is free")
-			})
-		})
-	}
+		if early {
+			require.NoError(t, b.Release(ctx, first.Run))
+		}
+		require.NoError(t, b.Started(ctx, second.Run))
+		require.False(t, b.get(second.Key).Ahead)
+		if !early {
+			require.NoError(t, b.Release(ctx, first.Run))
+		}
+		_, err = b.Claim(ctx, queue.ClaimRequest{Key: third.Key, Instance: "gpu", Hub: "hub/1", Upstream: "u"})
+		require.ErrorIs(t, err, queue.ErrTaken)
+		require.NoError(t, b.Release(ctx, second.Run))
+		third = must(b.ahead(third.Key, "hub/1"))
+		require.False(t, third.Ahead, "the instance is free")
+	})
 }
 
 // A job that is taken back is as it was, at its place.
 func TestUnusedRunLeavesNoTrace(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{MaxAttempts: 1}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		require.NoError(t, b.Started(ctx, b.claim(b.enqueue("a"), "gpu").Run))
 		next, last := b.enqueue("b"), b.enqueue("c")
 		for range 3 {
-			j, err := b.ahead(next.Key, "hub/1")
-			require.NoError(t, err)
-			_, err = b.Requeue(ctx, j.Run, queue.RequeueOptions{Unused: true})
-			require.NoError(t, err)
+			j := must(b.ahead(next.Key, "hub/1"))
+			must(b.Requeue(ctx, j.Run, queue.RequeueOptions{Unused: true}))
 		}
 		j := b.get(next.Key)
 		require.Equal(t, job.Queued, j.State)
 		require.Zero(t, j.Attempts)
 		require.Zero(t, j.Excuses)
 		require.Empty(t, j.Lost)
-		w, err := b.Window(ctx, queue.Wanted{}, 0, 2)
-		require.NoError(t, err)
+		w := must(b.Window(ctx, queue.Wanted{}, 0, 2))
 		require.Equal(t, []string{next.Key, last.Key}, []string{w.Jobs[0].Key, w.Jobs[1].Key})
 	})
 }
 
 // The tenant of a job pays for its run, and not for the one that it waited behind.
 func TestWaitingAtAnInstanceIsFree(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		first := b.claim(b.enqueue("a"), "gpu")
 		require.NoError(t, b.Started(ctx, first.Run))
-		j, err := b.ahead(b.enqueue("b").Key, "hub/1")
-		require.NoError(t, err)
+		j := must(b.ahead(b.enqueue("b").Key, "hub/1"))
 		record := b.db.Key("q", "job", j.Key)
 		require.NoError(t, b.db.Client().HSet(ctx, record, "claimed", "1").Err())
 		require.NoError(t, b.Started(ctx, j.Run))
-		claimed, err := b.db.Client().HGet(ctx, record, "claimed").Int64()
-		require.NoError(t, err)
-		require.Greater(t, claimed, int64(1))
+		require.Greater(t, must(b.db.Client().HGet(ctx, record, "claimed").Int64()), int64(1))
 	})
 }
 
 // Cancelling a job that waits at an instance withdraws it, and asks its holder to take
 // it back. One that has begun is left to run by CancelWaiting.
 func TestCancelAhead(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		b.KeepCopies()
 		first := b.claim(b.enqueue("a"), "gpu")
 		require.NoError(t, b.Started(ctx, first.Run))
-		j, err := b.ahead(b.enqueue("b").Key, "hub/1")
-		require.NoError(t, err)
-		gone, err := b.CancelWaiting(ctx, []string{first.Key, j.Key})
-		require.NoError(t, err)
+		j := must(b.ahead(b.enqueue("b").Key, "hub/1"))
+		gone := must(b.CancelWaiting(ctx, []string{first.Key, j.Key}))
 		require.Equal(t, []string{j.Key}, gone)
-		gone, err = b.CancelWaiting(ctx, []string{j.Key})
-		require.NoError(t, err)
+		gone = must(b.CancelWaiting(ctx, []string{j.Key}))
 		require.Empty(t, gone)
-		live, err := b.Live(ctx, first.Tenant)
-		require.NoError(t, err)
-		require.Len(t, live, 1)
-		renewed, err := b.Renew(ctx, "hub/1", []job.Run{j.Run})
-		require.NoError(t, err)
-		require.Equal(t, []job.Run{j.Run}, renewed.Withdrawn)
-		_, err = b.Requeue(ctx, j.Run, queue.RequeueOptions{Unused: true})
+		require.Len(t, must(b.Live(ctx, first.Tenant)), 1)
+		require.Equal(t, []job.Run{j.Run}, must(b.Renew(ctx, "hub/1", []job.Run{j.Run})).Withdrawn)
+		_, err := b.Requeue(ctx, j.Run, queue.RequeueOptions{Unused: true})
 		require.ErrorIs(t, err, queue.ErrCancelled)
 		require.ErrorIs(t, b.Finish(ctx, j.Run, done("{}")), queue.ErrWithdrawn)
 		require.Equal(t, job.Cancelled, b.get(j.Key).State)
@@ -133,7 +109,6 @@ func TestCancelAhead(t *testing.T) {
 // A claim releases the run that has ended at the instance before it, and no other one. It
 // says how many classes still have waiting jobs.
 func TestClaimAfter(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		first := b.claim(b.enqueue("a"), "gpu")
@@ -165,22 +140,18 @@ func TestClaimAfter(t *testing.T) {
 // A run that must end and was released keeps no instance, even if it begins there after
 // all.
 func TestAReleasedRunTakesNoInstance(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		first := b.claim(b.enqueue("a"), "gpu")
 		require.NoError(t, b.Started(ctx, first.Run))
-		second, err := b.ahead(b.enqueue("b").Key, "hub/1")
-		require.NoError(t, err)
+		second := must(b.ahead(b.enqueue("b").Key, "hub/1"))
 		require.NoError(t, b.Release(ctx, second.Run))
 		require.NoError(t, b.Started(ctx, second.Run))
 		require.NoError(t, b.Release(ctx, first.Run))
-		taken, err := b.Taken(ctx)
-		require.NoError(t, err)
+		taken := must(b.Taken(ctx))
 		require.Empty(t, taken)
 		require.NoError(t, b.Finish(ctx, second.Run, done("{}")))
-		taken, err = b.Taken(ctx)
-		require.NoError(t, err)
+		taken = must(b.Taken(ctx))
 		require.Empty(t, taken)
 	})
 }

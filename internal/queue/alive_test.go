@@ -28,7 +28,6 @@ func (b *bench) falls(hub string) {
 // The runs of a hub that beats no more go to another one long before their leases
 // end, and the hub can change nothing if it lives after all.
 func TestInheritFromASilentHub(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		run := b.claim(b.enqueue("a"), "gpu").Run
@@ -45,8 +44,7 @@ func TestInheritFromASilentHub(t *testing.T) {
 		other.Hub = "hub/3"
 		_, err = b.Inherit(ctx, other, "hub/2")
 		require.ErrorIs(t, err, queue.ErrStale, "the run is not of that hub")
-		o, err := b.Inherit(ctx, run, "hub/2")
-		require.NoError(t, err)
+		o := must(b.Inherit(ctx, run, "hub/2"))
 		require.Greater(t, o.Fence, run.Fence)
 		require.Equal(t, "hub/2", o.Hub)
 		require.Equal(t, []string{run.Upstream, run.SID, run.Instance}, []string{o.Upstream, o.SID, o.Instance})
@@ -56,9 +54,7 @@ func TestInheritFromASilentHub(t *testing.T) {
 		_, late, err := b.Beat(ctx, "hub/1", time.Hour)
 		require.NoError(t, err)
 		require.True(t, late, "it learns that others may have its runs")
-		result, err := b.Renew(ctx, "hub/1", []job.Run{run})
-		require.NoError(t, err)
-		require.Equal(t, []job.Run{run}, result.Lost)
+		require.Equal(t, []job.Run{run}, must(b.Renew(ctx, "hub/1", []job.Run{run})).Lost)
 		require.ErrorIs(t, b.Finish(ctx, run, done("{}")), queue.ErrStale)
 		require.NoError(t, b.Finish(ctx, o.Run, done("{}")))
 		require.Empty(t, b.beat("hub/2"))
@@ -68,7 +64,6 @@ func TestInheritFromASilentHub(t *testing.T) {
 // A hub that stops says so, and its runs are free at once. Silent hubs without runs
 // are forgotten.
 func TestQuit(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		require.NoError(t, b.Quit(ctx, "hub/1"), "before it ever beat")
@@ -77,8 +72,7 @@ func TestQuit(t *testing.T) {
 		b.beat("hub/1")
 		require.NoError(t, b.Quit(ctx, "hub/1"))
 		require.Equal(t, []string{"hub/1"}, b.beat("hub/2"))
-		_, err := b.Inherit(ctx, run, "hub/2")
-		require.NoError(t, err)
+		must(b.Inherit(ctx, run, "hub/2"))
 		require.Equal(t, []string{"hub/1"}, b.beat("hub/3"))
 		require.Empty(t, b.beat("hub/2", "hub/1", "hub/3"), "a hub that lives is not forgotten")
 		require.NoError(t, b.Quit(ctx, "hub/3"))
@@ -91,7 +85,6 @@ func TestQuit(t *testing.T) {
 // While Redis is away no hub can beat. The first one that is back takes nothing from
 // the others.
 func TestAllHubsWereSilent(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		run := b.claim(b.enqueue("a"), "gpu").Run
 		b.beat("hub/1")

@@ -20,7 +20,6 @@ func inBand(band job.Band) func(*queue.Submission) {
 // A higher band goes first, whoever is in it and whatever its priority; after nine of its
 // jobs, one of a lower band goes.
 func TestBands(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 12 {
 			b.enqueue(fmt.Sprint("bulk", n), from("a", "a"), inBand(job.Bulk), func(s *queue.Submission) { s.Priority = 100 })
@@ -31,8 +30,7 @@ func TestBands(t *testing.T) {
 		for n := range 12 {
 			b.enqueue(fmt.Sprint("person", n), from([]string{"b", "c"}[n%2], "b"), inBand(job.Interactive), func(s *queue.Submission) { s.Priority = -100 })
 		}
-		w, err := b.Window(t.Context(), queue.Wanted{}, 0, 100)
-		require.NoError(t, err)
+		w := must(b.Window(t.Context(), queue.Wanted{}, 0, 100))
 		var foreseen, order []string
 		for _, j := range w.Jobs {
 			foreseen = append(foreseen, j.ID)
@@ -63,7 +61,6 @@ func TestBands(t *testing.T) {
 
 // What nobody has waiting is owed nothing when it comes.
 func TestBandThatComesWaits(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 30 {
 			b.enqueue(fmt.Sprint("n", n), from("a", "a"))
@@ -79,10 +76,8 @@ func TestBandThatComesWaits(t *testing.T) {
 	})
 }
 
-// A job keeps its band when it is steered, given back, and paused; with the order fifo it
-// has none.
+// A job keeps its band when it is steered, given back, and paused.
 func TestBandIsKept(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		first := b.enqueue("first", inBand(job.Bulk))
@@ -91,29 +86,25 @@ func TestBandIsKept(t *testing.T) {
 		require.Equal(t, job.Bulk, second.Band())
 		front, low := queue.Front, -3
 		for _, s := range []queue.Steering{{Position: front}, {Priority: &low}, {Position: queue.End}} {
-			j, err := b.Steer(ctx, second.Key, s)
-			require.NoError(t, err)
+			j := must(b.Steer(ctx, second.Key, s))
 			require.Equal(t, job.Bulk, j.Band())
 			require.True(t, j.InFront(), "there is no other one of its priority")
 		}
 		yes, no := true, false
 		for _, paused := range []*bool{&yes, &no} {
-			j, err := b.Steer(ctx, first.Key, queue.Steering{Paused: paused})
-			require.NoError(t, err)
-			require.Equal(t, job.Bulk, j.Band())
+			require.Equal(t, job.Bulk, must(b.Steer(ctx, first.Key, queue.Steering{Paused: paused})).Band())
 		}
 		run := b.claim(first, "gpu").Run
-		_, err := b.Requeue(ctx, run, queue.RequeueOptions{})
-		require.NoError(t, err)
+		must(b.Requeue(ctx, run, queue.RequeueOptions{}))
 		require.Equal(t, job.Bulk, b.get(first.Key).Band())
 		normal := b.enqueue("normal")
-		position, err := b.Position(ctx, first.Key)
-		require.NoError(t, err)
-		require.Equal(t, 1, position)
-		list, err := b.Live(ctx, "")
-		require.NoError(t, err)
-		require.Equal(t, []string{normal.Key, first.Key, second.Key}, keysOf(list))
+		require.Equal(t, 1, must(b.Position(ctx, first.Key)))
+		require.Equal(t, []string{normal.Key, first.Key, second.Key}, keysOf(must(b.Live(ctx, ""))))
 	})
+}
+
+// With the order fifo a job has no band.
+func TestNoBandsWithFIFO(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.SetLimits(queue.Limits{FIFO: true})
 		first := b.enqueue("bulk", inBand(job.Bulk))

@@ -17,14 +17,10 @@ import (
 // life is what happens to each job: five transitions and three reads.
 func life(tb testing.TB, b *bench) {
 	ctx := tb.Context()
-	accepted, err := b.Enqueue(ctx, submission(uuid.NewString()))
-	require.NoError(tb, err)
-	heads, err := b.Peek(ctx, []string{"class"}, 1)
-	require.NoError(tb, err)
-	claimed, err := b.Claim(ctx, queue.ClaimRequest{Key: heads[0].Key, Instance: accepted.Job.Key, Hub: "h", Upstream: "u"})
-	require.NoError(tb, err)
-	_, err = b.Body(ctx, claimed.Key)
-	require.NoError(tb, err)
+	accepted := must(b.Enqueue(ctx, submission(uuid.NewString())))
+	heads := must(b.Peek(ctx, []string{"class"}, 1))
+	claimed := must(b.Claim(ctx, queue.ClaimRequest{Key: heads[0].Key, Instance: accepted.Job.Key, Hub: "h", Upstream: "u"}))
+	must(b.Body(ctx, claimed.Key))
 	require.NoError(tb, b.Started(ctx, claimed.Run))
 	require.NoError(tb, b.Release(ctx, claimed.Run))
 	require.NoError(tb, b.Finish(ctx, claimed.Run, queue.Outcome{State: job.Done, Entry: []byte(`{"x":1}`)}))

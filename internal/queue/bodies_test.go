@@ -35,7 +35,6 @@ func (p *pipelines) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredi
 }
 
 func TestManySmallBodiesAreFewRoundTrips(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		var keys, read []string
 		for n := range 512 {
@@ -54,7 +53,6 @@ func TestManySmallBodiesAreFewRoundTrips(t *testing.T) {
 }
 
 func TestLargeBodiesAreReadFewAtATime(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		var keys, read []string
 		for n := range 12 {

@@ -18,8 +18,7 @@ func (b *bench) weigh(key string) int64 {
 	b.t.Helper()
 	var n int64
 	for _, kind := range []string{"body", "secret"} {
-		size, err := b.db.Client().StrLen(b.t.Context(), b.db.Key("q", kind, key)).Result()
-		require.NoError(b.t, err)
+		size := must(b.db.Client().StrLen(b.t.Context(), b.db.Key("q", kind, key)).Result())
 		n += size
 	}
 	return n
@@ -51,8 +50,7 @@ func (w *walk) compareShares(waiting []*modelJob) {
 		require.Equal(w.t, s, w.share(tenant), "of %q", tenant)
 	}
 	if len(waiting) == 0 {
-		n, err := w.db.Client().Exists(w.ctx, w.db.Key("q", "waiting_jobs"), w.db.Key("q", "waiting_bytes")).Result()
-		require.NoError(w.t, err)
+		n := must(w.db.Client().Exists(w.ctx, w.db.Key("q", "waiting_jobs"), w.db.Key("q", "waiting_bytes")).Result())
 		require.Zero(w.t, n, "a share of nothing takes no room")
 	}
 }
@@ -70,7 +68,6 @@ func of(tenant string) func(*queue.Submission) {
 }
 
 func TestFull(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{MaxQueue: 2}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		a := b.enqueue("a")
@@ -90,7 +87,6 @@ func TestFull(t *testing.T) {
 }
 
 func TestFullOfBytes(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{MaxQueueBytes: 10_000}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		a := b.enqueue("a", heavy(50_000))
@@ -111,8 +107,7 @@ func TestFullOfBytes(t *testing.T) {
 		folded := func(size int) func(*queue.Submission) {
 			return func(s *queue.Submission) { s.Body.Prompt = bytes.Repeat([]byte("a"), size) }
 		}
-		_, err = b.Cancel(ctx, a.Key)
-		require.NoError(t, err)
+		must(b.Cancel(ctx, a.Key))
 		b.enqueue("d", folded(16_000))
 		_, err = b.Enqueue(ctx, submission("e", folded(50_000)))
 		require.ErrorIs(t, err, queue.ErrFullBytes, "what shrinks to nothing counts for a part of its size")
@@ -127,7 +122,6 @@ func TestFullForATenant(t *testing.T) {
 		"bytes": {TenantMaxQueueBytes: 13_000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			each(t, o, func(t *testing.T, b *bench) {
 				ctx := t.Context()
 				first := b.enqueue("a", heavy(6000), of("greedy"))
@@ -139,8 +133,7 @@ func TestFullForATenant(t *testing.T) {
 				for i := range 2 {
 					b.enqueue(fmt.Sprint(i), heavy(6000), of("modest"))
 				}
-				_, err = b.Cancel(ctx, first.Key)
-				require.NoError(t, err)
+				must(b.Cancel(ctx, first.Key))
 				b.enqueue("c", heavy(6000), of("greedy"))
 				require.Equal(t, 2, b.share("greedy").jobs)
 				require.Equal(t, 2, b.share("modest").jobs)
@@ -156,8 +149,7 @@ func (b *bench) lua(body, key string) {
 local rank, class = redis.call('HGET', key('q', 'job', k), 'rank'), redis.call('HGET', key('q', 'job', k), 'class')
 `+body+`
 return {'ok'}`)
-	_, err := b.db.Run(b.t.Context(), script, key)
-	require.NoError(b.t, err)
+	must(b.db.Run(b.t.Context(), script, key))
 }
 
 // These scripts do to a job what a hub of a version that does not count would do.
@@ -178,7 +170,6 @@ write('ZADD', key('q', 'leases'), '1', k)`
 // A hub of the previous version counts nothing. If one still works on the same
 // jobs beside this hub, nothing is counted twice.
 func TestCountedBesideAnOldHub(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		b.enqueue("stays")
@@ -191,8 +182,7 @@ func TestCountedBesideAnOldHub(t *testing.T) {
 
 		j = b.enqueue("old claim, new requeue")
 		b.lua(oldClaim, j.Key)
-		_, err := b.Requeue(ctx, b.get(j.Key).Run, queue.RequeueOptions{Reason: "lost"})
-		require.NoError(t, err)
+		must(b.Requeue(ctx, b.get(j.Key).Run, queue.RequeueOptions{Reason: "lost"}))
 		require.Equal(t, 2, b.share("tenant").jobs)
 		b.claim(j, "gpu2")
 		require.Equal(t, one, b.share("tenant"))
@@ -208,14 +198,12 @@ func TestCountedBesideAnOldHub(t *testing.T) {
 // A sweep counts again after an upgrade, and where an old hub took jobs away
 // unseen. From then on everything works as if it had always been counted.
 func TestRecount(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		recounted := func() {
 			t.Helper()
 			b.lua(`write('HDEL', key('q', 'counters'), 'recounted')`, "")
-			_, err := b.Sweep(ctx, "hub/1", 10)
-			require.NoError(t, err)
+			must(b.Sweep(ctx, "hub/1", 10))
 		}
 		var jobs []job.Job
 		var want share
@@ -239,13 +227,9 @@ func TestRecount(t *testing.T) {
 		require.Equal(t, want, b.share(""))
 		require.Equal(t, share{}, b.share("left over"))
 
-		_, err := b.Requeue(ctx, running.Run, queue.RequeueOptions{})
-		require.NoError(t, err)
-		all, err := b.Live(ctx, "")
-		require.NoError(t, err)
-		for _, j := range all {
-			_, err := b.Cancel(ctx, j.Key)
-			require.NoError(t, err)
+		must(b.Requeue(ctx, running.Run, queue.RequeueOptions{}))
+		for _, j := range must(b.Live(ctx, "")) {
+			must(b.Cancel(ctx, j.Key))
 		}
 		require.Equal(t, share{}, b.share(""))
 		require.Equal(t, share{}, b.share("tenant"))

@@ -34,7 +34,6 @@ write('ZADD', key('q', 'callback_tenants'), '1', 'tenant')`, run.Key)
 // Progress is told at once, then once in a while, and of what has come meanwhile only the
 // newest.
 func TestProgressIsThinned(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		run, began := b.progressing("a", "progress", "done"), time.Now()
 		b.progress(run, 0.1)
@@ -47,8 +46,7 @@ func TestProgressIsThinned(t *testing.T) {
 		b.progress(run, 0.3)
 		b.progress(run, 0.4)
 		require.Empty(t, b.take(), "too soon")
-		waiting, err := b.WaitingCallbacks(t.Context(), "tenant", 9)
-		require.NoError(t, err)
+		waiting := must(b.WaitingCallbacks(t.Context(), "tenant", 9))
 		require.Len(t, waiting, 1)
 		require.Greater(t, waiting[0].Time, began.Add(3*time.Second).UnixMilli())
 		b.paced(run)
@@ -65,8 +63,7 @@ func TestProgressIsThinned(t *testing.T) {
 
 // An end takes the place of progress that waits, whatever it waits for.
 func TestEndOvertakesProgress(t *testing.T) {
-	t.Parallel()
-	for name, before := range map[string]func(b *bench, run job.Run){
+	eachOf(t, queue.Options{}, map[string]func(b *bench, run job.Run){
 		"not sent yet": func(b *bench, run job.Run) { b.progress(run, 0.1) },
 		"too soon": func(b *bench, run job.Run) {
 			b.progress(run, 0.1)
@@ -82,29 +79,21 @@ func TestEndOvertakesProgress(t *testing.T) {
 		"given up": func(b *bench, run job.Run) {
 			b.progress(run, 0.1)
 			require.NoError(b.t, b.BuryCallback(b.t.Context(), b.take()[0], "HTTP 410"))
-			dead, err := b.DeadCallbacks(b.t.Context(), "tenant", 9)
-			require.NoError(b.t, err)
-			require.Empty(b.t, dead, "nobody needs it later")
+			require.Empty(b.t, must(b.DeadCallbacks(b.t.Context(), "tenant", 9)), "nobody needs it later")
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				run := b.progressing("a", "progress", "done")
-				before(b, run)
-				require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
-				require.Equal(t, "done", b.told())
-				require.Empty(t, b.told())
-				b.nothingOpen()
-			})
-		})
-	}
+	}, func(t *testing.T, b *bench, before func(b *bench, run job.Run)) {
+		run := b.progressing("a", "progress", "done")
+		before(b, run)
+		require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
+		require.Equal(t, "done", b.told())
+		require.Empty(t, b.told())
+		b.nothingOpen()
+	})
 }
 
 // An end waits for progress that is being sent, and nothing is sent again after it.
 func TestEndDuringProgress(t *testing.T) {
-	t.Parallel()
-	for name, settle := range map[string]func(b *bench, taken queue.TakenCallback) error{
+	eachOf(t, queue.Options{}, map[string]func(b *bench, taken queue.TakenCallback) error{
 		"delivered": func(b *bench, e queue.TakenCallback) error { return b.Delivered(b.t.Context(), e) },
 		"failed":    func(b *bench, e queue.TakenCallback) error { return b.RetryCallback(b.t.Context(), e, time.Hour, "no") },
 		"put off":   func(b *bench, e queue.TakenCallback) error { return b.PutOffCallback(b.t.Context(), e, time.Hour) },
@@ -116,28 +105,22 @@ end
 write('ZADD', key('q', 'callback_tenants'), '1', 'tenant')`, "")
 			return nil
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				run := b.progressing("a", "progress", "done")
-				b.progress(run, 0.1)
-				taken := b.take()
-				require.Len(t, taken, 1)
-				b.progress(run, 0.2)
-				require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
-				require.Empty(t, b.take(), "in order")
-				require.NoError(t, settle(b, taken[0]))
-				require.Equal(t, "done", b.told())
-				b.nothingOpen()
-			})
-		})
-	}
+	}, func(t *testing.T, b *bench, settle func(b *bench, taken queue.TakenCallback) error) {
+		run := b.progressing("a", "progress", "done")
+		b.progress(run, 0.1)
+		taken := b.take()
+		require.Len(t, taken, 1)
+		b.progress(run, 0.2)
+		require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
+		require.Empty(t, b.take(), "in order")
+		require.NoError(t, settle(b, taken[0]))
+		require.Equal(t, "done", b.told())
+		b.nothingOpen()
+	})
 }
 
 // Progress of a job whose end is asked for, or that tells only of its end, is not told.
 func TestProgressThatNobodyWants(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		run := b.progressing("a", "done")
 		b.progress(run, 0.1)
@@ -147,8 +130,7 @@ func TestProgressThatNobodyWants(t *testing.T) {
 		j := b.enqueue("b", calling("progress", "cancelled"))
 		run = b.claim(j, "gpu").Run
 		require.NoError(t, b.Started(t.Context(), run))
-		_, err := b.Withdraw(t.Context(), j.Key)
-		require.NoError(t, err)
+		must(b.Withdraw(t.Context(), j.Key))
 		b.progress(run, 0.5)
 		require.Empty(t, b.take())
 		require.ErrorIs(t, b.Finish(t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}), queue.ErrWithdrawn)

@@ -25,9 +25,7 @@ var allEvents = []string{queue.EventQueued, queue.EventStarted, queue.EventProgr
 // take takes all events that are due now.
 func (b *bench) take(skip ...string) []queue.TakenCallback {
 	b.t.Helper()
-	taken, err := b.TakeCallbacks(b.t.Context(), 9, skip)
-	require.NoError(b.t, err)
-	return taken
+	return must(b.TakeCallbacks(b.t.Context(), 9, skip))
 }
 
 // told takes the one event that is due, delivers it and returns its name; "" for none.
@@ -45,9 +43,7 @@ func (b *bench) told() string {
 // nothingOpen checks that no callback is left of a tenant.
 func (b *bench) nothingOpen() {
 	b.t.Helper()
-	keys, err := b.db.Client().Keys(b.t.Context(), b.db.Key("q", "callback*")).Result()
-	require.NoError(b.t, err)
-	require.Empty(b.t, keys)
+	require.Empty(b.t, must(b.db.Client().Keys(b.t.Context(), b.db.Key("q", "callback*")).Result()))
 }
 
 // run claims and starts a job, and ends it.
@@ -59,7 +55,6 @@ func (b *bench) runs(j job.Job, state job.State, reason string) {
 }
 
 func TestCallbacksInOrder(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a", calling(allEvents...))
 		b.runs(j, job.Failed, "a reason")
@@ -71,8 +66,7 @@ func TestCallbacksInOrder(t *testing.T) {
 			require.Equal(t, []string{want, "tenant", "a", "https://example.com/a"}, []string{e.Name, e.Tenant, e.Prompt, e.URL})
 			require.Empty(t, b.take(), "one hub sends it, and the next one waits for it")
 			require.NoError(t, b.RetryCallback(t.Context(), e, 1, "HTTP 500"))
-			waiting, err := b.WaitingCallbacks(t.Context(), "tenant", 9)
-			require.NoError(t, err)
+			waiting := must(b.WaitingCallbacks(t.Context(), "tenant", 9))
 			require.Len(t, waiting, 1)
 			require.Equal(t, "HTTP 500", waiting[0].Error)
 			require.ErrorIs(t, b.Delivered(t.Context(), e), queue.ErrStale)
@@ -95,52 +89,43 @@ func TestCallbacksInOrder(t *testing.T) {
 
 // Every way in which a job can end tells its callback, once.
 func TestEveryEndCallsBack(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		end  func(b *bench, j job.Job)
 		want string
-	}{
+	}
+	eachOf(t, queue.Options{}, map[string]row{
 		"done":   {func(b *bench, j job.Job) { b.runs(j, job.Done, "") }, "done"},
 		"failed": {func(b *bench, j job.Job) { b.runs(j, job.Failed, "x") }, "failed"},
 		"fail waiting": {func(b *bench, j job.Job) {
 			require.NoError(b.t, b.FailWaiting(b.t.Context(), j.Key, queue.Outcome{Entry: []byte(`{}`)}))
 		}, "failed"},
 		"cancel waiting": {func(b *bench, j job.Job) {
-			_, err := b.Cancel(b.t.Context(), j.Key)
-			require.NoError(b.t, err)
+			must(b.Cancel(b.t.Context(), j.Key))
 		}, "cancelled"},
 		"cancel running": {func(b *bench, j job.Job) {
 			run := b.claim(j, "gpu").Run
-			_, err := b.Cancel(b.t.Context(), j.Key)
-			require.NoError(b.t, err)
+			must(b.Cancel(b.t.Context(), j.Key))
 			require.NoError(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}))
 		}, "cancelled"},
 		"withdraw running": {func(b *bench, j job.Job) {
 			run := b.claim(j, "gpu").Run
-			_, err := b.Withdraw(b.t.Context(), j.Key)
-			require.NoError(b.t, err)
+			must(b.Withdraw(b.t.Context(), j.Key))
 			require.ErrorIs(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}), queue.ErrWithdrawn)
 		}, "cancelled"},
 		"the history is deleted at once": {func(b *bench, j job.Job) {
 			b.runs(j, job.Done, "")
 			require.NoError(b.t, b.DeleteHistory(b.t.Context(), j.Tenant, []string{j.ID}))
 		}, "done"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				c.end(b, b.enqueue("a", calling("done", "failed", "cancelled")))
-				require.Equal(t, c.want, b.told())
-				require.Empty(t, b.told())
-				b.nothingOpen()
-			})
-		})
-	}
+	}, func(t *testing.T, b *bench, c row) {
+		c.end(b, b.enqueue("a", calling("done", "failed", "cancelled")))
+		require.Equal(t, c.want, b.told())
+		require.Empty(t, b.told())
+		b.nothingOpen()
+	})
 }
 
 // What is not wanted is not told, and leaves nothing behind.
 func TestUnwantedEvents(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.runs(b.enqueue("a", calling("failed")), job.Done, "")
 		require.Empty(t, b.told())
@@ -151,7 +136,6 @@ func TestUnwantedEvents(t *testing.T) {
 }
 
 func TestDeadCallbacks(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		b.runs(b.enqueue("a", calling("started", "done")), job.Done, "")
@@ -159,14 +143,11 @@ func TestDeadCallbacks(t *testing.T) {
 		require.NoError(t, b.BuryCallback(ctx, first, "HTTP 410"))
 		require.Equal(t, "done", b.told(), "the next event goes on")
 		for _, tenant := range []string{"tenant", ""} {
-			dead, err := b.DeadCallbacks(ctx, tenant, 9)
-			require.NoError(t, err)
+			dead := must(b.DeadCallbacks(ctx, tenant, 9))
 			require.Len(t, dead, 1)
 			require.Equal(t, []string{first.ID, "started", "HTTP 410"}, []string{dead[0].ID, dead[0].Name, dead[0].Error})
 		}
-		none, err := b.DeadCallbacks(ctx, "eve", 9)
-		require.NoError(t, err)
-		require.Empty(t, none)
+		require.Empty(t, must(b.DeadCallbacks(ctx, "eve", 9)))
 		require.ErrorIs(t, b.ReplayCallback(ctx, "eve", first.ID), queue.ErrNotFound, "others' do not exist")
 		require.NoError(t, b.ReplayCallback(ctx, "tenant", first.ID))
 		require.ErrorIs(t, b.ReplayCallback(ctx, "tenant", first.ID), queue.ErrNotFound)
@@ -181,7 +162,6 @@ func TestDeadCallbacks(t *testing.T) {
 
 // Tenants take turns: the many callbacks of one do not hold up the one of another.
 func TestCallbacksTakeTurns(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 20 {
 			b.enqueue(fmt.Sprint("a", n), from("a", "a"), calling("queued"))
@@ -191,18 +171,15 @@ func TestCallbacksTakeTurns(t *testing.T) {
 		require.Len(t, taken, 2, "one of each")
 		require.Empty(t, b.take("a"), "a has as many as it may")
 		require.Len(t, b.take(), 1)
-		waiting, err := b.WaitingCallbacks(t.Context(), "", 99)
-		require.NoError(t, err)
+		waiting := must(b.WaitingCallbacks(t.Context(), "", 99))
 		require.Len(t, waiting, 21)
-		waiting, err = b.WaitingCallbacks(t.Context(), "b", 99)
-		require.NoError(t, err)
+		waiting = must(b.WaitingCallbacks(t.Context(), "b", 99))
 		require.Len(t, waiting, 1)
 	})
 }
 
 // What a client is told was never accepted has no callback; the rest is told of once it is.
 func TestCallbackAtDoor(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("refused", atDoor, calling(allEvents...))
 		require.NoError(t, b.Reject(t.Context(), b.claim(j, "gpu").Run, []byte(`{"error": "no"}`)))
@@ -221,7 +198,6 @@ func TestCallbackAtDoor(t *testing.T) {
 
 // One tenant's callbacks are bounded, however many jobs it posts.
 func TestTooManyCallbacks(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.lua(`for n = 1, 10000 do write('SADD', key('q', 'callbacks_open', 'tenant'), 'x' .. int(n)) end`, "")
 		_, err := b.Enqueue(t.Context(), submission("a", calling("done")))
@@ -236,7 +212,6 @@ func TestTooManyCallbacks(t *testing.T) {
 
 // A hub of a version without callbacks ends a job: its callback is called all the same.
 func TestEndOfAnOldHubCallsBack(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a", calling("done"))
 		require.Empty(t, b.told())
@@ -249,7 +224,6 @@ write('ZADD', key('q', 'callbacks_open'), '1', k)`, j.Key)
 
 // A lost hub's event is another's once its lease is over.
 func TestTakenCallbackOfADeadHub(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a", calling("queued"))
 		lost := b.take()[0]
@@ -272,8 +246,7 @@ func TestRestoredEndCallsBack(t *testing.T) {
 	rewind := server.Save()
 	j := b.enqueue("a", calling("done"))
 	run := b.claim(j, "gpu").Run
-	_, err := b.Body(t.Context(), run.Key)
-	require.NoError(t, err)
+	must(b.Body(t.Context(), run.Key))
 	require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
 	first := b.take()[0]
 	require.NoError(t, b.Delivered(t.Context(), first))

@@ -33,8 +33,7 @@ func (b *bench) try(j job.Job) (job.Job, error) {
 // seen returns the tenants of the jobs that may be given out.
 func (b *bench) seen() (tenants []string) {
 	b.t.Helper()
-	w, err := b.Window(b.t.Context(), queue.Wanted{}, 0, 100)
-	require.NoError(b.t, err)
+	w := must(b.Window(b.t.Context(), queue.Wanted{}, 0, 100))
 	for _, j := range w.Jobs {
 		tenants = append(tenants, j.Tenant)
 	}
@@ -43,76 +42,57 @@ func (b *bench) seen() (tenants []string) {
 
 // A tenant has no more runs at once than its limit, and its other jobs hold up nobody.
 func TestTenantRunsAtOnce(t *testing.T) {
-	t.Parallel()
-	for _, fifo := range []bool{false, true} {
-		t.Run(fmt.Sprint("fifo ", fifo), func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				b.limited(fifo, 2, 0)
-				var own []job.Job
-				for n := range 4 {
-					own = append(own, b.enqueue(fmt.Sprint("a", n), from("a", "a")))
-				}
-				other := b.enqueue("b", from("b", "b"))
-				var runs []job.Run
-				for _, j := range own[:2] {
-					claimed, err := b.try(j)
-					require.NoError(t, err)
-					runs = append(runs, claimed.Run)
-				}
-				require.ElementsMatch(t, []string{"a", "a", "b"}, b.seen())
-				_, err := b.try(own[2])
-				require.ErrorIs(t, err, queue.ErrCapped)
-				require.Equal(t, job.Queued, b.get(own[2].Key).State)
-				require.Equal(t, []string{"b"}, b.seen())
-				w, err := b.Window(t.Context(), queue.Wanted{}, 0, 100)
-				require.NoError(t, err)
-				require.Positive(t, w.Next, "a hub looks again even if it hears of nothing")
+	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
+		b.limited(fifo, 2, 0)
+		var own []job.Job
+		for n := range 4 {
+			own = append(own, b.enqueue(fmt.Sprint("a", n), from("a", "a")))
+		}
+		other := b.enqueue("b", from("b", "b"))
+		var runs []job.Run
+		for _, j := range own[:2] {
+			claimed := must(b.try(j))
+			runs = append(runs, claimed.Run)
+		}
+		require.ElementsMatch(t, []string{"a", "a", "b"}, b.seen())
+		_, err := b.try(own[2])
+		require.ErrorIs(t, err, queue.ErrCapped)
+		require.Equal(t, job.Queued, b.get(own[2].Key).State)
+		require.Equal(t, []string{"b"}, b.seen())
+		require.Positive(t, must(b.Window(t.Context(), queue.Wanted{}, 0, 100)).Next, "a hub looks again even if it hears of nothing")
 
-				require.NoError(t, b.Release(t.Context(), runs[0]))
-				require.ElementsMatch(t, []string{"a", "a", "b"}, b.seen(), "at once")
-				_, err = b.try(own[2])
-				require.NoError(t, err)
-				_, err = b.try(own[3])
-				require.ErrorIs(t, err, queue.ErrCapped)
-				// A run that is lost frees its seat, too.
-				_, err = b.Requeue(t.Context(), runs[1], queue.RequeueOptions{Reason: "lost"})
-				require.NoError(t, err)
-				_, err = b.try(own[3])
-				require.NoError(t, err)
-				_, err = b.try(other)
-				require.NoError(t, err)
+		require.NoError(t, b.Release(t.Context(), runs[0]))
+		require.ElementsMatch(t, []string{"a", "a", "b"}, b.seen(), "at once")
+		must(b.try(own[2]))
+		_, err = b.try(own[3])
+		require.ErrorIs(t, err, queue.ErrCapped)
+		// A run that is lost frees its seat, too.
+		must(b.Requeue(t.Context(), runs[1], queue.RequeueOptions{Reason: "lost"}))
+		must(b.try(own[3]))
+		must(b.try(other))
 
-				usage, err := b.Usage(t.Context(), "a")
-				require.NoError(t, err)
-				require.Equal(t, queue.Usage{Running: 2}, usage)
-			})
-		})
-	}
+		require.Equal(t, queue.Usage{Running: 2}, must(b.Usage(t.Context(), "a")))
+	})
 }
 
 // Runs that a hub of an older version has ended hold no seats for ever.
 func TestSeatsOfAnOlderHub(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.limited(false, 2, 0)
-		claimed, err := b.try(b.enqueue("a0", from("a", "a")))
-		require.NoError(t, err)
+		claimed := must(b.try(b.enqueue("a0", from("a", "a"))))
 		seats := b.db.Key("q", "seats", "a")
 		require.NoError(t, b.db.Client().SAdd(t.Context(), seats, "gone").Err())
 		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", claimed.Key), "released", "1").Err())
 		for n := range 2 {
-			_, err := b.try(b.enqueue(fmt.Sprint("b", n), from("a", "a")))
-			require.NoError(t, err)
+			must(b.try(b.enqueue(fmt.Sprint("b", n), from("a", "a"))))
 		}
-		_, err = b.try(b.enqueue("c", from("a", "a")))
+		_, err := b.try(b.enqueue("c", from("a", "a")))
 		require.ErrorIs(t, err, queue.ErrCapped)
 	})
 }
 
 // What a tenant has used within a day counts; then it may neither post nor begin.
 func TestTenantTimeOfADay(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.limited(false, 0, time.Hour)
 		waiting := b.enqueue("a0", from("a", "a"))
@@ -123,18 +103,14 @@ func TestTenantTimeOfADay(t *testing.T) {
 		}
 		usage := func() queue.Usage {
 			t.Helper()
-			usage, err := b.Usage(t.Context(), "a")
-			require.NoError(t, err)
-			return usage
+			return must(b.Usage(t.Context(), "a"))
 		}
 		set(26, 10*time.Hour) // over for long
 		require.Zero(t, usage())
 		set(20, 40*time.Minute)
 		set(10, 19*time.Minute)
 		require.Equal(t, queue.Usage{Spent: 59 * time.Minute}, usage())
-		run, err := b.try(waiting)
-		require.NoError(t, err)
-		require.NoError(t, b.Release(t.Context(), run.Run))
+		require.NoError(t, b.Release(t.Context(), must(b.try(waiting)).Run))
 		more := b.enqueue("a1", from("a", "a"))
 
 		set(10, 20*time.Minute)
@@ -142,7 +118,7 @@ func TestTenantTimeOfADay(t *testing.T) {
 		require.GreaterOrEqual(t, used.Spent, time.Hour)
 		require.Greater(t, used.Wait, 3*time.Hour)
 		require.Less(t, used.Wait, 6*time.Hour, "when the run of 20 hours ago counts no longer")
-		_, err = b.Enqueue(t.Context(), submission("a2", from("a", "a")))
+		_, err := b.Enqueue(t.Context(), submission("a2", from("a", "a")))
 		require.ErrorIs(t, err, queue.ErrTenantSpent)
 		var refused queue.SpentError
 		require.ErrorAs(t, err, &refused)
@@ -157,37 +133,29 @@ func TestTenantTimeOfADay(t *testing.T) {
 
 // The time of a run counts once, for the hour in which it ends; a lost one is free.
 func TestTimeOfARun(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.limited(false, 0, time.Hour)
 		run := func(id string) job.Run {
-			j, err := b.try(b.enqueue(id, from("a", "a")))
-			require.NoError(t, err)
+			j := must(b.try(b.enqueue(id, from("a", "a"))))
 			claimed := time.Now().Add(-10 * time.Minute).UnixMilli()
 			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", j.Key), "claimed", claimed).Err())
 			return j.Run
 		}
-		_, err := b.Requeue(t.Context(), run("lost"), queue.RequeueOptions{Reason: "lost"})
-		require.NoError(t, err)
+		must(b.Requeue(t.Context(), run("lost"), queue.RequeueOptions{Reason: "lost"}))
 		ended := run("ended")
 		require.NoError(t, b.Release(t.Context(), ended))
 		require.NoError(t, b.Finish(t.Context(), ended, queue.Outcome{State: job.Done, Entry: []byte("{}")}))
-		usage, err := b.Usage(t.Context(), "a")
-		require.NoError(t, err)
-		require.InDelta(t, 10*time.Minute, usage.Spent, float64(10*time.Second))
+		require.InDelta(t, 10*time.Minute, must(b.Usage(t.Context(), "a")).Spent, float64(10*time.Second))
 		if b.db.Embedded() {
 			return // it has no such command
 		}
-		left, err := b.db.Client().TTL(t.Context(), b.db.Key("q", "spent", "a")).Result()
-		require.NoError(t, err)
-		require.Positive(t, left)
+		require.Positive(t, must(b.db.Client().TTL(t.Context(), b.db.Key("q", "spent", "a")).Result()))
 	})
 }
 
 // A tenant may post as many prompts at once as its limit gives it a minute, and then one at
 // a time; others are not held up.
 func TestTenantRate(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.SetLimits(queue.Limits{TenantRate: func(tenant string) int {
 			return map[string]int{"a": 3, "b": 60_000}[tenant]
@@ -211,12 +179,9 @@ func TestTenantRate(t *testing.T) {
 		}
 		// Twenty seconds later one more.
 		key := b.db.Key("q", "rate", "a")
-		ttl, err := b.db.Client().PTTL(t.Context(), key).Result()
-		require.NoError(t, err)
+		ttl := must(b.db.Client().PTTL(t.Context(), key).Result())
 		require.InDelta(t, time.Minute, ttl, float64(30*time.Second), "and nothing is left of it then")
-		at, err := b.db.Client().Get(t.Context(), key).Int64()
-		require.NoError(t, err)
-		require.NoError(t, b.db.Client().Set(t.Context(), key, at-20_000_000, 0).Err())
+		require.NoError(t, b.db.Client().Set(t.Context(), key, must(b.db.Client().Get(t.Context(), key).Int64())-20_000_000, 0).Err())
 		require.NoError(t, post("a4", "a"))
 		require.ErrorAs(t, post("a5", "a"), &rate)
 	})

@@ -33,9 +33,7 @@ func BenchmarkClasses(b *testing.B) {
 					b.Run(fmt.Sprintf("%s/jobs=%d/classes=%d/unwanted=%d", order, n, classes, len(but)), func(b *testing.B) {
 						begin := scriptTime(b, db)
 						for b.Loop() {
-							w, err := q.Window(b.Context(), queue.Wanted{But: but}, 0, n)
-							require.NoError(b, err)
-							require.Len(b, w.Jobs, n)
+							require.Len(b, must(q.Window(b.Context(), queue.Wanted{But: but}, 0, n)).Jobs, n)
 						}
 						each := (scriptTime(b, db) - begin) / float64(b.N)
 						if classes == 1 {
@@ -68,11 +66,9 @@ var scriptUsec = regexp.MustCompile(`cmdstat_evalsha(?:_ro)?:calls=[0-9]+,usec=(
 // scriptTime returns for how many microseconds scripts have blocked a redis-server.
 func scriptTime(tb testing.TB, db *redis.DB) (usec float64) {
 	tb.Helper()
-	text, err := db.Client().Info(tb.Context(), "commandstats").Result()
-	require.NoError(tb, err)
+	text := must(db.Client().Info(tb.Context(), "commandstats").Result())
 	for _, match := range scriptUsec.FindAllStringSubmatch(text, -1) {
-		n, err := strconv.ParseFloat(match[1], 64)
-		require.NoError(tb, err)
+		n := must(strconv.ParseFloat(match[1], 64))
 		usec += n
 	}
 	return usec

@@ -25,30 +25,22 @@ func TestEmbeddedHubIsKilled(t *testing.T) {
 	for i := range 20 {
 		b.enqueue(fmt.Sprint("waiting", i))
 	}
-	_, err := b.Cancel(t.Context(), b.enqueue("cancelled").Key)
-	require.NoError(t, err)
+	must(b.Cancel(t.Context(), b.enqueue("cancelled").Key))
 	running := b.claim(b.enqueue("running"), "gpu")
 	b.enqueue("after") // its sync also covers the claim
 	requireAfterCrash := func(dir string) {
 		again := on(t, redistest.OpenDir(t, dir), queue.Options{})
 		requireHistory(t, again, "tenant", "ended:ended")
-		heads, err := again.Peek(t.Context(), []string{"class"}, 100)
-		require.NoError(t, err)
+		heads := must(again.Peek(t.Context(), []string{"class"}, 100))
 		require.Len(t, heads, 21)
-		runs, err := again.Runs(t.Context())
-		require.NoError(t, err)
+		runs := must(again.Runs(t.Context()))
 		require.Equal(t, []job.Run{running.Run}, runs)
-		body, err := again.Body(t.Context(), heads[0].Key)
-		require.NoError(t, err)
-		require.NotEmpty(t, body.Prompt)
-		orphan, err := again.Adopt(t.Context(), runs[0], "hub/2")
-		require.NoError(t, err)
-		require.NoError(t, again.Finish(t.Context(), orphan.Run, done(`"adopted"`)))
+		require.NotEmpty(t, must(again.Body(t.Context(), heads[0].Key)).Prompt)
+		require.NoError(t, again.Finish(t.Context(), must(again.Adopt(t.Context(), runs[0], "hub/2")).Run, done(`"adopted"`)))
 		requireHistory(t, again, "tenant", "ended:ended", `running:"adopted"`)
 		require.Equal(t, "24", again.enqueue("next").Number, "the counter goes on")
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "queue.aof"))
-	require.NoError(t, err)
+	data := must(os.ReadFile(filepath.Join(dir, "queue.aof")))
 	copied := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(copied, "queue.aof"), data, 0o600))
 	requireAfterCrash(copied)
@@ -91,6 +83,5 @@ func TestRedisIsKilled(t *testing.T) {
 			break
 		}
 	}
-	_, err = b.Enqueue(ctx, s)
-	require.NoError(t, err)
+	must(b.Enqueue(ctx, s))
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -56,13 +55,11 @@ func BenchmarkCycles(b *testing.B) {
 				more = false
 			}
 		}
-		w, err := q.Window(b.Context(), queue.Wanted{}, 0, len(idle))
-		require.NoError(b, err)
+		w := must(q.Window(b.Context(), queue.Wanted{}, 0, len(idle)))
 		for _, j := range w.Jobs {
 			instance := idle[0]
 			idle = idle[1:]
-			j, err := q.Claim(b.Context(), queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Instance: instance, Hub: "h", Upstream: j.Key})
-			require.NoError(b, err)
+			j := must(q.Claim(b.Context(), queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Instance: instance, Hub: "h", Upstream: j.Key}))
 			all.Go(func() {
 				defer func() { instances <- instance }()
 				if err := q.Finish(b.Context(), j.Run, queue.Outcome{State: job.Done, Entry: []byte(`{"x":1}`)}); err != nil {

@@ -15,7 +15,6 @@ func atDoor(s *queue.Submission) { s.Door = time.Hour }
 
 // A refusal either reaches the client or comes too late. There is nothing in between.
 func TestDoor(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		older := b.claim(b.enqueue("id", func(s *queue.Submission) { s.BodyHash = "older" }), "gpu")
@@ -24,9 +23,7 @@ func TestDoor(t *testing.T) {
 		j := b.enqueue("id", atDoor)
 		require.True(t, j.AtDoor(time.Now()))
 		requireListed(t, b)
-		all, err := b.Live(ctx, "")
-		require.NoError(t, err)
-		require.Equal(t, []string{"id"}, ids(all), "what it needs is kept")
+		require.Equal(t, []string{"id"}, ids(must(b.Live(ctx, ""))), "what it needs is kept")
 		run := b.claim(j, "gpu").Run
 		require.NoError(t, b.Reject(ctx, run, []byte(`{"error": "no"}`)))
 		require.NoError(t, b.Reject(ctx, run, []byte(`{"error": "no"}`)), "the same refusal again")
@@ -40,9 +37,7 @@ func TestDoor(t *testing.T) {
 		live, waiting, _, err := b.CountAll(ctx)
 		require.NoError(t, err)
 		require.Zero(t, live+waiting)
-		found, err := b.Find(ctx, "tenant", "id")
-		require.NoError(t, err)
-		require.Equal(t, older.Key, found.Key, "the id is the older job's again")
+		require.Equal(t, older.Key, must(b.Find(ctx, "tenant", "id")).Key, "the id is the older job's again")
 		requireHistory(t, b, "tenant", `id:{"older": true}`)
 		_, err = b.Body(ctx, j.Key)
 		require.ErrorIs(t, err, queue.ErrNotFound)
@@ -53,8 +48,7 @@ func TestDoor(t *testing.T) {
 
 // Once the client has been told that its prompt is accepted, nothing takes it back.
 func TestDoorClosed(t *testing.T) {
-	t.Parallel()
-	for name, pass := range map[string]func(t *testing.T, b *bench, j job.Job) job.Run{
+	eachOf(t, queue.Options{}, map[string]func(t *testing.T, b *bench, j job.Job) job.Run{
 		"admitted while it waits": func(t *testing.T, b *bench, j job.Job) job.Run {
 			_, refused, err := b.Admit(t.Context(), j.Key)
 			require.NoError(t, err)
@@ -74,30 +68,23 @@ func TestDoorClosed(t *testing.T) {
 			return run
 		},
 		"given back and taken again": func(t *testing.T, b *bench, j job.Job) job.Run {
-			back, err := b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Excused: true})
-			require.NoError(t, err)
+			back := must(b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Excused: true}))
 			require.True(t, back.AtDoor(time.Now()), "another instance may answer for it")
-			_, _, err = b.Admit(t.Context(), j.Key)
+			_, _, err := b.Admit(t.Context(), j.Key)
 			require.NoError(t, err)
 			return b.claim(j, "gpu2").Run
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				run := pass(t, b, b.enqueue("id", atDoor))
-				require.ErrorIs(t, b.Reject(t.Context(), run, []byte(`{}`)), queue.ErrAnswered)
-				requireListed(t, b, "id")
-				require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
-				requireHistory(t, b, "tenant", "id:{}")
-			})
-		})
-	}
+	}, func(t *testing.T, b *bench, pass func(t *testing.T, b *bench, j job.Job) job.Run) {
+		run := pass(t, b, b.enqueue("id", atDoor))
+		require.ErrorIs(t, b.Reject(t.Context(), run, []byte(`{}`)), queue.ErrAnswered)
+		requireListed(t, b, "id")
+		require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
+		requireHistory(t, b, "tenant", "id:{}")
+	})
 }
 
 // The hub at the door may die. The job then goes on as an accepted one.
 func TestDoorOfADeadHub(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("id", func(s *queue.Submission) { s.Door = time.Millisecond })
 		require.Eventually(t, func() bool {
@@ -112,20 +99,17 @@ func TestDoorOfADeadHub(t *testing.T) {
 // Cancelling a job at the door succeeds, and its client is told 200, as if the
 // cancel had come a moment later.
 func TestDoorAndCancel(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		j := b.enqueue("waiting", atDoor)
-		_, err := b.Cancel(ctx, j.Key)
-		require.NoError(t, err)
+		must(b.Cancel(ctx, j.Key))
 		_, refused, err := b.Admit(ctx, j.Key)
 		require.NoError(t, err)
 		require.False(t, refused)
 		requireListed(t, b)
 
 		run := b.claim(b.enqueue("taken", atDoor), "gpu").Run
-		_, err = b.Cancel(ctx, run.Key)
-		require.NoError(t, err)
+		must(b.Cancel(ctx, run.Key))
 		require.NoError(t, b.Reject(ctx, run, []byte(`{}`)), "it was never there to be cancelled")
 		requireListed(t, b)
 		requireHistory(t, b, "tenant")
@@ -136,10 +120,8 @@ func TestDoorAndCancel(t *testing.T) {
 // requireListed checks what the listings of the tenant and of the caller show.
 func requireListed(t *testing.T, b *bench, want ...string) {
 	t.Helper()
-	of, err := b.Live(t.Context(), "tenant")
-	require.NoError(t, err)
+	of := must(b.Live(t.Context(), "tenant"))
 	require.ElementsMatch(t, want, ids(of))
-	of, err = b.LiveOf(t.Context(), "caller")
-	require.NoError(t, err)
+	of = must(b.LiveOf(t.Context(), "caller"))
 	require.ElementsMatch(t, want, ids(of))
 }

@@ -13,7 +13,6 @@ import (
 // Hubs share what they measure, the last runs of each pair, and the pairs that were run
 // last.
 func TestDurations(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		require.NoError(t, b.KeepMeasured(ctx, nil))

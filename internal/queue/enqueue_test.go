@@ -19,17 +19,13 @@ import (
 )
 
 func TestEnqueueTwice(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		s := submission("a")
-		first, err := b.Enqueue(ctx, s)
-		require.NoError(t, err)
+		first := must(b.Enqueue(ctx, s))
 		again := func(s queue.Submission) queue.Accepted {
 			t.Helper()
-			got, err := b.Enqueue(ctx, s)
-			require.NoError(t, err)
-			return got
+			return must(b.Enqueue(ctx, s))
 		}
 		same := again(s)
 		require.True(t, same.Existing, "the same key")
@@ -52,15 +48,12 @@ func TestEnqueueTwice(t *testing.T) {
 		s.Key, s.Tenant = uuid.NewString(), "tenant"
 		require.False(t, again(s).Existing, "a deleted job is forgotten")
 
-		all, err := b.Live(ctx, "tenant")
-		require.NoError(t, err)
-		require.Len(t, all, 1)
+		require.Len(t, must(b.Live(ctx, "tenant")), 1)
 	})
 }
 
 // Many hubs may receive the same prompt at once.
 func TestEnqueueTwiceAtOnce(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		var wg sync.WaitGroup
 		fresh := make(chan string, 16)
@@ -81,7 +74,6 @@ func TestEnqueueTwiceAtOnce(t *testing.T) {
 }
 
 func TestAnIDIsTakenOver(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		other := func(s *queue.Submission) { s.BodyHash = "other" }
@@ -89,11 +81,8 @@ func TestAnIDIsTakenOver(t *testing.T) {
 		b.enqueue("b")
 		young := b.enqueue("a", other)
 		require.NotEqual(t, old.Key, young.Key)
-		found, err := b.Find(ctx, "tenant", "a")
-		require.NoError(t, err)
-		require.Equal(t, young, found)
-		live, err := b.Live(ctx, "tenant")
-		require.NoError(t, err)
+		require.Equal(t, young, must(b.Find(ctx, "tenant", "a")))
+		live := must(b.Live(ctx, "tenant"))
 		require.Equal(t, []string{"a", "b", "a"}, ids(live), "the older one runs on")
 
 		require.NoError(t, b.Finish(ctx, old.Run, done(`"old"`)))
@@ -101,14 +90,13 @@ func TestAnIDIsTakenOver(t *testing.T) {
 		requireHistory(t, b, "tenant", `a:"old"`, `b:"b"`)
 		require.NoError(t, b.Finish(ctx, b.claim(young, "gpu").Run, done(`"young"`)))
 		requireHistory(t, b, "tenant", `a:"young"`, `b:"b"`)
-		_, err = b.Get(ctx, old.Key)
+		_, err := b.Get(ctx, old.Key)
 		require.ErrorIs(t, err, queue.ErrNotFound, "its entry is gone")
 	})
 }
 
 // The other way round: the job that took over the id ends first.
 func TestTheLastEndKeepsTheEntry(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		old := b.claim(b.enqueue("a"), "gpu1")
@@ -116,14 +104,11 @@ func TestTheLastEndKeepsTheEntry(t *testing.T) {
 		require.NoError(t, b.Finish(ctx, young.Run, done(`"young"`)))
 		require.NoError(t, b.Finish(ctx, old.Run, done(`"old"`)))
 		requireHistory(t, b, "tenant", `a:"old"`)
-		found, err := b.Find(ctx, "tenant", "a")
-		require.NoError(t, err)
-		require.Equal(t, old.Key, found.Key)
+		require.Equal(t, old.Key, must(b.Find(ctx, "tenant", "a")).Key)
 	})
 }
 
 func TestNumbers(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		number := func(f float64) func(*queue.Submission) {
@@ -134,9 +119,7 @@ func TestNumbers(t *testing.T) {
 
 		require.Equal(t, "0", b.enqueue("front at zero", front).Number)
 		require.Equal(t, "1", b.enqueue("one").Number)
-		n, err := b.TakeNumber(ctx, "tenant")
-		require.NoError(t, err)
-		require.EqualValues(t, 2, n)
+		require.EqualValues(t, 2, must(b.TakeNumber(ctx, "tenant")))
 		require.Equal(t, "-3", b.enqueue("front", front).Number)
 		require.Equal(t, "2.0", b.enqueue("explicit", number(2)).Number)
 		require.Equal(t, "1e+22", b.enqueue("huge", number(1e22)).Number)
@@ -147,27 +130,22 @@ func TestNumbers(t *testing.T) {
 		b.enqueue("first", func(s *queue.Submission) { s.Priority = 1 })
 		b.enqueue("last", func(s *queue.Submission) { s.Priority = -1000 })
 
-		heads, err := b.Peek(ctx, []string{"class"}, 100)
-		require.NoError(t, err)
+		heads := must(b.Peek(ctx, []string{"class"}, 100))
 		require.Equal(t, []string{
 			"first", "infinite", "front", "front at zero", "other", "one", "explicit", "four", "huge", "nan", "last",
 		}, ids(heads))
-		w, err := b.Window(ctx, queue.Wanted{}, 0, 100)
-		require.NoError(t, err)
+		w := must(b.Window(ctx, queue.Wanted{}, 0, 100))
 		require.Equal(t, []string{
 			"other", "first", "infinite", "front", "front at zero", "one", "explicit", "four", "huge", "nan", "last",
 		}, ids(w.Jobs), "numbers count within a tenant")
 		for i, j := range w.Jobs {
-			position, err := b.Position(ctx, j.Key)
-			require.NoError(t, err)
-			require.Equal(t, i, position)
+			require.Equal(t, i, must(b.Position(ctx, j.Key)))
 		}
 	})
 }
 
 // The script computes the same ranks as package job.
 func TestRanksAgree(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		setCounter := redis.NewScript("set", redis.Write, `write('HSET', key('q', 'numbers'), ARGV[1], ARGV[2]) return {'ok'}`)
 		numbers := []int64{0, 1, 2, 3, 7, 8, 255, 1 << 20, 1<<31 - 1, 1 << 31, 1<<32 + 1, 1<<52 - 1, 1<<53 - 2}
@@ -175,11 +153,9 @@ func TestRanksAgree(t *testing.T) {
 			for _, front := range []bool{false, true} {
 				for _, priority := range []int{-100, 0, 100} {
 					name := strconv.Itoa(i) + strconv.FormatBool(front) + strconv.Itoa(priority)
-					_, err := b.db.Run(t.Context(), setCounter, name, n)
-					require.NoError(t, err)
+					must(b.db.Run(t.Context(), setCounter, name, n))
 					j := b.enqueue(name, func(s *queue.Submission) { s.Tenant, s.Front, s.Priority = name, front, priority })
-					value, err := strconv.ParseFloat(j.Number, 64)
-					require.NoError(t, err)
+					value := must(strconv.ParseFloat(j.Number, 64))
 					require.Equal(t, n, int64(math.Abs(value)))
 					require.True(t, strings.HasPrefix(j.Rank, job.RankPrefix(priority, value)), "%d: %s", n, j.Rank)
 				}
@@ -190,7 +166,6 @@ func TestRanksAgree(t *testing.T) {
 
 // Clients and tenants stay separate, whatever their names.
 func TestOddNames(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		names := []string{"a:b", "a", "b:", "{x}", "\x00\xff\xfe", "*", "1:a1:b", " ", strings.Repeat("long", 500)}
@@ -203,39 +178,26 @@ func TestOddNames(t *testing.T) {
 			require.Equal(t, name, j.ID)
 			require.Equal(t, name, j.Client)
 			claimed := b.claim(j, "gpu"+strconv.Itoa(i)+name)
-			body, err := b.Body(ctx, j.Key)
-			require.NoError(t, err)
-			require.Equal(t, name, string(body.Requires))
+			require.Equal(t, name, string(must(b.Body(ctx, j.Key)).Requires))
 			if i%2 == 0 {
 				continue
 			}
 			require.NoError(t, b.Finish(ctx, claimed.Run, done(name)))
 		}
 		for i, name := range names {
-			live, err := b.Live(ctx, name)
-			require.NoError(t, err)
-			require.Len(t, live, 1-i%2)
-			n, err := b.Count(ctx, name)
-			require.NoError(t, err)
-			require.Equal(t, 1-i%2, n)
-			ended, err := b.Undelivered(ctx, name, name)
-			require.NoError(t, err)
-			require.Len(t, ended, i%2)
-			found, err := b.Find(ctx, name, name)
-			require.NoError(t, err)
-			require.Equal(t, name, found.Caller)
+			require.Len(t, must(b.Live(ctx, name)), 1-i%2)
+			require.Equal(t, 1-i%2, must(b.Count(ctx, name)))
+			require.Len(t, must(b.Undelivered(ctx, name, name)), i%2)
+			require.Equal(t, name, must(b.Find(ctx, name, name)).Caller)
 		}
 	})
 }
 
 func TestSecrets(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Sealer: vault(t, "one")}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		j := b.enqueue("a", func(s *queue.Submission) { s.Body.Secrets = []byte("very secret") })
-		keys, err := b.db.Client().Keys(ctx, "*").Result()
-		require.NoError(t, err)
-		for _, key := range keys {
+		for _, key := range must(b.db.Client().Keys(ctx, "*").Result()) {
 			if b.db.Client().Type(ctx, key).Val() == "string" {
 				require.NotContains(t, b.db.Client().Get(ctx, key).Val(), "secret")
 			}
@@ -248,26 +210,20 @@ func TestSecrets(t *testing.T) {
 		_, err = on(t, b.db, queue.Options{Sealer: noKeys{}}).Body(ctx, j.Key)
 		require.ErrorIs(t, err, queue.ErrUnavailable)
 		require.NotErrorIs(t, err, queue.ErrSecrets, "the key may be there later")
-		body, err = sibling.Body(ctx, j.Key)
-		require.NoError(t, err)
+		body = must(sibling.Body(ctx, j.Key))
 		require.Equal(t, "very secret", string(body.Secrets))
-		bodies, err := b.Bodies(ctx, []string{j.Key, "unknown"})
-		require.NoError(t, err)
+		bodies := must(b.Bodies(ctx, []string{j.Key, "unknown"}))
 		require.Len(t, bodies, 1)
 		require.Empty(t, bodies[j.Key].Secrets, "listings get none")
 
 		require.NoError(t, b.Finish(ctx, b.claim(j, "gpu").Run, done("{}")))
-		n, err := b.db.Client().Exists(ctx, b.db.Key("q", "secret", j.Key)).Result()
-		require.NoError(t, err)
-		require.Zero(t, n)
+		require.Zero(t, must(b.db.Client().Exists(ctx, b.db.Key("q", "secret", j.Key)).Result()))
 	})
 }
 
 func vault(t *testing.T, secret string) *queue.Vault {
 	t.Helper()
-	v, err := queue.NewVault([]byte(secret))
-	require.NoError(t, err)
-	return v
+	return must(queue.NewVault([]byte(secret)))
 }
 
 // noKeys is a Sealer whose keys are unavailable.
@@ -282,13 +238,10 @@ func (noKeys) Open(context.Context, []byte, []byte) ([]byte, error) {
 // A prompt with API keys is refused until the key that seals them is there. It is
 // not stored unsealed.
 func TestNoKeyForSecrets(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Sealer: noKeys{}}, func(t *testing.T, b *bench) {
 		_, err := b.Enqueue(t.Context(), submission("a", func(s *queue.Submission) { s.Body.Secrets = []byte("very secret") }))
 		require.ErrorIs(t, err, queue.ErrUnavailable)
-		live, err := b.Live(t.Context(), "")
-		require.NoError(t, err)
-		require.Empty(t, live)
+		require.Empty(t, must(b.Live(t.Context(), "")))
 		b.enqueue("b")
 	})
 }

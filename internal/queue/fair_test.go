@@ -24,19 +24,16 @@ func from(tenant, caller string) func(*queue.Submission) {
 // "rare".
 func (b *bench) next(cost time.Duration) job.Job {
 	b.t.Helper()
-	w, err := b.Window(b.t.Context(), queue.Wanted{But: []string{"rare"}}, 0, 1)
-	require.NoError(b.t, err)
+	w := must(b.Window(b.t.Context(), queue.Wanted{But: []string{"rare"}}, 0, 1))
 	require.Len(b.t, w.Jobs, 1)
-	j, err := b.Claim(b.t.Context(), queue.ClaimRequest{
+	j := must(b.Claim(b.t.Context(), queue.ClaimRequest{
 		Key: w.Jobs[0].Key, Tenant: w.Jobs[0].Tenant, Instance: uuid.NewString(), Hub: "hub/1", Upstream: uuid.NewString(), Cost: cost,
-	})
-	require.NoError(b.t, err)
+	}))
 	return j
 }
 
 // Who has posted less in a lifetime, or much at once, has no more than a share.
 func TestTenantsTakeTurns(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 20 {
 			b.enqueue(fmt.Sprint("a", n), from("a", "a"))
@@ -57,7 +54,6 @@ func TestTenantsTakeTurns(t *testing.T) {
 
 // Over time, tenants get instances by their weights, in time and not in jobs.
 func TestTenantsShareByWeight(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		weights := map[string]float64{"a": 1, "b": 3, "c": 0.5}
 		b.SetLimits(queue.Limits{Weight: func(tenant string) float64 { return weights[tenant] }})
@@ -84,14 +80,12 @@ func TestTenantsShareByWeight(t *testing.T) {
 // A prompt of one client does not wait for the hundred of another, with or without a
 // login.
 func TestCallersTakeTurns(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 100 {
 			b.enqueue(fmt.Sprint("batch", n), from("team", "one"))
 		}
 		require.Equal(t, "batch0", b.next(0).ID)
-		accepted, err := b.Enqueue(t.Context(), submission("single", from("team", "two")))
-		require.NoError(t, err)
+		accepted := must(b.Enqueue(t.Context(), submission("single", from("team", "two"))))
 		require.Zero(t, accepted.Position)
 		require.Equal(t, "100", accepted.Job.Number, "ComfyUI's number shows the order of arrival")
 		require.Equal(t, "single", b.next(0).ID)
@@ -111,7 +105,6 @@ func TestCallersTakeTurns(t *testing.T) {
 // A client that makes up a name for each prompt does not stop the others, and one that
 // posts and cancels gains nothing by it.
 func TestNamesAreNoTurns(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		for n := range 20 {
@@ -128,32 +121,26 @@ func TestNamesAreNoTurns(t *testing.T) {
 		order = nil
 		for n := range 20 {
 			cancelled := b.enqueue(fmt.Sprint("cancelled", n), from("team", "one"))
-			_, err := b.Cancel(ctx, cancelled.Key)
-			require.NoError(t, err)
+			must(b.Cancel(ctx, cancelled.Key))
 			b.enqueue(fmt.Sprint("kept", n), from("team", "one"))
 			order = append(order, b.next(0).Caller)
 		}
 		require.LessOrEqual(t, count(order, "one"), 10)
-		names, err := b.db.Client().ZCard(ctx, b.db.Key("q", "callers", "team")).Result()
-		require.NoError(t, err)
+		names := must(b.db.Client().ZCard(ctx, b.db.Key("q", "callers", "team")).Result())
 		require.LessOrEqual(t, names, int64(25), "those that wait and few others")
 	})
 }
 
 // Names that were only used for cancelled prompts take no space.
 func TestCancelledCallersAreForgotten(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		b.enqueue("runs", from("team", "one"))
 		b.next(0)
 		for n := range 50 {
-			_, err := b.Cancel(ctx, b.enqueue(fmt.Sprint(n), from("team", fmt.Sprint("name", n))).Key)
-			require.NoError(t, err)
+			must(b.Cancel(ctx, b.enqueue(fmt.Sprint(n), from("team", fmt.Sprint("name", n))).Key))
 		}
-		names, err := b.db.Client().ZCard(ctx, b.db.Key("q", "callers", "team")).Result()
-		require.NoError(t, err)
-		require.LessOrEqual(t, names, int64(1))
+		require.LessOrEqual(t, must(b.db.Client().ZCard(ctx, b.db.Key("q", "callers", "team")).Result()), int64(1))
 	})
 }
 
@@ -168,7 +155,6 @@ func count(list []string, what string) (n int) {
 
 // Priority, number and front act within a tenant.
 func TestRanksActWithinATenant(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		number := -1e9
 		b.enqueue("b0", from("b", "b"))
@@ -188,15 +174,12 @@ func TestRanksActWithinATenant(t *testing.T) {
 
 // With `order fifo` jobs run as they came, whoever posted them.
 func TestFIFO(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.SetLimits(queue.Limits{FIFO: true})
 		want := []string{}
 		for n := range 12 {
 			tenant := []string{"a", "a", "a", "b"}[n%4]
-			accepted, err := b.Enqueue(t.Context(), submission(fmt.Sprint(n), from(tenant, fmt.Sprint(tenant, n%3))))
-			require.NoError(t, err)
-			require.Equal(t, n, accepted.Position)
+			require.Equal(t, n, must(b.Enqueue(t.Context(), submission(fmt.Sprint(n), from(tenant, fmt.Sprint(tenant, n%3))))).Position)
 			want = append(want, fmt.Sprint(n))
 		}
 		var order []string
@@ -209,12 +192,10 @@ func TestFIFO(t *testing.T) {
 
 // A tenant pays for what its runs have taken, and for lost ones nothing.
 func TestChargesAreSettled(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		tag := func() int {
-			score, err := b.db.Client().ZScore(ctx, b.db.Key("q", "tags"), "tenant").Result()
-			require.NoError(t, err)
+			score := must(b.db.Client().ZScore(ctx, b.db.Key("q", "tags"), "tenant").Result())
 			return int(score)
 		}
 		for n := range 4 {
@@ -222,8 +203,7 @@ func TestChargesAreSettled(t *testing.T) {
 		}
 		lost := b.next(time.Hour)
 		require.EqualValues(t, time.Hour.Milliseconds(), tag())
-		_, err := b.Requeue(ctx, lost.Run, queue.RequeueOptions{Reason: "lost"})
-		require.NoError(t, err)
+		must(b.Requeue(ctx, lost.Run, queue.RequeueOptions{Reason: "lost"}))
 		require.Zero(t, tag())
 		ended := b.next(time.Hour)
 		require.NoError(t, b.Release(ctx, ended.Run))
@@ -240,7 +220,6 @@ func TestChargesAreSettled(t *testing.T) {
 // A tenant that waited for instances that nobody else could use does not take all
 // others for as long.
 func TestCreditIsBounded(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 40 {
 			b.enqueue(fmt.Sprint("a", n), from("a", "a"))
@@ -264,7 +243,6 @@ func TestCreditIsBounded(t *testing.T) {
 // The order is one that tenants of any number cannot break: no job waits longer than
 // the others' shares take.
 func TestNobodyStarves(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		random := rand.New(rand.NewPCG(3, 4))
 		b.enqueue("patient", from("p", "p"))
@@ -281,19 +259,16 @@ func TestNobodyStarves(t *testing.T) {
 
 // What a hub of a version without the index adds or takes away is repaired.
 func TestIndexIsRepaired(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		window := func() []string {
-			w, err := b.Window(ctx, queue.Wanted{}, 0, 10)
-			require.NoError(t, err)
+			w := must(b.Window(ctx, queue.Wanted{}, 0, 10))
 			return ids(w.Jobs)
 		}
 		keep, gone := b.enqueue("keep"), b.enqueue("gone")
 		b.enqueue("added")
 		c := b.db.Client()
-		added, err := b.Find(ctx, "tenant", "added")
-		require.NoError(t, err)
+		added := must(b.Find(ctx, "tenant", "added"))
 		// One that only the older hub knows of, and one that it has given out.
 		require.NoError(t, c.ZRem(ctx, b.db.Key("q", "waits", "tenant"), added.Rank).Err())
 		require.NoError(t, c.ZRem(ctx, b.db.Key("q", "wait", "class", "tenant"), added.Rank).Err())
@@ -303,8 +278,7 @@ func TestIndexIsRepaired(t *testing.T) {
 		}
 		require.NoError(t, c.HSet(ctx, b.db.Key("q", "job", gone.Key), "state", "running").Err())
 		require.Equal(t, []string{"keep"}, window())
-		_, err = b.Sweep(ctx, "hub/1", 10)
-		require.NoError(t, err)
+		must(b.Sweep(ctx, "hub/1", 10))
 		require.Equal(t, []string{"keep", "added"}, window())
 		require.Equal(t, keep.Key, b.next(0).Key)
 	})
@@ -312,7 +286,6 @@ func TestIndexIsRepaired(t *testing.T) {
 
 // A clock that jumps back charges nobody and gives nothing away.
 func TestTagsStayFinite(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.SetLimits(queue.Limits{Weight: func(string) float64 { return 1e-9 }})
 		b.enqueue("a")
@@ -325,23 +298,15 @@ func TestTagsStayFinite(t *testing.T) {
 // Lua cannot unpack thousands of values at once. Jobs of as many classes must not stop
 // all others.
 func TestWindowOfManyClasses(t *testing.T) {
-	t.Parallel()
-	for name, fifo := range map[string]bool{"fair": false, "fifo": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				b.SetLimits(queue.Limits{FIFO: fifo})
-				b.enqueue("one")
-				var others []string
-				for n := range 9000 {
-					others = append(others, fmt.Sprint("class", n))
-				}
-				w, err := b.Window(t.Context(), queue.Wanted{But: others}, 0, 5)
-				require.NoError(t, err)
-				require.Equal(t, []string{"one"}, ids(w.Jobs))
-			})
-		})
-	}
+	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
+		b.SetLimits(queue.Limits{FIFO: fifo})
+		b.enqueue("one")
+		var others []string
+		for n := range 9000 {
+			others = append(others, fmt.Sprint("class", n))
+		}
+		require.Equal(t, []string{"one"}, ids(must(b.Window(t.Context(), queue.Wanted{But: others}, 0, 5)).Jobs))
+	})
 }
 
 // A look reads the tenants that are due and not all others, even if all are equal.
@@ -354,32 +319,25 @@ func TestWindowReadsFewTenants(t *testing.T) {
 		b.enqueue(fmt.Sprint(n), from(fmt.Sprint("t", n), "c"))
 	}
 	looks := func() int { return calls(t, db, "zrange") }
-	_, err := b.Window(t.Context(), queue.Wanted{}, 0, 1)
-	require.NoError(t, err)
+	must(b.Window(t.Context(), queue.Wanted{}, 0, 1))
 	before := looks()
 	require.NotZero(t, before, "no tenant's jobs were read")
-	w, err := b.Window(t.Context(), queue.Wanted{}, 0, 10)
-	require.NoError(t, err)
-	require.Len(t, w.Jobs, 10)
+	require.Len(t, must(b.Window(t.Context(), queue.Wanted{}, 0, 10)).Jobs, 10)
 	require.LessOrEqual(t, looks()-before, 12, "the tenants, and the jobs of each")
 }
 
 // Jobs of classes that nobody has named are wanted: so a hub hears of new ones.
 func TestWindowHasUnknownClasses(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		w, err := b.Window(t.Context(), queue.Wanted{But: []string{"other"}}, 0, 5)
-		require.NoError(t, err)
+		w := must(b.Window(t.Context(), queue.Wanted{But: []string{"other"}}, 0, 5))
 		require.Zero(t, w.Classes)
 		for _, class := range []string{"class", "other", "third"} {
 			b.enqueue("of "+class, func(s *queue.Submission) { s.Class = class })
 		}
-		w, err = b.Window(t.Context(), queue.Wanted{But: []string{"other"}}, 0, 5)
-		require.NoError(t, err)
+		w = must(b.Window(t.Context(), queue.Wanted{But: []string{"other"}}, 0, 5))
 		require.Equal(t, []string{"of class", "of third"}, ids(w.Jobs))
 		require.Equal(t, 3, w.Classes)
-		w, err = b.Window(t.Context(), queue.Wanted{Reserved: true}, 0, 5)
-		require.NoError(t, err)
+		w = must(b.Window(t.Context(), queue.Wanted{Reserved: true}, 0, 5))
 		require.Empty(t, w.Jobs)
 	})
 }

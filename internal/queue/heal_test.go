@@ -16,8 +16,7 @@ import (
 
 // What others have done since is not undone when Redis restarts and has lost nothing.
 func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]func(l *losing){
+	sideBySide(t, map[string]func(l *losing){
 		"deleted by another hub": func(l *losing) {
 			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
 			require.NoError(l.t, l.other.DeleteHistory(l.t.Context(), "tenant", []string{"id"}))
@@ -26,46 +25,34 @@ func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 			require.ErrorIs(l.t, err, queue.ErrNotFound)
 		},
 		"cancelled by another hub": func(l *losing) {
-			_, err := l.other.Cancel(l.t.Context(), l.j.Key)
-			require.NoError(l.t, err)
+			must(l.other.Cancel(l.t.Context(), l.j.Key))
 			require.NoError(l.t, l.HealNow(l.t.Context()))
-			live, err := l.Live(l.t.Context(), "")
-			require.NoError(l.t, err)
-			require.Empty(l.t, live)
+			require.Empty(l.t, must(l.Live(l.t.Context(), "")))
 		},
 		"cancelled by another hub and forgotten": func(l *losing) {
-			_, err := l.other.Cancel(l.t.Context(), l.j.Key)
-			require.NoError(l.t, err)
+			must(l.other.Cancel(l.t.Context(), l.j.Key))
 			require.Eventually(l.t, func() bool {
-				_, err := l.other.Sweep(l.t.Context(), "hub/2", 1)
-				require.NoError(l.t, err)
-				_, err = l.Get(l.t.Context(), l.j.Key)
+				must(l.other.Sweep(l.t.Context(), "hub/2", 1))
+				_, err := l.Get(l.t.Context(), l.j.Key)
 				return err != nil
 			}, time.Minute, time.Millisecond)
 			require.NoError(l.t, l.HealNow(l.t.Context()))
-			live, err := l.Live(l.t.Context(), "")
-			require.NoError(l.t, err)
-			require.Empty(l.t, live)
+			require.Empty(l.t, must(l.Live(l.t.Context(), "")))
 		},
 		"taken over by another hub": func(l *losing) {
 			run := l.run()
-			orphan, err := l.other.Adopt(l.t.Context(), run, "hub/2")
-			require.NoError(l.t, err)
+			orphan := must(l.other.Adopt(l.t.Context(), run, "hub/2"))
 			require.NoError(l.t, l.HealNow(l.t.Context()))
-			renewed, err := l.RenewAndRecover(l.t.Context(), "hub/1", []job.Run{run})
-			require.NoError(l.t, err)
+			renewed := must(l.RenewAndRecover(l.t.Context(), "hub/1", []job.Run{run}))
 			require.Equal(l.t, []job.Run{run}, renewed.Lost)
 			require.ErrorIs(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)), queue.ErrStale)
-			renewed, err = l.other.RenewAndRecover(l.t.Context(), "hub/2", []job.Run{orphan.Run})
-			require.NoError(l.t, err)
+			renewed = must(l.other.RenewAndRecover(l.t.Context(), "hub/2", []job.Run{orphan.Run}))
 			require.Zero(l.t, renewed)
 		},
 		"given back and claimed by another hub": func(l *losing) {
 			run := l.run()
-			orphan, err := l.other.Adopt(l.t.Context(), run, "hub/2")
-			require.NoError(l.t, err)
-			_, err = l.other.Requeue(l.t.Context(), orphan.Run, queue.RequeueOptions{Reason: "lost"})
-			require.NoError(l.t, err)
+			orphan := must(l.other.Adopt(l.t.Context(), run, "hub/2"))
+			must(l.other.Requeue(l.t.Context(), orphan.Run, queue.RequeueOptions{Reason: "lost"}))
 			require.ErrorIs(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)), queue.ErrStale)
 			require.NoError(l.t, l.HealNow(l.t.Context()))
 			require.Equal(l.t, job.Queued, l.get(run.Key).State)
@@ -77,23 +64,19 @@ func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 			require.Equal(l.t, before, l.get(l.j.Key))
 			l.ended(l.j.Key)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			redistest.Each(t, func(t *testing.T, db *redis.DB) {
-				o := queue.Options{Sealer: vault(t, "s"), Tombstone: time.Millisecond}
-				l := &losing{bench: on(t, db, o), other: on(t, db, o), s: full("id")}
-				l.KeepCopies()
-				l.accept()
-				test(l)
-			})
+	}, func(t *testing.T, test func(l *losing)) {
+		redistest.Each(t, func(t *testing.T, db *redis.DB) {
+			o := queue.Options{Sealer: vault(t, "s"), Tombstone: time.Millisecond}
+			l := &losing{bench: on(t, db, o), other: on(t, db, o), s: full("id")}
+			l.KeepCopies()
+			l.accept()
+			test(l)
 		})
-	}
+	})
 }
 
 // The scripts that put back do the same on both kinds of Redis.
 func TestAllIsPutBack(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Sealer: vault(t, "s")}, func(t *testing.T, b *bench) {
 		b.KeepCopies()
 		var runs []job.Run
@@ -107,18 +90,14 @@ func TestAllIsPutBack(t *testing.T) {
 			}
 		}
 		require.NoError(t, b.Finish(t.Context(), runs[1], done(`{"x":1}`)))
-		keys, err := b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result()
-		require.NoError(t, err)
+		keys := must(b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result())
 		require.NoError(t, b.db.Client().Del(t.Context(), keys...).Err())
 		require.NoError(t, b.HealNow(t.Context()))
-		live, err := b.Live(t.Context(), "")
-		require.NoError(t, err)
+		live := must(b.Live(t.Context(), ""))
 		require.Equal(t, []string{"waits", "runs"}, ids(live))
 		require.Equal(t, []job.State{job.Queued, job.Running}, []job.State{live[0].State, live[1].State})
 		requireHistory(t, b, "tenant", `ended:{"x":1}`)
-		again, err := b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result()
-		require.NoError(t, err)
-		require.ElementsMatch(t, keys, again)
+		require.ElementsMatch(t, keys, must(b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result()))
 	})
 }
 
@@ -132,9 +111,7 @@ func TestFilesArePutBackFirst(t *testing.T) {
 	run := b.claim(b.enqueue("a"), "gpu").Run
 	require.NoError(t, b.Started(t.Context(), run))
 	require.NoError(t, b.Finish(t.Context(), run, done(`{"x":1}`)))
-	keys, err := b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result()
-	require.NoError(t, err)
-	require.NoError(t, b.db.Client().Del(t.Context(), keys...).Err())
+	require.NoError(t, b.db.Client().Del(t.Context(), must(b.db.Client().Keys(t.Context(), b.db.Key("q", "*")).Result())...).Err())
 	away = queue.ErrUnavailable
 	require.ErrorIs(t, b.HealNow(t.Context()), queue.ErrUnavailable)
 	requireHistory(t, b, "tenant")

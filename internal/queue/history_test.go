@@ -20,12 +20,10 @@ func errorIs(err, target error) bool { return errors.Is(err, target) }
 // history returns a tenant's entries as id:json.
 func history(t *testing.T, b *bench, tenant string, p queue.Page) []string {
 	t.Helper()
-	entries, err := b.History(t.Context(), tenant, p)
-	require.NoError(t, err)
+	entries := must(b.History(t.Context(), tenant, p))
 	out := []string{}
 	for _, e := range entries {
-		text, err := e.JSON()
-		require.NoError(t, err)
+		text := must(e.JSON())
 		require.Equal(t, tenant, e.Tenant)
 		out = append(out, e.ID+":"+string(text))
 	}
@@ -46,7 +44,6 @@ func (b *bench) finished(id string, change ...func(*queue.Submission)) job.Job {
 }
 
 func TestHistoryPages(t *testing.T) {
-	t.Parallel()
 	n := func(i int) *int { return &i }
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for i := range 4 {
@@ -86,7 +83,6 @@ func TestHistoryPages(t *testing.T) {
 // The numbers of the history grow in the order of the ends, as with one ComfyUI.
 // Its web UI looks only for numbers higher than those it shows.
 func TestHistoryNumbersGrow(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		jobs := map[string]job.Job{}
@@ -111,20 +107,14 @@ func TestHistoryNumbersGrow(t *testing.T) {
 			} else {
 				require.NoError(t, b.Finish(ctx, jobs[id].Run, done(id)))
 			}
-			entry, err := b.HistoryEntry(ctx, "tenant", id)
-			require.NoError(t, err)
-			require.Equal(t, number[id], entry.Number, id)
+			require.Equal(t, number[id], must(b.HistoryEntry(ctx, "tenant", id)).Number, id)
 			require.Equal(t, jobs[id].Number, b.get(jobs[id].Key).Number, "the job itself keeps its number")
 		}
 		require.Equal(t, "7", b.enqueue("next").Number, "above the last one shown")
-		n, err := b.TakeNumber(ctx, "tenant")
-		require.NoError(t, err)
-		require.EqualValues(t, 8, n)
+		require.EqualValues(t, 8, must(b.TakeNumber(ctx, "tenant")))
 		j := b.finished("last")
 		require.Equal(t, "9", j.Number)
-		entry, err := b.HistoryEntry(ctx, "tenant", "last")
-		require.NoError(t, err)
-		require.Empty(t, entry.Number, "the history shows the number that its client was given")
+		require.Empty(t, must(b.HistoryEntry(ctx, "tenant", "last")).Number, "the history shows the number that its client was given")
 		require.Equal(t, "1", b.enqueue("other", func(s *queue.Submission) { s.Tenant = "other" }).Number)
 	})
 }
@@ -143,7 +133,6 @@ func TestHistoryIsBounded(t *testing.T) {
 		{"never the newest", queue.Options{HistoryEntries: 1}, []string{"4:4"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			each(t, c.o, func(t *testing.T, b *bench) {
 				b.finished("other's", func(s *queue.Submission) { s.Tenant = "other" })
 				for i := range 5 {
@@ -153,16 +142,13 @@ func TestHistoryIsBounded(t *testing.T) {
 				requireHistory(t, b, "other", c.also...)
 				_, err := b.Find(t.Context(), "tenant", "0")
 				require.ErrorIs(t, err, queue.ErrNotFound, "the job goes with its entry")
-				left, err := b.Undelivered(t.Context(), "tenant", "client")
-				require.NoError(t, err)
-				require.Len(t, left, len(c.kept))
+				require.Len(t, must(b.Undelivered(t.Context(), "tenant", "client")), len(c.kept))
 			})
 		})
 	}
 }
 
 func TestDeleteHistory(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		for i := range 6 {
@@ -185,14 +171,11 @@ func TestDeleteHistory(t *testing.T) {
 		require.NoError(t, b.ClearHistory(ctx, "tenant", ""))
 		requireHistory(t, b, "tenant")
 		requireHistory(t, b, "other", "0:0")
-		live, err := b.Live(ctx, "tenant")
-		require.NoError(t, err)
-		require.Equal(t, []string{"live"}, ids(live))
+		require.Equal(t, []string{"live"}, ids(must(b.Live(ctx, "tenant"))))
 	})
 }
 
 func TestExpireHistory(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		for i := range 40 {
@@ -208,7 +191,6 @@ func TestExpireHistory(t *testing.T) {
 // An entry that replaces one with the same id takes its place, and still counts as
 // the youngest.
 func TestExpireHistoryByTheEnd(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		old := b.enqueue("a")
@@ -217,8 +199,7 @@ func TestExpireHistoryByTheEnd(t *testing.T) {
 		young := b.claim(b.enqueue("a", func(s *queue.Submission) { s.BodyHash = "another" }), "gpu2")
 		end := b.finished("c").FinishedAt
 		require.Eventually(t, func() bool {
-			now, err := b.db.Now(ctx)
-			require.NoError(t, err)
+			now := must(b.db.Now(ctx))
 			return now.UnixMilli() > end
 		}, 30*time.Second, time.Millisecond)
 		require.NoError(t, b.Finish(ctx, young.Run, done("young")))
@@ -230,7 +211,6 @@ func TestExpireHistoryByTheEnd(t *testing.T) {
 
 // The files that an entry names count as used when its job ends.
 func TestFilesAreUsedAtTheEnd(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx, index := t.Context(), b.db.Key("files", "used", "test")
 		for _, member := range []string{"a", "b", "c"} {
@@ -240,8 +220,7 @@ func TestFilesAreUsedAtTheEnd(t *testing.T) {
 		outcome := done("1")
 		outcome.Uses = queue.Uses{Indexes: []string{index}, Members: []string{"a", "c", "gone"}}
 		require.NoError(t, b.Finish(ctx, run, outcome))
-		got, err := b.db.Client().ZRangeWithScores(ctx, index, 0, -1).Result()
-		require.NoError(t, err)
+		got := must(b.db.Client().ZRangeWithScores(ctx, index, 0, -1).Result())
 		end := float64(b.get(run.Key).FinishedAt)
 		require.Equal(t, []goredis.Z{{Score: 1, Member: "b"}, {Score: end, Member: "a"}, {Score: end, Member: "c"}}, got)
 	})
@@ -249,48 +228,36 @@ func TestFilesAreUsedAtTheEnd(t *testing.T) {
 
 // An entry is returned unchanged, whatever bytes it contains.
 func TestEntryBytes(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for i, entry := range []string{"", `{"a":NaN}`, "\x00\xff", strings.Repeat(`{"text": "x"}`, 100000)} {
 			j := b.claim(b.enqueue(fmt.Sprint(i)), "gpu")
 			require.NoError(t, b.Finish(t.Context(), j.Run, done(entry)))
-			got, err := b.HistoryEntry(t.Context(), "tenant", fmt.Sprint(i))
-			require.NoError(t, err)
-			text, err := got.JSON()
-			require.NoError(t, err)
-			require.Equal(t, entry, string(text))
+			require.Equal(t, entry, string(must(must(b.HistoryEntry(t.Context(), "tenant", fmt.Sprint(i))).JSON())))
 		}
 	})
 }
 
 // Nothing is left once everything has ended and is forgotten.
 func TestNothingLeaks(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Tombstone: time.Millisecond, MaxAttempts: 2}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		b.finished("a")
 		b.finished("b", func(s *queue.Submission) { s.Class = "second"; s.Body.Secrets = []byte("x") })
-		_, err := b.Cancel(ctx, b.enqueue("c").Key)
-		require.NoError(t, err)
+		must(b.Cancel(ctx, b.enqueue("c").Key))
 		run := b.claim(b.enqueue("d"), "gpu").Run
-		_, err = b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
-		require.NoError(t, err)
+		must(b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"}))
 		require.NoError(t, b.FailWaiting(ctx, run.Key, queue.Outcome{Entry: []byte("{}")}))
 		require.NoError(t, b.ClearHistory(ctx, "tenant", ""))
 		left := func() []string {
-			keys, err := b.db.Client().Keys(ctx, b.db.Key("q", "*")).Result()
-			require.NoError(t, err)
+			keys := must(b.db.Client().Keys(ctx, b.db.Key("q", "*")).Result())
 			// These expire by themselves.
 			return slices.DeleteFunc(keys, func(k string) bool { return strings.HasPrefix(k, b.db.Key("q", "forgotten", "")) })
 		}
 		require.Eventually(t, func() bool {
-			_, err := b.Sweep(ctx, "hub/1", 1)
-			require.NoError(t, err)
+			must(b.Sweep(ctx, "hub/1", 1))
 			return len(left()) == 4
 		}, time.Minute, 5*time.Millisecond, "left: %v", left())
 		require.ElementsMatch(t, []string{b.db.Key("q", "counters"), b.db.Key("q", "numbers"), b.db.Key("q", "raised"), b.db.Key("q", "tags")}, left())
-		bytes, err := b.db.Client().HGet(ctx, b.db.Key("q", "counters"), "bytes").Result()
-		require.NoError(t, err)
-		require.Equal(t, "0", bytes)
+		require.Equal(t, "0", must(b.db.Client().HGet(ctx, b.db.Key("q", "counters"), "bytes").Result()))
 	})
 }

@@ -48,9 +48,7 @@ func hubs(t *testing.T, db *redis.DB) {
 		})
 	}
 	wg.Wait()
-	records, err := b.Ended(t.Context(), "tenant", queue.Page{})
-	require.NoError(t, err)
-	for _, r := range records {
+	for _, r := range must(b.Ended(t.Context(), "tenant", queue.Page{})) {
 		require.True(t, keys[r.Job.Key], "ended twice, or never accepted")
 		delete(keys, r.Job.Key)
 		require.Equal(t, job.Done, r.Job.State)

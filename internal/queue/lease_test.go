@@ -16,22 +16,16 @@ import (
 )
 
 func TestRenew(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		a, c, d := b.claim(b.enqueue("a"), "g1").Run, b.claim(b.enqueue("c"), "g2").Run, b.claim(b.enqueue("d"), "g3").Run
-		_, err := b.Cancel(ctx, c.Key)
-		require.NoError(t, err)
+		must(b.Cancel(ctx, c.Key))
 		require.NoError(t, b.Finish(ctx, d, done("{}")))
 		b.expire(a)
-		result, err := b.Renew(ctx, "hub/1", []job.Run{a, c, d})
-		require.NoError(t, err)
+		result := must(b.Renew(ctx, "hub/1", []job.Run{a, c, d}))
 		require.Equal(t, queue.RenewResult{Lost: []job.Run{d}, Cancelled: []job.Run{c}}, result)
-		orphans, err := b.Sweep(ctx, "hub/2", 10)
-		require.NoError(t, err)
-		require.Empty(t, orphans, "a renewal in time counts, however late")
-		result, err = b.Renew(ctx, "hub/other", []job.Run{a})
-		require.NoError(t, err)
+		require.Empty(t, must(b.Sweep(ctx, "hub/2", 10)), "a renewal in time counts, however late")
+		result = must(b.Renew(ctx, "hub/other", []job.Run{a}))
 		require.Equal(t, []job.Run{a}, result.Lost)
 	})
 }
@@ -39,20 +33,16 @@ func TestRenew(t *testing.T) {
 // Redis does nothing else while a script runs: a hub with hundreds of runs renews them in
 // parts.
 func TestRenewOfManyRuns(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		var held []job.Run
 		for n := range 120 {
 			held = append(held, b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n)).Run)
 		}
-		_, err := b.Cancel(t.Context(), held[70].Key)
-		require.NoError(t, err)
+		must(b.Cancel(t.Context(), held[70].Key))
 		require.NoError(t, b.Finish(t.Context(), held[110], done("{}")))
 		sizes := &commandSizes{}
 		b.db.Client().AddHook(sizes)
-		result, err := b.Renew(t.Context(), "hub/1", held)
-		require.NoError(t, err)
-		require.Equal(t, queue.RenewResult{Lost: held[110:111], Cancelled: held[70:71]}, result)
+		require.Equal(t, queue.RenewResult{Lost: held[110:111], Cancelled: held[70:71]}, must(b.Renew(t.Context(), "hub/1", held)))
 		require.Less(t, sizes.most, 120, "words of one command")
 	})
 }
@@ -79,36 +69,28 @@ func (*commandSizes) ProcessPipelineHook(next goredis.ProcessPipelineHook) gored
 // Renewing reads no body, not even of a run of which this hub has no copy yet, and puts
 // nothing back: the other leases wait for it.
 func TestRenewIsQuick(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		b.KeepCopies()
 		var held []job.Run
 		for n := range 3 {
-			orphan, err := b.Adopt(ctx, b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n)).Run, "hub/2")
-			require.NoError(t, err)
+			orphan := must(b.Adopt(ctx, b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n)).Run, "hub/2"))
 			held = append(held, orphan.Run)
 		}
-		_, err := b.Adopt(ctx, held[2], "hub/3")
-		require.NoError(t, err)
+		must(b.Adopt(ctx, held[2], "hub/3"))
 		trips := &pipelines{}
 		b.db.Client().AddHook(trips)
-		renewed, err := b.Renew(ctx, "hub/2", held)
-		require.NoError(t, err)
+		renewed := must(b.Renew(ctx, "hub/2", held))
 		require.Equal(t, held[2:], renewed.Lost)
 		require.Zero(t, trips.count)
-		gone, err := b.Recover(ctx, held, renewed.Lost)
-		require.NoError(t, err)
-		require.Equal(t, held[2:], gone)
+		require.Equal(t, held[2:], must(b.Recover(ctx, held, renewed.Lost)))
 		require.Equal(t, 2, trips.count, "it reads all bodies at once")
-		_, err = b.Recover(ctx, held[:2], nil)
-		require.NoError(t, err)
+		must(b.Recover(ctx, held[:2], nil))
 		require.Equal(t, 2, trips.count, "and each once")
 	})
 }
 
 func TestSweep(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		const n = 20
@@ -119,8 +101,7 @@ func TestSweep(t *testing.T) {
 			if i%2 == 0 {
 				require.NoError(t, b.Started(ctx, run))
 				require.NoError(t, b.Release(ctx, run))
-				_, err := b.Cancel(ctx, run.Key)
-				require.NoError(t, err)
+				must(b.Cancel(ctx, run.Key))
 			}
 			b.expire(run)
 		}
@@ -158,9 +139,7 @@ func TestSweep(t *testing.T) {
 			require.Equal(t, j.State == job.Running, o.Released)
 			require.Equal(t, o.Released, o.CancelAsked)
 			require.Equal(t, j.State, o.State)
-			result, err := b.Renew(ctx, o.Hub, []job.Run{o.Run})
-			require.NoError(t, err)
-			require.Empty(t, result.Lost)
+			require.Empty(t, must(b.Renew(ctx, o.Hub, []job.Run{o.Run})).Lost)
 		}
 	})
 }
@@ -168,24 +147,19 @@ func TestSweep(t *testing.T) {
 // During an outage of Redis no holder can renew, and when its clock is set forward none has
 // had the time. The first sweep afterwards must not take all runs away from hubs that live.
 func TestSweepAfterAnOutage(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		outage := redis.NewScript("outage", redis.Write, `write('HSET', key('q', 'counters'), 'swept', int(now() - 45 * 60000)) return {'ok'}`)
 		held, dead := b.claim(b.enqueue("held"), "g1").Run, b.claim(b.enqueue("dead"), "g2").Run
 		sweep := func() []queue.Orphan {
-			orphans, err := b.Sweep(ctx, "hub/2", 10)
-			require.NoError(t, err)
-			return orphans
+			return must(b.Sweep(ctx, "hub/2", 10))
 		}
 		for range 2 {
 			b.expire(held)
 			b.expire(dead)
-			_, err := b.db.Run(ctx, outage)
-			require.NoError(t, err)
+			must(b.db.Run(ctx, outage))
 			if len(sweep()) == 0 { // the first time: both are spared
-				_, err = b.Renew(ctx, "hub/1", []job.Run{held})
-				require.NoError(t, err)
+				must(b.Renew(ctx, "hub/1", []job.Run{held}))
 				continue
 			}
 			// The second time: only the one that renewed is spared.

@@ -46,9 +46,7 @@ func BenchmarkListing(b *testing.B) {
 				begin, server := processorTime(), serverTime(b, db)
 				runtime.ReadMemStats(&m0)
 				for b.Loop() {
-					jobs, err := way.list(b.Context(), way.of)
-					require.NoError(b, err)
-					require.Len(b, jobs, 10_000)
+					require.Len(b, must(way.list(b.Context(), way.of)), 10_000)
 				}
 				runtime.ReadMemStats(&m1)
 				n := float64(b.N)
@@ -77,11 +75,9 @@ func serverTime(b *testing.B, db *redis.DB) (seconds float64) {
 	if db.Embedded() {
 		return 0
 	}
-	text, err := db.Client().Info(b.Context(), "cpu").Result()
-	require.NoError(b, err)
+	text := must(db.Client().Info(b.Context(), "cpu").Result())
 	for _, match := range cpuLine.FindAllStringSubmatch(text, -1) {
-		n, err := strconv.ParseFloat(match[1], 64)
-		require.NoError(b, err)
+		n := must(strconv.ParseFloat(match[1], 64))
 		seconds += n
 	}
 	return seconds

@@ -12,7 +12,6 @@ import (
 // A listing keeps what an earlier one has read, and misses nothing that has changed since:
 // each change of a waiting job is made between two listings.
 func TestListingsAfterEachChange(t *testing.T) {
-	t.Parallel()
 	yes, no, urgent := true, false, 50
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -45,10 +44,8 @@ func TestListingsAfterEachChange(t *testing.T) {
 			}, []string{"now", "third", "later"}},
 		} {
 			require.NoError(t, step.change(), step.name)
-			listed, err := b.Listed(ctx, "tenant")
-			require.NoError(t, err)
-			live, err := b.Live(ctx, "tenant")
-			require.NoError(t, err)
+			listed := must(b.Listed(ctx, "tenant"))
+			live := must(b.Live(ctx, "tenant"))
 			require.Equal(t, step.want, ids(listed), step.name)
 			require.Equal(t, step.want, ids(live), step.name)
 			for n, j := range live {
@@ -61,16 +58,12 @@ func TestListingsAfterEachChange(t *testing.T) {
 
 // A job that was given out, lost and returned between two listings is as it is now.
 func TestListingAfterARunBetweenTwo(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		j := b.enqueue("a")
-		_, err := b.Live(ctx, "tenant")
-		require.NoError(t, err)
-		_, err = b.Requeue(ctx, b.claim(j, "gpu").Run, queue.RequeueOptions{Reason: "gone"})
-		require.NoError(t, err)
-		live, err := b.Live(ctx, "tenant")
-		require.NoError(t, err)
+		must(b.Live(ctx, "tenant"))
+		must(b.Requeue(ctx, b.claim(j, "gpu").Run, queue.RequeueOptions{Reason: "gone"}))
+		live := must(b.Live(ctx, "tenant"))
 		require.Equal(t, []job.Job{b.get(j.Key)}, live)
 		require.Equal(t, 1, live[0].Attempts)
 	})

@@ -182,8 +182,7 @@ func lookModel(jobs []*modelJob) []seen {
 func (w *walk) compare() {
 	t := w.t
 	all := func(*modelJob) bool { return true }
-	live, err := w.Live(w.ctx, "")
-	require.NoError(t, err)
+	live := must(w.Live(w.ctx, ""))
 	require.Equal(t, lookModel(w.m.live(all)), lookAll(live))
 	queued := w.m.live(func(j *modelJob) bool { return j.State == job.Queued })
 	waiting := slices.DeleteFunc(slices.Clone(queued), func(j *modelJob) bool { return j.stopped })
@@ -191,12 +190,8 @@ func (w *walk) compare() {
 	for _, j := range waiting {
 		classes[j.Class] = []byte(j.requires)
 	}
-	gotClasses, err := w.Classes(w.ctx)
-	require.NoError(t, err)
-	require.Equal(t, classes, gotClasses)
-	heads, err := w.Peek(w.ctx, []string{"class0", "class1", "class2"}, 5)
-	require.NoError(t, err)
-	require.Equal(t, lookModel(waiting[:min(5, len(waiting))]), lookAll(heads))
+	require.Equal(t, classes, must(w.Classes(w.ctx)))
+	require.Equal(t, lookModel(waiting[:min(5, len(waiting))]), lookAll(must(w.Peek(w.ctx, []string{"class0", "class1", "class2"}, 5))))
 	w.compareIndex(waiting)
 	w.compareWindow(waiting)
 	n, count, _, err := w.CountAll(w.ctx)
@@ -205,8 +200,7 @@ func (w *walk) compare() {
 	w.compareShares(queued)
 	w.compareInstances()
 	w.compareHistoryShares()
-	runs, err := w.Runs(w.ctx)
-	require.NoError(t, err)
+	runs := must(w.Runs(w.ctx))
 	hidden := 0
 	for _, j := range w.m.jobs {
 		if j.withdrawn && j.runs() {
@@ -215,15 +209,12 @@ func (w *walk) compare() {
 	}
 	require.Len(t, runs, len(live)-len(queued)+hidden)
 	caller := fmt.Sprint("c", w.step%3)
-	own, err := w.LiveOf(w.ctx, caller)
-	require.NoError(t, err)
+	own := must(w.LiveOf(w.ctx, caller))
 	require.Equal(t, lookModel(w.m.live(func(j *modelJob) bool { return j.Caller == caller })), lookAll(own))
 	for _, tenant := range []string{"t0", "t1"} {
 		w.compareListings(tenant)
 		keys, want := [][2]string{}, [][2]string{}
-		entries, err := w.History(w.ctx, tenant, queue.Page{})
-		require.NoError(t, err)
-		for _, e := range entries {
+		for _, e := range must(w.History(w.ctx, tenant, queue.Page{})) {
 			keys = append(keys, [2]string{e.Key, e.Number})
 		}
 		for _, key := range w.m.history {
@@ -238,9 +229,7 @@ func (w *walk) compare() {
 				ends = append(ends, j.Job)
 			}
 		}
-		undelivered, err := w.Undelivered(w.ctx, tenant, "client")
-		require.NoError(t, err)
-		require.Equal(t, lookAll(ends), lookAll(undelivered))
+		require.Equal(t, lookAll(ends), lookAll(must(w.Undelivered(w.ctx, tenant, "client"))))
 	}
 	if j := w.anyJob(); j != nil {
 		got, err := w.Find(w.ctx, j.Tenant, j.ID)
@@ -258,8 +247,7 @@ func (w *walk) compare() {
 // job what was true before it was given out.
 func (w *walk) compareListings(tenant string) {
 	t, own := w.t, w.m.live(func(j *modelJob) bool { return j.Tenant == tenant })
-	listed, err := w.Listed(w.ctx, tenant)
-	require.NoError(t, err)
+	listed := must(w.Listed(w.ctx, tenant))
 	require.Len(t, listed, len(own))
 	for n, j := range listed {
 		if j.State != job.Queued {
@@ -268,9 +256,7 @@ func (w *walk) compareListings(tenant string) {
 		require.Equal(t, []any{own[n].Key, own[n].ID, own[n].Caller, own[n].Rank, own[n].State, own[n].stopped},
 			[]any{j.Key, j.ID, j.Caller, j.Rank, j.State, j.Paused})
 	}
-	live, err := w.Live(w.ctx, tenant)
-	require.NoError(t, err)
-	require.Equal(t, lookModel(own), lookAll(live))
+	require.Equal(t, lookModel(own), lookAll(must(w.Live(w.ctx, tenant))))
 }
 
 // compareWindow compares a part of the waiting jobs with the model.
@@ -278,8 +264,7 @@ func (w *walk) compareWindow(waiting []*modelJob) {
 	skip, n := w.step%7, 1+w.step%5
 	until := w.compareSeats()
 	waiting = slices.DeleteFunc(slices.Clone(waiting), func(j *modelJob) bool { return w.m.barred[j.Tenant] })
-	got, err := w.Window(w.ctx, queue.Wanted{}, skip, n)
-	require.NoError(w.t, err)
+	got := must(w.Window(w.ctx, queue.Wanted{}, skip, n))
 	if !time.Now().Before(until) {
 		return // a tenant that was left out may have come back before that look
 	}
@@ -297,15 +282,13 @@ func (w *walk) compareHistoryShares() {
 	t := w.t
 	entries, bytes := map[string]float64{}, map[string]float64{}
 	for _, key := range w.m.history {
-		size, err := w.db.Client().HGet(w.ctx, w.db.Key("q", "job", key), "size").Float64()
-		require.NoError(t, err)
+		size := must(w.db.Client().HGet(w.ctx, w.db.Key("q", "job", key), "size").Float64())
 		tenant := w.m.jobs[key].Tenant
 		entries[tenant]++
 		bytes[tenant] += size
 	}
 	for name, want := range map[string]map[string]float64{"entries": entries, "bytes": bytes} {
-		shares, err := w.db.Client().ZRangeWithScores(w.ctx, w.db.Key("q", "shares", name), 0, -1).Result()
-		require.NoError(t, err)
+		shares := must(w.db.Client().ZRangeWithScores(w.ctx, w.db.Key("q", "shares", name), 0, -1).Result())
 		got := map[string]float64{}
 		for _, z := range shares {
 			got[z.Member.(string)] = z.Score
@@ -320,9 +303,7 @@ func envInt(t *testing.T, name string, otherwise int64) int64 {
 	if text == "" {
 		return otherwise
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	require.NoError(t, err)
-	return n
+	return must(strconv.ParseInt(text, 10, 64))
 }
 
 // walkRandomly takes so many steps, unless COMFYHUB_STEPS says otherwise, and compares after

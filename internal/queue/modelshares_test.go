@@ -121,10 +121,8 @@ func (w *walk) inBand(mark string, waiting []*modelJob) []*modelJob {
 	if !errors.Is(err, redis.Nil) {
 		require.NoError(w.t, err)
 	}
-	costs, err := w.db.Client().HGetAll(w.ctx, w.db.Key("q", "costs"+mark)).Result()
-	require.NoError(w.t, err)
-	tenants, err := w.db.Client().ZRangeWithScores(w.ctx, w.db.Key("q", "tenants"+mark), 0, -1).Result()
-	require.NoError(w.t, err)
+	costs := must(w.db.Client().HGetAll(w.ctx, w.db.Key("q", "costs"+mark)).Result())
+	tenants := must(w.db.Client().ZRangeWithScores(w.ctx, w.db.Key("q", "tenants"+mark), 0, -1).Result())
 	for n, z := range tenants {
 		tenants[n].Score = max(z.Score, virtual-120_000)
 	}
@@ -175,13 +173,11 @@ func (w *walk) compareIndex(waiting []*modelJob) {
 			keys = append(keys, w.db.Key("q", "wait"+mark, class, tenant))
 		}
 		for _, key := range append(keys, w.db.Key("q", "tenants"+mark)) {
-			got, err := w.db.Client().ZRange(w.ctx, key, 0, -1).Result()
-			require.NoError(t, err)
+			got := must(w.db.Client().ZRange(w.ctx, key, 0, -1).Result())
 			members[key] = got
 		}
 		key := w.db.Key("q", "classes"+mark, tenant)
-		got, err := w.db.Client().SMembers(w.ctx, key).Result()
-		require.NoError(t, err)
+		got := must(w.db.Client().SMembers(w.ctx, key).Result())
 		members[key] = got
 	}
 	for key, got := range members {
@@ -193,8 +189,7 @@ func (w *walk) compareIndex(waiting []*modelJob) {
 	}
 	require.Len(t, waiting, indexed)
 	for n, j := range w.inTurn(waiting) {
-		position, err := w.Position(w.ctx, j.Key)
-		require.NoError(t, err)
+		position := must(w.Position(w.ctx, j.Key))
 		// It supposes that each tenant goes on at its own pace; rounding may shift equals. A
 		// lower band's job that is one place off is one turn off, before or after nine others.
 		delta := 1.0
@@ -235,17 +230,13 @@ func (m *model) seats(tenant string) []string {
 // which tenants are left out of the window.
 func (w *walk) compareSeats() (until time.Time) {
 	for tenant := range modelSeats {
-		got, err := w.db.Client().SMembers(w.ctx, w.db.Key("q", "seats", tenant)).Result()
-		require.NoError(w.t, err)
+		got := must(w.db.Client().SMembers(w.ctx, w.db.Key("q", "seats", tenant)).Result())
 		require.ElementsMatch(w.t, w.m.seats(tenant), got)
-		usage, err := w.Usage(w.ctx, tenant)
-		require.NoError(w.t, err)
-		require.Equal(w.t, queue.Usage{Running: len(got)}, usage)
+		require.Equal(w.t, queue.Usage{Running: len(got)}, must(w.Usage(w.ctx, tenant)))
 	}
 	until = time.Now().Add(time.Hour)
 	for tenant := range w.m.barred {
-		score, err := w.db.Client().ZScore(w.ctx, w.db.Key("q", "capped"), tenant).Result()
-		require.NoError(w.t, err)
+		score := must(w.db.Client().ZScore(w.ctx, w.db.Key("q", "capped"), tenant).Result())
 		till := time.UnixMilli(int64(score))
 		if time.Now().Before(till) {
 			until = earlier(until, till)
@@ -265,7 +256,5 @@ func earlier(a, b time.Time) time.Time {
 
 func atoi(t testing.TB, text string) int {
 	t.Helper()
-	n, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	return n
+	return must(strconv.Atoi(text))
 }

@@ -16,7 +16,6 @@ import (
 
 // Of some classes, all jobs are wanted; of others, those of some tenants.
 func TestWindowOfSomeTenants(t *testing.T) {
-	t.Parallel()
 	own := func(tenants, classes string) queue.Own {
 		return queue.Own{Tenants: strings.Fields(tenants), Classes: strings.Fields(classes)}
 	}
@@ -46,33 +45,28 @@ func TestWindowOfSomeTenants(t *testing.T) {
 		"a group without classes":        {reserved("x y", own("a", "")), ""},
 		"classes without any of its own": {wanted("x y", own("a", "x")), "ax"},
 	}
-	for _, fifo := range []bool{false, true} {
-		t.Run(fmt.Sprint("fifo ", fifo), func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				b.SetLimits(queue.Limits{FIFO: fifo})
-				for _, class := range []string{"x", "y"} {
-					for _, tenant := range []string{"a", "b", "c"} {
-						b.enqueue(tenant+class, from(tenant, tenant), func(s *queue.Submission) { s.Class = class })
-					}
-				}
-				for name, c := range cases {
-					w, err := b.Window(t.Context(), c.wanted, 0, 10)
-					require.NoError(t, err, name)
-					require.ElementsMatch(t, strings.Fields(c.want), ids(w.Jobs), name)
-					if !fifo {
-						require.Equal(t, c.want, strings.Join(ids(w.Jobs), " "), name)
-					}
-					for skip := range w.Jobs {
-						part, err := b.Window(t.Context(), c.wanted, skip, 1)
-						require.NoError(t, err, name)
-						require.Equal(t, ids(w.Jobs[skip:skip+1]), ids(part.Jobs), name)
-						require.True(t, part.More, name)
-					}
-				}
-			})
-		})
-	}
+	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
+		b.SetLimits(queue.Limits{FIFO: fifo})
+		for _, class := range []string{"x", "y"} {
+			for _, tenant := range []string{"a", "b", "c"} {
+				b.enqueue(tenant+class, from(tenant, tenant), func(s *queue.Submission) { s.Class = class })
+			}
+		}
+		for name, c := range cases {
+			w, err := b.Window(t.Context(), c.wanted, 0, 10)
+			require.NoError(t, err, name)
+			require.ElementsMatch(t, strings.Fields(c.want), ids(w.Jobs), name)
+			if !fifo {
+				require.Equal(t, c.want, strings.Join(ids(w.Jobs), " "), name)
+			}
+			for skip := range w.Jobs {
+				part, err := b.Window(t.Context(), c.wanted, skip, 1)
+				require.NoError(t, err, name)
+				require.Equal(t, ids(w.Jobs[skip:skip+1]), ids(part.Jobs), name)
+				require.True(t, part.More, name)
+			}
+		}
+	})
 }
 
 // However many others wait, a look for one tenant's jobs reads no others.
@@ -86,12 +80,9 @@ func TestWindowReadsNoOtherTenants(t *testing.T) {
 	b.enqueue("mine", from("ada", "c"))
 	reads := func() int { return calls(t, db, "smembers", "scard", "zrange", "zscore") }
 	wanted := queue.Wanted{Reserved: true, Own: []queue.Own{{Tenants: []string{"ada"}, Classes: []string{"class"}}}}
-	_, err := b.Window(t.Context(), wanted, 0, 1)
-	require.NoError(t, err)
+	must(b.Window(t.Context(), wanted, 0, 1))
 	before := reads()
-	w, err := b.Window(t.Context(), wanted, 0, 10)
-	require.NoError(t, err)
-	require.Equal(t, []string{"mine"}, ids(w.Jobs))
+	require.Equal(t, []string{"mine"}, ids(must(b.Window(t.Context(), wanted, 0, 10)).Jobs))
 	require.LessOrEqual(t, reads()-before, 12)
 }
 
@@ -105,8 +96,7 @@ func (w *walk) compareOwn(waiting []*modelJob, skip, n int, until time.Time) {
 		wanted = queue.Wanted{Reserved: true, But: []string{"class0", "class2"}, Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class1"}}}}
 	}
 	waiting = slices.DeleteFunc(slices.Clone(waiting), func(j *modelJob) bool { return !mine(j) })
-	got, err := w.Window(w.ctx, wanted, skip, n)
-	require.NoError(w.t, err)
+	got := must(w.Window(w.ctx, wanted, skip, n))
 	if !time.Now().Before(until) {
 		return
 	}

@@ -12,7 +12,6 @@ import (
 
 // Pages put together are the whole listing, whatever their size.
 func TestPages(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		var jobs []job.Job
@@ -24,11 +23,9 @@ func TestPages(t *testing.T) {
 		run := b.claim(jobs[1], "gpu").Run
 		b.claim(jobs[4], "other gpu")
 		yes := true
-		_, err := b.Steer(ctx, jobs[2].Key, queue.Steering{Paused: &yes})
-		require.NoError(t, err)
+		must(b.Steer(ctx, jobs[2].Key, queue.Steering{Paused: &yes}))
 		for _, tenant := range []string{"tenant", ""} {
-			all, err := b.Live(ctx, tenant)
-			require.NoError(t, err)
+			all := must(b.Live(ctx, tenant))
 			require.Len(t, all, 8)
 			for size := 1; size <= 9; size++ {
 				var paged, waiting []job.Job
@@ -45,32 +42,24 @@ func TestPages(t *testing.T) {
 						require.Equal(t, ahead, before, "%q from %d", tenant, from)
 					}
 					paged = append(paged, page...)
-					more, err := b.WaitingPage(ctx, tenant, from, size)
-					require.NoError(t, err)
+					more := must(b.WaitingPage(ctx, tenant, from, size))
 					require.LessOrEqual(t, len(more), size)
 					waiting = append(waiting, more...)
 				}
 				require.Equal(t, all, paged, "pages of %d", size)
 				require.Equal(t, []string{"now", "normal-0", "normal-3", "normal-5", "bulk"}, ids(waiting), "pages of %d", size)
 			}
-			held, err := b.Held(ctx, tenant)
-			require.NoError(t, err)
-			require.Equal(t, []string{"normal-1", "normal-4"}, ids(held))
+			require.Equal(t, []string{"normal-1", "normal-4"}, ids(must(b.Held(ctx, tenant))))
 		}
 		for _, what := range []func() (int, error){
 			func() (int, error) { jobs, _, err := b.LivePage(ctx, "other", 0, 10); return len(jobs), err },
 			func() (int, error) { jobs, err := b.WaitingPage(ctx, "other", 0, 10); return len(jobs), err },
 			func() (int, error) { jobs, err := b.Held(ctx, "other"); return len(jobs), err },
 		} {
-			n, err := what()
-			require.NoError(t, err)
-			require.Zero(t, n, "of another tenant")
+			require.Zero(t, must(what()), "of another tenant")
 		}
-		before, err := b.Ends(ctx)
-		require.NoError(t, err)
+		before := must(b.Ends(ctx))
 		require.NoError(t, b.Finish(ctx, run, done("{}")))
-		ends, err := b.Ends(ctx)
-		require.NoError(t, err)
-		require.Equal(t, before+1, ends)
+		require.Equal(t, before+1, must(b.Ends(ctx)))
 	})
 }

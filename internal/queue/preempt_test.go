@@ -13,7 +13,6 @@ import (
 // A bulk run is given up once, for an interactive job that waits and has been given none
 // lately.
 func TestPreempt(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		run := func(id, instance string, band job.Band) job.Run {
@@ -26,9 +25,7 @@ func TestPreempt(t *testing.T) {
 		started := b.claim(b.enqueue("started", inBand(job.Interactive)), "4").Run
 		may := func(r job.Run, waiting string) bool {
 			t.Helper()
-			may, err := b.Preempt(ctx, r, waiting, time.Hour)
-			require.NoError(t, err)
-			return may
+			return must(b.Preempt(ctx, r, waiting, time.Hour))
 		}
 		require.False(t, may(bulk, plain.Key), "only for interactive jobs")
 		require.False(t, may(normal, person.Key), "only bulk runs")
@@ -41,34 +38,29 @@ func TestPreempt(t *testing.T) {
 		require.False(t, may(bulk, second.Key), "it makes way already")
 
 		require.NoError(t, b.Started(t.Context(), bulk))
-		requeued, err := b.Requeue(ctx, bulk, queue.RequeueOptions{Unused: true})
-		require.NoError(t, err)
+		requeued := must(b.Requeue(ctx, bulk, queue.RequeueOptions{Unused: true}))
 		require.True(t, requeued.Preempted)
-		_, err = b.Preempt(ctx, bulk, second.Key, time.Hour)
+		_, err := b.Preempt(ctx, bulk, second.Key, time.Hour)
 		require.ErrorIs(t, err, queue.ErrStale)
 		again := b.claim(requeued, "1")
 		require.True(t, again.Preempted)
 		require.False(t, may(again.Run, second.Key), "never twice")
-		_, err = b.Cancel(ctx, other.Key)
-		require.NoError(t, err)
+		must(b.Cancel(ctx, other.Key))
 		require.False(t, may(other, second.Key), "it is about to end")
 	})
 }
 
 // A job that waits behind the run gets its instance; after a while another run may make way.
 func TestPreemptForNext(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		bulk := b.claim(b.enqueue("bulk", inBand(job.Bulk)), "gpu").Run
 		require.NoError(t, b.Started(t.Context(), bulk))
-		next, err := b.ahead(b.enqueue("next", inBand(job.Interactive)).Key, "hub/1")
-		require.NoError(t, err)
-		may, err := b.Preempt(t.Context(), bulk, next.Key, time.Nanosecond)
-		require.NoError(t, err)
+		next := must(b.ahead(b.enqueue("next", inBand(job.Interactive)).Key, "hub/1"))
+		may := must(b.Preempt(t.Context(), bulk, next.Key, time.Nanosecond))
 		require.True(t, may)
 		other := b.claim(b.enqueue("other", inBand(job.Bulk)), "2").Run
 		require.Eventually(t, func() bool {
-			may, err = b.Preempt(t.Context(), other, next.Key, time.Hour)
+			may, err := b.Preempt(t.Context(), other, next.Key, time.Hour)
 			return err == nil && may
 		}, time.Minute, time.Millisecond)
 	})

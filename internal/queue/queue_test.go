@@ -29,15 +29,27 @@ type bench struct {
 
 func on(t testing.TB, db *redis.DB, o queue.Options) *bench {
 	t.Helper()
-	q, err := queue.New(db, o)
-	require.NoError(t, err)
+	q := must(queue.New(db, o))
 	return &bench{Queue: q, t: t, db: db}
 }
 
 // each runs a test on both kinds of Redis.
 func each(t *testing.T, o queue.Options, test func(t *testing.T, b *bench)) {
 	t.Helper()
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) { test(t, on(t, db, o)) })
+}
+
+// orders are those in which jobs are given out, and whether it is fifo.
+var orders = map[string]bool{"fair": false, "fifo": true}
+
+// eachOf runs a test with each of some cases on both kinds of Redis.
+func eachOf[C any](t *testing.T, o queue.Options, cases map[string]C, test func(t *testing.T, b *bench, c C)) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { each(t, o, func(t *testing.T, b *bench) { test(t, b, c) }) })
+	}
 }
 
 // submission returns an ordinary submission. change alters it.
@@ -58,26 +70,22 @@ func submission(id string, change ...func(*queue.Submission)) queue.Submission {
 
 func (b *bench) enqueue(id string, change ...func(*queue.Submission)) job.Job {
 	b.t.Helper()
-	accepted, err := b.Enqueue(b.t.Context(), submission(id, change...))
-	require.NoError(b.t, err)
+	accepted := must(b.Enqueue(b.t.Context(), submission(id, change...)))
 	require.False(b.t, accepted.Existing)
 	return accepted.Job
 }
 
 func (b *bench) claim(j job.Job, instance string) job.Job {
 	b.t.Helper()
-	claimed, err := b.Claim(b.t.Context(), queue.ClaimRequest{
+	claimed := must(b.Claim(b.t.Context(), queue.ClaimRequest{
 		Key: j.Key, Instance: instance, Hub: "hub/1", Upstream: uuid.NewString(), SID: "sid",
-	})
-	require.NoError(b.t, err)
+	}))
 	return claimed
 }
 
 func (b *bench) get(key string) job.Job {
 	b.t.Helper()
-	j, err := b.Get(b.t.Context(), key)
-	require.NoError(b.t, err)
-	return j
+	return must(b.Get(b.t.Context(), key))
 }
 
 func done(entry string) queue.Outcome {
@@ -94,7 +102,6 @@ func ids(jobs []job.Job) []string {
 
 // TestLife follows one job from its acceptance to its history entry.
 func TestLife(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{Sealer: vault(t, "s")}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		s := submission("a", func(s *queue.Submission) {
@@ -103,8 +110,7 @@ func TestLife(t *testing.T) {
 			s.Body.Targets = []byte(`["9"]`)
 			s.Body.Inputs = []byte("pins")
 		})
-		accepted, err := b.Enqueue(ctx, s)
-		require.NoError(t, err)
+		accepted := must(b.Enqueue(ctx, s))
 		j := accepted.Job
 		require.Equal(t, job.Queued, j.State)
 		require.Equal(t, "0", j.Number)
@@ -112,15 +118,10 @@ func TestLife(t *testing.T) {
 		require.Positive(t, j.CreatedAt)
 		require.Equal(t, j, b.get(s.Key))
 
-		body, err := b.Body(ctx, j.Key)
-		require.NoError(t, err)
-		require.Equal(t, s.Body, body)
-		classes, err := b.Classes(ctx)
-		require.NoError(t, err)
+		require.Equal(t, s.Body, must(b.Body(ctx, j.Key)))
+		classes := must(b.Classes(ctx))
 		require.Equal(t, map[string][]byte{"class": []byte("requires")}, classes)
-		heads, err := b.Peek(ctx, []string{"class", "other"}, 3)
-		require.NoError(t, err)
-		require.Equal(t, []job.Job{j}, heads)
+		require.Equal(t, []job.Job{j}, must(b.Peek(ctx, []string{"class", "other"}, 3)))
 
 		claimed := b.claim(j, "gpu1")
 		require.Equal(t, job.Leased, claimed.State)
@@ -129,8 +130,7 @@ func TestLife(t *testing.T) {
 		require.Equal(t, claimed.Fence, claimed.Run.Fence)
 		require.Equal(t, "gpu1", claimed.Run.Instance)
 		require.Greater(t, claimed.Run.LeaseUntil, j.CreatedAt)
-		classes, err = b.Classes(ctx)
-		require.NoError(t, err)
+		classes = must(b.Classes(ctx))
 		require.Empty(t, classes)
 
 		run := claimed.Run
@@ -141,11 +141,9 @@ func TestLife(t *testing.T) {
 		require.Equal(t, job.Running, running.State)
 		require.InDelta(t, 0.25, running.Progress, 1e-9)
 		require.Positive(t, running.StartedAt)
-		live, err := b.Live(ctx, "")
-		require.NoError(t, err)
+		live := must(b.Live(ctx, ""))
 		require.Equal(t, []job.Job{running}, live)
-		n, err := b.Count(ctx, "caller")
-		require.NoError(t, err)
+		n := must(b.Count(ctx, "caller"))
 		require.Equal(t, 1, n)
 
 		require.NoError(t, b.Release(ctx, run))
@@ -154,28 +152,38 @@ func TestLife(t *testing.T) {
 		ended := b.get(j.Key)
 		require.Equal(t, job.Done, ended.State)
 		require.Positive(t, ended.FinishedAt)
-		_, err = b.Body(ctx, j.Key)
+		_, err := b.Body(ctx, j.Key)
 		require.ErrorIs(t, err, queue.ErrNotFound)
-		entry, err := b.HistoryEntry(ctx, "tenant", "a")
-		require.NoError(t, err)
-		text, err := entry.JSON()
-		require.NoError(t, err)
-		require.Equal(t, `{"x":1}`, string(text), "the first end counts")
-		live, err = b.Live(ctx, "")
-		require.NoError(t, err)
+		require.Equal(t, `{"x":1}`, string(must(must(b.HistoryEntry(ctx, "tenant", "a")).JSON())), "the first end counts")
+		live = must(b.Live(ctx, ""))
 		require.Empty(t, live)
-		n, err = b.Count(ctx, "caller")
-		require.NoError(t, err)
+		n = must(b.Count(ctx, "caller"))
 		require.Zero(t, n)
-		waiting, err := b.Undelivered(ctx, "tenant", "client")
-		require.NoError(t, err)
+		waiting := must(b.Undelivered(ctx, "tenant", "client"))
 		require.Equal(t, []job.Job{ended}, waiting)
 		require.NoError(t, b.DeliveredEnds(ctx, queue.Confirmed{Tenant: j.Tenant, ID: j.ID}))
-		waiting, err = b.Undelivered(ctx, "tenant", "client")
-		require.NoError(t, err)
+		waiting = must(b.Undelivered(ctx, "tenant", "client"))
 		require.Empty(t, waiting)
-		records, err := b.Ended(ctx, "tenant", queue.Page{})
-		require.NoError(t, err)
-		require.Equal(t, []queue.Record{{Job: ended, Summary: []byte("summary"), Delivered: true}}, records)
+		require.Equal(t, []queue.Record{{Job: ended, Summary: []byte("summary"), Delivered: true}}, must(b.Ended(ctx, "tenant", queue.Page{})))
 	})
+}
+
+// must returns what a call returns that does not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// sideBySide runs a test with each of some cases.
+func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
 }

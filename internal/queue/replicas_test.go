@@ -39,9 +39,7 @@ func TestAMasterWithoutItsReplicasAcceptsNothing(t *testing.T) {
 	_, err = b.Get(t.Context(), second.Key)
 	require.ErrorIs(t, err, queue.ErrNotFound)
 	replicas("0")
-	accepted, err := b.Enqueue(t.Context(), second)
-	require.NoError(t, err)
-	require.False(t, accepted.Existing, "the refused call left nothing")
+	require.False(t, must(b.Enqueue(t.Context(), second)).Existing, "the refused call left nothing")
 }
 
 // accepted posts a prompt until it is accepted: on a busy machine, a replica may take longer
@@ -117,9 +115,7 @@ func TestALaggingReplica(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 	require.True(t, accepted.Existing)
 	require.Equal(t, doubtful.Key, accepted.Job.Key)
-	live, err := b.Live(t.Context(), first.Tenant)
-	require.NoError(t, err)
-	require.Len(t, live, 2)
+	require.Len(t, must(b.Live(t.Context(), first.Tenant)), 2)
 }
 
 // In a cluster, the master that has the keys is asked.
@@ -129,8 +125,7 @@ func TestReplicasOfACluster(t *testing.T) {
 		t.Skip("no redis-server on the PATH")
 	}
 	node := func(name string) (*programs.Program, string, redis.Client) {
-		bus, err := freeport.Address()
-		require.NoError(t, err)
+		bus := must(freeport.Address())
 		_, port, err := net.SplitHostPort(bus)
 		require.NoError(t, err)
 		p, addr, err := programs.StartRedis(t.TempDir(), name, nil, "save \"\"", "cluster-enabled yes", "cluster-port "+port, "repl-diskless-sync-delay 0")
@@ -143,10 +138,8 @@ func TestReplicasOfACluster(t *testing.T) {
 	ctx := t.Context()
 	master, addr, of := node("master")
 	require.NoError(t, of.Do(ctx, "cluster", "addslotsrange", 0, 16383).Err())
-	id, err := of.Do(ctx, "cluster", "myid").Text()
-	require.NoError(t, err)
-	info, err := of.ClusterNodes(ctx).Result()
-	require.NoError(t, err)
+	id := must(of.Do(ctx, "cluster", "myid").Text())
+	info := must(of.ClusterNodes(ctx).Result())
 	replica, _, to := node("replica")
 	host, port, _ := strings.Cut(addr, ":")
 	_, bus, _ := strings.Cut(strings.Fields(info)[1], "@")
@@ -164,11 +157,11 @@ func TestReplicasOfACluster(t *testing.T) {
 	b := on(t, redistest.OpenReplicated(t, "redis+cluster://"+addr, 1), queue.Options{})
 	first := submission("first")
 	require.Eventually(t, func() bool { // the cluster is not ready at once
-		_, err = b.Enqueue(ctx, first)
+		_, err := b.Enqueue(ctx, first)
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
 	replica.Pause()
 	t.Cleanup(replica.Resume)
-	_, err = b.Enqueue(ctx, submission("second"))
+	_, err := b.Enqueue(ctx, submission("second"))
 	require.ErrorContains(t, err, "0 of 1 replicas have confirmed")
 }

@@ -42,12 +42,9 @@ func TestInstanceIsFreed(t *testing.T) {
 	}
 	for name, give := range ways {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			each(t, queue.Options{}, func(t *testing.T, b *bench) {
 				taken := func() map[string]bool {
-					all, err := b.Taken(t.Context())
-					require.NoError(t, err)
-					return all
+					return must(b.Taken(t.Context()))
 				}
 				require.Empty(t, taken())
 				j := b.claim(b.enqueue("a"), "gpu")
@@ -68,20 +65,17 @@ func TestInstanceIsFreed(t *testing.T) {
 }
 
 func TestRequeue(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{MaxAttempts: 2}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		a := b.enqueue("a")
 		b.enqueue("b")
 		waiting := func() []string {
-			heads, err := b.Peek(ctx, []string{"class"}, 10)
-			require.NoError(t, err)
+			heads := must(b.Peek(ctx, []string{"class"}, 10))
 			return ids(heads)
 		}
 		run := b.claim(a, "gpu").Run
 		require.Equal(t, []string{"b"}, waiting())
-		back, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "taken back", Excused: true})
-		require.NoError(t, err)
+		back := must(b.Requeue(ctx, run, queue.RequeueOptions{Reason: "taken back", Excused: true}))
 		require.Equal(t, []string{"a", "b"}, waiting(), "the old place")
 		require.Equal(t, a.Rank, back.Rank)
 		require.Zero(t, back.Attempts)
@@ -89,8 +83,7 @@ func TestRequeue(t *testing.T) {
 		require.Equal(t, "taken back", back.Reason)
 
 		run = b.claim(a, "gpu").Run
-		back, err = b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died: 1\nline two"})
-		require.NoError(t, err)
+		back = must(b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died: 1\nline two"}))
 		require.Equal(t, 1, back.Attempts)
 		run = b.claim(a, "gpu").Run
 		last, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died again"})
@@ -103,8 +96,7 @@ func TestRequeue(t *testing.T) {
 
 		// The holder dies. The next one learns that only the end is missing.
 		b.expire(run)
-		orphans, err := b.Sweep(ctx, "hub/2", 10)
-		require.NoError(t, err)
+		orphans := must(b.Sweep(ctx, "hub/2", 10))
 		require.Len(t, orphans, 1)
 		require.True(t, orphans[0].Exhausted)
 		require.NoError(t, b.Finish(ctx, orphans[0].Run, queue.Outcome{State: job.Failed, Entry: []byte("{}"), Reason: "three times"}))
@@ -114,21 +106,16 @@ func TestRequeue(t *testing.T) {
 
 // Two instances that die with a job are enough, however many attempts it has left.
 func TestRequeueAfterKills(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{MaxAttempts: 9}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		a := b.enqueue("a")
-		back, err := b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "lost"})
-		require.NoError(t, err)
+		back := must(b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "lost"}))
 		require.Zero(t, back.Kills)
-		back, err = b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "died", Killed: true})
-		require.NoError(t, err)
+		back = must(b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "died", Killed: true}))
 		require.Equal(t, []int{2, 1}, []int{back.Attempts, back.Kills})
-		back, err = b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "taken back", Excused: true})
-		require.NoError(t, err)
+		back = must(b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "taken back", Excused: true}))
 		require.Equal(t, []int{2, 1}, []int{back.Attempts, back.Kills})
-		back, err = b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "died again", Killed: true, Failed: true})
-		require.NoError(t, err)
+		back = must(b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Reason: "died again", Killed: true, Failed: true}))
 		require.Equal(t, []int{3, 1}, []int{back.Attempts, back.Kills}, "it is the same one")
 		require.Equal(t, []string{"gpu"}, back.FailedAt)
 		run := b.claim(a, "gpu2").Run
@@ -146,13 +133,13 @@ func TestRequeueAfterKills(t *testing.T) {
 // Runs that do not count are bounded too, more tightly if they cost GPU time. A
 // job that no attempt can help gets none.
 func TestExcusesAreBounded(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		before  map[string]any // what the record already says
 		started bool
 		o       queue.RequeueOptions
 		spent   bool
-	}{
+	}
+	eachOf(t, queue.Options{}, map[string]row{
 		"excused":                       {o: queue.RequeueOptions{Excused: true}},
 		"excused too often":             {before: map[string]any{"excuses": queue.MaxExcuses - 1}, o: queue.RequeueOptions{Excused: true}, spent: true},
 		"excused, having run":           {before: map[string]any{"reruns": queue.MaxReruns - 2}, started: true, o: queue.RequeueOptions{Excused: true}},
@@ -160,45 +147,37 @@ func TestExcusesAreBounded(t *testing.T) {
 		"excused, not having run":       {before: map[string]any{"reruns": queue.MaxReruns - 1}, o: queue.RequeueOptions{Excused: true}},
 		"lost, often excused before":    {before: map[string]any{"excuses": queue.MaxExcuses - 1}, o: queue.RequeueOptions{}},
 		"hopeless":                      {o: queue.RequeueOptions{Hopeless: true}, spent: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				j := b.enqueue("a")
-				if tt.before != nil {
-					require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", j.Key), tt.before).Err())
-				}
-				run := b.claim(j, "gpu").Run
-				if tt.started {
-					require.NoError(t, b.Started(t.Context(), run))
-				}
-				o := tt.o
-				o.Reason = "why"
-				back, err := b.Requeue(t.Context(), run, o)
-				require.Equal(t, []string{"why"}, back.Lost)
-				if !tt.spent {
-					require.NoError(t, err)
-					require.Equal(t, job.Queued, back.State)
-					return
-				}
-				require.ErrorIs(t, err, queue.ErrExhausted)
-				b.expire(run) // its holder dies before it has ended it
-				orphans, err := b.Sweep(t.Context(), "hub/2", 10)
-				require.NoError(t, err)
-				require.Len(t, orphans, 1)
-				require.True(t, orphans[0].Exhausted)
-			})
-		})
-	}
+	}, func(t *testing.T, b *bench, tt row) {
+		j := b.enqueue("a")
+		if tt.before != nil {
+			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", j.Key), tt.before).Err())
+		}
+		run := b.claim(j, "gpu").Run
+		if tt.started {
+			require.NoError(t, b.Started(t.Context(), run))
+		}
+		o := tt.o
+		o.Reason = "why"
+		back, err := b.Requeue(t.Context(), run, o)
+		require.Equal(t, []string{"why"}, back.Lost)
+		if !tt.spent {
+			require.NoError(t, err)
+			require.Equal(t, job.Queued, back.State)
+			return
+		}
+		require.ErrorIs(t, err, queue.ErrExhausted)
+		b.expire(run) // its holder dies before it has ended it
+		orphans := must(b.Sweep(t.Context(), "hub/2", 10))
+		require.Len(t, orphans, 1)
+		require.True(t, orphans[0].Exhausted)
+	})
 }
 
 func TestLastReasonsAreKept(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a")
 		requeue := func(reason string) []string {
-			back, err := b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Reason: reason, Excused: true})
-			require.NoError(t, err)
+			back := must(b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Reason: reason, Excused: true}))
 			return back.Lost
 		}
 		for n := range 12 {
@@ -214,51 +193,39 @@ func TestLastReasonsAreKept(t *testing.T) {
 // A job that has to wait cannot be seen by hubs that look for work, and cannot be
 // claimed, until its time has come. It keeps its place.
 func TestPause(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		a := b.enqueue("a")
 		b.enqueue("b")
 		look := func() queue.Window {
-			w, err := b.Window(ctx, queue.Wanted{}, 0, 2)
-			require.NoError(t, err)
-			return w
+			return must(b.Window(ctx, queue.Wanted{}, 0, 2))
 		}
-		back, err := b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Excused: true, Pause: time.Hour})
-		require.NoError(t, err)
+		back := must(b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{Excused: true, Pause: time.Hour}))
 		require.Equal(t, 1, back.Excuses)
 		require.Equal(t, []string{"b"}, ids(look().Jobs))
 		require.Greater(t, look().Next, 50*time.Minute)
-		heads, err := b.Peek(ctx, []string{"class"}, 2)
-		require.NoError(t, err)
-		require.Equal(t, []string{"a", "b"}, ids(heads))
-		_, err = b.Claim(ctx, queue.ClaimRequest{Key: a.Key, Instance: "gpu", Hub: "hub/1", Upstream: "u"})
+		require.Equal(t, []string{"a", "b"}, ids(must(b.Peek(ctx, []string{"class"}, 2))))
+		_, err := b.Claim(ctx, queue.ClaimRequest{Key: a.Key, Instance: "gpu", Hub: "hub/1", Upstream: "u"})
 		require.ErrorIs(t, err, queue.ErrNotQueued)
-		now, err := b.db.Now(ctx)
-		require.NoError(t, err)
-		require.NoError(t, b.db.Client().HSet(ctx, b.db.Key("q", "job", a.Key), "not_before", now.UnixMilli()).Err())
+		require.NoError(t, b.db.Client().HSet(ctx, b.db.Key("q", "job", a.Key), "not_before", must(b.db.Now(ctx)).UnixMilli()).Err())
 		require.Equal(t, []string{"a", "b"}, ids(look().Jobs))
 		require.Zero(t, look().Next)
-		back, err = b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{})
-		require.NoError(t, err)
+		back = must(b.Requeue(ctx, b.claim(a, "gpu").Run, queue.RequeueOptions{}))
 		require.Zero(t, back.NotBefore)
 	})
 }
 
 // A record that cannot be read does not hide the jobs behind it.
 func TestWindowBehindADamagedRecord(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		a := b.enqueue("a")
 		b.enqueue("b")
 		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", a.Key), "attempts", "many").Err())
-		w, err := b.Window(t.Context(), queue.Wanted{}, 0, 1)
-		require.NoError(t, err)
+		w := must(b.Window(t.Context(), queue.Wanted{}, 0, 1))
 		require.True(t, w.More)
 		require.Zero(t, w.Next)
 		require.Empty(t, w.Jobs)
-		w, err = b.Window(t.Context(), queue.Wanted{}, 1, 1)
-		require.NoError(t, err)
+		w = must(b.Window(t.Context(), queue.Wanted{}, 1, 1))
 		require.Equal(t, []string{"b"}, ids(w.Jobs))
 	})
 }

@@ -34,8 +34,7 @@ type losing struct {
 // known is what Redis knows of the job, without moments that are never the same twice.
 func (l *losing) known() map[string]string {
 	l.t.Helper()
-	fields, err := l.db.Client().HGetAll(l.t.Context(), l.db.Key("q", "job", l.j.Key)).Result()
-	require.NoError(l.t, err)
+	fields := must(l.db.Client().HGetAll(l.t.Context(), l.db.Key("q", "job", l.j.Key)).Result())
 	delete(fields, "lease")
 	delete(fields, "started") // copies have it by another clock
 	return fields
@@ -44,8 +43,7 @@ func (l *losing) known() map[string]string {
 // accept accepts a job.
 func (l *losing) accept() {
 	l.t.Helper()
-	accepted, err := l.Enqueue(l.t.Context(), l.s)
-	require.NoError(l.t, err)
+	accepted := must(l.Enqueue(l.t.Context(), l.s))
 	l.j = accepted.Job
 }
 
@@ -75,18 +73,10 @@ func (l *losing) holds(run job.Run) {
 		}
 	}
 	require.Equal(l.t, []any{l.j.Rank, l.j.Number, l.j.Requester, 1}, []any{got.Rank, got.Number, got.Requester, got.Attempts})
-	taken, err := l.Taken(ctx)
-	require.NoError(l.t, err)
-	require.True(l.t, taken["gpu"])
-	body, err := l.Body(ctx, run.Key)
-	require.NoError(l.t, err)
-	require.Equal(l.t, l.s.Body, body)
-	heads, err := l.Peek(ctx, []string{"class"}, 9)
-	require.NoError(l.t, err)
-	require.Empty(l.t, heads, "nobody else gets it")
-	renewed, err := l.RenewAndRecover(ctx, "hub/1", []job.Run{run})
-	require.NoError(l.t, err)
-	require.Zero(l.t, renewed)
+	require.True(l.t, must(l.Taken(ctx))["gpu"])
+	require.Equal(l.t, l.s.Body, must(l.Body(ctx, run.Key)))
+	require.Empty(l.t, must(l.Peek(ctx, []string{"class"}, 9)), "nobody else gets it")
+	require.Zero(l.t, must(l.RenewAndRecover(ctx, "hub/1", []job.Run{run})))
 	require.NoError(l.t, l.Finish(ctx, run, done(`{"x":1}`)))
 	l.ended(run.Key)
 }
@@ -99,33 +89,22 @@ func (l *losing) ended(key string) {
 	require.Equal(l.t, job.Done, j.State)
 	require.Zero(l.t, j.Kills)
 	require.Equal(l.t, l.lost, j.Lost)
-	entry, err := l.HistoryEntry(ctx, "tenant", l.s.ID)
-	require.NoError(l.t, err)
-	text, err := entry.JSON()
-	require.NoError(l.t, err)
-	require.JSONEq(l.t, `{"x":1}`, string(text))
+	require.JSONEq(l.t, `{"x":1}`, string(must(must(l.HistoryEntry(ctx, "tenant", l.s.ID)).JSON())))
 	live, waiting, _, err := l.CountAll(ctx)
 	require.NoError(l.t, err)
 	require.Equal(l.t, []int{0, 0}, []int{live, waiting})
 	require.Zero(l.t, l.share(""))
-	runs, err := l.Runs(ctx)
-	require.NoError(l.t, err)
-	require.Empty(l.t, runs)
-	taken, err := l.Taken(ctx)
-	require.NoError(l.t, err)
-	require.Empty(l.t, taken)
+	require.Empty(l.t, must(l.Runs(ctx)))
+	require.Empty(l.t, must(l.Taken(ctx)))
 	_, err = l.Body(ctx, key)
 	require.ErrorIs(l.t, err, queue.ErrNotFound)
-	classes, err := l.Classes(ctx)
-	require.NoError(l.t, err)
-	require.Empty(l.t, classes)
+	require.Empty(l.t, must(l.Classes(ctx)))
 }
 
 // Redis is killed and comes back with older data. What this hub has been told is put
 // back from its own copies.
 func TestRedisLosesItsLastWrites(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]func(l *losing){
+	sideBySide(t, map[string]func(l *losing){
 		"an accept": func(l *losing) {
 			rewind := l.server.Save()
 			l.accept()
@@ -136,15 +115,11 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			got.NotBefore = 0
 			require.Equal(l.t, l.j, got)
 			require.Equal(l.t, "1", l.enqueue("next").Number, "no number is given twice")
-			body, err := l.Body(l.t.Context(), l.j.Key)
-			require.NoError(l.t, err)
-			require.Equal(l.t, l.s.Body, body)
+			require.Equal(l.t, l.s.Body, must(l.Body(l.t.Context(), l.j.Key)))
 			n, waiting, _, err := l.CountAll(l.t.Context())
 			require.NoError(l.t, err)
 			require.Equal(l.t, []int{2, 2}, []int{n, waiting})
-			found, err := l.Find(l.t.Context(), "tenant", "id")
-			require.NoError(l.t, err)
-			require.Equal(l.t, l.j.Key, found.Key)
+			require.Equal(l.t, l.j.Key, must(l.Find(l.t.Context(), "tenant", "id")).Key)
 		},
 		"a claim": func(l *losing) {
 			l.accept()
@@ -159,9 +134,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			rewind := l.server.Save()
 			run := l.run()
 			rewind()
-			renewed, err := l.RenewAndRecover(l.t.Context(), "hub/1", []job.Run{run})
-			require.NoError(l.t, err)
-			require.Zero(l.t, renewed)
+			require.Zero(l.t, must(l.RenewAndRecover(l.t.Context(), "hub/1", []job.Run{run})))
 			l.holds(run)
 		},
 		"a claim, found by the end": func(l *losing) {
@@ -182,8 +155,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			l.holds(run)
 		},
 		"a claim of another hub's job": func(l *losing) {
-			accepted, err := l.other.Enqueue(l.t.Context(), l.s)
-			require.NoError(l.t, err)
+			accepted := must(l.other.Enqueue(l.t.Context(), l.s))
 			l.j = accepted.Job
 			rewind := l.server.Save()
 			run := l.run()
@@ -193,14 +165,11 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 		},
 		"a run that was taken over": func(l *losing) {
 			rewind := l.server.Save()
-			accepted, err := l.other.Enqueue(l.t.Context(), l.s)
-			require.NoError(l.t, err)
+			accepted := must(l.other.Enqueue(l.t.Context(), l.s))
 			l.j = accepted.Job
-			orphan, err := l.Adopt(l.t.Context(), l.other.claim(l.j, "gpu").Run, "hub/1")
-			require.NoError(l.t, err)
+			orphan := must(l.Adopt(l.t.Context(), l.other.claim(l.j, "gpu").Run, "hub/1"))
 			require.NoError(l.t, l.Started(l.t.Context(), orphan.Run))
-			_, err = l.RenewAndRecover(l.t.Context(), "hub/1", []job.Run{orphan.Run})
-			require.NoError(l.t, err)
+			must(l.RenewAndRecover(l.t.Context(), "hub/1", []job.Run{orphan.Run}))
 			rewind()
 			require.NoError(l.t, l.Heal(l.t.Context()))
 			l.holds(orphan.Run)
@@ -218,8 +187,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			l.accept()
 			run := l.claim(l.j, "gpu").Run
 			rewind := l.server.Save()
-			_, err := l.Requeue(l.t.Context(), run, queue.RequeueOptions{Reason: "excused", Excused: true})
-			require.NoError(l.t, err)
+			must(l.Requeue(l.t.Context(), run, queue.RequeueOptions{Reason: "excused", Excused: true}))
 			l.lost = []string{"excused"}
 			run = l.run()
 			rewind()
@@ -234,9 +202,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			rewind()
 			require.NoError(l.t, l.Heal(l.t.Context()))
 			l.ended(run.Key)
-			left, err := l.Undelivered(l.t.Context(), "tenant", "client")
-			require.NoError(l.t, err)
-			require.Len(l.t, left, 1)
+			require.Len(l.t, must(l.Undelivered(l.t.Context(), "tenant", "client")), 1)
 		},
 		"an end that its client has confirmed": func(l *losing) {
 			l.accept()
@@ -247,9 +213,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			rewind()
 			require.NoError(l.t, l.Heal(l.t.Context()))
 			l.ended(run.Key)
-			left, err := l.Undelivered(l.t.Context(), "tenant", "client")
-			require.NoError(l.t, err)
-			require.Empty(l.t, left)
+			require.Empty(l.t, must(l.Undelivered(l.t.Context(), "tenant", "client")))
 		},
 		"an end whose run another hub has taken over since": func(l *losing) {
 			l.accept()
@@ -257,8 +221,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			rewind := l.server.Save()
 			require.NoError(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)))
 			rewind()
-			orphan, err := l.other.Adopt(l.t.Context(), run, "hub/2")
-			require.NoError(l.t, err)
+			orphan := must(l.other.Adopt(l.t.Context(), run, "hub/2"))
 			require.NoError(l.t, l.Heal(l.t.Context()))
 			l.ended(run.Key)
 			require.NoError(l.t, l.other.Finish(l.t.Context(), orphan.Run, done(`{"x":2}`)), "the end of an ended job")
@@ -275,11 +238,10 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 		"a job that its client has cancelled": func(l *losing) {
 			rewind := l.server.Save()
 			l.accept()
-			_, err := l.Cancel(l.t.Context(), l.j.Key)
-			require.NoError(l.t, err)
+			must(l.Cancel(l.t.Context(), l.j.Key))
 			rewind()
 			require.NoError(l.t, l.Heal(l.t.Context()))
-			_, err = l.Get(l.t.Context(), l.j.Key)
+			_, err := l.Get(l.t.Context(), l.j.Key)
 			require.ErrorIs(l.t, err, queue.ErrNotFound)
 		},
 		"a history entry that was deleted": func(l *losing) {
@@ -292,15 +254,12 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			_, err := l.Get(l.t.Context(), l.j.Key)
 			require.ErrorIs(l.t, err, queue.ErrNotFound)
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			sealer := vault(t, "s")
-			hub := func() *bench { return on(t, redistest.Open(t, server.URL()), queue.Options{Sealer: sealer}) }
-			l := &losing{bench: hub(), other: hub(), server: server, s: full("id")}
-			require.NoError(t, l.Heal(t.Context()))
-			test(l)
-		})
-	}
+	}, func(t *testing.T, test func(l *losing)) {
+		server := redistest.Start(t)
+		sealer := vault(t, "s")
+		hub := func() *bench { return on(t, redistest.Open(t, server.URL()), queue.Options{Sealer: sealer}) }
+		l := &losing{bench: hub(), other: hub(), server: server, s: full("id")}
+		require.NoError(t, l.Heal(t.Context()))
+		test(l)
+	})
 }

@@ -29,8 +29,7 @@ func TestFullOfHistory(t *testing.T) {
 		b.endedOf("ann", fmt.Sprintf("old%03d", i), hex.EncodeToString(noise))
 	}
 	full := func() {
-		used, err := db.Client().Info(ctx, "memory").Result()
-		require.NoError(t, err)
+		used := must(db.Client().Info(ctx, "memory").Result())
 		_, used, _ = strings.Cut(used, "used_memory:")
 		used, _, _ = strings.Cut(used, "\r")
 		require.NoError(t, db.Client().ConfigSet(ctx, "maxmemory", used).Err())

@@ -19,14 +19,12 @@ import (
 func (b *bench) expire(run job.Run) {
 	b.t.Helper()
 	script := redis.NewScript("expire", redis.Write, `write('ZADD', key('q', 'leases'), '1', ARGV[1]) return {'ok'}`)
-	_, err := b.db.Run(b.t.Context(), script, run.Key)
-	require.NoError(b.t, err)
+	must(b.db.Run(b.t.Context(), script, run.Key))
 }
 
 // TestTransitions tries every event in every state and compares the result with
 // the table of package job.
 func TestTransitions(t *testing.T) {
-	t.Parallel()
 	events := map[job.Event]func(b *bench, j job.Job) error{
 		job.Claim: func(b *bench, j job.Job) error {
 			_, err := b.Claim(b.t.Context(), queue.ClaimRequest{Key: j.Key, Instance: "new", Hub: "hub/1", Upstream: "u"})
@@ -65,8 +63,7 @@ func TestTransitions(t *testing.T) {
 			switch state {
 			case job.Leased:
 			case job.Queued:
-				_, err := b.Requeue(t.Context(), j.Run, queue.RequeueOptions{Excused: true})
-				require.NoError(t, err)
+				must(b.Requeue(t.Context(), j.Run, queue.RequeueOptions{Excused: true}))
 			case job.Running:
 				require.NoError(t, b.Started(t.Context(), j.Run))
 			case job.Done, job.Failed, job.Cancelled:
@@ -93,7 +90,6 @@ func TestTransitions(t *testing.T) {
 }
 
 func TestClaimRaces(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		one := b.enqueue("one")
 		jobs := make([]job.Job, 16)
@@ -127,12 +123,10 @@ func TestClaimRaces(t *testing.T) {
 }
 
 func TestClaimAgain(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a")
 		r := queue.ClaimRequest{Key: j.Key, Instance: "gpu", Hub: "hub/1", Upstream: "u"}
-		first, err := b.Claim(t.Context(), r)
-		require.NoError(t, err)
+		first := must(b.Claim(t.Context(), r))
 		again, err := b.Claim(t.Context(), r)
 		require.NoError(t, err, "the answer may have been lost")
 		require.Equal(t, first, again)
@@ -146,7 +140,6 @@ func TestClaimAgain(t *testing.T) {
 
 // A failover can lose the writes that freed an instance or assigned it.
 func TestLostWritesHeal(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		mess := redis.NewScript("mess", redis.Write, `
@@ -156,30 +149,22 @@ func TestLostWritesHeal(t *testing.T) {
 			return {'ok'}`)
 		ended := b.claim(b.enqueue("ended"), "gpu0")
 		require.NoError(t, b.Finish(ctx, ended.Run, done("{}")))
-		_, err := b.db.Run(ctx, mess, ended.Key)
-		require.NoError(t, err)
+		must(b.db.Run(ctx, mess, ended.Key))
 		b.claim(b.enqueue("a"), "gpu")
 		b.claim(b.enqueue("b"), "gpu2")
-		orphans, err := b.Sweep(ctx, "hub/1", 10)
-		require.NoError(t, err)
-		require.Empty(t, orphans)
-		runs, err := b.Runs(ctx)
-		require.NoError(t, err)
-		require.Len(t, runs, 2)
+		require.Empty(t, must(b.Sweep(ctx, "hub/1", 10)))
+		require.Len(t, must(b.Runs(ctx)), 2)
 	})
 }
 
 func TestStaleRuns(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		first := b.claim(b.enqueue("a"), "gpu").Run
-		_, err := b.Requeue(ctx, first, queue.RequeueOptions{Reason: "gone"})
-		require.NoError(t, err)
+		must(b.Requeue(ctx, first, queue.RequeueOptions{Reason: "gone"}))
 		second := b.claim(b.get(first.Key), "gpu").Run
 		require.Greater(t, second.Fence, first.Fence)
-		adopted, err := b.Adopt(ctx, second, "hub/2")
-		require.NoError(t, err)
+		adopted := must(b.Adopt(ctx, second, "hub/2"))
 		require.Greater(t, adopted.Fence, second.Fence)
 		require.Equal(t, second.Upstream, adopted.Upstream)
 		before := b.get(first.Key)
@@ -193,9 +178,7 @@ func TestStaleRuns(t *testing.T) {
 			require.ErrorIs(t, err, queue.ErrStale)
 			_, err = b.Adopt(ctx, stale, "hub/3")
 			require.ErrorIs(t, err, queue.ErrStale)
-			renewed, err := b.Renew(ctx, "hub/1", []job.Run{stale})
-			require.NoError(t, err)
-			require.Equal(t, []job.Run{stale}, renewed.Lost)
+			require.Equal(t, []job.Run{stale}, must(b.Renew(ctx, "hub/1", []job.Run{stale})).Lost)
 		}
 		require.Equal(t, before, b.get(first.Key), "nothing was changed")
 		require.NoError(t, b.Finish(ctx, adopted.Run, done("{}")))
@@ -206,15 +189,13 @@ func TestStaleRuns(t *testing.T) {
 // A fence is higher than all earlier ones, even if the record of the last ones is
 // lost.
 func TestFencesGrow(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		j := b.claim(b.enqueue("a"), "gpu")
 		forgetful := redis.NewScript("forget", redis.Write, `write('HSET', key('q', 'job', ARGV[1]), 'fence', '0') return {'ok'}`)
 		last := j.Fence
 		for range 5 {
-			orphan, err := b.Adopt(ctx, b.get(j.Key).Run, "hub/2")
-			require.NoError(t, err)
+			orphan := must(b.Adopt(ctx, b.get(j.Key).Run, "hub/2"))
 			require.Greater(t, orphan.Fence, last)
 			last = orphan.Fence
 		}
@@ -222,16 +203,12 @@ func TestFencesGrow(t *testing.T) {
 			now, err := b.db.Now(ctx)
 			return err == nil && now.UnixMilli() > last
 		}, time.Minute, time.Millisecond)
-		_, err := b.db.Run(ctx, forgetful, j.Key)
-		require.NoError(t, err)
-		orphan, err := b.Adopt(ctx, job.Run{Key: j.Key, Fence: 0}, "hub/3")
-		require.NoError(t, err)
-		require.Greater(t, orphan.Fence, last)
+		must(b.db.Run(ctx, forgetful, j.Key))
+		require.Greater(t, must(b.Adopt(ctx, job.Run{Key: j.Key, Fence: 0}, "hub/3")).Fence, last)
 	})
 }
 
 func TestSetReason(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a")
 		require.NoError(t, b.SetReason(t.Context(), j.Key, "no instance has the model"))
@@ -244,28 +221,22 @@ func TestSetReason(t *testing.T) {
 
 // A newer hub's fields survive everything that this hub does.
 func TestUnknownFieldsSurvive(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		j := b.enqueue("a")
 		newer := redis.NewScript("newer", redis.Write, `write('HSET', key('q', 'job', ARGV[1]), 'v', '2', 'future', 'x') return {'ok'}`)
-		_, err := b.db.Run(ctx, newer, j.Key)
-		require.NoError(t, err)
+		must(b.db.Run(ctx, newer, j.Key))
 		run := b.claim(j, "gpu").Run
 		require.NoError(t, b.Started(ctx, run))
-		_, err = b.Requeue(ctx, run, queue.RequeueOptions{})
-		require.NoError(t, err)
+		must(b.Requeue(ctx, run, queue.RequeueOptions{}))
 		run = b.claim(j, "gpu").Run
 		require.NoError(t, b.Finish(ctx, run, done("{}")))
 		require.NoError(t, b.DeliveredEnds(ctx, queue.Confirmed{Tenant: j.Tenant, ID: j.ID}))
-		fields, err := b.db.Client().HMGet(ctx, b.db.Key("q", "job", j.Key), "v", "future").Result()
-		require.NoError(t, err)
-		require.Equal(t, []any{"2", "x"}, fields)
+		require.Equal(t, []any{"2", "x"}, must(b.db.Client().HMGet(ctx, b.db.Key("q", "job", j.Key), "v", "future").Result()))
 	})
 }
 
 func TestEvents(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		events := b.Subscribe(ctx)
@@ -288,8 +259,7 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, "a shape", e.Shape)
 		require.NoError(t, b.Started(ctx, run))
 		expect(queue.Started, job.Running)
-		_, err := b.Cancel(ctx, j.Key)
-		require.NoError(t, err)
+		must(b.Cancel(ctx, j.Key))
 		expect(queue.CancelAsk, job.Running)
 		require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: job.Cancelled, Entry: []byte("{}")}))
 		expect(queue.Freed, job.Running)
@@ -299,7 +269,6 @@ func TestEvents(t *testing.T) {
 
 // The end of a job tells how many its caller has left.
 func TestFinishCounts(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		another := func(s *queue.Submission) { s.Caller = "another" }
 		first, second := b.claim(b.enqueue("a"), "gpu1"), b.claim(b.enqueue("b"), "gpu2")
@@ -309,12 +278,9 @@ func TestFinishCounts(t *testing.T) {
 			run  job.Run
 			left int
 		}{{first.Run, 2}, {second.Run, 1}, {second.Run, 1}} {
-			left, err := b.FinishCounting(t.Context(), c.run, done(`{"x":1}`))
-			require.NoError(t, err)
+			left := must(b.FinishCounting(t.Context(), c.run, done(`{"x":1}`)))
 			require.Equal(t, c.left, left)
-			n, err := b.Count(t.Context(), "caller")
-			require.NoError(t, err)
-			require.Equal(t, n, left)
+			require.Equal(t, must(b.Count(t.Context(), "caller")), left)
 		}
 	})
 }

@@ -35,13 +35,11 @@ func BenchmarkScale(b *testing.B) {
 			}
 			count := 0
 			give := func(n int) {
-				w, err := q.Window(b.Context(), queue.Wanted{}, 0, n)
-				require.NoError(b, err)
+				w := must(q.Window(b.Context(), queue.Wanted{}, 0, n))
 				require.Len(b, w.Jobs, n)
-				_, err = q.Claim(b.Context(), queue.ClaimRequest{
+				must(q.Claim(b.Context(), queue.ClaimRequest{
 					Key: w.Jobs[0].Key, Tenant: w.Jobs[0].Tenant, Instance: uuid.NewString(), Hub: "h", Upstream: "u",
-				})
-				require.NoError(b, err)
+				}))
 			}
 			give(1)
 			for b.Loop() {

@@ -20,14 +20,12 @@ func (b *bench) endedOf(tenant, id, entry string) {
 
 func (b *bench) entriesOf(tenant string) int {
 	b.t.Helper()
-	keys, err := b.EndedKeys(b.t.Context(), tenant)
-	require.NoError(b.t, err)
+	keys := must(b.EndedKeys(b.t.Context(), tenant))
 	return len(keys)
 }
 
 // One tenant's thousands of jobs never push out the few jobs of another.
 func TestHistoryIsSharedFairly(t *testing.T) {
-	t.Parallel()
 	const bound = 60
 	each(t, queue.Options{HistoryEntries: bound}, func(t *testing.T, b *bench) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -61,7 +59,6 @@ func TestHistoryIsSharedFairly(t *testing.T) {
 
 // Bytes are shared like entries: a tenant's huge entries push out its own.
 func TestHistoryBytesAreSharedFairly(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{HistoryBytes: 4000}, func(t *testing.T, b *bench) {
 		random := rand.New(rand.NewPCG(3, 4))
 		for n := range 10 {
@@ -83,16 +80,13 @@ func TestHistoryBytesAreSharedFairly(t *testing.T) {
 // What a hub of an earlier version has written is counted at the next recount,
 // exactly once.
 func TestHistoryOfAnOlderHubIsCounted(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{HistoryEntries: 30}, func(t *testing.T, b *bench) {
 		ctx, shares := t.Context(), []string{b.db.Key("q", "shares", "entries"), b.db.Key("q", "shares", "bytes")}
 		for n := range 20 {
 			b.endedOf("old", fmt.Sprint(n), "{}")
 		}
-		before, err := b.db.Client().ZScore(ctx, shares[1], "old").Result()
-		require.NoError(t, err)
-		keys, err := b.EndedKeys(ctx, "old")
-		require.NoError(t, err)
+		before := must(b.db.Client().ZScore(ctx, shares[1], "old").Result())
+		keys := must(b.EndedKeys(ctx, "old"))
 		require.NoError(t, b.db.Client().Del(ctx, shares...).Err())
 		for _, key := range keys {
 			require.NoError(t, b.db.Client().HDel(ctx, b.db.Key("q", "job", key), "shared").Err())
@@ -100,9 +94,7 @@ func TestHistoryOfAnOlderHubIsCounted(t *testing.T) {
 		b.endedOf("new", "1", "{}")
 		for range 2 {
 			require.NoError(t, b.RecountHistory(ctx))
-			after, err := b.db.Client().ZScore(ctx, shares[1], "old").Result()
-			require.NoError(t, err)
-			require.InDelta(t, before, after, 0)
+			require.InDelta(t, before, must(b.db.Client().ZScore(ctx, shares[1], "old").Result()), 0)
 		}
 		for n := range 30 {
 			b.endedOf("new", fmt.Sprint("n", n), "{}")

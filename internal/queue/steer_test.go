@@ -15,8 +15,7 @@ import (
 // order is in which the waiting jobs are given out.
 func (b *bench) order() (ids []string) {
 	b.t.Helper()
-	w, err := b.Window(b.t.Context(), queue.Wanted{}, 0, 100)
-	require.NoError(b.t, err)
+	w := must(b.Window(b.t.Context(), queue.Wanted{}, 0, 100))
 	for _, j := range w.Jobs {
 		ids = append(ids, j.ID)
 	}
@@ -25,37 +24,32 @@ func (b *bench) order() (ids []string) {
 
 func (b *bench) steer(j job.Job, s queue.Steering) job.Job {
 	b.t.Helper()
-	j, err := b.Steer(b.t.Context(), j.Key, s)
-	require.NoError(b.t, err)
+	j = must(b.Steer(b.t.Context(), j.Key, s))
 	return j
 }
 
 func TestSteerMovesWithinTheTenant(t *testing.T) {
-	t.Parallel()
-	for _, fifo := range []bool{false, true} {
-		each(t, queue.Options{}, func(t *testing.T, b *bench) {
-			b.SetLimits(queue.Limits{FIFO: fifo})
-			first, second, third := b.enqueue("a"), b.enqueue("b"), b.enqueue("c")
-			b.steer(third, queue.Steering{Position: queue.Front})
-			require.Equal(t, []string{"c", "a", "b"}, b.order())
-			b.steer(second, queue.Steering{Position: queue.Front})
-			require.Equal(t, []string{"b", "c", "a"}, b.order(), "the last one to go there is first")
-			b.steer(third, queue.Steering{Position: queue.End})
-			b.enqueue("d")
-			require.Equal(t, []string{"b", "a", "c", "d"}, b.order())
-			high := 5
-			j := b.steer(first, queue.Steering{Priority: &high, Position: queue.End})
-			require.Equal(t, 5, j.Priority)
-			require.Equal(t, "0", j.Number, "the client's number stays")
-			require.Equal(t, []string{"a", "b", "c", "d"}, b.order(), "the end of its priority")
-		})
-	}
+	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
+		b.SetLimits(queue.Limits{FIFO: fifo})
+		first, second, third := b.enqueue("a"), b.enqueue("b"), b.enqueue("c")
+		b.steer(third, queue.Steering{Position: queue.Front})
+		require.Equal(t, []string{"c", "a", "b"}, b.order())
+		b.steer(second, queue.Steering{Position: queue.Front})
+		require.Equal(t, []string{"b", "c", "a"}, b.order(), "the last one to go there is first")
+		b.steer(third, queue.Steering{Position: queue.End})
+		b.enqueue("d")
+		require.Equal(t, []string{"b", "a", "c", "d"}, b.order())
+		high := 5
+		j := b.steer(first, queue.Steering{Priority: &high, Position: queue.End})
+		require.Equal(t, 5, j.Priority)
+		require.Equal(t, "0", j.Number, "the client's number stays")
+		require.Equal(t, []string{"a", "b", "c", "d"}, b.order(), "the end of its priority")
+	})
 }
 
 // Whoever moves one of many jobs to the front does not move the turn of the tenant to
 // the place that the job had: other callers' new jobs would come in behind all.
 func TestFrontMovesNobodyBack(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		var last job.Job
 		for n := range 10 {
@@ -69,7 +63,6 @@ func TestFrontMovesNobodyBack(t *testing.T) {
 }
 
 func TestPausedJobsWaitAndCount(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx, yes, no := t.Context(), true, false
 		b.SetLimits(queue.Limits{MaxQueue: 3})
@@ -77,26 +70,21 @@ func TestPausedJobsWaitAndCount(t *testing.T) {
 		require.True(t, b.steer(first, queue.Steering{Paused: &yes}).Paused)
 		b.steer(first, queue.Steering{Paused: &yes}) // again
 		require.Equal(t, []string{"b"}, b.order())
-		position, err := b.Position(ctx, second.Key)
-		require.NoError(t, err)
-		require.Zero(t, position, "it counts for nobody's position")
-		_, err = b.Position(ctx, first.Key)
+		require.Zero(t, must(b.Position(ctx, second.Key)), "it counts for nobody's position")
+		_, err := b.Position(ctx, first.Key)
 		require.ErrorIs(t, err, queue.ErrNotQueued)
 		claim := func(ctx context.Context, j job.Job) error {
 			_, err := b.Claim(ctx, queue.ClaimRequest{Key: j.Key, Instance: uuid.NewString(), Hub: "hub/1", Upstream: uuid.NewString()})
 			return err
 		}
 		require.ErrorIs(t, claim(ctx, first), queue.ErrNotQueued)
-		live, err := b.Live(ctx, "tenant")
-		require.NoError(t, err)
-		require.Len(t, live, 2, "listings have it")
+		require.Len(t, must(b.Live(ctx, "tenant")), 2, "listings have it")
 		b.enqueue("c")
 		_, err = b.Enqueue(ctx, submission("d"))
 		require.ErrorIs(t, err, queue.ErrFull, "it counts for the limits")
 		before, bytes, err := b.Waiting(ctx, "tenant")
 		require.NoError(t, err)
-		_, err = b.Sweep(ctx, "hub/1", 10)
-		require.NoError(t, err)
+		must(b.Sweep(ctx, "hub/1", 10))
 		after, same, err := b.Waiting(ctx, "tenant")
 		require.NoError(t, err)
 		require.Equal(t, []any{3, bytes}, []any{after, same})
@@ -112,14 +100,11 @@ func TestPausedJobsWaitAndCount(t *testing.T) {
 		require.ErrorIs(t, err, queue.ErrNotFound)
 
 		b.steer(second, queue.Steering{Paused: &yes})
-		_, err = b.Cancel(ctx, second.Key)
-		require.NoError(t, err)
+		must(b.Cancel(ctx, second.Key))
 		require.Equal(t, []string{"c"}, b.order())
 		n, _, err := b.Waiting(ctx, "tenant")
 		require.NoError(t, err)
 		require.Equal(t, 1, n)
-		paused, err := b.db.Client().Exists(ctx, b.db.Key("q", "paused")).Result()
-		require.NoError(t, err)
-		require.Zero(t, paused, "nothing is left of it")
+		require.Zero(t, must(b.db.Client().Exists(ctx, b.db.Key("q", "paused")).Result()), "nothing is left of it")
 	})
 }

@@ -13,7 +13,6 @@ import (
 
 // What is stopped gets no further run; what runs goes on, and nothing else is touched.
 func TestStops(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		a, other := b.enqueue("a", from("a", "a")), b.enqueue("b", from("b", "b"))
 		claim := func(j job.Job, instance string) error {
@@ -22,9 +21,7 @@ func TestStops(t *testing.T) {
 		}
 		set := func(s queue.Stop, stop, changes bool) {
 			t.Helper()
-			changed, err := b.SetStop(t.Context(), s, stop)
-			require.NoError(t, err)
-			require.Equal(t, changes, changed)
+			require.Equal(t, changes, must(b.SetStop(t.Context(), s, stop)))
 		}
 		set(queue.StopTenant("a"), true, true)
 		set(queue.StopTenant("a"), true, false)
@@ -34,8 +31,7 @@ func TestStops(t *testing.T) {
 		require.Empty(t, b.seen())
 		require.ErrorIs(t, claim(other, "gpu"), queue.ErrCapped)
 		set(queue.StopInstance("gpu"), true, true)
-		stops, err := b.Stops(t.Context())
-		require.NoError(t, err)
+		stops := must(b.Stops(t.Context()))
 		require.Equal(t, map[queue.Stop]bool{queue.StopAll: true, queue.StopTenant("a"): true, queue.StopInstance("gpu"): true}, stops)
 
 		set(queue.StopAll, false, true)
@@ -46,21 +42,17 @@ func TestStops(t *testing.T) {
 		set(queue.StopTenant("a"), false, false)
 		set(queue.StopInstance("gpu"), false, true)
 		require.NoError(t, claim(a, "gpu"))
-		stops, err = b.Stops(t.Context())
-		require.NoError(t, err)
+		stops = must(b.Stops(t.Context()))
 		require.Empty(t, stops)
 	})
 }
 
 // A deadline belongs to a drain: a new drain replaces it, and it ends with the drain.
 func TestDrainDeadlines(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		left := func() map[queue.Stop]time.Duration {
 			t.Helper()
-			left, err := b.Deadlines(t.Context())
-			require.NoError(t, err)
-			return left
+			return must(b.Deadlines(t.Context()))
 		}
 		require.Empty(t, left())
 		gpu := queue.StopInstance("gpu")
@@ -69,17 +61,14 @@ func TestDrainDeadlines(t *testing.T) {
 		require.Len(t, left(), 1)
 		require.Greater(t, left()[gpu], 59*time.Minute)
 		require.LessOrEqual(t, left()[gpu], time.Hour)
-		stops, err := b.Stops(t.Context())
-		require.NoError(t, err)
-		require.Equal(t, map[queue.Stop]bool{gpu: true, queue.StopInstance("other"): true}, stops)
+		require.Equal(t, map[queue.Stop]bool{gpu: true, queue.StopInstance("other"): true}, must(b.Stops(t.Context())))
 
 		require.NoError(t, b.Drain(t.Context(), "gpu", time.Millisecond))
 		require.Eventually(t, func() bool { return left()[gpu] < 0 }, time.Minute, time.Millisecond)
 		require.NoError(t, b.Drain(t.Context(), "gpu", 0))
 		require.Empty(t, left())
 		require.NoError(t, b.Drain(t.Context(), "gpu", time.Hour))
-		_, err = b.SetStop(t.Context(), gpu, false)
-		require.NoError(t, err)
+		must(b.SetStop(t.Context(), gpu, false))
 		require.Empty(t, left())
 	})
 }

@@ -13,16 +13,12 @@ import (
 
 // Each end of a job and the time of each run is billed once; a lost run is not billed.
 func TestBilledJobs(t *testing.T) {
-	t.Parallel()
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		billed := func() (sum usage.Day) {
 			t.Helper()
-			now, err := b.db.Now(t.Context())
-			require.NoError(t, err)
+			now := must(b.db.Now(t.Context()))
 			tenant := "a"
-			rows, err := usage.New(b.db).Read(t.Context(), now.Add(-24*time.Hour), now.Add(24*time.Hour), &tenant)
-			require.NoError(t, err)
-			for _, r := range rows { // two, if the day changes meanwhile
+			for _, r := range must(usage.New(b.db).Read(t.Context(), now.Add(-24*time.Hour), now.Add(24*time.Hour), &tenant)) { // two, if the day changes meanwhile
 				sum.Done, sum.Failed, sum.Cancelled, sum.Time = sum.Done+r.Done, sum.Failed+r.Failed, sum.Cancelled+r.Cancelled, sum.Time+r.Time
 			}
 			return sum
@@ -52,8 +48,7 @@ func TestBilledJobs(t *testing.T) {
 		require.EqualValues(t, 1, billed().Done)
 
 		two := begun(b.enqueue("two", from("a", "a")), "i1")
-		_, err := b.Requeue(t.Context(), two.Run, queue.RequeueOptions{Reason: "lost"})
-		require.NoError(t, err)
+		must(b.Requeue(t.Context(), two.Run, queue.RequeueOptions{Reason: "lost"}))
 		minutes(5)
 		end(begun(two, "i2"), job.Failed)
 		minutes(10)
@@ -69,8 +64,7 @@ func TestBilledJobs(t *testing.T) {
 // Where Redis's clock was set forward by five minutes during a run, the bill is what the holder
 // has measured, however it says that the run has ended.
 func TestBillIsWhatTheHolderHasMeasured(t *testing.T) {
-	t.Parallel()
-	for how, end := range map[string]func(t *testing.T, b *bench, run job.Run) error{
+	eachOf(t, queue.Options{}, map[string]func(t *testing.T, b *bench, run job.Run) error{
 		"released": func(t *testing.T, b *bench, run job.Run) error { return b.Release(t.Context(), run) },
 		"finished": func(t *testing.T, b *bench, run job.Run) error {
 			return b.Finish(t.Context(), run, queue.Outcome{State: job.Done, Entry: []byte(`{}`)})
@@ -80,23 +74,16 @@ func TestBillIsWhatTheHolderHasMeasured(t *testing.T) {
 			_, err := b.Claim(t.Context(), queue.ClaimRequest{Key: next.Key, Tenant: "b", Instance: run.Instance, Hub: run.Hub, Upstream: "next", After: run})
 			return err
 		},
-	} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
-				at := time.Now().Add(-5 * time.Minute).UnixMilli()
-				require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", run.Key), "claimed", at).Err())
-				run.Took = 3 * time.Second
-				require.NoError(t, end(t, b, run))
-				now, err := b.db.Now(t.Context())
-				require.NoError(t, err)
-				tenant := "a"
-				rows, err := usage.New(b.db).Read(t.Context(), now, now, &tenant)
-				require.NoError(t, err)
-				require.Len(t, rows, 1)
-				require.Equal(t, 3*time.Second, rows[0].Time)
-			})
-		})
-	}
+	}, func(t *testing.T, b *bench, end func(t *testing.T, b *bench, run job.Run) error) {
+		run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
+		at := time.Now().Add(-5 * time.Minute).UnixMilli()
+		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", run.Key), "claimed", at).Err())
+		run.Took = 3 * time.Second
+		require.NoError(t, end(t, b, run))
+		now := must(b.db.Now(t.Context()))
+		tenant := "a"
+		rows := must(usage.New(b.db).Read(t.Context(), now, now, &tenant))
+		require.Len(t, rows, 1)
+		require.Equal(t, 3*time.Second, rows[0].Time)
+	})
 }

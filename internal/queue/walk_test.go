@@ -94,8 +94,7 @@ func (w *walk) enqueue() {
 			s.Number = &number
 		}
 	})
-	got, err := w.Enqueue(w.ctx, s)
-	require.NoError(w.t, err)
+	got := must(w.Enqueue(w.ctx, s))
 	w.note("enqueue %s/%s %s: %s existing=%t", tenant, id, s.Key, got.Job.State, got.Existing)
 	w.last = got.Job
 	if j := w.m.jobs[w.m.newest[[2]string{tenant, id}]]; j != nil && j.BodyHash == s.BodyHash && !j.gone && !j.withdrawn {

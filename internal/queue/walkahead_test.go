@@ -70,7 +70,5 @@ func (w *walk) recall(j *modelJob) bool {
 
 // compareInstances compares the runs that have an instance to themselves.
 func (w *walk) compareInstances() {
-	got, err := w.db.Client().HGetAll(w.ctx, w.db.Key("q", "instances")).Result()
-	require.NoError(w.t, err)
-	require.Equal(w.t, w.m.instances, got)
+	require.Equal(w.t, w.m.instances, must(w.db.Client().HGetAll(w.ctx, w.db.Key("q", "instances")).Result()))
 }

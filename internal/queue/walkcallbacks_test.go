@@ -38,8 +38,7 @@ func (w *walk) deliverAll() {
 		}
 		require.False(w.t, slices.ContainsFunc(runs, func(name string) bool { return name != queue.EventStarted && name != queue.EventProgress }), "%s: %v", key, names)
 	}
-	open, err := w.db.Client().ZCard(w.ctx, w.db.Key("q", "callbacks_open")).Result()
-	require.NoError(w.t, err)
+	open := must(w.db.Client().ZCard(w.ctx, w.db.Key("q", "callbacks_open")).Result())
 	live, _, _, err := w.CountAll(w.ctx)
 	require.NoError(w.t, err)
 	require.GreaterOrEqual(w.t, open, int64(live), "withdrawn runs are no longer live to their clients")

@@ -21,58 +21,49 @@ import (
 // However a look finds the wanted jobs among many others, by reading the line or the lists
 // of each class, it finds the same ones. Each tenant's come in the order of their ranks.
 func TestWindowOfManyMixedClasses(t *testing.T) {
-	t.Parallel()
-	for _, fifo := range []bool{false, true} {
-		t.Run(fmt.Sprint("fifo ", fifo), func(t *testing.T) {
-			t.Parallel()
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				b.SetLimits(queue.Limits{FIFO: fifo})
-				random := rand.New(rand.NewPCG(uint64(envInt(t, "COMFYHUB_SEED", 1)), 2))
-				const classes = 60
-				tenants := []string{"a", "b", "c"}
-				for n := range 500 {
-					tenant := tenants[random.IntN(3)*random.IntN(2)] // a has more than the others
-					b.enqueue(fmt.Sprint(n), from(tenant, tenant), func(s *queue.Submission) {
-						// Those of a class come together, more or less, and so whole parts of the line are unwanted.
-						s.Class = fmt.Sprint("class", (n/8+random.IntN(6))%classes)
-						s.Priority = random.IntN(3)
-						s.Band = []job.Band{job.Normal, job.Normal, job.Interactive, job.Bulk}[random.IntN(4)]
-					})
-				}
-				for range 20 {
-					b.next(time.Duration(random.IntN(30)) * time.Second)
-				}
-				all, err := b.Live(t.Context(), "")
-				require.NoError(t, err)
-				all = slices.DeleteFunc(all, func(j job.Job) bool { return j.State != job.Queued })
-				require.Len(t, all, 480)
-				for range 40 {
-					var wanted queue.Wanted
-					first, share := random.IntN(classes), random.IntN(classes)
-					for n := range share {
-						wanted.But = append(wanted.But, fmt.Sprint("class", (first+n)%classes))
-					}
-					if random.IntN(2) == 0 && share > 2 {
-						wanted.Own = []queue.Own{{Tenants: []string{"b"}, Classes: wanted.But[share/2:]}}
-					}
-					skip, n := random.IntN(3)*random.IntN(40), 1+random.IntN(60)
-					got, err := b.Window(t.Context(), wanted, skip, n)
-					require.NoError(t, err)
-					// Where all tenants are named, only the lists of the classes are read.
-					wanted.Reserved, wanted.Own = true, append(wanted.Own, queue.Own{Tenants: tenants})
-					same, err := b.Window(t.Context(), wanted, skip, n)
-					require.NoError(t, err)
-					require.Equal(t, ids(same.Jobs), ids(got.Jobs))
-					require.Equal(t, same.More, got.More)
-					due := slices.DeleteFunc(slices.Clone(all), func(j job.Job) bool {
-						mine := len(wanted.Own) > 1 && j.Tenant == "b" && slices.Contains(wanted.Own[0].Classes, j.Class)
-						return slices.Contains(wanted.But, j.Class) && !mine
-					})
-					compareLanes(t, due, got.Jobs, skip, n, fifo)
-				}
+	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
+		b.SetLimits(queue.Limits{FIFO: fifo})
+		random := rand.New(rand.NewPCG(uint64(envInt(t, "COMFYHUB_SEED", 1)), 2))
+		const classes = 60
+		tenants := []string{"a", "b", "c"}
+		for n := range 500 {
+			tenant := tenants[random.IntN(3)*random.IntN(2)] // a has more than the others
+			b.enqueue(fmt.Sprint(n), from(tenant, tenant), func(s *queue.Submission) {
+				// Those of a class come together, more or less, and so whole parts of the line are unwanted.
+				s.Class = fmt.Sprint("class", (n/8+random.IntN(6))%classes)
+				s.Priority = random.IntN(3)
+				s.Band = []job.Band{job.Normal, job.Normal, job.Interactive, job.Bulk}[random.IntN(4)]
 			})
-		})
-	}
+		}
+		for range 20 {
+			b.next(time.Duration(random.IntN(30)) * time.Second)
+		}
+		all := must(b.Live(t.Context(), ""))
+		all = slices.DeleteFunc(all, func(j job.Job) bool { return j.State != job.Queued })
+		require.Len(t, all, 480)
+		for range 40 {
+			var wanted queue.Wanted
+			first, share := random.IntN(classes), random.IntN(classes)
+			for n := range share {
+				wanted.But = append(wanted.But, fmt.Sprint("class", (first+n)%classes))
+			}
+			if random.IntN(2) == 0 && share > 2 {
+				wanted.Own = []queue.Own{{Tenants: []string{"b"}, Classes: wanted.But[share/2:]}}
+			}
+			skip, n := random.IntN(3)*random.IntN(40), 1+random.IntN(60)
+			got := must(b.Window(t.Context(), wanted, skip, n))
+			// Where all tenants are named, only the lists of the classes are read.
+			wanted.Reserved, wanted.Own = true, append(wanted.Own, queue.Own{Tenants: tenants})
+			same := must(b.Window(t.Context(), wanted, skip, n))
+			require.Equal(t, ids(same.Jobs), ids(got.Jobs))
+			require.Equal(t, same.More, got.More)
+			due := slices.DeleteFunc(slices.Clone(all), func(j job.Job) bool {
+				mine := len(wanted.Own) > 1 && j.Tenant == "b" && slices.Contains(wanted.Own[0].Classes, j.Class)
+				return slices.Contains(wanted.But, j.Class) && !mine
+			})
+			compareLanes(t, due, got.Jobs, skip, n, fifo)
+		}
+	})
 }
 
 // compareLanes checks that a part of the wanted jobs, which are given in the order of ranks,
@@ -105,8 +96,7 @@ func compareLanes(t *testing.T, due, got []job.Job, skip, n int, fifo bool) {
 // calls is how often a Redis has executed some commands; all if none is named.
 func calls(t *testing.T, db *redis.DB, commands ...string) (calls int) {
 	t.Helper()
-	text, err := db.Client().Info(t.Context(), "commandstats").Result()
-	require.NoError(t, err)
+	text := must(db.Client().Info(t.Context(), "commandstats").Result())
 	for line := range strings.Lines(text) {
 		name, stat, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
 		if len(commands) > 0 && !slices.Contains(commands, name) {
@@ -145,12 +135,9 @@ func TestWindowReadsWhatItReturns(t *testing.T) {
 		}{
 			"all": {nil, 3*n + 20}, "half": {half, 5*n + 20}, "one class": {most, 3*n + 200},
 		} {
-			_, err := b.Window(t.Context(), queue.Wanted{But: c.but}, 0, 1)
-			require.NoError(t, err)
+			must(b.Window(t.Context(), queue.Wanted{But: c.but}, 0, 1))
 			before := calls(t, db)
-			w, err := b.Window(t.Context(), queue.Wanted{But: c.but}, 0, n)
-			require.NoError(t, err)
-			require.Len(t, w.Jobs, n)
+			require.Len(t, must(b.Window(t.Context(), queue.Wanted{But: c.but}, 0, n)).Jobs, n)
 			require.LessOrEqual(t, calls(t, db)-before, c.bound, "%s, fifo %v", name, fifo)
 			t.Logf("%s, fifo %v: %d commands", name, fifo, calls(t, db)-before)
 		}

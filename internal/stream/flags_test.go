@@ -10,12 +10,12 @@ import (
 const announcement = `{"type":"feature_flags","data":{"supports_preview_metadata":true}}`
 
 func TestFlags(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		said     []string
 		answered int
 		metadata bool
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"first":                        {[]string{announcement}, 1, true},
 		"second":                       {[]string{`{"type":"hello"}`, announcement}, 0, false},
 		"twice":                        {[]string{`{"type":"feature_flags","data":{}}`, announcement}, 1, false},
@@ -25,22 +25,19 @@ func TestFlags(t *testing.T) {
 		"no data":                      {[]string{`{"type":"feature_flags"}`}, 1, false},
 		"the flag is a list":           {[]string{`{"type":"feature_flags","data":{"supports_preview_metadata":[1]}}`}, 1, false},
 		"nothing":                      {nil, 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var g flags
-			answered, metadata := 0, false
-			for _, message := range c.said {
-				a, m := g.read([]byte(message))
-				if a {
-					answered++
-				}
-				metadata = metadata || m
+	}, func(t *testing.T, c row) {
+		var g flags
+		answered, metadata := 0, false
+		for _, message := range c.said {
+			a, m := g.read([]byte(message))
+			if a {
+				answered++
 			}
-			require.Equal(t, c.answered, answered)
-			require.Equal(t, c.metadata, metadata)
-		})
-	}
+			metadata = metadata || m
+		}
+		require.Equal(t, c.answered, answered)
+		require.Equal(t, c.metadata, metadata)
+	})
 }
 
 func TestFlagsOnTheWire(t *testing.T) {

@@ -43,15 +43,11 @@ func TestSpillFileOutlivesItsLog(t *testing.T) {
 	require.True(t, ok)
 	it, ok := q.pop()
 	require.True(t, ok)
-	data, err := it.frame.load()
-	require.NoError(t, err)
-	require.Equal(t, "picture", string(data))
+	require.Equal(t, "picture", string(must(it.frame.load())))
 	it.release()
-	_, err = it.frame.load()
+	_, err := it.frame.load()
 	require.Error(t, err, "the last user has closed the file")
-	left, err := os.ReadDir(l.limits.spillDir)
-	require.NoError(t, err)
-	require.Empty(t, left)
+	require.Empty(t, must(os.ReadDir(l.limits.spillDir)))
 }
 
 func TestSpillFails(t *testing.T) {

@@ -25,10 +25,8 @@ func TestUnfinishedMessages(t *testing.T) {
 				p.say(websocket.MessageText, first)
 			}
 			p.settled()
-			w, err := p.conn.Writer(t.Context(), websocket.MessageText)
-			require.NoError(t, err)
-			_, err = w.Write([]byte(strings.Repeat("x", 8<<10)))
-			require.NoError(t, err)
+			w := must(p.conn.Writer(t.Context(), websocket.MessageText))
+			must(w.Write([]byte(strings.Repeat("x", 8<<10))))
 			synctest.Wait()
 			return p
 		}

@@ -13,8 +13,7 @@ import (
 // sent between its hubs is read, and written back byte by byte.
 func TestMessagesOfTheLastVersion(t *testing.T) {
 	t.Parallel()
-	stored, err := storedtest.LastVersion()
-	require.NoError(t, err)
+	stored := must(storedtest.LastVersion())
 	kinds := map[runEventKind]bool{}
 	for _, p := range stored.Published {
 		if !strings.Contains(p.Channel, ":s:to:") {
@@ -23,8 +22,7 @@ func TestMessagesOfTheLastVersion(t *testing.T) {
 		// What package peers wraps it in: a word, and the length of the rest.
 		_, message, found := strings.Cut(strings.TrimPrefix(string(p.Payload), "6:letter"), ":")
 		require.True(t, found)
-		m, err := readPeerMessage([]byte(message))
-		require.NoError(t, err)
+		m := must(readPeerMessage([]byte(message)))
 		require.Equal(t, Key{Tenant: "ann", Client: "ann"}, m.k)
 		require.Equal(t, message, string(m.appendTo(nil)))
 		for _, e := range m.events {

@@ -23,30 +23,23 @@ func maskedText(text string) []byte {
 
 // Some clients send their first message without waiting for the handshake's answer.
 func TestMessageBehindTheHandshake(t *testing.T) {
-	t.Parallel()
-	for name, spaces := range map[string]int{"short": 0, "longer than the buffer": 2 * readBuffer} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := loopback(t, Options{Features: func() json.RawMessage { return json.RawMessage(`{"hub":true}`) }})
-			conn, err := r.dialer(t.Context(), "tcp", r.addr)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, conn.Close()) }()
-			request := "GET /ws?clientId=me HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
-				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
-			flags := `{"type":"feature_flags","data":{}` + strings.Repeat(" ", spaces) + `}`
-			_, err = conn.Write(append([]byte(request), maskedText(flags)...))
-			require.NoError(t, err)
-			requireText(t, conn, `"hub":true`)
-		})
-	}
+	sideBySide(t, map[string]int{"short": 0, "longer than the buffer": 2 * readBuffer}, func(t *testing.T, spaces int) {
+		r := loopback(t, Options{Features: func() json.RawMessage { return json.RawMessage(`{"hub":true}`) }})
+		conn := must(r.dialer(t.Context(), "tcp", r.addr))
+		defer func() { require.NoError(t, conn.Close()) }()
+		request := "GET /ws?clientId=me HTTP/1.1\r\nHost: hub\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+		flags := `{"type":"feature_flags","data":{}` + strings.Repeat(" ", spaces) + `}`
+		must(conn.Write(append([]byte(request), maskedText(flags)...)))
+		requireText(t, conn, `"hub":true`)
+	})
 }
 
 // requireText reads a connection until a text has come.
 func requireText(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
 	answers := bufio.NewReader(conn)
-	response, err := http.ReadResponse(answers, nil)
-	require.NoError(t, err)
+	response := must(http.ReadResponse(answers, nil))
 	require.NoError(t, response.Body.Close())
 	require.Equal(t, http.StatusSwitchingProtocols, response.StatusCode)
 	var seen []byte

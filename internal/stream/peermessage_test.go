@@ -36,8 +36,7 @@ func TestPeerMessages(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			text := l.appendTo(nil)
-			got, err := readPeerMessage(text)
-			require.NoError(t, err)
+			got := must(readPeerMessage(text))
 			require.Equal(t, l, got)
 			for cut := range text {
 				if got, err := readPeerMessage(text[:cut]); err == nil {
@@ -70,13 +69,12 @@ func TestPeerMessagesOfANewerHub(t *testing.T) {
 	l := messages()["events"]
 	want := len(l.events)
 	l.events = append(l.events, runEvent{kind: 200, id: 1}, runEvent{kind: runEnd, id: 9})
-	got, err := readPeerMessage(l.appendTo(nil))
-	require.NoError(t, err)
+	got := must(readPeerMessage(l.appendTo(nil)))
 	require.Len(t, got.events, want+1, "an event of an unknown kind is skipped")
 	require.Equal(t, uint64(9), got.events[want].id)
 	text := l.appendTo(nil)
 	text[0]++
-	_, err = readPeerMessage(text)
+	_, err := readPeerMessage(text)
 	require.ErrorIs(t, err, errPeerMessage)
 }
 
@@ -89,9 +87,7 @@ func FuzzPeerMessage(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := readPeerMessage(l.appendTo(nil))
-		require.NoError(t, err)
-		require.Equal(t, l, again)
+		require.Equal(t, l, must(readPeerMessage(l.appendTo(nil))))
 		// Whatever it says, it does no harm.
 		s := New(Options{})
 		k := Key{Client: "c"}

@@ -57,8 +57,7 @@ func bubble(t *testing.T, o Options, test func(t *testing.T, r *rig)) {
 // loopback makes a rig on real TCP.
 func loopback(t *testing.T, o Options) *rig {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	r := newRig(t, o, listener)
 	r.dialer = (&net.Dialer{}).DialContext
 	return r
@@ -332,7 +331,25 @@ func seedOf(t *testing.T) uint64 {
 	if text == "" {
 		return 1
 	}
-	seed, err := strconv.ParseUint(text, 10, 64)
-	require.NoError(t, err)
-	return seed
+	return must(strconv.ParseUint(text, 10, 64))
+}
+
+// must returns what a call returns that does not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// sideBySide runs a test with each of some cases.
+func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
+	t.Helper()
+	t.Parallel()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, c)
+		})
+	}
 }

@@ -29,8 +29,7 @@ type traceStep struct {
 // execution_start to executing null. Images are cut to what is recorded.
 func traceRuns(t *testing.T, name, client string) (runs [][]Message) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	require.NoError(t, err)
+	data := must(os.ReadFile(filepath.Join("testdata", name)))
 	var trace struct{ Steps []traceStep }
 	require.NoError(t, json.Unmarshal(data, &trace))
 	var run []Message
@@ -53,8 +52,7 @@ func traceRuns(t *testing.T, name, client string) (runs [][]Message) {
 func (s traceStep) message(t *testing.T) Message {
 	t.Helper()
 	if s.Kind == "ws_binary" {
-		head, err := hex.DecodeString(s.HeadHex)
-		require.NoError(t, err)
+		head := must(hex.DecodeString(s.HeadHex))
 		if s.Decoded.Event == eventImageMetadata {
 			head = imageWithMetadata(s.Decoded.Metadata, "image")
 		}

@@ -46,15 +46,15 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 // The same where the hub has not seen yet that the client answers pings: its socket was
 // held up from the beginning. The next one may go to another hub.
 func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		posts   int
 		closes  bool // the old socket, before the posts
 		arrives bool // the new socket, before the posts
 		late    bool // the hub hears of that after a while
 		known   bool // to answer pings, from an earlier time
 		again   bool
-	}{
+	}
+	sideBySide(t, map[string]row{
 		"posts":                           {posts: 1, again: true},
 		"posts and posts":                 {posts: 2, again: true},
 		"posts, and has another socket":   {posts: 1, arrives: true, again: true},
@@ -62,61 +62,58 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		"the hub hears late of its close": {posts: 1, closes: true, late: true, again: true},
 		"posts without waiting for ends":  {posts: 9, again: true},
 		"is cut off, and posts":           {posts: 1, closes: true, known: true, again: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := loopback(t, Options{})
-			me := Key{Client: "me"}
-			if c.known {
-				r.streams.received(me, 0, 1)
+	}, func(t *testing.T, c row) {
+		r := loopback(t, Options{})
+		me := Key{Client: "me"}
+		if c.known {
+			r.streams.received(me, 0, 1)
+		}
+		deaf := r.dial("/ws?clientId=me", nil)
+		r.run("me", "a").End(other(success("a")))
+		r.awaitTold(me)
+		close := func() {
+			require.NoError(t, deaf.conn.CloseNow())
+			if !c.arrives {
+				require.Eventually(t, func() (gone bool) {
+					r.streams.change(me, false, func(c *client) { gone = c.socket == nil })
+					return gone
+				}, patience, tick)
 			}
-			deaf := r.dial("/ws?clientId=me", nil)
-			r.run("me", "a").End(other(success("a")))
-			r.awaitTold(me)
-			close := func() {
-				require.NoError(t, deaf.conn.CloseNow())
-				if !c.arrives {
-					require.Eventually(t, func() (gone bool) {
-						r.streams.change(me, false, func(c *client) { gone = c.socket == nil })
-						return gone
-					}, patience, tick)
-				}
-			}
-			after := -patience // no close is late, however slow the machine is
-			if c.late {
-				after = promptly
-			}
-			r.streams.change(me, false, func(c *client) {
-				c.socket.mu.Lock()
-				defer c.socket.mu.Unlock()
-				c.socket.toldAt = c.socket.toldAt.Add(-after)
-			})
-			if c.closes {
-				close()
-			}
-			var p *peer
-			if c.arrives {
-				p = r.open("/ws?clientId=me")
-			}
-			for n := range c.posts {
-				r.streams.PostedNext(me, fmt.Sprint("b", n))
-			}
-			if !c.closes {
-				close()
-			}
-			if p == nil {
-				p = r.open("/ws?clientId=me")
-			}
-			want := words(hello(0, "me"))
-			if c.again {
-				want = append(want, words(start("a"), success("a"), status(0), null("a"))...)
-			}
-			require.Eventually(t, func() bool {
-				return p.received() == len(want) && slices.Equal(r.delivered(), words("me/a"))
-			}, patience, tick)
-			require.Equal(t, want, p.take())
+		}
+		after := -patience // no close is late, however slow the machine is
+		if c.late {
+			after = promptly
+		}
+		r.streams.change(me, false, func(c *client) {
+			c.socket.mu.Lock()
+			defer c.socket.mu.Unlock()
+			c.socket.toldAt = c.socket.toldAt.Add(-after)
 		})
-	}
+		if c.closes {
+			close()
+		}
+		var p *peer
+		if c.arrives {
+			p = r.open("/ws?clientId=me")
+		}
+		for n := range c.posts {
+			r.streams.PostedNext(me, fmt.Sprint("b", n))
+		}
+		if !c.closes {
+			close()
+		}
+		if p == nil {
+			p = r.open("/ws?clientId=me")
+		}
+		want := words(hello(0, "me"))
+		if c.again {
+			want = append(want, words(start("a"), success("a"), status(0), null("a"))...)
+		}
+		require.Eventually(t, func() bool {
+			return p.received() == len(want) && slices.Equal(r.delivered(), words("me/a"))
+		}, patience, tick)
+		require.Equal(t, want, p.take())
+	})
 }
 
 // A close frame is no receipt of a client that would have answered a ping.
