@@ -1,11 +1,15 @@
 package dispatch
 
 import (
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -61,4 +65,146 @@ func TestWhoseJobRunsIsAskedMeanwhile(t *testing.T) {
 	})
 	require.Len(t, b.WarmFor(job.DefaultTenant, "client"), 1)
 	require.Empty(t, b.WarmFor(job.DefaultTenant, "other"))
+}
+
+// The dispatcher holds a connection while it asks the queue for permission to give
+// it a job. A run that is being taken over must wait for that and not be given up.
+func TestAdoptedRunWaitsForTheLink(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d := New(Config{Settings: func() Settings { return Settings{ContactTimeout: time.Minute} }})
+		conn := &connection{name: "gpu", fleet: fleet.NewRegistry()}
+		trying := &run{d: d, claim: claim{own: job.Job{Key: "other"}}}
+		require.True(t, conn.attach(trying))
+		adopted := &run{d: d, claim: claim{own: job.Job{Key: "adopted"}}}
+		seized := make(chan bool)
+		go func() { seized <- d.seize(t.Context(), conn, adopted) }()
+		select {
+		case <-seized:
+			t.Fatal("the connection was not free")
+		case <-time.After(50 * time.Millisecond):
+		}
+		require.True(t, conn.detach(trying))
+		require.True(t, <-seized)
+		require.Equal(t, adopted, conn.running())
+	})
+}
+
+// An instance can refuse a prompt before the hub has reported that it runs there.
+// The instance must not be shown as busy then, because nothing would ever make it
+// idle again.
+func TestRunThatEndsBeforeItIsShown(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		registry := fleet.NewRegistry()
+		name := must(registry.AddStatic("http://127.0.0.1:8188"))
+		registry.Observe(fleet.InstanceReport{Name: name, Up: true})
+		state := func() fleet.State {
+			i, _ := registry.Instance(name)
+			return i.State
+		}
+		conn := &connection{name: name, fleet: registry}
+		one, two := &run{claim: claim{own: job.Job{ID: "one"}}}, &run{claim: claim{own: job.Job{ID: "two"}}}
+		require.True(t, conn.attach(one))
+		require.True(t, conn.detach(one))
+		conn.show(one)
+		require.Equal(t, fleet.Idle, state())
+		require.True(t, conn.attach(two))
+		conn.show(one)
+		require.Equal(t, fleet.Idle, state())
+		conn.show(two)
+		require.Equal(t, fleet.Busy, state())
+		require.False(t, conn.detach(one))
+		require.Equal(t, fleet.Busy, state(), "a run that was there before frees nothing")
+		require.True(t, conn.detach(two))
+		require.Equal(t, fleet.Idle, state())
+	})
+}
+
+func TestUpstreamID(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		chosen := uuid.NewString()
+		conn, other := &connection{}, &connection{}
+		require.Equal(t, chosen, conn.upstreamID(job.Job{ID: chosen}))
+		require.Equal(t, chosen, other.upstreamID(job.Job{ID: chosen}), "another instance has not seen it")
+		fresh := map[string]bool{chosen: true}
+		for _, j := range []job.Job{
+			{ID: chosen},                        // used again by its client, or by another tenant's
+			{ID: uuid.NewString(), Attempts: 1}, // a later attempt
+			{ID: "no UUID"},
+			{ID: "6A52EA99-846A-4FED-B36F-18AEAC669F3E"}, // not in the form that servers take
+		} {
+			id := conn.upstreamID(j)
+			require.NoError(t, uuid.Validate(id))
+			require.NotEqual(t, j.ID, id)
+			require.False(t, fresh[id])
+			fresh[id] = true
+		}
+	})
+}
+
+func TestHomesOfOthersAreKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var h affinity
+		h.note("ann", "client", "gpu")
+		for n := range 2 * maxAffinity {
+			h.note("bob", fmt.Sprint(n), "gpu")
+			require.LessOrEqual(t, len(h.tenants["bob"]), maxAffinity)
+		}
+		require.Equal(t, "gpu", h.of("ann", "client"))
+		require.Equal(t, "gpu", h.of("bob", fmt.Sprint(2*maxAffinity-1)))
+		require.Empty(t, h.of("ann", "other"))
+	})
+}
+
+func TestPrecedence(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		now := time.Now()
+		for name, c := range map[string]struct {
+			has         precedence
+			left, first bool
+		}{
+			"nobody's":                       {precedence{}, false, false},
+			"just freed":                     {precedence{key: "k", freed: now}, true, false},
+			"freed before":                   {precedence{key: "k", freed: now.Add(-firstTurn)}, false, false},
+			"seen idle for the first time":   {precedence{key: "k"}, true, true},
+			"seen idle before":               {precedence{key: "k", idle: now.Add(-time.Millisecond)}, true, false},
+			"idle, and nobody has told":      {precedence{key: "k", idle: now.Add(-firstTurnLost)}, false, false},
+			"seen idle before it was freed":  {precedence{key: "k", idle: now.Add(-time.Hour), freed: now}, true, false},
+			"freed before it was seen again": {precedence{key: "k", idle: now, freed: now.Add(-firstTurn)}, false, false},
+		} {
+			left, first, wait := c.has.left(now)
+			require.Equal(t, c.left, left, name)
+			require.Equal(t, c.first, first, name)
+			require.Equal(t, c.first, wait > 0, name)
+		}
+	})
+}
+
+// An instance is left to the hub that gave it the last run, and only for a moment, also if
+// that hub never says that the run has ended.
+func TestFirstTurn(t *testing.T) {
+	inBubbles(t, map[string]bool{"told": true, "not told": false}, func(t *testing.T, told bool) {
+		b := newDispatching(t, 1)
+		b.connects(1)
+		conn := b.connection(b.instances[0].name)
+		theirs := queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: conn.name, Hub: "other/1"}
+		isLeft := func(turn time.Duration) {
+			t.Helper()
+			began := time.Now()
+			b.heard(theirs)
+			if left := b.isLeft(conn); time.Since(began) < turn { // else the turn may be over
+				require.True(t, left)
+			}
+		}
+		isLeft(firstTurnLost)
+		if theirs.Kind = queue.Freed; told {
+			isLeft(firstTurn)
+		}
+		key := b.submit(picture)
+		b.reaches(key, job.Done)
+		require.False(t, b.isLeft(conn), "it is this hub's turn now")
+		b.leaves(key)
+
+		b.heard(theirs) // late
+		require.False(t, b.isLeft(conn))
+	})
 }

@@ -3,18 +3,26 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
+	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
@@ -116,4 +124,213 @@ func TestPanicOfAReader(t *testing.T) {
 	b.runs(key)
 	b.connection(b.instances[0].name).deliver(runEvent{kind: socketDown, err: rescue.ErrPanic})
 	require.Contains(t, b.failure(key), "The hub failed")
+}
+
+// hanging is a connection to Redis on which the commands of some callers do not return.
+type hanging struct {
+	// of is the function whose commands hang; nil for none.
+	of atomic.Pointer[string]
+	// hung counts them.
+	hung atomic.Int32
+}
+
+func (h *hanging) wait(ctx context.Context) error {
+	of := h.of.Load()
+	if of == nil {
+		return nil
+	}
+	if !calledBy(*of) {
+		return nil
+	}
+	h.hung.Add(1)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// calledBy reports whether a function is among the callers, given the end of its name.
+func calledBy(function string) bool {
+	var stack [64]uintptr
+	frames := runtime.CallersFrames(stack[:runtime.Callers(1, stack[:])])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, function) {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+func (h *hanging) DialHook(next goredis.DialHook) goredis.DialHook {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
+}
+
+func (h *hanging) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		if err := h.wait(ctx); err != nil {
+			cmd.SetErr(err)
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (h *hanging) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []goredis.Cmder) error {
+		if err := h.wait(ctx); err != nil {
+			for _, cmd := range cmds {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		return next(ctx, cmds)
+	}
+}
+
+// Leases are renewed and the hub's beats go on while Redis does not answer whoever looks
+// after other runs.
+func TestLeasesOutliveSlowWork(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"Dispatcher).heal", "Dispatcher).sweep", "Dispatcher).inherit"} {
+		t.Run(strings.TrimPrefix(of, "Dispatcher)."), func(t *testing.T) {
+			t.Parallel()
+			var h hanging
+			b := newDispatchingOn(t, redistest.Start(t).URL(), &h, 1, func(b *dispatching, c *Config) {
+				b.settings.Lease = 300 * time.Millisecond // so long between two renewals; the queue's lasts 15 s
+				c.Gone = func(context.Context, string) bool { return true }
+			})
+			key := b.submit(endless)
+			b.runs(key)
+			h.of.Store(&of)
+			_, _, err := b.queue.Beat(t.Context(), "dead/1", time.Millisecond) // there is something to inherit
+			require.NoError(t, err)
+			eventually(t, func() bool { return h.hung.Load() > 0 }, deadline, 10*time.Millisecond)
+			for range 3 {
+				until := b.job(key).Run.LeaseUntil
+				eventually(t, func() bool { return b.job(key).Run.LeaseUntil > until }, deadline, 10*time.Millisecond)
+			}
+		})
+	}
+}
+
+// A body that can never be read ends its job after a few attempts, with an error
+// that gives the reason. It does not hold up other jobs.
+func TestUnreadableBodyEndsItsJob(t *testing.T) {
+	type row struct {
+		part, value, why string
+		claims           int
+	}
+	sideBySide(t, map[string]row{
+		"sealed with another key": {"secret", "sealed elsewhere", "secrets cannot be decrypted", maxUnsealed},
+		"damaged":                 {"body", "no zstd", "corrupt value", 1},
+		"gone":                    {"body", "", "no such job", 1},
+	}, func(t *testing.T, tt row) {
+		b := newDispatching(t, 0)
+		broken := b.submit(picture)
+		b.spoil(tt.part, broken, tt.value)
+		good := b.submit(picture)
+		b.add(newScripted(t))
+		b.reaches(good, job.Done)
+		failure := b.failure(broken)
+		require.Contains(t, failure, "This prompt cannot run")
+		require.Contains(t, failure, tt.why)
+		b.leaves(broken)
+		claims := func() int { return strings.Count(b.logged(), `goes to an instance" job=`+broken) }
+		// A run may have ended before the line about its claim is written.
+		eventually(t, func() bool { return claims() >= tt.claims }, deadline, time.Millisecond)
+		require.Equal(t, tt.claims, claims())
+	})
+}
+
+// A client is shown why its job was not taken, and that does not tell where Redis
+// is.
+func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 0)
+	db := redistest.Open(t, "redis://127.0.0.1:1?max_retries=-1")
+	err := db.Ping(t.Context())
+	require.ErrorIs(t, err, queue.ErrUnavailable)
+	require.ErrorContains(t, err, "127.0.0.1:1")
+	r := newRun(b.Dispatcher, nil, job.Job{Key: "key"})
+	for name, res := range map[string]result{
+		"body": r.unreadable(t.Context(), err), "inputs": r.notTaken(fmt.Errorf("files: %w", err)),
+	} {
+		require.Equal(t, result{kind: excused, cause: Redis, reason: "the hub's queue cannot be reached", anywhere: true}, res, name)
+	}
+}
+
+// An instance that fails once with a job gets it again after a while.
+func TestOneErrorAtSubmit(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1)
+	var posts atomic.Int32
+	b.instances[0].on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if posts.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+	j := b.reaches(b.submit(picture), job.Done)
+	require.Len(t, j.Lost, 1)
+	require.Contains(t, j.Lost[0], "did not take it")
+}
+
+// A claim whose reply is lost is repeated with the same id. The job runs at once
+// and loses no attempt.
+func TestReplyOfAClaimIsLost(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	direct := must(queue.New(redistest.Open(t, server.URL()), queue.Options{}))
+	var key atomic.Value
+	var losses atomic.Int32
+	proxy := redistest.NewProxy(t, server.Addr(), func() bool {
+		k, _ := key.Load().(string)
+		if k == "" || losses.Load() >= 12 { // more often than a script is sent again
+			return false
+		}
+		j, err := direct.Get(t.Context(), k)
+		return err == nil && j.State == job.Leased && losses.Add(1) > 0
+	})
+	db := redistest.Open(t, proxy.URL())
+	b := newDispatching(t, 1, func(_ *dispatching, c *Config) {
+		c.Queue = must(queue.New(db, queue.Options{}))
+	})
+	s := submission(picture)
+	key.Store(s.Key)
+	must(direct.Enqueue(t.Context(), s))
+	j := b.reaches(s.Key, job.Done)
+	require.Positive(t, losses.Load())
+	require.Empty(t, j.Lost)
+	require.Equal(t, 1, j.Attempts)
+	require.Equal(t, 1, b.instances[0].Started())
+}
+
+// A result that went over a lost socket is made again only a few times, because
+// each costs GPU time.
+func TestRerunsAreBounded(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1))
+		b.record(key, "reruns", queue.MaxReruns-1)
+		b.runs(key)
+		b.instances[0].DropSockets()
+		require.Contains(t, b.failure(key), "went over a socket that was lost")
+	})
+}
+
+// A job that no instance can run does not wait forever if its body cannot be read
+// either.
+func TestUnrunnableJobWithoutABody(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		key := b.submit(picture, func(s *queue.Submission) {
+			needs := catalog.Requirements{Classes: []string{"Nowhere"}}
+			s.Class, s.Body.Requires = needs.Signature(), needs.Encode()
+		})
+		b.spoil("body", key, "no zstd")
+		b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
+		require.Contains(t, b.failure(key), "No instance could run this prompt")
+	})
 }

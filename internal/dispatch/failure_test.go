@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -150,5 +152,153 @@ func TestFailuresOfInstances(t *testing.T) {
 			f := failureOf([]byte(text))
 			require.Equal(t, want, [2]bool{f.outOfMemory(), f.poisons()}, text)
 		}
+	})
+}
+
+const gib = 1 << 30
+
+// crowd says how much of an instance's GPU memory other programs hold.
+func (b *dispatching) crowd(s *scripted, others int64) {
+	i, known := b.fleet.Instance(s.name)
+	require.True(b.t, known)
+	i.Report.OthersMemory = others
+	b.fleet.Observe(i.Report)
+}
+
+// A job that takes more memory than other programs leave waits for an instance with enough.
+// Where there is none it runs all the same.
+func TestOtherProgramsHoldTheMemory(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		crowded := b.sized(24)
+		b.crowd(crowded, 20*gib)
+		b.connects(1)
+		shape := shapeOf(t, b, endless)
+		s, ok := schedule.DecodeStructure(shape)
+		require.True(t, ok)
+		b.durations.addNeed(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.gpuOf(crowded.name)}, schedule.Need{Work: s.Work, Bytes: 12 * gib})
+
+		alone := b.submit(endless, withShape(shape))
+		b.runs(alone)
+		require.Equal(t, crowded.name, b.job(alone).Run.Instance, "there is no other")
+		must(b.queue.Cancel(t.Context(), alone))
+		b.reaches(alone, job.Cancelled)
+
+		roomy := b.sized(16)
+		b.connects(2)
+		first, second := b.submit(endless, withShape(shape)), b.submit(endless, withShape(shape))
+		eventually(t, func() bool { return b.job(first).State == job.Running || b.job(second).State == job.Running }, deadline, 10*time.Millisecond)
+		running, waiting := first, second
+		if b.job(second).State == job.Running {
+			running, waiting = second, first
+		}
+		require.Equal(t, roomy.name, b.job(running).Run.Instance)
+		small := b.submit(picture)
+		b.reaches(small, job.Done)
+		require.Equal(t, job.Queued, b.job(waiting).State, "it waits for the other instance while that is there")
+		require.Zero(t, b.job(waiting).Attempts, "which counts as no attempt")
+
+		b.crowd(crowded, 0)
+		b.runs(waiting)
+		require.Equal(t, crowded.name, b.job(waiting).Run.Instance)
+	})
+}
+
+func TestMemoryOfAnInstance(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		require.EqualValues(t, 4, fleet.InstanceReport{VRAMTotal: 24, OthersMemory: 20}.Memory())
+		require.Zero(t, fleet.InstanceReport{OthersMemory: 20}.Memory())
+	})
+}
+
+// A job is not blamed for the death of a process that somebody has ended on purpose:
+// neither an attempt nor a kill is counted. Any other death is.
+func TestDeliberateRestartIsNoKill(t *testing.T) {
+	type row struct {
+		// before happens while the job runs, after when the process is dead.
+		before, after func(b *dispatching, report func(fleet.InstanceReport))
+		blamed        bool
+	}
+	inBubbles(t, map[string]row{
+		"nobody has asked for it": {blamed: true},
+		"an operator drains the instance": {before: func(b *dispatching, _ func(fleet.InstanceReport)) {
+			b.fleet.SetDraining("gpu", true)
+		}},
+		"its agent stops": {before: func(_ *dispatching, report func(fleet.InstanceReport)) {
+			report(fleet.InstanceReport{Draining: true, Boot: 1})
+		}},
+		"a restart is due": {before: func(_ *dispatching, report func(fleet.InstanceReport)) {
+			report(fleet.InstanceReport{Restarting: true, Boot: 1})
+		}},
+		"the agent says so when it is asked": {after: func(b *dispatching, _ func(fleet.InstanceReport)) {
+			b.instances[0].on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+				w.Header().Set(comfyui.UnreachableHeader, comfyui.Restarting)
+				w.WriteHeader(http.StatusBadGateway)
+			})
+		}},
+		"the next process was asked for": {after: func(b *dispatching, report func(fleet.InstanceReport)) {
+			report(fleet.InstanceReport{Restarted: true, Boot: 2})
+			b.instances[0].Restart()
+		}},
+		"this process was asked for, and dies": {before: func(_ *dispatching, report func(fleet.InstanceReport)) {
+			report(fleet.InstanceReport{Restarted: true, Boot: 1})
+		}, blamed: true},
+	}, func(t *testing.T, tt row) {
+		b := newDispatching(t, 0)
+		a := hire(b, newScripted(t))
+		report := func(r fleet.InstanceReport) {
+			a.seq++
+			r.Name, r.URL, r.Kind, r.Up = a.i.name, a.i.web.URL, fleet.KindComfyUI, true
+			require.NoError(t, b.fleet.Apply(fleet.Report{Agent: "machine", Boot: a.boot, Seq: a.seq, Instances: []fleet.InstanceReport{r}}))
+		}
+		report(fleet.InstanceReport{Boot: 1})
+		key := b.submit(endless)
+		b.runs(key)
+		if tt.before != nil {
+			tt.before(b, report)
+		}
+		a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			w.Header().Set(comfyui.UnreachableHeader, comfyui.Gone)
+			w.WriteHeader(http.StatusBadGateway)
+		})
+		if tt.after != nil {
+			a.i.on("GET /ws", nil)
+			tt.after(b, report)
+		}
+		a.i.DropSockets()
+		reason := b.lost(key)
+		j := b.job(key)
+		if tt.blamed {
+			require.Contains(t, reason, "the instance died")
+			require.Equal(t, 1, j.Kills)
+		} else {
+			require.Contains(t, reason, "restarted on purpose")
+			require.Zero(t, j.Kills)
+			require.Equal(t, 1, j.Excuses)
+		}
+		must(b.queue.Cancel(t.Context(), key))
+	})
+}
+
+// An agent that has said that it leaves may come back: the instance works on, so its run
+// is kept for longer than that of an agent that was found dead.
+func TestRunOfAnAgentThatRestarts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		a := hire(b, newScripted(t))
+		a.report("")
+		require.Equal(t, 15*time.Second, b.patienceFor("gpu"))
+		key := b.submit(working)
+		b.runs(key)
+		b.fleet.AgentStopped("machine", a.boot, "")
+		require.Equal(t, 90*time.Second, b.patienceFor("gpu"))
+		a.i.DropSockets()
+		a.boot++
+		a.seq = 0
+		a.report(key)
+		require.Equal(t, 15*time.Second, b.patienceFor("gpu"))
+		require.Empty(t, b.reaches(key, job.Done).Lost)
+		b.fleet.AgentLeft("machine", a.boot, "")
+		require.Equal(t, 15*time.Second, b.patienceFor("gpu"), "it was found dead")
 	})
 }

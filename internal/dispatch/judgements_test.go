@@ -2,11 +2,17 @@ package dispatch
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // described returns what an instance with some node classes can run.
@@ -87,5 +93,108 @@ func BenchmarkAble(b *testing.B) {
 				}
 			}
 		}
+	})
+}
+
+// A hub meets the classes that wait where it looks for jobs, however many there are, and
+// finds what its instances can run behind all that they cannot.
+func TestLookMeetsClasses(t *testing.T) {
+	t.Parallel()
+	db := redistest.Embedded(t)
+	q := must(queue.New(db, queue.Options{}))
+	d := New(Config{Queue: q, Settings: func() Settings { return Settings{} }, Logger: slog.New(slog.DiscardHandler)})
+	post := func(class string, requires []byte) {
+		must(q.Enqueue(t.Context(), queue.Submission{
+			Key: uuid.NewString(), ID: uuid.NewString(), Requester: job.Requester{Tenant: "t", Caller: "c", Client: "c"},
+			Class: class, BodyHash: class, Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Requires: requires},
+		}))
+	}
+	look := func() (found []string, wanted queue.Wanted) {
+		idle := []Idle{{Name: "a", Refused: map[string]bool{}}}
+		w, l, err := d.look(t.Context(), idle, []*catalog.Info{described(t)}, 0)
+		require.NoError(t, err)
+		for _, j := range w.Jobs {
+			require.True(t, idle[0].Classes[j.Class])
+			found = append(found, j.Class)
+		}
+		return found, l.wanted
+	}
+	const others = 300
+	for n := range others {
+		post(fmt.Sprint("other", n), needing("Nowhere", fmt.Sprint(n)))
+	}
+	post("common", needing("Common"))
+	found, wanted := look()
+	require.Equal(t, []string{"common"}, found)
+	require.Len(t, wanted.But, others)
+
+	post("late", needing("Nowhere"))
+	post("later", needing("Common", "Common"))
+	found, wanted = look()
+	require.Equal(t, []string{"common"}, found, "a look is for one instance, so one job")
+	require.Len(t, wanted.But, others, "nobody has come upon the others")
+
+	w := must(d.window(t.Context(), []Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 1, 4))
+	require.Len(t, w.Jobs, 1)
+	require.Equal(t, "later", w.Jobs[0].Class)
+	require.Len(t, wanted.But, others+1)
+
+	another, err := queue.New(db, queue.Options{}) // q would remember what the class needs
+	require.NoError(t, err)
+	q = another
+	post("lost", needing("Common"))
+	require.NoError(t, db.Client().Del(t.Context(), db.Key("q", "class", "lost")).Err())
+	w = must(d.window(t.Context(), []Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 0, 5))
+	require.Len(t, w.Jobs, 2, "what a job needs that nobody knows is not guessed")
+}
+
+// A job that nobody gives to an idle instance that could run it is reported until
+// it runs.
+func TestStuckJobsAreSeen(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.reaches(b.submit(picture), job.Done)
+		b.Dispatcher.Close()
+		b.Dispatcher = New(b.config) // its loop does not run yet
+		b.loops.Go(func() { b.followFleet(b.ctx) })
+		b.loops.Go(func() { b.watch(b.ctx) })
+		key := b.submit(picture)
+		eventually(t, func() bool { return b.Stuck() == 1 }, deadline, 10*time.Millisecond)
+		require.Contains(t, b.logged(), "jobs wait beside an idle instance")
+		b.loops.Go(func() { b.loop(b.ctx) })
+		b.reaches(key, job.Done)
+		eventually(t, func() bool { return b.Stuck() == 0 }, deadline, 10*time.Millisecond)
+	})
+}
+
+// However many jobs an instance does not take now, the job behind them runs.
+func TestJobBehindManyThatRest(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		var resting []string
+		for range 130 {
+			resting = append(resting, b.submit(picture))
+			b.refused.note(resting[len(resting)-1], time.Hour, false)
+		}
+		key := b.submit(picture)
+		b.add(newScripted(t))
+		b.reaches(key, job.Done)
+		for _, key := range resting {
+			require.Zero(t, b.job(key).Fence, "it was not claimed")
+		}
+	})
+}
+
+// A job that cannot be claimed does not hold up the others.
+func TestJobThatCannotBeClaimed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 0)
+		broken := b.submit(picture)
+		b.record(broken, "kills", "none") // its record cannot be read
+		odd := b.submit(picture)
+		b.record(odd, "not_before", "0x") // the script fails
+		key := b.submit(picture)
+		b.add(newScripted(t))
+		b.reaches(key, job.Done)
 	})
 }

@@ -1,8 +1,11 @@
 package dispatch
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -119,5 +124,158 @@ func TestIdlePanel(t *testing.T) {
 		require.False(t, d.panels.touch(p))
 		stop()
 		d.work.Wait()
+	})
+}
+
+// monitors makes an instance's connection receive the figures that a custom node sends to
+// every socket, whatever the instance does.
+func (b *dispatching) monitors() {
+	conn := b.connection(b.instances[0].name)
+	done, ended := b.t.Context().Done(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			conn.socket.frame(comfyui.Frame{Data: []byte(`{"type": "crystools.monitor", "data": {"cpu_utilization": 1}}`)})
+			select {
+			case <-tick.C:
+			case <-done:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	b.t.Cleanup(func() { <-ended })
+}
+
+// The end of a run is noticed though none of its messages arrives and others do, whatever
+// they are: figures of the machine, or renewals that repeat a cancel.
+func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
+	inBubbles(t, map[string]bool{"monitors": false, "a cancel that is repeated": true}, func(t *testing.T, cancelled bool) {
+		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
+		b.connects(1)
+		key := b.submit(map[bool]string{false: working, true: endless}[cancelled])
+		b.runs(key)
+		b.set(func(s *Settings) { s.StallTimeout = 5 * time.Second })
+		b.instances[0].SetFault(sim.Faults{Mute: true})
+		if !cancelled {
+			b.monitors()
+			b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen}) // messages were missed
+			b.reaches(key, job.Done)
+			return
+		}
+		must(b.queue.Cancel(t.Context(), key))
+		b.leaves(key)
+		require.Equal(t, []string{"cancelled"}, b.ends())
+	})
+}
+
+// A run that hangs is interrupted though the instance sends what it always sends.
+func TestHungRunBesideMonitors(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.connects(1)
+		b.monitors()
+		conn := b.connection(b.instances[0].name)
+		eventually(t, func() bool {
+			return conn.background.has(comfyui.Message{Type: "crystools.monitor"})
+		}, deadline, time.Millisecond)
+		key := b.submit(endless)
+		b.runs(key)
+		b.instances[0].SetFault(sim.Faults{Mute: true})
+		b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			b.set(func(s *Settings) { s.StallTimeout = time.Minute }) // it may take its time to stop
+			next.ServeHTTP(w, r)
+		})
+		b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
+		require.Contains(t, b.lost(key), "silent for too long")
+	})
+}
+
+func TestBackground(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		frame := func(kind, prompt string) comfyui.Frame {
+			data := must(json.Marshal(map[string]any{"type": kind, "data": map[string]string{"prompt_id": prompt}}))
+			return comfyui.Frame{Data: data}
+		}
+		idle, busy := func() bool { return true }, func() bool { return false }
+		var b background
+		b.note(frame("monitor", ""), idle)
+		b.note(frame("trainer", ""), busy)
+		b.note(frame("finished", "p"), idle)
+		b.note(frame(comfyui.TypeProgress, ""), idle)
+		b.note(comfyui.Frame{Binary: true, Data: []byte("monitor")}, idle)
+		require.True(t, b.has(comfyui.Message{Type: "monitor"}))
+		require.False(t, b.has(comfyui.Message{Type: "monitor", PromptID: "p"}))
+		for _, kind := range []string{"trainer", "finished", comfyui.TypeProgress} {
+			require.False(t, b.has(comfyui.Message{Type: kind}), kind)
+		}
+		for n := range 10 * maxBackground {
+			b.note(frame(strconv.Itoa(n), ""), idle)
+		}
+		require.Len(t, b.types, maxBackground)
+	})
+}
+
+func said(text string) comfyui.Frame {
+	return comfyui.Frame{Data: []byte(`{"type": "my.panel", "data": "` + text + `"}`)}
+}
+
+func TestOverheard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var o overheard
+		o.note(said("nobody listens"))
+		require.Empty(t, o.notes)
+		a, b := o.listen(), o.listen()
+		now := func(text string) arrived { return arrived{said(text), time.Now()} }
+
+		require.False(t, o.broadcast(now("mine"), &a))
+		o.note(said("everybody's"))
+		require.True(t, o.broadcast(now("everybody's"), &a))
+		require.False(t, o.broadcast(now("everybody's"), &a), "the same text once more, to this client alone")
+		require.True(t, o.broadcast(now("everybody's"), &b), "each socket has its own")
+
+		o.note(said("before"))
+		c := o.listen()
+		require.False(t, o.broadcast(now("before"), &c), "it was sent when this socket was not there")
+
+		late := now("late")
+		time.Sleep(catchUp + time.Second)
+		require.True(t, o.broadcast(late, &a), "it can no longer be known")
+
+		early := now("flood 1")
+		for i := range maxOverheard + 10 {
+			o.note(said(fmt.Sprint("flood ", i)))
+		}
+		require.Len(t, o.notes, maxOverheard)
+		require.True(t, o.broadcast(early, &a), "what was forgotten counts as sent to everybody")
+		require.True(t, o.broadcast(now("mine"), &a), "for a while")
+		time.Sleep(catchUp + time.Second)
+		require.False(t, o.broadcast(now("mine"), &a))
+
+		for range 3 {
+			o.unlisten()
+		}
+		o.note(said("nobody listens"))
+		require.Empty(t, o.notes)
+	})
+}
+
+// TestCoreMessagesAreNotPassed: messages of runs come over the connection instead.
+func TestCoreMessagesAreNotPassed(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, kind := range []string{
+			"status", "execution_start", "execution_cached", "executing", "progress", "progress_state", "executed", "execution_success",
+			"execution_error", "execution_interrupted", "feature_flags", "logs",
+		} {
+			require.False(t, isCustom(comfyui.Frame{Data: []byte(`{"type": "` + kind + `", "data": {}}`)}), kind)
+		}
+		for event := range byte(7) {
+			require.Equal(t, event > 4, isCustom(comfyui.Frame{Binary: true, Data: []byte{0, 0, 0, event, 0, 0, 0, 1, 'x'}}), event)
+		}
+		require.True(t, isCustom(said("")))
+		for _, odd := range []string{"", "{", "[]", `{"data": {}}`} {
+			require.False(t, isCustom(comfyui.Frame{Data: []byte(odd)}))
+		}
 	})
 }

@@ -6,7 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 func TestRefusalsAreBounded(t *testing.T) {
@@ -56,5 +61,130 @@ func TestPausesOfExcusedJobs(t *testing.T) {
 		require.Zero(t, here.pause(0))
 		require.Equal(t, longestPause, anywhere.pause(1<<40))
 		require.Zero(t, result{kind: lost, anywhere: true}.pause(9))
+	})
+}
+
+// Prompts that would otherwise be refused may ask in a burst and then at a slow
+// rate. Each class has a bound, and so do all classes together.
+func TestBudgetOfQuestions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBudget()
+		now := time.Now()
+		ask := func(class string, times int, curious bool) (taken int) {
+			for range times {
+				if b.take(class, now, curious) {
+					taken++
+				}
+			}
+			return taken
+		}
+		require.Equal(t, classBurst, ask("A", 100, false))
+		now = now.Add(classEvery)
+		require.Equal(t, 1, ask("A", 100, false))
+		all := 0
+		for n := range 100 {
+			all += ask(fmt.Sprint("class ", n), 1, false)
+		}
+		require.LessOrEqual(t, all, classesBurst)
+		require.Positive(t, all)
+		for n := range 3 * maxBudgets {
+			ask(fmt.Sprint("many ", n), 1, false)
+		}
+		require.LessOrEqual(t, len(b.classes), maxBudgets)
+	})
+}
+
+// Prompts that are accepted anyway ask less and less often while the answers teach
+// nothing new, and at once when a list has changed.
+func TestCuriousAskSeldom(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBudget()
+		now := time.Now()
+		asked := 0
+		for range 600 { // ten minutes
+			if b.take("A", now, true) {
+				asked++
+			}
+			now = now.Add(time.Second)
+		}
+		require.Greater(t, asked, 5)
+		require.Less(t, asked, 20)
+		require.False(t, b.take("A", now.Add(-time.Second), true))
+		b.taught("A")
+		require.True(t, b.take("A", now, true))
+	})
+}
+
+// A pass may begin while an instance has a job and end after the instance has
+// given it back. Such a pass could not offer the job to another instance, so its
+// end dismisses nobody.
+func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
+	t.Parallel()
+	q := must(queue.New(redistest.Embedded(t), queue.Options{}))
+	d := New(Config{Queue: q})
+	accepted := must(q.Enqueue(t.Context(), queue.Submission{
+		Key: uuid.NewString(), ID: "a", Requester: job.Requester{Tenant: "tenant"}, Class: "class", BodyHash: "hash", Door: time.Hour,
+		Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Outputs: []string{"1"}},
+	}))
+	door := d.Door(accepted.Job.Key)
+	defer door.Close()
+	door.waited = true
+
+	asked := d.awaited()
+	claimed := must(q.Claim(t.Context(), queue.ClaimRequest{Key: door.key, Instance: "gpu", Hub: "hub/1", Upstream: uuid.NewString(), SID: "sid"}))
+	d.dismiss(t.Context(), asked)
+	require.False(t, door.heard, "it is being asked")
+	must(q.Requeue(t.Context(), claimed.Run, queue.RequeueOptions{Excused: true}))
+	d.dismiss(t.Context(), asked)
+	require.False(t, door.heard, "no pass has seen it since")
+	require.Len(t, d.wake, 1, "the next pass comes at once")
+	d.dismiss(t.Context(), d.awaited())
+	require.True(t, door.heard, "a whole pass found no instance for it")
+}
+
+// Each instance that is asked has its own time limit. A slow refusal does not
+// shorten the time of the next instance.
+func TestPatienceWithEachInstance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		door := New(Config{}).Door("a")
+		defer door.Close()
+		begun := time.Now()
+		go func() {
+			for range 3 {
+				time.Sleep(90 * time.Millisecond)
+				door.another()
+			}
+		}()
+		door.Wait(t.Context(), 100*time.Millisecond)
+		require.Equal(t, 370*time.Millisecond, time.Since(begun))
+		go func() {
+			for range 20 {
+				time.Sleep(90 * time.Millisecond)
+				door.another()
+			}
+		}()
+		begun = time.Now()
+		door.Wait(t.Context(), 100*time.Millisecond)
+		require.Equal(t, time.Second, time.Since(begun), "however many refuse")
+		time.Sleep(time.Second)
+	})
+}
+
+// The messages of a run wait until its client has had a moment to read the answer.
+func TestAnswerBeforeTheMessages(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := New(Config{})
+		door := d.Door("a")
+		begun := time.Now()
+		go func() {
+			time.Sleep(20 * time.Millisecond)
+			door.Close()
+			door.Close()
+		}()
+		d.door("a").taken(t.Context(), nil)
+		require.Equal(t, 20*time.Millisecond+answerGap, time.Since(begun))
+		require.Nil(t, d.door("a"), "nothing is kept")
 	})
 }

@@ -130,3 +130,89 @@ func TestBarred(t *testing.T) {
 		require.Equal(t, NotBarred, b.Barred(infos, secret("Nowhere"), "bob"))
 	})
 }
+
+// Who may have them gets the API keys of a prompt beside the rest of extra_data, others only
+// the rest.
+func TestExtraForInstances(t *testing.T) {
+	t.Parallel()
+	body := job.Body{Extra: []byte(`{"note": "n"}`), Secrets: []byte(`{"api_key_comfy_org": "k"}`)}
+	for may, want := range map[bool]string{
+		true:  `{"note": "n", "api_key_comfy_org": "k", "comfyhub": {"fence":7,"job":"j"}}`,
+		false: `{"note": "n", "comfyhub": {"fence":7,"job":"j"}}`,
+	} {
+		require.Equal(t, want, string(extraFor(body, job.Job{Key: "j", Fence: 7}, may)))
+	}
+}
+
+// By default the operator's own machines get API keys, and none that a token has let in. With
+// secrets_to only those get them that it names, by names that nobody can choose freely.
+func TestSecretsTo(t *testing.T) {
+	t.Parallel()
+	static := fleet.Instance{Name: "10.0.0.5:8188", URL: "http://10.0.0.5:8188", Kind: fleet.KindComfyUI}
+	agent := fleet.Instance{Name: "gpu1-8188", Agent: "gpu1", URL: "https://10.0.0.6:7947/i/gpu1-8188", Kind: fleet.KindComfyUI}
+	tunnel := fleet.Instance{Name: "gpu1", Agent: "attic", URL: "tunnel://attic/i/gpu1", Kind: fleet.KindComfyUI}
+	worker := fleet.Instance{Name: "worker:attic/one", URL: "worker:attic/one", Kind: fleet.KindWorker}
+	for name, tt := range map[string]struct {
+		to   SecretsTo
+		want [4]bool
+	}{
+		"default":                {nil, [4]bool{true, true, false, false}},
+		"a static one":           {SecretsTo{"10.0.0.5:8188"}, [4]bool{true, false, false, false}},
+		"an agent":               {SecretsTo{"gpu1"}, [4]bool{false, true, false, false}},
+		"an agent's own wording": {SecretsTo{"gpu1-8188"}, [4]bool{false, false, false, false}},
+		"agents":                 {SecretsTo{"gpu*"}, [4]bool{false, true, false, false}},
+		"a tunnel":               {SecretsTo{"attic"}, [4]bool{false, false, true, false}},
+		"a machine's workers":    {SecretsTo{"worker:attic/*"}, [4]bool{false, false, false, true}},
+		"several":                {SecretsTo{"gpu1", "attic"}, [4]bool{false, true, true, false}},
+		"everybody":              {SecretsTo{"*"}, [4]bool{true, true, true, true}},
+	} {
+		require.Equal(t, tt.want, [4]bool{tt.to.Has(static), tt.to.Has(agent), tt.to.Has(tunnel), tt.to.Has(worker)}, name)
+	}
+}
+
+// needingKeys makes a submission one that needs its API key.
+func needingKeys(s *queue.Submission) {
+	needs, err := catalog.DecodeRequirements(s.Body.Requires)
+	if err != nil {
+		panic(err) // the bench has encoded them
+	}
+	needs.Secrets = true
+	s.Class, s.Body.Requires = needs.Signature(), needs.Encode()
+}
+
+// A job that needs its API key waits for an instance that may have it, while others go past it
+// to the one that may not. A reload lets it go on.
+func TestSecretJobsWaitForInstances(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		needs := catalog.Requirements{Classes: []string{"EmptyImage"}, Secrets: true}
+		other, own := newScripted(t), newScripted(t)
+		b := newDispatching(t, 0)
+		b.add(other)
+		b.connects(1)
+		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{"nobody"} })
+		keyed := b.submit(picture, needingKeys)
+		require.Equal(t, other.name, b.reaches(b.submit(picture), job.Done).Run.Instance)
+		require.Zero(t, b.job(keyed).Fence, "it was not even claimed")
+		const lacks = "leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)"
+		require.Equal(t, "no present instance can run it: "+other.name+" lacks "+lacks, b.Explain(needs, "default"))
+		require.False(t, b.HasIdle(needs, "default"))
+		candidates := b.Outlook(t.Context(), b.job(keyed)).Candidates(b.job(keyed), needs)
+		require.Len(t, candidates, 1)
+		require.False(t, candidates[0].Can)
+		require.Equal(t, []string{lacks}, candidates[0].Lacks)
+
+		b.add(own)
+		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{own.name} })
+		b.Wake()
+		require.Equal(t, own.name, b.reaches(keyed, job.Done).Run.Instance)
+		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{other.name} })
+		require.Equal(t, other.name, b.reaches(b.submit(picture, needingKeys), job.Done).Run.Instance)
+		b.set(func(s *Settings) { s.SecretsTo, s.UnrunnableTimeout = SecretsTo{"nobody"}, time.Millisecond })
+		left := b.submit(picture, needingKeys)
+		eventually(t, func() bool {
+			b.Wake()
+			return b.job(left).State == job.Failed
+		}, deadline, 10*time.Millisecond)
+		require.Contains(t, b.job(left).Reason, "secrets_to")
+	})
+}

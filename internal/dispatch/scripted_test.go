@@ -47,7 +47,7 @@ type route func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 func newScripted(t *testing.T) *scripted {
 	t.Helper()
-	server := must(sim.New(sim.Config{TimeScale: 0.02}))
+	server := must(sim.New(sim.Config{TimeScale: 0.02, WorkPreview: 8}))
 	s := &scripted{Server: server, routes: map[string]route{}}
 	s.web = loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.Method + " " + r.URL.EscapedPath()

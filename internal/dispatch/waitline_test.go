@@ -1,13 +1,19 @@
 package dispatch
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // keys names the jobs of a line in their order.
@@ -116,5 +122,135 @@ func TestRemaining(t *testing.T) {
 		} {
 			require.Equal(t, c.want, remaining(c.estimate, c.elapsed))
 		}
+	})
+}
+
+// Which job is the first in line is known without a look only right after it was accepted with
+// none ahead of it.
+func TestFirstInLine(t *testing.T) {
+	t.Parallel()
+	q := must(queue.New(redistest.Embedded(t), queue.Options{}))
+	d := New(Config{Queue: q, Logger: slog.New(slog.DiscardHandler)})
+	accept := func() (job.Job, int) {
+		s := submission(picture)
+		s.Key = uuid.NewString()
+		a := must(q.Enqueue(t.Context(), s))
+		return a.Job, a.Position
+	}
+	_, known := d.firstInLine(t.Context())
+	require.False(t, known, "nothing has come")
+
+	first, position := accept()
+	d.Arrived(first, position)
+	got, known := d.firstInLine(t.Context())
+	require.True(t, known)
+	require.Equal(t, first, got)
+	require.NotEmpty(t, d.classes[first.Class], "what it needs is known")
+	_, known = d.firstInLine(t.Context())
+	require.False(t, known, "it is offered once")
+
+	second, position := accept()
+	require.Equal(t, 1, position)
+	d.Arrived(second, position)
+	_, known = d.firstInLine(t.Context())
+	require.False(t, known, "another one waits before it")
+
+	d.Arrived(first, 0)
+	d.Arrived(second, 1)
+	_, known = d.firstInLine(t.Context())
+	require.False(t, known, "there is another one, which may have a better place")
+
+	d.Arrived(first, 0)
+	d.Wake()
+	_, known = d.firstInLine(t.Context())
+	require.False(t, known, "something else has happened")
+
+	first.Class = "of another hub"
+	d.Arrived(first, 0)
+	_, known = d.firstInLine(t.Context())
+	require.False(t, known, "nobody knows what it needs")
+}
+
+// A tenant learns which of its own jobs are before another one, and of others' only how
+// many.
+func TestAhead(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		of := func(tenant, id string) job.Job {
+			return job.Job{Key: "key of " + id, ID: id, Requester: job.Requester{Tenant: tenant}}
+		}
+		o := &Outlook{order: []job.Job{of("a", "a1"), of("b", "b1"), of("a", "a2"), of("b", "b2")}}
+		for _, c := range []struct {
+			job  job.Job
+			want Ahead
+			ok   bool
+		}{
+			{of("a", "a1"), Ahead{}, true},
+			{of("b", "b1"), Ahead{Others: 1}, true},
+			{of("a", "a2"), Ahead{Own: []string{"a1"}, Others: 1}, true},
+			{of("b", "b2"), Ahead{Own: []string{"b1"}, Others: 2}, true},
+			{of("a", "behind the line"), Ahead{}, false},
+		} {
+			got, ok := o.Ahead(c.job)
+			require.Equal(t, c.want, got, c.job.ID)
+			require.Equal(t, c.ok, ok, c.job.ID)
+		}
+	})
+}
+
+// When an instance is free is told only if it is known how long its runs take.
+func TestFree(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 2)
+		b.connects(2)
+		key := b.submit(endless, withShape(shapeOf(t, b, endless)))
+		b.runs(key)
+		busy := b.at(key).name
+		free := func() time.Duration {
+			return b.Outlook(t.Context(), job.Job{State: job.Queued, Class: "class"}).Free(busy)
+		}
+		require.Equal(t, time.Duration(-1), free())
+		b.learn(endless, time.Hour)
+		require.InDelta(t, time.Hour, free(), float64(time.Minute))
+		for _, i := range b.instances {
+			if i.name != busy {
+				require.Zero(t, b.Outlook(t.Context(), job.Job{State: job.Queued, Class: "class"}).Free(i.name))
+			}
+		}
+		require.Equal(t, time.Duration(-1), b.Outlook(t.Context(), job.Job{}).Free("nobody"))
+		b.CancelRun(key)
+		b.reaches(key, job.Cancelled)
+	})
+}
+
+func TestOneAtATimeForEachOwner(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var l lanes
+		leave := must(l.enter(t.Context(), "slow"))
+		inside := make(chan func(), 2)
+		for range 2 {
+			go func() {
+				leave, err := l.enter(t.Context(), "slow")
+				if err == nil {
+					inside <- leave
+				}
+			}()
+		}
+		synctest.Wait()
+		require.Empty(t, inside, "one after the other")
+		other, err := l.enter(t.Context(), "other")
+		require.NoError(t, err, "nobody else waits")
+		other()
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = l.enter(gone, "slow")
+		require.ErrorIs(t, err, context.Canceled)
+
+		leave()
+		synctest.Wait()
+		require.Len(t, inside, 1)
+		(<-inside)()
+		(<-inside)()
+		require.Empty(t, l.open, "what nobody uses is forgotten")
 	})
 }

@@ -3,6 +3,7 @@ package files
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -19,11 +20,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/johannesboyne/gofakes3"
+	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -243,6 +248,83 @@ func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T,
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, c)
+		})
+	}
+}
+
+// objectStoreCredentials are for the fake object store, which accepts any.
+var objectStoreCredentials = map[string]string{
+	"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true",
+	"AWS_CONFIG_FILE": "/nonexistent", "AWS_SHARED_CREDENTIALS_FILE": "/nonexistent", "AWS_REGION": "",
+}
+
+// objectStore returns the location of a new bucket, which is reached through the
+// real driver.
+func objectStore(t testing.TB) string {
+	t.Helper()
+	backend := s3mem.New()
+	require.NoError(t, backend.CreateBucket("bucket"))
+	srv := httptest.NewServer(gofakes3.New(backend).Server())
+	t.Cleanup(srv.Close)
+	return "s3://bucket?endpoint=" + srv.URL
+}
+
+// eachStore runs a test on every kind of Redis with a folder, and with an
+// object store.
+func eachStore(t *testing.T, run func(t *testing.T, s *Store)) {
+	t.Helper()
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) { run(t, newStore(t, db)) })
+	t.Run("object store", func(t *testing.T) {
+		t.Parallel()
+		run(t, newStoreAt(t, redistest.Embedded(t), objectStore(t)+"&prefix=hub"))
+	})
+}
+
+// newStore returns a store in a folder of the test.
+func newStore(t testing.TB, db *redis.DB) *Store {
+	t.Helper()
+	return newStoreAt(t, db, t.TempDir())
+}
+
+func newStoreAt(t testing.TB, db *redis.DB, location string) *Store {
+	t.Helper()
+	storage := must(OpenStorage(t.Context(), location))
+	t.Cleanup(func() { _ = storage.Close() })
+	return New(db, storage, Options{SpoolDir: t.TempDir()})
+}
+
+// Memory must not grow with the upload.
+func BenchmarkUpload(b *testing.B) {
+	for _, size := range []int64{1 << 20, 32 << 20} {
+		b.Run(fmt.Sprintf("%dMiB", size>>20), func(b *testing.B) {
+			s := newStore(b, redistest.Embedded(b))
+			b.ReportAllocs()
+			b.SetBytes(size)
+			for b.Loop() {
+				_, err := s.Upload(b.Context(), tenant, input("a.bin"), true, io.LimitReader(rand.Reader, size))
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkAllot(b *testing.B) {
+	for name, open := range map[string]func() *redis.DB{
+		"embedded": func() *redis.DB { return redistest.Embedded(b) },
+		"server":   func() *redis.DB { return redistest.Open(b, redistest.Start(b).URL()) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := newStore(b, open())
+			for n := 0; b.Loop(); n++ {
+				// The second instance is always one behind.
+				_, err := s.AllotOutput(b.Context(), tenant, made(fmt.Sprint(n%2), fmt.Sprintf("x_%05d_.png", n/2+1), fmt.Sprint(n)))
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
 		})
 	}
 }

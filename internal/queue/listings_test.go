@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,4 +122,38 @@ func TestListingsKeepWhatDoesNotChange(t *testing.T) {
 	}
 	require.Len(t, kept, 1)
 	require.Equal(t, "waits", kept[0].ID)
+}
+
+func TestKeptRequirementsAreBounded(t *testing.T) {
+	t.Parallel()
+	var r requirements
+	r.keep("small", []byte("needs"))
+	known, unknown := r.of([]string{"small", "other"})
+	require.Equal(t, map[string][]byte{"small": []byte("needs")}, known)
+	require.Equal(t, []string{"other"}, unknown)
+	for n := range 20 {
+		r.keep("class"+strconv.Itoa(n), make([]byte, keptRequirements/10))
+		require.LessOrEqual(t, r.bytes, keptRequirements)
+	}
+	r.keep("too large", make([]byte, keptRequirements))
+	known, unknown = r.of([]string{"class19", "too large"})
+	require.Len(t, known, 1, "the last one that fits")
+	require.Equal(t, []string{"too large"}, unknown)
+}
+
+// A job may be claimed before the call that has accepted it keeps its copy. The copy
+// of the claim stays: put back from the other one, the job would run twice.
+func TestCopyOfAClaimIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	c := newCopies()
+	c.change("key", record{"state": "leased", "fence": "1"}, func(j *copied) { j.held = true })
+	c.change("key", record{"state": "queued", "fence": "0"}, func(j *copied) { j.stored = []byte("body") })
+	kept, ok := c.get("key")
+	require.True(t, ok)
+	require.Equal(t, record{"state": "leased", "fence": "1"}, kept.record)
+	require.True(t, kept.held)
+	require.Equal(t, "body", string(kept.stored), "what only the other call knows is kept")
+	c.change("key", record{"state": "queued", "fence": "2"}, func(j *copied) { j.held = false })
+	kept, _ = c.get("key")
+	require.Equal(t, "queued", kept.record["state"], "a run that was given back")
 }

@@ -346,7 +346,7 @@ func walkRandomly(t *testing.T, db *redis.DB, steps int64, every int) {
 
 func TestModel(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1000, 1) })
+	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1000, 3) })
 }
 
 // Many replies of all kinds are lost on the way. No transition runs twice and none
