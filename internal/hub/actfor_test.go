@@ -34,53 +34,51 @@ func (b *bench) call(method, path, body string, header http.Header, v api.Visito
 func TestActForTenants(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []api.KeyPolicy{api.KeysOff, api.KeysOptional, api.KeysRequired} {
-		t.Run("keys "+string(policy), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
-				key := func(name string, scopes ...apikeys.Scope) http.Header {
-					return bearer(b.key(apikeys.Wanted{Name: name, Scopes: scopes}))
-				}
-				acting := key("bot", apikeys.ActForTenants)
-				plain, admin, both := key("plain"), key("boss", apikeys.Admin), key("both", apikeys.Admin, apikeys.ActForTenants)
-				secret := api.NewTenantSecret("a secret of some length")
-				shown := bearer("a secret of some length")
+		runInBubble(t, "keys "+string(policy), func(t *testing.T) {
+			b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
+			key := func(name string, scopes ...apikeys.Scope) http.Header {
+				return bearer(b.key(apikeys.Wanted{Name: name, Scopes: scopes}))
+			}
+			acting := key("bot", apikeys.ActForTenants)
+			plain, admin, both := key("plain"), key("boss", apikeys.Admin), key("both", apikeys.Admin, apikeys.ActForTenants)
+			secret := api.NewTenantSecret("a secret of some length")
+			shown := bearer("a secret of some length")
 
-				// What a request sees and may do tells whose it is.
-				pauses := func(header http.Header, named string) int {
-					return b.call("POST", "/hub/pause", "", header.Clone(), api.Visitor{Keys: policy, Named: named, TenantSecret: secret}).Code
+			// What a request sees and may do tells whose it is.
+			pauses := func(header http.Header, named string) int {
+				return b.call("POST", "/hub/pause", "", header.Clone(), api.Visitor{Keys: policy, Named: named, TenantSecret: secret}).Code
+			}
+			stored := func(header http.Header, named, as string) bool {
+				v := api.Visitor{Keys: policy, Named: named, TenantSecret: secret}
+				if w := b.call("POST", "/userdata/mark.json?overwrite=true", `{}`, header.Clone(), v); w.Code != http.StatusOK {
+					return false
 				}
-				stored := func(header http.Header, named, as string) bool {
-					v := api.Visitor{Keys: policy, Named: named, TenantSecret: secret}
-					if w := b.call("POST", "/userdata/mark.json?overwrite=true", `{}`, header.Clone(), v); w.Code != http.StatusOK {
-						return false
-					}
-					found := b.call("GET", "/userdata/mark.json", "", nil, api.Visitor{Tenant: as}).Code == http.StatusOK
-					b.call("DELETE", "/userdata/mark.json", "", nil, api.Visitor{Tenant: as})
-					return found
-				}
-				require.True(t, stored(shown, "ada", "ada"))
-				require.Equal(t, policy != api.KeysOff, stored(acting, "ada", "ada"))
-				require.Equal(t, policy != api.KeysOff, stored(both, "ada", "ada"))
-				require.False(t, stored(plain, "ada", "ada"))
-				require.False(t, stored(admin, "ada", "ada"))
-				require.False(t, stored(http.Header{}, "ada", "ada"))
-				if policy != api.KeysOff {
-					require.True(t, stored(acting, "", "bot"), "without a name it acts as itself")
-					require.True(t, stored(plain, "ada", "plain"))
-					require.True(t, stored(admin, "ada", "boss"))
-					require.Equal(t, http.StatusOK, pauses(both, ""))
-					b.call("POST", "/hub/resume", "", both.Clone(), api.Visitor{Keys: policy})
-				}
-				for name, header := range map[string]http.Header{"acting": acting, "both": both, "shown": shown, "plain": plain, "nothing": {}} {
-					require.GreaterOrEqual(t, pauses(header, "root"), 401, name)
-				}
-				for _, wrong := range []string{"a secret of some lengt", "a secret of some length.", "A secret of some length", "x"} {
-					w := b.call("GET", "/queue", "", bearer(wrong), api.Visitor{Keys: policy, Named: "ada", TenantSecret: secret, IP: "10.0.0.2"})
-					require.Equal(t, http.StatusUnauthorized, w.Code, wrong)
-				}
-				w := b.call("GET", "/queue", "", shown.Clone(), api.Visitor{Keys: policy, TenantSecret: secret})
-				require.Equal(t, http.StatusOK, w.Code, "it is let in without naming anybody, too")
-			})
+				found := b.call("GET", "/userdata/mark.json", "", nil, api.Visitor{Tenant: as}).Code == http.StatusOK
+				b.call("DELETE", "/userdata/mark.json", "", nil, api.Visitor{Tenant: as})
+				return found
+			}
+			require.True(t, stored(shown, "ada", "ada"))
+			require.Equal(t, policy != api.KeysOff, stored(acting, "ada", "ada"))
+			require.Equal(t, policy != api.KeysOff, stored(both, "ada", "ada"))
+			require.False(t, stored(plain, "ada", "ada"))
+			require.False(t, stored(admin, "ada", "ada"))
+			require.False(t, stored(http.Header{}, "ada", "ada"))
+			if policy != api.KeysOff {
+				require.True(t, stored(acting, "", "bot"), "without a name it acts as itself")
+				require.True(t, stored(plain, "ada", "plain"))
+				require.True(t, stored(admin, "ada", "boss"))
+				require.Equal(t, http.StatusOK, pauses(both, ""))
+				b.call("POST", "/hub/resume", "", both.Clone(), api.Visitor{Keys: policy})
+			}
+			for name, header := range map[string]http.Header{"acting": acting, "both": both, "shown": shown, "plain": plain, "nothing": {}} {
+				require.GreaterOrEqual(t, pauses(header, "root"), 401, name)
+			}
+			for _, wrong := range []string{"a secret of some lengt", "a secret of some length.", "A secret of some length", "x"} {
+				w := b.call("GET", "/queue", "", bearer(wrong), api.Visitor{Keys: policy, Named: "ada", TenantSecret: secret, IP: "10.0.0.2"})
+				require.Equal(t, http.StatusUnauthorized, w.Code, wrong)
+			}
+			w := b.call("GET", "/queue", "", shown.Clone(), api.Visitor{Keys: policy, TenantSecret: secret})
+			require.Equal(t, http.StatusOK, w.Code, "it is let in without naming anybody, too")
 		})
 	}
 }
@@ -126,8 +124,7 @@ func TestWrongTokensAreCounted(t *testing.T) {
 // hands it out.
 func TestReadKeysGetNoSecrets(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		hosts, err := ParseHosts([]string{"hooks.example"})
-		require.NoError(t, err)
+		hosts := must(ParseHosts([]string{"hooks.example"}))(t)
 		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
 			b.settings.CallbackHosts, b.settings.CallbackSecrets = hosts, []string{"a secret of callbacks"}
 		})
@@ -149,5 +146,47 @@ func TestReadKeysGetNoSecrets(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// What could change a machine takes more than a key: calls of ComfyUI-Manager need the scope
+// admin beside the operator's word, and sockets of custom nodes the scope submit.
+func TestDangerousRoutesOfKeys(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		log := &logtest.Log{}
+		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
+			b.settings.Manager, b.settings.Passthrough = true, PassthroughOn
+			b.settings.Audit = slog.New(slog.NewTextHandler(log, nil))
+		})
+		socket := func(secret string) http.Header {
+			h := bearer(secret)
+			h.Set("Connection", "Upgrade")
+			h.Set("Upgrade", "websocket")
+			return h
+		}
+		secrets := map[string]string{}
+		for name, c := range map[string]struct {
+			scopes                   []apikeys.Scope
+			manager, socket, reading bool
+		}{
+			"both":  {[]apikeys.Scope{apikeys.Read, apikeys.Submit}, false, true, true},
+			"read":  {[]apikeys.Scope{apikeys.Read}, false, false, true},
+			"admin": {[]apikeys.Scope{apikeys.Admin}, true, true, true},
+		} {
+			secrets[name] = b.key(apikeys.Wanted{Name: name, Scopes: c.scopes})
+			for path, header := range map[string]http.Header{"/manager/reboot": bearer(secrets[name]), "/pack/ws": socket(secrets[name]), "/pack/list": bearer(secrets[name])} {
+				want := map[string]bool{"/manager/reboot": c.manager, "/pack/ws": c.socket, "/pack/list": c.reading}[path]
+				status, _, text := b.ask("GET", path, "", header)
+				require.Equal(t, want, status != http.StatusForbidden, "%s %s: %d %s", name, path, status, text)
+			}
+		}
+		for _, path := range []string{"/experiment/models/download_missing/cancel", "/api/tasks/x", "/sdapi/v1/server-kill"} {
+			for name, refused := range map[string]bool{"both": true, "read": true, "admin": false} {
+				status, _, text := b.ask("POST", path, "", bearer(secrets[name]))
+				require.Equal(t, refused, status == http.StatusForbidden, "%s %s: %d %s", name, path, status, text)
+			}
+		}
+		require.Equal(t, 3, strings.Count(log.String(), "ComfyUI-Manager"))
+		require.Contains(t, log.String(), "key=admin")
 	})
 }

@@ -90,8 +90,7 @@ func TestAdmission(t *testing.T) {
 		defer two.close()
 		takes := func(g *gate, key string) {
 			t.Helper()
-			taken, err := g.from("box", key)
-			require.NoError(t, err)
+			taken := must(g.from("box", key))(t)
 			require.Equal(t, key, taken)
 		}
 		refuses := func(g *gate, key string, want error) {
@@ -127,14 +126,12 @@ func TestAdmission(t *testing.T) {
 		require.ErrorContains(t, err, "POST /comfyhub/forget?agent=new on")
 		takes(one, "k1")
 		shared.setAway(nil)
-		taken, err := one.from("new", "k3")
-		require.NoError(t, err)
+		taken := must(one.from("new", "k3"))(t)
 		require.Equal(t, "k3", taken)
 
 		// A name forgotten at one hub is free at the other a moment later.
 		takes(two, "k1")
-		known, err := one.forget(t.Context(), "box")
-		require.NoError(t, err)
+		known := must(one.forget(t.Context(), "box"))(t)
 		require.True(t, known)
 		takes(one, "k2")
 		refuses(one, "k1", errPinned)
@@ -158,8 +155,7 @@ func TestAdmissionIsBounded(t *testing.T) {
 		synctest.Wait()
 		require.LessOrEqual(t, len(g.names), maxOwners)
 		require.LessOrEqual(t, shared.asked, maxOwners)
-		_, err := g.from("one more", "k")
-		require.NoError(t, err)
+		must(g.from("one more", "k"))(t)
 		require.Contains(t, shared.keys, "one more", "there is room for another one")
 	})
 }
@@ -170,12 +166,10 @@ func TestWithoutAGossipKeyEverybodyGetsIn(t *testing.T) {
 		g := newGate(nil)
 		defer g.close()
 		for _, key := range []string{"k1", "", "k2"} {
-			taken, err := g.from("box", key)
-			require.NoError(t, err)
+			taken := must(g.from("box", key))(t)
 			require.Equal(t, key, taken)
 		}
-		known, err := g.forget(t.Context(), "box")
-		require.NoError(t, err)
+		known := must(g.forget(t.Context(), "box"))(t)
 		require.False(t, known)
 	})
 }

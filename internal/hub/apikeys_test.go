@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -32,8 +31,7 @@ func (b *bench) key(w apikeys.Wanted) string {
 // ask sends a request with headers, and returns the answer's status, header and text.
 func (b *bench) ask(method, path, body string, header http.Header) (int, http.Header, string) {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, strings.NewReader(body))
-	require.NoError(b.t, err)
+	r := must(http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, strings.NewReader(body)))(b.t)
 	maps.Copy(r.Header, header)
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(b.t, err)
@@ -52,14 +50,13 @@ func basic(user, password string) http.Header {
 // kindOfError is the type of an error in ComfyUI's shape, whose message the web UI shows.
 func kindOfError(t *testing.T, text string) string {
 	t.Helper()
-	var answer struct {
+	answer := decoded[struct {
 		Error struct {
 			Type, Message, Details string
 			ExtraInfo              map[string]any `json:"extra_info"`
 		}
 		NodeErrors map[string]any `json:"node_errors"`
-	}
-	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
+	}](t, text)
 	require.NotEmpty(t, answer.Error.Message, text)
 	require.NotNil(t, answer.Error.ExtraInfo, text)
 	require.NotNil(t, answer.NodeErrors, text)
@@ -69,12 +66,10 @@ func kindOfError(t *testing.T, text string) string {
 func withKeys(policy api.KeyPolicy) func(*bench) { return func(b *bench) { b.keys = policy } }
 
 func TestWaysToShowAKey(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, withKeys(api.KeysRequired))
+	inBench(t, benchOf(1, withKeys(api.KeysRequired)), func(t *testing.T, b *bench) {
 		secret := b.key(apikeys.Wanted{Name: "ada"})
 		gone := b.key(apikeys.Wanted{Name: "gone"})
-		_, err := b.hub.Operator().RevokeKey(t.Context(), "gone")
-		require.NoError(t, err)
+		must(b.hub.Operator().RevokeKey(t.Context(), "gone"))(t)
 		for name, tc := range map[string]struct {
 			method, path string
 			header       http.Header
@@ -115,8 +110,7 @@ func TestWaysToShowAKey(t *testing.T) {
 // With "optional" a caller without a key is who they are without keys; a wrong key is
 // refused nevertheless. Without the word, keys mean nothing.
 func TestKeyPolicies(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, withKeys(api.KeysOptional))
+	inBench(t, benchOf(1, withKeys(api.KeysOptional)), func(t *testing.T, b *bench) {
 		secret := b.key(apikeys.Wanted{Name: "ada"})
 		_, _, text := b.ask("GET", "/hub/jobs", "", nil)
 		require.Equal(t, "[]", text)
@@ -150,8 +144,7 @@ func TestNoDoorBesideKeys(t *testing.T) {
 			path := strings.ReplaceAll(strings.ReplaceAll(pattern.String(), "**", "a"), "*", "a")
 			for as, spell := range spellings() {
 				for _, method := range []string{"GET", "HEAD", "POST", "DELETE", "PROPFIND"} {
-					r, err := http.NewRequest(method, "http://hub.test/", http.NoBody)
-					require.NoError(t, err)
+					r := must(http.NewRequest(method, "http://hub.test/", http.NoBody))(t)
 					at, err := r.URL.Parse("http://hub.test" + spell(path) + "?token=abc")
 					if err != nil {
 						continue
@@ -175,8 +168,7 @@ func TestNoDoorBesideKeys(t *testing.T) {
 }
 
 func TestScopes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) { b.settings.Operators = []string{"ada"} })
+	inBench(t, benchOf(1, withKeys(api.KeysRequired), func(b *bench) { b.settings.Operators = []string{"ada"} }), func(t *testing.T, b *bench) {
 		headers := map[string]http.Header{}
 		for name, scopes := range map[string][]apikeys.Scope{
 			"both": nil, "read": {apikeys.Read}, "submit": {apikeys.Submit}, "admin": {apikeys.Admin},
@@ -211,8 +203,7 @@ func TestScopes(t *testing.T) {
 
 // A key is worth what its tenant is: two tenants see nothing of each other.
 func TestKeyIsItsTenant(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) { b.trusted = true })
+	inBench(t, benchOf(1, withKeys(api.KeysRequired), func(b *bench) { b.trusted = true }), func(t *testing.T, b *bench) {
 		ada, bob := bearer(b.key(apikeys.Wanted{Name: "ada"})), bearer(b.key(apikeys.Wanted{Name: "bob"}))
 		second := bearer(b.key(apikeys.Wanted{Name: "ada-phone", Tenant: "ada"}))
 		status, _, text := b.ask("POST", "/prompt", `{"prompt": `+picture(1)+`, "prompt_id": "of-ada"}`, ada)
@@ -253,8 +244,7 @@ func closed(t *testing.T, conn *websocket.Conn) websocket.StatusCode {
 
 // A key that is revoked at one hub ends the sockets and streams it has opened at all hubs.
 func TestRevokedKeyEndsSockets(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		one, two := newPair(t, 1, 0)
+	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		one.keys, two.keys = api.KeysRequired, api.KeysRequired
 		secret := one.key(apikeys.Wanted{Name: "ada"})
 		kept := one.key(apikeys.Wanted{Name: "ada-2", Tenant: "ada"})
@@ -267,15 +257,13 @@ func TestRevokedKeyEndsSockets(t *testing.T) {
 			two.dialWith("/ws?clientId=c", basic("ada", secret)),
 		}
 		other := one.dialWith("/ws?clientId=d", bearer(kept))
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, two.web.URL+"/hub/events", nil)
-		require.NoError(t, err)
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, two.web.URL+"/hub/events", nil))(t)
 		r.Header = bearer(secret)
 		events, err := http.DefaultClient.Do(r)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, events.StatusCode)
 
-		_, err = one.hub.Operator().RevokeKey(t.Context(), "ada")
-		require.NoError(t, err)
+		must(one.hub.Operator().RevokeKey(t.Context(), "ada"))(t)
 		status, _, _ := one.ask("GET", "/queue", "", bearer(secret))
 		require.Equal(t, http.StatusUnauthorized, status, "at once")
 		for _, conn := range sockets {

@@ -128,8 +128,7 @@ func (p *fleetPage) runs(id string) bool {
 
 // Who has followed all changes knows what a snapshot shows to somebody who comes later.
 func TestChangesAddUpToASnapshot(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 2)
+	inBench(t, benchOf(2), func(t *testing.T, b *bench) {
 		v := b.script()
 		early := v.watches(t)
 		require.Len(t, early.instances, 2)
@@ -164,10 +163,8 @@ func TestChangesAddUpToASnapshot(t *testing.T) {
 				}
 			}
 			same := func(a, b any) bool {
-				x, err := json.Marshal(a)
-				require.NoError(t, err)
-				y, err := json.Marshal(b)
-				require.NoError(t, err)
+				x := must(json.Marshal(a))(t)
+				y := must(json.Marshal(b))(t)
 				return string(x) == string(y)
 			}
 			return same(late.instances, early.instances) && same(late.jobs, early.jobs) && same(late.counts, early.counts)
@@ -180,8 +177,7 @@ func TestChangesAddUpToASnapshot(t *testing.T) {
 
 // Users see their own jobs and counts of others'; operators see all.
 func TestDashboardOfATenant(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.Operators = []string{"root"} }), func(t *testing.T, b *bench) {
 		ada, eve, root := b.login("ada"), b.login("eve"), b.login("root")
 		running := ada.submit(endless(1), "ada")
 		ada.awaits(running, "running")
@@ -198,8 +194,7 @@ func TestDashboardOfATenant(t *testing.T) {
 		require.Equal(t, false, others.hello["operator"])
 		require.Equal(t, true, all.hello["operator"])
 		at := b.instances[0].url()
-		shown, err := json.Marshal(others.instances)
-		require.NoError(t, err)
+		shown := must(json.Marshal(others.instances))(t)
 		for _, secret := range []string{running, "ada", `"url":"` + at} {
 			require.NotContains(t, string(shown), secret)
 		}
@@ -217,33 +212,28 @@ func TestDashboardOfATenant(t *testing.T) {
 					return status == http.StatusOK
 				}, time.Minute, 20*time.Millisecond)
 			}
-			status, _ := eve.send("GET", "/hub/preview?instance="+url.QueryEscape(name), "")
-			require.Equal(t, http.StatusNotFound, status)
+			require.Equal(t, http.StatusNotFound, statusOf(eve.send("GET", "/hub/preview?instance="+url.QueryEscape(name), "")))
 		}
 
 		// The commands of operators are theirs alone, and a tenant's name in the query is heard
 		// from them alone.
 		for _, path := range []string{"/hub/pause", "/hub/resume", "/hub/drain?instance=x", "/hub/forget?instance=x", "/hub/restart?instance=x"} {
 			for _, v := range []*visitor{ada, eve, b.script()} {
-				status, _ := v.send("POST", path, "")
-				require.Equal(t, http.StatusForbidden, status, path)
+				require.Equal(t, http.StatusForbidden, statusOf(v.send("POST", path, "")), path)
 			}
 		}
 		_, body := eve.send("POST", "/hub/jobs/"+waiting+"/cancel?tenant=ada", "")
 		require.JSONEq(t, `{"cancelled": false}`, string(body))
-		status, _ := root.send("POST", "/hub/pause?tenant=", "")
-		require.Equal(t, http.StatusBadRequest, status, "a mistake does not mean everything")
+		require.Equal(t, http.StatusBadRequest, statusOf(root.send("POST", "/hub/pause?tenant=", "")), "a mistake does not mean everything")
 		root.posts("/hub/pause", "")
 		others.until(func() bool { return others.counts["paused"] == true })
 		root.posts("/hub/resume", "")
 		_, body = root.send("POST", "/hub/jobs/"+waiting+"/cancel?tenant=ada", "")
 		require.JSONEq(t, `{"cancelled": true}`, string(body))
 		hers.until(func() bool { return len(hers.jobs) == 0 })
-		status, _ = root.send("POST", "/hub/restart?instance=none", "")
-		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, http.StatusNotFound, statusOf(root.send("POST", "/hub/restart?instance=none", "")))
 		for name := range all.instances {
-			status, _ = root.send("POST", "/hub/restart?instance="+url.QueryEscape(name), "")
-			require.Equal(t, http.StatusConflict, status, "it has no agent")
+			require.Equal(t, http.StatusConflict, statusOf(root.send("POST", "/hub/restart?instance="+url.QueryEscape(name), "")), "it has no agent")
 			root.posts("/hub/drain?instance="+url.QueryEscape(name), "")
 			hers.until(func() bool { return hers.instances[name]["drained"] == true })
 		}
@@ -254,17 +244,14 @@ func TestDashboardOfATenant(t *testing.T) {
 
 // Faults are shown to those whose jobs they concern, and to operators.
 func TestFaultsOfATenant(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.Operators = []string{"root"} }), func(t *testing.T, b *bench) {
 		ada, eve, root := b.login("ada"), b.login("eve"), b.login("root")
 		ada.submit(work(1, 7, "error"), "ada")
-		status, _ := ada.send("POST", "/prompt", `{"prompt": {"1": {"class_type": "NoSuchClass", "inputs": {}}}}`)
-		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, http.StatusBadRequest, statusOf(ada.send("POST", "/prompt", `{"prompt": {"1": {"class_type": "NoSuchClass", "inputs": {}}}}`)))
 		kinds := func(v *visitor) map[string]string {
 			b.hub.recorder.flush()
 			_, body := v.send("GET", "/hub/faults", "")
-			var list []struct{ Kind, Reason string }
-			require.NoError(t, json.Unmarshal(body, &list), string(body))
+			list := decoded[[]struct{ Kind, Reason string }](t, body)
 			found := map[string]string{}
 			for _, f := range list {
 				found[f.Kind] = f.Reason
@@ -284,8 +271,7 @@ func TestFaultsOfATenant(t *testing.T) {
 // Dashboards are bounded for one person and in all; one who does not read is cut off, and
 // nothing is looked at when nobody watches.
 func TestDashboardsAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		v := b.script()
 		var pages []*http.Response
 		for range maxPagesOfOne {
@@ -293,8 +279,7 @@ func TestDashboardsAreBounded(t *testing.T) {
 			require.Equal(t, http.StatusOK, resp.StatusCode)
 			pages = append(pages, resp)
 		}
-		status, _ := v.send("GET", "/hub/events", "")
-		require.Equal(t, http.StatusTooManyRequests, status)
+		require.Equal(t, http.StatusTooManyRequests, statusOf(v.send("GET", "/hub/events", "")))
 		for _, resp := range pages {
 			resp.Body.Close()
 		}
@@ -306,8 +291,7 @@ func TestDashboardsAreBounded(t *testing.T) {
 		}
 		eventually(t, idle, time.Minute, 5*time.Millisecond)
 
-		slow, err := board.Watch(t.Context(), Viewer{Tenant: "default"}, "slow")
-		require.NoError(t, err)
+		slow := must(board.Watch(t.Context(), Viewer{Tenant: "default"}, "slow"))(t)
 		for n := 0; ; n++ {
 			b.hub.fleet.SetDraining(b.hub.fleet.Instances()[0].Name, n%2 == 0)
 			board.look(t.Context(), true)
@@ -326,12 +310,10 @@ func TestDashboardsAreBounded(t *testing.T) {
 
 // A hub that closes ends the streams of its dashboards.
 func TestDashboardsEndWithTheHub(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		resp := b.script().do(http.MethodGet, "/hub/events", "")
 		require.NoError(t, b.hub.Close(context.Background()))
-		_, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
+		must(io.ReadAll(resp.Body))(t)
 		resp.Body.Close()
 	})
 }

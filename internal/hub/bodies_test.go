@@ -5,18 +5,20 @@ import (
 	"compress/zlib"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // noise is text that hardly compresses.
@@ -29,15 +31,13 @@ func noise(size int) string {
 // kindOf returns the type of the error that refused a prompt.
 func kindOf(t testing.TB, answer []byte) string {
 	t.Helper()
-	var refused struct{ Error struct{ Type string } }
-	require.NoError(t, json.Unmarshal(answer, &refused), string(answer))
+	refused := decoded[struct{ Error struct{ Type string } }](t, answer)
 	return refused.Error.Type
 }
 
 // A few large prompts fill the queue just as many small ones do.
 func TestQueueIsFullOfBytes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.MaxQueueSize = 64 << 10 })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.MaxQueueSize = 64 << 10 }), func(t *testing.T, b *bench) {
 		running := b.submit(endless(1), "ann")
 		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		large := func(n int) (int, []byte) {
@@ -62,8 +62,7 @@ func TestQueueIsFullOfBytes(t *testing.T) {
 // sendPacked makes a request whose body may be compressed.
 func (b *bench) sendPacked(method, path, encoding string, body []byte) (int, []byte) {
 	b.t.Helper()
-	r, err := http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, bytes.NewReader(body))
-	require.NoError(b.t, err)
+	r := must(http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, bytes.NewReader(body)))(b.t)
 	if encoding != "" {
 		r.Header.Set("Content-Encoding", encoding)
 	}
@@ -170,8 +169,7 @@ func TestBodiesOnTheirWay(t *testing.T) {
 		require.Equal(t, http.StatusServiceUnavailable, status, path)
 		require.Equal(t, "busy", kindOf(t, answer))
 	}
-	status, _ := b.get("/queue")
-	require.Equal(t, http.StatusOK, status)
+	b.gets("/queue")
 	b.tenant = "ann"
 	b.submit(picture(3), "ann")
 	b.tenant = ""
@@ -190,8 +188,7 @@ func TestListingOfFoldedBodies(t *testing.T) {
 	const jobs, size = 8, 8 << 20
 	note := strings.Repeat("x", size)
 	for n := range jobs {
-		status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), note))
-		require.Equal(t, http.StatusOK, status, string(answer))
+		b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), note))
 	}
 	_, bytes, err := b.hub.queue.Waiting(t.Context(), "")
 	require.NoError(t, err)
@@ -234,4 +231,108 @@ func held() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// body is a stored body with a long key, of which four fit.
+func body(tenant string, n int) StoredBody {
+	key := fmt.Sprintf("%s %d ", tenant, n)
+	return StoredBody{Key: key + strings.Repeat("x", maxCachedBodies/4-len(key))}
+}
+
+func TestBodyCacheIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var c bodyCache
+		kept := func(tenant string, n int) bool {
+			has, missing := c.get(tenant, []string{body(tenant, n).Key})
+			require.Equal(t, 1, len(has)+len(missing))
+			return len(has) == 1
+		}
+		for n := range 6 {
+			c.put("a", body("a", n))
+		}
+		require.True(t, kept("a", 0), "what the next listing begins with stays")
+		require.True(t, kept("a", 3))
+		require.False(t, kept("a", 4), "four fit")
+		require.LessOrEqual(t, c.size, int64(maxCachedBodies))
+
+		time.Sleep(time.Second)
+		c.put("b", body("b", 0))
+		require.False(t, kept("a", 0), "another tenant's make way")
+		require.True(t, kept("b", 0))
+
+		c.put("b", body("b", 1))
+		c.retain("b", []job.Job{{Key: body("b", 1).Key}})
+		require.False(t, kept("b", 0), "it has ended")
+		require.True(t, kept("b", 1))
+		require.Equal(t, body("b", 1).Held(), c.size)
+
+		time.Sleep(bodiesKeptFor + time.Second)
+		c.retain("c", nil)
+		require.Zero(t, c.size, "nobody has listed b's for a minute")
+		require.Empty(t, c.tenants)
+	})
+}
+
+// Names that clients choose are bounded before they are stored anywhere, and no
+// answer repeats megabytes of what was sent.
+func TestLengths(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	long, huge := strings.Repeat("x", api.MaxName+1), strings.Repeat("x", 3<<20)
+	fits := long[1:]
+	prompt := func(rest string) string { return fmt.Sprintf(`{"prompt": %s, %s}`, picture(1), rest) }
+	for name, tt := range map[string]struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		"prompt id":              {"POST", "/prompt", prompt(`"prompt_id": "` + long + `"`), 400, `"type": "invalid_prompt_id"`},
+		"prompt id that fits":    {"POST", "/prompt", prompt(`"prompt_id": "` + fits + `"`), 200, fits},
+		"client id":              {"POST", "/prompt", prompt(`"client_id": "` + long + `"`), 400, `"type": "invalid_client_id"`},
+		"client id in the extra": {"POST", "/prompt", prompt(`"extra_data": {"client_id": "` + long + `"}`), 400, `"type": "invalid_client_id"`},
+		"client id that fits":    {"POST", "/prompt", prompt(`"client_id": "` + fits + `"`), 200, "prompt_id"},
+		"client id of a query":   {"POST", "/interrupt?clientId=" + long, "", 400, `"type": "invalid_client_id"`},
+		"client id of an order":  {"POST", "/interrupt", `{"client_id": "` + long + `"}`, 200, ""},
+		"class":                  {"POST", "/prompt", `{"prompt": {"1": {"class_type": "` + huge + `", "inputs": {}}}}`, 400, `"type": "`},
+		"node":                   {"POST", "/prompt", `{"prompt": {"` + huge + `": {"class_type": "Nope", "inputs": {}}}}`, 400, `"type": "`},
+		"value":                  {"POST", "/prompt", `{"prompt": {"1": {"class_type": "SaveImage", "inputs": {"images": "` + huge + `"}}}}`, 400, `"type": "`},
+		"deleted ids":            {"POST", "/queue", `{"delete": ["` + huge + `"]}`, 200, ""},
+		"cancelled ids":          {"POST", "/api/jobs/cancel", `{"job_ids": ["` + huge + `"]}`, 400, "invalid_ids"},
+		"held picture":           {"PUT", "/api/etn/image/" + long, "x", 400, "Invalid id"},
+		"user file":              {"POST", "/userdata/" + long, "x", 400, ""},
+		"user":                   {"POST", "/users", `{"username": "` + strings.Repeat("é", 300) + `"}`, 500, ""},
+		"request line":           {"GET", "/history/" + strings.Repeat("x", api.MaxTarget), "", 400, "Got more than 8190 bytes"},
+		"query":                  {"GET", "/view?filename=" + strings.Repeat("x", api.MaxTarget), "", 400, "Got more than 8190 bytes"},
+		"unknown path":           {"POST", "/" + strings.Repeat("x", api.MaxTarget), "", 400, "Got more than 8190 bytes"},
+		"long path that fits":    {"GET", "/history/" + strings.Repeat("x", 8000), "", 200, "{}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			status, answer := b.sendPacked(tt.method, tt.path, "", []byte(tt.body))
+			require.Equal(t, tt.status, status, string(answer[:min(len(answer), 500)]))
+			require.Contains(t, string(answer), tt.want)
+			require.Less(t, len(answer), 1<<20+1)
+		})
+	}
+	_, resp, err := websocket.Dial(t.Context(), b.web.URL+"/ws?clientId="+long, nil)
+	require.Error(t, err)
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
+}
+
+func TestLongUploads(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		for _, subfolder := range []string{strings.Repeat("x", 256), strings.Repeat("x/", 3000)} {
+			require.GreaterOrEqual(t, statusOf(b.upload("a.png", subfolder, "x")), 400, len(subfolder))
+		}
+		require.GreaterOrEqual(t, statusOf(b.upload(strings.Repeat("x", 256)+".png", "", "x")), 400)
+	})
+}
+
+func TestLongTenant(t *testing.T) {
+	inBench(t, benchOf(1, func(b *bench) { b.tenant = strings.Repeat("x", api.MaxName+1) }), func(t *testing.T, b *bench) {
+		status, answer := b.get("/queue")
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, "invalid_tenant", kindOf(t, answer))
+	})
 }

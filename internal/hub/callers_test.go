@@ -34,11 +34,9 @@ type visitor struct {
 // browser returns a visitor with a cookie jar that has loaded the page.
 func (b *bench) browser() *visitor {
 	b.t.Helper()
-	jar, err := cookiejar.New(nil)
-	require.NoError(b.t, err)
+	jar := must(cookiejar.New(nil))(b.t)
 	v := &visitor{b: b, http: &http.Client{Jar: jar}}
-	status, _ := v.send("GET", "/", "")
-	require.Equal(b.t, http.StatusOK, status)
+	v.sends("GET", "/", "")
 	require.NotEmpty(b.t, v.cookie(), "the page brings the cookie")
 	return v
 }
@@ -47,8 +45,7 @@ func (b *bench) browser() *visitor {
 func (b *bench) script() *visitor { return &visitor{b: b, http: &http.Client{}} }
 
 func (v *visitor) cookie() string {
-	at, err := url.Parse(v.b.web.URL)
-	require.NoError(v.b.t, err)
+	at := must(url.Parse(v.b.web.URL))(v.b.t)
 	for _, c := range v.http.Jar.Cookies(at) {
 		if c.Name == api.CookieName {
 			return c.Value
@@ -59,8 +56,7 @@ func (v *visitor) cookie() string {
 
 func (v *visitor) do(method, path, body string) *http.Response {
 	v.b.t.Helper()
-	r, err := http.NewRequest(method, v.b.web.URL+path, strings.NewReader(body))
-	require.NoError(v.b.t, err)
+	r := must(http.NewRequest(method, v.b.web.URL+path, strings.NewReader(body)))(v.b.t)
 	r.Header.Set("User-Agent", program)
 	if v.http.Jar != nil && path == "/" {
 		r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
@@ -88,19 +84,21 @@ func (v *visitor) submit(graph, client string) string {
 	if client != "" {
 		id = fmt.Sprintf(`, "client_id": %q`, client)
 	}
-	status, answer := v.send("POST", "/api/prompt", `{"prompt": `+graph+id+`}`)
-	require.Equal(v.b.t, http.StatusOK, status, string(answer))
-	var accepted struct {
-		ID string `json:"prompt_id"`
-	}
-	require.NoError(v.b.t, json.Unmarshal(answer, &accepted))
-	return accepted.ID
+	answer := v.sends("POST", "/api/prompt", `{"prompt": `+graph+id+`}`)
+	return idOf(v.b.t, answer)
 }
 
 func (v *visitor) posts(path, body string) {
 	v.b.t.Helper()
-	status, answer := v.send("POST", path, body)
-	require.Equal(v.b.t, http.StatusOK, status, string(answer))
+	v.sends("POST", path, body)
+}
+
+// sends is send for what must succeed.
+func (v *visitor) sends(method, path, body string) []byte {
+	v.b.t.Helper()
+	status, answer := v.send(method, path, body)
+	require.Equal(v.b.t, http.StatusOK, status, "%s %s: %s", method, path, answer)
+	return answer
 }
 
 // connect opens a socket the way a browser does.
@@ -129,22 +127,19 @@ func (v *visitor) connect(id string) *client {
 func (v *visitor) count() int {
 	v.b.t.Helper()
 	_, body := v.send("GET", "/prompt", "")
-	var answer struct {
+	answer := decoded[struct {
 		Info struct {
 			Remaining int `json:"queue_remaining"`
 		} `json:"exec_info"`
-	}
-	require.NoError(v.b.t, json.Unmarshal(body, &answer))
+	}](v.b.t, body)
 	return answer.Info.Remaining
 }
 
 // states returns the states of the jobs of the visitor's tenant.
 func (v *visitor) states() map[string]string {
 	v.b.t.Helper()
-	status, body := v.send("GET", "/hub/jobs", "")
-	require.Equal(v.b.t, http.StatusOK, status)
-	var jobs []struct{ ID, Status string }
-	require.NoError(v.b.t, json.Unmarshal(body, &jobs))
+	body := v.sends("GET", "/hub/jobs", "")
+	jobs := decoded[[]struct{ ID, Status string }](v.b.t, body)
 	states := map[string]string{}
 	for _, j := range jobs {
 		states[j.ID] = j.Status
@@ -244,10 +239,9 @@ func TestBrowserCounts(t *testing.T) {
 			require.Equal(t, want, v.count())
 		}
 		_, body := bob.send("GET", "/queue", "")
-		var queue struct {
+		queue := decoded[struct {
 			Pending [][]json.RawMessage `json:"queue_pending"`
-		}
-		require.NoError(t, json.Unmarshal(body, &queue))
+		}](t, body)
 		require.Equal(t, fmt.Sprintf("%q", second), string(queue.Pending[0][1]), "bob's own comes first")
 		ann.posts("/queue", `{"clear": true}`)
 		ann.posts("/interrupt", "")
@@ -284,8 +278,7 @@ func TestBrowserAfterARestart(t *testing.T) {
 func TestOldTab(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := withPage(t, 1)
-		jar, err := cookiejar.New(nil)
-		require.NoError(t, err)
+		jar := must(cookiejar.New(nil))(t)
 		ann := &visitor{b: b, http: &http.Client{Jar: jar}}
 		running := ann.submit(endless(1), "ann") // known by its address for now
 		ann.awaits(running, "running")
@@ -324,8 +317,7 @@ func TestUndeclaredProxy(t *testing.T) {
 
 // A caller without a login is a different person from a logged-in user at the same address.
 func TestAddressOfALogin(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		ada, stranger := b.script(), b.script()
 		ada.user = "ada"
 		running := ada.submit(endless(1), "ada")
@@ -348,8 +340,7 @@ func TestAddressOfALogin(t *testing.T) {
 
 // A login that is named like the tenant of callers without a login is still a different tenant.
 func TestLoginNamedDefault(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		stranger, mallory := b.script(), b.script()
 		mallory.user = "default"
 		running := stranger.submit(endless(1), "ann")

@@ -1,42 +1,41 @@
 package hub
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // The hub ends jobs for any dialect, so this test makes no request.
 func TestCancelWithoutARequest(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		ctx, cancel := t.Context(), b.hub.Canceller()
 		runs := b.submit(endless(1), "ann")
 		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		waits := b.submit(endless(2), "ann")
 		find := func(id string) job.Job {
-			j, err := b.hub.Jobs().FindLive(ctx, job.DefaultTenant, id)
-			require.NoError(t, err)
+			j := must(b.hub.Jobs().FindLive(ctx, job.DefaultTenant, id))(t)
 			return j
 		}
 		running, waiting := find(runs), find(waits)
 
-		gone, err := cancel.CancelWaiting(ctx, running, waiting)
-		require.NoError(t, err)
+		gone := must(cancel.CancelWaiting(ctx, running, waiting))(t)
 		require.Equal(t, map[string]bool{waiting.Key: true}, gone, "what runs is left alone")
 		require.Empty(t, find(waits).Key)
 
-		hit, err := cancel.Cancel(ctx, job.DefaultTenant, runs)
-		require.NoError(t, err)
+		hit := must(cancel.Cancel(ctx, job.DefaultTenant, runs))(t)
 		require.True(t, hit)
 		require.Equal(t, "error", b.finished(runs).Status.Text)
 		for _, id := range []string{runs, waits, "unknown"} { // there is nothing left to end
-			hit, err = cancel.Cancel(ctx, job.DefaultTenant, id)
-			require.NoError(t, err)
+			hit = must(cancel.Cancel(ctx, job.DefaultTenant, id))(t)
 			require.False(t, hit, id)
 		}
 		require.NoError(t, cancel.Stop(ctx, waiting), "a job that is gone is none to stop")
@@ -54,13 +53,11 @@ func TestCancelWithoutARequest(t *testing.T) {
 
 // A prompt that waits at an instance is shown as one that waits, and is removed like one.
 func TestLookaheadIsPending(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.Lookahead = 1 })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.Lookahead = 1 }), func(t *testing.T, b *bench) {
 		running := b.submit(endless(1), "ann")
 		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		stored := func(id string) job.Job {
-			j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
-			require.NoError(t, err)
+			j := must(b.hub.queue.Find(t.Context(), job.DefaultTenant, id))(t)
 			return j
 		}
 		ahead := func(id string) {
@@ -88,5 +85,122 @@ func TestLookaheadIsPending(t *testing.T) {
 		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
 		require.Equal(t, "success", b.finished(last).Status.Text)
 		require.Equal(t, 2, started(b))
+	})
+}
+
+// TestInterruptBetweenClaimAndStart interrupts jobs as soon as their clients can
+// see them run. An instance ignores an interrupt for a prompt that it has not
+// begun.
+func TestInterruptBetweenClaimAndStart(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		for n := range 20 {
+			id := b.submit(endless(n), "ann")
+			eventually(t, func() bool {
+				j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
+				return err == nil && j.State != job.Queued
+			}, time.Minute, 100*time.Microsecond)
+			b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
+			e := b.finished(id)
+			last := e.Status.Messages[len(e.Status.Messages)-1]
+			require.JSONEq(t, `"execution_interrupted"`, string(last[0]), "attempt %d", n)
+		}
+	})
+}
+
+// The request to end a job can arrive after its claim and before anybody listens
+// for it. The run must see it when it begins, not when it next renews its lease.
+func TestWishBeforeTheRunListens(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		b.instances[0].die()
+		eventually(t, func() bool { return stateOf(b, b.instances[0]) == fleet.Offline }, time.Minute, time.Millisecond)
+		id := b.submit(endless(1), "ann")
+		j := must(b.hub.queue.Find(t.Context(), job.DefaultTenant, id))(t)
+		require.Equal(t, job.Queued, j.State)
+		require.NoError(t, b.hub.db.Client().HSet(t.Context(), b.hub.db.Key("q", "job", j.Key), "cancel", "1").Err())
+		b.instances[0].revive()
+		e := b.finished(id)
+		last := e.Status.Messages[len(e.Status.Messages)-1]
+		require.JSONEq(t, `"execution_interrupted"`, string(last[0]))
+	})
+}
+
+// A prompt that is posted twice under one id is one job, even though the hub
+// stamps each post with its time.
+func TestStampIsNoPartOfTheHash(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, recentInstance(t)) })
+		for range 3 {
+			b.postAs("same", "ann", picture(7))
+		}
+		e := b.finished("same")
+		require.Contains(t, string(e.Prompt[3]), `"create_time": `)
+		require.Equal(t, 1, started(b))
+	})
+}
+
+// patch changes a job and returns what the hub answers.
+func (b *bench) patch(id, change string, header http.Header) (status int, body []byte) {
+	b.t.Helper()
+	r := must(http.NewRequestWithContext(b.t.Context(), http.MethodPatch, b.web.URL+"/hub/jobs/"+id, strings.NewReader(change)))(b.t)
+	if header != nil {
+		r.Header = header
+	}
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(b.t, err)
+	return read(b.t, resp)
+}
+
+type steered struct {
+	Status   string
+	Position *int
+	ETA      *float64
+	Priority int
+	Paused   bool
+	Error    string
+}
+
+func (b *bench) steer(id, change string) (j steered) {
+	b.t.Helper()
+	status, body := b.patch(id, change, nil)
+	require.Equal(b.t, http.StatusOK, status, string(body))
+	require.NoError(b.t, json.Unmarshal(body, &j))
+	return j
+}
+
+func TestSteer(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		long := b.submit(endless(1), "ann")
+		eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 10*time.Millisecond)
+		first, second, third := b.submit(picture(2), "ann"), b.submit(picture(3), "ann"), b.submit(picture(4), "ann")
+
+		j := b.steer(first, `{"paused": true}`)
+		require.Equal(t, steered{Status: "queued", Paused: true, Error: "it is paused; its owner can resume it"}, j)
+		require.Equal(t, "it is paused; its owner can resume it", b.explain(first).Reason)
+		require.Nil(t, b.explain(first).Position)
+		require.Contains(t, b.text("/queue"), first, "it is pending for clients that know nothing of this")
+		require.Zero(t, *b.steer(third, `{"position": "front"}`).Position)
+		require.Equal(t, 1, *b.explain(second).Position)
+		require.Equal(t, 7, b.steer(second, `{"priority": 7}`).Priority)
+		require.Zero(t, *b.explain(second).Position)
+
+		// Neither a page of another site, nor another tenant.
+		status, _ := b.patch(second, `{"paused": true}`, http.Header{"Origin": {"https://evil.example"}})
+		require.Equal(t, http.StatusForbidden, status)
+		b.tenant = "another tenant"
+		status, body := b.patch(second, `{"paused": true}`, nil)
+		require.Equal(t, http.StatusNotFound, status, string(body))
+		b.tenant = ""
+		status, body = b.patch(long, `{"paused": true}`, nil)
+		require.Equal(t, http.StatusConflict, status, string(body))
+		require.Contains(t, string(body), "The job is not waiting")
+
+		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
+		b.finished(second)
+		b.finished(third)
+		require.Equal(t, "queued", b.explain(first).State)
+		status, _ = b.patch(second, `{"paused": true}`, nil)
+		require.Equal(t, http.StatusConflict, status, "it has ended")
+		b.steer(first, `{"paused": false}`)
+		b.finished(first)
 	})
 }

@@ -34,28 +34,23 @@ func (b *bench) carriedName(tenant, id string) string {
 		return json.Unmarshal([]byte(answer), &entries) == nil && len(entries) == 1
 	}, time.Minute, 5*time.Millisecond)
 	require.Equal(b.t, "success", entries[id].Status.Text)
-	var graph map[string]struct{ Inputs struct{ Image string } }
-	require.NoError(b.t, json.Unmarshal(entries[id].Prompt[2], &graph))
+	graph := decoded[map[string]struct{ Inputs struct{ Image string } }](b.t, entries[id].Prompt[2])
 	return graph["1"].Inputs.Image
 }
 
 func TestFileInsideAPrompt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+		b := shared(t, TenantLimits{}, serving(sim.Config{}))
 		picture := pixel(t, color.Gray{7})
 		for n, tenant := range []string{"ann", "bob", "ann"} {
 			id := fmt.Sprintf("carried-%d", n)
-			status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
-			require.Equal(t, http.StatusOK, status, answer)
+			b.acts(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
 			name := b.carriedName(tenant, id)
 			require.Regexp(t, `^embedded/[0-9a-f]{32}\.png$`, name)
-			status, got := b.as(tenant, "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
-			require.Equal(t, http.StatusOK, status)
+			got := b.acts(tenant, "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
 			require.Equal(t, picture, got)
-			status, _ = b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
-			require.Equal(t, http.StatusNotFound, status, "it is ann's and bob's alone")
-			status, _ = b.as("eve", "POST", "/prompt", `{"prompt": `+loading(name)+`}`)
-			require.Equal(t, http.StatusBadRequest, status)
+			require.Equal(t, http.StatusNotFound, statusOf(b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")), "it is ann's and bob's alone")
+			require.Equal(t, http.StatusBadRequest, statusOf(b.as("eve", "POST", "/prompt", `{"prompt": `+loading(name)+`}`)))
 			_, listed := b.as(tenant, "GET", "/object_info/LoadImage", "")
 			require.NotContains(t, listed, "embedded", "the widget's list stays as it is")
 		}
@@ -67,12 +62,10 @@ func TestFileInsideAPrompt(t *testing.T) {
 // uploadCount is how many uploads count against a tenant's limit.
 func (b *bench) uploadCount(tenant string) int64 {
 	b.t.Helper()
-	counts, err := b.hub.db.Client().HGetAll(b.t.Context(), b.hub.db.Key("files", "uploads", tenant)).Result()
-	require.NoError(b.t, err)
+	counts := must(b.hub.db.Client().HGetAll(b.t.Context(), b.hub.db.Key("files", "uploads", tenant)).Result())(b.t)
 	var n int64
 	if counts["=files"] != "" {
-		_, err = fmt.Sscan(counts["=files"], &n)
-		require.NoError(b.t, err)
+		must(fmt.Sscan(counts["=files"], &n))(b.t)
 	}
 	return n
 }
@@ -107,18 +100,16 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, status, name)
 			require.NotContains(t, answer, good[40:], name)
 			require.Zero(t, b.uploadCount("ann"), name)
-			var refusal struct {
+			refusal := decoded[struct {
 				Errors map[string]struct {
 					Errors []struct{ Details string }
 				} `json:"node_errors"`
-			}
-			require.NoError(t, json.Unmarshal([]byte(answer), &refusal))
+			}](t, answer)
 			require.Contains(t, refusal.Errors, test.node, name+": "+answer)
 			require.Equal(t, test.details, refusal.Errors[test.node].Errors[0].Details, name)
 		}
 		// ComfyUI runs the outputs that are good. Only what they read is stored.
-		status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+two(good, "hers.png")+`}`)
-		require.Equal(t, http.StatusOK, status, answer)
+		answer := b.acts("ann", "POST", "/prompt", `{"prompt": `+two(good, "hers.png")+`}`)
 		require.Contains(t, answer, "hers.png")
 		require.EqualValues(t, 1, b.uploadCount("ann"))
 	})
@@ -127,20 +118,18 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 func TestFileInsideAPromptCounts(t *testing.T) {
 	t.Parallel()
 	for limit, limits := range map[string]TenantLimits{"inputs": {Inputs: 100}, "input_files": {InputFiles: 1}} {
-		t.Run(limit, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := shared(t, limits, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
-				post := func(shade uint8) (int, string) {
-					return b.as("ann", "POST", "/prompt", `{"prompt": `+loading(dataURL(pixel(t, color.Gray{shade})))+`}`)
-				}
-				status, answer := post(1)
-				require.Equal(t, http.StatusOK, status, answer)
-				status, answer = post(2)
-				require.Equal(t, http.StatusInsufficientStorage, status)
-				b.refused(limit, status, answer)
-				status, answer = post(1)
-				require.Equal(t, http.StatusOK, status, "the same file again: "+answer)
-			})
+		runInBubble(t, limit, func(t *testing.T) {
+			b := shared(t, limits, serving(sim.Config{}))
+			post := func(shade uint8) (int, string) {
+				return b.as("ann", "POST", "/prompt", `{"prompt": `+loading(dataURL(pixel(t, color.Gray{shade})))+`}`)
+			}
+			status, answer := post(1)
+			require.Equal(t, http.StatusOK, status, answer)
+			status, answer = post(2)
+			require.Equal(t, http.StatusInsufficientStorage, status)
+			b.refused(limit, status, answer)
+			status, answer = post(1)
+			require.Equal(t, http.StatusOK, status, "the same file again: "+answer)
 		})
 	}
 }
@@ -148,11 +137,10 @@ func TestFileInsideAPromptCounts(t *testing.T) {
 // Whoever holds the name of such a file beforehand does not change what a prompt reads.
 func TestFileInsideAPromptOwnsItsName(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+		b := shared(t, TenantLimits{}, serving(sim.Config{}))
 		picture := pixel(t, color.Gray{7})
 		post := func(id string) string {
-			status, answer := b.as("ann", "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
-			require.Equal(t, http.StatusOK, status, answer)
+			b.acts("ann", "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
 			return strings.TrimPrefix(b.carriedName("ann", id), "embedded/")
 		}
 		name := post("first")
@@ -161,5 +149,75 @@ func TestFileInsideAPromptOwnsItsName(t *testing.T) {
 		require.Equal(t, name, post("second"))
 		_, got := b.as("ann", "GET", "/view?type=input&subfolder=embedded&filename="+name, "")
 		require.Equal(t, picture, got)
+	})
+}
+
+// A prompt that the operator does not allow is refused as ComfyUI refuses one whose nodes have
+// errors, in each dialect; it reaches no instance.
+func TestRules(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{}, func(b *bench) {
+			b.settings.Rules = Rules{DenyClasses: []string{"Simulated*"}, Max: map[string]float64{"width": 100, "batch": 2}}
+			b.settings.RulesOf = map[string]Rules{"bob": {DenyModels: []string{"secret*"}}}
+			b.instances = append(b.instances, newInstance(t, sim.Config{}))
+		})
+		post := func(tenant, graph string) (int, string) {
+			return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "a"}`, graph))
+		}
+		wide := strings.Replace(picture(1), `"width": 64`, `"width": 101`, 1)
+		large := strings.Replace(wide, `"batch_size": 1`, `"batch_size": "3"`, 1)
+		for _, c := range []struct {
+			graph, node, class string
+			inputs             []string
+		}{
+			{wide, "1", "EmptyImage", []string{"width"}},
+			{large, "1", "EmptyImage", []string{"width", "batch_size"}},
+			{work(1, 1, "none"), "2", "SimulatedWork", nil},
+		} {
+			status, text := post("ann", c.graph)
+			require.Equal(t, http.StatusBadRequest, status, text)
+			answer := decoded[struct {
+				Error      struct{ Type, Message, Details string }
+				NodeErrors map[string]struct {
+					Errors []struct {
+						Type, Message, Details string
+						ExtraInfo              struct {
+							InputName string `json:"input_name"`
+							Rule      string
+						} `json:"extra_info"`
+					}
+					Class      string   `json:"class_type"`
+					Dependents []string `json:"dependent_outputs"`
+				} `json:"node_errors"`
+			}](t, text)
+			require.Equal(t, "prompt_outputs_failed_validation", answer.Error.Type)
+			require.Len(t, answer.NodeErrors, 1, text)
+			node := answer.NodeErrors[c.node]
+			require.Equal(t, c.class, node.Class)
+			require.NotEmpty(t, node.Dependents)
+			if c.inputs == nil {
+				require.Len(t, node.Errors, 1)
+				require.Equal(t, "exception_during_validation", node.Errors[0].Type)
+				require.Equal(t, "class_type", node.Errors[0].ExtraInfo.Rule)
+				require.Contains(t, node.Errors[0].Details, c.class)
+				continue
+			}
+			require.Len(t, node.Errors, len(c.inputs))
+			for n, input := range c.inputs {
+				require.Equal(t, "value_bigger_than_max", node.Errors[n].Type, "the web UI shows no reason of a type that it does not know")
+				require.Regexp(t, `^Value \d+ bigger than max of \d+$`, node.Errors[n].Message)
+				require.Equal(t, input, node.Errors[n].ExtraInfo.InputName)
+				require.Contains(t, node.Errors[n].Details, "at most")
+			}
+		}
+		status, text := b.as("ann", "POST", "/hub/v1/submit", fmt.Sprintf(`{"workflow": %s}`, wide))
+		require.Equal(t, http.StatusUnprocessableEntity, status, text)
+		require.Contains(t, text, "at most")
+		require.Zero(t, started(b))
+
+		status, text = post("bob", wide)
+		require.Equal(t, http.StatusOK, status, "bob has rules of his own: %s", text)
+		status, text = post("ann", picture(2))
+		require.Equal(t, http.StatusOK, status, text)
 	})
 }

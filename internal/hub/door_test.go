@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -50,37 +49,34 @@ func TestInstanceAnswersAtTheDoor(t *testing.T) {
 		"a link of another type":            bounded(0, "PNG", "4"),
 	} {
 		for _, count := range []int{1, 3} {
-			t.Run(fmt.Sprint(name, "/", count), func(t *testing.T) {
-				inBubble(t, func(t *testing.T) {
-					b := newBench(t, count, patient)
-					socket := b.dial("ann")
-					body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, graph)
-					resp, err := http.Post(b.instances[0].url()+"/prompt", "application/json", strings.NewReader(body))
-					require.NoError(t, err)
-					status, want := read(t, resp)
-					require.Equal(t, http.StatusBadRequest, status)
+			runInBubble(t, fmt.Sprint(name, "/", count), func(t *testing.T) {
+				b := newBench(t, count, patient)
+				socket := b.dial("ann")
+				body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, graph)
+				resp, err := http.Post(b.instances[0].url()+"/prompt", "application/json", strings.NewReader(body))
+				require.NoError(t, err)
+				status, want := read(t, resp)
+				require.Equal(t, http.StatusBadRequest, status)
 
-					status, answer := b.post("/prompt", body)
-					require.Equal(t, http.StatusBadRequest, status, string(answer))
-					require.JSONEq(t, string(want), string(answer))
-					for _, path := range []string{"/queue", "/history", "/api/jobs"} {
-						_, listing := b.get(path)
-						require.NotContains(t, string(listing), "0b7c5c2e", path)
-					}
-					_, left := b.get("/prompt")
-					require.JSONEq(t, `{"exec_info": {"queue_remaining": 0}}`, string(left))
-					// The next prompt gets the next number, and the socket hears nothing of the
-					// refused one.
-					_, answer = b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(1, false)))
-					var accepted struct {
-						ID     string `json:"prompt_id"`
-						Number int
-					}
-					require.NoError(t, json.Unmarshal(answer, &accepted), string(answer))
-					require.Equal(t, 1, accepted.Number)
-					socket.until(accepted.ID)
-					require.Equal(t, "success", b.finished(accepted.ID).Status.Text)
-				})
+				status, answer := b.post("/prompt", body)
+				require.Equal(t, http.StatusBadRequest, status, string(answer))
+				require.JSONEq(t, string(want), string(answer))
+				for _, path := range []string{"/queue", "/history", "/api/jobs"} {
+					_, listing := b.get(path)
+					require.NotContains(t, string(listing), "0b7c5c2e", path)
+				}
+				_, left := b.get("/prompt")
+				require.JSONEq(t, `{"exec_info": {"queue_remaining": 0}}`, string(left))
+				// The next prompt gets the next number, and the socket hears nothing of the
+				// refused one.
+				_, answer = b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(1, false)))
+				accepted := decoded[struct {
+					ID     string `json:"prompt_id"`
+					Number int
+				}](t, answer)
+				require.Equal(t, 1, accepted.Number)
+				socket.until(accepted.ID)
+				require.Equal(t, "success", b.finished(accepted.ID).Status.Text)
 			})
 		}
 	}
@@ -88,19 +84,16 @@ func TestInstanceAnswersAtTheDoor(t *testing.T) {
 
 // A prompt that an instance runs only in part is accepted, with the reasons.
 func TestInstanceTakesAPart(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, patient)
+	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
 		graph := strings.TrimSuffix(checked(-1, false), "}") +
 			`, "9": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}}}`
-		status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
-		require.Equal(t, http.StatusOK, status, string(answer))
-		var accepted struct {
+		answer := b.posts("/prompt", `{"prompt": `+graph+`}`)
+		accepted := decoded[struct {
 			ID         string `json:"prompt_id"`
 			NodeErrors map[string]struct {
 				Dependents []string `json:"dependent_outputs"`
 			} `json:"node_errors"`
-		}
-		require.NoError(t, json.Unmarshal(answer, &accepted))
+		}](t, answer)
 		require.Equal(t, []string{"3"}, accepted.NodeErrors["2"].Dependents)
 		require.Contains(t, b.finished(accepted.ID).Outputs, "9")
 	})
@@ -109,8 +102,7 @@ func TestInstanceTakesAPart(t *testing.T) {
 // When no instance is idle, the prompt is accepted at once, as before. If an
 // instance refuses it later, its run ends with that error.
 func TestNobodyToAskAtTheDoor(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, patient)
+	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
 		busy := b.submit(endless(7), "bob")
 		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		id := b.submit(checked(-1, false), "ann")
@@ -135,19 +127,17 @@ func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 		"a bound":         {[]string{"0.33.0", "0.33.0"}, bounded(-1, "PNG", "1"), http.StatusBadRequest},
 		"another version": {[]string{"0.33.0", "0.32.0"}, checked(-1, false), http.StatusOK},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newBench(t, 0, patient, func(b *bench) {
-					for _, version := range c.versions {
-						b.instances = append(b.instances, newInstance(t, sim.Config{Version: version}))
-					}
-				})
-				busy := b.submit(endless(7), "bob")
-				eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-				status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, c.graph))
-				require.Equal(t, c.want, status, string(answer))
-				b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
+		runInBubble(t, name, func(t *testing.T) {
+			b := newBench(t, 0, patient, func(b *bench) {
+				for _, version := range c.versions {
+					b.instances = append(b.instances, newInstance(t, sim.Config{Version: version}))
+				}
 			})
+			busy := b.submit(endless(7), "bob")
+			eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, c.graph))
+			require.Equal(t, c.want, status, string(answer))
+			b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
 		})
 	}
 }
@@ -185,8 +175,7 @@ func TestManyAtTheDoor(t *testing.T) {
 // A slow instance does not hold up the client: it gets its 200, and the job goes
 // on.
 func TestClientIsNotKeptAtTheDoor(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.AskPatience = time.Millisecond })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.AskPatience = time.Millisecond }), func(t *testing.T, b *bench) {
 		b.instances[0].SetFault(sim.Faults{SlowHTTP: 10_000})
 		id := b.submit(checked(-1, false), "ann")
 		require.Equal(t, "error", b.finished(id).Status.Text)
@@ -196,8 +185,7 @@ func TestClientIsNotKeptAtTheDoor(t *testing.T) {
 // An instance is free again once its refusal is answered, so it answers the next
 // prompt too.
 func TestInstanceAnswersOneAfterTheOther(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, patient)
+	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
 		for n := range 50 {
 			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s}`, checked(-1-n, false)))
 			require.Equal(t, http.StatusBadRequest, status, string(answer))
@@ -207,8 +195,7 @@ func TestInstanceAnswersOneAfterTheOther(t *testing.T) {
 
 // The client may wait at one hub while another hub runs the job.
 func TestDoorOfTwoHubs(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		one, two := newPair(t, 1, 0)
+	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		two.settings.Instances = one.settings.Instances
 		for _, b := range []*bench{one, two} {
 			patient(b)
@@ -230,8 +217,7 @@ func TestDoorOfTwoHubs(t *testing.T) {
 
 // The same request sent twice at the same time gets one answer.
 func TestSamePromptTwiceAtTheDoor(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, patient)
+	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
 		body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, checked(-1, false))
 		answers := make(chan int, 8)
 		for range cap(answers) {
@@ -265,8 +251,7 @@ func TestSamePromptTwiceAtTheDoor(t *testing.T) {
 // from then on, even while no instance is idle. This does not apply to what a
 // class checks itself.
 func TestLessons(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 2, patient)
+	inBench(t, benchOf(2, patient), func(t *testing.T, b *bench) {
 		good := map[string]string{"bounds": bounded(-1, "PNG", "1"), "options": bounded(0, "GIF", "1"), "link": bounded(0, "PNG", "4")}
 		said := map[string][]byte{}
 		for name, graph := range good {
@@ -274,8 +259,7 @@ func TestLessons(t *testing.T) {
 			require.Equal(t, http.StatusBadRequest, status, string(answer))
 			said[name] = answer
 		}
-		status, _ := b.post("/prompt", `{"prompt": `+checked(-1, false)+`}`)
-		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, http.StatusBadRequest, statusOf(b.post("/prompt", `{"prompt": `+checked(-1, false)+`}`)))
 		for n := range 2 {
 			b.submit(endless(n), "bob")
 		}
@@ -287,8 +271,7 @@ func TestLessons(t *testing.T) {
 		}
 		// The hub applies other checks to the same input of the same class. Checks of
 		// other inputs and of links may be the class's own.
-		status, _ = b.post("/prompt", `{"prompt": `+bounded(601, "PNG", "1")+`}`)
-		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, http.StatusBadRequest, statusOf(b.post("/prompt", `{"prompt": `+bounded(601, "PNG", "1")+`}`)))
 		b.submit(strings.Replace(bounded(0, "PNG", "1"), `"steps": 1,`, `"steps": 0,`, 1), "ann")
 		b.submit(checked(-1, false), "ann")
 		// Another instance, of which nothing is known, may take the prompt.
@@ -296,7 +279,6 @@ func TestLessons(t *testing.T) {
 		b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Faults: sim.Faults{SlowHTTP: 10_000}}).url())
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
 		b.connected(3)
-		status, answer := b.post("/prompt", `{"prompt": `+good["bounds"]+`}`)
-		require.Equal(t, http.StatusOK, status, string(answer))
+		b.posts("/prompt", `{"prompt": `+good["bounds"]+`}`)
 	})
 }

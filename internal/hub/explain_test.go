@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,8 +36,7 @@ type explained struct {
 
 func (b *bench) explain(id string) (e explained) {
 	b.t.Helper()
-	status, body := b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, id))
-	require.Equal(b.t, http.StatusOK, status, string(body))
+	body := b.posts("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, id))
 	require.NoError(b.t, json.Unmarshal(body, &e), string(body))
 	return e
 }
@@ -50,8 +51,7 @@ func TestExplain(t *testing.T) {
 		eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 10*time.Millisecond)
 		require.Contains(t, b.explain(long).Reason, "it is being run by memory")
 		require.Contains(t, b.explain(long).Reason, ": idle and able")
-		status, answer := b.get("/hub/jobs/" + long)
-		require.Equal(t, http.StatusOK, status)
+		answer := b.gets("/hub/jobs/" + long)
 		require.Contains(t, string(answer), `"why": "idle and able"`)
 		require.Empty(t, b.explain(long).Instances)
 
@@ -97,11 +97,161 @@ func TestExplain(t *testing.T) {
 		for ask, want := range map[string]int{
 			`{"prompt_id": "nobody's"}`: http.StatusNotFound, `{}`: http.StatusBadRequest, `nonsense`: http.StatusBadRequest,
 		} {
-			status, _ := b.post("/hub/explain", ask)
-			require.Equal(t, want, status, ask)
+			require.Equal(t, want, statusOf(b.post("/hub/explain", ask)), ask)
 		}
 		b.tenant = "another tenant"
-		status, _ = b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, first))
-		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, http.StatusNotFound, statusOf(b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, first))))
+	})
+}
+
+// postFor posts a prompt and returns its id and the header X-ComfyHub-Eta.
+func (b *bench) postFor(graph, client string) (id, eta string) {
+	b.t.Helper()
+	resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(fmt.Sprintf(`{"prompt": %s, "client_id": %q}`, graph, client)))
+	require.NoError(b.t, err)
+	eta = resp.Header.Get("X-ComfyHub-Eta")
+	status, body := read(b.t, resp)
+	require.Equal(b.t, http.StatusOK, status, string(body))
+	return idOf(b.t, body), eta
+}
+
+// etaOf is the eta of a job in /hub/jobs/ID, in the list, and in its explanation.
+func (b *bench) etaOf(id string) (of [3]*float64) {
+	b.t.Helper()
+	type view struct {
+		ID  string   `json:"id"`
+		ETA *float64 `json:"eta"`
+	}
+	var one, explained view
+	var list []view
+	_, body := b.get("/hub/jobs/" + id)
+	require.NoError(b.t, json.Unmarshal(body, &one), string(body))
+	_, body = b.get("/hub/jobs")
+	require.NoError(b.t, json.Unmarshal(body, &list), string(body))
+	_, body = b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, id))
+	require.NoError(b.t, json.Unmarshal(body, &explained), string(body))
+	for _, v := range list {
+		if v.ID == id {
+			of[1] = v.ETA
+		}
+	}
+	of[0], of[2] = one.ETA, explained.ETA
+	return of
+}
+
+// A graph has an ETA once one of its structure has run, and only then.
+func TestETA(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, 1)
+	b.connected(1)
+	for n := range 3 {
+		id, eta := b.postFor(work(0.3, n, "none"), "ann")
+		if n == 0 {
+			require.Empty(t, eta, "nothing is known yet")
+		}
+		b.finished(id)
+	}
+	running, _ := b.postFor(endless(9), "ann")
+	eventually(t, func() bool { return b.explain(running).State == "running" }, time.Minute, 10*time.Millisecond)
+	for _, eta := range b.etaOf(running) {
+		require.NotNil(t, eta, "of the same structure, but longer")
+		require.Greater(t, *eta, 10.0, "its seconds count")
+	}
+	ahead, _ := b.postFor(work(0.3, 10, "none"), "ann")
+	var waiting string
+	nonce := 11
+	eventually(t, func() bool { // the look ahead may be a moment old
+		var header string
+		waiting, header = b.postFor(work(0.3, nonce, "none"), "ann")
+		nonce++
+		eta, err := strconv.ParseFloat(header, 64)
+		return err == nil && eta > 10
+	}, time.Minute, 100*time.Millisecond)
+	eventually(t, func() bool {
+		of, first := b.etaOf(waiting), b.etaOf(ahead)[0]
+		return of[0] != nil && of[1] != nil && of[2] != nil && *of[0] > 10 && first != nil && *first < *of[0]
+	}, time.Minute, 10*time.Millisecond)
+
+	unknown, header := b.postFor(picture(1), "ann")
+	require.Empty(t, header, "no prompt of this structure has run")
+	require.Equal(t, [3]*float64{}, b.etaOf(unknown))
+	_, _ = b.post("/hub/jobs/"+running+"/cancel", "")
+	b.finished(waiting)
+	require.Nil(t, b.etaOf(waiting)[0], "it has ended")
+
+	// What was learned outlives the hub.
+	b.stop()
+	b.start()
+	b.connected(1)
+	eventually(t, func() bool {
+		id, header := b.postFor(work(0.3, int(time.Now().UnixNano()%1e6), "none"), "ann")
+		b.finished(id)
+		return header != ""
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// listedJob is what a test reads of an entry of /hub/jobs.
+type listedJob struct {
+	ID       string
+	Status   string
+	Position *int
+	Tenant   string
+}
+
+// Pages of a tenant's jobs put together are its whole listing, and show nobody else's. The
+// operator's pages show everybody's.
+func TestJobsPages(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, serving(sim.Config{TimeScale: 1}))
+		post := func(id, graph string) {
+			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
+		}
+		b.tenant = "ann"
+		for n := range 3 {
+			id := fmt.Sprint("ended-", n)
+			post(id, picture(n))
+			b.finished(id)
+		}
+		post("running", endless(1))
+		eventually(t, func() bool { return started(b) == 4 }, time.Minute, 5*time.Millisecond)
+		for n := range 4 {
+			post(fmt.Sprint("waiting-", n), endless(n+2))
+		}
+		b.tenant = "bob"
+		post("bobs", endless(9))
+		get := func(query string) (jobs []listedJob) {
+			t.Helper()
+			answer := b.gets("/hub/jobs" + query)
+			require.NoError(t, json.Unmarshal(answer, &jobs))
+			return jobs
+		}
+		require.Len(t, get("?limit=1000"), 1)
+		b.tenant = "ann"
+		all := get("")
+		require.Len(t, all, 8)
+		require.Equal(t, all[:1], get("?status=running"))
+		require.Equal(t, all[1:5], get("?status=queued"))
+		require.Equal(t, all[5:], get("?status=ended"))
+		require.Equal(t, all[6:7], get("?status=ended&limit=1&offset=1"))
+		for size := 1; size <= 9; size++ {
+			var paged []listedJob
+			for from := 0; from < 9; from += size {
+				paged = append(paged, get(fmt.Sprintf("?limit=%d&offset=%d", size, from))...)
+			}
+			require.Equal(t, all, paged, "pages of %d", size)
+		}
+		require.Empty(t, get("?offset=1000"))
+		require.Empty(t, get("?status=running&offset=1000"))
+
+		views := must(b.hub.Operator().Jobs(t.Context(), JobsPage{Limit: 1000}))(t)
+		require.Len(t, views, 6, "both tenants' jobs that run and wait")
+		stats := must(b.hub.Operator().Stats(t.Context()))(t)
+		require.Equal(t, []any{5, 1, int64(3)}, []any{stats.Waiting, stats.Running, stats.Ended})
+		for _, who := range []string{"bob", "ann"} {
+			cancelled := must(b.hub.Operator().Cancel(t.Context(), who, "bobs"))(t)
+			require.Equal(t, who == "bob", cancelled)
+		}
+		cancelled := must(b.hub.Operator().Cancel(t.Context(), "ann", "running"))(t)
+		require.True(t, cancelled)
 	})
 }

@@ -33,13 +33,11 @@ func TestRedisAwayAndBack(t *testing.T) {
 	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	require.NotEmpty(t, resp.Header.Get("Retry-After"))
 	_, answer := read(t, resp)
-	var refused struct {
+	refused := decoded[struct {
 		Error struct{ Type, Message string }
-	}
-	require.NoError(t, json.Unmarshal(answer, &refused), string(answer))
+	}](t, answer)
 	require.Equal(t, "queue_unavailable", refused.Error.Type)
-	status, _ := b.get("/queue")
-	require.Equal(t, http.StatusServiceUnavailable, status, "a listing that cannot be complete is no listing")
+	require.Equal(t, http.StatusServiceUnavailable, statusOf(b.get("/queue")), "a listing that cannot be complete is no listing")
 	// Meanwhile the run ends at its instance.
 	eventually(t, func() bool { return b.instances[0].Finished() >= 1 }, time.Minute, 10*time.Millisecond)
 
@@ -137,8 +135,7 @@ func TestRunEndsWhileRedisIsAway(t *testing.T) {
 	e := b.finished(id)
 	require.Equal(t, "success", e.Status.Text)
 	require.Equal(t, "ComfyUI_00001_.png", e.Outputs["3"].Images[0].Filename)
-	status, _ := b.get("/view?filename=ComfyUI_00001_.png")
-	require.Equal(t, http.StatusOK, status)
+	b.gets("/view?filename=ComfyUI_00001_.png")
 	require.Equal(t, 1, started(b), "it ran once")
 	require.NotContains(t, types[1:], "execution_start")
 }
@@ -149,14 +146,12 @@ func TestPromptWithAFileWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	b := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
-	status, _ := b.upload("mine.png", "", "x")
-	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, http.StatusOK, statusOf(b.upload("mine.png", "", "x")))
 	server.Stop()
 	status, answer := b.post("/prompt", `{"prompt": {"1": {"class_type": "LoadImage", "inputs": {"image": "mine.png"}},
 		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}}`)
 	require.Equal(t, http.StatusServiceUnavailable, status, string(answer))
-	status, _ = b.get("/view?filename=mine.png&type=input")
-	require.Equal(t, http.StatusServiceUnavailable, status)
+	require.Equal(t, http.StatusServiceUnavailable, statusOf(b.get("/view?filename=mine.png&type=input")))
 	require.InDelta(t, 2, b.metric("comfyhub_redis_errors_total"), 0)
 	require.Positive(t, b.metric(`comfyhub_redis_request_errors_total{kind="read",reason="unavailable"}`))
 }
@@ -181,56 +176,47 @@ func TestHubStopsAndStartsAgain(t *testing.T) {
 			}
 			require.Equal(t, 6, started(b), "what ran at the stop was taken over, not run again")
 			_, body := b.get("/history")
-			var all map[string]entry
-			require.NoError(t, json.Unmarshal(body, &all))
+			all := decoded[map[string]entry](t, body)
 			require.Len(t, all, 6)
 		})
 	}
 }
 
 func TestCancelAtEveryPoint(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		socket := b.dial("ann")
 		running := b.submit(endless(1), "ann")
 		require.Equal(t, "execution_start", socket.next().Type)
 		waiting := b.submit(work(600, 2, "none"), "bob")
 
 		// An interrupt that names a prompt that does not run hits nobody.
-		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, waiting))
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, waiting))
 		_, body := b.get("/queue")
 		require.Contains(t, string(body), waiting)
 		// A waiting job vanishes without a trace.
-		status, body = b.post("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
-		require.Equal(t, http.StatusOK, status)
+		body = b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
 		require.Empty(t, body)
 		_, known := b.history(waiting)
 		require.False(t, known)
 		// Nobody can clear another client's queue, and a clear does not affect running jobs.
 		mine := b.submit(work(600, 3, "none"), "carl")
-		status, _ = b.post("/queue?clientId=dora", `{"clear": true}`)
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/queue?clientId=dora", `{"clear": true}`)
 		_, body = b.get("/queue")
 		require.Contains(t, string(body), mine)
-		status, _ = b.post("/queue?clientId=carl", `{"clear": true}`)
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/queue?clientId=carl", `{"clear": true}`)
 		_, body = b.get("/queue")
 		require.NotContains(t, string(body), mine)
 		require.Contains(t, string(body), running)
 		// A bare interrupt from another client changes nothing for ann.
-		status, _ = b.post("/interrupt?clientId=dora", ``)
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/interrupt?clientId=dora", ``)
 		_, done := b.history(running)
 		require.False(t, done)
-		status, _ = b.post("/interrupt?clientId=ann", `{}`)
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/interrupt?clientId=ann", `{}`)
 		types := socket.until(running)
 		require.Equal(t, "execution_interrupted", types[len(types)-2])
 		require.Equal(t, "error", b.finished(running).Status.Text)
 		// After the end, an interrupt has no effect.
-		status, _ = b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
 	})
 }
 
@@ -242,8 +228,7 @@ const page500 = "<html><head><title>500 Internal Server Error</title></head><bod
 	"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n"
 
 func TestBadInput(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.MaxBody = 1 << 20 })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.MaxBody = 1 << 20 }), func(t *testing.T, b *bench) {
 		post := func(body string) (int, string) {
 			status, answer := b.post("/prompt", body)
 			return status, string(answer)
@@ -252,8 +237,7 @@ func TestBadInput(t *testing.T) {
 		require.Equal(t, http.StatusInternalServerError, status)
 		require.Equal(t, body500, answer)
 		for path, body := range map[string]string{"/prompt": `{`, "/queue": `{`} {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+path, strings.NewReader(body))
-			require.NoError(t, err)
+			request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+path, strings.NewReader(body)))(t)
 			request.Header.Set("Accept", "text/html,*/*")
 			resp, err := http.DefaultClient.Do(request)
 			require.NoError(t, err)
@@ -271,15 +255,11 @@ func TestBadInput(t *testing.T) {
 		status, answer = post(`{"prompt": {}, "x": "` + strings.Repeat("y", 1<<20) + `"}`)
 		require.Equal(t, http.StatusRequestEntityTooLarge, status)
 		require.Contains(t, answer, "Maximum request body size 1048576 exceeded")
-		status, _ = b.get("/view?filename=../../etc/passwd")
-		require.Equal(t, http.StatusBadRequest, status)
-		status, _ = b.get("/view?filename=x.png&subfolder=../..")
-		require.Equal(t, http.StatusForbidden, status)
-		status, body := b.get("/history/nobody-knows-this")
-		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, http.StatusBadRequest, statusOf(b.get("/view?filename=../../etc/passwd")))
+		require.Equal(t, http.StatusForbidden, statusOf(b.get("/view?filename=x.png&subfolder=../..")))
+		body := b.gets("/history/nobody-knows-this")
 		require.Equal(t, "{}", string(body))
-		status, _ = b.upload("a.png", "../../evil", "x")
-		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, http.StatusBadRequest, statusOf(b.upload("a.png", "../../evil", "x")))
 		// Nobody else notices.
 		require.Equal(t, "success", b.finished(b.submit(picture(9), "ann")).Status.Text)
 	})
@@ -290,10 +270,8 @@ func (b *bench) upload(name, subfolder, content string) (int, string) {
 	b.t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("image", name)
-	require.NoError(b.t, err)
-	_, err = part.Write([]byte(content))
-	require.NoError(b.t, err)
+	part := must(form.CreateFormFile("image", name))(b.t)
+	must(part.Write([]byte(content)))(b.t)
 	require.NoError(b.t, form.WriteField("subfolder", subfolder))
 	require.NoError(b.t, form.Close())
 	resp, err := http.Post(b.web.URL+"/upload/image", form.FormDataContentType(), &body)
@@ -307,8 +285,7 @@ func (b *bench) upload(name, subfolder, content string) (int, string) {
 }
 
 func TestUploadedImageIsFoundWherever(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 2)
+	inBench(t, benchOf(2), func(t *testing.T, b *bench) {
 		// A picture made by the fleet itself serves as the upload.
 		e := b.finished(b.submit(picture(0x00ff00), ""))
 		_, pngBytes := b.get("/view?filename=" + e.Outputs["2"].Images[0].Filename)
@@ -333,8 +310,7 @@ func TestUploadedImageIsFoundWherever(t *testing.T) {
 }
 
 func TestDeafSocketDisturbsNobody(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		b.dial("deaf") // never reads
 		for n := range 5 {
 			b.submit(work(1, n, "none"), "deaf")
@@ -346,8 +322,7 @@ func TestDeafSocketDisturbsNobody(t *testing.T) {
 }
 
 func TestEndIsToldAfterARestart(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		socket := b.dial("ann")
 		id := b.submit(work(15, 1, "none"), "ann")
 		require.Equal(t, "execution_start", socket.next().Type)

@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"crypto/x509"
-	"encoding/json"
 	"fmt"
 	"image/color"
 	"io"
@@ -32,10 +31,8 @@ func elsewhere(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 // fetchingFrom is a hub that may fetch from a server.
 func fetchingFrom(t *testing.T, limits TenantLimits, server *httptest.Server, change ...func(*bench)) *bench {
 	t.Helper()
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
-	hosts, err := ParseHosts([]string{u.Host})
-	require.NoError(t, err)
+	u := must(url.Parse(server.URL))(t)
+	hosts := must(ParseHosts([]string{u.Host}))(t)
 	b := shared(t, limits, append([]func(*bench){func(b *bench) {
 		b.instances = append(b.instances, newInstance(t, sim.Config{}))
 		b.settings.InputsFrom = hosts
@@ -67,8 +64,7 @@ func TestFileBehindAURL(t *testing.T) {
 		graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "3": {"class_type": "LoadImage", "inputs": {"image": %q}},
 			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
 			"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, link, link)
-		status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
-		require.Equal(t, http.StatusOK, status, answer)
+		b.acts(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
 		name := b.carriedName(tenant, id)
 		require.Regexp(t, `^embedded/[0-9a-f]{32}\.png$`, name)
 		names = append(names, name)
@@ -82,8 +78,7 @@ func TestFileBehindAURL(t *testing.T) {
 	require.Equal(t, names[0], names[1], "the name comes from the content")
 	status, answer := b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(names[0], "embedded/"), "")
 	require.Equal(t, http.StatusNotFound, status, answer)
-	status, answer = b.as("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL+"/moved.png")+`}`)
-	require.Equal(t, http.StatusOK, status, answer)
+	b.acts("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL+"/moved.png")+`}`)
 	require.Empty(t, b.hub.submitter.fetcher.tenants, "no turn is left over")
 }
 
@@ -120,8 +115,7 @@ func TestRefusedURLs(t *testing.T) {
 		}
 	})
 	b := fetchingFrom(t, TenantLimits{}, server, func(b *bench) { b.settings.MaxUpload = 1000 })
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
+	u := must(url.Parse(server.URL))(t)
 	tooLarge := "the files behind a prompt's URLs may have 1000 bytes together"
 	for link, reason := range map[string]string{
 		server.URL + "/none":                           "the URL was answered with status 404",
@@ -146,12 +140,11 @@ func TestRefusedURLs(t *testing.T) {
 			"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, dataURL(pixel(t, color.Gray{1})), link+"#secret")
 		status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+graph+`}`)
 		require.Equal(t, http.StatusBadRequest, status, link)
-		var refusal struct {
+		refusal := decoded[struct {
 			Errors map[string]struct {
 				Errors []struct{ Details string }
 			} `json:"node_errors"`
-		}
-		require.NoError(t, json.Unmarshal([]byte(answer), &refusal))
+		}](t, answer)
 		require.Len(t, refusal.Errors, 1)
 		require.Equal(t, "image - Invalid image file: "+reason, refusal.Errors["3"].Errors[0].Details, link)
 		require.NotContains(t, answer, "secret")
@@ -168,7 +161,7 @@ func TestRefusedURLs(t *testing.T) {
 func TestURLsAreOff(t *testing.T) {
 	t.Parallel()
 	server := elsewhere(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was called") })
-	b := shared(t, TenantLimits{}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+	b := shared(t, TenantLimits{}, serving(sim.Config{}))
 	status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL)+`}`)
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Contains(t, answer, "image - Invalid image file: "+server.URL)
@@ -207,10 +200,9 @@ func TestFetchingForNobody(t *testing.T) {
 	t.Parallel()
 	f := newFetcher(nil, func() *Settings { return &Settings{MaxUpload: 1} })
 	ctx, cancel := context.WithCancel(t.Context())
-	turn, err := f.begin(ctx, "ann")
-	require.NoError(t, err)
+	turn := must(f.begin(ctx, "ann"))(t)
 	defer turn.close()
-	_, err = turn.fetch("http://127.0.0.1:1/x.png")
+	_, err := turn.fetch("http://127.0.0.1:1/x.png")
 	require.ErrorAs(t, err, new(*fetchError))
 	cancel()
 	_, err = turn.fetch("http://127.0.0.1:1/x.png")
@@ -225,8 +217,7 @@ func TestFetchingTakesTurns(t *testing.T) {
 		var ends []func()
 		for tenant := range maxFetching / maxFetchingOne {
 			for range maxFetchingOne {
-				end, err := f.turn(t.Context(), fmt.Sprint(tenant))
-				require.NoError(t, err)
+				end := must(f.turn(t.Context(), fmt.Sprint(tenant)))(t)
 				ends = append(ends, end)
 			}
 			start := time.Now()
@@ -266,8 +257,7 @@ func TestFetchingHasAnEnd(t *testing.T) {
 	t.Parallel()
 	server := elsewhere(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	b := fetchingFrom(t, TenantLimits{}, server)
-	turn, err := b.hub.submitter.fetcher.begin(t.Context(), "ann")
-	require.NoError(t, err)
+	turn := must(b.hub.submitter.fetcher.begin(t.Context(), "ann"))(t)
 	defer turn.close()
 	deadline, ok := turn.ctx.Deadline()
 	require.True(t, ok)
@@ -275,7 +265,7 @@ func TestFetchingHasAnEnd(t *testing.T) {
 	var cancel context.CancelFunc
 	turn.ctx, cancel = context.WithDeadline(turn.ctx, time.Now())
 	defer cancel()
-	_, err = turn.fetch(server.URL)
+	_, err := turn.fetch(server.URL)
 	var told *fetchError
 	require.ErrorAs(t, err, &told)
 	require.Equal(t, "the URL could not be fetched within 1m0s", told.reason)

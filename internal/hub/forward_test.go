@@ -215,8 +215,7 @@ func TestStickyCalls(t *testing.T) {
 		_, body = b.get("/extensions/pack/x.js?clientId=me")
 		require.Equal(t, primary, string(body))
 		require.NotEqual(t, free.name, call(), "a running job comes before one that has ended")
-		status, _ := b.post("/interrupt", `{"prompt_id": "`+busy+`"}`)
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/interrupt", `{"prompt_id": "`+busy+`"}`)
 		b.finished(busy)
 	})
 }

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -30,8 +29,7 @@ func TestDiskOfTheEmbeddedQueueIsFull(t *testing.T) {
 			accepted = append(accepted, b.submit(picture(n), "ann"))
 		}
 		fill := func() {
-			f, err := os.Create(filepath.Join(dir, "filler"))
-			require.NoError(t, err)
+			f := must(os.Create(filepath.Join(dir, "filler")))(t)
 			defer f.Close()
 			for size := 64 << 10; size > 0; { // to the last byte
 				if _, err := f.Write(make([]byte, size)); err != nil {
@@ -72,20 +70,9 @@ func TestDiskOfTheEmbeddedQueueIsFull(t *testing.T) {
 		require.NoError(t, os.Remove(filepath.Join(dir, "filler")))
 		b.start()
 		b.connected(1)
-		status, answer := b.post("/interrupt", `{"prompt_id": "`+running+`"}`)
-		require.Equal(t, http.StatusOK, status, string(answer))
+		b.posts("/interrupt", `{"prompt_id": "`+running+`"}`)
 		for _, id := range accepted[1:] {
 			require.Equal(t, "success", b.finished(id).Status.Text)
 		}
 	})
-}
-
-// idOf returns the prompt_id of an answer to POST /prompt.
-func idOf(t *testing.T, answer []byte) string {
-	t.Helper()
-	var accepted struct {
-		ID string `json:"prompt_id"`
-	}
-	require.NoError(t, json.Unmarshal(answer, &accepted))
-	return accepted.ID
 }

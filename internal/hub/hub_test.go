@@ -2,21 +2,22 @@ package hub
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"image/png"
-	"net/http"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 func TestPictureThroughTheHub(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		socket := b.dial("ann")
 		id := b.submit(picture(0xff0000), "ann")
 		types := socket.until(id)
@@ -26,17 +27,14 @@ func TestPictureThroughTheHub(t *testing.T) {
 		require.True(t, ok, "the history must be readable when executing null arrives")
 		image := e.Outputs["2"].Images[0]
 		require.Equal(t, "ComfyUI_00001_.png", image.Filename)
-		status, body := b.get("/view?filename=" + image.Filename + "&type=" + image.Type)
-		require.Equal(t, http.StatusOK, status)
-		decoded, err := png.Decode(bytes.NewReader(body))
-		require.NoError(t, err)
+		body := b.gets("/view?filename=" + image.Filename + "&type=" + image.Type)
+		decoded := must(png.Decode(bytes.NewReader(body)))(t)
 		require.Equal(t, 64, decoded.Bounds().Dx())
 	})
 }
 
 func TestTwoServersDoNotMixUp(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 2)
+	inBench(t, benchOf(2), func(t *testing.T, b *bench) {
 		// Both instances write ComfyUI_00001_.png. Each client must get its own.
 		colors := map[string]int{"ann": 0xff0000, "bob": 0x0000ff}
 		var wait sync.WaitGroup
@@ -50,10 +48,8 @@ func TestTwoServersDoNotMixUp(t *testing.T) {
 					socket.until(id)
 					e, ok := b.history(id)
 					require.True(t, ok)
-					status, body := b.get("/view?filename=" + e.Outputs["3"].Images[0].Filename)
-					require.Equal(t, http.StatusOK, status)
-					img, err := png.Decode(bytes.NewReader(body))
-					require.NoError(t, err)
+					body := b.gets("/view?filename=" + e.Outputs["3"].Images[0].Filename)
+					img := must(png.Decode(bytes.NewReader(body)))(t)
 					r, g, bl, _ := img.At(3, 3).RGBA()
 					require.Equal(t, color+n<<8, int(r>>8)<<16|int(g>>8)<<8|int(bl>>8))
 				}
@@ -66,8 +62,7 @@ func TestTwoServersDoNotMixUp(t *testing.T) {
 }
 
 func TestShortJobsDoNotWaitForALongOne(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 3)
+	inBench(t, benchOf(3), func(t *testing.T, b *bench) {
 		long := b.submit(endless(1), "video")
 		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		var ids []string
@@ -80,8 +75,7 @@ func TestShortJobsDoNotWaitForALongOne(t *testing.T) {
 		_, done := b.history(long)
 		require.False(t, done, "the long job still runs")
 		require.Equal(t, 13, started(b), "each ran once")
-		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
 		require.Equal(t, "error", b.finished(long).Status.Text)
 	})
 }
@@ -126,8 +120,7 @@ func TestAnotherInstanceTakesOverFromADeadOne(t *testing.T) {
 }
 
 func TestInstanceRestartsInMidRun(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		id := b.submit(work(20, 7, "none"), "ann")
 		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
 		b.instances[0].die()
@@ -137,8 +130,7 @@ func TestInstanceRestartsInMidRun(t *testing.T) {
 }
 
 func TestLostSocketIsNoLostRun(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		socket := b.dial("ann")
 		id := b.submit(work(30, 7, "none"), "ann")
 		require.Equal(t, "execution_start", socket.next().Type)
@@ -156,8 +148,7 @@ func TestLostSocketIsNoLostRun(t *testing.T) {
 }
 
 func TestGraphErrorIsNotRetried(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 2)
+	inBench(t, benchOf(2), func(t *testing.T, b *bench) {
 		socket := b.dial("ann")
 		id := b.submit(work(1, 7, "error"), "ann")
 		types := socket.until(id)
@@ -166,5 +157,90 @@ func TestGraphErrorIsNotRetried(t *testing.T) {
 		require.Equal(t, "error", e.Status.Text)
 		require.False(t, e.Status.Completed)
 		require.Equal(t, 1, started(b))
+	})
+}
+
+// submissionOf is what a dialect makes of a graph.
+func submissionOf(t *testing.T, graph string) Submission {
+	t.Helper()
+	request := must(catalog.ParseRequest([]byte(`{"prompt": ` + graph + `}`)))(t)
+	return Submission{Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "from:test"}, Graph: request.Graph, Extra: request.Extra}
+}
+
+// The hub takes prompts from any dialect, so this test makes no request.
+func TestSubmitWithoutARequest(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		p := submissionOf(t, picture(7))
+		p.ID, p.Priority = "same", 1000
+		for range 2 { // sent twice it is one job
+			var answers []Accepted
+			b.hub.Submitter().Submit(t.Context(), p, func(a Accepted, err error) {
+				require.NoError(t, err)
+				answers = append(answers, a)
+			})
+			require.Len(t, answers, 1)
+			require.Equal(t, "same", answers[0].ID)
+			require.Zero(t, answers[0].NodeErrors.Len())
+			require.Equal(t, "success", b.finished("same").Status.Text)
+		}
+		require.Equal(t, 1, started(b))
+		j := must(b.hub.jobs.Find(t.Context(), job.DefaultTenant, "same"))(t)
+		require.Equal(t, job.MaxPriority, j.Priority)
+		require.Equal(t, "from:test", j.Caller)
+	})
+}
+
+func TestSubmitRefusals(t *testing.T) {
+	inBench(t, benchOf(0, func(b *bench) { b.settings.MaxQueue = 1 }), func(t *testing.T, b *bench) {
+		submit := func(graph string) (accepted Accepted, err error) {
+			answers := 0
+			b.hub.Submitter().Submit(t.Context(), submissionOf(t, graph), func(a Accepted, e error) { accepted, err, answers = a, e, answers+1 })
+			require.Equal(t, 1, answers)
+			return accepted, err
+		}
+		var answer *catalog.Answer
+		_, err := submit(`{"1": {"inputs": {}}}`)
+		require.ErrorAs(t, err, &answer)
+		require.Equal(t, 400, answer.Status)
+
+		accepted := must(submit(picture(1)))(t)
+		require.Zero(t, accepted.Position)
+		require.NotEmpty(t, accepted.ID, "the hub makes an id")
+		_, err = submit(picture(2))
+		require.ErrorIs(t, err, ErrQueueFull)
+	})
+}
+
+// loggedDoor records when a door is closed.
+type loggedDoor struct {
+	door
+	log *[]string
+}
+
+func (d loggedDoor) Close() {
+	*d.log = append(*d.log, "closed")
+	d.door.Close()
+}
+
+// Messages of a run may follow once the door of its job is closed. A client that
+// is told of an error must have that answer by then, just like a client that is
+// told an id: a job may be queued even though its client is told of an error.
+func TestDoorStaysOpenUntilTheAnswer(t *testing.T) {
+	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
+		var log []string
+		submitter := *b.hub.Submitter()
+		submitter.door = func(key string) door { return loggedDoor{b.hub.dispatch.Door(key), &log} }
+		for _, test := range []struct {
+			graph   string
+			refused bool
+		}{{checked(-1, false), true}, {checked(1, false), false}} { // refused first, so that the instance is idle
+			log = nil
+			submitter.Submit(t.Context(), submissionOf(t, test.graph), func(_ Accepted, err error) {
+				log = append(log, "answered")
+				var refusal *Refusal
+				require.Equal(t, test.refused, errors.As(err, &refusal), "%v", err)
+			})
+			require.Equal(t, []string{"answered", "closed"}, log)
+		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,7 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -51,8 +54,7 @@ func (v *visitor) stats() (s shownStats) {
 // Other users' prompts make an instance busy. Nothing else about them is shown,
 // nor where the instance is.
 func TestInsightOfATenant(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
 		at := b.instances[0].url()
 		require.Equal(t, at, stranger.instances()[0].URL, "where nobody logs in")
@@ -86,10 +88,8 @@ func TestInsightOfATenant(t *testing.T) {
 		for _, v := range []*visitor{eve, stranger} {
 			require.Empty(t, v.states())
 			for _, id := range []string{running, waiting} {
-				status, _ := v.send("GET", "/hub/jobs/"+id, "")
-				require.Equal(t, http.StatusNotFound, status)
-				status, _ = v.send("POST", "/hub/explain", `{"prompt_id": "`+id+`"}`)
-				require.Equal(t, http.StatusNotFound, status)
+				require.Equal(t, http.StatusNotFound, statusOf(v.send("GET", "/hub/jobs/"+id, "")))
+				require.Equal(t, http.StatusNotFound, statusOf(v.send("POST", "/hub/explain", `{"prompt_id": "`+id+`"}`)))
 				_, body := v.send("POST", "/hub/jobs/"+id+"/cancel", "")
 				require.JSONEq(t, `{"cancelled": false}`, string(body))
 				_, body = v.send("GET", "/history/"+id, "")
@@ -109,8 +109,7 @@ func TestInsightOfATenant(t *testing.T) {
 
 // A lost run gives the reason by its instance's name, not by its address.
 func TestReasonsTellNoAddress(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.MaxAttempts = 1 })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.MaxAttempts = 1 }), func(t *testing.T, b *bench) {
 		ada := b.login("ada")
 		running := ada.submit(endless(1), "ada")
 		// The hub also says running of a job that is still on its way to an instance. That is not a run
@@ -147,8 +146,7 @@ func TestLogsWherePeopleLogIn(t *testing.T) {
 			require.Equal(t, `""`, string(body))
 			_, body = v.send("GET", "/internal/logs/raw", "")
 			require.JSONEq(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, string(body))
-			status, _ := v.send("PATCH", "/internal/logs/subscribe", `{"clientId": "x", "enabled": true}`)
-			require.Equal(t, http.StatusOK, status)
+			v.sends("PATCH", "/internal/logs/subscribe", `{"clientId": "x", "enabled": true}`)
 			require.Empty(t, p.last(), "no instance is asked for its log")
 		}
 	})
@@ -162,32 +160,24 @@ func TestPicturesLeftByNodes(t *testing.T) {
 		b := packed(t, p)
 		stranger, ada, eve := b.script(), b.login("ada"), b.login("eve")
 		const path = files.HeldPath + "1"
-		status, _ := stranger.send("GET", path, "")
-		require.Equal(t, http.StatusOK, status, "where nobody logs in")
-		status, _ = ada.send("GET", path, "")
-		require.Equal(t, http.StatusNotFound, status, "no job of ada's has named it")
+		stranger.sends("GET", path, "") // where nobody logs in
+		require.Equal(t, http.StatusNotFound, statusOf(ada.send("GET", path, "")), "no job of ada's has named it")
 
 		at := b.hub.fleet.Instances()[0].Name
 		output := []byte(`{"images": [{"source": "http", "id": "1", "content-type": "image/png"}, {"source": "websocket", "id": "2"}]}`)
 		b.hub.left.note("ada", at, output)
-		status, body := ada.send("GET", path, "")
-		require.Equal(t, http.StatusOK, status)
+		body := ada.sends("GET", path, "")
 		require.Equal(t, "one", string(body))
 		for _, v := range []*visitor{eve, stranger} {
-			status, _ = v.send("GET", path, "")
-			require.Equal(t, http.StatusNotFound, status)
+			require.Equal(t, http.StatusNotFound, statusOf(v.send("GET", path, "")))
 		}
-		status, _ = ada.send("GET", files.HeldPath+"2", "")
-		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, http.StatusNotFound, statusOf(ada.send("GET", files.HeldPath+"2", "")))
 
 		// A picture that a client has put there itself also belongs to its tenant.
-		status, _ = eve.send("PUT", files.HeldPath+"mine", "eve's")
-		require.Equal(t, http.StatusCreated, status)
-		status, body = eve.send("GET", files.HeldPath+"mine", "")
-		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, http.StatusCreated, statusOf(eve.send("PUT", files.HeldPath+"mine", "eve's")))
+		body = eve.sends("GET", files.HeldPath+"mine", "")
 		require.Equal(t, "eve's", string(body))
-		status, _ = ada.send("GET", files.HeldPath+"mine", "")
-		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, http.StatusNotFound, statusOf(ada.send("GET", files.HeldPath+"mine", "")))
 	})
 }
 
@@ -195,8 +185,7 @@ func TestPicturesLeftByNodes(t *testing.T) {
 func TestOutputsNamePictures(t *testing.T) {
 	t.Parallel()
 	i := newInstance(t, sim.Config{})
-	to, err := url.Parse(i.url())
-	require.NoError(t, err)
+	to := must(url.Parse(i.url()))(t)
 	rest := httputil.NewSingleHostReverseProxy(to)
 	// The simulator has none of those nodes, so the test adds their output to its history.
 	rest.ModifyResponse = func(resp *http.Response) error {
@@ -222,8 +211,7 @@ func TestOutputsNamePictures(t *testing.T) {
 
 // Two tenants may use the same client id. Each gets its own messages.
 func TestSocketOfAnotherTenantsClient(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		ada, eve := b.login("ada"), b.login("eve")
 		socket := eve.connect("shared")
 		require.Equal(t, 1, eve.stats().Sockets)
@@ -237,22 +225,109 @@ func TestSocketOfAnotherTenantsClient(t *testing.T) {
 
 // A tenant's files do not exist for others, whatever the names.
 func TestFilesOfAnotherTenant(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
 		id := ada.submit(picture(1), "ada")
 		ada.awaits(id, "done")
-		status, _ := ada.send("POST", "/userdata/w.json", "{}")
-		require.Equal(t, http.StatusOK, status)
+		ada.sends("POST", "/userdata/w.json", "{}")
 		for v, want := range map[*visitor]int{ada: 200, eve: 404, stranger: 404} {
 			for _, path := range []string{"/view?filename=ComfyUI_00001_.png", "/userdata/w.json"} {
-				status, _ := v.send("GET", path, "")
-				require.Equal(t, want, status, "%q %s", v.user, path)
+				require.Equal(t, want, statusOf(v.send("GET", path, "")), "%q %s", v.user, path)
 			}
 			_, body := v.send("GET", "/internal/files/output", "")
 			require.Equal(t, want == http.StatusOK, strings.Contains(string(body), "ComfyUI_00001_.png"), v.user)
-			status, _ = v.send("POST", "/hub/files", `{"filename": "ComfyUI_00001_.png"}`)
-			require.Equal(t, want, status, v.user)
+			require.Equal(t, want, statusOf(v.send("POST", "/hub/files", `{"filename": "ComfyUI_00001_.png"}`)), v.user)
 		}
+	})
+}
+
+// Nobody is an operator who is not named: a login, or with "default" those who have none.
+func TestOperators(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		at := b.instances[0].url()
+		root, ada, namesake, stranger := b.login("root"), b.login("ada"), b.login("default"), b.script()
+		for _, c := range []struct {
+			operators []string
+			sees      []*visitor
+			doNotSee  []*visitor
+		}{
+			{nil, nil, []*visitor{root, ada, namesake, stranger}},
+			{[]string{"root"}, []*visitor{root}, []*visitor{ada, namesake, stranger}},
+			{[]string{"default"}, []*visitor{stranger}, []*visitor{root, ada, namesake}},
+			{[]string{"login:default"}, []*visitor{namesake}, []*visitor{root, ada, stranger}},
+		} {
+			b.settings.Operators = c.operators
+			require.NoError(t, b.hub.Start(t.Context(), b.settings))
+			root.stats() // somebody logs in
+			for _, v := range c.sees {
+				require.Equal(t, at, v.instances()[0].URL, c.operators)
+			}
+			for _, v := range c.doNotSee {
+				require.Empty(t, v.instances()[0].URL, c.operators)
+			}
+		}
+	})
+}
+
+// A checkup names what differs between servers, and which server is gone.
+func TestCheckup(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		models := func(names ...string) map[string][]string { return map[string][]string{"checkpoints": names} }
+		b := newBench(t, 0, func(b *bench) {
+			b.instances = []*instance{
+				newInstance(t, sim.Config{Models: models("a.safetensors", "b.safetensors")}),
+				newInstance(t, sim.Config{Models: models("a.safetensors"), OmitClasses: []string{"ImageScale"}}),
+				newInstance(t, sim.Config{Models: models("a.safetensors"), Version: "0.33.0"}),
+			}
+		})
+		find := func(about, says string) *Finding {
+			all := b.hub.Checkup().Findings(t.Context())
+			i := slices.IndexFunc(all, func(f Finding) bool { return f.About == about && strings.Contains(f.Says, says) })
+			if i < 0 {
+				return nil
+			}
+			return &all[i]
+		}
+		eventually(t, func() bool {
+			return find("models", "b.safetensors is on 1 of 3 servers") != nil && find("versions", "0.33.0 on") != nil && find("nodes", "ImageScale") != nil
+		}, time.Minute, 20*time.Millisecond, "what differs is found")
+		require.Equal(t, LevelOK, find("storage", "").Level)
+		require.Equal(t, LevelOK, find("redis", "").Level)
+
+		b.instances[0].die()
+		eventually(t, func() bool {
+			f := find("instances", "is offline")
+			return f != nil && f.Level == LevelWarning && f.Do != ""
+		}, time.Minute, 20*time.Millisecond, "the server that is gone is named")
+	})
+}
+
+// A server whose disk is full gets no jobs, which nobody has asked for.
+func TestCheckupOfAFullDisk(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := fleet.Instance{Name: "gpu", Agent: "box", State: fleet.Draining, Reason: "its disk is full", Report: fleet.InstanceReport{DiskFull: true}}
+		require.Contains(t, adviceFor(f), "--output-dir")
+		f.State = fleet.Offline
+		require.NotContains(t, adviceFor(f), "--output-dir")
+	})
+}
+
+// What the same servers lack is one finding, with few names; the number of findings is bounded.
+func TestFindingsAreFew(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var all []catalog.Difference
+		for n := range 1000 {
+			name := strings.Repeat("m", n+1)
+			all = append(all, catalog.Difference{Kind: catalog.DifferentFile, Name: name, Of: "Loader.file", Have: []string{"a"}, Lack: []string{"b", "c"}})
+		}
+		list := findingsOf(all, 3)
+		require.Len(t, list, 1)
+		require.Contains(t, list[0].Says, "and 995 more are on 1 of 3 servers, not on b, c")
+		for n := range all {
+			all[n].Lack = []string{all[n].Name}
+		}
+		list = findingsOf(all, 3)
+		require.Len(t, list, maxFindings+1)
+		require.Contains(t, list[maxFindings].Says, "and 950 more differences")
 	})
 }

@@ -38,10 +38,8 @@ type jobsPage struct {
 
 func (b *bench) jobs(query string) jobsPage {
 	b.t.Helper()
-	status, body := b.get("/api/jobs" + query)
-	require.Equal(b.t, http.StatusOK, status, string(body))
-	var page jobsPage
-	require.NoError(b.t, json.Unmarshal(body, &page), string(body))
+	body := b.gets("/api/jobs" + query)
+	page := decoded[jobsPage](b.t, body)
 	for _, j := range page.Jobs {
 		require.NotNil(b.t, j.CreateTime)
 		require.NotNil(b.t, j.Previewable)
@@ -62,19 +60,14 @@ func (p jobsPage) ids() []string {
 // submitWith posts a graph with extra_data.
 func (b *bench) submitWith(graph, extra string) string {
 	b.t.Helper()
-	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "c", "extra_data": %s}`, graph, extra))
-	require.Equal(b.t, http.StatusOK, status, string(answer))
-	var accepted struct {
-		ID string `json:"prompt_id"`
-	}
-	require.NoError(b.t, json.Unmarshal(answer, &accepted))
-	return accepted.ID
+	answer := b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "c", "extra_data": %s}`, graph, extra))
+	return idOf(b.t, answer)
 }
 
 func TestJobsListing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		// An instance without a jobs API of its own.
-		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{Version: "0.3.64"})) })
+		b := newBench(t, 0, serving(sim.Config{Version: "0.3.64"}))
 		require.Equal(t, `{"jobs": [], "pagination": {"offset": 0, "limit": null, "total": 0, "has_more": false}}`, b.text("/api/jobs"))
 
 		good := b.submitWith(picture(1), `{"extra_pnginfo": {"workflow": {"id": "wf-1"}}}`)
@@ -140,16 +133,14 @@ func TestJobsListing(t *testing.T) {
 		}
 
 		// Asking for the same listing again transfers no body.
-		req, err := http.NewRequest(http.MethodGet, b.web.URL+"/api/jobs", nil)
-		require.NoError(t, err)
+		req := must(http.NewRequest(http.MethodGet, b.web.URL+"/api/jobs", nil))(t)
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
 		read(t, resp)
 		req.Header.Set("If-None-Match", resp.Header.Get("Etag"))
 		resp, err = http.DefaultClient.Do(req)
 		require.NoError(t, err)
-		status, _ := read(t, resp)
-		require.Equal(t, http.StatusNotModified, status)
+		require.Equal(t, http.StatusNotModified, statusOf(read(t, resp)))
 
 		b.oneJob(good, odd, running, waiting)
 		b.cancelling(good, running, waiting)
@@ -189,12 +180,10 @@ func (b *bench) oneJob(good, odd, running, waiting string) {
 		require.Equal(t, `{"error": "Job not found"}`, string(body))
 	}
 	for path, allow := range map[string]string{"/api/jobs": "GET,HEAD", "/api/jobs/" + good: "GET,HEAD", "/api/jobs/cancel": "GET,HEAD,POST"} {
-		req, err := http.NewRequest(http.MethodDelete, b.web.URL+path, nil)
-		require.NoError(t, err)
+		req := must(http.NewRequest(http.MethodDelete, b.web.URL+path, nil))(t)
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
-		status, _ := read(t, resp)
-		require.Equal(t, http.StatusMethodNotAllowed, status)
+		require.Equal(t, http.StatusMethodNotAllowed, statusOf(read(t, resp)))
 		require.Equal(t, allow, resp.Header.Get("Allow"))
 	}
 }
@@ -229,8 +218,7 @@ func (b *bench) cancelling(ended, running, waiting string) {
 
 	_, answer := cancel(`{"job_ids": ["00000000-0000-4000-8000-000000000009", "` + waiting + `"]}`)
 	require.Equal(t, `{"cancelled": true}`, answer)
-	status, _ := b.get("/api/jobs/" + waiting)
-	require.Equal(t, http.StatusNotFound, status, "a cancelled waiting job vanishes")
+	require.Equal(t, http.StatusNotFound, statusOf(b.get("/api/jobs/"+waiting)), "a cancelled waiting job vanishes")
 	require.Equal(t, "{}", b.text("/history/"+waiting))
 
 	_, body := b.post("/api/jobs/"+running+"/cancel", "")
@@ -246,14 +234,12 @@ func (b *bench) cancelling(ended, running, waiting string) {
 // text returns the body of a GET that must succeed.
 func (b *bench) text(path string) string {
 	b.t.Helper()
-	status, body := b.get(path)
-	require.Equal(b.t, http.StatusOK, status, "%s: %s", path, body)
+	body := b.gets(path)
 	return string(body)
 }
 
 func TestSummariesTooLargeToKeep(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		// The traceback contains the text that could not be turned into a picture.
 		id := b.submitWith(work(0.1, 1, "error"), `{"extra_pnginfo": {"workflow": {"id": "`+strings.Repeat("w", 20<<10)+`"}}}`)
 		b.finished(id)
@@ -265,15 +251,13 @@ func TestSummariesTooLargeToKeep(t *testing.T) {
 }
 
 func TestDeletedJobsLeaveTheListing(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		first := b.submit(picture(1), "c")
 		b.finished(first)
 		second := b.submit(picture(2), "c")
 		b.finished(second)
 		require.Equal(t, []string{second, first}, b.jobs("").ids())
-		status, _ := b.post("/history", `{"delete": ["`+second+`"]}`)
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/history", `{"delete": ["`+second+`"]}`)
 		require.Equal(t, []string{first}, b.jobs("").ids())
 		third := b.submit(picture(3), "c")
 		b.finished(third)
@@ -286,8 +270,7 @@ func TestDeletedJobsLeaveTheListing(t *testing.T) {
 // GET /prompt without a client id counts the jobs posted from the same address,
 // each once.
 func TestPromptCountsEachJobOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		b.submit(picture(1), "")
 		b.submit(picture(2), "")
 		b.submit(picture(3), "ann")

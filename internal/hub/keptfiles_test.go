@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -48,8 +49,7 @@ func TestKeptFilesAreTold(t *testing.T) {
 	agent := &keptAgent{}
 	server := httptest.NewServer(agent)
 	defer server.Close()
-	client, err := comfyui.NewClient(server.URL+comfyui.InstancePath+"box", comfyui.Options{ViaAgent: true})
-	require.NoError(t, err)
+	client := must(comfyui.NewClient(server.URL+comfyui.InstancePath+"box", comfyui.Options{ViaAgent: true}))(t)
 	defer client.Close()
 	wants := true
 	here := client
@@ -100,13 +100,11 @@ func TestOutputsAreConfirmed(t *testing.T) {
 	agent := &keptAgent{}
 	server := httptest.NewServer(agent)
 	defer server.Close()
-	client, err := comfyui.NewClient(server.URL+comfyui.InstancePath+"box", comfyui.Options{ViaAgent: true})
-	require.NoError(t, err)
+	client := must(comfyui.NewClient(server.URL+comfyui.InstancePath+"box", comfyui.Options{ViaAgent: true}))(t)
 	defer client.Close()
 	b.hub.kept.client = func(string) *comfyui.Client { return client }
 	b.connected(1)
-	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "one"}`, work(0, 1, "none")))
-	require.Equal(t, http.StatusOK, status, string(answer))
+	b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "one"}`, work(0, 1, "none")))
 	eventually(t, func() bool {
 		agent.mu.Lock()
 		defer agent.mu.Unlock()
@@ -122,11 +120,10 @@ func TestOutputsAreConfirmed(t *testing.T) {
 func TestCachedOutputThatWasDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		dir := t.TempDir()
-		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(b.t, sim.Config{Dir: dir})) })
+		b := newBench(t, 0, serving(sim.Config{Dir: dir}))
 		b.connected(1)
 		run := func(id string) {
-			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, work(0, 7, "none"), id))
-			require.Equal(t, http.StatusOK, status, string(answer))
+			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, work(0, 7, "none"), id))
 			eventually(t, func() bool {
 				_, text := b.get("/hub/jobs/" + id)
 				return strings.Contains(string(text), `"status": "done"`) || strings.Contains(string(text), `"status": "failed"`)
@@ -135,10 +132,65 @@ func TestCachedOutputThatWasDeleted(t *testing.T) {
 			require.Contains(t, string(text), `"status": "done"`)
 		}
 		run("first")
-		outputs, err := filepath.Glob(filepath.Join(dir, "output", "*.png"))
-		require.NoError(t, err)
+		outputs := must(filepath.Glob(filepath.Join(dir, "output", "*.png")))(t)
 		require.Len(t, outputs, 1)
 		require.NoError(t, os.Remove(outputs[0]))
 		run("second")
+	})
+}
+
+const heldPNG = "\x89PNG\r\n\x1a\n0000"
+
+func TestHeldPictures(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		p := newPack(t, "one", sim.Config{})
+		b := packed(t, p)
+		b.play([]exchange{
+			{method: "PUT", path: "/api/etn/image/a%2Fb", body: heldPNG, status: 201, want: `{"status": "success"}`},
+			{method: "PUT", path: "/api/etn/image/a%2Fb", body: "other", status: 200, want: `{"status": "cached"}`},
+			{method: "GET", path: "/api/etn/image/a%2Fb", status: 200, want: heldPNG},
+			{method: "GET", path: "/api/etn/image/nope", status: 404, want: `{"error": "Image not found"}`},
+			{method: "PUT", path: "/api/etn/image/..%2Fx", body: "x", status: 400, want: `{"error": "Invalid id"}`},
+			{method: "GET", path: "/api/etn/image/%2e%2e%2Fx", status: 404, want: `{"error": "Image not found"}`},
+			{method: "PUT", path: "/api/etn/image/..", body: "x", status: 405, want: "405: Method Not Allowed"},
+			{method: "GET", path: "/api/etn/image/%2e%2e", status: 404, want: "404: Not Found"},
+			{method: "GET", path: "/api/etn/image/left-by-a-node", status: 200, want: "one"},
+		})
+
+		// A graph names a file that it needs, and the instance has the file before it gets the job.
+		ctx := t.Context()
+		graph := []byte(`{"1": {"class_type": "ETN_LoadImageCache", "inputs": {"id": "a/b"}},
+			"2": {"class_type": "Other", "inputs": {"id": "a/b"}}, "3": {"class_type": "ETN_X", "inputs": {"id": "nope", "link": ["1", 0]}}}`)
+		parsed := must(catalog.ParseGraph(graph))(t)
+		encoded := must(b.hub.submitter.pin(ctx, "default", parsed, nil))(t)
+		require.Contains(t, string(encoded), `"held":["a/b"]`)
+		in := must(files.DecodeInputs(encoded))(t)
+		renamed := must(b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.First()}))(t)
+		require.Empty(t, renamed)
+		require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
+		none := must(b.hub.submitter.pin(ctx, "another", parsed, nil))(t)
+		require.Nil(t, none, "another tenant's pictures are not there")
+
+		// Waiting jobs that only name held pictures do not stop the sweep.
+		pinned := must(b.hub.janitor.pinned.all(ctx))(t)
+		require.Empty(t, pinned)
+		require.NoError(t, b.hub.held.Expire(ctx))
+		require.True(t, b.hub.held.Has(ctx, "default", "a/b"))
+	})
+}
+
+func TestHeldPicturesAreBounded(t *testing.T) {
+	inBench(t, benchOf(0, func(b *bench) { b.settings.MaxUpload = 8 }), func(t *testing.T, b *bench) {
+		resp := b.send(exchange{method: "PUT", path: "/api/etn/image/x", body: "0123456789"})
+		require.Equal(t, http.StatusRequestEntityTooLarge, statusOf(read(t, resp)))
+		require.False(t, b.hub.held.Has(t.Context(), "default", "x"))
+
+		req, err := http.NewRequest(http.MethodPut, b.web.URL+"/api/etn/image/x", struct{ *strings.Reader }{strings.NewReader("0123456789")})
+		require.NoError(t, err)
+		req.ContentLength = -1
+		resp, err = http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusRequestEntityTooLarge, statusOf(read(t, resp)))
+		require.False(t, b.hub.held.Has(t.Context(), "default", "x"))
 	})
 }

@@ -3,15 +3,23 @@ package hub
 import (
 	"bytes"
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
 	"fmt"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -27,8 +35,7 @@ func TestHubsRaceForTheFirstKey(t *testing.T) {
 		rings := make([]*keyring.Ring, 4)
 		var wait sync.WaitGroup
 		for n := range rings {
-			storage, err := files.OpenStorage(t.Context(), location)
-			require.NoError(t, err)
+			storage := must(files.OpenStorage(t.Context(), location))(t)
 			t.Cleanup(func() { _ = storage.Close() })
 			wait.Go(func() {
 				var err error
@@ -40,11 +47,9 @@ func TestHubsRaceForTheFirstKey(t *testing.T) {
 		}
 		wait.Wait()
 		for _, from := range rings {
-			sealed, err := from.Sealer(keyring.APIKeys).Seal([]byte("value"), nil)
-			require.NoError(t, err)
+			sealed := must(from.Sealer(keyring.APIKeys).Seal([]byte("value"), nil))(t)
 			for _, to := range rings {
-				value, err := to.Sealer(keyring.APIKeys).Open(t.Context(), sealed, nil)
-				require.NoError(t, err, name)
+				value := must(to.Sealer(keyring.APIKeys).Open(t.Context(), sealed, nil))(t)
 				require.Equal(t, "value", string(value))
 			}
 		}
@@ -70,13 +75,10 @@ func TestAPIKeysOfTheLastVersion(t *testing.T) {
 				j, err = b.hub.queue.Find(t.Context(), "default", id)
 			}
 			require.NoError(t, err)
-			old, err := queue.NewVault([]byte(secret))
-			require.NoError(t, err)
-			sealed, err := old.Seal([]byte("old"), []byte(j.Key))
-			require.NoError(t, err)
+			old := must(queue.NewVault([]byte(secret)))(t)
+			sealed := must(old.Seal([]byte("old"), []byte(j.Key)))(t)
 			require.NoError(t, b.hub.db.Client().Set(t.Context(), b.hub.db.Key("q", "secret", j.Key), sealed, 0).Err())
-			body, err := b.hub.queue.Body(t.Context(), j.Key)
-			require.NoError(t, err)
+			body := must(b.hub.queue.Body(t.Context(), j.Key))(t)
 			require.Equal(t, "old", string(body.Secrets))
 		}
 	})
@@ -90,15 +92,12 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 			b.id.Storage = t.TempDir()
 			require.NoError(t, os.Chmod(b.id.Storage, 0o755)) // an operator may set it so
 		})
-		entries, err := os.ReadDir(filepath.Join(b.id.Storage, "comfyhub-keys"))
-		require.NoError(t, err)
+		entries := must(os.ReadDir(filepath.Join(b.id.Storage, "comfyhub-keys")))(t)
 		require.Len(t, entries, 1)
 		path := filepath.Join(b.id.Storage, "comfyhub-keys", entries[0].Name())
-		key, err := os.ReadFile(path)
-		require.NoError(t, err)
+		key := must(os.ReadFile(path))(t)
 		if runtime.GOOS != "windows" {
-			info, err := os.Stat(path)
-			require.NoError(t, err)
+			info := must(os.Stat(path))(t)
 			require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
 		}
 		name := "comfyhub-keys/" + entries[0].Name()
@@ -136,8 +135,7 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 			require.NotContains(t, b.Key, "comfyhub-keys")
 			return nil
 		}))
-		left, err := os.ReadFile(path)
-		require.NoError(t, err)
+		left := must(os.ReadFile(path))(t)
 		require.Equal(t, key, left)
 	})
 }
@@ -150,11 +148,9 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) { b.settings.Secrets = []string{secret} })
 		name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 		_, link := b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
-		matches, err := filepath.Glob(filepath.Join(b.id.Data, "files", "comfyhub-keys", "*"))
-		require.NoError(t, err)
+		matches := must(filepath.Glob(filepath.Join(b.id.Data, "files", "comfyhub-keys", "*")))(t)
 		require.Len(t, matches, 1)
-		good, err := os.ReadFile(matches[0])
-		require.NoError(t, err)
+		good := must(os.ReadFile(matches[0]))(t)
 		require.Contains(t, string(good), `"sealed"`)
 
 		// A reload with a different secret is refused, and the hub goes on.
@@ -162,8 +158,7 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 		settings.Secrets = []string{"a secret that is another one"}
 		require.ErrorContains(t, b.hub.Start(t.Context(), settings), "sealed under another secret")
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		status, _ := b.get(link)
-		require.Equal(t, http.StatusOK, status)
+		b.gets(link)
 
 		b.stop()
 		for _, tc := range []struct {
@@ -182,39 +177,72 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 			err := New(b.id).Start(context.Background(), settings)
 			require.ErrorContains(t, err, tc.want)
 			require.NotContains(t, err.Error(), secret)
-			left, err := os.ReadFile(matches[0])
-			require.NoError(t, err)
+			left := must(os.ReadFile(matches[0]))(t)
 			require.Equal(t, tc.body, left)
-			all, err := filepath.Glob(filepath.Join(filepath.Dir(matches[0]), "*"))
-			require.NoError(t, err)
+			all := must(filepath.Glob(filepath.Join(filepath.Dir(matches[0]), "*")))(t)
 			require.Equal(t, matches, all)
 		}
 		require.NoError(t, os.WriteFile(matches[0], good, 0o600))
 		b.start()
-		status, _ = b.get(link)
-		require.Equal(t, http.StatusOK, status)
+		b.gets(link)
 	})
 }
 
 // A rotation breaks no links, and both hubs know the new key.
 func TestRotateKeys(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		one, two := newPair(t, 1, 0)
+	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		name := one.finished(one.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 		_, link := one.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
-		rotation, err := one.hub.Operator().RotateKeys(t.Context())
-		require.NoError(t, err)
+		rotation := must(one.hub.Operator().RotateKeys(t.Context()))(t)
 		require.Equal(t, 2, rotation.Keys)
 		require.NoError(t, two.hub.ring.Refresh(t.Context()))
 		for _, b := range []*bench{one, two} {
-			status, _ := b.get(link)
-			require.Equal(t, http.StatusOK, status)
+			b.gets(link)
 			require.NoError(t, b.hub.janitor.expireKeys(t.Context()))
 			_, fresh := b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
-			status, _ = one.get(fresh)
-			require.Equal(t, http.StatusOK, status)
+			one.gets(fresh)
 		}
-		_, err = New(one.id).Operator().RotateKeys(t.Context())
+		_, err := New(one.id).Operator().RotateKeys(t.Context())
 		require.ErrorIs(t, err, ErrNotStarted)
+	})
+}
+
+// gossipKey is the key that a thief of a GPU machine has.
+const gossipKey = "the key of the gossip, on every GPU machine"
+
+// stolen is the cipher for a purpose as it was once derived from the gossip key.
+func stolen(t *testing.T, purpose string) cipher.AEAD {
+	t.Helper()
+	key := must(hkdf.Key(sha256.New, []byte(gossipKey), nil, purpose, 32))(t)
+	block := must(aes.NewCipher(key))(t)
+	aead := must(cipher.NewGCMWithRandomNonce(block))(t)
+	return aead
+}
+
+// The gossip key does not let anybody make a link to a tenant's file.
+func TestGossipKeyMakesNoLinks(t *testing.T) {
+	inBench(t, benchOf(1, func(b *bench) { b.id.GossipKey, b.tenant = gossipKey, "ann" }), func(t *testing.T, b *bench) {
+		name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
+		exp := strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)
+		sig := stolen(t, "comfyhub signed links").Seal(nil, nil, []byte(`{"t": "ann", "y": "output", "s": ""}`), []byte(exp+":"+name))
+		query := url.Values{"exp": {exp}, "sig": {base64.RawURLEncoding.EncodeToString(sig)}}
+		b.tenant = "bob"
+		status, body := b.get("/hub/files/" + name + "?" + query.Encode())
+		require.Equal(t, http.StatusForbidden, status, string(body))
+	})
+}
+
+// The gossip key and a copy of Redis do not let anybody read API keys.
+func TestGossipKeyOpensNoAPIKeys(t *testing.T) {
+	inBench(t, benchOf(0, func(b *bench) { b.id.GossipKey = gossipKey }), func(t *testing.T, b *bench) {
+		b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1)))
+		live := must(b.hub.queue.Live(t.Context(), ""))(t)
+		require.Len(t, live, 1)
+		sealed := must(b.hub.db.Client().Get(t.Context(), b.hub.db.Key("q", "secret", live[0].Key)).Bytes())(t)
+		_, err := stolen(t, "comfyhub api keys").Open(nil, nil, sealed, []byte(live[0].Key))
+		require.Error(t, err)
+		body := must(b.hub.queue.Body(t.Context(), live[0].Key))(t)
+		secrets := decoded[map[string]string](t, body.Secrets)
+		require.Equal(t, "very secret", secrets["api_key_comfy_org"])
 	})
 }

@@ -41,13 +41,11 @@ func TestLoadCallsWithoutAnInstance(t *testing.T) {
 		}
 		b := newBench(t, 0, func(b *bench) { b.settings.Frontend = folder })
 		for path, kind := range loadCalls {
-			status, body := b.get(path)
-			require.Equal(t, http.StatusOK, status, "%s: %s", path, body)
+			body := b.gets(path)
 			require.True(t, json.Valid(body), path)
 			require.Equal(t, string(kind), string(body[0]), path)
 		}
-		status, body := b.get("/extensions/core/x.js")
-		require.Equal(t, http.StatusOK, status)
+		body := b.gets("/extensions/core/x.js")
 		require.Equal(t, "core()", string(body))
 	})
 }
@@ -89,8 +87,7 @@ func TestLastKnownAnswers(t *testing.T) {
 					if strings.HasPrefix(path, "/internal") {
 						prefix = ""
 					}
-					status, body := b.get(prefix + path)
-					require.Equal(t, http.StatusOK, status, "%s: %s", when, path)
+					body := b.gets(prefix + path)
 					require.JSONEq(t, want, string(body), "%s: %s", when, path)
 				}
 			}
@@ -107,8 +104,7 @@ func TestLastKnownAnswers(t *testing.T) {
 		check("after a restart")
 		_, body := b.get("/object_info")
 		require.JSONEq(t, string(classes), string(body))
-		status, _ := b.get("/object_info/KSampler")
-		require.Equal(t, http.StatusOK, status)
+		b.gets("/object_info/KSampler")
 
 		// One that the operator has thrown out does not go on speaking.
 		b.settings.Instances = nil
@@ -121,8 +117,7 @@ func TestLastKnownAnswers(t *testing.T) {
 
 // Without a web UI the page says so in the visitor's language, and checks again.
 func TestWaitingPage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		browser := func(path, language string) (*http.Response, string) {
 			resp := b.send(exchange{method: "GET", path: path, header: map[string]string{"Accept": "text/html,*/*;q=0.8", "Accept-Language": language}})
 			_, body := read(t, resp)
@@ -145,8 +140,7 @@ func TestWaitingPage(t *testing.T) {
 		status, body := read(t, resp)
 		require.Equal(t, http.StatusServiceUnavailable, status)
 		require.NotContains(t, string(body), "<")
-		status, _ = b.get("/assets/plain.js")
-		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, http.StatusNotFound, statusOf(b.get("/assets/plain.js")))
 
 		// An instance that has just died, before the hub has noticed.
 		var dead atomic.Bool
@@ -187,13 +181,11 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 		}))
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
 		b.connected(1)
-		status, body := b.get(kept)
-		require.Equal(t, http.StatusOK, status)
+		body := b.gets(kept)
 		require.Equal(t, "one()", string(body))
 
 		dead.Store(true)
-		status, body = b.get(kept)
-		require.Equal(t, http.StatusOK, status, "the hub has it")
+		body = b.gets(kept) // the hub has it
 		require.Equal(t, "one()", string(body))
 		for len(asked) > 0 {
 			<-asked
@@ -219,8 +211,7 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 		require.Empty(t, answers, "it waits")
 		dead.Store(false)
 		require.Equal(t, answer{http.StatusOK, "public, max-age=31536000, immutable", "one()"}, <-answers)
-		status, _ = b.get(other)
-		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, http.StatusNotFound, statusOf(b.get(other)))
 		eventually(t, func() bool { return b.rooms.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
 	})
 }

@@ -1,9 +1,14 @@
 package hub
 
 import (
+	"encoding/json"
+	"net/http"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
@@ -15,7 +20,87 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	loopback.Test(t, test)
 }
 
+func runInBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, test) })
+}
+
+// plan is a bench that is yet to be started.
+type plan struct {
+	count  int
+	change []func(*bench)
+}
+
+func benchOf(count int, change ...func(*bench)) plan { return plan{count, change} }
+
+// inBench starts a bench in a bubble.
+func inBench(t *testing.T, p plan, test func(t *testing.T, b *bench)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) { test(t, newBench(t, p.count, p.change...)) })
+}
+
+// inPair is inBench with a pair of hubs.
+func inPair(t *testing.T, atOne, atTwo int, test func(t *testing.T, one, two *bench)) {
+	t.Helper()
+	inBubble(t, func(t *testing.T) {
+		one, two := newPair(t, atOne, atTwo)
+		test(t, one, two)
+	})
+}
+
 func eventually(t testing.TB, so func() bool, within, every time.Duration, message ...any) {
 	t.Helper()
 	loopback.Eventually(t, so, within, every, message...)
+}
+
+// gets is get for what must succeed.
+func (b *bench) gets(path string) []byte {
+	b.t.Helper()
+	status, body := b.get(path)
+	require.Equal(b.t, http.StatusOK, status, "%s: %s", path, body)
+	return body
+}
+
+// posts is post for what must succeed.
+func (b *bench) posts(path, body string) []byte {
+	b.t.Helper()
+	status, answer := b.post(path, body)
+	require.Equal(b.t, http.StatusOK, status, "%s: %s", path, answer)
+	return answer
+}
+
+// statusOf is the status of an answer.
+func statusOf[T any](status int, _ T) int { return status }
+
+// must is what a call that must not fail returns: must(call())(t).
+func must[T any](v T, err error) func(t testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		require.NoError(t, err)
+		return v
+	}
+}
+
+// decoded is a JSON text as a value.
+func decoded[T any, B ~string | ~[]byte](t testing.TB, text B) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &v), string(text))
+	return v
+}
+
+// idOf returns the prompt_id of an answer to POST /prompt.
+func idOf[B ~string | ~[]byte](t testing.TB, answer B) string {
+	t.Helper()
+	return decoded[struct {
+		ID string `json:"prompt_id"`
+	}](t, answer).ID
+}
+
+// serving adds simulated instances to a bench.
+func serving(configs ...sim.Config) func(*bench) {
+	return func(b *bench) {
+		for _, c := range configs {
+			b.instances = append(b.instances, newInstance(b.t, c))
+		}
+	}
 }

@@ -31,8 +31,7 @@ func (b *bench) series() map[string]float64 {
 			continue
 		}
 		at := strings.LastIndexByte(line, ' ')
-		value, err := strconv.ParseFloat(strings.TrimSpace(line[at:]), 64)
-		require.NoError(b.t, err, line)
+		value := must(strconv.ParseFloat(strings.TrimSpace(line[at:]), 64))(b.t)
 		series[line[:at]] = value
 	}
 	return series
@@ -119,13 +118,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 	named := map[string]string{} // and where
 	var files []string
 	for _, pattern := range []string{"docs/metrics.md", "docs/alerts.md", "docker/*.yml", "docker/*/*.yml", "docker/*/*.yaml", "docker/grafana/dashboards/*.json"} {
-		found, err := filepath.Glob(filepath.Join("..", "..", pattern))
-		require.NoError(t, err)
+		found := must(filepath.Glob(filepath.Join("..", "..", pattern)))(t)
 		files = append(files, found...)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := must(os.ReadFile(file))(t)
 		for _, name := range metricName.FindAllString(string(text), -1) {
 			if strings.HasPrefix(name, "comfyhub_bridge_") || strings.HasPrefix(name, "comfyhub_agent_") || strings.HasSuffix(name, "_") {
 				continue
@@ -141,8 +138,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	for name, file := range named {
 		require.True(t, names[name], "%s names %s", file, name)
 	}
-	page, err := os.ReadFile("../../docs/metrics.md")
-	require.NoError(t, err)
+	page := must(os.ReadFile("../../docs/metrics.md"))(t)
 	for name := range names {
 		require.Contains(t, string(page), "`"+name, "docs/metrics.md says what it is")
 	}

@@ -74,10 +74,8 @@ func (m *mixed) sd(tenant, name, priority string, steps int) {
 // known is how many jobs a tenant has, with those that have ended: a short one may be over
 // before anybody looks. One that ends between the two looks counts once.
 func (m *mixed) known(tenant string) int {
-	jobs, err := m.hub.Jobs().Live(m.t.Context(), tenant)
-	require.NoError(m.t, err)
-	ended, err := m.hub.Jobs().Ended(m.t.Context(), tenant)
-	require.NoError(m.t, err)
+	jobs := must(m.hub.Jobs().Live(m.t.Context(), tenant))(m.t)
+	ended := must(m.hub.Jobs().Ended(m.t.Context(), tenant))(m.t)
 	ids := map[string]bool{}
 	for _, j := range jobs {
 		ids[j.ID] = true
@@ -90,8 +88,7 @@ func (m *mixed) known(tenant string) int {
 
 // live is how many jobs of a tenant wait or run.
 func (m *mixed) live(tenant string) int {
-	jobs, err := m.hub.Jobs().Live(m.t.Context(), tenant)
-	require.NoError(m.t, err)
+	jobs := must(m.hub.Jobs().Live(m.t.Context(), tenant))(m.t)
 	return len(jobs)
 }
 
@@ -107,8 +104,7 @@ func (m *mixed) order(tenants ...string) []run {
 	var all []run
 	for _, tenant := range tenants {
 		eventually(m.t, func() bool { return m.live(tenant) == 0 }, time.Minute, 5*time.Millisecond)
-		ended, err := m.hub.Jobs().Ended(m.t.Context(), tenant)
-		require.NoError(m.t, err)
+		ended := must(m.hub.Jobs().Ended(m.t.Context(), tenant))(m.t)
 		for _, e := range ended {
 			require.NotZero(m.t, e.Job.StartedAt, e.Job.ID)
 			name := e.Job.ID
@@ -169,19 +165,17 @@ func TestMixedFleetLimits(t *testing.T) {
 		"a run at the ComfyUI": {(*mixed).longComfy, (*mixed).shortSD, func(m *mixed) { m.post("ann", "/interrupt", "", "") }},
 		"a run at A1111":       {(*mixed).longSD, (*mixed).shortComfy, func(m *mixed) { m.post("ann", "/sdapi/v1/interrupt", "", "") }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				m := newMixed(t, TenantLimits{Running: 1, Waiting: 2})
-				c.first(m, "ann", "first")
-				c.waits(m, "ann", "second")
-				c.waits(m, "ann", "third")
-				m.full("ann")
-				c.waits(m, "bob", "bob's")
-				require.Len(t, m.order("bob"), 1, "the other server is idle all the while")
-				m.full("ann")
-				c.stop(m)
-				require.Len(t, m.order("ann"), 3)
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			m := newMixed(t, TenantLimits{Running: 1, Waiting: 2})
+			c.first(m, "ann", "first")
+			c.waits(m, "ann", "second")
+			c.waits(m, "ann", "third")
+			m.full("ann")
+			c.waits(m, "bob", "bob's")
+			require.Len(t, m.order("bob"), 1, "the other server is idle all the while")
+			m.full("ann")
+			c.stop(m)
+			require.Len(t, m.order("ann"), 3)
 		})
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -74,19 +75,17 @@ func (b *bench) strictly(t testing.TB, id string) {
 		if status == http.StatusNotFound && body[0] != '{' {
 			continue // no such route, for example because the id has a slash
 		}
-		var whole any
-		require.NoError(t, json.Unmarshal(body, &whole), "%s: %s", path, body)
+		decoded[any](t, body)
 		require.Equal(t, string(body), string(pyjson.Strict(body)), path)
 	}
 	_, body := b.get("/api/jobs")
-	var page struct {
+	decoded[struct {
 		Jobs []struct {
 			Workflow *string `json:"workflow_id"`
 			Priority float64
 			Created  int64 `json:"create_time"`
 		}
-	}
-	require.NoError(t, json.Unmarshal(body, &page), string(body))
+	}](t, body)
 }
 
 // oddly posts a prompt and reads the listings while it waits or runs and after its
@@ -97,11 +96,10 @@ func (b *bench) oddly(t testing.TB, o oddPrompt) {
 	if status != http.StatusOK {
 		return
 	}
-	var accepted struct {
+	accepted := decoded[struct {
 		ID     string `json:"prompt_id"`
 		Number float64
-	}
-	require.NoError(t, json.Unmarshal(answer, &accepted), string(answer))
+	}](t, answer)
 	b.strictly(t, accepted.ID)
 	eventually(t, func() bool {
 		live, err := b.hub.queue.Live(t.Context(), "")
@@ -112,17 +110,14 @@ func (b *bench) oddly(t testing.TB, o oddPrompt) {
 
 // One person's odd prompt must not break a listing for others.
 func TestListingsAreStrict(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		long := b.submit(endless(1), "ann") // so that the others wait
 		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
-		for n, o := range oddPrompts {
-			status, answer := b.post("/prompt", o.body())
-			require.Equal(t, http.StatusOK, status, "%d: %s", n, answer)
+		for _, o := range oddPrompts {
+			b.posts("/prompt", o.body())
 			b.strictly(t, long)
 		}
-		status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
-		require.Equal(t, http.StatusOK, status)
+		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
 		eventually(t, func() bool {
 			ended, err := b.hub.queue.Ended(t.Context(), "default", queue.Page{})
 			return err == nil && len(ended) == 1+len(oddPrompts)
@@ -160,4 +155,52 @@ func FuzzListings(f *testing.F) {
 func pythonReads(raw string) bool {
 	_, err := pyjson.Parse([]byte(raw))
 	return err == nil
+}
+
+// seenWhole reads the listings once and requires every entry to be whole: its
+// graph, its extra_data and its workflow.
+func (b *bench) seenWhole() {
+	b.t.Helper()
+	body := b.gets("/queue")
+	q := decoded[map[string][][]json.RawMessage](b.t, body)
+	for _, list := range q {
+		for _, item := range list {
+			require.NotEqual(b.t, "{}", string(item[2]), "an entry without its graph")
+			require.Contains(b.t, string(item[3]), "extra_pnginfo", "an entry without its extra_data")
+			require.NotEqual(b.t, "[]", string(item[4]))
+		}
+	}
+	for _, j := range b.jobs("").Jobs {
+		require.Equal(b.t, "wf-1", j.Workflow, "%s %s", j.ID, j.Status)
+	}
+	// The end of any job must not make another one disappear from the list of its workflow.
+	for _, j := range b.jobs("?workflow_id=wf-1&status=in_progress,pending").Jobs {
+		require.Contains(b.t, []string{"in_progress", "pending"}, j.Status)
+	}
+}
+
+// A listing is made of several queries, and jobs end between them.
+func TestListingsWhileJobsEnd(t *testing.T) {
+	t.Parallel()
+	for name, where := range map[string]func(b *bench){
+		"embedded": func(*bench) {},
+		"redis":    func(b *bench) { b.id.Redis = redisInMemory(b.t) },
+	} {
+		runInBubble(t, name, func(t *testing.T) {
+			b := newBench(t, 2, where)
+			const jobs = 60
+			body := func(n int) string {
+				return fmt.Sprintf(`{"prompt": %s, "client_id": "c%d", "extra_data": {"extra_pnginfo": {"workflow": {"id": "wf-1"}}}}`, picture(n), n%5)
+			}
+			for n := range jobs {
+				b.posts("/prompt", body(n))
+				b.seenWhole()
+			}
+			eventually(t, func() bool {
+				b.seenWhole()
+				ended, err := b.hub.queue.Ended(t.Context(), job.DefaultTenant, queue.Page{})
+				return err == nil && len(ended) == jobs
+			}, time.Minute, time.Millisecond)
+		})
+	}
 }

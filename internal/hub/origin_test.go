@@ -13,8 +13,7 @@ import (
 // Each row holds what a real server answered at 127.0.0.1 and a port, except the
 // rows marked "hub", where it answered 200.
 func TestOrigins(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		const here, port = "127.0.0.1:8188", "8188"
 		for n, c := range []struct {
 			host, origin, site string
@@ -114,41 +113,38 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 		"any site":                              {origin: "http://evil.example", site: "cross-site", cors: "*", admitted: true},
 		"any frame":                             {origin: "null", cors: "*", admitted: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newBench(t, 0, func(b *bench) { b.settings.Passthrough = PassthroughOn })
-				b.cors, b.tenant = c.cors, "ada"
-				for _, step := range []exchange{
-					{method: "POST", path: "/api/prompt", body: `{"prompt": {}}`},
-					{method: "POST", path: "/history", body: `{"clear": true}`},
-					{method: "POST", path: "/queue", body: `{"clear": true}`},
-					{method: "POST", path: "/%69nterrupt"},
-					{method: "POST", path: "/free", body: "{}"},
-					{method: "DELETE", path: "/userdata/a"},
-					{method: "PATCH", path: "/internal/logs/subscribe", body: `{"enabled": false}`},
-					{method: "POST", path: "/hub/explain", body: "{}"},
-					{method: "POST", path: "/some/node"},
-				} {
-					step.header = headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Content-Type", "text/plain")
-					status, _ := read(t, b.send(step))
-					require.Equal(t, !c.admitted, status == http.StatusForbidden, "%s %s: %d", step.method, step.path, status)
-				}
-				for _, path := range []string{"/ws?clientId=x", "/api/ws", "/some/socket"} {
-					// Not Dial, which writes its own Host.
-					header := headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Connection", "Upgrade", "Upgrade", "websocket",
-						"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
-					resp := b.send(exchange{method: "GET", path: path, header: header})
-					require.NoError(t, resp.Body.Close())
-					require.Equal(t, !c.admitted, resp.StatusCode == http.StatusForbidden, "%s: %d", path, resp.StatusCode)
-				}
-			})
+		runInBubble(t, name, func(t *testing.T) {
+			b := newBench(t, 0, func(b *bench) { b.settings.Passthrough = PassthroughOn })
+			b.cors, b.tenant = c.cors, "ada"
+			for _, step := range []exchange{
+				{method: "POST", path: "/api/prompt", body: `{"prompt": {}}`},
+				{method: "POST", path: "/history", body: `{"clear": true}`},
+				{method: "POST", path: "/queue", body: `{"clear": true}`},
+				{method: "POST", path: "/%69nterrupt"},
+				{method: "POST", path: "/free", body: "{}"},
+				{method: "DELETE", path: "/userdata/a"},
+				{method: "PATCH", path: "/internal/logs/subscribe", body: `{"enabled": false}`},
+				{method: "POST", path: "/hub/explain", body: "{}"},
+				{method: "POST", path: "/some/node"},
+			} {
+				step.header = headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Content-Type", "text/plain")
+				status, _ := read(t, b.send(step))
+				require.Equal(t, !c.admitted, status == http.StatusForbidden, "%s %s: %d", step.method, step.path, status)
+			}
+			for _, path := range []string{"/ws?clientId=x", "/api/ws", "/some/socket"} {
+				// Not Dial, which writes its own Host.
+				header := headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Connection", "Upgrade", "Upgrade", "websocket",
+					"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
+				resp := b.send(exchange{method: "GET", path: path, header: header})
+				require.NoError(t, resp.Body.Close())
+				require.Equal(t, !c.admitted, resp.StatusCode == http.StatusForbidden, "%s: %d", path, resp.StatusCode)
+			}
 		})
 	}
 }
 
 func TestStrangeHost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		b.strange = true
 		status, body := b.get("/queue")
 		require.Equal(t, http.StatusForbidden, status)
@@ -158,8 +154,7 @@ func TestStrangeHost(t *testing.T) {
 }
 
 func TestPlainRequestsOfTheSocket(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		const text = "No WebSocket UPGRADE hdr: None\n Can \"Upgrade\" only to \"WebSocket\"."
 		b.play([]exchange{
 			{method: "GET", path: "/ws", status: 400, want: text},

@@ -50,16 +50,14 @@ func TestFrontend(t *testing.T) {
 			require.Equal(t, c.kind, resp.Header.Get("Content-Type"), c.path)
 			require.Equal(t, c.control, resp.Header.Get("Cache-Control"), c.path)
 			again := b.send(exchange{method: "GET", path: c.path, header: map[string]string{"If-None-Match": resp.Header.Get("Etag")}})
-			status, _ = read(t, again)
-			require.Equal(t, http.StatusNotModified, status, c.path)
+			require.Equal(t, http.StatusNotModified, statusOf(read(t, again)), c.path)
 		}
 		for path, want := range map[string]int{"/link.txt": 404, "/assets": 404, "/assets/": 404, "/nope.js": 404, "/extensions/core/x.js": 418} {
 			status, body := b.get(path)
 			require.Equal(t, want, status, path)
 			require.NotContains(t, string(body), "secret")
 		}
-		status, _ := b.post("/assets/a.css", "x")
-		require.Equal(t, http.StatusMethodNotAllowed, status)
+		require.Equal(t, http.StatusMethodNotAllowed, statusOf(b.post("/assets/a.css", "x")))
 
 		err := b.hub.Start(t.Context(), Settings{Frontend: t.TempDir()})
 		require.ErrorContains(t, err, "index.html")
@@ -92,8 +90,7 @@ func TestPagesThatOldPrimariesDoNotHave(t *testing.T) {
 		for path, want := range map[string]string{"/global_subgraphs": "{}", "/global_subgraphs/nope": "null", "/node_replacements": "{}"} {
 			resp, err := http.Get(b.instances[0].url() + path)
 			require.NoError(t, err)
-			status, _ := read(t, resp)
-			require.Equal(t, http.StatusNotFound, status, path)
+			require.Equal(t, http.StatusNotFound, statusOf(read(t, resp)), path)
 			require.Equal(t, want, b.text(path), path)
 			require.Equal(t, want, b.text("/api"+path), path)
 		}
@@ -147,24 +144,20 @@ func TestImportedFiles(t *testing.T) {
 			i := newInstance(t, sim.Config{Dir: dir, Version: version})
 			b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{i.url()} })
 			b.connected(1)
-			status, _ := b.upload("mine.png", "", "x")
-			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, http.StatusOK, statusOf(b.upload("mine.png", "", "x")))
 			imported := func() (names []string) {
 				require.NoError(t, json.Unmarshal([]byte(b.text("/internal/files/input")), &names))
 				return names
 			}
 			require.Equal(t, []string{fmt.Sprintf(form, "mine.png"), fmt.Sprintf(form, "example.png")}, imported(), version)
-			var info map[string]struct {
+			info := decoded[map[string]struct {
 				Input struct {
 					Required struct{ Image []json.RawMessage }
 				}
-			}
-			require.NoError(t, json.Unmarshal([]byte(b.text("/object_info/LoadImage")), &info))
-			var offered []string
-			require.NoError(t, json.Unmarshal(info["LoadImage"].Input.Required.Image[0], &offered))
+			}](t, b.text("/object_info/LoadImage"))
+			offered := decoded[[]string](t, info["LoadImage"].Input.Required.Image[0])
 			require.ElementsMatch(t, []string{"mine.png", "example.png"}, offered)
-			status, _ = b.get("/view?type=input&filename=example.png")
-			require.Equal(t, http.StatusOK, status)
+			b.gets("/view?type=input&filename=example.png")
 
 			b.tenant = "ada"
 			require.Empty(t, imported())
@@ -184,13 +177,12 @@ func TestRequiredFrontend(t *testing.T) {
 			}
 		})
 		b.connected(2)
-		var stats struct {
+		stats := decoded[struct {
 			System struct {
 				Version  string `json:"comfyui_version"`
 				Frontend string `json:"required_frontend_version"`
 			}
-		}
-		require.NoError(t, json.Unmarshal([]byte(b.text("/system_stats")), &stats))
+		}](t, b.text("/system_stats"))
 		require.Equal(t, "0.3.64", stats.System.Version)
 		require.Equal(t, "1.27.10", stats.System.Frontend)
 	})
@@ -216,8 +208,7 @@ func TestFolderListing(t *testing.T) {
 }
 
 func TestModelRoutes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		require.Equal(t, "[]", b.text("/experiment/models"), "without an instance")
 		b = newBench(t, 2)
 		require.Contains(t, b.text("/experiment/models"), `{"name": "checkpoints", "folders": [`)
@@ -234,8 +225,7 @@ func TestModelRoutes(t *testing.T) {
 }
 
 func TestFree(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		cachedAfter := func(free func()) bool {
 			b.finished(b.submit(picture(1), "me"))
 			free()
@@ -251,8 +241,7 @@ func TestFree(t *testing.T) {
 		}
 		free := func(query string) func() {
 			return func() {
-				status, body := b.post("/free"+query, `{"unload_models": true, "free_memory": true}`)
-				require.Equal(t, http.StatusOK, status)
+				body := b.posts("/free"+query, `{"unload_models": true, "free_memory": true}`)
 				require.Empty(t, body)
 			}
 		}

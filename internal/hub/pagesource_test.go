@@ -91,8 +91,7 @@ func TestPageComesWithItsNodes(t *testing.T) {
 		b := newBench(t, 0)
 		b.settings.Instances = []string{front.URL}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		name, err := InstanceName(front.URL)
-		require.NoError(t, err)
+		name := must(InstanceName(front.URL))(t)
 		eventually(t, func() bool { return b.hub.clients.ByName(name) != nil }, time.Minute, time.Millisecond)
 		status, page := b.get("/")
 		require.Equal(t, http.StatusServiceUnavailable, status, string(page))
@@ -109,8 +108,7 @@ func TestStatsTellOfThePage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
 	b.connected(1)
-	name, err := InstanceName(b.instances[0].url())
-	require.NoError(t, err)
+	name := must(InstanceName(b.instances[0].url()))(t)
 	comes := func(v *visitor, want string) {
 		t.Helper()
 		eventually(t, func() bool {

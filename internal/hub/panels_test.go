@@ -1,9 +1,13 @@
 package hub
 
 import (
-	"encoding/json"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -12,6 +16,11 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
+	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // panelist is a client of a custom node that answers over the client's socket.
@@ -60,16 +69,14 @@ func (p *panelist) call(path, body string) string {
 	if body != "" {
 		method = http.MethodPost
 	}
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.b.web.URL+path, strings.NewReader(body))
-	require.NoError(p.t, err)
+	r := must(http.NewRequestWithContext(p.t.Context(), method, p.b.web.URL+path, strings.NewReader(body)))(p.t)
 	if p.user != "" {
 		r.SetBasicAuth(p.user, "")
 	}
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(p.t, err)
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	require.NoError(p.t, err)
+	answer := must(io.ReadAll(resp.Body))(p.t)
 	require.Equal(p.t, http.StatusOK, resp.StatusCode, string(answer))
 	return string(answer)
 }
@@ -79,11 +86,10 @@ func (p *panelist) hears() string {
 	p.t.Helper()
 	select {
 	case text := <-p.got:
-		var m struct {
+		m := decoded[struct {
 			Type string
 			Data struct{ SID, Text string }
-		}
-		require.NoError(p.t, json.Unmarshal([]byte(text), &m), text)
+		}](p.t, text)
 		require.Equal(p.t, "simulated.panel", m.Type, text)
 		require.Equal(p.t, "done", m.Data.Text)
 		return m.Data.SID
@@ -131,8 +137,7 @@ func TestNodeAnswersOneClient(t *testing.T) {
 			require.Equal(t, known.id, known.hears())
 			for range 3 {
 				answer := p.call(strings.ReplaceAll(c.path, "ID", c.id), strings.ReplaceAll(c.body, "ID", c.id))
-				var said struct{ SID string }
-				require.NoError(t, json.Unmarshal([]byte(answer), &said), answer)
+				said := decoded[struct{ SID string }](t, answer)
 				require.Equal(t, c.id, said.SID, "under its own name")
 				require.Equal(t, c.id, p.hears())
 			}
@@ -191,5 +196,165 @@ func TestNodeTellsEverybody(t *testing.T) {
 		require.Equal(t, ann.id, ann.hears())
 		require.Empty(t, ann.got)
 		require.Empty(t, bob.got)
+	})
+}
+
+// talkative is an instance that sends a TEXT frame to every socket before each
+// `executing` message with a node, as API nodes do.
+type talkative struct {
+	*instance
+	front *httptest.Server
+	mute  bool // says nothing about runs
+}
+
+func newTalkative(t *testing.T) *talkative {
+	t.Helper()
+	f := &talkative{instance: newInstance(t, sim.Config{})}
+	f.front = simtest.Front(t, f.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
+		if r.URL.Path != "/ws" {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		f.socket(w, r)
+	})
+	return f
+}
+
+// socket joins a hub's socket with a socket of the instance.
+func (f *talkative) socket(w http.ResponseWriter, r *http.Request) {
+	near, err := websocket.Accept(w, r, &websocket.AcceptOptions{InsecureSkipVerify: true})
+	if err != nil {
+		return
+	}
+	defer near.CloseNow()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	far, _, err := websocket.Dial(ctx, f.url()+r.URL.RequestURI(), nil)
+	if err != nil {
+		return
+	}
+	defer far.CloseNow()
+	near.SetReadLimit(-1)
+	far.SetReadLimit(-1)
+	go func() {
+		defer cancel()
+		for {
+			kind, data, err := near.Read(ctx)
+			if err != nil || far.Write(ctx, kind, data) != nil {
+				return
+			}
+		}
+	}()
+	for {
+		kind, data, err := far.Read(ctx)
+		if err != nil {
+			return
+		}
+		if f.mute && !bytes.Contains(data, []byte(`"status"`)) {
+			continue
+		}
+		if bytes.Contains(data, []byte(`"executing"`)) && !bytes.Contains(data, []byte(`"node": null`)) {
+			if near.Write(ctx, websocket.MessageBinary, textFrame()) != nil {
+				return
+			}
+		}
+		if near.Write(ctx, kind, data) != nil {
+			return
+		}
+	}
+}
+
+// textFrame is a binary frame of event type 3.
+func textFrame() []byte {
+	frame := binary.BigEndian.AppendUint32(nil, 3)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(len("2")))
+	return append(frame, "2the clouds are counted: ☁"...)
+}
+
+// TEXT frames name no prompt, and a server sends them to everybody. Behind the hub
+// they reach only the client whose prompt runs.
+func TestTextFrames(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newTalkative(t)
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
+		b.connected(1)
+		others := b.dial("bob")
+		socket := b.dial("ann")
+		for n := range 3 {
+			id := b.submit(picture(n+1), "ann")
+			got, all := socket.sequence()
+			require.Equal(t, id, got)
+			texts := 0
+			for i, h := range all {
+				if h.binary != nil {
+					require.Equal(t, textFrame(), h.binary)
+					require.Equal(t, "executing", all[i+1].Type, "in its place")
+					texts++
+				}
+			}
+			require.Equal(t, 2, texts, "one for each node that ran")
+		}
+		id := b.submit(picture(9), "bob")
+		first := others.any()
+		for first.Type == "status" {
+			first = others.any()
+		}
+		require.Equal(t, "execution_start", first.Type, fmt.Sprint("nothing came before its own: ", first.raw))
+		require.Equal(t, id, first.Data.PromptID)
+	})
+}
+
+// A run that the hub was told nothing about is still shown with its results,
+// because many clients take results only from the socket.
+func TestRunThatWasNotHeardOf(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		f := newTalkative(t)
+		f.mute = true
+		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
+		socket := b.dial("ann")
+		types := socket.until(b.submit(picture(1), "ann"))
+		require.Equal(t, []string{"execution_start", "executed", "execution_success", "executing"}, types)
+	})
+}
+
+// The log panel shows the lines of all servers with their names.
+func TestLogsOfAllInstances(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		one, two := newPack(t, "one", sim.Config{}), newPack(t, "two", sim.Config{})
+		b := packed(t, one, two)
+		var names []string
+		for _, i := range b.hub.fleet.Instances() {
+			names = append(names, i.Name)
+		}
+		raw := decoded[struct {
+			Entries []struct{ T, M string }
+			Size    struct{ Cols, Rows int }
+		}](t, b.text("/internal/logs/raw"))
+		require.NotZero(t, raw.Size.Cols)
+		text := decoded[string](t, b.text("/internal/logs"))
+		shown := ""
+		for _, e := range raw.Entries {
+			require.NotEmpty(t, e.T)
+			shown += e.M
+		}
+		for _, name := range names {
+			require.Contains(t, shown, "["+name+"] ")
+			require.Contains(t, text, " - ["+name+"] ")
+		}
+
+		reader := b.dial("reader")
+		key := stream.Key{Tenant: job.DefaultTenant, Client: "reader"}
+		eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
+		b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "reader", "enabled": true}`, status: 200}})
+		for _, p := range []*pack{one, two} {
+			require.Contains(t, p.last(), `"enabled": true`, "each instance is asked")
+		}
+		for n, name := range names {
+			b.hub.logs.pass(name, []byte(`{"type": "logs", "data": {"entries": [{"t": "1", "m": "Traceback:\n  File\n"}], "size": {"cols": 7, "rows": 7}}}`))
+			want := `{"type": "logs", "data": {"entries": [{"t": "1", "m": "[` + names[n] + `] Traceback:\n[` + names[n] + `]   File\n"}], "size": null}}`
+			require.Equal(t, want, reader.next().raw)
+		}
+		b.hub.logs.pass(names[0], []byte(`{"type": "logs", "data": `))
+		b.hub.logs.pass(names[0], []byte(`[]`))
 	})
 }

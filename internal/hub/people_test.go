@@ -4,9 +4,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // The web UI's "Interrupt all running jobs" sends the ids of all listed jobs in
@@ -23,8 +28,7 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 		bob.awaits(also, "running")
 		cancel := func(v *visitor, want bool, ids ...string) {
 			t.Helper()
-			status, body := v.send("POST", "/api/jobs/cancel", fmt.Sprintf(`{"job_ids": %s}`, jsonOf(t, ids)))
-			require.Equal(t, http.StatusOK, status)
+			body := v.sends("POST", "/api/jobs/cancel", fmt.Sprintf(`{"job_ids": %s}`, jsonOf(t, ids)))
 			require.JSONEq(t, fmt.Sprintf(`{"cancelled": %t}`, want), string(body))
 		}
 		cancel(b.browser(), false, mine, theirs, also) // none of them belongs to this client
@@ -68,8 +72,7 @@ func TestNewTab(t *testing.T) {
 		ann.awaits(running, "running")
 		bob.awaits(theirs, "running")
 		waiting, hisWaiting := ann.submit(endless(5), "ann-first-tab"), bob.submit(endless(6), "bob-tab")
-		status, _ := ann.send("GET", "/", "")
-		require.Equal(t, http.StatusOK, status)
+		ann.sends("GET", "/", "")
 		ann.connect("ann-second-tab")
 		ann.posts("/history", `{"clear": true}`)
 		ann.posts("/queue", `{"clear": true}`)
@@ -123,7 +126,127 @@ func TestBrowserWithoutCookies(t *testing.T) {
 
 func jsonOf(t *testing.T, v any) string {
 	t.Helper()
-	text, err := json.Marshal(v)
-	require.NoError(t, err)
+	text := must(json.Marshal(v))(t)
 	return string(text)
+}
+
+// A page that comes from an instance brings the cookie too. Scripts get none.
+func TestPageOfAnInstanceBringsTheCookie(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		b.browser()
+		resp := b.script().do("GET", "/", "")
+		require.Empty(t, resp.Cookies())
+		require.NoError(t, resp.Body.Close())
+	})
+}
+
+// The cookie tells browsers apart. Somebody who reads the queue or Redis must not
+// be able to use it.
+func TestCookieIsNotStored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := withPage(t, 0)
+		ann := b.browser()
+		id := ann.submit(work(1, 1, "none"), "")
+		j := must(b.hub.queue.Find(t.Context(), "default", id))(t)
+		require.True(t, strings.HasPrefix(j.Caller, "browser:"), j.Caller)
+		require.NotContains(t, j.Caller, ann.cookie())
+		require.NotContains(t, j.Caller, ann.cookie()[:16])
+	})
+}
+
+// listings are what the two APIs list as running and waiting.
+type listings struct{ running, pending []string }
+
+// listed reads both APIs for a client and compares them.
+func (b *bench) listed(client string) listings {
+	b.t.Helper()
+	_, body := b.get("/queue?clientId=" + client)
+	queue := decoded[map[string][][]json.RawMessage](b.t, body)
+	ids := func(list [][]json.RawMessage) []string {
+		out := []string{}
+		for _, item := range list {
+			out = append(out, string(item[1][1:len(item[1])-1]))
+		}
+		return out
+	}
+	l := listings{ids(queue["queue_running"]), ids(queue["queue_pending"])}
+	for word, want := range map[string][]string{"in_progress": l.running, "pending": l.pending, "pending,in_progress": slices.Concat(l.running, l.pending)} {
+		_, body := b.get("/api/jobs?status=" + word + "&clientId=" + client)
+		jobs := decoded[struct {
+			Jobs       []struct{ ID, Status string }
+			Pagination struct{ Total int }
+		}](b.t, body)
+		got := []string{}
+		for _, j := range jobs.Jobs {
+			got = append(got, j.ID)
+			_, body := b.get("/api/jobs/" + j.ID + "?clientId=" + client)
+			require.Contains(b.t, string(body), fmt.Sprintf(`"status": %q`, j.Status))
+		}
+		require.ElementsMatch(b.t, want, got, word)
+		require.Equal(b.t, len(want), jobs.Pagination.Total)
+	}
+	return l
+}
+
+// A site that lists only one running prompt does so everywhere, and lists for each
+// caller one of its own. A prompt that is listed as waiting can be deleted and
+// cleared like one.
+func TestQueueOne(t *testing.T) {
+	inBench(t, benchOf(3, func(b *bench) { b.one = true }), func(t *testing.T, b *bench) {
+		require.Empty(t, b.listed("ann").running)
+		first := b.submit(endless(1), "ann")
+		// The hub shows the prompt that has run for longest. A prompt whose start the hub
+		// has not heard of does not count, even if the instance works on it.
+		runs := func(id string) {
+			t.Helper()
+			eventually(t, func() bool {
+				j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
+				return err == nil && j.State == job.Running
+			}, time.Minute, time.Millisecond)
+		}
+		runs(first)
+		second := b.submit(endless(2), "ann")
+		runs(second)
+		other := b.submit(endless(3), "bob")
+		runs(other)
+		waiting := b.submit(endless(4), "ann")
+		require.Equal(t, []string{first}, b.listed("ann").running)
+		require.ElementsMatch(t, []string{second, waiting, other}, b.listed("ann").pending)
+		require.Equal(t, []string{other}, b.listed("bob").running)
+		require.Equal(t, []string{first}, b.listed("carol").running, "who has none sees the one that has run for longest")
+		_, body := b.get("/prompt?clientId=ann")
+		require.JSONEq(t, `{"exec_info": {"queue_remaining": 3}}`, string(body))
+
+		// Cancel everything the way plugins that read the listing do.
+		list := must(json.Marshal([]string{second, waiting}))(t)
+		b.posts("/queue", fmt.Sprintf(`{"delete": %s, "client_id": "ann"}`, list))
+		require.Equal(t, listings{[]string{first}, []string{other}}, b.listed("ann"))
+		b.posts("/interrupt", `{"client_id": "ann"}`)
+		require.Equal(t, "error", b.finished(first).Status.Text)
+		require.Equal(t, listings{[]string{other}, []string{}}, b.listed("ann"))
+
+		// Cancelling a prompt listed as waiting through the new API leaves no trace.
+		third := b.submit(endless(5), "bob")
+		runs(third)
+		body = b.posts("/api/jobs/"+third+"/cancel?clientId=bob", "")
+		require.JSONEq(t, `{"cancelled": true}`, string(body))
+		require.Equal(t, listings{[]string{other}, []string{}}, b.listed("bob"))
+
+		// A clear removes what is listed as waiting, but only the caller's own.
+		fourth := b.submit(endless(6), "ann")
+		runs(fourth)
+		fifth := b.submit(endless(7), "bob")
+		require.ElementsMatch(t, []string{fourth, fifth}, b.listed("bob").pending)
+		b.posts("/queue", `{"clear": true, "client_id": "bob"}`)
+		require.Equal(t, listings{[]string{other}, []string{fourth}}, b.listed("bob"))
+		// A prompt listed as waiting can be deleted, even though its own client sees it run.
+		b.posts("/queue", fmt.Sprintf(`{"delete": [%q], "client_id": "bob"}`, fourth))
+		require.Equal(t, "error", b.finished(fourth).Status.Text)
+		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, other))
+		require.Equal(t, "error", b.finished(other).Status.Text)
+		for _, id := range []string{second, waiting, third, fifth} {
+			_, found := b.history(id)
+			require.False(t, found)
+		}
+	})
 }

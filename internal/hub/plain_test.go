@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -36,30 +35,26 @@ type plainJob struct {
 
 func plainOf(t testing.TB, body []byte) plainJob {
 	t.Helper()
-	var j plainJob
-	require.NoError(t, json.Unmarshal(body, &j), string(body))
+	j := decoded[plainJob](t, body)
 	return j
 }
 
 // order submits a job by the plain API.
 func (b *bench) order(graph, more string) plainJob {
 	b.t.Helper()
-	status, body := b.post("/submit", `{"workflow": `+graph+more+`}`)
-	require.Equal(b.t, http.StatusOK, status, string(body))
+	body := b.posts("/submit", `{"workflow": `+graph+more+`}`)
 	return plainOf(b.t, body)
 }
 
 func (b *bench) plain(path string) plainJob {
 	b.t.Helper()
-	status, body := b.get(path)
-	require.Equal(b.t, http.StatusOK, status, string(body))
+	body := b.gets(path)
 	return plainOf(b.t, body)
 }
 
 // A program submits, polls and fetches the result, and ComfyUI's API has the same job.
 func TestPlainJob(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		accepted := b.order(picture(0x102030), `, "service": "comfyui", "priority": 0`)
 		require.Equal(t, "queued", accepted.Status)
 		require.InDelta(t, float64(time.Now().Unix()), accepted.CreatedAt, 60)
@@ -89,8 +84,7 @@ func TestPlainJob(t *testing.T) {
 
 // What waits, runs, fails and is cancelled is told as such.
 func TestPlainStatuses(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		running := b.order(endless(1), "")
 		eventually(t, func() bool { return b.plain("/status/"+running.ID).Status == "processing" }, time.Minute, 5*time.Millisecond)
 		waiting, urgent := b.order(picture(1), ""), b.order(picture(2), `, "priority": 5`)
@@ -102,8 +96,7 @@ func TestPlainStatuses(t *testing.T) {
 
 		heard := make(chan plainJob, 1)
 		go func() { heard <- b.plain("/wait/" + waiting.ID + "?timeout=60") }()
-		status, body := b.post("/cancel/"+waiting.ID, "")
-		require.Equal(t, http.StatusOK, status, string(body))
+		body := b.posts("/cancel/"+waiting.ID, "")
 		require.JSONEq(t, `{"id": "`+waiting.ID+`", "cancelled": true, "status": "cancelled"}`, string(body))
 		require.Equal(t, "cancelled", (<-heard).Status)
 
@@ -143,7 +136,7 @@ func (b *bench) events(id string) (names []string, last plainJob) {
 // A stream tells how a job goes on, and ends with it.
 func TestPlainEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 0.3})) })
+		b := newBench(t, 0, serving(sim.Config{TimeScale: 0.3}))
 		before := b.order(endless(1), "")
 		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
 		id := b.order(work(12, 3, "none"), "").ID
@@ -167,8 +160,7 @@ func TestPlainEvents(t *testing.T) {
 
 // What is wrong with a job is said, each time with the right status.
 func TestPlainRefusals(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for body, want := range map[string]struct {
 			status int
 			detail string
@@ -221,8 +213,7 @@ func TestPlainRefusals(t *testing.T) {
 
 // What the web UI has saved is converted, and what cannot be is said by node.
 func TestPlainSavedWorkflow(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		const saved = `{"nodes": [{"id": 2, "type": "SaveImage", "order": 1, "mode": 0, "inputs": [{"name": "images", "type": "IMAGE", "link": 1}], "widgets_values": ["saved"]},
 			{"id": 1, "type": "EmptyImage", "order": 0, "mode": 0, "outputs": [{"name": "IMAGE", "type": "IMAGE", "links": [1]}], "widgets_values": [64, 32, 1, 255]},
 			{"id": 3, "type": "%s", "order": 2, "mode": 0, "widgets_values": ["x"]}], "links": [[1, 1, 0, 2, 0, "IMAGE"]], "version": 0.4}`
@@ -241,8 +232,7 @@ func TestPlainSavedWorkflow(t *testing.T) {
 
 // One key is one job of its tenant, whatever else is sent with it.
 func TestPlainIdempotency(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		b.tenant = "ann"
 		first := b.order(picture(1), `, "idempotency_key": "k"`)
 		require.Equal(t, first.ID, b.order(picture(1), `, "idempotency_key": "k"`).ID)
@@ -253,8 +243,7 @@ func TestPlainIdempotency(t *testing.T) {
 		require.NotEqual(t, first.ID, b.order(picture(1), `, "idempotency_key": "l"`).ID)
 		b.tenant = "bob"
 		require.NotEqual(t, first.ID, b.order(picture(1), `, "idempotency_key": "k"`).ID)
-		status, _ := b.get("/status/" + first.ID)
-		require.Equal(t, http.StatusNotFound, status, "another tenant's")
+		require.Equal(t, http.StatusNotFound, statusOf(b.get("/status/"+first.ID)), "another tenant's")
 		var wait sync.WaitGroup
 		ids := make([]string, 8)
 		for n := range ids {
@@ -316,38 +305,30 @@ func TestPlainLimits(t *testing.T) {
 
 // The operator may have the routes below /hub only, or not at all.
 func TestPlainAPISwitch(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for _, c := range []struct {
 			at       PlainAPI
 			root, v1 int
 		}{{PlainAPIRoot, 200, 200}, {PlainAPIV1, 404, 200}, {PlainAPIOff, 404, 404}} {
 			b.settings.PlainAPI = c.at
 			require.NoError(t, b.hub.Start(t.Context(), b.settings))
-			status, _ := b.get("/stats")
-			require.Equal(t, c.root, status, c.at)
-			status, _ = b.get("/hub/v1/stats")
-			require.Equal(t, c.v1, status, c.at)
-			status, _ = b.get("/system_stats")
-			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, c.root, statusOf(b.get("/stats")), c.at)
+			require.Equal(t, c.v1, statusOf(b.get("/hub/v1/stats")), c.at)
+			b.gets("/system_stats")
 		}
 		b.settings.PlainAPI = PlainAPIRoot
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
 		// A custom node may have a route of the same name: the hub has just one method of it.
-		status, _ := b.get("/submit")
-		require.Equal(t, http.StatusNotFound, status, "the instance's answer")
-		status, _ = b.get("/hub/v1/submit")
-		require.Equal(t, http.StatusMethodNotAllowed, status)
+		require.Equal(t, http.StatusNotFound, statusOf(b.get("/submit")), "the instance's answer")
+		require.Equal(t, http.StatusMethodNotAllowed, statusOf(b.get("/hub/v1/submit")))
 	})
 }
 
 // A page of another site can neither submit nor cancel.
 func TestPlainOrigins(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for _, path := range []string{"/submit", "/hub/v1/submit", "/cancel/x"} {
-			r, err := http.NewRequest(http.MethodPost, b.web.URL+path, strings.NewReader(fmt.Sprintf(`{"workflow": %s}`, picture(1))))
-			require.NoError(t, err)
+			r := must(http.NewRequest(http.MethodPost, b.web.URL+path, strings.NewReader(fmt.Sprintf(`{"workflow": %s}`, picture(1)))))(t)
 			r.Header.Set("Origin", "https://evil.example")
 			resp, err := http.DefaultClient.Do(r)
 			require.NoError(t, err)

@@ -24,10 +24,8 @@ type contract struct {
 
 func (b *bench) contract() contract {
 	b.t.Helper()
-	status, body := b.get("/hub/v1/openapi.json")
-	require.Equal(b.t, http.StatusOK, status)
-	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
-	require.NoError(b.t, err)
+	body := b.gets("/hub/v1/openapi.json")
+	document := must(jsonschema.UnmarshalJSON(bytes.NewReader(body)))(b.t)
 	c := contract{b.t, document.(map[string]any), jsonschema.NewCompiler()}
 	require.NoError(b.t, c.compiler.AddResource("doc:///openapi.json", document))
 	return c
@@ -59,23 +57,19 @@ func (c contract) documents(method, path string, status int, contentType string,
 	if kind != "application/json" {
 		return
 	}
-	schema, err := c.compiler.Compile("doc:///openapi.json#" + pointer)
-	require.NoError(c.t, err)
-	answer, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
-	require.NoError(c.t, err, string(body))
+	schema := must(c.compiler.Compile("doc:///openapi.json#" + pointer))(c.t)
+	answer := must(jsonschema.UnmarshalJSON(bytes.NewReader(body)))(c.t)
 	require.NoError(c.t, schema.Validate(answer), string(body))
 }
 
 // Every route of the document is there, and answers as it says.
 func TestPlainDocument(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.TenantLimits = TenantLimits{Waiting: 1, Sockets: 1} })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.TenantLimits = TenantLimits{Waiting: 1, Sockets: 1} }), func(t *testing.T, b *bench) {
 		b.tenant = "ann"
 		c := b.contract()
 		ask := func(method, path, id, body string) string {
 			t.Helper()
-			r, err := http.NewRequestWithContext(t.Context(), method, b.web.URL+"/hub/v1"+strings.Replace(path, "{id}", id, 1), strings.NewReader(body))
-			require.NoError(t, err)
+			r := must(http.NewRequestWithContext(t.Context(), method, b.web.URL+"/hub/v1"+strings.Replace(path, "{id}", id, 1), strings.NewReader(body)))(t)
 			resp, err := http.DefaultClient.Do(r)
 			require.NoError(t, err)
 			kind := resp.Header.Get("Content-Type")
@@ -109,8 +103,7 @@ func TestPlainDocument(t *testing.T) {
 			ask("POST", "/cancel/{id}", id, "")
 			ask("GET", "/status/{id}", id, "")
 		}
-		status, page := b.get("/hub/v1/docs")
-		require.Equal(t, http.StatusOK, status)
+		page := b.gets("/hub/v1/docs")
 		for path := range c.at("/paths") {
 			require.Contains(t, string(page), "/hub/v1"+path)
 		}

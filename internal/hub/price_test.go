@@ -3,6 +3,7 @@ package hub
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -12,10 +13,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
 )
 
 // maxTrips is how many round trips to Redis one prompt takes, without the hinted ones.
@@ -183,14 +188,12 @@ func TestPriceOfAPrompt(t *testing.T) {
 
 // redisCPU is how long the Redis server has worked.
 func redisCPU(t testing.TB, h *bench) time.Duration {
-	info, err := h.hub.db.Client().Info(t.Context(), "cpu").Result()
-	require.NoError(t, err)
+	info := must(h.hub.db.Client().Info(t.Context(), "cpu").Result())(t)
 	var sum float64
 	for line := range strings.Lines(info) {
 		for _, field := range []string{"used_cpu_sys:", "used_cpu_user:"} {
 			if text, ok := strings.CutPrefix(strings.TrimSpace(line), field); ok {
-				seconds, err := strconv.ParseFloat(text, 64)
-				require.NoError(t, err)
+				seconds := must(strconv.ParseFloat(text, 64))(t)
 				sum += seconds
 			}
 		}
@@ -220,4 +223,49 @@ func BenchmarkPrice(b *testing.B) {
 	if n > 1 { // the first call only finds out how long one takes
 		b.Logf("POST to end: %.2f ms%s", took.Seconds()*1000/float64(n), counted.table(n))
 	}
+}
+
+// However many ids a client deletes, the hub asks Redis a few times, and the sockets of
+// others ask nothing.
+func TestManyIdsAreFewRoundTrips(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, func(b *bench) { b.id.Redis = redisInMemory(t) })
+		running := b.submit(endless(1), "ann")
+		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		var ids []string
+		for n := range 40 {
+			ids = append(ids, b.submit(picture(n), "ann"))
+		}
+		for n := range 30 {
+			b.dial(fmt.Sprint("other", n))
+		}
+		for n := range 1000 {
+			ids = append(ids, fmt.Sprintf("unknown%d", n))
+		}
+		order := must(json.Marshal(map[string]any{"delete": ids}))(t)
+		synctest.Wait() // the sockets have arrived
+		counted := newTrips()
+		b.hub.db.Client().AddHook(counted)
+		var unknown []string
+		for range 500 {
+			unknown = append(unknown, uuid.NewString())
+		}
+		cancel := must(json.Marshal(map[string]any{"job_ids": unknown}))(t)
+		before, _ := counted.total()
+		b.posts("/api/jobs/cancel", string(cancel))
+		after, _ := counted.total()
+		require.LessOrEqual(t, after-before, 10, "cancel:%s", counted.table(1))
+		for path, most := range map[string]int{"/history": 12, "/queue": 30} {
+			before, _ := counted.total()
+			b.posts(path, string(order))
+			if path == "/queue" {
+				eventually(t, func() bool {
+					live, err := b.hub.Jobs().Live(t.Context(), job.DefaultTenant)
+					return err == nil && len(live) == 1 && live[0].ID == running
+				}, time.Minute, time.Millisecond)
+			}
+			after, _ := counted.total()
+			require.LessOrEqual(t, after-before, most, "%s:%s", path, counted.table(1))
+		}
+	})
 }

@@ -3,14 +3,22 @@ package hub
 import (
 	"context"
 	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
@@ -80,4 +88,56 @@ func TestNotReadyWhileRedisTakesNothing(t *testing.T) {
 	})
 	require.NoError(t, client.SlaveOf(t.Context(), "NO", "ONE").Err())
 	b.becomesReady()
+}
+
+// A hub whose storage is unmounted says so everywhere, gives out no jobs, tells nobody
+// that a file is gone, and goes on by itself when the storage is back.
+func TestHubWithASickStorage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		log := &logtest.Log{}
+		b := newBench(t, 1, func(b *bench) { b.log = log })
+		require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
+		require.NoError(t, b.hub.Ready(t.Context()))
+		require.InDelta(t, 1, b.metric("comfyhub_storage_up"), 0)
+
+		mount := filepath.Join(b.id.Data, "files")
+		require.NoError(t, os.Rename(mount, mount+".away"))
+		require.NoError(t, os.Mkdir(mount, 0o700))
+		status, body := b.get("/view?filename=ComfyUI_00001_.png")
+		// The output may still be on its instance, but the hub does not say that it is gone.
+		require.NotEqual(t, http.StatusNotFound, status, string(body))
+		eventually(t, func() bool { return b.hub.Ready(t.Context()) != nil }, time.Minute, 5*time.Millisecond)
+		require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
+		require.ErrorContains(t, b.hub.Ready(t.Context()), "is it mounted?")
+		require.InDelta(t, 0, b.metric("comfyhub_storage_up"), 0)
+		eventually(t, func() bool { return strings.Contains(log.String(), "no jobs are given out until it can") }, time.Minute, 5*time.Millisecond)
+		id := b.submit(picture(2), "ann")
+		body = b.posts("/hub/explain", `{"prompt_id": "`+id+`"}`)
+		require.Contains(t, string(body), "storage takes no files now")
+		require.Equal(t, http.StatusServiceUnavailable, statusOf(b.upload("a.png", "", "bytes")))
+		require.Equal(t, 1, started(b))
+
+		require.NoError(t, os.RemoveAll(mount))
+		require.NoError(t, os.Rename(mount+".away", mount))
+		require.Equal(t, "success", b.finished(id).Status.Text)
+		require.NoError(t, b.hub.Ready(t.Context()))
+		eventually(t, func() bool { return strings.Contains(log.String(), "the storage works again") }, time.Minute, 5*time.Millisecond)
+		b.gets("/view?filename=ComfyUI_00001_.png")
+	})
+}
+
+// A hub that is closed is garbage: a configuration that is loaded again and again makes many.
+func TestClosedHubIsForgotten(t *testing.T) {
+	var closed weak.Pointer[Hub]
+	t.Run("one", func(t *testing.T) {
+		b := newBench(t, 1)
+		b.finished(b.submit(picture(1), "ann"))
+		b.get("/object_info")
+		b.get("/")
+		closed = weak.Make(b.hub)
+	})
+	eventually(t, func() bool {
+		runtime.GC()
+		return closed.Value() == nil
+	}, time.Minute, 100*time.Millisecond)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -50,13 +52,211 @@ func TestReserved(t *testing.T) {
 		require.NoError(t, b.hub.Operator().Pause(t.Context(), StopTenant("bob")))
 		status, answer = post("bob", picture(2))
 		require.Equal(t, http.StatusOK, status, answer)
-		status, answer = b.as("bob", http.MethodPost, "/hub/explain", `{"prompt_id": "bob-id"}`)
-		require.Equal(t, http.StatusOK, status)
+		answer = b.acts("bob", http.MethodPost, "/hub/explain", `{"prompt_id": "bob-id"}`)
 		require.Contains(t, answer, "it is reserved for other tenants")
 		require.NotContains(t, answer, "studio")
 		_, answer = b.as("bob", http.MethodGet, "/hub/instances", "")
 		require.NotContains(t, answer, "studio")
 		require.NotContains(t, answer, "reserved")
 		require.Contains(t, string(InstancesJSON(b.hub)), `"reserved": ["ada", "studio"]`)
+	})
+}
+
+// Of two instances on one GPU, only one runs a job that needs more than half of its memory,
+// once the hub has seen how much such jobs take.
+func TestInstancesShareAGPU(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, func(b *bench) {
+			b.settings.GPUs = map[string]string{}
+			for range 2 {
+				// Every checkpoint of the simulator takes more than 2 GiB.
+				i := newInstance(t, sim.Config{VRAM: 7 << 29, Models: map[string][]string{"checkpoints": {"a.safetensors"}}})
+				b.instances = append(b.instances, i)
+				name := must(InstanceName(i.url()))(t)
+				b.settings.GPUs[name] = "left"
+			}
+		})
+		b.connected(2)
+		post := func(id, graph string) {
+			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
+		}
+		is := func(id, what string) {
+			eventually(t, func() bool {
+				_, text := b.get("/hub/jobs/" + id)
+				return strings.Contains(string(text), fmt.Sprintf(`"status": %q`, what))
+			}, time.Minute, 5*time.Millisecond, id)
+		}
+		large := func(seconds float64, nonce int) string {
+			loads := fmt.Sprintf(`"4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": %q}},
+				"5": {"class_type": "EmptyLatentImage", "inputs": {"width": 64, "height": 64, "batch_size": 1}},
+				"1": {"class_type": "VAEDecode", "inputs": {"samples": ["5", 0], "vae": ["4", 2]}},`, "a.safetensors")
+			_, rest, _ := strings.Cut(work(seconds, nonce, "none"), "}},")
+			return "{" + loads + strings.Replace(rest, `"steps": 10`, fmt.Sprintf(`"steps": %d`, max(10, int(seconds/5))), 1)
+		}
+		learned := func() bool {
+			known, _, err := b.hub.queue.Durations(t.Context(), 0)
+			require.NoError(t, err)
+			for pair := range known {
+				if strings.HasPrefix(pair, "vram.") {
+					return true
+				}
+			}
+			return false
+		}
+		for n, deadline := 0, time.Now().Add(time.Minute); !learned(); n++ { // a run may end before it was looked at
+			require.True(t, time.Now().Before(deadline), "nothing was learned")
+			id := fmt.Sprint("first-", n)
+			post(id, large(50, n))
+			is(id, "done")
+		}
+
+		post("one", large(3600, 1000))
+		is("one", "running")
+		post("two", large(1, 1001))
+		eventually(t, func() bool {
+			_, answer := b.post("/hub/explain", `{"prompt_id": "two"}`)
+			return strings.Contains(string(answer), "too little memory left")
+		}, time.Minute, 5*time.Millisecond)
+		post("small", work(1, 1, "none"))
+		is("small", "done") // its need is not known: it runs beside the large one
+		is("two", "queued")
+		require.Zero(t, b.hub.dispatch.Stuck())
+		b.posts("/interrupt", `{"prompt_id": "one"}`)
+		is("two", "done")
+	})
+}
+
+// What the operator pauses gets no further run, whichever hub was told, and says so; what
+// runs goes on.
+func TestPause(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, 5*time.Millisecond)
+		instance := b.hub.fleet.Instances()[0].Name
+		for name, c := range map[string]struct {
+			stop   Stop
+			reason string
+		}{
+			"everything": {StopAll, "the operator has paused the queue"},
+			"a tenant":   {StopTenant(job.DefaultTenant), "the operator has paused your prompts"},
+			"a server":   {StopInstance(instance), ""},
+		} {
+			for told, pause := range map[string]func(on bool) error{
+				"here": func(on bool) error {
+					if on {
+						return b.hub.Operator().Pause(t.Context(), c.stop)
+					}
+					return b.hub.Operator().Resume(t.Context(), c.stop)
+				},
+				"at another hub": func(on bool) error {
+					_, err := b.hub.queue.SetStop(t.Context(), c.stop, on)
+					return err
+				},
+			} {
+				t.Log(name, told)
+				long := b.submit(endless(1), "ann")
+				eventually(t, func() bool { return b.explain(long).State == "running" }, time.Minute, 5*time.Millisecond)
+				require.NoError(t, pause(true))
+				id := b.submit(picture(2), "bob")
+				eventually(t, func() bool {
+					i, _ := b.hub.fleet.Instance(instance)
+					return b.explain(id).Reason == c.reason || c.reason == "" && i.State == fleet.Draining
+				}, time.Minute, 5*time.Millisecond)
+				require.Equal(t, "running", b.explain(long).State)
+				if c.reason != "" {
+					require.Nil(t, b.explain(id).ETA)
+				}
+				b.post("/interrupt", `{"prompt_id": "`+long+`"}`)
+				eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
+				require.Never(t, func() bool { return b.explain(id).State != "queued" }, 200*time.Millisecond, 10*time.Millisecond)
+				require.Zero(t, b.hub.dispatch.Stuck())
+
+				require.NoError(t, pause(false))
+				eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
+			}
+		}
+		require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
+		require.ErrorIs(t, b.hub.Operator().Resume(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
+	})
+}
+
+// An instance that was set aside is used again when the operator resumes it: at this hub, and
+// at the others once they hear that it is not paused any more.
+func TestResumeOfAnInstanceSetAside(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, 5*time.Millisecond)
+		name := b.hub.fleet.Instances()[0].Name
+		aside := func() bool {
+			i, _ := b.hub.fleet.Instance(name)
+			return i.Aside
+		}
+		b.hub.fleet.SetAside(name, "its runs come to nothing")
+		require.True(t, aside())
+		require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(name)))
+		require.False(t, aside())
+		b.hub.fleet.SetAside(name, "its runs come to nothing")
+		for _, on := range []bool{true, false} {
+			must(b.hub.queue.SetStop(t.Context(), StopInstance(name), on))(t)
+			<-time.After(2 * stopsEvery)
+		}
+		require.False(t, aside())
+	})
+}
+
+// A run that goes on after the deadline of a drain runs elsewhere, also if the hub
+// restarts before; a drain that is undone takes nothing back.
+func TestDrainWithDeadline(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"one hub": false, "restarted": true} {
+		runInBubble(t, name, func(t *testing.T) {
+			b := newBench(t, 1)
+			instance := b.hub.fleet.Instances()[0].Name
+			id := b.submit(work(3600, 1, "none"), "ann")
+			eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
+			require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, time.Hour))
+			require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, 50*time.Millisecond))
+			if restart {
+				b.stop()
+				b.start()
+			}
+			eventually(t, func() bool { return b.explain(id).State == "queued" }, time.Minute, 5*time.Millisecond)
+			require.Zero(t, b.explain(id).Attempts)
+			eventually(t, func() bool {
+				i, known := b.hub.fleet.Instance(instance)
+				return known && i.State == fleet.Draining && i.Report.Queue == 0
+			}, time.Minute, 5*time.Millisecond)
+
+			require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, time.Hour))
+			require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(instance)))
+			eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
+			require.Equal(t, 1, b.explain(id).Attempts)
+			b.post("/interrupt", `{"prompt_id": "`+id+`"}`)
+			eventually(t, func() bool { return b.explain(id).State == "cancelled" }, time.Minute, 5*time.Millisecond)
+			require.ErrorIs(t, b.hub.Operator().Drain(t.Context(), "nobody", time.Hour), ErrInstanceUnknown)
+		})
+	}
+}
+
+// An instance that is gone is forgotten with its pause; one that somebody reports is not.
+func TestForgetInstance(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		o := b.hub.Operator()
+		present := b.hub.fleet.Instances()[0].Name
+		require.ErrorIs(t, o.ForgetInstance(t.Context(), present), ErrInstancePresent)
+		require.ErrorIs(t, o.ForgetInstance(t.Context(), "nobody"), ErrInstanceUnknown)
+
+		report := fleet.Report{Agent: "box", Boot: 1, Seq: 1, Instances: []fleet.InstanceReport{{Name: "gone", URL: "http://127.0.0.1:1"}}}
+		require.NoError(t, b.hub.fleet.Apply(report))
+		require.NoError(t, o.Pause(t.Context(), StopInstance("gone")))
+		require.ErrorIs(t, o.ForgetInstance(t.Context(), "gone"), ErrInstancePresent, "its agent reports it")
+		b.hub.fleet.AgentLeft("box", 1, "")
+		require.NoError(t, o.ForgetInstance(t.Context(), "gone"))
+		_, known := b.hub.fleet.Instance("gone")
+		require.False(t, known)
+		stops := must(b.hub.queue.Stops(t.Context()))(t)
+		require.Empty(t, stops)
+
+		must(b.hub.queue.SetStop(t.Context(), StopInstance("long ago"), true))(t)
+		require.NoError(t, o.ForgetInstance(t.Context(), "long ago"), "only its pause is left")
+		require.ErrorIs(t, o.ForgetInstance(t.Context(), "long ago"), ErrInstanceUnknown)
 	})
 }

@@ -55,6 +55,14 @@ func (c sd) do(method, path, body string) (status int, answer string) {
 	return resp.StatusCode, string(data)
 }
 
+// does is do for what must succeed.
+func (c sd) does(method, path, body string) string {
+	c.b.t.Helper()
+	status, answer := c.do(method, path, body)
+	require.Equal(c.b.t, http.StatusOK, status, "%s %s: %s", method, path, answer)
+	return answer
+}
+
 // made is the answer to a request for pictures.
 type made struct {
 	Images     []string
@@ -64,10 +72,8 @@ type made struct {
 
 func (c sd) made(path, body string) made {
 	c.b.t.Helper()
-	status, answer := c.do("POST", "/sdapi/v1/"+path, body)
-	require.Equal(c.b.t, http.StatusOK, status, answer)
-	var m made
-	require.NoError(c.b.t, json.Unmarshal([]byte(answer), &m), answer)
+	answer := c.does("POST", "/sdapi/v1/"+path, body)
+	m := decoded[made](c.b.t, answer)
 	return m
 }
 
@@ -99,14 +105,11 @@ func TestA1111Clients(t *testing.T) {
 		}
 		wait.Wait()
 		for n, answer := range answers {
-			var m made
-			require.NoError(t, json.Unmarshal([]byte(answer), &m), answer)
+			m := decoded[made](t, answer)
 			require.Len(t, m.Images, 1)
-			data, err := base64.StdEncoding.DecodeString(m.Images[0])
-			require.NoError(t, err)
+			data := must(base64.StdEncoding.DecodeString(m.Images[0]))(t)
 			require.Contains(t, string(data), fmt.Sprintf("tEXtparameters\x00a %d\nSteps: 20", n), "the picture as A1111 made it")
-			picture, err := png.Decode(bytes.NewReader(data))
-			require.NoError(t, err)
+			picture := must(png.Decode(bytes.NewReader(data)))(t)
 			red, _, _, _ := picture.At(0, 0).RGBA()
 			require.Equal(t, uint8(1000+n), uint8(red>>8))
 			require.InDelta(t, 20, m.Parameters["steps"], 0)
@@ -140,8 +143,7 @@ func TestA1111Answers(t *testing.T) {
 			{"png-info", `{"image": "` + image + `"}`, `{"info": "a cat\nSteps: 1`},
 			{"interrogate", `{"image": "` + image + `", "model": "clip"}`, `{"caption": "a painting of a square"}`},
 		} {
-			status, answer := c.do("POST", "/sdapi/v1/"+want.path, want.body)
-			require.Equal(t, http.StatusOK, status, answer)
+			answer := c.does("POST", "/sdapi/v1/"+want.path, want.body)
 			require.True(t, strings.HasPrefix(answer, want.answer), answer[:min(len(answer), 200)])
 		}
 		for _, want := range []struct {
@@ -196,8 +198,7 @@ func TestA1111ClientLeaves(t *testing.T) {
 			})
 		}
 		live := func() int {
-			jobs, err := b.hub.Jobs().Live(t.Context(), "default")
-			require.NoError(t, err)
+			jobs := must(b.hub.Jobs().Live(t.Context(), "default"))(t)
 			return len(jobs)
 		}
 		eventually(t, func() bool { return live() == 2 && server.Busy() }, time.Minute, time.Millisecond)
@@ -216,14 +217,11 @@ func TestA1111KeptAlive(t *testing.T) {
 		b := withA1111(t, 0, server)
 		b.rooms.KeepAlive(10*time.Millisecond, 10*time.Millisecond)
 		c := sd{b: b, name: "patient"}
-		resp, err := c.ask(t.Context(), "POST", "/sdapi/v1/txt2img", `{"prompt": "a cat", "steps": 200, "width": 8, "height": 8}`)
-		require.NoError(t, err)
-		data, err := io.ReadAll(resp.Body)
-		require.NoError(t, err)
+		resp := must(c.ask(t.Context(), "POST", "/sdapi/v1/txt2img", `{"prompt": "a cat", "steps": 200, "width": 8, "height": 8}`))(t)
+		data := must(io.ReadAll(resp.Body))(t)
 		require.NoError(t, resp.Body.Close())
 		require.Greater(t, len(data)-len(bytes.TrimLeft(data, " ")), 3)
-		var m made
-		require.NoError(t, json.Unmarshal(data, &m))
+		m := decoded[made](t, data)
 		require.Len(t, m.Images, 1)
 
 		blocker := make(chan struct{})
@@ -232,7 +230,7 @@ func TestA1111KeptAlive(t *testing.T) {
 			_, _ = sd{b: b, name: "blocker"}.do("POST", "/sdapi/v1/txt2img", `{"steps": 1000000, "width": 8, "height": 8}`)
 		}()
 		b.running(1, server)
-		resp, err = c.ask(t.Context(), "POST", "/sdapi/v1/txt2img", `{"sampler_name": "x"}`)
+		resp, err := c.ask(t.Context(), "POST", "/sdapi/v1/txt2img", `{"sampler_name": "x"}`)
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		_, _ = sd{b: b, name: "blocker"}.do("POST", "/sdapi/v1/interrupt", "")
@@ -274,8 +272,7 @@ func TestA1111Callers(t *testing.T) {
 			Image *string `json:"current_image"`
 		},
 		) {
-			status, text := c.do("GET", "/sdapi/v1/progress"+query, "")
-			require.Equal(t, http.StatusOK, status)
+			text := c.does("GET", "/sdapi/v1/progress"+query, "")
 			require.NoError(t, json.Unmarshal([]byte(text), &p), text)
 			return p
 		}
@@ -297,11 +294,9 @@ func TestA1111Callers(t *testing.T) {
 		_, pending := bob.do("GET", "/internal/pending-tasks", "")
 		require.Equal(t, `{"size": 1, "tasks": ["task(waits)"]}`, pending)
 
-		status, _ := eve.do("POST", "/sdapi/v1/interrupt", "")
-		require.Equal(t, http.StatusOK, status)
+		eve.does("POST", "/sdapi/v1/interrupt", "")
 		b.running(2, servers...)
-		status, text := ann.do("POST", "/sdapi/v1/interrupt", "")
-		require.Equal(t, http.StatusOK, status)
+		text := ann.does("POST", "/sdapi/v1/interrupt", "")
 		require.Equal(t, "{}", text)
 		var m made
 		text = <-answers["ann"]
@@ -311,15 +306,13 @@ func TestA1111Callers(t *testing.T) {
 		require.Contains(t, task(ann, "ann"), `"completed": true`)
 		b.running(2, servers...) // what waited has begun
 
-		status, _ = bob.do("POST", "/sdapi/v1/skip", "")
-		require.Equal(t, http.StatusOK, status)
+		bob.does("POST", "/sdapi/v1/skip", "")
 		eventually(t, func() bool {
 			_, text := bob.do("GET", "/sdapi/v1/progress", "")
 			return strings.Contains(text, `"job_no": 1`)
 		}, time.Minute, 10*time.Millisecond, "the next picture of the job that runs longest")
 		for _, as := range []string{"bob", "waits"} {
-			status, _ = bob.do("POST", "/sdapi/v1/interrupt", "")
-			require.Equal(t, http.StatusOK, status)
+			bob.does("POST", "/sdapi/v1/interrupt", "")
 			text = <-answers[as]
 			require.Contains(t, text, "iVBOR")
 		}

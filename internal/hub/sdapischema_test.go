@@ -216,8 +216,7 @@ func TestA1111SchemaAtWork(t *testing.T) {
 			seen, _ := c.decoded("GET", "/sdapi/v1/progress", "", http.StatusOK).(map[string]any)
 			shapeProgress.holds(t, c.name, seen)
 			shapeState.holds(t, c.name, seen["state"])
-			share, err := seen["progress"].(json.Number).Float64()
-			require.NoError(t, err)
+			share := must(seen["progress"].(json.Number).Float64())(t)
 			require.True(t, share >= 0 && share <= 1, share)
 			shapeTask.holds(t, c.name, c.decoded("POST", "/internal/progress", `{"id_task": "`+id+`", "id_live_preview": -1, "live_preview": true}`, http.StatusOK))
 		}

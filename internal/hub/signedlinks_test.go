@@ -1,11 +1,12 @@
 package hub
 
 import (
-	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,23 +16,24 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 // linkTo asks for a link to a file.
 func (b *bench) linkTo(body string) (int, string) {
 	b.t.Helper()
 	status, answer := b.post("/hub/files", body)
-	var link struct {
+	link := decoded[struct {
 		URL     string
 		Expires int64
-	}
-	require.NoError(b.t, json.Unmarshal(answer, &link), string(answer))
+	}](b.t, answer)
 	return status, link.URL
 }
 
 func TestSignedLinks(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.tenant = "telegram:12345" })
+	inBench(t, benchOf(1, func(b *bench) { b.tenant = "telegram:12345" }), func(t *testing.T, b *bench) {
 		name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 		_, whole := b.get("/view?filename=" + name)
 		status, link := b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
@@ -40,8 +42,7 @@ func TestSignedLinks(t *testing.T) {
 		require.NotContains(t, link, "12345", "a link tells nobody whose it is")
 
 		fetch := func(link string, header ...string) (*http.Response, string) {
-			r, err := http.NewRequest(http.MethodGet, b.web.URL+link, http.NoBody)
-			require.NoError(t, err)
+			r := must(http.NewRequest(http.MethodGet, b.web.URL+link, http.NoBody))(t)
 			for n := 0; n+1 < len(header); n += 2 {
 				r.Header.Set(header[n], header[n+1])
 			}
@@ -85,8 +86,7 @@ func TestSignedLinks(t *testing.T) {
 		}
 
 		// Links that were tampered with.
-		parsed, err := url.Parse(link)
-		require.NoError(t, err)
+		parsed := must(url.Parse(link))(t)
 		exp, sig := parsed.Query().Get("exp"), parsed.Query().Get("sig")
 		other := b.finished(b.submit(picture(0xff00), "ann")).Outputs["2"].Images[0].Filename
 		for _, forged := range []string{
@@ -114,11 +114,9 @@ func TestSignedLinks(t *testing.T) {
 // newSignerOf returns a signer for a storage.
 func newSignerOf(t testing.TB, location string) *signer {
 	t.Helper()
-	storage, err := files.OpenStorage(t.Context(), location)
-	require.NoError(t, err)
+	storage := must(files.OpenStorage(t.Context(), location))(t)
 	t.Cleanup(func() { _ = storage.Close() })
-	ring, err := keyring.Open(t.Context(), keyring.Options{Store: storage.KeyStore()})
-	require.NoError(t, err)
+	ring := must(keyring.Open(t.Context(), keyring.Options{Store: storage.KeyStore()}))(t)
 	return newSigner(ring.Sealer(keyring.Links))
 }
 
@@ -129,10 +127,8 @@ func TestSignerKeepsToItsKey(t *testing.T) {
 		one, same, two := newSignerOf(t, location), newSignerOf(t, location), newSignerOf(t, t.TempDir())
 		for _, name := range []string{"a.png", "with space.mp4", "100%.png", "семь.webp", "a?b#c&d=e.png", "x:1.png"} {
 			ref := job.FileRef{Type: "output", Subfolder: "sub/folder", Filename: name}
-			link, err := one.link("ann", ref, now.Add(-time.Hour), now)
-			require.NoError(t, err)
-			u, err := url.Parse(api.LinkPath + link)
-			require.NoError(t, err)
+			link := must(one.link("ann", ref, now.Add(-time.Hour), now))(t)
+			u := must(url.Parse(api.LinkPath + link))(t)
 			got := strings.TrimPrefix(u.Path, api.LinkPath)
 			require.Equal(t, name, got)
 
@@ -142,7 +138,7 @@ func TestSignerKeepsToItsKey(t *testing.T) {
 				require.Equal(t, "ann", tenant)
 				require.Equal(t, ref, file)
 			}
-			_, _, err = one.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now)
+			_, _, err := one.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now)
 			require.ErrorIs(t, err, ErrLinkExpired)
 			_, _, err = two.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now.Add(-time.Second))
 			require.ErrorIs(t, err, ErrLinkForged)
@@ -172,23 +168,19 @@ func TestLinkLifeIsBoundedWhenOpened(t *testing.T) {
 			{"renewed", -MaxLinkLife, time.Hour, ErrLinkTooLong},
 			{"made later than now", time.Hour, 2 * time.Hour, ErrLinkTooLong},
 		} {
-			link, err := s.link("ann", ref, now.Add(tc.issued), now.Add(tc.expires))
-			require.NoError(t, err)
-			u, err := url.Parse(api.LinkPath + link)
-			require.NoError(t, err)
-			_, _, err = s.open(t.Context(), "a.png", u.Query().Get("exp"), u.Query().Get("sig"), now)
+			link := must(s.link("ann", ref, now.Add(tc.issued), now.Add(tc.expires)))(t)
+			u := must(url.Parse(api.LinkPath + link))(t)
+			_, _, err := s.open(t.Context(), "a.png", u.Query().Get("exp"), u.Query().Get("sig"), now)
 			require.ErrorIs(t, err, tc.want, tc.name)
 		}
 	})
 }
 
 func TestLinkThatIsValidForTooLongIsRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 		now := time.Now()
-		link, err := b.hub.links.signer.link("", job.FileRef{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0))
-		require.NoError(t, err)
+		link := must(b.hub.links.signer.link("", job.FileRef{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0)))(t)
 		status, body := b.get(api.LinkPath + link)
 		require.Equal(t, http.StatusForbidden, status)
 		require.Contains(t, string(body), "longer than links may")
@@ -202,4 +194,116 @@ func FuzzSignerOpen(f *testing.F) {
 		_, _, err := s.open(t.Context(), name, exp, sig, time.Unix(1, 0))
 		require.ErrorIs(t, err, ErrLinkForged)
 	})
+}
+
+// paidServer is an instance with a class of paid nodes. It notes what it is given.
+type paidServer struct {
+	url  string
+	mu   sync.Mutex
+	seen []string // bodies of POST /prompt
+}
+
+// newPaidServer starts one that says whether the class Paid needs an API key.
+func newPaidServer(t *testing.T, paid bool) *paidServer {
+	t.Helper()
+	v, err := pyjson.Parse(fmt.Appendf(nil, `{"input": {"required": {"image": ["IMAGE"]}}, "input_order": {"required": ["image"]},
+		"output": ["IMAGE"], "output_is_list": [false], "output_name": ["IMAGE"], "name": "Paid", "display_name": "Paid", "description": "",
+		"python_module": "comfy_api_nodes.paid", "category": "api node", "output_node": false, "api_node": %t}`, paid))
+	require.NoError(t, err)
+	class, _ := v.(*pyjson.Object)
+	k := &paidServer{}
+	k.url = simtest.Front(t, newInstance(t, sim.Config{CustomClasses: map[string]*pyjson.Object{"Paid": class}}).url(),
+		func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
+			if r.Method == http.MethodPost && r.URL.Path == "/prompt" {
+				body, _ := io.ReadAll(r.Body)
+				k.mu.Lock()
+				k.seen = append(k.seen, string(body))
+				k.mu.Unlock()
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+			}
+			rest.ServeHTTP(w, r)
+		}).URL
+	return k
+}
+
+// given reports how many prompts with a text the instance has had.
+func (k *paidServer) given(text string) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, body := range k.seen {
+		if strings.Contains(body, text) {
+			n++
+		}
+	}
+	return n
+}
+
+// paidPicture is a graph with a node that needs an API key.
+func paidPicture(n int) string {
+	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
+		"2": {"class_type": "Paid", "inputs": {"image": ["1", 0]}},
+		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "a"}}}`, n)
+}
+
+// A prompt that needs its API key goes only where secrets_to lets the key go, whatever other
+// instances say of its nodes; one that does not goes anywhere, without the key where it may not
+// be. Where nobody may have it the prompt is refused, and the reason says what to do.
+func TestSecretsGoWhereTheyMay(t *testing.T) {
+	t.Parallel()
+	const secret = `{"api_key_comfy_org": "very secret"}`
+	own, other := newPaidServer(t, true), newPaidServer(t, false) // the other one turns the need off, if it is believed
+	var names [2]string
+	b := newBench(t, 0, func(b *bench) {
+		b.settings.Instances = []string{own.url, other.url}
+		for n, url := range b.settings.Instances {
+			names[n], _ = InstanceName(url)
+		}
+		b.settings.SecretsTo = []string{names[0]}
+	})
+	b.connected(2)
+	eventually(t, b.hub.classes.hasLooked, time.Minute, 5*time.Millisecond)
+	for n := range 6 {
+		b.finished(b.submitWith(paidPicture(n), secret))
+	}
+	require.Equal(t, 6, own.given("very secret"))
+	require.Zero(t, other.given(`"Paid"`), "although it is idle")
+
+	require.NoError(t, b.hub.Operator().Drain(t.Context(), names[0], 0))
+	b.finished(b.submitWith(paidPicture(10), `{"api_key_comfy_org": null}`))
+	b.finished(b.submitWith(picture(11), secret))
+	require.Equal(t, 2, other.given(`"EmptyImage"`), "these do not need one")
+	waits := b.submitWith(paidPicture(12), secret)
+	text := b.posts("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, waits))
+	require.Contains(t, string(text), names[1]+`", "state": "idle", "can_run": false, "why": "it lacks leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)`)
+	require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(names[0])))
+	b.finished(waits)
+	require.Zero(t, other.given("very secret"))
+}
+
+// Where no instance that has a class may have API keys, a prompt that needs one is refused at
+// once, and the error is the node's.
+func TestSecretsOfNobody(t *testing.T) {
+	t.Parallel()
+	only := newPaidServer(t, true)
+	b := newBench(t, 1, func(b *bench) {
+		b.settings.Instances, b.settings.SecretsTo = []string{only.url}, []string{"gpu*"}
+	})
+	b.connected(2)
+	eventually(t, b.hub.classes.hasLooked, time.Minute, 5*time.Millisecond)
+	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"auth_token_comfy_org": "very secret"}}`, paidPicture(1)))
+	require.Equal(t, http.StatusBadRequest, status, string(answer))
+	refused := decoded[struct {
+		Errors map[string]struct {
+			Errors []struct{ Details string }
+		} `json:"node_errors"`
+	}](t, answer)
+	require.Len(t, refused.Errors["2"].Errors, 1, string(answer))
+	require.Contains(t, refused.Errors["2"].Errors[0].Details, "secrets_to")
+	b.finished(b.submitWith(paidPicture(2), `{}`))
+	require.Zero(t, only.given("very secret"))
+	var warned bool
+	for _, f := range b.hub.Checkup().Findings(t.Context()) {
+		warned = warned || f.Level == LevelWarning && strings.Contains(f.Says, "secrets_to names gpu*")
+	}
+	require.True(t, warned)
 }

@@ -93,8 +93,7 @@ var personal = map[string]struct {
 }
 
 func (p *person) deletes(ids ...string) string {
-	list, err := json.Marshal(ids)
-	require.NoError(p.b.t, err)
+	list := must(json.Marshal(ids))(p.b.t)
 	return fmt.Sprintf(`{"delete": %s, "client_id": %q}`, list, p.client)
 }
 
@@ -127,13 +126,11 @@ func (p *person) meansDelete(from, to int) {
 
 // fate reports whether a prompt has ended or its end was asked for.
 func (p *person) fate(id string) (over bool) {
-	j, err := p.b.hub.queue.Find(p.b.t.Context(), job.DefaultTenant, id)
-	require.NoError(p.b.t, err)
+	j := must(p.b.hub.queue.Find(p.b.t.Context(), job.DefaultTenant, id))(p.b.t)
 	if j.State == job.Queued || j.State.Ended() {
 		return j.State != job.Queued
 	}
-	asked, err := p.b.hub.db.Client().HExists(p.b.t.Context(), p.b.hub.db.Key("q", "job", j.Key), "cancel").Result()
-	require.NoError(p.b.t, err)
+	asked := must(p.b.hub.db.Client().HExists(p.b.t.Context(), p.b.hub.db.Key("q", "job", j.Key), "cancel").Result())(p.b.t)
 	return asked
 }
 
@@ -143,8 +140,7 @@ func (p *person) steady() {
 	eventually(p.b.t, func() bool {
 		want := p.running()
 		for n, id := range p.ids {
-			j, err := p.b.hub.queue.Find(p.b.t.Context(), job.DefaultTenant, id)
-			require.NoError(p.b.t, err)
+			j := must(p.b.hub.queue.Find(p.b.t.Context(), job.DefaultTenant, id))(p.b.t)
 			runs := j.State == job.Running
 			if runs != want[n] || p.over[n] && !j.State.Ended() {
 				return false
@@ -185,12 +181,6 @@ func (p *person) leave() {
 	p.steady()
 }
 
-func (b *bench) posts(path, body string) {
-	b.t.Helper()
-	status, answer := b.post(path, body)
-	require.Equal(b.t, http.StatusOK, status, string(answer))
-}
-
 // orders returns the single gestures and every pair of them in both orders.
 func orders(gestures []string) (all [][]string) {
 	for _, one := range gestures {
@@ -229,25 +219,23 @@ func TestWhatStopsWhat(t *testing.T) {
 		if testing.Short() && (c.instances != 2 || c.prompts != 3) {
 			continue
 		}
-		t.Run(fmt.Sprintf("%d on %d, socket %t", c.prompts, c.instances, c.socket), func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := newBench(t, c.instances)
-				b.rooms.RememberCalls(time.Hour, time.Hour)
-				for n, order := range orders(c.gestures) {
-					p := &person{b: b, client: fmt.Sprint("client", n), socket: c.socket, slots: c.instances}
-					p.begin(c.prompts)
-					for _, gesture := range order {
-						path, body := personal[gesture].send(p)
-						personal[gesture].means(p)
-						b.posts(path, body)
-						for n, id := range p.ids {
-							require.Equal(t, p.over[n], p.fate(id), "prompt %d of %d after %s", n+1, c.prompts, strings.Join(order, ", "))
-						}
-						p.steady()
+		runInBubble(t, fmt.Sprintf("%d on %d, socket %t", c.prompts, c.instances, c.socket), func(t *testing.T) {
+			b := newBench(t, c.instances)
+			b.rooms.RememberCalls(time.Hour, time.Hour)
+			for n, order := range orders(c.gestures) {
+				p := &person{b: b, client: fmt.Sprint("client", n), socket: c.socket, slots: c.instances}
+				p.begin(c.prompts)
+				for _, gesture := range order {
+					path, body := personal[gesture].send(p)
+					personal[gesture].means(p)
+					b.posts(path, body)
+					for n, id := range p.ids {
+						require.Equal(t, p.over[n], p.fate(id), "prompt %d of %d after %s", n+1, c.prompts, strings.Join(order, ", "))
 					}
-					p.leave()
+					p.steady()
 				}
-			})
+				p.leave()
+			}
 		})
 	}
 }
@@ -255,23 +243,20 @@ func TestWhatStopsWhat(t *testing.T) {
 // A prompt that is deleted before its client has seen it run leaves no trace even
 // if it runs: no listing, no history, no message, no count.
 func TestTakenBack(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 2)
+	inBench(t, benchOf(2), func(t *testing.T, b *bench) {
 		socket := b.dial("ann")
 		shown := b.submit(endless(1), "ann")
 		require.Equal(t, "execution_start", socket.next().Type)
 		taken := b.submit(endless(2), "ann")
 		eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
-		job, err := b.hub.queue.Find(t.Context(), "default", taken)
-		require.NoError(t, err)
+		job := must(b.hub.queue.Find(t.Context(), "default", taken))(t)
 
 		b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
 		for path, missing := range map[string]string{"/queue": taken, "/api/jobs": taken, "/hub/jobs": taken, "/history": taken} {
 			_, body := b.get(path)
 			require.NotContains(t, string(body), missing, path)
 		}
-		status, _ := b.get("/api/jobs/" + taken)
-		require.Equal(t, http.StatusNotFound, status)
+		require.Equal(t, http.StatusNotFound, statusOf(b.get("/api/jobs/"+taken)))
 		_, body := b.get("/prompt?clientId=ann")
 		require.JSONEq(t, `{"exec_info": {"queue_remaining": 1}}`, string(body))
 		// The same prompt can be sent again at once, and is a new job.
@@ -279,8 +264,7 @@ func TestTakenBack(t *testing.T) {
 		b.posts("/interrupt", `{"client_id": "ann"}`)
 		require.Contains(t, socket.until(shown), "execution_interrupted", "the shown one, and nothing of the other")
 		eventually(t, func() bool {
-			j, err := b.hub.queue.Get(t.Context(), job.Key)
-			require.NoError(t, err)
+			j := must(b.hub.queue.Get(t.Context(), job.Key))(t)
 			return j.State.Ended()
 		}, time.Minute, time.Millisecond)
 		_, found := b.history(taken)
@@ -294,16 +278,14 @@ func TestTakenBack(t *testing.T) {
 // Three hubs may be involved: one is asked to delete, one runs the prompt, and one
 // has the client's socket.
 func TestTakenBackAtAnotherHub(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		one, two := newPair(t, 1, 1)
+	inPair(t, 1, 1, func(t *testing.T, one, two *bench) {
 		socket := one.dial("ann")
 		shown := one.submit(endless(1), "ann")
 		require.Equal(t, "execution_start", socket.next().Type)
 		taken := one.submit(endless(2), "ann")
 		running := func(n int) func() bool {
 			return func() bool {
-				jobs, err := one.hub.queue.Live(t.Context(), job.DefaultTenant)
-				require.NoError(t, err)
+				jobs := must(one.hub.queue.Live(t.Context(), job.DefaultTenant))(t)
 				jobs = slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Running })
 				return len(jobs) == n
 			}

@@ -31,13 +31,20 @@ func shared(t *testing.T, limits TenantLimits, change ...func(*bench)) *bench {
 // as sends a request as a tenant.
 func (b *bench) as(tenant, method, path, body string) (int, string) {
 	b.t.Helper()
-	req, err := http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, strings.NewReader(body))
-	require.NoError(b.t, err)
+	req := must(http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, strings.NewReader(body)))(b.t)
 	req.Header.Set("Test-Login", tenant)
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(b.t, err)
 	status, answer := read(b.t, resp)
 	return status, string(answer)
+}
+
+// acts is as for what must succeed.
+func (b *bench) acts(tenant, method, path, body string) string {
+	b.t.Helper()
+	status, answer := b.as(tenant, method, path, body)
+	require.Equal(b.t, http.StatusOK, status, "%s %s: %s", method, path, answer)
+	return answer
 }
 
 // refused requires that a tenant was told which of its limits it reached.
@@ -113,14 +120,12 @@ func TestTenantSockets(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := shared(t, TenantLimits{Sockets: 2})
 		for _, client := range []string{"1", "2"} {
-			status, _ := b.open("ann", client)
-			require.Equal(t, http.StatusSwitchingProtocols, status)
+			require.Equal(t, http.StatusSwitchingProtocols, statusOf(b.open("ann", client)))
 		}
 		status, answer := b.open("ann", "3")
 		require.Equal(t, http.StatusTooManyRequests, status)
 		b.refused("sockets", status, answer)
-		status, _ = b.open("bob", "1")
-		require.Equal(t, http.StatusSwitchingProtocols, status)
+		require.Equal(t, http.StatusSwitchingProtocols, statusOf(b.open("bob", "1")))
 	})
 }
 
@@ -135,23 +140,21 @@ func TestTenantSocketsOfNodes(t *testing.T) {
 		// An eighth is for what arrives, and a quarter of that for one tenant.
 		"memory": {Settings{BodyMemory: 32 * 300 << 10}, http.StatusServiceUnavailable},
 	} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				p := newPack(t, "one", sim.Config{})
-				b := shared(t, tt.limits.TenantLimits, func(b *bench) {
-					b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, PassthroughOn
-					b.settings.Instances = append(b.settings.Instances, p.URL)
-				})
-				b.connected(1)
-				for range 2 {
-					status, answer := b.openAt("ann", "/pack/ws")
-					require.Equal(t, http.StatusSwitchingProtocols, status, answer)
-				}
-				status, answer := b.openAt("ann", "/pack/ws")
-				require.Equal(t, tt.status, status, answer)
-				status, answer = b.openAt("bob", "/pack/ws")
-				require.Equal(t, http.StatusSwitchingProtocols, status, answer)
+		runInBubble(t, name, func(t *testing.T) {
+			p := newPack(t, "one", sim.Config{})
+			b := shared(t, tt.limits.TenantLimits, func(b *bench) {
+				b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, PassthroughOn
+				b.settings.Instances = append(b.settings.Instances, p.URL)
 			})
+			b.connected(1)
+			for range 2 {
+				status, answer := b.openAt("ann", "/pack/ws")
+				require.Equal(t, http.StatusSwitchingProtocols, status, answer)
+			}
+			status, answer := b.openAt("ann", "/pack/ws")
+			require.Equal(t, tt.status, status, answer)
+			status, answer = b.openAt("bob", "/pack/ws")
+			require.Equal(t, http.StatusSwitchingProtocols, status, answer)
 		})
 	}
 }
@@ -162,25 +165,23 @@ func TestTenantQueue(t *testing.T) {
 		"waiting":    {Waiting: 2},
 		"queue_size": {QueueSize: 1000}, // one of these is larger
 	} {
-		t.Run(limit, func(t *testing.T) {
-			inBubble(t, func(t *testing.T) {
-				b := shared(t, limits, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
-				post := func(tenant string, n int) (int, string) {
-					return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(4000)))
-				}
-				// This job takes the only instance.
-				status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`)
-				require.Equal(t, http.StatusOK, status, answer)
-				eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-				for n := 0; status == http.StatusOK && n < 5; n++ {
-					status, answer = post("ann", n)
-				}
-				require.Equal(t, http.StatusTooManyRequests, status)
-				b.refused(limit, status, answer)
-				status, answer = post("bob", 9)
-				require.Equal(t, http.StatusOK, status, answer)
-				b.as("ann", "POST", "/interrupt", `{"prompt_id": "first"}`)
-			})
+		runInBubble(t, limit, func(t *testing.T) {
+			b := shared(t, limits, serving(sim.Config{}))
+			post := func(tenant string, n int) (int, string) {
+				return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(4000)))
+			}
+			// This job takes the only instance.
+			b.acts("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`)
+			eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+			status, answer := http.StatusOK, ""
+			for n := 0; status == http.StatusOK && n < 5; n++ {
+				status, answer = post("ann", n)
+			}
+			require.Equal(t, http.StatusTooManyRequests, status)
+			b.refused(limit, status, answer)
+			status, answer = post("bob", 9)
+			require.Equal(t, http.StatusOK, status, answer)
+			b.as("ann", "POST", "/interrupt", `{"prompt_id": "first"}`)
 		})
 	}
 }
@@ -195,8 +196,7 @@ func TestTenantRunning(t *testing.T) {
 		})
 		post := func(tenant, id string, graph string) {
 			t.Helper()
-			status, answer := b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
-			require.Equal(t, http.StatusOK, status, answer)
+			b.acts(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
 		}
 		ended := func(tenant, id string) func() bool {
 			return func() bool {
@@ -231,9 +231,7 @@ func TestTenantRunning(t *testing.T) {
 // A tenant that has used its time of a day is refused, and told when it may go on.
 func TestTenantGPUTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{GPUTime: time.Millisecond}, func(b *bench) {
-			b.instances = append(b.instances, newInstance(t, sim.Config{}))
-		})
+		b := shared(t, TenantLimits{GPUTime: time.Millisecond}, serving(sim.Config{}))
 		post := func(tenant string, n int) (int, string) {
 			return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(n)))
 		}
@@ -256,77 +254,65 @@ func TestTenantUserdata(t *testing.T) {
 	store := func(b *bench, tenant, name string, size int) (int, string) {
 		return b.as(tenant, "POST", "/userdata/"+name, strings.Repeat("x", size))
 	}
-	t.Run("userdata", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			b := shared(t, TenantLimits{Userdata: 1000})
-			for _, name := range []string{"1", "2"} {
-				status, answer := store(b, "ann", name, 450)
-				require.Equal(t, http.StatusOK, status, answer)
-			}
-			status, answer := store(b, "ann", "3", 450)
-			require.Equal(t, http.StatusInsufficientStorage, status)
-			b.refused("userdata", status, answer)
-			status, _ = b.as("ann", "GET", "/userdata/3", "")
-			require.Equal(t, http.StatusNotFound, status, "nothing of it is kept")
-			status, answer = b.as("ann", "POST", "/settings", `{"Comfy.Test": "`+strings.Repeat("x", 200)+`"}`)
-			b.refused("userdata", status, answer)
-			status, answer = store(b, "bob", "3", 450)
+	runInBubble(t, "userdata", func(t *testing.T) {
+		b := shared(t, TenantLimits{Userdata: 1000})
+		for _, name := range []string{"1", "2"} {
+			status, answer := store(b, "ann", name, 450)
 			require.Equal(t, http.StatusOK, status, answer)
+		}
+		status, answer := store(b, "ann", "3", 450)
+		require.Equal(t, http.StatusInsufficientStorage, status)
+		b.refused("userdata", status, answer)
+		require.Equal(t, http.StatusNotFound, statusOf(b.as("ann", "GET", "/userdata/3", "")), "nothing of it is kept")
+		status, answer = b.as("ann", "POST", "/settings", `{"Comfy.Test": "`+strings.Repeat("x", 200)+`"}`)
+		b.refused("userdata", status, answer)
+		status, answer = store(b, "bob", "3", 450)
+		require.Equal(t, http.StatusOK, status, answer)
 
-			status, answer = store(b, "ann", "2", 500)
-			require.Equal(t, http.StatusOK, status, "a file that is replaced gives its room back: "+answer)
-			status, answer = b.as("ann", "POST", "/userdata/2/move/2b", "")
-			require.Equal(t, http.StatusOK, status, "one that is moved needs none: "+answer)
-			status, _ = b.as("ann", "DELETE", "/userdata/1", "")
-			require.Equal(t, http.StatusNoContent, status)
-			status, answer = store(b, "ann", "3", 450)
-			require.Equal(t, http.StatusOK, status, answer)
-			b.stop()
-			b.start()
-			status, answer = store(b, "ann", "4", 450)
-			b.refused("userdata", status, answer)
-		})
+		status, answer = store(b, "ann", "2", 500)
+		require.Equal(t, http.StatusOK, status, "a file that is replaced gives its room back: "+answer)
+		answer = b.acts("ann", "POST", "/userdata/2/move/2b", "") // one that is moved needs none
+		require.Equal(t, http.StatusNoContent, statusOf(b.as("ann", "DELETE", "/userdata/1", "")))
+		status, answer = store(b, "ann", "3", 450)
+		require.Equal(t, http.StatusOK, status, answer)
+		b.stop()
+		b.start()
+		status, answer = store(b, "ann", "4", 450)
+		b.refused("userdata", status, answer)
 	})
-	t.Run("userdata_files", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			b := shared(t, TenantLimits{UserdataFiles: 3})
-			status, answer := store(b, "ann", "a%2Fb%2Fc", 1) // two folders and a file
-			require.Equal(t, http.StatusOK, status, answer)
-			for _, name := range []string{"d", "a%2Fe%2Ff"} {
-				status, answer = store(b, "ann", name, 1)
-				require.Equal(t, http.StatusInsufficientStorage, status)
-				b.refused("userdata_files", status, answer)
-			}
-			status, answer = store(b, "bob", "d", 1)
-			require.Equal(t, http.StatusOK, status, answer)
-			status, _ = b.as("ann", "DELETE", "/userdata/a%2Fb%2Fc", "")
-			require.Equal(t, http.StatusNoContent, status)
-			status, answer = store(b, "ann", "a%2Fd", 1)
-			require.Equal(t, http.StatusOK, status, answer)
-		})
+	runInBubble(t, "userdata_files", func(t *testing.T) {
+		b := shared(t, TenantLimits{UserdataFiles: 3})
+		status, answer := store(b, "ann", "a%2Fb%2Fc", 1) // two folders and a file
+		require.Equal(t, http.StatusOK, status, answer)
+		for _, name := range []string{"d", "a%2Fe%2Ff"} {
+			status, answer = store(b, "ann", name, 1)
+			require.Equal(t, http.StatusInsufficientStorage, status)
+			b.refused("userdata_files", status, answer)
+		}
+		status, answer = store(b, "bob", "d", 1)
+		require.Equal(t, http.StatusOK, status, answer)
+		require.Equal(t, http.StatusNoContent, statusOf(b.as("ann", "DELETE", "/userdata/a%2Fb%2Fc", "")))
+		status, answer = store(b, "ann", "a%2Fd", 1)
+		require.Equal(t, http.StatusOK, status, answer)
 	})
-	t.Run("users share", func(t *testing.T) {
-		inBubble(t, func(t *testing.T) {
-			b := shared(t, TenantLimits{UserdataFiles: 5}, func(b *bench) { b.settings.MultiUser = true })
-			stored := 0
-			for n := range 6 {
-				status, id := b.as("ann", "POST", "/users", fmt.Sprintf(`{"username": "user %d"}`, n))
-				require.Equal(t, http.StatusOK, status, id)
-				req, err := http.NewRequest("POST", b.web.URL+"/userdata/x", strings.NewReader("x"))
-				require.NoError(t, err)
-				req.Header.Set("Test-Login", "ann")
-				req.Header.Set("Comfy-User", strings.Trim(id, `"`))
-				resp, err := http.DefaultClient.Do(req)
-				require.NoError(t, err)
-				status, _ = read(t, resp)
-				if status == http.StatusOK {
-					stored++
-				}
+	runInBubble(t, "users share", func(t *testing.T) {
+		b := shared(t, TenantLimits{UserdataFiles: 5}, func(b *bench) { b.settings.MultiUser = true })
+		stored := 0
+		for n := range 6 {
+			id := b.acts("ann", "POST", "/users", fmt.Sprintf(`{"username": "user %d"}`, n))
+			req, err := http.NewRequest("POST", b.web.URL+"/userdata/x", strings.NewReader("x"))
+			require.NoError(t, err)
+			req.Header.Set("Test-Login", "ann")
+			req.Header.Set("Comfy-User", strings.Trim(id, `"`))
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			status, _ := read(t, resp)
+			if status == http.StatusOK {
+				stored++
 			}
-			require.Equal(t, 4, stored, "the list of users is a file too")
-			status, _ := b.as("ann", "POST", "/users", `{"username": "`+strings.Repeat("é", 200)+`"}`)
-			require.Equal(t, http.StatusInternalServerError, status, "a name has a bound")
-		})
+		}
+		require.Equal(t, 4, stored, "the list of users is a file too")
+		require.Equal(t, http.StatusInternalServerError, statusOf(b.as("ann", "POST", "/users", `{"username": "`+strings.Repeat("é", 200)+`"}`)), "a name has a bound")
 	})
 }
 
@@ -360,8 +346,7 @@ func TestBandOfAPrompt(t *testing.T) {
 
 // The band that a prompt asks for comes by header or in its extra_data, and is shown.
 func TestBandOverHTTP(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for name, c := range map[string]struct{ header, extra, want string }{
 			"header":                 {header: "bulk", want: "bulk"},
 			"extra data":             {extra: `{"comfyhub": {"band": "bulk"}}`, want: "bulk"},
@@ -374,19 +359,15 @@ func TestBandOverHTTP(t *testing.T) {
 			if c.extra != "" {
 				extra = `, "extra_data": ` + c.extra
 			}
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+"/prompt", strings.NewReader(`{"prompt": `+picture(3)+extra+`}`))
-			require.NoError(t, err)
+			req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+"/prompt", strings.NewReader(`{"prompt": `+picture(3)+extra+`}`)))(t)
 			req.Header.Set("X-ComfyHub-Band", c.header)
 			resp, err := http.DefaultClient.Do(req)
 			require.NoError(t, err)
 			status, answer := read(t, resp)
 			require.Equal(t, http.StatusOK, status, string(answer))
-			var accepted struct {
-				ID string `json:"prompt_id"`
-			}
-			require.NoError(t, json.Unmarshal(answer, &accepted))
+			id := idOf(t, answer)
 			var shown struct{ Band string }
-			_, answer = b.get("/hub/jobs/" + accepted.ID)
+			_, answer = b.get("/hub/jobs/" + id)
 			require.NoError(t, json.Unmarshal(answer, &shown))
 			require.Equal(t, c.want, shown.Band, name)
 		}

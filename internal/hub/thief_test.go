@@ -3,7 +3,6 @@ package hub
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"io"
 	"log"
 	"log/slog"
@@ -49,8 +48,7 @@ type box struct {
 func newBox(t *testing.T, plain bool) *box {
 	t.Helper()
 	b := &box{id: gossip.NewIdentity(), server: newInstance(t, sim.Config{})}
-	target, err := url.Parse(b.server.url())
-	require.NoError(t, err)
+	target := must(url.Parse(b.server.url()))(t)
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.ErrorLog = log.New(io.Discard, "", 0)
 	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -74,8 +72,7 @@ func newBox(t *testing.T, plain bool) *box {
 	if plain {
 		web.Start()
 	} else {
-		web.TLS, err = gossip.ServeTLS(fleetKey, b.id, gossip.NewHubPin(slog.New(slog.DiscardHandler)))
-		require.NoError(t, err)
+		web.TLS = must(gossip.ServeTLS(fleetKey, b.id, gossip.NewHubPin(slog.New(slog.DiscardHandler))))(t)
 		web.StartTLS()
 	}
 	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
@@ -113,8 +110,7 @@ func (b *box) join(t *testing.T, h *bench, name string, boot int64, log io.Write
 	if log != nil {
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}
-	g, err := gossip.Join(t.Context(), c)
-	require.NoError(t, err)
+	g := must(gossip.Join(t.Context(), c))(t)
 	b.Gossip = g
 	leave = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -138,8 +134,7 @@ func (b *bench) reportsRefused(kind string) float64 {
 func (b *bench) entryOf(name string) (state, reason string) {
 	b.t.Helper()
 	_, body := b.get("/hub/instances")
-	var list []struct{ Name, State, Reason string }
-	require.NoError(b.t, json.Unmarshal(body, &list))
+	list := decoded[[]struct{ Name, State, Reason string }](b.t, body)
 	for _, i := range list {
 		if i.Name == name {
 			return i.State, i.Reason
@@ -334,8 +329,7 @@ func TestCheckTellsOfAgentsThatRefuse(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, 0, keyed)
 	box := newBox(t, false)
-	_, err := h.hub.Operator().HubKey()
-	require.NoError(t, err)
+	must(h.hub.Operator().HubKey())(t)
 	web := httptest.NewUnstartedServer(http.NotFoundHandler())
 	web.Config.ErrorLog = log.New(io.Discard, "", 0)
 	pin, err := gossip.OpenHubPin("", gossip.NewIdentity().Key(), slog.New(slog.DiscardHandler)) // of another fleet

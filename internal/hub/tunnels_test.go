@@ -34,8 +34,7 @@ func newTunnelBench(t *testing.T) *tunnelBench {
 	t.Helper()
 	b := &tunnelBench{t: t, registry: fleet.NewRegistry(), client: &http.Client{Transport: &http.Transport{}}}
 	tokens := machines.New(redistest.Embedded(t), keyringtest.New(t))
-	token, err := tokens.Issue(t.Context(), "attic")
-	require.NoError(t, err)
+	token := must(tokens.Issue(t.Context(), "attic"))(t)
 	b.token = token
 	b.Tunnels = &Tunnels{machines: tokens, fleet: b.registry, open: map[string]*machineTunnel{}, log: func() *slog.Logger { return slog.New(slog.DiscardHandler) }, take: func(r fleet.Report) {
 		b.mu.Lock()
@@ -66,8 +65,7 @@ func newTunnelBench(t *testing.T) *tunnelBench {
 // agent opens a tunnel whose agent answers the question for reports.
 func (b *tunnelBench) agent(reports http.HandlerFunc) *tunnel.Session {
 	b.t.Helper()
-	s, err := tunnel.Dial(b.t.Context(), b.url, b.token, "test", b.client)
-	require.NoError(b.t, err)
+	s := must(tunnel.Dial(b.t.Context(), b.url, b.token, "test", b.client))(b.t)
 	server := &http.Server{Handler: reports, ReadHeaderTimeout: time.Minute}
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(s) })
@@ -149,8 +147,7 @@ func TestSecondTunnelOfAMachine(t *testing.T) {
 		return len(b.taken) == 2
 	}, time.Minute, 5*time.Millisecond)
 	b.becomes(fleet.Idle)
-	conn, err := b.dialer("attic")(t.Context(), "tcp", "attic:80")
-	require.NoError(t, err)
+	conn := must(b.dialer("attic")(t.Context(), "tcp", "attic:80"))(t)
 	require.NoError(t, conn.Close())
 }
 

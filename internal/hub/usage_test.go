@@ -2,10 +2,10 @@ package hub
 
 import (
 	"encoding/csv"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -28,14 +28,11 @@ type usageRow struct {
 
 func (b *bench) usage(tenant, query string) map[string]usageRow {
 	b.t.Helper()
-	status, text := b.as(tenant, "GET", "/hub/usage"+query, "")
-	require.Equal(b.t, http.StatusOK, status, text)
-	var answer struct{ Usage []usageRow }
-	require.NoError(b.t, json.Unmarshal([]byte(text), &answer), text)
+	text := b.acts(tenant, "GET", "/hub/usage"+query, "")
+	answer := decoded[struct{ Usage []usageRow }](b.t, text)
 	sums := map[string]usageRow{}
 	for _, row := range answer.Usage { // two, if the day changes meanwhile
-		_, err := time.Parse(time.DateOnly, row.Day)
-		require.NoError(b.t, err)
+		must(time.Parse(time.DateOnly, row.Day))(b.t)
 		have := sums[row.Tenant]
 		sums[row.Tenant] = usageRow{
 			Tenant: row.Tenant, Done: have.Done + row.Done, Failed: have.Failed + row.Failed, Cancelled: have.Cancelled + row.Cancelled,
@@ -76,15 +73,12 @@ func TestUsageOfTenants(t *testing.T) {
 		require.Empty(t, b.usage("root", "?tenant="), "nobody is not everybody")
 		require.Empty(t, b.usage("root", "?from=2025-01-01&to=2025-02-01"))
 
-		status, text := b.as("root", "GET", "/hub/usage?format=csv", "")
-		require.Equal(t, http.StatusOK, status)
-		rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
-		require.NoError(t, err)
+		text := b.acts("root", "GET", "/hub/usage?format=csv", "")
+		rows := must(csv.NewReader(strings.NewReader(text)).ReadAll())(t)
 		require.Equal(t, []string{"day", "tenant", "done", "failed", "cancelled", "gpu_seconds", "output_bytes"}, rows[0])
 		require.Contains(t, text, ",'=cmd,", "a name is no formula")
 		for _, query := range []string{"?from=yesterday", "?to=2026", "?from=2026-02-01&to=2026-01-01", "?from=2020-01-01&to=2026-01-01", "?format=xml"} {
-			status, _ := b.as("ann", "GET", "/hub/usage"+query, "")
-			require.Equal(t, http.StatusBadRequest, status, query)
+			require.Equal(t, http.StatusBadRequest, statusOf(b.as("ann", "GET", "/hub/usage"+query, "")), query)
 		}
 	})
 }
@@ -99,8 +93,7 @@ func TestAudit(t *testing.T) {
 		admin := b.key(apikeys.Wanted{Name: "boss", Tenant: "root", Scopes: []apikeys.Scope{apikeys.Admin}})
 		reader := b.key(apikeys.Wanted{Name: "reader", Tenant: "ann", Scopes: []apikeys.Scope{apikeys.Read}})
 		wrong := b.key(apikeys.Wanted{Name: "gone"})
-		_, err := b.hub.Operator().RevokeKey(t.Context(), "gone")
-		require.NoError(t, err)
+		must(b.hub.Operator().RevokeKey(t.Context(), "gone"))(t)
 		for _, c := range []struct {
 			secret, method, path, body string
 			want                       []string
@@ -128,5 +121,82 @@ func TestAudit(t *testing.T) {
 		for _, secret := range []string{admin[9:30], reader[9:30], wrong[9:30], "my secret", "EmptyImage"} {
 			require.NotContains(t, log.String(), secret)
 		}
+	})
+}
+
+// A tenant that posts too fast is told so, in every dialect and with the moment when it may
+// go on; others are not.
+func TestTenantRate(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{Rate: 2}, func(b *bench) {
+			b.settings.TenantLimitsOf = map[string]TenantLimits{"bob": {Rate: 1000}}
+			b.instances = append(b.instances, newInstance(t, sim.Config{}))
+		})
+		body := func(n int) string { return fmt.Sprintf(`{"prompt": %s}`, picture(n)) }
+		for n := range 2 {
+			b.acts("ann", "POST", "/prompt", body(n))
+		}
+		status, answer := b.as("ann", "POST", "/prompt", body(3))
+		require.Equal(t, http.StatusTooManyRequests, status)
+		b.refused("rate", status, answer)
+		require.Equal(t, "tenant_rate", kindOfError(t, answer))
+		require.Regexp(t, `You can go on in (30|[12]?\d)s\.`, answer)
+
+		status, answer = b.as("ann", "POST", "/hub/v1/submit", fmt.Sprintf(`{"workflow": %s}`, picture(4)))
+		require.Equal(t, http.StatusTooManyRequests, status, answer)
+		require.Contains(t, answer, "too many prompts a minute")
+		for n := range 5 {
+			answer = b.acts("bob", "POST", "/prompt", body(n))
+		}
+	})
+}
+
+// Retry-After says when a limit ends, in whole seconds.
+func TestReachedLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			err   error
+			limit string
+			after int
+		}{
+			{RateError{Wait: 1500 * time.Millisecond}, "rate", 2},
+			{RateError{Wait: time.Millisecond}, "rate", 1},
+			{TimeSpentError{Wait: time.Hour}, "gpu_seconds", 3600},
+			{fmt.Errorf("more: %w", ErrTenantStorage), "storage", 3600},
+			{ErrTenantWaiting, "waiting", 10},
+			{ErrTenantQueueSize, "queue_size", 10},
+		} {
+			reached, ok := ReachedLimit(tc.err)
+			require.True(t, ok)
+			require.Equal(t, tc.limit, reached.Limit)
+			require.Equal(t, tc.after, reached.RetryAfter, strconv.Quote(tc.limit))
+		}
+		_, ok := ReachedLimit(ErrQueueFull)
+		require.False(t, ok, "the hub's own limit")
+	})
+}
+
+// A tenant whose files take too much is refused until some are gone.
+func TestTenantStorage(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{Storage: 10_000}, serving(sim.Config{}))
+		post := func(tenant string) (int, string) {
+			return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(7)))
+		}
+		status, answer := post("ann")
+		require.Equal(t, http.StatusOK, status, answer)
+		fetched := must(b.hub.store.Taken(t.Context(), "nobody"))(t)
+		require.Zero(t, fetched)
+		eventually(t, func() bool {
+			taken, err := b.hub.store.Taken(t.Context(), "ann")
+			return err == nil && taken > 0
+		}, time.Minute, 5*time.Millisecond, "the picture counts")
+
+		must(b.hub.db.Client().ZIncrBy(t.Context(), b.hub.db.Key("files", "shares"), 10_000, "ann").Result())(t)
+		status, answer = post("ann")
+		require.Equal(t, http.StatusTooManyRequests, status, answer)
+		b.refused("storage", status, answer)
+		status, answer = post("bob")
+		require.Equal(t, http.StatusOK, status, answer)
 	})
 }

@@ -61,8 +61,7 @@ func endlessOn(version string, nonce int) string {
 // postAs posts a prompt under a chosen id. client may be empty.
 func (b *bench) postAs(id, client, graph string) {
 	b.t.Helper()
-	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q, "client_id": %q}`, graph, id, client))
-	require.Equal(b.t, http.StatusOK, status, string(answer))
+	answer := b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q, "client_id": %q}`, graph, id, client))
 	require.Contains(b.t, string(answer), fmt.Sprintf(`"prompt_id": %q`, id))
 }
 
@@ -103,8 +102,7 @@ func TestInterruptsOfAllAges(t *testing.T) {
 			socket := b.dial("c" + version)
 			b.postAs("long "+version, "c"+version, endlessOn(version, n))
 			require.Equal(t, "execution_start", socket.next().Type, version)
-			status, _ := b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, "long "+version))
-			require.Equal(t, http.StatusOK, status)
+			b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, "long "+version))
 			types := socket.until("long " + version)
 			require.Equal(t, "execution_interrupted", types[len(types)-2], version)
 			// It hit only that one, and nothing of it is left for the next.
@@ -187,8 +185,7 @@ func TestErrorsOfAllAges(t *testing.T) {
 			for failed.Type != "execution_error" {
 				failed = socket.next()
 			}
-			var data struct{ Data map[string]any }
-			require.NoError(t, json.Unmarshal([]byte(failed.raw), &data))
+			data := decoded[struct{ Data map[string]any }](t, failed.raw)
 			for _, key := range []string{"prompt_id", "node_id", "node_type", "executed", "exception_message", "exception_type", "traceback", "current_inputs", "current_outputs"} {
 				require.Contains(t, data.Data, key, version)
 			}

@@ -185,13 +185,11 @@ func (w *walker) form(t *testing.T, name string) (kind, body string) {
 	var out bytes.Buffer
 	form := multipart.NewWriter(&out)
 	require.NoError(t, form.SetBoundary("boundary"))
-	part, err := form.CreateFormFile("image", name)
-	require.NoError(t, err)
+	part := must(form.CreateFormFile("image", name))(t)
 	if w.picture == "" {
 		w.picture = pixel(t, color.Gray{99})
 	}
-	_, err = part.Write([]byte(w.picture))
-	require.NoError(t, err)
+	must(part.Write([]byte(w.picture)))(t)
 	for key, value := range map[string]string{"overwrite": "true"} {
 		require.NoError(t, form.WriteField(key, value))
 	}

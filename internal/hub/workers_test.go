@@ -33,8 +33,7 @@ type pulled struct {
 
 func (b *bench) pullWorker(machine, worker string) *pullWorker {
 	b.t.Helper()
-	token, err := b.hub.Operator().IssueToken(b.t.Context(), machine)
-	require.NoError(b.t, err)
+	token := must(b.hub.Operator().IssueToken(b.t.Context(), machine))(b.t)
 	return &pullWorker{b, token, worker}
 }
 
@@ -44,8 +43,7 @@ func (p *pullWorker) ask(method, path, contentType, body string) (int, string) {
 	if !strings.HasPrefix(path, "http") {
 		path = p.b.web.URL + path
 	}
-	r, err := http.NewRequestWithContext(p.b.t.Context(), method, path, strings.NewReader(body))
-	require.NoError(p.b.t, err)
+	r := must(http.NewRequestWithContext(p.b.t.Context(), method, path, strings.NewReader(body)))(p.b.t)
 	r.Header.Set("Authorization", "Bearer "+p.token)
 	r.Header.Set("Content-Type", contentType)
 	r.Close = true // as the simplest clients do: that they hang up says nothing
@@ -91,8 +89,7 @@ const transcode = `{"1": {"class_type": "Transcode", "inputs": {"text": "%s"}}}`
 // A worker does what no ComfyUI can: it fetches the job, tells how far it is, uploads what it
 // has made and completes it. Its client sees what it would see of a ComfyUI.
 func TestWorkerDoesAJob(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		p.comes("attic", "Transcode")
 		client := b.dial("someone")
@@ -121,8 +118,7 @@ func TestWorkerDoesAJob(t *testing.T) {
 		require.Len(t, entry.Outputs["1"].Images, 1)
 		image := entry.Outputs["1"].Images[0]
 		require.True(t, strings.HasPrefix(image.Filename, "ComfyUI_") && strings.HasSuffix(image.Filename, ".png"), image.Filename)
-		status, content := b.get("/view?filename=" + image.Filename)
-		require.Equal(t, http.StatusOK, status)
+		content := b.gets("/view?filename=" + image.Filename)
 		require.Equal(t, "a picture", string(content))
 		_, whole := b.get("/history/" + id)
 		require.Contains(t, string(whole), `"text": ["done"]`)
@@ -136,8 +132,7 @@ func TestWorkerDoesAJob(t *testing.T) {
 // A worker's file may come in a form, of which nothing but the file is kept: neither long
 // fields nor the header of a part.
 func TestWorkerUploadsAForm(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		p.comes("attic", "Transcode")
 		b.submit(fmt.Sprintf(transcode, "a fox"), "someone")
@@ -164,8 +159,7 @@ func TestWorkerUploadsAForm(t *testing.T) {
 // A worker can claim any class, and gets the prompts of everybody who uses it, but nobody's
 // API keys.
 func TestWorkersGetNoAPIKeys(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		p.comes("attic", "Transcode")
 		const extra = `{"note": "n", "api_key_comfy_org": "very secret", "auth_token_comfy_org": "secret too"}`
@@ -179,8 +173,7 @@ func TestWorkersGetNoAPIKeys(t *testing.T) {
 
 // What a worker says about its job ends the job; a cancelled one is told to it.
 func TestWorkerFailsAndIsCancelled(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		p.comes("attic", "Transcode")
 		failing := b.order(fmt.Sprintf(transcode, "x"), "")
@@ -210,8 +203,7 @@ func TestWorkerFailsAndIsCancelled(t *testing.T) {
 
 // A worker that vanishes loses its job to another one, and is told so when it comes back.
 func TestWorkerVanishes(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		lost, other := b.pullWorker("attic", "one"), b.pullWorker("cellar", "one")
 		lost.comes("attic", "Transcode")
 		accepted := b.order(fmt.Sprintf(transcode, "x"), "")
@@ -239,8 +231,7 @@ func TestWorkerVanishes(t *testing.T) {
 // A job for a worker is accepted from the moment on that the worker is enlisted, before the
 // dispatcher has connected to it.
 func TestJobForANewWorker(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for n := range 20 {
 			class := fmt.Sprintf("Transcode%d", n)
 			p := b.pullWorker("attic", class)
@@ -253,8 +244,7 @@ func TestJobForANewWorker(t *testing.T) {
 
 // A worker gets the inputs of its job, and nothing else.
 func TestWorkerInputs(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		status, answer := p.ask("POST", "/hub/v1/workers/one", "application/json", `{"object_info": {"LoadClip": {"input": {"required": {"image": [["x.png"], {"image_upload": true}]}}, "output": [], "output_node": true, "name": "LoadClip"}}, "gpu": "RTX 4090"}`)
 		require.Equal(t, http.StatusOK, status, answer)
@@ -283,8 +273,7 @@ func TestWorkerInputs(t *testing.T) {
 
 // A worker has nothing of ComfyUI but its graphs: what the web UI shows comes from ComfyUIs.
 func TestWorkerIsNoServer(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("aaa", "one")
 		p.comes("aaa", "Transcode")
 		require.Len(t, b.hub.dispatch.Clients(), 1)
@@ -295,8 +284,7 @@ func TestWorkerIsNoServer(t *testing.T) {
 }
 
 func TestWorkerRequests(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		for _, c := range []struct {
 			method, path, body string
@@ -335,12 +323,10 @@ func TestWorkerRequests(t *testing.T) {
 
 // A hub that stops does not wait for those who wait for a job.
 func TestWorkersDoNotHoldUpAStop(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		answered := make(chan string, 1)
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.web.URL+"/next-job?wait=60&classes=X", nil)
-		require.NoError(t, err)
+		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, b.web.URL+"/next-job?wait=60&classes=X", nil))(t)
 		r.Header.Set("Authorization", "Bearer "+p.token)
 		go func() {
 			resp, err := http.DefaultClient.Do(r)

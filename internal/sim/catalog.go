@@ -6,6 +6,7 @@ import (
 	"embed"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -21,6 +22,24 @@ var (
 	listing0364 = sync.OnceValues(func() (*pyjson.Object, error) { return readListing("data/object_info-0.3.64.json.gz") })
 	listing0330 = sync.OnceValues(func() (*pyjson.Object, error) { return readListing("data/object_info-0.33.0.json.gz") })
 )
+
+// The texts of the recorded classes, by their entries: they are the same for every instance.
+var (
+	text0364 = sync.OnceValue(func() map[pyjson.Value][]byte { return textOf(listing0364) })
+	text0330 = sync.OnceValue(func() map[pyjson.Value][]byte { return textOf(listing0330) })
+)
+
+func textOf(listing func() (*pyjson.Object, error)) map[pyjson.Value][]byte {
+	base, err := listing()
+	if err != nil {
+		return nil // newCatalogue says so
+	}
+	texts := make(map[pyjson.Value][]byte, base.Len())
+	for _, entry := range base.All() {
+		texts[entry] = pyjson.Marshal(entry)
+	}
+	return texts
+}
 
 func readListing(name string) (*pyjson.Object, error) {
 	packed, err := recorded.ReadFile(name)
@@ -53,6 +72,7 @@ type catalogue struct {
 	models  map[string][]string
 	classes map[string]*class
 	disk    *folders // nil while there is none
+	text    func() map[pyjson.Value][]byte
 }
 
 // class is a node class as validation and execution see it.
@@ -82,17 +102,19 @@ func (in input) typeName() string {
 }
 
 func newCatalogue(cfg Config, feat features) (*catalogue, error) {
-	source := listing0364
+	source, text := listing0364, text0364
 	if feat.newCatalogue {
-		source = listing0330
+		source, text = listing0330, text0330
 	}
 	base, err := source()
 	if err != nil {
 		return nil, fmt.Errorf("sim: read the recorded node listing: %w", err)
 	}
-	c := &catalogue{feat: feat, info: &pyjson.Object{}, models: cfg.Models, classes: map[string]*class{}}
+	c := &catalogue{feat: feat, info: &pyjson.Object{}, models: cfg.Models, classes: map[string]*class{}, text: text}
 	for name, entry := range base.All() {
-		c.info.Set(name, entry)
+		if len(cfg.OnlyClasses) == 0 || slices.Contains(cfg.OnlyClasses, name) {
+			c.info.Set(name, entry)
+		}
 	}
 	c.info.Set(simulatedWork, simulatedWorkInfo(feat))
 	for name, entry := range cfg.CustomClasses {

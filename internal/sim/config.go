@@ -47,6 +47,8 @@ type Config struct {
 	// run like any class without its own executor: the first input of the output's
 	// type is passed through.
 	CustomClasses map[string]*pyjson.Object
+	// OnlyClasses, if there are any, are the only ones of the recorded node classes that it has.
+	OnlyClasses []string
 	// OmitClasses removes node classes, as if their pack were not installed.
 	OmitClasses []string
 	// MaxUploadSize is the limit of request bodies in bytes, default 100 MiB.

@@ -29,11 +29,20 @@ func recordedJSON(name string) *pyjson.Object {
 
 func (p *process) getObjectInfo(w http.ResponseWriter, r *http.Request) {
 	images := p.files.imageFiles()
-	out := &pyjson.Object{}
-	for _, name := range p.cat.info.Keys() {
-		out.Set(name, p.cat.overlay(name, images))
+	texts, out := p.cat.text(), []byte{'{'}
+	for n, name := range p.cat.info.Keys() {
+		if n > 0 {
+			out = append(out, ", "...)
+		}
+		out = append(pyjson.AppendString(out, name), ": "...)
+		entry := p.cat.overlay(name, images)
+		if text := texts[entry]; text != nil {
+			out = append(out, text...)
+		} else {
+			out = pyjson.Append(out, entry)
+		}
 	}
-	answerJSON(w, http.StatusOK, out)
+	answerBytes(w, http.StatusOK, typeJSON, append(out, '}'))
 }
 
 func (p *process) getObjectInfoClass(w http.ResponseWriter, r *http.Request) {
