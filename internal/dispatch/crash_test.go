@@ -260,23 +260,6 @@ func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
 	}
 }
 
-// An instance that fails once with a job gets it again after a while.
-func TestOneErrorAtSubmit(t *testing.T) {
-	t.Parallel()
-	b := newDispatching(t, 1)
-	var posts atomic.Int32
-	b.instances[0].on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if posts.Add(1) == 1 {
-			w.WriteHeader(http.StatusInternalServerError)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-	j := b.reaches(b.submit(picture), job.Done)
-	require.Len(t, j.Lost, 1)
-	require.Contains(t, j.Lost[0], "did not take it")
-}
-
 // A claim whose reply is lost is repeated with the same id. The job runs at once
 // and loses no attempt.
 func TestReplyOfAClaimIsLost(t *testing.T) {

@@ -1,11 +1,12 @@
 package dispatch
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,8 +36,9 @@ type daySim struct {
 	// counts are the waiting jobs by tenant, priority and class.
 	counts map[dayGroup]int
 	// kinds are those of the jobs so far, by class.
-	kinds  map[string]*dayKind
-	ends   dayEnds
+	kinds map[string]*dayKind
+	// ends are the servers that run something, by their ends.
+	ends   []*dayServer
 	given  []dayGiven
 	lineAt time.Time
 	// wakeAt is when a job has waited for a busy server long enough.
@@ -166,7 +168,9 @@ func (d *daySim) replay(list []arrival, cut bool) dayResult {
 		}
 		time.Sleep(time.Until(next))
 		for len(d.ends) > 0 && !d.ends[0].ends.After(next) {
-			d.end(ctx, heap.Pop(&d.ends).(*dayServer))
+			first := d.ends[0]
+			d.ends = d.ends[1:]
+			d.end(ctx, first)
 		}
 		for at < len(list) && !d.began.Add(list[at].at).After(next) {
 			d.post(ctx, at, list[at])
@@ -290,7 +294,8 @@ func (d *daySim) give(ctx context.Context, left *int, pair Pair) error {
 	j.run, j.began, j.started = claimed.Run, begins, begins.Sub(d.began)
 	d.waits.add(j.arrival, j.started-j.at)
 	s.running, s.loaded, s.client, s.ends = j, j.kind.model, j.caller, begins.Add(took)
-	heap.Push(&d.ends, s)
+	at, _ := slices.BinarySearchFunc(d.ends, s, byEnd)
+	d.ends = slices.Insert(d.ends, at, s)
 	delete(d.waiting, j.key)
 	d.counts[j.group()]--
 	d.given = append(d.given, dayGiven{j, s})
@@ -347,21 +352,7 @@ func (d *daySim) canRun(s *dayServer, class string) bool {
 	return d.daySpec.able(s.number, d.kinds[class])
 }
 
-// dayEnds are the servers that run something, those that end first in front.
-type dayEnds []*dayServer
-
-func (e dayEnds) Len() int { return len(e) }
-func (e dayEnds) Less(a, b int) bool {
-	if !e[a].ends.Equal(e[b].ends) {
-		return e[a].ends.Before(e[b].ends)
-	}
-	return e[a].number < e[b].number
-}
-func (e dayEnds) Swap(a, b int) { e[a], e[b] = e[b], e[a] }
-func (e *dayEnds) Push(s any)   { *e = append(*e, s.(*dayServer)) }
-func (e *dayEnds) Pop() any {
-	last := len(*e) - 1
-	s := (*e)[last]
-	*e = (*e)[:last]
-	return s
+// byEnd puts servers that end first in front.
+func byEnd(a, b *dayServer) int {
+	return cmp.Or(a.ends.Compare(b.ends), cmp.Compare(a.number, b.number))
 }

@@ -21,10 +21,9 @@ import (
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
-// listen opens the socket of the client that owns all jobs. The result returns the
-// types of the messages up to the end of one prompt, without statuses, progress
-// and nodes.
-func (b *dispatching) listen() (until func(id string) []string) {
+// sees opens the socket of the client that owns all jobs. The result sees the messages of one
+// prompt, and all binary ones, up to the prompt's end.
+func (b *dispatching) sees() (until func(id string, see func(m comfyui.Message, binary []byte))) {
 	b.t.Helper()
 	web := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = b.streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
@@ -33,24 +32,36 @@ func (b *dispatching) listen() (until func(id string) []string) {
 	require.NoError(b.t, err)
 	conn.SetReadLimit(-1)
 	b.t.Cleanup(func() { conn.CloseNow(); web.CloseClientConnections(); web.Close() })
-	return func(id string) (types []string) {
+	return func(id string, see func(m comfyui.Message, binary []byte)) {
 		b.t.Helper()
 		ctx, cancel := context.WithTimeout(b.t.Context(), deadline)
 		defer cancel()
 		for {
 			kind, frame, err := conn.Read(ctx)
-			require.NoError(b.t, err, "after %v", types)
-			m, ok := comfyui.ParseMessage(frame)
-			if kind == websocket.MessageBinary || !ok || m.PromptID != id {
-				continue
-			}
-			switch {
-			case m.Ends():
-				return types
-			case strings.HasPrefix(m.Type, "execut") && m.Type != comfyui.TypeExecuting && m.Type != comfyui.TypeExecutionCached:
-				types = append(types, m.Type)
+			require.NoError(b.t, err)
+			if kind == websocket.MessageBinary {
+				see(comfyui.Message{}, frame)
+			} else if m, ok := comfyui.ParseMessage(frame); ok && m.PromptID == id {
+				if m.Ends() {
+					return
+				}
+				see(m, nil)
 			}
 		}
+	}
+}
+
+// listen is sees for the types of the messages, without statuses, progress and nodes.
+func (b *dispatching) listen() (until func(id string) []string) {
+	b.t.Helper()
+	sees := b.sees()
+	return func(id string) (types []string) {
+		sees(id, func(m comfyui.Message, _ []byte) {
+			if strings.HasPrefix(m.Type, "execut") && m.Type != comfyui.TypeExecuting && m.Type != comfyui.TypeExecutionCached {
+				types = append(types, m.Type)
+			}
+		})
+		return types
 	}
 }
 
@@ -200,22 +211,6 @@ func TestOvertime(t *testing.T) {
 	})
 }
 
-// A run that is silent for too long is interrupted and runs again, because its
-// client has not cancelled it.
-func TestHungRun(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 1)
-		key := b.submit(endless)
-		b.runs(key)
-		b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			b.set(func(s *Settings) { s.StallTimeout = time.Minute }) // it may take its time to stop
-			next.ServeHTTP(w, r)
-		})
-		b.set(func(s *Settings) { s.StallTimeout = 10 * time.Millisecond }) // a step takes ten times as long
-		require.Contains(t, b.lost(key), "silent for too long")
-	})
-}
-
 // An instance that accepts prompts but begins none is given up.
 func TestSickInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -299,18 +294,6 @@ func TestRecordIsLost(t *testing.T) {
 		r.mail.put(runEvent{kind: socketDown, err: errNotOpen})
 		<-time.After(time.Minute) // it is asked for so long
 		require.Contains(t, b.lost(key), "record of the run cannot be read")
-	})
-}
-
-// The next process of a hub continues the work that the last one left.
-func TestRunIsAdopted(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 1)
-		key := b.submit(working)
-		b.runs(key)
-		b.restart("hub/2")
-		require.Empty(t, b.reaches(key, job.Done).Lost)
-		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
 	})
 }
 

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -20,49 +19,28 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
-	"github.com/comfyhub/comfyhub/internal/stream"
-	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // unsaved is working with a picture that exists on the socket only.
 var unsaved = strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1)
 
-// gallery opens the socket of the client that owns all jobs. The result waits for the end
-// of a prompt. It returns the type of the message before that, and how many pictures came
-// since the prompt began for the last time.
+// gallery is sees for the pictures: how many came since the prompt began for the last time, and
+// the type of the message before its end.
 func (b *dispatching) gallery() (until func(id string) (end string, pictures int)) {
 	b.t.Helper()
-	web := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = b.streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
-	}))
-	conn, _, err := websocket.Dial(b.t.Context(), web.URL, nil)
-	require.NoError(b.t, err)
-	conn.SetReadLimit(-1)
-	b.t.Cleanup(func() { conn.CloseNow(); web.CloseClientConnections(); web.Close() })
+	sees := b.sees()
 	return func(id string) (end string, pictures int) {
-		b.t.Helper()
-		ctx, cancel := context.WithTimeout(b.t.Context(), deadline)
-		defer cancel()
-		for {
-			kind, frame, err := conn.Read(ctx)
-			require.NoError(b.t, err)
-			if kind == websocket.MessageBinary {
-				if bytes.Contains(frame, []byte("\x89PNG")) {
-					pictures++
-				}
-				continue
-			}
-			m, ok := comfyui.ParseMessage(frame)
+		sees(id, func(m comfyui.Message, binary []byte) {
 			switch {
-			case !ok || m.PromptID != id:
+			case bytes.Contains(binary, []byte("\x89PNG")):
+				pictures++
 			case m.Type == comfyui.TypeExecutionStart:
 				pictures = 0
-			case m.Ends():
-				return end, pictures
-			case m.Type != comfyui.TypeExecuting:
+			case binary == nil && m.Type != comfyui.TypeExecuting:
 				end = m.Type
 			}
-		}
+		})
+		return end, pictures
 	}
 }
 

@@ -291,12 +291,3 @@ func TestObjectStoreKeepsNoPartsOfABrokenWrite(t *testing.T) {
 		require.Zero(t, s.whole.Load())
 	})
 }
-
-// A small file that broke off must not become a whole one either.
-func TestObjectStoreKeepsNoBrokenSmallFile(t *testing.T) {
-	t.Parallel()
-	s, storage := openSink(t)
-	_, err := storage.Write(t.Context(), "a", brokenReader{strings.NewReader("begin")})
-	require.ErrorIs(t, err, errBroken)
-	require.Zero(t, s.whole.Load())
-}

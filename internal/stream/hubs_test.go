@@ -2,7 +2,6 @@ package stream
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -304,13 +303,7 @@ func TestOwnEndIsToldOnce(t *testing.T) {
 }
 
 func TestOwnEndIsToldOnceByTheOnlyHub(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-		only := newRig(t, Options{KeepAlive: time.Hour}, pipe)
-		only.dialer = pipe.dial
-		ownEndsOnce(t, only)
-	})
+	bubble(t, Options{KeepAlive: time.Hour}, ownEndsOnce)
 }
 
 func ownEndsOnce(t *testing.T, r *rig) {
