@@ -69,13 +69,13 @@ func TestKeepAlive(t *testing.T) {
 				_, err = socket.Next(reading)
 				if c.silent {
 					require.ErrorIs(t, err, ErrSilent)
-					require.Equal(t, quietAfter+patience, time.Since(began))
+					require.Equal(t, QuietAfter+patience, time.Since(began))
 				} else {
 					require.NotErrorIs(t, err, ErrSilent)
 					require.GreaterOrEqual(t, time.Since(began), 2*time.Minute)
 				}
 				if c.late {
-					require.Equal(t, quietAfter+lateAfter, time.Duration(late.Load()))
+					require.Equal(t, QuietAfter+lateAfter, time.Duration(late.Load()))
 				} else {
 					require.Zero(t, late.Load())
 				}

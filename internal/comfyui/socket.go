@@ -42,9 +42,9 @@ type Socket struct {
 var ErrSilent = errors.New("the server is silent")
 
 const (
-	// quietAfter is how long nothing comes over a socket before the server is asked for a sign
-	// of life. One that lives is never unproven for 2 s, see package dispatch.
-	quietAfter = 1500 * time.Millisecond
+	// QuietAfter is how long nothing comes over a socket before the server is asked for a sign
+	// of life. Whoever wants one sooner than that asks in vain.
+	QuietAfter = 1500 * time.Millisecond
 	// lateAfter is how long it may take to answer before somebody is told.
 	lateAfter = 2 * time.Second
 )
@@ -133,8 +133,8 @@ func (s *Socket) quiet() time.Duration { return time.Since(time.Unix(0, s.heard.
 // none for some seconds; the two are not called at once. It returns when ctx ends or the
 // socket is lost, and needs a concurrent Next.
 func (s *Socket) KeepAlive(ctx context.Context, patience time.Duration, heard, late func()) {
-	for retry.Sleep(ctx, quietAfter-s.quiet()) {
-		if s.quiet() < quietAfter {
+	for retry.Sleep(ctx, QuietAfter-s.quiet()) {
+		if s.quiet() < QuietAfter {
 			continue
 		}
 		ping, cancel := context.WithTimeout(ctx, patience)

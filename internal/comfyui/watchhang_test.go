@@ -53,7 +53,7 @@ func TestWatchNoticesAHang(t *testing.T) {
 					defer close(done)
 					Watch(ctx, client, WatchOptions{}, w.notify)
 				}()
-				<-time.After(quietAfter + lateAfter - time.Millisecond)
+				<-time.After(QuietAfter + lateAfter - time.Millisecond)
 				require.True(t, w.last().Up)
 				boot := w.last().Boot
 				<-time.After(2 * time.Millisecond)

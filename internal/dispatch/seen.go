@@ -1,11 +1,15 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+)
 
 // provenFor is how long a sign of life counts: an instance that has given none since may hang,
-// and gets no job before the next one. It is asked for one sooner than that, see
-// comfyui.Socket.KeepAlive.
-const provenFor = 2 * time.Second
+// and gets no job before the next one. It is asked for one half a second sooner than that, see
+// [comfyui.Socket.KeepAlive].
+const provenFor = comfyui.QuietAfter + 500*time.Millisecond
 
 // proven reports whether the instance has given a sign of life of late. The caller holds the
 // lock.
