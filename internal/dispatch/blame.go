@@ -68,7 +68,7 @@ func (r *run) failedHere() result {
 // nothing bad is known.
 func (r *run) sound() bool {
 	return slices.ContainsFunc(r.d.others(r), func(conn *connection) bool {
-		return r.d.works(conn.name) && !r.d.health.doubts(conn.name) && !slices.Contains(r.job().FailedAt, conn.name)
+		return r.d.trusted(conn.name) && !slices.Contains(r.job().FailedAt, conn.name)
 	})
 }
 
@@ -90,7 +90,7 @@ func (d *Dispatcher) atWork(r *run) bool {
 func (d *Dispatcher) standIns(conn *connection) (infos []*catalog.Info) {
 	reserved := d.reservedFor(conn.name)
 	for _, other := range d.connected() {
-		if other == conn || !d.works(other.name) || d.health.doubts(other.name) {
+		if other == conn || !d.trusted(other.name) {
 			continue
 		}
 		if its := d.reservedFor(other.name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !takes(its, tenant) })) {

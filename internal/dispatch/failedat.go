@@ -47,3 +47,6 @@ func (d *Dispatcher) works(name string) bool {
 	i, known := d.Fleet.Instance(name)
 	return known && (i.State == fleet.Idle || i.State == fleet.Busy)
 }
+
+// trusted reports whether an instance works, as far as that is known.
+func (d *Dispatcher) trusted(name string) bool { return d.works(name) && !d.health.doubts(name) }
