@@ -161,7 +161,7 @@ var added = [...]string{
 var dropped = [...]string{"{comfyhub}:files:hold:output/XX/UUID"}
 
 // addedFields are the fields of hashes that it stores besides.
-var addedFields = [...]string{"virtual", "indexed", "place", "claimed", "charged", "share", "ahead", "shape", "seat", "metered", "why", "preempted", "awaits", "grace", "opened", "failed_at", "killed_at"}
+var addedFields = [...]string{"virtual", "indexed", "place", "claimed", "ran", "charged", "share", "ahead", "shape", "seat", "metered", "why", "preempted", "awaits", "grace", "opened", "failed_at", "killed_at"}
 
 // This version stores what the last one stored: the same keys, with the same
 // types, fields and kinds of values. It also sends the same to other hubs.

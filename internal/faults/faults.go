@@ -54,8 +54,7 @@ const (
 
 // Fault is one of them.
 type Fault struct {
-	// At is when it happened, in milliseconds since the Unix epoch by Redis's clock, or by
-	// the hub's as long as it is not stored.
+	// At is when it happened, in milliseconds since the Unix epoch by this hub's clock.
 	At int64 `json:"-"`
 	// Tenant is whose job it was; empty for an instance's own fault.
 	Tenant   string `json:"-"`
@@ -183,16 +182,21 @@ func (f *Faults) List(ctx context.Context) ([]Fault, error) {
 		n int
 	}
 	var list []numbered
-	oldest := time.Now().Add(-kept).UnixMilli()
+	clock := f.db.Clock()
 	for field, value := range stored {
 		n, err := strconv.Atoi(field)
 		if err != nil { // the last number
 			continue
 		}
 		fault, err := decode(value)
-		if err != nil || fault.At < oldest {
+		if err != nil {
 			continue // of a later version; one odd fault must not hide the others
 		}
+		at := clock.When(fault.At)
+		if time.Since(at) > kept {
+			continue
+		}
+		fault.At = at.UnixMilli()
 		list = append(list, numbered{fault, n})
 	}
 	slices.SortFunc(list, func(a, b numbered) int { return cmp.Compare(b.n, a.n) })
@@ -205,7 +209,7 @@ func (f *Faults) List(ctx context.Context) ([]Fault, error) {
 
 var errStored = errors.New("faults: cannot be read")
 
-// decode reads a stored fault.
+// decode reads a stored fault. Its time is by Redis's clock.
 func decode(value string) (Fault, error) {
 	at, rest, ok := strings.Cut(value, " ")
 	tenant, text, both := strings.Cut(rest, " ")

@@ -37,7 +37,7 @@ var loginsScript = redis.NewScript("hub/logins", redis.Write, `
 local mark = key('hub', 'logins')
 if ARGV[1] == '1' then
   write('SET', mark, '1')
-  write('PEXPIREAT', mark, int(now() + ARGV[2]))
+  expire(mark, now() + ARGV[2])
 end
 return {redis.call('EXISTS', mark) == 1 and 'yes' or 'no'}
 `)

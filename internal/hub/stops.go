@@ -41,6 +41,13 @@ type stops struct {
 	now map[Stop]bool
 	// next is when to look again, for a deadline; zero if there is none.
 	next time.Time
+	// due has the deadlines, by this hub's clock: Redis's may be set forward meanwhile.
+	due map[Stop]deadline
+}
+
+type deadline struct {
+	stored int64
+	at     time.Time
 }
 
 // run looks from time to time until ctx ends.
@@ -94,16 +101,23 @@ func (s *stops) evict(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for stop, left := range deadlines {
+	due := make(map[Stop]deadline, len(deadlines))
+	for stop, d := range deadlines {
+		known, seen := s.due[stop]
+		if !seen || known.stored != d.At {
+			known = deadline{d.At, time.Now().Add(d.Left)}
+		}
+		due[stop] = known
 		name, ok := stop.Instance()
-		switch at := time.Now().Add(left); {
+		switch {
 		case !ok || !s.now[stop]:
-		case left <= 0:
+		case !known.at.After(time.Now()):
 			s.dispatch.Evict(name)
-		case s.next.IsZero() || at.Before(s.next):
-			s.next = at
+		case s.next.IsZero() || known.at.Before(s.next):
+			s.next = known.at
 		}
 	}
+	s.due = due
 	return nil
 }
 

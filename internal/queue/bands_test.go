@@ -259,7 +259,7 @@ func TestStops(t *testing.T) {
 // A deadline belongs to a drain: a new drain replaces it, and it ends with the drain.
 func TestDrainDeadlines(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		left := func() map[queue.Stop]time.Duration {
+		left := func() map[queue.Stop]queue.Deadline {
 			t.Helper()
 			return must(b.Deadlines(t.Context()))
 		}
@@ -268,12 +268,12 @@ func TestDrainDeadlines(t *testing.T) {
 		require.NoError(t, b.Drain(t.Context(), "gpu", time.Hour))
 		require.NoError(t, b.Drain(t.Context(), "other", 0))
 		require.Len(t, left(), 1)
-		require.Greater(t, left()[gpu], 59*time.Minute)
-		require.LessOrEqual(t, left()[gpu], time.Hour)
+		require.Greater(t, left()[gpu].Left, 59*time.Minute)
+		require.LessOrEqual(t, left()[gpu].Left, time.Hour)
 		require.Equal(t, map[queue.Stop]bool{gpu: true, queue.StopInstance("other"): true}, must(b.Stops(t.Context())))
 
 		require.NoError(t, b.Drain(t.Context(), "gpu", time.Millisecond))
-		require.Eventually(t, func() bool { return left()[gpu] < 0 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return left()[gpu].Left < 0 }, time.Minute, time.Millisecond)
 		require.NoError(t, b.Drain(t.Context(), "gpu", 0))
 		require.Empty(t, left())
 		require.NoError(t, b.Drain(t.Context(), "gpu", time.Hour))

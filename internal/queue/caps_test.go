@@ -139,7 +139,7 @@ func TestTimeOfARun(t *testing.T) {
 		run := func(id string) job.Run {
 			j := must(b.try(b.enqueue(id, from("a", "a"))))
 			claimed := time.Now().Add(-10 * time.Minute).UnixMilli()
-			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", j.Key), "claimed", claimed).Err())
+			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", j.Key), "claimed", claimed, "ran", "").Err())
 			return j.Run
 		}
 		must(b.Requeue(t.Context(), run("lost"), queue.RequeueOptions{Reason: "lost"}))
@@ -205,7 +205,7 @@ func TestBilledJobs(t *testing.T) {
 			t.Helper()
 			claimed := b.claim(j, instance)
 			at := time.Now().Add(-5 * time.Minute).UnixMilli()
-			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", claimed.Key), "claimed", at).Err())
+			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", claimed.Key), "claimed", at, "ran", "").Err())
 			return claimed
 		}
 		minutes := func(n int) {
@@ -254,7 +254,7 @@ func TestBillIsWhatTheHolderHasMeasured(t *testing.T) {
 	}, func(t *testing.T, b *bench, end func(t *testing.T, b *bench, run job.Run) error) {
 		run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
 		at := time.Now().Add(-5 * time.Minute).UnixMilli()
-		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", run.Key), "claimed", at).Err())
+		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", run.Key), "claimed", at, "ran", "").Err())
 		run.Took = 3 * time.Second
 		require.NoError(t, end(t, b, run))
 		now := must(b.db.Now(t.Context()))

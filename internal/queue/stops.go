@@ -45,22 +45,29 @@ func (q *Queue) Drain(ctx context.Context, instance string, deadline time.Durati
 	return err
 }
 
-// Deadlines returns in how long what still runs at drained instances is to be taken back,
-// by Redis's clock; it is negative if that is overdue.
-func (q *Queue) Deadlines(ctx context.Context) (map[Stop]time.Duration, error) {
+// Deadline is when what still runs at a drained instance is to be taken back.
+type Deadline struct {
+	// At is in milliseconds since the Unix epoch by Redis's clock. Left is how long that is
+	// from now by the same clock; it is negative if that is overdue.
+	At   int64
+	Left time.Duration
+}
+
+// Deadlines returns those of all drained instances that have one.
+func (q *Queue) Deadlines(ctx context.Context) (map[Stop]Deadline, error) {
 	_, fields, err := q.run(ctx, deadlinesScript)
 	if err != nil {
 		return nil, err
 	}
-	left := make(map[Stop]time.Duration, len(fields)/2)
-	for n := 0; n+1 < len(fields); n += 2 {
-		p := parser{r: record{"left": fields[n+1]}}
-		left[Stop(fields[n])] = time.Duration(p.int("left")) * time.Millisecond
+	all := make(map[Stop]Deadline, len(fields)/3)
+	for n := 0; n+2 < len(fields); n += 3 {
+		p := parser{r: record{"at": fields[n+1], "left": fields[n+2]}}
+		all[Stop(fields[n])] = Deadline{At: p.int("at"), Left: time.Duration(p.int("left")) * time.Millisecond}
 		if p.err != nil {
 			return nil, p.err
 		}
 	}
-	return left, nil
+	return all, nil
 }
 
 func (q *Queue) setStop(ctx context.Context, s Stop, stop bool, deadline time.Duration) (changed bool, err error) {

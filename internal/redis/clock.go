@@ -36,8 +36,9 @@ type Clock struct {
 
 // era is a time in which both clocks went at the same pace.
 type era struct {
-	from time.Time // by Redis's time; the first one has no beginning
-	zero time.Time // Redis's time at base
+	from time.Time     // by Redis's time; the first one has no beginning
+	at   time.Duration // the same, after base
+	zero time.Time     // Redis's time at base
 }
 
 func newClock(db *DB) *Clock { return &Clock{db: db, base: time.Now()} }
@@ -77,7 +78,7 @@ func (c *Clock) look(ctx context.Context) (time.Time, error) {
 func (c *Clock) note(asked time.Time, trip time.Duration, now, shown time.Time) {
 	half := trip / 2
 	at := asked.Add(half).Sub(c.base)
-	next := era{zero: now.Add(-at)}
+	next := era{at: at, zero: now.Add(-at)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	skew := shown.Sub(asked.Add(half))
@@ -119,6 +120,25 @@ func (c *Clock) When(ms int64) time.Time {
 	}
 	if t.After(now) {
 		return now
+	}
+	return t
+}
+
+// Ago returns the time by Redis's clock up to which whatever it stored is at least so old, by
+// that clock, by what this process has measured, and by its own clock: what is deleted for its
+// age must not go because one of them was set forward.
+func (c *Clock) Ago(age time.Duration) time.Time {
+	at, t := time.Since(c.base)-age, time.Now().Add(-age)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n, e := range slices.Backward(c.eras) {
+		if n > 0 && at < e.at {
+			continue // the clock was set after that
+		}
+		if there := e.zero.Add(at); there.Before(t) {
+			return there
+		}
+		break
 	}
 	return t
 }

@@ -104,3 +104,33 @@ func TestClock(t *testing.T) {
 		})
 	}
 }
+
+// What is deleted for its age is as old by Redis's clock, by what was measured, and by the
+// hub's own clock.
+func TestAgo(t *testing.T) {
+	t.Parallel()
+	server := miniredis.RunT(t)
+	db := redistest.Open(t, "redis://"+server.Addr())
+	look := func(ahead time.Duration) {
+		t.Helper()
+		server.SetTime(time.Now().Add(ahead))
+		_, err := db.Run(t.Context(), tickScript)
+		require.NoError(t, err)
+		_, err = db.Now(t.Context())
+		require.NoError(t, err)
+	}
+	ago := func(age, want time.Duration) {
+		t.Helper()
+		require.WithinDuration(t, time.Now().Add(-want), db.Clock().Ago(age), 5*time.Second)
+	}
+	ago(time.Hour, time.Hour)
+	look(-2 * time.Minute)
+	ago(time.Hour, time.Hour+2*time.Minute)
+	look(24 * time.Hour)
+	ago(time.Hour, time.Hour+2*time.Minute) // the clock was not yet set then
+	ago(0, 0)                               // so Redis says, not the hub
+	other := redistest.Open(t, "redis://"+server.Addr())
+	_, err := other.Now(t.Context())
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(-time.Hour), other.Clock().Ago(time.Hour), 5*time.Second, "a hub that has just started")
+}

@@ -59,8 +59,8 @@ type Instance struct {
 
 // entry is what Redis has of an instance.
 type entry struct {
-	// At is when a hub last had the instance, in milliseconds since the Unix epoch
-	// by that hub's clock.
+	// At is when a hub last had the instance, in milliseconds since the Unix epoch by
+	// Redis's clock; hubs of older versions have written their own time.
 	At      int64  `json:"at"`
 	Hash    string `json:"hash"`
 	Version string `json:"version,omitempty"`
@@ -85,7 +85,7 @@ type Roster struct {
 	// looked is closed once all has been read that was known at the start.
 	looked chan struct{}
 	// moved is when, by this hub's clock, the entry of an instance was last seen to
-	// change: hubs need not agree on the time. Only Run uses it.
+	// change. Only Run uses it.
 	moved map[string]movement
 
 	mu sync.Mutex
@@ -227,7 +227,7 @@ func (r *Roster) movedAt(name string, at int64, now time.Time) time.Time {
 	m, known := r.moved[name]
 	switch {
 	case !known: // it may be from before the start
-		m = movement{at, time.UnixMilli(min(at, now.UnixMilli()))}
+		m = movement{at, r.db.Clock().When(at)}
 	case m.to != at:
 		m = movement{at, now}
 	}
@@ -252,7 +252,7 @@ func (r *Roster) tell(ctx context.Context, here map[string]bool, seen map[string
 		if known && theirs.Hash == mine.Hash && now.Sub(r.moved[name].at) < every-time.Second {
 			continue
 		}
-		mine.At = now.UnixMilli()
+		mine.At = r.db.Clock().Now().UnixMilli()
 		seen[name] = mine
 		text, err := json.Marshal(mine)
 		if err == nil {

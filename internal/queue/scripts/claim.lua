@@ -76,7 +76,7 @@ pass_over(j)
 if j.place then
   take_turn(j)
 end
-set(j, 'claimed', int(now()), 'charged', int(cost), 'share', ARGV[8])
+set(j, 'claimed', int(now()), 'ran', note_ran(0), 'charged', int(cost), 'share', ARGV[8])
 if ARGV[12] ~= '0' then
   sit(j.tenant, k)
   set(j, 'seat', '1')

@@ -1,9 +1,10 @@
 -- Reads when what still runs at stopped instances is taken back.
 --
--- Output: {'ok', stop, milliseconds until then, ...}
-local out = redis.call('HGETALL', key('q', 'stop_deadlines'))
-for i = 2, #out, 2 do
-  out[i] = int(tonumber(out[i]) - now())
+-- Output: {'ok', stop, the time of that, milliseconds until then, ...}
+local out, all = {'ok'}, redis.call('HGETALL', key('q', 'stop_deadlines'))
+for i = 1, #all, 2 do
+  out[#out + 1] = all[i]
+  out[#out + 1] = all[i + 1]
+  out[#out + 1] = int(tonumber(all[i + 1]) - now())
 end
-table.insert(out, 1, 'ok')
 return out

@@ -205,10 +205,32 @@ local function next_fence(j)
   return int(math.max(tonumber(j.fence) + 1, now()))
 end
 
+-- WATCHED is the most that counts at once of a run's time, in milliseconds: holders renew
+-- every few seconds. More is a clock that was set forward, or time in which nobody looked.
+local WATCHED = 15000
+
+-- ran_so_far returns how many milliseconds a run has taken, nil if nobody has noted any: a
+-- hub of an older version began it.
+local function ran_so_far(j)
+  local ms, at = string.match(j.ran or '', '^(%d+) (%d+)$')
+  return ms and tonumber(ms) + math.min(math.max(now() - tonumber(at), 0), WATCHED)
+end
+
+-- note_ran is what to store as 'ran' of a run.
+local function note_ran(ms)
+  return int(ms) .. ' ' .. int(now())
+end
+
+-- renewed returns the fields of a run whose lease goes on till then.
+local function renewed(j, till)
+  local ran = ran_so_far(j)
+  return 'lease', till, 'ran', ran and note_ran(ran) or ''
+end
+
 -- hold assigns a run to a hub for the duration of a lease.
 local function hold(j, hub, lease)
   local till = int(now() + tonumber(lease))
-  set(j, 'fence', next_fence(j), 'hub', hub, 'lease', till)
+  set(j, 'fence', next_fence(j), 'hub', hub, renewed(j, till))
   write('ZADD', key('q', 'leases'), till, j.key)
 end
 
@@ -239,7 +261,7 @@ local function settle(j, took)
 end
 
 -- free releases the instance of a run. Nobody is billed for more than most, the milliseconds
--- that its holder has measured, or '': the clock may have been set forward.
+-- that its holder has measured, or '': then for what its holders were seen to have it.
 local function free(j, most)
   if j.released == '1' then
     return
@@ -247,7 +269,7 @@ local function free(j, most)
   -- Nobody is billed for a run of which it is not known when it began.
   local began = tonumber(j.claimed)
   local took = began and math.max(now() - began, 0) or 0
-  settle(j, math.min(took, tonumber(most or '') or took))
+  settle(j, math.min(took, tonumber(most or '') or ran_so_far(j) or took))
   set(j, 'released', '1')
   if redis.call('HGET', key('q', 'instances'), j.instance) == j.key then
     write('HDEL', key('q', 'instances'), j.instance)

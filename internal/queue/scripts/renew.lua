@@ -12,7 +12,7 @@ for i = 3, #ARGV, 2 do
   if not j or j.hub ~= ARGV[1] then
     out[#out + 1] = 'lost'
   else
-    set(j, 'lease', till, 'grace', '')
+    set(j, 'grace', '', renewed(j, till))
     write('ZADD', key('q', 'leases'), till, j.key)
     out[#out + 1] = j.withdrawn and 'withdrawn' or j.cancel and 'cancelled' or 'held'
   end

@@ -24,7 +24,7 @@
 
 -- RUN are the fields of a record that a run sets.
 local RUN = {'state', 'fence', 'hub', 'instance', 'upstream', 'sid', 'attempts', 'kills', 'lost', 'excuses',
-             'reruns', 'reason', 'released', 'exhausted', 'started', 'ahead', 'claimed', 'share', 'metered', 'why',
+             'reruns', 'reason', 'released', 'exhausted', 'started', 'ahead', 'claimed', 'ran', 'share', 'metered', 'why',
              'progress', 'failed_at', 'killed_at'}
 
 local k = ARGV[1]

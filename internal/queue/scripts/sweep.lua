@@ -94,7 +94,7 @@ for _, k in ipairs(ended) do
     write('ZREM', key('q', 'leases'), k)
   elseif away and j.grace ~= j.fence then
     local till = int(now() + tonumber(ARGV[2]))
-    set(j, 'lease', till, 'grace', j.fence)
+    set(j, 'grace', j.fence, renewed(j, till))
     write('ZADD', key('q', 'leases'), till, k)
   else
     hold(j, ARGV[1], ARGV[2])
