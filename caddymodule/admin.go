@@ -39,6 +39,8 @@ import (
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
 //	GET  /comfyhub/adopt-storage           what the same with POST would do
 //	POST /comfyhub/adopt-storage           tie the storage to the Redis of the hubs
+//	GET  /comfyhub/trash?tenant=&limit=    names of files that can be taken back
+//	POST /comfyhub/trash?tenant=&id=       take one back
 //	GET  /comfyhub/hub-key                 the key by which agents know the hubs
 //	GET  /comfyhub/tokens                  the machines that may open a tunnel
 //	POST /comfyhub/tokens?machine=NAME     let a machine open one: {"token": ...}
@@ -98,6 +100,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/forget", http.MethodPost, serveForget),
 		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
 		routes("/comfyhub/adopt-storage", map[string]adminHandler{http.MethodGet: serveAdoption, http.MethodPost: serveAdoptStorage}),
+		routes("/comfyhub/trash", map[string]adminHandler{http.MethodGet: serveTrash, http.MethodPost: serveTakeBack}),
 		route("/comfyhub/hub-key", http.MethodGet, serveHubKey),
 		routes("/comfyhub/tokens", map[string]adminHandler{
 			http.MethodGet: serveTokens, http.MethodPost: serveIssueToken, http.MethodDelete: serveRevokeToken,

@@ -22,7 +22,7 @@ func auditHandler(ctx caddy.Context) slog.Handler {
 
 // auditedParameters are those of the admin endpoint that say what a command is about. None is
 // a secret.
-var auditedParameters = []string{"instance", "tenant", "agent", "machine", "job", "name", "scope", "expires", "deadline"}
+var auditedParameters = []string{"instance", "tenant", "agent", "machine", "job", "id", "name", "scope", "expires", "deadline"}
 
 // audited has a handler of the admin endpoint written down, unless it only reads.
 func audited(handler adminHandler) adminHandler {

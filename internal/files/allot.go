@@ -73,7 +73,7 @@ func (s *Store) allotOutputs(ctx context.Context, tenant string, sources []Sourc
 		e.raw, e.plain = entry, true
 		entries[id] = e
 		if len(args) == 0 {
-			args = append(args, s.knownKey(tenant, src), now.Add(rememberSources).UnixMilli(), tenant, longestRun.Milliseconds(),
+			args = append(args, s.knownKey(tenant, src), rememberSources.Milliseconds(), tenant, longestRun.Milliseconds(),
 				flag(!s.db.Embedded()))
 		}
 		args = append(args, s.folderKey(tenant, p), s.numbersKey(tenant, p), s.foldersKey(tenant, p.typ), p.typ, p.dir, id, p.name)
@@ -188,7 +188,7 @@ func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied)
 		}
 		began := ""
 		if !c.Began.IsZero() {
-			began = strconv.FormatInt(c.Began.UnixMilli(), 10)
+			began = strconv.FormatInt(s.db.Clock().Now().Add(-time.Since(c.Began)).UnixMilli(), 10)
 		}
 		reply, err := s.db.Run(ctx, replaceScript, s.folderKey(tenant, p), p.name, e.raw, raw, tenant, p.typ, p.dir,
 			began, youngFor.Milliseconds())

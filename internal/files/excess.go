@@ -28,13 +28,9 @@ type share struct {
 // that have the most. It looks at a bounded number of files, so that what it
 // tells may not be enough at once.
 func (s *Store) Excess(ctx context.Context, size, own int64) ([]Excess, error) {
-	ranked, err := s.db.Client().ZRevRangeWithScores(ctx, s.sharesKey(), 0, -1).Result()
+	shares, err := s.sharesIn(ctx, s.sharesKey())
 	if err != nil {
-		return nil, fmt.Errorf("files: excess: %w", err)
-	}
-	shares := make([]share, len(ranked))
-	for n, z := range ranked {
-		shares[n] = share{tenant: z.Member.(string), bytes: int64(z.Score)}
+		return nil, err
 	}
 	level := own
 	if size > 0 {

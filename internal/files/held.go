@@ -111,10 +111,11 @@ func (h *Held) list(ctx context.Context, prefix string) ([]Blob, error) {
 	return all, err
 }
 
-// Expire deletes what nobody has fetched for a day, and of what is left the oldest
-// of the tenant that has the most while all together take too much.
-func (h *Held) Expire(ctx context.Context) error {
-	return h.expire(ctx, time.Now().Add(-heldFor), maxAllHeldBytes)
+// Expire deletes what nobody has fetched for a day by the clock of the storage, which
+// shows now, and of what is left the oldest of the tenant that has the most while all
+// together take too much.
+func (h *Held) Expire(ctx context.Context, now time.Time) error {
+	return h.expire(ctx, now.Add(-heldFor), maxAllHeldBytes)
 }
 
 // expire deletes what nobody has fetched since a moment, and of what is left

@@ -133,7 +133,7 @@ func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (nam
 		u.store.folderKey(u.tenant, u.place), u.store.numbersKey(u.tenant, u.place),
 		u.store.foldersKey(u.tenant, u.place.typ), u.place.dir,
 		stem, ext, compare, flag(u.overwrite), n.prefix, number, entry, u.tenant, u.place.typ,
-		limits.Bytes, limits.Files, flag(dry),
+		limits.Bytes, limits.Files, flag(dry), u.store.grace(),
 	}
 	reply := []string{"more"}
 	for reply[0] == "more" { // others get their turn in between

@@ -1,5 +1,20 @@
 package files
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+const (
+	// bondSample is how many blobs are looked at to tell whether Redis knows a storage.
+	bondSample = 1000
+	// youngBond is how long a failover may have lost the id just after the first meeting.
+	youngBond = 10 * time.Minute
+)
+
 // meeting is what is known when a Redis and a storage meet.
 type meeting struct {
 	redis, stored tied
@@ -47,3 +62,57 @@ func (m meeting) judge() (what outcome, reason string) {
 // known reports whether most of the storage's blobs have a name in Redis. Some have none:
 // those that jobs still need, or that a killed hub has left.
 func (m meeting) known() bool { return 2*m.named >= m.blobs }
+
+// look learns what Meet must know. The storage comes first: it gets an id after Redis.
+func (b *Bond) look(ctx context.Context) (m meeting, err error) {
+	if m.stored, err = b.stored(ctx); err != nil {
+		return m, err
+	}
+	values, err := b.db.Client().HMGet(ctx, b.db.Key("files", "bond"), "id", "beat").Result()
+	if err != nil {
+		return m, fmt.Errorf("files: bond: %w", err)
+	}
+	m.redis.id, _ = values[0].(string)
+	beat, _ := values[1].(string)
+	m.redis.beat, _ = strconv.ParseInt(beat, 10, 64)
+	if m.redis.id != "" && m.redis.id == m.stored.id {
+		return m, nil
+	}
+	if m.blobs, m.named, err = b.sample(ctx); err != nil || m.stored.id == "" || m.redis.id != "" || !m.known() {
+		return m, err // how young the id is does not matter
+	}
+	now, since, err := b.Age(ctx)
+	m.young = err == nil && now.Sub(since) < youngBond
+	return m, err
+}
+
+// sample counts some blobs of the storage, and those of them that have names in Redis.
+func (b *Bond) sample(ctx context.Context) (blobs, named int, err error) {
+	enough := errors.New("enough")
+	var keys []string
+	for _, prefix := range [...]string{contentPrefix, outputPrefix} {
+		most := len(keys) + bondSample/2
+		err := b.storage.List(ctx, prefix, func(blob Blob) error {
+			if keys = append(keys, blob.Key); len(keys) >= most {
+				return enough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, enough) {
+			return 0, 0, err
+		}
+	}
+	if len(keys) == 0 {
+		return 0, 0, nil
+	}
+	names, err := b.db.Client().HMGet(ctx, b.db.Key("files", "refs"), keys...).Result()
+	if err != nil {
+		return 0, 0, fmt.Errorf("files: bond: %w", err)
+	}
+	for _, name := range names {
+		if name != nil {
+			named++
+		}
+	}
+	return len(keys), named, nil
+}

@@ -35,9 +35,9 @@ func (s *Storage) ownFile(ctx context.Context, key string, most int64) (string, 
 	return string(data), nil
 }
 
-// now is the time of the storage's own clock, by which blobs have their ages. That of a
+// Now is the time of the storage's own clock, by which blobs have their ages. That of a
 // hub, or of the server of a network file system, may be another one.
-func (s *Storage) now(ctx context.Context) (time.Time, error) {
+func (s *Storage) Now(ctx context.Context) (time.Time, error) {
 	if _, err := s.Write(ctx, clockKey, strings.NewReader("now")); err != nil {
 		return time.Time{}, err
 	}

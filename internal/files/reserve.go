@@ -65,7 +65,7 @@ func blocksOf(reply []string) ([]block, error) {
 // has lost its last writes. refused counts the refusals of each series: each one makes
 // the next try go twice as far.
 func (s *Store) reserve(ctx context.Context, tenant, epoch string, blocks []block, refused map[block]int) error {
-	args := []any{epoch, s.now().Add(rememberBlocks).UnixMilli(), tenant}
+	args := []any{epoch, rememberBlocks.Milliseconds(), tenant}
 	for _, b := range blocks {
 		granted, err := s.grant(ctx, b.key(tenant), epoch)
 		if err != nil {

@@ -77,7 +77,7 @@ func (s *Store) restore(ctx context.Context, c copied) (bool, error) {
 	reply, err := s.db.Run(ctx, restoreScript,
 		s.folderKey(c.key.tenant, p), s.numbersKey(c.key.tenant, p), s.foldersKey(c.key.tenant, p.typ), p.typ, p.dir, p.name,
 		e.raw, c.key.tenant, series, strconv.FormatInt(number, 10), known, id,
-		s.now().Add(rememberSources).UnixMilli(), longestRun.Milliseconds())
+		rememberSources.Milliseconds(), longestRun.Milliseconds())
 	if err != nil {
 		return false, fmt.Errorf("files: put back a name: %w", err)
 	}

@@ -30,6 +30,7 @@ func (s *Store) Remove(ctx context.Context, tenant string, refs []job.FileRef) e
 type removal struct {
 	until  time.Time // of the last use
 	spared func(Entry) (bool, error)
+	trash  string // how long the trash keeps them, as scripts are told; "" for not at all
 }
 
 // remove takes a name away and returns what it stood for; false says that it
@@ -54,7 +55,7 @@ func (s *Store) remove(ctx context.Context, tenant string, p place, r removal) (
 			known, id = s.knownKey(tenant, *e.Source), e.Source.id()
 		}
 		reply, err := s.db.Run(ctx, removeScript,
-			s.folderKey(tenant, p), s.foldersKey(tenant, p.typ), p.dir, p.name, e.raw, known, id, tenant, p.typ, until)
+			s.folderKey(tenant, p), s.foldersKey(tenant, p.typ), p.dir, p.name, e.raw, known, id, tenant, p.typ, until, r.trash)
 		if err != nil {
 			return Entry{}, false, fmt.Errorf("files: remove: %w", err)
 		}
@@ -114,18 +115,18 @@ const (
 
 // Expire removes the files of a type whose last use is not after a moment,
 // those of the history (TypeOutput, which stands for TypeTemp as well) or
-// uploaded inputs (TypeInput), together with their bytes. What a job has pinned
-// stays and counts as used now.
+// uploaded inputs (TypeInput). What a job has pinned stays and counts as used now. The
+// bytes go as well, unless the trash keeps them.
 func (s *Store) Expire(ctx context.Context, typ string, until time.Time, pinned Pinned) (Swept, error) {
-	return s.expireIn(ctx, s.usedKey(typ), until, pinned)
+	return s.expireIn(ctx, s.usedKey(typ), until, s.grace(), pinned)
 }
 
-// ExpireOwn is Expire for the outputs of one tenant.
+// ExpireOwn is Expire for the outputs of one tenant that has too much: the trash keeps none.
 func (s *Store) ExpireOwn(ctx context.Context, tenant string, until time.Time, pinned Pinned) (Swept, error) {
-	return s.expireIn(ctx, s.ownKey(tenant), until, pinned)
+	return s.expireIn(ctx, s.ownKey(tenant), until, "", pinned)
 }
 
-func (s *Store) expireIn(ctx context.Context, index string, until time.Time, pinned Pinned) (Swept, error) {
+func (s *Store) expireIn(ctx context.Context, index string, until time.Time, trash string, pinned Pinned) (Swept, error) {
 	pinned = pinned.once()
 	var swept Swept
 	for range expireMost / expireBatch {
@@ -139,7 +140,7 @@ func (s *Store) expireIn(ctx context.Context, index string, until time.Time, pin
 			break
 		}
 		for _, member := range members {
-			if err := s.expire(ctx, member, until, pinned, &swept); err != nil {
+			if err := s.expire(ctx, member, until, trash, pinned, &swept); err != nil {
 				return swept, err
 			}
 		}
@@ -147,12 +148,12 @@ func (s *Store) expireIn(ctx context.Context, index string, until time.Time, pin
 	return swept, nil
 }
 
-func (s *Store) expire(ctx context.Context, member string, until time.Time, pinned Pinned, swept *Swept) error {
+func (s *Store) expire(ctx context.Context, member string, until time.Time, trash string, pinned Pinned, swept *Swept) error {
 	tenant, p, err := indexed(member)
 	if err != nil {
 		return err
 	}
-	e, removed, err := s.remove(ctx, tenant, p, removal{until: until, spared: func(e Entry) (bool, error) {
+	e, removed, err := s.remove(ctx, tenant, p, removal{until: until, trash: trash, spared: func(e Entry) (bool, error) {
 		keys, err := pinned(ctx)
 		if err != nil || !keys[e.Key] {
 			return false, err
@@ -164,7 +165,7 @@ func (s *Store) expire(ctx context.Context, member string, until time.Time, pinn
 		return err
 	}
 	swept.Files++
-	if !e.Stored() {
+	if !e.Stored() || trash != "" {
 		return nil
 	}
 	deleted, err := s.sweep(ctx, e.Key)

@@ -37,6 +37,15 @@ var replaceLua string
 //go:embed scripts/remove.lua
 var removeLua string
 
+//go:embed scripts/trash.lua
+var trashLua string
+
+//go:embed scripts/empty.lua
+var emptyLua string
+
+//go:embed scripts/takeback.lua
+var takeBackLua string
+
 //go:embed scripts/hold.lua
 var holdLua string
 
@@ -63,19 +72,21 @@ var noteLua string
 
 // Names are durable: they are answered to clients. The rest can be made again.
 var (
-	putScript     = redis.NewScript("files/put", redis.Durable, libLua, seriesLua, putLua)
-	allotScript   = redis.NewScript("files/allot", redis.Durable, libLua, blocksLua, allotLua)
-	restoreScript = redis.NewScript("files/restore", redis.Durable, libLua, seriesLua, restoreLua)
-	reserveScript = redis.NewScript("files/reserve", redis.Write, libLua, blocksLua, reserveLua)
-	replaceScript = redis.NewScript("files/replace", redis.Durable, usage.Lua, libLua, seriesLua, replaceLua)
-	removeScript  = redis.NewScript("files/remove", redis.Durable, libLua, seriesLua, removeLua)
-	markScript    = redis.NewScript("files/mark", redis.Durable, markLua)
-	bondScript    = redis.NewScript("files/bond", redis.Durable, bondLua)
-	holdScript    = redis.NewScript("files/hold", redis.Write, holdLua)
-	doomScript    = redis.NewScript("files/doom", redis.Write, libLua, doomLua)
-	spareScript   = redis.NewScript("files/spare", redis.Write, spareLua)
-	adoptScript   = redis.NewScript("files/adopt", redis.Write, libLua, adoptLua)
-	useScript     = redis.NewScript("files/use", redis.Write, libLua, useLua)
-	leadScript    = redis.NewScript("files/lead", redis.Write, leadLua)
-	noteScript    = redis.NewScript("files/note", redis.Write, noteLua)
+	putScript      = redis.NewScript("files/put", redis.Durable, libLua, seriesLua, trashLua, putLua)
+	allotScript    = redis.NewScript("files/allot", redis.Durable, libLua, blocksLua, allotLua)
+	restoreScript  = redis.NewScript("files/restore", redis.Durable, libLua, seriesLua, restoreLua)
+	reserveScript  = redis.NewScript("files/reserve", redis.Write, libLua, blocksLua, reserveLua)
+	replaceScript  = redis.NewScript("files/replace", redis.Durable, usage.Lua, libLua, seriesLua, replaceLua)
+	removeScript   = redis.NewScript("files/remove", redis.Durable, libLua, seriesLua, trashLua, removeLua)
+	emptyScript    = redis.NewScript("files/empty", redis.Durable, libLua, trashLua, emptyLua)
+	takeBackScript = redis.NewScript("files/takeback", redis.Durable, libLua, seriesLua, trashLua, takeBackLua)
+	markScript     = redis.NewScript("files/mark", redis.Durable, markLua)
+	bondScript     = redis.NewScript("files/bond", redis.Durable, bondLua)
+	holdScript     = redis.NewScript("files/hold", redis.Write, holdLua)
+	doomScript     = redis.NewScript("files/doom", redis.Write, libLua, doomLua)
+	spareScript    = redis.NewScript("files/spare", redis.Write, spareLua)
+	adoptScript    = redis.NewScript("files/adopt", redis.Write, libLua, adoptLua)
+	useScript      = redis.NewScript("files/use", redis.Write, libLua, useLua)
+	leadScript     = redis.NewScript("files/lead", redis.Write, leadLua)
+	noteScript     = redis.NewScript("files/note", redis.Write, noteLua)
 )

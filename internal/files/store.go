@@ -27,6 +27,7 @@ type Store struct {
 	log     *slog.Logger
 	now     func() time.Time
 	limits  func(tenant string) Limits
+	trash   func() time.Duration
 	pushed  func(bytes int64) // to instances
 	fetched func(bytes int64) // from them
 	copies  *copies           // nil with the embedded server
@@ -40,10 +41,13 @@ type Options struct {
 	SpoolDir string
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
-	// Now is the clock for times that clients see. Default: time.Now.
+	// Now is the clock for times that clients see. Default: Redis's, which all hubs share.
 	Now func() time.Time
 	// Limits bounds what a tenant uploads. Default: no bound.
 	Limits func(tenant string) Limits
+	// Trash is how long a name can be taken back that was overwritten, or that nobody had
+	// used for long. Default: not at all.
+	Trash func() time.Duration
 	// Pushed and Fetched are told of each file that was copied to an instance or from one,
 	// with its size in bytes. Default: nobody is.
 	Pushed, Fetched func(bytes int64)
@@ -57,7 +61,7 @@ type Limits struct {
 
 // New makes a Store. It does not wait for Redis.
 func New(db *redis.DB, storage *Storage, o Options) *Store {
-	s := &Store{db: db, heal: &healing{turn: semaphore.NewWeighted(1)}, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits}
+	s := &Store{db: db, heal: &healing{turn: semaphore.NewWeighted(1)}, storage: storage, spool: o.SpoolDir, log: o.Logger, now: o.Now, limits: o.Limits, trash: o.Trash}
 	if !db.Embedded() {
 		s.copies = newCopies()
 	}
@@ -71,11 +75,14 @@ func New(db *redis.DB, storage *Storage, o Options) *Store {
 	if s.fetched == nil {
 		s.fetched = func(int64) {}
 	}
+	if s.trash == nil {
+		s.trash = func() time.Duration { return 0 }
+	}
 	if s.limits == nil {
 		s.limits = func(string) Limits { return Limits{} }
 	}
 	if s.now == nil {
-		s.now = time.Now
+		s.now = db.Clock().Now
 	}
 	return s
 }

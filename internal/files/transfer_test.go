@@ -125,7 +125,7 @@ func TestHeldPicturesExpire(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHeld(t), t.Context()
 	require.NoError(t, h.Put(ctx, "default", "a/b", strings.NewReader("1234")))
-	require.NoError(t, h.Expire(ctx))
+	require.NoError(t, h.Expire(ctx, time.Now()))
 	require.True(t, h.Has(ctx, "default", "a/b"))
 	require.NoError(t, h.expire(ctx, time.Now().Add(time.Hour), maxAllHeldBytes))
 	require.False(t, h.Has(ctx, "default", "a/b"))

@@ -161,8 +161,9 @@ type BoardChange struct {
 	GoneJobs      []string
 	// Counts is nil if nothing has changed.
 	Counts *QueueCounts
-	// WebUI is nil if nothing has changed.
-	WebUI *WebUISource
+	// WebUI and Strangers, see [Stats], are nil if nothing has changed.
+	WebUI     *WebUISource
+	Strangers *string
 
 	encoded encoded
 }
@@ -172,7 +173,7 @@ type Changed[T any] struct{ Now, Before T }
 
 // Empty reports whether nothing has changed.
 func (c *BoardChange) Empty() bool {
-	return !c.Whole && len(c.Instances)+len(c.GoneInstances)+len(c.Jobs)+len(c.GoneJobs) == 0 && c.Counts == nil
+	return !c.Whole && len(c.Instances)+len(c.GoneInstances)+len(c.Jobs)+len(c.GoneJobs) == 0 && c.Counts == nil && c.WebUI == nil && c.Strangers == nil
 }
 
 // changed lists what is new or different in rows, and the names of what is gone.

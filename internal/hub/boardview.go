@@ -24,6 +24,8 @@ type boardSeen struct {
 	counts    QueueCounts
 	// webUI is where the page of ComfyUI comes from.
 	webUI WebUISource
+	// strangers is why nothing is deleted from the storage.
+	strangers string
 }
 
 // boardView is what all who may see the same see.
@@ -46,8 +48,8 @@ func (v *boardView) cut(w *Watcher) {
 // everything is a change that shows all.
 func (v *boardView) everything() *BoardChange {
 	c := v.since(boardSeen{})
-	counts, webUI := v.seen.counts, v.seen.webUI // they change while this is read
-	c.Whole, c.Counts, c.WebUI = true, &counts, &webUI
+	counts, webUI, strangers := v.seen.counts, v.seen.webUI, v.seen.strangers // they change while this is read
+	c.Whole, c.Counts, c.WebUI, c.Strangers = true, &counts, &webUI, &strangers
 	return c
 }
 
@@ -62,6 +64,9 @@ func (v *boardView) since(before boardSeen) *BoardChange {
 	if from := v.seen.webUI; from != before.webUI {
 		c.WebUI = &from
 	}
+	if why := v.seen.strangers; why != before.strangers {
+		c.Strangers = &why
+	}
 	return c
 }
 
@@ -69,7 +74,7 @@ func (v *boardView) since(before boardSeen) *BoardChange {
 func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bool) error {
 	seen := boardSeen{instances: make(map[string]InstanceRow, len(now.instances)), jobs: v.seen.jobs, counts: v.seen.counts}
 	if v.sight.all {
-		seen.webUI = b.insight.pages().Where()
+		seen.webUI, seen.strangers = b.insight.pages().Where(), b.insight.strangers()
 	}
 	var elsewhere []string
 	running := map[string]bool{}
@@ -85,6 +90,9 @@ func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bo
 		j := a.Job
 		if j.Key == "" && others[i.Report.Job].State.Live() {
 			j = others[i.Report.Job]
+			if j.StartedAt > 0 {
+				j.StartedAt = b.queue.Clock().When(j.StartedAt).UnixMilli()
+			}
 		}
 		seen.instances[i.Name] = instanceRow(v.sight, i, a, j, b.recorder.faults.Last(i.Name))
 	}

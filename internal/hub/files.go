@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -59,7 +60,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		return err
 	}
 	log := h.log()
-	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Pushed: h.measure.Pushed, Fetched: h.measure.Fetched, Logger: log, Limits: func(tenant string) files.Limits {
+	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Pushed: h.measure.Pushed, Fetched: h.measure.Fetched, Logger: log, Trash: func() time.Duration { return sweepAge }, Limits: func(tenant string) files.Limits {
 		l := h.limitsOf(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})

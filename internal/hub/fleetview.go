@@ -64,6 +64,9 @@ type Stats struct {
 	Paused bool
 	// WebUI is where the page of ComfyUI comes from.
 	WebUI WebUISource
+	// Strangers is why Redis and the storage do not belong together, so that nothing is
+	// deleted; empty if they do, and where that is none of the viewer's business.
+	Strangers string
 	// Instances has a count for each state that there is.
 	Instances map[fleet.State]int
 }
@@ -76,7 +79,7 @@ func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
 	if s.SeesAll(v) {
 		live, out.Waiting, _, err = s.queue.CountAll(ctx)
 		out.Sockets = s.streams.Sockets()
-		out.WebUI = s.pages().Where()
+		out.WebUI, out.Strangers = s.pages().Where(), s.strangers()
 		if err == nil {
 			out.Ended, err = s.queue.Ends(ctx)
 		}
@@ -93,4 +96,12 @@ func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
 		out.Instances[i.State]++
 	}
 	return out, err
+}
+
+// strangers is why Redis and the storage do not belong together, "" if they do.
+func (s *Insight) strangers() string {
+	if err := s.bond.Err(); err != nil {
+		return err.Error()
+	}
+	return ""
 }

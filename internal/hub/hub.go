@@ -252,7 +252,7 @@ func (h *Hub) open(ctx context.Context) error {
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.tracer, Faulted: h.recorder.faulted, Logger: log,
 	})
 	h.stops = &stops{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
-	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, pages: func() *pageSource { return h.pages }, log: h.log}
+	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, pages: func() *pageSource { return h.pages }, bond: h.bond, log: h.log}
 	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
@@ -278,9 +278,9 @@ func (h *Hub) open(ctx context.Context) error {
 	h.workers = newWorkers(h, library)
 	h.operator.stops, h.operator.ring, h.operator.authority = h.stops, h.ring, h.authority
 	h.operator.admission, h.operator.machines = h.gossip.admission, tokens
-	h.operator.insight, h.operator.canceller, h.operator.keys, h.operator.bond = h.insight, h.canceller, h.keys, h.bond
+	h.operator.insight, h.operator.canceller, h.operator.keys, h.operator.bond, h.operator.store = h.insight, h.canceller, h.keys, h.bond, h.store
 	h.janitor = &janitor{
-		db: h.db, queue: h.queue, store: h.store, bond: h.bond, held: h.held, ring: h.ring, keys: h.keys, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
+		db: h.db, queue: h.queue, store: h.store, full: h.storageIsFull, bond: h.bond, held: h.held, ring: h.ring, keys: h.keys, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
 		pinned: &pinnedBlobs{turn: semaphore.NewWeighted(1), live: h.queue.LiveKeys, each: h.queue.EachBody},
 	}
 	h.openWebUI()

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -27,7 +28,9 @@ type Insight struct {
 	stops    *stops
 	// pages are where the page of ComfyUI comes from.
 	pages func() *pageSource
-	log   func() *slog.Logger
+	// bond says whether Redis and the storage belong together.
+	bond *files.Bond
+	log  func() *slog.Logger
 }
 
 // SeesAll reports whether a viewer may learn addresses, reasons and numbers of

@@ -22,6 +22,7 @@ const (
 	sweptAtOnce = 5
 	// sweepAge is how old bytes must be that no name and no job needs: an operator has so
 	// long to notice that a Redis has lost names.
+	// The trash keeps names for as long.
 	sweepAge = 7 * 24 * time.Hour
 	// youngest is the age at which a file can be deleted at all: a run that
 	// shows an older file again must not lose it to its neighbours.
@@ -33,6 +34,7 @@ type janitor struct {
 	db     *redis.DB
 	queue  *queue.Queue
 	store  *files.Store
+	full   func() bool // the storage is
 	bond   *files.Bond
 	held   *files.Held
 	pinned *pinnedBlobs
@@ -88,20 +90,21 @@ func (j *janitor) round(ctx context.Context) {
 	if j.part == 0 {
 		j.count(ctx)
 	}
-	if err := j.held.Expire(ctx); err != nil {
-		j.log().Warn("cannot delete old held pictures", "error", err)
-	}
-	j.sweep(ctx)
-}
-
-// sweep goes through the next parts of the storage. A storage that this Redis has not had
-// for long is left alone: bytes that it does not name were another's yesterday.
-func (j *janitor) sweep(ctx context.Context) {
 	now, since, err := j.bond.Age(ctx)
 	if err != nil {
-		j.log().Warn("cannot sweep the storage", "error", err)
+		j.log().Warn("cannot delete old bytes: the storage does not tell the time", "error", err)
 		return
 	}
+	if err := j.held.Expire(ctx, now); err != nil {
+		j.log().Warn("cannot delete old held pictures", "error", err)
+	}
+	j.sweep(ctx, now, since)
+}
+
+// sweep goes through the next parts of the storage, whose clock shows now. A storage that
+// this Redis has not had for long, but only since a moment ago, is left alone: bytes that
+// it does not name were another's yesterday.
+func (j *janitor) sweep(ctx context.Context, now, since time.Time) {
 	for range sweptAtOnce {
 		if now.Sub(since) > sweepAge {
 			swept, err := j.store.Sweep(ctx, j.part, now, sweepAge, j.pinned.all)
@@ -159,36 +162,40 @@ func (j *janitor) tellSwept(what string, swept files.Swept) {
 	}
 }
 
-// expireKeys deletes keys that nothing needs any more, by Redis's clock: that of
-// a hub may be wrong. What they have signed is signed again before.
+// expireKeys deletes keys that nothing needs any more. What they have signed is signed
+// again before.
 func (j *janitor) expireKeys(ctx context.Context) error {
-	now, err := j.db.Now(ctx)
-	if err != nil {
+	if _, err := j.db.Now(ctx); err != nil {
 		return err
 	}
 	if err := j.keys.SignAgain(ctx); err != nil {
 		return err
 	}
-	return j.ring.Expire(ctx, now)
+	return j.ring.Expire(ctx, j.db.Clock().Ago(0))
 }
 
 // retain deletes ended jobs that are too old, or whose files are too much, and
 // the files that only such jobs name; then uploads that nobody uses.
 func (j *janitor) retain(ctx context.Context) error {
-	now, err := j.db.Now(ctx)
-	if err != nil {
+	if _, err := j.db.Now(ctx); err != nil {
 		return err
 	}
-	return j.retainAt(ctx, now)
+	return j.retainSince(ctx, j.db.Clock().Ago)
 }
 
-// retainAt is retain at a time of Redis's clock.
-func (j *janitor) retainAt(ctx context.Context, now time.Time) error {
-	s := j.settings()
+// retainSince is retain; ago gives times by Redis's clock.
+func (j *janitor) retainSince(ctx context.Context, ago func(age time.Duration) time.Time) error {
+	s, old := j.settings(), ago(youngest)
 	if s.HistoryAge > 0 {
-		if err := j.forget(ctx, "", now.Add(-s.HistoryAge), now); err != nil {
+		if err := j.forget(ctx, "", ago(s.HistoryAge), old); err != nil {
 			return err
 		}
+	}
+	trash := files.TrashBounds{Size: s.HistorySize, Own: s.TenantLimits.HistorySize, Full: j.full()}
+	emptied, err := j.store.EmptyTrash(ctx, trash, j.pinned.all)
+	j.tellSwept("emptied the trash", emptied)
+	if err != nil {
+		return err
 	}
 	if own := s.TenantLimits.HistorySize; s.HistorySize > 0 || own > 0 {
 		excess, err := j.store.Excess(ctx, s.HistorySize, own)
@@ -196,13 +203,13 @@ func (j *janitor) retainAt(ctx context.Context, now time.Time) error {
 			return err
 		}
 		for _, e := range excess {
-			if err := j.forget(ctx, e.Tenant, e.Until, now); err != nil {
+			if err := j.forget(ctx, e.Tenant, e.Until, old); err != nil {
 				return err
 			}
 		}
 	}
 	if s.InputAge > 0 {
-		swept, err := j.store.Expire(ctx, job.TypeInput, oldEnough(now.Add(-s.InputAge), now), j.pinned.all)
+		swept, err := j.store.Expire(ctx, job.TypeInput, earlier(ago(s.InputAge), old), j.pinned.all)
 		j.tellSwept("deleted inputs that nobody uses", swept)
 		return err
 	}
@@ -211,9 +218,9 @@ func (j *janitor) retainAt(ctx context.Context, now time.Time) error {
 
 // forget deletes the jobs of a tenant, or of all with "", that ended until a
 // moment, and the files that no younger one names. The jobs go first: an entry
-// must not name what is gone.
-func (j *janitor) forget(ctx context.Context, tenant string, until, now time.Time) error {
-	until = oldEnough(until, now)
+// must not name what is gone. Nothing younger than old goes.
+func (j *janitor) forget(ctx context.Context, tenant string, until, old time.Time) error {
+	until = earlier(until, old)
 	if err := j.queue.ExpireHistory(ctx, tenant, until); err != nil {
 		return err
 	}
@@ -228,9 +235,9 @@ func (j *janitor) forget(ctx context.Context, tenant string, until, now time.Tim
 	return err
 }
 
-func oldEnough(until, now time.Time) time.Time {
-	if young := now.Add(-youngest); until.After(young) {
-		return young
+func earlier(a, b time.Time) time.Time {
+	if a.After(b) {
+		return b
 	}
-	return until
+	return a
 }

@@ -174,7 +174,7 @@ func TestHeldPictures(t *testing.T) {
 		// Waiting jobs that only name held pictures do not stop the sweep.
 		pinned := must(b.hub.janitor.pinned.all(ctx))(t)
 		require.Empty(t, pinned)
-		require.NoError(t, b.hub.held.Expire(ctx))
+		require.NoError(t, b.hub.held.Expire(ctx, time.Now()))
 		require.True(t, b.hub.held.Has(ctx, "default", "a/b"))
 	})
 }

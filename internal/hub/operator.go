@@ -18,6 +18,8 @@ import (
 )
 
 // Operator is what whoever runs the hub may do and see.
+//
+// Many methods: one for each command, and each is a few lines.
 type Operator struct {
 	fleet    *fleet.Registry
 	clients  *comfyui.Clients
@@ -35,6 +37,7 @@ type Operator struct {
 	canceller *Canceller
 	keys      *apikeys.Keys
 	bond      *files.Bond
+	store     *files.Store
 }
 
 // Instances is the whole fleet: with the addresses of all instances and the ids of

@@ -161,6 +161,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 		})
 	}
 	require.True(t, told())
+	require.Contains(t, must(second.hub.Operator().Stats(t.Context()))(t).Strangers, "do not belong together")
 	require.Equal(t, http.StatusOK, statusOf(second.upload("new.png", "", "new")))
 	second.gets("/view?type=input&filename=new.png")
 	require.NoError(t, second.hub.Ready(t.Context()))

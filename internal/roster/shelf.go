@@ -204,9 +204,13 @@ func (s *shelf) retain(wanted map[string]bool) {
 
 // sweep removes blobs that are not wanted and older than a day.
 func (s *shelf) sweep(ctx context.Context, wanted map[string]bool) error {
+	now, err := s.storage.Now(ctx)
+	if err != nil {
+		return err
+	}
 	var old []string
-	err := s.storage.List(ctx, folder, func(b files.Blob) error {
-		if hash := path.Base(b.Key); !wanted[hash] && time.Since(b.Modified) > rememberFor {
+	err = s.storage.List(ctx, folder, func(b files.Blob) error {
+		if hash := path.Base(b.Key); !wanted[hash] && now.Sub(b.Modified) > rememberFor {
 			old = append(old, hash)
 		}
 		return nil

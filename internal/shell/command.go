@@ -110,6 +110,7 @@ func AddCommands(parent *cobra.Command, o Options) {
 	none := func(n int) bool { return n == 0 }
 	one := func(n int) bool { return n == 1 }
 	most := func(n int) bool { return n <= 1 }
+	some := func(n int) bool { return n >= 1 }
 	submit := &submission{}
 	c.addClient(submit.command(), one, submit.run)
 	c.addClient(cancelCommand(), one, runCancel)
@@ -133,6 +134,11 @@ func AddCommands(parent *cobra.Command, o Options) {
 	}
 	c.addKeys()
 	c.add(adoptCommand(), none, c.operator(runAdopt))
+	trash := trashCommand()
+	c.groups(trash)
+	c.parent.AddCommand(trash)
+	c.addTo(trash, trashListCommand(), none, c.operator(runTrashList))
+	c.addTo(trash, trashRestoreCommand(), some, c.operator(runTrashRestore))
 	c.add(hubKeyCommand(), none, c.operator(runHubKey))
 	c.add(repairCommand(), one, func(_ context.Context, cmd *cobra.Command, args []string) error { return runRepair(cmd, args) })
 	c.add(keygenCommand(), most, func(_ context.Context, cmd *cobra.Command, args []string) error { return runKeygen(cmd, args) })

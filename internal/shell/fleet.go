@@ -46,6 +46,8 @@ type Stats struct {
 	// not know.
 	Ended  *int64 `json:"ended"`
 	Paused bool   `json:"paused"`
+	// Strangers is why Redis and the storage do not belong together, "" if they do.
+	Strangers string `json:"strangers,omitempty"`
 }
 
 // FleetJob is a job as the hub lists it.

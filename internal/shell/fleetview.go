@@ -213,12 +213,16 @@ func (f Fleet) summary() []string {
 	if f.Stats.Ended != nil {
 		jobs += ", " + humanize.Comma(*f.Stats.Ended) + " ended"
 	}
-	return []string{
+	lines := []string{
 		"Hub        " + hub,
 		"Instances  " + f.Stats.counts(),
 		"Jobs       " + jobs,
 		"Sockets    " + humanize.Comma(int64(f.Stats.Sockets)),
 	}
+	if f.Stats.Strangers != "" {
+		lines = append(lines, "Storage    Redis and the storage belong to different hubs; nothing is deleted: check")
+	}
+	return lines
 }
 
 // show writes a fleet in one screen, or all of it.

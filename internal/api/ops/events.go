@@ -112,6 +112,9 @@ func encodeChange(c *hub.BoardChange) []byte {
 	if c.WebUI != nil {
 		out.Set("web_ui", webUIValue(*c.WebUI))
 	}
+	if c.Strangers != nil {
+		out.Set("strangers", pyjson.String(*c.Strangers))
+	}
 	if n := c.Counts; n != nil {
 		out.Set("counts", pyjson.NewObject(
 			pyjson.Member{Key: "waiting", Value: pyjson.Int(int64(n.Waiting))},

@@ -103,6 +103,9 @@ func statsValue(stats hub.Stats) *pyjson.Object {
 	if stats.WebUI.From != "" {
 		o.Set("web_ui", webUIValue(stats.WebUI))
 	}
+	if stats.Strangers != "" {
+		o.Set("strangers", pyjson.String(stats.Strangers))
+	}
 	if stats.Paused {
 		o.Set("paused", pyjson.Bool(true))
 	}

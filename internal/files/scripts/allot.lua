@@ -7,7 +7,7 @@
 -- Other names get " (1)", " (2)" and so on, above the highest given before.
 --
 -- ARGV[1] key of the sources known (hash: source id -> name)
--- ARGV[2] until when they are remembered, in milliseconds
+-- ARGV[2] how long they are remembered, in milliseconds
 -- ARGV[3] tenant
 -- ARGV[4] how long the run that shows them may go on, in milliseconds; its end
 --         then is their last use
@@ -140,7 +140,7 @@ for _, item in ipairs(items) do
     write('HSET', known, item.source, item.name)
   end
 end
-write('PEXPIREAT', known, ARGV[2])
+expire(known, now() + ARGV[2])
 local reply = {'ok'}
 for _, item in ipairs(items) do
   touch(ARGV[3], item.typ, item.subfolder, item.name, int(now() + ARGV[4]), item.had or item.entry)

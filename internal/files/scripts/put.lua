@@ -18,6 +18,7 @@
 -- ARGV[14] bound of the bytes of the tenant's uploads, 0 for none
 -- ARGV[15] bound of their number, 0 for none
 -- ARGV[16] '1' to ask whether there is room and write nothing
+-- ARGV[17] how long the trash keeps what is overwritten, in milliseconds; '' for not at all
 --
 -- Output: {'same', name} for bytes that were there, {'new', name},
 -- {'full', bound} when the tenant has no room for more, {'more'} when many names are
@@ -64,7 +65,11 @@ if not safe(blob) then
 end
 count(blob)
 if former then
-  discount(blobOf(former))
+  if blobOf(former) == blob then
+    discount(blob)
+  else
+    discard(ARGV[12], ARGV[13], ARGV[4], name, former, 'overwritten', ARGV[17])
+  end
   weigh(former, -1, ARGV[12], ARGV[13], ARGV[4], name)
   discharge(ARGV[12], former)
 end

@@ -10,6 +10,7 @@
 -- ARGV[8]  tenant
 -- ARGV[9]  type
 -- ARGV[10] the last use must not be after this, in milliseconds; '' for any
+-- ARGV[11] how long the trash keeps it, in milliseconds; '' for not at all
 --
 -- Output: {'ok'}, {'used'} when it was used since, {'changed'} when the entry
 -- is another or gone by now.
@@ -37,7 +38,7 @@ if former == '' then
 end
 write('HDEL', ARGV[1], ARGV[4])
 unnamed(ARGV[8], ARGV[9], ARGV[3], ARGV[4])
-discount(blobOf(former))
+discard(ARGV[8], ARGV[9], ARGV[3], ARGV[4], former, 'unused', ARGV[11])
 discharge(ARGV[8], former)
 if redis.call('EXISTS', ARGV[1]) == 0 then
   write('SREM', ARGV[2], ARGV[3])

@@ -1,7 +1,7 @@
 -- Notes which blocks of numbers the storage has granted.
 --
 -- ARGV[1] epoch that asked
--- ARGV[2] until when that is remembered, in milliseconds
+-- ARGV[2] how long that is remembered, in milliseconds
 -- ARGV[3] tenant
 -- then for each block:
 --   type
@@ -24,6 +24,6 @@ for at = 4, #ARGV, 5 do
       raise(numbers, series, tonumber(ARGV[at + 4]))
     end
   end
-  write('PEXPIREAT', held, ARGV[2])
+  expire(held, now() + ARGV[2])
 end
 return {'ok'}

@@ -13,7 +13,7 @@
 -- ARGV[10] its number
 -- ARGV[11] key of the sources known, '' when the file has no source
 -- ARGV[12] source id
--- ARGV[13] until when sources are remembered, in milliseconds
+-- ARGV[13] how long sources are remembered, in milliseconds
 -- ARGV[14] how long the file is in use, in milliseconds
 --
 -- Output: {'ok'}, {'kept'} if the name was not lost or is another file's by now,
@@ -44,6 +44,6 @@ if ARGV[11] ~= '' then
   if not redis.call('HGET', ARGV[11], ARGV[12]) then
     write('HSET', ARGV[11], ARGV[12], name)
   end
-  write('PEXPIREAT', ARGV[11], ARGV[13])
+  expire(ARGV[11], now() + ARGV[13])
 end
 return {'ok'}

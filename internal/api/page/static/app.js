@@ -133,7 +133,7 @@ function update() {
     return;
   }
   const warning = document.getElementById('warning');
-  const trouble = store.refused || (store.me.open ? t('open.hub') : '');
+  const trouble = store.refused || [store.strangers && t('strangers'), store.me.open && t('open.hub')].filter(Boolean).join(' ');
   warning.hidden = !trouble;
   text(warning, trouble);
   elsewhere();

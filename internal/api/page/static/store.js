@@ -9,6 +9,8 @@ export const store = {
   counts: { waiting: 0, running: 0, own_waiting: 0, own_running: 0, paused: false, tenant_paused: false },
   // web_ui says where ComfyUI's page comes from: { from: 'folder' | 'instance' | 'nowhere' | '', name }.
   web_ui: { from: '', name: '' },
+  // strangers says why nothing is deleted from the storage; empty if all is well.
+  strangers: '',
   connected: false,
   // refused says why the hub shows nothing.
   refused: '',
@@ -68,6 +70,7 @@ export function apply(change, whole) {
   merge(store.jobs, change.jobs, 'key', blankJob);
   if (change.counts) store.counts = change.counts;
   if (change.web_ui) store.web_ui = change.web_ui;
+  store.strangers = change.strangers ?? store.strangers;
   if (!whole) {
     for (const { key } of store.instances.values()) before.delete(key);
     store.left += before.size;

@@ -1,0 +1,36 @@
+package files
+
+import (
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// Where Redis's clock is two months ahead of the hub's, the hub still remembers which output
+// has which name, and gives files the times that Redis has.
+func TestNamesAreKeptDespiteSkew(t *testing.T) {
+	t.Parallel()
+	const skew = 60 * 24 * time.Hour
+	server := miniredis.RunT(t)
+	server.SetTime(time.Now().Add(skew))
+	db := redistest.Open(t, "redis://"+server.Addr())
+	_, err := db.Now(t.Context())
+	require.NoError(t, err)
+	storage, err := OpenStorage(t.Context(), t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, storage.Close()) })
+	s := New(db, storage, Options{SpoolDir: t.TempDir()})
+	source := made("gpu", "x_00001_.png", "1")
+	first, err := s.AllotOutputs(t.Context(), tenant, []Source{source})
+	require.NoError(t, err)
+	again, err := s.AllotOutputs(t.Context(), tenant, []Source{source})
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	e, err := s.Resolve(t.Context(), tenant, first[0])
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(skew), e.Created, time.Minute)
+}

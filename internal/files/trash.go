@@ -1,0 +1,224 @@
+package files
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+var (
+	// ErrNotInTrash says that a name is not, or no longer, in the trash.
+	ErrNotInTrash = errors.New("files: that is not in the trash any more")
+	// ErrTaken says that a name in the trash is an output's of another run by now.
+	ErrTaken = errors.New("files: another output has that name by now")
+)
+
+// Trashed is a name in the trash.
+type Trashed struct {
+	// ID is short, and differs for all names in the trash.
+	ID     string
+	Tenant string
+	// Ref is the name, and Size of its bytes.
+	Ref  job.FileRef
+	Size int64
+	// Why is "overwritten", by an upload, or "unused", for longer than it may be.
+	Why string
+	// Since is when the name was lost, and Until how long it is kept, by this hub's clock.
+	Since, Until time.Time
+
+	packed string
+}
+
+func (s *Store) trashKey(tenant string) string { return s.db.Key("files", "trash", tenant) }
+
+// grace is what scripts are told of how long the trash keeps a name.
+func (s *Store) grace() string {
+	if grace := s.trash(); grace > 0 {
+		return strconv.FormatInt(grace.Milliseconds(), 10)
+	}
+	return ""
+}
+
+// Trash returns the newest names in the trash of a tenant, or of all with "", and how many
+// there are in all.
+func (s *Store) Trash(ctx context.Context, tenant string, most int) (newest []Trashed, all int, err error) {
+	tenants := []string{tenant}
+	if tenant == "" {
+		if tenants, err = s.db.Client().ZRevRange(ctx, s.db.Key("files", "trash"), 0, -1).Result(); err != nil {
+			return nil, 0, fmt.Errorf("files: trash: %w", err)
+		}
+	}
+	for _, tenant := range tenants {
+		n, err := s.db.Client().ZCard(ctx, s.trashKey(tenant)).Result()
+		if err != nil {
+			return nil, 0, fmt.Errorf("files: trash: %w", err)
+		}
+		all += int(n)
+		some, err := s.trashOf(ctx, tenant, most)
+		if err != nil {
+			return nil, 0, err
+		}
+		newest = append(newest, some...)
+		slices.SortFunc(newest, func(a, b Trashed) int { return cmp.Or(b.Since.Compare(a.Since), cmp.Compare(a.ID, b.ID)) })
+		newest = newest[:min(len(newest), most)]
+	}
+	return newest, all, nil
+}
+
+// trashOf returns the newest names in the trash of a tenant.
+func (s *Store) trashOf(ctx context.Context, tenant string, most int) ([]Trashed, error) {
+	found, err := s.db.Client().ZRevRangeWithScores(ctx, s.trashKey(tenant), 0, int64(most)-1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("files: trash: %w", err)
+	}
+	// By Redis's clock the end may be any time ahead, so what is left of it counts.
+	now, grace := time.Now(), s.trash()
+	stored := s.db.Clock().Now()
+	var all []Trashed
+	for _, z := range found {
+		packed, _ := z.Member.(string)
+		parts, ok := redis.Unpack(packed)
+		if !ok || len(parts) != 5 {
+			return nil, fmt.Errorf("%w: trash", errEntry)
+		}
+		p := place{typ: parts[0], dir: parts[1], name: parts[2]}
+		e, err := decodeEntry(parts[4], p)
+		if err != nil {
+			return nil, err
+		}
+		until := now.Add(time.UnixMilli(int64(z.Score)).Sub(stored))
+		all = append(all, Trashed{
+			ID: hashed(redis.Pack(tenant, packed))[:12], Tenant: tenant, Ref: e.Ref, Size: max(e.Size, 0), Why: parts[3],
+			Since: until.Add(-grace), Until: until, packed: packed,
+		})
+	}
+	return all, nil
+}
+
+// TakeBack gives a name in the trash of a tenant back to its file, and returns it. An upload
+// that has the name by now goes to the trash instead. Errors: ErrNotInTrash, ErrTaken.
+func (s *Store) TakeBack(ctx context.Context, tenant, id string) (Trashed, error) {
+	all, err := s.trashOf(ctx, tenant, math.MaxInt32)
+	if err != nil {
+		return Trashed{}, err
+	}
+	n := slices.IndexFunc(all, func(t Trashed) bool { return t.ID == id })
+	if n < 0 {
+		return Trashed{}, ErrNotInTrash
+	}
+	t := all[n]
+	p, _ := placeOf(t.Ref)
+	reply, err := s.db.Run(ctx, takeBackScript, tenant, t.packed, s.folderKey(tenant, p), s.foldersKey(tenant, p.typ), s.grace())
+	if err != nil {
+		return Trashed{}, fmt.Errorf("files: trash: %w", err)
+	}
+	switch reply[0] {
+	case "missing":
+		return Trashed{}, ErrNotInTrash
+	case "taken":
+		return Trashed{}, ErrTaken
+	}
+	e, err := decodeEntry(reply[1], p)
+	if err != nil {
+		return Trashed{}, err
+	}
+	s.copies.note(nameKey{tenant, p}, e)
+	return t, nil
+}
+
+// TrashBounds are what the trash gives way to.
+type TrashBounds struct {
+	// Size is what the outputs of all and the trash may take together, and Own the same of
+	// each tenant, in bytes; 0 is no bound.
+	Size, Own int64
+	// Full empties it: the storage has no room.
+	Full bool
+}
+
+// EmptyTrash deletes what has been in the trash for long enough, and the oldest of what is
+// too much: of the tenants those pay that have most in the trash. What a job has pinned stays
+// until a sweep finds it.
+func (s *Store) EmptyTrash(ctx context.Context, b TrashBounds, pinned Pinned) (Swept, error) {
+	var swept Swept
+	trash, err := s.sharesIn(ctx, s.db.Key("files", "trash"))
+	if err != nil || len(trash) == 0 {
+		return swept, err
+	}
+	outputs, err := s.sharesIn(ctx, s.sharesKey())
+	if err != nil {
+		return swept, err
+	}
+	level, taken := int64(math.MaxInt64), int64(0)
+	own := map[string]int64{}
+	for _, sh := range outputs {
+		taken, own[sh.tenant] = taken+sh.bytes, sh.bytes
+	}
+	if b.Full {
+		level = 0
+	} else if b.Size > 0 {
+		if fair, over := levelOf(trash, max(b.Size-taken, 0)); over {
+			level = fair
+		}
+	}
+	pinned = pinned.once()
+	for _, sh := range trash {
+		most := level
+		if b.Own > 0 {
+			most = min(most, max(b.Own-own[sh.tenant], 0))
+		}
+		if err := s.emptyTrash(ctx, sh.tenant, most, pinned, &swept); err != nil {
+			return swept, err
+		}
+	}
+	return swept, nil
+}
+
+// emptyTrash is EmptyTrash for a tenant, whose trash may take so many bytes.
+func (s *Store) emptyTrash(ctx context.Context, tenant string, most int64, pinned Pinned, swept *Swept) error {
+	for range expireMost / expireBatch {
+		reply, err := s.db.Run(ctx, emptyScript, tenant, strconv.FormatInt(min(most, 1<<52), 10), expireBatch)
+		if err != nil {
+			return fmt.Errorf("files: trash: %w", err)
+		}
+		var blobs []Blob
+		for pair := range slices.Chunk(reply[1:], 2) {
+			size, err := strconv.ParseInt(pair[1], 10, 64)
+			if err != nil {
+				return fmt.Errorf("files: trash: %w", err)
+			}
+			blobs = append(blobs, Blob{Key: pair[0], Size: size})
+		}
+		if len(blobs) == 0 {
+			break
+		}
+		if err := s.sweepUnnamed(ctx, blobs, pinned, swept); err != nil {
+			return err
+		}
+		if len(blobs) < expireBatch {
+			break
+		}
+	}
+	return nil
+}
+
+// sharesIn reads what tenants take, the largest first.
+func (s *Store) sharesIn(ctx context.Context, key string) ([]share, error) {
+	ranked, err := s.db.Client().ZRevRangeWithScores(ctx, key, 0, -1).Result()
+	if err != nil {
+		return nil, fmt.Errorf("files: shares: %w", err)
+	}
+	shares := make([]share, len(ranked))
+	for n, z := range ranked {
+		tenant, _ := z.Member.(string)
+		shares[n] = share{tenant: tenant, bytes: int64(z.Score)}
+	}
+	return shares, nil
+}

@@ -1,0 +1,193 @@
+package files
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+const week = 7 * 24 * time.Hour
+
+// keeping returns another hub on the same Redis and storage, as a hub of this version is.
+func (s *Store) keeping() *Store {
+	next := *s
+	next.trash = func() time.Duration { return week }
+	return &next
+}
+
+func (s *Store) trashed(t testing.TB) []Trashed {
+	t.Helper()
+	all, n, err := s.Trash(t.Context(), "", 1000)
+	require.NoError(t, err)
+	require.Len(t, all, n)
+	return all
+}
+
+func (s *Store) empty(t testing.TB, b TrashBounds, pinned ...string) Swept {
+	t.Helper()
+	keys := map[string]bool{}
+	for _, key := range pinned {
+		keys[key] = true
+	}
+	swept, err := s.EmptyTrash(t.Context(), b, keep(keys))
+	require.NoError(t, err)
+	return swept
+}
+
+func (s *Store) overwrite(t testing.TB, data string) {
+	t.Helper()
+	_, err := s.Upload(t.Context(), tenant, job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
+	require.NoError(t, err)
+}
+
+// setForward sets the time that Redis's scripts have forward.
+func setForward(t testing.TB, s *Store, d time.Duration) {
+	t.Helper()
+	require.NoError(t, s.db.Client().HSet(t.Context(), s.db.Key("clock"), "ahead", d.Milliseconds()).Err())
+}
+
+// What an upload has overwritten at one hub can be taken back at another, and then what had
+// the name meanwhile. Sweeps of all hubs leave the bytes alone, also those of older ones.
+func TestTakeBackWhatWasOverwritten(t *testing.T) {
+	eachStore(t, func(t *testing.T, older *Store) {
+		one, two := older.keeping(), older.keeping()
+		fox := job.FileRef{Type: job.TypeInput, Filename: "fox.png"}
+		one.overwrite(t, "red")
+		require.Empty(t, two.trashed(t))
+		one.overwrite(t, "red")
+		require.Empty(t, two.trashed(t), "the bytes are the same")
+		one.overwrite(t, "green!")
+		for _, have := range []string{"red", "green!", "red"} {
+			one.letGo(t, one.blobs(t)...)
+			require.Zero(t, older.later(2*time.Hour).sweepAll(t, nil))
+			require.Zero(t, one.empty(t, TrashBounds{}))
+			all := two.trashed(t)
+			require.Len(t, all, 1)
+			got := all[0]
+			require.Equal(t, fox, got.Ref)
+			require.Equal(t, tenant, got.Tenant)
+			require.Equal(t, "overwritten", got.Why)
+			require.EqualValues(t, len(have), got.Size)
+			require.WithinDuration(t, time.Now(), got.Since, time.Minute)
+			require.WithinDuration(t, time.Now().Add(week), got.Until, time.Minute)
+			back, err := two.TakeBack(t.Context(), tenant, got.ID)
+			require.NoError(t, err)
+			require.Equal(t, got.packed, back.packed)
+			require.Equal(t, have, one.mustRead(t, fox))
+			_, err = one.TakeBack(t.Context(), tenant, got.ID)
+			require.ErrorIs(t, err, ErrNotInTrash)
+		}
+		tenants, err := one.db.Client().HGetAll(t.Context(), one.db.Key("files", "uploads", tenant)).Result()
+		require.NoError(t, err)
+		require.Equal(t, "3", tenants["=bytes"], "the trash does not count towards the tenant")
+		require.Equal(t, "1", tenants["=files"])
+	})
+}
+
+// An output that has expired can be taken back, unless another one has its name. After a week
+// its bytes are gone.
+func TestTakeBackWhatHasExpired(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		s = s.keeping()
+		i := newInstance()
+		c := newCollector(t, s, i)
+		out := func(n int) job.FileRef {
+			return job.FileRef{Type: job.TypeOutput, Filename: fmt.Sprintf("x_%05d_.png", n)}
+		}
+		for n := range 3 {
+			s.output(t, i, c, out(n).Filename, 10)
+		}
+		s.ends(t, minute(0), out(0), out(1), out(2))
+		swept, err := s.Expire(t.Context(), job.TypeOutput, minute(1), keep(nil))
+		require.NoError(t, err)
+		require.Equal(t, Swept{Files: 3}, swept)
+		require.Empty(t, s.names(t, job.TypeOutput))
+		all := s.trashed(t)
+		require.Len(t, all, 3)
+		require.Equal(t, "unused", all[0].Why)
+		for _, trashed := range all {
+			if trashed.Ref == out(0) {
+				_, err := s.TakeBack(t.Context(), tenant, trashed.ID)
+				require.NoError(t, err)
+			}
+		}
+		require.Equal(t, []string{out(0).Filename}, s.names(t, job.TypeOutput))
+		require.Len(t, s.mustRead(t, out(0)), 10)
+		taken, err := s.Taken(t.Context(), tenant)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, taken)
+
+		s.output(t, i, c, out(1).Filename, 20)
+		for _, trashed := range s.trashed(t) {
+			if trashed.Ref == out(1) {
+				_, err := s.TakeBack(t.Context(), tenant, trashed.ID)
+				require.ErrorIs(t, err, ErrTaken)
+			}
+		}
+
+		for _, key := range s.blobs(t) {
+			s.letGo(t, key)
+		}
+		setForward(t, s, week-time.Hour)
+		require.Zero(t, s.empty(t, TrashBounds{}))
+		setForward(t, s, week+time.Hour)
+		require.Equal(t, Swept{Files: 2, Bytes: 20}, s.empty(t, TrashBounds{}))
+		require.Empty(t, s.trashed(t))
+		require.Len(t, s.blobs(t), 2)
+	})
+}
+
+// The trash gives way to outputs, and takes nothing where the storage is full. What a job
+// needs stays.
+func TestTrashIsBounded(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		s = s.keeping()
+		for n := range 5 {
+			setForward(t, s, time.Duration(n)*time.Minute)
+			s.overwrite(t, strings.Repeat(fmt.Sprint(n), 10))
+		}
+		s.letGo(t, s.blobs(t)...)
+		require.Len(t, s.trashed(t), 4)
+		require.Zero(t, s.empty(t, TrashBounds{Size: 40, Own: 40}))
+		require.Equal(t, Swept{Files: 1, Bytes: 10}, s.empty(t, TrashBounds{Size: 39}))
+		require.Equal(t, Swept{Files: 1, Bytes: 10}, s.empty(t, TrashBounds{Own: 29}))
+		left := s.trashed(t)
+		require.Len(t, left, 2)
+		_, err := s.TakeBack(t.Context(), tenant, left[1].ID)
+		require.NoError(t, err)
+		require.Equal(t, strings.Repeat("2", 10), s.mustRead(t, left[1].Ref), "the oldest go")
+
+		needed := contentKey(sum([]byte(strings.Repeat("3", 10))))
+		require.Equal(t, Swept{Files: 1, Bytes: 10}, s.empty(t, TrashBounds{Full: true}, needed))
+		require.Empty(t, s.trashed(t))
+		require.Len(t, s.blobs(t), 2)
+	})
+}
+
+// However often a tenant overwrites its files, the trash has a few thousand of its names.
+func TestTrashHasABoundedNumber(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		s = s.keeping()
+		var many []goredis.Z
+		for n := range 5000 {
+			packed := redis.Pack(job.TypeInput, "", fmt.Sprint(n), "unused", `{"v":1,"key":"","size":0}`)
+			many = append(many, goredis.Z{Score: float64(n), Member: packed})
+		}
+		require.NoError(t, s.db.Client().ZAdd(t.Context(), s.trashKey(tenant), many...).Err())
+		s.overwrite(t, "red")
+		s.overwrite(t, "green")
+		count, err := s.db.Client().ZCard(t.Context(), s.trashKey(tenant)).Result()
+		require.NoError(t, err)
+		require.EqualValues(t, 5000, count)
+		newest, _, err := s.Trash(t.Context(), tenant, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, len("red"), newest[0].Size)
+	})
+}
