@@ -215,8 +215,7 @@ func TestA1111Options(t *testing.T) {
 	})
 }
 
-// Lists are those of all servers as one; what is no route of the hub passes as the operator
-// allows.
+// Lists are those of all servers as one; what is no route of the hub passes as the operator allows.
 func TestA1111Lists(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		one := newA1111(t, simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}})

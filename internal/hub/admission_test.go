@@ -67,8 +67,7 @@ func newGate(o owners) *gate {
 	return g
 }
 
-// from reports as an agent and returns the outcome: the key that was accepted, or
-// the error.
+// from reports as an agent and returns the outcome: the key that was accepted, or the error.
 func (g *gate) from(name, key string) (taken string, refused error) {
 	g.taken, g.refused = nil, nil
 	g.admit(fleet.Report{Agent: name, Sender: fleet.Sender{Key: key}})

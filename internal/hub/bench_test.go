@@ -36,8 +36,7 @@ type Rooms struct {
 	KeepAlive func(quiet, beat time.Duration)
 }
 
-// NewRooms makes the API of a hub. InstancesJSON comes from package ops; see
-// rooms_test.go.
+// NewRooms makes the API of a hub. InstancesJSON comes from package ops; see rooms_test.go.
 var (
 	NewRooms      func(*Hub) Rooms
 	InstancesJSON func(*Hub) []byte
@@ -70,8 +69,7 @@ type bench struct {
 	log io.Writer
 }
 
-// instance is a simulated ComfyUI with an address of its own. A dead one refuses
-// connections.
+// instance is a simulated ComfyUI with an address of its own. A dead one refuses connections.
 type instance struct {
 	*sim.Server
 	t    testing.TB
@@ -203,9 +201,8 @@ func (b *bench) stop() {
 	require.NoError(b.t, b.hub.Close(ctx))
 }
 
-// connected waits until the hub can use count instances: it has started, holds their
-// connections and has their reports, which come by themselves. A hub of none may be one that
-// cannot start.
+// connected waits until the hub can use count instances: it has started, holds their connections
+// and has their reports, which come by themselves. A hub of none may be one that cannot start.
 func (b *bench) connected(count int) {
 	b.t.Helper()
 	eventually(b.t, func() bool {

@@ -38,8 +38,7 @@ func kindOf(t testing.TB, answer []byte) string {
 // A few large prompts fill the queue just as many small ones do.
 func TestQueueIsFullOfBytes(t *testing.T) {
 	inBench(t, benchOf(1, func(b *bench) { b.settings.MaxQueueSize = 64 << 10 }), func(t *testing.T, b *bench) {
-		running := b.submit(endless(1), "ann")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		running := b.begins(endless(1), "ann")
 		large := func(n int) (int, []byte) {
 			return b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(20<<10)))
 		}
@@ -71,8 +70,7 @@ func (b *bench) sendPacked(method, path, encoding string, body []byte) (int, []b
 	return read(b.t, resp)
 }
 
-// Every route refuses a body that is cheap to send and expensive to read, at
-// little cost.
+// Every route refuses a body that is cheap to send and expensive to read, at little cost.
 func TestBombsAtEveryRoute(t *testing.T) {
 	if testing.Short() {
 		t.Skip("much computing, one thing after the other: nothing for the race detector")
@@ -183,8 +181,7 @@ func TestBodiesOnTheirWay(t *testing.T) {
 // hub's memory when they are listed. They also count by their size.
 func TestListingOfFoldedBodies(t *testing.T) {
 	b := newBench(t, 1)
-	running := b.submit(endless(1), "ann")
-	eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+	running := b.begins(endless(1), "ann")
 	const jobs, size = 8, 8 << 20
 	note := strings.Repeat("x", size)
 	for n := range jobs {
@@ -307,32 +304,22 @@ func TestLengths(t *testing.T) {
 		"unknown path":           {"POST", "/" + strings.Repeat("x", api.MaxTarget), "", 400, "Got more than 8190 bytes"},
 		"long path that fits":    {"GET", "/history/" + strings.Repeat("x", 8000), "", 200, "{}"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			status, answer := b.sendPacked(tt.method, tt.path, "", []byte(tt.body))
-			require.Equal(t, tt.status, status, string(answer[:min(len(answer), 500)]))
-			require.Contains(t, string(answer), tt.want)
-			require.Less(t, len(answer), 1<<20+1)
-		})
+		status, answer := b.sendPacked(tt.method, tt.path, "", []byte(tt.body))
+		require.Equal(t, tt.status, status, "%s: %s", name, answer[:min(len(answer), 500)])
+		require.Contains(t, string(answer), tt.want, name)
+		require.Less(t, len(answer), 1<<20+1, name)
 	}
 	_, resp, err := websocket.Dial(t.Context(), b.web.URL+"/ws?clientId="+long, nil)
 	require.Error(t, err)
 	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
-}
 
-func TestLongUploads(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		for _, subfolder := range []string{strings.Repeat("x", 256), strings.Repeat("x/", 3000)} {
-			require.GreaterOrEqual(t, statusOf(b.upload("a.png", subfolder, "x")), 400, len(subfolder))
-		}
-		require.GreaterOrEqual(t, statusOf(b.upload(strings.Repeat("x", 256)+".png", "", "x")), 400)
-	})
-}
+	for _, subfolder := range []string{strings.Repeat("x", 256), strings.Repeat("x/", 3000)} {
+		require.GreaterOrEqual(t, statusOf(b.upload("a.png", subfolder, "x")), 400, len(subfolder))
+	}
+	require.GreaterOrEqual(t, statusOf(b.upload(strings.Repeat("x", 256)+".png", "", "x")), 400)
 
-func TestLongTenant(t *testing.T) {
-	inBench(t, benchOf(1, func(b *bench) { b.tenant = strings.Repeat("x", api.MaxName+1) }), func(t *testing.T, b *bench) {
-		status, answer := b.get("/queue")
-		require.Equal(t, http.StatusBadRequest, status)
-		require.Equal(t, "invalid_tenant", kindOf(t, answer))
-	})
+	b.tenant = long
+	status, answer := b.get("/queue")
+	require.Equal(t, http.StatusBadRequest, status)
+	require.Equal(t, "invalid_tenant", kindOf(t, answer))
 }

@@ -225,8 +225,7 @@ func waitingState(states map[string]string, id string) string {
 	return states[id]
 }
 
-// The count of GET /prompt and the order of the listing are also those of the
-// browser.
+// The count of GET /prompt and the order of the listing are also those of the browser.
 func TestBrowserCounts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := withPage(t, 1)

@@ -18,8 +18,7 @@ import (
 func TestCancelWithoutARequest(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		ctx, cancel := t.Context(), b.hub.Canceller()
-		runs := b.submit(endless(1), "ann")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		runs := b.begins(endless(1), "ann")
 		waits := b.submit(endless(2), "ann")
 		find := func(id string) job.Job {
 			j := must(b.hub.Jobs().FindLive(ctx, job.DefaultTenant, id))(t)
@@ -40,8 +39,7 @@ func TestCancelWithoutARequest(t *testing.T) {
 		}
 		require.NoError(t, cancel.Stop(ctx, waiting), "a job that is gone is none to stop")
 
-		hidden := b.submit(endless(3), "bob")
-		eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
+		hidden := b.begins(endless(3), "bob")
 		require.NoError(t, cancel.Withdraw(ctx, find(hidden)))
 		require.Empty(t, find(hidden).Key)
 		next := b.submit(picture(1), "bob") // the instance is free again
@@ -54,8 +52,7 @@ func TestCancelWithoutARequest(t *testing.T) {
 // A prompt that waits at an instance is shown as one that waits, and is removed like one.
 func TestLookaheadIsPending(t *testing.T) {
 	inBench(t, benchOf(1, func(b *bench) { b.settings.Lookahead = 1 }), func(t *testing.T, b *bench) {
-		running := b.submit(endless(1), "ann")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		running := b.begins(endless(1), "ann")
 		stored := func(id string) job.Job {
 			j := must(b.hub.queue.Find(t.Context(), job.DefaultTenant, id))(t)
 			return j
@@ -88,9 +85,8 @@ func TestLookaheadIsPending(t *testing.T) {
 	})
 }
 
-// TestInterruptBetweenClaimAndStart interrupts jobs as soon as their clients can
-// see them run. An instance ignores an interrupt for a prompt that it has not
-// begun.
+// TestInterruptBetweenClaimAndStart interrupts jobs as soon as their clients can see them run. An
+// instance ignores an interrupt for a prompt that it has not begun.
 func TestInterruptBetweenClaimAndStart(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for n := range 20 {

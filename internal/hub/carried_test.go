@@ -70,8 +70,7 @@ func (b *bench) uploadCount(tenant string) int64 {
 	return n
 }
 
-// A prompt that is refused leaves nothing behind, and its answer does not repeat the
-// file.
+// A prompt that is refused leaves nothing behind, and its answer does not repeat the file.
 func TestRefusedFilesInsideAPrompt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		good := dataURL(pixel(t, color.Gray{1}))

@@ -21,9 +21,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// crowd is a set of clients that do the same work well or badly: they read their
-// sockets or do not, stay connected or reconnect all the time, send valid messages
-// or garbage.
+// crowd is a set of clients that do the same work well or badly: they read their sockets or do not,
+// stay connected or reconnect all the time, send valid messages or garbage.
 type crowd struct {
 	*bench
 	// pace is the time between two results for each reader. Each result has size bytes.
@@ -194,9 +193,8 @@ func (c *crowd) look(path string) {
 	}
 }
 
-// Bad clients cost the good one nothing that can be measured without a clock. Its
-// prompts arrive whole and in order, and the hub keeps a bounded amount for
-// clients that do not read.
+// Bad clients cost the good one nothing that can be measured without a clock. Its prompts arrive
+// whole and in order, and the hub keeps a bounded amount for clients that do not read.
 func TestBadClientsDisturbNobody(t *testing.T) { //nolint:paralleltest // measures the memory of the process
 	b := newBench(t, 3, func(b *bench) { b.sockets = true })
 	c := &crowd{bench: b, pace: 5 * time.Millisecond, size: 1 << 20}

@@ -83,10 +83,9 @@ func (s *server) get(path, etag string) (status int) {
 	return resp.StatusCode
 }
 
-// BenchmarkDirect compares one simulated ComfyUI asked directly with one of the
-// same kind asked through a hub, whose queue is embedded or in a Redis server. The
-// three take turns, so that changes in the machine's speed affect all alike. The
-// benchmark compares the medians.
+// BenchmarkDirect compares one simulated ComfyUI asked directly with one of the same kind asked
+// through a hub, whose queue is embedded or in a Redis server. The three take turns, so that
+// changes in the machine's speed affect all alike. The benchmark compares the medians.
 func BenchmarkDirect(b *testing.B) {
 	bare := newInstance(b, sim.Config{})
 	embedded := newBench(b, 1)
@@ -204,9 +203,8 @@ func zipped(body []byte) []byte {
 	return b.Bytes()
 }
 
-// BenchmarkBodies posts bodies of many kinds and reports the cost of each: time
-// and bytes allocated per unpacked byte, peak memory, and the memory still in use
-// afterwards.
+// BenchmarkBodies posts bodies of many kinds and reports the cost of each: time and bytes allocated
+// per unpacked byte, peak memory, and the memory still in use afterwards.
 func BenchmarkBodies(b *testing.B) {
 	const size = 99 << 20
 	bodies := hostile(size)

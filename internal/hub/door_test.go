@@ -27,8 +27,7 @@ func checked(value int, crash bool) string {
 		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}`, value, crash)
 }
 
-// bounded is a graph with a custom class whose bounds and options ComfyUI's own
-// rules check.
+// bounded is a graph with a custom class whose bounds and options ComfyUI's own rules check.
 func bounded(seconds float64, format, image string) string {
 	return fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 1}},
 		"2": {"class_type": "SlowNode", "inputs": {"image": [%q, 0], "seconds": %g, "steps": 1, "preview": false, "preview_format": %q}},
@@ -103,8 +102,7 @@ func TestInstanceTakesAPart(t *testing.T) {
 // instance refuses it later, its run ends with that error.
 func TestNobodyToAskAtTheDoor(t *testing.T) {
 	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
-		busy := b.submit(endless(7), "bob")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		busy := b.begins(endless(7), "bob")
 		id := b.submit(checked(-1, false), "ann")
 		_, listing := b.get("/queue")
 		require.Contains(t, string(listing), id)
@@ -113,9 +111,8 @@ func TestNobodyToAskAtTheDoor(t *testing.T) {
 	})
 }
 
-// An idle instance speaks for a busy one with the same description, so its refusal
-// is the answer. This does not hold for values that may depend on a machine's
-// files.
+// An idle instance speaks for a busy one with the same description, so its refusal is the answer.
+// This does not hold for values that may depend on a machine's files.
 func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -133,8 +130,7 @@ func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 					b.instances = append(b.instances, newInstance(t, sim.Config{Version: version}))
 				}
 			})
-			busy := b.submit(endless(7), "bob")
-			eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+			busy := b.begins(endless(7), "bob")
 			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, c.graph))
 			require.Equal(t, c.want, status, string(answer))
 			b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
@@ -172,8 +168,7 @@ func TestManyAtTheDoor(t *testing.T) {
 	})
 }
 
-// A slow instance does not hold up the client: it gets its 200, and the job goes
-// on.
+// A slow instance does not hold up the client: it gets its 200, and the job goes on.
 func TestClientIsNotKeptAtTheDoor(t *testing.T) {
 	inBench(t, benchOf(1, func(b *bench) { b.settings.AskPatience = time.Millisecond }), func(t *testing.T, b *bench) {
 		b.instances[0].SetFault(sim.Faults{SlowHTTP: 10_000})
@@ -182,8 +177,7 @@ func TestClientIsNotKeptAtTheDoor(t *testing.T) {
 	})
 }
 
-// An instance is free again once its refusal is answered, so it answers the next
-// prompt too.
+// An instance is free again once its refusal is answered, so it answers the next prompt too.
 func TestInstanceAnswersOneAfterTheOther(t *testing.T) {
 	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
 		for n := range 50 {
@@ -247,9 +241,8 @@ func TestSamePromptTwiceAtTheDoor(t *testing.T) {
 	})
 }
 
-// Once an instance has refused a prompt by ComfyUI's own rules, the hub refuses it
-// from then on, even while no instance is idle. This does not apply to what a
-// class checks itself.
+// Once an instance has refused a prompt by ComfyUI's own rules, the hub refuses it from then on,
+// even while no instance is idle. This does not apply to what a class checks itself.
 func TestLessons(t *testing.T) {
 	inBench(t, benchOf(2, patient), func(t *testing.T, b *bench) {
 		good := map[string]string{"bounds": bounded(-1, "PNG", "1"), "options": bounded(0, "GIF", "1"), "link": bounded(0, "PNG", "4")}

@@ -143,7 +143,6 @@ func (b *bench) etaOf(id string) (of [3]*float64) {
 func TestETA(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	b.connected(1)
 	for n := range 3 {
 		id, eta := b.postFor(work(0.3, n, "none"), "ann")
 		if n == 0 {

@@ -100,7 +100,6 @@ func packed(t *testing.T, packs ...*pack) *bench {
 			b.settings.Instances = append(b.settings.Instances, p.URL)
 		}
 	})
-	b.connected(len(packs))
 	return b
 }
 

@@ -17,13 +17,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// ComfyUI's web UI before the jobs API only adds entries whose number is higher
-// than all those in its list. So a job that a younger one has overtaken must get a
-// higher number too.
+// ComfyUI's web UI before the jobs API only adds entries whose number is higher than all those in
+// its list. So a job that a younger one has overtaken must get a higher number too.
 func TestOvertakenJobHasAHigherNumberInTheHistory(t *testing.T) {
 	inBench(t, benchOf(2), func(t *testing.T, b *bench) {
-		long := b.submit(endless(1), "ann")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		long := b.begins(endless(1), "ann")
 		short := b.submit(work(1, 2, "none"), "ann")
 		require.Equal(t, "success", b.finished(short).Status.Text)
 		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))

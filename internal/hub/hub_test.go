@@ -7,7 +7,6 @@ import (
 	"image/png"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,8 +62,7 @@ func TestTwoServersDoNotMixUp(t *testing.T) {
 
 func TestShortJobsDoNotWaitForALongOne(t *testing.T) {
 	inBench(t, benchOf(3), func(t *testing.T, b *bench) {
-		long := b.submit(endless(1), "video")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
+		long := b.begins(endless(1), "video")
 		var ids []string
 		for n := range 12 {
 			ids = append(ids, b.submit(work(1, 100+n, "none"), fmt.Sprint("c", n)))
@@ -121,8 +119,7 @@ func TestAnotherInstanceTakesOverFromADeadOne(t *testing.T) {
 
 func TestInstanceRestartsInMidRun(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		id := b.submit(work(20, 7, "none"), "ann")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		id := b.begins(work(20, 7, "none"), "ann")
 		b.instances[0].die()
 		b.instances[0].revive()
 		require.Equal(t, "success", b.finished(id).Status.Text)

@@ -121,7 +121,6 @@ func TestCachedOutputThatWasDeleted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		dir := t.TempDir()
 		b := newBench(t, 0, serving(sim.Config{Dir: dir}))
-		b.connected(1)
 		run := func(id string) {
 			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, work(0, 7, "none"), id))
 			eventually(t, func() bool {

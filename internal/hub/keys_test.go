@@ -84,8 +84,7 @@ func TestAPIKeysOfTheLastVersion(t *testing.T) {
 	})
 }
 
-// No request reaches the file with the keys. In a folder, only the hub's user can
-// read it.
+// No request reaches the file with the keys. In a folder, only the hub's user can read it.
 func TestKeysAreNobodysFiles(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) {
@@ -140,8 +139,7 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 	})
 }
 
-// A ring that cannot be read keeps the hub from starting, with a clear error, and
-// stays as it is.
+// A ring that cannot be read keeps the hub from starting, with a clear error, and stays as it is.
 func TestKeysThatCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const secret = "what only the operator knows"

@@ -17,9 +17,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// loadCalls are the requests that ComfyUI's web UI 1.27 and 1.49 sends while it
-// loads, as recorded with Chromium, and those of its open side bar, each with the
-// kind of value that it reads.
+// loadCalls are the requests that ComfyUI's web UI 1.27 and 1.49 sends while it loads, as recorded
+// with Chromium, and those of its open side bar, each with the kind of value that it reads.
 var loadCalls = map[string]byte{
 	"/api/extensions": '[', "/api/i18n": '{', "/api/object_info": '{', "/api/system_stats": '{', "/api/users": '{', "/api/settings": '{',
 	"/api/features": '{', "/api/workflow_templates": '{', "/api/global_subgraphs": '{', "/api/global_subgraphs/00045d7f": 'n',
@@ -79,7 +78,6 @@ func TestLastKnownAnswers(t *testing.T) {
 			}
 		})
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-		b.connected(1)
 		check := func(when string) {
 			t.Helper()
 			for path, want := range answers {
@@ -180,7 +178,6 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 			}
 		}))
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-		b.connected(1)
 		body := b.gets(kept)
 		require.Equal(t, "one()", string(body))
 
@@ -216,9 +213,8 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 	})
 }
 
-// The web UI asks for about a hundred subgraphs each time it loads, and the hub
-// asks an instance for each only once. The hub does not remember unknown ids,
-// because anybody can make them up.
+// The web UI asks for about a hundred subgraphs each time it loads, and the hub asks an instance
+// for each only once. The hub does not remember unknown ids, because anybody can make them up.
 func TestSubgraphsAreAskedForOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -237,7 +233,6 @@ func TestSubgraphsAreAskedForOnce(t *testing.T) {
 			_, _ = w.Write([]byte("null"))
 		})
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-		b.connected(1)
 		for range 3 {
 			require.JSONEq(t, `{"data": "{}"}`, b.text("/api/global_subgraphs/abc"))
 		}

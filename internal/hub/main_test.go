@@ -104,3 +104,12 @@ func serving(configs ...sim.Config) func(*bench) {
 		}
 	}
 }
+
+// begins submits a graph, and waits until an instance has begun to run it.
+func (b *bench) begins(graph, client string) (id string) {
+	b.t.Helper()
+	before := started(b)
+	id = b.submit(graph, client)
+	eventually(b.t, func() bool { return started(b) > before }, time.Minute, time.Millisecond)
+	return id
+}

@@ -241,8 +241,7 @@ func before(all []run, tenant, kind, other string) (count int) {
 	return count
 }
 
-// Who has filled the queues of both kinds of servers does not go before a tenant that comes
-// later.
+// Who has filled the queues of both kinds of servers does not go before a tenant that comes later.
 func TestMixedFleetFairShare(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		all := newMixed(t, TenantLimits{}).flood(flood{"ann", 12, 12}, flood{"bob", 4, 4})

@@ -169,10 +169,9 @@ func TestOtherClassesOfANewModel(t *testing.T) {
 	})
 }
 
-// A class of a node pack may check its inputs itself, so the hub alone does not
-// refuse a value that is in no list. It still reads the lists again, so that the
-// prompt goes where the file is. It does not do so every time, because many values
-// are never listed.
+// A class of a node pack may check its inputs itself, so the hub alone does not refuse a value that
+// is in no list. It still reads the lists again, so that the prompt goes where the file is. It does
+// not do so every time, because many values are never listed.
 func TestListsThatNeverHaveTheValue(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		v, err := pyjson.Parse([]byte(`{"input": {"required": {"image": ["IMAGE"], "model": [["a.pth"]]}}, "output": ["IMAGE"], "output_name": ["IMAGE"],

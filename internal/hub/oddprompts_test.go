@@ -88,8 +88,7 @@ func (b *bench) strictly(t testing.TB, id string) {
 	}](t, body)
 }
 
-// oddly posts a prompt and reads the listings while it waits or runs and after its
-// end.
+// oddly posts a prompt and reads the listings while it waits or runs and after its end.
 func (b *bench) oddly(t testing.TB, o oddPrompt) {
 	t.Helper()
 	status, answer := b.post("/prompt", o.body())

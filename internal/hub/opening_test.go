@@ -199,8 +199,7 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	b := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
-	id := b.submit(work(20, 7, "none"), "ann")
-	eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+	id := b.begins(work(20, 7, "none"), "ann")
 	server.Kill()
 	require.Error(t, b.hub.Ready(t.Context()))
 	b.settings.MaxQueue = 77

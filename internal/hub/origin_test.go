@@ -82,40 +82,39 @@ func headers(pairs ...string) map[string]string {
 // A page of another site posts prompts, clears the history and opens sockets with
 // the browser's login for the hub. A form with text/plain needs no preflight.
 func TestForeignPagesChangeNothing(t *testing.T) {
-	t.Parallel()
-	const lan = "hub.lan:8188"
-	for name, c := range map[string]struct {
-		origin, site, cors string
-		admitted           bool
-	}{
-		"a script":                              {admitted: true},
-		"the hub's own page":                    {origin: "http://hub.lan:8188", admitted: true},
-		"the hub's own page, told by Sec-Fetch": {origin: "http://hub.lan:8188", site: "same-origin", admitted: true},
-		"the address bar":                       {site: "none", admitted: true},
-		"behind a proxy with TLS":               {origin: "https://hub.lan", site: "same-origin", admitted: true},
-		"another site":                          {origin: "http://evil.example"},
-		"another site, told by Sec-Fetch":       {origin: "http://evil.example", site: "cross-site"},
-		"another site that hides its Origin":    {site: "cross-site"},
-		"a sibling":                             {origin: "http://blog.lan:8188"},
-		"a sibling, told by Sec-Fetch":          {origin: "http://blog.lan:8188", site: "same-site"},
-		"a sibling that hides its Origin":       {site: "same-site"},
-		"another port of a host without one":    {origin: "http://hub.lan", site: "same-site"},
-		"a sandboxed frame":                     {origin: "null"},
-		"a local file":                          {origin: "file://"},
-		"an app":                                {origin: "app://studio"},
-		"an app that is allowed":                {origin: "app://studio", cors: "app://studio", admitted: true},
-		"a site that is allowed":                {origin: "http://ui.example", site: "cross-site", cors: "http://ui.example", admitted: true},
-		"the own page beside an allowed site":   {origin: "http://hub.lan:8188", cors: "http://ui.example", admitted: true},
-		"a script beside an allowed site":       {cors: "http://ui.example", admitted: true},
-		"another site than the allowed one":     {origin: "http://evil.example", cors: "http://ui.example"},
-		"another, told by Sec-Fetch":            {origin: "http://evil.example", site: "cross-site", cors: "http://ui.example"},
-		"a frame beside an allowed site":        {origin: "null", cors: "http://ui.example"},
-		"any site":                              {origin: "http://evil.example", site: "cross-site", cors: "*", admitted: true},
-		"any frame":                             {origin: "null", cors: "*", admitted: true},
-	} {
-		runInBubble(t, name, func(t *testing.T) {
-			b := newBench(t, 0, func(b *bench) { b.settings.Passthrough = PassthroughOn })
-			b.cors, b.tenant = c.cors, "ada"
+	inBench(t, benchOf(0, func(b *bench) { b.settings.Passthrough = PassthroughOn }), func(t *testing.T, b *bench) {
+		b.tenant = "ada"
+		const lan = "hub.lan:8188"
+		for name, c := range map[string]struct {
+			origin, site, cors string
+			admitted           bool
+		}{
+			"a script":                              {admitted: true},
+			"the hub's own page":                    {origin: "http://hub.lan:8188", admitted: true},
+			"the hub's own page, told by Sec-Fetch": {origin: "http://hub.lan:8188", site: "same-origin", admitted: true},
+			"the address bar":                       {site: "none", admitted: true},
+			"behind a proxy with TLS":               {origin: "https://hub.lan", site: "same-origin", admitted: true},
+			"another site":                          {origin: "http://evil.example"},
+			"another site, told by Sec-Fetch":       {origin: "http://evil.example", site: "cross-site"},
+			"another site that hides its Origin":    {site: "cross-site"},
+			"a sibling":                             {origin: "http://blog.lan:8188"},
+			"a sibling, told by Sec-Fetch":          {origin: "http://blog.lan:8188", site: "same-site"},
+			"a sibling that hides its Origin":       {site: "same-site"},
+			"another port of a host without one":    {origin: "http://hub.lan", site: "same-site"},
+			"a sandboxed frame":                     {origin: "null"},
+			"a local file":                          {origin: "file://"},
+			"an app":                                {origin: "app://studio"},
+			"an app that is allowed":                {origin: "app://studio", cors: "app://studio", admitted: true},
+			"a site that is allowed":                {origin: "http://ui.example", site: "cross-site", cors: "http://ui.example", admitted: true},
+			"the own page beside an allowed site":   {origin: "http://hub.lan:8188", cors: "http://ui.example", admitted: true},
+			"a script beside an allowed site":       {cors: "http://ui.example", admitted: true},
+			"another site than the allowed one":     {origin: "http://evil.example", cors: "http://ui.example"},
+			"another, told by Sec-Fetch":            {origin: "http://evil.example", site: "cross-site", cors: "http://ui.example"},
+			"a frame beside an allowed site":        {origin: "null", cors: "http://ui.example"},
+			"any site":                              {origin: "http://evil.example", site: "cross-site", cors: "*", admitted: true},
+			"any frame":                             {origin: "null", cors: "*", admitted: true},
+		} {
+			b.cors = c.cors
 			for _, step := range []exchange{
 				{method: "POST", path: "/api/prompt", body: `{"prompt": {}}`},
 				{method: "POST", path: "/history", body: `{"clear": true}`},
@@ -126,10 +125,13 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 				{method: "PATCH", path: "/internal/logs/subscribe", body: `{"enabled": false}`},
 				{method: "POST", path: "/hub/explain", body: "{}"},
 				{method: "POST", path: "/some/node"},
+				{method: "POST", path: "/submit", body: `{"workflow": {}}`},
+				{method: "POST", path: "/hub/v1/submit", body: `{"workflow": {}}`},
+				{method: "POST", path: "/cancel/x"},
 			} {
 				step.header = headers("Host", lan, "Origin", c.origin, "Sec-Fetch-Site", c.site, "Content-Type", "text/plain")
 				status, _ := read(t, b.send(step))
-				require.Equal(t, !c.admitted, status == http.StatusForbidden, "%s %s: %d", step.method, step.path, status)
+				require.Equal(t, !c.admitted, status == http.StatusForbidden, "%s: %s %s: %d", name, step.method, step.path, status)
 			}
 			for _, path := range []string{"/ws?clientId=x", "/api/ws", "/some/socket"} {
 				// Not Dial, which writes its own Host.
@@ -137,10 +139,10 @@ func TestForeignPagesChangeNothing(t *testing.T) {
 					"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==")
 				resp := b.send(exchange{method: "GET", path: path, header: header})
 				require.NoError(t, resp.Body.Close())
-				require.Equal(t, !c.admitted, resp.StatusCode == http.StatusForbidden, "%s: %d", path, resp.StatusCode)
+				require.Equal(t, !c.admitted, resp.StatusCode == http.StatusForbidden, "%s: %s: %d", name, path, resp.StatusCode)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestStrangeHost(t *testing.T) {

@@ -74,8 +74,7 @@ func TestHubIsKilledWhileAnotherHasTheSocket(t *testing.T) {
 	})
 }
 
-// The hub that has the client's socket is killed, and the client connects to the
-// other one.
+// The hub that has the client's socket is killed, and the client connects to the other one.
 func TestHubWithTheSocketIsKilled(t *testing.T) {
 	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		socket := two.dial("ann")
@@ -91,8 +90,7 @@ func TestHubWithTheSocketIsKilled(t *testing.T) {
 	})
 }
 
-// The hub that ran a job is killed before it can report the end, so the end comes
-// from the history.
+// The hub that ran a job is killed before it can report the end, so the end comes from the history.
 func TestEndOfAKilledHub(t *testing.T) {
 	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		id := one.submit(picture(3), "ann")

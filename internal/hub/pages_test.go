@@ -33,7 +33,6 @@ func TestFrontend(t *testing.T) {
 		}
 		p := newPack(t, "primary", sim.Config{Version: "0.33.0"})
 		b := newBench(t, 0, func(b *bench) { b.settings.Frontend, b.settings.Instances = folder, []string{p.URL} })
-		b.connected(1)
 		for _, c := range []struct{ path, body, kind, control string }{
 			{"/", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
 			{"/?x=1", "<html>ours</html>", "text/html", "no-store, must-revalidate"},
@@ -143,7 +142,6 @@ func TestImportedFiles(t *testing.T) {
 			}
 			i := newInstance(t, sim.Config{Dir: dir, Version: version})
 			b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{i.url()} })
-			b.connected(1)
 			require.Equal(t, http.StatusOK, statusOf(b.upload("mine.png", "", "x")))
 			imported := func() (names []string) {
 				require.NoError(t, json.Unmarshal([]byte(b.text("/internal/files/input")), &names))
@@ -167,8 +165,7 @@ func TestImportedFiles(t *testing.T) {
 	})
 }
 
-// A web UI that fits the oldest server is not called outdated because the primary
-// is newer.
+// A web UI that fits the oldest server is not called outdated because the primary is newer.
 func TestRequiredFrontend(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 0, func(b *bench) {
@@ -176,7 +173,6 @@ func TestRequiredFrontend(t *testing.T) {
 				b.settings.Instances = append(b.settings.Instances, newInstance(t, sim.Config{Version: version}).url())
 			}
 		})
-		b.connected(2)
 		stats := decoded[struct {
 			System struct {
 				Version  string `json:"comfyui_version"`

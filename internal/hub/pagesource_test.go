@@ -107,7 +107,6 @@ func TestPageComesWithItsNodes(t *testing.T) {
 func TestStatsTellOfThePage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
-	b.connected(1)
 	name := must(InstanceName(b.instances[0].url()))(t)
 	comes := func(v *visitor, want string) {
 		t.Helper()

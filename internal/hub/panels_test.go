@@ -99,9 +99,8 @@ func (p *panelist) hears() string {
 	}
 }
 
-// panelBench starts a hub in front of the ComfyUI at COMFYUI_PANEL_URL, which must
-// have the node testdata/panel.py. Without that variable it uses the simulator,
-// which has the node too.
+// panelBench starts a hub in front of the ComfyUI at COMFYUI_PANEL_URL, which must have the node
+// testdata/panel.py. Without that variable it uses the simulator, which has the node too.
 func panelBench(t *testing.T, change ...func(*bench)) *bench {
 	t.Helper()
 	count, real := 1, os.Getenv("COMFYUI_PANEL_URL")
@@ -277,7 +276,6 @@ func TestTextFrames(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newTalkative(t)
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{f.front.URL} })
-		b.connected(1)
 		others := b.dial("bob")
 		socket := b.dial("ann")
 		for n := range 3 {

@@ -150,7 +150,6 @@ func TestSocketsOfNodesEnd(t *testing.T) {
 				b.settings.TenantLimits.Sockets = 1
 				b.settings.Instances = append(b.settings.Instances, p.URL)
 			})
-			b.connected(1)
 			ada, bob := b.key(apikeys.Wanted{Name: "ada", Tenant: "ada"}), b.key(apikeys.Wanted{Name: "bob", Tenant: "ada"})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

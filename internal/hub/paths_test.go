@@ -22,8 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
-// spy records the clients' requests that reach an instance. These carry a mark in
-// their query.
+// spy records the clients' requests that reach an instance. These carry a mark in their query.
 type spy struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -66,8 +65,7 @@ func (b *bench) raw(method, target, header string) int {
 	return resp.StatusCode
 }
 
-// passedOn lists the routes that the hub answers by asking an instance, and that
-// everybody may see.
+// passedOn lists the routes that the hub answers by asking an instance, and that everybody may see.
 var passedOn = []string{
 	"/", "/extensions", "/i18n", "/workflow_templates", "/global_subgraphs", "/global_subgraphs/{id}", "/node_replacements",
 	"/embeddings", "/models", "/models/{folder}", "/view_metadata/{folder_name}",
@@ -86,7 +84,6 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 		instance = newSpy(t, newInstance(t, sim.Config{Version: "0.33.0"}))
 		b.settings.Instances = []string{instance.URL}
 	})
-	b.connected(1)
 	routes := map[string]string{} // the route that aiohttp takes a request for
 	for _, row := range aiohttptest.Rows(t) {
 		path, _, _ := strings.Cut(row.Target, "?")
@@ -183,11 +180,10 @@ func TestHandlersSeeTheCanonicalURL(t *testing.T) {
 	require.Equal(t, "/%61/b%2fc", r.URL.EscapedPath(), "the web server's own request is not touched")
 }
 
-// model is aiohttp's resolver, written from its source. Resources are indexed by
-// the fixed beginning of their path. A path is looked up whole, then without its
-// last segment, and so on, and the resources under one index are tried in order. A
-// parameter is [^{}/]+, or .* where it takes the rest. It shares no code with the
-// router that it is compared to.
+// model is aiohttp's resolver, written from its source. Resources are indexed by the fixed
+// beginning of their path. A path is looked up whole, then without its last segment, and so on, and
+// the resources under one index are tried in order. A parameter is [^{}/]+, or .* where it takes
+// the rest. It shares no code with the router that it is compared to.
 type model struct {
 	index map[string][]*resource
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// The web UI's "Interrupt all running jobs" sends the ids of all listed jobs in
-// one call. It stops only the caller's own jobs, while a call with one id means
-// that prompt.
+// The web UI's "Interrupt all running jobs" sends the ids of all listed jobs in one call. It stops
+// only the caller's own jobs, while a call with one id means that prompt.
 func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := withPage(t, 3)
@@ -188,9 +187,8 @@ func (b *bench) listed(client string) listings {
 	return l
 }
 
-// A site that lists only one running prompt does so everywhere, and lists for each
-// caller one of its own. A prompt that is listed as waiting can be deleted and
-// cleared like one.
+// A site that lists only one running prompt does so everywhere, and lists for each caller one of
+// its own. A prompt that is listed as waiting can be deleted and cleared like one.
 func TestQueueOne(t *testing.T) {
 	inBench(t, benchOf(3, func(b *bench) { b.one = true }), func(t *testing.T, b *bench) {
 		require.Empty(t, b.listed("ann").running)

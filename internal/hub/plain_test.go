@@ -323,18 +323,3 @@ func TestPlainAPISwitch(t *testing.T) {
 		require.Equal(t, http.StatusMethodNotAllowed, statusOf(b.get("/hub/v1/submit")))
 	})
 }
-
-// A page of another site can neither submit nor cancel.
-func TestPlainOrigins(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		for _, path := range []string{"/submit", "/hub/v1/submit", "/cancel/x"} {
-			r := must(http.NewRequest(http.MethodPost, b.web.URL+path, strings.NewReader(fmt.Sprintf(`{"workflow": %s}`, picture(1)))))(t)
-			r.Header.Set("Origin", "https://evil.example")
-			resp, err := http.DefaultClient.Do(r)
-			require.NoError(t, err)
-			status, body := read(t, resp)
-			require.Equal(t, http.StatusForbidden, status, string(body))
-		}
-		require.Zero(t, started(b))
-	})
-}

@@ -30,11 +30,10 @@ const maxTrips = 6
 // answered together differs with the pace of the machine.
 const maxHinted = 6
 
-// hinted are the functions that are called for hints, together for several prompts, or
-// not at all: a body is read only where the hint of a job was faster than the answer
-// that it was accepted, and jobs are counted only where a hint was faster than the
-// reply to an end. An instance is released apart from the end of its job only where that
-// takes long.
+// hinted are the functions that are called for hints, together for several prompts, or not at all:
+// a body is read only where the hint of a job was faster than the answer that it was accepted, and
+// jobs are counted only where a hint was faster than the reply to an end. An instance is released
+// apart from the end of its job only where that takes long.
 var hinted = []string{"Queue).Window", "Queue).Classes", "Queue).Body", "Queue).Count", "Queue).DeliveredEnds", "Queue).Release"}
 
 // trips counts the round trips to Redis by the code that made them.
@@ -60,8 +59,7 @@ func (t *trips) posting() {
 	t.posts = time.Now()
 }
 
-// periodic are functions that ask Redis from time to time, whether there are prompts
-// or not.
+// periodic are functions that ask Redis from time to time, whether there are prompts or not.
 var periodic = []string{
 	"Dispatcher).expire", "Dispatcher).keepLeases", "Dispatcher).tendRuns", "Dispatcher).watch", "Dispatcher).keepBeating", "Dispatcher).heal",
 	"Dispatcher).tendDurations", "Keys).Follow", "stops).run", "Streams).heartbeat", "Roster).Run", "Ends).look",
@@ -119,9 +117,8 @@ func (t *trips) total() (n, hints int) {
 	return n, hints
 }
 
-// table is the trace of a prompt: the places with their round trips per prompt, when
-// they were made after the POST, and how long they took, both in milliseconds on
-// average; the first one first.
+// table is the trace of a prompt: the places with their round trips per prompt, when they were made
+// after the POST, and how long they took, both in milliseconds on average; the first one first.
 func (t *trips) table(prompts int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -230,8 +227,7 @@ func BenchmarkPrice(b *testing.B) {
 func TestManyIdsAreFewRoundTrips(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) { b.id.Redis = redisInMemory(t) })
-		running := b.submit(endless(1), "ann")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		running := b.begins(endless(1), "ann")
 		var ids []string
 		for n := range 40 {
 			ids = append(ids, b.submit(picture(n), "ann"))

@@ -67,13 +67,11 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// replayers is how many scenarios are played at once. t.Parallel is no use here:
-// it goes by the number of processors, and scenarios mostly wait for nothing to
-// happen.
+// replayers is how many scenarios are played at once. t.Parallel is no use here: it goes by the
+// number of processors, and scenarios mostly wait for nothing to happen.
 const replayers = 6
 
-// overlapping lists the scenarios in which a client posts prompts while another of
-// its own runs.
+// overlapping lists the scenarios in which a client posts prompts while another of its own runs.
 var overlapping = []string{
 	"queue", "queue-burst", "queue-shape", "order-front-number", "prompt-id-duplicate", "two-clients",
 	"jobs", "jobs-odd", "jobs-cancel", "jobs-cancel-many", "interrupt",
@@ -186,8 +184,7 @@ type difference struct {
 	places    []place
 }
 
-// place is where a difference shows in the recordings. Empty fields match
-// everything, except of.
+// place is where a difference shows in the recordings. Empty fields match everything, except of.
 type place struct {
 	instances int // behind the hub
 	version   string
@@ -252,8 +249,7 @@ func onlyLines(kind *regexp.Regexp, d replay.Difference) bool {
 	return true
 }
 
-// ledger records which places of the table were met, so that no outdated row stays
-// in it.
+// ledger records which places of the table were met, so that no outdated row stays in it.
 type ledger struct {
 	mu  sync.Mutex
 	met map[string]bool

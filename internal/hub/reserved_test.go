@@ -24,7 +24,6 @@ func TestReserved(t *testing.T) {
 			own, _ = InstanceName(b.instances[0].url())
 			b.settings.Reserved = []Reservation{{Instances: own, Tenants: []string{"ada", "studio"}}}
 		})
-		b.connected(2)
 		eventually(t, b.hub.classes.hasLooked, time.Minute, 5*time.Millisecond)
 		post := func(tenant, graph string) (int, string) {
 			return b.as(tenant, http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "%s-id"}`, graph, tenant))
@@ -76,7 +75,6 @@ func TestInstancesShareAGPU(t *testing.T) {
 				b.settings.GPUs[name] = "left"
 			}
 		})
-		b.connected(2)
 		post := func(id, graph string) {
 			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
 		}

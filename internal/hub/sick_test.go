@@ -21,9 +21,8 @@ import (
 
 func impatient(b *bench) { b.settings.StallTimeout = 200 * time.Millisecond }
 
-// givenUp waits until the hub considers its first instance sick, and then makes
-// the hub patient: on a busy machine a healthy instance may be silent just as
-// long.
+// givenUp waits until the hub considers its first instance sick, and then makes the hub patient: on
+// a busy machine a healthy instance may be silent just as long.
 func (b *bench) givenUp() {
 	b.t.Helper()
 	eventually(b.t, func() bool { return stateOf(b, b.instances[0]) == fleet.Sick }, time.Minute, 10*time.Millisecond)
@@ -40,8 +39,7 @@ func stateOf(b *bench, i *instance) fleet.State {
 	return ""
 }
 
-// An instance with an open socket that does not tell at once what it can run is
-// asked again.
+// An instance with an open socket that does not tell at once what it can run is asked again.
 func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var stumbles atomic.Int64
@@ -56,7 +54,6 @@ func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
 			rest.ServeHTTP(w, r)
 		})
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-		b.connected(1)
 		require.Negative(t, stumbles.Load())
 		b.finished(b.submit(picture(1), "ann"))
 	})
@@ -195,7 +192,6 @@ func TestPromptThatKillsAtThePost(t *testing.T) {
 			}
 			b.instances = nil // reached only through the mortal ones
 		})
-		b.connected(3)
 		id := b.submit(picture(1), "ann")
 		message, attempts := failure(t, b.finished(id))
 		require.Contains(t, message, "quarantined: 2 instances died")
@@ -231,8 +227,7 @@ func TestWebUISaysWhyAPromptRunsAgain(t *testing.T) {
 		defer conn.CloseNow()
 		conn.SetReadLimit(-1)
 		require.NoError(t, conn.Write(ctx, websocket.MessageText, []byte(`{"type": "feature_flags", "data": {"supports_preview_metadata": true}}`)))
-		id := b.submit(work(20, 7, "none"), "ann")
-		eventually(t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
+		id := b.begins(work(20, 7, "none"), "ann")
 		b.instances = append(b.instances, newInstance(t, sim.Config{}))
 		b.settings.Instances = append(b.settings.Instances, b.instances[1].url())
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))

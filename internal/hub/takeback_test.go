@@ -247,8 +247,7 @@ func TestTakenBack(t *testing.T) {
 		socket := b.dial("ann")
 		shown := b.submit(endless(1), "ann")
 		require.Equal(t, "execution_start", socket.next().Type)
-		taken := b.submit(endless(2), "ann")
-		eventually(t, func() bool { return started(b) == 2 }, time.Minute, time.Millisecond)
+		taken := b.begins(endless(2), "ann")
 		job := must(b.hub.queue.Find(t.Context(), "default", taken))(t)
 
 		b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))

@@ -209,8 +209,7 @@ func TestTenantHistorySize(t *testing.T) {
 	}
 }
 
-// The web interface shows the first picture that it offers, which may exist only
-// on an instance.
+// The web interface shows the first picture that it offers, which may exist only on an instance.
 func TestInputsOfInstancesAreShown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) {

@@ -146,7 +146,6 @@ func TestTenantSocketsOfNodes(t *testing.T) {
 				b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, PassthroughOn
 				b.settings.Instances = append(b.settings.Instances, p.URL)
 			})
-			b.connected(1)
 			for range 2 {
 				status, answer := b.openAt("ann", "/pack/ws")
 				require.Equal(t, http.StatusSwitchingProtocols, status, answer)

@@ -145,9 +145,8 @@ func (b *bench) entryOf(name string) (state, reason string) {
 
 func keyed(b *bench) { b.id.GossipKey, b.id.GossipBind = fleetKey, "127.0.0.1:0" }
 
-// A stolen GPU machine has the gossip key. It claims to be another machine that
-// has just restarted at a new address. The next job, with its API key, must not go
-// there.
+// A stolen GPU machine has the gossip key. It claims to be another machine that has just restarted
+// at a new address. The next job, with its API key, must not go there.
 func TestStolenMachineTakesNobodysName(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, 0, keyed)
@@ -278,9 +277,8 @@ func TestAddressesStayWhileAnAgentRuns(t *testing.T) {
 	require.Equal(t, agent.address+"/i/box", i.URL)
 }
 
-// A machine says that it is where somebody else is: at an address of the hub's own, from
-// which nothing has come. The hub does not call there, until the operator says that agents
-// are there.
+// A machine says that it is where somebody else is: at an address of the hub's own, from which
+// nothing has come. The hub does not call there, until the operator says that agents are there.
 func TestNobodyIsCalledWhereNothingComesFrom(t *testing.T) {
 	t.Parallel()
 	inside, err := net.Listen("tcp", "127.0.0.77:0")

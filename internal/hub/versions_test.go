@@ -220,8 +220,7 @@ func TestPreviewsOfAllAges(t *testing.T) {
 	})
 }
 
-// previews returns the event numbers of the binary frames up to the end of a
-// prompt.
+// previews returns the event numbers of the binary frames up to the end of a prompt.
 func (c *client) previews(id string) []byte {
 	c.t.Helper()
 	var events []byte

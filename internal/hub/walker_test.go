@@ -23,9 +23,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 )
 
-// The walk sends every request in the hub's own route table, with every method and
-// many spellings of the path, as a tenant that tries to reach another tenant's
-// things.
+// The walk sends every request in the hub's own route table, with every method and many spellings
+// of the path, as a tenant that tries to reach another tenant's things.
 const (
 	// owner is the tenant under attack. All its names begin with it.
 	owner = "victim"

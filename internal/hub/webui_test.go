@@ -45,9 +45,8 @@ func (p *builds) change(body string) {
 	p.body = body
 }
 
-// The second visitor costs the instance nothing, and gets what was compressed
-// once. A request that may be for more than a file of the build still goes to the
-// instance.
+// The second visitor costs the instance nothing, and gets what was compressed once. A request that
+// may be for more than a file of the build still goes to the instance.
 func TestBuildFilesAreAskedForOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const script, plain = "/assets/index-vtow2bzT.js", "/assets/plain.js"
@@ -55,7 +54,6 @@ func TestBuildFilesAreAskedForOnce(t *testing.T) {
 		page := &builds{body: body, asked: map[string]int{}}
 		front := fronted(t, page)
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-		b.connected(1)
 		require.Equal(t, body, b.text(script))
 		var resp *http.Response
 		eventually(t, func() bool {
@@ -99,7 +97,6 @@ func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 			stolen, honest = honest, stolen
 		}
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{first.URL, second.URL} })
-		b.connected(2)
 		require.Equal(t, "steal()", b.text(script))
 		require.Equal(t, "steal()", b.text(script))
 		b.settings.Instances = []string{second.URL}
@@ -140,7 +137,6 @@ func TestLibrariesBelongToThePage(t *testing.T) {
 			_, _ = io.WriteString(w, version)
 		})
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{fronted(t, page).URL} })
-		b.connected(1)
 		times := func() int {
 			mu.Lock()
 			defer mu.Unlock()
@@ -226,7 +222,6 @@ func TestHashedFilesAreKept(t *testing.T) {
 		})
 		front := fronted(t, page)
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-		b.connected(1)
 		held := b.send(exchange{method: "GET", path: script})
 		read(t, held)
 		control := func(path string, header map[string]string) (int, string) {
