@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
-		"internal/job", "internal/pyjson", "internal/queue", "internal/rescue", "internal/retry", "internal/schedule", "internal/stream", "internal/traces",
+		"internal/job", "internal/pyjson", "internal/queue", "internal/recent", "internal/rescue", "internal/retry", "internal/schedule", "internal/stream", "internal/traces",
 	},
 
 	"internal/metrics":   {"internal/dispatch", "internal/fleet", "internal/job", "internal/redis", "internal/rescue", "internal/schedule"},

@@ -16,9 +16,20 @@ const quietWithin = 2 * time.Minute
 // kept until its replay window has ended.
 const forgetWithin = 3 * time.Minute
 
-// checkQuiet checks, when all clients have been told of all ends, that every hub says so:
-// nothing in /queue, GET /prompt counts the same, and every server is idle. And so it is.
-func (w *World) checkQuiet(ledger *Ledger) {
+// CheckQuiet checks, when all clients have been told of all ends, that nothing is left of
+// their prompts: hubs show none, Redis forgets what only they needed, and so do the hubs. It
+// must be called in a bubble, and takes minutes.
+func (w *World) CheckQuiet(ledger *Ledger) {
+	w.checkShown(ledger)
+	w.checkRemains(ledger)
+	for _, h := range w.Hubs {
+		h.checkEntries(ledger)
+	}
+}
+
+// checkShown checks that every hub says that all is done: nothing in /queue, GET /prompt
+// counts the same, and every server is idle. And so it is.
+func (w *World) checkShown(ledger *Ledger) {
 	client := w.http("observer")
 	defer client.CloseIdleConnections()
 	for _, h := range w.Hubs {

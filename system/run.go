@@ -51,8 +51,7 @@ func Run(t testing.TB, seed uint64, c Config, load Load, faults []Fault) (*Ledge
 	}()
 	select {
 	case <-done:
-		w.checkQuiet(ledger)
-		w.checkRemains(ledger)
+		w.CheckQuiet(ledger)
 	case <-time.After(time.Until(until) + settleWithin):
 		for _, p := range ledger.untold() {
 			ledger.breach(p.ID, "%v after all faults nobody has told %s of its end", settleWithin, p.Client)

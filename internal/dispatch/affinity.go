@@ -1,44 +1,24 @@
 package dispatch
 
 import (
-	"sync"
-
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/recent"
 )
 
-// maxAffinity bounds the clients of a tenant whose last instance is remembered.
-const maxAffinity = 10_000
-
 // affinity remembers the instance that ran each client's last job. Routes of
-// custom nodes keep state there that no other instance has.
-type affinity struct {
-	mu sync.Mutex
-	// tenants maps each client of a tenant to the name of an instance. A tenant
-	// with too many clients loses its own entries, not those of others.
-	tenants map[string]map[string]string
-}
+// custom nodes keep state there that no other instance has; a client that is
+// forgotten costs a call to the primary.
+type affinity struct{ names recent.Map[string] }
 
 func (a *affinity) note(tenant, client, instance string) {
-	if client == "" {
-		return
+	if client != "" {
+		a.names.Change(tenant, client, func(name *string) { *name = instance })
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.tenants == nil {
-		a.tenants = map[string]map[string]string{}
-	}
-	last := a.tenants[tenant]
-	if last == nil || len(last) >= maxAffinity {
-		last = map[string]string{} // forgetting costs a call to the primary
-		a.tenants[tenant] = last
-	}
-	last[client] = instance
 }
 
-func (a *affinity) of(tenant, client string) string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.tenants[tenant][client]
+func (a *affinity) of(tenant, client string) (instance string) {
+	a.names.Read(tenant, client, func(name *string) { instance = *name })
+	return instance
 }
 
 // Running returns the instance that runs a job of this client, or nil.
