@@ -14,9 +14,9 @@ import (
 func TestTrashOfTwoHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		one, two := newPair(t, 1, 0)
+		one.hub.janitor.full = func() bool { return false } // whatever the disk of this machine is
 		for _, data := range []string{"red", "green"} {
-			_, err := one.hub.store.Upload(t.Context(), "default", job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
-			require.NoError(t, err)
+			one.overwrites(t, data)
 		}
 		id, name, _ := one.made(picture(0xff))
 		one.settings.HistoryAge = time.Hour
@@ -39,6 +39,15 @@ func TestTrashOfTwoHubs(t *testing.T) {
 		_, body := one.get("/view?type=input&filename=fox.png")
 		require.Equal(t, "red", string(body))
 
+		// A storage that is full has no room for a trash.
+		one.overwrites(t, "blue")
+		one.hub.janitor.full = func() bool { return true }
+		require.NoError(t, one.hub.janitor.retainAt(t.Context(), time.Now()))
+		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		one.hub.janitor.full = func() bool { return false }
+
 		// What takes too much room is gone.
 		one.settings.HistoryAge, one.settings.HistorySize = 0, 1
 		require.NoError(t, one.hub.Start(t.Context(), one.settings))
@@ -52,4 +61,11 @@ func TestTrashOfTwoHubs(t *testing.T) {
 		_, err = New(one.id).Operator().TakeBack(t.Context(), "default", "x")
 		require.ErrorIs(t, err, ErrNotStarted)
 	})
+}
+
+// overwrites uploads a file in place of the one of its name.
+func (b *bench) overwrites(t *testing.T, data string) {
+	t.Helper()
+	_, err := b.hub.store.Upload(t.Context(), "default", job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
+	require.NoError(t, err)
 }
