@@ -18,6 +18,7 @@ type Disk struct {
 
 	mu    sync.Mutex
 	state DiskState
+	saw   func(host string, step files.Step)
 }
 
 // DiskState is how a disk is. The zero value is well.
@@ -38,6 +39,13 @@ func (d *Disk) Set(s DiskState) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.state = s
+}
+
+// Watch has a function told of each step that a host takes, before it is done; nil for none.
+func (d *Disk) Watch(saw func(host string, step files.Step)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.saw = saw
 }
 
 // take is one step of a request: what it costs and what it gives.
@@ -80,6 +88,12 @@ func (h *handle) pass(ctx context.Context, step files.Step, bytes int) error {
 		}
 	}
 	h.disk.w.Net.Awake(h.host)
+	h.disk.mu.Lock()
+	saw := h.disk.saw
+	h.disk.mu.Unlock()
+	if saw != nil && err == nil {
+		saw(h.host, step)
+	}
 	if h.revoked.Load() {
 		err = syscall.EBADF
 	}
