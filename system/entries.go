@@ -99,6 +99,7 @@ func (c *count) value(v reflect.Value, field string) {
 		}
 	case reflect.Chan:
 		c.of[field] += v.Len()
+	default: // has no entries
 	}
 }
 

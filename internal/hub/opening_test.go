@@ -125,7 +125,7 @@ func TestHubStartsBeforeItsBucket(t *testing.T) {
 	there.Store(true)
 	b.becomesReady()
 	secret := fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1))
-	answer := b.posts("/prompt", secret)
+	b.posts("/prompt", secret)
 	sig := base64.RawURLEncoding.EncodeToString(append([]byte{1}, make([]byte, 60)...))
 	status, answer := b.get("/hub/files/a.png?exp=" + strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10) + "&sig=" + sig)
 	require.Equal(t, http.StatusForbidden, status, string(answer))

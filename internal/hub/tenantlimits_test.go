@@ -270,7 +270,7 @@ func TestTenantUserdata(t *testing.T) {
 
 		status, answer = store(b, "ann", "2", 500)
 		require.Equal(t, http.StatusOK, status, "a file that is replaced gives its room back: "+answer)
-		answer = b.acts("ann", "POST", "/userdata/2/move/2b", "") // one that is moved needs none
+		b.acts("ann", "POST", "/userdata/2/move/2b", "") // one that is moved needs none
 		require.Equal(t, http.StatusNoContent, statusOf(b.as("ann", "DELETE", "/userdata/1", "")))
 		status, answer = store(b, "ann", "3", 450)
 		require.Equal(t, http.StatusOK, status, answer)
