@@ -47,7 +47,7 @@ func (s *Store) Sweep(ctx context.Context, part int, now time.Time, age time.Dur
 			return swept, err
 		}
 		for batch := range slices.Chunk(old, sweepBatch) {
-			if err := s.sweepUnnamed(ctx, batch, pinned, &swept); err != nil {
+			if _, err := s.sweepUnnamed(ctx, batch, pinned, &swept); err != nil {
 				return swept, err
 			}
 		}
@@ -55,14 +55,16 @@ func (s *Store) Sweep(ctx context.Context, part int, now time.Time, age time.Dur
 	return swept, s.sweepBlocks(ctx, part, now)
 }
 
-func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, swept *Swept) error {
+// sweepUnnamed deletes those of the blobs that have no name, and returns those without one
+// that have to be kept for now: a job has them pinned, or somebody holds them.
+func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, swept *Swept) (kept []Blob, err error) {
 	keys := make([]string, len(blobs))
 	for i, b := range blobs {
 		keys[i] = b.Key
 	}
 	names, err := s.db.Client().HMGet(ctx, s.db.Key("files", "refs"), keys...).Result()
 	if err != nil {
-		return fmt.Errorf("files: sweep: %w", err)
+		return nil, fmt.Errorf("files: sweep: %w", err)
 	}
 	for i, b := range blobs {
 		if names[i] != nil {
@@ -70,21 +72,22 @@ func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, s
 		}
 		needed, err := pinned(ctx)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if needed[b.Key] {
+		deleted := false
+		if !needed[b.Key] {
+			if deleted, err = s.sweep(ctx, b.Key); err != nil {
+				return nil, err
+			}
+		}
+		if !deleted {
+			kept = append(kept, b)
 			continue
 		}
-		deleted, err := s.sweep(ctx, b.Key)
-		if err != nil {
-			return err
-		}
-		if deleted {
-			swept.Files++
-			swept.Bytes += b.Size
-		}
+		swept.Files++
+		swept.Bytes += b.Size
 	}
-	return nil
+	return kept, nil
 }
 
 func (s *Store) sweep(ctx context.Context, key string) (deleted bool, err error) {

@@ -143,18 +143,25 @@ type TrashBounds struct {
 	Full bool
 }
 
-// EmptyTrash deletes what has been in the trash for long enough, and the oldest of what is
-// too much: of the tenants those pay that have most in the trash. What a job has pinned stays
-// until a sweep finds it.
+// EmptyTrash takes out of the trash what has been in it for long enough, and the oldest of
+// what is too much: of the tenants those pay that have most in the trash. Then it deletes the
+// bytes of all that has left the trash, and goes on where it was interrupted. What a job has
+// pinned stays until a later call.
 func (s *Store) EmptyTrash(ctx context.Context, b TrashBounds, pinned Pinned) (Swept, error) {
-	var swept Swept
+	if err := s.emptyTrash(ctx, b); err != nil {
+		return Swept{}, err
+	}
+	return s.deleteDropped(ctx, pinned.once())
+}
+
+func (s *Store) emptyTrash(ctx context.Context, b TrashBounds) error {
 	trash, err := s.sharesIn(ctx, s.db.Key("files", "trash"))
 	if err != nil || len(trash) == 0 {
-		return swept, err
+		return err
 	}
 	outputs, err := s.sharesIn(ctx, s.sharesKey())
 	if err != nil {
-		return swept, err
+		return err
 	}
 	level, taken := int64(math.MaxInt64), int64(0)
 	own := map[string]int64{}
@@ -168,45 +175,86 @@ func (s *Store) EmptyTrash(ctx context.Context, b TrashBounds, pinned Pinned) (S
 			level = fair
 		}
 	}
-	pinned = pinned.once()
 	for _, sh := range trash {
 		most := level
 		if b.Own > 0 {
 			most = min(most, max(b.Own-own[sh.tenant], 0))
 		}
-		if err := s.emptyTrash(ctx, sh.tenant, most, pinned, &swept); err != nil {
-			return swept, err
+		if err := s.emptyTrashOf(ctx, sh.tenant, most); err != nil {
+			return err
 		}
 	}
-	return swept, nil
+	return nil
 }
 
-// emptyTrash is EmptyTrash for a tenant, whose trash may take so many bytes.
-func (s *Store) emptyTrash(ctx context.Context, tenant string, most int64, pinned Pinned, swept *Swept) error {
+// emptyTrashOf is emptyTrash for a tenant, whose trash may take so many bytes.
+func (s *Store) emptyTrashOf(ctx context.Context, tenant string, most int64) error {
 	for range expireMost / expireBatch {
 		reply, err := s.db.Run(ctx, emptyScript, tenant, strconv.FormatInt(min(most, 1<<52), 10), expireBatch)
 		if err != nil {
 			return fmt.Errorf("files: trash: %w", err)
 		}
-		var blobs []Blob
-		for pair := range slices.Chunk(reply[1:], 2) {
-			size, err := strconv.ParseInt(pair[1], 10, 64)
-			if err != nil {
-				return fmt.Errorf("files: trash: %w", err)
-			}
-			blobs = append(blobs, Blob{Key: pair[0], Size: size})
-		}
-		if len(blobs) == 0 {
-			break
-		}
-		if err := s.sweepUnnamed(ctx, blobs, pinned, swept); err != nil {
-			return err
-		}
-		if len(blobs) < expireBatch {
+		if reply[1] != strconv.Itoa(expireBatch) {
 			break
 		}
 	}
 	return nil
+}
+
+// deleteDropped deletes the bytes of what has left the trash.
+func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error) {
+	var swept Swept
+	dropped := s.db.Key("files", "dropped")
+	for {
+		now, err := s.db.Now(ctx)
+		if err != nil {
+			return swept, fmt.Errorf("files: trash: %w", err)
+		}
+		members, err := s.db.Client().ZRangeByScore(ctx, dropped, &redis.ZRangeBy{
+			Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: expireBatch,
+		}).Result()
+		if err != nil || len(members) == 0 {
+			return swept, err
+		}
+		var blobs []Blob
+		member := map[string]string{}
+		for _, packed := range members {
+			b, err := droppedBlob(packed)
+			if err != nil {
+				return swept, err
+			}
+			blobs, member[b.Key] = append(blobs, b), packed
+		}
+		kept, err := s.sweepUnnamed(ctx, blobs, pinned, &swept)
+		if err != nil {
+			return swept, err
+		}
+		// These first, so that each batch is another one.
+		later := float64(now.Add(holdFor).UnixMilli())
+		for _, b := range kept {
+			if err := s.db.Client().ZAdd(ctx, dropped, redis.Z{Score: later, Member: member[b.Key]}).Err(); err != nil {
+				return swept, fmt.Errorf("files: trash: %w", err)
+			}
+			delete(member, b.Key)
+		}
+		for _, packed := range member {
+			if err := s.db.Client().ZRem(ctx, dropped, packed).Err(); err != nil {
+				return swept, fmt.Errorf("files: trash: %w", err)
+			}
+		}
+	}
+}
+
+func droppedBlob(packed string) (Blob, error) {
+	parts, ok := redis.Unpack(packed)
+	if !ok || len(parts) != 2 {
+		return Blob{}, fmt.Errorf("%w: trash", errEntry)
+	}
+	size, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil {
+		return Blob{}, fmt.Errorf("%w: trash", errEntry)
+	}
+	return Blob{Key: parts[0], Size: size}, nil
 }
 
 // sharesIn reads what tenants take, the largest first.

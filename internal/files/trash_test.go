@@ -171,23 +171,70 @@ func TestTrashIsBounded(t *testing.T) {
 	})
 }
 
-// However often a tenant overwrites its files, the trash has a few thousand of its names.
+// However often a tenant overwrites its files, the trash has a few thousand of its names. The
+// bytes of those that made room are deleted at the next occasion.
 func TestTrashHasABoundedNumber(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s = s.keeping()
+		s.overwrite(t, "blue")
+		s.overwrite(t, "red")
 		var many []goredis.Z
-		for n := range 5000 {
+		for n := range 4999 {
 			packed := redis.Pack(job.TypeInput, "", fmt.Sprint(n), "unused", `{"v":1,"key":"","size":0}`)
-			many = append(many, goredis.Z{Score: float64(n), Member: packed})
+			many = append(many, goredis.Z{Score: float64(time.Now().Add(2 * week).UnixMilli()), Member: packed})
 		}
 		require.NoError(t, s.db.Client().ZAdd(t.Context(), s.trashKey(tenant), many...).Err())
-		s.overwrite(t, "red")
+		s.letGo(t, s.blobs(t)...)
 		s.overwrite(t, "green")
-		count, err := s.db.Client().ZCard(t.Context(), s.trashKey(tenant)).Result()
-		require.NoError(t, err)
+		count := must(s.db.Client().ZCard(t.Context(), s.trashKey(tenant)).Result())
 		require.EqualValues(t, 5000, count)
-		newest, _, err := s.Trash(t.Context(), tenant, 1)
-		require.NoError(t, err)
-		require.EqualValues(t, len("red"), newest[0].Size)
+		require.Len(t, s.blobs(t), 3)
+		require.Equal(t, Swept{Files: 1, Bytes: 4}, s.empty(t, TrashBounds{}))
+		require.Len(t, s.blobs(t), 2)
+		require.Empty(t, must(s.db.Client().ZRange(t.Context(), s.db.Key("files", "dropped"), 0, -1).Result()))
+	})
+}
+
+// A tenant whose uploads are limited cannot have more than that in the trash as well, however
+// often it overwrites one file.
+func TestTrashKeepsToTheLimitOfUploads(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		s = s.keeping()
+		s.limits = func(string) Limits { return Limits{Bytes: 25} }
+		for n := range 10 {
+			s.overwrite(t, strings.Repeat(fmt.Sprint(n), 10))
+			setForward(t, s, time.Duration(n)*time.Minute) // the oldest can be told
+		}
+		all := s.trashed(t)
+		require.Len(t, all, 2)
+		must(s.TakeBack(t.Context(), tenant, all[0].ID))
+		require.Equal(t, strings.Repeat("8", 10), s.mustRead(t, all[0].Ref))
+		require.Zero(t, s.empty(t, TrashBounds{}), "they were just written, which holds them")
+		s.letGo(t, s.blobs(t)...)
+		setForward(t, s, 2*holdFor)
+		require.Equal(t, Swept{Files: 7, Bytes: 70}, s.empty(t, TrashBounds{}))
+		require.Len(t, s.blobs(t), 3)
+	})
+}
+
+// What has left the trash is deleted later if the storage cannot do it now, if the hub dies
+// before it does, or while a job needs it; unless it has a name again by then.
+func TestWhatLeftTheTrashIsDeletedInTheEnd(t *testing.T) {
+	eachStore(t, func(t *testing.T, s *Store) {
+		s = s.keeping()
+		for _, data := range []string{"red", "green", "blue", "white"} {
+			s.overwrite(t, data)
+		}
+		s.letGo(t, s.blobs(t)...)
+		require.NoError(t, s.emptyTrash(t.Context(), TrashBounds{Full: true})) // and died
+		require.Empty(t, s.trashed(t))
+		require.Len(t, s.blobs(t), 4)
+		needed := contentKey(sum([]byte("blue")))
+		s.mustUpload(t, input("again.png"), "red")
+		require.Equal(t, Swept{Files: 1, Bytes: 5}, s.empty(t, TrashBounds{}, needed))
+		require.Len(t, s.blobs(t), 3)
+		setForward(t, s, 2*holdFor)
+		require.Equal(t, Swept{Files: 1, Bytes: 4}, s.empty(t, TrashBounds{}))
+		require.Equal(t, "red", s.mustRead(t, input("again.png")))
 	})
 }

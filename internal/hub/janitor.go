@@ -21,8 +21,7 @@ const (
 	// sweptAtOnce are the parts of the storage that are swept at one time.
 	sweptAtOnce = 5
 	// sweepAge is how old bytes must be that no name and no job needs: an operator has so
-	// long to notice that a Redis has lost names.
-	// The trash keeps names for as long.
+	// long to notice that a Redis has lost names. The trash keeps names for as long.
 	sweepAge = 7 * 24 * time.Hour
 	// youngest is the age at which a file can be deleted at all: a run that
 	// shows an older file again must not lose it to its neighbours.
@@ -101,9 +100,9 @@ func (j *janitor) round(ctx context.Context) {
 	j.sweep(ctx, now, since)
 }
 
-// sweep goes through the next parts of the storage, whose clock shows now. A storage that
-// this Redis has not had for long, but only since a moment ago, is left alone: bytes that
-// it does not name were another's yesterday.
+// sweep goes through the next parts of the storage, whose clock shows now and which has
+// belonged to this Redis since some time. It leaves one alone that has not done so for long:
+// bytes without a name may be another Redis's.
 func (j *janitor) sweep(ctx context.Context, now, since time.Time) {
 	for range sweptAtOnce {
 		if now.Sub(since) > sweepAge {
@@ -165,7 +164,7 @@ func (j *janitor) tellSwept(what string, swept files.Swept) {
 // expireKeys deletes keys that nothing needs any more. What they have signed is signed
 // again before.
 func (j *janitor) expireKeys(ctx context.Context) error {
-	if _, err := j.db.Now(ctx); err != nil {
+	if _, err := j.db.Now(ctx); err != nil { // brings Clock up to date
 		return err
 	}
 	if err := j.keys.SignAgain(ctx); err != nil {
@@ -177,7 +176,7 @@ func (j *janitor) expireKeys(ctx context.Context) error {
 // retain deletes ended jobs that are too old, or whose files are too much, and
 // the files that only such jobs name; then uploads that nobody uses.
 func (j *janitor) retain(ctx context.Context) error {
-	if _, err := j.db.Now(ctx); err != nil {
+	if _, err := j.db.Now(ctx); err != nil { // brings Clock up to date
 		return err
 	}
 	return j.retainSince(ctx, j.db.Clock().Ago)

@@ -45,6 +45,7 @@ type stops struct {
 	due map[Stop]deadline
 }
 
+// deadline is when work on a drained instance is taken back.
 type deadline struct {
 	stored int64
 	at     time.Time

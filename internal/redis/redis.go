@@ -86,6 +86,8 @@ type (
 	SliceCmd = goredis.SliceCmd
 	// ZRangeBy is a range of scores.
 	ZRangeBy = goredis.ZRangeBy
+	// Z is a member of a zset with its score.
+	Z = goredis.Z
 	// MapCmd is a hash.
 	MapCmd = goredis.MapStringStringCmd
 	// ScoredCmd is a range of a sorted set with its scores.

@@ -68,7 +68,7 @@ if former then
   if blobOf(former) == blob then
     discount(blob)
   else
-    discard(ARGV[12], ARGV[13], ARGV[4], name, former, 'overwritten', ARGV[17])
+    discard(ARGV[12], ARGV[13], ARGV[4], name, former, 'overwritten', ARGV[17], tonumber(ARGV[14]))
   end
   weigh(former, -1, ARGV[12], ARGV[13], ARGV[4], name)
   discharge(ARGV[12], former)

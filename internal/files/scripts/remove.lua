@@ -38,7 +38,7 @@ if former == '' then
 end
 write('HDEL', ARGV[1], ARGV[4])
 unnamed(ARGV[8], ARGV[9], ARGV[3], ARGV[4])
-discard(ARGV[8], ARGV[9], ARGV[3], ARGV[4], former, 'unused', ARGV[11])
+discard(ARGV[8], ARGV[9], ARGV[3], ARGV[4], former, 'unused', ARGV[11], 0)
 discharge(ARGV[8], former)
 if redis.call('EXISTS', ARGV[1]) == 0 then
   write('SREM', ARGV[2], ARGV[3])

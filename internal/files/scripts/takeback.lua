@@ -23,7 +23,7 @@ end
 local entry = take_out(tenant, ARGV[2])
 if former then
   discharge(tenant, former)
-  discard(tenant, typ, subfolder, name, former, 'overwritten', ARGV[5])
+  discard(tenant, typ, subfolder, name, former, 'overwritten', ARGV[5], 0)
 end
 weigh(entry, 1, tenant, typ, subfolder, name)
 charge(tenant, entry)

@@ -39,9 +39,23 @@ local function take_out(tenant, packed)
   return entry
 end
 
+-- drop takes a name out of the trash for good and returns what it took. The janitor deletes
+-- the bytes as soon as nothing holds them (zset: pack(blob, bytes) -> not before).
+local function drop(tenant, packed)
+  local entry = take_out(tenant, packed)
+  local blob = blobOf(entry)
+  discount(blob)
+  if blob ~= '' then
+    local held = math.max(redis.call('PTTL', key('files', 'hold', blob)), 0)
+    write('ZADD', key('files', 'dropped'), int(now() + held), pack(blob, int(sizeOf(entry))))
+  end
+  return sizeOf(entry)
+end
+
 -- discard lets an entry go that has lost its name, or keeps it in the trash for some
--- milliseconds; '' is none.
-local function discard(tenant, typ, subfolder, name, entry, why, grace)
+-- milliseconds; '' is none. The oldest make room for it: there are at most most_trash names,
+-- which take at most most_bytes, 0 for any.
+local function discard(tenant, typ, subfolder, name, entry, why, grace, most_bytes)
   if grace == '' or blobOf(entry) == '' then
     discount(blobOf(entry))
     return
@@ -53,9 +67,12 @@ local function discard(tenant, typ, subfolder, name, entry, why, grace)
   end
   weigh_trash(tenant, sizeOf(entry))
   local many = redis.call('ZCARD', trash(tenant)) - most_trash
-  if many > 0 then
-    for _, old in ipairs(redis.call('ZRANGE', trash(tenant), '0', int(many - 1))) do
-      discount(blobOf(take_out(tenant, old)))
+  local bytes = most_bytes > 0 and tonumber(redis.call('ZSCORE', key('files', 'trash'), tenant) or '0') - most_bytes or 0
+  while many > 0 or bytes > 0 do
+    local oldest = redis.call('ZRANGE', trash(tenant), '0', '0')[1]
+    if not oldest then
+      break
     end
+    many, bytes = many - 1, bytes - drop(tenant, oldest)
   end
 end
