@@ -147,8 +147,7 @@ func (p *process) viewed(q url.Values) (full, name string, status int) {
 	return full, name, 0
 }
 
-// viewPreview re-encodes a picture. A webp preview is always lossless here,
-// whatever quality was requested.
+// viewPreview re-encodes a picture.
 func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name string, q map[string][]string) {
 	img, ok := readImageFile(full)
 	if !ok {
@@ -166,7 +165,12 @@ func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name
 	}
 	w.Header().Set("Content-Disposition", `filename="`+name+`"`)
 	if format == "webp" {
-		answerBytes(w, http.StatusOK, "image/webp", encodeWebP(img))
+		data, err := encodeWebP(img, quality)
+		if err != nil {
+			answerInternalError(w, r)
+			return
+		}
+		answerBytes(w, http.StatusOK, "image/webp", data)
 		return
 	}
 	answerBytes(w, http.StatusOK, "image/jpeg", encodeJPEG(img, quality))
