@@ -118,6 +118,9 @@ func AddCommands(parent *cobra.Command, o Options) {
 	c.addClient(logs.command(), most, logs.run)
 	c.add(statusCommand(), most, func(ctx context.Context, cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
+			if watch, _ := cmd.Flags().GetBool("watch"); watch {
+				return usagef("--watch shows the fleet; follow a job with \"logs -f ID\"")
+			}
 			return c.withClient(func(c *Client) error { return runStatus(ctx, c, cmd, args) })
 		}
 		return c.withView(ctx, func(v view) error { return runFleetStatus(ctx, v, cmd) })
@@ -125,9 +128,6 @@ func AddCommands(parent *cobra.Command, o Options) {
 	c.add(checkCommand(), none, c.operator(func(ctx context.Context, a *Admin, cmd *cobra.Command, _ []string) error {
 		return runCheck(ctx, a, c.login, cmd)
 	}))
-	c.add(topCommand(), none, func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-		return c.withView(ctx, func(v view) error { return runTop(ctx, v, cmd) })
-	})
 	for _, verb := range []string{"drain", "pause", "resume", "forget"} {
 		o := &operation{verb: verb}
 		c.add(o.command(), most, c.operator(o.run))

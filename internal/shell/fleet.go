@@ -79,8 +79,6 @@ type Fleet struct {
 type view interface {
 	// get decodes the answer of GET /hub/PATH or its counterpart at the admin endpoint.
 	get(ctx context.Context, path string, query url.Values, v any) error
-	// cancelJob cancels a job, and reports whether there was one to cancel.
-	cancelJob(ctx context.Context, tenant, id string) (bool, error)
 	// name says where the fleet is read, and whether as its operator.
 	name() (from string, operator bool)
 }
@@ -124,21 +122,10 @@ func (c *Client) get(ctx context.Context, path string, query url.Values, v any) 
 	return nil
 }
 
-func (c *Client) cancelJob(ctx context.Context, _, id string) (bool, error) {
-	cancelled, _, err := c.Cancel(ctx, id)
-	return cancelled, err
-}
-
 func (a *Admin) name() (from string, operator bool) { return a.Address, true }
 
 func (a *Admin) get(ctx context.Context, path string, query url.Values, v any) error {
 	return a.ask(ctx, http.MethodGet, path, query, v)
-}
-
-func (a *Admin) cancelJob(ctx context.Context, tenant, id string) (bool, error) {
-	var told struct{ Cancelled bool }
-	err := a.ask(ctx, http.MethodPost, "cancel", url.Values{"tenant": {tenant}, "job": {id}}, &told)
-	return told.Cancelled, err
 }
 
 // either reads by the admin endpoint if a hub answers there, else by the hub's URL.

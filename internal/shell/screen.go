@@ -17,15 +17,16 @@ const barWidth = 24
 // change elsewhere.
 type screen struct {
 	to io.Writer
-	// width is that of the terminal, 0 if there is none.
-	width func() int
-	now   func() time.Time
-	last  string
-	open  bool // the last line has no end
+	// width and height are those of the terminal, 0 if there is none.
+	width, height func() int
+	now           func() time.Time
+	last          string
+	open          bool // the last line has no end
 }
 
 func newScreen(to io.Writer) *screen {
-	s := &screen{to: to, width: func() int { return 0 }, now: time.Now}
+	none := func() int { return 0 }
+	s := &screen{to: to, width: none, height: none, now: time.Now}
 	if file, ok := to.(*os.File); ok && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" {
 		s.width = func() int {
 			width, _, err := term.GetSize(int(file.Fd()))
@@ -33,6 +34,13 @@ func newScreen(to io.Writer) *screen {
 				return 80
 			}
 			return max(width, 20)
+		}
+		s.height = func() int {
+			_, height, err := term.GetSize(int(file.Fd()))
+			if err != nil {
+				return 24
+			}
+			return max(height, 8)
 		}
 	}
 	return s

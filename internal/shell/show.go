@@ -37,6 +37,7 @@ become of the job, 1 if there is no such job.`,
 	}
 	cmd.Flags().Bool("json", false, "print the fleet or the job as JSON")
 	cmd.Flags().Bool("all", false, "show all instances")
+	cmd.Flags().Bool("watch", false, "show the fleet again every second, until Ctrl-C")
 	return cmd
 }
 
@@ -45,11 +46,18 @@ func runFleetStatus(ctx context.Context, v view, cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
+	out := cmd.OutOrStdout()
+	if watch, _ := cmd.Flags().GetBool("watch"); watch {
+		screen := newScreen(out)
+		if asJSON(cmd) || screen.width() == 0 {
+			return usagef("--watch needs a terminal; scripts read \"status --json\"")
+		}
+		return screen.watch(ctx, v, all)
+	}
 	f, err := readFleet(ctx, v, shortList)
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
 	if asJSON(cmd) {
 		byNeed(f.Instances)
 		return writeJSON(out, f)
