@@ -79,7 +79,6 @@ var owners = map[string][]string{
 	"github.com/hashicorp/memberlist":     {"internal/gossip"},
 	"github.com/go-telegram/bot":          {"botbridge/internal/telegram"},
 	"github.com/disgoorg/":                {"botbridge/internal/discord"},
-	"gonum.org/v1/plot":                   {"botbridge/internal/chart"},
 	"go.yaml.in/yaml/":                    {"botbridge/internal/config", "botbridge/internal/locale"},
 	"gocloud.dev/":                        {"internal/files"},
 	"github.com/cenkalti/backoff/":        {"internal/retry"},

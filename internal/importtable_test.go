@@ -30,14 +30,13 @@ var mayImport = map[string][]string{
 		"botbridge/internal/workflow",
 	},
 	"botbridge/internal/conversation": {
-		"botbridge/internal/chart", "botbridge/internal/enhance", "botbridge/internal/hubapi", "botbridge/internal/limits", "botbridge/internal/locale", "botbridge/internal/outbox",
+		"botbridge/internal/enhance", "botbridge/internal/hubapi", "botbridge/internal/limits", "botbridge/internal/locale", "botbridge/internal/outbox",
 		"botbridge/internal/platform", "botbridge/internal/request", "botbridge/internal/state", "botbridge/internal/workflow", "internal/retry",
 	},
 	"botbridge/internal/request": {
 		"botbridge/internal/hubapi", "botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform",
 		"botbridge/internal/state", "botbridge/internal/workflow", "internal/comfyui", "internal/retry",
 	},
-	"botbridge/internal/chart":    {"botbridge/internal/state"},
 	"botbridge/internal/limits":   {"botbridge/internal/platform", "botbridge/internal/state"},
 	"botbridge/internal/outbox":   {"botbridge/internal/platform", "internal/retry"},
 	"botbridge/internal/telegram": {"botbridge/internal/platform", "internal/retry"},

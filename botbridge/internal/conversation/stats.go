@@ -1,16 +1,12 @@
 package conversation
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/chart"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
@@ -23,8 +19,7 @@ const (
 	statsCommands = 5
 )
 
-// stats shows an operator the state of the bridge, and a picture of the last 30 days. Its
-// figures are in the text, too.
+// stats shows an operator the state of the bridge, and figures of the last 30 days.
 func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	days, err := t.o.Store.Days(ctx, statsDays)
 	if err != nil {
@@ -43,25 +38,10 @@ func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	})}
 	lines = append(lines, counted(days[statsDays-1])...)
 	month := state.Sum(days)
-	post := platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}
 	if month.Requests() > 0 {
 		lines = append(lines, t.monthly(tn, &month)...)
-		if limits := tn.p.Limits(); !limits.Linked { // else what exists only here cannot be shown
-			picture, err := chart.Draw(days, t.chartWords(tn))
-			if err != nil {
-				return err
-			}
-			post.Files = []platform.Attachment{{
-				Name: "stats.png", Media: platform.Photo, Size: int64(len(picture)),
-				Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(picture)), nil },
-			}}
-		}
 	}
-	post.Text = strings.Join(lines, "\n")
-	if len(post.Files) > 0 {
-		post.Text = clipRunes(post.Text, tn.p.Limits().Caption/2) // a character may count twice
-	}
-	return t.post(ctx, tn, post)
+	return t.post(ctx, tn, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press, Text: strings.Join(lines, "\n")})
 }
 
 // counted are the outcomes and payments of a day, in the operator's terms.
@@ -78,7 +58,7 @@ func counted(day state.Day) (lines []string) {
 	return lines
 }
 
-// monthly says what the picture shows.
+// monthly are the figures of some days.
 func (t *Talk) monthly(tn *turn, month *state.Day) []string {
 	lines := []string{"", t.say(tn, "stats_month", locale.With{
 		"days": statsDays, "n": month.Requests(), "done": month.Outcomes[string(request.Done)], "users": month.Users,
@@ -104,13 +84,4 @@ func (t *Talk) monthly(tn *turn, month *state.Day) []string {
 		lines = append(lines, t.say(tn, "stats_stars", locale.With{"n": month.Paid, "back": month.Refunded}))
 	}
 	return lines
-}
-
-func (t *Talk) chartWords(tn *turn) chart.Words {
-	say := func(key string) string { return t.say(tn, key, nil) }
-	return chart.Words{
-		Requests: say("chart_requests"), Done: say("chart_done"), Failed: say("chart_failed"), Other: say("chart_other"), Users: say("chart_users"),
-		Wait: say("chart_wait"), Half: say("chart_half"), Most: say("chart_most"), Day: say("my_day"),
-		Duration: func(d time.Duration) string { return request.Duration(t.o.Texts, tn.language, d) },
-	}
 }
