@@ -105,7 +105,10 @@ func TestPlainDocument(t *testing.T) {
 		}
 		page := b.gets("/hub/v1/docs")
 		for path := range c.at("/paths") {
-			require.Contains(t, string(page), "/hub/v1"+path)
+			for method, operation := range c.at("/paths/" + strings.ReplaceAll(path, "/", "~1")) {
+				summary := operation.(map[string]any)["summary"].(string)
+				require.Contains(t, string(page), "<code>"+strings.ToUpper(method)+" /hub/v1"+path+"</code><td>"+summary+".")
+			}
 		}
 		require.NotContains(t, string(page), "<script")
 		require.NotContains(t, string(page), "http://")

@@ -33,7 +33,7 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	both("GET", "/events/*", o.getEvents)
 	both("GET", "/stats", o.getStats)
 	below.Handle("GET "+Prefix+"/openapi.json", api.Translating(problemOf, o.getDocument))
-	below.Handle("GET "+Prefix+"/docs", api.Translating(problemOf, docs()))
+	below.Handle("GET "+Prefix+"/docs", api.Translating(problemOf, o.getDocs))
 	return []api.Optional{
 		{Router: below, On: func() bool { return h.Settings().PlainAPI != hub.PlainAPIOff }},
 		{Router: root, On: func() bool { return h.Settings().PlainAPI == hub.PlainAPIRoot }, Yields: true},
