@@ -82,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Stage, error) {
 	if err := s.AwaitFleet(ctx); err != nil {
 		return s, err
 	}
-	if s.Bridge, err = s.startBridge("bridge", s.BridgeURL); err != nil {
+	if s.Bridge, err = s.startBridge(); err != nil {
 		return s, err
 	}
 	return s, s.awaitBridge(ctx)
@@ -105,10 +105,10 @@ func (s *Stage) prepare() error {
 		}
 		*url = "http://" + address
 	}
-	if err := s.StartTelegram(); err != nil {
+	if s.api, err = serve(s.apiURL, s.Fake); err != nil {
 		return err
 	}
-	if err := s.StartDiscord(); err != nil {
+	if s.discord, err = serve(s.discordURL, s.Discord); err != nil {
 		return err
 	}
 	return s.writeConfig()
@@ -139,29 +139,15 @@ func (s *Stage) writeConfig() error {
 	return os.WriteFile(s.config, []byte(strings.NewReplacer("BRIDGE_URL", s.BridgeURL, "HUB_URL", s.URL("")).Replace(s.o.Config)), 0o600)
 }
 
-// StartTelegram makes the fake reachable.
-func (s *Stage) StartTelegram() error {
-	listener, err := net.Listen("tcp", strings.TrimPrefix(s.apiURL, "http://"))
+// serve makes a fake reachable.
+func serve(url string, fake http.Handler) (*http.Server, error) {
+	listener, err := net.Listen("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.api = &http.Server{Handler: s.Fake, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = s.api.Serve(listener) }()
-	return nil
-}
-
-// StopTelegram cuts all connections to the fake and refuses new ones.
-func (s *Stage) StopTelegram() { _ = s.api.Close() }
-
-// StartDiscord makes the fake Discord reachable.
-func (s *Stage) StartDiscord() error {
-	listener, err := net.Listen("tcp", strings.TrimPrefix(s.discordURL, "http://"))
-	if err != nil {
-		return err
-	}
-	s.discord = &http.Server{Handler: s.Discord, ReadHeaderTimeout: 10 * time.Second}
-	go func() { _ = s.discord.Serve(listener) }()
-	return nil
+	server := &http.Server{Handler: fake, ReadHeaderTimeout: 10 * time.Second}
+	go func() { _ = server.Serve(listener) }()
+	return server, nil
 }
 
 // RestartBridge starts the bridge again and waits until it answers calls.
@@ -172,25 +158,14 @@ func (s *Stage) RestartBridge(ctx context.Context) error {
 	return s.awaitBridge(ctx)
 }
 
-// StartStandby starts a second bridge, which shares the state of the first. That
-// state must not be embedded.
-func (s *Stage) StartStandby() error {
-	address, err := freeport.Address()
-	if err != nil {
-		return err
-	}
-	_, err = s.startBridge("standby", "http://"+address)
-	return err
-}
-
-func (s *Stage) startBridge(name, url string) (*programs.Program, error) {
+func (s *Stage) startBridge() (*programs.Program, error) {
 	return s.Start(programs.Spec{
-		Name: name, Path: s.Set.Bridge, Args: []string{"run", "--config", s.config},
+		Name: "bridge", Path: s.Set.Bridge, Args: []string{"run", "--config", s.config},
 		Env: append([]string{
 			"COMFYHUB_BOT_TOKEN=" + fakebot.Token, "COMFYHUB_BOT_SERVER=" + s.apiURL,
 			"COMFYHUB_DISCORD_TOKEN=" + fakediscord.Token, "COMFYHUB_DISCORD_SERVER=" + s.discordURL + "/api/v10",
 			"COMFYHUB_BOT_HUB=" + s.URL(""),
-			"COMFYHUB_BOT_DATA=" + filepath.Join(s.Dir, "bridge"), "COMFYHUB_BOT_LISTEN=" + strings.TrimPrefix(url, "http://"),
+			"COMFYHUB_BOT_DATA=" + filepath.Join(s.Dir, "bridge"), "COMFYHUB_BOT_LISTEN=" + strings.TrimPrefix(s.BridgeURL, "http://"),
 		}, s.o.Env...),
 	})
 }
