@@ -9,8 +9,7 @@ var mayImport = map[string][]string{
 	"caddymodule":       {"internal/api", "internal/apikeys", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
 	"agent":             {"internal/agent"},
 	"internal/agent":    {"internal/a1111", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/sim/simsd", "internal/tunnel"},
-	"demo":              {"internal/programs"}, // besides, an ordinary client of ComfyUI's API
-	"docker/sbom":       {},
+	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
 	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
 	"chaos":             {"internal/freeport", "internal/programs", "internal/redis"},
 
