@@ -69,7 +69,7 @@ var mayImport = map[string][]string{
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/budget", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/faults", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/recent", "internal/redis", "internal/rescue", "internal/retry",
-		"internal/roster", "internal/rules", "internal/stream", "internal/traces", "internal/trends", "internal/tunnel", "internal/usage", "internal/userdata", "internal/webui", "internal/worker",
+		"internal/roster", "internal/rules", "internal/schedule", "internal/stream", "internal/traces", "internal/trends", "internal/tunnel", "internal/usage", "internal/userdata", "internal/webui", "internal/worker",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",

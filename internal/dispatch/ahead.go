@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // With Settings.Ahead an instance that runs a job is given the next one, if no instance
@@ -106,7 +107,7 @@ func (r *run) begun() {
 }
 
 // busy lists the instances that could take a job behind their run.
-func (d *Dispatcher) busy() (idle []Idle, infos []*catalog.Info) {
+func (d *Dispatcher) busy() (idle []schedule.Idle, infos []*catalog.Info) {
 	if !d.settings().Ahead || d.paused() != nil {
 		return nil, nil
 	}
@@ -118,7 +119,7 @@ func (d *Dispatcher) busy() (idle []Idle, infos []*catalog.Info) {
 		}
 		conn.mu.Lock()
 		if conn.takesAhead() && conn.proven() {
-			i := Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: map[string]bool{}}
+			i := schedule.Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: map[string]bool{}}
 			conn.refused.add(i.Refused)
 			d.refused.add(i.Refused)
 			d.avoidSmall(needy, instance, i.Refused)
@@ -132,7 +133,7 @@ func (d *Dispatcher) busy() (idle []Idle, infos []*catalog.Info) {
 
 // takeBack takes jobs back that wait at an instance while another one is idle that
 // could run them, and those at an instance that takes no jobs any more.
-func (d *Dispatcher) takeBack(idle []Idle, infos []*catalog.Info) {
+func (d *Dispatcher) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
 	var waiting []job.Job
 	runs := map[string]*run{}
 	needs := map[string][]byte{}
@@ -158,7 +159,7 @@ func (d *Dispatcher) takeBack(idle []Idle, infos []*catalog.Info) {
 	slices.SortFunc(waiting, func(a, b job.Job) int { return int(a.CreatedAt - b.CreatedAt) })
 	d.judged.able(idle, infos, needs)
 	d.avoidFailed(waiting, idle, needs)
-	for _, pair := range Pick(waiting, idle, Warmth{}).Pairs {
+	for _, pair := range schedule.Pick(waiting, idle, schedule.Warmth{}).Pairs {
 		runs[pair.Job.Key].askBack()
 	}
 }

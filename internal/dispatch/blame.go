@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // Trust forgets what speaks against an instance, which gets jobs again like any other.
@@ -87,13 +88,13 @@ func (d *Dispatcher) atWork(r *run) bool {
 }
 
 // standIns are what the instances can run that take an instance's jobs while it rests.
-func (d *Dispatcher) standIns(conn *connection) (infos []*catalog.Info) {
-	reserved := d.reservedFor(conn.name)
+func (d *Dispatcher) standIns(name string) (infos []*catalog.Info) {
+	reserved := d.reservedFor(name)
 	for _, other := range d.connected() {
-		if other == conn || !d.trusted(other.name) {
+		if other.name == name || !d.trusted(other.name) {
 			continue
 		}
-		if its := d.reservedFor(other.name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !takes(its, tenant) })) {
+		if its := d.reservedFor(other.name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !schedule.MayUse(its, tenant) })) {
 			continue
 		}
 		if info := other.abilities(); info != nil {

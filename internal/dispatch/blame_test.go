@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -135,16 +136,17 @@ func TestOnlyServerIsNotSetAside(t *testing.T) {
 // While an instance rests, it still gets what no other one can run.
 func TestRestingInstanceRunsWhatOnlyItCan(t *testing.T) {
 	t.Parallel()
-	var js judgements
 	all, few := described(t, "A", "B"), described(t, "A")
 	a, b := catalog.Requirements{Classes: []string{"A"}}, catalog.Requirements{Classes: []string{"B"}}
 	classes := map[string][]byte{a.Signature(): a.Encode(), b.Signature(): b.Encode()}
-	idle := []Idle{{Name: "resting", StandIns: []*catalog.Info{few}}}
+	others := []*catalog.Info{few}
+	js := judgements{standIns: func(string) []*catalog.Info { return others }}
+	idle := []schedule.Idle{{Name: "resting", Rests: true}}
 	wanted := js.able(idle, []*catalog.Info{all}, classes)
 	require.Equal(t, []string{a.Signature()}, wanted.But)
 	require.Equal(t, map[string]bool{b.Signature(): true}, idle[0].Classes)
-	idle = append(idle, Idle{Name: "well"})
-	idle[0].StandIns = append(idle[0].StandIns, all)
+	idle = append(idle, schedule.Idle{Name: "well"})
+	others = append(others, all)
 	wanted = js.able(idle, []*catalog.Info{all, all}, classes)
 	require.Empty(t, wanted.But)
 	require.Empty(t, idle[0].Classes)

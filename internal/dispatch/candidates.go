@@ -7,6 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // Candidate is an instance and what speaks for or against its running a job.
@@ -44,11 +45,11 @@ func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate 
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {
 			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, j.Key)
-			if reserved := d.reservedFor(i.Name); !takes(reserved, j.Tenant) && len(c.Lacks) == 0 {
+			if reserved := d.reservedFor(i.Name); !schedule.MayUse(reserved, j.Tenant) && len(c.Lacks) == 0 {
 				c.Can, c.Why, c.Reserved = false, "it "+forOthers, reserved
 			}
-			if g := shared[gpuName(said, i)]; c.Can && i.State == fleet.Idle && !g.fits(j) {
-				c.Why = g.why()
+			if g := shared[gpuName(said, i)]; c.Can && i.State == fleet.Idle && !g.Fits(j) {
+				c.Why = g.Why()
 			}
 			if better := d.WaitsFor(j.Key); better != "" && c.Can && i.State == fleet.Idle {
 				c.Why = "it is idle, but must load the models first; " + better + " has them"

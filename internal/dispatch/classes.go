@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // classes are the requirement classes that the loop has met in the queue, with their
@@ -72,7 +73,7 @@ type look struct {
 // look reads the first waiting jobs that some instances can run, at least so many, and
 // meets the classes that are new among them. The instances know then which classes they
 // can run.
-func (d *Dispatcher) look(ctx context.Context, idle []Idle, infos []*catalog.Info, least int) (w queue.Window, l look, err error) {
+func (d *Dispatcher) look(ctx context.Context, idle []schedule.Idle, infos []*catalog.Info, least int) (w queue.Window, l look, err error) {
 	l.wanted = d.judged.able(idle, infos, d.classes)
 	l.n = max(windowFor(idle)+d.further(idle, l.wanted), least)
 	w, err = d.window(ctx, idle, infos, &l.wanted, 0, l.n)
@@ -81,7 +82,7 @@ func (d *Dispatcher) look(ctx context.Context, idle []Idle, infos []*catalog.Inf
 
 // window reads some of the waiting jobs that are wanted. It meets the classes that are new
 // among them, and reads again: those that no instance can run are not wanted.
-func (d *Dispatcher) window(ctx context.Context, idle []Idle, infos []*catalog.Info, wanted *queue.Wanted, skip, n int) (w queue.Window, err error) {
+func (d *Dispatcher) window(ctx context.Context, idle []schedule.Idle, infos []*catalog.Info, wanted *queue.Wanted, skip, n int) (w queue.Window, err error) {
 	const often = 20 // where new classes come all the time, jobs must be given out, too
 	var unknown []string
 	for round := range often {

@@ -210,7 +210,7 @@ func (d *daySim) look(ctx context.Context) {
 	}
 	d.given = d.given[:0]
 	p := pass{d: d.Dispatcher, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), soon: d.soonServers}
-	p.claim = func(p pass, ctx context.Context, pair Pair) error { return d.give(ctx, p.left, pair) }
+	p.claim = func(p pass, ctx context.Context, pair schedule.Placement) error { return d.give(ctx, p.left, pair) }
 	d.wakeAt = time.Time{}
 	for {
 		idle, infos := d.idleServers()
@@ -228,12 +228,12 @@ func (d *daySim) look(ctx context.Context) {
 	d.check()
 }
 
-func (d *daySim) idleServers() (idle []Idle, infos []*catalog.Info) {
+func (d *daySim) idleServers() (idle []schedule.Idle, infos []*catalog.Info) {
 	for _, s := range d.servers {
 		if s.running != nil {
 			continue
 		}
-		i := Idle{Name: s.name, LastClient: s.client, Refused: map[string]bool{}}
+		i := schedule.Idle{Name: s.name, LastClient: s.client, Refused: map[string]bool{}}
 		if s.loaded != "" {
 			i.Loaded = []string{s.loaded}
 		}
@@ -243,8 +243,8 @@ func (d *daySim) idleServers() (idle []Idle, infos []*catalog.Info) {
 }
 
 // soonServers is Dispatcher.soon.
-func (d *daySim) soonServers() (list []Soon) {
-	var idle []Idle
+func (d *daySim) soonServers() (list []schedule.Soon) {
+	var idle []schedule.Idle
 	var infos []*catalog.Info
 	for _, s := range d.servers {
 		if s.running == nil {
@@ -257,8 +257,8 @@ func (d *daySim) soonServers() (list []Soon) {
 		if s.running.cold {
 			e.Ran += e.Load
 		}
-		list = append(list, Soon{
-			Idle: Idle{Name: s.name, Loaded: []string{s.loaded}},
+		list = append(list, schedule.Soon{
+			Idle: schedule.Idle{Name: s.name, Loaded: []string{s.loaded}},
 			Free: remaining(e.Ran, time.Since(s.running.began)),
 		})
 		idle, infos = append(idle, list[len(list)-1].Idle), append(infos, s.info)
@@ -271,7 +271,7 @@ func (d *daySim) soonServers() (list []Soon) {
 }
 
 // give claims a job as pass.give does, and lets it run.
-func (d *daySim) give(ctx context.Context, left *int, pair Pair) error {
+func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) error {
 	s, j := d.byName[pair.Instance], d.waiting[pair.Job.Key]
 	require.NotNil(d.t, j, "a job that does not wait")
 	require.Nil(d.t, s.running, "a server that is busy")

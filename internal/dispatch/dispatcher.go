@@ -2,8 +2,8 @@
 // end. It holds no jobs: whatever happens to this process, the queue knows which
 // jobs wait and which are leased, and the instances know what they run.
 //
-// Pick decides, Dispatcher calls it whenever a job arrives or an instance becomes
-// idle, and a run does the rest.
+// Package schedule decides, Dispatcher asks it whenever a job arrives or an instance
+// becomes idle, and a run does the rest.
 package dispatch
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -53,7 +54,7 @@ type Settings struct {
 	// Ahead makes an instance get its next job while it still runs one.
 	Ahead bool
 	// Reserved says which instances only some tenants may use.
-	Reserved Reservations
+	Reserved schedule.Reservations
 	// SecretsTo says which instances get the API keys of prompts.
 	SecretsTo SecretsTo
 	// GPUs are the names of the GPUs of instances, by the instances' names, where the
@@ -169,7 +170,7 @@ type Dispatcher struct {
 	// modelSets are the models of classes. overtaken are the jobs that others with loaded
 	// models went before.
 	modelSets modelSets
-	overtaken overtaken
+	overtaken schedule.Overtaken
 	holds     holds
 	kept      keptGPUs
 	// leaving are the runs that make way for interactive jobs.
@@ -214,11 +215,13 @@ func New(c Config) *Dispatcher {
 	if c.Observe == nil {
 		c.Observe = unobserved{}
 	}
-	return &Dispatcher{
+	d := &Dispatcher{
 		Config: c, queue: c.Queue, streams: c.Streams, log: c.Logger, settings: c.Settings,
 		ctx: ctx, stop: stop, wake: make(chan struct{}, 1), silent: make(chan []string, 1), lost: make(chan []job.Run, 1), budget: newBudget(), rest: firstRest,
 		connections: map[string]*connection{}, runs: map[string]*run{}, doubtful: map[string]bool{}, unrunnable: map[unrunnable]time.Time{},
 	}
+	d.judged.standIns = d.standIns
+	return d
 }
 
 // Start connects to the instances and begins to dispatch.

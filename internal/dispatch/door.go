@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // Door is where the client of a job waits for the answer to its POST: messages
@@ -212,7 +213,7 @@ func (d *Door) taken(ctx context.Context, nodeErrors []byte) {
 func (d *Dispatcher) HasIdle(needs catalog.Requirements, tenant string) bool {
 	idle, infos := d.idle()
 	for n, info := range infos {
-		if takes(idle[n].Tenants, tenant) && len(info.Satisfies(needs)) == 0 {
+		if schedule.MayUse(idle[n].Tenants, tenant) && len(info.Satisfies(needs)) == 0 {
 			return true
 		}
 	}

@@ -34,7 +34,7 @@ type Outlook struct {
 
 // busySpot is an instance that takes jobs, and what is known of its time.
 type busySpot struct {
-	Idle
+	schedule.Idle
 	gpu, loaded string
 	free        time.Duration
 	// device is the GPU itself, see gpuName, and shape that of the run that ends at free.
@@ -117,7 +117,7 @@ func (o *Outlook) look(ctx context.Context, ahead []job.Job, jobs []job.Job) {
 	}
 	said := o.d.settings().GPUs
 	o.room = room{o.d.sharedGPUs(), map[string][]int{}}
-	var idle []Idle
+	var idle []schedule.Idle
 	var infos []*catalog.Info
 	for _, conn := range o.d.connected() {
 		i, known := o.d.Fleet.Instance(conn.name)
@@ -126,9 +126,9 @@ func (o *Outlook) look(ctx context.Context, ahead []job.Job, jobs []job.Job) {
 			continue
 		}
 		gpu := schedule.GPUType(i.Report.GPU)
-		idle, infos = append(idle, Idle{Name: conn.name, Tenants: o.d.reservedFor(conn.name)}), append(infos, info)
+		idle, infos = append(idle, schedule.Idle{Name: conn.name, Tenants: o.d.reservedFor(conn.name)}), append(infos, info)
 		left := o.left(conn, i, gpu)
-		s := busySpot{gpu: gpu, free: left, loaded: setOf(conn.models()), device: gpuName(said, i)}
+		s := busySpot{gpu: gpu, free: left, loaded: schedule.SetOf(conn.models()), device: gpuName(said, i)}
 		if o.room.shared[s.device] != nil {
 			s.shape, _ = o.d.shapeAt(i)
 			o.room.users[s.device] = append(o.room.users[s.device], len(o.spots))
@@ -198,11 +198,11 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 // inTurn returns waiting jobs with short ones first, as Pick takes them. It does not know
 // how long each has been overtaken already.
 func (o *Outlook) inTurn(waiting []job.Job) []job.Job {
-	idle := make([]Idle, 0, 1)
+	idle := make([]schedule.Idle, 0, 1)
 	if len(o.spots) > 0 {
 		idle = append(idle, o.spots[0].Idle)
 	}
-	order, _ := shortFirst(waiting, Warmth{Takes: o.d.takes(waiting, idle), Overtaking: o.d.settings().Overtaking > 0})
+	order, _ := schedule.ShortFirst(waiting, schedule.Warmth{Takes: o.d.takes(waiting, idle), Overtaking: o.d.settings().Overtaking > 0})
 	return order
 }
 
@@ -211,13 +211,13 @@ func (o *Outlook) inTurn(waiting []job.Job) []job.Job {
 // is not known.
 func (o *Outlook) give(j job.Job) (end, ran time.Duration) {
 	models, _ := o.d.modelSets.of(j.Class)
-	set := setOf(models)
+	set := schedule.SetOf(models)
 	var first *busySpot
 	var e schedule.Estimate // on the GPU type gpu
 	var gpu string
 	for n := range o.spots {
 		s := &o.spots[n]
-		if !s.can(j) {
+		if !s.Can(j) {
 			continue
 		}
 		if gpu != s.gpu || first == nil {

@@ -5,13 +5,14 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // avoidFailed keeps jobs from the idle ones of instances at which they have failed, as long
 // as there is another one that could run them, if only later: a broken instance is always
 // the one that is idle, and would get them back until they have no attempts left. classes
 // are the requirements of the jobs' classes.
-func (d *Dispatcher) avoidFailed(jobs []job.Job, idle []Idle, classes map[string][]byte) {
+func (d *Dispatcher) avoidFailed(jobs []job.Job, idle []schedule.Idle, classes map[string][]byte) {
 	for _, j := range jobs {
 		if len(j.FailedAt) == 0 || !d.untried(j, classes[j.Class]) {
 			continue

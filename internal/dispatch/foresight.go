@@ -68,7 +68,7 @@ func (o *Outlook) starts(waiting []job.Job, leaving map[string]yielding) []time.
 		var first *busySpot
 		for at := range o.spots {
 			s := &o.spots[at]
-			if s.can(j) && free[s.Name] >= 0 && (first == nil || free[s.Name] < free[first.Name]) {
+			if s.Can(j) && free[s.Name] >= 0 && (first == nil || free[s.Name] < free[first.Name]) {
 				first = s
 			}
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // freeSet holds the connections that have no run and could take one, so that a look for
@@ -57,15 +58,15 @@ func (conn *connection) takesJobs() bool {
 
 // idle describes the connection to Pick; ok is false while it can take no job, and while
 // nothing shows that it lives.
-func (conn *connection) idle() (Idle, *catalog.Info, bool) {
+func (conn *connection) idle() (schedule.Idle, *catalog.Info, bool) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	if !conn.takesJobs() || !conn.proven() {
-		return Idle{}, nil, false
+		return schedule.Idle{}, nil, false
 	}
 	refused := map[string]bool{}
 	conn.refused.add(refused)
-	return Idle{Name: conn.name, LastClient: conn.lastClient, Loaded: conn.loaded, Refused: refused}, conn.can(), true
+	return schedule.Idle{Name: conn.name, LastClient: conn.lastClient, Loaded: conn.loaded, Refused: refused}, conn.can(), true
 }
 
 // usable reports whether the instance may take a job, as far as the fleet knows. A

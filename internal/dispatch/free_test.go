@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // openTo makes a dispatcher with an open connection to each of some idle instances.
@@ -35,7 +36,7 @@ func openTo(t *testing.T, instances int) (*Dispatcher, []*connection) {
 	return d, conns
 }
 
-func names(idle []Idle) (list []string) {
+func names(idle []schedule.Idle) (list []string) {
 	for _, i := range idle {
 		list = append(list, i.Name)
 	}
@@ -85,7 +86,7 @@ func TestLookSparesBusyInstances(t *testing.T) {
 			require.True(t, conn.attach(&run{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}))
 			conn.mu.Lock()
 		}
-		found := make(chan []Idle, 1)
+		found := make(chan []schedule.Idle, 1)
 		go func() {
 			idle, _ := d.idle()
 			found <- idle

@@ -6,10 +6,11 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // give claims a job for an instance and starts its run.
-func (p pass) give(ctx context.Context, pair Pair) error {
+func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 	d, key := p.d, pair.Job.Key
 	if p.capped[pair.Job.Tenant] {
 		p.passed[key] = true

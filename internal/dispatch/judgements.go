@@ -8,6 +8,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // maxJudgements bounds what is remembered: a thousand classes for each of 250 profiles.
@@ -15,11 +16,14 @@ const maxJudgements = 250_000
 
 // judgements remember which instances can run which classes. Instances of one profile
 // are alike, and a class is the hash of its requirements, so neither the decoding nor
-// the comparison of thousands of names need be done twice. The zero value is empty.
+// the comparison of thousands of names need be done twice. The zero
+// value is empty, and good as long as no instance rests.
 type judgements struct {
 	mu    sync.Mutex
 	known map[catalog.Profile]map[string]bool
 	count int
+	// standIns returns what the instances can run that take the jobs of one that rests.
+	standIns func(instance string) []*catalog.Info
 }
 
 // can reports whether the instances of a profile can run each of the classes, which are
@@ -62,7 +66,7 @@ func (js *judgements) keep(profile catalog.Profile, class string, can bool) {
 
 // able fills in which of some classes each idle instance can run and returns the jobs that
 // any of them can, and those of all other classes. Instances of one profile share one map.
-func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[string][]byte) (wanted queue.Wanted) {
+func (js *judgements) able(idle []schedule.Idle, infos []*catalog.Info, classes map[string][]byte) (wanted queue.Wanted) {
 	type use struct {
 		profile catalog.Profile
 		tenants string
@@ -77,10 +81,10 @@ func (js *judgements) able(idle []Idle, infos []*catalog.Info, classes map[strin
 			able = js.can(info, classes)
 			profiles[profile] = able
 		}
-		tenants := setOf(idle[n].Tenants)
+		tenants := schedule.SetOf(idle[n].Tenants)
 		wanted.Reserved = wanted.Reserved && idle[n].Tenants != nil
-		if idle[n].StandIns != nil {
-			able = js.without(able, idle[n].StandIns, classes)
+		if idle[n].Rests {
+			able = js.without(able, js.standIns(idle[n].Name), classes)
 		} else if used[use{profile, tenants}] {
 			idle[n].Classes = able
 			continue

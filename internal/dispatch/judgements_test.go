@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // described returns what an instance with some node classes can run.
@@ -36,7 +37,7 @@ func TestJudgements(t *testing.T) {
 		plain, video := described(t), described(t, "Video")
 		var js judgements
 		for range 2 {
-			idle := []Idle{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+			idle := []schedule.Idle{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 			wanted := js.able(idle, []*catalog.Info{plain, video, described(t)}, classes)
 			require.ElementsMatch(t, []string{"none", "newer"}, wanted.But)
 			require.Equal(t, map[string]bool{"common": true}, idle[0].Classes)
@@ -44,7 +45,7 @@ func TestJudgements(t *testing.T) {
 			require.Equal(t, map[string]bool{"common": true}, idle[2].Classes)
 			require.Equal(t, 6, js.count, "once for each pair")
 		}
-		idle := []Idle{{Name: "a"}}
+		idle := []schedule.Idle{{Name: "a"}}
 		require.ElementsMatch(t, []string{"video", "none", "newer"}, js.able(idle, []*catalog.Info{plain}, classes).But)
 		require.ElementsMatch(t, []string{"video", "newer"}, js.able(idle, []*catalog.Info{described(t, "Nowhere")}, classes).But)
 
@@ -74,7 +75,7 @@ func BenchmarkAble(b *testing.B) {
 	for n := range 1000 {
 		classes[fmt.Sprint("class", n)] = needing("Common", fmt.Sprint("Node", n%20))
 	}
-	idle, infos := make([]Idle, 500), make([]*catalog.Info, 500)
+	idle, infos := make([]schedule.Idle, 500), make([]*catalog.Info, 500)
 	for n := range infos {
 		infos[n] = described(b, fmt.Sprint("Node", n%20))
 	}
@@ -110,7 +111,7 @@ func TestLookMeetsClasses(t *testing.T) {
 		}))
 	}
 	look := func() (found []string, wanted queue.Wanted) {
-		idle := []Idle{{Name: "a", Refused: map[string]bool{}}}
+		idle := []schedule.Idle{{Name: "a", Refused: map[string]bool{}}}
 		w, l, err := d.look(t.Context(), idle, []*catalog.Info{described(t)}, 0)
 		require.NoError(t, err)
 		for _, j := range w.Jobs {
@@ -134,7 +135,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	require.Equal(t, []string{"common"}, found, "a look is for one instance, so one job")
 	require.Len(t, wanted.But, others, "nobody has come upon the others")
 
-	w := must(d.window(t.Context(), []Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 1, 4))
+	w := must(d.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 1, 4))
 	require.Len(t, w.Jobs, 1)
 	require.Equal(t, "later", w.Jobs[0].Class)
 	require.Len(t, wanted.But, others+1)
@@ -144,7 +145,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	q = another
 	post("lost", needing("Common"))
 	require.NoError(t, db.Client().Del(t.Context(), db.Key("q", "class", "lost")).Err())
-	w = must(d.window(t.Context(), []Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 0, 5))
+	w = must(d.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 0, 5))
 	require.Len(t, w.Jobs, 2, "what a job needs that nobody knows is not guessed")
 }
 

@@ -3,6 +3,8 @@ package dispatch
 import (
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // keptFor is how long a GPU counts as kept free after the look that has decided so. The
@@ -17,7 +19,7 @@ type keptGPUs struct {
 }
 
 // add adds GPUs. The idle instances that use them get no further job in this look.
-func (k *keptGPUs) add(names []string, idle []Idle, now time.Time) {
+func (k *keptGPUs) add(names []string, idle []schedule.Idle, now time.Time) {
 	if len(names) == 0 {
 		return
 	}
@@ -40,12 +42,12 @@ func (k *keptGPUs) add(names []string, idle []Idle, now time.Time) {
 }
 
 // mark marks a GPU that is kept free.
-func (k *keptGPUs) mark(g *sharedGPU, now time.Time) {
+func (k *keptGPUs) mark(g *schedule.GPU, now time.Time) {
 	if g == nil {
 		return
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	until, kept := k.until[g.name]
-	g.kept = kept && now.Before(until)
+	until, kept := k.until[g.Name]
+	g.Kept = kept && now.Before(until)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // pass is one look over queue and fleet that gives jobs to idle instances.
@@ -27,8 +28,8 @@ type pass struct {
 	left *int
 	// claim gives a job to an instance, and soon lists the busy ones: pass.give and
 	// Dispatcher.soon, except in a simulation.
-	claim func(pass, context.Context, Pair) error
-	soon  func() []Soon
+	claim func(pass, context.Context, schedule.Placement) error
+	soon  func() []schedule.Soon
 }
 
 // pass gives jobs to idle instances until there is nothing left to give. next is
@@ -95,10 +96,10 @@ type looked struct {
 
 // idle lists the instances that could take a job now, without those that were
 // tried in vain.
-func (p pass) idle() (idle []Idle, infos []*catalog.Info) { return p.without(p.d.idle()) }
+func (p pass) idle() (idle []schedule.Idle, infos []*catalog.Info) { return p.without(p.d.idle()) }
 
 // without leaves out the instances that were tried in vain.
-func (p pass) without(all []Idle, allInfos []*catalog.Info) (idle []Idle, infos []*catalog.Info) {
+func (p pass) without(all []schedule.Idle, allInfos []*catalog.Info) (idle []schedule.Idle, infos []*catalog.Info) {
 	for n, i := range all {
 		if p.passed[i.Name] {
 			continue
@@ -113,7 +114,7 @@ func (p pass) without(all []Idle, allInfos []*catalog.Info) (idle []Idle, infos 
 
 // fill reads the waiting jobs, best first, until one of them fits an idle instance,
 // and gives out what fits. A job that fits nowhere hides none behind it.
-func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l looked, err error) {
+func (p pass) fill(ctx context.Context, idle []schedule.Idle, infos []*catalog.Info) (l looked, err error) {
 	d := p.d
 	if first, known := d.firstInLine(ctx); known {
 		d.judged.able(idle, infos, d.classes)
@@ -144,7 +145,7 @@ func (p pass) fill(ctx context.Context, idle []Idle, infos []*catalog.Info) (l l
 
 // offer gives jobs of a window to the instances that they fit, and returns how many it has
 // tried to give out.
-func (p pass) offer(ctx context.Context, w queue.Window, idle []Idle, l *looked) (given int, err error) {
+func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l *looked) (given int, err error) {
 	d := p.d
 	if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
 		l.next = w.Next
@@ -152,7 +153,7 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []Idle, l *looked)
 	d.avoidFailed(w.Jobs, idle, d.classes)
 	now := time.Now()
 	picked := p.pick(ctx, w, idle, now)
-	d.overtaken.note(picked.Passed, now)
+	d.overtaken.Note(picked.Passed, now)
 	d.kept.add(picked.Kept, idle, now)
 	if until := d.holds.note(picked.Held, now); until > 0 && (l.next == 0 || until < l.next) {
 		l.next = until
@@ -174,15 +175,15 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []Idle, l *looked)
 
 // pick is Pick with what this hub knows. Jobs wait for busy instances only where that hides
 // no job behind the window.
-func (p pass) pick(ctx context.Context, w queue.Window, idle []Idle, now time.Time) Picked {
+func (p pass) pick(ctx context.Context, w queue.Window, idle []schedule.Idle, now time.Time) schedule.Picked {
 	warmth := p.d.warmthOf(ctx, w.Jobs, idle, now)
 	if warmth.Overtaking && !p.ahead {
 		warmth.Soon = p.soon
 	}
-	picked := Pick(w.Jobs, idle, warmth)
+	picked := schedule.Pick(w.Jobs, idle, warmth)
 	if len(picked.Held) > 0 && len(picked.Pairs) == 0 && w.More {
 		warmth.Soon = nil
-		picked = Pick(w.Jobs, idle, warmth)
+		picked = schedule.Pick(w.Jobs, idle, warmth)
 	}
 	return picked
 }
@@ -193,7 +194,7 @@ const readPause = 50 * time.Microsecond
 
 // windowFor returns how many jobs to look at first: one for each instance, and as
 // many as they have refused.
-func windowFor(idle []Idle) int {
+func windowFor(idle []schedule.Idle) int {
 	const enough = 100
 	n := 0
 	for _, i := range idle {
@@ -211,9 +212,9 @@ func (d *Dispatcher) paused() error {
 }
 
 // idle lists the instances that could take a job now.
-func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
+func (d *Dispatcher) idle() ([]schedule.Idle, []*catalog.Info) {
 	var (
-		idle  []Idle
+		idle  []schedule.Idle
 		infos []*catalog.Info
 		gpus  []string
 		needy = d.memory.needy()
@@ -231,9 +232,7 @@ func (d *Dispatcher) idle() ([]Idle, []*catalog.Info) {
 			d.refused.add(i.Refused)
 			d.avoidSmall(needy, instance, i.Refused)
 			i.Tenants = settings.Reserved.For(conn.name)
-			if d.health.rests(conn.name) {
-				i.StandIns = d.standIns(conn)
-			}
+			i.Rests = d.health.rests(conn.name)
 			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, gpuName(settings.GPUs, instance))
 		}
 	}

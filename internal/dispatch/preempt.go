@@ -40,7 +40,7 @@ type leaving struct {
 
 // yielding is an instance whose run may make way for an interactive job.
 type yielding struct {
-	Idle
+	schedule.Idle
 	conn *connection
 	run  *run
 	ran  time.Duration
@@ -116,7 +116,7 @@ func (d *Dispatcher) interactive(ctx context.Context, yields []yielding, infos [
 	if !d.line.interactive() {
 		return waiting, nil
 	}
-	idle := make([]Idle, len(yields))
+	idle := make([]schedule.Idle, len(yields))
 	for n, y := range yields {
 		idle[n] = y.Idle
 	}
@@ -151,7 +151,7 @@ func (d *Dispatcher) yielding(now time.Time) (list []yielding, infos []*catalog.
 		if runs[1] != nil && runs[1].job().Band() == job.Interactive {
 			y.next = runs[1]
 		}
-		y.Idle = Idle{Name: conn.name, Loaded: conn.models(), Refused: map[string]bool{}, Tenants: d.reservedFor(conn.name)}
+		y.Idle = schedule.Idle{Name: conn.name, Loaded: conn.models(), Refused: map[string]bool{}, Tenants: d.reservedFor(conn.name)}
 		conn.refused.add(y.Refused)
 		d.refused.add(y.Refused)
 		d.avoidSmall(needy, i, y.Refused)
@@ -176,7 +176,7 @@ func youngest(list []yielding, j job.Job) int {
 		if y.next != nil && y.next.job().Key == j.Key {
 			return n // it waits there, and nowhere else
 		}
-		if y.next == nil && y.can(j) && (best < 0 || y.ran < list[best].ran) {
+		if y.next == nil && y.Can(j) && (best < 0 || y.ran < list[best].ran) {
 			best = n
 		}
 	}

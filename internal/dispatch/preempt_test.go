@@ -102,7 +102,7 @@ func TestPreemptNot(t *testing.T) {
 			conn.mu.Unlock()
 		}},
 		"the instance is reserved for others": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) {
-			b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: "*", Tenants: []string{"others"}}} })
+			b.set(func(s *Settings) { s.Reserved = schedule.Reservations{{Instances: "*", Tenants: []string{"others"}}} })
 		}},
 	}, func(t *testing.T, c row) {
 		b, running := newPreempting(t, 1, c.running)

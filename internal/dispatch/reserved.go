@@ -2,61 +2,13 @@ package dispatch
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
-
-// Reservation keeps instances for the jobs of some tenants.
-type Reservation struct {
-	// Instances is the name of an instance; each * in it stands for any text.
-	Instances string
-	// Tenants are those who may use them; at least one.
-	Tenants []string
-}
-
-// Reservations are those of all instances. An instance that several of them name takes
-// the jobs of all their tenants.
-type Reservations []Reservation
-
-// For returns the tenants an instance is reserved for, sorted; nil if it is for all.
-func (rs Reservations) For(instance string) (tenants []string) {
-	for _, r := range rs {
-		if matches(r.Instances, instance) {
-			tenants = append(tenants, r.Tenants...)
-		}
-	}
-	slices.Sort(tenants)
-	return slices.Compact(tenants)
-}
-
-// matches reports whether a name is like a pattern, in which * stands for any text.
-func matches(pattern, name string) bool {
-	first, rest, any := strings.Cut(pattern, "*")
-	name, ok := strings.CutPrefix(name, first)
-	if !ok || !any {
-		return ok && name == ""
-	}
-	parts := strings.Split(rest, "*")
-	last := parts[len(parts)-1]
-	for _, part := range parts[:len(parts)-1] {
-		_, after, found := strings.Cut(name, part)
-		if !found {
-			return false
-		}
-		name = after
-	}
-	return strings.HasSuffix(name, last)
-}
 
 // forOthers says why an instance does not run a job.
 const forOthers = "is reserved for other tenants"
-
-// takes reports whether an instance that is reserved for some tenants, or for nobody if
-// that is nil, takes a tenant's jobs.
-func takes(reserved []string, tenant string) bool {
-	return reserved == nil || slices.Contains(reserved, tenant)
-}
 
 // reservedFor returns the tenants an instance is reserved for, nil if it is for all.
 func (d *Dispatcher) reservedFor(instance string) []string {
@@ -65,7 +17,7 @@ func (d *Dispatcher) reservedFor(instance string) []string {
 
 // mayUse reports whether an instance takes a tenant's jobs.
 func (d *Dispatcher) mayUse(tenant, instance string) bool {
-	return takes(d.reservedFor(instance), tenant)
+	return schedule.MayUse(d.reservedFor(instance), tenant)
 }
 
 // owners are tenants whose jobs some instances take. The zero value is nobody.
@@ -86,7 +38,7 @@ func (o owners) has(tenant string) bool { return o.all || slices.Contains(o.tena
 func (o owners) name() string {
 	tenants := slices.Clone(o.tenants)
 	slices.Sort(tenants)
-	return setOf(slices.Compact(tenants))
+	return schedule.SetOf(slices.Compact(tenants))
 }
 
 // Bar is what keeps a tenant's job from all instances that could run it.
@@ -112,7 +64,7 @@ func (d *Dispatcher) Barred(infos map[string]*catalog.Info, needs catalog.Requir
 	for name, info := range infos {
 		why := NotBarred
 		switch {
-		case !takes(reserved.For(name), tenant):
+		case !schedule.MayUse(reserved.For(name), tenant):
 			why = BarredReserved
 		case needs.Secrets && !d.maySecrets(name, false):
 			why = BarredSecrets

@@ -10,29 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
-
-func TestReservations(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		rs := Reservations{
-			{Instances: "gpu1", Tenants: []string{"exact"}},
-			{Instances: "gpu*", Tenants: []string{"prefix", "exact"}},
-			{Instances: "*-big", Tenants: []string{"suffix"}},
-			{Instances: "lab-*-a*z", Tenants: []string{"both"}},
-			{Instances: "[::1]:8188", Tenants: []string{"literal"}},
-		}
-		for name, want := range map[string][]string{
-			"gpu1": {"exact", "prefix"}, "gpu2": {"exact", "prefix"}, "gpu": {"exact", "prefix"}, "xgpu1": nil, "": nil,
-			"a-big": {"suffix"}, "gpu-big": {"exact", "prefix", "suffix"}, "a-big-b": nil,
-			"lab-1-abz": {"both"}, "lab--az": {"both"}, "lab-1-az-az": {"both"}, "lab-a": nil, "lab-1-a": nil,
-			"[::1]:8188": {"literal"}, ":": nil,
-		} {
-			require.Equal(t, want, rs.For(name), name)
-		}
-		require.Nil(t, Reservations(nil).For("gpu1"))
-		require.Equal(t, []string{"all"}, Reservations{{Instances: "*", Tenants: []string{"all"}}}.For("anything"))
-	})
-}
 
 // of makes a submission a tenant's.
 func of(tenant string) func(*queue.Submission) {
@@ -48,7 +27,7 @@ func TestReservedInstance(t *testing.T) {
 		b := newDispatching(t, 0)
 		b.add(own)
 		b.connects(1)
-		b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: own.name, Tenants: []string{"ada"}}} })
+		b.set(func(s *Settings) { s.Reserved = schedule.Reservations{{Instances: own.name, Tenants: []string{"ada"}}} })
 		var others []string
 		for range 30 {
 			others = append(others, b.submit(picture, of("bob")))
@@ -87,7 +66,7 @@ func TestReservedForOthersExpires(t *testing.T) {
 		own := newScripted(t)
 		b := newDispatching(t, 0)
 		name := must(b.fleet.AddStatic(own.web.URL))
-		b.set(func(s *Settings) { s.Reserved = Reservations{{Instances: name, Tenants: []string{"ada"}}} })
+		b.set(func(s *Settings) { s.Reserved = schedule.Reservations{{Instances: name, Tenants: []string{"ada"}}} })
 		// It takes no job from the beginning: a look that has begun would not see a drain.
 		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: own.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Draining: true})
 		b.connects(1)
@@ -106,7 +85,7 @@ func TestBarred(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 0)
 		b.set(func(s *Settings) {
-			s.Reserved, s.SecretsTo = Reservations{{Instances: "own*", Tenants: []string{"ada"}}}, SecretsTo{"own2"}
+			s.Reserved, s.SecretsTo = schedule.Reservations{{Instances: "own*", Tenants: []string{"ada"}}}, SecretsTo{"own2"}
 		})
 		video, plain := described(t, "Video"), described(t)
 		needs := func(nodes ...string) catalog.Requirements { return catalog.Requirements{Classes: nodes} }

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // room is what an outlook knows of the GPUs that several instances use.
 type room struct {
-	shared map[string]*sharedGPU
+	shared map[string]*schedule.GPU
 	// users are the places of the instances of a GPU among the outlook's, by its name.
 	users map[string][]int
 }
@@ -29,13 +30,13 @@ func (o *Outlook) from(s *busySpot, j job.Job) time.Duration {
 	}
 	slices.Sort(moments)
 	for _, at := range moments {
-		then := sharedGPU{total: g.total, need: g.need}
+		then := schedule.GPU{Total: g.Total, Need: g.Need}
 		for _, n := range o.room.users[s.device] {
 			if other := &o.spots[n]; other.Name != s.Name && other.free > at {
-				then.take(job.Job{Shape: other.shape})
+				then.Take(job.Job{Shape: other.shape})
 			}
 		}
-		if then.fits(j) {
+		if then.Fits(j) {
 			return at
 		}
 	}

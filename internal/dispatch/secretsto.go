@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // SecretsTo are the names of agents, and of instances without one, that get the API keys of
@@ -28,7 +29,9 @@ func (s SecretsTo) Has(i fleet.Instance) bool {
 // Names reports whether a name, in which each * stands for any text, is that of an instance's
 // agent, or its own if it has none. An agent calls its instances as it likes, so that says
 // nothing of whose they are.
-func Names(name string, i fleet.Instance) bool { return matches(name, cmp.Or(i.Agent, i.Name)) }
+func Names(name string, i fleet.Instance) bool {
+	return schedule.Matches(name, cmp.Or(i.Agent, i.Name))
+}
 
 // maySecrets reports whether an instance gets API keys, by its name. Of one that only another
 // hub has the other hub decides: unknown is the answer.

@@ -12,83 +12,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// sharedGPU is a GPU that several instances use, as one look at the fleet finds it. While
-// one of them runs a job, another gets one only if the memory is enough for both, as far as
-// their needs were learned. A job that is alone there always fits.
-//
-// The rule is a preference: two hubs that give out jobs at the same moment do not see each
-// other's. One of the runs may then find too little memory, and is repeated.
-type sharedGPU struct {
-	name string
-	// total is its memory without what other programs hold, and taken what the runs there
-	// need as far as that is known, in bytes.
-	total, taken int64
-	// busy says that there are runs.
-	busy bool
-	// kept says that it gets no further job until it is free: one that was overtaken for
-	// long enough waits for that.
-	kept bool
-	// need returns how many bytes a job of a shape needs there, 0 if that is not known.
-	need func(shape string) int64
-}
-
-// fits reports whether the memory is enough for a job beside what runs there. It is where
-// nothing is known of either. A nil GPU is one that a single instance uses.
-func (g *sharedGPU) fits(j job.Job) bool {
-	return g == nil || !g.kept && (!g.busy || within(g.total, g.taken, g.need(j.Shape)))
-}
-
-// within reports whether a need fits into what is left of a GPU's memory.
-func within(total, taken, need int64) bool { return need == 0 || taken+need <= total }
-
-// take notes that a job begins there.
-func (g *sharedGPU) take(j job.Job) {
-	if g != nil {
-		g.busy = true
-		g.taken += g.need(j.Shape)
-	}
-}
-
-// why says why an idle instance does not run a job that does not fit.
-func (g *sharedGPU) why() string {
-	if g.kept {
-		return "its GPU is kept free for a job that has waited for its memory"
-	}
-	return "its GPU has too little memory left beside the job that another instance runs there"
-}
-
-// ownGPUs lets a decision count in what it gives out, without a change to what it was given.
-func ownGPUs(free []spot) {
-	own := map[*sharedGPU]*sharedGPU{}
-	for n := range free {
-		g := free[n].GPU
-		if g == nil {
-			continue
-		}
-		if own[g] == nil {
-			c := *g
-			own[g] = &c
-		}
-		free[n].GPU = own[g]
-	}
-}
-
-// keep keeps a GPU free of further jobs for one that finds too little memory on those of
-// all idle instances, and that nobody may overtake any more. Else small jobs could keep it
-// waiting for ever.
-func (p *picking) keep(j job.Job) {
-	if p.Overtaking && !p.Due[j.Key] {
-		return
-	}
-	for _, i := range p.free {
-		if i.able(j) && i.GPU != nil && !i.GPU.kept {
-			i.GPU.kept = true
-			p.kept = append(p.kept, i.GPU.name)
-			return
-		}
-	}
-}
-
 // gpuName names the GPU of an instance, "" if it is not known. What an agent calls it holds
 // for the instances of that agent, but for the driver's own id, which no other machine can
 // guess. said are the names that the operator gives in the hub's settings.
@@ -110,7 +33,7 @@ func (d *Dispatcher) need(shape, gpu string) int64 {
 }
 
 // sharedGPUs returns the GPUs that several instances use, by name.
-func (d *Dispatcher) sharedGPUs() map[string]*sharedGPU {
+func (d *Dispatcher) sharedGPUs() map[string]*schedule.GPU {
 	said := d.settings().GPUs
 	users := map[string][]fleet.Instance{}
 	for _, i := range d.Fleet.Instances() {
@@ -118,15 +41,15 @@ func (d *Dispatcher) sharedGPUs() map[string]*sharedGPU {
 			users[name] = append(users[name], i)
 		}
 	}
-	shared := map[string]*sharedGPU{}
+	shared := map[string]*schedule.GPU{}
 	for name, instances := range users {
 		if len(instances) < 2 {
 			continue
 		}
-		g := &sharedGPU{name: name}
+		g := &schedule.GPU{Name: name}
 		kind := schedule.GPUType(instances[0].Report.GPU)
 		needs := map[string]int64{} // a look asks for the same ones often
-		g.need = func(shape string) int64 {
+		g.Need = func(shape string) int64 {
 			need, known := needs[shape]
 			if !known {
 				need = d.need(shape, kind)
@@ -137,12 +60,12 @@ func (d *Dispatcher) sharedGPUs() map[string]*sharedGPU {
 		others := int64(0)
 		for _, i := range instances {
 			others = max(others, i.Report.OthersMemory)
-			g.total = max(g.total, i.Report.VRAMTotal)
+			g.Total = max(g.Total, i.Report.VRAMTotal)
 			if shape, runs := d.shapeAt(i); runs {
-				g.take(job.Job{Shape: shape})
+				g.Take(job.Job{Shape: shape})
 			}
 		}
-		g.total = max(g.total-others, 0)
+		g.Total = max(g.Total-others, 0)
 		shared[name] = g
 	}
 	return shared
@@ -168,7 +91,7 @@ func (d *Dispatcher) shapeAt(i fleet.Instance) (shape string, runs bool) {
 
 // shareGPUs fills in the GPUs that idle instances share with others. names are those of
 // their GPUs, in the same order.
-func (d *Dispatcher) shareGPUs(idle []Idle, names []string) {
+func (d *Dispatcher) shareGPUs(idle []schedule.Idle, names []string) {
 	if !slices.ContainsFunc(names, func(name string) bool { return name != "" }) {
 		return
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 const (
@@ -89,9 +90,9 @@ func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map
 	return beside, nil
 }
 
-func anyCan(idle []Idle, taken map[string]bool, j job.Job) bool {
+func anyCan(idle []schedule.Idle, taken map[string]bool, j job.Job) bool {
 	for _, i := range idle {
-		if !taken[i.Name] && i.can(j) {
+		if !taken[i.Name] && i.Can(j) {
 			return true
 		}
 	}

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // maxModelSets bounds the classes whose models are remembered.
@@ -53,9 +53,6 @@ func modelsIn(needs catalog.Requirements) []string {
 	slices.Sort(models)
 	return slices.Compact(models)
 }
-
-// setOf names a sorted list of models; "" is none.
-func setOf(models []string) string { return strings.Join(models, "\x00") }
 
 // modelsOf returns the models that the jobs of a class load; none if that cannot be
 // said.
@@ -142,52 +139,17 @@ func (conn *connection) models() []string {
 	return conn.loaded
 }
 
-// overtaken remembers since when waiting jobs are overtaken by others. It belongs to the loop. The zero value is empty.
-type overtaken map[string]time.Time
-
-// due returns those of the jobs that must not be overtaken any more.
-func (o overtaken) due(jobs []job.Job, bound time.Duration, now time.Time) map[string]bool {
-	due := map[string]bool{}
-	for _, j := range jobs {
-		if since, passed := o[j.Key]; passed && now.Sub(since) >= bound {
-			due[j.Key] = true
-		}
-	}
-	return due
-}
-
-// note adds jobs that were overtaken just now, and forgets those that have waited for
-// so long since that they are surely gone.
-func (o *overtaken) note(keys []string, now time.Time) {
-	const many, old = 10_000, time.Hour
-	if *o == nil || len(*o) > 2*many {
-		*o = overtaken{} // the bound begins again for those that still wait
-	}
-	if len(*o) > many {
-		for key, since := range *o {
-			if now.Sub(since) > old {
-				delete(*o, key)
-			}
-		}
-	}
-	for _, key := range keys {
-		if _, passed := (*o)[key]; !passed {
-			(*o)[key] = now
-		}
-	}
-}
-
 // warmthOf returns which of some waiting jobs may overtake which.
-func (d *Dispatcher) warmthOf(ctx context.Context, jobs []job.Job, idle []Idle, now time.Time) Warmth {
-	w := Warmth{Models: map[string][]string{}, Takes: d.takes(jobs, idle)}
-	w.Late = d.overtaken.late(jobs, w.Takes, d.settings().ShortFirst, now)
+func (d *Dispatcher) warmthOf(ctx context.Context, jobs []job.Job, idle []schedule.Idle, now time.Time) schedule.Warmth {
+	w := schedule.Warmth{Models: map[string][]string{}, Takes: d.takes(jobs, idle)}
+	w.Late = d.overtaken.Late(jobs, w.Takes, d.settings().ShortFirst, now)
 	for _, j := range jobs {
 		if _, met := w.Models[j.Class]; !met {
 			w.Models[j.Class] = d.modelsOf(ctx, j.Class)
 		}
 	}
 	if bound := d.settings().Overtaking; bound > 0 {
-		w.Overtaking, w.Due = true, d.overtaken.due(jobs, bound, now)
+		w.Overtaking, w.Due = true, d.overtaken.Due(jobs, bound, now)
 		w.Ends, w.Waited = d.ends, d.holds.over(jobs, now)
 	}
 	return w
@@ -198,14 +160,14 @@ const lookBehind = 16
 
 // further returns how many more jobs to read: one behind may take less time or, where
 // several classes have jobs waiting, need just what an instance has loaded.
-func (d *Dispatcher) further(idle []Idle, wanted queue.Wanted) int {
+func (d *Dispatcher) further(idle []schedule.Idle, wanted queue.Wanted) int {
 	short := max(d.shortBehind(idle)-len(idle), 0)
 	classes := len(d.classes) - len(wanted.But)
 	for _, own := range wanted.Own {
 		classes += len(own.Classes)
 	}
 	if classes < 2 || d.settings().Overtaking <= 0 ||
-		!slices.ContainsFunc(idle, func(i Idle) bool { return len(i.Loaded) > 0 }) {
+		!slices.ContainsFunc(idle, func(i schedule.Idle) bool { return len(i.Loaded) > 0 }) {
 		return short
 	}
 	return max(short, lookBehind)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // Explanation tells why a job waits, or where it is.
@@ -25,7 +26,7 @@ type Explanation struct {
 type Ahead = dispatch.Ahead
 
 // Reservation keeps instances for the jobs of some tenants.
-type Reservation = dispatch.Reservation
+type Reservation = schedule.Reservation
 
 // Candidate is an instance, whether it could run a job, and why.
 type Candidate = dispatch.Candidate

@@ -6,10 +6,10 @@ import (
 	"net"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // Identity is what makes two configurations the same hub: while it is
@@ -340,7 +340,7 @@ func (s Settings) withDefaults() Settings {
 // withReserved fills in which tenants instances are reserved for.
 func (s *Settings) withReserved(instances []fleet.Instance) []fleet.Instance {
 	for n, i := range instances {
-		instances[n].Reserved = dispatch.Reservations(s.Reserved).For(i.Name)
+		instances[n].Reserved = schedule.Reservations(s.Reserved).For(i.Name)
 	}
 	return instances
 }

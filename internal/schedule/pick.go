@@ -1,0 +1,149 @@
+package schedule
+
+import (
+	"slices"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// Idle is an instance that could take a job now.
+type Idle struct {
+	// Name is the instance's name in the fleet.
+	Name string
+	// LastClient is the client whose job ran here last: its node cache is
+	// warm.
+	LastClient string
+	// Loaded are the models of the last run here, sorted; none if they are unknown.
+	Loaded []string
+	// Classes are the requirement classes that the instance can run, of those
+	// that have waiting jobs.
+	Classes map[string]bool
+	// Refused are the keys of jobs that this instance has refused or lost.
+	Refused map[string]bool
+	// Tenants are those the instance is reserved for; nil if it is for all.
+	Tenants []string
+	// Rests says that it gets single jobs only, where no other instance can run them.
+	Rests bool
+	// GPU is the instance's if others use it, too; else nil.
+	GPU *GPU
+}
+
+// Can reports whether the instance may take the job now.
+func (i Idle) Can(j job.Job) bool { return i.able(j) && i.GPU.Fits(j) }
+
+// able is can without a look at what else its GPU does.
+func (i Idle) able(j job.Job) bool {
+	return i.Classes[j.Class] && !i.Refused[j.Key] && MayUse(i.Tenants, j.Tenant)
+}
+
+// Warmth says which jobs may overtake others in Pick: those that find their models loaded, and those that take
+// less time.
+type Warmth struct {
+	// Models are those that the jobs of a class load, by class.
+	Models map[string][]string
+	// Overtaking lets a job whose models are loaded go before one whose are not, and a
+	// short job before a long one of another tenant.
+	Overtaking bool
+	// Due are the keys of the jobs that must not be overtaken like this any more.
+	Due map[string]bool
+	// Takes is how long jobs count as running, by key: short ones go before long ones. They
+	// do not if it is empty.
+	Takes map[string]time.Duration
+	// Late are the keys of the jobs that no shorter one may overtake any more.
+	Late map[string]bool
+	// Soon lists busy instances with models loaded; nil if no job may wait for one of them.
+	// It is asked only where models must be loaded.
+	Soon func() []Soon
+	// Ends returns how long a job runs on an instance, and how long it takes to load its
+	// models there; 0 and 0 if that is not known.
+	Ends func(j job.Job, instance string) (ran, load time.Duration)
+	// Waited are the keys of the jobs that have waited for a busy instance long enough.
+	Waited map[string]bool
+}
+
+// Placement says that a job goes to an instance, and why.
+type Placement struct {
+	Job      job.Job
+	Instance string
+	Why      string
+}
+
+// Picked is what Pick has decided.
+type Picked struct {
+	Pairs []Placement
+	// Passed are the keys of the jobs that were overtaken: they could have run on an
+	// instance that went to a job behind them.
+	Passed []string
+	// Held are the jobs that wait for a busy instance although an idle one could run them.
+	Held []Held
+	// Kept are the names of the GPUs that get no further job until one that waits has room
+	// there.
+	Kept []string
+}
+
+// Pick pairs waiting jobs, best first, with idle instances. It is the one
+// place that decides which job goes where.
+//
+// Among the instances that can run a job it prefers, in this order, the one that has
+// the most of its models loaded; the one that ran this client last; one that is reserved,
+// because the others are for everybody; the one that can run the fewest other classes, so
+// that a machine with every model stays free for the jobs that only it can run; and the one
+// whose own models are missed least.
+//
+// Another caller's job may overtake that takes less time, or, where the models of the
+// first one must be loaded, one that needs just what the instance has. A job whose models
+// all idle instances would have to load waits for a busy one that has them, if that one
+// will have finished it sooner. Apart from that a job whose favourite instance is busy goes
+// to another.
+func Pick(waiting []job.Job, idle []Idle, w Warmth) (picked Picked) {
+	p := newPicking(idle, w)
+	left, moved := ShortFirst(waiting, w)
+	for next := 0; next < len(left) && len(p.free) > 0; {
+		n, why := p.best(left[next])
+		if n < 0 {
+			p.keep(left[next])
+			next++
+			continue
+		}
+		chosen := next
+		if ahead := p.overtaker(left[next:], n); ahead > 0 {
+			chosen, why = next+ahead, "its models are loaded"
+		} else if held := p.waitsFor(left[next], n, left[next+1:]); held != nil {
+			picked.Held = append(picked.Held, *held)
+			next++
+			continue
+		} else if moved[left[next].Key] {
+			why = "takes less time than others before it"
+		}
+		picked.Pairs = append(picked.Pairs, Placement{Job: left[chosen], Instance: p.free[n].Name, Why: why})
+		p.take(n, left[chosen])
+		left = slices.Delete(left, chosen, chosen+1)
+	}
+	picked.Kept = p.kept
+	picked.Passed = overtakenBy(picked.Pairs, waiting, idle)
+	return picked
+}
+
+// overtakenBy lists the jobs that got nothing although an instance that they could have
+// run on went to one behind them.
+func overtakenBy(pairs []Placement, waiting []job.Job, idle []Idle) (passed []string) {
+	instances := make(map[string]Idle, len(idle))
+	for _, i := range idle {
+		instances[i.Name] = i
+	}
+	given := make(map[string]Idle, len(pairs))
+	for _, pair := range pairs {
+		given[pair.Job.Key] = instances[pair.Instance]
+	}
+	var taken []Idle // the instances that went to the jobs behind
+	for _, j := range slices.Backward(waiting) {
+		if i, has := given[j.Key]; has {
+			taken = append(taken, i)
+		} else if slices.ContainsFunc(taken, func(i Idle) bool { return i.able(j) }) {
+			passed = append(passed, j.Key)
+		}
+	}
+	slices.Reverse(passed)
+	return passed
+}

@@ -1,0 +1,153 @@
+package schedule
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// picking is the state of one Pick.
+type picking struct {
+	Warmth
+	free []spot
+	// shared is how many models of a class each free instance has loaded, by class.
+	shared map[string][]int
+	// copies counts the instances that have the same models loaded.
+	copies map[string]int
+	// soon are the busy instances, once they were asked for.
+	soon []Soon
+	// kept are the names of GPUs, see keep.
+	kept []string
+}
+
+// spot is a free instance. set names the models that it has loaded, "" for none.
+type spot struct {
+	Idle
+	set string
+}
+
+func newPicking(idle []Idle, w Warmth) *picking {
+	p := &picking{Warmth: w, free: make([]spot, len(idle)), shared: map[string][]int{}, copies: map[string]int{}}
+	for n, i := range idle {
+		p.free[n] = spot{i, SetOf(i.Loaded)}
+		p.copies[p.free[n].set]++
+	}
+	ownGPUs(p.free)
+	return p
+}
+
+// best returns the free instance for a job, or -1, and why.
+func (p *picking) best(j job.Job) (best int, why string) {
+	best = -1
+	loaded := p.loaded(j.Class)
+	for n, i := range p.free {
+		if i.Can(j) && (best < 0 || p.better(j, loaded, n, best)) {
+			best = n
+		}
+	}
+	switch {
+	case best < 0:
+		return best, ""
+	case loaded[best] > 0:
+		return best, "its models are loaded"
+	case j.Client != "" && p.free[best].LastClient == j.Client:
+		return best, "ran this client last"
+	}
+	return best, "idle and able"
+}
+
+// better reports whether instance a suits the job better than b. With hundreds of both
+// it is asked often, so it looks no further than it must.
+func (p *picking) better(j job.Job, loaded []int, a, b int) bool {
+	if loaded[a] != loaded[b] {
+		return loaded[a] > loaded[b]
+	}
+	x, y := &p.free[a], &p.free[b]
+	if own := j.Client != "" && x.LastClient == j.Client; own != (j.Client != "" && y.LastClient == j.Client) {
+		return own
+	}
+	if reserved := x.Tenants != nil; reserved != (y.Tenants != nil) {
+		return reserved
+	}
+	if len(x.Classes) != len(y.Classes) {
+		return len(x.Classes) < len(y.Classes)
+	}
+	return x.set != y.set && p.missed(x) < p.missed(y)
+}
+
+// missed says by how much the models are missed that an instance drops for others: those
+// that many have are missed less.
+func (p *picking) missed(i *spot) int {
+	if i.set == "" {
+		return 0
+	}
+	return len(p.free) + 1 - p.copies[i.set]
+}
+
+// loaded returns how many models of a class each free instance has.
+func (p *picking) loaded(class string) []int {
+	counts, known := p.shared[class]
+	if !known {
+		counts = make([]int, len(p.free))
+		for n, i := range p.free {
+			counts[n] = common(p.Models[class], i.Loaded)
+		}
+		p.shared[class] = counts
+	}
+	return counts
+}
+
+// overtaker returns the place, in a list of waiting jobs, of the one that an instance
+// should run before the first; 0 if that is the first itself.
+func (p *picking) overtaker(waiting []job.Job, n int) int {
+	i := p.free[n]
+	warm := func(j job.Job) bool {
+		return i.Can(j) && len(p.Models[j.Class]) > 0 && p.loaded(j.Class)[n] == len(p.Models[j.Class])
+	}
+	if !p.Overtaking || len(i.Loaded) == 0 || len(p.Models[waiting[0].Class]) == 0 {
+		return 0
+	}
+	for place, j := range waiting {
+		if warm(j) {
+			for _, before := range waiting[:place] {
+				if i.Can(before) && (!mayOvertake(j, before) || p.muchLonger(j, before)) {
+					return 0
+				}
+			}
+			return place
+		}
+		if i.Can(j) && p.Due[j.Key] {
+			return 0
+		}
+	}
+	return 0
+}
+
+// take removes an instance from the free ones, which gets a job.
+func (p *picking) take(n int, j job.Job) {
+	p.free[n].GPU.Take(j)
+	p.copies[p.free[n].set]--
+	p.free = slices.Delete(p.free, n, n+1)
+	for class, counts := range p.shared {
+		p.shared[class] = slices.Delete(counts, n, n+1)
+	}
+}
+
+// SetOf names a sorted list of models; "" is none.
+func SetOf(models []string) string { return strings.Join(models, "\x00") }
+
+// common counts the entries that two sorted lists share.
+func common(a, b []string) (n int) {
+	for len(a) > 0 && len(b) > 0 {
+		switch c := strings.Compare(a[0], b[0]); {
+		case c < 0:
+			a = a[1:]
+		case c > 0:
+			b = b[1:]
+		default:
+			n, a, b = n+1, a[1:], b[1:]
+		}
+	}
+	return n
+}
