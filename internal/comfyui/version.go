@@ -80,22 +80,9 @@ func (v Version) AtLeast(major, minor, patch int) bool {
 // Others choose their own: take it from the reply.
 func (v Version) HonoursPromptID() bool { return v.AtLeast(0, 3, 45) }
 
-// NeedsUUID reports whether a prompt_id must be a lowercase UUID.
-func (v Version) NeedsUUID() bool { return v.AtLeast(0, 25, 0) }
-
 // InterruptByID reports whether /interrupt looks at the prompt_id. Where it
 // does not, every interrupt stops whatever runs.
 func (v Version) InterruptByID() bool { return v.AtLeast(0, 3, 57) }
 
-// PartialTargets reports whether partial_execution_targets is honoured.
-func (v Version) PartialTargets() bool { return v.AtLeast(0, 3, 48) }
-
-// PreviewMetadata reports whether previews can carry their prompt and node
-// (binary type 4), and whether progress_state is sent.
-func (v Version) PreviewMetadata() bool { return v.AtLeast(0, 3, 45) }
-
 // Jobs reports whether the server has /api/jobs.
 func (v Version) Jobs() bool { return v.AtLeast(0, 6, 0) }
-
-// CancelJobs reports whether /api/jobs/{id}/cancel exists.
-func (v Version) CancelJobs() bool { return v.AtLeast(0, 26, 0) }

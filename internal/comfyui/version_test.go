@@ -39,12 +39,9 @@ func TestVersionFeatures(t *testing.T) {
 		first, before string
 	}{
 		{"HonoursPromptID", Version.HonoursPromptID, "0.3.45", "0.3.44"},
-		{"PartialTargets", Version.PartialTargets, "0.3.48", "0.3.47"},
 		{"InterruptByID", Version.InterruptByID, "0.3.57", "0.3.56"},
 		{"Jobs", Version.Jobs, "0.6.0", "0.5.9"},
-		{"NeedsUUID", Version.NeedsUUID, "0.25.0", "0.24.1"},
-		{"CancelJobs", Version.CancelJobs, "0.26.0", "0.25.3"},
-		{"PreviewMetadata", Version.PreviewMetadata, "v0.3.45-1-gabc", "v0.3.44-99-gabc"},
+		{"a git checkout", Version.HonoursPromptID, "v0.3.45-1-gabc", "v0.3.44-99-gabc"},
 	} {
 		require.True(t, c.has(at(c.first)), c.name)
 		require.False(t, c.has(at(c.before)), c.name)

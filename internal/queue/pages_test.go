@@ -84,7 +84,6 @@ func TestListingsAfterEachChange(t *testing.T) {
 			{"a job is accepted", func() error { b.enqueue("third"); return nil }, []string{"first", "other", "third"}},
 			{"of a higher band", func() error { b.enqueue("now", inBand(job.Interactive)); return nil }, []string{"now", "first", "other", "third"}},
 			{"of a lower band", func() error { b.enqueue("later", inBand(job.Bulk)); return nil }, []string{"now", "first", "other", "third", "later"}},
-			{"it has a reason", func() error { return b.SetReason(ctx, first.Key, "no server") }, []string{"now", "first", "other", "third", "later"}},
 			{"its priority", steer(queue.Steering{Priority: &urgent}), []string{"now", "other", "first", "third", "later"}},
 			{"paused", steer(queue.Steering{Paused: &yes}), []string{"now", "other", "first", "third", "later"}},
 			{"resumed", steer(queue.Steering{Paused: &no}), []string{"now", "other", "first", "third", "later"}},

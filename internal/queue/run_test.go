@@ -208,14 +208,13 @@ func TestFencesGrow(t *testing.T) {
 	})
 }
 
-func TestSetReason(t *testing.T) {
+// Why a job waits again is forgotten once it runs.
+func TestReasonEndsWithTheWait(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a")
-		require.NoError(t, b.SetReason(t.Context(), j.Key, "no instance has the model"))
-		require.Equal(t, "no instance has the model", b.get(j.Key).Reason)
+		must(b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Reason: "gone"}))
+		require.Equal(t, "gone", b.get(j.Key).Reason)
 		require.Empty(t, b.claim(j, "gpu").Reason)
-		require.ErrorIs(t, b.SetReason(t.Context(), j.Key, "x"), queue.ErrNotQueued)
-		require.ErrorIs(t, b.SetReason(t.Context(), "unknown", "x"), queue.ErrNotFound)
 	})
 }
 

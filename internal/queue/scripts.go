@@ -26,7 +26,6 @@ var (
 	renewScript         = jobScript("renew", redis.Write)
 	releaseScript       = jobScript("release", redis.Write)
 	requeueScript       = jobScript("requeue", redis.Write)
-	reasonScript        = jobScript("reason", redis.Write)
 	preemptScript       = jobScript("preempt", redis.Write)
 	steerScript         = jobScript("steer", redis.Durable, "numbers", "rank")
 	adoptScript         = jobScript("adopt", redis.Write)

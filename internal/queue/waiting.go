@@ -53,9 +53,3 @@ func (q *Queue) Steer(ctx context.Context, key string, s Steering) (job.Job, err
 	q.copies.change(key, steered, func(*copied) {})
 	return steered.job()
 }
-
-// SetReason records in plain words why a job is waiting. Errors: ErrNotQueued,
-// ErrNotFound.
-func (q *Queue) SetReason(ctx context.Context, key, reason string) error {
-	return q.fenced(ctx, reasonScript, key, reason)
-}

@@ -150,14 +150,6 @@ func (t *Telegram) Limits() platform.Limits {
 	}
 }
 
-// LastPoll returns when Telegram last answered a poll; the zero time before that.
-func (t *Telegram) LastPoll() time.Time {
-	if n := t.lastPoll.Load(); n != 0 {
-		return time.Unix(0, n)
-	}
-	return time.Time{}
-}
-
 // ErrToken means that Telegram knows no bot with the token.
 var ErrToken = errors.New("Telegram knows no bot with this token")
 

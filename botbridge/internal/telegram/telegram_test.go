@@ -249,7 +249,7 @@ func TestHealth(t *testing.T) {
 		})
 	}
 	listen(tg)
-	require.Eventually(t, func() bool { return !tg.LastPoll().IsZero() }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return tg.lastPoll.Load() != 0 }, time.Minute, time.Millisecond)
 	require.NoError(t, tg.Health(time.Now()))
 	require.Error(t, tg.Health(time.Now().Add(time.Hour)), "polling has stopped")
 
