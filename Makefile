@@ -46,12 +46,14 @@ demo-bot: caddy bin/agent bin/botbridge
 TESTTIMEOUT := 40m
 # They begin first, so that no other waits for their ends alone.
 LONGEST := ./internal/hub ./e2e ./system
+# Many tests wait for processes, disks or deadlines, so more of them than there are cores.
+PARALLEL := 4
 # CI repeats what failed: .ci/test.
 GOTEST ?= $(GO) test
 # A test's memory is small and soon gone: collecting it less often saves a fifth of the time.
 test sim: export GOGC ?= 400
 test:
-	$(GOTEST) -timeout $(TESTTIMEOUT) $(LONGEST) ./...
+	$(GOTEST) -timeout $(TESTTIMEOUT) -parallel $(PARALLEL) $(LONGEST) ./...
 
 lint: $(LINT)
 	$(LINT) run --allow-parallel-runners ./...

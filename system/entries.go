@@ -21,6 +21,7 @@ var mayKeep = []string{
 	"internal.FastSemaphore.",       // as many as there may be connections to Redis
 	"dispatch.Dispatcher.overtaken", // 20,000
 	"dispatch.waitLine.gone",        // until the line is read next
+	"redis.Clock.eras",              // maxEras
 	"recent.values",                 // each has its own bound
 	"queue.copied.record",           // a few minutes of ended jobs
 	"schedule.",                     // samples of each class
