@@ -251,7 +251,7 @@ func (d *daySim) soonServers() (list []schedule.Soon) {
 			continue
 		}
 		e := d.estimate(s.running.shape, d.gpuOf(s.name))
-		if !certain(e) {
+		if !e.Certain() {
 			continue
 		}
 		if s.running.cold {
@@ -259,7 +259,7 @@ func (d *daySim) soonServers() (list []schedule.Soon) {
 		}
 		list = append(list, schedule.Soon{
 			Idle: schedule.Idle{Name: s.name, Loaded: []string{s.loaded}},
-			Free: remaining(e.Ran, time.Since(s.running.began)),
+			Free: schedule.Remaining(e.Ran, time.Since(s.running.began)),
 		})
 		idle, infos = append(idle, list[len(list)-1].Idle), append(infos, s.info)
 	}

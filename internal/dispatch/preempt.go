@@ -38,6 +38,12 @@ type leaving struct {
 	asked map[string]time.Time
 }
 
+// leaves reports whether the run of an instance makes way.
+func (l *leaving) leaves(instance string) bool {
+	_, leaves := l.runs[instance]
+	return leaves
+}
+
 // yielding is an instance whose run may make way for an interactive job.
 type yielding struct {
 	schedule.Idle
@@ -72,7 +78,7 @@ func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
 	if err != nil || len(waiting) == 0 {
 		return next
 	}
-	for n, start := range d.Outlook(ctx, waiting...).starts(waiting, l.runs) {
+	for n, start := range d.Outlook(ctx, waiting...).Starts(waiting, l.leaves) {
 		j := waiting[n]
 		wait := d.age(j)
 		if start >= 0 {
@@ -162,7 +168,7 @@ func (d *Dispatcher) yielding(now time.Time) (list []yielding, infos []*catalog.
 
 // young reports whether a run loses little if it is interrupted.
 func young(ran time.Duration, e schedule.Estimate) bool {
-	if certain(e) {
+	if e.Certain() {
 		return ran < e.Ran/2
 	}
 	return ran < youngUnknown

@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -45,31 +44,5 @@ func TestGPUName(t *testing.T) {
 		require.Equal(t, of("box", "0"), of("box", "0"))
 		require.NotEqual(t, of("box", "0"), of("thief", "0"), "a machine names its own GPUs alone")
 		require.Equal(t, of("box", "GPU-1"), of("sidecar", "GPU-1"))
-	})
-}
-
-// An outlook lets a job begin when Pick would.
-func TestOutlookKnowsTheBudget(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		o := &Outlook{room: room{
-			shared: map[string]*schedule.GPU{"g": {Name: "g", Total: 8, Need: needOf}},
-			users:  map[string][]int{"g": {0, 1, 2}},
-		}}
-		o.spots = []busySpot{
-			{Idle: schedule.Idle{Name: "idle"}, device: "g"},
-			{Idle: schedule.Idle{Name: "long"}, device: "g", free: time.Minute, shape: "xx"},
-			{Idle: schedule.Idle{Name: "short"}, device: "g", free: time.Second, shape: "xxxx"},
-			{Idle: schedule.Idle{Name: "alone"}, device: "h", free: time.Hour},
-		}
-		at := func(n, need int) time.Duration {
-			return o.from(&o.spots[n], job.Job{Shape: "xxxxxxxxxxxx"[:need]})
-		}
-		require.Zero(t, at(0, 2), "it fits at once")
-		require.Zero(t, at(0, 0), "nothing is known")
-		require.Equal(t, time.Second, at(0, 6), "beside the long one only")
-		require.Equal(t, time.Minute, at(0, 7))
-		require.Equal(t, time.Minute, at(0, 12), "alone")
-		require.Equal(t, time.Minute, at(1, 12), "its own run first")
-		require.Equal(t, time.Hour, at(3, 12))
 	})
 }

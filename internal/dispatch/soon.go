@@ -84,7 +84,7 @@ func (d *Dispatcher) WaitsFor(key string) string { return d.holds.of(key, time.N
 // soon lists the busy instances of which it is known when they will be free, with the
 // classes that they can run.
 func (d *Dispatcher) soon() []schedule.Soon {
-	o := &Outlook{d: d, known: map[[2]string]schedule.Estimate{}}
+	o := newOutlook(d)
 	needy := d.memory.needy()
 	var list []schedule.Soon
 	var idle []schedule.Idle
@@ -112,7 +112,7 @@ func (d *Dispatcher) soon() []schedule.Soon {
 // there; 0 and 0 if that is not known.
 func (d *Dispatcher) ends(j job.Job, instance string) (ran, load time.Duration) {
 	e := d.estimate(j.Shape, d.gpuOf(instance))
-	if !certain(e) {
+	if !e.Certain() {
 		return 0, 0
 	}
 	return e.Ran, e.Load

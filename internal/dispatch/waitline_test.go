@@ -112,19 +112,6 @@ func TestWaitLineIsBounded(t *testing.T) {
 	})
 }
 
-func TestRemaining(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		for _, c := range []struct{ estimate, elapsed, want time.Duration }{
-			{10 * time.Second, 0, 10 * time.Second},
-			{10 * time.Second, 4 * time.Second, 6 * time.Second},
-			{10 * time.Second, 10 * time.Second, time.Second},
-			{10 * time.Second, time.Minute, 6 * time.Second},
-		} {
-			require.Equal(t, c.want, remaining(c.estimate, c.elapsed))
-		}
-	})
-}
-
 // Which job is the first in line is known without a look only right after it was accepted with
 // none ahead of it.
 func TestFirstInLine(t *testing.T) {
@@ -169,32 +156,6 @@ func TestFirstInLine(t *testing.T) {
 	d.Arrived(first, 0)
 	_, known = d.firstInLine(t.Context())
 	require.False(t, known, "nobody knows what it needs")
-}
-
-// A tenant learns which of its own jobs are before another one, and of others' only how
-// many.
-func TestAhead(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		of := func(tenant, id string) job.Job {
-			return job.Job{Key: "key of " + id, ID: id, Requester: job.Requester{Tenant: tenant}}
-		}
-		o := &Outlook{order: []job.Job{of("a", "a1"), of("b", "b1"), of("a", "a2"), of("b", "b2")}}
-		for _, c := range []struct {
-			job  job.Job
-			want Ahead
-			ok   bool
-		}{
-			{of("a", "a1"), Ahead{}, true},
-			{of("b", "b1"), Ahead{Others: 1}, true},
-			{of("a", "a2"), Ahead{Own: []string{"a1"}, Others: 1}, true},
-			{of("b", "b2"), Ahead{Own: []string{"b1"}, Others: 2}, true},
-			{of("a", "behind the line"), Ahead{}, false},
-		} {
-			got, ok := o.Ahead(c.job)
-			require.Equal(t, c.want, got, c.job.ID)
-			require.Equal(t, c.ok, ok, c.job.ID)
-		}
-	})
 }
 
 // When an instance is free is told only if it is known how long its runs take.

@@ -23,7 +23,7 @@ type Explanation struct {
 }
 
 // Ahead are the jobs before one that waits.
-type Ahead = dispatch.Ahead
+type Ahead = schedule.Ahead
 
 // Reservation keeps instances for the jobs of some tenants.
 type Reservation = schedule.Reservation

@@ -34,6 +34,15 @@ type Estimate struct {
 	Source Source
 }
 
+// Certain reports whether it is good enough to be told: the same structure has run before.
+func (e Estimate) Certain() bool { return e.Source == Learned || e.Source == OtherGPU }
+
+// Remaining is the rest of a run. One that takes longer than it should may take a tenth
+// of its time more.
+func Remaining(estimate, elapsed time.Duration) time.Duration {
+	return max(estimate-elapsed, elapsed/10)
+}
+
 const (
 	// MaxCells bounds the pairs of a structure and a GPU type that are known; the
 	// ones not seen for longest go first. A pair takes at most some 500 bytes.
