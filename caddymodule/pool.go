@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/comfyhub/comfyhub/internal/api/rooms"
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -24,7 +24,7 @@ var hubs = caddy.NewUsagePool()
 // The settings of the last one are in force.
 type sharedHub struct {
 	hub    *hub.Hub
-	api    rooms.API
+	api    mount.API
 	logs   logSwitch
 	logger *slog.Logger // writes to logs
 	audits logSwitch
@@ -40,7 +40,7 @@ type sharedHub struct {
 func acquire(id hub.Identity) (*sharedHub, error) {
 	value, _, err := hubs.LoadOrNew(id, func() (caddy.Destructor, error) {
 		h := hub.New(id)
-		s := &sharedHub{hub: h, api: rooms.New(h)}
+		s := &sharedHub{hub: h, api: mount.New(h)}
 		s.logger, s.audit = s.logs.logger(), s.audits.logger()
 		// Both the exit of the process and the last release close the hub.
 		s.close = sync.OnceValue(func() error {

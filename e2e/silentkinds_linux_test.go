@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/api/rooms"
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -137,7 +137,7 @@ func silentRoutes(t *testing.T) (all []silent) {
 	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	t.Cleanup(func() { require.NoError(t, h.Close(context.WithoutCancel(t.Context()))) })
 	routes := map[string]bool{"POST /of/a/node": true}
-	for _, table := range rooms.New(h).Routers() {
+	for _, table := range mount.New(h).Routers() {
 		for pattern, methods := range table.All() {
 			path := strings.NewReplacer("**", "x/y", "*", "x").Replace(pattern.String())
 			for _, method := range methods {

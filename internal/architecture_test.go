@@ -63,9 +63,9 @@ var testHelpers = []string{
 // package: those of the hub drive it over HTTP.
 var testsMayImport = map[string][]string{
 	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/hub"},
-	"internal/standin": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"},
+	"internal/facade": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"},
 	"internal/a1111": {"internal/comfyui", "internal/job"},
-	"e2e":            {"internal/api/rooms", "internal/hub"}, // for the list of all routes
+	"e2e":            {"internal/api/mount", "internal/hub"}, // for the list of all routes
 }
 
 // owners says which folders may know a third-party library, their tests apart:

@@ -11,7 +11,7 @@ import (
 var bareGoroutine = regexp.MustCompile(`\bgo func\(|\.Go\(func\(`)
 
 // A panic in a goroutine that works for one job, client or instance ends no more
-// than that: packages with such goroutines start them by package rescue. Those
+// than that: packages with such goroutines start them by package panics. Those
 // counted here are loops of the hub itself, or contain their panics.
 func TestPanicsAreContained(t *testing.T) {
 	t.Parallel()
@@ -23,6 +23,6 @@ func TestPanicsAreContained(t *testing.T) {
 		if s.isTest() || s.folder() != "internal/dispatch" && s.folder() != "internal/files" {
 			continue
 		}
-		require.Len(t, bareGoroutine.FindAll(s.text, -1), bare[s.path], "%s: use package rescue", s.path)
+		require.Len(t, bareGoroutine.FindAll(s.text, -1), bare[s.path], "%s: use package panics", s.path)
 	}
 }

@@ -22,7 +22,7 @@ var mayKeep = []string{
 	"dispatch.Dispatcher.overtaken", // 20,000
 	"dispatch.waitLine.gone",        // until the line is read next
 	"redis.Clock.eras",              // maxEras
-	"recent.values",                 // each has its own bound
+	"tenantlru.values",              // each has its own bound
 	"queue.copied.record",           // a few minutes of ended jobs
 	"schedule.",                     // samples of each class
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/api/rooms"
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -48,7 +48,7 @@ func (h *Hub) Start() {
 		Redis: redisURL, Data: h.data(), Storage: h.w.folder("storage"), GossipBind: h.w.gossipAt(h.name), GossipKey: gossipKey,
 		Network: &hub.Network{Dial: h.w.Net.Dialer(h.name), Gossip: newChatter(h.w, h.name), Storage: h.disk.pass},
 	})
-	rooms := rooms.New(h.running)
+	rooms := mount.New(h.running)
 	h.Reload("")
 	secret := api.NewTenantSecret(h.w.size.TenantSecret)
 	h.web = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// bench is a simulated server behind a stand-in, with a hub's client and event socket.
+// bench is a simulated server behind a facade, with a hub's client and event socket.
 type bench struct {
 	t    *testing.T
 	sd   *simsd.Server

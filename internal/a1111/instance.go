@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/retry"
-	"github.com/comfyhub/comfyhub/internal/standin"
 )
 
 // Options describe an [Instance].
@@ -41,7 +41,7 @@ type Instance struct {
 
 	mu sync.Mutex
 	// server is nil while the A1111 server does not answer.
-	server *standin.Server
+	server *facade.Server
 }
 
 // Open begins to look for the server at an address.
@@ -69,7 +69,7 @@ func (i *Instance) Close() {
 	i.client.close()
 }
 
-// Dial connects to the stand-in, whatever the address.
+// Dial connects to the facade, whatever the address.
 func (i *Instance) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	i.mu.Lock()
 	server := i.server
@@ -111,7 +111,7 @@ func (i *Instance) live(ctx context.Context) (lived bool, err error) {
 		return false, err
 	}
 	l := newLife(i.client, i.o, can)
-	if l.server, err = standin.New(l, i.o.Dir); err != nil {
+	if l.server, err = facade.New(l, i.o.Dir); err != nil {
 		return false, err
 	}
 	_, _ = l.settingsBetween(ctx) // before the first request may change them
@@ -124,7 +124,7 @@ func (i *Instance) live(ctx context.Context) (lived bool, err error) {
 	return true, err
 }
 
-func (i *Instance) set(server *standin.Server) {
+func (i *Instance) set(server *facade.Server) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.server = server

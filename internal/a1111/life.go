@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/standin"
 )
 
 const (
@@ -26,14 +26,14 @@ const (
 const LearnEvery = time.Minute
 
 // life is one life of a server, from its first answer until it answers no more. It is the
-// backend of a stand-in.
+// backend of a facade.
 type life struct {
 	client *client
 	every  time.Duration
 	own    http.Handler
-	server *standin.Server
+	server *facade.Server
 	can    atomic.Pointer[abilities]
-	about  atomic.Pointer[standin.About]
+	about  atomic.Pointer[facade.About]
 	// lost is closed when the server is gone, ended when nobody wants to know.
 	lost, ended chan struct{}
 	lose        func()
@@ -56,16 +56,16 @@ func newLife(c *client, o Options, can *abilities) *life {
 	l.lose = sync.OnceFunc(func() { close(l.lost) })
 	l.end = sync.OnceFunc(func() { close(l.ended) })
 	l.can.Store(can)
-	l.about.Store(&standin.About{Version: protocol})
+	l.about.Store(&facade.About{Version: protocol})
 	l.own = ownRoutes{l}.handler()
 	return l
 }
 
-// ObjectInfo implements [standin.Backend].
+// ObjectInfo implements [facade.Backend].
 func (l *life) ObjectInfo() []byte { return l.can.Load().info }
 
-// About implements [standin.Backend].
-func (l *life) About() standin.About { return *l.about.Load() }
+// About implements [facade.Backend].
+func (l *life) About() facade.About { return *l.about.Load() }
 
 // watch looks at what the server does until it is gone, and says why.
 func (l *life) watch(ctx context.Context) error {
@@ -154,7 +154,7 @@ func (l *life) remember(ctx context.Context) {
 		n, _ := v.(pyjson.Number)
 		return int64(min(max(n.Float64(), 0), 1<<50))
 	}
-	about := &standin.About{Version: protocol, VRAMTotal: number("total"), VRAMFree: number("free")}
+	about := &facade.About{Version: protocol, VRAMTotal: number("total"), VRAMFree: number("free")}
 	if about.VRAMTotal > 0 {
 		about.Device = device
 	}

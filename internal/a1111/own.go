@@ -61,7 +61,7 @@ func (l ownRoutes) handler() http.Handler {
 	return mux
 }
 
-// ServeHTTP implements [http.Handler], see [standin.Backend].
+// ServeHTTP implements [http.Handler], see [facade.Backend].
 func (l *life) ServeHTTP(w http.ResponseWriter, r *http.Request) { l.own.ServeHTTP(w, r) }
 
 // ofRun returns what runs if it is the run that a request names.

@@ -10,8 +10,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/standin"
 )
 
 // unbegun is how long a request that was interrupted before the server began with it is
@@ -20,7 +20,7 @@ const unbegun = time.Minute
 
 // task is a request that the server works on.
 type task struct {
-	run  *standin.Run
+	run  *facade.Run
 	node string
 	// The lock of the life guards the rest. others is what the server did for somebody else
 	// when it was last seen, before the request.
@@ -59,13 +59,13 @@ func (t *task) see(p progress) {
 	}
 }
 
-// Execute implements [standin.Backend].
-func (l *life) Execute(ctx context.Context, r *standin.Run) error {
+// Execute implements [facade.Backend].
+func (l *life) Execute(ctx context.Context, r *facade.Run) error {
 	for _, node := range r.Outputs {
 		if err := l.request(ctx, r, node); err != nil {
 			if errors.Is(err, errGone) && ctx.Err() == nil {
 				l.lose()
-				<-ctx.Done() // the stand-in closes: nobody must be told how the prompt ends
+				<-ctx.Done() // the facade closes: nobody must be told how the prompt ends
 			}
 			return err
 		}
@@ -74,7 +74,7 @@ func (l *life) Execute(ctx context.Context, r *standin.Run) error {
 }
 
 // request does the request of a node.
-func (l *life) request(ctx context.Context, r *standin.Run, node string) error {
+func (l *life) request(ctx context.Context, r *facade.Run, node string) error {
 	class := r.Class(node)
 	body, err := l.body(r, node)
 	if err != nil {
@@ -90,7 +90,7 @@ func (l *life) request(ctx context.Context, r *standin.Run, node string) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &refused):
-		failure := &standin.Failure{Node: node, Type: refused.kind, Message: refused.message}
+		failure := &facade.Failure{Node: node, Type: refused.kind, Message: refused.message}
 		if refused.answer != nil {
 			failure.Details = dict(refusalKey, dict("status", pyjson.Int(int64(refused.status)), "answer", refused.answer))
 		}
@@ -100,7 +100,7 @@ func (l *life) request(ctx context.Context, r *standin.Run, node string) error {
 	}
 	o, ok := answer.(*pyjson.Object)
 	if !ok {
-		return &standin.Failure{Node: node, Type: "RuntimeError", Message: "the A1111 server gives no answer of its API"}
+		return &facade.Failure{Node: node, Type: "RuntimeError", Message: "the A1111 server gives no answer of its API"}
 	}
 	return show(r, node, o)
 }
@@ -180,9 +180,9 @@ func (l *life) post(ctx context.Context, t *task, path string, body []byte) (pyj
 }
 
 // body is the request of a node as the server takes it.
-func (l *life) body(r *standin.Run, node string) ([]byte, error) {
+func (l *life) body(r *facade.Run, node string) ([]byte, error) {
 	wrong := func(format string, args ...any) error {
-		return &standin.Failure{Node: node, Type: "ValueError", Message: fmt.Sprintf(format, args...)}
+		return &facade.Failure{Node: node, Type: "ValueError", Message: fmt.Sprintf(format, args...)}
 	}
 	v, err := pyjson.Parse([]byte(r.Graph.Object(node).Object("inputs").String(InputPayload)))
 	if _, ok := v.(*pyjson.Object); err != nil || !ok {
@@ -209,7 +209,7 @@ func (l *life) body(r *standin.Run, node string) ([]byte, error) {
 
 // settle sets what holds for this request only. It must hold for no other one, whatever the
 // client says: the next is another user's.
-func (l *life) settle(r *standin.Run, node string, payload *pyjson.Object) error {
+func (l *life) settle(r *facade.Run, node string, payload *pyjson.Object) error {
 	can := l.can.Load()
 	settings := &pyjson.Object{}
 	for key, v := range payload.Object(overrides).All() {
@@ -226,7 +226,7 @@ func (l *life) settle(r *standin.Run, node string, payload *pyjson.Object) error
 	if names := chained(r.Graph, node, InputCheckpoint, InputCheckpoint); len(names) > 0 {
 		title := can.titles[names[0]]
 		if title == "" { // the server would use whatever is loaded
-			return &standin.Failure{Node: node, Type: "ValueError", Message: fmt.Sprintf("the server has no checkpoint %q", names[0])}
+			return &facade.Failure{Node: node, Type: "ValueError", Message: fmt.Sprintf("the server has no checkpoint %q", names[0])}
 		}
 		settings.Set(overrideCheckpoint, pyjson.String(title))
 	}
@@ -241,7 +241,7 @@ func (l *life) settle(r *standin.Run, node string, payload *pyjson.Object) error
 }
 
 // input reads a picture that a prompt names, of at most room bytes in base64.
-func input(r *standin.Run, name string, room int64) (string, error) {
+func input(r *facade.Run, name string, room int64) (string, error) {
 	file, err := r.Input(name)
 	if err != nil {
 		return "", fmt.Errorf("a picture is not there: %w", err)
@@ -261,7 +261,7 @@ func input(r *standin.Run, name string, room int64) (string, error) {
 const prefix = "A1111"
 
 // show keeps an answer: its pictures as files, the rest as one text.
-func show(r *standin.Run, node string, answer *pyjson.Object) error {
+func show(r *facade.Run, node string, answer *pyjson.Object) error {
 	rest := &pyjson.Object{}
 	for key, v := range answer.All() {
 		switch key {
@@ -287,7 +287,7 @@ func show(r *standin.Run, node string, answer *pyjson.Object) error {
 }
 
 // save saves the pictures of an answer as they have come.
-func save(r *standin.Run, node string, pictures pyjson.Array) error {
+func save(r *facade.Run, node string, pictures pyjson.Array) error {
 	for _, v := range pictures {
 		text, ok := v.(pyjson.String)
 		if !ok {
@@ -295,7 +295,7 @@ func save(r *standin.Run, node string, pictures pyjson.Array) error {
 		}
 		content, f, ok := pictureIn(string(text))
 		if !ok {
-			return &standin.Failure{Node: node, Type: "RuntimeError", Message: "the A1111 server gives a picture of no known format"}
+			return &facade.Failure{Node: node, Type: "RuntimeError", Message: "the A1111 server gives a picture of no known format"}
 		}
 		data, err := base64.StdEncoding.DecodeString(content)
 		if err == nil {

@@ -97,8 +97,8 @@ type instance struct {
 	restart *restarter
 	// tidier deletes output files that the hub keeps; nil if nothing does.
 	tidier *tidier
-	// standIn presents a server that is no ComfyUI; nil for one that is.
-	standIn *standIn
+	// facade presents a server that is no ComfyUI; nil for one that is.
+	facade *facade
 
 	// The agent's mutex guards the rest.
 	seen  comfyui.Observation

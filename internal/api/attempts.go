@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/recent"
+	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 
 // Attempts count wrong keys and tokens of all kinds by network. The zero value is ready to
 // use; what it remembers is bounded.
-type Attempts struct{ seen recent.Map[debt] }
+type Attempts struct{ seen tenantlru.Map[debt] }
 
 // debt is how much of its attempts a network has used.
 type debt struct {

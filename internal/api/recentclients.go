@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/recent"
+	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 // clients name theirs in POST /prompt and at the socket and in nothing else, and
 // their bare interrupt must still find their own job.
 type clientsByPlace struct {
-	clients recent.Map[map[string]time.Time]
+	clients tenantlru.Map[map[string]time.Time]
 }
 
 // note records that a client id was used from a place.

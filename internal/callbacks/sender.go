@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/egress"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 // Bounds of sending, of one hub.
@@ -69,7 +69,7 @@ type Sender struct {
 	o Options
 	// ended signals that there is room for another one.
 	ended   chan struct{}
-	sending rescue.Group
+	sending panics.Group
 
 	mu      sync.Mutex
 	all     int

@@ -2,13 +2,13 @@ package dispatch
 
 import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/recent"
+	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
 // affinity remembers the instance that ran each client's last job. Routes of
 // custom nodes keep state there that no other instance has; a client that is
 // forgotten costs a call to the primary.
-type affinity struct{ names recent.Map[string] }
+type affinity struct{ names tenantlru.Map[string] }
 
 func (a *affinity) note(tenant, client, instance string) {
 	if client != "" {

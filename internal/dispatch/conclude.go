@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -19,12 +19,12 @@ func (r *run) perform(ctx context.Context, steps func(context.Context) result) r
 	defer func() { r.files.stop() }()
 	defer func() { r.trace.End() }()
 	var res result
-	if rescue.Do(r.log, "a run", func() error {
+	if panics.Do(r.log, "a run", func() error {
 		res = r.part(ctx, steps)
 		r.conclude(ctx, res)
 		return nil
 	}) != nil {
-		_ = rescue.Do(r.log, "the end of a run", func() error { r.crash(ctx); return nil })
+		_ = panics.Do(r.log, "the end of a run", func() error { r.crash(ctx); return nil })
 		return jobEnded
 	}
 	return res.kind
@@ -34,7 +34,7 @@ func (r *run) perform(ctx context.Context, steps func(context.Context) result) r
 // run, as one in the run's own goroutine does.
 func (r *run) beside(work string, f func()) {
 	r.d.work.Go(r.log, work, func() {
-		if err := rescue.Do(r.log, work, func() error { f(); return nil }); err != nil {
+		if err := panics.Do(r.log, work, func() error { f(); return nil }); err != nil {
 			r.mail.put(runEvent{kind: hubFailed})
 		}
 	})

@@ -21,9 +21,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
@@ -58,7 +58,7 @@ func TestPanicEndsOneRun(t *testing.T) {
 			require.Contains(t, b.failure(key), "The hub failed")
 			b.leaves(key)
 		}
-		require.Contains(t, b.logged(), "rescue.Do", "the log has the stack")
+		require.Contains(t, b.logged(), "panics.Do", "the log has the stack")
 		require.Equal(t, []string{"failed", "failed"}, b.ends())
 	})
 }
@@ -117,12 +117,12 @@ func TestPanicOfAReader(t *testing.T) {
 		}
 		f.run(ctx)
 		require.Equal(t, 2, ups, "it is opened again")
-		require.Equal(t, tt.lost, errors.Is(lost, rescue.ErrPanic))
+		require.Equal(t, tt.lost, errors.Is(lost, panics.ErrPanic))
 	})
 	b := newDispatching(t, 1)
 	key := b.submit(endless)
 	b.runs(key)
-	b.connection(b.instances[0].name).deliver(runEvent{kind: socketDown, err: rescue.ErrPanic})
+	b.connection(b.instances[0].name).deliver(runEvent{kind: socketDown, err: panics.ErrPanic})
 	require.Contains(t, b.failure(key), "The hub failed")
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/traces"
@@ -141,7 +141,7 @@ type Dispatcher struct {
 	// that is better than a hub that does half its work. A panic in other work
 	// ends that work only.
 	loops sync.WaitGroup
-	work  rescue.Group
+	work  panics.Group
 	wake  chan struct{}
 	// news counts the calls of Wake. nothing is what it was when the loop began its
 	// last look, if that found that nothing waits; else 0.

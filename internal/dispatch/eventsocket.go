@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -72,7 +72,7 @@ func (f *eventSocket) run(ctx context.Context) {
 		socket, err := f.client.Dial(ctx, f.sid())
 		if err == nil {
 			pauses.Reset()
-			err = rescue.Do(f.log, "reading an instance's messages", func() error { return f.serve(ctx, socket) })
+			err = panics.Do(f.log, "reading an instance's messages", func() error { return f.serve(ctx, socket) })
 			socket.Close()
 		}
 		if ctx.Err() != nil {
@@ -94,7 +94,7 @@ func (f *eventSocket) serve(ctx context.Context, socket *comfyui.Socket) error {
 	f.socket.Store(socket)
 	defer f.socket.Store(nil)
 	standing, lost := context.WithCancel(ctx)
-	var again rescue.Group
+	var again panics.Group
 	defer again.Wait()
 	defer lost()
 	again.Go(f.log, "listening for signs of life", func() { socket.KeepAlive(standing, f.patience(), f.alive, f.late) })
@@ -126,7 +126,7 @@ func (f *eventSocket) again(ctx context.Context, step func(context.Context) erro
 }
 
 func (f *eventSocket) do(ctx context.Context, step func(context.Context) error) error {
-	return rescue.Do(f.log, "opening a socket", func() error { return step(ctx) })
+	return panics.Do(f.log, "opening a socket", func() error { return step(ctx) })
 }
 
 func (f *eventSocket) read(ctx context.Context, socket *comfyui.Socket) error {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 const (
@@ -35,7 +35,7 @@ type historyCleanup struct {
 	ids    []string
 	timer  *time.Timer
 	closed bool
-	work   rescue.Group
+	work   panics.Group
 }
 
 func newHistoryCleanup(remove func(ctx context.Context, ids ...string) error, log *slog.Logger) *historyCleanup {

@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 // typeLogs is the message with which an instance tells subscribers its log.
@@ -19,7 +19,7 @@ func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
 	d.logsWanted.Store(wanted)
 	conns := d.connected()
 	errs := make([]error, len(conns))
-	var wait rescue.Group
+	var wait panics.Group
 	for n, conn := range conns {
 		wait.Go(conn.log, "subscribing to a log", func() { errs[n] = conn.client.SubscribeLogs(ctx, conn.clientID(), wanted) })
 	}

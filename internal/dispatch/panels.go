@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -183,7 +183,7 @@ func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 	}
 	close(p.opened)
 	frames := make(chan arrived, panelBacklog)
-	var passing rescue.Group
+	var passing panics.Group
 	defer passing.Wait()
 	defer close(frames)
 	passing.Go(p.conn.log, "passing messages to a client", func() { p.pass(ctx, d, frames) })

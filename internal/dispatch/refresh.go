@@ -8,8 +8,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -172,7 +172,7 @@ func (d *Dispatcher) reread(conn *connection, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, wholeTimeout)
 	defer cancel()
 	retry.Sleep(ctx, time.Until(q.from))
-	err := rescue.Do(conn.log, "reading what an instance can run", func() error { return d.readAgain(ctx, conn) })
+	err := panics.Do(conn.log, "reading what an instance can run", func() error { return d.readAgain(ctx, conn) })
 	if err != nil && d.ctx.Err() == nil {
 		conn.log.Warn("cannot read what the instance can run", "error", err)
 	}
@@ -199,7 +199,7 @@ func (d *Dispatcher) askClass(conn *connection, class string, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, partTimeout)
 	defer cancel()
 	var changed bool
-	err := rescue.Do(conn.log, "asking about a class", func() (err error) {
+	err := panics.Do(conn.log, "asking about a class", func() (err error) {
 		changed, err = d.readClass(ctx, conn, class)
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -141,7 +141,7 @@ func (r *run) watch(ctx context.Context) result {
 			r.missed.messages = true
 			r.down = e.err
 			switch {
-			case errors.Is(e.err, rescue.ErrPanic):
+			case errors.Is(e.err, panics.ErrPanic):
 				return result{kind: crashed}
 			case gone(e.err) && r.phase == executing:
 				return result{kind: killed, died: true, asked: asked(e.err), reason: "the instance died" + r.where()}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -95,7 +95,7 @@ func (r *run) settled(ctx context.Context, err error) result {
 		return result{}
 	case ctx.Err() != nil:
 		return result{kind: dropped}
-	case errors.Is(err, rescue.ErrPanic):
+	case errors.Is(err, panics.ErrPanic):
 		return result{kind: crashed}
 	case errors.Is(err, files.ErrStorage):
 		// The client is shown the reason, and the error tells where the storage is.

@@ -10,9 +10,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// needOf is how much memory jobs need in these tests: as many bytes as their shape is long.
-func needOf(shape string) int64 { return int64(len(shape)) }
-
 func TestKeptGPUs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var k keptGPUs

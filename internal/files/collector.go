@@ -15,7 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 // Fetch asks an instance's /view for a file. Of the header, ranges and
@@ -166,7 +166,7 @@ func (c *Collector) board(key flightKey, known Entry, o *opened) (*flight, error
 	c.flights[key] = f
 	c.running.Go(func() {
 		defer cancel()
-		f.err = rescue.Do(c.log, "copying an output", func() (err error) {
+		f.err = panics.Do(c.log, "copying an output", func() (err error) {
 			defer o.drop()
 			f.entry, err = c.copy(ctx, key, known, o)
 			return err

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"gocloud.dev/gcerrors"
 
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -43,7 +43,7 @@ type Health struct {
 	doubt chan struct{}
 	// looking is the look under way, nil for none. Only Watch uses it.
 	looking chan error
-	looks   rescue.Group
+	looks   panics.Group
 	within  time.Duration
 
 	mu  sync.Mutex
@@ -200,7 +200,7 @@ func (h *Health) look(ctx context.Context, log *slog.Logger) error {
 		done := make(chan error, 1)
 		h.looking = done
 		h.looks.Go(log, "looking at the storage", func() {
-			done <- rescue.Do(log, "looking at the storage", func() error { return h.try(ctx, trial) })
+			done <- panics.Do(log, "looking at the storage", func() error { return h.try(ctx, trial) })
 		})
 	}
 	select {

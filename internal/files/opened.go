@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 // opened is an output whose instance has been asked for it before it has a name at the
@@ -76,9 +76,9 @@ func (t *Transfer) sources(ctx context.Context, outputs []job.FileRef, from Targ
 			continue
 		}
 		group.Go(func() error {
-			return rescue.Do(t.log, "asking for an output", func() (err error) {
+			return panics.Do(t.log, "asking for an output", func() (err error) {
 				if !cached {
-					_ = rescue.Do(t.log, "opening an output", func() error { all[n] = t.collector.open(ctx, sources[n]); return nil })
+					_ = panics.Do(t.log, "opening an output", func() error { all[n] = t.collector.open(ctx, sources[n]); return nil })
 				}
 				if all[n] != nil {
 					sources[n].ETag = all[n].from.header.Get("ETag")

@@ -12,8 +12,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/redis"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -124,7 +124,7 @@ func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileR
 	for n, name := range names {
 		if sources[n].Viewable() {
 			group.Go(func() error {
-				return rescue.Do(t.log, "copying an output", func() error { return t.copy(ctx, tenant, name, known[n], all[n]) })
+				return panics.Do(t.log, "copying an output", func() error { return t.copy(ctx, tenant, name, known[n], all[n]) })
 			})
 		}
 	}
@@ -157,7 +157,7 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, kno
 	for {
 		_, err := t.collector.collect(ctx, tenant, ref, known, o)
 		known, o = Entry{}, nil // a later try reads it again
-		if err == nil || final(err) || errors.Is(err, rescue.ErrPanic) || ctx.Err() != nil {
+		if err == nil || final(err) || errors.Is(err, panics.ErrPanic) || ctx.Err() != nil {
 			return err
 		}
 		var (

@@ -19,9 +19,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 // A copy that waits for Redis must not outlive the hub.
@@ -92,7 +92,7 @@ func TestPanicOfACopy(t *testing.T) {
 		for _, copies := range []*Collector{c, nil} {
 			_, wait, err := NewTransfer(s, copies, nil, logger).Collect(t.Context(), tenant, []job.FileRef{ref}, Target{Name: "gpu", Instance: i}, false)
 			require.NoError(t, err)
-			require.ErrorIs(t, wait(t.Context()), rescue.ErrPanic)
+			require.ErrorIs(t, wait(t.Context()), panics.ErrPanic)
 		}
 		require.Contains(t, log.String(), "TestPanicOfACopy.func", "the log has the stack")
 	})

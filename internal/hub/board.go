@@ -9,8 +9,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 )
 
 const (
@@ -181,7 +181,7 @@ func (b *Board) run(ctx context.Context) {
 		if queued {
 			last = time.Now()
 		}
-		_ = rescue.Do(b.log(), "the dashboard", func() error { b.look(ctx, queued); return nil })
+		_ = panics.Do(b.log(), "the dashboard", func() error { b.look(ctx, queued); return nil })
 	}
 }
 

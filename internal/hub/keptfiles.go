@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 const (
@@ -32,7 +32,7 @@ type keptFiles struct {
 
 	ctx  context.Context
 	stop context.CancelFunc
-	work rescue.Group
+	work panics.Group
 
 	mu     sync.Mutex
 	untold map[string][]comfyui.KeptFile
@@ -84,7 +84,7 @@ func (k *keptFiles) tell() {
 	var group sync.WaitGroup
 	for instance, list := range all {
 		group.Go(func() {
-			_ = rescue.Do(k.log, "telling an agent what the hub keeps", func() error { // it is logged
+			_ = panics.Do(k.log, "telling an agent what the hub keeps", func() error { // it is logged
 				if rest := k.send(instance, list); len(rest) > 0 {
 					k.back(instance, rest)
 				}

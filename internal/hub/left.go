@@ -6,13 +6,13 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/recent"
+	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
 // leftPictures are the instances that hold pictures which nodes have left in
 // their memory. Nobody but the tenant whose job has named a picture may learn
 // where it is.
-type leftPictures struct{ instances recent.Map[string] }
+type leftPictures struct{ instances tenantlru.Map[string] }
 
 // note notes the pictures that an output of a tenant's job names.
 func (l *leftPictures) note(tenant, instance string, output []byte) {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/redis"
-	"github.com/comfyhub/comfyhub/internal/rescue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -47,7 +47,7 @@ type opening struct {
 
 	// busy has the check that is under way. One that hangs in a file system is not
 	// waited for when the hub closes.
-	busy rescue.Group
+	busy panics.Group
 
 	mu  sync.Mutex
 	err error // why the hub does not serve yet
@@ -112,7 +112,7 @@ func (o *opening) look(ctx context.Context) <-chan error {
 	o.busy.Go(o.log(), "opening Redis and the storage", func() {
 		ctx, cancel := context.WithTimeout(ctx, checkWithin)
 		defer cancel()
-		result <- rescue.Do(o.log(), "opening Redis and the storage", func() error { return o.check(ctx) })
+		result <- panics.Do(o.log(), "opening Redis and the storage", func() error { return o.check(ctx) })
 	})
 	return result
 }

@@ -1,8 +1,8 @@
 package hub_test
 
 import (
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 	"github.com/comfyhub/comfyhub/internal/api/ops"
-	"github.com/comfyhub/comfyhub/internal/api/rooms"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -10,7 +10,7 @@ import (
 // it. This file belongs to another package, which can.
 func init() {
 	hub.NewRooms = func(h *hub.Hub) hub.Rooms {
-		all := rooms.New(h)
+		all := mount.New(h)
 		return hub.Rooms{Server: all.Server, AwaitingBuild: all.ComfyUI.AwaitingBuild, RememberCalls: all.ComfyUI.RememberCalls, KeepAlive: all.A1111.KeepAlive}
 	}
 	hub.InstancesJSON = ops.InstancesJSON

@@ -19,7 +19,7 @@ import (
 func InstanceName(url string) (string, error) { return fleet.StaticName(url) }
 
 // staticInstances are the instances that have no agent: the hub itself watches them. Those of A1111's
-// API are reached through a stand-in.
+// API are reached through a facade.
 type staticInstances struct {
 	hub    *Hub
 	ctx    context.Context
@@ -33,8 +33,8 @@ type staticInstances struct {
 type watched struct {
 	name string
 	stop context.CancelFunc
-	// standIn is nil for a ComfyUI.
-	standIn *a1111.Instance
+	// facade is nil for a ComfyUI.
+	facade *a1111.Instance
 }
 
 func newStaticInstances(h *Hub) *staticInstances {
@@ -48,7 +48,7 @@ func (s *staticInstances) apply(comfyUI, a1111 []string) error {
 	defer s.mu.Unlock()
 	for address, w := range s.watched {
 		wanted := comfyUI
-		if w.standIn != nil {
+		if w.facade != nil {
 			wanted = a1111
 		}
 		if !slices.Contains(wanted, address) {
@@ -96,19 +96,19 @@ func (s *staticInstances) watchA1111(address string) error {
 	if err != nil {
 		return err
 	}
-	standIn, err := a1111.Open(address, a1111.Options{Dir: dir, Logger: s.hub.log().With("instance", name), Dial: s.hub.id.dial()})
+	facade, err := a1111.Open(address, a1111.Options{Dir: dir, Logger: s.hub.log().With("instance", name), Dial: s.hub.id.dial()})
 	if err != nil {
 		return err
 	}
-	client, err := comfyui.NewClient("http://a1111", comfyui.Options{UserAgent: userAgent, Dial: standIn.Dial})
+	client, err := comfyui.NewClient("http://a1111", comfyui.Options{UserAgent: userAgent, Dial: facade.Dial})
 	if err == nil {
 		_, err = s.hub.fleet.AddA1111(address)
 	}
 	if err != nil {
-		standIn.Close()
+		facade.Close()
 		return err
 	}
-	s.watch(address, watched{name: name, standIn: standIn}, client, comfyui.WatchOptions{ObjectInfoEvery: a1111.LearnEvery})
+	s.watch(address, watched{name: name, facade: facade}, client, comfyui.WatchOptions{ObjectInfoEvery: a1111.LearnEvery})
 	return nil
 }
 
@@ -120,13 +120,13 @@ func (s *staticInstances) watch(address string, w watched, client *comfyui.Clien
 	s.watched[address] = w
 	s.work.Go(func() {
 		defer client.Close()
-		if w.standIn != nil {
-			defer w.standIn.Close()
+		if w.facade != nil {
+			defer w.facade.Close()
 		}
 		before := "" // what it could run
 		comfyui.Watch(ctx, client, o, func(o comfyui.Observation) {
 			report := describe(w.name, address, o)
-			if w.standIn != nil {
+			if w.facade != nil {
 				report.Kind = fleet.KindA1111
 			}
 			s.hub.fleet.Observe(report)
@@ -138,21 +138,21 @@ func (s *staticInstances) watch(address string, w watched, client *comfyui.Clien
 	})
 }
 
-// dialer connects to the stand-in of an instance.
+// dialer connects to the facade of an instance.
 func (s *staticInstances) dialer(name string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		s.mu.Lock()
-		var standIn *a1111.Instance
+		var facade *a1111.Instance
 		for _, w := range s.watched {
 			if w.name == name {
-				standIn = w.standIn
+				facade = w.facade
 			}
 		}
 		s.mu.Unlock()
-		if standIn == nil {
+		if facade == nil {
 			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
 		}
-		return standIn.Dial(ctx, network, address)
+		return facade.Dial(ctx, network, address)
 	}
 }
 

@@ -266,7 +266,7 @@ func (s *Workers) follow(name string, w *enlisted) {
 	}
 }
 
-// dialer connects to the stand-in of a worker, whichever life it has then.
+// dialer connects to the facade of a worker, whichever life it has then.
 func (s *Workers) dialer(name string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		s.mu.Lock()

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 const (
@@ -20,7 +20,7 @@ const (
 // Disk is the file system of a folder.
 type Disk struct {
 	folder, path string
-	look         rescue.Group // nobody waits for it: it may hang
+	look         panics.Group // nobody waits for it: it may hang
 
 	mu         sync.Mutex
 	free, size uint64

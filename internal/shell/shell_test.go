@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/api/rooms"
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -54,7 +54,7 @@ func newHub(t *testing.T) string {
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(ctx, ln) })
 	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
-	all := rooms.New(h)
+	all := mount.New(h)
 	require.NoError(t, h.Start(t.Context(), hub.Settings{
 		Logger: slog.New(slog.DiscardHandler), Instances: []string{"http://" + ln.Addr().String()},
 	}))

@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/recent"
+	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
 // Errors that [Streams.Serve] returns before anything was written to the client, so
@@ -160,11 +160,11 @@ type Streams struct {
 
 	transport Transport // nil without other hubs
 	self      string
-	sessions  atomic.Uint64        // of forwarders and entries
-	numbers   atomic.Uint64        // of sequences
-	arrivals  atomic.Uint64        // of sockets
-	pongs     recent.Map[struct{}] // the clients that have answered a ping
-	network   sync.WaitGroup       // requests to other hubs in progress
+	sessions  atomic.Uint64           // of forwarders and entries
+	numbers   atomic.Uint64           // of sequences
+	arrivals  atomic.Uint64           // of sockets
+	pongs     tenantlru.Map[struct{}] // the clients that have answered a ping
+	network   sync.WaitGroup          // requests to other hubs in progress
 
 	mu      sync.Mutex
 	clients map[Key]*client

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 const (
@@ -159,7 +159,7 @@ func (f *Files) read(ctx context.Context, k key, q *reading) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	var file *File
-	err := rescue.Do(f.log, "reading a file of the web UI", func() (err error) {
+	err := panics.Do(f.log, "reading a file of the web UI", func() (err error) {
 		file, err = fetch(ctx, k)
 		return err
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 // maxWindow is the largest window that browsers accept of zstd (RFC 9659), in
@@ -31,7 +31,7 @@ func (f *Files) packAll(ctx context.Context) {
 				continue
 			}
 			var packed []form
-			err := rescue.Do(f.log, "compressing a file of the web UI", func() (err error) {
+			err := panics.Do(f.log, "compressing a file of the web UI", func() (err error) {
 				packed, err = p.pack(file.plain.body)
 				return err
 			})

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -45,7 +45,7 @@ func (f *Files) Run(ctx context.Context, source Source) {
 			return
 		}
 		if from := source(); from != nil && f.become(from) {
-			_ = rescue.Do(f.log, "reading the web UI ahead", func() error { f.warm(ctx, from); return nil })
+			_ = panics.Do(f.log, "reading the web UI ahead", func() error { f.warm(ctx, from); return nil })
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/standin"
 )
 
 // ErrOutput means that an output cannot be taken as it is. Its text is for the worker.
@@ -115,7 +115,7 @@ func (t *task) shownIn(result pyjson.Value) *pyjson.Object {
 }
 
 // Fail ends a job that has failed.
-func (w *Worker) Fail(id string, failure standin.Failure) error {
+func (w *Worker) Fail(id string, failure facade.Failure) error {
 	return w.during(id, func(t *task) error { return w.conclude(t, &failure) })
 }
 

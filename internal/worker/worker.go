@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/standin"
 )
 
 var (
@@ -65,7 +65,7 @@ const (
 // Many methods: one for each thing that it may say, all about the one job that it has.
 type Worker struct {
 	o      Options
-	server *standin.Server
+	server *facade.Server
 
 	mu sync.Mutex
 	// task is the prompt that is to be run, nil for none.
@@ -82,7 +82,7 @@ type Worker struct {
 
 // task is a prompt that a worker is to run, or runs.
 type task struct {
-	run *standin.Run
+	run *facade.Run
 	ctx context.Context
 	// held means that the worker has it.
 	held  bool
@@ -102,7 +102,7 @@ func New(o Options) (*Worker, error) {
 		o.Lease = defaultLease
 	}
 	w := &Worker{o: o, news: make(chan struct{}), gone: make(chan struct{})}
-	server, err := standin.New(w, o.Dir)
+	server, err := facade.New(w, o.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
@@ -140,7 +140,7 @@ func (w *Worker) Close() {
 	w.server.Close()
 }
 
-// Dial connects to the worker's stand-in, whatever the address.
+// Dial connects to the worker's facade, whatever the address.
 func (w *Worker) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return w.server.Dial(ctx, network, address)
 }
@@ -172,17 +172,17 @@ func (w *Worker) enter() (leaving func(), err error) {
 	}, nil
 }
 
-// ObjectInfo implements [standin.Backend].
+// ObjectInfo implements [facade.Backend].
 func (w *Worker) ObjectInfo() []byte { return w.o.ObjectInfo }
 
-// About implements [standin.Backend].
-func (w *Worker) About() standin.About {
-	return standin.About{Version: w.o.Version, Device: w.o.Device}
+// About implements [facade.Backend].
+func (w *Worker) About() facade.About {
+	return facade.About{Version: w.o.Version, Device: w.o.Device}
 }
 
-// Execute implements [standin.Backend]: the prompt waits for the worker to fetch and to
+// Execute implements [facade.Backend]: the prompt waits for the worker to fetch and to
 // complete it. One that is interrupted ends once the worker has been told.
-func (w *Worker) Execute(ctx context.Context, r *standin.Run) error {
+func (w *Worker) Execute(ctx context.Context, r *facade.Run) error {
 	t := &task{run: r, ctx: ctx, lease: w.o.Lease, done: make(chan error, 1)}
 	t.left.Store(maxBytes)
 	w.mu.Lock()

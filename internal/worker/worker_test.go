@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/standin"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -25,7 +25,7 @@ const (
 	graph      = `{"prompt": {"7": {"class_type": "Work", "inputs": {"filename_prefix": "a/b%c"}}}, "prompt_id": "%s"}`
 )
 
-// bench is a worker with the hub's client of its stand-in.
+// bench is a worker with the hub's client of its facade.
 type bench struct {
 	*Worker
 
@@ -47,7 +47,7 @@ func newBench(t *testing.T, o Options) *bench {
 	return &bench{w, t, client}
 }
 
-// post posts a prompt at the stand-in.
+// post posts a prompt at the facade.
 func (b *bench) post(id string) {
 	b.t.Helper()
 	_, err := b.client.Submit(b.t.Context(), []byte(strings.ReplaceAll(graph, "%s", id)))
@@ -64,7 +64,7 @@ func (b *bench) next() Job {
 	return j
 }
 
-// ends waits for the end of a prompt in the history of the stand-in.
+// ends waits for the end of a prompt in the history of the facade.
 func (b *bench) ends(id string) comfyui.Entry {
 	b.t.Helper()
 	var e comfyui.Entry
@@ -126,7 +126,7 @@ func TestReturn(t *testing.T) {
 	b.Return("p")
 	require.False(t, b.Holds("p"))
 	require.Equal(t, "p", b.next().ID)
-	require.NoError(t, b.Fail("p", standin.Failure{Type: "ValueError", Message: "no"}))
+	require.NoError(t, b.Fail("p", facade.Failure{Type: "ValueError", Message: "no"}))
 	require.Equal(t, "error", b.ends("p").Status)
 }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/recent"
+	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 
 // lately remembers what each caller has done in the last seconds.
 type lately struct {
-	recent.Map[gestures]
+	tenantlru.Map[gestures]
 	// together and after stand in for togetherFor and behindFor where not zero.
 	together, after time.Duration
 }

@@ -11,9 +11,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/budget"
+	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/standin"
 	"github.com/comfyhub/comfyhub/internal/worker"
 )
 
@@ -173,8 +173,8 @@ func (o *room) postComplete(w http.ResponseWriter, r *http.Request, c call) {
 }
 
 // failureOf reads an error: a text, or {"message", "type", "node"}.
-func failureOf(v pyjson.Value) standin.Failure {
-	f := standin.Failure{Type: "RuntimeError"}
+func failureOf(v pyjson.Value) facade.Failure {
+	f := facade.Failure{Type: "RuntimeError"}
 	switch v := v.(type) {
 	case pyjson.String:
 		f.Message = string(v)

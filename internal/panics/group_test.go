@@ -1,4 +1,4 @@
-package rescue_test
+package panics_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/rescue"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
 func TestDo(t *testing.T) {
@@ -20,24 +20,24 @@ func TestDo(t *testing.T) {
 	}{
 		"nothing":  {func() error { return nil }, nil},
 		"an error": {func() error { return own }, own},
-		"a panic":  {func() error { panic("broken") }, rescue.ErrPanic},
+		"a panic":  {func() error { panic("broken") }, panics.ErrPanic},
 		"a nil pointer": {func() error {
 			var p *strings.Builder
 			return errors.New(p.String()[1:])
-		}, rescue.ErrPanic},
+		}, panics.ErrPanic},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var log strings.Builder
-			err := rescue.Do(slog.New(slog.NewTextHandler(&log, nil)), "testing", tt.f)
-			if !errors.Is(tt.want, rescue.ErrPanic) {
+			err := panics.Do(slog.New(slog.NewTextHandler(&log, nil)), "testing", tt.f)
+			if !errors.Is(tt.want, panics.ErrPanic) {
 				require.Equal(t, tt.want, err)
 				require.Empty(t, log.String())
 				return
 			}
-			require.ErrorIs(t, err, rescue.ErrPanic)
+			require.ErrorIs(t, err, panics.ErrPanic)
 			require.Contains(t, log.String(), "work=testing")
-			require.Contains(t, log.String(), "rescue_test.TestDo.func", "the log has the stack")
+			require.Contains(t, log.String(), "panics_test.TestDo.func", "the log has the stack")
 		})
 	}
 }
@@ -47,7 +47,7 @@ func TestGroup(t *testing.T) {
 	t.Parallel()
 	var (
 		log  strings.Builder
-		g    rescue.Group
+		g    panics.Group
 		done = make(chan struct{})
 	)
 	g.Go(slog.New(slog.NewTextHandler(&log, nil)), "testing", func() { panic("broken") })

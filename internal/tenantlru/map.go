@@ -1,5 +1,5 @@
-// Package recent keeps values by tenant for as long as there is room for them.
-package recent
+// Package tenantlru keeps values by tenant for as long as there is room for them.
+package tenantlru
 
 import (
 	"container/list"

@@ -1,4 +1,4 @@
-package rooms
+package mount
 
 import (
 	"context"

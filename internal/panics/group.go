@@ -1,7 +1,7 @@
-// Package rescue contains panics. A panic ends the whole process, and with it
+// Package panics contains panics. A panic ends the whole process, and with it
 // everybody's work; in a goroutine that works for one job, one client or one
 // instance, it ends no more than that.
-package rescue
+package panics
 
 import (
 	"errors"

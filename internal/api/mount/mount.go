@@ -1,5 +1,5 @@
-// Package rooms puts the rooms of the API on a hub.
-package rooms
+// Package mount puts the rooms of the API on a hub.
+package mount
 
 import (
 	"log/slog"

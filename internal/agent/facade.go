@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// standIn presents a server of A1111's API as a ComfyUI server, inside the agent.
-type standIn struct {
+// facade presents a server of A1111's API as a ComfyUI server, inside the agent.
+type facade struct {
 	*a1111.Instance
 
 	// dir is for the files of its jobs.
@@ -23,10 +23,10 @@ func (a *agent) open(t target) (*instance, error) {
 	i := &instance{target: t}
 	if t.a1111 {
 		var err error
-		if i.standIn, err = a.present(t); err != nil {
+		if i.facade, err = a.present(t); err != nil {
 			return nil, fmt.Errorf("--a1111: %w", err)
 		}
-		o.Dial, address = i.standIn.Dial, "http://a1111"
+		o.Dial, address = i.facade.Dial, "http://a1111"
 	}
 	var err error
 	if i.client, err = comfyui.NewClient(address, o); err != nil {
@@ -37,7 +37,7 @@ func (a *agent) open(t target) (*instance, error) {
 }
 
 // present begins to look for a server of A1111's API.
-func (a *agent) present(t target) (*standIn, error) {
+func (a *agent) present(t target) (*facade, error) {
 	dir, err := os.MkdirTemp("", "comfyhub-a1111-")
 	if err != nil {
 		return nil, err
@@ -46,14 +46,14 @@ func (a *agent) present(t target) (*standIn, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &standIn{found, dir}, nil
+	return &facade{found, dir}, nil
 }
 
 // close ends what the agent has of an instance.
 func (i *instance) close() {
 	i.client.Close()
-	if i.standIn != nil {
-		i.standIn.Close()
-		_ = os.RemoveAll(i.standIn.dir) // the system's folder for such things is emptied at times
+	if i.facade != nil {
+		i.facade.Close()
+		_ = os.RemoveAll(i.facade.dir) // the system's folder for such things is emptied at times
 	}
 }
