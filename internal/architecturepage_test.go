@@ -14,6 +14,7 @@ import (
 
 var (
 	pageLink = regexp.MustCompile("\\[`?([^\\]`]*)`?\\]\\(([^)#]+)[^)]*\\)")
+	lifeStep = regexp.MustCompile("\\| \\[`([^`]+)`\\]\\([^)]*\\) `(\\w+)` \\|")
 	codePath = regexp.MustCompile("`((?:[a-z]\\w*/)+[\\w.]+)`")
 )
 
@@ -41,6 +42,17 @@ func TestArchitecturePage(t *testing.T) {
 		_, err := os.Stat(filepath.Join("..", named[1]))
 		require.NoError(t, err, "%s names what is not there", page)
 	}
+
+	// A step of the life of a job names the function to begin with.
+	steps, lines := lifeStep.FindAllStringSubmatch(text, -1), 0
+	require.Len(t, steps, 5)
+	for _, step := range steps {
+		source, err := os.ReadFile(filepath.Join("..", step[1]))
+		require.NoError(t, err)
+		require.Regexp(t, `(?m)^func (\([^)]*\) )?`+step[2]+`\(`, string(source), step[1])
+		lines += strings.Count(string(source), "\n")
+	}
+	require.Less(t, lines, 1200, "the life of a job can be read at one go")
 
 	folders := map[string]bool{}
 	for _, file := range sources(t) {

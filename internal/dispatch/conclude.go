@@ -7,38 +7,10 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
-
-// perform takes a run through its steps and brings it to its end. A panic on
-// the way ends this run only.
-func (r *run) perform(ctx context.Context, steps func(context.Context) result) resultKind {
-	defer func() { r.files.stop() }()
-	defer func() { r.trace.End() }()
-	var res result
-	if panics.Do(r.log, "a run", func() error {
-		res = r.part(ctx, steps)
-		r.conclude(ctx, res)
-		return nil
-	}) != nil {
-		_ = panics.Do(r.log, "the end of a run", func() error { r.crash(ctx); return nil })
-		return jobEnded
-	}
-	return res.kind
-}
-
-// beside does work for the run in a goroutine of its own. A panic in it ends the
-// run, as one in the run's own goroutine does.
-func (r *run) beside(work string, f func()) {
-	r.d.work.Go(r.log, work, func() {
-		if err := panics.Do(r.log, work, func() error { f(); return nil }); err != nil {
-			r.mail.put(runEvent{kind: hubFailed})
-		}
-	})
-}
 
 // conclude does what the result of a run asks for.
 func (r *run) conclude(ctx context.Context, res result) {

@@ -13,33 +13,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// execute runs a claimed job.
-func (r *run) execute(ctx context.Context) result {
-	key := r.job().Key
-	body, err := r.d.queue.Body(ctx, key)
-	r.takeBody(body) // also the part of it that could be read: the history shows it
-	if err != nil {
-		return r.unreadable(ctx, err)
-	}
-	if r.wish != wanted {
-		return r.cancelledEnd()
-	}
-	if res := r.tooSmall(); res.kind != undecided {
-		return res
-	}
-	err = r.submit(ctx)
-	var refused refusal
-	switch {
-	case err == nil:
-		return r.follow(ctx)
-	case errors.As(err, &refused):
-		return r.refused(ctx, refused)
-	case ctx.Err() != nil:
-		return result{kind: dropped} // the hub stops; the lease ends and the job goes elsewhere
-	}
-	return r.notTaken(err)
-}
-
 // maxUnsealed is how often a hub tries to decrypt the API keys of a job. In
 // between there is time for another hub, whose keys may be others.
 const maxUnsealed = 3

@@ -102,6 +102,61 @@ func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 	return r
 }
 
+// perform takes a run through its steps, those of execute for a new one, and brings it to its
+// end with conclude. A panic on the way ends this run only.
+func (r *run) perform(ctx context.Context, steps func(context.Context) result) resultKind {
+	defer func() { r.files.stop() }()
+	defer func() { r.trace.End() }()
+	var res result
+	if panics.Do(r.log, "a run", func() error {
+		res = r.part(ctx, steps)
+		r.conclude(ctx, res)
+		return nil
+	}) != nil {
+		_ = panics.Do(r.log, "the end of a run", func() error { r.crash(ctx); return nil })
+		return jobEnded
+	}
+	return res.kind
+}
+
+// beside does work for the run in a goroutine of its own. A panic in it ends the
+// run, as one in the run's own goroutine does.
+func (r *run) beside(work string, f func()) {
+	r.d.work.Go(r.log, work, func() {
+		if err := panics.Do(r.log, work, func() error { f(); return nil }); err != nil {
+			r.mail.put(runEvent{kind: hubFailed})
+		}
+	})
+}
+
+// execute runs a claimed job: it reads the body, posts the prompt once its inputs are there,
+// watches the instance run it, and collects the results.
+func (r *run) execute(ctx context.Context) result {
+	key := r.job().Key
+	body, err := r.d.queue.Body(ctx, key)
+	r.takeBody(body) // also the part of it that could be read: the history shows it
+	if err != nil {
+		return r.unreadable(ctx, err)
+	}
+	if r.wish != wanted {
+		return r.cancelledEnd()
+	}
+	if res := r.tooSmall(); res.kind != undecided {
+		return res
+	}
+	err = r.submit(ctx)
+	var refused refusal
+	switch {
+	case err == nil:
+		return r.follow(ctx)
+	case errors.As(err, &refused):
+		return r.refused(ctx, refused)
+	case ctx.Err() != nil:
+		return result{kind: dropped} // the hub stops; the lease ends and the job goes elsewhere
+	}
+	return r.notTaken(err)
+}
+
 // watch follows the run until its instance has finished with it, or it is lost.
 func (r *run) watch(ctx context.Context) result {
 	r.heard, r.asked, r.provenAt = time.Now(), time.Now(), time.Now()
