@@ -17,7 +17,7 @@ import (
 //
 // If all hubs were silent, Redis was probably unavailable and nobody could beat. They
 // get time to do so now.
-func (q *Queue) Beat(ctx context.Context, hub string, lasts time.Duration, buried ...string) (silent []string, late bool, err error) {
+func (q *LeasedRuns) Beat(ctx context.Context, hub string, lasts time.Duration, buried ...string) (silent []string, late bool, err error) {
 	args := []any{hub, milliseconds(lasts)}
 	for _, b := range buried {
 		args = append(args, b)
@@ -28,20 +28,20 @@ func (q *Queue) Beat(ctx context.Context, hub string, lasts time.Duration, burie
 
 // Quit records that a hub stops, so that others take over its runs without waiting for
 // its next beat.
-func (q *Queue) Quit(ctx context.Context, hub string) error {
+func (q *LeasedRuns) Quit(ctx context.Context, hub string) error {
 	return q.fenced(ctx, quitScript, hub)
 }
 
 // Inherit takes over a run from a silent hub before its lease ends, with a new lease
 // and a new fence: what the other hub still sends is stale, if it lives after all.
 // Errors: ErrStale if the run has changed hands or ended, or its hub has beaten again.
-func (q *Queue) Inherit(ctx context.Context, run job.Run, hub string) (Orphan, error) {
+func (q *LeasedRuns) Inherit(ctx context.Context, run job.Run, hub string) (Orphan, error) {
 	return q.takeOver(ctx, inheritScript, run.Key, run.Key, run.Fence, run.Hub, hub, milliseconds(q.o.Lease))
 }
 
 // Adopt takes over a run, with a new lease and a new fence, from a hub that is
 // known to be dead: an older boot of the same hub. Errors: ErrStale if the run has
 // changed hands or ended.
-func (q *Queue) Adopt(ctx context.Context, run job.Run, hub string) (Orphan, error) {
+func (q *LeasedRuns) Adopt(ctx context.Context, run job.Run, hub string) (Orphan, error) {
 	return q.takeOver(ctx, adoptScript, run.Key, run.Key, run.Fence, hub, milliseconds(q.o.Lease))
 }

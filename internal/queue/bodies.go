@@ -67,7 +67,7 @@ func (s StoredBody) Read() (job.Body, error) { return s.codec.decodeBody(s.store
 // EachBody passes the bodies of the live ones among the jobs to use, in the order
 // of the keys, with about a megabyte of them in memory at a time. It ends at the first
 // error of use.
-func (q *Queue) EachBody(ctx context.Context, keys []string, use func(StoredBody) error) error {
+func (q *store) EachBody(ctx context.Context, keys []string, use func(StoredBody) error) error {
 	for part := range slices.Chunk(keys, batchSize) {
 		weights, err := q.weights(ctx, part)
 		if err != nil {
@@ -89,7 +89,7 @@ func (q *Queue) EachBody(ctx context.Context, keys []string, use func(StoredBody
 }
 
 // weights returns at least the sizes of stored bodies, see weigh.
-func (q *Queue) weights(ctx context.Context, keys []string) ([]int64, error) {
+func (q *store) weights(ctx context.Context, keys []string) ([]int64, error) {
 	records, err := q.records(ctx, keys, "weight")
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (q *Queue) weights(ctx context.Context, keys []string) ([]int64, error) {
 }
 
 // passBodies reads bodies in one round trip and passes them to use.
-func (q *Queue) passBodies(ctx context.Context, keys []string, use func(StoredBody) error) error {
+func (q *store) passBodies(ctx context.Context, keys []string, use func(StoredBody) error) error {
 	reads := make([]*redis.StringCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), manyBodies, func(p redis.Pipeliner, i int) {
 		reads[i] = p.Get(ctx, q.keys.body(keys[i]))

@@ -103,7 +103,7 @@ type WaitingCallback struct {
 // TakeCallbacks gives events that are due to this hub, of each tenant one at most, and none
 // of the tenants of skip. Each is the hub's own for a minute, progress for 15 s; it must be
 // settled by then.
-func (q *Queue) TakeCallbacks(ctx context.Context, bound int, skip []string) ([]TakenCallback, error) {
+func (q *Callbacks) TakeCallbacks(ctx context.Context, bound int, skip []string) ([]TakenCallback, error) {
 	args := []any{milliseconds(callbackLease), bound, milliseconds(deadAge), milliseconds(progressLease)}
 	for _, tenant := range skip {
 		args = append(args, tenant)
@@ -147,27 +147,27 @@ func readCallbackEvent(packed, tenant, prompt, link string, attempts int) (Callb
 
 // Delivered notes that a taken event has arrived. Errors of this and the methods below:
 // ErrStale if the event is another hub's now.
-func (q *Queue) Delivered(ctx context.Context, t TakenCallback) error {
+func (q *Callbacks) Delivered(ctx context.Context, t TakenCallback) error {
 	return q.settleCallback(ctx, t, "delivered", 0, "")
 }
 
 // RetryCallback notes that a taken event has not arrived; it is due again after a pause.
-func (q *Queue) RetryCallback(ctx context.Context, t TakenCallback, pause time.Duration, why string) error {
+func (q *Callbacks) RetryCallback(ctx context.Context, t TakenCallback, pause time.Duration, why string) error {
 	return q.settleCallback(ctx, t, "failed", pause, why)
 }
 
 // PutOffCallback gives a taken event back that was not sent.
-func (q *Queue) PutOffCallback(ctx context.Context, t TakenCallback, pause time.Duration) error {
+func (q *Callbacks) PutOffCallback(ctx context.Context, t TakenCallback, pause time.Duration) error {
 	return q.settleCallback(ctx, t, "later", pause, "")
 }
 
 // BuryCallback gives a taken event up. It is kept for a week, and can be replayed; progress
 // is dropped.
-func (q *Queue) BuryCallback(ctx context.Context, t TakenCallback, why string) error {
+func (q *Callbacks) BuryCallback(ctx context.Context, t TakenCallback, why string) error {
 	return q.settleCallback(ctx, t, "dead", 0, why)
 }
 
-func (q *Queue) settleCallback(ctx context.Context, t TakenCallback, what string, pause time.Duration, why string) error {
+func (q *Callbacks) settleCallback(ctx context.Context, t TakenCallback, what string, pause time.Duration, why string) error {
 	code, _, err := q.run(ctx, settleCallScript, t.key, t.turn, what, milliseconds(pause), why, maxTenantDead, maxDead)
 	if err != nil {
 		return err
@@ -177,7 +177,7 @@ func (q *Queue) settleCallback(ctx context.Context, t TakenCallback, what string
 
 // ReplayCallback sends an event again that was given up. tenant is who asks; "" may replay
 // those of all. Errors: ErrNotFound.
-func (q *Queue) ReplayCallback(ctx context.Context, tenant, id string) error {
+func (q *Callbacks) ReplayCallback(ctx context.Context, tenant, id string) error {
 	code, _, err := q.run(ctx, replayCallScript, id, tenant)
 	if err != nil {
 		return err
@@ -187,16 +187,16 @@ func (q *Queue) ReplayCallback(ctx context.Context, tenant, id string) error {
 
 // WaitingCallbacks lists events that wait to be delivered, of each job the first; of all
 // tenants with "".
-func (q *Queue) WaitingCallbacks(ctx context.Context, tenant string, bound int) ([]WaitingCallback, error) {
+func (q *Callbacks) WaitingCallbacks(ctx context.Context, tenant string, bound int) ([]WaitingCallback, error) {
 	return q.listCallbacks(ctx, waitingCallsScript, tenant, bound)
 }
 
 // DeadCallbacks lists events that were given up, the last one first.
-func (q *Queue) DeadCallbacks(ctx context.Context, tenant string, bound int) ([]WaitingCallback, error) {
+func (q *Callbacks) DeadCallbacks(ctx context.Context, tenant string, bound int) ([]WaitingCallback, error) {
 	return q.listCallbacks(ctx, deadCallsScript, tenant, bound)
 }
 
-func (q *Queue) listCallbacks(ctx context.Context, s *redis.Script, tenant string, bound int) ([]WaitingCallback, error) {
+func (q *Callbacks) listCallbacks(ctx context.Context, s *redis.Script, tenant string, bound int) ([]WaitingCallback, error) {
 	_, fields, err := q.run(ctx, s, tenant, bound)
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ type CancelResult struct {
 // Cancel removes a waiting job, without a history entry, as in ComfyUI. For a run
 // it asks the holder to end it: by an event at once, and in each Renew. Errors:
 // ErrNotFound.
-func (q *Queue) Cancel(ctx context.Context, key string) (CancelResult, error) {
+func (q *WaitingJobs) Cancel(ctx context.Context, key string) (CancelResult, error) {
 	return q.cancel(ctx, key, "")
 }
 
@@ -29,11 +29,11 @@ func (q *Queue) Cancel(ctx context.Context, key string) (CancelResult, error) {
 // Cancel does. A running job disappears from all listings and counts, its holder is
 // asked to end it, and its end leaves no history entry. A job that was cancelled
 // before ends as cancelled. Errors: ErrNotFound.
-func (q *Queue) Withdraw(ctx context.Context, key string) (CancelResult, error) {
+func (q *WaitingJobs) Withdraw(ctx context.Context, key string) (CancelResult, error) {
 	return q.cancel(ctx, key, "1")
 }
 
-func (q *Queue) cancel(ctx context.Context, key, withdraw string) (CancelResult, error) {
+func (q *WaitingJobs) cancel(ctx context.Context, key, withdraw string) (CancelResult, error) {
 	code, values, err := q.run(ctx, cancelScript, key, milliseconds(q.o.Tombstone), withdraw)
 	if err != nil {
 		return CancelResult{}, err
@@ -60,7 +60,7 @@ func (q *Queue) cancel(ctx context.Context, key, withdraw string) (CancelResult,
 // CancelWaiting removes those of the jobs that are waiting, as ComfyUI's delete and
 // clear do, and returns their keys. Those that wait at an instance are withdrawn: their
 // holders are told to take them back. Other jobs are left alone.
-func (q *Queue) CancelWaiting(ctx context.Context, keys []string) ([]string, error) {
+func (q *WaitingJobs) CancelWaiting(ctx context.Context, keys []string) ([]string, error) {
 	var removed []string
 	for batch := range slices.Chunk(keys, batchSize) {
 		args := make([]any, 0, 1+len(batch))

@@ -13,7 +13,7 @@ import (
 )
 
 // Classes returns the classes that have waiting jobs, each with its requirements.
-func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
+func (q *WaitingJobs) Classes(ctx context.Context) (map[string][]byte, error) {
 	classes, err := q.db.Client().SMembers(ctx, q.keys.classes()).Result()
 	if err != nil {
 		return nil, err
@@ -22,7 +22,7 @@ func (q *Queue) Classes(ctx context.Context) (map[string][]byte, error) {
 }
 
 // Requirements returns those of the classes that have live jobs.
-func (q *Queue) Requirements(ctx context.Context, classes []string) (map[string][]byte, error) {
+func (q *WaitingJobs) Requirements(ctx context.Context, classes []string) (map[string][]byte, error) {
 	out, unknown := q.requires.of(classes)
 	requires := make([]*redis.StringCmd, len(unknown))
 	err := q.pipeline(ctx, len(unknown), batchSize, func(p redis.Pipeliner, i int) {
@@ -43,7 +43,7 @@ func (q *Queue) Requirements(ctx context.Context, classes []string) (map[string]
 
 // Peek returns the n best waiting jobs of the classes, in rank order, also those
 // that must not run yet. They may be gone by the time of a Claim, which decides.
-func (q *Queue) Peek(ctx context.Context, classes []string, n int) ([]job.Job, error) {
+func (q *WaitingJobs) Peek(ctx context.Context, classes []string, n int) ([]job.Job, error) {
 	ranks, err := q.heads(ctx, classes, n)
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ type Own struct{ Tenants, Classes []string }
 // due, without the first skip of them. Those that must not run yet, by Redis's clock,
 // and those whose records cannot be read are left out. What changes between two calls
 // may be seen twice or not at all.
-func (q *Queue) Window(ctx context.Context, wanted Wanted, skip, n int) (Window, error) {
+func (q *WaitingJobs) Window(ctx context.Context, wanted Wanted, skip, n int) (Window, error) {
 	open := "1"
 	if wanted.Reserved {
 		open = "0"
@@ -120,7 +120,7 @@ func appendAll(args []any, texts []string) []any {
 }
 
 // heads returns the ranks of the n best waiting jobs of the classes, in order.
-func (q *Queue) heads(ctx context.Context, classes []string, n int) ([]string, error) {
+func (q *WaitingJobs) heads(ctx context.Context, classes []string, n int) ([]string, error) {
 	if n <= 0 || len(classes) == 0 {
 		return nil, nil
 	}
@@ -141,13 +141,13 @@ func (q *Queue) heads(ctx context.Context, classes []string, n int) ([]string, e
 }
 
 // queued returns the waiting ones of some jobs, by their ranks.
-func (q *Queue) queued(ctx context.Context, ranks []string) ([]job.Job, error) {
+func (q *WaitingJobs) queued(ctx context.Context, ranks []string) ([]job.Job, error) {
 	jobs, err := q.jobs(ctx, keysOf(ranks))
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Queued }), err
 }
 
 // Taken returns the instances that have a run.
-func (q *Queue) Taken(ctx context.Context) (map[string]bool, error) {
+func (q *WaitingJobs) Taken(ctx context.Context) (map[string]bool, error) {
 	holders, err := q.db.Client().HGetAll(ctx, q.keys.instances()).Result()
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
@@ -193,13 +193,13 @@ const minWeight, maxWeight = 0.001, 1000
 // of a lease. The job's Run is the new run. Errors: ErrNotQueued, ErrTaken, ErrCapped,
 // ErrNotFound; ErrUnavailable also for a moment after Redis was restarted, see
 // [Queue.Heal].
-func (q *Queue) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
+func (q *LeasedRuns) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
 	j, _, err := q.ClaimCounting(ctx, r)
 	return j, err
 }
 
 // ClaimCounting is Claim, and returns how many classes still have waiting jobs.
-func (q *Queue) ClaimCounting(ctx context.Context, r ClaimRequest) (j job.Job, classes int, err error) {
+func (q *LeasedRuns) ClaimCounting(ctx context.Context, r ClaimRequest) (j job.Job, classes int, err error) {
 	if err := q.ready(ctx); err != nil {
 		return job.Job{}, 0, err
 	}

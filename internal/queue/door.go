@@ -27,7 +27,7 @@ func doorTime(d time.Duration) int64 {
 // Errors: ErrAnswered if the client was already told otherwise, and ErrStale; then
 // nothing was changed. On the embedded server the end is on disk when Reject
 // returns.
-func (q *Queue) Reject(ctx context.Context, run job.Run, answer []byte) error {
+func (q *LeasedRuns) Reject(ctx context.Context, run job.Run, answer []byte) error {
 	err := q.asHolder(ctx, run, func() error {
 		return q.fenced(ctx, rejectScript, run.Key, run.Fence, q.codec.compress(answer), milliseconds(refusalLife))
 	})
@@ -41,7 +41,7 @@ func (q *Queue) Reject(ctx context.Context, run job.Run, answer []byte) error {
 // its instance has refused it, and Admit returns the instance's answer; or no
 // refusal can come any more, and the client may be told that the job is accepted.
 // Admit may be called again, with the same result. Errors: ErrNotFound.
-func (q *Queue) Admit(ctx context.Context, key string) (answer []byte, refused bool, err error) {
+func (q *LeasedRuns) Admit(ctx context.Context, key string) (answer []byte, refused bool, err error) {
 	code, values, err := q.run(ctx, admitScript, key)
 	if err != nil {
 		return nil, false, err

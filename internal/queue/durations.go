@@ -23,7 +23,7 @@ type Measured struct {
 }
 
 // KeepMeasured stores measured runs for all hubs.
-func (q *Queue) KeepMeasured(ctx context.Context, runs []Measured) error {
+func (q *Lessons) KeepMeasured(ctx context.Context, runs []Measured) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -38,7 +38,7 @@ func (q *Queue) KeepMeasured(ctx context.Context, runs []Measured) error {
 // Durations returns the last runs of each pair that had one since a moment, the oldest
 // first and separated by spaces, and the moment for the next call. Both are in
 // milliseconds by Redis's clock; 0 returns all.
-func (q *Queue) Durations(ctx context.Context, since int64) (runs map[string]string, now int64, err error) {
+func (q *Lessons) Durations(ctx context.Context, since int64) (runs map[string]string, now int64, err error) {
 	_, fields, err := q.run(ctx, durationsScript, since)
 	if err != nil {
 		return nil, since, err

@@ -56,7 +56,7 @@ type Accepted struct {
 // key, or with the same id and BodyHash. On the embedded server the job is on disk
 // when Enqueue returns. Errors: ErrFull, ErrTenantFull,
 // ErrTenantSpent, ErrTenantRate, ErrCallbacksFull, ErrTenantCallbacksFull, ErrUnavailable.
-func (q *Queue) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
+func (q *WaitingJobs) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
 	}
@@ -122,7 +122,7 @@ func gapOf(rate int) int64 {
 
 // TakeNumber consumes the next number of a tenant's counter, as ComfyUI does for
 // prompts that it rejects. The first is 0.
-func (q *Queue) TakeNumber(ctx context.Context, tenant string) (int64, error) {
+func (q *WaitingJobs) TakeNumber(ctx context.Context, tenant string) (int64, error) {
 	_, reply, err := q.run(ctx, numberScript, tenant)
 	if err != nil {
 		return 0, err

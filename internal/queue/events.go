@@ -80,7 +80,7 @@ func readEvent(payload string) (Event, bool) {
 // Subscribe returns the events of all hubs, including this one, until the context
 // ends; then it closes the channel. A slow reader misses some and gets a Resync
 // instead.
-func (q *Queue) Subscribe(ctx context.Context) <-chan Event {
+func (q *Lessons) Subscribe(ctx context.Context) <-chan Event {
 	out := make(chan Event)
 	go func() {
 		defer close(out)

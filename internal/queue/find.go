@@ -10,7 +10,7 @@ import (
 
 // FindAll returns the newest job of each of a tenant's ids, as [Queue.Find] does, in two
 // round trips for every 256 ids. Ids without a job are left out.
-func (q *Queue) FindAll(ctx context.Context, tenant string, ids []string) ([]job.Job, error) {
+func (q *Lookup) FindAll(ctx context.Context, tenant string, ids []string) ([]job.Job, error) {
 	var keys []string
 	for batch := range slices.Chunk(ids, batchSize) {
 		found, err := q.db.Client().HMGet(ctx, q.keys.ids(tenant), batch...).Result()

@@ -55,14 +55,14 @@ func (u Uses) args() []any {
 // twice is not an error. On the embedded server the end is on disk when Finish
 // returns. Errors: ErrStale, if nothing was changed; ErrWithdrawn if the client had
 // withdrawn the job, which has then ended without an entry.
-func (q *Queue) Finish(ctx context.Context, run job.Run, o Outcome) error {
+func (q *RunEnds) Finish(ctx context.Context, run job.Run, o Outcome) error {
 	_, err := q.FinishCounting(ctx, run, o)
 	return err
 }
 
 // FinishCounting is Finish, and returns what Count says of the job's caller right
 // after the end.
-func (q *Queue) FinishCounting(ctx context.Context, run job.Run, o Outcome) (left int, err error) {
+func (q *RunEnds) FinishCounting(ctx context.Context, run job.Run, o Outcome) (left int, err error) {
 	if !o.State.Ended() {
 		return 0, fmt.Errorf("queue: %q is no end", o.State)
 	}
@@ -82,13 +82,13 @@ func (q *Queue) FinishCounting(ctx context.Context, run job.Run, o Outcome) (lef
 
 // FailWaiting ends a waiting job that no instance can run. Outcome.State and Uses
 // are ignored. Errors: ErrNotQueued, ErrNotFound.
-func (q *Queue) FailWaiting(ctx context.Context, key string, o Outcome) error {
+func (q *RunEnds) FailWaiting(ctx context.Context, key string, o Outcome) error {
 	_, err := q.end(ctx, q.stored(job.Failed, o), failWaitingScript, key)
 	return err
 }
 
 // stored converts an outcome into what is written.
-func (q *Queue) stored(state job.State, o Outcome) end {
+func (q *RunEnds) stored(state job.State, o Outcome) end {
 	return end{
 		state: string(state), reason: o.Reason, entry: q.codec.compress(o.Entry), summary: o.Summary, uses: o.Uses.args(),
 	}
@@ -96,7 +96,7 @@ func (q *Queue) stored(state job.State, o Outcome) end {
 
 // end runs a script that ends a job, and returns what follows the code in its reply.
 // key is the first of its arguments.
-func (q *Queue) end(ctx context.Context, e end, s *redis.Script, key string, args ...any) ([]string, error) {
+func (q *RunEnds) end(ctx context.Context, e end, s *redis.Script, key string, args ...any) ([]string, error) {
 	l := q.limit.Load()
 	args = append([]any{key}, args...)
 	args = append(args, e.entry, e.summary, e.reason, l.HistoryEntries, l.HistoryBytes, l.TenantHistory)
@@ -157,7 +157,7 @@ const (
 // or has killed too many instances (see Job.Kills); ErrCancelled if its cancel was requested. The last two also
 // return the job: the caller still holds the run and must Finish it. If the caller
 // dies first, the sweep hands the run to another hub.
-func (q *Queue) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job.Job, error) {
+func (q *RunEnds) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job.Job, error) {
 	blame := "attempt"
 	switch {
 	case o.Unused:

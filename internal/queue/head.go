@@ -7,7 +7,7 @@ import (
 
 // HeadKeys returns the keys of the first n running and waiting jobs of a tenant, or of all
 // with "", in rank order. Unlike Live it costs the same however many jobs wait.
-func (q *Queue) HeadKeys(ctx context.Context, tenant string, n int) ([]string, error) {
+func (q *WaitingJobs) HeadKeys(ctx context.Context, tenant string, n int) ([]string, error) {
 	if n <= 0 {
 		return nil, nil
 	}

@@ -66,7 +66,7 @@ func (p Page) span(n int) (from, to int) {
 }
 
 // page returns the keys of a page, oldest first.
-func (q *Queue) page(ctx context.Context, tenant string, p Page) ([]string, error) {
+func (q *EndedJobs) page(ctx context.Context, tenant string, p Page) ([]string, error) {
 	n, err := q.db.Client().ZCard(ctx, q.keys.history(tenant)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
@@ -83,7 +83,7 @@ func (q *Queue) page(ctx context.Context, tenant string, p Page) ([]string, erro
 }
 
 // History returns entries of a tenant, oldest first, with ComfyUI's paging.
-func (q *Queue) History(ctx context.Context, tenant string, p Page) ([]Entry, error) {
+func (q *EndedJobs) History(ctx context.Context, tenant string, p Page) ([]Entry, error) {
 	keys, err := q.page(ctx, tenant, p)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (q *Queue) History(ctx context.Context, tenant string, p Page) ([]Entry, er
 }
 
 // HistoryEntry returns the entry of an id. Errors: ErrNotFound.
-func (q *Queue) HistoryEntry(ctx context.Context, tenant, id string) (Entry, error) {
+func (q *EndedJobs) HistoryEntry(ctx context.Context, tenant, id string) (Entry, error) {
 	key, err := q.db.Client().HGet(ctx, q.keys.entries(tenant), id).Result()
 	if errors.Is(err, redis.Nil) {
 		return Entry{}, ErrNotFound
@@ -111,7 +111,7 @@ func (q *Queue) HistoryEntry(ctx context.Context, tenant, id string) (Entry, err
 }
 
 // readEntries reads the entries of jobs; those that have been removed are skipped.
-func (q *Queue) readEntries(ctx context.Context, tenant string, keys []string) ([]Entry, error) {
+func (q *EndedJobs) readEntries(ctx context.Context, tenant string, keys []string) ([]Entry, error) {
 	fields := make([]*redis.SliceCmd, len(keys))
 	texts := make([]*redis.StringCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
@@ -151,7 +151,7 @@ type Record struct {
 
 // Ended returns the records of a tenant's ended jobs, in the order and with the
 // paging of History, without reading the entries.
-func (q *Queue) Ended(ctx context.Context, tenant string, p Page) ([]Record, error) {
+func (q *EndedJobs) Ended(ctx context.Context, tenant string, p Page) ([]Record, error) {
 	keys, err := q.page(ctx, tenant, p)
 	if err != nil {
 		return nil, err
@@ -160,14 +160,14 @@ func (q *Queue) Ended(ctx context.Context, tenant string, p Page) ([]Record, err
 }
 
 // EndedKeys returns the keys of a tenant's ended jobs in the order of History.
-func (q *Queue) EndedKeys(ctx context.Context, tenant string) ([]string, error) {
+func (q *EndedJobs) EndedKeys(ctx context.Context, tenant string) ([]string, error) {
 	return q.page(ctx, tenant, Page{})
 }
 
 // EndedOf returns the records of those of the jobs that have ended; unknown ones,
 // and those that were cancelled while they waited, are skipped. Except for
 // Delivered, a record never changes once it exists.
-func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
+func (q *EndedJobs) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 	records, err := q.records(ctx, keys, append(slices.Clone(recordFields[:]), "summary", "delivered", "gone")...)
 	if err != nil {
 		return nil, err
@@ -192,7 +192,7 @@ func (q *Queue) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 
 // DeleteHistory removes the entries of ids; unknown ids are not an error. Files
 // stay, as in ComfyUI.
-func (q *Queue) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
+func (q *EndedJobs) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
 	err := q.forget(ctx, tenant, "ids", ids)
 	q.copies.forgetEnds(tenant, ids)
 	return err
@@ -200,7 +200,7 @@ func (q *Queue) DeleteHistory(ctx context.Context, tenant string, ids []string) 
 
 // ClearHistory removes the current entries of a tenant, or those of one of its
 // callers if caller is not empty.
-func (q *Queue) ClearHistory(ctx context.Context, tenant, caller string) error {
+func (q *EndedJobs) ClearHistory(ctx context.Context, tenant, caller string) error {
 	keys, err := q.page(ctx, tenant, Page{})
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (q *Queue) ClearHistory(ctx context.Context, tenant, caller string) error {
 	return q.forget(ctx, tenant, "keys", keys)
 }
 
-func (q *Queue) forget(ctx context.Context, tenant, kind string, names []string) error {
+func (q *EndedJobs) forget(ctx context.Context, tenant, kind string, names []string) error {
 	for batch := range slices.Chunk(names, batchSize) {
 		args := make([]any, 0, 2+len(batch))
 		args = append(args, tenant, kind)
@@ -240,7 +240,7 @@ func (q *Queue) forget(ctx context.Context, tenant, kind string, names []string)
 
 // ExpireHistory drops the entries of jobs that ended at or before a time, of one
 // tenant or, with "", of all.
-func (q *Queue) ExpireHistory(ctx context.Context, tenant string, until time.Time) error {
+func (q *EndedJobs) ExpireHistory(ctx context.Context, tenant string, until time.Time) error {
 	for {
 		_, dropped, err := q.run(ctx, expireScript, until.UnixMilli(), tenant)
 		if err != nil || len(dropped) == 0 || dropped[0] == "0" {
@@ -252,7 +252,7 @@ func (q *Queue) ExpireHistory(ctx context.Context, tenant string, until time.Tim
 // RecountHistory counts the history entries that earlier versions wrote toward
 // their tenants, so that these pay their share too. It may be run at any time, by
 // several hubs at once.
-func (q *Queue) RecountHistory(ctx context.Context) error {
+func (q *EndedJobs) RecountHistory(ctx context.Context) error {
 	for from := 0; ; from += batchSize {
 		_, looked, err := q.run(ctx, recountScript, from, batchSize)
 		if err != nil || len(looked) == 0 || looked[0] == "0" {
@@ -266,7 +266,7 @@ type Confirmed struct{ Tenant, ID string }
 
 // DeliveredEnds records that clients confirmed ends, in one round trip. It skips jobs
 // that are not known.
-func (q *Queue) DeliveredEnds(ctx context.Context, ends ...Confirmed) error {
+func (q *EndedJobs) DeliveredEnds(ctx context.Context, ends ...Confirmed) error {
 	var args []any
 	for _, e := range ends {
 		args = append(args, e.Tenant, e.ID)
@@ -292,7 +292,7 @@ type Unconfirmed struct {
 
 // Unconfirmed returns the last n such jobs of each client, the one that ended last
 // first. Of a requester only tenant and client count.
-func (q *Queue) Unconfirmed(ctx context.Context, clients []job.Requester, n int) ([][]Unconfirmed, error) {
+func (q *EndedJobs) Unconfirmed(ctx context.Context, clients []job.Requester, n int) ([][]Unconfirmed, error) {
 	reads := make([]*redis.ScoredCmd, len(clients))
 	err := q.pipeline(ctx, len(clients), batchSize, func(p redis.Pipeliner, i int) {
 		reads[i] = p.ZRevRangeWithScores(ctx, q.keys.undelivered(clients[i].Tenant, clients[i].Client), 0, int64(n-1))
@@ -313,7 +313,7 @@ func (q *Queue) Unconfirmed(ctx context.Context, clients []job.Requester, n int)
 
 // Undelivered returns ended jobs of a client that has not confirmed the end, in the
 // order in which they ended, as long as their history entries exist.
-func (q *Queue) Undelivered(ctx context.Context, tenant, client string) ([]job.Job, error) {
+func (q *EndedJobs) Undelivered(ctx context.Context, tenant, client string) ([]job.Job, error) {
 	keys, err := q.db.Client().ZRange(ctx, q.keys.undelivered(tenant, client), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)

@@ -15,7 +15,7 @@ import (
 // Started records that the instance has started to execute: leased becomes running.
 // Repeating it changes nothing. Errors: ErrStale; ErrCancelled for a run that is
 // recorded all the same; ErrWithdrawn if its client has also withdrawn it.
-func (q *Queue) Started(ctx context.Context, run job.Run) error {
+func (q *LeasedRuns) Started(ctx context.Context, run job.Run) error {
 	err := q.asHolder(ctx, run, func() error { return q.fenced(ctx, startedScript, run.Key, run.Fence) })
 	if err == nil || errors.Is(err, ErrCancelled) {
 		q.copies.change(run.Key, nil, func(c *copied) {
@@ -32,7 +32,7 @@ func (q *Queue) Started(ctx context.Context, run job.Run) error {
 
 // Progress records how far the running node is, from 0 to 1. Call it at most once a
 // second per run: it is for listings. Errors: ErrStale.
-func (q *Queue) Progress(ctx context.Context, run job.Run, fraction float64) error {
+func (q *LeasedRuns) Progress(ctx context.Context, run job.Run, fraction float64) error {
 	return q.fenced(ctx, progressScript, run.Key, run.Fence,
 		strconv.FormatFloat(min(max(fraction, 0), 1), 'g', 4, 64))
 }
@@ -40,7 +40,7 @@ func (q *Queue) Progress(ctx context.Context, run job.Run, fraction float64) err
 // Preempt reports whether the run of a bulk job may be interrupted for an interactive one
 // that waits. The same job is not interrupted again, and none other for the one that waits
 // until some time is over. Errors: ErrStale.
-func (q *Queue) Preempt(ctx context.Context, run job.Run, waiting string, quiet time.Duration) (bool, error) {
+func (q *LeasedRuns) Preempt(ctx context.Context, run job.Run, waiting string, quiet time.Duration) (bool, error) {
 	code, _, err := q.run(ctx, preemptScript, run.Key, run.Fence, waiting, quiet.Milliseconds())
 	if err != nil || code == "refused" {
 		return false, err
@@ -54,7 +54,7 @@ func (q *Queue) Preempt(ctx context.Context, run job.Run, waiting string, quiet 
 
 // Release frees the instance of a run that has ended there; the job stays with its
 // holder, who collects its results. Errors: ErrStale.
-func (q *Queue) Release(ctx context.Context, run job.Run) error {
+func (q *LeasedRuns) Release(ctx context.Context, run job.Run) error {
 	err := q.asHolder(ctx, run, func() error { return q.fenced(ctx, releaseScript, run.Key, run.Fence, took(run)) })
 	if err == nil {
 		q.copies.change(run.Key, nil, func(c *copied) { c.record["released"] = "1" })
@@ -71,7 +71,7 @@ func took(run job.Run) string {
 }
 
 // fenced runs a script that answers with a code only.
-func (q *Queue) fenced(ctx context.Context, s *redis.Script, args ...any) error {
+func (q *LeasedRuns) fenced(ctx context.Context, s *redis.Script, args ...any) error {
 	code, _, err := q.run(ctx, s, args...)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ type RenewResult struct {
 // lease. It takes one script for each renewedAtOnce runs, whatever has become of them:
 // runs that are Lost may still be put back by [Queue.Recover]. After an error, the result
 // has the runs that were asked about before it.
-func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
+func (q *LeasedRuns) Renew(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
 	var result RenewResult
 	for some := range slices.Chunk(runs, renewedAtOnce) {
 		if err := q.renew(ctx, hub, some, &result); err != nil {
@@ -107,7 +107,7 @@ func (q *Queue) Renew(ctx context.Context, hub string, runs []job.Run) (RenewRes
 const renewedAtOnce = 50
 
 // renew adds to the result what has become of some runs.
-func (q *Queue) renew(ctx context.Context, hub string, runs []job.Run, result *RenewResult) error {
+func (q *LeasedRuns) renew(ctx context.Context, hub string, runs []job.Run, result *RenewResult) error {
 	args := make([]any, 0, 2+2*len(runs))
 	args = append(args, hub, milliseconds(q.o.Lease))
 	for _, run := range runs {
@@ -138,7 +138,7 @@ func (q *Queue) renew(ctx context.Context, hub string, runs []job.Run, result *R
 // Recover puts back those of the runs that Renew found lost that Redis has lost, and
 // returns the others. It also copies what is held and has no copy yet. It may take long:
 // no lease may depend on it.
-func (q *Queue) Recover(ctx context.Context, held, lost []job.Run) (gone []job.Run, err error) {
+func (q *LeasedRuns) Recover(ctx context.Context, held, lost []job.Run) (gone []job.Run, err error) {
 	for _, run := range lost {
 		if q.holds(run) {
 			if restored, err := q.restore(ctx, run.Key); err != nil {
@@ -212,7 +212,7 @@ func readOrphans(values []string) ([]Orphan, error) {
 // If no hub has swept for two thirds of a lease, Redis was probably unavailable and nobody
 // could renew, or its clock was set forward. Leases that ended meanwhile are then extended
 // once instead, so that their holders can renew them.
-func (q *Queue) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, error) {
+func (q *LeasedRuns) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, error) {
 	_, values, err := q.run(ctx, sweepScript, hub, milliseconds(q.o.Lease), limit)
 	if err != nil {
 		return nil, err
@@ -225,7 +225,7 @@ func (q *Queue) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, err
 }
 
 // takeOver runs a script that gives the caller the run of a job.
-func (q *Queue) takeOver(ctx context.Context, s *redis.Script, key string, args ...any) (Orphan, error) {
+func (q *LeasedRuns) takeOver(ctx context.Context, s *redis.Script, key string, args ...any) (Orphan, error) {
 	code, values, err := q.run(ctx, s, args...)
 	if err != nil {
 		return Orphan{}, err
@@ -242,7 +242,7 @@ func (q *Queue) takeOver(ctx context.Context, s *redis.Script, key string, args 
 }
 
 // Runs returns all runs that are held, including those whose lease has ended.
-func (q *Queue) Runs(ctx context.Context) ([]job.Run, error) {
+func (q *LeasedRuns) Runs(ctx context.Context) ([]job.Run, error) {
 	held, err := q.db.Client().ZRange(ctx, q.keys.leases(), 0, -1).Result()
 	if err != nil {
 		return nil, err

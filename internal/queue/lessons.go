@@ -31,7 +31,7 @@ const (
 )
 
 // Learn stores lessons for all hubs.
-func (q *Queue) Learn(ctx context.Context, lessons []Lesson) error {
+func (q *Lessons) Learn(ctx context.Context, lessons []Lesson) error {
 	if len(lessons) == 0 {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (q *Queue) Learn(ctx context.Context, lessons []Lesson) error {
 }
 
 // Learnt reports whether all of the lessons are known.
-func (q *Queue) Learnt(ctx context.Context, lessons []Lesson) (bool, error) {
+func (q *Lessons) Learnt(ctx context.Context, lessons []Lesson) (bool, error) {
 	scores := make([]*redis.FloatCmd, len(lessons))
 	err := q.pipeline(ctx, len(lessons), batchSize, func(p redis.Pipeliner, i int) {
 		scores[i] = p.ZScore(ctx, q.keys.lessons(), lessons[i].member())

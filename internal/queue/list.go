@@ -19,7 +19,7 @@ const batchSize = 256
 const heavyBatch = 16
 
 // pipeline does n reads, batch by batch. Missing values are not errors.
-func (q *Queue) pipeline(ctx context.Context, n, batch int, read func(p redis.Pipeliner, i int)) error {
+func (q *store) pipeline(ctx context.Context, n, batch int, read func(p redis.Pipeliner, i int)) error {
 	for begin := 0; begin < n; begin += batch {
 		_, err := q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
 			for i := begin; i < min(begin+batch, n); i++ {
@@ -36,7 +36,7 @@ func (q *Queue) pipeline(ctx context.Context, n, batch int, read func(p redis.Pi
 }
 
 // records reads fields of jobs; the records of unknown ones are empty.
-func (q *Queue) records(ctx context.Context, keys []string, fields ...string) ([]record, error) {
+func (q *store) records(ctx context.Context, keys []string, fields ...string) ([]record, error) {
 	reads := make([]*redis.SliceCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), batchSize, func(p redis.Pipeliner, i int) {
 		reads[i] = p.HMGet(ctx, q.keys.job(keys[i]), fields...)
@@ -58,7 +58,7 @@ func (q *Queue) records(ctx context.Context, keys []string, fields ...string) ([
 
 // jobs reads jobs; unknown ones are skipped. A record that cannot be decoded is
 // logged and skipped: one bad job must not break a listing for others.
-func (q *Queue) jobs(ctx context.Context, keys []string) ([]job.Job, error) {
+func (q *store) jobs(ctx context.Context, keys []string) ([]job.Job, error) {
 	records, err := q.records(ctx, keys, recordFields[:]...)
 	if err != nil {
 		return nil, err
@@ -87,12 +87,12 @@ func keysOf(ranks []string) []string {
 }
 
 // GetAll returns jobs by their keys; unknown ones are skipped.
-func (q *Queue) GetAll(ctx context.Context, keys []string) ([]job.Job, error) {
+func (q *Lookup) GetAll(ctx context.Context, keys []string) ([]job.Job, error) {
 	return q.jobs(ctx, keys)
 }
 
 // Get returns a job: live, ended, or cancelled recently. Errors: ErrNotFound.
-func (q *Queue) Get(ctx context.Context, key string) (job.Job, error) {
+func (q *Lookup) Get(ctx context.Context, key string) (job.Job, error) {
 	records, err := q.records(ctx, []string{key}, recordFields[:]...)
 	if err != nil {
 		return job.Job{}, err
@@ -104,7 +104,7 @@ func (q *Queue) Get(ctx context.Context, key string) (job.Job, error) {
 }
 
 // Find returns the newest job of an id. Errors: ErrNotFound.
-func (q *Queue) Find(ctx context.Context, tenant, id string) (job.Job, error) {
+func (q *Lookup) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	key, err := q.db.Client().HGet(ctx, q.keys.ids(tenant), id).Result()
 	if errors.Is(err, redis.Nil) {
 		return job.Job{}, ErrNotFound
@@ -118,7 +118,7 @@ func (q *Queue) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 // Position counts the jobs that will be given out before a waiting job if nothing
 // changes, over all tenants; 0 means it is next. Of many tenants it counts the jobs of
 // the first hundred. Errors: ErrNotQueued, ErrNotFound.
-func (q *Queue) Position(ctx context.Context, key string) (int, error) {
+func (q *Lookup) Position(ctx context.Context, key string) (int, error) {
 	code, fields, err := q.run(ctx, positionScript, key, q.order())
 	if err != nil {
 		return 0, err
@@ -130,7 +130,7 @@ func (q *Queue) Position(ctx context.Context, key string) (int, error) {
 }
 
 // LiveKeys returns the keys of all running and waiting jobs in rank order.
-func (q *Queue) LiveKeys(ctx context.Context) ([]string, error) {
+func (q *Lookup) LiveKeys(ctx context.Context) ([]string, error) {
 	ranks, err := q.db.Client().ZRange(ctx, q.keys.live(""), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
@@ -139,7 +139,7 @@ func (q *Queue) LiveKeys(ctx context.Context) ([]string, error) {
 }
 
 // Count returns the number of live jobs of a caller.
-func (q *Queue) Count(ctx context.Context, caller string) (int, error) {
+func (q *Lookup) Count(ctx context.Context, caller string) (int, error) {
 	n, err := q.db.Client().ZCard(ctx, q.keys.caller(caller)).Result()
 	if err != nil {
 		return 0, fmt.Errorf("queue: %w", err)
@@ -149,7 +149,7 @@ func (q *Queue) Count(ctx context.Context, caller string) (int, error) {
 
 // CountOf returns the number of live jobs of a tenant, and how many of them are
 // waiting.
-func (q *Queue) CountOf(ctx context.Context, tenant string) (live, waiting int, err error) {
+func (q *Lookup) CountOf(ctx context.Context, tenant string) (live, waiting int, err error) {
 	n, err := q.db.Client().ZCard(ctx, q.keys.live(tenant)).Result()
 	if err != nil {
 		return 0, 0, fmt.Errorf("queue: %w", err)
@@ -160,7 +160,7 @@ func (q *Queue) CountOf(ctx context.Context, tenant string) (live, waiting int, 
 
 // CountAll returns the number of live jobs of all tenants, how many of them are waiting,
 // and how many of those are paused.
-func (q *Queue) CountAll(ctx context.Context) (live, waiting, paused int, err error) {
+func (q *Lookup) CountAll(ctx context.Context) (live, waiting, paused int, err error) {
 	var all, queued, held *redis.IntCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
 		all, queued = p.ZCard(ctx, q.keys.live("")), p.ZCard(ctx, q.keys.waiting())
@@ -175,7 +175,7 @@ func (q *Queue) CountAll(ctx context.Context) (live, waiting, paused int, err er
 
 // Waiting returns the number of waiting jobs of a tenant, or of all with "", and
 // the bytes of their bodies and secrets as they are stored.
-func (q *Queue) Waiting(ctx context.Context, tenant string) (jobs int, bytes int64, err error) {
+func (q *Lookup) Waiting(ctx context.Context, tenant string) (jobs int, bytes int64, err error) {
 	var number, size *redis.StringCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
 		number, size = p.HGet(ctx, q.keys.waitingJobs(), tenant), p.HGet(ctx, q.keys.waitingBytes(), tenant)
@@ -191,7 +191,7 @@ func (q *Queue) Waiting(ctx context.Context, tenant string) (jobs int, bytes int
 // Body returns a live job's body with its secrets and requirements. Errors:
 // ErrNotFound; ErrCorrupt; ErrSecrets, together with the rest of the body;
 // ErrUnavailable. The process that holds the job's run need not ask Redis.
-func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
+func (q *Lookup) Body(ctx context.Context, key string) (job.Body, error) {
 	if own, ok := q.copies.body(key); ok {
 		return q.open(ctx, own)
 	}
@@ -220,7 +220,7 @@ func (q *Queue) Body(ctx context.Context, key string) (job.Body, error) {
 }
 
 // open decodes a body and decrypts its secrets.
-func (q *Queue) open(ctx context.Context, c copied) (job.Body, error) {
+func (q *store) open(ctx context.Context, c copied) (job.Body, error) {
 	body, err := q.codec.decodeBody(c.stored)
 	if err != nil {
 		return job.Body{}, err
@@ -234,7 +234,7 @@ func (q *Queue) open(ctx context.Context, c copied) (job.Body, error) {
 
 // Bodies returns the bodies of those of the jobs that are live, without their
 // secrets and requirements, for listings. One that cannot be read is empty.
-func (q *Queue) Bodies(ctx context.Context, keys []string) (map[string]job.Body, error) {
+func (q *Lookup) Bodies(ctx context.Context, keys []string) (map[string]job.Body, error) {
 	reads := make([]*redis.StringCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {
 		reads[i] = p.Get(ctx, q.keys.body(keys[i]))

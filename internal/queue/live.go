@@ -12,7 +12,7 @@ import (
 // Live returns the running and waiting jobs of a tenant, or of all with "", in rank
 // order. Those of a tenant exclude jobs whose client has not been answered yet, see
 // [Queue.Admit].
-func (q *Queue) Live(ctx context.Context, tenant string) ([]job.Job, error) {
+func (q *Listing) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	jobs, err := q.Listed(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (q *Queue) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 }
 
 // again reads some of the jobs once more, and drops those that have ended.
-func (q *Queue) again(ctx context.Context, jobs []job.Job, keys []string) ([]job.Job, error) {
+func (q *Listing) again(ctx context.Context, jobs []job.Job, keys []string) ([]job.Job, error) {
 	if len(keys) == 0 {
 		return jobs, nil
 	}
@@ -68,7 +68,7 @@ func (q *Queue) again(ctx context.Context, jobs []job.Job, keys []string) ([]job
 // Listed is Live, faster, for those who need not know why a waiting job waits and how
 // often it was given out: the Reason, Attempts, Kills, Excuses, Lost, NotBefore and Run of
 // a waiting job may be those of an earlier moment.
-func (q *Queue) Listed(ctx context.Context, tenant string) ([]job.Job, error) {
+func (q *Listing) Listed(ctx context.Context, tenant string) ([]job.Job, error) {
 	list, err := q.listings.read(ctx, tenant, func(ctx context.Context, kept []*job.Job) ([]*job.Job, error) {
 		return q.readListing(ctx, tenant, kept)
 	})
@@ -87,7 +87,7 @@ func (q *Queue) Listed(ctx context.Context, tenant string) ([]job.Job, error) {
 
 // readListing reads a tenant's running and waiting jobs in rank order. Those that are
 // kept it does not read again if they still wait under the same rank.
-func (q *Queue) readListing(ctx context.Context, tenant string, kept []*job.Job) ([]*job.Job, error) {
+func (q *Listing) readListing(ctx context.Context, tenant string, kept []*job.Job) ([]*job.Job, error) {
 	ranks, waiting, err := q.readRanks(ctx, tenant)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (q *Queue) readListing(ctx context.Context, tenant string, kept []*job.Job)
 
 // readRanks returns the ranks of a tenant's live jobs, and of those that waited a moment
 // later.
-func (q *Queue) readRanks(ctx context.Context, tenant string) (live, waiting []string, err error) {
+func (q *Listing) readRanks(ctx context.Context, tenant string) (live, waiting []string, err error) {
 	var all *redis.StringSliceCmd
 	var bands []*redis.StringSliceCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -173,12 +173,12 @@ func compact(j job.Job, before []*job.Job) *job.Job {
 
 // LiveOf returns the running and waiting jobs of a caller in rank order, except
 // those whose client has not been answered yet.
-func (q *Queue) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {
+func (q *Listing) LiveOf(ctx context.Context, caller string) ([]job.Job, error) {
 	jobs, err := q.live(ctx, q.keys.caller(caller))
 	return q.notAtDoor(jobs), err
 }
 
-func (q *Queue) live(ctx context.Context, set string) ([]job.Job, error) {
+func (q *Listing) live(ctx context.Context, set string) ([]job.Job, error) {
 	ranks, err := q.db.Client().ZRange(ctx, set, 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)

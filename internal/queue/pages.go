@@ -15,7 +15,7 @@ import (
 // from offset on, and how many jobs wait before the first of them. It reads no others,
 // however long the queue is. Jobs whose client has not been answered yet leave a page
 // shorter.
-func (q *Queue) LivePage(ctx context.Context, tenant string, offset, limit int) (jobs []job.Job, before int, err error) {
+func (q *Listing) LivePage(ctx context.Context, tenant string, offset, limit int) (jobs []job.Job, before int, err error) {
 	ranks, err := q.db.Client().ZRange(ctx, q.keys.live(tenant), int64(offset), int64(offset+limit-1)).Result()
 	if err != nil {
 		return nil, 0, fmt.Errorf("queue: %w", err)
@@ -42,7 +42,7 @@ func (q *Queue) LivePage(ctx context.Context, tenant string, offset, limit int) 
 
 // WaitingPage returns limit of the jobs of a tenant, or of all with "", that wait for an
 // instance, from offset on and in rank order. Paused ones are not among them.
-func (q *Queue) WaitingPage(ctx context.Context, tenant string, offset, limit int) ([]job.Job, error) {
+func (q *Listing) WaitingPage(ctx context.Context, tenant string, offset, limit int) ([]job.Job, error) {
 	var ranks []string
 	for _, key := range waitsOf(q.keys, tenant) { // the bands, one after the other
 		n, err := q.db.Client().ZCard(ctx, key).Result()
@@ -68,7 +68,7 @@ func (q *Queue) WaitingPage(ctx context.Context, tenant string, offset, limit in
 
 // Held returns the jobs of a tenant, or of all with "", that instances have, in rank order.
 // It reads as many records as there are runs.
-func (q *Queue) Held(ctx context.Context, tenant string) ([]job.Job, error) {
+func (q *Listing) Held(ctx context.Context, tenant string) ([]job.Job, error) {
 	keys, err := q.db.Client().ZRange(ctx, q.keys.leases(), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)
@@ -83,7 +83,7 @@ func (q *Queue) Held(ctx context.Context, tenant string) ([]job.Job, error) {
 
 // Ends returns how many jobs have ended since the queue began, at all hubs. Those that were
 // cancelled while they waited do not count.
-func (q *Queue) Ends(ctx context.Context) (int64, error) {
+func (q *Listing) Ends(ctx context.Context) (int64, error) {
 	n, err := q.db.Client().HGet(ctx, q.db.Key("q", "counters"), "ends").Int64()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
@@ -95,7 +95,7 @@ func (q *Queue) Ends(ctx context.Context) (int64, error) {
 }
 
 // notAtDoor leaves out jobs whose client has not been answered yet.
-func (q *Queue) notAtDoor(jobs []job.Job) []job.Job {
+func (q *Listing) notAtDoor(jobs []job.Job) []job.Job {
 	now := q.Clock().Now()
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.AtDoor(now) })
 }

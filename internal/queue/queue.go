@@ -176,12 +176,48 @@ type Options struct {
 }
 
 // Queue is the queue of all hubs that share a Redis and a prefix. Besides its limits
-// it holds copies of the jobs that it has lately changed, see [Queue.Heal]. It is safe
-// for concurrent use.
-//
-// Many methods: one method for each script, since every transition of a job is one
-// script; there is no state to divide.
+// it holds copies of the jobs that it has lately changed, see [Recovery.Heal]. It is safe
+// for concurrent use. Each of its parts has the scripts of one law.
 type Queue struct {
+	*store
+	*WaitingJobs
+	*LeasedRuns
+	*RunEnds
+	*Recovery
+	*EndedJobs
+	*Callbacks
+	*Lookup
+	*Listing
+	*Pauses
+	*Lessons
+}
+
+// The parts of a Queue.
+type (
+	// WaitingJobs accepts jobs, tells which are due, and withdraws them.
+	WaitingJobs struct{ *store }
+	// LeasedRuns gives jobs out and keeps their leases, also those of hubs that have died.
+	LeasedRuns struct{ *Recovery }
+	// RunEnds ends jobs, or puts them back at their places.
+	RunEnds struct{ *Recovery }
+	// Recovery puts back what Redis has lost.
+	Recovery struct{ *store }
+	// EndedJobs is the history.
+	EndedJobs struct{ *store }
+	// Callbacks are what users' programs are to be told.
+	Callbacks struct{ *store }
+	// Lookup finds jobs, and counts them.
+	Lookup struct{ *store }
+	// Listing is what clients see of jobs that wait or run.
+	Listing struct{ *store }
+	// Pauses are what the operator has stopped.
+	Pauses struct{ *store }
+	// Lessons are what runs have taught, and what they cost.
+	Lessons struct{ *store }
+)
+
+// store is what all parts work with.
+type store struct {
 	db    *redis.DB
 	keys  keys
 	o     Options
@@ -197,7 +233,7 @@ type Queue struct {
 }
 
 // Clock is the time that jobs are stored with.
-func (q *Queue) Clock() *redis.Clock { return q.db.Clock() }
+func (q *store) Clock() *redis.Clock { return q.db.Clock() }
 
 // New returns the queue in a Redis.
 func New(db *redis.DB, o Options) (*Queue, error) {
@@ -215,7 +251,7 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 			return nil, err
 		}
 	}
-	q := &Queue{db: db, keys: keys{db}, o: o, codec: codec, heal: healing{turn: semaphore.NewWeighted(1)}, room: room{turn: semaphore.NewWeighted(1)}, log: o.Logger}
+	q := &store{db: db, keys: keys{db}, o: o, codec: codec, heal: healing{turn: semaphore.NewWeighted(1)}, room: room{turn: semaphore.NewWeighted(1)}, log: o.Logger}
 	if !db.Embedded() {
 		q.copies = newCopies()
 	}
@@ -224,7 +260,11 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 		MaxQueue: o.MaxQueue, MaxQueueBytes: o.MaxQueueBytes, MaxAttempts: o.MaxAttempts,
 		TenantQueue: func(string) (int, int64) { return o.TenantMaxQueue, o.TenantMaxQueueBytes },
 	})
-	return q, nil
+	recovery := &Recovery{q}
+	return &Queue{
+		q, &WaitingJobs{q}, &LeasedRuns{recovery}, &RunEnds{recovery}, recovery, &EndedJobs{q},
+		&Callbacks{q}, &Lookup{q}, &Listing{q}, &Pauses{q}, &Lessons{q},
+	}, nil
 }
 
 // Limits are those of the Options that may change while the queue is in use. The
@@ -256,7 +296,7 @@ type Limits struct {
 
 // SetLimits replaces the limits, as a reload of the configuration may. What exceeds
 // a new limit is dropped with the next change of its kind.
-func (q *Queue) SetLimits(l Limits) {
+func (q *store) SetLimits(l Limits) {
 	l.HistoryEntries = cmp.Or(l.HistoryEntries, 10000)
 	l.TenantHistory = cmp.Or(l.TenantHistory, l.HistoryEntries)
 	l.HistoryBytes = cmp.Or(l.HistoryBytes, 1<<30)
@@ -279,7 +319,7 @@ func (q *Queue) SetLimits(l Limits) {
 }
 
 // order is the order of the queue as scripts name it.
-func (q *Queue) order() string {
+func (q *store) order() string {
 	if q.limit.Load().FIFO {
 		return "fifo"
 	}
@@ -287,7 +327,7 @@ func (q *Queue) order() string {
 }
 
 // run runs a script and returns the code of its reply and the rest.
-func (q *Queue) run(ctx context.Context, s *redis.Script, args ...any) (string, []string, error) {
+func (q *store) run(ctx context.Context, s *redis.Script, args ...any) (string, []string, error) {
 	change := func() ([]string, error) { return q.db.Run(ctx, s, args...) }
 	reply, err := change()
 	if isFull(err) {
@@ -304,7 +344,7 @@ func (q *Queue) run(ctx context.Context, s *redis.Script, args ...any) (string, 
 }
 
 // doubt notes that Redis may be another one when it is back.
-func (q *Queue) doubt(err error) {
+func (q *store) doubt(err error) {
 	if errors.Is(err, ErrUnavailable) {
 		q.heal.doubt.Store(true)
 	}

@@ -33,7 +33,7 @@ type healing struct {
 // the last call: a replica that takes over may lag, and a crash may lose the last
 // second. Call it at the start, after each Resync, and from time to time. Until it
 // has succeeded, what is left to do is done by the next call.
-func (q *Queue) Heal(ctx context.Context) error {
+func (q *Recovery) Heal(ctx context.Context) error {
 	if q.copies == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (q *Queue) Heal(ctx context.Context) error {
 }
 
 // ready reports that jobs may be claimed, or why not. Errors: ErrUnavailable.
-func (q *Queue) ready(ctx context.Context) error {
+func (q *Recovery) ready(ctx context.Context) error {
 	if q.copies == nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (q *Queue) ready(ctx context.Context) error {
 }
 
 // restore puts back what Redis has lost of one job. It reports whether anything was.
-func (q *Queue) restore(ctx context.Context, key string) (done bool, err error) {
+func (q *Recovery) restore(ctx context.Context, key string) (done bool, err error) {
 	c, ok := q.copies.get(key)
 	if !ok {
 		return false, nil
@@ -134,7 +134,7 @@ func (q *Queue) restore(ctx context.Context, key string) (done bool, err error) 
 
 // asHolder makes a change to a run. If Redis knows nothing of the run, it may have
 // lost it: then it is put back, and the change is made again.
-func (q *Queue) asHolder(ctx context.Context, run job.Run, change func() error) error {
+func (q *Recovery) asHolder(ctx context.Context, run job.Run, change func() error) error {
 	err := change()
 	if !errors.Is(err, ErrStale) || !q.holds(run) {
 		return err
@@ -150,13 +150,13 @@ func (q *Queue) asHolder(ctx context.Context, run job.Run, change func() error) 
 }
 
 // holds reports whether this process has a copy of a run that it holds.
-func (q *Queue) holds(run job.Run) bool {
+func (q *Recovery) holds(run job.Run) bool {
 	c, ok := q.copies.get(run.Key)
 	return ok && c.held && c.record["fence"] == strconv.FormatInt(run.Fence, 10)
 }
 
 // capture copies runs that were taken over from other hubs.
-func (q *Queue) capture(ctx context.Context, runs []job.Run) error {
+func (q *Recovery) capture(ctx context.Context, runs []job.Run) error {
 	keys := q.copies.lacking(runs)
 	fences := make(map[string]string, len(runs))
 	for _, run := range runs {

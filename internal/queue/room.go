@@ -37,7 +37,7 @@ func isFull(err error) bool { return err != nil && strings.Contains(err.Error(),
 
 // withRoom makes a change that Redis has refused because it was full, as soon as there is
 // room. refused is returned if nothing may be dropped.
-func (q *Queue) withRoom(ctx context.Context, refused error, change func() ([]string, error)) ([]string, error) {
+func (q *store) withRoom(ctx context.Context, refused error, change func() ([]string, error)) ([]string, error) {
 	if q.db.Embedded() {
 		return nil, refused
 	}
@@ -60,7 +60,7 @@ func (q *Queue) withRoom(ctx context.Context, refused error, change func() ([]st
 }
 
 // makeRoom drops some of the oldest entries. It reports whether any may have gone.
-func (q *Queue) makeRoom(ctx context.Context) bool {
+func (q *store) makeRoom(ctx context.Context) bool {
 	now, err := q.db.Now(ctx)
 	if err != nil {
 		return false
@@ -86,7 +86,7 @@ func (q *Queue) makeRoom(ctx context.Context) bool {
 
 // Writable makes sure that Redis would take a job now: that it answers, runs scripts, and
 // stores what they write, as durably as accepted jobs. Errors: ErrUnavailable.
-func (q *Queue) Writable(ctx context.Context) error {
+func (q *store) Writable(ctx context.Context) error {
 	_, _, err := q.run(ctx, writableScript)
 	return err
 }

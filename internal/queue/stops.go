@@ -33,14 +33,14 @@ func (s Stop) Instance() (name string, ok bool) { return strings.CutPrefix(strin
 
 // SetStop stops something at all hubs, or lets it go on. It reports whether that has
 // changed anything. The error is ErrFull if 10,000 things are stopped.
-func (q *Queue) SetStop(ctx context.Context, s Stop, stop bool) (changed bool, err error) {
+func (q *Pauses) SetStop(ctx context.Context, s Stop, stop bool) (changed bool, err error) {
 	return q.setStop(ctx, s, stop, 0)
 }
 
 // Drain stops an instance at all hubs. What still runs there when the deadline is over, in
 // at least a millisecond from now, is to be taken back, see Deadlines; zero is never. It
 // replaces an earlier deadline. The error is as for SetStop.
-func (q *Queue) Drain(ctx context.Context, instance string, deadline time.Duration) error {
+func (q *Pauses) Drain(ctx context.Context, instance string, deadline time.Duration) error {
 	_, err := q.setStop(ctx, StopInstance(instance), true, deadline)
 	return err
 }
@@ -54,7 +54,7 @@ type Deadline struct {
 }
 
 // Deadlines returns those of all drained instances that have one.
-func (q *Queue) Deadlines(ctx context.Context) (map[Stop]Deadline, error) {
+func (q *Pauses) Deadlines(ctx context.Context) (map[Stop]Deadline, error) {
 	_, fields, err := q.run(ctx, deadlinesScript)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (q *Queue) Deadlines(ctx context.Context) (map[Stop]Deadline, error) {
 	return all, nil
 }
 
-func (q *Queue) setStop(ctx context.Context, s Stop, stop bool, deadline time.Duration) (changed bool, err error) {
+func (q *Pauses) setStop(ctx context.Context, s Stop, stop bool, deadline time.Duration) (changed bool, err error) {
 	on, after := "0", int64(0)
 	if stop {
 		on = "1"
@@ -89,7 +89,7 @@ func (q *Queue) setStop(ctx context.Context, s Stop, stop bool, deadline time.Du
 }
 
 // Stops returns all that is stopped.
-func (q *Queue) Stops(ctx context.Context) (map[Stop]bool, error) {
+func (q *Pauses) Stops(ctx context.Context) (map[Stop]bool, error) {
 	members, err := q.db.Client().SMembers(ctx, q.db.Key("q", "stops")).Result()
 	if err != nil {
 		return nil, fmt.Errorf("queue: %w", err)

@@ -17,7 +17,7 @@ type Usage struct {
 }
 
 // Usage returns what a tenant uses of its limits.
-func (q *Queue) Usage(ctx context.Context, tenant string) (Usage, error) {
+func (q *Lessons) Usage(ctx context.Context, tenant string) (Usage, error) {
 	_, daily := q.limit.Load().TenantRuns(tenant)
 	_, fields, err := q.run(ctx, usageScript, tenant, daily.Milliseconds())
 	if err != nil {

@@ -63,7 +63,7 @@ func (v *Vault) Open(_ context.Context, sealed, label []byte) ([]byte, error) {
 
 // seal encrypts the secrets of one job: they cannot be moved to another one.
 // Errors: ErrUnavailable.
-func (q *Queue) seal(key string, secrets []byte) ([]byte, error) {
+func (q *store) seal(key string, secrets []byte) ([]byte, error) {
 	sealed, err := q.o.Sealer.Seal(secrets, []byte(key))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -72,7 +72,7 @@ func (q *Queue) seal(key string, secrets []byte) ([]byte, error) {
 }
 
 // unseal undoes seal. Errors: ErrSecrets, ErrUnavailable.
-func (q *Queue) unseal(ctx context.Context, key string, sealed []byte) ([]byte, error) {
+func (q *store) unseal(ctx context.Context, key string, sealed []byte) ([]byte, error) {
 	secrets, err := q.o.Sealer.Open(ctx, sealed, []byte(key))
 	switch {
 	case errors.Is(err, ErrUnavailable):

@@ -31,7 +31,7 @@ type Steering struct {
 
 // Steer changes when a waiting job runs, all at once or nothing. Errors: ErrNotQueued,
 // ErrNotFound.
-func (q *Queue) Steer(ctx context.Context, key string, s Steering) (job.Job, error) {
+func (q *WaitingJobs) Steer(ctx context.Context, key string, s Steering) (job.Job, error) {
 	priority, paused := "", ""
 	if s.Priority != nil {
 		priority = strconv.Itoa(min(max(*s.Priority, job.MinPriority), job.MaxPriority))
