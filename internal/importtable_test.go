@@ -104,7 +104,7 @@ var mayImport = map[string][]string{
 	"internal/schedule":  {"internal/job", "internal/pyjson"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis", "internal/usage"},
 	"internal/stream":    {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/tenantlru", "internal/retry"},
-	"internal/sim":       {"internal/pyjson", "internal/python", "internal/webp"},
+	"internal/sim":       {"internal/pyjson", "internal/python"},
 	"internal/sim/simsd": {"internal/pyjson"},
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},

@@ -100,11 +100,7 @@ func runSaveAnimatedWebP(c *call) (nodeResult, *exception) {
 	if len(frames) == 0 {
 		return nodeResult{}, raise("IndexError", "index 0 is out of bounds for dimension 0 with size 0")
 	}
-	data, err := encodeAnimatedWebP(frames, c.number("fps", 6))
-	if err != nil {
-		return nodeResult{}, raise("ValueError", "encoding error 5: Image size exceeds WebP limit of 16383 pixels")
-	}
-	refs, exc := c.saveFile(frames, ".webp", 1, data)
+	refs, exc := c.saveFile(frames, ".webp", 1, encodeAnimatedWebP(frames, c.number("fps", 6)))
 	result := nodeResult{ui: dict("images", refs, "animated", pyjson.Array{pyjson.Bool(true)})}
 	if len(c.class.outputs) > 0 {
 		result.outputs = []any{frames}

@@ -147,7 +147,8 @@ func (p *process) viewed(q url.Values) (full, name string, status int) {
 	return full, name, 0
 }
 
-// viewPreview re-encodes a picture.
+// viewPreview re-encodes a picture. A webp preview is always lossless here,
+// whatever quality was requested.
 func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name string, q map[string][]string) {
 	img, ok := readImageFile(full)
 	if !ok {
@@ -165,12 +166,7 @@ func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name
 	}
 	w.Header().Set("Content-Disposition", `filename="`+name+`"`)
 	if format == "webp" {
-		data, err := encodeWebP(img, quality)
-		if err != nil {
-			answerInternalError(w, r)
-			return
-		}
-		answerBytes(w, http.StatusOK, "image/webp", data)
+		answerBytes(w, http.StatusOK, "image/webp", encodeWebP(img))
 		return
 	}
 	answerBytes(w, http.StatusOK, "image/jpeg", encodeJPEG(img, quality))
