@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"regexp"
 	"runtime"
 	"slices"
 	"strconv"
@@ -34,7 +35,7 @@ const maxHinted = 6
 // a body is read only where the hint of a job was faster than the answer that it was accepted, and
 // jobs are counted only where a hint was faster than the reply to an end. An instance is released
 // apart from the end of its job only where that takes long.
-var hinted = []string{"Queue).Window", "Queue).Classes", "Queue).Body", "Queue).Count", "Queue).DeliveredEnds", "Queue).Release"}
+var hinted = regexp.MustCompile(`queue\.\(\*\w+\)\.(Window|Classes|Body|Count|DeliveredEnds|Release)`)
 
 // trips counts the round trips to Redis by the code that made them.
 type trips struct {
@@ -106,9 +107,7 @@ func (t *trips) total() (n, hints int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name, p := range t.by {
-		if _, function, _ := strings.Cut(name, "  "); slices.ContainsFunc(hinted, func(h string) bool {
-			return strings.Contains(function, "queue.(*"+h)
-		}) {
+		if _, function, _ := strings.Cut(name, "  "); hinted.MatchString(function) {
 			hints += p.count
 		} else {
 			n += p.count
