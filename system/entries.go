@@ -19,6 +19,7 @@ var mayKeep = []string{
 	"catalog.", "pyjson.", "lua.", "prometheus.", "metrics.Metrics.",
 	"files.copies.names",            // maxCopies, and a few minutes
 	"internal.FastSemaphore.",       // as many as there may be connections to Redis
+	"pool.ConnPool.",                // the same
 	"dispatch.Dispatcher.overtaken", // 20,000
 	"dispatch.waitLine.gone",        // until the line is read next
 	"redis.Clock.eras",              // maxEras
