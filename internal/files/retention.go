@@ -96,13 +96,15 @@ type Pinned func(context.Context) (map[string]bool, error)
 // once asks at most once.
 func (p Pinned) once() Pinned {
 	var keys map[string]bool
+	asked := false
 	return func(ctx context.Context) (_ map[string]bool, err error) {
-		if keys == nil {
-			if keys, err = p(ctx); keys == nil {
-				keys = map[string]bool{}
+		if !asked {
+			if keys, err = p(ctx); err != nil {
+				return nil, err
 			}
+			asked = true
 		}
-		return keys, err
+		return keys, nil
 	}
 }
 
@@ -129,6 +131,7 @@ func (s *Store) ExpireOwn(ctx context.Context, tenant string, until time.Time, p
 func (s *Store) expireIn(ctx context.Context, index string, until time.Time, trash string, pinned Pinned) (Swept, error) {
 	pinned = pinned.once()
 	var swept Swept
+	var refused refusal
 	for range expireMost / expireBatch {
 		members, err := s.db.Client().ZRangeByScore(ctx, index, &redis.ZRangeBy{
 			Min: "-inf", Max: fmt.Sprint(until.UnixMilli()), Count: expireBatch,
@@ -140,12 +143,12 @@ func (s *Store) expireIn(ctx context.Context, index string, until time.Time, tra
 			break
 		}
 		for _, member := range members {
-			if err := s.expire(ctx, member, until, trash, pinned, &swept); err != nil {
+			if err := refused.past(s.expire(ctx, member, until, trash, pinned, &swept)); err != nil {
 				return swept, err
 			}
 		}
 	}
-	return swept, nil
+	return swept, refused.first
 }
 
 func (s *Store) expire(ctx context.Context, member string, until time.Time, trash string, pinned Pinned, swept *Swept) error {

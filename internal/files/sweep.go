@@ -24,6 +24,23 @@ const (
 	sweepBatch = 500
 )
 
+// refusal lets deletions go on past what the storage refuses to delete.
+type refusal struct {
+	// first is the ErrStorage to return in the end; nil for none.
+	first error
+}
+
+// past returns the error unless it is the storage's.
+func (r *refusal) past(err error) error {
+	if !errors.Is(err, ErrStorage) {
+		return err
+	}
+	if r.first == nil {
+		r.first = err
+	}
+	return nil
+}
+
 // SweepParts is into how many parts the storage falls, so that a sweep need not
 // look at all of it at once.
 const SweepParts = 256
@@ -35,6 +52,7 @@ func (s *Store) Sweep(ctx context.Context, part int, now time.Time, age time.Dur
 	pinned = pinned.once()
 	before := now.Add(-max(age, holdFor))
 	var swept Swept
+	var refused refusal
 	for _, prefix := range [...]string{contentPrefix, outputPrefix} {
 		var old []Blob
 		err := s.storage.List(ctx, prefix+fmt.Sprintf("%02x/", part), func(b Blob) error {
@@ -47,16 +65,18 @@ func (s *Store) Sweep(ctx context.Context, part int, now time.Time, age time.Dur
 			return swept, err
 		}
 		for batch := range slices.Chunk(old, sweepBatch) {
-			if _, err := s.sweepUnnamed(ctx, batch, pinned, &swept); err != nil {
+			_, err := s.sweepUnnamed(ctx, batch, pinned, &swept)
+			if err := refused.past(err); err != nil {
 				return swept, err
 			}
 		}
 	}
-	return swept, s.sweepBlocks(ctx, part, now)
+	return swept, errors.Join(refused.first, s.sweepBlocks(ctx, part, now))
 }
 
 // sweepUnnamed deletes those of the blobs that have no name, and returns those without one
-// that have to be kept for now: a job has them pinned, or somebody holds them.
+// that have to be kept for now: a job has them pinned, somebody holds them, or the storage
+// refuses to delete them, which is an ErrStorage once the others are deleted.
 func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, swept *Swept) (kept []Blob, err error) {
 	keys := make([]string, len(blobs))
 	for i, b := range blobs {
@@ -66,6 +86,7 @@ func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, s
 	if err != nil {
 		return nil, fmt.Errorf("files: sweep: %w", err)
 	}
+	var refused refusal
 	for i, b := range blobs {
 		if names[i] != nil {
 			continue
@@ -76,7 +97,8 @@ func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, s
 		}
 		deleted := false
 		if !needed[b.Key] {
-			if deleted, err = s.sweep(ctx, b.Key); err != nil {
+			deleted, err = s.sweep(ctx, b.Key)
+			if err := refused.past(err); err != nil {
 				return nil, err
 			}
 		}
@@ -87,7 +109,7 @@ func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, s
 		swept.Files++
 		swept.Bytes += b.Size
 	}
-	return kept, nil
+	return kept, refused.first
 }
 
 func (s *Store) sweep(ctx context.Context, key string) (deleted bool, err error) {

@@ -201,9 +201,12 @@ func (s *Store) emptyTrashOf(ctx context.Context, tenant string, most int64) err
 	return nil
 }
 
-// deleteDropped deletes the bytes of what has left the trash.
+// deleteDropped deletes the bytes of what has left the trash. What cannot be deleted yet is
+// tried again in an hour, and holds up nothing else; if the storage refused to, the error is
+// its ErrStorage.
 func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error) {
 	var swept Swept
+	var refused refusal
 	dropped := s.db.Key("files", "dropped")
 	for {
 		now, err := s.db.Now(ctx)
@@ -213,34 +216,40 @@ func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error)
 		members, err := s.db.Client().ZRangeByScore(ctx, dropped, &redis.ZRangeBy{
 			Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: expireBatch,
 		}).Result()
-		if err != nil || len(members) == 0 {
-			return swept, err
+		if err != nil {
+			return swept, fmt.Errorf("files: trash: %w", err)
 		}
-		var blobs []Blob
-		member := map[string]string{}
-		for _, packed := range members {
-			b, err := droppedBlob(packed)
-			if err != nil {
+		if len(members) == 0 {
+			return swept, refused.first
+		}
+		later := make([]redis.Z, len(members))
+		for n, packed := range members {
+			later[n] = redis.Z{Score: float64(now.Add(holdFor).UnixMilli()), Member: packed}
+		}
+		if err := s.db.Client().ZAdd(ctx, dropped, later...).Err(); err != nil {
+			return swept, fmt.Errorf("files: trash: %w", err)
+		}
+		blobs := make([]Blob, len(members))
+		for n, packed := range members {
+			if blobs[n], err = droppedBlob(packed); err != nil {
 				return swept, err
 			}
-			blobs, member[b.Key] = append(blobs, b), packed
 		}
 		kept, err := s.sweepUnnamed(ctx, blobs, pinned, &swept)
-		if err != nil {
+		if err := refused.past(err); err != nil {
 			return swept, err
 		}
-		// These first, so that each batch is another one.
-		later := float64(now.Add(holdFor).UnixMilli())
-		for _, b := range kept {
-			if err := s.db.Client().ZAdd(ctx, dropped, redis.Z{Score: later, Member: member[b.Key]}).Err(); err != nil {
-				return swept, fmt.Errorf("files: trash: %w", err)
+		var gone []any
+		for n, packed := range members {
+			if !slices.ContainsFunc(kept, func(b Blob) bool { return b.Key == blobs[n].Key }) {
+				gone = append(gone, packed)
 			}
-			delete(member, b.Key)
 		}
-		for _, packed := range member {
-			if err := s.db.Client().ZRem(ctx, dropped, packed).Err(); err != nil {
-				return swept, fmt.Errorf("files: trash: %w", err)
-			}
+		if len(gone) == 0 {
+			continue
+		}
+		if err := s.db.Client().ZRem(ctx, dropped, gone...).Err(); err != nil {
+			return swept, fmt.Errorf("files: trash: %w", err)
 		}
 	}
 }

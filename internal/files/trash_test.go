@@ -2,6 +2,7 @@ package files
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 const week = 7 * 24 * time.Hour
@@ -237,4 +239,38 @@ func TestWhatLeftTheTrashIsDeletedInTheEnd(t *testing.T) {
 		require.Equal(t, Swept{Files: 1, Bytes: 4}, s.empty(t, TrashBounds{}))
 		require.Equal(t, "red", s.mustRead(t, input("again.png")))
 	})
+}
+
+// A blob that the storage refuses to delete holds up no other, however many have left the trash
+// after it.
+func TestDroppedBlobThatCannotBeDeleted(t *testing.T) {
+	t.Parallel()
+	f, location := newFaultyStore(t)
+	broken := contentKey(sum([]byte("red")))
+	fault := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete && strings.HasSuffix(r.URL.Path, broken) {
+			refuses(w, r)
+			return
+		}
+		f.next.ServeHTTP(w, r)
+	})
+	f.fault.Store(&fault)
+	s := newStoreAt(t, redistest.Embedded(t), location).keeping()
+	drop := func(data string) {
+		s.overwrite(t, data)
+		s.letGo(t, s.blobs(t)...)
+		require.NoError(t, s.emptyTrash(t.Context(), TrashBounds{Full: true}))
+	}
+	drop("red")
+	drop("green")
+	drop("blue")
+	swept, err := s.EmptyTrash(t.Context(), TrashBounds{}, keep(nil))
+	require.ErrorIs(t, err, ErrStorage)
+	require.Equal(t, Swept{Files: 1, Bytes: 5}, swept)
+	drop("white")
+	require.Equal(t, Swept{Files: 1, Bytes: 4}, s.empty(t, TrashBounds{}), "the broken one is left alone for an hour")
+	f.fault.Store(nil)
+	setForward(t, s, 2*holdFor)
+	require.Equal(t, Swept{Files: 1, Bytes: 3}, s.empty(t, TrashBounds{}))
+	require.Len(t, s.blobs(t), 1)
 }

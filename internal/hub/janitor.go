@@ -182,37 +182,31 @@ func (j *janitor) retain(ctx context.Context) error {
 	return j.retainSince(ctx, j.db.Clock().Ago)
 }
 
-// retainSince is retain; ago gives times by Redis's clock.
+// retainSince is retain; ago gives times by Redis's clock. What fails holds up nothing else:
+// a file that the storage refuses to delete must not keep all others.
 func (j *janitor) retainSince(ctx context.Context, ago func(age time.Duration) time.Time) error {
 	s, old := j.settings(), ago(youngest)
+	var failed []error
 	if s.HistoryAge > 0 {
-		if err := j.forget(ctx, "", ago(s.HistoryAge), old); err != nil {
-			return err
-		}
+		failed = append(failed, j.forget(ctx, "", ago(s.HistoryAge), old))
 	}
 	trash := files.TrashBounds{Size: s.HistorySize, Own: s.TenantLimits.HistorySize, Full: j.full()}
 	emptied, err := j.store.EmptyTrash(ctx, trash, j.pinned.all)
 	j.tellSwept("emptied the trash", emptied)
-	if err != nil {
-		return err
-	}
+	failed = append(failed, err)
 	if own := s.TenantLimits.HistorySize; s.HistorySize > 0 || own > 0 {
 		excess, err := j.store.Excess(ctx, s.HistorySize, own)
-		if err != nil {
-			return err
-		}
+		failed = append(failed, err)
 		for _, e := range excess {
-			if err := j.forget(ctx, e.Tenant, e.Until, old); err != nil {
-				return err
-			}
+			failed = append(failed, j.forget(ctx, e.Tenant, e.Until, old))
 		}
 	}
 	if s.InputAge > 0 {
 		swept, err := j.store.Expire(ctx, job.TypeInput, earlier(ago(s.InputAge), old), j.pinned.all)
 		j.tellSwept("deleted inputs that nobody uses", swept)
-		return err
+		failed = append(failed, err)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // forget deletes the jobs of a tenant, or of all with "", that ended until a
