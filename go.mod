@@ -8,10 +8,7 @@ require (
 	github.com/caddyserver/caddy/v2 v2.11.9
 	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/coder/websocket v1.8.15
-	github.com/disgoorg/disgo v0.18.15
-	github.com/disgoorg/snowflake/v2 v2.0.3
 	github.com/dustin/go-humanize v1.1.0
-	github.com/go-telegram/bot v1.19.0
 	github.com/google/uuid v1.6.0
 	github.com/hashicorp/memberlist v0.7.0
 	github.com/johannesboyne/gofakes3 v1.2.0
@@ -43,10 +40,7 @@ require (
 	golang.org/x/time v0.16.0
 )
 
-require (
-	github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
-	github.com/disgoorg/json v1.2.0 // indirect
-)
+require github.com/clipperhouse/uax29/v2 v2.7.0 // indirect
 
 require (
 	cel.dev/cel-go v0.32.0 // indirect

@@ -8,10 +8,10 @@
 # versions that go.mod pins; it is what happens where xcaddy is not installed.
 set -euo pipefail
 cd "$(dirname "$0")"
+export CGO_ENABLED=0 GOWORK=off
 
 module=$(go list -m)
 caddy=$(go list -m -f '{{.Version}}' github.com/caddyserver/caddy/v2)
-export CGO_ENABLED=0
 
 if command -v xcaddy >/dev/null; then
 	# GOPRIVATE: xcaddy asks for the module before it replaces it, and a module

@@ -2,9 +2,9 @@
 FROM golang:1.26-alpine@sha256:8ac98ca534ac3f51e1f420a1dd2c15e74c75cfa0f23f3ad27eb5d7236c349a0c AS build
 WORKDIR /src
 COPY go.mod go.sum ./
+ENV CGO_ENABLED=0 GOWORK=off
 RUN go mod download
 COPY . .
-ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/root/.cache/go-build \
 	go build -trimpath -ldflags '-s -w' -o /out/agent ./agent
 

@@ -2,11 +2,12 @@
 FROM golang:1.26-alpine@sha256:8ac98ca534ac3f51e1f420a1dd2c15e74c75cfa0f23f3ad27eb5d7236c349a0c AS build
 WORKDIR /src
 COPY go.mod go.sum ./
-RUN go mod download
+COPY botbridge/go.mod botbridge/go.sum botbridge/
+ENV CGO_ENABLED=0 GOWORK=off
+RUN go -C botbridge mod download
 COPY . .
-ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/root/.cache/go-build \
-	go build -trimpath -ldflags '-s -w' -o /out/botbridge ./botbridge
+	go -C botbridge build -trimpath -ldflags '-s -w' -o /out/botbridge .
 
 FROM alpine:3.22@sha256:5291449c3df73caf6ed85e649dec1b9e818b39a5d8c871e97afc13e9cd5e8fa8
 RUN apk add --no-cache ca-certificates \

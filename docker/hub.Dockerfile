@@ -3,9 +3,9 @@ FROM golang:1.26-alpine@sha256:8ac98ca534ac3f51e1f420a1dd2c15e74c75cfa0f23f3ad27
 WORKDIR /src
 # Modules first: a change of the code does not fetch them again.
 COPY go.mod go.sum ./
+ENV CGO_ENABLED=0 GOWORK=off
 RUN go mod download
 COPY . .
-ENV CGO_ENABLED=0
 RUN --mount=type=cache,target=/root/.cache/go-build \
 	go build -trimpath -ldflags '-s -w' -tags nobadger,nomysql,nopgx -o /out/caddy ./caddymodule/caddy
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 )
 
 // Set is where the programs of one version lie, and its Caddyfile.
@@ -48,14 +47,15 @@ func Build(tree, dir string) (Set, error) {
 	}
 	made, set := Made(), In(dir)
 	// As the Makefile does: Go would link once more what was built with other flags.
-	for _, p := range []struct{ made, to, from string }{
-		{made.Caddy, set.Caddy, "-tags=nobadger,nomysql,nopgx ./caddymodule/caddy"}, {made.Agent, set.Agent, "./agent"}, {made.Bridge, set.Bridge, "./botbridge"},
+	for _, p := range []struct{ made, to, folder, tags string }{
+		{made.Caddy, set.Caddy, "caddymodule/caddy", "nobadger,nomysql,nopgx"}, {made.Agent, set.Agent, "agent", ""}, {made.Bridge, set.Bridge, "botbridge", ""},
 	} {
 		if err := copyFile(filepath.Join(tree, p.made), p.to, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Set{}, err
 		}
-		build := exec.Command("go", append([]string{"build", "-ldflags", "-s -w", "-o", p.to}, strings.Fields(p.from)...)...)
-		build.Dir, build.Env = tree, append(os.Environ(), "CGO_ENABLED=0")
+		build := exec.Command("go", "build", "-ldflags", "-s -w", "-tags", p.tags, "-o", p.to)
+		// In its own folder: it may be a module of its own.
+		build.Dir, build.Env = filepath.Join(tree, p.folder), append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return Set{}, fmt.Errorf("%w: %s", err, out)
 		}

@@ -26,7 +26,7 @@ func folder() string {
 
 // built are the programs of this tree.
 var built = sync.OnceValues(func() (programs.Set, error) {
-	file, err := exec.Command("go", "env", "GOMOD").Output()
+	tree, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/comfyhub/comfyhub").Output()
 	if err != nil {
 		return programs.Set{}, err
 	}
@@ -37,7 +37,7 @@ var built = sync.OnceValues(func() (programs.Set, error) {
 	if err := os.Mkdir(folder(), 0o700); err != nil {
 		return programs.Set{}, err
 	}
-	return programs.Build(filepath.Dir(strings.TrimSpace(string(file))), folder())
+	return programs.Build(strings.TrimSpace(string(tree)), folder())
 })
 
 // Built are the programs of this tree, built at the first call. The package that
