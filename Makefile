@@ -21,7 +21,7 @@ LINT     := bin/golangci-lint-v2.15.0
 RELEASER := bin/goreleaser-v2.16.0
 # "work" is all packages of these; linters want a folder each.
 MODULES  := . ./botbridge ./botbridge/world ./bench/asynq
-PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ botbridge/))
+PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ comfysim/ botbridge/))
 
 .DEFAULT_GOAL := build
 .PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack sim chaos docs docker-check release clean docker-pin FORCE
@@ -34,6 +34,9 @@ caddy: FORCE
 
 bin/%: FORCE
 	$(GOBUILD) -o $@ ./$*
+
+# The agent starts it for simulated servers.
+bin/agent: bin/comfysim
 
 demo: caddy bin/agent bin/demo
 	@bin/demo

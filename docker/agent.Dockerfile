@@ -6,11 +6,11 @@ ENV CGO_ENABLED=0 GOWORK=off
 RUN go mod download
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/go-build \
-	go build -trimpath -ldflags '-s -w' -o /out/agent ./agent
+	go build -trimpath -ldflags '-s -w' -o /out/ ./agent ./comfysim
 
 FROM alpine:3.22@sha256:5291449c3df73caf6ed85e649dec1b9e818b39a5d8c871e97afc13e9cd5e8fa8
 RUN adduser -D -H -u 1000 comfyhub && install -d -m 0700 -o comfyhub -g comfyhub /var/lib/comfyhub-agent
-COPY --from=build /out/agent /usr/bin/agent
+COPY --from=build /out/ /usr/bin/
 # The agent's own key, by which hubs know it: mount a volume that lasts.
 ENV COMFYHUB_AGENT_STATE=/var/lib/comfyhub-agent
 VOLUME /var/lib/comfyhub-agent

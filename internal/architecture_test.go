@@ -64,8 +64,8 @@ var testHelpers = []string{
 var testsMayImport = map[string][]string{
 	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/hub"},
 	"internal/facade": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"},
-	"internal/a1111": {"internal/comfyui", "internal/job"},
-	"e2e":            {"internal/api/mount", "internal/hub"}, // for the list of all routes
+	"internal/a1111": {"internal/comfyui", "internal/job"}, "comfysim": {"internal/comfyui"},
+	"e2e": {"internal/api/mount", "internal/hub"}, // for the list of all routes
 }
 
 // owners says which folders may know a third-party library, their tests apart:

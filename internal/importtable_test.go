@@ -8,7 +8,9 @@ var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
 	"caddymodule":       {"internal/api", "internal/apikeys", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
 	"agent":             {"internal/agent"},
-	"internal/agent":    {"internal/a1111", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/sim", "internal/sim/simsd", "internal/tunnel"},
+	"internal/agent":    {"internal/a1111", "internal/comfysim", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/tunnel"}, // no simulator
+	"comfysim":          {"internal/comfysim", "internal/sim", "internal/sim/simsd"},
+	"internal/comfysim": {},                                         // no simulator: the agent has it
 	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
 	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
 	"chaos":             {"internal/freeport", "internal/programs", "internal/redis"},

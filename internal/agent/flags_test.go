@@ -1,24 +1,17 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/gossip"
-	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 func TestTargets(t *testing.T) {
@@ -117,17 +110,6 @@ func TestHostName(t *testing.T) {
 	require.NoError(t, gossip.CheckName(hostName()))
 }
 
-func TestParseFaults(t *testing.T) {
-	t.Parallel()
-	f, err := parseFaults([]string{"fail-every=5", "zombie", "slow-http=10"})
-	require.NoError(t, err)
-	require.Equal(t, sim.Faults{FailEvery: 5, Zombie: true, SlowHTTP: 10}, f)
-	for _, bad := range []string{"unknown", "fail-every", "fail-every=x", "zombie=1", "oom-every=-1"} {
-		_, err := parseFaults([]string{bad})
-		require.Error(t, err, bad)
-	}
-}
-
 func TestLoopbackIsOfTheHubsFamily(t *testing.T) {
 	t.Parallel()
 	for want, joins := range map[string][][]string{
@@ -151,9 +133,6 @@ func TestRunRefusesBadFlags(t *testing.T) {
 		"simulate and not": {[]string{"run", "--join", "127.0.0.1", "--simulate", "1", "--comfyui", "http://a"}, "exclude"},
 		"address":          {[]string{"run", "--join", "127.0.0.1:1", "--serve", "127.0.0.1:0", "--comfyui", "a:1"}, "--comfyui"},
 		"no key":           {[]string{"run", "--join", "hub.invalid:1", "--serve", "127.0.0.1:0", "--comfyui", "http://a:1", "--key-file", ""}, "key-file"},
-		"vram":             {[]string{"simulate", "--vram", "lots"}, "--vram"},
-		"model":            {[]string{"simulate", "--model", "x"}, "--model"},
-		"count":            {[]string{"simulate", "--count", "0"}, "simulated servers"},
 		"level":            {[]string{"simulate", "--log-level", "loud"}, "--log-level"},
 		"argument":         {[]string{"run", "extra"}, "unknown command"},
 		"command":          {[]string{"rnu"}, "unknown command"},
@@ -169,72 +148,4 @@ func TestRunRefusesBadFlags(t *testing.T) {
 			require.ErrorContains(t, cmd.ExecuteContext(ctx), c.want)
 		})
 	}
-}
-
-// firstLine hands over what a command prints.
-type firstLine struct{ lines chan string }
-
-func (f firstLine) Write(p []byte) (int, error) {
-	for line := range bytes.Lines(p) {
-		f.lines <- strings.TrimSpace(string(line))
-	}
-	return len(p), nil
-}
-
-func TestSimulate(t *testing.T) {
-	t.Parallel()
-	s := simulation{count: 2, port: freePair(t), timeScale: 0.01, vram: "8GiB", comfyVersion: "0.33.0", models: []string{"loras/a/b.safetensors"}, logger: discard()}
-	stop, urls, err := s.start(t.Context())
-	require.NoError(t, err)
-	require.Len(t, urls, 2)
-
-	taken := s
-	_, _, err = taken.start(t.Context())
-	require.ErrorContains(t, err, "address already in use")
-	taken.anyPort = true
-	stopOther, others, err := taken.start(t.Context())
-	require.NoError(t, err)
-	require.NotContains(t, others, urls[0])
-	stopOther()
-
-	client, err := comfyui.NewClient(urls[1], comfyui.Options{})
-	require.NoError(t, err)
-	defer client.Close()
-	stats, err := client.SystemStats(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, "0.33.0", stats.Version.String())
-	require.EqualValues(t, 8<<30, stats.Devices[0].VRAMTotal)
-	info, _, err := client.ObjectInfo(t.Context(), nil)
-	require.NoError(t, err)
-	require.Contains(t, string(info), "a/b.safetensors")
-	stop()
-	_, err = client.SystemStats(t.Context())
-	require.ErrorIs(t, err, comfyui.ErrUnreachable)
-}
-
-func TestSimulateCommand(t *testing.T) {
-	t.Parallel()
-	out := firstLine{make(chan string, 8)}
-	cmd := newCommand()
-	cmd.SetArgs([]string{"simulate", "--port", "0", "--count", "1"})
-	cmd.SetOut(out)
-	cmd.SetErr(io.Discard)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- cmd.ExecuteContext(ctx) }()
-	require.NoError(t, probe(t.Context(), <-out.lines))
-	cancel()
-	require.NoError(t, <-done)
-}
-
-// freePair returns the first of two neighbouring free ports.
-func freePair(t *testing.T) int {
-	t.Helper()
-	address, err := freeport.Addresses(2)
-	require.NoError(t, err)
-	_, text, err := net.SplitHostPort(address)
-	require.NoError(t, err)
-	port, err := strconv.Atoi(text)
-	require.NoError(t, err)
-	return port
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/comfyhub/comfyhub/internal/comfysim"
 )
 
 // Main is the command.
@@ -23,8 +26,11 @@ func Main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := newCommand().ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "agent:", err)
 		stop()
+		if said, ok := errors.AsType[comfysim.ExitError](err); ok {
+			os.Exit(max(said.Code, 1))
+		}
+		fmt.Fprintln(os.Stderr, "agent:", err)
 		os.Exit(1)
 	}
 }

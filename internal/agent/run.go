@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/comfyhub/comfyhub/internal/comfysim"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 )
 
@@ -23,7 +23,8 @@ func newRunCommand() *cobra.Command {
 		hubKey    string
 		state     string
 		simulate  int
-		simulated simulation
+		simulator *comfysim.Process
+		simulated comfysim.Options
 	)
 	cmd := &cobra.Command{
 		Use:   "run --join HUB:7946 --comfyui http://127.0.0.1:8188",
@@ -59,14 +60,12 @@ func newRunCommand() *cobra.Command {
 				if len(servers) > 0 {
 					return errors.New("--simulate and --comfyui exclude each other")
 				}
-				simulated.logger, simulated.count, simulated.anyPort = c.logger, simulate, true
 				// The servers outlive the first signal: their runs are waited for.
-				stop, urls, err := simulated.start(context.WithoutCancel(cmd.Context()))
-				if err != nil {
+				if simulator, err = comfysim.Start(simulate, comfysim.Arguments(cmd.Flags()), cmd.ErrOrStderr()); err != nil {
 					return err
 				}
-				defer stop()
-				servers, c.simulated = urls, true
+				defer func() { _ = simulator.Stop() }()
+				servers, c.simulated = simulator.URLs, true
 			}
 			if c.targets, err = targets(c.name, servers, direct, a1111); err != nil {
 				return err
@@ -85,7 +84,10 @@ func newRunCommand() *cobra.Command {
 			defer stop()
 			c.hurry = hurry
 			growHeap()
-			return c.run(cmd.Context())
+			if simulator == nil {
+				return c.run(cmd.Context())
+			}
+			return withSimulator(cmd.Context(), simulator, stop, c.run)
 		},
 	}
 	f := cmd.Flags()
@@ -104,6 +106,6 @@ func newRunCommand() *cobra.Command {
 	c.machine.flags(f)
 	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its servers; it gets no new ones, and a second signal stops it at once")
 	f.IntVar(&simulate, "simulate", 0, "bring this `number` of simulated servers in instead")
-	simulated.flags(f, "first `port` of the simulated servers; others where they are taken")
+	simulated.ServerFlags(f, "first `port` of the simulated servers; others where they are taken")
 	return cmd
 }

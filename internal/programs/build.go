@@ -10,7 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Set is where the programs of one version lie, and its Caddyfile.
+// Set is where the programs of one version lie, and its Caddyfile. The agent finds the
+// simulator, comfysim, beside itself.
 type Set struct{ Caddy, Agent, Bridge, Caddyfile string }
 
 // Made is what make builds in the root of the repository, the current folder.
@@ -45,11 +46,14 @@ func Build(tree, dir string) (Set, error) {
 	if err != nil {
 		return Set{}, err
 	}
-	made, set := Made(), In(dir)
+	made, set, at := Made(), In(dir), func(name string) string { return filepath.Join(dir, name) }
 	// As the Makefile does: Go would link once more what was built with other flags.
 	for _, p := range []struct{ made, to, folder, tags string }{
-		{made.Caddy, set.Caddy, "caddymodule/caddy", "nobadger,nomysql,nopgx"}, {made.Agent, set.Agent, "agent", ""}, {made.Bridge, set.Bridge, "botbridge", ""},
+		{made.Caddy, set.Caddy, "caddymodule/caddy", "nobadger,nomysql,nopgx"}, {made.Agent, set.Agent, "agent", ""}, {"bin/comfysim", at("comfysim"), "comfysim", ""}, {made.Bridge, set.Bridge, "botbridge", ""},
 	} {
+		if _, err := os.Stat(filepath.Join(tree, p.folder)); p.folder == "comfysim" && errors.Is(err, fs.ErrNotExist) {
+			continue // an older version's agent has it inside
+		}
 		if err := copyFile(filepath.Join(tree, p.made), p.to, 0o700); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return Set{}, err
 		}

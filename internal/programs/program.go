@@ -6,6 +6,7 @@ package programs
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,12 +72,21 @@ func (p *Program) launch() error {
 	}
 	// What a killed program leaves behind is in the folder that is removed with its log.
 	cmd.Env = append(append(cmd.Env, "TMPDIR="+p.spec.Dir), p.spec.Env...)
+	// All that belongs to the program has the end of a pipe to write to, so that the other end
+	// tells when the last of them is gone, and with it their ports.
+	last, theirs, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer theirs.Close()
+	cmd.ExtraFiles = []*os.File{theirs}
 	started, ended := make(chan error, 1), make(chan struct{})
 	if p.spec.OnThread {
 		started <- cmd.Start()
 	}
 	go func() {
 		defer close(ended)
+		defer last.Close()
 		if !p.spec.OnThread {
 			// The system kills the program with the thread that has started it, and Go ends a
 			// thread with the goroutine that is bound to it. No other goroutine gets this one's.
@@ -87,6 +97,7 @@ func (p *Program) launch() error {
 		if cmd.Process != nil {
 			_ = cmd.Wait() // its log shows how it ended
 			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			_, _ = io.Copy(io.Discard, last)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -121,9 +132,9 @@ func (p *Program) Running() bool {
 	}
 }
 
-// Kill ends the program at once, as kill -9 does, and waits for its end.
+// Kill ends the program and what it has started at once, as kill -9 does, and waits for their end.
 func (p *Program) Kill() {
-	p.signal(syscall.SIGKILL)
+	p.signalAll(syscall.SIGKILL)
 	<-p.Ended()
 }
 
@@ -139,12 +150,12 @@ func (p *Program) Stop() {
 	}
 }
 
-// Pause makes the program hang until Resume (SIGSTOP): its connections stay, and
-// it answers nothing.
-func (p *Program) Pause() { p.signal(syscall.SIGSTOP) }
+// Pause makes the program and what it has started hang until Resume (SIGSTOP): their
+// connections stay, and they answer nothing.
+func (p *Program) Pause() { p.signalAll(syscall.SIGSTOP) }
 
 // Resume lets a paused program go on (SIGCONT).
-func (p *Program) Resume() { p.signal(syscall.SIGCONT) }
+func (p *Program) Resume() { p.signalAll(syscall.SIGCONT) }
 
 // Restart starts the program again as it was started before. One that still runs
 // is stopped first.
@@ -161,6 +172,13 @@ func (p *Program) process() *os.Process {
 
 // signal sends a signal, unless the program has ended.
 func (p *Program) signal(s syscall.Signal) { _ = p.process().Signal(s) }
+
+// signalAll sends a signal to the program and what it has started.
+func (p *Program) signalAll(s syscall.Signal) {
+	if p.Running() {
+		_ = syscall.Kill(-p.PID(), s)
+	}
+}
 
 // LogFile is the file that the program's output goes to.
 func (p *Program) LogFile() string { return filepath.Join(p.spec.Dir, p.spec.Name+".log") }
