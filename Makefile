@@ -20,7 +20,7 @@ TAGS     := nobadger,nomysql,nopgx
 LINT     := bin/golangci-lint-v2.15.0
 RELEASER := bin/goreleaser-v2.16.0
 # "work" is all packages of these; linters want a folder each.
-MODULES  := . ./botbridge ./botbridge/world ./bench/asynq
+MODULES  := . ./botbridge ./botbridge/world ./tools/bench/asynq
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ comfysim/ botbridge/))
 
 .DEFAULT_GOAL := build
@@ -33,7 +33,7 @@ caddy: FORCE
 	$(GOBUILD) -tags $(TAGS) -o $@ ./caddymodule/caddy
 
 bin/%: FORCE
-	$(GOBUILD) -o $@ ./$*
+	$(GOBUILD) -o $@ ./$(wildcard $*/ tools/$*/)
 
 # The agent starts it for simulated servers.
 bin/agent: bin/comfysim

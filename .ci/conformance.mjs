@@ -10,10 +10,10 @@
 //   --verbose           show what the cases print
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
-import { choose } from '../conformance/cases.mjs';
-import { defaultCache, install } from '../conformance/lib/install.mjs';
-import { report } from '../conformance/lib/report.mjs';
-import { runAll, versionOf } from '../conformance/lib/suite.mjs';
+import { choose } from '../tools/conformance/cases.mjs';
+import { defaultCache, install } from '../tools/conformance/lib/install.mjs';
+import { report } from '../tools/conformance/lib/report.mjs';
+import { runAll, versionOf } from '../tools/conformance/lib/suite.mjs';
 import { Fleets } from './fleet.mjs';
 
 const versions = ['0.3.64', '0.33.0'];

@@ -8,10 +8,10 @@
 import { spawn } from 'node:child_process';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { defaultCache, installPython } from '../conformance/lib/install.mjs';
+import { defaultCache, installPython } from '../tools/conformance/lib/install.mjs';
 import { Fleets } from './fleet.mjs';
 
-const folder = path.resolve(import.meta.dirname, '../conformance/openapi');
+const folder = path.resolve(import.meta.dirname, '../tools/conformance/openapi');
 const version = '0.33.0';
 const { values: options } = parseArgs({ options: { seed: { type: 'string', default: '1' }, examples: { type: 'string', default: '60' } } });
 

@@ -14,8 +14,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfysim"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 )
 
 func TestParseFaults(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/comfyhub/comfyhub/internal/freeport"
-	"github.com/comfyhub/comfyhub/internal/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
 // smallDisk mounts a disk of some megabytes, in memory. It skips the test where that takes

@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/programs/programstest"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 var (

@@ -14,9 +14,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/freeport"
-	"github.com/comfyhub/comfyhub/internal/programs"
-	"github.com/comfyhub/comfyhub/internal/programs/programstest"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 // patience bounds every wait. It is long because a machine that runs other

@@ -18,10 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/e2e/storedtest"
-	"github.com/comfyhub/comfyhub/internal/programs"
-	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 // record tells TestRecordTheLastVersion to replace the recording in storedtest.

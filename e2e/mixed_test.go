@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 // A hub of another version and one of this version share a Redis, as during an

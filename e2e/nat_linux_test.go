@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/comfyhub/comfyhub/internal/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
 // enclosure is a network of its own, with nothing but loopback. What runs in it can reach

@@ -14,8 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/freeport"
-	"github.com/comfyhub/comfyhub/internal/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
 // pictures returns the pictures below a folder, by their names there.

@@ -16,7 +16,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 )
 
 // clientAddress is where the clients of nginx are: neither nginx nor the hub.

@@ -12,10 +12,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/freeport"
-	"github.com/comfyhub/comfyhub/internal/programs"
-	"github.com/comfyhub/comfyhub/internal/programs/programstest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 // A hub is killed or hangs while ten servers run its prompts. The other hub takes them

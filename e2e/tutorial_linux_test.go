@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/programs/programstest"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 // block is a fenced block of a page: commands, with what they print.

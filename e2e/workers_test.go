@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
 // The workers in examples/ work the queue of the built hub.

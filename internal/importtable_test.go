@@ -10,16 +10,16 @@ var mayImport = map[string][]string{
 	"agent":             {"internal/agent"},
 	"internal/agent":    {"internal/a1111", "internal/comfysim", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/tunnel"}, // no simulator
 	"comfysim":          {"internal/comfysim", "internal/sim", "internal/sim/simsd"},
-	"internal/comfysim": {},                                         // no simulator: the agent has it
-	"demo":              {"internal/programs"},                      // besides, an ordinary client of ComfyUI's API
-	"bench":             {"internal/freeport", "internal/programs"}, // besides, a client of ComfyUI's API
-	"chaos":             {"internal/freeport", "internal/programs", "internal/redis"},
+	"internal/comfysim": {},                                                         // no simulator: the agent has it
+	"tools/demo":        {"internal/testing/programs"},                              // besides, an ordinary client of ComfyUI's API
+	"tools/bench":       {"internal/testing/freeport", "internal/testing/programs"}, // besides, a client of ComfyUI's API
+	"tools/chaos":       {"internal/testing/freeport", "internal/testing/programs", "internal/redis"},
 
 	// The bridge reaches the fleet by the hub's public API only.
 	"botbridge":          {},
 	"botbridge/e2e":      {}, // the programs, from outside
 	"botbridge/world":    {"botbridge/internal/bridge", "botbridge/internal/config", "botbridge/internal/webchat", "system"},
-	"botbridge/demobot":  {"botbridge/internal/fakebot", "botbridge/internal/stage", "internal/programs"},
+	"botbridge/demobot":  {"botbridge/internal/fakebot", "botbridge/internal/stage", "internal/testing/programs"},
 	"botbridge/internal": {},
 	"botbridge/internal/bridge": {
 		"botbridge/internal/config", "botbridge/internal/conversation", "botbridge/internal/discord", "botbridge/internal/enhance", "botbridge/internal/hubapi", "botbridge/internal/limits",
@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/hubapi":   {"internal/comfyui"},
 	"botbridge/internal/state":    {"internal/redis"},
 	"botbridge/internal/workflow": {"internal/pyjson"},
-	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "botbridge/internal/fakediscord", "internal/freeport", "internal/programs"},
+	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "botbridge/internal/fakediscord", "internal/testing/freeport", "internal/testing/programs"},
 	"e2e":                         {}, // the programs, from outside
 	"system":                      {"internal/agent", "internal/api", "internal/api/mount", "internal/files", "internal/gossip", "internal/hub", "internal/job", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
 	"internal/sim/simtest":        {"system/network/loopback"},
@@ -124,15 +124,15 @@ var mayImport = map[string][]string{
 	"internal/callbacks":           {"internal/egress", "internal/queue", "internal/panics"},
 	"internal/panics":              {},
 	"internal/retry":               {},
-	"internal/redis/redistest":     {"internal/redis", "internal/freeport", "internal/programs"},
-	"internal/freeport":            {},
-	"internal/programs":            {"internal/freeport"},
+	"internal/redis/redistest":     {"internal/redis", "internal/testing/freeport", "internal/testing/programs"},
+	"internal/testing/freeport":    {},
+	"internal/testing/programs":    {"internal/testing/freeport"},
 	"internal/tenantlru":           {},
-	"internal/leaktest":            {},
+	"internal/testing/leaktest":    {},
 	"internal/logs/logtest":        {},
 	"internal/webp":                {},
 	"internal/job":                 {}, // standard library only
 	"internal/pyjson":              {},
 
-	"internal/programs/programstest": {"internal/programs"},
+	"internal/testing/programs/programstest": {"internal/testing/programs"},
 }

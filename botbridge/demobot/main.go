@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
-	"github.com/comfyhub/comfyhub/internal/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
 const (

@@ -11,7 +11,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
-	"github.com/comfyhub/comfyhub/internal/programs/programstest"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 // patience bounds every wait. It is long because a machine that runs other tests is slow.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
-	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 	"github.com/comfyhub/comfyhub/system"
 )
 

@@ -23,8 +23,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/comfyhub/comfyhub/caddymodule"
-	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 )
 
 // patience bounds every wait of these tests.

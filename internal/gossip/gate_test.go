@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/freeport"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 )
 
 func TestGate(t *testing.T) {

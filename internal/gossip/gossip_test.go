@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/freeport"
-	"github.com/comfyhub/comfyhub/internal/leaktest"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

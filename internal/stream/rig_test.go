@@ -17,7 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }

@@ -1,0 +1,133 @@
+// Command bench compares ComfyHub with what it replaces. Each benchmark runs two
+// things on one machine in one run and prints their ratio, because a time alone says
+// more about the machine than about the program. All servers are processes of their
+// own: hub, agent, redis-server, and simulated instances of ComfyUI.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
+)
+
+// benchmark is a comparison that bears a name.
+type benchmark struct {
+	name string
+	// about says what is compared with what.
+	about string
+	run   func(*rig) ([]figure, error)
+}
+
+// benchmarks are all of them, in the order in which they run.
+func benchmarks() []benchmark {
+	return []benchmark{
+		{"latency", "POST to execution_success, one prompt at a time: through the hub / direct", latency},
+		{"gap", "prompts/s of one instance with 300 trivial prompts waiting: through the hub / posted to it; the same with lookahead 1", gap},
+		{"cpu", "processor time of hub, agent and Redis for a trivial prompt; printed beside it: of the instance", processor},
+		{"submit", "accepted POST /prompt per second over 50 connections: hub / reverse_proxy to one instance", submit},
+		{"view", "bytes/s of 4 MB pictures over 16 connections: GET /view of the hub / Caddy's file_server", view},
+		{"sockets", "resident memory of the hub for each of 5,000 idle sockets; p99 of a prompt while one client in ten does not read / while all do", sockets},
+		{"hol8", "mean wait for 8 instances at 80 % load: reverse_proxy with round robin / hub", headOfLine(8, 600)},
+		{"hol30", "the same for 30 instances", headOfLine(30, 2000)},
+		{"affinity", "model switches per prompt for 30 instances at 70 % load, 6 models that take 5 s to load: hub / a central FIFO that knows no models", affinity},
+		{"fair", "mean slowdown of a tenant's prompts beside another one's 1,000 on 8 instances / alone on 4", fair},
+		{"interactive", "p95 wait of a person's prompts beside a batch that fills 8 instances, with preempt bulk / how long they run; printed beside it: without", interactive},
+		{"model", "mean wait for 8 instances at 80 % load: hub / simulator of the scheduler, whichever is larger / the other", model},
+		{"eta", "median of the difference between the wait that X-ComfyHub-Eta promises and the real one / the real one, for waits above 5 s", eta},
+		{"fleet", "how long 500 instances stand without work between two runs while 2,000 clients want them; the hub's processor time", fleet},
+		{"burst", "the same when 120 instances of 30 agents end at the same moment", simultaneous},
+		{"queue", "jobs/s that the scripts enqueue, claim and finish / tasks/s of asynq on the same Redis, 10 kB each", cycles},
+		{"scale", "a look and a claim with 100,000 waiting jobs of 1,000 tenants / with 1,000 of 10", scaling},
+		{"fifo8", "mean wait for 8 instances at 80 % load: hub / an ideal central FIFO", firstIn(8, 600)},
+	}
+}
+
+func main() {
+	names := flag.String("run", "", "names of benchmarks, separated by commas (default: all; list: print them)")
+	dir := flag.String("dir", "data/bench", "folder of logs and data; emptied first")
+	seed := flag.Uint64("seed", 1, "decides when prompts arrive and how long they take")
+	length := flag.Duration("length", 2*time.Minute, "how long fleet measures")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, options{*names, *dir, *seed, *length, os.Getenv("COMFYUI_URL")}, os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	names, dir string
+	seed       uint64
+	length     time.Duration
+	comfyui    string
+}
+
+func run(ctx context.Context, o options, out io.Writer) error {
+	chosen, err := choose(o.names)
+	if err != nil {
+		return err
+	}
+	if o.names == "list" {
+		for _, b := range benchmarks() {
+			fmt.Fprintf(out, "%-8s %s\n", b.name, b.about)
+		}
+		return nil
+	}
+	set, err := programs.Made().Absolute()
+	if err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	for _, b := range chosen {
+		r, err := newRig(ctx, set, filepath.Join(dir, b.name), out)
+		if err != nil {
+			return err
+		}
+		r.seed, r.length, r.comfyui = o.seed, o.length, o.comfyui
+		figures, err := b.run(r)
+		r.stop()
+		if err != nil {
+			return fmt.Errorf("%s: %w; logs in %s", b.name, err, r.dir)
+		}
+		for _, f := range figures {
+			fmt.Fprintln(out, f)
+		}
+	}
+	return nil
+}
+
+// choose finds benchmarks by their names.
+func choose(names string) ([]benchmark, error) {
+	all := benchmarks()
+	if names == "" || names == "list" {
+		return all, nil
+	}
+	var chosen []benchmark
+	for name := range strings.SplitSeq(names, ",") {
+		n := slices.IndexFunc(all, func(b benchmark) bool { return b.name == strings.TrimSpace(name) })
+		if n < 0 {
+			return nil, fmt.Errorf("there is no benchmark %q; -run list shows all", name)
+		}
+		chosen = append(chosen, all[n])
+	}
+	return chosen, nil
+}
