@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
@@ -127,20 +128,22 @@ func (c *RecentClients) Clients(a Requester) []string {
 	return clients
 }
 
-// Callers are the names under which jobs are the requester's own: one where a
-// login or a client id says who asks, else the place and every client that was
-// met there. It is none where nothing tells the requester from others.
-func (c *RecentClients) Callers(a Requester) []string {
+// Owner says which jobs are the requester's own: those of one name where a login or a
+// client id says who asks; else all that were posted from its place, whatever client ids
+// they name, and those of the clients that were met there lately. It is nobody where
+// nothing tells the requester from others.
+func (c *RecentClients) Owner(a Requester) job.Owner {
 	if a.Anonymous() {
-		return nil
+		return job.Owner{}
 	}
-	callers := []string{a.Caller()}
+	own := job.Owner{Callers: []string{a.Caller()}}
 	if a.Login || a.Client != "" {
-		return callers
+		return own
 	}
+	own.Place = a.place()
 	for _, client := range c.Clients(a) {
 		a.Client = client
-		callers = append(callers, a.Caller())
+		own.Callers = append(own.Callers, a.Caller())
 	}
-	return callers
+	return own
 }

@@ -152,7 +152,7 @@ func (a *Requester) SetClient(client string) {
 
 // Caller is the scope of counts, bare interrupts and clears: the tenant where
 // there is a login, else the client id, else the browser, else address and
-// program. It is the one definition of the word; see Callers for a request
+// program. It is the one definition of the word; see [RecentClients.Owner] for a request
 // that names no client.
 func (a Requester) Caller() string {
 	switch {
@@ -184,6 +184,16 @@ func (a Requester) place() string {
 		return "browser:" + a.browser
 	}
 	return a.addressPlace()
+}
+
+// Origin is the place that a job keeps, so that requests from there find it. A page without
+// the cookie has none: the browser may get one at any moment, and others of its address
+// must not be taken for it.
+func (a Requester) Origin() string {
+	if a.Login || a.Page && a.browser == "" {
+		return ""
+	}
+	return a.place()
 }
 
 func (a Requester) addressPlace() string {

@@ -54,10 +54,14 @@ func seen(jobs []job.Job) []job.Job {
 	return jobs
 }
 
-// LiveOf are those of some of a tenant's callers.
-func (s *Jobs) LiveOf(ctx context.Context, tenant string, callers ...string) ([]job.Job, error) {
+// LiveOf are those of one of a tenant's owners.
+func (s *Jobs) LiveOf(ctx context.Context, tenant string, owner job.Owner) ([]job.Job, error) {
+	if owner.Place != "" {
+		jobs, err := s.Live(ctx, tenant)
+		return slices.DeleteFunc(jobs, func(j job.Job) bool { return !owner.Has(j) }), err
+	}
 	var own []job.Job
-	for _, caller := range callers {
+	for _, caller := range owner.Callers {
 		jobs, err := s.queue.LiveOf(ctx, caller)
 		if err != nil {
 			return nil, err
@@ -73,9 +77,13 @@ func (s *Jobs) Running(ctx context.Context, keys []string) ([]job.Job, error) {
 	return slices.DeleteFunc(seen(jobs), func(j job.Job) bool { return !running(j) || j.Withdrawn }), err
 }
 
-// Count is how many jobs of some callers wait or run.
-func (s *Jobs) Count(ctx context.Context, callers []string) (total int, err error) {
-	for _, caller := range callers {
+// Count is how many jobs of one of a tenant's owners wait or run.
+func (s *Jobs) Count(ctx context.Context, tenant string, owner job.Owner) (total int, err error) {
+	if owner.Place != "" {
+		jobs, err := s.LiveOf(ctx, tenant, owner)
+		return len(jobs), err
+	}
+	for _, caller := range owner.Callers {
 		n, err := s.queue.Count(ctx, caller)
 		if err != nil {
 			return 0, err
@@ -251,12 +259,7 @@ func (s *Jobs) DeleteHistory(ctx context.Context, tenant string, ids []string) e
 	return s.queue.DeleteHistory(ctx, tenant, ids)
 }
 
-// ClearHistory removes the entries of some callers.
-func (s *Jobs) ClearHistory(ctx context.Context, tenant string, callers []string) error {
-	for _, caller := range callers {
-		if err := s.queue.ClearHistory(ctx, tenant, caller); err != nil {
-			return err
-		}
-	}
-	return nil
+// ClearHistory removes the entries of one of a tenant's owners.
+func (s *Jobs) ClearHistory(ctx context.Context, tenant string, owner job.Owner) error {
+	return s.queue.ClearHistoryOf(ctx, tenant, owner)
 }

@@ -48,6 +48,8 @@ var ErrTenantStorage = errors.New("hub: the files of the tenant take all that th
 // be changed.
 type Submission struct {
 	job.Requester
+	// Place is where it is posted from, see [job.Job].
+	Place string
 	// ID is the prompt id that the client chose; empty for a new one. The same
 	// prompt sent twice under one id is one job.
 	ID    string
@@ -201,7 +203,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		return queue.Submission{}, nil, err
 	}
 	q := queue.Submission{
-		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester,
+		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester, Place: p.Place,
 		Class: needs.Signature(), Shape: s.dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Band: s.bandOf(p), Number: p.Number, Front: p.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),

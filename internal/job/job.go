@@ -20,6 +20,9 @@ type Job struct {
 	// of the same id takes it over.
 	ID string
 	Requester
+	// Place is where it was posted from, if that says who has posted it: a browser, or an
+	// address and a program. Package api defines it.
+	Place string
 	// Number is ComfyUI's queue number as a JSON literal: "7", "2.0", "NaN".
 	Number string
 	// Rank orders the waiting jobs, smallest first, by plain byte order. It

@@ -1,5 +1,7 @@
 package job
 
+import "slices"
+
 // Requester is who submits jobs, opens sockets, and hears of events.
 type Requester struct {
 	// Tenant pays for the work and owns files and history.
@@ -9,6 +11,20 @@ type Requester struct {
 	Caller string
 	// Client is the client_id whose socket gets the messages; empty for none.
 	Client string
+}
+
+// Owner says which jobs are a requester's own.
+type Owner struct {
+	// Callers are the names under which it has posted them.
+	Callers []string
+	// Place is where it has posted them from, under any name; empty for a requester that
+	// says who it is.
+	Place string
+}
+
+// Has reports whether a job is the owner's.
+func (o Owner) Has(j Job) bool {
+	return slices.Contains(o.Callers, j.Caller) || o.Place != "" && j.Place == o.Place
 }
 
 // Viewer is somebody who looks at jobs and at the fleet.

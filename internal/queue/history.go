@@ -201,24 +201,33 @@ func (q *EndedJobs) DeleteHistory(ctx context.Context, tenant string, ids []stri
 // ClearHistory removes the current entries of a tenant, or those of one of its
 // callers if caller is not empty.
 func (q *EndedJobs) ClearHistory(ctx context.Context, tenant, caller string) error {
+	if caller != "" {
+		return q.ClearHistoryOf(ctx, tenant, job.Owner{Callers: []string{caller}})
+	}
 	keys, err := q.page(ctx, tenant, Page{})
 	if err != nil {
 		return err
 	}
-	if caller != "" {
-		records, err := q.records(ctx, keys, "caller")
-		if err != nil {
-			return err
-		}
-		var own []string
-		for i, r := range records {
-			if r["caller"] == caller {
-				own = append(own, keys[i])
-			}
-		}
-		keys = own
-	}
 	return q.forget(ctx, tenant, "keys", keys)
+}
+
+// ClearHistoryOf removes the current entries of one of a tenant's owners.
+func (q *EndedJobs) ClearHistoryOf(ctx context.Context, tenant string, owner job.Owner) error {
+	keys, err := q.page(ctx, tenant, Page{})
+	if err != nil {
+		return err
+	}
+	records, err := q.records(ctx, keys, "caller", "posted_from")
+	if err != nil {
+		return err
+	}
+	var own []string
+	for i, r := range records {
+		if owner.Has(job.Job{Requester: job.Requester{Caller: r["caller"]}, Place: r["posted_from"]}) {
+			own = append(own, keys[i])
+		}
+	}
+	return q.forget(ctx, tenant, "keys", own)
 }
 
 func (q *EndedJobs) forget(ctx context.Context, tenant, kind string, names []string) error {

@@ -163,7 +163,7 @@ func compact(j job.Job, before []*job.Job) *job.Job {
 	for _, text := range []struct {
 		own *string
 		its string
-	}{{&j.Tenant, last.Tenant}, {&j.Caller, last.Caller}, {&j.Client, last.Client}, {&j.Class, last.Class}, {&j.Shape, last.Shape}} {
+	}{{&j.Tenant, last.Tenant}, {&j.Caller, last.Caller}, {&j.Client, last.Client}, {&j.Place, last.Place}, {&j.Class, last.Class}, {&j.Shape, last.Shape}} {
 		if *text.own == text.its {
 			*text.own = text.its
 		}

@@ -102,7 +102,7 @@ func (l lists) postHistory(w http.ResponseWriter, r *http.Request, a api.Request
 	}
 	a.SetClient(order.client)
 	if order.clear {
-		if err := l.hub.Jobs().ClearHistory(r.Context(), a.Tenant, l.Recent.Callers(a)); err != nil {
+		if err := l.hub.Jobs().ClearHistory(r.Context(), a.Tenant, l.Recent.Owner(a)); err != nil {
 			l.Fail(w, r, err)
 			return
 		}

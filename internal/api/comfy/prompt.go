@@ -22,11 +22,11 @@ type prompts struct{ shared }
 
 // getPrompt answers GET /prompt: how many of the caller's jobs are not done.
 func (p prompts) getPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	callers := p.Recent.Callers(a)
+	own := p.Recent.Owner(a)
 	if a.Anonymous() {
-		callers = []string{a.Caller()} // a number may reveal everybody's
+		own.Callers = []string{a.Caller()} // a number may reveal everybody's
 	}
-	total, err := p.hub.Jobs().Count(r.Context(), callers)
+	total, err := p.hub.Jobs().Count(r.Context(), a.Tenant, own)
 	if err != nil {
 		p.Fail(w, r, err)
 		return
@@ -74,7 +74,7 @@ func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Reques
 // submissionOf is a prompt as the hub takes it.
 func submissionOf(r *http.Request, a api.Requester, request *catalog.Request) hub.Submission {
 	s := hub.Submission{
-		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, ID: request.PromptID,
+		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, Place: a.Origin(), ID: request.PromptID,
 		Graph: request.Graph, Targets: request.Targets, Extra: hub.WithoutCallback(request.Extra, request.ExtraData.Object("comfyhub")), Secrets: request.Secrets,
 		Priority: priorityOf(r, request), Band: bandOf(r, request), Front: request.Front,
 	}

@@ -3,7 +3,6 @@ package comfy
 import (
 	"crypto/sha256"
 	"net/http"
-	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -29,7 +28,7 @@ func (l lists) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 		return
 	}
 	jobs = l.shown.asListed(a, jobs)
-	running, pending := inOrder(jobs, l.Recent.Callers(a))
+	running, pending := inOrder(jobs, l.Recent.Owner(a))
 	tag := queueTag(running, pending)
 	if api.Has(r, tag) {
 		api.Unchanged(w, r, tag)
@@ -47,14 +46,14 @@ func (l lists) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester,
 	list.answer(w, r, err)
 }
 
-// inOrder parts what runs from what waits, and in each puts the jobs of some callers
+// inOrder parts what runs from what waits, and in each puts the jobs of an owner
 // first.
-func inOrder(jobs []job.Job, mine []string) (running, pending []job.Job) {
+func inOrder(jobs []job.Job, mine job.Owner) (running, pending []job.Job) {
 	pending = make([]job.Job, 0, len(jobs)) // most jobs wait
 	for _, own := range []bool{true, false} {
 		for _, j := range jobs {
 			switch {
-			case slices.Contains(mine, j.Caller) != own:
+			case mine.Has(j) != own:
 			case j.State == job.Queued:
 				pending = append(pending, j)
 			default:

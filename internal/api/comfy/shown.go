@@ -2,7 +2,6 @@ package comfy
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
@@ -47,7 +46,7 @@ func (s shown) of(jobs []job.Job) map[string]bool {
 
 // sees reports whether the client of a running job sees it run.
 func (s shown) sees(ctx context.Context, j job.Job) (bool, error) {
-	jobs, err := s.hub.Jobs().LiveOf(ctx, j.Tenant, j.Caller)
+	jobs, err := s.hub.Jobs().LiveOf(ctx, j.Tenant, job.Owner{Callers: []string{j.Caller}})
 	return s.of(append(jobs, j))[j.Key], err
 }
 
@@ -71,9 +70,9 @@ func began(j job.Job) int64 {
 // a tenant: one of the requester's own, if there is any, and one that is shown
 // rather than another. It is "" if nothing runs.
 func (s shown) oneOf(a api.Requester, jobs []job.Job) string {
-	mine, shown := s.recent.Callers(a), s.of(jobs)
+	mine, shown := s.recent.Owner(a), s.of(jobs)
 	rank := func(j job.Job) int {
-		return 2*rankOf(slices.Contains(mine, j.Caller)) + rankOf(shown[j.Key])
+		return 2*rankOf(mine.Has(j)) + rankOf(shown[j.Key])
 	}
 	var one job.Job
 	for _, j := range jobs {

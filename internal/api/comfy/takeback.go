@@ -214,10 +214,10 @@ func (c *cancels) takeBackOrStop(ctx context.Context, j job.Job, shown bool) err
 
 // live are the waiting and running jobs of the requester's own.
 func (c *cancels) live(ctx context.Context, a api.Requester) ([]job.Job, error) {
-	return c.hub.Jobs().LiveOf(ctx, a.Tenant, c.Recent.Callers(a)...)
+	return c.hub.Jobs().LiveOf(ctx, a.Tenant, c.Recent.Owner(a))
 }
 
 // owns reports whether a job is the requester's own.
 func (c *cancels) owns(a api.Requester, j job.Job) bool {
-	return slices.Contains(c.Recent.Callers(a), j.Caller)
+	return c.Recent.Owner(a).Has(j)
 }

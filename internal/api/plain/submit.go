@@ -54,8 +54,8 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 	}
 	a.SetClient(asked.request.ClientID)
 	s := hub.Submission{
-		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: asked.request.ClientID},
-		Graph:     asked.request.Graph, Extra: hub.WithoutCallback(asked.request.Extra, asked.request.ExtraData.Object("comfyhub")), Secrets: asked.request.Secrets,
+		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: asked.request.ClientID}, Place: a.Origin(),
+		Graph: asked.request.Graph, Extra: hub.WithoutCallback(asked.request.Extra, asked.request.ExtraData.Object("comfyhub")), Secrets: asked.request.Secrets,
 		Priority: asked.priority, Band: asked.band, Callback: asked.callback,
 	}
 	if asked.key != "" {

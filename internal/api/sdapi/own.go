@@ -17,7 +17,7 @@ import (
 // jobs are the requester's own jobs of this room: those that run, the one that runs longest
 // first, then those that wait, in their order.
 func (o *Room) jobs(ctx context.Context, a api.Requester) ([]job.Job, error) {
-	own, err := o.hub.Jobs().LiveOf(ctx, a.Tenant, o.Recent.Callers(a)...)
+	own, err := o.hub.Jobs().LiveOf(ctx, a.Tenant, o.Recent.Owner(a))
 	own = slices.DeleteFunc(own, func(j job.Job) bool { return !strings.HasPrefix(j.ID, idPrefix) })
 	slices.SortFunc(own, func(x, y job.Job) int {
 		switch {

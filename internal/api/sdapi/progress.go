@@ -155,10 +155,10 @@ func (o tasks) isDone(ctx context.Context, a api.Requester, task string) (bool, 
 	if task == "" {
 		return false, nil
 	}
-	callers := o.Recent.Callers(a)
+	own := o.Recent.Owner(a)
 	ended, err := o.hub.Jobs().Ended(ctx, a.Tenant)
 	return slices.ContainsFunc(ended, func(e hub.EndedJob) bool {
-		return strings.HasPrefix(e.Job.ID, idPrefix) && taskOf(e.Job.ID) == task && slices.Contains(callers, e.Job.Caller)
+		return strings.HasPrefix(e.Job.ID, idPrefix) && taskOf(e.Job.ID) == task && own.Has(e.Job)
 	}), err
 }
 

@@ -67,7 +67,7 @@ func (o requests) submit(w http.ResponseWriter, r *http.Request, a api.Requester
 	}
 	accepted := false
 	o.hub.Submitter().Submit(r.Context(), hub.Submission{
-		Requester: a.Requester(), ID: asked.id, Graph: graph, Extra: []byte("{}"), Priority: api.PriorityOf(r, ""), Band: api.BandOf(r, ""),
+		Requester: a.Requester(), Place: a.Origin(), ID: asked.id, Graph: graph, Extra: []byte("{}"), Priority: api.PriorityOf(r, ""), Band: api.BandOf(r, ""),
 	}, func(_ hub.Accepted, err error) {
 		if accepted = err == nil; !accepted {
 			o.refuse(w, r, err)

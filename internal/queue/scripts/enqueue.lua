@@ -31,6 +31,7 @@
 -- ARGV[28] bound of those of all
 -- ARGV[29] the tenant's time between two prompts on average, in microseconds, '0' for no
 --          limit
+-- ARGV[30] where it was posted from, or ''
 --
 -- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
 --         {'existing', job...}           the same job was accepted before
@@ -128,6 +129,9 @@ set(j,
   'state', 'queued', 'weight', ARGV[19], 'fence', '0', 'attempts', '0', 'created', int(now()))
 if ARGV[22] ~= '' then
   set(j, 'shape', ARGV[22])
+end
+if ARGV[30] ~= '' then
+  set(j, 'posted_from', ARGV[30])
 end
 if ARGV[25] ~= '' then
   set(j, 'callback', ARGV[25], 'callback_events', ARGV[26])
