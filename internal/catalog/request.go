@@ -35,8 +35,8 @@ type Request struct {
 	ExtraData *pyjson.Object
 	// Secrets is an object with the API keys from extra_data; nil without any.
 	Secrets []byte
-	// Other is an object of the fields that ComfyUI does not know, but custom nodes
-	// may; nil without any.
+	// Other is an object of the members that ComfyUI does not know, but handlers of custom
+	// nodes may; nil without any.
 	Other []byte
 }
 
@@ -79,7 +79,24 @@ func ReadRequest(v pyjson.Value) (*Request, error) {
 	if !ok {
 		return nil, answerOddBody(v)
 	}
-	return ReadObject(o, "prompt")
+	r, err := ReadObject(o, "prompt")
+	if isSaved(o.Object("prompt")) || !o.Has("prompt") && isSaved(o) {
+		return nil, savedWorkflow()
+	}
+	return r, err
+}
+
+// isSaved reports whether an object is what "Save" in the web UI writes: a graph for its
+// editor. In a prompt a node could be called nodes, but none is a list.
+func isSaved(o *pyjson.Object) bool {
+	nodes, _ := o.Get("nodes")
+	_, ok := nodes.(pyjson.Array)
+	return ok && (o.Has("links") || o.Has("version"))
+}
+
+func savedWorkflow() *Answer {
+	return refusal(problem("invalid_prompt",
+		"This is a workflow as the web UI saves it for its editor, not a prompt: in the web UI choose \"Export (API)\" and send that file instead.", "", nil), nil)
 }
 
 // ReadObject is [ReadRequest] for a body of another dialect, in which the graph is the

@@ -139,3 +139,31 @@ func FuzzParseRequest(f *testing.F) {
 		}
 	})
 }
+
+// What "Save" in the web UI writes is no prompt. Whoever posts it is told what it is, in ComfyUI's own shape.
+func TestSavedWorkflowIsNoPrompt(t *testing.T) {
+	t.Parallel()
+	const saved = `{"id": "w", "nodes": [{"id": 1, "type": "SaveImage"}], "links": [], "version": 0.4}`
+	for name, body := range map[string]string{
+		"as the prompt":  `{"prompt": ` + saved + `, "client_id": "c"}`,
+		"as the body":    saved,
+		"without links":  `{"prompt": {"nodes": [], "version": 1}}`,
+		"with a number":  `{"number": 3, "prompt": ` + saved + `}`,
+		"nodes are none": `{"prompt": {"nodes": [], "links": []}}`,
+	} {
+		_, err := catalog.ParseRequest([]byte(body))
+		var answer *catalog.Answer
+		require.ErrorAs(t, err, &answer, name)
+		require.Equal(t, 400, answer.Status, name)
+		require.Contains(t, string(answer.Body), `{"error": {"type": "invalid_prompt", "message": "This is a workflow`, name)
+		require.Contains(t, string(answer.Body), `\"Export (API)\"`, name)
+		require.Contains(t, string(answer.Body), `"node_errors": {}`, name)
+	}
+	for name, body := range map[string]string{
+		"a node that is called nodes": `{"prompt": {"nodes": {"class_type": "A", "inputs": {}}}}`,
+		"beside a prompt":             `{"prompt": {}, "nodes": [], "links": []}`,
+	} {
+		_, err := catalog.ParseRequest([]byte(body))
+		require.NoError(t, err, name)
+	}
+}
