@@ -147,8 +147,8 @@ func (r *run) search(cause error) error {
 	return cause
 }
 
-// post is the body of POST /prompt for the instance: the client's graph and
-// extra_data, with the ids that the instance may see. The mark in extra_data
+// post is the body of POST /prompt for the instance: the client's graph,
+// extra_data and what ComfyUI does not know, with the ids that the instance may see. The mark in extra_data
 // tells our prompts from foreign ones and lets any hub adopt the run.
 func (r *run) post(graph []byte) []byte {
 	j := r.job()
@@ -162,6 +162,10 @@ func (r *run) post(graph []byte) []byte {
 	}
 	b.WriteString(`, "extra_data": `)
 	b.Write(extraFor(r.body, j, r.conn.getsSecrets()))
+	if other := inner(r.body.Other); len(other) > 0 {
+		b.WriteString(", ")
+		b.Write(other)
+	}
 	b.WriteString(`}`)
 	return b.Bytes()
 }

@@ -58,6 +58,8 @@ type Submission struct {
 	Targets []byte
 	// Extra is ComfyUI's extra_data, an object without the client id and secrets.
 	Extra []byte
+	// Other is an object of what else the prompt says to custom nodes; nil for nothing.
+	Other []byte
 	// Secrets are the API keys of extra_data as an object; nil without any.
 	Secrets []byte
 	// Source says which of Comfy's own programs sends the prompt; empty for none.
@@ -207,7 +209,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		Class: needs.Signature(), Shape: s.dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Band: s.bandOf(p), Number: p.Number, Front: p.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
-			Outputs: verdict.Outputs, Targets: p.Targets, Secrets: p.Secrets,
+			Outputs: verdict.Outputs, Targets: p.Targets, Other: p.Other, Secrets: p.Secrets,
 			Inputs: pins, Requires: needs.Encode(), Trace: s.traces().Parent(ctx),
 		},
 	}
@@ -216,7 +218,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	}
 	q.Callback = (*queue.Callback)(p.Callback)
 	// What was posted, not what became of it: that depends on the classes that this hub knows.
-	q.BodyHash = hashOf(append([][]byte{graph.Bytes(), q.Body.Extra, q.Body.Targets}, p.Callback.parts()...)...)
+	q.BodyHash = hashOf(slices.Concat([][]byte{graph.Bytes(), q.Body.Extra, q.Body.Targets}, otherParts(p.Other), p.Callback.parts())...)
 	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is no part of the hash
 	if verdict.Doubtful && s.dispatch.HasIdle(needs, p.Tenant) {
 		q.Door = doorLife
@@ -278,6 +280,15 @@ func (s *Submitter) replay(ctx context.Context, j job.Job) {
 		return
 	}
 	s.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
+}
+
+// otherParts are what the hash of a prompt has of its other members: nothing without any, so
+// that the hash is that of earlier versions.
+func otherParts(other []byte) [][]byte {
+	if other == nil {
+		return nil
+	}
+	return [][]byte{[]byte("other"), other}
 }
 
 // hashStep is hashed at once. Hashing cannot be interrupted, and all of the hub

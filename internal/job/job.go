@@ -130,6 +130,9 @@ type Body struct {
 	Outputs []string
 	// Targets is partial_execution_targets as sent, nil when absent.
 	Targets []byte
+	// Other is an object of the members of POST /prompt that ComfyUI does not know, but
+	// custom nodes may; nil when there are none.
+	Other []byte
 	// Secrets are the API keys from extra_data, a raw JSON object; nil when
 	// there are none. They are encrypted at rest and deleted at the end.
 	Secrets []byte

@@ -28,7 +28,7 @@ const (
 
 // weigh returns the bytes that a stored body counts for while it waits.
 func weigh(b job.Body, stored, sealed []byte) int64 {
-	plain := len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs)
+	plain := len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs) + len(b.Other)
 	return int64(max(len(stored)+len(sealed), plain/foldedBy))
 }
 

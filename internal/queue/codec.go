@@ -63,6 +63,7 @@ const (
 	tagTargets = 4
 	tagInputs  = 5
 	tagTrace   = 6
+	tagOther   = 7
 )
 
 func appendField(dst []byte, tag uint64, data []byte) []byte {
@@ -76,7 +77,7 @@ func appendField(dst []byte, tag uint64, data []byte) []byte {
 
 // encodeBody encodes a body.
 func (c *codec) encodeBody(b job.Body) []byte {
-	size := 64 + len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs)
+	size := 64 + len(b.Prompt) + len(b.Extra) + len(b.Targets) + len(b.Inputs) + len(b.Other)
 	data := make([]byte, 0, size)
 	data = appendField(data, tagPrompt, b.Prompt)
 	data = appendField(data, tagExtra, b.Extra)
@@ -91,6 +92,9 @@ func (c *codec) encodeBody(b job.Body) []byte {
 	}
 	if b.Trace != "" {
 		data = appendField(data, tagTrace, []byte(b.Trace))
+	}
+	if b.Other != nil {
+		data = appendField(data, tagOther, b.Other)
 	}
 	return c.compress(data)
 }
@@ -131,6 +135,8 @@ func parseBody(data []byte) (job.Body, error) {
 			b.Inputs = value
 		case tagTrace:
 			b.Trace = string(value)
+		case tagOther:
+			b.Other = value
 		}
 	}
 	return b, nil

@@ -51,7 +51,7 @@ func TestBodyRoundTrip(t *testing.T) {
 		{Prompt: []byte{}, Extra: []byte{}},
 		{
 			Prompt: []byte(`{"a":NaN}`), Extra: []byte("\x00\xff"), Outputs: []string{"", "9", "57:3"},
-			Targets: []byte{}, Inputs: bytes.Repeat([]byte("in"), 1<<16),
+			Targets: []byte{}, Other: []byte(`{"workflow_metadata": 1}`), Inputs: bytes.Repeat([]byte("in"), 1<<16),
 		},
 	} {
 		got, err := c.decodeBody(c.encodeBody(b))

@@ -76,7 +76,7 @@ func submissionOf(r *http.Request, a api.Requester, request *catalog.Request) hu
 	s := hub.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, Place: a.Origin(), ID: request.PromptID,
 		Graph: request.Graph, Targets: request.Targets, Extra: hub.WithoutCallback(request.Extra, request.ExtraData.Object("comfyhub")), Secrets: request.Secrets,
-		Priority: priorityOf(r, request), Band: bandOf(r, request), Front: request.Front,
+		Other: request.Other, Priority: priorityOf(r, request), Band: bandOf(r, request), Front: request.Front,
 	}
 	if source := r.Header.Get("Comfy-Usage-Source"); len(source) <= api.MaxName {
 		s.Source = source
