@@ -99,6 +99,17 @@ var differences = []difference{
 		[]place{in("routes").at("GET /api/jobs").since(older).whole()},
 	},
 	{
+		"A waiting or running job in `GET /api/jobs/{id}` has `workflow`, whatever version the instances have.",
+		"ComfyUI shows it since a version after 0.33, and the web UI may be newer than an instance.",
+		[]place{
+			in("jobs").since(newer).at("detail: run"),
+			in("jobs").since(newer).at("detail: pend1"),
+			in("jobs").since(newer).at("detail: pend2"),
+			in("jobs-cancel").since(newer).at("detail right after it"),
+			in("jobs-cancel").since(newer).at("detail while it still runs"),
+		},
+	},
+	{
 		"API keys in `extra_data` are never shown. ComfyUI before 0.3.68 shows them to everyone in `GET /queue`.",
 		"They are secrets. The hub stores them encrypted and deletes them when the prompt ends.",
 		[]place{in("queue").at("queue").since(older).lines("auth_token_comfy_org|api_key_comfy_org").behind(1)},

@@ -154,8 +154,14 @@ func (b *bench) oneJob(good, odd, running, waiting string) {
 		require.NotContains(t, j.Workflow.Extra, "comfyhub")
 	}
 	require.Contains(t, b.text("/api/jobs/"+odd), `"status": "completed"`)
-	require.Contains(t, b.text("/api/jobs/"+running), `"status": "in_progress"`)
-	require.Contains(t, b.text("/api/jobs/"+waiting), `"status": "pending"`)
+	for id, status := range map[string]string{running: "in_progress", waiting: "pending"} {
+		j.Workflow.Prompt, j.Workflow.Extra = nil, nil
+		require.NoError(t, json.Unmarshal([]byte(b.text("/api/jobs/"+id)), &j))
+		require.Equal(t, status, j.Status)
+		require.NotEmpty(t, j.Workflow.Prompt, status)
+		require.Equal(t, "c", j.Workflow.Extra["client_id"], status)
+	}
+	require.NotContains(t, b.text("/api/jobs"), `"workflow":`, "listings are short")
 	for _, path := range []string{"/api/jobs/nope", "/api/jobs/cancel", "/api/jobs/" + url.PathEscape("a/b")} {
 		status, body := b.get(path)
 		require.Equal(t, http.StatusNotFound, status)

@@ -264,8 +264,8 @@ func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
 	return o
 }
 
-// getJob answers GET /api/jobs/{id}: an ended job with its outputs and
-// its graph.
+// getJob answers GET /api/jobs/{id}: a job with its graph, an ended one with its outputs,
+// too.
 func (l jobLists) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	j, err := l.hub.Jobs().Look(r.Context(), a.Tenant, path[0])
 	if errors.Is(err, hub.ErrNoJob) {
@@ -301,7 +301,17 @@ func (l jobLists) liveJobWhole(ctx context.Context, a api.Requester, j hub.Found
 			j.State = job.Queued
 		}
 	}
-	return liveJob(j.Job, j.Body.Extra), nil
+	o := liveJob(j.Job, j.Body.Extra)
+	setWorkflow(o, j.Body.Prompt, j.Body.Extra)
+	return o, nil
+}
+
+// setWorkflow adds what the job was posted with. Listings leave it out.
+func setWorkflow(o *pyjson.Object, prompt, extra []byte) {
+	o.Set("workflow", pyjson.NewObject(
+		pyjson.Member{Key: "prompt", Value: valueOf(prompt)},
+		pyjson.Member{Key: "extra_data", Value: valueOf(extra)},
+	))
 }
 
 // endedJobWhole is an ended job with its outputs and its graph.
@@ -314,10 +324,7 @@ func endedJobWhole(j hub.FoundJob) (*pyjson.Object, error) {
 	o := endedJob(j.Job, comfyui.Summarize(raw))
 	o.Set("outputs", comfyui.NormalizeOutputs(parts.Outputs))
 	o.Set("execution_status", valueOf(parts.StatusRaw))
-	o.Set("workflow", pyjson.NewObject(
-		pyjson.Member{Key: "prompt", Value: valueOf(parts.Graph)},
-		pyjson.Member{Key: "extra_data", Value: valueOf(parts.Extra)},
-	))
+	setWorkflow(o, parts.Graph, parts.Extra)
 	return o, nil
 }
 
