@@ -10,8 +10,12 @@ import (
 	"unicode/utf8"
 )
 
-// ErrRefused is the error for a path that must not be answered or passed on.
-var ErrRefused = errors.New("refused path")
+var (
+	// ErrRefused is the error for a path that must not be answered or passed on.
+	ErrRefused = errors.New("refused path")
+	// ErrEncoding is an ErrRefused for a path that is not UTF-8, and nothing worse.
+	ErrEncoding = fmt.Errorf("%w: invalid UTF-8", ErrRefused)
+)
 
 // Path is the path of a request in the canonical form on which aiohttp
 // resolves routes: every escape is decoded except %2F and %25. The zero value
@@ -41,12 +45,12 @@ func ReadPath(u *url.URL) (Path, error) {
 	}
 	p := pathOf(canonical)
 	switch text := value(canonical); {
-	case !utf8.ValidString(text):
-		return Path{}, fmt.Errorf("%w: invalid UTF-8", ErrRefused)
 	case strings.ContainsFunc(text, func(r rune) bool { return r == '\\' || unicode.IsControl(r) }):
 		return Path{}, fmt.Errorf("%w: a backslash or a control character", ErrRefused)
 	case slices.ContainsFunc(p.segments, isDots):
 		return Path{}, fmt.Errorf("%w: a dot segment", ErrRefused)
+	case !utf8.ValidString(text):
+		return Path{}, ErrEncoding
 	}
 	return p, nil
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -70,6 +71,28 @@ func writeNoPath(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	WriteText(w, http.StatusNotFound, "404: Not Found")
+}
+
+// nameless are routes that answer an unknown name with an empty object.
+var nameless = []aiohttp.Pattern{
+	aiohttp.ParsePattern("/history/*"), aiohttp.ParsePattern("/object_info/*"),
+	aiohttp.ParsePattern("/api/history/*"), aiohttp.ParsePattern("/api/object_info/*"),
+}
+
+// readPath reads the path of a request. To aiohttp, escapes that are no UTF-8 are a part of
+// the name, and so of one that nothing has. Where that is answered with an empty object, the
+// path has a name in its place that nothing has either.
+func readPath(r *http.Request) (aiohttp.Path, error) {
+	path, err := aiohttp.ReadPath(r.URL)
+	if !errors.Is(err, aiohttp.ErrEncoding) || !IsRead(r) {
+		return path, err
+	}
+	named, refused := aiohttp.ReadPath(&url.URL{Path: strings.ToValidUTF8(r.URL.Path, "�")})
+	matches := func(t aiohttp.Pattern) bool { _, ok := t.Match(named); return ok }
+	if refused != nil || named.Climbs() || !slices.ContainsFunc(nameless, matches) {
+		return path, err
+	}
+	return named, nil
 }
 
 // isInternal reports whether a path belongs to the application that ComfyUI

@@ -82,7 +82,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		})
 		return
 	}
-	path, noPath := aiohttp.ReadPath(r.URL)
+	path, noPath := readPath(r)
 	if noPath == nil {
 		r = WithPath(r, path)
 	}

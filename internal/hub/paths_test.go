@@ -117,6 +117,28 @@ func TestNoSpellingReachesAnInstancesOwnRoutes(t *testing.T) {
 	}
 }
 
+// An id or a class whose escapes are no UTF-8 is one that nobody has, as for aiohttp, which
+// leaves such escapes as they are.
+func TestBrokenUTF8NamesNothing(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var instance *spy
+		b := newBench(t, 0, func(b *bench) {
+			instance = newSpy(t, newInstance(t, sim.Config{}))
+			b.settings.Instances = []string{instance.URL}
+		})
+		for _, path := range []string{"/history/%E4", "/api/history/%e4%20x", "/object_info/%E4", "/api/object_info/a%FF"} {
+			status, body := read(t, b.send(exchange{method: "GET", path: path + "?" + mark}))
+			require.Equal(t, http.StatusOK, status, path)
+			require.Equal(t, "{}", string(body), path)
+		}
+		for _, path := range []string{"/history/%E4/x", "/history/", "/models/%E4", "/%E4", "/history/%E4%2f..", "/history/%E4%00"} {
+			require.Equal(t, http.StatusNotFound, b.raw("GET", path+"?"+mark, ""), path)
+		}
+		require.Equal(t, http.StatusMethodNotAllowed, b.raw("POST", "/history/%E4?"+mark, "Content-Length: 0\r\n"))
+		require.Empty(t, instance.all())
+	})
+}
+
 // These spellings come from the attack. Each is the route itself, or nothing.
 func TestSpellingsOfTheHubsRoutes(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
