@@ -97,8 +97,8 @@ func (q *Requests) ReadBody(w http.ResponseWriter, r *http.Request, a Requester,
 	return data, body.Close, true
 }
 
-// ReadJSON reads a JSON body whatever its Content-Type says; broken JSON is
-// answered with 500, as by ComfyUI. done gives its memory back.
+// ReadJSON reads a JSON body whatever its Content-Type says, but for the charset; broken JSON
+// is answered with 500, as by ComfyUI. done gives its memory back.
 func (q *Requests) ReadJSON(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class) (v pyjson.Value, done func(), ok bool) {
 	v, body, ok := q.ReadLargeJSON(w, r, a, c)
 	if !ok {
@@ -114,7 +114,16 @@ func (q *Requests) ReadLargeJSON(w http.ResponseWriter, r *http.Request, a Reque
 	if !ok {
 		return nil, nil, false
 	}
-	v, err := pyjson.ParseWith(data, body.Rest)
+	data, err := q.decoded(r, a.Share(), c, data)
+	if err != nil && !errors.Is(err, errCharset) {
+		body.Refuse()
+		body.Close()
+		q.RefuseBody(w, r, a.Share(), c, err)
+		return nil, nil, false
+	}
+	if err == nil {
+		v, err = pyjson.ParseWith(data, body.Rest)
+	}
 	if err != nil {
 		body.Refuse()
 		body.Close()

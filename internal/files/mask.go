@@ -73,7 +73,7 @@ func originalPlace(reference string) (p place, found bool, err error) {
 		return place{}, false, trouble
 	}
 	name, typ := job.SplitAnnotation(annotated)
-	if name == "" || strings.HasPrefix(name, "/") || strings.Contains(name, "..") {
+	if name == "" || strings.HasPrefix(name, "/") || climbs(name) {
 		return place{}, false, nil
 	}
 	if typ == "" {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -79,7 +80,7 @@ func viewPlace(q query) (place, int) {
 		return place{}, http.StatusNotFound
 	}
 	name, typ := job.SplitAnnotation(name)
-	if name == "" || strings.HasPrefix(name, "/") || strings.Contains(name, "..") {
+	if name == "" || strings.HasPrefix(name, "/") || climbs(name) {
 		return place{}, http.StatusBadRequest
 	}
 	if typ == "" {
@@ -102,6 +103,10 @@ func viewPlace(q query) (place, int) {
 	}
 	return p, http.StatusOK
 }
+
+// climbs reports whether a name has a segment "..". ComfyUI refuses a name that has two dots
+// anywhere, although its uploads take one, such as "two..dots.png".
+func climbs(name string) bool { return slices.Contains(strings.Split(slashes(name), "/"), "..") }
 
 // find looks for a file at the hub, then on the instances.
 func (v *View) find(ctx context.Context, tenant string, p place) (Entry, error) {

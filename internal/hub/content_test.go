@@ -2,6 +2,7 @@ package hub
 
 import (
 	_ "embed"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf16"
 
 	"github.com/stretchr/testify/require"
 
@@ -204,6 +206,86 @@ func versioned(t *testing.T, version string, change ...func(*bench)) *bench {
 }
 
 const trouble = "500 Internal Server Error\n\nServer got itself in trouble"
+
+// Some proxies decode the slash in the name of a workflow. It is the same file.
+func TestUserdataWithDecodedSlashes(t *testing.T) {
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
+		b.play([]exchange{
+			{method: "POST", path: "/api/userdata/workflows/a.json", body: `{"x":1}`, status: 200, want: `"workflows/a.json"`},
+			{method: "GET", path: "/userdata/workflows%2Fa.json", status: 200, want: `{"x":1}`},
+			{method: "GET", path: "/userdata/workflows/a.json", status: 200, want: `{"x":1}`},
+			{method: "POST", path: "/userdata/workflows/a.json/move/workflows/deep/b.json", status: 200, want: `"workflows/deep/b.json"`},
+			{method: "GET", path: "/userdata/workflows/a.json", status: 404},
+			{method: "POST", path: "/userdata/workflows/move/c.json/d.json", body: `{}`, status: 200, want: `"workflows/move/c.json/d.json"`},
+			{method: "POST", path: "/userdata/a.json/move/b.json/move/c.json", status: 404},
+			{method: "DELETE", path: "/userdata/workflows/deep/b.json", status: 204},
+			{method: "GET", path: "/userdata/workflows/deep/b.json", status: 404},
+			{method: "POST", path: "/userdata/workflows//a.json", body: `{}`, status: 404},
+			{method: "GET", path: "/userdata/workflows/%252e%252e/%252e%252e/x", status: 403},
+		})
+	})
+}
+
+// A name that only contains two dots leads nowhere else. Uploads take it, so /view finds it.
+func TestDotsInsideAName(t *testing.T) {
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
+		status, name := b.upload("two..dots.png", "", "picture")
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, "two..dots.png", name)
+		b.play([]exchange{
+			{method: "GET", path: "/view?type=input&filename=two..dots.png", status: 200, want: "picture"},
+			{method: "GET", path: "/view?type=input&filename=x/../two..dots.png", status: 400},
+			{method: "GET", path: "/view?type=input&filename=..", status: 400},
+			{method: "GET", path: `/view?type=input&filename=..%5Ctwo..dots.png`, status: 400},
+		})
+	})
+}
+
+// aiohttp reads a JSON body in the charset that its Content-Type names.
+func TestCharsetsOfBodies(t *testing.T) {
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
+		const text = `{"theme": "grün"}`
+		wide := func(order binary.AppendByteOrder, mark bool) string {
+			var out []byte
+			if mark {
+				out = order.AppendUint16(out, 0xfeff)
+			}
+			for _, c := range utf16.Encode([]rune(text)) {
+				out = order.AppendUint16(out, c)
+			}
+			return string(out)
+		}
+		latin := strings.ReplaceAll(text, "ü", "\xfc")
+		for n, c := range []struct {
+			kind, body string
+			status     int
+		}{
+			{"application/json", text, 200},
+			{"application/json; charset=utf-8", text, 200},
+			{"application/json; charset=UTF8", text, 200},
+			{"application/json; charset=utf-16", wide(binary.LittleEndian, true), 200},
+			{"application/json; charset=\"UTF-16\"", wide(binary.BigEndian, true), 200},
+			{"application/json; charset=utf-16", wide(binary.LittleEndian, false), 200},
+			{"application/json; charset=utf-16be", wide(binary.BigEndian, false), 200},
+			{"application/json; charset=utf-16-le", wide(binary.LittleEndian, false), 200},
+			{"text/plain; charset=latin-1", latin, 200},
+			{"application/json; charset=iso-8859-1", latin, 200},
+			{"application/json; charset=windows-1252", latin, 200},
+			{"application/json; charset=utf-8-sig", "\ufeff" + text, 200},
+			{"application/json; charset=utf-16", text, 500},
+			{"application/json; charset=ascii", latin, 500},
+			{"application/json; charset=none-such", text, 500},
+		} {
+			b.play([]exchange{{method: "POST", path: "/settings", body: `{"theme": ""}`, status: 200}})
+			resp := b.send(exchange{method: "POST", path: "/settings", body: c.body, header: headers("Content-Type", c.kind)})
+			status, _ := read(t, resp)
+			require.Equal(t, c.status, status, "%d: %s", n, c.kind)
+			if c.status == 200 {
+				require.JSONEq(t, text, b.text("/settings"), "%d: %s", n, c.kind)
+			}
+		}
+	})
+}
 
 // TestReplay has the rest, as real servers answered.
 func TestUserdata(t *testing.T) {

@@ -210,6 +210,20 @@ var differences = []difference{
 		[]place{in("large-body").its(replay.Body).lines("^Maximum request body size 104857600 exceeded, actual body size ")},
 	},
 	{
+		"The slashes in the name of a user's file may be decoded: `/userdata/workflows/a.json` is `/userdata/workflows%2Fa.json`. ComfyUI answers 405 and 404.",
+		"Some proxies decode them, and a workflow could not be saved behind them.",
+		[]place{
+			in("userdata").at("put with an unencoded slash").whole(),
+			in("userdata").at("get with an unencoded slash").whole(),
+			in("userdata").at("list dir=workflows"), // which has that file
+			in("userdata").at("list dir=workflows&recurse=true"),
+			in("userdata").at("list dir=workflows&full_info=true"),
+			in("userdata").at("list dir=workflows&split=true"),
+			in("userdata").at("list dir=.&recurse=true"),
+			in("userdata").under("/v2/userdata"),
+		},
+	},
+	{
 		"Users are told apart by their login (tenants), not by the `comfy-user` header of `--multi-user`.",
 		"The header does not authenticate anyone: any client can send it.",
 		[]place{

@@ -97,6 +97,9 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Both("POST /userdata/*", userFiles.postUserfile)
 	t.Both("DELETE /userdata/*", userFiles.deleteUserfile)
 	t.Both("POST /userdata/*/move/*", userFiles.postUserfileMove)
+	t.Both("GET /userdata/**", userFiles.atPath(userFiles.getUserfile))
+	t.Both("POST /userdata/**", userFiles.atPath(userFiles.postAtPath))
+	t.Both("DELETE /userdata/**", userFiles.atPath(userFiles.deleteUserfile))
 	// Bare only.
 	t.Handle("GET /internal/logs", logs.getLogs)
 	t.Handle("GET /internal/logs/raw", logs.getLogs)
@@ -104,6 +107,6 @@ func (c *Room) AddRoutes(t *api.Router) {
 	t.Handle("GET /internal/files/*", stored.getFolder)
 	t.Handle("GET /internal/folder_paths", surveys.getKnown("{}"))
 	for _, api := range []string{"", "/api"} {
-		t.Audit("POST "+api+"/queue", "POST "+api+"/history", "DELETE "+api+"/userdata/*")
+		t.Audit("POST "+api+"/queue", "POST "+api+"/history", "DELETE "+api+"/userdata/*", "DELETE "+api+"/userdata/**")
 	}
 }

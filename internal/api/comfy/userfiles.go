@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -201,6 +202,31 @@ func (u userFiles) deleteUserfile(w http.ResponseWriter, r *http.Request, a api.
 		return
 	}
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// atPath answers the routes of a file whose slashes some proxy has decoded: the file is the
+// rest of the path. As in ComfyUI there is none with braces.
+func (u userFiles) atPath(answer api.Handler) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+		if slices.Contains(strings.Split(path[0], "/"), "") || strings.ContainsAny(path[0], "{}") {
+			api.WriteNotFound(w, r)
+			return
+		}
+		answer(w, r, a, path)
+	}
+}
+
+// postAtPath answers such a POST: a file, or a move. A move has no body.
+func (u userFiles) postAtPath(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	from, to, moves := strings.Cut(path[0], "/move/")
+	switch {
+	case !moves || r.ContentLength != 0:
+		u.postUserfile(w, r, a, path)
+	case strings.Contains(to+"/", "/move/") || strings.HasPrefix(to, "move/"):
+		api.WriteNotFound(w, r) // nobody knows which
+	default:
+		u.postUserfileMove(w, r, a, []string{from, to})
+	}
 }
 
 // mayReplace reads a flag that only the very word "false" unsets.
