@@ -18,6 +18,9 @@ const (
 	refusedAsComfyUI
 	// refusedHere is one that only the hub makes, so it says why.
 	refusedHere
+	// refusedLoopback is one that ComfyUI makes too. Behind a proxy on the same machine that
+	// does not pass the Host header on, every page looks foreign, so it says why.
+	refusedLoopback
 	// refusedHost is a request for a name that the hub does not go by.
 	refusedHost
 )
@@ -27,7 +30,7 @@ const (
 // and a hub on a private address is within its reach when it is not within the
 // attacker's. Clients that are no browsers send neither Origin nor
 // Sec-Fetch-Site and never notice it.
-func refuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
+func (s *Server) refuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
 	decide := judge
 	if v.OperatorsSite {
 		decide = judgeSite
@@ -42,6 +45,17 @@ func refuseStrangers(w http.ResponseWriter, r *http.Request, v Visitor) bool {
 			Status: http.StatusForbidden, Kind: "foreign_origin",
 			Message: "The request comes from a page of another site",
 			Details: "The hub's operator can allow pages of one other site with `cors`. A proxy in front of the hub must pass the Host header on.",
+		})
+	case refusedLoopback:
+		s.hostless.Do(func() {
+			s.requests.Log().Warn("refused a page whose address is not the one that the request came for, which is this machine: if users see a 403, " +
+				"a reverse proxy in front of the hub does not pass the Host header on (nginx: proxy_set_header Host $http_host)")
+		})
+		WriteError(w, Error{
+			Status: http.StatusForbidden, Kind: "foreign_origin",
+			Message: "The request comes from a page of another site than the one that it asks for",
+			Details: "A reverse proxy in front of the hub must pass the Host header on (nginx: proxy_set_header Host $http_host). " +
+				"Pages of one other site can be allowed with `cors`.",
 		})
 	case refusedHost:
 		WriteError(w, Error{
@@ -84,7 +98,7 @@ func judge(r *http.Request, v Visitor) decision {
 	case ownOrigin(r, v):
 		return admitted
 	case loopback(hostname(cmp.Or(v.Host, r.Host))):
-		return refusedAsComfyUI
+		return refusedLoopback
 	}
 	return refusedHere
 }

@@ -63,6 +63,8 @@ type Server struct {
 	squeezed compressed
 	// proxied is done once a proxy was noticed that hides who asks.
 	proxied sync.Once
+	// hostless is done once a page was refused that a proxy may have made look foreign.
+	hostless sync.Once
 }
 
 // NewServer makes the server of a hub.
@@ -93,7 +95,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	if v.CORS != "" {
 		w = withCORS(w, v.CORS, s.core.Version())
 	}
-	if refuseStrangers(w, r, v) {
+	if s.refuseStrangers(w, r, v) {
 		return
 	}
 	if r.Method == http.MethodOptions {

@@ -141,6 +141,23 @@ var differences = []difference{
 		},
 	},
 	{
+		"A foreign `Origin` that is refused at a loopback `Host` is answered with the reason. ComfyUI sends an empty 403.",
+		"A proxy that does not pass the `Host` header on makes every page look foreign, and nobody would know why.",
+		[]place{
+			in("host-origin").at("other Origin").its(replay.Headers, replay.Body),
+			in("host-origin").at("other port").its(replay.Headers, replay.Body),
+			in("host-origin").at("localhost vs 127.0.0.1").its(replay.Headers, replay.Body),
+			in("host-origin").at("Host localhost, Origin other").its(replay.Headers, replay.Body),
+			in("host-origin").at("Host [::1], Origin other").its(replay.Headers, replay.Body),
+			in("host-origin").at("POST /prompt other Origin").its(replay.Headers, replay.Body),
+			in("host-origin").at("OPTIONS preflight other origin").its(replay.Headers, replay.Body),
+			in("host-origin").at("X-Forwarded-Host is not looked at").its(replay.Headers, replay.Body),
+			in("fetch-site").at("same-origin, other Origin").its(replay.Headers, replay.Body),
+			in("fetch-site").at("other Origin").its(replay.Headers, replay.Body),
+			in("fetch-site").at("other port").its(replay.Headers, replay.Body),
+		},
+	},
+	{
 		"A socket opened by a page of a sibling subdomain or of another port (`Sec-Fetch-Site: same-site`) is refused.",
 		"A browser lets any page read a socket.",
 		[]place{in("fetch-site").at("socket ws same-site").its(replay.Status, replay.Frames, replay.Code)},

@@ -8,6 +8,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
 
 // Each row holds what a real server answered at 127.0.0.1 and a port, except the
@@ -19,15 +21,16 @@ func TestOrigins(t *testing.T) {
 			host, origin, site string
 			status             int
 			hub                bool
+			proxy              bool // the hub says what a proxy may have left out; ComfyUI says nothing
 		}{
 			{status: 200},
 			{origin: "http://" + here, status: 200},
 			{origin: "https://" + here, status: 200},
 			{origin: "http://127.0.0.1", status: 200},
 			{origin: "null", status: 200},
-			{origin: "http://evil.example", status: 403},
-			{origin: "http://127.0.0.1:9", status: 403},
-			{origin: "http://localhost:" + port, status: 403},
+			{origin: "http://evil.example", status: 403, proxy: true},
+			{origin: "http://127.0.0.1:9", status: 403, proxy: true},
+			{origin: "http://localhost:" + port, status: 403, proxy: true},
 			{host: "127.0.0.1", origin: "http://127.0.0.1:9", status: 200},
 			{host: "10.1.2.3:8188", origin: "http://evil.example", status: 403, hub: true},
 			{host: "worker.invalid:8188", origin: "http://evil.example", status: 403, hub: true},
@@ -38,8 +41,8 @@ func TestOrigins(t *testing.T) {
 			{host: "worker.invalid:443", origin: "https://worker.invalid", status: 200},
 			{host: "[fd00::1]:8188", origin: "http://[fd00::1]:8188", status: 200},
 			{host: "[fd00::1]:8188", origin: "http://[fd00::2]:8188", status: 403, hub: true},
-			{host: "localhost:" + port, origin: "http://evil.example", status: 403},
-			{host: "[::1]:" + port, origin: "http://evil.example", status: 403},
+			{host: "localhost:" + port, origin: "http://evil.example", status: 403, proxy: true},
+			{host: "[::1]:" + port, origin: "http://evil.example", status: 403, proxy: true},
 			{host: "evil.example", status: 200},
 			{site: "cross-site", status: 403},
 			{site: "same-site", status: 200},
@@ -48,7 +51,7 @@ func TestOrigins(t *testing.T) {
 			{site: "Cross-Site", status: 200},
 			{site: "cross-site", origin: "http://" + here, status: 403},
 			{host: "10.1.2.3:8188", site: "cross-site", status: 403},
-			{site: "same-origin", origin: "http://evil.example", status: 403},
+			{site: "same-origin", origin: "http://evil.example", status: 403, proxy: true},
 		} {
 			for _, method := range []string{"GET", "OPTIONS"} {
 				resp := b.send(exchange{method: method, path: "/prompt", header: headers("Host", cmp.Or(c.host, here), "Origin", c.origin, "Sec-Fetch-Site", c.site)})
@@ -58,6 +61,9 @@ func TestOrigins(t *testing.T) {
 				case c.hub:
 					require.Contains(t, string(body), "foreign_origin")
 					require.Contains(t, string(body), "`cors`", "the word that allows it is named")
+				case c.proxy:
+					require.Contains(t, string(body), "foreign_origin")
+					require.Contains(t, string(body), "proxy_set_header Host")
 				case status == http.StatusForbidden || method == "OPTIONS":
 					require.Empty(t, body)
 					require.Empty(t, resp.Header.Get("Content-Type"))
@@ -65,6 +71,24 @@ func TestOrigins(t *testing.T) {
 				require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"))
 			}
 		}
+	})
+}
+
+// A proxy on the same machine that does not pass the Host header on makes every page look
+// foreign. The log says so, once.
+func TestProxyWithoutTheHost(t *testing.T) {
+	heard := new(logtest.Log)
+	inBench(t, benchOf(0, func(b *bench) { b.log = heard }), func(t *testing.T, b *bench) {
+		post := func(host, origin, site string) {
+			b.send(exchange{method: "POST", path: "/prompt", header: headers("Host", host, "Origin", origin, "Sec-Fetch-Site", site)}).Body.Close()
+		}
+		post("127.0.0.1:8188", "https://evil.example", "cross-site")
+		post("10.1.2.3:8188", "https://hub.example", "same-origin")
+		require.NotContains(t, heard.String(), "Host")
+		for range 2 {
+			post("127.0.0.1:8188", "https://hub.example", "same-origin")
+		}
+		require.Equal(t, 1, strings.Count(heard.String(), "does not pass the Host header on"))
 	})
 }
 
