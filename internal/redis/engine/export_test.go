@@ -43,6 +43,12 @@ func (e *Engine) FillDisk(n int) (repair func()) {
 	return func() { swap((*os.File).WriteAt) }
 }
 
+// SyncLate does a sync that was called now and gets the file only when done is called.
+func (e *Engine) SyncLate() (done func() error) {
+	target := e.journal.end()
+	return func() error { return e.journal.syncTo(target) }
+}
+
 // DoubtJournal makes the journal believe that a sync has failed.
 func (e *Engine) DoubtJournal() {
 	e.journal.files.Lock()

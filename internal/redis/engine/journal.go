@@ -154,16 +154,23 @@ func (j *journal) commit() {
 }
 
 // sync returns when all that is committed now is on the disk.
-func (j *journal) sync() (err error) {
+func (j *journal) sync() error { return j.syncTo(j.end()) }
+
+// end is how much was ever committed, in bytes.
+func (j *journal) end() int64 {
 	j.mu.Lock()
-	target := j.committed
-	j.mu.Unlock()
+	defer j.mu.Unlock()
+	return j.committed
+}
+
+// syncTo returns when so many bytes are on the disk.
+func (j *journal) syncTo(target int64) (err error) {
 	j.files.Lock()
 	defer j.files.Unlock()
-	defer func() { j.failing.Store(err != nil) }()
 	if j.synced >= target && !j.unsure {
-		return nil
+		return nil // which says nothing of what was committed since, and may have failed
 	}
+	defer func() { j.failing.Store(err != nil) }()
 	if j.unsure {
 		// After a failed fsync the kernel may have dropped the data and
 		// call the next one a success; only a new file is certain.

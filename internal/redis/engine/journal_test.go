@@ -324,6 +324,24 @@ func TestDiskIsFullAtEachByte(t *testing.T) {
 	require.Equal(t, acknowledged, list(t, open(t, dir)))
 }
 
+// A sync that began before the disk was full, and had to wait, finds that all it was called for
+// is on the disk. The disk is full all the same, and nothing more is done.
+func TestLateSyncKnowsNothingOfAFullDisk(t *testing.T) {
+	t.Parallel()
+	db := open(t, t.TempDir())
+	run(t, db, push, "first")
+	late := db.SyncLate()
+	repair := db.FillDisk(0)
+	_, err := db.run(push, "second")
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.NoError(t, late())
+	_, err = db.run(push, "refused")
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	repair()
+	require.NoError(t, db.Usable())
+	require.Equal(t, []string{"first", "second"}, list(t, db))
+}
+
 // After a failed fsync only a new file is certain.
 func TestDoubtfulFileIsReplaced(t *testing.T) {
 	t.Parallel()
