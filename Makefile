@@ -58,7 +58,7 @@ GOTEST ?= $(GO) test
 # A test's memory is small and soon gone: collecting it less often saves a fifth of the time.
 test sim: export GOGC ?= 400
 test:
-	$(GOTEST) -timeout $(TESTTIMEOUT) -parallel $(PARALLEL) $(LONGEST) work
+	.ci/memory $(GOTEST) -timeout $(TESTTIMEOUT) -parallel $(PARALLEL) $(LONGEST) work
 
 lint: $(LINT)
 	$(LINT) run --allow-parallel-runners $(addsuffix /...,$(MODULES))
@@ -113,7 +113,7 @@ attack:
 SEEDS ?= 200
 FIRST ?= 1
 sim:
-	$(GOTEST) -run TestSeeds -count 1 -timeout 10h ./system -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
+	.ci/memory $(GOTEST) -run TestSeeds -count 1 -timeout 10h ./system -args -seeds $(SEEDS) -first $(FIRST) $(SIMFLAGS)
 
 # A fleet with faults everywhere for so long: kills, hangs, bad connections. The
 # seed decides which and when; FAULTS=hub,redis takes those with such a word in

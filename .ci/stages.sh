@@ -88,7 +88,7 @@ race() {
 	if [ $# -eq 0 ]; then
 		set -- ./agent/... ./caddymodule/... ./system/... ./internal/{agent,comfyui,dispatch,files,fleet,gossip,peers,redis,stream,tunnel}/...
 	fi
-	CGO_ENABLED=1 GOGC=400 .ci/test -race -short -timeout 40m "$@"
+	CGO_ENABLED=1 GOGC=400 .ci/memory .ci/test -race -short -timeout 40m "$@"
 }
 
 # demo makes a picture with the real programs.

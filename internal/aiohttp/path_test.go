@@ -109,7 +109,7 @@ func TestPattern(t *testing.T) {
 		require.NoError(t, err)
 		values, ok := ParsePattern(c.pattern).Match(p)
 		require.Equal(t, c.ok, ok, "%s %s", c.pattern, c.path)
-		require.Equal(t, c.resembles, ParsePattern(c.pattern).Resembles(p), "%s %s", c.pattern, c.path)
+		require.Equal(t, c.resembles, ParsePattern(c.pattern).Resembles(p.Loose()), "%s %s", c.pattern, c.path)
 		if ok {
 			require.Equal(t, c.values, values, "%s %s", c.pattern, c.path)
 		}
@@ -178,6 +178,6 @@ func FuzzReadPath(f *testing.F) {
 		require.Equal(t, p.Escaped(), set.EscapedPath())
 		require.False(t, strings.ContainsAny(p.Escaped(), " \r\n\\#?"))
 		_, _ = ParsePattern("/history/*").Match(p)
-		_ = ParsePattern("/history/*").Resembles(p)
+		_ = ParsePattern("/history/*").Resembles(p.Loose())
 	})
 }

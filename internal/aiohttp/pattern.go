@@ -48,9 +48,9 @@ func (t Pattern) Match(p Path) (values []string, ok bool) {
 // and trailing slashes, repeated /api, matrix parameters, what follows an escaped "?", spaces,
 // dots, or how often it was escaped. Such a path is no business of a custom
 // node; it is an attempt to reach an instance's route behind the hub's back.
-func (t Pattern) Resembles(p Path) bool {
-	_, matches := t.Match(p)
-	return matches || slices.ContainsFunc(p.readings(), t.matchesLoosely)
+func (t Pattern) Resembles(p Loose) bool {
+	_, matches := t.Match(p.path)
+	return matches || slices.ContainsFunc(p.readings, t.matchesLoosely)
 }
 
 func (t Pattern) matchesLoosely(have []string) bool {
@@ -64,6 +64,16 @@ func (t Pattern) matchesLoosely(have []string) bool {
 	}
 	return len(have) == len(t.segments)
 }
+
+// Loose is a path with what people make of it who read more loosely than aiohttp. It is made
+// once, and held against a hundred patterns.
+type Loose struct {
+	path     Path
+	readings [][]string
+}
+
+// Loose reads the path loosely.
+func (p Path) Loose() Loose { return Loose{p, p.readings()} }
 
 // Below reports whether the path, read loosely, is at or below one of the
 // prefixes.

@@ -150,7 +150,8 @@ func listed(methods []string) string {
 // Resembles reports whether a path is one of the router's for somebody who reads
 // paths more loosely than aiohttp.
 func (t *Router) Resembles(p aiohttp.Path) bool {
-	return slices.ContainsFunc(t.routes, func(rt route) bool { return rt.pattern.Resembles(p) })
+	loose := p.Loose()
+	return slices.ContainsFunc(t.routes, func(rt route) bool { return rt.pattern.Resembles(loose) })
 }
 
 // Pattern is the route of a path, for the log: the path itself may name a file.
