@@ -217,10 +217,10 @@ func TestUserdataWithDecodedSlashes(t *testing.T) {
 			{method: "POST", path: "/userdata/workflows/a.json/move/workflows/deep/b.json", status: 200, want: `"workflows/deep/b.json"`},
 			{method: "GET", path: "/userdata/workflows/a.json", status: 404},
 			{method: "POST", path: "/userdata/workflows/move/c.json/d.json", body: `{}`, status: 200, want: `"workflows/move/c.json/d.json"`},
-			{method: "POST", path: "/userdata/a.json/move/b.json/move/c.json", status: 404},
+			{method: "POST", path: "/userdata/a.json/move/b.json/move/c.json", status: 405, want: "405: Method Not Allowed"},
 			{method: "DELETE", path: "/userdata/workflows/deep/b.json", status: 204},
 			{method: "GET", path: "/userdata/workflows/deep/b.json", status: 404},
-			{method: "POST", path: "/userdata/workflows//a.json", body: `{}`, status: 404},
+			{method: "POST", path: "/userdata/workflows//a.json", body: `{}`, status: 405, want: "405: Method Not Allowed"},
 			{method: "GET", path: "/userdata/workflows/%252e%252e/%252e%252e/x", status: 403},
 		})
 	})
