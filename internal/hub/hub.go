@@ -73,6 +73,7 @@ type Hub struct {
 	// and then only read.
 	starting        sync.Mutex
 	closed          bool
+	failed          error     // why the parts could not be built
 	since           time.Time // of the first Start
 	self            string    // the lasting id
 	db              *redis.DB
@@ -161,7 +162,10 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	h.policy.Store(&policy)
 	h.starting.Lock()
 	defer h.starting.Unlock()
-	if h.closed {
+	switch {
+	case h.failed != nil:
+		return h.failed
+	case h.closed:
 		return errors.New("hub: closed")
 	}
 	if err := h.tracing.set(ctx, s.Tracing); err != nil {
@@ -169,7 +173,12 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	}
 	if !h.opened {
 		if err := h.open(ctx); err != nil {
-			return errors.Join(err, h.shut(ctx))
+			// Closed here, once: whoever called Start will call Close, too.
+			h.closed, h.failed = true, err
+			if err := h.shut(ctx); err != nil {
+				h.log().Debug("cannot close what has failed to start", "error", err)
+			}
+			return err
 		}
 	} else if err := h.ring.SetSecrets(ctx, s.Secrets); err != nil {
 		return fmt.Errorf("hub: secret: %w", err)
@@ -389,12 +398,3 @@ func (h *Hub) Version() comfyui.Version { return h.dispatch.Version() }
 func (h *Hub) Release() string { return Version }
 
 func (h *Hub) log() *slog.Logger { return h.Settings().Logger }
-
-func (h *Hub) dispatchSettings() dispatch.Settings {
-	s := h.Settings()
-	return dispatch.Settings{
-		StallTimeout: s.StallTimeout, ContactTimeout: s.ContactTimeout, JobTimeout: s.JobTimeout,
-		UnrunnableTimeout: s.UnrunnableTimeout, CatalogAge: s.CatalogAge, Lease: leaseTime,
-		Overtaking: s.Overtaking, ShortFirst: s.ShortFirst, PreemptBulk: s.PreemptBulk, Ahead: s.Lookahead > 0, Reserved: s.Reserved, SecretsTo: s.SecretsTo, GPUs: s.GPUs,
-	}
-}

@@ -78,8 +78,11 @@ func (db *DB) eval(ctx context.Context, src source, keys []string, args []any) (
 	if err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") {
 		reply, err = db.client.Eval(ctx, src.text, keys, args...).StringSlice()
 	}
-	if errors.Is(err, goredis.Nil) {
+	switch {
+	case errors.Is(err, goredis.Nil):
 		return nil, nil
+	case err != nil && strings.HasPrefix(err.Error(), "ERR unknown command"):
+		return nil, fmt.Errorf("redis: the server runs no Lua scripts (EVAL, EVALSHA), which the hub needs: %w", err)
 	}
 	return reply, err
 }
