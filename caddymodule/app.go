@@ -28,224 +28,222 @@ const closeTimeout = 10 * time.Second
 // `gossip` without `join` and `allow_direct`: changing one of these needs a
 // restart, unless the new hub shares neither a port nor a folder with the old one.
 type App struct {
-	// Where the queue is: `embedded`, or the URL of a Redis server:
-	// `redis://[user:password@]host:port[/db]`, `unix:///path`,
-	// `redis+sentinel://host:port[,host:port...]/master[/db]` or
-	// `redis+cluster://host:port[,host:port...]`, with `rediss` in place of
-	// `redis` for TLS. `embedded` keeps the queue in this process and in the
-	// data folder; it is meant for one hub and a small fleet. Default:
-	// `embedded`.
-	Redis string `json:"redis,omitempty"`
-
-	// How many replicas of Redis must have a prompt before it is accepted. If they take
-	// longer than a second, `POST /prompt` gets 503. Default: 0, which trusts the master.
-	RedisReplicas int `json:"redis_replicas,omitempty"`
-
-	// Folder for the embedded queue, the hub's own id, and temporary data. Default:
-	// `./data`.
-	Data string `json:"data,omitempty"`
-
-	// Where inputs, outputs, settings and user files are stored: a folder,
-	// `file:///folder`, or `s3://bucket?region=...`, for stores other than Amazon's
-	// with `endpoint=https://host:port`; `prefix=` names a folder in the bucket.
-	// Credentials are those of the usual AWS environment. Several hubs on one Redis
-	// must share it. Default: the folder `files` in the data folder.
-	Storage string `json:"storage,omitempty"`
-
-	// Secrets of the operator, at least 16 bytes each, that no GPU machine may
-	// have. The hubs' own keys, which protect links and API keys, are in the
-	// storage. With a secret they are encrypted with the first, and any of them can
-	// decrypt them, so that it can be changed: `old new`, then `new old`, then
-	// `new`, on all hubs each time. Default: none; the keys are stored unencrypted.
-	Secret []string `json:"secret,omitempty"`
+	// # Fleet
 
 	// How agents and other hubs are found.
-	Gossip *Gossip `json:"gossip,omitempty"`
+	Gossip *Gossip `json:"gossip,omitempty" word:"gossip"`
 
-	// URLs of ComfyUI servers without an agent, such as `http://10.0.0.5:8188`. The
-	// hub then watches them itself.
-	Instances []string `json:"instances,omitempty"`
+	// A ComfyUI server without an agent, such as `http://10.0.0.5:8188`, which the hub then
+	// watches itself; repeatable. With `a1111`, a Stable Diffusion web UI, Forge or SD.Next,
+	// started with `--api`, see docs/a1111.md. In its block, `only tenant=<tenant,...>` keeps it
+	// for these tenants, as `reserve` does. Default: none.
+	Instances []string `json:"instances,omitempty" word:"instance <url> [a1111]"`
 
-	// URLs of servers of A1111's API (Stable Diffusion web UI, Forge, SD.Next), started with
-	// `--api`, without an agent, such as `http://10.0.0.5:7860`.
+	// URLs of servers of A1111's API without an agent.
 	A1111 []string `json:"a1111,omitempty"`
 
-	// Instances that only some tenants may use. Default: all may use all.
-	Reserve Reservations `json:"reserve,omitempty"`
+	// The GPU that a server uses: servers with the same one share its memory, see
+	// docs/scheduling.md#one-gpu-several-servers. Default: its own.
+	GPUs GPUs `json:"gpus,omitempty" word:"instance <url> { gpu <name> }"`
 
-	// Agents, and instances without one, that get the API keys of prompts
-	// (`api_key_comfy_org`), by their names, in which each `*` stands for any text; or the
-	// URLs of some in `instances`.
-	// Default: all but machines that a token has let in (pull workers, tunnels).
-	SecretsTo []string `json:"secrets_to,omitempty"`
+	// Servers that only some tenants may use, by name; `*` stands for any text; repeatable, see
+	// docs/scheduling.md#reserved-servers. Default: all may use all.
+	Reserve Reservations `json:"reserve,omitempty" word:"reserve <instance> tenant=<tenant,...>"`
 
-	// The GPUs of instances, where several use the same one. Default: each has its own.
-	GPUs GPUs `json:"gpus,omitempty"`
+	// Folder with the static files of ComfyUI's web UI, see docs/install.md#the-web-ui: what no
+	// server can change. Default: they come from a server.
+	Frontend string `json:"frontend,omitempty" word:"frontend <folder>"`
 
-	// How many runs of one job may be lost before the job fails. Default: 3.
-	MaxAttempts int `json:"max_attempts,omitempty"`
+	// Servers or agents from which the web UI's page comes (without `frontend`), and the scripts
+	// of extensions: the first that is there. Nobody else's are shown. Default: the servers of
+	// `instance` in their order; without any, the agent that has had its name for longest, never
+	// one behind a tunnel. While that one is away no other takes its place: name another here, or
+	// forget it (docs/operations.md#forget).
+	Primary []string `json:"primary,omitempty" word:"primary <name...>"`
 
-	// How long an instance may be silent during a run before the hub asks it what
-	// it is doing. Default: 5m.
-	StallTimeout caddy.Duration `json:"stall_timeout,omitempty"`
+	// # Redis and storage
 
-	// How long a server may give no sign of life during a run before the job runs elsewhere.
-	// Default: 15s.
-	ContactTimeout caddy.Duration `json:"contact_timeout,omitempty"`
+	// Where the queue is: `embedded`, in this process and in the data folder, for one hub and a
+	// small fleet; or the URL of a Redis: `redis://[user:password@]host:port[/db]`,
+	// `unix:///path`, `redis+sentinel://host:port[,...]/master[/db]`,
+	// `redis+cluster://host:port[,...]`; `rediss` in place of `redis` for TLS. Default:
+	// `embedded`.
+	Redis string `json:"redis,omitempty" word:"redis embedded|<url>"`
 
-	// How many jobs may wait; further prompts get 429. Default: 10000.
-	MaxQueue int `json:"max_queue,omitempty"`
+	// Replicas of Redis that must have a prompt before it is accepted. If they take longer than a
+	// second, `POST /prompt` gets 503; see docs/reliability.md. Default: 0, which trusts the
+	// master.
+	RedisReplicas int `json:"redis_replicas,omitempty" word:"redis_replicas <n>"`
 
-	// The order in which jobs run: `fair` or `fifo`. With `fair`, tenants take turns,
-	// and so do the clients of each; with `fifo`, jobs run as they come. Default:
-	// `fair`.
-	Order string `json:"order,omitempty"`
+	// Folder for the embedded queue, the hub's own id, and temporary data. Default: `./data`.
+	Data string `json:"data,omitempty" word:"data <folder>"`
 
-	// For how long a waiting job may be overtaken by jobs of others whose models a
-	// server has loaded; 0 means never. Default: 10s, never with the order `fifo`.
-	Overtaking *caddy.Duration `json:"overtaking,omitempty"`
+	// Where inputs, outputs, settings and workflows are kept: a folder, `file:///folder`, or
+	// `s3://bucket?...`, see docs/operations.md#storage. Several hubs on one Redis must share it.
+	// Default: the folder `files` in the data folder.
+	Storage string `json:"storage,omitempty" word:"storage <folder or URL>"`
 
-	// For how long a waiting job may be overtaken by shorter ones of others, if it does
-	// not take less time itself; 0 means never. Default: 2m, never with the order `fifo`.
-	ShortFirst *caddy.Duration `json:"short_first,omitempty"`
+	// Secrets of the hubs alone, at least 16 bytes each, that encrypt their own keys in the
+	// storage with the first; see docs/operations.md#keys. Default: none; the keys are stored
+	// unencrypted.
+	Secret []string `json:"secret,omitempty" word:"secret <secret> [<older>...]"`
 
-	// Lets a bulk run be interrupted, once for each job and while it has done less than
-	// half of its work, for an interactive job that would wait longer than this. See
-	// `band` in `tenant_limits`. Default: never.
-	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty"`
+	// Ended jobs that `/history` keeps; the same as `history { entries <n> }`. Default: 10000.
+	History int `json:"history,omitempty" word:"history <n>"`
 
-	// How much of the instances' time tenants get beside others, from 0.001 to 1000.
-	// Default: 1 for each that is not named.
-	TenantWeights TenantWeights `json:"tenant_weights,omitempty"`
+	// How long an ended job is kept, with the files that no newer job names. Default: no limit.
+	HistoryAge caddy.Duration `json:"history_age,omitempty" word:"history { age <duration> }"`
 
-	// How many jobs an instance gets ahead while it runs one: 0 or 1. With 1 ComfyUI
-	// begins its next prompt without waiting for the hub. Default: 0.
-	Lookahead int `json:"lookahead,omitempty"`
+	// Size of the files of ended jobs; the oldest jobs are removed, with their files. Default: no
+	// limit.
+	HistorySize int64 `json:"history_size,omitempty" word:"history { size <size> }"`
 
-	// How many bytes the waiting jobs may occupy in the queue, compressed; further
-	// prompts get 429. Default: 1073741824 (1 GiB).
-	MaxQueueSize int64 `json:"max_queue_size,omitempty"`
+	// How long an upload that no prompt uses is kept. Default: no limit.
+	InputAge caddy.Duration `json:"input_age,omitempty" word:"input_age <duration>"`
 
-	// Largest body of POST /prompt, in bytes. Default: 104857600 (100 MiB).
-	MaxBody int64 `json:"max_body,omitempty"`
+	// # Access
 
-	// How much memory reading request bodies may use at one time, in bytes;
-	// requests wait for it, then get 503. Default: 536870912 (512 MiB).
-	BodyMemory int64 `json:"body_memory,omitempty"`
+	// Tenants that may see everything and use the operators' commands below `/hub/`, see
+	// docs/operations.md#operators. `default` stands for everybody who has not logged in.
+	// Default: none.
+	Operators []string `json:"operators,omitempty" word:"operators <tenant...>"`
 
-	// How much may lie on the local disk while it arrives or is being made (uploads,
-	// large bodies, pictures), in bytes, half of it for one tenant; then 503. Some of the
-	// disk stays free in any case. Default: 16 times body_memory, and enough for four
-	// uploads.
-	SpoolSize int64 `json:"spool_size,omitempty"`
+	// What may run: the node classes and files of models that a prompt may or may not name, and
+	// the largest values of inputs (`width`, `height`, `steps`, `batch`, `length`); of the named
+	// tenants in place of what is for all. Repeatable, see docs/access.md#what-may-run. Default:
+	// everything.
+	Rules RuleSets `json:"rules,omitempty" word:"rules [<tenant...>] { deny|allow class_type|model <pattern...>; max <input> <n> }"`
 
-	// Largest body of an upload, in bytes. Default: 104857600 (100 MiB).
-	MaxUpload int64 `json:"max_upload,omitempty"`
+	// The only machines that get the API keys that prompts carry for paid nodes: agents, and
+	// servers without one (by name or URL); `*` stands for any text; see
+	// docs/scheduling.md#prompts-with-api-keys. Default: the servers of `instance`, and agents
+	// with the fleet's key; never pull workers, nor machines behind a tunnel.
+	SecretsTo []string `json:"secrets_to,omitempty" word:"secrets_to <instance...>"`
 
-	// Hosts from which inputs are fetched whose value in a prompt is an https URL: names,
-	// `*.example.com` for all names below one, IP addresses, CIDRs, or `*` for all public
-	// hosts; all but a CIDR may have a port. Default port: 443. Private addresses are
-	// called only if an IP address or a CIDR in this list contains them. Default: none.
-	InputsFrom []string `json:"inputs_from,omitempty"`
+	// Hosts from which the hub fetches inputs that are https URLs: names, `*.example.com`,
+	// addresses, CIDRs, or `*` for all public ones, see docs/operations.md#inputs-by-url;
+	// repeatable. Private addresses are called only if an address or a CIDR here contains them.
+	// Default: none.
+	InputsFrom []string `json:"inputs_from,omitempty" word:"inputs_from <host...>"`
 
-	// Callbacks of jobs: the hosts that they may name, and what signs them. Default:
-	// none, a job with a callback is refused.
-	Callbacks *Callbacks `json:"callbacks,omitempty"`
+	// Hosts that a job's `callback_url` may name, as in `inputs_from`, and the secret that signs
+	// the calls, from `{env.NAME}` or `{file./path}`, see docs/callbacks.md. Default: none, a job
+	// with a callback is refused.
+	Callbacks *Callbacks `json:"callbacks,omitempty" word:"callbacks { allow <host...>; secret <secret> [<older>...] }"`
 
-	// Memory in bytes for all previews and masks that are made at one time. A
-	// picture that needs more than five sixths of it is left to the instance that
-	// made it. Default: 805306368 (768 MiB).
-	PictureMemory int64 `json:"picture_memory,omitempty"`
+	// Which calls to custom nodes reach a server: only files of the web UI, only reads (GET and
+	// HEAD), or all. Default: `read` for users with a login, else `on`.
+	Passthrough string `json:"passthrough,omitempty" word:"passthrough off|read|on"`
 
-	// How many client sockets may be open at once. Default: 10000.
-	MaxSockets int `json:"max_sockets,omitempty"`
+	// Whether calls that install code on servers, or download models to them, are let through.
+	// Default: `off`.
+	Manager bool `json:"manager,omitempty" word:"manager off|on"`
 
-	// How long a job waits for an instance that could run it (one that has its
-	// node classes and its models) before it fails. Default: 1h.
-	UnrunnableTimeout caddy.Duration `json:"unrunnable_timeout,omitempty"`
+	// Whose models a client's `POST /free` unloads: `own`, those of servers on which the client's
+	// own job was the last. Default: `own`.
+	Free string `json:"free,omitempty" word:"free own|all|off"`
 
-	// How old the hub's information about the servers' node classes and models may
-	// be when a client reads /object_info; beyond that it asks the servers again.
-	// Default: 2s.
-	CatalogAge caddy.Duration `json:"catalog_age,omitempty"`
+	// `multi` keeps settings and workflows apart by the header `Comfy-User`, as ComfyUI does with
+	// `--multi-user`. This is no login. Default: `single`, each tenant is one user.
+	MultiUser bool `json:"multi_user,omitempty" word:"users single|multi"`
 
-	// How long one run may take; after that it is interrupted and its job fails.
-	// Default: no limit.
-	JobTimeout caddy.Duration `json:"job_timeout,omitempty"`
+	// Where the plain job API (docs/job-api.md) is: at the root and below `/hub/v1`, only below
+	// `/hub/v1`, or nowhere. Default: `root`.
+	PlainAPI string `json:"plain_api,omitempty" word:"plain_api root|v1|off"`
 
-	// How long a client may be disconnected and still be sent the events that it
-	// missed. Default: 60s.
-	ReplayWindow caddy.Duration `json:"replay_window,omitempty"`
+	// Whether clients of A1111's API (docs/a1111.md#clients-of-a1111s-api) may use the hub.
+	// Default: `on`.
+	A1111API string `json:"a1111_api,omitempty" word:"a1111_api on|off"`
 
-	// How many ended jobs /history keeps. Default: 10000.
-	History int `json:"history,omitempty"`
+	// # Limits
 
-	// How long an ended job is kept, with the files that no newer job names.
-	// Default: no limit.
-	HistoryAge caddy.Duration `json:"history_age,omitempty"`
+	// Waiting jobs; then 429. Default: 10000.
+	MaxQueue int `json:"max_queue,omitempty" word:"max_queue <n>"`
 
-	// How many bytes the files made by jobs may take; the oldest jobs are removed,
-	// with their files. Default: no limit.
-	HistorySize int64 `json:"history_size,omitempty"`
+	// Size of the waiting jobs in the queue, compressed; then 429. Default: 1GiB.
+	MaxQueueSize int64 `json:"max_queue_size,omitempty" word:"max_queue_size <size>"`
 
-	// How long an uploaded file is kept that no prompt uses. Default: no limit.
-	InputAge caddy.Duration `json:"input_age,omitempty"`
+	// Largest body of POST /prompt. Default: 100MiB.
+	MaxBody int64 `json:"max_body,omitempty" word:"max_body <size>"`
 
-	// How much of the shared resources one tenant may use.
-	TenantLimits *TenantLimits `json:"tenant_limits,omitempty"`
+	// Largest body of an upload. Default: 100MiB.
+	MaxUpload int64 `json:"max_upload,omitempty" word:"max_upload <size>"`
+
+	// Memory for reading all request bodies together; requests wait for it, then get 503.
+	// Default: 512MiB.
+	BodyMemory int64 `json:"body_memory,omitempty" word:"body_memory <size>"`
+
+	// Memory for all previews and masks that are made at the same time. A picture that needs more
+	// than five sixths of it is left to the server that made it. Default: 768MiB.
+	PictureMemory int64 `json:"picture_memory,omitempty" word:"picture_memory <size>"`
+
+	// What may lie on the local disk while it arrives or is being made, half of it for one tenant;
+	// then 503. Default: 16 times `body_memory`, at least 4 times `max_upload`.
+	SpoolSize int64 `json:"spool_size,omitempty" word:"spool_size <size>"`
+
+	// Open client sockets. Default: 10000.
+	MaxSockets int `json:"max_sockets,omitempty" word:"max_sockets <n>"`
+
+	// What one tenant may have of what all share, see docs/operations.md#tenants.
+	TenantLimits *TenantLimits `json:"tenant_limits,omitempty" word:"tenant_limits [<tenant...>]"`
 
 	// Limits of single tenants, by name. What is absent is as for all tenants.
 	TenantLimitsOf OwnLimits `json:"tenant_limits_of,omitempty"`
 
-	// What may run: node classes, models, and the largest sizes. Default: everything.
-	Rules []*RuleSet `json:"rules,omitempty"`
+	// # Scheduling
 
-	// Tenants that are operators: they see the jobs of all tenants and the whole fleet, and
-	// may use the commands below `/hub/` that cancel anybody's job, or pause, drain and
-	// restart instances. `default` stands for everybody who has not logged in. Default: none.
-	Operators []string `json:"operators,omitempty"`
+	// `fair`: tenants take turns, and so do the clients of each; `fifo`: jobs run as they come,
+	// see docs/scheduling.md. Default: `fair`.
+	Order string `json:"order,omitempty" word:"order fair|fifo"`
 
-	// Allow calls that install or change code on instances (ComfyUI-Manager and the
-	// like). Default: false, they get 403.
-	Manager bool `json:"manager,omitempty"`
+	// How long a waiting prompt may be overtaken by prompts whose models a server has loaded.
+	// Default: `10s`; `off` with `order fifo`.
+	Overtaking *caddy.Duration `json:"overtaking,omitempty" word:"overtaking <duration>|off"`
 
-	// Which requests other than the hub's own reach an instance, such as calls of
-	// custom nodes: `off`, only files of the web UI and of extensions; `read`, GET
-	// and HEAD, no WebSockets; `on`, all. Default: `read` for callers who have
-	// logged in, `on` if nobody does.
-	Passthrough string `json:"passthrough,omitempty"`
+	// How long a waiting prompt may be overtaken by shorter ones of other clients; never longer
+	// than it takes itself. Default: `2m`; `off` with `order fifo`.
+	ShortFirst *caddy.Duration `json:"short_first,omitempty" word:"short_first <duration>|off"`
 
-	// Where the plain job API (`/submit`, `/status/{id}` and others) is: `root`, below
-	// `/hub/v1` and at the root; `v1`, below `/hub/v1` only; `off`. Default: `root`.
-	PlainAPI string `json:"plain_api,omitempty"`
+	// Interrupts a young bulk run, at most once per job, for an interactive job that would wait
+	// longer than this (`5s` if it does not say), see docs/scheduling.md#bands. Default: never.
+	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty" word:"preempt bulk [<duration>]"`
 
-	// Whether clients of A1111's API (`/sdapi/v1/*`) may use the hub: `on` or `off`.
-	// Default: `on`.
-	A1111API string `json:"a1111_api,omitempty"`
+	// A tenant's share of the servers' time beside others, from 0.001 to 1000. Default: 1.
+	TenantWeights TenantWeights `json:"tenant_weights,omitempty" word:"tenant_weights { <tenant> <n> }"`
 
-	// Folder with the static files of ComfyUI's web UI. Default: they come
-	// from an instance.
-	Frontend string `json:"frontend,omitempty"`
+	// Jobs that a busy server gets ahead of time, see docs/scheduling.md#lookahead. Default: 0.
+	Lookahead int `json:"lookahead,omitempty" word:"lookahead 0|1"`
 
-	// Instances or agents, by their names, from which the web UI's page and the scripts of
-	// extensions come: the first that is there. Default: the instances of `instance` in their
-	// order; else the agent that has had its name for longest.
-	Primary []string `json:"primary,omitempty"`
+	// Lost runs of one job before it fails. Default: 3.
+	MaxAttempts int `json:"max_attempts,omitempty" word:"max_attempts <n>"`
 
-	// Keep settings and saved workflows apart by the header `Comfy-User`, as
-	// ComfyUI does with `--multi-user`. This is not a login: anybody who knows a
-	// user's id is that user. Default: false, each tenant is one user.
-	MultiUser bool `json:"multi_user,omitempty"`
+	// Silence during a run before the hub asks the server, see
+	// docs/scheduling.md#when-a-run-hangs. Default: 5m.
+	StallTimeout caddy.Duration `json:"stall_timeout,omitempty" word:"stall_timeout <duration>"`
 
-	// Make OpenTelemetry spans of the life of jobs whose prompts were posted in requests with
-	// a sampled span, as Caddy's directive `tracing` makes them. The variables `OTEL_*` of the
-	// environment say where they go. Default: false.
-	Tracing bool `json:"tracing,omitempty"`
+	// How long a server may give no sign of life during a run before the job runs elsewhere, see
+	// docs/scheduling.md#when-a-server-falls-silent. Default: 15s.
+	ContactTimeout caddy.Duration `json:"contact_timeout,omitempty" word:"contact_timeout <duration>"`
 
-	// Whose models a client's `POST /free` unloads: `own`, those of instances
-	// on which the client's own job was the last; `all`, those of all
-	// instances; `off`, nobody's. Default: `own`.
-	Free string `json:"free,omitempty"`
+	// How long a prompt waits for a server that could run it. Default: 1h.
+	UnrunnableTimeout caddy.Duration `json:"unrunnable_timeout,omitempty" word:"unrunnable_timeout <duration>"`
+
+	// Limit on one run; then it is interrupted and its job fails. Default: none.
+	JobTimeout caddy.Duration `json:"job_timeout,omitempty" word:"job_timeout <duration>"`
+
+	// How long a client may be away and still get the messages it missed. Default: 1m.
+	ReplayWindow caddy.Duration `json:"replay_window,omitempty" word:"replay_window <duration>"`
+
+	// Age of the information about servers' models at which `GET /object_info` asks them again.
+	// Default: 2s.
+	CatalogAge caddy.Duration `json:"catalog_age,omitempty" word:"catalog_age <duration>"`
+
+	// # Observability
+
+	// OpenTelemetry spans of the life of jobs whose prompts were posted in requests with a sampled
+	// span, as Caddy's directive `tracing` makes them; the variables `OTEL_*` of the environment
+	// say where they go, see docs/operations.md#traces. Default: `off`.
+	Tracing bool `json:"tracing,omitempty" word:"tracing off|on"`
 
 	// inline are the words whose secrets the configuration contains as they are.
 	inline []string

@@ -152,7 +152,7 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"callbacks to a URL":       {"callbacks {\nallow https://a.example\n}", `allow: "https://a.example"`},
 		"callbacks inline":         {"callbacks {\nallow a.example\nsecret {env.COMFYHUB_TEST_SECRET} 0123456789abcdef\n}", "secret: must come from {env.NAME} or {file./path}"},
 		"callbacks signed twice":   {"callbacks {\nsecret {env.COMFYHUB_TEST_SECRET}\nsecret {env.COMFYHUB_TEST_SECRET}\n}", "secret is given twice"},
-		"callbacks typo":           {"callbacks {\nalow a.example\n}", "unknown word alow"},
+		"callbacks typo":           {"callbacks {\nalow a.example\n}", `unrecognized subdirective "alow"`},
 		"input age":                {"input_age x", `input_age: "x" is not a duration`},
 		"sockets":                  {"max_sockets x", `max_sockets: "x"`},
 		"duration":                 {"stall_timeout 5", `stall_timeout: "5" is not a duration`},
@@ -162,7 +162,7 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"size":                     {"max_body big", `max_body: "big" is not a size`},
 		"zero size":                {"max_upload 0", `max_upload: "0" is not a size`},
 		"huge size":                {"max_upload 17EB", `max_upload: "17EB" is not a size`},
-		"switch":                   {"manager yes", `manager: "yes" is not one of on, off`},
+		"switch":                   {"manager yes", `manager: "yes" is not one of off, on`},
 		"passthrough":              {"passthrough write", `passthrough: "write" is not one of off, read, on`},
 		"users":                    {"users many", `users: "many" is not one of single, multi`},
 		"free":                     {"free yes", `free: "yes" is not one of own, all, off`},
@@ -264,7 +264,7 @@ func TestCheck(t *testing.T) {
 		"redis replicas":           {`{"redis_replicas": 1}`, "redis_replicas: the embedded queue has no replicas"},
 		"redis replicas: negative": {`{"redis": "redis://r", "redis_replicas": -1}`, "redis_replicas: must not be negative"},
 		"preempt bulk":             {`{"preempt_bulk": -1}`, "preempt_bulk: must not be negative"},
-		"lookahead":                {`{"lookahead": 2}`, "lookahead: must be 0 or 1"},
+		"lookahead":                {`{"lookahead": 2}`, `lookahead: "2" is not one of 0, 1`},
 		"order":                    {`{"order": "x"}`, `order: "x" is not one of`},
 		"operators: no name":       {`{"operators": ["{env.COMFYHUB_NOBODY_SET_THIS}"]}`, "operators: an operator has no name"},
 		"reserve for nobody":       {`{"reserve": [{"instance": "gpu*"}]}`, "reserve: gpu*: no tenant is named"},
@@ -272,7 +272,7 @@ func TestCheck(t *testing.T) {
 		"tenant weight":            {`{"tenant_weights": {"ada": -1}}`, "tenant_weights: ada: -1 is not from"},
 		"history of one tenant":    {`{"tenant_limits_of": {"ada": {"history": 5}}}`, "tenant_limits ada: history and history_size are the same for all tenants"},
 		"negative limit of one":    {`{"tenant_limits_of": {"ada": {"running": -1}}}`, "tenant_limits ada: running: must not be negative"},
-		"a band that there is not": {`{"tenant_limits": {"band": "vip"}}`, `tenant_limits: band: "vip" is not interactive, normal, or bulk`},
+		"a band that there is not": {`{"tenant_limits": {"band": "vip"}}`, `tenant_limits: band: "vip" is not one of interactive, normal, bulk`},
 		"negative tenant limit":    {`{"tenant_limits": {"inputs": -1}}`, "tenant_limits: inputs: must not be negative"},
 		"empty key from env":       {`{"gossip": {"bind": "127.0.0.1:0", "key": "{env.COMFYHUB_TEST_EMPTY}"}}`, ""},
 		"empty frontend from env":  {`{"frontend": "{env.COMFYHUB_TEST_EMPTY}"}`, ""},
@@ -357,9 +357,7 @@ func FuzzUnmarshalCaddyfile(f *testing.F) {
 			// What the Caddyfile accepts must survive as JSON and contain
 			// nothing that the checks of a JSON configuration refuse.
 			require.NoError(t, json.Unmarshal(caddyconfig.JSON(app, nil), new(App)))
-			require.NoError(t, app.checkNumbers())
-			require.NoError(t, checkRedis(app.Redis))
-			require.NoError(t, checkStorage(app.Storage))
+			require.NoError(t, checkWords(app))
 		}
 		handler := new(Handler)
 		if err := handler.UnmarshalCaddyfile(caddyfile.NewTestDispenser(text)); err == nil {

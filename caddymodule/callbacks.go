@@ -11,12 +11,12 @@ import (
 // Callbacks says where jobs may have callbacks, and what signs them.
 type Callbacks struct {
 	// Hosts that callbacks may name, as in `inputs_from`.
-	Allow []string `json:"allow,omitempty"`
+	Allow []string `json:"allow,omitempty" word:"allow <host...>"`
 
 	// What callbacks are signed with; each tenant's with a secret derived from it. To
 	// change it, put the new one before the old one. At least 16 bytes each, from
 	// {env.NAME} or {file./path}.
-	Secret []string `json:"secret,omitempty"`
+	Secret []string `json:"secret,omitempty" word:"secret {env.NAME}|{file./path}..."`
 }
 
 // UnmarshalCaddyfile sets up callbacks from the block "callbacks" of the app.
@@ -24,27 +24,8 @@ func (c *Callbacks) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	var seen words
-	for nesting := d.Nesting(); d.NextBlock(nesting); {
-		switch {
-		case d.Val() == "allow":
-			if err := addAll(d, &c.Allow, checkHost); err != nil {
-				return err
-			}
-		case d.Val() != "secret":
-			return d.Errf("unknown word %s", d.Val())
-		case seen.again(d.Val()):
-			return d.Errf("%s is given twice", d.Val())
-		default:
-			if c.Secret = d.RemainingArgs(); len(c.Secret) == 0 {
-				return d.ArgErr()
-			}
-			for _, secret := range c.Secret {
-				if err := checkOutside(secret); err != nil {
-					return d.Errf("secret: %w", err)
-				}
-			}
-		}
+	if _, err := lines(d, c, "", nil); err != nil {
+		return err
 	}
 	if len(c.Allow) == 0 || len(c.Secret) == 0 {
 		return d.Err("callbacks needs allow and secret")

@@ -70,23 +70,17 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 
 // check validates a resolved configuration.
 func (a *App) check() error {
-	if err := checkRedis(a.Redis); err != nil {
-		return fmt.Errorf("redis: %w", err)
+	if err := checkWords(a); err != nil {
+		return err
 	}
 	if a.RedisReplicas > 0 && (a.Redis == "" || a.Redis == "embedded") {
 		return errors.New("redis_replicas: the embedded queue has no replicas")
 	}
-	if err := checkStorage(a.Storage); err != nil {
-		return fmt.Errorf("storage: %w", err)
-	}
 	if err := checkSecrets(a.Secret); err != nil {
 		return fmt.Errorf("secret: %w", err)
 	}
-	if err := a.checkNumbers(); err != nil {
-		return err
-	}
 	if a.TenantLimits != nil {
-		if err := a.TenantLimits.check(); err != nil {
+		if err := checkWords(a.TenantLimits); err != nil {
 			return fmt.Errorf("tenant_limits: %w", err)
 		}
 	}
@@ -96,37 +90,8 @@ func (a *App) check() error {
 	if err := checkRules(a.Rules); err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
-	if err := checkWhom(a); err != nil {
-		return err
-	}
-	if err := oneOf(a.Order, "", orderFair, orderFIFO); err != nil {
-		return fmt.Errorf("order: %w", err)
-	}
-	if a.Lookahead < 0 || a.Lookahead > 1 {
-		return fmt.Errorf("lookahead: must be 0 or 1")
-	}
 	if err := a.TenantWeights.check(); err != nil {
 		return fmt.Errorf("tenant_weights: %w", err)
-	}
-	if a.Free != "" {
-		if err := checkFree(a.Free); err != nil {
-			return fmt.Errorf("free: %w", err)
-		}
-	}
-	if a.Passthrough != "" {
-		if err := checkPassthrough(a.Passthrough); err != nil {
-			return fmt.Errorf("passthrough: %w", err)
-		}
-	}
-	if a.PlainAPI != "" {
-		if err := checkPlainAPI(a.PlainAPI); err != nil {
-			return fmt.Errorf("plain_api: %w", err)
-		}
-	}
-	if a.A1111API != "" {
-		if err := checkSwitch(a.A1111API); err != nil {
-			return fmt.Errorf("a1111_api: %w", err)
-		}
 	}
 	instances := slices.Concat(a.Instances, a.A1111)
 	for i, instance := range instances {
@@ -135,11 +100,6 @@ func (a *App) check() error {
 		}
 		if slices.Contains(instances[:i], instance) {
 			return fmt.Errorf("instance %s is given twice", instance)
-		}
-	}
-	for _, host := range a.InputsFrom {
-		if err := checkHost(host); err != nil {
-			return fmt.Errorf("inputs_from: %w", err)
 		}
 	}
 	if err := a.Callbacks.check(); err != nil {
@@ -159,65 +119,9 @@ func (a *App) check() error {
 	return nil
 }
 
-func (a *App) checkNumbers() error {
-	for _, f := range []struct {
-		word  string
-		value int64
-	}{
-		{"redis_replicas", int64(a.RedisReplicas)},
-		{"max_attempts", int64(a.MaxAttempts)},
-		{"stall_timeout", int64(a.StallTimeout)},
-		{"contact_timeout", int64(a.ContactTimeout)},
-		{"max_queue", int64(a.MaxQueue)},
-		{"preempt_bulk", int64(a.PreemptBulk)},
-		{"max_queue_size", a.MaxQueueSize},
-		{"max_body", a.MaxBody},
-		{"body_memory", a.BodyMemory},
-		{"spool_size", a.SpoolSize},
-		{"max_upload", a.MaxUpload},
-		{"picture_memory", a.PictureMemory},
-		{"max_sockets", int64(a.MaxSockets)},
-		{"unrunnable_timeout", int64(a.UnrunnableTimeout)},
-		{"catalog_age", int64(a.CatalogAge)},
-		{"job_timeout", int64(a.JobTimeout)},
-		{"replay_window", int64(a.ReplayWindow)},
-		{"history", int64(a.History)},
-		{"history age", int64(a.HistoryAge)},
-		{"history size", a.HistorySize},
-		{"input_age", int64(a.InputAge)},
-	} {
-		if f.value < 0 {
-			return fmt.Errorf("%s: must not be negative", f.word)
-		}
-	}
-	for word, bound := range map[string]*caddy.Duration{"overtaking": a.Overtaking, "short_first": a.ShortFirst} {
-		if bound != nil && *bound < 0 {
-			return fmt.Errorf("%s: must not be negative", word)
-		}
-	}
-	return nil
-}
-
 func (g *Gossip) check() error {
-	for _, f := range []struct{ word, value string }{{"bind", g.Bind}, {"advertise", g.Advertise}} {
-		if err := checkHostPort(f.value); f.value != "" && err != nil {
-			return fmt.Errorf("%s: %w", f.word, err)
-		}
-	}
-	for _, address := range g.Join {
-		if err := checkHostPort(address); err != nil {
-			return fmt.Errorf("join: %w", err)
-		}
-	}
-	for _, text := range g.AllowDirect {
-		if err := checkAllowDirect(text); err != nil {
-			return fmt.Errorf("allow_direct: %w", err)
-		}
-	}
-	for _, text := range g.AgentsFrom {
-		if err := checkAgentsFrom(text); err != nil {
-			return fmt.Errorf("agents_from: %w", err)
-		}
+	if err := checkWords(g); err != nil {
+		return err
 	}
 	if g.Bind == "" || isLoopback(g.Bind) {
 		return nil
@@ -307,17 +211,6 @@ func checkInstance(value string) error {
 	return nil
 }
 
-// checkFree accepts the values for whose models a client may unload.
-func checkFree(value string) error {
-	return oneOf(value, string(hub.FreeOwn), string(hub.FreeAll), string(hub.FreeOff))
-}
-
-func checkSwitch(value string) error { return oneOf(value, "on", "off") }
-
-func checkPlainAPI(value string) error {
-	return oneOf(value, string(hub.PlainAPIRoot), string(hub.PlainAPIV1), string(hub.PlainAPIOff))
-}
-
 // checkOrigin accepts what browsers and desktop apps send as Origin, "*" and
 // nothing. A trailing slash is the usual mistake, and no page would match it.
 // "null" is not accepted: any site can make a page with that origin.
@@ -356,9 +249,4 @@ func isLoopback(address string) bool {
 	}
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// checkPassthrough accepts the values for what reaches an instance.
-func checkPassthrough(value string) error {
-	return oneOf(value, string(hub.PassthroughOff), string(hub.PassthroughRead), string(hub.PassthroughOn))
 }

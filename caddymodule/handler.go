@@ -35,55 +35,43 @@ const (
 // Handler serves ComfyUI's HTTP and WebSocket API for the fleet of the app
 // comfyhub. It answers every request and calls no next handler.
 type Handler struct {
-	// The tenant that a request's work is charged to, as a placeholder. If it is
-	// empty the work belongs to the default tenant. Default: `{http.auth.user.id}`,
-	// the user that an authentication handler before this one found.
-	Tenant string `json:"tenant,omitempty"`
+	// The tenant that a request's work is charged to. If it is empty the work belongs to the
+	// default tenant. Default: `{http.auth.user.id}`, the user that an authentication handler
+	// before this one found.
+	Tenant string `json:"tenant,omitempty" word:"tenant <placeholder>"`
 
-	// Lets callers who send this as a bearer token name their tenant in the header
-	// `X-ComfyHub-Tenant`: programs that serve many people, such as a bot. It gives no other
-	// power. At least 16 bytes, as `{env.NAME}` or `{file./path}` only. API keys with the
-	// scope `act_for_tenants` do the same. Default: none.
-	TenantSecret string `json:"tenant_secret,omitempty"`
+	// Who sends this as a bearer token may name the tenant in `X-ComfyHub-Tenant`: programs that
+	// serve many people, such as a bot, see docs/access.md#programs-that-serve-many-people. At
+	// least 16 bytes, and never written here as it is. API keys with the scope `act_for_tenants`
+	// do the same. Default: none.
+	TenantSecret string `json:"tenant_secret,omitempty" word:"tenant_secret {env.NAME}|{file./path}"`
 
-	// Deprecated: use `tenant_secret`, or an API key with the scope `act_for_tenants`.
-	// Addresses and CIDR ranges of callers whose header `X-ComfyHub-Tenant` is
-	// trusted; `private_ranges` stands for all private ones. The address is that of the
-	// connection, and nobody who came through a proxy is trusted. Default: none, and
-	// the header is ignored.
-	TrustTenantFrom []string `json:"trust_tenant_from,omitempty"`
+	// Deprecated, gone with the next release: use `tenant_secret`. Addresses of connections whose
+	// header `X-ComfyHub-Tenant` is trusted, unless the request came through a proxy. Default:
+	// none.
+	TrustTenantFrom []string `json:"trust_tenant_from,omitempty" word:"trust_tenant_from <cidr...>|private_ranges"`
 
-	// How a client's sockets see its prompts: `serial`, one prompt's messages at a
-	// time as from a single ComfyUI, or `live`, all messages as they come, mixed.
-	// Default: `serial`. A socket can also ask for it with `/ws?events=live`.
-	Events string `json:"events,omitempty"`
+	// One prompt's messages at a time as from a single ComfyUI, or all messages as they come. A
+	// socket can also ask for it with `/ws?events=live`. Default: `serial`.
+	Events string `json:"events,omitempty" word:"events serial|live"`
 
-	// What listings show as running: `all` running prompts, or only `one`, as a
-	// single ComfyUI does, and the others as pending. Some clients fail if there is
-	// more than one. Default: `all`.
-	Queue string `json:"queue,omitempty"`
+	// Whether listings show all running prompts as running, or only one and the others as pending,
+	// for clients that cannot handle more. Default: `all`.
+	Queue string `json:"queue,omitempty" word:"queue all|one"`
 
-	// The origin of pages that may call the hub from another site, such as
-	// `https://ui.example` or `app://studio`, or `*` for all. Answers then have the
-	// headers of ComfyUI's `--enable-cors-header`. Pages of all other sites are
-	// still refused. Default: none.
-	CORS string `json:"cors,omitempty"`
+	// The origin of pages of another site that may call the hub, such as `https://ui.example`; `*`
+	// for all. Answers then have the headers of ComfyUI's `--enable-cors-header`. Default: none.
+	CORS string `json:"cors,omitempty" word:"cors <origin>"`
 
-	// Additional host names that the site answers to, such as `hub.example.com` or
-	// `*.example.com`; `*` for all. It matters on loopback and private addresses
-	// without TLS, where requests for unknown names are refused: a page on the web
-	// can make its own name resolve to such an address. IP addresses, names without
-	// a dot, local ones such as `hub.local`, and those of the sites and the machine
-	// are always known. Default: none.
-	Hosts []string `json:"hosts,omitempty"`
+	// Additional names that the hub answers to on a private address without TLS, such as
+	// `*.example.com`; `*` for all. A page on the web can make its own name resolve to such an
+	// address. IP addresses, names without a dot, local ones such as `hub.local`, and those of the
+	// sites and the machine are always known. Default: none.
+	Hosts []string `json:"hosts,omitempty" word:"hosts <name...>|*"`
 
-	// Whether API keys (`caddy comfyhub key add`) identify callers: `off`, `optional`, or
-	// `required`, which also lets those in whom Caddy itself has identified: by an
-	// authentication handler before this one, or by `trust_tenant_from`. A key comes as
-	// `Authorization: Bearer KEY`, as the password of Basic authentication, or for WebSockets
-	// and reads as `?token=KEY`; the requests with `?token=` are left out of Caddy's access log.
-	// Default: `off`.
-	Keys string `json:"keys,omitempty"`
+	// Whether API keys (docs/access.md#programs-api-keys) identify callers; `required` lets nobody
+	// else in but those whom Caddy has identified. Default: `off`.
+	Keys string `json:"keys,omitempty" word:"keys off|optional|required"`
 
 	hub server
 	// operators says that the site is one for operators.
@@ -156,26 +144,7 @@ func (h *Handler) provision(ctx caddy.Context, self caddyhttp.MiddlewareHandler)
 }
 
 // Validate checks what was checked line by line in a Caddyfile.
-func (h *Handler) Validate() error {
-	if err := checkOrigin(h.CORS); err != nil {
-		return fmt.Errorf("cors: %w", err)
-	}
-	for _, name := range h.Hosts {
-		if err := checkHostName(name); err != nil {
-			return fmt.Errorf("hosts: %w", err)
-		}
-	}
-	if err := oneOf(h.Events, "", eventsSerial, eventsLive); err != nil {
-		return fmt.Errorf("events: %w", err)
-	}
-	if err := oneOf(h.Queue, "", queueAll, queueOne); err != nil {
-		return fmt.Errorf("queue: %w", err)
-	}
-	if err := oneOf(h.Keys, "", keysOff, string(api.KeysOptional), string(api.KeysRequired)); err != nil {
-		return fmt.Errorf("keys: %w", err)
-	}
-	return nil
-}
+func (h *Handler) Validate() error { return checkWords(h) }
 
 // ServeHTTP passes the request to the hub, together with what only the web server
 // knows of its sender.

@@ -12,7 +12,7 @@ import (
 const defaultPreempt = caddy.Duration(5 * time.Second)
 
 // unmarshalPreempt parses a line "preempt bulk [<duration>]" of the app.
-func unmarshalPreempt(a *App, d *caddyfile.Dispenser) error {
+func (a *App) unmarshalPreempt(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 1 || len(args) > 2 {
 		return d.ArgErr()

@@ -73,25 +73,30 @@ func (rs *Reservations) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // unmarshalInstance parses a line "instance <url> [a1111]", or a block with "a1111",
 // "only tenant=<tenant,...>" and "gpu <name>".
-func unmarshalInstance(a *App, d *caddyfile.Dispenser) error {
+func (a *App) unmarshalInstance(d *caddyfile.Dispenser) error {
 	nesting := d.Nesting()
 	args := d.RemainingArgs()
 	ofA1111 := len(args) == 2 && args[1] == "a1111"
 	if len(args) != 1 && !ofA1111 {
 		return d.Errf("instance takes a URL, and perhaps the word a1111, not %d arguments", len(args))
 	}
-	if err := a.set("instance", args[0]); err != nil {
+	if slices.Contains(slices.Concat(a.Instances, a.A1111), args[0]) {
+		return d.Errf("instance: %s is given twice", args[0])
+	}
+	if err := checkInstance(args[0]); err != nil {
 		return d.Errf("instance: %w", err)
 	}
+	a.Instances = append(a.Instances, args[0])
 	if ofA1111 {
 		toA1111(a)
 	}
-	var seen words
+	var seen []string
 	for d.NextBlock(nesting) {
 		word := d.Val()
-		if seen.again(word) {
+		if slices.Contains(seen, word) {
 			return d.Errf("%s is given twice", word)
 		}
+		seen = append(seen, word)
 		switch word {
 		case "a1111":
 			if d.CountRemainingArgs() > 0 {

@@ -34,8 +34,11 @@ type RuleSet struct {
 	Max map[string]int `json:"max,omitempty"`
 }
 
-// unmarshalRules parses a block "rules": for those tenants that it names, or for all others.
-func unmarshalRules(a *App, d *caddyfile.Dispenser) error {
+// RuleSets are those for all and for single tenants.
+type RuleSets []*RuleSet
+
+// UnmarshalCaddyfile parses a block "rules": for those tenants that it names, or for all others.
+func (rs *RuleSets) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	set := &RuleSet{Tenants: d.RemainingArgs()}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		if err := set.line(d); err != nil {
@@ -45,8 +48,8 @@ func unmarshalRules(a *App, d *caddyfile.Dispenser) error {
 			return d.Err("rules takes no blocks within its own")
 		}
 	}
-	a.Rules = append(a.Rules, set)
-	if err := checkRules(a.Rules); err != nil {
+	*rs = append(*rs, set)
+	if err := checkRules(*rs); err != nil {
 		return d.Errf("rules: %w", err)
 	}
 	return nil

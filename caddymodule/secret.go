@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
@@ -130,24 +129,6 @@ func checkSecrets(secrets []string) error {
 		if slices.Contains(secrets[:n], secret) {
 			return errors.New("one is given twice")
 		}
-	}
-	return nil
-}
-
-// unmarshalSecret parses the arguments of the line "secret".
-func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
-	nesting := d.Nesting()
-	a.Secret = d.RemainingArgs()
-	if len(a.Secret) == 0 {
-		return d.ArgErr()
-	}
-	for _, secret := range a.Secret {
-		if err := checkSecret(secret); err != nil && !hasPlaceholder(secret) {
-			return d.Errf("secret: %w", err)
-		}
-	}
-	if d.NextBlock(nesting) {
-		return d.Err("secret takes no block")
 	}
 	return nil
 }

@@ -28,50 +28,20 @@ func (a *App) hubIdentity() hub.Identity {
 // hubSettings returns the rest.
 func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
-		Instances:         a.Instances,
-		A1111:             a.A1111,
-		Reserved:          a.Reserve.named(),
-		GPUs:              a.GPUs.named(),
-		Secrets:           a.Secret,
-		MaxAttempts:       a.MaxAttempts,
-		StallTimeout:      time.Duration(a.StallTimeout),
-		ContactTimeout:    time.Duration(a.ContactTimeout),
-		MaxQueue:          a.MaxQueue,
-		MaxQueueSize:      a.MaxQueueSize,
-		FIFO:              a.Order == orderFIFO,
-		TenantWeights:     a.TenantWeights,
-		Lookahead:         a.Lookahead,
-		MaxBody:           a.MaxBody,
-		BodyMemory:        a.BodyMemory,
-		SpoolSize:         a.SpoolSize,
-		MaxUpload:         a.MaxUpload,
-		InputsFrom:        hostsOf(a.InputsFrom),
-		PictureMemory:     a.PictureMemory,
-		MaxSockets:        a.MaxSockets,
-		UnrunnableTimeout: time.Duration(a.UnrunnableTimeout),
-		CatalogAge:        time.Duration(a.CatalogAge),
-		JobTimeout:        time.Duration(a.JobTimeout),
-		ReplayWindow:      time.Duration(a.ReplayWindow),
-		HistoryEntries:    a.History,
-		HistoryAge:        time.Duration(a.HistoryAge),
-		HistorySize:       a.HistorySize,
-		InputAge:          time.Duration(a.InputAge),
-		PreemptBulk:       time.Duration(a.PreemptBulk),
-		TenantLimits:      a.TenantLimits.limits(),
-		TenantLimitsOf:    a.TenantLimitsOf.limits(),
-		Rules:             rulesForAll(a.Rules),
-		RulesOf:           rulesOf(a.Rules),
-		Operators:         a.Operators,
-		Manager:           a.Manager,
-		Passthrough:       hub.PassthroughPolicy(a.Passthrough),
-		PlainAPI:          hub.PlainAPI(a.PlainAPI),
-		NoA1111API:        a.A1111API == "off",
-		Frontend:          a.Frontend,
-		Primary:           a.Primary,
-		MultiUser:         a.MultiUser,
-		Free:              hub.FreePolicy(a.Free),
-		Tracing:           a.Tracing,
+		Reserved:       a.Reserve.named(),
+		GPUs:           a.GPUs.named(),
+		Secrets:        a.Secret,
+		FIFO:           a.Order == orderFIFO,
+		InputsFrom:     hostsOf(a.InputsFrom),
+		HistoryEntries: a.History,
+		TenantLimits:   a.TenantLimits.limits(),
+		TenantLimitsOf: a.TenantLimitsOf.limits(),
+		Rules:          rulesForAll(a.Rules),
+		RulesOf:        rulesOf(a.Rules),
+		NoA1111API:     a.A1111API == "off",
 	}
+	settle(&s, a)
+	s.SecretsTo = nil
 	for _, name := range a.SecretsTo {
 		s.SecretsTo = append(s.SecretsTo, instanceName(name))
 	}
@@ -85,8 +55,7 @@ func (a *App) hubSettings() hub.Settings {
 		s.CallbackHosts, s.CallbackSecrets = hostsOf(a.Callbacks.Allow), a.Callbacks.Secret
 	}
 	if a.Gossip != nil {
-		s.Join = a.Gossip.Join
-		s.AllowDirect, s.AgentsFrom = a.Gossip.AllowDirect, a.Gossip.AgentsFrom
+		settle(&s, a.Gossip)
 	}
 	return s
 }

@@ -14,65 +14,61 @@ import (
 // in and, once somebody has logged in within the last week, to all callers without
 // a login together: a hub without logins only has its own limits.
 type TenantLimits struct {
-	// How many jobs of a tenant may wait; further prompts get 429. Default: a
-	// quarter of `max_queue`.
-	Waiting int `json:"waiting,omitempty"`
+	// Waiting jobs of one tenant; then 429. Default: a quarter of `max_queue`.
+	Waiting int `json:"waiting,omitempty" word:"waiting <n>"`
 
-	// How many bytes the bodies of these jobs may take, compressed. Default: a
-	// quarter of `max_queue_size`.
-	QueueSize int64 `json:"queue_size,omitempty"`
+	// Their size, compressed. Default: a quarter of `max_queue_size`.
+	QueueSize int64 `json:"queue_size,omitempty" word:"queue_size <size>"`
 
-	// How many jobs of a tenant may run at once; others wait, and hold up nobody.
-	// Default: no limit.
-	Running int `json:"running,omitempty"`
+	// Jobs of one tenant that run at once; its other jobs wait, and hold up nobody. Default: no
+	// limit.
+	Running int `json:"running,omitempty" word:"running <n>"`
 
-	// How many seconds of instances a tenant may use within 24 hours. Then its prompts
-	// get 429, and what it has waiting waits; what runs goes on. Default: no limit.
-	GPUSeconds int `json:"gpu_seconds,omitempty"`
+	// Server time that one tenant may use within 24 hours, in seconds; then 429, and what waits
+	// goes on waiting. Default: no limit.
+	GPUSeconds int `json:"gpu_seconds,omitempty" word:"gpu_seconds <n>[/day]"`
 
-	// How many prompts a tenant may post a minute, and at once; further ones get 429.
-	// Default: no limit.
-	Rate int `json:"rate,omitempty"`
+	// Prompts of one tenant a minute, as many at once; then 429. Default: no limit.
+	Rate int `json:"rate,omitempty" word:"rate <n>[/min]"`
 
-	// How many bytes a tenant's uploads and the files made by its jobs may take together.
-	// Then its prompts get 429. Default: no limit.
-	Storage int64 `json:"storage,omitempty"`
+	// Its uploads and the files of its jobs together; then 429 for prompts. Default: no limit.
+	Storage int64 `json:"storage,omitempty" word:"storage <size>"`
 
-	// Whom the tenant's jobs go before: `interactive` jobs before all others, `bulk` jobs
-	// behind. A prompt may ask for a lower band. Default: `normal`.
-	Band string `json:"band,omitempty"`
+	// `interactive` tenants go before all others, `bulk` tenants after them; a prompt may ask for
+	// a lower band, see docs/scheduling.md#bands. Default: `normal`.
+	Band string `json:"band,omitempty" word:"band interactive|normal|bulk"`
 
-	// How many sockets of a tenant may be open at once. Default: a quarter of
-	// `max_sockets`.
-	Sockets int `json:"sockets,omitempty"`
+	// Open sockets of one tenant. Default: a quarter of `max_sockets`.
+	Sockets int `json:"sockets,omitempty" word:"sockets <n>"`
 
-	// How many ended jobs of a tenant are kept; the oldest are removed. Default:
-	// what `history` keeps. Beyond that, the tenant with the most loses its oldest.
-	History int `json:"history,omitempty"`
+	// Ended jobs of one tenant; its oldest are removed. Default: what `history` keeps, at which
+	// the tenant with the most loses its oldest.
+	History int `json:"history,omitempty" word:"history <n>"`
 
-	// How many bytes the files made by a tenant's jobs may take; its oldest jobs
-	// are removed, with their files. Default: no limit except `history { size }`,
-	// at which the tenant with the most loses its oldest.
-	HistorySize int64 `json:"history_size,omitempty"`
+	// Size of the files of its ended jobs; its oldest are removed. The same for all tenants.
+	// Default: no limit but `history { size }`, at which the tenant with the most loses its
+	// oldest.
+	HistorySize int64 `json:"history_size,omitempty" word:"history_size <size>"`
 
-	// How many bytes a tenant's settings and saved workflows may take.
-	// Default: 1073741824 (1 GiB).
-	Userdata int64 `json:"userdata,omitempty"`
+	// Settings and workflows of one tenant. Default: 1GiB.
+	Userdata int64 `json:"userdata,omitempty" word:"userdata <size>"`
 
-	// How many such files and folders a tenant may have. Default: 10000.
-	UserdataFiles int `json:"userdata_files,omitempty"`
+	// How many such files and folders. Default: 10000.
+	UserdataFiles int `json:"userdata_files,omitempty" word:"userdata_files <n>"`
 
-	// How many bytes a tenant's uploads may take; equal files count once.
-	// Default: 53687091200 (50 GiB).
-	Inputs int64 `json:"inputs,omitempty"`
+	// Uploads of one tenant; equal files count once. Default: 50GiB.
+	Inputs int64 `json:"inputs,omitempty" word:"inputs <size>"`
 
-	// How many uploaded files a tenant may have. Default: 100000.
-	InputFiles int `json:"input_files,omitempty"`
+	// How many uploaded files. Default: 100000.
+	InputFiles int `json:"input_files,omitempty" word:"input_files <n>"`
 }
 
 // UnmarshalCaddyfile parses the block "tenant_limits" of the app.
 func (l *TenantLimits) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return setBlock(d, l.set, "tenant_limits takes a block")
+	if filled, err := lines(d, l, "", nil); err != nil || filled {
+		return err
+	}
+	return d.Err("tenant_limits takes a block")
 }
 
 // OwnLimits are limits of single tenants, by name. What is absent is as for all tenants.
@@ -100,72 +96,6 @@ func (a *App) unmarshalTenantLimits(d *caddyfile.Dispenser) error {
 	return limits.UnmarshalCaddyfile(d)
 }
 
-func (l *TenantLimits) set(word, value string) (err error) {
-	switch word {
-	case "waiting":
-		l.Waiting, err = parseCount(value)
-	case "queue_size":
-		l.QueueSize, err = parseSize(value)
-	case "running":
-		l.Running, err = parseCount(value)
-	case "gpu_seconds":
-		l.GPUSeconds, err = parsePer(value, "day")
-	case "rate":
-		l.Rate, err = parsePer(value, "min", "minute")
-	case "storage":
-		l.Storage, err = parseSize(value)
-	case "band":
-		l.Band = value
-	case "sockets":
-		l.Sockets, err = parseCount(value)
-	case "history":
-		l.History, err = parseCount(value)
-	case "history_size":
-		l.HistorySize, err = parseSize(value)
-	case "userdata":
-		l.Userdata, err = parseSize(value)
-	case "userdata_files":
-		l.UserdataFiles, err = parseCount(value)
-	case "inputs":
-		l.Inputs, err = parseSize(value)
-	case "input_files":
-		l.InputFiles, err = parseCount(value)
-	default:
-		return errUnknownWord
-	}
-	return err
-}
-
-// check validates values that may come from JSON.
-func (l *TenantLimits) check() error {
-	for _, f := range []struct {
-		word  string
-		value int64
-	}{
-		{"waiting", int64(l.Waiting)},
-		{"queue_size", l.QueueSize},
-		{"running", int64(l.Running)},
-		{"gpu_seconds", int64(l.GPUSeconds)},
-		{"rate", int64(l.Rate)},
-		{"storage", l.Storage},
-		{"sockets", int64(l.Sockets)},
-		{"history", int64(l.History)},
-		{"history_size", l.HistorySize},
-		{"userdata", l.Userdata},
-		{"userdata_files", int64(l.UserdataFiles)},
-		{"inputs", l.Inputs},
-		{"input_files", int64(l.InputFiles)},
-	} {
-		if f.value < 0 {
-			return fmt.Errorf("%s: must not be negative", f.word)
-		}
-	}
-	if _, ok := hub.ParseBand(l.Band); !ok && l.Band != "" {
-		return fmt.Errorf("band: %q is not interactive, normal, or bulk", l.Band)
-	}
-	return nil
-}
-
 // check validates values that may come from JSON.
 func (o OwnLimits) check() error {
 	for tenant, l := range o {
@@ -175,7 +105,7 @@ func (o OwnLimits) check() error {
 		if l.History != 0 || l.HistorySize != 0 {
 			return fmt.Errorf("%s: history and history_size are the same for all tenants", tenant)
 		}
-		if err := l.check(); err != nil {
+		if err := checkWords(l); err != nil {
 			return fmt.Errorf("%s: %w", tenant, err)
 		}
 	}
@@ -195,10 +125,7 @@ func (l *TenantLimits) limits() hub.TenantLimits {
 	if l == nil {
 		return hub.TenantLimits{}
 	}
-	return hub.TenantLimits{
-		Waiting: l.Waiting, QueueSize: l.QueueSize, Sockets: l.Sockets, History: l.History, HistorySize: l.HistorySize,
-		Userdata: l.Userdata, UserdataFiles: l.UserdataFiles, Inputs: l.Inputs, InputFiles: l.InputFiles,
-		Running: l.Running, GPUTime: time.Duration(l.GPUSeconds) * time.Second, Band: hub.Band(l.Band),
-		Rate: l.Rate, Storage: l.Storage,
-	}
+	limits := hub.TenantLimits{GPUTime: time.Duration(l.GPUSeconds) * time.Second}
+	settle(&limits, l)
+	return limits
 }

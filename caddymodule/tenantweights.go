@@ -18,18 +18,38 @@ const (
 type TenantWeights map[string]float64
 
 // UnmarshalCaddyfile parses the block "tenant_weights" of the app.
-func (w TenantWeights) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+func (w *TenantWeights) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return setBlock(d, func(tenant, value string) error {
-		weight, err := strconv.ParseFloat(value, 64)
-		if err != nil {
-			return fmt.Errorf("%q is not a number", value)
+	*w = TenantWeights{}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		tenant := d.Val()
+		if _, twice := (*w)[tenant]; twice {
+			return d.Errf("%s is given twice", tenant)
 		}
-		w[tenant] = weight
-		return checkWeight(weight)
-	}, "tenant_weights takes a block")
+		var text string
+		if !d.AllArgs(&text) {
+			return d.Errf("%s takes one argument", tenant)
+		}
+		weight, err := parseWeight(text)
+		if err != nil {
+			return d.Errf("%s: %w", tenant, err)
+		}
+		(*w)[tenant] = weight
+	}
+	if len(*w) == 0 {
+		return d.Err("tenant_weights takes a block")
+	}
+	return nil
+}
+
+func parseWeight(value string) (float64, error) {
+	weight, err := strconv.ParseFloat(value, 64)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a number", value)
+	}
+	return weight, checkWeight(weight)
 }
 
 func (w TenantWeights) check() error {
