@@ -151,37 +151,26 @@ type App struct {
 	// `/hub/v1`, or nowhere. Default: `root`.
 	PlainAPI string `json:"plain_api,omitempty" word:"plain_api root|v1|off"`
 
-	// Whether clients of A1111's API (docs/a1111.md#clients-of-a1111s-api) may use the hub.
-	// Default: `on`.
-	A1111API string `json:"a1111_api,omitempty" word:"a1111_api on|off"`
-
 	// # Limits
 
 	// Waiting jobs; then 429. Default: 10000.
 	MaxQueue int `json:"max_queue,omitempty" word:"max_queue <n>"`
 
-	// Size of the waiting jobs in the queue, compressed; then 429. Default: 1GiB.
+	// Size of the waiting jobs in the queue, compressed, a quarter of it for one tenant; then 429.
+	// Default: 1GiB.
 	MaxQueueSize int64 `json:"max_queue_size,omitempty" word:"max_queue_size <size>"`
 
-	// Largest body of POST /prompt. Default: 100MiB.
-	MaxBody int64 `json:"max_body,omitempty" word:"max_body <size>"`
-
-	// Largest body of an upload. Default: 100MiB.
+	// Largest body of an upload, and of `POST /prompt` if that is less than 100 MiB. Default:
+	// 100MiB, as in ComfyUI.
 	MaxUpload int64 `json:"max_upload,omitempty" word:"max_upload <size>"`
 
-	// Memory for reading all request bodies together; requests wait for it, then get 503.
-	// Default: 512MiB.
-	BodyMemory int64 `json:"body_memory,omitempty" word:"body_memory <size>"`
+	// Memory for reading request bodies (two fifths; requests wait for it, then get 503) and for
+	// making previews and masks (three fifths; a picture that needs more than half of `memory` is
+	// left to the server that made it). Sixteen times what the bodies have, and at least four
+	// uploads, may lie on the local disk while they arrive. Default: 1280MiB.
+	Memory int64 `json:"memory,omitempty" word:"memory <size>"`
 
-	// Memory for all previews and masks that are made at the same time. A picture that needs more
-	// than five sixths of it is left to the server that made it. Default: 768MiB.
-	PictureMemory int64 `json:"picture_memory,omitempty" word:"picture_memory <size>"`
-
-	// What may lie on the local disk while it arrives or is being made, half of it for one tenant;
-	// then 503. Default: 16 times `body_memory`, at least 4 times `max_upload`.
-	SpoolSize int64 `json:"spool_size,omitempty" word:"spool_size <size>"`
-
-	// Open client sockets. Default: 10000.
+	// Open client sockets; one tenant may have a quarter of them. Default: 10000.
 	MaxSockets int `json:"max_sockets,omitempty" word:"max_sockets <n>"`
 
 	// What one tenant may have of what all share, see docs/operations.md#tenants.
@@ -192,24 +181,14 @@ type App struct {
 
 	// # Scheduling
 
-	// `fair`: tenants take turns, and so do the clients of each; `fifo`: jobs run as they come,
+	// `fair`: tenants take turns, and so do the clients of each; a prompt may be overtaken for
+	// seconds by those whose models are loaded, and by shorter ones. `fifo`: jobs run as they come,
 	// see docs/scheduling.md. Default: `fair`.
 	Order string `json:"order,omitempty" word:"order fair|fifo"`
-
-	// How long a waiting prompt may be overtaken by prompts whose models a server has loaded.
-	// Default: `10s`; `off` with `order fifo`.
-	Overtaking *caddy.Duration `json:"overtaking,omitempty" word:"overtaking <duration>|off"`
-
-	// How long a waiting prompt may be overtaken by shorter ones of other clients; never longer
-	// than it takes itself. Default: `2m`; `off` with `order fifo`.
-	ShortFirst *caddy.Duration `json:"short_first,omitempty" word:"short_first <duration>|off"`
 
 	// Interrupts a young bulk run, at most once per job, for an interactive job that would wait
 	// longer than this (`5s` if it does not say), see docs/scheduling.md#bands. Default: never.
 	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty" word:"preempt bulk [<duration>]"`
-
-	// A tenant's share of the servers' time beside others, from 0.001 to 1000. Default: 1.
-	TenantWeights TenantWeights `json:"tenant_weights,omitempty" word:"tenant_weights { <tenant> <n> }"`
 
 	// Jobs that a busy server gets ahead of time, see docs/scheduling.md#lookahead. Default: 0.
 	Lookahead int `json:"lookahead,omitempty" word:"lookahead 0|1"`
@@ -221,10 +200,6 @@ type App struct {
 	// docs/scheduling.md#when-a-run-hangs. Default: 5m.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty" word:"stall_timeout <duration>"`
 
-	// How long a server may give no sign of life during a run before the job runs elsewhere, see
-	// docs/scheduling.md#when-a-server-falls-silent. Default: 15s.
-	ContactTimeout caddy.Duration `json:"contact_timeout,omitempty" word:"contact_timeout <duration>"`
-
 	// How long a prompt waits for a server that could run it. Default: 1h.
 	UnrunnableTimeout caddy.Duration `json:"unrunnable_timeout,omitempty" word:"unrunnable_timeout <duration>"`
 
@@ -234,16 +209,14 @@ type App struct {
 	// How long a client may be away and still get the messages it missed. Default: 1m.
 	ReplayWindow caddy.Duration `json:"replay_window,omitempty" word:"replay_window <duration>"`
 
-	// Age of the information about servers' models at which `GET /object_info` asks them again.
-	// Default: 2s.
-	CatalogAge caddy.Duration `json:"catalog_age,omitempty" word:"catalog_age <duration>"`
-
 	// # Observability
 
 	// OpenTelemetry spans of the life of jobs whose prompts were posted in requests with a sampled
 	// span, as Caddy's directive `tracing` makes them; the variables `OTEL_*` of the environment
 	// say where they go, see docs/operations.md#traces. Default: `off`.
 	Tracing bool `json:"tracing,omitempty" word:"tracing off|on"`
+
+	LastWords
 
 	// inline are the words whose secrets the configuration contains as they are.
 	inline []string
@@ -278,7 +251,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // it beside a hub that is serving.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.inline = inlineSecrets(a)
-	for _, doubt := range secretDoubts(a.inline) {
+	for _, doubt := range a.doubts() {
 		ctx.Slogger().Warn(doubt.Says, "do", doubt.Do)
 	}
 	if err := a.resolve(caddy.NewReplacer()); err != nil {
@@ -311,7 +284,7 @@ func (a *App) Start() error {
 	if what, held := rivalHolds(a.identity); held {
 		return fmt.Errorf("the running hub still holds %s, and redis, data, storage or gossip changed: restart instead of reloading", what)
 	}
-	a.settings.Doubts = secretDoubts(a.inline)
+	a.settings.Doubts = a.doubts()
 	for _, site := range a.sites {
 		a.settings.Doubts = append(a.settings.Doubts, site.doubts()...)
 	}

@@ -80,7 +80,7 @@ func (a *App) check() error {
 		return fmt.Errorf("secret: %w", err)
 	}
 	if a.TenantLimits != nil {
-		if err := checkWords(a.TenantLimits); err != nil {
+		if err := errors.Join(checkWords(a.TenantLimits), a.TenantLimits.checkWeight(false)); err != nil {
 			return fmt.Errorf("tenant_limits: %w", err)
 		}
 	}

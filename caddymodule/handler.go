@@ -49,7 +49,7 @@ type Handler struct {
 	// Deprecated, gone with the next release: use `tenant_secret`. Addresses of connections whose
 	// header `X-ComfyHub-Tenant` is trusted, unless the request came through a proxy. Default:
 	// none.
-	TrustTenantFrom []string `json:"trust_tenant_from,omitempty" word:"trust_tenant_from <cidr...>|private_ranges"`
+	TrustTenantFrom []string `json:"trust_tenant_from,omitempty" word:"trust_tenant_from <cidr...>|private_ranges" now:"tenant_secret"`
 
 	// One prompt's messages at a time as from a single ComfyUI, or all messages as they come. A
 	// socket can also ask for it with `/ws?events=live`. Default: `serial`.

@@ -28,7 +28,7 @@ func TestReference(t *testing.T) {
 	page := string(content)
 	types := structs(t)
 	for name, table := range map[string]string{
-		"fleet": table(types, "App", ""), "site": table(types, "Handler", ""),
+		"fleet": table(types, "App", ""), "site": table(types, "Handler", ""), "last": lastTable(),
 	} {
 		start, end := "<!-- words: "+name+" -->\n", "<!-- end -->\n"
 		before, rest, ok := strings.Cut(page, start)
@@ -92,7 +92,7 @@ func table(types map[string]source, name, within string) string {
 		}
 		tag, _ := strconv.Unquote(field.Tag.Value)
 		syntax := reflect.StructTag(tag).Get("word")
-		if syntax == "" {
+		if _, last := reflect.StructTag(tag).Lookup("now"); syntax == "" || last {
 			continue
 		}
 		if pointer, ok := field.Type.(*ast.StarExpr); ok && !strings.Contains(syntax, "{") {
@@ -110,6 +110,28 @@ func table(types map[string]source, name, within string) string {
 	return text.String()
 }
 
+// lastTable is the table of the words of the last version.
+func lastTable() string {
+	text := "\n| word | now |\n| --- | --- |\n"
+	for _, config := range []any{LastWords{}, LastLimits{}, Handler{}} {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(config)) {
+			now, last := f.Tag.Lookup("now")
+			if !last {
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("word"), " ")
+			if _, limit := config.(LastLimits); limit {
+				name = "tenant_limits { " + name + " }"
+			}
+			if now = "`" + now + "`"; now == "``" {
+				now = "no longer needed"
+			}
+			text += fmt.Sprintf("| `%s` | %s |\n", name, now)
+		}
+	}
+	return text
+}
+
 // links finds the pages that a comment names.
 var links = regexp.MustCompile(`docs/([a-z0-9-]+\.md)(#[a-z0-9-]+)?`)
 
@@ -123,7 +145,7 @@ func linked(text string) string {
 func TestSettingsReachTheHub(t *testing.T) {
 	t.Parallel()
 	named := map[string]string{
-		"History": "HistoryEntries", "Secret": "Secrets", "Reserve": "Reserved", "Order": "FIFO", "A1111API": "NoA1111API", "Callbacks": "CallbackHosts", "Gossip": "Join",
+		"History": "HistoryEntries", "Secret": "Secrets", "Reserve": "Reserved", "Order": "FIFO", "A1111API": "NoA1111API", "Callbacks": "CallbackHosts", "Gossip": "Join", "Memory": "BodyMemory",
 	}
 	fields := map[string]bool{}
 	app := new(App)

@@ -25,6 +25,9 @@ func (a *App) hubIdentity() hub.Identity {
 	return id
 }
 
+// maxPrompt is the largest body of POST /prompt, in bytes, as in ComfyUI.
+const maxPrompt = 100 << 20
+
 // hubSettings returns the rest.
 func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
@@ -41,6 +44,9 @@ func (a *App) hubSettings() hub.Settings {
 		NoA1111API:     a.A1111API == "off",
 	}
 	settle(&s, a)
+	s.TenantWeights = a.TenantLimitsOf.weights(a.TenantWeights)
+	s.BodyMemory, s.PictureMemory = cmp.Or(a.BodyMemory, a.Memory*2/5), cmp.Or(a.PictureMemory, a.Memory*3/5)
+	s.MaxBody = cmp.Or(a.MaxBody, min(a.MaxUpload, maxPrompt))
 	s.SecretsTo = nil
 	for _, name := range a.SecretsTo {
 		s.SecretsTo = append(s.SecretsTo, instanceName(name))

@@ -1,7 +1,9 @@
 package caddymodule
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -16,9 +18,6 @@ import (
 type TenantLimits struct {
 	// Waiting jobs of one tenant; then 429. Default: a quarter of `max_queue`.
 	Waiting int `json:"waiting,omitempty" word:"waiting <n>"`
-
-	// Their size, compressed. Default: a quarter of `max_queue_size`.
-	QueueSize int64 `json:"queue_size,omitempty" word:"queue_size <size>"`
 
 	// Jobs of one tenant that run at once; its other jobs wait, and hold up nobody. Default: no
 	// limit.
@@ -38,29 +37,19 @@ type TenantLimits struct {
 	// a lower band, see docs/scheduling.md#bands. Default: `normal`.
 	Band string `json:"band,omitempty" word:"band interactive|normal|bulk"`
 
-	// Open sockets of one tenant. Default: a quarter of `max_sockets`.
-	Sockets int `json:"sockets,omitempty" word:"sockets <n>"`
-
-	// Ended jobs of one tenant; its oldest are removed. Default: what `history` keeps, at which
-	// the tenant with the most loses its oldest.
-	History int `json:"history,omitempty" word:"history <n>"`
-
 	// Size of the files of its ended jobs; its oldest are removed. The same for all tenants.
 	// Default: no limit but `history { size }`, at which the tenant with the most loses its
 	// oldest.
 	HistorySize int64 `json:"history_size,omitempty" word:"history_size <size>"`
 
-	// Settings and workflows of one tenant. Default: 1GiB.
-	Userdata int64 `json:"userdata,omitempty" word:"userdata <size>"`
-
-	// How many such files and folders. Default: 10000.
-	UserdataFiles int `json:"userdata_files,omitempty" word:"userdata_files <n>"`
-
 	// Uploads of one tenant; equal files count once. Default: 50GiB.
 	Inputs int64 `json:"inputs,omitempty" word:"inputs <size>"`
 
-	// How many uploaded files. Default: 100000.
-	InputFiles int `json:"input_files,omitempty" word:"input_files <n>"`
+	// Share of one tenant, which has to be named, in the servers' time beside others, from 0.001
+	// to 1000, see docs/scheduling.md#what-a-turn-costs. Default: 1.
+	Weight float64 `json:"weight,omitempty" word:"weight <n>"`
+
+	LastLimits
 }
 
 // UnmarshalCaddyfile parses the block "tenant_limits" of the app.
@@ -93,7 +82,27 @@ func (a *App) unmarshalTenantLimits(d *caddyfile.Dispenser) error {
 	if len(tenants) == 0 {
 		a.TenantLimits = limits
 	}
-	return limits.UnmarshalCaddyfile(d)
+	if err := limits.UnmarshalCaddyfile(d); err != nil {
+		return err
+	}
+	if err := limits.checkWeight(len(tenants) > 0); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+// checkWeight validates a weight, which only a tenant that is named can have.
+func (l *TenantLimits) checkWeight(named bool) error {
+	switch {
+	case l.Weight == 0:
+		return nil
+	case !named:
+		return errors.New("weight: name the tenant, as in tenant_limits ada { weight 2 }")
+	}
+	if err := checkWeight(l.Weight); err != nil {
+		return fmt.Errorf("weight: %w", err)
+	}
+	return nil
 }
 
 // check validates values that may come from JSON.
@@ -105,7 +114,7 @@ func (o OwnLimits) check() error {
 		if l.History != 0 || l.HistorySize != 0 {
 			return fmt.Errorf("%s: history and history_size are the same for all tenants", tenant)
 		}
-		if err := checkWords(l); err != nil {
+		if err := errors.Join(checkWords(l), l.checkWeight(true)); err != nil {
 			return fmt.Errorf("%s: %w", tenant, err)
 		}
 	}
@@ -118,6 +127,18 @@ func (o OwnLimits) limits() map[string]hub.TenantLimits {
 		limits[tenant] = l.limits()
 	}
 	return limits
+}
+
+// weights are those of the tenants that have one, and those of the word of the last version.
+func (o OwnLimits) weights(last TenantWeights) map[string]float64 {
+	weights := map[string]float64{}
+	maps.Copy(weights, last)
+	for tenant, l := range o {
+		if l != nil && l.Weight != 0 {
+			weights[tenant] = l.Weight
+		}
+	}
+	return weights
 }
 
 // limits returns the hub's limits; absent ones are the defaults.

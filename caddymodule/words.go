@@ -23,7 +23,9 @@ type word struct {
 	// form is the syntax of its argument.
 	form string
 	// json is the name of the field in JSON.
-	json  string
+	json string
+	// now is what takes the place of a word of the last version, if anything does.
+	now   string
 	field reflect.Value
 }
 
@@ -40,7 +42,7 @@ func wordsOf(config any) iter.Seq[word] {
 			if within = within && t.Type.Kind() == reflect.Int64; within { // a size or a duration
 				syntax = strings.TrimSuffix(inner, " }")
 			}
-			w := word{field: v.FieldByIndex(t.Index)}
+			w := word{now: t.Tag.Get("now"), field: v.FieldByIndex(t.Index)}
 			w.name, w.form, _ = strings.Cut(syntax, " ")
 			if within {
 				w.name = block + " { " + w.name

@@ -14,7 +14,7 @@ func TestLoadWhileRedisIsAway(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
 	s := newSite(t)
-	for _, limit := range []string{"max_body 1MiB", "max_body 1KiB"} {
+	for _, limit := range []string{"max_upload 1MiB", "max_upload 1KiB"} {
 		require.NoError(t, s.load("redis "+server.URL()+"\n"+limit))
 		status, answer := s.call(http.MethodGet, s.api, "/queue", "")
 		require.Equal(t, http.StatusServiceUnavailable, status)

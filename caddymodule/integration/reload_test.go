@@ -18,7 +18,7 @@ const done = `comfyhub_jobs_total{outcome="done"}`
 // are still there, and the new settings hold.
 func TestReloadKeepsWhatIsGoingOn(t *testing.T) {
 	s := newSite(t)
-	s.start("max_body 1MiB")
+	s.start("max_upload 1MiB")
 	socket := s.dial("ann")
 
 	first := s.prompt("ann", 0.1, 1)
@@ -27,7 +27,7 @@ func TestReloadKeepsWhatIsGoingOn(t *testing.T) {
 
 	second := s.prompt("ann", 5, 2)
 	s.await(func() bool { return s.metric("comfyhub_jobs_running") == 1 })
-	require.NoError(t, s.load("max_body 1KiB"))
+	require.NoError(t, s.load("max_upload 1KiB"))
 	// More than 1 where the reload takes as long as the run.
 	require.GreaterOrEqual(t, s.metric(done), 1.0, "counters go on")
 	require.InDelta(t, 1, s.metric("comfyhub_sockets"), 0)
@@ -45,11 +45,11 @@ func TestReloadKeepsWhatIsGoingOn(t *testing.T) {
 // and after the one that fails.
 func TestFailedReloadIsHarmless(t *testing.T) {
 	s := newSite(t)
-	s.start("max_body 1MiB")
+	s.start("max_upload 1MiB")
 	socket := s.dial("ann")
 	for range 10 {
 		// 192.0.2.0/24 is for documentation: nobody can listen there.
-		err := s.load("max_body 1KiB", "http://:8188 {\n\tbind 192.0.2.1\n\trespond ok\n}")
+		err := s.load("max_upload 1KiB", "http://:8188 {\n\tbind 192.0.2.1\n\trespond ok\n}")
 		require.Error(t, err)
 		require.NotEqual(t, http.StatusRequestEntityTooLarge, s.postSized(2<<10), "the old settings hold")
 		ready, answer := s.call(http.MethodGet, s.admin, "/comfyhub/ready", "")
