@@ -269,6 +269,8 @@ func TestCheck(t *testing.T) {
 		"lookahead":                {`{"lookahead": 2}`, `lookahead: "2" is not one of 0, 1`},
 		"order":                    {`{"order": "x"}`, `order: "x" is not one of`},
 		"operators: no name":       {`{"operators": ["{env.COMFYHUB_NOBODY_SET_THIS}"]}`, "operators: an operator has no name"},
+		"primary: no name":         {`{"primary": ["{env.COMFYHUB_NOBODY_SET_THIS}"]}`, "primary: an instance or agent has no name"},
+		"secrets_to: no name":      {`{"secrets_to": ["{env.COMFYHUB_NOBODY_SET_THIS}"]}`, "secrets_to: an agent or instance has no name"},
 		"reserve for nobody":       {`{"reserve": [{"instance": "gpu*"}]}`, "reserve: gpu*: no tenant is named"},
 		"reserve nothing":          {`{"reserve": [{"tenants": ["ada"]}]}`, "reserve: no instance is named"},
 		"tenant weight":            {`{"tenant_weights": {"ada": -1}}`, "tenant_weights: ada: -1 is not from"},

@@ -17,36 +17,23 @@ import (
 // resolve replaces the placeholders of all strings. An empty one selects the
 // default of its field; an unknown one is an error.
 func (a *App) resolve(repl *caddy.Replacer) error {
-	fields := []*string{&a.Redis, &a.Data, &a.Storage, &a.Frontend}
-	for i := range a.Instances {
-		fields = append(fields, &a.Instances[i])
+	var fields []*string
+	for w := range wordsOf(a) {
+		fields = append(fields, w.texts()...)
+	}
+	if a.Gossip != nil {
+		for w := range wordsOf(a.Gossip) {
+			fields = append(fields, w.texts()...)
+		}
 	}
 	for i := range a.A1111 {
 		fields = append(fields, &a.A1111[i])
-	}
-	for i := range a.InputsFrom {
-		fields = append(fields, &a.InputsFrom[i])
-	}
-	for i := range a.Operators {
-		fields = append(fields, &a.Operators[i])
 	}
 	for i := range a.Reserve {
 		fields = append(fields, &a.Reserve[i].Instance)
 	}
 	for i := range a.GPUs {
 		fields = append(fields, &a.GPUs[i].Instance, &a.GPUs[i].Name)
-	}
-	if g := a.Gossip; g != nil {
-		fields = append(fields, &g.Bind, &g.Advertise)
-		for i := range g.Join {
-			fields = append(fields, &g.Join[i])
-		}
-		for i := range g.AllowDirect {
-			fields = append(fields, &g.AllowDirect[i])
-		}
-		for i := range g.AgentsFrom {
-			fields = append(fields, &g.AgentsFrom[i])
-		}
 	}
 	for _, f := range fields {
 		value, err := repl.ReplaceOrErr(*f, false, true)

@@ -91,6 +91,7 @@ var secretForms = map[string]func(string) error{
 		}
 		return checkSecret(secret)
 	},
+	"<secret>":                   func(string) error { return nil },
 	"{env.NAME}|{file./path}":    checkOutside,
 	"{env.NAME}|{file./path}...": checkOutside,
 }
@@ -109,6 +110,23 @@ func (w word) repeats() bool {
 }
 
 func (w word) secret() bool { return secretForms[w.form] != nil }
+
+// texts are the texts of a field that may contain placeholders; those of secrets are replaced
+// with more care.
+func (w word) texts() (list []*string) {
+	if w.secret() {
+		return nil
+	}
+	switch field := w.field.Addr().Interface().(type) {
+	case *string:
+		list = append(list, field)
+	case *[]string:
+		for i := range *field {
+			list = append(list, &(*field)[i])
+		}
+	}
+	return list
+}
 
 // set sets the value of a word that takes one.
 func (w word) set(value string) (err error) {
