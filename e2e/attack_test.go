@@ -191,7 +191,7 @@ const attackVariable = "COMFYHUB_ATTACK"
 // attackLength is how long each attack lasts.
 func attackLength(t *testing.T) time.Duration {
 	t.Helper()
-	length, err := time.ParseDuration(cmp.Or(os.Getenv(attackVariable), "1s"))
+	length, err := time.ParseDuration(cmp.Or(os.Getenv(attackVariable), "400ms"))
 	require.NoError(t, err)
 	return length
 }

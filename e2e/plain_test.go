@@ -27,7 +27,7 @@ type plainJob struct {
 
 // plainJobs is how many jobs the clients of TestManyPlainClients submit together;
 // COMFYHUB_PLAIN_JOBS sets another number, such as 1000.
-const plainJobs = 250
+const plainJobs = 150
 
 // Fifty programs that know nothing of ComfyUI submit, poll and fetch at once. Each gets its
 // own pictures, and none is lost.

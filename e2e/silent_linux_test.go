@@ -359,7 +359,7 @@ func TestSilentSenders(t *testing.T) {
 		more = 40 // three requests each: of fewer than a hundred, the p99 is the slowest
 	}
 	quiet := f.quietly(t)
-	for _, s := range oneIn(4, silentKinds()) {
+	for _, s := range oneIn(8, silentKinds()) {
 		before, err := f.rounds(t.Context(), smallPreview, more)
 		require.NoError(t, err)
 		quiet = append(quiet, before...)
@@ -378,7 +378,7 @@ func TestSilentAtEveryRoute(t *testing.T) {
 	var all []time.Duration
 	var most, highest int64
 	worst, routes := "", silentRoutes(t)
-	visited := oneIn(24, routes)
+	visited := oneIn(48, routes)
 	for _, s := range visited {
 		took, _, growth, peak := f.beside(t, s, 2, 0)
 		all, highest = append(all, took...), max(highest, peak)

@@ -20,7 +20,7 @@ import (
 
 // soakTime is how long guests keep coming in TestSoak; COMFYHUB_SOAK sets
 // another time, such as 10m.
-const soakTime = 3 * time.Second
+const soakTime = 2 * time.Second
 
 // maxVisit is how long a visit may last. A guest who still waits then was never
 // told of an end.
