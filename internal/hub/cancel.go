@@ -10,7 +10,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
@@ -55,40 +54,6 @@ func (c *Canceller) Stop(ctx context.Context, j job.Job) error {
 		c.dispatch.CancelRun(j.Key)
 	}
 	c.streams.StatusChanged(j.Caller)
-	return nil
-}
-
-// cancelPatience is how long AwaitEnds waits. A run that is cancelled ends within five seconds
-// whatever its server does.
-const cancelPatience = 6 * time.Second
-
-// AwaitEnds waits until jobs that were stopped have ended, but not for ever: their hub may be
-// gone.
-func (c *Canceller) AwaitEnds(ctx context.Context, jobs ...job.Job) error {
-	keys := make([]string, len(jobs))
-	for n, j := range jobs {
-		keys[n] = j.Key
-	}
-	ctx, cancel := context.WithTimeout(ctx, cancelPatience)
-	defer cancel()
-	for pauses := retry.New(10*time.Millisecond, 200*time.Millisecond); len(keys) > 0; {
-		left, err := c.queue.GetAll(ctx, keys)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		keys = keys[:0]
-		for _, j := range left {
-			if j.State.Live() {
-				keys = append(keys, j.Key)
-			}
-		}
-		if len(keys) > 0 && !pauses.Wait(ctx) {
-			return nil
-		}
-	}
 	return nil
 }
 

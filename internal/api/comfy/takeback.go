@@ -12,8 +12,7 @@ import (
 // A client that knows one ComfyUI takes every prompt of its own but the first
 // for one that waits, though the hub runs several at once. What such a client
 // deletes must go, whether it waits or runs: see [shown.of]. A running prompt that
-// is taken back leaves no trace where it was listed as waiting or was cleared, like a
-// waiting one that is deleted. One that was listed as running ends as interrupted.
+// is taken back leaves no trace, like a waiting one that is deleted.
 
 // cancels answers the routes that take prompts back.
 type cancels struct {
@@ -66,10 +65,7 @@ func (c *cancels) takeBackAll(ctx context.Context, a api.Requester, o order) err
 			return err
 		}
 	}
-	if err := t.remove(ctx); err != nil {
-		return err
-	}
-	return c.hub.Canceller().AwaitEnds(ctx, t.stopped...)
+	return t.remove(ctx)
 }
 
 // takeback is one POST /queue.
@@ -92,8 +88,6 @@ type takeback struct {
 	// waiting are the waiting jobs to remove, named the keys of those that were named.
 	waiting []job.Job
 	named   []string
-	// stopped are running jobs that were stopped.
-	stopped []job.Job
 }
 
 // clear takes back what of the caller's own waits. What runs without being shown
@@ -133,7 +127,7 @@ func (t *takeback) name(ctx context.Context, id string) error {
 		t.waiting, t.named = append(t.waiting, j), append(t.named, j.Key)
 		return nil
 	}
-	return t.nameRunning(ctx, j, false)
+	return t.nameRunning(ctx, j)
 }
 
 // find is the job of an id that waits, else one that runs, else a zero one. The
@@ -164,29 +158,21 @@ func (t *takeback) find(ctx context.Context, id string) (job.Job, error) {
 	return j, nil
 }
 
-// nameRunning takes back a running job that its client does not see run, or that waited
-// until a moment ago. Where the listing said that it waits, it goes as one that waits.
-// Where it said that it runs, somebody may wait for its end: it has one, in the history,
-// before the delete is answered. So no client looks again, finds it running, and sends a
-// bare interrupt, which would mean another one.
-func (t *takeback) nameRunning(ctx context.Context, j job.Job, waited bool) error {
+func (t *takeback) nameRunning(ctx context.Context, j job.Job) error {
 	shown, err := t.shown.sees(ctx, j)
 	if err != nil {
 		return err
 	}
-	if t.requester.QueueOne && !waited {
-		listed, err := t.shown.listedRunning(ctx, t.requester)
-		if err != nil {
-			return err
-		}
-		waited = listed != j.Key
-	}
-	switch behind := slices.Contains(t.behind, j.Key); {
-	case waited && (!shown || behind || t.requester.QueueOne):
+	if !shown || slices.Contains(t.behind, j.Key) {
 		return t.takeBackOrStop(ctx, j, shown)
-	case !shown || behind:
-		t.stopped = append(t.stopped, j)
-		return t.hub.Canceller().Stop(ctx, j)
+	}
+	if t.requester.QueueOne {
+		switch listed, err := t.shown.listedRunning(ctx, t.requester); {
+		case err != nil:
+			return err
+		case listed != j.Key:
+			return t.hub.Canceller().Stop(ctx, j) // to this caller it was listed as waiting
+		}
 	}
 	t.lately.name(t.requester, j.Key)
 	return nil
@@ -210,7 +196,7 @@ func (t *takeback) remove(ctx context.Context) error {
 		return err
 	}
 	for _, j := range taken {
-		if err := t.nameRunning(ctx, j, true); err != nil {
+		if err := t.nameRunning(ctx, j); err != nil {
 			return err
 		}
 	}
