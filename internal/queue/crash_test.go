@@ -286,6 +286,26 @@ end`, "")
 	require.ErrorIs(t, err, queue.ErrNotFound, "the oldest went")
 }
 
+// A Redis that was full a moment ago takes the change, with no entry dropped for it.
+func TestFullForAMoment(t *testing.T) {
+	t.Parallel()
+	db := redistest.Open(t, redistest.Start(t).URL())
+	require.NoError(t, db.Client().ConfigSet(t.Context(), "maxmemory", "1gb").Err())
+	b := on(t, db, queue.Options{})
+	b.endedOf("ann", "old", "{}")
+	full := errors.New("OOM command not allowed when used memory > 'maxmemory'")
+	tries := 0
+	reply, err := b.WithRoom(t.Context(), full, func() ([]string, error) {
+		if tries++; tries == 1 {
+			return nil, full
+		}
+		return []string{"ok"}, nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"ok"}, reply)
+	require.Equal(t, 1, b.entriesOf("ann"))
+}
+
 // A Redis that answers but takes nothing is told from one that works.
 func TestWritable(t *testing.T) {
 	t.Parallel()

@@ -27,3 +27,8 @@ func (q *Queue) RenewAndRecover(ctx context.Context, hub string, runs []job.Run)
 	result.Lost, err = q.Recover(ctx, runs, result.Lost)
 	return result, err
 }
+
+// WithRoom makes a change that Redis has refused because it was full.
+func (q *Queue) WithRoom(ctx context.Context, refused error, change func() ([]string, error)) ([]string, error) {
+	return q.withRoom(ctx, refused, change)
+}

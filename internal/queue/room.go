@@ -59,13 +59,17 @@ func (q *store) withRoom(ctx context.Context, refused error, change func() ([]st
 	return nil, refused
 }
 
-// makeRoom drops some of the oldest entries. It reports whether any may have gone.
+// makeRoom drops some of the oldest entries. It reports whether there may be room now: some
+// have gone, or Redis, whose use goes up and down by what its connections hold, is not full.
 func (q *store) makeRoom(ctx context.Context) bool {
 	now, err := q.db.Now(ctx)
 	if err != nil {
 		return false
 	}
 	reply, err := q.db.Run(ctx, makeRoomScript, now.Add(-dropAge).UnixMilli(), droppedAtOnce)
+	if len(reply) == 1 && reply[0] == "room" {
+		return true
+	}
 	if isFull(err) || len(reply) < 2 { // nothing was deleted, so even the reply could not be noted
 		return false
 	}

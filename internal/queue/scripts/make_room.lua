@@ -4,12 +4,13 @@
 -- ARGV[1] the time in milliseconds up to which jobs must have ended
 -- ARGV[2] how many entries may go
 --
--- Output: {'ok', number of entries dropped}
+-- Output: {'ok', number of entries dropped}, or {'room'} if Redis is not full: what is full
+-- is something else, or there is room by now
 local info = redis.pcall('INFO', 'memory')
 if type(info) == 'string' then
   local used, bound = string.match(info, 'used_memory:(%d+)'), string.match(info, 'maxmemory:(%d+)')
   if not bound or tonumber(used) < tonumber(bound) then
-    return {'ok', '0'} -- what is full is not this, or is not full any more
+    return {'room'}
   end
 end
 local n = 0
