@@ -38,7 +38,6 @@ func TestFailedStarts(t *testing.T) {
 		"no secret":        {func(b *bench) { b.settings.Secrets = nil }, "secret"},
 		"no scripts":       {func(b *bench) { b.id.Redis = withoutScripts(t, server.Addr()) }, "the server runs no Lua scripts"},
 		"gossip address":   {func(b *bench) { b.id.GossipBind = "203.0.113.1:1" }, "203.0.113.1:1"},
-		"another storage":  {func(b *bench) { b.id.Storage = t.TempDir() }, ""}, // starts: it has no keys yet
 		"static instances": {func(b *bench) { b.settings.Instances = []string{"nonsense://x"} }, "nonsense"},
 		"nothing to find":  {func(*bench) {}, ""},
 		"A1111 server":     {func(b *bench) { b.settings.A1111 = []string{"nonsense://x"} }, "nonsense"},
