@@ -56,6 +56,8 @@ type input struct {
 	extra *pyjson.Object
 	// file means that the input names a file on the instance.
 	file bool
+	// fields are those of a row of a dynamic group.
+	fields []*input
 }
 
 const (
@@ -63,6 +65,7 @@ const (
 	kindDynamicCombo = "COMFY_DYNAMICCOMBO_V3"
 	kindAutogrow     = "COMFY_AUTOGROW_V3"
 	kindDynamicSlot  = "COMFY_DYNAMICSLOT_V3"
+	kindDynamicGroup = "COMFY_DYNAMICGROUP_V3"
 	kindMatch        = "COMFY_MATCHTYPE_V3"
 )
 
@@ -123,6 +126,9 @@ func parseInput(className, name string, spec pyjson.Value, required bool) *input
 		if in.kind == kindCombo {
 			in.options = newOptions(in.extra.Array("options"))
 		}
+		if in.kind == kindDynamicGroup {
+			in.fields = parseFields(className, in.extra.Object("template"))
+		}
 	case pyjson.Array:
 		in.kind, in.listStyle = kindCombo, true
 		in.options = newOptions(kind)
@@ -142,27 +148,7 @@ func (in *input) config() pyjson.Array { return pyjson.Array{in.spec, in.extra} 
 
 // sign computes the signature of a class.
 func sign(c *class) digest {
-	var text []byte
-	for _, in := range c.inputs {
-		text = pyjson.AppendString(text, in.name)
-		text = append(text, '!')
-		if !in.required {
-			text[len(text)-1] = '?'
-		}
-		text = append(text, in.kind...)
-		switch in.kind {
-		case kindCombo:
-		case kindDynamicCombo, kindAutogrow, kindDynamicSlot:
-			text = pyjson.Append(text, in.extra)
-		}
-		for _, key := range []string{"min", "max", "multiselect", "rawLink"} {
-			if v, ok := in.extra.Get(key); ok {
-				text = append(append(text, ' '), key...)
-				text = pyjson.Append(text, pyjson.Normalize(v))
-			}
-		}
-		text = append(text, '\n')
-	}
+	text := signInputs(nil, c.inputs)
 	for _, out := range c.outputs {
 		if _, isList := out.(pyjson.Array); isList {
 			out = pyjson.String(kindCombo)
@@ -173,6 +159,32 @@ func sign(c *class) digest {
 		text = append(text, '!')
 	}
 	return sha256.Sum256(text)
+}
+
+func signInputs(text []byte, inputs []*input) []byte {
+	for _, in := range inputs {
+		text = pyjson.AppendString(text, in.name)
+		text = append(text, '!')
+		if !in.required {
+			text[len(text)-1] = '?'
+		}
+		text = append(text, in.kind...)
+		switch in.kind {
+		case kindCombo:
+		case kindDynamicCombo, kindAutogrow, kindDynamicSlot:
+			text = pyjson.Append(text, in.extra)
+		case kindDynamicGroup:
+			text = append(signInputs(append(text, '{'), in.fields), '}')
+		}
+		for _, key := range []string{"min", "max", "multiselect", "rawLink"} {
+			if v, ok := in.extra.Get(key); ok {
+				text = append(append(text, ' '), key...)
+				text = pyjson.Append(text, pyjson.Normalize(v))
+			}
+		}
+		text = append(text, '\n')
+	}
+	return text
 }
 
 // packageName is the folder of custom nodes that the class comes from.

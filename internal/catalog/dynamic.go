@@ -24,21 +24,27 @@ const (
 
 // live returns the inputs that a node with these values has.
 func (c *class) live(values *pyjson.Object) []*input {
+	list, _ := c.expand(values)
+	return list
+}
+
+// expand is live, and says what is wrong with a dynamic input; nil for nothing.
+func (c *class) expand(values *pyjson.Object) (list []*input, wrong *pyjson.Object) {
 	for i, in := range c.inputs {
-		if !in.dynamic() {
+		if !in.dynamic() && !in.foreign() {
 			continue
 		}
 		e := &expansion{class: c.name, values: values, list: append([]*input(nil), c.inputs[:i]...)}
 		for _, in := range c.inputs[i:] {
 			e.add(in, 0)
 		}
-		return e.list
+		return e.list, e.wrong
 	}
-	return c.inputs
+	return c.inputs, nil
 }
 
 func (in *input) dynamic() bool {
-	return in.kind == kindDynamicCombo || in.kind == kindAutogrow || in.kind == kindDynamicSlot
+	return in.kind == kindDynamicCombo || in.kind == kindAutogrow || in.kind == kindDynamicSlot || in.kind == kindDynamicGroup
 }
 
 // expansion collects the inputs that a node has.
@@ -47,6 +53,8 @@ type expansion struct {
 	values *pyjson.Object
 	list   []*input
 	steps  int
+	// wrong is ComfyUI's error for the first dynamic input that is not used as declared.
+	wrong *pyjson.Object
 }
 
 // add appends the inputs that an input stands for.
@@ -73,7 +81,13 @@ func (e *expansion) add(in *input, depth int) {
 		slot := *in
 		slot.required = false
 		e.list = append(e.list, &slot)
+	case kindDynamicGroup:
+		e.addRows(in, depth)
 	default:
+		if in.foreign() {
+			in = in.at(in.name)
+			in.required = false
+		}
 		e.list = append(e.list, in)
 	}
 }
@@ -108,15 +122,7 @@ func (e *expansion) grow(in *input, depth int) {
 // growNames returns the names that an autogrow can have, and how many of them are
 // required.
 func growNames(template *pyjson.Object) (names []string, least int) {
-	bound := func(key string, otherwise int) int {
-		v, _ := template.Get(key)
-		n, _ := v.(pyjson.Number)
-		if i, ok := n.Int64(); ok && i >= 0 {
-			return int(min(i, maxAutogrow))
-		}
-		return otherwise
-	}
-	least = bound("min", 0)
+	least = wholeNumber(template, "min", 0)
 	if list := template.Array("names"); list != nil {
 		for _, item := range list[:min(len(list), maxAutogrow)] {
 			if name, ok := item.(pyjson.String); ok {
@@ -126,10 +132,20 @@ func growNames(template *pyjson.Object) (names []string, least int) {
 		return names, least
 	}
 	prefix := template.String("prefix")
-	for i := range bound("max", maxAutogrow) {
+	for i := range wholeNumber(template, "max", maxAutogrow) {
 		names = append(names, prefix+strconv.Itoa(i))
 	}
 	return names, least
+}
+
+// wholeNumber returns a bound of a dynamic input.
+func wholeNumber(o *pyjson.Object, key string, otherwise int) int {
+	v, _ := o.Get(key)
+	n, _ := v.(pyjson.Number)
+	if i, ok := n.Int64(); ok && i >= 0 {
+		return int(min(i, maxAutogrow))
+	}
+	return otherwise
 }
 
 // growSpec returns the declaration that all inputs of an autogrow share.
@@ -174,6 +190,11 @@ func (in *input) sub(className, rest string) *input {
 			}
 		}
 		return found
+	case kindDynamicGroup:
+		index, name, _ := strings.Cut(rest, ".")
+		if f := in.field(name); f != nil && isIndex(index) {
+			return f.at(in.name + "." + rest)
+		}
 	}
 	return nil
 }

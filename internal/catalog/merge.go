@@ -160,7 +160,24 @@ func (e *entry) unite(old *entry) {
 func uniteOptions(list []*class) *class {
 	base := list[0]
 	var united []*input
+	change := func(i int, in *input) {
+		if united == nil {
+			united = slices.Clone(base.inputs)
+		}
+		united[i] = in
+	}
 	for i, in := range base.inputs {
+		if in.kind == kindDynamicGroup {
+			var others []*input
+			for _, c := range list[1:] {
+				if other := c.find(in.name); other != nil {
+					others = append(others, other)
+				}
+			}
+			if group := in.uniteFields(others); group != in {
+				change(i, group)
+			}
+		}
 		if in.options == nil {
 			continue
 		}
@@ -171,13 +188,9 @@ func uniteOptions(list []*class) *class {
 			}
 		}
 		all := in.options.union(others...)
-		if all == in.options {
-			continue
+		if all != in.options {
+			change(i, in.withOptions(all))
 		}
-		if united == nil {
-			united = slices.Clone(base.inputs)
-		}
-		united[i] = in.withOptions(all)
 	}
 	if united == nil {
 		return base
@@ -197,13 +210,18 @@ func (in *input) withOptions(o *options) *input {
 		changed.spec = o.list
 		return &changed
 	}
-	extra := &pyjson.Object{}
-	for key, value := range in.extra.All() {
-		extra.Set(key, value)
-	}
-	extra.Set("options", o.list)
-	changed.extra = extra
+	changed.extra = clone(in.extra)
+	changed.extra.Set("options", o.list)
 	return &changed
+}
+
+// clone returns a copy of an object with the same members.
+func clone(o *pyjson.Object) *pyjson.Object {
+	c := &pyjson.Object{}
+	for key, value := range o.All() {
+		c.Set(key, value)
+	}
+	return c
 }
 
 // Empty reports whether no class is known: then only the shape of prompts can be

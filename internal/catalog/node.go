@@ -39,9 +39,30 @@ func (n *nodeCheck) doubt(kind string) {
 	n.unsure = append(n.unsure, n.id+": "+kind)
 }
 
+// checkInputs checks what the class declares for a node with these inputs.
+func (n *nodeCheck) checkInputs() *python.Exception {
+	list, wrong := n.class.expand(n.inputs)
+	if wrong != nil {
+		n.errors = append(n.errors, wrong)
+		return nil
+	}
+	for _, in := range list {
+		if fault := n.checkInput(in); fault != nil {
+			return fault
+		}
+	}
+	return nil
+}
+
 // checkInput checks one declared input.
 func (n *nodeCheck) checkInput(in *input) *python.Exception {
 	value, present := n.inputs.Get(in.name)
+	if in.foreign() {
+		n.doubt("unknown_input_type")
+		if _, isLink := value.(pyjson.Array); !isLink {
+			return nil
+		}
+	}
 	if !present {
 		if in.required {
 			n.missing(in)
@@ -164,7 +185,7 @@ func (c *class) slot(v pyjson.Value) (pyjson.Value, *python.Exception) {
 // node packs override, so it returns false only if the outcome is certain: between
 // ComfyUI's own classes, and not for wildcards.
 func (n *nodeCheck) accepts(in *input, received pyjson.Value, source *class) bool {
-	if in.dynamic() || in.kind == "" || in.kind == kindMatch {
+	if in.dynamic() || in.foreign() || in.kind == "" || in.kind == kindMatch {
 		return true
 	}
 	text, ok := received.(pyjson.String)
@@ -233,7 +254,11 @@ func (c *class) misfit(inputs *pyjson.Object, b behaviour) int {
 	const fault = 1 << 20
 	score := 0
 	declared := map[string]bool{}
-	for _, in := range c.live(inputs) {
+	list, wrong := c.expand(inputs)
+	if wrong != nil {
+		score += fault
+	}
+	for _, in := range list {
 		declared[in.name] = true
 		value, present := inputs.Get(in.name)
 		switch value.(type) {

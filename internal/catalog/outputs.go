@@ -170,12 +170,8 @@ func (v *validator) check(id string) (*result, *python.Exception) {
 		if fault := n.followLinks(); fault != nil {
 			return nil, fault
 		}
-	} else {
-		for _, in := range n.class.live(inputs) {
-			if fault := n.checkInput(in); fault != nil {
-				return nil, fault
-			}
-		}
+	} else if fault := n.checkInputs(); fault != nil {
+		return nil, fault
 	}
 	r := &result{valid: n.upstreamGood && len(n.errors) == 0, errors: n.errors}
 	if cyclic := v.results[id]; cyclic != nil {
