@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/budget"
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -20,6 +21,11 @@ func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, budget.ErrFull):
 		w.Header().Set("Connection", "close")
 		writeBusy(w)
+	case errors.Is(err, catalog.ErrUnknown):
+		WriteError(w, Error{
+			Status: http.StatusServiceUnavailable, Kind: "starting", Message: "The hub is starting",
+			Details: "It does not know yet what its ComfyUI instances can run. Try again in a moment.", RetryAfter: 2,
+		})
 	case errors.Is(err, keyring.ErrUnavailable):
 		q.Log().Warn("the keys of the hub cannot be read", "error", err)
 		writeNoKeys(w)

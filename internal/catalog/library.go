@@ -30,6 +30,9 @@ const (
 	maxClass   = 16 << 20
 )
 
+// ErrUnknown means that no instance has said yet what it can run, and one is about to.
+var ErrUnknown = errors.New("catalog: it is not known yet what the instances can run")
+
 // errMalformed means that bytes are not valid JSON.
 var errMalformed = errors.New("catalog: malformed JSON")
 

@@ -28,6 +28,9 @@ type Requirements struct {
 	Lists []List
 	// Secrets means that a node needs the API key that the prompt carries.
 	Secrets bool
+	// Unchecked means that no class was known when the prompt was accepted: it may have
+	// classes that nobody has.
+	Unchecked bool
 }
 
 // Variant restricts a class to descriptions with one of the signatures.
@@ -72,7 +75,7 @@ const maxList = 64
 //     versions, and hardly ever shrink.
 //   - Otherwise it is a Choice.
 func (c *Catalog) Requirements(g *Graph, outputs []string, known func(job.FileRef) bool) Requirements {
-	var r Requirements
+	r := Requirements{Unchecked: c.Empty()}
 	needed := g.upstream(outputs)
 	for id := range g.nodes().All() {
 		name := g.classType(id)
@@ -233,6 +236,9 @@ func (r Requirements) Encode() []byte {
 		}
 		o.Set("lists", list)
 	}
+	if r.Unchecked {
+		o.Set("unchecked", pyjson.Bool(true))
+	}
 	return pyjson.Marshal(o)
 }
 
@@ -250,7 +256,8 @@ func DecodeRequirements(data []byte) (Requirements, error) {
 		return Requirements{}, fmt.Errorf("%w: version %s", ErrRequirements, python.Repr(version))
 	}
 	d := &decoder{}
-	r := Requirements{Classes: d.texts(o.Array("classes")), Secrets: secrets}
+	unchecked, _ := o.Get("unchecked")
+	r := Requirements{Classes: d.texts(o.Array("classes")), Secrets: secrets, Unchecked: unchecked == pyjson.Bool(true)}
 	for _, item := range o.Array("variants") {
 		parts := d.parts(item, 2)
 		r.Variants = append(r.Variants, Variant{Class: d.text(parts[0]), Signatures: d.list(parts[1])})

@@ -164,3 +164,18 @@ func FuzzDecodeRequirements(f *testing.F) {
 		info(t, older).Satisfies(r)
 	})
 }
+
+// A prompt that is accepted before any class is known is marked, also for other hubs.
+func TestUncheckedRequirements(t *testing.T) {
+	t.Parallel()
+	graph := parseGraph(t, `{"1":{"class_type":"Load","inputs":{}}}`)
+	needs := fleet().Requirements(graph, nil, nil)
+	require.True(t, needs.Unchecked)
+	again, err := catalog.DecodeRequirements(needs.Encode())
+	require.NoError(t, err)
+	require.Equal(t, needs.Encode(), again.Encode())
+	require.True(t, again.Unchecked)
+	checked := fleet(parseInfo(t, custom)).Requirements(graph, nil, nil)
+	require.False(t, checked.Unchecked)
+	require.NotEqual(t, checked.Signature(), needs.Signature())
+}

@@ -87,6 +87,9 @@ type Config struct {
 	// Learned is told what an instance can run when it has connected, and when
 	// that has changed.
 	Learned func(instance string, info *catalog.Info, version comfyui.Version)
+	// Unfit says why nobody will ever run a waiting job that was accepted while it was not
+	// known what any instance can run; nil if somebody might. It may be nil.
+	Unfit func(ctx context.Context, j job.Job, body job.Body) *comfyui.Refused
 	// Logged is told the log messages of an instance, see SubscribeLogs. It
 	// must not block.
 	Logged func(instance string, frame []byte)
@@ -202,8 +205,12 @@ type Dispatcher struct {
 	runs map[string]*run
 	// doubtful are the upstream ids of claims without an answer.
 	doubtful map[string]bool
-	// unrunnable says since when tenants find no present instance that can run a class.
+	// unrunnable says since when tenants find no present instance that can run a class, and
+	// lacking, for those of which nobody finds one, why.
 	unrunnable map[unrunnable]time.Time
+	lacking    map[string]string
+	// unfit is when waiting jobs of a class were last checked that were accepted unchecked.
+	unfit map[string]time.Time
 }
 
 // New makes a dispatcher; Start sets it going.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -14,6 +15,13 @@ import (
 // unrunnable is a class of which some tenants' jobs, or all, find no instance. A change of
 // those who find one starts the wait over.
 type unrunnable struct{ class, able string }
+
+const (
+	// maxExplained bounds the classes for which expire says anew why nobody can run them.
+	maxExplained = 100
+	// unfitEvery is how often jobs that were accepted unchecked are looked at.
+	unfitEvery = 10 * time.Second
+)
 
 // expire ends jobs that have waited too long for an instance that could run
 // them. It goes with the safety tick: nobody is in a hurry here.
@@ -23,7 +31,9 @@ func (d *Dispatcher) expire(ctx context.Context) {
 		return
 	}
 	now := time.Now()
-	stuck := map[unrunnable]time.Time{}
+	stuck, lacking, unfit := map[unrunnable]time.Time{}, map[string]string{}, map[string]time.Time{}
+	var fresh []string
+	explained := 0
 	for class, able := range d.unable(classes) {
 		needs, err := catalog.DecodeRequirements(classes[class])
 		if err != nil {
@@ -35,16 +45,77 @@ func (d *Dispatcher) expire(ctx context.Context) {
 		}
 		able.tenants = append(able.tenants, there.tenants...)
 		u := unrunnable{class, able.name()}
+		if len(able.tenants) == 0 {
+			reason, known := d.lacking[class]
+			if explained++; !known || explained <= maxExplained {
+				reason = d.Explain(needs, job.DefaultTenant)
+			}
+			lacking[class] = reason
+		}
 		since, known := d.unrunnable[u]
 		if !known {
-			since = now
+			since, fresh = now, append(fresh, class)
 		}
 		stuck[u] = since
+		if needs.Unchecked && d.Unfit != nil {
+			unfit[class] = d.unfit[class]
+			if now.Sub(unfit[class]) >= unfitEvery {
+				d.endUnfit(ctx, class)
+				unfit[class] = now
+			}
+		}
 		if now.Sub(since) >= d.settings().UnrunnableTimeout {
 			d.giveUp(ctx, class, needs, able)
 		}
 	}
-	d.unrunnable = stuck
+	d.mu.Lock()
+	d.unrunnable, d.lacking, d.unfit = stuck, lacking, unfit
+	d.mu.Unlock()
+	d.sayUnrunnable(ctx, fresh, lacking)
+}
+
+// sayUnrunnable logs that jobs of classes wait which no present instance can run: one line, with
+// one of them.
+func (d *Dispatcher) sayUnrunnable(ctx context.Context, fresh []string, lacking map[string]string) {
+	for _, class := range fresh {
+		reason, known := lacking[class]
+		if !known {
+			continue // some tenants find an instance
+		}
+		jobs, err := d.queue.Peek(ctx, []string{class}, 1)
+		if err != nil || len(jobs) == 0 {
+			continue
+		}
+		d.log.Warn("a job waits that no present instance can run", "job", jobs[0].Key, "prompt", jobs[0].ID, "reason", reason, "kinds", len(fresh))
+		return
+	}
+}
+
+// Lacks says why no present instance can run the jobs of a class, as far as it was looked for;
+// empty if one can.
+func (d *Dispatcher) Lacks(class string) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lacking[class]
+}
+
+// endUnfit ends waiting jobs of a class that were accepted unchecked and turn out to be wrong.
+func (d *Dispatcher) endUnfit(ctx context.Context, class string) {
+	const most = 100
+	jobs, err := d.queue.Peek(ctx, []string{class}, most)
+	if err != nil {
+		return
+	}
+	for _, j := range jobs {
+		body, err := d.queue.Body(ctx, j.Key)
+		if err != nil {
+			continue // it is tried again
+		}
+		if refused := d.Unfit(ctx, j, body); refused != nil {
+			why := refusalError(refused)
+			d.endWaiting(ctx, j, body, why, why.message)
+		}
+	}
 }
 
 // unable returns the classes that not every tenant finds a connected instance for, with
@@ -99,18 +170,22 @@ func (d *Dispatcher) giveUp(ctx context.Context, class string, needs catalog.Req
 			return
 		}
 		// What cannot be read for good is no reason to let the job wait for ever.
-		end := errorEnding(j, body, hubError{
+		d.endWaiting(ctx, j, body, hubError{
 			kind:    "RuntimeError",
 			message: fmt.Sprintf("No instance could run this prompt within %s: %s", d.settings().UnrunnableTimeout, reason),
-		}, time.Now())
-		err = d.queue.FailWaiting(ctx, j.Key, end.outcome(reason))
-		if err != nil {
-			if !errors.Is(err, queue.ErrNotQueued) {
-				d.log.Warn("cannot end a job that nobody can run", "job", j.Key, "error", err)
-			}
-			continue
-		}
-		d.announce(j, end.frames()...)
-		d.Traces().Failed(traces.Start{Parent: body.Trace, Key: j.Key, Accepted: d.queue.Clock().When(j.CreatedAt), At: time.Now()})
+		}, reason)
 	}
+}
+
+// endWaiting ends a job that nobody can run with an error.
+func (d *Dispatcher) endWaiting(ctx context.Context, j job.Job, body job.Body, why hubError, reason string) {
+	end := errorEnding(j, body, why, time.Now())
+	if err := d.queue.FailWaiting(ctx, j.Key, end.outcome(reason)); err != nil {
+		if !errors.Is(err, queue.ErrNotQueued) {
+			d.log.Warn("cannot end a job that nobody can run", "job", j.Key, "error", err)
+		}
+		return
+	}
+	d.announce(j, end.frames()...)
+	d.Traces().Failed(traces.Start{Parent: body.Trace, Key: j.Key, Accepted: d.queue.Clock().When(j.CreatedAt), At: time.Now()})
 }

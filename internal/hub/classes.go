@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -17,10 +18,8 @@ type Classes struct {
 	dispatch  *dispatch.Dispatcher
 	store     *files.Store
 	// age is how old the answer about one class may be, see Settings.CatalogAge.
-	age func() time.Duration
-	// looked is closed once the hub knows what instances could run that others have,
-	// or that it had itself before it started.
-	looked <-chan struct{}
+	age       func() time.Duration
+	beginning *beginning
 }
 
 // All describes all node classes to a tenant; false while none is known.
@@ -71,22 +70,12 @@ func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {
 // for what is known of the others.
 const lookTimeout = 10 * time.Second
 
-// hasLooked reports whether it is known what other instances could run.
-func (c *Classes) hasLooked() bool {
-	select {
-	case <-c.looked:
-		return true
-	default:
-		return false
-	}
-}
-
 // lookFirst waits for what is known of other instances.
 func (c *Classes) lookFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	select {
-	case <-c.looked:
+	case <-c.beginning.looked:
 	case <-ctx.Done():
 	}
 }
@@ -102,7 +91,7 @@ func (c *Classes) apiNodes(v *catalog.Verdict, secrets []byte) []string {
 // barred is the answer to a tenant's prompt that none of the instances may run that could, as
 // far as instances are known; nil if one may. paid are the nodes that need its API key.
 func (c *Classes) barred(v *catalog.Verdict, needs catalog.Requirements, tenant string, paid []string) *catalog.Answer {
-	if !c.hasLooked() {
+	if !c.beginning.hasLooked() {
 		return nil
 	}
 	switch c.dispatch.Barred(c.inventory.infos(), needs, tenant) {
@@ -122,11 +111,15 @@ func (c *Classes) barred(v *catalog.Verdict, needs catalog.Requirements, tenant 
 // validate checks a prompt against what the fleet can run. An instance may have
 // got a file since it was asked last. So before a prompt is refused because it
 // names what no list has, the instances are asked again for those classes. A
-// prompt that is accepted all the same goes to an instance that has the file.
-func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict) {
-	p.Version = c.dispatch.Version()
+// prompt that is accepted all the same goes to an instance that has the file. The error
+// is that of Await.
+func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict, error) {
+	if err := c.Await(ctx); err != nil {
+		return nil, nil, err
+	}
+	p.Version = c.version()
 	p.Makes = func(q catalog.Question) bool { return c.dispatch.Makes(ctx, c.inventory.infos(), q) }
-	now, looked := time.Now(), c.hasLooked() // before the catalog is read: it may change in between
+	now, looked := time.Now(), c.beginning.hasLooked() // before the catalog is read: it may change in between
 	known := c.inventory.catalog()
 	verdict := known.Validate(p)
 	if !verdict.Accepted() && !looked {
@@ -135,12 +128,21 @@ func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Cata
 		verdict = known.Validate(p)
 	}
 	if len(verdict.Unlisted) == 0 {
-		return known, verdict
+		return known, verdict, nil
 	}
 	whole := verdict.Accepted() && verdict.NodeErrors.Len() == 0
 	c.dispatch.AskClasses(ctx, verdict.Unlisted, now, whole)
 	if fresh := c.inventory.catalog(); fresh != known {
-		return fresh, fresh.Validate(p)
+		return fresh, fresh.Validate(p), nil
 	}
-	return known, verdict
+	return known, verdict, nil
+}
+
+// version is what the hub emulates: the lowest version of the connected instances, else of
+// those that were here.
+func (c *Classes) version() comfyui.Version {
+	if v := c.dispatch.Version(); v != (comfyui.Version{}) {
+		return v
+	}
+	return c.inventory.version()
 }

@@ -256,7 +256,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
-		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.inventory.learned, Logged: h.logs.pass,
+		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.inventory.learned, Unfit: h.unfit, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.tracer, Faulted: h.recorder.faulted, Logger: log,
 	})
@@ -266,7 +266,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
 	}
-	h.classes = &Classes{looked: h.roster.Looked(), inventory: h.inventory, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
+	h.classes = &Classes{beginning: h.beginning(), inventory: h.inventory, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
 		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, rulesOf: h.rulesOf,

@@ -26,6 +26,8 @@ type inventory struct {
 
 	mu    sync.Mutex
 	items map[string]*item
+	// since is when something first became known.
+	since time.Time
 }
 
 // item is what one instance has.
@@ -119,7 +121,30 @@ func (v *inventory) merge() {
 	for n, name := range names {
 		sources[n] = catalog.Source{Info: v.items[name].info, Absent: !v.items[name].left.IsZero()}
 	}
+	if len(names) > 0 && v.since.IsZero() {
+		v.since = time.Now()
+	}
 	v.merged.Store(catalog.Merge(v.merged.Load(), sources))
+}
+
+// knownSince is when something first became known of an instance.
+func (v *inventory) knownSince() time.Time {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.since
+}
+
+// version is the lowest among the instances of which anything is known.
+func (v *inventory) version() (lowest comfyui.Version) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	first := true
+	for _, s := range v.items {
+		if first || s.version.Compare(lowest) < 0 {
+			lowest, first = s.version, false
+		}
+	}
+	return lowest
 }
 
 // loaders are the core nodes that offer the files of the input folder.

@@ -70,6 +70,7 @@ func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean f
 		if j.State == job.Queued {
 			position = waiting
 			waiting++
+			j.Reason = s.dispatch.Lacks(j.Class)
 		}
 		out = append(out, view(j, position, s.eta(outlook, j, -1), clean))
 	}

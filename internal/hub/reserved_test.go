@@ -24,7 +24,7 @@ func TestReserved(t *testing.T) {
 			own, _ = InstanceName(b.instances[0].url())
 			b.settings.Reserved = []Reservation{{Instances: own, Tenants: []string{"ada", "studio"}}}
 		})
-		eventually(t, b.hub.classes.hasLooked, time.Minute, 5*time.Millisecond)
+		eventually(t, b.hub.classes.beginning.hasLooked, time.Minute, 5*time.Millisecond)
 		post := func(tenant, graph string) (int, string) {
 			return b.as(tenant, http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "%s-id"}`, graph, tenant))
 		}

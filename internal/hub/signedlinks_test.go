@@ -260,7 +260,7 @@ func TestSecretsGoWhereTheyMay(t *testing.T) {
 		}
 		b.settings.SecretsTo = []string{names[0]}
 	})
-	eventually(t, b.hub.classes.hasLooked, time.Minute, 5*time.Millisecond)
+	eventually(t, b.hub.classes.beginning.hasLooked, time.Minute, 5*time.Millisecond)
 	for n := range 6 {
 		b.finished(b.submitWith(paidPicture(n), secret))
 	}
@@ -287,7 +287,7 @@ func TestSecretsOfNobody(t *testing.T) {
 	b := newBench(t, 1, func(b *bench) {
 		b.settings.Instances, b.settings.SecretsTo = []string{only.url}, []string{"gpu*"}
 	})
-	eventually(t, b.hub.classes.hasLooked, time.Minute, 5*time.Millisecond)
+	eventually(t, b.hub.classes.beginning.hasLooked, time.Minute, 5*time.Millisecond)
 	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"auth_token_comfy_org": "very secret"}}`, paidPicture(1)))
 	require.Equal(t, http.StatusBadRequest, status, string(answer))
 	refused := decoded[struct {

@@ -178,9 +178,12 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	defer with.close()
 	have := &lookup{store: s.store, ctx: ctx, tenant: p.Tenant, known: with.known()}
 	// The catalog is one and the same for all steps: a merge may come in between.
-	c, verdict := s.classes.validate(ctx, catalog.Prompt{
+	c, verdict, err := s.classes.validate(ctx, catalog.Prompt{
 		Graph: graph, Targets: p.Targets, Known: have.has, OwnFiles: p.Tenant != job.DefaultTenant,
 	})
+	if err != nil {
+		return queue.Submission{}, nil, err
+	}
 	if have.err != nil {
 		return queue.Submission{}, nil, have.err // a file may be there that could not be asked for
 	}

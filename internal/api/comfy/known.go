@@ -22,6 +22,26 @@ func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string
 	api.WriteJSON(w, http.StatusOK, body)
 }
 
+// isKnown reports whether there is a last answer to a call.
+func (s surveys) isKnown(r *http.Request) bool {
+	_, ok := s.hub.LastKnown().Last(r.Context(), knownPath(r), func(owner string) bool { return madeHere(owner) || s.hub.MayTellPage(owner) })
+	return ok
+}
+
+// once answers a call as soon as there is an instance to ask, if one is on its way and nothing
+// else can be said: an empty list would be taken for the truth.
+func (s surveys) once(ask api.Handler) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request, a api.Requester, values []string) {
+		if len(s.hub.Clients()) == 0 && !s.isKnown(r) {
+			if err := s.hub.Classes().AwaitServer(r.Context()); err != nil {
+				s.Fail(w, r, err)
+				return
+			}
+		}
+		ask(w, r, a, values)
+	}
+}
+
 // knownPath is the name under which an answer is kept. These routes read no
 // query.
 func knownPath(r *http.Request) string { return api.PathOf(r).Bare().Escaped() }

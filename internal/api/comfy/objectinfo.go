@@ -12,6 +12,13 @@ import (
 // new model.
 func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	document, ok := s.hub.Classes().All(r.Context(), a.Tenant)
+	if !ok && !s.isKnown(r) {
+		if err := s.hub.Classes().Await(r.Context()); err != nil {
+			s.Fail(w, r, err)
+			return
+		}
+		document, ok = s.hub.Classes().All(r.Context(), a.Tenant)
+	}
 	if !ok {
 		s.writeKnown(w, r, "{}", madeHere)
 		return
@@ -21,6 +28,10 @@ func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Req
 
 // getObjectInfoOf answers GET /object_info/{class}: {} for unknown ones.
 func (s surveys) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
+	if err := s.hub.Classes().Await(r.Context()); err != nil {
+		s.Fail(w, r, err)
+		return
+	}
 	s.writeDocument(w, r, a, s.hub.Classes().One(r.Context(), a.Tenant, path[0]))
 }
 

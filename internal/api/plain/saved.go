@@ -10,11 +10,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// errNoMemory is the error for a conversion that has no room now.
-type errNoMemory struct{ error }
+// errNotNow is the error for a conversion that there is no room for now, or of classes that are not known yet.
+type errNotNow struct{ error }
 
 // Unwrap is why.
-func (e errNoMemory) Unwrap() error { return e.error }
+func (e errNotNow) Unwrap() error { return e.error }
 
 // converted is the body of POST /submit with its workflow in the API format, if it is as the
 // web UI saves it. release gives back the memory that the result takes.
@@ -24,10 +24,13 @@ func (o *room) converted(ctx context.Context, a api.Requester, body pyjson.Value
 	if !convert.IsSaved(saved) || asked.String("service") == serviceA1111 {
 		return body, func() {}, nil
 	}
+	if err := o.hub.Classes().Await(ctx); err != nil {
+		return nil, nil, errNotNow{err}
+	}
 	limit := 2*len(asked.Raw("workflow")) + 64<<10
 	release, err := o.Intake.Reserve(ctx, a.Share(), 3*int64(limit))
 	if err != nil {
-		return nil, nil, errNoMemory{err}
+		return nil, nil, errNotNow{err}
 	}
 	workflow, err := convert.ToAPI(saved, limit, o.hub.Classes().Known)
 	if err != nil {
@@ -45,11 +48,11 @@ func (o *room) converted(ctx context.Context, a api.Requester, body pyjson.Value
 
 // refuseSaved answers a workflow that cannot be converted.
 func (o *room) refuseSaved(w http.ResponseWriter, r *http.Request, err error) {
-	var memory errNoMemory
+	var later errNotNow
 	var unfit *convert.Error
 	switch {
-	case errors.As(err, &memory):
-		o.Fail(w, r, memory.error)
+	case errors.As(err, &later):
+		o.Fail(w, r, later.error)
 		return
 	case !errors.As(err, &unfit):
 		writeProblem(w, http.StatusBadRequest, err.Error())

@@ -1,0 +1,154 @@
+package hub
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+const (
+	// startTime is how long a request waits for the first instance to say what it can run, and
+	// how long after its start a hub expects to hear of the instances that it was told of.
+	startTime = 5 * time.Second
+	// lookEvery is how often such a request looks again.
+	lookEvery = 50 * time.Millisecond
+	// maxStarting bounds the requests that wait so.
+	maxStarting = 500
+	// joinTime is how long after the first instance others may come that a prompt was posted
+	// for, before there was any.
+	joinTime = 10 * time.Second
+)
+
+// beginning is the time in which instances are there, or on their way, and it is not known yet
+// what they can run. What is asked then waits for the answer: an empty one would be wrong, and
+// a prompt would go unchecked. A hub that no instance is on its way to is not in it: prompts
+// may be queued for a fleet that is yet to be switched on.
+type beginning struct {
+	fleet    *fleet.Registry
+	dispatch *dispatch.Dispatcher
+	settings func() *Settings
+	// since is when the hub began to serve.
+	since   func() time.Time
+	looked  <-chan struct{}
+	waiting atomic.Int64
+}
+
+// beginning needs the dispatcher and the roster.
+func (h *Hub) beginning() *beginning {
+	return &beginning{fleet: h.fleet, dispatch: h.dispatch, settings: h.Settings, since: func() time.Time { return h.since }, looked: h.roster.Looked()}
+}
+
+// unfit is [Classes.unfit] for a dispatcher, which is there before the classes are.
+func (h *Hub) unfit(ctx context.Context, j job.Job, body job.Body) *comfyui.Refused {
+	return h.classes.unfit(ctx, j, body)
+}
+
+// hasLooked reports whether it is known what other instances could run.
+func (b *beginning) hasLooked() bool {
+	select {
+	case <-b.looked:
+		return true
+	default:
+		return false
+	}
+}
+
+// expects reports whether an instance of a kind, or of any if it is empty, is there or may
+// be about to come.
+func (b *beginning) expects(kind string) bool {
+	young := time.Since(b.since()) < startTime
+	if young && !b.hasLooked() {
+		return true
+	}
+	all, s := b.fleet.Instances(), b.settings()
+	if len(all) == 0 { // it may have begun to serve a moment ago
+		return young && len(s.Instances)+len(s.A1111) > 0
+	}
+	for _, i := range all {
+		there := i.State != fleet.Offline && i.State != fleet.Sick || young && i.LastSeen.IsZero()
+		if there && (kind == "" || i.Kind == kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// await waits until what is wanted is there, or is not on its way. The error is
+// [catalog.ErrUnknown], or that of the context.
+func (b *beginning) await(ctx context.Context, kind string, there func() bool) error {
+	if there() || !b.expects(kind) {
+		return nil
+	}
+	defer b.waiting.Add(-1)
+	if b.waiting.Add(1) > maxStarting {
+		return catalog.ErrUnknown
+	}
+	deadline, tick := time.NewTimer(startTime), time.NewTicker(lookEvery)
+	defer deadline.Stop()
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if there() || !b.expects(kind) {
+				return nil
+			}
+		case <-deadline.C:
+			return catalog.ErrUnknown
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// allTold reports whether each instance that is there has said what it can run.
+func (b *beginning) allTold() bool {
+	told := b.dispatch.Names()
+	for _, i := range b.fleet.Instances() {
+		if i.State != fleet.Offline && !told[i.Name] {
+			return false
+		}
+	}
+	return b.hasLooked()
+}
+
+// Await waits until it is known what some instance can run, if one is there or on its way. The
+// error is [catalog.ErrUnknown] after a few seconds, or that of the context.
+func (c *Classes) Await(ctx context.Context) error {
+	return c.beginning.await(ctx, "", func() bool { return !c.inventory.catalog().Empty() })
+}
+
+// AwaitServer is Await for a ComfyUI that can be asked.
+func (c *Classes) AwaitServer(ctx context.Context) error {
+	return c.beginning.await(ctx, fleet.KindComfyUI, func() bool { return c.dispatch.First() != nil })
+}
+
+// unfit says why nobody will ever run a waiting job that was accepted while no node class was
+// known; nil if somebody might.
+func (c *Classes) unfit(ctx context.Context, j job.Job, body job.Body) *comfyui.Refused {
+	known := c.inventory.catalog()
+	if known.Empty() || time.Since(c.inventory.knownSince()) < joinTime || !c.beginning.allTold() {
+		return nil
+	}
+	graph, err := catalog.ParseGraph(body.Prompt)
+	if err != nil {
+		return nil
+	}
+	have := &lookup{store: c.store, ctx: ctx, tenant: j.Tenant}
+	verdict := known.Validate(catalog.Prompt{
+		Graph: graph, Targets: body.Targets, Version: c.version(), Known: have.has, OwnFiles: j.Tenant != job.DefaultTenant,
+	})
+	if have.err != nil || verdict.Accepted() || verdict.Error == nil {
+		return nil
+	}
+	return &comfyui.Refused{
+		Status: verdict.Answer.Status, Body: verdict.Answer.Body, Type: verdict.Error.String("type"), Message: verdict.Error.String("message"),
+		Details: verdict.Error.String("details"), NodeErrors: pyjson.Marshal(verdict.NodeErrors),
+	}
+}
