@@ -18,11 +18,11 @@
 //
 // A node class may have its own validate function, which replaces the checks of
 // bounds, options and types, and which object_info does not mention. For ComfyUI's
-// own classes it is known which inputs are affected; for the classes of custom node
-// packs it is not. In that case the outcome of these checks is recorded in
-// [Verdict.Unsure] and the prompt is accepted. An instance that then refuses it
-// does so before it runs anything, whereas a hub that refuses a good prompt makes a
-// node unusable.
+// classes in nodes.py it is known which inputs are affected. For the lists of its
+// extras, and for all these checks of custom node packs, it is not. In that case the
+// outcome is recorded in [Verdict.Unsure] and the prompt is accepted. An instance that
+// then refuses it does so before it runs anything, whereas a hub that refuses a good
+// prompt makes a node unusable.
 //
 // # Versions
 //

@@ -20,7 +20,10 @@ func loras(files string) string {
 
 func TestDynamicGroup(t *testing.T) {
 	t.Parallel()
-	cat := fleet(parseInfo(t, loras(`"a.safetensors"`)), parseInfo(t, loras(`"b.safetensors"`)))
+	known := func(files string) *catalog.Info { // of which the hub makes all checks
+		return parseInfo(t, strings.Replace(loras(files), "comfy_extras.nodes_lora", "nodes", 1))
+	}
+	cat := fleet(known(`"a.safetensors"`), known(`"b.safetensors"`))
 	for inputs, want := range map[string]string{
 		`"loras.0.lora_name":"a.safetensors","loras.0.strength":"1.5"`:                                                      "",
 		`"loras.2.lora_name":"b.safetensors","loras.2.strength":1,"loras.0.lora_name":"a.safetensors","loras.0.strength":1`: "",

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"encoding/hex"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -19,12 +20,16 @@ type Question struct {
 
 // Lesson names this instance's answer to a question: once it has refused a prompt
 // because of that check, it makes the check as long as its process lives and
-// describes the classes with the same bytes. ok is false if nothing can be learnt:
-// the class does not exist, or is replaced by another.
+// describes the classes with the same bytes. For a class of ComfyUI's own the lesson names
+// no files and holds for all instances of one version, see [OfComfyUI]. ok is false if
+// nothing can be learnt: the class does not exist, or is replaced by another.
 func (i *Info) Lesson(q Question) (lesson string, ok bool) {
 	c, known := i.plain(q.Class)
 	if !known {
 		return "", false
+	}
+	if c.core && q.Source == "" {
+		return ofComfyUI + c.name + " " + c.signature.short() + " " + q.Input, true
 	}
 	lesson = hex.EncodeToString(c.sum[:16]) + " " + q.Input
 	if q.Source == "" {
@@ -36,6 +41,12 @@ func (i *Info) Lesson(q Question) (lesson string, ok bool) {
 	}
 	return lesson + " " + hex.EncodeToString(source.sum[:16]) + " " + q.Type, true
 }
+
+// ofComfyUI begins the lessons about ComfyUI's own classes.
+const ofComfyUI = "ComfyUI "
+
+// OfComfyUI reports whether a lesson is about ComfyUI's own code rather than an instance's.
+func OfComfyUI(lesson string) bool { return strings.HasPrefix(lesson, ofComfyUI) }
 
 // plain returns a class that the instance runs under its own name.
 func (i *Info) plain(name string) (*class, bool) {
@@ -67,14 +78,15 @@ func (i *Info) Lessons(graph, nodeErrors []byte) []string {
 	var lessons []string
 	for id := range nodes.All() {
 		className := nodes.Object(id).String("class_type")
-		if c, known := i.plain(className); !known || c.core || g.classType(id) != className {
+		c, known := i.plain(className)
+		if !known || c.core && !c.mayList() || g.classType(id) != className {
 			continue
 		}
 		for _, v := range nodes.Object(id).Array("errors") {
 			e, _ := v.(*pyjson.Object)
 			q, ok := questionOf(e, g)
-			if !ok || len(lessons) >= maxLessons {
-				continue
+			if !ok || len(lessons) >= maxLessons || c.core && e.String("type") != ValueNotInList {
+				continue // the hub makes the other checks of ComfyUI's own classes itself
 			}
 			q.Class = className
 			if lesson, ok := i.Lesson(q); ok {

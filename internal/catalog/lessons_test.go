@@ -68,7 +68,51 @@ func TestLessonOfAnotherDescription(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Classes of ComfyUI's own are checked by the hub itself, so nothing is learnt of them.
+// device is a class of ComfyUI's own that comes with the extras, and may take more than it lists.
+func device(name, options string) string {
+	return `{"` + name + `":{"input":{"required":{"device":["COMBO",{"options":[` + options + `]}],"n":["INT",{"max":9}]}},"output":[],"output_node":true,"python_module":"comfy_extras.nodes_x"}}`
+}
+
+// ComfyUI's extras are asked before a value is refused that they do not list, once for all
+// instances of a version, whatever files these have.
+func TestExtrasJudgeTheirLists(t *testing.T) {
+	t.Parallel()
+	one, other := parseInfo(t, device("Pick", `"cpu"`)), parseInfo(t, device("Pick", `"cpu","gpu:0"`))
+	const graph = `{"1":{"class_type":"Pick","inputs":{"device":"gpu:1","n":1}}}`
+	prompt := catalog.Prompt{Graph: parseGraph(t, graph), Version: newer}
+	verdict := fleet(one, other).Validate(prompt)
+	require.True(t, verdict.Accepted())
+	require.True(t, verdict.Doubtful)
+	require.Equal(t, []string{"1: value_not_in_list"}, verdict.Unsure)
+	require.False(t, validate(t, fleet(one), newer, strings.Replace(graph, `"n":1`, `"n":10`, 1)).Accepted(), "bounds are not in doubt")
+
+	lessons := one.Lessons([]byte(graph), []byte(refusals("1", "Pick", "value_not_in_list", `{"input_name": "device"}`)))
+	require.Len(t, lessons, 1)
+	require.True(t, catalog.OfComfyUI(lessons[0]))
+	require.Empty(t, one.Lessons([]byte(graph), []byte(refusals("1", "Pick", "value_bigger_than_max", `{"input_name": "n"}`))))
+	same, ok := other.Lesson(catalog.Question{Class: "Pick", Input: "device"})
+	require.True(t, ok)
+	require.Equal(t, lessons[0], same)
+	prompt.Makes = func(q catalog.Question) bool { return q == catalog.Question{Class: "Pick", Input: "device"} }
+	require.False(t, fleet(one, other).Validate(prompt).Accepted())
+}
+
+// A class that is known to take any value is not asked, and a machine that lists the value is no better.
+func TestAnyDevice(t *testing.T) {
+	t.Parallel()
+	one, other := parseInfo(t, device("SelectModelDevice", `"cpu","gpu:0","gpu:1"`)), parseInfo(t, device("SelectModelDevice", `"cpu"`))
+	cat := fleet(one, other)
+	graph := parseGraph(t, `{"1":{"class_type":"SelectModelDevice","inputs":{"device":"gpu:1","n":1}}}`)
+	needs := cat.Requirements(graph, nil, nil)
+	require.Empty(t, needs.Choices)
+	require.Empty(t, needs.Lists)
+	require.Empty(t, other.Satisfies(needs))
+	prompt := catalog.Prompt{Graph: parseGraph(t, `{"1":{"class_type":"SelectModelDevice","inputs":{"device":"gpu:7","n":1}}}`), Version: newer}
+	prompt.Makes = func(catalog.Question) bool { return true }
+	require.True(t, cat.Validate(prompt).Accepted())
+}
+
+// Other classes of ComfyUI's own are checked by the hub itself, so nothing is learnt of them.
 func TestNoLessonsOfComfyUIsOwnClasses(t *testing.T) {
 	t.Parallel()
 	errors := refusals("1", "EmptyImage", "value_bigger_than_max", `{"input_name": "width"}`)

@@ -35,7 +35,7 @@ func (n *nodeCheck) checkLiteral(in *input, value pyjson.Value) *python.Exceptio
 	if found.kind == ValueNotInList && n.mayAppear(in, value) {
 		n.strays = append(n.strays, n.class.name)
 	}
-	own := found.ownCheck && n.own() && !n.made(Question{Input: in.name})
+	own := found.ownCheck && n.mayJudge(found.kind) && !n.made(Question{Input: in.name})
 	if found.ownCheck && (own || in.file || n.checksItself(in) || n.isUpload(value)) {
 		switch {
 		case in.file, n.isUpload(value):
@@ -188,13 +188,28 @@ func (in *input) checkOption(value pyjson.Value, b behaviour) outcome {
 // selfChecking are ComfyUI's own inputs, besides those that name files, whose
 // options are checked by the class itself or filled in by the frontend.
 var selfChecking = map[[2]string]bool{
-	{"CustomCombo", "choice"}: true,
+	{"CustomCombo", "choice"}:       true,
+	{"SelectModelDevice", "device"}: true,
+	{"SelectCLIPDevice", "device"}:  true,
+	{"SelectVAEDevice", "device"}:   true,
 }
 
 // checksItself reports whether ComfyUI's own list check is known not to apply.
-func (n *nodeCheck) checksItself(in *input) bool {
-	return selfChecking[[2]string{n.class.name, in.name}] || in.flag("remote") || in.flag("remote_combo")
+func (n *nodeCheck) checksItself(in *input) bool { return in.unlisted(n.class.name) }
+
+// unlisted reports whether an input of a class is known to take more than it lists.
+func (in *input) unlisted(className string) bool {
+	return selfChecking[[2]string{className, in.name}] || in.flag("remote") || in.flag("remote_combo")
 }
+
+// mayJudge reports whether the class may make a check of a value itself.
+func (n *nodeCheck) mayJudge(kind string) bool {
+	return n.own() || kind == ValueNotInList && n.class.mayList()
+}
+
+// mayList reports whether the class may take more than it lists. Of the classes in ComfyUI's
+// nodes.py it is known which do; those of comfy_extras come and change with each version.
+func (c *class) mayList() bool { return c.module != "nodes" }
 
 // mayAppear reports whether an instance's list could contain the value once it is
 // read again. Lists that no instance fills never will, and a file that comes from

@@ -134,6 +134,10 @@ func (r *Requirements) add(e *entry, in *input, value pyjson.Value, known func(j
 			return
 		}
 	}
+	name := e.members[0].class.name
+	if in.unlisted(name) {
+		return // an instance that lists the value is no better than another
+	}
 	key := optionKey(value)
 	offering := 0
 	for _, m := range e.members {
@@ -141,7 +145,6 @@ func (r *Requirements) add(e *entry, in *input, value pyjson.Value, known func(j
 			offering++
 		}
 	}
-	name := e.members[0].class.name
 	if offering == 0 {
 		return
 	}

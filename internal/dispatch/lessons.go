@@ -5,6 +5,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -18,11 +19,19 @@ func (r *run) keepLessons(ctx context.Context, why refusal) {
 	}
 	var lessons []queue.Lesson
 	for _, text := range info.Lessons(r.body.Prompt, why.NodeErrors) {
-		lessons = append(lessons, queue.Lesson{Instance: r.conn.name, Boot: i.BootID(), Text: text})
+		lessons = append(lessons, lessonOf(i, text))
 	}
 	if err := r.d.queue.Learn(ctx, lessons); err != nil {
 		r.log.Debug("cannot keep what a refusal tells", "error", err)
 	}
+}
+
+// lessonOf is what an instance teaches. About ComfyUI's own code it speaks for all of its version.
+func lessonOf(i fleet.Instance, text string) queue.Lesson {
+	if catalog.OfComfyUI(text) {
+		return queue.Lesson{Boot: i.Report.Version, Text: text}
+	}
+	return queue.Lesson{Instance: i.Name, Boot: i.BootID(), Text: text}
 }
 
 // Makes reports whether every instance that has a class is known to make a check
@@ -38,7 +47,7 @@ func (d *Dispatcher) Makes(ctx context.Context, infos map[string]*catalog.Info, 
 		if !ok || !known || i.Report.Boot == 0 {
 			return false
 		}
-		lessons = append(lessons, queue.Lesson{Instance: name, Boot: i.BootID(), Text: text})
+		lessons = append(lessons, lessonOf(i, text))
 	}
 	if len(lessons) == 0 {
 		return false

@@ -3,6 +3,7 @@ package hub
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -273,5 +274,26 @@ func TestLessons(t *testing.T) {
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
 		b.connected(3)
 		b.posts("/prompt", `{"prompt": `+good["bounds"]+`}`)
+	})
+}
+
+// A value that a class of ComfyUI's extras does not list is put to one instance, which speaks for
+// all of its version from then on, even while none is idle.
+func TestExtrasAreAskedOnce(t *testing.T) {
+	extras := sim.Config{Version: "0.33.0", OnlyClasses: append(slices.Clone(someClasses), "ImageStitch")}
+	inBench(t, benchOf(0, patient, serving(extras, extras)), func(t *testing.T, b *bench) {
+		stitch := `{"prompt": ` + strings.Replace(picture(1), `"2": {`, `"3": {"class_type": "ImageStitch", "inputs": {"image1": ["1", 0], "direction": "sideways",
+			"match_image_size": true, "spacing_width": 0, "spacing_color": "white"}}, "2": {`, 1) + `}`
+		stitch = strings.Replace(stitch, `"images": ["1", 0]`, `"images": ["3", 0]`, 1)
+		status, said := b.post("/prompt", stitch)
+		require.Equal(t, http.StatusBadRequest, status, string(said))
+		require.Contains(t, string(said), "value_not_in_list")
+		for n := range 2 {
+			b.submit(endless(n), "bob")
+		}
+		eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
+		status, again := b.post("/prompt", stitch)
+		require.Equal(t, http.StatusBadRequest, status, string(again))
+		require.JSONEq(t, string(said), string(again))
 	})
 }
