@@ -186,7 +186,7 @@ func (h *Handler) hideToken(r *http.Request, from sender) {
 	}
 	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
 	if h.logger != nil {
-		h.logger.Info("a request with a token in its URL is left out of the access log", "method", r.Method, "host", r.Host, "client_ip", from.address)
+		h.logger.Info("left a request with a token in its URL out of the access log", "method", r.Method, "host", r.Host, "client_ip", from.address)
 	}
 }
 

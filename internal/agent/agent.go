@@ -164,7 +164,7 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("serving instances: %w", err)
 	}
-	a.log.Info("agent stops; runs continue")
+	a.log.Info("agent stops; running prompts go on")
 	a.leave()
 	last, cancelLast := context.WithTimeout(requests, time.Second)
 	defer cancelLast()
@@ -336,7 +336,7 @@ func (a *agent) watchNames(ctx context.Context, group *gossip.Gossip) {
 			}
 			now[m] = true
 			if before[m] {
-				a.log.Error("refused: another agent has this name, and hubs accept the one that came first; give one of them another --name",
+				a.log.Error("refused: another agent already has this name; give one of them another --name",
 					"name", a.name, "other", m.Addr, "other_started", time.UnixMilli(m.Boot).Format(time.RFC3339))
 			}
 		}

@@ -28,7 +28,7 @@ func (a *agent) drain(served <-chan error) error {
 	if a.stopTimeout <= 0 || a.finished() {
 		return nil
 	}
-	a.log.Info("agent waits for what its servers run; a second signal stops it at once", "at_most", a.stopTimeout.String())
+	a.log.Info("waiting for running prompts to finish; a second signal stops the agent at once", "at_most", a.stopTimeout.String())
 	a.hear.Push(true)
 	end := time.NewTimer(a.stopTimeout)
 	defer end.Stop()

@@ -197,7 +197,7 @@ func shell(command string, t target, log *slog.Logger) error {
 	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	log.Warn("restarting an instance that a hub found sick", "instance", t.name)
+	log.Warn("restarting an instance that a hub reported unhealthy", "instance", t.name)
 	if err := cmd.Run(); err != nil {
 		tail := out.Bytes()[max(0, out.Len()-500):]
 		log.Error("the restart command failed", "instance", t.name, "error", err, "output", string(tail))

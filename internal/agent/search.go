@@ -35,7 +35,7 @@ func (a *agent) search(ctx context.Context) {
 	if every == 0 {
 		every = 10 * time.Second
 	}
-	a.log.Info("no --comfyui is given, looking at the usual ports of this machine", "ports", strings.Trim(fmt.Sprint(ports), "[]"))
+	a.log.Info("no --comfyui given, looking at this machine's usual ports", "ports", strings.Trim(fmt.Sprint(ports), "[]"))
 	found := map[int]bool{}
 	for ctx.Err() == nil {
 		for _, port := range ports {
@@ -58,7 +58,7 @@ func (a *agent) try(ctx context.Context, port int) bool {
 	}
 	if err := probe(ctx, t.url); err != nil {
 		if errors.Is(err, comfyui.ErrHub) {
-			a.log.Debug("there is a hub, not a server", "url", t.url)
+			a.log.Debug("found a hub, not a server", "url", t.url)
 		}
 		return false
 	}

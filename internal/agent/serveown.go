@@ -41,7 +41,7 @@ func (a *agent) serveKept(w http.ResponseWriter, r *http.Request, name string) {
 		return
 	}
 	if err := i.tidier.take(kept.Files); err != nil {
-		a.log.Warn("the list of files that the hub keeps cannot be written", "instance", i.name, "error", err)
+		a.log.Warn("cannot write the list of files that the hub keeps", "instance", i.name, "error", err)
 		http.Error(w, "cannot be written", http.StatusInternalServerError)
 	}
 }

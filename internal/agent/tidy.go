@@ -109,13 +109,13 @@ func (t *tidier) sweep(ctx context.Context, now time.Time) (deleted int) {
 		case errors.Is(err, errKept), errors.Is(err, fs.ErrNotExist):
 			t.log.Debug("an output file is not deleted", "error", err)
 		default:
-			t.log.Warn("an output file cannot be deleted; it is tried again", "error", err)
+			t.log.Warn("cannot delete an output file, will try again", "error", err)
 			continue
 		}
 		t.list.drop(f)
 	}
 	if err := t.list.compact(); err != nil {
-		t.log.Warn("the list of files that the hub keeps cannot be written", "error", err)
+		t.log.Warn("cannot write the list of files that the hub keeps", "error", err)
 	}
 	return deleted
 }

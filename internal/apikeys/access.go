@@ -89,7 +89,7 @@ func (k *Keys) Follow(ctx context.Context, log func() *slog.Logger) {
 		for _, r := range k.Refused() {
 			if !told[r] && len(told) < 10*maxRefused {
 				told[r] = true
-				log().Warn("a record among the API keys in Redis is refused: no hub of this fleet and version has made it", "name", r.Name, "reason", r.Why)
+				log().Warn("ignoring an API key in Redis that no hub of this fleet has signed", "name", r.Name, "reason", r.Why)
 			}
 		}
 		if err == nil {

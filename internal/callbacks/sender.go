@@ -101,7 +101,7 @@ func (s *Sender) Run(ctx context.Context) {
 		}
 		err := s.send(ctx)
 		if err != nil && !failed && ctx.Err() == nil {
-			s.o.Log().Warn("cannot look for callbacks that are due", "error", err)
+			s.o.Log().Warn("cannot list due callbacks", "error", err)
 		}
 		failed = err != nil
 	}
@@ -196,7 +196,7 @@ func (s *Sender) deliver(ctx context.Context, client *egress.Client, settings Se
 	settle, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
 	if err := outcome(settle); err != nil && !errors.Is(err, queue.ErrStale) {
-		s.o.Log().Debug("cannot note what has become of a callback", "event", t.ID, "error", err)
+		s.o.Log().Debug("cannot record the outcome of a callback", "event", t.ID, "error", err)
 	}
 }
 

@@ -197,7 +197,7 @@ func (r *run) removed(ctx context.Context) bool {
 
 // giveBack returns a job that was taken back to its old place in the queue.
 func (r *run) giveBack(ctx context.Context) {
-	r.log.Info("job is taken back from an instance")
+	r.log.Info("job taken back from an instance")
 	r.lose()
 	r.free()
 	err := r.retry(ctx, "give back", func(ctx context.Context) error {

@@ -219,7 +219,7 @@ func TestNextJobIsShownAsRunning(t *testing.T) {
 		b.CancelRun(running[0])
 		b.reaches(running[0], job.Cancelled)
 		b.reaches(next, job.Done)
-		require.NotContains(t, b.logged(), "instance is sick")
+		require.NotContains(t, b.logged(), "instance is unhealthy")
 	})
 }
 

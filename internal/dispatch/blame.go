@@ -23,9 +23,9 @@ func (d *Dispatcher) publish(said []verdict) {
 		case !known:
 			continue
 		case v.evidence == "":
-			d.log.Info("instance works again and is not set aside any more", "instance", v.instance)
+			d.log.Info("instance works again and is no longer set aside", "instance", v.instance)
 		case !i.Aside:
-			d.log.Error("instance is set aside, and gets single jobs until one ends well", "instance", v.instance, "reason", v.evidence)
+			d.log.Error("instance set aside: it gets one job at a time until one succeeds", "instance", v.instance, "reason", v.evidence)
 		}
 		d.Fleet.SetAside(v.instance, v.evidence)
 	}

@@ -172,11 +172,11 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 		case errors.Is(err, queue.ErrUnavailable):
 			r.log.Warn("Redis is away, will try again", "step", step, "error", err)
 		case unknown == maxUnknown:
-			r.log.Error("a step of a run fails; another hub, or this one, tries again when the lease of the run has ended", "step", step, "error", err)
+			r.log.Error("a step of a run failed; some hub will retry it when the run's lease expires", "step", step, "error", err)
 			return err
 		default:
 			unknown++
-			r.log.Error("a step of a run fails, will try again", "step", step, "error", err)
+			r.log.Error("a step of a run failed, will try again", "step", step, "error", err)
 		}
 		if !pauses.Wait(ctx) {
 			return ctx.Err()

@@ -28,7 +28,7 @@ func (r *run) evict(ctx context.Context) result {
 		return result{} // it is interrupted already
 	case r.stop.cause == evicted:
 		if time.Since(r.stop.at) > min(interruptTimeout, r.d.settings().StallTimeout) {
-			r.log.Warn("instance does not end a run that is taken back from it")
+			r.log.Warn("the instance keeps running a prompt that was taken back")
 			return result{kind: unused}
 		}
 	case r.unload(ctx):

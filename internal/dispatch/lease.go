@@ -46,7 +46,7 @@ func (d *Dispatcher) tendRuns(ctx context.Context) {
 // heal puts back what Redis has lost.
 func (d *Dispatcher) heal(ctx context.Context) {
 	if err := d.queue.Heal(ctx); err != nil && ctx.Err() == nil {
-		d.log.Debug("cannot look for what Redis has lost", "error", err)
+		d.log.Debug("cannot check what Redis has lost", "error", err)
 	}
 }
 

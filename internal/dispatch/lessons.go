@@ -22,7 +22,7 @@ func (r *run) keepLessons(ctx context.Context, why refusal) {
 		lessons = append(lessons, lessonOf(i, text))
 	}
 	if err := r.d.queue.Learn(ctx, lessons); err != nil {
-		r.log.Debug("cannot keep what a refusal tells", "error", err)
+		r.log.Debug("cannot remember a refusal", "error", err)
 	}
 }
 

@@ -102,7 +102,7 @@ func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
 		}
 		l.note(j, now)
 		if may && err == nil {
-			d.log.Info("a bulk run makes way for an interactive job", "job", j.Key, "bulk_job", y.run.job().Key,
+			d.log.Info("bulk run preempted by an interactive job", "job", j.Key, "bulk_job", y.run.job().Key,
 				"instance", y.Name, "ran_ms", y.ran.Milliseconds())
 			l.add(y, now)
 			next = soonest(next, evictPause)

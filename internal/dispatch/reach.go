@@ -103,7 +103,7 @@ func (r *run) part(ctx context.Context, steps func(context.Context) result) resu
 	if res.kind != dropped || ctx.Err() != nil || !errors.Is(context.Cause(steady), errUnwanted) {
 		return res
 	}
-	r.log.Warn("the instance does not end a cancelled run, it is asked again once it answers")
+	r.log.Warn("the instance keeps running a cancelled prompt; interrupting it again once it answers")
 	if r.wish = max(r.wish, cancelled); r.parting.silently.Load() {
 		r.withdraw()
 	}

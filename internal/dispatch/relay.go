@@ -74,7 +74,7 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 		renamed, err := r.files.rename(data, slices.Contains(r.cached, m.Node))
 		if err != nil {
 			r.missed.outputs = true // collect shows it when Redis or the instance is back
-			r.log.Warn("an output cannot be named now and is shown later", "error", err)
+			r.log.Warn("cannot register an output yet; it will appear later", "error", err)
 			return false
 		}
 		r.shown[m.Node] = true

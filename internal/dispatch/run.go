@@ -167,7 +167,7 @@ func (r *run) watch(ctx context.Context) result {
 		}
 		if e.gap { // a dropped picture may have been a result that exists nowhere else
 			r.missed.messages = true
-			r.log.Warn("messages of the run were dropped: too many waited for the hub")
+			r.log.Warn("dropped messages of a run: the hub could not keep up")
 		}
 		switch e.kind {
 		case frameArrived:

@@ -210,7 +210,7 @@ func (b *dispatching) staysUnstuck() {
 	eventually(b.t, func() bool {
 		stuck, err := b.besideIdle(context.Background(), 0)
 		return err != nil || len(stuck) == 0
-	}, deadline, 10*time.Millisecond, "jobs wait beside an idle instance that can run them")
+	}, deadline, 10*time.Millisecond, "jobs are waiting although an idle instance can run them")
 }
 
 // add adds an instance to the fleet.

@@ -29,7 +29,7 @@ func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) 
 		case time.Since(failing) > r.d.Files.Patience():
 			return nil, result{kind: lost, cause: Results, reason: "its output files cannot be read: " + err.Error()}
 		}
-		r.log.Warn("outputs cannot be named yet, will try again", "step", "name outputs", "error", err)
+		r.log.Warn("cannot register outputs yet, will try again", "step", "name outputs", "error", err)
 		if !pauses.Wait(ctx) {
 			return nil, result{kind: dropped}
 		}
@@ -99,7 +99,7 @@ func (r *run) settled(ctx context.Context, err error) result {
 		return result{kind: crashed}
 	case errors.Is(err, files.ErrStorage):
 		// The client is shown the reason, and the error tells where the storage is.
-		r.log.Error("the storage does not take an output file", "error", err)
+		r.log.Error("cannot store an output file", "error", err)
 		return result{kind: hopeless, reason: "the hub's storage does not take an output file"}
 	case errors.Is(err, files.ErrGone) && len(r.cached) > 0:
 		// It named a file of an earlier run, which somebody has deleted, and would again.

@@ -149,7 +149,7 @@ func (r *run) saidLate(ctx context.Context) bool {
 
 // reopenSocket opens a socket again that stands and says nothing.
 func (r *run) reopenSocket() {
-	r.log.Warn("the instance's messages do not come, opening its socket again")
+	r.log.Warn("no messages from the instance; reopening its event socket")
 	r.conn.reopen()
 }
 
@@ -194,7 +194,7 @@ func (r *run) stuck(ctx context.Context) result {
 			return r.markUnhealthy(ctx, "a run hangs and cannot be interrupted")
 		}
 	case r.phase == executing && quiet > r.hangAfter():
-		r.log.Warn("run is silent for too long, interrupting it", "silent_s", int(quiet.Seconds()))
+		r.log.Warn("no progress for too long; interrupting the run", "silent_s", int(quiet.Seconds()))
 		r.stop = stop{cause: hung, at: time.Now(), node: r.node}
 		r.interrupt(ctx)
 	}
@@ -221,7 +221,7 @@ func (r *run) hangAfter() time.Duration {
 // markUnhealthy gives up an instance that answers and does not work. Its agent
 // restarts it, if it has one that may; after a restart it counts as healthy again.
 func (r *run) markUnhealthy(ctx context.Context, why string) result {
-	r.log.Error("instance is sick", "reason", why)
+	r.log.Error("instance is unhealthy", "reason", why)
 	r.d.Fleet.SetSick(r.conn.name, why)
 	if err := r.conn.client.Restart(ctx); err != nil {
 		r.log.Warn("instance is not restarted", "error", err)

@@ -51,7 +51,7 @@ func (d *Dispatcher) stopStale(ctx context.Context, conn *connection, asked map[
 		if asked[item.ID] {
 			continue
 		}
-		conn.log.Info("stopping a run that counts no more", "job", item.Mark.Job)
+		conn.log.Info("interrupting a run that has been superseded", "job", item.Mark.Job)
 		if n >= len(shown.Running) {
 			err = conn.client.DeleteQueued(ctx, item.ID)
 		} else {

@@ -37,7 +37,7 @@ func (d *Dispatcher) watch(ctx context.Context) {
 			}
 		}
 		if stuck > 0 {
-			d.log.Warn("jobs wait beside an idle instance that can run them", "jobs", stuck)
+			d.log.Warn("jobs are waiting although an idle instance can run them", "jobs", stuck)
 			d.Wake()
 		}
 		d.stuck.Store(int64(stuck))

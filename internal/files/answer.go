@@ -75,7 +75,7 @@ func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Lo
 		w.Header().Set("Retry-After", "10")
 		answerHub(w, http.StatusServiceUnavailable, "storage_unavailable", "The hub's storage does not work now")
 	case errors.Is(err, ErrInstance):
-		log.Warn("instance does not give a file", "error", err)
+		log.Warn("cannot get a file from the instance", "error", err)
 		answerHub(w, http.StatusBadGateway, "instance_unavailable", "The instance that has the file does not answer")
 	default:
 		log.Error("file request failed", "error", err)

@@ -221,7 +221,7 @@ func (c *Collector) copy(ctx context.Context, key flightKey, e Entry, o *opened)
 	if err == nil && stored.Key != blob {
 		// Another hub was faster; ours has a key that nobody else knows.
 		if err := c.store.storage.Delete(ctx, blob); err != nil {
-			c.log.Warn("a superfluous copy stays until the next sweep", "error", err)
+			c.log.Warn("a redundant copy stays until the next sweep", "error", err)
 		}
 	}
 	return stored, err

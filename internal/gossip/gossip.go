@@ -214,7 +214,7 @@ func (g *Gossip) introduce() {
 	g.meta = g.meta.sign(g.config.Identity)
 	g.delegate.meta = g.meta.encode()
 	if err := g.list.UpdateNode(time.Second); err != nil {
-		g.log.Debug("the description is told later", "error", err)
+		g.log.Debug("cannot announce this member's description yet", "error", err)
 	}
 }
 

@@ -112,14 +112,14 @@ func (p *HubPin) accept(s tls.ConnectionState, groups []ed25519.PublicKey) error
 		return nil
 	case current == "" && byGroup:
 		p.take(key)
-		p.log.Info("this agent takes orders from these hubs from now on", "hub_key", key)
+		p.log.Info("this agent now takes orders from these hubs", "hub_key", key)
 		return nil
 	case key == current, key == p.former && time.Now().Before(p.formerUntil):
 		return nil
 	case current != "" && vouched(shown, mustParse(current)):
 		p.former, p.formerUntil = current, time.Now().Add(formerFor)
 		p.take(key)
-		p.log.Info("the hubs have changed their key", "hub_key", key)
+		p.log.Info("the hubs' key has changed", "hub_key", key)
 		return nil
 	case current != "" && old:
 		p.complain(slog.LevelWarn, "refused a caller that shows nothing but the gossip key: a machine that is no hub, or a hub that is older than this agent and must be upgraded", "")
@@ -133,7 +133,7 @@ func (p *HubPin) accept(s tls.ConnectionState, groups []ed25519.PublicKey) error
 func (p *HubPin) take(key string) {
 	p.keys = append(p.keys[:min(len(p.keys), 1)], key)
 	if err := p.write(); err != nil {
-		p.log.Error("the key of the hubs cannot be noted: it is forgotten when the agent stops", "error", err)
+		p.log.Error("cannot save the hubs' key: it is forgotten when the agent stops", "error", err)
 	}
 }
 

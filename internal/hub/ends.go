@@ -220,7 +220,7 @@ func (e *Ends) endedElsewhere(ctx context.Context, event queue.Event) {
 	defer cancel()
 	records, err := e.queue.EndedOf(ctx, []string{event.Key})
 	if err != nil {
-		e.log().Debug("cannot tell the end of another hub's job", "job", event.Key, "error", err)
+		e.log().Debug("cannot announce the end of another hub's job", "job", event.Key, "error", err)
 		return
 	}
 	for _, r := range records {

@@ -71,7 +71,7 @@ func (j *janitor) run(ctx context.Context) {
 func (j *janitor) round(ctx context.Context) {
 	j.shareLogins(ctx)
 	if err := j.store.CheckShared(ctx, j.self); errors.Is(err, files.ErrNotShared) {
-		j.log().Error("files of one hub cannot be seen through the other", "error", err)
+		j.log().Error("the hubs do not share one storage: files of one are missing at another", "error", err)
 	}
 	if err := j.together(ctx); err != nil {
 		return // nothing may be deleted
@@ -84,14 +84,14 @@ func (j *janitor) round(ctx context.Context) {
 		j.log().Warn("cannot delete keys that were replaced long ago", "error", err)
 	}
 	if err := j.retain(ctx); err != nil {
-		j.log().Warn("cannot delete what is too old or too much", "error", err)
+		j.log().Warn("cannot delete all that is past the limits of the history", "error", err)
 	}
 	if j.part == 0 {
 		j.count(ctx)
 	}
 	now, since, err := j.bond.Age(ctx)
 	if err != nil {
-		j.log().Warn("cannot delete old bytes: the storage does not tell the time", "error", err)
+		j.log().Warn("cannot delete old blobs: cannot read the storage's clock", "error", err)
 		return
 	}
 	if err := j.held.Expire(ctx, now); err != nil {
@@ -125,7 +125,7 @@ func (j *janitor) count(ctx context.Context) {
 		j.log().Warn("cannot count the files of each tenant", "error", err)
 	}
 	if err := j.bond.Beat(ctx); err != nil {
-		j.log().Warn("cannot count on in Redis and the storage", "error", err)
+		j.log().Warn("cannot update the bond between Redis and the storage", "error", err)
 	}
 }
 
@@ -151,7 +151,7 @@ func (j *janitor) together(ctx context.Context) error {
 
 func (j *janitor) shareLogins(ctx context.Context) {
 	if err := j.logins.share(ctx, j.db); err != nil {
-		j.log().Debug("cannot share with other hubs that users log in", "error", err)
+		j.log().Debug("cannot share logins with other hubs", "error", err)
 	}
 }
 

@@ -111,7 +111,7 @@ func (k *keptFiles) send(instance string, list []comfyui.KeptFile) []comfyui.Kep
 			return nil // it does not delete any more
 		}
 		if err != nil {
-			k.log.Debug("cannot tell an agent what the hub keeps", "instance", instance, "error", err)
+			k.log.Debug("cannot tell an agent which files the hub keeps", "instance", instance, "error", err)
 			return list
 		}
 		list = list[n:]

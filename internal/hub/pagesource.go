@@ -165,9 +165,9 @@ func (p *pageSource) note(name string) {
 		return
 	}
 	if p.last == "" {
-		p.log().Info("the web UI comes from an instance", "instance", name)
+		p.log().Info("serving the web UI from an instance", "instance", name)
 	} else {
-		p.log().Warn("the web UI comes from another instance now", "instance", name, "before", p.last)
+		p.log().Warn("serving the web UI from another instance", "instance", name, "before", p.last)
 	}
 	p.last = name
 }

@@ -158,6 +158,6 @@ func (r *recorder) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	if err := errors.Join(r.trends.Flush(ctx), r.faults.Flush(ctx)); err != nil {
-		r.log().Debug("cannot record how the fleet does", "error", err)
+		r.log().Debug("cannot record the fleet's statistics", "error", err)
 	}
 }

@@ -159,7 +159,7 @@ func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accept
 // it refuses. A number that is not taken harms nobody.
 func (s *Submitter) TakeNumber(ctx context.Context, tenant string) {
 	if _, err := s.queue.TakeNumber(ctx, tenant); err != nil {
-		s.log().Debug("cannot advance the number", "error", err)
+		s.log().Debug("cannot advance the prompt number", "error", err)
 	}
 }
 

@@ -75,9 +75,9 @@ func (t *Tunnels) Serve(machine, token string, session *tunnel.Session) {
 	}
 	defer t.work.Done()
 	log := t.log().With("machine", machine)
-	log.Info("a machine has opened a tunnel")
+	log.Info("machine opened a tunnel")
 	err := t.follow(m)
-	log.Info("a tunnel has ended", "reason", err.Error())
+	log.Info("tunnel closed", "reason", err.Error())
 	t.leave(m, errors.Is(err, tunnel.ErrLeave))
 }
 

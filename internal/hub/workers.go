@@ -225,7 +225,7 @@ func (s *Workers) follow(name string, w *enlisted) {
 		panic(err)
 	}
 	defer client.Close()
-	log.Info("a worker has come")
+	log.Info("worker connected")
 	ctx, stop := context.WithCancel(s.ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -242,7 +242,7 @@ func (s *Workers) follow(name string, w *enlisted) {
 	stop()
 	watching.Wait()
 	w.Close()
-	log.Info("a worker is gone")
+	log.Info("worker disconnected")
 	s.mu.Lock()
 	if s.all[name] == w && s.ctx.Err() == nil {
 		s.hub.fleet.Observe(fleet.InstanceReport{

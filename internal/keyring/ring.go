@@ -171,7 +171,7 @@ func (r *Ring) Follow(ctx context.Context) {
 		if text := textOf(err); text != told {
 			told = text
 			if err != nil {
-				r.log.Error("the keys of the hub cannot be read; those known go on", "error", err)
+				r.log.Error("cannot read the hub's keys; the known ones stay in use", "error", err)
 			}
 		}
 	}

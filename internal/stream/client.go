@@ -126,7 +126,7 @@ func (c *client) report() {
 	}
 	c.line.unheld = nil
 	if c.line.cuts > 0 {
-		c.streams.o.Logger.Warn("held events of a client outgrew their memory and were shortened",
+		c.streams.o.Logger.Warn("held events of a client exceeded their memory and were truncated",
 			"cuts", c.line.cuts, "limit_bytes", c.line.limits.hold)
 		c.line.cuts = 0
 	}

@@ -217,7 +217,7 @@ func (s *Streams) receive(k Key, what string, which func(*client) []*sequence) {
 		}
 	})
 	if len(jobs) > 0 {
-		s.o.Logger.Debug("a client has read ends", "jobs", jobs, "receipt", what)
+		s.o.Logger.Debug("client has received ends", "jobs", jobs, "receipt", what)
 	}
 	s.receipts(k, owner, remote)
 	for _, prompt := range prompts {
