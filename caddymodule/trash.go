@@ -39,7 +39,7 @@ func serveTrash(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	if query.Has("limit") {
 		n, err := strconv.Atoi(query.Get("limit"))
 		if err != nil || n < 1 {
-			return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("limit is no positive number")}
+			return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("limit must be a positive number")}
 		}
 		limit = n
 	}

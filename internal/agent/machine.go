@@ -49,10 +49,10 @@ func (m *machine) place(list []target, servers int) error {
 		if info, err := os.Stat(folder); err != nil {
 			return fmt.Errorf("--output-dir: %w", err)
 		} else if !info.IsDir() {
-			return fmt.Errorf("--output-dir %s: no folder", folder)
+			return fmt.Errorf("--output-dir %s: not a folder", folder)
 		}
 		if filepath.Dir(folder) == folder {
-			return fmt.Errorf("--output-dir %s: a whole disk is no output folder", folder)
+			return fmt.Errorf("--output-dir %s: a whole disk is not an output folder", folder)
 		}
 		list[n].output = folder
 	}

@@ -115,7 +115,7 @@ func parseCards(out string) ([]card, error) {
 			split: line[5] == "Enabled", name: strings.Join(line[6:], ", "),
 		}
 		if !strings.HasPrefix(c.id, "GPU-") || checkGPU(c.id) != nil {
-			return nil, fmt.Errorf("nvidia-smi: %q is no id of a GPU", c.id[:min(len(c.id), 40)])
+			return nil, fmt.Errorf("nvidia-smi: %q is not a GPU ID", c.id[:min(len(c.id), 40)])
 		}
 		cards = append(cards, c)
 	}

@@ -57,7 +57,7 @@ type restarts struct {
 	err   string    // of the last one, if the command failed
 }
 
-var errRestarting = errors.New("it was restarted a moment ago; it is restarted again after a pause if it is still the same process then")
+var errRestarting = errors.New("it was restarted a moment ago; it will be restarted again after a pause if the process is still the same")
 
 // start runs the command, which continues if the agent ends. It does not wait. Where the
 // last restart was a moment ago, it plans one and returns errRestarting.

@@ -287,7 +287,7 @@ func protect(folder string) error {
 		return err
 	}
 	if info, err := os.Lstat(folder); err != nil || !info.IsDir() {
-		return errors.Join(fmt.Errorf("%s is no folder", folder), err)
+		return errors.Join(fmt.Errorf("%s is not a folder", folder), err)
 	}
 	sd, err := windows.SecurityDescriptorFromString("O:BAD:P(A;OICI;FA;;;SY)(A;OICI;FA;;;BA)(A;OICI;0x1301bf;;;" + serviceSID(serviceName) + ")")
 	if err != nil {

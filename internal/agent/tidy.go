@@ -137,7 +137,7 @@ func remove(root *os.Root, f keptFile) error {
 		case err != nil:
 			return nil, err
 		case !info.Mode().IsRegular():
-			return nil, fmt.Errorf("%w: it is no regular file", errKept)
+			return nil, fmt.Errorf("%w: it is not a regular file", errKept)
 		case info.Size() != f.Size || info.ModTime().UnixNano() != f.Written:
 			return nil, fmt.Errorf("%w: it has changed since", errKept)
 		}

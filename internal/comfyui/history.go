@@ -71,7 +71,7 @@ type EntryMessage struct {
 }
 
 // ParseEntry reads a history entry. Missing and odd parts stay empty; it
-// reports false for what is no JSON object.
+// reports false for what is not a JSON object.
 func ParseEntry(entry []byte) (Entry, bool) {
 	var e Entry
 	ok := pyjson.Members(entry, func(key string, value []byte) {

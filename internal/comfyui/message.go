@@ -40,7 +40,7 @@ type Message struct {
 }
 
 // ParseMessage reads a text frame. It is cheap, takes NaN, and reports false
-// for what is no JSON object with a type.
+// for what is not a JSON object with a type.
 func ParseMessage(frame []byte) (Message, bool) {
 	var m Message
 	s := pyjson.Scanner{Data: frame}

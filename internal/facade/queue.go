@@ -23,7 +23,7 @@ func readObject(w http.ResponseWriter, r *http.Request) (*pyjson.Object, bool) {
 	v, err := pyjson.Parse(body)
 	o, ok := v.(*pyjson.Object)
 	if err != nil || !ok {
-		http.Error(w, "the body is no JSON object", http.StatusBadRequest)
+		http.Error(w, "the body is not a JSON object", http.StatusBadRequest)
 		return nil, false
 	}
 	return o, true

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoMedia says that a file is no picture, video or sound of a known format.
-var ErrNoMedia = errors.New("files: no picture, video or sound of a known format")
+var ErrNoMedia = errors.New("files: not a picture, video or sound in a known format")
 
 // Fetched is a file that was read from elsewhere. It lies on the local disk until it
 // is closed.

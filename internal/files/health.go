@@ -70,7 +70,7 @@ func (h *Health) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.err == nil && h.kept >= maxKept {
-		return fmt.Errorf("%w: it does not take the outputs of %d runs", ErrStorage, h.kept)
+		return fmt.Errorf("%w: it cannot take the outputs of %d runs", ErrStorage, h.kept)
 	}
 	return h.err
 }

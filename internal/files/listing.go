@@ -15,7 +15,7 @@ const listTries = 100
 // errVanished says that a listing met a file that was not there any more. In a folder,
 // files vanish between the look at it and the one at them: what others are writing has
 // another name at first.
-var errVanished = errors.New("a file has vanished meanwhile")
+var errVanished = errors.New("a file has vanished")
 
 // listing gives the blobs of a storage whose keys begin with a prefix.
 type listing struct {

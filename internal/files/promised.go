@@ -27,7 +27,7 @@ func keepsPromise(from io.Reader, filename string) (io.Reader, error) {
 	}
 	// A vector graphic may begin as a page does.
 	if form != "svg+xml" && strings.HasPrefix(http.DetectContentType(head), "text/html") {
-		return nil, fmt.Errorf("%w: it sends a page in place of a file of type %s", ErrInstance, kind)
+		return nil, fmt.Errorf("%w: it sends a web page instead of a file of type %s", ErrInstance, kind)
 	}
 	return r, nil
 }

@@ -16,9 +16,9 @@ import (
 
 var (
 	// ErrNotInTrash says that a name is not, or no longer, in the trash.
-	ErrNotInTrash = errors.New("files: that is not in the trash any more")
+	ErrNotInTrash = errors.New("files: no longer in the trash")
 	// ErrTaken says that a name in the trash is an output's of another run by now.
-	ErrTaken = errors.New("files: another output has that name by now")
+	ErrTaken = errors.New("files: another output has taken that name")
 )
 
 // Trashed is a name in the trash.

@@ -83,7 +83,7 @@ func refusalText(err error) string {
 	case errors.As(err, &rate):
 		return "too many prompts a minute of this tenant"
 	case errors.Is(err, ErrTenantStorage):
-		return "the files of this tenant take all that they may"
+		return "the files of this tenant have reached their limit"
 	}
 	return ""
 }

@@ -31,7 +31,7 @@ var (
 	// ErrLinkTooLong is a link that would work for longer than any may. It is asked
 	// when a link is opened, too: a key that was stolen must not give links
 	// that work for years.
-	ErrLinkTooLong = errors.New("hub: the link is valid for too long")
+	ErrLinkTooLong = errors.New("hub: the link would be valid for too long")
 )
 
 // signer makes links to files that work for whoever holds them, for a while:

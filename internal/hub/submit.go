@@ -42,7 +42,7 @@ type RateError = queue.RateError
 
 // ErrTenantStorage is the error of [Submitter.Submit] for a tenant whose files take all that
 // they may.
-var ErrTenantStorage = errors.New("hub: the files of the tenant take all that they may")
+var ErrTenantStorage = errors.New("hub: the tenant's files have reached their limit")
 
 // Submission is a prompt that somebody wants to be run. The byte slices must not
 // be changed.
@@ -310,7 +310,7 @@ func hashOf(parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// checkStorage refuses a tenant whose files take all that they may.
+// checkStorage refuses a tenant whose files have reached their limit.
 func (s *Submitter) checkStorage(ctx context.Context, tenant string) error {
 	most := s.limitsOf(tenant).Storage
 	if most == 0 {

@@ -29,7 +29,7 @@ import (
 var (
 	// ErrBroken means that the body could not be read: its encoding is damaged or
 	// its sender is gone.
-	ErrBroken = errors.New("intake: broken body")
+	ErrBroken = errors.New("intake: malformed body")
 	// ErrInflated means that a compressed body is a decompression bomb.
 	ErrInflated = errors.New("intake: body inflates too much")
 	// ErrValues means that a body has too many JSON values.

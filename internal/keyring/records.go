@@ -51,7 +51,7 @@ func (r *Records) Sign(place string, record []byte) ([]byte, error) {
 	}
 	record = bytes.TrimSpace(record)
 	if !json.Valid(record) || record[0] != '{' {
-		return nil, errors.New("keyring: a record is no JSON object")
+		return nil, errors.New("keyring: a record is not a JSON object")
 	}
 	mark := append([]byte{markVersion}, k.id[:]...)
 	mark = append(mark, r.mac(k, place, record)...)

@@ -226,7 +226,7 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 		if len(known) > 0 {
 			// Somebody has emptied the store, or it is not mounted. A new ring
 			// would make everything that was sealed worthless.
-			return fmt.Errorf("%w: there are none any more", ErrCorrupt)
+			return fmt.Errorf("%w: none are left", ErrCorrupt)
 		}
 		_, err := r.add(ctx)
 		return err
@@ -245,7 +245,7 @@ func (r *Ring) read(ctx context.Context, all bool) error {
 		}
 	}
 	if err := errors.Join(errs...); len(ring) == 0 || err != nil && (all || len(known) == 0) {
-		return cmp.Or(err, fmt.Errorf("%w: all were deleted just now", ErrUnavailable))
+		return cmp.Or(err, fmt.Errorf("%w: all were just deleted", ErrUnavailable))
 	}
 	r.use(ring)
 	r.sealAgain(ctx)

@@ -64,7 +64,7 @@ func (q *RunEnds) Finish(ctx context.Context, run job.Run, o Outcome) error {
 // after the end.
 func (q *RunEnds) FinishCounting(ctx context.Context, run job.Run, o Outcome) (left int, err error) {
 	if !o.State.Ended() {
-		return 0, fmt.Errorf("queue: %q is no end", o.State)
+		return 0, fmt.Errorf("queue: %q is not an end", o.State)
 	}
 	e := q.stored(o.State, o)
 	err = q.asHolder(ctx, run, func() error {

@@ -80,7 +80,7 @@ var (
 	ErrTenantFullBytes = fmt.Errorf("%w: too many bytes", ErrTenantFull)
 	// ErrTenantSpent means that the tenant has used all the time of instances that it has
 	// for a day. The error is a [SpentError].
-	ErrTenantSpent = errors.New("queue: the tenant's time for a day is used up")
+	ErrTenantSpent = errors.New("queue: the tenant has used up its time for the day")
 	// ErrTenantRate means that the tenant posts too many prompts a minute. The error is a
 	// [RateError].
 	ErrTenantRate = errors.New("queue: the tenant posts too many prompts a minute")

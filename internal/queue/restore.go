@@ -88,7 +88,7 @@ func (q *Recovery) ready(ctx context.Context) error {
 		}
 	}
 	if until := q.heal.settled.Load(); until != nil && time.Now().Before(*until) {
-		return fmt.Errorf("%w: it has just come back, and other hubs look for what it has lost", ErrUnavailable)
+		return fmt.Errorf("%w: it has just come back, and hubs are checking what it has lost", ErrUnavailable)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func readTrash(ctx context.Context, a *Admin, cmd *cobra.Command, limit int) (sh
 func runTrashList(ctx context.Context, a *Admin, cmd *cobra.Command, _ []string) error {
 	limit, err := cmd.Flags().GetInt("limit")
 	if err != nil || limit < 1 {
-		return usagef("--limit is no positive number")
+		return usagef("--limit must be a positive number")
 	}
 	shown, all, err := readTrash(ctx, a, cmd, limit)
 	if err != nil {

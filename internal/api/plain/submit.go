@@ -153,7 +153,7 @@ func (o *room) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		writeUnfit(w, refusal.Answer)
 	case errors.As(err, &uploads): // by the files inside the workflow
 		o.RefuseFull(w, uploads.Limit, api.Error{
-			Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full", Message: "Your uploads take all that they may",
+			Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full", Message: "Your uploads have reached their limit",
 		})
 	case errors.Is(err, files.ErrStorage):
 		o.Log().Error("the storage does not take the files of a job", "error", err)

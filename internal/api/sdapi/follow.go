@@ -71,7 +71,7 @@ func (o requests) wait(ctx context.Context, a api.Requester, id string, out *ans
 }
 
 // errUnread means that the client does not read.
-var errUnread = errors.New("sdapi: the client does not read")
+var errUnread = errors.New("sdapi: the client stopped reading")
 
 // find finds a job that was just taken, also if Redis is away for a moment.
 func (o requests) find(ctx context.Context, a api.Requester, id string) (job.Job, error) {
