@@ -11,27 +11,27 @@ import (
 )
 
 const (
-	// watchedFor is how long a call of Activities makes runs note which class their nodes
-	// have, and pictureFor how long one of Preview makes a run keep its latest picture.
+	// watchedFor is how long after a call of Activities runs keep noting the class of their nodes,
+	// and pictureFor how long after one of Preview a run keeps its latest picture.
 	watchedFor = 10 * time.Second
 	pictureFor = 15 * time.Second
 )
 
-// Activity is what a connected instance does for the hub, as far as this hub sees it.
+// Activity is what a connected instance is doing for the hub, as far as this hub sees it.
 type Activity struct {
 	// Models are the models of the run that began there last.
 	Models []string
-	// Job is the one that this hub follows there; its zero value if there is none.
+	// Job is the one this hub follows there; the zero value if there is none.
 	Job job.Job
-	// Began is when the instance began to execute it; zero before.
+	// Began is when the instance began to execute it; zero until then.
 	Began time.Time
-	// Node is the id of the node that runs, and Class its class; both may be empty.
+	// Node is the id of the running node and Class its class; either may be empty.
 	Node, Class string
 	// Progress is that of the node, from 0 to 1.
 	Progress float64
 }
 
-// Activities returns what the connected instances do, by name.
+// Activities returns what the connected instances are doing, by name.
 func (d *Dispatcher) Activities() map[string]Activity {
 	d.watched.note()
 	connected := d.connected()
@@ -42,7 +42,7 @@ func (d *Dispatcher) Activities() map[string]Activity {
 	return all
 }
 
-// Activity returns what one instance does; its zero value if that is not connected.
+// Activity returns what one instance is doing; the zero value if it is not connected.
 func (d *Dispatcher) Activity(instance string) Activity {
 	if conn := d.connection(instance); conn != nil {
 		return conn.activity()
@@ -64,9 +64,9 @@ func (conn *connection) activity() Activity {
 	return a
 }
 
-// Preview returns the latest picture of the run that this hub follows at an instance, if
-// it is a certain job's. The first call for a run finds none: pictures are kept only while
-// somebody asks for them.
+// Preview returns the latest picture of the run that this hub follows at an instance, if the run is
+// of the given job. The first call for a run finds none: pictures are kept only while somebody asks
+// for them.
 func (d *Dispatcher) Preview(instance, key string) (comfyui.Binary, bool) {
 	conn := d.connection(instance)
 	if conn == nil {
@@ -79,23 +79,23 @@ func (d *Dispatcher) Preview(instance, key string) (comfyui.Binary, bool) {
 	return r.doing.picture()
 }
 
-// interest says until when somebody is interested in something. The zero value is nobody.
+// interest says until when somebody is interested. The zero value means nobody is.
 type interest struct{ until atomic.Int64 } // Unix nanoseconds
 
 func (i *interest) note()     { i.until.Store(time.Now().Add(watchedFor).UnixNano()) }
 func (i *interest) any() bool { return time.Now().UnixNano() < i.until.Load() }
 
-// doing is what a run does just now. The run writes it, and those who watch the fleet read
+// doing is what a run is doing right now. The run writes it, and whoever watches the fleet reads
 // it. The zero value is nothing.
 type doing struct {
 	mu          sync.Mutex
 	node, class string
 	progress    float64
 	preview     comfyui.Binary
-	wanted      time.Time // until when the preview is
+	wanted      time.Time // when the preview is no longer wanted
 }
 
-// executes notes the node that runs. class is empty if nobody has looked.
+// executes notes the running node. class is empty if nobody has looked it up.
 func (d *doing) executes(node, class string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -105,7 +105,7 @@ func (d *doing) executes(node, class string) {
 	d.node, d.class = node, class
 }
 
-// classless reports whether the class of the node that runs is not known.
+// classless reports whether a node is running whose class is not known.
 func (d *doing) classless() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -140,7 +140,7 @@ func (d *doing) picture() (comfyui.Binary, bool) {
 	return d.preview, len(d.preview.Image) > 0
 }
 
-// tellNode notes the node that runs for those who watch the fleet.
+// tellNode notes the running node for whoever watches the fleet.
 func (r *run) tellNode() {
 	class := ""
 	if r.node != "" && r.d.watched.any() {
@@ -149,7 +149,7 @@ func (r *run) tellNode() {
 	r.doing.executes(r.node, class)
 }
 
-// classOf returns the class of a node of a graph, "" if it says none.
+// classOf returns the class of a node of a graph, "" if it has none.
 func classOf(graph []byte, node string) (class string) {
 	pyjson.Members(graph, func(id string, n []byte) {
 		if id != node {

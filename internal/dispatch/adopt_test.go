@@ -14,8 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// silentCatalog makes an instance take its time to say what it can run. tell ends
-// that.
+// silentCatalog makes an instance take its time to say what it can run, until tell is called.
 func silentCatalog(t *testing.T, i *scripted) (tell func()) {
 	told := make(chan struct{})
 	i.on("GET /object_info", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
@@ -35,14 +34,14 @@ func silentCatalog(t *testing.T, i *scripted) (tell func()) {
 	return tell
 }
 
-// A hub that restarts follows its runs although the instance does not say what it
-// can run: that takes minutes where there are 500 instances.
+// A restarting hub follows its runs even while an instance has not said what it can run: with 500
+// instances that takes minutes.
 func TestRunIsAdoptedBeforeTheCatalogIsKnown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
 		key := b.submit(working)
 		b.runs(key)
-		b.set(func(s *Settings) { s.ContactTimeout = 10 * time.Second }) // far less than the answer takes
+		b.set(func(s *Settings) { s.ContactTimeout = 10 * time.Second }) // much less than the answer takes
 		tell := silentCatalog(t, b.instances[0])
 		b.restart("hub/2")
 		require.Empty(t, b.reaches(key, job.Done).Lost)
@@ -53,8 +52,8 @@ func TestRunIsAdoptedBeforeTheCatalogIsKnown(t *testing.T) {
 	})
 }
 
-// The same holds for a hub that loses and opens a socket again, and for messages on
-// the new socket: they are read while the instance works out what it can run.
+// The same holds for a hub that loses a socket and opens it again, and for messages on the new
+// socket: they are read while the instance works out what it can run.
 func TestRunGoesOnWhileTheCatalogIsReadAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -68,7 +67,7 @@ func TestRunGoesOnWhileTheCatalogIsReadAgain(t *testing.T) {
 	})
 }
 
-// agent reports an instance as an agent does, until the test ends.
+// agent reports an instance the way an agent does, until the test ends.
 type agent struct {
 	b    *dispatching
 	i    *scripted
@@ -107,8 +106,8 @@ func reportedRun(t *testing.T) (b *dispatching, a *agent, key string) {
 	return b, a, key
 }
 
-// A run whose instance this hub cannot reach is kept while the agent reports it, and
-// is lost soon after that ends.
+// A run whose instance this hub cannot reach is kept as long as the agent reports it, and is lost
+// soon after the agent stops.
 func TestReportedRunIsKept(t *testing.T) {
 	inBubbles(t, map[string]bool{"followed": false, "adopted": true}, func(t *testing.T, restart bool) {
 		b, a, key := reportedRun(t)
@@ -145,8 +144,8 @@ func (b *dispatching) forgetsFleet() {
 	b.config.Fleet = b.fleet
 }
 
-// A run whose instance nobody has reported yet waits longer: the agents of a hub
-// that has restarted may take a minute to find it.
+// A run whose instance nobody has reported yet waits longer: the agents of a restarted hub may take
+// a minute to find it.
 func TestRunWaitsForItsAgent(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 0)
@@ -166,7 +165,7 @@ func TestRunWaitsForItsAgent(t *testing.T) {
 	})
 }
 
-// An instance that is reported after a while has time to be connected, too.
+// An instance that is only reported after a while still gets time to connect.
 func TestRunWaitsForTheConnection(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)
@@ -194,7 +193,7 @@ func TestRunWaitsForTheConnection(t *testing.T) {
 	require.Equal(t, 1, a.i.Started(), "it ran once")
 }
 
-// A cancel does not wait for an instance that this hub cannot reach. What still runs
+// A cancel does not wait for an instance that this hub cannot reach. Whatever is still running
 // there is stopped once the instance is back.
 func TestCancelWhileTheInstanceIsAway(t *testing.T) {
 	inBubbles(t, map[string]bool{"followed": false, "adopted": true}, func(t *testing.T, restart bool) {
@@ -226,25 +225,25 @@ func TestCancelWhileTheInstanceIsAway(t *testing.T) {
 	})
 }
 
-// survivor starts another hub over the same queue, whose sweeps are 20 minutes apart:
-// it gets runs in no other way than from hubs that are gone.
+// survivor starts another hub over the same queue, whose sweeps are 20 minutes apart: the only way
+// it gets runs is from hubs that are gone.
 func (b *dispatching) survivor(gone func(context.Context, string) bool) {
 	b.config.Hub, b.config.HubID, b.config.Gone = "other/1", "other", gone
 	b.Dispatcher = New(b.config)
 	b.Start()
 }
 
-// among gives a hub others to tell that it is alive.
+// among makes a hub tell others that it is alive.
 func among(b *dispatching, c *Config) {
 	b.settings.Lease = time.Hour
 	c.Gone = func(context.Context, string) bool { return false }
 }
 
-// Another hub takes over a run long before its lease ends, from a hub that was killed
-// and from one that stops. It follows the run and does not begin another.
+// Another hub takes over a run long before its lease ends, both from a hub that was killed and from
+// one that stops. It follows the run and does not start another.
 func TestRunOfAHubThatIsGone(t *testing.T) {
 	inBubbles(t, map[string]func(*Dispatcher){
-		"killed":  func(d *Dispatcher) { d.stop() }, // it says nothing any more
+		"killed":  func(d *Dispatcher) { d.stop() }, // it no longer says anything
 		"stopped": (*Dispatcher).Close,
 	}, func(t *testing.T, end func(*Dispatcher)) {
 		b := newDispatching(t, 1, among)
@@ -264,8 +263,8 @@ func TestRunOfAHubThatIsGone(t *testing.T) {
 	})
 }
 
-// A hub that is only cut off from Redis keeps its runs until their leases end, and so
-// does one whose instance nobody else reaches.
+// A hub that is only cut off from Redis keeps its runs until their leases end, and so does one
+// whose instance nobody else can reach.
 func TestRunOfASilentHubThatLives(t *testing.T) {
 	inBubbles(t, map[string]bool{"it lives": false, "its instance is out of reach": true}, func(t *testing.T, gone bool) {
 		b := newDispatching(t, 1, among)
@@ -285,8 +284,7 @@ func TestRunOfASilentHubThatLives(t *testing.T) {
 	})
 }
 
-// A hub that was frozen finds out at once that another has its runs, and leaves them to
-// it.
+// A hub that was frozen finds out at once that another has its runs, and leaves them alone.
 func TestFrozenHubLosesItsRuns(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1, among)

@@ -5,9 +5,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
-// affinity remembers the instance that ran each client's last job. Routes of
-// custom nodes keep state there that no other instance has; a client that is
-// forgotten costs a call to the primary.
+// affinity remembers which instance ran each client's last job. Routes of custom nodes keep state
+// there that no other instance has. If a client is forgotten, its call goes to the primary.
 type affinity struct{ names tenantlru.Map[string] }
 
 func (a *affinity) note(tenant, client, instance string) {
@@ -42,8 +41,8 @@ func (d *Dispatcher) RanLast(tenant, client string) *comfyui.Client {
 	return nil
 }
 
-// WarmFor returns the instances whose last job was this client's: nobody else
-// loses anything when their memory is freed.
+// WarmFor returns the instances whose last job was this client's: freeing their memory costs nobody
+// else anything.
 func (d *Dispatcher) WarmFor(tenant, client string) []*comfyui.Client {
 	var warm []*comfyui.Client
 	for _, conn := range d.connected() {

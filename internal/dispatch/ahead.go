@@ -14,13 +14,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// With Settings.Ahead an instance that runs a job is given the next one, if no instance
-// is idle that could run it. ComfyUI begins it by itself when the first one ends. Until
-// then it can be taken back: from ComfyUI's own queue to the hub's.
+// With Settings.Ahead, an instance that is running a job is given the next one if no idle instance
+// could run it. ComfyUI starts it by itself when the first one ends. Until then it can be taken
+// back from ComfyUI's own queue into the hub's.
 
-// takesAhead reports whether the connection can take a job behind its run. On older
-// servers an interrupt stops whatever runs, so that one for the run could hit the job
-// that has just begun behind it. The caller holds the lock.
+// takesAhead reports whether the connection can take a job behind its run. On older servers an
+// interrupt stops whatever is running, so one meant for the run could hit the job that has just
+// begun behind it. The caller holds the lock.
 func (conn *connection) takesAhead() bool {
 	return conn.version.InterruptByID() && conn.open && conn.current != nil && conn.begun == conn.current && conn.ahead == nil && conn.info != nil
 }
@@ -43,7 +43,7 @@ func (conn *connection) ranFor(r *run, now time.Time) (ran time.Duration, began 
 // has reports whether a queue item is one of the runs of this connection.
 func (conn *connection) has(item comfyui.QueueItem) bool {
 	for _, r := range conn.runs() {
-		// The mark of another run cannot be read here, so it need not be of this attempt.
+		// The mark of another run cannot be read here, so any attempt at the job will do.
 		if r != nil && (item.ID == r.lease().Upstream || item.Mark.Job == r.job().Key) {
 			return true
 		}
@@ -78,7 +78,7 @@ func (conn *connection) moveUp() {
 	}
 }
 
-// isAhead reports whether the run waits at its instance behind another one.
+// isAhead reports whether the run is waiting at its instance behind another one.
 func (r *run) isAhead() bool {
 	if r.conn == nil {
 		return false
@@ -88,7 +88,7 @@ func (r *run) isAhead() bool {
 	return r.conn.ahead == r
 }
 
-// begun notes that the instance executes the run, so that the next one may follow.
+// begun notes that the instance is executing the run, so that the next one may follow.
 func (r *run) begun() {
 	if r.conn == nil {
 		return
@@ -131,8 +131,8 @@ func (d *Dispatcher) busy() (idle []schedule.Idle, infos []*catalog.Info) {
 	return idle, infos
 }
 
-// takeBack takes jobs back that wait at an instance while another one is idle that
-// could run them, and those at an instance that takes no jobs any more.
+// takeBack takes back jobs that are waiting at an instance while an idle one could run them, and
+// those at an instance that no longer takes jobs.
 func (d *Dispatcher) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
 	var waiting []job.Job
 	runs := map[string]*run{}
@@ -164,21 +164,21 @@ func (d *Dispatcher) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
 	}
 }
 
-// askBack asks the run to leave its instance, if it still waits there.
+// askBack asks the run to leave its instance if it is still waiting there.
 func (r *run) askBack() {
 	if r.recalled.CompareAndSwap(false, true) {
 		r.mail.put(runEvent{kind: takeBackAsked})
 	}
 }
 
-// unload removes the prompt from its instance if it waits there behind another run,
-// and reports whether it is certain that it will not run.
+// unload removes the prompt from its instance if it is waiting there behind another run, and
+// reports whether it is certain not to run.
 func (r *run) unload(ctx context.Context) bool {
 	return r.phase == posted && r.isAhead() && r.removed(ctx)
 }
 
-// removed removes a prompt that waits from its instance, and reports whether it is
-// certain that it has not begun.
+// removed removes a waiting prompt from its instance, and reports whether it has certainly not
+// begun.
 func (r *run) removed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -187,10 +187,10 @@ func (r *run) removed(ctx context.Context) bool {
 	}
 	left, err := r.conn.client.Queue(ctx)
 	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
-		return false // it has just begun, or nobody knows
+		return false // it has just begun, or there is no telling
 	}
-	// It may have begun and ended before the delete. The history comes last, so "in
-	// neither" is certain.
+	// It may have begun and ended before the delete. The history is read last, so if it is in
+	// neither place, it never ran.
 	found, err := r.conn.client.HasEnded(ctx, r.lease().Upstream)
 	return err == nil && !found
 }

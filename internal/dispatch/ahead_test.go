@@ -40,7 +40,7 @@ func (b *dispatching) at(key string) *scripted {
 	return nil
 }
 
-// waitsThere waits until a job waits at an instance behind another one.
+// waitsThere waits until a job is waiting at an instance behind another one.
 func (b *dispatching) waitsThere(key string) *scripted {
 	b.t.Helper()
 	eventually(b.t, func() bool { return b.job(key).Ahead }, deadline, 10*time.Millisecond)
@@ -49,7 +49,7 @@ func (b *dispatching) waitsThere(key string) *scripted {
 	return i
 }
 
-// An instance has its next job before it is free, and no more than one.
+// An instance gets its next job before it is free, and no more than one.
 func TestNextJobWaitsAtTheInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running := newAhead(t, 1)
@@ -73,7 +73,7 @@ func TestNextJobWaitsAtTheInstance(t *testing.T) {
 	})
 }
 
-// A job that waits at an instance runs where it is free first, as if it had never been
+// A job waiting at an instance runs on whichever instance is free first, as if it had never been
 // given out.
 func TestWaitingJobIsTakenBack(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -136,8 +136,8 @@ func TestJobBeginsBeforeItIsTakenBack(t *testing.T) {
 	})
 }
 
-// Whoever removes a job that waits at an instance removes one that waits: the run
-// before it goes on, and no entry is left.
+// Removing a job that waits at an instance removes only that one: the run before it goes on, and no
+// entry is left.
 func TestWaitingJobIsCancelled(t *testing.T) {
 	inBubbles(t, map[string]func(b *dispatching, key string) error{
 		"deleted": func(b *dispatching, key string) error {
@@ -171,7 +171,7 @@ func TestWaitingJobIsCancelled(t *testing.T) {
 	})
 }
 
-// An instance that is drained keeps the run and gives the waiting job back.
+// A draining instance keeps the run and gives the waiting job back.
 func TestDrainedInstanceGivesBack(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running := newAhead(t, 1)
@@ -188,8 +188,8 @@ func TestDrainedInstanceGivesBack(t *testing.T) {
 	})
 }
 
-// The instance may begin the next job while the hub still handles the end of the one
-// before it: that is no hang, however long the next one has waited there.
+// The instance may begin the next job while the hub is still handling the end of the one before it:
+// that does not count as hanging, however long the next one has waited there.
 func TestNextJobIsShownAsRunning(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running := newAhead(t, 1)
@@ -205,7 +205,7 @@ func TestNextJobIsShownAsRunning(t *testing.T) {
 			require.NoError(t, json.NewEncoder(w).Encode(map[string]any{"queue_running": both, "queue_pending": []any{}}))
 		})
 		muted := time.Now()
-		there.SetFault(sim.Faults{Mute: true}) // previews of the one that runs would put the looks off
+		there.SetFault(sim.Faults{Mute: true}) // previews of the running one would postpone the looks
 		b.set(func(s *Settings) { s.StallTimeout = time.Second })
 		waiting := b.followed(next)
 		eventually(t, func() bool {
@@ -223,7 +223,7 @@ func TestNextJobIsShownAsRunning(t *testing.T) {
 	})
 }
 
-// The next hub follows both the run and the job that waits behind it.
+// The next hub follows both the run and the job waiting behind it.
 func TestBothRunsAreTakenOver(t *testing.T) {
 	t.Parallel()
 	for _, hub := range []string{"hub/2", "other/1"} {
@@ -255,8 +255,8 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 	}
 }
 
-// countSockets counts the sockets that are open at one time, by client id. The function
-// that it returns gives the most of each so far.
+// countSockets counts the sockets that are open at the same time, by client id. The returned
+// function gives the maximum of each so far.
 func (s *scripted) countSockets() (most func() map[string]int) {
 	var mu sync.Mutex
 	open, top := map[string]int{}, map[string]int{}
@@ -278,7 +278,7 @@ func (s *scripted) countSockets() (most func() map[string]int) {
 	}
 }
 
-// A job that waits is not blamed for the death of the instance.
+// A waiting job is not blamed for the death of the instance.
 func TestWaitingJobOutlivesItsInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running := newAhead(t, 1)

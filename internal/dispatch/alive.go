@@ -12,12 +12,12 @@ const (
 	beatEvery = time.Second
 	// beatLasts is how long a hub counts as alive after that.
 	beatLasts = 3 * beatEvery
-	// quitTimeout bounds telling them that it stops.
+	// quitTimeout bounds telling the other hubs that this one is stopping.
 	quitTimeout = 2 * time.Second
 )
 
-// keepBeating tells the other hubs that this one is alive, until ctx ends. Nothing
-// slow may delay it.
+// keepBeating tells the other hubs that this one is alive, until ctx ends. Nothing slow may hold it
+// up.
 func (d *Dispatcher) keepBeating(ctx context.Context) {
 	for ctx.Err() == nil {
 		silent, late, err := d.queue.Beat(ctx, d.Hub, beatLasts, d.buried.take()...)
@@ -27,7 +27,7 @@ func (d *Dispatcher) keepBeating(ctx context.Context) {
 		if len(silent) > 0 {
 			select {
 			case d.silent <- silent:
-			default: // it still looks at the last ones
+			default: // still busy with the last ones
 			}
 		}
 		retry.Sleep(ctx, beatEvery)
@@ -50,9 +50,9 @@ func (d *Dispatcher) inherit(ctx context.Context) {
 	}
 }
 
-// inheritFrom takes over the runs of one hub, without waiting for their leases to end.
-// Runs on instances that this hub does not reach are left to others: their own hub may
-// be the only one that does, and it may only be restarting.
+// inheritFrom takes over the runs of one hub without waiting for their leases to end. Runs on
+// instances that this hub cannot reach are left to others: their own hub may be the only one that
+// can, and it may just be restarting.
 func (d *Dispatcher) inheritFrom(ctx context.Context, hub string) {
 	runs, err := d.queue.Runs(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (d *Dispatcher) inheritFrom(ctx context.Context, hub string) {
 	}
 }
 
-// quit lets other hubs have the runs of this one, which follows them no more.
+// quit hands this hub's runs over to the others; it no longer follows them.
 func (d *Dispatcher) quit() {
 	ctx, cancel := context.WithTimeout(context.Background(), quitTimeout)
 	defer cancel()

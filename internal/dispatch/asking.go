@@ -9,61 +9,56 @@ import (
 )
 
 const (
-	// minPatience and maxPatience bound how long a client waits for an
-	// instance to say what it can run. In between it is twice the time that
-	// the instance took last.
+	// minPatience and maxPatience bound how long a client waits for an instance to say what it can
+	// run. In between, it waits twice as long as the instance took last time.
 	minPatience = 2 * time.Second
 	maxPatience = 10 * time.Second
-	// latePatience is the same for an instance whose last answer was late or
-	// none: one that hangs must not slow down every client.
+	// latePatience is the same for an instance whose last answer was late or never came: one that
+	// hangs must not slow down every client.
 	latePatience = 300 * time.Millisecond
-	// restFactor is how many times as long as it took to answer an instance is
-	// left alone before it is asked for everything again. The question keeps
-	// ComfyUI's one thread from its work: half a second for 600 classes beside
-	// a running prompt.
+	// restFactor times the time it took to answer is how long an instance is left alone before it
+	// is asked for everything again. The question keeps ComfyUI's one thread from its work: half a
+	// second for 600 classes beside a running prompt.
 	restFactor = 4
-	// maxRest bounds the pause before it is asked again because it has changed:
-	// that pause is as long as the answer took, and clients wait for it.
+	// maxRest bounds the pause before it is asked again because it has changed: that pause is as
+	// long as the answer took, and clients are waiting for it.
 	maxRest = 2 * time.Second
 )
 
-// asking knows how old a connection's knowledge of its instance is, and which
-// questions are under way, so that any number of clients who want to know cost
-// the instance one question.
+// asking knows how old the connection's knowledge of its instance is and which questions are under
+// way, so that the instance gets one question however many clients want to know.
 type asking struct {
 	// turn is for questions about a class: one at a time.
 	turn chan struct{}
 
 	mu sync.Mutex
-	// read is when the last whole reading began, took how long it lasted,
-	// hash what it got.
+	// read is when the last whole reading began, took how long it lasted, and hash is of what it
+	// returned.
 	read time.Time
 	took time.Duration
 	hash string
-	// doubted is when something happened that can have changed what the
-	// instance offers.
+	// doubted is when something last happened that may have changed what the instance offers.
 	doubted time.Time
 	// late says that the last question was not answered in time.
 	late bool
-	// whole is the reading under way, parts the questions about classes.
+	// whole is the reading under way, parts the questions about single classes.
 	whole *question
 	parts map[string]*question
-	// asked is when the last answered question about a class began. patches
-	// are what such answers have changed since the last whole reading.
+	// asked is when the last answered question about each class began. patches are what such
+	// answers have changed since the last whole reading.
 	asked   map[string]time.Time
 	patches map[string]patch
 }
 
-// question is one that is under way.
+// question is one that has not been answered yet.
 type question struct {
 	// done is closed when the answer has been taken in, or will not come.
 	done chan struct{}
-	// from is when the instance may be asked, until how long it is worth
-	// waiting for.
+	// from is when the instance may be asked, until how long it is worth waiting for.
 	from, until time.Time
 }
 
-// patch is what an instance said of one class.
+// patch is what an instance said about one class.
 type patch struct {
 	at   time.Time
 	body []byte
@@ -76,7 +71,7 @@ func newAsking() *asking {
 	}
 }
 
-// begin opens a question that is put at from. The caller holds the lock.
+// begin opens a question to be asked at from. The caller holds the lock.
 func (a *asking) begin(from time.Time) *question {
 	patience := min(max(2*a.took, minPatience), maxPatience)
 	if a.late {
@@ -85,9 +80,9 @@ func (a *asking) begin(from time.Time) *question {
 	return &question{done: make(chan struct{}), from: from, until: from.Add(patience)}
 }
 
-// wholeSince returns the reading to wait for so that nothing known is older
-// than age, and whether the caller must do the reading. It is nil if what is
-// known is young enough, or as young as the instance can bear.
+// wholeSince returns the reading to wait for so that nothing known is older than age, and whether
+// the caller must do the reading. It returns nil if what is known is recent enough, or as recent as
+// the instance can stand.
 func (a *asking) wholeSince(now time.Time, age time.Duration) (q *question, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +91,7 @@ func (a *asking) wholeSince(now time.Time, age time.Duration) (q *question, mine
 		if !a.doubted.After(a.read) {
 			return nil, false
 		}
-		// It has changed, so the client waits until it may be asked again.
+		// It has changed, so the client waits until the instance may be asked again.
 		if rested := a.read.Add(2 * min(a.took, maxRest)); rested.After(from) {
 			from = rested
 		}
@@ -108,10 +103,9 @@ func (a *asking) wholeSince(now time.Time, age time.Duration) (q *question, mine
 	return a.whole, false
 }
 
-// partSince is wholeSince for one class: it returns the question to wait for so
-// that what is known of the class was asked for at asOf or later. allowed is
-// called before a new question, and says whether it may be put. What is known
-// from before a change is too old in any case.
+// partSince is wholeSince for one class: it returns the question to wait for so that what is known
+// of the class was asked for at asOf or later. It calls allowed before opening a new question, to
+// find out whether it may. Anything known from before a change is too old in any case.
 func (a *asking) partSince(class string, asOf time.Time, allowed func() bool) (q *question, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,8 +127,7 @@ func (a *asking) partSince(class string, asOf time.Time, allowed func() bool) (q
 	return q, true
 }
 
-// settle ends a question. class is empty for a whole reading; err says that no
-// answer came.
+// settle ends a question. class is empty for a whole reading; err means that no answer came.
 func (a *asking) settle(q *question, class string, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -155,7 +148,7 @@ func (a *asking) doubt() {
 	a.doubted = time.Now()
 }
 
-// forget is for a new connection: the process there may be another one.
+// forget is for a new connection: the process there may be a different one.
 func (a *asking) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,7 +156,7 @@ func (a *asking) forget() {
 	clear(a.patches)
 }
 
-// enter waits for the turn of a question about a class.
+// enter waits for its turn to ask about a class.
 func (a *asking) enter(ctx context.Context) error {
 	select {
 	case a.turn <- struct{}{}:
@@ -175,9 +168,9 @@ func (a *asking) enter(ctx context.Context) error {
 
 func (a *asking) leave() { <-a.turn }
 
-// takeWhole stores a whole reading that began at began, together with what was said about
-// single classes later than that, and reports whether it says anything new. A
-// reading that a later one has overtaken is left out.
+// takeWhole stores a whole reading that began at began, together with anything said about single
+// classes since then, and reports whether it brings anything new. A reading that a later one has
+// overtaken is ignored.
 func (conn *connection) takeWhole(library *catalog.Library, info *catalog.Info, hash string, began time.Time) (changed bool) {
 	a := conn.ask
 	a.mu.Lock()
@@ -203,8 +196,8 @@ func (conn *connection) takeWhole(library *catalog.Library, info *catalog.Info, 
 	return changed
 }
 
-// takeRecalled stores what the instance said in an earlier connection, perhaps to
-// another hub. The first who wants to know makes the hub ask again.
+// takeRecalled stores what the instance said over an earlier connection, perhaps to another hub.
+// The first client that wants to know makes the hub ask again.
 func (conn *connection) takeRecalled(info *catalog.Info, hash string) {
 	a := conn.ask
 	a.mu.Lock()
@@ -213,8 +206,7 @@ func (conn *connection) takeRecalled(info *catalog.Info, hash string) {
 	conn.setInfo(info)
 }
 
-// takePart stores what the instance said of a class and reports whether that is
-// new.
+// takePart stores what the instance said about a class and reports whether that is new.
 func (conn *connection) takePart(library *catalog.Library, class string, body []byte, began time.Time) (changed bool, err error) {
 	a := conn.ask
 	a.mu.Lock()

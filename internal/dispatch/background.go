@@ -6,19 +6,19 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// maxBackground bounds the types of a connection that are known as background.
+// maxBackground bounds the message types that a connection knows as background.
 const maxBackground = 64
 
-// background knows the types of messages that custom nodes of an instance send whether
-// or not it runs a prompt, such as the load of its GPU. They say nothing about a run.
-// The zero value knows none.
+// background knows the types of messages that an instance's custom nodes send whether or not it is
+// running a prompt, such as the load of its GPU. They say nothing about a run. The zero value knows
+// none.
 type background struct {
 	mu    sync.Mutex
 	types map[string]bool
 }
 
-// note takes a message that came while the instance had no run of this hub. It counts if
-// the instance has no other work, either.
+// note takes a message that came while the instance had no run of this hub. It counts only if the
+// instance has no other work either.
 func (b *background) note(f comfyui.Frame, idle func() bool) {
 	if f.Binary {
 		return

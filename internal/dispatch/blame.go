@@ -8,14 +8,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// Trust forgets what speaks against an instance, which gets jobs again like any other.
+// Trust clears an instance's record of failures. It gets jobs again like any other.
 func (d *Dispatcher) Trust(instance string) {
 	d.health.forget(instance)
 	d.Fleet.SetAside(instance, "")
 	d.Wake()
 }
 
-// publish tells the fleet and the log what the health of instances has come to.
+// publish tells the fleet and the log when the verdict on an instance changes.
 func (d *Dispatcher) publish(said []verdict) {
 	for _, v := range said {
 		i, known := d.Fleet.Instance(v.instance)
@@ -34,15 +34,15 @@ func (d *Dispatcher) publish(said []verdict) {
 	}
 }
 
-// endedWell notes that the instance has finished the job of the run.
+// endedWell notes that the instance has finished the run's job.
 func (r *run) endedWell() {
 	if r.conn != nil {
 		r.d.publish(r.d.health.well(r.conn.name, r.job()))
 	}
 }
 
-// cameToNothing notes why a run did, as far as that may be the fault of its instance, and
-// reports whether its job should run at another one before it is blamed itself.
+// cameToNothing notes that a run failed, as far as its instance may be to blame, and reports
+// whether its job should be tried on another instance before the job itself is blamed.
 func (r *run) cameToNothing(cause Cause) (elsewhere bool) {
 	j := r.job()
 	doubtful, rest, said := r.d.health.wrong(r.conn.name, j, cause, r.d.atWork(r))
@@ -53,9 +53,9 @@ func (r *run) cameToNothing(cause Cause) (elsewhere bool) {
 	return doubtful && r.sound()
 }
 
-// failedHere decides whether an error of a run is told to the client, as ComfyUI would. It is,
-// unless the last runs at this instance have all come to nothing while others do their work:
-// then another one has the last word.
+// failedHere decides whether the client is told of a run's error, as ComfyUI would do. It is,
+// unless the last runs on this instance have all failed while others do their work: then another
+// instance has the last word.
 func (r *run) failedHere() result {
 	j := r.job()
 	if r.d.health.agreed(r.conn.name, j) || !r.cameToNothing(Failed) || len(j.FailedAt) > 0 {
@@ -65,16 +65,15 @@ func (r *run) failedHere() result {
 	return result{kind: excused, cause: Failed, elsewhere: true, reason: "it ended with an error" + r.where() + ", as the runs before it have there"}
 }
 
-// sound reports whether there is another instance that could run the job, and of which
-// nothing bad is known.
+// sound reports whether another instance could run the job and has nothing held against it.
 func (r *run) sound() bool {
 	return slices.ContainsFunc(r.d.others(r), func(conn *connection) bool {
 		return r.d.trusted(conn.name) && !slices.Contains(r.job().FailedAt, conn.name)
 	})
 }
 
-// atWork reports whether another instance has been executing a graph like the run's for so
-// long that it does not fail there as it has failed here.
+// atWork reports whether another instance has been executing a graph like this run's for so long
+// that it evidently does not fail there the way it failed here.
 func (d *Dispatcher) atWork(r *run) bool {
 	structure, longer := structureOf(r.job()), max(2*r.ran(), time.Second)
 	return slices.ContainsFunc(d.connected(), func(conn *connection) bool {
@@ -87,7 +86,7 @@ func (d *Dispatcher) atWork(r *run) bool {
 	})
 }
 
-// standIns are what the instances can run that take an instance's jobs while it rests.
+// standIns returns what the instances that take over an instance's jobs while it rests can run.
 func (d *Dispatcher) standIns(name string) (infos []*catalog.Info) {
 	reserved := d.reservedFor(name)
 	for _, other := range d.connected() {

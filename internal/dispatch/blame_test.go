@@ -22,7 +22,7 @@ import (
 // failing is a graph that fails wherever it runs.
 var failing = strings.Replace(brisk, `"fail": "none"`, `"fail": "error"`, 1)
 
-// nobodyAside requires that all instances count as well.
+// nobodyAside requires that no instance is set aside.
 func (b *dispatching) nobodyAside() {
 	b.t.Helper()
 	for _, i := range b.fleet.Instances() {
@@ -31,13 +31,13 @@ func (b *dispatching) nobodyAside() {
 	require.NotContains(b.t, b.logged(), "set aside")
 }
 
-// like gives a job the structure of others.
+// like gives a job the given structure.
 func like(structure string) func(*queue.Submission) {
 	return func(s *queue.Submission) { s.Shape = structure + ":image:1" }
 }
 
-// A graph that fails everywhere is told its error at once, and no instance is blamed for it,
-// however many there are and whatever else runs.
+// The error of a graph that fails everywhere is told at once, and no instance is blamed for it,
+// however many there are and whatever else is running.
 func TestBadGraphsAmongGoodOnes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)
@@ -64,8 +64,8 @@ func TestBadGraphsAmongGoodOnes(t *testing.T) {
 	})
 }
 
-// Many bad graphs one after the other, on both instances and with nothing else to do, fail
-// as fast as on one ComfyUI: nobody rests.
+// Many bad graphs in a row, on both instances and with nothing else to do, fail as fast as on one
+// ComfyUI: no instance rests.
 func TestBadGraphsOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, count := range []int{1, 2} {
@@ -76,14 +76,14 @@ func TestBadGraphsOnly(t *testing.T) {
 				require.Equal(t, job.Failed, j.State)
 				require.Empty(t, j.Lost, n)
 			}
-			// Each takes half of its three seconds. The instances rest once at most.
+			// Each takes half of its three seconds. The instances rest at most once.
 			require.Less(t, time.Since(began), 20*4*time.Second/time.Duration(count)+firstProbe)
 			b.nobodyAside()
 		}
 	})
 }
 
-// An error at an instance that has done well is told at once.
+// An error on an instance that has done well is told at once.
 func TestErrorOfAGoodInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)
@@ -97,8 +97,8 @@ func TestErrorOfAGoodInstance(t *testing.T) {
 	})
 }
 
-// An instance that is the only one, or the only one that can run a job, gets jobs whatever
-// comes of them, and its errors are told: as with one ComfyUI.
+// An instance that is the only one, or the only one that can run a job, gets jobs however they end,
+// and its errors are told: as with one ComfyUI.
 func TestOnlyServerIsNotSetAside(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -110,7 +110,7 @@ func TestOnlyServerIsNotSetAside(t *testing.T) {
 		b.nobodyAside()
 		require.Equal(t, 10, b.instances[0].Started())
 
-		// With another one beside it that works, it is set aside, and back when that one goes.
+		// With a working one beside it, it is set aside, and it is back when that one goes.
 		b.add(newScripted(t))
 		b.connects(2)
 		b.many(brisk, 20)
@@ -124,7 +124,7 @@ func TestOnlyServerIsNotSetAside(t *testing.T) {
 		}
 		require.Equal(t, began+10, b.instances[0].Started())
 
-		// An operator may say that it is well.
+		// An operator may declare it healthy.
 		b.fleet.SetDraining(other.name, false)
 		b.Trust(broken)
 		i, _ = b.fleet.Instance(broken)
@@ -133,7 +133,7 @@ func TestOnlyServerIsNotSetAside(t *testing.T) {
 	})
 }
 
-// While an instance rests, it still gets what no other one can run.
+// While an instance rests, it still gets jobs that no other one can run.
 func TestRestingInstanceRunsWhatOnlyItCan(t *testing.T) {
 	t.Parallel()
 	all, few := described(t, "A", "B"), described(t, "A")
@@ -189,8 +189,8 @@ func TestHealth(t *testing.T) {
 		require.Equal(t, []verdict{{"bad", ""}}, h.well("bad", one("probe")))
 		require.Empty(t, h.ill)
 
-		// A job that fails at a second one, too, clears the first, and graphs like it count
-		// no more until one ends well.
+		// A job that also fails on a second instance clears the first, and graphs like it no longer
+		// count until one ends well.
 		wrong("g", Failed)
 		require.True(t, h.agreed("good", one("g")))
 		require.Empty(t, h.ill)
@@ -207,7 +207,7 @@ func TestHealth(t *testing.T) {
 	})
 }
 
-// bad are ways in which an instance gets no prompt done, although it can be reached.
+// bad are the ways in which an instance gets no prompt done although it can be reached.
 var bad = map[string]func(i *scripted){
 	"fails":       func(i *scripted) { i.SetFault(sim.Faults{FailEvery: 1}) },
 	"answers 500": func(i *scripted) { i.SetFault(sim.Faults{RefusePrompt: true}) },
@@ -229,15 +229,15 @@ var bad = map[string]func(i *scripted){
 	},
 }
 
-// brisk takes three seconds, too, with less to tell.
+// brisk also takes three seconds, with less to report.
 var brisk = strings.Replace(working, `"steps": 20`, `"steps": 3`, 1)
 
-// different is a graph of which an instance has cached nothing.
+// different returns a graph of which an instance has nothing cached.
 func different(graph string, nonce int) string {
 	return strings.Replace(graph, `"nonce": 1`, fmt.Sprintf(`"nonce": %d`, nonce), 1)
 }
 
-// many submits so many jobs and waits for their ends.
+// many submits count jobs and waits for their ends.
 func (b *dispatching) many(graph string, count int) (jobs []job.Job) {
 	b.t.Helper()
 	var keys []string
@@ -251,8 +251,8 @@ func (b *dispatching) many(graph string, count int) (jobs []job.Job) {
 	return jobs
 }
 
-// An instance that gets nothing done is always the one that is idle. It must not eat the
-// queue while the other one works, and is set aside until it works again.
+// An instance that gets nothing done is always the idle one. It must not eat up the queue while the
+// other one works, and is set aside until it works again.
 func TestBadServer(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range bad {
@@ -286,7 +286,7 @@ func TestBadServer(t *testing.T) {
 				require.Equal(t, fleet.Idle, well.State)
 				require.Contains(t, b.logged(), "instance is set aside")
 
-				// It works again: the next probe shows that, and it has its share of the work.
+				// It works again: the next probe shows that, and it gets its share of the work.
 				broken.on("POST /prompt", nil)
 				broken.SetFault(sim.Faults{})
 				require.Len(t, b.many(strings.Replace(brisk, `"steps": 3`, `"steps": 4`, 1), 20), 20)
@@ -298,8 +298,8 @@ func TestBadServer(t *testing.T) {
 	}
 }
 
-// An instance that takes a prompt and does not have it has not been restarted, and is not
-// said to have been.
+// An instance that takes a prompt and then does not have it was not restarted, and is not reported
+// as restarted.
 func TestForgottenPrompt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -310,7 +310,7 @@ func TestForgottenPrompt(t *testing.T) {
 	})
 }
 
-// Two restarts of one server, which look like deaths, quarantine no prompt.
+// Two restarts of one server that look like deaths do not quarantine a prompt.
 func TestTwoRestartsOfOneServer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)

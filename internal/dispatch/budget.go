@@ -8,20 +8,20 @@ import (
 )
 
 const (
-	// classBurst and classEvery bound the questions about one class, classesBurst
-	// and classesEvery those about all classes together: whoever posts prompts
-	// with names that nobody has must not keep the instances busy with them.
+	// classBurst and classEvery limit the questions about one class, classesBurst and classesEvery
+	// those about all classes together: prompts with made-up names must not keep the instances
+	// busy.
 	classBurst   = 5
 	classEvery   = 2 * time.Second
 	classesBurst = 30
 	classesEvery = 200 * time.Millisecond
-	// maxQuiet bounds the pause after questions that taught nothing.
+	// maxQuiet bounds the pause after questions that taught us nothing.
 	maxQuiet = time.Minute
-	// maxBudgets bounds the classes that are counted.
+	// maxBudgets bounds the number of classes that are tracked.
 	maxBudgets = 1000
 )
 
-// budget says how often the instances may be asked about a class.
+// budget limits how often the instances may be asked about a class.
 type budget struct {
 	mu      sync.Mutex
 	all     *rate.Limiter
@@ -31,8 +31,8 @@ type budget struct {
 // allowance is the budget of one class.
 type allowance struct {
 	limiter *rate.Limiter
-	// quiet is until when only those who would be refused may ask, pause how
-	// long that lasted when it began.
+	// quiet is until when only prompts that would otherwise be refused may ask, and pause is how
+	// long that period was when it began.
 	quiet time.Time
 	pause time.Duration
 }
@@ -41,12 +41,12 @@ func newBudget() *budget {
 	return &budget{all: rate.NewLimiter(rate.Every(classesEvery), classesBurst), classes: map[string]*allowance{}}
 }
 
-// of is the allowance of a class. The caller holds the lock.
+// of returns the allowance of a class. The caller holds the lock.
 func (b *budget) of(class string) *allowance {
 	own := b.classes[class]
 	if own == nil {
 		if len(b.classes) >= maxBudgets {
-			clear(b.classes) // the budget of all bounds them still
+			clear(b.classes) // the common limit still applies
 		}
 		own = &allowance{limiter: rate.NewLimiter(rate.Every(classEvery), classBurst)}
 		b.classes[class] = own
@@ -54,10 +54,9 @@ func (b *budget) of(class string) *allowance {
 	return own
 }
 
-// take reports whether a question about a class may be put now. curious says
-// that the prompt is accepted whatever the answer: such prompts ask more and
-// more seldom while that teaches nothing, because lists that a node fills by
-// itself never have the value.
+// take reports whether a question about a class may be asked now. curious says that the prompt is
+// accepted whatever the answer: such prompts ask less and less often as long as that teaches us
+// nothing, because lists that a node fills by itself never contain the value.
 func (b *budget) take(class string, now time.Time, curious bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +71,7 @@ func (b *budget) take(class string, now time.Time, curious bool) bool {
 	return own.limiter.AllowN(now, 1) && b.all.AllowN(now, 1)
 }
 
-// taught ends the pause of a class: its lists change.
+// taught ends the pause of a class: its lists do change.
 func (b *budget) taught(class string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -2,7 +2,7 @@ package dispatch
 
 import "sync"
 
-// buried are silent hubs that hold no run any more, until the queue is told.
+// buried lists silent hubs that no longer hold any run, until the queue is told.
 type buried struct {
 	mu   sync.Mutex
 	hubs []string
@@ -14,7 +14,7 @@ func (b *buried) add(hub string) {
 	b.hubs = append(b.hubs, hub)
 }
 
-// take returns them, once.
+// take returns them and empties the list.
 func (b *buried) take() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

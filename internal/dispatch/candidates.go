@@ -10,28 +10,26 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// Candidate is an instance and what speaks for or against its running a job.
+// Candidate is an instance, with what speaks for or against it running a job.
 type Candidate struct {
 	Name string
-	// State is Offline also for an instance that the fleet vouches for and that
-	// this hub cannot reach.
+	// State is Offline even for an instance that the fleet vouches for if this hub cannot reach it.
 	State fleet.State
-	// Can says that the instance could run the job, now or when it is free.
+	// Can says that the instance could run the job, now or once it is free.
 	Can bool
-	// Why is that in plain words.
+	// Why explains Can in plain words.
 	Why string
-	// Free is in how long it will have ended what it runs; -1 if that cannot be said.
+	// Free is how long until it has finished what it is running; -1 if unknown.
 	Free time.Duration
-	// Reserved are the tenants the instance is reserved for if the job's is none of
-	// them. Others must not learn who they are.
+	// Reserved are the tenants the instance is reserved for, if the job's is not one of them. Other
+	// tenants must not learn who they are.
 	Reserved []string
-	// Lacks are node classes and models that the job needs and the instance
-	// does not have.
+	// Lacks are the node classes and models that the job needs and the instance does not have.
 	Lacks []string
 }
 
-// Candidates says of each instance of the fleet, by name, whether it could run
-// a waiting job, given what it needs, and why not, and when it is free.
+// Candidates says for each instance of the fleet, by name, whether it could run a waiting job with
+// these needs, why not, and when it will be free.
 func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate {
 	d := o.d
 	var list []Candidate

@@ -6,25 +6,25 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// claim is a job that this hub holds, with the lease of its run. The run reads
-// it, keepLeases renews the lease meanwhile, and others ask whose job it is, so
-// nobody reads or writes the job but through these methods.
+// claim is a job that this hub holds, with the lease of its run. The run reads it, keepLeases
+// renews the lease meanwhile, and others ask whose job it is, so the job is accessed only through
+// these methods.
 type claim struct {
 	mu  sync.Mutex
 	own job.Job
 }
 
-// job is the job as it stands now.
+// job returns the job as it stands now.
 func (c *claim) job() job.Job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own
 }
 
-// lease is the run as the queue knows it.
+// lease returns the run as the queue knows it.
 func (c *claim) lease() job.Run { return c.job().Run }
 
-// take stores the job as the queue has given it.
+// take stores the job as the queue gave it out.
 func (c *claim) take(j job.Job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,7 +38,7 @@ func (c *claim) relet(lease job.Run) {
 	c.own.Run.Fence, c.own.Run.Hub, c.own.Fence = lease.Fence, lease.Hub, lease.Fence
 }
 
-// known notes the instance's id of the prompt.
+// known notes the prompt id that the instance uses.
 func (c *claim) known(upstream string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// while repeats some work until done returns.
+// while keeps doing some work until done returns.
 func while(work func(), done func()) {
 	stop := make(chan struct{})
 	var busy sync.WaitGroup
@@ -32,8 +32,8 @@ func while(work func(), done func()) {
 	busy.Wait()
 }
 
-// A lease is renewed and taken back while its run goes on. Each step of the run
-// must see a complete lease. The race detector makes this test fail.
+// A lease is renewed and taken back while its run goes on. Each step of the run must see a complete
+// lease. It is the race detector that fails this test.
 func TestLeaseChangesDuringARun(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -49,8 +49,8 @@ func TestLeaseChangesDuringARun(t *testing.T) {
 	}
 }
 
-// The owner of the job that an instance runs can be asked for at any time, even
-// while the instance is being given the job.
+// The owner of the job that an instance is running can be asked for at any time, even while the
+// instance is being given the job.
 func TestWhoseJobRunsIsAskedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -88,9 +88,8 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 	})
 }
 
-// An instance can refuse a prompt before the hub has reported that it runs there.
-// The instance must not be shown as busy then, because nothing would ever make it
-// idle again.
+// An instance can refuse a prompt before the hub has reported it as running there. The instance
+// must not be shown as busy then, because nothing would ever make it idle again.
 func TestRunThatEndsBeforeItIsShown(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		registry := fleet.NewRegistry()
@@ -126,7 +125,7 @@ func TestUpstreamID(t *testing.T) {
 		require.Equal(t, chosen, other.upstreamID(job.Job{ID: chosen}), "another instance has not seen it")
 		fresh := map[string]bool{chosen: true}
 		for _, j := range []job.Job{
-			{ID: chosen},                        // used again by its client, or by another tenant's
+			{ID: chosen},                        // already used by its client, or by another tenant's
 			{ID: uuid.NewString(), Attempts: 1}, // a later attempt
 			{ID: "no UUID"},
 			{ID: "6A52EA99-846A-4FED-B36F-18AEAC669F3E"}, // not in the form that servers take
@@ -164,8 +163,8 @@ func TestPrecedence(t *testing.T) {
 	})
 }
 
-// An instance is left to the hub that gave it the last run, and only for a moment, also if
-// that hub never says that the run has ended.
+// An instance is left to the hub that gave it the last run, but only for a moment, even if that hub
+// never says that the run has ended.
 func TestFirstTurn(t *testing.T) {
 	inBubbles(t, map[string]bool{"told": true, "not told": false}, func(t *testing.T, told bool) {
 		b := newDispatching(t, 1)

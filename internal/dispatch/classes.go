@@ -11,22 +11,22 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// classes are the requirement classes that the loop has met in the queue, with their
-// requirements. Those of the last look are probably the ones that wait now, so that one
-// question is enough to find jobs. The zero value is empty.
+// classes are the requirement classes that the loop has met in the queue, with their requirements.
+// Those of the last look are probably the ones waiting now, so one question is enough to find jobs.
+// The zero value is empty.
 type classes map[string][]byte
 
-// trim forgets all classes once most of them have no waiting jobs any more, given how
-// many have. Those that have are met again.
+// trim forgets all classes once most of them have no waiting jobs, given how many do. Those that do
+// will be met again.
 func (c *classes) trim(waiting int) {
-	const spare = 16 // so that a queue that is empty now and then forgets nothing
+	const spare = 16 // so that a queue that runs empty now and then forgets nothing
 	if len(*c) > 2*waiting+spare {
 		*c = nil
 	}
 }
 
-// meet reads the requirements of classes that have waiting jobs, and reports whether
-// there were any: they are removed with the last job of a class.
+// meet reads the requirements of classes with waiting jobs, and reports whether there were any:
+// they are removed along with the last job of a class.
 func (d *Dispatcher) meet(ctx context.Context, unknown []string) (any bool, err error) {
 	met, err := d.queue.Requirements(ctx, unknown)
 	if err != nil {
@@ -39,7 +39,7 @@ func (d *Dispatcher) meet(ctx context.Context, unknown []string) (any bool, err 
 	return len(met) > 0, nil
 }
 
-// meetAll is meet for all classes that have waiting jobs.
+// meetAll is meet for all classes with waiting jobs.
 func (d *Dispatcher) meetAll(ctx context.Context) (any bool, err error) {
 	all, err := d.queue.Classes(ctx)
 	if err != nil {
@@ -53,7 +53,7 @@ func (d *Dispatcher) meetAll(ctx context.Context) (any bool, err error) {
 	return any, nil
 }
 
-// unknown returns the classes of jobs that have not been met.
+// unknown returns the classes of these jobs that have not been met.
 func (c classes) unknown(jobs []job.Job) (unknown []string) {
 	for _, j := range jobs {
 		if c[j.Class] == nil && !slices.Contains(unknown, j.Class) {
@@ -63,16 +63,16 @@ func (c classes) unknown(jobs []job.Job) (unknown []string) {
 	return unknown
 }
 
-// look is what was asked for in a look at the waiting jobs.
+// look is what one look at the waiting jobs asked for.
 type look struct {
 	wanted queue.Wanted
-	// n is how many jobs were asked for.
+	// n is the number of jobs asked for.
 	n int
 }
 
-// look reads the first waiting jobs that some instances can run, at least so many, and
-// meets the classes that are new among them. The instances know then which classes they
-// can run.
+// look reads the first waiting jobs that some instances can run, at least as many as least, and
+// meets the classes among them that are new. After that the instances know which classes they can
+// run.
 func (d *Dispatcher) look(ctx context.Context, idle []schedule.Idle, infos []*catalog.Info, least int) (w queue.Window, l look, err error) {
 	l.wanted = d.judged.able(idle, infos, d.classes)
 	l.n = max(windowFor(idle)+d.further(idle, l.wanted), least)
@@ -80,10 +80,10 @@ func (d *Dispatcher) look(ctx context.Context, idle []schedule.Idle, infos []*ca
 	return w, l, err
 }
 
-// window reads some of the waiting jobs that are wanted. It meets the classes that are new
-// among them, and reads again: those that no instance can run are not wanted.
+// window reads some of the wanted waiting jobs. If there are new classes among them, it meets those
+// and reads again, leaving out the ones that no instance can run.
 func (d *Dispatcher) window(ctx context.Context, idle []schedule.Idle, infos []*catalog.Info, wanted *queue.Wanted, skip, n int) (w queue.Window, err error) {
-	const often = 20 // where new classes come all the time, jobs must be given out, too
+	const often = 20 // jobs must be given out even if new classes keep coming
 	var unknown []string
 	for round := range often {
 		if w, err = d.queue.Window(ctx, *wanted, skip, n); err != nil {

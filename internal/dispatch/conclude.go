@@ -12,13 +12,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// conclude does what the result of a run asks for.
+// conclude does what the result of a run calls for.
 func (r *run) conclude(ctx context.Context, res result) {
 	switch res.kind {
 	case jobEnded:
 		collected := r.phase == released
 		r.finish(ctx, res.ending)
-		if collected && r.phase == ended { // else the hub that holds the run now needs the record
+		if collected && r.phase == ended { // else the hub that now holds the run needs the record
 			r.conn.cleanup.add(r.lease().Upstream)
 		}
 	case crashed:
@@ -30,19 +30,18 @@ func (r *run) conclude(ctx context.Context, res result) {
 	case dropped:
 		r.lose()
 		if ctx.Err() == nil && r.conn != nil && r.lease().SID == r.conn.clientID() {
-			// The hub that has the run now listens under this client id, so that the
-			// socket here hears nothing any more.
+			// The hub that now has the run listens under this client id, so the socket here hears
+			// nothing any more.
 			r.conn.reopen()
 			r.free()
 		}
 	case rejected: // there is nothing left to end
-	case undecided, instanceDone, timedOut: // of a run that still goes on
+	case undecided, instanceDone, timedOut: // the run is still going on
 	}
 }
 
-// crash ends the job of a run in which the hub itself has failed: the next
-// attempt would fail in the same way. It relies on nothing that the run has
-// made.
+// crash ends the job of a run in which the hub itself has failed: the next attempt would fail in
+// the same way. It relies on nothing that the run has built.
 func (r *run) crash(ctx context.Context) {
 	r.lose()
 	if r.phase == ended {
@@ -56,7 +55,7 @@ func (r *run) crash(ctx context.Context) {
 	}, time.Now()))
 }
 
-// finish writes the end of the job, and then lets the client have it.
+// finish records the end of the job and then tells the client.
 func (r *run) finish(ctx context.Context, e ending) {
 	outcome := e.outcome("")
 	outcome.Uses = r.files.uses()
@@ -69,7 +68,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	}
 	err := r.retry(ctx, "finish", write)
 	if err != nil && !decided(err) && ctx.Err() == nil {
-		// What cannot be written may be this end. The next run would have the same.
+		// Maybe it is this ending that cannot be written. The next run would end the same way.
 		e = errorEnding(r.job(), r.body, hubError{kind: "RuntimeError", message: "The hub could not store the end of this prompt."}, time.Now())
 		outcome = e.outcome("")
 		err = r.retry(ctx, "finish with an error", write)
@@ -79,7 +78,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 			r.phase = ended
 		}
 		r.d.streams.StatusChanged(r.job().Caller)
-		r.lose() // stale: somebody else ends it; or it was withdrawn, or the hub stops
+		r.lose() // stale: somebody else ends it; or it was withdrawn, or the hub is stopping
 		return
 	}
 	r.phase = ended
@@ -99,8 +98,8 @@ func (r *run) finish(ctx context.Context, e ending) {
 	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
 }
 
-// requeue returns a lost run's job to its old place in the queue, or ends it
-// when it has no attempts left or has killed too many instances.
+// requeue returns a lost run's job to its old place in the queue, or ends the job if it has no
+// attempts left or has killed too many instances.
 func (r *run) requeue(ctx context.Context, res result) {
 	if ctx.Err() != nil {
 		return
@@ -108,13 +107,13 @@ func (r *run) requeue(ctx context.Context, res result) {
 	if r.conn != nil && res.died {
 		i, _ := r.d.Fleet.Instance(r.conn.name)
 		if res.asked || i.Deliberate(r.boot) {
-			// Nothing speaks against the job.
+			// The job is not to blame.
 			res.kind, res.cause, res.reason = excused, Restarted, "the instance was restarted on purpose"
 		}
 	}
 	if r.conn != nil && (res.kind == lost || res.kind == killed) {
 		if cause := res.lostBy(); (cause == Died || cause == Refused || cause == Results) && r.cameToNothing(cause) {
-			res.kind, res.elsewhere = excused, true // it has no attempt less for that
+			res.kind, res.elsewhere = excused, true // this does not cost the job an attempt
 		}
 	}
 	r.lose()
@@ -153,12 +152,12 @@ func (r *run) requeue(ctx context.Context, res result) {
 	r.d.Wake()
 }
 
-// maxUnknown is how often a step is tried again that fails for an unknown reason.
+// maxUnknown is how often a step that fails for an unknown reason is tried again.
 const maxUnknown = 4
 
-// retry repeats a step while Redis is unavailable: the work of a run must not be
-// lost because Redis restarts at the wrong moment. A step that fails for a reason that
-// nobody has thought of is tried a few more times.
+// retry repeats a step while Redis is unavailable: the work of a run must not be lost because Redis
+// restarts at the wrong moment. A step that fails for a reason nobody has thought of is tried a few
+// more times.
 func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
 	unknown := 0
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
@@ -184,8 +183,8 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 	}
 }
 
-// decided reports whether an error is an answer of the queue, which stays the same however
-// often it is asked.
+// decided reports whether an error is an answer of the queue that stays the same however often it
+// is asked.
 func decided(err error) bool {
 	return slices.ContainsFunc([]error{
 		queue.ErrStale, queue.ErrWithdrawn, queue.ErrExhausted, queue.ErrCancelled, queue.ErrAnswered, queue.ErrNotFound, queue.ErrNotQueued,
@@ -193,8 +192,8 @@ func decided(err error) bool {
 	}, func(answer error) bool { return errors.Is(err, answer) })
 }
 
-// billed is the lease of the run, with how long the run has occupied its instance. That is
-// not known of one that this hub has taken over.
+// billed returns the lease of the run with how long the run has occupied its instance, which is
+// unknown for a run that this hub has taken over.
 func (r *run) billed() job.Run {
 	lease, since := r.lease(), r.takenAt
 	if r.job().Ahead { // until then it waited behind another one
@@ -209,9 +208,9 @@ func (r *run) billed() job.Run {
 // releaseAfter is how long other hubs may believe that a run still has its instance.
 const releaseAfter = 50 * time.Millisecond
 
-// releaseSoon tells the queue that the instance of a run is free, unless that is said
-// within a moment by the end of the job or the claim of the next one: most often it is,
-// and costs no round trip of its own then. Call stop at the end of the run.
+// releaseSoon tells the queue that the run's instance is free, unless the end of the job or the
+// claim of the next one says so within a moment: one of them usually does, which saves a round
+// trip. Call stop at the end of the run.
 func (r *run) releaseSoon(ctx context.Context) (stop func()) {
 	ctx, stop = context.WithCancel(ctx)
 	lease := r.billed()
@@ -219,20 +218,20 @@ func (r *run) releaseSoon(ctx context.Context) (stop func()) {
 		retry.Sleep(ctx, releaseAfter)
 		for pauses := retry.New(100*time.Millisecond, 2*time.Second); ctx.Err() == nil; pauses.Wait(ctx) {
 			if !errors.Is(r.d.queue.Release(ctx, lease), queue.ErrUnavailable) {
-				return // a stale run is no longer this hub's, and its end says so
+				return // a stale run is no longer this hub's, and how it ends will tell
 			}
 		}
 	})
 	return stop
 }
 
-// free lets the instance have another job. It may be called twice.
+// free lets the instance take another job. It may be called twice.
 func (r *run) free() {
 	if r.conn == nil {
 		return
 	}
 	r.conn.detach(r)
 	if next := r.d.connection(r.conn.name); next != nil {
-		next.detach(r) // the run was moved there, and does not know it yet
+		next.detach(r) // the run was moved there and does not know yet
 	}
 }

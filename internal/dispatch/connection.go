@@ -16,17 +16,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// connection is the hub's connection to one instance: a client, one persistent
-// WebSocket, what the instance can run, and the run that it has.
+// connection is the hub's connection to one instance: a client, one persistent WebSocket, what the
+// instance can run, and its current run.
 //
-// Many methods: the dispatcher asks it small questions about one instance, all
-// answered from the state that its lock guards.
+// Many methods: the dispatcher asks it small questions about one instance, all answered from the
+// state that its lock guards.
 type connection struct {
 	name   string
 	url    string
 	kind   string
 	key    string // of its agent
-	owner  string // the agent, or the instance itself where it has none
+	owner  string // the agent, or the instance itself if it has none
 	client *comfyui.Client
 	fleet  *fleet.Registry
 	log    *slog.Logger
@@ -34,64 +34,62 @@ type connection struct {
 	done   chan struct{}
 	ask    *asking
 	socket *eventSocket
-	// cleanup removes runs that have ended from the instance's own history.
+	// cleanup removes finished runs from the instance's own history.
 	cleanup *historyCleanup
-	// overheard tells broadcasts from messages to one client, background what says nothing
+	// overheard tells broadcasts from messages to one client; background knows what says nothing
 	// about a run.
 	overheard  overheard
 	background background
-	// maySecrets reports whether the instance gets API keys now. Nil in tests: it does not.
+	// maySecrets reports whether the instance gets API keys now. Nil in tests: it gets none.
 	maySecrets func() bool
-	// free is where the connection is while it can take a job. Nil in tests.
+	// free holds the connection while it can take a job. Nil in tests.
 	free *freeSet
-	// next is the same for a job behind the run. holding is where the connection is while
-	// it has one.
+	// next does the same for a job behind the run. holding holds the connection while it has one.
 	next, holding *freeSet
-	// wake is called when the instance may take a job that it was not given before, because it
-	// gave no sign of life. Nil in tests.
+	// wake is called when the instance may take a job that it was not given before because it
+	// showed no sign of life. Nil in tests.
 	wake func()
 
 	mu sync.Mutex
 	// sid is the client id of the socket, see clientID.
 	sid string
-	// reached says that the socket is open and the instance answers: it can be asked
-	// about its runs. open says that its abilities are known, too: it can get jobs.
+	// reached says that the socket is open and the instance answers, so that it can be asked about
+	// its runs. open says that its abilities are known too, so that it can get jobs.
 	reached, open bool
-	// seen is when the instance last gave a sign of life, and said when a message last came or
-	// it was last reached. silent says that the fleet was told that it gives none.
+	// seen is when the instance last showed a sign of life; said is when a message last came, or
+	// when it was last reached. silent says that the fleet was told of its silence.
 	seen, said time.Time
 	silent     bool
 	info       *catalog.Info
 	version    comfyui.Version
 	current    *run
-	// ahead waits at the instance behind the current run. begun is the run that has
-	// begun to execute last, and began is when.
+	// ahead waits at the instance behind the current run. begun is the run that started to execute
+	// last, and began is when.
 	ahead, begun *run
 	began        time.Time
 	// former are the sockets of runs that were taken over, by client id.
 	former map[string]*formerSocket
 	// freeSince is when the instance last became free.
 	freeSince time.Time
-	// lastClient is the client whose job ran here last, lastTenant its tenant.
+	// lastClient is the client whose job ran here last, and lastTenant its tenant.
 	lastClient, lastTenant string
-	// loaded are the models of the run that began here last, sorted. cold says that it had
-	// to load them.
+	// loaded are the models of the run that began here last, sorted. cold says that it had to load
+	// them.
 	loaded []string
 	cold   bool
-	// others is the run that another hub gave the instance last.
+	// others is the last run that another hub gave the instance.
 	others othersRun
 	// precedence says whether another hub may give it the next run first.
 	precedence precedence
-	// last is the run that the instance finished last. It may not be released yet.
+	// last is the last run that the instance finished. It may not have been released yet.
 	last job.Run
-	// refused are the jobs that this instance did not take, until its abilities
-	// are read again.
+	// refused are the jobs that this instance did not take, until its abilities are read again.
 	refused refusals
-	// given holds the prompt ids that the instance was given, see upstreamID.
+	// given are the prompt ids that the instance has been given, see upstreamID.
 	given map[string]bool
 }
 
-// openConnection begins to keep a connection to an instance.
+// openConnection starts keeping a connection to an instance.
 func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, client *comfyui.Client) *connection {
 	ctx, stop := context.WithCancel(ctx)
 	conn := &connection{
@@ -140,7 +138,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		frame: func(fr comfyui.Frame) {
 			conn.touch()
 			if d.takeLog(conn.name, fr) {
-				return // of no run
+				return // it belongs to no run
 			}
 			conn.overheard.note(fr)
 			if conn.running() == nil {
@@ -159,17 +157,17 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 	return conn
 }
 
-// clientID returns the client id under which the instance sends what concerns the runs of
-// this connection.
+// clientID returns the client id to which the instance sends messages about the runs of this
+// connection.
 func (conn *connection) clientID() string {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	return conn.sid
 }
 
-// nextClientID returns the id for a new socket. It is a fresh one where no run needs the
-// last one: ComfyUI silences a socket when an older one with the same id closes, and that
-// may be any time after the hub has lost it.
+// nextClientID returns the id for a new socket: a fresh one unless a run needs the last one.
+// ComfyUI silences a socket when an older one with the same id closes, and that may happen any time
+// after the hub has lost the older one.
 func (conn *connection) nextClientID() string {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -179,7 +177,7 @@ func (conn *connection) nextClientID() string {
 	return conn.sid
 }
 
-// caughtUp waits until all has been read that the instance has sent so far.
+// caughtUp waits until everything the instance has sent so far has been read.
 func (conn *connection) caughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
@@ -195,17 +193,17 @@ func (conn *connection) close() {
 	conn.setDown()
 }
 
-// setReached notes that the instance answers over a new socket.
+// setReached notes that the instance answers on a new socket.
 func (conn *connection) setReached(version comfyui.Version) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	conn.reached, conn.version = true, version
-	conn.silent = true // the connection before may have said so
+	conn.silent = true // the previous connection may have told the fleet so
 	conn.see()
 	conn.said = conn.seen
 }
 
-// setOpen notes that the instance can get jobs.
+// setOpen notes that the instance can take jobs.
 func (conn *connection) setOpen() {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -216,13 +214,13 @@ func (conn *connection) setOpen() {
 	conn.changed()
 }
 
-// setDown notes that the socket is lost, and reports whether that is new.
+// setDown notes that the socket is lost, and reports whether that is news.
 func (conn *connection) setDown() (changed bool) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	changed = conn.reached
 	conn.reached, conn.open = false, false
-	conn.loaded = nil // the process may be another one next time
+	conn.loaded = nil // it may be another process next time
 	conn.changed()
 	return changed
 }
@@ -236,8 +234,8 @@ func (conn *connection) deliver(e runEvent) {
 	}
 }
 
-// attach makes a run the receiver of the instance's messages. Call it before the
-// POST: frames of a run can arrive before the reply.
+// attach makes a run the receiver of the instance's messages. Call it before the POST: frames of a
+// run can arrive before the reply.
 func (conn *connection) attach(r *run) bool {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -249,9 +247,9 @@ func (conn *connection) attach(r *run) bool {
 	return true
 }
 
-// show tells the fleet that the instance is busy with a run. It says nothing of one
-// that is detached: an instance can refuse a prompt before the hub gets this far,
-// and would be shown as busy for ever.
+// show tells the fleet that the instance is busy with a run, unless the run has been detached: an
+// instance can refuse a prompt before the hub gets this far, and would then be shown as busy for
+// ever.
 func (conn *connection) show(r *run) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -261,8 +259,8 @@ func (conn *connection) show(r *run) {
 	}
 }
 
-// detach frees the connection; the instance may take another job. It reports
-// whether the run had it.
+// detach frees the connection, so the instance may take another job. It reports whether the run had
+// the connection.
 func (conn *connection) detach(r *run) bool {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -283,15 +281,15 @@ func (conn *connection) detach(r *run) bool {
 	return true
 }
 
-// ended notes that the instance has finished a run. A report that still shows the
-// run is out of date.
+// ended notes that the instance has finished a run. A report that still shows the run is out of
+// date.
 func (conn *connection) ended(run job.Run) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	conn.last = run
 }
 
-// after returns the run that the instance finished last.
+// after returns the last run that the instance finished.
 func (conn *connection) after() job.Run {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -320,20 +318,20 @@ func (conn *connection) setInfo(info *catalog.Info) {
 	conn.changed()
 }
 
-// abilities returns what the instance can run, nil while that is not known.
+// abilities returns what the instance can run, nil until that is known.
 func (conn *connection) abilities() *catalog.Info {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	return conn.can()
 }
 
-// can is abilities under the lock.
+// can is abilities for a caller that holds the lock.
 func (conn *connection) can() *catalog.Info {
 	conn.info = conn.info.WithSecrets(conn.getsSecrets())
 	return conn.info
 }
 
-// getsSecrets reports whether the instance gets the API keys of prompts now.
+// getsSecrets reports whether the instance gets the API keys of prompts at the moment.
 func (conn *connection) getsSecrets() bool { return conn.maySecrets != nil && conn.maySecrets() }
 
 // isReached reports whether the instance can be asked about its runs.
@@ -350,11 +348,11 @@ func (conn *connection) isOpen() bool {
 	return conn.open
 }
 
-// running returns the run that has the instance, or nil.
+// running returns the run that the instance is on, or nil.
 func (conn *connection) running() *run { return conn.runs()[0] }
 
-// ranLast reports whether the last job here was this client's. What the instance
-// has loaded is then that client's, too.
+// ranLast reports whether the last job here was this client's. If so, whatever the instance has
+// loaded is that client's too.
 func (conn *connection) ranLast(tenant, client string) bool {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -366,9 +364,8 @@ func (conn *connection) ranLast(tenant, client string) bool {
 	return conn.lastTenant == tenant && conn.lastClient == client
 }
 
-// gone reports whether an error means that the instance's process is not there,
-// rather than that it cannot be reached.
+// gone reports whether an error means that the instance's process is gone, rather than unreachable.
 func gone(err error) bool { return errors.Is(err, comfyui.ErrGone) }
 
-// asked reports whether an error means that this was asked for.
+// asked reports whether an error means that somebody asked for the restart.
 func asked(err error) bool { return errors.Is(err, comfyui.ErrRestarting) }

@@ -20,15 +20,14 @@ func (d *Dispatcher) followFleet(ctx context.Context) {
 		select {
 		case <-changes.Ready():
 			d.reconcile(ctx, changes.Take())
-			d.freed() // no other job waits than before
+			d.freed() // no new jobs are waiting
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// reconcile opens and closes connections until they match the fleet, as far as these
-// instances go.
+// reconcile opens and closes the connections to these instances until they match the fleet.
 func (d *Dispatcher) reconcile(ctx context.Context, names []string) {
 	closing := map[string]*connection{}
 	d.mu.Lock()
@@ -58,13 +57,13 @@ func (d *Dispatcher) reconcile(ctx context.Context, names []string) {
 	}
 }
 
-// errDropped says that the fleet no longer has an instance: it was removed from
-// the configuration, or its agent left for good. It may well be alive.
+// errDropped says that the fleet no longer has an instance: it was removed from the configuration,
+// or its agent has left for good. The instance may well be alive.
 var errDropped = errors.New("the fleet does not have it any more")
 
-// retire closes a connection. Its run moves to the instance's next connection, if
-// there is one: an agent that was restarted serves the same instances at another
-// port, and they have worked on meanwhile.
+// retire closes a connection. Its run moves to the instance's next connection, if there is one: a
+// restarted agent serves the same instances on another port, and they have gone on working
+// meanwhile.
 func (d *Dispatcher) retire(conn, next *connection) {
 	d.panels.dropOf(conn)
 	for _, r := range conn.runs() {
@@ -74,7 +73,7 @@ func (d *Dispatcher) retire(conn, next *connection) {
 		if next != nil && (next.attach(r) || next.attachAhead(r)) {
 			next.show(r)
 			r.mail.put(runEvent{kind: moved, conn: next})
-			if d.followed(r.job().Key) != r { // it has ended, and will not read that
+			if d.followed(r.job().Key) != r { // it has ended and will not read this
 				next.detach(r)
 			}
 		} else {
@@ -84,12 +83,11 @@ func (d *Dispatcher) retire(conn, next *connection) {
 	d.work.Go(conn.log, "closing a connection", conn.close)
 }
 
-// setConnected publishes the client of a connection, nil when its instance cannot
-// be asked.
+// setConnected publishes the client of a connection, or nil when its instance cannot be asked.
 func (d *Dispatcher) setConnected(conn *connection, client *comfyui.Client) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.connections[conn.name] == conn { // one that is closing says nothing about the next one
+	if d.connections[conn.name] == conn { // one that is closing has no say about its successor
 		d.Connected.Set(conn.name, client)
 	}
 }
@@ -101,9 +99,9 @@ func (d *Dispatcher) connection(instance string) *connection {
 	return d.connections[instance]
 }
 
-// reach asks an instance what it is and what it runs, each time the socket opens.
-// Then its runs are followed: a hub that restarts must not lose one because the
-// instance takes minutes to say what it can run.
+// reach asks an instance what it is and what it is running, each time the socket opens. Its runs
+// are followed from then on: a restarting hub must not lose one because the instance takes minutes
+// to say what it can run.
 func (d *Dispatcher) reach(ctx context.Context, conn *connection) error {
 	stats, err := conn.client.SystemStats(ctx)
 	if err != nil {
@@ -118,12 +116,12 @@ func (d *Dispatcher) reach(ctx context.Context, conn *connection) error {
 	return nil
 }
 
-// learn reads what an instance can run, each time the socket opens: the process
-// there may be another one with other models.
+// learn reads what an instance can run, each time the socket opens: it may be another process with
+// other models.
 func (d *Dispatcher) learn(ctx context.Context, conn *connection) error {
 	if i, ok := d.Fleet.Instance(conn.name); !ok || i.State != fleet.Sick {
-		// A prompt that an unhealthy instance hangs on stays: when it ends, the
-		// instance has recovered.
+		// The prompt on which an unhealthy instance hangs stays: when it ends, the instance has
+		// recovered.
 		if err := d.cancelStale(ctx, conn); err != nil {
 			return err
 		}
@@ -154,8 +152,8 @@ func (d *Dispatcher) learn(ctx context.Context, conn *connection) error {
 	return nil
 }
 
-// recall returns what is kept of an instance, if its agent says that this is still what
-// it can run.
+// recall returns what was stored about an instance, if its agent says that this is still what it
+// can run.
 func (d *Dispatcher) recall(ctx context.Context, conn *connection) (*catalog.Info, string) {
 	i, known := d.Fleet.Instance(conn.name)
 	if d.Roster == nil || !known || !i.Reported() || i.Report.ObjectInfo == "" {
@@ -169,8 +167,7 @@ func (d *Dispatcher) recall(ctx context.Context, conn *connection) (*catalog.Inf
 	return info, hash
 }
 
-// read returns what an instance can run, and the hash of the answer, which is
-// large.
+// read returns what an instance can run, and the hash of the answer, which is large.
 func (d *Dispatcher) read(ctx context.Context, conn *connection) (*catalog.Info, string, error) {
 	held := d.turnOf(conn)
 	defer func() { held.leave() }()
@@ -190,7 +187,7 @@ func (d *Dispatcher) read(ctx context.Context, conn *connection) (*catalog.Info,
 	return info, hash, err
 }
 
-// followQueue acts on what this hub and others did to the queue.
+// followQueue reacts to what this hub and others do to the queue.
 func (d *Dispatcher) followQueue(ctx context.Context) {
 	for e := range d.queue.Subscribe(ctx) {
 		d.heard(e)
@@ -211,7 +208,7 @@ func (d *Dispatcher) connected() []*connection {
 	return out
 }
 
-// servers are the connected instances that are ComfyUI, with all its pages and lists.
+// servers returns the connected instances that are ComfyUI, with all its pages and lists.
 func (d *Dispatcher) servers() []*connection {
 	return slices.DeleteFunc(d.connected(), func(c *connection) bool { return c.kind != fleet.KindComfyUI })
 }
@@ -237,7 +234,7 @@ func (d *Dispatcher) ClientsOf(kind, tenant string) []*comfyui.Client {
 	return out
 }
 
-// ClientOf returns the client of a connected ComfyUI, nil when it is not, or when it is not
+// ClientOf returns the client of a connected ComfyUI; nil if it is not connected, or if it is not
 // known yet what it can run.
 func (d *Dispatcher) ClientOf(instance string) *comfyui.Client {
 	if conn := d.connection(instance); conn != nil && conn.isOpen() && conn.kind == fleet.KindComfyUI {
@@ -246,8 +243,8 @@ func (d *Dispatcher) ClientOf(instance string) *comfyui.Client {
 	return nil
 }
 
-// First returns the connected ComfyUI whose name is the first, nil when none is. Names
-// are free: it is one to ask, not one to trust.
+// First returns the connected ComfyUI whose name sorts first, nil if there is none. Names can be
+// chosen freely, so it is one to ask, not one to trust.
 func (d *Dispatcher) First() *comfyui.Client {
 	if conns := d.servers(); len(conns) > 0 {
 		return conns[0].client
@@ -255,8 +252,8 @@ func (d *Dispatcher) First() *comfyui.Client {
 	return nil
 }
 
-// Version returns the lowest version among the connected ComfyUIs: what the
-// whole fleet supports. It is the zero Version while none is connected.
+// Version returns the lowest version among the connected ComfyUIs: what the whole fleet supports.
+// It returns the zero Version while none is connected.
 func (d *Dispatcher) Version() comfyui.Version {
 	var lowest comfyui.Version
 	for n, conn := range d.servers() {
@@ -281,7 +278,7 @@ func (d *Dispatcher) elsewhere(needs catalog.Requirements, tenant string) bool {
 	return d.ownersElsewhere(needs).has(tenant)
 }
 
-// ownersElsewhere tells whose jobs the instances of other hubs could run.
+// ownersElsewhere returns whose jobs the instances of other hubs could run.
 func (d *Dispatcher) ownersElsewhere(needs catalog.Requirements) (o owners) {
 	if d.Roster == nil {
 		return o
@@ -300,7 +297,7 @@ func (r *run) runsElsewhere() bool {
 	return err == nil && r.d.elsewhere(needs, r.job().Tenant)
 }
 
-// others are the other present instances that could run a job.
+// others returns the other connected instances that could run the run's job.
 func (d *Dispatcher) others(r *run) (others []*connection) {
 	needs, err := catalog.DecodeRequirements(r.body.Requires)
 	if err != nil {

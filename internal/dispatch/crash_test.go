@@ -27,8 +27,8 @@ import (
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
-// A job whose body cannot be read and that was to be cancelled ends as cancelled.
-// It has no files and no graph by then.
+// A job whose body cannot be read and that was about to be cancelled ends as cancelled. It has no
+// files and no graph by then.
 func TestCancelOfAJobWithoutABody(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 0)
@@ -63,7 +63,7 @@ func TestPanicEndsOneRun(t *testing.T) {
 	})
 }
 
-// The same holds for a panic in a goroutine that works beside the run.
+// The same holds for a panic in a goroutine working beside the run.
 func TestPanicBesideARun(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -77,8 +77,8 @@ func TestPanicBesideARun(t *testing.T) {
 	})
 }
 
-// If a reader of an instance's messages panics, it loses its socket and opens a
-// new one. The run on that socket ends.
+// If a reader of an instance's messages panics, it loses its socket and opens a new one. The run on
+// that socket ends.
 func TestPanicOfAReader(t *testing.T) {
 	s := newScripted(t)
 	client := must(comfyui.NewClient(s.web.URL, comfyui.Options{Dial: loopback.Dial}))
@@ -126,7 +126,7 @@ func TestPanicOfAReader(t *testing.T) {
 	require.Contains(t, b.failure(key), "The hub failed")
 }
 
-// hanging is a connection to Redis on which the commands of some callers do not return.
+// hanging is a connection to Redis on which the commands of some callers never return.
 type hanging struct {
 	// of is the function whose commands hang; nil for none.
 	of atomic.Pointer[string]
@@ -147,7 +147,7 @@ func (h *hanging) wait(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// calledBy reports whether a function is among the callers, given the end of its name.
+// calledBy reports whether a function, given by the end of its name, is among the callers.
 func calledBy(function string) bool {
 	var stack [64]uintptr
 	frames := runtime.CallersFrames(stack[:runtime.Callers(1, stack[:])])
@@ -188,7 +188,7 @@ func (h *hanging) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	}
 }
 
-// Leases are renewed and the hub's beats go on while Redis does not answer whoever looks
+// Leases are renewed and the hub's beats go on while Redis does not answer the code that looks
 // after other runs.
 func TestLeasesOutliveSlowWork(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestLeasesOutliveSlowWork(t *testing.T) {
 			t.Parallel()
 			var h hanging
 			b := newDispatchingOn(t, redistest.Start(t).URL(), &h, 1, func(b *dispatching, c *Config) {
-				b.settings.Lease = 300 * time.Millisecond // so long between two renewals; the queue's lasts 15 s
+				b.settings.Lease = 300 * time.Millisecond // a third of this between two renewals; the queue's lasts 15 s
 				c.Gone = func(context.Context, string) bool { return true }
 			})
 			key := b.submit(endless)
@@ -214,8 +214,8 @@ func TestLeasesOutliveSlowWork(t *testing.T) {
 	}
 }
 
-// A body that can never be read ends its job after a few attempts, with an error
-// that gives the reason. It does not hold up other jobs.
+// A body that can never be read ends its job after a few attempts, with an error that gives the
+// reason. It does not hold up other jobs.
 func TestUnreadableBodyEndsItsJob(t *testing.T) {
 	type row struct {
 		part, value, why string
@@ -237,14 +237,13 @@ func TestUnreadableBodyEndsItsJob(t *testing.T) {
 		require.Contains(t, failure, tt.why)
 		b.leaves(broken)
 		claims := func() int { return strings.Count(b.logged(), `goes to an instance" job=`+broken) }
-		// A run may have ended before the line about its claim is written.
+		// A run may have ended before the log line about its claim is written.
 		eventually(t, func() bool { return claims() >= tt.claims }, deadline, time.Millisecond)
 		require.Equal(t, tt.claims, claims())
 	})
 }
 
-// A client is shown why its job was not taken, and that does not tell where Redis
-// is.
+// A client is shown why its job was not taken, without being told where Redis is.
 func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 0)
@@ -270,7 +269,7 @@ func TestReplyOfAClaimIsLost(t *testing.T) {
 	var losses atomic.Int32
 	proxy := redistest.NewProxy(t, server.Addr(), func() bool {
 		k, _ := key.Load().(string)
-		if k == "" || losses.Load() >= 12 { // more often than a script is sent again
+		if k == "" || losses.Load() >= 12 { // more often than a script is resent
 			return false
 		}
 		j, err := direct.Get(t.Context(), k)
@@ -290,8 +289,8 @@ func TestReplyOfAClaimIsLost(t *testing.T) {
 	require.Equal(t, 1, b.instances[0].Started())
 }
 
-// A result that went over a lost socket is made again only a few times, because
-// each costs GPU time.
+// A result that went over a lost socket is only made again a few times, because each costs GPU
+// time.
 func TestRerunsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -303,8 +302,7 @@ func TestRerunsAreBounded(t *testing.T) {
 	})
 }
 
-// A job that no instance can run does not wait forever if its body cannot be read
-// either.
+// A job that no instance can run does not wait for ever, even if its body cannot be read either.
 func TestUnrunnableJobWithoutABody(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)

@@ -22,10 +22,10 @@ import (
 // daySettings are the defaults of the hub.
 var daySettings = Settings{Overtaking: 10 * time.Second, ShortFirst: 2 * time.Minute, UnrunnableTimeout: time.Hour}
 
-// Traffic of several tenants with bursts, priorities and two kinds of servers: every pass
-// holds the laws of daySim.check, every job runs, and the mean time until a model is loaded
-// and computes is at most 60 % of that in an ideal queue in order of arrival. The same traffic gives
-// the same order.
+// Traffic of several tenants with bursts, priorities and two kinds of servers: every pass obeys the
+// laws of daySim.check, every job runs, and the mean time until a model is loaded and computing is
+// at most 60 % of that of an ideal queue in order of arrival. The same traffic gives the same
+// order.
 func TestDay(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -41,7 +41,7 @@ func TestDay(t *testing.T) {
 	t.Logf("hub, %d loads of models\n%s\nideal queue in order of arrival, %d loads of models\n%s\nround robin\n%s",
 		hub.switches, hub.waits, switches, fifo, s.roundRobin(list))
 	require.Len(t, hub.waits["all"], len(list))
-	// Who waits for loaded models waits longer, and need not wait for them to be loaded.
+	// Jobs that wait for loaded models wait longer, but need not wait for the models to load.
 	loading := func(loads int) time.Duration { return s.loading * time.Duration(loads) / time.Duration(len(list)) }
 	require.Less(t, 5*(hub.waits.mean("all")+loading(hub.switches)), 3*(fifo.mean("all")+loading(switches)))
 	require.Less(t, 2*hub.switches, switches)
@@ -49,7 +49,7 @@ func TestDay(t *testing.T) {
 	require.Equal(t, hub.order, s.simulate(t, false, daySettings).order, "the same seed, another order")
 }
 
-// The mix of the benchmark hol8 with nothing in the way but the order of the jobs.
+// The mix of the benchmark hol8, with nothing in the way but the order of the jobs.
 func TestDayOfEight(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -65,8 +65,8 @@ func TestDayOfEight(t *testing.T) {
 	require.Less(t, 5*hub.waits.mean("all"), robin.mean("all"))
 }
 
-// While all tenants have jobs waiting they get the servers' time by their weights, within
-// a tenth, also where short jobs and loaded models change the order.
+// While all tenants have jobs waiting, they get the servers' time by their weights, within a tenth,
+// even when short jobs and loaded models change the order.
 func TestDayIsFair(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -88,10 +88,10 @@ func TestDayIsFair(t *testing.T) {
 	}
 }
 
-// A day of a fleet of 300 servers, shortened to an hour or to what COMFYHUB_DAY says (24h for
-// all of it). Half of the prompts are videos of 2 to 20 minutes, which a third of the servers
-// cannot make, the others pictures of 4 to 30 seconds. The servers that make videos are busy for
-// 56 % of the time, for 84 % at the peak and 28 % at night.
+// A day of a fleet of 300 servers, shortened to an hour or to what COMFYHUB_DAY says (24h for all
+// of it). Half of the prompts are videos of 2 to 20 minutes, which a third of the servers cannot
+// make; the rest are pictures of 4 to 30 seconds. The servers that make videos are busy for 56 % of
+// the time, for 84 % at the peak and 28 % at night.
 func TestDayOfThreeHundred(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -123,8 +123,8 @@ func seconds(list ...int) (times []time.Duration) {
 	return times
 }
 
-// TestDayPlots draws the mean wait over the load, with three seeds of an hour each, into the folder that COMFYHUB_PLOTS names:
-// wait-8.svg and wait-30.svg.
+// TestDayPlots draws the mean wait over the load, with three seeds of an hour each, into the folder
+// that COMFYHUB_PLOTS names: wait-8.svg and wait-30.svg.
 func TestDayPlots(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("COMFYHUB_PLOTS")
@@ -237,24 +237,24 @@ func TestChart(t *testing.T) {
 	require.InDelta(t, (c.y(0.1)+c.y(10))/2, c.y(1), 1e-9)
 }
 
-// recording is what came through real processes: the benchmark `model` writes it.
+// recording is what went through real processes: the benchmark `model` writes it.
 type recording struct {
 	Servers int
-	// Lags are for one simulation each: how long it takes until a prompt begins that finds
-	// an idle server, and until one does that had to wait for it.
+	// Lags are for one simulation each: how long it takes to start a prompt that finds an idle
+	// server, and one that had to wait for it.
 	Lags    []struct{ Idle, Freed time.Duration }
 	Prompts []struct {
-		// At is when the prompt was posted, from the beginning on.
+		// At is when the prompt was posted, counted from the beginning.
 		At time.Duration
-		// Took is from the beginning of its run to the end.
+		// Took is from the start of its run to the end.
 		Took   time.Duration
 		Caller string
 		Graph  json.RawMessage
 	}
 }
 
-// waits simulates what was recorded and returns how long each prompt waited, in the order in
-// which they began, with each of the lags.
+// waits simulates what was recorded and returns how long each prompt waited, in the order in which
+// they started, for each of the lags.
 func (r recording) waits(t *testing.T) (waits [][]time.Duration) {
 	t.Helper()
 	needs := catalog.Requirements{Classes: []string{"Picture"}}
@@ -271,7 +271,7 @@ func (r recording) waits(t *testing.T) (waits [][]time.Duration) {
 	return waits
 }
 
-// Short ones go first, once it is known that they are short, and each run begins after the lag.
+// Short ones go first once they are known to be short, and each run begins after the lag.
 func TestDayReplays(t *testing.T) {
 	t.Parallel()
 	const text = `{"servers": 1, "lags": [{"idle": 1000000000, "freed": 2000000000}, {}], "prompts": [
@@ -285,7 +285,7 @@ func TestDayReplays(t *testing.T) {
 	require.Equal(t, [][]time.Duration{seconds(1, 1, 1, 61, 68), seconds(0, 0, 0, 58, 63)}, r.waits(t))
 }
 
-// What the benchmark `model` has recorded; else there is nothing to do.
+// Replays what the benchmark `model` has recorded; without a recording there is nothing to do.
 func TestDayRecorded(t *testing.T) {
 	t.Parallel()
 	folder := os.Getenv("COMFYHUB_DAY_RECORDED")

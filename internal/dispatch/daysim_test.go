@@ -33,15 +33,15 @@ type daySim struct {
 	servers []*dayServer
 	byName  map[string]*dayServer
 	waiting map[string]*dayJob
-	// counts are the waiting jobs by tenant, priority and class.
+	// counts is the number of waiting jobs by tenant, priority and class.
 	counts map[dayGroup]int
-	// kinds are those of the jobs so far, by class.
+	// kinds are the kinds of the jobs so far, by class.
 	kinds map[string]*dayKind
-	// ends are the servers that run something, by their ends.
+	// ends are the busy servers, by when they finish.
 	ends   []*dayServer
 	given  []dayGiven
 	lineAt time.Time
-	// wakeAt is when a job has waited for a busy server long enough.
+	// wakeAt is when a job has waited long enough for a busy server.
 	wakeAt time.Time
 	dayResult
 }
@@ -78,25 +78,24 @@ type dayGiven struct {
 	server *dayServer
 }
 
-// dayResult is what came of a simulation.
+// dayResult is the outcome of a simulation.
 type dayResult struct {
 	waits dayWaits
 	// switches is how many runs had to load their model.
 	switches int
-	// used is the servers' time by tenant, of all runs that began.
+	// used is how much of the servers' time each tenant used, over all runs that began.
 	used map[string]time.Duration
 	// order is a hash of which job began where and when, in order.
 	order uint64
 }
 
-// simulate lets the prompts arrive. It ends when all have run, or, with cut, when no more
-// come.
+// simulate lets the prompts arrive. It ends when all have run or, with cut, when no more arrive.
 func (s daySpec) simulate(t *testing.T, cut bool, settings Settings) dayResult {
 	t.Helper()
 	return s.simulateThese(t, s.arrivals(), cut, settings)
 }
 
-// simulateThese is simulate for prompts that are known.
+// simulateThese is simulate for given prompts.
 func (s daySpec) simulateThese(t *testing.T, list []arrival, cut bool, settings Settings) (result dayResult) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +151,7 @@ func objectInfo(models, classes []string) []byte {
 	return []byte("{" + strings.Join(parts, ",") + "}")
 }
 
-// replay lets prompts arrive and servers end their runs until there is no more to do.
+// replay lets prompts arrive and servers finish their runs until there is nothing left to do.
 func (d *daySim) replay(list []arrival, cut bool) dayResult {
 	ctx := d.t.Context()
 	for at := 0; at < len(list) || !cut && len(d.ends) > 0; {
@@ -270,7 +269,7 @@ func (d *daySim) soonServers() (list []schedule.Soon) {
 	return list
 }
 
-// give claims a job as pass.give does, and lets it run.
+// give claims a job as pass.give does, and starts it.
 func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) error {
 	s, j := d.byName[pair.Instance], d.waiting[pair.Job.Key]
 	require.NotNil(d.t, j, "a job that does not wait")
@@ -305,7 +304,7 @@ func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) e
 	return nil
 }
 
-// end ends the run of a server, and the hub learns how long it took.
+// end ends the run of a server and tells the hub how long it took.
 func (d *daySim) end(ctx context.Context, s *dayServer) {
 	j := s.running
 	s.running = nil
@@ -318,9 +317,9 @@ func (d *daySim) end(ctx context.Context, s *dayServer) {
 	)
 }
 
-// check holds the laws of a pass: no idle server is left beside a job that it can run,
-// unless the job waits for one with its model loaded, and no job has got a server while one of its tenant with a higher priority waits that
-// could run there.
+// check asserts the laws of a pass: no server stays idle beside a job that it can run, unless the
+// job is waiting for one with its model loaded, and no job has got a server while a job of the same
+// tenant with a higher priority that could run there is waiting.
 func (d *daySim) check() {
 	held := map[dayGroup]int{}
 	for key, j := range d.waiting {
@@ -352,7 +351,7 @@ func (d *daySim) canRun(s *dayServer, class string) bool {
 	return d.daySpec.able(s.number, d.kinds[class])
 }
 
-// byEnd puts servers that end first in front.
+// byEnd sorts servers by when they finish.
 func byEnd(a, b *dayServer) int {
 	return cmp.Or(a.ends.Compare(b.ends), cmp.Compare(a.number, b.number))
 }

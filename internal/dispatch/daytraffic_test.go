@@ -14,35 +14,35 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// daySpec describes simulated traffic and the fleet that it meets.
+// daySpec describes simulated traffic and the fleet that it hits.
 type daySpec struct {
 	seed    uint64
 	servers int
-	// lasts is how long prompts arrive. load is the part of the fleet's time that
-	// they take on average, without the loading of models.
+	// lasts is how long prompts keep arriving. load is the share of the fleet's time that they take
+	// on average, not counting the loading of models.
 	lasts time.Duration
 	load  float64
-	// videos is the part of the prompts that are videos.
+	// videos is the share of the prompts that are videos.
 	videos float64
-	// pictureTakes and videoTakes are how long prompts run on a fast server, each as often
-	// as the others; 4 s and 120 s by default.
+	// pictureTakes and videoTakes are how long prompts run on a fast server, each equally often; 4
+	// s and 120 s by default.
 	pictureTakes, videoTakes []time.Duration
-	// noise is by which part of that a run takes longer or less long, at most.
+	// noise is the largest share of that by which a run takes more or less time.
 	noise float64
 	// models is how many models there are, loading how long it takes to load one.
 	models  int
 	loading time.Duration
-	// tenants and callers say who posts; each tenant has so many callers.
+	// tenants is how many tenants post, and callers how many callers each of them has.
 	tenants, callers int
-	// bursts is the part of the prompts that come twenty at once from one caller.
+	// bursts is the share of the prompts that come twenty at once from one caller.
 	bursts float64
-	// uneven makes the load rise and fall by half in the course of the day, and one
-	// server in three have half the speed and no video model.
+	// uneven makes the load rise and fall by half in the course of the day, and gives one server in
+	// three half the speed and no video model.
 	uneven bool
 	// priorities gives one prompt in ten a priority.
 	priorities bool
-	// lag is how long it takes until a prompt begins that finds an idle server, and lagNext
-	// until one does that had to wait for it.
+	// lag is how long it takes to start a prompt that finds an idle server, and lagNext one that
+	// had to wait for it.
 	lag, lagNext time.Duration
 	// weights are the tenants' shares, 1 by default.
 	weights map[string]float64
@@ -60,7 +60,7 @@ type arrival struct {
 	priority int
 }
 
-// dayKind are the prompts of one graph.
+// dayKind describes the prompts of one graph.
 type dayKind struct {
 	name, model string
 	video       bool
@@ -70,8 +70,8 @@ type dayKind struct {
 	graph       pyjson.Value
 }
 
-// newDayKind returns the kind of picture or video that a model makes. Its graph says how
-// much there is to do.
+// newDayKind returns the kind of picture or video that a model makes. Its graph says how much work
+// it is.
 func newDayKind(model string, video bool, takes time.Duration) *dayKind {
 	k := &dayKind{name: "Picture", model: model, video: video, takes: takes}
 	if video {
@@ -100,7 +100,7 @@ func (s daySpec) modelNames() []string {
 	return names
 }
 
-// kinds returns those of the pictures and of the videos.
+// kinds returns the kinds of the pictures and of the videos.
 func (s daySpec) kinds() (pictures, videos []*dayKind) {
 	ofPictures, ofVideos := s.pictureTakes, s.videoTakes
 	if ofPictures == nil {
@@ -121,7 +121,7 @@ func (s daySpec) kinds() (pictures, videos []*dayKind) {
 	return pictures, videos
 }
 
-// meanOf is how many seconds prompts of some kinds take on average.
+// meanOf returns how many seconds prompts of some kinds take on average.
 func meanOf(kinds []*dayKind) float64 {
 	var sum time.Duration
 	for _, k := range kinds {
@@ -130,8 +130,8 @@ func meanOf(kinds []*dayKind) float64 {
 	return sum.Seconds() / float64(len(kinds))
 }
 
-// arrivals returns the prompts in the order in which they come. The same seed gives the
-// same ones.
+// arrivals returns the prompts in the order in which they arrive. The same seed gives the same
+// ones.
 func (s daySpec) arrivals() (list []arrival) {
 	random := rand.New(rand.NewPCG(s.seed, 1))
 	pictures, videos := s.kinds()
@@ -181,7 +181,7 @@ func (s daySpec) arrivals() (list []arrival) {
 // slow reports whether a server is one of the slow ones.
 func (s daySpec) slow(server int) bool { return s.uneven && server%3 == 2 }
 
-// slowness is how many times as long a server takes.
+// slowness is the factor by which a server is slower than a fast one.
 func (s daySpec) slowness(server int) float64 {
 	if s.slow(server) {
 		return 2
@@ -189,7 +189,7 @@ func (s daySpec) slowness(server int) float64 {
 	return 1
 }
 
-// lasting returns how long a server takes for a prompt, with the model that it has.
+// lasting returns how long a server takes for a prompt, given the model that it has loaded.
 func (s daySpec) lasting(server int, a arrival, loaded string) time.Duration {
 	took := time.Duration(float64(a.takes) * s.slowness(server))
 	if loaded != a.kind.model {
@@ -221,7 +221,8 @@ func (w dayWaits) mean(name string) time.Duration {
 	return sum / time.Duration(max(len(w[name]), 1))
 }
 
-// longest is the longest wait that a part of the jobs has at most, from 0 to 1.
+// longest returns the longest wait among the given share of the jobs, from 0 to 1, that waited
+// least.
 func (w dayWaits) longest(name string, part float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(w[name]))
 	if len(sorted) == 0 {
@@ -240,8 +241,8 @@ func (w dayWaits) String() string {
 	return strings.Join(lines, "\n")
 }
 
-// roundRobin is what a balancer does that knows nothing of the servers: each of those
-// that can run a prompt in turn, where it waits behind what came before.
+// roundRobin is what a balancer does that knows nothing about the servers: it gives prompts to the
+// servers that can run them in turn, where each waits behind whatever came before.
 func (s daySpec) roundRobin(list []arrival) (waits dayWaits) {
 	free, loaded, turn := make([]time.Duration, s.servers), make([]string, s.servers), 0
 	for _, a := range list {
@@ -255,8 +256,8 @@ func (s daySpec) roundRobin(list []arrival) (waits dayWaits) {
 	return waits
 }
 
-// firstCome is an ideal central queue that costs nothing: prompts begin in the order of
-// their arrival, each on the server that is free first of those that can run it.
+// firstCome is an ideal central queue that costs nothing: prompts begin in the order of arrival,
+// each on the first server to become free among those that can run it.
 func (s daySpec) firstCome(list []arrival) (waits dayWaits, switches int) {
 	free, loaded := make([]time.Duration, s.servers), make([]string, s.servers)
 	for _, a := range list {

@@ -1,9 +1,9 @@
-// Package dispatch decides which job goes where and follows each run to its
-// end. It holds no jobs: whatever happens to this process, the queue knows which
-// jobs wait and which are leased, and the instances know what they run.
+// Package dispatch decides which job goes where and follows each run to its end. It holds no jobs:
+// whatever happens to this process, the queue knows which jobs are waiting and which are leased,
+// and the instances know what they are running.
 //
-// Package schedule decides, Dispatcher asks it whenever a job arrives or an instance
-// becomes idle, and a run does the rest.
+// Package schedule decides, Dispatcher asks it whenever a job arrives or an instance becomes idle,
+// and a run does the rest.
 package dispatch
 
 import (
@@ -27,40 +27,37 @@ import (
 
 // Settings may change while the dispatcher runs.
 type Settings struct {
-	// StallTimeout is how long an instance may be silent in mid-run before it
-	// is asked what it does.
+	// StallTimeout is how long an instance may be silent in the middle of a run before it is asked
+	// what it is doing.
 	StallTimeout time.Duration
-	// ContactTimeout is how long an instance may be unreachable in mid-run
-	// before its run counts as lost.
+	// ContactTimeout is how long an instance may be unreachable in the middle of a run before the
+	// run counts as lost.
 	ContactTimeout time.Duration
-	// Overtaking is how long a waiting job may be overtaken by jobs whose models an
-	// instance has loaded, and by short ones of other tenants; never if it is not positive.
+	// Overtaking is how long a waiting job may be overtaken by jobs whose models an instance has
+	// loaded, and by short ones of other tenants; if not positive, never.
 	Overtaking time.Duration
-	// ShortFirst lets short jobs go before long ones. It is how long one may be
-	// overtaken like this, if it does not take less time itself; never if it is not
-	// positive.
+	// ShortFirst lets short jobs go before long ones. It is how long a job may be overtaken in this
+	// way, unless the job itself takes less time; if not positive, never.
 	ShortFirst time.Duration
-	// PreemptBulk lets a young run of a bulk job be interrupted for an interactive job
-	// that would wait longer than this; never if it is not positive.
+	// PreemptBulk lets a young run of a bulk job be interrupted for an interactive job that would
+	// wait longer than this; if not positive, never.
 	PreemptBulk time.Duration
 	// JobTimeout bounds one run; 0 means no bound.
 	JobTimeout time.Duration
-	// UnrunnableTimeout is how long a job waits for an instance that could
-	// run it.
+	// UnrunnableTimeout is how long a job waits for an instance that could run it.
 	UnrunnableTimeout time.Duration
-	// CatalogAge is how old what is known of an instance's classes and models
-	// may be when a client asks for it.
+	// CatalogAge is how old the hub's knowledge of an instance's classes and models may be when a
+	// client asks for it.
 	CatalogAge time.Duration
-	// Ahead makes an instance get its next job while it still runs one.
+	// Ahead gives an instance its next job while it is still running one.
 	Ahead bool
 	// Reserved says which instances only some tenants may use.
 	Reserved schedule.Reservations
 	// SecretsTo says which instances get the API keys of prompts.
 	SecretsTo SecretsTo
-	// GPUs are the names of the GPUs of instances, by the instances' names, where the
-	// operator says them.
+	// GPUs names the GPUs of instances, by instance name, where the operator has set them.
 	GPUs map[string]string
-	// Lease is the queue's; leases are renewed three times in it.
+	// Lease is the queue's; leases are renewed three times within it.
 	Lease time.Duration
 }
 
@@ -71,10 +68,10 @@ type Config struct {
 	Streams *stream.Streams
 	// Files moves the inputs and outputs of runs.
 	Files *files.Transfer
-	// Paused says why no job may be given out now, or is nil; storage that takes no files
-	// is such a reason. Call Wake when there is none any more. May be nil.
+	// Paused says why no job may be given out now, or returns nil. Storage that takes no files is
+	// such a reason. Call Wake once the reason is gone. May be nil.
 	Paused func() error
-	// Shown is told each output of a job as the instance wrote it. May be nil.
+	// Shown is passed each output of a job as the instance wrote it. May be nil.
 	Shown func(tenant, instance string, output []byte)
 	// Connected is told which instances are connected.
 	Connected *comfyui.Clients
@@ -82,10 +79,9 @@ type Config struct {
 	Connect func(fleet.Instance) (*comfyui.Client, error)
 	// Library parses object_info; equal bodies are parsed once.
 	Library *catalog.Library
-	// Roster keeps what instances can run. May be nil.
+	// Roster stores what instances can run. May be nil.
 	Roster Roster
-	// Learned is told what an instance can run when it has connected, and when
-	// that has changed.
+	// Learned is told what an instance can run when it connects and whenever that changes.
 	Learned func(instance string, info *catalog.Info, version comfyui.Version)
 	// Unfit says why nobody will ever run a waiting job that was accepted while it was not
 	// known what any instance can run; nil if somebody might. It may be nil.
@@ -93,44 +89,43 @@ type Config struct {
 	// Logged is told the log messages of an instance, see SubscribeLogs. It
 	// must not block.
 	Logged func(instance string, frame []byte)
-	// EndedElsewhere is told of ends that another hub has brought about. It
-	// has a goroutine of its own and may take its time, until ctx ends.
+	// EndedElsewhere is told of jobs that another hub has ended. It has a goroutine of its own and
+	// may take its time, until ctx ends.
 	EndedElsewhere func(ctx context.Context, e queue.Event)
 	// Hub is the id and boot of this hub, unique per process.
 	Hub string
 	// HubID is the part of Hub that outlives the process.
 	HubID string
-	// Gone reports whether the process of another hub, which tells Redis no more that
-	// it is alive, seems to be gone. Nil for a hub that is alone.
+	// Gone reports whether the process of another hub, which has stopped telling Redis that it is
+	// alive, seems to be gone. Nil for a hub that is alone.
 	Gone     func(ctx context.Context, hub string) bool
 	Settings func() Settings
-	// Faulted is told of runs that were lost, and of jobs that have failed, each with the
-	// reason. May be nil.
+	// Faulted is told of lost runs and failed jobs, each with the reason. May be nil.
 	Faulted func(j job.Job, instance, reason string, lost bool)
-	// Traces returns what makes the spans of jobs now, nil for none. May be nil.
+	// Traces returns the current tracer of jobs, nil for none. May be nil.
 	Traces func() *traces.Tracer
 	// Observe takes measurements. May be nil.
 	Observe Observer
 	Logger  *slog.Logger
 }
 
-// Roster keeps what instances can run, for the next start and for other hubs.
+// Roster stores what instances can run, for the next start and for other hubs.
 type Roster interface {
-	// Keep keeps a body of /object_info. It must not wait, nor retain the body.
+	// Keep stores a body of /object_info. It must not wait, nor retain the body.
 	Keep(instance string, version comfyui.Version, hash string, body []byte)
-	// Recall returns what was kept under a hash, nil if there is nothing.
+	// Recall returns what was stored under a hash, nil if there is nothing.
 	Recall(ctx context.Context, hash string) *catalog.Info
-	// Recalled notes that an instance has what Recall has returned.
+	// Recalled notes that an instance has what Recall returned.
 	Recalled(instance string, version comfyui.Version, hash string)
-	// Elsewhere returns what instances can run that other hubs have now and this one
-	// does not, by name.
+	// Elsewhere returns, by name, what the instances can run that other hubs have now and this one
+	// does not.
 	Elsewhere() map[string]*catalog.Info
 }
 
 // Dispatcher gives jobs to idle instances and follows them.
 //
-// Many methods: it pairs jobs with instances, and what waits, what is idle and what
-// runs change only together, under its lock.
+// Many methods: it pairs jobs with instances, and what is waiting, idle or running changes only
+// together, under its lock.
 type Dispatcher struct {
 	Config
 	queue    *queue.Queue
@@ -140,38 +135,37 @@ type Dispatcher struct {
 
 	ctx  context.Context
 	stop context.CancelFunc
-	// loops are the dispatcher's own. A panic in one of them ends the process:
-	// that is better than a hub that does half its work. A panic in other work
-	// ends that work only.
+	// loops are the dispatcher's own. A panic in one of them ends the process, which is better than
+	// a hub that does half its work. A panic in other work ends only that work.
 	loops sync.WaitGroup
 	work  panics.Group
 	wake  chan struct{}
-	// news counts the calls of Wake. nothing is what it was when the loop began its
-	// last look, if that found that nothing waits; else 0.
+	// news counts the calls of Wake. nothing is the value of news when the loop started its last
+	// look, if that look found nothing waiting; else 0.
 	news    atomic.Uint64
 	nothing uint64
-	// arrived is the job that was accepted last, if none was ahead of it.
+	// arrived is the last job that was accepted with none ahead of it.
 	arrived atomic.Pointer[newcomer]
-	// affinity says where each client's jobs ran last.
+	// affinity knows where each client's last job ran.
 	affinity affinity
-	// logsWanted says that somebody reads the primary's log.
+	// logsWanted says that somebody is reading the primary's log.
 	logsWanted atomic.Bool
-	// learning is by agent, parsing for all.
+	// learning has a lane per agent, parsing one for all.
 	learning lanes
 	parsing  lanes
 	budget   *budget
 	doors    doors
 	panels   panels
 	free     freeSet
-	// next are the connections whose instance could get its next job, holding
-	// those whose instance has it.
+	// next are the connections whose instance could get its next job, holding those whose instance
+	// has it already.
 	next, holding freeSet
 	// judged says which instances can run which classes.
 	judged judgements
-	// classes are those that the loop has met in the queue.
+	// classes are the ones that the loop has met in the queue.
 	classes classes
-	// modelSets are the models of classes. overtaken are the jobs that others with loaded
-	// models went before.
+	// modelSets are the models of classes. overtaken are the jobs that were passed over for others
+	// whose models were loaded.
 	modelSets modelSets
 	overtaken schedule.Overtaken
 	holds     holds
@@ -182,21 +176,21 @@ type Dispatcher struct {
 	durations durations
 	line      waitLine
 	outlook   lastOutlook
-	// refused are jobs that this hub cannot run. rest is firstRest, but in tests.
+	// refused are the jobs that this hub cannot run. rest is firstRest, except in tests.
 	refused refusals
 	rest    time.Duration
 	// memory knows which jobs need more GPU memory than some instances have.
 	memory memory
-	// health knows at which instances jobs come to nothing.
+	// health knows on which instances jobs keep failing.
 	health health
-	// silent are the hubs that inherit is to look at.
+	// silent passes hubs to inherit to look at.
 	silent chan []string
 	// lost are the runs that the last renewal did not find.
 	lost   chan []job.Run
 	buried buried
-	// watched says that somebody watches the fleet.
+	// watched says that somebody is watching the fleet.
 	watched interest
-	// stuck is what watch has counted.
+	// stuck is the last count that watch made.
 	stuck atomic.Int64
 
 	mu          sync.Mutex
@@ -246,8 +240,8 @@ func (d *Dispatcher) Start() {
 	d.work.Go(d.log, "learning how long jobs run", func() { d.tendDurations(d.ctx) })
 }
 
-// Close stops all work and waits for it. Runs continue at their instances; another
-// hub takes them over, at the latest when their leases end.
+// Close stops all work and waits for it. Runs continue on their instances; another hub takes them
+// over, at the latest when their leases end.
 func (d *Dispatcher) Close() {
 	d.stop()
 	d.loops.Wait()
@@ -259,7 +253,7 @@ func (d *Dispatcher) Close() {
 	conns := d.connections
 	d.connections = map[string]*connection{}
 	d.mu.Unlock()
-	var closing sync.WaitGroup // each may wait for an instance that does not answer
+	var closing sync.WaitGroup // each may be waiting for an instance that does not answer
 	for name, conn := range conns {
 		d.Connected.Set(name, nil)
 		closing.Go(conn.close)
@@ -273,15 +267,15 @@ func (d *Dispatcher) Wake() {
 	d.freed()
 }
 
-// newcomer is a job that was accepted when none was ahead of it. news is what it was then: once
-// that has changed, other jobs may be ahead.
+// newcomer is a job that was accepted when none was ahead of it. news is the counter at that time:
+// once it has changed, other jobs may be ahead.
 type newcomer struct {
 	job  job.Job
 	news uint64
 }
 
 // Arrived makes the dispatcher look for an instance for a job that this hub has accepted with
-// so many others ahead of it. It never blocks.
+// position others ahead of it. It never blocks.
 func (d *Dispatcher) Arrived(j job.Job, position int) {
 	a := &newcomer{j, d.news.Add(1)}
 	if position == 0 {
@@ -290,9 +284,9 @@ func (d *Dispatcher) Arrived(j job.Job, position int) {
 	d.freed()
 }
 
-// firstInLine returns the job that is the first one of those that wait, if it is known without
-// a look at the queue: an idle fleet has just got it. Its class is known then. Claiming it
-// fails if it is not there any more, or must not run now.
+// firstInLine returns the first of the waiting jobs, if it is known without a look at the queue
+// because an otherwise idle fleet has just got it. Its class is known by then. Claiming it fails if
+// it is gone or must not run now.
 func (d *Dispatcher) firstInLine(ctx context.Context) (j job.Job, known bool) {
 	a := d.arrived.Swap(nil)
 	if a == nil || a.news != d.news.Load() {
@@ -306,8 +300,8 @@ func (d *Dispatcher) firstInLine(ctx context.Context) (j job.Job, known bool) {
 	return a.job, true
 }
 
-// freed makes the dispatcher look for work for an instance that is idle now. It does
-// not look at a queue in which it has found nothing since the last Wake.
+// freed makes the dispatcher look for work for an instance that is now idle. It does not look at a
+// queue that it has found empty since the last Wake.
 func (d *Dispatcher) freed() {
 	select {
 	case d.wake <- struct{}{}:
@@ -315,8 +309,8 @@ func (d *Dispatcher) freed() {
 	}
 }
 
-// safetyTick finds the work that a lost hint would leave undone. It is not how
-// work is normally found.
+// safetyTick finds work that would be left undone if a hint were lost. It is not how work is
+// normally found.
 const safetyTick = 2 * time.Second
 
 // loop makes a pass over queue and fleet whenever something happened.
@@ -349,7 +343,7 @@ func (d *Dispatcher) loop(ctx context.Context) {
 	}
 }
 
-// launch registers a run and lets it go.
+// launch registers a run and starts it.
 func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
 	j := r.job()
 	d.mu.Lock()
@@ -369,7 +363,7 @@ func (d *Dispatcher) launch(r *run, steps func(context.Context) result) {
 		if v == jobEnded {
 			d.memory.forget(j.Key)
 		}
-		if v != rejected { // then no count has changed that anybody knows of
+		if v != rejected { // otherwise no count that anybody has seen has changed
 			d.streams.StatusChanged(d.callers(j)...)
 		}
 	})

@@ -11,14 +11,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// Door is where the client of a job waits for the answer to its POST: messages
-// of the run are held back until it has it, and where the hub is in doubt an idle
-// instance is asked meanwhile whether it takes the job. Only the hub that has
-// the client has the door; the run may be another hub's.
+// Door is where the client of a job waits for the answer to its POST. Messages of the run are held
+// back until the client has it, and if the hub is in doubt, an idle instance is asked meanwhile
+// whether it takes the job. Only the hub that has the client has the door; the run may be another
+// hub's.
 type Door struct {
 	d   *Dispatcher
 	key string
-	// known is closed when an instance has taken the job, or the last one refused it.
+	// known is closed when an instance has taken the job, or the last one has refused it.
 	known chan struct{}
 	// next is sent to when an instance has refused the job and another one is asked.
 	next chan struct{}
@@ -29,9 +29,9 @@ type Door struct {
 	mu         sync.Mutex
 	nodeErrors []byte
 	heard      bool
-	// waited says that somebody waits: the job is queued.
+	// waited says that somebody is waiting: the job is queued.
 	waited bool
-	// fence is the job's when it was last seen in the queue.
+	// fence is the job's fence when it was last seen in the queue.
 	fence int64
 }
 
@@ -41,7 +41,7 @@ type doors struct {
 	open map[string]*Door
 }
 
-// Door opens the door of a job, which is about to be queued. It must be closed.
+// Door opens the door of a job that is about to be queued. It must be closed.
 func (d *Dispatcher) Door(key string) *Door {
 	door := &Door{d: d, key: key, known: make(chan struct{}), next: make(chan struct{}, 1), answered: make(chan struct{})}
 	d.doors.mu.Lock()
@@ -53,24 +53,21 @@ func (d *Dispatcher) Door(key string) *Door {
 	return door
 }
 
-// door is the open door of a job, nil where there is none. All methods that a
-// run calls may be called on nil.
+// door returns the open door of a job, or nil. All methods that a run calls may be called on nil.
 func (d *Dispatcher) door(key string) *Door {
 	d.doors.mu.Lock()
 	defer d.doors.mu.Unlock()
 	return d.doors.open[key]
 }
 
-// maxAsking bounds the wait for all the instances that are asked about one job,
-// as a multiple of the patience with each.
+// maxAsking bounds the wait for all the instances asked about one job, as a multiple of the
+// patience with each.
 const maxAsking = 10
 
-// Wait returns when an instance has taken or refused the job, when none is idle
-// any more that could, or after patience with each of the instances that are
-// asked one after the other. The job must be queued by then.
-// The nodeErrors are what the instance said of a prompt of which it runs only a
-// part; nil when it said nothing. Which of them it was is known to
-// queue.Queue.Admit for certain.
+// Wait returns when an instance has taken or refused the job, when no idle one is left that could
+// take it, or after patience with each of the instances that are asked in turn. The job must be
+// queued by then. The nodeErrors are what the instance said about a prompt of which it runs only a
+// part; nil if it said nothing. queue.Queue.Admit knows for certain which of these it was.
 func (d *Door) Wait(ctx context.Context, patience time.Duration) (nodeErrors []byte) {
 	d.mu.Lock()
 	d.waited = true
@@ -96,7 +93,7 @@ func (d *Door) Wait(ctx context.Context, patience time.Duration) (nodeErrors []b
 	return d.nodeErrors
 }
 
-// another says that an instance has refused the job and another one is asked.
+// another says that an instance has refused the job and another one is being asked.
 func (d *Door) another() {
 	if d == nil {
 		return
@@ -107,13 +104,13 @@ func (d *Door) another() {
 	}
 }
 
-// answerGap is the time from the answer to the first message of the run, at
-// least. They come over two connections, and a client that is busy may read both
-// at once, the message first. A single ComfyUI takes one to three milliseconds.
+// answerGap is the minimum time between the answer and the first message of the run. They come over
+// two connections, and a busy client may read both at once, the message first. A single ComfyUI
+// takes one to three milliseconds.
 const answerGap = 3 * time.Millisecond
 
-// Close says that the client has its answer: messages of the run may follow
-// after a moment. It may be called twice.
+// Close says that the client has its answer: messages of the run may follow after a moment. It may
+// be called twice.
 func (d *Door) Close() {
 	if d.closed.CompareAndSwap(false, true) {
 		time.AfterFunc(answerGap, d.leave)
@@ -129,7 +126,7 @@ func (d *Door) leave() {
 	close(d.answered)
 }
 
-// settle says that an instance has taken the job, or refused it.
+// settle says that an instance has taken or refused the job.
 func (d *Door) settle(nodeErrors []byte) {
 	if d == nil {
 		return
@@ -142,7 +139,7 @@ func (d *Door) settle(nodeErrors []byte) {
 	}
 }
 
-// awaited are the doors at which somebody waits for an instance to be asked.
+// awaited returns the doors at which somebody is waiting for an instance to be asked.
 func (d *Dispatcher) awaited() []*Door {
 	d.doors.mu.Lock()
 	defer d.doors.mu.Unlock()
@@ -157,10 +154,9 @@ func (d *Dispatcher) awaited() []*Door {
 	return out
 }
 
-// dismiss ends the wait for those whose job no instance got in a pass that
-// could give it to one: others were before them, and their clients are answered
-// at once. A job that an instance gave back during the pass has its turn in the
-// next one.
+// dismiss ends the wait for jobs that no instance got in a pass that could have given them one:
+// others came first, so their clients are answered at once. A job that an instance gave back during
+// the pass has its turn in the next one.
 func (d *Dispatcher) dismiss(ctx context.Context, doors []*Door) {
 	for _, door := range doors {
 		if d.followed(door.key) != nil {
@@ -179,8 +175,8 @@ func (d *Dispatcher) dismiss(ctx context.Context, doors []*Door) {
 	}
 }
 
-// queuedSince reports whether the job had been seen in the queue with this
-// fence before: no instance had it in between.
+// queuedSince reports whether the job was seen in the queue with this fence before: no instance had
+// it in between.
 func (d *Door) queuedSince(fence int64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,8 +188,8 @@ func (d *Door) queuedSince(fence int64) bool {
 // maxAnswering bounds the wait for a hub to answer its client.
 const maxAnswering = time.Second
 
-// taken says that the instance has the job and waits until its client has been
-// told: several clients lose a prompt whose messages come before its id.
+// taken says that the instance has the job and waits until its client has been told: several
+// clients lose a prompt whose messages come before its id.
 func (d *Door) taken(ctx context.Context, nodeErrors []byte) {
 	if d == nil {
 		return
@@ -208,8 +204,8 @@ func (d *Door) taken(ctx context.Context, nodeErrors []byte) {
 	}
 }
 
-// HasIdle reports whether an instance that could run a tenant's job is idle now, so that
-// the job is likely to be its next.
+// HasIdle reports whether an instance that could run a tenant's job is idle now, so that it will
+// likely run the job next.
 func (d *Dispatcher) HasIdle(needs catalog.Requirements, tenant string) bool {
 	idle, infos := d.idle()
 	for n, info := range infos {

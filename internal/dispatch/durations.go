@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// tendEvery is how often measured runs are stored, and the line is read again.
+	// tendEvery is how often measured runs are stored and the line is read again.
 	tendEvery = 2 * time.Second
-	// refreshEvery is how often what other hubs have measured is read.
+	// refreshEvery is how often the measurements of other hubs are read.
 	refreshEvery = 10 * time.Second
-	// maxFresh bounds the runs that are not stored yet, while Redis is away.
+	// maxFresh bounds the runs that are not stored yet while Redis is away.
 	maxFresh = 1000
 )
 
-// durations know how long jobs run, from the runs of all hubs. The zero value knows
-// nothing.
+// durations knows how long jobs run, from the runs of all hubs. The zero value knows nothing.
 type durations struct {
 	known schedule.Estimator
-	// needs are how much GPU memory they take.
+	// needs is how much GPU memory they take.
 	needs schedule.Needs
 
 	mu sync.Mutex
@@ -32,7 +31,7 @@ type durations struct {
 	fresh []queue.Measured
 }
 
-// add learns a run.
+// add learns from a run.
 func (t *durations) add(p schedule.Pair, s schedule.Sample) {
 	t.known.Add(p, s)
 	t.mu.Lock()
@@ -52,7 +51,7 @@ func (t *durations) addNeed(p schedule.Pair, n schedule.Need) {
 	}
 }
 
-// take returns the runs to be stored.
+// take returns the runs to store.
 func (t *durations) take() []queue.Measured {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +60,7 @@ func (t *durations) take() []queue.Measured {
 	return fresh
 }
 
-// back keeps runs that could not be stored.
+// back takes back runs that could not be stored.
 func (t *durations) back(runs []queue.Measured) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +68,7 @@ func (t *durations) back(runs []queue.Measured) {
 	t.fresh = t.fresh[max(0, len(t.fresh)-maxFresh):]
 }
 
-// Shape returns the text by which the run time of a graph is known.
+// Shape returns the text under which the run time of a graph is stored.
 func (d *Dispatcher) Shape(graph pyjson.Value) string {
 	s, ok := schedule.Parsed(graph)
 	if !ok {
@@ -90,8 +89,8 @@ func (d *Dispatcher) gpuOf(instance string) string {
 	return schedule.GPUType(i.Report.GPU)
 }
 
-// costOf is what the tenant is charged when a job begins on an instance; 0 if nothing
-// is known.
+// costOf returns what the tenant is charged when a job begins on an instance; 0 if nothing is
+// known.
 func (d *Dispatcher) costOf(shape, instance string) time.Duration {
 	e := d.estimate(shape, d.gpuOf(instance))
 	if e.Source == schedule.Guess {
@@ -100,7 +99,7 @@ func (d *Dispatcher) costOf(shape, instance string) time.Duration {
 	return e.Ran
 }
 
-// tendDurations shares with the other hubs what was measured, and keeps the line.
+// tendDurations shares measurements with the other hubs and keeps the line up to date.
 func (d *Dispatcher) tendDurations(ctx context.Context) {
 	var since int64
 	var read time.Time
@@ -138,7 +137,7 @@ func (d *Dispatcher) storeLast() {
 	d.storeDurations(ctx)
 }
 
-// refreshDurations reads what all hubs have measured since a moment.
+// refreshDurations reads what all hubs have measured since the given time.
 func (d *Dispatcher) refreshDurations(ctx context.Context, since int64) (now int64, err error) {
 	runs, now, err := d.queue.Durations(ctx, since)
 	if err != nil {
@@ -167,8 +166,8 @@ func (r *run) measured() {
 	}
 }
 
-// allCached reports whether the instance had the results of all nodes but outputs, so
-// that the run says nothing of what the graph takes.
+// allCached reports whether the instance already had the results of all nodes except outputs, so
+// that the run says nothing about how long the graph takes.
 func (r *run) allCached() bool {
 	if len(r.cached) == 0 {
 		return false

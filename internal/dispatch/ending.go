@@ -11,20 +11,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// ending is how a job ends towards its client: the state, the history entry,
-// and the messages before status and executing null.
+// ending is how a job ends for its client: the state, the history entry, and the messages that come
+// before status and executing null.
 type ending struct {
 	state    job.State
 	entry    []byte
 	messages [][]byte
 }
 
-// outcome is the ending as the queue keeps it.
+// outcome returns the ending as the queue stores it.
 func (e ending) outcome(reason string) queue.Outcome {
 	return queue.Outcome{State: e.state, Entry: e.entry, Summary: comfyui.SummarizeStored(e.entry), Reason: reason}
 }
 
-// reason says in a line how a job has failed.
+// reason says in one line why a job failed.
 func (e ending) reason() string {
 	for _, text := range e.messages {
 		if m, ok := comfyui.ParseMessage(text); ok && m.Type == comfyui.TypeExecutionError {
@@ -38,7 +38,7 @@ func (e ending) reason() string {
 	return ""
 }
 
-// frames are the ending's messages as the stream takes them.
+// frames returns the ending's messages as the stream takes them.
 func (e ending) frames() []stream.Message {
 	out := make([]stream.Message, len(e.messages))
 	for i, m := range e.messages {
@@ -47,19 +47,19 @@ func (e ending) frames() []stream.Message {
 	return out
 }
 
-// hubError is an error that the hub reports in place of an instance: the
-// instance refused the prompt, or was lost with it too often, or never came.
+// hubError is an error that the hub reports in place of an instance: the instance refused the
+// prompt, was lost with it too often, or never turned up.
 type hubError struct {
 	// kind is an exception_type, a Python class name.
 	kind    string
 	message string
-	// node is where it happened, "" when it is the whole prompt's error.
+	// node is where it happened, "" if the error is about the whole prompt.
 	node      string
 	traceback []string
 }
 
-// errorEnding ends a job that no instance could finish, as ComfyUI shows a
-// failed run: with execution_error in the history and on the socket.
+// errorEnding ends a job that no instance could finish the way ComfyUI shows a failed run: with
+// execution_error in the history and on the socket.
 func errorEnding(j job.Job, body job.Body, t hubError, now time.Time) ending {
 	node := t.node
 	if node == "" && len(body.Outputs) > 0 {
@@ -72,8 +72,7 @@ func errorEnding(j job.Job, body job.Body, t hubError, now time.Time) ending {
 	return ownEnding(j, body, job.Failed, end, now)
 }
 
-// exhausted describes a job that no instance could finish, with the reasons of
-// all its attempts.
+// exhausted describes a job that no instance could finish, with the reasons of all attempts.
 func exhausted(j job.Job) hubError {
 	message := "No instance could finish this prompt."
 	if j.Kills >= queue.MaxKills {
@@ -96,7 +95,7 @@ func cancelEnding(j job.Job, body job.Body, now time.Time) ending {
 	return ownEnding(j, body, job.Cancelled, end, now)
 }
 
-// ownEnding is an ending of which no instance has a record.
+// ownEnding is an ending for which no instance has a record.
 func ownEnding(j job.Job, body job.Body, state job.State, end []byte, now time.Time) ending {
 	began := now
 	if at := time.UnixMilli(j.StartedAt); j.StartedAt > 0 && at.Before(now) { // Redis's clock may be ahead
@@ -115,7 +114,7 @@ func ownEnding(j job.Job, body job.Body, state job.State, end []byte, now time.T
 	return ending{state: state, entry: comfyui.NewEntry(parts), messages: [][]byte{end}}
 }
 
-// stateOf is what the last message of a run makes of its job.
+// stateOf returns the state a job ends in, given the last message of its run.
 func stateOf(end string) job.State {
 	switch end {
 	case comfyui.TypeExecutionSuccess:

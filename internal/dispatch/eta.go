@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// Outlook tells when jobs will be finished, from the moment at which it was made.
+// Outlook tells when jobs will be finished, as seen from the moment it was made.
 type Outlook struct {
 	*schedule.Forecast
 	d    *Dispatcher
@@ -19,27 +19,27 @@ type Outlook struct {
 	took time.Duration
 	// judged are the classes that it knows about.
 	judged map[string]bool
-	// free is when instances have ended what they run; -1 where that cannot be said.
+	// free is when instances will have finished what they are running; -1 where unknown.
 	free  map[string]time.Duration
 	known map[[2]string]schedule.Estimate
 }
 
-// An outlook answers for further jobs until it is outlookShare times as old as it took to
-// make, and at most outlookAge: to look at hundreds of instances for each of hundreds of
-// accepted jobs would cost too much.
+// An outlook answers for further jobs until it is outlookShare times as old as the time it took to
+// make, and at most outlookAge: looking at hundreds of instances for each of hundreds of accepted
+// jobs would cost too much.
 const (
 	outlookShare = 20
 	outlookAge   = 250 * time.Millisecond
 )
 
-// lastOutlook is the one that answers for accepted jobs. The zero value is none.
+// lastOutlook is the one that answers for accepted jobs. The zero value has none.
 type lastOutlook struct {
 	mu   sync.Mutex
 	last *Outlook
 }
 
-// Accepted notes a job that was accepted with some others ahead of it, and returns how
-// long it will take until it is finished, as [Outlook.ETA] does.
+// Accepted notes a job that was accepted with position others ahead of it, and returns how long it
+// will take until it is finished, as [Outlook.ETA] does.
 func (d *Dispatcher) Accepted(ctx context.Context, j job.Job, position int) time.Duration {
 	if position >= 0 && j.State == job.Queued {
 		d.line.join(inLine(j), position)
@@ -126,7 +126,7 @@ func (o *Outlook) look(ctx context.Context, h *schedule.Horizon, jobs []job.Job)
 	}
 }
 
-// left is how long an instance will still be busy.
+// left returns how much longer an instance will be busy.
 func (o *Outlook) left(conn *connection, i fleet.Instance, gpu string) time.Duration {
 	runs := conn.runs()
 	switch {
@@ -145,7 +145,7 @@ func (o *Outlook) left(conn *connection, i fleet.Instance, gpu string) time.Dura
 	return 0
 }
 
-// rest is how long the current run of an instance will still take.
+// rest returns how much longer the current run of an instance will take.
 func (o *Outlook) rest(conn *connection, r *run, gpu string) time.Duration {
 	e := o.estimate(r.job().Shape, gpu)
 	conn.mu.Lock()
@@ -164,15 +164,15 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 	k := [2]string{shape, gpu}
 	e, ok := o.known[k]
 	if !ok {
-		if e = o.d.estimate(shape, gpu); e.Certain() { // else it may be known in a moment
+		if e = o.d.estimate(shape, gpu); e.Certain() { // otherwise it may be known in a moment
 			o.known[k] = e
 		}
 	}
 	return e
 }
 
-// ETA returns how long it will take until a job is finished; -1 if that cannot be said.
-// position counts the jobs ahead of one that waits, -1 if that is not known.
+// ETA returns how long it will take until a job is finished; -1 if unknown. position is the number
+// of jobs ahead of a waiting one, -1 if unknown.
 func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 	switch {
 	case j.State == job.Leased || j.State == job.Running:
@@ -196,7 +196,7 @@ func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 	return o.Behind(j, position)
 }
 
-// given is when a job ends that an instance was given, perhaps behind another one.
+// given returns when a job ends that an instance already has, perhaps behind another one.
 func (o *Outlook) given(r *run) time.Duration {
 	j := r.job()
 	gpu := o.d.gpuOf(j.Run.Instance)
@@ -214,8 +214,8 @@ func (o *Outlook) given(r *run) time.Duration {
 	return o.rest(conn, runs[0], gpu) + e.Ran
 }
 
-// Free returns in how long an instance will have ended what it runs; -1 if that cannot be
-// said, 0 for one that is idle.
+// Free returns how long it takes until an instance has finished what it is running; -1 if unknown,
+// 0 for an idle one.
 func (o *Outlook) Free(instance string) time.Duration {
 	if free, known := o.free[instance]; known {
 		return free
@@ -223,7 +223,7 @@ func (o *Outlook) Free(instance string) time.Duration {
 	return -1
 }
 
-// foreseen reports whether the run times of what an instance runs are known.
+// foreseen reports whether the run times of everything the instance is running are known.
 func (o *Outlook) foreseen(conn *connection, i fleet.Instance, gpu string) bool {
 	runs := conn.runs()
 	if runs[0] == nil {

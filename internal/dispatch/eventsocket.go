@@ -12,41 +12,40 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// Bounds of the pause between two attempts to open an instance's socket.
+// Bounds of the pause between attempts to open an instance's socket.
 const (
 	minRedial = 100 * time.Millisecond
 	maxRedial = 3 * time.Second
 )
 
-// eventSocket keeps one WebSocket to an instance open under one client id and
-// passes on what arrives. There is never a second socket with the same id: ComfyUI
-// would silence one of them when the other closes.
+// eventSocket keeps one WebSocket to an instance open under one client id and passes on what
+// arrives. There is never a second socket with the same id: ComfyUI would silence one of them when
+// the other closes.
 type eventSocket struct {
 	client *comfyui.Client
 	log    *slog.Logger
 	// sid returns the client id for the next attempt to open the socket.
 	sid func() string
-	// up is called each time the socket opens, before its first frame, and again
-	// while it fails and the socket stays open.
+	// up is called each time the socket opens, before its first frame, and again as long as it
+	// fails and the socket stays open.
 	up func(ctx context.Context) error
-	// then, which may be nil, is called after up in the same way, but beside the
-	// reading: it may take minutes, and the instance waits for those who do not read.
+	// then, which may be nil, is called after up in the same way, but without holding up the
+	// reading: it may take minutes, and the instance blocks on clients that do not read.
 	then func(ctx context.Context) error
-	// down is called when the socket is lost or frame panics, and after each
-	// failed attempt to open the socket.
+	// down is called when the socket is lost or frame panics, and after each failed attempt to open
+	// the socket.
 	down func(err error)
 	// frame is called for each message and must not block.
 	frame func(comfyui.Frame)
-	// alive is called at each sign of life that is no message, late when there was none for
-	// some seconds, and patience is how long the instance may give none.
+	// alive is called at each sign of life that is not a message, and late when there has been none
+	// for some seconds. patience is how long the instance may show none.
 	alive, late func()
 	patience    func() time.Duration
 
 	socket atomic.Pointer[comfyui.Socket] // the open one
 }
 
-// caughtUp waits until everything has been read that the instance had sent before
-// the call.
+// caughtUp waits until everything that the instance had sent before the call has been read.
 func (f *eventSocket) caughtUp(ctx context.Context) error {
 	socket := f.socket.Load()
 	if socket == nil {
@@ -55,7 +54,7 @@ func (f *eventSocket) caughtUp(ctx context.Context) error {
 	return socket.Ping(ctx)
 }
 
-// reopen closes the socket, so that it is opened again.
+// reopen closes the socket so that it is opened again.
 func (f *eventSocket) reopen() {
 	if socket := f.socket.Load(); socket != nil {
 		socket.Close()
@@ -83,8 +82,8 @@ func (f *eventSocket) run(ctx context.Context) {
 	}
 }
 
-// serve reads what comes over an open socket, until it is lost. It counts as open once the
-// instance has said something, as it does at once: before that, it may send what concerns a
+// serve reads what comes over an open socket until it is lost. The socket counts as open once the
+// instance has said something, which it does at once: before that, it may send messages about a
 // prompt to nobody.
 func (f *eventSocket) serve(ctx context.Context, socket *comfyui.Socket) error {
 	greeting, err := f.greeting(ctx, socket)
@@ -114,8 +113,8 @@ func (f *eventSocket) greeting(ctx context.Context, socket *comfyui.Socket) (com
 	return socket.Next(ctx)
 }
 
-// again repeats a step of opening the socket until it succeeds. It reports whether
-// it did before ctx ended.
+// again repeats a step of opening the socket until it succeeds. It reports whether it did so before
+// ctx ended.
 func (f *eventSocket) again(ctx context.Context, step func(context.Context) error) bool {
 	for pauses := retry.New(minRedial, maxRedial); pauses.Wait(ctx); {
 		if f.do(ctx, step) == nil {

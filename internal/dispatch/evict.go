@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Evict takes what an instance runs for this hub away from it: the run is interrupted, and
-// its job goes back to the queue as if it had never been given out. It returns at once. An
-// instance may still be busy then, so call it again until it is free.
+// Evict takes back what an instance is running for this hub: the run is interrupted, and its job
+// goes back to the queue as if it had never been given out. It returns at once, while the instance
+// may still be busy, so call it again until the instance is free.
 func (d *Dispatcher) Evict(instance string) {
 	conn := d.connection(instance)
 	if conn == nil {
@@ -20,12 +20,12 @@ func (d *Dispatcher) Evict(instance string) {
 	}
 }
 
-// evict makes the run leave its instance. A run that the interrupt does not end in a
-// minute is given up.
+// evict makes the run leave its instance. If the interrupt does not end the run within a minute,
+// the run is given up.
 func (r *run) evict(ctx context.Context) result {
 	switch {
 	case r.wish != wanted || r.stop.cause == hung || r.stop.cause == overtime:
-		return result{} // it is interrupted already
+		return result{} // already interrupted
 	case r.stop.cause == evicted:
 		if time.Since(r.stop.at) > min(interruptTimeout, r.d.settings().StallTimeout) {
 			r.log.Warn("the instance keeps running a prompt that was taken back")
@@ -36,6 +36,6 @@ func (r *run) evict(ctx context.Context) result {
 	default:
 		r.stop = stop{cause: evicted, at: time.Now(), node: r.node}
 	}
-	r.interrupt(ctx) // again: it has no effect before the run begins
+	r.interrupt(ctx) // again: an interrupt has no effect before the run begins
 	return result{}
 }

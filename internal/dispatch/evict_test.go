@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// evicted drains an instance and takes back what it runs until the jobs wait or run
-// elsewhere.
+// evicted drains an instance and takes back what it is running until the jobs are waiting or
+// running elsewhere.
 func (b *dispatching) evicted(from *scripted, keys ...string) {
 	b.t.Helper()
 	b.fleet.SetDraining(from.name, true)
@@ -26,8 +26,8 @@ func (b *dispatching) evicted(from *scripted, keys ...string) {
 	}
 }
 
-// A run that is taken back from its instance stops there and goes on elsewhere, as if it
-// had never been there.
+// A run that is taken back from its instance stops there and goes on elsewhere, as if it had never
+// been there.
 func TestEvict(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -41,7 +41,7 @@ func TestEvict(t *testing.T) {
 		require.Zero(t, j.Excuses)
 		require.Empty(t, j.Lost)
 
-		for range 12 { // more often than any bound of lost runs
+		for range 12 { // more often than any limit on lost runs
 			to := newScripted(t)
 			b.add(to)
 			b.runs(key)
@@ -73,7 +73,7 @@ func TestEvictWithNext(t *testing.T) {
 	})
 }
 
-// A run that no interrupt ends is given up.
+// A run that no interrupt can end is given up.
 func TestEvictWithoutEffect(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -87,7 +87,7 @@ func TestEvictWithoutEffect(t *testing.T) {
 	})
 }
 
-// A job whose client cancels it meanwhile ends.
+// A job that its client cancels meanwhile ends.
 func TestEvictAndCancel(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, cancelFirst := range []bool{false, true} {

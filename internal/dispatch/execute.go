@@ -13,8 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// maxUnsealed is how often a hub tries to decrypt the API keys of a job. In
-// between there is time for another hub, whose keys may be others.
+// maxUnsealed is how often a hub tries to decrypt the API keys of a job. In between, another hub,
+// whose keys may differ, can try.
 const maxUnsealed = 3
 
 // unreadable is the result of a run whose body cannot be read.
@@ -36,17 +36,16 @@ func (r *run) unreadable(ctx context.Context, err error) result {
 	return result{kind: excused, reason: reason, anywhere: true}
 }
 
-// queueAway is the result of a run for which Redis cannot be read. The error has
-// Redis's address, and the client is shown the reason.
+// queueAway is the result of a run whose data cannot be read because Redis is away. The error
+// contains Redis's address, and the client is shown the reason.
 func (r *run) queueAway(err error) result {
 	r.log.Warn("Redis is away", "error", err)
 	return result{kind: excused, cause: Redis, reason: "the hub's queue cannot be reached", anywhere: true}
 }
 
-// notTaken is the result of a run that did not get as far as a prompt at the
-// instance.
+// notTaken is the result of a run whose prompt never reached the instance.
 func (r *run) notTaken(err error) result {
-	// The client is shown the reason, and the errors tell where the storage is.
+	// The client is shown the reason, and the errors say where the storage is.
 	switch {
 	case errors.Is(err, files.ErrGone):
 		r.log.Warn("an input file is gone", "error", err)
@@ -79,22 +78,20 @@ func (r *run) follow(ctx context.Context) result {
 	case (res.kind == lost || res.kind == killed || res.kind == unused) && r.wish != wanted:
 		return r.cancelledEnd()
 	case res.kind == lost && r.job().Ahead && r.phase < executing:
-		res.kind = excused // the instance was lost in another run
+		res.kind = excused // the instance was lost during another run
 	}
 	return res
 }
 
-// cancelledEnd is the result of a cancelled run whose instance does not say that
-// it was interrupted.
+// cancelledEnd is the result of a cancelled run whose instance does not report the interrupt.
 func (r *run) cancelledEnd() result {
 	return result{kind: jobEnded, ending: cancelEnding(r.job(), r.body, time.Now())}
 }
 
-// refused handles an instance that does not take the prompt. According to the
-// catalog it can run it, so the instance may have changed: another one is tried if
-// there is one, else the client is told. A client that still waits for the answer
-// to its POST gets the instance's answer; so does one that would have to wait for
-// instances that would say the same.
+// refused handles an instance that does not take the prompt. The catalog says that it can run the
+// prompt, so the instance may have changed: another one is tried if there is one, else the client
+// is told. A client that is still waiting for the answer to its POST gets the instance's answer; so
+// does one that would have to wait for instances that would say the same.
 func (r *run) refused(ctx context.Context, why refusal) result {
 	j := r.job()
 	r.d.notTaken(r.conn, j.Key, true)
@@ -122,9 +119,9 @@ func (r *run) refused(ctx context.Context, why refusal) result {
 	return result{kind: jobEnded, ending: errorEnding(r.job(), r.body, refusalError(why.Refused), time.Now())}
 }
 
-// speaksFor reports whether an instance's refusal is that of all others, none of
-// which can be asked now: they are of the same version and describe the classes
-// alike. An idle one is asked, as its code may still be another.
+// speaksFor reports whether an instance's refusal stands for all the others, none of which can be
+// asked now: they have the same version and describe the classes in the same way. An idle one is
+// asked, since its code may still differ.
 func (r *run) speaksFor(others []*connection, why refusal) bool {
 	info, version := r.conn.abilities(), r.conn.capability()
 	if info == nil {
@@ -139,8 +136,8 @@ func (r *run) speaksFor(others []*connection, why refusal) bool {
 	return true
 }
 
-// reject makes the instance's refusal the answer to the client's POST. It returns
-// undecided if the client already has an answer.
+// reject makes the instance's refusal the answer to the client's POST. It returns undecided if the
+// client already has an answer.
 func (r *run) reject(ctx context.Context, why refusal) resultKind {
 	err := r.retry(ctx, "reject", func(ctx context.Context) error {
 		return r.d.queue.Reject(ctx, r.lease(), why.Body)
@@ -149,7 +146,7 @@ func (r *run) reject(ctx context.Context, why refusal) resultKind {
 	case errors.Is(err, queue.ErrAnswered):
 		return undecided
 	case err != nil:
-		return dropped // stale: somebody else ends it; or the hub stops
+		return dropped // stale: somebody else ends it; or the hub is stopping
 	}
 	r.phase = ended
 	r.log.Info("instance refused the prompt before its client was answered", "type", why.Type)
@@ -160,11 +157,11 @@ func (r *run) reject(ctx context.Context, why refusal) resultKind {
 	return rejected
 }
 
-// collect collects the results of a run that its instance has finished: it frees
-// the instance at once, copies the files, and says how the job ends.
+// collect collects the results of a run that its instance has finished: it frees the instance at
+// once, copies the files, and says how the job ends.
 func (r *run) collect(ctx context.Context) result {
 	if m, ok := comfyui.ParseMessage(r.end); ok && m.Type == comfyui.TypeExecutionError {
-		// Before the instance is free: it may be fit for nothing any more.
+		// Before the instance is freed: it may not be fit for anything any more.
 		if res := r.failed(ctx, failureOf(m.Data)); res.kind != undecided {
 			return res
 		}
@@ -208,12 +205,12 @@ func (r *run) collect(ctx context.Context) result {
 		r.endedWell()
 	}
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}
-	if r.missed.messages || r.resends { // else nobody asks, and finding out reads the whole graph
+	if r.missed.messages || r.resends { // else nobody needs to know, and finding out reads the whole graph
 		rec.socketOnly, rec.cachedOnly = r.onlyBySocket(parts)
 	}
 	v, reason := r.judge(rec)
 	switch {
-	case v == excused && !r.missed.messages: // the instance has cached the result: another one may not have
+	case v == excused && !r.missed.messages: // the instance has cached the result, and another may not have
 		r.d.notTaken(r.conn, r.job().Key, false)
 		if len(r.d.others(r)) == 0 {
 			v = hopeless
@@ -231,16 +228,16 @@ func (r *run) collect(ctx context.Context) result {
 	if r.owesOutputs(end.state) {
 		if r.out != nil {
 			r.catchUp(outputs)
-		} else { // of this run nothing was heard at all
+		} else { // nothing at all was heard of this run
 			end.messages = append(comfyui.ExecutedFromOutputs(outputs, r.job().ID), end.messages...)
 		}
 	}
 	return result{kind: jobEnded, ending: end}
 }
 
-// onlyBySocket returns an output node whose results are in messages only, and one of them
-// whose results the instance had cached, so that it has not sent them in this run; "" for
-// none. If the hub could not read what was asked for, the instance's record says it.
+// onlyBySocket returns an output node whose results are only in messages, and one of them whose
+// results the instance had cached, so that it did not send them in this run; "" for none. If the
+// hub could not read what was asked for, it goes by the instance's record.
 func (r *run) onlyBySocket(parts comfyui.Entry) (node, cached string) {
 	graph, outputs := r.body.Prompt, r.results
 	if graph == nil {
@@ -250,8 +247,8 @@ func (r *run) onlyBySocket(parts comfyui.Entry) (node, cached string) {
 	return comfyui.OnlyBySocket(graph, outputs), comfyui.OnlyBySocket(graph, repeated)
 }
 
-// takeBody notes what is to run. A hub that knew no classes when it accepted the prompt did
-// not know its output nodes; of those whose results are in messages only, the graph tells.
+// takeBody notes what is to run. A hub that knew no classes when it accepted the prompt did not
+// know its output nodes; the graph still tells those whose results are only in messages.
 func (r *run) takeBody(body job.Body) {
 	r.body, r.results = body, body.Outputs
 	if len(body.Outputs) == 0 {
@@ -261,8 +258,8 @@ func (r *run) takeBody(body job.Body) {
 	r.beginTrace()
 }
 
-// ending builds the end of a run from the instance's record, which is certain, and
-// the message that was held back.
+// ending builds the end of a run from the instance's record, which is certain, and the message that
+// was held back.
 func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
 	j := r.job()
 	end := ending{state: stateOf(parts.End)}

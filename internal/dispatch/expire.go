@@ -12,8 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// unrunnable is a class of which some tenants' jobs, or all, find no instance. A change of
-// those who find one starts the wait over.
+// unrunnable is a class for which all tenants, or some, find no instance. The wait starts over when
+// the set of those who find one changes.
 type unrunnable struct{ class, able string }
 
 const (
@@ -118,12 +118,12 @@ func (d *Dispatcher) endUnfit(ctx context.Context, class string) {
 	}
 }
 
-// unable returns the classes that not every tenant finds a connected instance for, with
-// those who do.
+// unable returns the classes for which not every tenant finds a connected instance, with the
+// tenants that do.
 func (d *Dispatcher) unable(classes map[string][]byte) map[string]owners {
 	conns := d.connected()
 	infos := make([]*catalog.Info, 0, len(conns))
-	reserved := map[*catalog.Info][]string{} // of one description, for all together
+	reserved := map[*catalog.Info][]string{} // by description, for all instances that share it
 	for _, conn := range conns {
 		info, tenants := conn.abilities(), d.reservedFor(conn.name)
 		switch {
@@ -148,8 +148,8 @@ func (d *Dispatcher) unable(classes map[string][]byte) map[string]owners {
 	return able
 }
 
-// giveUp fails the waiting jobs of a class that were accepted long enough ago, except
-// those of tenants who find an instance.
+// giveUp fails the waiting jobs of a class that were accepted long enough ago, except those of
+// tenants that find an instance.
 func (d *Dispatcher) giveUp(ctx context.Context, class string, needs catalog.Requirements, able owners) {
 	const most, behindOthers = 100, 1000
 	n := most

@@ -8,10 +8,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// avoidFailed keeps jobs from the idle ones of instances at which they have failed, as long
-// as there is another one that could run them, if only later: a broken instance is always
-// the one that is idle, and would get them back until they have no attempts left. classes
-// are the requirements of the jobs' classes.
+// avoidFailed keeps jobs away from idle instances where they have failed, as long as another one
+// could run them, even if only later: a broken instance is always the idle one, and would keep
+// getting them until they have no attempts left. classes are the requirements of the jobs' classes.
 func (d *Dispatcher) avoidFailed(jobs []job.Job, idle []schedule.Idle, classes map[string][]byte) {
 	for _, j := range jobs {
 		if len(j.FailedAt) == 0 || !d.untried(j, classes[j.Class]) {
@@ -25,8 +24,8 @@ func (d *Dispatcher) avoidFailed(jobs []job.Job, idle []schedule.Idle, classes m
 	}
 }
 
-// untried reports whether there is an instance that could run a job with such
-// requirements, now or when it is free, and at which it has not failed.
+// untried reports whether there is an instance where a job with these requirements has not failed
+// and that could run it, now or once it is free.
 func (d *Dispatcher) untried(j job.Job, requires []byte) bool {
 	if requires == nil {
 		return false
@@ -43,11 +42,11 @@ func (d *Dispatcher) untried(j job.Job, requires []byte) bool {
 	return false
 }
 
-// works reports whether an instance takes jobs of this hub, now or when it is free.
+// works reports whether an instance takes jobs of this hub, now or once it is free.
 func (d *Dispatcher) works(name string) bool {
 	i, known := d.Fleet.Instance(name)
 	return known && (i.State == fleet.Idle || i.State == fleet.Busy)
 }
 
-// trusted reports whether an instance works, as far as that is known.
+// trusted reports whether an instance works, as far as is known.
 func (d *Dispatcher) trusted(name string) bool { return d.works(name) && !d.health.doubts(name) }

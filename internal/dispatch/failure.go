@@ -25,27 +25,26 @@ func failureOf(data []byte) failure {
 	return failure{kind: o.String("exception_type"), text: o.String("exception_message")}
 }
 
-// ofTorch reports whether the exception is of a kind that torch raises for what the
-// driver says: a text alone can be anybody's.
+// ofTorch reports whether the exception is of a kind that torch raises for errors of the driver:
+// the text alone could come from anything.
 func (f failure) ofTorch() bool {
 	return f.kind == "RuntimeError" || strings.HasPrefix(f.kind, "torch.")
 }
 
-// outOfMemory reports whether the GPU's memory was too small, as ComfyUI's is_oom does.
+// outOfMemory reports whether the GPU ran out of memory, by the rules of ComfyUI's is_oom.
 func (f failure) outOfMemory() bool {
 	return f.ofTorch() && (strings.HasSuffix(f.kind, ".OutOfMemoryError") || strings.Contains(strings.ToLower(f.text), "out of memory"))
 }
 
-// lasting are errors of the driver after which every further call of the process fails,
-// too. CUDA calls them sticky.
+// lasting are errors of the driver after which every further call of the process fails too. CUDA
+// calls them sticky.
 var lasting = []string{
 	"illegal memory access", "illegal address", "illegal instruction", "misaligned address", "invalid program counter",
 	"device-side assert triggered", "unspecified launch failure", "launch timed out", "uncorrectable ecc error",
 	"hardware stack error", "unknown error", "context is destroyed",
 }
 
-// poisons reports whether the instance's process can run nothing any more after the
-// failure.
+// poisons reports whether the instance's process can run nothing more after the failure.
 func (f failure) poisons() bool {
 	text := strings.ToLower(f.text)
 	if !f.ofTorch() || !strings.Contains(text, "cuda error: ") && !strings.Contains(text, "hip error: ") {
@@ -54,8 +53,8 @@ func (f failure) poisons() bool {
 	return slices.ContainsFunc(lasting, func(what string) bool { return strings.Contains(text, what) })
 }
 
-// failed decides whether a run that ended with an error was the instance's fault. Its
-// result is undecided if the error is the job's own.
+// failed decides whether it was the instance's fault that a run ended with an error. The result is
+// undecided if the error is the job's own.
 func (r *run) failed(ctx context.Context, f failure) result {
 	switch {
 	case r.wish != wanted || r.stop.cause != notStopped:
@@ -73,9 +72,9 @@ func (r *run) failed(ctx context.Context, f failure) result {
 	return r.failedHere()
 }
 
-// tooLarge handles a run that ran out of memory. It goes to an instance with more
-// memory if there is one, else once more to one of this size: models that other prompts
-// have left there are unloaded first.
+// tooLarge handles a run that ran out of memory. The job goes to an instance with more memory if
+// there is one, else once more to one of this size: models that other prompts have left there are
+// unloaded first.
 func (r *run) tooLarge(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -94,14 +93,13 @@ func (r *run) tooLarge(ctx context.Context) result {
 	return result{kind: lost, cause: OutOfMemory, reason: "out of memory" + r.where()}
 }
 
-// memoryOf returns how much GPU memory an instance can have in bytes, 0 if it is unknown.
+// memoryOf returns how much GPU memory an instance can use, in bytes; 0 if unknown.
 func (d *Dispatcher) memoryOf(conn *connection) int64 {
 	i, _ := d.Fleet.Instance(conn.name)
 	return i.Report.Memory()
 }
 
-// larger returns the names of the usable instances that could run the job and have more
-// GPU memory.
+// larger returns the names of the usable instances that could run the job and have more GPU memory.
 func (d *Dispatcher) larger(r *run, than int64) (names []string) {
 	for _, conn := range d.others(r) {
 		if than > 0 && d.memoryOf(conn) > than && d.mayRun(conn.name) {

@@ -29,8 +29,8 @@ func (b *dispatching) connects(count int) {
 	eventually(b.t, func() bool { return len(b.connected()) == count }, deadline, 10*time.Millisecond)
 }
 
-// A prompt that runs out of memory goes to an instance with more, and so do later ones
-// like it, at once.
+// A prompt that runs out of memory goes to an instance with more, and later ones like it go there
+// at once.
 func TestOutOfMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 0)
@@ -54,7 +54,7 @@ func TestOutOfMemory(t *testing.T) {
 		b.runs(blocker)
 		require.Equal(t, large.name, b.job(blocker).Run.Instance, "prompts like it have failed on the small one")
 		require.LessOrEqual(t, small.Started(), 2)
-		other := b.submit(working) // is of another shape, and there is only the small one
+		other := b.submit(working) // has another shape, and there is only the small one
 		require.Contains(t, b.lost(other), "out of memory")
 		must(b.queue.Cancel(t.Context(), blocker))
 		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, skipTo(until, other))
@@ -95,8 +95,8 @@ func TestLargerInstanceLeaves(t *testing.T) {
 	})
 }
 
-// An instance whose GPU process is broken gets no more jobs until it has restarted,
-// and its agent is asked for that. The job runs elsewhere, and counts as a killer.
+// An instance whose GPU process is broken gets no more jobs until it has restarted, and its agent
+// is asked to restart it. The job runs elsewhere, and the loss counts as a kill.
 func TestPoisonedProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -120,7 +120,7 @@ func TestPoisonedProcess(t *testing.T) {
 		b.fleet.Observe(report)
 		b.reaches(key, job.Done)
 
-		// A prompt that breaks the only instance again and again has no more than its attempts.
+		// A prompt that keeps breaking the only instance has no more than its attempts.
 		broken.SetFault(sim.Faults{Poisoned: true})
 		key = b.submit(picture)
 		for lost := range 3 {
@@ -133,7 +133,7 @@ func TestPoisonedProcess(t *testing.T) {
 	})
 }
 
-// Only what torch raises for the driver is taken for a fault of the instance.
+// Only errors that torch raises for the driver are taken as the instance's fault.
 func TestFailuresOfInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for text, want := range map[string][2]bool{ // out of memory, poisons
@@ -165,8 +165,8 @@ func (b *dispatching) crowd(s *scripted, others int64) {
 	b.fleet.Observe(i.Report)
 }
 
-// A job that takes more memory than other programs leave waits for an instance with enough.
-// Where there is none it runs all the same.
+// A job that takes more memory than other programs leave waits for an instance with enough. If
+// there is none, it runs all the same.
 func TestOtherProgramsHoldTheMemory(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 0)
@@ -211,8 +211,8 @@ func TestMemoryOfAnInstance(t *testing.T) {
 	})
 }
 
-// A job is not blamed for the death of a process that somebody has ended on purpose:
-// neither an attempt nor a kill is counted. Any other death is.
+// A job is not blamed for the death of a process that somebody ended on purpose: it costs neither
+// an attempt nor a kill. Any other death does.
 func TestDeliberateRestartIsNoKill(t *testing.T) {
 	type row struct {
 		// before happens while the job runs, after when the process is dead.
@@ -280,8 +280,8 @@ func TestDeliberateRestartIsNoKill(t *testing.T) {
 	})
 }
 
-// An agent that has said that it leaves may come back: the instance works on, so its run
-// is kept for longer than that of an agent that was found dead.
+// An agent that said it was leaving may come back. The instance keeps working, so its run is kept
+// longer than that of an agent that was found dead.
 func TestRunOfAnAgentThatRestarts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 0)

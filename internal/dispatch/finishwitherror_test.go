@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// choosy is a Redis that does not take one state of an end, for a reason that nobody knows.
+// choosy is a Redis that refuses one final state, for a reason that nobody knows.
 type choosy struct {
 	goredis.Hook
 	state string
@@ -29,7 +29,7 @@ func (c *choosy) DialHook(next goredis.DialHook) goredis.DialHook { return next 
 
 func (c *choosy) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		// The state of an end is followed by how long the run took and its entry.
+		// The final state is followed by how long the run took and its entry.
 		if args := cmd.Args(); slices.Contains(args, any(c.state)) {
 			c.tries.Add(1)
 			cmd.SetErr(oddReply("ERR odd"))
@@ -43,8 +43,8 @@ func (c *choosy) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.P
 	return next
 }
 
-// An end that cannot be written, for a reason that nobody has thought of, is tried a few
-// times. Then the job ends with an error, instead of running again and again.
+// If the end of a job cannot be written, for a reason nobody has thought of, it is tried a few
+// times. Then the job ends with an error instead of running again and again.
 func TestEndThatCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	c := &choosy{state: string(job.Done)}

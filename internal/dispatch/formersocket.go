@@ -7,11 +7,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// formerSocket is the socket under the client id of another hub, or of an earlier
-// connection, which has posted runs that this hub has taken over. Two runs may have the
-// same id: the one that executes and the one that waits behind it. They share the socket,
-// because ComfyUI silences one of two sockets with one id when the other closes. The
-// connection's lock guards it.
+// formerSocket is a socket under the client id of another hub, or of an earlier connection, that
+// posted runs which this hub has taken over. Two runs may have the same id: the one that is
+// executing and the one waiting behind it. They share the socket, because ComfyUI silences one of
+// two sockets with the same id when the other closes. The connection's lock guards it.
 type formerSocket struct {
 	runs map[*run]struct{}
 	open bool
@@ -40,8 +39,7 @@ func (conn *connection) share(d *Dispatcher, r *run, sid string) (leave func()) 
 	}
 }
 
-// openFormer opens a socket once the one before it, if any, is closed. The caller holds
-// the lock.
+// openFormer opens a socket once the one before it, if any, is closed. The caller holds the lock.
 func (conn *connection) openFormer(d *Dispatcher, sid string, before *formerSocket) *formerSocket {
 	ctx, stop := context.WithCancel(d.ctx)
 	f := &formerSocket{runs: map[*run]struct{}{}, stop: stop, done: make(chan struct{})}

@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// freeSet holds the connections that have no run and could take one, so that a look for
-// an idle instance costs nothing for each busy one. The zero value is empty.
+// freeSet holds the connections that have no run and could take one, so that looking for an idle
+// instance costs nothing per busy one. The zero value is empty.
 type freeSet struct {
 	mu    sync.Mutex
 	conns map[*connection]struct{}
@@ -39,8 +39,8 @@ func (s *freeSet) list() []*connection {
 	return slices.SortedFunc(maps.Keys(s.conns), func(a, b *connection) int { return cmp.Compare(a.name, b.name) })
 }
 
-// changed keeps the connection in the set of the free ones. Call it after each change of
-// what takesJobs reads, under the same lock.
+// changed keeps the connection's place in the sets up to date. Call it after each change of what
+// takesJobs reads, under the same lock.
 func (conn *connection) changed() {
 	if conn.free != nil {
 		conn.free.set(conn, conn.takesJobs())
@@ -56,8 +56,8 @@ func (conn *connection) takesJobs() bool {
 	return conn.open && conn.current == nil && conn.info != nil
 }
 
-// idle describes the connection to Pick; ok is false while it can take no job, and while
-// nothing shows that it lives.
+// idle describes the connection for Pick; ok is false while it can take no job, and while it shows
+// no sign of life.
 func (conn *connection) idle() (schedule.Idle, *catalog.Info, bool) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -69,9 +69,9 @@ func (conn *connection) idle() (schedule.Idle, *catalog.Info, bool) {
 	return schedule.Idle{Name: conn.name, LastClient: conn.lastClient, Loaded: conn.loaded, Refused: refused}, conn.can(), true
 }
 
-// usable reports whether the instance may take a job, as far as the fleet knows. A
-// report that still shows the run that this hub has just seen end, or one that was
-// begun before it, is out of date, and no reason to wait.
+// usable reports whether the instance may take a job, as far as the fleet knows. A report that
+// still shows the run that this hub has just seen end, or an earlier one, is out of date and no
+// reason to wait.
 func (conn *connection) usable(i fleet.Instance) bool {
 	switch i.State {
 	case fleet.Idle:

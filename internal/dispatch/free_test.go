@@ -43,7 +43,7 @@ func names(idle []schedule.Idle) (list []string) {
 	return list
 }
 
-// TestFreeSet holds the set against what the connections say.
+// TestFreeSet compares the set with what the connections say.
 func TestFreeSet(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, conns := openTo(t, 3)
@@ -77,8 +77,8 @@ func TestFreeSet(t *testing.T) {
 	})
 }
 
-// TestLookSparesBusyInstances holds the locks of all busy connections: a look for idle
-// instances that asks one of them never ends.
+// TestLookSparesBusyInstances holds the locks of all busy connections: a look for idle instances
+// that asks one of them would never end.
 func TestLookSparesBusyInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, conns := openTo(t, 100)
@@ -100,8 +100,8 @@ func TestLookSparesBusyInstances(t *testing.T) {
 	})
 }
 
-// TestReconcilesOnlyWhatChanged shows that a change at one instance makes the dispatcher
-// look at no other: it would open a connection to the second.
+// TestReconcilesOnlyWhatChanged shows that after a change at one instance the dispatcher looks at
+// no other: it would open a connection to the second.
 func TestReconcilesOnlyWhatChanged(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		registry := fleet.NewRegistry()

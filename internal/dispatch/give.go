@@ -54,7 +54,7 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 		p.capped[pair.Job.Tenant], p.passed[key] = true, true
 	case errors.Is(err, queue.ErrNotQueued), errors.Is(err, queue.ErrNotFound):
 		p.passed[key] = true
-	default: // there is something wrong with this one; the others go on
+	default: // something is wrong with this one; the others go on
 		d.log.Error("cannot claim a job", "job", key, "error", err)
 		p.passed[key] = true
 		d.notHere(key)
@@ -68,7 +68,7 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 	r.mark = claimed.Fence
 	r.log = r.log.With("instance", r.conn.name)
 	r.conn.show(r)
-	if r.models = d.modelsOf(d.ctx, claimed.Class); !claimed.Ahead { // else see begun
+	if r.models = d.modelsOf(d.ctx, claimed.Class); !claimed.Ahead { // otherwise see begun
 		r.load()
 	}
 	d.line.leave(claimed.Key)
@@ -82,9 +82,9 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds(), "ahead", claimed.Ahead)
 }
 
-// claimAgain asks again after a claim of which nobody knows whether it was made: its
-// reply was lost. The same request gives the run that it was given before. Otherwise
-// the job would be nobody's until its lease ends. The instance is kept meanwhile.
+// claimAgain asks again after a claim whose reply was lost, so that nobody knows whether it went
+// through. The same request returns the same run. Otherwise the job would be nobody's until its
+// lease ends. The instance is kept meanwhile.
 func (d *Dispatcher) claimAgain(r *run, request queue.ClaimRequest, why string) {
 	d.mu.Lock()
 	d.doubtful[request.Upstream] = true
@@ -107,8 +107,8 @@ func (d *Dispatcher) claimAgain(r *run, request queue.ClaimRequest, why string) 
 	})
 }
 
-// claims reports whether this hub is still asking for a run. It gets the run with
-// the answer, and must not take it over from itself.
+// claims reports whether this hub is still asking for a run. It gets the run with the answer, and
+// must not take it over from itself.
 func (d *Dispatcher) claims(held job.Run) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

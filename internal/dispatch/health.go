@@ -13,53 +13,53 @@ import (
 )
 
 const (
-	// doubtAfter is how many runs in a row must come to nothing at an instance before that
-	// speaks against it: fewer are more often the fault of a graph.
+	// doubtAfter is how many runs in a row must fail on an instance before it is suspected: fewer
+	// are more often the fault of a graph.
 	doubtAfter = 3
-	// firstProbe and longestProbe bound how long an instance rests whose runs come to
-	// nothing before it gets the next one, twice as long each time.
+	// firstProbe and longestProbe bound how long an instance whose runs fail rests before it gets
+	// the next one. The time doubles with each.
 	firstProbe   = 2 * time.Second
 	longestProbe = 5 * time.Minute
-	// maxMishaps bounds what is kept of one instance, maxIll the instances, and maxGuilty
-	// the structures of graphs that fail everywhere.
+	// maxMishaps bounds what is stored about one instance, maxIll the instances, and maxGuilty the
+	// structures of graphs that fail everywhere.
 	maxMishaps, maxIll, maxGuilty = 16, 1000, 1000
 )
 
-// health is how the instances do, as far as this hub's own runs show. It is the one place
-// that decides whether to blame an instance or a graph: a job that failed at one and was
-// finished by another speaks against the first, one that failed at both against the graph.
-// The zero value knows nothing bad.
+// health is how the instances are doing, as far as this hub's own runs show. It is the one place
+// that decides whether to blame an instance or a graph: a job that failed on one instance and was
+// finished by another speaks against the first; a job that failed on both speaks against the graph.
+// The zero value holds nothing against anybody.
 type health struct {
 	mu sync.Mutex
-	// ill are the instances whose last run came to nothing.
+	// ill are the instances whose last run failed.
 	ill map[string]*streak
-	// guilty are the structures of graphs that have failed at two instances, and at none
-	// ended well since.
+	// guilty are the structures of graphs that have failed on two instances and have not ended well
+	// on any since.
 	guilty map[string]bool
 }
 
-// streak are the runs of an instance since one last ended well there.
+// streak is an instance's runs since one last ended well there.
 type streak struct {
 	runs  int
-	last  []mishap // the last ones
+	last  []mishap // the latest ones
 	since time.Time
-	// others is how many runs other instances have finished since, and proofs how many of
-	// those were of jobs that had come to nothing here.
+	// others is how many runs other instances have finished since, and proofs how many of those
+	// were of jobs that had failed here.
 	others, proofs int
-	// aside says that it is known to be the instance's fault.
+	// aside says that the instance is known to be at fault.
 	aside bool
-	// rest is how long it rests after the last run, which is until then.
+	// rest is how long it rests after its last run, and until when that ends.
 	rest  time.Duration
 	until time.Time
 }
 
-// mishap is a run that came to nothing.
+// mishap is a run that failed.
 type mishap struct {
 	job, structure string
 	cause          Cause
 }
 
-// verdict is that an instance is to be set aside, or not any more; then evidence is empty.
+// verdict says that an instance is to be set aside, or no longer, in which case evidence is empty.
 type verdict struct{ instance, evidence string }
 
 // structureOf names what a job's graph has in common with others.
@@ -70,9 +70,9 @@ func structureOf(j job.Job) string {
 	return j.Class
 }
 
-// wrong notes that a job's run has come to nothing at an instance. doubtful says that so many
-// have, one after the other, while others do their work, that it may not be the job's fault;
-// busy says that an instance is at work on such a job.
+// wrong notes that a job's run has failed on an instance. busy says that another instance is at
+// work on such a job. doubtful says that so many in a row have failed while others do their work
+// that the job may not be to blame.
 func (h *health) wrong(instance string, j job.Job, cause Cause, busy bool) (doubtful bool, rest time.Duration, said []verdict) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -94,14 +94,14 @@ func (h *health) wrong(instance string, j job.Job, cause Cause, busy bool) (doub
 	if s.runs < doubtAfter {
 		return false, 0, nil
 	}
-	if !time.Now().Before(s.until) { // else it got this job because no other could run it
+	if !time.Now().Before(s.until) { // else it got this job because no other instance could run it
 		s.rest = min(max(2*s.rest, firstProbe), longestProbe)
 	}
 	s.until = time.Now().Add(s.rest)
 	return s.others > 0 || busy, s.rest, h.judge(instance, s)
 }
 
-// well notes that a job has ended well at an instance.
+// well notes that a job has ended well on an instance.
 func (h *health) well(instance string, j job.Job) (said []verdict) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +125,7 @@ func (h *health) well(instance string, j job.Job) (said []verdict) {
 	return said
 }
 
-// judge sets an instance aside if there is enough against it. The caller holds the lock.
+// judge sets an instance aside if there is enough evidence against it. The caller holds the lock.
 func (h *health) judge(instance string, s *streak) []verdict {
 	if s.runs < doubtAfter || s.proofs == 0 {
 		return nil
@@ -137,7 +137,7 @@ func (h *health) judge(instance string, s *streak) []verdict {
 	return []verdict{{instance, s.evidence()}}
 }
 
-// evidence says what there is against the instance.
+// evidence describes what speaks against the instance.
 func (s *streak) evidence() string {
 	counts := map[Cause]int{}
 	for _, m := range s.last {
@@ -156,9 +156,9 @@ func (s *streak) evidence() string {
 		s.runs, strings.Join(what, ", "), s.others, s.proofs)
 }
 
-// agreed notes that a job has failed at an instance, or at several for "": it is not the
-// fault of the ones before, and graphs like it say nothing about an instance until one ends well. It reports
-// whether it has failed at one before.
+// agreed notes that a job has failed on an instance, or on several for "". The earlier instances
+// are cleared of it, and graphs like it say nothing about an instance until one of them ends well.
+// It reports whether the job has failed on another before.
 func (h *health) agreed(instance string, j job.Job) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -185,7 +185,7 @@ func (h *health) agreed(instance string, j job.Job) bool {
 	return before
 }
 
-// rests reports whether an instance gets no job now that others could run.
+// rests reports whether an instance gets no job for now that others could run.
 func (h *health) rests(instance string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -193,7 +193,7 @@ func (h *health) rests(instance string) bool {
 	return s != nil && s.runs >= doubtAfter && time.Now().Before(s.until)
 }
 
-// doubts reports whether the last runs at an instance came to nothing.
+// doubts reports whether the last runs on an instance have failed.
 func (h *health) doubts(instance string) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -201,7 +201,7 @@ func (h *health) doubts(instance string) bool {
 	return s != nil && s.runs >= doubtAfter
 }
 
-// forget forgets what speaks against an instance.
+// forget clears what is held against an instance.
 func (h *health) forget(instance string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// cleanupDelay is how long a finished prompt may stay in an instance's own history.
-	// Another hub that is given the same id within that time may lose the entry of its run
-	// there, and repeats the run.
+	// cleanupDelay is how long a finished prompt may stay in an instance's own history. If another
+	// hub is given the same id within that time, it may lose the history entry of its run there and
+	// repeat the run.
 	cleanupDelay = 250 * time.Millisecond
-	// cleanupCount is how many prompts are removed together at most.
+	// cleanupCount is the most prompts removed together.
 	cleanupCount = 64
-	// cleanupTimeout bounds a removal, and cleanupAtClose the wait for those that are under
-	// way: a hub that stops does not wait for long for an instance that does not answer.
+	// cleanupTimeout bounds a removal, and cleanupAtClose the wait for those under way: a hub that
+	// stops does not wait long for an instance that does not answer.
 	cleanupTimeout, cleanupAtClose = 10 * time.Second, time.Second
 )
 
-// historyCleanup removes finished prompts from an instance's own history, where they would
-// only pile up: the hub has them now. It removes several with one request, because a request
-// for each would be a tenth of what a trivial prompt costs hub and agent. What cannot be
-// removed stays there and does no harm: nobody asks for the prompt of a job that has ended.
+// historyCleanup removes finished prompts from an instance's own history, where they would only
+// pile up: the hub has them now. It removes several with one request, because a request each would
+// cost hub and agent a tenth of what a trivial prompt does. What cannot be removed stays there and
+// does no harm: nobody asks for the prompt of a job that has ended.
 type historyCleanup struct {
 	remove func(ctx context.Context, ids ...string) error
 	log    *slog.Logger
@@ -44,7 +44,7 @@ func newHistoryCleanup(remove func(ctx context.Context, ids ...string) error, lo
 	return h
 }
 
-// add has a prompt removed, soon.
+// add schedules the removal of a prompt.
 func (h *historyCleanup) add(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,8 +64,8 @@ func (h *historyCleanup) add(id string) {
 	}
 }
 
-// flush removes what has been added. The caller holds the lock. A timer that fires too late
-// to be stopped makes the next removal early, which does no harm.
+// flush removes what has been added. The caller holds the lock. A timer that fires too late to be
+// stopped makes the next removal early, which does no harm.
 func (h *historyCleanup) flush() {
 	if len(h.ids) == 0 || h.closed {
 		return

@@ -33,7 +33,7 @@ func (r *removals) remove(ctx context.Context, ids ...string) error {
 	return fail
 }
 
-// sizes are the numbers of prompts in the requests so far.
+// sizes returns the number of prompts in each request so far.
 func (r *removals) sizes() []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

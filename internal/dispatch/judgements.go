@@ -14,21 +14,20 @@ import (
 // maxJudgements bounds what is remembered: a thousand classes for each of 250 profiles.
 const maxJudgements = 250_000
 
-// judgements remember which instances can run which classes. Instances of one profile
-// are alike, and a class is the hash of its requirements, so neither the decoding nor
-// the comparison of thousands of names need be done twice. The zero
-// value is empty, and good as long as no instance rests.
+// judgements remembers which instances can run which classes. Instances of one profile are alike,
+// and a class is the hash of its requirements, so there is no need to decode requirements or to
+// compare thousands of names twice. The zero value is empty, and usable as long as no instance
+// rests.
 type judgements struct {
 	mu    sync.Mutex
 	known map[catalog.Profile]map[string]bool
 	count int
-	// standIns returns what the instances can run that take the jobs of one that rests.
+	// standIns returns what the instances that take over for a resting one can run.
 	standIns func(instance string) []*catalog.Info
 }
 
-// can reports whether the instances of a profile can run each of the classes, which are
-// given with their requirements. Requirements that cannot be read are a newer hub's; it
-// will run them.
+// can reports which of the classes the instances of a profile can run, given the requirements of
+// each. Requirements that cannot be read come from a newer hub, which will run them.
 func (js *judgements) can(info *catalog.Info, classes map[string][]byte) map[string]bool {
 	js.mu.Lock()
 	defer js.mu.Unlock()
@@ -51,8 +50,8 @@ func (js *judgements) can(info *catalog.Info, classes map[string][]byte) map[str
 	return able
 }
 
-// keep remembers a judgement. Where there is no more room it drops all others: those
-// that are still in use come back with the next look.
+// keep remembers a judgement. If there is no more room, it drops all others: those still in use
+// come back with the next look.
 func (js *judgements) keep(profile catalog.Profile, class string, can bool) {
 	if js.known == nil || js.count >= maxJudgements {
 		js.known, js.count = map[catalog.Profile]map[string]bool{}, 0
@@ -64,8 +63,8 @@ func (js *judgements) keep(profile catalog.Profile, class string, can bool) {
 	js.count++
 }
 
-// able fills in which of some classes each idle instance can run and returns the jobs that
-// any of them can, and those of all other classes. Instances of one profile share one map.
+// able fills in which of the classes each idle instance can run, and returns as wanted the jobs
+// that any of them can run and those of all other classes. Instances of one profile share one map.
 func (js *judgements) able(idle []schedule.Idle, infos []*catalog.Info, classes map[string][]byte) (wanted queue.Wanted) {
 	type use struct {
 		profile catalog.Profile
@@ -113,7 +112,7 @@ func (js *judgements) able(idle []schedule.Idle, infos []*catalog.Info, classes 
 	return wanted
 }
 
-// without returns those of some classes that none of the instances can run.
+// without returns the classes of able that none of the instances can run.
 func (js *judgements) without(able map[string]bool, infos []*catalog.Info, classes map[string][]byte) map[string]bool {
 	left := js.none(infos, classes)
 	able = maps.Clone(able)
@@ -121,7 +120,7 @@ func (js *judgements) without(able map[string]bool, infos []*catalog.Info, class
 	return able
 }
 
-// none returns those of the classes that none of the instances can run.
+// none returns the classes that none of the instances can run.
 func (js *judgements) none(infos []*catalog.Info, classes map[string][]byte) map[string][]byte {
 	met := map[catalog.Profile]bool{}
 	left := maps.Clone(classes)

@@ -28,7 +28,7 @@ func described(t testing.TB, nodes ...string) *catalog.Info {
 
 func needing(nodes ...string) []byte { return catalog.Requirements{Classes: nodes}.Encode() }
 
-// What is remembered is what an instance would say, also after its abilities changed.
+// Remembered answers are what an instance would say, even after its abilities have changed.
 func TestJudgements(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		classes := map[string][]byte{
@@ -97,8 +97,8 @@ func BenchmarkAble(b *testing.B) {
 	})
 }
 
-// A hub meets the classes that wait where it looks for jobs, however many there are, and
-// finds what its instances can run behind all that they cannot.
+// A hub meets the waiting classes when it looks for jobs, however many there are, and finds what
+// its instances can run behind everything that they cannot.
 func TestLookMeetsClasses(t *testing.T) {
 	t.Parallel()
 	db := redistest.Embedded(t)
@@ -149,8 +149,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	require.Len(t, w.Jobs, 2, "what a job needs that nobody knows is not guessed")
 }
 
-// A job that nobody gives to an idle instance that could run it is reported until
-// it runs.
+// A job that is not given to an idle instance that could run it is reported as stuck until it runs.
 func TestStuckJobsAreSeen(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)

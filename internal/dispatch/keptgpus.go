@@ -7,18 +7,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// keptFor is how long a GPU counts as kept free after the look that has decided so. The
-// next look is sooner.
+// keptFor is how long a GPU counts as kept free after the look that decided so. The next look comes
+// sooner.
 const keptFor = 2*safetyTick + stuckAfter
 
-// keptGPUs says until when GPUs are kept free for a job that waits for their memory. The
-// zero value is none.
+// keptGPUs says until when GPUs are kept free for a job that is waiting for their memory. The zero
+// value has none.
 type keptGPUs struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// add adds GPUs. The idle instances that use them get no further job in this look.
+// add adds GPUs. The idle instances that use them get no more jobs in this look.
 func (k *keptGPUs) add(names []string, idle []schedule.Idle, now time.Time) {
 	if len(names) == 0 {
 		return

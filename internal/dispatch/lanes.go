@@ -5,21 +5,21 @@ import (
 	"sync"
 )
 
-// lanes let one at a time work for each owner, so that a machine with hundreds
-// of instances, each of which answers with as much as it may, takes the memory
-// of one, and one that answers slowly holds up nobody but itself.
+// lanes let one caller at a time work for each owner, so that a machine with hundreds of instances,
+// each with an answer of the maximum size, takes the memory of one, and a slow one holds up nobody
+// else.
 type lanes struct {
 	mu   sync.Mutex
 	open map[string]*lane
 }
 
 type lane struct {
-	users int // who work in it or wait for it
+	users int // those who work in it or wait for it
 	turn  chan struct{}
 }
 
-// enter waits for the owner's turn. The caller must call leave, unless there
-// is an error, which is the context's.
+// enter waits for the owner's turn. The caller must call leave unless there is an error, which is
+// the context's.
 func (l *lanes) enter(ctx context.Context, owner string) (leave func(), err error) {
 	l.mu.Lock()
 	if l.open == nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// keepLeases renews this hub's leases. Renewal goes on while an instance is silent: a
-// lease says that the hub is alive, not that the run makes progress. Nothing slow may
-// delay it.
+// keepLeases renews this hub's leases, even while an instance is silent: a lease says that the hub
+// is alive, not that the run makes progress. Nothing slow may hold it up.
 func (d *Dispatcher) keepLeases(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.renew(ctx)
@@ -20,8 +19,8 @@ func (d *Dispatcher) keepLeases(ctx context.Context) {
 	}
 }
 
-// tendRuns puts back what Redis has lost and takes over runs whose leases have ended. It
-// may take long, and no lease waits for it.
+// tendRuns restores what Redis has lost and takes over runs whose leases have ended. It may take a
+// long time, and no lease waits for it.
 func (d *Dispatcher) tendRuns(ctx context.Context) {
 	d.heal(ctx)
 	d.adoptOwn(ctx)
@@ -43,7 +42,7 @@ func (d *Dispatcher) tendRuns(ctx context.Context) {
 	}
 }
 
-// heal puts back what Redis has lost.
+// heal restores what Redis has lost.
 func (d *Dispatcher) heal(ctx context.Context) {
 	if err := d.queue.Heal(ctx); err != nil && ctx.Err() == nil {
 		d.log.Debug("cannot check what Redis has lost", "error", err)
@@ -93,10 +92,10 @@ func (d *Dispatcher) renew(ctx context.Context) {
 	}
 }
 
-// recover puts back runs that Redis has lost and gives up those that it has given to
-// another holder. It never meets a sweep, which gives this hub's own run a new lease if
-// the old one ended: a renewal under way then takes that run for lost, and by the time
-// it is looked at here it has the new fence.
+// recover restores runs that Redis has lost and gives up those that now have another holder. It
+// never overlaps with a sweep, which gives this hub's own run a new lease if the old one ended: a
+// renewal under way would take that run for lost, and by the time it is looked at here it has the
+// new fence.
 func (d *Dispatcher) recover(ctx context.Context, lost []job.Run) {
 	gone, err := d.queue.Recover(ctx, leases(d.following()), lost)
 	if err != nil {
@@ -116,8 +115,7 @@ func (d *Dispatcher) followed(key string) *run {
 	return d.runs[key]
 }
 
-// CancelRun tells the run of a job, if this hub has it, that the client wants
-// it to end.
+// CancelRun tells the run of a job, if this hub has it, that the client wants it to end.
 func (d *Dispatcher) CancelRun(key string) {
 	if r := d.followed(key); r != nil {
 		r.parting.unwant()
@@ -125,8 +123,8 @@ func (d *Dispatcher) CancelRun(key string) {
 	}
 }
 
-// WithdrawRun is CancelRun for a job that its client has withdrawn: nobody is told
-// of its run any more.
+// WithdrawRun is CancelRun for a job that its client has withdrawn: nobody is told about its run
+// any more.
 func (d *Dispatcher) WithdrawRun(key string) {
 	if r := d.followed(key); r != nil {
 		r.parting.silently.Store(true)
@@ -135,8 +133,8 @@ func (d *Dispatcher) WithdrawRun(key string) {
 	}
 }
 
-// adoptOwn takes over the runs of an earlier process of this same hub, without
-// waiting for their leases to end.
+// adoptOwn takes over the runs of an earlier process of this hub without waiting for their leases
+// to end.
 func (d *Dispatcher) adoptOwn(ctx context.Context) {
 	pauses := retry.New(time.Second, time.Second)
 	for ctx.Err() == nil {
@@ -158,12 +156,12 @@ func (d *Dispatcher) adoptOwn(ctx context.Context) {
 	}
 }
 
-// sameHub reports whether a holder, "id/boot", is the hub of this id.
+// sameHub reports whether a holder, "id/boot", is the hub with this id.
 func sameHub(holder, id string) bool {
 	return len(holder) > len(id) && holder[:len(id)] == id && holder[len(id)] == '/'
 }
 
-// sweep takes over runs whose holder let the lease end.
+// sweep takes over runs whose holder let the lease run out.
 func (d *Dispatcher) sweep(ctx context.Context) {
 	orphans, err := d.queue.Sweep(ctx, d.Hub, 100)
 	if err != nil {
@@ -179,13 +177,12 @@ func (d *Dispatcher) sweep(ctx context.Context) {
 	}
 }
 
-// adopt follows a run that somebody else began. A run that still goes on is
-// followed to its end, one that has ended is collected, and only a job whose run
-// is really lost runs again.
+// adopt follows a run that somebody else began. A run that is still going on is followed to its
+// end, one that has ended is collected, and only a job whose run is really lost runs again.
 func (d *Dispatcher) adopt(ctx context.Context, o queue.Orphan, from Origin) {
 	if mine := d.followed(o.Key); mine != nil {
-		// Our own run whose lease ended while Redis was away, or that another hub took while this
-		// one hung: it goes on under the new fence.
+		// Our own run, whose lease ended while Redis was away, or which another hub took while this
+		// one was hanging: it goes on under the new fence.
 		mine.relet(o.Run)
 		if from == Silent {
 			mine.mail.put(runEvent{kind: heldElsewhere})
@@ -245,8 +242,8 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	return r.follow(ctx)
 }
 
-// readAdopted reads the body of a job whose run was taken over. The run does not need its
-// API keys any more. Errors: those of [queue.Queue.Body].
+// readAdopted reads the body of a job whose run was taken over. The run no longer needs the job's
+// API keys. Errors: those of [queue.Queue.Body].
 func (r *run) readAdopted(ctx context.Context, key string) error {
 	body, err := r.d.queue.Body(ctx, key)
 	r.takeBody(body)
@@ -256,9 +253,9 @@ func (r *run) readAdopted(ctx context.Context, key string) error {
 	return err
 }
 
-// seize gives an adopted run the connection. Two runs can have it, and the one that waits
-// at the instance may come first. The dispatcher may hold the connection for a moment, only
-// to find that the queue does not let it give the instance a second job.
+// seize gives an adopted run the connection. Two runs can be adopted at one instance, and the one
+// waiting there may come first. The dispatcher may also hold the connection for a moment, only to
+// find that the queue does not let it give the instance a second job.
 func (d *Dispatcher) seize(ctx context.Context, conn *connection, r *run) bool {
 	until := time.Now().Add(d.settings().ContactTimeout)
 	for !conn.attach(r) && !d.join(conn, r) {
@@ -277,9 +274,9 @@ func (d *Dispatcher) join(conn *connection, r *run) bool {
 	return current != nil && d.followed(current.job().Key) == current && conn.attachAhead(r)
 }
 
-// listen opens the socket that the run's messages go to, if that is not the
-// connection's own: they go to the client id under which the prompt was posted, by
-// another hub or over another connection. Call stop to close it.
+// listen opens the socket that the run's messages go to, if that is not the connection's own: they
+// go to the client id under which the prompt was posted, by another hub or over another connection.
+// Call stop to close it.
 func (r *run) listen() (stop func()) {
 	sid := r.lease().SID
 	if sid == r.conn.clientID() {
@@ -288,13 +285,12 @@ func (r *run) listen() (stop func()) {
 	return r.conn.share(r.d, r, sid)
 }
 
-// await waits until the instance of an orphaned run can be asked, for as long as the
-// run may still be there and somebody wants it. Without a connection the result says
-// how the run ends.
+// await waits until the instance of an orphaned run can be asked, for as long as the run may still
+// be there and somebody wants it. Without a connection, the result says how the run ends.
 func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 	began := time.Now()
 	for last, wasKnown := began, false; ; {
-		// One that is reported at last may still have to be connected.
+		// An instance that has only just been reported may still have to be connected.
 		_, known := r.d.Fleet.Instance(o.Instance)
 		if known && !wasKnown {
 			last = time.Now()
@@ -325,13 +321,13 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 			return nil, result{kind: dropped}
 		case hubFailed:
 			return nil, result{kind: crashed}
-		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, moved, workDone, takeBackAsked, evictAsked, movedUp, silence: // of a run with a connection
+		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, moved, workDone, takeBackAsked, evictAsked, movedUp, silence: // only for a run with a connection
 		}
 	}
 }
 
-// patienceFor returns how long a run is kept whose instance can neither be reached nor
-// is reported to have it.
+// patienceFor returns how long a run is kept whose instance can neither be reached nor is reported
+// to have it.
 func (d *Dispatcher) patienceFor(instance string) time.Duration {
 	patience := d.settings().ContactTimeout
 	if i, known := d.Fleet.Instance(instance); !known || i.Left {
@@ -341,23 +337,23 @@ func (d *Dispatcher) patienceFor(instance string) time.Duration {
 }
 
 const (
-	// arrivalFactor times ContactTimeout is how long a run is kept whose instance
-	// nobody has reported to this hub yet, or whose agent has left: the instance works
-	// on, and the agent may only be restarting. An agent that knows another hub looks
-	// for one that has restarted once a minute.
+	// arrivalFactor times ContactTimeout is how long a run is kept whose instance nobody has
+	// reported to this hub yet, or whose agent has left: the instance goes on working, and the
+	// agent may only be restarting. An agent that knows another hub looks once a minute for one
+	// that has restarted.
 	arrivalFactor = 6
-	// vouchFactor times ContactTimeout is how long a run is kept at most whose
-	// instance this hub cannot reach, while reports say that it goes on there.
+	// vouchFactor times ContactTimeout is the longest a run is kept whose instance this hub cannot
+	// reach while reports say that it is still going on there.
 	vouchFactor = 40
-	// unwantedPatience is how long a cancelled run waits for an instance that cannot be
-	// reached. What still runs there then is stopped when the instance is back.
+	// unwantedPatience is how long a cancelled run waits for an instance that cannot be reached.
+	// Whatever is still running there is stopped when the instance is back.
 	unwantedPatience = 2 * time.Second
 )
 
-// vouched reports whether an agent says now that a run goes on: whatever keeps this
-// hub from reaching the instance, nothing is lost yet.
+// vouched reports whether an agent says now that a run is going on: whatever keeps this hub from
+// reaching the instance, nothing is lost yet.
 func (d *Dispatcher) vouched(held job.Run) bool {
 	i, known := d.Fleet.Instance(held.Instance)
-	// The report names the prompt that runs there. This one may wait behind it.
+	// The report names the running prompt. This one may be waiting behind it.
 	return known && (i.Has(held.Key) || i.Has(i.Report.Job) && i.Report.Queue-i.Report.Foreign > 1)
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// study keeps what an instance's refusal says about the checks that it makes, so
-// that the next such prompt is refused without it.
+// keepLessons stores what an instance's refusal says about the checks that it makes, so that the
+// next such prompt is refused without asking it.
 func (r *run) keepLessons(ctx context.Context, why refusal) {
 	info := r.conn.abilities()
 	i, known := r.d.Fleet.Instance(r.conn.name)
@@ -56,7 +56,7 @@ func (d *Dispatcher) Makes(ctx context.Context, infos map[string]*catalog.Info, 
 	return err == nil && all
 }
 
-// target returns a connection's instance as package files knows it.
+// target returns a connection's instance in the form that package files uses.
 func (d *Dispatcher) target(conn *connection) files.Target {
 	i, _ := d.Fleet.Instance(conn.name)
 	return files.Target{Name: conn.name, Boot: i.BootID(), Instance: conn.client}

@@ -9,43 +9,43 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// maxLine bounds the waiting jobs that are known one by one.
+// maxLine bounds the waiting jobs that are known individually.
 const maxLine = 256
 
-// underWay is how many jobs may go, at most, while the answer is under way that one is
-// accepted. More are missing in the line because it does not know of them.
+// underWay is how many jobs may leave while the reply that accepts a job is on its way. If more are
+// missing, the line does not know about them.
 const underWay = 16
 
-// waitLine are the first waiting jobs in the order in which they are due, as this hub knows
-// them without asking Redis: it sees who comes and goes. Where that is not enough, since
-// other hubs take prompts, too, it is read again. The zero value is empty.
+// waitLine holds the first waiting jobs in the order in which they are due, as this hub knows them
+// without asking Redis: it sees jobs come and go. Where that is not enough, since other hubs take
+// prompts too, it is read again. The zero value is empty.
 type waitLine struct {
 	mu   sync.Mutex
 	jobs []job.Job
-	// gone are jobs that went since the line was last read: the answer that they are
-	// accepted may come later.
+	// gone are jobs that left since the line was last read: the reply that accepts one may arrive
+	// later.
 	gone map[string]bool
 	// stale says that the line must be read again.
 	stale bool
-	// reading says that it is being read. came are jobs that joined meanwhile, at most
+	// reading says that the line is being read. came are jobs that joined meanwhile, at most
 	// maxLine: what is read may be older than they are.
 	reading bool
 	came    []comer
 }
 
-// comer is a job that joined and how many were ahead of it.
+// comer is a job that joined, and how many were ahead of it.
 type comer struct {
 	job.Job
 	position int
 }
 
-// inLine returns what the line keeps of a job.
+// inLine returns the parts of a job that the line keeps.
 func inLine(j job.Job) job.Job {
 	return job.Job{Key: j.Key, ID: j.ID, Class: j.Class, Shape: j.Shape, Requester: j.Requester, Rank: j.Rank, Priority: j.Priority}
 }
 
-// join adds a job that has some others ahead of it. Where a few of them have gone since, it is
-// added all the same: short jobs that are not in the line are not found behind long ones.
+// join adds a job that has position others ahead of it. If a few of those have left since, it is
+// added all the same: a short job that is not in the line would not be found behind long ones.
 func (l *waitLine) join(j job.Job, position int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *waitLine) insert(j job.Job, position int) {
 	l.jobs = l.jobs[:min(len(l.jobs), maxLine)]
 }
 
-// index is the place of a job, -1 if it is not in the line. A function that is given each
-// job would copy it.
+// index returns the place of a job, -1 if it is not in the line. It does not use slices.IndexFunc,
+// which would copy every job.
 func (l *waitLine) index(key string) int {
 	for at := range l.jobs {
 		if l.jobs[at].Key == key {
@@ -81,7 +81,7 @@ func (l *waitLine) index(key string) int {
 	return -1
 }
 
-// leave takes out a job that waits no more.
+// leave removes a job that is no longer waiting.
 func (l *waitLine) leave(key string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -95,21 +95,20 @@ func (l *waitLine) leave(key string) {
 	l.gone[key] = true
 }
 
-// heard notes that a job waits, perhaps one that another hub has accepted or given back.
+// heard notes that a job is waiting, perhaps one that another hub accepted or gave back.
 func (l *waitLine) heard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stale = true
 }
 
-// interactive reports whether an interactive job waits, as far as is known.
+// interactive reports whether an interactive job is waiting, as far as is known.
 func (l *waitLine) interactive() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.stale || slices.ContainsFunc(l.jobs, func(j job.Job) bool { return j.Band() == job.Interactive })
 }
 
-// first returns the jobs.
 func (l *waitLine) first() []job.Job {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +126,7 @@ func (l *waitLine) shapes(n int) []string {
 	return shapes
 }
 
-// begin reports whether the line must be read, and forgets who is gone.
+// begin reports whether the line must be read, and if so forgets who is gone.
 func (l *waitLine) begin() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -138,7 +137,7 @@ func (l *waitLine) begin() bool {
 	return stale
 }
 
-// replace takes over what was read since begin.
+// replace stores what was read since begin.
 func (l *waitLine) replace(jobs []job.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +148,7 @@ func (l *waitLine) replace(jobs []job.Job) {
 	l.reading, l.came = false, nil
 }
 
-// readLine reads the line again if that is needed.
+// readLine reads the line again if necessary.
 func (d *Dispatcher) readLine(ctx context.Context) {
 	if !d.line.begin() {
 		return

@@ -9,12 +9,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
-// typeLogs is the message with which an instance tells subscribers its log.
+// typeLogs is the message in which an instance sends its log to subscribers.
 const typeLogs = "logs"
 
-// SubscribeLogs asks all instances for their log lines, which Config.Logged is
-// told of, or ends that. An instance that connects later, or again, is asked
-// then. The error joins those of the instances that could not be asked.
+// SubscribeLogs asks all instances for their log lines, which go to Config.Logged, or cancels that.
+// An instance that connects later, or again, is asked then. The error joins those of the instances
+// that could not be asked.
 func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
 	d.logsWanted.Store(wanted)
 	conns := d.connected()
@@ -27,7 +27,7 @@ func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
 	return errors.Join(errs...)
 }
 
-// resumeLogs subscribes again after an instance's socket was opened.
+// resumeLogs subscribes again after an instance's socket has opened.
 func (d *Dispatcher) resumeLogs(ctx context.Context, conn *connection) {
 	if !d.logsWanted.Load() {
 		return
@@ -37,8 +37,8 @@ func (d *Dispatcher) resumeLogs(ctx context.Context, conn *connection) {
 	}
 }
 
-// takeLog hands a message on if it is of the log. Such messages come at any
-// time and belong to no run.
+// takeLog hands a message on if it is from the log. Such messages come at any time and belong to no
+// run.
 func (d *Dispatcher) takeLog(instance string, f comfyui.Frame) bool {
 	if f.Binary || !bytes.Contains(f.Data[:min(len(f.Data), 40)], []byte(`"`+typeLogs+`"`)) {
 		return false

@@ -18,41 +18,39 @@ const (
 	frameArrived eventKind = iota
 	// socketUp: the instance's socket is open again after a gap.
 	socketUp
-	// lookAsked: the instance is to be asked now what it does with the run.
+	// lookAsked: the instance is to be asked now what it is doing with the run.
 	lookAsked
-	// heldElsewhere: another hub has had the run for a while, and with it the messages.
+	// heldElsewhere: another hub has had the run for a while, and its messages with it.
 	heldElsewhere
-	// socketDown: the socket is gone; the event's err says how.
+	// socketDown: the socket is gone; the event's err says why.
 	socketDown
 	// cancelAsked: the client wants the run to end.
 	cancelAsked
-	// withdrawAsked: as cancelAsked, and nobody is told of the run any more.
+	// withdrawAsked: as cancelAsked, and nobody is told about the run any more.
 	withdrawAsked
-	// takeBackAsked: the run waits at its instance, and has no reason to any more.
+	// takeBackAsked: the run is waiting at its instance, and no longer has a reason to.
 	takeBackAsked
-	// evictAsked: the run is to leave its instance, also if it has begun.
+	// evictAsked: the run is to leave its instance, even if it has begun.
 	evictAsked
-	// movedUp: the run before this one is over at the instance, so that this one is
-	// the next to begin.
+	// movedUp: the run before this one is over on the instance, so this one is the next to begin.
 	movedUp
 	// leaseLost: another hub holds the job now.
 	leaseLost
-	// moved: the instance is reached at another address now, over the event's
-	// connection.
+	// moved: the instance can now be reached at another address, over the event's connection.
 	moved
-	// hubFailed: a goroutine that works for the run has panicked.
+	// hubFailed: a goroutine working for the run has panicked.
 	hubFailed
-	// workDone: what the hub did for a finished run is done, see meanwhile.
+	// workDone: the hub's work for a finished run is done, see meanwhile.
 	workDone
 	// silence: nothing arrived for as long as next was to wait.
 	silence
 )
 
-// event is one thing that happened to a run.
+// runEvent is one thing that happened to a run.
 type runEvent struct {
 	kind  eventKind
 	frame comfyui.Frame
-	// during is the node that the instance executed when a binary frame came.
+	// during is the node that the instance was executing when a binary frame came.
 	during string
 	// gap says that messages before this event were dropped.
 	gap  bool
@@ -60,25 +58,23 @@ type runEvent struct {
 	conn *connection
 }
 
-// mailbox takes the events of one run in order. Putting never blocks: the
-// socket of an instance must be drained whatever the run is doing, because one
-// stalled reader stalls every client of that ComfyUI. While a run waits for Redis, previews
-// and progress are dropped where there is too much of it; results only if they alone are too
-// much.
+// mailbox takes the events of one run in order. Putting never blocks: the socket of an instance
+// must be drained whatever the run is doing, because one stalled reader stalls every client of that
+// ComfyUI. If too much piles up while a run waits for Redis, previews and progress are dropped;
+// results only if they alone are too much.
 type mailbox struct {
 	mu      sync.Mutex
 	events  []runEvent
 	size    int           // bytes of the messages
-	limit   int           // at which size something is dropped
-	gap     bool          // something was dropped that may be missed
+	limit   int           // size at which something is dropped
+	gap     bool          // something that may be missed was dropped
 	ready   chan struct{} // holds one token while events may be there
-	node    string        // which node the instance executes, as far as has arrived
+	node    string        // the node that the instance is executing, as far as messages have arrived
 	results []string      // nodes whose pictures are results, not previews
 }
 
-// maxMail bounds the messages that wait for one run and may be dropped, in bytes. More than
-// maxResults stay only if no results are among them; so much may gather twice before it is
-// looked at.
+// maxMail bounds the droppable messages waiting for one run, in bytes. Results may take up to
+// maxResults; twice that may pile up before thin looks again.
 const (
 	maxMail    = 16 << 20
 	maxResults = 256 << 20
@@ -111,8 +107,8 @@ func (m *mailbox) setResults(nodes []string) {
 	m.results = nodes
 }
 
-// executes returns which node a message begins, if it is `executing`. Such messages are
-// short, and the others are many.
+// executes returns the node that a message starts, if it is `executing`. Such messages are short,
+// and the others are many.
 func executes(data []byte) (node string, ok bool) {
 	if len(data) > 4096 || !bytes.Contains(data, []byte(comfyui.TypeExecuting)) {
 		return "", false
@@ -121,9 +117,8 @@ func executes(data []byte) (node string, ok bool) {
 	return m.Shows(), ok && m.Type == comfyui.TypeExecuting
 }
 
-// thin drops the oldest messages that may be dropped until half of the room is free. What
-// begins or ends something always stays, and so does the newest message: alone it may be
-// larger than the room.
+// thin drops the oldest droppable messages until half of the room is free. Whatever begins or ends
+// something always stays, and so does the newest message: it alone may be larger than the room.
 func (m *mailbox) thin() {
 	for _, most := range [...]worth{worthLittle, worthSome, worthMuch} {
 		enough := maxMail / 2
@@ -143,17 +138,17 @@ func (m *mailbox) thin() {
 		clear(m.events[len(kept):])
 		m.events = kept
 	}
-	m.limit = max(maxMail, 2*m.size) // to look at what must stay each time would take long
+	m.limit = max(maxMail, 2*m.size) // going through what must stay each time would take too long
 }
 
-// worth says how much a message matters to a client that is late.
+// worth is how much a message matters to a client that is behind.
 type worth int
 
 const (
 	worthLittle worth = iota // the next one of its kind says more
 	worthSome                // of a custom node
 	worthMuch                // a result that exists nowhere else
-	worthAll                 // a part of the run
+	worthAll                 // part of the run
 )
 
 func (m *mailbox) worthOf(e runEvent) worth {
@@ -176,14 +171,14 @@ func (m *mailbox) worthOf(e runEvent) worth {
 	return worthSome
 }
 
-// hasFrame reports whether a message of the instance is there to take.
+// hasFrame reports whether a message from the instance is waiting.
 func (m *mailbox) hasFrame() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.events, func(e runEvent) bool { return e.kind == frameArrived })
 }
 
-// next waits for an event; after quiet without one it returns silence.
+// next waits for an event; if none comes within quiet, it returns silence.
 func (m *mailbox) next(ctx context.Context, quiet time.Duration) (runEvent, error) {
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()

@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// What waits for a run that waits for Redis is bounded: previews and progress go, what
+// What piles up for a run that is waiting for Redis is bounded: previews and progress go; what
 // begins and ends things stays, in order.
 func TestMailboxIsBounded(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,8 @@ func TestMailboxIsBounded(t *testing.T) {
 	require.Len(t, m.events, 3*(2*maxMail/len(long)))
 }
 
-// A picture that exists nowhere else is not dropped for being large, also if there are
-// several of them; without an end it is.
+// A picture that exists nowhere else is not dropped for being large, nor if there are several; an
+// endless number of them is.
 func TestMailboxKeepsResults(t *testing.T) {
 	t.Parallel()
 	executing := func(node string) runEvent {

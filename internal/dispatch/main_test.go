@@ -15,7 +15,7 @@ func inBubble(t *testing.T, test func(t *testing.T)) {
 	loopback.Test(t, test)
 }
 
-// inBubbles runs a test with each of some cases in a bubble of its own.
+// inBubbles runs a test for each case in a bubble of its own.
 func inBubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Helper()
 	t.Parallel()
@@ -27,7 +27,7 @@ func inBubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, 
 	}
 }
 
-// sideBySide runs a test with each of some cases in real time.
+// sideBySide runs a test for each case in real time.
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Helper()
 	t.Parallel()
@@ -44,7 +44,7 @@ func eventually(t testing.TB, so func() bool, within, every time.Duration, messa
 	loopback.Eventually(t, so, within, every, message...)
 }
 
-// must returns what a call returns that does not fail.
+// must returns the result of a call that does not fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -9,19 +9,19 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
-// maxMemory bounds the jobs and the shapes of graphs of which it is known how much
-// memory is too little.
+// maxMemory bounds the jobs, and the shapes of graphs, that are known to need more memory than some
+// instance had.
 const maxMemory = 10_000
 
-// need says how much GPU memory is too little for a job, in bytes, and which instances
-// that could run it have more.
+// need says how much GPU memory was too little for a job, in bytes, and which instances that could
+// run it have more.
 type need struct {
 	had    int64
 	larger []string
 }
 
-// memory knows how much GPU memory has been too little, for jobs and for graphs of one
-// shape. The zero value knows nothing.
+// memory knows how much GPU memory has been too little for jobs and for graphs of one shape. The
+// zero value knows nothing.
 type memory struct {
 	mu     sync.Mutex
 	jobs   map[string]need
@@ -37,13 +37,13 @@ func (m *memory) note(key string, graph []byte, n need) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.shapes == nil || len(m.shapes) >= maxMemory {
-		m.shapes = map[string]int64{} // what is forgotten is learned again
+		m.shapes = map[string]int64{} // what is forgotten will be learned again
 	}
 	m.shapes[shape] = max(m.shapes[shape], n.had)
 	m.send(key, n)
 }
 
-// avoid keeps a job from the instances that are too small for it.
+// avoid keeps a job away from the instances that are too small for it.
 func (m *memory) avoid(key string, n need) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *memory) of(graph []byte) int64 {
 	return m.shapes[shape]
 }
 
-// fits notes that such a graph has run on an instance with so much memory.
+// fits notes that such a graph has run on an instance with that much memory.
 func (m *memory) fits(graph []byte, had int64) {
 	known := m.of(graph)
 	shape := ""
@@ -84,7 +84,7 @@ func (m *memory) fits(graph []byte, had int64) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.shapes, shape) // it was full of something else then
+	delete(m.shapes, shape) // the memory must have been taken by something else
 }
 
 // forget forgets a job that has ended.
@@ -94,15 +94,15 @@ func (m *memory) forget(key string) {
 	delete(m.jobs, key)
 }
 
-// needy returns the jobs with a need.
+// needy returns the jobs that have a need.
 func (m *memory) needy() map[string]need {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.jobs)
 }
 
-// avoidSmall adds the jobs to a set that an instance is too small for, as long as a
-// larger one is there.
+// avoidSmall adds to a set the jobs that an instance is too small for, as long as a larger one is
+// there.
 func (d *Dispatcher) avoidSmall(needy map[string]need, i fleet.Instance, set map[string]bool) {
 	for key, n := range needy {
 		if i.Report.Memory() <= n.had && slices.ContainsFunc(n.larger, d.mayRun) {
@@ -111,15 +111,15 @@ func (d *Dispatcher) avoidSmall(needy map[string]need, i fleet.Instance, set map
 	}
 }
 
-// mayRun reports whether an instance can take jobs, now or when it is free.
+// mayRun reports whether an instance can take jobs, now or once it is free.
 func (d *Dispatcher) mayRun(name string) bool {
 	i, known := d.Fleet.Instance(name)
 	conn := d.connection(name)
 	return known && conn != nil && conn.isOpen() && i.State != fleet.Sick && i.State != fleet.Draining && i.State != fleet.Offline
 }
 
-// tooSmall gives the job back if graphs like it have run out of memory on instances of
-// this size, and a larger one can run it.
+// tooSmall gives the job back if graphs like it have run out of memory on instances of this size
+// and a larger one can run it.
 func (r *run) tooSmall() result {
 	if r.job().Excuses >= freeExcuses {
 		return result{}
@@ -136,9 +136,9 @@ func (r *run) tooSmall() result {
 	return result{kind: excused, cause: OutOfMemory, reason: "prompts like it have run out of memory there"}
 }
 
-// crowdedOut gives the job back if other programs hold so much of the GPU's memory that the
-// rest is too little, by what such runs have taken, and an instance with enough can run it.
-// Where there is none, the job runs: ComfyUI gets along with little memory, if slowly.
+// crowdedOut gives the job back if other programs hold so much of the GPU's memory that the rest is
+// too little, going by what such runs have taken, and an instance with enough can run it. If there
+// is none, the job runs anyway: ComfyUI gets along with little memory, if slowly.
 func (r *run) crowdedOut() result {
 	i, known := r.d.Fleet.Instance(r.conn.name)
 	if !known || i.Report.OthersMemory == 0 {

@@ -6,35 +6,33 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// Observer takes measurements. Every job calls it, so its methods must be quick and must
-// not block.
+// Observer takes measurements. Every job calls it, so its methods must be quick and must not block.
 type Observer interface {
-	// Dispatched is told that an instance was given a job: how long the job has waited
-	// and, of that, how long an able instance was idle meanwhile.
+	// Dispatched is told that an instance was given a job: how long the job waited and for how much
+	// of that time an instance that could run it was idle.
 	Dispatched(instance string, waited, gap time.Duration)
 	// Finished is told of the end of a run.
 	Finished(e End)
-	// Retried is told that a job waits again because its run was lost.
+	// Retried is told that a job is waiting again because its run was lost.
 	Retried(cause Cause)
 	// Adopted is told that this hub has taken over a run.
 	Adopted(from Origin)
-	// Switched is told that a run begins for which the instance must load other models
-	// than it has.
+	// Switched is told that a run is beginning for which the instance must load other models than
+	// it has.
 	Switched(instance string)
 }
 
 // End is the end of a run.
 type End struct {
 	Instance string
-	// Band is that of the job.
+	// Band is the job's.
 	Band job.Band
 	// Outcome is done, failed, cancelled, lost (it will run again), or rejected (refused
 	// while the client's POST waited).
 	Outcome string
-	// Ran is how long the instance has executed it; 0 if it had not begun.
+	// Ran is how long the instance executed it; 0 if it had not begun.
 	Ran time.Duration
-	// Took is the time from the acceptance of the job to its end; 0 if the job has not
-	// ended.
+	// Took is the time from the job's acceptance to its end; 0 if the job has not ended.
 	Took time.Duration
 }
 
@@ -45,19 +43,19 @@ type Cause string
 const (
 	// Died: the instance's process ended, or its GPU failed.
 	Died Cause = "died"
-	// Restarted: somebody has restarted the instance on purpose.
+	// Restarted: somebody restarted the instance on purpose.
 	Restarted Cause = "restarted"
 	// Unreachable: the instance could not be reached.
 	Unreachable Cause = "unreachable"
 	// Hung: the instance was silent for too long.
 	Hung Cause = "hung"
-	// OutOfMemory: the GPU's memory was too small.
+	// OutOfMemory: the GPU ran out of memory.
 	OutOfMemory Cause = "out_of_memory"
 	// Refused: the instance did not take the prompt.
 	Refused Cause = "refused"
-	// Failed: the instance reported an error, as in its last runs, while others had none.
+	// Failed: the instance reported an error, as it did in its last runs, while others had none.
 	Failed Cause = "failed"
-	// InUse: the instance runs something else.
+	// InUse: the instance is running something else.
 	InUse Cause = "in_use"
 	// Results: the results of the run could not be read from the instance.
 	Results Cause = "results"
@@ -76,16 +74,16 @@ func Causes() []Cause {
 	return []Cause{Died, Restarted, Unreachable, Hung, OutOfMemory, Refused, Failed, InUse, Results, Storage, Redis, Evicted, OtherCause}
 }
 
-// Origin says what a run was taken over from.
+// Origin is where a run was taken over from.
 type Origin string
 
 // The origins.
 const (
-	// Own is an earlier process of this same hub.
+	// Own is an earlier process of this hub.
 	Own Origin = "own"
 	// Silent is another hub whose process is gone.
 	Silent Origin = "silent"
-	// Expired is a hub that has not renewed the lease in time.
+	// Expired is a hub that did not renew the lease in time.
 	Expired Origin = "expired"
 )
 
@@ -108,13 +106,13 @@ func (r *run) finished(outcome string, took time.Duration) {
 	r.d.Observe.Finished(End{Instance: j.Run.Instance, Band: j.Band(), Outcome: outcome, Ran: r.ran(), Took: took})
 }
 
-// retried tells the observer that the job waits again.
+// retried tells the observer that the job is waiting again.
 func (r *run) retried(cause Cause) {
 	r.trace.Retried(string(cause))
 	r.d.Observe.Retried(cause)
 }
 
-// lossOf is the cause of a run that was lost with its connection.
+// lossOf returns the cause of a run that was lost with its connection.
 func lossOf(err error) Cause {
 	if gone(err) {
 		return Died
@@ -122,7 +120,7 @@ func lossOf(err error) Cause {
 	return Unreachable
 }
 
-// lostBy is why a run with this result was lost.
+// lostBy returns why a run with this result was lost.
 func (r result) lostBy() Cause {
 	switch {
 	case r.cause != "":

@@ -14,12 +14,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// outputs copies the output files of one run to the hub and knows their names
-// there.
+// outputs copies the output files of one run to the hub and knows their names there.
 type outputs struct {
 	run *run
-	// copying ends with the run: nobody waits for copies that still go on then. It is
-	// nil before the first one. life guards it, also while mu is held for long.
+	// copying ends with the run: nobody waits for copies that are still going on then. It is nil
+	// before the first one. life guards it, even while mu is held for long.
 	life    sync.Mutex
 	copying context.Context
 	cancel  context.CancelFunc
@@ -34,11 +33,11 @@ func newOutputs(r *run) *outputs {
 	return &outputs{run: r, names: map[job.FileRef]job.FileRef{}}
 }
 
-// rename returns an output with the hub's names, and begins to copy files that it has not
-// seen yet; cached says that they are probably those of an earlier run, which the hub has.
-// A file that cannot be copied loses the run; settle reports that. The error is
-// queue.ErrUnavailable, files.ErrStorage or files.ErrInstance: no names can be given now,
-// and the output must be renamed again later.
+// rename returns an output with the hub's names, and starts copying files that it has not seen yet;
+// cached says that they are probably from an earlier run, so that the hub has them. A file that
+// cannot be copied loses the run; settle reports that. The error is queue.ErrUnavailable,
+// files.ErrStorage or files.ErrInstance: no names can be given now, and the output must be renamed
+// again later.
 func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 	if o.run.d.Shown != nil {
 		o.run.d.Shown(o.run.job().Tenant, o.run.conn.name, output)
@@ -98,7 +97,7 @@ func (o *outputs) begin() context.Context {
 	return o.copying
 }
 
-// stop ends the copies that still go on, and a rename that waits for the instance.
+// stop ends copies that are still going on, and a rename that is waiting for the instance.
 func (o *outputs) stop() {
 	o.life.Lock()
 	defer o.life.Unlock()
@@ -114,7 +113,7 @@ func (o *outputs) pending() bool {
 	return o.err == nil && len(o.waits) > 0
 }
 
-// settle waits until the hub has every file.
+// settle waits until the hub has all the files.
 func (o *outputs) settle(ctx context.Context) error {
 	o.mu.Lock()
 	waits, err := o.waits, o.err
@@ -130,7 +129,7 @@ func (o *outputs) settle(ctx context.Context) error {
 	return nil
 }
 
-// uses returns the files of the run, by the names in its history entry.
+// uses returns the run's files, by their names in its history entry.
 func (o *outputs) uses() queue.Uses {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxOverheard bounds the messages of a connection that are remembered, and
-	// overheardFor how long they are.
+	// maxOverheard bounds the messages of a connection that are remembered, and overheardFor how
+	// long.
 	maxOverheard = 4096
 	overheardFor = time.Minute
-	// catchUp bounds the age of a message that may still be compared.
+	// catchUp is how old a message may be and still be compared.
 	catchUp = overheardFor / 2
 )
 
-// overheard holds the custom messages that came over a connection lately. A
-// message that also came over a panel was sent to all sockets of the instance, and
-// may be about anybody's work. In doubt a message counts as one of those.
+// overheard holds the custom messages that recently came over a connection. A message that also
+// came over a panel was sent to all sockets of the instance, and may be about anybody's work. In
+// doubt, a message counts as one of those.
 type overheard struct {
 	mu        sync.Mutex
-	listeners int // panels of the connection; without any nothing is noted
+	listeners int // panels of the connection; without any, nothing is noted
 	next      uint64
 	notes     []overheardNote // oldest first
-	// lost is when the newest message came that was forgotten for lack of room.
+	// lost is when the newest of the messages came that were forgotten for lack of room.
 	lost time.Time
 }
 
@@ -36,21 +36,20 @@ type overheardNote struct {
 	at     time.Time
 }
 
-// arrived is a message of a panel and when it came.
+// arrived is a message of a panel, and when it came.
 type arrived struct {
 	comfyui.Frame
 	at time.Time
 }
 
-// hearing says which notes of a connection a panel has matched: a broadcast comes
-// once over each of them, so one note stands for one message. It belongs to one
-// goroutine.
+// hearing is which notes of a connection a panel has matched: a broadcast comes once over each of
+// them, so one note stands for one message. It belongs to one goroutine.
 type hearing struct {
 	since uint64
 	met   map[uint64]bool
 }
 
-// listen begins to note. Call it before the panel's socket is opened.
+// listen starts noting. Call it before the panel's socket is opened.
 func (o *overheard) listen() hearing {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -58,7 +57,7 @@ func (o *overheard) listen() hearing {
 	return hearing{since: o.next, met: map[uint64]bool{}}
 }
 
-// unlisten ends what listen has begun.
+// unlisten undoes one listen.
 func (o *overheard) unlisten() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -67,7 +66,7 @@ func (o *overheard) unlisten() {
 	}
 }
 
-// note takes a message of the connection.
+// note takes a message from the connection.
 func (o *overheard) note(f comfyui.Frame) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,41 +14,40 @@ import (
 )
 
 const (
-	// maxPanels bounds the sockets to instances for single clients, of a tenant
-	// and of all. A tenant's least recently used one gives way.
+	// maxTenantPanels and maxPanels bound the sockets to instances for single clients, per tenant
+	// and in all. A tenant's least recently used one gives way.
 	maxTenantPanels = 64
 	maxPanels       = 512
 	// panelIdle is how long such a socket stays open without a call or a message.
 	panelIdle = 15 * time.Minute
 	// panelPatience is how long a call waits for the socket to open.
 	panelPatience = 2 * time.Second
-	// panelBacklog is how many messages of such a socket may wait; more are dropped.
+	// panelBacklog is how many messages of such a socket may be waiting; further ones are dropped.
 	panelBacklog = 256
 )
 
-// panel is a client's own socket to an instance. Routes of custom nodes answer
-// with messages to the client id that a call named. Messages of runs do not come
-// over it, but over the connection.
+// panel is a client's own socket to an instance. Routes of custom nodes answer with messages to the
+// client id named in the call. Messages of runs do not come over it but over the connection.
 type panel struct {
 	conn   *connection
 	key    stream.Key
 	alias  comfyui.Alias
 	cancel context.CancelFunc
 	opened chan struct{} // closed when it is open or has failed
-	ok     bool          // before opened is closed
+	ok     bool          // set before opened is closed
 	used   time.Time     // guarded by panels.mu
 	heard  hearing
 }
 
-// panels are those of all connections.
+// panels holds the panels of all connections.
 type panels struct {
 	mu  sync.Mutex
 	all map[*panel]struct{}
 }
 
-// Introduce opens a socket on which an instance can reach one client, unless
-// there is one. The alias is the client's id at the instance; ok is false where
-// the instance cannot be reached or all sockets are taken by other tenants.
+// Introduce opens a socket on which an instance can reach one client, unless there is one already.
+// The alias is the client's id at the instance; ok is false if the instance cannot be reached or
+// other tenants have all the sockets.
 func (d *Dispatcher) Introduce(ctx context.Context, to *comfyui.Client, k stream.Key) (alias comfyui.Alias, ok bool) {
 	conn := d.connectionOf(to)
 	if conn == nil || d.ctx.Err() != nil {
@@ -69,7 +68,7 @@ func (d *Dispatcher) Introduce(ctx context.Context, to *comfyui.Client, k stream
 	return comfyui.Alias{}, false
 }
 
-// connectionOf returns the open connection that has the client, or nil.
+// connectionOf returns the open connection that owns the client, or nil.
 func (d *Dispatcher) connectionOf(c *comfyui.Client) *connection {
 	for _, conn := range d.connected() {
 		if conn.client == c {
@@ -79,7 +78,7 @@ func (d *Dispatcher) connectionOf(c *comfyui.Client) *connection {
 	return nil
 }
 
-// panel finds or opens that of a client at an instance.
+// panel finds or opens a client's panel at an instance.
 func (d *Dispatcher) panel(conn *connection, k stream.Key) *panel {
 	d.panels.mu.Lock()
 	defer d.panels.mu.Unlock()
@@ -107,8 +106,8 @@ func (d *Dispatcher) panel(conn *connection, k stream.Key) *panel {
 	ctx, cancel := context.WithCancel(d.ctx)
 	p := &panel{
 		conn: conn, key: k, cancel: cancel, opened: make(chan struct{}), used: time.Now(),
-		// A fresh id each time: an old socket that closes late must not silence
-		// this one, and nobody else can name it.
+		// A fresh id each time: an old socket that closes late must not silence this one, and
+		// nobody else can name it.
 		heard: conn.overheard.listen(),
 		alias: comfyui.Alias{Client: k.Client, Upstream: strings.ReplaceAll(uuid.NewString(), "-", "")},
 	}
@@ -138,8 +137,8 @@ func (ps *panels) dropLocked(p *panel) {
 	p.cancel()
 }
 
-// dropOf closes those of a connection whose own socket was lost or opened again:
-// broadcasts arrive there first only while it is the older socket.
+// dropOf closes the panels of a connection whose own socket was lost or reopened: broadcasts arrive
+// there first only while it is the older socket.
 func (ps *panels) dropOf(conn *connection) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -150,7 +149,7 @@ func (ps *panels) dropOf(conn *connection) {
 	}
 }
 
-// touch notes a use and reports whether the panel still stands.
+// touch notes a use and reports whether the panel is still there.
 func (ps *panels) touch(p *panel) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
@@ -159,14 +158,14 @@ func (ps *panels) touch(p *panel) bool {
 	return stands
 }
 
-// idle is how long a panel was not used.
+// idle returns how long a panel has not been used.
 func (ps *panels) idle(p *panel) time.Duration {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return time.Since(p.used)
 }
 
-// serve passes on what comes, until the socket is lost or nobody uses it.
+// serve passes on what arrives, until the socket is lost or nobody uses it.
 func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 	opening, cancel := context.WithTimeout(ctx, panelPatience)
 	socket, err := p.conn.client.Dial(opening, p.alias.Upstream)
@@ -195,7 +194,7 @@ func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 			return
 		}
 		if !isCustom(frame) {
-			continue // of runs; and what all sockets get
+			continue // about runs, or sent to all sockets
 		}
 		select {
 		case frames <- arrived{frame, time.Now()}:

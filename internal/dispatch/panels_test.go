@@ -19,7 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// clientsOf returns the clients of a tenant that have a panel.
+// clientsOf returns a tenant's clients that have a panel.
 func (d *Dispatcher) clientsOf(tenant string) map[string]bool {
 	d.panels.mu.Lock()
 	defer d.panels.mu.Unlock()
@@ -32,8 +32,8 @@ func (d *Dispatcher) clientsOf(tenant string) map[string]bool {
 	return clients
 }
 
-// introduce gets a panel for a client. On a slow machine its socket may take longer to open
-// than a call waits for it.
+// introduce gets a panel for a client. On a slow machine its socket may take longer to open than a
+// call waits.
 func (b *dispatching) introduce(k stream.Key) (alias comfyui.Alias) {
 	b.t.Helper()
 	eventually(b.t, func() (ok bool) {
@@ -43,8 +43,7 @@ func (b *dispatching) introduce(k stream.Key) (alias comfyui.Alias) {
 	return alias
 }
 
-// A tenant with too many panels loses its least recently used one. No other tenant
-// loses one.
+// A tenant with too many panels loses its least recently used one. No other tenant loses one.
 func TestPanelsOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
@@ -127,8 +126,8 @@ func TestIdlePanel(t *testing.T) {
 	})
 }
 
-// monitors makes an instance's connection receive the figures that a custom node sends to
-// every socket, whatever the instance does.
+// monitors makes an instance's connection receive the figures that a custom node sends to every
+// socket, whatever the instance is doing.
 func (b *dispatching) monitors() {
 	conn := b.connection(b.instances[0].name)
 	done, ended := b.t.Context().Done(), make(chan struct{})
@@ -147,8 +146,8 @@ func (b *dispatching) monitors() {
 	b.t.Cleanup(func() { <-ended })
 }
 
-// The end of a run is noticed though none of its messages arrives and others do, whatever
-// they are: figures of the machine, or renewals that repeat a cancel.
+// The end of a run is noticed even if none of its messages arrives while others do, whatever they
+// are: figures of the machine, or renewals that repeat a cancel.
 func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
 	inBubbles(t, map[string]bool{"monitors": false, "a cancel that is repeated": true}, func(t *testing.T, cancelled bool) {
 		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
@@ -169,7 +168,7 @@ func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
 	})
 }
 
-// A run that hangs is interrupted though the instance sends what it always sends.
+// A run that hangs is interrupted even though the instance keeps sending what it always sends.
 func TestHungRunBesideMonitors(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)

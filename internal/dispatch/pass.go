@@ -12,17 +12,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// pass is one look over queue and fleet that gives jobs to idle instances.
+// pass is one look at queue and fleet that gives jobs to idle instances.
 type pass struct {
 	d *Dispatcher
-	// passed are instances and jobs that were tried in vain: another hub has the
-	// instance, or the job cannot be claimed. They have their turn in the next pass.
+	// passed are instances and jobs that were tried in vain: another hub has the instance, or the
+	// job cannot be claimed. They get their turn in the next pass.
 	passed map[string]bool
-	// capped are tenants that may begin no further run now.
+	// capped are tenants that may not begin another run now.
 	capped map[string]bool
-	// ahead says that jobs are given to instances that still run one.
+	// ahead says that jobs are given to instances that are still running one.
 	ahead bool
-	// held are jobs that wait for a busy instance.
+	// held are jobs that are waiting for a busy instance.
 	held map[string]bool
 	// left is how many classes still have waiting jobs after the last claim.
 	left *int
@@ -32,13 +32,13 @@ type pass struct {
 	soon  func() []schedule.Soon
 }
 
-// pass gives jobs to idle instances until there is nothing left to give. next is
-// when a job that must not run yet may, from now; zero if that cannot be said.
+// pass gives jobs to idle instances until there is nothing left to give. next is how long until a
+// job that must not run yet may; zero if unknown.
 func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
 	p := pass{d: d, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), claim: pass.give, soon: d.soon}
 	for {
 		news := d.news.Load()
-		// Else only an instance was freed since the last look.
+		// Otherwise an instance was freed since the last look, and nothing else happened.
 		look := d.nothing == 0 || d.nothing != news
 		idle, infos := p.idle()
 		var l looked
@@ -48,7 +48,7 @@ func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
 			if err != nil {
 				return l.next, err
 			}
-			if l.nothing { // also if that is so because all was given out
+			if l.nothing { // also true if everything was given out
 				d.nothing, look = news, false
 			}
 		}
@@ -67,7 +67,7 @@ func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
 	}
 }
 
-// fillAhead gives jobs that no idle instance can run to instances that still run one.
+// fillAhead gives jobs that no idle instance can run to instances that are still running one.
 func (p pass) fillAhead(ctx context.Context, look bool, l looked) (looked, error) {
 	if !look {
 		return l, nil
@@ -83,19 +83,17 @@ func (p pass) fillAhead(ctx context.Context, look bool, l looked) (looked, error
 	return p.fill(ctx, busy, infos)
 }
 
-// looked is what came of one look at the queue.
+// looked is the outcome of one look at the queue.
 type looked struct {
-	// nothing says that nothing waits.
+	// nothing says that nothing is waiting.
 	nothing bool
 	// again says that jobs were given out: the next look may find more.
 	again bool
-	// next is when a job that must not run yet may, from now; zero if that cannot be
-	// said.
+	// next is how long until a job that must not run yet may; zero if unknown.
 	next time.Duration
 }
 
-// idle lists the instances that could take a job now, without those that were
-// tried in vain.
+// idle lists the instances that could take a job now, without those that were tried in vain.
 func (p pass) idle() (idle []schedule.Idle, infos []*catalog.Info) { return p.without(p.d.idle()) }
 
 // without leaves out the instances that were tried in vain.
@@ -112,8 +110,8 @@ func (p pass) without(all []schedule.Idle, allInfos []*catalog.Info) (idle []sch
 	return idle, infos
 }
 
-// fill reads the waiting jobs, best first, until one of them fits an idle instance,
-// and gives out what fits. A job that fits nowhere hides none behind it.
+// fill reads the waiting jobs, best first, until one of them fits an idle instance, and gives out
+// what fits. A job that fits nowhere does not hide the ones behind it.
 func (p pass) fill(ctx context.Context, idle []schedule.Idle, infos []*catalog.Info) (l looked, err error) {
 	d := p.d
 	if first, known := d.firstInLine(ctx); known {
@@ -143,8 +141,8 @@ func (p pass) fill(ctx context.Context, idle []schedule.Idle, infos []*catalog.I
 	}
 }
 
-// offer gives jobs of a window to the instances that they fit, and returns how many it has
-// tried to give out.
+// offer gives jobs of a window to instances that they fit, and returns how many it has tried to
+// give out.
 func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l *looked) (given int, err error) {
 	d := p.d
 	if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
@@ -173,8 +171,8 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l
 	return len(picked.Pairs), nil
 }
 
-// pick is Pick with what this hub knows. Jobs wait for busy instances only where that hides
-// no job behind the window.
+// pick is Pick with what this hub knows. Jobs wait for busy instances only if that hides no job
+// behind the window.
 func (p pass) pick(ctx context.Context, w queue.Window, idle []schedule.Idle, now time.Time) schedule.Picked {
 	warmth := p.d.warmthOf(ctx, w.Jobs, idle, now)
 	if warmth.Overtaking && !p.ahead {
@@ -188,12 +186,12 @@ func (p pass) pick(ctx context.Context, w queue.Window, idle []schedule.Idle, no
 	return picked
 }
 
-// readPause is the pause for each waiting job that was read in vain. There are many
-// of them only while something is wrong, and Redis has other work then.
+// readPause is the pause per waiting job that was read in vain. There are many of them only while
+// something is wrong, and then Redis has other work to do.
 const readPause = 50 * time.Microsecond
 
-// windowFor returns how many jobs to look at first: one for each instance, and as
-// many as they have refused.
+// windowFor returns how many jobs to look at first: one per instance, plus as many as they have
+// refused.
 func windowFor(idle []schedule.Idle) int {
 	const enough = 100
 	n := 0
@@ -203,7 +201,7 @@ func windowFor(idle []schedule.Idle) int {
 	return len(idle) + min(n, enough)
 }
 
-// paused is why no job may be given out now, or nil. What runs goes on.
+// paused returns why no job may be given out now, or nil. Whatever is running goes on.
 func (d *Dispatcher) paused() error {
 	if d.Paused == nil {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// shapeOf is the shape of a graph, and withShape submits one.
+// shapeOf returns the shape of a graph, and withShape submits one.
 func shapeOf(t *testing.T, b *dispatching, graph string) string {
 	t.Helper()
 	v := must(pyjson.Parse([]byte(graph)))
@@ -32,7 +32,7 @@ func (b *dispatching) learn(graph string, took time.Duration) {
 	b.durations.add(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: gpu}, schedule.Sample{Work: s.Work, Ran: took})
 }
 
-// A job of a structure that took much less time runs before one that waits for longer.
+// A job whose structure took much less time so far runs before one that has waited longer.
 func TestShortJobRunsFirst(t *testing.T) {
 	sideBySide(t, map[string]time.Duration{"short first": time.Hour, "as they come": 0}, func(t *testing.T, bound time.Duration) {
 		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.ShortFirst = bound })

@@ -15,30 +15,30 @@ import (
 )
 
 const (
-	// makeWayPause is the shortest time between two looks at the interactive jobs that wait.
+	// makeWayPause is the shortest time between two looks at the waiting interactive jobs.
 	makeWayPause = 100 * time.Millisecond
-	// evictPause is the time between two interrupts of a run that makes way.
+	// evictPause is the time between two interrupts of a run that is making way.
 	evictPause = time.Second
-	// makeWayQuiet is how long no second run makes way for the same job: until an
-	// instance that works on a long step has noticed the interrupt.
+	// makeWayQuiet is how long no second run makes way for the same job, so that an instance in the
+	// middle of a long step has time to notice the interrupt.
 	makeWayQuiet = 30 * time.Second
-	// youngUnknown is how long a run whose time is not known counts as one that loses little.
+	// youngUnknown is how long a run of unknown length counts as one that loses little.
 	youngUnknown = time.Minute
-	// makeWayWindow is at least how many waiting jobs are looked at.
+	// makeWayWindow is the least number of waiting jobs that are looked at.
 	makeWayWindow = 16
 )
 
-// leaving are the bulk runs that make way for interactive jobs. Only the loop uses it. The
+// leaving are the bulk runs that are making way for interactive jobs. Only the loop uses it. The
 // zero value is empty.
 type leaving struct {
 	looked  time.Time
 	evicted time.Time
 	runs    map[string]yielding // by instance
-	// asked says until when no other run makes way for a job, by key.
+	// asked is until when no other run makes way for a job, by key.
 	asked map[string]time.Time
 }
 
-// leaves reports whether the run of an instance makes way.
+// leaves reports whether the run of an instance is making way.
 func (l *leaving) leaves(instance string) bool {
 	_, leaves := l.runs[instance]
 	return leaves
@@ -50,14 +50,14 @@ type yielding struct {
 	conn *connection
 	run  *run
 	ran  time.Duration
-	// next is an interactive job that waits at the instance already; nil for none.
+	// next is an interactive job that is already waiting at the instance; nil for none.
 	next *run
 }
 
-// makeWay interrupts young bulk runs for interactive jobs that would wait longer than the
-// operator wants. A run is young in the first half of its time, and a job's is interrupted
-// once at most, so a bulk job costs half as much again at most, or a minute more. next is
-// when to look again, from now; zero if that is not known.
+// makeWay interrupts young bulk runs for interactive jobs that would wait longer than the operator
+// wants. A run is young in the first half of its time, and a job is interrupted at most once, so a
+// bulk job costs at most half as much again, or a minute more. next is how long until the next look
+// is due; zero if unknown.
 func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
 	limit := d.settings().PreemptBulk
 	if limit <= 0 || d.paused() != nil {
@@ -111,8 +111,8 @@ func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
 	return next
 }
 
-// interactive returns the interactive jobs that wait and that some instances could run,
-// with those that wait at such an instance already. The instances learn what they can run.
+// interactive returns the waiting interactive jobs that some instances could run, including those
+// already waiting at such an instance. The instances learn what they can run.
 func (d *Dispatcher) interactive(ctx context.Context, yields []yielding, infos []*catalog.Info) (waiting []job.Job, err error) {
 	for _, y := range yields {
 		if y.next != nil {
@@ -174,13 +174,13 @@ func young(ran time.Duration, e schedule.Estimate) bool {
 	return ran < youngUnknown
 }
 
-// youngest returns the instance for an interactive job whose run loses the least; -1 if there
+// youngest returns the instance for an interactive job whose run has the least to lose; -1 if there
 // is none.
 func youngest(list []yielding, j job.Job) int {
 	best := -1
 	for n, y := range list {
 		if y.next != nil && y.next.job().Key == j.Key {
-			return n // it waits there, and nowhere else
+			return n // it is waiting there, and nowhere else
 		}
 		if y.next == nil && y.Can(j) && (best < 0 || y.ran < list[best].ran) {
 			best = n
@@ -189,7 +189,7 @@ func youngest(list []yielding, j job.Job) int {
 	return best
 }
 
-// note remembers that a job was asked for.
+// note remembers that a run was asked to make way for a job.
 func (l *leaving) note(j job.Job, now time.Time) {
 	if l.asked == nil {
 		l.asked = map[string]time.Time{}
@@ -206,7 +206,7 @@ func (l *leaving) add(y yielding, now time.Time) {
 	y.evict()
 }
 
-// evictAgain interrupts the runs that have not ended yet, and returns when it must be called
+// evictAgain interrupts the runs that have not ended yet, and returns after how long to call it
 // again; zero if there are none.
 func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
 	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.running() != y.run })
@@ -222,8 +222,8 @@ func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
 	return evictPause
 }
 
-// evict interrupts the run, and takes back what waits behind it unless that is the job for
-// which it is done.
+// evict interrupts the run, and takes back what is waiting behind it unless that is the job that
+// this is done for.
 func (y yielding) evict() {
 	runs := y.conn.runs()
 	if runs[0] != y.run {
@@ -235,7 +235,7 @@ func (y yielding) evict() {
 	}
 }
 
-// soonest returns the earlier of two times from now, of which the first may be zero for none.
+// soonest returns the shorter of two times, of which the first may be zero for none.
 func soonest(a, b time.Duration) time.Duration {
 	if a == 0 {
 		return b

@@ -27,7 +27,8 @@ func newPreempting(t *testing.T, count int, band job.Band) (b *dispatching, runn
 	return b, running
 }
 
-// goesOn watches a run for several times as long as it takes to interrupt it.
+// goesOn watches a run for several times as long as it takes to interrupt it, and requires that it
+// goes on.
 func (b *dispatching) goesOn(key string) {
 	b.t.Helper()
 	fence := b.job(key).Fence
@@ -43,7 +44,7 @@ func (b *dispatching) goesOn(key string) {
 	}
 }
 
-// An interactive job takes the place of a bulk run, which goes on as if it had never been
+// An interactive job takes the place of a bulk run, which goes on later as if it had never been
 // given out, and is not interrupted again.
 func TestPreempt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestPreempt(t *testing.T) {
 	})
 }
 
-// One bulk run makes way for one interactive job, the youngest.
+// One bulk run, the youngest, makes way for one interactive job.
 func TestPreemptTheYoungest(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running := newPreempting(t, 3, job.Bulk)
@@ -79,7 +80,7 @@ func TestPreemptTheYoungest(t *testing.T) {
 	})
 }
 
-// What is not a young bulk run goes on, and only interactive jobs interrupt.
+// Anything but a young bulk run goes on, and only interactive jobs interrupt.
 func TestPreemptNot(t *testing.T) {
 	type row struct {
 		running, waiting job.Band
@@ -95,7 +96,7 @@ func TestPreemptNot(t *testing.T) {
 		"half of it is done": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, key string) {
 			conn := b.connection(b.instances[0].name)
 			r := b.followed(key)
-			// The queue knows that it runs before the connection notes since when.
+			// The queue knows that it is running before the connection notes since when.
 			eventually(b.t, func() bool { _, began := conn.ranFor(r, time.Now()); return began }, deadline, time.Millisecond)
 			conn.mu.Lock()
 			conn.began = conn.began.Add(-youngUnknown)
@@ -115,7 +116,7 @@ func TestPreemptNot(t *testing.T) {
 	})
 }
 
-// A job that waits at the instance behind a bulk run takes its place; one that does not leaves
+// An interactive job waiting at the instance behind a bulk run takes its place; any other leaves
 // with it.
 func TestPreemptWithNext(t *testing.T) {
 	t.Parallel()

@@ -9,12 +9,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// lookDown is how often a run whose socket is lost looks whether it is lost, too.
+// lookDown is how often a run whose socket is lost checks whether it is lost too.
 const lookDown = time.Second
 
-// outOfReach reports whether there has been no proof for so long that the run goes on that
-// it counts as lost. Where nothing else could run the job, it is worth waiting for longer: the
-// run may go on at an instance that only cannot be heard.
+// outOfReach reports whether it has been so long since there was proof that the run is going on
+// that it counts as lost. If nothing else could run the job, it is worth waiting longer: the run
+// may be going on at an instance that just cannot be heard.
 func (r *run) outOfReach() bool {
 	now, contact := time.Now(), r.d.settings().ContactTimeout
 	if r.d.vouched(r.lease()) {
@@ -32,15 +32,15 @@ func (r *run) outOfReach() bool {
 	return now.Sub(proven) > patience || now.Sub(seen) > vouchFactor*contact
 }
 
-// errSilent is the cause with which the context of a run ends whose instance has given no sign
-// of life for too long.
+// errSilent is the cause when a run's context ends because its instance has shown no sign of life
+// for too long.
 var errSilent = errors.New("it has given no sign of life for too long")
 
-// silent reports whether a context of whileHeard has ended because of that.
+// silent reports whether a context of whileHeard has ended for that reason.
 func silent(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errSilent) }
 
-// whileHeard returns a context that ends when the instance has given no sign of life for
-// contact_timeout, if another one could run the job. Call stop when it is not needed any more.
+// whileHeard returns a context that ends when the instance has shown no sign of life for
+// contact_timeout, if another one could run the job. Call stop when it is no longer needed.
 func (r *run) whileHeard(ctx context.Context) (heard context.Context, stop func()) {
 	heard, leave := context.WithCancelCause(ctx)
 	watch := func() {
@@ -67,14 +67,14 @@ func (r *run) unreachable() result {
 	}
 }
 
-// unwantedFor is how long a run whose job was cancelled may take to end, whatever it is doing
-// and whatever its instance does. The client is told of the end then.
+// unwantedFor is how long a run may take to end after its job was cancelled, whatever it or its
+// instance is doing. After that the client is told that it has ended.
 const unwantedFor = 4 * time.Second
 
 // errUnwanted is the cause with which the context of such a run ends.
 var errUnwanted = errors.New("dispatch: nobody wants the run")
 
-// parting is what others tell a run of its end.
+// parting is how others tell a run that it should end.
 type parting struct {
 	// unwanted ends when the job was cancelled.
 	unwanted context.Context
@@ -88,7 +88,7 @@ func newParting() parting {
 	return parting{unwanted, unwant, new(atomic.Bool)}
 }
 
-// part takes a run through its steps, for a while at most after its job was cancelled.
+// part takes a run through its steps, but gives up a while after its job was cancelled.
 func (r *run) part(ctx context.Context, steps func(context.Context) result) result {
 	steady, leave := context.WithCancelCause(ctx)
 	defer leave(nil)
@@ -108,7 +108,7 @@ func (r *run) part(ctx context.Context, steps func(context.Context) result) resu
 		r.withdraw()
 	}
 	if r.conn != nil && r.phase < released {
-		// It gets no other job before it has answered what has become of this one.
+		// The instance gets no other job until it has answered what became of this one.
 		r.conn.reopen()
 		r.free()
 	}

@@ -9,20 +9,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// maxMissing is how often an instance may answer that it has no record of the run, with
-// pauses: the record exists once the last message has been sent, but for a moment.
+// maxMissing is how often an instance may answer, with pauses, that it has no record of the run:
+// the record exists once the last message has been sent, give or take a moment.
 const maxMissing = 30
 
-// readRecord reads the instance's record of the run. The work is done, so an instance that
-// does not answer is asked for as long as it may be out of reach, and one that answers late
-// is waited for; a client that cancels meanwhile need not wait.
+// readRecord reads the instance's record of the run. The work is done, so an instance that does not
+// answer is asked for as long as it may be out of reach, and one that answers late is waited for; a
+// client that cancels meanwhile need not wait.
 func (r *run) readRecord(ctx context.Context) (entry []byte, found bool, res result) {
 	conn, upstream := r.conn, r.lease().Upstream
 	within := r.d.settings().ContactTimeout
 	if _, known := r.transcribed(); !known { // else its messages will do
 		within = max(within, r.d.Files.Patience())
 	}
-	var record []byte // written by what may go on after this has returned
+	var record []byte // written by work that may outlast this call
 	res, _ = r.meanwhile(ctx, "reading the record of a run", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()

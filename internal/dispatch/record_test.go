@@ -20,19 +20,19 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// miss makes the hub need the instance's record of a run: a message was missed.
+// miss makes the hub need the instance's record of a run: it has missed a message.
 func (b *dispatching) miss(key string) {
 	b.t.Helper()
 	b.runs(key)
 	b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen})
 }
 
-// A record that comes late is waited for: the work is done.
+// The hub waits for a record that comes late: the work is done.
 func TestRecordIsLate(t *testing.T) {
 	type row struct {
 		late    time.Duration // each answer
 		status  int
-		answers int64 // so many of these come before the record
+		answers int64 // how many of these come before the record
 	}
 	inBubbles(t, map[string]row{
 		"each answer takes long":   {20 * time.Second, 0, 0},
@@ -57,7 +57,7 @@ func TestRecordIsLate(t *testing.T) {
 	})
 }
 
-// Who cancels need not wait for a record that does not come.
+// A client that cancels need not wait for a record that does not come.
 func TestCancelWhileTheRecordIsLate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -76,7 +76,7 @@ func TestCancelWhileTheRecordIsLate(t *testing.T) {
 	})
 }
 
-// Nor for the names of its outputs, for which an instance that hangs is asked.
+// Nor need it wait for the names of its outputs, for which a hanging instance is asked.
 func TestCancelWhileOutputsAreNamed(t *testing.T) {
 	inBubbles(t, map[string]bool{"while it runs": false, "when it has ended": true}, func(t *testing.T, late bool) {
 		b := newDispatching(t, 1)
@@ -107,8 +107,7 @@ func TestCancelWhileOutputsAreNamed(t *testing.T) {
 	})
 }
 
-// A record that is larger than any sane one is not read, and costs neither memory nor the
-// result.
+// A record larger than any sane one is not read, and costs neither memory nor the result.
 func TestRecordIsTooLarge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -130,8 +129,8 @@ func TestRecordIsTooLarge(t *testing.T) {
 	})
 }
 
-// A step that fails for a reason that nobody has thought of is not repeated for ever, and
-// the log says so.
+// A step that fails for a reason nobody has thought of is not repeated for ever, and the log says
+// so.
 func TestUnknownErrorIsNotRepeatedForEver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -159,8 +158,8 @@ func TestUnknownErrorIsNotRepeatedForEver(t *testing.T) {
 	})
 }
 
-// The next prompt runs on an instance before the files of the last one are home,
-// however long they take on their way.
+// The next prompt runs on an instance before the files of the last one have arrived, however long
+// they take.
 func TestNextPromptOverlapsTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -219,7 +218,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// A hub that has lost a run leaves the instance's record of it to the one that has it.
+// A hub that has lost a run leaves the instance's record of it to the hub that has it.
 func TestLostRunKeepsItsRecord(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)

@@ -14,26 +14,25 @@ import (
 )
 
 const (
-	// wholeTimeout and partTimeout bound a question. Whoever wants to know
-	// goes on sooner, see asking.
+	// wholeTimeout and partTimeout bound a question. Whoever asked stops waiting sooner, see
+	// asking.
 	wholeTimeout = 5 * time.Minute
 	partTimeout  = 30 * time.Second
-	// maxParts is how many classes are asked for one by one; for more of them
-	// the whole is cheaper.
+	// maxParts is how many classes are asked for one by one; beyond that, asking for everything is
+	// cheaper.
 	maxParts = 8
 )
 
-// Refresh sees to it that nothing known of what the connected instances can run
-// is older than Settings.CatalogAge. It asks all instances at once and waits
-// for those that answer in the time they usually take; what the others say is
-// taken in when it comes. It returns early when ctx ends.
+// Refresh makes sure that nothing known about what the connected instances can run is older than
+// Settings.CatalogAge. It asks all instances at once and waits for those that answer in the time
+// they usually take; what the others say is taken in when it comes. It returns early when ctx ends.
 func (d *Dispatcher) Refresh(ctx context.Context) {
 	if d.ctx.Err() != nil {
 		return
 	}
 	now := time.Now()
 	age := d.settings().CatalogAge
-	for range 2 { // a reading that was under way can be too old
+	for range 2 { // a reading that was already under way can be too old
 		var waits []*question
 		for _, conn := range d.connected() {
 			q, mine := conn.ask.wholeSince(now, age)
@@ -50,11 +49,10 @@ func (d *Dispatcher) Refresh(ctx context.Context) {
 	}
 }
 
-// AskClasses asks the connected instances that have the classes what they offer
-// there, unless that has been asked at asOf or later, and waits as Refresh
-// does. Busy instances are asked too. curious says that nobody is refused if
-// nothing is asked. What a class may cost the instances is bounded; beyond that,
-// and for many classes, it does what Refresh does.
+// AskClasses asks the connected instances that have the classes what they offer there, unless that
+// was asked at asOf or later, and waits as Refresh does. Busy instances are asked too. curious says
+// that nobody is refused if nothing is asked. What a class may cost the instances is bounded;
+// beyond that, and for many classes, it does what Refresh does.
 func (d *Dispatcher) AskClasses(ctx context.Context, classes []string, asOf time.Time, curious bool) {
 	if len(classes) > maxParts {
 		if !curious {
@@ -96,8 +94,8 @@ func (d *Dispatcher) AskClasses(ctx context.Context, classes []string, asOf time
 	}
 }
 
-// await waits for questions, each for as long as it is worth it, and reports
-// whether all of them have ended.
+// await waits for questions, each for as long as it is worth it, and reports whether all of them
+// have ended.
 func await(ctx context.Context, waits []*question) (all bool) {
 	all = true
 	for _, q := range waits {
@@ -115,9 +113,8 @@ func await(ctx context.Context, waits []*question) (all bool) {
 	return all
 }
 
-// learnFrom asks about the classes for which an instance has refused a prompt
-// because a value is in no list of it: the file was there and is there no more.
-// It does not wait.
+// learnFrom asks about the classes for which an instance has refused a prompt because a value is
+// not in any of its lists: the file was there and no longer is. It does not wait.
 func (d *Dispatcher) learnFrom(refused *comfyui.Refused) {
 	v, err := pyjson.Parse(refused.NodeErrors)
 	if err != nil {
@@ -143,9 +140,8 @@ func (d *Dispatcher) learnFrom(refused *comfyui.Refused) {
 	d.work.Go(d.log, "asking about classes", func() { d.AskClasses(d.ctx, slices.Compact(classes), now, false) })
 }
 
-// Doubt notes that an instance may have changed, because a client called one of
-// its own routes. The next one who asks what it offers makes the hub read that
-// again.
+// Doubt notes that an instance may have changed, because a client called one of its own routes. The
+// next client that asks what it offers makes the hub read that again.
 func (d *Dispatcher) Doubt(instance *comfyui.Client) {
 	for _, conn := range d.connected() {
 		if conn.client == instance {
@@ -154,12 +150,12 @@ func (d *Dispatcher) Doubt(instance *comfyui.Client) {
 	}
 }
 
-// Relearn reads again what an instance can run, because its agent says that this
-// has changed. It does not wait.
+// Relearn reads again what an instance can run, because its agent says that this has changed. It
+// does not wait.
 func (d *Dispatcher) Relearn(instance string) {
 	conn := d.connection(instance)
 	if conn == nil || !conn.isOpen() {
-		return // what connects is read anyway
+		return // it is read on connecting anyway
 	}
 	conn.ask.doubt()
 	if q, mine := conn.ask.wholeSince(time.Now(), 0); mine {
@@ -167,7 +163,7 @@ func (d *Dispatcher) Relearn(instance string) {
 	}
 }
 
-// reread reads all that an instance can run.
+// reread reads again everything that an instance can run.
 func (d *Dispatcher) reread(conn *connection, q *question) {
 	ctx, cancel := context.WithTimeout(d.ctx, wholeTimeout)
 	defer cancel()
@@ -233,8 +229,7 @@ func (d *Dispatcher) readClass(ctx context.Context, conn *connection, class stri
 	return conn.takePart(d.Library, class, body, began)
 }
 
-// changed tells everybody what an instance can run now, if the connection is still
-// the one to it.
+// changed tells everybody what an instance can run now, if the connection is still the current one.
 func (d *Dispatcher) changed(conn *connection) {
 	if d.connection(conn.name) != conn {
 		return
@@ -244,9 +239,9 @@ func (d *Dispatcher) changed(conn *connection) {
 	d.Wake()
 }
 
-// turn is the right to hold the large answers of an agent's instances in
-// memory, one at a time. It is taken when an answer begins and not before: the
-// instances of one machine work out their answers side by side.
+// turn is the right to hold the large answers of an agent's instances in memory, one at a time. It
+// is taken only when an answer starts to arrive: the instances of one machine work out their
+// answers side by side.
 type turn struct {
 	wait  func(context.Context) error
 	leave func()

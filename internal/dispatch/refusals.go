@@ -6,19 +6,17 @@ import (
 )
 
 const (
-	// firstRest and longestRest bound how long a job is not tried again where it
-	// was not taken: twice as long each time. A job that is never tried again
-	// waits beside an idle instance for ever, one that is tried at once keeps
-	// the instance from all others.
+	// firstRest and longestRest bound how long a job is not tried again where it was not taken,
+	// twice as long each time. A job that was never tried again would wait beside an idle instance
+	// for ever; one that was tried again at once would keep the instance from all others.
 	firstRest   = 5 * time.Second
 	longestRest = 5 * time.Minute
-	// maxRefused bounds how many jobs are remembered; most of them have ended
-	// since.
+	// maxRefused bounds how many jobs are remembered; most of them have ended by then.
 	maxRefused = 1000
 )
 
-// refusals remembers which jobs an instance, or this hub, did not take, and for
-// how long each is not tried there again.
+// refusals remembers which jobs an instance, or this hub, did not take, and how long each is not
+// tried there again.
 type refusals struct {
 	mu   sync.Mutex
 	jobs map[string]refused
@@ -29,13 +27,13 @@ type refused struct {
 	times int
 	rest  time.Duration
 	until time.Time
-	// itself says that the instance has looked at the prompt and refused it.
-	// It does so again, unless it has changed.
+	// itself says that the instance has looked at the prompt and refused it. It will do so again
+	// unless it changes.
 	itself bool
 }
 
-// note remembers that a job was not taken. It returns how long the job
-// rests, and how often that was so before.
+// note remembers that a job was not taken. It returns how long the job rests, and how often that
+// has happened before.
 func (s *refusals) note(key string, first time.Duration, itself bool) (rest time.Duration, before int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +57,7 @@ func (s *refusals) note(key string, first time.Duration, itself bool) (rest time
 	return r.rest, before
 }
 
-// has reports whether a job rests.
+// has reports whether a job is resting.
 func (s *refusals) has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -73,7 +71,7 @@ func (s *refusals) itself(key string) bool {
 	return s.jobs[key].itself
 }
 
-// add puts the jobs that rest into a set.
+// add adds the resting jobs to a set.
 func (s *refusals) add(set map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,16 +90,15 @@ func (s *refusals) forget() {
 	s.jobs = nil
 }
 
-// notTaken remembers that an instance did not take a job, and looks for work
-// again when the job may be tried there once more. itself says that the instance
-// has refused the prompt.
+// notTaken remembers that an instance did not take a job, and looks for work again when the job may
+// be tried there once more. itself says that the instance has refused the prompt.
 func (d *Dispatcher) notTaken(conn *connection, key string, itself bool) {
 	rest, _ := conn.refused.note(key, d.rest, itself)
 	d.wakeIn(rest)
 }
 
-// notHere remembers that this hub cannot run a job, while another one may. It
-// reports how often that was so before.
+// notHere remembers that this hub cannot run a job, though another one may. It returns how often
+// that has happened before.
 func (d *Dispatcher) notHere(key string) (before int) {
 	rest, before := d.refused.note(key, d.rest, false)
 	d.wakeIn(rest)
@@ -110,5 +107,5 @@ func (d *Dispatcher) notHere(key string) (before int) {
 
 // wakeIn makes the dispatcher look for work after a while.
 func (d *Dispatcher) wakeIn(after time.Duration) {
-	time.AfterFunc(after, d.Wake) // Wake does no harm after Close
+	time.AfterFunc(after, d.Wake) // Wake is harmless after Close
 }

@@ -25,7 +25,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	})
 }
 
-// A refusal ends by itself, after a longer time each time.
+// A refusal ends by itself, after longer each time.
 func TestRefusalsEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,9 +115,8 @@ func TestCuriousAskSeldom(t *testing.T) {
 	})
 }
 
-// A pass may begin while an instance has a job and end after the instance has
-// given it back. Such a pass could not offer the job to another instance, so its
-// end dismisses nobody.
+// A pass may begin while an instance has a job and end after the instance has given it back. Such a
+// pass could not offer the job to another instance, so it dismisses nobody when it ends.
 func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 	t.Parallel()
 	q := must(queue.New(redistest.Embedded(t), queue.Options{}))

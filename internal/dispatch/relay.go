@@ -12,8 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// relay passes one message of the instance on to the client and reports
-// whether it was the run's last.
+// relay passes one message from the instance on to the client and reports whether it was the run's
+// last.
 func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if f.Binary {
 		r.heard = time.Now()
@@ -25,10 +25,10 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 		return false // the hub has its own
 	}
 	if m.PromptID == "" && m.Type == comfyui.TypeExecuting {
-		return false // what a socket gets when it reconnects in mid-run
+		return false // sent to a socket that reconnects in the middle of a run
 	}
 	if m.PromptID == "" && r.phase < executing && m.Type != comfyui.TypeExecutionStart {
-		return false // of the run before this one
+		return false // about the run before this one
 	}
 	j := r.job()
 	if m.PromptID != "" && m.PromptID != j.Run.Upstream {
@@ -85,8 +85,8 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	return false
 }
 
-// runsAgain tells a person at a web UI why the prompt starts again: its last run
-// was lost. The text appears at the node that saves.
+// runsAgain tells a person at a web UI why the prompt is starting again: its last run was lost. The
+// text appears at the node that saves.
 func (r *run) runsAgain() {
 	lost := r.job().Lost
 	if len(lost) == 0 || len(r.body.Outputs) == 0 {
@@ -94,13 +94,13 @@ func (r *run) runsAgain() {
 	}
 	attempt, reason, _ := strings.Cut(lost[len(lost)-1], ": ")
 	if reason, _, _ = strings.Cut(reason, ": "); reason == "" || strings.ContainsAny(reason, ":/") {
-		reason = "it was lost" // the rest may tell an address
+		reason = "it was lost" // the rest may give away an address
 	}
 	r.note("Runs again: " + attempt + ", " + reason)
 }
 
-// runsNoMore takes back what runsAgain has said, perhaps at another hub. A web UI ignores
-// an empty text, so it is a space.
+// runsNoMore removes the text that runsAgain showed, perhaps on another hub. A web UI ignores an
+// empty text, so it sends a space.
 func (r *run) runsNoMore() {
 	if len(r.job().Lost) > 0 && len(r.body.Outputs) > 0 {
 		r.note(" ")
@@ -112,8 +112,8 @@ func (r *run) note(text string) {
 	r.sendMessage(stream.Message{Kind: stream.Note, Node: node, Binary: true, Data: comfyui.NodeText(node, text)})
 }
 
-// relayBinary passes a picture or a text on. Frames of an output node are
-// results that exist nowhere else; those of other nodes are previews.
+// relayBinary passes on a picture or a text. Frames of an output node are results that exist
+// nowhere else; those of other nodes are previews.
 func (r *run) relayBinary(frame []byte) {
 	b, ok := comfyui.ParseBinary(frame)
 	if !ok || r.phase < executing {
@@ -148,17 +148,16 @@ func (r *run) sendMessage(m stream.Message) {
 	}
 }
 
-// hold keeps the run's last message back until the job is off the queue and
-// readable in the history: clients ask at once. The first one stays: the hub's
-// own kind on a run that it interrupted counts.
+// hold keeps back the run's last message until the job is off the queue and readable in the
+// history: clients ask at once. The first one counts: on a run that the hub interrupted, that is
+// the hub's own kind.
 func (r *run) hold(data []byte) {
 	if r.end == nil {
 		r.end, r.endedAt = data, time.Now()
 	}
 }
 
-// begin notes that the instance executes the prompt, and shows the client the
-// run.
+// begin notes that the instance is executing the prompt, and shows the client the run.
 func (r *run) begin(ctx context.Context, at time.Time) {
 	if r.phase >= executing {
 		return
@@ -172,11 +171,11 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 	}
 }
 
-// open opens the client's sequence.
+// openStream opens the client's sequence.
 func (r *run) openStream(ctx context.Context) {
 	j := r.job()
 	k := stream.KeyOf(j.Requester)
-	// Another hub may have accepted it, for a client that is still to come.
+	// Another hub may have accepted it, for a client that has yet to connect.
 	r.d.streams.Posted(k, r.d.queue.Clock().When(j.CreatedAt))
 	if r.wish != withdrawn {
 		r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence})
@@ -186,15 +185,14 @@ func (r *run) openStream(ctx context.Context) {
 	case errors.Is(err, queue.ErrWithdrawn):
 		r.withdraw()
 	case errors.Is(err, queue.ErrCancelled):
-		r.wish = max(r.wish, cancelled) // between the claim and the moment when this run could be told
+		r.wish = max(r.wish, cancelled) // it was cancelled between the claim and the moment when this run could be told
 	case err != nil:
-		r.log.Debug("cannot record the start", "error", err) // a later renewal tells more
+		r.log.Debug("cannot record the start", "error", err) // a later renewal makes up for it
 	}
 	r.d.streams.StatusChanged(r.d.callers(j)...)
 }
 
-// resume opens the client's sequence for a run whose beginning this hub did
-// not see.
+// resume opens the client's sequence for a run whose beginning this hub did not see.
 func (r *run) resume(ctx context.Context) {
 	j, at := r.job(), time.Now()
 	if j.StartedAt > 0 {
@@ -205,8 +203,8 @@ func (r *run) resume(ctx context.Context) {
 	r.send(stream.Other, "", comfyui.ExecutionStart(j.ID, at))
 }
 
-// catchUp shows the outputs whose messages were missed, so that the client's
-// sequence is complete: many clients take results from there only.
+// catchUp shows the outputs whose messages were missed, so that the client's sequence is complete:
+// many clients take results only from there.
 func (r *run) catchUp(outputs []byte) {
 	for _, frame := range comfyui.ExecutedFromOutputs(outputs, r.job().ID) {
 		if m, ok := comfyui.ParseMessage(frame); ok && !r.shown[m.Node] {

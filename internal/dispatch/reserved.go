@@ -10,7 +10,7 @@ import (
 // forOthers says why an instance does not run a job.
 const forOthers = "is reserved for other tenants"
 
-// reservedFor returns the tenants an instance is reserved for, nil if it is for all.
+// reservedFor returns the tenants an instance is reserved for, nil if it takes everybody's jobs.
 func (d *Dispatcher) reservedFor(instance string) []string {
 	return d.settings().Reserved.For(instance)
 }
@@ -20,7 +20,7 @@ func (d *Dispatcher) mayUse(tenant, instance string) bool {
 	return schedule.MayUse(d.reservedFor(instance), tenant)
 }
 
-// owners are tenants whose jobs some instances take. The zero value is nobody.
+// owners are the tenants whose jobs some instances take. The zero value is nobody.
 type owners struct {
 	all     bool
 	tenants []string
@@ -34,7 +34,7 @@ func (o *owners) add(reserved []string) {
 
 func (o owners) has(tenant string) bool { return o.all || slices.Contains(o.tenants, tenant) }
 
-// name tells different owners apart.
+// name is the same for equal sets of owners only.
 func (o owners) name() string {
 	tenants := slices.Clone(o.tenants)
 	slices.Sort(tenants)
@@ -45,16 +45,15 @@ func (o owners) name() string {
 type Bar int
 
 const (
-	// NotBarred says that an instance may run the job, or that none could.
+	// NotBarred says that an instance may run the job, or that none could anyway.
 	NotBarred Bar = iota
 	// BarredReserved says that all are reserved for other tenants.
 	BarredReserved
-	// BarredSecrets says that none that is not may have the API key that the job needs.
+	// BarredSecrets says that those not reserved may not have the API key that the job needs.
 	BarredSecrets
 )
 
-// Barred tells what keeps a tenant's job from all of some instances, given by name, that could
-// run it.
+// Barred tells what keeps a tenant's job from all the given instances, by name, that could run it.
 func (d *Dispatcher) Barred(infos map[string]*catalog.Info, needs catalog.Requirements, tenant string) (bar Bar) {
 	reserved := d.settings().Reserved
 	if len(reserved) == 0 && !needs.Secrets {

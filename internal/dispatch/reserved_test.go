@@ -13,13 +13,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// of makes a submission a tenant's.
+// of gives a submission to a tenant.
 func of(tenant string) func(*queue.Submission) {
 	return func(s *queue.Submission) { s.Tenant, s.Caller = tenant, tenant }
 }
 
-// A reserved instance takes its tenants' jobs alone, however many others wait before
-// them, and all others take anybody's.
+// A reserved instance takes only its tenants' jobs, however many others are waiting before them,
+// and all others take anybody's.
 func TestReservedInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		needs := catalog.Requirements{Classes: []string{"EmptyImage"}}
@@ -59,15 +59,15 @@ func TestReservedInstance(t *testing.T) {
 	})
 }
 
-// A job that only finds reserved instances ends like one that no instance can run; those
-// of the others wait on.
+// A job that finds only reserved instances ends like one that no instance can run; those of the
+// other tenants keep waiting.
 func TestReservedForOthersExpires(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		own := newScripted(t)
 		b := newDispatching(t, 0)
 		name := must(b.fleet.AddStatic(own.web.URL))
 		b.set(func(s *Settings) { s.Reserved = schedule.Reservations{{Instances: name, Tenants: []string{"ada"}}} })
-		// It takes no job from the beginning: a look that has begun would not see a drain.
+		// It takes no job from the start: a look already under way would not notice a drain.
 		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: own.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Draining: true})
 		b.connects(1)
 		ada, bob := b.submit(picture, of("ada")), b.submit(picture, of("bob"))
@@ -110,8 +110,8 @@ func TestBarred(t *testing.T) {
 	})
 }
 
-// Who may have them gets the API keys of a prompt beside the rest of extra_data, others only
-// the rest.
+// An instance that may have them gets the API keys of a prompt beside the rest of extra_data;
+// others get only the rest.
 func TestExtraForInstances(t *testing.T) {
 	t.Parallel()
 	body := job.Body{Extra: []byte(`{"note": "n"}`), Secrets: []byte(`{"api_key_comfy_org": "k"}`)}
@@ -123,8 +123,8 @@ func TestExtraForInstances(t *testing.T) {
 	}
 }
 
-// By default the operator's own machines get API keys, and none that a token has let in. With
-// secrets_to only those get them that it names, by names that nobody can choose freely.
+// By default the operator's own machines get API keys, and machines admitted with a token get none.
+// With secrets_to, only those it names get them, by names that nobody can choose freely.
 func TestSecretsTo(t *testing.T) {
 	t.Parallel()
 	static := fleet.Instance{Name: "10.0.0.5:8188", URL: "http://10.0.0.5:8188", Kind: fleet.KindComfyUI}
@@ -159,8 +159,8 @@ func needingKeys(s *queue.Submission) {
 	s.Class, s.Body.Requires = needs.Signature(), needs.Encode()
 }
 
-// A job that needs its API key waits for an instance that may have it, while others go past it
-// to the one that may not. A reload lets it go on.
+// A job that needs its API key waits for an instance that may have it, while others go past it to
+// one that may not. A reload lets it go on.
 func TestSecretJobsWaitForInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		needs := catalog.Requirements{Classes: []string{"EmptyImage"}, Secrets: true}

@@ -55,15 +55,14 @@ func (o *otherHub) Elsewhere() map[string]*catalog.Info {
 	return map[string]*catalog.Info{"far": o.info}
 }
 
-// A hub that sees no instance does not fail jobs that another hub's instance could
-// run.
+// A hub that sees no instance does not fail jobs that another hub's instance could run.
 func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		o := newOtherHub(t, emptyImage)
 		b := newDispatching(t, 0, o.with, func(b *dispatching, _ *Config) { b.settings.UnrunnableTimeout = 50 * time.Millisecond })
 		key := b.submit(picture)
 		eventually(t, func() bool { return time.Since(time.UnixMilli(b.job(key).CreatedAt)) > time.Second }, deadline, 50*time.Millisecond)
-		b.Dispatcher.Close() // its loop would look, too
+		b.Dispatcher.Close() // its loop would look too
 		b.Dispatcher = New(b.config)
 		for range 3 {
 			b.expire(t.Context())
@@ -77,8 +76,8 @@ func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
 	})
 }
 
-// What the only instance of this hub refuses is left to another hub's instance, for a
-// bounded number of times.
+// A job that this hub's only instance refuses is left to another hub's instance, a limited number
+// of times.
 func TestRefusedJobsAreLeftToOtherHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		o := newOtherHub(t, emptyImage)
@@ -92,7 +91,7 @@ func TestRefusedJobsAreLeftToOtherHubs(t *testing.T) {
 	})
 }
 
-// An instance whose agent says that it can run what is kept gets jobs before it has
+// An instance whose agent says that it can still run what was stored gets jobs before it has
 // answered itself.
 func TestCatalogIsRecalled(t *testing.T) {
 	s := newScripted(t)

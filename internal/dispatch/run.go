@@ -14,13 +14,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// run follows one attempt of a job on one instance: it puts the inputs there,
-// posts the prompt, passes on what the instance says, and collects the results.
-// Other goroutines may use only the claim and the mailbox.
+// run follows one attempt at a job on one instance: it puts the inputs there, posts the prompt,
+// passes on what the instance says, and collects the results. Other goroutines may use only the
+// claim and the mailbox.
 //
-// Many methods: an attempt goes through its phases in order, and each phase reads
-// what the ones before it have found out; divided, they would pass all of that to
-// each other.
+// Many methods: an attempt goes through its phases in order, and each phase reads what the ones
+// before it have found out; split up, they would have to pass all of that to each other.
 type run struct {
 	claim
 	state
@@ -32,59 +31,58 @@ type run struct {
 	mail    *mailbox
 	log     *slog.Logger
 
-	// out is the client's sequence: nil before the run executes, and when what
-	// the client was shown is no longer valid.
+	// out is the client's sequence; nil before the run executes, and when what the client was shown
+	// is no longer valid.
 	out *stream.Run
-	// mark is the fence under which the prompt was posted; zero when another
-	// hub posted it.
+	// mark is the fence under which the prompt was posted; zero if another hub posted it.
 	mark int64
 	// shown are the output nodes whose executed message was passed on.
 	shown map[string]bool
-	// transcript has the messages that the instance keeps a record of.
+	// transcript has the messages that the instance keeps on record.
 	transcript transcript
 	// end is the run's last message, held back until the job is in the history.
 	end []byte
 	// files are the outputs on their way to the hub.
 	files *outputs
-	// down is why the socket is lost; nil while it stands.
+	// down is why the socket was lost; nil while it is open.
 	down error
-	// provenAt is when the run was last known to go on, apart from what its connection hears:
-	// when it began to be watched, and when an agent last said so.
+	// provenAt is when the run was last known to be going on, apart from what its connection hears:
+	// when it began to be watched, or when an agent last said so.
 	provenAt time.Time
-	// parting ends what the run does once nobody has wanted it for a while.
+	// parting stops the run's work once nobody has wanted it for a while.
 	parting parting
-	// noted is when the progress was last written to the queue.
+	// noted is when progress was last written to the queue.
 	noted time.Time
-	// boot is which process of the instance has the run, as far as was reported when it
-	// began; 0 for an adopted one.
+	// boot is the process of the instance that has the run, as reported when the run began; 0 for
+	// an adopted one.
 	boot int64
-	// cold says that the instance had other models before. cached are the nodes whose
-	// results it had, and endedAt is when it said that the prompt has ended.
+	// cold says that the instance had other models before. cached are the nodes whose results it
+	// already had, and endedAt is when it said that the prompt had ended.
 	cold    bool
 	cached  []string
 	endedAt time.Time
 	// postedAt is when the prompt was posted; zero for an adopted run.
 	postedAt time.Time
-	// heard is when the instance last gave a sign that it works on the run, or took it.
-	// asked is when it was last asked whether it still has the run.
+	// heard is when the instance last showed that it was working on the run, or took it. asked is
+	// when it was last asked whether it still has the run.
 	heard, asked time.Time
-	// needs are the requirements of a run that was given out ahead. models are those that
-	// it loads, none for one that was taken over.
+	// needs are the requirements of a run that was given out ahead. models are those that it loads,
+	// empty for a run that was taken over.
 	needs  []byte
 	models []string
-	// peak is the most GPU memory that the instance was seen to have taken, in bytes; 0 if
-	// nobody has looked.
+	// peak is the most GPU memory that the instance was seen to take, in bytes; 0 if nobody has
+	// looked.
 	peak atomic.Int64
-	// weighing says that somebody looks.
+	// weighing says that somebody is looking.
 	weighing atomic.Bool
-	// trace has the spans of the run; nil if its prompt is not traced. takenAt is when this
-	// hub got the run, and adopted what it took it over from.
+	// trace has the spans of the run; nil if its prompt is not traced. takenAt is when this hub got
+	// the run, and adopted where it took it over from.
 	trace   *traces.Attempt
 	takenAt time.Time
 	adopted Origin
-	// doing is what it does just now, for those who watch the fleet.
+	// doing is what it is doing right now, for whoever watches the fleet.
 	doing doing
-	// recalled says that the run was asked to be taken back and has not tried yet.
+	// recalled says that the run was asked to come back and has not tried yet.
 	recalled atomic.Bool
 }
 
@@ -102,8 +100,8 @@ func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 	return r
 }
 
-// perform takes a run through its steps, those of execute for a new one, and brings it to its
-// end with conclude. A panic on the way ends this run only.
+// perform takes a run through its steps, which are execute for a new one, and ends it with
+// conclude. A panic on the way ends this run only.
 func (r *run) perform(ctx context.Context, steps func(context.Context) result) resultKind {
 	defer func() { r.files.stop() }()
 	defer func() { r.trace.End() }()
@@ -119,8 +117,8 @@ func (r *run) perform(ctx context.Context, steps func(context.Context) result) r
 	return res.kind
 }
 
-// beside does work for the run in a goroutine of its own. A panic in it ends the
-// run, as one in the run's own goroutine does.
+// beside does work for the run in a goroutine of its own. A panic there ends the run, like one in
+// the run's own goroutine.
 func (r *run) beside(work string, f func()) {
 	r.d.work.Go(r.log, work, func() {
 		if err := panics.Do(r.log, work, func() error { f(); return nil }); err != nil {
@@ -134,7 +132,7 @@ func (r *run) beside(work string, f func()) {
 func (r *run) execute(ctx context.Context) result {
 	key := r.job().Key
 	body, err := r.d.queue.Body(ctx, key)
-	r.takeBody(body) // also the part of it that could be read: the history shows it
+	r.takeBody(body) // even the part that could be read: the history shows it
 	if err != nil {
 		return r.unreadable(ctx, err)
 	}
@@ -152,7 +150,7 @@ func (r *run) execute(ctx context.Context) result {
 	case errors.As(err, &refused):
 		return r.refused(ctx, refused)
 	case ctx.Err() != nil:
-		return result{kind: dropped} // the hub stops; the lease ends and the job goes elsewhere
+		return result{kind: dropped} // the hub is stopping; the lease ends and the job goes elsewhere
 	}
 	return r.notTaken(err)
 }
@@ -175,15 +173,15 @@ func (r *run) watch(ctx context.Context) result {
 				return result{kind: instanceDone}
 			}
 		case socketUp:
-			// Also if nobody told this run that the socket was lost: it may have been
-			// given out just after that.
+			// Even if nobody told this run that the socket was lost: it may have been given out
+			// just after that.
 			r.missed.messages, r.down = true, nil
 			if res := r.look(ctx); res.kind != undecided {
 				return res
 			}
 		case heldElsewhere:
-			// It may have had the end's message, and when its socket closed, ComfyUI may have
-			// silenced ours, which has the same client id.
+			// The other hub may have received the final message, and when its socket closed,
+			// ComfyUI may have silenced ours, which has the same client id.
 			r.missed.messages = true
 			if res := r.look(ctx); res.kind != undecided {
 				return res
@@ -234,7 +232,7 @@ func (r *run) watch(ctx context.Context) result {
 			r.conn, r.missed.messages, r.down, r.provenAt = e.conn, true, nil, time.Now()
 			stop := r.listen()
 			defer stop()
-		case workDone: // comes only to a run that has ended
+		case workDone: // only comes to a run that has ended
 		case silence:
 			if res := r.silent(ctx); res.kind != undecided {
 				return res
@@ -243,7 +241,7 @@ func (r *run) watch(ctx context.Context) result {
 	}
 }
 
-// withdraw shows the client nothing of the run any more: it has withdrawn the job.
+// withdraw shows the client nothing more of the run: the client has withdrawn the job.
 func (r *run) withdraw() {
 	r.wish = withdrawn
 	r.lose()
@@ -257,27 +255,27 @@ func (r *run) lose() {
 	}
 }
 
-// is reports whether a queue item is this run. Servers before 0.3.45 choose
-// their own ids, so the mark decides too.
+// is reports whether a queue item is this run. Servers before 0.3.45 choose their own ids, so the
+// mark decides too.
 func (r *run) is(item comfyui.QueueItem) bool {
 	j := r.job()
 	return item.ID == j.Run.Upstream || item.Mark.Job == j.Key && (r.mark == 0 || item.Mark.Fence == r.mark)
 }
 
-// where says at which node the run is, as part of a reason.
+// where names the node that the run is at, as part of a reason.
 func (r *run) where() string {
 	if r.node == "" {
 		return ""
 	}
 	class := comfyui.ClassOf(r.body.Prompt, r.node)
-	if class == "" { // a node that another one made
+	if class == "" { // a node that another one created
 		return " at node " + r.node
 	}
 	return " at node " + r.node + " (" + class + ")"
 }
 
-// interrupt asks the instance to stop the run. On servers where the call is
-// global it must be sure that the run is the one that runs.
+// interrupt asks the instance to stop the run. On servers where the call is global, it must be sure
+// that this is the run that is running.
 func (r *run) interrupt(ctx context.Context) {
 	if r.phase != posted && r.phase != executing {
 		return

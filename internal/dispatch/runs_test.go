@@ -21,8 +21,8 @@ import (
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
-// sees opens the socket of the client that owns all jobs. The result sees the messages of one
-// prompt, and all binary ones, up to the prompt's end.
+// sees opens the socket of the client that owns all jobs. The returned function sees the messages
+// of one prompt, and all binary ones, up to the prompt's end.
 func (b *dispatching) sees() (until func(id string, see func(m comfyui.Message, binary []byte))) {
 	b.t.Helper()
 	web := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -85,8 +85,8 @@ func TestRunEndsWell(t *testing.T) {
 	})
 }
 
-// When no other instance can run the prompt, the client sees the refusal as a
-// failed run, or as the answer to its POST if it still waits for that.
+// If no other instance can run the prompt, the client sees the refusal as a failed run, or as the
+// answer to its POST if it is still waiting for that.
 func TestRefusalOfTheOnlyInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -113,7 +113,7 @@ func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
 		for _, i := range b.instances {
 			i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 				for _, other := range b.instances {
-					other.on("POST /prompt", nil) // only the first instance that is asked refuses
+					other.on("POST /prompt", nil) // only the first instance asked refuses
 				}
 				refuse(w, r, next)
 			})
@@ -125,7 +125,7 @@ func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
 	})
 }
 
-// A POST without an answer may have been accepted all the same.
+// A POST that got no answer may have been accepted all the same.
 func TestUnclearPost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, queued := range []bool{true, false} {
@@ -211,7 +211,7 @@ func TestOvertime(t *testing.T) {
 	})
 }
 
-// An instance that accepts prompts but begins none is given up.
+// An instance that accepts prompts but does not start them is given up.
 func TestSickInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -223,7 +223,7 @@ func TestSickInstance(t *testing.T) {
 	})
 }
 
-// A prompt that waits at its instance behind a foreign one moves to another instance.
+// A prompt waiting at its instance behind a foreign one moves to another instance.
 func TestPromptOfSomebodyElse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -257,8 +257,8 @@ func TestInstanceDies(t *testing.T) {
 	})
 }
 
-// A lost socket costs no result. What the client has missed is shown from the
-// instance's record, and a run whose results went only over the socket runs again.
+// A lost socket costs no result. What the client missed is shown from the instance's record, and a
+// run whose results went only over the socket runs again.
 func TestSocketIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -277,8 +277,8 @@ func TestSocketIsLost(t *testing.T) {
 	})
 }
 
-// If the instance has lost its record, one is made from the run's messages, unless
-// some of them were missed.
+// If the instance has lost its record, one is made from the run's messages, unless some of them
+// were missed.
 func TestRecordIsLost(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -292,7 +292,7 @@ func TestRecordIsLost(t *testing.T) {
 		b.runs(key)
 		r := b.followed(key)
 		r.mail.put(runEvent{kind: socketDown, err: errNotOpen})
-		<-time.After(time.Minute) // it is asked for so long
+		<-time.After(time.Minute) // that is how long it is asked for
 		require.Contains(t, b.lost(key), "record of the run cannot be read")
 	})
 }

@@ -41,8 +41,7 @@ type scripted struct {
 	routes map[string]route
 }
 
-// route answers a request in place of the instance. next gives the instance's own
-// answer.
+// route answers a request in place of the instance. next gives the instance's own answer.
 type route func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 func newScripted(t *testing.T) *scripted {
@@ -91,11 +90,11 @@ type dispatching struct {
 	unobserved
 	*Dispatcher
 	t *testing.T
-	// spoil replaces a part of a job in Redis, "body" or "secret", or deletes it if
-	// the value is "". record sets a field of the job's record.
+	// spoil replaces a part of a job in Redis, "body" or "secret", or deletes it if the value is
+	// "". record sets a field of the job's record.
 	spoil  func(part, key, value string)
 	record func(key, field string, value any)
-	// another opens the queue as another process does.
+	// another opens the queue as another process would.
 	another func() *queue.Queue
 	// store has the files, in the folder storage.
 	store     *files.Store
@@ -199,9 +198,8 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 	return b
 }
 
-// staysUnstuck requires, whatever a test has done, that no job waits beside an idle
-// instance that can run it. One moment without such a job is enough, because a
-// stuck job stays stuck.
+// staysUnstuck requires, whatever a test has done, that no job is waiting beside an idle instance
+// that can run it. One moment without such a job is enough, because a stuck job stays stuck.
 func (b *dispatching) staysUnstuck() {
 	b.t.Helper()
 	if b.t.Failed() {
@@ -221,8 +219,8 @@ func (b *dispatching) add(s *scripted) {
 	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: s.web.URL, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1})
 }
 
-// restart ends the hub's process and starts another one over the same queue. hub
-// names the one that starts, so the lease of a run may belong to another hub.
+// restart ends the hub's process and starts another one over the same queue. hub names the new one,
+// so the lease of a run may belong to another hub.
 func (b *dispatching) restart(hub string) {
 	b.Dispatcher.Close()
 	b.config.HubID, _, _ = strings.Cut(hub, "/")
@@ -279,8 +277,7 @@ func (b *dispatching) ends() []string {
 	return append([]string(nil), b.outcomes...)
 }
 
-// picture is a graph that finishes at once. endless goes on until it is
-// interrupted.
+// picture is a graph that finishes at once. endless goes on until it is interrupted.
 const picture = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": 7}},
 	"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "ComfyUI"}}}`
 
@@ -288,8 +285,8 @@ const endless = `{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "hei
 	"3": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 3600, "steps": 720, "fail": "none", "nonce": 1}},
 	"2": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "ComfyUI"}}}`
 
-// working is a graph that takes three seconds: what a test does to its run comes before the
-// end on a slow machine, too.
+// working is a graph that takes three seconds, so that what a test does to its run comes before the
+// end even on a slow machine.
 var working = strings.NewReplacer("3600", "150", "720", "20").Replace(endless)
 
 // submission is a job for any instance.
@@ -314,13 +311,13 @@ func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) st
 	return s.Key
 }
 
-// runs waits until an instance executes a job.
+// runs waits until an instance is executing a job.
 func (b *dispatching) runs(key string) {
 	b.t.Helper()
 	b.reaches(key, job.Running)
 }
 
-// leaves waits until this hub follows no run of a job.
+// leaves waits until this hub no longer follows a run of a job.
 func (b *dispatching) leaves(key string) {
 	b.t.Helper()
 	eventually(b.t, func() bool { return b.followed(key) == nil }, deadline, 10*time.Millisecond)

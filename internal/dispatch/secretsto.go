@@ -11,10 +11,10 @@ import (
 )
 
 // SecretsTo are the names of agents, and of instances without one, that get the API keys of
-// prompts; each * in one stands for any text. Without any these are the operator's own: static
-// instances, and agents that have joined with the fleet's key and own their names. Machines
-// that a token admits get none then, neither workers that fetch their jobs nor those behind
-// tunnels: whoever has a token can claim any class, and would be given the keys of everybody
+// prompts; each * in a name stands for any text. If empty, only the operator's own get them: static
+// instances, and agents that have joined with the fleet's key and own their names. Then machines
+// admitted with a token get none, and neither do workers that fetch their jobs, nor instances
+// behind tunnels: whoever has a token can claim any class, and would be given the keys of everybody
 // who uses it.
 type SecretsTo []string
 
@@ -27,14 +27,14 @@ func (s SecretsTo) Has(i fleet.Instance) bool {
 }
 
 // Names reports whether a name, in which each * stands for any text, is that of an instance's
-// agent, or its own if it has none. An agent calls its instances as it likes, so that says
-// nothing of whose they are.
+// agent, or its own if it has none. An agent names its instances as it likes, so those names do not
+// say whose they are.
 func Names(name string, i fleet.Instance) bool {
 	return schedule.Matches(name, cmp.Or(i.Agent, i.Name))
 }
 
-// maySecrets reports whether an instance gets API keys, by its name. Of one that only another
-// hub has the other hub decides: unknown is the answer.
+// maySecrets reports whether the named instance gets API keys. If only another hub has the
+// instance, that hub decides, and the answer is unknown.
 func (d *Dispatcher) maySecrets(name string, unknown bool) bool {
 	i, known := d.Fleet.Instance(name)
 	switch {
@@ -46,7 +46,7 @@ func (d *Dispatcher) maySecrets(name string, unknown bool) bool {
 	return unknown
 }
 
-// WithSecrets notes in what some instances can run, by name, whether they may have API keys.
+// WithSecrets notes, for the given instances by name, whether they may have API keys.
 func (d *Dispatcher) WithSecrets(infos map[string]*catalog.Info) []*catalog.Info {
 	list := make([]*catalog.Info, 0, len(infos))
 	for name, info := range infos {

@@ -6,13 +6,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// provenFor is how long a sign of life counts: an instance that has given none since may hang,
-// and gets no job before the next one. It is asked for one half a second sooner than that, see
+// provenFor is how long a sign of life counts: an instance that has shown none since may be
+// hanging, and gets no job until the next one. It is asked for one half a second before that, see
 // [comfyui.Socket.KeepAlive].
 const provenFor = comfyui.QuietAfter + 500*time.Millisecond
 
-// proven reports whether the instance has given a sign of life of late. The caller holds the
-// lock.
+// proven reports whether the instance has recently shown a sign of life. The caller holds the lock.
 func (conn *connection) proven() bool { return time.Since(conn.seen) <= provenFor }
 
 // see notes a sign of life. The caller holds the lock.
@@ -27,7 +26,7 @@ func (conn *connection) see() {
 	}
 }
 
-// late tells the fleet that the instance has given no sign of life although it was asked.
+// late tells the fleet that the instance has shown no sign of life although it was asked.
 func (conn *connection) late() {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -44,20 +43,20 @@ func (conn *connection) lastSeen() time.Time {
 	return conn.seen
 }
 
-// heardSince reports whether a message has come from the instance since a moment.
+// heardSince reports whether a message has come from the instance since t.
 func (conn *connection) heardSince(t time.Time) bool {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	return conn.said.After(t)
 }
 
-// reopen opens the socket again. The instance gets nothing before that.
+// reopen opens the socket again. The instance gets nothing until then.
 func (conn *connection) reopen() {
 	conn.setDown()
 	conn.socket.reopen()
 }
 
-// alive notes a sign of life that is no message.
+// alive notes a sign of life that is not a message.
 func (conn *connection) alive() {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()

@@ -10,13 +10,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// nameOutputs gives the outputs of a finished run their names at the hub. Redis is
-// waited for, and the instance as long as the patience with it lasts: the work is
-// done, and only a file that is really gone is worth another run.
+// nameOutputs gives the outputs of a finished run their names at the hub. It waits for Redis, and
+// for the instance as long as the patience with it lasts: the work is done, and only a file that is
+// really gone is worth another run.
 func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) {
-	var failing time.Time // since when it is the instance
+	var failing time.Time // since when the instance has been the problem
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
-		named, err := r.files.rename(outputs, true) // only those are unknown whose messages were missed
+		named, err := r.files.rename(outputs, true) // the only unknown ones are those whose messages were missed
 		switch {
 		case err == nil:
 			return named, result{}
@@ -39,8 +39,8 @@ func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) 
 	}
 }
 
-// settle waits until the hub has every file of a finished run. That takes as long as
-// the storage takes no files, so the client may end it before.
+// settle waits until the hub has every file of a finished run. That lasts as long as the storage
+// takes no files, so the client may end it earlier.
 func (r *run) settle(ctx context.Context) result {
 	if !r.files.pending() {
 		return r.settled(ctx, r.files.settle(ctx))
@@ -52,8 +52,8 @@ func (r *run) settle(ctx context.Context) result {
 	return r.settled(ctx, err)
 }
 
-// meanwhile does work for a run that its instance has finished, and heeds what happens to
-// the run meanwhile: if that ends it, the work is given up.
+// meanwhile does work for a run that its instance has finished, and pays attention to what happens
+// to the run in the meantime: if that ends the run, the work is given up.
 func (r *run) meanwhile(ctx context.Context, work string, do func(context.Context) error) (result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -63,7 +63,7 @@ func (r *run) meanwhile(ctx context.Context, work string, do func(context.Contex
 		r.mail.put(runEvent{kind: workDone})
 	})
 	for {
-		// Nothing is due: each event comes by itself.
+		// There is nothing to time out for: each event comes by itself.
 		e, err := r.mail.next(ctx, time.Hour)
 		if err != nil {
 			return result{kind: dropped}, nil
@@ -88,7 +88,7 @@ func (r *run) meanwhile(ctx context.Context, work string, do func(context.Contex
 	}
 }
 
-// settled is what becomes of a finished run once its files are here, or will never be.
+// settled returns what becomes of a finished run once its files are here, or never will be.
 func (r *run) settled(ctx context.Context, err error) result {
 	switch {
 	case err == nil:
@@ -102,7 +102,7 @@ func (r *run) settled(ctx context.Context, err error) result {
 		r.log.Error("cannot store an output file", "error", err)
 		return result{kind: hopeless, reason: "the hub's storage does not take an output file"}
 	case errors.Is(err, files.ErrGone) && len(r.cached) > 0:
-		// It named a file of an earlier run, which somebody has deleted, and would again.
+		// It named a file of an earlier run, which somebody has deleted, and would name it again.
 		r.dropCache(ctx)
 	}
 	return result{kind: lost, cause: Results, reason: err.Error()}

@@ -12,9 +12,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// gpuName names the GPU of an instance, "" if it is not known. What an agent calls it holds
-// for the instances of that agent, but for the driver's own id, which no other machine can
-// guess. said are the names that the operator gives in the hub's settings.
+// gpuName names the GPU of an instance, "" if unknown. A name that an agent uses holds only among
+// that agent's instances, except for the driver's own id, which no other machine can guess. said
+// are the names that the operator gives in the hub's settings.
 func gpuName(said map[string]string, i fleet.Instance) string {
 	name := cmp.Or(said[i.Name], i.Report.Device)
 	if name == "" || strings.HasPrefix(name, "GPU-") {
@@ -23,7 +23,7 @@ func gpuName(said map[string]string, i fleet.Instance) string {
 	return i.Agent + "/" + name
 }
 
-// need returns how many bytes of GPU memory a job of a shape takes, 0 if that is not known.
+// need returns how many bytes of GPU memory a job of a shape takes, 0 if unknown.
 func (d *Dispatcher) need(shape, gpu string) int64 {
 	s, ok := schedule.DecodeStructure(shape)
 	if !ok {
@@ -48,7 +48,7 @@ func (d *Dispatcher) sharedGPUs() map[string]*schedule.GPU {
 		}
 		g := &schedule.GPU{Name: name}
 		kind := schedule.GPUType(instances[0].Report.GPU)
-		needs := map[string]int64{} // a look asks for the same ones often
+		needs := map[string]int64{} // one look asks for the same ones often
 		g.Need = func(shape string) int64 {
 			need, known := needs[shape]
 			if !known {
@@ -71,8 +71,7 @@ func (d *Dispatcher) sharedGPUs() map[string]*schedule.GPU {
 	return shared
 }
 
-// shapeAt reports whether an instance runs something, and the shape of that, "" if it is
-// not known.
+// shapeAt returns whether an instance is running something, and the shape of that, "" if unknown.
 func (d *Dispatcher) shapeAt(i fleet.Instance) (shape string, runs bool) {
 	conn := d.connection(i.Name)
 	if conn != nil {
@@ -89,8 +88,8 @@ func (d *Dispatcher) shapeAt(i fleet.Instance) (shape string, runs bool) {
 	return shape, true
 }
 
-// shareGPUs fills in the GPUs that idle instances share with others. names are those of
-// their GPUs, in the same order.
+// shareGPUs fills in the GPUs that idle instances share with others. names are those of their GPUs,
+// in the same order.
 func (d *Dispatcher) shareGPUs(idle []schedule.Idle, names []string) {
 	if !slices.ContainsFunc(names, func(name string) bool { return name != "" }) {
 		return
@@ -101,7 +100,7 @@ func (d *Dispatcher) shareGPUs(idle []schedule.Idle, names []string) {
 	}
 }
 
-// sharesGPU reports whether an instance has its GPU in common with others.
+// sharesGPU reports whether other instances use the same GPU.
 func (d *Dispatcher) sharesGPU(i fleet.Instance) bool {
 	said := d.settings().GPUs
 	name := gpuName(said, i)
@@ -110,8 +109,8 @@ func (d *Dispatcher) sharesGPU(i fleet.Instance) bool {
 	})
 }
 
-// weigh asks the instance how much GPU memory its process has taken for the run, if others
-// use the same GPU.
+// weigh asks the instance how much GPU memory its process has taken for the run, if others use the
+// same GPU.
 func (r *run) weigh(ctx context.Context, conn *connection) {
 	i, known := r.d.Fleet.Instance(conn.name)
 	if !known || i.Report.OthersMemory == 0 && !r.d.sharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
@@ -133,5 +132,5 @@ func (r *run) weigh(ctx context.Context, conn *connection) {
 	}
 }
 
-// weighTimeout bounds the question; an instance that loads a model answers late.
+// weighTimeout bounds the question; an instance that is loading a model answers late.
 const weighTimeout = 10 * time.Second

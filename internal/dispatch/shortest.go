@@ -7,10 +7,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// maxBehind bounds the further jobs that are read because short ones are among them.
+// maxBehind bounds the extra jobs that are read to find short ones among them.
 const maxBehind = 64
 
-// takes returns how long jobs count as running on the first of some instances, by key.
+// takes returns how long jobs count as running on the first of some instances, by job key.
 func (d *Dispatcher) takes(jobs []job.Job, idle []schedule.Idle) map[string]time.Duration {
 	if d.settings().ShortFirst <= 0 || len(idle) == 0 {
 		return nil
@@ -18,7 +18,8 @@ func (d *Dispatcher) takes(jobs []job.Job, idle []schedule.Idle) map[string]time
 	return schedule.Takes(jobs, d.runTimes(idle))
 }
 
-// runTimes returns what tells how long jobs of a shape run on the first of some instances.
+// runTimes returns a function that tells how long jobs of a shape run on the first of some
+// instances.
 func (d *Dispatcher) runTimes(idle []schedule.Idle) func(shape string) time.Duration {
 	gpu, known := d.gpuOf(idle[0].Name), map[string]time.Duration{}
 	return func(shape string) time.Duration {
@@ -31,8 +32,8 @@ func (d *Dispatcher) runTimes(idle []schedule.Idle) func(shape string) time.Dura
 	}
 }
 
-// shortBehind returns how many of the waiting jobs to read so that the short ones behind
-// long ones are among them, as far as this hub knows the line.
+// shortBehind returns how many of the waiting jobs to read to include the short ones behind long
+// ones, as far as this hub knows the line.
 func (d *Dispatcher) shortBehind(idle []schedule.Idle) int {
 	if d.settings().ShortFirst <= 0 || len(idle) == 0 {
 		return 0

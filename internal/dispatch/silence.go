@@ -12,26 +12,26 @@ import (
 const (
 	// lookAgain is how often the instance is asked when messages are overdue.
 	lookAgain = 5 * time.Second
-	// foreignPatience is how long a prompt waits at an instance behind somebody
-	// else's before it is removed there.
+	// foreignPatience is how long a prompt waits at an instance behind somebody else's before it is
+	// removed there.
 	foreignPatience = 2 * time.Second
-	// beginTimeout is how long an instance may claim to run a prompt that it has
-	// not begun: its worker is dead, and only a restart helps. A shorter
-	// StallTimeout shortens this, too.
+	// beginTimeout is how long an instance may claim to run a prompt that it has not begun before
+	// we take its worker for dead, so that only a restart helps. A shorter StallTimeout shortens
+	// this too.
 	beginTimeout = 30 * time.Second
-	// hangFactor times StallTimeout is the silence after which a run that the
-	// instance still shows is interrupted, as long as such runs are not known well. Silence
-	// alone is no fault: a video encoder says nothing for many minutes.
+	// hangFactor times StallTimeout is how long a run that the instance still shows may be silent
+	// before it is interrupted, unless enough is known about such runs. Silence alone is no fault:
+	// a video encoder says nothing for many minutes.
 	hangFactor = 6
-	// hangSoon times the longest of at least hangRuns runs like it is the same where that is
-	// shorter, and hangLate times the longest one where that is longer.
+	// If at least hangRuns runs like it are known, hangSoon times the longest of them replaces that
+	// where it is shorter, and hangLate times the longest where it is longer.
 	hangSoon, hangLate, hangRuns = 20, 3, 5
-	// interruptTimeout is how long an interrupt may take to have an effect. A
-	// shorter StallTimeout shortens this, too.
+	// interruptTimeout is how long an interrupt may take to work. A shorter StallTimeout shortens
+	// this too.
 	interruptTimeout = time.Minute
 )
 
-// due is when to look after the run, unless its instance says something before.
+// due returns when to check on the run unless its instance says something before.
 func (r *run) due() time.Time {
 	due := r.askDue()
 	if soon := time.Now().Add(lookDown); r.down != nil && soon.Before(due) {
@@ -40,7 +40,7 @@ func (r *run) due() time.Time {
 	return due
 }
 
-// askDue is when to ask the instance what it does.
+// askDue returns when to ask the instance what it is doing.
 func (r *run) askDue() time.Time {
 	s, last := r.d.settings(), r.heard
 	if r.asked.After(last) {
@@ -48,14 +48,14 @@ func (r *run) askDue() time.Time {
 	}
 	due := last.Add(s.StallTimeout)
 	switch {
-	case r.isAhead() && !r.missed.messages: // the run before it takes what it takes
+	case r.isAhead() && !r.missed.messages: // the run before it takes as long as it takes
 	case r.phase < executing:
 		due = last.Add(min(s.StallTimeout, foreignPatience))
 	case r.wish != wanted || r.missed.messages || r.stop.cause == hung || r.stop.cause == evicted:
-		// After an interrupt, and once messages were missed, the end must not
-		// hang on one more message: a server may even have silenced the
-		// socket that replaced a lost one. Messages that still come put nothing off:
-		// some custom nodes send figures of the machine every second.
+		// After an interrupt, and once messages were missed, the end must not depend on one more
+		// message: a server may even have silenced the socket that replaced a lost one. Messages
+		// that still come do not postpone the question: some custom nodes send figures of the
+		// machine every second.
 		due = r.asked.Add(min(s.StallTimeout, lookAgain))
 	}
 	if end := r.startedAt.Add(s.JobTimeout); r.mayOverrun(s) && end.Before(due) {
@@ -64,7 +64,7 @@ func (r *run) askDue() time.Time {
 	return due
 }
 
-// silent handles a silence: the instance is asked what it does.
+// silent handles a silence by asking the instance what it is doing.
 func (r *run) silent(ctx context.Context) result {
 	if r.down != nil && r.outOfReach() {
 		return r.unreachable()
@@ -87,9 +87,8 @@ func (r *run) mayOverrun(s Settings) bool {
 	return s.JobTimeout > 0 && r.phase == executing && r.stop.cause == notStopped
 }
 
-// look asks the instance itself whether it still has the run. The queue comes
-// first: a run that ends in between is then found in the history, so "in
-// neither" is certain.
+// look asks the instance itself whether it still has the run. It reads the queue first: a run that
+// ends in between is then found in the history, so if it is in neither place, it is gone.
 func (r *run) look(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, r.d.settings().ContactTimeout)
 	defer cancel()
@@ -113,7 +112,7 @@ func (r *run) look(ctx context.Context) result {
 		if r.mail.hasFrame() || r.saidLate(ctx) {
 			return result{} // it was only late
 		}
-		r.missed.messages = true // the end's messages did not come
+		r.missed.messages = true // the final messages did not come
 		return result{kind: instanceDone}
 	case !r.missed.messages && r.conn.caughtUp(ctx) == nil: // a socket ends with its process
 		if r.mail.hasFrame() {
@@ -127,19 +126,19 @@ func (r *run) look(ctx context.Context) result {
 	}
 }
 
-// sayLate is how long messages may be on their way that an instance sent before an answer.
+// sayLate is how long messages that an instance sent before an answer may still be on their way.
 const sayLate = 5 * time.Second
 
-// saidLate reports whether messages of the run were still on their way. If there are none,
-// the socket only looks as if it were open: it leads nowhere, or ComfyUI has silenced it.
-// Then it is opened again, for the runs that follow.
+// saidLate reports whether messages of the run were still on their way. If not, the socket only
+// looks open: it leads nowhere, or ComfyUI has silenced it. Then it is opened again, for the runs
+// that follow.
 func (r *run) saidLate(ctx context.Context) bool {
 	if r.missed.messages {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, sayLate)
 	defer cancel()
-	_ = r.conn.socket.caughtUp(ctx) // a socket that does not answer is lost, too
+	_ = r.conn.socket.caughtUp(ctx) // a socket that does not answer is lost too
 	if r.mail.hasFrame() {
 		return true
 	}
@@ -147,14 +146,14 @@ func (r *run) saidLate(ctx context.Context) bool {
 	return false
 }
 
-// reopenSocket opens a socket again that stands and says nothing.
+// reopenSocket reopens a socket that is open but says nothing.
 func (r *run) reopenSocket() {
 	r.log.Warn("no messages from the instance; reopening its event socket")
 	r.conn.reopen()
 }
 
-// behind takes the prompt back when it waits at the instance behind somebody
-// else's: it would wait there while others are idle.
+// behind takes the prompt back if it is waiting at the instance behind somebody else's: it would
+// wait there while other instances are idle.
 func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 	if time.Since(r.heard) < foreignPatience || r.phase == executing {
 		return result{}
@@ -166,24 +165,24 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 		return result{}
 	}
 	if slices.ContainsFunc(queue.Running, r.conn.has) {
-		return result{} // the hub's own
+		return result{} // one of the hub's own
 	}
 	if !r.removed(ctx) {
 		return result{}
 	}
-	r.d.notTaken(r.conn, r.job().Key, false) // whoever uses it may go on doing so
+	r.d.notTaken(r.conn, r.job().Key, false) // whoever is using it may go on doing so
 	return result{kind: excused, cause: InUse, reason: "it waited behind a prompt of somebody else"}
 }
 
-// stuck judges a run that the instance shows as running and that says nothing.
+// stuck judges a run that the instance shows as running but that says nothing.
 func (r *run) stuck(ctx context.Context) result {
 	quiet, stall := time.Since(r.heard), r.d.settings().StallTimeout
 	switch {
 	case r.isAhead():
-		// The run before it has just ended: it is judged once it has had its turn.
+		// The run before it has just ended: this one is judged once it has had its turn.
 	case r.phase < executing && !r.missed.messages && quiet > min(beginTimeout, stall):
 		if !r.postedAt.IsZero() && !r.conn.heardSince(r.postedAt) {
-			// ComfyUI tells every socket that its queue has grown: this one is mute.
+			// ComfyUI tells every socket when its queue grows, so this one is mute.
 			r.reopenSocket()
 			r.resume(ctx)
 			return result{}
@@ -201,7 +200,7 @@ func (r *run) stuck(ctx context.Context) result {
 	return result{}
 }
 
-// hangAfter is the silence after which the run is interrupted. It is never shorter than
+// hangAfter returns the silence after which the run is interrupted. It is never shorter than
 // StallTimeout.
 func (r *run) hangAfter() time.Duration {
 	stall := r.d.settings().StallTimeout
@@ -209,8 +208,8 @@ func (r *run) hangAfter() time.Duration {
 	if !ok {
 		return hangFactor * stall
 	}
-	// Only runs that had to load their models tell how long that takes. Nobody knows
-	// whether a run that was taken over had to.
+	// Only runs that had to load their models tell how long that takes. There is no telling whether
+	// a run that was taken over had to.
 	longest, runs := r.d.durations.known.Longest(s, r.d.gpuOf(r.conn.name), r.cold || r.mark == 0)
 	if runs < hangRuns {
 		return max(hangFactor*stall, hangLate*longest)
@@ -218,8 +217,8 @@ func (r *run) hangAfter() time.Duration {
 	return max(min(hangFactor*stall, hangSoon*longest), hangLate*longest, stall)
 }
 
-// markUnhealthy gives up an instance that answers and does not work. Its agent
-// restarts it, if it has one that may; after a restart it counts as healthy again.
+// markUnhealthy gives up on an instance that answers but does not work. Its agent restarts it, if
+// it has one that may; after a restart it counts as healthy again.
 func (r *run) markUnhealthy(ctx context.Context, why string) result {
 	r.log.Error("instance is unhealthy", "reason", why)
 	r.d.Fleet.SetSick(r.conn.name, why)

@@ -21,11 +21,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// unsaved is working with a picture that exists on the socket only.
+// unsaved is working with a picture that exists only on the socket.
 var unsaved = strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1)
 
-// gallery is sees for the pictures: how many came since the prompt began for the last time, and
-// the type of the message before its end.
+// gallery is sees for the pictures: how many came since the prompt last began, and the type of its
+// final message.
 func (b *dispatching) gallery() (until func(id string) (end string, pictures int)) {
 	b.t.Helper()
 	sees := b.sees()
@@ -44,8 +44,8 @@ func (b *dispatching) gallery() (until func(id string) (end string, pictures int
 	}
 }
 
-// shownOnce requires that the client got the picture of a job with its end, after one run
-// was lost that had missed it.
+// shownOnce requires that the client got the picture of a job along with its end, after one run was
+// lost that had missed it.
 func (b *dispatching) shownOnce(key string, until func(string) (string, int)) {
 	b.t.Helper()
 	end, pictures := until(key)
@@ -57,14 +57,13 @@ func (b *dispatching) shownOnce(key string, until func(string) (string, int)) {
 	require.Equal(b.t, 1, j.Attempts, "the job was not to blame")
 }
 
-// A hub that takes over a run does not know what the hub before it has missed, nor whether
-// that has shown the client what it got. A result that went over the socket only is made
-// again.
+// A hub that takes over a run knows neither what the previous hub missed nor whether it showed the
+// client what it received. A result that went only over the socket is made again.
 func TestUnsavedPictureOfAnAdoptedRun(t *testing.T) {
 	kill := func(b *dispatching) (dead *Dispatcher) {
 		dead = b.Dispatcher
 		b.t.Cleanup(dead.Close)
-		dead.stop() // it says nothing any more
+		dead.stop() // it no longer says anything
 		return dead
 	}
 	inBubbles(t, map[string]func(b *dispatching){
@@ -83,7 +82,7 @@ func TestUnsavedPictureOfAnAdoptedRun(t *testing.T) {
 	})
 }
 
-// The hub has received the picture, and is killed before it has written the end of the job.
+// The hub has received the picture, and is killed before it has recorded the end of the job.
 func TestUnsavedPictureThatAKilledHubHad(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
@@ -102,12 +101,12 @@ func TestUnsavedPictureThatAKilledHubHad(t *testing.T) {
 	})
 }
 
-// unknown is a submission to a hub that knows no class of nodes.
+// unknown is a submission to a hub that knows no node classes.
 func unknown(s *queue.Submission) { s.Body.Outputs = nil }
 
-// A hub that has just started accepts prompts before it knows any class of nodes, and then
-// does not know their output nodes. Their pictures on the socket are results all the same: each
-// is shown, and a run that may have missed one is repeated.
+// A hub that has just started accepts prompts before it knows any node classes, so it does not know
+// their output nodes. Their pictures on the socket are results all the same: each is shown, and a
+// run that may have missed one is repeated.
 func TestUnsavedPictureOfUnknownNodes(t *testing.T) {
 	inBubbles(t, map[string]func(b *dispatching){
 		"its socket is lost": func(b *dispatching) { b.instances[0].DropSockets() },
@@ -132,7 +131,7 @@ func TestUnsavedPicturesForALateClient(t *testing.T) {
 	})
 }
 
-// unreadable is a connection to Redis on which the body of a job whose run is taken over
+// unreadable is a connection to Redis on which the body of a job whose run is being taken over
 // cannot be read for a while.
 type unreadable struct{ left atomic.Int32 }
 
@@ -153,8 +152,8 @@ func (u *unreadable) ProcessPipelineHook(next goredis.ProcessPipelineHook) gored
 	}
 }
 
-// Redis goes away again just when a hub has taken over a run. The hub must not take the
-// prompt for one without such results.
+// Redis goes away again just when a hub has taken over a run. The hub must not mistake the prompt
+// for one without such results.
 func TestUnsavedPictureWhoseGraphCannotBeRead(t *testing.T) {
 	t.Parallel()
 	var u unreadable
@@ -171,8 +170,8 @@ func TestUnsavedPictureWhoseGraphCannotBeRead(t *testing.T) {
 	require.Contains(t, string(b.entry(key).Graph), "SaveImageWebsocket")
 }
 
-// swallowing is an instance whose sockets can lead nowhere: they stay open, and what the
-// instance writes is lost on its way.
+// swallowing is an instance whose sockets can lead nowhere: they stay open, and what the instance
+// writes is lost on the way.
 type swallowing struct {
 	mu    sync.Mutex
 	conns []*swallowed
@@ -190,7 +189,7 @@ func (s *swallowed) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// hijacker gives a connection out as a swallowed one.
+// hijacker hands out a connection as a swallowed one.
 type hijacker struct {
 	http.ResponseWriter
 	by *swallowing
@@ -214,7 +213,7 @@ func swallow(i *scripted) *swallowing {
 	return s
 }
 
-// each calls f for the sockets that were opened so far.
+// each calls f for the sockets opened so far.
 func (s *swallowing) each(f func(*swallowed)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -223,8 +222,8 @@ func (s *swallowing) each(f func(*swallowed)) {
 	}
 }
 
-// The socket looks as if it were open, and what the instance says is lost on its way: a
-// tunnel or a proxy swallows it. It is cut when the run is over, at once, or never.
+// The socket looks open, but what the instance says is lost on the way: a tunnel or a proxy
+// swallows it. It is cut when the run is over, at once, or never.
 func TestUnsavedPictureIsSwallowed(t *testing.T) {
 	inBubbles(t, map[string]func(b *dispatching, s *swallowing){
 		"and the socket is cut at once": func(_ *dispatching, s *swallowing) { s.each(func(c *swallowed) { c.Close() }) },
@@ -250,9 +249,9 @@ func TestUnsavedPictureIsSwallowed(t *testing.T) {
 	})
 }
 
-// ComfyUI silences a socket when an older one with the same client id closes, which may be
-// long after the hub has opened the newer one. The hub opens it again under another id, so
-// that a picture is lost once, and the instance is not taken for a sick one.
+// ComfyUI silences a socket when an older one with the same client id closes, which may be long
+// after the hub opened the newer one. The hub reopens it under another id, so only one picture is
+// lost, and the instance is not taken for a sick one.
 func TestSocketIsSilenced(t *testing.T) {
 	inBubbles(t, map[string]string{"with a short run": unsaved, "with a run that is silent for long": strings.Replace(unsaved, `"seconds": 150`, `"seconds": 400`, 1)}, func(t *testing.T, graph string) {
 		b := newDispatching(t, 1)
@@ -274,7 +273,7 @@ func TestSocketIsSilenced(t *testing.T) {
 	})
 }
 
-// A run is given out in the moment in which the socket is lost, so that nobody tells it.
+// A run is given out at the very moment the socket is lost, so nobody tells it.
 func TestSocketIsLostJustBefore(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)

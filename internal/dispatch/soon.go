@@ -10,8 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// holds remembers until when jobs wait for a busy instance that has their models loaded.
-// When that time is over, the job does not wait like this again. The zero value is empty.
+// holds remembers until when jobs wait for a busy instance that has their models loaded. When that
+// time is over, the job does not wait like this again. The zero value is empty.
 type holds struct {
 	mu    sync.Mutex
 	until map[string]hold
@@ -22,10 +22,10 @@ type hold struct {
 	end      time.Time
 }
 
-// maxHolds bounds the jobs that are remembered; most of them have begun long since.
+// maxHolds bounds the jobs that are remembered; most of them have long begun.
 const maxHolds = 10_000
 
-// over returns those of the jobs that have waited long enough.
+// over returns the jobs that have waited long enough.
 func (h *holds) over(jobs []job.Job, now time.Time) map[string]bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -38,8 +38,8 @@ func (h *holds) over(jobs []job.Job, now time.Time) map[string]bool {
 	return over
 }
 
-// note remembers jobs that wait, and returns when the first of them has waited long
-// enough, from now; 0 if there are none.
+// note remembers waiting jobs, and returns how long until the first of them has waited long enough;
+// 0 if there are none.
 func (h *holds) note(jobs []schedule.Held, now time.Time) (next time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -67,7 +67,7 @@ func (h *holds) forget(key string) {
 	delete(h.until, key)
 }
 
-// of returns the instance that a job waits for now; "" if there is none.
+// of returns the instance that a job is waiting for now; "" if none.
 func (h *holds) of(key string, now time.Time) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -77,12 +77,12 @@ func (h *holds) of(key string, now time.Time) string {
 	return ""
 }
 
-// WaitsFor returns the busy instance that a job waits for because it has the job's models
-// loaded, "" if there is none.
+// WaitsFor returns the busy instance that a job is waiting for because it has the job's models
+// loaded, "" if none.
 func (d *Dispatcher) WaitsFor(key string) string { return d.holds.of(key, time.Now()) }
 
-// soon lists the busy instances of which it is known when they will be free, with the
-// classes that they can run.
+// soon lists the busy instances for which it is known when they will be free, with the classes that
+// they can run.
 func (d *Dispatcher) soon() []schedule.Soon {
 	o := newOutlook(d)
 	needy := d.memory.needy()
@@ -108,8 +108,8 @@ func (d *Dispatcher) soon() []schedule.Soon {
 	return list
 }
 
-// ends returns how long a job runs on an instance, and how long it takes to load its models
-// there; 0 and 0 if that is not known.
+// ends returns how long a job runs on an instance, and how long it takes to load its models there;
+// 0 and 0 if unknown.
 func (d *Dispatcher) ends(j job.Job, instance string) (ran, load time.Duration) {
 	e := d.estimate(j.Shape, d.gpuOf(instance))
 	if !e.Certain() {

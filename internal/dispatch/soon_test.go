@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// learnLoading makes the hub believe how long a graph runs, and loads its models.
+// learnLoading makes the hub believe how long a graph runs and how long its models take to load.
 func (b *dispatching) learnLoading(graph string, ran, load time.Duration) {
 	b.t.Helper()
 	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
@@ -25,7 +25,7 @@ func (b *dispatching) learnLoading(graph string, ran, load time.Duration) {
 	}
 }
 
-// newWarm has two instances: one runs a job with the model a, the other one has b loaded.
+// newWarm has two instances: one is running a job with the model a, the other has b loaded.
 func newWarm(t *testing.T, load time.Duration) (b *dispatching, running, warm string) {
 	t.Helper()
 	b = newDispatching(t, 2, func(b *dispatching, _ *Config) { b.settings.Overtaking = 10 * time.Second })
@@ -41,8 +41,8 @@ func newWarm(t *testing.T, load time.Duration) (b *dispatching, running, warm st
 	return b, running, b.job(running).Run.Instance
 }
 
-// A job waits for the instance that has its models loaded beside an idle one, says so, and
-// is not stuck; it runs as soon as that instance is free.
+// A job waits for the instance that has its models loaded although another is idle, says so, and is
+// not stuck; it runs as soon as that instance is free.
 func TestJobWaitsForLoadedModels(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running, warm := newWarm(t, time.Hour)
@@ -77,7 +77,7 @@ func TestWaitForLoadedModelsIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running, warm := newWarm(t, 500*time.Millisecond)
 		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
-		b.runs(second) // the first one goes on for ever, longer than it should
+		b.runs(second) // the first one goes on for ever, longer than expected
 		require.NotEqual(t, warm, b.job(second).Run.Instance)
 		for _, key := range []string{running, second} {
 			b.CancelRun(key)
@@ -86,7 +86,7 @@ func TestWaitForLoadedModelsIsBounded(t *testing.T) {
 	})
 }
 
-// A hub knows when an instance will be free that runs another hub's job.
+// A hub knows when an instance will be free that is running another hub's job.
 func TestInstanceOfAnotherHubIsFreeSoon(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)

@@ -11,11 +11,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// cancelStale stops prompts on an instance that a hub sent and nobody waits for:
-// runs that were given up while the instance could not be reached, or whose claim
-// a Redis failover has lost. They would keep the instance from other work, so it waits for a
-// while until they are gone. Prompts of jobs that this queue does not know belong to somebody
-// else's hub.
+// cancelStale stops prompts on an instance that a hub sent and nobody is waiting for: runs that
+// were given up while the instance could not be reached, or whose claim was lost in a Redis
+// failover. They would keep the instance from other work, so cancelStale waits a while for them to
+// go. Prompts of jobs that this queue does not know belong to somebody else's hub.
 func (d *Dispatcher) cancelStale(ctx context.Context, conn *connection) error {
 	asked := map[string]bool{}
 	for until := time.Now().Add(min(d.settings().StallTimeout, interruptTimeout)); ; {
@@ -26,11 +25,11 @@ func (d *Dispatcher) cancelStale(ctx context.Context, conn *connection) error {
 	}
 }
 
-// stalePause is the pause between two looks whether a stale run is gone.
+// stalePause is the pause between checks whether a stale run is gone.
 const stalePause = 500 * time.Millisecond
 
-// stopStale asks an instance to stop the stale prompts that it was not asked to stop yet, and
-// returns how many it has.
+// stopStale asks an instance to stop the stale prompts that it has not been asked to stop yet, and
+// returns how many stale ones it has.
 func (d *Dispatcher) stopStale(ctx context.Context, conn *connection, asked map[string]bool) (left int, err error) {
 	shown, err := conn.client.Queue(ctx)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// The outcome of a run that its instance has finished depends on who wanted it to
-// stop, and on what was missed.
+// The outcome of a run that its instance has finished depends on who wanted it to stop, and on what
+// was missed.
 func TestJudge(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		silent, late := stop{cause: hung, at: time.Now()}, stop{cause: overtime, at: time.Now()}
@@ -50,7 +50,7 @@ func TestJudge(t *testing.T) {
 	})
 }
 
-// Which results went over the socket only is read from what was asked for, or else from the
+// Which results went only over the socket is read from what was asked for, or else from the
 // instance's record.
 func TestResultsOfTheSocketOnly(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -76,8 +76,8 @@ func TestResultsOfTheSocketOnly(t *testing.T) {
 	})
 }
 
-// Outputs that could not be named are owed whatever the end is. Outputs whose
-// messages were missed are owed only if the run ended well.
+// Outputs that could not be named are owed whatever the end is. Outputs whose messages were missed
+// are owed only if the run ended well.
 func TestOwesOutputs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		for _, c := range []struct {
@@ -96,7 +96,7 @@ func TestOwesOutputs(t *testing.T) {
 	})
 }
 
-// How long a run may be silent depends on how long such runs took, once that is known well.
+// How long a run may be silent depends on how long such runs took, once enough is known about them.
 func TestHangAfter(t *testing.T) {
 	type row struct {
 		warm, cold     []time.Duration // the runs so far

@@ -39,15 +39,15 @@ func (b *dispatching) withInput(data string) func(*queue.Submission) {
 	return func(s *queue.Submission) { s.Body.Inputs = in }
 }
 
-// sick waits until the dispatcher gives out no jobs, or does again.
+// sick waits until the dispatcher gives out no jobs, or does so again.
 func (b *dispatching) sick(sick bool) {
 	b.t.Helper()
 	eventually(b.t, func() bool { return (b.paused() != nil) == sick }, deadline, time.Millisecond)
 }
 
-// Jobs whose inputs cannot be read because the storage is away wait for it, whether it
-// cannot be reached, has lost its folder, or shows the empty folder below a mount.
-// They are not claimed again and again meanwhile, and run soon after it is back.
+// Jobs whose inputs cannot be read because the storage is away wait for it, whether it cannot be
+// reached, has lost its folder, or shows the empty folder below a mount. They are not claimed again
+// and again meanwhile, and run soon after it is back.
 func TestStorageIsAway(t *testing.T) {
 	inBubbles(t, map[string]func(path string) error{
 		// Nobody can read a link to itself, not even root.
@@ -76,8 +76,7 @@ func TestStorageIsAway(t *testing.T) {
 	})
 }
 
-// Inputs that cannot be read in a storage that works otherwise hold up only the jobs
-// that need them.
+// Inputs that cannot be read in an otherwise working storage hold up only the jobs that need them.
 func TestInputsCannotBeRead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 0)
@@ -91,7 +90,8 @@ func TestInputsCannotBeRead(t *testing.T) {
 		require.NoError(t, os.Symlink(content, content))
 		b.add(newScripted(t))
 		b.add(newScripted(t))
-		// On a slow machine, so many take more than a minute in their turns, and so do their pauses.
+		// On a slow machine, taking turns with that many takes more than a minute, and so do their
+		// pauses.
 		all := func(are func(job.Job) bool) {
 			t.Helper()
 			left := slices.Clone(waiting)
@@ -127,13 +127,12 @@ func TestInputIsGone(t *testing.T) {
 	})
 }
 
-// failsAtPost makes the storage take no outputs once a job is at an instance, until
-// mend is called.
+// failsAtPost makes the storage take no outputs once a job is on an instance, until mend is called.
 func (b *dispatching) failsAtPost() (mend func()) {
 	output := filepath.Join(b.storage, "output")
 	fail := sync.OnceFunc(func() {
-		// Not even root writes below a file. A look at the storage may make the folder
-		// again between the two steps.
+		// Not even root can write below a file. A check of the storage may recreate the folder
+		// between the two steps.
 		for err := os.ErrExist; err != nil; err = os.WriteFile(output, nil, 0o600) {
 			_ = os.RemoveAll(output)
 		}
@@ -147,9 +146,8 @@ func (b *dispatching) failsAtPost() (mend func()) {
 	return func() { require.NoError(b.t, os.Remove(output)) }
 }
 
-// A run that has finished while the storage takes no files is kept. Nothing else is
-// claimed, because its work would have to wait as well. When the storage works again,
-// nothing has run twice.
+// A run that finished while the storage takes no files is kept. Nothing else is claimed, because
+// its work would have to wait as well. When the storage works again, nothing has run twice.
 func TestStorageTakesNoFiles(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)
@@ -185,7 +183,7 @@ func TestKeptRunOutlivesItsHub(t *testing.T) {
 	})
 }
 
-// line is a TCP proxy before an instance. It can be cut for a while.
+// line is a TCP proxy in front of an instance. It can be cut for a while.
 type line struct {
 	listener net.Listener
 	target   string
@@ -215,7 +213,7 @@ func newLine(t *testing.T, target string) *line {
 	t.Cleanup(func() {
 		require.NoError(t, listener.Close())
 		l.mu.Lock()
-		l.closed = true // one may be accepted that nobody has begun to carry
+		l.closed = true // one may be accepted that nobody has started to carry
 		l.mu.Unlock()
 		l.cut(0)
 		done.Wait()
@@ -264,7 +262,7 @@ func (l *line) carry(near net.Conn) {
 	l.mu.Unlock()
 }
 
-// addOver adds an instance that is reached over a line.
+// addOver adds an instance that is reached through a line.
 func (b *dispatching) addOver(s *scripted, l *line) {
 	name := must(b.fleet.AddStatic(l.url()))
 	s.name = name
@@ -272,8 +270,8 @@ func (b *dispatching) addOver(s *scripted, l *line) {
 	b.fleet.Observe(fleet.InstanceReport{Name: name, URL: l.url(), Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1})
 }
 
-// A line to the instance that breaks while the outputs of a finished run are named
-// or copied costs neither the run nor its client a result.
+// If the line to the instance breaks while the outputs of a finished run are named or copied,
+// neither the run nor a result is lost.
 func TestLineBreaksWhileOutputsAreCopied(t *testing.T) {
 	t.Parallel()
 	for name, during := range map[string][]string{"copied": {"GET /view"}, "named": {"GET /view", "HEAD /view"}} {

@@ -10,19 +10,19 @@ import (
 )
 
 const (
-	// stuckAfter is how long a job may wait beside an idle instance that can run
-	// it: no longer than it takes to give it there.
+	// stuckAfter is how long a job may wait beside an idle instance that can run it: no longer than
+	// it takes to give it out.
 	stuckAfter = time.Second
 	// stuckWindow bounds how many waiting jobs are looked at for that.
 	stuckWindow = 256
 )
 
-// Stuck is how many jobs have been waiting for more than a second beside an idle
-// instance that could run them. It is always 0 while the dispatcher does its work.
+// Stuck returns how many jobs have been waiting for more than a second beside an idle instance that
+// could run them. It is always 0 while the dispatcher does its work.
 func (d *Dispatcher) Stuck() int { return int(d.stuck.Load()) }
 
-// watch counts the stuck jobs. It shares nothing with the loop that gives jobs out,
-// so that it also sees when that hangs.
+// watch counts the stuck jobs. It shares nothing with the loop that gives jobs out, so it notices
+// when that loop hangs.
 func (d *Dispatcher) watch(ctx context.Context) {
 	var before map[attempt]bool
 	for retry.Sleep(ctx, stuckAfter) {
@@ -51,8 +51,8 @@ type attempt struct {
 	fence int64
 }
 
-// besideIdle returns the jobs that may run now and wait although an instance that
-// can run them has been idle for some time, without those that wait for a better one.
+// besideIdle returns the jobs that may run now but are waiting although an instance that can run
+// them has been idle for some time, without those that are waiting for a better one.
 func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map[attempt]bool, error) {
 	p := pass{d: d, passed: map[string]bool{}}
 	for _, conn := range d.connected() {
@@ -75,7 +75,7 @@ func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map
 	if err != nil || len(w.Jobs) == 0 {
 		return nil, err
 	}
-	// Another hub may have given an instance a job, which is not known here yet.
+	// Another hub may have given an instance a job that is not known here yet.
 	taken, err := d.queue.Taken(ctx)
 	if err != nil {
 		return nil, err

@@ -26,10 +26,9 @@ type refusal struct{ *comfyui.Refused }
 // errDied says that the instance died when it was given the prompt.
 var errDied = errors.New("it died when it got the prompt")
 
-// submit puts the inputs on the instance and posts the prompt. After a nil
-// error the instance has it. Errors: refusal, comfyui.ErrUnreachable (it was
-// not sent), errDied, anything else means that it is not there either, as far as the
-// instance can be asked.
+// submit puts the inputs on the instance and posts the prompt. After a nil error the instance has
+// it. Errors: refusal, comfyui.ErrUnreachable (it was not sent), errDied; anything else means that
+// the prompt is not there either, as far as the instance can be asked.
 func (r *run) submit(ctx context.Context) error {
 	j := r.job()
 	r.trace.Enter(traces.Inputs, time.Now())
@@ -72,9 +71,8 @@ func (r *run) submit(ctx context.Context) error {
 	}
 }
 
-// push puts the inputs on the instance and returns the graph that it must be
-// given: the same bytes, but for the literals of inputs that had to take another
-// name there.
+// push puts the inputs on the instance and returns the graph to post: the same bytes, except for
+// the literals of inputs that had to take another name there.
 func (r *run) push(ctx context.Context) ([]byte, error) {
 	in, err := files.DecodeInputs(r.body.Inputs)
 	if err != nil {
@@ -95,8 +93,8 @@ func (r *run) push(ctx context.Context) ([]byte, error) {
 	return catalog.Splice(r.body.Prompt, edits)
 }
 
-// respell puts the names of models into the instance's own spelling: one that
-// runs on Windows has backslashes, and compares byte by byte.
+// respell puts the names of models into the instance's own spelling: one that runs on Windows has
+// backslashes, and compares byte by byte.
 func respell(graph []byte, outputs []string, info *catalog.Info) ([]byte, error) {
 	if info == nil {
 		return graph, nil
@@ -108,8 +106,8 @@ func respell(graph []byte, outputs []string, info *catalog.Info) ([]byte, error)
 	return catalog.Splice(graph, info.Respell(g, outputs))
 }
 
-// search finds out whether a prompt was queued whose reply did not come: a
-// 500, a timeout or a cut connection says nothing about that.
+// search finds out whether a prompt was queued although the reply did not come: a 500, a timeout or
+// a cut connection does not say.
 func (r *run) search(cause error) error {
 	ctx, cancel := context.WithTimeout(r.d.ctx, r.d.settings().ContactTimeout)
 	defer cancel()
@@ -138,7 +136,7 @@ func (r *run) search(cause error) error {
 		switch {
 		case asked(err):
 			return err
-		case gone(err): // it has read the prompt and is dead
+		case gone(err): // it read the prompt and died
 			return fmt.Errorf("%w: %w", errDied, cause)
 		case errors.Is(err, comfyui.ErrUnreachable):
 			return err
@@ -147,8 +145,8 @@ func (r *run) search(cause error) error {
 	return cause
 }
 
-// post is the body of POST /prompt for the instance: the client's graph,
-// extra_data and what ComfyUI does not know, with the ids that the instance may see. The mark in extra_data
+// post returns the body of POST /prompt for the instance: the client's graph, its extra_data and
+// whatever ComfyUI does not know, with the ids that the instance may see. The mark in extra_data
 // tells our prompts from foreign ones and lets any hub adopt the run.
 func (r *run) post(graph []byte) []byte {
 	j := r.job()
@@ -170,8 +168,8 @@ func (r *run) post(graph []byte) []byte {
 	return b.Bytes()
 }
 
-// extraFor joins the client's extra_data, the API keys if the instance may have them,
-// and the hub's mark.
+// extraFor joins the client's extra_data, the API keys if the instance may have them, and the hub's
+// mark.
 func extraFor(body job.Body, j job.Job, secrets bool) []byte {
 	parts := [][]byte{inner(body.Extra)}
 	if secrets {
@@ -194,7 +192,7 @@ func extraFor(body job.Body, j job.Job, secrets bool) []byte {
 	return b.Bytes()
 }
 
-// inner is what stands between the braces of a raw JSON object.
+// inner returns what stands between the braces of a raw JSON object.
 func inner(object []byte) []byte {
 	object = bytes.TrimSpace(object)
 	if len(object) < 2 {
@@ -203,12 +201,11 @@ func inner(object []byte) []byte {
 	return bytes.TrimSpace(object[1 : len(object)-1])
 }
 
-// upstreamID is the prompt_id for an attempt. The first one carries the
-// client's id where every server takes it; each later one is fresh, so that
-// late messages of an earlier attempt cannot be mistaken for it. So is one that
-// this instance was given before: clients may use an id twice, and tenants the
-// same one, and the record of one run must not be taken, or removed, for the
-// other's.
+// upstreamID returns the prompt_id for an attempt. The first attempt uses the client's id if every
+// server accepts it; each later one is fresh, so that late messages of an earlier attempt cannot be
+// mistaken for it. An id that this instance was given before is not used again either: a client may
+// use an id twice, and two tenants may use the same one, and the record of one run must not be
+// taken for the other's, or removed in its place.
 func (conn *connection) upstreamID(j job.Job) string {
 	id, err := uuid.Parse(j.ID)
 	if err != nil || id.String() != j.ID || j.Attempts > 0 {
@@ -227,8 +224,8 @@ func (conn *connection) upstreamID(j job.Job) string {
 	return j.ID
 }
 
-// refusalError is what the client is told of an instance's refusal: the
-// first node error where there is one, as real servers word it.
+// refusalError returns what the client is told about an instance's refusal: the first node error if
+// there is one, worded as real servers do.
 func refusalError(refused *comfyui.Refused) hubError {
 	t := hubError{kind: "ValueError", message: refused.Message}
 	if refused.Details != "" {
@@ -256,7 +253,7 @@ func refusalError(refused *comfyui.Refused) hubError {
 	return t
 }
 
-// attemptText is one line about a lost attempt, kept in the job's record.
+// attemptText returns one line about a lost attempt, stored in the job's record.
 func attemptText(j job.Job, reason string) string {
 	return "attempt " + strconv.Itoa(max(j.Attempts, 1)) + " on " + j.Run.Instance + ": " + reason
 }

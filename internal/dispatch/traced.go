@@ -5,8 +5,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// beginTrace begins the spans of the run, if its prompt is traced. That shows in the body
-// only, so they begin when the run was taken.
+// beginTrace begins the spans of the run, if its prompt is traced. Only the body shows that, so
+// they are backdated to when the run was taken.
 func (r *run) beginTrace() {
 	if r.body.Trace == "" || r.trace != nil {
 		return

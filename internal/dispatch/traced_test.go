@@ -27,7 +27,7 @@ func tracing() (kept, func(*dispatching, *Config)) {
 	return k, func(_ *dispatching, c *Config) { c.Traces = func() *traces.Tracer { return tracer } }
 }
 
-// attempts waits for so many attempts and returns them, in the order in which they ended.
+// attempts waits for count attempts and returns them in the order in which they ended.
 func (k kept) attempts(t *testing.T, count int) (found tracetest.SpanStubs) {
 	t.Helper()
 	eventually(t, func() bool {
@@ -43,7 +43,7 @@ func (k kept) attempts(t *testing.T, count int) (found tracetest.SpanStubs) {
 	return found
 }
 
-// steps are the names of the children of an attempt, as they ended.
+// steps returns the names of the children of an attempt, in the order in which they ended.
 func (k kept) steps(attempt tracetest.SpanStub) (names []string) {
 	for _, s := range k.GetSpans() {
 		if s.Parent.SpanID() == attempt.SpanContext.SpanID() {

@@ -5,17 +5,16 @@ import "github.com/comfyhub/comfyhub/internal/comfyui"
 // maxTranscript bounds what is kept of one run's messages, in bytes.
 const maxTranscript = 8 << 20
 
-// transcript is what an instance has said of a run, as far as its record of the
-// run has it: where the record is lost, because the process was restarted just
-// after the run, the history entry is made of this. Each run has one; it is of
-// use only if no message was missed.
+// transcript is what an instance has said about a run, as far as its record of the run would
+// contain it. If the record is lost because the process was restarted just after the run, the
+// history entry is built from this. Each run has one; it is only of use if no message was missed.
 type transcript struct {
 	messages []comfyui.EntryMessage
 	results  []comfyui.EntryResult
 	size     int
 }
 
-// note keeps a message, with the client's own prompt id, if a record has it.
+// note stores a message, with the client's own prompt id, if it belongs in a record.
 func (t *transcript) note(kind string, frame []byte) {
 	switch kind {
 	case comfyui.TypeExecutionStart, comfyui.TypeExecutionCached, comfyui.TypeExecutionSuccess,
@@ -38,8 +37,8 @@ func (t *transcript) note(kind string, frame []byte) {
 	}
 }
 
-// transcribed is the record of the run that the instance should have; false if it
-// cannot be known.
+// transcribed returns the record of the run that the instance should have; false if that cannot be
+// known.
 func (r *run) transcribed() (entry []byte, ok bool) {
 	if r.missed.messages || r.end == nil || r.transcript.size > maxTranscript {
 		return nil, false

@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// heard acts on a hint from the queue.
+// heard reacts to a hint from the queue.
 func (d *Dispatcher) heard(e queue.Event) {
 	switch e.Kind {
 	case queue.Resync:
@@ -35,14 +35,14 @@ func (d *Dispatcher) heard(e queue.Event) {
 		}
 		d.freed()
 	case queue.Refused:
-		if e.Hub != d.Hub { // this hub's own run settles it when its instance is free again
+		if e.Hub != d.Hub { // if it is this hub's own run, the run settles it when its instance is free again
 			d.door(e.Key).settle(nil)
 		}
 	case queue.CancelAsk:
 		d.CancelRun(e.Key)
 	case queue.Withdrawn:
 		d.line.leave(e.Key)
-		// Its client may have been shown the run by now: it is told that it ends.
+		// Its client may have been shown the run by now, so tell it that the run has ended.
 		d.streams.Drop(stream.KeyOf(e.Requester), e.Key,
 			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
 		d.WithdrawRun(e.Key)
@@ -50,7 +50,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 	case queue.Ended:
 		d.line.leave(e.Key)
 		if e.Hub == d.Hub && e.State == job.Done {
-			d.streams.JobMoved(e.Tenant, e.Caller) // its run has told the number
+			d.streams.JobMoved(e.Tenant, e.Caller) // its run has reported the number
 		} else {
 			d.streams.JobChanged(e.Tenant, e.Caller)
 		}
@@ -66,9 +66,9 @@ func (d *Dispatcher) heard(e queue.Event) {
 	}
 }
 
-// Explain says in plain words why a waiting job of a tenant waits.
+// Explain says in plain words why a tenant's job is waiting.
 func (d *Dispatcher) Explain(needs catalog.Requirements, tenant string) string {
-	if d.paused() != nil { // the error tells where the storage is
+	if d.paused() != nil { // the error says where the storage is
 		return "the hub's storage takes no files now; jobs wait until it does"
 	}
 	conns, elsewhere := d.connected(), d.elsewhere(needs, tenant)
@@ -98,13 +98,13 @@ func (d *Dispatcher) Explain(needs catalog.Requirements, tenant string) string {
 	return "no present instance can run it: " + strings.Join(lacking[:min(len(lacking), 5)], "; ")
 }
 
-// age is how long ago a job was accepted.
+// age returns how long ago a job was accepted.
 func (d *Dispatcher) age(j job.Job) time.Duration {
 	return time.Since(d.queue.Clock().When(j.CreatedAt))
 }
 
-// announce gives a client the complete sequence of a job that ended without a
-// run that it could see.
+// announce gives a client the complete sequence of a job that ended without a run that it could
+// see.
 func (d *Dispatcher) announce(j job.Job, end ...stream.Message) {
 	msgs := append([]stream.Message{stream.Text(comfyui.ExecutionStart(j.ID, time.Now()))}, end...)
 	k := stream.KeyOf(j.Requester)

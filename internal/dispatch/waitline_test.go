@@ -16,7 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// keys names the jobs of a line in their order.
+// keys returns the keys of the jobs in a line, in order.
 func (l *waitLine) keys() (keys []string) {
 	for _, j := range l.first() {
 		keys = append(keys, j.Key)
@@ -55,8 +55,8 @@ func TestWaitLine(t *testing.T) {
 	})
 }
 
-// A job that was accepted while others went is not missing until the line is read again: a
-// short one would not be seen behind a long one.
+// A job that was accepted while others left is not missing until the line is read again: a short
+// one would not be seen behind a long one.
 func TestWaitLineKeepsWhoComesWhileOthersGo(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var l waitLine
@@ -69,7 +69,7 @@ func TestWaitLineKeepsWhoComesWhileOthersGo(t *testing.T) {
 	})
 }
 
-// A job that is accepted while the line is read may be missing in what is read.
+// A job that is accepted while the line is being read may be missing from what is read.
 func TestWaitLineKeepsWhoComesWhileItIsRead(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var l waitLine
@@ -112,8 +112,8 @@ func TestWaitLineIsBounded(t *testing.T) {
 	})
 }
 
-// Which job is the first in line is known without a look only right after it was accepted with
-// none ahead of it.
+// The first job in line is known without a look only right after it was accepted with none ahead of
+// it.
 func TestFirstInLine(t *testing.T) {
 	t.Parallel()
 	q := must(queue.New(redistest.Embedded(t), queue.Options{}))
@@ -158,7 +158,7 @@ func TestFirstInLine(t *testing.T) {
 	require.False(t, known, "nobody knows what it needs")
 }
 
-// When an instance is free is told only if it is known how long its runs take.
+// The hub says when an instance will be free only if it knows how long its runs take.
 func TestFree(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)

@@ -17,15 +17,15 @@ import (
 // maxModelSets bounds the classes whose models are remembered.
 const maxModelSets = 10_000
 
-// modelSets remember which models the jobs of a class load: the files that its
-// requirements name. ComfyUI keeps the models of the prompt that it ran last, so the
-// class of an instance's last run says what is loaded there. The zero value is empty.
+// modelSets remembers which models the jobs of a class load: the files named in its requirements.
+// ComfyUI keeps the models of the last prompt that it ran, so the class of an instance's last run
+// says what is loaded there. The zero value is empty.
 type modelSets struct {
 	mu    sync.Mutex
 	known map[string][]string
 }
 
-// of returns the models of a class; known is false if nobody has asked for it yet.
+// of returns the models of a class; known is false if nobody has asked for them yet.
 func (s *modelSets) of(class string) (models []string, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,8 +54,7 @@ func modelsIn(needs catalog.Requirements) []string {
 	return slices.Compact(models)
 }
 
-// modelsOf returns the models that the jobs of a class load; none if that cannot be
-// said.
+// modelsOf returns the models that the jobs of a class load; none if unknown.
 func (d *Dispatcher) modelsOf(ctx context.Context, class string) []string {
 	if models, known := d.modelSets.of(class); known {
 		return models
@@ -78,7 +77,7 @@ type othersRun struct {
 	since      time.Time
 }
 
-// ranElsewhere notes what an instance runs and loads for another hub.
+// ranElsewhere notes what an instance is running and loading for another hub.
 func (d *Dispatcher) ranElsewhere(e queue.Event) {
 	conn := d.connection(e.Instance)
 	if conn == nil || e.Hub == d.Hub {
@@ -98,8 +97,8 @@ func (d *Dispatcher) ranElsewhere(e queue.Event) {
 	})
 }
 
-// elsewhere returns the shape of another hub's job that the instance runs, and since when;
-// false if that is not known.
+// elsewhere returns the shape of another hub's job that the instance is running, and since when;
+// false if unknown.
 func (conn *connection) elsewhere(i fleet.Instance) (shape string, since time.Time, ok bool) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -115,8 +114,8 @@ func (d *Dispatcher) Unloaded(instance *comfyui.Client) {
 	}
 }
 
-// loads notes which models the instance has after the run that begins, and reports
-// whether it had others before.
+// loads notes which models the instance has after the run that is beginning, and reports whether it
+// had others before.
 func (conn *connection) loads(models []string) (cold bool) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -125,7 +124,7 @@ func (conn *connection) loads(models []string) (cold bool) {
 	return cold
 }
 
-// load notes that the instance begins the run and loads its models.
+// load notes that the instance is beginning the run and loading its models.
 func (r *run) load() {
 	if r.cold = r.conn.loads(r.models); r.cold {
 		r.d.Observe.Switched(r.conn.name)
@@ -139,7 +138,7 @@ func (conn *connection) models() []string {
 	return conn.loaded
 }
 
-// warmthOf returns which of some waiting jobs may overtake which.
+// warmthOf returns which of the waiting jobs may overtake which.
 func (d *Dispatcher) warmthOf(ctx context.Context, jobs []job.Job, idle []schedule.Idle, now time.Time) schedule.Warmth {
 	w := schedule.Warmth{Models: map[string][]string{}, Takes: d.takes(jobs, idle)}
 	w.Late = d.overtaken.Late(jobs, w.Takes, d.settings().ShortFirst, now)
@@ -155,11 +154,11 @@ func (d *Dispatcher) warmthOf(ctx context.Context, jobs []job.Job, idle []schedu
 	return w
 }
 
-// lookBehind is how many more jobs are read where one behind may overtake.
+// lookBehind is how many extra jobs are read when one further back may overtake.
 const lookBehind = 16
 
-// further returns how many more jobs to read: one behind may take less time or, where
-// several classes have jobs waiting, need just what an instance has loaded.
+// further returns how many extra jobs to read: one further back may take less time or, if several
+// classes have jobs waiting, need exactly what an instance has loaded.
 func (d *Dispatcher) further(idle []schedule.Idle, wanted queue.Wanted) int {
 	short := max(d.shortBehind(idle)-len(idle), 0)
 	classes := len(d.classes) - len(wanted.But)

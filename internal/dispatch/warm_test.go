@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// withModel submits a job of a client of its own that loads a model.
+// withModel submits a job that loads a model, for a client of its own.
 func withModel(model string) func(*queue.Submission) {
 	return func(s *queue.Submission) {
 		r := catalog.Requirements{Classes: []string{"EmptyImage"}, Choices: []catalog.Choice{{Class: "Loader", Input: "name", Value: model}}}
@@ -30,8 +30,8 @@ func (b *dispatching) haveModels() {
 	}
 }
 
-// What an instance has loaded is known from what ran there, and unknown once it was
-// told to unload or its connection was lost.
+// What an instance has loaded is known from what ran there, and unknown once it was told to unload
+// or its connection was lost.
 func TestWarmInstanceIsPreferred(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)
