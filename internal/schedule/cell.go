@@ -13,22 +13,21 @@ type Sample struct {
 	Work float64
 	// Ran is the time from execution_start to the end.
 	Ran time.Duration
-	// Cold says that the instance ran other models before, so that it had to load
-	// these.
+	// Cold says that the instance ran other models before, so that it had to load these.
 	Cold bool
 }
 
 const (
-	// keptSamples are the last runs that are kept of a structure on a GPU type.
+	// keptSamples is how many of the last runs are kept per structure and GPU type.
 	keptSamples = 12
-	// recent is how many runs in a row must say that the pace has changed.
+	// recent is how many runs in a row must show that the pace has changed.
 	recent = 3
 	// maxRan bounds a measured time.
 	maxRan = 7 * 24 * time.Hour
 )
 
-// fit is what the samples of a cell tell: base + slope x work milliseconds, and load
-// more for a cold run.
+// fit is what the samples of a cell amount to: base + slope x work milliseconds, plus load for a
+// cold run.
 type fit struct {
 	base, slope, load float64
 	// spread is the median relative error of the samples.
@@ -37,8 +36,8 @@ type fit struct {
 
 func (f fit) ran(work float64) float64 { return max(f.base+f.slope*work, 1) }
 
-// fitOf learns from samples, the oldest first. Medians bear that up to a third of the
-// runs are odd: cached for the most part, or delayed by something else.
+// fitOf learns from samples, the oldest first. Medians cope with up to a third of the runs being
+// odd: mostly cached, or delayed by something else.
 func fitOf(samples []Sample) fit {
 	var warm, cold []Sample
 	for _, s := range samples {
@@ -49,7 +48,7 @@ func fitOf(samples []Sample) fit {
 		}
 	}
 	if len(warm) == 0 {
-		warm, cold = cold, nil // the load cannot be told from the rest yet
+		warm, cold = cold, nil // the load cannot be told apart from the rest yet
 	}
 	f := line(usual(warm, line(warm)))
 	if n := len(warm); n > recent {
@@ -71,7 +70,7 @@ func fitOf(samples []Sample) fit {
 	return f
 }
 
-// line is a Theil-Sen line through the samples that neither falls nor begins below 0.
+// line is a Theil-Sen line through the samples that neither falls nor starts below 0.
 func line(samples []Sample) fit {
 	var slopes, works, times, ratios []float64
 	for i, a := range samples {
@@ -84,7 +83,7 @@ func line(samples []Sample) fit {
 		}
 	}
 	if len(slopes) == 0 {
-		// All were of one size: a tenth of the time is taken not to depend on it.
+		// All had the same size: assume that a tenth of the time does not depend on it.
 		t, w := median(times), median(works)
 		return fit{base: t / 10, slope: t * 9 / 10 / w}
 	}
@@ -99,8 +98,8 @@ func line(samples []Sample) fit {
 	return f
 }
 
-// usual returns the samples without those that are far from the line; all where that
-// would leave less than half.
+// usual returns the samples that are not far from the line, or all if that would leave less than
+// half.
 func usual(samples []Sample, f fit) []Sample {
 	var out []Sample
 	for _, s := range samples {
@@ -114,7 +113,7 @@ func usual(samples []Sample, f fit) []Sample {
 	return out
 }
 
-// paced scales the line where the last runs agree that the pace has changed.
+// paced scales the line if the last runs agree that the pace has changed.
 func (f fit) paced(last []Sample) fit {
 	var ratios []float64
 	for _, s := range last {
@@ -129,7 +128,7 @@ func (f fit) paced(last []Sample) fit {
 
 func milliseconds(s Sample) float64 { return float64(s.Ran) / float64(time.Millisecond) }
 
-// median of the values, which it sorts; 0 for none.
+// median returns the median of the values, which it sorts; 0 for none.
 func median(values []float64) float64 {
 	slices.Sort(values)
 	n := len(values)
@@ -151,8 +150,8 @@ func (s Sample) Encode() string {
 	return strconv.FormatFloat(s.Work, 'g', 6, 64) + mark + strconv.FormatInt(s.Ran.Milliseconds(), 10)
 }
 
-// DecodeSamples reads samples in their stored form, separated by spaces, and leaves
-// out what it cannot read: another version may have written it.
+// DecodeSamples reads samples in their stored form, separated by spaces, and skips what it cannot
+// read: another version may have written it.
 func DecodeSamples(text string) []Sample {
 	var out []Sample
 	for part := range strings.FieldsSeq(text) {

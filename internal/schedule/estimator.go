@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Source says what an estimate relies on, from the best to the worst.
+// Source is what an estimate is based on, from best to worst.
 type Source string
 
 // The sources of estimates.
@@ -27,34 +27,34 @@ const (
 type Estimate struct {
 	// Ran is the time with the models loaded.
 	Ran time.Duration
-	// Load is the time to load the models after a run with others.
+	// Load is the time to load the models if the run before used others.
 	Load time.Duration
 	// Spread is the usual error, as a share of Ran.
 	Spread float64
 	Source Source
 }
 
-// Certain reports whether it is good enough to be told: the same structure has run before.
+// Certain reports whether it is good enough to show: the same structure has run before.
 func (e Estimate) Certain() bool { return e.Source == Learned || e.Source == OtherGPU }
 
-// Remaining is the rest of a run. One that takes longer than it should may take a tenth
-// of its time more.
+// Remaining returns the rest of a run. One that is taking longer than it should is given another
+// tenth of the time it has taken so far.
 func Remaining(estimate, elapsed time.Duration) time.Duration {
 	return max(estimate-elapsed, elapsed/10)
 }
 
 const (
-	// MaxCells bounds the pairs of a structure and a GPU type that are known; the
-	// ones not seen for longest go first. A pair takes at most some 500 bytes.
+	// MaxCells bounds the known pairs of a structure and a GPU type; those not seen for longest go
+	// first. A pair takes at most some 500 bytes.
 	MaxCells = 2000
-	// firstGuess is the time of a run while nothing is known.
+	// firstGuess is the assumed time of a run while nothing is known.
 	firstGuess = 10 * time.Second
 )
 
 // Pair is a structure on a GPU type.
 type Pair struct{ Structure, Kind, GPU string }
 
-// Field is the stored name of a pair.
+// Field returns the stored name of a pair.
 func (p Pair) Field() string { return p.Structure + ":" + p.Kind + ":" + p.GPU }
 
 // ParsePair reads the stored name of a pair.
@@ -66,8 +66,8 @@ func ParsePair(field string) (Pair, bool) {
 	return Pair{parts[0], parts[1], parts[2]}, true
 }
 
-// GPUType is the type of a GPU, of what an instance says of it, such as
-// "cuda:0 NVIDIA GeForce RTX 4090 : cudaMallocAsync".
+// GPUType returns the type of a GPU, given what an instance says about it, such as "cuda:0 NVIDIA
+// GeForce RTX 4090 : cudaMallocAsync".
 func GPUType(name string) string {
 	if device, rest, ok := strings.Cut(name, " "); ok && strings.Contains(device, ":") {
 		name = rest
@@ -83,7 +83,7 @@ type cell struct {
 	used    uint64
 }
 
-// typical is the median run of the cell.
+// typical returns the median run of the cell.
 func (c *cell) typical() float64 {
 	var times []float64
 	for _, s := range c.samples {
@@ -92,26 +92,26 @@ func (c *cell) typical() float64 {
 	return median(times)
 }
 
-// Estimator learns and estimates. It is safe for concurrent use. The zero value knows
-// nothing and is ready.
+// Estimator learns and estimates. It is safe for concurrent use. The zero value knows nothing and
+// is ready to use.
 type Estimator struct {
 	mu    sync.Mutex
 	clock uint64
 	// cells are by structure, then by GPU type.
 	cells map[string]map[string]*cell
 	count int
-	// general is what all cells together tell; nil when they have changed.
+	// general is what all cells together tell; nil if they have changed since.
 	general *general
 }
 
 type general struct {
 	kinds map[string]float64
 	all   float64
-	// paces are the ratios of two GPU types' times, as far as they were asked for.
+	// paces are the ratios of two GPU types' times, as far as somebody asked for them.
 	paces map[[2]string]float64
 }
 
-// Add learns one run.
+// Add learns from one run.
 func (e *Estimator) Add(p Pair, s Sample) {
 	if !s.valid() {
 		return
@@ -124,7 +124,7 @@ func (e *Estimator) Add(p Pair, s Sample) {
 	e.changed(c)
 }
 
-// Set replaces what is known of a pair by what all hubs know, the oldest run first.
+// Set replaces what is known about a pair with what all hubs know, the oldest run first.
 func (e *Estimator) Set(p Pair, samples []Sample) {
 	if len(samples) == 0 {
 		return
@@ -162,7 +162,7 @@ func (e *Estimator) changed(c *cell) {
 	e.general = nil
 }
 
-// evict drops the pair that was learned longest ago.
+// evict drops the pair that has gone longest without learning.
 func (e *Estimator) evict() {
 	var oldest *cell
 	for _, gpus := range e.cells {
@@ -207,9 +207,9 @@ func (e *Estimator) Estimate(s Structure, gpu string) Estimate {
 	return flat(float64(firstGuess.Milliseconds()), Guess)
 }
 
-// Longest returns the longest of the last runs of a structure on a GPU type, for as much
-// work as the graph has, and how many runs are known. cold says that only runs count that
-// had to load their models; else all do.
+// Longest returns the longest of the last runs of a structure on a GPU type, scaled to the graph's
+// work, and how many runs are known. cold says to count only runs that had to load their models;
+// else all count.
 func (e *Estimator) Longest(s Structure, gpu string, cold bool) (longest time.Duration, runs int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -254,8 +254,8 @@ func (e *Estimator) summary() *general {
 	return g
 }
 
-// pace is how much longer one GPU type takes than another, by the structures that
-// both have run; 1 where there is none.
+// pace returns how much longer one GPU type takes than another, judging by the structures that both
+// have run; 1 if there are none.
 func (e *Estimator) pace(gpu, other string) float64 {
 	k := [2]string{gpu, other}
 	if p, ok := e.general.paces[k]; ok {

@@ -24,13 +24,13 @@ func sized(structure string, work float64) schedule.Structure {
 	return schedule.Structure{Key: structure, Kind: "kind", Work: work}
 }
 
-// seconds is the run time of some work: 2 s and a second for each 1,000.
+// seconds is the run time of some work: 2 s plus a second per 1,000.
 func seconds(work float64) time.Duration {
 	return 2*time.Second + time.Duration(work*float64(time.Millisecond))
 }
 
-// Sizes that were never run are predicted within 20 % although a quarter of the runs is
-// cached or loads something.
+// Sizes that were never run are predicted within 20 % although a quarter of the runs are cached or
+// load something.
 func TestLearnsSizesDespiteOutliers(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {
@@ -55,7 +55,7 @@ func TestLearnsSizesDespiteOutliers(t *testing.T) {
 	}
 }
 
-// The time to load models is learned apart from the run.
+// The time to load models is learned separately from the run.
 func TestLearnsLoadApart(t *testing.T) {
 	t.Parallel()
 	var e schedule.Estimator
@@ -109,7 +109,7 @@ func TestColdStart(t *testing.T) {
 	require.InDelta(t, 20, got.Ran.Seconds(), 0.1)
 }
 
-// Many structures take bounded memory; those seen last stay.
+// Many structures take a bounded amount of memory; those seen last stay.
 func TestForgetsTheOldest(t *testing.T) {
 	t.Parallel()
 	var e schedule.Estimator
@@ -181,7 +181,7 @@ func TestGPUType(t *testing.T) {
 	}
 }
 
-// The longest run counts for as much work as the graph has, and never for less.
+// The longest run is scaled up to the graph's work, but never down.
 func TestLongest(t *testing.T) {
 	t.Parallel()
 	var e schedule.Estimator

@@ -7,17 +7,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// Spot is an instance that takes jobs, and what is known of its time.
+// Spot is an instance that takes jobs, and what is known about its time.
 type Spot struct {
 	Idle
 	// Kind is the type of its GPU. Device is the GPU itself, if others may use it.
 	Kind, Device string
 	// Set names the models that it will have loaded, see [SetOf].
 	Set string
-	// Free is in how long it will have ended what it runs, and Shape the shape of that.
+	// Free is how long until it has finished what it is running, and Shape the shape of that.
 	Free  time.Duration
 	Shape string
-	// Guessed says that nobody knows how long that takes.
+	// Guessed says that nobody knows how long that will take.
 	Guessed bool
 }
 
@@ -26,27 +26,27 @@ type Horizon struct {
 	Spots []Spot
 	// Shared are the GPUs that several instances use, by Spot.Device.
 	Shared map[string]*GPU
-	// Line are the first waiting jobs, as they are due.
+	// Line is the first waiting jobs, in the order in which they are due.
 	Line []job.Job
 	// ShortFirst and Overtaking say which jobs may go before others, as for [Pick].
 	ShortFirst, Overtaking bool
-	// Estimate is asked how long jobs of a shape run on a type of GPU.
+	// Estimate returns how long jobs of a shape run on a type of GPU.
 	Estimate func(shape, kind string) Estimate
-	// Models returns the models that the jobs of a class load, sorted; none if they are unknown.
+	// Models returns the models that the jobs of a class load, sorted; none if unknown.
 	Models func(class string) []string
 }
 
-// Forecast tells when the jobs of a line will be finished: each goes, in the order in which
-// they will probably begin, to the instance that will have finished it first.
+// Forecast tells when the jobs of a line will be finished: each goes, in the order in which they
+// will probably begin, to the instance that will finish it first.
 type Forecast struct {
 	Horizon
-	// users are the places of the spots of a shared GPU, by its name.
+	// users are the indexes of the spots that use a shared GPU, by its name.
 	users map[string][]int
-	// order are the jobs as they will probably begin.
+	// order is the jobs in the order in which they will probably begin.
 	order []job.Job
-	// ends are when they do, by key; -1 where it cannot be said.
+	// ends is when they end, by key; -1 if unknown.
 	ends map[string]time.Duration
-	// mean is the mean run of the line.
+	// mean is the mean run time of the line.
 	mean time.Duration
 }
 
@@ -72,8 +72,8 @@ func Foresee(h Horizon) *Forecast {
 	return f
 }
 
-// inTurn returns the line with short jobs first, as Pick takes them. It does not know how long
-// each has been overtaken already.
+// inTurn returns the line with short jobs first, as Pick takes them. It does not know how long each
+// has already been overtaken.
 func (f *Forecast) inTurn() []job.Job {
 	w := Warmth{Overtaking: f.Overtaking}
 	if f.ShortFirst && len(f.Spots) > 0 {
@@ -83,9 +83,8 @@ func (f *Forecast) inTurn() []job.Job {
 	return order
 }
 
-// give gives a job to the instance that will have finished it first, and returns when it
-// ends there, and how long it runs; -1 and 0 if no instance can run it, and -1 if its own run
-// time is not known.
+// give gives a job to the instance that will finish it first, and returns when it ends there and
+// how long it runs; -1 and 0 if no instance can run it, and -1 if its own run time is not known.
 func (f *Forecast) give(j job.Job) (end, ran time.Duration) {
 	set := SetOf(f.Models(j.Class))
 	var first *Spot
@@ -121,8 +120,8 @@ func (f *Forecast) give(j job.Job) (end, ran time.Duration) {
 	return end, ran
 }
 
-// from returns when a job could begin on an instance: once that is free, and its GPU has
-// room beside what the others there run by then.
+// from returns when a job could begin on an instance: once the instance is free and its GPU has
+// room beside whatever the other instances there are running by then.
 func (f *Forecast) from(s *Spot, j job.Job) time.Duration {
 	g := f.Shared[s.Device]
 	if g == nil {
@@ -149,16 +148,14 @@ func (f *Forecast) from(s *Spot, j job.Job) time.Duration {
 	return moments[len(moments)-1] // not reached: the others have ended by then
 }
 
-// End returns when a job of the line ends, -1 if that cannot be said; false if it is not in
-// the line.
+// End returns when a job of the line ends, -1 if unknown; false if it is not in the line.
 func (f *Forecast) End(key string) (end time.Duration, ok bool) {
 	end, ok = f.ends[key]
 	return end, ok
 }
 
-// Behind returns when a job ends that has so many others ahead of it and is behind the line,
-// -1 if that cannot be said: between them others wait that run for as long as the line's do on
-// average.
+// Behind returns when a job ends that is behind the line with position others ahead of it, -1 if
+// unknown: it assumes that those between them run for as long as the line's do on average.
 func (f *Forecast) Behind(j job.Job, position int) time.Duration {
 	if position < 0 {
 		return -1
@@ -172,7 +169,7 @@ func (f *Forecast) Behind(j job.Job, position int) time.Duration {
 	}
 	e := f.Estimate(j.Shape, kind)
 	each := f.mean
-	if len(f.Line) == 0 { // they have come since
+	if len(f.Line) == 0 { // they have arrived since
 		each = e.Ran
 	}
 	start, ok := Wait(free, max(position-len(f.Line), 0), each)
@@ -182,16 +179,15 @@ func (f *Forecast) Behind(j job.Job, position int) time.Duration {
 	return start + e.Ran
 }
 
-// Ahead are the jobs that will probably begin before one that waits.
+// Ahead is the jobs that will probably begin before a waiting one.
 type Ahead struct {
-	// Own are the prompt ids of those of the same tenant, in their order.
+	// Own are the prompt ids of those of the same tenant, in order.
 	Own []string
-	// Others is how many of other tenants there are.
+	// Others is how many belong to other tenants.
 	Others int
 }
 
-// Ahead returns what will probably begin before a waiting job; false if the job is not in
-// the line.
+// Ahead returns what will probably begin before a waiting job; false if the job is not in the line.
 func (f *Forecast) Ahead(j job.Job) (a Ahead, ok bool) {
 	for _, before := range f.order {
 		switch {
@@ -206,8 +202,8 @@ func (f *Forecast) Ahead(j job.Job) (a Ahead, ok bool) {
 	return Ahead{}, false
 }
 
-// Starts returns in how long each of some jobs, which are the first in line, can begin; -1
-// where that cannot be said. leaving are the instances whose runs end at once.
+// Starts returns how long it takes until each of the given jobs, which are the first in line, can
+// begin; -1 where unknown. leaving says which instances' runs end at once.
 func (h Horizon) Starts(waiting []job.Job, leaving func(instance string) bool) []time.Duration {
 	spots := slices.Clone(h.Spots)
 	for n := range spots {

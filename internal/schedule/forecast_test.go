@@ -33,8 +33,8 @@ func TestForecastKnowsTheBudget(t *testing.T) {
 	require.Equal(t, time.Hour, at(3, 12))
 }
 
-// A forecast gives each job of the line to the instance that has ended it first, models
-// included, and says nothing where a run time is a guess.
+// A forecast gives each job of the line to the instance that finishes it first, including loading
+// models, and says nothing if a run time is a guess.
 func TestForesee(t *testing.T) {
 	t.Parallel()
 	both, sd := map[string]bool{"sd": true, "flux": true}, map[string]bool{"sd": true}
@@ -114,8 +114,7 @@ func TestRemaining(t *testing.T) {
 	}
 }
 
-// A tenant learns which of its own jobs are before another one, and of others' only how
-// many.
+// A tenant learns which of its own jobs come before another one, and only how many of others' do.
 func TestAhead(t *testing.T) {
 	t.Parallel()
 	of := func(tenant, id string) job.Job {

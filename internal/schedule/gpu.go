@@ -2,28 +2,28 @@ package schedule
 
 import "github.com/comfyhub/comfyhub/internal/job"
 
-// GPU is a GPU that several instances use, as one look at the fleet finds it. While
-// one of them runs a job, another gets one only if the memory is enough for both, as far as
-// their needs were learned. A job that is alone there always fits.
+// GPU is a GPU that several instances use, as one look at the fleet finds it. While one of them
+// runs a job, another gets one only if the memory is enough for both, going by what has been
+// learned about their needs. A job that is alone there always fits.
 //
-// The rule is a preference: two hubs that give out jobs at the same moment do not see each
-// other's. One of the runs may then find too little memory, and is repeated.
+// The rule is a preference: two hubs that give out jobs at the same moment do not see each other's.
+// One of the runs may then find too little memory, and is repeated.
 type GPU struct {
 	Name string
-	// Total is its memory without what other programs hold, and Taken what the runs there
-	// need as far as that is known, in bytes.
+	// Total is its memory without what other programs hold, and Taken what the runs there need as
+	// far as is known, in bytes.
 	Total, Taken int64
-	// Busy says that there are runs.
+	// Busy says that something is running there.
 	Busy bool
-	// Kept says that it gets no further job until it is free: one that was overtaken for
-	// long enough waits for that.
+	// Kept says that it gets no more jobs until it is free: a job that has been overtaken for long
+	// enough is waiting for that.
 	Kept bool
-	// Need returns how many bytes a job of a shape needs there, 0 if that is not known.
+	// Need returns how many bytes a job of a shape needs there, 0 if unknown.
 	Need func(shape string) int64
 }
 
-// Fits reports whether the memory is enough for a job beside what runs there. It is where
-// nothing is known of either. A nil GPU is one that a single instance uses.
+// Fits reports whether there is enough memory for a job beside what is running there. If nothing is
+// known about either, it fits. A nil GPU is one that a single instance uses.
 func (g *GPU) Fits(j job.Job) bool {
 	return g == nil || !g.Kept && (!g.Busy || within(g.Total, g.Taken, g.Need(j.Shape)))
 }
@@ -39,7 +39,7 @@ func (g *GPU) Take(j job.Job) {
 	}
 }
 
-// Why says why an idle instance does not run a job that does not fit.
+// Why explains why an idle instance does not run a job that does not fit.
 func (g *GPU) Why() string {
 	if g.Kept {
 		return "its GPU is kept free for a job that has waited for its memory"
@@ -47,7 +47,7 @@ func (g *GPU) Why() string {
 	return "its GPU has too little memory left beside the job that another instance runs there"
 }
 
-// ownGPUs lets a decision count in what it gives out, without a change to what it was given.
+// ownGPUs lets a decision count what it gives out without changing what it was given.
 func ownGPUs(free []spot) {
 	own := map[*GPU]*GPU{}
 	for n := range free {
@@ -63,9 +63,9 @@ func ownGPUs(free []spot) {
 	}
 }
 
-// keep keeps a GPU free of further jobs for one that finds too little memory on those of
-// all idle instances, and that nobody may overtake any more. Else small jobs could keep it
-// waiting for ever.
+// keep keeps a GPU free of further jobs for one that finds too little memory on the GPUs of all
+// idle instances and that nobody may overtake any more. Otherwise small jobs could keep it waiting
+// for ever.
 func (p *picking) keep(j job.Job) {
 	if p.Overtaking && !p.Due[j.Key] {
 		return

@@ -14,8 +14,8 @@ import (
 // needOf is how much memory jobs need in these tests: as many bytes as their shape is long.
 func needOf(shape string) int64 { return int64(len(shape)) }
 
-// sharedAtRandom lets some idle instances share GPUs, on which others may run something. It
-// returns copies of the GPUs, to count in what a decision gives out.
+// sharedAtRandom lets some idle instances share GPUs that others may be using. It returns copies of
+// the GPUs, for counting what a decision gives out.
 func sharedAtRandom(random *rand.Rand, idle []Idle) map[*GPU]*GPU {
 	gpus := []*GPU{nil, nil}
 	copies := map[*GPU]*GPU{}
@@ -83,7 +83,7 @@ func TestPickSharesGPUs(t *testing.T) {
 	}
 }
 
-// A stream of small jobs, of which one runs at any time, holds up a large one for no longer
+// A stream of small jobs, one of which is running at any time, holds up a large one for no longer
 // than the bound.
 func TestLargeJobsGetTheirGPU(t *testing.T) {
 	t.Parallel()
@@ -119,8 +119,8 @@ func TestLargeJobsGetTheirGPU(t *testing.T) {
 	require.Fail(t, "the large job never began")
 }
 
-// Four GPUs of 24 GB with two instances each: with the budget no run begins beside one that
-// leaves it too little memory, and without it many do. All jobs run either way.
+// Four GPUs of 24 GB with two instances each: with the budget, no run begins beside one that leaves
+// it too little memory; without it, many do. All jobs run either way.
 func TestBudgetKeepsRunsFromEachOther(t *testing.T) {
 	t.Parallel()
 	const count, gpus, total = 2000, 4, 24

@@ -26,9 +26,9 @@ func (w *Warmth) waitForBusy(random *rand.Rand, classes []string) {
 	w.Waited = map[string]bool{fmt.Sprint(random.IntN(12)): true}
 }
 
-// Whatever waits and whatever is idle: no instance stays idle beside a job that it can
-// run, unless that waits for a busy one, each gets one job that it can run, and only those
-// are overtaken that may be.
+// Whatever is waiting and whatever is idle: no instance stays idle beside a job that it can run,
+// unless the job is waiting for a busy one; each instance gets one job that it can run; and only
+// jobs that may be overtaken are.
 func TestPickLaws(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(11, 4))
@@ -99,7 +99,7 @@ func TestPickLaws(t *testing.T) {
 				if when, has := given[before.Key]; has && when < n || !i.Can(before) {
 					continue
 				}
-				// It could have had this instance, and did not.
+				// It could have had this instance, and did not get it.
 				require.True(t, mayOvertake(p.Job, before))
 				if held[before.Key] {
 					continue
@@ -139,8 +139,8 @@ func TestPickLaws(t *testing.T) {
 	}
 }
 
-// Under a load that never ends, a job is overtaken for no longer than the bound, and most
-// runs find their models loaded.
+// Under a load that never ends, a job is overtaken for no longer than the bound, and most runs find
+// their models loaded.
 func TestOvertakingIsBounded(t *testing.T) {
 	t.Parallel()
 	const (

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// needMark begins the stored names of pairs whose text says what their runs needed.
-	// Versions that do not know it find no run in such a text.
+	// needMark begins the stored names of pairs whose text says what their runs needed. Versions
+	// that do not know it find no run in such a text.
 	needMark = "vram."
 	mebibyte = 1 << 20
 	// maxNeed bounds a stored need, in MiB.
@@ -20,18 +20,18 @@ const (
 // Need is how much GPU memory one run took at its peak.
 type Need struct {
 	Work float64
-	// Bytes is a multiple of a MiB when it was stored.
+	// Bytes is rounded up to a multiple of a MiB when stored.
 	Bytes int64
 }
 
-// Needs know how much GPU memory runs take, by structure and GPU type. They are safe for
-// concurrent use. The zero value knows nothing and is ready.
+// Needs knows how much GPU memory runs take, by structure and GPU type. It is safe for concurrent
+// use. The zero value knows nothing and is ready to use.
 type Needs struct {
 	mu    sync.Mutex
 	known map[Pair][]Need
 }
 
-// Add learns one run.
+// Add learns from one run.
 func (n *Needs) Add(p Pair, need Need) {
 	if !need.valid() {
 		return
@@ -41,7 +41,7 @@ func (n *Needs) Add(p Pair, need Need) {
 	n.keep(p, append(slices.Clone(n.known[p]), need))
 }
 
-// Set replaces what is known of a pair by what all hubs know, the oldest run first.
+// Set replaces what is known about a pair with what all hubs know, the oldest run first.
 func (n *Needs) Set(p Pair, needs []Need) {
 	if len(needs) == 0 {
 		return
@@ -54,13 +54,13 @@ func (n *Needs) Set(p Pair, needs []Need) {
 // keep stores the last runs of a pair. The caller holds the lock.
 func (n *Needs) keep(p Pair, needs []Need) {
 	if n.known == nil || n.known[p] == nil && len(n.known) >= MaxCells {
-		n.known = map[Pair][]Need{} // what is forgotten is read or learned again
+		n.known = map[Pair][]Need{} // what is forgotten will be read or learned again
 	}
 	n.known[p] = needs[max(0, len(needs)-keptSamples):]
 }
 
-// Of returns how many bytes of GPU memory a run takes: three of four runs of about its
-// size took no more. It is 0 where nothing is known.
+// Of returns how many bytes of GPU memory a run takes: three out of four runs of about its size
+// took no more. It is 0 if nothing is known.
 func (n *Needs) Of(s Structure, gpu string) int64 {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -81,7 +81,7 @@ func (n *Needs) Of(s Structure, gpu string) int64 {
 	return near[(3*len(near)+3)/4-1]
 }
 
-// NeedField is the stored name of what the runs of a pair needed.
+// NeedField returns the stored name for what the runs of a pair needed.
 func NeedField(p Pair) string { return needMark + p.Field() }
 
 // ParseNeedField reads what [NeedField] returned; false for any other name.
@@ -98,8 +98,8 @@ func (n Need) Encode() string {
 	return strconv.FormatFloat(n.Work, 'g', 6, 64) + "@" + strconv.FormatInt((n.Bytes+mebibyte-1)/mebibyte, 10)
 }
 
-// DecodeNeeds reads needs in their stored form, separated by spaces, and leaves out what
-// it cannot read: another version may have written it.
+// DecodeNeeds reads needs in their stored form, separated by spaces, and skips what it cannot read:
+// another version may have written it.
 func DecodeNeeds(text string) []Need {
 	var out []Need
 	for part := range strings.FieldsSeq(text) {

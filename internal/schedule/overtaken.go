@@ -6,11 +6,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// Overtaken remembers since when waiting jobs are overtaken by others. The zero value is
+// Overtaken remembers since when waiting jobs have been overtaken by others. The zero value is
 // empty.
 type Overtaken map[string]time.Time
 
-// Due returns those of the jobs that must not be overtaken any more.
+// Due returns the jobs that must not be overtaken any more.
 func (o Overtaken) Due(jobs []job.Job, bound time.Duration, now time.Time) map[string]bool {
 	due := map[string]bool{}
 	for _, j := range jobs {
@@ -21,12 +21,12 @@ func (o Overtaken) Due(jobs []job.Job, bound time.Duration, now time.Time) map[s
 	return due
 }
 
-// Note adds jobs that were overtaken just now, and forgets those that have waited for
-// so long since that they are surely gone.
+// Note adds jobs that were overtaken just now, and forgets those that have waited so long since
+// that they must be gone.
 func (o *Overtaken) Note(keys []string, now time.Time) {
 	const many, old = 10_000, time.Hour
 	if *o == nil || len(*o) > 2*many {
-		*o = Overtaken{} // the bound begins again for those that still wait
+		*o = Overtaken{} // the bound starts over for those still waiting
 	}
 	if len(*o) > many {
 		for key, since := range *o {
@@ -42,8 +42,8 @@ func (o *Overtaken) Note(keys []string, now time.Time) {
 	}
 }
 
-// Late returns those of the jobs that were overtaken for as long as they run themselves,
-// or for as long as any may be.
+// Late returns the jobs that have been overtaken for as long as they take to run, or for as long as
+// any may be.
 func (o Overtaken) Late(jobs []job.Job, takes map[string]time.Duration, bound time.Duration, now time.Time) map[string]bool {
 	late := map[string]bool{}
 	for _, j := range jobs {

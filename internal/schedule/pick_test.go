@@ -95,7 +95,7 @@ func TestPick(t *testing.T) {
 	}
 }
 
-// each runs a test for each of some cases.
+// each runs a test for each of the cases.
 func each[C any](t *testing.T, cases map[string]C, test func(*testing.T, C)) {
 	t.Helper()
 	t.Parallel()

@@ -15,7 +15,7 @@ type picking struct {
 	shared map[string][]int
 	// copies counts the instances that have the same models loaded.
 	copies map[string]int
-	// soon are the busy instances, once they were asked for.
+	// soon are the busy instances, once somebody has asked for them.
 	soon []Soon
 	// kept are the names of GPUs, see keep.
 	kept []string
@@ -57,8 +57,8 @@ func (p *picking) best(j job.Job) (best int, why string) {
 	return best, "idle and able"
 }
 
-// better reports whether instance a suits the job better than b. With hundreds of both
-// it is asked often, so it looks no further than it must.
+// better reports whether instance a suits the job better than b. With hundreds of instances and
+// jobs it is called often, so it looks no further than it must.
 func (p *picking) better(j job.Job, loaded []int, a, b int) bool {
 	if loaded[a] != loaded[b] {
 		return loaded[a] > loaded[b]
@@ -76,8 +76,8 @@ func (p *picking) better(j job.Job, loaded []int, a, b int) bool {
 	return x.set != y.set && p.missed(x) < p.missed(y)
 }
 
-// missed says by how much the models are missed that an instance drops for others: those
-// that many have are missed less.
+// missed returns how much the models will be missed that an instance drops for others: less if many
+// instances have them.
 func (p *picking) missed(i *spot) int {
 	if i.set == "" {
 		return 0
@@ -98,8 +98,8 @@ func (p *picking) loaded(class string) []int {
 	return counts
 }
 
-// overtaker returns the place, in a list of waiting jobs, of the one that an instance
-// should run before the first; 0 if that is the first itself.
+// overtaker returns the index, in a list of waiting jobs, of the one that an instance should run
+// before the first; 0 if that is the first itself.
 func (p *picking) overtaker(waiting []job.Job, n int) int {
 	i := p.free[n]
 	warm := func(j job.Job) bool {
@@ -124,7 +124,7 @@ func (p *picking) overtaker(waiting []job.Job, n int) int {
 	return 0
 }
 
-// take removes an instance from the free ones, which gets a job.
+// take removes an instance that gets a job from the free ones.
 func (p *picking) take(n int, j job.Job) {
 	p.free[n].GPU.Take(j)
 	p.copies[p.free[n].set]--
@@ -134,7 +134,7 @@ func (p *picking) take(n int, j job.Job) {
 	}
 }
 
-// SetOf names a sorted list of models; "" is none.
+// SetOf names a sorted list of models; "" means none.
 func SetOf(models []string) string { return strings.Join(models, "\x00") }
 
 // common counts the entries that two sorted lists share.

@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Reservation keeps instances for the jobs of some tenants.
+// Reservation keeps instances for the jobs of certain tenants.
 type Reservation struct {
 	// Instances is the name of an instance; each * in it stands for any text.
 	Instances string
-	// Tenants are those who may use them; at least one.
+	// Tenants are those who may use the instances; at least one.
 	Tenants []string
 }
 
-// Reservations are those of all instances. An instance that several of them name takes
-// the jobs of all their tenants.
+// Reservations are those of all instances. An instance that several of them name takes the jobs of
+// all their tenants.
 type Reservations []Reservation
 
-// For returns the tenants an instance is reserved for, sorted; nil if it is for all.
+// For returns the tenants an instance is reserved for, sorted; nil if it is for everybody.
 func (rs Reservations) For(instance string) (tenants []string) {
 	for _, r := range rs {
 		if Matches(r.Instances, instance) {
@@ -28,7 +28,7 @@ func (rs Reservations) For(instance string) (tenants []string) {
 	return slices.Compact(tenants)
 }
 
-// Matches reports whether a name is like a pattern, in which * stands for any text.
+// Matches reports whether a name matches a pattern in which * stands for any text.
 func Matches(pattern, name string) bool {
 	first, rest, any := strings.Cut(pattern, "*")
 	name, ok := strings.CutPrefix(name, first)
@@ -47,8 +47,8 @@ func Matches(pattern, name string) bool {
 	return strings.HasSuffix(name, last)
 }
 
-// MayUse reports whether an instance that is reserved for some tenants, or for nobody if
-// that is nil, takes a tenant's jobs.
+// MayUse reports whether an instance takes a tenant's jobs, given the tenants that it is reserved
+// for; nil means that it is not reserved.
 func MayUse(reserved []string, tenant string) bool {
 	return reserved == nil || slices.Contains(reserved, tenant)
 }

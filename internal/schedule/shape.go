@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Encode returns what an [Estimator] needs of a structure as a short text, of hashes
-// and a number.
+// Encode returns what an [Estimator] needs of a structure as a short text made of hashes and a
+// number.
 func (s Structure) Encode() string {
 	return s.Key + ":" + s.Kind + ":" + strconv.FormatFloat(s.Work, 'g', 6, 64)
 }
 
-// DecodeStructure reads a text of [Structure.Encode]; false for what another version
-// may have written.
+// DecodeStructure reads a text of [Structure.Encode]; false if it cannot, as another version may
+// have written it.
 func DecodeStructure(text string) (Structure, bool) {
 	parts := strings.Split(text, ":")
 	if len(parts) != 3 || parts[0] == "" {

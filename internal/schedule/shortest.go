@@ -8,15 +8,15 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// shorter is how many times as long a job must take to be overtaken by one that takes
-// less: estimates are no better than that.
+// shorter is how many times as long a job must take to be overtaken by a shorter one: estimates are
+// no better than that.
 const shorter = 2
 
-// worthwhile is how long a job takes at least that is worth overtaking.
+// worthwhile is the shortest a job may take and still be worth overtaking.
 const worthwhile = time.Second
 
-// ShortFirst returns waiting jobs with short ones before long ones, as far as they may
-// overtake these, and which of them have overtaken one. Equals keep their order.
+// ShortFirst returns waiting jobs with short ones before long ones, as far as they may overtake
+// them, and which of them have overtaken one. Equals keep their order.
 func ShortFirst(waiting []job.Job, w Warmth) (order []job.Job, moved map[string]bool) {
 	if len(w.Takes) == 0 {
 		return slices.Clone(waiting), nil
@@ -24,7 +24,7 @@ func ShortFirst(waiting []job.Job, w Warmth) (order []job.Job, moved map[string]
 	moved = map[string]bool{}
 	counts, places := make([]time.Duration, len(waiting)), make([]int, 0, len(waiting))
 	for n, j := range waiting {
-		takes := w.Takes[j.Key] // or as long as the longest that only others may overtake
+		takes := w.Takes[j.Key] // or as long as the longest one that only others may overtake
 		for before, c := range counts[:n] {
 			if b := waiting[before]; c > takes && !w.Late[b.Key] && !w.mayOvertake(j, b) {
 				takes = c
@@ -62,9 +62,9 @@ func (w Warmth) muchLonger(j, other job.Job) bool {
 	return w.Takes[j.Key] >= shorter*max(w.Takes[other.Key], 1)
 }
 
-// Takes returns how long jobs count as running, by key, given how long each will run; nil if
-// that makes no difference. A job that may not overtake a long one counts as long itself: it
-// would hold up all short ones behind it else, and it cannot begin before the long one anyway.
+// Takes returns how long jobs count as running, by key, given how long each will run; nil if that
+// makes no difference. A job that may not overtake a long one counts as long itself: otherwise it
+// would hold up all the short ones behind it, and it cannot begin before the long one anyway.
 func Takes(jobs []job.Job, ran func(shape string) time.Duration) map[string]time.Duration {
 	if len(jobs) < 2 {
 		return nil
@@ -81,7 +81,7 @@ func Takes(jobs []job.Job, ran func(shape string) time.Duration) map[string]time
 	return lifted(jobs, each)
 }
 
-// lifted makes jobs count as long as those before them that they may not overtake.
+// lifted makes jobs count as long as the ones before them that they may not overtake.
 func lifted(jobs []job.Job, each []time.Duration) map[string]time.Duration {
 	takes := make(map[string]time.Duration, len(jobs))
 	for n, j := range jobs {
@@ -95,8 +95,8 @@ func lifted(jobs []job.Job, each []time.Duration) map[string]time.Duration {
 	return takes
 }
 
-// ShortBehind returns how many of the first waiting jobs to read, given their shapes, so that
-// the short ones behind long ones are among them; 0 if there are none.
+// ShortBehind returns how many of the first waiting jobs to read, given their shapes, to include
+// the short ones behind long ones; 0 if there are none.
 func ShortBehind(shapes []string, ran func(shape string) time.Duration) (n int) {
 	most := time.Duration(0)
 	for at, shape := range shapes {
@@ -109,8 +109,8 @@ func ShortBehind(shapes []string, ran func(shape string) time.Duration) (n int) 
 	return n
 }
 
-// mayOvertake reports whether a job may go before one that is due earlier. Callers' own
-// jobs keep their order, and so do priorities and `front` within a tenant, and bands.
+// mayOvertake reports whether a job may go before one that is due earlier. A caller's own jobs keep
+// their order, and so do priorities and `front` within a tenant, and bands.
 func mayOvertake(j, before job.Job) bool {
 	if j.Band().Below(before.Band()) {
 		return false

@@ -61,8 +61,8 @@ func TestShortFirst(t *testing.T) {
 	})
 }
 
-// Under a load that does not end, short jobs wait much less than in the order of their
-// arrival, and a long one is overtaken for as long as it takes itself, at most.
+// Under a load that never ends, short jobs wait much less than in order of arrival, and a long one
+// is overtaken for at most as long as it takes to run itself.
 func TestShortFirstIsBounded(t *testing.T) {
 	t.Parallel()
 	const servers, picture, video, bound, count = 8, 4 * time.Second, 120 * time.Second, 90 * time.Second, 4000

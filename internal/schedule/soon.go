@@ -10,12 +10,12 @@ import (
 // Soon is a busy instance that has models loaded.
 type Soon struct {
 	Idle
-	// Free is in how long it will have ended what it runs.
+	// Free is how long until it has finished what it is running.
 	Free time.Duration
 }
 
-// Held is a job that waits for a busy instance with its models loaded, since that one will
-// have finished it sooner than an idle one that must load them.
+// Held is a job that waits for a busy instance with its models loaded, because that one will finish
+// it sooner than an idle one that must load them.
 type Held struct {
 	Job      job.Job
 	Instance string
@@ -23,9 +23,9 @@ type Held struct {
 	For time.Duration
 }
 
-// waitsFor returns the busy instance that a job should wait for rather than load its models
-// on the nth free one; nil if there is none. behind are the jobs after it: those that could
-// take an instance from it must be free to go before it.
+// waitsFor returns the busy instance that a job should wait for rather than load its models on the
+// nth free one; nil if there is none. behind are the jobs after it: those that could take an
+// instance from it must be allowed to go before it.
 func (p *picking) waitsFor(j job.Job, n int, behind []job.Job) *Held {
 	models := p.Models[j.Class]
 	if p.Soon == nil || p.Due[j.Key] || p.Waited[j.Key] || len(models) == 0 || p.loaded(j.Class)[n] == len(models) {

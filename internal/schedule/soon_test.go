@@ -9,8 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// A job waits for a busy instance with its models loaded only if that one will have
-// finished it sooner, and if nobody waits with it who need not.
+// A job waits for a busy instance with its models loaded only if that one will finish it sooner,
+// and if nobody has to wait along with it who need not.
 func TestPickHolds(t *testing.T) {
 	models := map[string][]string{"sd": {"sd"}, "flux": {"flux"}}
 	all := map[string]bool{"sd": true, "flux": true, "plain": true}

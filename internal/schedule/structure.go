@@ -12,31 +12,31 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Structure is what a graph's run time depends on. Graphs that differ in seeds, texts,
-// names of users' files, node ids and sizes only have the same Key.
+// Structure is what a graph's run time depends on. Graphs that differ only in seeds, texts, names
+// of users' files, node ids and sizes have the same Key.
 type Structure struct {
 	// Key is a hash of the classes, the wiring, the models and the samplers.
 	Key string
-	// Kind is a hash of the classes of the last nodes, those that nothing reads.
+	// Kind is a hash of the classes of the last nodes, those that no other node reads.
 	Kind string
 	// Models is a hash of the models' names; empty for a graph that loads none.
 	Models string
-	// Work grows with the run time: steps x pixels x batch x frames x seconds, each
-	// of them 1 where the graph does not say. It is at least 1.
+	// Work grows with the run time: steps x pixels x batch x frames x seconds, each of them 1 if
+	// the graph does not say. It is at least 1.
 	Work float64
-	// Nodes is how many nodes the graph has.
+	// Nodes is the number of nodes in the graph.
 	Nodes int
 }
 
-// choices are inputs whose text is one of a few that change the run time. Other texts
-// may be a user's.
+// choices are inputs whose text is one of a few that change the run time. Other texts may be a
+// user's.
 var choices = map[string]bool{"sampler_name": true, "upscale_method": true, "weight_dtype": true}
 
-// node is what of a node matters here.
+// node is the part of a node that matters here.
 type node struct {
 	class  string
 	inputs *pyjson.Object
-	// links are its inputs that come from other nodes of the graph, by name.
+	// links are its inputs that come from other nodes of the graph.
 	links []link
 	hash  string
 	// waits is how many links lead to nodes without a final hash.
@@ -49,8 +49,7 @@ type link struct {
 	name, source, output string
 }
 
-// Read returns the structure of a graph in ComfyUI's API format; false for what is
-// none.
+// Read returns the structure of a graph in ComfyUI's API format; false if it is not one.
 func Read(graph []byte) (Structure, bool) {
 	v, err := pyjson.Parse(graph)
 	if err != nil {
@@ -70,7 +69,7 @@ func Parsed(v pyjson.Value) (Structure, bool) {
 	spread(nodes)
 	var all, last []string
 	for _, n := range nodes {
-		// Two nodes alike that are read once each are not one that is read twice.
+		// Two identical nodes that are read once each differ from one that is read twice.
 		all = append(all, n.hash+strconv.Itoa(n.readers))
 		if n.readers == 0 {
 			last = append(last, n.class)
@@ -114,8 +113,8 @@ func linkOf(v pyjson.Value) (source, output string, ok bool) {
 	return string(id), string(n), isText && isNumber
 }
 
-// label gives each node the hash of its own class, models and choices, and returns the
-// models of all.
+// label gives each node the hash of its own class, models and choices, and returns the models of
+// all nodes.
 func label(nodes map[string]*node) (models []string) {
 	for _, n := range nodes {
 		parts := []string{}
@@ -136,8 +135,8 @@ func label(nodes map[string]*node) (models []string) {
 	return models
 }
 
-// spread takes into the hash of each node those of the nodes that it reads, from the
-// first nodes on. Nodes in a cycle, which no instance accepts, keep their own.
+// spread mixes into the hash of each node the hashes of the nodes that it reads, starting from the
+// first nodes. Nodes in a cycle, which no instance accepts, keep their own.
 func spread(nodes map[string]*node) {
 	readers := map[string][]*node{}
 	var ready []*node
@@ -167,7 +166,7 @@ func spread(nodes map[string]*node) {
 	}
 }
 
-// hashOf is a hash of texts in any order.
+// hashOf returns a hash of texts that does not depend on their order.
 func hashOf(parts []string) string {
 	slices.Sort(parts)
 	h := sha256.New()
@@ -187,10 +186,9 @@ var factors = map[string][]string{
 // maxWork bounds the work, so that products of a user's numbers stay finite.
 const maxWork = 1e15
 
-// work returns steps x pixels x batch x frames x seconds. Steps add up over the
-// samplers; of the others the largest counts, since several nodes often repeat one.
-// Denoise is no factor: ComfyUI runs all the steps that it was given whatever the
-// denoise, except for none at 0.
+// work returns steps x pixels x batch x frames x seconds. Steps add up over the samplers; of the
+// others only the largest counts, since several nodes often repeat one. Denoise is not a factor:
+// ComfyUI runs all the steps that it was given whatever the denoise, except that it runs none at 0.
 func work(nodes map[string]*node) float64 {
 	var steps, pixels, scale float64 = 0, 0, 1
 	largest := map[string]float64{}
@@ -216,7 +214,7 @@ func work(nodes map[string]*node) float64 {
 	return min(max(w, 1e-3), maxWork)
 }
 
-// stepsOf returns the steps of a node, of which an advanced sampler runs a part.
+// stepsOf returns the steps of a node; an advanced sampler runs only part of them.
 func stepsOf(n *node, get func(string) float64) float64 {
 	if n.inputs.Has("denoise") && get("denoise") == 0 && isNumber(n.inputs, "denoise") {
 		return 0
@@ -234,8 +232,8 @@ func isNumber(inputs *pyjson.Object, name string) bool {
 	return ok
 }
 
-// number returns an input that is a number, in the node or in the one that it reads,
-// as far as that is one constant; 0 for others.
+// number returns an input that is a number, in the node itself or in the node that it reads if that
+// is a constant; 0 for others.
 func number(nodes map[string]*node, inputs *pyjson.Object, name string) float64 {
 	v, _ := inputs.Get(name)
 	if source, _, ok := linkOf(v); ok && nodes[source] != nil {

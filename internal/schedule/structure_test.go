@@ -65,8 +65,7 @@ func TestStructure(t *testing.T) {
 	}
 }
 
-// A number may come from a node that holds one, and an advanced sampler runs a part
-// of its steps.
+// A number may come from a node that holds one, and an advanced sampler runs part of its steps.
 func TestWorkOfOtherForms(t *testing.T) {
 	t.Parallel()
 	linked := `{"1":{"class_type":"PrimitiveInt","inputs":{"value":30}},"2":{"class_type":"KSampler","inputs":{"steps":["1",0]}}}`
@@ -76,7 +75,7 @@ func TestWorkOfOtherForms(t *testing.T) {
 	require.InDelta(t, 2.5, read(t, `{"1":{"class_type":"SimulatedWork","inputs":{"seconds":2.5}}}`).Work, 0)
 }
 
-// Graphs that real clients have posted have structures, and few of them are one.
+// Graphs that real clients have posted have structures, and few of them share one.
 func TestStructureOfRecordedPrompts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"prompts-0.3.64.json.gz", "prompts-0.33.0.json.gz"} {
@@ -91,7 +90,7 @@ func TestStructureOfRecordedPrompts(t *testing.T) {
 		for _, sent := range all {
 			var p struct{ Prompt json.RawMessage }
 			if json.Unmarshal([]byte(sent.Body), &p) != nil {
-				continue // sent to see what a server says of it
+				continue // sent to see what a server says about it
 			}
 			s, ok := schedule.Read(p.Prompt)
 			if !ok {

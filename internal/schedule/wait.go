@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// exactly bounds the jobs that Wait gives out one by one.
+// exactly bounds the jobs that Wait hands out one by one.
 const exactly = 512
 
-// Wait tells when a job starts that has some jobs ahead of it, each of which takes
-// about each: the instances that can run it are free after free, and each job goes to
-// the one that is free first. False means that there is no such instance. With more
-// than 512 jobs ahead all but those count as spread evenly over the instances, which
-// is wrong by at most one run.
+// Wait tells when a job starts that has ahead jobs before it, each of which takes about each: the
+// instances that can run it become free one after the other, and each job goes to the first free
+// one. False means that there is no such instance. With more than 512 jobs ahead, all but 512 of
+// them count as spread evenly over the instances, which is off by at most one run.
 //
-// It is not exact: jobs ahead count as able to run on the same instances, and their
-// mean counts for each.
+// It is not exact: jobs ahead count as able to run on the same instances, and each counts with
+// their mean.
 func Wait(free []time.Duration, ahead int, each time.Duration) (time.Duration, bool) {
 	if len(free) == 0 {
 		return 0, false
