@@ -17,8 +17,8 @@ func (b *bench) ahead(key, hub string) (job.Job, error) {
 	})
 }
 
-// A job may wait behind a run that has begun, of the same hub. It has the instance when
-// it begins, whether the run before it was released by then or not.
+// A job may wait behind a run of the same hub that has begun. It gets the instance when it begins,
+// whether the run before it has been released by then or not.
 func TestClaimAhead(t *testing.T) {
 	eachOf(t, queue.Options{}, map[string]bool{"released before": true, "released after": false}, func(t *testing.T, b *bench, early bool) {
 		ctx := t.Context()
@@ -50,7 +50,7 @@ func TestClaimAhead(t *testing.T) {
 	})
 }
 
-// A job that is taken back is as it was, at its place.
+// A job that is taken back is as it was, in its place.
 func TestUnusedRunLeavesNoTrace(t *testing.T) {
 	each(t, queue.Options{MaxAttempts: 1}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -70,7 +70,7 @@ func TestUnusedRunLeavesNoTrace(t *testing.T) {
 	})
 }
 
-// The tenant of a job pays for its run, and not for the one that it waited behind.
+// A job's tenant pays for its run, but not for the one that it waited behind.
 func TestWaitingAtAnInstanceIsFree(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -84,8 +84,8 @@ func TestWaitingAtAnInstanceIsFree(t *testing.T) {
 	})
 }
 
-// Cancelling a job that waits at an instance withdraws it, and asks its holder to take
-// it back. One that has begun is left to run by CancelWaiting.
+// Cancelling a job that waits at an instance withdraws it and asks its holder to take it back.
+// CancelWaiting leaves one that has begun running.
 func TestCancelAhead(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -106,8 +106,8 @@ func TestCancelAhead(t *testing.T) {
 	})
 }
 
-// A claim releases the run that has ended at the instance before it, and no other one. It
-// says how many classes still have waiting jobs.
+// A claim releases the run that ended at the instance before it, and no other. It tells how many
+// classes still have waiting jobs.
 func TestClaimAfter(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -137,8 +137,7 @@ func TestClaimAfter(t *testing.T) {
 	})
 }
 
-// A run that must end and was released keeps no instance, even if it begins there after
-// all.
+// A run that must end and was released keeps no instance, even if it begins there after all.
 func TestAReleasedRunTakesNoInstance(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()

@@ -19,7 +19,7 @@ func inBand(band job.Band) func(*queue.Submission) {
 	return func(s *queue.Submission) { s.Band = band }
 }
 
-// A higher band goes first, whoever is in it and whatever its priority; after nine of its
+// A higher band goes first, whoever is in it and whatever its priority; after every nine of its
 // jobs, one of a lower band goes.
 func TestBands(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -61,7 +61,7 @@ func TestBands(t *testing.T) {
 	})
 }
 
-// What nobody has waiting is owed nothing when it comes.
+// A band that had nothing waiting is owed nothing when jobs arrive.
 func TestBandThatComesWaits(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 30 {
@@ -123,7 +123,7 @@ func keysOf(jobs []job.Job) (keys []string) {
 	return slices.Clip(keys)
 }
 
-// order is in which the waiting jobs are given out.
+// order returns the waiting jobs in the order in which they are given out.
 func (b *bench) order() (ids []string) {
 	b.t.Helper()
 	w := must(b.Window(b.t.Context(), queue.Wanted{}, 0, 100))
@@ -158,8 +158,8 @@ func TestSteerMovesWithinTheTenant(t *testing.T) {
 	})
 }
 
-// Whoever moves one of many jobs to the front does not move the turn of the tenant to
-// the place that the job had: other callers' new jobs would come in behind all.
+// Moving one of many jobs to the front does not move the tenant's turn to the place that the job
+// had: other callers' new jobs would then come in behind all of them.
 func TestFrontMovesNobodyBack(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		var last job.Job
@@ -220,7 +220,7 @@ func TestPausedJobsWaitAndCount(t *testing.T) {
 	})
 }
 
-// What is stopped gets no further run; what runs goes on, and nothing else is touched.
+// What is stopped gets no more runs; whatever is running goes on, and nothing else is affected.
 func TestStops(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		a, other := b.enqueue("a", from("a", "a")), b.enqueue("b", from("b", "b"))

@@ -34,8 +34,8 @@ func life(tb testing.TB, b *bench) {
 	require.NoError(tb, b.Finish(ctx, claimed.Run, queue.Outcome{State: job.Done, Entry: []byte(`{"x":1}`)}))
 }
 
-// BenchmarkLife takes a job through its life while others wait, and prints how
-// much slower the embedded server is.
+// BenchmarkLife takes a job through its life while others wait, and prints how much slower the
+// embedded server is.
 func BenchmarkLife(b *testing.B) {
 	for _, backlog := range []int{0, 1000, 5000} {
 		each := map[string]time.Duration{}
@@ -64,8 +64,8 @@ func BenchmarkLife(b *testing.B) {
 	}
 }
 
-// BenchmarkCycles enqueues, claims and finishes jobs of 10 kB, sixteen at once, and prints how
-// many a second. COMFYHUB_BENCH_REDIS is the URL of the Redis; the default is one of its own.
+// BenchmarkCycles enqueues, claims and finishes jobs of 10 kB, sixteen at once, and prints how many
+// per second. COMFYHUB_BENCH_REDIS is the URL of the Redis; by default it starts its own.
 func BenchmarkCycles(b *testing.B) {
 	url := os.Getenv("COMFYHUB_BENCH_REDIS")
 	if url == "" {
@@ -125,9 +125,9 @@ func BenchmarkCycles(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "cycles/s")
 }
 
-// BenchmarkClasses looks at 10,000 waiting jobs of eight tenants, which are of one class or
-// of a thousand. It prints how long Redis is blocked by a look, and how much longer than
-// with one class if all thousand are wanted, or half of them.
+// BenchmarkClasses looks at 10,000 waiting jobs of eight tenants, of one class or of a thousand. It
+// prints how long a look blocks Redis, and how much longer than with one class if all thousand are
+// wanted, or half of them.
 func BenchmarkClasses(b *testing.B) {
 	for _, order := range []string{"fair", "fifo"} {
 		one := map[int]float64{}
@@ -174,7 +174,7 @@ func waitingClasses(b *bench, jobs, classes int) []string {
 
 var scriptUsec = regexp.MustCompile(`cmdstat_evalsha(?:_ro)?:calls=[0-9]+,usec=([0-9]+)`)
 
-// scriptTime returns for how many microseconds scripts have blocked a redis-server.
+// scriptTime returns how many microseconds scripts have blocked a redis-server.
 func scriptTime(tb testing.TB, db *redis.DB) (usec float64) {
 	tb.Helper()
 	text := must(db.Client().Info(tb.Context(), "commandstats").Result())
@@ -185,9 +185,9 @@ func scriptTime(tb testing.TB, db *redis.DB) (usec float64) {
 	return usec
 }
 
-// BenchmarkScale gives out jobs one by one while others wait, and puts as many back. It
-// prints how much longer a look and a claim take with 100,000 jobs in 1,000 tenants and
-// 20 classes than with 1,000 jobs in 10 tenants.
+// BenchmarkScale gives out jobs one by one while others wait, and puts as many back. It prints how
+// much longer a look and a claim take with 100,000 jobs in 1,000 tenants and 20 classes than with
+// 1,000 jobs in 10 tenants.
 func BenchmarkScale(b *testing.B) {
 	var small float64
 	for _, size := range []struct{ jobs, tenants, classes int }{{1000, 10, 10}, {100_000, 1000, 20}} {

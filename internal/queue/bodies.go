@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// foldedBy limits how far compression may reduce what a body counts for: to
-	// this fraction of its size at most. A body that repeats one letter a million
-	// times takes no space while it waits, but its full size in each listing.
+	// foldedBy limits how far compression may reduce what a body counts for: to this fraction of
+	// its size at most. A body that repeats one letter a million times takes no space while it
+	// waits, but takes its full size in each listing.
 	foldedBy = 16
-	// EachBody reads at most manyBodies bodies at a time, and no more than
-	// bodiesAtOnce bytes unless a single one is larger.
+	// EachBody reads at most manyBodies bodies at a time, and no more than bodiesAtOnce bytes
+	// unless a single one is larger.
 	manyBodies   = 64
 	bodiesAtOnce = 1 << 20
-	// unknownWeight is what a body counts for there that a version before weights has
-	// stored.
+	// unknownWeight is what a body counts for there if a version before weights stored it.
 	unknownWeight = bodiesAtOnce / 4
 )
 
@@ -45,10 +44,9 @@ func (s StoredBody) Size() int64 { return unpackedSize(s.stored) }
 // maxBlock is the largest zstd block, in bytes.
 const maxBlock = 128 << 10
 
-// unpackedSize returns how much memory a stored value needs, besides itself, once
-// it is read: no less, and little more. The header of a short value does not state
-// its size. If it counted as the largest, it would wait for the memory of all large
-// bodies.
+// unpackedSize returns how much memory a stored value needs, besides itself, once it is read: no
+// less, and not much more. The header of a short value does not state its size. If it counted as
+// the largest possible, it would have to wait for the memory of all large bodies.
 func unpackedSize(stored []byte) int64 {
 	var head zstd.Header
 	err := head.Decode(stored)
@@ -64,9 +62,8 @@ func unpackedSize(stored []byte) int64 {
 // Read returns the body without its secrets and requirements. Errors: ErrCorrupt.
 func (s StoredBody) Read() (job.Body, error) { return s.codec.decodeBody(s.stored) }
 
-// EachBody passes the bodies of the live ones among the jobs to use, in the order
-// of the keys, with about a megabyte of them in memory at a time. It ends at the first
-// error of use.
+// EachBody passes the bodies of those jobs that are live to use, in the order of the keys, with
+// about a megabyte of them in memory at a time. It stops at the first error of use.
 func (q *store) EachBody(ctx context.Context, keys []string, use func(StoredBody) error) error {
 	for part := range slices.Chunk(keys, batchSize) {
 		weights, err := q.weights(ctx, part)
@@ -88,7 +85,7 @@ func (q *store) EachBody(ctx context.Context, keys []string, use func(StoredBody
 	return nil
 }
 
-// weights returns at least the sizes of stored bodies, see weigh.
+// weights returns upper bounds of the sizes of stored bodies, see weigh.
 func (q *store) weights(ctx context.Context, keys []string) ([]int64, error) {
 	records, err := q.records(ctx, keys, "weight")
 	if err != nil {

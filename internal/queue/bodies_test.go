@@ -16,7 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// pipelines counts the round trips of a client, and what the largest one has read.
+// pipelines counts the round trips of a client, and how much the largest one has read.
 type pipelines struct{ count, most int }
 
 func (p *pipelines) DialHook(next goredis.DialHook) goredis.DialHook          { return next }
@@ -78,8 +78,8 @@ func TestLargeBodiesAreReadFewAtATime(t *testing.T) {
 	})
 }
 
-// The hub that accepted a prompt and has its run does not ask Redis for the body. Every
-// other hub does, and so does this one when the run is over.
+// The hub that accepted a prompt and has its run does not ask Redis for the body. Every other hub
+// does, and so does this one once the run is over.
 func TestBodyOfOnesOwnRun(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -119,8 +119,7 @@ func TestLessons(t *testing.T) {
 	})
 }
 
-// Hubs share what they measure, the last runs of each pair, and the pairs that were run
-// last.
+// Hubs share what they measure: the last runs of each pair, and the pairs that were run last.
 func TestDurations(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()

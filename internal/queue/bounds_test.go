@@ -24,7 +24,7 @@ func (b *bench) weigh(key string) int64 {
 	return n
 }
 
-// share is what waits for a tenant, or for all tenants.
+// share is what is waiting for a tenant, or for all tenants.
 type share struct {
 	jobs  int
 	bytes int64
@@ -167,8 +167,8 @@ write('HSET', key('q', 'job', k), 'state', 'leased', 'fence', '1', 'attempts', '
 write('ZADD', key('q', 'leases'), '1', k)`
 )
 
-// A hub of the previous version counts nothing. If one still works on the same
-// jobs beside this hub, nothing is counted twice.
+// A hub of the previous version counts nothing. If it works on the same jobs beside this hub,
+// nothing is counted twice.
 func TestCountedBesideAnOldHub(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -195,8 +195,8 @@ func TestCountedBesideAnOldHub(t *testing.T) {
 	})
 }
 
-// A sweep counts again after an upgrade, and where an old hub took jobs away
-// unseen. From then on everything works as if it had always been counted.
+// A sweep counts again after an upgrade, and where an old hub took jobs away unnoticed. From then
+// on everything works as if it had always been counted.
 func TestRecount(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()

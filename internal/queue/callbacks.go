@@ -15,26 +15,26 @@ import (
 const (
 	maxTenantCallbacks = 10_000
 	maxCallbacks       = 50_000
-	// maxTenantDead and maxDead bound the events that could not be delivered; beyond them
-	// the oldest go, a tenant's own first.
+	// maxTenantDead and maxDead bound the events that could not be delivered; beyond them the
+	// oldest go, a tenant's own first.
 	maxTenantDead = 1000
 	maxDead       = 10_000
 	// deadAge is how long these are kept.
 	deadAge = 7 * 24 * time.Hour
-	// callbackLease is how long a hub may take to send an event; progressLease is the same
-	// for progress, which no end waits for any longer.
+	// callbackLease is how long a hub may take to send an event; progressLease is the same for
+	// progress, so that an end waits no longer than this behind it.
 	callbackLease = time.Minute
 	progressLease = 15 * time.Second
 )
 
 var (
-	// ErrCallbacksFull means that too many jobs have callbacks that are not delivered yet.
+	// ErrCallbacksFull means that too many jobs have callbacks that have not been delivered yet.
 	ErrCallbacksFull = errors.New("queue: too many callbacks wait")
 	// ErrTenantCallbacksFull is the same for the jobs of one tenant.
 	ErrTenantCallbacksFull = errors.New("queue: too many callbacks of this tenant wait")
 )
 
-// The events of a job that a callback can be told of.
+// The events of a job that a callback can report.
 const (
 	EventQueued    = "queued"
 	EventStarted   = "started"
@@ -47,11 +47,11 @@ const (
 // Callback says where a job's events go.
 type Callback struct {
 	URL string
-	// Events are those wanted.
+	// Events are the ones wanted.
 	Events []string
 }
 
-// fields are the callback as a job's record has it.
+// fields returns the callback in the form of a job's record.
 func (c *Callback) fields() (link, events string) {
 	if c == nil {
 		return "", ""
@@ -59,10 +59,10 @@ func (c *Callback) fields() (link, events string) {
 	return c.URL, " " + strings.Join(c.Events, " ") + " "
 }
 
-// CallbackEvent is something that a callback is told of. Times are milliseconds since the
-// Unix epoch by Redis's clock, and zero for what has not come.
+// CallbackEvent is something that is reported to a callback. Times are milliseconds since the Unix
+// epoch by Redis's clock, and zero for what has not happened yet.
 type CallbackEvent struct {
-	// ID is the event's own; the same event always has the same.
+	// ID identifies the event; the same event always has the same.
 	ID     string
 	Tenant string
 	// Prompt is the job's id as its client knows it.
@@ -76,9 +76,9 @@ type CallbackEvent struct {
 	FinishedAt int64
 	// Reason says why the job failed; empty if it did not.
 	Reason string
-	// Progress is how far the node is that ran at the event, from 0 to 1.
+	// Progress is how far the node was that was running at the event, from 0 to 1.
 	Progress float64
-	// Attempts is how often it was sent in vain.
+	// Attempts is how often sending it has failed.
 	Attempts int
 }
 
@@ -91,18 +91,17 @@ type TakenCallback struct {
 	key, turn string
 }
 
-// WaitingCallback is an event that was not delivered yet, or could not be.
+// WaitingCallback is an event that has not been delivered yet, or could not be.
 type WaitingCallback struct {
 	CallbackEvent
-	// Error says why it was not delivered the last time.
+	// Error says why the last attempt to deliver it failed.
 	Error string
 	// Time is when it is due, or when it was given up, in milliseconds since the Unix epoch.
 	Time int64
 }
 
-// TakeCallbacks gives events that are due to this hub, of each tenant one at most, and none
-// of the tenants of skip. Each is the hub's own for a minute, progress for 15 s; it must be
-// settled by then.
+// TakeCallbacks gives due events to this hub, at most one per tenant, and none of the tenants in
+// skip. Each is the hub's own for a minute, progress for 15 s; it must be settled by then.
 func (q *Callbacks) TakeCallbacks(ctx context.Context, bound int, skip []string) ([]TakenCallback, error) {
 	args := []any{milliseconds(callbackLease), bound, milliseconds(deadAge), milliseconds(progressLease)}
 	for _, tenant := range skip {
@@ -135,7 +134,7 @@ func readCallbackEvent(packed, tenant, prompt, link string, attempts int) (Callb
 		return CallbackEvent{}, fmt.Errorf("%w: event of a callback", ErrCorrupt)
 	}
 	p := parser{r: record{"at": parts[2], "created": parts[3], "started": parts[4], "finished": parts[5]}}
-	if len(parts) > 7 { // a hub of an older version has written it otherwise
+	if len(parts) > 7 { // a hub of an older version writes it differently
 		p.r["progress"] = parts[7]
 	}
 	return CallbackEvent{
@@ -145,24 +144,24 @@ func readCallbackEvent(packed, tenant, prompt, link string, attempts int) (Callb
 	}, p.err
 }
 
-// Delivered notes that a taken event has arrived. Errors of this and the methods below:
-// ErrStale if the event is another hub's now.
+// Delivered notes that a taken event has arrived. Errors of this and the methods below: ErrStale if
+// another hub has the event now.
 func (q *Callbacks) Delivered(ctx context.Context, t TakenCallback) error {
 	return q.settleCallback(ctx, t, "delivered", 0, "")
 }
 
-// RetryCallback notes that a taken event has not arrived; it is due again after a pause.
+// RetryCallback notes that a taken event did not arrive; it is due again after a pause.
 func (q *Callbacks) RetryCallback(ctx context.Context, t TakenCallback, pause time.Duration, why string) error {
 	return q.settleCallback(ctx, t, "failed", pause, why)
 }
 
-// PutOffCallback gives a taken event back that was not sent.
+// PutOffCallback gives back a taken event that was not sent.
 func (q *Callbacks) PutOffCallback(ctx context.Context, t TakenCallback, pause time.Duration) error {
 	return q.settleCallback(ctx, t, "later", pause, "")
 }
 
-// BuryCallback gives a taken event up. It is kept for a week, and can be replayed; progress
-// is dropped.
+// BuryCallback gives up a taken event. It is kept for a week and can be replayed; progress is
+// dropped.
 func (q *Callbacks) BuryCallback(ctx context.Context, t TakenCallback, why string) error {
 	return q.settleCallback(ctx, t, "dead", 0, why)
 }
@@ -175,8 +174,8 @@ func (q *Callbacks) settleCallback(ctx context.Context, t TakenCallback, what st
 	return refusal(code)
 }
 
-// ReplayCallback sends an event again that was given up. tenant is who asks; "" may replay
-// those of all. Errors: ErrNotFound.
+// ReplayCallback resends an event that was given up. tenant is who asks; "" may replay anybody's.
+// Errors: ErrNotFound.
 func (q *Callbacks) ReplayCallback(ctx context.Context, tenant, id string) error {
 	code, _, err := q.run(ctx, replayCallScript, id, tenant)
 	if err != nil {
@@ -185,13 +184,13 @@ func (q *Callbacks) ReplayCallback(ctx context.Context, tenant, id string) error
 	return refusal(code)
 }
 
-// WaitingCallbacks lists events that wait to be delivered, of each job the first; of all
-// tenants with "".
+// WaitingCallbacks lists events waiting to be delivered, the first of each job; "" means of all
+// tenants.
 func (q *Callbacks) WaitingCallbacks(ctx context.Context, tenant string, bound int) ([]WaitingCallback, error) {
 	return q.listCallbacks(ctx, waitingCallsScript, tenant, bound)
 }
 
-// DeadCallbacks lists events that were given up, the last one first.
+// DeadCallbacks lists events that were given up, the latest first.
 func (q *Callbacks) DeadCallbacks(ctx context.Context, tenant string, bound int) ([]WaitingCallback, error) {
 	return q.listCallbacks(ctx, deadCallsScript, tenant, bound)
 }

@@ -40,7 +40,7 @@ func (b *bench) told() string {
 	return taken[0].Name
 }
 
-// nothingOpen checks that no callback is left of a tenant.
+// nothingOpen checks that no callback is left.
 func (b *bench) nothingOpen() {
 	b.t.Helper()
 	require.Empty(b.t, must(b.db.Client().Keys(b.t.Context(), b.db.Key("q", "callback*")).Result()))
@@ -87,7 +87,7 @@ func TestCallbacksInOrder(t *testing.T) {
 	})
 }
 
-// Every way in which a job can end tells its callback, once.
+// However a job ends, its callback is told, once.
 func TestEveryEndCallsBack(t *testing.T) {
 	type row struct {
 		end  func(b *bench, j job.Job)
@@ -124,7 +124,7 @@ func TestEveryEndCallsBack(t *testing.T) {
 	})
 }
 
-// What is not wanted is not told, and leaves nothing behind.
+// Events that nobody wants are not reported, and leave nothing behind.
 func TestUnwantedEvents(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.runs(b.enqueue("a", calling("failed")), job.Done, "")
@@ -160,7 +160,7 @@ func TestDeadCallbacks(t *testing.T) {
 	})
 }
 
-// Tenants take turns: the many callbacks of one do not hold up the one of another.
+// Tenants take turns: many callbacks of one tenant do not hold up a single one of another.
 func TestCallbacksTakeTurns(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 20 {
@@ -178,7 +178,8 @@ func TestCallbacksTakeTurns(t *testing.T) {
 	})
 }
 
-// What a client is told was never accepted has no callback; the rest is told of once it is.
+// A job that its client is told was never accepted has no callback; for others, callbacks start
+// once they are accepted.
 func TestCallbackAtDoor(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("refused", atDoor, calling(allEvents...))
@@ -222,7 +223,7 @@ write('ZADD', key('q', 'callbacks_open'), '1', k)`, j.Key)
 	})
 }
 
-// A lost hub's event is another's once its lease is over.
+// An event taken by a lost hub can be taken by another once its lease is over.
 func TestTakenCallbackOfADeadHub(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a", calling("queued"))
@@ -237,7 +238,7 @@ write('ZADD', key('q', 'callback_tenants'), '1', 'tenant')`, j.Key)
 	})
 }
 
-// An end that Redis loses and gets back is told of under the same id.
+// An end that Redis loses and gets back is reported under the same id.
 func TestRestoredEndCallsBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -280,8 +281,7 @@ write('ZADD', key('q', 'callbacks_due', 'tenant'), '1', k)
 write('ZADD', key('q', 'callback_tenants'), '1', 'tenant')`, run.Key)
 }
 
-// Progress is told at once, then once in a while, and of what has come meanwhile only the
-// newest.
+// Progress is reported at once, then only once in a while, and then only the newest.
 func TestProgressIsThinned(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		run, began := b.progressing("a", "progress", "done"), time.Now()
@@ -310,7 +310,7 @@ func TestProgressIsThinned(t *testing.T) {
 	})
 }
 
-// An end takes the place of progress that waits, whatever it waits for.
+// An end replaces progress that is waiting, whatever that is waiting for.
 func TestEndOvertakesProgress(t *testing.T) {
 	eachOf(t, queue.Options{}, map[string]func(b *bench, run job.Run){
 		"not sent yet": func(b *bench, run job.Run) { b.progress(run, 0.1) },
@@ -368,7 +368,7 @@ write('ZADD', key('q', 'callback_tenants'), '1', 'tenant')`, "")
 	})
 }
 
-// Progress of a job whose end is asked for, or that tells only of its end, is not told.
+// Progress is not reported for a job that is asked to end, or whose callback only wants its end.
 func TestProgressThatNobodyWants(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		run := b.progressing("a", "done")

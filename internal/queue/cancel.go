@@ -9,8 +9,8 @@ import (
 
 // CancelResult is the result of Cancel.
 type CancelResult struct {
-	// Was is the previous state. A queued job is gone; a leased or running one is
-	// to be interrupted and finished by its holder; an ended job stays as it ended.
+	// Was is the previous state. A queued job is gone; a leased or running one is to be interrupted
+	// and finished by its holder; an ended job stays as it ended.
 	Was job.State
 	// Withdrawn means that the job is running and its client has withdrawn it.
 	Withdrawn bool
@@ -47,7 +47,7 @@ func (q *WaitingJobs) cancel(ctx context.Context, key, withdraw string) (CancelR
 	} else {
 		q.copies.change(key, nil, func(c *copied) {
 			for _, field := range []string{"cancel", "withdrawn"} {
-				if r[field] != "" { // scripts only ask whether there is one
+				if r[field] != "" { // scripts only check whether there is one
 					c.record[field] = r[field]
 				}
 			}
@@ -57,9 +57,9 @@ func (q *WaitingJobs) cancel(ctx context.Context, key, withdraw string) (CancelR
 	return CancelResult{Was: job.State(values[0]), Withdrawn: j.Withdrawn, Run: j.Run}, err
 }
 
-// CancelWaiting removes those of the jobs that are waiting, as ComfyUI's delete and
-// clear do, and returns their keys. Those that wait at an instance are withdrawn: their
-// holders are told to take them back. Other jobs are left alone.
+// CancelWaiting removes those of the jobs that are waiting, as ComfyUI's delete and clear do, and
+// returns their keys. Jobs waiting at an instance are withdrawn: their holders are told to take
+// them back. Other jobs are left alone.
 func (q *WaitingJobs) CancelWaiting(ctx context.Context, keys []string) ([]string, error) {
 	var removed []string
 	for batch := range slices.Chunk(keys, batchSize) {

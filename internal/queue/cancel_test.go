@@ -30,8 +30,8 @@ func TestCancel(t *testing.T) {
 		_, err = b.Body(ctx, waiting.Key)
 		require.ErrorIs(t, err, queue.ErrNotFound)
 
-		// A claimed job: its holder ends it, with whatever outcome it reports. The job may
-		// have been done before the interrupt arrived.
+		// A claimed job: its holder ends it, with whatever outcome it reports. The job may have
+		// finished before the interrupt arrived.
 		for i, state := range []job.State{job.Leased, job.Running} {
 			for k, outcome := range []job.State{job.Cancelled, job.Done} {
 				id := fmt.Sprint("taken", i, k)
@@ -73,8 +73,8 @@ func TestCancelWaiting(t *testing.T) {
 	})
 }
 
-// TestWithdraw takes jobs back at every point of their lives. Nothing of them is
-// listed, counted or kept, and the same prompt can be sent again.
+// TestWithdraw withdraws jobs at every point of their lives. Nothing of them is listed, counted or
+// kept, and the same prompt can be sent again.
 func TestWithdraw(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -155,7 +155,7 @@ func TestTombstones(t *testing.T) {
 	})
 }
 
-// atDoor marks a submission whose client waits for an answer.
+// atDoor marks a submission whose client is waiting for an answer.
 func atDoor(s *queue.Submission) { s.Door = time.Hour }
 
 // A refusal either reaches the client or comes too late. There is nothing in between.
@@ -191,7 +191,7 @@ func TestDoor(t *testing.T) {
 	})
 }
 
-// Once the client has been told that its prompt is accepted, nothing takes it back.
+// Once the client has been told that its prompt is accepted, that cannot be taken back.
 func TestDoorClosed(t *testing.T) {
 	eachOf(t, queue.Options{}, map[string]func(t *testing.T, b *bench, j job.Job) job.Run{
 		"admitted while it waits": func(t *testing.T, b *bench, j job.Job) job.Run {

@@ -41,7 +41,7 @@ func (b *bench) seen() (tenants []string) {
 	return tenants
 }
 
-// A tenant has no more runs at once than its limit, and its other jobs hold up nobody.
+// A tenant has no more runs at once than its limit allows, and its other jobs hold up nobody.
 func TestTenantRunsAtOnce(t *testing.T) {
 	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
 		b.limited(fifo, 2, 0)
@@ -67,7 +67,7 @@ func TestTenantRunsAtOnce(t *testing.T) {
 		must(b.try(own[2]))
 		_, err = b.try(own[3])
 		require.ErrorIs(t, err, queue.ErrCapped)
-		// A run that is lost frees its seat, too.
+		// A lost run frees its seat too.
 		must(b.Requeue(t.Context(), runs[1], queue.RequeueOptions{Reason: "lost"}))
 		must(b.try(own[3]))
 		must(b.try(other))
@@ -76,7 +76,7 @@ func TestTenantRunsAtOnce(t *testing.T) {
 	})
 }
 
-// Runs that a hub of an older version has ended hold no seats for ever.
+// Runs that a hub of an older version has ended do not hold seats for ever.
 func TestSeatsOfAnOlderHub(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.limited(false, 2, 0)
@@ -92,7 +92,8 @@ func TestSeatsOfAnOlderHub(t *testing.T) {
 	})
 }
 
-// What a tenant has used within a day counts; then it may neither post nor begin.
+// What a tenant has used within a day counts; once it is used up, the tenant may neither post nor
+// begin.
 func TestTenantTimeOfADay(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.limited(false, 0, time.Hour)
@@ -106,7 +107,7 @@ func TestTenantTimeOfADay(t *testing.T) {
 			t.Helper()
 			return must(b.Usage(t.Context(), "a"))
 		}
-		set(26, 10*time.Hour) // over for long
+		set(26, 10*time.Hour) // long over
 		require.Zero(t, usage())
 		set(20, 40*time.Minute)
 		set(10, 19*time.Minute)
@@ -154,8 +155,8 @@ func TestTimeOfARun(t *testing.T) {
 	})
 }
 
-// A tenant may post as many prompts at once as its limit gives it a minute, and then one at
-// a time; others are not held up.
+// A tenant may post a minute's worth of prompts at once, and then one at a time; others are not
+// held up.
 func TestTenantRate(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.SetLimits(queue.Limits{TenantRate: func(tenant string) int {
@@ -178,7 +179,7 @@ func TestTenantRate(t *testing.T) {
 			require.NoError(t, post(fmt.Sprint("b", n), "b"))
 			require.NoError(t, post(fmt.Sprint("c", n), "c"))
 		}
-		// Twenty seconds later one more.
+		// Twenty seconds later, one more.
 		key := b.db.Key("q", "rate", "a")
 		ttl := must(b.db.Client().PTTL(t.Context(), key).Result())
 		require.InDelta(t, time.Minute, ttl, float64(30*time.Second), "and nothing is left of it then")
@@ -238,8 +239,8 @@ func TestBilledJobs(t *testing.T) {
 	})
 }
 
-// Where Redis's clock was set forward by five minutes during a run, the bill is what the holder
-// has measured, however it says that the run has ended.
+// If Redis's clock is set forward by five minutes during a run, the bill is what the holder
+// measured, however it reports the end of the run.
 func TestBillIsWhatTheHolderHasMeasured(t *testing.T) {
 	eachOf(t, queue.Options{}, map[string]func(t *testing.T, b *bench, run job.Run) error{
 		"released": func(t *testing.T, b *bench, run job.Run) error { return b.Release(t.Context(), run) },

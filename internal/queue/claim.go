@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Classes returns the classes that have waiting jobs, each with its requirements.
+// Classes returns the classes with waiting jobs, each with its requirements.
 func (q *WaitingJobs) Classes(ctx context.Context) (map[string][]byte, error) {
 	classes, err := q.db.Client().SMembers(ctx, q.keys.classes()).Result()
 	if err != nil {
@@ -21,7 +21,7 @@ func (q *WaitingJobs) Classes(ctx context.Context) (map[string][]byte, error) {
 	return q.Requirements(ctx, classes)
 }
 
-// Requirements returns those of the classes that have live jobs.
+// Requirements returns the requirements of those of the classes that have live jobs.
 func (q *WaitingJobs) Requirements(ctx context.Context, classes []string) (map[string][]byte, error) {
 	out, unknown := q.requires.of(classes)
 	requires := make([]*redis.StringCmd, len(unknown))
@@ -41,8 +41,8 @@ func (q *WaitingJobs) Requirements(ctx context.Context, classes []string) (map[s
 	return out, nil
 }
 
-// Peek returns the n best waiting jobs of the classes, in rank order, also those
-// that must not run yet. They may be gone by the time of a Claim, which decides.
+// Peek returns the n best waiting jobs of the classes, in rank order, including those that must not
+// run yet. They may be gone by the time of a Claim, which decides.
 func (q *WaitingJobs) Peek(ctx context.Context, classes []string, n int) ([]job.Job, error) {
 	ranks, err := q.heads(ctx, classes, n)
 	if err != nil {
@@ -55,33 +55,32 @@ func (q *WaitingJobs) Peek(ctx context.Context, classes []string, n int) ([]job.
 type Window struct {
 	// Jobs are those that may run now, in rank order.
 	Jobs []job.Job
-	// Next is when the first of the others may run, from now; zero if all may.
+	// Next is how long until the first of the others may run; zero if all may.
 	Next time.Duration
-	// More says that other jobs wait behind these.
+	// More says that other jobs are waiting behind these.
 	More bool
 	// Classes is the number of classes that have waiting jobs.
 	Classes int
 }
 
-// Wanted says which waiting jobs are wanted; its zero value, that all are. It names the
-// classes that are not: so those that nobody has heard of yet are found, and where most
-// classes are wanted, the question is short.
+// Wanted says which waiting jobs are wanted; its zero value means all. It names the classes that
+// are not wanted: that way classes that nobody has heard of yet are found, and the question is
+// short if most classes are wanted.
 type Wanted struct {
 	// Reserved says that only jobs of the tenants in Own are wanted.
 	Reserved bool
 	// But are classes whose jobs are not wanted.
 	But []string
-	// Own are classes of which only some tenants' jobs are wanted. They win over But.
+	// Own are classes of which only some tenants' jobs are wanted. They take precedence over But.
 	Own []Own
 }
 
 // Own are classes of which only the jobs of some tenants are wanted.
 type Own struct{ Tenants, Classes []string }
 
-// Window returns n of the waiting jobs that are wanted, in the order in which they are
-// due, without the first skip of them. Those that must not run yet, by Redis's clock,
-// and those whose records cannot be read are left out. What changes between two calls
-// may be seen twice or not at all.
+// Window returns n of the wanted waiting jobs, in the order in which they are due, after skipping
+// the first skip of them. It leaves out jobs that must not run yet, by Redis's clock, and jobs
+// whose records cannot be read. What changes between two calls may be seen twice or not at all.
 func (q *WaitingJobs) Window(ctx context.Context, wanted Wanted, skip, n int) (Window, error) {
 	open := "1"
 	if wanted.Reserved {
@@ -140,7 +139,7 @@ func (q *WaitingJobs) heads(ctx context.Context, classes []string, n int) ([]str
 	return ranks[:min(n, len(ranks))], nil
 }
 
-// queued returns the waiting ones of some jobs, by their ranks.
+// queued returns the jobs with these ranks that are waiting.
 func (q *WaitingJobs) queued(ctx context.Context, ranks []string) ([]job.Job, error) {
 	jobs, err := q.jobs(ctx, keysOf(ranks))
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return j.State != job.Queued }), err
@@ -162,37 +161,34 @@ func (q *WaitingJobs) Taken(ctx context.Context) (map[string]bool, error) {
 // ClaimRequest asks for a run of a waiting job on an idle instance.
 type ClaimRequest struct {
 	Key string
-	// Tenant is the job's, whose weight counts.
+	// Tenant is the job's; its weight counts.
 	Tenant   string
 	Instance string
 	// Hub is the id and boot of the hub that will hold the run.
 	Hub string
-	// Upstream is the prompt_id that the instance will know; a new one for each
-	// request.
+	// Upstream is the prompt_id that the instance will know; it must be new for each request.
 	Upstream string
 	// SID is the client_id given to the instance.
 	SID string
-	// Cost is how long the run will probably occupy the instance. The tenant pays for
-	// it at once, and for what it has really taken when the instance is free. Default:
-	// 10 s.
+	// Cost is how long the run will probably occupy the instance. The tenant is charged for it at
+	// once, and for the actual time when the instance is free again. Default: 10 s.
 	Cost time.Duration
 	// Why says in plain words why the job goes to this instance; see [job.Job].
 	Why string
-	// Ahead allows that the job waits at the instance behind a run of the same hub. If
-	// it does, the job's Ahead is true.
+	// Ahead allows the job to wait at the instance behind a run of the same hub. If it does, the
+	// job's Ahead is true.
 	Ahead bool
 	// After is a run of the same hub that has ended at the instance, if there was one.
 	// It is released, see [Queue.Release].
 	After job.Run
 }
 
-// A tenant's weight beyond these counts as these.
+// A tenant's weight outside these limits is clamped.
 const minWeight, maxWeight = 0.001, 1000
 
-// Claim assigns a waiting job to an instance, and its run to a hub for the duration
-// of a lease. The job's Run is the new run. Errors: ErrNotQueued, ErrTaken, ErrCapped,
-// ErrNotFound; ErrUnavailable also for a moment after Redis was restarted, see
-// [Queue.Heal].
+// Claim assigns a waiting job to an instance, and its run to a hub for the duration of a lease. The
+// job's Run is the new run. Errors: ErrNotQueued, ErrTaken, ErrCapped, ErrNotFound; ErrUnavailable,
+// also for a moment after Redis was restarted, see [Queue.Heal].
 func (q *LeasedRuns) Claim(ctx context.Context, r ClaimRequest) (job.Job, error) {
 	j, _, err := q.ClaimCounting(ctx, r)
 	return j, err

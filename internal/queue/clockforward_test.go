@@ -13,8 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/usage"
 )
 
-// A run that another hub takes over is billed for the time in which its holders renewed it,
-// and for seconds of what lies between them, even if Redis's clock was set forward by an hour.
+// A run that another hub takes over is billed for the time during which its holders renewed it,
+// plus a few seconds for the gap, even if Redis's clock was set forward by an hour.
 func TestBillOfARunThatWasTakenOver(t *testing.T) {
 	t.Parallel()
 	const seen, between = time.Minute, 15 * time.Second
@@ -33,7 +33,7 @@ func TestBillOfARunThatWasTakenOver(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			each(t, queue.Options{}, func(t *testing.T, b *bench) {
 				run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
-				_, err := b.Sweep(t.Context(), run.Hub, 10) // hubs do so all the time
+				_, err := b.Sweep(t.Context(), run.Hub, 10) // hubs do this all the time
 				require.NoError(t, err)
 				record := b.db.Key("q", "job", run.Key)
 				hourAgo := time.Now().Add(-time.Hour).UnixMilli()
@@ -50,7 +50,7 @@ func TestBillOfARunThatWasTakenOver(t *testing.T) {
 				var ms, at int64
 				_, err = fmt.Sscan(ran, &ms, &at)
 				require.NoError(t, err)
-				set(fmt.Sprint(ms, " ", hourAgo)) // so it is once the clock was set forward
+				set(fmt.Sprint(ms, " ", hourAgo)) // that is how it looks once the clock was set forward
 				orphan, err := takeOver(b, run)
 				require.NoError(t, err)
 				require.NoError(t, b.Finish(t.Context(), orphan.Run, queue.Outcome{State: job.Done, Entry: []byte(`{}`)}))
@@ -67,8 +67,8 @@ func TestBillOfARunThatWasTakenOver(t *testing.T) {
 	}
 }
 
-// Redis's clock is set forward by a day: a tenant at its limit may post a minute's prompts at
-// once, and then as before.
+// If Redis's clock is set forward by a day, a tenant at its limit may post a minute's worth of
+// prompts at once, and then goes on as before.
 func TestRateWhenTheClockIsSetForward(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		const rate = 3

@@ -10,12 +10,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// copyStep is how many bytes are copied at a time. A copy cannot be interrupted,
-// and the whole hub waits for its end when a garbage collection begins.
+// copyStep is how many bytes are copied at a time. A copy cannot be interrupted, and the whole hub
+// waits for it to end when a garbage collection begins.
 const copyStep = 256 << 10
 
-// maxUnpacked bounds the size of a stored value once it is read: anything larger is
-// damaged, or a decompression bomb.
+// maxUnpacked bounds the size of a stored value once it is read: anything larger is damaged, or a
+// decompression bomb.
 const maxUnpacked = 512 << 20
 
 // codec encodes bodies and history entries as stored values and decodes them.

@@ -27,8 +27,8 @@ func TestSizeOfStoredBodies(t *testing.T) {
 	require.EqualValues(t, maxUnpacked, unpackedSize([]byte("no frame")))
 }
 
-// A trace is a part of the body, which hubs that know nothing of it skip. Without one the body
-// is what it was before, byte for byte.
+// A trace is a part of the body that hubs which do not know it skip. Without one the body is the
+// same as before, byte for byte.
 func TestTraceInAStoredBody(t *testing.T) {
 	t.Parallel()
 	c, err := newCodec()

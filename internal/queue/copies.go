@@ -12,36 +12,36 @@ import (
 )
 
 const (
-	// copyLife is how long what Redis has confirmed is kept, in case that Redis
-	// loses its last writes. A replica that lags by more cannot be helped.
+	// copyLife is how long anything that Redis has confirmed is kept, in case Redis loses its last
+	// writes. A replica that lags further than that cannot be helped.
 	copyLife = time.Minute
-	// copyBytes bounds the copies of what is not running; the oldest go first.
+	// copyBytes bounds the copies of jobs that are not running; the oldest go first.
 	copyBytes = 64 << 20
-	// copyTrust is how long after Redis's last word on a job its copy may be
-	// put back. It is shorter than the life of q:forgotten.
+	// copyTrust is how long after Redis's last word on a job its copy may be put back. It is
+	// shorter than the life of q:forgotten.
 	copyTrust = 20 * time.Minute
 )
 
-// copied is what this process knows of a job because Redis has confirmed it.
+// copied is what this process knows about a job because Redis has confirmed it.
 type copied struct {
 	key    string
 	record record
-	// stored and sealed are the body and the API keys as Redis has them; nil if
-	// this process has never seen them.
+	// stored and sealed are the body and the API keys as Redis stores them; nil if this process has
+	// never seen them.
 	stored, sealed []byte
 	requires       string
 	// held means that this process holds the job's run.
 	held bool
-	// end is how the job ended; nil if it lives.
+	// end is how the job ended; nil while it lives.
 	end       *end
 	delivered bool
 	// at is when Redis last confirmed any of this.
 	at time.Time
-	// place is where the copy is in the order of these times; nil while it is held.
+	// place is the copy's place in the order of these times; nil while it is held.
 	place *list.Element
 }
 
-// end is an end as it is written.
+// end is an end in its stored form.
 type end struct {
 	state, reason  string
 	entry, summary []byte
@@ -56,24 +56,22 @@ func (c *copied) size() (n int64) {
 	return n
 }
 
-// copies are the jobs that this process has lately changed, as it knows them: a
-// Redis that is restored from older data, or replaced by a replica that lags, gets
-// back what it has lost. With the embedded server there are none, since that dies
-// with the process.
+// copies are the jobs that this process has recently changed, as it knows them: a Redis that is
+// restored from older data, or replaced by a replica that lags, gets back what it has lost. With
+// the embedded server there are none, since that dies with the process.
 type copies struct {
 	mu   sync.Mutex
 	jobs map[string]*copied
-	// idle are those that are not held, the one confirmed first at the front, and
-	// bytes is their size.
+	// idle are those that are not held, the one confirmed longest ago at the front, and bytes is
+	// their size.
 	idle  *list.List
 	bytes int64
 }
 
 func newCopies() *copies { return &copies{jobs: map[string]*copied{}, idle: list.New()} }
 
-// change calls f with the copy of a job, creating it if there is a record. The copy
-// keeps the record, unless that is older: a job may be claimed before the call that
-// has accepted it comes here.
+// change calls f with the copy of a job, creating it if there is a record. The copy keeps the
+// record unless that is older: a job may be claimed before the call that accepted it gets here.
 func (c *copies) change(key string, r record, f func(*copied)) {
 	if c == nil || key == "" {
 		return
@@ -107,7 +105,7 @@ func fenceOf(r record) int64 {
 	return fence
 }
 
-// count adds a copy to the idle ones, or takes it out. The lock is held.
+// count adds a copy to the idle ones, or takes it out. The caller holds the lock.
 func (c *copies) count(j *copied, sign int64) {
 	switch {
 	case sign < 0 && j.place != nil:
@@ -120,8 +118,8 @@ func (c *copies) count(j *copied, sign int64) {
 	}
 }
 
-// oldest returns the idle copy that was confirmed first; nil if there is none. The
-// lock is held.
+// oldest returns the idle copy that was confirmed longest ago; nil if there is none. The caller
+// holds the lock.
 func (c *copies) oldest() *copied {
 	if front := c.idle.Front(); front != nil {
 		return front.Value.(*copied) //nolint:forcetypeassert // nothing else is put there
@@ -129,13 +127,13 @@ func (c *copies) oldest() *copied {
 	return nil
 }
 
-// drop forgets a copy. The lock is held.
+// drop forgets a copy. The caller holds the lock.
 func (c *copies) drop(j *copied) {
 	c.count(j, -1)
 	delete(c.jobs, j.key)
 }
 
-// forget drops the copies of jobs that were removed, or are somebody else's now.
+// forget drops the copies of jobs that were removed or now belong to somebody else.
 func (c *copies) forget(keys ...string) {
 	if c == nil {
 		return
@@ -149,8 +147,8 @@ func (c *copies) forget(keys ...string) {
 	}
 }
 
-// withdraw drops the copies of jobs that were removed while they waited. Of those whose
-// run this process holds it notes that they are withdrawn; they end soon.
+// withdraw drops the copies of jobs that were removed while they waited. Those whose run this
+// process holds it marks as withdrawn; they end soon.
 func (c *copies) withdraw(keys []string, tombstone int64) {
 	if c == nil {
 		return
@@ -168,7 +166,7 @@ func (c *copies) withdraw(keys []string, tombstone int64) {
 	}
 }
 
-// forgetEnds drops the copies of a tenant's ended jobs of some ids.
+// forgetEnds drops the copies of a tenant's ended jobs with these ids.
 func (c *copies) forgetEnds(tenant string, ids []string) {
 	if c == nil {
 		return
@@ -186,8 +184,8 @@ func (c *copies) forgetEnds(tenant string, ids []string) {
 	}
 }
 
-// overheard drops the copy of a job of which another hub has told the end: that hub
-// has the end itself.
+// overheard drops the copy of a job whose end another hub has announced: that hub has the end
+// itself.
 func (c *copies) overheard(e Event) {
 	if c == nil || e.Kind != Ended {
 		return
@@ -208,8 +206,8 @@ func (c *copies) prune(now time.Time) {
 	}
 }
 
-// get returns a copy as it stands now; ok is false if there is none, or if it is too
-// old to be trusted.
+// get returns a copy as it stands now; ok is false if there is none, or if it is too old to be
+// trusted.
 func (c *copies) get(key string) (out copied, ok bool) {
 	if c == nil {
 		return copied{}, false
@@ -225,9 +223,8 @@ func (c *copies) get(key string) (out copied, ok bool) {
 	return out, true
 }
 
-// body returns the copy of a job whose run this process holds, with the body; ok is
-// false if there is none. If another hub has taken the run over meanwhile, the next
-// change of this one is refused.
+// body returns the copy of a job whose run this process holds, with the body; ok is false if there
+// is none. If another hub has taken over the run meanwhile, this hub's next change is refused.
 func (c *copies) body(key string) (out copied, ok bool) {
 	if c == nil {
 		return copied{}, false
@@ -241,7 +238,7 @@ func (c *copies) body(key string) (out copied, ok bool) {
 	return copied{key: key, stored: j.stored, sealed: j.sealed, requires: j.requires}, true
 }
 
-// keys returns the jobs with a copy, those that were confirmed first at the front.
+// keys returns the jobs that have a copy, those confirmed longest ago first.
 func (c *copies) keys() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -253,7 +250,7 @@ func (c *copies) keys() []string {
 	return keys
 }
 
-// lacking returns those of the runs of which there is no complete copy.
+// lacking returns the runs that have no complete copy.
 func (c *copies) lacking(runs []job.Run) (keys []string) {
 	if c == nil {
 		return nil

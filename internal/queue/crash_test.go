@@ -26,8 +26,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
-// Accepted jobs and ended jobs survive a kill -9, which leaves the journal as it
-// is on disk at that moment.
+// Accepted jobs and ended jobs survive a kill -9, which leaves the journal as it is on disk at that
+// moment.
 func TestEmbeddedHubIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -97,9 +97,9 @@ func TestRedisIsKilled(t *testing.T) {
 	must(b.Enqueue(ctx, s))
 }
 
-// A master that is told to accept nothing without a replica is unavailable while it
-// has none: a prompt is refused, not accepted and then lost by a failover. What was
-// accepted before can still be read.
+// A master that is told to accept nothing without a replica is unavailable while it has none: a
+// prompt is refused, rather than accepted and then lost in a failover. What was accepted before can
+// still be read.
 func TestAMasterWithoutItsReplicasAcceptsNothing(t *testing.T) {
 	t.Parallel()
 	b := on(t, redistest.Open(t, redistest.Start(t).URL()), queue.Options{})
@@ -118,8 +118,8 @@ func TestAMasterWithoutItsReplicasAcceptsNothing(t *testing.T) {
 	require.False(t, must(b.Enqueue(t.Context(), second)).Existing, "the refused call left nothing")
 }
 
-// accepted posts a prompt until it is accepted: on a busy machine, a replica may take longer
-// than it may. It returns the job's key.
+// accepted posts a prompt until it is accepted: on a busy machine, a replica may take longer than
+// allowed. It returns the job's key.
 func (b *bench) accepted(s queue.Submission) (key string) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
@@ -130,8 +130,8 @@ func (b *bench) accepted(s queue.Submission) (key string) {
 	return key
 }
 
-// With Options.Replicas, a prompt is accepted when a replica has it: it outlives a master
-// that is lost a moment later.
+// With Options.Replicas, a prompt is accepted once a replica has it: it survives if the master is
+// lost a moment later.
 func TestWhatWasAcceptedOutlivesTheMaster(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
@@ -149,9 +149,9 @@ func TestWhatWasAcceptedOutlivesTheMaster(t *testing.T) {
 	}
 }
 
-// A prompt that a lagging replica does not confirm is not accepted, although the master
-// has it: sent again, it is the same job. After the first one nothing is written until
-// the replica has caught up, and nobody waits for that.
+// A prompt that a lagging replica does not confirm is not accepted although the master has it: sent
+// again, it is the same job. After the first one nothing is written until the replica has caught
+// up, and nobody waits for that.
 func TestALaggingReplica(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
@@ -232,7 +232,7 @@ func TestReplicasOfACluster(t *testing.T) {
 	}))
 	b := on(t, redistest.OpenReplicated(t, "redis+cluster://"+addr, 1), queue.Options{})
 	first := submission("first")
-	require.Eventually(t, func() bool { // the cluster is not ready at once
+	require.Eventually(t, func() bool { // it takes the cluster a moment to get ready
 		_, err := b.Enqueue(ctx, first)
 		return err == nil
 	}, time.Minute, 10*time.Millisecond)
@@ -242,7 +242,7 @@ func TestReplicasOfACluster(t *testing.T) {
 	require.ErrorContains(t, err, "0 of 1 replicas have confirmed")
 }
 
-// A Redis that is full of history takes prompts all the same: the oldest history goes.
+// A Redis that is full of history still takes prompts: the oldest history goes.
 func TestFullOfHistory(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

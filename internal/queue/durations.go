@@ -6,19 +6,19 @@ import (
 )
 
 const (
-	// maxDurations bounds the pairs of a structure and a GPU type whose runs are kept;
-	// the ones that were not run for longest go first.
+	// maxDurations bounds the pairs of a structure and a GPU type whose runs are kept; those that
+	// have not run for longest go first.
 	maxDurations = 2000
-	// runsKept are the last runs that are kept of a pair.
+	// runsKept is how many of the last runs are kept per pair.
 	runsKept = 12
 )
 
-// Measured is a run that was measured. Both texts are worded by package schedule; the
-// hubs share them, and a hub skips what it cannot read.
+// Measured is a run that was measured. Package schedule words both texts; the hubs share them, and
+// a hub skips what it cannot read.
 type Measured struct {
 	// Pair is a structure on a GPU type.
 	Pair string
-	// Run has no space.
+	// Run must not contain a space.
 	Run string
 }
 
@@ -35,9 +35,9 @@ func (q *Lessons) KeepMeasured(ctx context.Context, runs []Measured) error {
 	return err
 }
 
-// Durations returns the last runs of each pair that had one since a moment, the oldest
-// first and separated by spaces, and the moment for the next call. Both are in
-// milliseconds by Redis's clock; 0 returns all.
+// Durations returns the last runs of each pair that had one since the given time, the oldest first
+// and separated by spaces, and the time for the next call. Both times are in milliseconds by
+// Redis's clock; 0 returns all.
 func (q *Lessons) Durations(ctx context.Context, since int64) (runs map[string]string, now int64, err error) {
 	_, fields, err := q.run(ctx, durationsScript, since)
 	if err != nil {

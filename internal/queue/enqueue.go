@@ -13,8 +13,8 @@ import (
 
 // Submission is a prompt that has passed all checks.
 type Submission struct {
-	// Key is the job's key, a new lowercase UUID. Sending a Submission twice with
-	// one key creates one job.
+	// Key is the job's key, a new lowercase UUID. Sending a Submission twice with the same key
+	// creates one job.
 	Key string
 	// ID is the client's prompt_id; never empty.
 	ID string
@@ -25,19 +25,19 @@ type Submission struct {
 	Class string
 	// Shape is the job's, see [job.Job].
 	Shape string
-	// Priority is from -100 to 100; values beyond are clamped.
+	// Priority is from -100 to 100; values outside are clamped.
 	Priority int
-	// Band is the job's; empty is the normal one. With the order fifo all are normal.
+	// Band is the job's; empty means normal. With the order fifo, all are normal.
 	Band job.Band
-	// Number is the number sent by the client, a float as in ComfyUI. nil takes the
-	// next one of the tenant's counter, or its negative with Front.
+	// Number is the number sent by the client, a float as in ComfyUI. nil takes the next one of the
+	// tenant's counter, or its negative with Front.
 	Number *float64
 	Front  bool
-	// BodyHash tells the same prompt from a different one with the same id.
+	// BodyHash tells a repeated prompt from a different one with the same id.
 	BodyHash string
 	Body     job.Body
-	// Door is how long an instance's refusal may still become the answer to the
-	// client, see [Queue.Admit]. With zero, the job is accepted at once.
+	// Door is how long an instance's refusal may still become the answer to the client, see
+	// [Queue.Admit]. With zero, the job is accepted at once.
 	Door time.Duration
 	// Callback is called as the job goes on; nil for none.
 	Callback *Callback
@@ -49,15 +49,15 @@ type Accepted struct {
 	// Existing means that the job had been accepted before. Nothing was changed,
 	// and the job may have ended.
 	Existing bool
-	// Position counts the jobs that were ahead of an accepted one, see
-	// [Queue.Position]; -1 with Existing.
+	// Position is the number of jobs that were ahead of an accepted one, see [Queue.Position]; -1
+	// with Existing.
 	Position int
 }
 
-// Enqueue accepts a job, or finds the one that was accepted before with the same
-// key, or with the same id and BodyHash. On the embedded server the job is on disk
-// when Enqueue returns. Errors: ErrFull, ErrTenantFull,
-// ErrTenantSpent, ErrTenantRate, ErrCallbacksFull, ErrTenantCallbacksFull, ErrUnavailable.
+// Enqueue accepts a job, or finds the one that was accepted before with the same key, or with the
+// same id and BodyHash. On the embedded server the job is on disk when Enqueue returns. Errors:
+// ErrFull, ErrTenantFull, ErrTenantSpent, ErrTenantRate, ErrCallbacksFull, ErrTenantCallbacksFull,
+// ErrUnavailable.
 func (q *WaitingJobs) Enqueue(ctx context.Context, s Submission) (Accepted, error) {
 	if s.Key == "" || s.ID == "" || s.Tenant == "" {
 		return Accepted{}, errors.New("queue: a submission needs a key, an id and a tenant")
@@ -109,12 +109,13 @@ func (q *WaitingJobs) Enqueue(ctx context.Context, s Submission) (Accepted, erro
 	q.requires.keep(s.Class, s.Body.Requires) // for the look that follows
 	p := parser{r: r}
 	position := int(p.int("position"))
-	delete(r, "position") // no field of the record
+	delete(r, "position") // not a field of the record
 	q.copies.change(s.Key, r, func(c *copied) { c.stored, c.sealed, c.requires = stored, sealed, string(s.Body.Requires) })
 	return Accepted{Job: j, Position: position}, p.err
 }
 
-// gapOf is the time between two of so many prompts a minute, in microseconds; 0 for no limit.
+// gapOf returns the time between two prompts at rate prompts a minute, in microseconds; 0 for no
+// limit.
 func gapOf(rate int) int64 {
 	if rate <= 0 {
 		return 0
@@ -122,8 +123,8 @@ func gapOf(rate int) int64 {
 	return max(time.Minute.Microseconds()/int64(rate), 1)
 }
 
-// TakeNumber consumes the next number of a tenant's counter, as ComfyUI does for
-// prompts that it rejects. The first is 0.
+// TakeNumber uses up the next number of a tenant's counter, as ComfyUI does for prompts that it
+// rejects. The first is 0.
 func (q *WaitingJobs) TakeNumber(ctx context.Context, tenant string) (int64, error) {
 	_, reply, err := q.run(ctx, numberScript, tenant)
 	if err != nil {

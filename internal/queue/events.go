@@ -17,11 +17,9 @@ const (
 	Resync Kind = "resync"
 	// Queued: a job is waiting, new or again.
 	Queued Kind = "queued"
-	// Asked: a job is waiting, and its client does not know yet that it is
-	// accepted.
+	// Asked: a job is waiting, and its client does not know yet that it has been accepted.
 	Asked Kind = "asked"
-	// Refused: the instance has refused a job before its client was answered, see
-	// [Queue.Admit].
+	// Refused: the instance refused a job before its client was answered, see [Queue.Admit].
 	Refused Kind = "refused"
 	// Claimed: a job was assigned to an instance.
 	Claimed Kind = "claimed"
@@ -29,7 +27,7 @@ const (
 	Started Kind = "started"
 	// CancelAsk: the holder should end a run.
 	CancelAsk Kind = "cancel"
-	// Withdrawn: like CancelAsk, and the run must not be shown to anybody any more.
+	// Withdrawn: like CancelAsk, and the run must no longer be shown to anybody.
 	Withdrawn Kind = "withdrawn"
 	// Freed: an instance no longer has a run.
 	Freed Kind = "freed"
@@ -49,13 +47,12 @@ type Event struct {
 	Hub      string
 	// State is the job's state after the event.
 	State job.State
-	// Class and Shape are the job's; empty in an event of a hub of an older version.
+	// Class and Shape are the job's; empty in an event from a hub of an older version.
 	Class, Shape string
 }
 
-// eventFields is the number of strings in an event of any hub; see tell() in lib.lua.
-// The class and the shape follow in those of newer ones, and there may be more, which are
-// skipped.
+// eventFields is the number of strings in every hub's events; see tell() in lib.lua. Newer hubs
+// append the class and the shape, and there may be more, which are skipped.
 const eventFields = 9
 
 func readEvent(payload string) (Event, bool) {
@@ -77,9 +74,8 @@ func readEvent(payload string) (Event, bool) {
 	return e, true
 }
 
-// Subscribe returns the events of all hubs, including this one, until the context
-// ends; then it closes the channel. A slow reader misses some and gets a Resync
-// instead.
+// Subscribe returns the events of all hubs, including this one, until the context ends; then it
+// closes the channel. A slow reader misses some and gets a Resync instead.
 func (q *Lessons) Subscribe(ctx context.Context) <-chan Event {
 	out := make(chan Event)
 	go func() {

@@ -6,11 +6,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// KeepCopies keeps copies with the embedded server, too, for tests of what is done
-// with them.
+// KeepCopies keeps copies with the embedded server too, for tests of what is done with them.
 func (q *Queue) KeepCopies() { q.copies = newCopies() }
 
-// HealNow is Heal after a restart of Redis.
+// HealNow is Heal as after a restart of Redis.
 func (q *Queue) HealNow(ctx context.Context) error {
 	_ = q.heal.turn.Acquire(context.Background(), 1)
 	q.heal.seen = "another"
@@ -18,7 +17,7 @@ func (q *Queue) HealNow(ctx context.Context) error {
 	return q.Heal(ctx)
 }
 
-// RenewAndRecover is Renew, and Recover of what that has found lost.
+// RenewAndRecover is Renew, and Recover of the runs found lost.
 func (q *Queue) RenewAndRecover(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
 	result, err := q.Renew(ctx, hub, runs)
 	if err != nil {

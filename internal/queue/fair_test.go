@@ -15,13 +15,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// from makes a submission another tenant's, or another caller's.
+// from gives a submission another tenant and caller.
 func from(tenant, caller string) func(*queue.Submission) {
 	return func(s *queue.Submission) { s.Tenant, s.Caller = tenant, caller }
 }
 
-// next gives out the job that is due and returns it. No instance can run those of the class
-// "rare".
+// next gives out the job that is due and returns it. No instance can run jobs of the class "rare".
 func (b *bench) next(cost time.Duration) job.Job {
 	b.t.Helper()
 	w := must(b.Window(b.t.Context(), queue.Wanted{But: []string{"rare"}}, 0, 1))
@@ -32,7 +31,7 @@ func (b *bench) next(cost time.Duration) job.Job {
 	return j
 }
 
-// Who has posted less in a lifetime, or much at once, has no more than a share.
+// A tenant gets no more than its share, whether it has posted little so far or posts much at once.
 func TestTenantsTakeTurns(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 20 {
@@ -77,8 +76,7 @@ func TestTenantsShareByWeight(t *testing.T) {
 	})
 }
 
-// A prompt of one client does not wait for the hundred of another, with or without a
-// login.
+// One client's prompt does not wait for another's hundred, with or without a login.
 func TestCallersTakeTurns(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 100 {
@@ -91,7 +89,7 @@ func TestCallersTakeTurns(t *testing.T) {
 		require.Equal(t, "single", b.next(0).ID)
 		require.Equal(t, "batch1", b.next(0).ID)
 
-		// Whoever comes back after each prompt gets every second turn and no more.
+		// A caller that comes back after each prompt gets every second turn and no more.
 		var order []string
 		for n := range 6 {
 			b.enqueue(fmt.Sprint("again", n), from("team", "two"))
@@ -102,8 +100,8 @@ func TestCallersTakeTurns(t *testing.T) {
 	})
 }
 
-// A client that makes up a name for each prompt does not stop the others, and one that
-// posts and cancels gains nothing by it.
+// A client that makes up a name for each prompt does not stop the others, and one that posts and
+// cancels gains nothing.
 func TestNamesAreNoTurns(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -172,7 +170,7 @@ func TestRanksActWithinATenant(t *testing.T) {
 	})
 }
 
-// With `order fifo` jobs run as they came, whoever posted them.
+// With `order fifo` jobs run in the order they came, whoever posted them.
 func TestFIFO(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.SetLimits(queue.Limits{FIFO: true})
@@ -190,7 +188,7 @@ func TestFIFO(t *testing.T) {
 	})
 }
 
-// A tenant pays for what its runs have taken, and for lost ones nothing.
+// A tenant pays for the time that its runs took, and nothing for lost ones.
 func TestChargesAreSettled(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -217,8 +215,8 @@ func TestChargesAreSettled(t *testing.T) {
 	})
 }
 
-// A tenant that waited for instances that nobody else could use does not take all
-// others for as long.
+// A tenant that waited for instances that nobody else could use does not get to take all others for
+// as long.
 func TestCreditIsBounded(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		for n := range 40 {
@@ -240,8 +238,7 @@ func TestCreditIsBounded(t *testing.T) {
 	})
 }
 
-// The order is one that tenants of any number cannot break: no job waits longer than
-// the others' shares take.
+// No number of tenants can break the order: no job waits longer than the others' shares take.
 func TestNobodyStarves(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		random := rand.New(rand.NewPCG(3, 4))
@@ -257,7 +254,7 @@ func TestNobodyStarves(t *testing.T) {
 	})
 }
 
-// What a hub of a version without the index adds or takes away is repaired.
+// What a hub of a version without the index adds or removes is repaired.
 func TestIndexIsRepaired(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -269,7 +266,7 @@ func TestIndexIsRepaired(t *testing.T) {
 		b.enqueue("added")
 		c := b.db.Client()
 		added := must(b.Find(ctx, "tenant", "added"))
-		// One that only the older hub knows of, and one that it has given out.
+		// One that only the older hub knows about, and one that it has given out.
 		require.NoError(t, c.ZRem(ctx, b.db.Key("q", "waits", "tenant"), added.Rank).Err())
 		require.NoError(t, c.ZRem(ctx, b.db.Key("q", "wait", "class", "tenant"), added.Rank).Err())
 		require.NoError(t, c.HIncrBy(ctx, b.db.Key("q", "counters"), "indexed", -1).Err())
@@ -295,8 +292,8 @@ func TestTagsStayFinite(t *testing.T) {
 	})
 }
 
-// Lua cannot unpack thousands of values at once. Jobs of as many classes must not stop
-// all others.
+// Lua cannot unpack thousands of values at once. Jobs of that many classes must not stop all
+// others.
 func TestWindowOfManyClasses(t *testing.T) {
 	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
 		b.SetLimits(queue.Limits{FIFO: fifo})
@@ -309,7 +306,7 @@ func TestWindowOfManyClasses(t *testing.T) {
 	})
 }
 
-// A look reads the tenants that are due and not all others, even if all are equal.
+// A look reads the tenants that are due rather than all of them, even if all are equal.
 func TestWindowReadsFewTenants(t *testing.T) {
 	t.Parallel()
 	db := redistest.Open(t, redistest.Start(t).URL())
@@ -326,7 +323,7 @@ func TestWindowReadsFewTenants(t *testing.T) {
 	require.LessOrEqual(t, looks()-before, 12, "the tenants, and the jobs of each")
 }
 
-// Jobs of classes that nobody has named are wanted: so a hub hears of new ones.
+// Jobs of classes that nobody has named are wanted: that is how a hub hears of new ones.
 func TestWindowHasUnknownClasses(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		w := must(b.Window(t.Context(), queue.Wanted{But: []string{"other"}}, 0, 5))

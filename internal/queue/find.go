@@ -8,8 +8,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// FindAll returns the newest job of each of a tenant's ids, as [Queue.Find] does, in two
-// round trips for every 256 ids. Ids without a job are left out.
+// FindAll returns the newest job for each of a tenant's ids, as [Queue.Find] does, in two round
+// trips per 256 ids. Ids without a job are left out.
 func (q *Lookup) FindAll(ctx context.Context, tenant string, ids []string) ([]job.Job, error) {
 	var keys []string
 	for batch := range slices.Chunk(ids, batchSize) {

@@ -17,8 +17,8 @@ type Outcome struct {
 	State job.State
 	// Entry is the history entry: any JSON, returned byte for byte.
 	Entry []byte
-	// Summary is what listings show of an ended job without reading its entry:
-	// opaque and small; nil for none.
+	// Summary is what listings show of an ended job without reading its entry: opaque and small;
+	// nil for none.
 	Summary []byte
 	// Reason says in plain words why the job failed; empty if it did not.
 	Reason string
@@ -26,9 +26,8 @@ type Outcome struct {
 	Uses Uses
 }
 
-// Uses are files in indexes of package files. The end of a run is recorded there as
-// their last use, in the same step that writes the entry, so that entries and files
-// expire together.
+// Uses are files in indexes of package files. The end of a run is recorded there as their last use,
+// in the same step that writes the entry, so that entries and files expire together.
 type Uses struct {
 	// Indexes are keys of sorted sets, of the same Redis and prefix.
 	Indexes []string
@@ -50,18 +49,17 @@ func (u Uses) args() []any {
 	return args
 }
 
-// Finish ends a run and its job, and writes its history entry, which replaces one
-// with the same id. It deletes the body and the API keys. Sending the same end
-// twice is not an error. On the embedded server the end is on disk when Finish
-// returns. Errors: ErrStale, if nothing was changed; ErrWithdrawn if the client had
-// withdrawn the job, which has then ended without an entry.
+// Finish ends a run and its job, and writes the job's history entry, replacing one with the same
+// id. It deletes the body and the API keys. Sending the same end twice is not an error. On the
+// embedded server the end is on disk when Finish returns. Errors: ErrStale, in which case nothing
+// was changed; ErrWithdrawn if the client had withdrawn the job, which has then ended without an
+// entry.
 func (q *RunEnds) Finish(ctx context.Context, run job.Run, o Outcome) error {
 	_, err := q.FinishCounting(ctx, run, o)
 	return err
 }
 
-// FinishCounting is Finish, and returns what Count says of the job's caller right
-// after the end.
+// FinishCounting is Finish, and returns the Count of the job's caller right after the end.
 func (q *RunEnds) FinishCounting(ctx context.Context, run job.Run, o Outcome) (left int, err error) {
 	if !o.State.Ended() {
 		return 0, fmt.Errorf("queue: %q is not an end", o.State)
@@ -94,8 +92,8 @@ func (q *RunEnds) stored(state job.State, o Outcome) end {
 	}
 }
 
-// end runs a script that ends a job, and returns what follows the code in its reply.
-// key is the first of its arguments.
+// end runs a script that ends a job, and returns what follows the code in its reply. key is the
+// script's first argument.
 func (q *RunEnds) end(ctx context.Context, e end, s *redis.Script, key string, args ...any) ([]string, error) {
 	l := q.limit.Load()
 	args = append([]any{key}, args...)
@@ -117,46 +115,44 @@ type RequeueOptions struct {
 	// Excused runs do not count as attempts: the job was not at fault. MaxExcuses
 	// and MaxReruns bound them.
 	Excused bool
-	// Hopeless means that no further attempt can work: the job gets none, whatever
-	// the other fields say.
+	// Hopeless means that no further attempt can work: the job gets none, whatever the other fields
+	// say.
 	Hopeless bool
 	// Killed means that the instance died during the run. It counts as an attempt,
 	// whatever Excused says.
 	Killed bool
-	// Failed means that the instance is kept in Job.FailedAt: the job had better run at
-	// another one.
+	// Failed means that the instance is added to Job.FailedAt: the job had better run on another
+	// one.
 	Failed bool
-	// Unused means that the job was taken back from its instance, where it only waited, or
-	// because the operator wants it to run elsewhere. It leaves no trace, whatever the
-	// other fields say.
+	// Unused means that the job was taken back from its instance, either because it was only
+	// waiting there or because the operator wants it to run elsewhere. It leaves no trace, whatever
+	// the other fields say.
 	Unused bool
-	// Pause is how long the job must wait before its next run, so that a fault that
-	// goes on is not met again at once. 0 means not at all.
+	// Pause is how long the job must wait before its next run, so that it does not run straight
+	// into a fault that persists. 0 means not at all.
 	Pause time.Duration
 }
 
-// MaxKills is how many instances may die while they run a job. The first may have
-// died of something else; after the second the job is to blame, and no third
-// instance gets it. An instance that dies twice is one: it may be to blame itself.
+// MaxKills is how many instances may die while they run a job. The first may have died of something
+// else; after the second the job is to blame, and no third instance gets it. An instance that dies
+// twice counts as one: it may be to blame itself.
 const MaxKills = 2
 
 const (
-	// MaxExcuses is how many runs of a job may be lost for reasons that are not the
-	// job's. There must be an end to it; with the pauses in between, the fault has
-	// then lasted for hours.
+	// MaxExcuses is how many runs of a job may be lost for reasons other than the job itself. There
+	// has to be an end to it; with the pauses in between, the fault has lasted for hours by then.
 	MaxExcuses = 500
-	// MaxReruns is how many of these may have begun to execute: each has cost the
-	// time of a GPU.
+	// MaxReruns is how many of these may have begun to execute: each has cost GPU time.
 	MaxReruns = 8
-	// maxReasons is how many entries Job.Lost and Job.FailedAt have at most.
+	// maxReasons is the most entries that Job.Lost and Job.FailedAt have.
 	maxReasons = 8
 )
 
-// Requeue puts the job of a lost run back in its old place. Errors: ErrStale;
-// ErrExhausted if the job is hopeless, has no attempts left, was excused too often
-// or has killed too many instances (see Job.Kills); ErrCancelled if its cancel was requested. The last two also
-// return the job: the caller still holds the run and must Finish it. If the caller
-// dies first, the sweep hands the run to another hub.
+// Requeue puts the job of a lost run back in its old place. Errors: ErrStale; ErrExhausted if the
+// job is hopeless, has no attempts left, was excused too often or has killed too many instances
+// (see Job.Kills); ErrCancelled if its cancel was requested. The last two also return the job: the
+// caller still holds the run and must Finish it. If the caller dies first, the sweep hands the run
+// to another hub.
 func (q *RunEnds) Requeue(ctx context.Context, run job.Run, o RequeueOptions) (job.Job, error) {
 	blame := "attempt"
 	switch {

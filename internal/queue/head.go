@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// HeadKeys returns the keys of the first n running and waiting jobs of a tenant, or of all
-// with "", in rank order. Unlike Live it costs the same however many jobs wait.
+// HeadKeys returns the keys of the first n running and waiting jobs of a tenant, or of all tenants
+// with "", in rank order. Unlike Live it costs the same however many jobs are waiting.
 func (q *WaitingJobs) HeadKeys(ctx context.Context, tenant string, n int) ([]string, error) {
 	if n <= 0 {
 		return nil, nil

@@ -18,9 +18,8 @@ type Entry struct {
 	Key    string
 	Tenant string
 	ID     string
-	// Number is the queue number that the entry must show instead of its own,
-	// because a younger job of the tenant had ended earlier or an older hub has
-	// written NaN there; "" for its own.
+	// Number is the queue number that the entry must show instead of its own, because a younger job
+	// of the tenant ended earlier or an older hub wrote NaN there; "" for its own.
 	Number string
 
 	stored []byte
@@ -48,9 +47,8 @@ type Page struct {
 	Offset *int
 }
 
-// span returns the first entry and the one after the last, of n. ComfyUI counts
-// while it iterates, so a limit below 1 together with an offset still selects one
-// entry.
+// span returns the first entry and the one after the last, out of n. ComfyUI counts while it
+// iterates, so a limit below 1 together with an offset still selects one entry.
 func (p Page) span(n int) (from, to int) {
 	if p.Offset != nil && *p.Offset >= 0 {
 		from = min(*p.Offset, n)
@@ -110,7 +108,7 @@ func (q *EndedJobs) HistoryEntry(ctx context.Context, tenant, id string) (Entry,
 	return entries[0], nil
 }
 
-// readEntries reads the entries of jobs; those that have been removed are skipped.
+// readEntries reads the entries of jobs; removed ones are skipped.
 func (q *EndedJobs) readEntries(ctx context.Context, tenant string, keys []string) ([]Entry, error) {
 	fields := make([]*redis.SliceCmd, len(keys))
 	texts := make([]*redis.StringCmd, len(keys))
@@ -141,7 +139,7 @@ func (q *EndedJobs) readEntries(ctx context.Context, tenant string, keys []strin
 	return entries, nil
 }
 
-// Record is an ended job as listings need it.
+// Record is an ended job in the form that listings need.
 type Record struct {
 	Job     job.Job
 	Summary []byte
@@ -164,9 +162,9 @@ func (q *EndedJobs) EndedKeys(ctx context.Context, tenant string) ([]string, err
 	return q.page(ctx, tenant, Page{})
 }
 
-// EndedOf returns the records of those of the jobs that have ended; unknown ones,
-// and those that were cancelled while they waited, are skipped. Except for
-// Delivered, a record never changes once it exists.
+// EndedOf returns the records of those of the jobs that have ended; unknown ones, and those that
+// were cancelled while they waited, are skipped. Except for Delivered, a record never changes once
+// it exists.
 func (q *EndedJobs) EndedOf(ctx context.Context, keys []string) ([]Record, error) {
 	records, err := q.records(ctx, keys, append(slices.Clone(recordFields[:]), "summary", "delivered", "gone")...)
 	if err != nil {
@@ -190,8 +188,8 @@ func (q *EndedJobs) EndedOf(ctx context.Context, keys []string) ([]Record, error
 	return out, nil
 }
 
-// DeleteHistory removes the entries of ids; unknown ids are not an error. Files
-// stay, as in ComfyUI.
+// DeleteHistory removes the entries with these ids; unknown ids are not an error. Files stay, as in
+// ComfyUI.
 func (q *EndedJobs) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
 	err := q.forget(ctx, tenant, "ids", ids)
 	q.copies.forgetEnds(tenant, ids)
@@ -247,8 +245,8 @@ func (q *EndedJobs) forget(ctx context.Context, tenant, kind string, names []str
 	return nil
 }
 
-// ExpireHistory drops the entries of jobs that ended at or before a time, of one
-// tenant or, with "", of all.
+// ExpireHistory drops the entries of jobs that ended at or before the given time, of one tenant or,
+// with "", of all.
 func (q *EndedJobs) ExpireHistory(ctx context.Context, tenant string, until time.Time) error {
 	for {
 		_, dropped, err := q.run(ctx, expireScript, until.UnixMilli(), tenant)
@@ -258,9 +256,8 @@ func (q *EndedJobs) ExpireHistory(ctx context.Context, tenant string, until time
 	}
 }
 
-// RecountHistory counts the history entries that earlier versions wrote toward
-// their tenants, so that these pay their share too. It may be run at any time, by
-// several hubs at once.
+// RecountHistory counts history entries that earlier versions wrote toward their tenants, so that
+// these tenants pay their share too. It may be run at any time, by several hubs at once.
 func (q *EndedJobs) RecountHistory(ctx context.Context) error {
 	for from := 0; ; from += batchSize {
 		_, looked, err := q.run(ctx, recountScript, from, batchSize)
@@ -270,11 +267,10 @@ func (q *EndedJobs) RecountHistory(ctx context.Context) error {
 	}
 }
 
-// Confirmed is an end that a client has confirmed: that of the newest job of an id.
+// Confirmed is an end that a client has confirmed: the end of the newest job with this id.
 type Confirmed struct{ Tenant, ID string }
 
-// DeliveredEnds records that clients confirmed ends, in one round trip. It skips jobs
-// that are not known.
+// DeliveredEnds records that clients have confirmed ends, in one round trip. It skips unknown jobs.
 func (q *EndedJobs) DeliveredEnds(ctx context.Context, ends ...Confirmed) error {
 	var args []any
 	for _, e := range ends {
@@ -295,12 +291,12 @@ func (q *EndedJobs) DeliveredEnds(ctx context.Context, ends ...Confirmed) error 
 // Unconfirmed is the key of an ended job whose client has not confirmed the end.
 type Unconfirmed struct {
 	Key string
-	// Turn counts the ends of all jobs.
+	// Turn is the number of the end among the ends of all jobs.
 	Turn int64
 }
 
-// Unconfirmed returns the last n such jobs of each client, the one that ended last
-// first. Of a requester only tenant and client count.
+// Unconfirmed returns the last n such jobs of each client, the one that ended last first. Only the
+// tenant and client of a requester count.
 func (q *EndedJobs) Unconfirmed(ctx context.Context, clients []job.Requester, n int) ([][]Unconfirmed, error) {
 	reads := make([]*redis.ScoredCmd, len(clients))
 	err := q.pipeline(ctx, len(clients), batchSize, func(p redis.Pipeliner, i int) {
@@ -320,8 +316,8 @@ func (q *EndedJobs) Unconfirmed(ctx context.Context, clients []job.Requester, n 
 	return out, nil
 }
 
-// Undelivered returns ended jobs of a client that has not confirmed the end, in the
-// order in which they ended, as long as their history entries exist.
+// Undelivered returns ended jobs of a client that has not confirmed the end, in the order in which
+// they ended, as long as their history entries exist.
 func (q *EndedJobs) Undelivered(ctx context.Context, tenant, client string) ([]job.Job, error) {
 	keys, err := q.db.Client().ZRange(ctx, q.keys.undelivered(tenant, client), 0, -1).Result()
 	if err != nil {

@@ -81,8 +81,8 @@ func TestHistoryPages(t *testing.T) {
 	})
 }
 
-// The numbers of the history grow in the order of the ends, as with one ComfyUI.
-// Its web UI looks only for numbers higher than those it shows.
+// The numbers in the history grow in the order of the ends, as with one ComfyUI. Its web UI only
+// looks for numbers higher than those it shows.
 func TestHistoryNumbersGrow(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -189,8 +189,7 @@ func TestExpireHistory(t *testing.T) {
 	})
 }
 
-// An entry that replaces one with the same id takes its place, and still counts as
-// the youngest.
+// An entry that replaces one with the same id takes its place, but still counts as the youngest.
 func TestExpireHistoryByTheEnd(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -287,7 +286,7 @@ func TestHistoryIsSharedFairly(t *testing.T) {
 		tenants := []string{"small", "b", "c", "d"}
 		had := map[string]int{"small": 5}
 		for n := range 200 {
-			tenant := "b" // it makes most of them
+			tenant := "b" // most are its own
 			if random.IntN(10) == 0 {
 				tenant = []string{"c", "d"}[random.IntN(2)]
 			}
@@ -329,8 +328,7 @@ func TestHistoryBytesAreSharedFairly(t *testing.T) {
 	})
 }
 
-// What a hub of an earlier version has written is counted at the next recount,
-// exactly once.
+// Entries that a hub of an earlier version wrote are counted at the next recount, exactly once.
 func TestHistoryOfAnOlderHubIsCounted(t *testing.T) {
 	each(t, queue.Options{HistoryEntries: 30}, func(t *testing.T, b *bench) {
 		ctx, shares := t.Context(), []string{b.db.Key("q", "shares", "entries"), b.db.Key("q", "shares", "bytes")}

@@ -18,9 +18,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// hubs lets several hubs work through jobs at once, on fewer instances than they
-// want. Now and then a run is lost, or a holder falls silent for good and another
-// one takes over its run.
+// hubs lets several hubs work through jobs at once, on fewer instances than they want. Now and then
+// a run is lost, or a holder falls silent for good and another takes over its run.
 func hubs(t *testing.T, db *redis.DB) {
 	t.Helper()
 	const n = 120

@@ -59,9 +59,9 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:durations_used       zset    these by when the last run was added
 //	q:events               channel hints
 //
-// Zsets of ranks have all scores 0: their order is the byte order of the
-// ranks, which is the order of execution within a tenant, and the key of the job is
-// the end of its rank. Which tenant is next, its start tag says.
+// In zsets of ranks all scores are 0: their order is the byte order of the ranks, which is the
+// order of execution within a tenant, and each rank ends with the key of its job. Whose tenant's
+// turn is next is decided by the start tags.
 type keys struct{ db *redis.DB }
 
 func (k keys) job(key string) string        { return k.db.Key("q", "job", key) }
@@ -83,7 +83,7 @@ func (k keys) entries(tenant string) string { return k.db.Key("q", "entries", te
 func (k keys) lessons() string              { return k.db.Key("q", "lessons") }
 func (k keys) events() string               { return k.db.Key("q", "events") }
 
-// live returns the zset of a tenant's live jobs, or of all with "".
+// live returns the zset of a tenant's live jobs, or of all live jobs with "".
 func (k keys) live(tenant string) string {
 	if tenant == "" {
 		return k.db.Key("q", "live")

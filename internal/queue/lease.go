@@ -12,9 +12,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Started records that the instance has started to execute: leased becomes running.
-// Repeating it changes nothing. Errors: ErrStale; ErrCancelled for a run that is
-// recorded all the same; ErrWithdrawn if its client has also withdrawn it.
+// Started records that the instance has started to execute: leased becomes running. Repeating it
+// changes nothing. Errors: ErrStale; ErrCancelled for a run that is recorded all the same;
+// ErrWithdrawn if its client has also withdrawn it.
 func (q *LeasedRuns) Started(ctx context.Context, run job.Run) error {
 	err := q.asHolder(ctx, run, func() error { return q.fenced(ctx, startedScript, run.Key, run.Fence) })
 	if err == nil || errors.Is(err, ErrCancelled) {
@@ -30,16 +30,16 @@ func (q *LeasedRuns) Started(ctx context.Context, run job.Run) error {
 	return err
 }
 
-// Progress records how far the running node is, from 0 to 1. Call it at most once a
-// second per run: it is for listings. Errors: ErrStale.
+// Progress records how far the running node is, from 0 to 1. Call it at most once a second per run:
+// it is for listings. Errors: ErrStale.
 func (q *LeasedRuns) Progress(ctx context.Context, run job.Run, fraction float64) error {
 	return q.fenced(ctx, progressScript, run.Key, run.Fence,
 		strconv.FormatFloat(min(max(fraction, 0), 1), 'g', 4, 64))
 }
 
-// Preempt reports whether the run of a bulk job may be interrupted for an interactive one
-// that waits. The same job is not interrupted again, and none other for the one that waits
-// until some time is over. Errors: ErrStale.
+// Preempt reports whether the run of a bulk job may be interrupted for a waiting interactive one.
+// The same job is not interrupted again, and no other is interrupted for the waiting one until
+// quiet has passed. Errors: ErrStale.
 func (q *LeasedRuns) Preempt(ctx context.Context, run job.Run, waiting string, quiet time.Duration) (bool, error) {
 	code, _, err := q.run(ctx, preemptScript, run.Key, run.Fence, waiting, quiet.Milliseconds())
 	if err != nil || code == "refused" {
@@ -52,8 +52,8 @@ func (q *LeasedRuns) Preempt(ctx context.Context, run job.Run, waiting string, q
 	return true, nil
 }
 
-// Release frees the instance of a run that has ended there; the job stays with its
-// holder, who collects its results. Errors: ErrStale.
+// Release frees the instance of a run that has ended there; the job stays with its holder, who
+// collects its results. Errors: ErrStale.
 func (q *LeasedRuns) Release(ctx context.Context, run job.Run) error {
 	err := q.asHolder(ctx, run, func() error { return q.fenced(ctx, releaseScript, run.Key, run.Fence, took(run)) })
 	if err == nil {
@@ -62,7 +62,7 @@ func (q *LeasedRuns) Release(ctx context.Context, run job.Run) error {
 	return err
 }
 
-// took is what scripts are told of a run's Took.
+// took returns a run's Took in the form that scripts take.
 func took(run job.Run) string {
 	if run.Took <= 0 {
 		return ""
@@ -70,7 +70,7 @@ func took(run job.Run) string {
 	return strconv.FormatInt(milliseconds(run.Took), 10)
 }
 
-// fenced runs a script that answers with a code only.
+// fenced runs a script that only answers with a code.
 func (q *LeasedRuns) fenced(ctx context.Context, s *redis.Script, args ...any) error {
 	code, _, err := q.run(ctx, s, args...)
 	if err != nil {
@@ -79,20 +79,20 @@ func (q *LeasedRuns) fenced(ctx context.Context, s *redis.Script, args ...any) e
 	return refusal(code)
 }
 
-// RenewResult tells a hub about the runs that it holds or believes to hold.
+// RenewResult tells a hub about the runs that it holds or thinks it holds.
 type RenewResult struct {
 	// Lost runs now belong to another holder, or their job has ended.
 	Lost []job.Run
 	// Cancelled runs are still held; their job's cancel was requested.
 	Cancelled []job.Run
-	// Withdrawn runs are cancelled, too, and must not be shown to anybody.
+	// Withdrawn runs are cancelled too, and must not be shown to anybody.
 	Withdrawn []job.Run
 }
 
-// Renew extends the leases of all of a hub's runs. Call it about three times per
-// lease. It takes one script for each renewedAtOnce runs, whatever has become of them:
-// runs that are Lost may still be put back by [Queue.Recover]. After an error, the result
-// has the runs that were asked about before it.
+// Renew extends the leases of all of a hub's runs. Call it about three times per lease. It takes
+// one script per renewedAtOnce runs, whatever has become of them: runs that are Lost may still be
+// put back by [Queue.Recover]. After an error, the result has the runs that were asked about before
+// it.
 func (q *LeasedRuns) Renew(ctx context.Context, hub string, runs []job.Run) (RenewResult, error) {
 	var result RenewResult
 	for some := range slices.Chunk(runs, renewedAtOnce) {
@@ -106,7 +106,7 @@ func (q *LeasedRuns) Renew(ctx context.Context, hub string, runs []job.Run) (Ren
 // renewedAtOnce bounds the runs that one script renews: Redis does nothing else meanwhile.
 const renewedAtOnce = 50
 
-// renew adds to the result what has become of some runs.
+// renew adds to the result what has become of these runs.
 func (q *LeasedRuns) renew(ctx context.Context, hub string, runs []job.Run, result *RenewResult) error {
 	args := make([]any, 0, 2+2*len(runs))
 	args = append(args, hub, milliseconds(q.o.Lease))
@@ -135,9 +135,9 @@ func (q *LeasedRuns) renew(ctx context.Context, hub string, runs []job.Run, resu
 	return nil
 }
 
-// Recover puts back those of the runs that Renew found lost that Redis has lost, and
-// returns the others. It also copies what is held and has no copy yet. It may take long:
-// no lease may depend on it.
+// Recover puts back the runs that Renew found lost because Redis has lost them, and returns the
+// others. It also copies held runs that have no copy yet. It may take long: no lease may depend on
+// it.
 func (q *LeasedRuns) Recover(ctx context.Context, held, lost []job.Run) (gone []job.Run, err error) {
 	for _, run := range lost {
 		if q.holds(run) {
@@ -155,17 +155,16 @@ func (q *LeasedRuns) Recover(ctx context.Context, held, lost []job.Run) (gone []
 	return gone, nil
 }
 
-// Orphan is a run taken over from another holder, with what its job's record says
-// of it. The run has a new fence, so that whatever the old holder still sends is
-// stale; the instance still knows it by Upstream and SID.
+// Orphan is a run taken over from another holder, with what its job's record says about it. The run
+// has a new fence, so that whatever the old holder still sends is stale; the instance still knows
+// it by Upstream and SID.
 type Orphan struct {
 	job.Run
 	State job.State
-	// Released means that the instance was free again and only the results were
-	// missing.
+	// Released means that the instance was free again and only the results were missing.
 	Released bool
-	// Exhausted means that the run is known to be lost and the job has no attempts
-	// left: it needs a Finish.
+	// Exhausted means that the run is known to be lost and the job has no attempts left: it needs a
+	// Finish.
 	Exhausted bool
 	// CancelAsked means that the job's cancel was requested.
 	CancelAsked bool
@@ -204,14 +203,13 @@ func readOrphans(values []string) ([]Orphan, error) {
 	return orphans, nil
 }
 
-// Sweep hands runs whose lease has ended to the calling hub, at most limit of them,
-// each with a new lease and a new fence: no two hubs get the same run. The hub
-// looks at the instance and follows, collects or requeues. Every hub sweeps about
-// once a second.
+// Sweep hands runs whose lease has ended to the calling hub, at most limit of them, each with a new
+// lease and a new fence: no two hubs get the same run. The hub then looks at the instance and
+// follows, collects or requeues. Every hub sweeps about once a second.
 //
-// If no hub has swept for two thirds of a lease, Redis was probably unavailable and nobody
-// could renew, or its clock was set forward. Leases that ended meanwhile are then extended
-// once instead, so that their holders can renew them.
+// If no hub has swept for two thirds of a lease, Redis was probably unavailable and nobody could
+// renew, or its clock was set forward. Leases that ended meanwhile are then extended once instead,
+// so that their holders can renew them.
 func (q *LeasedRuns) Sweep(ctx context.Context, hub string, limit int) ([]Orphan, error) {
 	_, values, err := q.run(ctx, sweepScript, hub, milliseconds(q.o.Lease), limit)
 	if err != nil {
@@ -219,12 +217,12 @@ func (q *LeasedRuns) Sweep(ctx context.Context, hub string, limit int) ([]Orphan
 	}
 	orphans, err := readOrphans(values)
 	for _, o := range orphans {
-		q.copies.forget(o.Key) // another hub may have changed it: Renew makes a new copy
+		q.copies.forget(o.Key) // another hub may have changed it; Renew makes a new copy
 	}
 	return orphans, err
 }
 
-// takeOver runs a script that gives the caller the run of a job.
+// takeOver runs a script that gives the run of a job to the caller.
 func (q *LeasedRuns) takeOver(ctx context.Context, s *redis.Script, key string, args ...any) (Orphan, error) {
 	code, values, err := q.run(ctx, s, args...)
 	if err != nil {
@@ -241,7 +239,7 @@ func (q *LeasedRuns) takeOver(ctx context.Context, s *redis.Script, key string, 
 	return orphans[0], nil
 }
 
-// Runs returns all runs that are held, including those whose lease has ended.
+// Runs returns all held runs, including those whose lease has ended.
 func (q *LeasedRuns) Runs(ctx context.Context) ([]job.Run, error) {
 	held, err := q.db.Client().ZRange(ctx, q.keys.leases(), 0, -1).Result()
 	if err != nil {

@@ -30,8 +30,7 @@ func TestRenew(t *testing.T) {
 	})
 }
 
-// Redis does nothing else while a script runs: a hub with hundreds of runs renews them in
-// parts.
+// Redis does nothing else while a script runs, so a hub with hundreds of runs renews them in parts.
 func TestRenewOfManyRuns(t *testing.T) {
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		var held []job.Run
@@ -66,8 +65,8 @@ func (*commandSizes) ProcessPipelineHook(next goredis.ProcessPipelineHook) gored
 	return next
 }
 
-// Renewing reads no body, not even of a run of which this hub has no copy yet, and puts
-// nothing back: the other leases wait for it.
+// Renewing reads no body, not even that of a run that this hub has no copy of yet, and puts nothing
+// back: the other leases are waiting for it.
 func TestRenewIsQuick(t *testing.T) {
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -144,8 +143,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// During an outage of Redis no holder can renew, and when its clock is set forward none has
-// had the time. The first sweep afterwards must not take all runs away from hubs that live.
+// During an outage of Redis no holder can renew, and when its clock is set forward none has had the
+// time to. The first sweep afterwards must not take all runs away from living hubs.
 func TestSweepAfterAnOutage(t *testing.T) {
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -179,15 +178,15 @@ func (b *bench) beat(hub string, buried ...string) []string {
 	return silent
 }
 
-// falls makes a hub silent whose runs others may take.
+// falls makes a hub silent, so that others may take its runs.
 func (b *bench) falls(hub string) {
 	b.t.Helper()
 	_, _, err := b.Beat(b.t.Context(), hub, time.Millisecond)
 	require.NoError(b.t, err)
 }
 
-// The runs of a hub that beats no more go to another one long before their leases
-// end, and the hub can change nothing if it lives after all.
+// The runs of a hub that stops beating go to another one long before their leases end, and the hub
+// can no longer change anything should it be alive after all.
 func TestInheritFromASilentHub(t *testing.T) {
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -222,8 +221,8 @@ func TestInheritFromASilentHub(t *testing.T) {
 	})
 }
 
-// A hub that stops says so, and its runs are free at once. Silent hubs without runs
-// are forgotten.
+// A hub that stops says so, and its runs are up for grabs at once. Silent hubs without runs are
+// forgotten.
 func TestQuit(t *testing.T) {
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -243,8 +242,7 @@ func TestQuit(t *testing.T) {
 	})
 }
 
-// While Redis is away no hub can beat. The first one that is back takes nothing from
-// the others.
+// While Redis is away no hub can beat. The first one back takes nothing from the others.
 func TestAllHubsWereSilent(t *testing.T) {
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		run := b.claim(b.enqueue("a"), "gpu").Run

@@ -8,9 +8,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Lesson is a check that an instance is known to make, because it has refused a
-// prompt for it. Lessons are not part of the queue, but all hubs share them in the
-// same way.
+// Lesson is a check that an instance is known to make, because it has refused a prompt for it.
+// Lessons are not part of the queue, but all hubs share them in the same way.
 type Lesson struct {
 	Instance string
 	// Boot tells one run of the instance's process from the next, which may have
@@ -25,8 +24,7 @@ func (l Lesson) member() string { return redis.Pack(l.Instance, l.Boot, l.Text) 
 const (
 	// maxLessons bounds the lessons that are kept; the oldest go first.
 	maxLessons = 10_000
-	// lessonLife is how long a lesson is believed. Asking an instance again takes
-	// milliseconds.
+	// lessonLife is how long a lesson is believed. Asking an instance again takes milliseconds.
 	lessonLife = 30 * 24 * time.Hour
 )
 

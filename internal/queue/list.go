@@ -10,12 +10,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// batchSize is how many keys one round trip or one script handles, so that neither
-// a reply nor a script's time grows with the queue.
+// batchSize is how many keys one round trip or one script handles, so that neither the size of a
+// reply nor the time of a script grows with the queue.
 const batchSize = 256
 
-// heavyBatch is the same for values that can be megabytes: a batch has to arrive
-// within one timeout.
+// heavyBatch is the same for values that can be megabytes: a batch has to arrive within one
+// timeout.
 const heavyBatch = 16
 
 // pipeline does n reads, batch by batch. Missing values are not errors.
@@ -91,7 +91,7 @@ func (q *Lookup) GetAll(ctx context.Context, keys []string) ([]job.Job, error) {
 	return q.jobs(ctx, keys)
 }
 
-// Get returns a job: live, ended, or cancelled recently. Errors: ErrNotFound.
+// Get returns a job: live, ended, or recently cancelled. Errors: ErrNotFound.
 func (q *Lookup) Get(ctx context.Context, key string) (job.Job, error) {
 	records, err := q.records(ctx, []string{key}, recordFields[:]...)
 	if err != nil {
@@ -103,7 +103,7 @@ func (q *Lookup) Get(ctx context.Context, key string) (job.Job, error) {
 	return records[0].job()
 }
 
-// Find returns the newest job of an id. Errors: ErrNotFound.
+// Find returns the newest job with this id. Errors: ErrNotFound.
 func (q *Lookup) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	key, err := q.db.Client().HGet(ctx, q.keys.ids(tenant), id).Result()
 	if errors.Is(err, redis.Nil) {
@@ -115,9 +115,9 @@ func (q *Lookup) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	return q.Get(ctx, key)
 }
 
-// Position counts the jobs that will be given out before a waiting job if nothing
-// changes, over all tenants; 0 means it is next. Of many tenants it counts the jobs of
-// the first hundred. Errors: ErrNotQueued, ErrNotFound.
+// Position counts the jobs of all tenants that will be given out before a waiting job if nothing
+// changes; 0 means it is next. If there are many tenants, it counts the jobs of the first hundred.
+// Errors: ErrNotQueued, ErrNotFound.
 func (q *Lookup) Position(ctx context.Context, key string) (int, error) {
 	code, fields, err := q.run(ctx, positionScript, key, q.order())
 	if err != nil {
@@ -158,8 +158,8 @@ func (q *Lookup) CountOf(ctx context.Context, tenant string) (live, waiting int,
 	return int(n), waiting, err
 }
 
-// CountAll returns the number of live jobs of all tenants, how many of them are waiting,
-// and how many of those are paused.
+// CountAll returns the number of live jobs of all tenants, how many of them are waiting, and how
+// many of those are paused.
 func (q *Lookup) CountAll(ctx context.Context) (live, waiting, paused int, err error) {
 	var all, queued, held *redis.IntCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -173,8 +173,8 @@ func (q *Lookup) CountAll(ctx context.Context) (live, waiting, paused int, err e
 	return int(all.Val()), int(queued.Val() + held.Val()), int(held.Val()), nil
 }
 
-// Waiting returns the number of waiting jobs of a tenant, or of all with "", and
-// the bytes of their bodies and secrets as they are stored.
+// Waiting returns the number of waiting jobs of a tenant, or of all with "", and the bytes of their
+// bodies and secrets as they are stored.
 func (q *Lookup) Waiting(ctx context.Context, tenant string) (jobs int, bytes int64, err error) {
 	var number, size *redis.StringCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -188,9 +188,9 @@ func (q *Lookup) Waiting(ctx context.Context, tenant string) (jobs int, bytes in
 	return int(p.int("jobs")), p.int("bytes"), p.err
 }
 
-// Body returns a live job's body with its secrets and requirements. Errors:
-// ErrNotFound; ErrCorrupt; ErrSecrets, together with the rest of the body;
-// ErrUnavailable. The process that holds the job's run need not ask Redis.
+// Body returns a live job's body with its secrets and requirements. Errors: ErrNotFound;
+// ErrCorrupt; ErrSecrets, together with the rest of the body; ErrUnavailable. The process that
+// holds the job's run need not ask Redis.
 func (q *Lookup) Body(ctx context.Context, key string) (job.Body, error) {
 	if own, ok := q.copies.body(key); ok {
 		return q.open(ctx, own)
@@ -213,7 +213,7 @@ func (q *Lookup) Body(ctx context.Context, key string) (job.Body, error) {
 	}
 	read := copied{key: key, stored: []byte(stored.Val()), sealed: []byte(sealed.Val()), requires: string(requires)}
 	body, err := q.open(ctx, read)
-	if err == nil || errors.Is(err, ErrSecrets) || errors.Is(err, ErrUnavailable) { // not what is corrupt
+	if err == nil || errors.Is(err, ErrSecrets) || errors.Is(err, ErrUnavailable) { // but not what is corrupt
 		q.copies.change(key, nil, func(c *copied) { c.stored, c.sealed, c.requires = read.stored, read.sealed, read.requires })
 	}
 	return body, err
@@ -232,8 +232,8 @@ func (q *store) open(ctx context.Context, c copied) (job.Body, error) {
 	return body, err
 }
 
-// Bodies returns the bodies of those of the jobs that are live, without their
-// secrets and requirements, for listings. One that cannot be read is empty.
+// Bodies returns the bodies of those of the jobs that are live, without their secrets and
+// requirements, for listings. One that cannot be read is empty.
 func (q *Lookup) Bodies(ctx context.Context, keys []string) (map[string]job.Body, error) {
 	reads := make([]*redis.StringCmd, len(keys))
 	err := q.pipeline(ctx, len(keys), heavyBatch, func(p redis.Pipeliner, i int) {

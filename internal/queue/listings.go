@@ -9,31 +9,31 @@ import (
 )
 
 const (
-	// maxListed bounds what listings keep of waiting jobs, in bytes.
+	// maxListed bounds what listings keep about waiting jobs, in bytes.
 	maxListed = 32 << 20
-	// listedFor is how long the jobs of a tenant are kept that nobody lists.
+	// listedFor is how long the jobs of a tenant are kept when nobody lists them.
 	listedFor = time.Minute
 	// listingTimeout bounds a reading that several callers share.
 	listingTimeout = time.Minute
 )
 
-// listings keeps what does not change of waiting jobs from one listing of a tenant to
-// the next, and reads once for all who ask at the same time: pages ask for the whole
-// queue at every status message.
+// listings keeps the parts of waiting jobs that do not change from one listing of a tenant to the
+// next, and reads once for all who ask at the same time: pages ask for the whole queue at every
+// status message.
 type listings struct {
 	mu      sync.Mutex
 	tenants map[string]*tenantListing
 	size    int64
 }
 
-// tenantListing is that of one tenant.
+// tenantListing is one tenant's part.
 type tenantListing struct {
-	// turn is full while the tenant's jobs are read.
+	// turn is full while the tenant's jobs are being read.
 	turn chan struct{}
-	// next is the reading that has not begun yet, for all who ask until then; nil if
-	// nobody does.
+	// next is the reading that has not begun yet, for everybody who asks until it does; nil if
+	// nobody has.
 	next *reading
-	// callers is how many wait for a reading.
+	// callers is how many are waiting for a reading.
 	callers int
 	// kept are waiting jobs that have never run, by rank.
 	kept []*job.Job
@@ -41,16 +41,16 @@ type tenantListing struct {
 	used time.Time
 }
 
-// reading is one reading of a tenant's jobs. Its fields are set when done is closed; its
-// callers share the jobs and must not change them.
+// reading is one reading of a tenant's jobs. Its fields are set when done is closed; its callers
+// share the jobs and must not change them.
 type reading struct {
 	done chan struct{}
 	jobs []*job.Job
 	err  error
 }
 
-// read returns a tenant's jobs as read gives them, which begins after this call did. It
-// gets the jobs that are kept.
+// read returns a tenant's jobs from a call of the given read that begins after this call did. That
+// function is given the jobs that are kept.
 func (l *listings) read(ctx context.Context, tenant string, read func(ctx context.Context, kept []*job.Job) ([]*job.Job, error)) ([]*job.Job, error) {
 	l.mu.Lock()
 	t := l.tenants[tenant]
@@ -67,7 +67,7 @@ func (l *listings) read(ctx context.Context, tenant string, read func(ctx contex
 	if r == nil {
 		r = &reading{done: make(chan struct{})}
 		t.next = r
-		// The first caller may go away while others still wait for the same reading.
+		// The first caller may go away while others are still waiting for the same reading.
 		go l.begin(context.WithoutCancel(ctx), tenant, t, r, read)
 	}
 	l.mu.Unlock()
@@ -85,12 +85,12 @@ func (l *listings) read(ctx context.Context, tenant string, read func(ctx contex
 	}
 }
 
-// begin reads when the reading before has ended.
+// begin reads once the previous reading has ended.
 func (l *listings) begin(ctx context.Context, tenant string, t *tenantListing, r *reading, read func(context.Context, []*job.Job) ([]*job.Job, error)) {
 	t.turn <- struct{}{}
 	defer func() { <-t.turn }()
 	l.mu.Lock()
-	t.next = nil // who asks from now on may ask for a job that is not in this one
+	t.next = nil // anyone who asks from now on may ask for a job that this reading misses
 	kept := t.kept
 	l.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, listingTimeout)
@@ -102,8 +102,8 @@ func (l *listings) begin(ctx context.Context, tenant string, t *tenantListing, r
 	close(r.done)
 }
 
-// keep keeps the jobs of a listing that the next one need not read, as many as there is
-// room for. It makes room by dropping those of other tenants.
+// keep keeps the jobs of a listing that the next one need not read, as many as there is room for.
+// It makes room by dropping those of other tenants.
 func (l *listings) keep(tenant string, t *tenantListing, jobs []*job.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,20 +124,20 @@ func (l *listings) keep(tenant string, t *tenantListing, jobs []*job.Job) {
 	l.size += t.size
 }
 
-// untouched reports whether a job waits as it was accepted: until it is given out, nothing
-// of it changes but its reason, and its rank or its pause with the sets of ranks.
+// untouched reports whether a job is waiting as it was accepted: until it is given out, nothing
+// about it changes but its reason, and its rank or its pause along with the sets of ranks.
 func untouched(j *job.Job) bool {
 	return j.State == job.Queued && j.Fence == 0 && !j.Paused && j.DoorUntil == 0
 }
 
-// listedSize is roughly how many bytes a job takes.
+// listedSize returns roughly how many bytes a job takes.
 func listedSize(j *job.Job) int64 {
 	const fixed = 640
 	return fixed + int64(len(j.ID)+len(j.Client)+len(j.Rank)+len(j.Shape)+len(j.BodyHash)+len(j.Reason)+len(j.Number))
 }
 
-// dropOldest drops what is kept of the tenant whose jobs were listed longest ago, but not
-// of one. It reports whether there was any. The lock is held.
+// dropOldest drops what is kept about the tenant whose jobs were listed longest ago, except the
+// tenant but. It reports whether there was any. The caller holds the lock.
 func (l *listings) dropOldest(but string) bool {
 	var oldest *tenantListing
 	for name, t := range l.tenants {
@@ -153,7 +153,7 @@ func (l *listings) dropOldest(but string) bool {
 	return true
 }
 
-// prune drops the tenants whose jobs nobody lists any more. The lock is held.
+// prune drops the tenants whose jobs nobody lists any more. The caller holds the lock.
 func (l *listings) prune() {
 	for name, t := range l.tenants {
 		if t.callers == 0 && t.next == nil && (len(t.kept) == 0 || time.Since(t.used) > listedFor) {

@@ -16,8 +16,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// A reading is shared by those who asked before it began, and by nobody who asked later:
-// what was accepted before a request is in its answer.
+// A reading is shared by those who asked before it began, and by nobody who asked later: anything
+// accepted before a request is in its answer.
 func TestReadingsAreShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestReadingsAreShared(t *testing.T) {
 		}
 		ask(t.Context())
 		gone, leave := context.WithCancel(t.Context())
-		ask(gone) // begins the second reading, and does not wait for it
+		ask(gone) // starts the second reading, and does not wait for it
 		ask(t.Context())
 		ask(t.Context())
 		require.EqualValues(t, 1, begun.Load())
@@ -63,8 +63,8 @@ func TestReadingsAreShared(t *testing.T) {
 	})
 }
 
-// What is kept of a tenant goes when nobody lists its jobs any more, and what is kept of
-// all is bounded: a tenant with many jobs pushes out those of others, but not its own.
+// What is kept about a tenant goes when nobody lists its jobs any more, and the total is bounded: a
+// tenant with many jobs pushes out those of others, but not its own.
 func TestListingsAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -101,7 +101,7 @@ func TestListingsAreBounded(t *testing.T) {
 	})
 }
 
-// Only what cannot change while it waits is kept.
+// Only parts of a job that cannot change while it waits are kept.
 func TestListingsKeepWhatDoesNotChange(t *testing.T) {
 	t.Parallel()
 	var l listings
@@ -141,8 +141,8 @@ func TestKeptRequirementsAreBounded(t *testing.T) {
 	require.Equal(t, []string{"too large"}, unknown)
 }
 
-// A job may be claimed before the call that has accepted it keeps its copy. The copy
-// of the claim stays: put back from the other one, the job would run twice.
+// A job may be claimed before the call that accepted it stores its copy. The copy of the claim
+// stays: restored from the other one, the job would run twice.
 func TestCopyOfAClaimIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	c := newCopies()

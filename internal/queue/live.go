@@ -9,9 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Live returns the running and waiting jobs of a tenant, or of all with "", in rank
-// order. Those of a tenant exclude jobs whose client has not been answered yet, see
-// [Queue.Admit].
+// Live returns the running and waiting jobs of a tenant, or of all with "", in rank order. Those of
+// a tenant exclude jobs whose client has not been answered yet, see [Queue.Admit].
 func (q *Listing) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	jobs, err := q.Listed(ctx, tenant)
 	if err != nil {
@@ -41,7 +40,7 @@ func (q *Listing) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	return q.again(ctx, jobs, changed)
 }
 
-// again reads some of the jobs once more, and drops those that have ended.
+// again reads some of the jobs once more and drops those that have ended.
 func (q *Listing) again(ctx context.Context, jobs []job.Job, keys []string) ([]job.Job, error) {
 	if len(keys) == 0 {
 		return jobs, nil
@@ -65,9 +64,9 @@ func (q *Listing) again(ctx context.Context, jobs []job.Job, keys []string) ([]j
 	return slices.DeleteFunc(jobs, func(j job.Job) bool { return !j.State.Live() }), nil
 }
 
-// Listed is Live, faster, for those who need not know why a waiting job waits and how
-// often it was given out: the Reason, Attempts, Kills, Excuses, Lost, NotBefore and Run of
-// a waiting job may be those of an earlier moment.
+// Listed is a faster Live, for callers that need not know why a waiting job is waiting or how often
+// it was given out: the Reason, Attempts, Kills, Excuses, Lost, NotBefore and Run of a waiting job
+// may be out of date.
 func (q *Listing) Listed(ctx context.Context, tenant string) ([]job.Job, error) {
 	list, err := q.listings.read(ctx, tenant, func(ctx context.Context, kept []*job.Job) ([]*job.Job, error) {
 		return q.readListing(ctx, tenant, kept)
@@ -85,8 +84,8 @@ func (q *Listing) Listed(ctx context.Context, tenant string) ([]job.Job, error) 
 	return jobs, nil
 }
 
-// readListing reads a tenant's running and waiting jobs in rank order. Those that are
-// kept it does not read again if they still wait under the same rank.
+// readListing reads a tenant's running and waiting jobs in rank order. It does not read kept jobs
+// again if they are still waiting under the same rank.
 func (q *Listing) readListing(ctx context.Context, tenant string, kept []*job.Job) ([]*job.Job, error) {
 	ranks, waiting, err := q.readRanks(ctx, tenant)
 	if err != nil {
@@ -120,7 +119,7 @@ func (q *Listing) readListing(ctx context.Context, tenant string, kept []*job.Jo
 	return slices.DeleteFunc(list, func(j *job.Job) bool { return j == nil || !j.State.Live() }), nil
 }
 
-// readRanks returns the ranks of a tenant's live jobs, and of those that waited a moment
+// readRanks returns the ranks of a tenant's live jobs, and of those that were waiting a moment
 // later.
 func (q *Listing) readRanks(ctx context.Context, tenant string) (live, waiting []string, err error) {
 	var all *redis.StringSliceCmd
@@ -143,8 +142,8 @@ func (q *Listing) readRanks(ctx context.Context, tenant string) (live, waiting [
 	return all.Val(), waiting, nil
 }
 
-// waitsOf returns the zsets that have a tenant's waiting jobs, or all of them with "", in
-// rank order. Paused ones are in none.
+// waitsOf returns the zsets of a tenant's waiting jobs, or of all waiting jobs with "", in rank
+// order. Paused jobs are in none.
 func waitsOf(k keys, tenant string) []string {
 	if tenant == "" {
 		return []string{k.waiting()}
@@ -153,8 +152,8 @@ func waitsOf(k keys, tenant string) []string {
 	return []string{k.db.Key("q", "waits+", tenant), k.db.Key("q", "waits", tenant), k.db.Key("q", "waits~", tenant)}
 }
 
-// compact returns a copy of a job that shares texts with the one before it where they are
-// equal: listings keep many jobs of few clients.
+// compact returns a copy of a job that shares equal texts with the one before it: listings keep
+// many jobs of few clients.
 func compact(j job.Job, before []*job.Job) *job.Job {
 	if len(before) == 0 || before[len(before)-1] == nil {
 		return &j

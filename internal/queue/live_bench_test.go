@@ -19,9 +19,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// BenchmarkListing lists 10,000 waiting jobs of one tenant: as a page needs them, with
-// all that may have changed, and by reading all of each record. It prints the processor
-// time of this process and of redis-server, and the bytes allocated.
+// BenchmarkListing lists 10,000 waiting jobs of one tenant: as a page needs them, with everything
+// that may have changed, and by reading each record in full. It prints the processor time of this
+// process and of redis-server, and the bytes allocated.
 func BenchmarkListing(b *testing.B) {
 	for _, kind := range []string{"server", "embedded"} {
 		var db *redis.DB
@@ -68,8 +68,7 @@ func processorTime() float64 {
 
 var cpuLine = regexp.MustCompile(`used_cpu_(?:user|sys):([0-9.]+)`)
 
-// serverTime returns the processor time of a redis-server in seconds; 0 if it is in this
-// process.
+// serverTime returns the processor time of a redis-server in seconds; 0 if it is in this process.
 func serverTime(b *testing.B, db *redis.DB) (seconds float64) {
 	b.Helper()
 	if db.Embedded() {

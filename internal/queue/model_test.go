@@ -20,10 +20,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// The model states the rules of the queue in plain Go: maps and slices, no Redis.
-// The test does the same random steps on both and compares everything visible
-// after each step. The steps are the same each time. COMFYHUB_SEED changes them,
-// and COMFYHUB_STEPS sets how many there are.
+// The model states the rules of the queue in plain Go: maps and slices, no Redis. The test takes
+// the same random steps on both and compares everything visible after each step. The steps are the
+// same each time. COMFYHUB_SEED changes them, and COMFYHUB_STEPS sets how many there are.
 
 const modelAttempts = 3
 
@@ -107,7 +106,7 @@ func (m *model) forget(key string) {
 	delete(m.jobs, key)
 }
 
-// end writes a history entry, which takes the place of one with the same id.
+// end writes a history entry, which replaces one with the same id.
 func (m *model) end(j *modelJob, reason string) {
 	j.Reason = reason
 	if n, err := strconv.Atoi(j.Number); err == nil && n >= 0 { // the hub's own, not from the front
@@ -243,7 +242,7 @@ func (w *walk) compare() {
 	}
 }
 
-// compareListings compares a tenant's live jobs with the model. Listed may report a waiting
+// compareListings compares a tenant's live jobs with the model. Listed may report about a waiting
 // job what was true before it was given out.
 func (w *walk) compareListings(tenant string) {
 	t, own := w.t, w.m.live(func(j *modelJob) bool { return j.Tenant == tenant })
@@ -266,7 +265,7 @@ func (w *walk) compareWindow(waiting []*modelJob) {
 	waiting = slices.DeleteFunc(slices.Clone(waiting), func(j *modelJob) bool { return w.m.barred[j.Tenant] })
 	got := must(w.Window(w.ctx, queue.Wanted{}, skip, n))
 	if !time.Now().Before(until) {
-		return // a tenant that was left out may have come back before that look
+		return // a tenant that was left out may have been let in again before that look
 	}
 	part := w.inTurn(waiting)[min(skip, len(waiting)):min(skip+n, len(waiting))]
 	ready := slices.DeleteFunc(slices.Clone(part), func(j *modelJob) bool { return j.paused })
@@ -306,8 +305,8 @@ func envInt(t *testing.T, name string, otherwise int64) int64 {
 	return must(strconv.ParseInt(text, 10, 64))
 }
 
-// walkRandomly takes so many steps, unless COMFYHUB_STEPS says otherwise, and compares after
-// every so many.
+// walkRandomly takes the given number of steps, unless COMFYHUB_STEPS says otherwise, and compares
+// after every few.
 func walkRandomly(t *testing.T, db *redis.DB, steps int64, every int) {
 	t.Helper()
 	seed := envInt(t, "COMFYHUB_SEED", 1)
@@ -325,7 +324,7 @@ func walkRandomly(t *testing.T, db *redis.DB, steps int64, every int) {
 			t.Logf("the last steps:\n%s", strings.Join(w.journal[max(0, len(w.journal)-30):], "\n"))
 		}
 	}()
-	// The model takes the jobs' times from the queue. It knows everything else.
+	// The model takes the jobs' times from the queue. It knows everything else itself.
 	kinds := []func(){
 		w.enqueue, w.enqueue, w.enqueue, w.enqueue, w.claim, w.claim, w.claim, w.claim, w.started, w.started, w.release,
 		w.finish, w.finish, w.requeue, w.requeue, w.cancel, w.cancelWaiting, w.takeBack, w.failWaiting, w.steer, w.adopt, w.lapse, w.lapse,
@@ -349,14 +348,14 @@ func TestModel(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1000, 3) })
 }
 
-// Many replies of all kinds are lost on the way. No transition runs twice and none
-// is forgotten, so nothing differs from the model.
+// Many replies of all kinds are lost on the way. No transition happens twice or not at all, so
+// nothing differs from the model.
 func TestModelWithLostReplies(t *testing.T) {
 	t.Parallel()
 	test := func(t *testing.T, addr string) {
 		var packets, lost atomic.Int64
 		proxy := redistest.NewProxy(t, addr, func() bool {
-			// Not as often as a client tries again. That is a different fault, which callers
+			// Not as often as a client tries again. That would be a different fault, which callers
 			// see.
 			n := packets.Add(1)
 			if n-lost.Load() < 20 || rand.IntN(5) > 0 {
@@ -366,7 +365,7 @@ func TestModelWithLostReplies(t *testing.T) {
 			return true
 		})
 		db := redistest.Open(t, proxy.URL())
-		walkRandomly(t, db, 400, 10) // each waits for what is lost
+		walkRandomly(t, db, 400, 10) // each waits for what was lost
 		require.Positive(t, proxy.Lost())
 		t.Logf("%d replies lost", proxy.Lost())
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// marks are those of the bands, the highest first.
+// marks are the marks of the bands, the highest first.
 var marks = []string{job.Interactive.Mark(), job.Normal.Mark(), job.Bulk.Mark()}
 
 // turns are the places of the callers of each tenant in a band.
@@ -25,8 +25,7 @@ type turns struct {
 	last map[string]map[string]float64 // lane -> caller -> place of its last job
 }
 
-// passOver notes that a job was given out: bands with waiting jobs that are lower were
-// passed over.
+// passOver notes that a job was given out: lower bands with waiting jobs were passed over.
 func (m *model) passOver(given *modelJob) {
 	band := slices.Index(marks, given.Band().Mark())
 	m.passed[band] = 0
@@ -39,7 +38,7 @@ func (m *model) passOver(given *modelJob) {
 
 func newTurns() turns { return turns{map[string]float64{}, map[string]map[string]float64{}} }
 
-// place is where a caller's next job goes.
+// place returns where a caller's next job goes.
 func (u turns) place(tenant, caller string, number int) float64 {
 	now, ok := u.now[tenant]
 	if !ok {
@@ -85,8 +84,8 @@ func (m *model) left(tenant string) {
 	}
 }
 
-// inTurn puts waiting jobs, given in rank order, into the order in which they are due: a
-// job of a lower band after nine of higher ones.
+// inTurn puts waiting jobs, given in rank order, into the order in which they are due: one job of a
+// lower band after every nine of higher ones.
 func (w *walk) inTurn(waiting []*modelJob) []*modelJob {
 	lists, passed := make([][]*modelJob, len(marks)), w.m.passed
 	for n, mark := range marks {
@@ -110,8 +109,8 @@ func (w *walk) inTurn(waiting []*modelJob) []*modelJob {
 	return out
 }
 
-// inBand is inTurn for the jobs of one band. What tenants have been charged depends on the
-// clock, so it is read from Redis.
+// inBand is inTurn for the jobs of one band. What tenants were charged depends on the clock, so it
+// is read from Redis.
 func (w *walk) inBand(mark string, waiting []*modelJob) []*modelJob {
 	own := map[string][]*modelJob{}
 	for _, j := range waiting {
@@ -190,8 +189,8 @@ func (w *walk) compareIndex(waiting []*modelJob) {
 	require.Len(t, waiting, indexed)
 	for n, j := range w.inTurn(waiting) {
 		position := must(w.Position(w.ctx, j.Key))
-		// It supposes that each tenant goes on at its own pace; rounding may shift equals. A
-		// lower band's job that is one place off is one turn off, before or after nine others.
+		// Position assumes that each tenant goes on at its own pace; rounding may shift equals. A
+		// lower band's job that is off by one is off by a turn: before or after nine others.
 		delta := 1.0
 		if slices.ContainsFunc(waiting, func(o *modelJob) bool { return o.Band() != j.Band() }) {
 			delta = 10
@@ -215,7 +214,7 @@ func (m *model) tenant(key string) string {
 	return ""
 }
 
-// seats are the jobs whose runs count for their tenant's limit.
+// seats returns the jobs whose runs count for their tenant's limit.
 func (m *model) seats(tenant string) []string {
 	keys := []string{}
 	for _, j := range m.jobs {
@@ -226,8 +225,8 @@ func (m *model) seats(tenant string) []string {
 	return keys
 }
 
-// compareSeats compares the tenants' runs with the model. It returns until when it is certain
-// which tenants are left out of the window.
+// compareSeats compares the tenants' runs with the model. It returns until when it is certain which
+// tenants are left out of the window.
 func (w *walk) compareSeats() (until time.Time) {
 	for tenant := range modelSeats {
 		got := must(w.db.Client().SMembers(w.ctx, w.db.Key("q", "seats", tenant)).Result())

@@ -11,10 +11,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// LivePage returns limit of the jobs that [Queue.Live] lists of a tenant, or of all with "",
-// from offset on, and how many jobs wait before the first of them. It reads no others,
-// however long the queue is. Jobs whose client has not been answered yet leave a page
-// shorter.
+// LivePage returns limit of the jobs that [Queue.Live] lists for a tenant, or for all with "",
+// starting at offset, and how many jobs are waiting before the first of them. It reads no others,
+// however long the queue is. Jobs whose client has not been answered yet make a page shorter.
 func (q *Listing) LivePage(ctx context.Context, tenant string, offset, limit int) (jobs []job.Job, before int, err error) {
 	ranks, err := q.db.Client().ZRange(ctx, q.keys.live(tenant), int64(offset), int64(offset+limit-1)).Result()
 	if err != nil {
@@ -40,8 +39,8 @@ func (q *Listing) LivePage(ctx context.Context, tenant string, offset, limit int
 	return q.notAtDoor(jobs), before, err
 }
 
-// WaitingPage returns limit of the jobs of a tenant, or of all with "", that wait for an
-// instance, from offset on and in rank order. Paused ones are not among them.
+// WaitingPage returns limit of the jobs of a tenant, or of all with "", that are waiting for an
+// instance, in rank order and starting at offset. Paused ones are not among them.
 func (q *Listing) WaitingPage(ctx context.Context, tenant string, offset, limit int) ([]job.Job, error) {
 	var ranks []string
 	for _, key := range waitsOf(q.keys, tenant) { // the bands, one after the other
@@ -66,8 +65,8 @@ func (q *Listing) WaitingPage(ctx context.Context, tenant string, offset, limit 
 	return slices.DeleteFunc(q.notAtDoor(jobs), func(j job.Job) bool { return j.State != job.Queued }), err
 }
 
-// Held returns the jobs of a tenant, or of all with "", that instances have, in rank order.
-// It reads as many records as there are runs.
+// Held returns the jobs of a tenant, or of all with "", that instances have, in rank order. It
+// reads as many records as there are runs.
 func (q *Listing) Held(ctx context.Context, tenant string) ([]job.Job, error) {
 	keys, err := q.db.Client().ZRange(ctx, q.keys.leases(), 0, -1).Result()
 	if err != nil {
@@ -81,7 +80,7 @@ func (q *Listing) Held(ctx context.Context, tenant string) ([]job.Job, error) {
 	return jobs, err
 }
 
-// Ends returns how many jobs have ended since the queue began, at all hubs. Those that were
+// Ends returns how many jobs have ended on all hubs since the queue began. Those that were
 // cancelled while they waited do not count.
 func (q *Listing) Ends(ctx context.Context) (int64, error) {
 	n, err := q.db.Client().HGet(ctx, q.db.Key("q", "counters"), "ends").Int64()

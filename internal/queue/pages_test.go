@@ -64,8 +64,8 @@ func TestPages(t *testing.T) {
 	})
 }
 
-// A listing keeps what an earlier one has read, and misses nothing that has changed since:
-// each change of a waiting job is made between two listings.
+// A listing keeps what an earlier one has read, and misses nothing that has changed since: each
+// change of a waiting job is made between two listings.
 func TestListingsAfterEachChange(t *testing.T) {
 	yes, no, urgent := true, false, 50
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -110,7 +110,7 @@ func TestListingsAfterEachChange(t *testing.T) {
 	})
 }
 
-// A job that was given out, lost and returned between two listings is as it is now.
+// A job that was given out, lost and returned between two listings is shown as it is now.
 func TestListingAfterARunBetweenTwo(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()

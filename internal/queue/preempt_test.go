@@ -10,8 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// A bulk run is given up once, for an interactive job that waits and has been given none
-// lately.
+// A bulk run is given up once, for a waiting interactive job that has been given none lately.
 func TestPreempt(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()

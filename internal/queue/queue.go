@@ -64,10 +64,9 @@ import (
 
 // Errors of the queue.
 var (
-	// ErrUnavailable means that Redis, or the key for a job's API keys, is
-	// unavailable now; the change may or may not have been made. Repeating is safe:
-	// an Enqueue of the same key, a Claim of the same upstream id and an end of the
-	// same run take effect once.
+	// ErrUnavailable means that Redis, or the key for a job's API keys, is unavailable now; the
+	// change may or may not have been made. Repeating is safe: an Enqueue of the same key, a Claim
+	// of the same upstream id and an end of the same run take effect once.
 	ErrUnavailable = redis.ErrUnavailable
 	// ErrFull means that MaxQueue jobs are waiting, or MaxQueueBytes.
 	ErrFull = errors.New("queue: full")
@@ -84,17 +83,17 @@ var (
 	// ErrTenantRate means that the tenant posts too many prompts a minute. The error is a
 	// [RateError].
 	ErrTenantRate = errors.New("queue: the tenant posts too many prompts a minute")
-	// ErrCapped means that the tenant may begin no further run now.
+	// ErrCapped means that the tenant may not begin another run now.
 	ErrCapped = errors.New("queue: the tenant is at its limit of runs or of time")
-	// ErrNotFound means that there is no such job: never, or no longer.
+	// ErrNotFound means that there is no such job, or no longer.
 	ErrNotFound = errors.New("queue: no such job")
 	// ErrNotQueued means that the job is no longer waiting: it was claimed or has
 	// ended. To a Claim it also means that the job must not run yet.
 	ErrNotQueued = errors.New("queue: job is not waiting")
 	// ErrTaken means that the instance has a run.
 	ErrTaken = errors.New("queue: instance is taken")
-	// ErrStale means that the run is not, or no longer, the caller's: there is
-	// another holder, another attempt, or an end written by another hub.
+	// ErrStale means that the run is not, or no longer, the caller's: there is another holder,
+	// another attempt, or an end written by another hub.
 	ErrStale = errors.New("queue: stale run")
 	// ErrExhausted means that the job must not run again: the caller still holds
 	// the run and must Finish it as failed.
@@ -102,11 +101,11 @@ var (
 	// ErrCancelled means that the job's cancel was requested: the caller still
 	// holds the run and must Finish it as cancelled.
 	ErrCancelled = errors.New("queue: cancel was asked for")
-	// ErrWithdrawn means that the job's client has withdrawn it: the run must end,
-	// and nobody is told of it.
+	// ErrWithdrawn means that the job's client has withdrawn it: the run must end, and nobody is
+	// told about it.
 	ErrWithdrawn = errors.New("queue: withdrawn")
-	// ErrAnswered means that the client has been told that the job was accepted, so
-	// that a refusal comes too late.
+	// ErrAnswered means that the client has been told that the job was accepted, so a refusal comes
+	// too late.
 	ErrAnswered = errors.New("queue: the client has its answer")
 	// ErrSecrets means that a job's API keys cannot be decrypted: they were
 	// encrypted with another key.
@@ -117,7 +116,7 @@ var (
 
 // SpentError is an ErrTenantSpent.
 type SpentError struct {
-	// Wait is when the tenant may go on, from now.
+	// Wait is how long until the tenant may go on.
 	Wait time.Duration
 }
 
@@ -129,7 +128,7 @@ func (e SpentError) Is(target error) bool { return target == ErrTenantSpent }
 
 // RateError is an ErrTenantRate.
 type RateError struct {
-	// Wait is when the tenant may post again, from now.
+	// Wait is how long until the tenant may post again.
 	Wait time.Duration
 }
 
@@ -141,8 +140,8 @@ func (e RateError) Is(target error) bool { return target == ErrTenantRate }
 
 // Options of a queue. The zero value of each field means its default.
 type Options struct {
-	// HistoryEntries bounds the ended jobs that are kept, over all tenants; beyond
-	// it the tenant with the most loses its oldest. Default: 10000, as in ComfyUI.
+	// HistoryEntries bounds the ended jobs that are kept, over all tenants; beyond it the tenant
+	// with the most loses its oldest. Default: 10000, as in ComfyUI.
 	HistoryEntries int
 	// TenantHistory bounds those of one tenant. Default: HistoryEntries.
 	TenantHistory int
@@ -168,16 +167,16 @@ type Options struct {
 	// Sealer encrypts API keys in Redis. Without it a random key is used, and the
 	// API keys of waiting jobs are lost with the process.
 	Sealer Sealer
-	// HealFirst puts back what Redis has lost of the files that the ends of jobs show. Jobs
-	// are put back only after it has succeeded. Default: nothing.
+	// HealFirst puts back what Redis has lost of the files that the ends of jobs refer to. Jobs are
+	// put back only after it has succeeded. Default: nothing.
 	HealFirst func(context.Context) error
 	// Logger receives what an operator should know; default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Queue is the queue of all hubs that share a Redis and a prefix. Besides its limits
-// it holds copies of the jobs that it has lately changed, see [Recovery.Heal]. It is safe
-// for concurrent use. Each of its parts has the scripts of one law.
+// Queue is the queue of all hubs that share a Redis and a prefix. Besides its limits it holds
+// copies of the jobs that it has recently changed, see [Recovery.Heal]. It is safe for concurrent
+// use. Each of its parts has the scripts for one kind of rule.
 type Queue struct {
 	*store
 	*WaitingJobs
@@ -196,23 +195,23 @@ type Queue struct {
 type (
 	// WaitingJobs accepts jobs, tells which are due, and withdraws them.
 	WaitingJobs struct{ *store }
-	// LeasedRuns gives jobs out and keeps their leases, also those of hubs that have died.
+	// LeasedRuns gives jobs out and keeps their leases, including those of hubs that have died.
 	LeasedRuns struct{ *Recovery }
-	// RunEnds ends jobs, or puts them back at their places.
+	// RunEnds ends jobs, or puts them back in their places.
 	RunEnds struct{ *Recovery }
 	// Recovery puts back what Redis has lost.
 	Recovery struct{ *store }
 	// EndedJobs is the history.
 	EndedJobs struct{ *store }
-	// Callbacks are what users' programs are to be told.
+	// Callbacks is what users' programs are to be told.
 	Callbacks struct{ *store }
 	// Lookup finds jobs, and counts them.
 	Lookup struct{ *store }
-	// Listing is what clients see of jobs that wait or run.
+	// Listing is what clients see of waiting and running jobs.
 	Listing struct{ *store }
-	// Pauses are what the operator has stopped.
+	// Pauses is what the operator has stopped.
 	Pauses struct{ *store }
-	// Lessons are what runs have taught, and what they cost.
+	// Lessons is what runs have taught, and what they cost.
 	Lessons struct{ *store }
 )
 
@@ -232,7 +231,7 @@ type store struct {
 	room     room
 }
 
-// Clock is the time that jobs are stored with.
+// Clock returns the clock that jobs are stored by.
 func (q *store) Clock() *redis.Clock { return q.db.Clock() }
 
 // New returns the queue in a Redis.
@@ -267,8 +266,8 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	}, nil
 }
 
-// Limits are those of the Options that may change while the queue is in use. The
-// zero value of each field means its default.
+// Limits are the Options that may change while the queue is in use. The zero value of each field
+// means its default.
 type Limits struct {
 	HistoryEntries int
 	TenantHistory  int
@@ -279,23 +278,22 @@ type Limits struct {
 	// means no limit. Default: no limit for any tenant.
 	TenantQueue func(tenant string) (jobs int, bytes int64)
 	MaxAttempts int
-	// FIFO makes jobs run in the order of their arrival, whoever posted them. Default:
-	// tenants, and the callers of each, take turns.
+	// FIFO makes jobs run in order of arrival, whoever posted them. Default: tenants, and the
+	// callers of each, take turns.
 	FIFO bool
-	// Weight returns a tenant's share of the instances beside those of others.
-	// Default: 1 for each.
+	// Weight returns a tenant's share of the instances relative to others. Default: 1 for each.
 	Weight func(tenant string) float64
-	// TenantRuns returns how many runs a tenant may have at once, and how much time of
-	// instances it may use within any 24 hours, by the hour; 0 means no limit. A run
-	// that has begun goes on. Default: no limit for any tenant.
+	// TenantRuns returns how many runs a tenant may have at once, and how much instance time it may
+	// use within any 24 hours, by the hour; 0 means no limit. A run that has begun goes on.
+	// Default: no limit for any tenant.
 	TenantRuns func(tenant string) (running int, daily time.Duration)
-	// TenantRate returns how many prompts a minute a tenant may post; 0 means no limit. As
-	// many may come at once. Default: no limit for any tenant.
+	// TenantRate returns how many prompts a minute a tenant may post; 0 means no limit. That many
+	// may arrive at once. Default: no limit for any tenant.
 	TenantRate func(tenant string) int
 }
 
-// SetLimits replaces the limits, as a reload of the configuration may. What exceeds
-// a new limit is dropped with the next change of its kind.
+// SetLimits replaces the limits, for example when the configuration is reloaded. Whatever exceeds a
+// new limit is dropped with the next change of its kind.
 func (q *store) SetLimits(l Limits) {
 	l.HistoryEntries = cmp.Or(l.HistoryEntries, 10000)
 	l.TenantHistory = cmp.Or(l.TenantHistory, l.HistoryEntries)
@@ -318,7 +316,7 @@ func (q *store) SetLimits(l Limits) {
 	q.limit.Store(&l)
 }
 
-// order is the order of the queue as scripts name it.
+// order returns the order of the queue as scripts name it.
 func (q *store) order() string {
 	if q.limit.Load().FIFO {
 		return "fifo"
@@ -343,7 +341,7 @@ func (q *store) run(ctx context.Context, s *redis.Script, args ...any) (string, 
 	return reply[0], reply[1:], nil
 }
 
-// doubt notes that Redis may be another one when it is back.
+// doubt notes that Redis may be a different one when it is back.
 func (q *store) doubt(err error) {
 	if errors.Is(err, ErrUnavailable) {
 		q.heal.doubt.Store(true)

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-// bench is a queue with shortcuts for its use.
+// bench is a queue with shortcuts for using it.
 type bench struct {
 	*queue.Queue
 	t  testing.TB
@@ -40,10 +40,10 @@ func each(t *testing.T, o queue.Options, test func(t *testing.T, b *bench)) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) { test(t, on(t, db, o)) })
 }
 
-// orders are those in which jobs are given out, and whether it is fifo.
+// orders are the orders in which jobs are given out, and whether each is fifo.
 var orders = map[string]bool{"fair": false, "fifo": true}
 
-// eachOf runs a test with each of some cases on both kinds of Redis.
+// eachOf runs a test for each case on both kinds of Redis.
 func eachOf[C any](t *testing.T, o queue.Options, cases map[string]C, test func(t *testing.T, b *bench, c C)) {
 	t.Helper()
 	t.Parallel()
@@ -168,7 +168,7 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// must returns what a call returns that does not fail.
+// must returns the result of a call that does not fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -176,7 +176,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// sideBySide runs a test with each of some cases.
+// sideBySide runs a test for each case.
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Helper()
 	t.Parallel()

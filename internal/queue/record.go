@@ -10,9 +10,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// recordFields are the fields of a job's record from which a job.Job is made. The
-// field v is the version of the record, 1. A reader accepts any version, because
-// fields are only ever added and unknown ones are ignored.
+// recordFields are the fields of a job's record from which a job.Job is made. The field v is the
+// version of the record, 1. A reader accepts any version, because fields are only ever added and
+// unknown ones are ignored.
 var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",

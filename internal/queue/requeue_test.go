@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// An instance is free again after every way of giving it back.
+// An instance is free again, however it is given back.
 func TestInstanceIsFreed(t *testing.T) {
 	t.Parallel()
 	ways := map[string]func(b *bench, j job.Job) error{
@@ -130,8 +130,8 @@ func TestRequeueAfterKills(t *testing.T) {
 	})
 }
 
-// Runs that do not count are bounded too, more tightly if they cost GPU time. A
-// job that no attempt can help gets none.
+// Runs that do not count are bounded too, more tightly if they cost GPU time. A job that no attempt
+// can help gets none.
 func TestExcusesAreBounded(t *testing.T) {
 	type row struct {
 		before  map[string]any // what the record already says
@@ -166,7 +166,7 @@ func TestExcusesAreBounded(t *testing.T) {
 			return
 		}
 		require.ErrorIs(t, err, queue.ErrExhausted)
-		b.expire(run) // its holder dies before it has ended it
+		b.expire(run) // its holder dies before ending it
 		orphans := must(b.Sweep(t.Context(), "hub/2", 10))
 		require.Len(t, orphans, 1)
 		require.True(t, orphans[0].Exhausted)
@@ -190,8 +190,8 @@ func TestLastReasonsAreKept(t *testing.T) {
 	})
 }
 
-// A job that has to wait cannot be seen by hubs that look for work, and cannot be
-// claimed, until its time has come. It keeps its place.
+// A job that has to wait cannot be seen by hubs that look for work, nor claimed, until its time has
+// come. It keeps its place.
 func TestPause(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()

@@ -2,19 +2,18 @@ package queue
 
 import "sync"
 
-// keptRequirements bounds the requirements that a process keeps, in bytes. A class is
-// the hash of its requirements, so they never change and need not be read twice.
+// keptRequirements bounds the requirements that a process keeps, in bytes. A class is the hash of
+// its requirements, so they never change and need not be read twice.
 const keptRequirements = 16 << 20
 
-// requirements are those of the classes that were met last. The zero value is empty.
+// requirements are those of the classes met most recently. The zero value is empty.
 type requirements struct {
 	mu    sync.Mutex
 	known map[string][]byte
 	bytes int
 }
 
-// of returns the requirements of those of the classes that are known, and the classes
-// that are not.
+// of returns the requirements of the classes that are known, and the classes that are not.
 func (r *requirements) of(classes []string) (known map[string][]byte, unknown []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,8 +28,8 @@ func (r *requirements) of(classes []string) (known map[string][]byte, unknown []
 	return known, unknown
 }
 
-// keep keeps the requirements of a class. Where there is no more room it drops all
-// others: those that are still in use come back with the next look.
+// keep keeps the requirements of a class. If there is no more room, it drops all others: those
+// still in use come back with the next look.
 func (r *requirements) keep(class string, text []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,25 +14,24 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// settleTime is how long no job is claimed after Redis was restarted or
-// replaced: a job that seems to wait may run, and its hub has yet to say so.
+// settleTime is how long no job is claimed after Redis was restarted or replaced: a job that seems
+// to be waiting may be running, and its hub has yet to say so.
 const settleTime = time.Second
 
-// healing is what Heal knows of Redis.
+// healing is what Heal knows about Redis.
 type healing struct {
-	// turn is taken while Redis is asked.
+	// turn is held while Redis is being asked.
 	turn *semaphore.Weighted
 	seen string // the last incarnation; "" before the first
-	// doubt means that Redis was unavailable since it was last looked at.
+	// doubt means that Redis has been unavailable since it was last checked.
 	doubt   atomic.Bool
 	settled atomic.Pointer[time.Time]
 }
 
-// Heal puts back what Redis has lost of the jobs that this process has accepted,
-// holds or has ended within the last minute, if Redis was restarted or replaced since
-// the last call: a replica that takes over may lag, and a crash may lose the last
-// second. Call it at the start, after each Resync, and from time to time. Until it
-// has succeeded, what is left to do is done by the next call.
+// Heal puts back what Redis has lost of the jobs that this process holds, or has accepted or ended
+// within the last minute, if Redis was restarted or replaced since the last call: a replica that
+// takes over may lag, and a crash may lose the last second. Call it at the start, after each
+// Resync, and from time to time. If it fails, the next call does what is left to do.
 func (q *Recovery) Heal(ctx context.Context) error {
 	if q.copies == nil {
 		return nil
@@ -64,7 +63,7 @@ func (q *Recovery) Heal(ctx context.Context) error {
 		if errors.Is(err, ErrUnavailable) || ctx.Err() != nil {
 			return err
 		}
-		if err != nil { // there is something wrong with this one; the others go on
+		if err != nil { // something is wrong with this one; the others go on
 			q.log.Error("cannot put back a job", "job", key, "error", err)
 		}
 		if done {
@@ -76,7 +75,7 @@ func (q *Recovery) Heal(ctx context.Context) error {
 	return nil
 }
 
-// ready reports that jobs may be claimed, or why not. Errors: ErrUnavailable.
+// ready returns nil if jobs may be claimed, or why not. Errors: ErrUnavailable.
 func (q *Recovery) ready(ctx context.Context) error {
 	if q.copies == nil {
 		return nil
@@ -93,7 +92,7 @@ func (q *Recovery) ready(ctx context.Context) error {
 	return nil
 }
 
-// restore puts back what Redis has lost of one job. It reports whether anything was.
+// restore puts back what Redis has lost of one job. It reports whether anything was missing.
 func (q *Recovery) restore(ctx context.Context, key string) (done bool, err error) {
 	c, ok := q.copies.get(key)
 	if !ok {
@@ -132,8 +131,8 @@ func (q *Recovery) restore(ctx context.Context, key string) (done bool, err erro
 	return code == "ok", nil
 }
 
-// asHolder makes a change to a run. If Redis knows nothing of the run, it may have
-// lost it: then it is put back, and the change is made again.
+// asHolder makes a change to a run. If Redis knows nothing of the run, it may have lost it: then
+// the run is put back, and the change is made again.
 func (q *Recovery) asHolder(ctx context.Context, run job.Run, change func() error) error {
 	err := change()
 	if !errors.Is(err, ErrStale) || !q.holds(run) {
@@ -149,7 +148,7 @@ func (q *Recovery) asHolder(ctx context.Context, run job.Run, change func() erro
 	return err
 }
 
-// holds reports whether this process has a copy of a run that it holds.
+// holds reports whether this process has a copy of a run and holds the run.
 func (q *Recovery) holds(run job.Run) bool {
 	c, ok := q.copies.get(run.Key)
 	return ok && c.held && c.record["fence"] == strconv.FormatInt(run.Fence, 10)

@@ -22,8 +22,8 @@ func full(id string) queue.Submission {
 	})
 }
 
-// losing is a queue of a hub whose Redis loses its last writes, and one of another
-// hub on the same Redis.
+// losing is the queue of a hub whose Redis loses its last writes, and that of another hub on the
+// same Redis.
 type losing struct {
 	*bench
 	server *redistest.Server
@@ -31,16 +31,16 @@ type losing struct {
 	s      queue.Submission
 	j      job.Job // after its acceptance
 	lost   []string
-	// record is what Redis knew of the run.
+	// record is what Redis knew about the run.
 	record map[string]string
 }
 
-// known is what Redis knows of the job, without moments that are never the same twice.
+// known returns what Redis knows about the job, without times that are never the same twice.
 func (l *losing) known() map[string]string {
 	l.t.Helper()
 	fields := must(l.db.Client().HGetAll(l.t.Context(), l.db.Key("q", "job", l.j.Key)).Result())
 	delete(fields, "lease")
-	delete(fields, "started") // copies have it by another clock
+	delete(fields, "started") // copies take it from another clock
 	return fields
 }
 
@@ -51,7 +51,7 @@ func (l *losing) accept() {
 	l.j = accepted.Job
 }
 
-// run starts a run of it.
+// run starts a run of the job.
 func (l *losing) run() job.Run {
 	l.t.Helper()
 	run := l.claim(l.j, "gpu").Run
@@ -85,7 +85,7 @@ func (l *losing) holds(run job.Run) {
 	l.ended(run.Key)
 }
 
-// ended checks that the job has ended, and that nothing of it is left but that.
+// ended checks that the job has ended, and that nothing else is left of it.
 func (l *losing) ended(key string) {
 	l.t.Helper()
 	ctx := l.t.Context()
@@ -105,8 +105,8 @@ func (l *losing) ended(key string) {
 	require.Empty(l.t, must(l.Classes(ctx)))
 }
 
-// Redis is killed and comes back with older data. What this hub has been told is put
-// back from its own copies.
+// Redis is killed and comes back with older data. What this hub was told is restored from its own
+// copies.
 func TestRedisLosesItsLastWrites(t *testing.T) {
 	sideBySide(t, map[string]func(l *losing){
 		"an accept": func(l *losing) {
@@ -268,7 +268,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 	})
 }
 
-// What others have done since is not undone when Redis restarts and has lost nothing.
+// If Redis restarts without having lost anything, what others have done since is not undone.
 func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 	sideBySide(t, map[string]func(l *losing){
 		"deleted by another hub": func(l *losing) {
@@ -329,7 +329,7 @@ func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 	})
 }
 
-// The scripts that put back do the same on both kinds of Redis.
+// The scripts that restore work the same on both kinds of Redis.
 func TestAllIsPutBack(t *testing.T) {
 	each(t, queue.Options{Sealer: vault(t, "s")}, func(t *testing.T, b *bench) {
 		b.KeepCopies()
@@ -355,7 +355,7 @@ func TestAllIsPutBack(t *testing.T) {
 	})
 }
 
-// The end of a job shows names of files: it is not put back before them.
+// The end of a job refers to files, so it is not put back before them.
 func TestFilesArePutBackFirst(t *testing.T) {
 	t.Parallel()
 	var away error
@@ -374,8 +374,8 @@ func TestFilesArePutBackFirst(t *testing.T) {
 	requireHistory(t, b, "tenant", `a:{"x":1}`)
 }
 
-// After a restart of Redis nobody gets a job for a moment: it may run, and its hub
-// has yet to say so.
+// After a restart of Redis nobody gets a job for a moment: it may be running, and its hub has yet
+// to say so.
 func TestNoClaimRightAfterARestart(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

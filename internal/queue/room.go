@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// dropAge is how long a job must have ended before its history entry may go because
-	// Redis is full: its client must have had the time to read it.
+	// dropAge is how long ago a job must have ended before its history entry may go because Redis
+	// is full: its client must have had time to read it.
 	dropAge = 15 * time.Second
-	// droppedAtOnce are the entries that go at one time.
+	// droppedAtOnce is how many entries go at a time.
 	droppedAtOnce = 64
 	// roomTries is how often room is made for one change.
 	roomTries = 8
@@ -22,21 +22,21 @@ const (
 	toldEvery = time.Minute
 )
 
-// room is made in a Redis that is full by dropping history, the oldest first: a prompt that
-// runs or waits matters more than one that ended long ago.
+// room is made in a full Redis by dropping history, the oldest first: a prompt that is running or
+// waiting matters more than one that ended long ago.
 type room struct {
-	turn *semaphore.Weighted // taken while room is made
+	turn *semaphore.Weighted // taken while room is being made
 
 	mu      sync.Mutex
-	dropped int // entries that the log has not told of
+	dropped int // entries that the log has not mentioned yet
 	told    time.Time
 }
 
-// isFull reports that Redis refused a change because it has no memory left.
+// isFull reports whether Redis refused a change because it has no memory left.
 func isFull(err error) bool { return err != nil && strings.Contains(err.Error(), "OOM ") }
 
-// withRoom makes a change that Redis has refused because it was full, as soon as there is
-// room. refused is returned if nothing may be dropped.
+// withRoom makes a change that Redis refused because it was full, as soon as there is room. It
+// returns refused if nothing may be dropped.
 func (q *store) withRoom(ctx context.Context, refused error, change func() ([]string, error)) ([]string, error) {
 	if q.db.Embedded() {
 		return nil, refused
@@ -88,8 +88,8 @@ func (q *store) makeRoom(ctx context.Context) bool {
 	return true
 }
 
-// Writable makes sure that Redis would take a job now: that it answers, runs scripts, and
-// stores what they write, as durably as accepted jobs. Errors: ErrUnavailable.
+// Writable makes sure that Redis would take a job now: that it answers, runs scripts, and stores
+// what they write as durably as accepted jobs. Errors: ErrUnavailable.
 func (q *store) Writable(ctx context.Context) error {
 	_, _, err := q.run(ctx, writableScript)
 	return err

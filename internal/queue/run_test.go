@@ -55,8 +55,7 @@ func TestTransitions(t *testing.T) {
 	}
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		n := 0
-		// A queued job here has run before, so its old run is available for events that
-		// need one.
+		// A queued job here has run before, so its old run is available for events that need one.
 		make := func(state job.State) job.Job {
 			n++
 			j := b.claim(b.enqueue(fmt.Sprint(n)), fmt.Sprint("gpu", n))
@@ -186,8 +185,7 @@ func TestStaleRuns(t *testing.T) {
 	})
 }
 
-// A fence is higher than all earlier ones, even if the record of the last ones is
-// lost.
+// A fence is higher than all earlier ones, even if the record of the latest ones is lost.
 func TestFencesGrow(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
@@ -208,7 +206,7 @@ func TestFencesGrow(t *testing.T) {
 	})
 }
 
-// Why a job waits again is forgotten once it runs.
+// Why a job was waiting again is forgotten once it runs.
 func TestReasonEndsWithTheWait(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a")
@@ -266,7 +264,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// The end of a job tells how many its caller has left.
+// The end of a job tells how many jobs its caller has left.
 func TestFinishCounts(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		another := func(s *queue.Submission) { s.Caller = "another" }

@@ -56,7 +56,7 @@ var (
 	deadCallsScript     = jobScript("callbacks_dead", redis.ReadOnly)
 )
 
-// jobScript is script for one that works with jobs: all of these need the same libraries.
+// jobScript is script for one that works with jobs, all of which need the same libraries.
 func jobScript(name string, mode redis.Mode, libraries ...string) *redis.Script {
 	return script(name, mode, append([]string{"bands", "shares", "caps", "callbacks", "lib"}, libraries...)...)
 }

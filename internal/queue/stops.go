@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// maxStops bounds what is stopped at one time.
+// maxStops bounds what can be stopped at the same time.
 const maxStops = 10_000
 
-// Stop names what gets no further run until it is let go: everything, a tenant, or an
-// instance. Runs that have begun go on.
+// Stop names what gets no more runs until it is let go: everything, a tenant, or an instance. Runs
+// that have begun go on.
 type Stop string
 
 // StopAll stops everything.
@@ -19,16 +19,16 @@ const StopAll Stop = "all"
 
 const tenantStop, instanceStop = "tenant:", "instance:"
 
-// StopTenant is the Stop of a tenant.
+// StopTenant returns the Stop of a tenant.
 func StopTenant(name string) Stop { return Stop(tenantStop + name) }
 
-// StopInstance is the Stop of an instance.
+// StopInstance returns the Stop of an instance.
 func StopInstance(name string) Stop { return Stop(instanceStop + name) }
 
-// Tenant returns the tenant that the Stop is of, if it is one's.
+// Tenant returns the tenant that the Stop names, if it names one.
 func (s Stop) Tenant() (name string, ok bool) { return strings.CutPrefix(string(s), tenantStop) }
 
-// Instance returns the instance that the Stop is of, if it is one's.
+// Instance returns the instance that the Stop names, if it names one.
 func (s Stop) Instance() (name string, ok bool) { return strings.CutPrefix(string(s), instanceStop) }
 
 // SetStop stops something at all hubs, or lets it go on. It reports whether that has
@@ -37,23 +37,23 @@ func (q *Pauses) SetStop(ctx context.Context, s Stop, stop bool) (changed bool, 
 	return q.setStop(ctx, s, stop, 0)
 }
 
-// Drain stops an instance at all hubs. What still runs there when the deadline is over, in
-// at least a millisecond from now, is to be taken back, see Deadlines; zero is never. It
+// Drain stops an instance at all hubs. Whatever is still running there after the deadline, which is
+// at least a millisecond from now, is to be taken back, see Deadlines; zero means never. It
 // replaces an earlier deadline. The error is as for SetStop.
 func (q *Pauses) Drain(ctx context.Context, instance string, deadline time.Duration) error {
 	_, err := q.setStop(ctx, StopInstance(instance), true, deadline)
 	return err
 }
 
-// Deadline is when what still runs at a drained instance is to be taken back.
+// Deadline is when whatever is still running on a drained instance is to be taken back.
 type Deadline struct {
-	// At is in milliseconds since the Unix epoch by Redis's clock. Left is how long that is
-	// from now by the same clock; it is negative if that is overdue.
+	// At is in milliseconds since the Unix epoch by Redis's clock. Left is the time until then by
+	// the same clock; negative if that has passed.
 	At   int64
 	Left time.Duration
 }
 
-// Deadlines returns those of all drained instances that have one.
+// Deadlines returns the deadlines of all drained instances that have one.
 func (q *Pauses) Deadlines(ctx context.Context) (map[Stop]Deadline, error) {
 	_, fields, err := q.run(ctx, deadlinesScript)
 	if err != nil {
@@ -88,7 +88,7 @@ func (q *Pauses) setStop(ctx context.Context, s Stop, stop bool, deadline time.D
 	return fields[0] == "1", nil
 }
 
-// Stops returns all that is stopped.
+// Stops returns everything that is stopped.
 func (q *Pauses) Stops(ctx context.Context) (map[Stop]bool, error) {
 	members, err := q.db.Client().SMembers(ctx, q.db.Key("q", "stops")).Result()
 	if err != nil {

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// Usage is what a tenant uses of its limits. What it used before it had a limit does not
+// Usage is how much of its limits a tenant is using. What it used before it had a limit does not
 // count.
 type Usage struct {
 	// Running is the number of its runs.
 	Running int
-	// Spent is the time of instances that it has used within 24 hours, by the hour.
+	// Spent is the instance time that it has used within 24 hours, by the hour.
 	Spent time.Duration
-	// Wait is when Spent is below the limit again, from now; zero if it is now.
+	// Wait is how long until Spent is below the limit again; zero if it is now.
 	Wait time.Duration
 }
 
-// Usage returns what a tenant uses of its limits.
+// Usage returns how much of its limits a tenant is using.
 func (q *Lessons) Usage(ctx context.Context, tenant string) (Usage, error) {
 	_, daily := q.limit.Load().TenantRuns(tenant)
 	_, fields, err := q.run(ctx, usageScript, tenant, daily.Milliseconds())

@@ -11,19 +11,19 @@ import (
 	"fmt"
 )
 
-// Sealer encrypts API keys, so that a copy of Redis's data does not reveal them.
-// All hubs of a Redis must be able to open what one of them has sealed.
+// Sealer encrypts API keys, so that a copy of Redis's data does not reveal them. All hubs of a
+// Redis must be able to open what one of them has sealed.
 type Sealer interface {
 	// Seal encrypts a value for one job, which label identifies. An error means
 	// that no key is available now.
 	Seal(value, label []byte) ([]byte, error)
-	// Open undoes Seal. An ErrUnavailable means that the key is not available now;
-	// any other error, that it never will be here.
+	// Open undoes Seal. An ErrUnavailable means that the key is not available now; any other error
+	// means that it never will be here.
 	Open(ctx context.Context, sealed, label []byte) ([]byte, error)
 }
 
-// Vault is a Sealer with one fixed key. Versions before the keyring sealed with it;
-// now it only opens what they left.
+// Vault is a Sealer with one fixed key. Versions before the keyring sealed with it; now it only
+// opens what they left behind.
 type Vault struct{ aead cipher.AEAD }
 
 // NewVault derives the key from a secret of any length.
@@ -43,8 +43,7 @@ func NewVault(secret []byte) (*Vault, error) {
 	return &Vault{aead}, nil
 }
 
-// randomVault is for a queue without a Sealer: what it seals is lost with the
-// process.
+// randomVault is for a queue without a Sealer: what it seals is lost with the process.
 func randomVault() (*Vault, error) {
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails
@@ -61,8 +60,8 @@ func (v *Vault) Open(_ context.Context, sealed, label []byte) ([]byte, error) {
 	return v.aead.Open(nil, nil, sealed, label)
 }
 
-// seal encrypts the secrets of one job: they cannot be moved to another one.
-// Errors: ErrUnavailable.
+// seal encrypts the secrets of one job so that they cannot be moved to another one. Errors:
+// ErrUnavailable.
 func (q *store) seal(key string, secrets []byte) ([]byte, error) {
 	sealed, err := q.o.Sealer.Seal(secrets, []byte(key))
 	if err != nil {

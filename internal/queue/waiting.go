@@ -7,8 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// Position is where a job may be moved among the waiting ones of its tenant that have
-// the same priority.
+// Position is where a job may be moved among its tenant's waiting ones of the same priority.
 type Position string
 
 // The positions.
@@ -17,10 +16,9 @@ const (
 	End   Position = "end"
 )
 
-// Steering is what to change about when a waiting job runs. Its zero value changes
-// nothing.
+// Steering is what to change about when a waiting job runs. Its zero value changes nothing.
 type Steering struct {
-	// Priority is from -100 to 100; values beyond count as these. Nil leaves it.
+	// Priority is from -100 to 100; values outside are clamped. Nil leaves it.
 	Priority *int
 	// Position moves the job; empty leaves it in its place.
 	Position Position
@@ -29,7 +27,7 @@ type Steering struct {
 	Paused *bool
 }
 
-// Steer changes when a waiting job runs, all at once or nothing. Errors: ErrNotQueued,
+// Steer changes when a waiting job runs, all at once or not at all. Errors: ErrNotQueued,
 // ErrNotFound.
 func (q *WaitingJobs) Steer(ctx context.Context, key string, s Steering) (job.Job, error) {
 	priority, paused := "", ""

@@ -24,7 +24,7 @@ type walk struct {
 	m       *model
 	step    int
 	old     []job.Run // runs that were once held, to be presented again
-	last    job.Job   // that a step was about
+	last    job.Job   // the job of the last step
 	journal []string
 	behind  int      // claims ahead
 	calling []string // keys of the jobs that were accepted

@@ -115,8 +115,7 @@ func (w *walk) delivered() {
 	}
 }
 
-// where returns an instance and a hub, often those of a run that another one may wait
-// behind.
+// where returns an instance and a hub, often those of a run that another one may wait behind.
 func (w *walk) where() (instance, hub string) {
 	instance, hub = fmt.Sprint("gpu", w.rand.IntN(4)), fmt.Sprint("hub", w.rand.IntN(2))
 	if j := w.anyJob(job.Running); j != nil && w.rand.IntN(2) == 0 {
@@ -125,8 +124,7 @@ func (w *walk) where() (instance, hub string) {
 	return instance, hub
 }
 
-// after returns, now and then, a run that a claim releases if its instance is the one
-// that is asked for.
+// after now and then returns a run, which a claim releases if its instance is the one asked for.
 func (w *walk) after() job.Run {
 	if w.rand.IntN(3) > 0 {
 		return job.Run{}
@@ -134,8 +132,8 @@ func (w *walk) after() job.Run {
 	return w.anyRun()
 }
 
-// vacate does what a claim does with the run that its instance has. free says that the
-// instance has no other run, and behind that the job may wait there.
+// vacate does what a claim does with its instance's run. free says that the instance has no other
+// run, and behind that the job may wait there.
 func (m *model) vacate(r queue.ClaimRequest) (free, behind bool) {
 	holder := m.jobs[m.instances[r.Instance]]
 	switch {
@@ -148,7 +146,7 @@ func (m *model) vacate(r queue.ClaimRequest) (free, behind bool) {
 	return false, r.Ahead && holder.State == job.Running && holder.Run.Hub == r.Hub
 }
 
-// begin gives a run that waited behind another one the instance, unless it was released.
+// begin gives the instance to a run that waited behind another one, unless it was released.
 func (m *model) begin(j *modelJob) {
 	if !j.Ahead || j.State != job.Leased {
 		return
@@ -158,14 +156,14 @@ func (m *model) begin(j *modelJob) {
 	}
 }
 
-// unused says that a run is given back as if it had never been given out. That is for
-// runs that wait at an instance.
+// unused says that a run is given back as if it had never been given out. That is for runs waiting
+// at an instance.
 func (w *walk) unused(run job.Run) bool {
 	j := w.m.held(run)
 	return j != nil && j.Ahead && w.rand.IntN(2) == 0
 }
 
-// recall withdraws a job that waits at an instance: to its client it still waits.
+// recall withdraws a job that is waiting at an instance: to its client it is still waiting.
 func (w *walk) recall(j *modelJob) bool {
 	if !j.Ahead || j.State != job.Leased || j.cancelAsked {
 		return false
@@ -179,8 +177,8 @@ func (w *walk) compareInstances() {
 	require.Equal(w.t, w.m.instances, must(w.db.Client().HGetAll(w.ctx, w.db.Key("q", "instances")).Result()))
 }
 
-// deliverAll delivers all events, and checks that each job that was accepted has told of
-// that, then of its runs and their progress, and of its end once, if it has ended.
+// deliverAll delivers all events, and checks that each accepted job has reported that, then its
+// runs and their progress, and, if it has ended, its end, once.
 func (w *walk) deliverAll() {
 	told, ids := map[string][]string{}, map[string]bool{}
 	for taken := w.take(); len(taken) > 0; taken = w.take() {
@@ -197,7 +195,7 @@ func (w *walk) deliverAll() {
 		require.NotEmpty(w.t, names, key)
 		require.Equal(w.t, queue.EventQueued, names[0], key)
 		runs := names[1:]
-		if j := w.m.jobs[key]; j == nil || j.State.Ended() { // the model forgets what has ended only
+		if j := w.m.jobs[key]; j == nil || j.State.Ended() { // the model only forgets what has ended
 			require.NotEmpty(w.t, runs, "%s has ended", key)
 			last := runs[len(runs)-1]
 			require.Contains(w.t, []string{queue.EventDone, queue.EventFailed, queue.EventCancelled}, last, key)
@@ -214,7 +212,7 @@ func (w *walk) deliverAll() {
 	require.GreaterOrEqual(w.t, open, int64(live), "withdrawn runs are no longer live to their clients")
 }
 
-// steer changes one or more things of a job at once.
+// steer changes one or more properties of a job at once.
 func (w *walk) steer() {
 	j := w.anyJob()
 	if j == nil {
@@ -226,7 +224,7 @@ func (w *walk) steer() {
 		s.Priority = &priority
 	}
 	s.Position = []queue.Position{"", "", queue.Front, queue.End}[w.rand.IntN(4)]
-	if w.rand.IntN(2) == 0 || j.stopped { // else little would wait
+	if w.rand.IntN(2) == 0 || j.stopped { // else few would be waiting
 		paused := w.rand.IntN(3) == 0
 		s.Paused = &paused
 	}

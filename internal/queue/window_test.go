@@ -18,8 +18,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// However a look finds the wanted jobs among many others, by reading the line or the lists
-// of each class, it finds the same ones. Each tenant's come in the order of their ranks.
+// Whether a look finds the wanted jobs among many others by reading the line or the lists of each
+// class, it finds the same ones. Each tenant's come in rank order.
 func TestWindowOfManyMixedClasses(t *testing.T) {
 	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
 		b.SetLimits(queue.Limits{FIFO: fifo})
@@ -29,7 +29,8 @@ func TestWindowOfManyMixedClasses(t *testing.T) {
 		for n := range 250 {
 			tenant := tenants[random.IntN(3)*random.IntN(2)] // a has more than the others
 			b.enqueue(fmt.Sprint(n), from(tenant, tenant), func(s *queue.Submission) {
-				// Those of a class come together, more or less, and so whole parts of the line are unwanted.
+				// Jobs of a class come more or less together, so whole parts of the line are
+				// unwanted.
 				s.Class = fmt.Sprint("class", (n/8+random.IntN(6))%classes)
 				s.Priority = random.IntN(3)
 				s.Band = []job.Band{job.Normal, job.Normal, job.Interactive, job.Bulk}[random.IntN(4)]
@@ -52,7 +53,7 @@ func TestWindowOfManyMixedClasses(t *testing.T) {
 			}
 			skip, n := random.IntN(3)*random.IntN(40), 1+random.IntN(60)
 			got := must(b.Window(t.Context(), wanted, skip, n))
-			// Where all tenants are named, only the lists of the classes are read.
+			// If all tenants are named, only the lists of the classes are read.
 			wanted.Reserved, wanted.Own = true, append(wanted.Own, queue.Own{Tenants: tenants})
 			same := must(b.Window(t.Context(), wanted, skip, n))
 			require.Equal(t, ids(same.Jobs), ids(got.Jobs))
@@ -66,8 +67,8 @@ func TestWindowOfManyMixedClasses(t *testing.T) {
 	})
 }
 
-// compareLanes checks that a part of the wanted jobs, which are given in the order of ranks,
-// has those of each tenant and band in this order and without gaps.
+// compareLanes checks that a part of the wanted jobs, which are given in rank order, has those of
+// each tenant and band in this order and without gaps.
 func compareLanes(t *testing.T, due, got []job.Job, skip, n int, fifo bool) {
 	t.Helper()
 	require.Len(t, got, max(min(len(due)-skip, n), 0))
@@ -93,7 +94,7 @@ func compareLanes(t *testing.T, due, got []job.Job, skip, n int, fifo bool) {
 	}
 }
 
-// calls is how often a Redis has executed some commands; all if none is named.
+// calls returns how often a Redis has executed certain commands, or any if none is named.
 func calls(t *testing.T, db *redis.DB, commands ...string) (calls int) {
 	t.Helper()
 	text := must(db.Client().Info(t.Context(), "commandstats").Result())
@@ -109,8 +110,8 @@ func calls(t *testing.T, db *redis.DB, commands ...string) (calls int) {
 	return calls
 }
 
-// A look reads about as much as it returns, however many jobs of however many classes wait:
-// where all are wanted, half of them, or those of one class behind all others.
+// A look reads about as much as it returns, however many jobs of however many classes are waiting:
+// whether all are wanted, half of them, or those of one class behind all others.
 func TestWindowReadsWhatItReturns(t *testing.T) {
 	t.Parallel()
 	db := redistest.Open(t, redistest.Start(t).URL())
@@ -144,7 +145,7 @@ func TestWindowReadsWhatItReturns(t *testing.T) {
 	}
 }
 
-// Of some classes, all jobs are wanted; of others, those of some tenants.
+// All jobs of some classes are wanted, and of other classes those of some tenants.
 func TestWindowOfSomeTenants(t *testing.T) {
 	own := func(tenants, classes string) queue.Own {
 		return queue.Own{Tenants: strings.Fields(tenants), Classes: strings.Fields(classes)}
@@ -199,7 +200,7 @@ func TestWindowOfSomeTenants(t *testing.T) {
 	})
 }
 
-// However many others wait, a look for one tenant's jobs reads no others.
+// However many others are waiting, a look for one tenant's jobs reads no others.
 func TestWindowReadsNoOtherTenants(t *testing.T) {
 	t.Parallel()
 	db := redistest.Open(t, redistest.Start(t).URL())
@@ -216,8 +217,8 @@ func TestWindowReadsNoOtherTenants(t *testing.T) {
 	require.LessOrEqual(t, reads()-before, 12)
 }
 
-// compareOwn compares what waits for an instance that anybody may use, beside one that
-// only one tenant may, with the model. until is what compareSeats has returned.
+// compareOwn compares what is waiting for an instance that anybody may use, beside one that only
+// one tenant may use, with the model. until is what compareSeats returned.
 func (w *walk) compareOwn(waiting []*modelJob, skip, n int, until time.Time) {
 	mine := func(j *modelJob) bool { return j.Class == "class0" || j.Class == "class1" && j.Tenant == "t1" }
 	wanted := queue.Wanted{But: []string{"class2"}, Own: []queue.Own{{Tenants: []string{"t1"}, Classes: []string{"class1"}}}}

@@ -1,4 +1,4 @@
--- Ends the wait for a refusal of a job: from here on one comes too late.
+-- Ends the wait for a refusal of a job: from now on one comes too late.
 --
 -- ARGV[1] key
 --

@@ -1,12 +1,12 @@
--- Bands of jobs, the highest first: interactive, normal, bulk. A rank begins with the mark
--- of its band, so that it sorts before all of the lower ones. The normal band has none, and
--- so its jobs are as they are in versions without bands.
+-- Bands of jobs, the highest first: interactive, normal, bulk. A rank begins with the mark of its
+-- band, so that it sorts before all lower ones. The normal band has no mark, so its jobs look as
+-- they do in versions without bands.
 local BANDS = {'+', '', '~'}
 
 -- NINE is how many jobs of higher bands may be given out before one of a lower one.
 local NINE = 9
 
--- RANKS are the first rank of each band and of what follows it.
+-- RANKS are the first rank of each band and the first rank after it.
 local RANKS = {['+'] = {'[+', '[,'}, [''] = {'[0', '[:'}, ['~'] = {'[~', '+'}}
 
 -- band_of returns the mark of a rank's band.
@@ -18,7 +18,7 @@ local function band_of(rank)
   return ''
 end
 
--- passed_over is how many jobs of higher bands were given out since the last one of a band,
+-- passed_over returns how many jobs of higher bands were given out since the last one of a band
 -- while it had jobs waiting.
 local function passed_over(band)
   return tonumber(redis.call('HGET', key('q', 'counters'), 'passed' .. band) or '0')
@@ -39,8 +39,8 @@ local function pass_over(j)
   end
 end
 
--- of_others returns how many jobs of other bands will be given out before one with n of its
--- own band before it.
+-- of_others returns how many jobs of other bands will be given out before one that has n of its own
+-- band before it.
 local function of_others(band, n)
   local higher, others, lower = 0, 0, false
   for _, b in ipairs(BANDS) do

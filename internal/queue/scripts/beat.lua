@@ -1,8 +1,8 @@
--- Records that a hub is alive, and tells which others are silent.
+-- Records that a hub is alive, and tells it which others are silent.
 --
 -- ARGV[1] hub
 -- ARGV[2] how many milliseconds it counts as alive
--- ARGV[3...] silent hubs that hold nothing any more
+-- ARGV[3...] silent hubs that no longer hold anything
 --
 -- Output: {'ok', hub, hub, ...}    the silent ones
 --         {'late', hub, hub, ...}  the same; this hub was silent itself
@@ -24,7 +24,7 @@ for _, hub in ipairs(redis.call('ZRANGEBYSCORE', hubs, '-inf', int(now()), 'LIMI
   if away then
     write('ZADD', hubs, till, hub)
   elseif tonumber(redis.call('ZSCORE', hubs, hub)) < now() - 3600000 then
-    write('ZREM', hubs, hub) -- its leases have ended long ago
+    write('ZREM', hubs, hub) -- its leases ended long ago
   else
     out[#out + 1] = hub
   end

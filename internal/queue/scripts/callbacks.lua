@@ -1,10 +1,10 @@
--- The events that callbacks report. The line of a job holds its events that are still to be
--- delivered, the oldest first; only that one is ever due, so that they arrive in order.
+-- The events that callbacks report. A job's line holds its events that have yet to be delivered,
+-- the oldest first; only that one is ever due, so that they arrive in order.
 
--- LINE is how many events of a job may wait. Beyond it only its end joins the line.
+-- LINE is how many events of a job may wait. Beyond that, only its end joins the line.
 local LINE = 32
 
--- PACE is the least time between two reports of a job's progress, in milliseconds.
+-- PACE is the shortest time between two reports of a job's progress, in milliseconds.
 local PACE = 5000
 
 local function call_key(k)
@@ -15,8 +15,8 @@ local function line_key(k)
   return key('q', 'callback_line', k)
 end
 
--- call_at makes the first event of a job's line due. A tenant's score is when one of its
--- callbacks is due, or when the last was taken if that was later: tenants take turns.
+-- call_at makes the first event of a job's line due. A tenant's score is when one of its callbacks
+-- is due, or when the last was taken if that was later: tenants take turns.
 local function call_at(tenant, k, at)
   write('ZADD', key('q', 'callbacks_due', tenant), int(at), k)
   local score = redis.call('ZSCORE', key('q', 'callback_tenants'), tenant)
@@ -25,7 +25,7 @@ local function call_at(tenant, k, at)
   end
 end
 
--- call_later moves a tenant behind those whose callbacks are due now as well.
+-- call_later moves a tenant behind the others whose callbacks are due now.
 local function call_later(tenant)
   local first = redis.call('ZRANGE', key('q', 'callbacks_due', tenant), '0', '0', 'WITHSCORES')
   if #first == 0 then
@@ -35,7 +35,7 @@ local function call_later(tenant)
   write('ZADD', key('q', 'callback_tenants'), int(math.max(tonumber(first[2]), now())), tenant)
 end
 
--- open_call counts a job whose end its callback has not delivered yet.
+-- open_call counts a job whose callback has not delivered its end yet.
 local function open_call(tenant, k)
   write('SADD', key('q', 'callbacks_open', tenant), k)
   write('ZADD', key('q', 'callbacks_open'), int(now() + 120000), k)
@@ -48,7 +48,7 @@ local function close_call(tenant, k)
   write('DEL', call_key(k), line_key(k))
 end
 
--- is_progress reports whether an event of a line is about progress: its id says so.
+-- is_progress reports whether an event of a line is about progress: its id tells.
 local function is_progress(item)
   local space, colon = string.find(item, ' ', 1, true), string.find(item, ':', 1, true)
   local id = string.sub(item, colon + 1, colon + tonumber(string.sub(item, space + 1, colon - 1)))
@@ -64,7 +64,7 @@ local function progress_waits(k)
   return redis.call('LLEN', line_key(k)) > 1 or (redis.call('HGET', call_key(k), 'turn') or '') == ''
 end
 
--- first_due is when the first event of a job's line is due if it was not sent yet.
+-- first_due returns when the first event of a job's line is due if it has not been sent yet.
 local function first_due(k)
   local first = redis.call('LINDEX', line_key(k), '0')
   if first and is_progress(first) then
@@ -73,8 +73,8 @@ local function first_due(k)
   return now()
 end
 
--- join_line adds an event to a job's line, in place of progress that waits: it is out of
--- date now. Each event begins with when it was added.
+-- join_line adds an event to a job's line, replacing progress that is waiting there, which is out
+-- of date now. Each event begins with when it was added.
 local function join_line(tenant, k, event)
   local item = int(now()) .. ' ' .. event
   if progress_waits(k) then
@@ -97,7 +97,7 @@ local function tell_event(j, event, last)
   if not last and redis.call('LLEN', line_key(j.key)) >= LINE then
     return
   end
-  -- The same event always has the same id, also when a restore reports an end again.
+  -- The same event always has the same id, even when a restore reports an end again.
   local id = j.key .. '.' .. event
   if event == 'started' then
     id = id .. '.' .. j.fence

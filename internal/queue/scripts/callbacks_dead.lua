@@ -1,4 +1,4 @@
--- Lists events that could not be delivered, the last one first.
+-- Lists events that could not be delivered, the latest first.
 --
 -- ARGV[1] tenant, or '' for all
 -- ARGV[2] bound

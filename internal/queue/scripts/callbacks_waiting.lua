@@ -1,4 +1,4 @@
--- Lists events that wait to be delivered: of each job the first of its line.
+-- Lists events waiting to be delivered: the first of each job's line.
 --
 -- ARGV[1] tenant, or '' for all
 -- ARGV[2] bound

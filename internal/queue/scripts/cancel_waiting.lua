@@ -1,5 +1,4 @@
--- Removes those of the jobs that are waiting, in the queue or behind another one at an
--- instance.
+-- Removes those of the jobs that are waiting, in the queue or behind another one at an instance.
 --
 -- ARGV[1] life of a tombstone in milliseconds
 -- ARGV[2...] keys

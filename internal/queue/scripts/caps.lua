@@ -1,12 +1,11 @@
--- What a tenant may use at once and in a day. A run takes a seat of its tenant's, and
--- its time counts for the hour in which it ends. Both are kept only for tenants that
--- have a limit.
+-- What a tenant may use at once and within a day. A run takes one of its tenant's seats, and its
+-- time counts toward the hour in which it ends. Both are kept only for tenants that have a limit.
 --
--- q:seats:TENANT has the jobs that sit, q:spent:TENANT the milliseconds of each hour,
--- and q:capped the tenants that were at a limit, until when that is believed without
--- another look: then a claim decides again.
+-- q:seats:TENANT has the jobs that are seated, q:spent:TENANT the milliseconds of each hour, and
+-- q:capped the tenants that were at a limit, with the time until which that is believed without
+-- another look: after that a claim decides again.
 
--- BELIEVED is how long a claim is not tried again, HOUR and DAY are in milliseconds.
+-- BELIEVED is how long a claim is not tried again; HOUR and DAY are in milliseconds.
 local BELIEVED, HOUR, DAY = 5000, 3600000, 86400000
 
 -- stops returns what the operator has paused, as a set.
@@ -18,8 +17,8 @@ local function stops()
   return set
 end
 
--- capped returns the tenants that may begin nothing now, as a set, and the milliseconds
--- until the first of them may again, as far as time decides.
+-- capped returns the tenants that may begin nothing now, as a set, and the milliseconds until the
+-- first of them may again, as far as that depends on time.
 local function capped(stopped)
   local set, first = {}, 0
   for stop in pairs(stopped) do
@@ -38,8 +37,8 @@ local function capped(stopped)
   return set, first
 end
 
--- spent returns the milliseconds that a tenant has used within a day, and in how many
--- milliseconds that will be less than a bound.
+-- spent returns the milliseconds that a tenant has used within a day, and in how many milliseconds
+-- that will be below a bound.
 local function spent(tenant, bound)
   local fields = redis.call('HGETALL', key('q', 'spent', tenant))
   local hours, sum = {}, 0
@@ -64,7 +63,7 @@ end
 -- spend counts the time of a run.
 local function spend(tenant, ms)
   local all, hour = key('q', 'spent', tenant), math.floor(now() / HOUR)
-  if write('HINCRBY', all, int(hour), int(ms)) == ms then -- the first one of an hour
+  if write('HINCRBY', all, int(hour), int(ms)) == ms then -- the first one in its hour
     for _, old in ipairs(redis.call('HKEYS', all)) do
       if (tonumber(old) + 1) * HOUR + DAY <= now() then
         write('HDEL', all, old)
@@ -80,7 +79,7 @@ local function may_begin(tenant, seats, daily)
   local wait
   local all = key('q', 'seats', tenant)
   if seats ~= '0' and redis.call('SCARD', all) >= tonumber(seats) then
-    -- What a hub of a version without limits has ended still sits.
+    -- Whatever a hub of a version without limits has ended still has its seat.
     for _, k in ipairs(redis.call('SMEMBERS', all)) do
       local f = redis.call('HMGET', key('q', 'job', k), 'state', 'released')
       if not (f[1] == 'leased' or f[1] == 'running') or f[2] == '1' then
@@ -104,17 +103,17 @@ local function may_begin(tenant, seats, daily)
   return not wait
 end
 
--- rate_wait returns in how many milliseconds a tenant may post another prompt, 0 for now,
--- and what to remember if it does. gap is the time between two prompts on average, in
--- microseconds. As many as a minute gives may come at once: what is remembered is when
--- the prompts so far would all have come at that pace.
+-- rate_wait returns in how many milliseconds a tenant may post another prompt, 0 for now, and what
+-- to remember if it does. gap is the average time between two prompts, in microseconds. A minute's
+-- worth may arrive at once: what is remembered is when the prompts so far would all have arrived at
+-- that pace.
 local function rate_wait(tenant, gap)
   local clock = now() * 1000
   local till = math.max(tonumber(redis.call('GET', key('q', 'rate', tenant)) or '0'), clock) + gap
   return math.max(math.ceil((till - clock - 60000000) / 1000), 0), till
 end
 
--- sit and stand take and free the seat of a run.
+-- sit and stand take and free a run's seat.
 local function sit(tenant, k)
   write('SADD', key('q', 'seats', tenant), k)
 end

@@ -23,7 +23,7 @@
 --         {'capped'}       the tenant is at one of its limits, or paused
 local k, instance = ARGV[1], ARGV[2]
 
--- claimed answers with the job and with what is left.
+-- claimed answers with the job and the number of classes left.
 local function claimed(j)
   local out = record('ok', j)
   table.insert(out, 2, int(redis.call('SCARD', key('q', 'classes'))))
@@ -35,7 +35,7 @@ if not j then
   return {'missing'}
 end
 if j.state ~= 'queued' then
-  -- The same claim, sent again because its reply was lost.
+  -- The same claim, resent because its reply was lost.
   if runs(j) and j.hub == ARGV[3] and j.upstream == ARGV[4] and j.instance == instance then
     return claimed(j)
   end

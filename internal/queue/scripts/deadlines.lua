@@ -1,4 +1,4 @@
--- Reads when what still runs at stopped instances is taken back.
+-- Reads when whatever is still running on stopped instances is taken back.
 --
 -- Output: {'ok', stop, the time of that, milliseconds until then, ...}
 local out, all = {'ok'}, redis.call('HGETALL', key('q', 'stop_deadlines'))

@@ -1,6 +1,6 @@
--- Reads the measured runs of the pairs that had one since a moment.
+-- Reads the measured runs of the pairs that had one since the given time.
 --
--- ARGV[1] that moment, in milliseconds
+-- ARGV[1] the time, in milliseconds
 --
 -- Output: {'ok', now, pair, runs, pair, runs, ...}
 local out = {'ok', int(now())}

@@ -47,21 +47,21 @@ end
 local other = redis.call('HGET', key('q', 'ids', tenant), id)
 if other then
   local j = get(other)
-  -- A job that was withdrawn is as if it had never been.
+  -- A withdrawn job counts as if it had never existed.
   if j and j.hash == ARGV[8] and j.gone ~= '1' and not j.withdrawn then
     return answer('existing', other)
   end
 end
 local weight = tonumber(ARGV[19])
 
--- too_heavy reports whether a job does not fit beside the waiting ones. Without
--- any, every job fits: a bound below the size of one must not stop everything.
+-- too_heavy reports whether a job does not fit beside the waiting ones. If none are waiting, every
+-- job fits: a bound smaller than a single job must not stop everything.
 local function too_heavy(of, bound)
   local waits = share('waiting_bytes', of)
   return waits > 0 and waits + weight > tonumber(bound)
 end
 
--- The tenant's own bounds come first, so that it is told of them.
+-- The tenant's own bounds come first, so that it is told about those.
 if ARGV[23] ~= '0' then
   local sum, left = spent(tenant, tonumber(ARGV[23]))
   if sum >= tonumber(ARGV[23]) then

@@ -9,7 +9,7 @@ local keys
 if ARGV[2] == '' then
   keys = redis.call('ZRANGE', key('q', 'history'), '0', '15')
 else
-  -- Not all that took the place of an older one are as old as their place says.
+  -- Not all entries that took the place of an older one are as old as their place says.
   keys = redis.call('ZRANGE', key('q', 'history', ARGV[2]), '0', '63')
 end
 for _, k in ipairs(keys) do

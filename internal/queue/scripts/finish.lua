@@ -28,7 +28,7 @@ if not runs(j) then
   if j.withdrawn and j.gone == '1' then
     return {'withdrawn'}
   end
-  -- The same end sent again; not the end of a job that waits again.
+  -- The same end sent again, but not the end of a job that is waiting again.
   return (j.finished and j.gone ~= '1') and ok(j) or {'stale'}
 end
 let_go(j, ARGV[4])

@@ -4,10 +4,9 @@ local function undelivered(j)
   return key('q', 'undelivered', pack(j.tenant, j.client))
 end
 
--- tally counts what a tenant has in the history, so that the tenant with the
--- most is found quickly (zsets: tenant -> entries, tenant -> bytes). bytes is
--- the change. A job whose bytes were added has the field shared: an older hub
--- adds none, and recount.lua catches up.
+-- tally counts what a tenant has in the history, so that the tenant with the most is found quickly
+-- (zsets: tenant -> entries, tenant -> bytes). bytes is the change. A job whose bytes were added
+-- has the field shared: an older hub adds none, and recount.lua catches up.
 local function tally(tenant, bytes)
   local n = redis.call('ZCARD', key('q', 'history', tenant))
   if n == 0 then
@@ -56,10 +55,10 @@ local function drop(k, tenant)
   end
 end
 
--- raise assigns a job that ended after a younger one of its tenant a number in
--- the history above all that have ended. A single ComfyUI ends jobs in the
--- order of their numbers, and its older web UI only looks for numbers higher
--- than those it shows. Numbers chosen by clients, and those of the front, stay.
+-- raise gives a job that ended after a younger one of its tenant a number in the history above all
+-- that have ended. A single ComfyUI ends jobs in the order of their numbers, and its older web UI
+-- only looks for numbers higher than those it shows. Numbers chosen by clients, and those of the
+-- front, stay.
 local function raise(j)
   if not string.find(j.number, '^%d+$') then
     return
@@ -73,8 +72,8 @@ local function raise(j)
   write('HSET', key('q', 'raised'), j.tenant, int(n))
 end
 
--- finish ends a job and writes its history entry. An existing entry of the same
--- id is replaced and keeps its place, as in ComfyUI.
+-- finish ends a job and writes its history entry. An existing entry with the same id is replaced
+-- and keeps its place, as in ComfyUI.
 local function finish(j, state, entry, summary, reason)
   bill(j.tenant, state, 1)
   leave(j)
@@ -108,9 +107,9 @@ local function finish(j, state, entry, summary, reason)
   tell('ended', j)
 end
 
--- used records the end of a job as the last use of its files: ARGV from first
--- on are the number of indexes (zsets: file -> last use), their keys, and the
--- members of each. A member that was removed from an index stays out.
+-- used records the end of a job as the last use of its files: starting at first, ARGV has the
+-- number of indexes (zsets: file -> last use), their keys, and the members of each. A member that
+-- was removed from an index stays out.
 local function used(first)
   local members = first + 1 + tonumber(ARGV[first] or '0')
   for n = first + 1, members - 1 do
@@ -120,9 +119,8 @@ local function used(first)
   end
 end
 
--- oldest returns the entry of a tenant that ended first, except one to spare.
--- An entry that replaced another is younger than its place suggests, so the
--- first few places are compared.
+-- oldest returns the entry of a tenant that ended first, except one to spare. An entry that
+-- replaced another is younger than its place suggests, so the first few places are compared.
 local function oldest(tenant, spare)
   local found, first
   for _, k in ipairs(redis.call('ZRANGE', key('q', 'history', tenant), '0', '15')) do
@@ -134,10 +132,10 @@ local function oldest(tenant, spare)
   return found
 end
 
--- surplus returns an entry to drop now that j has ended, and its tenant. A
--- tenant over its own bound loses one of its own entries. If the total bound is
--- exceeded, the tenant with the most loses one: nobody below a fair share ever
--- pays for somebody above. The entry of j stays, or its client could never read it.
+-- surplus returns an entry to drop now that j has ended, and its tenant. A tenant over its own
+-- bound loses one of its own entries. If the total bound is exceeded, the tenant with the most
+-- loses one: nobody below a fair share ever pays for somebody above. The entry of j stays, or its
+-- client could never read it.
 local function surplus(j, max_entries, max_bytes, max_own)
   if redis.call('ZCARD', key('q', 'history', j.tenant)) > max_own then
     return oldest(j.tenant, j.key), j.tenant
@@ -159,8 +157,7 @@ local function surplus(j, max_entries, max_bytes, max_own)
   return k, tenant
 end
 
--- trim drops entries beyond the bounds, a few at a time; the next end drops
--- more.
+-- trim drops entries beyond the bounds, a few at a time; the next end drops more.
 local function trim(j, max_entries, max_bytes, max_own)
   for _ = 1, 16 do
     local k, tenant = surplus(j, tonumber(max_entries), tonumber(max_bytes), tonumber(max_own))

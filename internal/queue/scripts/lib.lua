@@ -1,14 +1,14 @@
 -- Functions shared by all scripts of the queue. keys.go lists the keys.
 --
--- A job's record is the hash q:job:<key>. Scripts set single fields and never
--- write all of it: a newer hub may have added fields that this one does not know.
+-- A job's record is the hash q:job:<key>. Scripts set single fields and never write all of it: a
+-- newer hub may have added fields that this one does not know.
 
 local function job_key(k)
   return key('q', 'job', k)
 end
 
--- key_of returns the key at the end of a rank, after what rank.lua and enqueue.lua put
--- before it. Patterns would be the larger part of a look at many jobs.
+-- key_of returns the key at the end of a rank, after whatever rank.lua and enqueue.lua put before
+-- it. Patterns would take most of the time when looking at many jobs.
 local function key_of(rank)
   return string.sub(rank, (string.find(rank, ':', 38, true) or 0) + 1)
 end
@@ -42,8 +42,7 @@ local function answer(code, k)
   return out
 end
 
--- record is answer for a job whose record the script has read, and changed with set()
--- alone.
+-- record is answer for a job whose record the script has read and has only changed with set().
 local function record(code, j)
   local out = {code}
   for field, value in pairs(j) do
@@ -61,20 +60,20 @@ local function tell(kind, j)
     pack(kind, j.key, j.id, j.tenant, j.caller, j.client, j.instance or '', j.hub or '', j.state, j.class or '', j.shape or ''))
 end
 
--- at_door reports whether the client that posted a job has no answer yet, so
--- that an instance's refusal can still be that answer.
+-- at_door reports whether the client that posted a job has no answer yet, so that an instance's
+-- refusal can still be that answer.
 local function at_door(j)
   return j.door and j.door ~= '' and tonumber(j.door) > now()
 end
 
--- tell_waits announces that a job is waiting. Before the client has its answer
--- the job changes no count that a client may see: it may still be refused.
+-- tell_waits announces that a job is waiting. Until the client has its answer, the job changes no
+-- count that a client may see: it may still be refused.
 local function tell_waits(j)
   tell(at_door(j) and 'asked' or 'queued', j)
 end
 
--- add changes a share of the waiting jobs: of a tenant, or of all for ''. A
--- share of zero is removed, so that tenants without jobs take no space.
+-- add changes a share of the waiting jobs: a tenant's, or everybody's for ''. A share of zero is
+-- removed, so that tenants without jobs take no space.
 local function add(share, tenant, n)
   if write('HINCRBY', key('q', share), tenant, int(n)) <= 0 then
     write('HDEL', key('q', share), tenant)
@@ -86,10 +85,9 @@ local function share(name, tenant)
   return tonumber(redis.call('HGET', key('q', name), tenant) or '0')
 end
 
--- count adds a waiting job to the shares; uncount removes it again. The record
--- says what was added for a job, so that nothing is added or removed twice, even
--- if a hub of a version that does not count had the job in between. recount() in
--- sweep.lua repairs what such a hub has left.
+-- count adds a waiting job to the shares; uncount removes it again. The record says what was added
+-- for a job, so that nothing is added or removed twice, even if a hub of a version that does not
+-- count had the job in between. recount() in sweep.lua repairs what such a hub has left behind.
 local function count(j)
   if j.counted and j.counted ~= '' then
     return
@@ -118,8 +116,8 @@ local function uncount(j)
   end
 end
 
--- wait adds a job to the waiting ones; unwait removes it. One that is paused counts,
--- but no index has it, so it is not given out and delays nobody.
+-- wait adds a job to the waiting ones; unwait removes it. A paused job counts, but it is in no
+-- index, so it is not given out and delays nobody.
 local function wait(j)
   if j.paused == '1' then
     write('ZADD', key('q', 'paused'), '0', j.rank)
@@ -159,7 +157,7 @@ local function unlist(j)
   write('ZREM', key('q', 'caller', j.caller), j.rank)
 end
 
--- leave removes everything that is kept for live jobs only.
+-- leave removes everything that is kept only for live jobs.
 local function leave(j)
   unlist(j)
   uncount(j)
@@ -184,8 +182,8 @@ local function runs(j)
   return j.state == 'leased' or j.state == 'running'
 end
 
--- is_ahead reports whether a job waits at an instance behind the run that is there.
--- To its client it still waits.
+-- is_ahead reports whether a job is waiting at an instance behind its current run. To its client it
+-- is still waiting.
 local function is_ahead(j)
   return j.state == 'leased' and j.ahead == '1'
 end
@@ -199,29 +197,29 @@ local function held(k, fence)
   return nil
 end
 
--- next_fence returns a fence above all that this job ever had, even if a
--- failover lost the last ones: it is not below the clock.
+-- next_fence returns a fence above all that this job ever had, even if a failover lost the latest
+-- ones: it is not below the clock.
 local function next_fence(j)
   return int(math.max(tonumber(j.fence) + 1, now()))
 end
 
--- WATCHED is the most that counts at once of a run's time, in milliseconds: holders renew
--- every few seconds. More is a clock that was set forward, or time in which nobody looked.
+-- WATCHED is the most of a run's time that counts in one go, in milliseconds: holders renew every
+-- few seconds. Anything more means that the clock was set forward or that nobody was looking.
 local WATCHED = 15000
 
--- ran_so_far returns how many milliseconds a run has taken, nil if nobody has noted any: a
--- hub of an older version began it.
+-- ran_so_far returns how many milliseconds a run has taken, nil if nobody has recorded any because
+-- a hub of an older version began it.
 local function ran_so_far(j)
   local ms, at = string.match(j.ran or '', '^(%d+) (%d+)$')
   return ms and tonumber(ms) + math.min(math.max(now() - tonumber(at), 0), WATCHED)
 end
 
--- note_ran is what to store as 'ran' of a run.
+-- note_ran returns the value to store as a run's 'ran'.
 local function note_ran(ms)
   return int(ms) .. ' ' .. int(now())
 end
 
--- renewed returns the fields of a run whose lease goes on till then.
+-- renewed returns the fields of a run whose lease now lasts until till.
 local function renewed(j, till)
   local ran = ran_so_far(j)
   return 'lease', till, 'ran', ran and note_ran(ran) or ''
@@ -234,10 +232,10 @@ local function hold(j, hub, lease)
   write('ZADD', key('q', 'leases'), till, j.key)
 end
 
--- lost has the keys of runs that are lost: nobody is billed for them.
+-- lost has the keys of lost runs: nobody is billed for them.
 local lost = {}
 
--- settle makes a tenant pay what a run has really taken: nothing if it was lost.
+-- settle charges a tenant what a run has actually taken: nothing if it was lost.
 local function settle(j, took)
   if took <= 0 then
     lost[j.key] = true
@@ -260,13 +258,13 @@ local function settle(j, took)
   end
 end
 
--- free releases the instance of a run. Nobody is billed for more than most, the milliseconds
--- that its holder has measured, or '': then for what its holders were seen to have it.
+-- free releases the instance of a run. Nobody is billed for more than most, the milliseconds that
+-- its holder has measured; if that is '', for no more than its holders were seen to have it.
 local function free(j, most)
   if j.released == '1' then
     return
   end
-  -- Nobody is billed for a run of which it is not known when it began.
+  -- Nobody is billed for a run if it is not known when it began.
   local began = tonumber(j.claimed)
   local took = began and math.max(now() - began, 0) or 0
   settle(j, math.min(took, tonumber(most or '') or ran_so_far(j) or took))
@@ -284,8 +282,8 @@ local function let_go(j, most)
   set(j, 'lease', '0')
 end
 
--- vanish removes a live job without a history entry. A tombstone stays for a
--- while, so that Get can report what happened to it.
+-- vanish removes a live job without a history entry. A tombstone stays for a while, so that Get can
+-- report what happened to the job.
 local function vanish(j, tombstone)
   leave(j)
   set(j, 'state', 'cancelled', 'finished', int(now()), 'gone', '1')
@@ -294,15 +292,15 @@ local function vanish(j, tombstone)
   tell('ended', j)
 end
 
--- take_back asks the holder of a run to end it. No listing shows the job from now on,
--- and its end leaves no entry.
+-- take_back asks the holder of a run to end it. From now on no listing shows the job, and its end
+-- leaves no entry.
 local function take_back(j, tombstone)
   set(j, 'cancel', int(now()), 'withdrawn', tombstone)
   unlist(j)
   tell('withdrawn', j)
 end
 
--- orphan returns a run as ORPHAN_FIELDS values of a reply; see lease.go.
+-- orphan appends a run to a reply as ORPHAN_FIELDS values; see lease.go.
 local function orphan(out, j)
   for _, field in ipairs({'key', 'fence', 'instance', 'hub', 'upstream', 'sid', 'lease', 'state',
                           'released', 'exhausted', 'cancel'}) do

@@ -1,5 +1,5 @@
--- Drops the oldest history entries in a Redis whose memory is full. A script that begins
--- by deleting may go on there.
+-- Drops the oldest history entries in a Redis that is out of memory. Such a Redis lets a script
+-- continue that begins by deleting.
 --
 -- ARGV[1] the time in milliseconds up to which jobs must have ended
 -- ARGV[2] how many entries may go

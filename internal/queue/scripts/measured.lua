@@ -1,4 +1,4 @@
--- Adds measured runs to the last ones of their structures.
+-- Adds measured runs to the latest ones of their structures.
 --
 -- ARGV[1] bound of the pairs of a structure and a GPU type
 -- ARGV[2] bound of the runs of a pair

@@ -1,7 +1,7 @@
 -- The order in which waiting jobs are given out.
 
--- ahead counts the jobs that will be given out before a waiting one if nothing
--- changes; nil if it does not wait. Of many tenants it counts the first hundred.
+-- ahead counts the jobs that will be given out before a waiting one if nothing changes; nil if it
+-- is not waiting. If there are many tenants, it counts the first hundred.
 local function ahead(j, order)
   local band = band_of(j.rank)
   local own = order == 'fair' and redis.call('ZRANK', key('q', 'waits' .. band, j.tenant), j.rank)
@@ -27,11 +27,11 @@ local function ahead(j, order)
   return n + of_others(band, n)
 end
 
--- in_turn returns the ranks of the first n wanted jobs of a band, in the order in which they
--- are due if each takes what its tenant's last one did. Those of some tenants are left out.
+-- in_turn returns the ranks of the first n wanted jobs of a band, in the order in which they are
+-- due if each takes as long as its tenant's last one. Jobs of barred tenants are left out.
 local function in_turn(band, n, barred, w)
-  -- turns returns the tenants with waiting jobs, and their tags, from a place on. Where
-  -- only some tenants' jobs are wanted, no others are read.
+  -- turns returns the tenants with waiting jobs, and their tags, starting at a place. If only some
+  -- tenants' jobs are wanted, no others are read.
   local function turns(place)
     if w.open then
       return redis.call('ZRANGE', key('q', 'tenants' .. band), int(place), int(place + 31), 'WITHSCORES')
@@ -63,7 +63,7 @@ local function in_turn(band, n, barred, w)
   end
   while #out < n do
     local name, tag = upcoming()
-    -- Of equals, the one that was read first is first, so the others are not read.
+    -- Among equals the one read first wins, so the others are not read.
     while name and (not heap[1] or tag < heap[1].tag) do
       local more = not barred[name] and of_tenant(w, band, name)
       local rank = more and more()
@@ -90,7 +90,7 @@ local function in_turn(band, n, barred, w)
   return out
 end
 
--- in_bands is in_turn for all bands: a job of a lower band is due after each nine of higher
+-- in_bands is in_turn for all bands: one job of a lower band is due after every nine of higher
 -- ones.
 local function in_bands(n, barred, w)
   local lists, at, passed, used = {}, {}, {}, 0

@@ -1,6 +1,6 @@
--- Asks whether the run of a bulk job may be interrupted for an interactive one that waits.
--- It notes that in both, so that no hub interrupts a second run for the one, nor a second
--- run of the other.
+-- Asks whether the run of a bulk job may be interrupted for a waiting interactive one. It notes
+-- that in both, so that no hub interrupts a second run for the same waiting job, nor a second run
+-- of the same bulk job.
 --
 -- ARGV[1] key of the bulk job
 -- ARGV[2] fence of its run

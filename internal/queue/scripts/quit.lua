@@ -1,4 +1,4 @@
--- Records that a hub stops and will hold nothing any more.
+-- Records that a hub is stopping and will no longer hold anything.
 --
 -- ARGV[1] hub
 --

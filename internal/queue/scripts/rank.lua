@@ -1,7 +1,7 @@
 -- Ranks: places in the order of execution within a tenant, see job.RankPrefix.
 
--- rank_prefix is job.RankPrefix for ordinary numbers: the bits of the number as
--- a double, turned so that their byte order is the order of the numbers.
+-- rank_prefix is job.RankPrefix for ordinary numbers: the bits of the number as a double, arranged
+-- so that their byte order is the order of the numbers.
 local function rank_prefix(priority, n)
   local hi, lo = 0, 0
   if n ~= 0 then

@@ -1,5 +1,5 @@
--- Adds history entries that an older hub wrote to the shares of their tenants.
--- Entries that were counted do not change, so it may be run again.
+-- Adds history entries that an older hub wrote to the shares of their tenants. Entries that have
+-- been counted do not change, so it may be run again.
 --
 -- ARGV[1] first entry to look at, by the order of the ends
 -- ARGV[2] how many to look at

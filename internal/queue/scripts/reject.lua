@@ -1,6 +1,6 @@
--- Removes a job that its instance has refused before its client was answered:
--- leased -> gone. Only its record is kept, for a short while, so that the hub
--- that has the client can read the instance's answer.
+-- Removes a job that its instance refused before its client was answered: leased -> gone. Only its
+-- record is kept, for a short while, so that the hub that has the client can read the instance's
+-- answer.
 --
 -- ARGV[1] key
 -- ARGV[2] fence
@@ -13,7 +13,7 @@
 local j = held(ARGV[1], ARGV[2])
 if not j then
   local gone = get(ARGV[1])
-  -- The same refusal, sent again because its reply was lost.
+  -- The same refusal, resent because its reply was lost.
   return {gone and gone.refusal and gone.fence == ARGV[2] and 'ok' or 'stale'}
 end
 if j.state ~= 'leased' or not at_door(j) then

@@ -21,7 +21,7 @@
 --         {'cancelled', job...}  its cancel was requested: the holder must end it
 --         {'exhausted', job...}  it must not run again: the holder must end it
 
--- each calls a function with each text of a packed list, as it stands there and as it is.
+-- each calls a function with each text of a packed list, in its packed form and as plain text.
 local function each(packed, call)
   local at = 1
   while at <= #packed do
@@ -102,7 +102,7 @@ set(j, 'attempts', int(attempts), 'kills', int(kills),
   'excuses', int(excuses), 'reruns', int(reruns))
 settle(j, 0)
 if spent then
-  -- The run keeps its lease: a holder that dies now leaves it to the sweep.
+  -- The run keeps its lease: if the holder dies now, the sweep takes care of the run.
   free(j)
   set(j, 'exhausted', '1')
   return answer('exhausted', j.key)

@@ -1,5 +1,5 @@
--- Puts back what Redis has lost of a job, from the copy of a hub that was told of it:
--- the job itself, its run, or its end. What Redis knows better does not change.
+-- Puts back what Redis has lost of a job, from the copy of a hub that was told about it: the job
+-- itself, its run, or its end. Where Redis knows better, nothing changes.
 --
 -- ARGV[1]  key
 -- ARGV[2]  body, or '' if the hub has none
@@ -35,7 +35,7 @@ for i = 16, last, 2 do
 end
 local holds, ended = ARGV[5] ~= '', ARGV[7] ~= ''
 
--- create stores the job again, as one that waits.
+-- create stores the job again, as a waiting one.
 local function create()
   local fields = {}
   for name, value in pairs(copy) do
@@ -56,7 +56,7 @@ local function create()
   if not redis.call('HGET', key('q', 'ids', j.tenant), j.id) then
     write('HSET', key('q', 'ids', j.tenant), j.id, k)
   end
-  -- Numbers that were given once are not given again.
+  -- Numbers that were given out once are not given out again.
   local number = string.match(j.number, '^%-?(%d+)$')
   if number and tonumber(number) >= tonumber(redis.call('HGET', key('q', 'numbers'), j.tenant) or '0') then
     write('HSET', key('q', 'numbers'), j.tenant, int(tonumber(number) + 1))
@@ -75,7 +75,7 @@ local function create()
   return j
 end
 
--- detach takes a job out of the waiting ones, or from the run that it has.
+-- detach takes a job out of the waiting ones, or away from the run that it has.
 local function detach(j)
   if j.state == 'queued' then
     unwait(j)
@@ -97,8 +97,8 @@ elseif j.state ~= 'queued' and not runs(j) then
 end
 
 if ended then
-  -- A job that has ended never comes back to life, so its end was lost, whatever
-  -- has become of the job since.
+  -- A job that has ended never comes back to life, so its end was lost, whatever has become of the
+  -- job since.
   detach(j)
   if j.withdrawn then
     vanish(j, j.withdrawn)
@@ -126,7 +126,7 @@ if not created and theirs >= mine then
   if theirs > mine or not runs(j) then
     return {'stale'}
   end
-  -- Only what has become of the run may be lost.
+  -- Only what became of the run can have been lost.
   if copy.state == 'running' and j.state == 'leased' then
     if is_ahead(j) then
       set(j, 'ahead', '')
@@ -151,7 +151,7 @@ local till = int(now() + tonumber(ARGV[5]))
 set(j, unpack(fields))
 set(j, 'lease', till, 'grace', '', 'door', '', 'not_before', '0')
 write('ZADD', key('q', 'leases'), till, k)
--- The charge was lost with the claim.
+-- The charge was lost along with the claim.
 local cost = j.released ~= '1' and tonumber(copy.charged)
 if cost then
   charge(j, cost)

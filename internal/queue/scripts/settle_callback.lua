@@ -1,4 +1,4 @@
--- Notes what has become of an event that a hub has taken.
+-- Notes what became of an event that a hub has taken.
 --
 -- ARGV[1] key
 -- ARGV[2] turn
@@ -18,7 +18,7 @@ if call[1] ~= ARGV[2] or not item then
 end
 write('HSET', call_key(k), 'turn', '')
 local progress = is_progress(item)
--- Progress is not sent again once something newer waits.
+-- Progress is not resent once something newer is waiting.
 if (ARGV[3] == 'later' or ARGV[3] == 'failed') and not (progress and redis.call('LLEN', line_key(k)) > 1) then
   if ARGV[3] == 'failed' then
     write('HINCRBY', call_key(k), 'attempts', '1')

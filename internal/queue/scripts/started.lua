@@ -13,8 +13,8 @@ if not j then
 end
 if j.state == 'leased' then
   if is_ahead(j) then
-    -- The tenant pays from here on. The run before may not have been released yet. One
-    -- that was released itself, since it must end, would never give the instance back.
+    -- The tenant pays from here on. The run before may not have been released yet. A run that was
+    -- itself released, because it must end, would never give the instance back.
     set(j, 'ahead', '', 'claimed', int(now()), 'ran', note_ran(0))
     if j.released ~= '1' then
       write('HSET', key('q', 'instances'), j.instance, j.key)

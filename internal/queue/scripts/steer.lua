@@ -1,4 +1,4 @@
--- Changes when a waiting job will run, by its owner's wish.
+-- Changes when a waiting job will run, as its owner wishes.
 --
 -- ARGV[1] key
 -- ARGV[2] priority, -100 to 100, or '' to leave it
@@ -18,14 +18,14 @@ unlist(j)
 if ARGV[2] ~= '' then
   set(j, 'priority', ARGV[2])
 end
--- A rank is the mark of the band, the priority in three digits, the place in sixteen, the
--- turn, and the key.
+-- A rank is the mark of the band, the priority in three digits, the place in sixteen, the turn, and
+-- the key.
 local band = band_of(j.rank)
 local at = #band
 local rank = band .. string.format('%03d', 100 - tonumber(j.priority)) .. string.sub(j.rank, at + 4)
 
--- behind_all returns the rank behind the last job of the priority: at the same place,
--- with a later turn. A higher place might be behind many jobs that come later.
+-- behind_all returns the rank behind the last job of the priority: at the same place, with a later
+-- turn. A higher place might be behind many jobs that come later.
 local function behind_all()
   local waits, probe = key('q', 'waits' .. band, j.tenant), string.sub(rank, 1, at + 4) .. '~'
   write('ZADD', waits, '0', probe)
@@ -45,8 +45,8 @@ elseif ARGV[3] == 'end' then
   rank = behind_all()
 end
 if ARGV[3] ~= '' then
-  -- It has left the place that it had among the jobs of its caller. If it kept that,
-  -- its claim would move the tenant's turn there, past what others have waiting.
+  -- It has left its place among its caller's jobs. If it kept that place, claiming it would move
+  -- the tenant's turn there, past whatever others have waiting.
   write('HDEL', job_key(j.key), 'place')
 end
 set(j, 'rank', rank)

@@ -1,5 +1,5 @@
--- Hands runs whose lease has ended to a hub, removes old tombstones, and repairs what
--- older hubs have left: shares and index of the waiting jobs.
+-- Hands runs whose lease has ended to a hub, removes old tombstones, and repairs what older hubs
+-- have left behind: shares and index of the waiting jobs.
 --
 -- ARGV[1] hub
 -- ARGV[2] lease in milliseconds
@@ -7,10 +7,9 @@
 --
 -- Output: {'ok', run, run, ...}; run is what orphan() gives
 
--- recount recomputes the shares of the waiting jobs. They are wrong after an
--- upgrade from a version that did not count, and while a hub of such a version
--- shares this Redis. It runs at most every ten seconds, because it reads all
--- live jobs.
+-- recount recomputes the shares of the waiting jobs. They are wrong after an upgrade from a version
+-- that did not count, and while a hub of such a version shares this Redis. It runs at most every
+-- ten seconds, because it reads all live jobs.
 local function recount()
   if share('waiting_jobs', '') == redis.call('ZCARD', key('q', 'waiting')) + redis.call('ZCARD', key('q', 'paused')) then
     return
@@ -33,9 +32,8 @@ local function recount()
   end
 end
 
--- misindexed reports whether the index of the waiting jobs is wrong: a hub of a
--- version without it has added or removed some. It compares the numbers, and looks
--- for the first few jobs.
+-- misindexed reports whether the index of the waiting jobs is wrong because a hub of a version
+-- without it has added or removed some. It compares the numbers, and looks up the first few jobs.
 local function misindexed()
   local n = tonumber(redis.call('HGET', key('q', 'counters'), 'indexed') or '0')
   if n ~= redis.call('ZCARD', key('q', 'waiting')) then
@@ -50,8 +48,8 @@ local function misindexed()
   return false
 end
 
--- reindex makes the index of the waiting jobs again. It runs at most every two
--- seconds, because it reads all live jobs.
+-- reindex rebuilds the index of the waiting jobs. It runs at most every two seconds, because it
+-- reads all live jobs.
 local function reindex()
   local last = redis.call('HGET', key('q', 'counters'), 'reindexed')
   if not misindexed() or last and now() - tonumber(last) < 2000 then
@@ -83,9 +81,9 @@ for _, k in ipairs(redis.call('ZRANGEBYSCORE', key('q', 'tombs'), '-inf', int(no
 end
 local last = redis.call('HGET', key('q', 'counters'), 'swept')
 write('HSET', key('q', 'counters'), 'swept', int(now()))
--- If nobody has swept for so long, Redis was probably unavailable and no holder could renew,
--- or its clock was set forward: they get time to do so now, once. A holder renews three times
--- per lease, so none of a living one can end by a smaller step.
+-- If nobody has swept for that long, Redis was probably unavailable and no holder could renew, or
+-- its clock was set forward: holders get time to do so now, once. A holder renews three times per
+-- lease, so no smaller step can end the lease of a living one.
 local away = last and now() - tonumber(last) > tonumber(ARGV[2]) * 2 / 3
 local ended = redis.call('ZRANGEBYSCORE', key('q', 'leases'), '-inf', int(now()), 'LIMIT', '0', away and '-1' or ARGV[3])
 for _, k in ipairs(ended) do

@@ -1,6 +1,6 @@
--- Gives events that are due to a hub that sends them. One that it does not settle within
--- its lease is due again. It also removes what has lain undelivered for too long, and
--- tells of ends that a hub of a version without callbacks has written.
+-- Gives due events to a hub that sends them. An event that the hub does not settle within its lease
+-- is due again. It also removes events that have been undeliverable for too long, and reports ends
+-- that a hub of a version without callbacks has written.
 --
 -- ARGV[1] lease in milliseconds
 -- ARGV[2] bound of events
@@ -56,7 +56,7 @@ for _, tenant in ipairs(redis.call('ZRANGEBYSCORE', key('q', 'callback_tenants')
     local k = redis.call('ZRANGEBYSCORE', key('q', 'callbacks_due', tenant), '-inf', int(now()), 'LIMIT', '0', '1')[1]
     local item = k and redis.call('LINDEX', line_key(k), '0')
     if item and is_progress(item) and redis.call('LLEN', line_key(k)) > 1 then
-      -- The hub that was sending it is dead, and something newer waits.
+      -- The hub that was sending it is dead, and something newer is waiting.
       write('LTRIM', line_key(k), '1', '-1')
       write('HSET', call_key(k), 'attempts', '0', 'error', '')
       item = redis.call('LINDEX', line_key(k), '0')

@@ -1,4 +1,4 @@
--- Tells what a tenant uses of its limits.
+-- Returns how much of its limits a tenant is using.
 --
 -- ARGV[1] tenant
 -- ARGV[2] how many milliseconds of instances it may use in a day, '0' for no limit

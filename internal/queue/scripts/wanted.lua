@@ -1,11 +1,12 @@
--- Which of the waiting jobs are wanted: those of all classes but some, and of some classes
--- those of some tenants. Each list of waiting jobs is read from its front, so that a look
--- takes as long as what it returns.
+-- Which of the waiting jobs are wanted: those of all classes but some, and of some classes those of
+-- some tenants. Each list of waiting jobs is read from its front, so that the time a look takes
+-- depends on what it returns.
 --
--- w.open says that anybody's jobs are wanted, else only those of the tenants in w.own;
--- w.but is a set of classes that are not, and w.own has the exceptions, by tenant: sets.
+-- w.open says that anybody's jobs are wanted, otherwise only those of the tenants in w.own; w.but
+-- is a set of classes that are not wanted, and w.own has the exceptions: a set of classes per
+-- tenant.
 
--- FEW are so many classes that all of their lists may be read.
+-- FEW is the number of classes up to which all of their lists may be read.
 local FEW = 16
 
 -- any reports whether a table has an entry.
@@ -13,7 +14,7 @@ local function any(t)
   return next(t) ~= nil
 end
 
--- wants reports whether a tenant's jobs of a class are wanted; anybody's for nil.
+-- wants reports whether a tenant's jobs of a class are wanted; nil stands for anybody's.
 local function wants(w, class, tenant)
   local own = tenant and w.own[tenant]
   if w.but[class] then
@@ -22,7 +23,7 @@ local function wants(w, class, tenant)
   return w.open or own ~= nil
 end
 
--- A heap of lists and of tenants that are being read: the one with the least tag is first.
+-- A heap of lists and tenants being read: the one with the lowest tag comes first.
 local function before(a, b)
   if a.tag ~= b.tag then
     return a.tag < b.tag
@@ -69,8 +70,8 @@ local function drop_first(heap)
   end
 end
 
--- reader returns a function that returns the next rank of a zset each time, nil at the end.
--- It reads the first few, then more at a time.
+-- reader returns a function that returns the next rank of a zset each time, nil at the end. It
+-- reads the first few, then more at a time.
 local function reader(name, size)
   local list, at, from = {}, 1, 0
   return function()
@@ -113,8 +114,8 @@ local function merged(names)
   end
 end
 
--- filtered is reader for the wanted jobs of a zset. Where it meets so many others that to
--- read the list of each class is faster, it goes on with these: lists() names them.
+-- filtered is reader for the wanted jobs of a zset. If it meets so many others that it would be
+-- faster to read the list of each class, it goes on with those: lists() names them.
 local function filtered(w, name, classes, lists)
   if w.open and not any(w.but) then
     return reader(name, 8)
@@ -147,7 +148,7 @@ local function filtered(w, name, classes, lists)
   end
 end
 
--- of_tenant is reader for what is wanted of a tenant's jobs in a band.
+-- of_tenant is reader for the wanted jobs of a tenant in a band.
 local function of_tenant(w, band, tenant)
   local classes = key('q', 'classes' .. band, tenant)
   return filtered(w, key('q', 'waits' .. band, tenant), classes, function()
@@ -161,7 +162,7 @@ local function of_tenant(w, band, tenant)
   end)
 end
 
--- of_all is reader for all wanted jobs in the order of their ranks.
+-- of_all is reader for all wanted jobs in rank order.
 local function of_all(w)
   local classes = key('q', 'classes')
   return filtered(w, key('q', 'waiting'), classes, function()

@@ -7,7 +7,7 @@ local function withdraw(j, tombstone)
   vanish(j, tombstone)
 end
 
--- unname returns the id of a withdrawn job to the older job that had it.
+-- unname gives the id of a withdrawn job back to the older job that had it.
 local function unname(j)
   if redis.call('HGET', key('q', 'ids', j.tenant), j.id) ~= j.key then
     return
@@ -20,7 +20,7 @@ local function unname(j)
   end
 end
 
--- bury removes a tombstone. An older job of the same id can be found again.
+-- bury removes a tombstone. An older job with the same id can be found again.
 local function bury(k)
   write('ZREM', key('q', 'tombs'), k)
   local j = get(k)

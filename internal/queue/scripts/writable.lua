@@ -1,4 +1,4 @@
--- Writes as a script that accepts a job does, and changes nothing but what scripts note
+-- Writes the way a script that accepts a job does, but changes nothing except what scripts record
 -- anyway: the time.
 --
 -- Output: {'ok'}
