@@ -19,8 +19,8 @@ type client struct {
 	line   line
 	socket *socket // the newest one; nil if there is none
 	live   bool    // the client asked for interleaved events
-	// opening counts the sockets that were promised to the client, but are not its own yet,
-	// and early is what was sent to it meanwhile.
+	// opening counts the sockets that were promised to the client but are not its own yet, and
+	// early is what was sent to it meanwhile.
 	opening int
 	early   early
 	// until is when the replay window ends, while there is no socket.
@@ -119,7 +119,7 @@ func (c *client) expire() {
 	}
 }
 
-// report logs what the line could not keep, and notes what must not be told again.
+// report logs what the line could not keep, and notes what must not be sent again.
 func (c *client) report() {
 	for _, job := range c.line.unheld {
 		c.noteFence(job, finished)

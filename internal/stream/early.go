@@ -6,9 +6,9 @@ const (
 	maxEarlyBytes = 1 << 20
 )
 
-// early holds messages of no run, oldest first, while a socket of the client is being
-// opened: the client believes since the upgrade that it hears everything, but the socket
-// waits for other hubs to let go of the client.
+// early holds messages that belong to no run, oldest first, while a socket of the client is being
+// opened: since the upgrade the client believes that it hears everything, but the socket is still
+// waiting for other hubs to let go of the client.
 type early struct {
 	frames []*frame
 	size   int64

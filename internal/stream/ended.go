@@ -3,9 +3,9 @@ package stream
 // maxEnded bounds the jobs whose ends a socket remembers.
 const maxEnded = 1000
 
-// endedJobs are the jobs whose ends were written to a socket. Whatever hubs find out later,
-// such as that another run of the job goes on or that an end may not have been told,
-// nothing of these jobs is written to that socket again.
+// endedJobs are the jobs whose ends were written to a socket. Whatever hubs find out later, such as
+// that another run of the job is going on or that an end may not have been sent, nothing about
+// these jobs is written to that socket again.
 type endedJobs struct {
 	known map[string]bool
 	order []string

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever runs of a job turn up after its end was told: the socket hears nothing more of
-// it, unless its client asks.
+// Whatever runs of a job turn up after its end was told, the socket hears no more of it unless its
+// client asks.
 func TestOneEndPerSocket(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		me := Key{Client: "me"}
@@ -23,7 +23,7 @@ func TestOneEndPerSocket(t *testing.T) {
 		p.settled()
 		run(1).End(other(success("a")))
 		require.Equal(t, words(start("a"), success("a"), status(0), null("a")), p.settled())
-		r.streams.change(me, false, func(c *client) { clear(c.fences) }) // what the hub knew of other hubs' runs
+		r.streams.change(me, false, func(c *client) { clear(c.fences) }) // what the hub knew about other hubs' runs
 		late := run(2)
 		late.Send(other("more of a"))
 		late.End(other(success("a")))
@@ -64,8 +64,8 @@ func TestEndedJobsAreBounded(t *testing.T) {
 	require.False(t, e.has(""))
 }
 
-// A dropped job that was held is never shown. One that is being shown gets the
-// given end. One that has ended is left alone.
+// A dropped job that was held is never shown. One that is being shown gets the given end. One that
+// has ended is left alone.
 func TestDrop(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		me := Key{Client: "me"}

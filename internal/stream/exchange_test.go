@@ -19,10 +19,10 @@ type exchange struct {
 	hubs    map[string]*fakeTransport
 	owners  map[Key]Ownership
 	holders map[Key]string
-	opened  map[Key]time.Time // when the owner's socket was
+	opened  map[Key]time.Time // when the owner's socket opened
 	blobs   map[string][]byte
 	claims  int64
-	asked   int // calls of any kind but heartbeats
+	asked   int // calls of any kind except heartbeats
 	mailed  int
 
 	// post returns the copies of a message that arrive, in order. Default: the

@@ -112,8 +112,7 @@ func (a *statusFanout) tell(tenant string) {
 	}
 }
 
-// batch sends a status to some sockets and schedules the next batch. The lock is
-// held.
+// batch sends a status to some sockets and schedules the next batch. The caller holds the lock.
 func (a *statusFanout) batch(of *tenantSockets) {
 	of.pause = nil
 	if of.behind == 0 {

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// batchBytes is roughly how many bytes of events one message to another hub
-	// holds.
+	// batchBytes is roughly how many bytes of events one message to another hub holds.
 	batchBytes = 256 << 10
 	// inlineBytes is the largest client message that is sent inside a message to
 	// another hub. Larger ones are stored as blobs.

@@ -278,8 +278,8 @@ func TestLiveAcrossHubs(t *testing.T) {
 	})
 }
 
-// A client is told the end of another hub's run from the history. Until it confirms
-// that end, the other hub keeps its own: the first one may die with the telling hub.
+// A client is told the end of another hub's run from the history. Until the client confirms that
+// end, the other hub keeps its own: the hub that told it may die, and the end with it.
 func TestToldEndIsKeptByItsHub(t *testing.T) {
 	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 		k := Key{Client: "me"}

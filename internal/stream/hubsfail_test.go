@@ -141,8 +141,8 @@ func TestPeerMessagesAreLost(t *testing.T) {
 	})
 }
 
-// A client's hub freezes, and the client goes to another one, which cannot reach the other
-// hubs just then. The frozen hub, when it goes on, still calls itself the owner.
+// A client's hub freezes, and the client goes to another one, which cannot reach the other hubs at
+// the time. When the frozen hub goes on, it still calls itself the owner.
 func TestFormerOwnerComesBackFirst(t *testing.T) {
 	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 		p := a.open("/ws?clientId=me")
@@ -165,8 +165,8 @@ func TestFormerOwnerComesBackFirst(t *testing.T) {
 	})
 }
 
-// A socket that nobody told the other hubs of is older than the one that the client has
-// opened at another hub since.
+// A socket that the other hubs were never told about is older than the one that the client has
+// since opened at another hub.
 func TestLateClaimOfAnOldSocket(t *testing.T) {
 	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 		x.hubs["a"].sever(true)
@@ -227,8 +227,8 @@ func (c *slowClaims) Claim(ctx context.Context, wanted Ownership) (Claim, error)
 	return c.fakeTransport.Claim(ctx, wanted)
 }
 
-// A client hears everything from the moment on that its socket was accepted, also while the
-// hub still asks the others to let go of the client.
+// A client hears everything from the moment its socket was accepted, even while the hub is still
+// asking the others to let go of the client.
 func TestPassWhileTheSocketOpens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

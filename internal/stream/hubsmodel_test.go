@@ -13,12 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHubsAtRandom runs, loses and restarts jobs of one client at random hubs,
-// while its socket moves among them. Each socket is shown complete sequences, one
-// after the other, and nothing is shown again once it was received. If messages are
-// lost or duplicated, or a socket moves before its receipts have arrived, something
-// may be shown twice, on two sockets; if hubs are cut off for a while, a run may
-// begin again. COMFYHUB_SEED changes the random choices.
+// TestHubsAtRandom runs, loses and restarts jobs of one client at random hubs, while its socket
+// moves among them. Each socket is shown complete sequences, one after the other, and nothing is
+// shown again once it was received. If messages are lost or duplicated, or a socket moves before
+// its receipts have arrived, something may be shown twice, on two sockets; if hubs are cut off for
+// a while, a run may begin again. COMFYHUB_SEED changes the random choices.
 func TestHubsAtRandom(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
@@ -59,7 +58,7 @@ type hubsJob struct {
 	fence  int64
 	run    *Run
 	kept   []string // what the current run has sent and must arrive
-	lost   bool     // once at least
+	lost   bool     // at least once
 }
 
 func (m *hubsModel) play() {

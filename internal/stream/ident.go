@@ -10,11 +10,12 @@ type Ident struct {
 	// Network tells apart callers of a tenant that may be strangers to each other;
 	// empty if the tenant is one person.
 	Network string
-	// Share is whose part of the budget the client's messages take; empty for the tenant's.
+	// Share is whose part of the budget the client's messages count against; empty for the
+	// tenant's.
 	Share string
 	// Live asks for interleaved events: nothing is held.
 	Live bool
-	// Until calls a function once the caller may not be here any more: its socket is closed
-	// then. stop prevents that. nil for callers who may stay.
+	// Until calls a function once the caller may no longer stay, so that its socket is closed. stop
+	// prevents that. nil for callers who may stay.
 	Until func(do func()) (stop func() bool)
 }

@@ -15,8 +15,8 @@ const (
 	// readLimit is the largest message a client may send; ComfyUI also closes with
 	// 1009 beyond it.
 	readLimit = 4 << 20
-	// keptMessage is how much of a message is kept, in bytes. A client's feature_flags
-	// are the only message that counts, and have some hundred.
+	// keptMessage is how much of a message is kept, in bytes. The only message that counts is a
+	// client's feature_flags, which take some hundred.
 	keptMessage = 16 << 10
 	// inboundStep is how much of a message is read at a time.
 	inboundStep = 512
@@ -24,9 +24,9 @@ const (
 	messageTime = time.Minute
 )
 
-// inbound reads what a client sends. Nothing of a message is kept that does not count,
-// and what is kept is counted before, so that a client with many sockets and unfinished
-// messages holds next to nothing.
+// inbound reads what a client sends. It keeps nothing of a message that does not count, and counts
+// what it keeps beforehand, so that a client with many sockets and unfinished messages takes up
+// next to nothing.
 type inbound struct {
 	conn   *websocket.Conn
 	budget *budget.Budget
@@ -35,8 +35,8 @@ type inbound struct {
 	part   [inboundStep]byte
 }
 
-// next reads a message. Its text is nil if it is not wanted, no text, or longer than any
-// that counts.
+// next reads a message. The result is nil if the message is not wanted, is not text, or is longer
+// than any that counts.
 func (in *inbound) next(ctx context.Context, wanted bool) ([]byte, error) {
 	kind, message, err := in.conn.Reader(ctx)
 	if err != nil {
@@ -68,7 +68,7 @@ func (in *inbound) next(ctx context.Context, wanted bool) ([]byte, error) {
 	}
 }
 
-// skip reads the rest of a message and keeps nothing of it.
+// skip reads the rest of a message and keeps none of it.
 func (in *inbound) skip(message io.Reader) error {
 	for {
 		_, err := message.Read(in.part[:])

@@ -19,8 +19,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/budget"
 )
 
-// What a client has not finished is counted while it is kept, little of it is kept, and
-// not for ever.
+// What a client has not finished is counted while it is kept; little of it is kept, and not for
+// ever.
 func TestUnfinishedMessages(t *testing.T) {
 	b := budget.New()
 	b.Resize(budget.Memory, 1<<20, 1, nil)
@@ -50,7 +50,7 @@ func TestUnfinishedMessages(t *testing.T) {
 	})
 }
 
-// Messages that nobody needs are read past: clients and custom nodes may send them.
+// Messages that nobody needs are skipped: clients and custom nodes may send them.
 func TestMessagesThatDoNotCount(t *testing.T) {
 	features := func() json.RawMessage { return json.RawMessage(`{"hub":true}`) }
 	bubble(t, Options{Features: features}, func(t *testing.T, r *rig) {
@@ -158,7 +158,7 @@ func TestMessageBehindTheHandshake(t *testing.T) {
 	})
 }
 
-// requireText reads a connection until a text has come.
+// requireText reads a connection until the text arrives.
 func requireText(t *testing.T, conn net.Conn, text string) {
 	t.Helper()
 	answers := bufio.NewReader(conn)
@@ -186,7 +186,7 @@ func TestServeReturns(t *testing.T) {
 	})
 }
 
-// wrapper is a response like those of Caddy: it would count what goes over a connection.
+// wrapper is a response like Caddy's: it would count what goes over a connection.
 type wrapper struct{ http.ResponseWriter }
 
 func (r wrapper) Unwrap() http.ResponseWriter { return r.ResponseWriter }

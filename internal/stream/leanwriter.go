@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	// readBuffer and writeBuffer are the buffers of a socket in bytes. Those of the web
-	// server are 4 KiB each, and most sockets are idle. What is longer than a buffer
-	// passes it by.
+	// readBuffer and writeBuffer are the sizes of a socket's buffers in bytes. The web server's are
+	// 4 KiB each, and most sockets are idle. Anything longer than a buffer bypasses it.
 	readBuffer  = 512
 	writeBuffer = 1024
 )
@@ -21,8 +20,8 @@ const (
 // without what the web server keeps for it.
 type leanWriter struct{ http.ResponseWriter }
 
-// Hijack implements [http.Hijacker]. It takes the connection from the server itself: Caddy's
-// recorder for access logs would go on counting bytes, in a number that the log reads when
+// Hijack implements [http.Hijacker]. It takes the connection from the server itself: otherwise
+// Caddy's recorder for access logs would go on counting bytes, in a number that the log reads once
 // the handler has returned.
 func (w leanWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	server := w.ResponseWriter
@@ -37,7 +36,7 @@ func (w leanWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)
 	}
-	// What the client has sent right behind its request; it stays in the new buffer.
+	// What the client sent right behind its request; it stays in the new buffer.
 	early, err := buffers.Reader.Peek(buffers.Reader.Buffered())
 	if err != nil {
 		return nil, nil, fmt.Errorf("take over the connection: %w", err)

@@ -34,8 +34,7 @@ func (s *Streams) hold(tenant string, clients, results int, body []byte) *ledger
 	return s.tenants[tenant]
 }
 
-// Clients that never connect keep no more than their tenant may, at nobody else's
-// cost.
+// Clients that never connect keep no more than their tenant may, and at nobody else's expense.
 func TestHeldMessagesAreBoundedPerTenant(t *testing.T) {
 	t.Parallel()
 	s := keepers(t)

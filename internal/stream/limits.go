@@ -2,8 +2,8 @@ package stream
 
 import "time"
 
-// Limits are those of the Options that a reload of the configuration may change.
-// Zero values mean the defaults.
+// Limits are the Options that a reload of the configuration may change. Zero values mean the
+// defaults.
 type Limits struct {
 	ReplayWindow  time.Duration
 	MaxSockets    int

@@ -32,7 +32,7 @@ type line struct {
 	sent    []*sequence // in the order in which they are (to be) sent
 	mark    uint64      // the last one used
 	probe   uint64      // the last one used
-	// pongs means that the client has answered a probe once: it is one that does.
+	// pongs means that the client has answered a probe before: it is one that does.
 	pongs bool
 
 	memory, results int64 // bytes kept by all logs
@@ -40,8 +40,8 @@ type line struct {
 	// the last failure to write one to disk.
 	cuts     int
 	spillErr error
-	// unheld are the jobs whose ends were dropped to save memory after they had gone
-	// to the socket: the client must not be sent them again.
+	// unheld are the jobs whose ends were dropped to save memory after they had gone to the socket:
+	// the client must not be sent them again.
 	unheld []string
 }
 
@@ -52,7 +52,7 @@ type lineLimits struct {
 	ledger      *ledger // of the tenant; nil counts nothing
 }
 
-// sequence is everything known of one prompt's messages.
+// sequence is everything known about one prompt's messages.
 type sequence struct {
 	prompt string
 	fence  int64
@@ -67,7 +67,7 @@ type sequence struct {
 	remote *remoteRun
 	count  uint64 // messages so far
 	over   bool
-	// counted means that the number of the caller's jobs was learned from its end.
+	// counted means that its end has told the number of the caller's jobs.
 	counted bool
 	// open means that its messages go to the client now, or did before the socket
 	// was lost.
@@ -79,9 +79,9 @@ type sequence struct {
 	// told means that its end was written to a socket: the client has probably read
 	// it, though it has not confirmed it.
 	told bool
-	// probe is the number of the ping before its first message, on the newest socket that
-	// was sent any. Of that socket, read means that the pong has come: the client was
-	// reading; toldHere that the end was written; closed that the client has closed it then.
+	// probe is the number of the ping before its first message, on the newest socket that was sent
+	// any. The others are about that socket: read means that the pong has come, so the client was
+	// reading; toldHere that the end was written; closed that the client then closed it.
 	probe                  uint64
 	read, toldHere, closed bool
 	node                   string // the one that is executing
@@ -234,8 +234,8 @@ func (l *line) start(out func(item), live bool) {
 // because a receipt may still arrive.
 func (l *line) detach() { l.out = nil }
 
-// recall removes the forwarder. That says nothing of what the client was shown, so
-// running sequences have to be opened again.
+// recall removes the forwarder. That says nothing about what the client was shown, so running
+// sequences have to be opened again.
 func (l *line) recall() {
 	l.detach()
 	l.forwarding = false

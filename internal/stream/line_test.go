@@ -12,7 +12,7 @@ type recorder struct{ words []string }
 
 func (r *recorder) out(it item) {
 	switch {
-	case it.probe != 0: // clients see nothing of it
+	case it.probe != 0: // clients do not see it
 	case it.status:
 		r.words = append(r.words, "status")
 	case it.mark != 0:

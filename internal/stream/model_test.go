@@ -266,8 +266,7 @@ func (m *model) gotMessage(data string, f *frame) {
 	}
 }
 
-// inTurn checks that a sequence that was not shown before is the one whose turn it
-// is.
+// inTurn checks that a sequence that was not shown before is the one whose turn it is.
 func (m *model) inTurn(run *modelRun) {
 	if run.shown || m.live {
 		m.ended = slices.DeleteFunc(m.ended, func(r *modelRun) bool { return r == run })

@@ -10,8 +10,8 @@ import (
 const (
 	// transportTimeout bounds one request to the other hubs.
 	transportTimeout = 3 * time.Second
-	// heartbeatInterval is how often a hub reports that it is alive and checks
-	// whether what it knows of the others is still true.
+	// heartbeatInterval is how often a hub reports that it is alive and checks whether what it
+	// knows about the others is still true.
 	heartbeatInterval = 5 * time.Second
 	// renewEvery is the number of heartbeats between renewals of ownership.
 	renewEvery = 4

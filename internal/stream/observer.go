@@ -4,10 +4,10 @@ import "time"
 
 // Observer takes measurements. Every message calls it, so its methods must be quick.
 type Observer interface {
-	// Sent is told of a message that was written to a client, of so many bytes.
+	// Sent is told that a message of that many bytes was written to a client.
 	Sent(bytes int)
-	// Lagged is told how long a message of a run has waited for its socket: from the
-	// moment on that the client may have it until it was written.
+	// Lagged is told how long a message of a run waited for its socket: from the moment when the
+	// client may have it until it was written.
 	Lagged(lag time.Duration)
 }
 

@@ -24,7 +24,7 @@ func (c *client) move(h Owner) {
 		return
 	}
 	if c.undecided() && h.Hub != "" && h.Hub != c.streams.self {
-		c.owner = h // whose socket is newer is for a claim to say
+		c.owner = h // which socket is newer is for a claim to say
 		return
 	}
 	c.moved(h)
@@ -135,9 +135,8 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 	})
 }
 
-// claim makes this hub, where a socket of the client has opened, its owner and waits
-// briefly for the others to hand over. If another hub has a newer socket, that one is
-// returned.
+// claim makes this hub, where a socket of the client has opened, its owner and waits briefly for
+// the others to hand over. If another hub has a newer socket, it returns that one as the owner.
 func (s *Streams) claim(ctx context.Context, k Key, opened time.Time) (Owner, error) {
 	wanted := Ownership{Client: k, Age: time.Since(opened)}
 	s.change(k, true, func(c *client) {
@@ -238,7 +237,7 @@ func (c *client) findOwner() {
 	})
 }
 
-// release gives up the ownership of a client of which nothing is known any more.
+// release gives up the ownership of a client that nothing is known about any more.
 func (c *client) release() {
 	if c.forwarder != nil {
 		c.forwarder.finish()
@@ -302,8 +301,8 @@ func (s *Streams) Knows(ctx context.Context, k Key) (known bool) {
 	return err == nil && owners[0].Hub != ""
 }
 
-// Pass sends a message that belongs to no run to the client's socket, at whichever
-// hub it is. Without a socket it is dropped; only for one that is being opened it is held.
+// Pass sends a message that belongs to no run to the client's socket, whichever hub has it. Without
+// a socket it is dropped, unless one is being opened: then it is held.
 func (s *Streams) Pass(ctx context.Context, k Key, m Message) {
 	here := s.transport == nil
 	s.change(k, false, func(c *client) { here = here || c.socket != nil || c.opening > 0 || c.ownedHere() })

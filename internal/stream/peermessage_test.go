@@ -108,8 +108,8 @@ func FuzzPeerMessage(f *testing.F) {
 	})
 }
 
-// Hubs of two versions share a Redis during an upgrade: what the last version
-// sent between its hubs is read, and written back byte by byte.
+// Hubs of two versions share a Redis during an upgrade: what the last version sent between its hubs
+// can be read, and is written back byte for byte.
 func TestMessagesOfTheLastVersion(t *testing.T) {
 	t.Parallel()
 	stored := must(storedtest.LastVersion())

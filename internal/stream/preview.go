@@ -70,8 +70,8 @@ func imageFormat(metadata, image []byte) uint32 {
 	return formatJPEG
 }
 
-// withMetadata converts event type 1 to type 4, with the same image bytes. Only the
-// node is known of where it came from.
+// withMetadata converts event type 1 to type 4, with the same image bytes. All that is known about
+// its origin is the node.
 func withMetadata(data []byte, prompt, node string) (out []byte, ok bool) {
 	if len(data) < 8 || binary.BigEndian.Uint32(data) != eventImage {
 		return nil, false

@@ -17,19 +17,18 @@ import (
 // of the socket, and requests that only make sense after an end. Such a receipt
 // counts only for a sequence whose end was written to a socket.
 //
-// What is written to a connection that has just died, or that somebody holds up, looks
-// as if it were sent, and some clients post several prompts before they read anything. So
-// of a client that answers pings, a close or a POST counts only if it has answered the one
-// before the sequence. Of a client that has answered none yet, a POST counts if the socket
-// was closed right after it was told the end: who held up the connection would hold up its
-// close, too.
+// What is written to a connection that has just died, or that somebody holds up, looks as if it had
+// been sent, and some clients post several prompts before they read anything. So for a client that
+// answers pings, a close or a POST counts only if it has answered the ping before the sequence. For
+// a client that has not answered any yet, a POST counts if the socket was closed right after it was
+// told the end: somebody holding up the connection would hold up its close too.
 //
-// Only a POST to the hub that has the client's stream counts, and at the time when it
-// comes. What a hub hears of a POST to another one comes late: the client may have made it
-// before it was told the end, have begun to read since, and have lost its socket halfway.
+// Only a POST to the hub that has the client's stream counts, and only at the time when it comes.
+// What a hub hears of a POST to another one comes late: the client may have made it before it was
+// told the end, started to read since, and lost its socket halfway.
 //
-// GET /view is no receipt: many clients fetch a picture as soon as they are told of it,
-// and may be cut off before they read the end.
+// GET /view is not a receipt: many clients fetch a picture as soon as they are told of it, and may
+// be cut off before they read the end.
 
 // receiptGrace is how long a new socket waits before it is sent again what an
 // earlier one was sent completely. The receipt may be on its way; or it may be the
@@ -46,14 +45,13 @@ func leftInOrder(err error) bool {
 	return slices.Contains(doneWith, websocket.CloseStatus(err))
 }
 
-// cutByClient reports whether it was the client's side that ended a socket without a
-// close frame.
+// cutByClient reports whether it was the client's side that ended a socket without a close frame.
 func cutByClient(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
-// promptly is how soon after an end a client closes its socket that has read it and opens
-// one for each prompt.
+// promptly is how soon after an end a client that has read it closes its socket, if it opens one
+// per prompt.
 const promptly = 2 * time.Second
 
 // confirm records that everything up to mark was received. It returns the sequences
@@ -86,8 +84,8 @@ func (l *line) written(mark uint64) {
 	}
 }
 
-// closed records that the client has closed the socket, without a close frame, right after
-// the sequence with that mark was written to it, the newest one.
+// closed records that the client closed the socket, without a close frame, right after the sequence
+// with that mark, the newest one, was written to it.
 func (l *line) closed(mark uint64) {
 	for _, q := range l.sent {
 		q.closed = q.closed || q.mark != 0 && q.mark == mark
@@ -106,7 +104,7 @@ func (l *line) doubtful() bool {
 	return slices.ContainsFunc(l.sent, told) || slices.ContainsFunc(l.waiting, told)
 }
 
-// ask asks the client for a sign that it reads, before the messages of a sequence.
+// ask asks the client for a sign that it is reading, before the messages of a sequence.
 func (l *line) ask(q *sequence) {
 	if l.out == nil || l.forwarding {
 		return
@@ -116,8 +114,8 @@ func (l *line) ask(q *sequence) {
 	l.emit(item{probe: q.probe})
 }
 
-// reads records that the client has read up to a probe. A POST that came before is no
-// receipt: the client may begin to read only now.
+// reads records that the client has read up to a probe. A POST that came before is not a receipt:
+// the client may begin to read only now.
 func (l *line) reads(probe uint64) {
 	l.pongs = l.pongs || probe > 0
 	for _, list := range [][]*sequence{l.running, l.sent} {
@@ -127,9 +125,9 @@ func (l *line) reads(probe uint64) {
 	}
 }
 
-// postedNext takes the sequences that were told before the client posted a prompt, if it
-// was reading. A client with other prompts in progress posts without waiting for ends, so
-// its post proves nothing.
+// postedNext takes the sequences that the client had been told about before it posted a prompt, if
+// it was reading. A client with other prompts in progress posts without waiting for ends, so its
+// post proves nothing.
 func (l *line) postedNext(posted string) (received []*sequence) {
 	other := func(q *sequence) bool { return q.prompt != posted }
 	if slices.ContainsFunc(l.running, other) || slices.ContainsFunc(l.waiting, func(q *sequence) bool { return !q.told }) {
@@ -140,8 +138,7 @@ func (l *line) postedNext(posted string) (received []*sequence) {
 	})
 }
 
-// connect attaches a new socket to the line; after a delay, if a receipt may still
-// arrive.
+// connect attaches a new socket to the line, after a delay if a receipt may still arrive.
 func (c *client) connect(w *socket, live bool) {
 	c.line.detach()
 	c.live = live
@@ -158,8 +155,7 @@ func (c *client) connect(w *socket, live bool) {
 	})
 }
 
-// waits reports whether the socket waits for receipts of what an earlier one was
-// sent.
+// waits reports whether the socket is waiting for receipts of what an earlier one was sent.
 func (c *client) waits() bool { return c.socket != nil && c.line.out == nil }
 
 // noteWritten records what the client's socket has written.
@@ -176,21 +172,21 @@ func (w *socket) toldMark() uint64 {
 	return w.told
 }
 
-// writtenMark returns the newest mark of a sequence of which everything was written.
+// writtenMark returns the newest mark of a sequence that was written completely.
 func (w *socket) writtenMark() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.mark
 }
 
-// sinceTold is how long ago the newest end was written.
+// sinceTold returns how long ago the newest end was written.
 func (w *socket) sinceTold() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return time.Since(w.toldAt)
 }
 
-// receive handles receipts, whatever their form. The log is told what they were.
+// receive handles receipts, whatever their form. what names them for the log.
 func (s *Streams) receive(k Key, what string, which func(*client) []*sequence) {
 	var prompts, jobs []string
 	var owner int64
@@ -225,8 +221,7 @@ func (s *Streams) receive(k Key, what string, which func(*client) []*sequence) {
 	}
 }
 
-// left handles that a client has closed its socket w, which may have answered this hub's
-// close frame.
+// left handles a client closing its socket w, possibly in answer to this hub's close frame.
 func (s *Streams) left(k Key, w *socket, inOrder, answers bool) {
 	s.receive(k, "close frame", func(c *client) []*sequence {
 		switch {
@@ -234,16 +229,16 @@ func (s *Streams) left(k Key, w *socket, inOrder, answers bool) {
 			return c.line.closedInOrder(w.writtenMark())
 		case inOrder:
 			return c.line.closedInOrder(w.toldMark())
-		case c.socket == w && w.sinceTold() < promptly: // else it may have been held up until now
+		case c.socket == w && w.sinceTold() < promptly: // otherwise it may have been held up until now
 			c.line.closed(w.toldMark())
 		}
 		return nil
 	})
 }
 
-// received handles a receipt for everything that a socket has written up to mark, and a
-// sign that the client has read up to probe. An older socket's receipt counts only until
-// the newest socket is sent the same again, with new marks.
+// received handles a receipt for everything that a socket has written up to mark, and a sign that
+// the client has read up to probe. An older socket's receipt counts only until the newest socket is
+// sent the same again, with new marks.
 func (s *Streams) received(k Key, mark, probe uint64) {
 	if probe > 0 {
 		s.pongs.Change(k.Tenant, k.Client, func(*struct{}) {})
@@ -256,15 +251,14 @@ func (s *Streams) received(k Key, mark, probe uint64) {
 	}
 }
 
-// PostedNext reports that the client has posted a prompt here just now; the id is empty if
-// the client has not chosen one. A client that posts after its last prompt has ended has
-// read that end.
+// PostedNext reports that the client has just posted a prompt here; the id is empty if the client
+// has not chosen one. A client that posts after its last prompt has ended has read that end.
 func (s *Streams) PostedNext(k Key, posted string) {
 	s.receive(k, "next prompt", func(c *client) []*sequence { return c.line.postedNext(posted) })
 }
 
-// Fetched reports that one of the clients was sent the results of ended prompts,
-// which is as good as reading their ends from the socket.
+// Fetched reports that one of the clients was sent the results of ended prompts, which is as good
+// as reading their ends from the socket.
 func (s *Streams) Fetched(clients []Key, prompts []string) {
 	if len(prompts) == 0 {
 		return

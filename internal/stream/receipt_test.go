@@ -17,12 +17,12 @@ func toldTo(t *testing.T, r *rig, prompt string) *peer {
 	p := r.dial("/ws?clientId=me", nil)
 	run := r.run("me", prompt)
 	run.Send(other(executed(prompt)))
-	time.AfterFunc(tick, func() { run.End(other(success(prompt))) }) // it reads before, and so sees a ping
+	time.AfterFunc(tick, func() { run.End(other(success(prompt))) }) // it is reading before that, and so sees a ping
 	for {
 		_, data, err := p.conn.Read(t.Context())
 		require.NoError(t, err)
 		if string(data) == null(prompt) {
-			synctest.Wait() // the hub knows, too, that it was written
+			synctest.Wait() // the hub also knows that it was written
 			return p
 		}
 	}
@@ -45,13 +45,13 @@ var (
 	allOfA  = words(hello(0, "me"), start("a"), executed("a"), success("a"), status(0), null("a"))
 )
 
-// Messages that a client has read are not shown again, whatever proves that it has
-// read them. Messages that it may not have read are shown again.
+// Messages that a client has read are not shown again, whatever proves that it has read them.
+// Messages that it may not have read are shown again.
 func TestReceipts(t *testing.T) {
 	t.Parallel()
 	me := Key{Client: "me"}
 	for name, c := range map[string]struct {
-		// after is called once all of prompt a was written to the socket.
+		// after is called once all of prompt a has been written to the socket.
 		after func(t *testing.T, r *rig, p *peer)
 		want  []string
 	}{
@@ -79,7 +79,7 @@ func TestReceipts(t *testing.T) {
 			r.streams.PostedNext(me, "b")
 		}, nothing},
 		"posted the next before its pong was there": {func(t *testing.T, r *rig, p *peer) {
-			// It posted without having read, and has just begun to read.
+			// It posted without having read, and has only just begun to read.
 			r.unread("me")
 			r.streams.PostedNext(me, "b")
 			_, probe := r.numbers("me")
@@ -137,9 +137,8 @@ func (r *rig) numbers(id string) (mark, probe uint64) {
 	return mark, probe
 }
 
-// A hub that stops may close a socket between the messages of an end: the count of the
-// status between them takes a while. The client answers the close frame, and has not read
-// all of the end.
+// A hub that stops may close a socket between the messages of an end: counting for the status
+// between them takes a while. The client answers the close frame, and has not read all of the end.
 func TestStoppedWithinAnEnd(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")
@@ -167,12 +166,12 @@ func TestReceiptsOfNothing(t *testing.T) {
 		a.End(other(success("a")))
 		me := Key{Client: "me"}
 		r.streams.PostedNext(me, "b")
-		r.streams.Fetched([]Key{me}, []string{"a"}) // many clients poll, and open their socket then
+		r.streams.Fetched([]Key{me}, []string{"a"}) // many clients poll, and only then open their socket
 		require.Equal(t, allOfA, r.open("/ws?clientId=me").settled(), "and it is not late")
 	})
 }
 
-// A close frame is no receipt of what follows.
+// A close frame is not a receipt for what follows.
 func TestClosedInMidRun(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")
@@ -216,7 +215,7 @@ func TestTwoSocketsOfOneClient(t *testing.T) {
 	})
 }
 
-// A prompt that waits for its receipt comes before a running one, whose start is not lost.
+// A prompt that is waiting for its receipt comes before a running one, whose start is not lost.
 func TestToldAgainBeforeWhatRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		_ = toldTo(t, r, "a").conn.CloseNow()
@@ -301,9 +300,9 @@ func TestPostAfterTheSocketMoved(t *testing.T) {
 	})
 }
 
-// An end is sent to a second socket because the first one was lost. A client that has
-// answered the ping before it there, but was not sent all of it yet, has not read it,
-// although the end was written to the first socket.
+// An end is sent to a second socket because the first one was lost. A client that has answered the
+// ping before it there but has not been sent all of it yet has not read it, although the end was
+// written to the first socket.
 func TestPostWhileAnEndIsSentAgain(t *testing.T) {
 	t.Parallel()
 	l, r := testLine(), &recorder{}
@@ -329,8 +328,8 @@ func TestPostWhileAnEndIsSentAgain(t *testing.T) {
 	require.Equal(t, []*sequence{q}, l.postedNext("b"))
 }
 
-// A pong may be late by more than the replay window. It confirms nothing that the client
-// was sent after the hub had forgotten it.
+// A pong may be late by more than the replay window. It confirms nothing that the client was sent
+// after the hub had forgotten it.
 func TestPongOfAForgottenStream(t *testing.T) {
 	bubble(t, Options{ReplayWindow: time.Minute}, func(t *testing.T, r *rig) {
 		p := toldTo(t, r, "a")
@@ -351,8 +350,8 @@ func TestPongOfAForgottenStream(t *testing.T) {
 	})
 }
 
-// A newer socket may take over just when the writer of the older one has taken an end from
-// its queue. Nothing is written then.
+// A newer socket may take over just when the writer of the older one has taken an end from its
+// queue. Nothing is written in that case.
 func TestMutedSocketTellsNothing(t *testing.T) {
 	t.Parallel()
 	w := &socket{wake: make(chan struct{}, 1), observe: unobserved{}}

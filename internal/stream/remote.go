@@ -36,8 +36,7 @@ type remoteRun struct {
 	session  uint64    // the last session that named it
 	last     uint64    // the newest message that has arrived
 	end      []Message // the messages that will close it
-	// outdated runs are not shown: the job has a newer run, or its end was already
-	// told.
+	// outdated runs are not shown: the job has a newer run, or its end has already been told.
 	outdated bool
 	// received means that the client has confirmed all of it.
 	received bool
@@ -79,8 +78,7 @@ func (c *client) unconfirmed(job string) bool {
 // hasEnd reports whether the client has the end of a job, or is about to be sent it.
 func (c *client) hasEnd(job string) bool { return job != "" && c.fences[job] == finished }
 
-// replaced returns the runs of a job whose end was told without them. The client has
-// that end now.
+// replaced returns the runs of a job whose end was told without them. The client has that end now.
 func (c *client) replaced(job string) (runs []*remoteRun) {
 	for _, src := range c.sources {
 		for _, r := range src.runs {
@@ -146,7 +144,7 @@ const (
 	gap // earlier messages are missing
 )
 
-// judge decides what to do with peerEvents, before anything of them is applied.
+// judge decides what to do with peerEvents before any of them is applied.
 func (c *client) judge(l *peerMessage) decision {
 	if l.owner < c.owner.Number {
 		return ignore // the client has a newer owner
@@ -175,8 +173,8 @@ func (c *client) judge(l *peerMessage) decision {
 	return accept
 }
 
-// apply handles an accepted message. It returns the runs that the sender should be
-// told are received.
+// apply handles an accepted message. It returns the runs that the sender should be told are
+// received.
 func (c *client) apply(l *peerMessage) (received []uint64) {
 	src := c.sources[l.from]
 	src.next, src.heard = l.number+1, time.Now()
@@ -241,8 +239,8 @@ func (c *client) remoteFrame(r *remoteRun, e *runEvent) {
 	c.line.send(r.sequence, m)
 }
 
-// remoteEnd closes a run. It returns false if the client already has, or needs,
-// nothing more of it.
+// remoteEnd closes a run. It returns false if the client already has it or needs nothing more of
+// it.
 func (c *client) remoteEnd(r *remoteRun, told bool) bool {
 	if r == nil {
 		return true
@@ -315,8 +313,8 @@ func (c *client) hubDied(hub string) {
 	}
 }
 
-// silent reports whether a source has missed its heartbeats although it has, as far
-// as is known here, a run in progress.
+// silent reports whether a source has missed its heartbeats although, as far as is known here, it
+// has a run in progress.
 func (src *source) silent() bool {
 	if time.Since(src.heard) < missedHeartbeats*heartbeatInterval {
 		return false

@@ -115,8 +115,8 @@ func TestReplayOfAPostedAgain(t *testing.T) {
 	})
 }
 
-// The hub that holds a socket and one at which the prompt was posted again both find that
-// its end was not told. The client may have confirmed the first one before the second comes.
+// The hub that holds a socket, and one where the prompt was posted again, both find that its end
+// was not told. The client may have confirmed the first one before the second arrives.
 func TestTwoHubsTellOneEnd(t *testing.T) {
 	t.Parallel()
 	k := Key{Client: "me"}
@@ -146,7 +146,7 @@ func TestTwoHubsTellOneEnd(t *testing.T) {
 	}
 }
 
-// What the other hub sends arrives when the client has long confirmed the end.
+// What the other hub sends arrives long after the client has confirmed the end.
 func TestLateCopyOfAnEnd(t *testing.T) {
 	k := Key{Client: "me"}
 	twoHubs(t, Options{}, func(t *testing.T, x *exchange, a, b *rig) {
@@ -196,9 +196,9 @@ func TestFlagsComeBeforeReplayedImages(t *testing.T) {
 	})
 }
 
-// A connection that is held up, or whose client posts several prompts before it reads
-// anything, takes whatever is written to it. It must not pass for a client that has read
-// the end, whatever the client posts then.
+// A connection that is held up, or whose client posts several prompts before it reads anything,
+// takes whatever is written to it. It must not pass for a client that has read the end, whatever
+// the client posts then.
 func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	r := loopback(t, Options{})
@@ -228,8 +228,8 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	require.Eventually(t, func() bool { return slices.Equal(r.delivered(), words("me/first", "me/a")) }, patience, tick)
 }
 
-// The same where the hub has not seen yet that the client answers pings: its socket was
-// held up from the beginning. The next one may go to another hub.
+// The same if the hub has not yet seen that the client answers pings: its socket was held up from
+// the start. The next one may go to another hub.
 func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 	type row struct {
 		posts   int
@@ -301,7 +301,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 	})
 }
 
-// A close frame is no receipt of a client that would have answered a ping.
+// A close frame is not a receipt from a client that would have answered a ping.
 func TestCloseOfAClientThatDoesNotRead(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := toldTo(t, r, "a")
@@ -313,7 +313,7 @@ func TestCloseOfAClientThatDoesNotRead(t *testing.T) {
 	})
 }
 
-// awaitTold waits until an end was written to a client's socket that it has not confirmed.
+// awaitTold waits until an end that the client has not confirmed was written to its socket.
 func (r *rig) awaitTold(k Key) {
 	r.t.Helper()
 	require.Eventually(r.t, func() (told bool) {

@@ -38,7 +38,7 @@ type rig struct {
 	counts map[string]int
 	asked  int
 	fail   error
-	slow   chan struct{} // counting takes until it is closed; nil for no time
+	slow   chan struct{} // counting blocks until it is closed; nil for not at all
 	done   []string      // prompts delivered
 }
 
@@ -334,7 +334,7 @@ func seedOf(t *testing.T) uint64 {
 	return must(strconv.ParseUint(text, 10, 64))
 }
 
-// must returns what a call returns that does not fail.
+// must returns the result of a call that does not fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -342,7 +342,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// sideBySide runs a test with each of some cases.
+// sideBySide runs a test for each case.
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Helper()
 	t.Parallel()

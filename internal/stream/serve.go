@@ -14,11 +14,11 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Serve upgrades a request to a WebSocket, which outlives the request: who waited for
-// its end would keep the request, the web server's buffers and the stack of all its
-// handlers, which is more than the socket itself needs. The query `events=live` has the
-// same effect as Ident.Live. The caller must check the Origin. ErrFull and ErrClosed are
-// returned before anything is written; after any other error nothing is left to answer.
+// Serve upgrades a request to a WebSocket, which outlives the request: waiting for the socket's end
+// would keep the request, the web server's buffers and the stack of all its handlers, which is more
+// than the socket itself needs. The query `events=live` has the same effect as Ident.Live. The
+// caller must check the Origin. ErrFull and ErrClosed are returned before anything is written;
+// after any other error there is nothing left to answer.
 func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error {
 	party := partyOf(id)
 	if err := s.reserve(party); err != nil {
@@ -27,8 +27,8 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	if id.Client == "" {
 		id.Client = mintSID()
 	}
-	// After the upgrade the client believes that it hears everything, so from here
-	// on nothing of it is dropped.
+	// After the upgrade the client believes that it hears everything, so from here on none of it is
+	// dropped.
 	k := KeyOf(id.Requester)
 	s.change(k, true, func(c *client) {
 		c.extend()
@@ -37,8 +37,8 @@ func (s *Streams) Serve(w http.ResponseWriter, r *http.Request, id Ident) error 
 	arrival := s.arrivals.Add(1)
 	conn, err := websocket.Accept(leanWriter{w}, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // the caller has checked the Origin by ComfyUI's rules
-		// Each compressed message that is being read or written would take up to a
-		// megabyte for the windows and tables of deflate.
+		// Each compressed message that is being read or written would take up to a megabyte for the
+		// windows and tables of deflate.
 		CompressionMode: websocket.CompressionDisabled,
 	})
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *Streams) newSocket(conn *websocket.Conn, r *http.Request) *socket {
 	return sock
 }
 
-// run serves a socket until it ends, with two goroutines: one reads, one writes. The
-// writer starts a third one for each ping.
+// run serves a socket until it ends, with two goroutines: one reads, one writes. The writer starts
+// a third one for each ping.
 func (s *Streams) run(sock *socket, k Key, live bool) {
 	sock.tally = s.callers.join(sock.caller, sock)
 	defer s.callers.leave(sock.caller, sock)
@@ -121,7 +121,7 @@ func (s *Streams) run(sock *socket, k Key, live bool) {
 	all.Go(func() {
 		_ = sock.write(ctx) // returns when it has failed or must stop
 		if ctx.Err() == nil {
-			// Nothing more will be written, so the reader must stop, too.
+			// Nothing more will be written, so the reader must stop too.
 			sock.shut(websocket.StatusTryAgainLater, "cannot write")
 		}
 	})

@@ -214,7 +214,7 @@ func TestPingIsAnswered(t *testing.T) {
 	})
 }
 
-// A compressed message can be finished at any time and would take a megabyte until then.
+// A compressed message can be finished at any time and would take up a megabyte until then.
 func TestNothingIsCompressed(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		conn, resp, err := r.request("/ws?clientId=me", &websocket.DialOptions{CompressionMode: websocket.CompressionContextTakeover})

@@ -2,10 +2,10 @@ package stream
 
 import "context"
 
-// Hold takes the slot of a socket for a connection that is none but is held open like one,
-// such as a stream of server-sent events. The connection must end once the returned
-// context has: the caller's has, or Close was called. release must be called then. The
-// errors are ErrFull, ErrTenantFull and ErrClosed.
+// Hold takes a socket's slot for a connection that is not a socket but is held open like one, such
+// as a stream of server-sent events. The connection must end when the returned context does, which
+// is when the caller's ends or Close is called. release must be called then. The errors are
+// ErrFull, ErrTenantFull and ErrClosed.
 func (s *Streams) Hold(ctx context.Context, id Ident) (held context.Context, release func(), err error) {
 	party := partyOf(id)
 	if err := s.reserve(party); err != nil {

@@ -14,10 +14,10 @@ type slots struct {
 	parties map[party]int
 }
 
-// take reserves a slot for a socket, or returns why it cannot. most is the limit of
-// all sockets, own that of the tenant, if not 0. The last eighth of all slots is
-// for parties that have less than a fair share: however many sockets one party
-// opens, others still find a slot. A party that is alone may use them all.
+// take reserves a slot for a socket, or returns why it cannot. most is the limit for all sockets,
+// own the tenant's limit unless it is 0. The last eighth of all slots is for parties that have less
+// than a fair share: however many sockets one party opens, others still find a slot. A party that
+// is alone may use them all.
 func (p *slots) take(of party, most, own int) error {
 	if p.all >= most {
 		return ErrFull

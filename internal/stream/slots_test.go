@@ -62,7 +62,7 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// What is held counts as a socket, and ends when the streams are closed.
+// A held connection counts as a socket, and ends when the streams are closed.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	s := New(Options{MaxSockets: 3, TenantSockets: func(string) int { return 1 }})

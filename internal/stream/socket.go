@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// flagGrace is how long after opening an image waits for the client to say in
-	// which form it wants images. Otherwise, the first image of a replay would
-	// always be faster than the client's feature_flags.
+	// flagGrace is how long after opening an image waits for the client to say in which form it
+	// wants images. Otherwise the first image of a replay would always be faster than the client's
+	// feature_flags.
 	flagGrace = 200 * time.Millisecond
 	// lateGrace is how long an image or progress message waits for the message that
 	// belongs before it.
 	lateGrace = 50 * time.Millisecond
-	// Longer messages are written in pieces of chunk bytes, so that pings and pongs
-	// can pass in between: the library gives up a connection on which it cannot
-	// write a control frame for 5 s.
+	// Longer messages are written in pieces of chunk bytes, so that pings and pongs can pass in
+	// between: the library gives up on a connection to which it cannot write a control frame for 5
+	// s.
 	chunk = 128 << 10
 	// pingPause is the longest pause between two attempts to write a ping.
 	pingPause = time.Second
@@ -29,8 +29,8 @@ const (
 // socket is one WebSocket of a client: a bounded queue, and a writer that empties
 // it. Only the reader and the writer ever wait for the client.
 //
-// Many methods: its reader, its writer and whoever sends share one queue; most
-// methods are short steps of these three.
+// Many methods: its reader, its writer and everybody who sends share one queue; most methods are
+// short steps of these three.
 type socket struct {
 	conn     *websocket.Conn
 	inbound  inbound
@@ -199,9 +199,8 @@ func (w *socket) ping() {
 	}
 }
 
-// confirm sends pings and waits for their pongs, one at a time, until no further one is
-// asked for. A pong means that the client has read everything up to the mark that was
-// written before the ping.
+// confirm sends pings and waits for their pongs, one at a time, until no more are asked for. A pong
+// means that the client has read everything up to the mark that was written before the ping.
 func (w *socket) confirm(ctx context.Context) {
 	for {
 		w.mu.Lock()
@@ -214,7 +213,7 @@ func (w *socket) confirm(ctx context.Context) {
 		// Writing a ping fails while a long message is being sent to a slow client,
 		// and when the connection is gone and ctx is about to end.
 		if retry.New(pingPause, pingPause).Do(ctx, w.conn.Ping, func(error) bool { return true }) != nil {
-			return // and no other one is started: asking stays
+			return // and no other one is started: asking stays set
 		}
 		if mark > w.confirmed || probe > w.answered {
 			w.confirmed, w.answered = mark, probe

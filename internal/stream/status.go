@@ -48,11 +48,11 @@ func (t *tally) read(ctx context.Context) (int, error) {
 	return t.n, err
 }
 
-// version is what read would reflect at best.
+// version returns what read would reflect at best.
 func (t *tally) version() uint64 { return t.changed.Load() }
 
-// learn takes a number that was counted after the version was read. If there may have
-// been a change since, nobody knows which of the two was first, and read asks.
+// learn takes a number that was counted after the version was read. If something may have changed
+// since, nobody knows which came first, and read asks.
 func (t *tally) learn(version uint64, n int) {
 	if !t.changed.CompareAndSwap(version, version+1) {
 		t.touch()
@@ -174,8 +174,8 @@ func (s *Streams) JobMoved(tenant, caller string) {
 	s.fanout.tell(tenant)
 }
 
-// Counting takes the number of a caller's jobs from the reply to a change of it, so
-// that no socket has to ask for it.
+// Counting takes the number of a caller's jobs from the reply to a change of it, so that no socket
+// has to ask for it.
 type Counting struct {
 	callers *callers
 	caller  string
@@ -183,8 +183,8 @@ type Counting struct {
 	version uint64
 }
 
-// Counting is to be called before the change is sent to the queue. The hint of this
-// change must then be reported with JobMoved.
+// Counting must be called before the change is sent to the queue. The hint of this change must then
+// be reported with JobMoved.
 func (s *Streams) Counting(caller string) Counting {
 	s.callers.mu.Lock()
 	defer s.callers.mu.Unlock()
@@ -202,8 +202,7 @@ func (c Counting) Counted(n int) {
 	}
 }
 
-// Tell sends a status to all sockets of the caller, after the messages that have led
-// to it.
+// Tell sends a status to all sockets of the caller, after the messages that led to it.
 func (c Counting) Tell() {
 	c.callers.mu.Lock()
 	defer c.callers.mu.Unlock()

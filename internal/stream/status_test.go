@@ -141,7 +141,7 @@ func TestStatusComesAfterWhatIsQueued(t *testing.T) {
 	})
 }
 
-// The end of a job tells how many its caller has left, so that no socket asks.
+// The end of a job tells how many jobs its caller has left, so that no socket asks.
 func TestEndTellsTheCount(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -211,14 +211,14 @@ func TestEndTellsTheCountToANewSocket(t *testing.T) {
 	})
 }
 
-// A number that comes while another is asked for is not taken for the newer one.
+// A number that arrives while another is being asked for is not taken for the newer one.
 func TestCountIsAskedAgain(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		r.ident.Caller = "me"
 		r.setCount("me", 2)
 		p := r.open("/ws?clientId=me")
 		p.settled()
-		// Two ends at the same time, whose replies come in the wrong order.
+		// Two ends at the same time, whose replies arrive in the wrong order.
 		first, second := r.streams.Counting("me"), r.streams.Counting("me")
 		one, two := r.run("me", "a"), r.run("me", "b")
 		r.setCount("me", 0)
@@ -296,14 +296,13 @@ func TestManySocketsOfATenantAreToldInTurns(t *testing.T) {
 		require.LessOrEqual(t, all, 8*50+5)
 		require.GreaterOrEqual(t, all, 8*50-5)
 		require.LessOrEqual(t, most-least, 1, "nobody is told more often than others")
-		// After the last change, every socket is told once. (The keep-alive is due
-		// 9 s later.)
+		// After the last change, every socket is told once. (The keep-alive is due 9 s later.)
 		r.streams.JobChanged("house", "somebody")
 		time.Sleep(4500 * time.Millisecond)
 		all, _, least = heard()
 		require.Equal(t, 1, least)
 		require.LessOrEqual(t, all, sockets+5)
-		// A socket that leaves is not waited for.
+		// Nobody waits for a socket that leaves.
 		r.streams.JobChanged("house", "somebody")
 		for _, p := range peers[:150] {
 			require.NoError(t, p.conn.Close(websocket.StatusNormalClosure, ""))

@@ -68,10 +68,10 @@ type Options struct {
 	// TenantSockets bounds the open sockets of a tenant; 0 means no limit per
 	// tenant, which is the default.
 	TenantSockets func(tenant string) int
-	// Shares reports whether a tenant has to leave room for others in what is kept
-	// for clients. Default: none has.
+	// Shares reports whether a tenant has to leave room for others in what is kept for clients.
+	// Default: none does.
 	Shares func(tenant string) bool
-	// Budget counts what arrives from clients. Default: one of its own.
+	// Budget counts what arrives from clients. Default: its own.
 	Budget *budget.Budget
 	// Features returns the server's feature flags as a JSON object. It is called
 	// once per socket. Default: those of ComfyUI 0.3.64.
@@ -85,10 +85,10 @@ type Options struct {
 	// Transport connects to the other hubs that share the queue; nil if there are
 	// none.
 	Transport Transport
-	// Arrived is called when the socket of a client that this hub did not own has
-	// opened here. By then other hubs have handed over what they have, and nothing
-	// was sent yet: the time to report with [Streams.EndedElsewhere] what none of
-	// them has kept. It must return quickly.
+	// Arrived is called when the socket of a client that this hub did not own has opened here. By
+	// then other hubs have handed over what they have, and nothing has been sent yet: it is the
+	// time to report with [Streams.EndedElsewhere] what none of them has kept. It must return
+	// quickly.
 	Arrived func(ctx context.Context, k Key)
 	// Observe takes measurements. Default: nobody does.
 	Observe Observer
@@ -234,8 +234,7 @@ func (s *Streams) client(k Key, create bool) *client {
 	return c
 }
 
-// ledger returns the ledger of a tenant, creating it if necessary. The lock is
-// held.
+// ledger returns the ledger of a tenant, creating it if necessary. The caller holds the lock.
 func (s *Streams) ledger(tenant string) *ledger {
 	g := s.tenants[tenant]
 	if g == nil {
@@ -252,7 +251,7 @@ func (s *Streams) ledgerOf(k Key) (g *ledger) {
 	return g
 }
 
-// forget removes a client from the count of its tenant. The lock is held.
+// forget removes a client from the count of its tenant. The caller holds the lock.
 func (s *Streams) forget(c *client) {
 	g := c.line.limits.ledger
 	if g.clients--; g.clients == 0 && s.tenants[c.key.Tenant] == g {
@@ -290,11 +289,11 @@ func (s *Streams) remove(c *client) {
 	}
 }
 
-// Begin opens the sequence of a run that has started to execute; its
-// execution_start is the first Send. Each Begin must be followed by End or Lose, or
-// the client's stream stalls; `defer run.Lose()` is fine, because it does nothing
-// after End. The same prompt and fence return the same run. A key without a client
-// returns a run that drops everything, and so does a job whose end was told already.
+// Begin opens the sequence of a run that has started to execute; its execution_start is the first
+// Send. Each Begin must be followed by End or Lose, or the client's stream stalls; `defer
+// run.Lose()` is fine, because it does nothing after End. The same prompt and fence return the same
+// run. A key without a client returns a run that drops everything, and so does a job whose end has
+// already been told.
 func (s *Streams) Begin(k Key, a Attempt) *Run {
 	r := &Run{}
 	s.change(k, true, func(c *client) {
@@ -311,11 +310,11 @@ func (s *Streams) Begin(k Key, a Attempt) *Run {
 	return r
 }
 
-// Ended adds the complete sequence of a prompt that ended without a run here:
-// refused by the instance, never runnable, or known from history only. The messages
-// start with execution_start and include the end message; status and executing null
-// are added. With a job, this is the end that this hub has brought about, and is not
-// shown if it was told already; without one, it is shown whatever was shown before.
+// Ended adds the complete sequence of a prompt that ended without a run here: refused by the
+// instance, never runnable, or known from history only. The messages start with execution_start and
+// include the end message; status and executing null are added. With a job, it is an end that this
+// hub has brought about, and is not shown if it has already been told; without one, it is shown
+// whatever was shown before.
 func (s *Streams) Ended(k Key, a Attempt, msgs ...Message) {
 	s.change(k, true, func(c *client) {
 		if c.hasEnd(a.Job) {

@@ -44,9 +44,9 @@ func (s *Streams) Told(k Key, job string) (told, running bool) {
 	return told, running
 }
 
-// EndedElsewhere adds the complete sequence of a job that another hub has run, or this
-// one of which nothing is left here, as [Streams.Ended] does, unless its end has
-// arrived. What arrives later is dropped. Without messages nothing is known of the job, and nothing happens.
+// EndedElsewhere adds, as [Streams.Ended] does, the complete sequence of a job that another hub has
+// run, or that this hub has run and has nothing left of, unless its end has arrived. Anything that
+// arrives later is dropped. Without messages nothing is known about the job, and nothing happens.
 func (s *Streams) EndedElsewhere(k Key, promptID, job string, msgs ...Message) {
 	if len(msgs) == 0 {
 		return

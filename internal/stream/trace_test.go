@@ -78,7 +78,7 @@ func play(run *Run, msgs []Message) {
 	run.End(msgs[ends])
 }
 
-// shape returns a message without what differs between two recordings.
+// shape returns a message without the parts that differ between two recordings.
 func shape(word string) string {
 	if image, ok := strings.CutPrefix(word, "binary:"); ok {
 		return hex.EncodeToString([]byte(image[:8]))

@@ -11,11 +11,10 @@ import (
 type Transport interface {
 	// Self returns the name of this process's hub.
 	Self() string
-	// Claim makes this hub the owner of a client. wanted.Number is the last
-	// ownership number that this hub has heard of. The claim's number is at least
-	// that; it is higher if another hub was the owner, and then all other hubs are
-	// told. If another hub has a newer socket of the client, as a claim that had
-	// failed before may find, that one stays the owner and is returned.
+	// Claim makes this hub the owner of a client. wanted.Number is the last ownership number that
+	// this hub has heard of. The claim's number is at least that; it is higher if another hub was
+	// the owner, and then all other hubs are told. If another hub has a newer socket of the client,
+	// which can happen after an earlier claim failed, that hub stays the owner and is returned.
 	Claim(ctx context.Context, wanted Ownership) (Claim, error)
 	// Renew extends this hub's ownership of clients and returns their current
 	// owners.
@@ -62,8 +61,8 @@ type Claim struct {
 type Ownership struct {
 	Client Key
 	Number int64
-	// Entry tells the hub's current record of the client from an earlier one that
-	// it has forgotten: a delayed Release of then must not undo a Claim of now.
+	// Entry tells the hub's current record of the client from an earlier one that it has forgotten:
+	// a delayed Release of the old one must not undo a Claim of the new one.
 	Entry uint64
 	// Age, for a claim, is how long the client's socket has been open.
 	Age time.Duration

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// This file handles sockets of which the other hubs could not be told when they opened.
+// This file handles sockets that the other hubs could not be told about when they opened.
 
-// maxDeciding is how many clients are claimed at the same time: each claim waits for
-// other hubs, and after an outage there may be many.
+// maxDeciding is how many clients are claimed at the same time: each claim waits for other hubs,
+// and after an outage there may be many.
 const maxDeciding = 64
 
-// undecided reports whether the client has a socket here, but this hub could not become
-// its owner yet. Another hub that says that it is the owner may have had a socket of the
-// client before or after this one, so nothing follows from it.
+// undecided reports whether the client has a socket here but this hub could not become its owner
+// yet. Another hub that claims to be the owner may have had a socket of the client before or after
+// this one, so nothing follows from that.
 func (c *client) undecided() bool { return c.socket != nil && !c.ownedHere() }
 
-// decide claims the clients that are undecided. Whichever hub has the newest socket is the
-// owner then.
+// decide claims the clients that are undecided. The hub with the newest socket then becomes the
+// owner.
 func (s *Streams) decide() {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, maxDeciding)

@@ -57,7 +57,7 @@ func (w *socket) due(ctx context.Context) error {
 		w.probe = it.probe
 		w.mu.Unlock()
 		w.ping()
-		runtime.Gosched() // so that the ping comes before what follows, as a rule
+		runtime.Gosched() // so that the ping normally comes before what follows
 		return nil
 	case it.status:
 		if err := w.flush(ctx); err != nil {
@@ -91,7 +91,7 @@ func (w *socket) due(ctx context.Context) error {
 	w.observe.Lagged(time.Since(it.at))
 	if it.tells != 0 {
 		w.mu.Lock()
-		if !w.muted { // else it may not have been written
+		if !w.muted { // otherwise it may not have been written
 			w.told, w.toldAt = it.tells, time.Now()
 		}
 		w.mu.Unlock()
@@ -99,8 +99,8 @@ func (w *socket) due(ctx context.Context) error {
 	return nil
 }
 
-// sendStatus sends the number of the caller's jobs. If the number is unknown, a
-// status is sent only where the client waits for one.
+// sendStatus sends the number of the caller's jobs. If the number is unknown, it sends a status
+// only if the client is waiting for one.
 func (w *socket) sendStatus(ctx context.Context, always bool) error {
 	if w.silent() {
 		return nil
@@ -139,8 +139,7 @@ func (w *socket) frame(ctx context.Context, f *frame) error {
 	return nil
 }
 
-// awaitFlags gives a client that has just connected a moment to say in which form
-// it wants images.
+// awaitFlags gives a client that has just connected a moment to say in which form it wants images.
 func (w *socket) awaitFlags(ctx context.Context) {
 	wait := flagGrace - time.Since(w.opened)
 	if wait <= 0 {
@@ -181,7 +180,7 @@ func (w *socket) rest(ctx context.Context) error {
 
 	wake := w.lastWrite.Add(w.silence)
 	switch {
-	case w.adapter.late != nil: // a status waits for it, too
+	case w.adapter.late != nil: // a status waits for it too
 		wake = earlier(wake, w.lateSince.Add(lateGrace))
 	case status:
 		wake = earlier(wake, w.lastStatus.Add(w.interval))
