@@ -9,13 +9,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// rememberSources is how long the files of an instance's boot are known after
-// the last new one. A cached run shows old files again, as long as the instance
-// lives.
+// rememberSources is how long the files of an instance's boot are remembered after the last new
+// one. A cached run shows old files again for as long as the instance lives.
 const rememberSources = 30 * 24 * time.Hour
 
-// longestRun is how long outputs are in use that no history entry names yet:
-// those of a run that goes on, or that was lost.
+// longestRun is how long outputs count as in use before a history entry names them: those of a run
+// that is going on or was lost.
 const longestRun = 24 * time.Hour
 
 // AllotOutput is AllotOutputs for one file.
@@ -27,24 +26,22 @@ func (s *Store) AllotOutput(ctx context.Context, tenant string, src Source) (job
 	return refs[0], nil
 }
 
-// AllotOutputs gives files that an instance made their names at the hub and
-// returns them in order. A file that is met again keeps its name; a new one
-// keeps the name it has on its instance where that is free, else it gets the
-// next number of its prefix, or " (1)" when it has no counter. Files that are
-// allotted together keep their distances. The names are written when
-// AllotOutputs returns, and /view answers for them. A name that was given before is
-// not given again, also if Redis has forgotten it: the storage grants the numbers,
-// and ErrStorage says that it cannot be asked.
+// AllotOutputs gives files that an instance made their names at the hub and returns these in order.
+// A file that turns up again keeps its name; a new one keeps the name it has on its instance if
+// that is free, else it gets the next number of its prefix, or " (1)" if it has no counter. Files
+// that are allotted together keep their distances. When AllotOutputs returns, the names are written
+// and /view answers for them. A name that was given before is not given again, even if Redis has
+// forgotten it: the storage grants the numbers, and ErrStorage says that it cannot be asked.
 //
-// Sources of one call are of one instance and boot. Those that are not
-// [Source.Viewable] keep their names and get no entry.
+// All sources of a call are from one instance and boot. Those that are not [Source.Viewable] keep
+// their names and get no entry.
 func (s *Store) AllotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, error) {
 	refs, _, err := s.allotOutputs(ctx, tenant, sources)
 	return refs, err
 }
 
-// allotOutputs is AllotOutputs, and returns what is known of the files: the hub may
-// have the bytes of some. A file that got no entry has the zero one.
+// allotOutputs is AllotOutputs, and also returns what is known about the files: the hub may have
+// the bytes of some. A file that got no entry has the zero one.
 func (s *Store) allotOutputs(ctx context.Context, tenant string, sources []Source) ([]job.FileRef, []Entry, error) {
 	refs := make([]job.FileRef, len(sources))
 	var args []any
@@ -142,29 +139,26 @@ func (s *Store) allot(ctx context.Context, tenant string, args []any) ([]string,
 	return nil, fmt.Errorf("%w: it grants no names", ErrStorage)
 }
 
-// Copied says where the bytes of an output now lie.
+// Copied says where the bytes of an output are now.
 type Copied struct {
 	// Key is the blob, complete in the storage.
 	Key string
 	// Size is in bytes.
 	Size   int64
 	SHA256 string
-	// Modified is the time that the instance's Last-Modified says; zero when
-	// it says none.
+	// Modified is the time in the instance's Last-Modified; zero if it has none.
 	Modified time.Time
-	// Began is when the blob began to be written, under a new key. Zero for one
-	// that is held.
+	// Began is when the blob began to be written, under a new key. Zero for one that is held.
 	Began time.Time
 }
 
-// youngFor is how long after its first byte a blob can be given to a file without
-// being held. It is well below the age of what a sweep looks at.
+// youngFor is how long after its first byte a blob can be given to a file without being held. It is
+// well below the age at which a sweep looks at blobs.
 const youngFor = holdFor / 2
 
-// SetStored notes that the hub has the bytes of an output. When another hub was
-// faster its entry stands and is returned. ErrNotFound says that the name was
-// removed or given to an upload meanwhile; errUnsafe that the blob may have been
-// swept.
+// SetStored notes that the hub has the bytes of an output. If another hub was faster, its entry
+// stands and is returned. ErrNotFound says that the name was removed or given to an upload
+// meanwhile; errUnsafe that the blob may have been swept.
 func (s *Store) SetStored(ctx context.Context, tenant string, e Entry, c Copied) (Entry, error) {
 	p, ok := placeOf(e.Ref)
 	if !ok {

@@ -127,7 +127,7 @@ func TestAllotKeepsFoldersAndTenantsApart(t *testing.T) {
 			{"t1", job.TypeOutput, "sub"},
 			{"t1", job.TypeTemp, ""},
 			{"t2", job.TypeOutput, ""},
-			{"t1:6:output", job.TypeOutput, ""}, // a tenant that looks like a part of a key
+			{"t1:6:output", job.TypeOutput, ""}, // a tenant that looks like part of a key
 		} {
 			src.Type, src.Subfolder = where.typ, where.dir
 			require.Equal(t, src.Ref(), must(s.AllotOutput(t.Context(), where.tenant, src)), "%v", where)

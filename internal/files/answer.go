@@ -21,14 +21,14 @@ func answer(w http.ResponseWriter, status int, contentType string, body []byte) 
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone, which is its own affair
+	_, _ = w.Write(body) // the client may be gone, which is its own business
 }
 
 // answerEmpty sends a bare status without Content-Type, as ComfyUI does.
 func answerEmpty(w http.ResponseWriter, status int) { answer(w, status, "", nil) }
 
-// Trouble is the body of ComfyUI's answer wherever a handler of it fails, and
-// its type: aiohttp writes HTML for those who accept it.
+// Trouble is the body of ComfyUI's answer when one of its handlers fails, and the body's type:
+// aiohttp writes HTML for those who accept it.
 func Trouble(r *http.Request) (contentType string, body []byte) {
 	if strings.Contains(r.Header.Get("Accept"), "text/html") {
 		return "text/html; charset=utf-8", []byte("<html><head><title>500 Internal Server Error</title></head><body>\n" +
@@ -43,9 +43,9 @@ func answerTrouble(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusInternalServerError, contentType, body)
 }
 
-// answerError answers what went wrong. Errors that ComfyUI has keep its form;
-// those that only a hub can have are JSON in the form of a refused prompt. away
-// is told when it was Redis; it may be nil.
+// answerError answers with what went wrong. Errors that ComfyUI has keep its form; those that only
+// a hub can have are JSON in the form of a refused prompt. away is called if it was Redis; it may
+// be nil.
 func answerError(w http.ResponseWriter, r *http.Request, err error, log *slog.Logger, away func()) {
 	var refused *StatusError
 	switch {

@@ -25,10 +25,10 @@ const (
 // ErrStrangers says that Redis is not the one that knows the files of the storage.
 var ErrStrangers = errors.New("files: Redis and the storage do not belong together")
 
-// Bond ties a Redis to a storage. Redis has the names of files and the storage their
-// bytes, so bytes that the wrong Redis does not name are not superfluous. Both have an
-// id, which they get when they first meet, and a count that goes up every hour, by
-// which a Redis is known that somebody has taken back to an older state.
+// Bond ties a Redis to a storage. Redis has the names of files and the storage their bytes, so
+// bytes that the wrong Redis does not name are not superfluous. Both have an id, which they get
+// when they first meet, and a count that goes up every hour, which reveals a Redis that somebody
+// has reset to an older state.
 //
 //	Redis  storage  the storage's blobs           then
 //	-      -        none, or Redis names most     first meeting, or an upgrade: both get an id
@@ -49,22 +49,22 @@ type Bond struct {
 	storage *Storage
 
 	mu  sync.Mutex
-	err error // what the last look has found; see Err
+	err error // what the last check found; see Err
 }
 
 // NewBond makes the bond of a Redis and a storage.
 func NewBond(db *redis.DB, storage *Storage) *Bond { return &Bond{db: db, storage: storage} }
 
-// Err is ErrStrangers, with the reason, if the last look has found that; else nil.
+// Err returns ErrStrangers, with the reason, if that is what the last check found; else nil.
 func (b *Bond) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
 }
 
-// Meet looks whether Redis and the storage belong together, and ties them together if
-// nothing speaks against it. Nothing may be deleted from the storage unless the error
-// is nil. Other errors than ErrStrangers are those of Redis and the storage.
+// Meet checks whether Redis and the storage belong together, and ties them together if nothing
+// speaks against it. Nothing may be deleted from the storage unless the error is nil. Errors other
+// than ErrStrangers are those of Redis and the storage.
 func (b *Bond) Meet(ctx context.Context) error {
 	m, err := b.look(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func (b *Bond) Meet(ctx context.Context) error {
 	return err
 }
 
-// found notes what a look has found. A storage that is away says nothing.
+// found notes what a check found. A storage that is away tells nothing.
 func (b *Bond) found(err error) {
 	if err != nil && !errors.Is(err, ErrStrangers) {
 		return
@@ -94,7 +94,7 @@ func (b *Bond) found(err error) {
 	b.err = err
 }
 
-// Beat counts on. It is to be called about once an hour while both belong together.
+// Beat counts up. Call it about once an hour while both belong together.
 func (b *Bond) Beat(ctx context.Context) error {
 	stored, err := b.stored(ctx)
 	if err != nil {
@@ -110,8 +110,8 @@ func (b *Bond) Beat(ctx context.Context) error {
 	return b.write(ctx, beatKey, reply[1]+" "+reply[2]) // in this order: the storage is never ahead
 }
 
-// Age gives the time by the storage's clock, and since when, by the same clock, the
-// storage has belonged to its Redis.
+// Age returns the time by the storage's clock, and since when, by the same clock, the storage has
+// belonged to its Redis.
 func (b *Bond) Age(ctx context.Context) (now, since time.Time, err error) {
 	if now, err = b.storage.Now(ctx); err != nil {
 		return now, since, err
@@ -120,8 +120,8 @@ func (b *Bond) Age(ctx context.Context) (now, since time.Time, err error) {
 	return now, written.Modified, err
 }
 
-// Adopt ties the storage to this Redis, whatever either belonged to. A hub of the
-// Redis that had the storage before finds strangers from then on.
+// Adopt ties the storage to this Redis, whatever either belonged to. From then on, a hub of the
+// Redis that had the storage before finds strangers.
 func (b *Bond) Adopt(ctx context.Context) error {
 	err := b.tie(ctx, "adopt", uuid.NewString())
 	b.found(err)
@@ -138,7 +138,7 @@ type Adoption struct {
 	Unnamed int `json:"unnamed"`
 }
 
-// Adoption looks what [Bond.Adopt] would change.
+// Adoption checks what [Bond.Adopt] would change.
 func (b *Bond) Adoption(ctx context.Context) (Adoption, error) {
 	var a Adoption
 	if err := b.Meet(ctx); errors.Is(err, ErrStrangers) {
@@ -170,7 +170,7 @@ func (b *Bond) write(ctx context.Context, key, text string) error {
 	return err
 }
 
-// tied is what one side knows of a bond.
+// tied is what one side knows about a bond.
 type tied struct {
 	id   string // "" for none
 	beat int64
@@ -188,7 +188,7 @@ func (b *Bond) stored(ctx context.Context) (tied, error) {
 	}
 	t := tied{id: id}
 	if of, count, _ := strings.Cut(beat, " "); of == id {
-		t.beat, _ = strconv.ParseInt(count, 10, 64) // 0 for what is none
+		t.beat, _ = strconv.ParseInt(count, 10, 64) // 0 if it is not one
 	}
 	return t, nil
 }

@@ -48,7 +48,7 @@ func TestMeetings(t *testing.T) {
 	}
 }
 
-// onAnother is the same storage with another Redis.
+// onAnother returns the same storage with another Redis.
 func (s *Store) onAnother(t *testing.T, db *redis.DB) *Store {
 	t.Helper()
 	return New(db, s.storage, Options{SpoolDir: t.TempDir()})
@@ -56,7 +56,7 @@ func (s *Store) onAnother(t *testing.T, db *redis.DB) *Store {
 
 func (s *Store) bond() *Bond { return NewBond(s.db, s.storage) }
 
-// Another Redis is found out, also by a hub that has just started, and settled on purpose.
+// Another Redis is noticed, even by a hub that has just started, and can be adopted on purpose.
 func TestAnotherRedis(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		require.NoError(t, s.bond().Meet(t.Context()))
@@ -89,8 +89,8 @@ func TestAnotherRedis(t *testing.T) {
 	})
 }
 
-// A Redis that was emptied or taken back to an older state is found out, but not one that
-// has lost its last moment.
+// A Redis that was emptied or reset to an older state is noticed, but not one that has only lost
+// its last moment.
 func TestAnOlderRedis(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s.mustUpload(t, input("a"), "picture")
@@ -120,7 +120,7 @@ func TestBondOfAnOldInstallation(t *testing.T) {
 		for n := range 20 {
 			s.mustUpload(t, input(fmt.Sprint(n)), fmt.Sprint("picture ", n))
 		}
-		for n := range 5 { // what killed hubs have left
+		for n := range 5 { // what killed hubs have left behind
 			must(s.storage.Write(t.Context(), outputKey(fmt.Sprintf("0%d-left", n)), bytes.NewReader([]byte("x"))))
 		}
 		other := s.onAnother(t, redistest.Embedded(t))

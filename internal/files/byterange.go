@@ -12,10 +12,9 @@ type byteRange struct{ from, length int64 }
 // oneRange is all that ComfyUI's server understands.
 var oneRange = regexp.MustCompile(`^bytes=([0-9]*)-([0-9]*)$`)
 
-// parseRange reads a Range header for a file of size bytes. It is false for
-// what is answered with 416: several ranges, other units, no numbers at all,
-// ends before their start, and starts beyond the file. "-0" is the whole file,
-// as there.
+// parseRange reads a Range header for a file of size bytes. It returns false for everything that is
+// answered with 416: several ranges, other units, no numbers at all, ends before their start, and
+// starts beyond the file. "-0" is the whole file, as it is there.
 func parseRange(header string, size int64) (byteRange, bool) {
 	m := oneRange.FindStringSubmatch(header)
 	if m == nil || (m[1] == "" && m[2] == "") {
@@ -39,7 +38,7 @@ func parseRange(header string, size int64) (byteRange, bool) {
 	return byteRange{from: first, length: min(last, size-1) - first + 1}, true
 }
 
-// number reads digits; what is too large for an int64 is beyond any file.
+// number reads digits; a number too large for an int64 is beyond any file.
 func number(digits string) int64 {
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil && digits != "" {

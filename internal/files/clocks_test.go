@@ -10,8 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// Where Redis's clock is two months ahead of the hub's, the hub still remembers which output
-// has which name, and gives files the times that Redis has.
+// If Redis's clock is two months ahead of the hub's, the hub still remembers which output has which
+// name, and gives files the times that Redis has.
 func TestNamesAreKeptDespiteSkew(t *testing.T) {
 	t.Parallel()
 	const skew = 60 * 24 * time.Hour

@@ -18,14 +18,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
-// Fetch asks an instance's /view for a file. Of the header, ranges and
-// conditions are passed on; nil is fine. The answer is the instance's own; the
-// caller closes its body.
+// Fetch asks an instance's /view for a file. Of the header, ranges and conditions are passed on;
+// nil is fine. The answer is the instance's own; the caller closes its body.
 type Fetch func(ctx context.Context, src Source, header http.Header) (*http.Response, error)
 
-// Collector copies outputs from their instances to the storage. A file is
-// copied once however many ask for it, and is seen in the storage only when it
-// is whole.
+// Collector copies outputs from their instances to the storage. A file is copied once however many
+// ask for it, and appears in the storage only once it is complete.
 type Collector struct {
 	store *Store
 	fetch Fetch
@@ -49,7 +47,7 @@ type flightKey struct {
 	place  place
 }
 
-// flight is one copy under way and those who wait for it.
+// flight is one copy under way and those waiting for it.
 type flight struct {
 	waiting int
 	cancel  context.CancelFunc
@@ -60,16 +58,15 @@ type flight struct {
 
 // CollectorOptions adjust a Collector; the zero value is fine.
 type CollectorOptions struct {
-	// Parallel bounds the copies at one time. Default: 64, or 24 to an object store,
-	// where each may hold parts of 8 MiB in memory.
+	// Parallel bounds the copies at one time. Default: 64, or 24 to an object store, where each may
+	// hold parts of 8 MiB in memory.
 	Parallel int
-	// Uplink names the line over which the files of an instance come: that of its
-	// machine. A slow line holds up only its own files. Default: the instance's name.
+	// Uplink names the line that an instance's files come over: its machine's. A slow line holds up
+	// only its own files. Default: the instance's name.
 	Uplink func(instance string) string
 	// Patience is how long an instance may fail before its files count as lost.
 	Patience Patience
-	// Kept is told of each output that the storage has from now on. Optional; it must not
-	// wait.
+	// Kept is told of each output that the storage has from now on. Optional; it must not block.
 	Kept func(src Source, sha256 string)
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
@@ -114,16 +111,15 @@ func (c *Collector) Close() {
 // Done is closed when the collector is.
 func (c *Collector) Done() <-chan struct{} { return c.ctx.Done() }
 
-// Collect returns a file's entry once the hub has its bytes, and copies them if
-// need be. ErrNotFound: no such name. ErrGone: the instance does not have the
-// file any more. ErrChanged: it has another one there. ErrInstance, ErrStorage and
-// errors of Redis may pass.
+// Collect returns a file's entry once the hub has its bytes, copying them if need be. ErrNotFound:
+// no such name. ErrGone: the instance no longer has the file. ErrChanged: it has another one there.
+// ErrInstance, ErrStorage and errors of Redis may pass.
 func (c *Collector) Collect(ctx context.Context, tenant string, ref job.FileRef) (Entry, error) {
 	return c.collect(ctx, tenant, ref, Entry{}, nil)
 }
 
-// collect is Collect. known is the file's entry if it was just read or written, so
-// that it need not be read again, and o its download if that has begun.
+// collect is Collect. known is the file's entry if it was just read or written, so that it need not
+// be read again, and o its download if that has begun.
 func (c *Collector) collect(ctx context.Context, tenant string, ref job.FileRef, known Entry, o *opened) (Entry, error) {
 	p, ok := placeOf(ref)
 	switch {
@@ -160,7 +156,7 @@ func (c *Collector) board(key flightKey, known Entry, o *opened) (*flight, error
 		f.waiting++
 		return f, nil
 	}
-	// Of its own context: it goes on while anyone waits, not only the first.
+	// It has a context of its own: it goes on as long as anyone waits, not just the first.
 	ctx, cancel := context.WithCancel(c.ctx)
 	f := &flight{waiting: 1, cancel: cancel, done: make(chan struct{})}
 	c.flights[key] = f
@@ -181,7 +177,7 @@ func (c *Collector) board(key flightKey, known Entry, o *opened) (*flight, error
 	return f, nil
 }
 
-// leave ends a copy for which nobody waits any more.
+// leave ends a copy that nobody is waiting for any more.
 func (c *Collector) leave(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +185,7 @@ func (c *Collector) leave(f *flight) {
 		return
 	}
 	f.cancel()
-	// The next one who asks must not board a copy that is being given up.
+	// The next one to ask must not board a copy that is being given up.
 	for key, other := range c.flights {
 		if other == f {
 			delete(c.flights, key)
@@ -241,7 +237,7 @@ func (c *Collector) setOld(ctx context.Context, tenant string, e Entry, copied C
 	return c.store.SetStored(ctx, tenant, e, copied)
 }
 
-// transfer brings the bytes of a source into the storage under a new key.
+// transfer copies the bytes of a source into the storage under a new key.
 func (c *Collector) transfer(ctx context.Context, src Source, o *opened) (blob string, copied Copied, err error) {
 	from := o.take(ctx, src)
 	if from == nil {
@@ -274,7 +270,7 @@ func (c *Collector) transfer(ctx context.Context, src Source, o *opened) (blob s
 	}, nil
 }
 
-// checkFetched makes sure that an answer is the whole file that was meant.
+// checkFetched makes sure that an answer is the complete file that was meant.
 func checkFetched(resp *http.Response, src Source) error {
 	switch resp.StatusCode {
 	case http.StatusOK:
@@ -289,8 +285,7 @@ func checkFetched(resp *http.Response, src Source) error {
 	return nil
 }
 
-// replaced reports whether an answer is of another file than the source, which
-// has its name by now.
+// replaced reports whether an answer is about another file than the source, which now has its name.
 func replaced(resp *http.Response, src Source) bool {
 	etag := resp.Header.Get("ETag")
 	return etag != "" && src.ETag != "" && etag != src.ETag

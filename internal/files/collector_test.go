@@ -129,7 +129,7 @@ func TestCollectFailures(t *testing.T) {
 		"replaced": {func(r *http.Response) { r.Header.Set("Etag", `"other"`) }, ErrChanged},
 		"cut off": {func(r *http.Response) {
 			r.Body = io.NopCloser(brokenReader{strings.NewReader("pic")})
-			r.Header.Del("Etag") // nothing tells whether the rest is of the same file
+			r.Header.Del("Etag") // nothing tells whether the rest is from the same file
 			r.Header.Del("Last-Modified")
 		}, ErrInstance},
 	}, func(t *testing.T, c row) {
@@ -251,8 +251,8 @@ func (b *between) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 	return next
 }
 
-// A hub that was stopped for hours between the last byte of a copy and its name finds
-// that a sweep has deleted the copy, and makes another.
+// A hub that was stopped for hours between the last byte of a copy and its name finds that a sweep
+// has deleted the copy, and makes another.
 func TestCollectAfterASweep(t *testing.T) {
 	t.Parallel()
 	i := newInstance()

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// checkConditions decides a conditional request for a file: 200 to send it, 304
-// when the client has it, 412 when it is not the one that the client means.
+// checkConditions decides a conditional request for a file: 200 to send it, 304 if the client has
+// it, 412 if it is not the one that the client means.
 func checkConditions(h http.Header, etag string, modified time.Time) int {
-	// Headers tell whole seconds.
+	// Headers only have whole seconds.
 	modified = modified.Truncate(time.Second)
 	if match := h.Get("If-Match"); match != "" {
 		if !matchETag(match, etag, false) {
@@ -28,9 +28,8 @@ func checkConditions(h http.Header, etag string, modified time.Time) int {
 	return http.StatusOK
 }
 
-// rangeHolds reports whether the Range header counts: an If-Range must name the
-// file that is there, else the client would join parts of two files. (ComfyUI's
-// server ignores an ETag in If-Range.)
+// rangeHolds reports whether the Range header counts: an If-Range must name the file that is there,
+// or the client would join parts of two files. (ComfyUI's server ignores an ETag in If-Range.)
 func rangeHolds(h http.Header, etag string, modified time.Time) bool {
 	condition := h.Get("If-Range")
 	if condition == "" {
@@ -42,7 +41,7 @@ func rangeHolds(h http.Header, etag string, modified time.Time) bool {
 	return condition == etag
 }
 
-// matchETag looks for an ETag in a list as If-Match and If-None-Match have it.
+// matchETag looks for an ETag in a list in the form of If-Match and If-None-Match.
 func matchETag(list, etag string, weak bool) bool {
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)

@@ -13,11 +13,11 @@ import (
 )
 
 const (
-	// sendBuffer is how much of a body is read and written at once, in bytes. With a
-	// quarter of it, system calls are a third of the work for a picture.
+	// sendBuffer is how much of a body is read and written at once, in bytes. With a quarter of it,
+	// system calls would be a third of the work for a picture.
 	sendBuffer = 128 << 10
-	// smallBuffer is the same for a caller that has many large ones already, and perhaps reads
-	// from none of its connections.
+	// smallBuffer is the same for a caller that already has many large ones, and may not be reading
+	// from any of its connections.
 	smallBuffer = 16 << 10
 )
 
@@ -50,8 +50,7 @@ func ServeContent(w http.ResponseWriter, r *http.Request, c Content) error {
 	var body io.ReadCloser
 	if r.Method != http.MethodHead && (status == http.StatusOK || status == http.StatusPartialContent) {
 		var err error
-		// Before the first header, so that a body that cannot be read is an
-		// honest error.
+		// Before the first header, so that a body that cannot be read results in a proper error.
 		if body, err = c.Open(r.Context(), part.from, part.length); err != nil {
 			return err
 		}
@@ -89,9 +88,9 @@ func ServeContent(w http.ResponseWriter, r *http.Request, c Content) error {
 // ContentType guesses a type from a file's name as ComfyUI does.
 func ContentType(name string) string { return mimeType(name) }
 
-// sendBody copies a body to the client. Once the status is out an error can
-// only be told by cutting the connection, so that the client does not take a
-// part for the whole. The length is negative if it is unknown.
+// sendBody copies a body to the client. Once the status is out, the only way to report an error is
+// to cut the connection, so that the client does not take a part for the whole. The length is
+// negative if it is unknown.
 func sendBody(ctx context.Context, w http.ResponseWriter, body io.Reader, length int64, log *slog.Logger) {
 	from := &sourceReader{r: body}
 	size := max(1, min(uint64(length), sendBuffer))
@@ -101,7 +100,7 @@ func sendBody(ctx context.Context, w http.ResponseWriter, body io.Reader, length
 		defer held.Give(budget.Memory, int64(size))
 	}
 	buffer := make([]byte, size)
-	// The writer's own way of reading has a smaller buffer.
+	// The writer's own way of reading uses a smaller buffer.
 	if _, err := io.CopyBuffer(struct{ io.Writer }{w}, from, buffer); err != nil && from.err != nil {
 		log.Warn("a file broke off while it was sent", "error", from.err)
 		panic(http.ErrAbortHandler)

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// copyLife is how long a name that Redis has confirmed is kept, in case that
-	// Redis loses its last writes. A replica that lags by more cannot be helped.
+	// copyLife is how long a name that Redis has confirmed is kept, in case Redis loses its last
+	// writes. A replica that lags further than that cannot be helped.
 	copyLife = time.Minute
 	// maxCopies bounds the names kept; the oldest go first.
 	maxCopies = 20000
 )
 
-// nameKey is a name of a tenant.
+// nameKey is a name that belongs to a tenant.
 type nameKey struct {
 	tenant string
 	place  place
@@ -27,13 +27,13 @@ type copied struct {
 	at    time.Time
 }
 
-// copies are the names that this process has lately given: a Redis that comes back
-// without its last writes gets back what it has lost. With the embedded server there
-// are none, since that dies with the process.
+// copies are the names that this process has recently given: a Redis that comes back without its
+// last writes gets back what it has lost. With the embedded server there are none, since that dies
+// with the process.
 type copies struct {
 	mu    sync.Mutex
 	names map[nameKey]*list.Element
-	// order has them as *copied, the one confirmed first at the front.
+	// order has them as *copied, the one confirmed longest ago at the front.
 	order *list.List
 }
 
@@ -62,7 +62,7 @@ func (c *copies) has(key nameKey) bool {
 	return c.names[key] != nil
 }
 
-// forget drops the copy of a name that was taken away.
+// forget drops the copy of a name that was removed.
 func (c *copies) forget(key nameKey) {
 	if c == nil {
 		return
@@ -72,7 +72,7 @@ func (c *copies) forget(key nameKey) {
 	c.drop(key)
 }
 
-// list returns the copies, those confirmed first at the front.
+// list returns the copies, those confirmed longest ago first.
 func (c *copies) list() []copied {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *copies) list() []copied {
 	return out
 }
 
-// drop forgets a copy. The lock is held.
+// drop forgets a copy. The caller holds the lock.
 func (c *copies) drop(key nameKey) {
 	if at := c.names[key]; at != nil {
 		c.order.Remove(at)
@@ -92,7 +92,7 @@ func (c *copies) drop(key nameKey) {
 	}
 }
 
-// prune drops what is old enough to be safe, and what is too much. The lock is held.
+// prune drops what is old enough to be safe, and what is too much. The caller holds the lock.
 func (c *copies) prune(now time.Time) {
 	for at := c.order.Front(); at != nil; at = c.order.Front() {
 		oldest := at.Value.(*copied) //nolint:forcetypeassert // nothing else is put there

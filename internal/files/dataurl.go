@@ -14,34 +14,34 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// embeddedFolder is the folder of inputs for files that came with a prompt, inside it or
-// as a URL. The widgets of file inputs do not list it.
+// embeddedFolder is the input folder for files that came with a prompt, inside it or as a URL. The
+// widgets of file inputs do not list it.
 const embeddedFolder = "embedded"
 
-// maxDataHeader bounds what stands before the content of a data: URL, in bytes.
+// maxDataHeader bounds what comes before the content of a data: URL, in bytes.
 const maxDataHeader = 256
 
-// sniffed is how much of a file tells its format, in bytes.
+// sniffed is how much of a file is needed to tell its format, in bytes.
 const sniffed = 512
 
 // Embedded is a file that came as a data: URL.
 type Embedded struct {
-	// Ref is the input it becomes. The name is made from the content, so the same
-	// file has the same name each time.
+	// Ref is the input it becomes. The name is derived from the content, so the same file always
+	// has the same name.
 	Ref job.FileRef
 	// payload is base64 without padding, perhaps with line breaks.
 	payload string
 }
 
-// DataURLError says what is wrong with a data: URL. Its text quotes nothing of the
-// URL and can be shown to the sender.
+// DataURLError says what is wrong with a data: URL. Its text quotes nothing from the URL and can be
+// shown to the sender.
 type DataURLError struct{ Reason string }
 
 func (e *DataURLError) Error() string { return e.Reason }
 
-// ReadDataURL reads a file from a data: URL, which must be in base64. The file may
-// have limit bytes, and must be a picture, a video or a sound by its own first bytes:
-// the type that the URL claims does not count. The error is a *[DataURLError].
+// ReadDataURL reads a file from a data: URL, which must be in base64. The file may have up to limit
+// bytes, and its first bytes must be those of a picture, a video or a sound: the type that the URL
+// claims does not count. The error is a *[DataURLError].
 func ReadDataURL(url string, limit int64) (Embedded, error) {
 	head, _, found := strings.Cut(url[:min(len(url), maxDataHeader)], ",")
 	if !found || !strings.HasPrefix(head, "data:") || !strings.HasSuffix(strings.ToLower(head), ";base64") {
@@ -49,7 +49,7 @@ func ReadDataURL(url string, limit int64) (Embedded, error) {
 	}
 	e := Embedded{payload: strings.TrimRight(url[len(head)+1:], "=\r\n")}
 	content := bufio.NewReaderSize(io.LimitReader(e.Content(), limit+1), sniffed)
-	start, _ := content.Peek(sniffed) // an error comes again
+	start, _ := content.Peek(sniffed) // an error comes up again
 	ext := mediaExtension(start)
 	hash := sha256.New()
 	n, err := io.Copy(hash, content)
@@ -77,15 +77,15 @@ func (e Embedded) Content() io.Reader {
 	return base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(e.payload))
 }
 
-// mediaExtensions are the formats that can be embedded, by what net/http calls them.
+// mediaExtensions are the formats that can be embedded, by net/http's names for them.
 var mediaExtensions = map[string]string{
 	"image/png": ".png", "image/jpeg": ".jpg", "image/webp": ".webp", "image/gif": ".gif", "image/bmp": ".bmp",
 	"video/mp4": ".mp4", "video/webm": ".webm", "video/avi": ".avi",
 	"audio/mpeg": ".mp3", "audio/wave": ".wav", "application/ogg": ".ogg", "audio/aiff": ".aiff",
 }
 
-// mediaExtension tells the format of a file from its first bytes; "" for one that is
-// no picture, video or sound.
+// mediaExtension tells the format of a file from its first bytes; "" if it is not a picture, video
+// or sound.
 func mediaExtension(start []byte) string {
 	switch {
 	case bytes.HasPrefix(start, []byte("fLaC")):

@@ -62,7 +62,7 @@ func TestReadDataURL(t *testing.T) {
 	}
 }
 
-// What a data: URL says of itself has no part in the name, and its text none in an error.
+// What a data: URL claims to be plays no part in the name, and no error quotes its text.
 func FuzzReadDataURL(f *testing.F) {
 	f.Add("data:image/png;base64,iVBORw0KGgo=")
 	f.Add("data:;base64,R0lGODlh\r\n")

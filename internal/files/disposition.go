@@ -6,10 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// parseDisposition reads the name of a form's field and of its file as
-// ComfyUI's server does. The standard library's reader drops folders from file
-// names, where ComfyUI refuses them, and keeps the leading slashes that it
-// drops. ok is false for a header without a name.
+// parseDisposition reads the name of a form field and of its file as ComfyUI's server does. The
+// standard library's reader drops folders from file names, where ComfyUI refuses them, and keeps
+// leading slashes, which ComfyUI drops. ok is false for a header without a name.
 func parseDisposition(header string) (name, filename string, ok bool) {
 	_, rest, _ := strings.Cut(header, ";")
 	params := map[string]string{}
@@ -55,7 +54,7 @@ func cutValue(s string) (value, rest string) {
 		case b.Len() == 0 && (c == '/' || c == '\\'):
 			continue // slashes at the start are dropped
 		case c == '\\' && i+1 < len(s):
-			i, c = i+1, s[i+1] // a backslash may stand before any character
+			i, c = i+1, s[i+1] // a backslash may escape any character
 		}
 		b.WriteByte(c)
 	}

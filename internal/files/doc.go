@@ -1,10 +1,9 @@
 // Package files makes a fleet look like one ComfyUI with one input folder and
 // one output folder.
 //
-// A [job.FileRef] is a file's name as clients know it. Each tenant has a name space of
-// its own, kept in Redis: (type, subfolder, filename) to an [Entry], which says
-// where the bytes are. The bytes lie in a [Storage], or still only on the
-// instance that made them.
+// A [job.FileRef] is a file's name as clients know it. Each tenant has a name space of its own,
+// kept in Redis: (type, subfolder, filename) to an [Entry], which says where the bytes are. The
+// bytes are in a [Storage], or still only on the instance that made them.
 //
 //   - Uploads are stored by content and named by ComfyUI's own rules
 //     ([Store.Upload], [Uploads]).

@@ -13,25 +13,25 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// download reads a file of an instance to its end, over as many connections as that
-// takes: each goes on where the last one broke off. A line that is slow or blinks
-// costs time only, and a large file does not begin again.
+// download reads a file from an instance to its end, over as many connections as that takes: each
+// goes on where the last one broke off. A line that is slow or flaky only costs time, and a large
+// file does not start over.
 type download struct {
 	ctx      context.Context // ends all of it
 	fetch    Fetch
 	src      Source
 	patience Patience
 
-	// header and size are of the first answer; size is -1 when it did not tell.
+	// header and size are those of the first answer; size is -1 if it did not say.
 	header http.Header
 	size   int64
 	read   int64 // bytes
-	// body is the connection that is read now, nil between two; hangUp ends it.
+	// body is the connection being read, nil between two; hangUp ends it.
 	body   io.ReadCloser
 	hangUp context.CancelFunc
 	// heard is when the instance last sent something.
 	heard time.Time
-	// waited is how long the instance was waited for in all.
+	// waited is how long the instance has been waited for in total.
 	waited time.Duration
 	pauses *retry.Backoff
 }
@@ -44,8 +44,8 @@ type Patience struct {
 	// Stall is how long a connection may be silent before it is cut and another one
 	// is tried. Default: 20 seconds.
 	Stall time.Duration
-	// Rate is how many bytes a second it must send on average, after the time that Contact
-	// allows. Only the time in which it is waited for counts. Default: 4096.
+	// Rate is how many bytes a second it must send on average, after the time that Contact allows.
+	// Only time spent waiting for it counts. Default: 4096.
 	Rate int64
 }
 
@@ -62,8 +62,7 @@ func (p Patience) withDefaults() Patience {
 	return p
 }
 
-// startDownload asks for the file. It is there, and the one that is meant, when
-// there is no error.
+// startDownload asks for the file. If there is no error, it is there and the one that is meant.
 func startDownload(ctx context.Context, fetch Fetch, src Source, patience Patience) (*download, error) {
 	d := &download{
 		ctx: ctx, fetch: fetch, src: src, patience: patience.withDefaults(), size: -1, heard: time.Now(),
@@ -111,26 +110,26 @@ func (d *download) Read(p []byte) (int, error) {
 	}
 }
 
-// some reads from the connection, and makes one if there is none.
+// some reads from the connection, making one if there is none.
 func (d *download) some(p []byte) (int, error) {
 	if d.body == nil {
 		if err := d.resume(); err != nil {
 			return 0, err
 		}
 	}
-	// Only while it is read: the storage may take longer for what is here.
+	// Only during the read: the storage may take longer with what is here.
 	defer time.AfterFunc(d.patience.Stall, d.hangUp).Stop()
 	began := time.Now()
 	n, err := d.body.Read(p)
-	d.waited += min(time.Since(began), d.patience.Stall) // longer is a process that slept
+	d.waited += min(time.Since(began), d.patience.Stall) // more means that the process slept
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = fmt.Errorf("%w: %w", ErrInstance, err)
 	}
 	return n, err
 }
 
-// drips reports whether the instance sends too little to wait for: a file of which a byte
-// comes now and then would keep its run, and its uplink, for ever.
+// drips reports whether the instance sends too little to wait for: a file that arrives a byte now
+// and then would occupy its run, and its uplink, for ever.
 func (d *download) drips() bool {
 	due := time.Duration(d.read/d.patience.Rate) * time.Second
 	return d.waited > d.patience.Contact+due
@@ -173,7 +172,7 @@ func (d *download) checkResumed(resp *http.Response) error {
 		}
 		return nil
 	}
-	// It sends all of it again.
+	// It sends everything again.
 	defer time.AfterFunc(d.patience.Contact, d.hangUp).Stop()
 	if _, err := io.CopyN(io.Discard, resp.Body, d.read); err != nil {
 		return fmt.Errorf("%w: %w", ErrInstance, err)
@@ -206,8 +205,7 @@ func (d *download) drop() {
 // resumable reports whether the instance tells enough to find the same file again.
 func (d *download) resumable() bool { return d.fingerprint(d.header) != "" }
 
-// fingerprint is what tells one file from another of the same name, "" if nothing
-// does.
+// fingerprint returns what tells one file from another of the same name, "" if nothing does.
 func (d *download) fingerprint(h http.Header) string {
 	if etag := h.Get("ETag"); etag != "" {
 		return etag
@@ -215,8 +213,8 @@ func (d *download) fingerprint(h http.Header) string {
 	return h.Get("Last-Modified")
 }
 
-// final reports whether an error will not pass: the file is not there, or not the
-// one that is meant.
+// final reports whether an error will not pass: the file is not there, or is not the one that is
+// meant.
 func final(err error) bool {
 	return errors.Is(err, ErrGone) || errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrClosed)
 }

@@ -20,18 +20,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// blinking serves one file over connections that break off.
+// blinking serves one file over connections that keep breaking off.
 type blinking struct {
 	data     atomic.Pointer[[]byte]
 	modified atomic.Int64
 	// plain sends nothing that tells one file from another; whole knows no ranges.
 	plain, whole bool
-	// most is how many bytes each connection carries; the last one stands for all
-	// that follow.
+	// most is how many bytes each connection carries; the last one applies to all that follow.
 	most []int
 	// after is called when a connection has broken off.
 	after func(b *blinking)
-	// stall keeps the connection open in silence in place of cutting it.
+	// stall keeps the connection open in silence instead of cutting it.
 	stall bool
 
 	sent     atomic.Int64 // bytes
@@ -104,15 +103,15 @@ func (c *cutWriter) Write(p []byte) (int, error) {
 	panic(http.ErrAbortHandler)
 }
 
-// A file comes whole over a line that breaks off again and again, and no byte comes
-// twice if the instance can go on where it broke off.
+// A file arrives complete over a line that breaks off again and again, and no byte comes twice if
+// the instance can go on where it broke off.
 func TestDownloadGoesOn(t *testing.T) {
 	data := make([]byte, 300<<10)
 	random := rand.NewChaCha8([32]byte{1})
 	_, _ = random.Read(data)
 	type row struct {
 		instance *blinking
-		want     error // nil: the file comes
+		want     error // nil: the file arrives
 		most     int64 // bytes sent; 0 for the file once
 	}
 	sideBySide(t, map[string]row{
@@ -153,8 +152,8 @@ func TestDownloadGoesOn(t *testing.T) {
 	})
 }
 
-// One machine with a line that hangs does not hold up the files of the others, and
-// not even all that it has itself wait in slots.
+// A machine with a line that hangs does not hold up the files of the others, nor do all of its own
+// waiting files take up slots.
 func TestSlowLineHoldsUpOnlyItself(t *testing.T) {
 	t.Parallel()
 	s, i := newStore(t, redistest.Embedded(t)), newInstance()
@@ -203,7 +202,7 @@ func TestSlowLineHoldsUpOnlyItself(t *testing.T) {
 	}
 }
 
-// A slot that nobody waits for any more goes to the next one.
+// A slot that nobody is waiting for any more goes to the next one.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	s := newSlots(2)

@@ -13,7 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Entry is what the hub knows of a named file.
+// Entry is what the hub knows about a named file.
 type Entry struct {
 	// Ref is the file's name in its clean spelling.
 	Ref job.FileRef
@@ -24,8 +24,8 @@ type Entry struct {
 	Size int64
 	// SHA256 of the content in lowercase hex, empty when not known.
 	SHA256 string
-	// ETag is quoted, as in the header: "<mtime ns>-<size>", both in hex. That
-	// of an output is its instance's, so that it stays when the file is copied.
+	// ETag is quoted, as in the header: "<mtime ns>-<size>", both in hex. An output has its
+	// instance's, so that it stays the same when the file is copied.
 	ETag string
 	// Modified is the time in Last-Modified; zero when not known.
 	Modified time.Time
@@ -35,15 +35,14 @@ type Entry struct {
 	Source *Source
 
 	raw string // as stored, for compare and set
-	// plain says that raw has no members but those that this hub knows.
+	// plain says that raw has only members that this hub knows.
 	plain bool
 }
 
 // Stored reports whether the hub has the bytes.
 func (e Entry) Stored() bool { return e.Key != "" }
 
-// Source is a file on an instance. Two files are the same one when all fields
-// are equal.
+// Source is a file on an instance. Two files are the same if all fields are equal.
 type Source struct {
 	// Instance and Boot say which process made the file.
 	Instance string `json:"instance"`
@@ -52,7 +51,7 @@ type Source struct {
 	Type      string `json:"type"`
 	Subfolder string `json:"subfolder"`
 	Filename  string `json:"filename"`
-	// ETag is what the instance's /view says, quoted; empty when it says none.
+	// ETag is what the instance's /view says, quoted; empty if it says none.
 	ETag string `json:"etag"`
 }
 
@@ -61,23 +60,22 @@ func (s Source) Ref() job.FileRef {
 	return job.FileRef{Type: s.Type, Subfolder: s.Subfolder, Filename: s.Filename}
 }
 
-// Viewable reports whether /view would show a file of this name. Outputs can
-// hold things that only look like files, such as absolute paths; they are shown
-// as they are and never copied.
+// Viewable reports whether /view would show a file of this name. Outputs can contain things that
+// only look like files, such as absolute paths; they are shown as they are and never copied.
 func (s Source) Viewable() bool {
 	_, ok := placeOf(s.Ref())
 	return ok
 }
 
-// id is short and the same for equal sources of one instance and boot.
+// id returns a short text that is the same for equal sources of one instance and boot.
 func (s Source) id() string {
 	sum := sha256.Sum256([]byte(redis.Pack(s.Type, s.Subfolder, s.Filename, s.ETag)))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// storedEntry is the form of an Entry in Redis. The scripts look for the
-// members "key", "sha256" and "source_id" as text, which works because their
-// values hold no quotes, and quotes inside other strings are escaped.
+// storedEntry is the form of an Entry in Redis. The scripts look for the members "key", "sha256"
+// and "source_id" as text, which works because their values contain no quotes, and quotes inside
+// other strings are escaped.
 type storedEntry struct {
 	Version  int     `json:"v"`
 	Key      string  `json:"key"`
@@ -94,8 +92,8 @@ const entryVersion = 1
 
 var errEntry = errors.New("files: entry cannot be read")
 
-// encode writes the entry; members of the former form that this hub does not
-// know are kept, for a newer hub may have written them.
+// encode writes the entry; members of the stored form that this hub does not know are kept, as a
+// newer hub may have written them.
 func (e Entry) encode() (string, error) {
 	s := storedEntry{
 		Version: entryVersion, Key: e.Key, Size: e.Size, SHA256: e.SHA256, ETag: e.ETag,

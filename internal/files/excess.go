@@ -10,23 +10,22 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// Excess is what a tenant's outputs take too much.
+// Excess is how a tenant's outputs take up too much.
 type Excess struct {
 	Tenant string
-	// Until is the last use up to which its outputs must go.
+	// Until is a time: outputs last used no later than that must go.
 	Until time.Time
 }
 
-// share is what the outputs of a tenant take.
+// share is how much the outputs of a tenant take up.
 type share struct {
 	tenant string
 	bytes  int64
 }
 
-// Excess tells what must go so that the outputs of all take at most size bytes,
-// and those of each tenant at most own; 0 is no bound. Of the tenants those pay
-// that have the most. It looks at a bounded number of files, so that what it
-// tells may not be enough at once.
+// Excess returns what must go so that all outputs take up at most size bytes, and those of each
+// tenant at most own; 0 means no bound. The tenants with the most pay. It looks at a limited number
+// of files, so one call may not be enough.
 func (s *Store) Excess(ctx context.Context, size, own int64) ([]Excess, error) {
 	shares, err := s.sharesIn(ctx, s.sharesKey())
 	if err != nil {
@@ -56,8 +55,8 @@ func (s *Store) Excess(ctx context.Context, size, own int64) ([]Excess, error) {
 	return all, nil
 }
 
-// levelOf is what no share may be above so that all of them, the largest first,
-// are at most size together; over is false when they are.
+// levelOf returns the level that no share may exceed so that all of them, given largest first, add
+// up to at most size; over is false if they do already.
 func levelOf(shares []share, size int64) (level int64, over bool) {
 	var total int64
 	for _, sh := range shares {
@@ -66,7 +65,7 @@ func levelOf(shares []share, size int64) (level int64, over bool) {
 	if total <= size {
 		return 0, false
 	}
-	// From the smallest on: what it leaves of its even part is for the others.
+	// Starting from the smallest: whatever it leaves of its even part goes to the others.
 	left, n := size, int64(len(shares))
 	for _, sh := range slices.Backward(shares) {
 		if sh.bytes > left/n {
@@ -78,8 +77,8 @@ func levelOf(shares []share, size int64) (level int64, over bool) {
 	return left / n, true
 }
 
-// excessOf tells up to which last use a tenant's outputs must go so that they
-// take bytes less.
+// excessOf returns the last use up to which a tenant's outputs must go so that they take up bytes
+// less.
 func (s *Store) excessOf(ctx context.Context, tenant string, bytes int64) (until time.Time, err error) {
 	for at := int64(0); bytes > 0 && at < expireMost; at += expireBatch {
 		oldest, err := s.db.Client().ZRangeWithScores(ctx, s.ownKey(tenant), at, at+expireBatch-1).Result()
@@ -110,8 +109,8 @@ func (s *Store) excessOf(ctx context.Context, tenant string, bytes int64) (until
 	return until, nil
 }
 
-// Adopt counts the outputs that hubs before this version have made to their
-// tenants. It may be run at any time.
+// Adopt counts outputs that hubs before this version have made toward their tenants. It may be run
+// at any time.
 func (s *Store) Adopt(ctx context.Context) error {
 	scan := s.db.Client().ZScan(ctx, s.usedKey(job.TypeOutput), 0, "", expireBatch).Iterator()
 	var args []any

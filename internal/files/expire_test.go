@@ -24,8 +24,7 @@ func (s *Store) output(t testing.TB, i *instance, c *Collector, name string, siz
 	return got
 }
 
-// ends records the end of a job whose history entry names files, the way package
-// queue writes it.
+// ends records the end of a job whose history entry names files, the way package queue writes it.
 func (s *Store) ends(t testing.TB, at time.Time, refs ...job.FileRef) {
 	t.Helper()
 	indexes, members := s.Uses(tenant, refs)
@@ -140,7 +139,7 @@ func TestExcess(t *testing.T) {
 		s.letGo(t, s.blobs(t)...)
 		require.Equal(t, Swept{Files: 2, Bytes: 200}, must(s.Expire(ctx, job.TypeOutput, excess(250), keep(nil))))
 		require.Zero(t, excess(250))
-		// A file that an upload replaces, or that is removed, no longer takes room.
+		// A file that an upload replaces, or that is removed, no longer takes up room.
 		must(s.Upload(ctx, tenant, refs[2], true, strings.NewReader("new")))
 		require.Zero(t, excess(100))
 		require.NoError(t, s.Remove(ctx, tenant, refs[3:]))
@@ -201,7 +200,7 @@ func TestLevelOf(t *testing.T) {
 	}
 }
 
-// outputOf makes an output of a different tenant than usual.
+// outputOf makes an output of a tenant other than the usual one.
 func (s *Store) outputOf(t *testing.T, i *instance, c *Collector, owner, name string, size, at int) {
 	t.Helper()
 	ref := job.FileRef{Type: job.TypeOutput, Filename: name}

@@ -12,8 +12,7 @@ import (
 // ErrNoMedia says that a file is no picture, video or sound of a known format.
 var ErrNoMedia = errors.New("files: not a picture, video or sound in a known format")
 
-// Fetched is a file that was read from elsewhere. It lies on the local disk until it
-// is closed.
+// Fetched is a file that was read from elsewhere. It is on the local disk until it is closed.
 type Fetched struct {
 	// Ref is the input it becomes, named as in [Embedded].
 	Ref job.FileRef
@@ -22,9 +21,9 @@ type Fetched struct {
 	spool *spool
 }
 
-// Fetch reads a file, which must be a picture, a video or a sound by its own first
-// bytes. The error is ErrTooLarge for more than limit bytes, ErrNoMedia, one of the
-// reader, budget.ErrFull, or one of the local disk, which wraps ErrStorage.
+// Fetch reads a file whose first bytes must be those of a picture, a video or a sound. The error is
+// ErrTooLarge for more than limit bytes, ErrNoMedia, one of the reader's, budget.ErrFull, or one of
+// the local disk, which wraps ErrStorage.
 func (s *Store) Fetch(ctx context.Context, r io.Reader, limit int64) (*Fetched, error) {
 	sp, err := newSpool(ctx, s.spool, r, max(limit, 1))
 	if err != nil {
@@ -47,5 +46,5 @@ func (s *Store) Fetch(ctx context.Context, r io.Reader, limit int64) (*Fetched, 
 // Content reads the file from its start, again at each call.
 func (f *Fetched) Content() io.Reader { return f.spool.reader() }
 
-// Close forgets the file.
+// Close deletes the file.
 func (f *Fetched) Close() { f.spool.Close() }

@@ -80,8 +80,8 @@ func (s *Store) mustRead(t testing.TB, ref job.FileRef) string {
 	return string(data)
 }
 
-// instance is a ComfyUI as far as its files are concerned: folders in memory
-// behind the hooks of this package. It counts the requests it gets.
+// instance is a ComfyUI as far as its files are concerned: folders in memory behind the hooks of
+// this package. It counts the requests it gets.
 type instance struct {
 	mu      sync.Mutex
 	files   map[job.FileRef]instanceFile
@@ -134,9 +134,8 @@ func (i *instance) source(name string, ref job.FileRef) Source {
 	return src
 }
 
-// fetch is a Fetch with the ranges and conditions of net/http. That is enough
-// here, because other tests check on stored files that the hub keeps ComfyUI's
-// rules.
+// fetch is a Fetch with the ranges and conditions of net/http. That is enough here, because other
+// tests check on stored files that the hub follows ComfyUI's rules.
 func (i *instance) fetch(ctx context.Context, src Source, header http.Header) (*http.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -222,7 +221,7 @@ func newCollector(t testing.TB, s *Store, i *instance) *Collector {
 	return c
 }
 
-// viewServer serves /view alone.
+// viewServer serves only /view.
 func viewServer(t testing.TB, s *Store) *httptest.Server {
 	t.Helper()
 	view := NewView(s, newInstance().fetch, ViewOptions{})
@@ -232,7 +231,7 @@ func viewServer(t testing.TB, s *Store) *httptest.Server {
 	return srv
 }
 
-// must returns what a call returns that does not fail.
+// must returns the result of a call that does not fail.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
@@ -240,7 +239,7 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// sideBySide runs a test with each of some cases.
+// sideBySide runs a test for each case.
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Helper()
 	t.Parallel()

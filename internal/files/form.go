@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// maxField bounds a field that counts and is no file, in bytes: names of folders and files
-	// are shorter. maxOther bounds any other field, of which nothing is kept.
+	// maxField bounds a field that counts and is not a file, in bytes: names of folders and files
+	// are shorter. maxOther bounds any other field; none of it is kept.
 	maxField = 64 << 10
 	maxOther = 1 << 20
 	// maxParts bounds the fields of a form.
@@ -29,16 +29,16 @@ const (
 	formOverhead = 16 << 20
 )
 
-// field is one value of a form that is no file.
+// field is one value of a form that is not a file.
 type field struct {
 	text string
-	// binary fields have a Content-Type that is not text. Python sees bytes
-	// there, which equal no string.
+	// binary fields have a Content-Type that is not text. Python sees bytes there, which equal no
+	// string.
 	binary bool
 }
 
-// counts reports whether a field of an upload means anything. Of others not even the name is
-// kept: a form may have a thousand.
+// counts reports whether a field of an upload means anything. Of others not even the name is kept:
+// a form may have a thousand.
 func counts(name string) bool {
 	switch name {
 	case "image", "type", "subfolder", "overwrite", "original_ref":
@@ -47,11 +47,11 @@ func counts(name string) bool {
 	return false
 }
 
-// form is the body of an upload. Of fields that come twice the first counts.
+// form is the body of an upload. If a field comes twice, the first one counts.
 type form struct {
 	fields   map[string]field
 	filename string
-	file     *spool // the field image, nil when it is no file
+	file     *spool // the field image, nil if it is not a file
 
 	ctx   context.Context //nolint:containedctx // that of the request
 	held  *budget.Holder
@@ -78,11 +78,11 @@ func (e *tooLarge) Unwrap() error { return ErrTooLarge }
 // errForm says that a form cannot be parsed.
 var errForm = errors.New("files: malformed form")
 
-// readForm reads an upload, spooling the file: fields may come after it. A file
-// of more than limit bytes is a *tooLarge. A body that is no form has no fields.
+// readForm reads an upload, spooling the file: fields may come after it. A file of more than limit
+// bytes is a *tooLarge. A body that is not a form has no fields.
 func readForm(w http.ResponseWriter, r *http.Request, dir string, limit int64) (*form, error) {
 	f := &form{fields: map[string]field{}, ctx: r.Context(), held: budget.From(r.Context())}
-	f.held.Relay() // all that is kept is counted here
+	f.held.Relay() // everything that is kept is counted here
 	typ, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil && typ == "" {
 		return f, nil
@@ -175,7 +175,7 @@ func (f *form) readPart(part *multipart.Part, dir string, limit int64) error {
 	return nil
 }
 
-// readField reads a field that is no file.
+// readField reads a field that is not a file.
 func (f *form) readField(content io.Reader) ([]byte, error) {
 	var data []byte
 	part := make([]byte, fieldStep)
@@ -199,7 +199,7 @@ func (f *form) readField(content io.Reader) ([]byte, error) {
 	}
 }
 
-// textChecker reads text, of which nothing is kept, and checks that it is UTF-8.
+// textChecker reads text without keeping it, and checks that it is UTF-8.
 type textChecker struct {
 	r     io.Reader
 	left  [utf8.UTFMax]byte // the beginning of a character
@@ -222,7 +222,7 @@ func (c *textChecker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end reports whether the text ends within a character.
+// end returns an error if the text ends within a character.
 func (c *textChecker) end() error {
 	if c.count > 0 {
 		return errForm

@@ -5,15 +5,15 @@ import (
 	"io"
 )
 
-// Gate stands between a hub and its storage. It is asked before each step, may hold it up,
-// and may let it fail: a simulated disk. Of a write, bytes says how much comes next.
+// Gate stands between a hub and its storage, as a simulated disk. It is asked before each step, may
+// hold the step up, and may make it fail. For a write, bytes is how much comes next.
 type Gate func(ctx context.Context, step Step, bytes int) error
 
 // Step is a part of a request to a storage.
 type Step string
 
-// The steps of requests. A write begins, writes, and in a folder gets its name once all of it
-// is there; then the name is made to last.
+// The steps of requests. A write begins, writes, and, in a folder, gets its name once everything is
+// there; then the name is made to last.
 const (
 	StepRead   Step = "read"
 	StepWrite  Step = "write"
@@ -23,7 +23,7 @@ const (
 	StepList   Step = "list"
 )
 
-// Behind puts a gate before the storage. It must be called before the first request.
+// Behind puts a gate in front of the storage. It must be called before the first request.
 func (s *Storage) Behind(g Gate) { s.gate = g }
 
 // pass asks the gate, if there is one.

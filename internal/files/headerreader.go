@@ -5,11 +5,11 @@ import (
 	"io"
 )
 
-// headerStep is how much of a file is read at a time where its header is somewhere in it, in
-// bytes: headers are short, and each reading may be a request to the storage.
+// headerStep is how much of a file is read at a time if its header may be anywhere in it, in bytes:
+// headers are short, and each read may be a request to the storage.
 const headerStep = 16 << 10
 
-// headerReader reads the header of a picture: from the beginning, or at any place.
+// headerReader reads the header of a picture, from the beginning or at any place.
 type headerReader struct {
 	sourceReader
 

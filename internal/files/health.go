@@ -18,30 +18,30 @@ import (
 )
 
 const (
-	// lookEvery is how often a storage is looked at that shows no fault. One that
-	// hangs, or was unmounted, shows none.
+	// lookEvery is how often a storage that shows no fault is checked. One that hangs, or was
+	// unmounted, shows none.
 	lookEvery = 10 * time.Second
-	// shortestLook and longestLook bound the pauses between two looks at a sick one,
-	// and shortestLook is the least between any two.
+	// shortestLook and longestLook bound the pauses between two checks of a sick storage, and
+	// shortestLook is the shortest between any two.
 	shortestLook = 500 * time.Millisecond
 	longestLook  = 5 * time.Second
-	// answerWithin is how long a look may take, unless a test says otherwise.
+	// answerWithin is how long a check may take, unless a test says otherwise.
 	answerWithin = 15 * time.Second
-	// maxTrial bounds what a look writes, in bytes: as much as the write that failed.
-	// A full disk still takes a few bytes.
+	// maxTrial bounds what a check writes, in bytes: as much as the write that failed. A full disk
+	// still takes a few bytes.
 	maxTrial = 8 << 20
-	// maxKept is how many outputs may wait for a storage that shows no fault to a
-	// look. With more of them it counts as sick all the same.
+	// maxKept is how many outputs may wait for a storage in which a check finds no fault. With
+	// more, it counts as sick all the same.
 	maxKept = 16
 )
 
-// Health is what is known of a storage's state. It is that of the last look, and not
-// of the last request: a name that the storage cannot have is no sickness.
+// Health is what is known about a storage's state, as of the last check rather than the last
+// request: a name that the storage cannot have does not make it sick.
 type Health struct {
 	storage *Storage
 	// doubt holds a token when something has failed since the last look.
 	doubt chan struct{}
-	// looking is the look under way, nil for none. Only Watch uses it.
+	// looking is the check under way, nil for none. Only Watch uses it.
 	looking chan error
 	looks   panics.Group
 	within  time.Duration
@@ -50,12 +50,11 @@ type Health struct {
 	err error // nil while well
 	// well is closed while err is nil.
 	well chan struct{}
-	// trial is how much the next look writes, in bytes; tried is the same of the look
-	// under way.
+	// trial is how much the next check writes, in bytes; tried is the same for the check under way.
 	trial, tried int64
-	// mark is what lies in the storage as its mark, "" while that is not known.
+	// mark is the content of the storage's mark, "" while that is not known.
 	mark string
-	// kept counts the outputs that wait for the storage.
+	// kept counts the outputs that are waiting for the storage.
 	kept int
 }
 
@@ -65,7 +64,7 @@ func newHealth(s *Storage) *Health {
 	return h
 }
 
-// Err is why the storage cannot be used now, or nil. It knows only while Watch runs.
+// Err returns why the storage cannot be used now, or nil. It is up to date only while Watch runs.
 func (h *Health) Err() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -75,37 +74,37 @@ func (h *Health) Err() error {
 	return h.err
 }
 
-// Kept is how many outputs of finished runs wait for the storage.
+// Kept returns how many outputs of finished runs are waiting for the storage.
 func (h *Health) Kept() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.kept
 }
 
-// keep counts an output that waits for the storage, or no longer does.
+// keep counts an output that is waiting for the storage, or no longer is.
 func (h *Health) keep(change int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.kept += change
 }
 
-// wellness returns whether the storage was well when it was last looked at, and what
-// is closed once it is.
+// wellness returns whether the storage was well at the last check, and a channel that is closed
+// once it is.
 func (h *Health) wellness() (well bool, again <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.err == nil, h.well
 }
 
-// Mark is the storage's mark, "" while that is not known.
+// Mark returns the storage's mark, "" while that is not known.
 func (h *Health) Mark() string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.mark
 }
 
-// Expect says which mark the storage must have. Until the first request it may be said
-// from what is known of an earlier time.
+// Expect says which mark the storage must have. Before the first request it may be called with one
+// known from earlier.
 func (h *Health) Expect(mark string) { h.marked(mark) }
 
 // marked notes the mark that the storage has from now on.
@@ -115,8 +114,7 @@ func (h *Health) marked(mark string) {
 	h.mark = mark
 }
 
-// doubtful notes a failure of the storage, of a write of so many bytes or of
-// something else.
+// doubtful notes a failure of the storage, in a write of size bytes or in something else.
 func (h *Health) doubtful(size int64) {
 	h.mu.Lock()
 	h.trial = min(max(h.trial, size, 1), maxTrial)
@@ -127,9 +125,8 @@ func (h *Health) doubtful(size int64) {
 	}
 }
 
-// Watch looks at the storage until ctx ends: now and then, at once when a request has
-// failed, and every few seconds while it is sick. changed is called when it gets well
-// or sick, with the reason.
+// Watch checks the storage until ctx ends: now and then, at once when a request has failed, and
+// every few seconds while it is sick. changed is called when it gets well or sick, with the reason.
 func (h *Health) Watch(ctx context.Context, log func() *slog.Logger, changed func(err error)) {
 	h.mu.Lock()
 	h.trial = max(h.trial, 1) // a storage that cannot be written to is found at the start
@@ -165,7 +162,7 @@ func (h *Health) Watch(ctx context.Context, log func() *slog.Logger, changed fun
 	}
 }
 
-// found takes in what a look has found, and reports whether that is news.
+// found takes in the result of a check, and reports whether it is news.
 func (h *Health) found(err error) (changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,16 +176,15 @@ func (h *Health) found(err error) (changed bool) {
 		h.well = make(chan struct{})
 	}
 	if err != nil {
-		h.trial = max(h.trial, h.tried) // the next look must do as much
+		h.trial = max(h.trial, h.tried) // the next check must do as much
 	}
 	h.tried = 0
 	h.err = err
 	return changed
 }
 
-// look finds out whether the storage works. One that hangs counts as sick: a file
-// system of a server that is away may keep a request for ever, so there is never more
-// than one look.
+// look finds out whether the storage works. One that hangs counts as sick: the file system of a
+// server that is away may hang on to a request for ever, so there is never more than one check.
 func (h *Health) look(ctx context.Context, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, h.within)
 	defer cancel()
@@ -212,7 +208,7 @@ func (h *Health) look(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// try checks that this is the storage that it was, and that it takes so many bytes.
+// try checks that this is still the same storage, and that it takes trial bytes.
 func (h *Health) try(ctx context.Context, trial int64) error {
 	if err := h.checkMark(ctx); err != nil || trial == 0 {
 		return err
@@ -236,9 +232,9 @@ func (h *Health) try(ctx context.Context, trial int64) error {
 // maxMark bounds what is read of a mark, in bytes.
 const maxMark = 100
 
-// checkMark makes sure that the storage still has its mark. Without it a file system
-// that was unmounted would look like one in which nobody has ever put a file, and
-// jobs would end because their files are gone.
+// checkMark makes sure that the storage still has its mark. Without it, a file system that was
+// unmounted would look like one that nobody has ever put a file in, and jobs would end because
+// their files are gone.
 func (h *Health) checkMark(ctx context.Context) error {
 	h.mu.Lock()
 	want := h.mark

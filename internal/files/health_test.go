@@ -22,11 +22,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// watched looks at the storage of a store until the test ends.
+// watched keeps checking the storage of a store until the test ends.
 func watched(t *testing.T, s *Store) {
 	t.Helper()
 	require.NoError(t, s.CheckShared(t.Context(), "hub"))
-	s.storage.health.trial = 1 // until the first look has been taken
+	s.storage.health.trial = 1 // until the first check has been made
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup
 	done.Go(func() {
@@ -64,8 +64,8 @@ func newFaultyStore(t *testing.T) (f *faultyStore, location string) {
 	return f, "s3://bucket?endpoint=" + srv.URL
 }
 
-// refuses answers as an object store does that takes no more. It reads a part of what
-// it is sent.
+// refuses answers the way an object store does that takes nothing more. It reads part of what it is
+// sent.
 func refuses(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodGet || r.Method == http.MethodHead {
 		w.WriteHeader(http.StatusNotFound)
@@ -77,8 +77,8 @@ func refuses(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `<Error><Code>QuotaExceeded</Code><Message>full</Message></Error>`)
 }
 
-// However a storage fails, it is found sick, the output of a finished run is kept
-// until it works again, and nobody ever sees part of a file.
+// However a storage fails, it is found sick, the output of a finished run is kept until it works
+// again, and nobody ever sees part of a file.
 func TestStorageFailsAndWorksAgain(t *testing.T) {
 	inFolder := func(fail, mend func(t *testing.T, dir string)) func(*testing.T) (string, func(), func()) {
 		return func(t *testing.T) (string, func(), func()) {
@@ -103,7 +103,7 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 	}
 	sideBySide(t, map[string]func(t *testing.T) (location string, fail, mend func()){
 		"a folder takes no outputs": inFolder(func(t *testing.T, dir string) {
-			// Not even root writes into a file as into a folder.
+			// Not even root can write into a file as if it were a folder.
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "output")))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "output"), nil, 0o600))
 		}, func(t *testing.T, dir string) {
@@ -140,7 +140,7 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 		fail()
 		copied := make(chan error, 1)
 		go func() { copied <- transfer.copy(t.Context(), tenant, ref, Entry{}, nil) }()
-		s.storage.health.doubtful(0) // a hanging one would be found by the next look in ten seconds
+		s.storage.health.doubtful(0) // a hanging one would only be found by the next check, in ten seconds
 		require.Eventually(t, func() bool { return s.storage.health.Err() != nil }, time.Minute, time.Millisecond)
 		require.ErrorIs(t, s.storage.health.Err(), ErrStorage)
 		require.False(t, must(s.Resolve(t.Context(), tenant, ref)).Stored())
@@ -160,14 +160,14 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 
 type healedKey struct{}
 
-// trialsLeft is how many bytes a look still has to write.
+// trialsLeft returns how many bytes a check still has to write.
 func (h *Health) trialsLeft() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.trial + h.tried
 }
 
-// A storage that comes back while a hub looks what is wrong has lost no file.
+// A storage that comes back while a hub is finding out what is wrong has lost no file.
 func TestStorageThatComesBackHasLostNoFile(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "storage")
@@ -179,7 +179,7 @@ func TestStorageThatComesBackHasLostNoFile(t *testing.T) {
 		require.NoError(t, os.Rename(dir, dir+".away"))
 		back := make(chan error, 1)
 		go func() {
-			for range n * 10 { // at another moment each time
+			for range n * 10 { // at a different moment each time
 				runtime.Gosched()
 			}
 			back <- os.Rename(dir+".away", dir)
@@ -194,7 +194,7 @@ func TestStorageThatComesBackHasLostNoFile(t *testing.T) {
 	}
 }
 
-// A missing file is gone, and a missing storage is not.
+// A missing file is gone, but a file in a missing storage is not.
 func TestMissingStorageIsNoMissingFile(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "storage")
@@ -219,8 +219,8 @@ func TestMissingStorageIsNoMissingFile(t *testing.T) {
 	}
 }
 
-// A storage that refuses one file for good and takes others does not stop the hub,
-// and the file's run is not kept for ever.
+// A storage that refuses one file for good and takes others does not stop the hub, and the file's
+// run is not kept for ever.
 func TestStorageRefusesOneFile(t *testing.T) {
 	t.Parallel()
 	f, location := newFaultyStore(t)
@@ -242,8 +242,8 @@ func TestStorageRefusesOneFile(t *testing.T) {
 	require.NoError(t, transfer.copy(t.Context(), tenant, allotted(t, s, i, "x_00002_.png", "picture"), Entry{}, nil))
 }
 
-// A storage that keeps many finished runs waiting is sick, whatever a look says: each
-// run more would wait as well.
+// A storage that keeps many finished runs waiting is sick, whatever a check says: every further run
+// would have to wait as well.
 func TestManyKeptOutputs(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t)).storage.health

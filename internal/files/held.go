@@ -25,24 +25,21 @@ const (
 	heldPrefix = "held/"
 	// heldFor is how long a held picture is kept.
 	heldFor = 24 * time.Hour
-	// maxHeldBytes and maxHeldPictures bound those of one tenant; the oldest
-	// give way.
+	// maxHeldBytes and maxHeldPictures bound those of one tenant; the oldest make way.
 	maxHeldBytes    = 2 << 30
 	maxHeldPictures = 2000
-	// maxAllHeldBytes bounds those of all; the oldest of the tenant that has
-	// the most give way.
+	// maxAllHeldBytes bounds those of everybody; the oldest of the tenant with the most make way.
 	maxAllHeldBytes = 16 << 30
 )
 
-// Held are the pictures that wait for their instance. The tooling nodes that the
-// Krita plugin needs keep pictures in an instance's memory under ids of the
-// client's: it puts them there before it posts the prompt that names them. The
-// hub does not know yet which instance that will be, so it holds them, and puts
-// them on the instance that gets the job.
+// Held are the pictures that are waiting for their instance. The tooling nodes that the Krita
+// plugin needs keep pictures in an instance's memory under ids chosen by the client, which puts
+// them there before it posts the prompt that names them. The hub does not know yet which instance
+// that will be, so it holds them, and puts them on the instance that gets the job.
 type Held struct {
 	storage *Storage
-	// locks let one at a time count and evict, by folder: a tenant with
-	// thousands of pictures is counted for a while.
+	// locks let one at a time count and evict, by folder: counting a tenant with thousands of
+	// pictures takes a while.
 	locks [16]*semaphore.Weighted
 }
 
@@ -70,7 +67,7 @@ func (h *Held) Has(ctx context.Context, tenant, id string) bool {
 	return err == nil
 }
 
-// Put stores a picture and lets the oldest go where the tenant has too many.
+// Put stores a picture, and drops the oldest if the tenant has too many.
 func (h *Held) Put(ctx context.Context, tenant, id string, body io.Reader) error {
 	if _, err := h.storage.Write(ctx, h.key(tenant, id), body); err != nil {
 		return err
@@ -84,8 +81,8 @@ func (h *Held) Put(ctx context.Context, tenant, id string, body io.Reader) error
 	return h.shrink(ctx, folder, maxHeldBytes, maxHeldPictures)
 }
 
-// shrink deletes a tenant's oldest pictures beyond a number of bytes and of
-// pictures, but for the newest.
+// shrink deletes a tenant's oldest pictures beyond a number of bytes and of pictures, but never the
+// newest.
 func (h *Held) shrink(ctx context.Context, folder string, most int64, pictures int) error {
 	all, err := h.list(ctx, folder)
 	if err != nil {
@@ -103,7 +100,7 @@ func (h *Held) shrink(ctx context.Context, folder string, most int64, pictures i
 	return nil
 }
 
-// list gives the pictures below a prefix, the newest first.
+// list returns the pictures below a prefix, the newest first.
 func (h *Held) list(ctx context.Context, prefix string) ([]Blob, error) {
 	var all []Blob
 	err := h.storage.List(ctx, prefix, func(b Blob) error { all = append(all, b); return nil })
@@ -111,15 +108,14 @@ func (h *Held) list(ctx context.Context, prefix string) ([]Blob, error) {
 	return all, err
 }
 
-// Expire deletes what nobody has fetched for a day by the clock of the storage, which
-// shows now, and of what is left the oldest of the tenant that has the most while all
-// together take too much.
+// Expire deletes pictures that nobody has fetched for a day by the storage's clock, whose time is
+// now. While the rest still takes up too much, it deletes the oldest of the tenant with the most.
 func (h *Held) Expire(ctx context.Context, now time.Time) error {
 	return h.expire(ctx, now.Add(-heldFor), maxAllHeldBytes)
 }
 
-// expire deletes what nobody has fetched since a moment, and of what is left
-// the oldest of the tenant that has the most until all take at most most bytes.
+// expire deletes pictures that nobody has fetched since before, and then the oldest of the tenant
+// with the most until all take up at most most bytes.
 func (h *Held) expire(ctx context.Context, before time.Time, most int64) error {
 	all, err := h.list(ctx, heldPrefix)
 	if err != nil {
@@ -158,8 +154,8 @@ func (h *Held) expire(ctx context.Context, before time.Time, most int64) error {
 	return nil
 }
 
-// Open reads a picture; kind is its type, told by its beginning. The error is
-// ErrGone when there is none. The caller closes body.
+// Open reads a picture; kind is its type, judged by its beginning. The error is ErrGone if there is
+// none. The caller closes body.
 func (h *Held) Open(ctx context.Context, tenant, id string) (body io.ReadCloser, kind string, size int64, err error) {
 	blob, err := h.storage.Stat(ctx, h.key(tenant, id))
 	if err != nil {
@@ -179,8 +175,8 @@ func (h *Held) Open(ctx context.Context, tenant, id string) (body io.ReadCloser,
 	}{whole, body}, kind, blob.Size, nil
 }
 
-// push puts a held picture on an instance. One that is gone is left to the
-// node, which says so better than the hub could.
+// push puts a held picture on an instance. If it is gone, that is left to the node, which says so
+// better than the hub could.
 func (h *Held) push(ctx context.Context, tenant, id string, to Instance) error {
 	body, kind, size, err := h.Open(ctx, tenant, id)
 	if errors.Is(err, ErrGone) {
@@ -196,7 +192,7 @@ func (h *Held) push(ctx context.Context, tenant, id string, to Instance) error {
 	return nil
 }
 
-// sniff tells the type of a body by its beginning.
+// sniff tells the type of a body from its beginning.
 func sniff(body io.Reader) (kind string, whole io.Reader, err error) {
 	head := make([]byte, 512)
 	n, err := io.ReadFull(body, head)

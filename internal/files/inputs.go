@@ -14,13 +14,12 @@ import (
 type Pin struct {
 	// Ref is the input as the graph names it.
 	Ref job.FileRef `json:"ref"`
-	// Key is the blob; empty while the bytes were still on the instance that
-	// made them.
+	// Key is the blob; empty while the bytes were still on the instance that made them.
 	Key string `json:"key,omitempty"`
 	// Size is in bytes, and SHA256 lowercase hex, when Key is set.
 	Size   int64  `json:"size,omitempty"`
 	SHA256 string `json:"sha256,omitempty"`
-	// Source is the file that is meant while Key is empty.
+	// Source is the file that is meant if Key is empty.
 	Source *Source `json:"source,omitempty"`
 }
 
@@ -53,8 +52,8 @@ func DecodePins(data []byte) (Pins, error) {
 	return p.Pins, nil
 }
 
-// Keys are the blobs that the pins need; Sweep must be told of them while the
-// job is waiting or running.
+// Keys returns the blobs that the pins need; Sweep must be told about them while the job is waiting
+// or running.
 func (p Pins) Keys() []string {
 	var keys []string
 	for _, pin := range p {
@@ -65,10 +64,9 @@ func (p Pins) Keys() []string {
 	return keys
 }
 
-// Pin notes what a job's inputs mean now, so that a later upload under the same
-// name does not change the job. Inputs that the hub does not know are left out:
-// they may be files of the instance's own. The blobs are safe from Sweep for an
-// hour, time enough for the job to be queued.
+// Pin notes what a job's inputs mean now, so that a later upload under the same name does not
+// change the job. Inputs that the hub does not know are left out: they may be the instance's own
+// files. The blobs are safe from Sweep for an hour, time enough for the job to be queued.
 func (s *Store) Pin(ctx context.Context, tenant string, refs []job.FileRef) (Pins, error) {
 	if len(refs) == 0 {
 		return nil, nil
@@ -101,8 +99,8 @@ func (s *Store) Pin(ctx context.Context, tenant string, refs []job.FileRef) (Pin
 	return found, nil
 }
 
-// pin holds the blob and looks again: between the look and the hold the name
-// may have been given to another blob, and the old one swept.
+// pin holds the blob and looks again: between the look and the hold, the name may have been given
+// to another blob and the old one swept.
 func (s *Store) pin(ctx context.Context, tenant string, ref job.FileRef) (Pin, error) {
 	e, err := s.Resolve(ctx, tenant, ref)
 	for {
@@ -122,7 +120,7 @@ func (s *Store) pin(ctx context.Context, tenant string, ref job.FileRef) (Pin, e
 	}
 }
 
-// known is what lies in one place on an instance.
+// known is what is in one place on an instance.
 type known struct {
 	ETag   string `json:"etag"`
 	Size   int64  `json:"size"`
@@ -130,10 +128,10 @@ type known struct {
 	SHA256 string `json:"sha256"`
 }
 
-// maxKnown bounds what is remembered of one instance.
+// maxKnown bounds what is remembered about one instance.
 const maxKnown = 20_000
 
-// recall returns what is known to lie in a place on an instance.
+// recall returns what is known to be in a place on an instance.
 func (s *Store) recall(ctx context.Context, instance string, p place) (known, bool, error) {
 	raw, err := s.db.Client().HGet(ctx, s.atKey(instance), placeField(p)).Result()
 	if errors.Is(err, redis.Nil) {
@@ -144,14 +142,14 @@ func (s *Store) recall(ctx context.Context, instance string, p place) (known, bo
 	}
 	var k known
 	if err := json.Unmarshal([]byte(raw), &k); err != nil {
-		// It is only a memory; the file can be looked at again.
+		// It is only a cache; the file can be looked at again.
 		return known{}, false, nil
 	}
 	return k, true, nil
 }
 
-// Remembers reports whether a hub has put a file into a place on an instance,
-// or looked at what lies there, lately.
+// Remembers reports whether a hub has recently put a file into a place on an instance, or looked at
+// what is there.
 func (s *Store) Remembers(ctx context.Context, instance string, ref job.FileRef) (bool, error) {
 	p, ok := placeOf(ref)
 	if !ok {
@@ -161,7 +159,7 @@ func (s *Store) Remembers(ctx context.Context, instance string, ref job.FileRef)
 	return found, err
 }
 
-// note remembers what lies in a place on an instance.
+// note remembers what is in a place on an instance.
 func (s *Store) note(ctx context.Context, instance string, p place, k known) error {
 	raw, err := json.Marshal(k)
 	if err != nil {
@@ -181,12 +179,12 @@ func (s *Store) noteField(ctx context.Context, instance, field, value string) er
 
 func placeField(p place) string { return redis.Pack(p.typ, p.dir, p.name) }
 
-// noteContent remembers to which place on an instance a content was sent.
+// noteContent remembers which place on an instance a content was sent to.
 func (s *Store) noteContent(ctx context.Context, instance, content string, p place) error {
 	return s.noteField(ctx, instance, contentField(content), placeField(p))
 }
 
-// recallContent returns the place to which a content was sent.
+// recallContent returns the place that a content was sent to.
 func (s *Store) recallContent(ctx context.Context, instance, content string) (place, bool, error) {
 	packed, err := s.db.Client().HGet(ctx, s.atKey(instance), contentField(content)).Result()
 	if errors.Is(err, redis.Nil) {

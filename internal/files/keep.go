@@ -13,8 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// holdFor is how long a blob without a name is kept. It covers the writing of
-// the largest upload and the way from a pin to the queue.
+// holdFor is how long a blob without a name is kept. It covers the writing of the largest upload
+// and the time from a pin to the queue.
 const holdFor = time.Hour
 
 // Upload stores r under the name that ComfyUI would give it and returns that
@@ -43,8 +43,8 @@ type upload struct {
 	overwrite bool
 }
 
-// newUpload checks a name as ComfyUI does: 400 for one that leads out of its
-// folder, 500 for one on which writing the file would fail.
+// newUpload checks a name as ComfyUI does: 400 for one that leads out of its folder, 500 for one
+// with which writing the file would fail.
 func (s *Store) newUpload(ctx context.Context, tenant string, ref job.FileRef, overwrite bool) (*upload, error) {
 	if !knownType(ref.Type) {
 		return nil, &StatusError{http.StatusInternalServerError}
@@ -64,7 +64,7 @@ func (s *Store) newUpload(ctx context.Context, tenant string, ref job.FileRef, o
 		return nil, &StatusError{http.StatusInternalServerError}
 	}
 	if p.dir != dir {
-		// ComfyUI makes the subfolder, but no folders that the file's name holds.
+		// ComfyUI creates the subfolder, but not folders within the file's name.
 		switch there, err := s.hasFolder(ctx, tenant, p); {
 		case err != nil:
 			return nil, err
@@ -78,8 +78,8 @@ func (s *Store) newUpload(ctx context.Context, tenant string, ref job.FileRef, o
 // errUnsafe says that a blob was not held long enough; it is written again.
 var errUnsafe = errors.New("files: blob may have been swept")
 
-// keep stores the spooled bytes under the upload's name and returns the name it
-// got. compare is the hash that decides whether a file of the name is the same.
+// keep stores the spooled bytes under the upload's name and returns the name it got. compare is the
+// hash that decides whether a file with that name is the same.
 func (u *upload) keep(ctx context.Context, sp *spool, compare string) (job.FileRef, error) {
 	key := contentKey(sp.sha256)
 	now := u.store.now()
@@ -91,7 +91,7 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (job.FileR
 	if err != nil {
 		return job.FileRef{}, err
 	}
-	// First, so that what is refused is not written.
+	// First, so that nothing is written that is then refused.
 	if _, _, err := u.name(ctx, compare, entry, true); err != nil {
 		return job.FileRef{}, err
 	}
@@ -113,14 +113,14 @@ func (u *upload) keep(ctx context.Context, sp *spool, compare string) (job.FileR
 	}
 }
 
-// expect returns the name that keep would give, and stores nothing; same says
-// that the file of this name has the bytes already.
+// expect returns the name that keep would give, without storing anything; same says that the file
+// with this name already has the bytes.
 func (u *upload) expect(ctx context.Context, compare string) (name job.FileRef, same bool, err error) {
 	return u.name(ctx, compare, "", true)
 }
 
-// name finds the upload's name and writes it down, unless it is only to say
-// what the name would be and whether there is room.
+// name finds the upload's name and records it, or with dry only tells the name and whether there is
+// room.
 func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (name job.FileRef, same bool, err error) {
 	stem, ext := splitExt(u.place.name)
 	n, isNumbered := parseNumbered(u.place.name)
@@ -154,8 +154,8 @@ func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (nam
 	return ref, reply[0] == "same", nil
 }
 
-// writeContent stores a blob by its content, unless it is there already. The
-// key must be held.
+// writeContent stores a blob under its content's key unless it is already there. The key must be
+// held.
 func (s *Store) writeContent(ctx context.Context, key string, sp *spool) error {
 	if b, err := s.storage.Stat(ctx, key); err == nil && b.Size == sp.size {
 		return nil
@@ -164,8 +164,7 @@ func (s *Store) writeContent(ctx context.Context, key string, sp *spool) error {
 	return err
 }
 
-// hold keeps blobs from being swept for holdFor. It waits while one of them is
-// being deleted.
+// hold keeps blobs from being swept for holdFor. It waits while one of them is being deleted.
 func (s *Store) hold(ctx context.Context, keys ...string) error {
 	if len(keys) == 0 {
 		return nil

@@ -99,7 +99,7 @@ func TestUploadOverwrites(t *testing.T) {
 	})
 }
 
-// Every name that was returned for an upload holds the bytes of that upload.
+// Every name that was returned for an upload has the bytes of that upload.
 func TestUploadsConcurrently(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		var (
@@ -194,7 +194,7 @@ func TestListNewestFirst(t *testing.T) {
 // folder is ComfyUI's input folder: names and contents.
 type folder map[string]string
 
-// upload is what ComfyUI's image_upload does, which tries one name after the other.
+// upload does what ComfyUI's image_upload does, trying one name after the other.
 func (f folder) upload(name, content string, overwrite bool) string {
 	stem, ext := splitExt(name)
 	for i := 1; !overwrite; i++ {
@@ -237,7 +237,7 @@ func TestUploadsAreNamedAsComfyUINamesThem(t *testing.T) {
 	})
 }
 
-// sameNames gives a tenant's folder so many files of one name.
+// sameNames gives a tenant's folder count files of one name.
 func (s *Store) sameNames(t testing.TB, count int) {
 	t.Helper()
 	p := place{typ: job.TypeInput}
@@ -256,8 +256,8 @@ func (s *Store) sameNames(t testing.TB, count int) {
 
 var reads = regexp.MustCompile(`cmdstat_h(?:get|exists):calls=(\d+)`)
 
-// The thousandth file of one name costs Redis no more than the second: names that were
-// tried before are not tried again.
+// The thousandth file of one name costs Redis no more than the second: names that were tried before
+// are not tried again.
 func TestSameNamesAreNotTriedAgain(t *testing.T) {
 	t.Parallel()
 	const count = 1000

@@ -5,14 +5,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// The keys in Redis. Packed parts may hold any bytes.
+// The keys in Redis. Packed parts may contain any bytes.
 
 // folderKey names the hash of a folder's entries by file name.
 func (s *Store) folderKey(tenant string, p place) string {
 	return s.db.Key("files", "folder", redis.Pack(tenant, p.typ, p.dir))
 }
 
-// numbersKey names the hash of the highest counter by prefix, of a folder.
+// numbersKey names the hash of a folder's highest counter by prefix.
 func (s *Store) numbersKey(tenant string, p place) string {
 	return s.db.Key("files", "numbers", redis.Pack(tenant, p.typ, p.dir))
 }
@@ -27,10 +27,9 @@ func (s *Store) knownKey(tenant string, src Source) string {
 	return s.db.Key("files", "known", redis.Pack(tenant, src.Instance, src.Boot))
 }
 
-// The scripts have a hash of their own for each tenant, files:uploads:TENANT:
-// what its uploads take.
+// The scripts have one more hash per tenant, files:uploads:TENANT, with what its uploads take up.
 
-// atKey names the hash of what is known to lie on an instance.
+// atKey names the hash of what is known to be on an instance.
 func (s *Store) atKey(instance string) string {
 	return s.db.Key("files", "at", redis.Pack(instance))
 }
@@ -43,14 +42,14 @@ func (s *Store) usedKey(typ string) string {
 	return s.db.Key("files", "used", typ)
 }
 
-// ownKey names the index of the last use of a tenant's outputs, sharesKey the
-// zset of tenants by what these take.
+// ownKey names the index of the last use of a tenant's outputs, sharesKey the zset of tenants by
+// how much these take up.
 func (s *Store) ownKey(tenant string) string { return s.db.Key("files", "outputs", tenant) }
 
 func (s *Store) sharesKey() string { return s.db.Key("files", "shares") }
 
-// Blobs in the storage: by content where the content is known beforehand, else
-// by a name that is never used again. Two letters of fan-out keep folders small.
+// Blobs in the storage: by content if the content is known beforehand, else by a name that is never
+// used again. Two letters of fan-out keep folders small.
 const (
 	contentPrefix = "content/"
 	outputPrefix  = "output/"

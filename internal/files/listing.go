@@ -17,15 +17,15 @@ const listTries = 100
 // another name at first.
 var errVanished = errors.New("a file has vanished")
 
-// listing gives the blobs of a storage whose keys begin with a prefix.
+// listing passes on the blobs of a storage whose keys begin with a prefix.
 type listing struct {
 	storage *Storage
 	prefix  string
 	each    func(Blob) error
-	last    string // the key that was given last
+	last    string // the key that was passed on last
 }
 
-// all gives all blobs, each once, in the order of their keys.
+// all passes on all blobs, each once, in the order of their keys.
 func (l *listing) all(ctx context.Context) error {
 	for range listTries {
 		if err := l.rest(ctx); !errors.Is(err, errVanished) {
@@ -35,7 +35,7 @@ func (l *listing) all(ctx context.Context) error {
 	return l.storage.failed(ctx, "list", l.prefix, errVanished)
 }
 
-// rest gives those behind the last one.
+// rest passes on those after the last one.
 func (l *listing) rest(ctx context.Context) error {
 	bucket, err := l.storage.blobs(ctx, StepList)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"gocloud.dev/blob/s3blob"
 )
 
-// CheckLocation says what is wrong with the location of a storage, as far as
-// that shows without opening it. The error does not repeat what may be secret.
+// CheckLocation says what is wrong with the location of a storage, as far as that shows without
+// opening it. The error does not repeat what may be secret.
 func CheckLocation(location string) error {
 	dir, err := folderOf(location)
 	if err != nil || dir != "" {
@@ -33,7 +33,7 @@ func CheckLocation(location string) error {
 
 var errScheme = errors.New("neither a folder nor a file:// or s3:// URL")
 
-// errNoURL stands for what net/url says, which repeats the URL.
+// errNoURL stands in for the error of net/url, which repeats the URL.
 var errNoURL = errors.New("not a URL")
 
 // folderOf returns the folder that a location names, "" for an object store.
@@ -64,9 +64,8 @@ func folderOf(location string) (string, error) {
 //
 //	s3://bucket?endpoint=https://minio:9000&region=us-east-1&prefix=comfyhub
 //
-// with what stores other than Amazon's need when they are named by endpoint.
-// Credentials are those of the usual AWS environment, never of the URL, which
-// is shown in configurations.
+// with what stores other than Amazon's need when they are named by endpoint. Credentials come from
+// the usual AWS environment, never from the URL, which is shown in configurations.
 func bucketURL(u *url.URL) (string, error) {
 	q := u.Query()
 	switch {
@@ -87,8 +86,8 @@ func bucketURL(u *url.URL) (string, error) {
 		if err != nil || e.Host == "" || e.Scheme != "http" && e.Scheme != "https" {
 			return "", errors.New("endpoint is not of the form https://host:port")
 		}
-		// Few other stores give each bucket a host name of its own, and not all
-		// know the checksums that the AWS SDK sends unasked.
+		// Few other stores give each bucket its own host name, and not all know the checksums that
+		// the AWS SDK sends by default.
 		preset(q, "use_path_style", "true")
 		preset(q, "request_checksum_calculation", "when_required")
 		preset(q, "response_checksum_validation", "when_required")
@@ -106,7 +105,7 @@ func preset(q url.Values, name, value string) {
 	}
 }
 
-// openBucket opens the object store of a URL. It does not reach out to it.
+// openBucket opens the object store of a URL, without contacting it.
 func openBucket(ctx context.Context, location string) (*blob.Bucket, error) {
 	u, err := url.Parse(location)
 	if err != nil {

@@ -20,15 +20,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// losing are the stores of two hubs on one storage and one Redis, which loses its last
-// writes.
+// losing has the stores of two hubs on one storage and one Redis, which loses its last writes.
 type losing struct {
 	*Store
 	t     *testing.T
 	other *Store
 }
 
-// losesWrites returns stores, and what makes Redis lose what is written from now on.
+// losesWrites returns stores, and a function that makes Redis lose what was written since the call.
 func losesWrites(t *testing.T, before func(l *losing)) (l *losing, rewind func()) {
 	t.Helper()
 	server, dir := redistest.Start(t), t.TempDir()
@@ -66,8 +65,8 @@ func (l *losing) store(name, data string) Entry {
 	return e
 }
 
-// A name that Redis has forgotten is not given to another file, whichever hub is asked,
-// also if the hub that gave it is gone.
+// A name that Redis has forgotten is not given to another file, whichever hub is asked, even if the
+// hub that gave it is gone.
 func TestLostNamesAreNotGivenAgain(t *testing.T) {
 	sideBySide(t, map[string][]string{
 		"the next number":              {"x_00001_.png", "x_00001_.png"},
@@ -91,7 +90,7 @@ func TestLostNamesAreNotGivenAgain(t *testing.T) {
 	})
 }
 
-// Numbers go on closely where nothing was lost, and two hubs share their blocks.
+// Numbers continue without gaps if nothing was lost, and two hubs share their blocks.
 func TestNumbersHaveNoGapsWhileRedisLives(t *testing.T) {
 	t.Parallel()
 	l, rewind := losesWrites(t, func(*losing) {})
@@ -155,7 +154,7 @@ func allOf(t *testing.T, db *redis.DB) map[string]any {
 	return out
 }
 
-// A name that another hub has taken away stays away while Redis loses nothing.
+// A name that another hub has removed stays away as long as Redis loses nothing.
 func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 	t.Parallel()
 	l, _ := losesWrites(t, func(*losing) {})
@@ -166,8 +165,8 @@ func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
-// No name is given while the storage cannot say whether it is free, and then the one
-// that would have been given at once.
+// No name is given while the storage cannot say whether it is free; afterwards it is the one that
+// would have been given right away.
 func TestNoNamesWithoutTheStorage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -181,8 +180,8 @@ func TestNoNamesWithoutTheStorage(t *testing.T) {
 	require.Equal(t, "x_00001_.png", must(s.AllotOutput(t.Context(), tenant, src)).Filename)
 }
 
-// What the storage knows of numbers that were given long ago is deleted in the end; no
-// name is given again then, because Redis knows it.
+// What the storage knows about numbers that were given long ago is eventually deleted; no name is
+// given again then, because Redis knows it.
 func TestOldBlocksAreSwept(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Open(t, redistest.Start(t).URL()))
@@ -203,8 +202,7 @@ func TestOldBlocksAreSwept(t *testing.T) {
 	require.Equal(t, numberedName(2*blockSize+1), must(s.AllotOutput(t.Context(), tenant, made("z", "x_00001_.png", "2"))).Filename)
 }
 
-// victimEnv makes the test program upload files into the folder it names, until it
-// is killed.
+// victimEnv makes the test program upload files into the folder it names until it is killed.
 const victimEnv = "COMFYHUB_FILES_TEST_VICTIM"
 
 // victimData returns the content of the n-th file. Every third one is the same.
@@ -233,8 +231,8 @@ func victim(dir string) error {
 	}
 }
 
-// After kill -9 at any moment, every name that was answered exists, and every file
-// that exists is whole.
+// After kill -9 at any moment, every name that was answered exists, and every file that exists is
+// complete.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -14,9 +14,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// keepMask lays the uploaded alpha over the original and stores the result. The
-// name is chosen by the uploaded bytes, as in ComfyUI, which compares those and
-// not the result with what is there.
+// keepMask lays the uploaded alpha over the original and stores the result. The name is chosen by
+// the uploaded bytes, as in ComfyUI, which compares those, rather than the result, with what is
+// there.
 func (s *Uploads) keepMask(r *http.Request, caller string, u *upload, f *form) (job.FileRef, error) {
 	ctx := r.Context()
 	name, same, err := u.expect(ctx, f.file.sha256)
@@ -47,9 +47,9 @@ func (s *Uploads) keepMask(r *http.Request, caller string, u *upload, f *form) (
 	return u.keep(ctx, composed, f.file.sha256)
 }
 
-// originalPlace reads original_ref, a JSON object {filename, subfolder, type}
-// in which only filename must be. found is false for names that ComfyUI
-// refuses: it then stores nothing and still answers with a name.
+// originalPlace reads original_ref, a JSON object {filename, subfolder, type} in which only
+// filename is required. found is false for names that ComfyUI refuses: it then stores nothing and
+// still answers with a name.
 func originalPlace(reference string) (p place, found bool, err error) {
 	trouble := &StatusError{http.StatusInternalServerError}
 	value, err := pyjson.Parse([]byte(reference))
@@ -116,8 +116,7 @@ func (s *Uploads) compose(ctx context.Context, caller string, original Entry, ma
 	if err != nil {
 		return nil, err
 	}
-	// Room for all at once: two that hold one part each could wait for each
-	// other's.
+	// Room for everything at once: two that hold one part each could wait for each other's.
 	cost := picture.Cost(header, picture.Masked) + picture.Cost(alphaHeader, picture.Masked) + int64(header.Width)*int64(header.Height) + text
 	release, err := s.view.gate.Acquire(ctx, caller, cost)
 	if err != nil {
@@ -136,8 +135,8 @@ type masked struct {
 	text           int64 // bytes of the original's text
 }
 
-// mask decodes and encodes. Nothing of the decoded pictures is left behind when
-// it returns, and their memory can be given back.
+// mask decodes and encodes. When it returns, it keeps nothing of the decoded pictures, so their
+// memory can be given back.
 func (s *Uploads) mask(ctx context.Context, m masked) (*spool, error) {
 	img, err := m.mask.decode(ctx, m.maskHeader)
 	if err != nil {
@@ -158,7 +157,7 @@ func (s *Uploads) mask(ctx context.Context, m masked) (*spool, error) {
 	})
 }
 
-// pngTextOf gives the text chunks of a PNG, of so many bytes.
+// pngTextOf returns the text chunks of a PNG, which have size bytes.
 func pngTextOf(src *pictureSource, size int64) ([]byte, error) {
 	body, err := src.open(0, -1)
 	if err != nil {
@@ -170,7 +169,7 @@ func pngTextOf(src *pictureSource, size int64) ([]byte, error) {
 	return text.Bytes()[:min(n, int64(text.Len()))], err
 }
 
-// textSize is pngTextSize when it is the caller's turn: the whole file is read.
+// textSize is pngTextSize when it is the caller's turn: it reads the whole file.
 func (s *Uploads) textSize(ctx context.Context, caller string, src *pictureSource) (int64, error) {
 	release, err := s.view.gate.AcquireHeader(ctx, caller)
 	if err != nil {
@@ -180,7 +179,7 @@ func (s *Uploads) textSize(ctx context.Context, caller string, src *pictureSourc
 	return pngTextSize(src)
 }
 
-// pngTextSize is how long the text chunks of a PNG are, in bytes.
+// pngTextSize returns how long the text chunks of a PNG are, in bytes.
 func pngTextSize(src *pictureSource) (int64, error) {
 	body, err := src.open(0, -1)
 	if err != nil {
@@ -190,7 +189,7 @@ func pngTextSize(src *pictureSource) (int64, error) {
 	return copyPNGText(io.Discard, body)
 }
 
-// limitedWriter takes so many bytes and lets the others go.
+// limitedWriter takes left bytes and drops the rest.
 type limitedWriter struct {
 	w    io.Writer
 	left int64

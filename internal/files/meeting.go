@@ -11,21 +11,22 @@ import (
 const (
 	// bondSample is how many blobs are looked at to tell whether Redis knows a storage.
 	bondSample = 1000
-	// youngBond is how long a failover may have lost the id just after the first meeting.
+	// youngBond is how old an id may be for a failover just after the first meeting to have lost
+	// it.
 	youngBond = 10 * time.Minute
 )
 
 // meeting is what is known when a Redis and a storage meet.
 type meeting struct {
 	redis, stored tied
-	// blobs is how many blobs were found in the storage, of at most bondSample, and
-	// named how many of them have a name in Redis. Both are only known if the ids differ.
+	// blobs is how many blobs were found in the storage, up to bondSample, and named how many of
+	// them have a name in Redis. Both are known only if the ids differ.
 	blobs, named int
 	// young says that the storage got its id a moment ago.
 	young bool
 }
 
-// outcome is what becomes of a meeting.
+// outcome is how a meeting ends.
 type outcome string
 
 const (
@@ -35,7 +36,7 @@ const (
 	strangers outcome = "strangers"
 )
 
-// judge decides by the table of Bond. reason is that of strangers.
+// judge decides by Bond's table. reason goes with strangers.
 func (m meeting) judge() (what outcome, reason string) {
 	switch {
 	case m.redis.id != "" && m.redis.id == m.stored.id:
@@ -59,11 +60,12 @@ func (m meeting) judge() (what outcome, reason string) {
 	return strangers, "the storage belongs to another Redis, and this Redis to another storage"
 }
 
-// known reports whether most of the storage's blobs have a name in Redis. Some have none:
-// those that jobs still need, or that a killed hub has left.
+// known reports whether most of the storage's blobs have a name in Redis. Some have none: those
+// that jobs still need, or that a killed hub left behind.
 func (m meeting) known() bool { return 2*m.named >= m.blobs }
 
-// look learns what Meet must know. The storage comes first: it gets an id after Redis.
+// look finds out what Meet needs to know. It reads the storage first, because that gets an id after
+// Redis.
 func (b *Bond) look(ctx context.Context) (m meeting, err error) {
 	if m.stored, err = b.stored(ctx); err != nil {
 		return m, err
@@ -79,14 +81,14 @@ func (b *Bond) look(ctx context.Context) (m meeting, err error) {
 		return m, nil
 	}
 	if m.blobs, m.named, err = b.sample(ctx); err != nil || m.stored.id == "" || m.redis.id != "" || !m.known() {
-		return m, err // how young the id is does not matter
+		return m, err // it does not matter how young the id is
 	}
 	now, since, err := b.Age(ctx)
 	m.young = err == nil && now.Sub(since) < youngBond
 	return m, err
 }
 
-// sample counts some blobs of the storage, and those of them that have names in Redis.
+// sample counts some blobs of the storage, and how many of them have names in Redis.
 func (b *Bond) sample(ctx context.Context) (blobs, named int, err error) {
 	enough := errors.New("enough")
 	var keys []string

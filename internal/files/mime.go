@@ -7,9 +7,8 @@ import (
 
 const octetStream = "application/octet-stream"
 
-// mimeType guesses a type from the name as Python's mimetypes does. The table
-// is our own because the system's differs between machines, and then so would
-// the answers of two hubs.
+// mimeType guesses a type from the name as Python's mimetypes does. The table is our own because
+// the system's differs between machines, and so would the answers of two hubs.
 func mimeType(name string) string {
 	ext := path.Ext(name)
 	if long, ok := shortExtensions[ext]; ok {
@@ -25,8 +24,8 @@ func mimeType(name string) string {
 	return octetStream
 }
 
-// Active reports whether a browser would run a file of a type that is shown
-// under the hub's own address: it could act there as the user.
+// Active reports whether a browser would run a file of a type that is shown under the hub's own
+// address, where it could act as the user.
 func Active(contentType string) bool {
 	switch contentType {
 	case "text/html", "application/xhtml+xml", "text/javascript", "text/css":

@@ -7,8 +7,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// Inputs are the files that a job's graph names, as kept in job.Body.Inputs:
-// what they meant at acceptance, and where in the graph they stand.
+// Inputs are the files that a job's graph names, as stored in job.Body.Inputs: what they meant at
+// acceptance, and where they are in the graph.
 type Inputs struct {
 	Version int `json:"v"`
 	// Pins are encoded, see [Pins.Encode].
@@ -26,7 +26,7 @@ type InputPlace struct {
 	Ref   job.FileRef `json:"ref"`
 }
 
-// DecodeInputs reads job.Body.Inputs; nothing gives none.
+// DecodeInputs reads job.Body.Inputs; no data means no inputs.
 func DecodeInputs(data []byte) (Inputs, error) {
 	var in Inputs
 	if len(data) == 0 {

@@ -14,12 +14,11 @@ type numbered struct {
 	suffix string // after the counter
 }
 
-// counter finds the last group of five digits or more that stands between an
-// underscore and one of "_", "-", "." or the end. Fewer digits are not what
-// ComfyUI writes, and more than 15 no number that a script can count with.
+// counter finds the last group of five or more digits between an underscore and one of "_", "-",
+// "." or the end. ComfyUI never writes fewer digits, and a script cannot count with more than 15.
 var counter = regexp.MustCompile(`^(.*)_([0-9]{5,15})([-_.].*)?$`)
 
-// parseNumbered takes a name with a counter apart; ok is false for others.
+// parseNumbered takes apart a name with a counter; ok is false for others.
 func parseNumbered(name string) (n numbered, ok bool) {
 	m := counter.FindStringSubmatch(name)
 	if m == nil {

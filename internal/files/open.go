@@ -8,11 +8,10 @@ import (
 	"gocloud.dev/blob/fileblob"
 )
 
-// OpenStorage opens a storage by its location: a plain path or file:///path for
-// a folder, or s3://bucket for an object store; see CheckLocation. It does not
-// touch the storage, which may be away: requests fail with ErrStorage until it is
-// there. The first one creates a missing folder, unless the storage is known to
-// have a mark.
+// OpenStorage opens a storage by its location: a plain path or file:///path for a folder, or
+// s3://bucket for an object store; see CheckLocation. It does not touch the storage, which may be
+// away: requests fail with ErrStorage until it is there. The first one creates a missing folder,
+// unless the storage is known to have a mark.
 func OpenStorage(ctx context.Context, location string) (*Storage, error) {
 	dir, err := folderOf(location)
 	if err != nil {
@@ -39,19 +38,19 @@ func (s *Storage) blobs(ctx context.Context, step Step) (*blob.Bucket, error) {
 		return bucket, nil
 	}
 	bucket, err := fileblob.OpenBucket(s.dir, &fileblob.Options{
-		// A folder that has a mark is not new: it is not mounted.
+		// A folder that has a mark is not new; if it is missing, it is not mounted.
 		CreateDir: !s.health.isMarked(),
 		// Pictures are private: only the hub's own user reads them.
 		DirFileMode: 0o700,
-		// Temporary files next to the final ones, because a rename does not
-		// work across mounts, and without it a write is not atomic.
+		// Temporary files are put next to the final ones, because a rename does not work across
+		// mounts, and a write is not atomic without one.
 		NoTempDir: true,
 		Metadata:  fileblob.MetadataDontWrite,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open: %w", err)
 	}
-	// Another request may have been faster; either is as good.
+	// Another request may have been faster; either is fine.
 	s.bucket.Store(bucket)
 	return bucket, nil
 }

@@ -11,19 +11,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
-// opened is an output whose instance has been asked for it before it has a name at the
-// hub: the answer's header tells the ETag, which names are given by, and the body is
-// what will be copied. To ask for the header alone would cost another round trip to the
-// instance, which may be far away.
+// opened is an output that its instance was asked for before it has a name at the hub: the answer's
+// header has the ETag that names depend on, and its body is what will be copied. Asking for the
+// header alone would cost another round trip to the instance, which may be far away.
 type opened struct {
 	from  *download
 	leave func() // gives the copy's slot back
 	end   context.CancelFunc
 }
 
-// open begins the copy of an output, or returns nil: its uplink is busy, or the instance
-// does not answer with the file before ctx ends. Nobody reads the body before the copy
-// goes on, so there are no more of them than slots.
+// open begins the copy of an output, or returns nil if its uplink is busy or the instance does not
+// answer with the file before ctx ends. Nobody reads the body until the copy goes on, so there are
+// no more of them than slots.
 func (c *Collector) open(ctx context.Context, src Source) *opened {
 	leave, ok := c.slots.tryEnter(c.uplink(src.Instance))
 	if !ok {
@@ -52,20 +51,20 @@ func (o *opened) drop() {
 	o.leave()
 }
 
-// take returns the download for a copy of src that ends with ctx; nil if it is of another
-// file. Call drop at the end of the copy.
+// take returns the download for a copy of src that ends with ctx; nil if it is another file's. Call
+// drop at the end of the copy.
 func (o *opened) take(ctx context.Context, src Source) *download {
 	if o == nil || o.from.src != src {
 		return nil
 	}
-	o.from.ctx = ctx // of further connections
+	o.from.ctx = ctx // for further connections
 	context.AfterFunc(ctx, o.end)
 	return o.from
 }
 
-// sources asks an instance which files it has under the names of outputs, in their
-// order, and opens as many of them as it may. cached says that the hub probably has the
-// bytes already. Errors: ErrGone, ErrInstance.
+// sources asks an instance which files it has under the names of outputs, in order, and opens as
+// many of them as it may. cached says that the hub probably has the bytes already. Errors: ErrGone,
+// ErrInstance.
 func (t *Transfer) sources(ctx context.Context, outputs []job.FileRef, from Target, cached bool) (sources []Source, all []*opened, err error) {
 	sources, all = make([]Source, len(outputs)), make([]*opened, len(outputs))
 	group, ctx := errgroup.WithContext(ctx)

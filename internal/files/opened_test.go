@@ -45,8 +45,8 @@ func (b *countedBody) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// One request brings a new output: it tells the ETag that the name is given by, and its
-// body is copied. Of an output that the instance had cached, only the header is asked for.
+// One request fetches a new output: it tells the ETag that the name depends on, and its body is
+// copied. For an output that the instance had cached, only the header is asked for.
 func TestAnOutputCostsOneRequest(t *testing.T) {
 	type row struct {
 		count, fetches, stats int
@@ -92,8 +92,8 @@ func putOutputs(i *instance, count int) (outputs []job.FileRef) {
 	return outputs
 }
 
-// A batch of many outputs opens no more of them than its uplink may have copies, and each
-// arrives under its own name.
+// A batch of many outputs opens no more of them than its uplink may have copies, and each arrives
+// under its own name.
 func TestManyOutputsOfOneMessage(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
@@ -122,8 +122,8 @@ func TestManyOutputsOfOneMessage(t *testing.T) {
 	})
 }
 
-// What was opened is closed where the copy never begins: Redis gives no names, one of the
-// files is gone, or the run ends.
+// What was opened is closed if the copy never begins: Redis gives no names, one of the files is
+// gone, or the run ends.
 func TestOpenedIsClosed(t *testing.T) {
 	type row struct {
 		gone, away, ended bool
@@ -166,8 +166,8 @@ func (endedInstance) Stat(ctx context.Context, _ job.FileRef) (info comfyui.File
 	return info, false, context.Cause(ctx)
 }
 
-// A copy that began with the name goes on for others who want the file when the run that
-// opened it ends, over a new connection.
+// If a run that opened an output ends, a copy that began with the name goes on over a new
+// connection for others who want the file.
 func TestOpenedOutlivesItsRun(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {

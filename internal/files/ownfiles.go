@@ -35,8 +35,8 @@ func (s *Storage) ownFile(ctx context.Context, key string, most int64) (string, 
 	return string(data), nil
 }
 
-// Now is the time of the storage's own clock, by which blobs have their ages. That of a
-// hub, or of the server of a network file system, may be another one.
+// Now returns the time of the storage's own clock, by which blobs have their ages. It may differ
+// from a hub's, or from that of a network file system's server.
 func (s *Storage) Now(ctx context.Context) (time.Time, error) {
 	if _, err := s.Write(ctx, clockKey, strings.NewReader("now")); err != nil {
 		return time.Time{}, err

@@ -13,11 +13,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/picture"
 )
 
-// pictureSource is the file of a picture, which is read twice: its header, to
-// get room for it, and then the whole.
+// pictureSource is the file of a picture, which is read twice: its header, to get room for it, and
+// then all of it.
 type pictureSource struct {
 	size int64 // bytes
-	// open reads length bytes from offset on, all that follow when length is negative.
+	// open reads length bytes from offset on, or everything after it if length is negative.
 	open func(offset, length int64) (io.ReadCloser, error)
 	done func()
 }
@@ -28,8 +28,8 @@ func (s *pictureSource) Close() {
 	}
 }
 
-// source gives a file's bytes. One that is only on an instance is fetched once,
-// to the local disk, when it is the caller's turn.
+// source returns a file's bytes. One that is only on an instance is fetched once, to the local
+// disk, when it is the caller's turn.
 func (v *View) source(ctx context.Context, caller string, e Entry) (*pictureSource, error) {
 	if e.Stored() {
 		return &pictureSource{size: e.Size, open: func(offset, length int64) (io.ReadCloser, error) {
@@ -98,18 +98,18 @@ func (s *pictureSource) decode(ctx context.Context, h picture.Header) (image.Ima
 	return picture.Decode(ctx, body, h)
 }
 
-// sketchMemory is what a sketch takes at most, in bytes.
+// sketchMemory is the most memory a sketch takes, in bytes.
 const sketchMemory = 64 << 10
 
-// sketch is a picture that was made and is to be sent: in memory while it is
-// small, else on the local disk.
+// sketch is a picture that was made and is to be sent: in memory while it is small, else on the
+// local disk.
 type sketch struct {
 	counted
 
 	dir    string
 	size   int64
 	head   bytes.Buffer
-	memory int64 // that is taken for head
+	memory int64 // what was taken for head
 	file   *os.File
 }
 
@@ -137,8 +137,8 @@ func (s *sketch) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// fits reports whether so much more may be kept in memory. It may wait there for as long as
-// whoever asked for it does not read.
+// fits reports whether n more bytes may be kept in memory. They may stay there for as long as
+// whoever asked for the picture does not read.
 func (s *sketch) fits(n int) bool {
 	const most = sketchMemory / 2 // the buffer doubles when it grows
 	if s.head.Len()+n > most || !s.held.TakeSpare(budget.Memory, int64(2*n)) {

@@ -9,16 +9,14 @@ import (
 
 const pngSignature = "\x89PNG\r\n\x1a\n"
 
-// maxPNGText bounds the text that is carried over, in bytes; Pillow has the
-// same bound.
+// maxPNGText bounds the text that is carried over, in bytes; Pillow has the same bound.
 const maxPNGText = 64 << 20
 
 var errPNGText = errors.New("files: too much text in a PNG")
 
-// copyPNGText writes the text chunks of a PNG to w as they are, framed and in
-// order: they hold the workflow. n is the bytes of whole chunks. What is no PNG
-// has none, and a damaged file gives those before the damage, perhaps with a part
-// of the damaged one behind them.
+// copyPNGText writes the text chunks of a PNG to w as they are, framed and in order: they contain
+// the workflow. n is the number of bytes of complete chunks. A file that is not a PNG has none; a
+// damaged file yields those before the damage, perhaps followed by part of the damaged one.
 func copyPNGText(w io.Writer, r io.Reader) (n int64, err error) {
 	var signature [len(pngSignature)]byte
 	if _, err := io.ReadFull(r, signature[:]); err != nil || string(signature[:]) != pngSignature {
@@ -61,12 +59,11 @@ func copyPNGText(w io.Writer, r io.Reader) (n int64, err error) {
 	}
 }
 
-// textWriter puts chunks into a PNG that is written through it, behind the
-// header chunk.
+// textWriter puts chunks into a PNG that is written through it, after the header chunk.
 type textWriter struct {
 	w      io.Writer
 	text   []byte
-	before int // bytes of signature and header that are still to come
+	before int // bytes of signature and header still to come
 }
 
 // headerEnd is the length of the signature and the header chunk.

@@ -24,9 +24,9 @@ type pictureAsk struct {
 	query query
 }
 
-// pictureAsked reads preview and channel. preview wins; its format is webp or
-// jpeg, the quality is what follows the last ";" if it is a number. A channel
-// with an "a" in it needs alpha, so webp.
+// pictureAsked reads preview and channel. preview wins; its format is webp or jpeg, and the quality
+// is what follows the last ";" if that is a number. A channel with an "a" in it needs alpha, so it
+// is webp.
 func pictureAsked(q query) pictureAsk {
 	ask := pictureAsk{query: q, channel: q["channel"]}
 	preview, given := q["preview"]
@@ -40,7 +40,7 @@ func pictureAsked(q query) pictureAsk {
 	ask.flat = !ask.webp || ask.channel == "rgb"
 	ask.quality = 90
 	if last := parts[len(parts)-1]; last != "" && strings.Trim(last, "0123456789") == "" {
-		// Too many digits for a number are beyond the best quality anyway.
+		// A number with too many digits is beyond the best quality anyway.
 		ask.quality = 100
 		if n, err := strconv.Atoi(last); err == nil {
 			ask.quality = n
@@ -49,7 +49,7 @@ func pictureAsked(q query) pictureAsk {
 	return ask
 }
 
-// form is what is to be made of the picture.
+// form returns the form that the picture is to have.
 func (a pictureAsk) form() picture.Form {
 	switch {
 	case a.preview && a.webp && a.flat:
@@ -64,7 +64,7 @@ func (a pictureAsk) form() picture.Form {
 	return picture.Alpha
 }
 
-// forInstance is the query that asks an instance for the same of its file.
+// forInstance returns the query that asks an instance for the same of its file.
 func (a pictureAsk) forInstance(src Source) url.Values {
 	q := url.Values{"filename": {src.Filename}, "subfolder": {src.Subfolder}, "type": {src.Type}}
 	for _, name := range [...]string{"preview", "channel"} {
@@ -75,22 +75,22 @@ func (a pictureAsk) forInstance(src Source) url.Values {
 	return q
 }
 
-// servePicture sends a picture made of the file.
+// servePicture sends a picture made from the file.
 func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller string, e Entry, ask pictureAsk) error {
 	made, err := v.picture(r.Context(), caller, e, ask)
 	switch {
 	case errors.Is(err, picture.ErrFormat), errors.Is(err, picture.ErrTooLarge):
-		// Pillow knows more formats than we do, and an instance may have more
-		// memory. It made the file itself: an upload has no source, so nobody
-		// can send a bomb to an instance in this way.
+		// Pillow knows more formats than we do, and an instance may have more memory. The instance
+		// made the file itself: an upload has no source, so nobody can send a bomb to an instance
+		// this way.
 		sent, err := v.forwardPicture(w, r, caller, e, ask)
 		if !sent && err == nil {
 			err = &StatusError{http.StatusInternalServerError}
 		}
 		return err
 	case errors.Is(err, picture.ErrBomb):
-		// As ComfyUI answers what Pillow takes for a bomb. An instance is not
-		// asked: it would decode it while everything else of it stands still.
+		// This is how ComfyUI answers what Pillow takes for a bomb. An instance is not asked: while
+		// decoding it, it would do nothing else.
 		return &StatusError{http.StatusInternalServerError}
 	case err != nil:
 		return err
@@ -106,8 +106,8 @@ func (v *View) servePicture(w http.ResponseWriter, r *http.Request, caller strin
 	return nil
 }
 
-// forwardPicture lets the file's instance make the picture; false when it
-// cannot, and then nothing is sent.
+// forwardPicture has the file's instance make the picture; it returns false, with nothing sent, if
+// the instance cannot.
 func (v *View) forwardPicture(w http.ResponseWriter, r *http.Request, caller string, e Entry, ask pictureAsk) (bool, error) {
 	if e.Source == nil || v.options.Preview == nil {
 		return false, nil
@@ -141,8 +141,8 @@ func (v *View) forwardPicture(w http.ResponseWriter, r *http.Request, caller str
 // maxPictureFile bounds the file of a picture that is decoded, in bytes.
 const maxPictureFile = 512 << 20
 
-// picture makes the picture here. It waits in memory or on the local disk until
-// it is sent, so that a slow client holds up nobody else.
+// picture makes the picture here. It is kept in memory or on the local disk until it is sent, so
+// that a slow client holds up nobody else.
 func (v *View) picture(ctx context.Context, caller string, e Entry, ask pictureAsk) (*sketch, error) {
 	src, err := v.source(ctx, caller, e)
 	if err != nil {
@@ -161,8 +161,8 @@ func (v *View) picture(ctx context.Context, caller string, e Entry, ask pictureA
 	return v.render(ctx, src, header, ask)
 }
 
-// render decodes and encodes. Nothing of the decoded picture is left behind when
-// it returns, and its memory can be given back.
+// render decodes and encodes. When it returns, it keeps nothing of the decoded picture, so its
+// memory can be given back.
 func (v *View) render(ctx context.Context, src *pictureSource, header picture.Header, ask pictureAsk) (*sketch, error) {
 	img, err := src.decode(ctx, header)
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// claiming is a PNG whose header claims another size.
+// claiming returns a PNG whose header claims another size.
 func claiming(t testing.TB, width, height uint32) string {
 	t.Helper()
 	data := painted(t, 1, 1, color.NRGBA{}, 0)
@@ -83,7 +83,7 @@ func TestBombsAreNotForwarded(t *testing.T) {
 	require.LessOrEqual(t, most.Load(), int64(2), "half of what all callers have")
 }
 
-// noise is a picture that nothing makes smaller, and its PNG.
+// noise returns a picture that cannot be compressed, and its PNG.
 func noise(t *testing.T, width, height int) (*image.NRGBA, string) {
 	t.Helper()
 	img := image.NewNRGBA(image.Rect(0, 0, width, height))
@@ -157,8 +157,8 @@ func TestTooManyPictures(t *testing.T) {
 	require.Equal(t, int64(256), served.Load())
 }
 
-// While one caller's large pictures take all the room for large ones, another
-// caller's small picture is made at once. It never waits for any of them to end.
+// While one caller's large pictures take all the room for large ones, another caller's small
+// picture is made at once. It never waits for any of them to end.
 func TestSmallPreviewBesideBombs(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
@@ -179,8 +179,8 @@ func TestSmallPreviewBesideBombs(t *testing.T) {
 	large()
 }
 
-// A mask over a bomb, and a bomb as a mask, cost nothing. They are refused the way
-// ComfyUI refuses files it cannot open.
+// A mask over a bomb, and a bomb as a mask, cost nothing. They are refused the way ComfyUI refuses
+// files it cannot open.
 func TestMaskOfABomb(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
@@ -251,8 +251,7 @@ func percentile(took []time.Duration, percent int) time.Duration {
 	return took[(len(took)-1)*percent/100]
 }
 
-// peakRSS returns the peak memory of the process in MiB, or 0 where the system
-// does not tell.
+// peakRSS returns the peak memory of the process in MiB, or 0 if the system does not tell.
 func peakRSS() float64 {
 	status, _ := os.ReadFile("/proc/self/status")
 	_, after, _ := strings.Cut(string(status), "VmHWM:")
@@ -282,8 +281,8 @@ func (u *unread) Write(p []byte) (int, error) {
 	return u.ResponseRecorder.Write(p)
 }
 
-// What waits for clients that do not read is counted, takes a small part of the memory for
-// what arrives, and lies on the disk for the rest.
+// What waits for clients that do not read is counted, takes up a small part of the memory for what
+// arrives, and is on the disk for the rest.
 func TestUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))

@@ -16,7 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Instance is the ComfyUI server that a job runs on, as far as its files go: a
+// Instance is the ComfyUI server that a job runs on, as far as its files are concerned: a
 // [comfyui.Client].
 type Instance interface {
 	// Stat asks whether the file is there.
@@ -35,16 +35,16 @@ type Target struct {
 	Instance   Instance
 }
 
-// Rewrite says that an input lies under another name on the instance.
+// Rewrite says that an input has another name on the instance.
 type Rewrite struct {
 	// From is the input as the graph names it.
 	From job.FileRef
-	// To is where it lies, always of type input.
+	// To is where it is, always of type input.
 	To job.FileRef
 }
 
-// Literal writes the new value in the form of the old one: with the type in
-// brackets if that had one.
+// Literal writes the new value in the form of the old one: with the type in brackets if the old one
+// had it.
 func (r Rewrite) Literal(old string) string {
 	_, annotated := job.SplitAnnotation(old)
 	return r.To.Value(annotated != "")
@@ -59,29 +59,27 @@ type Pusher struct {
 
 // PushOptions adjust a Pusher; the zero value is fine.
 type PushOptions struct {
-	// Apart puts every input into the folder of its content, so that nobody
-	// who does not have the content can name it.
+	// Apart puts every input into the folder of its content, so that nobody who does not have the
+	// content can name it.
 	Apart bool
 }
 
-// NewPusher makes a Pusher; the collector gets pinned outputs that are not
-// copied yet.
+// NewPusher makes a Pusher; the collector fetches pinned outputs that have not been copied yet.
 func NewPusher(store *Store, collector *Collector, o PushOptions) *Pusher {
 	return &Pusher{store: store, collector: collector, options: o}
 }
 
-// hubFolder is the hub's own folder among the inputs of an instance. What is in
-// it was put there by a hub.
+// hubFolder is the hub's own folder among the inputs of an instance. Whatever is in it was put
+// there by a hub.
 const hubFolder = "comfyhub"
 
-// Push makes sure that the instance has every pinned input and returns those
-// that lie under another name there. An input keeps its name where that is free
-// or holds the same bytes; else, and always when it is an output or a temporary
-// file, it lies in a folder named after its content. Nothing is sent twice, and
-// no file is replaced that a hub did not put there.
+// Push makes sure that the instance has every pinned input and returns those that have another name
+// there. An input keeps its name if that is free or has the same bytes; otherwise, and always if it
+// is an output or a temporary file, it goes into a folder named after its content. Nothing is sent
+// twice, and no file is replaced that a hub did not put there.
 //
-// ErrGone says that a pinned file is nowhere any more, so that the job cannot
-// run anywhere; other errors are the instance's, the storage's or Redis's.
+// ErrGone says that a pinned file is nowhere to be found, so that the job cannot run anywhere;
+// other errors are the instance's, the storage's or Redis's.
 func (p *Pusher) Push(ctx context.Context, tenant string, pins Pins, to Target) ([]Rewrite, error) {
 	var rewrites []Rewrite
 	for _, pin := range pins {
@@ -96,8 +94,7 @@ func (p *Pusher) Push(ctx context.Context, tenant string, pins Pins, to Target) 
 	return rewrites, nil
 }
 
-// push brings one input and returns where it lies; the Ref itself when it kept
-// its name.
+// push brings one input and returns where it is; the Ref itself if it kept its name.
 func (p *Pusher) push(ctx context.Context, tenant string, pin Pin, to Target) (job.FileRef, error) {
 	pin, err := p.complete(ctx, tenant, pin)
 	if err != nil {
@@ -142,7 +139,7 @@ func (p *Pusher) complete(ctx context.Context, tenant string, pin Pin) (Pin, err
 			return Pin{}, err
 		}
 		if e.Source == nil || pin.Source == nil || *e.Source != *pin.Source {
-			// The name means another file by now.
+			// The name now means another file.
 			return Pin{}, ErrGone
 		}
 		pin.Key, pin.Size, pin.SHA256 = e.Key, e.Size, e.SHA256
@@ -158,14 +155,13 @@ type delivery struct {
 	store *Store
 	pin   Pin
 	to    Target
-	// ext and scope say which other files of the same content may stand for
-	// it: those of its kind, and where inputs are kept apart its tenant's.
+	// ext and scope say which other files with the same content may stand in for it: those of its
+	// kind, and, where inputs are kept apart, its tenant's.
 	ext, scope string
 }
 
-// keepName tries to have the input under its own name. The same bytes under
-// another name do not stand for it: the instance would take a node for cached
-// that one ComfyUI executes.
+// keepName tries to have the input under its own name. The same bytes under another name are no
+// substitute: the instance would take a node from its cache that ComfyUI would execute.
 func (d delivery) keepName(ctx context.Context, at place) (bool, error) {
 	info, found, err := d.to.Instance.Stat(ctx, at.ref())
 	if err != nil {
@@ -177,8 +173,8 @@ func (d delivery) keepName(ctx context.Context, at place) (bool, error) {
 	return d.send(ctx, at, false)
 }
 
-// putByContent makes sure that the input lies in the folder of its content, or
-// in another place where its bytes were already.
+// putByContent makes sure that the input is in the folder of its content, or in another place that
+// already has its bytes.
 func (d delivery) putByContent(ctx context.Context, at place) (place, error) {
 	info, found, err := d.to.Instance.Stat(ctx, at.ref())
 	if err != nil {
@@ -200,8 +196,7 @@ func (d delivery) putByContent(ctx context.Context, at place) (place, error) {
 	return at, err
 }
 
-// elsewhere finds the place on the instance to which the same bytes were sent
-// under another name.
+// elsewhere finds the place on the instance where the same bytes were sent under another name.
 func (d delivery) elsewhere(ctx context.Context) (place, bool, error) {
 	at, ok, err := d.store.recallContent(ctx, d.to.Name, d.content())
 	if err != nil || !ok {
@@ -211,16 +206,16 @@ func (d delivery) elsewhere(ctx context.Context) (place, bool, error) {
 	if err != nil || !found {
 		return place{}, false, err
 	}
-	// It is not read again: sending is as dear.
+	// It is not read again: sending costs just as much.
 	k, ok, err := d.store.recall(ctx, d.to.Name, at)
 	return at, err == nil && ok && d.unchanged(k, info) && k.SHA256 == d.pin.SHA256, err
 }
 
-// content is what stands for the bytes in what is known of an instance.
+// content returns what stands for the bytes in what is known about an instance.
 func (d delivery) content() string { return redis.Pack(d.pin.SHA256, d.ext, d.scope) }
 
-// unchanged reports whether a file is what it was when it was noted. Its ETag
-// tells, or where there is none the instance's boot.
+// unchanged reports whether a file is as it was when it was noted. Its ETag tells, or if it has
+// none, the instance's boot.
 func (d delivery) unchanged(k known, now comfyui.FileInfo) bool {
 	if now.ETag == "" {
 		return k.ETag == "" && k.Boot == d.to.Boot && k.Size == now.Size
@@ -228,8 +223,8 @@ func (d delivery) unchanged(k known, now comfyui.FileInfo) bool {
 	return k.ETag == now.ETag
 }
 
-// same reports whether the file on the instance has the input's bytes. It is
-// read once, and again when it has changed.
+// same reports whether the file on the instance has the input's bytes. It is read once, and again
+// if it has changed.
 func (d delivery) same(ctx context.Context, at place, info comfyui.FileInfo) (bool, error) {
 	if info.Size >= 0 && info.Size != d.pin.Size {
 		return false, nil
@@ -266,8 +261,8 @@ func (d delivery) hash(ctx context.Context, at place) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// storedReader tells a failure of the storage from one of the instance that is sent
-// what it reads.
+// storedReader tells a failure of the storage apart from one of the instance that is sent what it
+// reads.
 type storedReader struct {
 	io.Reader
 	ctx     context.Context
@@ -283,8 +278,8 @@ func (s storedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// send uploads the input; false when the instance gave it another name, because
-// somebody was faster with another file.
+// send uploads the input; it returns false if the instance gave it another name because somebody
+// was faster with another file.
 func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, error) {
 	body, err := d.store.storage.Open(ctx, d.pin.Key, 0, -1)
 	if err != nil {

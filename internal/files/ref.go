@@ -12,8 +12,7 @@ func knownType(typ string) bool {
 	return typ == job.TypeInput || typ == job.TypeOutput || typ == job.TypeTemp
 }
 
-// place is where a file lies in a tenant's name space: a Ref in its only
-// spelling.
+// place is where a file is in a tenant's name space: a Ref in its one canonical spelling.
 type place struct {
 	typ  string
 	dir  string // clean, without slashes around it; "" is the folder of the type
@@ -22,8 +21,8 @@ type place struct {
 
 func (p place) ref() job.FileRef { return job.FileRef{Type: p.typ, Subfolder: p.dir, Filename: p.name} }
 
-// placeOf finds where a file lies; ok is false for names that lead out of the
-// folder or cannot be files.
+// placeOf finds where a file is; ok is false for names that lead out of the folder or cannot be
+// files.
 func placeOf(r job.FileRef) (p place, ok bool) {
 	dir, ok := cleanFolder(r.Subfolder)
 	if !ok || !knownType(r.Type) {
@@ -32,7 +31,7 @@ func placeOf(r job.FileRef) (p place, ok bool) {
 	return placeIn(r.Type, dir, r.Filename)
 }
 
-// placeIn finds a file by a name that may hold folders, relative to dir.
+// placeIn finds a file by a name that may contain folders, relative to dir.
 func placeIn(typ, dir, filename string) (p place, ok bool) {
 	filename = slashes(filename)
 	if strings.HasPrefix(filename, "/") || strings.HasSuffix(filename, "/") {
@@ -49,8 +48,8 @@ func placeIn(typ, dir, filename string) (p place, ok bool) {
 	return place{typ: typ, dir: strings.TrimSuffix(dir, "/"), name: name}, true
 }
 
-// cleanFolder gives a subfolder its only spelling; ok is false when it leads
-// out of the folder that it is relative to.
+// cleanFolder gives a subfolder its canonical spelling; ok is false if it leads out of the folder
+// that it is relative to.
 func cleanFolder(subfolder string) (dir string, ok bool) {
 	subfolder = slashes(subfolder)
 	if strings.HasPrefix(subfolder, "/") {
@@ -66,14 +65,14 @@ func cleanFolder(subfolder string) (dir string, ok bool) {
 	return dir, true
 }
 
-// slashes turns Windows separators: names go to instances of either kind, so a
-// backslash must never pass as a part of a name.
+// slashes converts Windows separators: names go to instances of either kind, so a backslash must
+// never pass as part of a name.
 func slashes(name string) string { return strings.ReplaceAll(name, `\`, "/") }
 
-// maxElement is the length in bytes that file systems give a path element.
+// maxElement is the most bytes that file systems allow in a path element.
 const maxElement = 255
 
-// maxFullPath is the length in bytes that systems give a whole path.
+// maxFullPath is the most bytes that systems allow in a whole path.
 const maxFullPath = 4096
 
 // storable reports whether a clean path could be a file on an instance's disk.
@@ -89,8 +88,8 @@ func storable(full string) bool {
 	return true
 }
 
-// splitExt cuts a name before its extension as Python's os.path.splitext does:
-// leading dots of the last path element begin no extension.
+// splitExt splits a name before its extension as Python's os.path.splitext does: leading dots of
+// the last path element do not begin an extension.
 func splitExt(name string) (stem, ext string) {
 	base := strings.LastIndexByte(name, '/') + 1
 	dot := strings.LastIndexByte(name, '.')

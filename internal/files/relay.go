@@ -5,15 +5,15 @@ import (
 	"net/http"
 )
 
-// conditions are the request headers that an instance must see. If-Range is
-// decided here: ComfyUI's server does not understand an ETag in it.
+// conditions are the request headers that an instance must see. If-Range is decided here: ComfyUI's
+// server does not understand an ETag in it.
 var conditions = [...]string{"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since"}
 
-// contents are the answer's headers that belong to the bytes. Type and
-// disposition are the hub's own, made of the name at the hub.
+// contents are the answer's headers that belong to the bytes. Type and disposition are the hub's
+// own, based on the name at the hub.
 var contents = [...]string{"Content-Length", "Content-Range", "Accept-Ranges", "Etag", "Last-Modified"}
 
-// relay reads a file through from the instance that made it.
+// relay passes a file through from the instance that made it.
 func (v *View) relay(w http.ResponseWriter, r *http.Request, e Entry) error {
 	header := http.Header{}
 	for _, name := range conditions {

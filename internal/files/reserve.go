@@ -15,17 +15,16 @@ import (
 )
 
 const (
-	// blockSize is how many numbers the storage grants at a time. It is the one of
-	// scripts/blocks.lua: after a restart of Redis, so many are skipped at most.
+	// blockSize is how many numbers the storage grants at a time. It must equal the one in
+	// scripts/blocks.lua. After a restart of Redis, at most that many are skipped.
 	blockSize = 16
-	// rememberBlocks is how long Redis knows which blocks were granted after the last
+	// rememberBlocks is how long Redis remembers which blocks were granted, counted from the last
 	// new one of a folder. What it has forgotten counts as granted to another epoch.
 	rememberBlocks = 30 * 24 * time.Hour
-	// keepBlocks is how long the storage keeps a block. A Redis that lost the writes of
-	// so long a time would give its names again.
+	// keepBlocks is how long the storage keeps a block. A Redis that lost the writes of that long a
+	// time would give its names again.
 	keepBlocks = 60 * 24 * time.Hour
-	// maxReservations bounds how often one call asks for blocks; each time reaches twice
-	// as far.
+	// maxReservations bounds how often one call asks for blocks; each time reaches twice as far.
 	maxReservations = 40
 	maxEpoch        = 100 // bytes read of a block
 )
@@ -60,10 +59,9 @@ func blocksOf(reply []string) ([]block, error) {
 	return out, nil
 }
 
-// reserve asks the storage for blocks of numbers, and notes in Redis which it has
-// granted. The storage decides, because only it still knows what was given when Redis
-// has lost its last writes. refused counts the refusals of each series: each one makes
-// the next try go twice as far.
+// reserve asks the storage for blocks of numbers, and notes in Redis which ones it granted. The
+// storage decides, because only it still knows what was given once Redis has lost its last writes.
+// refused counts the refusals of each series: each one makes the next try go twice as far.
 func (s *Store) reserve(ctx context.Context, tenant, epoch string, blocks []block, refused map[block]int) error {
 	args := []any{epoch, rememberBlocks.Milliseconds(), tenant}
 	for _, b := range blocks {
@@ -86,7 +84,7 @@ func (s *Store) reserve(ctx context.Context, tenant, epoch string, blocks []bloc
 	return nil
 }
 
-// grant reports whether a block is, or becomes, one of this epoch.
+// grant reports whether a block belongs, or now comes to belong, to this epoch.
 func (s *Store) grant(ctx context.Context, key, epoch string) (bool, error) {
 	for {
 		holder, err := s.epochOf(ctx, key)
@@ -104,7 +102,7 @@ func (s *Store) grant(ctx context.Context, key, epoch string) (bool, error) {
 	}
 }
 
-// epochOf reads to which epoch a block was granted, or ErrGone.
+// epochOf reads which epoch a block was granted to, or ErrGone.
 func (s *Store) epochOf(ctx context.Context, key string) (string, error) {
 	body, err := s.storage.Open(ctx, key, 0, -1)
 	if err != nil {

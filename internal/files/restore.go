@@ -11,17 +11,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// healing is what Heal knows of Redis.
+// healing is what Heal knows about Redis.
 type healing struct {
-	// turn is taken while Redis is asked.
+	// turn is held while Redis is being asked.
 	turn *semaphore.Weighted
 	seen string // the last incarnation; "" before the first
 }
 
-// Heal puts back the names that Redis has lost of those that this process has given
-// within the last minute, if Redis was restarted or replaced since the last call. Call
-// it at the start and from time to time; a name that is missed is looked for at once.
-// A name that is another file's by now stays that file's.
+// Heal puts back the names given by this process within the last minute that Redis has lost, if
+// Redis was restarted or replaced since the last call. Call it at the start and from time to time;
+// a name that is missing is looked for at once. A name that now belongs to another file stays with
+// that file.
 func (s *Store) Heal(ctx context.Context) error {
 	if s.copies == nil {
 		return nil
@@ -44,7 +44,7 @@ func (s *Store) Heal(ctx context.Context) error {
 		if errors.Is(err, redis.ErrUnavailable) || ctx.Err() != nil {
 			return err
 		}
-		if err != nil { // there is something wrong with this one; the others go on
+		if err != nil { // something is wrong with this one; the others go on
 			s.log.Error("cannot put back a name", "error", err)
 		}
 		if done {

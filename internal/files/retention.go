@@ -10,9 +10,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Remove takes names away; those that are not there are no error. Outputs stay
-// on their instances, and blobs until they are swept, because a job may have
-// them pinned and other names may share them.
+// Remove removes names; it is not an error if one is not there. Outputs stay on their instances,
+// and blobs stay until they are swept, because a job may have them pinned and other names may share
+// them.
 func (s *Store) Remove(ctx context.Context, tenant string, refs []job.FileRef) error {
 	for _, ref := range refs {
 		p, ok := placeOf(ref)
@@ -28,13 +28,12 @@ func (s *Store) Remove(ctx context.Context, tenant string, refs []job.FileRef) e
 
 // removal says which files may be removed; the zero value says all.
 type removal struct {
-	until  time.Time // of the last use
+	until  time.Time // last used no later than this
 	spared func(Entry) (bool, error)
-	trash  string // how long the trash keeps them, as scripts are told; "" for not at all
+	trash  string // how long the trash keeps them, in the form that scripts take; "" for not at all
 }
 
-// remove takes a name away and returns what it stood for; false says that it
-// was spared.
+// remove removes a name and returns what it stood for; false says that it was spared.
 func (s *Store) remove(ctx context.Context, tenant string, p place, r removal) (Entry, bool, error) {
 	until := ""
 	if !r.until.IsZero() {
@@ -68,9 +67,9 @@ func (s *Store) remove(ctx context.Context, tenant string, p place, r removal) (
 	}
 }
 
-// Uses gives the indexes of outputs and the members of them that stand for files
-// of a tenant. Who writes down that a history entry names them sets their score
-// to the time of its end, in milliseconds: see queue.Uses.
+// Uses returns the indexes of outputs, and the members in them that stand for files of a tenant.
+// Whoever records that a history entry names them sets their score to the time of its end, in
+// milliseconds: see queue.Uses.
 func (s *Store) Uses(tenant string, refs []job.FileRef) (indexes, members []string) {
 	for _, ref := range refs {
 		if p, ok := placeOf(ref); ok && p.typ != job.TypeInput {
@@ -89,11 +88,11 @@ func indexed(member string) (tenant string, p place, err error) {
 	return parts[0], place{typ: parts[1], dir: parts[2], name: parts[3]}, nil
 }
 
-// Pinned gives the keys of the blobs that jobs which wait or run have pinned.
-// It is asked only when there is something to delete.
+// Pinned returns the keys of the blobs that waiting or running jobs have pinned. It is called only
+// if there is something to delete.
 type Pinned func(context.Context) (map[string]bool, error)
 
-// once asks at most once.
+// once calls p at most once.
 func (p Pinned) once() Pinned {
 	var keys map[string]bool
 	asked := false
@@ -108,22 +107,22 @@ func (p Pinned) once() Pinned {
 	}
 }
 
-// expireBatch bounds what is read at once, expireMost what one call removes:
-// what is left over is the next call's.
+// expireBatch bounds what is read at once, expireMost what one call removes: the rest is left to
+// the next call.
 const (
 	expireBatch = 100
 	expireMost  = 5000
 )
 
-// Expire removes the files of a type whose last use is not after a moment,
-// those of the history (TypeOutput, which stands for TypeTemp as well) or
-// uploaded inputs (TypeInput). What a job has pinned stays and counts as used now. The
-// bytes go as well, unless the trash keeps them.
+// Expire removes the files of a type that were last used no later than until: those of the history
+// (TypeOutput, which includes TypeTemp) or uploaded inputs (TypeInput). What a job has pinned stays
+// and counts as used now. The bytes go as well, unless the trash keeps them.
 func (s *Store) Expire(ctx context.Context, typ string, until time.Time, pinned Pinned) (Swept, error) {
 	return s.expireIn(ctx, s.usedKey(typ), until, s.grace(), pinned)
 }
 
-// ExpireOwn is Expire for the outputs of one tenant that has too much: the trash keeps none.
+// ExpireOwn is Expire for the outputs of one tenant that has too much: the trash keeps none of
+// them.
 func (s *Store) ExpireOwn(ctx context.Context, tenant string, until time.Time, pinned Pinned) (Swept, error) {
 	return s.expireIn(ctx, s.ownKey(tenant), until, "", pinned)
 }
@@ -178,8 +177,8 @@ func (s *Store) expire(ctx context.Context, member string, until time.Time, tras
 	return err
 }
 
-// Lead reports whether a duty that one hub at a time has is this hub's for a
-// while, and prolongs it.
+// Lead reports whether a duty that only one hub has at a time is this hub's for a while, and
+// extends it.
 func (s *Store) Lead(ctx context.Context, duty, hub string, while time.Duration) (bool, error) {
 	reply, err := s.db.Run(ctx, leadScript, duty, hub, while.Milliseconds())
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// later is a second hub on the same Redis and storage whose clock is ahead.
+// later returns a second hub on the same Redis and storage whose clock is ahead.
 func (s *Store) later(d time.Duration) *Store {
 	next := *s
 	next.now = func() time.Time { return time.Now().Add(d) }
@@ -37,7 +37,7 @@ func (s *Store) blobs(t testing.TB) []string {
 	return slices.DeleteFunc(s.stored(t, ""), func(key string) bool { return strings.HasPrefix(key, blockPrefix) })
 }
 
-// stored returns all that lies under a prefix in the storage.
+// stored returns everything under a prefix in the storage.
 func (s *Store) stored(t testing.TB, prefix string) (keys []string) {
 	t.Helper()
 	require.NoError(t, s.storage.List(t.Context(), prefix, func(b Blob) error {
@@ -66,7 +66,7 @@ func (s *Store) sweepAll(t testing.TB, pinned map[string]bool) Swept {
 	return all
 }
 
-// keep pins keys.
+// keep returns a Pinned with these keys.
 func keep(keys map[string]bool) Pinned {
 	return func(context.Context) (map[string]bool, error) { return keys, nil }
 }

@@ -70,7 +70,7 @@ var leadLua string
 //go:embed scripts/note.lua
 var noteLua string
 
-// Names are durable: they are answered to clients. The rest can be made again.
+// Names are durable: clients are told them. The rest can be made again.
 var (
 	putScript      = redis.NewScript("files/put", redis.Durable, libLua, seriesLua, trashLua, putLua)
 	allotScript    = redis.NewScript("files/allot", redis.Durable, libLua, blocksLua, allotLua)

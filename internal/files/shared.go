@@ -10,14 +10,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// sharedFor is how long a hub that does not tell is taken to use the storage
-// that it told of.
+// sharedFor is how long a hub that says nothing is assumed to use the storage that it last
+// reported.
 const sharedFor = 5 * time.Minute
 
-// CheckShared compares the storage with those of the other hubs on this Redis:
-// ErrNotShared says that one of them uses another, so that files of one hub
-// could not be seen through the other. It is to be called at least each minute;
-// hub is the caller's lasting id.
+// CheckShared compares the storage with those of the other hubs on this Redis: ErrNotShared says
+// that one of them uses another, so that files of one hub could not be seen through the other. Call
+// it at least once a minute; hub is the caller's lasting id.
 func (s *Store) CheckShared(ctx context.Context, hub string) error {
 	mark, err := s.mark(ctx)
 	if err != nil {
@@ -33,7 +32,7 @@ func (s *Store) CheckShared(ctx context.Context, hub string) error {
 	return nil
 }
 
-// Leave tells the others that a hub uses its storage no more.
+// Leave tells the others that a hub no longer uses its storage.
 func (s *Store) Leave(ctx context.Context, hub string) error {
 	if _, err := s.db.Run(ctx, markScript, hub, "", 0); err != nil {
 		return fmt.Errorf("files: mark: %w", err)
@@ -41,7 +40,7 @@ func (s *Store) Leave(ctx context.Context, hub string) error {
 	return nil
 }
 
-// mark is what tells this storage from every other; the first hub leaves it.
+// mark returns what tells this storage from every other; the first hub leaves it there.
 func (s *Store) mark(ctx context.Context) (string, error) {
 	mark, err := s.storage.ownFile(ctx, markKey, maxMark)
 	if errors.Is(err, ErrGone) {

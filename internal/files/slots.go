@@ -5,13 +5,13 @@ import (
 	"sync"
 )
 
-// perUplink bounds the copies from one machine at one time. More of them do not
-// make its line faster.
+// perUplink bounds the copies from one machine at one time. More of them would not make its line
+// faster.
 const perUplink = 4
 
-// slots bound the copies that run at one time. A machine with a slow line holds few
-// of them, so that it holds up only its own files: the first copy of each machine
-// may take any slot, further ones only the first half of them.
+// slots bound the copies that run at one time. A machine with a slow line gets few of them, so that
+// it holds up only its own files: the first copy of each machine may take any slot, further ones
+// only the first half.
 type slots struct {
 	most int
 
@@ -53,8 +53,8 @@ func (s *slots) enter(ctx context.Context, line string) (leave func(), err error
 	return nil, ctx.Err()
 }
 
-// tryEnter is enter for a copy that does not wait. It takes no slot from those who do:
-// they wait because they cannot have it.
+// tryEnter is enter for a copy that does not wait. It takes no slot away from those that do: they
+// are waiting because they cannot have it.
 func (s *slots) tryEnter(line string) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

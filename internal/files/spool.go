@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/budget"
 )
 
-// spool is an upload on the local disk, complete and hashed. Names and keys
-// depend on the content, so nothing can be stored before its last byte is here.
+// spool is an upload on the local disk, complete and hashed. Names and keys depend on the content,
+// so nothing can be stored before its last byte is here.
 type spool struct {
 	file   *os.File
 	size   int64
@@ -20,7 +20,7 @@ type spool struct {
 	counted
 }
 
-// counted counts what is written to the local disk, before it is.
+// counted counts what is written to the local disk, before it is written.
 type counted struct {
 	ctx   context.Context //nolint:containedctx // that of the writing
 	held  *budget.Holder
@@ -40,8 +40,7 @@ func (c *counted) giveBack() {
 	c.taken = 0
 }
 
-// newSpool reads all of r; more than limit bytes are ErrTooLarge, a limit of 0
-// is none.
+// newSpool reads all of r; more than limit bytes are ErrTooLarge, a limit of 0 means no limit.
 func newSpool(ctx context.Context, dir string, r io.Reader, limit int64) (*spool, error) {
 	return fillSpool(ctx, dir, func(w io.Writer) (int64, error) {
 		if limit <= 0 {
@@ -55,16 +54,16 @@ func newSpool(ctx context.Context, dir string, r io.Reader, limit int64) (*spool
 	})
 }
 
-// fillSpool makes a spool of what fill writes. It counts for the request of ctx: the error
-// is budget.ErrFull when there is no room.
+// fillSpool makes a spool of what fill writes. It counts toward the request of ctx: the error is
+// budget.ErrFull if there is no room.
 func fillSpool(ctx context.Context, dir string, fill func(io.Writer) (int64, error)) (*spool, error) {
 	file, err := os.CreateTemp(dir, "comfyhub-upload-*")
 	if err != nil {
 		return nil, fmt.Errorf("%w: spool: %w", ErrStorage, err)
 	}
 	s := &spool{file: file, counted: counted{ctx: ctx, held: budget.From(ctx)}}
-	// Unlinked at once where the system allows it, so that a killed hub leaves
-	// nothing behind; Close tries again where it does not.
+	// Unlinked at once if the system allows it, so that a killed hub leaves nothing behind; if not,
+	// Close tries again.
 	_ = os.Remove(file.Name())
 	hash := sha256.New()
 	if s.size, err = fill(io.MultiWriter(hash, &s.counted, file)); err != nil {
@@ -78,7 +77,7 @@ func fillSpool(ctx context.Context, dir string, fill func(io.Writer) (int64, err
 // reader reads the whole upload, again at each call.
 func (s *spool) reader() io.Reader { return io.NewSectionReader(s.file, 0, s.size) }
 
-// open reads a part of it: length bytes from offset on, all that follow when length is
+// open reads a part of it: length bytes from offset on, or everything after it if length is
 // negative.
 func (s *spool) open(offset, length int64) (io.ReadCloser, error) {
 	offset = min(offset, s.size)

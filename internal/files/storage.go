@@ -16,12 +16,11 @@ import (
 	"gocloud.dev/gcerrors"
 )
 
-// Storage keeps blobs by key, in a folder or an object store. It streams both
-// ways and never holds a whole blob in memory. It is safe for concurrent use,
-// also by several hubs.
+// Storage keeps blobs by key, in a folder or an object store. It streams both ways and never holds
+// a whole blob in memory. It is safe for concurrent use, even by several hubs.
 //
-// Many methods: each request has a form for everybody's blobs and one for the keys of
-// the hub, and both share what follows when it fails.
+// Many methods: each request has a form for everybody's blobs and one for the hub's keys, and both
+// share what follows when it fails.
 type Storage struct {
 	// bucket is nil for a folder that no request has found yet.
 	bucket  atomic.Pointer[blob.Bucket]
@@ -42,25 +41,24 @@ type buffers struct {
 // Health is the storage's state.
 func (s *Storage) Health() *Health { return s.health }
 
-// What a write to an object store may hold in memory: it goes in parts, and a
-// part is sent again when it fails. 10000 parts are the most of S3, which makes
-// 80 GB the largest file.
+// What a write to an object store may hold in memory: it goes in parts, and a part is sent again if
+// it fails. S3 allows 10000 parts, so the largest file is 80 GB.
 const (
 	partSize    = 8 << 20 // bytes
 	partsAtOnce = 2
-	// takeBackWithin is how long a write that was given up may take to do so.
+	// takeBackWithin is how long a write that was given up may take to clean up.
 	takeBackWithin = 10 * time.Second
 )
 
-// Remote reports whether the storage is an object store, which may be away for a
-// while, and no folder.
+// Remote reports whether the storage is an object store, which may be away for a while, rather than
+// a folder.
 func (s *Storage) Remote() bool { return s.dir == "" }
 
-// Dir is the folder of the storage, "" for an object store.
+// Dir returns the folder of the storage, "" for an object store.
 func (s *Storage) Dir() string { return s.dir }
 
-// Close releases the storage; open readers stay valid. A folder has nothing to release,
-// and closing its bucket would wait for requests that hang in the file system.
+// Close releases the storage; open readers stay valid. A folder has nothing to release, and closing
+// its bucket would wait for requests that hang in the file system.
 func (s *Storage) Close() error {
 	if s.dir != "" {
 		return nil
@@ -75,9 +73,9 @@ type Blob struct {
 	Modified time.Time
 }
 
-// Write stores all of r under the key and returns its length in bytes. The blob
-// appears whole or not at all, replacing an older one of the key. On a folder it
-// is on disk when Write returns.
+// Write stores all of r under the key and returns its length in bytes. The blob appears whole or
+// not at all, replacing an older one with the same key. In a folder it is on disk when Write
+// returns.
 func (s *Storage) Write(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if isSecret(key) {
 		return 0, errSecret
@@ -85,8 +83,8 @@ func (s *Storage) Write(ctx context.Context, key string, r io.Reader) (int64, er
 	return s.write(ctx, key, r, writeOptions{})
 }
 
-// Create is Write for a key that has no blob yet; created is false when there
-// is one, which stays as it is.
+// Create is Write for a key that has no blob yet; created is false if there is one, which stays as
+// it is.
 func (s *Storage) Create(ctx context.Context, key string, r io.Reader) (created bool, err error) {
 	if isSecret(key) {
 		return false, errSecret
@@ -100,7 +98,7 @@ func (s *Storage) Create(ctx context.Context, key string, r io.Reader) (created 
 
 // writeOptions say how a blob is written.
 type writeOptions struct {
-	once    bool // only where there is none
+	once    bool // only if there is none
 	private bool // in a folder, readable by the hub's user only
 }
 
@@ -135,9 +133,9 @@ func (s *Storage) put(ctx context.Context, key string, r io.Reader, how writeOpt
 	return from.n, nil
 }
 
-// writeObject writes a blob of an object store. The driver takes back the parts
-// that are there when its source fails, and needs a context for that which has
-// not ended; they would be paid for and never seen.
+// writeObject writes a blob of an object store. If its source fails, the driver removes the parts
+// that are already there, and needs a context for that which has not ended; otherwise they would be
+// paid for and never seen.
 func (s *Storage) writeObject(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions) error {
 	o.BufferSize, o.MaxConcurrency = partSize, partsAtOnce
 	upload, abort := context.WithCancel(context.WithoutCancel(ctx))
@@ -150,11 +148,11 @@ func (s *Storage) writeObject(ctx context.Context, key string, from io.Reader, o
 	return bucket.Upload(upload, key, from, o)
 }
 
-// writeFile writes a blob of a folder. Ending the context before Close is how
-// it is given up; a blob cut in the middle must never appear.
+// writeFile writes a blob of a folder. Ending the context before Close is how a write is given up;
+// a truncated blob must never appear.
 func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *blob.WriterOptions, private bool) error {
 	if s.health.isMarked() {
-		// What is written into the folder below a mount is lost when it is back.
+		// Anything written into the folder below a mount is lost once the mount is back.
 		if err := s.health.checkMark(ctx); err != nil {
 			return err
 		}
@@ -165,7 +163,7 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 	o.BeforeWrite = func(as func(any) bool) error {
 		as(&file)
 		if private && file != nil {
-			// Before the first byte: the library makes it readable by all.
+			// Before the first byte: the library makes it readable by everybody.
 			return file.Chmod(0o600)
 		}
 		return nil
@@ -180,8 +178,8 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 	}
 	_, err = s.buffers.copy(s.writer(ctx, w), from)
 	if err == nil && file != nil {
-		// Without it a power cut could leave a named file of the right length
-		// and wrong bytes.
+		// Without it a power cut could leave a named file with the right length and the wrong
+		// bytes.
 		err = file.Sync()
 	}
 	if err == nil {
@@ -196,8 +194,8 @@ func (s *Storage) writeFile(ctx context.Context, key string, from io.Reader, o *
 	return s.keepName(ctx, filepath.Dir(file.Name()))
 }
 
-// copy is io.Copy with a buffer that was used before. The library's writer would make
-// one of 1 MiB for each file, however small, and the garbage collector would pay.
+// copy is io.Copy with a reused buffer. The library's writer would make one of 1 MiB for each file,
+// however small, and the garbage collector would pay for it.
 func (b *buffers) copy(w io.Writer, from io.Reader) (int64, error) {
 	buffer, _ := b.free.Get().(*[copyBuffer]byte)
 	if buffer == nil {
@@ -207,8 +205,8 @@ func (b *buffers) copy(w io.Writer, from io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{w}, from, buffer[:])
 }
 
-// sourceReader remembers that it was the reading side that failed: an instance
-// that breaks off is no fault of the storage.
+// sourceReader remembers whether it was the reading side that failed: an instance that breaks off
+// is not the storage's fault.
 type sourceReader struct {
 	ctx context.Context // nil for none; its end is a failure of the source
 	r   io.Reader
@@ -229,8 +227,8 @@ func (s *sourceReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Open reads length bytes of a blob from offset on, all that follow when length
-// is negative. A missing blob is ErrGone.
+// Open reads length bytes of a blob from offset on, or everything after it if length is negative. A
+// missing blob is ErrGone.
 func (s *Storage) Open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	if isSecret(key) {
 		return nil, errSecret
@@ -250,7 +248,7 @@ func (s *Storage) open(ctx context.Context, key string, offset, length int64) (i
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		return nil, s.failed(ctx, "read", key, err)
 	}
-	// Object stores refuse to read nothing: behind the end, or in an empty blob.
+	// Object stores refuse to read nothing: past the end, or in an empty blob.
 	if b, statErr := s.stat(ctx, key); statErr == nil && offset >= b.Size {
 		return http.NoBody, nil
 	}
@@ -277,7 +275,7 @@ func (s *Storage) stat(ctx context.Context, key string) (Blob, error) {
 	return Blob{Key: key, Size: a.Size, Modified: a.ModTime}, nil
 }
 
-// Delete removes a blob; one that is not there is no error.
+// Delete removes a blob; it is not an error if there is none.
 func (s *Storage) Delete(ctx context.Context, key string) error {
 	if isSecret(key) {
 		return errSecret
@@ -296,8 +294,8 @@ func (s *Storage) remove(ctx context.Context, key string) error {
 	return s.failed(ctx, "delete", key, err)
 }
 
-// List calls each for every blob whose key begins with prefix, in order of the
-// keys, until each returns an error.
+// List calls each for every blob whose key begins with prefix, in the order of the keys, until each
+// returns an error.
 func (s *Storage) List(ctx context.Context, prefix string, each func(Blob) error) error {
 	return s.list(ctx, prefix, func(b Blob) error {
 		if isSecret(b.Key) {
@@ -312,8 +310,8 @@ func (s *Storage) list(ctx context.Context, prefix string, each func(Blob) error
 	return l.all(ctx)
 }
 
-// failed is the error of a request for a blob that the storage did not do: ErrGone if
-// the blob is not there, else ErrStorage.
+// failed returns the error for a request that the storage did not fulfil: ErrGone if the blob is
+// not there, else ErrStorage.
 func (s *Storage) failed(ctx context.Context, doing, key string, err error) error {
 	if gcerrors.Code(err) == gcerrors.NotFound {
 		if err = s.missing(ctx, key, err); errors.Is(err, ErrGone) {
@@ -326,10 +324,10 @@ func (s *Storage) failed(ctx context.Context, doing, key string, err error) erro
 	return fmt.Errorf("%w: %s: %w", ErrStorage, doing, err)
 }
 
-// missing is the error of a request for a blob that the storage did not find: ErrGone,
-// or why that is not certain. A storage that was away for the request and is back for
-// its mark would otherwise end the jobs that need the blob. So the blob is looked for
-// once more, between two looks at the mark.
+// missing returns the error for a request for a blob that the storage did not find: ErrGone, or why
+// that is not certain. Otherwise a storage that was away for the request and is back when its mark
+// is checked would end the jobs that need the blob. So the blob is looked for once more, between
+// two checks of the mark.
 func (s *Storage) missing(ctx context.Context, key string, err error) error {
 	gone := fmt.Errorf("%w: %w", ErrGone, err)
 	if !s.health.isMarked() {
@@ -355,5 +353,5 @@ func (s *Storage) missing(ctx context.Context, key string, err error) error {
 	return gone
 }
 
-// errWasAway says that a blob is there that was not found a moment before.
+// errWasAway says that a blob is there that was not found a moment ago.
 var errWasAway = errors.New("it was away for a moment")

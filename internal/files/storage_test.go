@@ -105,7 +105,7 @@ func TestStorageIsPrivate(t *testing.T) {
 	require.Zero(t, must(os.Stat(dir)).Mode().Perm()&0o077)
 }
 
-// A listing goes on where other hubs write and delete files meanwhile.
+// A listing goes on even if other hubs write and delete files meanwhile.
 func TestListWhileOthersWrite(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t)).storage
@@ -150,7 +150,7 @@ func TestWriteAllocatesLittle(t *testing.T) { //nolint:paralleltest // it measur
 	require.Less(t, (after.TotalAlloc-before.TotalAlloc)/files, uint64(2*copyBuffer))
 }
 
-// What a gate lets fail fails as if the disk had: a blob is there whole or not at all.
+// What a gate makes fail fails as if the disk had: a blob is there whole or not at all.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	storage := must(OpenStorage(t.Context(), t.TempDir()))
@@ -174,7 +174,7 @@ func TestGate(t *testing.T) {
 		_, err := storage.Stat(t.Context(), "a/b")
 		require.ErrorIs(t, err, ErrGone, step)
 	}
-	// A name that may not last is none that the caller may tell of.
+	// The caller must not be given a name that may not last.
 	refused[StepKeep] = true
 	require.ErrorIs(t, write(), errFull)
 	delete(refused, StepKeep)
@@ -233,8 +233,8 @@ func (c tally) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// meter is a large file that measures how far its reader is ahead of the receiver.
-// That much is held in memory.
+// meter is a large file that measures how far its reader is ahead of the receiver. That much is
+// held in memory.
 type meter struct {
 	size, at, most int64
 	got            func() int64
@@ -274,8 +274,7 @@ func TestObjectStoreIsWrittenInParts(t *testing.T) {
 	require.LessOrEqual(t, video.most, int64(8*partSize), "bytes read and not sent yet")
 }
 
-// A write that broke off leaves no parts behind. They would cost money and never
-// be seen.
+// A write that broke off leaves no parts behind. They would cost money and never be seen.
 func TestObjectStoreKeepsNoPartsOfABrokenWrite(t *testing.T) {
 	sideBySide(t, map[string]func(*sink, *meter){
 		"the source breaks off": func(_ *sink, m *meter) { m.broken = 100 << 20 },

@@ -15,11 +15,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Store is the files of all tenants: their names in Redis, their bytes in a
-// storage. It is safe for concurrent use, also by several hubs that share both.
+// Store is the files of all tenants: their names in Redis, their bytes in a storage. It is safe for
+// concurrent use, even by several hubs that share both.
 //
-// Many methods: one method for each script on the files' names, which all keep the
-// same counts and index; there is no state to divide.
+// Many methods: one method per script on the files' names, which all keep the same counts and
+// index; there is no state to divide.
 type Store struct {
 	db      *redis.DB
 	storage *Storage
@@ -36,8 +36,8 @@ type Store struct {
 
 // Options adjust a Store; the zero value is fine.
 type Options struct {
-	// SpoolDir is where uploads lie until their hash is known. Default: the
-	// system's folder for temporary files.
+	// SpoolDir is where uploads are kept until their hash is known. Default: the system's folder
+	// for temporary files.
 	SpoolDir string
 	// Logger never gets names of files. Default: nothing is logged.
 	Logger *slog.Logger
@@ -45,15 +45,15 @@ type Options struct {
 	Now func() time.Time
 	// Limits bounds what a tenant uploads. Default: no bound.
 	Limits func(tenant string) Limits
-	// Trash is how long a name can be taken back that was overwritten, or that nobody had
-	// used for long. Default: not at all.
+	// Trash is how long a name that was overwritten, or that nobody had used for long, can be taken
+	// back. Default: not at all.
 	Trash func() time.Duration
-	// Pushed and Fetched are told of each file that was copied to an instance or from one,
-	// with its size in bytes. Default: nobody is.
+	// Pushed and Fetched are told of each file that was copied to or from an instance, with its
+	// size in bytes. Default: nobody is.
 	Pushed, Fetched func(bytes int64)
 }
 
-// Limits bound a tenant's uploads. Zero is no bound.
+// Limits bound a tenant's uploads. Zero means no bound.
 type Limits struct {
 	Bytes int64 // equal files count once
 	Files int
@@ -99,7 +99,7 @@ func (s *Store) Resolve(ctx context.Context, tenant string, ref job.FileRef) (En
 func (s *Store) resolve(ctx context.Context, tenant string, p place) (Entry, error) {
 	raw, err := s.db.Client().HGet(ctx, s.folderKey(tenant, p), p.name).Result()
 	if errors.Is(err, redis.Nil) && s.copies.has(nameKey{tenant, p}) {
-		// Redis may have lost it, or another hub has taken it away.
+		// Redis may have lost it, or another hub may have removed it.
 		if err := s.Heal(ctx); err != nil {
 			return Entry{}, err
 		}
@@ -114,8 +114,8 @@ func (s *Store) resolve(ctx context.Context, tenant string, p place) (Entry, err
 	return decodeEntry(raw, p)
 }
 
-// Open reads length bytes of a stored file from offset on, all that follow when
-// length is negative. ErrGone says that the hub does not have the bytes.
+// Open reads length bytes of a stored file from offset on, or everything after it if length is
+// negative. ErrGone says that the hub does not have the bytes.
 func (s *Store) Open(ctx context.Context, e Entry, offset, length int64) (io.ReadCloser, error) {
 	if !e.Stored() {
 		return nil, ErrGone
@@ -123,15 +123,15 @@ func (s *Store) Open(ctx context.Context, e Entry, offset, length int64) (io.Rea
 	return s.storage.Open(ctx, e.Key, offset, length)
 }
 
-// List returns the files that lie directly in a folder, newest first, those of
-// one moment by name.
+// List returns the files directly in a folder, newest first; those created at the same moment are
+// sorted by name.
 func (s *Store) List(ctx context.Context, tenant, typ, subfolder string) ([]Entry, error) {
 	dir, ok := cleanFolder(subfolder)
 	if !ok || !knownType(typ) {
 		return nil, nil
 	}
 	var entries []Entry
-	// In steps, because one reply with a whole folder would block Redis.
+	// In steps, because a whole folder in one reply would block Redis.
 	scan := s.db.Client().HScan(ctx, s.folderKey(tenant, place{typ: typ, dir: dir}), 0, "", 1000).Iterator()
 	for scan.Next(ctx) {
 		p := place{typ: typ, dir: dir, name: scan.Val()}
@@ -167,8 +167,8 @@ func newestFirst(a, b Entry) int {
 	return 0
 }
 
-// Folders returns the subfolders of a type that have files, in order; "" is the
-// folder of the type itself.
+// Folders returns the subfolders of a type that have files, in order; "" is the folder of the type
+// itself.
 func (s *Store) Folders(ctx context.Context, tenant, typ string) ([]string, error) {
 	folders, err := s.db.Client().SMembers(ctx, s.foldersKey(tenant, typ)).Result()
 	if err != nil {
@@ -178,8 +178,7 @@ func (s *Store) Folders(ctx context.Context, tenant, typ string) ([]string, erro
 	return folders, nil
 }
 
-// hasFolder reports whether a subfolder has files; that of the type always
-// exists.
+// hasFolder reports whether a subfolder has files; the type's own folder always exists.
 func (s *Store) hasFolder(ctx context.Context, tenant string, p place) (bool, error) {
 	if p.dir == "" {
 		return true, nil

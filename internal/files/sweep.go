@@ -15,18 +15,17 @@ type Swept struct {
 }
 
 const (
-	// doomFor bounds how long others wait for one deletion, and deleteWithin
-	// is well before that: a sweep that slept on the way must not delete what
-	// was taken up again meanwhile.
+	// doomFor bounds how long others wait for one deletion. deleteWithin is well below that: a
+	// sweep that slept on the way must not delete what was taken up again meanwhile.
 	doomFor      = time.Minute
 	deleteWithin = 30 * time.Second
-	// sweepBatch is how many names are looked for at once.
+	// sweepBatch is how many names are looked up at once.
 	sweepBatch = 500
 )
 
 // refusal lets deletions go on past what the storage refuses to delete.
 type refusal struct {
-	// first is the ErrStorage to return in the end; nil for none.
+	// first is the ErrStorage to return at the end; nil for none.
 	first error
 }
 
@@ -41,13 +40,13 @@ func (r *refusal) past(err error) error {
 	return nil
 }
 
-// SweepParts is into how many parts the storage falls, so that a sweep need not
-// look at all of it at once.
+// SweepParts is how many parts the storage is divided into, so that a sweep need not look at all of
+// it at once.
 const SweepParts = 256
 
-// Sweep deletes the blobs of a part, from 0 to SweepParts-1, that have no name,
-// are not pinned and are older than age, at least an hour, by the clock of the storage,
-// which shows now: see Bond.Age. It may run on several hubs at once.
+// Sweep deletes the blobs of a part, from 0 to SweepParts-1, that have no name, are not pinned and
+// are older than age, at least an hour, by the storage's clock, whose time is now: see Bond.Age. It
+// may run on several hubs at once.
 func (s *Store) Sweep(ctx context.Context, part int, now time.Time, age time.Duration, pinned Pinned) (Swept, error) {
 	pinned = pinned.once()
 	before := now.Add(-max(age, holdFor))
@@ -74,9 +73,9 @@ func (s *Store) Sweep(ctx context.Context, part int, now time.Time, age time.Dur
 	return swept, errors.Join(refused.first, s.sweepBlocks(ctx, part, now))
 }
 
-// sweepUnnamed deletes those of the blobs that have no name, and returns those without one
-// that have to be kept for now: a job has them pinned, somebody holds them, or the storage
-// refuses to delete them, which is an ErrStorage once the others are deleted.
+// sweepUnnamed deletes those of the blobs that have no name, and returns the nameless ones that
+// have to be kept for now: a job has them pinned, somebody holds them, or the storage refuses to
+// delete them, which is an ErrStorage once the others are deleted.
 func (s *Store) sweepUnnamed(ctx context.Context, blobs []Blob, pinned Pinned, swept *Swept) (kept []Blob, err error) {
 	keys := make([]string, len(blobs))
 	for i, b := range blobs {

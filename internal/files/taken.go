@@ -14,7 +14,7 @@ var takenLua string
 
 var takenScript = redis.NewScript("files/taken", redis.ReadOnly, takenLua)
 
-// Taken returns what a tenant's uploads and the files that its jobs have made take together,
+// Taken returns how much a tenant's uploads and the files that its jobs have made take up together,
 // in bytes. Equal uploads count once.
 func (s *Store) Taken(ctx context.Context, tenant string) (int64, error) {
 	reply, err := s.db.Run(ctx, takenScript, tenant)

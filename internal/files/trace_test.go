@@ -65,8 +65,8 @@ func readTrace(t *testing.T, name string) trace {
 	return tr
 }
 
-// content stands for a file of the recording. Equal hashes get equal content of
-// the recorded length. Pictures are PNGs whose dimensions differ with the length.
+// content returns a stand-in for a file of the recording. Equal hashes get equal content of the
+// recorded length. Pictures are PNGs whose dimensions differ with the length.
 func content(t *testing.T, filename, typ, sha string, size int) []byte {
 	if !strings.HasPrefix(typ, "image/png") || size < 200 {
 		return []byte(strings.Repeat("x", size))
@@ -173,7 +173,7 @@ func replay(t *testing.T, store *Store, name string, reversed bool) {
 	if !strings.HasPrefix(name, "upload") {
 		makeViewed(t, tr.Steps[0], store, inst, collector)
 	}
-	// ETags and times of the recording stand for the hub's own.
+	// ETags and times of the recording stand in for the hub's own.
 	ours := map[string]string{}
 	for _, s := range tr.Steps {
 		body, typ := s.body(t, reversed)
@@ -216,8 +216,8 @@ func makeViewed(t *testing.T, first step, store *Store, inst *instance, collecto
 	must(collector.Collect(t.Context(), tenant, ref))
 }
 
-// harden makes of what a server of 0.3.64 answered what the hub answers whatever
-// version its servers have: as ComfyUI since 0.28.0, no file is active content.
+// harden turns the answers of a 0.3.64 server into those that the hub gives whatever version its
+// servers have: as in ComfyUI since 0.28.0, no file is active content.
 func harden(steps []step) {
 	for _, s := range steps {
 		h := s.Response.Headers
@@ -243,10 +243,10 @@ func compare(t *testing.T, s step, resp *http.Response, body []byte) {
 	for key, want := range s.Response.Headers {
 		got := resp.Header.Get(key)
 		switch key {
-		case "Transfer-Encoding": // of an empty body
+		case "Transfer-Encoding": // with an empty body
 			continue
 		case "Content-Type":
-			if resp.StatusCode != http.StatusNotModified { // net/http takes it away there
+			if resp.StatusCode != http.StatusNotModified { // net/http removes it there
 				require.Equal(t, want, got, s.Label)
 			}
 		case "Etag":

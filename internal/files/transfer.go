@@ -18,19 +18,18 @@ import (
 )
 
 const (
-	// firstCopyPause and longestCopyPause bound the pauses between two tries of a copy
-	// while the instance or Redis is away.
+	// firstCopyPause and longestCopyPause bound the pauses between two tries of a copy while the
+	// instance or Redis is away.
 	firstCopyPause   = 200 * time.Millisecond
 	longestCopyPause = 2 * time.Second
-	// longestRefusal is the longest pause while the storage refuses one output and shows
-	// no other fault.
+	// longestRefusal is the longest pause while the storage refuses one output and shows no other
+	// fault.
 	longestRefusal = 20 * time.Second
-	// longestKept is the longest time between two tries of a copy while the storage is
-	// sick.
+	// longestKept is the longest time between two tries of a copy while the storage is sick.
 	longestKept = time.Minute
-	// maxRefused is how often a storage that is well otherwise may refuse an output: in
-	// about ten minutes. There are files that no storage takes, such as one of a
-	// terabyte in an object store.
+	// maxRefused is how often an otherwise healthy storage may refuse an output, which takes about
+	// ten minutes. There are files that no storage takes, such as one of a terabyte in an object
+	// store.
 	maxRefused = 40
 )
 
@@ -70,17 +69,17 @@ type Transfer struct {
 	collector *Collector
 	held      *Held
 	log       *slog.Logger
-	// maxRefused is maxRefused, but in tests.
+	// maxRefused is the constant maxRefused, except in tests.
 	maxRefused int
 }
 
-// NewTransfer makes a Transfer. The collector stays the caller's to close.
+// NewTransfer makes a Transfer. It remains up to the caller to close the collector.
 func NewTransfer(store *Store, collector *Collector, held *Held, log *slog.Logger) *Transfer {
 	return &Transfer{store: store, collector: collector, held: held, log: log, maxRefused: maxRefused}
 }
 
-// Push makes sure that an instance has the inputs of a job, and returns those
-// that lie under another name there, as [Pusher.Push] does.
+// Push makes sure that an instance has the inputs of a job, and returns those that have another
+// name there, as [Pusher.Push] does.
 func (t *Transfer) Push(ctx context.Context, tenant string, in Inputs, to Target) ([]Rewrite, error) {
 	for _, id := range in.Held {
 		if err := t.held.push(ctx, tenant, id, to.Instance); err != nil {
@@ -95,12 +94,11 @@ func (t *Transfer) Push(ctx context.Context, tenant string, in Inputs, to Target
 	return p.Push(ctx, tenant, pins, to)
 }
 
-// Collect gives outputs of one message of an instance their names at the hub, in
-// order and the same ones each time, and begins to copy them. The names are
-// durable when Collect returns; wait returns once the bytes are too, or will never
-// be. The copies go on until ctx ends. cached says that the instance has made the files
-// in an earlier run, so that the hub probably has them. ErrInstance says that the
-// instance cannot be asked now.
+// Collect gives outputs of one message of an instance their names at the hub, in order and the same
+// ones each time, and begins to copy them. The names are durable when Collect returns; wait returns
+// once the bytes are too, or never will be. The copies go on until ctx ends. cached says that the
+// instance made the files in an earlier run, so that the hub probably has them. ErrInstance says
+// that the instance cannot be asked now.
 func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.FileRef, from Target, cached bool) (names []job.FileRef, wait func(context.Context) error, err error) {
 	sources, all, err := t.sources(ctx, outputs, from, cached)
 	if err != nil {
@@ -117,8 +115,8 @@ func (t *Transfer) Collect(ctx context.Context, tenant string, outputs []job.Fil
 // Patience is how long an instance may fail before its outputs count as lost.
 func (t *Transfer) Patience() time.Duration { return t.collector.patience.Contact }
 
-// copyAll begins to copy the files that sources name; wait returns once all are
-// copied. known are their entries, and all what was opened of them.
+// copyAll begins to copy the files that sources name; wait returns once all are copied. known are
+// their entries, and all what has been opened of them.
 func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileRef, sources []Source, known []Entry, all []*opened) (wait func(context.Context) error) {
 	var group errgroup.Group
 	for n, name := range names {
@@ -144,14 +142,14 @@ func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileR
 	}
 }
 
-// copy brings one output to the storage. The work of a run must not be lost to what
-// passes: a Redis or a storage that is away is waited for as long as the instance
-// has the file, and an instance for as long as Patience says.
+// copy brings one output to the storage. The work of a run must not be lost to something that will
+// pass: it waits for a Redis or a storage that is away as long as the instance has the file, and
+// for an instance as long as Patience says.
 func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, known Entry, o *opened) error {
 	pauses, refusals := retry.New(firstCopyPause, longestCopyPause), retry.New(firstCopyPause, longestRefusal)
 	var (
-		failing time.Time // since when it is the instance
-		refused int       // how often a storage did that shows no other fault
+		failing time.Time // since when the instance has been the problem
+		refused int       // how often a storage that shows no other fault did
 		kept    bool
 	)
 	for {
@@ -200,14 +198,14 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, kno
 		case <-time.After(pause):
 		case <-again:
 		case <-t.collector.Done():
-			return err // the hub that comes next looks for the run's outputs
+			return err // the next hub looks for the run's outputs
 		case <-ctx.Done():
 			return err
 		}
 	}
 }
 
-// Uses tells how the end of a job that names files is noted as their last use,
+// Uses returns how to record, at the end of a job that names files, that this was their last use;
 // see [Store.Uses].
 func (t *Transfer) Uses(tenant string, names []job.FileRef) (indexes, members []string) {
 	return t.store.Uses(tenant, names)

@@ -24,7 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// A copy that waits for Redis must not outlive the hub.
+// A copy that is waiting for Redis must not outlive the hub.
 func TestCloseEndsACopyThatWaits(t *testing.T) {
 	t.Parallel()
 	server, log := redistest.Start(t), &logtest.Log{}
@@ -77,8 +77,8 @@ func TestTransferCollects(t *testing.T) {
 	})
 }
 
-// A panic while an output is copied is an error for callers that wait for that
-// copy, and nothing more.
+// A panic while an output is copied is an error for callers waiting for that copy, and nothing
+// more.
 func TestPanicOfACopy(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
@@ -105,8 +105,8 @@ func newHeld(t *testing.T) *Held {
 	return NewHeld(storage)
 }
 
-// putAt puts a picture; a higher n makes it younger. Many Linux kernels give files the same
-// time that are written within a few milliseconds.
+// putAt puts a picture; a higher n makes it younger. Many Linux kernels give files that are written
+// within a few milliseconds the same time.
 func (h *Held) putAt(t *testing.T, n int, tenant, id string, size int) {
 	t.Helper()
 	require.NoError(t, h.Put(t.Context(), tenant, id, strings.NewReader(strings.Repeat("x", size))))
@@ -144,8 +144,8 @@ func TestHeldPicturesOfATenantAreBounded(t *testing.T) {
 	require.True(t, h.Has(ctx, "default", "c"))
 }
 
-// A tenant's pictures push out only its own, by number and by size. Over the bound
-// for all tenants, the tenant with the most loses pictures.
+// A tenant's pictures push out only its own, by number and by size. Beyond the bound for all
+// tenants, the tenant with the most loses pictures.
 func TestHeldPicturesOfOthersStay(t *testing.T) {
 	t.Parallel()
 	h, ctx := newHeld(t), t.Context()
@@ -163,8 +163,7 @@ func TestHeldPicturesOfOthersStay(t *testing.T) {
 	require.True(t, h.Has(ctx, "large", "4"), "the oldest go")
 }
 
-// What a server sends in place of a picture does not become the picture of a prompt that
-// went well.
+// What a server sends instead of a picture does not become the picture of a prompt that went well.
 func TestOutputIsWhatItsNamePromises(t *testing.T) {
 	const page = "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>"
 	type row struct{ file, data, says string }
@@ -220,8 +219,8 @@ func (d *dripping) Read(p []byte) (int, error) {
 
 func (d *dripping) Close() error { return nil }
 
-// A file of which a byte comes every five seconds is given up, and one that comes over a
-// slow line is not, however long it takes.
+// A file that arrives at a byte every five seconds is given up; one that comes over a slow line is
+// not, however long it takes.
 func TestFileThatDrips(t *testing.T) {
 	type row struct {
 		total, size int

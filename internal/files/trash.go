@@ -23,13 +23,13 @@ var (
 
 // Trashed is a name in the trash.
 type Trashed struct {
-	// ID is short, and differs for all names in the trash.
+	// ID is short, and different for all names in the trash.
 	ID     string
 	Tenant string
-	// Ref is the name, and Size of its bytes.
+	// Ref is the name, and Size the size of its bytes.
 	Ref  job.FileRef
 	Size int64
-	// Why is "overwritten", by an upload, or "unused", for longer than it may be.
+	// Why is "overwritten", by an upload, or "unused", for longer than allowed.
 	Why string
 	// Since is when the name was lost, and Until how long it is kept, by this hub's clock.
 	Since, Until time.Time
@@ -39,7 +39,7 @@ type Trashed struct {
 
 func (s *Store) trashKey(tenant string) string { return s.db.Key("files", "trash", tenant) }
 
-// grace is what scripts are told of how long the trash keeps a name.
+// grace returns how long the trash keeps a name, in the form that scripts take.
 func (s *Store) grace() string {
 	if grace := s.trash(); grace > 0 {
 		return strconv.FormatInt(grace.Milliseconds(), 10)
@@ -47,8 +47,8 @@ func (s *Store) grace() string {
 	return ""
 }
 
-// Trash returns the newest names in the trash of a tenant, or of all with "", and how many
-// there are in all.
+// Trash returns the newest names in the trash of a tenant, or of all with "", and how many there
+// are in all.
 func (s *Store) Trash(ctx context.Context, tenant string, most int) (newest []Trashed, all int, err error) {
 	tenants := []string{tenant}
 	if tenant == "" {
@@ -79,7 +79,7 @@ func (s *Store) trashOf(ctx context.Context, tenant string, most int) ([]Trashed
 	if err != nil {
 		return nil, fmt.Errorf("files: trash: %w", err)
 	}
-	// By Redis's clock the end may be any time ahead, so what is left of it counts.
+	// By Redis's clock the end may be any distance ahead, so only what is left of the time counts.
 	now, grace := time.Now(), s.trash()
 	stored := s.db.Clock().Now()
 	var all []Trashed
@@ -103,8 +103,8 @@ func (s *Store) trashOf(ctx context.Context, tenant string, most int) ([]Trashed
 	return all, nil
 }
 
-// TakeBack gives a name in the trash of a tenant back to its file, and returns it. An upload
-// that has the name by now goes to the trash instead. Errors: ErrNotInTrash, ErrTaken.
+// TakeBack gives a name in a tenant's trash back to its file, and returns it. An upload that now
+// has the name goes to the trash instead. Errors: ErrNotInTrash, ErrTaken.
 func (s *Store) TakeBack(ctx context.Context, tenant, id string) (Trashed, error) {
 	all, err := s.trashOf(ctx, tenant, math.MaxInt32)
 	if err != nil {
@@ -134,19 +134,19 @@ func (s *Store) TakeBack(ctx context.Context, tenant, id string) (Trashed, error
 	return t, nil
 }
 
-// TrashBounds are what the trash gives way to.
+// TrashBounds are what the trash makes room for.
 type TrashBounds struct {
-	// Size is what the outputs of all and the trash may take together, and Own the same of
-	// each tenant, in bytes; 0 is no bound.
+	// Size is how much the outputs of everybody and the trash may take up together, and Own the
+	// same for each tenant, in bytes; 0 means no bound.
 	Size, Own int64
 	// Full empties it: the storage has no room.
 	Full bool
 }
 
-// EmptyTrash takes out of the trash what has been in it for long enough, and the oldest of
-// what is too much: of the tenants those pay that have most in the trash. Then it deletes the
-// bytes of all that has left the trash, and goes on where it was interrupted. What a job has
-// pinned stays until a later call.
+// EmptyTrash removes names from the trash that have been in it for long enough, and the oldest if
+// there is too much: the tenants with the most in the trash pay. Then it deletes the bytes of
+// everything that has left the trash, going on where it was interrupted. What a job has pinned
+// stays until a later call.
 func (s *Store) EmptyTrash(ctx context.Context, b TrashBounds, pinned Pinned) (Swept, error) {
 	if err := s.emptyTrash(ctx, b); err != nil {
 		return Swept{}, err
@@ -187,7 +187,7 @@ func (s *Store) emptyTrash(ctx context.Context, b TrashBounds) error {
 	return nil
 }
 
-// emptyTrashOf is emptyTrash for a tenant, whose trash may take so many bytes.
+// emptyTrashOf is emptyTrash for one tenant, whose trash may take up most bytes.
 func (s *Store) emptyTrashOf(ctx context.Context, tenant string, most int64) error {
 	for range expireMost / expireBatch {
 		reply, err := s.db.Run(ctx, emptyScript, tenant, strconv.FormatInt(min(most, 1<<52), 10), expireBatch)
@@ -201,9 +201,8 @@ func (s *Store) emptyTrashOf(ctx context.Context, tenant string, most int64) err
 	return nil
 }
 
-// deleteDropped deletes the bytes of what has left the trash. What cannot be deleted yet is
-// tried again in an hour, and holds up nothing else; if the storage refused to, the error is
-// its ErrStorage.
+// deleteDropped deletes the bytes of what has left the trash. What cannot be deleted yet is tried
+// again in an hour, and holds up nothing else; if the storage refused, the error is its ErrStorage.
 func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error) {
 	var swept Swept
 	var refused refusal
@@ -266,7 +265,7 @@ func droppedBlob(packed string) (Blob, error) {
 	return Blob{Key: parts[0], Size: size}, nil
 }
 
-// sharesIn reads what tenants take, the largest first.
+// sharesIn reads how much tenants take up, the largest first.
 func (s *Store) sharesIn(ctx context.Context, key string) ([]share, error) {
 	ranked, err := s.db.Client().ZRevRangeWithScores(ctx, key, 0, -1).Result()
 	if err != nil {

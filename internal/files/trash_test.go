@@ -17,7 +17,7 @@ import (
 
 const week = 7 * 24 * time.Hour
 
-// keeping returns another hub on the same Redis and storage, as a hub of this version is.
+// keeping returns another hub on the same Redis and storage, as hubs of this version are.
 func (s *Store) keeping() *Store {
 	next := *s
 	next.trash = func() time.Duration { return week }
@@ -49,14 +49,14 @@ func (s *Store) overwrite(t testing.TB, data string) {
 	require.NoError(t, err)
 }
 
-// setForward sets the time that Redis's scripts have forward.
+// setForward sets the time that Redis's scripts see forward.
 func setForward(t testing.TB, s *Store, d time.Duration) {
 	t.Helper()
 	require.NoError(t, s.db.Client().HSet(t.Context(), s.db.Key("clock"), "ahead", d.Milliseconds()).Err())
 }
 
-// What an upload has overwritten at one hub can be taken back at another, and then what had
-// the name meanwhile. Sweeps of all hubs leave the bytes alone, also those of older ones.
+// What an upload overwrote at one hub can be taken back at another, and after that whatever had the
+// name meanwhile. Sweeps of all hubs, even older ones, leave the bytes alone.
 func TestTakeBackWhatWasOverwritten(t *testing.T) {
 	eachStore(t, func(t *testing.T, older *Store) {
 		one, two := older.keeping(), older.keeping()
@@ -93,8 +93,8 @@ func TestTakeBackWhatWasOverwritten(t *testing.T) {
 	})
 }
 
-// An output that has expired can be taken back, unless another one has its name. After a week
-// its bytes are gone.
+// An output that has expired can be taken back, unless another one has its name. After a week its
+// bytes are gone.
 func TestTakeBackWhatHasExpired(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s = s.keeping()
@@ -146,8 +146,8 @@ func TestTakeBackWhatHasExpired(t *testing.T) {
 	})
 }
 
-// The trash gives way to outputs, and takes nothing where the storage is full. What a job
-// needs stays.
+// The trash makes room for outputs, and takes up nothing if the storage is full. What a job needs
+// stays.
 func TestTrashIsBounded(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s = s.keeping()
@@ -173,8 +173,8 @@ func TestTrashIsBounded(t *testing.T) {
 	})
 }
 
-// However often a tenant overwrites its files, the trash has a few thousand of its names. The
-// bytes of those that made room are deleted at the next occasion.
+// However often a tenant overwrites its files, the trash has at most a few thousand of its names.
+// The bytes of those that made room are deleted at the next opportunity.
 func TestTrashHasABoundedNumber(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s = s.keeping()
@@ -197,15 +197,15 @@ func TestTrashHasABoundedNumber(t *testing.T) {
 	})
 }
 
-// A tenant whose uploads are limited cannot have more than that in the trash as well, however
-// often it overwrites one file.
+// A tenant whose uploads are limited cannot have more than that in the trash as well, however often
+// it overwrites one file.
 func TestTrashKeepsToTheLimitOfUploads(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s = s.keeping()
 		s.limits = func(string) Limits { return Limits{Bytes: 25} }
 		for n := range 10 {
 			s.overwrite(t, strings.Repeat(fmt.Sprint(n), 10))
-			setForward(t, s, time.Duration(n)*time.Minute) // the oldest can be told
+			setForward(t, s, time.Duration(n)*time.Minute) // so that the oldest can be told
 		}
 		all := s.trashed(t)
 		require.Len(t, all, 2)
@@ -219,8 +219,8 @@ func TestTrashKeepsToTheLimitOfUploads(t *testing.T) {
 	})
 }
 
-// What has left the trash is deleted later if the storage cannot do it now, if the hub dies
-// before it does, or while a job needs it; unless it has a name again by then.
+// What has left the trash is deleted later if the storage cannot do it now, if the hub dies before
+// it does, or while a job needs it; unless it has a name again by then.
 func TestWhatLeftTheTrashIsDeletedInTheEnd(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
 		s = s.keeping()

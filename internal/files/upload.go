@@ -40,23 +40,21 @@ func NewUploads(store *Store, view *View, o UploadOptions) *Uploads {
 	return &Uploads{store: store, view: view, options: o}
 }
 
-// keeper stores an upload whose name was found good, and returns the name it
-// got.
+// keeper stores an upload whose name passed the checks, and returns the name it got.
 type keeper func(r *http.Request, u *upload, f *form) (job.FileRef, error)
 
-// ServeImage stores a file of any kind, streamed to disk. It answers everything
-// but a *FullError, which it returns.
+// ServeImage stores a file of any kind, streamed to disk. It answers everything except a
+// *FullError, which it returns.
 func (s *Uploads) ServeImage(w http.ResponseWriter, r *http.Request, tenant string) error {
 	return s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (job.FileRef, error) {
 		return u.keep(r.Context(), f.file, f.file.sha256)
 	})
 }
 
-// ServeMask stores the picture that original_ref names, as a PNG with the alpha
-// channel of the upload and the text of the original. An original that is not
-// there is no error in ComfyUI: nothing is stored, and the answer is a name.
-// Pictures are made for callers in turn. It answers everything but a *FullError,
-// which it returns.
+// ServeMask stores the picture that original_ref names, as a PNG with the alpha channel of the
+// upload and the text of the original. In ComfyUI a missing original is not an error: nothing is
+// stored, and the answer is a name. Callers take turns at having pictures made. It answers
+// everything except a *FullError, which it returns.
 func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant, caller string) error {
 	return s.serve(w, r, tenant, func(r *http.Request, u *upload, f *form) (job.FileRef, error) { return s.keepMask(r, caller, u, f) })
 }
@@ -83,8 +81,8 @@ func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, k
 	return nil
 }
 
-// take reads the form and checks it in ComfyUI's order: the type before the
-// file, the file before its name.
+// take reads the form and checks it in ComfyUI's order: the type before the file, the file before
+// its name.
 func (s *Uploads) take(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) (job.FileRef, error) {
 	f, err := readForm(w, r, s.store.spool, s.options.MaxSize())
 	if err != nil {

@@ -280,7 +280,7 @@ func TestFormsAreCounted(t *testing.T) {
 	require.NotErrorIs(t, err, io.EOF, "the header of a part is bounded")
 }
 
-// Of fields that mean nothing neither text nor name is kept, and they must be as text is.
+// Of fields that mean nothing neither text nor name is kept, but they must be valid text.
 func TestFieldsThatDoNotCount(t *testing.T) {
 	u := newUploads(t, newStore(t, redistest.Embedded(t)), newInstance(), 8<<20)
 	field := func(name, text string) string {

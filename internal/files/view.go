@@ -14,9 +14,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/picture"
 )
 
-// View answers GET and HEAD /view, over the files of the whole fleet. Pictures
-// in another form are made here; those that cannot be, because of their format
-// or size, are asked of the instance that has the file.
+// View answers GET and HEAD /view, over the files of the whole fleet. Pictures in another form are
+// made here; if that is not possible, because of their format or size, the instance that has the
+// file is asked for them.
 type View struct {
 	store   *Store
 	fetch   Fetch
@@ -24,14 +24,14 @@ type View struct {
 	gate    *picture.Gate
 }
 
-// ViewOptions say what a View can ask outside of the store; each may be nil.
+// ViewOptions are what a View can ask outside of the store; each may be nil.
 type ViewOptions struct {
-	// Missing asks the instances for a file that the hub does not know. It
-	// must not find files of other tenants.
+	// Missing asks the instances for a file that the hub does not know. It must not find files of
+	// other tenants.
 	Missing func(ctx context.Context, tenant string, ref job.FileRef) (Source, bool)
 	// Preview asks an instance's /view with a query of its own.
 	Preview func(ctx context.Context, src Source, q url.Values) (*http.Response, error)
-	// PictureMemory bounds what pictures being made take, in bytes. Default:
+	// PictureMemory bounds how much memory pictures being made take, in bytes. Default:
 	// picture.DefaultMemory.
 	PictureMemory func() int64
 	// Away is called for each request that failed because Redis was away.
@@ -40,7 +40,7 @@ type ViewOptions struct {
 	Logger *slog.Logger
 }
 
-// NewView makes a View; fetch reaches files that are not copied yet.
+// NewView makes a View; fetch reaches files that have not been copied yet.
 func NewView(store *Store, fetch Fetch, o ViewOptions) *View {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -48,8 +48,8 @@ func NewView(store *Store, fetch Fetch, o ViewOptions) *View {
 	return &View{store: store, fetch: fetch, options: o, gate: picture.NewGate(o.PictureMemory)}
 }
 
-// ServeView answers one request. Pictures are made for callers in turn. Its checks come in ComfyUI's order, because
-// clients see which of them a bad name fails first.
+// ServeView answers one request. Callers take turns at having pictures made. Its checks come in
+// ComfyUI's order, because clients see which of them a bad name fails first.
 func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant, caller string) {
 	q := parseQuery(r.URL.RawQuery)
 	p, status := viewPlace(q)
@@ -73,7 +73,7 @@ func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant, caller 
 	}
 }
 
-// viewPlace reads which file is meant, or the status that refuses it.
+// viewPlace reads which file is meant, or returns the status that refuses it.
 func viewPlace(q query) (place, int) {
 	name, given := q["filename"]
 	if !given {
@@ -105,7 +105,7 @@ func viewPlace(q query) (place, int) {
 }
 
 // climbs reports whether a name has a segment "..". ComfyUI refuses a name that has two dots
-// anywhere, although its uploads take one, such as "two..dots.png".
+// anywhere, although its uploads accept one, such as "two..dots.png".
 func climbs(name string) bool { return slices.Contains(strings.Split(slashes(name), "/"), "..") }
 
 // find looks for a file at the hub, then on the instances.
@@ -121,8 +121,9 @@ func (v *View) find(ctx context.Context, tenant string, p place) (Entry, error) 
 	return Entry{Ref: p.ref(), Size: -1, ETag: src.ETag, Source: &src}, nil
 }
 
-// describe sets the headers that every raw answer has, whatever its status: those of ComfyUI since 0.28.0. What is
-// active content is for the hub to decide, however old the servers are: one old one would open the door for all.
+// describe sets the headers that every raw answer has, whatever its status: those of ComfyUI since
+// 0.28.0. What counts as active content is for the hub to decide, however old the servers are: one
+// old server would open the door for all.
 func describe(w http.ResponseWriter, r *http.Request, e Entry) {
 	h := w.Header()
 	typ := mimeType(e.Ref.Filename)
@@ -131,7 +132,7 @@ func describe(w http.ResponseWriter, r *http.Request, e Entry) {
 	if Active(typ) {
 		h.Set("Cache-Control", "no-store")
 		h.Set("Vary", "Sec-Fetch-Dest")
-		// An <img> runs no scripts of an SVG.
+		// An <img> does not run an SVG's scripts.
 		if typ != "image/svg+xml" || r.Header.Get("Sec-Fetch-Dest") != "image" {
 			shown = "attachment; " + shown
 			typ = octetStream
@@ -141,7 +142,7 @@ func describe(w http.ResponseWriter, r *http.Request, e Entry) {
 	h.Set("Content-Type", typ)
 }
 
-// disposition names a file to the browser that saves it.
+// disposition names a file for the browser that saves it.
 func disposition(e Entry) string {
 	return `filename="` + strings.ReplaceAll(e.Ref.Filename, `"`, `\"`) + `"`
 }
@@ -159,7 +160,7 @@ func (v *View) serveRaw(w http.ResponseWriter, r *http.Request, e Entry) error {
 		},
 	})
 	if errors.Is(err, ErrGone) && e.Source != nil {
-		return v.relay(w, r, e) // a blob that is gone may still be at its instance
+		return v.relay(w, r, e) // a blob that is gone may still be on its instance
 	}
 	return err
 }

@@ -1,5 +1,4 @@
--- Puts files that an older hub has made into the index of their tenant, and
--- what they take into its share.
+-- Adds files that an older hub has made to their tenant's index, and their size to its share.
 --
 -- ARGV tenant, type, subfolder, name and key of the folder of each
 --

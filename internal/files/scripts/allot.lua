@@ -1,10 +1,9 @@
 -- Gives outputs of one instance their names at the hub.
 --
--- A source that is known keeps its name. Another keeps the name it has on its
--- instance where that is free. Names with a counter that are not free get the
--- next number of their prefix; all new ones of a prefix move together, so that
--- a batch stays consecutive and files that share a number go on sharing it.
--- Other names get " (1)", " (2)" and so on, above the highest given before.
+-- A known source keeps its name. Another keeps the name that it has on its instance if that is
+-- free. Names with a counter that are not free get the next number of their prefix; all new ones of
+-- a prefix move together, so that a batch stays consecutive and files that share a number go on
+-- sharing it. Other names get " (1)", " (2)" and so on, above the highest given before.
 --
 -- ARGV[1] key of the sources known (hash: source id -> name)
 -- ARGV[2] how long they are remembered, in milliseconds
@@ -42,7 +41,7 @@ local function holder(item, number)
   return redis.call('HGET', item.blocks, pack(item.series, int(blockOf(number))))
 end
 
--- usable reports whether the number may be in a block of this epoch.
+-- usable reports whether the number may be used: its block is free or belongs to this epoch.
 local function usable(item, number)
   local by = era ~= '' and holder(item, number)
   return not by or by == era
@@ -60,8 +59,8 @@ local function highest(item)
   return tonumber(redis.call('HGET', item.numbers, item.series) or '0')
 end
 
--- clear returns the least shift, from one on, that gives some files of a series
--- names that are free.
+-- clear returns the smallest shift, starting at one, that gives some files of a series names that
+-- are free.
 local function clear(some, shift)
   local again = true
   while again do
@@ -103,8 +102,7 @@ for at = 6, #ARGV, 12 do
   end
 end
 
--- First all names are found, because nothing may be written before their blocks
--- are granted.
+-- First find all names, because nothing may be written before their blocks are granted.
 local given, asked, wanted = {}, {}, {'reserve', era}
 for _, item in ipairs(items) do
   local group = item.group
@@ -112,7 +110,7 @@ for _, item in ipairs(items) do
     group.shift = group.shift or group.moved and clear(group, group.top + 1 - group.lowest) or 0
     local number = item.number + group.shift
     if given[pack(item.folder, nameOf(item, number))] then
-      -- Only when one call names the same file twice.
+      -- Only if one call names the same file twice.
       number = item.number + clear({item}, group.top + 1 - item.number)
     end
     group.top = math.max(group.top, number)

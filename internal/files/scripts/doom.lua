@@ -1,5 +1,4 @@
--- Decides that a blob may be deleted and keeps others from taking it up
--- meanwhile.
+-- Decides that a blob may be deleted, and keeps others from taking it up meanwhile.
 --
 -- ARGV[1] key of the blob
 -- ARGV[2] how long the decision stands, in milliseconds

@@ -1,9 +1,9 @@
 -- What the scripts of package files share.
 --
--- An entry is JSON text made by Go. Scripts read three of its members as text,
--- which is safe because their values hold no quotes, and never write into it.
+-- An entry is JSON text made by Go. Scripts read three of its members as text, which is safe
+-- because their values contain no quotes, and never write into it.
 
--- blobOf gives the key of an entry's blob, '' while there is none.
+-- blobOf returns the key of an entry's blob, '' if there is none yet.
 local function blobOf(entry)
   return string.match(entry, '"key":"([^"]*)"') or ''
 end
@@ -16,8 +16,8 @@ local function isFrom(entry, source)
   return string.find(entry, '"source_id":"' .. source .. '"', 1, true) ~= nil
 end
 
--- The last use of each named file is in an index, one for inputs and one for all
--- else (zset: packed tenant, type, subfolder, name -> milliseconds).
+-- The last use of each named file is in an index, one for inputs and one for everything else (zset:
+-- packed tenant, type, subfolder, name -> milliseconds).
 local function index(typ)
   return key('files', 'used', typ == 'input' and 'input' or 'output')
 end
@@ -30,14 +30,14 @@ local function sizeOf(entry)
   return math.max(tonumber(string.match(entry, '"size":(%-?%d+)') or '0'), 0)
 end
 
--- weight is what an entry takes as an output, in bytes.
+-- weight returns how much space an entry takes up as an output, in bytes.
 local function weight(entry)
   return string.sub(blobOf(entry), 1, 7) == 'output/' and sizeOf(entry) or 0
 end
 
--- All but inputs are also in an index of their tenant, of the same form. What
--- the files in it take is the tenant's share (zset: tenant -> bytes). Files that
--- an older hub has made are in neither, until adopt.lua puts them there.
+-- Everything except inputs is also in an index of its tenant, of the same form. The total size of
+-- the files in it is the tenant's share (zset: tenant -> bytes). Files that an older hub has made
+-- are in neither, until adopt.lua adds them.
 local function ownIndex(tenant)
   return key('files', 'outputs', tenant)
 end
@@ -52,7 +52,7 @@ local function isCounted(tenant, packed)
   return redis.call('ZSCORE', ownIndex(tenant), packed)
 end
 
--- touch notes the last use of a file in both indexes; entry is its present one.
+-- touch notes the last use of a file in both indexes; entry is its current one.
 local function touch(tenant, typ, subfolder, name, at, entry)
   local packed = member(tenant, typ, subfolder, name)
   write('ZADD', index(typ), at, packed)
@@ -65,9 +65,8 @@ local function touch(tenant, typ, subfolder, name, at, entry)
   write('ZADD', ownIndex(tenant), at, packed)
 end
 
--- weigh adds the size of an output's blob to what all of them take, which older
--- hubs read, and to its
--- tenant's share, or takes it off; sign is 1 or -1.
+-- weigh adds the size of an output's blob to the total of all outputs, which older hubs read, and
+-- to its tenant's share, or subtracts it; sign is 1 or -1.
 local function weigh(entry, sign, tenant, typ, subfolder, name)
   local bytes = sign * weight(entry)
   if bytes == 0 then
@@ -79,8 +78,8 @@ local function weigh(entry, sign, tenant, typ, subfolder, name)
   end
 end
 
--- refs counts the names of each blob (hash: key of blob -> number); a blob that
--- is not in it has none.
+-- refs counts the names of each blob (hash: key of blob -> number); a blob that is not in it has
+-- none.
 local refs = key('files', 'refs')
 
 local function count(blob)
@@ -101,9 +100,9 @@ local function discount(blob)
   end
 end
 
--- A tenant's uploads are counted in one hash: '=files' and '=bytes', and the
--- number of names of each blob, because equal files count once. Names that an
--- older hub gave are not in it and cost nothing.
+-- A tenant's uploads are counted in one hash: '=files' and '=bytes', and the number of names of
+-- each blob, because equal files count once. Names that an older hub gave are not in it and cost
+-- nothing.
 local function uploads(tenant)
   return key('files', 'uploads', tenant)
 end
@@ -139,8 +138,8 @@ local function discharge(tenant, entry)
   end
 end
 
--- excess names the bound that a tenant would go beyond by an upload that may
--- replace another, or is nil. A bound of 0 is none.
+-- excess returns the name of the bound that a tenant would exceed with an upload that may replace
+-- another, or nil. A bound of 0 means none.
 local function excess(tenant, entry, former, max_bytes, max_files)
   local bytes, files = 0, 1
   if names(tenant, entry) == 0 then

@@ -1,7 +1,7 @@
 -- Notes which storage a hub uses, and compares it with those of the others.
 --
 -- ARGV[1] hub
--- ARGV[2] mark of its storage; '' when it uses none any more
+-- ARGV[2] mark of its storage; '' if it no longer uses one
 -- ARGV[3] how long this is true, in milliseconds
 --
 -- Output: {'ok'}, {'other', hub} for one that uses another storage now

@@ -1,10 +1,10 @@
--- Remembers what lies on an instance.
+-- Remembers what is in a place on an instance.
 --
 -- ARGV[1] key of what is known of the instance (hash: place -> record)
 -- ARGV[2] place
 -- ARGV[3] record
 -- ARGV[4] how long all of it is remembered, in milliseconds
--- ARGV[5] most places to remember; beyond it all is forgotten and learned again
+-- ARGV[5] most places to remember; beyond that, everything is forgotten and learned again
 --
 -- Output: {'ok'}
 if redis.call('HLEN', ARGV[1]) >= tonumber(ARGV[5]) then

@@ -1,6 +1,6 @@
--- Gives an uploaded file its name, by ComfyUI's rule: where the name is taken
--- by other bytes " (1)", " (2)" and so on are tried, and at each step a file of
--- the same bytes is taken as it is. With overwrite the first name is replaced.
+-- Gives an uploaded file its name, by ComfyUI's rule: if the name is taken by other bytes, " (1)",
+-- " (2)" and so on are tried, and at each step a file with the same bytes is taken as it is. With
+-- overwrite, the first name is replaced.
 --
 -- ARGV[1]  key of the folder (hash: name -> entry)
 -- ARGV[2]  key of the folder's numbers (hash: prefix -> highest)
@@ -28,7 +28,7 @@ local folder, sha256, entry = ARGV[1], ARGV[7], ARGV[11]
 local name = ARGV[5] .. ARGV[6]
 local former = redis.call('HGET', folder, name)
 
--- use notes that the file is used now.
+-- use notes that the file is being used now.
 local function use()
   touch(ARGV[12], ARGV[13], ARGV[4], name, int(now()), redis.call('HGET', folder, name))
 end

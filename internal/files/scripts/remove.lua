@@ -1,4 +1,4 @@
--- Takes a name away. Its blob stays until it is swept: a job may have it pinned.
+-- Removes a name. Its blob stays until it is swept: a job may have it pinned.
 --
 -- ARGV[1]  key of the folder (hash: name -> entry)
 -- ARGV[2]  key of the type's subfolders (set)

@@ -1,4 +1,4 @@
--- Replaces an entry that is still as it was read.
+-- Replaces an entry if it is still as it was read.
 --
 -- ARGV[1] key of the folder (hash: name -> entry)
 -- ARGV[2] name
@@ -18,8 +18,8 @@ local former = redis.call('HGET', ARGV[1], ARGV[2])
 if former ~= ARGV[3] then
   return {'changed'}
 end
--- isYoung reports whether a blob was written so lately that no sweep has looked at it.
--- One that is being deleted is not, whatever the clocks say.
+-- isYoung reports whether a blob was written so recently that no sweep has looked at it. One that
+-- is being deleted does not count as young, whatever the clocks say.
 local function isYoung(blob)
   return ARGV[8] ~= '' and math.abs(now() - tonumber(ARGV[8])) < tonumber(ARGV[9])
     and redis.call('EXISTS', key('files', 'doom', blob)) == 0

@@ -1,5 +1,5 @@
--- Puts back a name that Redis has lost, from the copy of a hub that was told of it.
--- What Redis knows better does not change.
+-- Puts back a name that Redis has lost, from the copy of a hub that was told about it. Where Redis
+-- knows better, nothing changes.
 --
 -- ARGV[1]  key of the folder (hash: name -> entry)
 -- ARGV[2]  key of the folder's numbers (hash: series -> highest)

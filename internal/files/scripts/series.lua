@@ -1,6 +1,5 @@
--- What scripts know of the names that uploads of one name got: "a.png", "a (1).png",
--- "a (2).png" and so on. Without it each upload would try all of them, while Redis
--- waits.
+-- What scripts know about the names that uploads of one name got: "a.png", "a (1).png", "a (2).png"
+-- and so on. Without it each upload would try all of them, while Redis does nothing else.
 --
 -- A series is there once its second name was given. What it says is checked against the
 -- folder, and names that it does not know are tried one by one:
@@ -21,14 +20,14 @@ local function topOf(index)
   return tonumber(redis.call('HGET', index, '=top') or '0')
 end
 
--- contentOf gives the field of an entry's content, nil while it is not known.
+-- contentOf returns the field for an entry's content, nil if the content is not known.
 local function contentOf(entry)
   local start = string.match(entry, '"sha256":"(%x+)"')
   return start and string.sub(start, 1, 20)
 end
 
--- inSeries calls what if there is a series that a name is in. The first name of a
--- series is always looked at itself.
+-- inSeries calls what if a name is in a series. The first name of a series is always looked at
+-- directly.
 local function inSeries(tenant, typ, subfolder, name, what)
   local stem, ending = string.match(name, '^(.+)(%.[^.]*)$')
   if not stem or string.match(stem, '^%.+$') then
@@ -44,9 +43,9 @@ local function inSeries(tenant, typ, subfolder, name, what)
   end
 end
 
--- most_numbers bounds what is known of one content, which many names may have that were
--- overwritten with it. If all of these get other contents, an upload gets a new name
--- where ComfyUI would find one of the rest.
+-- most_numbers bounds what is known about one content, which may have been written over many names.
+-- If all of these get other contents, an upload gets a new name where ComfyUI would find one of the
+-- rest.
 local most_numbers = 16
 
 -- noteContent notes that a series has a content at a number.
@@ -74,14 +73,14 @@ local function noteContent(index, entry, number)
   write('HSET', index, content, text)
 end
 
--- named is to be called when a name has got another entry.
+-- named must be called when a name has got another entry.
 local function named(tenant, typ, subfolder, name, entry)
   inSeries(tenant, typ, subfolder, name, function(index, _, number)
     noteContent(index, entry, number)
   end)
 end
 
--- unnamed is to be called when a name was taken away.
+-- unnamed must be called when a name was removed.
 local function unnamed(tenant, typ, subfolder, name)
   inSeries(tenant, typ, subfolder, name, function(index, gaps, number, top)
     write('ZADD', gaps, int(number), int(number))
@@ -92,9 +91,9 @@ local function unnamed(tenant, typ, subfolder, name)
   end)
 end
 
--- findName finds what an upload of a name that is taken gets: its name, and whether that
--- one has the content already; nil if there are too many names to try at once: then it
--- goes on with the next call.
+-- findName finds what an upload gets if its name is taken: the new name, and whether that has the
+-- content already. It returns nil if there are too many names to try at once; the next call then
+-- goes on.
 local function findName(tenant, typ, subfolder, folder, stem, ending, sha256)
   local index, gaps = series(tenant, typ, subfolder, stem, ending)
   local top = topOf(index)
@@ -133,7 +132,7 @@ local function findName(tenant, typ, subfolder, folder, stem, ending, sha256)
     return nameIn(stem, ending, gap), false
   end
 
-  -- Redis waits while names are tried.
+  -- Redis does nothing else while names are tried.
   local most_tries = 250
   local number, there = top, nil
   for _ = 1, most_tries do

@@ -1,4 +1,4 @@
--- Ends what doom.lua began: the blob is deleted, or could not be.
+-- Ends what doom.lua began: the blob was deleted, or could not be.
 --
 -- ARGV[1] key of the blob
 --

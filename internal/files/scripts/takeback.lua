@@ -1,5 +1,5 @@
--- Gives a name in the trash back to its file. An upload that has the name now goes to the trash
--- in its place.
+-- Gives a name in the trash back to its file. An upload that has the name now takes its place in
+-- the trash.
 --
 -- ARGV[1] tenant
 -- ARGV[2] the name as the trash has it

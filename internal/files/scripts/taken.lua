@@ -1,4 +1,4 @@
--- Tells what a tenant's files take.
+-- Returns how much space a tenant's files take up.
 --
 -- ARGV[1] tenant
 --

@@ -1,9 +1,9 @@
--- The trash has names that were overwritten, or taken away because nobody had used them for
--- long. It is a zset for each tenant: pack(type, subfolder, name, why, entry) -> until when
--- the name is kept. A name in it counts as one of its blob, so that no sweep takes the bytes,
--- also none of an older hub. A zset of all (tenant -> bytes) tells what each one's takes.
+-- The trash has names that were overwritten, or removed because nobody had used them for long. It
+-- is a zset for each tenant: pack(type, subfolder, name, why, entry) -> until when the name is
+-- kept. A name in it counts as a name of its blob, so that no sweep, not even an older hub's, takes
+-- the bytes. Another zset (tenant -> bytes) tells how much each tenant's trash takes up.
 
--- most_trash bounds the names in the trash of a tenant. The oldest make room.
+-- most_trash bounds the names in a tenant's trash. The oldest make room.
 local most_trash = 5000
 
 local function trash(tenant)
@@ -29,7 +29,7 @@ local function weigh_trash(tenant, bytes)
   end
 end
 
--- take_out takes a name out of the trash and returns its entry. Its blob goes on counting it.
+-- take_out takes a name out of the trash and returns its entry. Its blob still counts it.
 local function take_out(tenant, packed)
   if write('ZREM', trash(tenant), packed) == 0 then
     return nil
@@ -39,8 +39,8 @@ local function take_out(tenant, packed)
   return entry
 end
 
--- drop takes a name out of the trash for good and returns what it took. The janitor deletes
--- the bytes as soon as nothing holds them (zset: pack(blob, bytes) -> not before).
+-- drop takes a name out of the trash for good and returns how much space it took up. The janitor
+-- deletes the bytes as soon as nothing holds them (zset: pack(blob, bytes) -> not before).
 local function drop(tenant, packed)
   local entry = take_out(tenant, packed)
   local blob = blobOf(entry)
@@ -52,9 +52,9 @@ local function drop(tenant, packed)
   return sizeOf(entry)
 end
 
--- discard lets an entry go that has lost its name, or keeps it in the trash for some
--- milliseconds; '' is none. The oldest make room for it: there are at most most_trash names,
--- which take at most most_bytes, 0 for any.
+-- discard lets go of an entry that has lost its name, or keeps it in the trash for some
+-- milliseconds; '' means not at all. The oldest make room for it: there are at most most_trash
+-- names, which take up at most most_bytes, 0 for any.
 local function discard(tenant, typ, subfolder, name, entry, why, grace, most_bytes)
   if grace == '' or blobOf(entry) == '' then
     discount(blobOf(entry))
@@ -62,7 +62,7 @@ local function discard(tenant, typ, subfolder, name, entry, why, grace, most_byt
   end
   local packed = pack(typ, subfolder, name, why, entry)
   if write('ZADD', trash(tenant), int(now() + tonumber(grace)), packed) == 0 then
-    discount(blobOf(entry)) -- it was there already, and counts once
+    discount(blobOf(entry)) -- it was already there, and counts once
     return
   end
   weigh_trash(tenant, sizeOf(entry))
