@@ -23,8 +23,8 @@ const (
 	// before it is interrupted, unless enough is known about such runs. Silence alone is no fault:
 	// a video encoder says nothing for many minutes.
 	hangFactor = 6
-	// If at least hangRuns runs like it are known, hangSoon times the longest of them replaces that
-	// where it is shorter, and hangLate times the longest where it is longer.
+	// hangSoon times the longest of at least hangRuns runs like it replaces that where it is shorter,
+	// and hangLate times the longest one where it is longer.
 	hangSoon, hangLate, hangRuns = 20, 3, 5
 	// interruptTimeout is how long an interrupt may take to work. A shorter StallTimeout shortens
 	// this too.
