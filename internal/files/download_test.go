@@ -24,7 +24,7 @@ import (
 type blinking struct {
 	data     atomic.Pointer[[]byte]
 	modified atomic.Int64
-	// plain sends nothing that tells one file from another; whole knows no ranges.
+	// plain sends nothing that tells one file from another; whole does not support ranges.
 	plain, whole bool
 	// most is how many bytes each connection carries; the last one applies to all that follow.
 	most []int
