@@ -14,23 +14,22 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pins"
 )
 
-// owners knows which key owns which agent's name; the hubs of one Redis share
-// it.
+// owners knows which key owns which agent's name; the hubs of one Redis share it.
 type owners interface {
-	// Claim gives a name to a key unless it has another one, and returns the
-	// key that owns it from now on.
+	// Claim gives a name to a key unless another key has it, and returns the key that owns it from
+	// now on.
 	Claim(ctx context.Context, name, key string) (string, error)
-	// Forget takes a name from its key, and reports whether it had one.
+	// Forget takes a name away from its key, and reports whether it had one.
 	Forget(ctx context.Context, name string) (bool, error)
 }
 
 const (
-	// ownerFresh is how long the owner of a name is not asked for again.
+	// ownerFresh is how long the owner of a name is not asked about again.
 	ownerFresh = time.Minute
-	// ownerAgain is the same while somebody else claims the name: the operator
-	// may have forgotten the owner at another hub.
+	// ownerAgain is the same while somebody else claims the name: the operator may have forgotten
+	// the owner at another hub.
 	ownerAgain = 5 * time.Second
-	// askTimeout bounds one question, maxAsking those at one time.
+	// askTimeout bounds one question, maxAsking the questions at one time.
 	askTimeout = 5 * time.Second
 	maxAsking  = 16
 	// maxOwners bounds the names whose owners are remembered here.
@@ -40,15 +39,15 @@ const (
 // errPinned says that an agent's name belongs to another key.
 var errPinned = errors.New("the name belongs to an agent with another key")
 
-// errUnchecked says that nobody can tell right now whose a name is.
+// errUnchecked says that nobody can tell right now who owns a name.
 var errUnchecked = errors.New("whose the name is cannot be checked while Redis or the storage is away")
 
 // errDamaged says that the record of a name was not signed by a hub.
 var errDamaged = errors.New("the record of whose the name is was damaged in the storage")
 
-// admission lets reports in that come from the owner of their agent's name. An
-// owner once known goes on while Redis is away. Without owners everything gets
-// in: such a fleet has no gossip key, and is on this machine only.
+// admission lets in reports that come from the owner of their agent's name. An owner once known
+// goes on being known while Redis is away. Without owners everything gets in: such a fleet has no
+// gossip key, and is on this machine only.
 type admission struct {
 	owners owners
 	take   func(fleet.Report)
@@ -63,12 +62,12 @@ type admission struct {
 	names  map[string]*nameOwner
 }
 
-// nameOwner is what is known of one name.
+// nameOwner is what is known about one name.
 type nameOwner struct {
 	key     string // the owner's, empty before the first answer
 	checked time.Time
 	asking  bool
-	waiting *fleet.Report // for the answer
+	waiting *fleet.Report // waiting for the answer
 }
 
 func newAdmission(o owners, take func(fleet.Report), refuse func(fleet.Report, error)) *admission {
@@ -76,8 +75,8 @@ func newAdmission(o owners, take func(fleet.Report), refuse func(fleet.Report, e
 	return &admission{owners: o, take: take, refuse: refuse, ctx: ctx, stop: stop, names: map[string]*nameOwner{}}
 }
 
-// admit takes a report or refuses it, at once if the owner of its name is
-// known, else as soon as it is. It does not wait.
+// admit takes a report or refuses it, at once if the owner of its name is known, else as soon as it
+// is. It does not wait.
 func (a *admission) admit(r fleet.Report) {
 	if a.owners == nil {
 		a.take(r)
@@ -97,8 +96,8 @@ func pinnedError(owner string, r fleet.Report) error {
 		errPinned, gossip.Fingerprint(owner), gossip.Fingerprint(r.Sender.Key), r.Agent)
 }
 
-// owner is the key that owns the name of a report. While that is not known the
-// report waits for it.
+// owner returns the key that owns the name of a report. While that is not known, the report waits
+// for it.
 func (a *admission) owner(r fleet.Report) (key string, known bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -175,7 +174,7 @@ func (a *admission) forgetOld() {
 	}
 }
 
-// forget takes a name from its owner.
+// forget takes a name away from its owner.
 func (a *admission) forget(ctx context.Context, name string) (bool, error) {
 	if a.owners == nil {
 		return false, nil
@@ -195,10 +194,10 @@ func (a *admission) close() {
 	a.work.Wait()
 }
 
-// keyed reports whether the gossip has a key. Without one it is on loopback.
+// keyed reports whether the gossip has a key. Without one it is on loopback only.
 func (id Identity) keyed() bool { return len(gossip.Keys(id.GossipKey)) > 0 }
 
-// addressPolicy is what the settings say of the addresses that agents report.
+// addressPolicy returns what the settings say about the addresses that agents report.
 func (s Settings) addressPolicy(local bool) (fleet.Policy, error) {
 	p := fleet.Policy{Local: local, Prefix: comfyui.InstancePath}
 	for _, text := range s.AllowDirect {

@@ -6,14 +6,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 )
 
-// FindKey returns what the secret of an API key gives. The hub must have started. The errors
-// are those of [apikeys.Keys.Find].
+// FindKey returns what the secret of an API key gives access to. The hub must have started. The
+// errors are those of [apikeys.Keys.Find].
 func (h *Hub) FindKey(ctx context.Context, secret string) (apikeys.Access, error) {
 	return h.keys.Find(ctx, secret)
 }
 
-// AddKey makes an API key and returns it with its secret, which nobody can read again. The
-// errors are those of [apikeys.Keys.Add].
+// AddKey makes an API key and returns it with its secret, which nobody can read again. The errors
+// are those of [apikeys.Keys.Add].
 func (o *Operator) AddKey(ctx context.Context, w apikeys.Wanted) (apikeys.Key, string, error) {
 	if !o.started.Load() {
 		return apikeys.Key{}, "", ErrNotStarted
@@ -21,8 +21,8 @@ func (o *Operator) AddKey(ctx context.Context, w apikeys.Wanted) (apikeys.Key, s
 	return o.keys.Add(ctx, w)
 }
 
-// RevokeKey makes an API key invalid, and reports whether there was one. Requests and
-// sockets with the key end: at this hub now, at others within a second.
+// RevokeKey makes an API key invalid, and reports whether there was one. Requests and sockets with
+// the key end: at this hub at once, at others within a second.
 func (o *Operator) RevokeKey(ctx context.Context, name string) (bool, error) {
 	if !o.started.Load() {
 		return false, ErrNotStarted
@@ -30,7 +30,7 @@ func (o *Operator) RevokeKey(ctx context.Context, name string) (bool, error) {
 	return o.keys.Revoke(ctx, name)
 }
 
-// Keys are all API keys, without their secrets.
+// Keys returns all API keys, without their secrets.
 func (o *Operator) Keys(ctx context.Context) ([]apikeys.Key, error) {
 	if !o.started.Load() {
 		return nil, ErrNotStarted

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// boardEvery is the pause between two looks at the fleet while somebody watches it,
-	// and boardQueueEvery between two looks at the queue.
+	// boardEvery is the pause between two looks at the fleet while somebody is watching it, and
+	// boardQueueEvery between two looks at the queue.
 	boardEvery, boardQueueEvery = 500 * time.Millisecond, time.Second
-	// maxPages bounds those who watch at one time, and maxPagesOfOne those of one login
-	// or, without a login, of one address.
+	// maxPages bounds how many may watch at one time, and maxPagesOfOne how many with one login or,
+	// without a login, from one address.
 	maxPages, maxPagesOfOne = 512, 16
-	// pageBacklog is how many changes may wait for one who watches; then it is cut off.
+	// pageBacklog is how many changes may wait for a watcher before it is cut off.
 	pageBacklog = 8
 )
 
@@ -30,8 +30,8 @@ var (
 	ErrTooManyOwnPages = errors.New("you watch the fleet too often at once")
 )
 
-// Board is the fleet and the queue as they change, for those who watch. While nobody does,
-// nothing is looked at. All who may see the same share one look, and one list of changes.
+// Board is the fleet and the queue as they change, for those who watch. While nobody does, nothing
+// is looked at. All who may see the same share one look and one list of changes.
 type Board struct {
 	insight  *Insight
 	dispatch *dispatch.Dispatcher
@@ -46,15 +46,15 @@ type Board struct {
 	// pages counts the open pages by the user they count for.
 	pages map[string]int
 	open  int
-	// stop ends the look-out, nil while nobody watches.
+	// stop ends the looking, nil while nobody is watching.
 	stop context.CancelFunc
 	work sync.WaitGroup
 	jobs boardJobs
 }
 
-// sight is what a viewer may see. Viewers with the same one see the same.
+// sight is what a viewer may see. Viewers with the same sight see the same.
 type sight struct {
-	// tenant is whose jobs are shown; empty for an operator, who sees those of all.
+	// tenant is whose jobs are shown; empty for an operator, who sees everybody's.
 	tenant string
 	// all says that addresses and reasons are shown.
 	all, operator bool
@@ -68,13 +68,13 @@ func (b *Board) sightOf(v Viewer) sight {
 	return s
 }
 
-// sees reports whether jobs of a tenant are shown.
+// sees reports whether a tenant's jobs are shown.
 func (s sight) sees(tenant string) bool { return s.operator || s.tenant == tenant }
 
-// Watcher is somebody who watches.
+// Watcher is somebody who is watching.
 type Watcher struct {
-	// Changes are what has changed, in order; the first shows everything. The channel is
-	// closed when the reader was too slow or the hub closes: watch again then.
+	// Changes are what has changed, in order; the first shows everything. The channel is closed if
+	// the reader was too slow or the hub closes: watch again then.
 	Changes <-chan *BoardChange
 	// SeesAll and Operator say what the viewer may see and do.
 	SeesAll, Operator bool
@@ -83,11 +83,11 @@ type Watcher struct {
 	stop    func()
 }
 
-// Stop ends it. It must be called.
+// Stop ends the watch. It must be called.
 func (w *Watcher) Stop() { w.stop() }
 
-// Watch lets a viewer watch, who counts for share together with others. The errors are
-// [ErrTooManyPages], [ErrTooManyOwnPages], or one of Redis.
+// Watch lets a viewer watch, counting toward share. The errors are [ErrTooManyPages],
+// [ErrTooManyOwnPages], or one of Redis.
 func (b *Board) Watch(ctx context.Context, v Viewer, share string) (*Watcher, error) {
 	s := b.sightOf(v)
 	b.mu.Lock()
@@ -123,7 +123,7 @@ func (b *Board) Watch(ctx context.Context, v Viewer, share string) (*Watcher, er
 	return w, nil
 }
 
-// leave ends one watch, and the look-out after the last one.
+// leave ends one watch, and the looking after the last one.
 func (b *Board) leave(w *Watcher, s sight, share string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +150,7 @@ func (b *Board) Touch(key string) {
 	delete(b.jobs.known, key)
 }
 
-// close cuts off all who watch.
+// close cuts off everybody who is watching.
 func (b *Board) close() {
 	b.mu.Lock()
 	b.closed = true
@@ -185,7 +185,7 @@ func (b *Board) run(ctx context.Context) {
 	}
 }
 
-// look tells all who watch what has changed.
+// look tells everybody who is watching what has changed.
 func (b *Board) look(ctx context.Context, queued bool) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -211,7 +211,7 @@ func (b *Board) look(ctx context.Context, queued bool) {
 	}
 }
 
-// boardNow is what a look finds that is the same for all views.
+// boardNow is what one look finds that is the same for all views.
 type boardNow struct {
 	instances  []fleet.Instance
 	activities map[string]dispatch.Activity

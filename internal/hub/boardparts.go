@@ -15,18 +15,18 @@ type Fault = faults.Fault
 // TrendBucket is what happened within TrendWidth.
 type TrendBucket = trends.Bucket
 
-// TrendWidth is the time of one TrendBucket.
+// TrendWidth is the time that one TrendBucket covers.
 const TrendWidth = trends.Width
 
-// Outcomes are the ends of runs that trends count.
+// Outcomes returns the ends of runs that trends count.
 func Outcomes() []string { return trends.Outcomes() }
 
-// Trends are how the whole fleet has done within the last day, the oldest bucket first.
+// Trends returns how the whole fleet has done within the last day, the oldest bucket first.
 func (h *Hub) Trends(ctx context.Context) ([]TrendBucket, error) { return h.recorder.trends.Day(ctx) }
 
-// Faults are what has gone wrong within the last day as a viewer may see it, the newest
-// first: its own jobs' and prompts' faults, for an operator those of all, and those of
-// instances without the reason where it may not learn it.
+// Faults returns what has gone wrong within the last day as far as a viewer may see it, the newest
+// first: the faults of its own jobs and prompts, or everybody's for an operator, and those of
+// instances, without the reason if the viewer may not learn it.
 func (h *Hub) Faults(ctx context.Context, v Viewer) ([]Fault, error) {
 	all, err := h.recorder.faults.List(ctx)
 	if err != nil {
@@ -43,8 +43,8 @@ func (h *Hub) Faults(ctx context.Context, v Viewer) ([]Fault, error) {
 	return all, nil
 }
 
-// Preview returns the latest picture of the run at an instance, if the viewer may see it and
-// this hub follows it, and its media type.
+// Preview returns the latest picture of the run at an instance, and its media type, if the viewer
+// may see it and this hub follows the run.
 func (b *Board) Preview(v Viewer, instance string) (picture []byte, kind string, ok bool) {
 	s := b.sightOf(v)
 	r := b.dispatch.Activity(instance)

@@ -12,55 +12,55 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// InstanceRow is an instance as those who watch see it. What a viewer may not learn is
-// empty. Times are Unix milliseconds.
+// InstanceRow is an instance as those who watch see it. What a viewer may not learn is empty. Times
+// are Unix milliseconds.
 type InstanceRow struct {
 	Name, Kind, GPU, Version string
 	State                    fleet.State
-	// Reason says why it takes no job, Fault what went wrong there last and FaultAt when.
+	// Reason says why it takes no job, Fault what last went wrong there and FaultAt when.
 	Reason, Fault string
 	FaultAt       int64
 	URL, Agent    string
-	// Reserved are the tenants who alone may use it, with commas.
+	// Reserved are the tenants it is reserved for, separated by commas.
 	Reserved string
-	// VRAMTotal and VRAMFree are in bytes; the latter in steps, so that it changes seldom.
+	// VRAMTotal and VRAMFree are in bytes; the latter in steps, so that it changes rarely.
 	VRAMTotal, VRAMFree int64
-	// Foreign counts prompts of others there, and Load says what else uses the GPU.
+	// Foreign counts other people's prompts there, and Load says what else is using the GPU.
 	Foreign int
 	Load    string
-	// OthersMemory is what other programs hold of the GPU's memory in bytes, and OthersUse
-	// how busy they keep it in percent, as far as known.
+	// OthersMemory is how much of the GPU's memory other programs hold, in bytes, and OthersUse how
+	// busy they keep it in percent, as far as known.
 	OthersMemory int64
 	OthersUse    int
-	// Restarts counts those by the agent since it last went well, RestartAt is when the next
+	// Restarts counts the restarts by the agent since it last went well, RestartAt is when the next
 	// one is planned, and RestartError why the last one failed.
 	Restarts     int
 	RestartAt    int64
 	RestartError string
-	// DiskFree and DiskSize are of the fullest disk of the instance in bytes, 0 if none is
-	// known; the former in steps.
+	// DiskFree and DiskSize are those of the instance's fullest disk in bytes, 0 if none is known;
+	// the former in steps.
 	DiskFree, DiskSize int64
-	// Models are those that it has loaded, with commas.
+	// Models are those that it has loaded, separated by commas.
 	Models string
-	// Job is the prompt id of the job there and Tenant its owner, Key the hub's name of
-	// it. Began is when it began to execute, Node and Class what runs, and Progress that
-	// of the node, from 0 to 1 in steps.
+	// Job is the prompt id of the job there and Tenant its owner, Key the hub's name for it. Began
+	// is when it began to execute, Node and Class what is running, and Progress that of the node,
+	// from 0 to 1 in steps.
 	Job, Tenant, Key string
 	Began            int64
 	Node, Class      string
 	Progress         float64
-	// Boot is when its process began, and LastSeen when an offline one was last heard.
+	// Boot is when its process began, and LastSeen when an offline one was last heard from.
 	Boot, LastSeen int64
 	// Drained says that an operator has paused it.
 	Drained bool
-	// Aside says that it is sick because its runs come to nothing.
+	// Aside says that it is sick because its runs keep failing.
 	Aside bool
 }
 
 // vramStep and diskStep are the steps of VRAMFree and DiskFree.
 const vramStep, diskStep = 64 << 20, 1 << 30
 
-// instanceRow is an instance as a sight shows it. j is the job there, as far as known.
+// instanceRow returns an instance as a sight shows it. j is the job there, as far as known.
 func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, fault faults.Fault) InstanceRow {
 	r := InstanceRow{
 		Name: i.Name, Kind: i.Kind, GPU: i.Report.GPU, Version: i.Report.Version, State: i.State,
@@ -100,13 +100,13 @@ func instanceRow(s sight, i fleet.Instance, a dispatch.Activity, j job.Job, faul
 
 // JobRow is a waiting job as those who watch see it. Times are Unix milliseconds.
 type JobRow struct {
-	// Key is the hub's name of the job. ID is its prompt id, unique for its Tenant.
+	// Key is the hub's name for the job. ID is its prompt id, unique within its Tenant.
 	Key, ID, Tenant string
 	// Order sorts the rows by plain byte order: the smallest goes first.
 	Order string
-	// ETA is when it will be finished, in steps; 0 if that cannot be told.
+	// ETA is when it will be finished, in steps; 0 if unknown.
 	ETA int64
-	// Why says why it waits, empty if it waits for its turn.
+	// Why says why it is waiting, empty if it is only waiting for its turn.
 	Why      string
 	Priority int
 	Band     job.Band
@@ -115,8 +115,8 @@ type JobRow struct {
 	Created  int64
 }
 
-// etaSteps are the steps in which an ETA is shown, by how far away it is: it must not
-// change at every look.
+// etaStep returns the step in which an ETA is shown, depending on how far away it is: the ETA must
+// not change at every look.
 func etaStep(in time.Duration) time.Duration {
 	switch {
 	case in < time.Minute:
@@ -127,7 +127,7 @@ func etaStep(in time.Duration) time.Duration {
 	return time.Minute
 }
 
-// etaAt is a moment in steps, the last one if that is still near.
+// etaAt returns a time in steps, or the last one if that is still close.
 func etaAt(now time.Time, in time.Duration, last int64) int64 {
 	if in < 0 {
 		return 0
@@ -139,7 +139,7 @@ func etaAt(now time.Time, in time.Duration, last int64) int64 {
 	return at.Truncate(time.Second).UnixMilli()
 }
 
-// QueueCounts are the jobs in a few numbers.
+// QueueCounts is the jobs in a few numbers.
 type QueueCounts struct {
 	// Waiting and Running are everybody's; Own are those that the viewer sees.
 	Waiting, Running       int
@@ -149,13 +149,13 @@ type QueueCounts struct {
 	Paused, TenantPaused bool
 }
 
-// BoardChange is what has changed since the one before.
+// BoardChange is what has changed since the previous one.
 type BoardChange struct {
-	// Whole says that it shows everything: what was known before is void.
+	// Whole says that it shows everything: forget what was known before.
 	Whole bool
 	// Instances are pairs of a row and what it was before, which has no name for a new one.
 	Instances []Changed[InstanceRow]
-	// GoneInstances are the names of those that are not there any more.
+	// GoneInstances are the names of those that are no longer there.
 	GoneInstances []string
 	Jobs          []Changed[JobRow]
 	GoneJobs      []string
@@ -168,7 +168,7 @@ type BoardChange struct {
 	encoded encoded
 }
 
-// Changed is a row as it is and was.
+// Changed is a row as it is now and as it was.
 type Changed[T any] struct{ Now, Before T }
 
 // Empty reports whether nothing has changed.

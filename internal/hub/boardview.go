@@ -10,25 +10,25 @@ import (
 )
 
 const (
-	// shownWaiting bounds the waiting jobs that are shown one by one.
+	// shownWaiting bounds the waiting jobs that are shown individually.
 	shownWaiting = 200
-	// jobFresh is how old what is known of a waiting job may be, and jobKept how long a
-	// job is remembered that nobody has asked for.
+	// jobFresh is how old the knowledge about a waiting job may be, and jobKept how long a job is
+	// remembered that nobody has asked for.
 	jobFresh, jobKept = 3 * time.Second, 15 * time.Second
 )
 
-// boardSeen is what a view shows at one moment. It is not changed any more.
+// boardSeen is what a view shows at one moment. It does not change any more.
 type boardSeen struct {
 	instances map[string]InstanceRow
 	jobs      map[string]JobRow
 	counts    QueueCounts
-	// webUI is where the page of ComfyUI comes from.
+	// webUI is where ComfyUI's page comes from.
 	webUI WebUISource
 	// strangers is why nothing is deleted from the storage.
 	strangers string
 }
 
-// boardView is what all who may see the same see.
+// boardView is what everybody with the same sight sees.
 type boardView struct {
 	sight    sight
 	seen     boardSeen
@@ -45,7 +45,7 @@ func (v *boardView) cut(w *Watcher) {
 	delete(v.watchers, w)
 }
 
-// everything is a change that shows all.
+// everything returns a change that shows everything.
 func (v *boardView) everything() *BoardChange {
 	c := v.since(boardSeen{})
 	counts, webUI, strangers := v.seen.counts, v.seen.webUI, v.seen.strangers // they change while this is read
@@ -53,7 +53,7 @@ func (v *boardView) everything() *BoardChange {
 	return c
 }
 
-// since is what has changed since a moment.
+// since returns what has changed since before.
 func (v *boardView) since(before boardSeen) *BoardChange {
 	c := &BoardChange{}
 	c.Instances, c.GoneInstances = changed(before.instances, v.seen.instances)
@@ -70,7 +70,7 @@ func (v *boardView) since(before boardSeen) *BoardChange {
 	return c
 }
 
-// look sees what is there now. With an error it keeps what was seen of the queue.
+// look takes in what is there now. On an error it keeps what was seen of the queue.
 func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bool) error {
 	seen := boardSeen{instances: make(map[string]InstanceRow, len(now.instances)), jobs: v.seen.jobs, counts: v.seen.counts}
 	if v.sight.all {
@@ -103,8 +103,8 @@ func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bo
 	return err
 }
 
-// lookAtQueue reads the first waiting jobs that the view shows. What is known to run waits
-// no more, whatever was read of it a moment ago.
+// lookAtQueue reads the first waiting jobs that the view shows. A job known to be running is no
+// longer waiting, whatever was read about it a moment ago.
 func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, running map[string]bool) error {
 	live, waiting, _, err := b.queue.CountAll(ctx)
 	if err != nil {
@@ -147,7 +147,7 @@ func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, 
 		}
 		if !j.Paused {
 			position := -1
-			if v.sight.operator { // else others are ahead, and only the line knows where
+			if v.sight.operator { // otherwise others are ahead, and only the line knows where
 				position = place
 			}
 			row.ETA = etaAt(at, b.insight.eta(outlook, j, position), v.seen.jobs[j.Key].ETA)
@@ -157,8 +157,8 @@ func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, 
 	return nil
 }
 
-// boardJobs are jobs that were read lately: what waits or runs for long is not read at
-// each look. The zero value is none.
+// boardJobs are jobs that were read recently: a job that waits or runs for long is not read at each
+// look. The zero value is empty.
 type boardJobs struct {
 	known map[string]readJob
 }
@@ -168,7 +168,7 @@ type readJob struct {
 	read, at time.Time // at is when it was last asked for
 }
 
-// read returns those of the jobs that there are.
+// read returns those of the jobs that exist.
 func (k *boardJobs) read(ctx context.Context, get func(context.Context, []string) ([]job.Job, error), keys []string) (map[string]job.Job, error) {
 	if k.known == nil {
 		k.known = map[string]readJob{}
@@ -208,7 +208,7 @@ func (k *boardJobs) read(ctx context.Context, get func(context.Context, []string
 	return all, err
 }
 
-// encoded is the text of a change, which is made once for all who watch.
+// encoded is the text of a change, made once for all who watch.
 type encoded struct {
 	once sync.Once
 	text []byte

@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	// maxCachedBodies bounds the bodies that listings keep, in bytes as they are
-	// stored: compressed, some 5 kB each.
+	// maxCachedBodies bounds the bodies that listings keep, in bytes as stored: compressed, some 5
+	// kB each.
 	maxCachedBodies = 32 << 20
 	// cachedBatch is how many jobs are looked up at a time.
 	cachedBatch = 256
-	// bodiesKeptFor is how long the bodies of a tenant are kept that nobody lists.
+	// bodiesKeptFor is how long the bodies of a tenant are kept when nobody lists them.
 	bodiesKeptFor = time.Minute
 )
 
-// bodyCache keeps bodies of waiting and running jobs from one listing of a tenant to
-// the next. Pages ask for the whole queue at every status message, and without it each
-// of them would read all bodies from Redis again. A job's body never changes. The zero
-// bodyCache is empty; it is safe for concurrent use.
+// bodyCache keeps bodies of waiting and running jobs from one listing of a tenant to the next.
+// Pages ask for the whole queue at every status message, and without it each of them would read all
+// bodies from Redis again. A job's body never changes. The zero bodyCache is empty; it is safe for
+// concurrent use.
 type bodyCache struct {
 	mu      sync.Mutex
 	tenants map[string]*tenantBodies
 	size    int64
 }
 
-// tenantBodies are those of one tenant.
+// tenantBodies are one tenant's.
 type tenantBodies struct {
 	bodies map[string]StoredBody
 	size   int64
 	used   time.Time
 }
 
-// each passes the bodies of a tenant's jobs to use in the order of the keys. Those that
-// are not kept are read from the queue.
+// each passes the bodies of a tenant's jobs to use in the order of the keys. Those that are not
+// kept are read from the queue.
 func (c *bodyCache) each(ctx context.Context, q *queue.Queue, tenant string, keys []string, use func(StoredBody) error) error {
 	for part := range slices.Chunk(keys, cachedBatch) {
 		kept, missing := c.get(tenant, part)
@@ -71,7 +71,7 @@ func (c *bodyCache) each(ctx context.Context, q *queue.Queue, tenant string, key
 	return nil
 }
 
-// get returns what is kept of some jobs, and the keys of the others.
+// get returns what is kept about some jobs, and the keys of the others.
 func (c *bodyCache) get(tenant string, keys []string) (kept map[string]StoredBody, missing []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,9 +91,9 @@ func (c *bodyCache) get(tenant string, keys []string) (kept map[string]StoredBod
 	return kept, missing
 }
 
-// put keeps a body if there is room. It makes room by dropping the tenants whose
-// listings were asked for longest ago, but never those of the tenant itself: listings
-// read from the first to the last, so each would push out what the next begins with.
+// put keeps a body if there is room. It makes room by dropping the tenants whose listings were
+// asked for longest ago, but never bodies of the tenant itself: listings read from first to last,
+// so each would push out what the next begins with.
 func (c *bodyCache) put(tenant string, body StoredBody) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,8 +128,8 @@ func (c *bodyCache) put(tenant string, body StoredBody) {
 	}
 }
 
-// retain drops what is kept of a tenant's jobs other than those that are live, and
-// what is kept of tenants whose listings nobody reads any more.
+// retain drops what is kept about a tenant's jobs other than the live ones, and about tenants whose
+// listings nobody reads any more.
 func (c *bodyCache) retain(tenant string, live []job.Job) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,20 +14,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// maxCallbackURL is the longest URL of a callback, in bytes. It is kept with the job.
+// maxCallbackURL is the longest URL of a callback, in bytes. It is stored with the job.
 const maxCallbackURL = 2048
 
 // MaxCallbacks is how many callbacks are listed at once.
 const MaxCallbacks = 500
 
-// ErrNoCallback is the error of [Callbacks.Replay] for one that is not there, or is
-// somebody else's.
+// ErrNoCallback is the error of [Callbacks.Replay] for a callback that does not exist or belongs to
+// somebody else.
 var ErrNoCallback = errors.New("hub: no such callback")
 
 // Callback says where a job's events go, and which of them.
 type Callback queue.Callback
 
-// WaitingCallback is an event that is not delivered yet, or was given up.
+// WaitingCallback is an event that has not been delivered yet, or was given up.
 type WaitingCallback = queue.WaitingCallback
 
 // CallbackError says what is wrong with a callback. It is meant for whoever sent it.
@@ -35,15 +35,16 @@ type CallbackError struct{ Reason string }
 
 func (e *CallbackError) Error() string { return e.Reason }
 
-// callbackEvents are the events that can be asked for, and are those of a job that does
+// callbackEvents are the events that can be asked for, and defaultWithEnds those of a job that does
 // not say.
 var (
 	callbackEvents  = []string{queue.EventQueued, queue.EventStarted, queue.EventProgress, queue.EventDone, queue.EventFailed, queue.EventCancelled}
 	defaultWithEnds = callbackEvents[3:]
 )
 
-// ReadCallback reads callback_url and callback_events of an object, which may be nil. It
-// returns nil if there is none; the error is a *[CallbackError].
+// ReadCallback reads callback_url and callback_events from an object, which may be nil. It returns
+// nil if there is none; the error is a
+// *[CallbackError].
 func ReadCallback(o *pyjson.Object) (*Callback, error) {
 	link, has := o.Get("callback_url")
 	list, lists := o.Get("callback_events")
@@ -77,7 +78,7 @@ func ReadCallback(o *pyjson.Object) (*Callback, error) {
 	return c, nil
 }
 
-// WithoutCallback is extra_data without the callback of its member comfyhub: neither an
+// WithoutCallback returns extra_data without the callback in its member comfyhub: neither an
 // instance nor the history needs it, and the URL may contain a secret.
 func WithoutCallback(extra []byte, comfyhub *pyjson.Object) []byte {
 	if comfyhub == nil || !comfyhub.Has("callback_url") {
@@ -92,7 +93,7 @@ func WithoutCallback(extra []byte, comfyhub *pyjson.Object) []byte {
 	return withMember(extra, "comfyhub", rest)
 }
 
-// parts are what makes two jobs with different callbacks different.
+// parts returns what makes two jobs with different callbacks different.
 func (c *Callback) parts() [][]byte {
 	if c == nil {
 		return nil
@@ -108,7 +109,7 @@ type Callbacks struct {
 	options  egress.Options // for tests
 }
 
-// openCallbacks makes what sends the callbacks.
+// openCallbacks makes the sender of the callbacks.
 func (h *Hub) openCallbacks() {
 	c := &Callbacks{queue: h.queue, settings: h.Settings}
 	c.sender = callbacks.New(callbacks.Options{
@@ -117,7 +118,7 @@ func (h *Hub) openCallbacks() {
 			s := h.Settings()
 			return callbacks.Settings{Hosts: s.CallbackHosts, Secrets: s.CallbackSecrets}
 		},
-		// As a tenant sees the job: reasons name no addresses of instances.
+		// As a tenant sees the job: reasons contain no addresses of instances.
 		Shown:  func(reason string) string { return h.insight.withoutAddresses(Viewer{Login: true})(reason) },
 		Egress: func() egress.Options { return c.options },
 	})
@@ -153,7 +154,7 @@ func (c *Callbacks) check(with *Callback) error {
 	return nil
 }
 
-// Secret is what a tenant's callbacks are signed with; "" if there are none.
+// Secret returns what a tenant's callbacks are signed with; "" if there are none.
 func (c *Callbacks) Secret(tenant string) string {
 	if !c.On() {
 		return ""
@@ -161,8 +162,8 @@ func (c *Callbacks) Secret(tenant string) string {
 	return callbacks.SecretOf(c.settings().CallbackSecrets[0], tenant)
 }
 
-// scope is whose callbacks a viewer may see: one tenant's, or all with "". The URLs may
-// contain secrets, so that only those see all who may speak for every tenant.
+// scope returns whose callbacks a viewer may see: one tenant's, or everybody's with "". The URLs
+// may contain secrets, so only those who may speak for every tenant see all.
 func (c *Callbacks) scope(v Viewer) string {
 	if v.Trusted && !v.Login {
 		return ""
@@ -170,18 +171,18 @@ func (c *Callbacks) scope(v Viewer) string {
 	return v.Tenant
 }
 
-// Waiting are the callbacks that a viewer may see and that are not delivered yet: of each
-// job the next one.
+// Waiting returns the callbacks that a viewer may see and that have not been delivered yet: the
+// next one of each job.
 func (c *Callbacks) Waiting(ctx context.Context, v Viewer) ([]WaitingCallback, error) {
 	return c.queue.WaitingCallbacks(ctx, c.scope(v), MaxCallbacks)
 }
 
-// Dead are those that were given up, the last one first.
+// Dead returns those that were given up, the latest first.
 func (c *Callbacks) Dead(ctx context.Context, v Viewer) ([]WaitingCallback, error) {
 	return c.queue.DeadCallbacks(ctx, c.scope(v), MaxCallbacks)
 }
 
-// Replay sends one that was given up again. The error is [ErrNoCallback], or one of Redis.
+// Replay resends one that was given up. The error is [ErrNoCallback], or one of Redis.
 func (c *Callbacks) Replay(ctx context.Context, v Viewer, id string) error {
 	err := c.queue.ReplayCallback(ctx, c.scope(v), id)
 	if errors.Is(err, queue.ErrNotFound) {

@@ -13,8 +13,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// Canceller ends jobs that wait or run, at whichever hub they are, for every
-// dialect alike, and changes when waiting ones run. A job that is not there any more is none to end. Errors are
+// Canceller ends waiting and running jobs, whichever hub has them, for every dialect alike, and
+// changes when waiting ones run. If a job no longer exists, there is nothing to cancel. Errors are
 // those of Redis.
 type Canceller struct {
 	queue    *queue.Queue
@@ -25,8 +25,8 @@ type Canceller struct {
 	steered func(key string)
 }
 
-// Cancel ends a tenant's newest job of an id, wherever it is, and reports
-// whether there was one to end.
+// Cancel ends a tenant's newest job with an id, wherever it is, and reports whether there was one
+// to end.
 func (c *Canceller) Cancel(ctx context.Context, tenant, id string) (bool, error) {
 	j, err := c.jobs.Find(ctx, tenant, id)
 	if err != nil || j.Key == "" || !j.State.Live() {
@@ -36,8 +36,7 @@ func (c *Canceller) Cancel(ctx context.Context, tenant, id string) (bool, error)
 	return err == nil, err
 }
 
-// Stop ends a job wherever it is. A client that has seen it run is told that it
-// was interrupted.
+// Stop ends a job wherever it is. A client that has seen it run is told that it was interrupted.
 func (c *Canceller) Stop(ctx context.Context, j job.Job) error {
 	result, err := c.queue.Cancel(ctx, j.Key)
 	if err != nil {
@@ -45,9 +44,8 @@ func (c *Canceller) Stop(ctx context.Context, j job.Job) error {
 	}
 	switch {
 	case result.Was == job.Queued, result.Withdrawn:
-		// It was lost and requeued between the look and the cancel, or waits at an
-		// instance; it is out of the queue now and its client must hear of it all
-		// the same.
+		// It was lost and requeued between the look and the cancel, or is waiting at an instance;
+		// it is out of the queue now, and its client must be told all the same.
 		c.dispatch.Interrupted(j)
 		c.dispatch.WithdrawRun(j.Key)
 	default:
@@ -73,8 +71,8 @@ func (c *Canceller) Withdraw(ctx context.Context, j job.Job) error {
 	return nil
 }
 
-// CancelWaiting takes jobs out of the queue without a trace, and gives the keys
-// of those that were still in it. Only their callers' sockets hear of it.
+// CancelWaiting takes jobs out of the queue without a trace, and returns the keys of those that
+// were still in it. Only their callers' sockets are told.
 func (c *Canceller) CancelWaiting(ctx context.Context, jobs ...job.Job) (gone map[string]bool, err error) {
 	keys := make([]string, len(jobs))
 	for n, j := range jobs {
@@ -98,7 +96,7 @@ func (c *Canceller) CancelWaiting(ctx context.Context, jobs ...job.Job) (gone ma
 	return gone, err
 }
 
-// ignoreNotFound treats a job that is not there as nothing to do.
+// ignoreNotFound treats a missing job as nothing to do.
 func ignoreNotFound(err error) error {
 	if errors.Is(err, queue.ErrNotFound) {
 		return nil

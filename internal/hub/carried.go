@@ -12,26 +12,26 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// maxCarried bounds the files that a prompt carries: each costs a few questions to
-// Redis and the storage.
+// maxCarried bounds the files that a prompt carries: each costs a few questions to Redis and the
+// storage.
 const maxCarried = 64
 
 // carried are the files that come with a prompt, as data: URLs or behind https URLs.
 type carried struct {
-	// files are by where they belong.
+	// files are keyed by where they belong.
 	files map[job.FileRef]interface{ Content() io.Reader }
-	// turn is for those behind URLs; nil without any.
+	// turn is for those behind URLs; nil if there are none.
 	turn *fetching
 }
 
-// close forgets what is not stored.
+// close deletes what is not stored.
 func (c *carried) close() {
 	if c != nil && c.turn != nil {
 		c.turn.close()
 	}
 }
 
-// known says of each file that the tenant has it.
+// known returns these files as ones that the tenant has.
 func (c *carried) known() map[job.FileRef]bool {
 	known := map[job.FileRef]bool{}
 	if c != nil {
@@ -42,9 +42,9 @@ func (c *carried) known() map[job.FileRef]bool {
 	return known
 }
 
-// unpack replaces the URLs in a graph that stand for files by the names that the files
-// will have. Nothing is stored yet: the prompt may still be refused. The error is a
-// *[catalog.Answer], ErrFetching, or one of the local disk or the context.
+// unpack replaces the URLs in a graph that stand for files with the names that the files will have.
+// Nothing is stored yet: the prompt may still be refused. The error is a *[catalog.Answer],
+// ErrFetching, or one of the local disk or the context.
 func (s *Submitter) unpack(ctx context.Context, tenant string, g *catalog.Graph) (*catalog.Graph, *carried, error) {
 	schemes, hosts := []string{"data:"}, s.fetcher.settings().InputsFrom
 	if !hosts.Empty() {
@@ -92,7 +92,7 @@ func checkLinks(hosts Hosts, found []catalog.InputFile) (wrong []catalog.Complai
 
 func isData(f catalog.InputFile) bool { return strings.HasPrefix(f.Value, "data:") }
 
-// read reads the files behind URLs into c and returns how the graph is to name them.
+// read reads the files behind URLs into c and returns how to name them in the graph.
 func (s *Submitter) read(ctx context.Context, tenant string, c *carried, found []catalog.InputFile) (edits []catalog.Edit, wrong []catalog.Complaint, err error) {
 	for _, f := range found {
 		var ref job.FileRef
@@ -126,8 +126,8 @@ func (s *Submitter) read(ctx context.Context, tenant string, c *carried, found [
 	return edits, wrong, nil
 }
 
-// keep stores those of the files that a run reads as uploads of the tenant. A file of
-// the same name makes way: the name belongs to these bytes.
+// keep stores those of the files that a run reads, as uploads of the tenant. A file of the same
+// name is replaced: the name belongs to these bytes.
 func (s *Submitter) keep(ctx context.Context, tenant string, c *carried, read []catalog.InputFile) error {
 	if c == nil {
 		return nil

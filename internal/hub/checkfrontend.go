@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// checkFrontend says what is wrong with a folder that is to hold the web
-// interface; none is fine.
+// checkFrontend says what is wrong with a folder that is to hold the web interface; having none is
+// fine.
 func checkFrontend(folder string) error {
 	if folder == "" {
 		return nil

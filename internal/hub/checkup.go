@@ -21,7 +21,7 @@ type Level string
 // The levels of findings, from good to bad.
 const (
 	LevelOK Level = "ok"
-	// LevelNote is for what may well be meant to be so.
+	// LevelNote is for what may well be intended.
 	LevelNote    Level = "note"
 	LevelWarning Level = "warning"
 	LevelError   Level = "error"
@@ -30,7 +30,7 @@ const (
 // Finding is what a checkup has found out about one thing.
 type Finding struct {
 	Level Level `json:"level"`
-	// About is the part that it is about, such as "redis".
+	// About is the part concerned, such as "redis".
 	About string `json:"about"`
 	// Says is a sentence for the operator, and Do what to do about it, empty for nothing.
 	Says string `json:"says"`
@@ -40,19 +40,19 @@ type Finding struct {
 const (
 	// slowRedis is the time that a request to Redis should not take.
 	slowRedis = 10 * time.Millisecond
-	// maxSkew is how far clocks may be apart.
+	// maxSkew is how far apart clocks may be.
 	maxSkew = time.Second
-	// scarceDisk is the part of a disk that should be free.
+	// scarceDisk is the share of a disk that should be free.
 	scarceDisk = 0.1
-	// maxNamed bounds the names in a finding, maxFindings the findings of a kind.
+	// maxNamed bounds the names in a finding, maxFindings the findings of one kind.
 	maxNamed    = 5
 	maxFindings = 50
 )
 
-// Checkup looks at what a hub depends on, for an operator who wants to know what is wrong.
+// Checkup checks what a hub depends on, for an operator who wants to know what is wrong.
 type Checkup struct{ hub *Hub }
 
-// Findings looks at everything. It takes some requests to Redis, and waits for nothing else.
+// Findings checks everything. It makes some requests to Redis, and waits for nothing else.
 func (c *Checkup) Findings(ctx context.Context) []Finding {
 	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
 		return []Finding{{LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more"}}
@@ -115,10 +115,10 @@ func (c *Checkup) storage() []Finding {
 	return list
 }
 
-// adviceForStrangers says what to do where Redis and the storage do not belong together.
+// adviceForStrangers says what to do if Redis and the storage do not belong together.
 const adviceForStrangers = "give the hub the Redis or the storage that it had; if this Redis is to have the storage from now on: caddy comfyhub adopt-storage"
 
-// keys are the records among the API keys in Redis that are none.
+// keys reports records among the API keys in Redis that are not API keys.
 func (c *Checkup) keys() []Finding {
 	refused := c.hub.keys.Refused()
 	if len(refused) == 0 {
@@ -134,11 +134,11 @@ func (c *Checkup) keys() []Finding {
 	}}
 }
 
-// tokens are the records among the tokens of machines in Redis that are none.
+// tokens reports records among the tokens of machines in Redis that are not tokens.
 func (c *Checkup) tokens(ctx context.Context) []Finding {
 	names, err := c.hub.operator.machines.Refused(ctx)
 	if err != nil || len(names) == 0 {
-		return nil // what keeps Redis from answering has been told
+		return nil // whatever keeps Redis from answering has already been reported
 	}
 	return []Finding{{
 		LevelWarning, "keys", fmt.Sprintf("%d records among the tokens of machines in Redis are refused: %s", len(names), strings.Join(names[:min(len(names), maxNamed)], ", ")),
@@ -146,7 +146,7 @@ func (c *Checkup) tokens(ctx context.Context) []Finding {
 	}}
 }
 
-// secrets are the names of secrets_to that nobody has.
+// secrets reports the names in secrets_to that nobody has.
 func (c *Checkup) secrets() (list []Finding) {
 	instances := c.hub.fleet.Instances()
 	for _, name := range c.hub.Settings().SecretsTo {
@@ -164,7 +164,7 @@ func (c *Checkup) secrets() (list []Finding) {
 	return list
 }
 
-// page is where the web UI comes from.
+// page reports where the web UI comes from.
 func (c *Checkup) page() []Finding {
 	w := c.hub.pages.Where()
 	switch {
@@ -200,7 +200,7 @@ func (c *Checkup) gossip() []Finding {
 	return list
 }
 
-// instances are those that take no jobs although nobody has said so.
+// instances reports those that take no jobs although nobody told them not to.
 func (c *Checkup) instances() []Finding {
 	var list []Finding
 	working := 0
@@ -244,7 +244,7 @@ func adviceFor(i fleet.Instance) string {
 	return "look at the log of its agent, and whether the hub reaches ports 7946 and 7947 there"
 }
 
-// differences are what some ComfyUI servers have and others have not.
+// differences reports what some ComfyUI servers have and others do not.
 func (c *Checkup) differences() []Finding {
 	infos, versions := map[string]*catalog.Info{}, map[string][]string{}
 	known := c.hub.inventory.infos()
@@ -266,7 +266,7 @@ func (c *Checkup) differences() []Finding {
 	return append(list, findingsOf(catalog.Differences(infos), len(infos))...)
 }
 
-// findingsOf makes findings of differences: what the same servers lack is one.
+// findingsOf turns differences into findings: everything that the same servers lack is one.
 func findingsOf(all []catalog.Difference, servers int) []Finding {
 	type group struct{ kind, of, lack string }
 	var order []group

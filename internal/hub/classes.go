@@ -12,7 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// Classes are the node classes of the fleet, and what each of its inputs may be.
+// Classes are the fleet's node classes, and what each of their inputs may be.
 type Classes struct {
 	inventory *inventory
 	dispatch  *dispatch.Dispatcher
@@ -22,9 +22,9 @@ type Classes struct {
 	beginning *beginning
 }
 
-// All describes all node classes to a tenant; false while none is known.
-// Whoever asks may look for a new model, so the instances are asked again if
-// what is known of them may have changed.
+// All describes all node classes to a tenant; false while none is known. Whoever asks may be
+// looking for a new model, so the instances are asked again if what is known about them may have
+// changed.
 func (c *Classes) All(ctx context.Context, tenant string) (catalog.Document, bool) {
 	if c.inventory.catalog() == nil {
 		return catalog.Document{}, false
@@ -39,8 +39,8 @@ func (c *Classes) One(ctx context.Context, tenant, class string) catalog.Documen
 	return c.inventory.catalog().Class(class, c.uploaded(ctx, tenant))
 }
 
-// Known describes a node class by what is known without asking anybody, for programs that
-// need no files; nil if no instance has it.
+// Known describes a node class from what is known without asking anybody, for programs that need no
+// files; nil if no instance has it.
 func (c *Classes) Known(class string) *pyjson.Object {
 	v, err := pyjson.Parse(c.inventory.catalog().Class(class, nil).Body())
 	if err != nil {
@@ -50,8 +50,8 @@ func (c *Classes) Known(class string) *pyjson.Object {
 	return all.Object(class)
 }
 
-// uploaded are the tenant's files in the input folder, which the widgets of
-// file inputs offer beside what lies on the instances.
+// uploaded returns the tenant's files in the input folder, which the widgets of file inputs offer
+// beside the files on the instances.
 func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {
 	var names catalog.Uploads
 	for _, folder := range []string{"", "3d"} {
@@ -66,8 +66,8 @@ func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {
 	return names
 }
 
-// lookTimeout is how long a prompt that the first instances cannot run waits at a start
-// for what is known of the others.
+// lookTimeout is how long, after a start, a prompt that the first instances cannot run waits for
+// what is known about the others.
 const lookTimeout = 10 * time.Second
 
 // lookFirst waits for what is known of other instances.
@@ -80,7 +80,7 @@ func (c *Classes) lookFirst(ctx context.Context) {
 	}
 }
 
-// apiNodes are the nodes of a prompt that need its API key.
+// apiNodes returns the nodes of a prompt that need its API key.
 func (c *Classes) apiNodes(v *catalog.Verdict, secrets []byte) []string {
 	if !catalog.HasSecret(secrets) {
 		return nil
@@ -88,8 +88,8 @@ func (c *Classes) apiNodes(v *catalog.Verdict, secrets []byte) []string {
 	return catalog.APINodes(v.Graph, v.Outputs, c.dispatch.WithSecrets(c.inventory.infos()))
 }
 
-// barred is the answer to a tenant's prompt that none of the instances may run that could, as
-// far as instances are known; nil if one may. paid are the nodes that need its API key.
+// barred returns the answer to a tenant's prompt if, as far as instances are known, none of those
+// that could run it may; nil if one may. paid are the nodes that need its API key.
 func (c *Classes) barred(v *catalog.Verdict, needs catalog.Requirements, tenant string, paid []string) *catalog.Answer {
 	if !c.beginning.hasLooked() {
 		return nil

@@ -12,25 +12,24 @@ import (
 )
 
 const (
-	// confirmPause is the shortest time between two round trips that tell Redis of
-	// confirmed ends. A client that moves to another hub within it may be told its
-	// last ends again.
+	// confirmPause is the shortest time between two round trips that tell Redis about confirmed
+	// ends. A client that moves to another hub within it may be told its last ends again.
 	confirmPause = 25 * time.Millisecond
-	// confirmBatch is how many ends one round trip tells.
+	// confirmBatch is how many ends one round trip reports.
 	confirmBatch = 256
 	// maxUnsaid bounds what is kept while Redis is away.
 	maxUnsaid = 10_000
 )
 
-// confirmations tells Redis which ends clients have confirmed: the first one at once,
-// and those that follow in batches. What Redis cannot be told is kept.
+// confirmations tells Redis which ends clients have confirmed: the first one at once, and those
+// that follow in batches. What Redis cannot be told is kept.
 type confirmations struct {
 	tell func(ctx context.Context, ends ...queue.Confirmed) error
 	log  func() *slog.Logger
 
 	mu     sync.Mutex
 	unsaid []queue.Confirmed
-	// telling means that a goroutine tells what is unsaid.
+	// telling means that a goroutine is reporting what is unsaid.
 	telling bool
 	work    sync.WaitGroup
 	closing context.Context // ends with close
@@ -49,18 +48,18 @@ func (c *confirmations) add(end queue.Confirmed) {
 	defer c.mu.Unlock()
 	c.keep(end)
 	if c.telling || c.closing.Err() != nil {
-		return // close tells the rest
+		return // close reports the rest
 	}
 	c.telling = true
 	c.work.Go(c.run)
 }
 
-// keep adds ends to what is unsaid. The lock is held.
+// keep adds ends to what is unsaid. The caller holds the lock.
 func (c *confirmations) keep(ends ...queue.Confirmed) {
 	c.unsaid = append(c.unsaid, ends[:min(len(ends), maxUnsaid-len(c.unsaid))]...)
 }
 
-// run tells what is unsaid until there is nothing left, or Redis is away.
+// run reports what is unsaid until there is nothing left, or Redis is away.
 func (c *confirmations) run() {
 	for {
 		ctx, cancel := context.WithTimeout(c.closing, 5*time.Second)
@@ -85,7 +84,7 @@ func (c *confirmations) run() {
 	}
 }
 
-// batch tells the first of what is unsaid. told reports whether there was any.
+// batch reports the first of what is unsaid. told says whether there was any.
 func (c *confirmations) batch(ctx context.Context) (told bool, err error) {
 	c.mu.Lock()
 	n := min(len(c.unsaid), confirmBatch)
@@ -106,7 +105,7 @@ func (c *confirmations) batch(ctx context.Context) (told bool, err error) {
 	return true, nil
 }
 
-// flush tells all that is unsaid now.
+// flush reports everything that is unsaid now.
 func (c *confirmations) flush(ctx context.Context) error {
 	for {
 		if more, err := c.batch(ctx); err != nil || !more {
@@ -115,7 +114,7 @@ func (c *confirmations) flush(ctx context.Context) error {
 	}
 }
 
-// close tells the rest. What is added later stays unsaid.
+// close reports the rest. Anything added later stays unsaid.
 func (c *confirmations) close(ctx context.Context) {
 	c.mu.Lock()
 	c.stop()

@@ -2,7 +2,7 @@ package hub
 
 import "github.com/comfyhub/comfyhub/internal/dispatch"
 
-// dispatchSettings are those of the settings in force that are about runs.
+// dispatchSettings returns those of the current settings that are about runs.
 func (h *Hub) dispatchSettings() dispatch.Settings {
 	s := h.Settings()
 	return dispatch.Settings{

@@ -7,20 +7,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// endedCache keeps the records of ended jobs, which never change: a web
-// interface asks for its history at every status message, and reading ten
-// thousand records each time would keep Redis busy with nothing else. What it
-// keeps of a tenant is what the tenant was shown last, so that all of it is
+// endedCache keeps the records of ended jobs, which never change: a web interface asks for its
+// history at every status message, and reading ten thousand records each time would keep Redis busy
+// with nothing else. For each tenant it keeps what the tenant was shown last, so the whole is
 // bounded as the history is, and no tenant's records push out another's.
 type endedCache struct {
 	mu sync.Mutex
-	// tenants have records by job key. A tenant's map is replaced, never
-	// changed.
+	// tenants have records by job key. A tenant's map is replaced, never changed.
 	tenants map[string]map[string]queue.Record
 }
 
-// of gives the records of a tenant's ended jobs, oldest first, and reads only
-// those that it has not seen.
+// of returns the records of a tenant's ended jobs, oldest first, and reads only those that it has
+// not seen.
 func (c *endedCache) of(ctx context.Context, q *queue.Queue, tenant string) ([]queue.Record, error) {
 	keys, err := q.EndedKeys(ctx, tenant)
 	if err != nil {

@@ -14,37 +14,37 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// Ends sees to it that every client gets the ends of its jobs, also those that it
-// missed and those that another hub has run. They are rebuilt from the history.
+// Ends makes sure that every client gets the ends of its jobs, including those that it missed and
+// those that another hub has run. They are rebuilt from the history.
 type Ends struct {
 	queue   *queue.Queue
 	streams *stream.Streams
-	// boot is this process among all hubs, since tells when it started.
+	// boot identifies this process among all hubs, and since tells when it started.
 	boot  string
 	since func() time.Time
-	// window is how long after its end a job is told.
+	// window is for how long after its end a job is told.
 	window func() time.Duration
 	log    func() *slog.Logger
 
-	// confirmed are ends of which Redis does not know yet that they were confirmed.
+	// confirmed are confirmed ends that Redis does not know about yet.
 	confirmed *confirmations
 
-	// looking is held while a look is made; old belongs to it.
+	// looking is held during a look, which uses old.
 	looking *semaphore.Weighted
-	// old is the turn of each present client's last end that is too old to be told.
+	// old is, for each present client, the turn of its last end that is too old to be told.
 	old map[stream.Key]int64
 }
 
 const (
-	// lookPause is the pause between two looks for ends that got lost.
+	// lookPause is the pause between two looks for lost ends.
 	lookPause = 5 * time.Second
 	// looksAt is how many of a client's last ends a look considers.
 	looksAt = 32
 )
 
-// watch looks for lost ends until ctx ends. What brings an end to its client
-// otherwise (messages of hubs, hints, one question when its socket opens) fails
-// when hubs die and Redis is away in between.
+// watch looks for lost ends until ctx ends. Whatever else brings an end to its client (messages of
+// hubs, hints, one question when its socket opens) fails when hubs die and Redis is away in
+// between.
 func (e *Ends) watch(ctx context.Context) {
 	tick := time.NewTicker(lookPause)
 	defer tick.Stop()
@@ -60,8 +60,8 @@ func (e *Ends) watch(ctx context.Context) {
 	}
 }
 
-// look tells clients that have a socket here the ends that nobody has told them, and
-// Redis the confirmations that it has missed.
+// look tells clients that have a socket here the ends that nobody has told them, and tells Redis
+// the confirmations that it has missed.
 func (e *Ends) look(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -99,9 +99,9 @@ func (e *Ends) look(ctx context.Context) error {
 	return nil
 }
 
-// lookAt tells a client those of its last ends that are later than old and that nobody has
-// told it, if they were young enough when it opened its socket: who waits all the time is
-// told however long that takes. It returns the last one that is too old.
+// lookAt tells a client those of its last ends that are later than old and that nobody has told it,
+// if they were recent enough when it opened its socket: a client that is waiting all along is told
+// however long that takes. It returns the last one that is too old.
 func (e *Ends) lookAt(ctx context.Context, client stream.Present, ends []queue.Unconfirmed, old int64) (int64, error) {
 	k := client.Key
 	turns, keys := map[string]int64{}, []string(nil)
@@ -122,7 +122,7 @@ func (e *Ends) lookAt(ctx context.Context, client stream.Present, ends []queue.U
 		finished := e.queue.Clock().When(r.Job.FinishedAt)
 		told, running := e.streams.Told(k, r.Job.Key)
 		patience := endGrace
-		if running { // its messages come, and its end is the last one
+		if running { // its messages are coming, and its end is the last one
 			patience *= endPatience
 		}
 		switch {
@@ -136,8 +136,8 @@ func (e *Ends) lookAt(ctx context.Context, client stream.Present, ends []queue.U
 	return old, nil
 }
 
-// Fetched notes that a client was answered with the ends of prompts, under one of
-// the ids that it may have: its next socket must not be told them again.
+// Fetched notes that a client was answered with the ends of prompts, under one of the ids that it
+// may have: its next socket must not be told them again.
 func (e *Ends) Fetched(tenant string, clients, prompts []string) {
 	keys := make([]stream.Key, len(clients))
 	for n, client := range clients {
@@ -151,19 +151,18 @@ func (e *Ends) delivered(k stream.Key, promptID string) {
 	e.confirmed.add(queue.Confirmed{Tenant: k.Tenant, ID: promptID})
 }
 
-// TellMissed gives a client that opens its socket the ends that it has not
-// received and that this process does not remember, because an earlier one
-// held its stream. Only what ended within the replay window is told.
+// TellMissed tells a client that opens its socket the ends that it has not received and that this
+// process does not remember, because an earlier one held its stream. Only jobs that ended within
+// the replay window are told.
 func (e *Ends) TellMissed(ctx context.Context, k stream.Key) {
 	if time.Since(e.since()) > e.window() {
-		return // all that may be missed ended under this process
+		return // anything that may have been missed ended under this process
 	}
 	e.tellUndelivered(ctx, k, func(j job.Job) bool { return e.queue.Clock().When(j.FinishedAt).Before(e.since()) })
 }
 
-// arrived gives a client whose socket has come here, perhaps from another hub,
-// the ends of jobs that other hubs have run and did not hand over: a hub that
-// was killed hands over nothing.
+// arrived tells a client whose socket has come here, perhaps from another hub, the ends of jobs
+// that other hubs have run and did not hand over: a hub that was killed hands over nothing.
 func (e *Ends) arrived(ctx context.Context, k stream.Key) {
 	e.tellUndelivered(ctx, k, func(j job.Job) bool { return j.Run.Hub != e.boot })
 }
@@ -184,17 +183,16 @@ func (e *Ends) tellUndelivered(ctx context.Context, k stream.Key, concerns func(
 }
 
 const (
-	// endGrace is how long the end of another hub's run may take on its way to
-	// the hub that has the client's socket, before that looks for itself.
+	// endGrace is how long the end of another hub's run may be on its way to the hub that has the
+	// client's socket before that hub looks for itself.
 	endGrace = 3 * time.Second
-	// endPatience is how often it looks while the messages of the run have
-	// come and only their end is missing.
+	// endPatience is how often it looks while the messages of the run have arrived and only their
+	// end is missing.
 	endPatience = 5
 )
 
-// endedElsewhere sees to it that a client whose stream is held here gets the
-// end of a job that another hub has run. That hub sends it; should it die
-// before it has, the end is rebuilt from the history.
+// endedElsewhere makes sure that a client whose stream is held here gets the end of a job that
+// another hub has run. That hub sends it; if it dies first, the end is rebuilt from the history.
 func (e *Ends) endedElsewhere(ctx context.Context, event queue.Event) {
 	k := stream.KeyOf(event.Requester)
 	if !e.streams.Holds(k) {
@@ -230,17 +228,16 @@ func (e *Ends) endedElsewhere(ctx context.Context, event queue.Event) {
 	}
 }
 
-// tell sends a client the end of a job as the history has it, if that can be said now: the
-// next look comes back to it.
+// tell sends a client the end of a job as the history has it, if that can be told now; otherwise
+// the next look comes back to it.
 func (e *Ends) tell(ctx context.Context, k stream.Key, j job.Job) {
 	e.streams.EndedElsewhere(k, j.ID, j.Key, retold(ctx, e.queue, j, min(endGrace*endPatience, e.window()/3))...)
 }
 
-// retold are the messages of an ended job for a client that has not got them
-// otherwise; none where there is no history entry any more. A picture that went only over
-// sockets is not in the history: its client waits for the hub that has it, for so long after
-// the end, and is then told that it is lost. After a success without a picture, it would wait
-// for ever.
+// retold returns the messages of an ended job for a client that has not received them in another
+// way; none if the history entry no longer exists. A picture that went only over sockets is not in
+// the history: its client waits that long after the end for the hub that has it, and is then told
+// that it is lost. After a success without a picture, it would wait for ever.
 func retold(ctx context.Context, q *queue.Queue, j job.Job, patience time.Duration) []stream.Message {
 	frames, owed := rebuilt(ctx, q, j)
 	switch {
@@ -253,9 +250,9 @@ func retold(ctx context.Context, q *queue.Queue, j job.Job, patience time.Durati
 	return frames
 }
 
-// rebuilt are the messages of an ended job from its history entry; none where
-// there is no entry any more. owed is the failure to show a client that has not got
-// the results over its socket; its NodeID is empty if the history has them all.
+// rebuilt returns the messages of an ended job from its history entry; none if the entry no longer
+// exists. owed is the failure to show to a client that has not got the results over its socket; its
+// NodeID is empty if the history has them all.
 func rebuilt(ctx context.Context, q *queue.Queue, j job.Job) (frames []stream.Message, owed comfyui.Failure) {
 	entry, err := q.HistoryEntry(ctx, j.Tenant, j.ID)
 	if err != nil {
@@ -282,8 +279,8 @@ func rebuilt(ctx context.Context, q *queue.Queue, j job.Job) (frames []stream.Me
 	return endFrames(j, parsed), owed
 }
 
-// endFrames are the messages of an ended job as its history entry tells them:
-// start, outputs, end. Progress is not kept and nobody needs it.
+// endFrames returns the messages of an ended job as its history entry tells them: start, outputs,
+// end. Progress is not stored and nobody needs it.
 func endFrames(j job.Job, parsed comfyui.Entry) []stream.Message {
 	var out []stream.Message
 	var last *stream.Message

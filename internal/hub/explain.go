@@ -10,30 +10,27 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// Explanation tells why a job waits, or where it is.
+// Explanation tells why a job is waiting, or where it is.
 type Explanation struct {
 	// Job has the reason in plain words.
 	Job JobView
-	// Ahead are the jobs that will probably begin before one that waits; nil if that cannot
-	// be told.
+	// Ahead are the jobs that will probably begin before a waiting one; nil if unknown.
 	Ahead *Ahead
-	// Candidates are what speaks for or against each instance, for a job that
-	// waits.
+	// Candidates are what speaks for or against each instance, for a waiting job.
 	Candidates []Candidate
 }
 
-// Ahead are the jobs before one that waits.
+// Ahead is the jobs before a waiting one.
 type Ahead = schedule.Ahead
 
-// Reservation keeps instances for the jobs of some tenants.
+// Reservation keeps instances for the jobs of certain tenants.
 type Reservation = schedule.Reservation
 
 // Candidate is an instance, whether it could run a job, and why.
 type Candidate = dispatch.Candidate
 
-// Explain tells what is known of the viewer's newest job of an id. What cannot
-// be read now is left out: half an explanation is better than none. The error may
-// be ErrNoJob.
+// Explain returns what is known about the viewer's newest job with an id. What cannot be read now
+// is left out: half an explanation is better than none. The error may be ErrNoJob.
 func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation, error) {
 	j, err := s.queue.Find(ctx, v.Tenant, id)
 	if err != nil {

@@ -16,8 +16,8 @@ func withClient(extra []byte, client string) []byte {
 	return withMember(extra, "client_id", pyjson.String(client))
 }
 
-// stamped adds to extra_data what a server of a version adds itself: when the
-// prompt came, and from which of Comfy's own programs.
+// stamped adds to extra_data what a server of the given version adds itself: when the prompt came,
+// and from which of Comfy's own programs.
 func stamped(extra []byte, source string, version comfyui.Version) []byte {
 	if source != "" && version.AtLeast(0, 25, 0) {
 		extra = withMember(extra, "comfy_usage_source", pyjson.String(source))
@@ -37,7 +37,7 @@ func withMember(object []byte, key string, value pyjson.Value) []byte {
 	}
 	edit.Add = true
 	if out, err = catalog.Splice(object, []catalog.Edit{edit}); err != nil {
-		return object // no object; the parser of the request lets none through
+		return object // not an object; the parser of the request lets none through
 	}
 	return out
 }

@@ -2,8 +2,8 @@ package hub
 
 import "github.com/comfyhub/comfyhub/internal/pyjson"
 
-// Features are the server's feature flags, for GET /features and sockets: what
-// a server of the fleet's version announces, as far as the hub keeps it.
+// Features returns the server's feature flags, for GET /features and sockets: what a server of the
+// fleet's version announces, as far as the hub can keep it.
 func (h *Hub) Features() []byte {
 	flags := pyjson.NewObject(pyjson.Member{Key: "supports_preview_metadata", Value: pyjson.Bool(true)})
 	current := h.dispatch.Version().AtLeast(0, 17, 0)

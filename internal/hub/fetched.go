@@ -22,12 +22,12 @@ type Hosts = egress.Hosts
 // ParseHosts reads a list of hosts; see [egress.ParseHosts].
 func ParseHosts(items []string) (Hosts, error) { return egress.ParseHosts(items) }
 
-// ErrFetching is the error of [Submitter.Submit] when the files of too many prompts are
-// being fetched.
+// ErrFetching is the error of [Submitter.Submit] when files are already being fetched for too many
+// prompts.
 var ErrFetching = errors.New("hub: too many prompts wait for files from elsewhere")
 
-// Bounds of fetching. A prompt's files lie on the local disk meanwhile, together at most
-// as large as an upload may be.
+// Bounds of fetching. A prompt's files are on the local disk meanwhile, together at most as large
+// as an upload may be.
 const (
 	fetchTimeout   = time.Minute      // for all files of a prompt
 	fetchPatience  = 10 * time.Second // until it is the prompt's turn
@@ -44,11 +44,11 @@ type fetcher struct {
 
 	all *semaphore.Weighted
 	mu  sync.Mutex
-	// tenants are those whose prompts fetch, or wait for it.
+	// tenants are those whose prompts are fetching, or waiting to.
 	tenants map[string]*fetchShare
 }
 
-// fetchShare is what one tenant may have of the fetcher.
+// fetchShare is how much of the fetcher one tenant may use.
 type fetchShare struct {
 	turns *semaphore.Weighted
 	users int
@@ -81,7 +81,7 @@ func (f *fetcher) begin(ctx context.Context, tenant string) (*fetching, error) {
 	return turn, nil
 }
 
-// turn waits until a tenant's prompt may fetch; end must be called then.
+// turn waits until a tenant's prompt may fetch; end must be called afterwards.
 func (f *fetcher) turn(ctx context.Context, tenant string) (end func(), err error) {
 	f.mu.Lock()
 	share := f.tenants[tenant]
@@ -112,7 +112,7 @@ func (f *fetcher) turn(ctx context.Context, tenant string) (end func(), err erro
 	return func() { f.all.Release(1); share.turns.Release(1); leave() }, nil
 }
 
-// close forgets the files, and ends the turn.
+// close deletes the files, and ends the turn.
 func (t *fetching) close() {
 	t.cancel()
 	for _, file := range t.known {
@@ -126,8 +126,8 @@ type fetchError struct{ reason string }
 
 func (e *fetchError) Error() string { return e.reason }
 
-// fetch reads the file behind a URL. The error is a *fetchError for what the sender is
-// to be told; any other is the hub's own.
+// fetch reads the file behind a URL. The error is a *fetchError for what the sender should be told;
+// any other is the hub's own.
 func (t *fetching) fetch(link string) (*files.Fetched, error) {
 	if file := t.known[link]; file != nil {
 		return file, nil
@@ -140,7 +140,7 @@ func (t *fetching) fetch(link string) (*files.Fetched, error) {
 		t.limit -= file.Size
 		return file, nil
 	case errors.Is(t.ctx.Err(), context.Canceled):
-		// The client has hung up. What broke because of that may be called anything.
+		// The client has hung up. Whatever broke because of that may have any name.
 		return nil, t.ctx.Err()
 	case errors.As(err, &refused):
 		return nil, &fetchError{refused.Reason}

@@ -17,8 +17,8 @@ import (
 // spoolFolder is the folder in Identity.Data for what is on its way.
 const spoolFolder = "spool"
 
-// diskReserve is how much of a disk stays free of what arrives, in bytes; a tenth of a
-// small disk.
+// diskReserve is how much of a disk is kept free from what arrives, in bytes; a tenth of a small
+// disk.
 const diskReserve = 1 << 30
 
 // roomOn returns a function that tells how much may arrive on a disk now.
@@ -26,15 +26,15 @@ func roomOn(disk *metrics.Disk) func() int64 {
 	return func() int64 {
 		free, size, ok := disk.Space()
 		if !ok {
-			return math.MaxInt64 / 2 // nobody knows
+			return math.MaxInt64 / 2 // unknown
 		}
 		return int64(free) - min(diskReserve, int64(size/10))
 	}
 }
 
-// openFiles builds what keeps inputs and outputs. The collector of outputs and
-// the dispatcher need each other; it asks for an instance only when the
-// dispatcher has given it an output of one.
+// openFiles builds what keeps inputs and outputs. The collector of outputs and the dispatcher need
+// each other; the collector only asks for an instance once the dispatcher has given it one of the
+// instance's outputs.
 func (h *Hub) openFiles(ctx context.Context) (err error) {
 	spool := filepath.Join(h.id.Data, spoolFolder)
 	if err := os.MkdirAll(spool, 0o700); err != nil {
@@ -70,7 +70,7 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	return h.recallMark()
 }
 
-// uplink names the machine of an instance, over whose line its files come.
+// uplink names the machine of an instance, whose line its files come over.
 func (h *Hub) uplink(instance string) string {
 	if i, known := h.fleet.Instance(instance); known && i.Agent != "" {
 		return "agent " + i.Agent
@@ -84,8 +84,8 @@ func (h *Hub) tidies(instance string) bool {
 	return known && i.Agent != "" && i.Report.Tidies
 }
 
-// openViews builds what shows files and takes them in. It comes after the
-// dispatcher, which it asks for instances and for the fleet's version.
+// openViews builds what shows files and takes them in. It comes after the dispatcher, which it asks
+// for instances and for the fleet's version.
 func (h *Hub) openViews() {
 	log := h.log()
 	h.view = files.NewView(h.store, files.From(h.clients), files.ViewOptions{
@@ -100,19 +100,19 @@ func (h *Hub) openViews() {
 	})
 }
 
-// View shows files. It is there after the first Start.
+// View shows files. It is available after the first Start.
 func (h *Hub) View() *files.View { return h.view }
 
-// Uploads takes inputs in. It is there after the first Start.
+// Uploads takes inputs in. It is available after the first Start.
 func (h *Hub) Uploads() *files.Uploads { return h.uploads }
 
-// Held are the pictures that wait for the instance of their job. They are there
-// after the first Start.
+// Held returns the pictures that are waiting for the instance of their job. It is available after
+// the first Start.
 func (h *Hub) Held() *files.Held { return h.held }
 
-// ofInstance finds an input that lies on an instance and not at the hub: what
-// /object_info offers, the web interface also shows. Only where nobody has
-// logged in, and nothing that a hub may have put there: that is somebody's.
+// ofInstance finds an input that is on an instance and not at the hub: the web interface shows
+// whatever /object_info offers. It does so only where nobody has logged in, and for nothing that a
+// hub may have put there, since that belongs to somebody.
 func (h *Hub) ofInstance(ctx context.Context, tenant string, ref job.FileRef) (files.Source, bool) {
 	if ref.Type != job.TypeInput || tenant != job.DefaultTenant {
 		return files.Source{}, false

@@ -6,8 +6,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
-// Instances is the fleet as a viewer may see it: prompts of others make an
-// instance busy and are not named. While Redis is away no running prompt is.
+// Instances returns the fleet as a viewer may see it: other people's prompts make an instance busy
+// but are not named. While Redis is away, no running prompt is.
 func (s *Insight) Instances(ctx context.Context, v Viewer) []fleet.Instance {
 	instances := s.fleet.Instances()
 	running := s.runningOf(ctx, v, instances)
@@ -28,7 +28,7 @@ func (s *Insight) Instances(ctx context.Context, v Viewer) []fleet.Instance {
 	return instances
 }
 
-// runningOf are the viewer's own prompts by the instance that runs them.
+// runningOf returns the viewer's own prompts by the instance that runs them.
 func (s *Insight) runningOf(ctx context.Context, v Viewer, instances []fleet.Instance) map[string]string {
 	var keys []string
 	for _, i := range instances {
@@ -52,26 +52,26 @@ func (s *Insight) runningOf(ctx context.Context, v Viewer, instances []fleet.Ins
 	return running
 }
 
-// Stats are the fleet in a few numbers.
+// Stats is the fleet in a few numbers.
 type Stats struct {
-	// Waiting and Running are jobs, Sockets open sockets: everybody's, or the
-	// viewer's own where others are none of its business.
+	// Waiting and Running count jobs, Sockets open sockets: everybody's, or the viewer's own if
+	// others are none of its business.
 	Waiting, Running, Sockets int
-	// Ended counts the jobs that have ended since the queue began, at all hubs; -1 where
-	// others are none of the viewer's business.
+	// Ended counts the jobs that have ended since the queue began, on all hubs; -1 if others are
+	// none of the viewer's business.
 	Ended int64
 	// Paused means that the operator has paused the whole queue.
 	Paused bool
-	// WebUI is where the page of ComfyUI comes from.
+	// WebUI is where ComfyUI's page comes from.
 	WebUI WebUISource
-	// Strangers is why Redis and the storage do not belong together, so that nothing is
-	// deleted; empty if they do, and where that is none of the viewer's business.
+	// Strangers says why Redis and the storage do not belong together, so that nothing is deleted;
+	// empty if they do, or if that is none of the viewer's business.
 	Strangers string
-	// Instances has a count for each state that there is.
+	// Instances has a count for each state that occurs.
 	Instances map[fleet.State]int
 }
 
-// Stats counts what a viewer may know of.
+// Stats counts what a viewer may know about.
 func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
 	out := Stats{Ended: -1, Paused: s.stops.has(StopAll)}
 	var live int
@@ -98,7 +98,7 @@ func (s *Insight) Stats(ctx context.Context, v Viewer) (Stats, error) {
 	return out, err
 }
 
-// strangers is why Redis and the storage do not belong together, "" if they do.
+// strangers says why Redis and the storage do not belong together, "" if they do.
 func (s *Insight) strangers() string {
 	if err := s.bond.Err(); err != nil {
 		return err.Error()

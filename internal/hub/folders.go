@@ -8,9 +8,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// ListFiles names the tenant's files directly in the folder of a type, newest
-// first. Where nobody logs in, the inputs that lie on an instance only follow:
-// LoadImage offers them, and they can be viewed. The error is one of Redis.
+// ListFiles returns the names of the tenant's files directly in the folder of a type, newest first.
+// Where nobody logs in, inputs that are only on an instance follow: LoadImage offers them, and they
+// can be viewed. The error is one of Redis.
 func (h *Hub) ListFiles(ctx context.Context, tenant, typ string) ([]string, error) {
 	entries, err := h.store.List(ctx, tenant, typ, "")
 	if err != nil {

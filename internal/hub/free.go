@@ -7,9 +7,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
-// Free lets instances unload their models, free their memory, or both: those
-// that the FreePolicy allows for these clients of a tenant. An instance that does
-// not answer has nothing to free, so errors are only logged.
+// Free makes instances unload their models, free their memory, or both: those that the FreePolicy
+// allows for these clients of a tenant. An instance that does not answer has nothing to free, so
+// errors are only logged.
 func (n *Instances) Free(ctx context.Context, tenant string, clients []string, models, memory bool) {
 	var from []*comfyui.Client
 	switch n.settings().Free {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// heldClass begins the classes of the nodes that read held pictures.
+	// heldClass begins the names of the node classes that read held pictures.
 	heldClass = "ETN_"
 	// maxHeldIDs bounds the pictures of one graph.
 	maxHeldIDs = 256

@@ -40,19 +40,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/webui"
 )
 
-// ErrNotStarted is the readiness of a hub before its first Start.
+// ErrNotStarted is the readiness error of a hub before its first Start.
 var ErrNotStarted = errors.New("hub: not started")
 
 // leaseTime is how long a run stays with a hub that does not renew it.
 const leaseTime = 15 * time.Second
 
-// Hub is one hub: all that survives a reload of the configuration.
+// Hub is one hub: everything that survives a reload of the configuration.
 //
-// Many methods: it starts and stops the parts in order, and has an accessor for
-// each part that a dialect or an operator uses. What a part does is a method of the
-// part.
+// Many methods: it starts and stops the parts in order, and has an accessor for each part that a
+// dialect or an operator uses. What a part does is a method of the part.
 type Hub struct {
-	// Instances are the connected ones. They are there after the first Start.
+	// Instances are the connected ones. They are available after the first Start.
 	*Instances
 
 	id      Identity
@@ -69,8 +68,8 @@ type Hub struct {
 	policy  atomic.Pointer[fleet.Policy] // from the settings
 	started atomic.Bool
 
-	// starting guards the first Start and Close; what follows is set there
-	// and then only read.
+	// starting guards the first Start and Close; the fields below are set there and only read
+	// afterwards.
 	starting        sync.Mutex
 	closed          bool
 	failed          error     // why the parts could not be built
@@ -132,8 +131,7 @@ type Hub struct {
 	stopHouse   context.CancelFunc
 }
 
-// New builds a hub without any outside effect: nothing is opened, dialled or
-// started before Start.
+// New builds a hub without any outside effect: nothing is opened, dialled or started before Start.
 func New(id Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), inventory: newInventory()}
 	h.budget = budget.New()
@@ -146,9 +144,9 @@ func New(id Identity) *Hub {
 	return h
 }
 
-// Start opens everything on its first call and applies the settings on every
-// call. It waits a few seconds for Redis and the storage, and not at all for agents. A
-// hub whose Redis or storage is away starts to serve once both are there: see Started.
+// Start opens everything on its first call and applies the settings on every call. It waits a few
+// seconds for Redis and the storage, and not at all for agents. A hub whose Redis or storage is
+// away starts to serve once both are there: see Started.
 func (h *Hub) Start(ctx context.Context, s Settings) error {
 	s = s.withDefaults()
 	if err := checkFrontend(s.Frontend); err != nil {
@@ -173,7 +171,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	}
 	if !h.opened {
 		if err := h.open(ctx); err != nil {
-			// Closed here, once: whoever called Start will call Close, too.
+			// Closed here, once: whoever called Start will also call Close.
 			h.closed, h.failed = true, err
 			if err := h.shut(ctx); err != nil {
 				h.log().Debug("cannot close what has failed to start", "error", err)
@@ -303,8 +301,7 @@ func (h *Hub) open(ctx context.Context) error {
 	return nil
 }
 
-// transport connects the streams with those of other hubs, if others can share
-// the queue.
+// transport connects the streams with those of other hubs, if others can share the queue.
 func (h *Hub) transport(boot string) stream.Transport {
 	if h.db.Embedded() {
 		return nil
@@ -312,8 +309,8 @@ func (h *Hub) transport(boot string) stream.Transport {
 	return peers.New(h.db, boot)
 }
 
-// Close ends sockets with a going-away frame, leaves the gossip and closes
-// Redis. Runs go on at their instances and are adopted by the next hub.
+// Close ends sockets with a going-away frame, leaves the gossip and closes Redis. Runs go on at
+// their instances and are adopted by the next hub.
 func (h *Hub) Close(ctx context.Context) error {
 	h.starting.Lock()
 	defer h.starting.Unlock()
@@ -324,7 +321,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	return h.shut(ctx)
 }
 
-// shut closes what is open, in the opposite order.
+// shut closes what is open, in reverse order.
 func (h *Hub) shut(ctx context.Context) error {
 	var errs []error
 	h.entering.Lock()
@@ -383,18 +380,18 @@ func (h *Hub) shut(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Collectors are the hub's metrics. They are made once and live as long as
-// the hub, so that counters go on through reloads.
+// Collectors returns the hub's metrics. They are made once and live as long as the hub, so that
+// counters continue through reloads.
 func (h *Hub) Collectors() []prometheus.Collector { return append(h.measure.Collectors(), h.live) }
 
-// Settings are those in force. They must not be changed.
+// Settings returns the current settings. They must not be changed.
 func (h *Hub) Settings() *Settings { return h.config.Load() }
 
-// Version is the version of ComfyUI that the whole fleet can keep; not Known
-// while nothing is connected.
+// Version returns the version of ComfyUI that the whole fleet supports; not Known while nothing is
+// connected.
 func (h *Hub) Version() comfyui.Version { return h.dispatch.Version() }
 
-// Release is the version of the hub.
+// Release returns the version of the hub.
 func (h *Hub) Release() string { return Version }
 
 func (h *Hub) log() *slog.Logger { return h.Settings().Logger }

@@ -11,13 +11,12 @@ import (
 	"strings"
 )
 
-// idPrefix begins the file in the data folder that keeps a hub's id.
+// idPrefix begins the name of the file in the data folder that stores a hub's id.
 const idPrefix = "hub-id-"
 
-// ownID is the hub's lasting id: a hub that starts again takes over at once
-// what its earlier process left. The folder may be shared, so the id is of
-// this machine and this gossip address; two hubs of one id would take each
-// other's runs for their own.
+// ownID returns the hub's lasting id: a hub that starts again takes over at once what its earlier
+// process left. The folder may be shared, so the id belongs to this machine and this gossip
+// address; two hubs with the same id would take each other's runs for their own.
 func (h *Hub) ownID() (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -32,7 +31,7 @@ func (h *Hub) ownID() (string, error) {
 	return lasting(filepath.Join(h.id.Data, idPrefix+name), 8)
 }
 
-// lasting reads a random text from a file, and makes it at the first time.
+// lasting reads a random text from a file, creating it the first time.
 func lasting(path string, size int) (string, error) {
 	b, err := os.ReadFile(path)
 	if text := strings.TrimSpace(string(b)); err == nil && len(text) == 2*size {

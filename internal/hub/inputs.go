@@ -11,14 +11,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// lookup says which of a tenant's files the hub has, for the time of one
-// request.
+// lookup knows which of a tenant's files the hub has, for the duration of one request.
 type lookup struct {
 	store  *files.Store
 	ctx    context.Context
 	tenant string
 	known  map[job.FileRef]bool
-	// err is set when Redis was away: what has says then is worth nothing.
+	// err is set if Redis was away: what has returns is then worth nothing.
 	err error
 }
 

@@ -15,8 +15,8 @@ import (
 // Viewer is somebody who looks at jobs and at the fleet.
 type Viewer = job.Viewer
 
-// Insight shows the fleet and the jobs to viewers, to each what it may see. Its
-// errors are those of Redis, besides those that a method names.
+// Insight shows the fleet and the jobs to viewers, to each what it may see. Its errors are those of
+// Redis, besides those that a method names.
 type Insight struct {
 	queue    *queue.Queue
 	fleet    *fleet.Registry
@@ -26,25 +26,25 @@ type Insight struct {
 	limitsOf func(tenant string) TenantLimits
 	settings func() *Settings
 	stops    *stops
-	// pages are where the page of ComfyUI comes from.
+	// pages says where ComfyUI's page comes from.
 	pages func() *pageSource
 	// bond says whether Redis and the storage belong together.
 	bond *files.Bond
 	log  func() *slog.Logger
 }
 
-// SeesAll reports whether a viewer may learn addresses, reasons and numbers of
-// everybody: operators may, and everybody where nobody logs in, else only those who
-// may speak for every tenant and speak for none.
+// SeesAll reports whether a viewer may learn everybody's addresses, reasons and numbers: operators
+// may, and everybody where nobody logs in; otherwise only those who may speak for every tenant and
+// are speaking for none.
 func (s *Insight) SeesAll(v Viewer) bool {
 	return v.Operator || !v.Login && (v.Trusted || !s.logins.lately())
 }
 
-// withoutAddresses gives a function that replaces the addresses of instances by
-// their names, where the viewer may not learn them.
+// withoutAddresses returns a function that replaces the addresses of instances with their names, if
+// the viewer may not learn them.
 func (s *Insight) withoutAddresses(v Viewer) func(string) string { return s.cleaner(s.SeesAll(v)) }
 
-// cleaner is withoutAddresses for those who may learn all addresses or none.
+// cleaner is withoutAddresses for viewers who may learn all addresses or none.
 func (s *Insight) cleaner(all bool) func(string) string {
 	if all {
 		return func(text string) string { return text }

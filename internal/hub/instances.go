@@ -23,19 +23,19 @@ type Instances struct {
 	log      func() *slog.Logger
 }
 
-// Primary is the instance that the web UI's page and the scripts of extensions come from, nil
-// while it is not connected: another one must not stand in for it.
+// Primary returns the instance that the web UI's page and the scripts of extensions come from, nil
+// while it is not connected: no other may stand in for it.
 func (n *Instances) Primary() *comfyui.Client { return n.pages.Client() }
 
-// PageSources are the connected instances that the page and what belongs to it may come from,
+// PageSources returns the connected instances that the page and what belongs to it may come from,
 // the primary first.
 func (n *Instances) PageSources() []Source { return n.pages.Sources() }
 
-// MayTellPage reports whether what an agent, or an instance without one, has once said of the
-// page still counts.
+// MayTellPage reports whether what an agent, or an instance without one, once said about the page
+// still counts.
 func (n *Instances) MayTellPage(owner string) bool { return n.pages.Owns(owner) }
 
-// Clients are those of all connected instances, the primary's first.
+// Clients returns those of all connected instances, the primary's first.
 func (n *Instances) Clients() []*comfyui.Client {
 	primary := n.Primary()
 	all := n.dispatch.Clients()
@@ -45,19 +45,19 @@ func (n *Instances) Clients() []*comfyui.Client {
 	return all
 }
 
-// A1111 are those of the connected servers of A1111's API that run jobs of a tenant, in the
-// order of their names.
+// A1111 returns the clients of the connected servers of A1111's API that run a tenant's jobs,
+// sorted by name.
 func (n *Instances) A1111(tenant string) []*comfyui.Client {
 	return n.dispatch.ClientsOf(fleet.KindA1111, tenant)
 }
 
-// ClientOf is that of an instance by its name, nil while it is not connected.
+// ClientOf returns the client of an instance by its name, nil while it is not connected.
 func (n *Instances) ClientOf(instance string) *comfyui.Client { return n.clients.ByName(instance) }
 
-// ClientFor is the instance for a call that is no route of the hub, given the
-// client ids that it may come from: the one that runs a job of theirs, because a
-// node may be waiting for just this call; else the one that ran their last; else
-// the primary, or any. It is nil while none is connected.
+// ClientFor returns the instance for a call that is not a route of the hub, given the client ids
+// that it may come from: the one that is running a job of theirs, because a node may be waiting for
+// just this call; else the one that ran their last job; else the primary, or any. It is nil while
+// none is connected.
 func (n *Instances) ClientFor(tenant string, clients []string) *comfyui.Client {
 	for _, id := range clients {
 		if c := n.dispatch.Running(tenant, id); c != nil {
@@ -75,12 +75,11 @@ func (n *Instances) ClientFor(tenant string, clients []string) *comfyui.Client {
 	return n.dispatch.First()
 }
 
-// Doubt makes the hub ask an instance again what it can run: a call may have
-// changed it.
+// Doubt makes the hub ask an instance again what it can run: a call may have changed it.
 func (n *Instances) Doubt(c *comfyui.Client) { n.dispatch.Doubt(c) }
 
-// Introduce makes a client known to an instance, if the hub knows it, and
-// returns the id that the instance knows it by.
+// Introduce makes a client known to an instance, if the hub knows it, and returns the id that the
+// instance knows it by.
 func (n *Instances) Introduce(ctx context.Context, to *comfyui.Client, tenant, client string) (comfyui.Alias, bool) {
 	k := stream.Key{Tenant: tenant, Client: client}
 	if !n.streams.Knows(ctx, k) {

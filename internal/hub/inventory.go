@@ -15,12 +15,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/roster"
 )
 
-// rememberAbilities is how long the node classes of an instance that left stay
-// known: its jobs wait for it instead of being refused.
+// rememberAbilities is how long the node classes of an instance that left stay known: its jobs wait
+// for it instead of being refused.
 const rememberAbilities = 24 * time.Hour
 
-// inventory is what each instance can run, and the catalog made of it.
-// Merging happens beside the requests: they read the last catalog.
+// inventory is what each instance can run, and the catalog made from it. Requests do not wait for
+// merging: they read the last catalog.
 type inventory struct {
 	merged atomic.Pointer[catalog.Catalog]
 
@@ -47,12 +47,12 @@ func (v *inventory) learned(instance string, info *catalog.Info, version comfyui
 	v.mu.Lock()
 	v.items[instance] = &item{info: info.WithSecrets(false), version: version} // who may have API keys changes
 	v.mu.Unlock()
-	// At once: the job that an instance can run must not be refused after the
-	// instance has been seen.
+	// At once: a job that the instance can run must not be refused after the instance has been
+	// seen.
 	v.merge()
 }
 
-// recalled takes in what is kept of instances that this hub does not have now.
+// recalled takes in what is stored about instances that this hub does not have now.
 func (v *inventory) recalled(known map[string]roster.Instance) {
 	changed := false
 	v.mu.Lock()
@@ -75,7 +75,7 @@ func (v *inventory) recalled(known map[string]roster.Instance) {
 	}
 }
 
-// present notes which of some instances are there now.
+// present notes which of the named instances are there now.
 func (v *inventory) present(names []string, there func(string) bool) {
 	now := time.Now()
 	changed := false
@@ -150,7 +150,7 @@ func (v *inventory) version() (lowest comfyui.Version) {
 // loaders are the core nodes that offer the files of the input folder.
 var loaders = [...][2]string{{"LoadImage", "image"}, {"LoadAudio", "audio"}, {"LoadVideo", "file"}}
 
-// offering are the present instances that offer an input file, by name.
+// offering returns the present instances that offer an input file, by name.
 func (v *inventory) offering(file string) []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -168,8 +168,8 @@ func (v *inventory) offering(file string) []string {
 	return names
 }
 
-// inputs are the files that lie in the input folders of the present instances,
-// as far as the loaders offer them, by name.
+// inputs returns the files in the input folders of the present instances, as far as the loaders
+// offer them, by name.
 func (v *inventory) inputs() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -186,14 +186,14 @@ func (v *inventory) inputs() []string {
 	return slices.Compact(names)
 }
 
-// catalog is what the fleet can run; nil while nothing is known.
+// catalog returns what the fleet can run; nil while nothing is known.
 func (v *inventory) catalog() *catalog.Catalog { return v.merged.Load() }
 
-// lookAtAll is how often an inventory looks at all instances. Nothing tells it that
-// nobody reports an instance any more.
+// lookAtAll is how often an inventory looks at all instances. Nothing tells it when an instance is
+// no longer reported.
 const lookAtAll = 10 * time.Second
 
-// follow keeps the note of who is there until the context ends.
+// follow keeps track of who is there until the context ends.
 func (v *inventory) follow(ctx context.Context, registry *fleet.Registry) {
 	changes := registry.Subscribe()
 	defer changes.Close()
@@ -215,14 +215,14 @@ func (v *inventory) follow(ctx context.Context, registry *fleet.Registry) {
 	}
 }
 
-// names are the instances of which anything is known.
+// names returns the instances about which anything is known.
 func (v *inventory) names() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return slices.Collect(maps.Keys(v.items))
 }
 
-// infos are what each instance can run, also of those that left lately.
+// infos returns what each instance can run, including those that left recently.
 func (v *inventory) infos() map[string]*catalog.Info {
 	v.mu.Lock()
 	defer v.mu.Unlock()

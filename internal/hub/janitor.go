@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maintenanceEvery is how often the janitor works. Each time a little is
-	// done, so that all of the storage is looked at in about an hour.
+	// maintenanceEvery is how often the janitor works. It does a little each time, so that it gets
+	// through the whole storage in about an hour.
 	maintenanceEvery = time.Minute
-	// sweptAtOnce are the parts of the storage that are swept at one time.
+	// sweptAtOnce is how many parts of the storage are swept at a time.
 	sweptAtOnce = 5
-	// sweepAge is how old bytes must be that no name and no job needs: an operator has so
-	// long to notice that a Redis has lost names. The trash keeps names for as long.
+	// sweepAge is how old bytes must be that no name and no job needs: that is how long an operator
+	// has to notice that a Redis has lost names. The trash keeps names for just as long.
 	sweepAge = 7 * 24 * time.Hour
-	// youngest is the age at which a file can be deleted at all: a run that
-	// shows an older file again must not lose it to its neighbours.
+	// youngest is the age below which a file cannot be deleted at all: a run that shows an older
+	// file again must not lose it to its neighbours.
 	youngest = 10 * time.Minute
 )
 
@@ -33,25 +33,25 @@ type janitor struct {
 	db     *redis.DB
 	queue  *queue.Queue
 	store  *files.Store
-	full   func() bool // the storage is
+	full   func() bool // whether the storage is
 	bond   *files.Bond
 	held   *files.Held
 	pinned *pinnedBlobs
 	ring   *keyring.Ring
 	keys   *apikeys.Keys
 	logins *logins
-	// self is the lasting id of the hub.
+	// self is the hub's lasting id.
 	self     string
 	settings func() *Settings
 	log      func() *slog.Logger
 	// part is the part of the storage that is swept next.
 	part int
-	// strangers is what was last said of the bond.
+	// strangers is what was last logged about the bond.
 	strangers string
 }
 
-// run does it until the context ends: it deletes what is too old or too much, and
-// bytes that nobody can reach. One hub at a time does so.
+// run works until the context ends: it deletes what is too old or too much, and bytes that nobody
+// can reach. Only one hub at a time does so.
 func (j *janitor) run(ctx context.Context) {
 	tick := time.NewTicker(maintenanceEvery)
 	defer tick.Stop()
@@ -100,9 +100,9 @@ func (j *janitor) round(ctx context.Context) {
 	j.sweep(ctx, now, since)
 }
 
-// sweep goes through the next parts of the storage, whose clock shows now and which has
-// belonged to this Redis since some time. It leaves one alone that has not done so for long:
-// bytes without a name may be another Redis's.
+// sweep goes through the next parts of the storage, whose clock shows now and which has belonged to
+// this Redis since then. If that is not long enough ago, it leaves the storage alone: bytes without
+// a name may belong to another Redis.
 func (j *janitor) sweep(ctx context.Context, now, since time.Time) {
 	for range sweptAtOnce {
 		if now.Sub(since) > sweepAge {
@@ -129,7 +129,7 @@ func (j *janitor) count(ctx context.Context) {
 	}
 }
 
-// together is nil while Redis and the storage belong together, and says when that changes.
+// together returns nil while Redis and the storage belong together, and logs when that changes.
 func (j *janitor) together(ctx context.Context) error {
 	err := j.bond.Meet(ctx)
 	said := ""
@@ -161,8 +161,8 @@ func (j *janitor) tellSwept(what string, swept files.Swept) {
 	}
 }
 
-// expireKeys deletes keys that nothing needs any more. What they have signed is signed
-// again before.
+// expireKeys deletes keys that nothing needs any more. What they have signed has been signed again
+// by then.
 func (j *janitor) expireKeys(ctx context.Context) error {
 	if _, err := j.db.Now(ctx); err != nil { // brings Clock up to date
 		return err
@@ -173,8 +173,8 @@ func (j *janitor) expireKeys(ctx context.Context) error {
 	return j.ring.Expire(ctx, j.db.Clock().Ago(0))
 }
 
-// retain deletes ended jobs that are too old, or whose files are too much, and
-// the files that only such jobs name; then uploads that nobody uses.
+// retain deletes ended jobs that are too old, or whose files are too much, and the files that only
+// such jobs name; then uploads that nobody uses.
 func (j *janitor) retain(ctx context.Context) error {
 	if _, err := j.db.Now(ctx); err != nil { // brings Clock up to date
 		return err
@@ -182,8 +182,8 @@ func (j *janitor) retain(ctx context.Context) error {
 	return j.retainSince(ctx, j.db.Clock().Ago)
 }
 
-// retainSince is retain; ago gives times by Redis's clock. What fails holds up nothing else:
-// a file that the storage refuses to delete must not keep all others.
+// retainSince is retain; ago converts ages to times by Redis's clock. A failure holds up nothing
+// else: a file that the storage refuses to delete must not keep all the others.
 func (j *janitor) retainSince(ctx context.Context, ago func(age time.Duration) time.Time) error {
 	s, old := j.settings(), ago(youngest)
 	var failed []error
@@ -209,9 +209,9 @@ func (j *janitor) retainSince(ctx context.Context, ago func(age time.Duration) t
 	return errors.Join(failed...)
 }
 
-// forget deletes the jobs of a tenant, or of all with "", that ended until a
-// moment, and the files that no younger one names. The jobs go first: an entry
-// must not name what is gone. Nothing younger than old goes.
+// forget deletes the jobs of a tenant, or of all with "", that ended no later than until, and the
+// files that no younger job names. The jobs go first: an entry must not name what is gone. Nothing
+// younger than old goes.
 func (j *janitor) forget(ctx context.Context, tenant string, until, old time.Time) error {
 	until = earlier(until, old)
 	if err := j.queue.ExpireHistory(ctx, tenant, until); err != nil {

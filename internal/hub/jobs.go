@@ -9,7 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// ErrNoJob says that the tenant has no job of that id.
+// ErrNoJob says that the tenant has no job with that id.
 var ErrNoJob = queue.ErrNotFound
 
 // What Jobs reads, see package queue.
@@ -24,10 +24,9 @@ type (
 	HistoryPage = queue.Page
 )
 
-// Jobs reads what waits, what runs and what has ended, for every dialect alike,
-// and deletes what has ended. Methods that take a tenant see the jobs of that
-// tenant only; those that take keys want keys from a listing of the tenant's.
-// Errors are those of Redis, besides those that a method names.
+// Jobs reads what is waiting, running or ended, for every dialect alike, and deletes what has
+// ended. Methods that take a tenant only see that tenant's jobs; those that take keys want keys
+// from a listing of the tenant's. Errors are those of Redis, besides those that a method names.
 type Jobs struct {
 	queue *queue.Queue
 	// ended are the records of ended jobs that listings have shown.
@@ -36,8 +35,8 @@ type Jobs struct {
 	bodies bodyCache
 }
 
-// Live are a tenant's running and waiting jobs in the order in which they run. Why one
-// waits and how often it was given out may be what was true a moment ago.
+// Live returns a tenant's running and waiting jobs in the order in which they run. Why a job is
+// waiting and how often it was given out may be slightly out of date.
 func (s *Jobs) Live(ctx context.Context, tenant string) ([]job.Job, error) {
 	jobs, err := s.queue.Listed(ctx, tenant)
 	if err == nil {
@@ -54,7 +53,7 @@ func seen(jobs []job.Job) []job.Job {
 	return jobs
 }
 
-// LiveOf are those of one of a tenant's owners.
+// LiveOf returns those of one of a tenant's owners.
 func (s *Jobs) LiveOf(ctx context.Context, tenant string, owner job.Owner) ([]job.Job, error) {
 	if owner.Place != "" {
 		jobs, err := s.Live(ctx, tenant)
@@ -71,13 +70,13 @@ func (s *Jobs) LiveOf(ctx context.Context, tenant string, owner job.Owner) ([]jo
 	return slices.DeleteFunc(seen(own), func(j job.Job) bool { return j.Tenant != tenant }), nil
 }
 
-// Running are those jobs of some keys that run and that somebody may see.
+// Running returns the jobs with these keys that are running and that somebody may see.
 func (s *Jobs) Running(ctx context.Context, keys []string) ([]job.Job, error) {
 	jobs, err := s.queue.GetAll(ctx, keys)
 	return slices.DeleteFunc(seen(jobs), func(j job.Job) bool { return !running(j) || j.Withdrawn }), err
 }
 
-// Count is how many jobs of one of a tenant's owners wait or run.
+// Count returns how many jobs of one of a tenant's owners are waiting or running.
 func (s *Jobs) Count(ctx context.Context, tenant string, owner job.Owner) (total int, err error) {
 	if owner.Place != "" {
 		jobs, err := s.LiveOf(ctx, tenant, owner)
@@ -93,23 +92,22 @@ func (s *Jobs) Count(ctx context.Context, tenant string, owner job.Owner) (total
 	return total, nil
 }
 
-// Ended are a tenant's ended jobs, oldest first. A listing of both reads Live
-// first: a job that ends meanwhile is then found twice rather than not at all.
+// Ended returns a tenant's ended jobs, oldest first. A listing of both reads Live first, so that a
+// job that ends meanwhile is found twice rather than not at all.
 func (s *Jobs) Ended(ctx context.Context, tenant string) ([]EndedJob, error) {
 	return s.ended.of(ctx, s.queue, tenant)
 }
 
-// EachBody gives the bodies of those of a tenant's jobs that are live, in the order of
-// the keys, few of them in memory at a time. The keys must be those of the tenant's
-// listing. A job that has ended since may be among them. It ends at the first error of use.
+// EachBody passes the bodies of those of a tenant's jobs that are live to use, in the order of the
+// keys, with few of them in memory at a time. The keys must be from the tenant's listing. A job
+// that has ended since may be among them. It stops at the first error of use.
 func (s *Jobs) EachBody(ctx context.Context, tenant string, keys []string, use func(StoredBody) error) error {
 	return s.bodies.each(ctx, s.queue, tenant, keys, use)
 }
 
-// Bodies reads the bodies of jobs that were live a moment ago, by key. Those that
-// have ended since are in ended instead, and those that are gone in neither.
-// It takes no tenant: the keys must be those of one tenant's listing, never what a
-// request has named.
+// Bodies reads the bodies of jobs that were live a moment ago, by key. Those that have ended since
+// are in ended instead, and those that are gone in neither. It takes no tenant: the keys must be
+// from one tenant's listing, never something that a request has named.
 func (s *Jobs) Bodies(ctx context.Context, keys []string) (live map[string]job.Body, ended map[string]EndedJob, err error) {
 	if len(keys) == 0 {
 		return nil, nil, nil
@@ -135,7 +133,7 @@ func (s *Jobs) Bodies(ctx context.Context, keys []string) (live map[string]job.B
 	return live, ended, nil
 }
 
-// Find is the newest job of an id, or a zero one.
+// Find returns the newest job with an id, or a zero one.
 func (s *Jobs) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	j, err := s.queue.Find(ctx, tenant, id)
 	if errors.Is(err, queue.ErrNotFound) {
@@ -147,7 +145,7 @@ func (s *Jobs) Find(ctx context.Context, tenant, id string) (job.Job, error) {
 	return j.Seen(), err
 }
 
-// FindAll are the newest jobs of some ids, by id, as Find finds each.
+// FindAll returns the newest jobs with some ids, by id, as Find finds each.
 func (s *Jobs) FindAll(ctx context.Context, tenant string, ids []string) (map[string]job.Job, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -162,21 +160,21 @@ func (s *Jobs) FindAll(ctx context.Context, tenant string, ids []string) (map[st
 	return found, err
 }
 
-// FindLive is the job of an id that runs, else one that waits, else a zero one.
+// FindLive returns the running job with an id, else a waiting one, else a zero one.
 func (s *Jobs) FindLive(ctx context.Context, tenant, id string) (job.Job, error) {
 	found, err := s.FindLiveAll(ctx, tenant, []string{id})
 	return found[id], err
 }
 
-// FindLiveAll are the jobs of some ids, by id, as FindLive finds each. It lists the
-// tenant's jobs once for all of them, if any of their newest ones does not run.
+// FindLiveAll returns the jobs with some ids, by id, as FindLive finds each. It lists the tenant's
+// jobs once for all of them, if any of their newest ones is not running.
 func (s *Jobs) FindLiveAll(ctx context.Context, tenant string, ids []string) (map[string]job.Job, error) {
 	found, err := s.FindAll(ctx, tenant, ids)
 	if err != nil {
 		return nil, err
 	}
-	// Of the others an older one may run or wait. What the newest was a moment ago
-	// counts: it may be claimed just now, and is no less there for that.
+	// For the others, an older job may be running or waiting. What the newest was a moment ago
+	// counts: it may be claimed just now, and is there all the same.
 	open := map[string]bool{}
 	for _, id := range ids {
 		if j := found[id]; !running(j) {
@@ -199,7 +197,7 @@ func (s *Jobs) FindLiveAll(ctx context.Context, tenant string, ids []string) (ma
 	return found, err
 }
 
-// FindRunning is the running job of an id, or a zero one.
+// FindRunning returns the running job with an id, or a zero one.
 func (s *Jobs) FindRunning(ctx context.Context, tenant, id string) (job.Job, error) {
 	j, err := s.FindLive(ctx, tenant, id)
 	if err != nil || !running(j) {
@@ -214,15 +212,14 @@ func running(j job.Job) bool { return j.State == job.Leased || j.State == job.Ru
 // FoundJob is a job that was asked for by its id.
 type FoundJob struct {
 	job.Job
-	// Body is that of a live job.
+	// Body is the body of a live job.
 	Body job.Body
-	// Entry is that of an ended job.
+	// Entry is the entry of an ended job.
 	Entry HistoryEntry
 }
 
-// Look finds a job with all that is known of it. Of several jobs of the id it is
-// an ended one, else one that runs, else one that waits. The error may be
-// ErrNoJob.
+// Look finds a job with everything that is known about it. Of several jobs with the id it returns
+// an ended one, else a running one, else a waiting one. The error may be ErrNoJob.
 func (s *Jobs) Look(ctx context.Context, tenant, id string) (FoundJob, error) {
 	live, err := s.FindLive(ctx, tenant, id)
 	var bodies map[string]job.Body
@@ -244,17 +241,17 @@ func (s *Jobs) Look(ctx context.Context, tenant, id string) (FoundJob, error) {
 	return FoundJob{}, err
 }
 
-// History are entries of a tenant, oldest first, with ComfyUI's paging.
+// History returns entries of a tenant, oldest first, with ComfyUI's paging.
 func (s *Jobs) History(ctx context.Context, tenant string, p HistoryPage) ([]HistoryEntry, error) {
 	return s.queue.History(ctx, tenant, p)
 }
 
-// HistoryEntry is the entry of an id. The error may be ErrNoJob.
+// HistoryEntry returns the entry of an id. The error may be ErrNoJob.
 func (s *Jobs) HistoryEntry(ctx context.Context, tenant, id string) (HistoryEntry, error) {
 	return s.queue.HistoryEntry(ctx, tenant, id)
 }
 
-// DeleteHistory removes the entries of some ids; unknown ones are ignored.
+// DeleteHistory removes the entries with these ids; unknown ones are ignored.
 func (s *Jobs) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
 	return s.queue.DeleteHistory(ctx, tenant, ids)
 }

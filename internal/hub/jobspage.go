@@ -12,19 +12,19 @@ const MaxJobsPage = 1000
 
 // Which jobs a JobsPage is of.
 const (
-	// PageAll is what Jobs lists: what runs and waits in the order of the queue, then what
+	// PageAll is what Jobs lists: what is running and waiting in the order of the queue, then what
 	// has ended.
 	PageAll = ""
 	// PageRunning are the jobs that instances have.
 	PageRunning = "running"
-	// PageQueued are the jobs that wait for an instance, without paused ones.
+	// PageQueued are the jobs that are waiting for an instance, without paused ones.
 	PageQueued = "queued"
 	// PageEnded are the last maxEndedJobs that have ended, the newest first.
 	PageEnded = "ended"
 )
 
-// JobsPage selects a part of what [Insight.Jobs] lists. It costs as much as the part has
-// jobs, however long the queue is.
+// JobsPage selects a part of what [Insight.Jobs] lists. Its cost depends on the jobs in the part,
+// however long the queue is.
 type JobsPage struct {
 	// Which is one of the constants above.
 	Which string
@@ -37,7 +37,7 @@ func (s *Insight) JobsPage(ctx context.Context, v Viewer, p JobsPage) ([]JobView
 	return s.page(ctx, v.Tenant, p, s.withoutAddresses(v))
 }
 
-// page returns a part of a tenant's jobs; with "", of those of all that run and wait.
+// page returns a part of a tenant's jobs; with "", of everybody's running and waiting ones.
 func (s *Insight) page(ctx context.Context, tenant string, p JobsPage, clean func(string) string) ([]JobView, error) {
 	live, before, err := s.livePage(ctx, tenant, p)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Insight) page(ctx context.Context, tenant string, p JobsPage, clean fun
 			return nil, err
 		}
 		if skip = max(p.Offset-total, 0); p.Offset < total && len(live) == 0 {
-			return out, nil // its jobs have ended just now
+			return out, nil // its jobs have just ended
 		}
 	}
 	limit := min(skip+p.Limit-len(live), maxEndedJobs)
@@ -71,7 +71,7 @@ func (s *Insight) page(ctx context.Context, tenant string, p JobsPage, clean fun
 	return out, nil
 }
 
-// livePage reads the part of a page that runs or waits, and counts the jobs that wait before
+// livePage reads the part of a page that is running or waiting, and counts the jobs waiting before
 // its first one.
 func (s *Insight) livePage(ctx context.Context, tenant string, p JobsPage) (jobs []job.Job, before int, err error) {
 	switch p.Which {

@@ -13,19 +13,18 @@ import (
 // maxEndedJobs bounds the ended jobs of Jobs.
 const maxEndedJobs = 200
 
-// JobView is a job as a viewer may see it: its reason and what was lost name no
-// address that the viewer may not learn.
+// JobView is a job as a viewer may see it: its reason and its losses contain no address that the
+// viewer may not learn.
 type JobView struct {
 	job.Job
-	// Position is the place in the queue from 0 on, -1 for a job that does not
-	// wait and for one whose place cannot be told.
+	// Position is the place in the queue, counting from 0; -1 for a job that is not waiting or
+	// whose place is unknown.
 	Position int
-	// ETA is how long it will take until the job is finished, -1 if that cannot be
-	// told.
+	// ETA is how long it will take until the job is finished, -1 if unknown.
 	ETA time.Duration
 }
 
-// view is a job with the addresses taken out that its viewer may not learn.
+// view returns a job without the addresses that its viewer may not learn.
 func view(j job.Job, position int, eta time.Duration, clean func(string) string) JobView {
 	j.Reason = clean(j.Reason)
 	lost := make([]string, len(j.Lost))
@@ -36,8 +35,8 @@ func view(j job.Job, position int, eta time.Duration, clean func(string) string)
 	return JobView{Job: j, Position: position, ETA: eta}
 }
 
-// Jobs are the viewer's own jobs: what runs and waits, then what has ended, the
-// newest first and at most maxEndedJobs of it.
+// Jobs returns the viewer's own jobs: what is running and waiting, then what has ended, the newest
+// first and at most maxEndedJobs of it.
 func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 	live, err := s.queue.Live(ctx, v.Tenant)
 	if err != nil {
@@ -56,8 +55,8 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 	return out, nil
 }
 
-// views are jobs that run and wait, in the order of the queue. before is how many wait before
-// the first of them.
+// views returns running and waiting jobs, in the order of the queue. before is how many are waiting
+// before the first of them.
 func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean func(string) string) []JobView {
 	var out []JobView
 	waiting, outlook := before, s.dispatch.Outlook(ctx, live...)
@@ -77,8 +76,8 @@ func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean f
 	return out
 }
 
-// Job is the viewer's newest job of an id; the reason of one that waits says for
-// what. The error may be ErrNoJob.
+// Job returns the viewer's newest job with an id; the reason of a waiting one says what it is
+// waiting for. The error may be ErrNoJob.
 func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error) {
 	j, err := s.queue.Find(ctx, v.Tenant, id)
 	if err != nil {
@@ -98,8 +97,8 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 	return view(j, position, s.eta(s.dispatch.Outlook(ctx, j), j, position), s.withoutAddresses(v)), nil
 }
 
-// eta is how long it will take until a job is finished; -1 if that cannot be told, also
-// because it waits for the operator.
+// eta returns how long it will take until a job is finished; -1 if unknown, for example because it
+// is waiting for the operator.
 func (s *Insight) eta(o *dispatch.Outlook, j job.Job, position int) time.Duration {
 	if j.State == job.Queued && s.stops.holds(j.Tenant) {
 		return -1
@@ -107,9 +106,9 @@ func (s *Insight) eta(o *dispatch.Outlook, j job.Job, position int) time.Duratio
 	return o.ETA(j, position)
 }
 
-// position is the place of a waiting job, -1 if it cannot be told.
+// position returns the place of a waiting job, -1 if unknown.
 func (s *Insight) position(ctx context.Context, j job.Job) int {
-	if j.Ahead { // nothing but a run is before it
+	if j.Ahead { // only a run is before it
 		return 0
 	}
 	position, err := s.queue.Position(ctx, j.Key)
@@ -119,8 +118,7 @@ func (s *Insight) position(ctx context.Context, j job.Job) int {
 	return position
 }
 
-// needs is what a waiting job requires of an instance; false if it cannot be
-// told.
+// needs returns what a waiting job requires of an instance; false if unknown.
 func (s *Insight) needs(ctx context.Context, j job.Job) (catalog.Requirements, bool) {
 	body, err := s.queue.Body(ctx, j.Key)
 	if err != nil {

@@ -17,15 +17,15 @@ const (
 	// tellKeptAfter is how long outputs are gathered before an agent is told of them, and
 	// tellKeptTimeout bounds a message.
 	tellKeptAfter, tellKeptTimeout = 2 * time.Second, 10 * time.Second
-	// maxUntold bounds the outputs of one instance that its agent was not told of yet.
-	// Beyond it they stay on their machine, which does no harm.
+	// maxUntold bounds the outputs of one instance that its agent has not been told of yet. Any
+	// more stay on their machine, which does no harm.
 	maxUntold = 10_000
 )
 
-// keptFiles tells agents which output files the hub has copied, so that they can delete
-// theirs. What an agent does not hear of stays on its machine.
+// keptFiles tells agents which output files the hub has copied, so that they can delete theirs.
+// What an agent is not told of stays on its machine.
 type keptFiles struct {
-	// wants says whether the agent of an instance deletes files.
+	// wants reports whether an instance's agent deletes files.
 	wants  func(instance string) bool
 	client func(instance string) *comfyui.Client
 	log    *slog.Logger
@@ -60,7 +60,7 @@ func (k *keptFiles) add(src files.Source, sha256 string) {
 	k.schedule()
 }
 
-// schedule has the agents told, soon. The caller holds the lock.
+// schedule makes sure that the agents are told soon. The caller holds the lock.
 func (k *keptFiles) schedule() {
 	if k.due || k.ctx.Err() != nil {
 		return
@@ -75,7 +75,7 @@ func (k *keptFiles) schedule() {
 	})
 }
 
-// tell tells each agent what it was not told of yet.
+// tell tells each agent what it has not been told yet.
 func (k *keptFiles) tell() {
 	k.mu.Lock()
 	all := k.untold
@@ -108,7 +108,7 @@ func (k *keptFiles) send(instance string, list []comfyui.KeptFile) []comfyui.Kep
 		err := client.Kept(ctx, list[:n])
 		var status *comfyui.StatusError
 		if errors.As(err, &status) && status.Status < 500 {
-			return nil // it does not delete any more
+			return nil // it no longer deletes any
 		}
 		if err != nil {
 			k.log.Debug("cannot tell an agent which files the hub keeps", "instance", instance, "error", err)
@@ -119,7 +119,7 @@ func (k *keptFiles) send(instance string, list []comfyui.KeptFile) []comfyui.Kep
 	return nil
 }
 
-// back keeps what could not be sent, as far as there is room and the agent still wants it.
+// back takes back what could not be sent, as far as there is room and the agent still wants it.
 func (k *keptFiles) back(instance string, list []comfyui.KeptFile) {
 	if !k.wants(instance) {
 		return
@@ -131,7 +131,7 @@ func (k *keptFiles) back(instance string, list []comfyui.KeptFile) {
 	k.schedule()
 }
 
-// close tells agents what is left, and ends.
+// close tells agents the rest, and ends.
 func (k *keptFiles) close() {
 	k.stop()
 	k.work.Wait()

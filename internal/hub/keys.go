@@ -18,16 +18,16 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// secretFile in the data folder is what versions before the keyring encrypted
-// API keys with where there was no gossip key.
+// secretFile in the data folder is what versions before the keyring encrypted API keys with if
+// there was no gossip key.
 const secretFile = "secret"
 
-// MinSecret is the length of the shortest of Settings.Secrets, in bytes.
+// MinSecret is the length of the shortest allowed Settings.Secrets, in bytes.
 const MinSecret = keyring.MinSecret
 
-// newKeys makes the ring of the hubs' own keys, which lie in the storage, and of it what
-// agents know the hubs by. Every GPU machine has the gossip key, so nothing that protects
-// one tenant from another, a user from a machine, or a machine from another comes from that.
+// newKeys makes the ring of the hubs' own keys, which are in the storage, and from it what agents
+// know the hubs by. Every GPU machine has the gossip key, so nothing that protects one tenant from
+// another, a user from a machine, or a machine from another is derived from it.
 func newKeys(storage *files.Storage, id Identity, secrets []string, log *slog.Logger) (*keyring.Ring, *gossip.Authority, error) {
 	ring, err := keyring.New(keyring.Options{Store: storage.KeyStore(), Secrets: secrets, Logger: log})
 	if err != nil {
@@ -53,8 +53,7 @@ func explainKeys(err error) error {
 	return fmt.Errorf("hub: %w", err)
 }
 
-// apiKeys seals API keys with the ring, and opens what an earlier version has
-// sealed.
+// apiKeys seals API keys with the ring, and opens what an earlier version has sealed.
 type apiKeys struct {
 	ring *keyring.Sealer
 	old  []*queue.Vault
@@ -62,8 +61,8 @@ type apiKeys struct {
 
 func newAPIKeys(id Identity, ring *keyring.Ring) (*apiKeys, error) {
 	k := &apiKeys{ring: ring.Sealer(keyring.APIKeys)}
-	// The gossip key as it was written counts, too: before there could be
-	// several, its text was one key whatever was in it.
+	// The gossip key as it was written counts too: before there could be several, its text was one
+	// key whatever it contained.
 	secrets := append([]string{id.GossipKey}, gossip.Keys(id.GossipKey)...)
 	b, err := os.ReadFile(filepath.Join(id.Data, secretFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

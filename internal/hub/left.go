@@ -9,9 +9,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/tenantlru"
 )
 
-// leftPictures are the instances that hold pictures which nodes have left in
-// their memory. Nobody but the tenant whose job has named a picture may learn
-// where it is.
+// leftPictures knows which instances hold pictures that nodes have left in their memory. Only the
+// tenant whose job has named a picture may learn where it is.
 type leftPictures struct{ instances tenantlru.Map[string] }
 
 // note notes the pictures that an output of a tenant's job names.
@@ -32,16 +31,15 @@ func (l *leftPictures) note(tenant, instance string, output []byte) {
 	})
 }
 
-// at is the instance that holds a tenant's picture, "" if none is known.
+// at returns the instance that holds a tenant's picture, "" if unknown.
 func (l *leftPictures) at(tenant, id string) (instance string) {
 	l.instances.Read(tenant, id, func(at *string) { instance = *at })
 	return instance
 }
 
-// Holders are the instances to ask for a picture that a node has left in their
-// memory; clients are the client ids that the request may come from. Where
-// people log in it is the one on which a job of the viewer's has named the
-// picture, if any: ids can be guessed, and instances are shared.
+// Holders returns the instances to ask for a picture that a node has left in their memory; clients
+// are the client ids that the request may come from. Where people log in it is the one on which a
+// job of the viewer's has named the picture, if any: ids can be guessed, and instances are shared.
 func (n *Instances) Holders(v Viewer, clients []string, id string) []*comfyui.Client {
 	if !n.insight.SeesAll(v) {
 		if client := n.clients.ByName(n.left.at(v.Tenant, id)); client != nil {

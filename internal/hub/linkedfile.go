@@ -24,7 +24,7 @@ type File struct {
 	open func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
 }
 
-// Open reads length bytes from an offset on.
+// Open reads length bytes from offset on.
 func (f File) Open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
 	body, err := f.open(ctx, offset, length)
 	return body, noFile(err)
@@ -38,15 +38,14 @@ func noFile(err error) error {
 	return err
 }
 
-// Links makes links to tenants' files that work for whoever holds them until they
-// expire, and opens them.
+// Links makes links to tenants' files that work for whoever has them until they expire, and opens
+// them.
 type Links struct {
 	store  *files.Store
 	signer *signer
 }
 
-// File finds a tenant's file whose bytes the hub has. The errors are ErrNoFile and one of
-// Redis.
+// File finds a tenant's file whose bytes the hub has. The errors are ErrNoFile and those of Redis.
 func (l *Links) File(ctx context.Context, tenant string, ref job.FileRef) (File, error) {
 	e, err := l.store.Resolve(ctx, tenant, ref)
 	if err == nil && !e.Stored() {
@@ -63,8 +62,8 @@ func (l *Links) File(ctx context.Context, tenant string, ref job.FileRef) (File,
 	}, nil
 }
 
-// Make makes a link to a tenant's file: the file's name, escaped, and a query.
-// The errors are ErrNoFile, keyring.ErrUnavailable, or one of Redis.
+// Make makes a link to a tenant's file: the file's name, escaped, and a query. The errors are
+// ErrNoFile, keyring.ErrUnavailable, or one of Redis.
 func (l *Links) Make(ctx context.Context, tenant string, ref job.FileRef, expires time.Time) (string, error) {
 	f, err := l.File(ctx, tenant, ref)
 	if err != nil {
@@ -73,9 +72,9 @@ func (l *Links) Make(ctx context.Context, tenant string, ref job.FileRef, expire
 	return l.signer.link(tenant, f.Ref, time.Now(), expires)
 }
 
-// Open is the file of a link, given the link's name, "exp" and "sig". The
-// errors are ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, ErrNoFile,
-// keyring.ErrUnavailable, or one of Redis.
+// Open returns the file of a link, given the link's name, "exp" and "sig". The errors are
+// ErrLinkForged, ErrLinkExpired, ErrLinkTooLong, ErrNoFile, keyring.ErrUnavailable, or one of
+// Redis.
 func (l *Links) Open(ctx context.Context, name, exp, sig string) (File, error) {
 	tenant, ref, err := l.signer.open(ctx, name, exp, sig, time.Now())
 	if err != nil {

@@ -8,12 +8,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// loginsFor is how long a login shows that a hub has users who log in.
+// loginsFor is how long after a login a hub counts as having users who log in.
 const loginsFor = 7 * 24 * time.Hour
 
-// logins remember whether anybody has logged in lately, at this hub or at
-// another one of its Redis: a hub that is restarted must not take itself for
-// one without logins until the first user is back.
+// logins remember whether anybody has logged in recently, at this hub or at another one on its
+// Redis: a hub that is restarted must not take itself for one without logins until the first user
+// is back.
 type logins struct {
 	seen   atomic.Int64 // Unix seconds of the last one here
 	shared atomic.Bool  // one was seen anywhere

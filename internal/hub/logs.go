@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// Logs are the logs of all instances as one.
+// Logs presents the logs of all instances as one.
 type Logs struct {
 	readers  *logs.Readers
 	fleet    *fleet.Registry
@@ -21,9 +21,8 @@ type Logs struct {
 	log      func() *slog.Logger
 }
 
-// Read lets a client of a viewer read the log on its socket from now on, or ends
-// that. It does nothing for a viewer who does not see everything, since a log tells
-// of everybody's prompts.
+// Read lets a client of a viewer read the log on its socket from now on, or ends that. It does
+// nothing for a viewer who does not see everything, since a log tells about everybody's prompts.
 func (l *Logs) Read(ctx context.Context, v Viewer, client string, wanted bool) {
 	if !l.insight.SeesAll(v) {
 		return
@@ -36,7 +35,7 @@ func (l *Logs) Read(ctx context.Context, v Viewer, client string, wanted bool) {
 	}
 }
 
-// pass passes lines of an instance's log on to the clients that read them.
+// pass passes lines of an instance's log on to the clients that are reading them.
 func (l *Logs) pass(instance string, frame []byte) {
 	if l.logins.lately() {
 		return // they asked for it before anybody had logged in

@@ -17,8 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pins"
 )
 
-// membership is the hub's place in the gossip: agents come and go there, and
-// their reports come in.
+// membership is the hub's place in the gossip, where agents come and go and their reports arrive.
 type membership struct {
 	hub *Hub
 	// gossip is nil while the hub is still joining.
@@ -30,7 +29,7 @@ type membership struct {
 	mu sync.Mutex
 	// abilities are those of the instances as last reported.
 	abilities map[string]ability
-	// told is when the log has last seen a fault of reports.
+	// told is when each fault of reports was last logged.
 	told map[string]time.Time
 
 	hubs otherHubs
@@ -43,11 +42,11 @@ type ability struct {
 }
 
 const (
-	// relearnEvery is how often an instance is asked what it can run, however
-	// often its agent says that this has changed: the answer has megabytes.
+	// relearnEvery is how often an instance is asked what it can run, however often its agent says
+	// that this has changed: the answer takes megabytes.
 	relearnEvery = 15 * time.Second
-	// complainEvery and maxComplaints bound what the log is told of reports
-	// that are refused: whoever may join can make them differ.
+	// complainEvery and maxComplaints bound what is logged about refused reports: whoever may join
+	// can make them differ.
 	complainEvery = time.Hour
 	maxComplaints = 500
 	// maxAbilities bounds the instances whose abilities are kept.
@@ -85,7 +84,7 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 	return m, nil
 }
 
-// member notes the coming and going of agents and hubs.
+// member notes that agents and hubs come and go.
 func (m *membership) member(e gossip.Event) {
 	if e.Member.Role == gossip.RoleHub {
 		m.hubs.note(e)
@@ -99,8 +98,8 @@ func (m *membership) member(e gossip.Event) {
 	}
 }
 
-// take takes in what an agent says of its instances. That it is this agent
-// has been proven.
+// take takes in what an agent says about its instances. That it comes from this agent has been
+// proven.
 func (m *membership) take(r fleet.Report) {
 	r, faults := m.hub.policy.Load().Restrict(r)
 	err := m.hub.fleet.Apply(r)
@@ -140,7 +139,7 @@ func (m *membership) learn(r fleet.Report) (changed []string) {
 		}
 		before := m.abilities[i.Name]
 		if before.hash == i.ObjectInfo || before.hash != "" && now.Sub(before.at) < relearnEvery {
-			continue // if it is too early, the next report says so again
+			continue // if it is too early, the next report will say so again
 		}
 		m.abilities[i.Name] = ability{i.ObjectInfo, now}
 		if before.hash != "" {
@@ -150,8 +149,8 @@ func (m *membership) learn(r fleet.Report) (changed []string) {
 	return changed
 }
 
-// refuse tells everybody concerned that a report was not taken: the operator,
-// those who look at the fleet, and the agent itself.
+// refuse tells everybody concerned that a report was not accepted: the operator, those who look at
+// the fleet, and the agent itself.
 func (m *membership) refuse(r fleet.Report, err error) {
 	kind := refusalKind(err)
 	m.hub.measure.Refused(kind)
@@ -165,7 +164,7 @@ func (m *membership) refuse(r fleet.Report, err error) {
 	}
 }
 
-// refusalKind is the reason of a refusal as the metric counts it.
+// refusalKind returns the reason of a refusal as the metric counts it.
 func refusalKind(err error) string {
 	for _, k := range []struct {
 		err  error
@@ -187,7 +186,7 @@ func refusalKind(err error) string {
 	return "unchecked"
 }
 
-// complain logs a fault once an hour: reports come every few seconds.
+// complain logs a fault at most once an hour: reports come every few seconds.
 func (m *membership) complain(what, name, reason string) {
 	m.mu.Lock()
 	now := time.Now()
@@ -208,7 +207,7 @@ func (m *membership) complain(what, name, reason string) {
 	}
 }
 
-// counts are the members of the gossip, this hub included.
+// counts returns the numbers of members in the gossip, including this hub.
 func (m *membership) counts() (hubs, agents int) {
 	hubs = 1
 	if m.gossip.Load() == nil {
@@ -235,9 +234,8 @@ func (m *membership) close() error {
 	return err
 }
 
-// connect makes the client of an instance. An agent proves by its own key that
-// it is the one whose report named the address, and the hub by the hubs' key that
-// it is a hub.
+// connect makes the client of an instance. An agent proves with its own key that it is the one
+// whose report named the address, and the hub proves with the hubs' key that it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
 	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct, Dial: h.id.dial()}
 	u, err := url.Parse(i.URL)

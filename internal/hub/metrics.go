@@ -12,8 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// gauges are read from the hub's state when they are asked for, so that what
-// is gone vanishes.
+// gauges are read from the hub's state when they are asked for, so that what is gone disappears.
 type gauges struct {
 	hub     *Hub
 	queued  *prometheus.Desc
@@ -108,7 +107,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	gauge(g.sockets, float64(h.streams.Sockets()))
 }
 
-// waiting shows what a hub waits for that does not serve yet.
+// waiting shows what a hub that does not serve yet is waiting for.
 func (g *gauges) waiting(gauge func(d *prometheus.Desc, v float64, labels ...string)) {
 	why := g.hub.opening.reason()
 	if why == nil {
@@ -125,7 +124,7 @@ func oneIf(well bool) float64 {
 	return 0
 }
 
-// openDisks names the folders whose disks must not become full.
+// openDisks names the folders whose disks must not fill up.
 func (h *Hub) openDisks() {
 	h.disks = []*metrics.Disk{metrics.NewDisk("data", h.id.Data)}
 	if dir := h.storage.Dir(); dir != "" {

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// openPatience is how long Start waits for Redis and the storage. After that a
-	// hub starts without them, so that a configuration can always be loaded.
+	// openPatience is how long Start waits for Redis and the storage. After that a hub starts
+	// without them, so that a configuration can always be loaded.
 	openPatience = 5 * time.Second
 	// checkWithin bounds one check of them.
 	checkWithin = 15 * time.Second
@@ -30,31 +30,31 @@ const (
 	longestCheck  = 3 * time.Second
 )
 
-// markFile in the data folder has the mark of the storage that the hub used last.
+// markFile in the data folder has the mark of the storage that the hub last used.
 const markFile = "storage-mark"
 
 var errNoAnswer = errors.New("Redis or the storage does not answer")
 
-// opening is the time between a hub's Start and the moment when Redis and the storage
-// have both been seen to work. Until then the hub is in the gossip, but takes no
-// requests, gives out no jobs, and takes over no runs: it cannot know yet whether this
-// is the storage that the other hubs use, nor whether it has the keys.
+// opening is the time between a hub's Start and the moment when Redis and the storage have both
+// been seen to work. Until then the hub is in the gossip, but takes no requests, gives out no jobs,
+// and takes over no runs: it cannot know yet whether this is the storage that the other hubs use,
+// nor whether it has the keys.
 type opening struct {
 	log   func() *slog.Logger
 	check func(ctx context.Context) error
 	// enter makes the hub serve.
 	enter func()
 
-	// busy has the check that is under way. One that hangs in a file system is not
-	// waited for when the hub closes.
+	// busy has the check that is under way. When the hub closes, it does not wait for one that
+	// hangs in a file system.
 	busy panics.Group
 
 	mu  sync.Mutex
 	err error // why the hub does not serve yet
 }
 
-// begin checks for the first time. It returns an error if that has found a mistake of
-// the configuration. If Redis or the storage is away, it leaves the rest to wait.
+// begin checks for the first time. It returns an error if that has found a mistake in the
+// configuration. If Redis or the storage is away, it leaves the rest to wait.
 func (o *opening) begin(ctx context.Context, wait func(f func())) error {
 	result := o.look(ctx)
 	select {
@@ -77,10 +77,9 @@ func (o *opening) begin(ctx context.Context, wait func(f func())) error {
 	return nil
 }
 
-// wait checks until all is well. What began as an outage may turn out to be a mistake
-// of the configuration, such as the storage of another fleet. Nobody can be told by an
-// error then, but the log and the readiness say so, and the mistake may be fixed
-// without a restart.
+// wait checks until all is well. What began as an outage may turn out to be a mistake in the
+// configuration, such as another fleet's storage. It is too late then to return an error, but the
+// log and the readiness say so, and the mistake may be fixed without a restart.
 func (o *opening) wait(ctx context.Context, result <-chan error) {
 	pauses := retry.New(shortestCheck, longestCheck)
 	for {
@@ -128,22 +127,22 @@ func (o *opening) waiting(err error) {
 	}
 }
 
-// reason is why the hub does not serve yet, nil if it has not looked.
+// reason returns why the hub does not serve yet, nil if it has not looked.
 func (o *opening) reason() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.err
 }
 
-// isAway reports an error that may end by itself. A password that Redis refuses is one
-// of them: its users may be loaded a moment after it starts.
+// isAway reports whether an error may go away by itself. That includes a password that Redis
+// refuses: Redis may load its users a moment after it starts.
 func isAway(err error) bool {
 	return errors.Is(err, files.ErrStorage) || errors.Is(err, redis.ErrUnavailable) || errors.Is(err, keyring.ErrUnavailable) ||
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// checkParts makes sure that Redis and the storage work, that the other hubs use this
-// storage, and that the hub has its keys.
+// checkParts makes sure that Redis and the storage work, that the other hubs use this storage, and
+// that the hub has its keys.
 func (h *Hub) checkParts(ctx context.Context) error {
 	if _, err := h.db.Now(ctx); err != nil {
 		return err
@@ -158,7 +157,7 @@ func (h *Hub) checkParts(ctx context.Context) error {
 	if err := h.keepMark(); err != nil {
 		return err
 	}
-	// Strangers can work together; the janitor says so and deletes nothing.
+	// Strangers can work together; the janitor reports it and deletes nothing.
 	if err := h.bond.Meet(ctx); err != nil && !errors.Is(err, files.ErrStrangers) {
 		return err
 	}
@@ -186,7 +185,7 @@ func (h *Hub) adopt(ctx context.Context) error {
 	return nil
 }
 
-// enter begins to serve, unless the hub was closed meanwhile.
+// enter starts serving, unless the hub was closed meanwhile.
 func (h *Hub) enter(opening context.Context) {
 	h.entering.Lock()
 	defer h.entering.Unlock()
@@ -218,10 +217,10 @@ func (h *Hub) enter(opening context.Context) {
 	h.started.Store(true)
 }
 
-// recallMark tells the storage which mark it had when this hub used it last. Without
-// it, a folder that is not mounted at the start would look like a new storage: the hub
-// would put new keys into it, and files would count as lost. The default storage lies
-// in the data folder and is there whenever that is.
+// recallMark tells the storage which mark it had when this hub last used it. Without it, a folder
+// that is not mounted at the start would look like a new storage: the hub would put new keys into
+// it, and files would count as lost. The default storage is in the data folder and there whenever
+// that is.
 func (h *Hub) recallMark() error {
 	if h.id.Storage == "" {
 		return nil
@@ -240,8 +239,8 @@ func (h *Hub) recallMark() error {
 	return nil
 }
 
-// keepMark remembers the storage's mark. A hub that is killed in between has the old
-// one or none, and learns it again.
+// keepMark remembers the storage's mark. A hub that is killed in between has the old one or none,
+// and learns it again.
 func (h *Hub) keepMark() error {
 	if h.id.Storage == "" {
 		return nil
@@ -276,8 +275,8 @@ func (h *Hub) warn(ctx context.Context) {
 	}
 }
 
-// Ready is nil when the hub can accept prompts and run them: it has started, Redis
-// stores what a script writes, and the storage takes files.
+// Ready returns nil if the hub can accept prompts and run them: it has started, Redis stores what a
+// script writes, and the storage takes files.
 func (h *Hub) Ready(ctx context.Context) error {
 	if h.started.Load() {
 		return errors.Join(h.readiness.check(ctx), h.storage.Health().Err())

@@ -19,12 +19,12 @@ import (
 
 // Operator is what whoever runs the hub may do and see.
 //
-// Many methods: one for each command, and each is a few lines.
+// Many methods: one per command, each of a few lines.
 type Operator struct {
 	fleet    *fleet.Registry
 	clients  *comfyui.Clients
 	settings func() *Settings
-	// started says that what follows is set.
+	// started says that the fields below are set.
 	started   *atomic.Bool
 	stops     *stops
 	ring      *keyring.Ring
@@ -40,13 +40,13 @@ type Operator struct {
 	store     *files.Store
 }
 
-// Instances is the whole fleet: with the addresses of all instances and the ids of
-// all prompts.
+// Instances returns the whole fleet, with the addresses of all instances and the ids of all
+// prompts.
 func (o *Operator) Instances() []fleet.Instance {
 	return o.settings().withReserved(o.fleet.Instances())
 }
 
-// Stats are the fleet and everybody's jobs in numbers.
+// Stats returns the fleet and everybody's jobs in numbers.
 func (o *Operator) Stats(ctx context.Context) (Stats, error) {
 	if !o.started.Load() {
 		return Stats{}, ErrNotStarted
@@ -54,7 +54,7 @@ func (o *Operator) Stats(ctx context.Context) (Stats, error) {
 	return o.insight.Stats(ctx, operator)
 }
 
-// Jobs returns a part of everybody's jobs that run and wait.
+// Jobs returns a part of everybody's running and waiting jobs.
 func (o *Operator) Jobs(ctx context.Context, p JobsPage) ([]JobView, error) {
 	if !o.started.Load() {
 		return nil, ErrNotStarted
@@ -62,8 +62,8 @@ func (o *Operator) Jobs(ctx context.Context, p JobsPage) ([]JobView, error) {
 	return o.insight.page(ctx, "", p, o.insight.withoutAddresses(operator))
 }
 
-// Cancel ends a tenant's newest job of an id, wherever it is, and reports whether there was
-// one to end.
+// Cancel ends a tenant's newest job with an id, wherever it is, and reports whether there was one
+// to end.
 func (o *Operator) Cancel(ctx context.Context, tenant, id string) (bool, error) {
 	if !o.started.Load() {
 		return false, ErrNotStarted
@@ -74,10 +74,10 @@ func (o *Operator) Cancel(ctx context.Context, tenant, id string) (bool, error) 
 // operator sees everything.
 var operator = Viewer{Trusted: true}
 
-// ErrInstanceUnknown is the error of [Operator.Pause] for an instance that is not there.
+// ErrInstanceUnknown is the error of [Operator.Pause] for an instance that does not exist.
 var ErrInstanceUnknown = errors.New("no instance of that name is known")
 
-// Pause gives something no further run, at all hubs and until it is resumed; runs that
+// Pause stops something from getting any more runs, at all hubs and until it is resumed; runs that
 // have begun go on. The error is [ErrInstanceUnknown], or one of Redis.
 func (o *Operator) Pause(ctx context.Context, s Stop) error {
 	if !o.started.Load() {
@@ -92,9 +92,9 @@ func (o *Operator) Pause(ctx context.Context, s Stop) error {
 	return err
 }
 
-// Drain pauses an instance, at all hubs and until it is resumed. A run that still goes on
-// there once the deadline is over is interrupted, and its job waits again as if it had not
-// been given out: it keeps its place and all its attempts. The errors are as for Pause.
+// Drain pauses an instance, at all hubs and until it is resumed. A run that is still going on there
+// after the deadline is interrupted, and its job waits again as if it had not been given out: it
+// keeps its place and all its attempts. The errors are as for Pause.
 func (o *Operator) Drain(ctx context.Context, instance string, deadline time.Duration) error {
 	if !o.started.Load() {
 		return ErrNotStarted
@@ -105,8 +105,9 @@ func (o *Operator) Drain(ctx context.Context, instance string, deadline time.Dur
 	return o.stops.drain(ctx, instance, deadline)
 }
 
-// Resume undoes Pause and Drain. An instance that was set aside because its runs came to
-// nothing counts as well again at this hub, and at all hubs if it was paused or drained. The error is [ErrInstanceUnknown], or one of Redis.
+// Resume undoes Pause and Drain. An instance that was set aside because its runs kept failing
+// counts as healthy again at this hub, and at all hubs if it was paused or drained. The error is
+// [ErrInstanceUnknown], or one of Redis.
 func (o *Operator) Resume(ctx context.Context, s Stop) error {
 	if !o.started.Load() {
 		return ErrNotStarted
@@ -124,11 +125,11 @@ func (o *Operator) Resume(ctx context.Context, s Stop) error {
 // ErrNoRestart is the error of [Operator.Restart] for an instance that nobody can restart.
 var ErrNoRestart = errors.New("nobody can restart the instance: its agent needs --restart-command")
 
-// restartTimeout bounds how long an agent may take to confirm that it restarts an instance.
+// restartTimeout bounds how long an agent may take to confirm that it is restarting an instance.
 const restartTimeout = 10 * time.Second
 
-// Restart asks an instance's agent to restart its process. What runs there runs elsewhere.
-// The errors are [ErrInstanceUnknown] and [ErrNoRestart].
+// Restart asks an instance's agent to restart its process. Whatever is running there runs elsewhere
+// instead. The errors are [ErrInstanceUnknown] and [ErrNoRestart].
 func (o *Operator) Restart(ctx context.Context, instance string) error {
 	if !o.started.Load() {
 		return ErrNotStarted
@@ -151,9 +152,9 @@ var (
 	ErrAgentUnknown = errors.New("no agent of that name is known")
 )
 
-// ForgetAgent lets an agent with another key have the name of one that is gone:
-// its machine was reinstalled, say. What the fleet knows of it goes too. The
-// errors are [ErrAgentAlive], [ErrAgentUnknown], or one of Redis.
+// ForgetAgent lets an agent with another key have the name of one that is gone, for example because
+// its machine was reinstalled. It also removes what the fleet knows about the old one. The errors
+// are [ErrAgentAlive], [ErrAgentUnknown], or one of Redis.
 func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	if !o.started.Load() {
 		return ErrNotStarted
@@ -176,9 +177,9 @@ func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 // ErrInstancePresent is the error of [Operator.ForgetInstance].
 var ErrInstancePresent = errors.New("the instance belongs to the fleet: take it out of its agent's --comfyui or of the Caddyfile first, or stop the agent")
 
-// ForgetInstance takes an instance that is gone from this hub's list, where it would stay for a
-// day, and ends what Pause and Drain have done to it at all hubs: a new one of its name begins
-// afresh. The errors are [ErrInstancePresent], [ErrInstanceUnknown], or one of Redis.
+// ForgetInstance removes an instance that is gone from this hub's list, where it would stay for a
+// day, and undoes Pause and Drain for it at all hubs: a new instance of its name starts afresh. The
+// errors are [ErrInstancePresent], [ErrInstanceUnknown], or one of Redis.
 func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 	if !o.started.Load() {
 		return ErrNotStarted
@@ -195,8 +196,8 @@ func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 	return err
 }
 
-// IssueToken returns a token by which a machine of that name may open a tunnel; an older one
-// is not valid any more. The error is [fleet.ErrName], [machines.ErrFull], or one of Redis.
+// IssueToken returns a token with which the named machine may open a tunnel; an older one is no
+// longer valid. The error is [fleet.ErrName], [machines.ErrFull], or one of Redis.
 func (o *Operator) IssueToken(ctx context.Context, machine string) (string, error) {
 	if !o.started.Load() {
 		return "", ErrNotStarted
@@ -207,8 +208,8 @@ func (o *Operator) IssueToken(ctx context.Context, machine string) (string, erro
 	return o.machines.Issue(ctx, machine)
 }
 
-// RevokeToken makes the token of a machine invalid, and reports whether it had one. Its
-// tunnels are cut within half a minute.
+// RevokeToken makes a machine's token invalid, and reports whether it had one. Its tunnels are cut
+// within half a minute.
 func (o *Operator) RevokeToken(ctx context.Context, machine string) (bool, error) {
 	if !o.started.Load() {
 		return false, ErrNotStarted
@@ -217,7 +218,7 @@ func (o *Operator) RevokeToken(ctx context.Context, machine string) (bool, error
 	return o.machines.Revoke(ctx, machine)
 }
 
-// Machines are those that have a token.
+// Machines returns those that have a token.
 func (o *Operator) Machines(ctx context.Context) ([]machines.Machine, error) {
 	if !o.started.Load() {
 		return nil, ErrNotStarted
@@ -225,7 +226,7 @@ func (o *Operator) Machines(ctx context.Context) ([]machines.Machine, error) {
 	return o.machines.List(ctx)
 }
 
-// HubKey is the key by which agents know the hubs, for their flag --hub-key.
+// HubKey returns the key by which agents know the hubs, for their flag --hub-key.
 func (o *Operator) HubKey() (string, error) {
 	if !o.started.Load() {
 		return "", ErrNotStarted
@@ -241,7 +242,7 @@ func (o *Operator) Adoption(ctx context.Context) (files.Adoption, error) {
 	return o.bond.Adoption(ctx)
 }
 
-// AdoptStorage ties the storage to the Redis of the hubs, whatever either belonged to.
+// AdoptStorage ties the storage to the hubs' Redis, whatever either belonged to.
 func (o *Operator) AdoptStorage(ctx context.Context) error {
 	if !o.started.Load() {
 		return ErrNotStarted
@@ -249,9 +250,8 @@ func (o *Operator) AdoptStorage(ctx context.Context) error {
 	return o.bond.Adopt(ctx)
 }
 
-// RotateKeys makes a new key for links and API keys, for all hubs of the
-// storage. It is used once every hub knows it; what older keys have made is
-// valid for as long as it would have been.
+// RotateKeys makes a new key for links and API keys, for all hubs of the storage. It is used once
+// every hub knows it; what older keys have made stays valid as long as it would have been.
 func (o *Operator) RotateKeys(ctx context.Context) (keyring.Rotation, error) {
 	if !o.started.Load() {
 		return keyring.Rotation{}, ErrNotStarted

@@ -12,9 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// Identity is what makes two configurations the same hub: while it is
-// unchanged a reload keeps the queue client, the membership, the sockets and
-// the counters, and only Settings are replaced.
+// Identity is what makes two configurations the same hub: while it is unchanged, a reload keeps the
+// queue client, the membership, the sockets and the counters, and replaces only Settings.
 type Identity struct {
 	// Redis is "embedded", or a redis://, rediss://, sentinel or cluster URL.
 	Redis string
@@ -32,12 +31,12 @@ type Identity struct {
 	// GossipAdvertise is the host:port that agents are told; empty means
 	// GossipBind.
 	GossipAdvertise string
-	// GossipKey encrypts gossip and authenticates agents; several on a line
-	// each while it is changed, see gossip.Keys. It may be empty when GossipBind
-	// is a loopback address, nowhere else.
+	// GossipKey encrypts gossip and authenticates agents; while it is being changed there may be
+	// several, one per line, see gossip.Keys. It may be empty only if GossipBind is a loopback
+	// address.
 	GossipKey string
-	// Network leads to instances, to a redis:// URL and to the gossip where that takes
-	// something else than TCP and UDP: a simulated network. Default: TCP and UDP.
+	// Network leads to instances, to a redis:// URL and to the gossip if that takes something other
+	// than TCP and UDP: a simulated network. Default: TCP and UDP.
 	Network *Network
 }
 
@@ -50,7 +49,7 @@ type Network struct {
 	Storage files.Gate
 }
 
-// dial connects over the network, nil for TCP.
+// dial returns how to connect over the network, nil for TCP.
 func (id Identity) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
 	if id.Network == nil {
 		return nil
@@ -58,7 +57,7 @@ func (id Identity) dial() func(ctx context.Context, network, address string) (ne
 	return id.Network.Dial
 }
 
-// gossip carries the gossip, nil for UDP and TCP.
+// gossip returns what carries the gossip, nil for UDP and TCP.
 func (id Identity) gossip() gossip.Transport {
 	if id.Network == nil {
 		return nil
@@ -66,86 +65,85 @@ func (id Identity) gossip() gossip.Transport {
 	return id.Network.Gossip
 }
 
-// NoGossip as Identity.GossipBind leaves the gossip out: all instances come from
-// Settings.Instances, and other hubs are known by Redis alone.
+// NoGossip as Identity.GossipBind leaves out the gossip: all instances come from
+// Settings.Instances, and other hubs are known only through Redis.
 const NoGossip = "off"
 
-// CheckStorage says what is wrong with an Identity.Storage, as far as that shows
-// without opening it. The error repeats nothing of it.
+// CheckStorage says what is wrong with an Identity.Storage, as far as that shows without opening
+// it. The error does not repeat any of it.
 func CheckStorage(location string) error { return files.CheckLocation(location) }
 
-// NoOvertaking lets no job overtake another because its models are loaded, or because it
+// NoOvertaking means that no job overtakes another because its models are loaded, or because it
 // takes less time.
 const NoOvertaking time.Duration = -1
 
-// Settings are what a reload may change. The zero value of each field means
-// its default.
+// Settings are what a reload may change. The zero value of each field means its default.
 type Settings struct {
-	// Doubts are what the configuration allows although its operator may not have meant it.
+	// Doubts are what the configuration allows although its operator may not have meant to.
 	Doubts []Finding
-	// Open says that other machines than the hub's own reach it, and that it asks them for
-	// neither a login nor a key.
+	// Open says that machines other than the hub's own can reach it without being asked for a login
+	// or a key.
 	Open bool
 	// OperatorsAt is where the site for operators is, such as "http://127.0.0.1:8187"; without a
-	// host ("http://:8187") it is at all of the hub's. Empty if there is none.
+	// host ("http://:8187") it is at all of the hub's addresses. Empty if there is none.
 	OperatorsAt string
-	// Instances are URLs of stock ComfyUI servers with no agent beside them.
+	// Instances are the URLs of stock ComfyUI servers without an agent beside them.
 	Instances []string
-	// A1111 are URLs of servers of A1111's API with no agent beside them.
+	// A1111 are the URLs of servers of A1111's API without an agent beside them.
 	A1111 []string
-	// Reserved are instances that only some tenants may use. Default: all may use all.
+	// Reserved are instances that only some tenants may use. Default: everybody may use all of
+	// them.
 	Reserved []Reservation
-	// SecretsTo are the names of agents, and of instances without one, that get the API keys
-	// of prompts; each * in one stands for any text. Default: all that no token of a machine has let in.
+	// SecretsTo are the names of agents, and of instances without one, that get the API keys of
+	// prompts; each * in a name stands for any text. Default: all except those admitted with a
+	// machine's token.
 	SecretsTo []string
-	// GPUs name the GPUs of instances without an agent, by the instances' names. Those with
-	// the same one share its memory. Default: each has its own.
+	// GPUs name the GPUs of instances without an agent, by the instances' names. Instances with the
+	// same name share its memory. Default: each has its own.
 	GPUs map[string]string
 	// Join are gossip addresses of other hubs, host:port.
 	Join []string
-	// AgentsFrom are networks and addresses in which agents are believed to be where they
-	// say. Default: where connections to the gossip have come from.
+	// AgentsFrom are the networks and addresses in which agents are believed to be where they say.
+	// Default: where connections to the gossip have come from.
 	AgentsFrom []string
-	// AllowDirect are networks, addresses and host names at which agents may
-	// say that an instance is: other than their own, or over plain HTTP.
-	// Default: none.
+	// AllowDirect are networks, addresses and host names where agents may say an instance is, other
+	// than their own or over plain HTTP. Default: none.
 	AllowDirect []string
 	// MaxAttempts is how many runs of one job may be lost before it fails.
 	// Default: 3.
 	MaxAttempts int
-	// StallTimeout is how long an instance may be silent in mid-run before
-	// the hub asks it what it is doing. Default: 5 minutes.
+	// StallTimeout is how long an instance may be silent in the middle of a run before the hub asks
+	// it what it is doing. Default: 5 minutes.
 	StallTimeout time.Duration
-	// ContactTimeout is how long an instance may give no sign of life in mid-run before its
-	// job runs elsewhere. Default: 15 seconds.
+	// ContactTimeout is how long an instance may show no sign of life in the middle of a run before
+	// its job runs elsewhere. Default: 15 seconds.
 	ContactTimeout time.Duration
-	// AskPatience is how long POST /prompt waits for each idle instance that is
-	// asked to take or refuse a prompt that only an instance can judge; ten times
-	// as long for all. Default: 100 ms.
+	// AskPatience is how long POST /prompt waits for each idle instance that is asked to take or
+	// refuse a prompt that only an instance can judge; ten times as long for all of them. Default:
+	// 100 ms.
 	AskPatience time.Duration
 	// MaxQueue bounds the waiting jobs; further prompts get 429.
 	// Default: 10000.
 	MaxQueue int
-	// FIFO makes jobs run in the order of their arrival, whoever posted them.
-	// Default: tenants, and the callers of each, take turns.
+	// FIFO makes jobs run in order of arrival, whoever posted them. Default: tenants, and the
+	// callers of each, take turns.
 	FIFO bool
 	// Overtaking is how long a waiting job may be overtaken by jobs of other
 	// callers whose models an instance has loaded. Default: 10 seconds; NoOvertaking
 	// with FIFO.
 	Overtaking time.Duration
-	// ShortFirst lets short jobs go before long ones of other callers. A job is
-	// overtaken like this for as long as it will take itself, and for no longer than
-	// ShortFirst; by those of other tenants for no longer than Overtaking. Default:
-	// 2 minutes; NoOvertaking with FIFO.
+	// ShortFirst lets short jobs go before long ones of other callers. A job is overtaken in this
+	// way for no longer than it will take itself, and for no longer than ShortFirst; by those of
+	// other tenants for no longer than Overtaking. Default: 2 minutes; NoOvertaking with FIFO.
 	ShortFirst time.Duration
 	// PreemptBulk lets a young bulk run be interrupted for an interactive job that would
 	// wait longer than this. Default: never.
 	PreemptBulk time.Duration
-	// TenantWeights are the shares of tenants in the time of the instances, from
-	// 0.001 to 1000. Default: 1 for each that is not named.
+	// TenantWeights are the tenants' shares in the time of the instances, from 0.001 to 1000.
+	// Default: 1 for each that is not named.
 	TenantWeights map[string]float64
-	// Lookahead is how many jobs an instance gets ahead while it runs one: 0 or 1.
-	// Default: 0.
+	// Lookahead is how many jobs an instance gets ahead while it is running one: 0 or 1. Default:
+	// 0.
 	Lookahead int
 	// MaxQueueSize bounds the bytes of the waiting jobs as Redis keeps them,
 	// compressed; further prompts get 429. Default: 1 GiB.
@@ -153,36 +151,33 @@ type Settings struct {
 	// MaxBody bounds the body of POST /prompt, in bytes. Default: 100 MiB, as
 	// in ComfyUI.
 	MaxBody int64
-	// BodyMemory bounds the memory that reading requests' bodies may take at
-	// one moment, in bytes; requests wait for it, then get 503. Default:
-	// 512 MiB.
+	// BodyMemory bounds the memory that reading requests' bodies may take at one moment, in bytes;
+	// requests wait for it, then get 503. Default: 512 MiB.
 	BodyMemory int64
-	// SpoolSize bounds what lies on the local disk while it arrives or is being made:
-	// uploads, large bodies, pictures; in bytes, half of it for one tenant. Some of the
-	// disk stays free in any case. Default: 16 times BodyMemory, and enough for four
-	// uploads.
+	// SpoolSize bounds how much is on the local disk while it arrives or is being made: uploads,
+	// large bodies, pictures; in bytes, half of it for one tenant. Some of the disk stays free in
+	// any case. Default: 16 times BodyMemory, and enough for four uploads.
 	SpoolSize int64
 	// MaxUpload bounds the body of an upload, in bytes. Default: 100 MiB.
 	MaxUpload int64
-	// InputsFrom are the hosts from which inputs are fetched whose value in a prompt is
-	// an https URL. Default: none, such a value is refused as by ComfyUI.
+	// InputsFrom are the hosts from which inputs are fetched whose value in a prompt is an https
+	// URL. Default: none; such a value is refused as by ComfyUI.
 	InputsFrom Hosts
-	// CallbackHosts are the hosts that callbacks of jobs may name. Default: none, a job
-	// with a callback is refused.
+	// CallbackHosts are the hosts that callbacks of jobs may name. Default: none; a job with a
+	// callback is refused.
 	CallbackHosts Hosts
-	// CallbackSecrets sign callbacks, each tenant's with one derived from them; of at least
-	// MinSecret bytes each. The first is the one that users are told. Without any there
-	// are no callbacks.
+	// CallbackSecrets sign callbacks, each tenant's with a secret derived from them; they have at
+	// least MinSecret bytes each. The first is the one that users are told. Without any there are
+	// no callbacks.
 	CallbackSecrets []string
-	// PictureMemory bounds what the previews and masks that are made at one time
-	// take, in bytes. Default: 768 MiB.
+	// PictureMemory bounds how much memory the previews and masks being made at one time take, in
+	// bytes. Default: 768 MiB.
 	PictureMemory int64
 	// UnrunnableTimeout is how long a job waits for an instance that could
 	// run it before it fails. Default: 1 hour.
 	UnrunnableTimeout time.Duration
-	// CatalogAge is how old what the hub knows of the instances' classes and
-	// models may be when a client reads /object_info; beyond that the instances
-	// are asked again. Default: 2 seconds.
+	// CatalogAge is how old the hub's knowledge of the instances' classes and models may be when a
+	// client reads /object_info; beyond that the instances are asked again. Default: 2 seconds.
 	CatalogAge time.Duration
 	// JobTimeout bounds one run; the run is interrupted and the job fails.
 	// Default: 0, no bound.
@@ -192,8 +187,8 @@ type Settings struct {
 	ReplayWindow time.Duration
 	// HistoryEntries bounds /history. Default: 10000, as in ComfyUI.
 	HistoryEntries int
-	// HistoryAge is how long an ended job is kept, with the files that no
-	// younger one names. Default: 0, no bound.
+	// HistoryAge is how long an ended job is kept, with the files that no younger one names.
+	// Default: 0, no bound.
 	HistoryAge time.Duration
 	// HistorySize bounds the bytes of the files that jobs have made; the
 	// oldest jobs go, with their files. Default: 0, no bound.
@@ -203,48 +198,46 @@ type Settings struct {
 	InputAge time.Duration
 	// MaxSockets bounds the open client sockets. Default: 10000.
 	MaxSockets int
-	// TenantLimits bound what one tenant may take of what all share.
+	// TenantLimits bound how much one tenant may take of what everybody shares.
 	TenantLimits TenantLimits
-	// TenantLimitsOf are those of single tenants; what is zero is as for all. History and
-	// HistorySize are the same for all.
+	// TenantLimitsOf are the limits of single tenants; zero fields are as for everybody. History
+	// and HistorySize are the same for all tenants.
 	TenantLimitsOf map[string]TenantLimits
-	// Rules say what tenants may run, RulesOf what single ones may, in place of Rules.
+	// Rules say what tenants may run, and RulesOf what single tenants may run, instead of Rules.
 	// Default: everything.
 	Rules   Rules
 	RulesOf map[string]Rules
-	// Operators are the tenants that see everything and may use an operator's commands.
-	// Default: none.
+	// Operators are the tenants that see everything and may use an operator's commands. Default:
+	// none.
 	Operators []string
-	// Manager lets calls that install or change code on instances through.
-	// Default: they are 403.
+	// Manager lets through calls that install or change code on instances. Default: they are 403.
 	Manager bool
-	// Passthrough says which requests that are no route of the hub reach an
-	// instance. Default: PassthroughRead for those who have logged in,
-	// PassthroughOn where nobody does.
+	// Passthrough says which requests that are not routes of the hub reach an instance. Default:
+	// PassthroughRead for those who have logged in, PassthroughOn where nobody does.
 	Passthrough PassthroughPolicy
 	// PlainAPI says where the plain job API is. Default: PlainAPIRoot.
 	PlainAPI PlainAPI
-	// NoA1111API leaves out the routes for clients of A1111's API. Servers of that API may
-	// be in the fleet nevertheless. Default: the routes are there.
+	// NoA1111API leaves out the routes for clients of A1111's API. Servers of that API may be in
+	// the fleet all the same. Default: the routes are there.
 	NoA1111API bool
-	// MultiUser keeps settings and user files apart by the header Comfy-User,
-	// as ComfyUI does with --multi-user. Default: each tenant is one user.
+	// MultiUser keeps settings and user files apart by the header Comfy-User, as ComfyUI does with
+	// --multi-user. Default: each tenant is one user.
 	MultiUser bool
 	// Free says whose models POST /free unloads. Default: FreeOwn.
 	Free FreePolicy
 	// Frontend is a folder with the static files of ComfyUI's web UI; empty
 	// means that they come from an instance.
 	Frontend string
-	// Primary are the instances or agents from which the web UI's page and the scripts of
-	// extensions come: the first that is there. Default: the static instances in their order,
-	// else the agent that has had its name for longest.
+	// Primary are the instances or agents that the web UI's page and the scripts of extensions come
+	// from: the first one that is there. Default: the static instances in order, else the agent
+	// that has had its name for longest.
 	Primary []string
-	// Secrets are the operator's, of at least MinSecret bytes each: the hubs'
-	// own keys lie in the storage encrypted under the first, and each may open
-	// them. Default: none, they lie there as they are.
+	// Secrets are the operator's, of at least MinSecret bytes each: the hubs' own keys are in the
+	// storage encrypted under the first, and each may open them. Default: none; they are stored as
+	// they are.
 	Secrets []string
-	// Tracing makes OpenTelemetry spans of the life of jobs whose prompts are posted in
-	// requests with a sampled span, exported as the OTEL_* environment says. Default: none.
+	// Tracing makes OpenTelemetry spans of the life of jobs whose prompts are posted in requests
+	// with a sampled span, exported as the OTEL_* environment says. Default: none.
 	Tracing bool
 	// Logger takes all log lines; prompts and secrets never appear in them.
 	Logger *slog.Logger
@@ -252,8 +245,8 @@ type Settings struct {
 	Audit *slog.Logger
 }
 
-// PassthroughPolicy says which requests that are no route of the hub may reach
-// an instance: calls of custom nodes, whose answers no hub can judge.
+// PassthroughPolicy says which requests that are not routes of the hub may reach an instance: calls
+// of custom nodes, whose answers no hub can judge.
 type PassthroughPolicy string
 
 const (
@@ -266,8 +259,8 @@ const (
 	PassthroughOn PassthroughPolicy = "on"
 )
 
-// PassthroughOf is the policy for a caller. Where nobody logs in, everybody is one tenant
-// and may do as with a server of their own.
+// PassthroughOf returns the policy for a caller. Where nobody logs in, everybody is one tenant and
+// may do what they could with a server of their own.
 func (s *Settings) PassthroughOf(login bool) PassthroughPolicy {
 	switch {
 	case s.Passthrough != "":
@@ -294,8 +287,8 @@ const (
 type FreePolicy string
 
 const (
-	// FreeOwn unloads those of instances on which the caller's job was the
-	// last: nobody else loses anything by it.
+	// FreeOwn unloads those of instances whose last job was the caller's: nobody else loses
+	// anything.
 	FreeOwn FreePolicy = "own"
 	// FreeAll unloads those of all instances, whoever asks.
 	FreeAll FreePolicy = "all"
@@ -303,7 +296,7 @@ const (
 	FreeOff FreePolicy = "off"
 )
 
-// withDefaults fills what is zero.
+// withDefaults fills in zero fields.
 func (s Settings) withDefaults() Settings {
 	fill(&s.MaxAttempts, 3)
 	fill(&s.StallTimeout, 5*time.Minute)

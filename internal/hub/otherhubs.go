@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// knockTimeout bounds looking whether a hub's process is still there.
+	// knockTimeout bounds checking whether a hub's process is still there.
 	knockTimeout = time.Second
 	// maxOtherHubs bounds the hubs that are remembered.
 	maxOtherHubs = 1000
@@ -23,7 +23,7 @@ type otherHubs struct {
 	dial func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu sync.Mutex
-	// met are the last processes, by their names in the gossip.
+	// met are the latest processes, by their names in the gossip.
 	met map[string]metHub
 }
 
@@ -33,10 +33,11 @@ type metHub struct {
 	left bool
 }
 
-// hubName is the name in the gossip of the hub with an id.
+// hubName returns the name in the gossip of the hub with an id.
 func hubName(id string) string { return "hub-" + id }
 
-// goneHubs finds out whether other hubs are gone, if others can share the queue.
+// goneHubs returns a function that finds out whether other hubs are gone, if others can share the
+// queue.
 func (h *Hub) goneHubs() func(ctx context.Context, hub string) bool {
 	if h.db.Embedded() {
 		return nil
@@ -44,7 +45,7 @@ func (h *Hub) goneHubs() func(ctx context.Context, hub string) bool {
 	return func(ctx context.Context, hub string) bool { return h.gossip.hubs.gone(ctx, hub) }
 }
 
-// note notes that a hub has joined, or has left or was found dead.
+// note notes that a hub has joined, has left or was found dead.
 func (o *otherHubs) note(e gossip.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -61,10 +62,10 @@ func (o *otherHubs) note(e gossip.Event) {
 	}
 }
 
-// gone reports whether a hub, given as "id/boot", seems to be gone: it has left the
-// gossip, or nothing accepts connections at its address. The gossip itself takes up to
-// ten seconds to find a process dead; a port that is closed says so at once. A hub that
-// was never met may live: it is not gone.
+// gone reports whether a hub, given as "id/boot", seems to be gone: it has left the gossip, or
+// nothing accepts connections at its address. The gossip itself takes up to ten seconds to find a
+// process dead; a closed port shows it at once. A hub that was never met may be alive, so it is not
+// gone.
 func (o *otherHubs) gone(ctx context.Context, hub string) bool {
 	id, _, _ := strings.Cut(hub, "/")
 	o.mu.Lock()

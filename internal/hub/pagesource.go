@@ -19,34 +19,35 @@ import (
 const (
 	// eldersEvery is how often the agents that other hubs know are read.
 	eldersEvery = 10 * time.Second
-	// eldersPause is the least time between two readings of them.
+	// eldersPause is the shortest time between two such readings.
 	eldersPause = 250 * time.Millisecond
-	// maxElders bounds the agents whose age is kept where there are no pins.
+	// maxElders bounds the agents whose age is kept if there are no pins.
 	maxElders = 10_000
 )
 
-// pageSource decides from which instances the web UI's page, its scripts and what else runs
-// with the rights of whoever looks may come, as far as no folder of the operator's has them.
-// Names are free, so a name says nothing. In this order, the first that there is:
+// pageSource decides which instances the web UI's page, its scripts and whatever else runs with the
+// rights of whoever is looking may come from, unless a folder of the operator's has them. Names can
+// be chosen freely, so a name proves nothing. It is the first of these that exists:
 //
 //   - what the operator names with `primary`, in that order;
 //   - the operator's static instances, in the order of the Caddyfile;
 //   - the agent that has had its name for longest, as long as it has it.
 //
-// A newer one never takes its place, not while it is away either: whoever can make a machine
-// go away must not become everybody's web UI. Machines behind tunnels and workers that fetch
-// their jobs are the source only if the operator names them.
+// A newer one never takes its place, not even while it is away: whoever can make a machine go away
+// must not become everybody's web UI. Machines behind tunnels and workers that fetch their jobs are
+// the source only if the operator names them.
 type pageSource struct {
 	settings func() *Settings
 	fleet    *fleet.Registry
-	// client is that of an instance that can be asked: a page that comes before the hub knows
+	// client returns that of an instance that can be asked: a page that comes before the hub knows
 	// what its instance can run would have no nodes.
 	client func(instance string) *comfyui.Client
-	// pins are nil in a fleet without a gossip key, where an agent is as old as this hub has known it.
+	// pins are nil in a fleet without a gossip key, where an agent is as old as this hub has known
+	// it.
 	pins *pins.Pins
 	log  func() *slog.Logger
 
-	// again has run read the pins at once.
+	// again makes run read the pins at once.
 	again chan struct{}
 
 	// stale says that the instances or the settings have changed.
@@ -58,12 +59,12 @@ type pageSource struct {
 	last   string // the instance that was the source, empty before the first
 }
 
-// sources are the instances that may be the source of the page: the first that is connected
-// is it.
+// sources are the instances that may be the source of the page: it is the first one that is
+// connected.
 type sources struct {
 	instances []chosen
-	// owners are the names of their agents, or their own where they have none; those of
-	// instances that are not known yet, too.
+	// owners are the names of their agents, or their own if they have none, including those of
+	// instances that are not known yet.
 	owners []string
 }
 
@@ -79,7 +80,8 @@ func newPageSource(h *Hub, pinned *pins.Pins) *pageSource {
 	return p
 }
 
-// changed says that an instance has come or gone, or the settings have changed. It does not wait.
+// changed says that an instance has come or gone, or that the settings have changed. It does not
+// wait.
 func (p *pageSource) changed() { p.stale.Store(true) }
 
 // Source is an instance that may be the source of the page.
@@ -89,11 +91,11 @@ type Source struct {
 	Client *comfyui.Client
 }
 
-// Sources are the connected instances from which the page may come, the one that it does
-// come from first.
+// Sources returns the connected instances that the page may come from, the one that it does come
+// from first.
 func (p *pageSource) Sources() []Source { return p.first(math.MaxInt) }
 
-// Client is the source of the page, nil while it is not connected.
+// Client returns the source of the page, nil while it is not connected.
 func (p *pageSource) Client() *comfyui.Client {
 	if list := p.first(1); len(list) > 0 {
 		return list[0].Client
@@ -101,7 +103,7 @@ func (p *pageSource) Client() *comfyui.Client {
 	return nil
 }
 
-// first are the first sources, at most so many.
+// first returns the first sources, at most most of them.
 func (p *pageSource) first(most int) (out []Source) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,8 +123,8 @@ func (p *pageSource) first(most int) (out []Source) {
 	return out
 }
 
-// Owns reports whether an agent, or an instance without one, is one of those that the page
-// may come from, connected or not: what it has said before still counts.
+// Owns reports whether an agent, or an instance without one, is one of those that the page may come
+// from, connected or not: what it has said before still counts.
 func (p *pageSource) Owns(owner string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -130,7 +132,8 @@ func (p *pageSource) Owns(owner string) bool {
 	return slices.Contains(p.may.owners, owner)
 }
 
-// Owners are the names of which the page may come from the first that is there.
+// Owners returns the names of those that the page may come from; it comes from the first one that
+// is there.
 func (p *pageSource) Owners() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,13 +141,13 @@ func (p *pageSource) Owners() []string {
 	return slices.Clone(p.may.owners)
 }
 
-// WebUISource is where the page of ComfyUI comes from.
+// WebUISource is where ComfyUI's page comes from.
 type WebUISource struct {
-	// From is "folder", "instance", or "nowhere" if nobody gives the page now; empty where
-	// that is none of the viewer's business.
+	// From is "folder", "instance", or "nowhere" if nobody serves the page now; empty if that is
+	// none of the viewer's business.
 	From string
-	// Name is that of the folder; of the agent, or the instance without one; or of those that
-	// could give the page where nobody does.
+	// Name is that of the folder; of the agent, or the instance without one; or of those that could
+	// serve the page if nobody does.
 	Name string
 }
 
@@ -159,7 +162,7 @@ func (p *pageSource) Where() WebUISource {
 	return WebUISource{"nowhere", few(p.Owners())}
 }
 
-// note tells the operator of another source. The caller holds the lock.
+// note tells the operator about another source. The caller holds the lock.
 func (p *pageSource) note(name string) {
 	if name == p.last {
 		return
@@ -172,7 +175,7 @@ func (p *pageSource) note(name string) {
 	p.last = name
 }
 
-// refresh finds out again which instances may be the source. The caller holds the lock.
+// refresh works out again which instances may be the source. The caller holds the lock.
 func (p *pageSource) refresh() {
 	if p.stale.Swap(false) {
 		p.may = choose(p.settings(), p.fleet.Instances(), p.elders)
@@ -208,7 +211,7 @@ func choose(s *Settings, instances []fleet.Instance, elders []pins.Pin) (may sou
 	}
 	for n, elder := range eligible(elders, instances) {
 		if n > 0 && !elder.Since.IsZero() {
-			break // those from before times were written down are of one age
+			break // those from before times were recorded are all the same age
 		}
 		may.owners = append(may.owners, elder.Name)
 		add(func(i fleet.Instance) bool { return i.Agent == elder.Name && !i.Tunnelled() })
@@ -234,7 +237,7 @@ func eligible(elders []pins.Pin, instances []fleet.Instance) []pins.Pin {
 	})
 }
 
-// seen notes that an agent's report was taken.
+// seen notes that an agent's report was accepted.
 func (p *pageSource) seen(r fleet.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -252,7 +255,7 @@ func (p *pageSource) seen(r fleet.Report) {
 	}
 }
 
-// forget takes a name that has lost its owner out of the order.
+// forget removes a name that has lost its owner from the order.
 func (p *pageSource) forget(agent string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,7 +284,7 @@ func (p *pageSource) run(ctx context.Context) {
 	tick := time.NewTicker(eldersEvery)
 	defer tick.Stop()
 	for {
-		_ = p.read(ctx) // while Redis is away the order is as it was
+		_ = p.read(ctx) // while Redis is away the order stays as it was
 		select {
 		case <-p.again:
 		case <-tick.C:

@@ -9,10 +9,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// pinnedBlobs knows the blobs that waiting and running jobs need. It reads the body of
-// each job once: a job's body never changes, and with thousands of jobs that wait, all
-// bodies would be read again several times a minute. What it keeps of jobs that have
-// ended is dropped at the next look.
+// pinnedBlobs knows the blobs that waiting and running jobs need. It reads the body of each job
+// once: a job's body never changes, and with thousands of waiting jobs all bodies would otherwise
+// be read again several times a minute. What it keeps about jobs that have ended is dropped at the
+// next look.
 type pinnedBlobs struct {
 	live func(ctx context.Context) (keys []string, err error)
 	each func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error

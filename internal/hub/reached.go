@@ -6,18 +6,17 @@ import (
 	"time"
 )
 
-// Reached is a limit of its own that a tenant has reached with a prompt, in words for its
-// user.
+// Reached is one of a tenant's own limits that it has reached with a prompt, in words for its user.
 type Reached struct {
 	// Limit is its name in the Caddyfile, Kind the type of the error.
 	Limit, Kind string
-	// Message says what is the matter, Details what to do.
+	// Message says what is wrong, Details what to do about it.
 	Message, Details string
 	// RetryAfter is when to try again, in seconds; 0 if time alone does not help.
 	RetryAfter int
 }
 
-// ReachedLimit says which limit of its own an error of [Submitter.Submit] tells a tenant of.
+// ReachedLimit returns which of the tenant's own limits an error of [Submitter.Submit] is about.
 func ReachedLimit(err error) (Reached, bool) {
 	var spent TimeSpentError
 	var rate RateError
@@ -51,10 +50,10 @@ func ReachedLimit(err error) (Reached, bool) {
 	return Reached{}, false
 }
 
-// seconds rounds up, to 1 at least.
+// seconds rounds up, to at least 1.
 func seconds(d time.Duration) int { return max(int(math.Ceil(d.Seconds())), 1) }
 
-// inSeconds is a time of at least a second in words.
+// inSeconds returns a time of at least a second in words.
 func inSeconds(d time.Duration) string {
 	return (time.Duration(seconds(d)) * time.Second).String()
 }

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// readyFor is how long the answer to whether Redis takes jobs holds: many may ask.
+	// readyFor is how long the answer to whether Redis takes jobs remains good: many may ask.
 	readyFor = time.Second
-	// readyWithin bounds how long Redis may take for it.
+	// readyWithin bounds how long Redis may take to answer.
 	readyWithin = 5 * time.Second
 )
 
-// readiness asks, as often as is useful and no more, whether Redis would take a job. A
-// Redis that answers may take none: its disk or memory is full, it has become a replica,
-// or its user may not run scripts.
+// readiness asks, as often as is useful and no more, whether Redis would take a job. A Redis that
+// answers may take none: its disk or memory is full, it has become a replica, or its user may not
+// run scripts.
 type readiness struct {
 	ask func(ctx context.Context) error
 
@@ -28,7 +28,7 @@ type readiness struct {
 	asking chan struct{} // closed when somebody's question is answered; nil if nobody asks
 }
 
-// check is nil if Redis takes jobs. One caller asks, for all who want to know meanwhile.
+// check returns nil if Redis takes jobs. One caller asks for everybody who wants to know meanwhile.
 func (r *readiness) check(ctx context.Context) error {
 	for {
 		r.mu.Lock()

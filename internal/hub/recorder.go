@@ -16,12 +16,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/trends"
 )
 
-// recordEvery is how often a hub looks at its instances, and adds to what all hubs have
-// recorded.
+// recordEvery is how often a hub looks at its instances and adds to what all hubs have recorded.
 const recordEvery = 10 * time.Second
 
-// recorder keeps how the fleet does, for the dashboard: numbers of the last day, and what
-// has gone wrong. It observes the dispatcher, also for the metrics.
+// recorder keeps how the fleet is doing, for the dashboard: numbers of the last day, and what has
+// gone wrong. It observes the dispatcher, for the metrics as well.
 type recorder struct {
 	*metrics.Metrics
 
@@ -52,15 +51,15 @@ func (r *recorder) faulted(j job.Job, instance, reason string, lost bool) {
 	r.faults.Note(faults.Fault{Kind: kind, Tenant: j.Tenant, Job: j.ID, Instance: instance, Reason: reason})
 }
 
-// refused notes a prompt that was not taken.
+// refused notes a prompt that was not accepted.
 func (r *recorder) refused(from job.Requester, err error) {
 	if reason := refusalText(err); reason != "" {
 		r.faults.Note(faults.Fault{Kind: faults.Refused, Tenant: from.Tenant, Reason: reason})
 	}
 }
 
-// refusalText says in a line why a prompt was not taken; empty if the hub was at fault, not
-// the prompt.
+// refusalText says in a line why a prompt was not accepted; empty if the hub was at fault, not the
+// prompt.
 func refusalText(err error) string {
 	var answer *catalog.Answer
 	var refusal *Refusal
@@ -88,7 +87,7 @@ func refusalText(err error) string {
 	return ""
 }
 
-// errorText is what an error of ComfyUI says, with the first thing that a node says.
+// errorText returns what an error of ComfyUI says, with the first thing that a node says.
 func errorText(body []byte) string {
 	v, err := pyjson.Parse(body)
 	answer, ok := v.(*pyjson.Object)
@@ -111,7 +110,7 @@ func errorText(body []byte) string {
 	return text
 }
 
-// run records until ctx ends, and once more then.
+// run records until ctx ends, and once more after that.
 func (r *recorder) run(ctx context.Context) {
 	tick := time.NewTicker(recordEvery)
 	defer tick.Stop()
@@ -129,8 +128,8 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// look notes what the instances do, and which of them have become sick or have gone since
-// the last look.
+// look notes what the instances are doing, and which of them have become sick or gone since the
+// last look.
 func (r *recorder) look(before map[string]fleet.State, passed time.Duration) map[string]fleet.State {
 	var busy, up time.Duration
 	now := map[string]fleet.State{}

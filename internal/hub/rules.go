@@ -5,10 +5,10 @@ import "github.com/comfyhub/comfyhub/internal/rules"
 // Rules say what may run.
 type Rules = rules.Rules
 
-// RuleBounds are the words of Rules.Max.
+// RuleBounds returns the words of Rules.Max.
 func RuleBounds() []string { return rules.Bounds() }
 
-// rulesOf are the rules for a tenant: its own, or those for all others.
+// rulesOf returns the rules for a tenant: its own, or those for everybody else.
 func (h *Hub) rulesOf(tenant string) Rules {
 	s := h.Settings()
 	if own, ok := s.RulesOf[tenant]; ok {
@@ -17,5 +17,5 @@ func (h *Hub) rulesOf(tenant string) Rules {
 	return s.Rules
 }
 
-// maxObjections bounds those of one answer.
+// maxObjections bounds the objections in one answer.
 const maxObjections = 100

@@ -8,24 +8,23 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// Intake takes in the bodies of requests.
+// Intake returns what takes in the bodies of requests.
 func (h *Hub) Intake() *intake.Intake { return h.intake }
 
 // NoteUnavailable counts a request that failed because Redis was away.
 func (h *Hub) NoteUnavailable() { h.measure.Away() }
 
-// NoteLimited counts a request that was refused because a tenant had reached a
-// limit, by the name of the limit.
+// NoteLimited counts a request that was refused because a tenant had reached a limit, by the name
+// of the limit.
 func (h *Hub) NoteLimited(limit string) { h.measure.Limited(limit) }
 
-// Streams are the event streams of all clients. They are there after the first
-// Start.
+// Streams returns the event streams of all clients. It is available after the first Start.
 func (h *Hub) Streams() *stream.Streams { return h.streams }
 
-// Submitter takes prompts. It is there after the first Start.
+// Submitter takes prompts. It is available after the first Start.
 func (h *Hub) Submitter() *Submitter { return h.submitter }
 
-// Canceller ends jobs. It is there after the first Start.
+// Canceller ends jobs. It is available after the first Start.
 func (h *Hub) Canceller() *Canceller { return h.canceller }
 
 // Shows reports whether the client of a running job is being shown its messages.
@@ -42,9 +41,9 @@ func (h *Hub) NoteLogin() { h.logins.note() }
 // Operates reports whether a tenant is an operator of the hub.
 func (h *Hub) Operates(tenant string) bool { return slices.Contains(h.Settings().Operators, tenant) }
 
-// Live is nil while the process works at all.
+// Live returns nil while the process works at all.
 func (h *Hub) Live() error { return nil }
 
-// Callbacks tell programs of users what becomes of their jobs. They are there after the
-// first Start.
+// Callbacks tells users' programs what becomes of their jobs. It is available after the first
+// Start.
 func (h *Hub) Callbacks() *Callbacks { return h.callbacks }

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// LinkLife is how long a link works where nobody says.
+	// LinkLife is how long a link works unless something else is asked for.
 	LinkLife = 24 * time.Hour
 	// MaxLinkLife is the longest that can be asked for.
 	MaxLinkLife = 7 * 24 * time.Hour
-	// clockSkew is how far the clocks of hubs may be apart.
+	// clockSkew is how far apart the clocks of hubs may be.
 	clockSkew = 5 * time.Minute
 )
 
 var (
-	// ErrLinkForged is a link that this hub, or one of the same key, has not made.
+	// ErrLinkForged is a link that was not made by this hub, or one with the same key.
 	ErrLinkForged = errors.New("hub: the link is not valid")
 	// ErrLinkExpired is a link whose time is over.
 	ErrLinkExpired = errors.New("hub: the link has expired")
@@ -34,10 +34,10 @@ var (
 	ErrLinkTooLong = errors.New("hub: the link would be valid for too long")
 )
 
-// signer makes links to files that work for whoever holds them, for a while:
+// signer makes links to files that work for whoever has them, for a while:
 // NAME?exp=SECONDS&sig=TEXT, below a path of the API's. What signs the name and the time also
-// carries, encrypted, whose file it is and in which folder it lies: a link
-// that is passed on tells nobody the name of the user.
+// carries, encrypted, whose file it is and which folder it is in: a link that is passed on does not
+// reveal the name of the user.
 type signer struct{ seal *keyring.Sealer }
 
 // owned is the file of a link.
@@ -50,8 +50,7 @@ type owned struct {
 
 func newSigner(seal *keyring.Sealer) *signer { return &signer{seal} }
 
-// link is the name and query of a link to a tenant's file. Errors:
-// keyring.ErrUnavailable.
+// link returns the name and query of a link to a tenant's file. Errors: keyring.ErrUnavailable.
 func (s *signer) link(tenant string, ref job.FileRef, now, expires time.Time) (string, error) {
 	of, err := json.Marshal(owned{Tenant: tenant, Type: ref.Type, Subfolder: ref.Subfolder, Issued: now.Unix()})
 	if err != nil {
@@ -94,6 +93,6 @@ func (s *signer) open(ctx context.Context, name, exp, sealed string, now time.Ti
 	return of.Tenant, job.FileRef{Type: of.Type, Subfolder: of.Subfolder, Filename: name}, nil
 }
 
-// signed is what stands in a link for everybody to read. The time has no colon,
-// so that no other name and time give the same text.
+// signed returns the part of a link that everybody can read. The time has no colon, so no other
+// name and time give the same text.
 func signed(name, exp string) []byte { return []byte(exp + ":" + name) }

@@ -15,11 +15,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
-// InstanceName is the name of an instance without an agent, by its URL.
+// InstanceName returns the name of an instance without an agent, by its URL.
 func InstanceName(url string) (string, error) { return fleet.StaticName(url) }
 
-// staticInstances are the instances that have no agent: the hub itself watches them. Those of A1111's
-// API are reached through a facade.
+// staticInstances are the instances that have no agent, which the hub itself watches. Those of
+// A1111's API are reached through a facade.
 type staticInstances struct {
 	hub    *Hub
 	ctx    context.Context
@@ -112,7 +112,7 @@ func (s *staticInstances) watchA1111(address string) error {
 	return nil
 }
 
-// watch reports what an instance does until it is not wanted any more.
+// watch reports what an instance is doing until it is no longer wanted.
 func (s *staticInstances) watch(address string, w watched, client *comfyui.Client, o comfyui.WatchOptions) {
 	o.Logger = s.hub.log()
 	var ctx context.Context
@@ -161,11 +161,11 @@ func (s *staticInstances) close() {
 	s.work.Wait()
 }
 
-// userAgent is how instances see the hub.
+// userAgent is how the hub identifies itself to instances.
 const userAgent = "ComfyHub/" + Version
 
-// describe turns what the hub itself has observed of an instance into the
-// report that an agent would have sent.
+// describe turns what the hub itself has observed about an instance into the report that an agent
+// would have sent.
 func describe(name, url string, o comfyui.Observation) fleet.InstanceReport {
 	r := fleet.InstanceReport{
 		Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI,

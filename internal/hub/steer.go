@@ -20,12 +20,12 @@ const (
 	End   = queue.End
 )
 
-// pausedReason says why a paused job waits.
+// pausedReason says why a paused job is waiting.
 const pausedReason = "it is paused; its owner can resume it"
 
-// Steer changes when a tenant's newest job of an id will run. A job that waits at an
-// instance behind another one has been given out: it can no longer be steered. Errors:
-// ErrNoJob, ErrNotWaiting.
+// Steer changes when a tenant's newest job with an id will run. A job that is waiting at an
+// instance behind another one has been given out and can no longer be steered. Errors: ErrNoJob,
+// ErrNotWaiting.
 func (c *Canceller) Steer(ctx context.Context, tenant, id string, s Steering) error {
 	j, err := c.jobs.Find(ctx, tenant, id)
 	if err != nil {

@@ -20,17 +20,17 @@ type Stop = queue.Stop
 // StopAll stops everything.
 const StopAll = queue.StopAll
 
-// StopTenant is the Stop of a tenant.
+// StopTenant returns the Stop of a tenant.
 func StopTenant(name string) Stop { return queue.StopTenant(name) }
 
-// StopInstance is the Stop of an instance.
+// StopInstance returns the Stop of an instance.
 func StopInstance(name string) Stop { return queue.StopInstance(name) }
 
-// stopsEvery is how long it takes at most until a hub sees what another one was told.
+// stopsEvery is the longest it takes until a hub sees what another one was told.
 const stopsEvery = 2 * time.Second
 
-// stops follow what the operator has paused, at whichever hub. The queue has it, so that
-// it outlives hubs, and keeps to it; a paused instance is one that is drained.
+// stops follows what the operator has paused, at whichever hub. The queue stores it, so that it
+// outlives hubs, and enforces it; a paused instance is a drained one.
 type stops struct {
 	queue    *queue.Queue
 	fleet    *fleet.Registry
@@ -65,7 +65,7 @@ func (s *stops) run(ctx context.Context) {
 
 // look reads what is paused and acts on it.
 func (s *stops) look(ctx context.Context) error {
-	s.mu.Lock() // an older reading must not come after a newer one
+	s.mu.Lock() // an older reading must not overwrite a newer one
 	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -92,7 +92,7 @@ func (s *stops) look(ctx context.Context) error {
 	return s.evict(ctx)
 }
 
-// evict takes back what runs at instances that should have been free by now.
+// evict takes back what is running on instances that should have been free by now.
 func (s *stops) evict(ctx context.Context) error {
 	s.next = time.Time{}
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.now)), isInstance) {
@@ -127,7 +127,7 @@ func isInstance(stop Stop) bool {
 	return ok
 }
 
-// pause is how long to wait before the next look.
+// pause returns how long to wait before the next look.
 func (s *stops) pause() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +137,7 @@ func (s *stops) pause() time.Duration {
 	return min(stopsEvery, max(time.Until(s.next), 10*time.Millisecond))
 }
 
-// drain stops an instance; what runs there is taken back once the deadline is over.
+// drain stops an instance; whatever is running there is taken back once the deadline is over.
 func (s *stops) drain(ctx context.Context, instance string, deadline time.Duration) error {
 	if err := s.queue.Drain(ctx, instance, deadline); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (s *stops) drain(ctx context.Context, instance string, deadline time.Durati
 	return s.look(ctx)
 }
 
-// set pauses something or lets it go on, and returns once this hub does so. It reports
-// whether that has changed anything.
+// set pauses something or lets it go on, and returns once this hub acts on that. It reports whether
+// anything has changed.
 func (s *stops) set(ctx context.Context, stop Stop, on bool) (changed bool, err error) {
 	if changed, err = s.queue.SetStop(ctx, stop, on); err != nil {
 		return false, err
@@ -154,7 +154,7 @@ func (s *stops) set(ctx context.Context, stop Stop, on bool) (changed bool, err 
 	return changed, s.look(ctx)
 }
 
-// holds reports whether a tenant gets no further run.
+// holds reports whether a tenant gets no more runs.
 func (s *stops) holds(tenant string) bool { return s.has(StopAll) || s.has(StopTenant(tenant)) }
 
 // has reports whether something is paused.

@@ -22,18 +22,18 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// Errors of [Submitter.Submit]: the queue is full, or what one tenant may have in it.
+// Errors of [Submitter.Submit]: the queue is full, or has as much of one tenant as is allowed.
 var (
 	ErrQueueFull       = queue.ErrFull
 	ErrTenantWaiting   = queue.ErrTenantFull
-	ErrTenantQueueSize = queue.ErrTenantFullBytes // is ErrTenantWaiting, too
-	// Too many callbacks are not delivered yet: of all, or of one tenant.
+	ErrTenantQueueSize = queue.ErrTenantFullBytes // is also ErrTenantWaiting
+	// Too many callbacks have not been delivered yet: everybody's, or one tenant's.
 	ErrCallbacksFull   = queue.ErrCallbacksFull
 	ErrTenantCallbacks = queue.ErrTenantCallbacksFull
 )
 
-// TimeSpentError is the error of [Submitter.Submit] for a tenant that has used all the
-// time of instances that it has for a day.
+// TimeSpentError is the error of [Submitter.Submit] for a tenant that has used up its instance time
+// for a day.
 type TimeSpentError = queue.SpentError
 
 // RateError is the error of [Submitter.Submit] for a tenant that posts too many prompts a
@@ -44,14 +44,13 @@ type RateError = queue.RateError
 // they may.
 var ErrTenantStorage = errors.New("hub: the tenant's files have reached their limit")
 
-// Submission is a prompt that somebody wants to be run. The byte slices must not
-// be changed.
+// Submission is a prompt that somebody wants to run. The byte slices must not be changed.
 type Submission struct {
 	job.Requester
 	// Place is where it is posted from, see [job.Job].
 	Place string
-	// ID is the prompt id that the client chose; empty for a new one. The same
-	// prompt sent twice under one id is one job.
+	// ID is the prompt id that the client chose; empty for a new one. The same prompt sent twice
+	// under one id is one job.
 	ID    string
 	Graph *catalog.Graph
 	// Targets is ComfyUI's partial_execution_targets; nil runs all outputs.
@@ -64,16 +63,15 @@ type Submission struct {
 	Secrets []byte
 	// Source says which of Comfy's own programs sends the prompt; empty for none.
 	Source string
-	// Priority goes from -100 to 100; more is cut to that.
+	// Priority goes from -100 to 100; values outside are clamped.
 	Priority int
-	// Band is where the job goes if its tenant's band is not lower; empty is the tenant's.
+	// Band is where the job goes unless that is above its tenant's band; empty means the tenant's.
 	Band job.Band
 	// Number is the place in the queue that the client asks for; nil for none.
 	Number *float64
 	// Callback says where the job's events go; nil for nowhere.
 	Callback *Callback
-	// Front asks for a place before all that wait. It is without effect beside a
-	// Number.
+	// Front asks for a place before all waiting jobs. It has no effect together with a Number.
 	Front bool
 }
 
@@ -84,22 +82,22 @@ type Accepted struct {
 	Number pyjson.Number
 	// NodeErrors say why some outputs will not run, as ComfyUI does.
 	NodeErrors *pyjson.Object
-	// Position is the place in the queue from 0 on, -1 for a job that does not
-	// wait and for one whose place cannot be told.
+	// Position is the place in the queue, counting from 0; -1 for a job that is not waiting or
+	// whose place is unknown.
 	Position int
-	// ETA is how long it will take until it is finished, -1 if that cannot be told.
+	// ETA is how long it will take until it is finished, -1 if unknown.
 	ETA time.Duration
 	// CreatedAt is when the queue took it, in milliseconds since the Unix epoch.
 	CreatedAt int64
 }
 
-// Refusal is what an instance says of a prompt that it does not take.
+// Refusal is what an instance says about a prompt that it does not take.
 type Refusal struct {
 	// Answer is the body of ComfyUI's answer 400.
 	Answer []byte
 }
 
-// Error leaves the answer out, which may quote a user's text.
+// Error leaves out the answer, which may quote a user's text.
 func (*Refusal) Error() string { return "hub: an instance has refused the prompt" }
 
 // Submitter takes prompts from every dialect.
@@ -111,7 +109,7 @@ type Submitter struct {
 	store    *files.Store
 	held     *files.Held
 	limitsOf func(tenant string) TenantLimits
-	// rulesOf are the rules for what a tenant may run.
+	// rulesOf returns the rules for what a tenant may run.
 	rulesOf func(tenant string) Rules
 	// door opens the door of a job that is about to be queued.
 	door func(key string) door
@@ -121,24 +119,23 @@ type Submitter struct {
 	maxUpload func() int64
 	fetcher   *fetcher
 	callbacks *Callbacks
-	// traces returns what makes spans now, nil for none.
+	// traces returns the current tracer, nil for none.
 	traces func() *traces.Tracer
-	// refused is told of prompts that were not taken.
+	// refused is told of prompts that were not accepted.
 	refused func(r job.Requester, err error)
 	log     func() *slog.Logger
 }
 
-// Submit checks a prompt as ComfyUI would, puts it into the queue and calls
-// answer, once. It must send the client its answer before it returns: messages
-// of the run follow then, and several clients lose a prompt whose messages arrive
-// before they have read its id. That is so for an error, too: a job may be
-// queued although its client is told of an error.
+// Submit checks a prompt as ComfyUI would, puts it into the queue and calls answer, once. answer
+// must send the client its answer before it returns: messages of the run follow then, and several
+// clients lose a prompt whose messages arrive before they have read its id. That is so for an
+// error, too: a job may be queued although its client is told of an error.
 //
 // The errors are a *[CallbackError], a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
-// *[Refusal], those above, [ErrFetching], a *[files.FullError] for a tenant that has no room for the
-// files inside the prompt, or one of Redis or the storage.
+// *[Refusal], those above, [ErrFetching], a *[files.FullError] for a tenant that has no room for
+// the files inside the prompt, or one of Redis or the storage.
 func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted, error)) {
-	// At once: it says nothing of an end that the client is told while its prompt is checked.
+	// At once: it says nothing about an end that the client is told while its prompt is checked.
 	s.streams.PostedNext(stream.KeyOf(p.Requester), p.ID)
 	queued, verdict, err := s.checked(ctx, p)
 	if err != nil {
@@ -155,15 +152,15 @@ func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accept
 	}
 }
 
-// TakeNumber moves a tenant's queue number on, as ComfyUI does for a prompt that
-// it refuses. A number that is not taken harms nobody.
+// TakeNumber moves a tenant's queue number on, as ComfyUI does for a prompt that it refuses. A
+// number that is not taken does no harm.
 func (s *Submitter) TakeNumber(ctx context.Context, tenant string) {
 	if _, err := s.queue.TakeNumber(ctx, tenant); err != nil {
 		s.log().Debug("cannot advance the prompt number", "error", err)
 	}
 }
 
-// checked makes a job of a prompt that passes the checks.
+// checked makes a job from a prompt that passes the checks.
 func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission, *catalog.Verdict, error) {
 	if err := s.callbacks.check(p.Callback); err != nil {
 		return queue.Submission{}, nil, err
@@ -185,7 +182,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		return queue.Submission{}, nil, err
 	}
 	if have.err != nil {
-		return queue.Submission{}, nil, have.err // a file may be there that could not be asked for
+		return queue.Submission{}, nil, have.err // a file that could not be asked about may be there
 	}
 	if !verdict.Accepted() {
 		return queue.Submission{}, nil, verdict.Answer
@@ -220,20 +217,19 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		q.ID = q.Key
 	}
 	q.Callback = (*queue.Callback)(p.Callback)
-	// What was posted, not what became of it: that depends on the classes that this hub knows.
+	// What was posted, not what became of it, which depends on the classes that this hub knows.
 	q.BodyHash = hashOf(slices.Concat([][]byte{graph.Bytes(), q.Body.Extra, q.Body.Targets}, otherParts(p.Other), p.Callback.parts())...)
-	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is no part of the hash
+	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is not part of the hash
 	if verdict.Doubtful && s.dispatch.HasIdle(needs, p.Tenant) {
 		q.Door = doorLife
 	}
 	return q, verdict, nil
 }
 
-// enqueue puts a job into the queue and waits for an instance's word on it where
-// that is needed.
+// enqueue puts a job into the queue and, if need be, waits for an instance's word on it.
 func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *catalog.Verdict, door door) (Accepted, error) {
-	// Before it is queued: the run may begin before Enqueue has returned, and a
-	// client without a socket yet must be sent all of it.
+	// Before it is queued: the run may begin before Enqueue has returned, and a client without a
+	// socket yet must be sent all of it.
 	k := stream.KeyOf(q.Requester)
 	s.streams.Posted(k, time.Now())
 	accepted, err := s.queue.Enqueue(ctx, q)
@@ -244,7 +240,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	s.dispatch.Arrived(j, position)
 	if j.DoorUntil > 0 {
 		if accepted.Existing {
-			door = nil // an earlier request waits there
+			door = nil // an earlier request is waiting there
 		}
 		answer, err := s.ask(ctx, j, door)
 		if err != nil {
@@ -257,7 +253,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	} else {
 		s.streams.StatusChanged(j.Caller)
 	}
-	if accepted.Existing || j.DoorUntil > 0 { // it can have moved on since
+	if accepted.Existing || j.DoorUntil > 0 { // it may have moved on since
 		if position, err = s.queue.Position(ctx, j.Key); err != nil {
 			position = -1
 		}
@@ -266,8 +262,8 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta, CreatedAt: j.CreatedAt}, nil
 }
 
-// replay sends the messages of an ended job again, because the same prompt was
-// posted again: its client may have missed the answer, or the end.
+// replay resends the messages of an ended job because the same prompt was posted again: its client
+// may have missed the answer, or the end.
 func (s *Submitter) replay(ctx context.Context, j job.Job) {
 	k := stream.KeyOf(j.Requester)
 	if s.streams.Replay(k, j.ID) {
@@ -277,7 +273,7 @@ func (s *Submitter) replay(ctx context.Context, j job.Job) {
 	if len(frames) == 0 {
 		return
 	}
-	// Nobody knows yet that the client has it, so it may be on its way from another hub, too.
+	// Nobody knows yet that the client has it, so it may also be on its way from another hub.
 	if ended, err := s.queue.EndedOf(ctx, []string{j.Key}); err == nil && len(ended) == 1 && !ended[0].Delivered {
 		s.streams.EndedElsewhere(k, j.ID, j.Key, frames...)
 		return
@@ -285,8 +281,8 @@ func (s *Submitter) replay(ctx context.Context, j job.Job) {
 	s.streams.Ended(k, stream.Attempt{Prompt: j.ID}, frames...)
 }
 
-// otherParts are what the hash of a prompt has of its other members: nothing without any, so
-// that the hash is that of earlier versions.
+// otherParts returns what the hash of a prompt includes of its other members: nothing if there are
+// none, so that the hash is that of earlier versions.
 func otherParts(other []byte) [][]byte {
 	if other == nil {
 		return nil
@@ -294,11 +290,11 @@ func otherParts(other []byte) [][]byte {
 	return [][]byte{[]byte("other"), other}
 }
 
-// hashStep is hashed at once. Hashing cannot be interrupted, and all of the hub
+// hashStep is how many bytes are hashed at once. Hashing cannot be interrupted, and the whole hub
 // waits for it when a garbage collection begins.
 const hashStep = 256 << 10
 
-// hashOf identifies what was asked.
+// hashOf identifies what was asked for.
 func hashOf(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -323,7 +319,7 @@ func (s *Submitter) checkStorage(ctx context.Context, tenant string) error {
 	return err
 }
 
-// bandOf is the band of a prompt: the one that it asks for, but none above its tenant's.
+// bandOf returns the band of a prompt: the one that it asks for, but none above its tenant's.
 func (s *Submitter) bandOf(p Submission) job.Band {
 	band := s.limitsOf(p.Tenant).Band
 	if p.Band != "" && p.Band.Below(band) {

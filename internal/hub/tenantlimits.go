@@ -7,8 +7,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// TenantLimits bound what one tenant may take of what all share. A limit that
-// is set holds for each tenant. One that is zero has a default; see limitsOf.
+// TenantLimits bound how much one tenant may take of what everybody shares. A limit that is set
+// holds for each tenant. One that is zero has a default; see limitsOf.
 type TenantLimits struct {
 	// Waiting bounds a tenant's waiting jobs; further prompts get 429.
 	// Default: a quarter of MaxQueue.
@@ -18,16 +18,16 @@ type TenantLimits struct {
 	QueueSize int64
 	// Running bounds a tenant's runs. Default: no bound.
 	Running int
-	// GPUTime bounds the time of instances that a tenant may use within 24 hours;
-	// further prompts get 429, and no waiting one begins. Default: no bound.
+	// GPUTime bounds the instance time that a tenant may use within 24 hours; further prompts get
+	// 429, and no waiting one begins. Default: no bound.
 	GPUTime time.Duration
-	// Rate bounds the prompts that a tenant may post a minute; as many may come at once.
+	// Rate bounds the prompts that a tenant may post a minute; that many may arrive at once.
 	// Further ones get 429. Default: no bound.
 	Rate int
-	// Storage bounds the bytes of a tenant's uploads and of the files that its jobs have
-	// made, together. Then its prompts get 429. Default: no bound.
+	// Storage bounds the bytes of a tenant's uploads and of the files that its jobs have made,
+	// together. Beyond it, its prompts get 429. Default: no bound.
 	Storage int64
-	// Band is the highest band of a tenant's jobs, and that of all that ask for none.
+	// Band is the highest band of a tenant's jobs, and the band of those that ask for none.
 	// Default: the normal one.
 	Band Band
 	// Sockets bounds a tenant's open sockets. Default: a quarter of MaxSockets.
@@ -35,9 +35,9 @@ type TenantLimits struct {
 	// History bounds a tenant's ended jobs; the oldest go. Default:
 	// HistoryEntries, which the tenant with the most entries pays for.
 	History int
-	// HistorySize bounds the bytes of the files that a tenant's jobs have made;
-	// the oldest jobs go, with their files. Default: no bound but the
-	// HistorySize of all, which the tenant with the most pays for.
+	// HistorySize bounds the bytes of the files that a tenant's jobs have made; the oldest jobs go,
+	// with their files. Default: no bound except the HistorySize of all, which the tenant with the
+	// most pays for.
 	HistorySize int64
 	// Userdata bounds the bytes of a tenant's settings and user files.
 	// Default: 1 GiB.
@@ -58,16 +58,15 @@ type Band = job.Band
 // ParseBand reads the name of a band.
 func ParseBand(name string) (Band, bool) { return job.ParseBand(name) }
 
-// quarter is what one tenant gets of a limit that is shared, so that three
-// others can do the same and a fourth is still served.
+// quarter returns how much of a shared limit one tenant gets, so that three others can have the
+// same and a fourth is still served.
 func quarter[T int | int64](whole T) T { return max(whole/4, 1) }
 
-// limitsOf gives the limits of a tenant; zero means no bound but
-// that of all. This is the one
-// place that decides which tenants the defaults bind. Whoever logs in shares the hub
-// with others and gets a part of it. Those who do not log in are one tenant
-// together: alone, they are everybody, and have the whole hub as they would
-// have a ComfyUI; beside people who log in they are one tenant among others.
+// limitsOf returns the limits of a tenant; zero means no bound except everybody's. This is the one
+// place that decides which tenants the defaults bind. Tenants who log in share the hub with others
+// and get a part of it. Those who do not log in are one tenant together: alone, they are everybody,
+// and have the whole hub as they would have a ComfyUI; beside people who log in they are one tenant
+// among others.
 func (h *Hub) limitsOf(tenant string) TenantLimits {
 	s := h.Settings()
 	l := s.TenantLimits.but(s.TenantLimitsOf[tenant])
@@ -88,13 +87,12 @@ func (h *Hub) limitsOf(tenant string) TenantLimits {
 	return l
 }
 
-// queue and runs are the limits that the queue keeps.
+// queue and runs are the limits that the queue enforces.
 func (l TenantLimits) queue() (jobs int, bytes int64) { return l.Waiting, l.QueueSize }
 
 func (l TenantLimits) runs() (running int, daily time.Duration) { return l.Running, l.GPUTime }
 
-// but returns the limits with those of a single tenant in their place, as far as they are
-// set.
+// but returns the limits with those of a single tenant in their place where they are set.
 func (l TenantLimits) but(own TenantLimits) TenantLimits {
 	fill(&own.Waiting, l.Waiting)
 	fill(&own.QueueSize, l.QueueSize)
@@ -112,7 +110,7 @@ func (l TenantLimits) but(own TenantLimits) TenantLimits {
 	return own
 }
 
-// byKeys are the limits that API keys give their tenant. They come before those of the
+// byKeys returns the limits that API keys give their tenant. They take precedence over those of the
 // configuration.
 func byKeys(l apikeys.Limits) TenantLimits {
 	return TenantLimits{Running: l.Running, Waiting: l.Waiting, GPUTime: time.Duration(l.GPUSeconds) * time.Second, Rate: l.Rate}

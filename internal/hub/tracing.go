@@ -8,24 +8,24 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// flushTime bounds how long spans are exported after tracing was switched off, or when the
-// hub closes: the collector may be away.
+// flushTime bounds how long spans are exported after tracing was switched off, or when the hub
+// closes: the collector may be away.
 const flushTime = 2 * time.Second
 
-// tracing is the hub's maker of spans, if there is one. Only tracer may be called by
-// several goroutines.
+// tracing is the hub's tracer, if there is one. Only the method tracer may be called by several
+// goroutines.
 type tracing struct{ now atomic.Pointer[traces.Tracer] }
 
-// tracer is nil while there is none.
+// tracer returns the current tracer, nil if there is none.
 func (t *tracing) tracer() *traces.Tracer { return t.now.Load() }
 
-// set switches tracing on or off. On stays as it is: the environment does not change.
+// set switches tracing on or off. If it is on, it stays as it is: the environment does not change.
 func (t *tracing) set(ctx context.Context, on bool) error {
 	switch {
 	case !on:
 		t.close(ctx)
 	case t.now.Load() == nil:
-		// What exports spans outlives the start.
+		// Whatever exports spans outlives the start.
 		tracer, err := traces.Open(context.WithoutCancel(ctx), Version)
 		if err != nil {
 			return err
@@ -39,5 +39,5 @@ func (t *tracing) set(ctx context.Context, on bool) error {
 func (t *tracing) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, flushTime)
 	defer cancel()
-	_ = t.now.Swap(nil).Close(ctx) // the collector is away, and its spans with it
+	_ = t.now.Swap(nil).Close(ctx) // the collector is away, and its spans are lost with it
 }

@@ -27,8 +27,8 @@ func (h *Hub) storageIsFull() bool {
 	})
 }
 
-// Trash returns the newest names in the trash of a tenant, or of all with "", and how many
-// there are in all.
+// Trash returns the newest names in the trash of a tenant, or of all with "", and how many there
+// are in all.
 func (o *Operator) Trash(ctx context.Context, tenant string, most int) ([]Trashed, int, error) {
 	if !o.started.Load() {
 		return nil, 0, ErrNotStarted
@@ -36,8 +36,7 @@ func (o *Operator) Trash(ctx context.Context, tenant string, most int) ([]Trashe
 	return o.store.Trash(ctx, tenant, most)
 }
 
-// TakeBack gives a name in the trash of a tenant back to its file. Errors:
-// [ErrNotInTrash], [ErrTaken].
+// TakeBack gives a name in a tenant's trash back to its file. Errors: [ErrNotInTrash], [ErrTaken].
 func (o *Operator) TakeBack(ctx context.Context, tenant, id string) (Trashed, error) {
 	if !o.started.Load() {
 		return Trashed{}, ErrNotStarted

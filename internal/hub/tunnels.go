@@ -18,11 +18,10 @@ import (
 var ErrToken = errors.New("hub: the token is not valid")
 
 const (
-	// tunnelKey stands for the key of an agent that a token admits. No public key is like
-	// it.
+	// tunnelKey stands in for the key of an agent that a token admits. No public key looks like it.
 	tunnelKey = "token"
-	// reportPause is the least time between two reports of a machine that are taken: one
-	// that sends without end costs the hub no more than that. What waits, waits at the
+	// reportPause is the shortest time between two reports of a machine that are accepted: a
+	// machine that sends without end costs the hub no more than that. Any backlog waits at the
 	// machine.
 	reportPause = 10 * time.Millisecond
 	// tokenChecked is how often the token of an open tunnel is checked.
@@ -48,7 +47,7 @@ type Tunnels struct {
 type machineTunnel struct {
 	machine, token string
 	session        *tunnel.Session
-	// boot is of the agent, 0 until it has reported.
+	// boot is the agent's, 0 until it has reported.
 	boot int64
 }
 
@@ -65,8 +64,8 @@ func (t *Tunnels) Machine(ctx context.Context, token string) (string, error) {
 	return name, err
 }
 
-// Serve drives the instances at the other end of a tunnel until it ends. A machine has one
-// tunnel: an older one ends.
+// Serve drives the instances at the other end of a tunnel until it ends. A machine has only one
+// tunnel: opening another ends the older one.
 func (t *Tunnels) Serve(machine, token string, session *tunnel.Session) {
 	m := &machineTunnel{machine: machine, token: token, session: session}
 	defer func() { _ = session.Close() }()
@@ -81,7 +80,7 @@ func (t *Tunnels) Serve(machine, token string, session *tunnel.Session) {
 	t.leave(m, errors.Is(err, tunnel.ErrLeave))
 }
 
-// enter makes a tunnel the one of its machine. It fails once the hub closes.
+// enter makes a tunnel the current one of its machine. It fails once the hub closes.
 func (t *Tunnels) enter(m *machineTunnel) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +95,7 @@ func (t *Tunnels) enter(m *machineTunnel) bool {
 	return true
 }
 
-// leave tells the fleet that a machine is gone, unless it has another tunnel already.
+// leave tells the fleet that a machine is gone, unless it already has another tunnel.
 func (t *Tunnels) leave(m *machineTunnel, announced bool) {
 	t.mu.Lock()
 	current := t.open[m.machine] == m
@@ -128,7 +127,7 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 	for {
 		select {
 		case <-pace.C:
-		case <-m.session.CloseChan(): // what has come already is bounded, and its end is waited for
+		case <-m.session.CloseChan(): // what has already come is bounded: read on to its end without a pause
 		}
 		report, err := tunnel.ReadReport(reports)
 		if err != nil {
@@ -162,7 +161,7 @@ func (t *Tunnels) check(m *machineTunnel) error {
 	return nil
 }
 
-// dialer opens connections to the agent of a machine, through the tunnel that it has then.
+// dialer opens connections to the agent of a machine, through whichever tunnel it has at the time.
 func (t *Tunnels) dialer(machine string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		t.mu.Lock()
@@ -175,7 +174,7 @@ func (t *Tunnels) dialer(machine string) func(ctx context.Context, network, addr
 	}
 }
 
-// close cuts all tunnels. Their agents open them again, at this hub or another.
+// close cuts all tunnels. Their agents reopen them, at this hub or another.
 func (t *Tunnels) close() {
 	t.mu.Lock()
 	t.closed = true

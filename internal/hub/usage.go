@@ -7,7 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/usage"
 )
 
-// UsageDay is what a tenant has used on a day.
+// UsageDay is what a tenant has used on one day.
 type UsageDay = usage.Day
 
 // Errors of [Hub.Usage].
@@ -16,9 +16,9 @@ var (
 	ErrUsageMuch = usage.ErrMuch
 )
 
-// Usage returns what was used from one day to another, both included and by UTC: by the
-// tenant, or for an operator by everybody or the tenant that it names. The hub must have
-// started. The error is [ErrUsageDays], [ErrUsageMuch], or one of Redis.
+// Usage returns what was used from one day to another, inclusive and by UTC: by the tenant, or for
+// an operator by everybody or the tenant that it names. The hub must have started. The error is
+// [ErrUsageDays], [ErrUsageMuch], or one of Redis.
 func (h *Hub) Usage(ctx context.Context, v Viewer, everybody bool, from, to time.Time) ([]UsageDay, error) {
 	tenant := &v.Tenant
 	if everybody && v.Operator {

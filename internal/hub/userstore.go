@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/userdata"
 )
 
-// userBlobs is the hub's storage as package userdata needs it.
+// userBlobs is the hub's storage in the form that package userdata needs.
 type userBlobs struct{ *files.Storage }
 
 // Open implements userdata.Storage.

@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// waitsFor says in plain words what a waiting job waits for: the operator, its tenant's
+// waitsFor says in plain words what a waiting job is waiting for: the operator, its tenant's
 // limits, or an instance.
 func (s *Insight) waitsFor(ctx context.Context, j job.Job, needs catalog.Requirements) string {
 	switch {
@@ -36,7 +36,7 @@ func (s *Insight) waitsFor(ctx context.Context, j job.Job, needs catalog.Require
 	return s.dispatch.Explain(needs, j.Tenant)
 }
 
-// InMinutes is a time of at least a minute in hours and minutes, such as 3h5m.
+// InMinutes returns a time of at least a minute in hours and minutes, such as 3h5m.
 func InMinutes(d time.Duration) string {
 	return strings.TrimSuffix(max(d.Round(time.Minute), time.Minute).String(), "0s")
 }

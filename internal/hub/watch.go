@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// watchPause is the pause between two looks at the jobs that are watched, and
-	// watchEach what each of them adds to it: ten thousand jobs are read once in a second.
+	// watchPause is the pause between two looks at the watched jobs, and watchEach what each of
+	// them adds to it: ten thousand jobs are read about once a second.
 	watchPause = 200 * time.Millisecond
 	watchEach  = 100 * time.Microsecond
 	// watchTimeout bounds one look.
 	watchTimeout = 10 * time.Second
 )
 
-// Watches tell how single jobs go on, whichever hub runs them. All that are watched at
-// this hub are read together, so that what it costs does not depend on who asks how often.
+// Watches tells how single jobs progress, whichever hub runs them. All jobs watched at this hub are
+// read together, so that the cost does not depend on who asks how often.
 type Watches struct {
 	read func(ctx context.Context, keys []string) ([]job.Job, error)
 	log  func() *slog.Logger
@@ -30,7 +30,7 @@ type Watches struct {
 	jobs map[string]*watchedJob
 }
 
-// watchedJob is a job that somebody watches.
+// watchedJob is a job that somebody is watching.
 type watchedJob struct {
 	last job.Job
 	news map[chan job.Job]struct{}
@@ -40,9 +40,9 @@ func newWatches(read func(context.Context, []string) ([]job.Job, error), log fun
 	return &Watches{read: read, log: log, begun: make(chan struct{}, 1), jobs: map[string]*watchedJob{}}
 }
 
-// Watch sends a job, as its client sees it, whenever its state or its progress has changed
-// from what the caller knows of it. A slow reader gets the latest only. The channel is
-// closed when the job is gone. stop must be called.
+// Watch sends a job, as its client sees it, whenever its state or its progress differs from what
+// the caller knows. A slow reader only gets the latest. The channel is closed when the job is gone.
+// stop must be called.
 func (s *Watches) Watch(j job.Job) (news <-chan job.Job, stop func()) {
 	own := make(chan job.Job, 1)
 	s.mu.Lock()
@@ -68,7 +68,7 @@ func (s *Watches) Watch(j job.Job) (news <-chan job.Job, stop func()) {
 	}
 }
 
-// run looks at what is watched until ctx ends.
+// run looks at what is being watched until ctx ends.
 func (s *Watches) run(ctx context.Context) {
 	timer := time.NewTimer(watchPause)
 	defer timer.Stop()
@@ -105,7 +105,7 @@ func (s *Watches) keys() []string {
 	return keys
 }
 
-// look reads jobs and tells what has changed.
+// look reads jobs and passes on what has changed.
 func (s *Watches) look(ctx context.Context, keys []string) error {
 	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
 	defer cancel()
@@ -140,7 +140,7 @@ func (s *Watches) look(ctx context.Context, keys []string) error {
 		w.last = j
 		for news := range w.news {
 			select {
-			case <-news: // the reader is slow: this is newer
+			case <-news: // the reader is slow, and this is newer
 			default:
 			}
 			news <- j
@@ -149,7 +149,7 @@ func (s *Watches) look(ctx context.Context, keys []string) error {
 	return nil
 }
 
-// differ reports whether somebody who knows one of two readings of a job has news in the other.
+// differ reports whether two readings of a job differ in anything that watchers are told.
 func differ(a, b job.Job) bool {
 	return a.State != b.State || a.Progress != b.Progress || a.StartedAt != b.StartedAt
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/webui"
 )
 
-// openWebUI keeps files of the web UI for as long as the connection lasts over
-// which an instance gave them.
+// openWebUI keeps files of the web UI for as long as the connection lasts over which an instance
+// sent them.
 func (h *Hub) openWebUI() {
 	h.webUI = webui.New(h.log())
 	h.clients.OnChange(func(gone, _ *comfyui.Client) {
@@ -18,8 +18,8 @@ func (h *Hub) openWebUI() {
 	})
 }
 
-// readAheadFrom is the instance that the web UI comes from, nil if the hub has a
-// copy of its own.
+// readAheadFrom returns the instance that the web UI comes from, nil if the hub has a copy of its
+// own.
 func (h *Hub) readAheadFrom() *comfyui.Client {
 	if h.Settings().Frontend != "" {
 		return nil

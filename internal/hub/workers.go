@@ -22,17 +22,17 @@ import (
 )
 
 const (
-	// workersFolder in the data folder has the files of the workers' jobs, while they run.
+	// workersFolder in the data folder has the files of the workers' jobs while they run.
 	workersFolder = "workers"
 	// maxWorkers bounds the workers of a machine, and maxAllWorkers those of the hub.
 	maxWorkers, maxAllWorkers = 32, 1000
-	// maxWorkerInfo bounds what is kept of what the workers of a machine can run, in bytes.
+	// maxWorkerInfo bounds what is kept about what the workers of a machine can run, in bytes.
 	maxWorkerInfo = 64 << 20
-	// workerKept is how long a worker is shown that was not heard of any more.
+	// workerKept is how long a worker is shown after it was last heard from.
 	workerKept = time.Minute
-	// workersSwept is how old a folder of a worker is that no hub can use any more.
+	// workersSwept is the age at which no hub can still be using a worker's folder.
 	workersSwept = 24 * time.Hour
-	// workerVersion is the version of ComfyUI that workers are taken for while no ComfyUI is
+	// workerVersion is the version of ComfyUI that workers are assumed to have while no ComfyUI is
 	// connected.
 	workerVersion = "0.33.0"
 )
@@ -42,19 +42,18 @@ var (
 	ErrNoWorker = errors.New("hub: unknown worker")
 	// ErrWorkers means that a machine has too many workers, or that they are too large.
 	ErrWorkers = errors.New("hub: too many workers")
-	// ErrWorkerName means that a worker cannot be called like this.
+	// ErrWorkerName means that a worker cannot have this name.
 	ErrWorkerName = fleet.ErrName
 )
 
-// Workers are the programs that fetch their jobs from this hub. They are safe for concurrent
-// use.
+// Workers are the programs that fetch their jobs from this hub. They are safe for concurrent use.
 type Workers struct {
 	hub     *Hub
 	library *catalog.Library
 	ctx     context.Context
 	quit    context.CancelFunc
 	work    sync.WaitGroup
-	// taking ends when no worker gets a job from this hub any more.
+	// taking ends when workers no longer get jobs from this hub.
 	taking context.Context
 	stop   context.CancelFunc
 
@@ -67,10 +66,10 @@ type enlisted struct {
 	*worker.Worker
 
 	machine string
-	// can is the hash of what it can run, size its length in bytes.
+	// can is the hash of what it can run, size the length of that in bytes.
 	can  [sha256.Size]byte
 	size int
-	// names are those of the classes, if the worker has told no more.
+	// names are those of the classes, if the worker has told nothing else.
 	names string
 	// replaced is closed when another life of the worker has begun.
 	replaced chan struct{}
@@ -84,7 +83,7 @@ func newWorkers(h *Hub, library *catalog.Library) *Workers {
 	return s
 }
 
-// sweep removes what hubs have left that were killed.
+// sweep removes what killed hubs have left behind.
 func (s *Workers) sweep() {
 	folder := filepath.Join(s.hub.id.Data, workersFolder)
 	entries, err := os.ReadDir(folder)
@@ -98,8 +97,8 @@ func (s *Workers) sweep() {
 	}
 }
 
-// Find returns the worker of a machine that calls itself id. The error is [ErrNoWorker] if it
-// was not enlisted, or was not heard of for too long.
+// Find returns the worker of a machine that calls itself id. The error is [ErrNoWorker] if it was
+// not enlisted, or has not been heard from for too long.
 func (s *Workers) Find(machine, id string) (*worker.Worker, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,8 +129,8 @@ func (w *enlisted) isGone() bool {
 	}
 }
 
-// Enlist takes in a worker that can run the node classes in objectInfo, which is the object
-// of GET /object_info. A worker that was enlisted with other classes starts over. The error is
+// Enlist takes in a worker that can run the node classes in objectInfo, which is the object of GET
+// /object_info. A worker that was enlisted with other classes starts over. The error is
 // [ErrWorkers], [ErrWorkerName], [worker.ErrHolds] or one of the disk.
 func (s *Workers) Enlist(machine, id, device string, objectInfo []byte) (*worker.Worker, error) {
 	return s.enlist(machine, id, device, objectInfo, "")
@@ -177,7 +176,7 @@ func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names st
 	one := &enlisted{Worker: w, machine: machine, can: can, names: names, size: len(objectInfo), replaced: make(chan struct{})}
 	s.all[name] = one
 	s.hub.fleet.AddWorker(name)
-	// At once, like the answer to the worker: who has read that it is enlisted may post a job
+	// At once, like the answer to the worker: whoever has read that it is enlisted may post a job
 	// for it before the dispatcher has connected.
 	s.hub.inventory.learned(name, info, version)
 	s.work.Go(func() { s.follow(name, one) })
@@ -197,7 +196,7 @@ func (s *Workers) folder() (string, error) {
 	return dir, nil
 }
 
-// room reports whether a machine may have a worker with abilities of a size. The caller
+// room reports whether a machine may have a worker with abilities of the given size. The caller
 // holds the lock.
 func (s *Workers) room(machine, name string, size int) bool {
 	count := 0
@@ -217,7 +216,7 @@ func (s *Workers) version() comfyui.Version {
 	return comfyui.ParseVersion(workerVersion)
 }
 
-// follow tells the fleet of a worker for as long as it lives, and a while longer.
+// follow tells the fleet about a worker for as long as it lives, and a while longer.
 func (s *Workers) follow(name string, w *enlisted) {
 	log := s.hub.log().With("instance", name)
 	client, err := comfyui.NewClient("http://worker", comfyui.Options{UserAgent: userAgent, Dial: w.Dial})
@@ -266,7 +265,7 @@ func (s *Workers) follow(name string, w *enlisted) {
 	}
 }
 
-// dialer connects to the facade of a worker, whichever life it has then.
+// dialer connects to the facade of a worker, whichever life it is in at the time.
 func (s *Workers) dialer(name string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		s.mu.Lock()
@@ -279,8 +278,8 @@ func (s *Workers) dialer(name string) func(ctx context.Context, network, address
 	}
 }
 
-// Named is Enlist for a worker that tells only the names of its node classes. While it lives,
-// they are what they were when it came.
+// Named is Enlist for a worker that only tells the names of its node classes. While it lives, they
+// stay as they were when it came.
 func (s *Workers) Named(machine, id string, names []string, device string) (*worker.Worker, error) {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	asked := strings.Join(names, "\n")
@@ -293,8 +292,8 @@ func (s *Workers) Named(machine, id string, names []string, device string) (*wor
 	return s.enlist(machine, id, device, s.describe(names), asked)
 }
 
-// describe describes node classes of which only the names are told: as other instances have
-// them, or as ones that take whatever they are given and show what they make.
+// describe describes node classes that are only known by name: as other instances have them, or as
+// classes that take whatever they are given and show what they make.
 func (s *Workers) describe(names []string) []byte {
 	all := &pyjson.Object{}
 	for _, name := range names {
@@ -322,7 +321,7 @@ func (s *Workers) describe(names []string) []byte {
 	return pyjson.Marshal(all)
 }
 
-// Wait is a context for a worker that waits for a job: it ends when the hub stops, too.
+// Wait returns a context for a worker that is waiting for a job: it also ends when the hub stops.
 func (s *Workers) Wait(ctx context.Context, wait time.Duration) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	unhook := context.AfterFunc(s.taking, cancel)
@@ -332,7 +331,7 @@ func (s *Workers) Wait(ctx context.Context, wait time.Duration) (context.Context
 	}
 }
 
-// close ends all workers. What they run is run again.
+// close ends all workers. What they are running is run again.
 func (s *Workers) close() {
 	s.quit()
 	s.work.Wait()
