@@ -41,7 +41,7 @@ func newA1111(t *testing.T, c simsd.Config) *a1111Server {
 	return s
 }
 
-// withA1111 is a bench whose fleet has these, too.
+// withA1111 returns a bench whose fleet also has these servers.
 func withA1111(t *testing.T, comfyUIs int, servers ...*a1111Server) *bench {
 	t.Helper()
 	b := newBench(t, comfyUIs, func(b *bench) {
@@ -53,7 +53,7 @@ func withA1111(t *testing.T, comfyUIs int, servers ...*a1111Server) *bench {
 	return b
 }
 
-// readyA1111 waits until the hub can use so many.
+// readyA1111 waits until the hub can use count of them.
 func (b *bench) readyA1111(count int) {
 	b.t.Helper()
 	eventually(b.t, func() bool {
@@ -146,7 +146,7 @@ func TestA1111Inputs(t *testing.T) {
 	})
 }
 
-// A server that dies in mid-run loses its job to another one.
+// A server that dies in the middle of a run loses its job to another one.
 func TestA1111Dies(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		servers := []*a1111Server{newA1111(t, simsd.Config{StepTime: time.Millisecond}), newA1111(t, simsd.Config{StepTime: time.Millisecond})}
@@ -215,7 +215,8 @@ func TestA1111Options(t *testing.T) {
 	})
 }
 
-// Lists are those of all servers as one; what is no route of the hub passes as the operator allows.
+// Lists combine those of all servers; what is not a route of the hub is passed on as far as the
+// operator allows.
 func TestA1111Lists(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		one := newA1111(t, simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}})

@@ -29,8 +29,8 @@ func (b *bench) call(method, path, body string, header http.Header, v api.Visito
 	return w
 }
 
-// Only who shows a key with the scope, or the site's secret, names a tenant, and gets no
-// operator's power by naming one.
+// Only a caller that shows a key with the scope, or the site's secret, may name a tenant, and
+// naming one gives it no operator's power.
 func TestActForTenants(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []api.KeyPolicy{api.KeysOff, api.KeysOptional, api.KeysRequired} {
@@ -83,8 +83,8 @@ func TestActForTenants(t *testing.T) {
 	}
 }
 
-// Who guesses the secret is counted like who guesses a key, and so is who guesses the token
-// of a machine, wherever it is shown.
+// Guessing the secret counts like guessing a key, and so does guessing a machine's token, wherever
+// it is shown.
 func TestWrongTokensAreCounted(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		audit := new(logtest.Log)
@@ -120,8 +120,8 @@ func TestWrongTokensAreCounted(t *testing.T) {
 	})
 }
 
-// A key that permits only reading gets no secret by which it could do more, whatever route
-// hands it out.
+// A key that only permits reading gets no secret that would let it do more, whatever route hands it
+// out.
 func TestReadKeysGetNoSecrets(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		hosts := must(ParseHosts([]string{"hooks.example"}))(t)
@@ -149,8 +149,8 @@ func TestReadKeysGetNoSecrets(t *testing.T) {
 	})
 }
 
-// What could change a machine takes more than a key: calls of ComfyUI-Manager need the scope
-// admin beside the operator's word, and sockets of custom nodes the scope submit.
+// Anything that could change a machine takes more than a key: calls of ComfyUI-Manager need the
+// scope admin as well as the operator's permission, and sockets of custom nodes the scope submit.
 func TestDangerousRoutesOfKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		log := &logtest.Log{}

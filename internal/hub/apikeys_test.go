@@ -107,8 +107,8 @@ func TestWaysToShowAKey(t *testing.T) {
 	})
 }
 
-// With "optional" a caller without a key is who they are without keys; a wrong key is
-// refused nevertheless. Without the word, keys mean nothing.
+// With "optional", a caller without a key is who they would be without keys; a wrong key is refused
+// all the same. Without the word, keys mean nothing.
 func TestKeyPolicies(t *testing.T) {
 	inBench(t, benchOf(1, withKeys(api.KeysOptional)), func(t *testing.T, b *bench) {
 		secret := b.key(apikeys.Wanted{Name: "ada"})
@@ -131,8 +131,8 @@ func TestKeyPolicies(t *testing.T) {
 	})
 }
 
-// Whatever the path and its spelling: nobody without a key is answered, apart from routes
-// that check a token or a signature themselves, and those refuse what is none.
+// Whatever the path and its spelling, nobody without a key gets an answer, except on routes that
+// check a token or a signature themselves, and those refuse invalid ones.
 func TestNoDoorBesideKeys(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fleetPage is a dashboard: it keeps what GET /hub/events has told.
+// fleetPage is a dashboard: it keeps what GET /hub/events has sent.
 type fleetPage struct {
 	t         *testing.T
 	hello     map[string]any
@@ -26,7 +26,7 @@ type fleetPage struct {
 	events    *bufio.Scanner
 }
 
-// watches opens a dashboard, which has got its snapshot.
+// watches opens a dashboard and waits for its snapshot.
 func (v *visitor) watches(t *testing.T) *fleetPage {
 	t.Helper()
 	resp := v.do(http.MethodGet, "/hub/events", "")
@@ -39,7 +39,7 @@ func (v *visitor) watches(t *testing.T) *fleetPage {
 	return p
 }
 
-// next takes in one event, which must be of a kind unless that is empty.
+// next takes in one event, which must be of the given kind unless that is empty.
 func (p *fleetPage) next(kind string) {
 	p.t.Helper()
 	event := ""
@@ -126,7 +126,7 @@ func (p *fleetPage) runs(id string) bool {
 	return false
 }
 
-// Who has followed all changes knows what a snapshot shows to somebody who comes later.
+// Whoever has followed all changes knows what a snapshot shows to a latecomer.
 func TestChangesAddUpToASnapshot(t *testing.T) {
 	inBench(t, benchOf(2), func(t *testing.T, b *bench) {
 		v := b.script()
@@ -154,8 +154,8 @@ func TestChangesAddUpToASnapshot(t *testing.T) {
 			late := v.watches(t)
 			for _, rows := range []map[string]map[string]any{late.instances, early.instances, late.jobs, early.jobs} {
 				for _, row := range rows {
-					// What moves by itself may have moved in between, and a new row leaves out what is
-					// not known.
+					// Values that move by themselves may have moved in between, and a new row
+					// leaves out what is unknown.
 					maps.DeleteFunc(row, func(name string, value any) bool {
 						return slices.Contains([]string{"progress", "vram_free", "node", "class", "began", "models", "eta"}, name) ||
 							value == "" || value == 0.0 || value == false
@@ -215,8 +215,7 @@ func TestDashboardOfATenant(t *testing.T) {
 			require.Equal(t, http.StatusNotFound, statusOf(eve.send("GET", "/hub/preview?instance="+url.QueryEscape(name), "")))
 		}
 
-		// The commands of operators are theirs alone, and a tenant's name in the query is heard
-		// from them alone.
+		// Only operators may use operators' commands, and only they may name a tenant in the query.
 		for _, path := range []string{"/hub/pause", "/hub/resume", "/hub/drain?instance=x", "/hub/forget?instance=x", "/hub/restart?instance=x"} {
 			for _, v := range []*visitor{ada, eve, b.script()} {
 				require.Equal(t, http.StatusForbidden, statusOf(v.send("POST", path, "")), path)
@@ -268,8 +267,8 @@ func TestFaultsOfATenant(t *testing.T) {
 	})
 }
 
-// Dashboards are bounded for one person and in all; one who does not read is cut off, and
-// nothing is looked at when nobody watches.
+// Dashboards are limited per person and in total; a reader that does not read is cut off, and
+// nothing is looked at when nobody is watching.
 func TestDashboardsAreBounded(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		v := b.script()
@@ -318,7 +317,7 @@ func TestDashboardsEndWithTheHub(t *testing.T) {
 	})
 }
 
-// What was given to a reader stays as it is when the view looks again.
+// What a reader was given does not change when the view looks again.
 func TestChangeIsACopy(t *testing.T) {
 	t.Parallel()
 	v := &boardView{}

@@ -206,7 +206,7 @@ type counted struct {
 	header http.Header
 	status int
 	n      int64
-	// look is called once for every so many bytes.
+	// look is called once per every bytes.
 	every int64
 	look  func()
 }
@@ -222,7 +222,7 @@ func (c *counted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// held returns how many bytes are in use and no garbage.
+// held returns how many bytes are in use, not counting garbage.
 func held() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

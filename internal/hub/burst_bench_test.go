@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// BenchmarkFleet runs 600 trivial prompts on few and on many instances, and prints the
-// processor time of each prompt: of the hub, its embedded queue and the simulated
-// instances. What is more with many instances, each event costs for each of them.
+// BenchmarkFleet runs 600 trivial prompts on few and on many instances, and prints the processor
+// time per prompt: of the hub, its embedded queue and the simulated instances. Any extra with many
+// instances is what each event costs per instance.
 func BenchmarkFleet(b *testing.B) {
 	const prompts = 600
 	spent := func() float64 {

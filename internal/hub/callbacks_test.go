@@ -25,7 +25,7 @@ import (
 type receiver struct {
 	*httptest.Server
 	mu sync.Mutex
-	// told are the types of the events by job.
+	// told are the types of the events, by job.
 	told   map[string][]string
 	broken bool
 	hook   *standardwebhooks.Webhook
@@ -117,7 +117,7 @@ func TestCallbacks(t *testing.T) {
 	require.NotContains(t, history, "hidden", "an instance and the history are told no URL")
 }
 
-// Whoever asks for it is told how far a job is.
+// A callback that asks for progress is told how far along a job is.
 func TestProgressCallsBack(t *testing.T) {
 	t.Parallel()
 	b, r := calling(t)
@@ -174,7 +174,7 @@ func TestRefusedCallbacks(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, statusOf(b.as("ann", "GET", "/hub/callbacks/secret", "")))
 }
 
-// What could not be delivered is its tenant's alone to see and to replay.
+// Only its tenant can see and replay an event that could not be delivered.
 func TestReplayedCallback(t *testing.T) {
 	t.Parallel()
 	b, r := calling(t)

@@ -93,7 +93,7 @@ func (v *visitor) posts(path, body string) {
 	v.sends("POST", path, body)
 }
 
-// sends is send for what must succeed.
+// sends is send for requests that must succeed.
 func (v *visitor) sends(method, path, body string) []byte {
 	v.b.t.Helper()
 	status, answer := v.send(method, path, body)

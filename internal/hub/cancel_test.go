@@ -49,7 +49,7 @@ func TestCancelWithoutARequest(t *testing.T) {
 	})
 }
 
-// A prompt that waits at an instance is shown as one that waits, and is removed like one.
+// A prompt waiting at an instance is shown as waiting, and is removed like a waiting one.
 func TestLookaheadIsPending(t *testing.T) {
 	inBench(t, benchOf(1, func(b *bench) { b.settings.Lookahead = 1 }), func(t *testing.T, b *bench) {
 		running := b.begins(endless(1), "ann")

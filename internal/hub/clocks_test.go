@@ -11,12 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// retainAt is retain at a time of Redis's clock.
+// retainAt is retain at a given time of Redis's clock.
 func (j *janitor) retainAt(ctx context.Context, now time.Time) error {
 	return j.retainSince(ctx, func(age time.Duration) time.Time { return now.Add(-age) })
 }
 
-// Held pictures age by the clock of the storage: that of the hub is years behind here.
+// Held pictures age by the storage's clock; the hub's is years behind here.
 func TestHeldPicturesAgeByTheStoragesClock(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 0)
@@ -53,7 +53,7 @@ func folderOf(t *testing.T, b *bench) map[string]bool {
 	return all
 }
 
-// setForward sets the time that Redis's scripts have forward.
+// setForward sets the time that Redis's scripts see forward.
 func (b *bench) setForward(d time.Duration) {
 	b.t.Helper()
 	ctx, db := b.t.Context(), b.hub.db
@@ -63,8 +63,8 @@ func (b *bench) setForward(d time.Duration) {
 	require.WithinDuration(b.t, time.Now().Add(d), now, time.Minute)
 }
 
-// Where Redis's clock was set forward by a day, the history of the last hour stays until it
-// is as old as it may become.
+// If Redis's clock was set forward by a day, the history of the last hour stays until it is as old
+// as it may get.
 func TestHistoryStaysWhenTheClockIsSetForward(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) { b.settings.HistoryAge = time.Hour })
@@ -83,7 +83,7 @@ func TestHistoryStaysWhenTheClockIsSetForward(t *testing.T) {
 	})
 }
 
-// Where Redis's clock was set forward, a drain gives the run as much time as it was told to.
+// If Redis's clock was set forward, a drain still gives the run as much time as it was told to.
 func TestDrainWhileTheClockIsSetForward(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1)

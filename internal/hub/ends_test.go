@@ -19,8 +19,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// A client comes to another hub while Redis is away, and the hub that ran its prompt
-// is killed: nobody is left to say that the prompt has ended, but the history.
+// A client moves to another hub while Redis is away, and the hub that ran its prompt is killed:
+// only the history is left to say that the prompt has ended.
 func TestEndIsFoundWhateverDied(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -56,8 +56,8 @@ func TestEndIsFoundWhateverDied(t *testing.T) {
 	requireDelivered(t, two, socket, id)
 }
 
-// A client has read the end of its prompt while Redis is away. Redis is told when it
-// is back, so that no other hub tells the client again.
+// A client reads the end of its prompt while Redis is away. Redis is told once it is back, so that
+// no other hub tells the client again.
 func TestConfirmedEndWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -104,8 +104,8 @@ func (b *bench) forgotten(k stream.Key, id string) (key string) {
 	return j.Key
 }
 
-// A client whose socket has been open all the time is told an end that nobody could tell it
-// for longer than the replay window.
+// A client whose socket has been open all along is told of an end even if nobody could tell it for
+// longer than the replay window.
 func TestWaitingClientIsToldLate(t *testing.T) {
 	inBench(t, benchOf(1, func(b *bench) { b.settings.ReplayWindow = time.Millisecond }), func(t *testing.T, b *bench) {
 		began := time.Now()
@@ -202,10 +202,10 @@ func TestReadOnce(t *testing.T) {
 	}
 }
 
-// TestPostAtAnotherHub: the hub that has a client's socket hears late of a prompt that was
-// posted to another hub. The client may have made that POST before it was told the last
-// end, have begun to read then, and have lost its socket before it read the end. Nor is it
-// a POST when a waiting job moves in the queue.
+// TestPostAtAnotherHub: the hub that has a client's socket hears late of a prompt that was posted
+// to another hub. The client may have made that POST before it was told the last end, started to
+// read then, and lost its socket before it read the end. A waiting job that moves in the queue does
+// not count as a POST either.
 func TestPostAtAnotherHub(t *testing.T) {
 	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		first := one.dial("me")

@@ -15,7 +15,7 @@ import (
 )
 
 // A hub that cannot start says why in one line, and can be closed: the web server closes what
-// has failed to start, also when it was half open, and must not end in a panic.
+// failed to start, even if it was half open, and that must not panic.
 func TestFailedStarts(t *testing.T) {
 	sealed := t.TempDir()
 	server := redistest.Start(t)

@@ -157,7 +157,7 @@ func TestRefusedURLs(t *testing.T) {
 	require.Empty(t, b.hub.submitter.fetcher.tenants)
 }
 
-// Without hosts that may be called, a URL is what it is to ComfyUI: no name of a file.
+// Without hosts that may be called, a URL is what it is to ComfyUI: not a file name.
 func TestURLsAreOff(t *testing.T) {
 	t.Parallel()
 	server := elsewhere(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was called") })
@@ -252,7 +252,7 @@ func TestFetchingTakesTurns(t *testing.T) {
 	})
 }
 
-// A server that sends slowly, or nothing at all, costs a prompt a minute at most.
+// A server that sends slowly, or nothing at all, costs a prompt at most a minute.
 func TestFetchingHasAnEnd(t *testing.T) {
 	t.Parallel()
 	server := elsewhere(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })

@@ -17,8 +17,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// pack stands for custom nodes that are installed in a simulated instance: it
-// answers below /pack/ and passes everything else to the simulator.
+// pack stands in for custom nodes installed in a simulated instance: it answers below /pack/ and
+// passes everything else to the simulator.
 type pack struct {
 	*httptest.Server
 	name string

@@ -25,7 +25,7 @@ func runInBubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { inBubble(t, test) })
 }
 
-// plan is a bench that is yet to be started.
+// plan is a bench that has yet to be started.
 type plan struct {
 	count  int
 	change []func(*bench)
@@ -53,7 +53,7 @@ func eventually(t testing.TB, so func() bool, within, every time.Duration, messa
 	loopback.Eventually(t, so, within, every, message...)
 }
 
-// gets is get for what must succeed.
+// gets is get for requests that must succeed.
 func (b *bench) gets(path string) []byte {
 	b.t.Helper()
 	status, body := b.get(path)
@@ -61,7 +61,7 @@ func (b *bench) gets(path string) []byte {
 	return body
 }
 
-// posts is post for what must succeed.
+// posts is post for requests that must succeed.
 func (b *bench) posts(path, body string) []byte {
 	b.t.Helper()
 	status, answer := b.post(path, body)
@@ -72,7 +72,7 @@ func (b *bench) posts(path, body string) []byte {
 // statusOf is the status of an answer.
 func statusOf[T any](status int, _ T) int { return status }
 
-// must is what a call that must not fail returns: must(call())(t).
+// must returns the result of a call that must not fail: must(call())(t).
 func must[T any](v T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

@@ -109,8 +109,8 @@ func metricNames() map[string]bool {
 	return names
 }
 
-// Each metric is documented, and what dashboards, alert rules and docs name is there. The
-// agent and the bridge see to their own.
+// Each metric is documented, and everything that dashboards, alert rules and docs name exists. The
+// agent and the bridge check their own.
 func TestMetricsAreDocumented(t *testing.T) {
 	t.Parallel()
 	names := metricNames()

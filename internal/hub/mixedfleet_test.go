@@ -71,8 +71,8 @@ func (m *mixed) sd(tenant, name, priority string, steps int) {
 	eventually(m.t, func() bool { return m.known(tenant) == before+1 }, time.Minute, time.Millisecond)
 }
 
-// known is how many jobs a tenant has, with those that have ended: a short one may be over
-// before anybody looks. One that ends between the two looks counts once.
+// known returns how many jobs a tenant has, including ended ones: a short one may be over before
+// anybody looks. One that ends between the two looks counts once.
 func (m *mixed) known(tenant string) int {
 	jobs := must(m.hub.Jobs().Live(m.t.Context(), tenant))(m.t)
 	ended := must(m.hub.Jobs().Ended(m.t.Context(), tenant))(m.t)
@@ -86,7 +86,7 @@ func (m *mixed) known(tenant string) int {
 	return len(ids)
 }
 
-// live is how many jobs of a tenant wait or run.
+// live returns how many jobs of a tenant are waiting or running.
 func (m *mixed) live(tenant string) int {
 	jobs := must(m.hub.Jobs().Live(m.t.Context(), tenant))(m.t)
 	return len(jobs)
@@ -118,8 +118,8 @@ func (m *mixed) order(tenants ...string) []run {
 	return all
 }
 
-// A tenant's jobs for ComfyUI and for A1111 are one row: the highest priority is next,
-// whichever server it is for.
+// A tenant's jobs for ComfyUI and for A1111 form one line: the highest priority is next, whichever
+// server it is for.
 func TestMixedFleetHasOneOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		m := newMixed(t, TenantLimits{Running: 1})
@@ -241,7 +241,8 @@ func before(all []run, tenant, kind, other string) (count int) {
 	return count
 }
 
-// Who has filled the queues of both kinds of servers does not go before a tenant that comes later.
+// A tenant that has filled the queues of both kinds of servers does not go before one that comes
+// later.
 func TestMixedFleetFairShare(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		all := newMixed(t, TenantLimits{}).flood(flood{"ann", 12, 12}, flood{"bob", 4, 4})
@@ -250,8 +251,8 @@ func TestMixedFleetFairShare(t *testing.T) {
 	})
 }
 
-// A share is of the whole fleet: who has the ComfyUI alone all the while gets few turns at the
-// A1111 server.
+// A share is of the whole fleet: a tenant that has had the ComfyUI to itself all the while gets few
+// turns on the A1111 server.
 func TestMixedFleetHasOneShare(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		all := newMixed(t, TenantLimits{}).flood(flood{"ann", 20, 10}, flood{"bob", 0, 8})

@@ -168,8 +168,8 @@ func TestStorageIsNotMountedAtTheStart(t *testing.T) {
 	require.NoError(t, b.hub.Ready(t.Context()))
 }
 
-// Keys that turn out to be sealed with another secret when the storage is back are said
-// to be so, and a reload repairs it.
+// Keys that turn out to be sealed with another secret once the storage is back are reported as
+// such, and a reload repairs it.
 func TestWrongSecretOfAStorageThatWasAway(t *testing.T) {
 	t.Parallel()
 	mount := filepath.Join(t.TempDir(), "mount")
@@ -212,7 +212,7 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 	b.becomesReady() // it says what it knew for up to a second
 }
 
-// A mistake of the configuration is an error of the start, also while Redis is away.
+// A mistake in the configuration is an error of the start, even while Redis is away.
 func TestMistakesAreFoundWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	busy := newBench(t, 0)

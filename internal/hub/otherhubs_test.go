@@ -17,8 +17,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// A hub that was met is gone when nothing listens at its address, or when the gossip
-// has given it up. What is said of an earlier process of it counts no more.
+// A hub that was met is gone when nothing listens at its address, or when the gossip has given it
+// up. What is said about an earlier process of it no longer counts.
 func TestOtherHubsThatAreGone(t *testing.T) {
 	t.Parallel()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -46,8 +46,7 @@ func TestOtherHubsThatAreGone(t *testing.T) {
 	require.True(t, gone(), "its port is closed")
 }
 
-// kill acts like kill -9 for a hub: nothing it does reaches the other hubs any
-// more, and it says nothing.
+// kill acts like kill -9 for a hub: nothing that it does or says reaches the other hubs any more.
 func (b *bench) kill() {
 	b.t.Helper()
 	require.NoError(b.t, b.hub.db.Close())
@@ -106,8 +105,8 @@ func TestEndOfAKilledHub(t *testing.T) {
 	})
 }
 
-// A picture went over a socket only, and the hub that had it is killed. Its client is
-// told that the picture is lost, not that all is well, also when it posts the prompt again.
+// A picture went only over a socket, and the hub that had it is killed. Its client is told that the
+// picture is lost, not that all is well, even if it posts the prompt again.
 func TestPictureOfAKilledHub(t *testing.T) {
 	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		graph := strings.Replace(picture(3), "SaveImage", "SaveImageWebsocket", 1)
@@ -157,8 +156,8 @@ func TestPromptForAnotherHubsInstance(t *testing.T) {
 	})
 }
 
-// A hub that restarts refuses no prompt because the first of its instances cannot run
-// it: it knows what the others could run.
+// A restarting hub refuses no prompt just because the first of its instances cannot run it: it
+// knows what the others could run.
 func TestCatalogsOutliveARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, serving(sim.Config{OmitClasses: []string{"SimulatedWork"}}))

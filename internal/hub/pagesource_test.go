@@ -17,7 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// Who may be the source of the web UI's page: not who has the first name.
+// Which instance may be the source of the web UI's page: not simply the one with the first name.
 func TestWhoMayBeThePage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		ofAgent := func(name, agent string) fleet.Instance {
@@ -102,8 +102,8 @@ func TestPageComesWithItsNodes(t *testing.T) {
 	})
 }
 
-// Operators, and everybody where nobody logs in, see where the page of ComfyUI comes from; others
-// do not, because it is a name or a folder of the fleet's.
+// Operators, and everybody if nobody logs in, see where the page of ComfyUI comes from; others do
+// not, because it is the name of an instance or a folder.
 func TestStatsTellOfThePage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })

@@ -16,7 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
-// What a prompt says besides what ComfyUI knows is for custom nodes, whose handlers get the
+// Whatever a prompt says beyond what ComfyUI knows is for custom nodes, whose handlers get the
 // whole body. The instance gets it as it was sent, each member once.
 func TestUnknownMembersReachTheInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 )
 
 // A bot has a client id for each of its users, and names none when it counts, clears and
-// interrupts: that is about everything that it has posted, however many they are, and also
-// after the hub has restarted.
+// interrupts: that concerns everything it has posted, however many ids it used, and even after the
+// hub has restarted.
 func TestBotWithManyClients(t *testing.T) {
 	const users = 60
 	inBubble(t, func(t *testing.T) {

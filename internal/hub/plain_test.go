@@ -82,7 +82,7 @@ func TestPlainJob(t *testing.T) {
 	})
 }
 
-// What waits, runs, fails and is cancelled is told as such.
+// Waiting, running, failed and cancelled jobs are reported as such.
 func TestPlainStatuses(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		running := b.order(endless(1), "")
@@ -133,7 +133,7 @@ func (b *bench) events(id string) (names []string, last plainJob) {
 	return names, last
 }
 
-// A stream tells how a job goes on, and ends with it.
+// A stream tells how a job progresses, and ends with it.
 func TestPlainEvents(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 0, serving(sim.Config{TimeScale: 0.3}))
@@ -158,7 +158,7 @@ func TestPlainEvents(t *testing.T) {
 	})
 }
 
-// What is wrong with a job is said, each time with the right status.
+// Whatever is wrong with a job is reported, each time with the right status.
 func TestPlainRefusals(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for body, want := range map[string]struct {
@@ -211,7 +211,7 @@ func TestPlainRefusals(t *testing.T) {
 	})
 }
 
-// What the web UI has saved is converted, and what cannot be is said by node.
+// What the web UI has saved is converted, and what cannot be converted is reported by node.
 func TestPlainSavedWorkflow(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		const saved = `{"nodes": [{"id": 2, "type": "SaveImage", "order": 1, "mode": 0, "inputs": [{"name": "images", "type": "IMAGE", "link": 1}], "widgets_values": ["saved"]},
@@ -230,7 +230,7 @@ func TestPlainSavedWorkflow(t *testing.T) {
 	})
 }
 
-// One key is one job of its tenant, whatever else is sent with it.
+// One key means one job of its tenant, whatever else is sent with it.
 func TestPlainIdempotency(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		b.tenant = "ann"
@@ -260,7 +260,7 @@ func TestPlainIdempotency(t *testing.T) {
 	})
 }
 
-// Limits are those of POST /prompt, and who is held counts as a socket.
+// Limits are those of POST /prompt, and a request that is held open counts as a socket.
 func TestPlainLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) {

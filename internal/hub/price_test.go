@@ -24,7 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// maxTrips is how many round trips to Redis one prompt takes, without the hinted ones.
+// maxTrips is the most round trips to Redis that one prompt takes, not counting the hinted ones.
 const maxTrips = 6
 
 // maxHinted bounds the round trips per prompt that follow hints or time. How many hints are

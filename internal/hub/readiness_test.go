@@ -23,7 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
-// However many ask whether the hub is ready, Redis is asked once a second.
+// However many ask whether the hub is ready, Redis is asked only once a second.
 func TestReadyIsAskedByMany(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestReadyIsAskedByMany(t *testing.T) {
 		require.ErrorContains(t, r.check(t.Context()), "MISCONF")
 		require.EqualValues(t, 2, asked.Load())
 
-		// Who asks for all and leaves does not spoil the answer of the others.
+		// A caller that asks on behalf of all and leaves does not spoil the answer of the others.
 		time.Sleep(2 * readyFor)
 		answer = nil
 		leaving, leave := context.WithCancel(t.Context())

@@ -14,8 +14,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// What is reserved for a tenant is free for its prompts, and those of others neither run
-// there nor learn whose it is.
+// What is reserved for a tenant is free for its prompts; those of others neither run there nor
+// learn whose it is.
 func TestReserved(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var own string
@@ -124,8 +124,8 @@ func TestInstancesShareAGPU(t *testing.T) {
 	})
 }
 
-// What the operator pauses gets no further run, whichever hub was told, and says so; what
-// runs goes on.
+// What the operator pauses gets no more runs, whichever hub was told, and says so; whatever is
+// running goes on.
 func TestPause(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, 5*time.Millisecond)
@@ -200,8 +200,8 @@ func TestResumeOfAnInstanceSetAside(t *testing.T) {
 	})
 }
 
-// A run that goes on after the deadline of a drain runs elsewhere, also if the hub
-// restarts before; a drain that is undone takes nothing back.
+// A run that goes on after the deadline of a drain runs elsewhere, even if the hub restarts before;
+// undoing a drain takes nothing back.
 func TestDrainWithDeadline(t *testing.T) {
 	t.Parallel()
 	for name, restart := range map[string]bool{"one hub": false, "restarted": true} {

@@ -246,8 +246,9 @@ func paidPicture(n int) string {
 }
 
 // A prompt that needs its API key goes only where secrets_to lets the key go, whatever other
-// instances say of its nodes; one that does not goes anywhere, without the key where it may not
-// be. Where nobody may have it the prompt is refused, and the reason says what to do.
+// instances say about its nodes; a prompt that does not need it goes anywhere, without the key
+// where that may not go. If nobody may have it, the prompt is refused, and the reason says what to
+// do.
 func TestSecretsGoWhereTheyMay(t *testing.T) {
 	t.Parallel()
 	const secret = `{"api_key_comfy_org": "very secret"}`
@@ -279,8 +280,8 @@ func TestSecretsGoWhereTheyMay(t *testing.T) {
 	require.Zero(t, other.given("very secret"))
 }
 
-// Where no instance that has a class may have API keys, a prompt that needs one is refused at
-// once, and the error is the node's.
+// If no instance that has a class may have API keys, a prompt that needs one is refused at once,
+// and the error is the node's.
 func TestSecretsOfNobody(t *testing.T) {
 	t.Parallel()
 	only := newPaidServer(t, true)

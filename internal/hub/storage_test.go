@@ -129,8 +129,8 @@ func age(t *testing.T, storage string) {
 	}
 }
 
-// A hub that meets an empty Redis with the storage of another deletes nothing, says so
-// everywhere, and serves and accepts what it can. The operator settles it.
+// A hub that meets an empty Redis with another's storage deletes nothing, says so everywhere, and
+// serves and accepts what it can. The operator settles it.
 func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	const hour = 52 // rounds after which all of the storage has been looked at
 	storage, log := t.TempDir(), &logtest.Log{}
@@ -241,7 +241,7 @@ func TestPinnedBlobsAreReadOnce(t *testing.T) {
 	})
 }
 
-// What cannot be read may be needed: then nothing is known, and it is tried again.
+// What cannot be read may be needed, so nothing is known then, and it is tried again.
 func TestPinnedBlobsThatCannotBeRead(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		b.waits("one", "blob 1")

@@ -39,7 +39,7 @@ func (b *bench) as(tenant, method, path, body string) (int, string) {
 	return status, string(answer)
 }
 
-// acts is as for what must succeed.
+// acts is as for requests that must succeed.
 func (b *bench) acts(tenant, method, path, body string) string {
 	b.t.Helper()
 	status, answer := b.as(tenant, method, path, body)
@@ -185,8 +185,8 @@ func TestTenantQueue(t *testing.T) {
 	}
 }
 
-// A tenant has no more runs at once than it may; its other jobs wait and say so, and
-// hold up nobody.
+// A tenant has no more runs at once than allowed; its other jobs wait and say so, and hold up
+// nobody.
 func TestTenantRunning(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := shared(t, TenantLimits{Running: 1}, func(b *bench) {
@@ -227,7 +227,7 @@ func TestTenantRunning(t *testing.T) {
 	})
 }
 
-// A tenant that has used its time of a day is refused, and told when it may go on.
+// A tenant that has used up its time for a day is refused, and told when it may go on.
 func TestTenantGPUTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := shared(t, TenantLimits{GPUTime: time.Millisecond}, serving(sim.Config{}))
@@ -315,7 +315,7 @@ func TestTenantUserdata(t *testing.T) {
 	})
 }
 
-// A prompt may ask for a lower band than its tenant's, and for no higher one.
+// A prompt may ask for a lower band than its tenant's, but not for a higher one.
 func TestBandOfAPrompt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 0, func(b *bench) {

@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
-// What is overwritten at one hub, and what goes for its age, is in the trash of both.
+// What is overwritten at one hub, and what goes because of its age, is in the trash of both.
 func TestTrashOfTwoHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		one, two := newPair(t, 1, 0)

@@ -133,7 +133,7 @@ func TestTunnelThatBreaks(t *testing.T) {
 	require.ErrorContains(t, err, "no tunnel")
 }
 
-// A new tunnel takes the place of the old one, and the end of the old one means nothing.
+// A new tunnel replaces the old one, and the end of the old one means nothing.
 func TestSecondTunnelOfAMachine(t *testing.T) {
 	t.Parallel()
 	b := newTunnelBench(t)
@@ -151,7 +151,7 @@ func TestSecondTunnelOfAMachine(t *testing.T) {
 	require.NoError(t, conn.Close())
 }
 
-// A token admits the machine that it names, under no other name.
+// A token admits only the machine that it names, under no other name.
 func TestTunnelOfAnotherName(t *testing.T) {
 	t.Parallel()
 	b := newTunnelBench(t)

@@ -42,7 +42,7 @@ func (b *bench) usage(tenant, query string) map[string]usageRow {
 	return sums
 }
 
-// What each tenant has used can be read: by itself, and of everybody by an operator.
+// What each tenant has used can be read: by the tenant itself, and for everybody by an operator.
 func TestUsageOfTenants(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := shared(t, TenantLimits{}, func(b *bench) {
@@ -124,8 +124,8 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// A tenant that posts too fast is told so, in every dialect and with the moment when it may
-// go on; others are not.
+// A tenant that posts too fast is told so, in every dialect and with the time when it may go on;
+// others are not.
 func TestTenantRate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := shared(t, TenantLimits{Rate: 2}, func(b *bench) {
@@ -176,7 +176,7 @@ func TestReachedLimit(t *testing.T) {
 	})
 }
 
-// A tenant whose files take too much is refused until some are gone.
+// A tenant whose files take up too much is refused until some are gone.
 func TestTenantStorage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := shared(t, TenantLimits{Storage: 10_000}, serving(sim.Config{}))

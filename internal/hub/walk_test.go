@@ -296,7 +296,7 @@ func TestA1111WalkOfTwoTenants(t *testing.T) {
 		require.Contains(t, seen, `: true`, name)
 	}
 
-	// Somebody who has a job of its own there stops that, and sees that, alone.
+	// Somebody with a job of their own there stops and sees only that one.
 	mallory := sd{b: b, name: "webuiapi", login: "mallory"}
 	stopped := make(chan string, 1)
 	go func() {

@@ -40,15 +40,14 @@ const (
 type walker struct {
 	rooms  Rooms
 	tenant string
-	// who begins the names that the requests ask for.
+	// who is how the names that the requests ask for begin.
 	who string
 	// picture is the PNG of a pixel; the first form makes it.
 	picture string
-	// bound is for how long the requests of a route may take, 0 for as long as they do. It may
-	// be nil.
+	// bound returns how long the requests of a route may take, 0 for no limit. It may be nil.
 	bound func(route string) time.Duration
-	// oneIn is of how many names and spellings a route is asked for one, another one at each
-	// route; 0 and 1 are all.
+	// oneIn says that one in so many names and spellings is tried, different ones at each route; 0
+	// and 1 mean all.
 	oneIn int
 	// routes are how many it has walked.
 	routes int
@@ -66,7 +65,7 @@ type answer struct {
 	body           string
 }
 
-// inTheGate is how many things there are for one that is tried: all are with COMFYHUB_SLOW.
+// inTheGate returns oneIn, or 1 with COMFYHUB_SLOW, so that everything is tried.
 func inTheGate(oneIn int) int {
 	if os.Getenv("COMFYHUB_SLOW") != "" {
 		return 1
@@ -74,7 +73,7 @@ func inTheGate(oneIn int) int {
 	return oneIn
 }
 
-// names are the names of all the owner's things that a request may use.
+// names returns the names of all the owner's things that a request may use.
 func (w *walker) names() []string {
 	return []string{
 		w.who + "-ended", w.who + "-running", w.who + "-waiting", w.who + ".png", w.who + "_00001_.png",
@@ -243,7 +242,7 @@ func (w *walker) request(t *testing.T, route, method, target, kind, body string)
 		r = r.WithContext(ctx)
 	}
 	got := httptest.NewRecorder()
-	// An address of its own: a network that has shown many wrong tokens is told to wait.
+	// Each has its own address: a network that has shown many wrong tokens is told to wait.
 	n := len(w.answers)
 	w.rooms.Serve(got, r, api.Visitor{Tenant: w.tenant, Named: w.who, Forwarded: true, IP: fmt.Sprintf("10.%d.%d.%d", n>>16, n>>8&255, n&255)})
 	line := method + " " + target
@@ -260,7 +259,7 @@ var varying = regexp.MustCompile(`"buckets": \[[^\]]*\]|[0-9a-f]{8}-[0-9a-f-]{27
 // alike returns an answer without its varying parts and without the names it repeats.
 func (a answer) alike() string { return varying.ReplaceAllString(a.nameless(), "#") }
 
-// isLike reports whether two answers are alike. Most are without a look for what varies.
+// isLike reports whether two answers are alike. For most it need not look for what varies.
 func (a answer) isLike(b answer) bool { return a.nameless() == b.nameless() || a.alike() == b.alike() }
 
 // nameless returns an answer without the names it repeats.
@@ -269,7 +268,7 @@ func (a answer) nameless() string {
 	for _, name := range []string{"Date", "Etag", "Last-Modified", "Content-Length"} {
 		header.Del(name)
 	}
-	// A dashboard says who looks at it.
+	// A dashboard says who is looking at it.
 	text := fmt.Sprint(a.status, header, strings.ReplaceAll(a.body, `"tenant": "`+a.by+`"`, `"tenant": "WHO ASKS"`))
 	for _, who := range []string{owner, nobody} {
 		for _, spelled := range []string{who, strings.ToUpper(who), strings.ToUpper(who[:1]) + who[1:], fmt.Sprintf("%x", who), fmt.Sprintf("%X", who)} {

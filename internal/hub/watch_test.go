@@ -17,7 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
-// watchShelf stands for the queue.
+// watchShelf stands in for the queue.
 type watchShelf struct {
 	mu    sync.Mutex
 	jobs  map[string]job.Job
@@ -93,10 +93,10 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// count is how many jobs are watched.
+// count returns how many jobs are watched.
 func (s *Watches) count() int { return len(s.keys()) }
 
-// told records what a confirmations tells.
+// told records what a confirmations reports.
 type told struct {
 	mu    sync.Mutex
 	trips [][]queue.Confirmed

@@ -82,8 +82,8 @@ func TestBuildFilesAreAskedForOnce(t *testing.T) {
 	})
 }
 
-// An answer of an instance is shown only while the instance is connected and the
-// page is its own. A stolen instance leaves nothing behind.
+// An answer of an instance is shown only while the instance is connected and the page is its own. A
+// stolen instance leaves nothing behind.
 func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const script = "/assets/index-vtow2bzT.js"
@@ -102,7 +102,7 @@ func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 		b.settings.Instances = []string{second.URL}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
 		eventually(t, func() bool { return b.text(script) == "draw()" }, time.Minute, time.Millisecond)
-		b.connected(1) // one that is named again before it was let go keeps its connection
+		b.connected(1) // one that is named again before it was dropped keeps its connection
 
 		// It comes back repaired.
 		stolen.change("sorry()")
@@ -113,8 +113,8 @@ func TestBuildFilesEndWithTheirInstance(t *testing.T) {
 	})
 }
 
-// A library of the build without a hash in its name costs the instance nothing
-// either, and yet a new page never comes with an old library.
+// A library of the build without a hash in its name costs the instance nothing either, and still a
+// new page never comes with an old library.
 func TestLibrariesBelongToThePage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const library = "/assets/lib/vue/dist/vue.js"

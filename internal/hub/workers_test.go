@@ -46,7 +46,7 @@ func (p *pullWorker) ask(method, path, contentType, body string) (int, string) {
 	r := must(http.NewRequestWithContext(p.b.t.Context(), method, path, strings.NewReader(body)))(p.b.t)
 	r.Header.Set("Authorization", "Bearer "+p.token)
 	r.Header.Set("Content-Type", contentType)
-	r.Close = true // as the simplest clients do: that they hang up says nothing
+	r.Close = true // as the simplest clients do: hanging up means nothing
 	resp, err := http.DefaultClient.Do(r)
 	require.NoError(p.b.t, err)
 	status, answer := read(p.b.t, resp)
@@ -86,8 +86,8 @@ func (p *pullWorker) comes(machine, class string) {
 
 const transcode = `{"1": {"class_type": "Transcode", "inputs": {"text": "%s"}}}`
 
-// A worker does what no ComfyUI can: it fetches the job, tells how far it is, uploads what it
-// has made and completes it. Its client sees what it would see of a ComfyUI.
+// A worker does what no ComfyUI can: it fetches the job, tells how far it is, uploads what it has
+// made and completes it. Its client sees what it would see of a ComfyUI.
 func TestWorkerDoesAJob(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
@@ -129,8 +129,8 @@ func TestWorkerDoesAJob(t *testing.T) {
 	})
 }
 
-// A worker's file may come in a form, of which nothing but the file is kept: neither long
-// fields nor the header of a part.
+// A worker's file may come in a form, of which only the file is kept: neither long fields nor the
+// header of a part.
 func TestWorkerUploadsAForm(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
@@ -171,7 +171,7 @@ func TestWorkersGetNoAPIKeys(t *testing.T) {
 	})
 }
 
-// What a worker says about its job ends the job; a cancelled one is told to it.
+// What a worker reports about its job ends the job; it is told if the job was cancelled.
 func TestWorkerFailsAndIsCancelled(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
@@ -228,8 +228,8 @@ func TestWorkerVanishes(t *testing.T) {
 	})
 }
 
-// A job for a worker is accepted from the moment on that the worker is enlisted, before the
-// dispatcher has connected to it.
+// A job for a worker is accepted as soon as the worker is enlisted, before the dispatcher has
+// connected to it.
 func TestJobForANewWorker(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for n := range 20 {
@@ -271,7 +271,7 @@ func TestWorkerInputs(t *testing.T) {
 	})
 }
 
-// A worker has nothing of ComfyUI but its graphs: what the web UI shows comes from ComfyUIs.
+// All that a worker shares with ComfyUI is graphs: what the web UI shows comes from ComfyUIs.
 func TestWorkerIsNoServer(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("aaa", "one")
@@ -321,7 +321,7 @@ func TestWorkerRequests(t *testing.T) {
 	})
 }
 
-// A hub that stops does not wait for those who wait for a job.
+// A hub that stops does not wait for requests that wait for a job.
 func TestWorkersDoNotHoldUpAStop(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
