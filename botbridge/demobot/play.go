@@ -61,7 +61,7 @@ func playGrid(c *scene) {
 	c.say("/help generate")
 	c.sees("what the command takes", says("--sampler: "))
 	c.say("/generate a harbour at night --cfg 400")
-	c.sees("the range of an argument", says("--cfg is from 0 to 100"))
+	c.sees("the range of an argument", says("--cfg can be from 0 to 100"))
 	asked := c.say("/generate a harbour at night -n 4 --cfg 4 --sampler DPMPP-2M")
 	sheet := c.sees("four pictures as one", func(m fakebot.Message) bool { return shows(asked)(m) && offers("U2")(m) })
 	c.press(sheet, "U2")

@@ -50,7 +50,7 @@ func TestBridgeKilled(t *testing.T) {
 func ends(list []fakebot.Message, message int) int {
 	pictures := len(filter(list, answering(message, isPicture)))
 	apologies := len(filter(list, answering(message, func(m fakebot.Message) bool {
-		return m.FromBot && (saying("the connection broke before")(m) || saying("Sorry")(m) || saying("cannot be made")(m))
+		return m.FromBot && (saying("the connection dropped before")(m) || saying("Sorry")(m) || saying("couldn't make that")(m))
 	})))
 	if pictures > 0 && apologies > 0 {
 		// The picture did arrive, and the bridge could not know.

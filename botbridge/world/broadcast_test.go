@@ -27,7 +27,7 @@ func TestBroadcastGoesOnAfterAKill(t *testing.T) {
 			people = append(people, p)
 		}
 		for _, p := range people {
-			r.waitFor(p, "an answer", saying("waiting for nothing"))
+			r.waitFor(p, "an answer", saying("Nothing in your queue"))
 		}
 		admin := r.Fake.Person(1, "en")
 		news := saying("We are back.")
@@ -42,7 +42,7 @@ func TestBroadcastGoesOnAfterAKill(t *testing.T) {
 		r.Bridge.Kill()
 		cut := heard()
 		r.Bridge.Start(t)
-		done := r.waitFor(admin, "the end", answering(begun, saying("The broadcast has reached")))
+		done := r.waitFor(admin, "the end", answering(begun, saying("Your message has reached")))
 		t.Logf("cut after %d; %s", cut, done.Text)
 		for _, p := range people {
 			require.LessOrEqual(t, len(filter(p.All(), news)), 1, "nobody hears it twice")

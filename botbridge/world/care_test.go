@@ -51,13 +51,13 @@ func TestBlockedChatsLeaveTheList(t *testing.T) {
 		for id := range 3 {
 			p := r.Fake.Person(int64(40+id), "en")
 			p.Say("/queue")
-			r.waitFor(p, "an answer", saying("waiting for nothing"))
+			r.waitFor(p, "an answer", saying("Nothing in your queue"))
 		}
 		r.Fake.Block(41, true)
 		admin := r.Fake.Person(1, "en")
 		r.askUntil(admin, "/stats", " 3 chats")
 		begun, _ := admin.Say("/broadcast News.")
-		done := r.waitFor(admin, "the end", answering(begun, saying("The broadcast has reached")))
+		done := r.waitFor(admin, "the end", answering(begun, saying("Your message has reached")))
 		require.Contains(t, done.Text, "3 of 3")
 	})
 }

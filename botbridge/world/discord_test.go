@@ -96,13 +96,13 @@ func TestDiscord(t *testing.T) {
 
 		// Forged buttons: of no request, of a request of another channel.
 		bob.Forge(m.ID, "ag:00000000-0000-0000-0000-000000000000")
-		r.sees(bob, "a refusal", says("too old"))
+		r.sees(bob, "a refusal", says("no longer works"))
 		elsewhere := r.Discord.Person(bob.ID, "900000000000000077", server, "en-US")
 		elsewhere.Forge("900000000000000078", m.Buttons[0].Data)
-		r.sees(elsewhere, "a refusal", says("too old"))
+		r.sees(elsewhere, "a refusal", says("no longer works"))
 		foreign := r.Discord.Person(bob.ID, "900000000000000079", "900000000000000080", "en-US")
 		foreign.Use("generate", prompt("x"))
-		r.sees(foreign, "a refusal", says("not open to you"))
+		r.sees(foreign, "a refusal", says("can't use me here"))
 
 		// Pictures that somebody sends.
 		ada.Use("upscale", fakediscord.Option{Name: "image", Value: m.Bytes[0]})
@@ -119,7 +119,7 @@ func TestDiscordCancel(t *testing.T) {
 		ada.Use("endless")
 		m := r.sees(ada, "the status", func(m fakediscord.Message) bool { return !m.Thinking && len(m.Buttons) == 2 })
 		r.presses(bob, m, "Cancel")
-		require.Equal(t, bob.ID, r.sees(bob, "a refusal", says("not yours")).Only)
+		require.Equal(t, bob.ID, r.sees(bob, "a refusal", says("isn't yours")).Only)
 		r.presses(ada, m, "Cancel")
 		ended := r.sees(ada, "the end", says("Stopped."))
 		require.Equal(t, m.ID, ended.ID)

@@ -31,7 +31,7 @@ func TestDiscordMenu(t *testing.T) {
 		require.Equal(t, bob.ID, file.Only)
 		require.Contains(t, string(file.Bytes[0]), "a red fox")
 		r.presses(bob, menu, "Remove")
-		r.sees(bob, "a refusal", says("not yours"))
+		r.sees(bob, "a refusal", says("isn't yours"))
 
 		original := opens(t, menu, "Original")
 		response, err := r.web().Get(original) //nolint:noctx // the address is what is tested
@@ -55,7 +55,7 @@ func TestDiscordMenu(t *testing.T) {
 		require.Contains(t, bear.Text, "Seed 7")
 
 		// The same by the menu of the message.
-		used, err := bob.UseOn(bear.ID, "What made it")
+		used, err := bob.UseOn(bear.ID, "How it was made")
 		require.NoError(t, err)
 		require.NotEmpty(t, used)
 		require.Equal(t, bob.ID, r.sees(bob, "what made the other", says("/generate\na blue bear")).Only)
@@ -99,7 +99,7 @@ func TestDiscordMenu(t *testing.T) {
 
 		// What a command lacks is filled in, too.
 		ada.Say("<@"+fakediscord.BotUser+"> /generate", "")
-		question := r.sees(ada, "the question", says("Say what you want to see"))
+		question := r.sees(ada, "the question", says("What do you want to see"))
 		press, err = ada.Press(question.ID, "Answer")
 		require.NoError(t, err)
 		form, err = ada.Form(r.ctx, press)

@@ -38,6 +38,6 @@ func TestModeratorsSetUpTheirGroup(t *testing.T) {
 		r.Fake.Block(group, true)
 		r.Fake.Block(group, false)
 		asked, _ = member.Say("/queue")
-		r.waitFor(member, "their own language", answering(asked, saying("waiting for nothing")))
+		r.waitFor(member, "their own language", answering(asked, saying("Nothing in your queue")))
 	})
 }

@@ -40,18 +40,18 @@ func TestHostileInput(t *testing.T) {
 				button(t, picture, "Again"), "ca:00000000-0000-0000-0000-000000000000", "zz:zz", "", "set:21:lang:xx", "set:1:file:on",
 				"ag:{" + strings.Repeat("a", 36) + "}", "set:21:size:99999x1",
 			} {
-				require.Contains(t, []string{"That button is too old.", "That is not yours."}, r.answered(mallory.Press(first, data)), data)
+				require.Contains(t, []string{"This button no longer works.", "That one isn't yours."}, r.answered(mallory.Press(first, data)), data)
 			}
 			require.Empty(t, filter(mallory.All(), isPicture))
 			id := strings.TrimPrefix(button(t, picture, "Again"), "ag:")
 			// The picture arrives before its request is over.
-			r.until("it is over", func() bool { return r.answered(eve.Press(picture.ID, "ca:"+id)) == "That one is over." })
+			r.until("it is over", func() bool { return r.answered(eve.Press(picture.ID, "ca:"+id)) == "That's already done." })
 		}
 
 		{ // a message of a megabyte
 			long := r.Fake.Person(22, "en")
 			long.Say("/generate " + strings.Repeat("ab ", 350_000))
-			r.waitFor(long, "too long", saying("too long for me"))
+			r.waitFor(long, "too long", saying("That's too long"))
 			// The longest text that Telegram allows, in letters of two bytes.
 			asked, _ := long.Say("/generate " + strings.Repeat("ы", 4086) + " --steps 2")
 			r.pictures(long, asked, 1)
@@ -66,7 +66,7 @@ func TestHostileInput(t *testing.T) {
 				flood.Send(fakebot.Draft{Photo: photo(t, 16)})
 			}
 			r.waitFor(flood, "one hint or one warning", func(m fakebot.Message) bool {
-				return strings.Contains(m.Text, "Nice!") || strings.Contains(m.Text, "One thing at a time")
+				return strings.Contains(m.Text, "Nice!") || strings.Contains(m.Text, "Slow down a little")
 			})
 			// The same with a command under each photo. What fits is made, and the rest is
 			// refused without a flood of answers.
@@ -80,7 +80,7 @@ func TestHostileInput(t *testing.T) {
 			// A slow machine reads all of that slowly enough. In that case the test sends more
 			// photos, of a kind that is read faster.
 			r.until("a warning comes", func() bool {
-				_, warned := fakebot.Find(more.Sees(), saying("One thing at a time"))
+				_, warned := fakebot.Find(more.Sees(), saying("Slow down a little"))
 				for range 10 {
 					if !warned {
 						more.Send(fakebot.Draft{Photo: photo(t, 16), Album: "y"})
@@ -89,7 +89,7 @@ func TestHostileInput(t *testing.T) {
 				return warned
 			})
 			require.LessOrEqual(t, len(filter(flood.All(), ofBot)), 3)
-			require.Len(t, filter(more.All(), saying("One thing at a time")), 1)
+			require.Len(t, filter(more.All(), saying("Slow down a little")), 1)
 			require.LessOrEqual(t, len(filter(more.All(), isPicture)), 20)
 		}
 
@@ -102,11 +102,11 @@ func TestHostileInput(t *testing.T) {
 			require.Empty(t, r.answered(eve.Press(picture.ID, button(t, picture, "Again"))))
 			// The ban may end only once everything that was said under it has been handled;
 			// what is left then is the question itself.
-			r.askUntil(admin, "/stats", " 1 message to handle")
+			r.askUntil(admin, "/stats", " 1 message to read")
 			mallory.Say("/ban 1")
-			r.waitFor(mallory, "no command of hers", saying("I do not know that command"))
+			r.waitFor(mallory, "no command of hers", saying("I don't know that command"))
 			admin.Say("/unban 20")
-			r.waitFor(admin, "the end of the ban", saying("let in again"))
+			r.waitFor(admin, "the end of the ban", saying("no longer banned"))
 			again, _ := eve.Say("/work")
 			r.pictures(eve, again, 1)
 			require.Len(t, filter(eve.All(), isPicture), 2, "what was said under the ban is not answered")
@@ -115,7 +115,7 @@ func TestHostileInput(t *testing.T) {
 
 		{ // a workflow with missing nodes
 			asked, _ := mallory.Say("/missing")
-			said := r.waitFor(mallory, "what is missing", answering(asked, saying("That cannot be made")))
+			said := r.waitFor(mallory, "what is missing", answering(asked, saying("I couldn't make that")))
 			require.Contains(t, said.Text, "NodeOfNobody")
 			require.Empty(t, said.Buttons, "to ask again would not help")
 		}

@@ -57,7 +57,7 @@ func TestBridgeKilled(t *testing.T) {
 func ends(list []fakebot.Message, message int) int {
 	pictures := len(filter(list, answering(message, isPicture)))
 	apologies := len(filter(list, answering(message, func(m fakebot.Message) bool {
-		return m.FromBot && (saying("the connection broke before")(m) || saying("Sorry")(m) || saying("cannot be made")(m))
+		return m.FromBot && (saying("the connection dropped before")(m) || saying("Sorry")(m) || saying("couldn't make that")(m))
 	})))
 	if pictures > 0 && apologies > 0 {
 		// The picture did arrive, and the bridge could not know.
@@ -76,13 +76,13 @@ func TestHubAway(t *testing.T) {
 		r.w.Hubs[0].Kill()
 		second, _ := ada.Say("/work")
 		third, _ := ada.Say("/work")
-		r.waitFor(ada, "the excuse", saying("cannot be reached just now"))
+		r.waitFor(ada, "the excuse", saying("can't reach the image servers"))
 		for _, m := range []int{second, third} {
 			r.waitFor(ada, "a word", answering(m, func(m fakebot.Message) bool {
-				return strings.Contains(m.Text, "cannot be reached just now") || strings.Contains(m.Text, "as soon as the picture machines are back")
+				return strings.Contains(m.Text, "can't reach the image servers") || strings.Contains(m.Text, "as soon as the image servers are back")
 			}))
 		}
-		require.Len(t, filter(ada.All(), saying("cannot be reached just now")), 1, "a chat is told once")
+		require.Len(t, filter(ada.All(), saying("can't reach the image servers")), 1, "a chat is told once")
 		r.w.Hubs[0].Start()
 		for _, m := range []int{first, second, third} {
 			r.pictures(ada, m, 1)
@@ -152,13 +152,13 @@ func TestKilledAtEachCall(t *testing.T) {
 			last := r.wait(ada, c.call+": its end, and nothing that waits", func(list []fakebot.Message) bool {
 				return ends(list, asked) == 1 && len(filter(list, func(m fakebot.Message) bool {
 					return m.FromBot && strings.ContainsAny(m.Text, "⏳🎨")
-				})) == 0 && len(filter(list, saying("📝 Noted"))) <= 1
+				})) == 0 && len(filter(list, saying("👍 Got it"))) <= 1
 			})
-			notes := filter(last, saying("📝 Noted"))
+			notes := filter(last, saying("👍 Got it"))
 			for _, note := range notes {
 				// Its buttons tell how it is, and remove it.
 				require.NotEmpty(t, r.answered(ada.Press(note.ID, button(t, note, "Status"))))
-				r.wait(ada, "the note goes", func(list []fakebot.Message) bool { return len(filter(list, saying("📝 Noted"))) == 0 })
+				r.wait(ada, "the note goes", func(list []fakebot.Message) bool { return len(filter(list, saying("👍 Got it"))) == 0 })
 			}
 		}
 	})

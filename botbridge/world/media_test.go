@@ -86,7 +86,7 @@ func TestPreviews(t *testing.T) {
 		ada := r.Fake.Person(12, "en")
 		ada.Say("/settings")
 		settings := r.waitFor(ada, "settings", saying("Settings"))
-		require.Equal(t, "Saved.", r.answered(ada.Press(settings.ID, button(t, settings, "Previews"))))
+		require.Equal(t, "Saved.", r.answered(ada.Press(settings.ID, button(t, settings, "Live previews"))))
 		asked, _ := ada.Say("/generate a red fox --steps 60")
 		look := r.waitFor(ada, "a look at it", answering(asked, func(m fakebot.Message) bool {
 			return m.Kind == "photo" && strings.Contains(m.Text, "▰")

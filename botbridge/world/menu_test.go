@@ -32,7 +32,7 @@ func TestMoreAboutAPicture(t *testing.T) {
 		require.NotZero(t, file.File.Size)
 
 		ada.Press(menu.ID, button(t, menu, "Style"))
-		styles := r.waitFor(ada, "the styles", saying("in which style"))
+		styles := r.waitFor(ada, "the styles", saying("Which style would you like"))
 		require.Equal(t, menu.ID, styles.ID, "in the same message")
 		ada.Press(styles.ID, button(t, styles, "film"))
 		require.Contains(t, r.pictures(ada, asked, 2)[1].Text, "film · Seed 11")
@@ -59,6 +59,6 @@ func TestMoreAboutAPicture(t *testing.T) {
 		ada.Press(menu.ID, button(t, menu, "Remove"))
 		question = r.waitFor(ada, "the question", func(m fakebot.Message) bool { return m.ID == menu.ID && strings.Contains(m.Text, "Remove") })
 		ada.Press(question.ID, button(t, question, "Yes"))
-		r.waitFor(ada, "the truth", saying("they are too old"))
+		r.waitFor(ada, "the truth", saying("Too old for me to remove"))
 	})
 }

@@ -34,7 +34,7 @@ func TestGroupBecomesSupergroup(t *testing.T) {
 		r.Bridge.Start(t)
 		for _, p := range []*fakebot.Person{member, untold} {
 			picture := r.waitFor(p, "the picture", isPicture)
-			r.askUntil(p, "/queue", "Вы ничего не ждёте") // in the language of the group
+			r.askUntil(p, "/queue", "В очереди у вас пусто") // in the language of the group
 			require.Empty(t, r.answered(p.Press(picture.ID, button(t, picture, "Подробнее"))), "its buttons work")
 			require.Len(t, filter(p.All(), isPicture), 1)
 		}

@@ -95,13 +95,13 @@ func TestStars(t *testing.T) {
 
 		failing, _ := ada.Say("/broken")
 		failed := r.pay(ada, r.invoice(ada, failing).ID)
-		r.waitFor(ada, "the end", answering(failing, saying("You are getting your 4 Stars back.")))
+		r.waitFor(ada, "the end", answering(failing, saying("You're getting your 4 Stars back.")))
 		r.charge(failed, true)
 		stopping, _ := ada.Say("/endless") // does not end before it is cancelled
 		stopped := r.pay(ada, r.invoice(ada, stopping).ID)
 		r.waitFor(ada, "its status", answering(stopping, func(m fakebot.Message) bool { return len(m.Buttons) > 0 }))
 		ada.Say("/cancel")
-		r.waitFor(ada, "the end", answering(stopping, saying("You are getting your 5 Stars back.")))
+		r.waitFor(ada, "the end", answering(stopping, saying("You're getting your 5 Stars back.")))
 		r.charge(stopped, true)
 		r.charge(kept, false)
 

@@ -42,11 +42,11 @@ func TestPicturesADay(t *testing.T) {
 		// A stopped request costs nothing. Its price is given back right after the reply.
 		r.askUntil(ada, "/status", ": 2 of 3")
 		asked, _ = ada.Say("/dear")
-		r.waitFor(ada, "too dear", answering(asked, saying("You have used up your share of 3")))
+		r.waitFor(ada, "too dear", answering(asked, saying("That's your limit for today (3)")))
 		asked, _ = bob.Say("/dear")
 		r.pictures(bob, asked, 1)
 		admin.Say("/quota 30 10")
-		r.waitFor(admin, "the share", saying("The share of telegram:30 is 10"))
+		r.waitFor(admin, "the share", saying("Daily limit for telegram:30: 10"))
 		asked, _ = ada.Say("/dear")
 		r.pictures(ada, asked, 1)
 	})
@@ -65,11 +65,11 @@ func TestGPUSecondsADay(t *testing.T) {
 		// The GPU time is settled right after the picture.
 		r.until("something is used up", func() bool {
 			asked, _ := ada.Say("/status")
-			share := r.waitFor(ada, "the share", answering(asked, saying("Your share today:")))
+			share := r.waitFor(ada, "the share", answering(asked, saying("You've used ")))
 			return !strings.Contains(share.Text, ": 0 of 1")
 		})
 		asked, _ = ada.Say("/work")
-		r.waitFor(ada, "nothing is left", answering(asked, saying("You have used up your share of 1")))
+		r.waitFor(ada, "nothing is left", answering(asked, saying("That's your limit for today (1)")))
 		for range 2 {
 			asked, _ = admin.Say("/work")
 			r.pictures(admin, asked, 1)
@@ -90,9 +90,9 @@ func TestNoMachineIsThere(t *testing.T) {
 			c.Kill()
 		}
 		asked, _ = ada.Say("/work")
-		r.waitFor(ada, "why it waits, in the status message", answering(asked, saying("ни одна машина не на связи")))
+		r.waitFor(ada, "why it waits, in the status message", answering(asked, saying("ни один сервер не на связи")))
 		why, _ := ada.Say("/why")
-		r.waitFor(ada, "why it waits", answering(why, saying("ни одна машина не на связи")))
+		r.waitFor(ada, "why it waits", answering(why, saying("ни один сервер не на связи")))
 		for _, c := range r.w.Comfys {
 			c.Restart()
 		}

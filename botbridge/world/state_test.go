@@ -46,12 +46,12 @@ func TestRedisAway(t *testing.T) {
 		r.w.Redis.Crash(false)
 		first, _ := ada.Say("/work")
 		second, _ := ada.Say("/work")
-		r.waitFor(ada, "the excuse", saying("I cannot take notes just now"))
+		r.waitFor(ada, "the excuse", saying("I'm having trouble on my side"))
 		r.w.Redis.Start()
 		for _, m := range []int{running, first, second} {
 			r.pictures(ada, m, 1)
 		}
-		require.Len(t, filter(ada.All(), saying("I cannot take notes")), 1, "told once")
+		require.Len(t, filter(ada.All(), saying("I'm having trouble on my side")), 1, "told once")
 		require.Len(t, filter(ada.All(), isPicture), 3)
 	})
 }

@@ -66,7 +66,7 @@ func TestTermsWordsAndResults(t *testing.T) {
 		require.EqualValues(t, 1, judged.Load())
 
 		withheld, _ := ada.Say("/generate withhold it")
-		r.waitFor(ada, "why it is not shown", answering(withheld, saying("1 file is not shown here: too wild")))
+		r.waitFor(ada, "why it is not shown", answering(withheld, saying("1 file isn't shown here: too wild")))
 		require.Empty(t, filter(ada.Sees(), answering(withheld, isPicture)))
 
 		ada.Say("рыжая лиса")
@@ -74,11 +74,11 @@ func TestTermsWordsAndResults(t *testing.T) {
 
 		ada.Say("/export")
 		r.waitFor(ada, "what is kept", func(m fakebot.Message) bool {
-			return m.Kind == "document" && strings.Contains(m.Text, "This is all that I keep")
+			return m.Kind == "document" && strings.Contains(m.Text, "This is everything I keep")
 		})
 		ada.Say("/forget me")
-		sure := r.waitFor(ada, "whether that is meant", saying("Shall I delete"))
-		ada.Press(sure.ID, button(t, sure, "Delete it all"))
+		sure := r.waitFor(ada, "whether that is meant", saying("Delete what I keep about you"))
+		ada.Press(sure.ID, button(t, sure, "Yes, delete"))
 		r.waitFor(ada, "what remains", saying("What I still know"))
 		ada.Say("/generate a bear")
 		r.wait(ada, "the terms again", func(list []fakebot.Message) bool { return len(filter(list, saying("Be kind."))) >= 1 })

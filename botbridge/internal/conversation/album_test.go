@@ -52,7 +52,7 @@ func TestMaskInAnAlbum(t *testing.T) {
 		"two pictures":          {[]platform.Event{part(9, "a", ask), part(10, "a", "")}, "photo9 photo10", ""},
 		"the words come last":   {[]platform.Event{part(10, "a", ""), part(9, "a", ask)}, "photo9 photo10", ""},
 		"words under the mask":  {[]platform.Event{part(9, "a", ""), part(10, "a", ask)}, "photo9 photo10", ""},
-		"more than two":         {[]platform.Event{part(11, "a", ""), part(9, "a", ask), part(12, "a", ""), part(10, "a", "")}, "photo9 photo10", "The others are left out"},
+		"more than two":         {[]platform.Event{part(11, "a", ""), part(9, "a", ask), part(12, "a", ""), part(10, "a", "")}, "photo9 photo10", "ignore the rest"},
 		"two albums at once":    {[]platform.Event{part(7, "b", ""), part(9, "a", ask), part(8, "b", ""), part(10, "a", "")}, "photo9 photo10", ""},
 		"one picture of itself": {[]platform.Event{part(9, "", ask)}, "", "needs two pictures"},
 	} {

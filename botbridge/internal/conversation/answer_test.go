@@ -18,9 +18,9 @@ func TestAnswerFilledIn(t *testing.T) {
 	r.event("5", "-9", platform.Said, "m1", "/generate --steps 9")
 	posts, _ := r.sent()
 	require.Len(t, posts, 1)
-	require.Equal(t, "✏️ Answer", posts[0].Buttons[0][0].Label)
+	require.Equal(t, "✏️ Reply", posts[0].Buttons[0][0].Label)
 	verb, id := verbAnswer, posts[0].Buttons[0][0].Data[len(verbAnswer)+1:]
-	want := &platform.Form{Title: "✏️ Answer", Data: request.ButtonData(verb, id), Fields: []platform.Field{
+	want := &platform.Form{Title: "✏️ Reply", Data: request.ButtonData(verb, id), Fields: []platform.Field{
 		{Name: "prompt", Label: "What you want to see", Long: true, Required: true},
 	}}
 	require.Equal(t, want, r.opened(r.ctx, "5", "-9", verb, id, "b1"))

@@ -166,5 +166,5 @@ func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string 
 	if stuck {
 		return text
 	}
-	return t.say(tn, "waiting", locale.With{"place": *e.Position + 1}) + "\n" + text
+	return request.PlaceText(t.o.Texts, tn.language, *e.Position, 0) + "\n" + text
 }

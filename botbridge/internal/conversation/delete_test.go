@@ -54,7 +54,7 @@ func TestDelete(t *testing.T) {
 			require.ErrorIs(t, err, state.ErrNotFound)
 			require.Empty(t, stars)
 			if c.stuck {
-				require.Contains(t, edits[0].Text, "1 of 1 message)")
+				require.Contains(t, edits[0].Text, "1 of 1 message.")
 				return
 			}
 			require.Equal(t, []string{"pic", "under"}, r.p.gone, "the picture once, and the question")
@@ -95,12 +95,12 @@ func TestDeleteByCommand(t *testing.T) {
 	r.event("5", "5", "said", "m1", "/generate a fox")
 	r.answer("5", "5", "m1", "/delete")
 	posts, _ := r.sent()
-	require.Contains(t, posts[len(posts)-1].Text, "not finished yet")
+	require.Contains(t, posts[len(posts)-1].Text, "isn't finished yet")
 	id := r.pictured("5", "5")
 	r.answer("6", "5", "pic", "/delete")
 	r.answer("5", "5", "pic", "/delete")
 	posts, _ = r.sent()
-	require.Contains(t, posts[0].Text, "Answer one of my pictures")
+	require.Contains(t, posts[0].Text, "Reply to one of my pictures")
 	require.Contains(t, posts[1].Text, "Remove this picture")
 	require.Equal(t, request.ButtonData(request.VerbDeleteNow, id), posts[1].Buttons[0][0].Data)
 }

@@ -21,11 +21,11 @@ func TestEditedMessages(t *testing.T) {
 		"a command":                {"/generate a fox", "/generate a red fox", "a red fox", ""},
 		"plain words":              {"a fox", "a red fox", "a red fox", ""},
 		"words into a command":     {"a fox", "/generate a red fox", "a red fox", ""},
-		"a typo in a flag":         {"/generate a fox", "/generate a fox --setps 3", "a fox", "I do not know --setps"},
-		"a typo in the command":    {"/generate a fox", "/genrate a red fox", "a fox", "I do not know that command"},
+		"a typo in a flag":         {"/generate a fox", "/generate a fox --setps 3", "a fox", "There's no --setps"},
+		"a typo in the command":    {"/generate a fox", "/genrate a red fox", "a fox", "I don't know that command"},
 		"too many steps":           {"/generate a fox", "/generate a fox --steps 600", "a fox", "too many steps"},
-		"forbidden words":          {"/generate a fox", "/generate a wolf", "a fox", "I do not make that"},
-		"nothing left":             {"/generate a fox", "/generate", "a fox", "Say what you want"},
+		"forbidden words":          {"/generate a fox", "/generate a wolf", "a fox", "I won't make that"},
+		"nothing left":             {"/generate a fox", "/generate", "a fox", "What do you want to see"},
 		"only a preview of a link": {"/generate a fox", "/generate a fox", "a fox", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestEditTakesAnothersPlaceOnlyOnce(t *testing.T) {
 	r := newRig(t, limits.Config{Waiting: 1})
 	r.event("5", "5", platform.Said, "m1", "a fox")
 	r.event("5", "5", platform.Said, "m2", "a bear")
-	require.Contains(t, r.p.in("5")[1], "waiting for 1 already")
+	require.Contains(t, r.p.in("5")[1], "have 1 request waiting")
 	r.event("5", "-9", platform.Said, "m3", "plain words in a group are not for us")
 	r.event("5", "-9", platform.Edited, "m3", "neither are these")
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))

@@ -86,7 +86,7 @@ func TestFormForNewWords(t *testing.T) {
 	rec.Command, rec.Args.Negative = "both", "rain"
 	_, err = r.store.Save(r.ctx, alone, version, &rec)
 	require.NoError(t, err)
-	require.Equal(t, platform.Field{Name: "negative", Label: "What should not be there", Value: "rain", Long: true},
+	require.Equal(t, platform.Field{Name: "negative", Label: "What to leave out", Value: "rain", Long: true},
 		r.opened(r.ctx, "5", "5", request.VerbRemix, alone, "under").Fields[1])
 }
 
@@ -141,6 +141,6 @@ func TestOfferedWordsChanged(t *testing.T) {
 	r.fill("5", "5", verbEdit, id, map[string]string{"prompt": "a bear --steps 99"})
 	require.Equal(t, []string{"a bear --steps 99"}, r.prompts("5"), "words are words")
 	_, edits := r.sent()
-	require.Contains(t, edits[len(edits)-1].Text, "As you have put it:\n\na bear --steps 99")
+	require.Contains(t, edits[len(edits)-1].Text, "As you put it:\n\na bear --steps 99")
 	require.Nil(t, r.opened(r.ctx, "5", "5", verbEdit, id, "question"), "it is over")
 }

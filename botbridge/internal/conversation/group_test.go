@@ -86,7 +86,7 @@ func TestGroupMenu(t *testing.T) {
 	r.regroup("9", "-9", "menu", "-")
 	r.regroup("9", "-9", "off", "inpaint")
 	_, edits = r.sent()
-	require.Contains(t, labels(edits[0]), "✓ Everybody's own|")
+	require.Contains(t, labels(edits[0]), "✓ Everyone's own|")
 	require.Contains(t, labels(edits[0]), "✓ /generate|✓ /inpaint")
 	require.Contains(t, labels(edits[len(edits)-1]), "✓ /generate|/inpaint")
 }
@@ -99,14 +99,14 @@ func TestLanguageOfAGroup(t *testing.T) {
 	r.event("5", "-9", platform.Said, "m1", "/queue")
 	r.event("5", "5", platform.Said, "m2", "/queue")
 	r.event("5", "-8", platform.Said, "m3", "/queue")
-	require.Equal(t, []string{"Вы ничего не ждёте."}, r.p.in("-9"))
+	require.Equal(t, []string{"В очереди у вас пусто."}, r.p.in("-9"))
 	require.Equal(t, r.p.in("5"), r.p.in("-8"))
 	r.event("5", "-9", platform.Said, "m4", "/settings")
 	posts, _ := r.sent()
 	require.Contains(t, labels(posts[len(posts)-1]), "✓ English", "their own stays")
 	r.regroup("9", "-9", "lang", "-")
 	r.event("5", "-9", platform.Said, "m5", "/queue")
-	require.Equal(t, "You are waiting for nothing.", r.p.in("-9")[len(r.p.in("-9"))-1])
+	require.Equal(t, "Nothing in your queue.", r.p.in("-9")[len(r.p.in("-9"))-1])
 }
 
 func TestCommandSwitchedOff(t *testing.T) {
@@ -119,7 +119,7 @@ func TestCommandSwitchedOff(t *testing.T) {
 	r.tap("5", "-9", request.VerbAgain, id)
 	require.Equal(t, before, r.prompts("5"), "neither by a message nor by a button")
 	said := r.p.in("-9")
-	require.Equal(t, "The moderators of this group have switched /generate off.", said[len(said)-1])
+	require.Equal(t, "The moderators of this group have turned /generate off.", said[len(said)-1])
 	r.event("5", "5", platform.Said, "m2", "/generate a wolf")
 	require.Contains(t, r.prompts("5"), "a wolf", "elsewhere it works")
 	r.regroup("9", "-9", "on", "generate")

@@ -18,6 +18,38 @@ const (
 	maxChoices = 500
 )
 
+// greet answers /start: with a default command, plain words are enough in a private chat.
+func (t *Talk) greet(ctx context.Context, tn *turn) error {
+	var lines []string
+	if !tn.Chat.Group && t.usual(tn) != nil {
+		lines = append(lines, t.say(tn, "start_words", nil))
+	} else if c := t.fromWords(tn); c != nil {
+		lines = append(lines, t.say(tn, "start_command", locale.With{"command": c.Name}))
+	}
+	if !tn.Chat.Group && t.byName[t.o.Edit] != nil {
+		lines = append(lines, t.say(tn, "start_photo", nil))
+	}
+	if len(lines) == 0 {
+		return t.help(ctx, tn)
+	}
+	return t.reply(ctx, tn, strings.Join(append(lines, t.say(tn, "start_more", nil)), "\n"))
+}
+
+// fromWords returns the command that makes a picture from words alone: the default one where
+// the turn is, else the first; nil if there is none.
+func (t *Talk) fromWords(tn *turn) *workflow.Command {
+	commands := t.here(tn)
+	if c := t.usual(tn); slices.Contains(commands, c) {
+		return c
+	}
+	for _, c := range commands {
+		if c.Takes(workflow.Prompt) && !c.Takes(workflow.Image) {
+			return c
+		}
+	}
+	return nil
+}
+
 // help lists the commands, or what one of them takes: /help COMMAND, or all choices of
 // one argument: /help COMMAND ARGUMENT.
 func (t *Talk) help(ctx context.Context, tn *turn) error {
@@ -74,12 +106,12 @@ func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) e
 		{workflow.Image, "help_image", nil},
 		{workflow.Mask, "help_mask", nil},
 		{workflow.Negative, "help_no", nil},
-		{workflow.Size, "help_size", locale.With{"max": c.Spec.MaxPixels}},
+		{workflow.Size, "help_size", locale.With{"max": workflow.Megapixels(c.Spec.MaxPixels)}},
 		{workflow.Count, "help_n", locale.With{"max": c.Spec.MaxCount}},
 		{workflow.Steps, "help_steps", locale.With{"max": c.Spec.MaxSteps}},
 		{workflow.Strength, "help_strength", nil},
 		{workflow.Model, "help_model", locale.With{"models": c.Spec.Models}},
-		{workflow.Seed, "help_seed", locale.With{"max": c.Spec.MaxSeed}},
+		{workflow.Seed, "help_seed", nil},
 	} {
 		if !c.Takes(line.role) || line.role == workflow.Model && len(c.Spec.Models) == 0 {
 			continue

@@ -24,8 +24,8 @@ func TestHelpOfACommand(t *testing.T) {
 	}
 	help := last("/help generate")
 	for _, want := range []string{
-		"--steps: from 1 to 60", "--seed: from 0 to ", "--cfg: from 0 to 100 (usually 7.5)", "--note: words - a note",
-		"--sampler: euler, heun, dpmpp_2m, a, b, c and 2 more: /help generate sampler (usually euler)",
+		"--steps: from 1 to 60", "--seed: a whole number", "--cfg: from 0 to 100 (default 7.5)", "--note: words - a note",
+		"--sampler: euler, heun, dpmpp_2m, a, b, c and 2 more: /help generate sampler (default euler)",
 	} {
 		require.Contains(t, help, want)
 	}
@@ -46,16 +46,16 @@ func TestArgumentsWhileTheHubIsAway(t *testing.T) {
 		return strings.Join(r.p.in("5")[before:], "\n")
 	}
 	r.away.Store(true)
-	require.Contains(t, ask("/generate a fox --cfg 4"), "do not tell me now what --cfg may be")
+	require.Contains(t, ask("/generate a fox --cfg 4"), "can't check right now what --cfg can be")
 	require.Empty(t, r.prompts("5"))
 	r.away.Store(false)
 	r.talk.catalogs.failed["Text"] = r.talk.catalogs.failed["Text"].Add(-catalogPause)
 	require.NotContains(t, ask("/generate a fox --cfg 4 --sampler Heun"), "--cfg")
 	r.away.Store(true)
 	r.talk.catalogs.asked["Text"] = r.talk.catalogs.asked["Text"].Add(-catalogKeep)
-	require.Contains(t, ask("/generate a fox --cfg 400"), "--cfg is from 0 to 100, not 400.")
+	require.Contains(t, ask("/generate a fox --cfg 400"), "--cfg can be from 0 to 100, not 400.")
 	require.Contains(t, ask("/generate a fox --sampler huen"), "Did you mean heun?")
-	require.Contains(t, ask("/generate a fox --note forbidden"), "I do not make that", "these words are looked at, too")
+	require.Contains(t, ask("/generate a fox --note forbidden"), "I won't make that", "these words are looked at, too")
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 
 	// Again is with the same values.

@@ -101,7 +101,7 @@ func TestWhatMadeAPicture(t *testing.T) {
 	require.Equal(t, "generate.json", posts[1].Files[0].Name)
 
 	r.answer("5", "5", "something else", "/info")
-	require.Contains(t, strings.Join(r.p.in("5"), "\n"), "Answer one of my pictures")
+	require.Contains(t, strings.Join(r.p.in("5"), "\n"), "Reply to one of my pictures")
 }
 
 func TestGPUName(t *testing.T) {

@@ -42,7 +42,7 @@ func TestMy(t *testing.T) {
 		return said[len(said)-1]
 	}
 	r.event("5", "5", platform.Said, "m1", "/my")
-	require.Contains(t, last("5"), "nothing here yet")
+	require.Contains(t, last("5"), "Nothing here yet")
 	for n := range 12 {
 		r.painted("5", "5", fmt.Sprintf("a fox, number %d.", n))
 	}
@@ -58,7 +58,7 @@ func TestMy(t *testing.T) {
 	require.Contains(t, last("5"), "1. /generate a fox, number 3. ·")
 	require.NotContains(t, last("5"), "2. ")
 	r.event("5", "5", platform.Said, "m4", "/my wolf")
-	require.Contains(t, last("5"), "I find nothing with: wolf")
+	require.Contains(t, last("5"), "Nothing found for: wolf")
 	r.event("5", "-9", platform.Said, "m5", "/my")
 	require.Contains(t, last("-9"), "a bear")
 	require.NotContains(t, last("-9"), "fox", "others read along")
@@ -113,7 +113,7 @@ func TestModels(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/models")
-	require.Equal(t, []string{"No command has a model to choose."}, r.p.in("5"))
+	require.Equal(t, []string{"None of the commands lets you choose a model."}, r.p.in("5"))
 	for name, models := range map[string][]string{"paint": {"euler", "gone"}, "draw": nil} {
 		c, err := workflow.NewCommand(name, workflow.Spec{Models: models, Inputs: map[workflow.Role]string{workflow.Model: "1.sampler_name"}},
 			[]byte(`{"1": {"class_type": "Text", "inputs": {"sampler_name": "heun"}}}`))
@@ -122,10 +122,10 @@ func TestModels(t *testing.T) {
 	}
 	r.event("5", "5", platform.Said, "m2", "/models")
 	said := r.p.in("5")[1]
-	require.Contains(t, said, "/paint --model: heun (the usual one), euler, gone (not there just now)")
+	require.Contains(t, said, "/paint --model: heun (default), euler, gone (not available right now)")
 	require.Contains(t, said, "/draw: always heun")
 	r.away.Store(true)
 	r.talk.catalogs = newCatalogs(r.talk.o.Hub)
 	r.event("5", "5", platform.Said, "m3", "/models")
-	require.True(t, strings.HasSuffix(r.p.in("5")[2], "which of them they have."))
+	require.True(t, strings.HasSuffix(r.p.in("5")[2], "which of these the image servers have."))
 }

@@ -103,9 +103,9 @@ func TestBetterWordsAreWords(t *testing.T) {
 	}{
 		"arguments":   {"a fox --steps 999 -n 4 --model evil", "a fox --steps 999", "a fox --steps 999 -n 4 --model evil"},
 		"a command":   {"/ban telegram:5", "/ban", "/ban telegram:5"},
-		"moderation":  {"a Forbidden fox", "I would rather not put that in other words", ""},
-		"too long":    {strings.Repeat("fox ", 1500), "no other words that I can use", ""},
-		"nothing":     {" ", "no other words that I can use", ""},
+		"moderation":  {"a Forbidden fox", "I'd rather not reword that", ""},
+		"too long":    {strings.Repeat("fox ", 1500), "couldn't find better words", ""},
+		"nothing":     {" ", "couldn't find better words", ""},
 		"placeholder": {"a {words} fox", "a {words} fox", "a {words} fox"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -139,7 +139,7 @@ func TestNoBetterWords(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	fake := r.words(Enhance{PerDay: 2})
 	fake.Misbehave(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	for n, want := range []string{"I cannot find other words just now.", "I cannot find other words just now.", "You have asked for other words 2 times today"} {
+	for n, want := range []string{"I can't find better words right now.", "I can't find better words right now.", "I've already found you better words 2 times today"} {
 		r.event("5", "5", platform.Said, "m"+strconv.Itoa(n), "/generate a fox --enhance")
 		id := r.offered()
 		said := r.p.in("5")
@@ -242,7 +242,7 @@ func TestBetterWordsAsASetting(t *testing.T) {
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	r.event("5", "5", platform.Said, "m2", "/generate a fox --enhance")
-	require.Contains(t, strings.Join(r.p.in("5"), "\n"), "I do not know --enhance")
+	require.Contains(t, strings.Join(r.p.in("5"), "\n"), "There's no --enhance")
 	r.words(Enhance{})
 	r.event("5", "5", platform.Said, "m3", "/generate a fox")
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))

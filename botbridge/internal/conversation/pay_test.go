@@ -105,11 +105,11 @@ func TestWhatIsSold(t *testing.T) {
 		"nothing has a price":            {says: []string{"a", "b"}, prompts: 2},
 		"without a share":                {stars: 5, says: []string{"a", "b -n 1"}, invoices: []int64{5, 5}},
 		"first the share, then Stars":    {stars: 5, limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, invoices: []int64{5}},
-		"a share and no price":           {limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, last: "used up your share"},
+		"a share and no price":           {limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, last: "your limit for today"},
 		"operators":                      {stars: 5, limits: limits.Config{Admins: []string{"telegram:5"}}, says: []string{"a", "b"}, prompts: 2},
-		"a share where nobody can pay":   {stars: 5, nowhere: true, limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, last: "nobody can pay here"},
-		"no share where nobody can pay":  {stars: 5, nowhere: true, says: []string{"a"}, last: "nobody can pay here"},
-		"more than the platform takes":   {stars: 500, says: []string{"a"}, last: "100 at most"},
+		"a share where nobody can pay":   {stars: 5, nowhere: true, limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, last: "can't pay with them here"},
+		"no share where nobody can pay":  {stars: 5, nowhere: true, says: []string{"a"}, last: "can't pay with them here"},
+		"more than the platform takes":   {stars: 500, says: []string{"a"}, last: "pay 100 at a time"},
 		"too much is waiting for a sale": {stars: 5, limits: limits.Config{Pictures: 1, Waiting: 1}, says: []string{"a", "b"}, prompts: 1, last: "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestPaying(t *testing.T) {
 	require.Equal(t, []string{"c2"}, r.due())
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	said := r.p.in("5")
-	require.Contains(t, said[len(said)-1], "You are getting your 5 Stars back.")
+	require.Contains(t, said[len(said)-1], "You're getting your 5 Stars back.")
 	charges, err := r.store.ChargesOf(r.ctx, "telegram:5", 10)
 	require.NoError(t, err)
 	require.Len(t, charges, 2)
@@ -228,7 +228,7 @@ func TestRefundByHand(t *testing.T) {
 	last := func(chat string) string { said := r.p.in(chat); return said[len(said)-1] }
 	r.event("5", "5", platform.Said, "m2", "/refund c1")
 	r.event("1", "1", platform.Said, "m3", "/refund c9")
-	require.Contains(t, last("1"), "no such payment")
+	require.Contains(t, last("1"), "don't know that payment")
 	require.Empty(t, r.due())
 	for range 2 {
 		r.event("1", "1", platform.Said, "m4", "/refund c1")
@@ -239,7 +239,7 @@ func TestRefundByHand(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.talk.refundOne(r.ctx, c))
 	r.event("1", "1", platform.Said, "m5", "/refund c1")
-	require.Contains(t, last("1"), "refunded already")
+	require.Contains(t, last("1"), "already been refunded")
 	to, err := r.store.Settle(r.ctx, c, state.Settled, 0)
 	require.NoError(t, err)
 	require.Equal(t, state.Refunded, to)

@@ -34,7 +34,7 @@ func TestPaymentForWhatIsNotStored(t *testing.T) {
 		require.Equal(t, []string{"c1"}, r.due())
 	}
 	said := r.p.in("5")
-	require.Contains(t, said[len(said)-1], "You are getting your 5 Stars back.")
+	require.Contains(t, said[len(said)-1], "You're getting your 5 Stars back.")
 }
 
 // Settings that cannot be read keep no payment from being recorded.

@@ -58,7 +58,7 @@ func TestExportAndForget(t *testing.T) {
 	}
 	require.ElementsMatch(t, []string{"a fox", "a bear"}, prompts)
 
-	for text, want := range map[string]string{"/forget": "/forget me - I delete", "/forget you": "/forget me - I delete", "/forget me": "Shall I delete"} {
+	for text, want := range map[string]string{"/forget": "/forget me - I'll delete", "/forget you": "/forget me - I'll delete", "/forget me": "Delete what I keep about you"} {
 		r.event("5", "5", platform.Said, "m3", text)
 		said := r.p.in("5")
 		require.Contains(t, said[len(said)-1], want)
@@ -72,7 +72,7 @@ func TestExportAndForget(t *testing.T) {
 	}
 	_, edits := r.sent() // those of the status messages come by themselves
 	require.True(t, slices.ContainsFunc(edits, func(p platform.Post) bool {
-		return strings.Contains(p.Text, "Deleted, with 1 finished request.\n1 unfinished request remains")
+		return strings.Contains(p.Text, "Deleted, along with 1 finished request.\n1 request isn't finished yet")
 	}), "%v", edits)
 	p = r.exported("5")
 	require.Empty(t, p.Settings)
@@ -94,7 +94,7 @@ func TestExportIsPrivate(t *testing.T) {
 	r.event("5", "-9", platform.Said, "m2", "/forget me")
 	require.Len(t, r.p.posts, 2)
 	for _, text := range r.p.in("-9") {
-		require.Contains(t, text, "Others read along here.")
+		require.Contains(t, text, "Others can read this chat.")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
@@ -64,10 +65,11 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 		return t.ask(ctx, tn, usual)
 	case !t.mayHint(tn):
 		return nil
-	case own:
-		return t.reply(ctx, tn, t.say(tn, "hint_photo", nil))
 	}
-	return t.reply(ctx, tn, t.say(tn, "hint_words", nil))
+	if c := t.fromWords(tn); c != nil && !own {
+		return t.reply(ctx, tn, t.say(tn, "hint_words", locale.With{"command": c.Name}))
+	}
+	return t.reply(ctx, tn, t.say(tn, "hint_photo", nil))
 }
 
 // findShown finds the pictures of the bridge that a message answers to, unless it brings

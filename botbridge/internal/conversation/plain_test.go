@@ -132,3 +132,23 @@ func TestEditCommand(t *testing.T) {
 	require.Equal(t, "edit", EditCommand("", "generate", r.talk.o.Commands))
 	require.Equal(t, "edit", EditCommand("edit", "", r.talk.o.Commands))
 }
+
+// /start says only what is true where it is said: that plain words are enough, or which
+// command they need.
+func TestStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{Messages: 100})
+	r.talk.o.Default, r.talk.o.Edit = "", ""
+	said := func(chat string) string {
+		require.NoError(t, r.talk.Handle(r.ctx, r.message("5", chat, "/start", "")))
+		all := r.p.in(chat)
+		return all[len(all)-1]
+	}
+	const command = "Hi! I make pictures. Tell me what you want to see, for example: /generate a red fox in the snow.\n/help shows everything else I can do."
+	require.Equal(t, command, said("5"))
+	r.talk.o.Default = "generate"
+	r.editing()
+	require.Equal(t, "Hi! Tell me what you want to see, and I'll make a picture of it. For example: a red fox in the snow.\n"+
+		"Or send me a photo and say what to change.\n/help shows everything else I can do.", said("5"))
+	require.Equal(t, command, said("-9"), "in a group, plain words are not for the bot")
+}

@@ -50,7 +50,7 @@ func TestLostStatusMessage(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
-	require.Contains(t, r.p.in("5")[0], "📝")
+	require.Contains(t, r.p.in("5")[0], "👍")
 	ids, err := r.store.ActiveOf(r.ctx, "telegram:5")
 	require.NoError(t, err)
 	rec, err := r.talk.o.Runner.Load(r.ctx, ids[0])

@@ -36,7 +36,7 @@ func TestQuestions(t *testing.T) {
 		},
 		"a mistake that no answer mends": func(r *rig) []step {
 			return []step{
-				{r.message("5", "5", "/edit --no snow", ""), "", "cannot leave things out"},
+				{r.message("5", "5", "/edit --no snow", ""), "", "can't leave things out"},
 				{r.message("5", "5", "a fox", ""), "generate a fox", ""},
 			}
 		},
@@ -57,19 +57,19 @@ func TestQuestions(t *testing.T) {
 		"a picture and its mask": func(r *rig) []step {
 			return []step{
 				{r.message("5", "5", "/inpaint", ""), "", "/inpaint needs a picture"},
-				{r.message("5", "5", "", "", "photo1"), "", "now send the mask"},
+				{r.message("5", "5", "", "", "photo1"), "", "Now send the mask"},
 				{r.message("5", "5", "", "", "photo2"), "inpaint  photo1 photo2", ""},
 			}
 		},
 		"words": func(r *rig) []step {
 			return []step{
-				{r.message("5", "5", "/generate --steps 9", ""), "", "Say what you want to see"},
+				{r.message("5", "5", "/generate --steps 9", ""), "", "What do you want to see"},
 				{r.message("5", "5", "a fox", ""), "generate a fox", ""},
 			}
 		},
 		"a mistake in the answer": func(r *rig) []step {
 			return []step{
-				{r.message("5", "5", "/generate", ""), "", "Say what you want to see"},
+				{r.message("5", "5", "/generate", ""), "", "What do you want to see"},
 				{r.message("5", "5", "a fox --steps 900", ""), "", "too many steps"},
 				{r.message("5", "5", "a fox --steps 9", ""), "generate a fox", ""},
 			}
@@ -86,7 +86,7 @@ func TestQuestions(t *testing.T) {
 			changed := r.message("5", "5", "a bear", "")
 			changed.Kind, changed.Message.ID = platform.Edited, answer.Message.ID
 			return []step{
-				{r.message("5", "5", "/generate", ""), "", "Say what you want to see"},
+				{r.message("5", "5", "/generate", ""), "", "What do you want to see"},
 				{answer, "generate a fox", ""},
 				{changed, "generate a bear", ""},
 			}
@@ -114,7 +114,7 @@ func TestQuestions(t *testing.T) {
 		},
 		"a group": func(r *rig) []step {
 			return []step{
-				{r.message("5", "-9", "/edit in winter", ""), "", "answer to this message"},
+				{r.message("5", "-9", "/edit in winter", ""), "", "reply to this message"},
 				{r.message("5", "-9", "lunch?", "", "photo3"), "", ""},
 				{r.message("6", "-9", "", "b2", "photo2"), "", ""},
 				{r.message("5", "-9", "", "b2", "photo1"), "edit in winter photo1", ""},

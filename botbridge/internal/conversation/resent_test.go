@@ -55,8 +55,8 @@ func TestAnswersToPicturesShownAgain(t *testing.T) {
 func TestKeptBackIsSaid(t *testing.T) {
 	t.Parallel()
 	for verb, want := range map[string]string{
-		request.VerbFile: "2 files are not shown here: too bold", request.VerbResend: "2 files are not shown here: too bold",
-		request.VerbPick + "2": "1 file is not shown here: too bold", verbGet: "2 files are not shown here: too bold",
+		request.VerbFile: "2 files aren't shown here: too bold", request.VerbResend: "2 files aren't shown here: too bold",
+		request.VerbPick + "2": "1 file isn't shown here: too bold", verbGet: "2 files aren't shown here: too bold",
 	} {
 		r := newRig(t, limits.Config{})
 		id := r.pictured("5", "5")

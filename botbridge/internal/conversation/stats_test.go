@@ -25,7 +25,7 @@ func TestStats(t *testing.T) {
 		return posts[0]
 	}
 	nothing := ask("5", "m1")
-	require.Contains(t, nothing.Text, "0 requests, ")
+	require.Contains(t, nothing.Text, "0 active requests, ")
 	require.NotContains(t, nothing.Text, "In 30 days")
 	require.NotContains(t, ask("6", "m2").Text, "0 requests")
 
@@ -48,7 +48,7 @@ func TestStats(t *testing.T) {
 	ended("edit", "telegram:5", request.Failed, 48*time.Hour, 0)
 	shown := ask("5", "m3")
 	for _, want := range []string{
-		"In 30 days: 21 requests, 20 done, by up to ", "people a day.", "Half took up to 1", "nearly all up to ", "/generate 19 · /edit 2",
+		"Last 30 days: 21 requests, 20 done, up to ", "people a day.", "Half took up to 1", "nearly all up to ", "/generate 19 · /edit 2",
 	} {
 		require.Contains(t, shown.Text, want)
 	}

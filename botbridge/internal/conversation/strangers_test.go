@@ -39,7 +39,7 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	r.event("1", "1", platform.Said, "m", "/broadcast Hello.")
 	require.Eventually(t, func() bool {
 		said := r.p.in("1")
-		return said[len(said)-1] == "The broadcast has reached 3 of 5 chats."
+		return said[len(said)-1] == "Your message has reached 3 of 5 chats."
 	}, time.Minute, 5*time.Millisecond)
 	for chat, want := range map[string]bool{"1": true, "5": true, "-7": true, "6": false, "-9": false, "8": false, "9": false} {
 		if want {

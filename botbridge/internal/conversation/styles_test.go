@@ -56,7 +56,7 @@ func TestStylesInTheChat(t *testing.T) {
 	r.event("5", "5", platform.Said, "m3", "/generate a red fox --style FILM")
 	require.Equal(t, []string{"a fox", "a red fox"}, r.prompts("5"))
 	posts, _ = r.sent()
-	require.Contains(t, posts[len(posts)-2].Text, "I do not make that")
+	require.Contains(t, posts[len(posts)-2].Text, "I won't make that")
 }
 
 func TestRemix(t *testing.T) {

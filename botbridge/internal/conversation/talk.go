@@ -116,7 +116,7 @@ func New(o Options) *Talk {
 		t.byName[c.Name] = c
 	}
 	t.builtIn = map[string]func(context.Context, *turn) error{
-		"start": t.help, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
+		"start": t.greet, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
 		"info": t.info, "delete": t.remove, "remix": t.remix, "styles": t.listStyles,
 		"my": t.my, "models": t.models,

@@ -32,7 +32,7 @@ func TestTermsFirst(t *testing.T) {
 	id := r.waiting("1")
 	require.Empty(t, r.prompts("5"))
 	require.Len(t, r.p.in("5"), 1)
-	require.Contains(t, r.p.in("5")[0], "Be kind 1.\n\nBefore your first picture")
+	require.Contains(t, r.p.in("5")[0], "Be kind 1.\n\nBefore I make your first picture")
 	r.restart()
 	r.press("6", "5", verbAccept, id)
 	r.press("5", "99", verbAccept, id)

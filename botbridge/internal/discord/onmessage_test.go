@@ -15,7 +15,7 @@ import (
 func onMessages(form bool) func(*Options) {
 	return func(o *Options) {
 		o.Commands = append(o.Commands,
-			Command{Name: "info", OnMessage: true, Private: true, About: map[string]string{"": "What made it", "ru": "Как это сделано"}},
+			Command{Name: "info", OnMessage: true, Private: true, About: map[string]string{"": "How it was made", "ru": "Как это сделано"}},
 			Command{Name: "generate", OnMessage: true, About: map[string]string{"": "New words"}},
 		)
 		if form {
@@ -43,14 +43,14 @@ func TestOnMessage(t *testing.T) {
 	p := r.fake.Person(ada, channel, guild, "ru")
 	r.registered()
 	list, _ := r.fake.Commands()
-	at := slices.IndexFunc(list, func(c map[string]any) bool { return c["name"] == "What made it" })
+	at := slices.IndexFunc(list, func(c map[string]any) bool { return c["name"] == "How it was made" })
 	require.Equal(t, map[string]any{"ru": "Как это сделано"}, list[at]["name_localizations"])
 	r.stop()
 	r.start()
 	require.Eventually(t, func() bool { return r.fake.Calls("GET /applications/{application_id}/commands") == 2 }, patience, 1e6)
 
 	message := r.posted()
-	_, err := p.UseOn(message, "What made it")
+	_, err := p.UseOn(message, "How it was made")
 	require.NoError(t, err)
 	e := r.event(0)
 	require.Equal(t, []any{platform.Said, "/info", message, "a fox"}, []any{e.Kind, e.Message.Text, e.Message.ReplyTo.ID, e.Message.ReplyTo.Text})

@@ -122,10 +122,10 @@ func TestSubmit(t *testing.T) {
 		"taken":      {200, "3", `{"prompt_id": "p"}`, 3, nil, "", 0},
 		"no place":   {200, "", `{"prompt_id": "p"}`, -1, nil, "", 0},
 		"odd place":  {200, "first", `{"prompt_id": "p"}`, -1, nil, "", 0},
-		"refused":    {400, "", `{"error": {"type": "t", "message": "m", "details": "d"}, "node_errors": {}}`, -1, &RefusedError{"t", "m", "d"}, "", 0},
-		"of a node":  {400, "", `{"error": {"type": "t", "message": "m"}, "node_errors": {"5": {"class_type": "K", "errors": [{"message": "bad", "details": "steps"}]}}}`, -1, &RefusedError{"t", "m", "K (node 5): bad: steps"}, "", 0},
-		"no text":    {413, "", `too large`, -1, &RefusedError{Type: "refused", Message: "status 413"}, "", 0},
-		"other JSON": {400, "", `{"error": "old"}`, -1, &RefusedError{Type: "refused", Message: "status 400"}, "", 0},
+		"refused":    {400, "", `{"error": {"type": "t", "message": "m", "details": "d"}, "node_errors": {}}`, -1, &RefusedError{400, "t", "m", "d"}, "", 0},
+		"of a node":  {400, "", `{"error": {"type": "t", "message": "m"}, "node_errors": {"5": {"class_type": "K", "errors": [{"message": "bad", "details": "steps"}]}}}`, -1, &RefusedError{400, "t", "m", "K (node 5): bad: steps"}, "", 0},
+		"no text":    {413, "", `too large`, -1, &RefusedError{Status: 413}, "", 0},
+		"other JSON": {400, "", `{"error": "old"}`, -1, &RefusedError{Status: 400}, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

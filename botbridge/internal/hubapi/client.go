@@ -29,11 +29,17 @@ var (
 
 // RefusedError is a prompt that the hub does not accept.
 type RefusedError struct {
-	// Type and Message are of the error; Details say more where there is more.
+	// Status is that of the answer.
+	Status int
+	// Type and Message are of the error, "" if the hub gave none; Details say more where
+	// there is more.
 	Type, Message, Details string
 }
 
 func (e *RefusedError) Error() string {
+	if e.Message == "" {
+		return fmt.Sprintf("the hub refused the workflow: status %d", e.Status)
+	}
 	return strings.TrimSpace(fmt.Sprintf("the hub refused the workflow: %s: %s", e.Message, e.Details))
 }
 
@@ -243,9 +249,9 @@ func refusal(status int, answer []byte) error {
 		} `json:"node_errors"`
 	}
 	if err := json.Unmarshal(answer, &said); err != nil || said.Error.Message == "" {
-		return &RefusedError{Type: "refused", Message: fmt.Sprintf("status %d", status)}
+		return &RefusedError{Status: status}
 	}
-	refused := &RefusedError{Type: said.Error.Type, Message: said.Error.Message, Details: said.Error.Details}
+	refused := &RefusedError{Status: status, Type: said.Error.Type, Message: said.Error.Message, Details: said.Error.Details}
 	for node, e := range said.NodeErrors {
 		for _, detail := range e.Errors {
 			refused.Details = strings.TrimSpace(fmt.Sprintf("%s\n%s (node %s): %s: %s", refused.Details, e.Class, node, detail.Message, detail.Details))

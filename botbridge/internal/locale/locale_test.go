@@ -46,9 +46,9 @@ func TestMoreLanguages(t *testing.T) {
 		require.Equal(t, want, b.Match(tag), tag)
 	}
 	require.Equal(t, "Gespeichert.", b.Say("de", "saved", nil))
-	require.Equal(t, "Stopping.", b.Say("de", "cancelling", nil), "what it lacks is said in English")
-	require.Equal(t, "That is too long for me: {max} characters at most.", b.Say("en", "too_long", nil))
-	require.Equal(t, "I do not know {flag} {flag}. /{command} knows {flags}.",
+	require.Equal(t, "Stopping…", b.Say("de", "cancelling", nil), "what it lacks is said in English")
+	require.Equal(t, "That's too long: {max} characters at most.", b.Say("en", "too_long", nil))
+	require.Equal(t, "There's no {flag} {flag}. /{command} takes {flags}.",
 		b.Say("en", "flag_unknown", With{"flag": "{flag} {flag}"}), "what a person wrote is not filled in again")
 }
 
@@ -57,8 +57,8 @@ func TestPlurals(t *testing.T) {
 	b, err := Load("")
 	require.NoError(t, err)
 	for n, want := range map[int][2]string{
-		1: {"Telling 1 chat.", "Рассылаю в 1 чат."}, 2: {"Telling 2 chats.", "Рассылаю в 2 чата."}, 5: {"Telling 5 chats.", "Рассылаю в 5 чатов."},
-		11: {"Telling 11 chats.", "Рассылаю в 11 чатов."}, 21: {"Telling 21 chats.", "Рассылаю в 21 чат."}, 0: {"Telling 0 chats.", "Рассылаю в 0 чатов."},
+		1: {"Sending to 1 chat.", "Рассылаю в 1 чат."}, 2: {"Sending to 2 chats.", "Рассылаю в 2 чата."}, 5: {"Sending to 5 chats.", "Рассылаю в 5 чатов."},
+		11: {"Sending to 11 chats.", "Рассылаю в 11 чатов."}, 21: {"Sending to 21 chats.", "Рассылаю в 21 чат."}, 0: {"Sending to 0 chats.", "Рассылаю в 0 чатов."},
 	} {
 		require.Equal(t, want[0], b.Say("en", "broadcasting", With{"n": n}))
 		require.Equal(t, want[1], b.Say("ru", "broadcasting", With{"n": int64(n)}))

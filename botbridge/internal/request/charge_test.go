@@ -61,7 +61,7 @@ func TestChargeIsEarned(t *testing.T) {
 				told += post.Text
 			}
 			if c.want == state.Refund {
-				require.Contains(t, told, "You are getting your 3 Stars back.")
+				require.Contains(t, told, "You're getting your 3 Stars back.")
 			} else {
 				require.NotContains(t, told, "Stars")
 			}

@@ -241,7 +241,7 @@ func (j *job) submit(ctx context.Context) error {
 		Tenant: j.rec.Tenant(), Client: j.rec.Client, Prompt: j.rec.Prompt, Graph: j.rec.Graph,
 	})
 	if refused, ok := errors.AsType[*hubapi.RefusedError](err); ok {
-		return j.end(ctx, Refused, refused.Message+" "+refused.Details)
+		return j.end(ctx, Refused, j.whyRefused(refused))
 	}
 	if err != nil {
 		return err

@@ -30,11 +30,11 @@ func TestResultsAreJudged(t *testing.T) {
 	}{
 		"all shown":     {map[string]Verdict{"a.png": Allowed, "b.png": Allowed}, platform.Limits{Album: 10}, two, Done, map[string]bool{"a.png": false, "b.png": false}, ""},
 		"one covered":   {map[string]Verdict{"a.png": Allowed, "b.png": Covered}, platform.Limits{Album: 10}, two, Done, map[string]bool{"a.png": false, "b.png": true}, ""},
-		"one withheld":  {map[string]Verdict{"a.png": Withheld, "b.png": Allowed}, platform.Limits{Album: 10}, two, Hidden, map[string]bool{"b.png": false}, "1 file is not shown here: because"},
-		"all withheld":  {map[string]Verdict{"a.png": Withheld, "b.png": Withheld}, platform.Limits{Album: 10}, two, Hidden, map[string]bool{}, "2 files are not shown here: because"},
+		"one withheld":  {map[string]Verdict{"a.png": Withheld, "b.png": Allowed}, platform.Limits{Album: 10}, two, Hidden, map[string]bool{"b.png": false}, "1 file isn't shown here: because"},
+		"all withheld":  {map[string]Verdict{"a.png": Withheld, "b.png": Withheld}, platform.Limits{Album: 10}, two, Hidden, map[string]bool{}, "2 files aren't shown here: because"},
 		"in place":      {map[string]Verdict{"a.png": Covered}, platform.Limits{Album: 10, InPlace: true}, nil, Done, map[string]bool{"a.png": true}, ""},
-		"not in place":  {map[string]Verdict{"a.png": Withheld}, platform.Limits{Album: 10, InPlace: true}, nil, Hidden, map[string]bool{}, "1 file is not shown here"},
-		"too large":     {map[string]Verdict{"a.png": Withheld}, platform.Limits{File: 1}, nil, Hidden, map[string]bool{}, "1 file is not shown here"},
+		"not in place":  {map[string]Verdict{"a.png": Withheld}, platform.Limits{Album: 10, InPlace: true}, nil, Hidden, map[string]bool{}, "1 file isn't shown here"},
+		"too large":     {map[string]Verdict{"a.png": Withheld}, platform.Limits{File: 1}, nil, Hidden, map[string]bool{}, "1 file isn't shown here"},
 		"sent before":   {nil, platform.Limits{}, func(r *Record) { r.Outputs[0].State = Arrived }, Done, map[string]bool{}, ""},
 		"judged before": {nil, platform.Limits{}, func(r *Record) { r.Outputs[0].Verdict = Covered }, Done, map[string]bool{"a.png": true}, ""},
 	} {

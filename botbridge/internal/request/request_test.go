@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -127,14 +128,14 @@ func TestLastWords(t *testing.T) {
 		return j.endPost()
 	}
 	big := Record{Outcome: Done, Outputs: []Output{{State: TooBig, Size: 61_500_000}}}
-	require.Contains(t, say(big).Text, "62 MB it is too large")
+	require.Contains(t, say(big).Text, "62 MB it's too large")
 	big.Outputs[0].Link = "https://files.example/x"
 	require.Contains(t, say(big).Text, "https://files.example/x")
 	doubt := say(Record{Outcome: Done, Outputs: []Output{{State: Unsure}}})
-	require.Contains(t, doubt.Text, "the connection broke")
+	require.Contains(t, doubt.Text, "the connection dropped")
 	require.Equal(t, ButtonData(VerbResend, "id"), doubt.Buttons[0][0].Data)
 	require.Contains(t, say(Record{Outcome: Done}).Text, "nothing to show")
-	require.Contains(t, say(Record{Outcome: Done, Outputs: []Output{{State: Arrived}, {State: Lost}}}).Text, "✓ 1 in")
+	require.Contains(t, say(Record{Outcome: Done, Outputs: []Output{{State: Arrived}, {State: Lost}}}).Text, "✓ 1 ready in")
 	require.Contains(t, say(Record{Outcome: Failed, Reason: strings.Repeat("x", 5000)}).Text, "…")
 	require.Equal(t, "Stopped.", say(Record{Outcome: Cancelled}).Text)
 }
@@ -183,4 +184,30 @@ type telegramLike struct{ platform.Platform }
 
 func (telegramLike) Limits() platform.Limits {
 	return platform.Limits{Photo: 10 << 20, File: 50 << 20, Recompresses: true, Sides: 10_000, Shape: 20, Videos: []string{".mp4"}}
+}
+
+func TestRefusedInWords(t *testing.T) {
+	t.Parallel()
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	j := &job{r: NewRunner(Options{Texts: texts}), rec: Record{Language: "en"}}
+	for want, refused := range map[string]hubapi.RefusedError{
+		"don't accept my key (error 401)":          {Status: 401, Message: "in the hub's words"},
+		"don't accept my key (error 403)":          {Status: 403},
+		"not this model now":                       {Status: 403, Message: "not this model", Details: "now"},
+		"Try a smaller picture":                    {Status: 413},
+		"without saying why (error 418)":           {Status: 418},
+		"Value not in list K (node 5): bad: steps": {Status: 400, Message: "Value not in list", Details: "K (node 5): bad: steps"},
+	} {
+		require.Contains(t, j.whyRefused(&refused), want)
+	}
+}
+
+func TestPlaceText(t *testing.T) {
+	t.Parallel()
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	require.Equal(t, "⏳ First in the queue.", PlaceText(texts, "en", 0, 0))
+	require.Equal(t, "⏳ Number 2 in the queue, about 4 s.", PlaceText(texts, "en", 1, 4*time.Second))
+	require.Equal(t, "⏳ Вы 3-й в очереди, примерно 2 мин.", PlaceText(texts, "ru", 2, 2*time.Minute))
 }

@@ -183,7 +183,7 @@ func TestSilenceIsNoAnswer(t *testing.T) {
 		require.Equal(t, InDoubt, settle(t, store, p, nil), "the metric counts what arrived")
 		require.Len(t, p.sends, 1, "the picture may have arrived")
 		require.Len(t, p.edits, 1)
-		require.Contains(t, p.edits[0].Text, "the connection broke")
+		require.Contains(t, p.edits[0].Text, "the connection dropped")
 	})
 	t.Run("a status message goes", func(t *testing.T) {
 		t.Parallel()

@@ -97,7 +97,9 @@ func (j *job) firstWords() string {
 	switch {
 	case p.position < 0 && j.away.known:
 		return j.say("noted_kept", nil)
-	case p.position >= 0:
+	case p.position == 0:
+		text = j.say("noted_first", nil)
+	case p.position > 0:
 		text = j.say("noted_place", locale.With{"place": p.position + 1})
 	}
 	if p.eta() > 0 {

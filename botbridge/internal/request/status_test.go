@@ -92,10 +92,10 @@ func TestStatusOfUnknownFate(t *testing.T) {
 	id := begin(p, "killed once")
 	drive(p, id, true)
 	require.Len(t, p.sends, 1)
-	require.Equal(t, "📝 Noted, as number 3 in the queue. The result comes as an answer to your message.", p.sends[0].Text)
+	require.Equal(t, "👍 Got it, you're number 3 in the queue. I'll reply when it's ready.", p.sends[0].Text)
 	drive(p, id, false)
 	require.Len(t, p.sends, 2)
-	require.Contains(t, p.sends[1].Text, "only this one counts")
+	require.Contains(t, p.sends[1].Text, "please ignore that message")
 	drive(p, id, false)
 	require.Len(t, p.sends, 2, "its id is known now")
 
@@ -111,8 +111,8 @@ func TestStatusOfUnknownFate(t *testing.T) {
 	id = begin(p, "no answer")
 	drive(p, id, false)
 	require.Len(t, p.sends, 3)
-	require.NotContains(t, p.sends[0].Text, "only this one counts")
-	require.Contains(t, p.sends[2].Text, "only this one counts")
+	require.NotContains(t, p.sends[0].Text, "please ignore that message")
+	require.Contains(t, p.sends[2].Text, "please ignore that message")
 
 	p = &deadly{}
 	p.limits.KnowsPosts = true
@@ -121,5 +121,5 @@ func TestStatusOfUnknownFate(t *testing.T) {
 	drive(p, id, false)
 	require.Len(t, p.sends, 2)
 	require.Equal(t, p.sends[0].ID, p.sends[1].ID, "it is the same message")
-	require.NotContains(t, p.sends[1].Text, "only this one counts")
+	require.NotContains(t, p.sends[1].Text, "please ignore that message")
 }

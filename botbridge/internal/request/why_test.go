@@ -22,11 +22,11 @@ func TestWhy(t *testing.T) {
 		want  string
 		stuck bool
 	}{
-		{nil, "None of the picture machines is there", true},
-		{[]hubapi.Candidate{gone}, "None of the picture machines is there", true},
-		{[]hubapi.Candidate{unable, gone}, "that are here (1) can make it now. Your request is kept in case one comes that can.\nWhat is missing: node class X, model y, model z", true},
-		{[]hubapi.Candidate{sick}, "that are here (1) can make it", true},
-		{[]hubapi.Candidate{able, unable, sick, gone}, "Machines that can make it: 1 of 3.", false},
+		{nil, "No image server is online", true},
+		{[]hubapi.Candidate{gone}, "No image server is online", true},
+		{[]hubapi.Candidate{unable, gone}, "servers online (1) can make this right now. I'll keep your request in case one comes along that can.\nWhat's missing: node class X, model y, model z", true},
+		{[]hubapi.Candidate{sick}, "servers online (1) can make this right now", true},
+		{[]hubapi.Candidate{able, unable, sick, gone}, "Image servers that can make it: 1 of 3.", false},
 	} {
 		text, stuck := Why(texts, "en", hubapi.Explanation{Instances: c.fleet})
 		require.Contains(t, text, c.want)

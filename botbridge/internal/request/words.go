@@ -3,11 +3,13 @@ package request
 import (
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
@@ -30,6 +32,19 @@ func Duration(texts *locale.Bundle, language string, d time.Duration) string {
 	return texts.Say(language, "minutes", locale.With{"n": int(math.Round(d.Minutes()))})
 }
 
+// PlaceText says that a request waits at a place in the queue, from 0, and how long that takes
+// unless left is 0.
+func PlaceText(texts *locale.Bundle, language string, position int, left time.Duration) string {
+	key, with := "waiting", locale.With{"place": position + 1}
+	if position == 0 {
+		key = "waiting_first"
+	}
+	if left > 0 {
+		key, with["time"] = key+"_eta", Duration(texts, language, left)
+	}
+	return texts.Say(language, key, with)
+}
+
 // statusPost returns the current status message.
 func (j *job) statusPost() platform.Post {
 	post := platform.Post{ReplyTo: j.rec.Message, Buttons: j.buttons(VerbStatus, VerbCancel)}
@@ -49,10 +64,7 @@ func (j *job) statusPost() platform.Post {
 			post.Files = []platform.Attachment{j.previewOf(p.preview)}
 		}
 	case p.position >= 0:
-		post.Text = j.say("waiting", locale.With{"place": p.position + 1})
-		if p.eta() > 0 {
-			post.Text = j.say("waiting_eta", locale.With{"place": p.position + 1, "time": j.duration(p.eta())})
-		}
+		post.Text = PlaceText(j.r.o.Texts, j.rec.Language, p.position, p.eta())
 		if p.stuck != "" {
 			post.Text = clipTo(p.stuck, 600)
 		}
@@ -119,6 +131,20 @@ func (j *job) endPost() platform.Post {
 		post.Text += "\n" + j.say("pay_back", locale.With{"n": j.rec.Paid})
 	}
 	return post
+}
+
+// whyRefused says why the hub did not accept a request, in its own words if it gave any.
+func (j *job) whyRefused(refused *hubapi.RefusedError) string {
+	key := "refused_status"
+	switch {
+	case refused.Status == http.StatusUnauthorized, refused.Message == "" && refused.Status == http.StatusForbidden:
+		key = "refused_key"
+	case refused.Message != "":
+		return refused.Message + " " + refused.Details
+	case refused.Status == http.StatusRequestEntityTooLarge:
+		key = "refused_size"
+	}
+	return j.say(key, locale.With{"status": refused.Status})
 }
 
 // donePost says what happened to the files.

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -170,7 +171,7 @@ func (c *Command) Settle(a Args) (Args, error) {
 	if a.Width > 0 {
 		a.Width, a.Height = grid(a.Width), grid(a.Height)
 		if a.Width > maxSide || a.Height > maxSide || a.Width*a.Height > c.Spec.MaxPixels {
-			return a, complain("too_large", "max", c.Spec.MaxPixels)
+			return a, complain("too_large", "max", Megapixels(c.Spec.MaxPixels))
 		}
 	}
 	if c.Takes(Seed) && !a.SeedGiven {
@@ -193,6 +194,16 @@ func (c *Command) Sizes() (list []string) {
 		}
 	}
 	return list
+}
+
+// Megapixels writes a number of pixels for people. It is not rounded up: what is said to be
+// allowed is.
+func Megapixels(pixels int) string {
+	mega := 1e6
+	if pixels%(1<<18) == 0 { // such as 1024x1024, which people call one
+		mega = 1 << 20
+	}
+	return strconv.FormatFloat(math.Floor(float64(pixels)/mega*100)/100, 'f', -1, 64)
 }
 
 // grid rounds a length to one that models accept: a multiple of eight.

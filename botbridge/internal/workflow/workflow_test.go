@@ -252,3 +252,12 @@ func TestCheckFindsWhatANodeDoesNotTake(t *testing.T) {
 	inputs[Strength] = "-"
 	require.Equal(t, `node 1 (Sampler): "cfg" is 250.5, but takes 0 to 100`, problems(Spec{Inputs: inputs, MaxSteps: 50, MaxSeed: 9}))
 }
+
+func TestMegapixels(t *testing.T) {
+	t.Parallel()
+	for pixels, want := range map[int]string{
+		2 << 20: "2", 1 << 20: "1", 512 * 512: "0.25", 1_000_000: "1", 1_999_999: "1.99", 768 * 768: "0.58",
+	} {
+		require.Equal(t, want, Megapixels(pixels))
+	}
+}
