@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// named returns the user that an operator names: an id of this platform, or a full
-// name such as telegram:12345.
+// named returns the user that an operator means: an id on this platform, or a full name
+// such as telegram:12345.
 func named(tn *turn, text string) (string, bool) {
 	if text == "" {
 		return "", false
@@ -56,7 +56,7 @@ func (t *Talk) unban(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "unbanned", locale.With{"who": who}))
 }
 
-// quota sets a user's own share: /quota ID N, or - for the usual one.
+// quota sets a user's own daily share: /quota ID N, or - to go back to the default.
 func (t *Talk) quota(ctx context.Context, tn *turn) error {
 	fields := strings.Fields(tn.rest)
 	if len(fields) != 2 {
@@ -76,36 +76,37 @@ func (t *Talk) quota(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "quota_set", locale.With{"who": who, "share": fields[1]}))
 }
 
-// Care is how soon an event is looked at.
+// Care is how urgent an event is.
 type Care string
 
-// The cares. Somebody waits for the answer to a button while its platform shows that
-// it was pressed.
+// The degrees of urgency. Whoever has pressed a button watches it spin until the bridge
+// responds.
 const (
 	Button  Care = "button"
 	Private Care = "private"
 	Group   Care = "group"
 )
 
-// Lane names the events that are handled one after the other: those of a chat, but
-// the buttons that one user presses there do not wait for messages.
+// Lane names the queue of an event; the events of a lane are handled one at a time. A chat
+// has one, and each user's button presses there have their own, so that they do not wait
+// behind messages.
 func Lane(e platform.Event) string {
 	if e.Payment != nil {
-		// A payment waits for nothing else, and what is asked before it can never be so much
-		// that there is no place for it.
+		// Payments wait for nothing else. Checkouts have a lane of their own, so that a
+		// flood of them cannot fill that of the payments.
 		return strings.Join([]string{e.Platform, string(Button), string(e.Kind), e.User.ID}, "|")
 	}
 	if e.Kind == platform.Pressed {
 		return strings.Join([]string{e.Platform, string(Button), e.Chat.ID, e.User.ID}, "|")
 	}
 	if e.Kind == platform.Moved {
-		// Before all that is said in the new chat.
+		// Ahead of everything that is said in the new chat.
 		return ChatKey(e.Platform, platform.Chat{ID: e.To, Group: true})
 	}
 	return ChatKey(e.Platform, e.Chat)
 }
 
-// CareOf returns the care for the events of a lane.
+// CareOf returns how urgent the events of a lane are.
 func CareOf(lane string) Care {
 	parts := strings.SplitN(lane, "|", 3)
 	if len(parts) == 3 && (parts[1] == string(Button) || parts[1] == string(Group)) {

@@ -13,20 +13,21 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// An album comes as several messages, of which one has the words. Nothing says how many
-// there are, and they may come in any order.
+// An album arrives as several messages in any order, of which one has the words. Nothing
+// says how many there are.
 const (
 	// albumWait is how long a command waits for the second picture of its album.
 	albumWait = 10 * time.Second
-	// albumQuiet is how long no further picture must come for an album to be complete.
+	// albumQuiet is how long an album has to go without another picture to count as
+	// complete.
 	albumQuiet = time.Second
-	// albumLook is the pause between two looks.
+	// albumLook is the polling interval.
 	albumLook = 50 * time.Millisecond
 )
 
-// NotePart remembers the picture of an album when its message is stored: the command that
-// needs it is handled before the messages behind it. In groups a bot sees only the message
-// with the command. The author must be welcome.
+// NotePart remembers a picture of an album as soon as its message is stored, because the
+// command that needs it is handled before the later messages of the album. In groups the
+// bot sees only the message with the command. The author must be allowed to use the bot.
 func NotePart(ctx context.Context, store *state.Store, e platform.Event) error {
 	if !isPart(e) {
 		return nil
@@ -34,13 +35,13 @@ func NotePart(ctx context.Context, store *state.Store, e platform.Event) error {
 	return store.NotePart(ctx, Lane(e), e.Message.Album, e.Message.ID, e.Message.Files[0])
 }
 
-// isPart reports whether an event is a picture of an album that NotePart remembers.
+// isPart reports whether an event is an album's picture that NotePart remembers.
 func isPart(e platform.Event) bool {
 	return e.Kind == platform.Said && !e.Chat.Group && e.Message.Album != "" && len(e.Message.Files) > 0
 }
 
-// album returns the pictures of the album that a message is of, in the order of the
-// album; for a message without an album, its own.
+// album returns the pictures of a message's album in order, or the message's own if it is
+// not part of an album.
 func (t *Talk) album(ctx context.Context, tn *turn) ([]platform.File, error) {
 	m, wait := tn.Message, t.o.AlbumWait
 	if len(m.Files) == 0 && m.ReplyTo != nil {
@@ -69,14 +70,14 @@ func (t *Talk) album(ctx context.Context, tn *turn) ([]platform.File, error) {
 	}
 }
 
-// filesOf returns the pictures in the order of their messages.
+// filesOf returns the pictures in the order of their messages, with that of m.
 func filesOf(parts map[string]json.RawMessage, m platform.Message) (files []platform.File) {
 	if parts[m.ID] == nil && len(m.Files) > 0 {
 		if doc, err := json.Marshal(m.Files[0]); err == nil {
 			parts[m.ID] = doc
 		}
 	}
-	// Ids are numbers that grow.
+	// Ids are increasing numbers.
 	order := func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) }
 	for _, message := range slices.SortedFunc(maps.Keys(parts), order) {
 		var f platform.File

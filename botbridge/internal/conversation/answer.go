@@ -11,10 +11,11 @@ import (
 // verbAnswer is the verb of the button that opens a form for the answer to a question.
 const verbAnswer = "qa"
 
-// answerID is what the button under a question carries.
+// answerID is the id in the data of the button under a question.
 func answerID(q question) string { return request.IDOf("answer/" + q.By) }
 
-// answerButtons are below a question that words answer, where a platform has forms.
+// answerButtons returns the buttons under a question that can be answered in words, where
+// the platform has forms.
 func (t *Talk) answerButtons(tn *turn, q question) [][]platform.Button {
 	if !tn.p.Limits().Forms || fieldFor(q.Needs) == "" {
 		return nil
@@ -22,7 +23,8 @@ func (t *Talk) answerButtons(tn *turn, q question) [][]platform.Button {
 	return request.Buttons(t.o.Texts, tn.language, answerID(q), verbAnswer)
 }
 
-// fieldFor is the key of what a question asks for in words, "" if it asks for a picture.
+// fieldFor returns the key of the label for the words that a question asks for, "" if it
+// asks for a picture.
 func fieldFor(needs string) string {
 	switch needs {
 	case needsWords:
@@ -35,8 +37,8 @@ func fieldFor(needs string) string {
 	return ""
 }
 
-// answerForm is the form for the answer to a question; nil if nobody waits for that, or the
-// store does not say so in time.
+// answerForm returns the form for answering a question; nil if the question is no longer
+// open, or the store does not respond in time.
 func (t *Talk) answerForm(ctx context.Context, tn *turn, id string) *platform.Form {
 	known, err := t.turnOf(ctx, tn.Event)
 	if err != nil {
@@ -51,8 +53,8 @@ func (t *Talk) answerForm(ctx context.Context, tn *turn, id string) *platform.Fo
 	}}
 }
 
-// pressedAnswer handles the answer to a question that was filled in. Only who was asked has
-// the question.
+// pressedAnswer handles an answer that was filled in. The question is found only for the
+// user that it was put to.
 func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
 	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
 	q, err := t.asked(ctx, tn)
@@ -60,7 +62,7 @@ func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
 		return err
 	}
 	if q == nil || answerID(*q) != id {
-		// It may be this event that has answered it, before the bridge ended.
+		// This very event may have answered it before the bridge was killed.
 		if _, err := t.o.Runner.Continue(t.driving(ctx), request.IDOf(tn.Key())); mayPass(err) {
 			return err
 		}

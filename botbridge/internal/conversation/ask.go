@@ -16,8 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// toldTimeout is how long the next message of a chat waits for the first answer to
-// this one.
+// toldTimeout is how long the next message of a chat waits for the first reply to this one.
 const toldTimeout = 30 * time.Second
 
 // ask turns a command into a request.
@@ -41,7 +40,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	}
 	given, rest := tn.given, tn.rest
 	if len(tn.shown) > 0 && c.Takes(workflow.Image) {
-		// What the platform made of them, or of their sheet, is not wanted.
+		// The hub's originals are used, not the platform's copies or the numbered sheet.
 		files = nil
 		one, words := choose(tn.shown, args.Prompt)
 		args.Prompt = words
@@ -88,12 +87,12 @@ type wish struct {
 	args    workflow.Args
 	inputs  []request.Input
 	replyTo string // default: the message of the turn
-	shows   string // the words of the picture that it is made from
-	said    string // the digest of the message that asked for it; default: that of the turn
+	shows   string // the words of the picture that this one is made from
+	said    string // digest of the message that asked for it; default: the turn's
 }
 
-// request checks a wish, stores it and starts it. It returns once the user has been
-// told, so that the answers in a chat are in the order of the questions.
+// request checks a wish, stores it and starts it. It returns once the user has been told,
+// so that replies come in the order of the messages.
 func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
 	if off, err := t.off(ctx, tn, c); off || err != nil {
 		return err
@@ -156,8 +155,8 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	case state.Busy:
 		return t.reply(ctx, tn, t.say(tn, "busy", locale.With{"max": t.o.Guard.Waiting(tn.Event)}))
 	case state.Exists:
-		// The event arrived a second time: the bridge ended while it was handled,
-		// or Redis stored the request and its reply was lost.
+		// The event is handled again: the bridge was killed on the way, or Redis stored the
+		// request but its reply was lost.
 		if told, err = t.o.Runner.Continue(t.driving(ctx), rec.ID); err != nil {
 			return err
 		}
@@ -176,7 +175,7 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	return nil
 }
 
-// awaitTold waits until the user has been told for the first time, or long enough.
+// awaitTold waits until the user has been told for the first time, but not for ever.
 func awaitTold(ctx context.Context, told <-chan struct{}) {
 	timeout := time.NewTimer(toldTimeout)
 	defer timeout.Stop()
@@ -187,7 +186,7 @@ func awaitTold(ctx context.Context, told <-chan struct{}) {
 	}
 }
 
-// settle checks what a message asks for against the command and the fleet.
+// settle checks the arguments against the command and the fleet, and fills in the rest.
 func (t *Talk) settle(ctx context.Context, c *workflow.Command, args workflow.Args) (workflow.Args, error) {
 	if len(args.Set) > 0 {
 		var err error
@@ -199,8 +198,8 @@ func (t *Talk) settle(ctx context.Context, c *workflow.Command, args workflow.Ar
 	return c.Settle(args)
 }
 
-// driving returns the context of a request: it outlives the turn and ends with the
-// bridge.
+// driving returns the context that requests run under: it outlives the turn and ends with
+// the bridge.
 func (t *Talk) driving(ctx context.Context) context.Context {
 	if bridge, ok := ctx.Value(bridgeKey{}).(context.Context); ok {
 		return bridge
@@ -210,13 +209,13 @@ func (t *Talk) driving(ctx context.Context) context.Context {
 
 type bridgeKey struct{}
 
-// WithBridge passes the context of the bridge to the turns of a context: requests
-// that they start end with it.
+// WithBridge adds the bridge's context to that of a turn, so that the requests it starts
+// end with the bridge.
 func WithBridge(ctx, bridge context.Context) context.Context {
 	return context.WithValue(ctx, bridgeKey{}, bridge)
 }
 
-// messageName names a message in the chat of a turn.
+// messageName returns the name under which a message in the chat of a turn is stored.
 func messageName(tn *turn, message string) string {
 	return request.MessageName(tn.Platform, tn.Chat.ID, message)
 }
@@ -234,7 +233,7 @@ func (t *Talk) complain(ctx context.Context, tn *turn, err error) error {
 	return t.reply(ctx, tn, text)
 }
 
-// filesWith returns the files of a message, or of the one that it answers.
+// filesWith returns the files of a message, or else of the one that it replies to.
 func filesWith(tn *turn) []platform.File {
 	if len(tn.Message.Files) == 0 && tn.Message.ReplyTo != nil {
 		return tn.Message.ReplyTo.Files
@@ -242,7 +241,7 @@ func filesWith(tn *turn) []platform.File {
 	return tn.Message.Files
 }
 
-// usable reports whether a file may be an input: a picture, or a file of unknown
+// usable reports whether a file may be an input: a picture, video or sound, or of unknown
 // type.
 func usable(f platform.File) bool {
 	for _, kind := range []string{"image/", "video/", "audio/"} {

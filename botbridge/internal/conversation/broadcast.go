@@ -18,8 +18,7 @@ import (
 // broadcast is a message to every chat. Older and newer bridges read its JSON.
 type broadcast struct {
 	Text string `json:"text"`
-	// Platform, Chat, Message and Language are those of the operator, who is told
-	// the result.
+	// Platform, Chat, Message and Language are the operator's, for reporting the result.
 	Platform string        `json:"platform"`
 	Chat     platform.Chat `json:"chat"`
 	Message  string        `json:"message"`
@@ -27,18 +26,17 @@ type broadcast struct {
 }
 
 const (
-	// broadcastBatch is how many chats are read at once, broadcastWidth how many
-	// are sent to concurrently: one that does not answer delays no other.
+	// broadcastBatch is how many chats are read at a time, broadcastWidth how many are sent
+	// to at once, so that one that hangs does not delay the others.
 	broadcastBatch = 100
 	broadcastWidth = 8
-	// broadcastPause is the longest pause between two attempts of a broadcast that
-	// makes no progress.
+	// broadcastPause is the longest pause between two attempts while a broadcast makes no
+	// progress.
 	broadcastPause = time.Second
 )
 
-// broadcast sends a message to every chat that has used the bridge and still may. It
-// keeps to the
-// platform's pace, so it may take long, and continues after a restart.
+// broadcast sends a message to every chat that has used the bridge and still may. It keeps
+// to the platform's limits, so it can take a while, and it continues after a restart.
 func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	if tn.rest == "" {
 		return t.reply(ctx, tn, t.say(tn, "usage_broadcast", nil))
@@ -50,7 +48,7 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	if err != nil {
 		return err
 	}
-	// Even if it was stored before: the reply of Redis may have been lost.
+	// Also if it was stored before: Redis may have lost the reply.
 	t.spread(t.driving(ctx), id)
 	if !fresh {
 		return nil
@@ -58,8 +56,8 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "broadcasting", locale.With{"n": chats}))
 }
 
-// Resume continues unfinished broadcasts, at the begin of a term. Another process may
-// have forgotten chats that this one has noted.
+// Resume continues unfinished broadcasts when this process begins to lead. The last leader
+// may have forgotten chats that this one remembers as noted.
 func (t *Talk) Resume(ctx context.Context) error {
 	t.mu.Lock()
 	clear(t.met)
@@ -71,7 +69,7 @@ func (t *Talk) Resume(ctx context.Context) error {
 	return err
 }
 
-// Wait waits until no broadcast is in progress in this process.
+// Wait waits until this process has no work left in the background.
 func (t *Talk) Wait() { t.spreading.Wait() }
 
 // spread sends to every remaining chat, until ctx ends.
@@ -123,8 +121,8 @@ func (t *Talk) spreadSome(ctx context.Context, id string) (done bool, err error)
 	return false, group.Wait()
 }
 
-// tellChat sends to one chat, and records that before: a chat that may have
-// received the message when the bridge ends does not get it twice.
+// tellChat sends to one chat and records that first, so that a chat that may have received
+// the message before the bridge was killed does not get it twice.
 func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 	mark := func(ctx context.Context, m state.Mark) error { return t.o.Store.BroadcastMark(ctx, id, key, m) }
 	name, chat, ok := ParseChatKey(key)
@@ -167,7 +165,7 @@ func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 	return err
 }
 
-// spreadOver tells the operator the result.
+// spreadOver reports the result to the operator.
 func (t *Talk) spreadOver(ctx context.Context, id string, b broadcast) error {
 	reached, chats, err := t.o.Store.BroadcastEnd(ctx, id)
 	if err != nil {

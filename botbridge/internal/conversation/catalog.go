@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// catalogKeep is how long what the fleet says of a node class is not asked again.
+	// catalogKeep is how long an answer of the hub about a node class is used.
 	catalogKeep = 5 * time.Minute
-	// catalogPause is how long it is not asked again after no answer.
+	// catalogPause is how long the hub is not asked again after a failure.
 	catalogPause = 10 * time.Second
-	// catalogTimeout bounds how long a message waits for it.
+	// catalogTimeout bounds how long a message waits for the answer.
 	catalogTimeout = 10 * time.Second
 )
 
-// catalogs are what the fleet says of the node classes whose inputs messages set: no
-// more than the workflows of bot.yaml name.
+// catalogs caches what the fleet accepts for the inputs that messages can set. It is
+// bounded by the node classes in bot.yaml's workflows.
 type catalogs struct {
 	hub *hubapi.Client
 
@@ -33,8 +33,8 @@ func newCatalogs(hub *hubapi.Client) *catalogs {
 	return &catalogs{hub: hub, parts: map[string]*workflow.Catalog{}, asked: map[string]time.Time{}, failed: map[string]time.Time{}}
 }
 
-// of returns what is known of classes. While the hub does not answer, that is what it
-// said before.
+// of returns what is known about classes, from the last answer while the hub does not
+// respond.
 func (c *catalogs) of(ctx context.Context, classes []string) *workflow.Catalog {
 	ctx, cancel := context.WithTimeout(ctx, catalogTimeout)
 	defer cancel()

@@ -12,8 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// replyLong answers with as many messages as a text needs. If the bridge is killed in
-// between, it begins again.
+// replyLong replies with as many messages as the text needs. If the bridge is killed
+// halfway, it starts over.
 func (t *Talk) replyLong(ctx context.Context, tn *turn, text string) error {
 	return t.replyLinked(ctx, tn, text)
 }
@@ -43,8 +43,8 @@ func short(text string) string {
 	return text
 }
 
-// active returns a user's unfinished requests, the oldest first; in a group only
-// those of that group, because others read along.
+// active returns a user's unfinished requests, the oldest first; in a group only the
+// group's own, because others can read the reply.
 func (t *Talk) active(ctx context.Context, tn *turn) ([]request.Record, error) {
 	ids, err := t.o.Store.ActiveOf(ctx, tn.who())
 	if err != nil {
@@ -94,8 +94,8 @@ func (t *Talk) status(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, text+here)
 }
 
-// cancel ends the question that waits for an answer, or the request whose message is
-// answered, else the newest; with "all", all of them.
+// cancel ends the open question, or else the request whose message is replied to, or else
+// the newest one; with "all", all of them.
 func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 	if tn.rest == "" && tn.Message.ReplyTo == nil {
 		if done, err := t.cancelQuestion(ctx, tn); done || err != nil {
@@ -128,7 +128,7 @@ func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "cancelling_n", locale.With{"n": count}))
 }
 
-// why says why the user's requests are not done.
+// why says what the user's requests are waiting for.
 func (t *Talk) why(ctx context.Context, tn *turn) error {
 	active, err := t.active(ctx, tn)
 	if err != nil {
@@ -149,8 +149,8 @@ func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string 
 	e, err := t.o.Hub.Explain(ctx, rec.Tenant(), rec.Prompt)
 	switch {
 	case errors.Is(err, hubapi.ErrNotFound):
-		// It is not at the hub yet, or the hub explains nothing: the text of its
-		// message is all there is.
+		// It is not at the hub yet, or the hub cannot explain: repeat what its message
+		// says.
 		if words, ok := t.o.Runner.Words(rec.ID); ok {
 			return words
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Declare describes all commands that everybody may use, for platforms with forms for
-// them: those that make pictures, then the bridge's own, then those about a picture. enhance means that there are
-// other words to ask for.
+// Declare describes all commands that everybody may use, for platforms that show forms for
+// them: first those that make pictures, then the bridge's own, then those about a picture.
+// enhance says whether the bridge can suggest better words.
 func Declare(texts *locale.Bundle, commands []*workflow.Command, enhance bool) []platform.Command {
 	d := declarer{texts, enhance}
 	var list []platform.Command
@@ -46,7 +46,7 @@ func Declare(texts *locale.Bundle, commands []*workflow.Command, enhance bool) [
 		about = append(about, "styles")
 	}
 	for _, name := range about {
-		// What asks for words is for an answer, if no form can be shown.
+		// Where no form can be shown, the words come as a reply.
 		list = append(list, platform.Command{Name: name, OnMessage: true, Private: name != "remix", About: d.text("on_" + name)})
 	}
 	return list
@@ -76,8 +76,8 @@ func (d declarer) argument(name, flag string, kind platform.ArgumentKind) platfo
 	return platform.Argument{Name: name, Flag: flag, Kind: kind, About: d.text("argument_" + name)}
 }
 
-// arguments are what a command takes. The order of files is that in which the bridge
-// reads those of a message.
+// arguments returns what a command takes. Files are in the order in which the bridge reads
+// those of a message.
 func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
 	for _, r := range workflow.Roles() {
 		if !c.Takes(r) {
@@ -130,9 +130,9 @@ func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
 	return list
 }
 
-// own is an argument that only one command has. What it may be is not known here unless
-// bot.yaml says it: the fleet decides, suggests values while it is filled in, and a
-// message is refused with the choices.
+// own describes an argument of one command. Unless bot.yaml lists its values, only the
+// fleet knows them: they are suggested while the argument is filled in, and a wrong one is
+// refused with the choices.
 func (d declarer) own(a workflow.Argument) platform.Argument {
 	own := platform.Argument{Name: a.Name, Flag: "--" + a.Name, Choices: a.Spec.Choices}
 	if a.Switch() {

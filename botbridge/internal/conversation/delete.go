@@ -10,7 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// remove asks whether the picture that is answered is to go: /delete.
+// remove answers /delete: it asks whether the picture that is replied to should go.
 func (t *Talk) remove(ctx context.Context, tn *turn) error {
 	rec, ok, err := t.pictureReplied(ctx, tn, "delete")
 	if !ok {
@@ -25,7 +25,7 @@ func (t *Talk) remove(ctx context.Context, tn *turn) error {
 	return t.postAbout(ctx, tn, rec, t.askDelete(tn, rec))
 }
 
-// askDelete asks once more: what is removed cannot be brought back.
+// askDelete asks for confirmation, as a removal cannot be undone.
 func (t *Talk) askDelete(tn *turn, rec request.Record) platform.Post {
 	return platform.Post{
 		Text: t.say(tn, "delete_ask", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
@@ -34,8 +34,7 @@ func (t *Talk) askDelete(tn *turn, rec request.Record) platform.Post {
 }
 
 // keepsPicture returns the key of the text that says why somebody may not remove a picture
-// now, "" for somebody who may: whoever asked for it, who keeps order in its group, and
-// the operators.
+// now, "" if they may: the requester, the group's moderators and the operators can.
 func (t *Talk) keepsPicture(ctx context.Context, tn *turn, rec request.Record) (string, error) {
 	allowed := rec.User.ID == tn.User.ID || t.o.Guard.Admin(tn.Event)
 	if p, ok := tn.p.(platform.Moderated); ok && !allowed && tn.Chat.Group {
@@ -53,7 +52,7 @@ func (t *Talk) keepsPicture(ctx context.Context, tn *turn, rec request.Record) (
 	return "", nil
 }
 
-// pressedDelete asks the same in the menu.
+// pressedDelete asks for confirmation in the menu.
 func (t *Talk) pressedDelete(ctx context.Context, tn *turn, rec request.Record) error {
 	key, err := t.keepsPicture(ctx, tn, rec)
 	if err != nil {
@@ -67,8 +66,8 @@ func (t *Talk) pressedDelete(ctx context.Context, tn *turn, rec request.Record) 
 	return t.turnMenu(ctx, tn, t.askDelete(tn, rec))
 }
 
-// pressedDeleteNow removes a picture. Each step may be taken again: the state forgets the
-// request last.
+// pressedDeleteNow removes a picture. It may run again at any point, because the request is
+// forgotten last.
 func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Record) error {
 	key, err := t.keepsPicture(ctx, tn, rec)
 	if err != nil {
@@ -84,7 +83,7 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 		switch err := t.o.Outbox.Delete(ctx, tn.p, rec.Chat, message); {
 		case err == nil:
 		case errors.Is(err, platform.ErrRefused), errors.Is(err, platform.ErrForbidden):
-			left++ // it is too old, or not for the bot to remove
+			left++ // it is too old, or the bot may not remove it
 		case mayPass(err):
 			return err
 		default:
@@ -114,8 +113,8 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 	return err
 }
 
-// messagesOf returns the messages that show a request: its pictures, all those of an album,
-// its texts, how it ended, files that were sent later, and what was said about it.
+// messagesOf returns the messages that show a request: its pictures, including all of an
+// album, its texts, its status, files that were sent later, and what was said about it.
 func messagesOf(rec request.Record) (list []string) {
 	seen := map[string]bool{"": true}
 	add := func(message string) {

@@ -12,8 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
-// edited handles a message that its author has changed: if its request is not over,
-// it is replaced, unless what the message says now is refused.
+// edited handles an edited message: it replaces the message's request if that is not over,
+// unless the new text is refused.
 func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	_, _, command := commandOf(tn.Message.Text)
 	words := strings.TrimSpace(tn.Message.Text)
@@ -31,8 +31,8 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if err != nil {
 		return err
 	}
-	// Telegram also reports changes that nobody has made, such as a preview of a link.
-	// An event that comes again finds its own request.
+	// Telegram also reports edits that nobody made, such as a new link preview. An event
+	// that is handled again finds its own request.
 	own := old.ID == request.IDOf(tn.Key())
 	if old.Phase == request.Ended || old.Phase == request.Over || old.Said == digest(tn.Message.Text) && !own {
 		return nil
@@ -53,8 +53,8 @@ func (t *Talk) askedBy(rec request.Record) (q *question) {
 	return q
 }
 
-// editedOrder handles a changed message whose request waits to be paid for. The old order
-// goes once there is another one; until then its invoice stays good.
+// editedOrder handles an edited message whose request is not paid for yet. The old order is
+// dropped once there is a new one; until then its invoice stays valid.
 func (t *Talk) editedOrder(ctx context.Context, tn *turn, id string) error {
 	var o order
 	err := t.o.Store.Held(ctx, orderID(id), &o)
@@ -84,7 +84,7 @@ func (t *Talk) editedOrder(ctx context.Context, tn *turn, id string) error {
 	return t.o.Store.Release(ctx, tn.who(), orderID(id))
 }
 
-// editedOffer handles a changed message whose words are still to be chosen.
+// editedOffer handles an edited message whose words are not chosen yet.
 func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
 	var o offer
 	err := t.o.Store.Held(ctx, id, &o)
@@ -109,9 +109,9 @@ func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
 	return t.saidAnew(ctx, tn, o.Answers, o.Command, o.Inputs)
 }
 
-// saidAnew handles the new text of a message as the old one was: as an answer to the same
-// question or picture, or else for the same command and with the same inputs. q is the
-// question that it answered, nil for none.
+// saidAnew handles the new text of a message like the old one: as an answer to the same
+// question or picture, or else for the same command with the same inputs. q is the question
+// that it answered, nil for none.
 func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command string, inputs []request.Input) error {
 	if _, _, ok := commandOf(tn.Message.Text); ok {
 		return t.said(ctx, tn)
@@ -134,14 +134,14 @@ func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command stri
 	if c == nil {
 		return t.said(ctx, tn)
 	}
-	// Words that do not say which picture is meant are about the same one.
+	// Without a number, the words are about the same picture.
 	if one, _ := choose(tn.shown, tn.rest); len(one) == 0 && len(tn.Message.Files) == 0 {
 		tn.given = again(inputs)
 	}
 	return t.ask(ctx, tn, c)
 }
 
-// digest is the same for the same text.
+// digest returns a short hash of a text.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:8])

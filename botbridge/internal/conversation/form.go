@@ -12,18 +12,20 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// The fields of a form for words. Forms that are open hold their names.
+// The fields of a form for words. Forms that are open when the bridge is upgraded use these
+// names.
 const (
 	fieldPrompt   = "prompt"
 	fieldNegative = "negative"
 )
 
-// errNoForm means that a press opens no form: what it does instead says why.
+// errNoForm means that a press opens no form; handling the press says why.
 var errNoForm = errors.New("conversation: there is no form")
 
-// Form implements [platform.Forms]: the words of a picture, or those that were offered, to be
-// changed, also after /remix alone; and the answer to a question. If the store does not answer in time the form is empty; whether the words may be
-// used is decided when it comes back.
+// Form implements [platform.Forms]. It returns a form for changing a picture's words (also
+// after a bare /remix) or those that were suggested, or for answering a question. If the
+// store does not respond in time, the form is empty; whether the words may be used is
+// checked when it is submitted.
 func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 	p := t.o.Platform(e.Platform)
 	if p == nil {
@@ -58,8 +60,7 @@ func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 	return form
 }
 
-// wordsOf returns the words that a form is about, and their command. They are shown only to
-// those who may read them.
+// wordsOf returns the words for a form and their command, if the user may read them.
 func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workflow.Command, args workflow.Args, err error) {
 	standing, err := t.o.Guard.Standing(ctx, tn.Event)
 	if err == nil && standing != limits.Welcome {
@@ -93,7 +94,8 @@ func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workf
 	return t.byName[rec.Command], rec.Args, nil
 }
 
-// wordsOffered returns the words of an offer, those of its author if there are no others.
+// wordsOffered returns the suggested words of an offer, or the author's own if there are
+// none.
 func (t *Talk) wordsOffered(ctx context.Context, tn *turn, id string) (c *workflow.Command, args workflow.Args, err error) {
 	var o offer
 	err = t.o.Store.Held(ctx, id, &o)
@@ -110,7 +112,7 @@ func (t *Talk) wordsOffered(ctx context.Context, tn *turn, id string) (c *workfl
 	return t.byName[o.Command], args, nil
 }
 
-// filledWords puts the words of a form into those of a request.
+// filledWords replaces the words of a request with those of a form.
 func filledWords(tn *turn, args workflow.Args) (workflow.Args, error) {
 	args.Prompt = strings.TrimSpace(tn.Filled[fieldPrompt])
 	if negative, ok := tn.Filled[fieldNegative]; ok {
@@ -119,7 +121,7 @@ func filledWords(tn *turn, args workflow.Args) (workflow.Args, error) {
 	return args, workflow.TooLong(args.Prompt + args.Negative)
 }
 
-// wordsWith are words with those that there should not be.
+// wordsWith returns the prompt, with the negative one if any, as a value for a text.
 func wordsWith(prompt, negative string) locale.With {
 	if negative != "" {
 		prompt += "\n--no " + negative

@@ -14,25 +14,25 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// GroupSettings are what the moderators of a group have chosen for all of it, its topics
-// included. They only narrow what the configuration allows.
+// GroupSettings are what the moderators of a group have chosen for it and its topics. They
+// can only narrow what the configuration allows.
 type GroupSettings struct {
-	// Language is what the bot speaks there, "" for everybody's own.
+	// Language is the bot's language there, "" for everybody's own.
 	Language string `json:"language,omitempty"`
 	// Usual is the command for plain words, "" for the configured one.
 	Usual string `json:"usual,omitempty"`
-	// Off are the commands that make no pictures there.
+	// Off are the commands that are turned off there.
 	Off []string `json:"off,omitempty"`
-	// Pictures and GPUSeconds are what a member may spend there in a day (UTC), 0 for what the
-	// bot allows. The one in the unit of the bot's own share counts.
+	// Pictures and GPUSeconds are a member's limits there for a day (UTC), 0 for the bot's
+	// own. The one in the unit of the bot's share applies.
 	Pictures   int64 `json:"pictures_per_day,omitempty"`
 	GPUSeconds int64 `json:"gpu_seconds_per_day,omitempty"`
-	// Counts is the name under which that is counted, "" for that of the group.
+	// Counts is the name that usage is counted under, "" for the group's own.
 	Counts string `json:"counts,omitempty"`
-	// Cover means that pictures are covered until somebody wants to see them.
+	// Cover means that pictures are hidden behind a spoiler.
 	Cover bool `json:"cover,omitempty"`
-	// Menu stands for the menu of commands that the platform shows there, "" for the usual
-	// one; see Talk.keepMenu.
+	// Menu is a digest of the command menu that the platform shows there, "" for the
+	// default one; see Talk.keepMenu.
 	Menu string `json:"menu,omitempty"`
 	// Used is when they were last stored.
 	Used time.Time `json:"used"`
@@ -42,18 +42,19 @@ const (
 	// verbGroup is the verb of the buttons that change a group's settings.
 	verbGroup = "gs"
 	groupKind = "group"
-	// groupKeep is how long the settings of a group that says nothing are kept, and
-	// groupRenew how often using them is noted.
+	// groupKeep is how long the settings of a silent group are kept, and groupRenew how
+	// often that is extended while they are in use.
 	groupKeep  = 365 * 24 * time.Hour
 	groupRenew = 30 * 24 * time.Hour
-	// maxSwitches is how many commands the menu shows: platforms bound their buttons.
+	// maxSwitches bounds the commands in the settings, as platforms limit the number of
+	// buttons.
 	maxSwitches = 40
 )
 
 func groupName(e platform.Event) string { return e.Platform + ":" + e.Chat.ID }
 
-// groupSettings returns the settings of the group that an event is from, and keeps them
-// for another year from time to time.
+// groupSettings returns the settings of an event's group, and extends their life from time
+// to time.
 func (t *Talk) groupSettings(ctx context.Context, e platform.Event) (GroupSettings, error) {
 	var g GroupSettings
 	if !e.Chat.Group {
@@ -69,7 +70,7 @@ func (t *Talk) groupSettings(ctx context.Context, e platform.Event) (GroupSettin
 	return g, err
 }
 
-// changeGroup changes the settings of a group. Two moderators may do so at once.
+// changeGroup changes the settings of a group. Two moderators may do so at the same time.
 func (t *Talk) changeGroup(ctx context.Context, e platform.Event, change func(*GroupSettings)) (GroupSettings, error) {
 	t.groups.Lock()
 	defer t.groups.Unlock()
@@ -83,8 +84,8 @@ func (t *Talk) changeGroup(ctx context.Context, e platform.Event, change func(*G
 	return g, t.o.Store.Put(ctx, groupKind, groupName(e), g, groupKeep)
 }
 
-// leftGroup forgets the settings of a group that the bot is no longer in. A menu of its own
-// stays there: it is replaced when the bot is let in again.
+// leftGroup forgets the settings of a group that the bot has left. The digest of its menu
+// stays, so that the menu is replaced when the bot comes back.
 func (t *Talk) leftGroup(ctx context.Context, e platform.Event) error {
 	if !e.Chat.Group {
 		return nil
@@ -104,7 +105,7 @@ func (t *Talk) leftGroup(ctx context.Context, e platform.Event) error {
 	return t.o.Store.Put(ctx, groupKind, groupName(e), nil, 0)
 }
 
-// usual returns the command for plain words where a turn is, nil for none.
+// usual returns the command for plain words in the chat of a turn, nil for none.
 func (t *Talk) usual(tn *turn) *workflow.Command {
 	if c := t.byName[tn.group.Usual]; c != nil {
 		return c
@@ -112,7 +113,7 @@ func (t *Talk) usual(tn *turn) *workflow.Command {
 	return t.byName[t.o.Default]
 }
 
-// off tells a user that a command is switched off in their group, and returns true if it is.
+// off reports whether a command is turned off in the group, and tells the user if so.
 func (t *Talk) off(ctx context.Context, tn *turn, c *workflow.Command) (bool, error) {
 	if !slices.Contains(tn.group.Off, c.Name) {
 		return false, nil
@@ -120,8 +121,8 @@ func (t *Talk) off(ctx context.Context, tn *turn, c *workflow.Command) (bool, er
 	return true, t.reply(ctx, tn, t.say(tn, "group_off", locale.With{"command": c.Name}))
 }
 
-// groupButton leads from somebody's settings to those of the group; nil where nobody is
-// known to keep order.
+// groupButton leads from a user's settings to the group's; nil on platforms that do not
+// tell who moderates.
 func (t *Talk) groupButton(tn *turn) []platform.Button {
 	if _, ok := tn.p.(platform.Moderated); !ok || !tn.Chat.Group {
 		return nil
@@ -129,12 +130,14 @@ func (t *Talk) groupButton(tn *turn) []platform.Button {
 	return []platform.Button{{Label: t.say(tn, "group_button", nil), Data: groupData(tn.User.ID, "menu", "-")}}
 }
 
-// groupData is the data of a button. It names whose /settings it is below, see noteButtons.
+// groupData returns the data of a button. It names the user whose /settings message it is
+// under; see noteButtons.
 func groupData(user, key, value string) string {
 	return strings.Join([]string{verbGroup, user, key, value}, ":")
 }
 
-// groupPost is the menu for moderators below the settings of a user.
+// groupPost returns the group settings for moderators, in the message with a user's
+// settings.
 func (t *Talk) groupPost(tn *turn, user string) platform.Post {
 	post := platform.Post{Text: t.say(tn, "group_settings", nil)}
 	button := func(on bool, label, key, value string) platform.Button {
@@ -165,8 +168,8 @@ func (t *Talk) groupPost(tn *turn, user string) platform.Post {
 	return post
 }
 
-// nextUsual returns the command for plain words that comes after the present one, "" if
-// there is no choice.
+// nextUsual returns the next choice for plain words after the current command, "" if there
+// is none.
 func (t *Talk) nextUsual(tn *turn) string {
 	now := t.usual(tn)
 	if now == nil {
@@ -182,8 +185,8 @@ func (t *Talk) nextUsual(tn *turn) string {
 	return ""
 }
 
-// pressedGroup shows or changes the settings of the group in which a button was pressed.
-// Only its moderators and the operators may.
+// pressedGroup shows or changes the settings of the group where a button was pressed. Only
+// its moderators and the operators may do that.
 func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
 	parts := strings.Split(data, ":")
@@ -226,7 +229,7 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 	return nil
 }
 
-// groupChange returns what a button changes; nil if no button offers that.
+// groupChange returns the change that a button makes; nil if no button offers it.
 func (t *Talk) groupChange(key, value string) func(*GroupSettings) {
 	c := t.byName[value]
 	switch {
@@ -254,7 +257,7 @@ func (t *Talk) groupChange(key, value string) func(*GroupSettings) {
 	return nil
 }
 
-// speak chooses the language of a turn: in a group the one that its moderators have chosen.
+// speak chooses the language of a turn: the group's, if its moderators have set one.
 func (t *turn) speak(texts *locale.Bundle) {
 	t.own = texts.Match(t.User.Language)
 	if t.settings.Language != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
-// caps are what a moderator can choose of a member's share of a day, in the unit of the
-// bot's own: pictures, or seconds of GPU time.
+// caps returns the daily limits that moderators can choose for a member, in the unit of the
+// bot's own share: pictures, or seconds of GPU time.
 func caps(metered bool) []int64 {
 	if metered {
 		return []int64{60, 300, 900, 3600}
@@ -20,14 +20,14 @@ func caps(metered bool) []int64 {
 	return []int64{3, 10, 30, 100}
 }
 
-// The keys of the buttons for either unit: a button from before the unit changed changes
-// nothing that counts now.
+// The keys of the buttons for each unit, so that an old button has no effect after the unit
+// was changed.
 const (
 	capPictures = "cap"
 	capSeconds  = "secs"
 )
 
-// daily returns what a member may spend in a day, 0 for what the bot allows.
+// daily returns what a member may use in a day, 0 for the bot's own limit.
 func (g GroupSettings) daily(metered bool) int64 {
 	if metered {
 		return g.GPUSeconds
@@ -35,7 +35,7 @@ func (g GroupSettings) daily(metered bool) int64 {
 	return g.Pictures
 }
 
-// withCap returns a change of it; nil if no button offers that.
+// withCap returns a change of the limit; nil if no button offers it.
 func withCap(key, value string) func(*GroupSettings) {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if value == "-" {
@@ -58,8 +58,8 @@ func withCap(key, value string) func(*GroupSettings) {
 	}
 }
 
-// capRows are the buttons for the cap of a group, and the one that covers pictures where
-// the platform can.
+// capRows returns the buttons for the limit, and the one for spoilers where the platform
+// has them.
 func (t *Talk) capRows(tn *turn, button func(on bool, label, key, value string) platform.Button) (rows [][]platform.Button) {
 	metered := t.o.Guard.Metered()
 	key, label := capPictures, "group_cap_n"
@@ -79,8 +79,9 @@ func (t *Talk) capRows(tn *turn, button func(on bool, label, key, value string) 
 	return rows
 }
 
-// countedIn returns the group in which what a member spends counts besides, "" where no
-// moderators can set a cap. What was spent before a group had a new id counts in it.
+// countedIn returns the group whose count a member's usage goes into as well, "" if there
+// are no moderators who could set a limit. Usage from before the group got a new id is
+// included.
 func countedIn(tn *turn) string {
 	if _, ok := tn.p.(platform.Moderated); !ok || !tn.Chat.Group {
 		return ""
@@ -88,8 +89,8 @@ func countedIn(tn *turn) string {
 	return cmp.Or(tn.group.Counts, groupName(tn.Event))
 }
 
-// bound adds to what is asked of the state what the group of a turn allows, and notes it
-// in the request. The operators are bound by nothing.
+// bound adds the group's limit to what is asked of the state, and records the group in the
+// request. Operators have no limit.
 func (t *Talk) bound(tn *turn, rec *request.Record, ask *state.Ask) {
 	ask.Group = countedIn(tn)
 	rec.Counted, rec.Cover = ask.Group, tn.group.Cover && ask.Group != ""
@@ -102,7 +103,7 @@ func (t *Talk) bound(tn *turn, rec *request.Record, ask *state.Ask) {
 	}
 }
 
-// capText says how much of the cap of a group is used, "" without one.
+// capText says how much of the group's limit the user has used, "" without a limit.
 func (t *Talk) capText(ctx context.Context, tn *turn) (string, error) {
 	most := tn.group.daily(t.o.Guard.Metered())
 	group := countedIn(tn)

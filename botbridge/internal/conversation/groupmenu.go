@@ -10,16 +10,16 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// menuPause is how long the menu of a group is left alone after it could not be set.
+// menuPause is the pause before a group's menu is set again after a failure.
 const menuPause = time.Minute
 
-// here returns the commands that work where a turn is, in the order of the help.
+// here returns the commands that are on in the chat of a turn, in the order of /help.
 func (t *Talk) here(tn *turn) []*workflow.Command {
 	return slices.DeleteFunc(slices.Clone(t.o.Commands), func(c *workflow.Command) bool { return slices.Contains(tn.group.Off, c.Name) })
 }
 
-// menuOf returns what is left out of the menu of a group, and what stands for such a menu:
-// "" for the usual one.
+// menuOf returns the commands to hide from a group's menu and a digest of the result, ""
+// for the default menu.
 func (t *Talk) menuOf(p platform.Menued, g GroupSettings) (off []string, shows string) {
 	for _, c := range t.o.Commands {
 		if slices.Contains(g.Off, c.Name) {
@@ -32,10 +32,10 @@ func (t *Talk) menuOf(p platform.Menued, g GroupSettings) (off []string, shows s
 	return off, digest(p.Menu() + "\n" + strings.Join(off, "\n"))
 }
 
-// keepMenu leaves what is switched off in a group out of the menu that the platform shows
-// there. Nobody waits for that. What the menu is made of is noted with the settings: one
-// that was not set, because the bridge ended, or that is of an older bot.yaml, is set at the
-// next message there.
+// keepMenu hides a group's disabled commands from the menu that the platform shows there,
+// in the background. The digest of the menu is stored with the settings: if a menu was not
+// set because the bridge was killed, or comes from an older bot.yaml, the next message
+// there sets it.
 func (t *Talk) keepMenu(ctx context.Context, tn *turn) {
 	p, ok := tn.p.(platform.Menued)
 	if !ok || !tn.Chat.Group {
@@ -71,7 +71,7 @@ func (t *Talk) keepMenu(ctx context.Context, tn *turn) {
 	})
 }
 
-// setMenu sets the menu of a group until it is what the settings say: they may change
+// setMenu sets the menu of a group until it matches the settings, which may change
 // meanwhile.
 func (t *Talk) setMenu(ctx context.Context, e platform.Event, p platform.Platform, menued platform.Menued) error {
 	for {

@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// leftKind is the kind of the settings of groups that the bot has just left: a group that
-	// gets a new id may first say that. leftKeep is how long they are kept.
+	// leftKind holds the settings of groups that the bot has just left, as a group that
+	// gets a new id may report that first. leftKeep is how long they are kept.
 	leftKind = "group_left"
 	leftKeep = 10 * time.Minute
 )
 
-// Moved goes on in the chat that a group has become: with its settings, and with what is
-// asked for there. It may be called again, and in the wrong order with what is set in the
-// new chat: settings that are there stay.
+// Moved carries a group's settings and requests over to its new id. It may run again, also
+// after settings were changed in the new chat: those are kept.
 func (t *Talk) Moved(ctx context.Context, platformName, from, to string) error {
 	if from == "" || to == "" || from == to {
 		return nil
@@ -46,8 +45,8 @@ func (t *Talk) Moved(ctx context.Context, platformName, from, to string) error {
 	return t.left(ctx, old)
 }
 
-// moveSettings copies the settings of a group to its new name. The old ones are kept for
-// what was said there and waits; nothing uses them for a year.
+// moveSettings copies the settings of a group to its new name. The old ones still serve
+// what was said there and waits, and expire a year after their last use.
 func (t *Talk) moveSettings(ctx context.Context, from, to string) error {
 	t.groups.Lock()
 	defer t.groups.Unlock()
@@ -72,8 +71,8 @@ func (t *Talk) moveSettings(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// sendOn sends a message, in the chat that that of the turn has become, and notes whose its
-// buttons are.
+// sendOn sends a message, to the new chat if the turn's has moved, and notes whose buttons
+// are under it.
 func (t *Talk) sendOn(ctx context.Context, tn *turn, post platform.Post) ([]string, error) {
 	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
 	if moved, ok := errors.AsType[*platform.MovedError](err); ok {

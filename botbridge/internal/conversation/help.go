@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// helpChoices is how many choices of an argument are listed beside it.
+	// helpChoices is how many choices of an argument /help COMMAND lists.
 	helpChoices = 6
-	// maxChoices bounds the list of all of them.
+	// maxChoices bounds how many /help COMMAND ARGUMENT lists.
 	maxChoices = 500
 )
 
@@ -50,8 +50,8 @@ func (t *Talk) fromWords(tn *turn) *workflow.Command {
 	return nil
 }
 
-// help lists the commands, or what one of them takes: /help COMMAND, or all choices of
-// one argument: /help COMMAND ARGUMENT.
+// help lists the commands, or what one of them takes (/help COMMAND), or all choices of one
+// argument (/help COMMAND ARGUMENT).
 func (t *Talk) help(ctx context.Context, tn *turn) error {
 	words := strings.Fields(strings.ToLower(tn.rest))
 	if len(words) > 0 {
@@ -136,7 +136,7 @@ func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) e
 	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
 }
 
-// argumentLine says what an argument may be, "" for one that nobody can set now.
+// argumentLine says what an argument may be, "" if it cannot be set right now.
 func (t *Talk) argumentLine(tn *turn, c *workflow.Command, a workflow.Argument, catalog *workflow.Catalog) string {
 	d, err := c.Domain(a, catalog)
 	if err != nil {

@@ -20,14 +20,15 @@ import (
 )
 
 const (
-	// infoWords bounds the words that are shown of a request, in characters. The workflow
-	// has all of them.
+	// infoWords bounds how much of the prompt is shown, in characters. The workflow has all
+	// of it.
 	infoWords = 1500
-	// infoTimeout bounds how long somebody waits for what the hub knows of a run.
+	// infoTimeout bounds the wait for the hub's details about a run.
 	infoTimeout = 5 * time.Second
 )
 
-// info says what made the picture that is answered, and sends its workflow.
+// info answers /info: it says how the picture that is replied to was made, and sends its
+// workflow.
 func (t *Talk) info(ctx context.Context, tn *turn) error {
 	rec, ok, err := t.pictureReplied(ctx, tn, "info")
 	if !ok {
@@ -39,7 +40,7 @@ func (t *Talk) info(ctx context.Context, tn *turn) error {
 	return t.sendWorkflow(ctx, tn, rec)
 }
 
-// aboutPicture says what made a picture.
+// aboutPicture says how a picture was made.
 func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) string {
 	lines := []string{"/" + rec.Command}
 	if len(rec.Args.Styles) > 0 {
@@ -90,7 +91,7 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 	return strings.Join(append(lines, rec.Asked.UTC().Format("2006-01-02 15:04 UTC")), "\n")
 }
 
-// gpu returns what a picture was computed on, "" if the hub does not say.
+// gpu returns the GPU that made a picture, "" if the hub does not say.
 func (t *Talk) gpu(ctx context.Context, rec request.Record) string {
 	if rec.Instance == "" {
 		return ""
@@ -104,7 +105,8 @@ func (t *Talk) gpu(ctx context.Context, rec request.Record) string {
 	return clipRunes(gpuName(gpu), 60)
 }
 
-// gpuName is what people call a GPU that ComfyUI calls "cuda:0 NVIDIA L4 : cudaMallocAsync".
+// gpuName returns what people call a GPU that ComfyUI calls "cuda:0 NVIDIA L4 :
+// cudaMallocAsync".
 func gpuName(gpu string) string {
 	gpu, _, _ = strings.Cut(gpu, " : ")
 	if device, name, ok := strings.Cut(gpu, " "); ok && strings.Contains(device, ":") {
@@ -119,8 +121,8 @@ func (t *Talk) pressedWorkflow(ctx context.Context, tn *turn, rec request.Record
 	return t.sendWorkflow(ctx, tn, rec)
 }
 
-// sendWorkflow sends the graph of a picture as a file in API format: the one that the hub
-// has kept, or else the command's with the same values.
+// sendWorkflow sends the graph of a picture as a file in API format: the hub's copy, or
+// else the command's graph with the same values.
 func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) error {
 	asking, cancel := context.WithTimeout(ctx, infoTimeout)
 	graph, err := t.o.Hub.Graph(asking, rec.Tenant(), rec.Prompt)
@@ -140,7 +142,7 @@ func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) e
 		graph = pretty.Bytes()
 	}
 	if limits := tn.p.Limits(); limits.Linked {
-		// A file that exists only here cannot be shown there.
+		// There, files are links, and this one is nowhere to link to.
 		text := string(graph)
 		if len(text) > limits.Text {
 			text = t.say(tn, "no_workflow", nil)

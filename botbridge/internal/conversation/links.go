@@ -12,14 +12,14 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// maxLinks is how many addresses of a text, or originals of a request, have a button.
+// maxLinks bounds the link buttons for a text's addresses or a request's originals.
 const maxLinks = 4
 
-// address finds addresses in a text. What ends a sentence is no part of one.
+// address finds URLs in a text, without the punctuation that ends a sentence.
 var address = regexp.MustCompile(`https?://[^\s<>"“”«»]*[^\s<>"“”«».,;:!?)'\]]`)
 
-// linksOf are buttons for the addresses in a text of the operator's, named by their hosts;
-// nil if there are none.
+// linksOf returns buttons for the URLs in a text of the operator's, labelled by host; nil
+// if there are none.
 func linksOf(text string) (row []platform.Button) {
 	for _, found := range address.FindAllString(text, -1) {
 		u, err := url.Parse(found)
@@ -31,7 +31,7 @@ func linksOf(text string) (row []platform.Button) {
 	return row
 }
 
-// originals are links to the files of a request as they were made; nil if there are none.
+// originals returns links to a request's original files; nil if there are none.
 func (t *Talk) originals(ctx context.Context, tn *turn, rec request.Record) (row []platform.Button) {
 	if rec.Outcome != request.Done || tn.p.Limits().Linked || len(rec.Outputs) > maxLinks {
 		return nil
@@ -64,7 +64,8 @@ func withLinks(rows [][]platform.Button, links []platform.Button) [][]platform.B
 	return append(rows, links)
 }
 
-// replyLinked answers with as many messages as a text needs; the last has links.
+// replyLinked replies with as many messages as the text needs, with the links under the
+// last one.
 func (t *Talk) replyLinked(ctx context.Context, tn *turn, text string, links ...platform.Button) error {
 	parts := locale.Split(text, tn.p.Limits().Text)
 	for i, part := range parts {

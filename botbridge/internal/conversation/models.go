@@ -8,7 +8,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 )
 
-// models says which models each command can use, and which of them the fleet has now.
+// models answers /models: which models each command can use, and which of them the fleet
+// lacks now.
 func (t *Talk) models(ctx context.Context, tn *turn) error {
 	lines := []string{t.say(tn, "models_head", nil), ""}
 	asked := false

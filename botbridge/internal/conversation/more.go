@@ -12,11 +12,11 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// The menu of a picture is one message that says what made it and has the buttons that
-// are needed less often. What they ask is asked in the same message.
+// The menu of a picture is one message that says how it was made, with the buttons that are
+// needed less often. Their questions replace it in the same message.
 
-// pressedMenu handles a button of the menu of a picture, and the one that opens it. It
-// returns false for another button.
+// pressedMenu handles the buttons of a picture's menu and the one that opens it. It returns
+// false for any other button.
 func (t *Talk) pressedMenu(ctx context.Context, tn *turn, rec request.Record, verb string) (bool, error) {
 	act := t.menuAct(verb)
 	if act == nil {
@@ -29,7 +29,7 @@ func (t *Talk) pressedMenu(ctx context.Context, tn *turn, rec request.Record, ve
 	return true, act(ctx, tn, rec)
 }
 
-// menuAct returns what a button of the menu does, nil for a button of something else.
+// menuAct returns what handles a button of the menu, nil if it is none.
 func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record) error {
 	switch verb {
 	case request.VerbMore:
@@ -64,13 +64,13 @@ func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record)
 	return nil
 }
 
-// mayRead reports whether somebody may know the words of a request: everybody in the group
-// where its picture is shown, but nobody else where its author talks to the bot alone.
+// mayRead reports whether a user may see the words of a request: in a group everybody may,
+// in a private chat only its author.
 func mayRead(tn *turn, rec request.Record) bool {
 	return rec.Chat.Group || rec.User.ID == tn.User.ID
 }
 
-// menu is the menu of a picture, below a text.
+// menu returns the menu of a picture, with a text above the buttons.
 func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 	post := platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press}
 	row := func(verbs ...string) {
@@ -107,14 +107,14 @@ func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 	return post
 }
 
-// aboutMenu is the menu of a picture below what made it, with links to the files.
+// aboutMenu returns the menu with how the picture was made, and links to the files.
 func (t *Talk) aboutMenu(ctx context.Context, tn *turn, rec request.Record) platform.Post {
 	post := t.menu(tn, rec, t.aboutPicture(ctx, tn, rec))
 	post.Buttons = withLinks(post.Buttons, t.originals(ctx, tn, rec))
 	return post
 }
 
-// numbers are the buttons that say which picture is meant, five in a row.
+// numbers returns the buttons for choosing a picture, five in a row.
 func (t *Talk) numbers(rec request.Record, verb string) (rows [][]platform.Button) {
 	const inRow, most = 5, 20
 	for i := range rec.Outputs[:min(most, len(rec.Outputs))] {
@@ -127,7 +127,7 @@ func (t *Talk) numbers(rec request.Record, verb string) (rows [][]platform.Butto
 	return rows
 }
 
-// turnMenu replaces the menu whose button was pressed.
+// turnMenu replaces the message of the menu whose button was pressed.
 func (t *Talk) turnMenu(ctx context.Context, tn *turn, post platform.Post) error {
 	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.under, post); mayPass(err) {
 		return err
@@ -141,7 +141,7 @@ func (t *Talk) backToMenu(ctx context.Context, tn *turn, rec request.Record) err
 	return t.turnMenu(ctx, tn, t.aboutMenu(ctx, tn, rec))
 }
 
-// postAbout posts something about a picture, which goes with it.
+// postAbout posts something about a picture that is to be removed together with it.
 func (t *Talk) postAbout(ctx context.Context, tn *turn, rec request.Record, post platform.Post) error {
 	ids, err := t.send(ctx, tn, post)
 	if err != nil {
@@ -150,14 +150,14 @@ func (t *Talk) postAbout(ctx context.Context, tn *turn, rec request.Record, post
 	return t.o.Runner.NoteCopies(ctx, rec.ID, ids...)
 }
 
-// openMenu answers the button under a picture.
+// openMenu handles the button under a picture that opens its menu.
 func (t *Talk) openMenu(ctx context.Context, tn *turn, rec request.Record) error {
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
 	return t.postAbout(ctx, tn, rec, t.aboutMenu(ctx, tn, rec))
 }
 
-// pictureReplied returns the request of the picture that a message answers. If there is
-// none, its author has been told what to do.
+// pictureReplied returns the request of the picture that a message replies to. If there is
+// none, it tells the user what to do.
 func (t *Talk) pictureReplied(ctx context.Context, tn *turn, command string) (rec request.Record, ok bool, err error) {
 	id, err := t.replied(ctx, tn)
 	if err != nil {

@@ -16,45 +16,45 @@ import (
 )
 
 const (
-	// verbMy turns the pages of a list of pictures; what follows is the list and "p2" or
-	// "s2", for the page and whether it is one of favourites. verbGet sends the pictures
-	// of a request again; what follows is the request and a number from 1, 0 for all.
+	// verbMy turns the pages of a list; its data is the list's id and "p2" or "s2": the
+	// page, of all pictures or of favourites (stars). verbGet sends pictures of a request
+	// again; its data is the request and a number from 1, 0 for all.
 	verbMy  = "my"
 	verbGet = "mg"
 
-	// myKind is where older bridges keep lists.
+	// myKind is where older bridges store lists.
 	myKind = "my"
 	// myPage is how many pictures are on a page.
 	myPage = 5
-	// myLook bounds how many requests are looked at for a list, myMost how many it has.
+	// myLook bounds how many requests are searched, myMost how many are listed.
 	myLook = 500
 	myMost = 100
-	// myWords bounds the words that are searched, in characters.
+	// myWords bounds the length of a search, in characters.
 	myWords = 100
 )
 
-// view is a list of pictures that somebody has asked for, whose pages can be turned for a
-// day.
+// view is a list that a user has asked for; its pages can be turned for a day.
 type view struct {
 	Who    string `json:"who"`
 	Search string `json:"search,omitempty"`
 }
 
-// mine is a line of such a list.
+// mine is a line of a list.
 type mine struct {
 	request string
 	number  int // from 1, 0 for all pictures
 	text    string
 }
 
-// my answers /my: a user's last pictures; /my WORDS: those whose command or words contain
-// the words.
+// my answers /my, a user's last pictures, and /my WORDS, those whose command or prompt
+// contains the words.
 func (t *Talk) my(ctx context.Context, tn *turn) error {
 	v := view{Who: tn.who(), Search: tn.rest}
 	if runes := []rune(v.Search); len(runes) > myWords {
 		v.Search = string(runes[:myWords])
 	}
-	// The same list twice takes the place of one among what is held for a user.
+	// The same list has the same id, so that it counts only once against what is held for a
+	// user.
 	id := request.IDOf("my/" + v.Who + "/" + v.Search)
 	if err := t.o.Store.Hold(ctx, v.Who, id, v); err != nil {
 		return err
@@ -98,7 +98,7 @@ func (t *Talk) pressedMy(ctx context.Context, tn *turn, data string) error {
 	return nil
 }
 
-// myPost is a page of a list.
+// myPost returns a page of a list.
 func (t *Talk) myPost(ctx context.Context, tn *turn, v view, id string, stars bool, page int) (platform.Post, error) {
 	find, kind, head, other := t.myLast, "p", "my_head", "s"
 	if stars {
@@ -190,15 +190,15 @@ func (t *Talk) myStars(ctx context.Context, tn *turn, search string) (list []min
 	return list, nil
 }
 
-// showsIn reports whether a request has made something that may be shown in the chat of a
-// turn: in a group only what was made there, because others read along.
+// showsIn reports whether a request has files that may be shown in the chat of a turn: in a
+// group only its own, because others can read it.
 func showsIn(tn *turn, rec request.Record) bool {
 	return rec.Phase == request.Over && rec.Outcome == request.Done && rec.Platform == tn.Platform && (!tn.Chat.Group || rec.Chat.ID == tn.Chat.ID) &&
 		slices.ContainsFunc(rec.Outputs, func(out request.Output) bool { return path.Ext(out.Ref.Filename) != "" })
 }
 
-// pressedGet sends pictures again, to whoever made them or has them as favourites. Data may
-// be forged.
+// pressedGet sends pictures again to their author, or to a user who has them as favourites.
+// The data may be forged.
 func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
 	id, at, _ := strings.Cut(data, ":")
 	number, err := strconv.Atoi(at)

@@ -17,24 +17,24 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Enhance is how words are improved and translated.
+// Enhance rewords and translates prompts.
 type Enhance struct {
 	Client *enhance.Client
-	// PerDay is how often a user may ask for other words per day.
+	// PerDay is how often a user may ask for better words in a day.
 	PerDay int
-	// Translate offers words in English for those in another script.
+	// Translate also suggests English words for a prompt in another script.
 	Translate bool
 }
 
-// offer is a request that waits until its author has chosen the words. Its id is that of
-// the request. Older and newer bridges read its JSON.
+// offer is a request that waits for its author to choose the words. It has the id of the
+// request. Older and newer bridges read its JSON.
 type offer struct {
 	ID       string        `json:"id"`
 	Platform string        `json:"platform"`
 	Chat     platform.Chat `json:"chat"`
 	User     platform.User `json:"user"`
-	// Message is the user's message, Said a digest of its text, Post the bridge's message
-	// with the buttons.
+	// Message is the user's message, Said a digest of its text, and Post the bridge's
+	// message with the buttons.
 	Message string `json:"message"`
 	Said    string `json:"said"`
 	Post    string `json:"post,omitempty"`
@@ -48,28 +48,28 @@ type offer struct {
 	Answers *question `json:"answers,omitempty"`
 
 	Task enhance.Task `json:"task"`
-	// Prompt and Negative are the other words; without a Prompt there are none.
+	// Prompt and Negative are the suggested words; Prompt is empty if there are none.
 	Prompt   string `json:"prompt,omitempty"`
 	Negative string `json:"negative,omitempty"`
-	// Choice is what was pressed, once that is done.
+	// Choice is the button that was pressed, "" while the offer is open.
 	Choice string `json:"choice,omitempty"`
 }
 
-// The verbs of the buttons under an offer: the other words, one's own, neither.
+// The verbs of the buttons under an offer: the suggested words, the user's own, or cancel.
 const (
 	verbBetter = "ew"
 	verbOwn    = "eo"
 	verbNone   = "ex"
-	// verbEdit uses what its author has made of the words in a form.
+	// verbEdit uses the words as edited in a form.
 	verbEdit = "ee"
-	// choiceEdited means that the message was changed meanwhile.
+	// choiceEdited means that the user edited the message instead.
 	choiceEdited = "edited"
 )
 
-// enhanceFlag asks for other words.
+// enhanceFlag asks for better words.
 const enhanceFlag = "enhance"
 
-// task says what to do with the words of a message before they are used, "" for nothing.
+// task returns what to do with the words of a message before they are used, "" for nothing.
 func (t *Talk) task(tn *turn, c *workflow.Command, args workflow.Args) enhance.Task {
 	switch e := t.o.Enhance; {
 	case e == nil, args.Prompt == "", !c.Takes(workflow.Prompt):
@@ -81,7 +81,8 @@ func (t *Talk) task(tn *turn, c *workflow.Command, args workflow.Args) enhance.T
 	return ""
 }
 
-// cutFlag removes --enhance from what follows a command. A phone joins the dashes.
+// cutFlag removes --enhance from the arguments. Phones may turn the two dashes into a long
+// one.
 func (t *Talk) cutFlag(tn *turn, c *workflow.Command) {
 	if t.o.Enhance == nil || c.Knows(enhanceFlag) {
 		return
@@ -98,8 +99,8 @@ func (t *Talk) cutFlag(tn *turn, c *workflow.Command) {
 	}
 }
 
-// enhance answers /enhance WORDS: other words for the command that takes words without
-// one.
+// enhance answers /enhance WORDS: it suggests better words for the default command, or else
+// for one that makes a picture from words.
 func (t *Talk) enhance(ctx context.Context, tn *turn) error {
 	c := t.usual(tn)
 	for _, other := range t.o.Commands {
@@ -114,7 +115,7 @@ func (t *Talk) enhance(ctx context.Context, tn *turn) error {
 	return t.ask(ctx, tn, c)
 }
 
-// offer shows other words for a wish. Nothing starts before its author has chosen.
+// offer suggests other words for a wish. Nothing starts before its author has chosen.
 func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish, task enhance.Task) error {
 	if err := t.agreed(ctx, tn); err != nil {
 		return err
@@ -123,7 +124,7 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	err := t.o.Store.Held(ctx, w.id, &o)
 	switch {
 	case err == nil && o.Post != "":
-		return nil // the bridge ended after it had shown them
+		return nil // shown before the bridge was killed
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
 	}
@@ -145,12 +146,12 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	case err != nil:
 		return err
 	case problem == "" && o.Prompt == o.Args.Prompt && o.Negative == o.Args.Negative:
-		return t.request(ctx, tn, c, w) // there is nothing to choose
+		return t.request(ctx, tn, c, w) // nothing to choose: the words are the same
 	}
 	if err := t.o.Store.Hold(ctx, tn.who(), o.ID, o); err != nil {
 		return err
 	}
-	if tn.Kind != platform.Pressed { // else the message is an older request's
+	if tn.Kind != platform.Pressed { // otherwise the message belongs to an older request
 		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, o.Message), o.ID, request.MessageKeep); err != nil {
 			return err
 		}
@@ -175,13 +176,12 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	return t.o.Store.Hold(ctx, tn.who(), o.ID, o)
 }
 
-// offerText shows the other words of an offer.
+// offerText returns the text with the suggested words.
 func (t *Talk) offerText(tn *turn, o offer) string {
 	return t.say(tn, "offer_"+string(o.Task), wordsWith(o.Prompt, o.Negative))
 }
 
-// better asks for other words. problem is the key of the text that says why there are
-// none.
+// better fetches better words. problem is the key of the text that says why there are none.
 func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, err error) {
 	e := t.o.Enhance
 	if !t.o.Guard.Admin(tn.Event) {
@@ -211,7 +211,7 @@ func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, 
 	switch {
 	case workflow.TooLong(prompt+negative) != nil,
 		locale.Units(t.offerText(tn, shown)+t.say(tn, "offer_ask", nil))+2 > tn.p.Limits().Text:
-		return "offer_odd", nil // words that cannot be shown are not used
+		return "offer_odd", nil // never use words that could not be shown in full
 	case !t.o.Guard.Takes(ctx, args.Words()):
 		return "offer_refused", nil
 	}
@@ -219,7 +219,7 @@ func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, 
 	return "", nil
 }
 
-// otherWords asks the endpoint, and shows meanwhile that the bridge is at work.
+// otherWords asks the endpoint, and meanwhile shows in the chat that the bridge is at work.
 func (t *Talk) otherWords(ctx context.Context, tn *turn, task enhance.Task, words string) (string, error) {
 	done := make(chan struct{})
 	defer close(done)
@@ -238,7 +238,7 @@ func (t *Talk) otherWords(ctx context.Context, tn *turn, task enhance.Task, word
 	return t.o.Enhance.Client.Ask(ctx, task, words)
 }
 
-// noWords says what an error means for the user.
+// noWords returns the key of the text that tells the user about an error.
 func (t *Talk) noWords(ctx context.Context, err error) (problem string, fatal error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
@@ -253,8 +253,8 @@ func (t *Talk) noWords(ctx context.Context, err error) (problem string, fatal er
 	return "offer_away", nil
 }
 
-// pressedOffer handles a choice of words. Data may be forged: an offer is known only to
-// its author, in its chat.
+// pressedOffer handles a button under an offer. The data may be forged, so only the offer's
+// author in its own chat is served.
 func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) error {
 	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
 	if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
@@ -280,14 +280,14 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		answer("it_is_over")
 		return nil
 	case verb == verbBetter && o.Prompt == "":
-		answer("too_old") // nobody offered that
+		answer("too_old") // no such button was shown
 		return nil
 	}
 	if o.Post == "" {
-		o.Post = tn.Message.ID // the bridge ended before it had noted that
+		o.Post = tn.Message.ID // the bridge was killed before it could record that
 	}
 	if verb == verbEdit && strings.TrimSpace(tn.Filled[fieldPrompt]) == "" {
-		answer("oops") // no form could be shown
+		answer("oops") // the form could not be shown
 		return nil
 	}
 	if verb == verbNone {
@@ -316,7 +316,7 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 	if err := t.request(ctx, tn, c, w); err != nil {
 		return err
 	}
-	// What was refused, perhaps for too many requests, may be tried again.
+	// If the request was refused, such as for too many at once, the user may try again.
 	if _, err := t.o.Runner.Load(ctx, o.ID); err != nil {
 		if mayPass(err) {
 			return err
@@ -326,7 +326,7 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 	return t.decided(ctx, tn, o, verb)
 }
 
-// decided notes what became of an offer and takes its buttons away.
+// decided records what became of an offer and removes its buttons.
 func (t *Talk) decided(ctx context.Context, tn *turn, o offer, choice string) error {
 	o.Choice = choice
 	if err := t.o.Store.Hold(ctx, tn.who(), o.ID, o); err != nil {
@@ -345,7 +345,7 @@ func (t *Talk) decided(ctx context.Context, tn *turn, o offer, choice string) er
 	return nil
 }
 
-// unfinished returns a request that may still be replaced, nil if there is none.
+// unfinished returns a request that can still be replaced, nil if it is over or gone.
 func (t *Talk) unfinished(ctx context.Context, id string) (*request.Record, error) {
 	if id == "" {
 		return nil, nil

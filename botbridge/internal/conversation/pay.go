@@ -17,21 +17,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// A request that the daily share does not cover, and that has a price, becomes an order:
+// A request that has a price and that the daily share does not cover becomes an order:
 //
-//  1. sell keeps the order, for a day, and sends an invoice. It goes to the chat of the
-//     request: a bot may not write first to somebody alone.
-//  2. checkout lets the payment go on, if the order is still as it was and who pays is who
-//     asked.
-//  3. paid records the payment and stores the request in one step. From then on the request
-//     goes its usual way, and package request decides what becomes of the payment.
+//  1. sell stores the order, for a day, and sends an invoice. It goes to the chat of the
+//     request, as a bot may not start a private chat.
+//  2. checkout lets the payment through if the order is unchanged and its author is paying.
+//  3. paid records the payment and stores the request in one step. From then on it is a
+//     request like any other, and package request decides whether the payment is refunded.
 //
-// A payment without an order is recorded all the same, and given back (refund.go).
+// A payment without an order is recorded too, and refunded (refund.go).
 
-// order is a request that waits to be paid for. Older and newer bridges read its JSON.
+// order is a request that is not paid for yet. Older and newer bridges read its JSON.
 type order struct {
 	Record request.Record `json:"record"`
-	// Token makes the payload of the invoice one that nobody can guess.
+	// Token keeps anyone from guessing the payload of the invoice.
 	Token string `json:"token"`
 	Price int64  `json:"price"`
 	// Instead is the request that it replaces, if any.
@@ -40,17 +39,17 @@ type order struct {
 	Shown bool `json:"shown,omitempty"`
 }
 
-// confirmTry bounds one answer to a checkout.
+// confirmTry bounds one attempt to answer a checkout.
 const confirmTry = 3 * time.Second
 
-// orderID names the order of a request.
+// orderID returns the id of a request's order.
 func orderID(id string) string { return request.IDOf("order/" + id) }
 
-// payload is what the invoice carries: the order's name and its token.
+// payload is what the invoice carries: the order's id and its token.
 func (o *order) payload() string { return orderID(o.Record.ID) + ":" + o.Token }
 
-// price is what a request costs where the daily share does not cover it, 0 if it is not for
-// sale. Operators never pay.
+// price returns the price of a request in Stars if the daily share does not cover it, 0 if
+// it is not for sale. Operators never pay.
 func (t *Talk) price(tn *turn, c *workflow.Command, args workflow.Args) int64 {
 	if t.o.Contact == "" || t.o.Guard.Admin(tn.Event) {
 		return 0
@@ -62,7 +61,8 @@ func priceOf(c *workflow.Command, args workflow.Args) int64 {
 	return c.Spec.Stars * int64(max(1, args.Count))
 }
 
-// create stores a request that is free. Without a daily share, what has a price never is.
+// create stores a request that is free. A command with a price is free only within a daily
+// share.
 func (t *Talk) create(ctx context.Context, rec *request.Record, ask state.Ask, price int64) (state.Verdict, error) {
 	if price == 0 || ask.Quota > 0 {
 		return t.o.Store.Create(ctx, rec.ID, rec, ask)
@@ -70,7 +70,7 @@ func (t *Talk) create(ctx context.Context, rec *request.Record, ask state.Ask, p
 	_, err := t.o.Runner.Load(ctx, rec.ID)
 	switch {
 	case err == nil:
-		return state.Exists, nil // it was paid for
+		return state.Exists, nil // already paid for
 	case !errors.Is(err, state.ErrNotFound):
 		return "", err
 	}
@@ -81,8 +81,8 @@ func (t *Talk) create(ctx context.Context, rec *request.Record, ask state.Ask, p
 	return state.OverQuota, err
 }
 
-// sell keeps an order and sends its invoice. shared means that there is a daily share, which
-// is used up.
+// sell stores an order and sends its invoice. shared means that there is a daily share, but
+// not enough of it is left.
 func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec request.Record, price int64, shared bool) error {
 	if _, sells := tn.p.(platform.Seller); !sells {
 		return t.reply(ctx, tn, t.say(tn, "pay_elsewhere", nil))
@@ -102,7 +102,7 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 			o.Instead = tn.instead.ID
 		}
 	case o.Shown:
-		return nil // the bridge ended after it had sent it, or a button was pressed again
+		return nil // it was sent before the bridge was killed, or a button was pressed twice
 	}
 	if err := t.o.Store.Hold(ctx, tn.who(), orderID(rec.ID), o); err != nil {
 		return err
@@ -130,15 +130,15 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 	return t.o.Store.Hold(ctx, tn.who(), orderID(rec.ID), o)
 }
 
-// payment handles what is about money. Who was banned meanwhile, or writes too much, has
-// paid all the same.
+// payment handles checkouts and payments. It skips the usual checks: a user who has been
+// banned since, or who floods the bot, has still paid.
 func (t *Talk) payment(ctx context.Context, e platform.Event) error {
 	tn, err := t.turnOf(ctx, e)
 	if err != nil && mayPass(err) {
 		return err
 	}
 	if err != nil {
-		// Nobody's money waits for settings that cannot be read.
+		// Unreadable settings must not hold up a payment.
 		t.o.Logger.Error("settings cannot be read", "platform", e.Platform, "error", err)
 		tn = &turn{Event: e, p: t.o.Platform(e.Platform)}
 		tn.speak(t.o.Texts)
@@ -153,7 +153,8 @@ func (t *Talk) payment(ctx context.Context, e platform.Event) error {
 	return t.checkout(ctx, tn, seller)
 }
 
-// checkout says whether a payment may go on. Nothing is paid without an answer in time.
+// checkout tells the platform whether a payment may go through. Without an answer in time,
+// it does not.
 func (t *Talk) checkout(ctx context.Context, tn *turn, seller platform.Seller) error {
 	ctx, cancel := context.WithDeadline(ctx, tn.At.Add(tn.p.Limits().CheckoutWithin))
 	defer cancel()
@@ -182,8 +183,8 @@ func (t *Talk) checkout(ctx context.Context, tn *turn, seller platform.Seller) e
 	return nil
 }
 
-// orderOf returns the order that an event is about, and the key of why there is none: it may
-// have been forgotten, or be somebody else's.
+// orderOf returns the order that an event is about, or the key of the text that says why it
+// cannot be paid: it may have expired, or be somebody else's.
 func (t *Talk) orderOf(ctx context.Context, tn *turn) (o order, refusal string, err error) {
 	id, _, _ := strings.Cut(tn.Payment.Payload, ":")
 	err = t.o.Store.Held(ctx, id, &o)
@@ -202,10 +203,11 @@ func (t *Talk) orderOf(ctx context.Context, tn *turn) (o order, refusal string, 
 	return o, "", nil
 }
 
-// mayPay returns the key of why an order is not to be paid any more, "" if it is.
+// mayPay returns the key of the text that says why an order can no longer be paid, "" if it
+// can.
 func (t *Talk) mayPay(ctx context.Context, tn *turn, o order) (refusal string, err error) {
 	e := tn.Event
-	e.Chat = o.Record.Chat // an order of an admitted group is its member's
+	e.Chat = o.Record.Chat // whoever may use the bot in a group may pay for an order there
 	standing, err := t.o.Guard.Standing(ctx, e)
 	if err != nil {
 		return "", err
@@ -227,14 +229,15 @@ func (t *Talk) mayPay(ctx context.Context, tn *turn, o order) (refusal string, e
 	return "", nil
 }
 
-// paid records a payment and starts what it is for. It may be called again after any step.
+// paid records a payment and starts its request. If the bridge is killed on the way, it is
+// called again.
 func (t *Talk) paid(ctx context.Context, tn *turn) error {
 	o, refusal, err := t.orderOf(ctx, tn)
 	switch {
 	case mayPass(err):
 		return err
 	case err != nil:
-		refusal = "pay_over" // an order that cannot be read; the payment is not lost with it
+		refusal = "pay_over" // the order is unreadable, but the payment must not be lost
 	}
 	charge := state.Charge{
 		ID: tn.Payment.Charge, Platform: tn.Platform, Who: tn.who(), User: tn.User.ID, Price: tn.Payment.Price, At: tn.At,
@@ -261,7 +264,7 @@ func (t *Talk) paid(ctx context.Context, tn *turn) error {
 	return t.payBack(ctx, tn)
 }
 
-// paidBefore goes on with a payment that was recorded before the bridge ended.
+// paidBefore picks up a payment that was recorded before the bridge was killed.
 func (t *Talk) paidBefore(ctx context.Context, tn *turn, id string) error {
 	charge, err := t.o.Store.Charge(ctx, id)
 	if err != nil {
@@ -271,13 +274,13 @@ func (t *Talk) paidBefore(ctx context.Context, tn *turn, id string) error {
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		if charge.Request != "" && charge.State != state.Unsettled {
-			return nil // it is over
+			return nil // the request is already over and forgotten
 		}
 		return t.owe(ctx, tn, charge)
 	case err != nil:
 		return err
 	case rec.Charge != id:
-		return t.owe(ctx, tn, charge) // another payment was faster
+		return t.owe(ctx, tn, charge) // another payment for the request came first
 	}
 	told, err := t.o.Runner.Continue(t.driving(ctx), rec.ID)
 	if err != nil {
@@ -286,8 +289,8 @@ func (t *Talk) paidBefore(ctx context.Context, tn *turn, id string) error {
 	return t.start(ctx, rec, "", told)
 }
 
-// owe gives back a payment that was recorded before. A script that failed halfway may have
-// stored neither what it pays for nor that it is to be given back.
+// owe refunds a payment that was recorded before. If the script failed halfway, Redis may
+// have neither its request nor the note that it must be refunded.
 func (t *Talk) owe(ctx context.Context, tn *turn, charge state.Charge) error {
 	if charge.State != state.Refunded {
 		if _, err := t.o.Store.Settle(ctx, charge, state.Refund, 0); err != nil {
@@ -297,7 +300,8 @@ func (t *Talk) owe(ctx context.Context, tn *turn, charge state.Charge) error {
 	return t.payBack(ctx, tn)
 }
 
-// start notes what a paid request is the answer to, and waits until its user has been told.
+// start records which message a paid request belongs to, and waits until the user has been
+// told.
 func (t *Talk) start(ctx context.Context, rec request.Record, instead string, told <-chan struct{}) error {
 	if instead != "" {
 		t.o.Runner.Cancel(instead)
@@ -310,7 +314,7 @@ func (t *Talk) start(ctx context.Context, rec request.Record, instead string, to
 	return nil
 }
 
-// payBack says that a payment is given back.
+// payBack tells the user that the payment came too late and is refunded.
 func (t *Talk) payBack(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "pay_nothing", nil)+"\n"+t.say(tn, "pay_back", locale.With{"n": tn.Payment.Price}))
 }

@@ -20,34 +20,35 @@ const verbForget = "fg"
 // exportedCharges is how many payments are exported: all that are listed.
 const exportedCharges = 200
 
-// settingsKind is the kind of what users have chosen.
+// settingsKind is the kind of the records with users' settings.
 const settingsKind = "settings"
 
-// personal is what the bridge keeps about a user. Each field is as it is stored.
+// personal is everything that the bridge keeps about a user, as it is stored.
 type personal struct {
 	Who      string          `json:"who"`
 	At       time.Time       `json:"at"`
 	Settings json.RawMessage `json:"settings,omitempty"`
-	// Terms is the version that the user has accepted, Share a daily share of their own.
+	// Terms is the version of the terms that the user has accepted, Share the user's own
+	// daily share.
 	Terms json.RawMessage `json:"terms,omitempty"`
 	Share json.RawMessage `json:"share,omitempty"`
-	// Spent is how much of the share was used today.
+	// Spent is how much of the daily share was used today.
 	Spent int64 `json:"spent_today"`
-	// SpentIn is how much of that was in groups.
+	// SpentIn is the part of it that was used in groups.
 	SpentIn map[string]int64 `json:"spent_today_in_groups,omitempty"`
-	// Payments are the last ones.
+	// Payments are the latest ones.
 	Payments []state.Charge `json:"payments,omitempty"`
-	// Waiting are requests and questions that wait for the user, and lists of pictures whose
+	// Waiting are offers, orders and questions that wait for the user, and lists whose
 	// pages can be turned.
 	Waiting    map[string]json.RawMessage `json:"waiting,omitempty"`
 	Favourites []state.Star               `json:"favourites,omitempty"`
-	// Requests are without their graphs, which are the operator's. LeftOut are those that
-	// did not fit into the file.
+	// Requests come without their graphs, which are the operator's. LeftOut is how many did
+	// not fit into the file.
 	Requests []request.Record `json:"requests,omitempty"`
 	LeftOut  int              `json:"requests_left_out,omitempty"`
 }
 
-// export answers /export: all that is kept about a user, as a file.
+// export answers /export: it sends everything that is kept about the user, as a file.
 func (t *Talk) export(ctx context.Context, tn *turn) error {
 	if tn.Chat.Group {
 		return t.reply(ctx, tn, t.say(tn, "export_private", nil))
@@ -62,7 +63,7 @@ func (t *Talk) export(ctx context.Context, tn *turn) error {
 	}
 	text := t.say(tn, "export_done", locale.With{"n": len(p.Requests)})
 	if tn.p.Limits().Linked {
-		// What exists only here cannot be a file there.
+		// There, files are links, and this one is nowhere to link to.
 		return t.replyLong(ctx, tn, text+"\n\n"+string(doc))
 	}
 	return t.post(ctx, tn, platform.Post{
@@ -73,8 +74,8 @@ func (t *Talk) export(ctx context.Context, tn *turn) error {
 	})
 }
 
-// fit writes what is kept as JSON of a size in bytes at most, 0 for any. The oldest
-// requests are left out if they do not fit.
+// fit returns the data as JSON of at most so many bytes, 0 for no limit. It drops the
+// oldest requests until the rest fits.
 func (p *personal) fit(most int64) ([]byte, error) {
 	for {
 		doc, err := json.MarshalIndent(p, "", "  ")
@@ -117,8 +118,8 @@ func (t *Talk) personal(ctx context.Context, who string) (*personal, error) {
 	return p, err
 }
 
-// requestsOf returns a user's requests, the oldest first: also those that only their
-// favourites keep.
+// requestsOf returns a user's requests, the oldest first, with those that exist only as
+// favourites at the end.
 func (t *Talk) requestsOf(ctx context.Context, who string, stars []state.Star) (list []request.Record, err error) {
 	ids, err := t.o.Store.Own(ctx, who)
 	if err != nil {
@@ -147,7 +148,7 @@ func (t *Talk) requestsOf(ctx context.Context, who string, stars []state.Star) (
 	return list, nil
 }
 
-// forget answers /forget me: asks whether that is meant.
+// forget answers /forget me: it asks for confirmation.
 func (t *Talk) forget(ctx context.Context, tn *turn) error {
 	switch {
 	case tn.Chat.Group:
@@ -161,12 +162,11 @@ func (t *Talk) forget(ctx context.Context, tn *turn) error {
 	})
 }
 
-// forgetID is what the button of one user carries.
+// forgetID returns the id in the data of the user's button.
 func forgetID(tn *turn) string { return request.IDOf("forget/" + tn.who()) }
 
-// pressedForget forgets a user. It may be repeated: what is forgotten stays so. Bans, the
-// user's own share and what was used of it today remain: otherwise forgetting would be a
-// way around them.
+// pressedForget forgets a user. It may run again. Bans, the user's own share and today's
+// usage stay, as otherwise forgetting would be a way around them.
 func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
 	if id != forgetID(tn) {
 		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "not_yours", nil))

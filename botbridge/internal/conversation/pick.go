@@ -8,9 +8,9 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// pressedOne handles a button about one of several pictures: U makes it large, or sends
-// it as a file if there is no command for that; V makes others from it. What it makes
-// belongs to whoever pressed the button.
+// pressedOne handles a button for one of several pictures: U upscales it, or sends it as a
+// file if no command does that; V makes variations of it. The results belong to whoever
+// pressed the button.
 func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, verb string) error {
 	n, err := strconv.Atoi(verb[min(1, len(verb)):])
 	if err != nil || n < 1 || n > len(rec.Outputs) || verb[:1] != request.VerbPick && verb[:1] != request.VerbVaryOne {
@@ -31,7 +31,7 @@ func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, ver
 	return t.vary(ctx, tn, rec, n, "")
 }
 
-// again returns inputs that are uploaded again: the hub may have forgotten them.
+// again returns inputs to upload again, as the hub may have forgotten them.
 func again(inputs []request.Input) []request.Input {
 	fresh := make([]request.Input, len(inputs))
 	for i, in := range inputs {

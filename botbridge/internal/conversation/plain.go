@@ -15,9 +15,9 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// EditCommand returns the command for a picture with words and no command: the one that
-// the configuration names, else the default one, else the first one, if they make a
-// picture from a picture and words; "" for none.
+// EditCommand returns the command for a picture with plain words: the one named in the
+// configuration, or else the default command if it makes a picture from a picture and
+// words, or else the first that does; "" for none.
 func EditCommand(named, usual string, commands []*workflow.Command) string {
 	for _, fits := range []func(*workflow.Command) bool{
 		func(c *workflow.Command) bool { return c.Name == named },
@@ -31,8 +31,8 @@ func EditCommand(named, usual string, commands []*workflow.Command) string {
 	return ""
 }
 
-// words answers a message without a command: it answers a question, or changes a picture
-// that it brings or answers to, or is for the default command.
+// words handles a message without a command: it answers a question, changes the picture
+// that it brings or replies to, or is for the default command.
 func (t *Talk) words(ctx context.Context, tn *turn) error {
 	tn.rest = strings.TrimSpace(tn.Message.Text)
 	if rec, ok, err := t.remixAsked(ctx, tn); err != nil {
@@ -72,8 +72,8 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "hint_photo", nil))
 }
 
-// findShown finds the pictures of the bridge that a message answers to, unless it brings
-// pictures of its own. They are those of the hub, not what the platform made of them.
+// findShown finds the bridge's pictures that a message replies to, unless it brings its
+// own. It takes the hub's originals, not the platform's copies.
 func (t *Talk) findShown(ctx context.Context, tn *turn) error {
 	if tn.shown != nil || tn.Message.ReplyTo == nil || len(tn.Message.Files) > 0 {
 		return nil
@@ -102,12 +102,11 @@ func (t *Talk) findShown(ctx context.Context, tn *turn) error {
 	return nil
 }
 
-// numbered is a number of a picture before words, as "#2 in winter", "2: in winter" or
-// "2" alone. "2 foxes" is none.
+// numbered matches the number of a picture at the start of a message, as in "#2 in winter",
+// "2: in winter" or just "2", but not in "2 foxes".
 var numbered = regexp.MustCompile(`^(?:#(\d{1,3})(?:[.:,)]|\s|$)|(\d{1,3})(?:[.:)](?:\s|$)|$))\s*`)
 
-// pick takes the number of one of n pictures from the beginning of a text; 0 if there is
-// none.
+// pick cuts the number of one of n pictures from the start of a text; 0 if there is none.
 func pick(text string, n int) (number int, rest string) {
 	m := numbered.FindStringSubmatch(text)
 	if m == nil {
@@ -120,8 +119,8 @@ func pick(text string, n int) (number int, rest string) {
 	return number, text[len(m[0]):]
 }
 
-// choose returns which of the pictures that a message answers to it means, taking its
-// number from the words; nil if it does not say.
+// choose returns the picture that a reply is about, cutting its number from the words; nil
+// if it does not say which one.
 func choose(shown []request.Input, words string) (one []request.Input, rest string) {
 	if len(shown) < 2 {
 		return shown, words
@@ -133,8 +132,8 @@ func choose(shown []request.Input, words string) (one []request.Input, rest stri
 	return shown[number-1 : number], rest
 }
 
-// inputsOf returns files as inputs, and how many are left: the first is the image, the
-// second the mask, where those are not given.
+// inputsOf returns files as inputs, and how many are left over. The first is the image and
+// the second the mask, unless those are given.
 func inputsOf(files []platform.File, c *workflow.Command, given []request.Input) (inputs []request.Input, left int) {
 	for _, role := range []workflow.Role{workflow.Image, workflow.Mask} {
 		if !c.Takes(role) {

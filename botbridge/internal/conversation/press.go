@@ -18,8 +18,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// pressed handles a button. Its data comes from the user's own program: it is
-// trusted only if it names a request of this chat.
+// pressed handles a button. Its data comes from the user's app, so it is trusted only if it
+// names a request of this chat.
 func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	verb, rest, _ := strings.Cut(tn.Data, ":")
 	if ours, err := t.owns(ctx, tn, verb, rest); err != nil || !ours {
@@ -41,9 +41,9 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	if done, err := t.pressedMenu(ctx, tn, rec, verb); done {
 		return err
 	}
-	known := rec.Status != "" || rec.Phase == request.Over // otherwise it may be the one that is just being sent
+	known := rec.Status != "" || rec.Phase == request.Over // otherwise it may still be being sent
 	if (verb == request.VerbStatus || verb == request.VerbCancel) && known && !slices.Contains(messagesOf(rec), pressed) {
-		// A message of before a restart, which nobody knew of any more.
+		// A message from before a restart that the bridge lost track of.
 		if err := t.o.Outbox.Delete(ctx, tn.p, tn.Chat, pressed); mayPass(err) {
 			return err
 		}
@@ -77,7 +77,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	return t.pressedOne(ctx, tn, rec, verb)
 }
 
-// resent says why files are not shown again. err is what became of that.
+// resent tells the user why files could not be sent again; err is the result of trying.
 func (t *Talk) resent(ctx context.Context, tn *turn, err error) error {
 	if err == nil || mayPass(err) {
 		return err
@@ -91,8 +91,8 @@ func (t *Talk) resent(ctx context.Context, tn *turn, err error) error {
 	return t.reply(ctx, tn, text)
 }
 
-// noteButtons notes what the buttons under a message are about: a request, a list, or whose
-// settings they change.
+// noteButtons records what the buttons under a message are about: a request, a list, or the
+// user whose settings they change.
 func (t *Talk) noteButtons(ctx context.Context, tn *turn, post platform.Post, ids []string) {
 	about := ""
 	for _, row := range post.Buttons {
@@ -106,7 +106,8 @@ func (t *Talk) noteButtons(ctx context.Context, tn *turn, post platform.Post, id
 		if about == "" {
 			return
 		}
-		// While Redis is away nothing else goes on here either, and the buttons would be dead.
+		// While Redis is away nothing else works here either, and without the note the
+		// buttons would be dead.
 		err := retry.New(notePause, maxNotePause).Do(ctx, func(ctx context.Context) error {
 			return t.o.Store.Put(ctx, request.MessageKind, messageName(tn, id), about, request.PictureKeep)
 		}, func(err error) bool { return errors.Is(err, state.ErrUnavailable) })
@@ -116,7 +117,7 @@ func (t *Talk) noteButtons(ctx context.Context, tn *turn, post platform.Post, id
 	}
 }
 
-// errForged means that a button does not belong to where it was pressed.
+// errForged means that a button does not belong where it was pressed.
 var errForged = errors.New("the button is of another chat")
 
 // requestOf returns the request that a button is about.
@@ -135,8 +136,7 @@ func (t *Talk) requestOf(ctx context.Context, tn *turn, id string) (request.Reco
 	return rec, nil
 }
 
-// pressedMore makes new requests from an old one. They belong to whoever pressed
-// the button.
+// pressedMore makes new requests from an old one, for whoever pressed the button.
 func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, verb string) error {
 	if verb == request.VerbUpscale {
 		return t.upscale(ctx, tn, rec)
@@ -147,7 +147,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 	}
 	args := rec.Args
 	args.Styles = c.Having(args.Styles)
-	args.SeedGiven = false // the same seed would be the same picture
+	args.SeedGiven = false // the same seed would make the same picture
 	if verb == request.VerbVary {
 		if c.Takes(workflow.Count) {
 			args.Count = min(4, c.Spec.MaxCount)
@@ -181,7 +181,7 @@ func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error 
 	return nil
 }
 
-// replied returns the request that the message of a turn answers, "" for none.
+// replied returns the request that a turn's message replies to, "" for none.
 func (t *Talk) replied(ctx context.Context, tn *turn) (string, error) {
 	if tn.Message.ReplyTo == nil {
 		return "", nil
@@ -189,8 +189,8 @@ func (t *Talk) replied(ctx context.Context, tn *turn) (string, error) {
 	return t.noted(ctx, tn, tn.Message.ReplyTo.ID)
 }
 
-// noted returns the request that a message of the chat of a turn asked for or is about, ""
-// for none.
+// noted returns the request that a message in a turn's chat asked for or is about, "" for
+// none.
 func (t *Talk) noted(ctx context.Context, tn *turn, message string) (id string, err error) {
 	err = t.o.Store.Get(ctx, request.MessageKind, messageName(tn, message), &id)
 	if errors.Is(err, state.ErrNotFound) {

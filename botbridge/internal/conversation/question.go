@@ -19,47 +19,48 @@ const (
 	needsPicture = "photo_needed"
 	needsMask    = "mask_needed"
 	needsWords   = "prompt_needed"
-	needsChange  = "change_needed" // words for a picture that came without
+	needsChange  = "change_needed" // words for a picture that came without any
 	needsNumber  = "number_needed" // which one of several pictures
 )
 
 const (
-	// questionKind is where older bridges keep questions.
+	// questionKind is where older bridges store questions.
 	questionKind = "question"
-	// questionKeep is how long an answer is waited for.
+	// questionKeep is how long a question stays open.
 	questionKeep = 10 * time.Minute
 )
 
-// question is a command that waits for what it lacks, one for each user and chat. It is
-// stored before it is asked. Older and newer bridges read its JSON.
+// question is a command that lacks something. There is one for each user and chat, and it
+// is stored before it is asked. Older and newer bridges read its JSON.
 type question struct {
 	Command string          `json:"command"`
 	Rest    string          `json:"rest,omitempty"`
 	Inputs  []request.Input `json:"inputs,omitempty"`
-	// Choices are the pictures of which one is meant.
+	// Choices are the pictures to choose from.
 	Choices []request.Input `json:"choices,omitempty"`
 	Needs   string          `json:"needs"`
-	// Better means that other words are wished for.
+	// Better means that the user wants better words.
 	Better bool `json:"better,omitempty"`
-	// By is the event that led to it: if that is handled again, it is no answer.
+	// By is the event that caused it, which is not an answer if it is handled again.
 	By string `json:"by"`
-	// Asked is the message that asks, known in groups: only an answer to it is one there.
+	// Asked is the message with the question, known in groups: there only a reply to it is
+	// an answer.
 	Asked string `json:"asked,omitempty"`
 	// At is when it was asked.
 	At time.Time `json:"at,omitzero"`
-	// old means that an older bridge has stored it.
+	// old means that it was stored by an older bridge.
 	old bool
 }
 
-// questionName names the question to the user of a turn.
+// questionName returns the name of the question to a turn's user.
 func questionName(tn *turn) string {
 	return strings.Join([]string{tn.Platform, tn.Chat.ID, tn.Chat.Topic, tn.User.ID}, "/")
 }
 
-// questionID is the id under which it is held.
+// questionID returns the id that the question is held under.
 func questionID(tn *turn) string { return request.IDOf("question/" + questionName(tn)) }
 
-// lacks returns what a command needs and has not got, "" if it has everything.
+// lacks returns what a command still needs, "" if it has everything.
 func lacks(c *workflow.Command, args workflow.Args, inputs, choices []request.Input) string {
 	switch {
 	case c.Takes(workflow.Image) && !has(inputs, workflow.Image) && len(choices) > 1:
@@ -74,7 +75,7 @@ func lacks(c *workflow.Command, args workflow.Args, inputs, choices []request.In
 	return ""
 }
 
-// question asks for what a command lacks. The next message answers.
+// question stores and asks a question. The next message answers it.
 func (t *Talk) question(ctx context.Context, tn *turn, c *workflow.Command, q question) error {
 	q.Command, q.By, q.Better, q.At = c.Name, tn.Key(), tn.better, time.Now()
 	if err := t.o.Store.Hold(ctx, tn.who(), questionID(tn), q); err != nil {
@@ -83,7 +84,7 @@ func (t *Talk) question(ctx context.Context, tn *turn, c *workflow.Command, q qu
 	return t.askFor(ctx, tn, q)
 }
 
-// askFor asks a question that is stored.
+// askFor asks a stored question.
 func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
 	text := t.say(tn, q.Needs, locale.With{"command": q.Command, "n": len(q.Choices)})
 	if tn.Chat.Group {
@@ -97,7 +98,7 @@ func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
 	return t.o.Store.Hold(ctx, tn.who(), questionID(tn), q)
 }
 
-// asked returns the question that waits for the user of a turn, nil if there is none.
+// asked returns the open question to a turn's user, nil if there is none.
 func (t *Talk) asked(ctx context.Context, tn *turn) (*question, error) {
 	var q question
 	err := t.o.Store.Held(ctx, questionID(tn), &q)
@@ -112,7 +113,7 @@ func (t *Talk) asked(ctx context.Context, tn *turn) (*question, error) {
 	return &q, err
 }
 
-// drop ends the question to the user of a turn, if there is one.
+// drop closes the open question to a turn's user, if there is one.
 func (t *Talk) drop(ctx context.Context, tn *turn) error {
 	q, err := t.asked(ctx, tn)
 	switch {
@@ -124,8 +125,8 @@ func (t *Talk) drop(ctx context.Context, tn *turn) error {
 	return t.o.Store.Release(ctx, tn.who(), questionID(tn))
 }
 
-// answered handles a message that answers a question. It returns false for one that does
-// not; whoever talks of something else is not asked again.
+// answered handles a message if it answers a question, and reports whether it does. Whoever
+// changes the subject is not asked again.
 func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 	if tn.Kind == platform.Edited {
 		return false, nil
@@ -135,7 +136,7 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 		return false, err
 	}
 	if q == nil {
-		// An event that is handled again has perhaps answered it already.
+		// The event may have answered it before, if it is handled again.
 		rec, err := t.o.Runner.Load(ctx, request.IDOf(tn.Key()))
 		if errors.Is(err, state.ErrNotFound) {
 			return false, nil
@@ -161,7 +162,8 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 	return true, t.ask(ctx, tn, c)
 }
 
-// fill adds a question's command to its answer, and reports whether it is one.
+// fill completes an answer with the question's command, and reports whether it is an
+// answer.
 func (t *Talk) fill(tn *turn, c *workflow.Command, q *question) bool {
 	words, given := tn.rest, q.Inputs
 	brings := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
@@ -184,7 +186,7 @@ func (t *Talk) fill(tn *turn, c *workflow.Command, q *question) bool {
 	}
 	tn.given, tn.better, tn.answers = given, q.Better, q
 	if q.Rest != "" && words != "" {
-		// Also behind "--no text", these words say what there should be.
+		// Even after "--no text", these words are for the prompt.
 		words = q.Rest + " --prompt " + words
 	}
 	if words == "" {
@@ -194,8 +196,8 @@ func (t *Talk) fill(tn *turn, c *workflow.Command, q *question) bool {
 	return true
 }
 
-// cancelQuestion ends a question and says so; false if there is none. It is said first:
-// handled again, a /cancel must not stop a request instead.
+// cancelQuestion closes the open question and says so; false if there is none. It says so
+// first, because the same /cancel, handled again, must not stop a request instead.
 func (t *Talk) cancelQuestion(ctx context.Context, tn *turn) (bool, error) {
 	q, err := t.asked(ctx, tn)
 	if q == nil || err != nil {

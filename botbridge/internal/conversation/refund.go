@@ -14,11 +14,11 @@ import (
 )
 
 const (
-	// refundCommand is the operator's command that gives a payment back.
+	// refundCommand is the operator's command that refunds a payment.
 	refundCommand = "refund"
-	// refundTick is how often it is looked for what is to be given back.
+	// refundTick is how often due refunds are looked for.
 	refundTick = time.Second
-	// refundTry bounds one call, and firstRefund and maxRefund the pauses between them.
+	// refundTry bounds one attempt; firstRefund and maxRefund bound the pauses in between.
 	refundTry   = 20 * time.Second
 	firstRefund = 5 * time.Second
 	maxRefund   = time.Hour
@@ -26,8 +26,8 @@ const (
 	shownCharges = 5
 )
 
-// Refund gives payments back until ctx ends: what is to be given back is tried until the
-// platform says that it was.
+// Refund refunds what is due until ctx ends. Each refund is retried until the platform
+// confirms it.
 func (t *Talk) Refund(ctx context.Context) {
 	for retry.Sleep(ctx, refundTick) {
 		charges, err := t.o.Store.Refunds(ctx, time.Now())
@@ -46,7 +46,7 @@ func (t *Talk) refundOne(ctx context.Context, charge state.Charge) error {
 	seller, sells := t.o.Platform(charge.Platform).(platform.Seller)
 	err := errors.New("nobody can be paid back there now")
 	if charge.Platform == "" {
-		err = nil // it has expired
+		err = nil // the record has expired
 	} else if sells {
 		once, cancel := context.WithTimeout(ctx, refundTry)
 		err = seller.Refund(once, charge.User, charge.ID)
@@ -74,8 +74,8 @@ func (t *Talk) refundOne(ctx context.Context, charge state.Charge) error {
 	return err
 }
 
-// refundByHand gives a payment back: /refund CHARGE, or as an answer to a message about its
-// request.
+// refundByHand refunds a payment: /refund CHARGE, or /refund as a reply to a message about
+// its request.
 func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
 	id := strings.TrimSpace(tn.rest)
 	if id == "" {
@@ -111,8 +111,8 @@ func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "refund_begun", locale.With{"charge": charge.ID, "n": charge.Price, "who": charge.Who}))
 }
 
-// paySupport answers /paysupport: whom to write to, and which payments there were. Others
-// may read along in a group.
+// paySupport answers /paysupport with whom to write to and, except in groups, where others
+// can read it, the user's latest payments.
 func (t *Talk) paySupport(ctx context.Context, tn *turn) error {
 	if _, sells := tn.p.(platform.Seller); !sells {
 		return t.reply(ctx, tn, t.say(tn, "pay_elsewhere", nil))
@@ -134,7 +134,7 @@ func (t *Talk) paySupport(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, strings.Join(lines, "\n"))
 }
 
-// showTerms answers /terms, which there must be where people pay.
+// showTerms answers /terms, which bots that take payments must have.
 func (t *Talk) showTerms(ctx context.Context, tn *turn) error {
 	if t.o.Terms == nil {
 		return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))

@@ -12,12 +12,11 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// remixKind records which request a message asks new words for, under the name of the
-// message.
+// remixKind records, by message, which request it asks for new words for.
 const remixKind = "remix"
 
-// remix makes the picture that is answered again, with other words: /remix WORDS. Without
-// words it asks for them.
+// remix answers /remix WORDS: it makes the picture that is replied to again with other
+// words, and asks for them if there are none.
 func (t *Talk) remix(ctx context.Context, tn *turn) error {
 	rec, ok, err := t.pictureReplied(ctx, tn, "remix")
 	if !ok {
@@ -29,7 +28,7 @@ func (t *Talk) remix(ctx context.Context, tn *turn) error {
 	return t.remixed(ctx, tn, rec, tn.rest)
 }
 
-// pressedRemix asks for the words, unless they were filled in.
+// pressedRemix asks for the words, unless a form has brought them.
 func (t *Talk) pressedRemix(ctx context.Context, tn *turn, rec request.Record) error {
 	if words := strings.TrimSpace(tn.Filled[fieldPrompt]); words != "" {
 		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
@@ -39,7 +38,7 @@ func (t *Talk) pressedRemix(ctx context.Context, tn *turn, rec request.Record) e
 	return t.askWords(ctx, tn, rec)
 }
 
-// askWords asks for new words; whoever answers this message makes the picture again.
+// askWords asks for new words. A reply makes the picture again.
 func (t *Talk) askWords(ctx context.Context, tn *turn, rec request.Record) error {
 	if c := t.byName[rec.Command]; c == nil || !c.Takes(workflow.Prompt) {
 		return t.reply(ctx, tn, t.say(tn, "not_taken_prompt", locale.With{"command": rec.Command}))
@@ -56,7 +55,8 @@ func (t *Talk) askWords(ctx context.Context, tn *turn, rec request.Record) error
 	return t.o.Runner.NoteCopies(ctx, rec.ID, ids...)
 }
 
-// remixAsked returns the request whose new words a message is; false for any other message.
+// remixAsked returns the request that a message has the new words for; false if it has
+// none.
 func (t *Talk) remixAsked(ctx context.Context, tn *turn) (rec request.Record, ok bool, err error) {
 	if tn.Message.ReplyTo == nil || strings.TrimSpace(tn.Message.Text) == "" {
 		return rec, false, nil
@@ -71,12 +71,12 @@ func (t *Talk) remixAsked(ctx context.Context, tn *turn) (rec request.Record, ok
 	}
 	rec, err = t.requestOf(ctx, tn, id)
 	if err != nil && !mayPass(err) {
-		return rec, false, nil // it is forgotten
+		return rec, false, nil // the request is forgotten
 	}
 	return rec, err == nil && mayRead(tn, rec), err
 }
 
-// remixed makes a picture again with new words: with the same seed and settings, except for
+// remixed makes a picture again with new words and the same seed and settings, except for
 // those that the words name.
 func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words string) error {
 	c := t.byName[rec.Command]

@@ -13,16 +13,16 @@ import (
 
 // Settings are what a user has chosen.
 type Settings struct {
-	// Language is "" for the language of the user's program.
+	// Language is "" for that of the user's app.
 	Language string `json:"language,omitempty"`
-	// AsFile wants files rather than pictures.
+	// AsFile sends pictures as files.
 	AsFile bool `json:"as_file,omitempty"`
 	// Previews shows the latest preview of a run in the status message.
 	Previews bool `json:"previews,omitempty"`
-	// Width and Height are the usual size, 0 for the workflow's own.
+	// Width and Height are the default size, 0 for the workflow's own.
 	Width  int `json:"width,omitempty"`
 	Height int `json:"height,omitempty"`
-	// Better asks for better words each time, NoTranslate for no English ones.
+	// Better always suggests better words, NoTranslate never English ones.
 	Better      bool `json:"better,omitempty"`
 	NoTranslate bool `json:"no_translate,omitempty"`
 }
@@ -30,7 +30,7 @@ type Settings struct {
 // verbSet is the verb of the buttons that change a setting.
 const verbSet = "set"
 
-// sizes are offered as the usual one.
+// sizes are the choices for the default size.
 var sizes = []string{"-", "512x512", "768x512", "512x768", "1024x1024"}
 
 func (t *Talk) settings(ctx context.Context, who string) (Settings, error) {
@@ -55,7 +55,8 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 		}
 		return label
 	}
-	// A button says whose settings it changes: in a group everybody can press it.
+	// A button names the user whose settings it changes, as in a group everybody can press
+	// it.
 	button := func(on bool, label, key, value string) platform.Button {
 		return platform.Button{Label: mark(on, label), Data: fmt.Sprintf("%s:%s:%s:%s", verbSet, tn.User.ID, key, value)}
 	}
@@ -105,7 +106,7 @@ func sizeOf(s Settings) string {
 	return fmt.Sprintf("%dx%d", s.Width, s.Height)
 }
 
-// pressedSetting changes a setting. Values that no button offers are forged.
+// pressedSetting changes a setting. A value that no button offers is forged.
 func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error {
 	parts := strings.Split(data, ":")
 	if len(parts) != 3 {

@@ -8,7 +8,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
-// star makes picture n, from 1, a favourite of whoever pressed the button, or no longer.
+// star adds picture n, from 1, to the favourites of whoever pressed the button, or removes
+// it.
 func (t *Talk) star(ctx context.Context, tn *turn, rec request.Record, n int) error {
 	out := rec.Outputs[n-1]
 	starred, err := t.o.Store.Toggle(ctx, tn.who(), tn.Key(), state.Star{

@@ -15,11 +15,11 @@ import (
 
 const (
 	statsDays = 30
-	// statsCommands is how many commands are named, the busiest first.
+	// statsCommands is how many commands are listed, the busiest first.
 	statsCommands = 5
 )
 
-// stats shows an operator the state of the bridge, and figures of the last 30 days.
+// stats answers /stats: the state of the bridge, and figures for the last 30 days.
 func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	days, err := t.o.Store.Days(ctx, statsDays)
 	if err != nil {
@@ -44,7 +44,7 @@ func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	return t.post(ctx, tn, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press, Text: strings.Join(lines, "\n")})
 }
 
-// counted are the outcomes and payments of a day, in the operator's terms.
+// counted returns a day's outcomes and payments, under the names that they are stored by.
 func counted(day state.Day) (lines []string) {
 	all := maps.Clone(day.Outcomes)
 	for name, n := range map[string]int64{"stars_paid": day.Paid, "stars_refunded": day.Refunded} {
@@ -58,7 +58,7 @@ func counted(day state.Day) (lines []string) {
 	return lines
 }
 
-// monthly are the figures of some days.
+// monthly returns the figures for several days.
 func (t *Talk) monthly(tn *turn, month *state.Day) []string {
 	lines := []string{"", t.say(tn, "stats_month", locale.With{
 		"days": statsDays, "n": month.Requests(), "done": month.Outcomes[string(request.Done)], "users": month.Users,

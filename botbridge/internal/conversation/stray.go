@@ -10,7 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// unrelated returns what handles a button that is not about a request; nil for one that is.
+// unrelated returns the handler of a button that is not about a request; nil for the
+// others.
 func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest string) error {
 	switch verb {
 	case verbSet:
@@ -33,18 +34,18 @@ func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest s
 	return nil
 }
 
-// A note is stored right after its message was sent: a press may be a little faster.
+// A message is sent first and noted right after, so a press may come in between.
 const (
 	notePatience = 2 * time.Second
 	notePause    = 50 * time.Millisecond
 	maxNotePause = 10 * time.Second
 )
 
-// owns reports whether the message of a press has its button, as far as is known, and
-// answers the press if not.
+// owns reports whether a press came from a message that has the button, as far as is known.
+// If not, it answers the press.
 func (t *Talk) owns(ctx context.Context, tn *turn, verb, rest string) (bool, error) {
 	if verb == verbGet {
-		return true, nil // it may be of any request, and changes no message
+		return true, nil // it may name any request, and changes no message
 	}
 	pauses, deadline := retry.New(notePause, notePatience/4), time.Now().Add(notePatience)
 	for {
@@ -53,11 +54,11 @@ func (t *Talk) owns(ctx context.Context, tn *turn, verb, rest string) (bool, err
 		case err != nil || foreign:
 			return false, err
 		case of != "", !tn.Chat.Group, tn.Filled != nil:
-			// Alone with the bridge, nobody has anybody else's message. A form is no message.
+			// In a private chat there is nobody else's message. A form has no message.
 			return true, nil
 		}
 		if t.unrelated(verb) == nil {
-			// What is wrong with its request, the press itself says.
+			// If the request is at fault, handling the press says so.
 			if rec, err := t.requestOf(ctx, tn, rest); err != nil || mayShow(rec, verb, tn.Message.ID) {
 				return true, nil
 			}
@@ -71,9 +72,9 @@ func (t *Talk) owns(ctx context.Context, tn *turn, verb, rest string) (bool, err
 	}
 }
 
-// foreign returns what the message of a press is noted to be about. It answers a press on
-// a message whose buttons are about something else than what the data names, and returns
-// true: somebody could have another's picture deleted or written over.
+// foreign returns what the message of a press is about, as noted. If its buttons are about
+// something else than the data, it answers the press and returns true: otherwise a user
+// could have someone else's picture deleted or overwritten.
 func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (of string, foreign bool, err error) {
 	of, err = t.noted(ctx, tn, tn.Message.ID)
 	if err != nil {
@@ -85,17 +86,16 @@ func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (of string, f
 	return of, true, t.stray(ctx, tn)
 }
 
-// stray answers a press on a message that does not have this button, as far as is known.
+// stray answers a press from a message that does not have the button, as far as is known.
 func (t *Talk) stray(ctx context.Context, tn *turn) error {
 	t.o.Logger.Warn("a button was pressed under a message that it is not of", "platform", tn.Platform)
 	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
 	return nil
 }
 
-// mayShow reports whether a message of which there is no note, or no longer, may have the
-// button of a request: the request knows its messages, but for those that were being sent
-// when the bridge ended. A message without buttons has no note either, and a forged press
-// must not write over it.
+// mayShow reports whether a message without a note may have a request's button. A request
+// knows its messages, except those that were being sent when the bridge was killed. A
+// message without buttons has no note either, and a forged press must not overwrite it.
 func mayShow(rec request.Record, verb, message string) bool {
 	if slices.Contains(messagesOf(rec), message) {
 		return true

@@ -11,7 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// MenuFor is Menu with what there is only for some commands.
+// MenuFor is Menu plus the names that only some configurations need.
 func MenuFor(commands []*workflow.Command, enhance bool) []string {
 	if hasStyles(commands) {
 		return append([]string{"styles"}, Menu(enhance)...)
@@ -23,7 +23,8 @@ func hasStyles(commands []*workflow.Command) bool {
 	return slices.ContainsFunc(commands, func(c *workflow.Command) bool { return len(c.Styles()) > 0 })
 }
 
-// listStyles lists the styles, or offers those for the picture that is answered: /styles.
+// listStyles answers /styles: it lists the styles, or offers those for the picture that is
+// replied to.
 func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 	if id, err := t.replied(ctx, tn); err != nil {
 		return err
@@ -63,7 +64,7 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
 }
 
-// styleMenu offers the styles for a picture, as far as there is room.
+// styleMenu returns buttons for a picture's styles, as many as fit.
 func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
 	const inRow, most = 3, 12
 	post := t.menu(tn, rec, t.say(tn, "styles_none", nil))
@@ -87,7 +88,7 @@ func (t *Talk) pressedStyles(ctx context.Context, tn *turn, rec request.Record) 
 	return t.turnMenu(ctx, tn, t.styleMenu(tn, rec))
 }
 
-// pressedStyle makes a picture again in a style, with the same seed.
+// pressedStyle makes a picture again in another style, with the same seed.
 func (t *Talk) pressedStyle(ctx context.Context, tn *turn, rec request.Record, style string) error {
 	c := t.byName[rec.Command]
 	if c == nil || len(c.Having([]string{style})) == 0 {

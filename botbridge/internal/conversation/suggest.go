@@ -8,8 +8,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Suggest implements [platform.Suggest]: choices that bot.yaml or the fleet has for an
-// argument, and of a number what it usually is and its bounds.
+// Suggest implements [platform.Suggest]: the choices that bot.yaml or the fleet has for an
+// argument, and for a number its default and bounds.
 func (t *Talk) Suggest(ctx context.Context, command, argument, typed string) []string {
 	at := slices.IndexFunc(t.declared, func(c platform.Command) bool { return c.Name == command })
 	if at < 0 {
@@ -48,7 +48,7 @@ func (t *Talk) Suggest(ctx context.Context, command, argument, typed string) []s
 	return nil
 }
 
-// first returns a list with one of its words first, or with a new one.
+// first returns the list with the word moved to the front, or added there.
 func first(word string, list []string) []string {
 	if word == "" {
 		return list

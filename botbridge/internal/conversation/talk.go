@@ -24,7 +24,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Options are what a Talk works with; all but Default, Enhance, Terms and HelpURL are required.
+// Options configure a Talk; all but Default, Edit, Upscale, Enhance, Terms, Contact, Vary,
+// HelpURL and AlbumWait are required.
 type Options struct {
 	Store    *state.Store
 	Hub      *hubapi.Client
@@ -33,22 +34,22 @@ type Options struct {
 	Guard    *limits.Guard
 	Texts    *locale.Bundle
 	Platform func(name string) platform.Platform
-	// Commands are all commands in the order of the help.
+	// Commands are all commands, in the order in which /help lists them.
 	Commands []*workflow.Command
-	// Default is the command for words without one in a private chat, "" for
-	// none.
+	// Default is the command for plain words in a private chat, "" for none.
 	Default string
-	// Edit is the command for a picture with words but without a command, "" for none.
+	// Edit is the command for a picture with plain words, "" for none.
 	Edit string
 	// Upscale is the command behind the button of that name, "" for none.
 	Upscale string
-	// Enhance finds other words; nil for not at all.
+	// Enhance rewords prompts; nil turns that off.
 	Enhance *Enhance
 	// Terms have to be accepted before a request; nil for none.
 	Terms *Terms
-	// Contact is whom people write to about payments, "" if nothing is for sale.
+	// Contact is where people write about payments, "" if nothing is for sale.
 	Contact string
-	// Vary is the command behind the buttons V1 to V4, "" for the request's own.
+	// Vary is the command behind the buttons V1 to V4, "" for the one that made the
+	// pictures.
 	Vary string
 	// HelpURL is a page about the bot that /help links to, "" for none.
 	HelpURL string
@@ -64,7 +65,7 @@ type Options struct {
 type Talk struct {
 	o        Options
 	catalogs *catalogs
-	declared []platform.Command // see Suggest
+	declared []platform.Command // for Suggest
 	byName   map[string]*workflow.Command
 	builtIn  map[string]func(context.Context, *turn) error
 	admin    map[string]func(context.Context, *turn) error
@@ -72,9 +73,9 @@ type Talk struct {
 	mu        sync.Mutex
 	met       map[string]string    // the last user of a chat, as noted for broadcasts
 	hinted    map[string]time.Time // by chat: hints are not repeated at once
-	spreads   map[string]bool      // broadcasts in progress in this process
-	menus     map[string]time.Time // by group: its menu is being set, or left alone until then
-	spreading sync.WaitGroup       // what nobody waits for
+	spreads   map[string]bool      // broadcasts that this process is sending
+	menus     map[string]time.Time // groups whose menu is being set, or is not tried again before this time
+	spreading sync.WaitGroup       // background work
 
 	groups sync.Mutex // held while settings of a group change
 }
@@ -85,22 +86,22 @@ type turn struct {
 	p        platform.Platform
 	settings Settings
 	group    GroupSettings
-	// own is the language of the author, language the one to answer in.
+	// own is the author's language; language is the one to reply in.
 	own, language string
 	// rest is what follows the command.
 	rest string
-	// under is the message whose button was pressed, or the one that asks about a picture.
+	// under is the message whose button was pressed, or the one that replies to a picture.
 	under string
-	// shown are the pictures of the bridge that the message answers to; given are inputs
-	// from before it.
+	// shown are the bridge's pictures that the message replies to; given are inputs from
+	// earlier messages.
 	shown, given []request.Input
 	// answers is the question that the message answers, if any.
 	answers *question
-	// instead is the request that a changed message replaces, if any.
+	// instead is the request that an edited message replaces, if any.
 	instead *request.Record
-	// better means that other words are wished for.
+	// better means that the author wants better words.
 	better bool
-	// agreed means that its author has accepted the terms.
+	// agreed means that the author has accepted the terms.
 	agreed bool
 }
 
@@ -133,8 +134,8 @@ func New(o Options) *Talk {
 	return t
 }
 
-// Reserved returns the names that no workflow can have. enhance means that there are
-// other words to ask for.
+// Reserved returns the names that no workflow may have. enhance says whether the bridge can
+// suggest better words.
 func Reserved(enhance bool) []string {
 	names := []string{
 		"start", "help", "queue", "status", "cancel", "settings", "why", "export", "forget", "info", "delete", "remix", "styles", "my", "models", "ban", "unban", "quota",
@@ -146,16 +147,16 @@ func Reserved(enhance bool) []string {
 	return names
 }
 
-// Selling returns further names that no workflow can have where something has a price,
-// SellingMenu those of them that everybody may use.
+// Selling returns further names that no workflow may have if something is for sale;
+// SellingMenu returns those of them that are open to everybody.
 func Selling() []string { return append(SellingMenu(), refundCommand) }
 
-// SellingMenu returns the names of the commands that everybody may use where something has a
-// price, in the order in which platforms show them.
+// SellingMenu returns the names of the commands that everybody may use if something is for
+// sale, in the order in which platforms show them.
 func SellingMenu() []string { return []string{"paysupport", "terms"} }
 
-// Menu returns the names of the bridge's own commands that everybody may use, in the
-// order in which platforms show them. enhance means that there are other words to ask for.
+// Menu returns the names of the bridge's own commands that everybody may use, in the order
+// in which platforms show them. enhance says whether the bridge can suggest better words.
 func Menu(enhance bool) []string {
 	own := []string{"my", "models", "queue", "why", "cancel", "status", "settings", "export", "forget", "help"}
 	if enhance {
@@ -164,7 +165,7 @@ func Menu(enhance bool) []string {
 	return own
 }
 
-// Handle answers one event. An error means that it should be handled again.
+// Handle answers one event. On an error, it has to be called again.
 func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if t.o.Platform(e.Platform) == nil {
 		return nil
@@ -191,7 +192,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		return t.keepOut(ctx, tn, "")
 	case limits.Stranger:
 		if tn.Chat.Group && tn.Kind != platform.Pressed {
-			return nil // others talk there, and did not ask for a bot that is not theirs
+			return nil // the group did not ask for a bot that is not its own
 		}
 		return t.keepOut(ctx, tn, t.say(tn, "private", locale.With{"id": tn.who()}))
 	case limits.Welcome:
@@ -225,9 +226,9 @@ func (t *Talk) turnOf(ctx context.Context, e platform.Event) (*turn, error) {
 	return tn, nil
 }
 
-// act does what an event asks for, as soon as its author has accepted the terms.
+// act does what an event asks for, or shows the terms if its author has yet to accept them.
 func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
-	e := tn.Event // a turn changes its own
+	e := tn.Event // handling it changes tn.Event
 	switch e.Kind {
 	case platform.Pressed:
 		err = t.pressed(ctx, tn)
@@ -242,7 +243,7 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 	return err
 }
 
-// maxMet bounds the chats that are known in memory to be noted.
+// maxMet bounds how many chats are remembered as noted.
 const maxMet = 10_000
 
 // meet notes a chat for broadcasts.
@@ -266,7 +267,8 @@ func (t *Talk) meet(ctx context.Context, e platform.Event) error {
 	return nil
 }
 
-// left forgets a chat that the bridge may not write to, until somebody writes there.
+// left forgets a chat that the bridge may no longer write to, until somebody writes there
+// again.
 func (t *Talk) left(ctx context.Context, key string) error {
 	t.mu.Lock()
 	delete(t.met, key)
@@ -274,7 +276,7 @@ func (t *Talk) left(ctx context.Context, key string) error {
 	return t.o.Store.Leave(ctx, key)
 }
 
-// keepOut answers a user whose message is not acted on.
+// keepOut replies to a user whose message is ignored.
 func (t *Talk) keepOut(ctx context.Context, tn *turn, text string) error {
 	if tn.Kind == platform.Pressed {
 		t.o.Outbox.Answer(ctx, tn.p, tn.Press, text)
@@ -303,7 +305,7 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 		return t.ask(ctx, tn, c)
 	}
 	if name == refundCommand && t.o.Guard.Admin(tn.Event) {
-		return t.refundByHand(ctx, tn) // also of what was sold before
+		return t.refundByHand(ctx, tn) // also for earlier sales
 	}
 	if tn.Chat.Group {
 		// It may be for another bot.
@@ -312,7 +314,8 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 	return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
 }
 
-// mayHint reports whether a chat has had no hint for a while.
+// mayHint reports whether a chat has gone without a hint for a while, and notes that it
+// gets one now.
 func (t *Talk) mayHint(tn *turn) bool {
 	const pause = 30 * time.Second
 	t.mu.Lock()
@@ -348,25 +351,26 @@ func commandOf(text string) (name, rest string, ok bool) {
 	return strings.ToLower(name), rest, true
 }
 
-// say is a text in the language of the turn.
+// say returns a text in the language of the turn.
 func (t *Talk) say(tn *turn, key string, with locale.With) string {
 	return t.o.Texts.Say(tn.language, key, with)
 }
 
-// reply answers the message of a turn, for its author alone where the platform can.
+// reply replies to the message of a turn, visible only to its author where the platform
+// allows that.
 func (t *Talk) reply(ctx context.Context, tn *turn, text string) error {
 	return t.post(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID, Private: true, Press: tn.Press})
 }
 
-// post sends a message and waits until that is done. What a platform will never
-// accept is not repeated. What got no answer was not said: the event is handled
-// again.
+// post sends a message and waits for the result. A message that the platform will never
+// accept is dropped. If it may not have arrived, post returns an error, so that the event
+// is handled again.
 func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
 	_, err := t.send(ctx, tn, post)
 	return err
 }
 
-// send does the same, and returns the ids of the messages.
+// send is post, and returns the ids of the messages.
 func (t *Talk) send(ctx context.Context, tn *turn, post platform.Post) ([]string, error) {
 	ids, err := t.sendOn(ctx, tn, post)
 	if err == nil || platform.Permanent(err) || errors.Is(err, outbox.ErrGaveUp) || errors.Is(err, outbox.ErrFull) {

@@ -14,15 +14,15 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
-// Terms are what everybody has to accept before their first request.
+// Terms are what users have to accept before their first request.
 type Terms struct {
 	// Texts are by language.
 	Texts map[string]string
-	// Version is what people accept: another one is shown again.
+	// Version identifies the texts: a new one has to be accepted again.
 	Version string
 }
 
-// in returns the terms in a language, or in one that there is.
+// in returns the terms in a language, or else in one that they have.
 func (t *Terms) in(language string) string {
 	for _, candidate := range append([]string{language, locale.Default}, slices.Sorted(maps.Keys(t.Texts))...) {
 		if text := t.Texts[candidate]; text != "" {
@@ -32,26 +32,26 @@ func (t *Terms) in(language string) string {
 	return ""
 }
 
-// unaccepted is what somebody did that waits until they have accepted the terms. Older and
-// newer bridges read its JSON.
+// unaccepted is an event that waits for its author to accept the terms. Older and newer
+// bridges read its JSON.
 type unaccepted struct {
 	Event   platform.Event `json:"event"`
 	Version string         `json:"version"`
-	// Done means that it has gone on.
+	// Done means that the event was handled.
 	Done bool `json:"done,omitempty"`
 }
 
 const (
 	// verbAccept is the verb of the button that accepts the terms.
 	verbAccept = "te"
-	// termsKind is the kind of what people have accepted.
+	// termsKind is the kind of the records of what users have accepted.
 	termsKind = "terms"
 )
 
-// errTerms means that somebody has to accept the terms first.
+// errTerms means that the user has to accept the terms first.
 var errTerms = errors.New("conversation: the terms are not accepted")
 
-// agreed returns errTerms for somebody who has not accepted the terms.
+// agreed returns errTerms if the user has not accepted the terms.
 func (t *Talk) agreed(ctx context.Context, tn *turn) error {
 	if t.o.Terms == nil || tn.agreed {
 		return nil
@@ -68,12 +68,12 @@ func (t *Talk) agreed(ctx context.Context, tn *turn) error {
 	return nil
 }
 
-// termsID names an event that waits until a version is accepted.
+// termsID returns the id of an event that waits for a version to be accepted.
 func termsID(e platform.Event, version string) string {
 	return request.IDOf("terms/" + version + "/" + e.Key())
 }
 
-// askTerms shows the terms and keeps what somebody did until they have accepted.
+// askTerms shows the terms and keeps the event until they are accepted.
 func (t *Talk) askTerms(ctx context.Context, tn *turn, e platform.Event) error {
 	id := termsID(e, t.o.Terms.Version)
 	if err := t.o.Store.Hold(ctx, tn.who(), id, unaccepted{Event: e, Version: t.o.Terms.Version}); err != nil {
@@ -93,8 +93,9 @@ func (t *Talk) askTerms(ctx context.Context, tn *turn, e platform.Event) error {
 	return nil
 }
 
-// pressedAccept notes that somebody accepts the terms, and goes on with what they did.
-// Until that has gone on, it may be pressed again: a request is named after the event.
+// pressedAccept records that a user accepts the terms, and handles the event that waits.
+// Until that is done it may be pressed again: a request is named after its event, so it is
+// not made twice.
 func (t *Talk) pressedAccept(ctx context.Context, tn *turn, id string) error {
 	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
 	if _, err := uuid.Parse(id); err != nil || len(id) != 36 || t.o.Terms == nil {
@@ -126,7 +127,7 @@ func (t *Talk) pressedAccept(ctx context.Context, tn *turn, id string) error {
 			return err
 		}
 	} else {
-		answer("terms_changed") // they are shown in place of the request
+		answer("terms_changed") // they are shown instead of making the request
 	}
 	waiting, err := t.turnOf(ctx, u.Event)
 	if err != nil {

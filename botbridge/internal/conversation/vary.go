@@ -8,14 +8,13 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// How much of a picture a subtle and a strong variation may change, where a workflow makes
-// a picture from a picture.
+// How much a subtle and a strong variation change a picture, where a workflow takes one.
 const (
 	subtleStrength = 0.35
 	strongStrength = 0.75
 )
 
-// vary makes others from picture n, from 1. How is "", VerbSubtle or VerbStrong.
+// vary makes variations of picture n, from 1. how is "", VerbSubtle or VerbStrong.
 func (t *Talk) vary(ctx context.Context, tn *turn, rec request.Record, n int, how string) error {
 	c, w := t.variation(rec, n, how)
 	if c == nil {
@@ -28,9 +27,9 @@ func (t *Talk) vary(ctx context.Context, tn *turn, rec request.Record, n int, ho
 	return t.request(ctx, tn, c, w)
 }
 
-// variation returns what makes others from picture n: a command that takes a picture,
-// with the strength, or else the request's own: a subtle one has a seed beside, a strong one
-// a seed of its own. The command is nil if it is not offered any more.
+// variation returns what makes variations of picture n: a command that takes a picture,
+// with the strength, or else the request's own with the next seeds, or a new one for strong
+// variations. The command is nil if it is no longer offered.
 func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Command, wish) {
 	own := t.byName[rec.Command]
 	c := t.byName[t.o.Vary]
@@ -42,7 +41,7 @@ func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Comma
 	}
 	w := wish{inputs: []request.Input{{Role: workflow.Image, From: &rec.Outputs[n-1].Ref, Owner: rec.Tenant()}}, shows: rec.Words()}
 	if c.Name != rec.Command {
-		// Only the words mean the same to another workflow.
+		// Only the words carry over to another workflow.
 		w.args = workflow.Args{AsFile: rec.Args.AsFile}
 		if c.Takes(workflow.Prompt) {
 			w.args.Prompt = rec.Args.Prompt
@@ -61,7 +60,7 @@ func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Comma
 	case takes && c.Takes(workflow.Strength):
 		w.args.Strength = map[string]float64{request.VerbSubtle: subtleStrength, request.VerbStrong: strongStrength}[how]
 	default:
-		// No picture can be made from that one: others with the seeds beside it, or elsewhere.
+		// It cannot start from the picture, so vary the seed: the next ones, or a new one.
 		w.inputs = again(rec.Inputs)
 		if c.Takes(workflow.Seed) && how != request.VerbStrong {
 			w.args.Seed, w.args.SeedGiven = rec.Args.Seed+uint64(n), true
@@ -73,7 +72,7 @@ func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Comma
 	return c, w
 }
 
-// varies reports whether there are subtle and strong variations of a request's pictures.
+// varies reports whether a request's pictures have subtle and strong variations.
 func (t *Talk) varies(rec request.Record) bool {
 	c := t.byName[rec.Command]
 	if c == nil {
@@ -83,7 +82,7 @@ func (t *Talk) varies(rec request.Record) bool {
 	return c.Takes(workflow.Seed) || better != nil && better.Takes(workflow.Strength) && !better.Takes(workflow.Mask)
 }
 
-// pressedNumber handles a button of the menu that is about one picture; 0 asks which one.
+// pressedNumber handles a menu button for one picture; for 0 it asks which one.
 func (t *Talk) pressedNumber(ctx context.Context, tn *turn, rec request.Record, verb string, n int) error {
 	if n > len(rec.Outputs) {
 		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
