@@ -10,16 +10,16 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// SendTo shows outputs of a finished request again, in any chat of its platform: a single
-// one by copying its message where the platform can, the others from the hub. post says
-// what it answers and who reads it.
+// SendTo sends outputs of a finished request again, to any chat of its platform: a single
+// one by copying its message where the platform can, the rest from the hub. post says what
+// it replies to and who can read it.
 func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platform.Chat, post platform.Post) error {
 	j := &job{r: r, rec: rec, platform: r.o.Platform(rec.Platform), prog: newProgress(0)}
 	if j.platform == nil {
 		return nil
 	}
 	if r.o.Judge != nil {
-		// Those that were sent before there was moderation are looked at, too.
+		// Also those that were sent before moderation was turned on.
 		fresh, version, err := r.load(ctx, rec.ID)
 		if err != nil {
 			return err
@@ -59,7 +59,7 @@ func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platf
 	return nil
 }
 
-// album reports whether an output can be one of several in a message.
+// album reports whether an output can be part of an album.
 func album(out *Output) bool { return out.Media == platform.Photo || out.Media == platform.Video }
 
 func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, post platform.Post) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// earned reports whether anything is shown for a payment. What may have arrived counts:
-// there is a button that sends it again.
+// earned reports whether the payment bought anything: a file was shown, or may have
+// arrived, as there is a button that sends it again.
 func (r *Record) earned() bool {
 	if r.Outcome != Done {
 		return false
@@ -27,8 +27,8 @@ func (r *Record) earned() bool {
 	return false
 }
 
-// settleCharge decides what becomes of the payment, before the request is over: a bridge
-// that ends in between decides the same again.
+// settleCharge decides whether the payment is refunded, before the request is over: if the
+// bridge is killed in between, it decides the same again.
 func (j *job) settleCharge(ctx context.Context) error {
 	if j.rec.Charge == "" {
 		return nil

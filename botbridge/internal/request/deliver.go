@@ -14,7 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// saveTimeout bounds the last write of a bridge that is being stopped.
+// saveTimeout bounds the last write while the bridge shuts down.
 const saveTimeout = 3 * time.Second
 
 // deliver sends the files and the final message, and settles the user's share.
@@ -67,16 +67,16 @@ func (j *job) deliverFiles(ctx context.Context) error {
 	}
 }
 
-// inPlace reports whether the next files are to replace the status message: if they are
-// all there are, and somebody wants it.
+// inPlace reports whether the next files should replace the status message: they are all
+// there are, and the platform or the configuration wants it.
 func (j *job) inPlace(group []*Output) bool {
 	return len(group) > 0 && len(group) == len(j.rec.Outputs) && j.rec.Status != "" &&
 		(j.platform.Limits().InPlace || j.r.o.InPlace && len(group) == 1)
 }
 
-// deliverInPlace turns the status message into the files. Doing that twice has the
-// same effect as once, so no error leaves anybody without them or with two; but
-// no chat program notifies its user of a changed message.
+// deliverInPlace turns the status message into the files. As that can be repeated safely,
+// nobody ends up without them or with two. But no app notifies its user of an edited
+// message.
 func (j *job) deliverInPlace(ctx context.Context, group []*Output) error {
 	post := platform.Post{Text: j.caption(j.platform.Limits().Caption), Buttons: j.doneButtons()}
 	for _, out := range group {
@@ -96,7 +96,7 @@ func (j *job) deliverInPlace(ctx context.Context, group []*Output) error {
 		j.rec.Status = ""
 		return j.deliverFiles(ctx)
 	case errors.Is(err, platform.ErrTooLarge) && len(group) > 1:
-		// Together they are too large: send them one by one.
+		// They are too large together: send them one by one.
 		j.apart = true
 		return j.deliverFiles(ctx)
 	case errors.Is(err, platform.ErrTooLarge):
@@ -141,8 +141,8 @@ func (j *job) nextGroup() []*Output {
 	return album
 }
 
-// sendGroup sends one post of files. It records them as being sent right before,
-// and the result after.
+// sendGroup sends one message with files. It marks them as being sent just before, and
+// records the result after.
 func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	post := platform.Post{Text: j.caption(j.platform.Limits().Caption), ReplyTo: j.rec.Message}
 	for i := range j.rec.Outputs {
@@ -196,7 +196,7 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	case errors.Is(err, hubapi.ErrNotFound):
 		return j.mark(ctx, group, Lost)
 	}
-	// Not sent: the outbox was stopped, or the hub cannot provide the file now.
+	// Not sent: the outbox was stopped, or the hub cannot provide the file right now.
 	if group[0].State == Sending {
 		if err := j.unsend(ctx, group); err != nil {
 			return err
@@ -205,15 +205,15 @@ func (j *job) sendGroup(ctx context.Context, group []*Output) error {
 	return fmt.Errorf("sending files: %w", err)
 }
 
-// unsend records that files were not sent, even while the bridge is being stopped.
+// unsend records that files were not sent, even while the bridge shuts down.
 func (j *job) unsend(ctx context.Context, group []*Output) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
 	return j.mark(ctx, group, Unsent)
 }
 
-// demote turns files that the platform refuses in their form into plain files, and
-// reports whether that changes anything.
+// demote turns files that the platform refuses as pictures and the like into plain files,
+// and reports whether that changes anything.
 func demote(group []*Output) bool {
 	changed := false
 	for _, out := range group {
@@ -240,8 +240,8 @@ func (j *job) mark(ctx context.Context, group []*Output, s Sent) error {
 	return j.save(ctx)
 }
 
-// lastWord ends the status message: a single picture replaces it, and the message
-// is deleted; otherwise it says how the request ended.
+// lastWord settles the status message: it stays if the picture has replaced it, is deleted
+// if the results came with their buttons, and otherwise says how the request ended.
 func (j *job) lastWord(ctx context.Context) error {
 	elsewhere := func(out Output) bool { return out.State != Arrived || out.Message != j.rec.Status }
 	if j.rec.Outcome == Done && len(j.rec.Outputs) > 0 && j.rec.Status != "" && !slices.ContainsFunc(j.rec.Outputs, elsewhere) {
@@ -273,8 +273,8 @@ func (j *job) lastWord(ctx context.Context) error {
 	return j.settled(err)
 }
 
-// settled returns nil if the fate of the last message is known, or nobody will ever
-// know it. Otherwise the message is sent again: what got no answer was not said.
+// settled returns nil if it is known whether the last message arrived, or never will be.
+// Otherwise the message is sent again.
 func (j *job) settled(err error) error {
 	if errors.Is(err, outbox.ErrGaveUp) {
 		j.r.o.Logger.Warn("nobody could be told how a request ended", "request", j.rec.ID, "error", err)
@@ -287,8 +287,7 @@ func (j *job) settled(err error) error {
 	return err
 }
 
-// fate returns what the request came to for its user: Done only if every file has
-// arrived.
+// fate returns how the request ended for its user: Done only if every file has arrived.
 func (j *job) fate() Outcome {
 	if j.rec.Outcome != Done {
 		return j.rec.Outcome
@@ -308,13 +307,13 @@ func (j *job) fate() Outcome {
 		case out.State == Unsure:
 			fate = InDoubt
 		case out.State == TooBig && j.untold:
-			return Undelivered // its link
+			return Undelivered // its link was shown
 		}
 	}
 	return fate
 }
 
-// postID names a post of the request: it is the same after a restart.
+// postID names a message of the request; the name is the same after a restart.
 func (j *job) postID(what string) string { return IDOf(j.rec.ID + "/" + what) }
 
 // finish removes the request from the list of unfinished ones.

@@ -28,9 +28,9 @@ type job struct {
 	told     chan struct{}
 	tellOnce sync.Once
 	cancels  chan struct{}
-	untold   bool // its last message could not be sent
-	bare     bool // it is shown where its group does not have it covered
-	apart    bool // its files are too large to be sent together
+	untold   bool // the final message could not be sent
+	bare     bool // it is shown in a private chat, without its group's spoiler
+	apart    bool // its files are too large to send together
 
 	away absence
 
@@ -44,8 +44,8 @@ const (
 	maxPause   = 10 * time.Second
 )
 
-// drive takes steps until the request is over. A failed step is repeated: its start
-// was recorded before.
+// drive takes steps until the request is over. Each step is recorded before it starts, so a
+// failed one can be repeated.
 func (j *job) drive(ctx context.Context) {
 	if j.platform == nil {
 		j.r.o.Logger.Error("a request waits for a platform that is not configured", "platform", j.rec.Platform)
@@ -83,7 +83,7 @@ func (j *job) sleep(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	case <-j.cancels:
-		// What prevents it from being recorded, the next step finds, too.
+		// If it cannot be recorded, the next step will run into the same problem.
 		if err := j.wantCancel(ctx); err != nil {
 			j.r.o.Logger.Warn("cannot record that a request is cancelled", "request", j.rec.ID, "error", err)
 		}
@@ -111,7 +111,7 @@ func (j *job) step(ctx context.Context) error {
 	return nil
 }
 
-// save stores the record, however long that takes.
+// save stores the record, and keeps trying while Redis is unavailable.
 func (j *job) save(ctx context.Context) error {
 	return retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
 		version, err := j.r.o.Store.Save(ctx, j.rec.ID, j.version, &j.rec)
@@ -122,8 +122,8 @@ func (j *job) save(ctx context.Context) error {
 	}, isUnavailable)
 }
 
-// reload continues with the record as somebody else has left it, and with what is known
-// for certain beyond that: which files have arrived, and that the user has cancelled.
+// reload takes over the record as another process has stored it, plus what is certain here:
+// which files have arrived, and that the user has cancelled.
 func (j *job) reload(ctx context.Context) error {
 	rec, version, err := j.r.load(ctx, j.rec.ID)
 	if err != nil {
@@ -141,7 +141,7 @@ func (j *job) reload(ctx context.Context) error {
 	return nil
 }
 
-// isUnavailable reports whether the state is unavailable now.
+// isUnavailable reports whether Redis is unavailable.
 func isUnavailable(err error) bool { return errors.Is(err, state.ErrUnavailable) }
 
 // wantCancel records that the user has cancelled the request.
@@ -227,8 +227,7 @@ func (j *job) bring(ctx context.Context, in Input) (string, error) {
 	return j.r.o.Hub.Upload(ctx, j.rec.Tenant(), name, body)
 }
 
-// submit sends the graph to the hub. The id was stored before, so this can be
-// repeated any number of times.
+// submit sends the graph to the hub. Its id was stored before, so this can be repeated.
 func (j *job) submit(ctx context.Context) error {
 	if j.rec.Cancel {
 		// An earlier attempt may have got through.

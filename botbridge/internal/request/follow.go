@@ -12,12 +12,12 @@ import (
 )
 
 const (
-	// lostAfter is how often in a row the hub must not know a job before it is
-	// posted again.
+	// lostAfter is how often in a row the hub must not know a job before it is posted
+	// again.
 	lostAfter = 3
-	// resultTries is how often the record of a job that has ended is requested.
+	// resultTries is how often the result of a finished job is asked for.
 	resultTries = 5
-	// workEvery is how often it is tried to show that there is work. The outbox does it
+	// workEvery is how often the outbox is told that work goes on; it tells the platform
 	// less often.
 	workEvery = time.Second
 )
@@ -25,8 +25,8 @@ const (
 // errLost means that the hub no longer knows the job.
 var errLost = errors.New("the hub has lost the job")
 
-// follow watches the run until it has ended. The event stream reports what happens;
-// polling in between reports the place in the queue, and what the stream missed.
+// follow watches the run until it ends. The event stream reports progress; polling reports
+// the place in the queue, and whatever the stream missed.
 func (j *job) follow(ctx context.Context) error {
 	if err := j.tell(ctx); err != nil {
 		return err
@@ -88,7 +88,7 @@ func (j *job) follow(ctx context.Context) error {
 				j.hubBack()
 				moved, err := j.moveAlong(ctx)
 				if err == nil && moved {
-					err = j.tell(ctx) // nobody there knows of it
+					err = j.tell(ctx) // the new chat has no message about it
 				}
 				if err != nil {
 					return err
@@ -102,8 +102,7 @@ func (j *job) follow(ctx context.Context) error {
 	}
 }
 
-// firstLook is early for a request from before a restart: it may have ended long
-// ago.
+// firstLook is soon for a request from before a restart, which may have ended long ago.
 func (j *job) firstLook() time.Duration {
 	if time.Since(j.rec.Asked) > j.r.o.Look {
 		return 0
@@ -135,8 +134,7 @@ func (j *job) listen(ctx context.Context, out chan<- hubapi.Happening) {
 	}
 }
 
-// look asks the hub about the job and returns true once it has ended and that is
-// stored.
+// look asks the hub about the job, and returns true once its end is stored.
 func (j *job) look(ctx context.Context) (bool, error) {
 	if j.rec.Cancel {
 		if err := j.r.o.Hub.Cancel(ctx, j.rec.Tenant(), j.rec.Prompt); err != nil {
@@ -154,7 +152,7 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		j.prog.position, j.prog.stuck = -1, ""
 		if found.Status == "queued" && found.Position != nil {
 			if j.prog.started {
-				// The run was lost and is waiting again.
+				// The run was lost and is queued again.
 				j.prog.restart()
 			}
 			j.prog.position = *found.Position
@@ -183,15 +181,15 @@ func (j *job) look(ctx context.Context) (bool, error) {
 	return j.collect(ctx)
 }
 
-// askWhy asks why a request at the front of the queue does not start. The user
-// should know if it cannot; that others are ahead is shown by its place.
+// askWhy asks why a request at the front of the queue does not start, to tell the user if
+// it cannot. If others are just ahead, its place in the queue says so.
 func (j *job) askWhy(ctx context.Context) {
 	if j.prog.position >= j.r.o.Instances() || time.Since(j.rec.Asked) < j.r.o.Patience {
 		return
 	}
 	e, err := j.r.o.Hub.Explain(ctx, j.rec.Tenant(), j.rec.Prompt)
 	if err != nil || e.State != "queued" {
-		return // it starts, or the hub explains nothing
+		return // it is about to start, or the hub cannot explain
 	}
 	if text, stuck := Why(j.r.o.Texts, j.rec.Language, e); stuck {
 		j.prog.stuck = text
@@ -232,7 +230,7 @@ func (j *job) collect(ctx context.Context) (bool, error) {
 	return true, j.end(ctx, Done, "")
 }
 
-// repost sends a job that the hub has lost to it again, under the same id.
+// repost prepares to send a job that the hub has lost again, under the same id.
 func (j *job) repost(ctx context.Context) error {
 	j.r.o.Logger.Warn("posting a request again", "request", j.rec.ID, "error", errLost)
 	j.rec.Phase = Ready
@@ -240,8 +238,8 @@ func (j *job) repost(ctx context.Context) error {
 	return j.save(ctx)
 }
 
-// expect notes when the request will have ended: as the hub says, else from the last runs
-// of the command: the rounds of the fleet until it is our turn, and our own run.
+// expect notes when the request should end: as the hub says, or else by the command's last
+// runs, counting the rounds of the fleet before it and its own run.
 func (j *job) expect(ctx context.Context, left time.Duration) {
 	if left == 0 && !j.prog.started {
 		if mean, ok := j.r.o.Store.Mean(ctx, j.rec.Command); ok {

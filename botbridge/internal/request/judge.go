@@ -31,15 +31,15 @@ type Result struct {
 	Read func(ctx context.Context) ([]byte, error)
 }
 
-// Judge looks at a file before anybody sees it. reason is for the user, "" for none. An
-// error means that it should be asked again.
+// Judge judges a file before anybody sees it. reason is for the user, "" for none. On an
+// error, it has to be asked again.
 type Judge func(ctx context.Context, r Result) (v Verdict, reason string, err error)
 
-// maxJudged bounds what is read of a file to judge it, in bytes.
+// maxJudged bounds the files that are judged, in bytes.
 const maxJudged = 64 << 20
 
-// judge has files looked at that nobody has looked at yet: those that are not sent yet, or
-// all. Verdicts are stored before anything is sent, so that a restart cannot change them.
+// judge gets verdicts for the files that have none: those still to be sent, or all.
+// Verdicts are stored before anything is sent, so that a restart cannot change them.
 func (j *job) judge(ctx context.Context, all bool) error {
 	if j.r.o.Judge == nil {
 		return nil
@@ -85,19 +85,19 @@ func (j *job) content(ctx context.Context, out Output) ([]byte, error) {
 	return data, nil
 }
 
-// ErrUnjudged means that files cannot be shown before somebody has looked at them.
+// ErrUnjudged means that files have no verdict yet and cannot be shown.
 var ErrUnjudged = errors.New("the files are not judged yet")
 
 // KeptError means that moderation does not let files be shown.
 type KeptError struct {
-	// N is how many, Reason why, for the user; "" if nobody says.
+	// N is how many files, Reason why, for the user; "" for no reason.
 	N      int
 	Reason string
 }
 
 func (e *KeptError) Error() string { return fmt.Sprintf("moderation keeps %d files back", e.N) }
 
-// Say says it to the user.
+// Say returns the text for the user.
 func (e *KeptError) Say(texts *locale.Bundle, language string) string {
 	if e.Reason == "" {
 		return texts.Say(language, "kept_back", locale.With{"n": e.N})
@@ -105,7 +105,7 @@ func (e *KeptError) Say(texts *locale.Bundle, language string) string {
 	return texts.Say(language, "kept_back_why", locale.With{"n": e.N, "reason": e.Reason})
 }
 
-// keptOf counts the files among some that are kept back.
+// keptOf counts the withheld files among some.
 func keptOf(outputs ...Output) *KeptError {
 	e := &KeptError{}
 	for _, out := range outputs {
@@ -117,7 +117,7 @@ func keptOf(outputs ...Output) *KeptError {
 	return e
 }
 
-// keptLine says that files are not shown, and why; "" if all are.
+// keptLine says that files are withheld and why; "" if none are.
 func (j *job) keptLine() string {
 	if kept := keptOf(j.rec.Outputs...); kept.N > 0 {
 		return kept.Say(j.r.o.Texts, j.rec.Language)
@@ -125,7 +125,7 @@ func (j *job) keptLine() string {
 	return ""
 }
 
-// allKept reports whether nothing that was made is shown.
+// allKept reports whether all files are withheld.
 func (j *job) allKept() bool {
 	for _, out := range j.rec.Outputs {
 		if out.State != Kept {

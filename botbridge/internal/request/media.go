@@ -41,7 +41,7 @@ func isPicture(name string) bool {
 	return slices.Contains([]string{".png", ".jpg", ".jpeg", ".webp", ".bmp"}, extension(name))
 }
 
-// mediaOf returns how a file is shown, from its name.
+// mediaOf returns how to show a file, by its name.
 func mediaOf(name string, limits platform.Limits) platform.Media {
 	switch ending := extension(name); ending {
 	case ".png", ".jpg", ".jpeg", ".webp":
@@ -85,8 +85,7 @@ func (j *job) inspect(ctx context.Context, out *Output) error {
 	return nil
 }
 
-// showable reports whether a picture loses nothing that can be seen when it is shown as
-// one.
+// showable reports whether a picture loses nothing visible when it is sent as a photo.
 func showable(head []byte, limits platform.Limits) bool {
 	config, format, err := image.DecodeConfig(bytes.NewReader(head))
 	if err != nil || limits.Recompresses && (transparent(head, format) || animated(head, format)) {
@@ -120,7 +119,7 @@ func (j *job) attachment(out Output) platform.Attachment {
 	}
 }
 
-// link returns where an output can be fetched, "" if nowhere.
+// link returns a link to an output, "" if there is none.
 func (j *job) link(ctx context.Context, out Output) (string, error) {
 	if j.r.o.Links == "" {
 		return "", nil
@@ -132,8 +131,8 @@ func (j *job) link(ctx context.Context, out Output) (string, error) {
 	return j.r.o.Links + path, nil
 }
 
-// linkBig fetches links to what is too large to be sent. If the hub makes none, the
-// rest is sent all the same.
+// linkBig gets links to the files that are too large to send. If the hub makes none, the
+// rest is sent anyway.
 func (j *job) linkBig(ctx context.Context) error {
 	if j.r.o.Links == "" {
 		return nil

@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// movedKind is the kind of values that are the new id of a chat, by its old one.
+	// movedKind maps the old ids of chats to the new ones.
 	movedKind = "moved"
-	// movedKeep is longer than any request of the old chat is known, favourites included.
+	// movedKeep outlasts every request of the old chat, favourites included.
 	movedKeep = 365 * 24 * time.Hour
-	// maxMoves bounds the moved chats that are known in memory.
+	// maxMoves bounds the moved chats that are kept in memory.
 	maxMoves = 10_000
 )
 
-// Moved notes that a chat has a new id. Requests of the old one go on in the new one; those
-// in progress even if it cannot be stored now.
+// Moved notes that a chat has a new id, where its requests go on; those in progress do so
+// even if this cannot be stored right now.
 func (r *Runner) Moved(ctx context.Context, platformName, from, to string) error {
 	name := Who(platformName, from)
 	r.mu.Lock()
@@ -32,7 +32,7 @@ func (r *Runner) Moved(ctx context.Context, platformName, from, to string) error
 	return r.o.Store.Put(ctx, movedKind, name, to, movedKeep)
 }
 
-// load reads a request and its version, in the chat that its own has become.
+// load reads a request and its version, with its chat's current id.
 func (r *Runner) load(ctx context.Context, id string) (rec Record, version int64, err error) {
 	if version, err = r.o.Store.Load(ctx, id, &rec); err != nil || !rec.Chat.Group {
 		return rec, version, err
@@ -47,8 +47,8 @@ func (r *Runner) load(ctx context.Context, id string) (rec Record, version int64
 	return rec, version, nil
 }
 
-// moveTo continues a request in another chat. The messages of the old one are out of reach,
-// and their ids may be those of other messages here.
+// moveTo moves a request to another chat. The old chat's messages are out of reach, and
+// their ids may mean other messages in the new one.
 func (r *Record) moveTo(chat string) {
 	r.Chat = platform.Chat{ID: chat, Group: r.Chat.Group}
 	r.Message, r.Status, r.Tellings, r.Copies = "", "", 0, nil
@@ -60,8 +60,7 @@ func (r *Record) moveTo(chat string) {
 	}
 }
 
-// moveAlong goes on in the chat that that of the request has become, and reports whether it
-// has.
+// moveAlong moves the request along with its chat, and reports whether the chat has moved.
 func (j *job) moveAlong(ctx context.Context) (bool, error) {
 	j.r.mu.Lock()
 	to := j.r.moves[Who(j.rec.Platform, j.rec.Chat.ID)]

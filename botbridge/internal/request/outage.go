@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// outage remembers which chats have been told that the hub is unavailable, so that
-// a chat with many waiting requests is told once.
+// outage remembers which chats have been told that the hub is away, so that a chat with
+// many requests is told once.
 type outage struct {
 	mu   sync.Mutex
 	told map[string]bool
@@ -26,7 +26,7 @@ func (o *outage) tell(chat string) bool {
 	return true
 }
 
-// over ends the outage: everybody is told again of the next one.
+// over ends the outage: chats are told about the next one.
 func (o *outage) over() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -35,7 +35,7 @@ func (o *outage) over() {
 
 // absence is what a request knows of an outage of the hub.
 type absence struct {
-	since time.Time // it has not answered; zero while it does
-	known bool      // it has been so for a while
-	tells bool      // this request is the one of its chat that says so
+	since time.Time // when it stopped responding; zero while it responds
+	known bool      // it has been away for a while
+	tells bool      // this request tells its chat
 }

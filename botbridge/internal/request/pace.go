@@ -11,20 +11,21 @@ import (
 )
 
 const (
-	// paceKind is the kind of values that say how long the nodes of a command take.
+	// paceKind is the kind of the records of how long a command's nodes take.
 	paceKind = "pace"
-	// paceKeep is how long that is remembered of a command that nobody uses.
+	// paceKeep is how long that of an unused command is kept.
 	paceKeep = 90 * 24 * time.Hour
 	// maxPace bounds how many nodes of a workflow are measured.
 	maxPace = 1000
-	// paceStep is how much a new run counts.
+	// paceStep is the weight of a new run.
 	paceStep = 0.25
 )
 
 // pace is how long nodes take, in seconds: the newest runs count most.
 type pace map[string]float64
 
-// mean is how long a node takes of which nothing is known: 1 if nothing is known at all.
+// mean returns the guess for a node that was never measured: the mean of the others, or 1
+// if there are none.
 func (p pace) mean() float64 {
 	if len(p) == 0 {
 		return 1
@@ -36,8 +37,8 @@ func (p pace) mean() float64 {
 	return sum / float64(len(p))
 }
 
-// with returns what is known after another run, and whether that is worth storing. Nodes
-// that the workflow no longer has are forgotten.
+// with returns the pace after another run, and whether it is worth storing. Nodes that the
+// workflow no longer has are dropped.
 func (p pace) with(took pace, has func(node string) bool) (fresh pace, changed bool) {
 	fresh = pace{}
 	for node, seconds := range p {
@@ -75,7 +76,7 @@ func (r *Runner) paceOf(ctx context.Context, command string) pace {
 	return maps.Clone(r.loadPace(ctx, command))
 }
 
-// loadPace reads it once; the caller holds paces.
+// loadPace reads it once; the caller holds r.paces.
 func (r *Runner) loadPace(ctx context.Context, command string) pace {
 	if known, ok := r.paceBy[command]; ok {
 		return known
@@ -84,11 +85,11 @@ func (r *Runner) loadPace(ctx context.Context, command string) pace {
 	if err := r.o.Store.Get(ctx, paceKind, command, &known); isUnavailable(err) {
 		return known
 	}
-	r.paceBy[command] = known // no more than there are commands in bot.yaml
+	r.paceBy[command] = known // bounded by the commands in bot.yaml
 	return known
 }
 
-// learn adds a run to what is known of a command. A number that is lost does no harm.
+// learn adds a run to a command's pace. Losing one does no harm.
 func (r *Runner) learn(ctx context.Context, command string, took pace) {
 	c := r.o.Command(command)
 	if c == nil {

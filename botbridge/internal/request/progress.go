@@ -56,12 +56,12 @@ func (p *progress) eta() time.Duration {
 	return max(0, time.Until(p.end))
 }
 
-// note handles a message and reports whether there is something new to show.
+// note handles a message and reports whether it changes what is shown.
 func (p *progress) note(h hubapi.Happening) bool {
 	now := time.Now()
 	switch h.Type {
 	case comfyui.TypeExecutionStart:
-		// Also for the second run after one that was lost: it starts again.
+		// Also when a lost run starts over.
 		end := p.end
 		p.restart()
 		p.started, p.whole, p.end = true, true, end
@@ -92,8 +92,8 @@ func (p *progress) leave(now time.Time) {
 	}
 }
 
-// times returns how long each node took, in seconds, and whether that is the whole run,
-// which took so long: after a break of the connection, messages come late or not at all.
+// times returns how long each node took, in seconds, and whether they add up to the run's
+// total: if the connection broke, messages came late or not at all.
 func (p *progress) times(run time.Duration) (pace, bool) {
 	p.leave(time.Now())
 	p.node = ""
@@ -104,9 +104,9 @@ func (p *progress) times(run time.Duration) (pace, bool) {
 	return p.took, p.whole && run > 0 && sum > 0.8*run.Seconds() && sum < 1.5*run.Seconds()+1
 }
 
-// percent returns how much is done, from 0 to 99. Each node counts as much as it usually
-// takes, or as the mean of the others if that is unknown; the running one in proportion to
-// its progress. It never goes back.
+// percent returns how much is done, from 0 to 99. A node counts for its usual time, or the
+// mean of the others if that is unknown, and the running one for its share of it. It never
+// goes back.
 func (p *progress) percent() int {
 	if p.nodes == 0 {
 		return 0
@@ -118,7 +118,7 @@ func (p *progress) percent() int {
 		}
 		return usual
 	}
-	// Nodes whose names are unknown are those that have not begun.
+	// Nodes without a name here have not started.
 	all, past, named := 0.0, 0.0, 0
 	count := func(node string) {
 		named++

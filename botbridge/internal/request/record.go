@@ -89,20 +89,21 @@ type Record struct {
 
 	Command string        `json:"command"`
 	Args    workflow.Args `json:"args"`
-	// Shows is the words of the picture that this is made from, where the command takes none.
+	// Shows is the prompt of the picture that this one is made from, if the command takes
+	// no words.
 	Shows    string  `json:"shows,omitempty"`
 	Inputs   []Input `json:"inputs,omitempty"`
 	Previews bool    `json:"previews,omitempty"`
-	// Price is what was charged to the day's share in advance.
+	// Price is what was charged to the daily share in advance.
 	Price int64 `json:"price,omitempty"`
 	// Metered means that the run's time, in seconds, is charged at the end instead.
 	Metered bool `json:"metered,omitempty"`
-	// Counted is the group in which that counts besides, "" for none.
+	// Counted is the group whose count it goes into as well, "" for none.
 	Counted string `json:"counted,omitempty"`
-	// Cover means that its pictures are covered in its group until somebody wants to see them.
+	// Cover means that its pictures are behind a spoiler in its group.
 	Cover bool `json:"cover,omitempty"`
-	// Charge names the payment that it was asked for with, "" for none, and Paid its amount.
-	// It is given back if nothing is shown for it.
+	// Charge names the payment for it, "" for none, and Paid the amount. It is refunded if
+	// nothing is shown for it.
 	Charge string `json:"charge,omitempty"`
 	Paid   int64  `json:"paid,omitempty"`
 
@@ -113,9 +114,9 @@ type Record struct {
 	// Reason is why it failed, in the hub's words.
 	Reason  string   `json:"reason,omitempty"`
 	Outputs []Output `json:"outputs,omitempty"`
-	// Texts are what the run made in words.
+	// Texts are the strings that the run made.
 	Texts []Text `json:"texts,omitempty"`
-	// Copies are later messages that show something of it, at most the last maxCopies.
+	// Copies are later messages that show some of it, the last maxCopies at most.
 	Copies []string `json:"copies,omitempty"`
 	// Grid means that the outputs are shown as one numbered picture, NoGrid that this
 	// was not possible.
@@ -155,7 +156,7 @@ const (
 	Unsure Sent = "unsure"
 	// Lost: it cannot be delivered.
 	Lost Sent = "lost"
-	// Kept: moderation does not let it be shown.
+	// Kept: withheld by moderation.
 	Kept Sent = "kept"
 	// TooBig: larger than the platform allows.
 	TooBig Sent = "too_big"
@@ -171,30 +172,30 @@ type Output struct {
 	Media   platform.Media `json:"media,omitempty"`
 	// Size is in bytes, 0 when unknown.
 	Size int64 `json:"size,omitempty"`
-	// Link is where a file that is too large to be sent can be fetched.
+	// Link is a link to a file that is too large to send.
 	Link string `json:"link,omitempty"`
 	// Verdict is what moderation says about it, and Reason why.
 	Verdict Verdict `json:"verdict,omitempty"`
 	Reason  string  `json:"reason,omitempty"`
 }
 
-// Text is a text that a run made. It is forgotten once it has been said.
+// Text is a string that a run made. It is dropped once it has been sent.
 type Text struct {
 	Text string `json:"text,omitempty"`
-	// Told means that it has been said, or never can be; Message is where.
+	// Told means that it has been sent, or never can be; Message is where.
 	Told    bool   `json:"told,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Lost means that it could not be said.
+	// Lost means that it could not be sent.
 	Lost bool `json:"lost,omitempty"`
 }
 
-// tried reports whether sending the file began within a time; 0 is any time.
+// tried reports whether sending the file began at most so long ago; 0 is any time.
 func (o *Output) tried(within time.Duration) bool {
 	return within == 0 || time.Since(time.Unix(o.Tried, 0)) < within
 }
 
-// doubt marks the files that were being sent when somebody stopped driving the request:
-// they may have arrived. p is nil if its platform is not configured.
+// doubt marks the files that were being sent when another process stopped driving the
+// request: they may have arrived. p is nil if the platform is not configured.
 func (r *Record) doubt(p platform.Platform) {
 	for i := range r.Outputs {
 		out := &r.Outputs[i]
@@ -208,7 +209,7 @@ func (r *Record) doubt(p platform.Platform) {
 	}
 }
 
-// Files returns the names of the inputs at the hub, as far as they are there.
+// Files returns the names of the inputs at the hub, of those that are there.
 func (r *Record) Files() (files workflow.Files) {
 	for _, in := range r.Inputs {
 		if in.Role == workflow.Mask {
@@ -226,7 +227,7 @@ func Who(platformName, user string) string { return platformName + ":" + user }
 // Tenant returns the tenant that pays for the request at the hub.
 func (r *Record) Tenant() string { return Who(r.Platform, r.User.ID) }
 
-// Words returns the words that say what the result shows, "" if nobody has said it.
+// Words returns the prompt of the result, "" if there is none.
 func (r *Record) Words() string { return cmp.Or(r.Args.Prompt, r.Shows) }
 
 // IDOf returns the id of the request of an event: the same event always means the
@@ -254,7 +255,7 @@ const (
 	VerbMore     = "mo"
 	VerbWorkflow = "wf"
 	VerbBack     = "bk"
-	// VerbDelete asks, and VerbDeleteNow does it.
+	// VerbDelete asks for confirmation, and VerbDeleteNow deletes.
 	VerbDelete    = "de"
 	VerbDeleteNow = "dn"
 	// VerbStar, VerbSubtle and VerbStrong are followed by the number of a picture, from 1;
@@ -268,7 +269,7 @@ const (
 	VerbStyle  = "y."
 )
 
-// ButtonData is what a button carries.
+// ButtonData returns the data of a button.
 func ButtonData(verb, id string) string { return verb + ":" + id }
 
 // The kinds of values that record which request a message asked for or is about,
@@ -276,7 +277,7 @@ func ButtonData(verb, id string) string { return verb + ":" + id }
 const (
 	MessageKind = "message"
 	MessageKeep = 48 * time.Hour
-	// PictureKeep is how long it is known of a picture: as long as its request.
+	// PictureKeep is how long that of a picture is kept: as long as its request.
 	PictureKeep = 7 * 24 * time.Hour
 )
 

@@ -33,11 +33,11 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 	}
 	var copies []string
 	if unjudged := func(out Output) bool { return out.Verdict == Unjudged }; rec.Phase != Over && r.o.Judge != nil && slices.ContainsFunc(rec.Outputs, unjudged) {
-		// Whoever follows the request is about to judge them, and must not find that
-		// another has stored a verdict.
+		// The goroutine that drives the request is about to judge them, and nobody else may
+		// store a verdict meanwhile.
 		return fmt.Errorf("resending request %s: %w", id, ErrUnjudged)
 	}
-	// Those that were sent before there was moderation, too.
+	// Also those that were sent before moderation was turned on.
 	if err := j.judge(ctx, true); err != nil {
 		return err
 	}
@@ -82,14 +82,14 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 }
 
 const (
-	// maxCopies bounds what is noted of later messages.
+	// maxCopies bounds how many later messages are noted.
 	maxCopies = 50
-	// noteTries is how often noting one is tried while others do the same.
+	// noteTries is how often noting one is tried while others write the same record.
 	noteTries = 5
 )
 
-// NoteCopies notes later messages that show something of a request, so that they go with
-// it. Nothing is noted of one that is not over.
+// NoteCopies notes later messages that show some of a request, so that they are removed
+// with it. Nothing is noted for a request that is not over.
 func (r *Runner) NoteCopies(ctx context.Context, id string, messages ...string) error {
 	for range noteTries {
 		rec, version, err := r.load(ctx, id)

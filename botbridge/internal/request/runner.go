@@ -15,8 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// Options are what a Runner works with; all but Links, Judge, Observe and Logger are
-// required.
+// Options configure a Runner; all but Links, Judge, Observe and Logger are required.
 type Options struct {
 	Store  *state.Store
 	Hub    *hubapi.Client
@@ -35,10 +34,10 @@ type Options struct {
 	// Links is the URL under which users reach the hub's links to files, without a
 	// trailing slash; "" for none.
 	Links string
-	// Judge looks at files before they are shown; nil: nobody does. Previews of runs, which
-	// it does not see, are not shown then.
+	// Judge judges files before they are shown; nil for no moderation. It does not see
+	// previews of runs, so those are not shown with it.
 	Judge Judge
-	// Observe is called for each finished request: the command and what it came to.
+	// Observe is called for each finished request with its command and how it ended.
 	Observe func(command string, outcome Outcome)
 	// Instances returns how many instances can work, for the expected time.
 	Instances func() int
@@ -52,7 +51,7 @@ type Options struct {
 
 // Runner drives all requests, each in a goroutine of its own.
 //
-// Many methods: what a request is driven by, and what people ask of one that is over.
+// Many methods: those that drive requests, and those that answer for finished ones.
 type Runner struct {
 	o      Options
 	outage outage
@@ -104,8 +103,8 @@ func (r *Runner) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Continue drives a request that was stored before, unless it is already driven,
-// over or forgotten. The channel is like that of Begin.
+// Continue drives a stored request unless it is already driven, over or forgotten. The
+// channel is like Begin's.
 func (r *Runner) Continue(ctx context.Context, id string) (<-chan struct{}, error) {
 	if told := r.driven(id); told != nil {
 		return told, nil
@@ -132,8 +131,8 @@ func (r *Runner) driven(id string) <-chan struct{} {
 	return nil
 }
 
-// Begin drives a request that was just stored. The returned channel is closed once
-// the user has been told for the first time, or cannot be told.
+// Begin drives a request that was just stored. The channel is closed once the user has been
+// told for the first time, or cannot be told.
 func (r *Runner) Begin(ctx context.Context, rec Record) <-chan struct{} { return r.start(ctx, rec, 1) }
 
 func (r *Runner) start(ctx context.Context, rec Record, version int64) <-chan struct{} {
@@ -173,8 +172,7 @@ func (r *Runner) Active() int {
 	return len(r.jobs)
 }
 
-// Cancel requests the end of a request. It returns false for one that is not
-// driven: it is over.
+// Cancel cancels a request. It returns false if the request is not driven, so it is over.
 func (r *Runner) Cancel(id string) bool {
 	r.mu.Lock()
 	j := r.jobs[id]
@@ -214,7 +212,7 @@ func (r *Runner) Load(ctx context.Context, id string) (Record, error) {
 func (r *Runner) pause(started bool) time.Duration {
 	pause := r.o.Look
 	if started {
-		// Its messages tell more, and sooner.
+		// Its event stream says more, and sooner.
 		pause *= 5
 	}
 	return pause + time.Duration(r.Active())*10*time.Millisecond

@@ -30,7 +30,7 @@ const (
 	cellGap = 4
 	// maxCell bounds a picture that is decoded for a sheet, in pixels: about 24 MB.
 	maxCell = 6 << 20
-	// sheetSize is about how large a sheet is, in bytes, for the time that sending takes.
+	// sheetSize is the rough size of a sheet in bytes, for how long sending it may take.
 	sheetSize = 1 << 20
 )
 
@@ -52,7 +52,7 @@ func (j *job) gridded() bool {
 	return true
 }
 
-// shownAtOnce reports whether one message shows everything, with its buttons.
+// shownAtOnce reports whether one message shows everything, buttons included.
 func (j *job) shownAtOnce() bool {
 	if len(j.rec.Outputs) != 1 && !j.rec.Grid {
 		return false
@@ -65,8 +65,8 @@ func (j *job) shownAtOnce() bool {
 	return true
 }
 
-// sheet is the sheet of all outputs. It is made again for each attempt to send it, one at
-// a time in the whole bridge, so that no more than one picture is in memory.
+// sheet returns the sheet with all outputs. It is drawn for each attempt to send it, and
+// only one at a time in the whole bridge, so that no more than one picture is in memory.
 func (j *job) sheet() platform.Attachment {
 	covered := j.rec.Cover || slices.ContainsFunc(j.rec.Outputs, func(out Output) bool { return out.Verdict == Covered })
 	return platform.Attachment{Name: "pictures.jpg", Media: platform.Photo, Size: sheetSize, Spoiler: covered, Open: func(ctx context.Context) (io.ReadCloser, error) {
@@ -102,7 +102,7 @@ type sheet struct {
 	canvas *image.RGBA
 }
 
-// add puts picture i, from 0, on the sheet. The first one decides the shape of all.
+// add draws picture i, from 0. The first one decides the shape of all.
 func (s *sheet) add(i int, data []byte) error {
 	config, _, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || config.Width <= 0 || config.Height <= 0 || config.Width > maxCell/config.Height {
@@ -127,13 +127,13 @@ func (s *sheet) add(i int, data []byte) error {
 	return nil
 }
 
-// fit returns the largest size of the same shape within a room.
+// fit returns the largest size with the same aspect ratio that fits.
 func fit(size, room image.Point) image.Point {
 	scale := min(float64(room.X)/float64(size.X), float64(room.Y)/float64(size.Y))
 	return image.Pt(max(1, int(float64(size.X)*scale)), max(1, int(float64(size.Y)*scale)))
 }
 
-// number writes a number into the corner of a picture, white on black.
+// number draws a number into the corner of a picture, white on black.
 func (s *sheet) number(n int, corner image.Point) {
 	face := basicfont.Face7x13
 	small := image.NewRGBA(image.Rect(0, 0, face.Advance+4, face.Height+2))
@@ -146,7 +146,7 @@ func (s *sheet) number(n int, corner image.Point) {
 	xdraw.NearestNeighbor.Scale(s.canvas, at.Intersect(s.canvas.Bounds()), small, small.Bounds(), xdraw.Over, nil)
 }
 
-// read returns the sheet as JPEG.
+// read encodes the sheet as JPEG.
 func (s *sheet) read() (io.ReadCloser, error) {
 	const quality = 90
 	var b bytes.Buffer

@@ -7,22 +7,21 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// PictureKind is the kind of values that say which outputs a message shows, by
-// MessageName: people answer to a picture when they want it changed. It stands beside
-// MessageKind, of which older bridges read no more than the id.
+// PictureKind is the kind of the records of which outputs a message shows, by MessageName,
+// for people who reply to a picture. It is separate from MessageKind, in which older
+// bridges expect only an id.
 const PictureKind = "picture"
 
-// Shown says which pictures of a request a message of the bridge shows. Older and newer
+// Shown is which pictures of a request one of the bridge's messages shows. Older and newer
 // bridges read its JSON.
 type Shown struct {
 	Request string `json:"request"`
-	// Outputs are numbers of outputs, from 0.
+	// Outputs are indices of outputs.
 	Outputs []int `json:"outputs"`
 }
 
-// noteShown remembers which request the messages with outputs in a chat are of, and which
-// pictures they show, for what people answer to them. Without the notes only that does not
-// work.
+// noteShown records which pictures of the request the messages with outputs show, for
+// replies to them. If that fails, only such replies do not work.
 func (j *job) noteShown(ctx context.Context, in platform.Chat, group ...*Output) {
 	at := map[string][]int{}
 	for i := range j.rec.Outputs {
@@ -35,7 +34,7 @@ func (j *job) noteShown(ctx context.Context, in platform.Chat, group ...*Output)
 	}
 }
 
-// noteMessage notes the same of one message.
+// noteMessage does the same for one message.
 func (j *job) noteMessage(ctx context.Context, in platform.Chat, message string, outputs ...int) {
 	name := MessageName(j.rec.Platform, in.ID, message)
 	err := j.r.o.Store.Put(ctx, MessageKind, name, j.rec.ID, PictureKeep)

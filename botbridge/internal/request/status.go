@@ -10,8 +10,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// tellTries is how many status messages of a request may have an unknown fate. Then it
-// has none; its result comes all the same.
+// tellTries is how many status messages of a request may have an unknown fate. After that
+// it gets none; its result comes anyway.
 const tellTries = 3
 
 // tell posts the status message, if that has not been done.
@@ -32,14 +32,15 @@ func (j *job) tell(ctx context.Context) error {
 		case !errors.Is(err, platform.ErrUncertain):
 			return err
 		}
-		// Whoever waits for this message goes on after it, in the order of the questions.
+		// Those who wait for this message go on after it, so that replies keep the order of
+		// the requests.
 		if !pauses.Wait(ctx) {
 			return ctx.Err()
 		}
 	}
 }
 
-// tellOnceMore posts the status message once, unless it stands there, or too many may.
+// tellOnceMore posts the status message once, unless it is there, or too many may be.
 func (j *job) tellOnceMore(ctx context.Context) error {
 	limits := j.platform.Limits()
 	knows := limits.KnowsPosts && limits.KnowsPostsFor == 0
@@ -85,9 +86,9 @@ func (j *job) tellOnceMore(ctx context.Context) error {
 	return j.save(ctx)
 }
 
-// firstWords say of a request that waits what was true when they were said: if nobody
-// can change them later, they do not look as if they were going to change. They are ""
-// if the usual words will do.
+// firstWords returns the text of the first message about a waiting request. If its id is
+// lost, nobody can edit it later, so it says only what stays true and does not look as if
+// it were about to change. "" means that the usual text will do.
 func (j *job) firstWords() string {
 	p := j.prog
 	if j.rec.Cancel || j.rec.Phase == Ended || j.away.tells || p.started || p.stuck != "" && p.position >= 0 {
@@ -108,7 +109,7 @@ func (j *job) firstWords() string {
 	return text
 }
 
-// show updates the status message when there is time for it.
+// show updates the status message when the outbox has time for it.
 func (j *job) show() {
 	if j.rec.Status == "" {
 		return

@@ -15,13 +15,15 @@ import (
 )
 
 const (
-	// maxTextBytes bounds what is kept of all texts of one run until they are said.
+	// maxTextBytes bounds the texts of a run that are kept until they are sent.
 	maxTextBytes = 256 << 10
-	// textHead is how much of a text is shown above the file with all of it, in UTF-16 units.
+	// textHead is how much of a text is shown above the file with the whole, in UTF-16
+	// units.
 	textHead = 300
 )
 
-// bounded are texts to say; what is too long ends with the words cut.
+// bounded returns the texts to send, within maxTextBytes; cut is appended where one was cut
+// off.
 func bounded(texts []string, cut string) (list []Text) {
 	left := maxTextBytes
 	for _, text := range texts {
@@ -37,8 +39,8 @@ func bounded(texts []string, cut string) (list []Text) {
 	return list
 }
 
-// deliverTexts says what has not been said yet. What got no answer is said again: a text
-// that comes twice does no harm.
+// deliverTexts sends the texts that have not been sent. One that may have arrived is sent
+// again: seeing a text twice does no harm.
 func (j *job) deliverTexts(ctx context.Context) error {
 	for i := range j.rec.Texts {
 		if j.rec.Texts[i].Told {
@@ -63,7 +65,7 @@ func (j *job) deliverTexts(ctx context.Context) error {
 	return nil
 }
 
-// deliverText says one text and returns the message that has it.
+// deliverText sends one text and returns the message that has it.
 func (j *job) deliverText(ctx context.Context, i int) (string, error) {
 	posts := j.textPosts(j.rec.Texts[i].Text)
 	only := len(j.rec.Outputs) == 0
@@ -75,7 +77,7 @@ func (j *job) deliverText(ctx context.Context, i int) (string, error) {
 		if !errors.Is(err, platform.ErrGone) && !errors.Is(err, platform.ErrRefused) {
 			return j.rec.Status, err
 		}
-		j.rec.Status = "" // the user has deleted it: say it in a new one
+		j.rec.Status = "" // the user has deleted it: send a new one
 	}
 	message := ""
 	for n, post := range posts {
@@ -91,8 +93,8 @@ func (j *job) deliverText(ctx context.Context, i int) (string, error) {
 	return message, nil
 }
 
-// textPosts are the messages for a text: one, with a file if it is too long, or several
-// where no file can be sent that exists only here.
+// textPosts returns the messages for a text: one, with a file if it is too long, or several
+// where files have to be links.
 func (j *job) textPosts(text string) []platform.Post {
 	limits := j.platform.Limits()
 	switch {
@@ -111,7 +113,7 @@ func (j *job) textPosts(text string) []platform.Post {
 	}}}}
 }
 
-// saidAtOnce reports whether everything was words, and has been said with its buttons.
+// saidAtOnce reports whether there were only texts, and they were sent with their buttons.
 func (j *job) saidAtOnce() bool {
 	return len(j.rec.Outputs) == 0 && len(j.rec.Texts) > 0 && !j.textLost()
 }

@@ -11,9 +11,8 @@ import (
 // offline is the state of an instance that is absent.
 const offline = "offline"
 
-// Why explains in a language why a job is waiting: no instance is there, none can
-// run it, or all that can are busy. stuck means that it is not just a matter of
-// time.
+// Why explains why a job is waiting: no instance is online, none can run it, or those that
+// can are busy. stuck means that it is not just a matter of time.
 func Why(texts *locale.Bundle, language string, e hubapi.Explanation) (text string, stuck bool) {
 	here, able := 0, 0
 	var lacking []string
@@ -26,7 +25,7 @@ func Why(texts *locale.Bundle, language string, e hubapi.Explanation) (text stri
 			able++
 			continue
 		}
-		// Without the names of machines, which do not belong in a chat.
+		// Names of machines do not belong in a chat.
 		const most = 4
 		for _, thing := range i.Lacks {
 			if len(lacking) < most && !slices.Contains(lacking, thing) {

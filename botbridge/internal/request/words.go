@@ -15,7 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// say is a text in the language of the request.
+// say returns a text in the language of the request.
 func (j *job) say(key string, with locale.With) string {
 	return j.r.o.Texts.Say(j.rec.Language, key, with)
 }
@@ -98,7 +98,7 @@ func (j *job) runningText() string {
 	return j.say("running", locale.With{"progress": text})
 }
 
-// caption returns the text under a picture.
+// caption returns the text below a picture.
 func (j *job) caption(limit int) string {
 	tail := slices.Clone(j.rec.Args.Styles)
 	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {
@@ -147,7 +147,7 @@ func (j *job) whyRefused(refused *hubapi.RefusedError) string {
 	return j.say(key, locale.With{"status": refused.Status})
 }
 
-// donePost says what happened to the files.
+// donePost returns the message that says what became of the files.
 func (j *job) donePost() platform.Post {
 	post := platform.Post{ReplyTo: j.rec.Message, Buttons: j.doneButtons()}
 	count := map[Sent]int{}
@@ -191,12 +191,12 @@ func (j *job) donePost() platform.Post {
 	return post
 }
 
-// buttons is one row of buttons.
+// buttons returns one row of buttons.
 func (j *job) buttons(verbs ...string) [][]platform.Button {
 	return Buttons(j.r.o.Texts, j.rec.Language, j.rec.ID, verbs...)
 }
 
-// Buttons is one row of buttons about a request.
+// Buttons returns one row of buttons for a request.
 func Buttons(texts *locale.Bundle, language, id string, verbs ...string) [][]platform.Button {
 	row := make([]platform.Button, 0, len(verbs))
 	for _, verb := range verbs {
@@ -227,7 +227,8 @@ func (j *job) doneButtons() [][]platform.Button {
 	return append(rows, j.buttons(append(more, VerbMore)...)...)
 }
 
-// pictureButtons are two rows for two to four pictures: a large one, and variations of one.
+// pictureButtons returns two rows for two to four pictures: one to enlarge them, one for
+// variations.
 func (j *job) pictureButtons() [][]platform.Button {
 	n := len(j.rec.Outputs)
 	c := j.r.o.Command(j.rec.Command)
@@ -255,7 +256,7 @@ func (j *job) pictureButtons() [][]platform.Button {
 
 func megabytes(size int64) int64 { return (size + 999_999) / 1_000_000 }
 
-// units is the length of a text in UTF-16 units, as platforms count.
+// units returns the length of a text in UTF-16 units, as platforms count.
 func units(text string) int { return len(utf16.Encode([]rune(text))) }
 
 // clipTo shortens a text to a number of units.
