@@ -156,7 +156,7 @@ func (in *inbox) finish(ctx context.Context, key string) {
 		if ok {
 			err = in.handle(ctx, e)
 		}
-		// Somebody's money is never given up.
+		// A payment is never given up.
 		if err == nil || tries == handleTries && e.Kind != platform.Paid {
 			if err != nil {
 				in.log.Error("an event cannot be handled and is left out", "error", err)

@@ -7,8 +7,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// judge asks the operator's service about results. That it gives no verdict is logged:
-// everybody who waits would only see what bot.yaml says for that.
+// judge asks the operator's service about results. A missing verdict is logged, because
+// users see only the effect of what bot.yaml says for that case.
 func (b *Bridge) judge(service *limits.Judge) request.Judge {
 	return func(ctx context.Context, r request.Result) (request.Verdict, string, error) {
 		v, failed, err := service.Judge(ctx, limits.Made{

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// movedTimeout bounds how long a chat waits until it is stored that another has a new id.
+// movedTimeout bounds how long a chat waits for the new id of another to be stored.
 const movedTimeout = 5 * time.Second
 
-// moved goes on in the chat that another has become, as the answer to a call has said.
+// moved handles a chat's new id that came up in the answer to a call.
 func (b *Bridge) moved(platformName, from, to string) {
 	ctx, cancel := context.WithTimeout(context.Background(), movedTimeout)
 	defer cancel()

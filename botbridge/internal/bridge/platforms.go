@@ -112,7 +112,7 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 		b.mu.Unlock()
 		return nil
 	case errors.Is(err, state.ErrFull) && e.Kind != platform.Paid:
-		// Left out, because one chat must not keep all others from being heard.
+		// Dropped, because one chat must not keep all others from being heard.
 		b.metrics.dropped(e)
 		b.log.Warn("a chat says more than can be handled", "platform", e.Platform)
 		b.decline(e, chat)
@@ -135,14 +135,14 @@ func (b *Bridge) notePart(ctx context.Context, e platform.Event) error {
 	return conversation.NotePart(ctx, b.store, e)
 }
 
-// maxExcused bounds the chats that are remembered as knowing of an outage, or of what
-// was left out.
+// maxExcused bounds how many chats are remembered as told about an outage or skipped
+// messages.
 const maxExcused = 10_000
 
-// declinePause is how long a chat is not told again that messages are left out.
+// declinePause is the pause before a chat is told again that messages are skipped.
 const declinePause = time.Minute
 
-// decline tells a chat that messages are left out: at their first, and then once in a
+// decline tells a chat that messages are skipped: at the first one, and then once in a
 // while.
 func (b *Bridge) decline(e platform.Event, chat string) {
 	p := b.platforms[e.Platform]

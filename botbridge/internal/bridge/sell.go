@@ -8,7 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
-// sellProblems returns which prices nobody can pay.
+// sellProblems returns problems with prices that nobody could pay.
 func sellProblems(c *config.Config, commands []*workflow.Command) (list []error) {
 	if c.Sells() && c.Telegram == nil {
 		list = append(list, fmt.Errorf("stars: people can pay on Telegram only, which is not configured"))

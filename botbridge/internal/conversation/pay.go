@@ -260,7 +260,7 @@ func (t *Talk) paid(ctx context.Context, tn *turn) error {
 		return t.paidBefore(ctx, tn, charge.ID)
 	case state.PaysNothing:
 	}
-	t.o.Logger.Warn("a payment is for nothing and is given back", "charge", charge.ID)
+	t.o.Logger.Warn("a payment has nothing to pay for and is refunded", "charge", charge.ID)
 	return t.payBack(ctx, tn)
 }
 

@@ -32,11 +32,11 @@ func (t *Talk) Refund(ctx context.Context) {
 	for retry.Sleep(ctx, refundTick) {
 		charges, err := t.o.Store.Refunds(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
-			t.o.Logger.Warn("cannot read what is to be given back", "error", err)
+			t.o.Logger.Warn("cannot read which refunds are due", "error", err)
 		}
 		for _, charge := range charges {
 			if err := t.refundOne(ctx, charge); err != nil && ctx.Err() == nil {
-				t.o.Logger.Warn("cannot note that a payment was given back", "charge", charge.ID, "error", err)
+				t.o.Logger.Warn("cannot record that a payment was refunded", "charge", charge.ID, "error", err)
 			}
 		}
 	}
@@ -61,15 +61,15 @@ func (t *Talk) refundOne(ctx context.Context, charge state.Charge) error {
 		if wait := (*platform.WaitError)(nil); errors.As(err, &wait) {
 			after = max(wait.After, time.Second)
 		}
-		t.o.Logger.Warn("a payment could not be given back", "charge", charge.ID, "error", err, "again_in", after)
+		t.o.Logger.Warn("a payment could not be refunded", "charge", charge.ID, "error", err, "again_in", after)
 	}
 	_, err = t.o.Store.Settle(ctx, charge, to, after)
 	if errors.Is(err, state.ErrNotFound) {
-		t.o.Logger.Error("a payment that was to be given back is not known any more", "charge", charge.ID)
+		t.o.Logger.Error("the record of a payment that has to be refunded is gone", "charge", charge.ID)
 		return nil
 	}
 	if err == nil && to == state.Refunded {
-		t.o.Logger.Info("a payment was given back", "charge", charge.ID)
+		t.o.Logger.Info("a payment was refunded", "charge", charge.ID)
 	}
 	return err
 }
@@ -107,7 +107,7 @@ func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
 	case now == state.Refunded:
 		return t.reply(ctx, tn, t.say(tn, "refund_done", locale.With{"charge": charge.ID}))
 	}
-	t.o.Logger.Info("an operator gives a payment back", "charge", charge.ID)
+	t.o.Logger.Info("an operator refunds a payment", "charge", charge.ID)
 	return t.reply(ctx, tn, t.say(tn, "refund_begun", locale.With{"charge": charge.ID, "n": charge.Price, "who": charge.Who}))
 }
 

@@ -25,8 +25,8 @@ import (
 // Config configures who may do what. Users and chats are named platform:id, such as
 // telegram:12345.
 type Config struct {
-	// AllowUsers and AllowChats, if either is not empty, admit nobody else: only a
-	// listed user, or anybody in a listed chat.
+	// AllowUsers and AllowChats, if either is not empty, admit only the listed users, and
+	// everybody in the listed chats.
 	AllowUsers []string `yaml:"allow_users"`
 	AllowChats []string `yaml:"allow_chats"`
 	BlockUsers []string `yaml:"block_users"`
@@ -122,16 +122,16 @@ func New(c Config, store *state.Store) (*Guard, error) {
 	return &Guard{c: c, store: store, http: &http.Client{Timeout: 3 * time.Second}, pace: map[string]*pace{}, swept: time.Now()}, nil
 }
 
-// Standing says whether somebody may use the bridge.
+// Standing says whether a user may use the bridge.
 type Standing int
 
 // The standings.
 const (
 	// Welcome users may ask for anything.
 	Welcome Standing = iota
-	// Stranger is not on the list of those who may use the bridge.
+	// Stranger is not on the list of who may use the bridge.
 	Stranger
-	// Banned is on the list of those who may not, or was banned.
+	// Banned is on the list of who may not, or was banned by command.
 	Banned
 )
 
@@ -166,12 +166,12 @@ func (g *Guard) Standing(ctx context.Context, e platform.Event) (Standing, error
 	return Welcome, nil
 }
 
-// FormerKind is the kind of values that are the name of a group before it had a new id, by
-// its new name: the configuration may still have the old one.
+// FormerKind records the former names of groups that have a new id, by the new name: the
+// configuration may still have the old one.
 const FormerKind = "moved_from"
 
-// former returns the name that the group of an event had before, "" if none is known, or no
-// list names chats.
+// former returns the former name of an event's group, "" if it is unknown or no list names
+// chats.
 func (g *Guard) former(ctx context.Context, e platform.Event) (name string, err error) {
 	if !e.Chat.Group || len(g.c.AllowChats)+len(g.c.BlockChats) == 0 {
 		return "", nil
@@ -183,8 +183,8 @@ func (g *Guard) former(ctx context.Context, e platform.Event) (name string, err 
 	return name, err
 }
 
-// MayTell reports whether a chat may get a broadcast. user is who wrote there last, ""
-// if that is not known.
+// MayTell reports whether a chat may get a broadcast. user is the one who wrote there last,
+// "" if unknown.
 func (g *Guard) MayTell(ctx context.Context, platformName string, chat platform.Chat, user string) (bool, error) {
 	name := platformName + ":" + chat.ID
 	former, err := g.former(ctx, platform.Event{Platform: platformName, Chat: chat})
@@ -266,8 +266,8 @@ func (g *Guard) Waiting(e platform.Event) int {
 	return g.c.Waiting
 }
 
-// Flood reports whether a user sends more messages than are handled, and whether it
-// is time to tell them.
+// Flood reports whether a user sends more messages than are handled, and whether to tell
+// them now.
 func (g *Guard) Flood(e platform.Event, now time.Time) (flood, tell bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

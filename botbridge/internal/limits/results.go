@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Results is a service that looks at everything that was made before anybody sees it.
+// Results configures a service that judges every result before anybody sees it.
 type Results struct {
 	// Hook is its URL.
 	Hook string `yaml:"hook"`
 	// Timeout bounds a call. Default: 20 s.
 	Timeout time.Duration `yaml:"timeout"`
-	// Fail says what becomes of a file that could not be looked at: "closed", it is not
-	// shown, or "open", it is. Default: closed.
+	// Fail says what to do with a file that could not be judged: "closed" withholds it,
+	// "open" shows it. Default: closed.
 	Fail string `yaml:"fail"`
 }
 
@@ -59,10 +59,9 @@ type Made struct {
 	Read func(ctx context.Context) ([]byte, error)
 }
 
-// Verdict is what becomes of a file.
+// Verdict is the service's answer.
 type Verdict struct {
-	// Verdict is "allow", "spoiler" (it is covered until somebody wants to see it) or
-	// "refuse".
+	// Verdict is "allow", "spoiler" (hidden until somebody reveals it) or "refuse".
 	Verdict string `json:"verdict"`
 	// Reason is for the user, in the service's words.
 	Reason string `json:"reason"`
@@ -93,16 +92,16 @@ func NewJudge(c Results, transport http.RoundTripper) *Judge {
 	}}
 }
 
-// readTimeout bounds how long a file may be read from the hub: who reads holds one of the
-// turns.
+// readTimeout bounds reading a file from the hub, which takes up one of the judgeWidth
+// slots.
 const readTimeout = time.Minute
 
-// errNoVerdict means that the service has given none that can be used.
+// errNoVerdict means that the service gave no usable verdict.
 var errNoVerdict = errors.New("the service for results gives no verdict")
 
-// Judge returns what becomes of a file. Without an answer that is what Fail says, and
-// failed says why. The error is that of reading the file, or of a context that has ended:
-// it may be tried again.
+// Judge returns the verdict on a file. Without an answer, it is what Fail says, and failed
+// is the cause. The error comes from reading the file, or from a context that ended: it may
+// be tried again.
 func (j *Judge) Judge(ctx context.Context, m Made) (v Verdict, failed, err error) {
 	select {
 	case j.turns <- struct{}{}:

@@ -32,13 +32,13 @@ type lane struct {
 	woken chan struct{}
 }
 
-// call is one thing to send.
+// call is one API call to make.
 type call struct {
 	to      platform.Chat
 	kind    string
 	mark    Mark // set if it must not be sent twice
 	settled bool // doing it twice is as good as once: repeat it until its fate is known
-	// settledFor is how long that is so after an attempt of unknown fate; 0 is for ever.
+	// settledFor is how long that holds after an attempt of unknown fate; 0 is for ever.
 	settledFor time.Duration
 	doubt      time.Time // of the first attempt of unknown fate
 	counts     int       // messages, for the rate limits; 0 if they do not apply
@@ -178,7 +178,7 @@ func (l *lane) repeat(c *call) error {
 			}
 			continue
 		case errors.As(err, &moved):
-			// Messages have other ids there: whoever has given the call knows what to do.
+			// Messages have other ids there, so the caller has to decide what to do.
 			l.box.o.Moved(l.p.Name(), c.to.ID, moved.To)
 			if c.lost != nil {
 				return fmt.Errorf("%w: %w", c.lost, err)

@@ -7,9 +7,9 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
-// Menu leaves commands out of the menu of a group, if the platform has menus; nil shows the
-// usual menu again. It makes one attempt, beside the lane: a menu is not worth the wait of
-// the messages in the group.
+// Menu hides commands from the menu of a group, if the platform has menus; nil shows the
+// default menu again. It makes one attempt outside the lane, because the group's messages
+// should not wait for a menu.
 func (b *Outbox) Menu(ctx context.Context, p platform.Platform, in platform.Chat, without []string) error {
 	menued, ok := p.(platform.Menued)
 	if !ok {

@@ -113,11 +113,11 @@ func (b *Outbox) Waiting() int {
 	return n
 }
 
-// Send posts and waits until that is done. It returns the ids of the new messages.
-// If a file cannot be read it fails with platform.ErrSource, so that the chat does
-// not wait for it; with a platform.MovedError if the chat has a new id, in which the message
-// that is answered has none. If the platform did not say whether it accepted the post, it is
-// posted again, a few times: use it for text, which may be repeated.
+// Send posts and waits for the result. It returns the ids of the new messages. If a file
+// cannot be read, it fails with platform.ErrSource, so that the chat is not held up; if the
+// chat has a new id, with a platform.MovedError, as the message that is replied to does not
+// exist there. If it is unknown whether the platform accepted the post, it is posted again
+// a few times, so use it for text, which may come twice.
 func (b *Outbox) Send(ctx context.Context, p platform.Platform, to platform.Chat, post platform.Post) ([]string, error) {
 	return b.send(ctx, p, to, post, nil)
 }
@@ -178,8 +178,7 @@ func (b *Outbox) Delete(ctx context.Context, p platform.Platform, to platform.Ch
 	})
 }
 
-// Answer ends the waiting of a user who pressed a button, at once and without
-// repeating: a late answer is useless.
+// Answer answers a button press, at once and without retrying: a late answer is useless.
 func (b *Outbox) Answer(ctx context.Context, p platform.Platform, press, text string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -250,7 +249,7 @@ func (b *Outbox) timeoutOf(post platform.Post) time.Duration {
 // limiter returns the rate limiter of a whole platform.
 func (b *Outbox) limiter(p platform.Platform) *rate.Limiter { return b.limiterOf(p, p.Name()) }
 
-// answerLimiter returns that of the answers to buttons. They are no messages and do
+// answerLimiter returns the limiter for answers to buttons. They are not messages and do
 // not wait behind them: a late answer is useless.
 func (b *Outbox) answerLimiter(p platform.Platform) *rate.Limiter {
 	return b.limiterOf(p, p.Name()+"/answers")

@@ -15,13 +15,13 @@ const (
 	workShare = 0.1
 	// workTimeout bounds such a call.
 	workTimeout = 5 * time.Second
-	// workRefused is how long a chat is left alone that does not take it.
+	// workRefused is how long a chat that refuses it is left alone.
 	workRefused = 10 * time.Minute
 )
 
 // Work shows in a chat that the bridge is at work, if the platform can, nothing is being
-// said there, and nobody waits for a turn to say something. It does not wait, and it is
-// never repeated: call it again while there is work.
+// sent there, and no call waits for its turn. It returns at once and is never retried: call
+// it again while there is work.
 func (b *Outbox) Work(p platform.Platform, to platform.Chat, makes platform.Media) {
 	worker, ok := p.(platform.Worker)
 	if !ok {

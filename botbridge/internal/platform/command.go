@@ -8,10 +8,10 @@ import "context"
 type Command struct {
 	Name  string
 	About map[string]string
-	// OnMessage means that it is used on a message, as if that was answered with it, and
-	// takes no arguments. About is then what it is called there: a few words.
+	// OnMessage means that it is used on a message, like a reply with the command, and
+	// takes no arguments. About is then its name in that menu: a few words.
 	OnMessage bool
-	// Private means that what it says concerns only the person who uses it.
+	// Private means that its reply is only for the person who uses it.
 	Private   bool
 	Arguments []Argument
 }
@@ -35,21 +35,21 @@ const (
 // Argument is one thing that a command takes.
 type Argument struct {
 	// Name is what the user sees, Flag what the bridge reads before the value, as in
-	// "--size 768x512". Without a flag the value stands for itself; that of a Switch is
+	// "--size 768x512". Without a flag, the value stands alone; the value of a Switch is
 	// its name.
 	Name, Flag string
 	Kind       ArgumentKind
 	About      map[string]string
 	Required   bool
-	// Choices are all values there are, nil for any.
+	// Choices are all possible values, nil for any.
 	Choices []string
-	// Suggested means that the bridge knows values while somebody fills the argument in;
-	// see [Suggest]. Others may be written, too.
+	// Suggested means that the bridge suggests values while the argument is typed, see
+	// [Suggest]. Other values are allowed.
 	Suggested bool
 	// Min and Max bound a number, both included.
 	Min, Max float64
 }
 
-// Suggest returns values of an argument of a command that fit what somebody has typed so
-// far, the best first. It is called at each key that is pressed, and must not wait.
+// Suggest returns values of a command's argument that match what was typed so far, the best
+// first. It is called at every keystroke and must not block.
 type Suggest func(ctx context.Context, command, argument, typed string) []string

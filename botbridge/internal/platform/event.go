@@ -12,13 +12,13 @@ const (
 	Edited Kind = "edited"
 	// Pressed is a pressed button under a message of the bridge.
 	Pressed Kind = "pressed"
-	// Left means that the bridge may not write to a chat any more: it was blocked, or
-	// removed from the group.
+	// Left means that the bridge may no longer write to a chat: it was blocked, or removed
+	// from the group.
 	Left Kind = "left"
 	// Moved means that a group has a new id: Event.To.
 	Moved Kind = "moved"
-	// Checkout is the question whether somebody may pay an invoice. Its Press is to be
-	// answered, see [Seller].
+	// Checkout asks whether somebody may pay an invoice. Its Press has to be answered, see
+	// [Seller].
 	Checkout Kind = "checkout"
 	// Paid is a payment that was made.
 	Paid Kind = "paid"
@@ -41,8 +41,8 @@ type Event struct {
 	// Data comes from the user's program and may be forged.
 	Press string `json:"press,omitempty"`
 	Data  string `json:"data,omitempty"`
-	// Filled are the texts of the form that the press had opened, by the names of its
-	// fields; nil if it opened none.
+	// Filled are the texts of the form that the press opened, by field name; nil if it
+	// opened none.
 	Filled map[string]string `json:"filled,omitempty"`
 	At     time.Time         `json:"at"`
 	// To is the new id of a chat that has Moved.
@@ -59,7 +59,7 @@ type Chat struct {
 	ID string `json:"id"`
 	// Topic is the thread of a group that has topics.
 	Topic string `json:"topic,omitempty"`
-	// Group means that other people read along.
+	// Group means that others can read it.
 	Group bool `json:"group,omitempty"`
 }
 

@@ -2,11 +2,10 @@ package platform
 
 import "context"
 
-// Form is a few texts to fill in. What is filled in comes back as a Pressed event with
-// Event.Filled.
+// Form is a few texts to fill in. They come back in a Pressed event, as Event.Filled.
 type Form struct {
 	Title string
-	// Data is that of the event that brings the form back: at most 64 bytes.
+	// Data is the data of the event that brings the texts back: at most 64 bytes.
 	Data   string
 	Fields []Field
 }
@@ -15,14 +14,14 @@ type Form struct {
 type Field struct {
 	// Name is its key in Event.Filled.
 	Name, Label string
-	// Value is what is in it already. A platform leaves out one that is too long for it:
-	// half of a text would be taken for the whole.
+	// Value is the initial text. If it is too long for the platform it is left out, as half
+	// a text could pass for the whole.
 	Value string
-	// Long means that it has several lines, Required that it must not stay empty.
+	// Long means that it can have several lines, Required that it must not be empty.
 	Long, Required bool
 }
 
-// Forms returns the form that an event opens, nil if it opens none and is to be handled. A
-// platform with forms (see Limits.Forms) calls it while the user waits for the answer: ctx
-// ends soon, and a form without values is better than none.
+// Forms returns the form that an event opens, nil if the event is just to be handled. A
+// platform with forms (see Limits.Forms) calls it while the user waits: ctx ends soon, and
+// an empty form is better than none.
 type Forms func(ctx context.Context, e Event) *Form

@@ -32,8 +32,8 @@ type Platform interface {
 	// Delete removes a message of the bridge. A missing message is not an error, one that
 	// is too old to be removed is ErrRefused.
 	Delete(ctx context.Context, to Chat, message string) error
-	// Answer ends the waiting of the user who pressed a button; an empty text shows
-	// nothing.
+	// Answer tells the app of a user who pressed a button that the press was handled, and
+	// shows the text unless it is empty.
 	Answer(ctx context.Context, press, text string) error
 	// Open reads a file that a user sent.
 	Open(ctx context.Context, f File) (io.ReadCloser, error)
@@ -41,9 +41,9 @@ type Platform interface {
 	Limits() Limits
 }
 
-// Moderated is a platform with groups in which some people keep order.
+// Moderated is a platform whose groups have moderators.
 type Moderated interface {
-	// Moderates reports whether somebody may remove other people's messages in a group.
+	// Moderates reports whether a user may remove other people's messages in a group.
 	Moderates(ctx context.Context, in Chat, user string) (bool, error)
 }
 
@@ -65,24 +65,23 @@ type Limits struct {
 	// Sides is the largest sum of width and height in pixels of what is shown as a
 	// picture, Shape the largest ratio between them; 0 means no limit.
 	Sides, Shape int
-	// Videos are the endings of the files that play, such as ".mp4"; nil means all.
+	// Videos are the extensions of the files that play, such as ".mp4"; nil means all.
 	Videos []string
-	// KnowsPosts means that a post with an ID that was sent before is no second
-	// message: it may be sent until its fate is known.
+	// KnowsPosts means that sending a post with the same ID again makes no second message,
+	// so it can be sent until its fate is known.
 	KnowsPosts bool
 	// KnowsPostsFor is how long a platform with KnowsPosts remembers an ID; 0 means for
-	// as long as anybody may ask.
+	// ever.
 	KnowsPostsFor time.Duration
-	// InPlace means that people look for the result where the progress was shown: the
-	// status message can become any files, up to an album, and doing that twice does no
-	// harm.
+	// InPlace means that people look for the result where they saw the progress: the status
+	// message can become the files, up to an album, and doing that twice does no harm.
 	InPlace bool
 	// Forms means that an event can open a form, see [Forms].
 	Forms bool
-	// Covers means that pictures can be covered until somebody wants to see them.
+	// Covers means that pictures can be hidden behind a spoiler.
 	Covers bool
-	// Linked means that files are handed over as links to the hub: what exists only here
-	// cannot be shown.
+	// Linked means that files are sent as links to the hub, so files that exist only in the
+	// bridge cannot be shown.
 	Linked bool
 	// Album is how many pictures one post can hold.
 	Album int

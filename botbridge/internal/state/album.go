@@ -19,8 +19,8 @@ var partScript = redis.NewScript("bridge/part", redis.Durable, partLua)
 const (
 	// partKeep is how long the pictures of an album are remembered after the last one.
 	partKeep = 10 * time.Minute
-	// maxParts bounds the pictures that are remembered of a lane. More than wait to be
-	// handled fit in, so that only those of messages that were handled are forgotten.
+	// maxParts bounds the pictures that are remembered of a lane. It is more than can wait
+	// in a lane, so that only those of handled messages are dropped.
 	maxParts = 100
 	// maxPart bounds what is remembered of one, in bytes.
 	maxPart = 4096

@@ -24,13 +24,13 @@ var (
 )
 
 const (
-	// chargeKeep is how long a payment is known: for as long as it may be asked about.
+	// chargeKeep is how long a payment is kept, in case somebody asks about it.
 	chargeKeep = 180 * 24 * time.Hour
-	// maxRefunds bounds what is given back in one go.
+	// maxRefunds bounds how many refunds Refunds returns at a time.
 	maxRefunds = 50
 )
 
-// ChargeState is what becomes of a payment.
+// ChargeState is the state of a payment.
 type ChargeState string
 
 const (
@@ -38,9 +38,9 @@ const (
 	Unsettled ChargeState = "open"
 	// Settled: it was earned.
 	Settled ChargeState = "kept"
-	// Refund: it is to be given back.
+	// Refund: it has to be refunded.
 	Refund ChargeState = "refund"
-	// Refunded: it was given back.
+	// Refunded: it has been refunded.
 	Refunded ChargeState = "refunded"
 )
 
@@ -51,12 +51,12 @@ type Charge struct {
 	// Who is the user with the platform, User without it.
 	Who  string `json:"who"`
 	User string `json:"user"`
-	// Request is what was paid for, "" for nothing.
+	// Request is the request that was paid for, "" for none.
 	Request string    `json:"request,omitempty"`
 	Price   int64     `json:"price"`
 	At      time.Time `json:"at"`
 
-	// State and Tries, the failed attempts to give it back, are kept beside the rest.
+	// State and Tries, the failed attempts to refund it, are stored separately.
 	State ChargeState `json:"state,omitempty"`
 	Tries int         `json:"tries,omitempty"`
 }
@@ -69,13 +69,13 @@ const (
 	PaysRequest Paying = "ok"
 	// PaysKnown: it was recorded before.
 	PaysKnown Paying = "exists"
-	// PaysNothing: it is to be given back.
+	// PaysNothing: it has to be refunded.
 	PaysNothing Paying = "refund"
 )
 
-// Pay records a payment for 180 days, once. In the same step it stores the request that it
-// pays for, and forgets its order. Without a record, or if its request is there already,
-// the payment is to be given back.
+// Pay records a payment for 180 days, once. In the same step it stores the request that was
+// paid for, and forgets its order. If there is no request to store, or it exists already,
+// the payment has to be refunded.
 func (s *Store) Pay(ctx context.Context, c Charge, order string, record any) (Paying, error) {
 	c.State, c.Tries = "", 0
 	doc, err := json.Marshal(c)
@@ -96,9 +96,9 @@ func (s *Store) Pay(ctx context.Context, c Charge, order string, record any) (Pa
 	return Paying(reply[0]), nil
 }
 
-// Settle decides what becomes of a payment, and returns what that is now: what is to be
-// given back is not kept any more, and what was given back stays so. A Refund is tried
-// after a while. ErrNotFound means that the payment is not known.
+// Settle changes the state of a payment, and returns the state that it is in now: one that
+// has to be refunded cannot be settled any more, and one that has been refunded stays so. A
+// Refund is due after a while. ErrNotFound means that the payment is unknown.
 func (s *Store) Settle(ctx context.Context, c Charge, to ChargeState, after time.Duration) (ChargeState, error) {
 	reply, err := s.run(ctx, settleScript, s.term.load(), c.ID, string(to), after.Milliseconds(), day(time.Now()), c.Price)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Store) Settle(ctx context.Context, c Charge, to ChargeState, after time
 	return ChargeState(reply[1]), nil
 }
 
-// Charge reads a payment; ErrNotFound if it is not known.
+// Charge reads a payment; ErrNotFound if it is unknown.
 func (s *Store) Charge(ctx context.Context, id string) (c Charge, err error) {
 	values, err := s.db.Client().HMGet(ctx, s.db.Key("charge", id), "doc", "state", "tries").Result()
 	if err != nil {
@@ -124,7 +124,7 @@ func (s *Store) Charge(ctx context.Context, id string) (c Charge, err error) {
 	return c, err
 }
 
-// Refunds returns payments that are to be given back now.
+// Refunds returns the payments whose refund is due.
 func (s *Store) Refunds(ctx context.Context, now time.Time) (list []Charge, err error) {
 	ids, err := s.db.Client().ZRangeByScore(ctx, s.db.Key("refunds"), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: maxRefunds,
@@ -135,7 +135,7 @@ func (s *Store) Refunds(ctx context.Context, now time.Time) (list []Charge, err 
 	for _, id := range ids {
 		c, err := s.Charge(ctx, id)
 		if errors.Is(err, ErrNotFound) {
-			c, err = Charge{ID: id}, nil // nobody knows it any more; Settle says so, and forgets it
+			c, err = Charge{ID: id}, nil // its record has expired; Settle says so, and drops it
 		}
 		if err != nil {
 			return nil, err
@@ -145,7 +145,7 @@ func (s *Store) Refunds(ctx context.Context, now time.Time) (list []Charge, err 
 	return list, nil
 }
 
-// ChargesOf returns the last payments of a user, at most n, the newest first.
+// ChargesOf returns a user's last payments, at most n, the newest first.
 func (s *Store) ChargesOf(ctx context.Context, who string, n int64) (list []Charge, err error) {
 	ids, err := s.db.Client().ZRevRange(ctx, s.db.Key("charges", who), 0, n-1).Result()
 	if err != nil {

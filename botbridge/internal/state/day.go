@@ -14,21 +14,21 @@ import (
 )
 
 const (
-	// waitSteps is how many lengths of a wait are told apart: each is longer than the one
-	// before by the square root of two. The first is up to a second, the last nine hours and
-	// more.
+	// waitSteps is the number of buckets for waiting times; each is wider than the one
+	// before by the square root of two. The first goes up to a second, the last from nine
+	// hours.
 	waitSteps = 32
 	// Beginnings of the fields of a day.
 	commandField, waitField = "command:", "wait:"
 )
 
-// Day is what became of the requests of a day (UTC). Days are kept for 35 days.
+// Day counts the requests of a day (UTC). Days are kept for 35 days.
 type Day struct {
 	// Begin is the beginning of the day.
 	Begin time.Time
 	// Outcomes and Commands count the requests that ended, by outcome and command.
 	Outcomes, Commands map[string]int64
-	// Users is how many people they were of; 100,000 at most.
+	// Users is how many people made them; 100,000 at most.
 	Users int64
 	// Paid and Refunded are what people paid and got back.
 	Paid, Refunded int64
@@ -44,8 +44,8 @@ func (d *Day) Requests() (n int64) {
 	return n
 }
 
-// Sum counts days as one, which begins with the first. Its Users are the most of a day: they
-// may be the same people each day.
+// Sum adds up days as one that begins with the first. Its Users are those of the busiest
+// day, as they may be the same people each day.
 func Sum(days []Day) Day {
 	sum := Day{Outcomes: map[string]int64{}, Commands: map[string]int64{}}
 	for i, d := range days {
@@ -66,8 +66,8 @@ func Sum(days []Day) Day {
 	return sum
 }
 
-// Wait is how long a share of the requests that were done took at most, from the message to
-// the result, to a fifth of it; false if there were none.
+// Wait returns how long that share of the finished requests took at most, from the message
+// to the result, to within a fifth; false if there were none.
 func (d *Day) Wait(share float64) (time.Duration, bool) {
 	var all, seen int64
 	for _, n := range d.waits {
@@ -86,8 +86,8 @@ func waitStep(d time.Duration) int {
 	return int(min(waitSteps-1, max(0, math.Ceil(2*math.Log2(d.Seconds())))))
 }
 
-// passer names a user in the count of a day's people. It is another name each day, so that
-// it shows to nobody who came again.
+// passer returns a user's name for counting a day's people. It differs each day, so that
+// nobody can tell who came back.
 func passer(who, day string) string {
 	sum := sha256.Sum256([]byte(day + "/" + who))
 	return hex.EncodeToString(sum[:8])

@@ -27,13 +27,13 @@ var (
 const (
 	// heldKeep is how long something waits for its user's decision.
 	heldKeep = 24 * time.Hour
-	// maxHeld bounds what waits for the decisions of one user.
+	// maxHeld bounds what is held for one user.
 	maxHeld = 20
 )
 
-// Hold keeps something, for a day, until its user decides: it is among what they can export
-// and have forgotten. It replaces what has the same
-// id. Of each user, at most 20 things are kept: the oldest is forgotten.
+// Hold keeps something for a day until its user decides; users can export it and have it
+// forgotten. It replaces what has the same id. At most 20 things are kept for a user: the
+// oldest is dropped.
 func (s *Store) Hold(ctx context.Context, who, id string, held any) error {
 	doc, err := json.Marshal(held)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) Hold(ctx context.Context, who, id string, held any) error {
 	return err
 }
 
-// Held reads what Hold keeps; ErrNotFound if there is none, or no longer.
+// Held reads what Hold keeps; ErrNotFound if there is nothing, or it has expired.
 func (s *Store) Held(ctx context.Context, id string, held any) error {
 	return s.Get(ctx, "held", id, held)
 }
@@ -54,9 +54,8 @@ func (s *Store) Release(ctx context.Context, who, id string) error {
 	return err
 }
 
-// Count counts a thing of a kind towards what a user may have of it per day (UTC), and
-// returns false if that is used up. The same thing counts once, so that it may be
-// repeated.
+// Count counts something towards a user's daily limit (UTC) for its kind, and returns false
+// if that is used up. The same thing counts once, so the call may be repeated.
 func (s *Store) Count(ctx context.Context, kind, who, thing string, share int) (bool, error) {
 	reply, err := s.run(ctx, countScript, s.term.load(), kind, day(time.Now()), who, thing, share)
 	if err != nil {

@@ -32,20 +32,21 @@ const (
 type Ask struct {
 	// Who is the user, with the platform.
 	Who string
-	// Metered means that the request is charged at its end: it is accepted while
-	// there is anything left of the share.
+	// Metered means that the request is charged at its end: it is accepted while any of the
+	// share is left.
 	Metered bool
-	// Price is what the request costs of the day's share, Quota the share; 0 means
-	// no limit.
+	// Price is what the request costs of the daily share, Quota the share; 0 means no
+	// limit.
 	Price, Quota int64
 	// Waiting bounds the user's unfinished requests; 0 means no limit.
 	Waiting int
-	// Instead is the request that this one replaces: it does not count as waiting, and
-	// its price Back not as spent. "" for none.
+	// Instead is the request that this one replaces, "" for none: it does not count as
+	// waiting, nor its price, Back, as spent.
 	Instead string
 	Back    int64
-	// Group is where the price counts besides, "" for nowhere. Cap is how much of it a user
-	// may spend there in a day, 0 for any, and BackThere what the replaced one counts there.
+	// Group is the group whose count the price goes into as well, "" for none. Cap is how
+	// much of it a user may spend there in a day, 0 for no limit, and BackThere what the
+	// replaced request counts there.
 	Group          string
 	Cap, BackThere int64
 }
@@ -78,9 +79,9 @@ func (s *Store) Load(ctx context.Context, id string, record any) (version int64,
 	return number(v), json.Unmarshal([]byte(doc), record)
 }
 
-// Save replaces a request that has the given version, and returns the new version.
-// It may be repeated after Redis was unavailable: a change that was saved already
-// does not count as somebody else's.
+// Save replaces a request that has the given version, and returns the new version. It may
+// be repeated after Redis was unavailable: if the change was saved already, that is not a
+// conflict.
 func (s *Store) Save(ctx context.Context, id string, version int64, record any) (int64, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {
@@ -98,21 +99,20 @@ type End struct {
 	Who string
 	// Refund and Price change what the user has spent that day.
 	Refund, Price int64
-	// Group is where it counts besides, as in Ask.
+	// Group is the group whose count it goes into as well, as in Ask.
 	Group string
-	// Asked is when the request was made: the share of that day is settled.
+	// Asked is when the request was made; it counts for that day's share.
 	Asked time.Time
 	// Command and Took, in milliseconds, are added to the mean, unless Took is 0.
 	Command string
 	Took    int64
-	// Outcome is counted, for the operator, and if it is Done how long it took since Asked.
+	// Outcome is counted for the operator, and if it is Done, so is the time since Asked.
 	Outcome string
 	Done    bool
 }
 
-// Finish saves a request for the last time as an active one: from now on it
-// expires. It may be repeated, with no further effect, after Redis was unavailable,
-// like Save.
+// Finish saves an active request for the last time: from now on it expires. Like Save, it
+// may be repeated after Redis was unavailable.
 func (s *Store) Finish(ctx context.Context, id string, version int64, record any, e End) (int64, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {

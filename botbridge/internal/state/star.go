@@ -26,8 +26,8 @@ var (
 const (
 	// MaxStars is how many favourites a user has: the oldest falls out.
 	MaxStars = 200
-	// starKeep is how long the favourites of somebody who adds none are remembered, and
-	// the requests that made them.
+	// starKeep is how long the favourites of a user who adds none are kept, with their
+	// requests.
 	starKeep = 365 * 24 * time.Hour
 	// starWords bounds the words of a favourite, in characters.
 	starWords = 500
@@ -39,8 +39,8 @@ const (
 // Star is a picture that a user has marked as a favourite. Older and newer bridges read
 // its JSON.
 type Star struct {
-	// Request made it, and Picture is its number among the outputs of that, from 0. The
-	// request stays known for as long as anybody's star of it.
+	// Request made it, and Picture is its index among the outputs. The request is kept for
+	// as long as anybody's star for it.
 	Request string `json:"request"`
 	Picture int    `json:"picture,omitempty"`
 	Command string `json:"command"`
@@ -59,8 +59,8 @@ type Star struct {
 // ID names the star among those of its user.
 func (s Star) ID() string { return fmt.Sprintf("%s/%d", s.Request, s.Picture) }
 
-// Toggle makes a picture a favourite of a user, or no longer, and reports which. The same
-// event has the same effect, however often it is handled.
+// Toggle adds a picture to a user's favourites or removes it, and reports which. Handling
+// the same event again does not undo it.
 func (s *Store) Toggle(ctx context.Context, who, event string, star Star) (starred bool, err error) {
 	if runes := []rune(star.Words); len(runes) > starWords {
 		star.Words = string(runes[:starWords])
