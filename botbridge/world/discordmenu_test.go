@@ -100,7 +100,7 @@ func TestDiscordMenu(t *testing.T) {
 		// What a command lacks is filled in, too.
 		ada.Say("<@"+fakediscord.BotUser+"> /generate", "")
 		question := r.sees(ada, "the question", says("What do you want to see"))
-		press, err = ada.Press(question.ID, "Answer")
+		press, err = ada.Press(question.ID, "Reply")
 		require.NoError(t, err)
 		form, err = ada.Form(r.ctx, press)
 		require.NoError(t, err)
