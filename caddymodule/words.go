@@ -214,8 +214,10 @@ func (w word) check() error {
 		}
 	case isList:
 		for _, value := range list {
-			if check := forms[w.form]; check != nil && check(value) != nil {
-				return w.says(check(value))
+			if check := forms[w.form]; check != nil {
+				if err := w.says(check(value)); err != nil {
+					return err
+				}
 			}
 		}
 	}

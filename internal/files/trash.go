@@ -238,9 +238,13 @@ func (s *Store) deleteDropped(ctx context.Context, pinned Pinned) (Swept, error)
 		if err := refused.past(err); err != nil {
 			return swept, err
 		}
+		left := make(map[string]bool, len(kept))
+		for _, blob := range kept {
+			left[blob.Key] = true
+		}
 		var gone []any
 		for n, packed := range members {
-			if !slices.ContainsFunc(kept, func(b Blob) bool { return b.Key == blobs[n].Key }) {
+			if !left[blobs[n].Key] {
 				gone = append(gone, packed)
 			}
 		}

@@ -86,15 +86,15 @@ func TestFlags(t *testing.T) {
 		metadata bool
 	}
 	sideBySide(t, map[string]row{
-		"first":                        {[]string{announcement}, 1, true},
-		"second":                       {[]string{`{"type":"hello"}`, announcement}, 0, false},
-		"twice":                        {[]string{`{"type":"feature_flags","data":{}}`, announcement}, 1, false},
+		"first":                           {[]string{announcement}, 1, true},
+		"second":                          {[]string{`{"type":"hello"}`, announcement}, 0, false},
+		"twice":                           {[]string{`{"type":"feature_flags","data":{}}`, announcement}, 1, false},
 		"after what is not a JSON object": {[]string{"not json", "[]", `"x"`, "7", "NaN", "null", "", announcement}, 1, true},
-		"not true":                     {[]string{`{"type":"feature_flags","data":{"supports_preview_metadata":"true"}}`}, 1, false},
-		"data is a list":               {[]string{`{"type":"feature_flags","data":[1]}`}, 1, false},
-		"no data":                      {[]string{`{"type":"feature_flags"}`}, 1, false},
-		"the flag is a list":           {[]string{`{"type":"feature_flags","data":{"supports_preview_metadata":[1]}}`}, 1, false},
-		"nothing":                      {nil, 0, false},
+		"not true":                        {[]string{`{"type":"feature_flags","data":{"supports_preview_metadata":"true"}}`}, 1, false},
+		"data is a list":                  {[]string{`{"type":"feature_flags","data":[1]}`}, 1, false},
+		"no data":                         {[]string{`{"type":"feature_flags"}`}, 1, false},
+		"the flag is a list":              {[]string{`{"type":"feature_flags","data":{"supports_preview_metadata":[1]}}`}, 1, false},
+		"nothing":                         {nil, 0, false},
 	}, func(t *testing.T, c row) {
 		var g flags
 		answered, metadata := 0, false
