@@ -63,7 +63,7 @@ func TestStopAnAgent(t *testing.T) {
 	agent.Stop()
 	f.succeeded([]string{id})
 	f.attemptsOf([]string{id}, 1)
-	require.Contains(t, agent.Log(), "agent waits")
+	require.Contains(t, agent.Log(), "waiting for running prompts")
 }
 
 // Agents and hub find each other again in any order.

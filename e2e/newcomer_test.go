@@ -89,5 +89,5 @@ func TestNoNewcomerIsThePage(t *testing.T) {
 	code, told := f.admin(http.MethodPost, "/comfyhub/forget?agent=zoe")
 	require.Equal(t, http.StatusOK, code, string(told))
 	f.eventually(func() bool { _, body := get("/"); return body == "evil" }, "the operator has decided")
-	f.eventually(logged(f.Hub, "the web UI comes from"), "and is told")
+	f.eventually(logged(f.Hub, "serving the web UI from"), "and is told")
 }

@@ -39,7 +39,7 @@ func TestBusyGroup(t *testing.T) {
 		require.Less(t, len(filter(here.All(), func(m fakebot.Message) bool { return m.FromBot })), 50, "the group still waits")
 		over, _ := r.Fake.TooFast()
 		require.Zero(t, over)
-		require.NotContains(t, r.answered(ada.Press(status.ID, button(t, status, "Cancel"))), "not yours")
+		require.NotContains(t, r.answered(ada.Press(status.ID, button(t, status, "Cancel"))), "isn't yours")
 	})
 }
 

@@ -34,6 +34,6 @@ func TestFourPictures(t *testing.T) {
 		ada.Press(sheet.ID, button(t, sheet, "V3"))
 		other := r.pictures(ada, asked, 3)[2]
 		require.Contains(t, other.Text, "a red fox", "the same words")
-		require.Contains(t, r.answered(r.Fake.Person(41, "en").Press(sheet.ID, button(t, sheet, "V1"))), "too old", "it is of another chat")
+		require.Contains(t, r.answered(r.Fake.Person(41, "en").Press(sheet.ID, button(t, sheet, "V1"))), "no longer works", "it is of another chat")
 	})
 }

@@ -26,7 +26,7 @@ func TestMoreAboutAPicture(t *testing.T) {
 		for _, want := range []string{"a red fox", "Seed 11", "2 steps", "Model: "} {
 			require.Contains(t, menu.Text, want)
 		}
-		require.Contains(t, r.answered(ada.Press(menu.ID, button(t, menu, "Favourite"))), "among your favourites")
+		require.Contains(t, r.answered(ada.Press(menu.ID, button(t, menu, "Favourite"))), "Added to favourites")
 		ada.Press(menu.ID, button(t, menu, "Workflow"))
 		file := r.waitFor(ada, "the workflow", func(m fakebot.Message) bool { return m.Kind == "document" })
 		require.NotZero(t, file.File.Size)
@@ -51,7 +51,7 @@ func TestMoreAboutAPicture(t *testing.T) {
 			return len(filter(list, func(m fakebot.Message) bool { return m.ID == picture.ID || m.ID == question.ID })) == 0
 		})
 		r.until("the picture is forgotten", func() bool {
-			return strings.Contains(r.answered(ada.Press(menu.ID, button(t, menu, "Workflow"))), "too old")
+			return strings.Contains(r.answered(ada.Press(menu.ID, button(t, menu, "Workflow"))), "no longer works")
 		})
 		r.Fake.Age(50)
 		ada.Press(other.ID, button(t, other, "More"))

@@ -40,7 +40,7 @@ func TestPicturesADay(t *testing.T) {
 		asked, _ := ada.Say("/poster -n 2")
 		r.pictures(ada, asked, 2)
 		// A stopped request costs nothing. Its price is given back right after the reply.
-		r.askUntil(ada, "/status", ": 2 of 3")
+		r.askUntil(ada, "/status", "used 2 of 3")
 		asked, _ = ada.Say("/dear")
 		r.waitFor(ada, "too dear", answering(asked, saying("That's your limit for today (3)")))
 		asked, _ = bob.Say("/dear")
@@ -66,7 +66,7 @@ func TestGPUSecondsADay(t *testing.T) {
 		r.until("something is used up", func() bool {
 			asked, _ := ada.Say("/status")
 			share := r.waitFor(ada, "the share", answering(asked, saying("You've used ")))
-			return !strings.Contains(share.Text, ": 0 of 1")
+			return !strings.Contains(share.Text, "used 0 of 1")
 		})
 		asked, _ = ada.Say("/work")
 		r.waitFor(ada, "nothing is left", answering(asked, saying("That's your limit for today (1)")))

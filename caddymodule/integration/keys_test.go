@@ -130,7 +130,7 @@ func TestKeysOfASite(t *testing.T) {
 		logged, err := os.ReadFile(logFile)
 		require.NoError(t, err)
 		require.NotContains(t, string(logged), secret[9:30])
-		return strings.Contains(string(logged), `"uri":"/queue"`) && strings.Contains(string(logged), "left out of the access log")
+		return strings.Contains(string(logged), `"uri":"/queue"`) && strings.Contains(string(logged), "out of the access log")
 	})
 }
 

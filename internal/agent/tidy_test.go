@@ -208,12 +208,12 @@ func TestOutputFolders(t *testing.T) {
 	file := filepath.Join(folder, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for text, c := range map[string]machine{
-		"":                            {outputs: []string{folder}, outputAge: time.Hour},
-		"one for each":                {outputs: []string{folder, folder}, outputAge: time.Hour},
-		"want at least":               {outputs: []string{folder}, outputAge: time.Second},
-		"no folder":                   {outputs: []string{file}, outputAge: time.Hour},
-		"no such file":                {outputs: []string{filepath.Join(folder, "none")}, outputAge: time.Hour},
-		"whole disk is no output fol": {outputs: []string{filepath.VolumeName(folder) + string(filepath.Separator)}, outputAge: time.Hour},
+		"":                                {outputs: []string{folder}, outputAge: time.Hour},
+		"one for each":                    {outputs: []string{folder, folder}, outputAge: time.Hour},
+		"want at least":                   {outputs: []string{folder}, outputAge: time.Second},
+		"not a folder":                    {outputs: []string{file}, outputAge: time.Hour},
+		"no such file":                    {outputs: []string{filepath.Join(folder, "none")}, outputAge: time.Hour},
+		"whole disk is not an output fol": {outputs: []string{filepath.VolumeName(folder) + string(filepath.Separator)}, outputAge: time.Hour},
 	} {
 		list := make([]target, 2) // the second one is of A1111
 		err := c.place(list, 1)

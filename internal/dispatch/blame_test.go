@@ -22,7 +22,7 @@ import (
 // failing is a graph that fails wherever it runs.
 var failing = strings.Replace(brisk, `"fail": "none"`, `"fail": "error"`, 1)
 
-// nobodyAside requires that no instance is set aside.
+// nobodyAside requires that no instance set aside.
 func (b *dispatching) nobodyAside() {
 	b.t.Helper()
 	for _, i := range b.fleet.Instances() {
@@ -284,7 +284,7 @@ func TestBadServer(t *testing.T) {
 				require.Regexp(t, `^set aside: its last \d+ runs came to nothing \(\d+ × .*\); meanwhile others finished \d+, \d+ of them`, i.Reason)
 				well, _ := b.fleet.Instance(b.instances[1].name)
 				require.Equal(t, fleet.Idle, well.State)
-				require.Contains(t, b.logged(), "instance is set aside")
+				require.Contains(t, b.logged(), "instance set aside")
 
 				// It works again: the next probe shows that, and it gets its share of the work.
 				broken.on("POST /prompt", nil)

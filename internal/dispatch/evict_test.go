@@ -83,7 +83,7 @@ func TestEvictWithoutEffect(t *testing.T) {
 		b.set(func(s *Settings) { s.StallTimeout = 500 * time.Millisecond })
 		b.evicted(b.at(key), key)
 		require.Equal(t, job.Queued, b.job(key).State)
-		require.Contains(t, b.logged(), "does not end a run that is taken back")
+		require.Contains(t, b.logged(), "keeps running a prompt that was taken back")
 	})
 }
 

@@ -160,7 +160,7 @@ func TestStuckJobsAreSeen(t *testing.T) {
 		b.loops.Go(func() { b.watch(b.ctx) })
 		key := b.submit(picture)
 		eventually(t, func() bool { return b.Stuck() == 1 }, deadline, 10*time.Millisecond)
-		require.Contains(t, b.logged(), "jobs wait beside an idle instance")
+		require.Contains(t, b.logged(), "jobs are waiting although an idle instance")
 		b.loops.Go(func() { b.loop(b.ctx) })
 		b.reaches(key, job.Done)
 		eventually(t, func() bool { return b.Stuck() == 0 }, deadline, 10*time.Millisecond)

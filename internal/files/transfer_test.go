@@ -168,8 +168,8 @@ func TestOutputIsWhatItsNamePromises(t *testing.T) {
 	const page = "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>"
 	type row struct{ file, data, says string }
 	sideBySide(t, map[string]row{
-		"a page for a picture":     {"a.png", page, "a page in place of a file of type image"},
-		"a page for a video":       {"a.mp4", page, "a page in place of a file of type video"},
+		"a page for a picture":     {"a.png", page, "a web page instead of a file of type image"},
+		"a page for a video":       {"a.mp4", page, "a web page instead of a file of type video"},
 		"nothing for a picture":    {"a.png", "", "an empty image"},
 		"nothing for a sound":      {"a.flac", "", "an empty audio"},
 		"a page for a page":        {"a.html", page, ""},

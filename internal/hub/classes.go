@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -111,10 +112,11 @@ func (c *Classes) barred(v *catalog.Verdict, needs catalog.Requirements, tenant 
 // validate checks a prompt against what the fleet can run. An instance may have
 // got a file since it was asked last. So before a prompt is refused because it
 // names what no list has, the instances are asked again for those classes. A
-// prompt that is accepted all the same goes to an instance that has the file. The error
-// is that of Await.
+// prompt that is accepted all the same goes to an instance that has the file. One that is
+// posted while no instance says what it can run is accepted after a while and checked later,
+// by unfit. The error is that of the context.
 func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict, error) {
-	if err := c.Await(ctx); err != nil {
+	if err := c.Await(ctx); err != nil && !errors.Is(err, catalog.ErrUnknown) {
 		return nil, nil, err
 	}
 	p.Version = c.version()

@@ -158,7 +158,7 @@ func TestFaultIsToldOnce(t *testing.T) {
 		time.Sleep(time.Hour)
 		stop()
 		synctest.Wait()
-		require.Equal(t, 1, strings.Count(log.String(), "cannot be read"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "cannot read the hub's keys"), log.String())
 	})
 }
 
