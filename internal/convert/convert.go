@@ -103,10 +103,10 @@ type graph struct {
 	nodes  []*node
 	byID   map[string]*node
 	links  map[string]link
-	// results are the links to the subgraph's own outputs, by slot; leads are its inputs
-	// that lead to widgets.
+	// results are the links to the subgraph's own outputs, by slot; leads are, for its inputs
+	// that lead to widgets, the first link to one.
 	results map[int]link
-	leads   map[int]bool
+	leads   map[int]link
 	// outer is where the subgraph is used, host the node there. They are nil for the
 	// workflow itself.
 	outer      *graph
@@ -148,7 +148,7 @@ func slotOf(v pyjson.Value) int {
 
 // open reads the nodes and links of a graph.
 func (c *converter) open(definition *pyjson.Object, outer *graph, host *node) (*graph, error) {
-	g := &graph{c: c, byID: map[string]*node{}, links: map[string]link{}, results: map[int]link{}, leads: map[int]bool{}, outer: outer, host: host, definition: definition}
+	g := &graph{c: c, byID: map[string]*node{}, links: map[string]link{}, results: map[int]link{}, leads: map[int]link{}, outer: outer, host: host, definition: definition}
 	if outer != nil {
 		g.prefix, g.depth = outer.prefix+host.id+":", outer.depth+1
 	}
@@ -210,7 +210,9 @@ func (g *graph) addLink(v pyjson.Value) {
 		}
 	}
 	if to := g.byID[l.to]; l.from == inputNode && to != nil && l.toSlot >= 0 && l.toSlot < len(to.inputs) && to.inputs[l.toSlot].widget {
-		g.leads[l.fromSlot] = true
+		if _, taken := g.leads[l.fromSlot]; !taken {
+			g.leads[l.fromSlot] = l
+		}
 	}
 }
 
@@ -270,7 +272,7 @@ func (c *converter) inputs(g *graph, n *node) (inputs *pyjson.Object, reason str
 	if class == nil {
 		return nil, "the class is not known to any server"
 	}
-	inputs, reason = class.widgetValues(n.values)
+	inputs, reason = c.widgetValues(class, n.values)
 	if reason != "" {
 		return nil, reason
 	}

@@ -186,7 +186,14 @@ func sameNode(a, b pyjson.Value) bool {
 func FuzzToAPI(f *testing.F) {
 	f.Add(`{"nodes": [` + load + `, ` + sample(`[7, "randomize"]`) + `], "links": [[2, 1, 0, 3, 0, "MODEL"], {"id": 1}, []], "definitions": {"subgraphs": [{}, 5]}}`)
 	f.Add(`{"nodes": [{"id": 1, "type": "s"}], "definitions": {"subgraphs": [{"id": "s", "nodes": [{"id": 1, "type": "s"}]}]}}`)
-	known := find(f)
+	f.Add(`{"nodes": [{"id": 1, "type": "Save", "widgets_values": ["v", "h264", 5, "again", 18, false]}, {"id": 2, "type": "Loras", "widgets_values": [2, "b", 0.5]}, {"id": 3, "type": "CustomCombo", "widgets_values": ["y", 0, "y"]}]}`)
+	plain, dynamic := find(f), parsed(f, elements)
+	known := func(name string) *pyjson.Object {
+		if class := plain(name); class != nil {
+			return class
+		}
+		return dynamic.Object(name)
+	}
 	f.Fuzz(func(t *testing.T, text string) {
 		v, err := pyjson.Parse([]byte(text))
 		if o, ok := v.(*pyjson.Object); ok && err == nil {

@@ -153,21 +153,46 @@ func (g *graph) outside(index, hops int) (source, bool) {
 			return g.outer.resolve(g.host, i, hops)
 		}
 	}
-	return g.promoted(index)
+	return g.promoted(index, hops)
 }
 
 // promoted is the value of a subgraph's own widget. Its widgets are the inputs that lead to
-// widgets, in order.
-func (g *graph) promoted(index int) (source, bool) {
+// widgets, in order. One without a value of its own has that of the widget inside.
+func (g *graph) promoted(index, hops int) (source, bool) {
+	lead, ok := g.leads[index]
+	if !ok || hops > maxHops || !g.c.step(1+index) {
+		return source{}, false
+	}
 	values, _ := g.host.values.(pyjson.Array)
+	if len(values) != len(g.leads) {
+		return g.inside(lead, hops+1)
+	}
 	before := 0
 	for i := range index {
-		if g.leads[i] {
+		if _, leads := g.leads[i]; leads {
 			before++
 		}
 	}
-	if !g.leads[index] || before >= len(values) || len(values) != len(g.leads) {
+	return source{value: values[before]}, true
+}
+
+// inside is the value of the widget that a link from a subgraph's input leads to.
+func (g *graph) inside(lead link, hops int) (source, bool) {
+	to := g.byID[lead.to]
+	name := to.inputs[lead.toSlot].name
+	if to.inner != nil {
+		for i, v := range to.inner.definition.Array("inputs") {
+			if in, _ := v.(*pyjson.Object); in.String("name") == name {
+				return to.inner.promoted(i, hops)
+			}
+		}
 		return source{}, false
 	}
-	return source{value: values[before]}, true
+	class := g.c.class(to.kind)
+	if class == nil {
+		return source{}, false
+	}
+	inputs, reason := g.c.widgetValues(class, to.values)
+	v, ok := inputs.Get(name)
+	return source{value: v}, ok && reason == ""
 }
