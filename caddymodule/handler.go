@@ -154,7 +154,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 		Live: h.Events == eventsLive, QueueOne: h.Queue == queueOne, CORS: h.CORS, Secure: r.TLS != nil,
 		OperatorsSite: h.operators,
 		IP:            from.address, Forwarded: from.forwarded, Proxied: from.hidden,
-		Trusted: h.mayName(r, from), Named: r.Header.Get(tenantHeader), TenantSecret: h.secret,
+		Trusted: h.mayName(r, from), Named: r.Header.Get(tenantHeader), TenantSecret: h.secret, Prefix: prefixOf(r, from.declared),
 	}
 	visitor.Tenant, visitor.Identified = h.tenant(r, visitor.Trusted)
 	if h.Keys != keysOff {

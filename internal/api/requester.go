@@ -57,9 +57,12 @@ type Requester struct {
 	// Network is the address alone, and of IPv6 the network that one customer
 	// has, hashed; empty where there is a login.
 	Network string
-	// Base is the scheme and the host under which the requester knows the hub, such as
-	// "https://hub.example.com"; "" if the request names no host.
+	// Base is the address under which the requester knows the hub, such as
+	// "https://hub.example.com", with the prefix; without scheme and host if the request names
+	// no host.
 	Base string
+	// Prefix begins the paths of URLs that name no host; see [Visitor].
+	Prefix string
 	// Page says that a page in a browser makes the request.
 	Page bool
 	// Live asks for interleaved events instead of a serial stream.
@@ -72,7 +75,7 @@ type Requester struct {
 // one, is added by the handler that parses the body.
 func RequesterOf(r *http.Request, v Visitor) Requester {
 	a := Requester{Tenant: tenantOf(v.Tenant), Login: v.Tenant != "", Trusted: v.Trusted, Operator: v.Operator, Live: v.Live, QueueOne: v.QueueOne, ip: v.IP}
-	a.Base = baseOf(r, v)
+	a.Base, a.Prefix = baseOf(r, v), v.Prefix
 	a.Client = QueryOf(r).Get("clientId")
 	// Hashed: the keys go into Redis, and neither an address nor a User-Agent of
 	// any length belongs there, nor a cookie that others must not know.
@@ -97,9 +100,9 @@ func baseOf(r *http.Request, v Visitor) string {
 		at.Scheme = "https"
 	}
 	if at.Host == "" {
-		return ""
+		return v.Prefix
 	}
-	return at.String()
+	return at.String() + v.Prefix
 }
 
 // Share is who a request counts for where senders share memory: a login, else

@@ -27,6 +27,10 @@ func TestBase(t *testing.T) {
 	r.Host = "10.0.0.1:8188"
 	require.Equal(t, "http://10.0.0.1:8188", RequesterOf(r, Visitor{}).Base)
 	require.Equal(t, "https://hub.example", RequesterOf(r, Visitor{Host: "hub.example", Secure: true}).Base)
+	a := RequesterOf(r, Visitor{Host: "hub.example", Secure: true, Prefix: "/comfyui"})
+	require.Equal(t, "https://hub.example/comfyui", a.Base)
+	require.Equal(t, "/comfyui", a.Prefix)
 	r.Host = ""
 	require.Empty(t, RequesterOf(r, Visitor{}).Base)
+	require.Equal(t, "/comfyui", RequesterOf(r, Visitor{Prefix: "/comfyui"}).Base)
 }

@@ -95,6 +95,9 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	if v.CORS != "" {
 		w = withCORS(w, v.CORS, s.core.Version())
 	}
+	if v.Prefix != "" {
+		w = withPrefix(w, v.Prefix)
+	}
 	if s.refuseStrangers(w, r, v) {
 		return
 	}

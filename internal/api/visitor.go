@@ -37,6 +37,10 @@ type Visitor struct {
 	// Host is what the browser asked for, where a trusted proxy says so; empty
 	// means the Host header.
 	Host string
+	// Prefix is the path below which the browser sees the hub, escaped and without a slash at
+	// its end; empty means the root. Nobody but the web server and proxies that it knows can
+	// choose it.
+	Prefix string
 	// StrangeHost says that the web server does not go by the name that was
 	// asked for: a page may have had its own name resolved to this machine
 	// (DNS rebinding).

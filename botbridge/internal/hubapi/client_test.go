@@ -45,6 +45,10 @@ func TestLinkIsAPath(t *testing.T) {
 	got, err := c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
 	require.NoError(t, err)
 	require.Equal(t, link, got)
+	link = "/comfyui/hub/files/a.png?exp=1" // the hub was asked below a path
+	got, err = c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, "/hub/files/a.png?exp=1", got)
 }
 
 func TestNoOtherServerHearsOfTheTenant(t *testing.T) {

@@ -15,6 +15,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
+// linkPath begins the paths of links at the hub.
+const linkPath = "/hub/files/"
+
 var errLink = errors.New("the hub gave a link that is no path")
 
 // Upload streams an input to the hub under a name, and returns the name that it
@@ -83,6 +86,10 @@ func (c *Client) Link(ctx context.Context, tenant string, ref comfyui.FileRef, l
 		// It is appended to files_url as it is: anything else, such as
 		// "@other.example/", would lead users to another server.
 		err = errLink
+	}
+	// What is before is where the hub was asked. Users may reach it elsewhere.
+	if at := strings.Index(link.URL, linkPath); err == nil && at > 0 {
+		link.URL = link.URL[at:]
 	}
 	return link.URL, err
 }

@@ -44,7 +44,7 @@ func (o *room) postFiles(w http.ResponseWriter, r *http.Request, a api.Requester
 		o.Fail(w, r, err)
 	default:
 		api.WriteValue(w, pyjson.NewObject(
-			pyjson.Member{Key: "url", Value: pyjson.String(api.LinkPath + link)},
+			pyjson.Member{Key: "url", Value: pyjson.String(a.Prefix + api.LinkPath + link)},
 			pyjson.Member{Key: "expires", Value: pyjson.Int(expires.Unix())},
 		))
 	}

@@ -1,6 +1,7 @@
 package plain
 
 import (
+	"bytes"
 	_ "embed" // the document and the page
 	"net/http"
 
@@ -13,9 +14,10 @@ var document []byte
 //go:embed docs.html
 var page []byte
 
-// getDocument answers GET /openapi.json.
-func (o *room) getDocument(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) {
-	api.WriteJSON(w, http.StatusOK, document)
+// getDocument answers GET /openapi.json, with the path at which the requester finds the routes.
+func (o *room) getDocument(w http.ResponseWriter, _ *http.Request, a api.Requester, _ []string) {
+	const server = `{"url": "`
+	api.WriteJSON(w, http.StatusOK, bytes.Replace(document, []byte(server+Prefix), []byte(server+a.Prefix+Prefix), 1))
 }
 
 // getDocs answers GET /docs: the routes of the document as a page that loads nothing else.

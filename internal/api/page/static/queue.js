@@ -74,7 +74,8 @@ export function create(view) {
     },
   });
   const more = h('span.quiet');
-  const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), !store.me.operators_site && [h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${location.origin}\ncaddy comfyhub submit workflow_api.json --hub ${location.origin} --out pictures`)]);
+  const hub = new URL('..', location.href).href.replace(/\/$/, ''); // a proxy may serve it below a path
+  const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), !store.me.operators_site && [h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${hub}\ncaddy comfyhub submit workflow_api.json --hub ${hub} --out pictures`)]);
   view.append(h('div.filters', {}, search, own, pauseAll, more, h('span.quiet.hint', {}, t('skip'))), list.element, empty);
 
   function update() {
