@@ -172,21 +172,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	}
 	// Trusted or not, it goes no further: an instance must not see it.
 	r.Header.Del(tenantHeader)
-	h.hideToken(r, from)
+	h.hideKey(r, from)
 	h.hub.Serve(w, r, visitor)
 	return nil
 }
 
-// hideToken keeps the access log from writing a URL with a key in it: Caddy has made the
-// line before any handler runs, so that it can only be left out. A line of this handler's
-// stands for it.
-func (h *Handler) hideToken(r *http.Request, from sender) {
-	if !api.ShowsToken(r) {
+// hideKey keeps the access log from writing a URL or a header with a key in it; only
+// Authorization it leaves out by itself. Caddy has made the line before any handler runs, so
+// that it can only be left out. A line of this handler's stands for it.
+func (h *Handler) hideKey(r *http.Request, from sender) {
+	if !api.ShowsKey(r) {
 		return
 	}
 	caddyhttp.SetVar(r.Context(), caddyhttp.LogSkipVar, true)
 	if h.logger != nil {
-		h.logger.Info("left a request with a token in its URL out of the access log", "method", r.Method, "host", r.Host, "client_ip", from.address)
+		h.logger.Info("left a request with a key in its URL or in X-API-Key out of the access log", "method", r.Method, "host", r.Host, "path", r.URL.Path, "client_ip", from.address)
 	}
 }
 

@@ -110,7 +110,10 @@ func TestKeysOfASite(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, s.as("/queue", nil))
 	require.Equal(t, http.StatusOK, s.as("/queue", bearer(secret)))
 	require.Equal(t, http.StatusOK, s.as("/queue?token="+secret, nil))
+	require.Equal(t, http.StatusOK, s.as("/history", http.Header{"X-Api-Key": {secret}}))
+	require.Equal(t, http.StatusBadRequest, s.as("/history", http.Header{"X-Api-Key": {secret, secret + "x"}}))
 	require.Equal(t, http.StatusSwitchingProtocols, s.ws("", bearer(secret)))
+	require.Equal(t, http.StatusSwitchingProtocols, s.ws("", http.Header{"X-Api-Key": {secret}}))
 	require.Equal(t, http.StatusSwitchingProtocols, s.ws("&token="+secret, nil))
 	require.Equal(t, http.StatusUnauthorized, s.ws("", nil))
 	require.Equal(t, http.StatusUnauthorized, s.ws("&token="+secret+"x", nil))
@@ -130,7 +133,7 @@ func TestKeysOfASite(t *testing.T) {
 		logged, err := os.ReadFile(logFile)
 		require.NoError(t, err)
 		require.NotContains(t, string(logged), secret[9:30])
-		return strings.Contains(string(logged), `"uri":"/queue"`) && strings.Contains(string(logged), "out of the access log")
+		return strings.Contains(string(logged), `"uri":"/queue"`) && strings.Contains(string(logged), "out of the access log") && strings.Contains(string(logged), `"path":"/history"`)
 	})
 }
 
@@ -149,6 +152,7 @@ func TestKeysBesideForwardAuth(t *testing.T) {
 	s.guarded(fmt.Sprintf(`
 	@people {
 		not header Authorization "Bearer comfyhub_*"
+		not header X-API-Key comfyhub_*
 		not expression {query.token}.startsWith('comfyhub_')
 	}
 	route {
@@ -171,6 +175,7 @@ func TestKeysBesideForwardAuth(t *testing.T) {
 	require.Equal(t, http.StatusOK, s.as("/queue", session))
 	require.Equal(t, http.StatusSwitchingProtocols, s.ws("", session))
 	require.Equal(t, http.StatusOK, s.as("/queue", bearer(secret)))
+	require.Equal(t, http.StatusOK, s.as("/queue", http.Header{"X-Api-Key": {secret}}))
 	require.Equal(t, http.StatusSwitchingProtocols, s.ws("", bearer(secret)))
 	require.Equal(t, http.StatusSwitchingProtocols, s.ws("&token="+secret, nil))
 
@@ -179,7 +184,7 @@ func TestKeysBesideForwardAuth(t *testing.T) {
 	require.Equal(t, http.StatusFound, s.as("/queue", http.Header{"Remote-User": {"ann"}}))
 	require.Equal(t, http.StatusFound, s.as("/queue", http.Header{"Authorization": {"Basic YTpi"}}))
 	for _, header := range []http.Header{
-		bearer("comfyhub_x"), {"Authorization": {"Bearer comfyhub_x"}, "Remote-User": {"ann"}}, {"Authorization": {"Bearer comfyhub_x"}, "X-Comfyhub-Tenant": {"ann"}},
+		bearer("comfyhub_x"), {"X-Api-Key": {"comfyhub_x"}, "Remote-User": {"ann"}}, {"Authorization": {"Bearer comfyhub_x"}, "Remote-User": {"ann"}}, {"Authorization": {"Bearer comfyhub_x"}, "X-Comfyhub-Tenant": {"ann"}},
 	} {
 		require.Equal(t, http.StatusUnauthorized, s.as("/queue", header))
 		require.Equal(t, http.StatusUnauthorized, s.ws("", header))

@@ -10,11 +10,16 @@ import (
 // withCORS adds the headers with which a ComfyUI of a version lets pages of another site read
 // its answers, as --enable-cors-header does: pages from origin, "*" for all.
 // Those of an instance with the same option are replaced and not repeated:
-// browsers refuse an answer that has one twice.
-func withCORS(w http.ResponseWriter, origin string, v comfyui.Version) http.ResponseWriter {
+// browsers refuse an answer that has one twice. Where there are keys, pages may show one in
+// the header that ComfyUI does not know.
+func withCORS(w http.ResponseWriter, origin string, v comfyui.Version, keys KeyPolicy) http.ResponseWriter {
 	methods := "POST, GET, DELETE, PUT, OPTIONS"
 	if !v.Known() || v.AtLeast(0, 4, 0) {
 		methods += ", PATCH"
+	}
+	headers := "Content-Type, Authorization"
+	if keys != KeysOff {
+		headers += ", X-API-Key"
 	}
 	return &LateWriter{ResponseWriter: w, Late: func(header http.Header, status int) {
 		for key := range header {
@@ -25,7 +30,7 @@ func withCORS(w http.ResponseWriter, origin string, v comfyui.Version) http.Resp
 		if !thrown(status) {
 			header.Set("Access-Control-Allow-Origin", origin)
 			header.Set("Access-Control-Allow-Methods", methods)
-			header.Set("Access-Control-Allow-Headers", "Content-Type, Authorization")
+			header.Set("Access-Control-Allow-Headers", headers)
 			header.Set("Access-Control-Allow-Credentials", "true")
 		}
 	}}

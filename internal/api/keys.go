@@ -39,8 +39,8 @@ type identified struct {
 
 	// key is what the request has shown; nil without a key.
 	key *apikeys.Access
-	// bearer says that it has shown the key as a bearer token, which browsers send only for a
-	// script that has the key.
+	// bearer says that it has shown the key as a bearer token or in X-API-Key, which browsers
+	// send only for a script that has the key.
 	bearer bool
 	// acts says that a program names the tenant, which it serves.
 	acts bool
@@ -51,6 +51,13 @@ type identified struct {
 // web server knows of it, and no more than the key permits.
 func (d *doorkeeper) admit(w http.ResponseWriter, r *http.Request, v Visitor) (in identified, ok bool) {
 	in = identified{Request: r, Visitor: v}
+	if v.Keys != KeysOff && in.contradicts() {
+		WriteError(w, Error{
+			Status: http.StatusBadRequest, Kind: "several_keys", Message: "The request shows two different keys",
+			Details: "X-API-Key and Authorization must be the same key, or only one of them be sent.",
+		})
+		return in, false
+	}
 	if handled, ok := d.actFor(w, &in); handled {
 		return in, ok
 	}
@@ -163,18 +170,25 @@ type shownWay int
 
 const (
 	notShown shownWay = iota
-	asBearer
+	asBearer          // also in X-API-Key
 	// asPassword is a login that browsers keep and send by themselves.
 	asPassword
 	asParameter
 )
 
-// shownKey is the key that a request shows: as a bearer token, as the password of Basic
-// authentication, or for reads and WebSockets, whose clients may be unable to set a header,
-// as the parameter token. What does not look like a key is somebody else's.
+// keyHeader shows an API key as a bearer token does: clients of other services send it. Neither
+// a tenant secret nor a machine's token counts in it.
+const keyHeader = "X-Api-Key"
+
+// shownKey is the key that a request shows: as a bearer token, in X-API-Key, as the password of
+// Basic authentication, or for reads and WebSockets, whose clients may be unable to set a
+// header, as the parameter token. What does not look like a key is somebody else's.
 func shownKey(r *http.Request) (secret string, way shownWay) {
 	if token, found := bearer(r); found && apikeys.IsSecret(token) {
 		return token, asBearer
+	}
+	if keys := keysInHeader(r); len(keys) > 0 {
+		return keys[0], asBearer
 	}
 	if _, password, ok := r.BasicAuth(); ok && apikeys.IsSecret(password) {
 		return password, asPassword
@@ -185,15 +199,43 @@ func shownKey(r *http.Request) (secret string, way shownWay) {
 	return "", notShown
 }
 
+// contradicts reports whether a request shows two different secrets of the hub in its headers.
+// RFC 6750 forbids to show a token in more than one way: which of them counts is a guess, and
+// the tenant would depend on it.
+func (in *identified) contradicts() bool {
+	keys := keysInHeader(in.Request)
+	if len(keys) == 0 {
+		return false
+	}
+	token, _ := bearer(in.Request)
+	_, password, _ := in.BasicAuth()
+	for _, other := range append(keys[1:], token, password) {
+		if other != keys[0] && (apikeys.IsSecret(other) || in.TenantSecret.Is(other)) {
+			return true
+		}
+	}
+	return false
+}
+
+// keysInHeader are what looks like a key in X-API-Key.
+func keysInHeader(r *http.Request) []string {
+	return slices.DeleteFunc(slices.Clone(r.Header.Values(keyHeader)), func(key string) bool { return !apikeys.IsSecret(key) })
+}
+
 // bearer is the token that a request shows in the header meant for it.
 func bearer(r *http.Request) (token string, shown bool) {
 	scheme, token, found := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(token), found && strings.EqualFold(scheme, "Bearer")
 }
 
-// ShowsToken reports whether the query of a request contains a key, in whatever parameter,
-// so that it must not be logged.
-func ShowsToken(r *http.Request) bool {
+// ShowsKey reports whether a request shows a key where web servers write it to their logs: in
+// X-API-Key, or in the query.
+func ShowsKey(r *http.Request) bool {
+	return len(keysInHeader(r)) > 0 || showsToken(r)
+}
+
+// showsToken reports whether the query of a request contains a key, in whatever parameter.
+func showsToken(r *http.Request) bool {
 	for _, values := range QueryOf(r) {
 		if slices.ContainsFunc(values, apikeys.IsSecret) {
 			return true
@@ -209,10 +251,11 @@ func withoutKey(r *http.Request, shown bool) *http.Request {
 	if shown {
 		header := r.Header.Clone()
 		header.Del("Authorization")
+		header.Del(keyHeader)
 		out = withoutToken(r)
 		out.Header = header
 	}
-	if ShowsToken(out) { // of a method that cannot use it, say
+	if showsToken(out) { // of a method that cannot use it, say
 		return withoutToken(out)
 	}
 	return out

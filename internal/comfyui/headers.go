@@ -13,7 +13,7 @@ import (
 
 // toInstance are the request headers that an instance, its web interface and
 // custom nodes act on. Above all missing are those that say who the user is
-// and where the request comes from (Authorization, Cookie, Forwarded,
+// and where the request comes from (Authorization, X-API-Key, Cookie, Forwarded,
 // X-Forwarded-*, Origin, Referer, Comfy-User), and the browser's User-Agent:
 // the hub sends its own.
 var toInstance = [...]string{

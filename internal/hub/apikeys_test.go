@@ -92,7 +92,15 @@ func TestWaysToShowAKey(t *testing.T) {
 			"revoked":           {"GET", "/queue", bearer(gone), 401, "invalid_api_key"},
 			"mistyped":          {"GET", "/queue", bearer(secret[:30]), 401, "invalid_api_key"},
 			"mistyped token":    {"GET", "/queue?token=" + secret + "x", nil, 401, "invalid_api_key"},
-			"header of no hub":  {"GET", "/queue", http.Header{"X-Api-Key": {secret}}, 401, "no_api_key"},
+			"header":            {"GET", "/queue", keyHeader(secret), 200, ""},
+			"header, a POST":    {"POST", "/interrupt", keyHeader(secret), 200, ""},
+			"header, revoked":   {"GET", "/queue", keyHeader(gone), 401, "invalid_api_key"},
+			"header, mistyped":  {"GET", "/queue", keyHeader(secret[:30]), 401, "invalid_api_key"},
+			"somebody's header": {"GET", "/queue", keyHeader("abc"), 401, "no_api_key"},
+			"the same twice":    {"GET", "/queue", http.Header{"X-Api-Key": {secret, secret}, "Authorization": {"Bearer " + secret}}, 200, ""},
+			"beside a login":    {"GET", "/queue", http.Header{"X-Api-Key": {secret}, "Authorization": {"Bearer abc"}}, 200, ""},
+			"beside a header":   {"GET", "/queue", http.Header{"X-Api-Key": {"abc"}, "Authorization": {"Bearer " + secret}}, 200, ""},
+			"header of no hub":  {"GET", "/queue", http.Header{"X-Api-Token": {secret}}, 401, "no_api_key"},
 		} {
 			status, header, text := b.ask(tc.method, tc.path, "", tc.header)
 			require.Equal(t, tc.status, status, "%s: %s", name, text)
@@ -298,6 +306,7 @@ func TestKeysGoNoFurther(t *testing.T) {
 		secret := b.key(apikeys.Wanted{Name: "ada"})
 		for path, header := range map[string]http.Header{
 			"/pack/a": bearer(secret), "/pack/b": basic("ada", secret), "/pack/c?token=" + secret + "&keep=1": nil,
+			"/pack/f": keyHeader(secret), "/pack/g": {"X-Api-Key": {secret}, "Authorization": {"Bearer " + secret}},
 			"/pack/d?Token=" + secret: bearer(secret), "/pack/e?%74oken=" + secret: bearer(secret),
 		} {
 			b.ask("GET", path, "", header)
