@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
+	_ "github.com/comfyhub/comfyhub/internal/files/s3" // storage s3://...
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 

@@ -80,7 +80,7 @@ var owners = map[string][]string{
 	"github.com/go-telegram/bot":          {"botbridge/internal/telegram"},
 	"github.com/disgoorg/":                {"botbridge/internal/discord"},
 	"go.yaml.in/yaml/":                    {"botbridge/internal/config", "botbridge/internal/locale"},
-	"gocloud.dev/":                        {"internal/files"},
+	"gocloud.dev/":                        {"internal/files", "internal/files/s3"},
 	"github.com/cenkalti/backoff/":        {"internal/retry"},
 	"code.dny.dev/ssrf":                   {"internal/egress"},
 	"github.com/prometheus/client_golang": {"caddymodule", "internal/hub", "internal/metrics", "botbridge"},

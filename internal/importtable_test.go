@@ -6,7 +6,7 @@ package internal_test
 // above it.
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
-	"caddymodule":       {"internal/api", "internal/apikeys", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
+	"caddymodule":       {"internal/api", "internal/apikeys", "internal/files/s3", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
 	"agent":             {"internal/agent"},
 	"internal/agent":    {"internal/a1111", "internal/comfysim", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/tunnel"}, // no simulator
 	"comfysim":          {"internal/comfysim", "internal/sim", "internal/sim/simsd"},
@@ -93,6 +93,7 @@ var mayImport = map[string][]string{
 	"internal/a1111":     {"internal/pyjson", "internal/retry", "internal/facade"},
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
+	"internal/files/s3":  {},
 	"internal/files":     {"internal/aiohttp", "internal/budget", "internal/comfyui", "internal/durable", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/panics", "internal/retry", "internal/usage"},
 	"internal/picture":   {"internal/webp"},
 	"internal/intake":    {"internal/budget", "internal/pyjson"},

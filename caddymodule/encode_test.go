@@ -1,4 +1,4 @@
-package integration
+package caddymodule_test
 
 import (
 	"bufio"
@@ -57,7 +57,7 @@ func (s *site) paged(more <-chan struct{}) {
 // root loads the Caddyfile at the root of the repository.
 func (s *site) root() {
 	s.t.Helper()
-	text, err := os.ReadFile("../../Caddyfile")
+	text, err := os.ReadFile("../Caddyfile")
 	require.NoError(s.t, err)
 	const hint = "# instance http://10.0.0.5:8188"
 	require.Contains(s.t, string(text), hint)

@@ -1,4 +1,6 @@
-package integration
+// The hub inside a running Caddy: what a reload must keep, and what ends when. Caddy's state is
+// global to a process, so tests of a site run one after the other.
+package caddymodule_test
 
 import (
 	"context"

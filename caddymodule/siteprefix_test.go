@@ -1,4 +1,4 @@
-package integration
+package caddymodule_test
 
 import (
 	"encoding/json"
