@@ -100,7 +100,7 @@ func (f *fleet) simulatedRuns(name string) int {
 
 func (f *fleet) eventually(condition func() bool, what string) {
 	f.t.Helper()
-	require.Eventually(f.t, condition, patience, 20*time.Millisecond, what)
+	require.True(f.t, programs.Eventually(patience, condition), "waiting until "+what)
 }
 
 // get reads JSON into v and reports whether it was there.

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
@@ -45,7 +45,7 @@ func playing(t *testing.T, stopTimeout string) (agent *exec.Cmd, url string, sim
 	agent.Stderr = complaints
 	require.NoError(t, agent.Start())
 	url = "http://" + addresses
-	require.Eventually(t, func() bool { return answers(url) }, patience, 20*time.Millisecond, "the server is there")
+	require.True(t, programs.Eventually(patience, func() bool { return answers(url) }), "the server is there")
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", agent.Process.Pid, agent.Process.Pid))
 	if err != nil || len(strings.Fields(string(children))) == 0 {
 		// The thread that has started it is another.
@@ -95,7 +95,7 @@ func TestTheSimulatorEndsWithTheAgent(t *testing.T) {
 			} else {
 				require.EqualError(t, err, c.says, complaints)
 			}
-			require.Eventually(t, func() bool { return !answers(url) }, patience, 20*time.Millisecond, "the servers are gone")
+			require.True(t, programs.Eventually(patience, func() bool { return !answers(url) }), "the servers are gone")
 			require.Equal(t, name == "simulator killed", strings.Contains(complaints.String(), "agent: the simulator has ended"), complaints)
 		})
 	}

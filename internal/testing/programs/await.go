@@ -17,14 +17,30 @@ const patience = 2 * time.Minute
 // errEnded says that a program has ended that should not have.
 var errEnded = errors.New("it has ended")
 
+// Eventually repeats a check until it holds, and reports whether it did in time.
+func Eventually(limit time.Duration, holds func() bool) bool {
+	for began := time.Now(); !holds(); {
+		waited := time.Since(began)
+		if waited > limit {
+			return false
+		}
+		time.Sleep(pause(waited))
+	}
+	return true
+}
+
+// pause is how long to wait before a check is repeated that has failed for some time: a
+// twentieth of it, within bounds, so that long waits cost little and end soon.
+func pause(waited time.Duration) time.Duration {
+	return min(max(waited/20, 20*time.Millisecond), 200*time.Millisecond)
+}
+
 // Await repeats a check until it succeeds. It fails after 2 minutes, or when the
 // context or the program ends; what says in the error what was waited for.
 func (p *Program) Await(ctx context.Context, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	poll := time.NewTicker(20 * time.Millisecond)
-	defer poll.Stop()
-	for {
+	for began := time.Now(); ; {
 		err := check(ctx)
 		switch {
 		case !p.Running(): // if the check succeeded, another program has answered
@@ -33,7 +49,7 @@ func (p *Program) Await(ctx context.Context, what string, check func(context.Con
 			return nil
 		}
 		select {
-		case <-poll.C:
+		case <-time.After(pause(time.Since(began))):
 		case <-p.Ended():
 		case <-ctx.Done():
 			return fmt.Errorf("%s: waiting until %s: %w", p.spec.Name, what, errors.Join(context.Cause(ctx), err))
