@@ -47,7 +47,7 @@ func leftInOrder(err error) bool {
 
 // cutByClient reports whether it was the client's side that ended a socket without a close frame.
 func cutByClient(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // promptly is how soon after an end a client that has read it closes its socket, if it opens one

@@ -2,7 +2,10 @@ package stream
 
 import (
 	"fmt"
+	"net"
 	"slices"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,6 +240,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		arrives bool // the new socket, before the posts
 		late    bool // the hub hears of that after a while
 		known   bool // to answer pings, from an earlier time
+		writer  bool // meets the close first
 		again   bool
 	}
 	sideBySide(t, map[string]row{
@@ -244,11 +248,14 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		"posts and posts":                 {posts: 2, again: true},
 		"posts, and has another socket":   {posts: 1, arrives: true, again: true},
 		"has closed its socket, and post": {posts: 1, closes: true},
+		"the writer meets its close":      {posts: 1, closes: true, writer: true},
 		"the hub hears late of its close": {posts: 1, closes: true, late: true, again: true},
 		"posts without waiting for ends":  {posts: 9, again: true},
 		"is cut off, and posts":           {posts: 1, closes: true, known: true, again: true},
 	}, func(t *testing.T, c row) {
-		r := loopback(t, Options{})
+		broken := &brokenPipes{Listener: must(net.Listen("tcp", "127.0.0.1:0"))}
+		r := newRig(t, Options{}, broken)
+		r.dialer = (&net.Dialer{}).DialContext
 		me := Key{Client: "me"}
 		if c.known {
 			r.streams.received(me, 0, 1)
@@ -257,7 +264,13 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		r.run("me", "a").End(other(success("a")))
 		r.awaitTold(me)
 		close := func() {
-			require.NoError(t, deaf.conn.CloseNow())
+			if c.writer {
+				broken.now.Store(true)
+				r.streams.StatusChanged("me")
+				defer broken.now.Store(false)
+			} else {
+				require.NoError(t, deaf.conn.CloseNow())
+			}
 			if !c.arrives {
 				require.Eventually(t, func() (gone bool) {
 					r.streams.change(me, false, func(c *client) { gone = c.socket == nil })
@@ -299,6 +312,29 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		}, patience, tick)
 		require.Equal(t, want, p.take())
 	})
+}
+
+// brokenPipes are connections whose clients are gone, which shows to who writes.
+type brokenPipes struct {
+	net.Listener
+	now atomic.Bool
+}
+
+func (l *brokenPipes) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &brokenPipe{conn, &l.now}, err
+}
+
+type brokenPipe struct {
+	net.Conn
+	broken *atomic.Bool
+}
+
+func (c *brokenPipe) Write(p []byte) (int, error) {
+	if c.broken.Load() {
+		return 0, &net.OpError{Op: "write", Err: syscall.EPIPE}
+	}
+	return c.Conn.Write(p)
 }
 
 // A close frame is not a receipt from a client that would have answered a ping.

@@ -103,8 +103,9 @@ func (s *Streams) run(sock *socket, k Key, live bool) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	var all sync.WaitGroup
 	closed, inOrder, answers := false, false, false
+	cut := false // by the client, and the writer met it first
 	defer func() {
-		if closed { // taken now that the writer has stopped
+		if closed || cut { // taken now that the writer has stopped
 			s.left(k, sock, inOrder, answers)
 		}
 		s.change(k, false, func(c *client) { c.detach(sock) })
@@ -119,9 +120,10 @@ func (s *Streams) run(sock *socket, k Key, live bool) {
 	}
 	sock.confirms = func() { all.Go(func() { sock.confirm(ctx) }) }
 	all.Go(func() {
-		_ = sock.write(ctx) // returns when it has failed or must stop
+		err := sock.write(ctx) // returns when it has failed or must stop
 		if ctx.Err() == nil {
-			// Nothing more will be written, so the reader must stop too.
+			// Nothing more will be written, so the reader must stop too. It may not learn why.
+			cut = cutByClient(err)
 			sock.shut(websocket.StatusTryAgainLater, "cannot write")
 		}
 	})
