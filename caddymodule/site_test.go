@@ -27,6 +27,7 @@ import (
 	_ "github.com/comfyhub/comfyhub/caddymodule"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
 // patience bounds every wait of these tests.
@@ -118,11 +119,7 @@ func (s *site) ready() {
 // the test's own goroutine, where a condition may end the test.
 func (s *site) await(holds func() bool) {
 	s.t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !holds(); <-tick.C {
-		require.True(s.t, time.Now().Before(deadline), "still not after %v", patience)
-	}
+	require.True(s.t, programs.Eventually(patience, holds), "still not after %v", patience)
 }
 
 // call sends a request and returns status and body.
