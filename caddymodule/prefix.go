@@ -75,7 +75,7 @@ func cleanPrefix(escaped string) string {
 	segments := strings.Split(escaped[1:], "/")
 	for n, segment := range segments {
 		name, err := url.PathUnescape(segment)
-		if err != nil || name == "" || name == "." || name == ".." || !utf8.ValidString(name) || strings.ContainsFunc(name, noName) {
+		if err != nil || name == "" || name == "." || name == ".." || !utf8.ValidString(name) || strings.ContainsFunc(name, ambiguous) {
 			return ""
 		}
 		segments[n] = url.PathEscape(name)
@@ -87,5 +87,5 @@ func cleanPrefix(escaped string) string {
 	return prefix
 }
 
-// noName reports characters that programs do not agree on in a path.
-func noName(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) }
+// ambiguous reports characters that programs read differently in a path.
+func ambiguous(r rune) bool { return r == '/' || r == '\\' || unicode.IsControl(r) }

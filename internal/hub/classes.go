@@ -115,8 +115,8 @@ func (c *Classes) barred(v *catalog.Verdict, needs catalog.Requirements, tenant 
 // prompt that is accepted all the same goes to an instance that has the file. One that is
 // posted while no instance says what it can run is accepted after a while and checked later,
 // by unfit. The error is that of the context.
-func (c *Classes) validate(ctx context.Context, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict, error) {
-	if err := c.Await(ctx); err != nil && !errors.Is(err, catalog.ErrUnknown) {
+func (c *Classes) validate(ctx context.Context, tenant string, p catalog.Prompt) (*catalog.Catalog, *catalog.Verdict, error) {
+	if err := c.Await(ctx, "prompts:"+tenant); err != nil && !errors.Is(err, catalog.ErrUnknown) {
 		return nil, nil, err
 	}
 	p.Version = c.version()

@@ -2,7 +2,7 @@ package hub
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -19,8 +19,9 @@ const (
 	startTime = 5 * time.Second
 	// lookEvery is how often such a request looks again.
 	lookEvery = 50 * time.Millisecond
-	// maxStarting bounds the requests that wait so.
-	maxStarting = 500
+	// maxStarting bounds the requests that wait so, maxStartingOne those of one share.
+	maxStarting    = 500
+	maxStartingOne = 100
 	// joinTime is how long after the first instance others may come that a prompt was posted
 	// for, before there was any.
 	joinTime = 10 * time.Second
@@ -37,12 +38,40 @@ type beginning struct {
 	// since is when the hub began to serve.
 	since   func() time.Time
 	looked  <-chan struct{}
-	waiting atomic.Int64
+	waiting waiters
+}
+
+// waiters counts who waits, by share. It is safe for concurrent use.
+type waiters struct {
+	mu  sync.Mutex
+	all int
+	of  map[string]int
+}
+
+// enter reports whether one more may wait.
+func (w *waiters) enter(share string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.all >= maxStarting || w.of[share] >= maxStartingOne {
+		return false
+	}
+	w.all++
+	w.of[share]++
+	return true
+}
+
+func (w *waiters) leave(share string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.all--
+	if w.of[share]--; w.of[share] == 0 {
+		delete(w.of, share)
+	}
 }
 
 // beginning needs the dispatcher and the roster.
 func (h *Hub) beginning() *beginning {
-	return &beginning{fleet: h.fleet, dispatch: h.dispatch, settings: h.Settings, since: func() time.Time { return h.since }, looked: h.roster.Looked()}
+	return &beginning{fleet: h.fleet, dispatch: h.dispatch, settings: h.Settings, since: func() time.Time { return h.since }, looked: h.roster.Looked(), waiting: waiters{of: map[string]int{}}}
 }
 
 // unfit is [Classes.unfit] for a dispatcher, which is there before the classes are.
@@ -80,16 +109,16 @@ func (b *beginning) expects(kind string) bool {
 	return false
 }
 
-// await waits until what is wanted is there, or is not on its way. The error is
-// [catalog.ErrUnknown], or that of the context.
-func (b *beginning) await(ctx context.Context, kind string, there func() bool) error {
+// await waits until what is wanted is there, or is not on its way, counting toward share. The
+// error is [catalog.ErrUnknown], or that of the context.
+func (b *beginning) await(ctx context.Context, share, kind string, there func() bool) error {
 	if there() || !b.expects(kind) {
 		return nil
 	}
-	defer b.waiting.Add(-1)
-	if b.waiting.Add(1) > maxStarting {
+	if !b.waiting.enter(share) {
 		return catalog.ErrUnknown
 	}
+	defer b.waiting.leave(share)
 	deadline, tick := time.NewTimer(startTime), time.NewTicker(lookEvery)
 	defer deadline.Stop()
 	defer tick.Stop()
@@ -118,15 +147,16 @@ func (b *beginning) allTold() bool {
 	return b.hasLooked()
 }
 
-// Await waits until it is known what some instance can run, if one is there or on its way. The
-// error is [catalog.ErrUnknown] after a few seconds, or that of the context.
-func (c *Classes) Await(ctx context.Context) error {
-	return c.beginning.await(ctx, "", func() bool { return !c.inventory.catalog().Empty() })
+// Await waits until it is known what some instance can run, if one is there or on its way. Of
+// one share only so many may wait. The error is [catalog.ErrUnknown] after a few seconds, or
+// that of the context.
+func (c *Classes) Await(ctx context.Context, share string) error {
+	return c.beginning.await(ctx, share, "", func() bool { return !c.inventory.catalog().Empty() })
 }
 
 // AwaitServer is Await for a ComfyUI that can be asked.
-func (c *Classes) AwaitServer(ctx context.Context) error {
-	return c.beginning.await(ctx, fleet.KindComfyUI, func() bool { return c.dispatch.First() != nil })
+func (c *Classes) AwaitServer(ctx context.Context, share string) error {
+	return c.beginning.await(ctx, share, fleet.KindComfyUI, func() bool { return c.dispatch.First() != nil })
 }
 
 // unfit says why nobody will ever run a waiting job that was accepted while no node class was

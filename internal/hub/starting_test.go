@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,6 +92,30 @@ func TestFirstSecond(t *testing.T) {
 	})
 }
 
+// Nobody takes the places of those who wait from all others.
+func TestWaiters(t *testing.T) {
+	t.Parallel()
+	c := waiters{of: map[string]int{}}
+	for n := range 2 * maxStartingOne {
+		require.Equal(t, n < maxStartingOne, c.enter("greedy"))
+	}
+	others := 0
+	for n := range 2 * maxStarting {
+		if c.enter(strconv.Itoa(n)) {
+			others++
+		}
+	}
+	require.Equal(t, maxStarting-maxStartingOne, others)
+	c.leave("greedy")
+	require.True(t, c.enter("late"))
+	c.leave("late")
+	for range maxStartingOne - 1 {
+		c.leave("greedy")
+	}
+	require.NotContains(t, c.of, "greedy")
+	require.NotContains(t, c.of, "late")
+}
+
 // An instance that does not say what it can run makes nobody wait for long, and loses no prompt.
 func TestInstanceThatTellsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -105,7 +130,7 @@ func TestInstanceThatTellsNothing(t *testing.T) {
 		b.restarted(front.URL)
 		var all sync.WaitGroup
 		var atOnce atomic.Int32
-		for range maxStarting + 10 {
+		for range maxStartingOne + 10 {
 			all.Go(func() {
 				began := time.Now()
 				resp, err := http.Get(b.web.URL + "/object_info")
@@ -121,7 +146,7 @@ func TestInstanceThatTellsNothing(t *testing.T) {
 			})
 		}
 		all.Wait()
-		require.GreaterOrEqual(t, atOnce.Load(), int32(10), "a bounded number waits")
+		require.GreaterOrEqual(t, atOnce.Load(), int32(10), "a bounded number of one share waits")
 		for _, path := range []string{"/models", "/embeddings", "/extensions"} {
 			require.Equal(t, http.StatusServiceUnavailable, statusOf(b.get(path)), path)
 		}

@@ -175,7 +175,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	defer with.close()
 	have := &lookup{store: s.store, ctx: ctx, tenant: p.Tenant, known: with.known()}
 	// The catalog is one and the same for all steps: a merge may come in between.
-	c, verdict, err := s.classes.validate(ctx, catalog.Prompt{
+	c, verdict, err := s.classes.validate(ctx, p.Tenant, catalog.Prompt{
 		Graph: graph, Targets: p.Targets, Known: have.has, OwnFiles: p.Tenant != job.DefaultTenant,
 	})
 	if err != nil {

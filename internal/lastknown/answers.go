@@ -132,12 +132,26 @@ func (k *Answers) put(path string, a *answer) {
 // that of [Answers.Keep]: an instance that was thrown out must not go on speaking. Just after
 // the start it waits for the storage for at most two seconds.
 func (k *Answers) Last(ctx context.Context, path string, counts func(owner string) bool) ([]byte, bool) {
+	k.await(ctx)
+	return k.find(path, func(a *answer) bool { return counts(a.Owner) })
+}
+
+// Has reports whether Last has an answer.
+func (k *Answers) Has(ctx context.Context, path string, counts func(owner string) bool) bool {
+	k.await(ctx)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	a := k.answers[path]
+	return a != nil && counts(a.Owner)
+}
+
+// await waits for the storage, not for long.
+func (k *Answers) await(ctx context.Context) {
 	select {
 	case <-k.read:
 	case <-ctx.Done():
 	case <-time.After(loadTimeout):
 	}
-	return k.find(path, func(a *answer) bool { return counts(a.Owner) })
 }
 
 // Forget drops the answers of an owner, and those that the hub has made of many

@@ -34,6 +34,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		k.Keep(fmt.Sprintf("/models/%d", n), []byte(`["x"]`), "[]", "", nil)
 		_, ok := k.Last(t.Context(), "/models/0", anybody)
 		require.True(t, ok, "the one in use stays")
+		require.True(t, k.Has(t.Context(), "/models/0", anybody))
 	}
 	require.Len(t, k.answers, maxAnswers)
 	_, ok := k.Last(t.Context(), "/models/1", anybody)
@@ -43,6 +44,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		k.Keep("/extensions", []byte(odd), "[]", "", nil)
 		_, ok := k.Last(t.Context(), "/extensions", anybody)
 		require.False(t, ok, odd)
+		require.False(t, k.Has(t.Context(), "/extensions", anybody), odd)
 	}
 	require.NoError(t, k.save(t.Context()))
 

@@ -22,18 +22,25 @@ func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string
 	api.WriteJSON(w, http.StatusOK, body)
 }
 
-// isKnown reports whether there is a last answer to a call.
-func (s surveys) isKnown(r *http.Request) bool {
-	_, ok := s.hub.LastKnown().Last(r.Context(), knownPath(r), func(owner string) bool { return madeHere(owner) || s.hub.MayTellPage(owner) })
-	return ok
+// isKnown reports whether there is a last answer to a call, for writeKnown.
+func (s surveys) isKnown(r *http.Request, counts func(owner string) bool) bool {
+	return s.hub.LastKnown().Has(r.Context(), knownPath(r), counts)
 }
 
-// once answers a call as soon as there is an instance to ask, if one is on its way and nothing
-// else can be said: an empty list would be taken for the truth.
-func (s surveys) once(ask api.Handler) api.Handler {
+// merged asks for an answer that the hub makes of those of many instances.
+func (s surveys) merged(ask api.Handler) api.Handler { return s.whenUp(madeHere, ask) }
+
+// told is getKnown for a list that is empty for as long as no instance is there.
+func (s surveys) told(empty string) api.Handler {
+	return s.whenUp(s.hub.MayTellPage, s.getKnown(empty))
+}
+
+// whenUp answers a call as soon as there is an instance to ask, if one is on its way and there
+// is no last answer that counts: an empty list would be taken for the truth.
+func (s surveys) whenUp(counts func(owner string) bool, ask api.Handler) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, values []string) {
-		if len(s.hub.Clients()) == 0 && !s.isKnown(r) {
-			if err := s.hub.Classes().AwaitServer(r.Context()); err != nil {
+		if len(s.hub.Clients()) == 0 && !s.isKnown(r, counts) {
+			if err := s.hub.Classes().AwaitServer(r.Context(), a.Share()); err != nil {
 				s.Fail(w, r, err)
 				return
 			}

@@ -12,8 +12,8 @@ import (
 // new model.
 func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	document, ok := s.hub.Classes().All(r.Context(), a.Tenant)
-	if !ok && !s.isKnown(r) {
-		if err := s.hub.Classes().Await(r.Context()); err != nil {
+	if !ok && !s.isKnown(r, madeHere) {
+		if err := s.hub.Classes().Await(r.Context(), a.Share()); err != nil {
 			s.Fail(w, r, err)
 			return
 		}
@@ -28,7 +28,7 @@ func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Req
 
 // getObjectInfoOf answers GET /object_info/{class}: {} for unknown ones.
 func (s surveys) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	if err := s.hub.Classes().Await(r.Context()); err != nil {
+	if err := s.hub.Classes().Await(r.Context(), a.Share()); err != nil {
 		s.Fail(w, r, err)
 		return
 	}
