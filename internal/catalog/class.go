@@ -36,6 +36,8 @@ type class struct {
 	core bool
 	// module is the Python module that defines the class.
 	module string
+	// boundary says whether its nodes begin or end a loop.
+	boundary boundary
 	// signature identifies everything that validation looks at, except the options
 	// of combos: instances with the same signature differ only in their files.
 	signature digest
@@ -96,6 +98,7 @@ func parseClass(name string, raw []byte, sum digest) (*class, error) {
 	c.v3 = o.Has("api_node") && o.Has("deprecated") && o.Has("experimental")
 	c.module = o.String("python_module")
 	c.core = c.module == "nodes" || strings.HasPrefix(c.module, "comfy_extras.")
+	c.boundary = boundaryOf(c, declared.Object("hidden"))
 	c.signature = sign(c)
 	return c, nil
 }

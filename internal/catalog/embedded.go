@@ -62,12 +62,12 @@ func fileProblem(input, complaint string) *pyjson.Object {
 func refuseFiles(v *Verdict, errors map[string]pyjson.Array) *Verdict {
 	nodeErrors := &pyjson.Object{}
 	users := v.Graph.users()
-	var reasons []pyjson.Array
+	var reasons []failedOutput
 	for id := range v.Graph.nodes().All() {
 		if errors[id] == nil {
 			continue
 		}
-		reasons = append(reasons, errors[id])
+		reasons = append(reasons, failedOutput{id, errors[id]})
 		nodeErrors.Set(id, dict("errors", errors[id], "dependent_outputs", dependents(v.Outputs, users, id),
 			"class_type", pyjson.String(v.Graph.classType(id))))
 	}

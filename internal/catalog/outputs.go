@@ -18,7 +18,7 @@ func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verd
 	}
 	lost := danglingLinks(p.Graph)
 	var good []string
-	var failed []pyjson.Array
+	var failed []failedOutput
 	nodeErrors := &pyjson.Object{}
 	for _, id := range outputs {
 		r, fault := v.check(id)
@@ -32,8 +32,15 @@ func (c *Catalog) validateOutputs(p Prompt, b behaviour, outputs []string) *Verd
 			good = append(good, id)
 			continue
 		}
-		failed = append(failed, r.errors)
+		failed = append(failed, failedOutput{id, r.errors})
 		v.report(id, nodeErrors)
+	}
+	if wrong := v.checkLoops(outputs); wrong != nil {
+		if len(wrong.outputs) == 0 { // ComfyUI takes the first of them
+			return refused(internalError(), nil, nil)
+		}
+		failed = wrong.report(v, failed, nodeErrors)
+		good = slices.DeleteFunc(good, func(id string) bool { return slices.Contains(wrong.outputs, id) })
 	}
 	if len(good) == 0 {
 		verdict := refusedWith(failedOutputs(failed), nodeErrors)
@@ -114,6 +121,13 @@ type validator struct {
 	edits   []Edit
 	unsure  []string
 	strays  []string // classes of nodes with values that are in no list
+	cyclic  bool     // a node depends on itself
+}
+
+// failedOutput is an output that does not run, with its own errors.
+type failedOutput struct {
+	id     string
+	errors pyjson.Array
 }
 
 // result is the outcome for one node. A node that is invalid but has no errors
@@ -188,6 +202,7 @@ const maxChain = 5000
 // cycle reports nodes that depend on themselves. Older servers exceed their
 // recursion limit and report nothing.
 func (v *validator) cycle(nodes []string) *result {
+	v.cyclic = true
 	if !v.behaviour.cycles {
 		return &result{}
 	}

@@ -296,7 +296,7 @@ func acceptUnchecked(g *Graph) *Verdict {
 			reason := duringValidation(keyError(pyjson.String(from)))
 			nodeErrors := dict(id, dict("errors", pyjson.Array{reason}, "dependent_outputs", pyjson.Array{},
 				"class_type", pyjson.String(g.classType(id))))
-			return refusedWith(failedOutputs([]pyjson.Array{{reason}}), nodeErrors)
+			return refusedWith(failedOutputs([]failedOutput{{id, pyjson.Array{reason}}}), nodeErrors)
 		}
 	}
 	return accept(g, nil, nil, repairs(g), &pyjson.Object{})
@@ -319,10 +319,10 @@ func duringValidation(fault *python.Exception) *pyjson.Object {
 
 // failedOutputs returns the top-level error if no output is valid: one line for
 // each error of an output node itself.
-func failedOutputs(reasons []pyjson.Array) *pyjson.Object {
+func failedOutputs(failed []failedOutput) *pyjson.Object {
 	var lines []string
-	for _, list := range reasons {
-		for _, reason := range list {
+	for _, output := range failed {
+		for _, reason := range output.errors {
 			o, _ := reason.(*pyjson.Object)
 			lines = append(lines, o.String("message")+": "+o.String("details"))
 		}

@@ -22,7 +22,7 @@ type Structure struct {
 	// Models is a hash of the models' names; empty for a graph that loads none.
 	Models string
 	// Work grows with the run time: steps x pixels x batch x frames x seconds, each of them 1 if
-	// the graph does not say. It is at least 1.
+	// the graph does not say. Steps in a loop count as often as it runs.
 	Work float64
 	// Nodes is the number of nodes in the graph.
 	Nodes int
@@ -43,6 +43,12 @@ type node struct {
 	waits int
 	// readers is how many links lead here.
 	readers int
+	// times is how often it runs in its loops.
+	times float64
+	// inside is how often what is in the loop runs that the node starts; 0 if it starts none.
+	// samples says that something in there has steps.
+	inside  float64
+	samples bool
 }
 
 type link struct {
@@ -66,7 +72,7 @@ func Parsed(v pyjson.Value) (Structure, bool) {
 	}
 	nodes := readNodes(o)
 	models := label(nodes)
-	spread(nodes)
+	repeat(nodes, spread(nodes))
 	var all, last []string
 	for _, n := range nodes {
 		// Two identical nodes that are read once each differ from one that is read twice.
@@ -136,8 +142,9 @@ func label(nodes map[string]*node) (models []string) {
 }
 
 // spread mixes into the hash of each node the hashes of the nodes that it reads, starting from the
-// first nodes. Nodes in a cycle, which no instance accepts, keep their own.
-func spread(nodes map[string]*node) {
+// first nodes, and returns the nodes in that order. Nodes in a cycle, which no instance accepts,
+// keep their own and are left out.
+func spread(nodes map[string]*node) (order []*node) {
 	readers := map[string][]*node{}
 	var ready []*node
 	ids := map[*node]string{}
@@ -153,6 +160,7 @@ func spread(nodes map[string]*node) {
 	for len(ready) > 0 {
 		n := ready[len(ready)-1]
 		ready = ready[:len(ready)-1]
+		order = append(order, n)
 		parts := []string{"class:" + n.hash}
 		for _, l := range n.links {
 			parts = append(parts, "link:"+l.name+"/"+l.output+"/"+nodes[l.source].hash)
@@ -164,6 +172,7 @@ func spread(nodes map[string]*node) {
 			}
 		}
 	}
+	return order
 }
 
 // hashOf returns a hash of texts that does not depend on their order.
@@ -186,7 +195,8 @@ var factors = map[string][]string{
 // maxWork bounds the work, so that products of a user's numbers stay finite.
 const maxWork = 1e15
 
-// work returns steps x pixels x batch x frames x seconds. Steps add up over the samplers; of the
+// work returns steps x pixels x batch x frames x seconds. Steps add up over the samplers, and over
+// the runs of their loops; a loop without samplers has one for each time. Of the
 // others only the largest counts, since several nodes often repeat one. Denoise is not a factor:
 // ComfyUI runs all the steps that it was given whatever the denoise, except that it runs none at 0.
 func work(nodes map[string]*node) float64 {
@@ -194,7 +204,10 @@ func work(nodes map[string]*node) float64 {
 	largest := map[string]float64{}
 	for _, n := range nodes {
 		get := func(name string) float64 { return number(nodes, n.inputs, name) }
-		steps += stepsOf(n, get)
+		steps += stepsOf(n, get) * max(n.times, 1)
+		if !n.samples {
+			steps += n.inside
+		}
 		pixels = max(pixels, get("width")*get("height"))
 		if by := max(get("scale_by"), get("upscale_by")); by > 0 {
 			scale = max(scale, min(by*by, 1e4))
@@ -205,7 +218,7 @@ func work(nodes map[string]*node) float64 {
 			}
 		}
 	}
-	w := max(steps, 1) * max(pixels, 1) * scale
+	w := min(max(steps, 1)*max(pixels, 1)*scale, maxWork)
 	for _, meaning := range []string{"batch", "frames", "seconds"} {
 		if f := largest[meaning]; f > 0 {
 			w = min(w*f, maxWork)

@@ -119,3 +119,18 @@ func TestRunningText(t *testing.T) {
 		require.NotContains(t, j.runningText(), "30")
 	}
 }
+
+// A node in a loop is not done when its first iteration is.
+func TestProgressOfLoops(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newProgress(2)
+		p.known = pace{"194:45": 9, "9": 1}
+		feed(t, p, "execution_start", "{}")
+		for i, want := range []int{0, 30, 60, 81} {
+			feed(t, p, "executing", `{"node": "5.0.0.`+string(rune('0'+i))+`_194:45", "display_node": "194:45"}`)
+			require.Equal(t, want, p.percent())
+			time.Sleep(3 * time.Second)
+		}
+	})
+}

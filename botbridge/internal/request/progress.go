@@ -20,6 +20,7 @@ type progress struct {
 	done     map[string]bool // nodes
 	cached   map[string]bool // nodes that take no time in this run
 	took     pace            // nodes that are done
+	again    map[string]bool // nodes that run as several others, as in a loop
 	whole    bool            // it was seen from its beginning
 	node     string
 	since    time.Time // of that node
@@ -30,7 +31,7 @@ type progress struct {
 }
 
 func newProgress(nodes int) *progress {
-	return &progress{position: -1, nodes: nodes, done: map[string]bool{}, cached: map[string]bool{}, took: pace{}}
+	return &progress{position: -1, nodes: nodes, done: map[string]bool{}, cached: map[string]bool{}, took: pace{}, again: map[string]bool{}}
 }
 
 // restart forgets a run that was lost.
@@ -74,6 +75,7 @@ func (p *progress) note(h hubapi.Happening) bool {
 		p.node, p.value, p.max, p.since = h.Node, 0, 0, now
 		if h.DisplayNode != "" {
 			p.node = h.DisplayNode
+			p.again[p.node] = h.Node != h.DisplayNode
 		}
 	case comfyui.TypeProgress:
 		p.value, p.max = h.Float("value"), h.Float("max")
@@ -133,7 +135,11 @@ func (p *progress) percent() int {
 		if _, ok := p.known[node]; !ok {
 			count(node)
 		}
-		if !p.cached[node] {
+		switch {
+		case p.cached[node]:
+		case p.again[node] && p.known[node] > 0: // a part of it
+			past += weight(node) * min(p.took[node]/weight(node), almost)
+		default:
 			past += weight(node)
 		}
 	}
@@ -150,10 +156,12 @@ func (p *progress) percent() int {
 	return p.most
 }
 
+// almost is how much of a node counts as done at most by its time alone.
+const almost = 0.9
+
 // part is how much of the running node is done, from 0 to 1. One that does not say is
 // measured by the seconds that it usually takes.
 func (p *progress) part(usual float64) float64 {
-	const almost = 0.9
 	if p.max > 0 {
 		return min(p.value/p.max, 1)
 	}
