@@ -64,6 +64,10 @@ type Script struct {
 
 type source struct{ text, sha string }
 
+// undeclared is the first line of each script, by which Dragonfly lets it use keys that are not
+// in KEYS: all begin with KEYS[1], but a script finds out which they are.
+const undeclared = "--!df flags=allow-undeclared-keys\n"
+
 // NewScript returns a script made of Lua parts: libraries first, the body last. Of the
 // libraries it has what the body uses; see pruned for how they must be written. The name
 // is used in errors and logs.
@@ -79,7 +83,7 @@ func NewScript(name string, mode Mode, parts ...string) *Script {
 			ending = rememberLua
 		}
 		// Libraries come after the prelude, so that their locals may use it.
-		text := pruned(body+"\n"+ending, append([]string{mode.lua(), preludeLua}, libraries...)...) + main + ending
+		text := undeclared + pruned(body+"\n"+ending, append([]string{mode.lua(), preludeLua}, libraries...)...) + main + ending
 		sum := sha1.Sum([]byte(text)) // #nosec G401 -- see above
 		return source{text: text, sha: hex.EncodeToString(sum[:])}
 	})

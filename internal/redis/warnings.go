@@ -14,6 +14,9 @@ import (
 // rewrites its file.
 const littleMemory = 256 << 20
 
+// oldestMajor is the oldest version of Redis that the hub is tested with.
+const oldestMajor = 7
+
 // Warnings checks the server's settings and describes in plain sentences what would
 // lose or refuse jobs. Managed services often refuse CONFIG: what cannot be queried causes no
 // warning. The error is not nil if Redis is unavailable.
@@ -25,6 +28,9 @@ func (db *DB) Warnings(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	var warnings []string
+	if version := db.version(ctx); tooOld(version) {
+		warnings = append(warnings, fmt.Sprintf("Redis %s is too old: not all repairs after a failover work with it; use %d.0 or later, or Valkey", version, oldestMajor))
+	}
 	if info, err := db.client.Info(ctx, "persistence").Result(); err == nil &&
 		strings.Contains(info, "aof_enabled:0") {
 		warnings = append(warnings, "Redis keeps no append-only file (appendonly no): "+
@@ -48,4 +54,23 @@ func (db *DB) Warnings(ctx context.Context) ([]string, error) {
 			humanize.IBytes(bound), humanize.IBytes(littleMemory)))
 	}
 	return warnings, nil
+}
+
+// version is what the server says that it is compatible with, such as "7.2.4"; empty if it
+// does not say.
+func (db *DB) version(ctx context.Context) string {
+	info, err := db.client.Info(ctx, "server").Result()
+	if err != nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(info, "redis_version:")
+	version, _, _ := strings.Cut(rest, "\r\n")
+	return version
+}
+
+// tooOld reports a version before oldestMajor, if it has the form of one.
+func tooOld(version string) bool {
+	major, _, _ := strings.Cut(version, ".")
+	n, err := strconv.Atoi(major)
+	return err == nil && n < oldestMajor
 }
