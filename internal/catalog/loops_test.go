@@ -38,7 +38,7 @@ func wire(text string) string {
 		members := map[string]string{"StartLoop": `"mode":"simple","mode.num_iterations":3,"cache_iterations":false`, "EndLoop": `"accumulate":false`}[class]
 		for i, source := range strings.FieldsFunc(from, func(r rune) bool { return r == ',' }) {
 			name := append(inputs[class], "a", "b", "c")[i]
-			if last := strings.TrimPrefix(source, "!"); last != source {
+			if last, odd := strings.CutPrefix(source, "!"); odd {
 				name, source = "accumulate", last
 				members = ""
 			}
@@ -66,14 +66,22 @@ func TestLoops(t *testing.T) {
 		{"not needed", `5=StartLoop 9=Show:8 8=Step`, "", "", "", ""},
 		{"no end", `5=StartLoop 9=Show:5`, "loop_start_without_end", "Start Loops without End Loops: 5", "5", "9"},
 		{"no start", `7=EndLoop:6 6=Step 9=Show:7`, "loop_end_without_start", "End Loop 7 has no available Start Loop", "7", "9"},
-		{"two starts", `1=StartLoop 2=StartLoop 6=Step:1,2 7=EndLoop:6 9=Show:7`, "ambiguous_loop_nesting",
-			"End Loop 7 can close multiple unrelated Start Loops: 1, 2", "1 2 7", "9"},
-		{"a way out", `5=StartLoop 6=Step:5 7=EndLoop:6 8=Show:6 9=Show:7`, "loop_escape",
-			"Start Loop 5 reaches 8 without passing through End Loop 7", "5 7 8", "8 9"},
-		{"two ends", `5=StartLoop 6=Step:5 10=EndLoop:6 7=EndLoop:6 8=Step:10,7 9=Show:8`, "loop_escape",
-			"Start Loop 5 reaches 7 without passing through End Loop 10", "10 5 7", "9"},
-		{"decides itself", `5=StartLoop 6=Step:5 7=EndLoop:6,6,6,!6 9=Show:7`, "loop_accumulate_from_body",
-			"End Loop 7 accumulate is driven by loop node 6 under Start Loop 5", "5 6 7", "9"},
+		{
+			"two starts", `1=StartLoop 2=StartLoop 6=Step:1,2 7=EndLoop:6 9=Show:7`, "ambiguous_loop_nesting",
+			"End Loop 7 can close multiple unrelated Start Loops: 1, 2", "1 2 7", "9",
+		},
+		{
+			"a way out", `5=StartLoop 6=Step:5 7=EndLoop:6 8=Show:6 9=Show:7`, "loop_escape",
+			"Start Loop 5 reaches 8 without passing through End Loop 7", "5 7 8", "8 9",
+		},
+		{
+			"two ends", `5=StartLoop 6=Step:5 10=EndLoop:6 7=EndLoop:6 8=Step:10,7 9=Show:8`, "loop_escape",
+			"Start Loop 5 reaches 7 without passing through End Loop 10", "10 5 7", "9",
+		},
+		{
+			"decides itself", `5=StartLoop 6=Step:5 7=EndLoop:6,6,6,!6 9=Show:7`, "loop_accumulate_from_body",
+			"End Loop 7 accumulate is driven by loop node 6 under Start Loop 5", "5 6 7", "9",
+		},
 	} {
 		verdict := validate(t, cat, newer, wire(tt.graph))
 		if tt.kind == "" {

@@ -62,7 +62,9 @@ type connection struct {
 	silent     bool
 	info       *catalog.Info
 	version    comfyui.Version
-	current    *run
+	// flags are what the instance has announced on this socket; nil if nothing.
+	flags   comfyui.Flags
+	current *run
 	// ahead waits at the instance behind the current run. begun is the run that started to execute
 	// last, and began is when.
 	ahead, begun *run
@@ -137,7 +139,7 @@ func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, clien
 		alive: conn.alive, late: conn.late, patience: func() time.Duration { return d.settings().ContactTimeout },
 		frame: func(fr comfyui.Frame) {
 			conn.touch()
-			if d.takeLog(conn.name, fr) {
+			if d.takeLog(conn.name, fr) || conn.takeFlags(fr) {
 				return // it belongs to no run
 			}
 			conn.overheard.note(fr)
@@ -220,7 +222,7 @@ func (conn *connection) setDown() (changed bool) {
 	defer conn.mu.Unlock()
 	changed = conn.reached
 	conn.reached, conn.open = false, false
-	conn.loaded = nil // it may be another process next time
+	conn.loaded, conn.flags = nil, nil // it may be another process next time
 	conn.changed()
 	return changed
 }
@@ -308,6 +310,28 @@ func (conn *connection) capability() comfyui.Version {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	return conn.version
+}
+
+// takeFlags takes the instance's answer to the hub's feature_flags, of which there is one for each
+// socket.
+func (conn *connection) takeFlags(f comfyui.Frame) bool {
+	flags, ok := comfyui.ParseFlags(f)
+	if !ok {
+		return false
+	}
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.flags == nil {
+		conn.flags = flags
+	}
+	return true
+}
+
+// announces returns the instance's flags; nil if it has announced none.
+func (conn *connection) announces() comfyui.Flags {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	return conn.flags
 }
 
 // setInfo stores what the instance can run, see takeWhole and takePart.

@@ -264,6 +264,15 @@ func (d *Dispatcher) Version() comfyui.Version {
 	return lowest
 }
 
+// Flags returns the features that all connected ComfyUIs announce.
+func (d *Dispatcher) Flags() comfyui.Flags {
+	var all []comfyui.Flags
+	for _, conn := range d.servers() {
+		all = append(all, conn.announces())
+	}
+	return comfyui.AgreedFlags(all)
+}
+
 // Names returns the names of the connected instances.
 func (d *Dispatcher) Names() map[string]bool {
 	names := map[string]bool{}

@@ -68,6 +68,9 @@ type Config struct {
 	CORSOrigin string
 	// MultiUser separates settings and user data by the header comfy-user.
 	MultiUser bool
+	// FeatureFlags are those of --feature-flag, KEY=VALUE. Versions that do not know the
+	// option ignore them.
+	FeatureFlags []string
 	// DisableAPINodes simulates --disable-api-nodes, which newer versions answer
 	// with a Content-Security-Policy on every page.
 	DisableAPINodes bool
@@ -167,6 +170,9 @@ func (c Config) argv() []string {
 	}
 	if c.MultiUser {
 		argv = append(argv, "--multi-user")
+	}
+	for _, flag := range c.FeatureFlags {
+		argv = append(argv, "--feature-flag", flag)
 	}
 	if c.DisableAPINodes {
 		argv = append(argv, "--disable-api-nodes")

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,7 +95,21 @@ func (p *process) serverFlags() *pyjson.Object {
 		o.Set("node_replacements", pyjson.Bool(true))
 		o.Set("assets", pyjson.Bool(false))
 	}
+	for _, flag := range p.cfg.FeatureFlags {
+		if name, value, _ := strings.Cut(flag, "="); p.feat.cliFlags && !o.Has(name) {
+			o.Set(name, flagValue(name, value))
+		}
+	}
 	return o
+}
+
+// flagValue is the value of a --feature-flag: only ComfyUI's own ones have a type.
+func flagValue(name, value string) pyjson.Value {
+	switch name {
+	case "show_signin_button", "enable_telemetry", "partner_run_gate_enabled":
+		return pyjson.Bool(value == "true")
+	}
+	return pyjson.String(value)
 }
 
 func now() int64 { return time.Now().UnixMilli() }

@@ -77,6 +77,7 @@ type features struct {
 	modelExtensions    bool // extensions in /experiment/models
 	svgByFetchDest     bool // svg stays an image for Sec-Fetch-Dest: image
 	previewableCount   bool // previewable_outputs_count in jobs
+	cliFlags           bool // --feature-flag
 	platformName       bool // system_stats.os is "linux", not "posix"
 }
 
@@ -119,6 +120,7 @@ func (v version) features() features {
 		modelExtensions:    v.since(0, 28, 0),
 		svgByFetchDest:     v.since(0, 30, 0),
 		previewableCount:   v.since(0, 32, 0),
+		cliFlags:           v.since(0, 20, 0),
 		platformName:       v.since(0, 12, 0),
 	}
 }
