@@ -10,6 +10,7 @@ export class Watch {
     this.log = log;
     writeFileSync(log, '');
     this.origin = new URL(url).origin;
+    this.below = new URL(url).pathname.replace(/\/$/, '');
     this.troubles = new Map(); // line -> the first one in full
   }
 
@@ -59,7 +60,9 @@ export class Watch {
   #path(url) {
     const { pathname, searchParams } = new URL(url);
     searchParams.delete('rand');
-    return pathname + (searchParams.size ? `?${searchParams}` : '');
+    const query = searchParams.size ? `?${searchParams}` : '';
+    if (!pathname.startsWith(`${this.below}/`)) return `outside ${pathname}${query}`;
+    return pathname.slice(this.below.length) + query;
   }
 
   #note(text) {

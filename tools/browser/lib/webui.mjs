@@ -12,6 +12,9 @@ const ALERTS = '.p-toast-message .p-toast-close-button';
 const GREETED = '/api/settings/Comfy.TutorialCompleted'; // what a first visit sets when it greets
 const FILE = '#comfy-file-input'; // what "Open" in the menu clicks
 
+/** Whether a request posts to a route. The server may stand below a path. */
+const posts = (request, route) => request.method() === 'POST' && new URL(request.url()).pathname.endsWith(route);
+
 export class WebUI {
   #greeting = false;
 
@@ -19,14 +22,14 @@ export class WebUI {
     this.page = page;
     this.watch = watch;
     page.on('request', (request) => {
-      if (request.method() === 'POST' && new URL(request.url()).pathname === GREETED) this.#greeting = true;
+      if (posts(request, GREETED)) this.#greeting = true;
     });
   }
 
   /** Opens the page and waits until it is drawn and its socket is open. */
   async open(url) {
     const begin = Date.now();
-    await this.page.goto(url);
+    await this.page.goto(`${url}/`);
     await this.#ready();
     this.panel = await panelOf(this.page);
     // How long a first visit takes, in seconds. It tells the steps how slow this machine is right now.
@@ -108,7 +111,7 @@ export class WebUI {
   /** Clicks Run. Resolves to the prompt's id. */
   async click() {
     await this.#closeAlerts();
-    const answer = this.page.waitForResponse((response) => response.request().method() === 'POST' && new URL(response.url()).pathname === '/api/prompt');
+    const answer = this.page.waitForResponse((response) => posts(response.request(), '/api/prompt'));
     await this.page.locator('button[data-testid=queue-button], [data-testid=queue-button] button').first().click();
     const response = await answer;
     if (!response.ok()) throw new Error(`Run was answered with ${response.status()}: ${await response.text()}`);
@@ -210,7 +213,7 @@ export class WebUI {
 
   /** Clicks the button that hides the links, or shows them again; this is a setting. */
   async toggleLinks() {
-    const kept = this.page.waitForResponse((response) => response.request().method() === 'POST' && new URL(response.url()).pathname === LINKS);
+    const kept = this.page.waitForResponse((response) => posts(response.request(), LINKS));
     await this.page.getByTestId('toggle-link-visibility-button').click();
     const response = await kept;
     if (!response.ok()) throw new Error(`the setting was answered with ${response.status()}`);
