@@ -32,7 +32,9 @@ func (s surveys) merged(ask api.Handler) api.Handler { return s.whenUp(madeHere,
 
 // told is getKnown for a list that is empty for as long as no instance is there.
 func (s surveys) told(empty string) api.Handler {
-	return s.whenUp(s.hub.MayTellPage, s.getKnown(empty))
+	// Asked at each call: routes are made before the hub has its parts.
+	mayTell := func(owner string) bool { return s.hub.MayTellPage(owner) }
+	return s.whenUp(mayTell, s.getKnown(empty))
 }
 
 // whenUp answers a call as soon as there is an instance to ask, if one is on its way and there
