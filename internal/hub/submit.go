@@ -44,11 +44,19 @@ type RateError = queue.RateError
 // they may.
 var ErrTenantStorage = errors.New("hub: the tenant's files have reached their limit")
 
+// MaxLabel bounds [Submission.Label], in bytes: listings keep the labels of thousands of jobs.
+const MaxLabel = 8 << 10
+
 // Submission is a prompt that somebody wants to run. The byte slices must not be changed.
 type Submission struct {
 	job.Requester
 	// Place is where it is posted from, see [job.Job].
 	Place string
+	// Label is kept with the job, see [job.Job]. It may have [MaxLabel] bytes.
+	Label string
+	// Once says that there is one job of the ID, whatever prompt is posted under it: any other
+	// posted while it is there finds it, see [Accepted.Existing].
+	Once bool
 	// ID is the prompt id that the client chose; empty for a new one. The same prompt sent twice
 	// under one id is one job.
 	ID    string
@@ -78,6 +86,8 @@ type Submission struct {
 // Accepted is a job that is safe: the queue has it.
 type Accepted struct {
 	ID string
+	// Existing says that the job had been accepted before.
+	Existing bool
 	// Number is ComfyUI's queue number.
 	Number pyjson.Number
 	// NodeErrors say why some outputs will not run, as ComfyUI does.
@@ -205,7 +215,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 		return queue.Submission{}, nil, err
 	}
 	q := queue.Submission{
-		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester, Place: p.Place,
+		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester, Place: p.Place, Label: p.Label,
 		Class: needs.Signature(), Shape: s.dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Band: s.bandOf(p), Number: p.Number, Front: p.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
@@ -219,6 +229,9 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	q.Callback = (*queue.Callback)(p.Callback)
 	// What was posted, not what became of it, which depends on the classes that this hub knows.
 	q.BodyHash = hashOf(slices.Concat([][]byte{graph.Bytes(), q.Body.Extra, q.Body.Targets}, otherParts(p.Other), p.Callback.parts())...)
+	if p.Once {
+		q.BodyHash = hashOf([]byte("once"), []byte(q.ID))
+	}
 	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is not part of the hash
 	if verdict.Doubtful && s.dispatch.HasIdle(needs, p.Tenant) {
 		q.Door = doorLife
@@ -259,7 +272,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 		}
 	}
 	eta := s.dispatch.Accepted(ctx, j, position)
-	return Accepted{ID: j.ID, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta, CreatedAt: j.CreatedAt}, nil
+	return Accepted{ID: j.ID, Existing: accepted.Existing, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta, CreatedAt: j.CreatedAt}, nil
 }
 
 // replay resends the messages of an ended job because the same prompt was posted again: its client

@@ -23,6 +23,9 @@ type Job struct {
 	// Place is where it was posted from, if that says who has posted it: a browser, or an
 	// address and a program. Package api defines it.
 	Place string
+	// Label is what the client has asked to keep with the job; nothing but the room that took
+	// it in reads it.
+	Label string
 	// Number is ComfyUI's queue number as a JSON literal: "7", "2.0", "NaN".
 	Number string
 	// Rank orders the waiting jobs, smallest first, by plain byte order. It

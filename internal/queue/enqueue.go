@@ -21,6 +21,8 @@ type Submission struct {
 	job.Requester
 	// Place is the job's, see [job.Job].
 	Place string
+	// Label is the job's, see [job.Job].
+	Label string
 	// Class is the signature of Body.Requires.
 	Class string
 	// Shape is the job's, see [job.Job].
@@ -85,7 +87,7 @@ func (q *WaitingJobs) Enqueue(ctx context.Context, s Submission) (Accepted, erro
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
 		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds(), s.Band.Mark(),
-		callback, events, maxTenantCallbacks, maxCallbacks, gapOf(limit.TenantRate(s.Tenant)), s.Place)
+		callback, events, maxTenantCallbacks, maxCallbacks, gapOf(limit.TenantRate(s.Tenant)), s.Place, s.Label)
 	if err != nil {
 		return Accepted{}, err
 	}

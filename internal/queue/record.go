@@ -17,7 +17,7 @@ var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
 	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before", "ahead", "shape", "paused", "why", "preempted",
-	"failed_at", "posted_from",
+	"failed_at", "posted_from", "label",
 }
 
 // keyOf returns the key at the end of a rank.
@@ -42,6 +42,7 @@ func (r record) job() (job.Job, error) {
 		ID:         r["id"],
 		Requester:  job.Requester{Tenant: r["tenant"], Caller: r["caller"], Client: r["client"]},
 		Place:      r["posted_from"],
+		Label:      r["label"],
 		Number:     string(pyjson.Finite(pyjson.Number(r["number"]))), // older hubs wrote NaN
 		Rank:       r["rank"],
 		Key:        keyOf(r["rank"]),

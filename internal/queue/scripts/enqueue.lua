@@ -32,6 +32,7 @@
 -- ARGV[29] the tenant's time between two prompts on average, in microseconds, '0' for no
 --          limit
 -- ARGV[30] where it was posted from, or ''
+-- ARGV[31] label, or ''
 --
 -- Output: {'ok', job..., 'position', n}  accepted; n jobs are ahead of it
 --         {'existing', job...}           the same job was accepted before
@@ -132,6 +133,9 @@ if ARGV[22] ~= '' then
 end
 if ARGV[30] ~= '' then
   set(j, 'posted_from', ARGV[30])
+end
+if ARGV[31] ~= '' then
+  set(j, 'label', ARGV[31])
 end
 if ARGV[25] ~= '' then
   set(j, 'callback', ARGV[25], 'callback_events', ARGV[26])
