@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -37,22 +38,28 @@ type field struct {
 	binary bool
 }
 
-// counts reports whether a field of an upload means anything. Of others not even the name is kept:
-// a form may have a thousand.
-func counts(name string) bool {
-	switch name {
-	case "image", "type", "subfolder", "overwrite", "original_ref":
-		return true
-	}
-	return false
+// formShape says which fields of a form mean anything. Of others not even the name is kept: a form
+// may have a thousand.
+type formShape struct {
+	// file is the field that is the file, fields are the others.
+	file   string
+	fields []string
 }
+
+// imageForm is the form of POST /upload/image and POST /upload/mask.
+func imageForm() formShape {
+	return formShape{file: "image", fields: []string{"type", "subfolder", "overwrite", "original_ref"}}
+}
+
+func (s formShape) counts(name string) bool { return name == s.file || slices.Contains(s.fields, name) }
 
 // form is the body of an upload. If a field comes twice, the first one counts.
 type form struct {
 	fields   map[string]field
 	filename string
-	file     *spool // the field image, nil if it is not a file
+	file     *spool // nil if the field is not a file
 
+	shape formShape
 	ctx   context.Context //nolint:containedctx // that of the request
 	held  *budget.Holder
 	taken int64 // memory of the fields
@@ -80,8 +87,8 @@ var errForm = errors.New("files: malformed form")
 
 // readForm reads an upload, spooling the file: fields may come after it. A file of more than limit
 // bytes is a *tooLarge. A body that is not a form has no fields.
-func readForm(w http.ResponseWriter, r *http.Request, dir string, limit int64) (*form, error) {
-	f := &form{fields: map[string]field{}, ctx: r.Context(), held: budget.From(r.Context())}
+func readForm(w http.ResponseWriter, r *http.Request, shape formShape, dir string, limit int64) (*form, error) {
+	f := &form{shape: shape, fields: map[string]field{}, ctx: r.Context(), held: budget.From(r.Context())}
 	f.held.Relay() // everything that is kept is counted here
 	typ, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil && typ == "" {
@@ -117,7 +124,7 @@ func (f *form) readURLEncoded(body io.Reader) error {
 		return fmt.Errorf("%w: %w", errForm, err)
 	}
 	for name, all := range values {
-		if counts(name) {
+		if f.shape.counts(name) {
 			f.fields[name] = field{text: all[0]}
 		}
 	}
@@ -155,9 +162,9 @@ func (f *form) readPart(part *multipart.Part, dir string, limit int64) error {
 	typ := part.Header.Get("Content-Type")
 	binary := typ != "" && !strings.HasPrefix(typ, "text/")
 	switch {
-	case f.has(name), binary && !counts(name):
+	case f.has(name), binary && !f.shape.counts(name):
 		return skip(content, maxOther)
-	case !counts(name):
+	case !f.shape.counts(name):
 		text := &textChecker{r: content}
 		if err := skip(text, maxOther); err != nil {
 			return err
@@ -244,9 +251,9 @@ func skip(content io.Reader, limit int64) error {
 
 // readFile spools the file that counts and reads past any other.
 func (f *form) readFile(name, filename string, content io.Reader, dir string, limit int64) error {
-	if name != "image" || f.has(name) {
+	if name != f.shape.file || f.has(name) {
 		err := skip(content, limit)
-		if counts(name) && !f.has(name) {
+		if f.shape.counts(name) && !f.has(name) {
 			// It has the name, but is neither text nor the file.
 			f.fields[name] = field{binary: true}
 		}
@@ -265,5 +272,5 @@ func (f *form) readFile(name, filename string, content io.Reader, dir string, li
 
 func (f *form) has(name string) bool {
 	_, ok := f.fields[name]
-	return ok || (name == "image" && f.file != nil)
+	return ok || (name == f.shape.file && f.file != nil)
 }

@@ -91,7 +91,7 @@ func FuzzForm(f *testing.F) {
 	f.Fuzz(func(t *testing.T, typ string, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body))
 		r.Header.Set("Content-Type", typ)
-		form, err := readForm(httptest.NewRecorder(), r, t.TempDir(), 100)
+		form, err := readForm(httptest.NewRecorder(), r, imageForm(), t.TempDir(), 100)
 		if err != nil {
 			return
 		}

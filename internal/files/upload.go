@@ -61,6 +61,17 @@ func (s *Uploads) ServeMask(w http.ResponseWriter, r *http.Request, tenant, call
 
 func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) error {
 	ref, err := s.take(w, r, tenant, keep)
+	if err != nil {
+		return s.Refuse(w, r, err)
+	}
+	answer(w, http.StatusOK, "application/json; charset=utf-8", []byte(`{"name": `+quote(ref.Filename)+
+		`, "subfolder": `+quote(ref.Subfolder)+`, "type": `+quote(ref.Type)+`}`))
+	return nil
+}
+
+// Refuse answers an upload that failed. It answers everything except a *FullError, which it
+// returns.
+func (s *Uploads) Refuse(w http.ResponseWriter, r *http.Request, err error) error {
 	var over *tooLarge
 	var full *FullError
 	switch {
@@ -72,11 +83,8 @@ func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, k
 		answer(w, http.StatusRequestEntityTooLarge, "text/plain; charset=utf-8", []byte(over.Error()))
 	case errors.Is(err, errForm) && !errors.Is(err, budget.ErrFull):
 		answerTrouble(w, r)
-	case err != nil:
-		answerError(w, r, err, s.options.Logger, s.options.Away)
 	default:
-		answer(w, http.StatusOK, "application/json; charset=utf-8", []byte(`{"name": `+quote(ref.Filename)+
-			`, "subfolder": `+quote(ref.Subfolder)+`, "type": `+quote(ref.Type)+`}`))
+		answerError(w, r, err, s.options.Logger, s.options.Away)
 	}
 	return nil
 }
@@ -84,7 +92,7 @@ func (s *Uploads) serve(w http.ResponseWriter, r *http.Request, tenant string, k
 // take reads the form and checks it in ComfyUI's order: the type before the file, the file before
 // its name.
 func (s *Uploads) take(w http.ResponseWriter, r *http.Request, tenant string, keep keeper) (job.FileRef, error) {
-	f, err := readForm(w, r, s.store.spool, s.options.MaxSize())
+	f, err := readForm(w, r, imageForm(), s.store.spool, s.options.MaxSize())
 	if err != nil {
 		return job.FileRef{}, err
 	}

@@ -73,6 +73,27 @@ func (v *View) ServeView(w http.ResponseWriter, r *http.Request, tenant, caller 
 	}
 }
 
+// ServeFile answers a request for a file of a tenant, whatever its query says. The error is
+// ErrNotFound if there is none, and ErrGone or ErrChanged if its bytes are gone; nothing was
+// answered then. It answers all others.
+func (v *View) ServeFile(w http.ResponseWriter, r *http.Request, tenant string, ref job.FileRef) error {
+	p, ok := placeOf(ref)
+	if !ok {
+		return ErrNotFound
+	}
+	e, err := v.find(r.Context(), tenant, p)
+	if err == nil {
+		err = v.serveRaw(w, r, e)
+	}
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrGone) || errors.Is(err, ErrChanged) {
+		return err
+	}
+	if err != nil {
+		answerError(w, r, err, v.options.Logger, v.options.Away)
+	}
+	return nil
+}
+
 // viewPlace reads which file is meant, or returns the status that refuses it.
 func viewPlace(q query) (place, int) {
 	name, given := q["filename"]
