@@ -53,6 +53,15 @@ func (e *ErrorWriter) Write(p []byte) (int, error) {
 	return e.ResponseWriter.Write(p)
 }
 
+// FlushError implements the interface of [http.ResponseController]: an error has no header yet
+// that could be sent.
+func (e *ErrorWriter) FlushError() error {
+	if e.status >= http.StatusBadRequest {
+		return nil
+	}
+	return http.NewResponseController(e.ResponseWriter).Flush()
+}
+
 // close sends an error.
 func (e *ErrorWriter) close() {
 	if e.status < http.StatusBadRequest {

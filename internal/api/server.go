@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
 // Core is what a Server needs of the hub itself.
@@ -51,6 +52,11 @@ type Optional struct {
 	// Yields leaves a path to later rooms if the method is none of the route's, because
 	// the route is outside of the hub's own names.
 	Yields bool
+	// Below are the beginnings of paths whose errors have the room's own shape, also those that
+	// come before any route, such as that of a key that is not valid.
+	Below []string
+	// Translate tells such an error, whatever shape it has, as the room does.
+	Translate func(status int, answer []byte) *pyjson.Object
 }
 
 // Server answers requests: it refuses those that no room may see, finds out who
@@ -77,6 +83,9 @@ func NewServer(core Core, requests *Requests, rooms Rooms) *Server {
 func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	w = asContent(w)
 	w.Header().Set(comfyui.HubHeader, s.core.Release())
+	path, noPath := readPath(r)
+	w, told := s.inDialect(w, path)
+	defer told()
 	if !s.core.Started() {
 		WriteError(w, Error{
 			Status: http.StatusServiceUnavailable, Kind: "starting",
@@ -84,7 +93,6 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		})
 		return
 	}
-	path, noPath := readPath(r)
 	if noPath == nil {
 		r = WithPath(r, path)
 	}
@@ -147,6 +155,18 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 	w, sent := s.squeezed.bound(w, r, a.Share())
 	defer sent()
 	choice.answer(w, r, a)
+}
+
+// inDialect gives requests for a path a writer that tells errors as the path's room does, if it
+// has a way of its own. told must be called after the answer.
+func (s *Server) inDialect(w http.ResponseWriter, path aiohttp.Path) (translated http.ResponseWriter, told func()) {
+	for _, room := range s.rooms.Optional {
+		if room.Translate != nil && room.On() && path.Below(room.Below...) {
+			e := &ErrorWriter{ResponseWriter: w, Translate: room.Translate}
+			return e, e.close
+		}
+	}
+	return w, func() {}
 }
 
 // answerer answers one request.
@@ -254,7 +274,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, a Requester, pa
 // route of the hub's is one that the hub does not know yet, and none of a
 // custom node's: it may reveal everybody's prompts and files.
 var reserved = []string{
-	"/internal", "/hub", "/prompt", "/queue", "/history", "/interrupt", "/userdata", "/v2/userdata", "/users", "/api/jobs", "/api/assets",
+	"/internal", "/hub", "/prompt", "/queue", "/history", "/interrupt", "/userdata", "/v2/userdata", "/users", "/api/jobs", "/api/assets", "/api/v2/jobs", "/api/v2/assets",
 }
 
 // isPrivate reports whether a path that is no route of the hub may not reach an
