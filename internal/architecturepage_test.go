@@ -95,7 +95,7 @@ func nodes(side string) (all []string) {
 // allows reports whether the table has an import that an arrow of the picture
 // stands for, or the arrow leaves the repository.
 func allows(from, to string) bool {
-	folders := map[string]string{"caddymodule": "caddymodule", "rooms": "internal/api/mount", "comfy": "internal/api/comfy", "ops": "internal/api/ops", "plain": "internal/api/plain", "pull": "internal/api/pull", "sdapi": "internal/api/sdapi"}
+	folders := map[string]string{"caddymodule": "caddymodule", "rooms": "internal/api/mount", "comfy": "internal/api/comfy", "comfyv2": "internal/api/comfyv2", "ops": "internal/api/ops", "plain": "internal/api/plain", "pull": "internal/api/pull", "sdapi": "internal/api/sdapi"}
 	folder := func(name string) string {
 		if f := folders[name]; f != "" {
 			return f

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"image/color"
@@ -78,7 +79,13 @@ func (w *walker) names() []string {
 	return []string{
 		w.who + "-ended", w.who + "-running", w.who + "-waiting", w.who + ".png", w.who + "_00001_.png",
 		w.who + ".json", w.who + ".setting", w.who + "-held", w.who,
+		outputOf(w.who),
 	}
+}
+
+// outputOf is the id of a tenant's picture in the Comfy API v2.
+func outputOf(who string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(`["` + who + `-ended","output","","` + who + `_00001_.png"]`))
 }
 
 // spelling is one way to write a path.
@@ -271,7 +278,7 @@ func (a answer) nameless() string {
 	// A dashboard says who is looking at it.
 	text := fmt.Sprint(a.status, header, strings.ReplaceAll(a.body, `"tenant": "`+a.by+`"`, `"tenant": "WHO ASKS"`))
 	for _, who := range []string{owner, nobody} {
-		for _, spelled := range []string{who, strings.ToUpper(who), strings.ToUpper(who[:1]) + who[1:], fmt.Sprintf("%x", who), fmt.Sprintf("%X", who)} {
+		for _, spelled := range []string{outputOf(who), strings.ToUpper(outputOf(who)), who, strings.ToUpper(who), strings.ToUpper(who[:1]) + who[1:], fmt.Sprintf("%x", who), fmt.Sprintf("%X", who)} {
 			text = strings.ReplaceAll(text, spelled, "WHO")
 		}
 	}

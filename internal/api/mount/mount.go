@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/api/comfy"
+	"github.com/comfyhub/comfyhub/internal/api/comfyv2"
 	"github.com/comfyhub/comfyhub/internal/api/ops"
 	"github.com/comfyhub/comfyhub/internal/api/page"
 	"github.com/comfyhub/comfyhub/internal/api/plain"
@@ -31,6 +32,6 @@ func New(h *hub.Hub) API {
 	own := ops.Routes(h, requests)
 	page.AddRoutes(own)
 	a1111 := sdapi.New(h, requests)
-	server := api.NewServer(h, requests, api.Rooms{Own: own, Optional: slices.Concat([]api.Optional{a1111.Routes()}, plain.Routes(h, requests), pull.Routes(h, requests)), ComfyUI: table, Forward: room.Forward})
+	server := api.NewServer(h, requests, api.Rooms{Own: own, Optional: slices.Concat([]api.Optional{comfyv2.Routes(h, requests), a1111.Routes()}, plain.Routes(h, requests), pull.Routes(h, requests)), ComfyUI: table, Forward: room.Forward})
 	return API{Server: server, ComfyUI: room, A1111: a1111}
 }

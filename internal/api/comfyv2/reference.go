@@ -1,0 +1,143 @@
+package comfyv2
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// maxAssets bounds the different assets that a workflow names: each is looked up.
+const maxAssets = 256
+
+// references replaces what a workflow says of assets with the names of their files.
+type references struct {
+	// find is the file of an id or, without one, of a hash; ok is false for none.
+	find func(id, hash string) (value string, ok bool, err error)
+
+	known    map[[2]string]pyjson.Value
+	replaced bool
+	missing  []string
+	err      error
+}
+
+// resolve returns the body of a request without references to assets.
+func (o submits) resolve(ctx context.Context, a api.Requester, body *pyjson.Object) (*pyjson.Object, error) {
+	refs := references{known: map[[2]string]pyjson.Value{}, find: func(id, hash string) (string, bool, error) { return o.inputValue(ctx, a, id, hash) }}
+	workflow := refs.walk(body.Object("workflow"))
+	switch {
+	case refs.err != nil:
+		return nil, refs.err
+	case len(refs.missing) > 0:
+		return nil, &problem{
+			status: http.StatusUnprocessableEntity, code: codeMissingAsset, message: "The workflow names assets that are not there, or not yours.",
+			details: object("missing_ids", pyjson.Strings(refs.missing)),
+		}
+	case !refs.replaced:
+		return body, nil // byte for byte
+	}
+	body.Set("workflow", workflow)
+	v, err := pyjson.Parse(pyjson.Marshal(body)) // the graph is bytes from here on
+	if err != nil {
+		return nil, err
+	}
+	changed, _ := v.(*pyjson.Object)
+	return changed, nil
+}
+
+// walk returns a value with all references in it replaced, in place.
+func (r *references) walk(v pyjson.Value) pyjson.Value {
+	switch v := v.(type) {
+	case *pyjson.Object:
+		if v.String("__type") == "core/ASSET" {
+			return r.replace(v)
+		}
+		for key, value := range v.All() {
+			if changed := r.walk(value); container(value) {
+				v.Set(key, changed)
+			}
+		}
+	case pyjson.Array:
+		for n, value := range v {
+			v[n] = r.walk(value)
+		}
+	}
+	return v
+}
+
+func container(v pyjson.Value) bool {
+	_, isObject := v.(*pyjson.Object)
+	return isObject
+}
+
+// replace is the file of a reference. One that names nothing is missing, never handed on.
+func (r *references) replace(ref *pyjson.Object) pyjson.Value {
+	info := ref.Object("info")
+	id, hash := info.String("id"), info.String("hash")
+	if id != "" {
+		hash = "" // the id decides
+	}
+	asked := [2]string{id, hash}
+	if value, ok := r.known[asked]; ok {
+		return value
+	}
+	if r.err != nil || len(r.known) >= maxAssets {
+		if r.err == nil {
+			r.err = &problem{status: http.StatusUnprocessableEntity, code: codeWorkflow, message: "A workflow may name " + strconv.Itoa(maxAssets) + " assets."}
+		}
+		return ref
+	}
+	value, ok, err := r.find(id, hash)
+	if err != nil {
+		r.err = err
+		return ref
+	}
+	r.known[asked], r.replaced = pyjson.String(value), true
+	if !ok {
+		name := id + hash
+		if name == "" {
+			name = "<no id>"
+		}
+		r.missing = append(r.missing, name[:min(len(name), api.MaxName)])
+	}
+	return r.known[asked]
+}
+
+// inputValue is how a node's input names the file of an asset or of an output.
+func (o submits) inputValue(ctx context.Context, a api.Requester, id, hash string) (string, bool, error) {
+	if id == "" {
+		id, _ = files.AssetID(hash)
+	}
+	ref := job.FileRef{}
+	asset, err := o.hub.Uploads().FindAsset(ctx, a.Tenant, id)
+	switch {
+	case err == nil:
+		ref = asset.Ref
+	case !errors.Is(err, files.ErrNotFound):
+		return "", false, err
+	default:
+		_, out, ok := readOutputID(id)
+		if !ok {
+			return "", false, nil
+		}
+		f, err := o.hub.Links().File(ctx, a.Tenant, out)
+		if errors.Is(err, hub.ErrNoFile) {
+			return "", false, nil
+		}
+		if err != nil {
+			return "", false, err
+		}
+		ref = f.Ref
+	}
+	value := ref.Value(false)
+	if _, odd := job.SplitAnnotation(value); ref.Type != job.TypeInput || odd != "" {
+		value = ref.Value(true)
+	}
+	return value, true, nil
+}

@@ -1,0 +1,348 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/color"
+	"io"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// v2Job is a job as the Comfy API v2 shows it.
+type v2Job struct {
+	ID            string
+	Status        string
+	CreatedAt     time.Time  `json:"created_at"`
+	CompletedAt   *time.Time `json:"completed_at"`
+	ExpiresAt     time.Time  `json:"expires_at"`
+	QueuePosition *int       `json:"queue_position"`
+	Metadata      any
+	Priority      int
+	Outputs       []v2Output
+	Error         *struct {
+		Code, Message, Traceback string
+		NodeID                   string `json:"node_id"`
+		ClassType                string `json:"class_type"`
+	}
+	URLs struct{ Self, Events, Cancel string }
+}
+
+type v2Output struct {
+	NodeID string `json:"node_id"`
+	Name   string
+	Type   string
+	Size   int64 `json:"size_bytes"`
+	ID     string
+	URL    string
+	JobID  string `json:"job_id"`
+}
+
+// v2Asset is an asset.
+type v2Asset struct {
+	ID, Hash, URL string
+	Size          int64  `json:"size_bytes"`
+	Kind          string `json:"content_type"`
+	Path          string `json:"file_path"`
+	New           bool   `json:"created_new"`
+}
+
+// v2 is a client of the Comfy API v2.
+type v2 struct {
+	t      testing.TB
+	base   string
+	tenant string
+	header http.Header
+}
+
+func (b *bench) v2(tenant string) v2 { return v2{b.t, b.web.URL, tenant, http.Header{}} }
+
+// do makes a request and returns the answer and, of an error, its code.
+func (c v2) do(method, path, kind string, body []byte) (status int, answer []byte, code string) {
+	c.t.Helper()
+	if !strings.HasPrefix(path, "http") {
+		path = c.base + path
+	}
+	r, err := http.NewRequestWithContext(c.t.Context(), method, path, bytes.NewReader(body))
+	require.NoError(c.t, err)
+	r.Header = c.header.Clone()
+	r.Header.Set("Content-Type", kind)
+	r.Header.Set("Test-Login", c.tenant)
+	if c.tenant != "" {
+		r.SetBasicAuth(c.tenant, "")
+	}
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(c.t, err)
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	require.NoError(c.t, err)
+	var problem struct {
+		Error *struct{ Code, Message string }
+	}
+	if resp.StatusCode >= 400 && method != http.MethodHead {
+		require.NoError(c.t, json.Unmarshal(answer, &problem), "%s %s: %s", method, path, answer)
+		require.NotNil(c.t, problem.Error, "%s %s: %s", method, path, answer)
+		require.NotEmpty(c.t, problem.Error.Message, "%s %s", method, path)
+		code = problem.Error.Code
+	}
+	return resp.StatusCode, answer, code
+}
+
+// submits posts a job, which must be taken.
+func (c v2) submits(graph, more string) v2Job {
+	c.t.Helper()
+	status, answer, _ := c.do("POST", "/api/v2/jobs", "application/json", []byte(`{"workflow": `+graph+more+`}`))
+	require.Equal(c.t, http.StatusCreated, status, string(answer))
+	return decoded[v2Job](c.t, answer)
+}
+
+func (c v2) job(url string) v2Job {
+	c.t.Helper()
+	status, answer, _ := c.do("GET", url, "", nil)
+	require.Equal(c.t, http.StatusOK, status, string(answer))
+	return decoded[v2Job](c.t, answer)
+}
+
+// ends waits for a job.
+func (c v2) ends(j v2Job) v2Job {
+	c.t.Helper()
+	eventually(c.t, func() bool {
+		j = c.job(j.URLs.Self)
+		return j.CompletedAt != nil
+	}, time.Minute, 5*time.Millisecond)
+	return j
+}
+
+// uploads posts an asset.
+func (c v2) uploads(path, content string, more ...string) (int, v2Asset, string) {
+	c.t.Helper()
+	var body bytes.Buffer
+	form := multipart.NewWriter(&body)
+	fields := append([]string{"content_type", "image/png", "file_path", path, "tags", "input", "tags", "x"}, more...)
+	for n := 0; n < len(fields); n += 2 {
+		require.NoError(c.t, form.WriteField(fields[n], fields[n+1]))
+	}
+	part, err := form.CreateFormFile("file", "any.png")
+	require.NoError(c.t, err)
+	_, err = io.WriteString(part, content)
+	require.NoError(c.t, err)
+	require.NoError(c.t, form.Close())
+	status, answer, code := c.do("POST", "/api/v2/assets", form.FormDataContentType(), body.Bytes())
+	var a v2Asset
+	if code == "" {
+		a = decoded[v2Asset](c.t, answer)
+	}
+	return status, a, code
+}
+
+// events reads a stream to its end: the names of the events, progress once, and their data.
+func (c v2) events(url string) (names []string, data []string) {
+	c.t.Helper()
+	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, url, nil)
+	require.NoError(c.t, err)
+	r.Header.Set("Test-Login", c.tenant)
+	if c.tenant != "" {
+		r.SetBasicAuth(c.tenant, "")
+	}
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(c.t, err)
+	defer resp.Body.Close()
+	require.Equal(c.t, "text/event-stream", resp.Header.Get("Content-Type"))
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+			names = append(names, name)
+		}
+		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			data = append(data, text)
+		}
+	}
+	require.NoError(c.t, lines.Err())
+	return names, data
+}
+
+// A program submits, polls, and fetches the result, and ComfyUI's API has the same job.
+func TestComfyV2Job(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		c := b.v2("")
+		accepted := c.submits(picture(0x102030), `, "metadata": {"client": "acme"}, "priority": 5000`)
+		require.Equal(t, "queued", accepted.Status)
+		require.Equal(t, b.web.URL+"/api/v2/jobs/"+accepted.ID, accepted.URLs.Self)
+		ended := c.ends(accepted)
+		require.Equal(t, "succeeded", ended.Status)
+		require.Equal(t, map[string]any{"client": "acme"}, ended.Metadata)
+		require.Equal(t, 5000, ended.Priority)
+		require.Nil(t, ended.Error)
+		require.Equal(t, 24*time.Hour, ended.ExpiresAt.Sub(ended.CreatedAt))
+		require.Len(t, ended.Outputs, 1)
+		out := ended.Outputs[0]
+		require.Equal(t, []string{"2", "image", ended.ID}, []string{out.NodeID, out.Type, out.JobID})
+		require.Equal(t, b.web.URL+"/api/v2/assets/"+out.ID+"/content", out.URL)
+		status, content, _ := c.do("GET", out.URL, "", nil)
+		require.Equal(t, http.StatusOK, status)
+		require.Contains(t, string(content[:8]), "PNG")
+		require.EqualValues(t, len(content), out.Size)
+		status, meta, _ := c.do("GET", "/api/v2/assets/"+out.ID, "", nil)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, out.Size, decoded[v2Asset](t, meta).Size)
+		_, workflow, _ := c.do("GET", accepted.URLs.Self+"/workflow", "", nil)
+		require.JSONEq(t, `{"workflow": `+picture(0x102030)+`, "format": "api"}`, string(workflow))
+		_, ok := b.history(accepted.ID)
+		require.True(t, ok)
+		names, _ := c.events(ended.URLs.Events)
+		require.Equal(t, []string{"output", "status"}, names)
+		_, page, _ := c.do("GET", "/api/v2/jobs?metadata%5Bclient%5D=acme", "", nil)
+		list := decoded[struct {
+			Jobs []v2Job
+			Next *string `json:"next_cursor"`
+		}](t, page)
+		require.Len(t, list.Jobs, 1)
+		require.Equal(t, ended.Outputs[0].ID, list.Jobs[0].Outputs[0].ID)
+		require.Nil(t, list.Next)
+		_, page, _ = c.do("GET", "/api/v2/jobs?metadata%5Bclient%5D=other", "", nil)
+		require.JSONEq(t, `{"jobs": [], "truncated": false, "next_cursor": null}`, string(page))
+
+		// The output is an input of another job.
+		again := c.ends(c.submits(fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": {"__type": "core/ASSET", "info": {"id": %q}}}},
+			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "again"}}}`, out.ID), ""))
+		require.Equal(t, "succeeded", again.Status, again.Error)
+	})
+}
+
+// Waiting, running, failed and cancelled jobs are told as such, and a stream ends once, with the
+// end of the job.
+func TestComfyV2Statuses(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		c := b.v2("")
+		running := c.submits(endless(1), "")
+		eventually(t, func() bool { return c.job(running.URLs.Self).Status == "running" }, time.Minute, 5*time.Millisecond)
+		waiting := c.submits(picture(1), "")
+		require.Equal(t, 1, *c.job(waiting.URLs.Self).QueuePosition)
+
+		type heard struct{ names, data []string }
+		streams := make(chan heard, 2)
+		for _, j := range []v2Job{waiting, running} {
+			go func() {
+				names, data := c.events(j.URLs.Events)
+				streams <- heard{names, data}
+			}()
+			_, answer, _ := c.do("POST", j.URLs.Cancel, "", nil)
+			require.Contains(t, []string{"canceling", "canceled"}, decoded[v2Job](t, answer).Status)
+			require.Equal(t, "canceled", c.ends(j).Status)
+			h := <-streams
+			require.Equal(t, "status", h.names[len(h.names)-1])
+			require.JSONEq(t, `{"status": "canceled"}`, h.data[len(h.data)-1])
+			require.Equal(t, 1, strings.Count(strings.Join(h.data, "\n"), "canceled"))
+		}
+		failed := c.ends(c.submits(work(1, 7, "error"), ""))
+		require.Equal(t, "failed", failed.Status)
+		require.Equal(t, []string{"node_execution_error", "SimulatedWork", "2"}, []string{failed.Error.Code, failed.Error.ClassType, failed.Error.NodeID})
+		_, answer, _ := c.do("POST", failed.URLs.Cancel, "", nil)
+		require.Equal(t, "failed", decoded[v2Job](t, answer).Status)
+	})
+}
+
+// An idempotency key makes one job, however many requests come with it, for its tenant alone; a
+// job that was refused has not used it.
+func TestComfyV2Keys(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		post := func(tenant, key, graph string) (int, string) {
+			c := b.v2(tenant)
+			c.header.Set("Idempotency-Key", key)
+			status, _, code := c.do("POST", "/api/v2/jobs", "application/json", []byte(`{"workflow": `+graph+`}`))
+			return status, code
+		}
+		got := map[string]int{}
+		var lock sync.Mutex
+		var all sync.WaitGroup
+		for n := range 6 {
+			all.Go(func() {
+				status, code := post("ann", "k", picture(n))
+				lock.Lock()
+				defer lock.Unlock()
+				got[fmt.Sprint(status, code)]++
+			})
+		}
+		all.Wait()
+		require.Equal(t, map[string]int{"201": 1, "422idempotency_key_reuse": 5}, got)
+		status, code := post("ann", "k", picture(1))
+		require.Equal(t, "422 idempotency_key_reuse", fmt.Sprint(status, " ", code))
+		status, _ = post("bob", "k", picture(1))
+		require.Equal(t, http.StatusCreated, status)
+		status, code = post("bob", "r", `{}`)
+		require.Equal(t, "422 invalid_workflow", fmt.Sprint(status, " ", code))
+		status, _ = post("bob", "r", picture(1))
+		require.Equal(t, http.StatusCreated, status)
+		for _, key := range []string{"", strings.Repeat("k", 256)} {
+			status, code = post("bob", key, picture(1))
+			require.Equal(t, "400 invalid_request", fmt.Sprint(status, " ", code))
+		}
+	})
+}
+
+// An asset is one upload of its tenant, however often its bytes arrive.
+func TestComfyV2Assets(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, TenantLimits{InputFiles: 2}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+		ann, bob := b.v2("ann"), b.v2("bob")
+		content := pixel(t, color.Gray{42})
+		status, a, _ := ann.uploads("input/cat.png", content)
+		require.Equal(t, http.StatusCreated, status)
+		require.True(t, a.New)
+		require.Equal(t, []string{"image/png", "cat.png", b.web.URL + "/api/v2/assets/" + a.ID + "/content"}, []string{a.Kind, a.Path, a.URL})
+		require.EqualValues(t, len(content), a.Size)
+		status, again, _ := ann.uploads("dog.png", content, "expected_hash", strings.ToUpper(a.Hash))
+		require.Equal(t, http.StatusOK, status)
+		require.False(t, again.New)
+		require.Equal(t, a.ID, again.ID)
+		status, _, code := ann.uploads("dog.png", content+"x", "expected_hash", a.Hash)
+		require.Equal(t, "409 hash_mismatch", fmt.Sprint(status, " ", code))
+
+		// Nobody else has it, and nobody else learns that it is there.
+		for _, ask := range []struct{ method, path, body, code string }{
+			{"GET", "/api/v2/assets/" + a.ID, "", "not_found"},
+			{"GET", "/api/v2/assets/" + a.ID + "/content", "", "not_found"},
+			{"DELETE", "/api/v2/assets/" + a.ID, "", "not_found"},
+			{"GET", "/api/v2/assets/by-hash/" + a.Hash, "", "blob_not_found"},
+			{"POST", "/api/v2/assets/from-hash", `{"hash": "` + a.Hash + `"}`, "blob_not_found"},
+		} {
+			status, _, code := bob.do(ask.method, ask.path, "application/json", []byte(ask.body))
+			require.Equal(t, "404 "+ask.code, fmt.Sprint(status, " ", code), ask.path)
+		}
+		graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": {"__type": "core/ASSET", "info": {"id": %q, "hash": %q}}}},
+			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}`, a.ID, a.Hash)
+		status, answer, code := bob.do("POST", "/api/v2/jobs", "application/json", []byte(`{"workflow": `+graph+`}`))
+		require.Equal(t, "422 missing_asset", fmt.Sprint(status, " ", code))
+		require.Contains(t, string(answer), a.ID)
+		require.Equal(t, "succeeded", ann.ends(ann.submits(graph, "")).Status)
+
+		status, _, _ = ann.do("HEAD", "/api/v2/assets/by-hash/"+a.Hash, "", nil)
+		require.Equal(t, http.StatusOK, status)
+		_, answer, _ = ann.do("POST", "/api/v2/assets/from-hash", "application/json", []byte(`{"hash": "`+a.Hash+`", "file_path": "z.png"}`))
+		require.Equal(t, a.ID, decoded[v2Asset](t, answer).ID)
+		_, answer, _ = ann.do("GET", a.URL, "", nil)
+		require.Equal(t, content, string(answer))
+
+		// They count as uploads do.
+		status, _, _ = ann.uploads("two.png", content+"2")
+		require.Equal(t, http.StatusCreated, status)
+		status, _, code = ann.uploads("three.png", content+"3")
+		require.Equal(t, "507 tenant_inputs_full", fmt.Sprint(status, " ", code))
+		status, _, _ = ann.do("DELETE", "/api/v2/assets/"+a.ID, "", nil)
+		require.Equal(t, http.StatusNoContent, status)
+		status, _, code = ann.do("GET", "/api/v2/assets/"+a.ID, "", nil)
+		require.Equal(t, "404 not_found", fmt.Sprint(status, " ", code))
+		status, _, _ = ann.uploads("three.png", content+"3")
+		require.Equal(t, http.StatusCreated, status)
+	})
+}
