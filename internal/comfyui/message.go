@@ -19,6 +19,9 @@ const (
 	TypeExecutionError       = "execution_error"
 	TypeExecutionInterrupted = "execution_interrupted"
 	TypeFeatureFlags         = "feature_flags"
+	// AssetMessages is how the types of those begin that tell everybody how far the scan
+	// for assets is.
+	AssetMessages = "assets."
 )
 
 // Message is a text frame as far as a hub has to understand it. What it

@@ -24,6 +24,9 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if !ok || m.Type == comfyui.TypeStatus || m.Type == comfyui.TypeFeatureFlags {
 		return false // the hub has its own
 	}
+	if m.PromptID == "" && strings.HasPrefix(m.Type, comfyui.AssetMessages) {
+		return false // a scan of the instance's disk: nothing of the run, and no sign of its life
+	}
 	if m.PromptID == "" && m.Type == comfyui.TypeExecuting {
 		return false // sent to a socket that reconnects in the middle of a run
 	}

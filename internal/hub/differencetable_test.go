@@ -204,7 +204,7 @@ var differences = []difference{
 		[]place{in("ws-connect").at("socket clientid").its(replay.Code)},
 	},
 	{
-		"Assets (`--enable-assets`) are off, as in a ComfyUI without the flag: their routes answer 503, and no other answer names an asset.",
+		"Assets (`--enable-assets`; on by default in 0.38) are off, as in a ComfyUI with `--disable-assets`: their routes answer 503, and the answer to an upload names none. The ids that a server gives the files of its outputs are passed on.",
 		"Each instance has its own database of assets.",
 		[]place{
 			in("variant-assets").under("/assets").whole(),

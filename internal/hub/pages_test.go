@@ -123,6 +123,10 @@ func TestAssets(t *testing.T) {
 			{method: "POST", path: "/api/assets/prune", status: 503, want: assetsAreDisabled},
 			{method: "PATCH", path: "/api/assets", status: 405, want: "405: Method Not Allowed"},
 		})
+		// They are on by default, and no flag switches them on at a hub.
+		newest := versioned(t, "0.38.1")
+		newest.play(steps(503, `{"error": {"code": "SERVICE_DISABLED", "message": "Assets system is disabled: each server of this hub has assets of its own. Use /upload/image, /view and /history instead.", "details": {}}}`))
+		require.Contains(t, newest.text("/api/features"), `"assets": false`)
 		old := versioned(t, "0.3.64")
 		old.play(steps(404, ""))
 		old.play([]exchange{{method: "POST", path: "/api/assets", body: "{}", status: 405, want: "405: Method Not Allowed"}})

@@ -13,7 +13,7 @@ import (
 // with no models.
 type Config struct {
 	// Version is the ComfyUI release to simulate, default "0.3.64". Only 0.3.64 and
-	// 0.33.0 are known in detail; others are derived from the table of changes.
+	// 0.33.0 were recorded; 0.38.1 is as its source says; others are derived from the table of changes.
 	Version string
 	// Name appears in pictures and logs, default "comfyui".
 	Name string
@@ -68,6 +68,9 @@ type Config struct {
 	CORSOrigin string
 	// MultiUser separates settings and user data by the header comfy-user.
 	MultiUser bool
+	// DisableAssets simulates --disable-assets, DateBasedOutput --date-based-output, of the
+	// versions that know these options.
+	DisableAssets, DateBasedOutput bool
 	// FeatureFlags are those of --feature-flag, KEY=VALUE. Versions that do not know the
 	// option ignore them.
 	FeatureFlags []string
@@ -170,6 +173,12 @@ func (c Config) argv() []string {
 	}
 	if c.MultiUser {
 		argv = append(argv, "--multi-user")
+	}
+	if c.DisableAssets {
+		argv = append(argv, "--disable-assets")
+	}
+	if c.DateBasedOutput {
+		argv = append(argv, "--date-based-output")
 	}
 	for _, flag := range c.FeatureFlags {
 		argv = append(argv, "--feature-flag", flag)

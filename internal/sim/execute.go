@@ -48,7 +48,7 @@ func (r *run) executeNode(id string) (pending bool, inputs *pyjson.Object, exc *
 	if hit, ok := r.results.get(key); ok {
 		var output pyjson.Value = pyjson.Null{}
 		if hit.ui != nil {
-			output = hit.ui
+			output = r.shown(hit.ui)
 		}
 		r.visited = append(r.visited, id)
 		r.cachedUI[id] = true
@@ -260,7 +260,7 @@ func (r *run) keep(id string, key cacheKey, result nodeResult) {
 	r.visited = append(r.visited, id)
 	if result.ui != nil {
 		entry.meta = dict("node_id", id, "display_node", r.display(id), "parent_node", r.parent(id), "real_node_id", r.real(id))
-		r.send("executed", dict("node", id, "display_node", r.display(id), "output", result.ui, "prompt_id", r.id))
+		r.send("executed", dict("node", id, "display_node", r.display(id), "output", r.shown(result.ui), "prompt_id", r.id))
 	}
 	r.results.put(key, entry)
 }

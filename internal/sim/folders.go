@@ -13,6 +13,8 @@ import (
 type folders struct {
 	base string
 	feat features
+	// dated puts outputs into a folder of the day.
+	dated bool
 }
 
 // kinds are the folders a file reference can name.
@@ -125,6 +127,9 @@ var counterText = regexp.MustCompile(`^(\d+)_`)
 func (f *folders) next(kind, prefix string, width, height int) (target, *exception) {
 	prefix = strings.NewReplacer("%width%", strconv.Itoa(width), "%height%", strconv.Itoa(height)).Replace(prefix)
 	prefix = expandTime(prefix)
+	if f.dated && kind == "output" {
+		prefix = filepath.Join(expandTime("%year%-%month%-%day%"), prefix)
+	}
 	root := f.root(kind)
 	clean := filepath.Clean(prefix)
 	t := target{name: filepath.Base(clean), subfolder: filepath.Dir(clean)}

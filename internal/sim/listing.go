@@ -349,7 +349,7 @@ func replaced(node, rule *pyjson.Object) *pyjson.Object {
 	return out
 }
 
-// assetRoutes lists the routes that answer 503 while assets are off.
+// assetRoutes lists the routes of assets, which answer 503 while those are off.
 func assetRoutes() [][2]string {
 	return [][2]string{
 		{"GET", "/api/assets"},
@@ -371,7 +371,11 @@ func assetRoutes() [][2]string {
 	}
 }
 
-func (p *process) assetsDisabled(w http.ResponseWriter, r *http.Request) {
+func (p *process) answerAssets(w http.ResponseWriter, r *http.Request) {
+	if p.assetsOn() {
+		p.noAssets(w, r)
+		return
+	}
 	answerJSON(w, http.StatusServiceUnavailable, dict("error", dict("code", "SERVICE_DISABLED",
 		"message", "Assets system is disabled. Start the server with --enable-assets to use this feature.", "details", dict())))
 }

@@ -168,6 +168,8 @@ func (c *call) literals() string {
 // load loads a model into memory, which takes time if it is not there yet.
 func (c *call) load(folder, name string) *exception {
 	if c.proc.memory.use(folder, name) && c.proc.cfg.LoadTime > 0 {
+		c.setActivity(c.node, "loading")
+		defer c.setActivity(c.node, "")
 		return c.pause(c.proc.worker, c.proc.cfg.LoadTime.Seconds())
 	}
 	return nil

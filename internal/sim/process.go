@@ -93,7 +93,7 @@ func (p *process) serverFlags() *pyjson.Object {
 	if p.feat.assetRoutes {
 		o.Set("extension", dict("manager", dict("supports_v4", true)))
 		o.Set("node_replacements", pyjson.Bool(true))
-		o.Set("assets", pyjson.Bool(false))
+		o.Set("assets", pyjson.Bool(p.assetsOn()))
 	}
 	for _, flag := range p.cfg.FeatureFlags {
 		if name, value, _ := strings.Cut(flag, "="); p.feat.cliFlags && !o.Has(name) {

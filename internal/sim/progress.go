@@ -59,6 +59,7 @@ type progressBoard struct {
 type nodeProgress struct {
 	value, max pyjson.Number
 	state      string
+	activity   string // what it spends time on, "" if nothing special
 }
 
 func (b *progressBoard) set(id string, value, limit pyjson.Number, state string) {
@@ -68,7 +69,11 @@ func (b *progressBoard) set(id string, value, limit pyjson.Number, state string)
 	if _, ok := b.nodes[id]; !ok {
 		b.order = append(b.order, id)
 	}
-	b.nodes[id] = &nodeProgress{value, limit, state}
+	activity := ""
+	if known := b.nodes[id]; known != nil {
+		activity = known.activity
+	}
+	b.nodes[id] = &nodeProgress{value, limit, state, activity}
 }
 
 // startProgress marks a node as running.
@@ -77,6 +82,19 @@ func (r *run) startProgress(id string) {
 	defer r.mu.Unlock()
 	r.board.set(id, "0.0", "1.0", "running")
 	r.sendBoardLocked()
+}
+
+// setActivity says what a running node spends time on, "" for nothing special.
+func (r *run) setActivity(id, activity string) {
+	if !r.proc.feat.activity {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.board.nodes[id]; known != nil && known.activity != activity {
+		known.activity = activity
+		r.sendBoardLocked()
+	}
 }
 
 // finishProgress marks a node as finished. A node that never started shows the
@@ -99,8 +117,12 @@ func (r *run) sendBoardLocked() {
 	nodes := &pyjson.Object{}
 	for _, id := range r.board.order {
 		n := r.board.nodes[id]
-		nodes.Set(id, dict("value", n.value, "max", n.max, "state", n.state, "node_id", id, "prompt_id", r.id,
-			"display_node_id", r.display(id), "parent_node_id", r.parent(id), "real_node_id", r.real(id)))
+		entry := dict("value", n.value, "max", n.max, "state", n.state, "node_id", id, "prompt_id", r.id,
+			"display_node_id", r.display(id), "parent_node_id", r.parent(id), "real_node_id", r.real(id))
+		if n.activity != "" {
+			entry.Set("activity", pyjson.String(n.activity))
+		}
+		nodes.Set(id, entry)
 	}
 	r.proc.hub.publish(r.client, message("progress_state", dict("prompt_id", r.id, "nodes", nodes)))
 }

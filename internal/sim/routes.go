@@ -102,7 +102,7 @@ func (s *Server) table() []route {
 	}
 	if s.feat.assetRoutes {
 		for _, r := range assetRoutes() {
-			add(r[0], r[1], (*process).assetsDisabled)
+			add(r[0], r[1], (*process).answerAssets)
 		}
 	}
 	return routes

@@ -132,6 +132,9 @@ func (r *run) note(kind string, data *pyjson.Object, broadcast bool) {
 // execute runs the prompt. It reports false if the worker thread died.
 func (r *run) execute() bool {
 	r.note("execution_start", dict("prompt_id", r.id), false)
+	if r.proc.assetsOn() { // everybody is told of a scan, which each prompt stops
+		r.proc.hub.publish(nil, message("assets.seed.progress", dict("phase", "fast", "scanned", 1, "total", 2, "created", 0)))
+	}
 	for id, node := range r.it.graph.All() {
 		if o, ok := node.(*pyjson.Object); !ok || o.Object("inputs") == nil {
 			r.proc.srv.log.Warn("a node without inputs killed the worker", "node", id)
@@ -273,7 +276,7 @@ func (r *run) entry() *pyjson.Object {
 	outputs, meta := dict(), dict()
 	for _, id := range r.shownNodes() {
 		if hit, ok := r.results.get(r.keys.key(id)); ok && hit.ui != nil {
-			outputs.Set(id, hit.ui)
+			outputs.Set(id, r.shown(hit.ui))
 			meta.Set(id, hit.meta)
 		}
 	}

@@ -71,6 +71,7 @@ func New(cfg Config) (*Server, error) {
 		s.removeDir()
 		return nil, err
 	}
+	s.files.dated = s.cfg.DateBasedOutput
 	s.cat.disk = s.files
 	s.routes = s.table()
 	s.proc = newProcess(s)

@@ -175,7 +175,11 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 			return
 		}
 	}
-	answerJSON(w, http.StatusOK, dict("name", name, "subfolder", subfolder, "type", kind))
+	answer := dict("name", name, "subfolder", subfolder, "type", kind)
+	if p.assetsOn() {
+		answer.Set("asset", uploadedAsset(name, subfolder, kind, form.file))
+	}
+	answerJSON(w, http.StatusOK, answer)
 }
 
 // freeName returns the first of "a.png", "a (1).png", … that does not exist or has

@@ -78,6 +78,9 @@ type features struct {
 	svgByFetchDest     bool // svg stays an image for Sec-Fetch-Dest: image
 	previewableCount   bool // previewable_outputs_count in jobs
 	cliFlags           bool // --feature-flag
+	assets             bool // on by default: ids in outputs, assets in answers to uploads
+	activity           bool // progress_state says what a running node spends time on
+	loops              bool // StartLoop and EndLoop
 	platformName       bool // system_stats.os is "linux", not "posix"
 }
 
@@ -121,6 +124,9 @@ func (v version) features() features {
 		svgByFetchDest:     v.since(0, 30, 0),
 		previewableCount:   v.since(0, 32, 0),
 		cliFlags:           v.since(0, 20, 0),
+		assets:             v.since(0, 38, 0),
+		activity:           v.since(0, 38, 0),
+		loops:              v.since(0, 38, 0),
 		platformName:       v.since(0, 12, 0),
 	}
 }

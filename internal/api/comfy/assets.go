@@ -9,10 +9,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 )
 
-// assetsDisabled is ComfyUI's own answer where the asset database is off.
-// Assets are rows of one instance's database, which the next instance does not
-// have, so through a hub it always is.
-const assetsDisabled = `{"error": {"code": "SERVICE_DISABLED", "message": "Assets system is disabled. Start the server with --enable-assets to use this feature.", "details": {}}}`
+// Assets are rows of one instance's database, which the next instance does not have, so
+// through a hub they are always off. assetsDisabled is ComfyUI's own answer where they are.
+// noAssetsHere is the hub's since they are on by default: nobody can switch them on here.
+const (
+	assetsDisabled = `{"error": {"code": "SERVICE_DISABLED", "message": "Assets system is disabled. Start the server with --enable-assets to use this feature.", "details": {}}}`
+	noAssetsHere   = `{"error": {"code": "SERVICE_DISABLED", "message": "Assets system is disabled: each server of this hub has assets of its own. Use /upload/image, /view and /history instead.", "details": {}}}`
+)
 
 // assets answers the routes of the asset API.
 type assets struct{ shared }
@@ -41,8 +44,15 @@ func (s assets) noAssets(w http.ResponseWriter, r *http.Request, _ api.Requester
 		api.WriteNotFound(w, r) // nor is it at an instance: a newer one would show everybody's
 		return
 	}
-	api.WriteJSON(w, http.StatusServiceUnavailable, []byte(assetsDisabled))
+	text := assetsDisabled
+	if s.onByDefault() {
+		text = noAssetsHere
+	}
+	api.WriteJSON(w, http.StatusServiceUnavailable, []byte(text))
 }
+
+// onByDefault reports whether the version that the hub emulates has assets without being told.
+func (s assets) onByDefault() bool { return s.hub.Version().AtLeast(0, 38, 0) }
 
 // noAsset is noAssets for routes whose parameter must have a form.
 func (s assets) noAsset(fits func(string) bool) api.Handler {

@@ -1,0 +1,71 @@
+package hub
+
+import (
+	"encoding/json"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+)
+
+// What ComfyUI 0.38 says of an output's asset stays with the file, whatever the hub calls that; and
+// files in folders by date are fetched from there.
+func TestOutputsOfTheNewest(t *testing.T) {
+	newest := sim.Config{Version: "0.38.1", DateBasedOutput: true}
+	inBench(t, benchOf(0, serving(newest, newest)), func(t *testing.T, b *bench) {
+		file := regexp.MustCompile(`\{"filename": "(ComfyUI_0000[12]_\.png)", "subfolder": "(\d{4}-\d\d-\d\d)", "type": "output", "id": "([0-9a-f-]{36})", "preview_id": "([0-9a-f-]{36})"\}`)
+		names := map[string]bool{}
+		for n := range 2 { // both instances call theirs by the same name
+			c := b.dial("c" + string(rune('0'+n)))
+			id := b.submit(picture(n), "c"+string(rune('0'+n)))
+			var executed string
+			for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
+				require.NotContains(t, m.Type, "assets", "of the instance's disk")
+				if m.Type == "executed" {
+					executed = m.raw
+				}
+			}
+			shown := file.FindStringSubmatch(executed)
+			require.NotNil(t, shown, executed)
+			require.Equal(t, shown[3], shown[4])
+			b.finished(id)
+			require.Contains(t, b.text("/history/"+id), shown[0])
+			require.Contains(t, b.text("/api/jobs/"+id), shown[0])
+			status, body := b.get("/view?filename=" + shown[1] + "&type=output&subfolder=" + shown[2])
+			require.Equal(t, http.StatusOK, status)
+			require.True(t, strings.HasPrefix(string(body), "\x89PNG"))
+			names[shown[1]] = true
+		}
+		require.Len(t, names, 2)
+	})
+}
+
+// What a node spends its time on reaches the client.
+func TestActivityOfNodes(t *testing.T) {
+	newest := sim.Config{Version: "0.38.1", LoadTime: 10 * time.Second, Models: map[string][]string{"checkpoints": {"a.safetensors"}}}
+	inBench(t, benchOf(0, serving(newest)), func(t *testing.T, b *bench) {
+		c := b.dial("c")
+		b.submit(`{"1":{"class_type":"CheckpointLoaderSimple","inputs":{"ckpt_name":"a.safetensors"}},
+			"2":{"class_type":"PreviewAny","inputs":{"source":["1",0]}}}`, "c")
+		var seen []string
+		for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
+			if m.Type == "progress_state" {
+				var state struct {
+					Data struct {
+						Nodes map[string]struct{ Activity string }
+					}
+				}
+				require.NoError(t, json.Unmarshal([]byte(m.raw), &state))
+				if a := state.Data.Nodes["1"].Activity; a != "" {
+					seen = append(seen, a)
+				}
+			}
+		}
+		require.Equal(t, []string{"loading"}, seen)
+	})
+}
