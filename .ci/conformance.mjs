@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-// Runs the conformance suite against simulated ComfyUI servers of two versions, and against ./caddy in front of 1, 2 and
+// Runs the conformance suite against simulated ComfyUI servers of three versions, and against ./caddy in front of 1, 2 and
 // 3 of each; the cases of A1111's API against a simulated A1111, and against ./caddy in front of two. With COMFYUI_URL (one
 // URL, or several by commas) against those servers instead, and against ./caddy in front of 1, 2 ... of each version among
 // them. The programs must have been built (make build).
@@ -16,10 +16,10 @@ import { report } from '../tools/conformance/lib/report.mjs';
 import { runAll, versionOf } from '../tools/conformance/lib/suite.mjs';
 import { Fleets } from './fleet.mjs';
 
-const versions = ['0.3.64', '0.33.0'];
+const versions = ['0.3.64', '0.33.0', '0.38.1'];
 const counts = [1, 2, 3];
 /** The hubs that the slow clients are run against too: each version and each number of instances is among them. */
-const diagonal = ['hub 0.3.64 x1', 'hub 0.33.0 x2', 'hub 0.3.64 x3'];
+const diagonal = ['hub 0.3.64 x1', 'hub 0.33.0 x2', 'hub 0.3.64 x3', 'hub 0.38.1 x3'];
 
 /** A hub whose listings are those of a single ComfyUI. */
 const one = { name: 'hub queue one', hub: true, version: '0.33.0', instances: 2, site: 'queue one' };

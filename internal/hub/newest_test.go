@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -67,5 +68,24 @@ func TestActivityOfNodes(t *testing.T) {
 			}
 		}
 		require.Equal(t, []string{"loading"}, seen)
+	})
+}
+
+// A loop that nothing closes is refused at once, though /object_info does not tell what begins one.
+func TestLoopsAreRefusedAtTheDoor(t *testing.T) {
+	described := must(pyjson.Parse([]byte(`{"input":{"required":{"num_iterations":["INT",{"default":4,"min":0}]},
+		"hidden":{"execution_list":["EXECUTION_LIST"]}},"output":["IMAGE"],"output_node":false,"name":"StartLoop",
+		"python_module":"comfy_extras.nodes_loop","deprecated":false,"experimental":false,"api_node":false}`)))(t)
+	newest := sim.Config{Version: "0.38.1", CustomClasses: map[string]*pyjson.Object{"StartLoop": described.(*pyjson.Object)}}
+	inBench(t, benchOf(0, serving(newest)), func(t *testing.T, b *bench) {
+		status, body := b.post("/prompt", `{"prompt": {"194:45": {"class_type": "StartLoop", "inputs": {"num_iterations": 3}},
+			"9": {"class_type": "SaveImage", "inputs": {"images": ["194:45", 0], "filename_prefix": "x"}}}}`)
+		require.Equal(t, http.StatusBadRequest, status)
+		require.Equal(t, `{"error": {"type": "prompt_outputs_failed_validation", "message": "Prompt outputs failed validation", `+
+			`"details": "Start Loop has no End Loop: Start Loops without End Loops: 194:45", "extra_info": {}}, `+
+			`"node_errors": {"194:45": {"errors": [{"type": "custom_validation_failed", "message": "Start Loop has no End Loop", `+
+			`"details": "Start Loops without End Loops: 194:45", "extra_info": {"input_name": "loop boundary", `+
+			`"loop_error_type": "loop_start_without_end", "node_ids": ["194:45"], "output_ids": ["9"]}}], `+
+			`"dependent_outputs": ["9"], "class_type": "StartLoop"}}}`, string(body))
 	})
 }

@@ -92,7 +92,8 @@ class Server:
         except urllib.error.HTTPError as error:
             raise AssertionError(f"POST {path}: {error.code} {error.read()[:300]}") from None
 
-    def view(self, filename, subfolder="", type="output"):
+    def view(self, filename, subfolder="", type="output", **_):
+        """The file that an entry of an output names. 0.38 has the ids of its asset there, too."""
         query = urllib.parse.urlencode({"filename": filename, "subfolder": subfolder, "type": type})
         return self.get(f"/view?{query}")
 
