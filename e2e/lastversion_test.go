@@ -161,7 +161,7 @@ var added = [...]string{
 var dropped = [...]string{"{comfyhub}:files:hold:output/XX/UUID"}
 
 // addedFields are the fields of hashes that it stores besides.
-var addedFields = [...]string{"virtual", "indexed", "place", "claimed", "ran", "charged", "share", "ahead", "shape", "seat", "metered", "why", "preempted", "awaits", "grace", "opened", "failed_at", "killed_at"}
+var addedFields = [...]string{"virtual", "indexed", "place", "claimed", "ran", "charged", "share", "ahead", "shape", "seat", "metered", "why", "preempted", "awaits", "grace", "opened", "failed_at", "killed_at", "was_listed"}
 
 // addedKinds are kinds of values that it stores besides.
 var addedKinds = [...]string{"{classes unchecked v}"}

@@ -150,7 +150,7 @@ func TestWaitingJobIsCancelled(t *testing.T) {
 			return err
 		},
 		"withdrawn": func(b *dispatching, key string) error {
-			_, err := b.queue.Withdraw(t.Context(), key)
+			_, err := b.queue.Withdraw(t.Context(), key, false)
 			return err
 		},
 	}, func(t *testing.T, cancel func(b *dispatching, key string) error) {

@@ -55,10 +55,11 @@ func (c *Canceller) Stop(ctx context.Context, j job.Job) error {
 	return nil
 }
 
-// Withdraw ends a running job without a trace. Should its client be shown it
-// just now, it is told that the prompt was interrupted.
-func (c *Canceller) Withdraw(ctx context.Context, j job.Job) error {
-	result, err := c.queue.Withdraw(ctx, j.Key)
+// Withdraw ends a running job without a message, and without a history entry unless it was
+// listed as running. Should its client be shown it just now, it is told that the prompt was
+// interrupted.
+func (c *Canceller) Withdraw(ctx context.Context, j job.Job, listed bool) error {
+	result, err := c.queue.Withdraw(ctx, j.Key, listed)
 	if err != nil {
 		return ignoreNotFound(err)
 	}

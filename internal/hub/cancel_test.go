@@ -40,7 +40,7 @@ func TestCancelWithoutARequest(t *testing.T) {
 		require.NoError(t, cancel.Stop(ctx, waiting), "a job that is gone is none to stop")
 
 		hidden := b.begins(endless(3), "bob")
-		require.NoError(t, cancel.Withdraw(ctx, find(hidden)))
+		require.NoError(t, cancel.Withdraw(ctx, find(hidden), false))
 		require.Empty(t, find(hidden).Key)
 		next := b.submit(picture(1), "bob") // the instance is free again
 		require.Equal(t, "success", b.finished(next).Status.Text)

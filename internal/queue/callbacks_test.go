@@ -109,7 +109,7 @@ func TestEveryEndCallsBack(t *testing.T) {
 		}, "cancelled"},
 		"withdraw running": {func(b *bench, j job.Job) {
 			run := b.claim(j, "gpu").Run
-			must(b.Withdraw(b.t.Context(), j.Key))
+			must(b.Withdraw(b.t.Context(), j.Key, false))
 			require.ErrorIs(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}), queue.ErrWithdrawn)
 		}, "cancelled"},
 		"the history is deleted at once": {func(b *bench, j job.Job) {
@@ -379,7 +379,7 @@ func TestProgressThatNobodyWants(t *testing.T) {
 		j := b.enqueue("b", calling("progress", "cancelled"))
 		run = b.claim(j, "gpu").Run
 		require.NoError(t, b.Started(t.Context(), run))
-		must(b.Withdraw(t.Context(), j.Key))
+		must(b.Withdraw(t.Context(), j.Key, false))
 		b.progress(run, 0.5)
 		require.Empty(t, b.take())
 		require.ErrorIs(t, b.Finish(t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}), queue.ErrWithdrawn)

@@ -27,9 +27,13 @@ func (q *WaitingJobs) Cancel(ctx context.Context, key string) (CancelResult, err
 
 // Withdraw removes a job as if it had never been sent. It removes a waiting job as
 // Cancel does. A running job disappears from all listings and counts, its holder is
-// asked to end it, and its end leaves no history entry. A job that was cancelled
-// before ends as cancelled. Errors: ErrNotFound.
-func (q *WaitingJobs) Withdraw(ctx context.Context, key string) (CancelResult, error) {
+// asked to end it, and its end leaves no history entry; but if it was listed as
+// running, it does: somebody may wait for it. A job that was cancelled before ends as
+// cancelled. Errors: ErrNotFound.
+func (q *WaitingJobs) Withdraw(ctx context.Context, key string, listed bool) (CancelResult, error) {
+	if listed {
+		return q.cancel(ctx, key, "listed")
+	}
 	return q.cancel(ctx, key, "1")
 }
 
@@ -46,7 +50,7 @@ func (q *WaitingJobs) cancel(ctx context.Context, key, withdraw string) (CancelR
 		q.copies.forget(key)
 	} else {
 		q.copies.change(key, nil, func(c *copied) {
-			for _, field := range []string{"cancel", "withdrawn"} {
+			for _, field := range []string{"cancel", "withdrawn", "was_listed"} {
 				if r[field] != "" { // scripts only check whether there is one
 					c.record[field] = r[field]
 				}

@@ -88,7 +88,7 @@ func TestWithdraw(t *testing.T) {
 			if state == job.Running {
 				require.NoError(t, b.Started(ctx, run))
 			}
-			result := must(b.Withdraw(ctx, run.Key))
+			result := must(b.Withdraw(ctx, run.Key, false))
 			require.Equal(t, state, result.Was)
 			require.Equal(t, state != job.Queued, result.Withdrawn)
 			require.Empty(t, must(b.LiveOf(ctx, "caller")))
@@ -98,7 +98,7 @@ func TestWithdraw(t *testing.T) {
 				_, err := b.Claim(ctx, queue.ClaimRequest{Key: b.enqueue("other" + id).Key, Instance: "gpu", Hub: "hub/1"})
 				require.ErrorIs(t, err, queue.ErrTaken, "the instance is still busy with it")
 				b.withdraw("other" + id)
-				require.Equal(t, state, must(b.Withdraw(ctx, run.Key)).Was)
+				require.Equal(t, state, must(b.Withdraw(ctx, run.Key, false)).Was)
 				require.ErrorIs(t, b.Started(ctx, run), queue.ErrWithdrawn)
 				require.Equal(t, queue.RenewResult{Withdrawn: []job.Run{run}}, must(b.Renew(ctx, run.Hub, []job.Run{run})))
 				_, err = b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
@@ -117,7 +117,7 @@ func TestWithdraw(t *testing.T) {
 		// A client that was told of the interrupt also hears of the end.
 		run := b.claim(b.enqueue("interrupted"), "gpu").Run
 		must(b.Cancel(ctx, run.Key))
-		require.False(t, must(b.Withdraw(ctx, run.Key)).Withdrawn)
+		require.False(t, must(b.Withdraw(ctx, run.Key, false)).Withdrawn)
 		require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: job.Cancelled, Entry: []byte("{}")}))
 		requireHistory(t, b, "tenant", "interrupted:{}")
 	})
@@ -130,7 +130,7 @@ func (b *bench) find(id string) job.Job {
 
 func (b *bench) withdraw(id string) {
 	b.t.Helper()
-	must(b.Withdraw(b.t.Context(), b.find(id).Key))
+	must(b.Withdraw(b.t.Context(), b.find(id).Key, false))
 }
 
 func TestTombstones(t *testing.T) {

@@ -33,6 +33,7 @@ type modelJob struct {
 	killedAt            []string // the instances that died in its runs
 	exhausted, released bool
 	withdrawn           bool  // taken back while it ran
+	listed              bool  // and its end leaves an entry
 	gone                bool  // ended without an entry
 	expired             bool  // its lease has ended
 	reruns              int   // excused runs that had begun to execute

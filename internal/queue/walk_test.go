@@ -229,6 +229,13 @@ func (w *walk) finish() {
 	w.note("finish %s %d %s: %v", run.Key, run.Fence, state, err)
 	if j := w.m.held(run); j != nil {
 		w.m.free(j)
+		if j.withdrawn && j.listed {
+			require.ErrorIs(w.t, err, queue.ErrWithdrawn)
+			j.withdrawn = false
+			w.m.do(j, event)
+			w.m.end(j, string(event))
+			return
+		}
 		if j.withdrawn {
 			require.ErrorIs(w.t, err, queue.ErrWithdrawn)
 			w.m.do(j, job.Cancel)
@@ -241,7 +248,7 @@ func (w *walk) finish() {
 		w.m.end(j, string(event))
 		return
 	}
-	if j := w.m.jobs[run.Key]; j != nil && j.State.Ended() && j.withdrawn && j.Fence == run.Fence {
+	if j := w.m.jobs[run.Key]; j != nil && j.State.Ended() && (j.withdrawn || j.listed) && j.Fence == run.Fence {
 		require.ErrorIs(w.t, err, queue.ErrWithdrawn, "the same end again")
 		return
 	}

@@ -43,17 +43,19 @@ func (w *walk) withdraw(j *modelJob) bool {
 func (w *walk) takeBack() {
 	j := w.anyJob()
 	if j == nil {
-		_, err := w.Withdraw(w.ctx, "unknown")
+		_, err := w.Withdraw(w.ctx, "unknown", true)
 		require.ErrorIs(w.t, err, queue.ErrNotFound)
 		return
 	}
-	got, err := w.Withdraw(w.ctx, j.Key)
-	w.note("withdraw %s: was %s, %v", j.Key, got.Was, err)
+	listed := w.rand.IntN(2) == 0
+	got, err := w.Withdraw(w.ctx, j.Key, listed)
+	w.note("withdraw %s, listed %t: was %s, %v", j.Key, listed, got.Was, err)
 	require.NoError(w.t, err)
 	require.Equal(w.t, j.State, got.Was)
 	w.withdraw(j)
 	if j.runs() && !j.cancelAsked {
-		j.cancelAsked, j.withdrawn = true, true
+		waits := j.Ahead && j.State == job.Leased
+		j.cancelAsked, j.withdrawn, j.listed = true, true, listed && !waits
 	}
 }
 

@@ -74,7 +74,7 @@ func (c *cancels) interruptBare(ctx context.Context, a api.Requester) error {
 		// One of the caller's own that is not shown would have waited, and so have
 		// been cleared.
 		visible := shown[j.Key] || !slices.ContainsFunc(running, func(o job.Job) bool { return o.Key == j.Key })
-		if err := c.takeBackOrStop(ctx, j, visible); err != nil {
+		if err := c.takeBackOrStop(ctx, a, j, visible); err != nil {
 			return err
 		}
 	}

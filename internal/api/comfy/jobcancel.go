@@ -113,5 +113,5 @@ func (c *cancels) cancelJob(ctx context.Context, a api.Requester, j job.Job, str
 			return false, err
 		}
 	}
-	return true, c.takeBackOrStop(ctx, j, visible)
+	return true, c.takeBackOrStop(ctx, a, j, visible)
 }

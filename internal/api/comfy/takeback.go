@@ -11,8 +11,9 @@ import (
 
 // A client that knows one ComfyUI takes every prompt of its own but the first
 // for one that waits, though the hub runs several at once. What such a client
-// deletes must go, whether it waits or runs: see [shown.of]. A running prompt that
-// is taken back leaves no trace, like a waiting one that is deleted.
+// deletes must go, whether it waits or runs: see [shown.of]. Of a running prompt that
+// is taken back its client hears nothing, as of a waiting one that is deleted, but
+// the history says how it ended: to others it was listed as running.
 
 // cancels answers the routes that take prompts back.
 type cancels struct {
@@ -105,7 +106,7 @@ func (t *takeback) clear(ctx context.Context) error {
 		case j.State == job.Queued:
 			t.waiting = append(t.waiting, j)
 		case slices.Contains(t.behind, j.Key), t.requester.QueueOne && !shown[j.Key]:
-			if err := t.takeBackOrStop(ctx, j, shown[j.Key]); err != nil {
+			if err := t.takeBackOrStop(ctx, t.requester, j, shown[j.Key]); err != nil {
 				return err
 			}
 		default:
@@ -164,7 +165,7 @@ func (t *takeback) nameRunning(ctx context.Context, j job.Job) error {
 		return err
 	}
 	if !shown || slices.Contains(t.behind, j.Key) {
-		return t.takeBackOrStop(ctx, j, shown)
+		return t.takeBackOrStop(ctx, t.requester, j, shown)
 	}
 	if t.requester.QueueOne {
 		switch listed, err := t.shown.listedRunning(ctx, t.requester); {
@@ -203,13 +204,13 @@ func (t *takeback) remove(ctx context.Context) error {
 	return nil
 }
 
-// takeBackOrStop ends a running job: without a trace, unless its client sees it
-// run.
-func (c *cancels) takeBackOrStop(ctx context.Context, j job.Job, shown bool) error {
+// takeBackOrStop ends a running job: without a message, unless its client sees it
+// run, and with an entry in the history if the requester's listing says that it runs.
+func (c *cancels) takeBackOrStop(ctx context.Context, a api.Requester, j job.Job, shown bool) error {
 	if shown {
 		return c.hub.Canceller().Stop(ctx, j)
 	}
-	return c.hub.Canceller().Withdraw(ctx, j)
+	return c.hub.Canceller().Withdraw(ctx, j, !a.QueueOne)
 }
 
 // live are the waiting and running jobs of the requester's own.

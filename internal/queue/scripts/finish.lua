@@ -15,7 +15,7 @@
 --
 -- Output: {'ok', number of live jobs that its caller has now}
 --         {'stale'}
---         {'withdrawn'}  it has ended, without an entry
+--         {'withdrawn'}  it has ended, without an entry unless a listing has shown it
 local function ok(j)
   return {'ok', int(redis.call('ZCARD', key('q', 'caller', j.caller)))}
 end
@@ -25,18 +25,22 @@ if not j or j.fence ~= ARGV[2] then
   return {'stale'}
 end
 if not runs(j) then
-  if j.withdrawn and j.gone == '1' then
+  if j.withdrawn and j.gone == '1' or j.was_listed then
     return {'withdrawn'}
   end
   -- The same end sent again, but not the end of a job that is waiting again.
   return (j.finished and j.gone ~= '1') and ok(j) or {'stale'}
 end
 let_go(j, ARGV[4])
-if j.withdrawn then
-  vanish(j, j.withdrawn)
+local withdrawn = j.withdrawn
+if withdrawn and not j.was_listed then
+  vanish(j, withdrawn)
   return {'withdrawn'}
+end
+if withdrawn then
+  show(j)
 end
 finish(j, ARGV[3], ARGV[5], ARGV[6], ARGV[7])
 trim(j, ARGV[8], ARGV[9], ARGV[10])
 used(11)
-return ok(j)
+return withdrawn and {'withdrawn'} or ok(j)

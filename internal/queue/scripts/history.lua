@@ -100,7 +100,7 @@ local function finish(j, state, entry, summary, reason)
   write('HINCRBY', key('q', 'counters'), 'bytes', int(#entry))
   set(j, 'shared', '1')
   tally(j.tenant, #entry)
-  if j.client ~= '' then
+  if j.client ~= '' and not j.was_listed then -- who has taken a job back waits for no message
     write('ZADD', undelivered(j), turn, j.key)
   end
   call_back(j, state)
