@@ -4,6 +4,7 @@
 // A `strict` case must pass in every column: only servers that the suite starts itself are among them.
 // A new case runs in every column without being named anywhere else.
 
+const v2 = { hubOnly: 'it does not speak the Comfy API v2' };
 const a1111 = { dialect: 'a1111', strict: true };
 
 const groups = {
@@ -20,6 +21,7 @@ const groups = {
     run_refused: {}, jobs: { seconds: 300 }, cancel_pending: { seconds: 300 }, cancel_running: {}, cancel_unknown: {}, transfer: {},
   },
   'clients/api_client.py': { submit: {}, concurrent: {}, queue: {}, upload: {}, interrupt: {}, routes: {} },
+  'clients/comfy_v2.py': { job: v2, listed: v2, events: v2, assets: v2, keys: v2, cancel: v2, asynchronous: v2 },
   'clients/script.py': { workflow: { seconds: 90 } },
   'clients/libraries.py': {
     simplified: {}, simplified_upload: {}, simplified_pictures: {}, workflow_client: {}, workflow_client_async: {}, xy: {}, manager: {}, utils: {},
