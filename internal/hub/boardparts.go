@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/faults"
 	"github.com/comfyhub/comfyhub/internal/trends"
 )
@@ -55,11 +54,8 @@ func (b *Board) Preview(v Viewer, instance string) (picture []byte, kind string,
 	if !ok {
 		return nil, "", false
 	}
-	switch p.Format {
-	case comfyui.FormatJPEG:
-		return p.Image, "image/jpeg", true
-	case comfyui.FormatPNG:
-		return p.Image, "image/png", true
+	if kind = mediaTypeOf(p); kind == "" {
+		return nil, "", false
 	}
-	return nil, "", false
+	return p.Image, kind, true
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -344,5 +345,49 @@ func TestComfyV2Assets(t *testing.T) {
 		require.Equal(t, "404 not_found", fmt.Sprint(status, " ", code))
 		status, _, _ = ann.uploads("three.png", content+"3")
 		require.Equal(t, http.StatusCreated, status)
+	})
+}
+
+// A stream shows what the job's node is doing, each picture once, and never another job's.
+func TestComfyV2Previews(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 0, serving(sim.Config{TimeScale: 1}))
+		c := b.v2("")
+		j := c.submits(work(20, 3, "none"), "")
+		names, data := c.events(j.URLs.Events)
+		require.Equal(t, "status", names[len(names)-1])
+		require.JSONEq(t, `{"status": "succeeded"}`, data[len(data)-1])
+		pictures, node := map[string]int{}, ""
+		for n, name := range names {
+			switch name {
+			case "preview":
+				shown := decoded[struct {
+					Node string `json:"node_id"`
+					Kind string `json:"content_type"`
+					Data []byte `json:"data_base64"`
+				}](t, []byte(data[n]))
+				require.Equal(t, []string{"2", "image/jpeg"}, []string{shown.Node, shown.Kind})
+				require.Equal(t, "\xff\xd8", string(shown.Data[:2]))
+				pictures[string(shown.Data)]++
+			case "progress":
+				node += decoded[struct {
+					Node string `json:"current_node"`
+				}](t, []byte(data[n])).Node
+			}
+		}
+		require.GreaterOrEqual(t, len(pictures), 3)
+		for _, times := range pictures {
+			require.Equal(t, 1, times)
+		}
+		require.Contains(t, node, "2")
+
+		other := c.submits(endless(1), "")
+		var found job.Job
+		eventually(t, func() bool {
+			found = must(b.hub.Jobs().Find(t.Context(), job.DefaultTenant, other.ID))(t)
+			return len(b.hub.Insight().Doing(found).Picture) > 0
+		}, time.Minute, 100*time.Millisecond)
+		found.Key = "another"
+		require.Empty(t, b.hub.Insight().Doing(found), "not of another job at that server")
 	})
 }

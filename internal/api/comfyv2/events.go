@@ -1,7 +1,9 @@
 package comfyv2
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"net/http"
 	"time"
@@ -19,12 +21,22 @@ type jobEvents struct {
 
 	a   api.Requester
 	out api.EventWriter
-	// last is the job as it was told.
-	last hub.JobView
+	// last is the job as it was told, and progressed the progress.
+	last       hub.JobView
+	progressed string
+	// picture is the preview that was sent last.
+	picture []byte
 }
 
+const (
+	// lookEvery is the pause between two looks at what a job is doing.
+	lookEvery = 500 * time.Millisecond
+	// maxPicture bounds a preview, in bytes. ComfyUI's are some ten thousand.
+	maxPicture = 1 << 20
+)
+
 // getEvents answers GET /api/v2/jobs/{id}/events with server-sent events: status, progress,
-// output and, last, the status in which the job has ended. It begins with the job as it is, so
+// preview, output and, last, the status in which the job has ended. It begins with the job as it is, so
 // that a client that connects again misses nothing that counts.
 func (o jobs) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	j, err := o.find(r.Context(), a, path[0])
@@ -45,14 +57,17 @@ func (o jobs) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester,
 	if r.Method == http.MethodHead || e.begin(ctx) != nil {
 		return
 	}
-	tick := time.NewTicker(api.EventBeat)
+	tick, look := time.NewTicker(api.EventBeat), time.NewTicker(lookEvery)
 	defer tick.Stop()
+	defer look.Stop()
 	for !e.last.State.Ended() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 			err = e.out.Beat()
+		case <-look.C:
+			err = e.progress()
 		case now, there := <-news:
 			err = e.next(ctx, now, there)
 		}
@@ -134,12 +149,28 @@ func (e *jobEvents) status() error {
 	return e.send("status", o)
 }
 
-// progress sends how far a running job is.
+// progress sends how far a running job is, and what it shows, if that is new.
 func (e *jobEvents) progress() error {
-	if p, ok := progressOf(e.last.Job).(*pyjson.Object); ok {
-		return e.send("progress", p)
+	p, ok := progressOf(e.last.Job).(*pyjson.Object)
+	if !ok {
+		return nil
 	}
-	return nil
+	now := e.hub.Insight().Doing(e.last.Job)
+	p.Set("current_node", text(now.Node))
+	p.Set("current_node_class", text(now.Class))
+	if progressed := string(pyjson.Marshal(p)); progressed != e.progressed {
+		e.progressed = progressed
+		if err := e.send("progress", p); err != nil {
+			return err
+		}
+	}
+	if now.Kind == "" || len(now.Picture) > maxPicture || bytes.Equal(now.Picture, e.picture) {
+		return nil
+	}
+	e.picture = now.Picture
+	return e.send("preview", object(
+		"node_id", pyjson.String(now.Node), "content_type", pyjson.String(now.Kind), "data_base64", pyjson.String(base64.StdEncoding.EncodeToString(now.Picture)),
+	))
 }
 
 func (e *jobEvents) send(event string, v pyjson.Value) error {
