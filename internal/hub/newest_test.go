@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,5 +88,32 @@ func TestLoopsAreRefusedAtTheDoor(t *testing.T) {
 			`"details": "Start Loops without End Loops: 194:45", "extra_info": {"input_name": "loop boundary", `+
 			`"loop_error_type": "loop_start_without_end", "node_ids": ["194:45"], "output_ids": ["9"]}}], `+
 			`"dependent_outputs": ["9"], "class_type": "StartLoop"}}}`, string(body))
+	})
+}
+
+// The nodes of a loop run under ids like 5.0.0.1_6, and everything about them arrives so: the node that
+// is shown, the texts, and the entry in the history.
+func TestLoopThroughTheHub(t *testing.T) {
+	inBench(t, benchOf(0, serving(sim.Config{Version: "0.38.1", OnlyClasses: append(slices.Clone(someClasses), "StartLoop", "EndLoop")})), func(t *testing.T, b *bench) {
+		c := b.dial("c")
+		id := b.submit(`{"5": {"class_type": "StartLoop", "inputs": {"mode": "simple", "mode.num_iterations": 2, "cache_iterations": false}},
+			"6": {"class_type": "EmptyImage", "inputs": {"width": 32, "height": 32, "batch_size": 1, "color": ["5", 0]}},
+			"8": {"class_type": "EndLoop", "inputs": {"output_value": ["6", 0], "accumulate": true}},
+			"194:9": {"class_type": "SaveImage", "inputs": {"images": ["8", 0], "filename_prefix": "loop"}}}`, "c")
+		var ran []string
+		for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
+			if m.Type == "executing" {
+				var shown struct {
+					Data struct {
+						Display string `json:"display_node"`
+					}
+				}
+				require.NoError(t, json.Unmarshal([]byte(m.raw), &shown))
+				ran = append(ran, *m.Data.Node+" "+shown.Data.Display)
+			}
+		}
+		require.Subset(t, ran, []string{"5 5", "5.0.0.0_6 6", "5.0.0.1_6 6", "8 8", "194:9 194:9"})
+		require.NotContains(t, ran, "6 6", "only its copies run")
+		require.Len(t, b.finished(id).Outputs["194:9"].Images, 2)
 	})
 }

@@ -117,6 +117,11 @@ func newCatalogue(cfg Config, feat features) (*catalogue, error) {
 		}
 	}
 	c.info.Set(simulatedWork, simulatedWorkInfo(feat))
+	if feat.loops {
+		for name, entry := range loopInfo().All() {
+			c.info.Set(name, entry)
+		}
+	}
 	for name, entry := range cfg.CustomClasses {
 		c.info.Set(name, entry)
 	}

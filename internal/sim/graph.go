@@ -88,6 +88,21 @@ func (s *schedule) link(from, to string) *exception {
 	return nil
 }
 
+// inhibit takes nodes out of the schedule, which run as copies instead.
+func (s *schedule) inhibit(ids []string) {
+	for _, id := range ids {
+		if _, known := s.blocked[id]; !known {
+			continue
+		}
+		for _, to := range s.blocking[id] {
+			s.blocked[to]--
+		}
+		delete(s.blocking, id)
+		delete(s.edges, id)
+		s.pending = slices.DeleteFunc(s.pending, func(p string) bool { return p == id })
+	}
+}
+
 func (s *schedule) hold(id string)    { s.blocked[id]++ }
 func (s *schedule) release(id string) { s.blocked[id]-- }
 

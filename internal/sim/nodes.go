@@ -13,7 +13,7 @@ import (
 // nodeTypes returns the behaviour of a class. Classes not listed here pass
 // something through, see runGeneric.
 func nodeTypes(class string) nodeType {
-	for _, find := range []func(string) (nodeType, bool){imageNode, fileNode, motionNode, sampleNode, textNode, traceNode} {
+	for _, find := range []func(string) (nodeType, bool){imageNode, fileNode, motionNode, sampleNode, textNode, traceNode, loopNode} {
 		if t, ok := find(class); ok {
 			return t
 		}

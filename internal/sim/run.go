@@ -26,6 +26,7 @@ type run struct {
 	// Nodes created by expansion.
 	expanded map[string]*pyjson.Object
 	parents  map[string]string
+	displays map[string]string    // which node is shown for one of a loop
 	waiting  map[string]*subgraph // expanded nodes whose outputs are not known yet
 
 	async    map[string]*asyncCall
@@ -57,7 +58,7 @@ func newObjects() *objects { return &objects{prefixes: map[string]string{}} }
 func newRun(p *process, it *item, client *string, results *resultCache, objs *objects) *run {
 	r := &run{
 		proc: p, it: it, id: it.id, client: client, results: results, objects: objs, success: true,
-		expanded: map[string]*pyjson.Object{}, parents: map[string]string{}, waiting: map[string]*subgraph{},
+		expanded: map[string]*pyjson.Object{}, parents: map[string]string{}, displays: map[string]string{}, waiting: map[string]*subgraph{},
 		async: map[string]*asyncCall{}, returned: make(chan string, 64), cachedUI: map[string]bool{},
 	}
 	r.keys = newKeyer(r)
@@ -93,7 +94,13 @@ func (r *run) real(id string) string {
 	return id
 }
 
-func (r *run) display(id string) string { return r.real(id) }
+// display returns the node that is shown for an expanded one.
+func (r *run) display(id string) string {
+	if shown := r.displays[id]; shown != "" {
+		return shown
+	}
+	return r.real(id)
+}
 
 // parent returns the id of the expanding node, nil for a node of the prompt.
 func (r *run) parent(id string) any {
