@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -55,6 +59,35 @@ func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding)
 		list = append(list, site.doubts()...)
 	}
 	return list, openDoubt(hubs.Operators, hubs.sites)
+}
+
+// A ComfyUI at a site's address is named before "address already in use" is all that is said.
+func TestOccupiedAddress(t *testing.T) {
+	t.Parallel()
+	answers := func(header string) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if header != "" {
+				w.Header().Set(header, "1")
+			}
+			fmt.Fprint(w, `{"system": {"comfyui_version": "0.33.0"}, "devices": []}`)
+		}))
+		t.Cleanup(server.Close)
+		return strings.TrimPrefix(server.URL, "http://")
+	}
+	other := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(other.Close)
+	for address, want := range map[string]int{
+		answers(""): 1, answers(comfyui.HubHeader): 0, strings.TrimPrefix(other.URL, "http://"): 0, "127.0.0.1:1": 0,
+	} {
+		host, port, err := net.SplitHostPort(address)
+		require.NoError(t, err)
+		hubs := provisioned(t, "http://:"+port+" {\nbind "+host+"\ncomfyhub\n}")
+		list := occupiedDoubts(hubs.sites[0])
+		require.Len(t, list, want, address)
+		for _, doubt := range list {
+			require.Contains(t, doubt.Says, address)
+		}
+	}
 }
 
 // A hub that asks nobody who they are says so if other machines reach it.

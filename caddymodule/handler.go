@@ -133,7 +133,7 @@ func (h *Handler) provision(ctx caddy.Context, self caddyhttp.MiddlewareHandler)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	h.server, h.loose = server, looseProxies(server)
 	app.(*App).sites = append(app.(*App).sites, h)
-	for _, doubt := range h.doubts() {
+	for _, doubt := range append(h.doubts(), occupiedDoubts(h)...) {
 		ctx.Slogger().Warn(doubt.Says, "do", doubt.Do)
 	}
 	if server != nil && server.Logs != nil {

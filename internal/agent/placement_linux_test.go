@@ -13,6 +13,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
+func TestPortsOfProcesses(t *testing.T) {
+	t.Parallel()
+	p := withProcesses(t, map[int]string{
+		7: "python main.py --port 9002", 8: "python main.py --port 9001", 9: "python main.py --port 9001 --cpu", 10: "nginx", 11: "python main.py",
+	}, nil)
+	require.Equal(t, []int{9001, 9002}, p.ports())
+}
+
 // withProcesses are processes by their ids: the command line with spaces, and the parent.
 func withProcesses(t *testing.T, list map[int]string, parents map[int]int) processes {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -39,4 +40,26 @@ func (p processes) parent(pid int) int {
 		}
 	}
 	return 0
+}
+
+// maxFound bounds the ports that command lines name.
+const maxFound = 64
+
+// ports are those that command lines of ComfyUI servers name, in order.
+func (p processes) ports() []int {
+	folders, err := os.ReadDir(p.proc)
+	if err != nil {
+		return nil
+	}
+	var ports []int
+	for _, folder := range folders {
+		if pid, err := strconv.Atoi(folder.Name()); err == nil {
+			if port := portOf(p.command(pid)); port != 0 {
+				ports = append(ports, port)
+			}
+		}
+	}
+	slices.Sort(ports)
+	ports = slices.Compact(ports)
+	return ports[:min(len(ports), maxFound)]
 }

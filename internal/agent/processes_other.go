@@ -10,3 +10,5 @@ func theProcesses() processes { return processes{} }
 func (processes) command(int) string { return "" }
 
 func (processes) parent(int) int { return 0 }
+
+func (processes) ports() []int { return nil }

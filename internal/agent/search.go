@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,33 +14,51 @@ import (
 )
 
 // conventionalPorts are those at which GPU machines usually run ComfyUI: one per
-// GPU from 3188 or 3130 on, or ComfyUI's own default.
+// GPU from 3188 or 3130 on, or from ComfyUI's own default.
 func conventionalPorts() []int {
 	var ports []int
-	for gpu := range 8 {
-		ports = append(ports, 3188+gpu)
+	for _, first := range []int{3188, 3130, 8188} {
+		for gpu := range 8 {
+			ports = append(ports, first+gpu)
+		}
 	}
-	for gpu := range 8 {
-		ports = append(ports, 3130+gpu)
+	return ports
+}
+
+// portOf is the port that the command line of a ComfyUI names, its arguments separated by
+// NUL; 0 if it is another program's, or names none.
+func portOf(command string) int {
+	words := strings.Split(command, "\x00")
+	if !slices.ContainsFunc(words, func(word string) bool { return path.Base(word) == "main.py" }) {
+		return 0
 	}
-	return append(ports, 8188)
+	for n, word := range words {
+		value, ok := strings.CutPrefix(word, "--port=")
+		if word == "--port" && n+1 < len(words) {
+			value, ok = words[n+1], true
+		}
+		if port, err := strconv.ParseUint(value, 10, 16); ok && err == nil {
+			return int(port)
+		}
+	}
+	return 0
 }
 
 // search looks for servers that were not configured, again and again: they may be
 // started later. Each is named after its port, which stays the same whatever else
 // is found.
 func (a *agent) search(ctx context.Context) {
-	ports, every := a.ports, a.searchEvery
-	if len(ports) == 0 {
-		ports = conventionalPorts()
+	usual, every := a.ports, a.searchEvery
+	if len(usual) == 0 {
+		usual = conventionalPorts()
 	}
 	if every == 0 {
 		every = 10 * time.Second
 	}
-	a.log.Info("no --comfyui given, looking at this machine's usual ports", "ports", strings.Trim(fmt.Sprint(ports), "[]"))
+	a.log.Info("no --comfyui given, looking at this machine's usual ports", "ports", strings.Trim(fmt.Sprint(usual), "[]"))
 	found := map[int]bool{}
 	for ctx.Err() == nil {
-		for _, port := range ports {
+		for _, port := range append(theProcesses().ports(), usual...) {
 			if !found[port] && a.try(ctx, port) {
 				found[port] = true
 			}

@@ -122,6 +122,19 @@ func TestTheLoginStaysAtTheHub(t *testing.T) {
 	require.Zero(t, asked.Load())
 }
 
+// Whoever names a ComfyUI server by mistake is told.
+func TestPlainComfyUI(t *testing.T) {
+	t.Parallel()
+	plain := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Server", "Python/3.11 aiohttp/3.12.15")
+		http.Error(w, "405: Method Not Allowed", http.StatusMethodNotAllowed)
+	}))
+	t.Cleanup(plain.Close)
+	r := call(t, picture, "submit", "-", "--hub", plain.URL)
+	require.Equal(t, ExitFailed, r.code)
+	require.Contains(t, r.errors, "this looks like a ComfyUI server, not a hub")
+}
+
 // What a hub says writes nothing but text to a terminal.
 func TestTerminalEscapes(t *testing.T) {
 	t.Parallel()
