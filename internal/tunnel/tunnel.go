@@ -56,8 +56,11 @@ type Session struct {
 // ErrToken means that the hub does not accept the token.
 var ErrToken = errors.New("the hub does not accept this machine's token")
 
+// ErrLogin means that something in front of the hub asks for a login, which no machine has.
+var ErrLogin = errors.New("the hub's site asks machines for a login, too: leave " + Path + " out of it, as docs/operations.md#tunnels shows")
+
 // Dial opens a tunnel to a hub, given the URL of the hub's site. The error is [ErrToken] if
-// the hub knows who asks and refuses.
+// the hub knows who asks and refuses, and [ErrLogin] if it was not asked.
 func Dial(ctx context.Context, hub, token, userAgent string, client *http.Client) (*Session, error) {
 	u, err := SiteURL(hub)
 	if err != nil {
@@ -71,6 +74,9 @@ func Dial(ctx context.Context, hub, token, userAgent string, client *http.Client
 	})
 	switch {
 	case err != nil && resp != nil && resp.StatusCode == http.StatusUnauthorized:
+		if scheme, _, _ := strings.Cut(resp.Header.Get("WWW-Authenticate"), " "); scheme != "" && !strings.EqualFold(scheme, "Bearer") {
+			return nil, ErrLogin
+		}
 		return nil, ErrToken
 	case err != nil:
 		return nil, fmt.Errorf("tunnel to %s: %w", u.Redacted(), err)

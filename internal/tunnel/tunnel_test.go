@@ -28,7 +28,13 @@ func open(t *testing.T, handler http.Handler) (hub, agent *Session) {
 	accepted := make(chan *Session, 1)
 	done := make(chan struct{})
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/login/") {
+			w.Header().Set("WWW-Authenticate", `Basic realm="restricted"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
 		if Token(r) != "attic:secret" || r.URL.Path != "/below"+Path {
+			w.Header().Set("WWW-Authenticate", "Bearer")
 			w.WriteHeader(http.StatusUnauthorized)
 			return
 		}
@@ -42,6 +48,8 @@ func open(t *testing.T, handler http.Handler) (hub, agent *Session) {
 	client := &http.Client{Transport: &http.Transport{}}
 	_, err := Dial(t.Context(), site.URL+"/below", "attic:other", "test", client)
 	require.ErrorIs(t, err, ErrToken)
+	_, err = Dial(t.Context(), site.URL+"/login", "attic:secret", "test", client)
+	require.ErrorIs(t, err, ErrLogin)
 	agent, err = Dial(t.Context(), site.URL+"/below", "attic:secret", "test", client)
 	require.NoError(t, err)
 	hub = <-accepted
