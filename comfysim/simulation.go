@@ -102,6 +102,12 @@ func (s *simulation) config() (sim.Config, error) {
 	c := sim.Config{
 		Version: s.Version, StepTime: s.StepTime, LoadTime: s.LoadTime, TimeScale: s.TimeScale,
 		PreviewMethod: s.PreviewMethod, Models: map[string][]string{}, Logger: s.logger,
+		DisableAssets: s.DisableAssets, DateBasedOutput: s.DateBasedOutput, FeatureFlags: s.FeatureFlags,
+	}
+	for _, flag := range s.FeatureFlags {
+		if name, _, _ := strings.Cut(flag, "="); strings.TrimSpace(name) == "" {
+			return c, fmt.Errorf("--feature-flag %q: want NAME=VALUE, such as show_signin_button=true", flag)
+		}
 	}
 	vram, err := humanize.ParseBytes(s.VRAM)
 	if err != nil || vram > 1<<50 {

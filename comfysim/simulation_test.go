@@ -6,10 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfysim"
@@ -97,11 +99,45 @@ func TestUntilEOF(t *testing.T) {
 func TestRefusesBadFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--vram=lots": "--vram", "--model=x": "--model", "--count=0": "simulated servers", "--log-level=loud": "--log-level", "--fault=x": "--fault", "extra": "unknown command",
+		"--vram=lots": "--vram", "--model=x": "--model", "--count=0": "simulated servers", "--log-level=loud": "--log-level", "--fault=x": "--fault", "--feature-flag==x": "--feature-flag", "extra": "unknown command",
 	} {
 		cmd := newCommand()
 		cmd.SetArgs([]string{args})
 		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), want)
+	}
+}
+
+// ComfyUI's own switches reach the servers.
+func TestSwitchesOfComfyUI(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, url, want string
+		args            []string
+	}{
+		{
+			"flags", "/features", `"assets": true, "show_signin_button": true, "mine": "a,b"}`,
+			[]string{"--feature-flag", "show_signin_button", "--feature-flag=enable_telemetry=yes", "--feature-flag=mine=a,b", "--feature-flag=assets=false"},
+		},
+		{"no assets", "/features", `"assets": false}`, []string{"--disable-assets"}},
+		{"by date", "/system_stats", `"argv": ["main.py", "--listen", "--date-based-output"]`, []string{"--date-based-output"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var s simulation
+			flags := pflag.NewFlagSet("comfysim", pflag.ContinueOnError)
+			s.AllFlags(flags)
+			require.NoError(t, flags.Parse(append(c.args, "--port=0", "--comfyui-version=0.38.1", "--vram=8GiB")))
+			s.logger = slog.New(slog.DiscardHandler)
+			stop, urls, err := s.start(t.Context())
+			require.NoError(t, err)
+			defer stop()
+			resp, err := http.Get(urls[0] + c.url)
+			require.NoError(t, err)
+			defer resp.Body.Close()
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.Contains(t, string(body), c.want)
+		})
 	}
 }
 

@@ -34,6 +34,9 @@ type Options struct {
 	// PreviewMethod and Faults are as the flags say.
 	PreviewMethod string
 	Faults        []string
+	// DisableAssets, DateBasedOutput and FeatureFlags are ComfyUI's own switches of these names.
+	DisableAssets, DateBasedOutput bool
+	FeatureFlags                   []string
 }
 
 // defaultModels are the checkpoints of ComfyUI's own example workflows.
@@ -65,6 +68,9 @@ func (o *Options) Flags(f *pflag.FlagSet) {
 // AllFlags adds all that the simulator has.
 func (o *Options) AllFlags(f *pflag.FlagSet) {
 	o.Flags(f)
+	f.BoolVar(&o.DisableAssets, "disable-assets", false, "have no database of assets, as 0.38 and later do with this switch")
+	f.BoolVar(&o.DateBasedOutput, "date-based-output", false, "save into a folder for each day, as 0.38 and later do with this switch")
+	f.StringArrayVar(&o.FeatureFlags, "feature-flag", nil, "feature `flag` that the servers announce from 0.20 on, NAME=VALUE, or NAME for NAME=true; can be repeated")
 	f.StringVar(&o.LogLevel, "log-level", "info", "`level` of the log: debug, info, warn, error")
 	f.BoolVar(&o.AnyPort, "any-port", false, "use free ports of loopback where the wanted ones are taken")
 	f.BoolVar(&o.UntilEOF, "until-eof", false, "end when standard input ends, and not at a signal: for a program that must not leave the simulator behind")

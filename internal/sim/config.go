@@ -71,8 +71,8 @@ type Config struct {
 	// DisableAssets simulates --disable-assets, DateBasedOutput --date-based-output, of the
 	// versions that know these options.
 	DisableAssets, DateBasedOutput bool
-	// FeatureFlags are those of --feature-flag, KEY=VALUE. Versions that do not know the
-	// option ignore them.
+	// FeatureFlags are those of --feature-flag, KEY=VALUE, or KEY for KEY=true. Versions that
+	// do not know the option ignore them.
 	FeatureFlags []string
 	// DisableAPINodes simulates --disable-api-nodes, which newer versions answer
 	// with a Content-Security-Policy on every page.

@@ -95,21 +95,37 @@ func (p *process) serverFlags() *pyjson.Object {
 		o.Set("node_replacements", pyjson.Bool(true))
 		o.Set("assets", pyjson.Bool(p.assetsOn()))
 	}
-	for _, flag := range p.cfg.FeatureFlags {
-		if name, value, _ := strings.Cut(flag, "="); p.feat.cliFlags && !o.Has(name) {
-			o.Set(name, flagValue(name, value))
+	if p.feat.cliFlags {
+		for name, v := range flagsGiven(p.cfg.FeatureFlags).All() {
+			if !o.Has(name) {
+				o.Set(name, v)
+			}
 		}
 	}
 	return o
 }
 
-// flagValue is the value of a --feature-flag: only ComfyUI's own ones have a type.
-func flagValue(name, value string) pyjson.Value {
-	switch name {
-	case "show_signin_button", "enable_telemetry", "partner_run_gate_enabled":
-		return pyjson.Bool(value == "true")
+// flagsGiven are those of --feature-flag. Only ComfyUI's own ones have a type, and count only with
+// a value of it.
+func flagsGiven(list []string) *pyjson.Object {
+	flags := &pyjson.Object{}
+	for _, flag := range list {
+		name, value, valued := strings.Cut(flag, "=")
+		if !valued {
+			value = "true"
+		}
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		switch name {
+		case "":
+		case "show_signin_button", "enable_telemetry", "partner_run_gate_enabled":
+			if on := strings.EqualFold(value, "true"); on || strings.EqualFold(value, "false") {
+				flags.Set(name, pyjson.Bool(on))
+			}
+		default:
+			flags.Set(name, pyjson.String(value))
+		}
 	}
-	return pyjson.String(value)
+	return flags
 }
 
 func now() int64 { return time.Now().UnixMilli() }
