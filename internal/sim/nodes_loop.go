@@ -8,39 +8,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// loopClasses are the classes of loops, in the parts of their descriptions that matter.
-const loopClasses = `{"StartLoop": {"input": {"required": {"mode": ["COMFY_DYNAMICCOMBO_V3", {"options": [
-{"key": "simple", "inputs": {"required": {"num_iterations": ["INT", {"default": 4, "min": 0}]}}}]}],
-"cache_iterations": ["BOOLEAN", {"default": false}]}, "optional": {"initial_iteration_value": ["COMFY_MATCHTYPE_V3", {}]},
-"hidden": {"dynprompt": ["DYNPROMPT"], "execution_list": ["EXECUTION_LIST"], "unique_id": ["UNIQUE_ID"]}},
-"output": ["INT", "BOOLEAN", "BOOLEAN", "COMFY_MATCHTYPE_V3", "COMFY_MATCHTYPE_V3"]},
-"EndLoop": {"input": {"required": {"accumulate": ["BOOLEAN", {"default": false}]},
-"optional": {"output_value": ["COMFY_MATCHTYPE_V3", {}], "next_iteration_value": ["COMFY_MATCHTYPE_V3", {}]},
-"hidden": {"execution_list": ["EXECUTION_LIST"], "unique_id": ["UNIQUE_ID"]}}, "output": ["COMFY_MATCHTYPE_V3"]},
-"LoopIteration": {"input": {"required": {}}, "output": ["INT", "BOOLEAN", "BOOLEAN", "*", "*"]},
-"LoopProgress": {"input": {"required": {}}, "output": ["INT"], "output_node": true},
-"LoopResult": {"input": {"required": {}}, "output": [], "output_node": true}}`
-
-// loopInfo returns the descriptions of the classes of loops.
-func loopInfo() *pyjson.Object {
-	v, _ := pyjson.Parse([]byte(loopClasses))
-	classes, _ := v.(*pyjson.Object)
-	out := &pyjson.Object{}
-	for name := range classes.All() {
-		info := classes.Object(name)
-		if !info.Has("output_node") {
-			info.Set("output_node", pyjson.Bool(false))
-		}
-		for _, flag := range []string{"deprecated", "experimental", "api_node"} {
-			info.Set(flag, pyjson.Bool(false))
-		}
-		info.Set("name", pyjson.String(name))
-		info.Set("python_module", pyjson.String("comfy_extras.nodes_loop"))
-		out.Set(name, info)
-	}
-	return out
-}
-
 func loopNode(class string) (nodeType, bool) {
 	never := func(*folders, *pyjson.Object) (string, error) { return "", nil }
 	switch class {
