@@ -274,7 +274,7 @@ func (s *Server) forward(w http.ResponseWriter, r *http.Request, a Requester, pa
 // route of the hub's is one that the hub does not know yet, and none of a
 // custom node's: it may reveal everybody's prompts and files.
 var reserved = []string{
-	"/internal", "/hub", "/prompt", "/queue", "/history", "/interrupt", "/userdata", "/v2/userdata", "/users", "/api/jobs", "/api/assets", "/api/v2/jobs", "/api/v2/assets",
+	"/internal", "/hub", "/prompt", "/queue", "/history", "/interrupt", "/userdata", "/v2/userdata", "/users", "/api/jobs", "/api/assets", "/v2/jobs", "/v2/assets", "/v2/health",
 }
 
 // isPrivate reports whether a path that is no route of the hub may not reach an
