@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
@@ -31,6 +32,12 @@ func Translating(translate func(status int, answer []byte) *pyjson.Object, handl
 	}
 }
 
+// maxHeld bounds an error that waits to be translated, in bytes: a file that an instance answers
+// with one is passed on as it comes.
+const maxHeld = 4 << 20
+
+var errHeld = errors.New("api: an error is too long")
+
 // Unwrap gives [http.ResponseController] the writer below.
 func (e *ErrorWriter) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
@@ -47,10 +54,13 @@ func (e *ErrorWriter) WriteHeader(status int) {
 // Write implements [http.ResponseWriter].
 func (e *ErrorWriter) Write(p []byte) (int, error) {
 	e.WriteHeader(http.StatusOK)
-	if e.status >= http.StatusBadRequest {
-		return e.held.Write(p)
+	if e.status < http.StatusBadRequest {
+		return e.ResponseWriter.Write(p)
 	}
-	return e.ResponseWriter.Write(p)
+	if e.held.Len()+len(p) > maxHeld {
+		return 0, errHeld
+	}
+	return e.held.Write(p)
 }
 
 // FlushError implements the interface of [http.ResponseController]: an error has no header yet
