@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
@@ -87,7 +88,7 @@ func nameOf(filePath string) (name, why string) {
 	switch first, _, folders := strings.Cut(filePath, "/"); {
 	case filePath == "":
 		return "", "The field 'file_path' is missing."
-	case strings.HasPrefix(filePath, "/"), strings.HasSuffix(filePath, "/"), strings.Contains("/"+filePath+"/", "/../"), strings.ContainsFunc(filePath, unicode.IsControl):
+	case strings.HasPrefix(filePath, "/"), strings.HasSuffix(filePath, "/"), strings.Contains("/"+filePath+"/", "/../"), strings.ContainsFunc(filePath, unicode.IsControl), !utf8.ValidString(filePath):
 		return "", "'file_path' must be a relative path of a file, without '..'."
 	case folders && first != "input":
 		return "", "'file_path' must be a name, or begin with 'input/'. Models are files of the servers: a fleet takes none by upload."

@@ -190,7 +190,7 @@ func TestNamesOfAssets(t *testing.T) {
 		require.Empty(t, why, path)
 		require.Equal(t, name, got)
 	}
-	for _, path := range []string{"", "/etc/x", "..", "input/../x", "input/", "a/", "models/x.safetensors", "custom_nodes/x.py", "a\x00b", "a\nb"} {
+	for _, path := range []string{"", "/etc/x", "..", "input/../x", "input/", "a/", "models/x.safetensors", "custom_nodes/x.py", "a\x00b", "a\nb", "a\xff.png"} {
 		_, why := nameOf(path)
 		require.NotEmpty(t, why, path)
 	}
