@@ -11,8 +11,9 @@ import (
 // its answers, as --enable-cors-header does: pages from origin, "*" for all.
 // Those of an instance with the same option are replaced and not repeated:
 // browsers refuse an answer that has one twice. Where there are keys, pages may show one in
-// the header that ComfyUI does not know.
-func withCORS(w http.ResponseWriter, origin string, v comfyui.Version, keys KeyPolicy) http.ResponseWriter {
+// the header that ComfyUI does not know. A page that asks for Comfy-User may send it:
+// ComfyUI's web UI does so with each request, and --enable-cors-header forgets it.
+func withCORS(w http.ResponseWriter, r *http.Request, origin string, v comfyui.Version, keys KeyPolicy) http.ResponseWriter {
 	methods := "POST, GET, DELETE, PUT, OPTIONS"
 	if !v.Known() || v.AtLeast(0, 4, 0) {
 		methods += ", PATCH"
@@ -20,6 +21,9 @@ func withCORS(w http.ResponseWriter, origin string, v comfyui.Version, keys KeyP
 	headers := "Content-Type, Authorization"
 	if keys != KeysOff {
 		headers += ", X-API-Key"
+	}
+	if strings.Contains(strings.ToLower(r.Header.Get("Access-Control-Request-Headers")), "comfy-user") {
+		headers += ", Comfy-User"
 	}
 	return &LateWriter{ResponseWriter: w, Late: func(header http.Header, status int) {
 		for key := range header {

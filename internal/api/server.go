@@ -101,7 +101,7 @@ func (s *Server) Serve(w http.ResponseWriter, r *http.Request, v Visitor) {
 		isolate(w.Header())
 	}
 	if v.CORS != "" {
-		w = withCORS(w, v.CORS, s.core.Version(), v.Keys)
+		w = withCORS(w, r, v.CORS, s.core.Version(), v.Keys)
 	}
 	if v.Prefix != "" {
 		w = withPrefix(w, v.Prefix)

@@ -9,6 +9,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
 
@@ -239,5 +240,21 @@ func TestCORS(t *testing.T) {
 		require.NoError(t, err)
 		require.Contains(t, string(frame), `"sid"`)
 		require.NoError(t, conn.CloseNow())
+	})
+}
+
+// ComfyUI's web UI names its user in each request, also where its page comes from another site.
+func TestCORSOfComfyUser(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		for asked, want := range map[string]string{
+			"":                        "Content-Type, Authorization",
+			"content-type":            "Content-Type, Authorization",
+			"comfy-user":              "Content-Type, Authorization, Comfy-User",
+			"Comfy-User,content-type": "Content-Type, Authorization, Comfy-User",
+		} {
+			asks := http.Header{"Origin": {"http://ui.example"}, "Access-Control-Request-Headers": {asked}}
+			w := b.call("OPTIONS", "/queue", "", asks, api.Visitor{CORS: "http://ui.example"})
+			require.Equal(t, want, w.Header().Get("Access-Control-Allow-Headers"), asked)
+		}
 	})
 }
