@@ -320,6 +320,7 @@ func TestWritable(t *testing.T) {
 		{"too few replicas", "NOREPLICAS", []any{"CONFIG", "SET", "min-replicas-to-write", "1"}},
 		{"no room", "OOM", []any{"CONFIG", "SET", "maxmemory", "1"}},
 		{"no scripts", "NOPERM", []any{"ACL", "SETUSER", "default", "-eval", "-evalsha"}},
+		{"no channels", "channel", []any{"ACL", "SETUSER", "default", "resetchannels"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
