@@ -169,7 +169,9 @@ func TestCancelledRuns(t *testing.T) {
 				b := newDispatching(t, 1)
 				end := b.queue.Cancel
 				if c.withdraw {
-					end = func(ctx context.Context, key string) (queue.CancelResult, error) { return b.queue.Withdraw(ctx, key, false) }
+					end = func(ctx context.Context, key string) (queue.CancelResult, error) {
+						return b.queue.Withdraw(ctx, key, false)
+					}
 				}
 				var key string
 				posting, ended := make(chan struct{}), make(chan struct{})
