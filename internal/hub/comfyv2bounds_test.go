@@ -38,3 +38,25 @@ func TestComfyV2PathsStayHere(t *testing.T) {
 		}
 	})
 }
+
+// Names of files are longer than references to them: what they make of a workflow has the bound
+// of a body, too.
+func TestComfyV2ReferencesAreBounded(t *testing.T) {
+	inBench(t, benchOf(1, func(b *bench) { b.settings.MaxBody = 6 << 10 }), func(t *testing.T, b *bench) {
+		c := b.v2("")
+		status, a, _ := c.uploads(strings.Repeat("n", 180)+".png", "x")
+		require.Equal(t, http.StatusCreated, status)
+		post := func(references int) (int, string) {
+			list := strings.Repeat(`, {"__type": "core/ASSET", "info": {"id": "`+a.ID+`"}}`, references)
+			body := `{"workflow": {"1": {"class_type": "SaveImage", "inputs": {"more": [` + list[2:] + `]}}}}`
+			require.Less(t, len(body), 6<<10)
+			status, _, code := c.do("POST", "/api/v2/jobs", "application/json", []byte(body))
+			return status, code
+		}
+		status, code := post(50)
+		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+		require.Equal(t, "payload_too_large", code)
+		_, code = post(5)
+		require.Equal(t, "invalid_workflow", code)
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -116,10 +117,12 @@ func TestLargestLabel(t *testing.T) {
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	asked := 0
+	hash := "blake3:" + strings.Repeat("0123456789abcdef", 4)
+	hashed, _ := files.AssetID(hash)
 	walk := func(graph string) (references, string) {
-		r := references{known: map[[2]string]pyjson.Value{}, find: func(id, hash string) (string, bool, error) {
+		r := references{known: map[string]pyjson.Value{}, find: func(id string) (string, bool, error) {
 			asked++
-			return id + hash + ".png", id == "a" || hash == "h", nil
+			return id + ".png", id == "a" || id == "h" || id == hashed, nil
 		}}
 		v := r.walk(parsed(t, graph))
 		return r, string(pyjson.Marshal(v))
@@ -129,6 +132,10 @@ func TestReferences(t *testing.T) {
 	require.True(t, r.replaced)
 	require.Equal(t, `{"1": {"inputs": {"image": "a.png", "list": [["a.png"], 1], "by": "h.png"}}}`, out)
 	require.Equal(t, 2, asked)
+	asked = 0
+	_, out = walk(`[{"__type": "core/ASSET", "info": {"hash": "` + hash + `"}}, {"__type": "core/ASSET", "info": {"hash": "` + strings.ToUpper(hash) + `"}}]`)
+	require.Equal(t, `["`+hashed+`.png", "`+hashed+`.png"]`, out)
+	require.Equal(t, 1, asked, "one hash has many spellings")
 	r, _ = walk(`{"1": {"__type": "core/OTHER", "info": {"id": "a"}}}`)
 	require.False(t, r.replaced)
 	for _, ref := range []string{`{"__type": "core/ASSET"}`, `{"__type": "core/ASSET", "info": "x"}`, `{"__type": "core/ASSET", "info": {}}`, `{"__type": "core/ASSET", "info": {"id": "b"}}`} {
@@ -218,6 +225,23 @@ func TestOutputs(t *testing.T) {
 	require.NotEqual(t, id, outputID("other", ref))
 }
 
+// A job that an instance gave millions of outputs, and jobs with long errors, make no endless answer.
+func TestAnswersAreBounded(t *testing.T) {
+	t.Parallel()
+	file := `{"filename": "a.png", "subfolder": "", "type": "output"},`
+	many := strings.Repeat(file, maxOutputs)
+	out := readOutcome([]byte(`{"outputs": {"1": {"images": [` + many + file[:len(file)-1] + `]}, "2": {"images": [` + file[:len(file)-1] + `]}}}`))
+	require.Len(t, out.outputs, maxOutputs)
+
+	var shown shownJobs
+	long := object("error", pyjson.String(strings.Repeat("x", maxListed/2)))
+	require.True(t, shown.add(long))
+	require.False(t, shown.add(long))
+	require.Len(t, shown.list, 1)
+	shown = shownJobs{}
+	require.True(t, shown.add(object("error", pyjson.String(strings.Repeat("x", 2*maxListed)))), "it would never be listed")
+}
+
 func FuzzOutcome(f *testing.F) {
 	f.Add([]byte(`{"outputs": {"9": {"images": [{"filename": "a.png", "subfolder": "", "type": "output"}], "text": ["x"]}}, "status": {"messages": [["execution_error", {"node_type": "A", "exception_message": "no"}]]}}`))
 	f.Add([]byte(`{"outputs": [1], "status": {"messages": [["execution_cached", []]]}}`))
@@ -244,7 +268,7 @@ func FuzzRequest(f *testing.F) {
 			return
 		}
 		require.Equal(t, kept.encode(), labelOf(job.Job{Label: kept.encode()}).encode())
-		r := references{known: map[[2]string]pyjson.Value{}, find: func(string, string) (string, bool, error) { return "x", true, nil }}
+		r := references{known: map[string]pyjson.Value{}, find: func(string) (string, bool, error) { return "x", true, nil }}
 		r.walk(asked.Object("workflow"))
 		_, _ = readGraph(asked)
 	})

@@ -129,7 +129,7 @@ func (e *jobEvents) end(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	outputs, err := e.outputValues(ctx, e.a, e.last.ID, ended.outputs)
+	outputs, err := e.outputValues(ctx, e.a, e.last.ID, ended.outputs, maxSized)
 	if err != nil {
 		return err
 	}

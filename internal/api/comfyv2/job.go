@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
@@ -66,8 +67,9 @@ func vanished(j hub.JobView) hub.JobView {
 	return j
 }
 
-// show is a job as its owner sees it, with its outputs once it has ended.
-func (o jobs) show(ctx context.Context, a api.Requester, j hub.JobView) (*pyjson.Object, error) {
+// show is a job as its owner sees it, with its outputs once it has ended, and the sizes of so many
+// of them.
+func (o jobs) show(ctx context.Context, a api.Requester, j hub.JobView, sized int) (*pyjson.Object, error) {
 	if !j.State.Ended() {
 		return o.jobValue(a, j, nil, outcome{}), nil
 	}
@@ -75,7 +77,7 @@ func (o jobs) show(ctx context.Context, a api.Requester, j hub.JobView) (*pyjson
 	if err != nil {
 		return nil, err
 	}
-	outputs, err := o.outputValues(ctx, a, j.ID, ended.outputs)
+	outputs, err := o.outputValues(ctx, a, j.ID, ended.outputs, sized)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +160,7 @@ func (o jobs) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, pa
 	j, err := o.find(r.Context(), a, path[0])
 	var shown *pyjson.Object
 	if err == nil {
-		shown, err = o.show(r.Context(), a, j)
+		shown, err = o.show(r.Context(), a, j, maxSized)
 	}
 	if err != nil {
 		o.failJob(w, r, err)
@@ -183,7 +185,7 @@ func (o jobs) postCancel(w http.ResponseWriter, r *http.Request, a api.Requester
 	}
 	var shown *pyjson.Object
 	if err == nil {
-		shown, err = o.show(r.Context(), a, now)
+		shown, err = o.show(r.Context(), a, now, maxSized)
 	}
 	if err != nil {
 		o.failJob(w, r, err)
@@ -203,10 +205,6 @@ func (o jobs) getWorkflow(w http.ResponseWriter, r *http.Request, a api.Requeste
 		return
 	}
 	defer release()
-	v, err := pyjson.Parse(graph)
-	if err != nil {
-		o.Fail(w, r, err)
-		return
-	}
-	api.WriteDetail(w, object("workflow", v, "format", pyjson.String("api")))
+	// It is not parsed, which takes many times the memory.
+	api.WriteJSON(w, http.StatusOK, pyjson.Strict(slices.Concat([]byte(`{"workflow": `), graph, []byte(`, "format": "api"}`))))
 }

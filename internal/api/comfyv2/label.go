@@ -126,9 +126,6 @@ func labelOf(j job.Job) label {
 
 // has reports whether the metadata has all pairs.
 func (l label) has(pairs map[string]string) bool {
-	if len(pairs) == 0 {
-		return true
-	}
 	o, _ := l.metadata.(*pyjson.Object)
 	for key, value := range pairs {
 		if !o.Has(key) || o.String(key) != value {

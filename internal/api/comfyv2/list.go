@@ -19,6 +19,24 @@ import (
 // defaultPage is how many jobs a page has, maxPage how many at most.
 const defaultPage, maxPage = 50, 100
 
+// maxListed bounds the jobs of an answer, in bytes: errors and outputs may be of any length.
+const maxListed = 4 << 20
+
+// shownJobs are jobs in an answer.
+type shownJobs struct {
+	list pyjson.Array
+	size int
+}
+
+// add adds a job, unless there is no room for it; the first one always fits.
+func (s *shownJobs) add(j *pyjson.Object) bool {
+	if s.size += len(pyjson.Marshal(j)); s.size > maxListed && len(s.list) > 0 {
+		return false
+	}
+	s.list = append(s.list, j)
+	return true
+}
+
 // jobList is what a request for jobs wants.
 type jobList struct {
 	limit    int
@@ -78,7 +96,7 @@ func newestFirst(a, b job.Job) int {
 
 // wants reports whether a job is among those that are asked for.
 func (l jobList) wants(j job.Job) bool {
-	return (l.statuses == nil || slices.Contains(l.statuses, statusOf(j.State))) && labelOf(j).has(l.labels) &&
+	return (l.statuses == nil || slices.Contains(l.statuses, statusOf(j.State))) && (len(l.labels) == 0 || labelOf(j).has(l.labels)) &&
 		(l.after.Key == "" || newestFirst(l.after, j) < 0)
 }
 
@@ -108,20 +126,23 @@ func (o jobs) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _
 		return
 	}
 	page, more := asked.page(all)
-	list := pyjson.Array{}
-	for _, j := range page {
-		shown, err := o.listed(r.Context(), a, j)
+	shown := shownJobs{list: pyjson.Array{}}
+	for n, j := range page {
+		one, err := o.listed(r.Context(), a, j, maxSized/len(page))
 		if err != nil {
 			o.Fail(w, r, err)
 			return
 		}
-		list = append(list, shown)
+		if !shown.add(one) {
+			page, more = page[:n], true
+			break
+		}
 	}
 	next := pyjson.Value(pyjson.Null{})
 	if more {
 		next = pyjson.String(cursorOf(page[len(page)-1]))
 	}
-	api.WriteDetail(w, object("jobs", list, "truncated", pyjson.Bool(false), "next_cursor", next))
+	api.WriteDetail(w, object("jobs", shown.list, "truncated", pyjson.Bool(false), "next_cursor", next))
 }
 
 // all are the requester's jobs. What lives is read before what has ended, so that a job that ends
@@ -149,10 +170,10 @@ func (o jobs) all(ctx context.Context, a api.Requester) ([]job.Job, error) {
 	return all, nil
 }
 
-// listed is a job as a list shows it: its place in the queue is left out, and so are why it
-// failed and its outputs' sizes beyond what a job of its own is asked for.
-func (o jobs) listed(ctx context.Context, a api.Requester, j job.Job) (*pyjson.Object, error) {
-	shown, err := o.show(ctx, a, hub.JobView{Job: j, Position: -1, ETA: -1})
+// listed is a job as a list shows it: without its place in the queue, and with the sizes of so
+// many outputs.
+func (o jobs) listed(ctx context.Context, a api.Requester, j job.Job, sized int) (*pyjson.Object, error) {
+	shown, err := o.show(ctx, a, hub.JobView{Job: j, Position: -1, ETA: -1}, sized)
 	if err != nil {
 		return nil, err
 	}

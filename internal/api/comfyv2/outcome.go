@@ -14,8 +14,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// maxSized bounds the outputs of an answer whose sizes are looked up; those of others are 0.
-const maxSized = 100
+const (
+	// maxSized bounds the outputs of an answer whose sizes are looked up; those of others are 0.
+	maxSized = 100
+	// maxOutputs bounds the outputs of a job that are shown: an instance can name millions, and each
+	// takes a hundred times as much memory in an answer as in the history.
+	maxOutputs = 10_000
+)
 
 // output is a file that a node has put out.
 type output struct {
@@ -63,6 +68,9 @@ func readOutcome(entry []byte) outcome {
 	pyjson.Members(parsed.Outputs, func(node string, value []byte) {
 		pyjson.Members(value, func(key string, list []byte) {
 			for _, f := range comfyui.Files(list) {
+				if len(out.outputs) == maxOutputs {
+					return
+				}
 				out.outputs = append(out.outputs, output{node: node, kind: kindOf(key, f.Ref.Filename), ref: f.Ref})
 			}
 		})
@@ -125,12 +133,12 @@ func kindOf(key, filename string) string {
 	return "file"
 }
 
-// outputValues are the outputs of a job, with links for its owner.
-func (o jobs) outputValues(ctx context.Context, a api.Requester, jobID string, all []output) (pyjson.Array, error) {
+// outputValues are the outputs of a job, with links for its owner and the sizes of so many.
+func (o jobs) outputValues(ctx context.Context, a api.Requester, jobID string, all []output, sized int) (pyjson.Array, error) {
 	list := pyjson.Array{}
 	for n, out := range all {
 		size := int64(0)
-		if n < maxSized {
+		if n < sized {
 			f, err := o.hub.Links().File(ctx, a.Tenant, out.ref)
 			if err != nil && !errors.Is(err, hub.ErrNoFile) {
 				return nil, err

@@ -1,6 +1,7 @@
 package comfyv2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -18,10 +19,10 @@ const maxAssets = 256
 
 // references replaces what a workflow says of assets with the names of their files.
 type references struct {
-	// find is the file of an id or, without one, of a hash; ok is false for none.
-	find func(id, hash string) (value string, ok bool, err error)
+	// find is the file of an id; ok is false for none.
+	find func(id string) (value string, ok bool, err error)
 
-	known    map[[2]string]pyjson.Value
+	known    map[string]pyjson.Value
 	replaced bool
 	missing  []string
 	err      error
@@ -29,7 +30,7 @@ type references struct {
 
 // resolve returns the body of a request without references to assets.
 func (o submits) resolve(ctx context.Context, a api.Requester, body *pyjson.Object) (*pyjson.Object, error) {
-	refs := references{known: map[[2]string]pyjson.Value{}, find: func(id, hash string) (string, bool, error) { return o.inputValue(ctx, a, id, hash) }}
+	refs := references{known: map[string]pyjson.Value{}, find: func(id string) (string, bool, error) { return o.inputValue(ctx, a, id) }}
 	workflow := refs.walk(body.Object("workflow"))
 	switch {
 	case refs.err != nil:
@@ -43,7 +44,14 @@ func (o submits) resolve(ctx context.Context, a api.Requester, body *pyjson.Obje
 		return body, nil // byte for byte
 	}
 	body.Set("workflow", workflow)
-	v, err := pyjson.Parse(pyjson.Marshal(body)) // the graph is bytes from here on
+	text := pyjson.Marshal(body) // the graph is bytes from here on
+	if limit := o.hub.Settings().MaxBody; int64(len(text)) >= limit {
+		return nil, &problem{
+			status: http.StatusRequestEntityTooLarge, code: codeOf(http.StatusRequestEntityTooLarge),
+			message: "With the names of its assets' files, the workflow has " + strconv.Itoa(len(text)) + " bytes; it must have less than " + strconv.FormatInt(limit, 10) + ".",
+		}
+	}
+	v, err := pyjson.Parse(text)
 	if err != nil {
 		return nil, err
 	}
@@ -79,12 +87,12 @@ func container(v pyjson.Value) bool {
 // replace is the file of a reference. One that names nothing is missing, never handed on.
 func (r *references) replace(ref *pyjson.Object) pyjson.Value {
 	info := ref.Object("info")
-	id, hash := info.String("id"), info.String("hash")
-	if id != "" {
-		hash = "" // the id decides
+	name := cmp.Or(info.String("id"), info.String("hash"), "<no id>") // the id decides
+	id, isHash := files.AssetID(name)                                 // one hash has many spellings
+	if !isHash {
+		id = name
 	}
-	asked := [2]string{id, hash}
-	if value, ok := r.known[asked]; ok {
+	if value, ok := r.known[id]; ok {
 		return value
 	}
 	if r.err != nil || len(r.known) >= maxAssets {
@@ -93,27 +101,20 @@ func (r *references) replace(ref *pyjson.Object) pyjson.Value {
 		}
 		return ref
 	}
-	value, ok, err := r.find(id, hash)
+	value, ok, err := r.find(id)
 	if err != nil {
 		r.err = err
 		return ref
 	}
-	r.known[asked], r.replaced = pyjson.String(value), true
+	r.known[id], r.replaced = pyjson.String(value), true
 	if !ok {
-		name := id + hash
-		if name == "" {
-			name = "<no id>"
-		}
 		r.missing = append(r.missing, name[:min(len(name), api.MaxName)])
 	}
-	return r.known[asked]
+	return r.known[id]
 }
 
 // inputValue is how a node's input names the file of an asset or of an output.
-func (o submits) inputValue(ctx context.Context, a api.Requester, id, hash string) (string, bool, error) {
-	if id == "" {
-		id, _ = files.AssetID(hash)
-	}
+func (o submits) inputValue(ctx context.Context, a api.Requester, id string) (string, bool, error) {
 	ref := job.FileRef{}
 	asset, err := o.hub.Uploads().FindAsset(ctx, a.Tenant, id)
 	switch {
