@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/rand"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -111,6 +112,8 @@ func TestFullOfBytes(t *testing.T) {
 		b.enqueue("d", folded(16_000))
 		_, err = b.Enqueue(ctx, submission("e", folded(50_000)))
 		require.ErrorIs(t, err, queue.ErrFullBytes, "what shrinks to nothing counts for a part of its size")
+		_, err = b.Enqueue(ctx, submission("f", func(s *queue.Submission) { s.Label = strings.Repeat("a", 9000) }))
+		require.ErrorIs(t, err, queue.ErrFullBytes, "a label counts, too")
 	})
 }
 

@@ -86,7 +86,7 @@ func (q *WaitingJobs) Enqueue(ctx context.Context, s Submission) (Accepted, erro
 	code, fields, err := q.run(ctx, enqueueScript,
 		s.Key, s.ID, s.Tenant, s.Caller, s.Client, s.Class, priority, s.BodyHash,
 		number, prefix, front, stored, sealed, s.Body.Requires,
-		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds(), s.Band.Mark(),
+		limit.MaxQueue, limit.MaxQueueBytes, ownJobs, ownBytes, weigh(s.Body, stored, sealed)+int64(len(s.Label)), doorTime(s.Door), q.order(), s.Shape, daily.Milliseconds(), s.Band.Mark(),
 		callback, events, maxTenantCallbacks, maxCallbacks, gapOf(limit.TenantRate(s.Tenant)), s.Place, s.Label)
 	if err != nil {
 		return Accepted{}, err
