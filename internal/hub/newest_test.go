@@ -20,11 +20,13 @@ import (
 func TestOutputsOfTheNewest(t *testing.T) {
 	newest := sim.Config{Version: "0.38.1", DateBasedOutput: true}
 	inBench(t, benchOf(0, serving(newest, newest)), func(t *testing.T, b *bench) {
-		file := regexp.MustCompile(`\{"filename": "(ComfyUI_0000[12]_\.png)", "subfolder": "(\d{4}-\d\d-\d\d)", "type": "output", "id": "([0-9a-f-]{36})", "preview_id": "([0-9a-f-]{36})"\}`)
+		file := regexp.MustCompile(`\{"filename": "(ComfyUI_0000[12]_\.png)", "subfolder": "(\d{4}-\d\d-\d\d)", "type": "output", ` +
+			`"metadata": \{"kind": "image", "width": \d+, "height": \d+\}, "id": "([0-9a-f-]{36})", "preview_id": "([0-9a-f-]{36})"\}`)
 		names := map[string]bool{}
-		for n := range 2 { // both instances call theirs by the same name
-			c := b.dial("c" + string(rune('0'+n)))
-			id := b.submit(picture(n), "c"+string(rune('0'+n)))
+		clients := []*client{b.dial("c0"), b.dial("c1")}
+		ids := []string{b.submit(picture(0), "c0"), b.submit(picture(1), "c1")}
+		for n, c := range clients { // both instances call theirs by the same name
+			id := ids[n]
 			var executed string
 			for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
 				require.NotContains(t, m.Type, "assets", "of the instance's disk")
@@ -45,6 +47,51 @@ func TestOutputsOfTheNewest(t *testing.T) {
 		}
 		require.Len(t, names, 2)
 	})
+}
+
+// Whatever else an entry says of its file stays as it is, whatever the hub calls the file; only its
+// path and another entry for it are renamed along.
+func TestMembersOfOutputs(t *testing.T) {
+	for name, members := range map[string]string{
+		"size":            `"width": 64, "height": 48.0`,
+		"metadata":        `"metadata": {"kind": "image", "type": "output", "width": 64, "made_by": {"name": "a\u00e9"}}`,
+		"asset":           `"asset": {"id": "e2c0a1ce", "hash": "blake3:ab", "size": 12345678901234567890, "tags": ["output"], "preview_id": null}`,
+		"asset by path":   `"asset": {"id": "e2c0a1ce", "file_path": "output/NAME"}`,
+		"asset as a file": `"asset": {"filename": "NAME", "subfolder": "", "type": "output", "metadata": {}}`,
+		"no asset":        `"asset": null, "metadata": null`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			called := make(chan string, 2)
+			says := sim.Config{Version: "0.38.1", Annotate: func(file *pyjson.Object) {
+				name := file.String("filename")
+				called <- name
+				v, _ := pyjson.Parse([]byte("{" + strings.ReplaceAll(members, "NAME", name) + "}"))
+				for key, member := range v.(*pyjson.Object).All() {
+					file.Set(key, member)
+				}
+			}}
+			inBench(t, benchOf(0, serving(says, says)), func(t *testing.T, b *bench) {
+				clients := []*client{b.dial("c0"), b.dial("c1")}
+				ids := []string{b.submit(picture(0), "c0"), b.submit(picture(1), "c1")}
+				names := map[string]bool{}
+				for n, c := range clients {
+					m := c.next()
+					for m.Type != "executed" {
+						m = c.next()
+					}
+					b.finished(ids[n])
+					require.Equal(t, "ComfyUI_00001_.png", <-called, "both instances call theirs so")
+					file := regexp.MustCompile(`ComfyUI_0000[12]_\.png`).FindString(m.raw)
+					want := `{"filename": "` + file + `", "subfolder": "", "type": "output", ` + strings.ReplaceAll(members, "NAME", file)
+					require.Contains(t, m.raw, want)
+					require.Contains(t, b.text("/history/"+ids[n]), want)
+					require.Contains(t, b.text("/api/jobs/"+ids[n]), want)
+					names[file] = true
+				}
+				require.Len(t, names, 2)
+			})
+		})
+	}
 }
 
 // What a node spends its time on reaches the client.

@@ -80,7 +80,9 @@ func (r *run) asset(entry pyjson.Value) pyjson.Value {
 		out.Set(key, v)
 	}
 	out.Set("id", pyjson.String(id))
-	out.Set("preview_id", pyjson.String(id))
+	if mediaKind(file.String("filename")) == "image" { // its own preview; others have one once somebody makes it
+		out.Set("preview_id", pyjson.String(id))
+	}
 	return out
 }
 

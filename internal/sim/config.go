@@ -74,6 +74,9 @@ type Config struct {
 	// FeatureFlags are those of --feature-flag, KEY=VALUE, or KEY for KEY=true. Versions that
 	// do not know the option ignore them.
 	FeatureFlags []string
+	// Annotate adds members to the entry of each file that is saved, as nodes may do, before the
+	// server adds its own. Default none.
+	Annotate func(file *pyjson.Object)
 	// DisableAPINodes simulates --disable-api-nodes, which newer versions answer
 	// with a Content-Security-Policy on every page.
 	DisableAPINodes bool

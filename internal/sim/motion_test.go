@@ -13,8 +13,14 @@ import (
 
 func TestVideosAnimationsAndSounds(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"0.3.64", "0.33.0"} {
-		i := start(t, sim.Config{Version: version})
+	for version, says := range map[string]struct{ video, picture string }{
+		"0.3.64": {}, "0.33.0": {},
+		"0.38.1": {
+			`, "metadata": {"kind": "video", "width": 64, "height": 48, "duration": 0.5, "fps": 10.0, "frame_count": 5}`,
+			`, "metadata": {"kind": "image", "width": 64, "height": 48}`,
+		},
+	} {
+		i := start(t, sim.Config{Version: version, DisableAssets: true})
 		id := i.submit(`{
 			"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 48, "batch_size": 5, "color": 255}},
 			"2": {"class_type": "CreateVideo", "inputs": {"images": ["1", 0], "fps": 10}},
@@ -25,8 +31,8 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 			"7": {"class_type": "SaveAudio", "inputs": {"audio": ["6", 0], "filename_prefix": "audio/tune"}},
 			"8": {"class_type": "SaveAudioMP3", "inputs": {"audio": ["6", 0], "filename_prefix": "audio/tune", "quality": "128k"}}}`, "")
 		entry := i.history(id)
-		require.Contains(t, entry, `"3": {"images": [{"filename": "clip_00001_.mp4", "subfolder": "video", "type": "output"}], "animated": [true]}`)
-		require.Contains(t, entry, `"5": {"images": [{"filename": "loop_00001_.webp", "subfolder": "", "type": "output"}], "animated": [true]}`)
+		require.Contains(t, entry, `"3": {"images": [{"filename": "clip_00001_.mp4", "subfolder": "video", "type": "output"`+says.video+`}], "animated": [true]}`)
+		require.Contains(t, entry, `"5": {"images": [{"filename": "loop_00001_.webp", "subfolder": "", "type": "output"`+says.picture+`}], "animated": [true]}`)
 		require.Contains(t, entry, `"7": {"audio": [{"filename": "tune_00001_.flac", "subfolder": "audio", "type": "output"}]}`)
 		require.Contains(t, entry, `"8": {"audio": [{"filename": "tune_00002_.mp3", "subfolder": "audio", "type": "output"}]}`)
 
@@ -48,6 +54,20 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 		mp3 := i.view("filename=tune_00002_.mp3&subfolder=audio", "audio/mpeg")
 		require.Len(t, mp3, 58*417, "58 frames are 1.5 s")
 	}
+}
+
+// A picture is its own preview; a video has none as long as nobody has made one.
+func TestPreviewsOfAssets(t *testing.T) {
+	t.Parallel()
+	i := start(t, sim.Config{Version: "0.38.1"})
+	id := i.submit(`{
+		"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 48, "batch_size": 5, "color": 255}},
+		"2": {"class_type": "CreateVideo", "inputs": {"images": ["1", 0], "fps": 10}},
+		"3": {"class_type": "SaveVideo", "inputs": {"video": ["2", 0], "filename_prefix": "clip", "format": "auto", "codec": "auto"}},
+		"5": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0]}}}`, "")
+	entry := i.history(id)
+	require.Regexp(t, `"3": \{"images": \[\{"filename": "clip_00001_.mp4", [^{}]*"metadata": \{[^{}]*\}, "id": "[0-9a-f-]{36}"\}\]`, entry)
+	require.Regexp(t, `"filename": "ComfyUI_temp_\w+_00001_.png", [^{}]*"metadata": \{[^{}]*\}, "id": "[0-9a-f-]{36}", "preview_id": "[0-9a-f-]{36}"\}`, entry)
 }
 
 // view reads a file of the output folder and checks its type.

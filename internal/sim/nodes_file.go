@@ -73,7 +73,7 @@ func (c *call) save(in images, kind, prefix string) (pyjson.Array, *exception) {
 		if err := os.WriteFile(filepath.Join(t.dir, name), encodePNG(img, chunks), 0o644); err != nil {
 			return nil, raise("OSError", "%v", err)
 		}
-		refs = append(refs, saved(name, t.subfolder, kind))
+		refs = append(refs, withMedia(c.proc, saved(name, t.subfolder, kind), img.Bounds()))
 	}
 	return refs, nil
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"image"
 	"os"
 	"path/filepath"
 	"slices"
@@ -84,7 +85,7 @@ func runSaveVideo(c *call) (nodeResult, *exception) {
 	if err != nil {
 		return nodeResult{}, raise("ValueError", "%v", err)
 	}
-	refs, exc := c.saveFile(v.frames, ".mp4", 1, data)
+	refs, exc := c.saveFile(v.frames, ".mp4", 1, data, "duration", float64(len(v.frames))/v.fps, "fps", v.fps, "frame_count", len(v.frames))
 	result := nodeResult{ui: dict("images", refs, "animated", pyjson.Array{pyjson.Bool(true)})}
 	if len(c.class.outputs) > 0 {
 		result.outputs = []any{v}
@@ -136,13 +137,14 @@ func (c *call) saveSound(format string, encode func(sound) []byte) (nodeResult, 
 }
 
 // saveFile writes the same bytes to the given number of files under the prefix of
-// the node and returns their references. size is available for the name.
-func (c *call) saveFile(size images, extension string, count int, data []byte) (pyjson.Array, *exception) {
-	w, h := 0, 0
+// the node and returns their references. size is available for the name; media is as withMedia
+// has it.
+func (c *call) saveFile(size images, extension string, count int, data []byte, media ...any) (pyjson.Array, *exception) {
+	var bounds image.Rectangle
 	if len(size) > 0 {
-		w, h = size[0].Bounds().Dx(), size[0].Bounds().Dy()
+		bounds = size[0].Bounds()
 	}
-	t, exc := c.proc.files.next("output", c.text("filename_prefix"), w, h)
+	t, exc := c.proc.files.next("output", c.text("filename_prefix"), bounds.Dx(), bounds.Dy())
 	if exc != nil {
 		return nil, exc
 	}
@@ -152,7 +154,7 @@ func (c *call) saveFile(size images, extension string, count int, data []byte) (
 		if err := os.WriteFile(filepath.Join(t.dir, name), data, 0o644); err != nil {
 			return nil, raise("OSError", "%v", err)
 		}
-		refs = append(refs, saved(name, t.subfolder, "output"))
+		refs = append(refs, withMedia(c.proc, saved(name, t.subfolder, "output"), bounds, media...))
 	}
 	return slices.Clip(refs), nil
 }

@@ -79,6 +79,7 @@ type features struct {
 	previewableCount   bool // previewable_outputs_count in jobs
 	cliFlags           bool // --feature-flag
 	assets             bool // on by default: ids in outputs, assets in answers to uploads
+	mediaMetadata      bool // kind and size of pictures and videos in outputs
 	activity           bool // progress_state says what a running node spends time on
 	loops              bool // StartLoop and EndLoop
 	platformName       bool // system_stats.os is "linux", not "posix"
@@ -125,6 +126,7 @@ func (v version) features() features {
 		previewableCount:   v.since(0, 32, 0),
 		cliFlags:           v.since(0, 20, 0),
 		assets:             v.since(0, 38, 0),
+		mediaMetadata:      v.since(0, 38, 0),
 		activity:           v.since(0, 38, 0),
 		loops:              v.since(0, 38, 0),
 		platformName:       v.since(0, 12, 0),
