@@ -123,6 +123,44 @@ func TestWithdraw(t *testing.T) {
 	})
 }
 
+// The end of a run that was listed and taken back is in the history, unless that has another job of
+// its id, or one has come since: no picture goes for it.
+func TestEndOfAListedRun(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		interrupted := queue.Outcome{State: job.Cancelled, Entry: []byte(`"interrupted"`)}
+		taken := func(id, body string) job.Run {
+			run := b.claim(b.enqueue(id, func(s *queue.Submission) { s.BodyHash = body }), "one").Run
+			require.NoError(t, b.Started(ctx, run))
+			require.True(t, must(b.Withdraw(ctx, run.Key, true)).Withdrawn)
+			return run
+		}
+		run := taken("a", "first")
+		require.Empty(t, must(b.LiveOf(ctx, "caller")))
+		for range 2 {
+			require.ErrorIs(t, b.Finish(ctx, run, interrupted), queue.ErrWithdrawn)
+		}
+		requireHistory(t, b, "tenant", `a:"interrupted"`)
+		require.Equal(t, job.Cancelled, b.find("a").State)
+
+		old := taken("b", "first")
+		again := b.claim(b.enqueue("b"), "two").Run
+		require.NoError(t, b.Finish(ctx, again, done(`"picture"`)))
+		require.ErrorIs(t, b.Finish(ctx, old, interrupted), queue.ErrWithdrawn)
+		requireHistory(t, b, "tenant", `a:"interrupted"`, `b:"picture"`)
+
+		old = taken("b", "second")
+		require.ErrorIs(t, b.Finish(ctx, old, interrupted), queue.ErrWithdrawn)
+		requireHistory(t, b, "tenant", `a:"interrupted"`, `b:"picture"`)
+
+		old = taken("c", "first")
+		b.enqueue("c")
+		require.ErrorIs(t, b.Finish(ctx, old, interrupted), queue.ErrWithdrawn)
+		requireHistory(t, b, "tenant", `a:"interrupted"`, `b:"picture"`)
+		require.Equal(t, job.Queued, b.find("c").State)
+	})
+}
+
 func (b *bench) find(id string) job.Job {
 	b.t.Helper()
 	return must(b.Find(b.t.Context(), "tenant", id))

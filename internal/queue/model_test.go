@@ -134,6 +134,11 @@ func (m *model) end(j *modelJob, reason string) {
 	m.left(j.Tenant)
 }
 
+// hasEntry reports whether another job of a job's id is in the history.
+func (m *model) hasEntry(j *modelJob) bool {
+	return slices.ContainsFunc(m.history, func(k string) bool { return m.jobs[k].Tenant == j.Tenant && m.jobs[k].ID == j.ID })
+}
+
 func (m *model) live(keep func(j *modelJob) bool) []*modelJob {
 	var out []*modelJob
 	for _, j := range m.jobs {

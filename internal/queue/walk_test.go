@@ -229,7 +229,7 @@ func (w *walk) finish() {
 	w.note("finish %s %d %s: %v", run.Key, run.Fence, state, err)
 	if j := w.m.held(run); j != nil {
 		w.m.free(j)
-		if j.withdrawn && j.listed {
+		if j.withdrawn && j.listed && w.m.newest[[2]string{j.Tenant, j.ID}] == j.Key && !w.m.hasEntry(j) {
 			require.ErrorIs(w.t, err, queue.ErrWithdrawn)
 			j.withdrawn = false
 			w.m.do(j, event)

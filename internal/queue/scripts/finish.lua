@@ -33,12 +33,9 @@ if not runs(j) then
 end
 let_go(j, ARGV[4])
 local withdrawn = j.withdrawn
-if withdrawn and not j.was_listed then
+if withdrawn and not shows(j) then
   vanish(j, withdrawn)
   return {'withdrawn'}
-end
-if withdrawn then
-  show(j)
 end
 finish(j, ARGV[3], ARGV[5], ARGV[6], ARGV[7])
 trim(j, ARGV[8], ARGV[9], ARGV[10])

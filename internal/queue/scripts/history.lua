@@ -107,6 +107,19 @@ local function finish(j, state, entry, summary, reason)
   tell('ended', j)
 end
 
+-- shows reports whether the end of a job that was taken back while it ran belongs in the history,
+-- and makes it visible: a listing had shown that it runs. It never takes the place of another job
+-- of its id.
+local function shows(j)
+  if not j.was_listed or redis.call('HGET', key('q', 'ids', j.tenant), j.id) ~= j.key or
+    redis.call('HEXISTS', key('q', 'entries', j.tenant), j.id) == 1 then
+    return false
+  end
+  write('HDEL', job_key(j.key), 'withdrawn')
+  j.withdrawn = nil
+  return true
+end
+
 -- used records the end of a job as the last use of its files: starting at first, ARGV has the
 -- number of indexes (zsets: file -> last use), their keys, and the members of each. A member that
 -- was removed from an index stays out.

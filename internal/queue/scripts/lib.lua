@@ -300,12 +300,6 @@ local function take_back(j, tombstone)
   tell('withdrawn', j)
 end
 
--- show lets everybody see again how a job ended that was taken back while it ran.
-local function show(j)
-  write('HDEL', job_key(j.key), 'withdrawn')
-  j.withdrawn = nil
-end
-
 -- orphan appends a run to a reply as ORPHAN_FIELDS values; see lease.go.
 local function orphan(out, j)
   for _, field in ipairs({'key', 'fence', 'instance', 'hub', 'upstream', 'sid', 'lease', 'state',

@@ -100,12 +100,9 @@ if ended then
   -- A job that has ended never comes back to life, so its end was lost, whatever has become of the
   -- job since.
   detach(j)
-  if j.withdrawn and not j.was_listed then
+  if j.withdrawn and not shows(j) then
     vanish(j, j.withdrawn)
     return {'ok'}
-  end
-  if j.withdrawn then
-    show(j)
   end
   finish(j, ARGV[7], ARGV[8], ARGV[9], ARGV[10])
   if ARGV[14] == '1' then
