@@ -47,13 +47,7 @@ func isComfyUI(address string) bool {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	client, err := comfyui.NewClient("http://"+net.JoinHostPort(host, port), comfyui.Options{DialTimeout: occupiedTimeout})
-	if err != nil {
-		return false
-	}
-	defer client.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), occupiedTimeout)
 	defer cancel()
-	_, err = client.SystemStats(ctx)
-	return err == nil
+	return comfyui.Probe(ctx, "http://"+net.JoinHostPort(host, port)) == nil
 }

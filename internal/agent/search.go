@@ -76,7 +76,9 @@ func (a *agent) try(ctx context.Context, port int) bool {
 	if slices.ContainsFunc(a.config.join, func(hub string) bool { return strings.HasSuffix(hub, fmt.Sprintf(":%d", port)) }) {
 		return false
 	}
-	if err := probe(ctx, t.url); err != nil {
+	asking, cancel := context.WithTimeout(ctx, 3*time.Second)
+	defer cancel()
+	if err := comfyui.Probe(asking, t.url); err != nil {
 		if errors.Is(err, comfyui.ErrHub) {
 			a.log.Debug("found a hub, not a server", "url", t.url)
 		}
@@ -89,17 +91,4 @@ func (a *agent) try(ctx context.Context, port int) bool {
 	a.log.Info("found a server", "url", t.url, "instance", t.name)
 	a.watch(ctx, a.find(t.name))
 	return true
-}
-
-// probe checks whether a ComfyUI server answers at an address.
-func probe(ctx context.Context, url string) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
-	defer cancel()
-	client, err := comfyui.NewClient(url, comfyui.Options{DialTimeout: time.Second})
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	_, err = client.SystemStats(ctx)
-	return err
 }
