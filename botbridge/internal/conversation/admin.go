@@ -30,50 +30,50 @@ func (t *Talk) ban(ctx context.Context, tn *turn) error {
 	if len(fields) > 1 {
 		days, err := strconv.Atoi(fields[1])
 		if err != nil || days < 1 || days > 10_000 {
-			return t.reply(ctx, tn, t.say(tn, "usage_ban", nil))
+			return tn.reply(ctx, tn.say("usage_ban", nil))
 		}
 		d = time.Duration(days) * 24 * time.Hour
 	}
 	if len(fields) == 0 {
-		return t.reply(ctx, tn, t.say(tn, "usage_ban", nil))
+		return tn.reply(ctx, tn.say("usage_ban", nil))
 	}
 	who, _ := named(tn, fields[0])
 	if err := t.o.Guard.Ban(ctx, who, tn.who(), d); err != nil {
 		return err
 	}
-	return t.reply(ctx, tn, t.say(tn, "banned", locale.With{"who": who}))
+	return tn.reply(ctx, tn.say("banned", locale.With{"who": who}))
 }
 
 // unban lifts a user's ban: /unban ID.
 func (t *Talk) unban(ctx context.Context, tn *turn) error {
 	who, ok := named(tn, tn.rest)
 	if !ok {
-		return t.reply(ctx, tn, t.say(tn, "usage_ban", nil))
+		return tn.reply(ctx, tn.say("usage_ban", nil))
 	}
 	if err := t.o.Guard.Unban(ctx, who); err != nil {
 		return err
 	}
-	return t.reply(ctx, tn, t.say(tn, "unbanned", locale.With{"who": who}))
+	return tn.reply(ctx, tn.say("unbanned", locale.With{"who": who}))
 }
 
 // quota sets a user's own daily share: /quota ID N, or - to go back to the default.
 func (t *Talk) quota(ctx context.Context, tn *turn) error {
 	fields := strings.Fields(tn.rest)
 	if len(fields) != 2 {
-		return t.reply(ctx, tn, t.say(tn, "usage_quota", nil))
+		return tn.reply(ctx, tn.say("usage_quota", nil))
 	}
 	share := int64(-1)
 	if fields[1] != "-" {
 		var err error
 		if share, err = strconv.ParseInt(fields[1], 10, 64); err != nil || share < 1 {
-			return t.reply(ctx, tn, t.say(tn, "usage_quota", nil))
+			return tn.reply(ctx, tn.say("usage_quota", nil))
 		}
 	}
 	who, _ := named(tn, fields[0])
 	if err := t.o.Guard.SetShare(ctx, who, share); err != nil {
 		return err
 	}
-	return t.reply(ctx, tn, t.say(tn, "quota_set", locale.With{"who": who, "share": fields[1]}))
+	return tn.reply(ctx, tn.say("quota_set", locale.With{"who": who, "share": fields[1]}))
 }
 
 // Care is how urgent an event is.

@@ -20,7 +20,7 @@ func (t *Talk) answerButtons(tn *turn, q question) [][]platform.Button {
 	if !tn.p.Limits().Forms || fieldFor(q.Needs) == "" {
 		return nil
 	}
-	return request.Buttons(t.o.Texts, tn.language, answerID(q), verbAnswer)
+	return tn.buttons(answerID(q), verbAnswer)
 }
 
 // fieldFor returns the key of the label for the words that a question asks for, "" if it
@@ -48,15 +48,14 @@ func (t *Talk) answerForm(ctx context.Context, tn *turn, id string) *platform.Fo
 	if err != nil || q == nil || answerID(*q) != id || fieldFor(q.Needs) == "" {
 		return nil
 	}
-	return &platform.Form{Title: t.say(known, "button_"+verbAnswer, nil), Data: tn.Data, Fields: []platform.Field{
-		{Name: fieldPrompt, Label: t.say(known, fieldFor(q.Needs), nil), Long: q.Needs != needsNumber, Required: true},
+	return &platform.Form{Title: known.say("button_"+verbAnswer, nil), Data: tn.Data, Fields: []platform.Field{
+		{Name: fieldPrompt, Label: known.say(fieldFor(q.Needs), nil), Long: q.Needs != needsNumber, Required: true},
 	}}
 }
 
 // pressedAnswer handles an answer that was filled in. The question is found only for the
 // user that it was put to.
 func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
-	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
 	q, err := t.asked(ctx, tn)
 	if err != nil {
 		return err
@@ -66,15 +65,15 @@ func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
 		if _, err := t.o.Runner.Continue(t.driving(ctx), request.IDOf(tn.Key())); mayPass(err) {
 			return err
 		}
-		answer("it_is_over")
+		tn.answer(ctx, "it_is_over")
 		return nil
 	}
 	c := t.byName[q.Command]
 	tn.rest = strings.TrimSpace(tn.Filled[fieldPrompt])
 	if tn.rest == "" || c == nil || !t.fill(tn, c, q) {
-		answer("answer_odd")
+		tn.answer(ctx, "answer_odd")
 		return nil
 	}
-	answer("on_it")
+	tn.answer(ctx, "on_it")
 	return t.ask(ctx, tn, c)
 }

@@ -3,7 +3,6 @@ package conversation
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -21,13 +20,13 @@ const toldTimeout = 30 * time.Second
 
 // ask turns a command into a request.
 func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
-	if off, err := t.off(ctx, tn, c); off || err != nil {
+	if off, err := tn.off(ctx, c); off || err != nil {
 		return err
 	}
 	t.cutFlag(tn, c)
 	args, err := c.Parse(tn.rest)
 	if err != nil {
-		return t.complain(ctx, tn, err)
+		return tn.complain(ctx, err)
 	}
 	files := filesWith(tn)
 	if c.Takes(workflow.Mask) {
@@ -53,7 +52,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	inputs, left := inputsOf(files, c, given)
 	if needs := lacks(c, args, inputs, tn.shown); needs != "" {
 		if _, err := t.settle(ctx, c, args); err != nil {
-			return t.complain(ctx, tn, err)
+			return tn.complain(ctx, err)
 		}
 		return t.question(ctx, tn, c, question{Rest: rest, Inputs: inputs, Choices: tn.shown, Needs: needs})
 	}
@@ -65,7 +64,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	}
 	args.AsFile = args.AsFile || tn.settings.AsFile
 	if c.Takes(workflow.Mask) && left > 0 {
-		if err := t.reply(ctx, tn, t.say(tn, "album_rest", nil)); err != nil {
+		if err := tn.reply(ctx, tn.say("album_rest", nil)); err != nil {
 			return err
 		}
 	}
@@ -94,7 +93,7 @@ type wish struct {
 // request checks a wish, stores it and starts it. It returns once the user has been told,
 // so that replies come in the order of the messages.
 func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
-	if off, err := t.off(ctx, tn, c); off || err != nil {
+	if off, err := tn.off(ctx, c); off || err != nil {
 		return err
 	}
 	if err := t.agreed(ctx, tn); err != nil {
@@ -102,10 +101,10 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	}
 	args, err := t.settle(ctx, c, w.args)
 	if err != nil {
-		return t.complain(ctx, tn, err)
+		return tn.complain(ctx, err)
 	}
 	if !t.o.Guard.Takes(ctx, args.Words()) {
-		return t.reply(ctx, tn, t.say(tn, "words_refused", nil))
+		return tn.reply(ctx, tn.say("words_refused", nil))
 	}
 	share, metered, err := t.o.Guard.Share(ctx, tn.Event)
 	if err != nil {
@@ -149,11 +148,11 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 			return t.sell(ctx, tn, c, rec, price, share > 0)
 		}
 		if verdict == state.OverCap {
-			return t.reply(ctx, tn, t.say(tn, "group_cap_used", locale.With{"share": ask.Cap}))
+			return tn.reply(ctx, tn.say("group_cap_used", locale.With{"share": ask.Cap}))
 		}
-		return t.reply(ctx, tn, t.say(tn, "over_quota", locale.With{"share": share}))
+		return tn.reply(ctx, tn.say("over_quota", locale.With{"share": share}))
 	case state.Busy:
-		return t.reply(ctx, tn, t.say(tn, "busy", locale.With{"max": t.o.Guard.Waiting(tn.Event)}))
+		return tn.reply(ctx, tn.say("busy", locale.With{"max": t.o.Guard.Waiting(tn.Event)}))
 	case state.Exists:
 		// The event is handled again: the bridge was killed on the way, or Redis stored the
 		// request but its reply was lost.
@@ -218,19 +217,6 @@ func WithBridge(ctx, bridge context.Context) context.Context {
 // messageName returns the name under which a message in the chat of a turn is stored.
 func messageName(tn *turn, message string) string {
 	return request.MessageName(tn.Platform, tn.Chat.ID, message)
-}
-
-// complain tells the user what is wrong with a message.
-func (t *Talk) complain(ctx context.Context, tn *turn, err error) error {
-	var c *workflow.Complaint
-	if !errors.As(err, &c) {
-		return err
-	}
-	text := t.say(tn, c.Key, c.With)
-	if tn.Kind == platform.Pressed {
-		return t.post(ctx, tn, platform.Post{Text: text, Private: true, Press: tn.Press})
-	}
-	return t.reply(ctx, tn, text)
 }
 
 // filesWith returns the files of a message, or else of the one that it replies to.

@@ -39,7 +39,7 @@ const (
 // to the platform's limits, so it can take a while, and it continues after a restart.
 func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	if tn.rest == "" {
-		return t.reply(ctx, tn, t.say(tn, "usage_broadcast", nil))
+		return tn.reply(ctx, tn.say("usage_broadcast", nil))
 	}
 	id := request.IDOf(tn.Key())
 	chats, fresh, err := t.o.Store.Broadcast(ctx, id, broadcast{
@@ -53,7 +53,7 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 	if !fresh {
 		return nil
 	}
-	return t.reply(ctx, tn, t.say(tn, "broadcasting", locale.With{"n": chats}))
+	return tn.reply(ctx, tn.say("broadcasting", locale.With{"n": chats}))
 }
 
 // Resume continues unfinished broadcasts when this process begins to lead. The last leader

@@ -12,12 +12,6 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
 
-// replyLong replies with as many messages as the text needs. If the bridge is killed
-// halfway, it starts over.
-func (t *Talk) replyLong(ctx context.Context, tn *turn, text string) error {
-	return t.replyLinked(ctx, tn, text)
-}
-
 // queue lists the user's waiting requests.
 func (t *Talk) queue(ctx context.Context, tn *turn) error {
 	active, err := t.active(ctx, tn)
@@ -25,14 +19,14 @@ func (t *Talk) queue(ctx context.Context, tn *turn) error {
 		return err
 	}
 	if len(active) == 0 {
-		return t.reply(ctx, tn, t.say(tn, "queue_empty", nil))
+		return tn.reply(ctx, tn.say("queue_empty", nil))
 	}
 	var lines []string
 	for i, rec := range active {
 		words, _ := t.o.Runner.Words(rec.ID)
 		lines = append(lines, fmt.Sprintf("%d. /%s %s\n%s", i+1, rec.Command, short(rec.Args.Prompt), words))
 	}
-	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+	return tn.replyLong(ctx, strings.Join(lines, "\n"))
 }
 
 func short(text string) string {
@@ -70,10 +64,10 @@ func (t *Talk) active(ctx context.Context, tn *turn) ([]request.Record, error) {
 func (t *Talk) status(ctx context.Context, tn *turn) error {
 	stats, err := t.o.Hub.Stats(ctx)
 	if err != nil {
-		return t.reply(ctx, tn, t.say(tn, "hub_away_now", nil))
+		return tn.reply(ctx, tn.say("hub_away_now", nil))
 	}
 	ready := stats.Instances["idle"] + stats.Instances["busy"]
-	text := t.say(tn, "fleet", locale.With{
+	text := tn.say("fleet", locale.With{
 		"ready": ready, "idle": stats.Instances["idle"], "running": stats.Running, "queued": stats.Queued,
 	})
 	share, _, err := t.o.Guard.Share(ctx, tn.Event)
@@ -85,13 +79,13 @@ func (t *Talk) status(ctx context.Context, tn *turn) error {
 		if err != nil {
 			return err
 		}
-		text += "\n" + t.say(tn, "share", locale.With{"spent": spent, "share": share})
+		text += "\n" + tn.say("share", locale.With{"spent": spent, "share": share})
 	}
 	here, err := t.capText(ctx, tn)
 	if err != nil {
 		return err
 	}
-	return t.reply(ctx, tn, text+here)
+	return tn.reply(ctx, text+here)
 }
 
 // cancel ends the open question, or else the request whose message is replied to, or else
@@ -123,9 +117,9 @@ func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 		}
 	}
 	if count == 0 {
-		return t.reply(ctx, tn, t.say(tn, "nothing_to_cancel", nil))
+		return tn.reply(ctx, tn.say("nothing_to_cancel", nil))
 	}
-	return t.reply(ctx, tn, t.say(tn, "cancelling_n", locale.With{"n": count}))
+	return tn.reply(ctx, tn.say("cancelling_n", locale.With{"n": count}))
 }
 
 // why says what the user's requests are waiting for.
@@ -135,14 +129,14 @@ func (t *Talk) why(ctx context.Context, tn *turn) error {
 		return err
 	}
 	if len(active) == 0 {
-		return t.reply(ctx, tn, t.say(tn, "queue_empty", nil))
+		return tn.reply(ctx, tn.say("queue_empty", nil))
 	}
 	const most = 5
 	var lines []string
 	for _, rec := range active[:min(most, len(active))] {
 		lines = append(lines, fmt.Sprintf("/%s %s\n%s", rec.Command, short(rec.Args.Prompt), t.reason(ctx, tn, rec)))
 	}
-	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+	return tn.reply(ctx, strings.Join(lines, "\n"))
 }
 
 func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string {
@@ -154,13 +148,13 @@ func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string 
 		if words, ok := t.o.Runner.Words(rec.ID); ok {
 			return words
 		}
-		return t.say(tn, "accepted", nil)
+		return tn.say("accepted", nil)
 	case err != nil:
-		return t.say(tn, "hub_away_now", nil)
+		return tn.say("hub_away_now", nil)
 	case e.State == "running":
-		return t.say(tn, "why_running", locale.With{"attempt": e.Attempts})
+		return tn.say("why_running", locale.With{"attempt": e.Attempts})
 	case e.Position == nil:
-		return t.say(tn, "why_over", nil)
+		return tn.say("why_over", nil)
 	}
 	text, stuck := request.Why(t.o.Texts, tn.language, e)
 	if stuck {

@@ -20,7 +20,7 @@ func (t *Talk) remove(ctx context.Context, tn *turn) error {
 		if err != nil {
 			return err
 		}
-		return t.reply(ctx, tn, t.say(tn, key, nil))
+		return tn.reply(ctx, tn.say(key, nil))
 	}
 	return t.postAbout(ctx, tn, rec, t.askDelete(tn, rec))
 }
@@ -28,8 +28,8 @@ func (t *Talk) remove(ctx context.Context, tn *turn) error {
 // askDelete asks for confirmation, as a removal cannot be undone.
 func (t *Talk) askDelete(tn *turn, rec request.Record) platform.Post {
 	return platform.Post{
-		Text: t.say(tn, "delete_ask", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
-		Buttons: request.Buttons(t.o.Texts, tn.language, rec.ID, request.VerbDeleteNow, request.VerbBack),
+		Text: tn.say("delete_ask", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
+		Buttons: tn.buttons(rec.ID, request.VerbDeleteNow, request.VerbBack),
 	}
 }
 
@@ -59,10 +59,10 @@ func (t *Talk) pressedDelete(ctx context.Context, tn *turn, rec request.Record) 
 		return err
 	}
 	if key != "" {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil))
+		tn.answer(ctx, key)
 		return nil
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	tn.answerText(ctx, "")
 	return t.turnMenu(ctx, tn, t.askDelete(tn, rec))
 }
 
@@ -74,7 +74,7 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 		return err
 	}
 	if key != "" {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil))
+		tn.answer(ctx, key)
 		return nil
 	}
 	left := 0
@@ -88,15 +88,15 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 			return err
 		default:
 			t.o.Logger.Warn("a picture cannot be removed", "request", rec.ID, "error", err)
-			t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "delete_failed", nil))
+			tn.answer(ctx, "delete_failed")
 			return nil
 		}
 	}
 	if left > 0 {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-		err = t.turnMenu(ctx, tn, platform.Post{Text: t.say(tn, "delete_left", locale.With{"left": left, "n": len(messages)})})
+		tn.answerText(ctx, "")
+		err = t.turnMenu(ctx, tn, platform.Post{Text: tn.say("delete_left", locale.With{"left": left, "n": len(messages)})})
 	} else {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "deleted", nil))
+		tn.answer(ctx, "deleted")
 		if err = t.o.Outbox.Delete(ctx, tn.p, tn.Chat, tn.under); !mayPass(err) {
 			err = nil
 		}

@@ -31,7 +31,7 @@ func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 	if p == nil {
 		return nil
 	}
-	tn := &turn{Event: e, p: p, language: t.o.Texts.Match(e.User.Language)}
+	tn := &turn{Event: e, voice: t.voice, p: p, language: t.o.Texts.Match(e.User.Language)}
 	verb, id, _ := strings.Cut(e.Data, ":")
 	if name, rest, ok := commandOf(e.Message.Text); ok && e.Kind == platform.Said && name == "remix" && rest == "" {
 		var err error
@@ -51,11 +51,11 @@ func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 	case err != nil && ctx.Err() == nil && !mayPass(err):
 		return nil
 	}
-	form := &platform.Form{Title: t.say(tn, "button_"+verb, nil), Data: request.ButtonData(verb, id), Fields: []platform.Field{
-		{Name: fieldPrompt, Label: t.say(tn, "argument_prompt", nil), Value: args.Prompt, Long: true, Required: true},
+	form := &platform.Form{Title: tn.say("button_"+verb, nil), Data: request.ButtonData(verb, id), Fields: []platform.Field{
+		{Name: fieldPrompt, Label: tn.say("argument_prompt", nil), Value: args.Prompt, Long: true, Required: true},
 	}}
 	if c != nil && c.Takes(workflow.Negative) {
-		form.Fields = append(form.Fields, platform.Field{Name: fieldNegative, Label: t.say(tn, "argument_negative", nil), Value: args.Negative, Long: true})
+		form.Fields = append(form.Fields, platform.Field{Name: fieldNegative, Label: tn.say("argument_negative", nil), Value: args.Negative, Long: true})
 	}
 	return form
 }

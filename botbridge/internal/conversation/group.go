@@ -113,21 +113,13 @@ func (t *Talk) usual(tn *turn) *workflow.Command {
 	return t.byName[t.o.Default]
 }
 
-// off reports whether a command is turned off in the group, and tells the user if so.
-func (t *Talk) off(ctx context.Context, tn *turn, c *workflow.Command) (bool, error) {
-	if !slices.Contains(tn.group.Off, c.Name) {
-		return false, nil
-	}
-	return true, t.reply(ctx, tn, t.say(tn, "group_off", locale.With{"command": c.Name}))
-}
-
 // groupButton leads from a user's settings to the group's; nil on platforms that do not
 // tell who moderates.
 func (t *Talk) groupButton(tn *turn) []platform.Button {
 	if _, ok := tn.p.(platform.Moderated); !ok || !tn.Chat.Group {
 		return nil
 	}
-	return []platform.Button{{Label: t.say(tn, "group_button", nil), Data: groupData(tn.User.ID, "menu", "-")}}
+	return []platform.Button{{Label: tn.say("group_button", nil), Data: groupData(tn.User.ID, "menu", "-")}}
 }
 
 // groupData returns the data of a button. It names the user whose /settings message it is
@@ -139,7 +131,7 @@ func groupData(user, key, value string) string {
 // groupPost returns the group settings for moderators, in the message with a user's
 // settings.
 func (t *Talk) groupPost(tn *turn, user string) platform.Post {
-	post := platform.Post{Text: t.say(tn, "group_settings", nil)}
+	post := platform.Post{Text: tn.say("group_settings", nil)}
 	button := func(on bool, label, key, value string) platform.Button {
 		if on {
 			label = "✓ " + label
@@ -147,13 +139,13 @@ func (t *Talk) groupPost(tn *turn, user string) platform.Post {
 		return platform.Button{Label: label, Data: groupData(user, key, value)}
 	}
 	g := tn.group
-	row := []platform.Button{button(g.Language == "", t.say(tn, "group_any_language", nil), "lang", "-")}
+	row := []platform.Button{button(g.Language == "", tn.say("group_any_language", nil), "lang", "-")}
 	for _, language := range t.o.Texts.Languages() {
 		row = append(row, button(g.Language == language, t.o.Texts.Say(language, "language", nil), "lang", language))
 	}
 	post.Buttons = append(post.Buttons, row)
 	if next := t.nextUsual(tn); next != "" {
-		label := t.say(tn, "group_usual", locale.With{"command": t.usual(tn).Name})
+		label := tn.say("group_usual", locale.With{"command": t.usual(tn).Name})
 		post.Buttons = append(post.Buttons, []platform.Button{button(false, label, "usual", next)})
 	}
 	post.Buttons = append(post.Buttons, t.capRows(tn, button)...)
@@ -188,11 +180,10 @@ func (t *Talk) nextUsual(tn *turn) string {
 // pressedGroup shows or changes the settings of the group where a button was pressed. Only
 // its moderators and the operators may do that.
 func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
-	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
 	parts := strings.Split(data, ":")
 	p, ok := tn.p.(platform.Moderated)
 	if len(parts) != 3 || !ok || !tn.Chat.Group {
-		answer("too_old")
+		tn.answer(ctx, "too_old")
 		return nil
 	}
 	if !t.o.Guard.Admin(tn.Event) {
@@ -200,10 +191,10 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 		case ctx.Err() != nil:
 			return fmt.Errorf("asking who moderates a group: %w", ctx.Err())
 		case err != nil:
-			answer("group_unsure")
+			tn.answer(ctx, "group_unsure")
 			return nil
 		case !may:
-			answer("group_moderators")
+			tn.answer(ctx, "group_moderators")
 			return nil
 		}
 	}
@@ -211,7 +202,7 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 	if parts[1] != "menu" {
 		change := t.groupChange(parts[1], parts[2])
 		if change == nil {
-			answer("too_old")
+			tn.answer(ctx, "too_old")
 			return nil
 		}
 		g, err := t.changeGroup(ctx, tn.Event, change)
@@ -219,14 +210,11 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 			return err
 		}
 		tn.group = g
-		tn.speak(t.o.Texts)
-		done = t.say(tn, "saved", nil)
+		tn.speak()
+		done = tn.say("saved", nil)
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, done)
-	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, t.groupPost(tn, parts[0])); mayPass(err) {
-		return err
-	}
-	return nil
+	tn.answerText(ctx, done)
+	return tn.edit(ctx, tn.Message.ID, t.groupPost(tn, parts[0]))
 }
 
 // groupChange returns the change that a button makes; nil if no button offers it.
@@ -255,16 +243,4 @@ func (t *Talk) groupChange(key, value string) func(*GroupSettings) {
 		}
 	}
 	return nil
-}
-
-// speak chooses the language of a turn: the group's, if its moderators have set one.
-func (t *turn) speak(texts *locale.Bundle) {
-	t.own = texts.Match(t.User.Language)
-	if t.settings.Language != "" {
-		t.own = texts.Match(t.settings.Language)
-	}
-	t.language = t.own
-	if t.group.Language != "" {
-		t.language = texts.Match(t.group.Language)
-	}
 }

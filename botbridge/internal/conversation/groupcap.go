@@ -67,14 +67,14 @@ func (t *Talk) capRows(tn *turn, button func(on bool, label, key, value string) 
 		key, label = capSeconds, "group_cap_seconds"
 	}
 	now := tn.group.daily(metered)
-	rows = append(rows, []platform.Button{button(now == 0, t.say(tn, "group_cap_own", nil), key, "-")})
+	rows = append(rows, []platform.Button{button(now == 0, tn.say("group_cap_own", nil), key, "-")})
 	var row []platform.Button
 	for _, n := range caps(metered) {
-		row = append(row, button(now == n, t.say(tn, label, locale.With{"n": n}), key, strconv.FormatInt(n, 10)))
+		row = append(row, button(now == n, tn.say(label, locale.With{"n": n}), key, strconv.FormatInt(n, 10)))
 	}
 	rows = append(rows, row)
 	if tn.p.Limits().Covers {
-		rows = append(rows, []platform.Button{button(tn.group.Cover, t.say(tn, "group_cover", nil), "cover", flip(tn.group.Cover))})
+		rows = append(rows, []platform.Button{button(tn.group.Cover, tn.say("group_cover", nil), "cover", flip(tn.group.Cover))})
 	}
 	return rows
 }
@@ -114,5 +114,5 @@ func (t *Talk) capText(ctx context.Context, tn *turn) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return "\n" + t.say(tn, "group_share", locale.With{"spent": spent[group], "share": most}), nil
+	return "\n" + tn.say("group_share", locale.With{"spent": spent[group], "share": most}), nil
 }

@@ -70,15 +70,3 @@ func (t *Talk) moveSettings(ctx context.Context, from, to string) error {
 	}
 	return nil
 }
-
-// sendOn sends a message, to the new chat if the turn's has moved, and notes whose buttons
-// are under it.
-func (t *Talk) sendOn(ctx context.Context, tn *turn, post platform.Post) ([]string, error) {
-	ids, err := t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
-	if moved, ok := errors.AsType[*platform.MovedError](err); ok {
-		tn.Chat.ID, tn.Chat.Topic, post.ReplyTo = moved.To, "", ""
-		ids, err = t.o.Outbox.Send(ctx, tn.p, tn.Chat, post)
-	}
-	t.noteButtons(ctx, tn, post, ids)
-	return ids, err
-}

@@ -22,17 +22,17 @@ const (
 func (t *Talk) greet(ctx context.Context, tn *turn) error {
 	var lines []string
 	if !tn.Chat.Group && t.usual(tn) != nil {
-		lines = append(lines, t.say(tn, "start_words", nil))
+		lines = append(lines, tn.say("start_words", nil))
 	} else if c := t.fromWords(tn); c != nil {
-		lines = append(lines, t.say(tn, "start_command", locale.With{"command": c.Name}))
+		lines = append(lines, tn.say("start_command", locale.With{"command": c.Name}))
 	}
 	if !tn.Chat.Group && t.byName[t.o.Edit] != nil {
-		lines = append(lines, t.say(tn, "start_photo", nil))
+		lines = append(lines, tn.say("start_photo", nil))
 	}
 	if len(lines) == 0 {
 		return t.help(ctx, tn)
 	}
-	return t.reply(ctx, tn, strings.Join(append(lines, t.say(tn, "start_more", nil)), "\n"))
+	return tn.reply(ctx, strings.Join(append(lines, tn.say("start_more", nil)), "\n"))
 }
 
 // fromWords returns the command that makes a picture from words alone: the default one where
@@ -56,7 +56,7 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 	words := strings.Fields(strings.ToLower(tn.rest))
 	if len(words) > 0 {
 		if c := t.byName[strings.TrimPrefix(words[0], "/")]; c != nil {
-			if off, err := t.off(ctx, tn, c); off || err != nil {
+			if off, err := tn.off(ctx, c); off || err != nil {
 				return err
 			}
 			if len(words) > 1 {
@@ -65,7 +65,7 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 			return t.helpCommand(ctx, tn, c)
 		}
 	}
-	lines := []string{t.say(tn, "help_head", nil), ""}
+	lines := []string{tn.say("help_head", nil), ""}
 	commands := t.here(tn)
 	for _, c := range commands {
 		line := "/" + c.Name + " - " + About(c, tn.language)
@@ -74,25 +74,25 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 		}
 		lines = append(lines, line)
 	}
-	lines = append(lines, "", t.say(tn, "help_flags", nil), "", t.say(tn, "help_pictures", nil))
+	lines = append(lines, "", tn.say("help_flags", nil), "", tn.say("help_pictures", nil))
 	if hasStyles(commands) {
-		lines = append(lines, t.say(tn, "help_styles", nil))
+		lines = append(lines, tn.say("help_styles", nil))
 	}
-	lines = append(lines, "", t.say(tn, "help_tail", nil))
+	lines = append(lines, "", tn.say("help_tail", nil))
 	if t.o.Enhance != nil {
-		lines = append(lines, t.say(tn, "help_better", nil))
+		lines = append(lines, tn.say("help_better", nil))
 	}
 	if t.o.Guard.Admin(tn.Event) {
-		lines = append(lines, "", t.say(tn, "help_admin", nil))
+		lines = append(lines, "", tn.say("help_admin", nil))
 		if t.o.Contact != "" {
-			lines = append(lines, t.say(tn, "usage_refund", nil))
+			lines = append(lines, tn.say("usage_refund", nil))
 		}
 	}
 	var links []platform.Button
 	if t.o.HelpURL != "" {
-		links = append(links, platform.Button{Label: t.say(tn, "button_help", nil), URL: t.o.HelpURL})
+		links = append(links, platform.Button{Label: tn.say("button_help", nil), URL: t.o.HelpURL})
 	}
-	return t.replyLinked(ctx, tn, strings.Join(lines, "\n"), links...)
+	return tn.replyLong(ctx, strings.Join(lines, "\n"), links...)
 }
 
 // helpCommand says what a command takes.
@@ -116,14 +116,14 @@ func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) e
 		if !c.Takes(line.role) || line.role == workflow.Model && len(c.Spec.Models) == 0 {
 			continue
 		}
-		lines = append(lines, t.say(tn, line.key, line.with))
+		lines = append(lines, tn.say(line.key, line.with))
 	}
 	if len(c.Styles()) > 0 {
-		lines = append(lines, t.say(tn, "help_style", locale.With{"style": c.Styles()[0].Name}))
+		lines = append(lines, tn.say("help_style", locale.With{"style": c.Styles()[0].Name}))
 	}
-	lines = append(lines, t.say(tn, "help_file", nil))
+	lines = append(lines, tn.say("help_file", nil))
 	if t.o.Enhance != nil && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {
-		lines = append(lines, t.say(tn, "help_enhance", nil))
+		lines = append(lines, tn.say("help_enhance", nil))
 	}
 	if len(c.Arguments()) > 0 {
 		catalog := t.catalogs.of(ctx, c.Classes())
@@ -133,7 +133,7 @@ func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) e
 			}
 		}
 	}
-	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+	return tn.replyLong(ctx, strings.Join(lines, "\n"))
 }
 
 // argumentLine says what an argument may be, "" if it cannot be set right now.
@@ -145,20 +145,20 @@ func (t *Talk) argumentLine(tn *turn, c *workflow.Command, a workflow.Argument, 
 	values := ""
 	switch d.Kind {
 	case workflow.WholeNumber, workflow.AnyNumber:
-		values = t.say(tn, "values_range", locale.With{"low": workflow.PlainNumber(d.Low), "high": workflow.PlainNumber(d.High)})
+		values = tn.say("values_range", locale.With{"low": workflow.PlainNumber(d.Low), "high": workflow.PlainNumber(d.High)})
 	case workflow.OneOf:
 		values = strings.Join(d.Choices[:min(helpChoices, len(d.Choices))], ", ")
 		if more := len(d.Choices) - helpChoices; more > 0 {
-			values += t.say(tn, "values_more", locale.With{"n": more, "command": c.Name, "name": a.Name})
+			values += tn.say("values_more", locale.With{"n": more, "command": c.Name, "name": a.Name})
 		}
 	case workflow.OnOff:
-		values = t.say(tn, "values_switch", nil)
+		values = tn.say("values_switch", nil)
 	case workflow.AnyText:
-		values = t.say(tn, "values_text", nil)
+		values = tn.say("values_text", nil)
 	}
 	line := fmt.Sprintf("--%s: %s", a.Name, values)
 	if now := a.Now(); now != "" && d.Kind != workflow.AnyText {
-		line += t.say(tn, "values_now", locale.With{"now": now})
+		line += tn.say("values_now", locale.With{"now": now})
 	}
 	if about := inLanguage(a.Spec.About, tn.language); about != "" {
 		line += " - " + about
@@ -177,11 +177,11 @@ func (t *Talk) helpArgument(ctx context.Context, tn *turn, c *workflow.Command, 
 	d, err := c.Domain(args[at], catalog)
 	switch {
 	case err != nil:
-		return t.reply(ctx, tn, t.say(tn, "arg_unasked", locale.With{"flag": "--" + name}))
+		return tn.reply(ctx, tn.say("arg_unasked", locale.With{"flag": "--" + name}))
 	case d.Kind == workflow.OneOf:
-		return t.replyLong(ctx, tn, "--"+name+":\n"+strings.Join(d.Choices[:min(maxChoices, len(d.Choices))], "\n"))
+		return tn.replyLong(ctx, "--"+name+":\n"+strings.Join(d.Choices[:min(maxChoices, len(d.Choices))], "\n"))
 	}
-	return t.reply(ctx, tn, t.argumentLine(tn, c, args[at], catalog))
+	return tn.reply(ctx, t.argumentLine(tn, c, args[at], catalog))
 }
 
 // About returns the description of a command in a language.

@@ -48,7 +48,7 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 	}
 	add := func(key, name, value string) {
 		if value != "" {
-			lines = append(lines, t.say(tn, key, locale.With{name: value}))
+			lines = append(lines, tn.say(key, locale.With{name: value}))
 		}
 	}
 	if words := rec.Words(); words != "" {
@@ -56,19 +56,19 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 	}
 	add("info_no", "words", clipRunes(rec.Args.Negative, infoWords/2))
 	if len(rec.Inputs) > 0 {
-		lines = append(lines, t.say(tn, "info_from", nil))
+		lines = append(lines, tn.say("info_from", nil))
 	}
 	if c := t.byName[rec.Command]; c != nil {
 		add("info_model", "model", c.Value(workflow.Model, rec.Args))
 		var facts []string
 		if c.Takes(workflow.Seed) {
-			facts = append(facts, t.say(tn, "caption_seed", locale.With{"seed": rec.Args.Seed}))
+			facts = append(facts, tn.say("caption_seed", locale.With{"seed": rec.Args.Seed}))
 		}
 		if size := c.Value(workflow.Size, rec.Args); size != "" {
 			facts = append(facts, size)
 		}
 		if steps := c.Value(workflow.Steps, rec.Args); steps != "" {
-			facts = append(facts, t.say(tn, "info_steps", locale.With{"steps": steps}))
+			facts = append(facts, tn.say("info_steps", locale.With{"steps": steps}))
 		}
 		if strength := c.Value(workflow.Strength, rec.Args); strength != "" {
 			facts = append(facts, "--strength "+strength)
@@ -86,7 +86,7 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 		if with["gpu"] != "" {
 			key = "info_took_on"
 		}
-		lines = append(lines, t.say(tn, key, with))
+		lines = append(lines, tn.say(key, with))
 	}
 	return strings.Join(append(lines, rec.Asked.UTC().Format("2006-01-02 15:04 UTC")), "\n")
 }
@@ -117,7 +117,7 @@ func gpuName(gpu string) string {
 
 // pressedWorkflow sends the workflow of a picture.
 func (t *Talk) pressedWorkflow(ctx context.Context, tn *turn, rec request.Record) error {
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+	tn.answer(ctx, "on_it")
 	return t.sendWorkflow(ctx, tn, rec)
 }
 
@@ -133,7 +133,7 @@ func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) e
 		}
 		c := t.byName[rec.Command]
 		if c == nil {
-			return t.reply(ctx, tn, t.say(tn, "no_workflow", nil))
+			return tn.reply(ctx, tn.say("no_workflow", nil))
 		}
 		graph = c.Fill(rec.Args, rec.Files())
 	}
@@ -145,12 +145,12 @@ func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) e
 		// There, files are links, and this one is nowhere to link to.
 		text := string(graph)
 		if len(text) > limits.Text {
-			text = t.say(tn, "no_workflow", nil)
+			text = tn.say("no_workflow", nil)
 		}
 		return t.postAbout(ctx, tn, rec, platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press})
 	}
 	return t.postAbout(ctx, tn, rec, platform.Post{
-		Text: t.say(tn, "workflow_file", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
+		Text: tn.say("workflow_file", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
 		Files: []platform.Attachment{{
 			Name: rec.Command + ".json", Media: platform.Document, Size: int64(len(graph)),
 			Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(graph)), nil },

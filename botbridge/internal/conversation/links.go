@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 )
@@ -47,7 +46,7 @@ func (t *Talk) originals(ctx context.Context, tn *turn, rec request.Record) (row
 		if link == "" {
 			continue
 		}
-		label := t.say(tn, "button_original", nil)
+		label := tn.say("button_original", nil)
 		if len(rec.Outputs) > 1 {
 			label += " " + strconv.Itoa(i+1)
 		}
@@ -62,20 +61,4 @@ func withLinks(rows [][]platform.Button, links []platform.Button) [][]platform.B
 		return rows
 	}
 	return append(rows, links)
-}
-
-// replyLinked replies with as many messages as the text needs, with the links under the
-// last one.
-func (t *Talk) replyLinked(ctx context.Context, tn *turn, text string, links ...platform.Button) error {
-	parts := locale.Split(text, tn.p.Limits().Text)
-	for i, part := range parts {
-		post := platform.Post{Text: part, ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}
-		if i == len(parts)-1 {
-			post.Buttons = withLinks(nil, links)
-		}
-		if err := t.post(ctx, tn, post); err != nil {
-			return err
-		}
-	}
-	return nil
 }

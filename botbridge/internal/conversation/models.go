@@ -11,7 +11,7 @@ import (
 // models answers /models: which models each command can use, and which of them the fleet
 // lacks now.
 func (t *Talk) models(ctx context.Context, tn *turn) error {
-	lines := []string{t.say(tn, "models_head", nil), ""}
+	lines := []string{tn.say("models_head", nil), ""}
 	asked := false
 	for _, c := range t.here(tn) {
 		usual := c.Model()
@@ -27,12 +27,12 @@ func (t *Talk) models(ctx context.Context, tn *turn) error {
 		for _, model := range list {
 			name := model
 			if model == usual && len(list) > 1 {
-				name += t.say(tn, "models_usual", nil)
+				name += tn.say("models_usual", nil)
 			}
 			has, known := c.Offers(catalog, model)
 			asked = asked || known
 			if known && !has {
-				name += t.say(tn, "models_away", nil)
+				name += tn.say("models_away", nil)
 			}
 			names = append(names, name)
 		}
@@ -40,13 +40,13 @@ func (t *Talk) models(ctx context.Context, tn *turn) error {
 		if len(c.Spec.Models) == 0 {
 			key = "models_fixed"
 		}
-		lines = append(lines, t.say(tn, key, locale.With{"command": c.Name, "models": names}))
+		lines = append(lines, tn.say(key, locale.With{"command": c.Name, "models": names}))
 	}
 	if len(lines) == 2 {
-		return t.reply(ctx, tn, t.say(tn, "models_none", nil))
+		return tn.reply(ctx, tn.say("models_none", nil))
 	}
 	if !asked {
-		lines = append(lines, "", t.say(tn, "models_unknown", nil))
+		lines = append(lines, "", tn.say("models_unknown", nil))
 	}
-	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+	return tn.replyLong(ctx, strings.Join(lines, "\n"))
 }

@@ -23,7 +23,7 @@ func (t *Talk) pressedMenu(ctx context.Context, tn *turn, rec request.Record, ve
 		return false, nil
 	}
 	if !mayRead(tn, rec) {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "not_yours", nil))
+		tn.answer(ctx, "not_yours")
 		return true, nil
 	}
 	return true, act(ctx, tn, rec)
@@ -74,7 +74,7 @@ func mayRead(tn *turn, rec request.Record) bool {
 func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 	post := platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press}
 	row := func(verbs ...string) {
-		post.Buttons = append(post.Buttons, request.Buttons(t.o.Texts, tn.language, rec.ID, verbs...)...)
+		post.Buttons = append(post.Buttons, tn.buttons(rec.ID, verbs...)...)
 	}
 	if rec.Outcome != request.Done || len(rec.Outputs) == 0 {
 		row(request.VerbWorkflow, request.VerbDelete)
@@ -85,7 +85,7 @@ func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 		if len(rec.Outputs) == 1 {
 			number = "1"
 		}
-		return platform.Button{Label: t.say(tn, "button_"+verb, nil), Data: request.ButtonData(verb+number, rec.ID)}
+		return platform.Button{Label: tn.say("button_"+verb, nil), Data: request.ButtonData(verb+number, rec.ID)}
 	}
 	post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbStar)})
 	if t.varies(rec) {
@@ -129,21 +129,18 @@ func (t *Talk) numbers(rec request.Record, verb string) (rows [][]platform.Butto
 
 // turnMenu replaces the message of the menu whose button was pressed.
 func (t *Talk) turnMenu(ctx context.Context, tn *turn, post platform.Post) error {
-	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.under, post); mayPass(err) {
-		return err
-	}
-	return nil
+	return tn.edit(ctx, tn.under, post)
 }
 
 // backToMenu shows the menu again.
 func (t *Talk) backToMenu(ctx context.Context, tn *turn, rec request.Record) error {
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	tn.answerText(ctx, "")
 	return t.turnMenu(ctx, tn, t.aboutMenu(ctx, tn, rec))
 }
 
 // postAbout posts something about a picture that is to be removed together with it.
 func (t *Talk) postAbout(ctx context.Context, tn *turn, rec request.Record, post platform.Post) error {
-	ids, err := t.send(ctx, tn, post)
+	ids, err := tn.send(ctx, post)
 	if err != nil {
 		return err
 	}
@@ -152,7 +149,7 @@ func (t *Talk) postAbout(ctx context.Context, tn *turn, rec request.Record, post
 
 // openMenu handles the button under a picture that opens its menu.
 func (t *Talk) openMenu(ctx context.Context, tn *turn, rec request.Record) error {
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	tn.answerText(ctx, "")
 	return t.postAbout(ctx, tn, rec, t.aboutMenu(ctx, tn, rec))
 }
 
@@ -171,7 +168,7 @@ func (t *Talk) pictureReplied(ctx context.Context, tn *turn, command string) (re
 		ok = err == nil && mayRead(tn, rec)
 	}
 	if !ok {
-		return rec, false, t.reply(ctx, tn, t.say(tn, "answer_picture", locale.With{"command": command}))
+		return rec, false, tn.reply(ctx, tn.say("answer_picture", locale.With{"command": command}))
 	}
 	tn.under = tn.Message.ID
 	return rec, true, nil

@@ -64,7 +64,7 @@ func (t *Talk) my(ctx context.Context, tn *turn) error {
 		return err
 	}
 	post.ReplyTo, post.Private = tn.Message.ID, true
-	return t.post(ctx, tn, post)
+	return tn.post(ctx, post)
 }
 
 // pressedMy turns a page.
@@ -81,21 +81,18 @@ func (t *Talk) pressedMy(ctx context.Context, tn *turn, data string) error {
 	}
 	switch {
 	case err != nil, page < 1, at[0] != 'p' && at[0] != 's':
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		tn.answer(ctx, "too_old")
 		return nil
 	case v.Who != tn.who():
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "not_yours", nil))
+		tn.answer(ctx, "not_yours")
 		return nil
 	}
 	post, err := t.myPost(ctx, tn, v, id, at[0] == 's', page)
 	if err != nil {
 		return err
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, post); mayPass(err) {
-		return err
-	}
-	return nil
+	tn.answerText(ctx, "")
+	return tn.edit(ctx, tn.Message.ID, post)
 }
 
 // myPost returns a page of a list.
@@ -110,7 +107,7 @@ func (t *Talk) myPost(ctx context.Context, tn *turn, v view, id string, stars bo
 	}
 	pages := max(1, (len(list)+myPage-1)/myPage)
 	page = min(page, pages)
-	lines := []string{t.say(tn, head, locale.With{"page": page, "pages": pages}), ""}
+	lines := []string{tn.say(head, locale.With{"page": page, "pages": pages}), ""}
 	var numbers, turns []platform.Button
 	for i, m := range list[(page-1)*myPage : min(page*myPage, len(list))] {
 		label := strconv.Itoa((page-1)*myPage + i + 1)
@@ -122,7 +119,7 @@ func (t *Talk) myPost(ctx context.Context, tn *turn, v view, id string, stars bo
 		if v.Search != "" {
 			key = "my_unfound"
 		}
-		lines = []string{t.say(tn, head, locale.With{"page": 1, "pages": 1}), "", t.say(tn, key, locale.With{"words": v.Search})}
+		lines = []string{tn.say(head, locale.With{"page": 1, "pages": 1}), "", tn.say(key, locale.With{"words": v.Search})}
 	}
 	turn := func(label, kind string, page int) platform.Button {
 		return platform.Button{Label: label, Data: fmt.Sprintf("%s:%s:%s%d", verbMy, id, kind, page)}
@@ -130,7 +127,7 @@ func (t *Talk) myPost(ctx context.Context, tn *turn, v view, id string, stars bo
 	if page > 1 {
 		turns = append(turns, turn("◀", kind, page-1))
 	}
-	turns = append(turns, turn(t.say(tn, "button_my_"+other, nil), other, 1))
+	turns = append(turns, turn(tn.say("button_my_"+other, nil), other, 1))
 	if page < pages {
 		turns = append(turns, turn("▶", kind, page+1))
 	}
@@ -165,7 +162,7 @@ func (t *Talk) myLast(ctx context.Context, tn *turn, search string) (list []mine
 		if n := len(rec.Outputs); n > 1 {
 			text += fmt.Sprintf(" ×%d", n)
 		}
-		if list = append(list, mine{request: id, text: strings.TrimSpace(text) + " · " + rec.Asked.UTC().Format(t.say(tn, "my_day", nil))}); len(list) == myMost {
+		if list = append(list, mine{request: id, text: strings.TrimSpace(text) + " · " + rec.Asked.UTC().Format(tn.say("my_day", nil))}); len(list) == myMost {
 			break
 		}
 	}
@@ -203,7 +200,7 @@ func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
 	id, at, _ := strings.Cut(data, ":")
 	number, err := strconv.Atoi(at)
 	refuse := func(key string) error {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil))
+		tn.answer(ctx, key)
 		return nil
 	}
 	if err != nil || len(id) != len(request.IDOf("")) {
@@ -232,6 +229,6 @@ func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
 			outputs = append(outputs, i)
 		}
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-	return t.resent(ctx, tn, t.o.Runner.SendTo(ctx, rec, outputs, tn.Chat, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}))
+	tn.answerText(ctx, "")
+	return tn.resent(ctx, t.o.Runner.SendTo(ctx, rec, outputs, tn.Chat, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}))
 }

@@ -64,7 +64,7 @@ func TestMy(t *testing.T) {
 	require.NotContains(t, last("-9"), "fox", "others read along")
 
 	// Pages, favourites, and their buttons.
-	tn := &turn{Event: platform.Event{Platform: "telegram", User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}}, language: "en"}
+	tn := &turn{voice: r.talk.voice, Event: platform.Event{Platform: "telegram", User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}}, language: "en"}
 	v := view{Who: "telegram:5"}
 	id := request.IDOf("view")
 	require.NoError(t, r.store.Put(t.Context(), myKind, id, v, 0))

@@ -109,7 +109,7 @@ func (t *Talk) enhance(ctx context.Context, tn *turn) error {
 		}
 	}
 	if c == nil {
-		return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
+		return tn.reply(ctx, tn.say("unknown_command", nil))
 	}
 	tn.better = true
 	return t.ask(ctx, tn, c)
@@ -129,10 +129,10 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 		return err
 	}
 	if _, err := t.settle(ctx, c, w.args); err != nil {
-		return t.complain(ctx, tn, err)
+		return tn.complain(ctx, err)
 	}
 	if !t.o.Guard.Takes(ctx, w.args.Words()) {
-		return t.reply(ctx, tn, t.say(tn, "words_refused", nil))
+		return tn.reply(ctx, tn.say("words_refused", nil))
 	}
 	o = offer{
 		ID: w.id, Platform: tn.Platform, Chat: tn.Chat, User: tn.User, Message: tn.Message.ID, Said: digest(tn.Message.Text),
@@ -156,16 +156,16 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 			return err
 		}
 	}
-	post := platform.Post{ReplyTo: o.Message, Text: t.say(tn, problem, locale.With{"max": t.o.Enhance.PerDay}), Press: tn.Press}
+	post := platform.Post{ReplyTo: o.Message, Text: tn.say(problem, locale.With{"max": t.o.Enhance.PerDay}), Press: tn.Press}
 	verbs := []string{verbOwn, verbNone}
 	if problem == "" {
-		post.Text, verbs = t.offerText(tn, o)+"\n\n"+t.say(tn, "offer_ask", nil), []string{verbBetter, verbOwn, verbNone}
+		post.Text, verbs = t.offerText(tn, o)+"\n\n"+tn.say("offer_ask", nil), []string{verbBetter, verbOwn, verbNone}
 	}
 	if tn.p.Limits().Forms {
 		verbs = slices.Insert(verbs, len(verbs)-1, verbEdit)
 	}
-	post.Buttons = request.Buttons(t.o.Texts, tn.language, o.ID, verbs...)
-	ids, err := t.sendOn(ctx, tn, post)
+	post.Buttons = tn.buttons(o.ID, verbs...)
+	ids, err := tn.sendOn(ctx, post)
 	if err != nil || len(ids) == 0 {
 		if mayPass(err) {
 			return err
@@ -178,7 +178,7 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 
 // offerText returns the text with the suggested words.
 func (t *Talk) offerText(tn *turn, o offer) string {
-	return t.say(tn, "offer_"+string(o.Task), wordsWith(o.Prompt, o.Negative))
+	return tn.say("offer_"+string(o.Task), wordsWith(o.Prompt, o.Negative))
 }
 
 // better fetches better words. problem is the key of the text that says why there are none.
@@ -210,7 +210,7 @@ func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, 
 	shown.Prompt, shown.Negative = prompt, negative
 	switch {
 	case workflow.TooLong(prompt+negative) != nil,
-		locale.Units(t.offerText(tn, shown)+t.say(tn, "offer_ask", nil))+2 > tn.p.Limits().Text:
+		locale.Units(t.offerText(tn, shown)+tn.say("offer_ask", nil))+2 > tn.p.Limits().Text:
 		return "offer_odd", nil // never use words that could not be shown in full
 	case !t.o.Guard.Takes(ctx, args.Words()):
 		return "offer_refused", nil
@@ -256,48 +256,47 @@ func (t *Talk) noWords(ctx context.Context, err error) (problem string, fatal er
 // pressedOffer handles a button under an offer. The data may be forged, so only the offer's
 // author in its own chat is served.
 func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) error {
-	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
 	if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
-		answer("too_old")
+		tn.answer(ctx, "too_old")
 		return nil
 	}
 	var o offer
 	err := t.o.Store.Held(ctx, id, &o)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		answer("too_old")
+		tn.answer(ctx, "too_old")
 		return nil
 	case err != nil:
 		return err
 	case o.Platform != tn.Platform || o.Chat.ID != tn.Chat.ID:
 		t.o.Logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
-		answer("too_old")
+		tn.answer(ctx, "too_old")
 		return nil
 	case o.User.ID != tn.User.ID:
-		answer("not_yours")
+		tn.answer(ctx, "not_yours")
 		return nil
 	case o.Choice != "":
-		answer("it_is_over")
+		tn.answer(ctx, "it_is_over")
 		return nil
 	case verb == verbBetter && o.Prompt == "":
-		answer("too_old") // no such button was shown
+		tn.answer(ctx, "too_old") // no such button was shown
 		return nil
 	}
 	if o.Post == "" {
 		o.Post = tn.Message.ID // the bridge was killed before it could record that
 	}
 	if verb == verbEdit && strings.TrimSpace(tn.Filled[fieldPrompt]) == "" {
-		answer("oops") // the form could not be shown
+		tn.answer(ctx, "oops") // the form could not be shown
 		return nil
 	}
 	if verb == verbNone {
-		answer("cancelled")
+		tn.answer(ctx, "cancelled")
 		return t.decided(ctx, tn, o, verb)
 	}
-	answer("on_it")
+	tn.answer(ctx, "on_it")
 	c := t.byName[o.Command]
 	if c == nil {
-		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
 	if tn.instead, err = t.unfinished(ctx, o.Instead); err != nil {
 		return err
@@ -308,7 +307,7 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		w.args.Prompt, w.args.Negative = o.Prompt, o.Negative
 	case verbEdit:
 		if w.args, err = filledWords(tn, w.args); err != nil {
-			return t.complain(ctx, tn, err)
+			return tn.complain(ctx, err)
 		}
 		o.Prompt, o.Negative = w.args.Prompt, w.args.Negative
 	}
@@ -335,14 +334,11 @@ func (t *Talk) decided(ctx context.Context, tn *turn, o offer, choice string) er
 	if o.Post == "" {
 		return nil
 	}
-	text := t.say(tn, "offer_done_"+choice, wordsWith(o.Prompt, o.Negative))
+	text := tn.say("offer_done_"+choice, wordsWith(o.Prompt, o.Negative))
 	if choice == verbBetter {
 		text = t.offerText(tn, o)
 	}
-	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, o.Post, platform.Post{Text: text}); mayPass(err) {
-		return err
-	}
-	return nil
+	return tn.edit(ctx, o.Post, platform.Post{Text: text})
 }
 
 // unfinished returns a request that can still be replaced, nil if it is over or gone.

@@ -85,10 +85,10 @@ func (t *Talk) create(ctx context.Context, rec *request.Record, ask state.Ask, p
 // not enough of it is left.
 func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec request.Record, price int64, shared bool) error {
 	if _, sells := tn.p.(platform.Seller); !sells {
-		return t.reply(ctx, tn, t.say(tn, "pay_elsewhere", nil))
+		return tn.reply(ctx, tn.say("pay_elsewhere", nil))
 	}
 	if price > tn.p.Limits().MaxPrice {
-		return t.reply(ctx, tn, t.say(tn, "pay_too_much", locale.With{"n": price, "max": tn.p.Limits().MaxPrice}))
+		return tn.reply(ctx, tn.say("pay_too_much", locale.With{"n": price, "max": tn.p.Limits().MaxPrice}))
 	}
 	var o order
 	err := t.o.Store.Held(ctx, orderID(rec.ID), &o)
@@ -120,8 +120,8 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 	if words := rec.Args.Prompt; words != "" {
 		about += ": " + words
 	}
-	ids, err := t.send(ctx, tn, platform.Post{ReplyTo: rec.Message, Invoice: &platform.Invoice{
-		Title: "/" + c.Name, About: t.say(tn, key, locale.With{"what": about}), Payload: o.payload(), Price: price,
+	ids, err := tn.send(ctx, platform.Post{ReplyTo: rec.Message, Invoice: &platform.Invoice{
+		Title: "/" + c.Name, About: tn.say(key, locale.With{"what": about}), Payload: o.payload(), Price: price,
 	}})
 	if err != nil || len(ids) == 0 {
 		return err
@@ -140,8 +140,8 @@ func (t *Talk) payment(ctx context.Context, e platform.Event) error {
 	if err != nil {
 		// Unreadable settings must not hold up a payment.
 		t.o.Logger.Error("settings cannot be read", "platform", e.Platform, "error", err)
-		tn = &turn{Event: e, p: t.o.Platform(e.Platform)}
-		tn.speak(t.o.Texts)
+		tn = &turn{Event: e, voice: t.voice, p: t.o.Platform(e.Platform)}
+		tn.speak()
 	}
 	seller, sells := tn.p.(platform.Seller)
 	switch {
@@ -170,7 +170,7 @@ func (t *Talk) checkout(ctx context.Context, tn *turn, seller platform.Seller) e
 	}
 	text := ""
 	if refusal != "" {
-		text = t.say(tn, refusal, nil)
+		text = tn.say(refusal, nil)
 	}
 	err = retry.New(100*time.Millisecond, time.Second).Do(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, confirmTry)
@@ -316,5 +316,5 @@ func (t *Talk) start(ctx context.Context, rec request.Record, instead string, to
 
 // payBack tells the user that the payment came too late and is refunded.
 func (t *Talk) payBack(ctx context.Context, tn *turn) error {
-	return t.reply(ctx, tn, t.say(tn, "pay_nothing", nil)+"\n"+t.say(tn, "pay_back", locale.With{"n": tn.Payment.Price}))
+	return tn.reply(ctx, tn.say("pay_nothing", nil)+"\n"+tn.say("pay_back", locale.With{"n": tn.Payment.Price}))
 }

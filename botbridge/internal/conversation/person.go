@@ -51,7 +51,7 @@ type personal struct {
 // export answers /export: it sends everything that is kept about the user, as a file.
 func (t *Talk) export(ctx context.Context, tn *turn) error {
 	if tn.Chat.Group {
-		return t.reply(ctx, tn, t.say(tn, "export_private", nil))
+		return tn.reply(ctx, tn.say("export_private", nil))
 	}
 	p, err := t.personal(ctx, tn.who())
 	if err != nil {
@@ -61,12 +61,12 @@ func (t *Talk) export(ctx context.Context, tn *turn) error {
 	if err != nil {
 		return err
 	}
-	text := t.say(tn, "export_done", locale.With{"n": len(p.Requests)})
+	text := tn.say("export_done", locale.With{"n": len(p.Requests)})
 	if tn.p.Limits().Linked {
 		// There, files are links, and this one is nowhere to link to.
-		return t.replyLong(ctx, tn, text+"\n\n"+string(doc))
+		return tn.replyLong(ctx, text+"\n\n"+string(doc))
 	}
-	return t.post(ctx, tn, platform.Post{
+	return tn.post(ctx, platform.Post{
 		Text: text, ReplyTo: tn.Message.ID, Private: true, Files: []platform.Attachment{{
 			Name: "export.json", Media: platform.Document, Size: int64(len(doc)),
 			Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(doc)), nil },
@@ -152,13 +152,13 @@ func (t *Talk) requestsOf(ctx context.Context, who string, stars []state.Star) (
 func (t *Talk) forget(ctx context.Context, tn *turn) error {
 	switch {
 	case tn.Chat.Group:
-		return t.reply(ctx, tn, t.say(tn, "forget_private", nil))
+		return tn.reply(ctx, tn.say("forget_private", nil))
 	case tn.rest != "me":
-		return t.reply(ctx, tn, t.say(tn, "forget_usage", nil))
+		return tn.reply(ctx, tn.say("forget_usage", nil))
 	}
-	return t.post(ctx, tn, platform.Post{
-		Text: t.say(tn, "forget_ask", nil), ReplyTo: tn.Message.ID, Private: true,
-		Buttons: request.Buttons(t.o.Texts, tn.language, forgetID(tn), verbForget),
+	return tn.post(ctx, platform.Post{
+		Text: tn.say("forget_ask", nil), ReplyTo: tn.Message.ID, Private: true,
+		Buttons: tn.buttons(forgetID(tn), verbForget),
 	})
 }
 
@@ -169,7 +169,7 @@ func forgetID(tn *turn) string { return request.IDOf("forget/" + tn.who()) }
 // usage stay, as otherwise forgetting would be a way around them.
 func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
 	if id != forgetID(tn) {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "not_yours", nil))
+		tn.answer(ctx, "not_yours")
 		return nil
 	}
 	who := tn.who()
@@ -209,19 +209,16 @@ func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
 	if err := t.left(ctx, ChatKey(tn.Platform, tn.Chat)); err != nil {
 		return err
 	}
-	text := t.say(tn, "forget_done", locale.With{"n": len(requests) - kept})
+	text := tn.say("forget_done", locale.With{"n": len(requests) - kept})
 	if kept > 0 {
-		text += "\n" + t.say(tn, "forget_running", locale.With{"n": kept})
+		text += "\n" + tn.say("forget_running", locale.With{"n": kept})
 	}
-	text += "\n" + t.say(tn, "forget_rest", nil)
+	text += "\n" + tn.say("forget_rest", nil)
 	if charges, err := t.o.Store.ChargesOf(ctx, who, 1); err != nil {
 		return err
 	} else if len(charges) > 0 {
-		text += "\n" + t.say(tn, "forget_paid", nil)
+		text += "\n" + tn.say("forget_paid", nil)
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-	if err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, platform.Post{Text: text}); mayPass(err) {
-		return err
-	}
-	return nil
+	tn.answerText(ctx, "")
+	return tn.edit(ctx, tn.Message.ID, platform.Post{Text: text})
 }

@@ -14,10 +14,10 @@ import (
 func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, verb string) error {
 	n, err := strconv.Atoi(verb[min(1, len(verb)):])
 	if err != nil || n < 1 || n > len(rec.Outputs) || verb[:1] != request.VerbPick && verb[:1] != request.VerbVaryOne {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		tn.answer(ctx, "too_old")
 		return nil
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+	tn.answer(ctx, "on_it")
 	out := rec.Outputs[n-1]
 	if verb[:1] == request.VerbPick {
 		from := []request.Input{{Role: workflow.Image, From: &out.Ref, Owner: rec.Tenant()}}
@@ -26,7 +26,7 @@ func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, ver
 			w.args.AsFile = tn.settings.AsFile
 			return t.request(ctx, tn, c, w)
 		}
-		return t.resent(ctx, tn, t.o.Runner.SendOne(ctx, rec.ID, n-1))
+		return tn.resent(ctx, t.o.Runner.SendOne(ctx, rec.ID, n-1))
 	}
 	return t.vary(ctx, tn, rec, n, "")
 }

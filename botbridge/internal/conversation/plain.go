@@ -67,9 +67,9 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 		return nil
 	}
 	if c := t.fromWords(tn); c != nil && !own {
-		return t.reply(ctx, tn, t.say(tn, "hint_words", locale.With{"command": c.Name}))
+		return tn.reply(ctx, tn.say("hint_words", locale.With{"command": c.Name}))
 	}
-	return t.reply(ctx, tn, t.say(tn, "hint_photo", nil))
+	return tn.reply(ctx, tn.say("hint_photo", nil))
 }
 
 // findShown finds the bridge's pictures that a message replies to, unless it brings its

@@ -10,12 +10,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
-	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
-	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // pressed handles a button. Its data comes from the user's app, so it is trusted only if it
@@ -33,7 +30,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		if mayPass(err) {
 			return err
 		}
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		tn.answer(ctx, "too_old")
 		return nil
 	}
 	pressed := tn.Message.ID
@@ -48,73 +45,32 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 			return err
 		}
 	}
-	answer := func(key string, with locale.With) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, with)) }
 	switch verb {
 	case request.VerbStatus:
 		text, ok := t.o.Runner.Words(rec.ID)
 		if !ok {
-			text = t.say(tn, "it_is_over", nil)
+			text = tn.say("it_is_over", nil)
 		}
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, text)
+		tn.answerText(ctx, text)
 		return nil
 	case request.VerbCancel:
 		switch {
 		case rec.User.ID != tn.User.ID && !t.o.Guard.Admin(tn.Event):
-			answer("not_yours", nil)
+			tn.answer(ctx, "not_yours")
 		case t.o.Runner.Cancel(rec.ID):
-			answer("cancelling", nil)
+			tn.answer(ctx, "cancelling")
 		default:
-			answer("it_is_over", nil)
+			tn.answer(ctx, "it_is_over")
 		}
 		return nil
 	case request.VerbAgain, request.VerbVary, request.VerbUpscale:
-		answer("on_it", nil)
+		tn.answer(ctx, "on_it")
 		return t.pressedMore(ctx, tn, rec, verb)
 	case request.VerbFile, request.VerbResend:
-		answer("on_it", nil)
-		return t.resent(ctx, tn, t.o.Runner.SendAgain(ctx, rec.ID, verb == request.VerbFile))
+		tn.answer(ctx, "on_it")
+		return tn.resent(ctx, t.o.Runner.SendAgain(ctx, rec.ID, verb == request.VerbFile))
 	}
 	return t.pressedOne(ctx, tn, rec, verb)
-}
-
-// resent tells the user why files could not be sent again; err is the result of trying.
-func (t *Talk) resent(ctx context.Context, tn *turn, err error) error {
-	if err == nil || mayPass(err) {
-		return err
-	}
-	text := t.say(tn, "lost", nil)
-	if kept, ok := errors.AsType[*request.KeptError](err); ok {
-		text = kept.Say(t.o.Texts, tn.language)
-	} else if errors.Is(err, request.ErrUnjudged) {
-		text = t.say(tn, "delete_later", nil)
-	}
-	return t.reply(ctx, tn, text)
-}
-
-// noteButtons records what the buttons under a message are about: a request, a list, or the
-// user whose settings they change.
-func (t *Talk) noteButtons(ctx context.Context, tn *turn, post platform.Post, ids []string) {
-	about := ""
-	for _, row := range post.Buttons {
-		for _, button := range row {
-			if verb, rest, _ := strings.Cut(button.Data, ":"); about == "" && verb != verbGet {
-				about, _, _ = strings.Cut(rest, ":")
-			}
-		}
-	}
-	for _, id := range ids {
-		if about == "" {
-			return
-		}
-		// While Redis is away nothing else works here either, and without the note the
-		// buttons would be dead.
-		err := retry.New(notePause, maxNotePause).Do(ctx, func(ctx context.Context) error {
-			return t.o.Store.Put(ctx, request.MessageKind, messageName(tn, id), about, request.PictureKeep)
-		}, func(err error) bool { return errors.Is(err, state.ErrUnavailable) })
-		if err != nil {
-			t.o.Logger.Warn("cannot note what the buttons of a message are about", "error", err)
-		}
-	}
 }
 
 // errForged means that a button does not belong where it was pressed.
@@ -143,7 +99,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 	}
 	c := t.byName[rec.Command]
 	if c == nil {
-		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
 	args := rec.Args
 	args.Styles = c.Having(args.Styles)
@@ -160,7 +116,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error {
 	c := t.byName[t.o.Upscale]
 	if c == nil {
-		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
 	for i, out := range rec.Outputs {
 		if path.Ext(out.Ref.Filename) == "" {

@@ -86,11 +86,11 @@ func (t *Talk) question(ctx context.Context, tn *turn, c *workflow.Command, q qu
 
 // askFor asks a stored question.
 func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
-	text := t.say(tn, q.Needs, locale.With{"command": q.Command, "n": len(q.Choices)})
+	text := tn.say(q.Needs, locale.With{"command": q.Command, "n": len(q.Choices)})
 	if tn.Chat.Group {
-		text += " " + t.say(tn, "answer_here", nil)
+		text += " " + tn.say("answer_here", nil)
 	}
-	ids, err := t.send(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true, Buttons: t.answerButtons(tn, q)})
+	ids, err := tn.send(ctx, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true, Buttons: t.answerButtons(tn, q)})
 	if err != nil || !tn.Chat.Group || len(ids) == 0 {
 		return err
 	}
@@ -203,7 +203,7 @@ func (t *Talk) cancelQuestion(ctx context.Context, tn *turn) (bool, error) {
 	if q == nil || err != nil {
 		return false, err
 	}
-	if err := t.reply(ctx, tn, t.say(tn, "question_over", nil)); err != nil {
+	if err := tn.reply(ctx, tn.say("question_over", nil)); err != nil {
 		return true, err
 	}
 	return true, t.drop(ctx, tn)

@@ -92,7 +92,7 @@ func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
 		}
 	}
 	if id == "" {
-		return t.reply(ctx, tn, t.say(tn, "usage_refund", nil))
+		return tn.reply(ctx, tn.say("usage_refund", nil))
 	}
 	charge, err := t.o.Store.Charge(ctx, id)
 	var now state.ChargeState
@@ -101,23 +101,23 @@ func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
 	}
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		return t.reply(ctx, tn, t.say(tn, "refund_unknown", nil))
+		return tn.reply(ctx, tn.say("refund_unknown", nil))
 	case err != nil:
 		return err
 	case now == state.Refunded:
-		return t.reply(ctx, tn, t.say(tn, "refund_done", locale.With{"charge": charge.ID}))
+		return tn.reply(ctx, tn.say("refund_done", locale.With{"charge": charge.ID}))
 	}
 	t.o.Logger.Info("an operator refunds a payment", "charge", charge.ID)
-	return t.reply(ctx, tn, t.say(tn, "refund_begun", locale.With{"charge": charge.ID, "n": charge.Price, "who": charge.Who}))
+	return tn.reply(ctx, tn.say("refund_begun", locale.With{"charge": charge.ID, "n": charge.Price, "who": charge.Who}))
 }
 
 // paySupport answers /paysupport with whom to write to and, except in groups, where others
 // can read it, the user's latest payments.
 func (t *Talk) paySupport(ctx context.Context, tn *turn) error {
 	if _, sells := tn.p.(platform.Seller); !sells {
-		return t.reply(ctx, tn, t.say(tn, "pay_elsewhere", nil))
+		return tn.reply(ctx, tn.say("pay_elsewhere", nil))
 	}
-	lines := []string{t.say(tn, "pay_support", locale.With{"contact": t.o.Contact})}
+	lines := []string{tn.say("pay_support", locale.With{"contact": t.o.Contact})}
 	if !tn.Chat.Group {
 		charges, err := t.o.Store.ChargesOf(ctx, tn.who(), shownCharges)
 		if err != nil {
@@ -126,19 +126,19 @@ func (t *Talk) paySupport(ctx context.Context, tn *turn) error {
 		for _, c := range charges {
 			line := fmt.Sprintf("%s · %d ⭐ · %s", c.At.UTC().Format("2006-01-02 15:04"), c.Price, c.ID)
 			if c.State == state.Refund || c.State == state.Refunded {
-				line += " · " + t.say(tn, "pay_returned", nil)
+				line += " · " + tn.say("pay_returned", nil)
 			}
 			lines = append(lines, line)
 		}
 	}
-	return t.reply(ctx, tn, strings.Join(lines, "\n"))
+	return tn.reply(ctx, strings.Join(lines, "\n"))
 }
 
 // showTerms answers /terms, which bots that take payments must have.
 func (t *Talk) showTerms(ctx context.Context, tn *turn) error {
 	if t.o.Terms == nil {
-		return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
+		return tn.reply(ctx, tn.say("unknown_command", nil))
 	}
 	terms := t.o.Terms.in(tn.language)
-	return t.replyLinked(ctx, tn, terms, linksOf(terms)...)
+	return tn.replyLong(ctx, terms, linksOf(terms)...)
 }

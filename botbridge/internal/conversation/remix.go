@@ -31,20 +31,20 @@ func (t *Talk) remix(ctx context.Context, tn *turn) error {
 // pressedRemix asks for the words, unless a form has brought them.
 func (t *Talk) pressedRemix(ctx context.Context, tn *turn, rec request.Record) error {
 	if words := strings.TrimSpace(tn.Filled[fieldPrompt]); words != "" {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+		tn.answer(ctx, "on_it")
 		return t.remixed(ctx, tn, rec, words)
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	tn.answerText(ctx, "")
 	return t.askWords(ctx, tn, rec)
 }
 
 // askWords asks for new words. A reply makes the picture again.
 func (t *Talk) askWords(ctx context.Context, tn *turn, rec request.Record) error {
 	if c := t.byName[rec.Command]; c == nil || !c.Takes(workflow.Prompt) {
-		return t.reply(ctx, tn, t.say(tn, "not_taken_prompt", locale.With{"command": rec.Command}))
+		return tn.reply(ctx, tn.say("not_taken_prompt", locale.With{"command": rec.Command}))
 	}
-	ids, err := t.send(ctx, tn, platform.Post{
-		Text: t.say(tn, "remix_ask", locale.With{"words": short(rec.Args.Prompt)}), ReplyTo: tn.Message.ID, Asks: true,
+	ids, err := tn.send(ctx, platform.Post{
+		Text: tn.say("remix_ask", locale.With{"words": short(rec.Args.Prompt)}), ReplyTo: tn.Message.ID, Asks: true,
 	})
 	if err != nil || len(ids) == 0 {
 		return err
@@ -81,19 +81,19 @@ func (t *Talk) remixAsked(ctx context.Context, tn *turn) (rec request.Record, ok
 func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words string) error {
 	c := t.byName[rec.Command]
 	if c == nil {
-		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
 	tn.rest = words
 	t.cutFlag(tn, c)
 	fresh, err := c.Parse(tn.rest)
 	if err != nil {
-		return t.complain(ctx, tn, err)
+		return tn.complain(ctx, err)
 	}
 	args := rec.Args.With(fresh)
 	if negative, ok := tn.Filled[fieldNegative]; ok && fresh.Negative == "" {
 		args.Negative = strings.TrimSpace(negative) // also if it was emptied
 		if err := workflow.TooLong(args.Prompt + args.Negative); err != nil {
-			return t.complain(ctx, tn, err)
+			return tn.complain(ctx, err)
 		}
 	}
 	args.Styles = c.Having(rec.Args.Styles)

@@ -44,11 +44,11 @@ func (t *Talk) settings(ctx context.Context, who string) (Settings, error) {
 
 // showSettings shows the available settings.
 func (t *Talk) showSettings(ctx context.Context, tn *turn) error {
-	return t.post(ctx, tn, t.settingsPost(tn))
+	return tn.post(ctx, t.settingsPost(tn))
 }
 
 func (t *Talk) settingsPost(tn *turn) platform.Post {
-	post := platform.Post{Text: t.say(tn, "settings", nil), ReplyTo: tn.Message.ID}
+	post := platform.Post{Text: tn.say("settings", nil), ReplyTo: tn.Message.ID}
 	mark := func(on bool, label string) string {
 		if on {
 			return "✓ " + label
@@ -67,13 +67,13 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 	post.Buttons = append(post.Buttons, row)
 	s := tn.settings
 	post.Buttons = append(post.Buttons, []platform.Button{
-		button(s.AsFile, t.say(tn, "as_file", nil), "file", flip(s.AsFile)),
-		button(s.Previews, t.say(tn, "previews", nil), "preview", flip(s.Previews)),
+		button(s.AsFile, tn.say("as_file", nil), "file", flip(s.AsFile)),
+		button(s.Previews, tn.say("previews", nil), "preview", flip(s.Previews)),
 	})
 	if e := t.o.Enhance; e != nil {
-		row = []platform.Button{button(s.Better, t.say(tn, "better_words", nil), "better", flip(s.Better))}
+		row = []platform.Button{button(s.Better, tn.say("better_words", nil), "better", flip(s.Better))}
 		if e.Translate {
-			row = append(row, button(!s.NoTranslate, t.say(tn, "translate_words", nil), "translate", flip(!s.NoTranslate)))
+			row = append(row, button(!s.NoTranslate, tn.say("translate_words", nil), "translate", flip(!s.NoTranslate)))
 		}
 		post.Buttons = append(post.Buttons, row)
 	}
@@ -81,7 +81,7 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 	for _, size := range sizes {
 		label := size
 		if size == "-" {
-			label = t.say(tn, "usual_size", nil)
+			label = tn.say("usual_size", nil)
 		}
 		row = append(row, button(sizeOf(s) == size, label, "size", size))
 	}
@@ -110,11 +110,11 @@ func sizeOf(s Settings) string {
 func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error {
 	parts := strings.Split(data, ":")
 	if len(parts) != 3 {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		tn.answer(ctx, "too_old")
 		return nil
 	}
 	if parts[0] != tn.User.ID {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "not_yours", nil))
+		tn.answer(ctx, "not_yours")
 		return nil
 	}
 	s, value, ok := tn.settings, parts[2], true
@@ -142,18 +142,14 @@ func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error 
 		ok = false
 	}
 	if !ok {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		tn.answer(ctx, "too_old")
 		return nil
 	}
 	if err := t.o.Store.Put(ctx, settingsKind, tn.who(), s, 0); err != nil {
 		return err
 	}
 	tn.settings = s
-	tn.speak(t.o.Texts)
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "saved", nil))
-	err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, t.settingsPost(tn))
-	if mayPass(err) {
-		return err
-	}
-	return nil
+	tn.speak()
+	tn.answer(ctx, "saved")
+	return tn.edit(ctx, tn.Message.ID, t.settingsPost(tn))
 }

@@ -23,6 +23,6 @@ func (t *Talk) star(ctx context.Context, tn *turn, rec request.Record, n int) er
 	if starred {
 		key = "star_on"
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil))
+	tn.answer(ctx, key)
 	return nil
 }

@@ -33,7 +33,7 @@ func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	if err != nil {
 		return err
 	}
-	lines := []string{t.say(tn, "stats", locale.With{
+	lines := []string{tn.say("stats", locale.With{
 		"active": t.o.Runner.Active(), "chats": len(chats), "inbox": waiting, "outbox": t.o.Outbox.Waiting(),
 	})}
 	lines = append(lines, counted(days[statsDays-1])...)
@@ -41,7 +41,7 @@ func (t *Talk) stats(ctx context.Context, tn *turn) error {
 	if month.Requests() > 0 {
 		lines = append(lines, t.monthly(tn, &month)...)
 	}
-	return t.post(ctx, tn, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press, Text: strings.Join(lines, "\n")})
+	return tn.post(ctx, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press, Text: strings.Join(lines, "\n")})
 }
 
 // counted returns a day's outcomes and payments, under the names that they are stored by.
@@ -60,12 +60,12 @@ func counted(day state.Day) (lines []string) {
 
 // monthly returns the figures for several days.
 func (t *Talk) monthly(tn *turn, month *state.Day) []string {
-	lines := []string{"", t.say(tn, "stats_month", locale.With{
+	lines := []string{"", tn.say("stats_month", locale.With{
 		"days": statsDays, "n": month.Requests(), "done": month.Outcomes[string(request.Done)], "users": month.Users,
 	})}
 	half, ok := month.Wait(0.5)
 	if most, _ := month.Wait(0.95); ok {
-		lines = append(lines, t.say(tn, "stats_wait", locale.With{
+		lines = append(lines, tn.say("stats_wait", locale.With{
 			"half": request.Duration(t.o.Texts, tn.language, half), "most": request.Duration(t.o.Texts, tn.language, most),
 		}))
 	}
@@ -81,7 +81,7 @@ func (t *Talk) monthly(tn *turn, month *state.Day) []string {
 	}
 	lines = append(lines, strings.Join(named, " · "))
 	if month.Paid > 0 {
-		lines = append(lines, t.say(tn, "stats_stars", locale.With{"n": month.Paid, "back": month.Refunded}))
+		lines = append(lines, tn.say("stats_stars", locale.With{"n": month.Paid, "back": month.Refunded}))
 	}
 	return lines
 }

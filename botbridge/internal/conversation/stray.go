@@ -89,7 +89,7 @@ func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (of string, f
 // stray answers a press from a message that does not have the button, as far as is known.
 func (t *Talk) stray(ctx context.Context, tn *turn) error {
 	t.o.Logger.Warn("a button was pressed under a message that it is not of", "platform", tn.Platform)
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+	tn.answer(ctx, "too_old")
 	return nil
 }
 

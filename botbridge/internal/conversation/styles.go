@@ -48,9 +48,9 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 		}
 	}
 	if len(names) == 0 {
-		return t.reply(ctx, tn, t.say(tn, "styles_none", nil))
+		return tn.reply(ctx, tn.say("styles_none", nil))
 	}
-	lines := []string{t.say(tn, "styles_head", locale.With{"style": names[0], "command": strings.TrimPrefix(commands[names[0]][0], "/")}), ""}
+	lines := []string{tn.say("styles_head", locale.With{"style": names[0], "command": strings.TrimPrefix(commands[names[0]][0], "/")}), ""}
 	for _, name := range names {
 		line := name
 		if about[name] != "" {
@@ -61,15 +61,15 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 		}
 		lines = append(lines, line)
 	}
-	return t.replyLong(ctx, tn, strings.Join(lines, "\n"))
+	return tn.replyLong(ctx, strings.Join(lines, "\n"))
 }
 
 // styleMenu returns buttons for a picture's styles, as many as fit.
 func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
 	const inRow, most = 3, 12
-	post := t.menu(tn, rec, t.say(tn, "styles_none", nil))
+	post := t.menu(tn, rec, tn.say("styles_none", nil))
 	if c := t.byName[rec.Command]; c != nil && len(c.Styles()) > 0 {
-		post.Buttons, post.Text = nil, t.say(tn, "styles_pick", nil)
+		post.Buttons, post.Text = nil, tn.say("styles_pick", nil)
 		for i, s := range c.Styles()[:min(most, len(c.Styles()))] {
 			if i%inRow == 0 {
 				post.Buttons = append(post.Buttons, nil)
@@ -77,14 +77,14 @@ func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
 			last := len(post.Buttons) - 1
 			post.Buttons[last] = append(post.Buttons[last], platform.Button{Label: s.Name, Data: request.ButtonData(request.VerbStyle+s.Name, rec.ID)})
 		}
-		post.Buttons = append(post.Buttons, request.Buttons(t.o.Texts, tn.language, rec.ID, request.VerbBack)...)
+		post.Buttons = append(post.Buttons, tn.buttons(rec.ID, request.VerbBack)...)
 	}
 	return post
 }
 
 // pressedStyles offers the styles in the menu.
 func (t *Talk) pressedStyles(ctx context.Context, tn *turn, rec request.Record) error {
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
+	tn.answerText(ctx, "")
 	return t.turnMenu(ctx, tn, t.styleMenu(tn, rec))
 }
 
@@ -92,10 +92,10 @@ func (t *Talk) pressedStyles(ctx context.Context, tn *turn, rec request.Record) 
 func (t *Talk) pressedStyle(ctx context.Context, tn *turn, rec request.Record, style string) error {
 	c := t.byName[rec.Command]
 	if c == nil || len(c.Having([]string{style})) == 0 {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		tn.answer(ctx, "too_old")
 		return nil
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+	tn.answer(ctx, "on_it")
 	args := rec.Args
 	args.Styles, args.SeedGiven = []string{style}, c.Takes(workflow.Seed)
 	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), replyTo: rec.Message})

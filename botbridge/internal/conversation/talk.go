@@ -64,6 +64,7 @@ type Options struct {
 // what they are given.
 type Talk struct {
 	o        Options
+	voice    *voice
 	catalogs *catalogs
 	declared []platform.Command // for Suggest
 	byName   map[string]*workflow.Command
@@ -80,39 +81,13 @@ type Talk struct {
 	groups sync.Mutex // held while settings of a group change
 }
 
-// turn is one event and its author.
-type turn struct {
-	platform.Event
-	p        platform.Platform
-	settings Settings
-	group    GroupSettings
-	// own is the author's language; language is the one to reply in.
-	own, language string
-	// rest is what follows the command.
-	rest string
-	// under is the message whose button was pressed, or the one that replies to a picture.
-	under string
-	// shown are the bridge's pictures that the message replies to; given are inputs from
-	// earlier messages.
-	shown, given []request.Input
-	// answers is the question that the message answers, if any.
-	answers *question
-	// instead is the request that an edited message replaces, if any.
-	instead *request.Record
-	// better means that the author wants better words.
-	better bool
-	// agreed means that the author has accepted the terms.
-	agreed bool
-}
-
-func (t *turn) who() string { return request.Who(t.Platform, t.User.ID) }
-
 // New returns a Talk.
 func New(o Options) *Talk {
 	if o.AlbumWait == 0 {
 		o.AlbumWait = albumWait
 	}
-	t := &Talk{o: o, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}, menus: map[string]time.Time{}}
+	voice := &voice{texts: o.Texts, outbox: o.Outbox, store: o.Store, logger: o.Logger}
+	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}, menus: map[string]time.Time{}}
 	for _, c := range o.Commands {
 		t.byName[c.Name] = c
 	}
@@ -194,13 +169,13 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		if tn.Chat.Group && tn.Kind != platform.Pressed {
 			return nil // the group did not ask for a bot that is not its own
 		}
-		return t.keepOut(ctx, tn, t.say(tn, "private", locale.With{"id": tn.who()}))
+		return t.keepOut(ctx, tn, tn.say("private", locale.With{"id": tn.who()}))
 	case limits.Welcome:
 	}
 	if flood, tell := t.o.Guard.Flood(e, time.Now()); flood {
 		text := ""
 		if tell {
-			text = t.say(tn, "too_fast", nil)
+			text = tn.say("too_fast", nil)
 		}
 		return t.keepOut(ctx, tn, text)
 	}
@@ -214,7 +189,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 
 // turnOf returns the turn of an event.
 func (t *Talk) turnOf(ctx context.Context, e platform.Event) (*turn, error) {
-	tn := &turn{Event: e, p: t.o.Platform(e.Platform)}
+	tn := &turn{Event: e, voice: t.voice, p: t.o.Platform(e.Platform)}
 	var err error
 	if tn.settings, err = t.settings(ctx, tn.who()); err != nil {
 		return nil, err
@@ -222,7 +197,7 @@ func (t *Talk) turnOf(ctx context.Context, e platform.Event) (*turn, error) {
 	if tn.group, err = t.groupSettings(ctx, e); err != nil {
 		return nil, err
 	}
-	tn.speak(t.o.Texts)
+	tn.speak()
 	return tn, nil
 }
 
@@ -279,13 +254,13 @@ func (t *Talk) left(ctx context.Context, key string) error {
 // keepOut replies to a user whose message is ignored.
 func (t *Talk) keepOut(ctx context.Context, tn *turn, text string) error {
 	if tn.Kind == platform.Pressed {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, text)
+		tn.answerText(ctx, text)
 		return nil
 	}
 	if text == "" || !t.mayHint(tn) {
 		return nil
 	}
-	return t.reply(ctx, tn, text)
+	return tn.reply(ctx, text)
 }
 
 // said answers a message.
@@ -311,7 +286,7 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 		// It may be for another bot.
 		return nil
 	}
-	return t.reply(ctx, tn, t.say(tn, "unknown_command", nil))
+	return tn.reply(ctx, tn.say("unknown_command", nil))
 }
 
 // mayHint reports whether a chat has gone without a hint for a while, and notes that it
@@ -349,38 +324,4 @@ func commandOf(text string) (name, rest string, ok bool) {
 		return "", rest, true
 	}
 	return strings.ToLower(name), rest, true
-}
-
-// say returns a text in the language of the turn.
-func (t *Talk) say(tn *turn, key string, with locale.With) string {
-	return t.o.Texts.Say(tn.language, key, with)
-}
-
-// reply replies to the message of a turn, visible only to its author where the platform
-// allows that.
-func (t *Talk) reply(ctx context.Context, tn *turn, text string) error {
-	return t.post(ctx, tn, platform.Post{Text: text, ReplyTo: tn.Message.ID, Private: true, Press: tn.Press})
-}
-
-// post sends a message and waits for the result. A message that the platform will never
-// accept is dropped. If it may not have arrived, post returns an error, so that the event
-// is handled again.
-func (t *Talk) post(ctx context.Context, tn *turn, post platform.Post) error {
-	_, err := t.send(ctx, tn, post)
-	return err
-}
-
-// send is post, and returns the ids of the messages.
-func (t *Talk) send(ctx context.Context, tn *turn, post platform.Post) ([]string, error) {
-	ids, err := t.sendOn(ctx, tn, post)
-	if err == nil || platform.Permanent(err) || errors.Is(err, outbox.ErrGaveUp) || errors.Is(err, outbox.ErrFull) {
-		return ids, nil
-	}
-	return nil, err
-}
-
-// mayPass reports whether handling the event again may help.
-func mayPass(err error) bool {
-	return errors.Is(err, state.ErrUnavailable) || errors.Is(err, state.ErrDeposed) || errors.Is(err, outbox.ErrNotSent) ||
-		errors.Is(err, context.Canceled)
 }

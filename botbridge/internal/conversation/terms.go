@@ -80,13 +80,13 @@ func (t *Talk) askTerms(ctx context.Context, tn *turn, e platform.Event) error {
 		return err
 	}
 	terms := t.o.Terms.in(tn.language)
-	parts := locale.Split(terms+"\n\n"+t.say(tn, "terms_ask", nil), tn.p.Limits().Text)
+	parts := locale.Split(terms+"\n\n"+tn.say("terms_ask", nil), tn.p.Limits().Text)
 	for i, part := range parts {
 		post := platform.Post{Text: part, ReplyTo: e.Message.ID}
 		if i == len(parts)-1 {
-			post.Buttons = append(withLinks(nil, linksOf(terms)), request.Buttons(t.o.Texts, tn.language, id, verbAccept)...)
+			post.Buttons = append(withLinks(nil, linksOf(terms)), tn.buttons(id, verbAccept)...)
 		}
-		if err := t.post(ctx, tn, post); err != nil {
+		if err := tn.post(ctx, post); err != nil {
 			return err
 		}
 	}
@@ -97,9 +97,8 @@ func (t *Talk) askTerms(ctx context.Context, tn *turn, e platform.Event) error {
 // Until that is done it may be pressed again: a request is named after its event, so it is
 // not made twice.
 func (t *Talk) pressedAccept(ctx context.Context, tn *turn, id string) error {
-	answer := func(key string) { t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, key, nil)) }
 	if _, err := uuid.Parse(id); err != nil || len(id) != 36 || t.o.Terms == nil {
-		answer("too_old")
+		tn.answer(ctx, "too_old")
 		return nil
 	}
 	var u unaccepted
@@ -108,26 +107,25 @@ func (t *Talk) pressedAccept(ctx context.Context, tn *turn, id string) error {
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
 	case err != nil, u.Event.Platform != tn.Platform, u.Event.Chat.ID != tn.Chat.ID, termsID(u.Event, u.Version) != id:
-		answer("too_old")
+		tn.answer(ctx, "too_old")
 		return nil
 	case u.Event.User.ID != tn.User.ID:
-		answer("not_yours")
+		tn.answer(ctx, "not_yours")
 		return nil
 	case u.Done:
-		answer("it_is_over")
+		tn.answer(ctx, "it_is_over")
 		return nil
 	}
 	if u.Version == t.o.Terms.Version {
 		if err := t.o.Store.Put(ctx, termsKind, tn.who(), u.Version, 0); err != nil {
 			return err
 		}
-		answer("terms_accepted")
-		err := t.o.Outbox.Edit(ctx, tn.p, tn.Chat, tn.Message.ID, platform.Post{Text: t.say(tn, "terms_accepted", nil)})
-		if mayPass(err) {
+		tn.answer(ctx, "terms_accepted")
+		if err := tn.edit(ctx, tn.Message.ID, platform.Post{Text: tn.say("terms_accepted", nil)}); err != nil {
 			return err
 		}
 	} else {
-		answer("terms_changed") // they are shown instead of making the request
+		tn.answer(ctx, "terms_changed") // they are shown instead of making the request
 	}
 	waiting, err := t.turnOf(ctx, u.Event)
 	if err != nil {

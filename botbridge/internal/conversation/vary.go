@@ -18,7 +18,7 @@ const (
 func (t *Talk) vary(ctx context.Context, tn *turn, rec request.Record, n int, how string) error {
 	c, w := t.variation(rec, n, how)
 	if c == nil {
-		return t.reply(ctx, tn, t.say(tn, "command_gone", nil))
+		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
 	w.id, w.replyTo = request.IDOf(tn.Key()), rec.Message
 	if c.Takes(workflow.Count) {
@@ -85,18 +85,18 @@ func (t *Talk) varies(rec request.Record) bool {
 // pressedNumber handles a menu button for one picture; for 0 it asks which one.
 func (t *Talk) pressedNumber(ctx context.Context, tn *turn, rec request.Record, verb string, n int) error {
 	if n > len(rec.Outputs) {
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "too_old", nil))
+		tn.answer(ctx, "too_old")
 		return nil
 	}
 	switch {
 	case n == 0:
-		t.o.Outbox.Answer(ctx, tn.p, tn.Press, "")
-		post := t.menu(tn, rec, t.say(tn, "which_"+verb, locale.With{"n": len(rec.Outputs)}))
-		post.Buttons = append(t.numbers(rec, verb), request.Buttons(t.o.Texts, tn.language, rec.ID, request.VerbBack)...)
+		tn.answerText(ctx, "")
+		post := t.menu(tn, rec, tn.say("which_"+verb, locale.With{"n": len(rec.Outputs)}))
+		post.Buttons = append(t.numbers(rec, verb), tn.buttons(rec.ID, request.VerbBack)...)
 		return t.turnMenu(ctx, tn, post)
 	case verb == request.VerbStar:
 		return t.star(ctx, tn, rec, n)
 	}
-	t.o.Outbox.Answer(ctx, tn.p, tn.Press, t.say(tn, "on_it", nil))
+	tn.answer(ctx, "on_it")
 	return t.vary(ctx, tn, rec, n, verb)
 }
