@@ -81,6 +81,7 @@ var mayImport = map[string][]string{
 
 	"internal/metrics":   {"internal/dispatch", "internal/fleet", "internal/job", "internal/redis", "internal/panics", "internal/schedule"},
 	"internal/catalog":   {"internal/job", "internal/pyjson", "internal/python"},
+	"internal/split":     {"internal/catalog", "internal/pyjson"},
 	"internal/pins":      {"internal/keyring", "internal/redis"},
 	"internal/faults":    {"internal/redis"},
 	"internal/trends":    {"internal/redis"},
