@@ -11,6 +11,17 @@ import (
 // latent is a LATENT: a description of what to paint, not pixels yet.
 type latent struct {
 	scenes []scene
+	// indices are the places of the scenes in the batch that they were taken from; nil if they
+	// were not. Samplers draw the noise of these places.
+	indices []int
+}
+
+// place is which picture of its batch a scene is.
+func (l latent) place(i int) int {
+	if l.indices == nil {
+		return i
+	}
+	return l.indices[i]
 }
 
 // latentScale is the size of a latent pixel in picture pixels.
@@ -23,6 +34,8 @@ func sampleNode(class string) (nodeType, bool) {
 		return nodeType{run: runTextEncode}, true
 	case "EmptyLatentImage", "EmptySD3LatentImage":
 		return nodeType{run: runEmptyLatent}, true
+	case "LatentFromBatch":
+		return nodeType{run: runFromBatch}, true
 	case "KSampler", "KSamplerAdvanced":
 		return nodeType{run: runSampler}, true
 	case "VAEDecode", "VAEDecodeTiled":
@@ -56,6 +69,24 @@ func runEmptyLatent(c *call) (nodeResult, *exception) {
 	return one(out), nil
 }
 
+func runFromBatch(c *call) (nodeResult, *exception) {
+	in, ok := c.args["samples"].(latent)
+	if !ok || len(in.scenes) == 0 {
+		return nodeResult{}, raise("TypeError", "'%s' object is not subscriptable", argType(c.args["samples"]))
+	}
+	from := c.int("batch_index", 0)
+	if from < 0 {
+		from += len(in.scenes)
+	}
+	from = max(0, min(len(in.scenes)-1, from))
+	to := from + max(0, min(len(in.scenes)-from, c.int("length", 1)))
+	out := latent{scenes: in.scenes[from:to]}
+	for i := from; i < to; i++ {
+		out.indices = append(out.indices, in.place(i))
+	}
+	return one(out), nil
+}
+
 // influence is what a linked value contributes to the picture.
 func influence(v any) string {
 	o, _ := v.(opaque)
@@ -76,9 +107,9 @@ func runSampler(c *call) (nodeResult, *exception) {
 		influence(c.args["positive"]), influence(c.args["negative"]), influence(c.args["model"]),
 		c.text("sampler_name"), c.text("scheduler"), strconv.FormatFloat(c.number("cfg", 1), 'g', -1, 64),
 	}
-	out := latent{}
+	out := latent{indices: in.indices}
 	for i, s := range in.scenes {
-		s.texts, s.seed, s.denoise = texts, seed+uint64(i), c.number("denoise", 1)
+		s.texts, s.seed, s.denoise = texts, seed+uint64(in.place(i)), c.number("denoise", 1)
 		out.scenes = append(out.scenes, s)
 	}
 	steps := max(1, c.int("steps", 20))
