@@ -62,7 +62,7 @@ func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
 	}
 	if q == nil || answerID(*q) != id {
 		// This very event may have answered it before the bridge was killed.
-		if _, err := t.o.Runner.Continue(t.driving(ctx), request.IDOf(tn.Key())); mayPass(err) {
+		if _, err := t.o.Runner.Continue(driving(ctx), request.IDOf(tn.Key())); mayPass(err) {
 			return err
 		}
 		tn.answer(ctx, "it_is_over")

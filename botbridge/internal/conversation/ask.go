@@ -156,11 +156,11 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	case state.Exists:
 		// The event is handled again: the bridge was killed on the way, or Redis stored the
 		// request but its reply was lost.
-		if told, err = t.o.Runner.Continue(t.driving(ctx), rec.ID); err != nil {
+		if told, err = t.o.Runner.Continue(driving(ctx), rec.ID); err != nil {
 			return err
 		}
 	case state.Taken:
-		told = t.o.Runner.Begin(t.driving(ctx), rec)
+		told = t.o.Runner.Begin(driving(ctx), rec)
 	}
 	if tn.instead != nil {
 		t.o.Runner.Cancel(tn.instead.ID)
@@ -199,7 +199,7 @@ func (t *Talk) settle(ctx context.Context, c *workflow.Command, args workflow.Ar
 
 // driving returns the context that requests run under: it outlives the turn and ends with
 // the bridge.
-func (t *Talk) driving(ctx context.Context) context.Context {
+func driving(ctx context.Context) context.Context {
 	if bridge, ok := ctx.Value(bridgeKey{}).(context.Context); ok {
 		return bridge
 	}

@@ -49,7 +49,7 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 		return err
 	}
 	// Also if it was stored before: Redis may have lost the reply.
-	t.spread(t.driving(ctx), id)
+	t.spread(driving(ctx), id)
 	if !fresh {
 		return nil
 	}

@@ -59,7 +59,7 @@ func (t *Talk) keepMenu(ctx context.Context, tn *turn) {
 	if busy {
 		return
 	}
-	e, ctx := tn.Event, t.driving(ctx)
+	e, ctx := tn.Event, driving(ctx)
 	t.spreading.Go(func() {
 		if err := t.setMenu(ctx, e, tn.p, p); err != nil {
 			t.o.Logger.Warn("the menu of a group cannot be set now", "platform", e.Platform, "error", err)

@@ -255,7 +255,7 @@ func (t *Talk) paid(ctx context.Context, tn *turn) error {
 	switch paying {
 	case state.PaysRequest:
 		t.o.Logger.Info("a request was paid for", "request", rec.ID, "charge", charge.ID)
-		return t.start(ctx, rec, o.Instead, t.o.Runner.Begin(t.driving(ctx), rec))
+		return t.start(ctx, rec, o.Instead, t.o.Runner.Begin(driving(ctx), rec))
 	case state.PaysKnown:
 		return t.paidBefore(ctx, tn, charge.ID)
 	case state.PaysNothing:
@@ -282,7 +282,7 @@ func (t *Talk) paidBefore(ctx context.Context, tn *turn, id string) error {
 	case rec.Charge != id:
 		return t.owe(ctx, tn, charge) // another payment for the request came first
 	}
-	told, err := t.o.Runner.Continue(t.driving(ctx), rec.ID)
+	told, err := t.o.Runner.Continue(driving(ctx), rec.ID)
 	if err != nil {
 		return err
 	}

@@ -142,7 +142,7 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 			return false, nil
 		}
 		if err == nil {
-			_, err = t.o.Runner.Continue(t.driving(ctx), rec.ID)
+			_, err = t.o.Runner.Continue(driving(ctx), rec.ID)
 		}
 		return true, err
 	}
