@@ -59,7 +59,7 @@ func TestMaskInAnAlbum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, limits.Config{})
-			r.talk.o.AlbumWait = time.Minute
+			r.with(func(o *Options) { o.AlbumWait = time.Minute })
 			asked := platform.Event{}
 			for _, e := range c.album {
 				require.NoError(t, NotePart(t.Context(), r.store, e))
@@ -81,7 +81,7 @@ func TestMaskInAnAlbum(t *testing.T) {
 func TestMaskComesLate(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
-	r.talk.o.AlbumWait = time.Minute
+	r.with(func(o *Options) { o.AlbumWait = time.Minute })
 	first, second := part(9, "a", "/inpaint"), part(10, "a", "")
 	require.NoError(t, NotePart(t.Context(), r.store, first))
 	ctx, stop := context.WithCancel(r.ctx)
@@ -94,7 +94,7 @@ func TestMaskComesLate(t *testing.T) {
 	require.NoError(t, <-handled)
 	require.Equal(t, "photo9 photo10", r.files(first))
 
-	r.talk.o.AlbumWait = time.Millisecond
+	r.with(func(o *Options) { o.AlbumWait = time.Millisecond })
 	alone := part(20, "c", "/inpaint")
 	require.NoError(t, NotePart(t.Context(), r.store, alone))
 	require.NoError(t, r.talk.Handle(r.ctx, alone))

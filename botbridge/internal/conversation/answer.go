@@ -68,7 +68,7 @@ func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
 		tn.answer(ctx, "it_is_over")
 		return nil
 	}
-	c := t.byName[q.Command]
+	c := t.commands.byName[q.Command]
 	tn.rest = strings.TrimSpace(tn.Filled[fieldPrompt])
 	if tn.rest == "" || c == nil || !t.fill(tn, c, q) {
 		tn.answer(ctx, "answer_odd")

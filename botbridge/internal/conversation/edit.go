@@ -126,11 +126,11 @@ func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command stri
 		return err
 	}
 	if q != nil {
-		if c := t.byName[q.Command]; c != nil && t.fill(tn, c, q) {
+		if c := t.commands.byName[q.Command]; c != nil && t.fill(tn, c, q) {
 			return t.ask(ctx, tn, c)
 		}
 	}
-	c := t.byName[command]
+	c := t.commands.byName[command]
 	if c == nil {
 		return t.said(ctx, tn)
 	}

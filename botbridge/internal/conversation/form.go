@@ -91,7 +91,7 @@ func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workf
 	if err != nil {
 		return nil, args, err
 	}
-	return t.byName[rec.Command], rec.Args, nil
+	return t.commands.byName[rec.Command], rec.Args, nil
 }
 
 // wordsOffered returns the suggested words of an offer, or the author's own if there are
@@ -109,7 +109,7 @@ func (t *Talk) wordsOffered(ctx context.Context, tn *turn, id string) (c *workfl
 	if o.Prompt != "" {
 		args.Prompt, args.Negative = o.Prompt, o.Negative
 	}
-	return t.byName[o.Command], args, nil
+	return t.commands.byName[o.Command], args, nil
 }
 
 // filledWords replaces the words of a request with those of a form.

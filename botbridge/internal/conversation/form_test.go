@@ -43,7 +43,7 @@ func TestFormForNewWords(t *testing.T) {
 	both, err := workflow.NewCommand("both", workflow.Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}},
 		"2": {"class_type": "Text", "inputs": {"text": "y"}, "_meta": {"title": "negative"}}}`))
 	require.NoError(t, err)
-	r.talk.byName["both"] = both
+	r.talk.commands.byName["both"] = both
 	alone, group := r.pictured("5", "5"), r.pictured("7", "-9")
 	want := &platform.Form{Title: "✏️ New words", Data: "rx:" + alone, Fields: []platform.Field{
 		{Name: "prompt", Label: "What you want to see", Value: "a fox", Long: true, Required: true},

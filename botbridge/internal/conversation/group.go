@@ -79,7 +79,7 @@ func (t *Talk) changeGroup(ctx context.Context, e platform.Event, change func(*G
 		return g, err
 	}
 	change(&g)
-	g.Off = slices.DeleteFunc(g.Off, func(name string) bool { return t.byName[name] == nil })
+	g.Off = slices.DeleteFunc(g.Off, func(name string) bool { return t.commands.byName[name] == nil })
 	g.Used = time.Now().UTC()
 	return g, t.o.Store.Put(ctx, groupKind, groupName(e), g, groupKeep)
 }
@@ -106,11 +106,11 @@ func (t *Talk) leftGroup(ctx context.Context, e platform.Event) error {
 }
 
 // usual returns the command for plain words in the chat of a turn, nil for none.
-func (t *Talk) usual(tn *turn) *workflow.Command {
-	if c := t.byName[tn.group.Usual]; c != nil {
+func (rep *repertoire) usual(tn *turn) *workflow.Command {
+	if c := rep.byName[tn.group.Usual]; c != nil {
 		return c
 	}
-	return t.byName[t.o.Default]
+	return rep.byName[rep.plain]
 }
 
 // groupButton leads from a user's settings to the group's; nil on platforms that do not
@@ -144,16 +144,16 @@ func (t *Talk) groupPost(tn *turn, user string) platform.Post {
 		row = append(row, button(g.Language == language, t.o.Texts.Say(language, "language", nil), "lang", language))
 	}
 	post.Buttons = append(post.Buttons, row)
-	if next := t.nextUsual(tn); next != "" {
-		label := tn.say("group_usual", locale.With{"command": t.usual(tn).Name})
+	if next := t.commands.nextUsual(tn); next != "" {
+		label := tn.say("group_usual", locale.With{"command": t.commands.usual(tn).Name})
 		post.Buttons = append(post.Buttons, []platform.Button{button(false, label, "usual", next)})
 	}
 	post.Buttons = append(post.Buttons, t.capRows(tn, button)...)
 	row = nil
-	for i, c := range t.o.Commands[:min(maxSwitches, len(t.o.Commands))] {
+	for i, c := range t.commands.list[:min(maxSwitches, len(t.commands.list))] {
 		on := !slices.Contains(g.Off, c.Name)
 		row = append(row, button(on, "/"+c.Name, flip(on), c.Name))
-		if len(row) == 2 || i == min(maxSwitches, len(t.o.Commands))-1 {
+		if len(row) == 2 || i == min(maxSwitches, len(t.commands.list))-1 {
 			post.Buttons, row = append(post.Buttons, row), nil
 		}
 	}
@@ -162,14 +162,14 @@ func (t *Talk) groupPost(tn *turn, user string) platform.Post {
 
 // nextUsual returns the next choice for plain words after the current command, "" if there
 // is none.
-func (t *Talk) nextUsual(tn *turn) string {
-	now := t.usual(tn)
+func (rep *repertoire) nextUsual(tn *turn) string {
+	now := rep.usual(tn)
 	if now == nil {
 		return ""
 	}
-	at := slices.Index(t.o.Commands, now)
-	for i := range t.o.Commands {
-		c := t.o.Commands[(at+1+i)%len(t.o.Commands)]
+	at := slices.Index(rep.list, now)
+	for i := range rep.list {
+		c := rep.list[(at+1+i)%len(rep.list)]
 		if c != now && c.Takes(workflow.Prompt) && !slices.Contains(tn.group.Off, c.Name) {
 			return c.Name
 		}
@@ -219,7 +219,7 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 
 // groupChange returns the change that a button makes; nil if no button offers it.
 func (t *Talk) groupChange(key, value string) func(*GroupSettings) {
-	c := t.byName[value]
+	c := t.commands.byName[value]
 	switch {
 	case key == "lang" && value == "-":
 		return func(g *GroupSettings) { g.Language = "" }

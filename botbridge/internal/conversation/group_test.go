@@ -132,8 +132,8 @@ func TestPlainWordsOfAGroup(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	draw, err := workflow.NewCommand("draw", workflow.Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
 	require.NoError(t, err)
-	r.talk.o.Commands = append(r.talk.o.Commands, draw)
-	r.talk.byName["draw"], r.commands["draw"] = draw, draw
+	r.talk.commands.list = append(r.talk.commands.list, draw)
+	r.talk.commands.byName["draw"], r.commands["draw"] = draw, draw
 	r.regroup("9", "-9", "menu", "-")
 	_, edits := r.sent()
 	require.Contains(t, labels(edits[0]), "Plain words: /generate")

@@ -14,14 +14,14 @@ import (
 const menuPause = time.Minute
 
 // here returns the commands that are on in the chat of a turn, in the order of /help.
-func (t *Talk) here(tn *turn) []*workflow.Command {
-	return slices.DeleteFunc(slices.Clone(t.o.Commands), func(c *workflow.Command) bool { return slices.Contains(tn.group.Off, c.Name) })
+func (rep *repertoire) here(tn *turn) []*workflow.Command {
+	return slices.DeleteFunc(slices.Clone(rep.list), func(c *workflow.Command) bool { return slices.Contains(tn.group.Off, c.Name) })
 }
 
 // menuOf returns the commands to hide from a group's menu and a digest of the result, ""
 // for the default menu.
 func (t *Talk) menuOf(p platform.Menued, g GroupSettings) (off []string, shows string) {
-	for _, c := range t.o.Commands {
+	for _, c := range t.commands.list {
 		if slices.Contains(g.Off, c.Name) {
 			off = append(off, c.Name)
 		}

@@ -21,12 +21,12 @@ const (
 // greet answers /start: with a default command, plain words are enough in a private chat.
 func (t *Talk) greet(ctx context.Context, tn *turn) error {
 	var lines []string
-	if !tn.Chat.Group && t.usual(tn) != nil {
+	if !tn.Chat.Group && t.commands.usual(tn) != nil {
 		lines = append(lines, tn.say("start_words", nil))
-	} else if c := t.fromWords(tn); c != nil {
+	} else if c := t.commands.fromWords(tn); c != nil {
 		lines = append(lines, tn.say("start_command", locale.With{"command": c.Name}))
 	}
-	if !tn.Chat.Group && t.byName[t.o.Edit] != nil {
+	if !tn.Chat.Group && t.commands.byName[t.commands.edit] != nil {
 		lines = append(lines, tn.say("start_photo", nil))
 	}
 	if len(lines) == 0 {
@@ -37,9 +37,9 @@ func (t *Talk) greet(ctx context.Context, tn *turn) error {
 
 // fromWords returns the command that makes a picture from words alone: the default one where
 // the turn is, else the first; nil if there is none.
-func (t *Talk) fromWords(tn *turn) *workflow.Command {
-	commands := t.here(tn)
-	if c := t.usual(tn); slices.Contains(commands, c) {
+func (rep *repertoire) fromWords(tn *turn) *workflow.Command {
+	commands := rep.here(tn)
+	if c := rep.usual(tn); slices.Contains(commands, c) {
 		return c
 	}
 	for _, c := range commands {
@@ -55,7 +55,7 @@ func (t *Talk) fromWords(tn *turn) *workflow.Command {
 func (t *Talk) help(ctx context.Context, tn *turn) error {
 	words := strings.Fields(strings.ToLower(tn.rest))
 	if len(words) > 0 {
-		if c := t.byName[strings.TrimPrefix(words[0], "/")]; c != nil {
+		if c := t.commands.byName[strings.TrimPrefix(words[0], "/")]; c != nil {
 			if off, err := tn.off(ctx, c); off || err != nil {
 				return err
 			}
@@ -66,7 +66,7 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 		}
 	}
 	lines := []string{tn.say("help_head", nil), ""}
-	commands := t.here(tn)
+	commands := t.commands.here(tn)
 	for _, c := range commands {
 		line := "/" + c.Name + " - " + About(c, tn.language)
 		if _, sells := tn.p.(platform.Seller); sells && t.o.Contact != "" && c.Spec.Stars > 0 {

@@ -77,7 +77,7 @@ func TestLongHelp(t *testing.T) {
 	for n := range 40 {
 		c, err := workflow.NewCommand("command"+strconv.Itoa(n), workflow.Spec{About: map[string]string{"en": strings.Repeat("x", 250)}}, []byte(`{"1": {"class_type": "A", "inputs": {}}}`))
 		require.NoError(t, err)
-		r.talk.o.Commands = append(r.talk.o.Commands, c)
+		r.talk.commands.list = append(r.talk.commands.list, c)
 	}
 	r.event("5", "5", platform.Said, "m", "/help")
 	said := r.p.in("5")

@@ -58,7 +58,7 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 	if len(rec.Inputs) > 0 {
 		lines = append(lines, tn.say("info_from", nil))
 	}
-	if c := t.byName[rec.Command]; c != nil {
+	if c := t.commands.byName[rec.Command]; c != nil {
 		add("info_model", "model", c.Value(workflow.Model, rec.Args))
 		var facts []string
 		if c.Takes(workflow.Seed) {
@@ -131,7 +131,7 @@ func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) e
 		if !errors.Is(err, hubapi.ErrNotFound) {
 			t.o.Logger.Debug("the hub does not give the graph of a request", "request", rec.ID, "error", err)
 		}
-		c := t.byName[rec.Command]
+		c := t.commands.byName[rec.Command]
 		if c == nil {
 			return tn.reply(ctx, tn.say("no_workflow", nil))
 		}

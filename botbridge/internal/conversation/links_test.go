@@ -59,12 +59,14 @@ func TestLinksOfTheOperator(t *testing.T) {
 	r.event("5", "5", platform.Said, "m1", "/help")
 	posts, _ := r.sent()
 	require.Empty(t, posts[len(posts)-1].Buttons)
-	r.talk.o.HelpURL = "https://example.com/bot"
+	r.with(func(o *Options) { o.HelpURL = "https://example.com/bot" })
 	r.event("5", "5", platform.Said, "m2", "/help")
 	posts, _ = r.sent()
 	require.Equal(t, []platform.Button{{Label: "📖 More about me", URL: "https://example.com/bot"}}, links(posts[len(posts)-1]))
 
-	r.talk.o.Terms = &Terms{Texts: map[string]string{"en": "Be kind, as in (https://example.com/terms?v=1). Not http://[. Again: https://example.com/terms?v=1"}, Version: "1"}
+	r.with(func(o *Options) {
+		o.Terms = &Terms{Texts: map[string]string{"en": "Be kind, as in (https://example.com/terms?v=1). Not http://[. Again: https://example.com/terms?v=1"}, Version: "1"}
+	})
 	r.event("5", "5", platform.Said, "m3", "/generate a fox")
 	posts, _ = r.sent()
 	require.Len(t, posts, 1)

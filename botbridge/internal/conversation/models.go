@@ -13,7 +13,7 @@ import (
 func (t *Talk) models(ctx context.Context, tn *turn) error {
 	lines := []string{tn.say("models_head", nil), ""}
 	asked := false
-	for _, c := range t.here(tn) {
+	for _, c := range t.commands.here(tn) {
 		usual := c.Model()
 		if usual == "" {
 			continue

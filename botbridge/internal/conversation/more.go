@@ -88,10 +88,10 @@ func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 		return platform.Button{Label: tn.say("button_"+verb, nil), Data: request.ButtonData(verb+number, rec.ID)}
 	}
 	post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbStar)})
-	if t.varies(rec) {
+	if t.commands.varies(rec) {
 		post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbSubtle), about(request.VerbStrong)})
 	}
-	if c := t.byName[rec.Command]; c != nil {
+	if c := t.commands.byName[rec.Command]; c != nil {
 		var verbs []string
 		if c.Takes(workflow.Prompt) {
 			verbs = append(verbs, request.VerbRemix)

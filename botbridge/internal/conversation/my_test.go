@@ -118,7 +118,7 @@ func TestModels(t *testing.T) {
 		c, err := workflow.NewCommand(name, workflow.Spec{Models: models, Inputs: map[workflow.Role]string{workflow.Model: "1.sampler_name"}},
 			[]byte(`{"1": {"class_type": "Text", "inputs": {"sampler_name": "heun"}}}`))
 		require.NoError(t, err)
-		r.talk.o.Commands = append(r.talk.o.Commands, c)
+		r.talk.commands.list = append(r.talk.commands.list, c)
 	}
 	r.event("5", "5", platform.Said, "m2", "/models")
 	said := r.p.in("5")[1]

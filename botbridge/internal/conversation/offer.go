@@ -102,8 +102,8 @@ func (t *Talk) cutFlag(tn *turn, c *workflow.Command) {
 // enhance answers /enhance WORDS: it suggests better words for the default command, or else
 // for one that makes a picture from words.
 func (t *Talk) enhance(ctx context.Context, tn *turn) error {
-	c := t.usual(tn)
-	for _, other := range t.o.Commands {
+	c := t.commands.usual(tn)
+	for _, other := range t.commands.list {
 		if c == nil && other.Takes(workflow.Prompt) && !other.Takes(workflow.Image) {
 			c = other
 		}
@@ -294,7 +294,7 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		return t.decided(ctx, tn, o, verb)
 	}
 	tn.answer(ctx, "on_it")
-	c := t.byName[o.Command]
+	c := t.commands.byName[o.Command]
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}

@@ -35,13 +35,13 @@ func (r *rig) words(e Enhance) *fakellm.Fake {
 	if e.PerDay == 0 {
 		e.PerDay = 50
 	}
-	r.talk.o.Enhance = &e
+	r.with(func(o *Options) { o.Enhance = &e })
 	r.restart()
 	return fake
 }
 
 // restart continues with a Talk that remembers nothing.
-func (r *rig) restart() { r.talk = New(r.talk.o) }
+func (r *rig) restart() { r.with(func(*Options) {}) }
 
 // offered is the id of what the last event was answered with.
 func (r *rig) offered() string { return request.IDOf("telegram/" + strconv.Itoa(r.last)) }

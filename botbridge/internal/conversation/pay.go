@@ -212,7 +212,7 @@ func (t *Talk) mayPay(ctx context.Context, tn *turn, o order) (refusal string, e
 	if err != nil {
 		return "", err
 	}
-	c := t.byName[o.Record.Command]
+	c := t.commands.byName[o.Record.Command]
 	switch {
 	case standing != limits.Welcome:
 		return "pay_over", nil

@@ -46,9 +46,9 @@ func (s *till) Refund(_ context.Context, user, charge string) error {
 // sells lets the rig sell pictures for 5.
 func (r *rig) sells() *till {
 	s := &till{chats: r.p}
-	r.talk.o.Platform = func(string) platform.Platform { return s }
-	r.talk.o.Contact = "@help"
-	r.talk.byName["generate"].Spec.Stars = 5
+	r.with(func(o *Options) { o.Platform = func(string) platform.Platform { return s } })
+	r.with(func(o *Options) { o.Contact = "@help" })
+	r.talk.commands.byName["generate"].Spec.Stars = 5
 	r.restart()
 	return s
 }
@@ -116,9 +116,9 @@ func TestWhatIsSold(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, c.limits)
 			s := r.sells()
-			r.talk.byName["generate"].Spec.Stars = c.stars
+			r.talk.commands.byName["generate"].Spec.Stars = c.stars
 			if c.nowhere {
-				r.talk.o.Platform = func(string) platform.Platform { return s.chats }
+				r.with(func(o *Options) { o.Platform = func(string) platform.Platform { return s.chats } })
 			}
 			for i, text := range c.says {
 				r.event("5", "5", platform.Said, "m"+strconv.Itoa(i), "/generate "+text)
@@ -152,9 +152,9 @@ func TestPaying(t *testing.T) {
 	r.pays("5", platform.Payment{Payload: bill.Payload, Price: 4})
 	r.pays("5", platform.Payment{Payload: bill.Payload[:36] + ":guessed", Price: 5})
 	r.pays("5", platform.Payment{Payload: "nothing", Price: 5})
-	r.talk.byName["generate"].Spec.Stars = 6
+	r.talk.commands.byName["generate"].Spec.Stars = 6
 	r.pays("5", pay)
-	r.talk.byName["generate"].Spec.Stars = 5
+	r.talk.commands.byName["generate"].Spec.Stars = 5
 	require.Len(t, s.refusals, 5)
 	require.NotContains(t, s.refusals, "")
 	r.pays("5", pay)

@@ -22,7 +22,7 @@ func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, ver
 	if verb[:1] == request.VerbPick {
 		from := []request.Input{{Role: workflow.Image, From: &out.Ref, Owner: rec.Tenant()}}
 		w := wish{id: request.IDOf(tn.Key()), replyTo: rec.Message, inputs: from, shows: rec.Words()}
-		if c := t.byName[t.o.Upscale]; c != nil && rec.Command != c.Name {
+		if c := t.commands.byName[t.commands.upscale]; c != nil && rec.Command != c.Name {
 			w.args.AsFile = tn.settings.AsFile
 			return t.request(ctx, tn, c, w)
 		}

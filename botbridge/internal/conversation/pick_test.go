@@ -59,7 +59,7 @@ func TestPicturesByNumber(t *testing.T) {
 	require.NoError(t, err)
 	upscale, err := workflow.NewCommand("upscale", workflow.Spec{Upscales: true}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}}`))
 	require.NoError(t, err)
-	r.talk.byName["vary"], r.talk.byName["upscale"], r.talk.o.Vary, r.talk.o.Upscale = vary, upscale, "vary", "upscale"
+	r.talk.commands.byName["vary"], r.talk.commands.byName["upscale"], r.talk.commands.vary, r.talk.commands.upscale = vary, upscale, "vary", "upscale"
 	for data, want := range map[string][2]string{"v1": {"vary", "a.png"}, "v2": {"vary", "b.png"}, "u2": {"upscale", "b.png"}} {
 		rec, err := press("6", "5", request.ButtonData(data, id))
 		require.NoError(t, err, data)

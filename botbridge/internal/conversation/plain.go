@@ -54,7 +54,7 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 	}
 	pictured := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
 	own := len(tn.Message.Files) > 0
-	usual, edit := t.usual(tn), t.byName[t.o.Edit]
+	usual, edit := t.commands.usual(tn), t.commands.byName[t.commands.edit]
 	switch {
 	case pictured && tn.rest != "" && edit != nil:
 		return t.ask(ctx, tn, edit)
@@ -66,7 +66,7 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 	case !t.mayHint(tn):
 		return nil
 	}
-	if c := t.fromWords(tn); c != nil && !own {
+	if c := t.commands.fromWords(tn); c != nil && !own {
 		return tn.reply(ctx, tn.say("hint_words", locale.With{"command": c.Name}))
 	}
 	return tn.reply(ctx, tn.say("hint_photo", nil))

@@ -19,8 +19,8 @@ func (r *rig) editing() {
 	edit, err := workflow.NewCommand("edit", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
 		"2": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
 	require.NoError(r.t, err)
-	r.talk.byName["edit"], r.commands["edit"], r.talk.o.Edit = edit, edit, "edit"
-	r.talk.o.Commands = append(r.talk.o.Commands, edit)
+	r.talk.commands.byName["edit"], r.commands["edit"], r.talk.commands.edit = edit, edit, "edit"
+	r.talk.commands.list = append(r.talk.commands.list, edit)
 }
 
 // message is what somebody says: to is the message that it answers to, files are ids.
@@ -127,10 +127,10 @@ func TestPick(t *testing.T) {
 func TestEditCommand(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
-	require.Empty(t, EditCommand("", "generate", r.talk.o.Commands))
+	require.Empty(t, EditCommand("", "generate", r.talk.commands.list))
 	r.editing()
-	require.Equal(t, "edit", EditCommand("", "generate", r.talk.o.Commands))
-	require.Equal(t, "edit", EditCommand("edit", "", r.talk.o.Commands))
+	require.Equal(t, "edit", EditCommand("", "generate", r.talk.commands.list))
+	require.Equal(t, "edit", EditCommand("edit", "", r.talk.commands.list))
 }
 
 // /start says only what is true where it is said: that plain words are enough, or which
@@ -138,7 +138,7 @@ func TestEditCommand(t *testing.T) {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{Messages: 100})
-	r.talk.o.Default, r.talk.o.Edit = "", ""
+	r.talk.commands.plain, r.talk.commands.edit = "", ""
 	said := func(chat string) string {
 		require.NoError(t, r.talk.Handle(r.ctx, r.message("5", chat, "/start", "")))
 		all := r.p.in(chat)
@@ -146,7 +146,7 @@ func TestStart(t *testing.T) {
 	}
 	const command = "Hi! I make pictures. Tell me what you want to see, for example: /generate a red fox in the snow.\n/help shows everything else I can do."
 	require.Equal(t, command, said("5"))
-	r.talk.o.Default = "generate"
+	r.talk.commands.plain = "generate"
 	r.editing()
 	require.Equal(t, "Hi! Tell me what you want to see, and I'll make a picture of it. For example: a red fox in the snow.\n"+
 		"Or send me a photo and say what to change.\n/help shows everything else I can do.", said("5"))

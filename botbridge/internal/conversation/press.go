@@ -97,7 +97,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 	if verb == request.VerbUpscale {
 		return t.upscale(ctx, tn, rec)
 	}
-	c := t.byName[rec.Command]
+	c := t.commands.byName[rec.Command]
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
@@ -114,7 +114,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 
 // upscale makes a request for each picture of an old one.
 func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error {
-	c := t.byName[t.o.Upscale]
+	c := t.commands.byName[t.commands.upscale]
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}

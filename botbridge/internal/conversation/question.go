@@ -152,7 +152,7 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 	if tn.Chat.Group && !tn.Addressed && (tn.Message.ReplyTo == nil || tn.Message.ReplyTo.ID != q.Asked) {
 		return false, nil
 	}
-	c := t.byName[q.Command]
+	c := t.commands.byName[q.Command]
 	if err := t.findShown(ctx, tn); err != nil {
 		return false, err
 	}

@@ -81,7 +81,7 @@ func TestQuestions(t *testing.T) {
 			}
 		},
 		"an answer that is changed": func(r *rig) []step {
-			r.talk.o.Default = "" // only the question tells what the words are for
+			r.talk.commands.plain = "" // only the question tells what the words are for
 			answer := r.message("5", "5", "a fox", "")
 			changed := r.message("5", "5", "a bear", "")
 			changed.Kind, changed.Message.ID = platform.Edited, answer.Message.ID
@@ -127,7 +127,7 @@ func TestQuestions(t *testing.T) {
 			r.editing()
 			for i, s := range steps(r) {
 				for again := range 2 {
-					o := r.talk.o
+					o := r.options()
 					o.Commands = append(o.Commands[:0:0], o.Commands...)
 					r.talk = New(o)
 					require.Equal(t, s.want, r.asks(s.e), "step %d, time %d: %q", i, again, r.p.in(s.e.Chat.ID))

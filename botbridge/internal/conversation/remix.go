@@ -40,7 +40,7 @@ func (t *Talk) pressedRemix(ctx context.Context, tn *turn, rec request.Record) e
 
 // askWords asks for new words. A reply makes the picture again.
 func (t *Talk) askWords(ctx context.Context, tn *turn, rec request.Record) error {
-	if c := t.byName[rec.Command]; c == nil || !c.Takes(workflow.Prompt) {
+	if c := t.commands.byName[rec.Command]; c == nil || !c.Takes(workflow.Prompt) {
 		return tn.reply(ctx, tn.say("not_taken_prompt", locale.With{"command": rec.Command}))
 	}
 	ids, err := tn.send(ctx, platform.Post{
@@ -79,7 +79,7 @@ func (t *Talk) remixAsked(ctx context.Context, tn *turn) (rec request.Record, ok
 // remixed makes a picture again with new words and the same seed and settings, except for
 // those that the words name.
 func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words string) error {
-	c := t.byName[rec.Command]
+	c := t.commands.byName[rec.Command]
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}

@@ -212,3 +212,17 @@ func (r *rig) prompts(user string) (list []string) {
 	}
 	return list
 }
+
+// options returns the options that the talk has now.
+func (r *rig) options() Options {
+	o, c := r.talk.o, r.talk.commands
+	o.Commands, o.Default, o.Edit, o.Upscale, o.Vary = c.list, c.plain, c.edit, c.upscale, c.vary
+	return o
+}
+
+// with begins again with other options.
+func (r *rig) with(change func(o *Options)) {
+	o := r.options()
+	change(&o)
+	r.talk = New(o)
+}

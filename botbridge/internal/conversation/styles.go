@@ -37,7 +37,7 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 	}
 	var names []string
 	about, commands := map[string]string{}, map[string][]string{}
-	here := t.here(tn)
+	here := t.commands.here(tn)
 	for _, c := range here {
 		for _, s := range c.Styles() {
 			if commands[s.Name] == nil {
@@ -68,7 +68,7 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
 	const inRow, most = 3, 12
 	post := t.menu(tn, rec, tn.say("styles_none", nil))
-	if c := t.byName[rec.Command]; c != nil && len(c.Styles()) > 0 {
+	if c := t.commands.byName[rec.Command]; c != nil && len(c.Styles()) > 0 {
 		post.Buttons, post.Text = nil, tn.say("styles_pick", nil)
 		for i, s := range c.Styles()[:min(most, len(c.Styles()))] {
 			if i%inRow == 0 {
@@ -90,7 +90,7 @@ func (t *Talk) pressedStyles(ctx context.Context, tn *turn, rec request.Record) 
 
 // pressedStyle makes a picture again in another style, with the same seed.
 func (t *Talk) pressedStyle(ctx context.Context, tn *turn, rec request.Record, style string) error {
-	c := t.byName[rec.Command]
+	c := t.commands.byName[rec.Command]
 	if c == nil || len(c.Having([]string{style})) == 0 {
 		tn.answer(ctx, "too_old")
 		return nil

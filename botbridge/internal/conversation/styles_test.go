@@ -14,11 +14,11 @@ import (
 
 // styled gives the commands of a rig a style.
 func (r *rig) styled() {
-	for i, c := range r.talk.o.Commands {
+	for i, c := range r.talk.commands.list {
 		c, _ = c.WithStyles([]workflow.Style{{Name: "film", Spec: workflow.StyleSpec{
 			Prompt: "{prompt}, forbidden film", About: map[string]string{"en": "like a film"}, Arguments: map[string]string{"cfg": "4"},
 		}}})
-		r.talk.o.Commands[i], r.talk.byName[c.Name] = c, c
+		r.talk.commands.list[i], r.talk.commands.byName[c.Name] = c, c
 	}
 }
 

@@ -22,7 +22,7 @@ func (t *Talk) Suggest(ctx context.Context, command, argument, typed string) []s
 	if choices := arguments[at].Choices; len(choices) > 0 {
 		return workflow.Fitting(typed, choices)
 	}
-	c := t.byName[command]
+	c := t.commands.byName[command]
 	if c == nil {
 		return nil
 	}

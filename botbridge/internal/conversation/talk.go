@@ -65,9 +65,9 @@ type Options struct {
 type Talk struct {
 	o        Options
 	voice    *voice
+	commands *repertoire
 	catalogs *catalogs
 	declared []platform.Command // for Suggest
-	byName   map[string]*workflow.Command
 	builtIn  map[string]func(context.Context, *turn) error
 	admin    map[string]func(context.Context, *turn) error
 
@@ -87,10 +87,8 @@ func New(o Options) *Talk {
 		o.AlbumWait = albumWait
 	}
 	voice := &voice{texts: o.Texts, outbox: o.Outbox, store: o.Store, logger: o.Logger}
-	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), byName: map[string]*workflow.Command{}, hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}, menus: map[string]time.Time{}}
-	for _, c := range o.Commands {
-		t.byName[c.Name] = c
-	}
+	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}, menus: map[string]time.Time{}}
+	t.commands = newRepertoire(o)
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.greet, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -276,7 +274,7 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 	if answer := t.admin[name]; answer != nil && t.o.Guard.Admin(tn.Event) {
 		return answer(ctx, tn)
 	}
-	if c := t.byName[name]; c != nil {
+	if c := t.commands.byName[name]; c != nil {
 		return t.ask(ctx, tn, c)
 	}
 	if name == refundCommand && t.o.Guard.Admin(tn.Event) {

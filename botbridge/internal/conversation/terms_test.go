@@ -13,7 +13,9 @@ import (
 
 // terms makes the rig ask for terms.
 func (r *rig) terms(version string) {
-	r.talk.o.Terms = &Terms{Texts: map[string]string{"en": "Be kind " + version + ".", "ru": "Будьте людьми."}, Version: version}
+	r.with(func(o *Options) {
+		o.Terms = &Terms{Texts: map[string]string{"en": "Be kind " + version + ".", "ru": "Будьте людьми."}, Version: version}
+	})
 	r.restart()
 }
 

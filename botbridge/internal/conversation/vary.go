@@ -31,8 +31,8 @@ func (t *Talk) vary(ctx context.Context, tn *turn, rec request.Record, n int, ho
 // with the strength, or else the request's own with the next seeds, or a new one for strong
 // variations. The command is nil if it is no longer offered.
 func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Command, wish) {
-	own := t.byName[rec.Command]
-	c := t.byName[t.o.Vary]
+	own := t.commands.byName[rec.Command]
+	c := t.commands.byName[t.commands.vary]
 	if c == nil || c.Takes(workflow.Mask) || how != "" && !c.Takes(workflow.Strength) {
 		c = own
 	}
@@ -73,12 +73,12 @@ func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Comma
 }
 
 // varies reports whether a request's pictures have subtle and strong variations.
-func (t *Talk) varies(rec request.Record) bool {
-	c := t.byName[rec.Command]
+func (rep *repertoire) varies(rec request.Record) bool {
+	c := rep.byName[rec.Command]
 	if c == nil {
 		return false
 	}
-	better := t.byName[t.o.Vary]
+	better := rep.byName[rep.vary]
 	return c.Takes(workflow.Seed) || better != nil && better.Takes(workflow.Strength) && !better.Takes(workflow.Mask)
 }
 

@@ -34,7 +34,7 @@ func TestSubtleAndStrong(t *testing.T) {
 	vary, err := workflow.NewCommand("vary", workflow.Spec{Varies: true, Inputs: map[workflow.Role]string{workflow.Strength: "2.strength"}},
 		[]byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}, "2": {"class_type": "Text", "inputs": {"text": "x", "strength": 0.5}, "_meta": {"title": "prompt"}}}`))
 	require.NoError(t, err)
-	r.talk.byName["vary"], r.talk.o.Vary = vary, "vary"
+	r.talk.commands.byName["vary"], r.talk.commands.vary = vary, "vary"
 	subtle, strong = got("w2"), got("x2")
 	require.Less(t, subtle.Args.Strength, 0.5)
 	require.Greater(t, strong.Args.Strength, 0.5)
