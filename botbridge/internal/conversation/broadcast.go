@@ -59,9 +59,7 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 // Resume continues unfinished broadcasts when this process begins to lead. The last leader
 // may have forgotten chats that this one remembers as noted.
 func (t *Talk) Resume(ctx context.Context) error {
-	t.mu.Lock()
-	clear(t.met)
-	t.mu.Unlock()
+	t.guests.renew()
 	ids, err := t.o.Store.Broadcasts(ctx)
 	for _, id := range ids {
 		t.spread(ctx, id)
@@ -155,7 +153,7 @@ func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 	case err == nil:
 		return mark(ctx, state.Reached)
 	case errors.Is(err, platform.ErrForbidden):
-		if err := t.left(ctx, key); err != nil {
+		if err := t.guests.left(ctx, key); err != nil {
 			return err
 		}
 		return mark(ctx, state.Refused)

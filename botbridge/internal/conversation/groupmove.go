@@ -42,7 +42,7 @@ func (t *Talk) Moved(ctx context.Context, platformName, from, to string) error {
 	if err := t.o.Store.Meet(ctx, ChatKey(platformName, platform.Chat{ID: to, Group: true}), user); err != nil {
 		return err
 	}
-	return t.left(ctx, old)
+	return t.guests.left(ctx, old)
 }
 
 // moveSettings copies the settings of a group to its new name. The old ones still serve

@@ -206,7 +206,7 @@ func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
 	if err := t.o.Store.PartWith(ctx, who, settingsKind, termsKind); err != nil {
 		return err
 	}
-	if err := t.left(ctx, ChatKey(tn.Platform, tn.Chat)); err != nil {
+	if err := t.guests.left(ctx, ChatKey(tn.Platform, tn.Chat)); err != nil {
 		return err
 	}
 	text := tn.say("forget_done", locale.With{"n": len(requests) - kept})

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o        Options
 	voice    *voice
+	guests   *guests
 	commands *repertoire
 	catalogs *catalogs
 	declared []platform.Command // for Suggest
@@ -72,7 +73,6 @@ type Talk struct {
 	admin    map[string]func(context.Context, *turn) error
 
 	mu        sync.Mutex
-	met       map[string]string    // the last user of a chat, as noted for broadcasts
 	hinted    map[string]time.Time // by chat: hints are not repeated at once
 	spreads   map[string]bool      // broadcasts that this process is sending
 	menus     map[string]time.Time // groups whose menu is being set, or is not tried again before this time
@@ -87,8 +87,9 @@ func New(o Options) *Talk {
 		o.AlbumWait = albumWait
 	}
 	voice := &voice{texts: o.Texts, outbox: o.Outbox, store: o.Store, logger: o.Logger}
-	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), hinted: map[string]time.Time{}, met: map[string]string{}, spreads: map[string]bool{}, menus: map[string]time.Time{}}
+	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), hinted: map[string]time.Time{}, spreads: map[string]bool{}, menus: map[string]time.Time{}}
 	t.commands = newRepertoire(o)
+	t.guests = &guests{store: o.Store, met: map[string]string{}}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.greet, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -150,7 +151,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		return t.Moved(ctx, e.Platform, e.Chat.ID, e.To)
 	}
 	if e.Kind == platform.Left {
-		return errors.Join(t.left(ctx, ChatKey(e.Platform, e.Chat)), t.leftGroup(ctx, e))
+		return errors.Join(t.guests.left(ctx, ChatKey(e.Platform, e.Chat)), t.leftGroup(ctx, e))
 	}
 	standing, err := t.o.Guard.Standing(ctx, e)
 	if err != nil {
@@ -177,7 +178,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		}
 		return t.keepOut(ctx, tn, text)
 	}
-	if err := t.meet(ctx, e); err != nil {
+	if err := t.guests.meet(ctx, e); err != nil {
 		return err
 	}
 	err = t.act(ctx, tn)
@@ -219,34 +220,49 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 // maxMet bounds how many chats are remembered as noted.
 const maxMet = 10_000
 
+// guests remembers which chats are noted in the store for broadcasts.
+type guests struct {
+	store *state.Store
+
+	mu  sync.Mutex
+	met map[string]string // the last user of a chat, as noted
+}
+
 // meet notes a chat for broadcasts.
-func (t *Talk) meet(ctx context.Context, e platform.Event) error {
+func (gs *guests) meet(ctx context.Context, e platform.Event) error {
 	key := ChatKey(e.Platform, e.Chat)
-	t.mu.Lock()
-	user, known := t.met[key]
-	t.mu.Unlock()
+	gs.mu.Lock()
+	user, known := gs.met[key]
+	gs.mu.Unlock()
 	if known && user == e.User.ID {
 		return nil
 	}
-	if err := t.o.Store.Meet(ctx, key, e.User.ID); err != nil {
+	if err := gs.store.Meet(ctx, key, e.User.ID); err != nil {
 		return err
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.met) >= maxMet {
-		clear(t.met)
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if len(gs.met) >= maxMet {
+		clear(gs.met)
 	}
-	t.met[key] = e.User.ID
+	gs.met[key] = e.User.ID
 	return nil
+}
+
+// renew lets every chat be noted again.
+func (gs *guests) renew() {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	clear(gs.met)
 }
 
 // left forgets a chat that the bridge may no longer write to, until somebody writes there
 // again.
-func (t *Talk) left(ctx context.Context, key string) error {
-	t.mu.Lock()
-	delete(t.met, key)
-	t.mu.Unlock()
-	return t.o.Store.Leave(ctx, key)
+func (gs *guests) left(ctx context.Context, key string) error {
+	gs.mu.Lock()
+	delete(gs.met, key)
+	gs.mu.Unlock()
+	return gs.store.Leave(ctx, key)
 }
 
 // keepOut replies to a user whose message is ignored.
