@@ -63,7 +63,7 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 		return t.question(ctx, tn, edit, question{Needs: needsChange, Inputs: inputs})
 	case usual != nil && tn.rest != "" && !own:
 		return t.ask(ctx, tn, usual)
-	case !t.mayHint(tn):
+	case !t.hints.may(tn):
 		return nil
 	}
 	if c := t.commands.fromWords(tn); c != nil && !own {

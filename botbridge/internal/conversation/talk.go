@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o        Options
 	voice    *voice
+	hints    *hints
 	guests   *guests
 	commands *repertoire
 	catalogs *catalogs
@@ -73,7 +74,6 @@ type Talk struct {
 	admin    map[string]func(context.Context, *turn) error
 
 	mu        sync.Mutex
-	hinted    map[string]time.Time // by chat: hints are not repeated at once
 	spreads   map[string]bool      // broadcasts that this process is sending
 	menus     map[string]time.Time // groups whose menu is being set, or is not tried again before this time
 	spreading sync.WaitGroup       // background work
@@ -87,9 +87,10 @@ func New(o Options) *Talk {
 		o.AlbumWait = albumWait
 	}
 	voice := &voice{texts: o.Texts, outbox: o.Outbox, store: o.Store, logger: o.Logger}
-	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), hinted: map[string]time.Time{}, spreads: map[string]bool{}, menus: map[string]time.Time{}}
+	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), spreads: map[string]bool{}, menus: map[string]time.Time{}}
 	t.commands = newRepertoire(o)
 	t.guests = &guests{store: o.Store, met: map[string]string{}}
+	t.hints = &hints{hinted: map[string]time.Time{}}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.greet, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -271,7 +272,7 @@ func (t *Talk) keepOut(ctx context.Context, tn *turn, text string) error {
 		tn.answerText(ctx, text)
 		return nil
 	}
-	if text == "" || !t.mayHint(tn) {
+	if text == "" || !t.hints.may(tn) {
 		return nil
 	}
 	return tn.reply(ctx, text)
@@ -303,23 +304,29 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 	return tn.reply(ctx, tn.say("unknown_command", nil))
 }
 
-// mayHint reports whether a chat has gone without a hint for a while, and notes that it
+// hints sees to it that a chat does not get one hint after another.
+type hints struct {
+	mu     sync.Mutex
+	hinted map[string]time.Time // by chat
+}
+
+// may reports whether a chat has gone without a hint for a while, and notes that it
 // gets one now.
-func (t *Talk) mayHint(tn *turn) bool {
+func (h *hints) may(tn *turn) bool {
 	const pause = 30 * time.Second
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	now := time.Now()
-	for chat, last := range t.hinted {
+	for chat, last := range h.hinted {
 		if now.Sub(last) > pause {
-			delete(t.hinted, chat)
+			delete(h.hinted, chat)
 		}
 	}
 	key := tn.Platform + ":" + tn.Chat.ID
-	if _, hinted := t.hinted[key]; hinted {
+	if _, hinted := h.hinted[key]; hinted {
 		return false
 	}
-	t.hinted[key] = now
+	h.hinted[key] = now
 	return true
 }
 
