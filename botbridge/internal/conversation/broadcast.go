@@ -3,10 +3,13 @@ package conversation
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -35,21 +38,36 @@ const (
 	broadcastPause = time.Second
 )
 
-// broadcast sends a message to every chat that has used the bridge and still may. It keeps
+// broadcasts sends the operator's messages to all chats, in the background.
+type broadcasts struct {
+	store    *state.Store
+	outbox   *outbox.Outbox
+	guard    *limits.Guard
+	texts    *locale.Bundle
+	platform func(name string) platform.Platform
+	logger   *slog.Logger
+	guests   *guests
+
+	mu         sync.Mutex
+	background sync.WaitGroup
+	spreads    map[string]bool // that this process is sending
+}
+
+// begin sends a message to every chat that has used the bridge and still may. It keeps
 // to the platform's limits, so it can take a while, and it continues after a restart.
-func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
+func (bs *broadcasts) begin(ctx context.Context, tn *turn) error {
 	if tn.rest == "" {
 		return tn.reply(ctx, tn.say("usage_broadcast", nil))
 	}
 	id := request.IDOf(tn.Key())
-	chats, fresh, err := t.o.Store.Broadcast(ctx, id, broadcast{
+	chats, fresh, err := bs.store.Broadcast(ctx, id, broadcast{
 		Text: tn.rest, Platform: tn.Platform, Chat: tn.Chat, Message: tn.Message.ID, Language: tn.language,
 	})
 	if err != nil {
 		return err
 	}
 	// Also if it was stored before: Redis may have lost the reply.
-	t.spread(driving(ctx), id)
+	bs.spread(driving(ctx), id)
 	if !fresh {
 		return nil
 	}
@@ -60,38 +78,46 @@ func (t *Talk) broadcast(ctx context.Context, tn *turn) error {
 // may have forgotten chats that this one remembers as noted.
 func (t *Talk) Resume(ctx context.Context) error {
 	t.guests.renew()
-	ids, err := t.o.Store.Broadcasts(ctx)
+	return t.broadcasts.resume(ctx)
+}
+
+// resume continues what the last leader has not finished.
+func (bs *broadcasts) resume(ctx context.Context) error {
+	ids, err := bs.store.Broadcasts(ctx)
 	for _, id := range ids {
-		t.spread(ctx, id)
+		bs.spread(ctx, id)
 	}
 	return err
 }
 
 // Wait waits until this process has no work left in the background.
-func (t *Talk) Wait() { t.spreading.Wait() }
+func (t *Talk) Wait() {
+	t.broadcasts.background.Wait()
+	t.background.Wait()
+}
 
 // spread sends to every remaining chat, until ctx ends.
-func (t *Talk) spread(ctx context.Context, id string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.spreads[id] {
+func (bs *broadcasts) spread(ctx context.Context, id string) {
+	bs.mu.Lock()
+	defer bs.mu.Unlock()
+	if bs.spreads[id] {
 		return
 	}
-	t.spreads[id] = true
-	t.spreading.Go(func() {
+	bs.spreads[id] = true
+	bs.background.Go(func() {
 		defer func() {
-			t.mu.Lock()
-			delete(t.spreads, id)
-			t.mu.Unlock()
+			bs.mu.Lock()
+			delete(bs.spreads, id)
+			bs.mu.Unlock()
 		}()
 		pauses := retry.New(broadcastPause, broadcastPause)
 		for ctx.Err() == nil {
-			done, err := t.spreadSome(ctx, id)
+			done, err := bs.spreadSome(ctx, id)
 			switch {
 			case done, errors.Is(err, state.ErrNotFound), errors.Is(err, state.ErrDeposed):
 				return
 			case err != nil:
-				t.o.Logger.Warn("a broadcast is held up", "error", err)
+				bs.logger.Warn("a broadcast is held up", "error", err)
 				pauses.Wait(ctx)
 			}
 		}
@@ -99,40 +125,40 @@ func (t *Talk) spread(ctx context.Context, id string) {
 }
 
 // spreadSome sends to a batch of chats and returns true if none is left.
-func (t *Talk) spreadSome(ctx context.Context, id string) (done bool, err error) {
+func (bs *broadcasts) spreadSome(ctx context.Context, id string) (done bool, err error) {
 	var b broadcast
-	if err := t.o.Store.BroadcastMessage(ctx, id, &b); err != nil {
+	if err := bs.store.BroadcastMessage(ctx, id, &b); err != nil {
 		return false, err
 	}
-	chats, err := t.o.Store.BroadcastLeft(ctx, id, broadcastBatch)
+	chats, err := bs.store.BroadcastLeft(ctx, id, broadcastBatch)
 	if err != nil {
 		return false, err
 	}
 	if len(chats) == 0 {
-		return true, t.spreadOver(ctx, id, b)
+		return true, bs.spreadOver(ctx, id, b)
 	}
 	var group errgroup.Group
 	group.SetLimit(broadcastWidth)
 	for _, chat := range chats {
-		group.Go(func() error { return t.tellChat(ctx, id, chat, b.Text) })
+		group.Go(func() error { return bs.tellChat(ctx, id, chat, b.Text) })
 	}
 	return false, group.Wait()
 }
 
 // tellChat sends to one chat and records that first, so that a chat that may have received
 // the message before the bridge was killed does not get it twice.
-func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
-	mark := func(ctx context.Context, m state.Mark) error { return t.o.Store.BroadcastMark(ctx, id, key, m) }
+func (bs *broadcasts) tellChat(ctx context.Context, id, key, text string) error {
+	mark := func(ctx context.Context, m state.Mark) error { return bs.store.BroadcastMark(ctx, id, key, m) }
 	name, chat, ok := ParseChatKey(key)
-	p := t.o.Platform(name)
+	p := bs.platform(name)
 	if !ok || p == nil {
 		return mark(ctx, state.Refused)
 	}
-	user, err := t.o.Store.Met(ctx, key)
+	user, err := bs.store.Met(ctx, key)
 	if err != nil {
 		return err
 	}
-	if may, err := t.o.Guard.MayTell(ctx, name, chat, user); err != nil || !may {
+	if may, err := bs.guard.MayTell(ctx, name, chat, user); err != nil || !may {
 		if err != nil {
 			return err
 		}
@@ -144,16 +170,16 @@ func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 		}
 		return mark(ctx, state.Unsent)
 	}
-	_, err = t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, marked)
+	_, err = bs.outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, marked)
 	if moved, ok := errors.AsType[*platform.MovedError](err); ok {
 		chat.ID = moved.To
-		_, err = t.o.Outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, marked)
+		_, err = bs.outbox.SendOnce(ctx, p, chat, platform.Post{Text: text}, marked)
 	}
 	switch {
 	case err == nil:
 		return mark(ctx, state.Reached)
 	case errors.Is(err, platform.ErrForbidden):
-		if err := t.guests.left(ctx, key); err != nil {
+		if err := bs.guests.left(ctx, key); err != nil {
 			return err
 		}
 		return mark(ctx, state.Refused)
@@ -164,15 +190,15 @@ func (t *Talk) tellChat(ctx context.Context, id, key, text string) error {
 }
 
 // spreadOver reports the result to the operator.
-func (t *Talk) spreadOver(ctx context.Context, id string, b broadcast) error {
-	reached, chats, err := t.o.Store.BroadcastEnd(ctx, id)
+func (bs *broadcasts) spreadOver(ctx context.Context, id string, b broadcast) error {
+	reached, chats, err := bs.store.BroadcastEnd(ctx, id)
 	if err != nil {
 		return err
 	}
-	t.o.Logger.Info("a broadcast is done", "chats", chats, "reached", reached)
-	if p := t.o.Platform(b.Platform); p != nil {
-		text := t.o.Texts.Say(b.Language, "broadcast_done", locale.With{"reached": reached, "n": chats})
-		_, err = t.o.Outbox.Send(ctx, p, b.Chat, platform.Post{Text: text, ReplyTo: b.Message})
+	bs.logger.Info("a broadcast is done", "chats", chats, "reached", reached)
+	if p := bs.platform(b.Platform); p != nil {
+		text := bs.texts.Say(b.Language, "broadcast_done", locale.With{"reached": reached, "n": chats})
+		_, err = bs.outbox.Send(ctx, p, b.Chat, platform.Post{Text: text, ReplyTo: b.Message})
 	}
 	return err
 }

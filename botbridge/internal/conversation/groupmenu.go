@@ -60,7 +60,7 @@ func (t *Talk) keepMenu(ctx context.Context, tn *turn) {
 		return
 	}
 	e, ctx := tn.Event, driving(ctx)
-	t.spreading.Go(func() {
+	t.background.Go(func() {
 		if err := t.setMenu(ctx, e, tn.p, p); err != nil {
 			t.o.Logger.Warn("the menu of a group cannot be set now", "platform", e.Platform, "error", err)
 			return

@@ -63,20 +63,20 @@ type Options struct {
 // Many methods: one method for each command and button; what they share is only
 // what they are given.
 type Talk struct {
-	o        Options
-	voice    *voice
-	hints    *hints
-	guests   *guests
-	commands *repertoire
-	catalogs *catalogs
-	declared []platform.Command // for Suggest
-	builtIn  map[string]func(context.Context, *turn) error
-	admin    map[string]func(context.Context, *turn) error
+	o          Options
+	voice      *voice
+	broadcasts *broadcasts
+	hints      *hints
+	guests     *guests
+	commands   *repertoire
+	catalogs   *catalogs
+	declared   []platform.Command // for Suggest
+	builtIn    map[string]func(context.Context, *turn) error
+	admin      map[string]func(context.Context, *turn) error
 
-	mu        sync.Mutex
-	spreads   map[string]bool      // broadcasts that this process is sending
-	menus     map[string]time.Time // groups whose menu is being set, or is not tried again before this time
-	spreading sync.WaitGroup       // background work
+	mu         sync.Mutex
+	menus      map[string]time.Time // groups whose menu is being set, or is not tried again before this time
+	background sync.WaitGroup       // background work
 
 	groups sync.Mutex // held while settings of a group change
 }
@@ -87,10 +87,11 @@ func New(o Options) *Talk {
 		o.AlbumWait = albumWait
 	}
 	voice := &voice{texts: o.Texts, outbox: o.Outbox, store: o.Store, logger: o.Logger}
-	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), spreads: map[string]bool{}, menus: map[string]time.Time{}}
+	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), menus: map[string]time.Time{}}
 	t.commands = newRepertoire(o)
 	t.guests = &guests{store: o.Store, met: map[string]string{}}
 	t.hints = &hints{hinted: map[string]time.Time{}}
+	t.broadcasts = &broadcasts{store: o.Store, outbox: o.Outbox, guard: o.Guard, texts: o.Texts, platform: o.Platform, logger: o.Logger, guests: t.guests, spreads: map[string]bool{}}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.greet, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -101,7 +102,7 @@ func New(o Options) *Talk {
 		t.builtIn[enhanceFlag] = t.enhance
 	}
 	t.admin = map[string]func(context.Context, *turn) error{
-		"ban": t.ban, "unban": t.unban, "quota": t.quota, "stats": t.stats, "broadcast": t.broadcast,
+		"ban": t.ban, "unban": t.unban, "quota": t.quota, "stats": t.stats, "broadcast": t.broadcasts.begin,
 	}
 	if o.Contact != "" {
 		t.builtIn["paysupport"], t.builtIn["terms"] = t.paySupport, t.showTerms
