@@ -34,7 +34,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 			return err
 		}
 	}
-	if err := t.findShown(ctx, tn); err != nil {
+	if err := t.find.findShown(ctx, tn); err != nil {
 		return err
 	}
 	given, rest := tn.given, tn.rest

@@ -14,7 +14,7 @@ import (
 
 // queue lists the user's waiting requests.
 func (t *Talk) queue(ctx context.Context, tn *turn) error {
-	active, err := t.active(ctx, tn)
+	active, err := t.find.active(ctx, tn)
 	if err != nil {
 		return err
 	}
@@ -39,14 +39,14 @@ func short(text string) string {
 
 // active returns a user's unfinished requests, the oldest first; in a group only the
 // group's own, because others can read the reply.
-func (t *Talk) active(ctx context.Context, tn *turn) ([]request.Record, error) {
-	ids, err := t.o.Store.ActiveOf(ctx, tn.who())
+func (f *finder) active(ctx context.Context, tn *turn) ([]request.Record, error) {
+	ids, err := f.store.ActiveOf(ctx, tn.who())
 	if err != nil {
 		return nil, err
 	}
 	var list []request.Record
 	for _, id := range ids {
-		rec, err := t.o.Runner.Load(ctx, id)
+		rec, err := f.runner.Load(ctx, id)
 		if err != nil {
 			if mayPass(err) {
 				return nil, err
@@ -96,11 +96,11 @@ func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 			return err
 		}
 	}
-	active, err := t.active(ctx, tn)
+	active, err := t.find.active(ctx, tn)
 	if err != nil {
 		return err
 	}
-	id, err := t.replied(ctx, tn)
+	id, err := t.find.replied(ctx, tn)
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 
 // why says what the user's requests are waiting for.
 func (t *Talk) why(ctx context.Context, tn *turn) error {
-	active, err := t.active(ctx, tn)
+	active, err := t.find.active(ctx, tn)
 	if err != nil {
 		return err
 	}

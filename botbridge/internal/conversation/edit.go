@@ -20,7 +20,7 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if !command && (words == "" || tn.Chat.Group && !tn.Addressed && tn.Message.ReplyTo == nil) {
 		return nil
 	}
-	id, err := t.noted(ctx, tn, tn.Message.ID)
+	id, err := t.find.noted(ctx, tn, tn.Message.ID)
 	if err != nil || id == "" {
 		return err
 	}
@@ -71,14 +71,14 @@ func (t *Talk) editedOrder(ctx context.Context, tn *turn, id string) error {
 	case err == nil:
 		err = t.editedOffer(ctx, tn, id)
 	case errors.Is(err, state.ErrNotFound):
-		if tn.instead, err = t.unfinished(ctx, o.Instead); err == nil {
+		if tn.instead, err = t.find.unfinished(ctx, o.Instead); err == nil {
 			err = t.saidAnew(ctx, tn, t.askedBy(o.Record), o.Record.Command, o.Record.Inputs)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if now, err := t.noted(ctx, tn, tn.Message.ID); err != nil || now == id {
+	if now, err := t.find.noted(ctx, tn, tn.Message.ID); err != nil || now == id {
 		return err
 	}
 	return t.o.Store.Release(ctx, tn.who(), orderID(id))
@@ -103,7 +103,7 @@ func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
 			return err
 		}
 	}
-	if tn.instead, err = t.unfinished(ctx, o.Instead); err != nil {
+	if tn.instead, err = t.find.unfinished(ctx, o.Instead); err != nil {
 		return err
 	}
 	return t.saidAnew(ctx, tn, o.Answers, o.Command, o.Inputs)
@@ -122,7 +122,7 @@ func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command stri
 	} else if ok {
 		return t.remixed(ctx, tn, rec, tn.rest)
 	}
-	if err := t.findShown(ctx, tn); err != nil {
+	if err := t.find.findShown(ctx, tn); err != nil {
 		return err
 	}
 	if q != nil {

@@ -35,7 +35,7 @@ func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 	verb, id, _ := strings.Cut(e.Data, ":")
 	if name, rest, ok := commandOf(e.Message.Text); ok && e.Kind == platform.Said && name == "remix" && rest == "" {
 		var err error
-		if id, err = t.replied(ctx, tn); err != nil || id == "" {
+		if id, err = t.find.replied(ctx, tn); err != nil || id == "" {
 			return nil
 		}
 		verb = request.VerbRemix
@@ -74,7 +74,7 @@ func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workf
 		return nil, args, err
 	}
 	*tn = *known
-	of, err := t.noted(ctx, tn, tn.Message.ID)
+	of, err := t.find.noted(ctx, tn, tn.Message.ID)
 	if err == nil && of != "" && of != id {
 		err = errNoForm // see foreign
 	}
@@ -84,7 +84,7 @@ func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workf
 	if verb == verbEdit {
 		return t.wordsOffered(ctx, tn, id)
 	}
-	rec, err := t.requestOf(ctx, tn, id)
+	rec, err := t.find.requestOf(ctx, tn, id)
 	if err == nil && !mayRead(tn, rec) {
 		err = errNoForm
 	}

@@ -156,12 +156,12 @@ func (t *Talk) openMenu(ctx context.Context, tn *turn, rec request.Record) error
 // pictureReplied returns the request of the picture that a message replies to. If there is
 // none, it tells the user what to do.
 func (t *Talk) pictureReplied(ctx context.Context, tn *turn, command string) (rec request.Record, ok bool, err error) {
-	id, err := t.replied(ctx, tn)
+	id, err := t.find.replied(ctx, tn)
 	if err != nil {
 		return rec, false, err
 	}
 	if id != "" {
-		rec, err = t.requestOf(ctx, tn, id)
+		rec, err = t.find.requestOf(ctx, tn, id)
 		if mayPass(err) {
 			return rec, false, err
 		}

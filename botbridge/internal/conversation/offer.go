@@ -298,7 +298,7 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
-	if tn.instead, err = t.unfinished(ctx, o.Instead); err != nil {
+	if tn.instead, err = t.find.unfinished(ctx, o.Instead); err != nil {
 		return err
 	}
 	w := wish{id: o.ID, args: o.Args, inputs: o.Inputs, said: o.Said}
@@ -342,11 +342,11 @@ func (t *Talk) decided(ctx context.Context, tn *turn, o offer, choice string) er
 }
 
 // unfinished returns a request that can still be replaced, nil if it is over or gone.
-func (t *Talk) unfinished(ctx context.Context, id string) (*request.Record, error) {
+func (f *finder) unfinished(ctx context.Context, id string) (*request.Record, error) {
 	if id == "" {
 		return nil, nil
 	}
-	rec, err := t.o.Runner.Load(ctx, id)
+	rec, err := f.runner.Load(ctx, id)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		return nil, nil

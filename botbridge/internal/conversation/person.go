@@ -111,7 +111,7 @@ func (t *Talk) personal(ctx context.Context, who string) (*personal, error) {
 	if p.Favourites, err = t.o.Store.Stars(ctx, who, ""); err != nil {
 		return nil, err
 	}
-	p.Requests, err = t.requestsOf(ctx, who, p.Favourites)
+	p.Requests, err = t.find.requestsOf(ctx, who, p.Favourites)
 	for i := range p.Requests {
 		p.Requests[i].Graph = nil
 	}
@@ -120,8 +120,8 @@ func (t *Talk) personal(ctx context.Context, who string) (*personal, error) {
 
 // requestsOf returns a user's requests, the oldest first, with those that exist only as
 // favourites at the end.
-func (t *Talk) requestsOf(ctx context.Context, who string, stars []state.Star) (list []request.Record, err error) {
-	ids, err := t.o.Store.Own(ctx, who)
+func (f *finder) requestsOf(ctx context.Context, who string, stars []state.Star) (list []request.Record, err error) {
+	ids, err := f.store.Own(ctx, who)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func (t *Talk) requestsOf(ctx context.Context, who string, stars []state.Star) (
 			continue
 		}
 		seen[id] = true
-		rec, err := t.o.Runner.Load(ctx, id)
+		rec, err := f.runner.Load(ctx, id)
 		switch {
 		case errors.Is(err, state.ErrNotFound):
 			continue
@@ -177,7 +177,7 @@ func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
 	if err != nil {
 		return err
 	}
-	requests, err := t.requestsOf(ctx, who, stars)
+	requests, err := t.find.requestsOf(ctx, who, stars)
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 	if tn.Message.Album != "" && tn.rest == "" {
 		return nil
 	}
-	if err := t.findShown(ctx, tn); err != nil {
+	if err := t.find.findShown(ctx, tn); err != nil {
 		return err
 	}
 	if tn.Chat.Group && !tn.Addressed && len(tn.shown) == 0 {
@@ -74,19 +74,19 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 
 // findShown finds the bridge's pictures that a message replies to, unless it brings its
 // own. It takes the hub's originals, not the platform's copies.
-func (t *Talk) findShown(ctx context.Context, tn *turn) error {
+func (f *finder) findShown(ctx context.Context, tn *turn) error {
 	if tn.shown != nil || tn.Message.ReplyTo == nil || len(tn.Message.Files) > 0 {
 		return nil
 	}
 	var shown request.Shown
-	err := t.o.Store.Get(ctx, request.PictureKind, messageName(tn, tn.Message.ReplyTo.ID), &shown)
+	err := f.store.Get(ctx, request.PictureKind, messageName(tn, tn.Message.ReplyTo.ID), &shown)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	rec, err := t.o.Runner.Load(ctx, shown.Request)
+	rec, err := f.runner.Load(ctx, shown.Request)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil
 	}

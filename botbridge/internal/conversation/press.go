@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -25,7 +26,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	if press := t.unrelated(verb); press != nil {
 		return press(ctx, tn, rest)
 	}
-	rec, err := t.requestOf(ctx, tn, rest)
+	rec, err := t.find.requestOf(ctx, tn, rest)
 	if err != nil {
 		if mayPass(err) {
 			return err
@@ -76,17 +77,24 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 // errForged means that a button does not belong where it was pressed.
 var errForged = errors.New("the button is of another chat")
 
+// finder finds the requests that messages and buttons are about.
+type finder struct {
+	store  *state.Store
+	runner *request.Runner
+	logger *slog.Logger
+}
+
 // requestOf returns the request that a button is about.
-func (t *Talk) requestOf(ctx context.Context, tn *turn, id string) (request.Record, error) {
+func (f *finder) requestOf(ctx context.Context, tn *turn, id string) (request.Record, error) {
 	if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
 		return request.Record{}, errForged
 	}
-	rec, err := t.o.Runner.Load(ctx, id)
+	rec, err := f.runner.Load(ctx, id)
 	if err != nil {
 		return rec, err
 	}
 	if rec.Platform != tn.Platform || rec.Chat.ID != tn.Chat.ID {
-		t.o.Logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
+		f.logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
 		return rec, errForged
 	}
 	return rec, nil
@@ -138,17 +146,17 @@ func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error 
 }
 
 // replied returns the request that a turn's message replies to, "" for none.
-func (t *Talk) replied(ctx context.Context, tn *turn) (string, error) {
+func (f *finder) replied(ctx context.Context, tn *turn) (string, error) {
 	if tn.Message.ReplyTo == nil {
 		return "", nil
 	}
-	return t.noted(ctx, tn, tn.Message.ReplyTo.ID)
+	return f.noted(ctx, tn, tn.Message.ReplyTo.ID)
 }
 
 // noted returns the request that a message in a turn's chat asked for or is about, "" for
 // none.
-func (t *Talk) noted(ctx context.Context, tn *turn, message string) (id string, err error) {
-	err = t.o.Store.Get(ctx, request.MessageKind, messageName(tn, message), &id)
+func (f *finder) noted(ctx context.Context, tn *turn, message string) (id string, err error) {
+	err = f.store.Get(ctx, request.MessageKind, messageName(tn, message), &id)
 	if errors.Is(err, state.ErrNotFound) {
 		return "", nil
 	}

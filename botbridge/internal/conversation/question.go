@@ -153,7 +153,7 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 		return false, nil
 	}
 	c := t.commands.byName[q.Command]
-	if err := t.findShown(ctx, tn); err != nil {
+	if err := t.find.findShown(ctx, tn); err != nil {
 		return false, err
 	}
 	if c == nil || !t.fill(tn, c, q) {

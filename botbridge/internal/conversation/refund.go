@@ -79,7 +79,7 @@ func (t *Talk) refundOne(ctx context.Context, charge state.Charge) error {
 func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
 	id := strings.TrimSpace(tn.rest)
 	if id == "" {
-		of, err := t.replied(ctx, tn)
+		of, err := t.find.replied(ctx, tn)
 		if err != nil {
 			return err
 		}

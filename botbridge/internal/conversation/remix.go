@@ -69,7 +69,7 @@ func (t *Talk) remixAsked(ctx context.Context, tn *turn) (rec request.Record, ok
 	if err != nil {
 		return rec, false, err
 	}
-	rec, err = t.requestOf(ctx, tn, id)
+	rec, err = t.find.requestOf(ctx, tn, id)
 	if err != nil && !mayPass(err) {
 		return rec, false, nil // the request is forgotten
 	}

@@ -59,7 +59,7 @@ func (t *Talk) owns(ctx context.Context, tn *turn, verb, rest string) (bool, err
 		}
 		if t.unrelated(verb) == nil {
 			// If the request is at fault, handling the press says so.
-			if rec, err := t.requestOf(ctx, tn, rest); err != nil || mayShow(rec, verb, tn.Message.ID) {
+			if rec, err := t.find.requestOf(ctx, tn, rest); err != nil || mayShow(rec, verb, tn.Message.ID) {
 				return true, nil
 			}
 		}
@@ -76,7 +76,7 @@ func (t *Talk) owns(ctx context.Context, tn *turn, verb, rest string) (bool, err
 // something else than the data, it answers the press and returns true: otherwise a user
 // could have someone else's picture deleted or overwritten.
 func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (of string, foreign bool, err error) {
-	of, err = t.noted(ctx, tn, tn.Message.ID)
+	of, err = t.find.noted(ctx, tn, tn.Message.ID)
 	if err != nil {
 		return "", false, err
 	}

@@ -26,7 +26,7 @@ func hasStyles(commands []*workflow.Command) bool {
 // listStyles answers /styles: it lists the styles, or offers those for the picture that is
 // replied to.
 func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
-	if id, err := t.replied(ctx, tn); err != nil {
+	if id, err := t.find.replied(ctx, tn); err != nil {
 		return err
 	} else if id != "" {
 		rec, ok, err := t.pictureReplied(ctx, tn, "styles")

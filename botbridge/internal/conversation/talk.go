@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	find       *finder
 	broadcasts *broadcasts
 	hints      *hints
 	guests     *guests
@@ -92,6 +93,7 @@ func New(o Options) *Talk {
 	t.guests = &guests{store: o.Store, met: map[string]string{}}
 	t.hints = &hints{hinted: map[string]time.Time{}}
 	t.broadcasts = &broadcasts{store: o.Store, outbox: o.Outbox, guard: o.Guard, texts: o.Texts, platform: o.Platform, logger: o.Logger, guests: t.guests, spreads: map[string]bool{}}
+	t.find = &finder{store: o.Store, runner: o.Runner, logger: o.Logger}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.greet, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
