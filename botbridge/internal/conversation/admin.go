@@ -6,9 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
 // named returns the user that an operator means: an id on this platform, or a full name
@@ -23,8 +26,17 @@ func named(tn *turn, text string) (string, bool) {
 	return request.Who(tn.Platform, text), true
 }
 
+// operators answers the commands of the operators.
+type operators struct {
+	store  *state.Store
+	outbox *outbox.Outbox
+	runner *request.Runner
+	guard  *limits.Guard
+	texts  *locale.Bundle
+}
+
 // ban bans a user: /ban ID [DAYS].
-func (t *Talk) ban(ctx context.Context, tn *turn) error {
+func (op *operators) ban(ctx context.Context, tn *turn) error {
 	fields := strings.Fields(tn.rest)
 	var d time.Duration
 	if len(fields) > 1 {
@@ -38,26 +50,26 @@ func (t *Talk) ban(ctx context.Context, tn *turn) error {
 		return tn.reply(ctx, tn.say("usage_ban", nil))
 	}
 	who, _ := named(tn, fields[0])
-	if err := t.o.Guard.Ban(ctx, who, tn.who(), d); err != nil {
+	if err := op.guard.Ban(ctx, who, tn.who(), d); err != nil {
 		return err
 	}
 	return tn.reply(ctx, tn.say("banned", locale.With{"who": who}))
 }
 
 // unban lifts a user's ban: /unban ID.
-func (t *Talk) unban(ctx context.Context, tn *turn) error {
+func (op *operators) unban(ctx context.Context, tn *turn) error {
 	who, ok := named(tn, tn.rest)
 	if !ok {
 		return tn.reply(ctx, tn.say("usage_ban", nil))
 	}
-	if err := t.o.Guard.Unban(ctx, who); err != nil {
+	if err := op.guard.Unban(ctx, who); err != nil {
 		return err
 	}
 	return tn.reply(ctx, tn.say("unbanned", locale.With{"who": who}))
 }
 
 // quota sets a user's own daily share: /quota ID N, or - to go back to the default.
-func (t *Talk) quota(ctx context.Context, tn *turn) error {
+func (op *operators) quota(ctx context.Context, tn *turn) error {
 	fields := strings.Fields(tn.rest)
 	if len(fields) != 2 {
 		return tn.reply(ctx, tn.say("usage_quota", nil))
@@ -70,7 +82,7 @@ func (t *Talk) quota(ctx context.Context, tn *turn) error {
 		}
 	}
 	who, _ := named(tn, fields[0])
-	if err := t.o.Guard.SetShare(ctx, who, share); err != nil {
+	if err := op.guard.SetShare(ctx, who, share); err != nil {
 		return err
 	}
 	return tn.reply(ctx, tn.say("quota_set", locale.With{"who": who, "share": fields[1]}))

@@ -20,26 +20,26 @@ const (
 )
 
 // stats answers /stats: the state of the bridge, and figures for the last 30 days.
-func (t *Talk) stats(ctx context.Context, tn *turn) error {
-	days, err := t.o.Store.Days(ctx, statsDays)
+func (op *operators) stats(ctx context.Context, tn *turn) error {
+	days, err := op.store.Days(ctx, statsDays)
 	if err != nil {
 		return err
 	}
-	chats, err := t.o.Store.Chats(ctx)
+	chats, err := op.store.Chats(ctx)
 	if err != nil {
 		return err
 	}
-	waiting, err := t.o.Store.Waiting(ctx)
+	waiting, err := op.store.Waiting(ctx)
 	if err != nil {
 		return err
 	}
 	lines := []string{tn.say("stats", locale.With{
-		"active": t.o.Runner.Active(), "chats": len(chats), "inbox": waiting, "outbox": t.o.Outbox.Waiting(),
+		"active": op.runner.Active(), "chats": len(chats), "inbox": waiting, "outbox": op.outbox.Waiting(),
 	})}
 	lines = append(lines, counted(days[statsDays-1])...)
 	month := state.Sum(days)
 	if month.Requests() > 0 {
-		lines = append(lines, t.monthly(tn, &month)...)
+		lines = append(lines, op.monthly(tn, &month)...)
 	}
 	return tn.post(ctx, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press, Text: strings.Join(lines, "\n")})
 }
@@ -59,14 +59,14 @@ func counted(day state.Day) (lines []string) {
 }
 
 // monthly returns the figures for several days.
-func (t *Talk) monthly(tn *turn, month *state.Day) []string {
+func (op *operators) monthly(tn *turn, month *state.Day) []string {
 	lines := []string{"", tn.say("stats_month", locale.With{
 		"days": statsDays, "n": month.Requests(), "done": month.Outcomes[string(request.Done)], "users": month.Users,
 	})}
 	half, ok := month.Wait(0.5)
 	if most, _ := month.Wait(0.95); ok {
 		lines = append(lines, tn.say("stats_wait", locale.With{
-			"half": request.Duration(t.o.Texts, tn.language, half), "most": request.Duration(t.o.Texts, tn.language, most),
+			"half": request.Duration(op.texts, tn.language, half), "most": request.Duration(op.texts, tn.language, most),
 		}))
 	}
 	busiest := slices.SortedFunc(maps.Keys(month.Commands), func(a, b string) int {

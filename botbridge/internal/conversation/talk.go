@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	operators  *operators
 	find       *finder
 	broadcasts *broadcasts
 	hints      *hints
@@ -94,6 +95,7 @@ func New(o Options) *Talk {
 	t.hints = &hints{hinted: map[string]time.Time{}}
 	t.broadcasts = &broadcasts{store: o.Store, outbox: o.Outbox, guard: o.Guard, texts: o.Texts, platform: o.Platform, logger: o.Logger, guests: t.guests, spreads: map[string]bool{}}
 	t.find = &finder{store: o.Store, runner: o.Runner, logger: o.Logger}
+	t.operators = &operators{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, texts: o.Texts}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.greet, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -104,7 +106,7 @@ func New(o Options) *Talk {
 		t.builtIn[enhanceFlag] = t.enhance
 	}
 	t.admin = map[string]func(context.Context, *turn) error{
-		"ban": t.ban, "unban": t.unban, "quota": t.quota, "stats": t.stats, "broadcast": t.broadcasts.begin,
+		"ban": t.operators.ban, "unban": t.operators.unban, "quota": t.operators.quota, "stats": t.operators.stats, "broadcast": t.broadcasts.begin,
 	}
 	if o.Contact != "" {
 		t.builtIn["paysupport"], t.builtIn["terms"] = t.paySupport, t.showTerms
