@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
@@ -18,19 +19,29 @@ const (
 	maxChoices = 500
 )
 
+// handbook says what the commands are and what they take.
+type handbook struct {
+	guard    *limits.Guard
+	enhance  *Enhance
+	contact  string
+	helpURL  string
+	catalogs *catalogs
+	commands *repertoire
+}
+
 // greet answers /start: with a default command, plain words are enough in a private chat.
-func (t *Talk) greet(ctx context.Context, tn *turn) error {
+func (hb *handbook) greet(ctx context.Context, tn *turn) error {
 	var lines []string
-	if !tn.Chat.Group && t.commands.usual(tn) != nil {
+	if !tn.Chat.Group && hb.commands.usual(tn) != nil {
 		lines = append(lines, tn.say("start_words", nil))
-	} else if c := t.commands.fromWords(tn); c != nil {
+	} else if c := hb.commands.fromWords(tn); c != nil {
 		lines = append(lines, tn.say("start_command", locale.With{"command": c.Name}))
 	}
-	if !tn.Chat.Group && t.commands.byName[t.commands.edit] != nil {
+	if !tn.Chat.Group && hb.commands.byName[hb.commands.edit] != nil {
 		lines = append(lines, tn.say("start_photo", nil))
 	}
 	if len(lines) == 0 {
-		return t.help(ctx, tn)
+		return hb.help(ctx, tn)
 	}
 	return tn.reply(ctx, strings.Join(append(lines, tn.say("start_more", nil)), "\n"))
 }
@@ -52,24 +63,24 @@ func (rep *repertoire) fromWords(tn *turn) *workflow.Command {
 
 // help lists the commands, or what one of them takes (/help COMMAND), or all choices of one
 // argument (/help COMMAND ARGUMENT).
-func (t *Talk) help(ctx context.Context, tn *turn) error {
+func (hb *handbook) help(ctx context.Context, tn *turn) error {
 	words := strings.Fields(strings.ToLower(tn.rest))
 	if len(words) > 0 {
-		if c := t.commands.byName[strings.TrimPrefix(words[0], "/")]; c != nil {
+		if c := hb.commands.byName[strings.TrimPrefix(words[0], "/")]; c != nil {
 			if off, err := tn.off(ctx, c); off || err != nil {
 				return err
 			}
 			if len(words) > 1 {
-				return t.helpArgument(ctx, tn, c, strings.TrimLeft(words[1], "-—–"))
+				return hb.helpArgument(ctx, tn, c, strings.TrimLeft(words[1], "-—–"))
 			}
-			return t.helpCommand(ctx, tn, c)
+			return hb.helpCommand(ctx, tn, c)
 		}
 	}
 	lines := []string{tn.say("help_head", nil), ""}
-	commands := t.commands.here(tn)
+	commands := hb.commands.here(tn)
 	for _, c := range commands {
 		line := "/" + c.Name + " - " + About(c, tn.language)
-		if _, sells := tn.p.(platform.Seller); sells && t.o.Contact != "" && c.Spec.Stars > 0 {
+		if _, sells := tn.p.(platform.Seller); sells && hb.contact != "" && c.Spec.Stars > 0 {
 			line += fmt.Sprintf(" (%d ⭐)", c.Spec.Stars)
 		}
 		lines = append(lines, line)
@@ -79,24 +90,24 @@ func (t *Talk) help(ctx context.Context, tn *turn) error {
 		lines = append(lines, tn.say("help_styles", nil))
 	}
 	lines = append(lines, "", tn.say("help_tail", nil))
-	if t.o.Enhance != nil {
+	if hb.enhance != nil {
 		lines = append(lines, tn.say("help_better", nil))
 	}
-	if t.o.Guard.Admin(tn.Event) {
+	if hb.guard.Admin(tn.Event) {
 		lines = append(lines, "", tn.say("help_admin", nil))
-		if t.o.Contact != "" {
+		if hb.contact != "" {
 			lines = append(lines, tn.say("usage_refund", nil))
 		}
 	}
 	var links []platform.Button
-	if t.o.HelpURL != "" {
-		links = append(links, platform.Button{Label: tn.say("button_help", nil), URL: t.o.HelpURL})
+	if hb.helpURL != "" {
+		links = append(links, platform.Button{Label: tn.say("button_help", nil), URL: hb.helpURL})
 	}
 	return tn.replyLong(ctx, strings.Join(lines, "\n"), links...)
 }
 
 // helpCommand says what a command takes.
-func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) error {
+func (hb *handbook) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) error {
 	lines := []string{"/" + c.Name + " - " + About(c, tn.language)}
 	for _, line := range []struct {
 		role workflow.Role
@@ -122,13 +133,13 @@ func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) e
 		lines = append(lines, tn.say("help_style", locale.With{"style": c.Styles()[0].Name}))
 	}
 	lines = append(lines, tn.say("help_file", nil))
-	if t.o.Enhance != nil && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {
+	if hb.enhance != nil && c.Takes(workflow.Prompt) && !c.Knows(enhanceFlag) {
 		lines = append(lines, tn.say("help_enhance", nil))
 	}
 	if len(c.Arguments()) > 0 {
-		catalog := t.catalogs.of(ctx, c.Classes())
+		catalog := hb.catalogs.of(ctx, c.Classes())
 		for _, a := range c.Arguments() {
-			if line := t.argumentLine(tn, c, a, catalog); line != "" {
+			if line := hb.argumentLine(tn, c, a, catalog); line != "" {
 				lines = append(lines, line)
 			}
 		}
@@ -137,7 +148,7 @@ func (t *Talk) helpCommand(ctx context.Context, tn *turn, c *workflow.Command) e
 }
 
 // argumentLine says what an argument may be, "" if it cannot be set right now.
-func (t *Talk) argumentLine(tn *turn, c *workflow.Command, a workflow.Argument, catalog *workflow.Catalog) string {
+func (hb *handbook) argumentLine(tn *turn, c *workflow.Command, a workflow.Argument, catalog *workflow.Catalog) string {
 	d, err := c.Domain(a, catalog)
 	if err != nil {
 		return ""
@@ -167,13 +178,13 @@ func (t *Talk) argumentLine(tn *turn, c *workflow.Command, a workflow.Argument, 
 }
 
 // helpArgument lists all choices of an argument.
-func (t *Talk) helpArgument(ctx context.Context, tn *turn, c *workflow.Command, name string) error {
+func (hb *handbook) helpArgument(ctx context.Context, tn *turn, c *workflow.Command, name string) error {
 	args := c.Arguments()
 	at := slices.IndexFunc(args, func(a workflow.Argument) bool { return a.Name == name })
 	if at < 0 {
-		return t.helpCommand(ctx, tn, c)
+		return hb.helpCommand(ctx, tn, c)
 	}
-	catalog := t.catalogs.of(ctx, c.Classes(name))
+	catalog := hb.catalogs.of(ctx, c.Classes(name))
 	d, err := c.Domain(args[at], catalog)
 	switch {
 	case err != nil:
@@ -181,7 +192,7 @@ func (t *Talk) helpArgument(ctx context.Context, tn *turn, c *workflow.Command, 
 	case d.Kind == workflow.OneOf:
 		return tn.replyLong(ctx, "--"+name+":\n"+strings.Join(d.Choices[:min(maxChoices, len(d.Choices))], "\n"))
 	}
-	return tn.reply(ctx, t.argumentLine(tn, c, args[at], catalog))
+	return tn.reply(ctx, hb.argumentLine(tn, c, args[at], catalog))
 }
 
 // About returns the description of a command in a language.

@@ -10,10 +10,10 @@ import (
 
 // models answers /models: which models each command can use, and which of them the fleet
 // lacks now.
-func (t *Talk) models(ctx context.Context, tn *turn) error {
+func (hb *handbook) models(ctx context.Context, tn *turn) error {
 	lines := []string{tn.say("models_head", nil), ""}
 	asked := false
-	for _, c := range t.commands.here(tn) {
+	for _, c := range hb.commands.here(tn) {
 		usual := c.Model()
 		if usual == "" {
 			continue
@@ -22,7 +22,7 @@ func (t *Talk) models(ctx context.Context, tn *turn) error {
 		if !slices.Contains(list, usual) {
 			list = append([]string{usual}, list...)
 		}
-		catalog := t.catalogs.of(ctx, c.ModelClasses())
+		catalog := hb.catalogs.of(ctx, c.ModelClasses())
 		var names []string
 		for _, model := range list {
 			name := model

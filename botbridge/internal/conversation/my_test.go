@@ -125,7 +125,7 @@ func TestModels(t *testing.T) {
 	require.Contains(t, said, "/paint --model: heun (default), euler, gone (not available right now)")
 	require.Contains(t, said, "/draw: always heun")
 	r.away.Store(true)
-	r.talk.catalogs = newCatalogs(r.talk.o.Hub)
+	r.talk.handbook.catalogs = newCatalogs(r.talk.o.Hub)
 	r.event("5", "5", platform.Said, "m3", "/models")
 	require.True(t, strings.HasSuffix(r.p.in("5")[2], "which of these the image servers have."))
 }

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	handbook   *handbook
 	operators  *operators
 	find       *finder
 	broadcasts *broadcasts
@@ -96,11 +97,12 @@ func New(o Options) *Talk {
 	t.broadcasts = &broadcasts{store: o.Store, outbox: o.Outbox, guard: o.Guard, texts: o.Texts, platform: o.Platform, logger: o.Logger, guests: t.guests, spreads: map[string]bool{}}
 	t.find = &finder{store: o.Store, runner: o.Runner, logger: o.Logger}
 	t.operators = &operators{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, texts: o.Texts}
+	t.handbook = &handbook{guard: o.Guard, enhance: o.Enhance, contact: o.Contact, helpURL: o.HelpURL, catalogs: t.catalogs, commands: t.commands}
 	t.builtIn = map[string]func(context.Context, *turn) error{
-		"start": t.greet, "help": t.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
+		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
 		"info": t.info, "delete": t.remove, "remix": t.remix, "styles": t.listStyles,
-		"my": t.my, "models": t.models,
+		"my": t.my, "models": t.handbook.models,
 	}
 	if o.Enhance != nil {
 		t.builtIn[enhanceFlag] = t.enhance
