@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
@@ -53,56 +54,64 @@ const (
 
 func groupName(e platform.Event) string { return e.Platform + ":" + e.Chat.ID }
 
-// groupSettings returns the settings of an event's group, and extends their life from time
+// groups keeps the settings of groups. Its mutex is held while they change.
+type groups struct {
+	store    *state.Store
+	commands *repertoire
+
+	mu sync.Mutex
+}
+
+// of returns the settings of an event's group, and extends their life from time
 // to time.
-func (t *Talk) groupSettings(ctx context.Context, e platform.Event) (GroupSettings, error) {
+func (gr *groups) of(ctx context.Context, e platform.Event) (GroupSettings, error) {
 	var g GroupSettings
 	if !e.Chat.Group {
 		return g, nil
 	}
-	err := t.o.Store.Get(ctx, groupKind, groupName(e), &g)
+	err := gr.store.Get(ctx, groupKind, groupName(e), &g)
 	if errors.Is(err, state.ErrNotFound) {
 		return GroupSettings{}, nil
 	}
 	if err == nil && time.Since(g.Used) > groupRenew {
-		g, err = t.changeGroup(ctx, e, func(*GroupSettings) {})
+		g, err = gr.change(ctx, e, func(*GroupSettings) {})
 	}
 	return g, err
 }
 
-// changeGroup changes the settings of a group. Two moderators may do so at the same time.
-func (t *Talk) changeGroup(ctx context.Context, e platform.Event, change func(*GroupSettings)) (GroupSettings, error) {
-	t.groups.Lock()
-	defer t.groups.Unlock()
+// change changes the settings of a group. Two moderators may do so at the same time.
+func (gr *groups) change(ctx context.Context, e platform.Event, change func(*GroupSettings)) (GroupSettings, error) {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
 	var g GroupSettings
-	if err := t.o.Store.Get(ctx, groupKind, groupName(e), &g); err != nil && !errors.Is(err, state.ErrNotFound) {
+	if err := gr.store.Get(ctx, groupKind, groupName(e), &g); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return g, err
 	}
 	change(&g)
-	g.Off = slices.DeleteFunc(g.Off, func(name string) bool { return t.commands.byName[name] == nil })
+	g.Off = slices.DeleteFunc(g.Off, func(name string) bool { return gr.commands.byName[name] == nil })
 	g.Used = time.Now().UTC()
-	return g, t.o.Store.Put(ctx, groupKind, groupName(e), g, groupKeep)
+	return g, gr.store.Put(ctx, groupKind, groupName(e), g, groupKeep)
 }
 
-// leftGroup forgets the settings of a group that the bot has left. The digest of its menu
+// leave forgets the settings of a group that the bot has left. The digest of its menu
 // stays, so that the menu is replaced when the bot comes back.
-func (t *Talk) leftGroup(ctx context.Context, e platform.Event) error {
+func (gr *groups) leave(ctx context.Context, e platform.Event) error {
 	if !e.Chat.Group {
 		return nil
 	}
-	t.groups.Lock()
-	defer t.groups.Unlock()
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
 	var g GroupSettings
-	err := t.o.Store.Get(ctx, groupKind, groupName(e), &g)
+	err := gr.store.Get(ctx, groupKind, groupName(e), &g)
 	if err == nil {
-		err = t.o.Store.Put(ctx, leftKind, groupName(e), g, leftKeep)
+		err = gr.store.Put(ctx, leftKind, groupName(e), g, leftKeep)
 	}
 	if err == nil && g.Menu != "" {
-		return t.o.Store.Put(ctx, groupKind, groupName(e), GroupSettings{Menu: g.Menu, Used: time.Now().UTC()}, groupKeep)
+		return gr.store.Put(ctx, groupKind, groupName(e), GroupSettings{Menu: g.Menu, Used: time.Now().UTC()}, groupKeep)
 	} else if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err
 	}
-	return t.o.Store.Put(ctx, groupKind, groupName(e), nil, 0)
+	return gr.store.Put(ctx, groupKind, groupName(e), nil, 0)
 }
 
 // usual returns the command for plain words in the chat of a turn, nil for none.
@@ -205,7 +214,7 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 			tn.answer(ctx, "too_old")
 			return nil
 		}
-		g, err := t.changeGroup(ctx, tn.Event, change)
+		g, err := t.groups.change(ctx, tn.Event, change)
 		if err != nil {
 			return err
 		}

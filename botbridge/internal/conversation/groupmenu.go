@@ -75,7 +75,7 @@ func (t *Talk) keepMenu(ctx context.Context, tn *turn) {
 // meanwhile.
 func (t *Talk) setMenu(ctx context.Context, e platform.Event, p platform.Platform, menued platform.Menued) error {
 	for {
-		g, err := t.groupSettings(ctx, e)
+		g, err := t.groups.of(ctx, e)
 		if err != nil {
 			return err
 		}
@@ -86,7 +86,7 @@ func (t *Talk) setMenu(ctx context.Context, e platform.Event, p platform.Platfor
 		if err := t.o.Outbox.Menu(ctx, p, e.Chat, off); err != nil {
 			return err
 		}
-		if _, err := t.changeGroup(ctx, e, func(g *GroupSettings) { g.Menu = shows }); err != nil {
+		if _, err := t.groups.change(ctx, e, func(g *GroupSettings) { g.Menu = shows }); err != nil {
 			return err
 		}
 	}

@@ -31,7 +31,7 @@ func (t *Talk) Moved(ctx context.Context, platformName, from, to string) error {
 	if err := t.o.Store.Put(ctx, limits.FormerKind, platformName+":"+to, former, groupKeep); err != nil {
 		return err
 	}
-	if err := t.moveSettings(ctx, former, platformName+":"+to); err != nil {
+	if err := t.groups.move(ctx, former, platformName+":"+to); err != nil {
 		return err
 	}
 	old := ChatKey(platformName, platform.Chat{ID: from, Group: true})
@@ -45,20 +45,20 @@ func (t *Talk) Moved(ctx context.Context, platformName, from, to string) error {
 	return t.guests.left(ctx, old)
 }
 
-// moveSettings copies the settings of a group to its new name. The old ones still serve
+// move copies the settings of a group to its new name. The old ones still serve
 // what was said there and waits, and expire a year after their last use.
-func (t *Talk) moveSettings(ctx context.Context, from, to string) error {
-	t.groups.Lock()
-	defer t.groups.Unlock()
+func (gr *groups) move(ctx context.Context, from, to string) error {
+	gr.mu.Lock()
+	defer gr.mu.Unlock()
 	var g GroupSettings
-	switch err := t.o.Store.Get(ctx, groupKind, to, &g); {
+	switch err := gr.store.Get(ctx, groupKind, to, &g); {
 	case err == nil:
 		return nil
 	case !errors.Is(err, state.ErrNotFound):
 		return err
 	}
 	for _, kind := range []string{leftKind, groupKind} {
-		err := t.o.Store.Get(ctx, kind, from, &g)
+		err := gr.store.Get(ctx, kind, from, &g)
 		if errors.Is(err, state.ErrNotFound) {
 			continue
 		}
@@ -66,7 +66,7 @@ func (t *Talk) moveSettings(ctx context.Context, from, to string) error {
 			return err
 		}
 		g.Menu, g.Used, g.Counts = "", time.Now().UTC(), cmp.Or(g.Counts, from)
-		return t.o.Store.Put(ctx, groupKind, to, g, groupKeep)
+		return gr.store.Put(ctx, groupKind, to, g, groupKeep)
 	}
 	return nil
 }

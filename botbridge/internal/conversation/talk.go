@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	groups     *groups
 	handbook   *handbook
 	operators  *operators
 	find       *finder
@@ -80,8 +81,6 @@ type Talk struct {
 	mu         sync.Mutex
 	menus      map[string]time.Time // groups whose menu is being set, or is not tried again before this time
 	background sync.WaitGroup       // background work
-
-	groups sync.Mutex // held while settings of a group change
 }
 
 // New returns a Talk.
@@ -98,6 +97,7 @@ func New(o Options) *Talk {
 	t.find = &finder{store: o.Store, runner: o.Runner, logger: o.Logger}
 	t.operators = &operators{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, texts: o.Texts}
 	t.handbook = &handbook{guard: o.Guard, enhance: o.Enhance, contact: o.Contact, helpURL: o.HelpURL, catalogs: t.catalogs, commands: t.commands}
+	t.groups = &groups{store: o.Store, commands: t.commands}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -159,7 +159,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		return t.Moved(ctx, e.Platform, e.Chat.ID, e.To)
 	}
 	if e.Kind == platform.Left {
-		return errors.Join(t.guests.left(ctx, ChatKey(e.Platform, e.Chat)), t.leftGroup(ctx, e))
+		return errors.Join(t.guests.left(ctx, ChatKey(e.Platform, e.Chat)), t.groups.leave(ctx, e))
 	}
 	standing, err := t.o.Guard.Standing(ctx, e)
 	if err != nil {
@@ -201,7 +201,7 @@ func (t *Talk) turnOf(ctx context.Context, e platform.Event) (*turn, error) {
 	if tn.settings, err = t.settings(ctx, tn.who()); err != nil {
 		return nil, err
 	}
-	if tn.group, err = t.groupSettings(ctx, e); err != nil {
+	if tn.group, err = t.groups.of(ctx, e); err != nil {
 		return nil, err
 	}
 	tn.speak()
