@@ -40,7 +40,7 @@ func fieldFor(needs string) string {
 // answerForm returns the form for answering a question; nil if the question is no longer
 // open, or the store does not respond in time.
 func (t *Talk) answerForm(ctx context.Context, tn *turn, id string) *platform.Form {
-	known, err := t.turnOf(ctx, tn.Event)
+	known, err := t.turns.of(ctx, tn.Event)
 	if err != nil {
 		return nil
 	}

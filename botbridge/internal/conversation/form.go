@@ -69,7 +69,7 @@ func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workf
 	if err != nil {
 		return nil, args, err
 	}
-	known, err := t.turnOf(ctx, tn.Event)
+	known, err := t.turns.of(ctx, tn.Event)
 	if err != nil {
 		return nil, args, err
 	}

@@ -50,7 +50,7 @@ func TestDailyCapOfAGroup(t *testing.T) {
 
 // turn is the turn of a message.
 func (r *rig) turn(user, chat string) *turn {
-	tn, err := r.talk.turnOf(r.ctx, platform.Event{
+	tn, err := r.talk.turns.of(r.ctx, platform.Event{
 		Platform: "telegram", User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat, Group: chat[0] == '-'},
 	})
 	require.NoError(r.t, err)

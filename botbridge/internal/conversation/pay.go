@@ -133,7 +133,7 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 // payment handles checkouts and payments. It skips the usual checks: a user who has been
 // banned since, or who floods the bot, has still paid.
 func (t *Talk) payment(ctx context.Context, e platform.Event) error {
-	tn, err := t.turnOf(ctx, e)
+	tn, err := t.turns.of(ctx, e)
 	if err != nil && mayPass(err) {
 		return err
 	}

@@ -33,9 +33,9 @@ const verbSet = "set"
 // sizes are the choices for the default size.
 var sizes = []string{"-", "512x512", "768x512", "512x768", "1024x1024"}
 
-func (t *Talk) settings(ctx context.Context, who string) (Settings, error) {
+func (ts *turns) settingsOf(ctx context.Context, who string) (Settings, error) {
 	var s Settings
-	err := t.o.Store.Get(ctx, settingsKind, who, &s)
+	err := ts.store.Get(ctx, settingsKind, who, &s)
 	if errors.Is(err, state.ErrNotFound) {
 		err = nil
 	}

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	turns      *turns
 	groups     *groups
 	handbook   *handbook
 	operators  *operators
@@ -98,6 +99,7 @@ func New(o Options) *Talk {
 	t.operators = &operators{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, texts: o.Texts}
 	t.handbook = &handbook{guard: o.Guard, enhance: o.Enhance, contact: o.Contact, helpURL: o.HelpURL, catalogs: t.catalogs, commands: t.commands}
 	t.groups = &groups{store: o.Store, commands: t.commands}
+	t.turns = &turns{store: o.Store, platform: o.Platform, voice: t.voice, groups: t.groups}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -165,7 +167,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	if err != nil {
 		return err
 	}
-	tn, err := t.turnOf(ctx, e)
+	tn, err := t.turns.of(ctx, e)
 	if err != nil {
 		return err
 	}
@@ -194,14 +196,22 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	return err
 }
 
-// turnOf returns the turn of an event.
-func (t *Talk) turnOf(ctx context.Context, e platform.Event) (*turn, error) {
-	tn := &turn{Event: e, voice: t.voice, p: t.o.Platform(e.Platform)}
+// turns begins a turn for each event.
+type turns struct {
+	store    *state.Store
+	platform func(name string) platform.Platform
+	voice    *voice
+	groups   *groups
+}
+
+// of returns the turn of an event.
+func (ts *turns) of(ctx context.Context, e platform.Event) (*turn, error) {
+	tn := &turn{Event: e, voice: ts.voice, p: ts.platform(e.Platform)}
 	var err error
-	if tn.settings, err = t.settings(ctx, tn.who()); err != nil {
+	if tn.settings, err = ts.settingsOf(ctx, tn.who()); err != nil {
 		return nil, err
 	}
-	if tn.group, err = t.groups.of(ctx, e); err != nil {
+	if tn.group, err = ts.groups.of(ctx, e); err != nil {
 		return nil, err
 	}
 	tn.speak()

@@ -127,7 +127,7 @@ func (t *Talk) pressedAccept(ctx context.Context, tn *turn, id string) error {
 	} else {
 		tn.answer(ctx, "terms_changed") // they are shown instead of making the request
 	}
-	waiting, err := t.turnOf(ctx, u.Event)
+	waiting, err := t.turns.of(ctx, u.Event)
 	if err != nil {
 		return err
 	}
