@@ -137,15 +137,15 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 		ask.Instead, ask.Back = tn.instead.ID, tn.instead.Price
 	}
 	t.bound(tn, &rec, &ask)
-	price := t.price(tn, c, args)
-	verdict, err := t.create(ctx, &rec, ask, price)
+	price := t.shop.price(tn, c, args)
+	verdict, err := t.shop.create(ctx, &rec, ask, price)
 	if err != nil {
 		return err
 	}
 	switch verdict {
 	case state.OverQuota, state.OverCap:
 		if price > 0 {
-			return t.sell(ctx, tn, c, rec, price, share > 0)
+			return t.shop.sell(ctx, tn, c, rec, price, share > 0)
 		}
 		if verdict == state.OverCap {
 			return tn.reply(ctx, tn.say("group_cap_used", locale.With{"share": ask.Cap}))

@@ -3,6 +3,7 @@ package conversation
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -48,10 +49,23 @@ func orderID(id string) string { return request.IDOf("order/" + id) }
 // payload is what the invoice carries: the order's id and its token.
 func (o *order) payload() string { return orderID(o.Record.ID) + ":" + o.Token }
 
+// shop sells requests: it sends invoices and takes payments.
+type shop struct {
+	store    *state.Store
+	runner   *request.Runner
+	guard    *limits.Guard
+	platform func(name string) platform.Platform
+	contact  string
+	logger   *slog.Logger
+	voice    *voice
+	commands *repertoire
+	turns    *turns
+}
+
 // price returns the price of a request in Stars if the daily share does not cover it, 0 if
 // it is not for sale. Operators never pay.
-func (t *Talk) price(tn *turn, c *workflow.Command, args workflow.Args) int64 {
-	if t.o.Contact == "" || t.o.Guard.Admin(tn.Event) {
+func (sh *shop) price(tn *turn, c *workflow.Command, args workflow.Args) int64 {
+	if sh.contact == "" || sh.guard.Admin(tn.Event) {
 		return 0
 	}
 	return priceOf(c, args)
@@ -63,18 +77,18 @@ func priceOf(c *workflow.Command, args workflow.Args) int64 {
 
 // create stores a request that is free. A command with a price is free only within a daily
 // share.
-func (t *Talk) create(ctx context.Context, rec *request.Record, ask state.Ask, price int64) (state.Verdict, error) {
+func (sh *shop) create(ctx context.Context, rec *request.Record, ask state.Ask, price int64) (state.Verdict, error) {
 	if price == 0 || ask.Quota > 0 {
-		return t.o.Store.Create(ctx, rec.ID, rec, ask)
+		return sh.store.Create(ctx, rec.ID, rec, ask)
 	}
-	_, err := t.o.Runner.Load(ctx, rec.ID)
+	_, err := sh.runner.Load(ctx, rec.ID)
 	switch {
 	case err == nil:
 		return state.Exists, nil // already paid for
 	case !errors.Is(err, state.ErrNotFound):
 		return "", err
 	}
-	live, err := t.o.Store.ActiveOf(ctx, ask.Who)
+	live, err := sh.store.ActiveOf(ctx, ask.Who)
 	if err == nil && ask.Waiting > 0 && len(live) >= ask.Waiting {
 		return state.Busy, nil
 	}
@@ -83,7 +97,7 @@ func (t *Talk) create(ctx context.Context, rec *request.Record, ask state.Ask, p
 
 // sell stores an order and sends its invoice. shared means that there is a daily share, but
 // not enough of it is left.
-func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec request.Record, price int64, shared bool) error {
+func (sh *shop) sell(ctx context.Context, tn *turn, c *workflow.Command, rec request.Record, price int64, shared bool) error {
 	if _, sells := tn.p.(platform.Seller); !sells {
 		return tn.reply(ctx, tn.say("pay_elsewhere", nil))
 	}
@@ -91,7 +105,7 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 		return tn.reply(ctx, tn.say("pay_too_much", locale.With{"n": price, "max": tn.p.Limits().MaxPrice}))
 	}
 	var o order
-	err := t.o.Store.Held(ctx, orderID(rec.ID), &o)
+	err := sh.store.Held(ctx, orderID(rec.ID), &o)
 	switch {
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
@@ -104,11 +118,11 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 	case o.Shown:
 		return nil // it was sent before the bridge was killed, or a button was pressed twice
 	}
-	if err := t.o.Store.Hold(ctx, tn.who(), orderID(rec.ID), o); err != nil {
+	if err := sh.store.Hold(ctx, tn.who(), orderID(rec.ID), o); err != nil {
 		return err
 	}
 	if tn.Kind != platform.Pressed {
-		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, tn.Message.ID), rec.ID, request.MessageKeep); err != nil {
+		if err := sh.store.Put(ctx, request.MessageKind, messageName(tn, tn.Message.ID), rec.ID, request.MessageKeep); err != nil {
 			return err
 		}
 	}
@@ -127,20 +141,20 @@ func (t *Talk) sell(ctx context.Context, tn *turn, c *workflow.Command, rec requ
 		return err
 	}
 	o.Shown = true
-	return t.o.Store.Hold(ctx, tn.who(), orderID(rec.ID), o)
+	return sh.store.Hold(ctx, tn.who(), orderID(rec.ID), o)
 }
 
 // payment handles checkouts and payments. It skips the usual checks: a user who has been
 // banned since, or who floods the bot, has still paid.
-func (t *Talk) payment(ctx context.Context, e platform.Event) error {
-	tn, err := t.turns.of(ctx, e)
+func (sh *shop) payment(ctx context.Context, e platform.Event) error {
+	tn, err := sh.turns.of(ctx, e)
 	if err != nil && mayPass(err) {
 		return err
 	}
 	if err != nil {
 		// Unreadable settings must not hold up a payment.
-		t.o.Logger.Error("settings cannot be read", "platform", e.Platform, "error", err)
-		tn = &turn{Event: e, voice: t.voice, p: t.o.Platform(e.Platform)}
+		sh.logger.Error("settings cannot be read", "platform", e.Platform, "error", err)
+		tn = &turn{Event: e, voice: sh.voice, p: sh.platform(e.Platform)}
 		tn.speak()
 	}
 	seller, sells := tn.p.(platform.Seller)
@@ -148,19 +162,19 @@ func (t *Talk) payment(ctx context.Context, e platform.Event) error {
 	case !sells:
 		return nil
 	case e.Kind == platform.Paid:
-		return t.paid(ctx, tn)
+		return sh.paid(ctx, tn)
 	}
-	return t.checkout(ctx, tn, seller)
+	return sh.checkout(ctx, tn, seller)
 }
 
 // checkout tells the platform whether a payment may go through. Without an answer in time,
 // it does not.
-func (t *Talk) checkout(ctx context.Context, tn *turn, seller platform.Seller) error {
+func (sh *shop) checkout(ctx context.Context, tn *turn, seller platform.Seller) error {
 	ctx, cancel := context.WithDeadline(ctx, tn.At.Add(tn.p.Limits().CheckoutWithin))
 	defer cancel()
-	o, refusal, err := t.orderOf(ctx, tn)
+	o, refusal, err := sh.orderOf(ctx, tn)
 	if err == nil && refusal == "" {
-		refusal, err = t.mayPay(ctx, tn, o)
+		refusal, err = sh.mayPay(ctx, tn, o)
 	}
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // it is too late for any answer
@@ -178,16 +192,16 @@ func (t *Talk) checkout(ctx context.Context, tn *turn, seller platform.Seller) e
 		return seller.Confirm(ctx, tn.Press, text)
 	}, func(err error) bool { return !platform.Permanent(err) })
 	if err != nil {
-		t.o.Logger.Warn("the question before a payment was not answered", "platform", tn.Platform, "error", err)
+		sh.logger.Warn("the question before a payment was not answered", "platform", tn.Platform, "error", err)
 	}
 	return nil
 }
 
 // orderOf returns the order that an event is about, or the key of the text that says why it
 // cannot be paid: it may have expired, or be somebody else's.
-func (t *Talk) orderOf(ctx context.Context, tn *turn) (o order, refusal string, err error) {
+func (sh *shop) orderOf(ctx context.Context, tn *turn) (o order, refusal string, err error) {
 	id, _, _ := strings.Cut(tn.Payment.Payload, ":")
-	err = t.o.Store.Held(ctx, id, &o)
+	err = sh.store.Held(ctx, id, &o)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		return o, "pay_over", nil
@@ -205,21 +219,21 @@ func (t *Talk) orderOf(ctx context.Context, tn *turn) (o order, refusal string, 
 
 // mayPay returns the key of the text that says why an order can no longer be paid, "" if it
 // can.
-func (t *Talk) mayPay(ctx context.Context, tn *turn, o order) (refusal string, err error) {
+func (sh *shop) mayPay(ctx context.Context, tn *turn, o order) (refusal string, err error) {
 	e := tn.Event
 	e.Chat = o.Record.Chat // whoever may use the bot in a group may pay for an order there
-	standing, err := t.o.Guard.Standing(ctx, e)
+	standing, err := sh.guard.Standing(ctx, e)
 	if err != nil {
 		return "", err
 	}
-	c := t.commands.byName[o.Record.Command]
+	c := sh.commands.byName[o.Record.Command]
 	switch {
 	case standing != limits.Welcome:
 		return "pay_over", nil
 	case c == nil || priceOf(c, o.Record.Args) != o.Price:
 		return "pay_changed", nil
 	}
-	_, err = t.o.Runner.Load(ctx, o.Record.ID)
+	_, err = sh.runner.Load(ctx, o.Record.ID)
 	switch {
 	case err == nil:
 		return "pay_over", nil
@@ -231,8 +245,8 @@ func (t *Talk) mayPay(ctx context.Context, tn *turn, o order) (refusal string, e
 
 // paid records a payment and starts its request. If the bridge is killed on the way, it is
 // called again.
-func (t *Talk) paid(ctx context.Context, tn *turn) error {
-	o, refusal, err := t.orderOf(ctx, tn)
+func (sh *shop) paid(ctx context.Context, tn *turn) error {
+	o, refusal, err := sh.orderOf(ctx, tn)
 	switch {
 	case mayPass(err):
 		return err
@@ -248,73 +262,73 @@ func (t *Talk) paid(ctx context.Context, tn *turn) error {
 		rec.Charge, rec.Paid, rec.Asked = charge.ID, charge.Price, time.Now()
 		charge.Request, stored = rec.ID, &rec
 	}
-	paying, err := t.o.Store.Pay(ctx, charge, orderID(rec.ID), stored)
+	paying, err := sh.store.Pay(ctx, charge, orderID(rec.ID), stored)
 	if err != nil {
 		return err
 	}
 	switch paying {
 	case state.PaysRequest:
-		t.o.Logger.Info("a request was paid for", "request", rec.ID, "charge", charge.ID)
-		return t.start(ctx, rec, o.Instead, t.o.Runner.Begin(driving(ctx), rec))
+		sh.logger.Info("a request was paid for", "request", rec.ID, "charge", charge.ID)
+		return sh.start(ctx, rec, o.Instead, sh.runner.Begin(driving(ctx), rec))
 	case state.PaysKnown:
-		return t.paidBefore(ctx, tn, charge.ID)
+		return sh.paidBefore(ctx, tn, charge.ID)
 	case state.PaysNothing:
 	}
-	t.o.Logger.Warn("a payment has nothing to pay for and is refunded", "charge", charge.ID)
-	return t.payBack(ctx, tn)
+	sh.logger.Warn("a payment has nothing to pay for and is refunded", "charge", charge.ID)
+	return sh.payBack(ctx, tn)
 }
 
 // paidBefore picks up a payment that was recorded before the bridge was killed.
-func (t *Talk) paidBefore(ctx context.Context, tn *turn, id string) error {
-	charge, err := t.o.Store.Charge(ctx, id)
+func (sh *shop) paidBefore(ctx context.Context, tn *turn, id string) error {
+	charge, err := sh.store.Charge(ctx, id)
 	if err != nil {
 		return err
 	}
-	rec, err := t.o.Runner.Load(ctx, charge.Request)
+	rec, err := sh.runner.Load(ctx, charge.Request)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		if charge.Request != "" && charge.State != state.Unsettled {
 			return nil // the request is already over and forgotten
 		}
-		return t.owe(ctx, tn, charge)
+		return sh.owe(ctx, tn, charge)
 	case err != nil:
 		return err
 	case rec.Charge != id:
-		return t.owe(ctx, tn, charge) // another payment for the request came first
+		return sh.owe(ctx, tn, charge) // another payment for the request came first
 	}
-	told, err := t.o.Runner.Continue(driving(ctx), rec.ID)
+	told, err := sh.runner.Continue(driving(ctx), rec.ID)
 	if err != nil {
 		return err
 	}
-	return t.start(ctx, rec, "", told)
+	return sh.start(ctx, rec, "", told)
 }
 
 // owe refunds a payment that was recorded before. If the script failed halfway, Redis may
 // have neither its request nor the note that it must be refunded.
-func (t *Talk) owe(ctx context.Context, tn *turn, charge state.Charge) error {
+func (sh *shop) owe(ctx context.Context, tn *turn, charge state.Charge) error {
 	if charge.State != state.Refunded {
-		if _, err := t.o.Store.Settle(ctx, charge, state.Refund, 0); err != nil {
+		if _, err := sh.store.Settle(ctx, charge, state.Refund, 0); err != nil {
 			return err
 		}
 	}
-	return t.payBack(ctx, tn)
+	return sh.payBack(ctx, tn)
 }
 
 // start records which message a paid request belongs to, and waits until the user has been
 // told.
-func (t *Talk) start(ctx context.Context, rec request.Record, instead string, told <-chan struct{}) error {
+func (sh *shop) start(ctx context.Context, rec request.Record, instead string, told <-chan struct{}) error {
 	if instead != "" {
-		t.o.Runner.Cancel(instead)
+		sh.runner.Cancel(instead)
 	}
 	name := request.MessageName(rec.Platform, rec.Chat.ID, rec.Message)
-	if err := t.o.Store.Put(ctx, request.MessageKind, name, rec.ID, request.MessageKeep); err != nil {
-		t.o.Logger.Warn("cannot note which request a message asked for", "error", err)
+	if err := sh.store.Put(ctx, request.MessageKind, name, rec.ID, request.MessageKeep); err != nil {
+		sh.logger.Warn("cannot note which request a message asked for", "error", err)
 	}
 	awaitTold(ctx, told)
 	return nil
 }
 
 // payBack tells the user that the payment came too late and is refunded.
-func (t *Talk) payBack(ctx context.Context, tn *turn) error {
+func (sh *shop) payBack(ctx context.Context, tn *turn) error {
 	return tn.reply(ctx, tn.say("pay_nothing", nil)+"\n"+tn.say("pay_back", locale.With{"n": tn.Payment.Price}))
 }

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	shop       *shop
 	turns      *turns
 	groups     *groups
 	handbook   *handbook
@@ -100,6 +101,7 @@ func New(o Options) *Talk {
 	t.handbook = &handbook{guard: o.Guard, enhance: o.Enhance, contact: o.Contact, helpURL: o.HelpURL, catalogs: t.catalogs, commands: t.commands}
 	t.groups = &groups{store: o.Store, commands: t.commands}
 	t.turns = &turns{store: o.Store, platform: o.Platform, voice: t.voice, groups: t.groups}
+	t.shop = &shop{store: o.Store, runner: o.Runner, guard: o.Guard, platform: o.Platform, contact: o.Contact, logger: o.Logger, voice: t.voice, commands: t.commands, turns: t.turns}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -155,7 +157,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		return nil
 	}
 	if e.Payment != nil {
-		return t.payment(ctx, e)
+		return t.shop.payment(ctx, e)
 	}
 	if e.Kind == platform.Moved {
 		return t.Moved(ctx, e.Platform, e.Chat.ID, e.To)
