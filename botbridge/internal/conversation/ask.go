@@ -56,7 +56,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 		}
 		return t.question(ctx, tn, c, question{Rest: rest, Inputs: inputs, Choices: tn.shown, Needs: needs})
 	}
-	if err := t.agreed(ctx, tn); err != nil {
+	if err := t.consent.agreed(ctx, tn); err != nil {
 		return err
 	}
 	if args.Width == 0 && tn.settings.Width > 0 && c.Takes(workflow.Size) {
@@ -96,7 +96,7 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 	if off, err := tn.off(ctx, c); off || err != nil {
 		return err
 	}
-	if err := t.agreed(ctx, tn); err != nil {
+	if err := t.consent.agreed(ctx, tn); err != nil {
 		return err
 	}
 	args, err := t.settle(ctx, c, w.args)

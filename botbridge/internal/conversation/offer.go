@@ -117,7 +117,7 @@ func (t *Talk) enhance(ctx context.Context, tn *turn) error {
 
 // offer suggests other words for a wish. Nothing starts before its author has chosen.
 func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish, task enhance.Task) error {
-	if err := t.agreed(ctx, tn); err != nil {
+	if err := t.consent.agreed(ctx, tn); err != nil {
 		return err
 	}
 	var o offer

@@ -134,11 +134,11 @@ func (t *Talk) paySupport(ctx context.Context, tn *turn) error {
 	return tn.reply(ctx, strings.Join(lines, "\n"))
 }
 
-// showTerms answers /terms, which bots that take payments must have.
-func (t *Talk) showTerms(ctx context.Context, tn *turn) error {
-	if t.o.Terms == nil {
+// show answers /terms, which bots that take payments must have.
+func (cs *consent) show(ctx context.Context, tn *turn) error {
+	if cs.terms == nil {
 		return tn.reply(ctx, tn.say("unknown_command", nil))
 	}
-	terms := t.o.Terms.in(tn.language)
+	terms := cs.terms.in(tn.language)
 	return tn.replyLong(ctx, terms, linksOf(terms)...)
 }

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	consent    *consent
 	shop       *shop
 	turns      *turns
 	groups     *groups
@@ -102,6 +103,7 @@ func New(o Options) *Talk {
 	t.groups = &groups{store: o.Store, commands: t.commands}
 	t.turns = &turns{store: o.Store, platform: o.Platform, voice: t.voice, groups: t.groups}
 	t.shop = &shop{store: o.Store, runner: o.Runner, guard: o.Guard, platform: o.Platform, contact: o.Contact, logger: o.Logger, voice: t.voice, commands: t.commands, turns: t.turns}
+	t.consent = &consent{store: o.Store, terms: o.Terms}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
@@ -115,7 +117,7 @@ func New(o Options) *Talk {
 		"ban": t.operators.ban, "unban": t.operators.unban, "quota": t.operators.quota, "stats": t.operators.stats, "broadcast": t.broadcasts.begin,
 	}
 	if o.Contact != "" {
-		t.builtIn["paysupport"], t.builtIn["terms"] = t.paySupport, t.showTerms
+		t.builtIn["paysupport"], t.builtIn["terms"] = t.paySupport, t.consent.show
 	}
 	return t
 }
@@ -232,7 +234,7 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 		err = t.said(ctx, tn)
 	}
 	if errors.Is(err, errTerms) {
-		return t.askTerms(ctx, tn, e)
+		return t.consent.ask(ctx, tn, e)
 	}
 	return err
 }

@@ -51,17 +51,23 @@ const (
 // errTerms means that the user has to accept the terms first.
 var errTerms = errors.New("conversation: the terms are not accepted")
 
+// consent knows who has accepted the terms, and shows them.
+type consent struct {
+	store *state.Store
+	terms *Terms
+}
+
 // agreed returns errTerms if the user has not accepted the terms.
-func (t *Talk) agreed(ctx context.Context, tn *turn) error {
-	if t.o.Terms == nil || tn.agreed {
+func (cs *consent) agreed(ctx context.Context, tn *turn) error {
+	if cs.terms == nil || tn.agreed {
 		return nil
 	}
 	var version string
-	err := t.o.Store.Get(ctx, termsKind, tn.who(), &version)
+	err := cs.store.Get(ctx, termsKind, tn.who(), &version)
 	switch {
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
-	case version != t.o.Terms.Version:
+	case version != cs.terms.Version:
 		return errTerms
 	}
 	tn.agreed = true
@@ -73,13 +79,13 @@ func termsID(e platform.Event, version string) string {
 	return request.IDOf("terms/" + version + "/" + e.Key())
 }
 
-// askTerms shows the terms and keeps the event until they are accepted.
-func (t *Talk) askTerms(ctx context.Context, tn *turn, e platform.Event) error {
-	id := termsID(e, t.o.Terms.Version)
-	if err := t.o.Store.Hold(ctx, tn.who(), id, unaccepted{Event: e, Version: t.o.Terms.Version}); err != nil {
+// ask shows the terms and keeps the event until they are accepted.
+func (cs *consent) ask(ctx context.Context, tn *turn, e platform.Event) error {
+	id := termsID(e, cs.terms.Version)
+	if err := cs.store.Hold(ctx, tn.who(), id, unaccepted{Event: e, Version: cs.terms.Version}); err != nil {
 		return err
 	}
-	terms := t.o.Terms.in(tn.language)
+	terms := cs.terms.in(tn.language)
 	parts := locale.Split(terms+"\n\n"+tn.say("terms_ask", nil), tn.p.Limits().Text)
 	for i, part := range parts {
 		post := platform.Post{Text: part, ReplyTo: e.Message.ID}
