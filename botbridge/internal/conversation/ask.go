@@ -3,11 +3,13 @@ package conversation
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
@@ -51,7 +53,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	}
 	inputs, left := inputsOf(files, c, given)
 	if needs := lacks(c, args, inputs, tn.shown); needs != "" {
-		if _, err := t.settle(ctx, c, args); err != nil {
+		if _, err := t.intake.settle(ctx, c, args); err != nil {
 			return tn.complain(ctx, err)
 		}
 		return t.question(ctx, tn, c, question{Rest: rest, Inputs: inputs, Choices: tn.shown, Needs: needs})
@@ -72,7 +74,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	if task := t.task(tn, c, args); task != "" { // see offer.go
 		err = t.offer(ctx, tn, c, w, task)
 	} else {
-		err = t.request(ctx, tn, c, w)
+		err = t.intake.request(ctx, tn, c, w)
 	}
 	if err != nil {
 		return err
@@ -90,23 +92,34 @@ type wish struct {
 	said    string // digest of the message that asked for it; default: the turn's
 }
 
+// intake checks what users wish for, and makes requests of it.
+type intake struct {
+	store    *state.Store
+	runner   *request.Runner
+	guard    *limits.Guard
+	logger   *slog.Logger
+	catalogs *catalogs
+	shop     *shop
+	consent  *consent
+}
+
 // request checks a wish, stores it and starts it. It returns once the user has been told,
 // so that replies come in the order of the messages.
-func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
+func (ik *intake) request(ctx context.Context, tn *turn, c *workflow.Command, w wish) error {
 	if off, err := tn.off(ctx, c); off || err != nil {
 		return err
 	}
-	if err := t.consent.agreed(ctx, tn); err != nil {
+	if err := ik.consent.agreed(ctx, tn); err != nil {
 		return err
 	}
-	args, err := t.settle(ctx, c, w.args)
+	args, err := ik.settle(ctx, c, w.args)
 	if err != nil {
 		return tn.complain(ctx, err)
 	}
-	if !t.o.Guard.Takes(ctx, args.Words()) {
+	if !ik.guard.Takes(ctx, args.Words()) {
 		return tn.reply(ctx, tn.say("words_refused", nil))
 	}
-	share, metered, err := t.o.Guard.Share(ctx, tn.Event)
+	share, metered, err := ik.guard.Share(ctx, tn.Event)
 	if err != nil {
 		return err
 	}
@@ -132,42 +145,42 @@ func (t *Talk) request(ctx context.Context, tn *turn, c *workflow.Command, w wis
 		}
 	}
 	var told <-chan struct{}
-	ask := state.Ask{Who: tn.who(), Price: rec.Price, Metered: metered, Quota: share, Waiting: t.o.Guard.Waiting(tn.Event)}
+	ask := state.Ask{Who: tn.who(), Price: rec.Price, Metered: metered, Quota: share, Waiting: ik.guard.Waiting(tn.Event)}
 	if tn.instead != nil {
 		ask.Instead, ask.Back = tn.instead.ID, tn.instead.Price
 	}
-	t.bound(tn, &rec, &ask)
-	price := t.shop.price(tn, c, args)
-	verdict, err := t.shop.create(ctx, &rec, ask, price)
+	ik.bound(tn, &rec, &ask)
+	price := ik.shop.price(tn, c, args)
+	verdict, err := ik.shop.create(ctx, &rec, ask, price)
 	if err != nil {
 		return err
 	}
 	switch verdict {
 	case state.OverQuota, state.OverCap:
 		if price > 0 {
-			return t.shop.sell(ctx, tn, c, rec, price, share > 0)
+			return ik.shop.sell(ctx, tn, c, rec, price, share > 0)
 		}
 		if verdict == state.OverCap {
 			return tn.reply(ctx, tn.say("group_cap_used", locale.With{"share": ask.Cap}))
 		}
 		return tn.reply(ctx, tn.say("over_quota", locale.With{"share": share}))
 	case state.Busy:
-		return tn.reply(ctx, tn.say("busy", locale.With{"max": t.o.Guard.Waiting(tn.Event)}))
+		return tn.reply(ctx, tn.say("busy", locale.With{"max": ik.guard.Waiting(tn.Event)}))
 	case state.Exists:
 		// The event is handled again: the bridge was killed on the way, or Redis stored the
 		// request but its reply was lost.
-		if told, err = t.o.Runner.Continue(driving(ctx), rec.ID); err != nil {
+		if told, err = ik.runner.Continue(driving(ctx), rec.ID); err != nil {
 			return err
 		}
 	case state.Taken:
-		told = t.o.Runner.Begin(driving(ctx), rec)
+		told = ik.runner.Begin(driving(ctx), rec)
 	}
 	if tn.instead != nil {
-		t.o.Runner.Cancel(tn.instead.ID)
+		ik.runner.Cancel(tn.instead.ID)
 	}
 	if tn.Kind != platform.Pressed {
-		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, tn.Message.ID), rec.ID, request.MessageKeep); err != nil {
-			t.o.Logger.Warn("cannot note which request a message asked for", "error", err)
+		if err := ik.store.Put(ctx, request.MessageKind, messageName(tn, tn.Message.ID), rec.ID, request.MessageKeep); err != nil {
+			ik.logger.Warn("cannot note which request a message asked for", "error", err)
 		}
 	}
 	awaitTold(ctx, told)
@@ -186,10 +199,10 @@ func awaitTold(ctx context.Context, told <-chan struct{}) {
 }
 
 // settle checks the arguments against the command and the fleet, and fills in the rest.
-func (t *Talk) settle(ctx context.Context, c *workflow.Command, args workflow.Args) (workflow.Args, error) {
+func (ik *intake) settle(ctx context.Context, c *workflow.Command, args workflow.Args) (workflow.Args, error) {
 	if len(args.Set) > 0 {
 		var err error
-		catalog := t.catalogs.of(ctx, c.Classes(slices.Collect(maps.Keys(args.Set))...))
+		catalog := ik.catalogs.of(ctx, c.Classes(slices.Collect(maps.Keys(args.Set))...))
 		if args, err = c.Adjust(args, catalog); err != nil {
 			return args, err
 		}

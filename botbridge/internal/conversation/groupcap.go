@@ -91,10 +91,10 @@ func countedIn(tn *turn) string {
 
 // bound adds the group's limit to what is asked of the state, and records the group in the
 // request. Operators have no limit.
-func (t *Talk) bound(tn *turn, rec *request.Record, ask *state.Ask) {
+func (ik *intake) bound(tn *turn, rec *request.Record, ask *state.Ask) {
 	ask.Group = countedIn(tn)
 	rec.Counted, rec.Cover = ask.Group, tn.group.Cover && ask.Group != ""
-	if ask.Group == "" || t.o.Guard.Admin(tn.Event) {
+	if ask.Group == "" || ik.guard.Admin(tn.Event) {
 		return
 	}
 	ask.Cap = tn.group.daily(ask.Metered)

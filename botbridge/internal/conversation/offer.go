@@ -128,7 +128,7 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
 	}
-	if _, err := t.settle(ctx, c, w.args); err != nil {
+	if _, err := t.intake.settle(ctx, c, w.args); err != nil {
 		return tn.complain(ctx, err)
 	}
 	if !t.o.Guard.Takes(ctx, w.args.Words()) {
@@ -146,7 +146,7 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	case err != nil:
 		return err
 	case problem == "" && o.Prompt == o.Args.Prompt && o.Negative == o.Args.Negative:
-		return t.request(ctx, tn, c, w) // nothing to choose: the words are the same
+		return t.intake.request(ctx, tn, c, w) // nothing to choose: the words are the same
 	}
 	if err := t.o.Store.Hold(ctx, tn.who(), o.ID, o); err != nil {
 		return err
@@ -312,7 +312,7 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		o.Prompt, o.Negative = w.args.Prompt, w.args.Negative
 	}
 	tn.Message.ID, tn.answers = o.Message, o.Answers
-	if err := t.request(ctx, tn, c, w); err != nil {
+	if err := t.intake.request(ctx, tn, c, w); err != nil {
 		return err
 	}
 	// If the request was refused, such as for too many at once, the user may try again.

@@ -24,7 +24,7 @@ func (t *Talk) pressedOne(ctx context.Context, tn *turn, rec request.Record, ver
 		w := wish{id: request.IDOf(tn.Key()), replyTo: rec.Message, inputs: from, shows: rec.Words()}
 		if c := t.commands.byName[t.commands.upscale]; c != nil && rec.Command != c.Name {
 			w.args.AsFile = tn.settings.AsFile
-			return t.request(ctx, tn, c, w)
+			return t.intake.request(ctx, tn, c, w)
 		}
 		return tn.resent(ctx, t.o.Runner.SendOne(ctx, rec.ID, n-1))
 	}

@@ -117,7 +117,7 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 			args.Count = min(4, c.Spec.MaxCount)
 		}
 	}
-	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), shows: rec.Shows, replyTo: rec.Message})
+	return t.intake.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), shows: rec.Shows, replyTo: rec.Message})
 }
 
 // upscale makes a request for each picture of an old one.
@@ -131,7 +131,7 @@ func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error 
 			continue
 		}
 		ref := out.Ref
-		err := t.request(ctx, tn, c, wish{
+		err := t.intake.request(ctx, tn, c, wish{
 			id:      request.IDOf(fmt.Sprintf("%s/%d", tn.Key(), i)),
 			args:    workflow.Args{AsFile: tn.settings.AsFile},
 			inputs:  []request.Input{{Role: workflow.Image, From: &ref, Owner: rec.Tenant()}},

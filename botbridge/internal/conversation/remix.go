@@ -109,5 +109,5 @@ func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words 
 	if task := t.task(tn, c, args); task != "" && fresh.Prompt != "" {
 		return t.offer(ctx, tn, c, w, task)
 	}
-	return t.request(ctx, tn, c, w)
+	return t.intake.request(ctx, tn, c, w)
 }

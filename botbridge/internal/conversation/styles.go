@@ -98,5 +98,5 @@ func (t *Talk) pressedStyle(ctx context.Context, tn *turn, rec request.Record, s
 	tn.answer(ctx, "on_it")
 	args := rec.Args
 	args.Styles, args.SeedGiven = []string{style}, c.Takes(workflow.Seed)
-	return t.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), replyTo: rec.Message})
+	return t.intake.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), replyTo: rec.Message})
 }

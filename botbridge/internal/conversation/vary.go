@@ -24,7 +24,7 @@ func (t *Talk) vary(ctx context.Context, tn *turn, rec request.Record, n int, ho
 	if c.Takes(workflow.Count) {
 		w.args.Count = min(4, c.Spec.MaxCount)
 	}
-	return t.request(ctx, tn, c, w)
+	return t.intake.request(ctx, tn, c, w)
 }
 
 // variation returns what makes variations of picture n: a command that takes a picture,
