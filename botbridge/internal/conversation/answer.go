@@ -14,9 +14,9 @@ const verbAnswer = "qa"
 // answerID is the id in the data of the button under a question.
 func answerID(q question) string { return request.IDOf("answer/" + q.By) }
 
-// answerButtons returns the buttons under a question that can be answered in words, where
+// buttons returns the buttons under a question that can be answered in words, where
 // the platform has forms.
-func (t *Talk) answerButtons(tn *turn, q question) [][]platform.Button {
+func (qs *questions) buttons(tn *turn, q question) [][]platform.Button {
 	if !tn.p.Limits().Forms || fieldFor(q.Needs) == "" {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (t *Talk) answerForm(ctx context.Context, tn *turn, id string) *platform.Fo
 	if err != nil {
 		return nil
 	}
-	q, err := t.asked(ctx, known)
+	q, err := t.questions.open(ctx, known)
 	if err != nil || q == nil || answerID(*q) != id || fieldFor(q.Needs) == "" {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (t *Talk) answerForm(ctx context.Context, tn *turn, id string) *platform.Fo
 // pressedAnswer handles an answer that was filled in. The question is found only for the
 // user that it was put to.
 func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
-	q, err := t.asked(ctx, tn)
+	q, err := t.questions.open(ctx, tn)
 	if err != nil {
 		return err
 	}

@@ -56,7 +56,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 		if _, err := t.intake.settle(ctx, c, args); err != nil {
 			return tn.complain(ctx, err)
 		}
-		return t.question(ctx, tn, c, question{Rest: rest, Inputs: inputs, Choices: tn.shown, Needs: needs})
+		return t.questions.put(ctx, tn, c, question{Rest: rest, Inputs: inputs, Choices: tn.shown, Needs: needs})
 	}
 	if err := t.consent.agreed(ctx, tn); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	if err != nil {
 		return err
 	}
-	return t.drop(ctx, tn)
+	return t.questions.drop(ctx, tn)
 }
 
 // wish describes a new request.

@@ -92,7 +92,7 @@ func (t *Talk) status(ctx context.Context, tn *turn) error {
 // the newest one; with "all", all of them.
 func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 	if tn.rest == "" && tn.Message.ReplyTo == nil {
-		if done, err := t.cancelQuestion(ctx, tn); done || err != nil {
+		if done, err := t.questions.cancel(ctx, tn); done || err != nil {
 			return err
 		}
 	}

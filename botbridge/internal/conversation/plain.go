@@ -60,7 +60,7 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 		return t.ask(ctx, tn, edit)
 	case pictured && own && edit != nil:
 		inputs, _ := inputsOf(tn.Message.Files, edit, nil)
-		return t.question(ctx, tn, edit, question{Needs: needsChange, Inputs: inputs})
+		return t.questions.put(ctx, tn, edit, question{Needs: needsChange, Inputs: inputs})
 	case usual != nil && tn.rest != "" && !own:
 		return t.ask(ctx, tn, usual)
 	case !t.hints.may(tn):

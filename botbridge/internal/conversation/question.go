@@ -75,35 +75,40 @@ func lacks(c *workflow.Command, args workflow.Args, inputs, choices []request.In
 	return ""
 }
 
-// question stores and asks a question. The next message answers it.
-func (t *Talk) question(ctx context.Context, tn *turn, c *workflow.Command, q question) error {
+// questions asks users for what a command lacks.
+type questions struct {
+	store *state.Store
+}
+
+// put stores and asks a question. The next message answers it.
+func (qs *questions) put(ctx context.Context, tn *turn, c *workflow.Command, q question) error {
 	q.Command, q.By, q.Better, q.At = c.Name, tn.Key(), tn.better, time.Now()
-	if err := t.o.Store.Hold(ctx, tn.who(), questionID(tn), q); err != nil {
+	if err := qs.store.Hold(ctx, tn.who(), questionID(tn), q); err != nil {
 		return err
 	}
-	return t.askFor(ctx, tn, q)
+	return qs.askFor(ctx, tn, q)
 }
 
 // askFor asks a stored question.
-func (t *Talk) askFor(ctx context.Context, tn *turn, q question) error {
+func (qs *questions) askFor(ctx context.Context, tn *turn, q question) error {
 	text := tn.say(q.Needs, locale.With{"command": q.Command, "n": len(q.Choices)})
 	if tn.Chat.Group {
 		text += " " + tn.say("answer_here", nil)
 	}
-	ids, err := tn.send(ctx, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true, Buttons: t.answerButtons(tn, q)})
+	ids, err := tn.send(ctx, platform.Post{Text: text, ReplyTo: tn.Message.ID, Press: tn.Press, Asks: true, Buttons: qs.buttons(tn, q)})
 	if err != nil || !tn.Chat.Group || len(ids) == 0 {
 		return err
 	}
 	q.Asked = ids[0]
-	return t.o.Store.Hold(ctx, tn.who(), questionID(tn), q)
+	return qs.store.Hold(ctx, tn.who(), questionID(tn), q)
 }
 
-// asked returns the open question to a turn's user, nil if there is none.
-func (t *Talk) asked(ctx context.Context, tn *turn) (*question, error) {
+// open returns the open question to a turn's user, nil if there is none.
+func (qs *questions) open(ctx context.Context, tn *turn) (*question, error) {
 	var q question
-	err := t.o.Store.Held(ctx, questionID(tn), &q)
+	err := qs.store.Held(ctx, questionID(tn), &q)
 	if errors.Is(err, state.ErrNotFound) {
-		err = t.o.Store.Get(ctx, questionKind, questionName(tn), &q)
+		err = qs.store.Get(ctx, questionKind, questionName(tn), &q)
 		q.old = err == nil
 	}
 	switch {
@@ -114,15 +119,15 @@ func (t *Talk) asked(ctx context.Context, tn *turn) (*question, error) {
 }
 
 // drop closes the open question to a turn's user, if there is one.
-func (t *Talk) drop(ctx context.Context, tn *turn) error {
-	q, err := t.asked(ctx, tn)
+func (qs *questions) drop(ctx context.Context, tn *turn) error {
+	q, err := qs.open(ctx, tn)
 	switch {
 	case q == nil, err != nil:
 		return err
 	case q.old:
-		return t.o.Store.Put(ctx, questionKind, questionName(tn), nil, 0)
+		return qs.store.Put(ctx, questionKind, questionName(tn), nil, 0)
 	}
-	return t.o.Store.Release(ctx, tn.who(), questionID(tn))
+	return qs.store.Release(ctx, tn.who(), questionID(tn))
 }
 
 // answered handles a message if it answers a question, and reports whether it does. Whoever
@@ -131,7 +136,7 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 	if tn.Kind == platform.Edited {
 		return false, nil
 	}
-	q, err := t.asked(ctx, tn)
+	q, err := t.questions.open(ctx, tn)
 	if err != nil {
 		return false, err
 	}
@@ -147,7 +152,7 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 		return true, err
 	}
 	if q.By == tn.Key() {
-		return true, t.askFor(ctx, tn, *q)
+		return true, t.questions.askFor(ctx, tn, *q)
 	}
 	if tn.Chat.Group && !tn.Addressed && (tn.Message.ReplyTo == nil || tn.Message.ReplyTo.ID != q.Asked) {
 		return false, nil
@@ -157,7 +162,7 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 		return false, err
 	}
 	if c == nil || !t.fill(tn, c, q) {
-		return false, t.drop(ctx, tn)
+		return false, t.questions.drop(ctx, tn)
 	}
 	return true, t.ask(ctx, tn, c)
 }
@@ -196,15 +201,15 @@ func (t *Talk) fill(tn *turn, c *workflow.Command, q *question) bool {
 	return true
 }
 
-// cancelQuestion closes the open question and says so; false if there is none. It says so
+// cancel closes the open question and says so; false if there is none. It says so
 // first, because the same /cancel, handled again, must not stop a request instead.
-func (t *Talk) cancelQuestion(ctx context.Context, tn *turn) (bool, error) {
-	q, err := t.asked(ctx, tn)
+func (qs *questions) cancel(ctx context.Context, tn *turn) (bool, error) {
+	q, err := qs.open(ctx, tn)
 	if q == nil || err != nil {
 		return false, err
 	}
 	if err := tn.reply(ctx, tn.say("question_over", nil)); err != nil {
 		return true, err
 	}
-	return true, t.drop(ctx, tn)
+	return true, qs.drop(ctx, tn)
 }

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	questions  *questions
 	intake     *intake
 	consent    *consent
 	shop       *shop
@@ -106,6 +107,7 @@ func New(o Options) *Talk {
 	t.shop = &shop{store: o.Store, runner: o.Runner, guard: o.Guard, platform: o.Platform, contact: o.Contact, logger: o.Logger, voice: t.voice, commands: t.commands, turns: t.turns}
 	t.consent = &consent{store: o.Store, terms: o.Terms}
 	t.intake = &intake{store: o.Store, runner: o.Runner, guard: o.Guard, logger: o.Logger, catalogs: t.catalogs, shop: t.shop, consent: t.consent}
+	t.questions = &questions{store: o.Store}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.queue, "status": t.status, "cancel": t.cancel,
 		"settings": t.showSettings, "why": t.why, "export": t.export, "forget": t.forget,
