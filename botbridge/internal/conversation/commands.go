@@ -8,13 +8,26 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
+// progress says how the requests of a user are getting on, and cancels them.
+type progress struct {
+	store     *state.Store
+	hub       *hubapi.Client
+	runner    *request.Runner
+	guard     *limits.Guard
+	texts     *locale.Bundle
+	find      *finder
+	questions *questions
+}
+
 // queue lists the user's waiting requests.
-func (t *Talk) queue(ctx context.Context, tn *turn) error {
-	active, err := t.find.active(ctx, tn)
+func (pr *progress) queue(ctx context.Context, tn *turn) error {
+	active, err := pr.find.active(ctx, tn)
 	if err != nil {
 		return err
 	}
@@ -23,7 +36,7 @@ func (t *Talk) queue(ctx context.Context, tn *turn) error {
 	}
 	var lines []string
 	for i, rec := range active {
-		words, _ := t.o.Runner.Words(rec.ID)
+		words, _ := pr.runner.Words(rec.ID)
 		lines = append(lines, fmt.Sprintf("%d. /%s %s\n%s", i+1, rec.Command, short(rec.Args.Prompt), words))
 	}
 	return tn.replyLong(ctx, strings.Join(lines, "\n"))
@@ -61,8 +74,8 @@ func (f *finder) active(ctx context.Context, tn *turn) ([]request.Record, error)
 }
 
 // status shows the state of the fleet.
-func (t *Talk) status(ctx context.Context, tn *turn) error {
-	stats, err := t.o.Hub.Stats(ctx)
+func (pr *progress) status(ctx context.Context, tn *turn) error {
+	stats, err := pr.hub.Stats(ctx)
 	if err != nil {
 		return tn.reply(ctx, tn.say("hub_away_now", nil))
 	}
@@ -70,18 +83,18 @@ func (t *Talk) status(ctx context.Context, tn *turn) error {
 	text := tn.say("fleet", locale.With{
 		"ready": ready, "idle": stats.Instances["idle"], "running": stats.Running, "queued": stats.Queued,
 	})
-	share, _, err := t.o.Guard.Share(ctx, tn.Event)
+	share, _, err := pr.guard.Share(ctx, tn.Event)
 	if err != nil {
 		return err
 	}
 	if share > 0 {
-		spent, err := t.o.Store.Spent(ctx, tn.who())
+		spent, err := pr.store.Spent(ctx, tn.who())
 		if err != nil {
 			return err
 		}
 		text += "\n" + tn.say("share", locale.With{"spent": spent, "share": share})
 	}
-	here, err := t.capText(ctx, tn)
+	here, err := pr.capText(ctx, tn)
 	if err != nil {
 		return err
 	}
@@ -90,17 +103,17 @@ func (t *Talk) status(ctx context.Context, tn *turn) error {
 
 // cancel ends the open question, or else the request whose message is replied to, or else
 // the newest one; with "all", all of them.
-func (t *Talk) cancel(ctx context.Context, tn *turn) error {
+func (pr *progress) cancel(ctx context.Context, tn *turn) error {
 	if tn.rest == "" && tn.Message.ReplyTo == nil {
-		if done, err := t.questions.cancel(ctx, tn); done || err != nil {
+		if done, err := pr.questions.cancel(ctx, tn); done || err != nil {
 			return err
 		}
 	}
-	active, err := t.find.active(ctx, tn)
+	active, err := pr.find.active(ctx, tn)
 	if err != nil {
 		return err
 	}
-	id, err := t.find.replied(ctx, tn)
+	id, err := pr.find.replied(ctx, tn)
 	if err != nil {
 		return err
 	}
@@ -112,7 +125,7 @@ func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 	}
 	count := 0
 	for _, rec := range active {
-		if t.o.Runner.Cancel(rec.ID) {
+		if pr.runner.Cancel(rec.ID) {
 			count++
 		}
 	}
@@ -123,8 +136,8 @@ func (t *Talk) cancel(ctx context.Context, tn *turn) error {
 }
 
 // why says what the user's requests are waiting for.
-func (t *Talk) why(ctx context.Context, tn *turn) error {
-	active, err := t.find.active(ctx, tn)
+func (pr *progress) why(ctx context.Context, tn *turn) error {
+	active, err := pr.find.active(ctx, tn)
 	if err != nil {
 		return err
 	}
@@ -134,18 +147,18 @@ func (t *Talk) why(ctx context.Context, tn *turn) error {
 	const most = 5
 	var lines []string
 	for _, rec := range active[:min(most, len(active))] {
-		lines = append(lines, fmt.Sprintf("/%s %s\n%s", rec.Command, short(rec.Args.Prompt), t.reason(ctx, tn, rec)))
+		lines = append(lines, fmt.Sprintf("/%s %s\n%s", rec.Command, short(rec.Args.Prompt), pr.reason(ctx, tn, rec)))
 	}
 	return tn.reply(ctx, strings.Join(lines, "\n"))
 }
 
-func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string {
-	e, err := t.o.Hub.Explain(ctx, rec.Tenant(), rec.Prompt)
+func (pr *progress) reason(ctx context.Context, tn *turn, rec request.Record) string {
+	e, err := pr.hub.Explain(ctx, rec.Tenant(), rec.Prompt)
 	switch {
 	case errors.Is(err, hubapi.ErrNotFound):
 		// It is not at the hub yet, or the hub cannot explain: repeat what its message
 		// says.
-		if words, ok := t.o.Runner.Words(rec.ID); ok {
+		if words, ok := pr.runner.Words(rec.ID); ok {
 			return words
 		}
 		return tn.say("accepted", nil)
@@ -156,9 +169,9 @@ func (t *Talk) reason(ctx context.Context, tn *turn, rec request.Record) string 
 	case e.Position == nil:
 		return tn.say("why_over", nil)
 	}
-	text, stuck := request.Why(t.o.Texts, tn.language, e)
+	text, stuck := request.Why(pr.texts, tn.language, e)
 	if stuck {
 		return text
 	}
-	return request.PlaceText(t.o.Texts, tn.language, *e.Position, 0) + "\n" + text
+	return request.PlaceText(pr.texts, tn.language, *e.Position, 0) + "\n" + text
 }

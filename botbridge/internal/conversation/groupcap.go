@@ -104,13 +104,13 @@ func (ik *intake) bound(tn *turn, rec *request.Record, ask *state.Ask) {
 }
 
 // capText says how much of the group's limit the user has used, "" without a limit.
-func (t *Talk) capText(ctx context.Context, tn *turn) (string, error) {
-	most := tn.group.daily(t.o.Guard.Metered())
+func (pr *progress) capText(ctx context.Context, tn *turn) (string, error) {
+	most := tn.group.daily(pr.guard.Metered())
 	group := countedIn(tn)
-	if group == "" || most == 0 || t.o.Guard.Admin(tn.Event) {
+	if group == "" || most == 0 || pr.guard.Admin(tn.Event) {
 		return "", nil
 	}
-	spent, err := t.o.Store.SpentIn(ctx, tn.who())
+	spent, err := pr.store.SpentIn(ctx, tn.who())
 	if err != nil {
 		return "", err
 	}
