@@ -48,12 +48,19 @@ type personal struct {
 	LeftOut  int              `json:"requests_left_out,omitempty"`
 }
 
+// privacy shows users what is kept about them, and forgets it.
+type privacy struct {
+	store  *state.Store
+	guests *guests
+	find   *finder
+}
+
 // export answers /export: it sends everything that is kept about the user, as a file.
-func (t *Talk) export(ctx context.Context, tn *turn) error {
+func (pv *privacy) export(ctx context.Context, tn *turn) error {
 	if tn.Chat.Group {
 		return tn.reply(ctx, tn.say("export_private", nil))
 	}
-	p, err := t.personal(ctx, tn.who())
+	p, err := pv.collect(ctx, tn.who())
 	if err != nil {
 		return err
 	}
@@ -87,31 +94,31 @@ func (p *personal) fit(most int64) ([]byte, error) {
 	}
 }
 
-// personal collects what is kept about a user.
-func (t *Talk) personal(ctx context.Context, who string) (*personal, error) {
+// collect collects what is kept about a user.
+func (pv *privacy) collect(ctx context.Context, who string) (*personal, error) {
 	p := &personal{Who: who, At: time.Now().UTC()}
 	for kind, into := range map[string]*json.RawMessage{settingsKind: &p.Settings, termsKind: &p.Terms, "share": &p.Share} {
-		if err := t.o.Store.Get(ctx, kind, who, into); err != nil && !errors.Is(err, state.ErrNotFound) {
+		if err := pv.store.Get(ctx, kind, who, into); err != nil && !errors.Is(err, state.ErrNotFound) {
 			return nil, err
 		}
 	}
 	var err error
-	if p.Spent, err = t.o.Store.Spent(ctx, who); err != nil {
+	if p.Spent, err = pv.store.Spent(ctx, who); err != nil {
 		return nil, err
 	}
-	if p.SpentIn, err = t.o.Store.SpentIn(ctx, who); err != nil {
+	if p.SpentIn, err = pv.store.SpentIn(ctx, who); err != nil {
 		return nil, err
 	}
-	if p.Waiting, err = t.o.Store.HeldOf(ctx, who); err != nil {
+	if p.Waiting, err = pv.store.HeldOf(ctx, who); err != nil {
 		return nil, err
 	}
-	if p.Payments, err = t.o.Store.ChargesOf(ctx, who, exportedCharges); err != nil {
+	if p.Payments, err = pv.store.ChargesOf(ctx, who, exportedCharges); err != nil {
 		return nil, err
 	}
-	if p.Favourites, err = t.o.Store.Stars(ctx, who, ""); err != nil {
+	if p.Favourites, err = pv.store.Stars(ctx, who, ""); err != nil {
 		return nil, err
 	}
-	p.Requests, err = t.find.requestsOf(ctx, who, p.Favourites)
+	p.Requests, err = pv.find.requestsOf(ctx, who, p.Favourites)
 	for i := range p.Requests {
 		p.Requests[i].Graph = nil
 	}
@@ -149,7 +156,7 @@ func (f *finder) requestsOf(ctx context.Context, who string, stars []state.Star)
 }
 
 // forget answers /forget me: it asks for confirmation.
-func (t *Talk) forget(ctx context.Context, tn *turn) error {
+func (pv *privacy) forget(ctx context.Context, tn *turn) error {
 	switch {
 	case tn.Chat.Group:
 		return tn.reply(ctx, tn.say("forget_private", nil))
@@ -167,28 +174,28 @@ func forgetID(tn *turn) string { return request.IDOf("forget/" + tn.who()) }
 
 // pressedForget forgets a user. It may run again. Bans, the user's own share and today's
 // usage stay, as otherwise forgetting would be a way around them.
-func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
+func (pv *privacy) pressedForget(ctx context.Context, tn *turn, id string) error {
 	if id != forgetID(tn) {
 		tn.answer(ctx, "not_yours")
 		return nil
 	}
 	who := tn.who()
-	stars, err := t.o.Store.Stars(ctx, who, "")
+	stars, err := pv.store.Stars(ctx, who, "")
 	if err != nil {
 		return err
 	}
-	requests, err := t.find.requestsOf(ctx, who, stars)
+	requests, err := pv.find.requestsOf(ctx, who, stars)
 	if err != nil {
 		return err
 	}
 	for _, star := range stars {
-		if _, err := t.o.Store.Toggle(ctx, who, tn.Key()+"/"+star.ID(), star); err != nil {
+		if _, err := pv.store.Toggle(ctx, who, tn.Key()+"/"+star.ID(), star); err != nil {
 			return err
 		}
 	}
 	kept := 0
 	for _, rec := range requests {
-		gone, err := t.o.Store.Forget(ctx, rec.ID)
+		gone, err := pv.store.Forget(ctx, rec.ID)
 		if err != nil {
 			return err
 		}
@@ -198,15 +205,15 @@ func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
 		}
 		for _, message := range []string{rec.Message, rec.Status} {
 			name := request.MessageName(rec.Platform, rec.Chat.ID, message)
-			if err := t.o.Store.Put(ctx, request.MessageKind, name, nil, 0); err != nil {
+			if err := pv.store.Put(ctx, request.MessageKind, name, nil, 0); err != nil {
 				return err
 			}
 		}
 	}
-	if err := t.o.Store.PartWith(ctx, who, settingsKind, termsKind); err != nil {
+	if err := pv.store.PartWith(ctx, who, settingsKind, termsKind); err != nil {
 		return err
 	}
-	if err := t.guests.left(ctx, ChatKey(tn.Platform, tn.Chat)); err != nil {
+	if err := pv.guests.left(ctx, ChatKey(tn.Platform, tn.Chat)); err != nil {
 		return err
 	}
 	text := tn.say("forget_done", locale.With{"n": len(requests) - kept})
@@ -214,7 +221,7 @@ func (t *Talk) pressedForget(ctx context.Context, tn *turn, id string) error {
 		text += "\n" + tn.say("forget_running", locale.With{"n": kept})
 	}
 	text += "\n" + tn.say("forget_rest", nil)
-	if charges, err := t.o.Store.ChargesOf(ctx, who, 1); err != nil {
+	if charges, err := pv.store.ChargesOf(ctx, who, 1); err != nil {
 		return err
 	} else if len(charges) > 0 {
 		text += "\n" + tn.say("forget_paid", nil)

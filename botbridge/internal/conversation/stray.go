@@ -25,7 +25,7 @@ func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest s
 	case verbGet:
 		return t.pressedGet
 	case verbForget:
-		return t.pressedForget
+		return t.privacy.pressedForget
 	case verbAccept:
 		return t.pressedAccept
 	case verbAnswer:

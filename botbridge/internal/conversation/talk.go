@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	privacy    *privacy
 	progress   *progress
 	questions  *questions
 	intake     *intake
@@ -110,9 +111,10 @@ func New(o Options) *Talk {
 	t.intake = &intake{store: o.Store, runner: o.Runner, guard: o.Guard, logger: o.Logger, catalogs: t.catalogs, shop: t.shop, consent: t.consent}
 	t.questions = &questions{store: o.Store}
 	t.progress = &progress{store: o.Store, hub: o.Hub, runner: o.Runner, guard: o.Guard, texts: o.Texts, find: t.find, questions: t.questions}
+	t.privacy = &privacy{store: o.Store, guests: t.guests, find: t.find}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
-		"settings": t.showSettings, "why": t.progress.why, "export": t.export, "forget": t.forget,
+		"settings": t.showSettings, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
 		"info": t.info, "delete": t.remove, "remix": t.remix, "styles": t.listStyles,
 		"my": t.my, "models": t.handbook.models,
 	}
