@@ -46,9 +46,15 @@ type mine struct {
 	text    string
 }
 
+// gallery shows users their own pictures and favourites.
+type gallery struct {
+	store  *state.Store
+	runner *request.Runner
+}
+
 // my answers /my, a user's last pictures, and /my WORDS, those whose command or prompt
 // contains the words.
-func (t *Talk) my(ctx context.Context, tn *turn) error {
+func (gy *gallery) my(ctx context.Context, tn *turn) error {
 	v := view{Who: tn.who(), Search: tn.rest}
 	if runes := []rune(v.Search); len(runes) > myWords {
 		v.Search = string(runes[:myWords])
@@ -56,10 +62,10 @@ func (t *Talk) my(ctx context.Context, tn *turn) error {
 	// The same list has the same id, so that it counts only once against what is held for a
 	// user.
 	id := request.IDOf("my/" + v.Who + "/" + v.Search)
-	if err := t.o.Store.Hold(ctx, v.Who, id, v); err != nil {
+	if err := gy.store.Hold(ctx, v.Who, id, v); err != nil {
 		return err
 	}
-	post, err := t.myPost(ctx, tn, v, id, false, 1)
+	post, err := gy.page(ctx, tn, v, id, false, 1)
 	if err != nil {
 		return err
 	}
@@ -68,13 +74,13 @@ func (t *Talk) my(ctx context.Context, tn *turn) error {
 }
 
 // pressedMy turns a page.
-func (t *Talk) pressedMy(ctx context.Context, tn *turn, data string) error {
+func (gy *gallery) pressedMy(ctx context.Context, tn *turn, data string) error {
 	id, at, _ := strings.Cut(data, ":")
 	page, _ := strconv.Atoi(at[min(1, len(at)):])
 	var v view
-	err := t.o.Store.Held(ctx, id, &v)
+	err := gy.store.Held(ctx, id, &v)
 	if errors.Is(err, state.ErrNotFound) {
-		err = t.o.Store.Get(ctx, myKind, id, &v)
+		err = gy.store.Get(ctx, myKind, id, &v)
 	}
 	if err != nil && !errors.Is(err, state.ErrNotFound) {
 		return err
@@ -87,7 +93,7 @@ func (t *Talk) pressedMy(ctx context.Context, tn *turn, data string) error {
 		tn.answer(ctx, "not_yours")
 		return nil
 	}
-	post, err := t.myPost(ctx, tn, v, id, at[0] == 's', page)
+	post, err := gy.page(ctx, tn, v, id, at[0] == 's', page)
 	if err != nil {
 		return err
 	}
@@ -95,11 +101,11 @@ func (t *Talk) pressedMy(ctx context.Context, tn *turn, data string) error {
 	return tn.edit(ctx, tn.Message.ID, post)
 }
 
-// myPost returns a page of a list.
-func (t *Talk) myPost(ctx context.Context, tn *turn, v view, id string, stars bool, page int) (platform.Post, error) {
-	find, kind, head, other := t.myLast, "p", "my_head", "s"
+// page returns a page of a list.
+func (gy *gallery) page(ctx context.Context, tn *turn, v view, id string, stars bool, page int) (platform.Post, error) {
+	find, kind, head, other := gy.last, "p", "my_head", "s"
 	if stars {
-		find, kind, head, other = t.myStars, "s", "my_stars", "p"
+		find, kind, head, other = gy.stars, "s", "my_stars", "p"
 	}
 	list, err := find(ctx, tn, v.Search)
 	if err != nil {
@@ -139,16 +145,16 @@ func (t *Talk) myPost(ctx context.Context, tn *turn, v view, id string, stars bo
 	return post, nil
 }
 
-// myLast lists the last pictures of a user, the newest first.
-func (t *Talk) myLast(ctx context.Context, tn *turn, search string) (list []mine, err error) {
-	ids, err := t.o.Store.Own(ctx, tn.who())
+// last lists the last pictures of a user, the newest first.
+func (gy *gallery) last(ctx context.Context, tn *turn, search string) (list []mine, err error) {
+	ids, err := gy.store.Own(ctx, tn.who())
 	if err != nil {
 		return nil, err
 	}
 	slices.Reverse(ids)
 	search = strings.ToLower(search)
 	for _, id := range ids[:min(myLook, len(ids))] {
-		rec, err := t.o.Runner.Load(ctx, id)
+		rec, err := gy.runner.Load(ctx, id)
 		if errors.Is(err, state.ErrNotFound) {
 			continue
 		}
@@ -169,9 +175,9 @@ func (t *Talk) myLast(ctx context.Context, tn *turn, search string) (list []mine
 	return list, nil
 }
 
-// myStars lists a user's favourites, the newest first.
-func (t *Talk) myStars(ctx context.Context, tn *turn, search string) (list []mine, err error) {
-	stars, err := t.o.Store.Stars(ctx, tn.who(), search)
+// stars lists a user's favourites, the newest first.
+func (gy *gallery) stars(ctx context.Context, tn *turn, search string) (list []mine, err error) {
+	stars, err := gy.store.Stars(ctx, tn.who(), search)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +202,7 @@ func showsIn(tn *turn, rec request.Record) bool {
 
 // pressedGet sends pictures again to their author, or to a user who has them as favourites.
 // The data may be forged.
-func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
+func (gy *gallery) pressedGet(ctx context.Context, tn *turn, data string) error {
 	id, at, _ := strings.Cut(data, ":")
 	number, err := strconv.Atoi(at)
 	refuse := func(key string) error {
@@ -206,7 +212,7 @@ func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
 	if err != nil || len(id) != len(request.IDOf("")) {
 		return refuse("too_old")
 	}
-	rec, err := t.o.Runner.Load(ctx, id)
+	rec, err := gy.runner.Load(ctx, id)
 	switch {
 	case errors.Is(err, state.ErrNotFound), err == nil && (!showsIn(tn, rec) || number < 0 || number > len(rec.Outputs)):
 		return refuse("too_old")
@@ -214,7 +220,7 @@ func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
 		return err
 	}
 	if rec.Tenant() != tn.who() {
-		stars, err := t.o.Store.Stars(ctx, tn.who(), "")
+		stars, err := gy.store.Stars(ctx, tn.who(), "")
 		if err != nil {
 			return err
 		}
@@ -230,5 +236,5 @@ func (t *Talk) pressedGet(ctx context.Context, tn *turn, data string) error {
 		}
 	}
 	tn.answerText(ctx, "")
-	return tn.resent(ctx, t.o.Runner.SendTo(ctx, rec, outputs, tn.Chat, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}))
+	return tn.resent(ctx, gy.runner.SendTo(ctx, rec, outputs, tn.Chat, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press}))
 }

@@ -68,7 +68,7 @@ func TestMy(t *testing.T) {
 	v := view{Who: "telegram:5"}
 	id := request.IDOf("view")
 	require.NoError(t, r.store.Put(t.Context(), myKind, id, v, 0))
-	post, err := r.talk.myPost(t.Context(), tn, v, id, false, 3)
+	post, err := r.talk.gallery.page(t.Context(), tn, v, id, false, 3)
 	require.NoError(t, err)
 	require.Contains(t, post.Text, "11. /generate a fox, number 2.")
 	require.Equal(t, "my:"+id+":p2", post.Buttons[1][0].Data)
@@ -81,7 +81,7 @@ func TestMy(t *testing.T) {
 	}
 	_, err = r.store.Toggle(t.Context(), "telegram:5", "star", state.Star{Request: others, Command: "generate", Words: "a fox of somebody else", Chat: "6"})
 	require.NoError(t, err)
-	post, err = r.talk.myPost(t.Context(), tn, v, id, true, 1)
+	post, err = r.talk.gallery.page(t.Context(), tn, v, id, true, 1)
 	require.NoError(t, err)
 	require.Contains(t, post.Text, "1. ★ /generate a fox of somebody else")
 	require.Equal(t, "mg:"+others+":1", post.Buttons[0][0].Data)

@@ -10,9 +10,9 @@ import (
 
 // star adds picture n, from 1, to the favourites of whoever pressed the button, or removes
 // it.
-func (t *Talk) star(ctx context.Context, tn *turn, rec request.Record, n int) error {
+func (gy *gallery) star(ctx context.Context, tn *turn, rec request.Record, n int) error {
 	out := rec.Outputs[n-1]
-	starred, err := t.o.Store.Toggle(ctx, tn.who(), tn.Key(), state.Star{
+	starred, err := gy.store.Toggle(ctx, tn.who(), tn.Key(), state.Star{
 		Request: rec.ID, Picture: n - 1, Command: rec.Command, Words: rec.Words(), At: time.Now(),
 		Chat: rec.Chat.ID, Topic: rec.Chat.Topic, Group: rec.Chat.Group, Message: out.Message,
 	})

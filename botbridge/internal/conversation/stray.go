@@ -21,9 +21,9 @@ func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest s
 	case verbBetter, verbOwn, verbNone, verbEdit:
 		return func(ctx context.Context, tn *turn, rest string) error { return t.pressedOffer(ctx, tn, verb, rest) }
 	case verbMy:
-		return t.pressedMy
+		return t.gallery.pressedMy
 	case verbGet:
-		return t.pressedGet
+		return t.gallery.pressedGet
 	case verbForget:
 		return t.privacy.pressedForget
 	case verbAccept:

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	gallery    *gallery
 	privacy    *privacy
 	progress   *progress
 	questions  *questions
@@ -112,11 +113,12 @@ func New(o Options) *Talk {
 	t.questions = &questions{store: o.Store}
 	t.progress = &progress{store: o.Store, hub: o.Hub, runner: o.Runner, guard: o.Guard, texts: o.Texts, find: t.find, questions: t.questions}
 	t.privacy = &privacy{store: o.Store, guests: t.guests, find: t.find}
+	t.gallery = &gallery{store: o.Store, runner: o.Runner}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.showSettings, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
 		"info": t.info, "delete": t.remove, "remix": t.remix, "styles": t.listStyles,
-		"my": t.my, "models": t.handbook.models,
+		"my": t.gallery.my, "models": t.handbook.models,
 	}
 	if o.Enhance != nil {
 		t.builtIn[enhanceFlag] = t.enhance

@@ -95,7 +95,7 @@ func (t *Talk) pressedNumber(ctx context.Context, tn *turn, rec request.Record, 
 		post.Buttons = append(t.numbers(rec, verb), tn.buttons(rec.ID, request.VerbBack)...)
 		return t.turnMenu(ctx, tn, post)
 	case verb == request.VerbStar:
-		return t.star(ctx, tn, rec, n)
+		return t.gallery.star(ctx, tn, rec, n)
 	}
 	tn.answer(ctx, "on_it")
 	return t.vary(ctx, tn, rec, n, verb)
