@@ -25,7 +25,7 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	if off, err := tn.off(ctx, c); off || err != nil {
 		return err
 	}
-	t.cutFlag(tn, c)
+	t.rewording.cutFlag(tn, c)
 	args, err := c.Parse(tn.rest)
 	if err != nil {
 		return tn.complain(ctx, err)
@@ -71,8 +71,8 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 		}
 	}
 	w := wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs}
-	if task := t.task(tn, c, args); task != "" { // see offer.go
-		err = t.offer(ctx, tn, c, w, task)
+	if task := t.rewording.task(tn, c, args); task != "" { // see offer.go
+		err = t.rewording.offer(ctx, tn, c, w, task)
 	} else {
 		err = t.intake.request(ctx, tn, c, w)
 	}

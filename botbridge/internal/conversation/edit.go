@@ -99,7 +99,7 @@ func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
 		return nil // Telegram reports changes that nobody has made
 	}
 	if o.Choice == "" && !own {
-		if err := t.decided(ctx, tn, o, choiceEdited); err != nil {
+		if err := t.rewording.decided(ctx, tn, o, choiceEdited); err != nil {
 			return err
 		}
 	}

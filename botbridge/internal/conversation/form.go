@@ -82,7 +82,7 @@ func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workf
 		return nil, args, err
 	}
 	if verb == verbEdit {
-		return t.wordsOffered(ctx, tn, id)
+		return t.rewording.wordsOffered(ctx, tn, id)
 	}
 	rec, err := t.find.requestOf(ctx, tn, id)
 	if err == nil && !mayRead(tn, rec) {
@@ -96,9 +96,9 @@ func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workf
 
 // wordsOffered returns the suggested words of an offer, or the author's own if there are
 // none.
-func (t *Talk) wordsOffered(ctx context.Context, tn *turn, id string) (c *workflow.Command, args workflow.Args, err error) {
+func (rw *rewording) wordsOffered(ctx context.Context, tn *turn, id string) (c *workflow.Command, args workflow.Args, err error) {
 	var o offer
-	err = t.o.Store.Held(ctx, id, &o)
+	err = rw.store.Held(ctx, id, &o)
 	if err == nil && (o.Platform != tn.Platform || o.Chat.ID != tn.Chat.ID || o.User.ID != tn.User.ID || o.Choice != "") {
 		err = errNoForm
 	}
@@ -109,7 +109,7 @@ func (t *Talk) wordsOffered(ctx context.Context, tn *turn, id string) (c *workfl
 	if o.Prompt != "" {
 		args.Prompt, args.Negative = o.Prompt, o.Negative
 	}
-	return t.commands.byName[o.Command], args, nil
+	return rw.commands.byName[o.Command], args, nil
 }
 
 // filledWords replaces the words of a request with those of a form.

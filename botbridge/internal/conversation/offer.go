@@ -3,6 +3,7 @@ package conversation
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -10,7 +11,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/enhance"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
@@ -69,9 +72,23 @@ const (
 // enhanceFlag asks for better words.
 const enhanceFlag = "enhance"
 
+// rewording offers users other words for their prompts.
+type rewording struct {
+	store    *state.Store
+	outbox   *outbox.Outbox
+	runner   *request.Runner
+	guard    *limits.Guard
+	enhance  *Enhance
+	logger   *slog.Logger
+	commands *repertoire
+	find     *finder
+	consent  *consent
+	intake   *intake
+}
+
 // task returns what to do with the words of a message before they are used, "" for nothing.
-func (t *Talk) task(tn *turn, c *workflow.Command, args workflow.Args) enhance.Task {
-	switch e := t.o.Enhance; {
+func (rw *rewording) task(tn *turn, c *workflow.Command, args workflow.Args) enhance.Task {
+	switch e := rw.enhance; {
 	case e == nil, args.Prompt == "", !c.Takes(workflow.Prompt):
 	case tn.better, tn.settings.Better:
 		return enhance.Improve
@@ -83,8 +100,8 @@ func (t *Talk) task(tn *turn, c *workflow.Command, args workflow.Args) enhance.T
 
 // cutFlag removes --enhance from the arguments. Phones may turn the two dashes into a long
 // one.
-func (t *Talk) cutFlag(tn *turn, c *workflow.Command) {
-	if t.o.Enhance == nil || c.Knows(enhanceFlag) {
+func (rw *rewording) cutFlag(tn *turn, c *workflow.Command) {
+	if rw.enhance == nil || c.Knows(enhanceFlag) {
 		return
 	}
 	words := strings.Fields(tn.rest)
@@ -92,7 +109,7 @@ func (t *Talk) cutFlag(tn *turn, c *workflow.Command) {
 		for _, dashes := range []string{"--", "—", "–"} {
 			if word == dashes+enhanceFlag {
 				tn.rest, tn.better = strings.Join(append(words[:i:i], words[i+1:]...), " "), true
-				t.cutFlag(tn, c)
+				rw.cutFlag(tn, c)
 				return
 			}
 		}
@@ -116,22 +133,22 @@ func (t *Talk) enhance(ctx context.Context, tn *turn) error {
 }
 
 // offer suggests other words for a wish. Nothing starts before its author has chosen.
-func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish, task enhance.Task) error {
-	if err := t.consent.agreed(ctx, tn); err != nil {
+func (rw *rewording) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish, task enhance.Task) error {
+	if err := rw.consent.agreed(ctx, tn); err != nil {
 		return err
 	}
 	var o offer
-	err := t.o.Store.Held(ctx, w.id, &o)
+	err := rw.store.Held(ctx, w.id, &o)
 	switch {
 	case err == nil && o.Post != "":
 		return nil // shown before the bridge was killed
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
 	}
-	if _, err := t.intake.settle(ctx, c, w.args); err != nil {
+	if _, err := rw.intake.settle(ctx, c, w.args); err != nil {
 		return tn.complain(ctx, err)
 	}
-	if !t.o.Guard.Takes(ctx, w.args.Words()) {
+	if !rw.guard.Takes(ctx, w.args.Words()) {
 		return tn.reply(ctx, tn.say("words_refused", nil))
 	}
 	o = offer{
@@ -141,25 +158,25 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 	if tn.instead != nil {
 		o.Instead = tn.instead.ID
 	}
-	problem, err := t.better(ctx, tn, &o)
+	problem, err := rw.better(ctx, tn, &o)
 	switch {
 	case err != nil:
 		return err
 	case problem == "" && o.Prompt == o.Args.Prompt && o.Negative == o.Args.Negative:
-		return t.intake.request(ctx, tn, c, w) // nothing to choose: the words are the same
+		return rw.intake.request(ctx, tn, c, w) // nothing to choose: the words are the same
 	}
-	if err := t.o.Store.Hold(ctx, tn.who(), o.ID, o); err != nil {
+	if err := rw.store.Hold(ctx, tn.who(), o.ID, o); err != nil {
 		return err
 	}
 	if tn.Kind != platform.Pressed { // otherwise the message belongs to an older request
-		if err := t.o.Store.Put(ctx, request.MessageKind, messageName(tn, o.Message), o.ID, request.MessageKeep); err != nil {
+		if err := rw.store.Put(ctx, request.MessageKind, messageName(tn, o.Message), o.ID, request.MessageKeep); err != nil {
 			return err
 		}
 	}
-	post := platform.Post{ReplyTo: o.Message, Text: tn.say(problem, locale.With{"max": t.o.Enhance.PerDay}), Press: tn.Press}
+	post := platform.Post{ReplyTo: o.Message, Text: tn.say(problem, locale.With{"max": rw.enhance.PerDay}), Press: tn.Press}
 	verbs := []string{verbOwn, verbNone}
 	if problem == "" {
-		post.Text, verbs = t.offerText(tn, o)+"\n\n"+tn.say("offer_ask", nil), []string{verbBetter, verbOwn, verbNone}
+		post.Text, verbs = rw.offerText(tn, o)+"\n\n"+tn.say("offer_ask", nil), []string{verbBetter, verbOwn, verbNone}
 	}
 	if tn.p.Limits().Forms {
 		verbs = slices.Insert(verbs, len(verbs)-1, verbEdit)
@@ -173,19 +190,19 @@ func (t *Talk) offer(ctx context.Context, tn *turn, c *workflow.Command, w wish,
 		return nil
 	}
 	o.Post = ids[0]
-	return t.o.Store.Hold(ctx, tn.who(), o.ID, o)
+	return rw.store.Hold(ctx, tn.who(), o.ID, o)
 }
 
 // offerText returns the text with the suggested words.
-func (t *Talk) offerText(tn *turn, o offer) string {
+func (rw *rewording) offerText(tn *turn, o offer) string {
 	return tn.say("offer_"+string(o.Task), wordsWith(o.Prompt, o.Negative))
 }
 
 // better fetches better words. problem is the key of the text that says why there are none.
-func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, err error) {
-	e := t.o.Enhance
-	if !t.o.Guard.Admin(tn.Event) {
-		ok, err := t.o.Store.Count(ctx, "enhance", tn.who(), o.ID, e.PerDay)
+func (rw *rewording) better(ctx context.Context, tn *turn, o *offer) (problem string, err error) {
+	e := rw.enhance
+	if !rw.guard.Admin(tn.Event) {
+		ok, err := rw.store.Count(ctx, "enhance", tn.who(), o.ID, e.PerDay)
 		if err != nil {
 			return "", err
 		}
@@ -195,13 +212,13 @@ func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, 
 	}
 	prompt, negative := o.Args.Prompt, o.Args.Negative
 	if o.Task == enhance.Improve || enhance.Foreign(prompt) {
-		if prompt, err = t.otherWords(ctx, tn, o.Task, prompt); err != nil {
-			return t.noWords(ctx, err)
+		if prompt, err = rw.otherWords(ctx, tn, o.Task, prompt); err != nil {
+			return rw.noWords(ctx, err)
 		}
 	}
 	if negative != "" && enhance.Foreign(negative) && e.Translate && !tn.settings.NoTranslate {
-		if negative, err = t.otherWords(ctx, tn, enhance.Translate, negative); err != nil {
-			return t.noWords(ctx, err)
+		if negative, err = rw.otherWords(ctx, tn, enhance.Translate, negative); err != nil {
+			return rw.noWords(ctx, err)
 		}
 	}
 	args := o.Args
@@ -210,9 +227,9 @@ func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, 
 	shown.Prompt, shown.Negative = prompt, negative
 	switch {
 	case workflow.TooLong(prompt+negative) != nil,
-		locale.Units(t.offerText(tn, shown)+tn.say("offer_ask", nil))+2 > tn.p.Limits().Text:
+		locale.Units(rw.offerText(tn, shown)+tn.say("offer_ask", nil))+2 > tn.p.Limits().Text:
 		return "offer_odd", nil // never use words that could not be shown in full
-	case !t.o.Guard.Takes(ctx, args.Words()):
+	case !rw.guard.Takes(ctx, args.Words()):
 		return "offer_refused", nil
 	}
 	o.Prompt, o.Negative = prompt, negative
@@ -220,14 +237,14 @@ func (t *Talk) better(ctx context.Context, tn *turn, o *offer) (problem string, 
 }
 
 // otherWords asks the endpoint, and meanwhile shows in the chat that the bridge is at work.
-func (t *Talk) otherWords(ctx context.Context, tn *turn, task enhance.Task, words string) (string, error) {
+func (rw *rewording) otherWords(ctx context.Context, tn *turn, task enhance.Task, words string) (string, error) {
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		for {
-			t.o.Outbox.Work(tn.p, tn.Chat, "")
+			rw.outbox.Work(tn.p, tn.Chat, "")
 			select {
 			case <-tick.C:
 			case <-done:
@@ -235,15 +252,15 @@ func (t *Talk) otherWords(ctx context.Context, tn *turn, task enhance.Task, word
 			}
 		}
 	}()
-	return t.o.Enhance.Client.Ask(ctx, task, words)
+	return rw.enhance.Client.Ask(ctx, task, words)
 }
 
 // noWords returns the key of the text that tells the user about an error.
-func (t *Talk) noWords(ctx context.Context, err error) (problem string, fatal error) {
+func (rw *rewording) noWords(ctx context.Context, err error) (problem string, fatal error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	t.o.Logger.Warn("there are no other words for a message", "error", err)
+	rw.logger.Warn("there are no other words for a message", "error", err)
 	switch {
 	case errors.Is(err, enhance.ErrRefused):
 		return "offer_refused", nil
@@ -253,15 +270,15 @@ func (t *Talk) noWords(ctx context.Context, err error) (problem string, fatal er
 	return "offer_away", nil
 }
 
-// pressedOffer handles a button under an offer. The data may be forged, so only the offer's
+// pressed handles a button under an offer. The data may be forged, so only the offer's
 // author in its own chat is served.
-func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) error {
+func (rw *rewording) pressed(ctx context.Context, tn *turn, verb, id string) error {
 	if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
 		tn.answer(ctx, "too_old")
 		return nil
 	}
 	var o offer
-	err := t.o.Store.Held(ctx, id, &o)
+	err := rw.store.Held(ctx, id, &o)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		tn.answer(ctx, "too_old")
@@ -269,7 +286,7 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 	case err != nil:
 		return err
 	case o.Platform != tn.Platform || o.Chat.ID != tn.Chat.ID:
-		t.o.Logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
+		rw.logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
 		tn.answer(ctx, "too_old")
 		return nil
 	case o.User.ID != tn.User.ID:
@@ -291,14 +308,14 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 	}
 	if verb == verbNone {
 		tn.answer(ctx, "cancelled")
-		return t.decided(ctx, tn, o, verb)
+		return rw.decided(ctx, tn, o, verb)
 	}
 	tn.answer(ctx, "on_it")
-	c := t.commands.byName[o.Command]
+	c := rw.commands.byName[o.Command]
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
-	if tn.instead, err = t.find.unfinished(ctx, o.Instead); err != nil {
+	if tn.instead, err = rw.find.unfinished(ctx, o.Instead); err != nil {
 		return err
 	}
 	w := wish{id: o.ID, args: o.Args, inputs: o.Inputs, said: o.Said}
@@ -312,23 +329,23 @@ func (t *Talk) pressedOffer(ctx context.Context, tn *turn, verb, id string) erro
 		o.Prompt, o.Negative = w.args.Prompt, w.args.Negative
 	}
 	tn.Message.ID, tn.answers = o.Message, o.Answers
-	if err := t.intake.request(ctx, tn, c, w); err != nil {
+	if err := rw.intake.request(ctx, tn, c, w); err != nil {
 		return err
 	}
 	// If the request was refused, such as for too many at once, the user may try again.
-	if _, err := t.o.Runner.Load(ctx, o.ID); err != nil {
+	if _, err := rw.runner.Load(ctx, o.ID); err != nil {
 		if mayPass(err) {
 			return err
 		}
 		return nil
 	}
-	return t.decided(ctx, tn, o, verb)
+	return rw.decided(ctx, tn, o, verb)
 }
 
 // decided records what became of an offer and removes its buttons.
-func (t *Talk) decided(ctx context.Context, tn *turn, o offer, choice string) error {
+func (rw *rewording) decided(ctx context.Context, tn *turn, o offer, choice string) error {
 	o.Choice = choice
-	if err := t.o.Store.Hold(ctx, tn.who(), o.ID, o); err != nil {
+	if err := rw.store.Hold(ctx, tn.who(), o.ID, o); err != nil {
 		return err
 	}
 	if o.Post == "" {
@@ -336,7 +353,7 @@ func (t *Talk) decided(ctx context.Context, tn *turn, o offer, choice string) er
 	}
 	text := tn.say("offer_done_"+choice, wordsWith(o.Prompt, o.Negative))
 	if choice == verbBetter {
-		text = t.offerText(tn, o)
+		text = rw.offerText(tn, o)
 	}
 	return tn.edit(ctx, o.Post, platform.Post{Text: text})
 }

@@ -84,7 +84,7 @@ func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words 
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
 	tn.rest = words
-	t.cutFlag(tn, c)
+	t.rewording.cutFlag(tn, c)
 	fresh, err := c.Parse(tn.rest)
 	if err != nil {
 		return tn.complain(ctx, err)
@@ -106,8 +106,8 @@ func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words 
 		inputs = again(rec.Inputs)
 	}
 	w := wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs}
-	if task := t.task(tn, c, args); task != "" && fresh.Prompt != "" {
-		return t.offer(ctx, tn, c, w, task)
+	if task := t.rewording.task(tn, c, args); task != "" && fresh.Prompt != "" {
+		return t.rewording.offer(ctx, tn, c, w, task)
 	}
 	return t.intake.request(ctx, tn, c, w)
 }

@@ -19,7 +19,9 @@ func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest s
 	case verbGroup:
 		return t.pressedGroup
 	case verbBetter, verbOwn, verbNone, verbEdit:
-		return func(ctx context.Context, tn *turn, rest string) error { return t.pressedOffer(ctx, tn, verb, rest) }
+		return func(ctx context.Context, tn *turn, rest string) error {
+			return t.rewording.pressed(ctx, tn, verb, rest)
+		}
 	case verbMy:
 		return t.gallery.pressedMy
 	case verbGet:

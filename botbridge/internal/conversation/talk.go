@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	rewording  *rewording
 	gallery    *gallery
 	privacy    *privacy
 	progress   *progress
@@ -114,6 +115,7 @@ func New(o Options) *Talk {
 	t.progress = &progress{store: o.Store, hub: o.Hub, runner: o.Runner, guard: o.Guard, texts: o.Texts, find: t.find, questions: t.questions}
 	t.privacy = &privacy{store: o.Store, guests: t.guests, find: t.find}
 	t.gallery = &gallery{store: o.Store, runner: o.Runner}
+	t.rewording = &rewording{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, enhance: o.Enhance, logger: o.Logger, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.showSettings, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
