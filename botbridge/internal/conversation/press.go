@@ -66,12 +66,12 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		return nil
 	case request.VerbAgain, request.VerbVary, request.VerbUpscale:
 		tn.answer(ctx, "on_it")
-		return t.pressedMore(ctx, tn, rec, verb)
+		return t.sequels.pressedMore(ctx, tn, rec, verb)
 	case request.VerbFile, request.VerbResend:
 		tn.answer(ctx, "on_it")
 		return tn.resent(ctx, t.o.Runner.SendAgain(ctx, rec.ID, verb == request.VerbFile))
 	}
-	return t.pressedOne(ctx, tn, rec, verb)
+	return t.sequels.pressedOne(ctx, tn, rec, verb)
 }
 
 // errForged means that a button does not belong where it was pressed.
@@ -100,12 +100,19 @@ func (f *finder) requestOf(ctx context.Context, tn *turn, id string) (request.Re
 	return rec, nil
 }
 
+// sequels makes new requests from the pictures of old ones.
+type sequels struct {
+	runner   *request.Runner
+	commands *repertoire
+	intake   *intake
+}
+
 // pressedMore makes new requests from an old one, for whoever pressed the button.
-func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, verb string) error {
+func (sq *sequels) pressedMore(ctx context.Context, tn *turn, rec request.Record, verb string) error {
 	if verb == request.VerbUpscale {
-		return t.upscale(ctx, tn, rec)
+		return sq.upscale(ctx, tn, rec)
 	}
-	c := t.commands.byName[rec.Command]
+	c := sq.commands.byName[rec.Command]
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
@@ -117,12 +124,12 @@ func (t *Talk) pressedMore(ctx context.Context, tn *turn, rec request.Record, ve
 			args.Count = min(4, c.Spec.MaxCount)
 		}
 	}
-	return t.intake.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), shows: rec.Shows, replyTo: rec.Message})
+	return sq.intake.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), shows: rec.Shows, replyTo: rec.Message})
 }
 
 // upscale makes a request for each picture of an old one.
-func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error {
-	c := t.commands.byName[t.commands.upscale]
+func (sq *sequels) upscale(ctx context.Context, tn *turn, rec request.Record) error {
+	c := sq.commands.byName[sq.commands.upscale]
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
@@ -131,7 +138,7 @@ func (t *Talk) upscale(ctx context.Context, tn *turn, rec request.Record) error 
 			continue
 		}
 		ref := out.Ref
-		err := t.intake.request(ctx, tn, c, wish{
+		err := sq.intake.request(ctx, tn, c, wish{
 			id:      request.IDOf(fmt.Sprintf("%s/%d", tn.Key(), i)),
 			args:    workflow.Args{AsFile: tn.settings.AsFile},
 			inputs:  []request.Input{{Role: workflow.Image, From: &ref, Owner: rec.Tenant()}},

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	sequels    *sequels
 	rewording  *rewording
 	gallery    *gallery
 	privacy    *privacy
@@ -116,6 +117,7 @@ func New(o Options) *Talk {
 	t.privacy = &privacy{store: o.Store, guests: t.guests, find: t.find}
 	t.gallery = &gallery{store: o.Store, runner: o.Runner}
 	t.rewording = &rewording{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, enhance: o.Enhance, logger: o.Logger, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake}
+	t.sequels = &sequels{runner: o.Runner, commands: t.commands, intake: t.intake}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.showSettings, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,

@@ -15,8 +15,8 @@ const (
 )
 
 // vary makes variations of picture n, from 1. how is "", VerbSubtle or VerbStrong.
-func (t *Talk) vary(ctx context.Context, tn *turn, rec request.Record, n int, how string) error {
-	c, w := t.variation(rec, n, how)
+func (sq *sequels) vary(ctx context.Context, tn *turn, rec request.Record, n int, how string) error {
+	c, w := sq.variation(rec, n, how)
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
@@ -24,15 +24,15 @@ func (t *Talk) vary(ctx context.Context, tn *turn, rec request.Record, n int, ho
 	if c.Takes(workflow.Count) {
 		w.args.Count = min(4, c.Spec.MaxCount)
 	}
-	return t.intake.request(ctx, tn, c, w)
+	return sq.intake.request(ctx, tn, c, w)
 }
 
 // variation returns what makes variations of picture n: a command that takes a picture,
 // with the strength, or else the request's own with the next seeds, or a new one for strong
 // variations. The command is nil if it is no longer offered.
-func (t *Talk) variation(rec request.Record, n int, how string) (*workflow.Command, wish) {
-	own := t.commands.byName[rec.Command]
-	c := t.commands.byName[t.commands.vary]
+func (sq *sequels) variation(rec request.Record, n int, how string) (*workflow.Command, wish) {
+	own := sq.commands.byName[rec.Command]
+	c := sq.commands.byName[sq.commands.vary]
 	if c == nil || c.Takes(workflow.Mask) || how != "" && !c.Takes(workflow.Strength) {
 		c = own
 	}
@@ -98,5 +98,5 @@ func (t *Talk) pressedNumber(ctx context.Context, tn *turn, rec request.Record, 
 		return t.gallery.star(ctx, tn, rec, n)
 	}
 	tn.answer(ctx, "on_it")
-	return t.vary(ctx, tn, rec, n, verb)
+	return t.sequels.vary(ctx, tn, rec, n, verb)
 }
