@@ -12,7 +12,7 @@ import (
 
 // remove answers /delete: it asks whether the picture that is replied to should go.
 func (t *Talk) remove(ctx context.Context, tn *turn) error {
-	rec, ok, err := t.pictureReplied(ctx, tn, "delete")
+	rec, ok, err := t.menu.replied(ctx, tn, "delete")
 	if !ok {
 		return err
 	}
@@ -22,7 +22,7 @@ func (t *Talk) remove(ctx context.Context, tn *turn) error {
 		}
 		return tn.reply(ctx, tn.say(key, nil))
 	}
-	return t.postAbout(ctx, tn, rec, t.askDelete(tn, rec))
+	return t.menu.post(ctx, tn, rec, t.askDelete(tn, rec))
 }
 
 // askDelete asks for confirmation, as a removal cannot be undone.
@@ -63,7 +63,7 @@ func (t *Talk) pressedDelete(ctx context.Context, tn *turn, rec request.Record) 
 		return nil
 	}
 	tn.answerText(ctx, "")
-	return t.turnMenu(ctx, tn, t.askDelete(tn, rec))
+	return t.menu.turn(ctx, tn, t.askDelete(tn, rec))
 }
 
 // pressedDeleteNow removes a picture. It may run again at any point, because the request is
@@ -94,7 +94,7 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 	}
 	if left > 0 {
 		tn.answerText(ctx, "")
-		err = t.turnMenu(ctx, tn, platform.Post{Text: tn.say("delete_left", locale.With{"left": left, "n": len(messages)})})
+		err = t.menu.turn(ctx, tn, platform.Post{Text: tn.say("delete_left", locale.With{"left": left, "n": len(messages)})})
 	} else {
 		tn.answer(ctx, "deleted")
 		if err = t.o.Outbox.Delete(ctx, tn.p, tn.Chat, tn.under); !mayPass(err) {

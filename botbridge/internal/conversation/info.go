@@ -30,18 +30,18 @@ const (
 // info answers /info: it says how the picture that is replied to was made, and sends its
 // workflow.
 func (t *Talk) info(ctx context.Context, tn *turn) error {
-	rec, ok, err := t.pictureReplied(ctx, tn, "info")
+	rec, ok, err := t.menu.replied(ctx, tn, "info")
 	if !ok {
 		return err
 	}
-	if err := t.postAbout(ctx, tn, rec, t.aboutMenu(ctx, tn, rec)); err != nil {
+	if err := t.menu.post(ctx, tn, rec, t.menu.about(ctx, tn, rec)); err != nil {
 		return err
 	}
 	return t.sendWorkflow(ctx, tn, rec)
 }
 
-// aboutPicture says how a picture was made.
-func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) string {
+// text says how a picture was made.
+func (pm *pictureMenu) text(ctx context.Context, tn *turn, rec request.Record) string {
 	lines := []string{"/" + rec.Command}
 	if len(rec.Args.Styles) > 0 {
 		lines[0] += " --style " + strings.Join(rec.Args.Styles, ",")
@@ -58,7 +58,7 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 	if len(rec.Inputs) > 0 {
 		lines = append(lines, tn.say("info_from", nil))
 	}
-	if c := t.commands.byName[rec.Command]; c != nil {
+	if c := pm.commands.byName[rec.Command]; c != nil {
 		add("info_model", "model", c.Value(workflow.Model, rec.Args))
 		var facts []string
 		if c.Takes(workflow.Seed) {
@@ -81,7 +81,7 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 		}
 	}
 	if rec.Took > 0 {
-		with := locale.With{"time": request.Duration(t.o.Texts, tn.language, time.Duration(rec.Took)*time.Millisecond), "gpu": t.gpu(ctx, rec)}
+		with := locale.With{"time": request.Duration(pm.texts, tn.language, time.Duration(rec.Took)*time.Millisecond), "gpu": pm.gpu(ctx, rec)}
 		key := "info_took"
 		if with["gpu"] != "" {
 			key = "info_took_on"
@@ -92,13 +92,13 @@ func (t *Talk) aboutPicture(ctx context.Context, tn *turn, rec request.Record) s
 }
 
 // gpu returns the GPU that made a picture, "" if the hub does not say.
-func (t *Talk) gpu(ctx context.Context, rec request.Record) string {
+func (pm *pictureMenu) gpu(ctx context.Context, rec request.Record) string {
 	if rec.Instance == "" {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
-	gpu, err := t.o.Hub.GPU(ctx, rec.Instance)
+	gpu, err := pm.hub.GPU(ctx, rec.Instance)
 	if err != nil {
 		return ""
 	}
@@ -147,9 +147,9 @@ func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) e
 		if len(text) > limits.Text {
 			text = tn.say("no_workflow", nil)
 		}
-		return t.postAbout(ctx, tn, rec, platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press})
+		return t.menu.post(ctx, tn, rec, platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press})
 	}
-	return t.postAbout(ctx, tn, rec, platform.Post{
+	return t.menu.post(ctx, tn, rec, platform.Post{
 		Text: tn.say("workflow_file", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
 		Files: []platform.Attachment{{
 			Name: rec.Command + ".json", Media: platform.Document, Size: int64(len(graph)),

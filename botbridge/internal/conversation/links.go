@@ -31,16 +31,16 @@ func linksOf(text string) (row []platform.Button) {
 }
 
 // originals returns links to a request's original files; nil if there are none.
-func (t *Talk) originals(ctx context.Context, tn *turn, rec request.Record) (row []platform.Button) {
+func (pm *pictureMenu) originals(ctx context.Context, tn *turn, rec request.Record) (row []platform.Button) {
 	if rec.Outcome != request.Done || tn.p.Limits().Linked || len(rec.Outputs) > maxLinks {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
 	for i := range rec.Outputs {
-		link, err := t.o.Runner.Link(ctx, rec, i)
+		link, err := pm.runner.Link(ctx, rec, i)
 		if err != nil {
-			t.o.Logger.Debug("the hub gives no link to a file", "request", rec.ID, "error", err)
+			pm.logger.Debug("the hub gives no link to a file", "request", rec.ID, "error", err)
 			return row
 		}
 		if link == "" {

@@ -3,9 +3,11 @@ package conversation
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
@@ -70,8 +72,18 @@ func mayRead(tn *turn, rec request.Record) bool {
 	return rec.Chat.Group || rec.User.ID == tn.User.ID
 }
 
-// menu returns the menu of a picture, with a text above the buttons.
-func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
+// pictureMenu says how a picture was made, above the buttons that are needed less often.
+type pictureMenu struct {
+	hub      *hubapi.Client
+	runner   *request.Runner
+	texts    *locale.Bundle
+	logger   *slog.Logger
+	commands *repertoire
+	find     *finder
+}
+
+// plain returns the menu of a picture, with a text above the buttons.
+func (pm *pictureMenu) plain(tn *turn, rec request.Record, text string) platform.Post {
 	post := platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press}
 	row := func(verbs ...string) {
 		post.Buttons = append(post.Buttons, tn.buttons(rec.ID, verbs...)...)
@@ -88,10 +100,10 @@ func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 		return platform.Button{Label: tn.say("button_"+verb, nil), Data: request.ButtonData(verb+number, rec.ID)}
 	}
 	post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbStar)})
-	if t.commands.varies(rec) {
+	if pm.commands.varies(rec) {
 		post.Buttons = append(post.Buttons, []platform.Button{about(request.VerbSubtle), about(request.VerbStrong)})
 	}
-	if c := t.commands.byName[rec.Command]; c != nil {
+	if c := pm.commands.byName[rec.Command]; c != nil {
 		var verbs []string
 		if c.Takes(workflow.Prompt) {
 			verbs = append(verbs, request.VerbRemix)
@@ -107,15 +119,15 @@ func (t *Talk) menu(tn *turn, rec request.Record, text string) platform.Post {
 	return post
 }
 
-// aboutMenu returns the menu with how the picture was made, and links to the files.
-func (t *Talk) aboutMenu(ctx context.Context, tn *turn, rec request.Record) platform.Post {
-	post := t.menu(tn, rec, t.aboutPicture(ctx, tn, rec))
-	post.Buttons = withLinks(post.Buttons, t.originals(ctx, tn, rec))
+// about returns the menu with how the picture was made, and links to the files.
+func (pm *pictureMenu) about(ctx context.Context, tn *turn, rec request.Record) platform.Post {
+	post := pm.plain(tn, rec, pm.text(ctx, tn, rec))
+	post.Buttons = withLinks(post.Buttons, pm.originals(ctx, tn, rec))
 	return post
 }
 
 // numbers returns the buttons for choosing a picture, five in a row.
-func (t *Talk) numbers(rec request.Record, verb string) (rows [][]platform.Button) {
+func (pm *pictureMenu) numbers(rec request.Record, verb string) (rows [][]platform.Button) {
 	const inRow, most = 5, 20
 	for i := range rec.Outputs[:min(most, len(rec.Outputs))] {
 		if i%inRow == 0 {
@@ -127,41 +139,41 @@ func (t *Talk) numbers(rec request.Record, verb string) (rows [][]platform.Butto
 	return rows
 }
 
-// turnMenu replaces the message of the menu whose button was pressed.
-func (t *Talk) turnMenu(ctx context.Context, tn *turn, post platform.Post) error {
+// turn replaces the message of the menu whose button was pressed.
+func (pm *pictureMenu) turn(ctx context.Context, tn *turn, post platform.Post) error {
 	return tn.edit(ctx, tn.under, post)
 }
 
 // backToMenu shows the menu again.
 func (t *Talk) backToMenu(ctx context.Context, tn *turn, rec request.Record) error {
 	tn.answerText(ctx, "")
-	return t.turnMenu(ctx, tn, t.aboutMenu(ctx, tn, rec))
+	return t.menu.turn(ctx, tn, t.menu.about(ctx, tn, rec))
 }
 
-// postAbout posts something about a picture that is to be removed together with it.
-func (t *Talk) postAbout(ctx context.Context, tn *turn, rec request.Record, post platform.Post) error {
+// post posts something about a picture that is to be removed together with it.
+func (pm *pictureMenu) post(ctx context.Context, tn *turn, rec request.Record, post platform.Post) error {
 	ids, err := tn.send(ctx, post)
 	if err != nil {
 		return err
 	}
-	return t.o.Runner.NoteCopies(ctx, rec.ID, ids...)
+	return pm.runner.NoteCopies(ctx, rec.ID, ids...)
 }
 
 // openMenu handles the button under a picture that opens its menu.
 func (t *Talk) openMenu(ctx context.Context, tn *turn, rec request.Record) error {
 	tn.answerText(ctx, "")
-	return t.postAbout(ctx, tn, rec, t.aboutMenu(ctx, tn, rec))
+	return t.menu.post(ctx, tn, rec, t.menu.about(ctx, tn, rec))
 }
 
-// pictureReplied returns the request of the picture that a message replies to. If there is
+// replied returns the request of the picture that a message replies to. If there is
 // none, it tells the user what to do.
-func (t *Talk) pictureReplied(ctx context.Context, tn *turn, command string) (rec request.Record, ok bool, err error) {
-	id, err := t.find.replied(ctx, tn)
+func (pm *pictureMenu) replied(ctx context.Context, tn *turn, command string) (rec request.Record, ok bool, err error) {
+	id, err := pm.find.replied(ctx, tn)
 	if err != nil {
 		return rec, false, err
 	}
 	if id != "" {
-		rec, err = t.find.requestOf(ctx, tn, id)
+		rec, err = pm.find.requestOf(ctx, tn, id)
 		if mayPass(err) {
 			return rec, false, err
 		}

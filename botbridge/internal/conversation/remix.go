@@ -18,7 +18,7 @@ const remixKind = "remix"
 // remix answers /remix WORDS: it makes the picture that is replied to again with other
 // words, and asks for them if there are none.
 func (t *Talk) remix(ctx context.Context, tn *turn) error {
-	rec, ok, err := t.pictureReplied(ctx, tn, "remix")
+	rec, ok, err := t.menu.replied(ctx, tn, "remix")
 	if !ok {
 		return err
 	}

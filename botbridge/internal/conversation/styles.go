@@ -29,11 +29,11 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 	if id, err := t.find.replied(ctx, tn); err != nil {
 		return err
 	} else if id != "" {
-		rec, ok, err := t.pictureReplied(ctx, tn, "styles")
+		rec, ok, err := t.menu.replied(ctx, tn, "styles")
 		if !ok {
 			return err
 		}
-		return t.postAbout(ctx, tn, rec, t.styleMenu(tn, rec))
+		return t.menu.post(ctx, tn, rec, t.styleMenu(tn, rec))
 	}
 	var names []string
 	about, commands := map[string]string{}, map[string][]string{}
@@ -67,7 +67,7 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 // styleMenu returns buttons for a picture's styles, as many as fit.
 func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
 	const inRow, most = 3, 12
-	post := t.menu(tn, rec, tn.say("styles_none", nil))
+	post := t.menu.plain(tn, rec, tn.say("styles_none", nil))
 	if c := t.commands.byName[rec.Command]; c != nil && len(c.Styles()) > 0 {
 		post.Buttons, post.Text = nil, tn.say("styles_pick", nil)
 		for i, s := range c.Styles()[:min(most, len(c.Styles()))] {
@@ -85,7 +85,7 @@ func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
 // pressedStyles offers the styles in the menu.
 func (t *Talk) pressedStyles(ctx context.Context, tn *turn, rec request.Record) error {
 	tn.answerText(ctx, "")
-	return t.turnMenu(ctx, tn, t.styleMenu(tn, rec))
+	return t.menu.turn(ctx, tn, t.styleMenu(tn, rec))
 }
 
 // pressedStyle makes a picture again in another style, with the same seed.

@@ -91,9 +91,9 @@ func (t *Talk) pressedNumber(ctx context.Context, tn *turn, rec request.Record, 
 	switch {
 	case n == 0:
 		tn.answerText(ctx, "")
-		post := t.menu(tn, rec, tn.say("which_"+verb, locale.With{"n": len(rec.Outputs)}))
-		post.Buttons = append(t.numbers(rec, verb), tn.buttons(rec.ID, request.VerbBack)...)
-		return t.turnMenu(ctx, tn, post)
+		post := t.menu.plain(tn, rec, tn.say("which_"+verb, locale.With{"n": len(rec.Outputs)}))
+		post.Buttons = append(t.menu.numbers(rec, verb), tn.buttons(rec.ID, request.VerbBack)...)
+		return t.menu.turn(ctx, tn, post)
 	case verb == request.VerbStar:
 		return t.gallery.star(ctx, tn, rec, n)
 	}
