@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -27,17 +28,25 @@ const (
 	infoTimeout = 5 * time.Second
 )
 
+// workflows sends users the graphs of their pictures.
+type workflows struct {
+	hub      *hubapi.Client
+	logger   *slog.Logger
+	commands *repertoire
+	menu     *pictureMenu
+}
+
 // info answers /info: it says how the picture that is replied to was made, and sends its
 // workflow.
-func (t *Talk) info(ctx context.Context, tn *turn) error {
-	rec, ok, err := t.menu.replied(ctx, tn, "info")
+func (wf *workflows) info(ctx context.Context, tn *turn) error {
+	rec, ok, err := wf.menu.replied(ctx, tn, "info")
 	if !ok {
 		return err
 	}
-	if err := t.menu.post(ctx, tn, rec, t.menu.about(ctx, tn, rec)); err != nil {
+	if err := wf.menu.post(ctx, tn, rec, wf.menu.about(ctx, tn, rec)); err != nil {
 		return err
 	}
-	return t.sendWorkflow(ctx, tn, rec)
+	return wf.send(ctx, tn, rec)
 }
 
 // text says how a picture was made.
@@ -115,23 +124,23 @@ func gpuName(gpu string) string {
 	return gpu
 }
 
-// pressedWorkflow sends the workflow of a picture.
-func (t *Talk) pressedWorkflow(ctx context.Context, tn *turn, rec request.Record) error {
+// pressed sends the workflow of a picture.
+func (wf *workflows) pressed(ctx context.Context, tn *turn, rec request.Record) error {
 	tn.answer(ctx, "on_it")
-	return t.sendWorkflow(ctx, tn, rec)
+	return wf.send(ctx, tn, rec)
 }
 
-// sendWorkflow sends the graph of a picture as a file in API format: the hub's copy, or
+// send sends the graph of a picture as a file in API format: the hub's copy, or
 // else the command's graph with the same values.
-func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) error {
+func (wf *workflows) send(ctx context.Context, tn *turn, rec request.Record) error {
 	asking, cancel := context.WithTimeout(ctx, infoTimeout)
-	graph, err := t.o.Hub.Graph(asking, rec.Tenant(), rec.Prompt)
+	graph, err := wf.hub.Graph(asking, rec.Tenant(), rec.Prompt)
 	cancel()
 	if err != nil {
 		if !errors.Is(err, hubapi.ErrNotFound) {
-			t.o.Logger.Debug("the hub does not give the graph of a request", "request", rec.ID, "error", err)
+			wf.logger.Debug("the hub does not give the graph of a request", "request", rec.ID, "error", err)
 		}
-		c := t.commands.byName[rec.Command]
+		c := wf.commands.byName[rec.Command]
 		if c == nil {
 			return tn.reply(ctx, tn.say("no_workflow", nil))
 		}
@@ -147,9 +156,9 @@ func (t *Talk) sendWorkflow(ctx context.Context, tn *turn, rec request.Record) e
 		if len(text) > limits.Text {
 			text = tn.say("no_workflow", nil)
 		}
-		return t.menu.post(ctx, tn, rec, platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press})
+		return wf.menu.post(ctx, tn, rec, platform.Post{Text: text, ReplyTo: tn.under, Private: true, Press: tn.Press})
 	}
-	return t.menu.post(ctx, tn, rec, platform.Post{
+	return wf.menu.post(ctx, tn, rec, platform.Post{
 		Text: tn.say("workflow_file", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
 		Files: []platform.Attachment{{
 			Name: rec.Command + ".json", Media: platform.Document, Size: int64(len(graph)),

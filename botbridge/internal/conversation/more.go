@@ -39,7 +39,7 @@ func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record)
 	case request.VerbBack:
 		return t.backToMenu
 	case request.VerbWorkflow:
-		return t.pressedWorkflow
+		return t.workflows.pressed
 	case request.VerbRemix:
 		return t.pressedRemix
 	case request.VerbStyles:
