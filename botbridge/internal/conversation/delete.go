@@ -3,30 +3,43 @@ package conversation
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
-// remove answers /delete: it asks whether the picture that is replied to should go.
-func (t *Talk) remove(ctx context.Context, tn *turn) error {
-	rec, ok, err := t.menu.replied(ctx, tn, "delete")
+// removals removes pictures from chats and from the store.
+type removals struct {
+	store  *state.Store
+	outbox *outbox.Outbox
+	guard  *limits.Guard
+	logger *slog.Logger
+	menu   *pictureMenu
+}
+
+// ask answers /delete: it asks whether the picture that is replied to should go.
+func (rm *removals) ask(ctx context.Context, tn *turn) error {
+	rec, ok, err := rm.menu.replied(ctx, tn, "delete")
 	if !ok {
 		return err
 	}
-	if key, err := t.keepsPicture(ctx, tn, rec); err != nil || key != "" {
+	if key, err := rm.keepsPicture(ctx, tn, rec); err != nil || key != "" {
 		if err != nil {
 			return err
 		}
 		return tn.reply(ctx, tn.say(key, nil))
 	}
-	return t.menu.post(ctx, tn, rec, t.askDelete(tn, rec))
+	return rm.menu.post(ctx, tn, rec, rm.askDelete(tn, rec))
 }
 
 // askDelete asks for confirmation, as a removal cannot be undone.
-func (t *Talk) askDelete(tn *turn, rec request.Record) platform.Post {
+func (rm *removals) askDelete(tn *turn, rec request.Record) platform.Post {
 	return platform.Post{
 		Text: tn.say("delete_ask", nil), ReplyTo: tn.under, Private: true, Press: tn.Press,
 		Buttons: tn.buttons(rec.ID, request.VerbDeleteNow, request.VerbBack),
@@ -35,8 +48,8 @@ func (t *Talk) askDelete(tn *turn, rec request.Record) platform.Post {
 
 // keepsPicture returns the key of the text that says why somebody may not remove a picture
 // now, "" if they may: the requester, the group's moderators and the operators can.
-func (t *Talk) keepsPicture(ctx context.Context, tn *turn, rec request.Record) (string, error) {
-	allowed := rec.User.ID == tn.User.ID || t.o.Guard.Admin(tn.Event)
+func (rm *removals) keepsPicture(ctx context.Context, tn *turn, rec request.Record) (string, error) {
+	allowed := rec.User.ID == tn.User.ID || rm.guard.Admin(tn.Event)
 	if p, ok := tn.p.(platform.Moderated); ok && !allowed && tn.Chat.Group {
 		var err error
 		if allowed, err = p.Moderates(ctx, tn.Chat, tn.User.ID); err != nil && ctx.Err() != nil {
@@ -53,8 +66,8 @@ func (t *Talk) keepsPicture(ctx context.Context, tn *turn, rec request.Record) (
 }
 
 // pressedDelete asks for confirmation in the menu.
-func (t *Talk) pressedDelete(ctx context.Context, tn *turn, rec request.Record) error {
-	key, err := t.keepsPicture(ctx, tn, rec)
+func (rm *removals) pressedDelete(ctx context.Context, tn *turn, rec request.Record) error {
+	key, err := rm.keepsPicture(ctx, tn, rec)
 	if err != nil {
 		return err
 	}
@@ -63,13 +76,13 @@ func (t *Talk) pressedDelete(ctx context.Context, tn *turn, rec request.Record) 
 		return nil
 	}
 	tn.answerText(ctx, "")
-	return t.menu.turn(ctx, tn, t.askDelete(tn, rec))
+	return rm.menu.turn(ctx, tn, rm.askDelete(tn, rec))
 }
 
 // pressedDeleteNow removes a picture. It may run again at any point, because the request is
 // forgotten last.
-func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Record) error {
-	key, err := t.keepsPicture(ctx, tn, rec)
+func (rm *removals) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Record) error {
+	key, err := rm.keepsPicture(ctx, tn, rec)
 	if err != nil {
 		return err
 	}
@@ -80,24 +93,24 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 	left := 0
 	messages := slices.DeleteFunc(messagesOf(rec), func(message string) bool { return message == tn.under })
 	for _, message := range messages {
-		switch err := t.o.Outbox.Delete(ctx, tn.p, rec.Chat, message); {
+		switch err := rm.outbox.Delete(ctx, tn.p, rec.Chat, message); {
 		case err == nil:
 		case errors.Is(err, platform.ErrRefused), errors.Is(err, platform.ErrForbidden):
 			left++ // it is too old, or the bot may not remove it
 		case mayPass(err):
 			return err
 		default:
-			t.o.Logger.Warn("a picture cannot be removed", "request", rec.ID, "error", err)
+			rm.logger.Warn("a picture cannot be removed", "request", rec.ID, "error", err)
 			tn.answer(ctx, "delete_failed")
 			return nil
 		}
 	}
 	if left > 0 {
 		tn.answerText(ctx, "")
-		err = t.menu.turn(ctx, tn, platform.Post{Text: tn.say("delete_left", locale.With{"left": left, "n": len(messages)})})
+		err = rm.menu.turn(ctx, tn, platform.Post{Text: tn.say("delete_left", locale.With{"left": left, "n": len(messages)})})
 	} else {
 		tn.answer(ctx, "deleted")
-		if err = t.o.Outbox.Delete(ctx, tn.p, tn.Chat, tn.under); !mayPass(err) {
+		if err = rm.outbox.Delete(ctx, tn.p, tn.Chat, tn.under); !mayPass(err) {
 			err = nil
 		}
 	}
@@ -105,11 +118,11 @@ func (t *Talk) pressedDeleteNow(ctx context.Context, tn *turn, rec request.Recor
 		return err
 	}
 	for _, message := range messages {
-		if err := t.o.Store.Put(ctx, request.MessageKind, request.MessageName(rec.Platform, rec.Chat.ID, message), nil, 0); err != nil {
+		if err := rm.store.Put(ctx, request.MessageKind, request.MessageName(rec.Platform, rec.Chat.ID, message), nil, 0); err != nil {
 			return err
 		}
 	}
-	_, err = t.o.Store.Forget(ctx, rec.ID)
+	_, err = rm.store.Forget(ctx, rec.ID)
 	return err
 }
 

@@ -45,9 +45,9 @@ func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record)
 	case request.VerbStyles:
 		return t.pressedStyles
 	case request.VerbDelete:
-		return t.pressedDelete
+		return t.removals.pressedDelete
 	case request.VerbDeleteNow:
-		return t.pressedDeleteNow
+		return t.removals.pressedDeleteNow
 	}
 	if style, ok := strings.CutPrefix(verb, request.VerbStyle); ok {
 		return func(ctx context.Context, tn *turn, rec request.Record) error {
