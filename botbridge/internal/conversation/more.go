@@ -43,7 +43,7 @@ func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record)
 	case request.VerbRemix:
 		return t.pressedRemix
 	case request.VerbStyles:
-		return t.pressedStyles
+		return t.styles.pressedStyles
 	case request.VerbDelete:
 		return t.removals.pressedDelete
 	case request.VerbDeleteNow:
@@ -51,7 +51,7 @@ func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record)
 	}
 	if style, ok := strings.CutPrefix(verb, request.VerbStyle); ok {
 		return func(ctx context.Context, tn *turn, rec request.Record) error {
-			return t.pressedStyle(ctx, tn, rec, style)
+			return t.styles.pressedStyle(ctx, tn, rec, style)
 		}
 	}
 	for _, about := range []string{request.VerbStar, request.VerbSubtle, request.VerbStrong} {

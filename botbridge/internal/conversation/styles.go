@@ -23,21 +23,29 @@ func hasStyles(commands []*workflow.Command) bool {
 	return slices.ContainsFunc(commands, func(c *workflow.Command) bool { return len(c.Styles()) > 0 })
 }
 
-// listStyles answers /styles: it lists the styles, or offers those for the picture that is
+// pictureStyles lists the styles and makes pictures again in another.
+type pictureStyles struct {
+	commands *repertoire
+	find     *finder
+	intake   *intake
+	menu     *pictureMenu
+}
+
+// list answers /styles: it lists the styles, or offers those for the picture that is
 // replied to.
-func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
-	if id, err := t.find.replied(ctx, tn); err != nil {
+func (ps *pictureStyles) list(ctx context.Context, tn *turn) error {
+	if id, err := ps.find.replied(ctx, tn); err != nil {
 		return err
 	} else if id != "" {
-		rec, ok, err := t.menu.replied(ctx, tn, "styles")
+		rec, ok, err := ps.menu.replied(ctx, tn, "styles")
 		if !ok {
 			return err
 		}
-		return t.menu.post(ctx, tn, rec, t.styleMenu(tn, rec))
+		return ps.menu.post(ctx, tn, rec, ps.menuOf(tn, rec))
 	}
 	var names []string
 	about, commands := map[string]string{}, map[string][]string{}
-	here := t.commands.here(tn)
+	here := ps.commands.here(tn)
 	for _, c := range here {
 		for _, s := range c.Styles() {
 			if commands[s.Name] == nil {
@@ -64,11 +72,11 @@ func (t *Talk) listStyles(ctx context.Context, tn *turn) error {
 	return tn.replyLong(ctx, strings.Join(lines, "\n"))
 }
 
-// styleMenu returns buttons for a picture's styles, as many as fit.
-func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
+// menuOf returns buttons for a picture's styles, as many as fit.
+func (ps *pictureStyles) menuOf(tn *turn, rec request.Record) platform.Post {
 	const inRow, most = 3, 12
-	post := t.menu.plain(tn, rec, tn.say("styles_none", nil))
-	if c := t.commands.byName[rec.Command]; c != nil && len(c.Styles()) > 0 {
+	post := ps.menu.plain(tn, rec, tn.say("styles_none", nil))
+	if c := ps.commands.byName[rec.Command]; c != nil && len(c.Styles()) > 0 {
 		post.Buttons, post.Text = nil, tn.say("styles_pick", nil)
 		for i, s := range c.Styles()[:min(most, len(c.Styles()))] {
 			if i%inRow == 0 {
@@ -83,14 +91,14 @@ func (t *Talk) styleMenu(tn *turn, rec request.Record) platform.Post {
 }
 
 // pressedStyles offers the styles in the menu.
-func (t *Talk) pressedStyles(ctx context.Context, tn *turn, rec request.Record) error {
+func (ps *pictureStyles) pressedStyles(ctx context.Context, tn *turn, rec request.Record) error {
 	tn.answerText(ctx, "")
-	return t.menu.turn(ctx, tn, t.styleMenu(tn, rec))
+	return ps.menu.turn(ctx, tn, ps.menuOf(tn, rec))
 }
 
 // pressedStyle makes a picture again in another style, with the same seed.
-func (t *Talk) pressedStyle(ctx context.Context, tn *turn, rec request.Record, style string) error {
-	c := t.commands.byName[rec.Command]
+func (ps *pictureStyles) pressedStyle(ctx context.Context, tn *turn, rec request.Record, style string) error {
+	c := ps.commands.byName[rec.Command]
 	if c == nil || len(c.Having([]string{style})) == 0 {
 		tn.answer(ctx, "too_old")
 		return nil
@@ -98,5 +106,5 @@ func (t *Talk) pressedStyle(ctx context.Context, tn *turn, rec request.Record, s
 	tn.answer(ctx, "on_it")
 	args := rec.Args
 	args.Styles, args.SeedGiven = []string{style}, c.Takes(workflow.Seed)
-	return t.intake.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), replyTo: rec.Message})
+	return ps.intake.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), replyTo: rec.Message})
 }
