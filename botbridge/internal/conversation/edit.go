@@ -117,10 +117,10 @@ func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command stri
 		return t.said(ctx, tn)
 	}
 	tn.rest = strings.TrimSpace(tn.Message.Text)
-	if rec, ok, err := t.remixAsked(ctx, tn); err != nil {
+	if rec, ok, err := t.remixes.asked(ctx, tn); err != nil {
 		return err
 	} else if ok {
-		return t.remixed(ctx, tn, rec, tn.rest)
+		return t.remixes.make(ctx, tn, rec, tn.rest)
 	}
 	if err := t.find.findShown(ctx, tn); err != nil {
 		return err

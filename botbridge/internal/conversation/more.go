@@ -41,7 +41,7 @@ func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record)
 	case request.VerbWorkflow:
 		return t.workflows.pressed
 	case request.VerbRemix:
-		return t.pressedRemix
+		return t.remixes.pressed
 	case request.VerbStyles:
 		return t.styles.pressedStyles
 	case request.VerbDelete:

@@ -35,10 +35,10 @@ func EditCommand(named, usual string, commands []*workflow.Command) string {
 // that it brings or replies to, or is for the default command.
 func (t *Talk) words(ctx context.Context, tn *turn) error {
 	tn.rest = strings.TrimSpace(tn.Message.Text)
-	if rec, ok, err := t.remixAsked(ctx, tn); err != nil {
+	if rec, ok, err := t.remixes.asked(ctx, tn); err != nil {
 		return err
 	} else if ok {
-		return t.remixed(ctx, tn, rec, tn.rest)
+		return t.remixes.make(ctx, tn, rec, tn.rest)
 	}
 	if done, err := t.answered(ctx, tn); done || err != nil {
 		return err

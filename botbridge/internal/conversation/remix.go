@@ -15,32 +15,43 @@ import (
 // remixKind records, by message, which request it asks for new words for.
 const remixKind = "remix"
 
+// remixes makes pictures again with other words.
+type remixes struct {
+	store     *state.Store
+	runner    *request.Runner
+	commands  *repertoire
+	find      *finder
+	intake    *intake
+	rewording *rewording
+	menu      *pictureMenu
+}
+
 // remix answers /remix WORDS: it makes the picture that is replied to again with other
 // words, and asks for them if there are none.
-func (t *Talk) remix(ctx context.Context, tn *turn) error {
-	rec, ok, err := t.menu.replied(ctx, tn, "remix")
+func (rx *remixes) remix(ctx context.Context, tn *turn) error {
+	rec, ok, err := rx.menu.replied(ctx, tn, "remix")
 	if !ok {
 		return err
 	}
 	if tn.rest == "" {
-		return t.askWords(ctx, tn, rec)
+		return rx.askWords(ctx, tn, rec)
 	}
-	return t.remixed(ctx, tn, rec, tn.rest)
+	return rx.make(ctx, tn, rec, tn.rest)
 }
 
-// pressedRemix asks for the words, unless a form has brought them.
-func (t *Talk) pressedRemix(ctx context.Context, tn *turn, rec request.Record) error {
+// pressed asks for the words, unless a form has brought them.
+func (rx *remixes) pressed(ctx context.Context, tn *turn, rec request.Record) error {
 	if words := strings.TrimSpace(tn.Filled[fieldPrompt]); words != "" {
 		tn.answer(ctx, "on_it")
-		return t.remixed(ctx, tn, rec, words)
+		return rx.make(ctx, tn, rec, words)
 	}
 	tn.answerText(ctx, "")
-	return t.askWords(ctx, tn, rec)
+	return rx.askWords(ctx, tn, rec)
 }
 
 // askWords asks for new words. A reply makes the picture again.
-func (t *Talk) askWords(ctx context.Context, tn *turn, rec request.Record) error {
-	if c := t.commands.byName[rec.Command]; c == nil || !c.Takes(workflow.Prompt) {
+func (rx *remixes) askWords(ctx context.Context, tn *turn, rec request.Record) error {
+	if c := rx.commands.byName[rec.Command]; c == nil || !c.Takes(workflow.Prompt) {
 		return tn.reply(ctx, tn.say("not_taken_prompt", locale.With{"command": rec.Command}))
 	}
 	ids, err := tn.send(ctx, platform.Post{
@@ -49,42 +60,42 @@ func (t *Talk) askWords(ctx context.Context, tn *turn, rec request.Record) error
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	if err := t.o.Store.Put(ctx, remixKind, messageName(tn, ids[0]), rec.ID, request.MessageKeep); err != nil {
+	if err := rx.store.Put(ctx, remixKind, messageName(tn, ids[0]), rec.ID, request.MessageKeep); err != nil {
 		return err
 	}
-	return t.o.Runner.NoteCopies(ctx, rec.ID, ids...)
+	return rx.runner.NoteCopies(ctx, rec.ID, ids...)
 }
 
-// remixAsked returns the request that a message has the new words for; false if it has
+// asked returns the request that a message has the new words for; false if it has
 // none.
-func (t *Talk) remixAsked(ctx context.Context, tn *turn) (rec request.Record, ok bool, err error) {
+func (rx *remixes) asked(ctx context.Context, tn *turn) (rec request.Record, ok bool, err error) {
 	if tn.Message.ReplyTo == nil || strings.TrimSpace(tn.Message.Text) == "" {
 		return rec, false, nil
 	}
 	var id string
-	err = t.o.Store.Get(ctx, remixKind, messageName(tn, tn.Message.ReplyTo.ID), &id)
+	err = rx.store.Get(ctx, remixKind, messageName(tn, tn.Message.ReplyTo.ID), &id)
 	if errors.Is(err, state.ErrNotFound) {
 		return rec, false, nil
 	}
 	if err != nil {
 		return rec, false, err
 	}
-	rec, err = t.find.requestOf(ctx, tn, id)
+	rec, err = rx.find.requestOf(ctx, tn, id)
 	if err != nil && !mayPass(err) {
 		return rec, false, nil // the request is forgotten
 	}
 	return rec, err == nil && mayRead(tn, rec), err
 }
 
-// remixed makes a picture again with new words and the same seed and settings, except for
+// make makes a picture again with new words and the same seed and settings, except for
 // those that the words name.
-func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words string) error {
-	c := t.commands.byName[rec.Command]
+func (rx *remixes) make(ctx context.Context, tn *turn, rec request.Record, words string) error {
+	c := rx.commands.byName[rec.Command]
 	if c == nil {
 		return tn.reply(ctx, tn.say("command_gone", nil))
 	}
 	tn.rest = words
-	t.rewording.cutFlag(tn, c)
+	rx.rewording.cutFlag(tn, c)
 	fresh, err := c.Parse(tn.rest)
 	if err != nil {
 		return tn.complain(ctx, err)
@@ -106,8 +117,8 @@ func (t *Talk) remixed(ctx context.Context, tn *turn, rec request.Record, words 
 		inputs = again(rec.Inputs)
 	}
 	w := wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs}
-	if task := t.rewording.task(tn, c, args); task != "" && fresh.Prompt != "" {
-		return t.rewording.offer(ctx, tn, c, w, task)
+	if task := rx.rewording.task(tn, c, args); task != "" && fresh.Prompt != "" {
+		return rx.rewording.offer(ctx, tn, c, w, task)
 	}
-	return t.intake.request(ctx, tn, c, w)
+	return rx.intake.request(ctx, tn, c, w)
 }

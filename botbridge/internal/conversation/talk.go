@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	remixes    *remixes
 	styles     *pictureStyles
 	removals   *removals
 	workflows  *workflows
@@ -126,10 +127,11 @@ func New(o Options) *Talk {
 	t.workflows = &workflows{hub: o.Hub, logger: o.Logger, commands: t.commands, menu: t.menu}
 	t.removals = &removals{store: o.Store, outbox: o.Outbox, guard: o.Guard, logger: o.Logger, menu: t.menu}
 	t.styles = &pictureStyles{commands: t.commands, find: t.find, intake: t.intake, menu: t.menu}
+	t.remixes = &remixes{store: o.Store, runner: o.Runner, commands: t.commands, find: t.find, intake: t.intake, rewording: t.rewording, menu: t.menu}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.showSettings, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
-		"info": t.workflows.info, "delete": t.removals.ask, "remix": t.remix, "styles": t.styles.list,
+		"info": t.workflows.info, "delete": t.removals.ask, "remix": t.remixes.remix, "styles": t.styles.list,
 		"my": t.gallery.my, "models": t.handbook.models,
 	}
 	if o.Enhance != nil {
