@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
@@ -122,9 +123,17 @@ func (rep *repertoire) usual(tn *turn) *workflow.Command {
 	return rep.byName[rep.plain]
 }
 
-// groupButton leads from a user's settings to the group's; nil on platforms that do not
+// groupPanel shows moderators the settings of their group and changes them.
+type groupPanel struct {
+	guard    *limits.Guard
+	texts    *locale.Bundle
+	commands *repertoire
+	groups   *groups
+}
+
+// button leads from a user's settings to the group's; nil on platforms that do not
 // tell who moderates.
-func (t *Talk) groupButton(tn *turn) []platform.Button {
+func (gp *groupPanel) button(tn *turn) []platform.Button {
 	if _, ok := tn.p.(platform.Moderated); !ok || !tn.Chat.Group {
 		return nil
 	}
@@ -137,9 +146,9 @@ func groupData(user, key, value string) string {
 	return strings.Join([]string{verbGroup, user, key, value}, ":")
 }
 
-// groupPost returns the group settings for moderators, in the message with a user's
+// post returns the group settings for moderators, in the message with a user's
 // settings.
-func (t *Talk) groupPost(tn *turn, user string) platform.Post {
+func (gp *groupPanel) post(tn *turn, user string) platform.Post {
 	post := platform.Post{Text: tn.say("group_settings", nil)}
 	button := func(on bool, label, key, value string) platform.Button {
 		if on {
@@ -149,20 +158,20 @@ func (t *Talk) groupPost(tn *turn, user string) platform.Post {
 	}
 	g := tn.group
 	row := []platform.Button{button(g.Language == "", tn.say("group_any_language", nil), "lang", "-")}
-	for _, language := range t.o.Texts.Languages() {
-		row = append(row, button(g.Language == language, t.o.Texts.Say(language, "language", nil), "lang", language))
+	for _, language := range gp.texts.Languages() {
+		row = append(row, button(g.Language == language, gp.texts.Say(language, "language", nil), "lang", language))
 	}
 	post.Buttons = append(post.Buttons, row)
-	if next := t.commands.nextUsual(tn); next != "" {
-		label := tn.say("group_usual", locale.With{"command": t.commands.usual(tn).Name})
+	if next := gp.commands.nextUsual(tn); next != "" {
+		label := tn.say("group_usual", locale.With{"command": gp.commands.usual(tn).Name})
 		post.Buttons = append(post.Buttons, []platform.Button{button(false, label, "usual", next)})
 	}
-	post.Buttons = append(post.Buttons, t.capRows(tn, button)...)
+	post.Buttons = append(post.Buttons, gp.capRows(tn, button)...)
 	row = nil
-	for i, c := range t.commands.list[:min(maxSwitches, len(t.commands.list))] {
+	for i, c := range gp.commands.list[:min(maxSwitches, len(gp.commands.list))] {
 		on := !slices.Contains(g.Off, c.Name)
 		row = append(row, button(on, "/"+c.Name, flip(on), c.Name))
-		if len(row) == 2 || i == min(maxSwitches, len(t.commands.list))-1 {
+		if len(row) == 2 || i == min(maxSwitches, len(gp.commands.list))-1 {
 			post.Buttons, row = append(post.Buttons, row), nil
 		}
 	}
@@ -186,16 +195,16 @@ func (rep *repertoire) nextUsual(tn *turn) string {
 	return ""
 }
 
-// pressedGroup shows or changes the settings of the group where a button was pressed. Only
+// pressed shows or changes the settings of the group where a button was pressed. Only
 // its moderators and the operators may do that.
-func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
+func (gp *groupPanel) pressed(ctx context.Context, tn *turn, data string) error {
 	parts := strings.Split(data, ":")
 	p, ok := tn.p.(platform.Moderated)
 	if len(parts) != 3 || !ok || !tn.Chat.Group {
 		tn.answer(ctx, "too_old")
 		return nil
 	}
-	if !t.o.Guard.Admin(tn.Event) {
+	if !gp.guard.Admin(tn.Event) {
 		switch may, err := p.Moderates(ctx, tn.Chat, tn.User.ID); {
 		case ctx.Err() != nil:
 			return fmt.Errorf("asking who moderates a group: %w", ctx.Err())
@@ -209,12 +218,12 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 	}
 	done := ""
 	if parts[1] != "menu" {
-		change := t.groupChange(parts[1], parts[2])
+		change := gp.change(parts[1], parts[2])
 		if change == nil {
 			tn.answer(ctx, "too_old")
 			return nil
 		}
-		g, err := t.groups.change(ctx, tn.Event, change)
+		g, err := gp.groups.change(ctx, tn.Event, change)
 		if err != nil {
 			return err
 		}
@@ -223,16 +232,16 @@ func (t *Talk) pressedGroup(ctx context.Context, tn *turn, data string) error {
 		done = tn.say("saved", nil)
 	}
 	tn.answerText(ctx, done)
-	return tn.edit(ctx, tn.Message.ID, t.groupPost(tn, parts[0]))
+	return tn.edit(ctx, tn.Message.ID, gp.post(tn, parts[0]))
 }
 
-// groupChange returns the change that a button makes; nil if no button offers it.
-func (t *Talk) groupChange(key, value string) func(*GroupSettings) {
-	c := t.commands.byName[value]
+// change returns the change that a button makes; nil if no button offers it.
+func (gp *groupPanel) change(key, value string) func(*GroupSettings) {
+	c := gp.commands.byName[value]
 	switch {
 	case key == "lang" && value == "-":
 		return func(g *GroupSettings) { g.Language = "" }
-	case key == "lang" && slices.Contains(t.o.Texts.Languages(), value):
+	case key == "lang" && slices.Contains(gp.texts.Languages(), value):
 		return func(g *GroupSettings) { g.Language = value }
 	case key == "usual" && c != nil && c.Takes(workflow.Prompt):
 		return func(g *GroupSettings) { g.Usual = value }

@@ -60,8 +60,8 @@ func withCap(key, value string) func(*GroupSettings) {
 
 // capRows returns the buttons for the limit, and the one for spoilers where the platform
 // has them.
-func (t *Talk) capRows(tn *turn, button func(on bool, label, key, value string) platform.Button) (rows [][]platform.Button) {
-	metered := t.o.Guard.Metered()
+func (gp *groupPanel) capRows(tn *turn, button func(on bool, label, key, value string) platform.Button) (rows [][]platform.Button) {
+	metered := gp.guard.Metered()
 	key, label := capPictures, "group_cap_n"
 	if metered {
 		key, label = capSeconds, "group_cap_seconds"

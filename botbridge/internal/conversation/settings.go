@@ -86,7 +86,7 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 		row = append(row, button(sizeOf(s) == size, label, "size", size))
 	}
 	post.Buttons = append(post.Buttons, row[:3], row[3:])
-	if row = t.groupButton(tn); row != nil {
+	if row = t.groupPanel.button(tn); row != nil {
 		post.Buttons = append(post.Buttons, row)
 	}
 	return post

@@ -17,7 +17,7 @@ func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest s
 	case verbSet:
 		return t.pressedSetting
 	case verbGroup:
-		return t.pressedGroup
+		return t.groupPanel.pressed
 	case verbBetter, verbOwn, verbNone, verbEdit:
 		return func(ctx context.Context, tn *turn, rest string) error {
 			return t.rewording.pressed(ctx, tn, verb, rest)

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	groupPanel *groupPanel
 	remixes    *remixes
 	styles     *pictureStyles
 	removals   *removals
@@ -128,6 +129,7 @@ func New(o Options) *Talk {
 	t.removals = &removals{store: o.Store, outbox: o.Outbox, guard: o.Guard, logger: o.Logger, menu: t.menu}
 	t.styles = &pictureStyles{commands: t.commands, find: t.find, intake: t.intake, menu: t.menu}
 	t.remixes = &remixes{store: o.Store, runner: o.Runner, commands: t.commands, find: t.find, intake: t.intake, rewording: t.rewording, menu: t.menu}
+	t.groupPanel = &groupPanel{guard: o.Guard, texts: o.Texts, commands: t.commands, groups: t.groups}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.showSettings, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
