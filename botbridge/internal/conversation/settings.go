@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
@@ -42,12 +43,20 @@ func (ts *turns) settingsOf(ctx context.Context, who string) (Settings, error) {
 	return s, err
 }
 
-// showSettings shows the available settings.
-func (t *Talk) showSettings(ctx context.Context, tn *turn) error {
-	return tn.post(ctx, t.settingsPost(tn))
+// settingsPanel shows users their settings and changes them.
+type settingsPanel struct {
+	store      *state.Store
+	texts      *locale.Bundle
+	enhance    *Enhance
+	groupPanel *groupPanel
 }
 
-func (t *Talk) settingsPost(tn *turn) platform.Post {
+// show shows the available settings.
+func (sp *settingsPanel) show(ctx context.Context, tn *turn) error {
+	return tn.post(ctx, sp.post(tn))
+}
+
+func (sp *settingsPanel) post(tn *turn) platform.Post {
 	post := platform.Post{Text: tn.say("settings", nil), ReplyTo: tn.Message.ID}
 	mark := func(on bool, label string) string {
 		if on {
@@ -61,8 +70,8 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 		return platform.Button{Label: mark(on, label), Data: fmt.Sprintf("%s:%s:%s:%s", verbSet, tn.User.ID, key, value)}
 	}
 	var row []platform.Button
-	for _, language := range t.o.Texts.Languages() {
-		row = append(row, button(tn.own == language, t.o.Texts.Say(language, "language", nil), "lang", language))
+	for _, language := range sp.texts.Languages() {
+		row = append(row, button(tn.own == language, sp.texts.Say(language, "language", nil), "lang", language))
 	}
 	post.Buttons = append(post.Buttons, row)
 	s := tn.settings
@@ -70,7 +79,7 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 		button(s.AsFile, tn.say("as_file", nil), "file", flip(s.AsFile)),
 		button(s.Previews, tn.say("previews", nil), "preview", flip(s.Previews)),
 	})
-	if e := t.o.Enhance; e != nil {
+	if e := sp.enhance; e != nil {
 		row = []platform.Button{button(s.Better, tn.say("better_words", nil), "better", flip(s.Better))}
 		if e.Translate {
 			row = append(row, button(!s.NoTranslate, tn.say("translate_words", nil), "translate", flip(!s.NoTranslate)))
@@ -86,7 +95,7 @@ func (t *Talk) settingsPost(tn *turn) platform.Post {
 		row = append(row, button(sizeOf(s) == size, label, "size", size))
 	}
 	post.Buttons = append(post.Buttons, row[:3], row[3:])
-	if row = t.groupPanel.button(tn); row != nil {
+	if row = sp.groupPanel.button(tn); row != nil {
 		post.Buttons = append(post.Buttons, row)
 	}
 	return post
@@ -106,8 +115,8 @@ func sizeOf(s Settings) string {
 	return fmt.Sprintf("%dx%d", s.Width, s.Height)
 }
 
-// pressedSetting changes a setting. A value that no button offers is forged.
-func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error {
+// pressed changes a setting. A value that no button offers is forged.
+func (sp *settingsPanel) pressed(ctx context.Context, tn *turn, data string) error {
 	parts := strings.Split(data, ":")
 	if len(parts) != 3 {
 		tn.answer(ctx, "too_old")
@@ -120,7 +129,7 @@ func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error 
 	s, value, ok := tn.settings, parts[2], true
 	switch parts[1] {
 	case "lang":
-		if ok = slices.Contains(t.o.Texts.Languages(), value); ok {
+		if ok = slices.Contains(sp.texts.Languages(), value); ok {
 			s.Language = value
 		}
 	case "file":
@@ -145,11 +154,11 @@ func (t *Talk) pressedSetting(ctx context.Context, tn *turn, data string) error 
 		tn.answer(ctx, "too_old")
 		return nil
 	}
-	if err := t.o.Store.Put(ctx, settingsKind, tn.who(), s, 0); err != nil {
+	if err := sp.store.Put(ctx, settingsKind, tn.who(), s, 0); err != nil {
 		return err
 	}
 	tn.settings = s
 	tn.speak()
 	tn.answer(ctx, "saved")
-	return tn.edit(ctx, tn.Message.ID, t.settingsPost(tn))
+	return tn.edit(ctx, tn.Message.ID, sp.post(tn))
 }

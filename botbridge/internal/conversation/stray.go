@@ -15,7 +15,7 @@ import (
 func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest string) error {
 	switch verb {
 	case verbSet:
-		return t.pressedSetting
+		return t.panel.pressed
 	case verbGroup:
 		return t.groupPanel.pressed
 	case verbBetter, verbOwn, verbNone, verbEdit:

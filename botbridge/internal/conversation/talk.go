@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	panel      *settingsPanel
 	groupPanel *groupPanel
 	remixes    *remixes
 	styles     *pictureStyles
@@ -130,9 +131,10 @@ func New(o Options) *Talk {
 	t.styles = &pictureStyles{commands: t.commands, find: t.find, intake: t.intake, menu: t.menu}
 	t.remixes = &remixes{store: o.Store, runner: o.Runner, commands: t.commands, find: t.find, intake: t.intake, rewording: t.rewording, menu: t.menu}
 	t.groupPanel = &groupPanel{guard: o.Guard, texts: o.Texts, commands: t.commands, groups: t.groups}
+	t.panel = &settingsPanel{store: o.Store, texts: o.Texts, enhance: o.Enhance, groupPanel: t.groupPanel}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
-		"settings": t.showSettings, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
+		"settings": t.panel.show, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
 		"info": t.workflows.info, "delete": t.removals.ask, "remix": t.remixes.remix, "styles": t.styles.list,
 		"my": t.gallery.my, "models": t.handbook.models,
 	}
