@@ -42,8 +42,8 @@ func isPart(e platform.Event) bool {
 
 // album returns the pictures of a message's album in order, or the message's own if it is
 // not part of an album.
-func (t *Talk) album(ctx context.Context, tn *turn) ([]platform.File, error) {
-	m, wait := tn.Message, t.o.AlbumWait
+func (as *asker) album(ctx context.Context, tn *turn) ([]platform.File, error) {
+	m, wait := tn.Message, as.albumWait
 	if len(m.Files) == 0 && m.ReplyTo != nil {
 		m, wait = *m.ReplyTo, 0
 	}
@@ -52,7 +52,7 @@ func (t *Talk) album(ctx context.Context, tn *turn) ([]platform.File, error) {
 	}
 	begin, quiet, seen := time.Now(), time.Now(), 0
 	for {
-		parts, err := t.o.Store.Parts(ctx, Lane(tn.Event), m.Album)
+		parts, err := as.store.Parts(ctx, Lane(tn.Event), m.Album)
 		if err != nil {
 			return nil, err
 		}

@@ -75,5 +75,5 @@ func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
 		return nil
 	}
 	tn.answer(ctx, "on_it")
-	return t.ask(ctx, tn, c)
+	return t.asker.ask(ctx, tn, c)
 }

@@ -20,23 +20,35 @@ import (
 // toldTimeout is how long the next message of a chat waits for the first reply to this one.
 const toldTimeout = 30 * time.Second
 
+// asker turns commands into requests, with the pictures that came with them.
+type asker struct {
+	store     *state.Store
+	albumWait time.Duration
+	commands  *repertoire
+	find      *finder
+	consent   *consent
+	intake    *intake
+	questions *questions
+	rewording *rewording
+}
+
 // ask turns a command into a request.
-func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
+func (as *asker) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	if off, err := tn.off(ctx, c); off || err != nil {
 		return err
 	}
-	t.rewording.cutFlag(tn, c)
+	as.rewording.cutFlag(tn, c)
 	args, err := c.Parse(tn.rest)
 	if err != nil {
 		return tn.complain(ctx, err)
 	}
 	files := filesWith(tn)
 	if c.Takes(workflow.Mask) {
-		if files, err = t.album(ctx, tn); err != nil {
+		if files, err = as.album(ctx, tn); err != nil {
 			return err
 		}
 	}
-	if err := t.find.findShown(ctx, tn); err != nil {
+	if err := as.find.findShown(ctx, tn); err != nil {
 		return err
 	}
 	given, rest := tn.given, tn.rest
@@ -53,12 +65,12 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	}
 	inputs, left := inputsOf(files, c, given)
 	if needs := lacks(c, args, inputs, tn.shown); needs != "" {
-		if _, err := t.intake.settle(ctx, c, args); err != nil {
+		if _, err := as.intake.settle(ctx, c, args); err != nil {
 			return tn.complain(ctx, err)
 		}
-		return t.questions.put(ctx, tn, c, question{Rest: rest, Inputs: inputs, Choices: tn.shown, Needs: needs})
+		return as.questions.put(ctx, tn, c, question{Rest: rest, Inputs: inputs, Choices: tn.shown, Needs: needs})
 	}
-	if err := t.consent.agreed(ctx, tn); err != nil {
+	if err := as.consent.agreed(ctx, tn); err != nil {
 		return err
 	}
 	if args.Width == 0 && tn.settings.Width > 0 && c.Takes(workflow.Size) {
@@ -71,15 +83,15 @@ func (t *Talk) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 		}
 	}
 	w := wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs}
-	if task := t.rewording.task(tn, c, args); task != "" { // see offer.go
-		err = t.rewording.offer(ctx, tn, c, w, task)
+	if task := as.rewording.task(tn, c, args); task != "" { // see offer.go
+		err = as.rewording.offer(ctx, tn, c, w, task)
 	} else {
-		err = t.intake.request(ctx, tn, c, w)
+		err = as.intake.request(ctx, tn, c, w)
 	}
 	if err != nil {
 		return err
 	}
-	return t.questions.drop(ctx, tn)
+	return as.questions.drop(ctx, tn)
 }
 
 // wish describes a new request.

@@ -127,7 +127,7 @@ func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command stri
 	}
 	if q != nil {
 		if c := t.commands.byName[q.Command]; c != nil && t.fill(tn, c, q) {
-			return t.ask(ctx, tn, c)
+			return t.asker.ask(ctx, tn, c)
 		}
 	}
 	c := t.commands.byName[command]
@@ -138,7 +138,7 @@ func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command stri
 	if one, _ := choose(tn.shown, tn.rest); len(one) == 0 && len(tn.Message.Files) == 0 {
 		tn.given = again(inputs)
 	}
-	return t.ask(ctx, tn, c)
+	return t.asker.ask(ctx, tn, c)
 }
 
 // digest returns a short hash of a text.

@@ -116,11 +116,11 @@ func (rw *rewording) cutFlag(tn *turn, c *workflow.Command) {
 	}
 }
 
-// enhance answers /enhance WORDS: it suggests better words for the default command, or else
+// better answers /enhance WORDS: it suggests better words for the default command, or else
 // for one that makes a picture from words.
-func (t *Talk) enhance(ctx context.Context, tn *turn) error {
-	c := t.commands.usual(tn)
-	for _, other := range t.commands.list {
+func (as *asker) better(ctx context.Context, tn *turn) error {
+	c := as.commands.usual(tn)
+	for _, other := range as.commands.list {
 		if c == nil && other.Takes(workflow.Prompt) && !other.Takes(workflow.Image) {
 			c = other
 		}
@@ -129,7 +129,7 @@ func (t *Talk) enhance(ctx context.Context, tn *turn) error {
 		return tn.reply(ctx, tn.say("unknown_command", nil))
 	}
 	tn.better = true
-	return t.ask(ctx, tn, c)
+	return as.ask(ctx, tn, c)
 }
 
 // offer suggests other words for a wish. Nothing starts before its author has chosen.

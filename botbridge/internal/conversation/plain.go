@@ -57,12 +57,12 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 	usual, edit := t.commands.usual(tn), t.commands.byName[t.commands.edit]
 	switch {
 	case pictured && tn.rest != "" && edit != nil:
-		return t.ask(ctx, tn, edit)
+		return t.asker.ask(ctx, tn, edit)
 	case pictured && own && edit != nil:
 		inputs, _ := inputsOf(tn.Message.Files, edit, nil)
 		return t.questions.put(ctx, tn, edit, question{Needs: needsChange, Inputs: inputs})
 	case usual != nil && tn.rest != "" && !own:
-		return t.ask(ctx, tn, usual)
+		return t.asker.ask(ctx, tn, usual)
 	case !t.hints.may(tn):
 		return nil
 	}

@@ -164,7 +164,7 @@ func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
 	if c == nil || !t.fill(tn, c, q) {
 		return false, t.questions.drop(ctx, tn)
 	}
-	return true, t.ask(ctx, tn, c)
+	return true, t.asker.ask(ctx, tn, c)
 }
 
 // fill completes an answer with the question's command, and reports whether it is an

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	asker      *asker
 	panel      *settingsPanel
 	groupPanel *groupPanel
 	remixes    *remixes
@@ -132,6 +133,7 @@ func New(o Options) *Talk {
 	t.remixes = &remixes{store: o.Store, runner: o.Runner, commands: t.commands, find: t.find, intake: t.intake, rewording: t.rewording, menu: t.menu}
 	t.groupPanel = &groupPanel{guard: o.Guard, texts: o.Texts, commands: t.commands, groups: t.groups}
 	t.panel = &settingsPanel{store: o.Store, texts: o.Texts, enhance: o.Enhance, groupPanel: t.groupPanel}
+	t.asker = &asker{store: o.Store, albumWait: o.AlbumWait, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake, questions: t.questions, rewording: t.rewording}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.panel.show, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
@@ -139,7 +141,7 @@ func New(o Options) *Talk {
 		"my": t.gallery.my, "models": t.handbook.models,
 	}
 	if o.Enhance != nil {
-		t.builtIn[enhanceFlag] = t.enhance
+		t.builtIn[enhanceFlag] = t.asker.better
 	}
 	t.admin = map[string]func(context.Context, *turn) error{
 		"ban": t.operators.ban, "unban": t.operators.unban, "quota": t.operators.quota, "stats": t.operators.stats, "broadcast": t.broadcasts.begin,
@@ -341,7 +343,7 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 		return answer(ctx, tn)
 	}
 	if c := t.commands.byName[name]; c != nil {
-		return t.ask(ctx, tn, c)
+		return t.asker.ask(ctx, tn, c)
 	}
 	if name == refundCommand && t.o.Guard.Admin(tn.Event) {
 		return t.refundByHand(ctx, tn) // also for earlier sales
