@@ -93,7 +93,7 @@ func (bs *broadcasts) resume(ctx context.Context) error {
 // Wait waits until this process has no work left in the background.
 func (t *Talk) Wait() {
 	t.broadcasts.background.Wait()
-	t.background.Wait()
+	t.menus.background.Wait()
 }
 
 // spread sends to every remaining chat, until ctx ends.

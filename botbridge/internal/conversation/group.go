@@ -34,7 +34,7 @@ type GroupSettings struct {
 	// Cover means that pictures are hidden behind a spoiler.
 	Cover bool `json:"cover,omitempty"`
 	// Menu is a digest of the command menu that the platform shows there, "" for the
-	// default one; see Talk.keepMenu.
+	// default one; see groupMenus.
 	Menu string `json:"menu,omitempty"`
 	// Used is when they were last stored.
 	Used time.Time `json:"used"`

@@ -62,7 +62,7 @@ func TestMenuOfAGroup(t *testing.T) {
 	r.p.mu.Lock()
 	delete(r.p.fail, "menu")
 	r.p.mu.Unlock()
-	clear(r.talk.menus) // a minute later, or after a restart
+	clear(r.talk.menus.until) // a minute later, or after a restart
 	r.event("5", "-9", platform.Said, "m2", "/queue")
 	off, _ := menu()
 	require.Equal(t, "generate", off)

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	menus      *groupMenus
 	asker      *asker
 	panel      *settingsPanel
 	groupPanel *groupPanel
@@ -95,10 +96,6 @@ type Talk struct {
 	declared   []platform.Command // for Suggest
 	builtIn    map[string]func(context.Context, *turn) error
 	admin      map[string]func(context.Context, *turn) error
-
-	mu         sync.Mutex
-	menus      map[string]time.Time // groups whose menu is being set, or is not tried again before this time
-	background sync.WaitGroup       // background work
 }
 
 // New returns a Talk.
@@ -107,7 +104,7 @@ func New(o Options) *Talk {
 		o.AlbumWait = albumWait
 	}
 	voice := &voice{texts: o.Texts, outbox: o.Outbox, store: o.Store, logger: o.Logger}
-	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil), menus: map[string]time.Time{}}
+	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil)}
 	t.commands = newRepertoire(o)
 	t.guests = &guests{store: o.Store, met: map[string]string{}}
 	t.hints = &hints{hinted: map[string]time.Time{}}
@@ -134,6 +131,7 @@ func New(o Options) *Talk {
 	t.groupPanel = &groupPanel{guard: o.Guard, texts: o.Texts, commands: t.commands, groups: t.groups}
 	t.panel = &settingsPanel{store: o.Store, texts: o.Texts, enhance: o.Enhance, groupPanel: t.groupPanel}
 	t.asker = &asker{store: o.Store, albumWait: o.AlbumWait, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake, questions: t.questions, rewording: t.rewording}
+	t.menus = &groupMenus{outbox: o.Outbox, logger: o.Logger, commands: t.commands, groups: t.groups, until: map[string]time.Time{}}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.panel.show, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
@@ -226,7 +224,7 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 		return err
 	}
 	err = t.act(ctx, tn)
-	t.keepMenu(ctx, tn)
+	t.menus.keep(ctx, tn)
 	return err
 }
 
