@@ -208,7 +208,7 @@ func TestForgottenOrder(t *testing.T) {
 		list, err := r.store.Refunds(r.ctx, time.Now().Add(24*time.Hour))
 		require.NoError(t, err)
 		for _, c := range list {
-			require.NoError(t, r.talk.refundOne(r.ctx, c))
+			require.NoError(t, r.talk.refunds.one(r.ctx, c))
 		}
 	}
 	require.Equal(t, []string{"5/c1"}, s.refunds, "until it works, and then not again")
@@ -237,7 +237,7 @@ func TestRefundByHand(t *testing.T) {
 	}
 	c, err := r.store.Charge(r.ctx, "c1")
 	require.NoError(t, err)
-	require.NoError(t, r.talk.refundOne(r.ctx, c))
+	require.NoError(t, r.talk.refunds.one(r.ctx, c))
 	r.event("1", "1", platform.Said, "m5", "/refund c1")
 	require.Contains(t, last("1"), "already been refunded")
 	to, err := r.store.Settle(r.ctx, c, state.Settled, 0)

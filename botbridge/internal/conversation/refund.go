@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
@@ -26,24 +28,34 @@ const (
 	shownCharges = 5
 )
 
+// refunds pays back, and answers those who ask for it.
+type refunds struct {
+	store    *state.Store
+	runner   *request.Runner
+	platform func(name string) platform.Platform
+	contact  string
+	logger   *slog.Logger
+	find     *finder
+}
+
 // Refund refunds what is due until ctx ends. Each refund is retried until the platform
 // confirms it.
-func (t *Talk) Refund(ctx context.Context) {
+func (rf *refunds) run(ctx context.Context) {
 	for retry.Sleep(ctx, refundTick) {
-		charges, err := t.o.Store.Refunds(ctx, time.Now())
+		charges, err := rf.store.Refunds(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
-			t.o.Logger.Warn("cannot read which refunds are due", "error", err)
+			rf.logger.Warn("cannot read which refunds are due", "error", err)
 		}
 		for _, charge := range charges {
-			if err := t.refundOne(ctx, charge); err != nil && ctx.Err() == nil {
-				t.o.Logger.Warn("cannot record that a payment was refunded", "charge", charge.ID, "error", err)
+			if err := rf.one(ctx, charge); err != nil && ctx.Err() == nil {
+				rf.logger.Warn("cannot record that a payment was refunded", "charge", charge.ID, "error", err)
 			}
 		}
 	}
 }
 
-func (t *Talk) refundOne(ctx context.Context, charge state.Charge) error {
-	seller, sells := t.o.Platform(charge.Platform).(platform.Seller)
+func (rf *refunds) one(ctx context.Context, charge state.Charge) error {
+	seller, sells := rf.platform(charge.Platform).(platform.Seller)
 	err := errors.New("nobody can be paid back there now")
 	if charge.Platform == "" {
 		err = nil // the record has expired
@@ -61,30 +73,30 @@ func (t *Talk) refundOne(ctx context.Context, charge state.Charge) error {
 		if wait := (*platform.WaitError)(nil); errors.As(err, &wait) {
 			after = max(wait.After, time.Second)
 		}
-		t.o.Logger.Warn("a payment could not be refunded", "charge", charge.ID, "error", err, "again_in", after)
+		rf.logger.Warn("a payment could not be refunded", "charge", charge.ID, "error", err, "again_in", after)
 	}
-	_, err = t.o.Store.Settle(ctx, charge, to, after)
+	_, err = rf.store.Settle(ctx, charge, to, after)
 	if errors.Is(err, state.ErrNotFound) {
-		t.o.Logger.Error("the record of a payment that has to be refunded is gone", "charge", charge.ID)
+		rf.logger.Error("the record of a payment that has to be refunded is gone", "charge", charge.ID)
 		return nil
 	}
 	if err == nil && to == state.Refunded {
-		t.o.Logger.Info("a payment was refunded", "charge", charge.ID)
+		rf.logger.Info("a payment was refunded", "charge", charge.ID)
 	}
 	return err
 }
 
-// refundByHand refunds a payment: /refund CHARGE, or /refund as a reply to a message about
+// byHand refunds a payment: /refund CHARGE, or /refund as a reply to a message about
 // its request.
-func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
+func (rf *refunds) byHand(ctx context.Context, tn *turn) error {
 	id := strings.TrimSpace(tn.rest)
 	if id == "" {
-		of, err := t.find.replied(ctx, tn)
+		of, err := rf.find.replied(ctx, tn)
 		if err != nil {
 			return err
 		}
 		if of != "" {
-			rec, err := t.o.Runner.Load(ctx, of)
+			rec, err := rf.runner.Load(ctx, of)
 			if err != nil && !errors.Is(err, state.ErrNotFound) {
 				return err
 			}
@@ -94,10 +106,10 @@ func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
 	if id == "" {
 		return tn.reply(ctx, tn.say("usage_refund", nil))
 	}
-	charge, err := t.o.Store.Charge(ctx, id)
+	charge, err := rf.store.Charge(ctx, id)
 	var now state.ChargeState
 	if err == nil {
-		now, err = t.o.Store.Settle(ctx, charge, state.Refund, 0)
+		now, err = rf.store.Settle(ctx, charge, state.Refund, 0)
 	}
 	switch {
 	case errors.Is(err, state.ErrNotFound):
@@ -107,19 +119,19 @@ func (t *Talk) refundByHand(ctx context.Context, tn *turn) error {
 	case now == state.Refunded:
 		return tn.reply(ctx, tn.say("refund_done", locale.With{"charge": charge.ID}))
 	}
-	t.o.Logger.Info("an operator refunds a payment", "charge", charge.ID)
+	rf.logger.Info("an operator refunds a payment", "charge", charge.ID)
 	return tn.reply(ctx, tn.say("refund_begun", locale.With{"charge": charge.ID, "n": charge.Price, "who": charge.Who}))
 }
 
-// paySupport answers /paysupport with whom to write to and, except in groups, where others
+// support answers /paysupport with whom to write to and, except in groups, where others
 // can read it, the user's latest payments.
-func (t *Talk) paySupport(ctx context.Context, tn *turn) error {
+func (rf *refunds) support(ctx context.Context, tn *turn) error {
 	if _, sells := tn.p.(platform.Seller); !sells {
 		return tn.reply(ctx, tn.say("pay_elsewhere", nil))
 	}
-	lines := []string{tn.say("pay_support", locale.With{"contact": t.o.Contact})}
+	lines := []string{tn.say("pay_support", locale.With{"contact": rf.contact})}
 	if !tn.Chat.Group {
-		charges, err := t.o.Store.ChargesOf(ctx, tn.who(), shownCharges)
+		charges, err := rf.store.ChargesOf(ctx, tn.who(), shownCharges)
 		if err != nil {
 			return err
 		}

@@ -65,6 +65,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	refunds    *refunds
 	menus      *groupMenus
 	asker      *asker
 	panel      *settingsPanel
@@ -132,6 +133,7 @@ func New(o Options) *Talk {
 	t.panel = &settingsPanel{store: o.Store, texts: o.Texts, enhance: o.Enhance, groupPanel: t.groupPanel}
 	t.asker = &asker{store: o.Store, albumWait: o.AlbumWait, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake, questions: t.questions, rewording: t.rewording}
 	t.menus = &groupMenus{outbox: o.Outbox, logger: o.Logger, commands: t.commands, groups: t.groups, until: map[string]time.Time{}}
+	t.refunds = &refunds{store: o.Store, runner: o.Runner, platform: o.Platform, contact: o.Contact, logger: o.Logger, find: t.find}
 	t.builtIn = map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.panel.show, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
@@ -145,7 +147,7 @@ func New(o Options) *Talk {
 		"ban": t.operators.ban, "unban": t.operators.unban, "quota": t.operators.quota, "stats": t.operators.stats, "broadcast": t.broadcasts.begin,
 	}
 	if o.Contact != "" {
-		t.builtIn["paysupport"], t.builtIn["terms"] = t.paySupport, t.consent.show
+		t.builtIn["paysupport"], t.builtIn["terms"] = t.refunds.support, t.consent.show
 	}
 	return t
 }
@@ -344,7 +346,7 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 		return t.asker.ask(ctx, tn, c)
 	}
 	if name == refundCommand && t.o.Guard.Admin(tn.Event) {
-		return t.refundByHand(ctx, tn) // also for earlier sales
+		return t.refunds.byHand(ctx, tn) // also for earlier sales
 	}
 	if tn.Chat.Group {
 		// It may be for another bot.
@@ -395,3 +397,6 @@ func commandOf(text string) (name, rest string, ok bool) {
 	}
 	return strings.ToLower(name), rest, true
 }
+
+// Refund refunds what is due until ctx ends.
+func (t *Talk) Refund(ctx context.Context) { t.refunds.run(ctx) }
