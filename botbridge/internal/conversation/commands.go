@@ -50,29 +50,6 @@ func short(text string) string {
 	return text
 }
 
-// active returns a user's unfinished requests, the oldest first; in a group only the
-// group's own, because others can read the reply.
-func (f *finder) active(ctx context.Context, tn *turn) ([]request.Record, error) {
-	ids, err := f.store.ActiveOf(ctx, tn.who())
-	if err != nil {
-		return nil, err
-	}
-	var list []request.Record
-	for _, id := range ids {
-		rec, err := f.runner.Load(ctx, id)
-		if err != nil {
-			if mayPass(err) {
-				return nil, err
-			}
-			continue
-		}
-		if !tn.Chat.Group || rec.Chat.ID == tn.Chat.ID {
-			list = append(list, rec)
-		}
-	}
-	return list, nil
-}
-
 // status shows the state of the fleet.
 func (pr *progress) status(ctx context.Context, tn *turn) error {
 	stats, err := pr.hub.Stats(ctx)

@@ -357,20 +357,3 @@ func (rw *rewording) decided(ctx context.Context, tn *turn, o offer, choice stri
 	}
 	return tn.edit(ctx, o.Post, platform.Post{Text: text})
 }
-
-// unfinished returns a request that can still be replaced, nil if it is over or gone.
-func (f *finder) unfinished(ctx context.Context, id string) (*request.Record, error) {
-	if id == "" {
-		return nil, nil
-	}
-	rec, err := f.runner.Load(ctx, id)
-	switch {
-	case errors.Is(err, state.ErrNotFound):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case rec.Phase == request.Ended || rec.Phase == request.Over:
-		return nil, nil
-	}
-	return &rec, nil
-}

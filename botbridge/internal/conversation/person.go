@@ -125,36 +125,6 @@ func (pv *privacy) collect(ctx context.Context, who string) (*personal, error) {
 	return p, err
 }
 
-// requestsOf returns a user's requests, the oldest first, with those that exist only as
-// favourites at the end.
-func (f *finder) requestsOf(ctx context.Context, who string, stars []state.Star) (list []request.Record, err error) {
-	ids, err := f.store.Own(ctx, who)
-	if err != nil {
-		return nil, err
-	}
-	for _, star := range stars {
-		ids = append(ids, star.Request)
-	}
-	seen := map[string]bool{}
-	for _, id := range ids {
-		if seen[id] {
-			continue
-		}
-		seen[id] = true
-		rec, err := f.runner.Load(ctx, id)
-		switch {
-		case errors.Is(err, state.ErrNotFound):
-			continue
-		case err != nil:
-			return nil, err
-		}
-		if rec.Tenant() == who {
-			list = append(list, rec)
-		}
-	}
-	return list, nil
-}
-
 // forget answers /forget me: it asks for confirmation.
 func (pv *privacy) forget(ctx context.Context, tn *turn) error {
 	switch {

@@ -2,7 +2,6 @@ package conversation
 
 import (
 	"context"
-	"errors"
 	"regexp"
 	"slices"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
-	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
@@ -70,36 +68,6 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 		return tn.reply(ctx, tn.say("hint_words", locale.With{"command": c.Name}))
 	}
 	return tn.reply(ctx, tn.say("hint_photo", nil))
-}
-
-// findShown finds the bridge's pictures that a message replies to, unless it brings its
-// own. It takes the hub's originals, not the platform's copies.
-func (f *finder) findShown(ctx context.Context, tn *turn) error {
-	if tn.shown != nil || tn.Message.ReplyTo == nil || len(tn.Message.Files) > 0 {
-		return nil
-	}
-	var shown request.Shown
-	err := f.store.Get(ctx, request.PictureKind, messageName(tn, tn.Message.ReplyTo.ID), &shown)
-	if errors.Is(err, state.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	rec, err := f.runner.Load(ctx, shown.Request)
-	if errors.Is(err, state.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for _, i := range shown.Outputs {
-		if i >= 0 && i < len(rec.Outputs) {
-			ref := rec.Outputs[i].Ref
-			tn.shown = append(tn.shown, request.Input{Role: workflow.Image, From: &ref, Owner: rec.Tenant()})
-		}
-	}
-	return nil
 }
 
 // numbered matches the number of a picture at the start of a message, as in "#2 in winter",

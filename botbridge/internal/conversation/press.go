@@ -4,15 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
-	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
@@ -77,29 +73,6 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 // errForged means that a button does not belong where it was pressed.
 var errForged = errors.New("the button is of another chat")
 
-// finder finds the requests that messages and buttons are about.
-type finder struct {
-	store  *state.Store
-	runner *request.Runner
-	logger *slog.Logger
-}
-
-// requestOf returns the request that a button is about.
-func (f *finder) requestOf(ctx context.Context, tn *turn, id string) (request.Record, error) {
-	if _, err := uuid.Parse(id); err != nil || len(id) != 36 {
-		return request.Record{}, errForged
-	}
-	rec, err := f.runner.Load(ctx, id)
-	if err != nil {
-		return rec, err
-	}
-	if rec.Platform != tn.Platform || rec.Chat.ID != tn.Chat.ID {
-		f.logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
-		return rec, errForged
-	}
-	return rec, nil
-}
-
 // sequels makes new requests from the pictures of old ones.
 type sequels struct {
 	runner   *request.Runner
@@ -150,22 +123,4 @@ func (sq *sequels) upscale(ctx context.Context, tn *turn, rec request.Record) er
 		}
 	}
 	return nil
-}
-
-// replied returns the request that a turn's message replies to, "" for none.
-func (f *finder) replied(ctx context.Context, tn *turn) (string, error) {
-	if tn.Message.ReplyTo == nil {
-		return "", nil
-	}
-	return f.noted(ctx, tn, tn.Message.ReplyTo.ID)
-}
-
-// noted returns the request that a message in a turn's chat asked for or is about, "" for
-// none.
-func (f *finder) noted(ctx context.Context, tn *turn, message string) (id string, err error) {
-	err = f.store.Get(ctx, request.MessageKind, messageName(tn, message), &id)
-	if errors.Is(err, state.ErrNotFound) {
-		return "", nil
-	}
-	return id, err
 }

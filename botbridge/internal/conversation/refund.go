@@ -38,7 +38,7 @@ type refunds struct {
 	find     *finder
 }
 
-// Refund refunds what is due until ctx ends. Each refund is retried until the platform
+// run refunds what is due until ctx ends. Each refund is retried until the platform
 // confirms it.
 func (rf *refunds) run(ctx context.Context) {
 	for retry.Sleep(ctx, refundTick) {

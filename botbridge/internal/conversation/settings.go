@@ -2,7 +2,6 @@ package conversation
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,15 +32,6 @@ const verbSet = "set"
 
 // sizes are the choices for the default size.
 var sizes = []string{"-", "512x512", "768x512", "512x768", "1024x1024"}
-
-func (ts *turns) settingsOf(ctx context.Context, who string) (Settings, error) {
-	var s Settings
-	err := ts.store.Get(ctx, settingsKind, who, &s)
-	if errors.Is(err, state.ErrNotFound) {
-		err = nil
-	}
-	return s, err
-}
 
 // settingsPanel shows users their settings and changes them.
 type settingsPanel struct {

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
@@ -60,8 +59,8 @@ type Options struct {
 
 // Talk answers users.
 //
-// Many methods: one method for each command and button; what they share is only
-// what they are given.
+// Many methods: it receives events and buttons and says which part of the conversation
+// answers; commands and messages that change are still its own.
 type Talk struct {
 	o          Options
 	voice      *voice
@@ -230,28 +229,6 @@ func (t *Talk) Handle(ctx context.Context, e platform.Event) error {
 	return err
 }
 
-// turns begins a turn for each event.
-type turns struct {
-	store    *state.Store
-	platform func(name string) platform.Platform
-	voice    *voice
-	groups   *groups
-}
-
-// of returns the turn of an event.
-func (ts *turns) of(ctx context.Context, e platform.Event) (*turn, error) {
-	tn := &turn{Event: e, voice: ts.voice, p: ts.platform(e.Platform)}
-	var err error
-	if tn.settings, err = ts.settingsOf(ctx, tn.who()); err != nil {
-		return nil, err
-	}
-	if tn.group, err = ts.groups.of(ctx, e); err != nil {
-		return nil, err
-	}
-	tn.speak()
-	return tn, nil
-}
-
 // act does what an event asks for, or shows the terms if its author has yet to accept them.
 func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 	e := tn.Event // handling it changes tn.Event
@@ -271,51 +248,6 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 
 // maxMet bounds how many chats are remembered as noted.
 const maxMet = 10_000
-
-// guests remembers which chats are noted in the store for broadcasts.
-type guests struct {
-	store *state.Store
-
-	mu  sync.Mutex
-	met map[string]string // the last user of a chat, as noted
-}
-
-// meet notes a chat for broadcasts.
-func (gs *guests) meet(ctx context.Context, e platform.Event) error {
-	key := ChatKey(e.Platform, e.Chat)
-	gs.mu.Lock()
-	user, known := gs.met[key]
-	gs.mu.Unlock()
-	if known && user == e.User.ID {
-		return nil
-	}
-	if err := gs.store.Meet(ctx, key, e.User.ID); err != nil {
-		return err
-	}
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if len(gs.met) >= maxMet {
-		clear(gs.met)
-	}
-	gs.met[key] = e.User.ID
-	return nil
-}
-
-// renew lets every chat be noted again.
-func (gs *guests) renew() {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	clear(gs.met)
-}
-
-// left forgets a chat that the bridge may no longer write to, until somebody writes there
-// again.
-func (gs *guests) left(ctx context.Context, key string) error {
-	gs.mu.Lock()
-	delete(gs.met, key)
-	gs.mu.Unlock()
-	return gs.store.Leave(ctx, key)
-}
 
 // keepOut replies to a user whose message is ignored.
 func (t *Talk) keepOut(ctx context.Context, tn *turn, text string) error {
@@ -353,32 +285,6 @@ func (t *Talk) said(ctx context.Context, tn *turn) error {
 		return nil
 	}
 	return tn.reply(ctx, tn.say("unknown_command", nil))
-}
-
-// hints sees to it that a chat does not get one hint after another.
-type hints struct {
-	mu     sync.Mutex
-	hinted map[string]time.Time // by chat
-}
-
-// may reports whether a chat has gone without a hint for a while, and notes that it
-// gets one now.
-func (h *hints) may(tn *turn) bool {
-	const pause = 30 * time.Second
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	for chat, last := range h.hinted {
-		if now.Sub(last) > pause {
-			delete(h.hinted, chat)
-		}
-	}
-	key := tn.Platform + ":" + tn.Chat.ID
-	if _, hinted := h.hinted[key]; hinted {
-		return false
-	}
-	h.hinted[key] = now
-	return true
 }
 
 // commandOf splits "/name rest".
