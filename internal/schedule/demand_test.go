@@ -1,0 +1,126 @@
+package schedule
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// unbounded is a class without a budget.
+func unbounded(least, most int) ScaleBounds {
+	return ScaleBounds{Min: least, Max: most, IdleAfter: 5 * time.Minute, Left: math.Inf(1)}
+}
+
+// jobsOf are n waiting jobs of a length.
+func jobsOf(n int, each time.Duration) []time.Duration {
+	return slices.Repeat([]time.Duration{each}, n)
+}
+
+func idleFor(name string, d time.Duration) Elastic { return Elastic{Name: name, Idle: d} }
+
+func TestWanted(t *testing.T) {
+	t.Parallel()
+	busy := Elastic{Name: "busy", Busy: true, Left: 10 * time.Second}
+	warm := Elastic{Name: "warm", Idle: time.Hour, Needed: true}
+	paid := ScaleBounds{Max: 10, IdleAfter: 9 * time.Minute, Price: 6, Left: 2.5} // an instance costs 1 at least
+	for name, c := range map[string]struct {
+		bounds  ScaleBounds
+		demand  Demand
+		wanted  int
+		release []string
+	}{
+		"nothing to do":                 {unbounded(0, 5), Demand{}, 0, nil},
+		"min":                           {unbounded(2, 5), Demand{}, 2, nil},
+		"a short job":                   {unbounded(0, 5), Demand{Waiting: jobsOf(1, time.Second)}, 1, nil},
+		"a long job needs one instance": {unbounded(0, 5), Demand{Waiting: jobsOf(1, time.Hour)}, 1, nil},
+		"many short jobs need one":      {unbounded(0, 5), Demand{Waiting: jobsOf(20, time.Second)}, 1, nil},
+		"many jobs":                     {unbounded(0, 9), Demand{Waiting: jobsOf(12, 30*time.Second)}, 6, nil},
+		"max":                           {unbounded(0, 4), Demand{Waiting: jobsOf(100, time.Minute)}, 4, nil},
+		"what starts is counted":        {unbounded(0, 9), Demand{Waiting: jobsOf(12, 30*time.Second), Starting: 6}, 6, nil},
+		"a busy one will be free first": {unbounded(0, 9), Demand{Waiting: jobsOf(2, 20*time.Second), Instances: []Elastic{busy}}, 1, nil},
+		"a busy one that takes long": {
+			unbounded(0, 9), Demand{Waiting: jobsOf(1, time.Second), Instances: []Elastic{{Name: "long", Busy: true, Left: 10 * time.Minute}}}, 2, nil,
+		},
+		"a slow start is not waited for": {
+			unbounded(0, 9), Demand{Waiting: jobsOf(8, 30*time.Second), Instances: []Elastic{busy}, Start: 5 * time.Minute}, 1, nil,
+		},
+		"a steady load":      {unbounded(0, 9), Demand{Load: 3}, 4, nil},
+		"idle for too short": {unbounded(0, 9), Demand{Instances: []Elastic{idleFor("a", time.Minute)}}, 1, nil},
+		"idle for long": {
+			unbounded(0, 9), Demand{Instances: []Elastic{idleFor("a", 6*time.Minute), busy, idleFor("b", 7*time.Minute)}}, 1, []string{"b", "a"},
+		},
+		"not below min":                             {unbounded(1, 9), Demand{Instances: []Elastic{idleFor("a", 6*time.Minute), idleFor("b", 7*time.Minute)}}, 1, []string{"b"}},
+		"a needed one stays":                        {unbounded(0, 9), Demand{Instances: []Elastic{warm}}, 1, nil},
+		"none goes while one is needed by the load": {unbounded(0, 9), Demand{Load: 0.5, Instances: []Elastic{idleFor("a", time.Hour)}}, 1, nil},
+		"above max":                                 {unbounded(0, 1), Demand{Waiting: jobsOf(1, time.Second), Instances: []Elastic{busy, idleFor("a", 6*time.Minute)}}, 1, []string{"a"}},
+		"a budget for two":                          {paid, Demand{Waiting: jobsOf(100, time.Minute)}, 2, nil},
+		"the budget is too small":                   {paid, Demand{Instances: []Elastic{busy, idleFor("a", time.Second), idleFor("b", 2*time.Second)}}, 2, []string{"b"}},
+		"a busy one is not stopped": {
+			ScaleBounds{Min: 1, Max: 10, IdleAfter: time.Minute, Price: 1}, Demand{Waiting: jobsOf(9, time.Minute), Instances: []Elastic{busy}}, 1, nil,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := c.bounds.Wanted(c.demand)
+			require.Equal(t, c.wanted, s.Wanted, s.Why)
+			require.Equal(t, c.release, s.Release)
+			require.NotEmpty(t, s.Why)
+		})
+	}
+}
+
+// randomDemand is any state of a class.
+func randomDemand(random *rand.Rand) (ScaleBounds, Demand) {
+	b := unbounded(random.IntN(3), 3+random.IntN(8))
+	if random.IntN(2) == 0 {
+		b.Price, b.Left = 1, random.Float64()
+	}
+	d := Demand{Load: random.Float64() * 8, Starting: random.IntN(3), Start: time.Duration(random.IntN(300)) * time.Second}
+	d.Waiting = jobsOf(random.IntN(30), time.Duration(1+random.IntN(200))*time.Second)
+	for n := range random.IntN(9) {
+		i := Elastic{Name: fmt.Sprint(n), Busy: random.IntN(2) == 0, Needed: random.IntN(3) == 0}
+		if i.Busy {
+			i.Left = time.Duration(random.IntN(100)) * time.Second
+		} else {
+			i.Idle = time.Duration(random.IntN(900)) * time.Second
+		}
+		d.Instances = append(d.Instances, i)
+	}
+	return b, d
+}
+
+// Whatever there is: no more than max and the budget are started, none goes that is busy, more work
+// never asks for less, and asking again after what was asked for has begun asks for nothing else:
+// only a budget that ended what it had to may end more that is idle.
+func TestWantedLaws(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(3, 5))
+	for range 20_000 {
+		b, d := randomDemand(random)
+		have := len(d.Instances) + d.Starting
+		s := b.Wanted(d)
+		require.LessOrEqual(t, s.Wanted, max(have, min(b.Max, b.afford(d))), "%+v %+v", b, d)
+		require.Equal(t, max(s.Wanted, have), s.Wanted+len(s.Release), "%+v %+v", b, d)
+		for _, i := range d.Instances {
+			require.False(t, i.Busy && slices.Contains(s.Release, i.Name), "%+v %+v", b, d)
+		}
+
+		more := d
+		more.Waiting = append(slices.Clone(d.Waiting), time.Minute)
+		require.GreaterOrEqual(t, b.Wanted(more).Wanted, s.Wanted, "%+v %+v", b, d)
+
+		after := d
+		after.Starting += max(0, s.Wanted-have)
+		after.Instances = slices.DeleteFunc(slices.Clone(d.Instances), func(i Elastic) bool { return slices.Contains(s.Release, i.Name) })
+		again := b.Wanted(after)
+		require.LessOrEqual(t, again.Wanted, s.Wanted, "%+v %+v: %s, then %s", b, d, s.Why, again.Why)
+		if b.Price == 0 {
+			require.Equal(t, s.Wanted, again.Wanted, "%+v %+v: %s, then %s", b, d, s.Why, again.Why)
+		}
+	}
+}
