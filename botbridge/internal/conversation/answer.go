@@ -37,14 +37,24 @@ func fieldFor(needs string) string {
 	return ""
 }
 
-// answerForm returns the form for answering a question; nil if the question is no longer
+// answers takes what users say or fill in as answers to open questions.
+type answers struct {
+	runner    *request.Runner
+	commands  *repertoire
+	find      *finder
+	turns     *turns
+	questions *questions
+	asker     *asker
+}
+
+// form returns the form for answering a question; nil if the question is no longer
 // open, or the store does not respond in time.
-func (t *Talk) answerForm(ctx context.Context, tn *turn, id string) *platform.Form {
-	known, err := t.turns.of(ctx, tn.Event)
+func (an *answers) form(ctx context.Context, tn *turn, id string) *platform.Form {
+	known, err := an.turns.of(ctx, tn.Event)
 	if err != nil {
 		return nil
 	}
-	q, err := t.questions.open(ctx, known)
+	q, err := an.questions.open(ctx, known)
 	if err != nil || q == nil || answerID(*q) != id || fieldFor(q.Needs) == "" {
 		return nil
 	}
@@ -53,27 +63,27 @@ func (t *Talk) answerForm(ctx context.Context, tn *turn, id string) *platform.Fo
 	}}
 }
 
-// pressedAnswer handles an answer that was filled in. The question is found only for the
+// pressed handles an answer that was filled in. The question is found only for the
 // user that it was put to.
-func (t *Talk) pressedAnswer(ctx context.Context, tn *turn, id string) error {
-	q, err := t.questions.open(ctx, tn)
+func (an *answers) pressed(ctx context.Context, tn *turn, id string) error {
+	q, err := an.questions.open(ctx, tn)
 	if err != nil {
 		return err
 	}
 	if q == nil || answerID(*q) != id {
 		// This very event may have answered it before the bridge was killed.
-		if _, err := t.o.Runner.Continue(driving(ctx), request.IDOf(tn.Key())); mayPass(err) {
+		if _, err := an.runner.Continue(driving(ctx), request.IDOf(tn.Key())); mayPass(err) {
 			return err
 		}
 		tn.answer(ctx, "it_is_over")
 		return nil
 	}
-	c := t.commands.byName[q.Command]
+	c := an.commands.byName[q.Command]
 	tn.rest = strings.TrimSpace(tn.Filled[fieldPrompt])
-	if tn.rest == "" || c == nil || !t.fill(tn, c, q) {
+	if tn.rest == "" || c == nil || !fill(tn, c, q) {
 		tn.answer(ctx, "answer_odd")
 		return nil
 	}
 	tn.answer(ctx, "on_it")
-	return t.asker.ask(ctx, tn, c)
+	return an.asker.ask(ctx, tn, c)
 }

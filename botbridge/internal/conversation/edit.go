@@ -126,7 +126,7 @@ func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command stri
 		return err
 	}
 	if q != nil {
-		if c := t.commands.byName[q.Command]; c != nil && t.fill(tn, c, q) {
+		if c := t.commands.byName[q.Command]; c != nil && fill(tn, c, q) {
 			return t.asker.ask(ctx, tn, c)
 		}
 	}

@@ -40,7 +40,7 @@ func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 		}
 		verb = request.VerbRemix
 	} else if e.Kind == platform.Pressed && verb == verbAnswer {
-		return t.answerForm(ctx, tn, id)
+		return t.answers.form(ctx, tn, id)
 	} else if e.Kind != platform.Pressed || verb != request.VerbRemix && verb != verbEdit {
 		return nil
 	}

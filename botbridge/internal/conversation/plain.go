@@ -38,7 +38,7 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 	} else if ok {
 		return t.remixes.make(ctx, tn, rec, tn.rest)
 	}
-	if done, err := t.answered(ctx, tn); done || err != nil {
+	if done, err := t.answers.said(ctx, tn); done || err != nil {
 		return err
 	}
 	if tn.Message.Album != "" && tn.rest == "" {

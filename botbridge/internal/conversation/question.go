@@ -130,46 +130,46 @@ func (qs *questions) drop(ctx context.Context, tn *turn) error {
 	return qs.store.Release(ctx, tn.who(), questionID(tn))
 }
 
-// answered handles a message if it answers a question, and reports whether it does. Whoever
+// said handles a message if it answers a question, and reports whether it does. Whoever
 // changes the subject is not asked again.
-func (t *Talk) answered(ctx context.Context, tn *turn) (bool, error) {
+func (an *answers) said(ctx context.Context, tn *turn) (bool, error) {
 	if tn.Kind == platform.Edited {
 		return false, nil
 	}
-	q, err := t.questions.open(ctx, tn)
+	q, err := an.questions.open(ctx, tn)
 	if err != nil {
 		return false, err
 	}
 	if q == nil {
 		// The event may have answered it before, if it is handled again.
-		rec, err := t.o.Runner.Load(ctx, request.IDOf(tn.Key()))
+		rec, err := an.runner.Load(ctx, request.IDOf(tn.Key()))
 		if errors.Is(err, state.ErrNotFound) {
 			return false, nil
 		}
 		if err == nil {
-			_, err = t.o.Runner.Continue(driving(ctx), rec.ID)
+			_, err = an.runner.Continue(driving(ctx), rec.ID)
 		}
 		return true, err
 	}
 	if q.By == tn.Key() {
-		return true, t.questions.askFor(ctx, tn, *q)
+		return true, an.questions.askFor(ctx, tn, *q)
 	}
 	if tn.Chat.Group && !tn.Addressed && (tn.Message.ReplyTo == nil || tn.Message.ReplyTo.ID != q.Asked) {
 		return false, nil
 	}
-	c := t.commands.byName[q.Command]
-	if err := t.find.findShown(ctx, tn); err != nil {
+	c := an.commands.byName[q.Command]
+	if err := an.find.findShown(ctx, tn); err != nil {
 		return false, err
 	}
-	if c == nil || !t.fill(tn, c, q) {
-		return false, t.questions.drop(ctx, tn)
+	if c == nil || !fill(tn, c, q) {
+		return false, an.questions.drop(ctx, tn)
 	}
-	return true, t.asker.ask(ctx, tn, c)
+	return true, an.asker.ask(ctx, tn, c)
 }
 
 // fill completes an answer with the question's command, and reports whether it is an
 // answer.
-func (t *Talk) fill(tn *turn, c *workflow.Command, q *question) bool {
+func fill(tn *turn, c *workflow.Command, q *question) bool {
 	words, given := tn.rest, q.Inputs
 	brings := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
 	switch q.Needs {

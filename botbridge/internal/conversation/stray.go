@@ -31,7 +31,7 @@ func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest s
 	case verbAccept:
 		return t.pressedAccept
 	case verbAnswer:
-		return t.pressedAnswer
+		return t.answers.pressed
 	}
 	return nil
 }

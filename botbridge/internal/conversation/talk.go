@@ -64,6 +64,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	answers    *answers
 	refunds    *refunds
 	menus      *groupMenus
 	asker      *asker
@@ -148,6 +149,7 @@ func New(o Options) *Talk {
 	if o.Contact != "" {
 		t.builtIn["paysupport"], t.builtIn["terms"] = t.refunds.support, t.consent.show
 	}
+	t.answers = &answers{runner: o.Runner, commands: t.commands, find: t.find, turns: t.turns, questions: t.questions, asker: t.asker}
 	return t
 }
 
