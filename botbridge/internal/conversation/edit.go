@@ -114,7 +114,7 @@ func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
 // that it answered, nil for none.
 func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command string, inputs []request.Input) error {
 	if _, _, ok := commandOf(tn.Message.Text); ok {
-		return t.said(ctx, tn)
+		return t.messages.said(ctx, tn)
 	}
 	tn.rest = strings.TrimSpace(tn.Message.Text)
 	if rec, ok, err := t.remixes.asked(ctx, tn); err != nil {
@@ -132,7 +132,7 @@ func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command stri
 	}
 	c := t.commands.byName[command]
 	if c == nil {
-		return t.said(ctx, tn)
+		return t.messages.said(ctx, tn)
 	}
 	// Without a number, the words are about the same picture.
 	if one, _ := choose(tn.shown, tn.rest); len(one) == 0 && len(tn.Message.Files) == 0 {

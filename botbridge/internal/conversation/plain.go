@@ -31,20 +31,20 @@ func EditCommand(named, usual string, commands []*workflow.Command) string {
 
 // words handles a message without a command: it answers a question, changes the picture
 // that it brings or replies to, or is for the default command.
-func (t *Talk) words(ctx context.Context, tn *turn) error {
+func (ms *messages) words(ctx context.Context, tn *turn) error {
 	tn.rest = strings.TrimSpace(tn.Message.Text)
-	if rec, ok, err := t.remixes.asked(ctx, tn); err != nil {
+	if rec, ok, err := ms.remixes.asked(ctx, tn); err != nil {
 		return err
 	} else if ok {
-		return t.remixes.make(ctx, tn, rec, tn.rest)
+		return ms.remixes.make(ctx, tn, rec, tn.rest)
 	}
-	if done, err := t.answers.said(ctx, tn); done || err != nil {
+	if done, err := ms.answers.said(ctx, tn); done || err != nil {
 		return err
 	}
 	if tn.Message.Album != "" && tn.rest == "" {
 		return nil
 	}
-	if err := t.find.findShown(ctx, tn); err != nil {
+	if err := ms.find.findShown(ctx, tn); err != nil {
 		return err
 	}
 	if tn.Chat.Group && !tn.Addressed && len(tn.shown) == 0 {
@@ -52,19 +52,19 @@ func (t *Talk) words(ctx context.Context, tn *turn) error {
 	}
 	pictured := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
 	own := len(tn.Message.Files) > 0
-	usual, edit := t.commands.usual(tn), t.commands.byName[t.commands.edit]
+	usual, edit := ms.commands.usual(tn), ms.commands.byName[ms.commands.edit]
 	switch {
 	case pictured && tn.rest != "" && edit != nil:
-		return t.asker.ask(ctx, tn, edit)
+		return ms.asker.ask(ctx, tn, edit)
 	case pictured && own && edit != nil:
 		inputs, _ := inputsOf(tn.Message.Files, edit, nil)
-		return t.questions.put(ctx, tn, edit, question{Needs: needsChange, Inputs: inputs})
+		return ms.questions.put(ctx, tn, edit, question{Needs: needsChange, Inputs: inputs})
 	case usual != nil && tn.rest != "" && !own:
-		return t.asker.ask(ctx, tn, usual)
-	case !t.hints.may(tn):
+		return ms.asker.ask(ctx, tn, usual)
+	case !ms.hints.may(tn):
 		return nil
 	}
-	if c := t.commands.fromWords(tn); c != nil && !own {
+	if c := ms.commands.fromWords(tn); c != nil && !own {
 		return tn.reply(ctx, tn.say("hint_words", locale.With{"command": c.Name}))
 	}
 	return tn.reply(ctx, tn.say("hint_photo", nil))

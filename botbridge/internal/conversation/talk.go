@@ -64,6 +64,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	messages   *messages
 	answers    *answers
 	refunds    *refunds
 	menus      *groupMenus
@@ -95,8 +96,6 @@ type Talk struct {
 	commands   *repertoire
 	catalogs   *catalogs
 	declared   []platform.Command // for Suggest
-	builtIn    map[string]func(context.Context, *turn) error
-	admin      map[string]func(context.Context, *turn) error
 }
 
 // New returns a Talk.
@@ -134,22 +133,23 @@ func New(o Options) *Talk {
 	t.asker = &asker{store: o.Store, albumWait: o.AlbumWait, commands: t.commands, find: t.find, consent: t.consent, intake: t.intake, questions: t.questions, rewording: t.rewording}
 	t.menus = &groupMenus{outbox: o.Outbox, logger: o.Logger, commands: t.commands, groups: t.groups, until: map[string]time.Time{}}
 	t.refunds = &refunds{store: o.Store, runner: o.Runner, platform: o.Platform, contact: o.Contact, logger: o.Logger, find: t.find}
-	t.builtIn = map[string]func(context.Context, *turn) error{
+	builtIn := map[string]func(context.Context, *turn) error{
 		"start": t.handbook.greet, "help": t.handbook.help, "queue": t.progress.queue, "status": t.progress.status, "cancel": t.progress.cancel,
 		"settings": t.panel.show, "why": t.progress.why, "export": t.privacy.export, "forget": t.privacy.forget,
 		"info": t.workflows.info, "delete": t.removals.ask, "remix": t.remixes.remix, "styles": t.styles.list,
 		"my": t.gallery.my, "models": t.handbook.models,
 	}
 	if o.Enhance != nil {
-		t.builtIn[enhanceFlag] = t.asker.better
+		builtIn[enhanceFlag] = t.asker.better
 	}
-	t.admin = map[string]func(context.Context, *turn) error{
+	admin := map[string]func(context.Context, *turn) error{
 		"ban": t.operators.ban, "unban": t.operators.unban, "quota": t.operators.quota, "stats": t.operators.stats, "broadcast": t.broadcasts.begin,
 	}
 	if o.Contact != "" {
-		t.builtIn["paysupport"], t.builtIn["terms"] = t.refunds.support, t.consent.show
+		builtIn["paysupport"], builtIn["terms"] = t.refunds.support, t.consent.show
 	}
 	t.answers = &answers{runner: o.Runner, commands: t.commands, find: t.find, turns: t.turns, questions: t.questions, asker: t.asker}
+	t.messages = &messages{guard: o.Guard, commands: t.commands, hints: t.hints, find: t.find, refunds: t.refunds, questions: t.questions, remixes: t.remixes, asker: t.asker, builtIn: builtIn, admin: admin, answers: t.answers}
 	return t
 }
 
@@ -240,7 +240,7 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 	case platform.Edited:
 		err = t.edited(ctx, tn)
 	case platform.Said, platform.Left, platform.Moved, platform.Checkout, platform.Paid:
-		err = t.said(ctx, tn)
+		err = t.messages.said(ctx, tn)
 	}
 	if errors.Is(err, errTerms) {
 		return t.consent.ask(ctx, tn, e)
@@ -263,24 +263,39 @@ func (t *Talk) keepOut(ctx context.Context, tn *turn, text string) error {
 	return tn.reply(ctx, text)
 }
 
+// messages handles what users write: commands, answers and plain words.
+type messages struct {
+	guard     *limits.Guard
+	commands  *repertoire
+	hints     *hints
+	find      *finder
+	refunds   *refunds
+	questions *questions
+	remixes   *remixes
+	asker     *asker
+	builtIn   map[string]func(context.Context, *turn) error // by command
+	admin     map[string]func(context.Context, *turn) error // for operators
+	answers   *answers
+}
+
 // said answers a message.
-func (t *Talk) said(ctx context.Context, tn *turn) error {
+func (ms *messages) said(ctx context.Context, tn *turn) error {
 	name, rest, ok := commandOf(tn.Message.Text)
 	if !ok {
-		return t.words(ctx, tn)
+		return ms.words(ctx, tn)
 	}
 	tn.rest = rest
-	if answer := t.builtIn[name]; answer != nil {
+	if answer := ms.builtIn[name]; answer != nil {
 		return answer(ctx, tn)
 	}
-	if answer := t.admin[name]; answer != nil && t.o.Guard.Admin(tn.Event) {
+	if answer := ms.admin[name]; answer != nil && ms.guard.Admin(tn.Event) {
 		return answer(ctx, tn)
 	}
-	if c := t.commands.byName[name]; c != nil {
-		return t.asker.ask(ctx, tn, c)
+	if c := ms.commands.byName[name]; c != nil {
+		return ms.asker.ask(ctx, tn, c)
 	}
-	if name == refundCommand && t.o.Guard.Admin(tn.Event) {
-		return t.refunds.byHand(ctx, tn) // also for earlier sales
+	if name == refundCommand && ms.guard.Admin(tn.Event) {
+		return ms.refunds.byHand(ctx, tn) // also for earlier sales
 	}
 	if tn.Chat.Group {
 		// It may be for another bot.

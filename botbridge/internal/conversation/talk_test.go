@@ -63,10 +63,10 @@ func TestReservedNames(t *testing.T) {
 	for _, o := range []Options{{Texts: texts}, {Texts: texts, Enhance: &Enhance{}}} {
 		talk := New(o)
 		var names []string
-		for name := range talk.builtIn {
+		for name := range talk.messages.builtIn {
 			names = append(names, name)
 		}
-		for name := range talk.admin {
+		for name := range talk.messages.admin {
 			names = append(names, name)
 		}
 		require.ElementsMatch(t, Reserved(o.Enhance != nil), names)
