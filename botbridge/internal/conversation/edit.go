@@ -6,27 +6,41 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
-// edited handles an edited message: it replaces the message's request if that is not over,
+// edits handles messages that users change after they were handled.
+type edits struct {
+	store     *state.Store
+	runner    *request.Runner
+	logger    *slog.Logger
+	commands  *repertoire
+	find      *finder
+	rewording *rewording
+	remixes   *remixes
+	asker     *asker
+	messages  *messages
+}
+
+// handle handles an edited message: it replaces the message's request if that is not over,
 // unless the new text is refused.
-func (t *Talk) edited(ctx context.Context, tn *turn) error {
+func (ed *edits) handle(ctx context.Context, tn *turn) error {
 	_, _, command := commandOf(tn.Message.Text)
 	words := strings.TrimSpace(tn.Message.Text)
 	if !command && (words == "" || tn.Chat.Group && !tn.Addressed && tn.Message.ReplyTo == nil) {
 		return nil
 	}
-	id, err := t.find.noted(ctx, tn, tn.Message.ID)
+	id, err := ed.find.noted(ctx, tn, tn.Message.ID)
 	if err != nil || id == "" {
 		return err
 	}
-	old, err := t.o.Runner.Load(ctx, id)
+	old, err := ed.runner.Load(ctx, id)
 	if errors.Is(err, state.ErrNotFound) {
-		return t.editedOrder(ctx, tn, id)
+		return ed.order(ctx, tn, id)
 	}
 	if err != nil {
 		return err
@@ -40,54 +54,54 @@ func (t *Talk) edited(ctx context.Context, tn *turn) error {
 	if !own {
 		tn.instead = &old
 	}
-	return t.saidAnew(ctx, tn, t.askedBy(old), old.Command, old.Inputs)
+	return ed.saidAnew(ctx, tn, ed.askedBy(old), old.Command, old.Inputs)
 }
 
 // askedBy returns the question that the message of a request answered, nil for none.
-func (t *Talk) askedBy(rec request.Record) (q *question) {
+func (ed *edits) askedBy(rec request.Record) (q *question) {
 	if len(rec.Answers) > 0 {
 		if err := json.Unmarshal(rec.Answers, &q); err != nil {
-			t.o.Logger.Warn("cannot read which question a message answered", "request", rec.ID, "error", err)
+			ed.logger.Warn("cannot read which question a message answered", "request", rec.ID, "error", err)
 		}
 	}
 	return q
 }
 
-// editedOrder handles an edited message whose request is not paid for yet. The old order is
+// order handles an edited message whose request is not paid for yet. The old order is
 // dropped once there is a new one; until then its invoice stays valid.
-func (t *Talk) editedOrder(ctx context.Context, tn *turn, id string) error {
+func (ed *edits) order(ctx context.Context, tn *turn, id string) error {
 	var o order
-	err := t.o.Store.Held(ctx, orderID(id), &o)
+	err := ed.store.Held(ctx, orderID(id), &o)
 	own := id == request.IDOf(tn.Key())
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		return t.editedOffer(ctx, tn, id)
+		return ed.offer(ctx, tn, id)
 	case err != nil:
 		return err
 	case o.Record.Said == digest(tn.Message.Text) && !own:
 		return nil // Telegram reports changes that nobody has made
 	}
-	switch err = t.o.Store.Held(ctx, id, new(offer)); {
+	switch err = ed.store.Held(ctx, id, new(offer)); {
 	case err == nil:
-		err = t.editedOffer(ctx, tn, id)
+		err = ed.offer(ctx, tn, id)
 	case errors.Is(err, state.ErrNotFound):
-		if tn.instead, err = t.find.unfinished(ctx, o.Instead); err == nil {
-			err = t.saidAnew(ctx, tn, t.askedBy(o.Record), o.Record.Command, o.Record.Inputs)
+		if tn.instead, err = ed.find.unfinished(ctx, o.Instead); err == nil {
+			err = ed.saidAnew(ctx, tn, ed.askedBy(o.Record), o.Record.Command, o.Record.Inputs)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if now, err := t.find.noted(ctx, tn, tn.Message.ID); err != nil || now == id {
+	if now, err := ed.find.noted(ctx, tn, tn.Message.ID); err != nil || now == id {
 		return err
 	}
-	return t.o.Store.Release(ctx, tn.who(), orderID(id))
+	return ed.store.Release(ctx, tn.who(), orderID(id))
 }
 
-// editedOffer handles an edited message whose words are not chosen yet.
-func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
+// offer handles an edited message whose words are not chosen yet.
+func (ed *edits) offer(ctx context.Context, tn *turn, id string) error {
 	var o offer
-	err := t.o.Store.Held(ctx, id, &o)
+	err := ed.store.Held(ctx, id, &o)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil
 	}
@@ -99,46 +113,46 @@ func (t *Talk) editedOffer(ctx context.Context, tn *turn, id string) error {
 		return nil // Telegram reports changes that nobody has made
 	}
 	if o.Choice == "" && !own {
-		if err := t.rewording.decided(ctx, tn, o, choiceEdited); err != nil {
+		if err := ed.rewording.decided(ctx, tn, o, choiceEdited); err != nil {
 			return err
 		}
 	}
-	if tn.instead, err = t.find.unfinished(ctx, o.Instead); err != nil {
+	if tn.instead, err = ed.find.unfinished(ctx, o.Instead); err != nil {
 		return err
 	}
-	return t.saidAnew(ctx, tn, o.Answers, o.Command, o.Inputs)
+	return ed.saidAnew(ctx, tn, o.Answers, o.Command, o.Inputs)
 }
 
 // saidAnew handles the new text of a message like the old one: as an answer to the same
 // question or picture, or else for the same command with the same inputs. q is the question
 // that it answered, nil for none.
-func (t *Talk) saidAnew(ctx context.Context, tn *turn, q *question, command string, inputs []request.Input) error {
+func (ed *edits) saidAnew(ctx context.Context, tn *turn, q *question, command string, inputs []request.Input) error {
 	if _, _, ok := commandOf(tn.Message.Text); ok {
-		return t.messages.said(ctx, tn)
+		return ed.messages.said(ctx, tn)
 	}
 	tn.rest = strings.TrimSpace(tn.Message.Text)
-	if rec, ok, err := t.remixes.asked(ctx, tn); err != nil {
+	if rec, ok, err := ed.remixes.asked(ctx, tn); err != nil {
 		return err
 	} else if ok {
-		return t.remixes.make(ctx, tn, rec, tn.rest)
+		return ed.remixes.make(ctx, tn, rec, tn.rest)
 	}
-	if err := t.find.findShown(ctx, tn); err != nil {
+	if err := ed.find.findShown(ctx, tn); err != nil {
 		return err
 	}
 	if q != nil {
-		if c := t.commands.byName[q.Command]; c != nil && fill(tn, c, q) {
-			return t.asker.ask(ctx, tn, c)
+		if c := ed.commands.byName[q.Command]; c != nil && fill(tn, c, q) {
+			return ed.asker.ask(ctx, tn, c)
 		}
 	}
-	c := t.commands.byName[command]
+	c := ed.commands.byName[command]
 	if c == nil {
-		return t.messages.said(ctx, tn)
+		return ed.messages.said(ctx, tn)
 	}
 	// Without a number, the words are about the same picture.
 	if one, _ := choose(tn.shown, tn.rest); len(one) == 0 && len(tn.Message.Files) == 0 {
 		tn.given = again(inputs)
 	}
-	return t.asker.ask(ctx, tn, c)
+	return ed.asker.ask(ctx, tn, c)
 }
 
 // digest returns a short hash of a text.

@@ -64,6 +64,7 @@ type Options struct {
 type Talk struct {
 	o          Options
 	voice      *voice
+	edits      *edits
 	messages   *messages
 	answers    *answers
 	refunds    *refunds
@@ -150,6 +151,7 @@ func New(o Options) *Talk {
 	}
 	t.answers = &answers{runner: o.Runner, commands: t.commands, find: t.find, turns: t.turns, questions: t.questions, asker: t.asker}
 	t.messages = &messages{guard: o.Guard, commands: t.commands, hints: t.hints, find: t.find, refunds: t.refunds, questions: t.questions, remixes: t.remixes, asker: t.asker, builtIn: builtIn, admin: admin, answers: t.answers}
+	t.edits = &edits{store: o.Store, runner: o.Runner, logger: o.Logger, commands: t.commands, find: t.find, rewording: t.rewording, remixes: t.remixes, asker: t.asker, messages: t.messages}
 	return t
 }
 
@@ -238,7 +240,7 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 	case platform.Pressed:
 		err = t.pressed(ctx, tn)
 	case platform.Edited:
-		err = t.edited(ctx, tn)
+		err = t.edits.handle(ctx, tn)
 	case platform.Said, platform.Left, platform.Moved, platform.Checkout, platform.Paid:
 		err = t.messages.said(ctx, tn)
 	}
