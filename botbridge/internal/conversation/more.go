@@ -17,10 +17,21 @@ import (
 // The menu of a picture is one message that says how it was made, with the buttons that are
 // needed less often. Their questions replace it in the same message.
 
-// pressedMenu handles the buttons of a picture's menu and the one that opens it. It returns
+// menuButtons handles the buttons in the menu of a picture.
+type menuButtons struct {
+	gallery   *gallery
+	sequels   *sequels
+	menu      *pictureMenu
+	workflows *workflows
+	removals  *removals
+	styles    *pictureStyles
+	remixes   *remixes
+}
+
+// pressed handles the buttons of a picture's menu and the one that opens it. It returns
 // false for any other button.
-func (t *Talk) pressedMenu(ctx context.Context, tn *turn, rec request.Record, verb string) (bool, error) {
-	act := t.menuAct(verb)
+func (mb *menuButtons) pressed(ctx context.Context, tn *turn, rec request.Record, verb string) (bool, error) {
+	act := mb.act(verb)
 	if act == nil {
 		return false, nil
 	}
@@ -31,34 +42,34 @@ func (t *Talk) pressedMenu(ctx context.Context, tn *turn, rec request.Record, ve
 	return true, act(ctx, tn, rec)
 }
 
-// menuAct returns what handles a button of the menu, nil if it is none.
-func (t *Talk) menuAct(verb string) func(context.Context, *turn, request.Record) error {
+// act returns what handles a button of the menu, nil if it is none.
+func (mb *menuButtons) act(verb string) func(context.Context, *turn, request.Record) error {
 	switch verb {
 	case request.VerbMore:
-		return t.openMenu
+		return mb.open
 	case request.VerbBack:
-		return t.backToMenu
+		return mb.back
 	case request.VerbWorkflow:
-		return t.workflows.pressed
+		return mb.workflows.pressed
 	case request.VerbRemix:
-		return t.remixes.pressed
+		return mb.remixes.pressed
 	case request.VerbStyles:
-		return t.styles.pressedStyles
+		return mb.styles.pressedStyles
 	case request.VerbDelete:
-		return t.removals.pressedDelete
+		return mb.removals.pressedDelete
 	case request.VerbDeleteNow:
-		return t.removals.pressedDeleteNow
+		return mb.removals.pressedDeleteNow
 	}
 	if style, ok := strings.CutPrefix(verb, request.VerbStyle); ok {
 		return func(ctx context.Context, tn *turn, rec request.Record) error {
-			return t.styles.pressedStyle(ctx, tn, rec, style)
+			return mb.styles.pressedStyle(ctx, tn, rec, style)
 		}
 	}
 	for _, about := range []string{request.VerbStar, request.VerbSubtle, request.VerbStrong} {
 		if number, ok := strings.CutPrefix(verb, about); ok {
 			if n, err := strconv.ParseUint(number, 10, 8); err == nil {
 				return func(ctx context.Context, tn *turn, rec request.Record) error {
-					return t.pressedNumber(ctx, tn, rec, about, int(n))
+					return mb.pressedNumber(ctx, tn, rec, about, int(n))
 				}
 			}
 		}
@@ -144,10 +155,10 @@ func (pm *pictureMenu) turn(ctx context.Context, tn *turn, post platform.Post) e
 	return tn.edit(ctx, tn.under, post)
 }
 
-// backToMenu shows the menu again.
-func (t *Talk) backToMenu(ctx context.Context, tn *turn, rec request.Record) error {
+// back shows the menu again.
+func (mb *menuButtons) back(ctx context.Context, tn *turn, rec request.Record) error {
 	tn.answerText(ctx, "")
-	return t.menu.turn(ctx, tn, t.menu.about(ctx, tn, rec))
+	return mb.menu.turn(ctx, tn, mb.menu.about(ctx, tn, rec))
 }
 
 // post posts something about a picture that is to be removed together with it.
@@ -159,10 +170,10 @@ func (pm *pictureMenu) post(ctx context.Context, tn *turn, rec request.Record, p
 	return pm.runner.NoteCopies(ctx, rec.ID, ids...)
 }
 
-// openMenu handles the button under a picture that opens its menu.
-func (t *Talk) openMenu(ctx context.Context, tn *turn, rec request.Record) error {
+// open handles the button under a picture that opens its menu.
+func (mb *menuButtons) open(ctx context.Context, tn *turn, rec request.Record) error {
 	tn.answerText(ctx, "")
-	return t.menu.post(ctx, tn, rec, t.menu.about(ctx, tn, rec))
+	return mb.menu.post(ctx, tn, rec, mb.menu.about(ctx, tn, rec))
 }
 
 // replied returns the request of the picture that a message replies to. If there is

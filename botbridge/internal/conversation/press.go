@@ -32,7 +32,7 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	}
 	pressed := tn.Message.ID
 	tn.Message.ID, tn.under = rec.Message, pressed
-	if done, err := t.pressedMenu(ctx, tn, rec, verb); done {
+	if done, err := t.menuButtons.pressed(ctx, tn, rec, verb); done {
 		return err
 	}
 	known := rec.Status != "" || rec.Phase == request.Over // otherwise it may still be being sent

@@ -62,41 +62,42 @@ type Options struct {
 // Many methods: it receives events and buttons and says which part of the conversation
 // answers; commands and messages that change are still its own.
 type Talk struct {
-	o          Options
-	voice      *voice
-	edits      *edits
-	messages   *messages
-	answers    *answers
-	refunds    *refunds
-	menus      *groupMenus
-	asker      *asker
-	panel      *settingsPanel
-	groupPanel *groupPanel
-	remixes    *remixes
-	styles     *pictureStyles
-	removals   *removals
-	workflows  *workflows
-	menu       *pictureMenu
-	sequels    *sequels
-	rewording  *rewording
-	gallery    *gallery
-	privacy    *privacy
-	progress   *progress
-	questions  *questions
-	intake     *intake
-	consent    *consent
-	shop       *shop
-	turns      *turns
-	groups     *groups
-	handbook   *handbook
-	operators  *operators
-	find       *finder
-	broadcasts *broadcasts
-	hints      *hints
-	guests     *guests
-	commands   *repertoire
-	catalogs   *catalogs
-	declared   []platform.Command // for Suggest
+	o           Options
+	voice       *voice
+	menuButtons *menuButtons
+	edits       *edits
+	messages    *messages
+	answers     *answers
+	refunds     *refunds
+	menus       *groupMenus
+	asker       *asker
+	panel       *settingsPanel
+	groupPanel  *groupPanel
+	remixes     *remixes
+	styles      *pictureStyles
+	removals    *removals
+	workflows   *workflows
+	menu        *pictureMenu
+	sequels     *sequels
+	rewording   *rewording
+	gallery     *gallery
+	privacy     *privacy
+	progress    *progress
+	questions   *questions
+	intake      *intake
+	consent     *consent
+	shop        *shop
+	turns       *turns
+	groups      *groups
+	handbook    *handbook
+	operators   *operators
+	find        *finder
+	broadcasts  *broadcasts
+	hints       *hints
+	guests      *guests
+	commands    *repertoire
+	catalogs    *catalogs
+	declared    []platform.Command // for Suggest
 }
 
 // New returns a Talk.
@@ -152,6 +153,7 @@ func New(o Options) *Talk {
 	t.answers = &answers{runner: o.Runner, commands: t.commands, find: t.find, turns: t.turns, questions: t.questions, asker: t.asker}
 	t.messages = &messages{guard: o.Guard, commands: t.commands, hints: t.hints, find: t.find, refunds: t.refunds, questions: t.questions, remixes: t.remixes, asker: t.asker, builtIn: builtIn, admin: admin, answers: t.answers}
 	t.edits = &edits{store: o.Store, runner: o.Runner, logger: o.Logger, commands: t.commands, find: t.find, rewording: t.rewording, remixes: t.remixes, asker: t.asker, messages: t.messages}
+	t.menuButtons = &menuButtons{gallery: t.gallery, sequels: t.sequels, menu: t.menu, workflows: t.workflows, removals: t.removals, styles: t.styles, remixes: t.remixes}
 	return t
 }
 

@@ -83,7 +83,7 @@ func (rep *repertoire) varies(rec request.Record) bool {
 }
 
 // pressedNumber handles a menu button for one picture; for 0 it asks which one.
-func (t *Talk) pressedNumber(ctx context.Context, tn *turn, rec request.Record, verb string, n int) error {
+func (mb *menuButtons) pressedNumber(ctx context.Context, tn *turn, rec request.Record, verb string, n int) error {
 	if n > len(rec.Outputs) {
 		tn.answer(ctx, "too_old")
 		return nil
@@ -91,12 +91,12 @@ func (t *Talk) pressedNumber(ctx context.Context, tn *turn, rec request.Record, 
 	switch {
 	case n == 0:
 		tn.answerText(ctx, "")
-		post := t.menu.plain(tn, rec, tn.say("which_"+verb, locale.With{"n": len(rec.Outputs)}))
-		post.Buttons = append(t.menu.numbers(rec, verb), tn.buttons(rec.ID, request.VerbBack)...)
-		return t.menu.turn(ctx, tn, post)
+		post := mb.menu.plain(tn, rec, tn.say("which_"+verb, locale.With{"n": len(rec.Outputs)}))
+		post.Buttons = append(mb.menu.numbers(rec, verb), tn.buttons(rec.ID, request.VerbBack)...)
+		return mb.menu.turn(ctx, tn, post)
 	case verb == request.VerbStar:
-		return t.gallery.star(ctx, tn, rec, n)
+		return mb.gallery.star(ctx, tn, rec, n)
 	}
 	tn.answer(ctx, "on_it")
-	return t.sequels.vary(ctx, tn, rec, n, verb)
+	return mb.sequels.vary(ctx, tn, rec, n, verb)
 }
