@@ -4,25 +4,46 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
+// buttons handles presses, once it is clear that the button belongs to its message.
+type buttons struct {
+	outbox      *outbox.Outbox
+	runner      *request.Runner
+	guard       *limits.Guard
+	logger      *slog.Logger
+	find        *finder
+	privacy     *privacy
+	gallery     *gallery
+	rewording   *rewording
+	sequels     *sequels
+	groupPanel  *groupPanel
+	panel       *settingsPanel
+	accept      func(ctx context.Context, tn *turn, id string) error // of the terms
+	answers     *answers
+	menuButtons *menuButtons
+}
+
 // pressed handles a button. Its data comes from the user's app, so it is trusted only if it
 // names a request of this chat.
-func (t *Talk) pressed(ctx context.Context, tn *turn) error {
+func (bt *buttons) pressed(ctx context.Context, tn *turn) error {
 	verb, rest, _ := strings.Cut(tn.Data, ":")
-	if ours, err := t.owns(ctx, tn, verb, rest); err != nil || !ours {
+	if ours, err := bt.owns(ctx, tn, verb, rest); err != nil || !ours {
 		return err
 	}
-	if press := t.unrelated(verb); press != nil {
+	if press := bt.unrelated(verb); press != nil {
 		return press(ctx, tn, rest)
 	}
-	rec, err := t.find.requestOf(ctx, tn, rest)
+	rec, err := bt.find.requestOf(ctx, tn, rest)
 	if err != nil {
 		if mayPass(err) {
 			return err
@@ -32,19 +53,19 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 	}
 	pressed := tn.Message.ID
 	tn.Message.ID, tn.under = rec.Message, pressed
-	if done, err := t.menuButtons.pressed(ctx, tn, rec, verb); done {
+	if done, err := bt.menuButtons.pressed(ctx, tn, rec, verb); done {
 		return err
 	}
 	known := rec.Status != "" || rec.Phase == request.Over // otherwise it may still be being sent
 	if (verb == request.VerbStatus || verb == request.VerbCancel) && known && !slices.Contains(messagesOf(rec), pressed) {
 		// A message from before a restart that the bridge lost track of.
-		if err := t.o.Outbox.Delete(ctx, tn.p, tn.Chat, pressed); mayPass(err) {
+		if err := bt.outbox.Delete(ctx, tn.p, tn.Chat, pressed); mayPass(err) {
 			return err
 		}
 	}
 	switch verb {
 	case request.VerbStatus:
-		text, ok := t.o.Runner.Words(rec.ID)
+		text, ok := bt.runner.Words(rec.ID)
 		if !ok {
 			text = tn.say("it_is_over", nil)
 		}
@@ -52,9 +73,9 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		return nil
 	case request.VerbCancel:
 		switch {
-		case rec.User.ID != tn.User.ID && !t.o.Guard.Admin(tn.Event):
+		case rec.User.ID != tn.User.ID && !bt.guard.Admin(tn.Event):
 			tn.answer(ctx, "not_yours")
-		case t.o.Runner.Cancel(rec.ID):
+		case bt.runner.Cancel(rec.ID):
 			tn.answer(ctx, "cancelling")
 		default:
 			tn.answer(ctx, "it_is_over")
@@ -62,12 +83,12 @@ func (t *Talk) pressed(ctx context.Context, tn *turn) error {
 		return nil
 	case request.VerbAgain, request.VerbVary, request.VerbUpscale:
 		tn.answer(ctx, "on_it")
-		return t.sequels.pressedMore(ctx, tn, rec, verb)
+		return bt.sequels.pressedMore(ctx, tn, rec, verb)
 	case request.VerbFile, request.VerbResend:
 		tn.answer(ctx, "on_it")
-		return tn.resent(ctx, t.o.Runner.SendAgain(ctx, rec.ID, verb == request.VerbFile))
+		return tn.resent(ctx, bt.runner.SendAgain(ctx, rec.ID, verb == request.VerbFile))
 	}
-	return t.sequels.pressedOne(ctx, tn, rec, verb)
+	return bt.sequels.pressedOne(ctx, tn, rec, verb)
 }
 
 // errForged means that a button does not belong where it was pressed.

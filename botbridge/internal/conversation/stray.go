@@ -12,26 +12,26 @@ import (
 
 // unrelated returns the handler of a button that is not about a request; nil for the
 // others.
-func (t *Talk) unrelated(verb string) func(ctx context.Context, tn *turn, rest string) error {
+func (bt *buttons) unrelated(verb string) func(ctx context.Context, tn *turn, rest string) error {
 	switch verb {
 	case verbSet:
-		return t.panel.pressed
+		return bt.panel.pressed
 	case verbGroup:
-		return t.groupPanel.pressed
+		return bt.groupPanel.pressed
 	case verbBetter, verbOwn, verbNone, verbEdit:
 		return func(ctx context.Context, tn *turn, rest string) error {
-			return t.rewording.pressed(ctx, tn, verb, rest)
+			return bt.rewording.pressed(ctx, tn, verb, rest)
 		}
 	case verbMy:
-		return t.gallery.pressedMy
+		return bt.gallery.pressedMy
 	case verbGet:
-		return t.gallery.pressedGet
+		return bt.gallery.pressedGet
 	case verbForget:
-		return t.privacy.pressedForget
+		return bt.privacy.pressedForget
 	case verbAccept:
-		return t.pressedAccept
+		return bt.accept
 	case verbAnswer:
-		return t.answers.pressed
+		return bt.answers.pressed
 	}
 	return nil
 }
@@ -45,13 +45,13 @@ const (
 
 // owns reports whether a press came from a message that has the button, as far as is known.
 // If not, it answers the press.
-func (t *Talk) owns(ctx context.Context, tn *turn, verb, rest string) (bool, error) {
+func (bt *buttons) owns(ctx context.Context, tn *turn, verb, rest string) (bool, error) {
 	if verb == verbGet {
 		return true, nil // it may name any request, and changes no message
 	}
 	pauses, deadline := retry.New(notePause, notePatience/4), time.Now().Add(notePatience)
 	for {
-		of, foreign, err := t.foreign(ctx, tn, rest)
+		of, foreign, err := bt.foreign(ctx, tn, rest)
 		switch {
 		case err != nil || foreign:
 			return false, err
@@ -59,14 +59,14 @@ func (t *Talk) owns(ctx context.Context, tn *turn, verb, rest string) (bool, err
 			// In a private chat there is nobody else's message. A form has no message.
 			return true, nil
 		}
-		if t.unrelated(verb) == nil {
+		if bt.unrelated(verb) == nil {
 			// If the request is at fault, handling the press says so.
-			if rec, err := t.find.requestOf(ctx, tn, rest); err != nil || mayShow(rec, verb, tn.Message.ID) {
+			if rec, err := bt.find.requestOf(ctx, tn, rest); err != nil || mayShow(rec, verb, tn.Message.ID) {
 				return true, nil
 			}
 		}
 		if time.Now().After(deadline) {
-			return false, t.stray(ctx, tn)
+			return false, bt.stray(ctx, tn)
 		}
 		if !pauses.Wait(ctx) {
 			return false, ctx.Err()
@@ -77,20 +77,20 @@ func (t *Talk) owns(ctx context.Context, tn *turn, verb, rest string) (bool, err
 // foreign returns what the message of a press is about, as noted. If its buttons are about
 // something else than the data, it answers the press and returns true: otherwise a user
 // could have someone else's picture deleted or overwritten.
-func (t *Talk) foreign(ctx context.Context, tn *turn, rest string) (of string, foreign bool, err error) {
-	of, err = t.find.noted(ctx, tn, tn.Message.ID)
+func (bt *buttons) foreign(ctx context.Context, tn *turn, rest string) (of string, foreign bool, err error) {
+	of, err = bt.find.noted(ctx, tn, tn.Message.ID)
 	if err != nil {
 		return "", false, err
 	}
 	if named, _, _ := strings.Cut(rest, ":"); of == "" || named == of {
 		return of, false, nil
 	}
-	return of, true, t.stray(ctx, tn)
+	return of, true, bt.stray(ctx, tn)
 }
 
 // stray answers a press from a message that does not have the button, as far as is known.
-func (t *Talk) stray(ctx context.Context, tn *turn) error {
-	t.o.Logger.Warn("a button was pressed under a message that it is not of", "platform", tn.Platform)
+func (bt *buttons) stray(ctx context.Context, tn *turn) error {
+	bt.logger.Warn("a button was pressed under a message that it is not of", "platform", tn.Platform)
 	tn.answer(ctx, "too_old")
 	return nil
 }

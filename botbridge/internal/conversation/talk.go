@@ -64,6 +64,7 @@ type Options struct {
 type Talk struct {
 	o           Options
 	voice       *voice
+	buttons     *buttons
 	menuButtons *menuButtons
 	edits       *edits
 	messages    *messages
@@ -154,6 +155,7 @@ func New(o Options) *Talk {
 	t.messages = &messages{guard: o.Guard, commands: t.commands, hints: t.hints, find: t.find, refunds: t.refunds, questions: t.questions, remixes: t.remixes, asker: t.asker, builtIn: builtIn, admin: admin, answers: t.answers}
 	t.edits = &edits{store: o.Store, runner: o.Runner, logger: o.Logger, commands: t.commands, find: t.find, rewording: t.rewording, remixes: t.remixes, asker: t.asker, messages: t.messages}
 	t.menuButtons = &menuButtons{gallery: t.gallery, sequels: t.sequels, menu: t.menu, workflows: t.workflows, removals: t.removals, styles: t.styles, remixes: t.remixes}
+	t.buttons = &buttons{outbox: o.Outbox, runner: o.Runner, guard: o.Guard, logger: o.Logger, find: t.find, privacy: t.privacy, gallery: t.gallery, rewording: t.rewording, sequels: t.sequels, groupPanel: t.groupPanel, panel: t.panel, accept: t.pressedAccept, answers: t.answers, menuButtons: t.menuButtons}
 	return t
 }
 
@@ -240,7 +242,7 @@ func (t *Talk) act(ctx context.Context, tn *turn) (err error) {
 	e := tn.Event // handling it changes tn.Event
 	switch e.Kind {
 	case platform.Pressed:
-		err = t.pressed(ctx, tn)
+		err = t.buttons.pressed(ctx, tn)
 	case platform.Edited:
 		err = t.edits.handle(ctx, tn)
 	case platform.Said, platform.Left, platform.Moved, platform.Checkout, platform.Paid:
