@@ -22,29 +22,42 @@ const (
 // errNoForm means that a press opens no form; handling the press says why.
 var errNoForm = errors.New("conversation: there is no form")
 
+// forms opens forms with the words that can be changed there.
+type forms struct {
+	guard     *limits.Guard
+	texts     *locale.Bundle
+	platform  func(name string) platform.Platform
+	voice     *voice
+	commands  *repertoire
+	find      *finder
+	turns     *turns
+	rewording *rewording
+	answers   *answers
+}
+
 // Form implements [platform.Forms]. It returns a form for changing a picture's words (also
 // after a bare /remix) or those that were suggested, or for answering a question. If the
 // store does not respond in time, the form is empty; whether the words may be used is
 // checked when it is submitted.
-func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
-	p := t.o.Platform(e.Platform)
+func (fm *forms) open(ctx context.Context, e platform.Event) *platform.Form {
+	p := fm.platform(e.Platform)
 	if p == nil {
 		return nil
 	}
-	tn := &turn{Event: e, voice: t.voice, p: p, language: t.o.Texts.Match(e.User.Language)}
+	tn := &turn{Event: e, voice: fm.voice, p: p, language: fm.texts.Match(e.User.Language)}
 	verb, id, _ := strings.Cut(e.Data, ":")
 	if name, rest, ok := commandOf(e.Message.Text); ok && e.Kind == platform.Said && name == "remix" && rest == "" {
 		var err error
-		if id, err = t.find.replied(ctx, tn); err != nil || id == "" {
+		if id, err = fm.find.replied(ctx, tn); err != nil || id == "" {
 			return nil
 		}
 		verb = request.VerbRemix
 	} else if e.Kind == platform.Pressed && verb == verbAnswer {
-		return t.answers.form(ctx, tn, id)
+		return fm.answers.form(ctx, tn, id)
 	} else if e.Kind != platform.Pressed || verb != request.VerbRemix && verb != verbEdit {
 		return nil
 	}
-	c, args, err := t.wordsOf(ctx, tn, verb, id)
+	c, args, err := fm.wordsOf(ctx, tn, verb, id)
 	switch {
 	case err == nil && (c == nil || !c.Takes(workflow.Prompt)):
 		return nil
@@ -61,20 +74,20 @@ func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 }
 
 // wordsOf returns the words for a form and their command, if the user may read them.
-func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workflow.Command, args workflow.Args, err error) {
-	standing, err := t.o.Guard.Standing(ctx, tn.Event)
+func (fm *forms) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workflow.Command, args workflow.Args, err error) {
+	standing, err := fm.guard.Standing(ctx, tn.Event)
 	if err == nil && standing != limits.Welcome {
 		err = errNoForm
 	}
 	if err != nil {
 		return nil, args, err
 	}
-	known, err := t.turns.of(ctx, tn.Event)
+	known, err := fm.turns.of(ctx, tn.Event)
 	if err != nil {
 		return nil, args, err
 	}
 	*tn = *known
-	of, err := t.find.noted(ctx, tn, tn.Message.ID)
+	of, err := fm.find.noted(ctx, tn, tn.Message.ID)
 	if err == nil && of != "" && of != id {
 		err = errNoForm // see foreign
 	}
@@ -82,16 +95,16 @@ func (t *Talk) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *workf
 		return nil, args, err
 	}
 	if verb == verbEdit {
-		return t.rewording.wordsOffered(ctx, tn, id)
+		return fm.rewording.wordsOffered(ctx, tn, id)
 	}
-	rec, err := t.find.requestOf(ctx, tn, id)
+	rec, err := fm.find.requestOf(ctx, tn, id)
 	if err == nil && !mayRead(tn, rec) {
 		err = errNoForm
 	}
 	if err != nil {
 		return nil, args, err
 	}
-	return t.commands.byName[rec.Command], rec.Args, nil
+	return fm.commands.byName[rec.Command], rec.Args, nil
 }
 
 // wordsOffered returns the suggested words of an offer, or the author's own if there are

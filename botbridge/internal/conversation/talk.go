@@ -64,6 +64,7 @@ type Options struct {
 type Talk struct {
 	o           Options
 	voice       *voice
+	forms       *forms
 	buttons     *buttons
 	menuButtons *menuButtons
 	edits       *edits
@@ -156,6 +157,7 @@ func New(o Options) *Talk {
 	t.edits = &edits{store: o.Store, runner: o.Runner, logger: o.Logger, commands: t.commands, find: t.find, rewording: t.rewording, remixes: t.remixes, asker: t.asker, messages: t.messages}
 	t.menuButtons = &menuButtons{gallery: t.gallery, sequels: t.sequels, menu: t.menu, workflows: t.workflows, removals: t.removals, styles: t.styles, remixes: t.remixes}
 	t.buttons = &buttons{outbox: o.Outbox, runner: o.Runner, guard: o.Guard, logger: o.Logger, find: t.find, privacy: t.privacy, gallery: t.gallery, rewording: t.rewording, sequels: t.sequels, groupPanel: t.groupPanel, panel: t.panel, accept: t.pressedAccept, answers: t.answers, menuButtons: t.menuButtons}
+	t.forms = &forms{guard: o.Guard, texts: o.Texts, platform: o.Platform, voice: t.voice, commands: t.commands, find: t.find, turns: t.turns, rewording: t.rewording, answers: t.answers}
 	return t
 }
 
@@ -329,3 +331,9 @@ func commandOf(text string) (name, rest string, ok bool) {
 
 // Refund refunds what is due until ctx ends.
 func (t *Talk) Refund(ctx context.Context) { t.refunds.run(ctx) }
+
+// Form implements [platform.Forms]. If the store does not respond in time, the form is
+// empty; whether the words may be used is checked when it is submitted.
+func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
+	return t.forms.open(ctx, e)
+}
