@@ -8,21 +8,28 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
+// completion completes arguments while users type them.
+type completion struct {
+	catalogs *catalogs
+	commands *repertoire
+	declared []platform.Command
+}
+
 // Suggest implements [platform.Suggest]: the choices that bot.yaml or the fleet has for an
 // argument, and for a number its default and bounds.
-func (t *Talk) Suggest(ctx context.Context, command, argument, typed string) []string {
-	at := slices.IndexFunc(t.declared, func(c platform.Command) bool { return c.Name == command })
+func (cp *completion) values(ctx context.Context, command, argument, typed string) []string {
+	at := slices.IndexFunc(cp.declared, func(c platform.Command) bool { return c.Name == command })
 	if at < 0 {
 		return nil
 	}
-	arguments := t.declared[at].Arguments
+	arguments := cp.declared[at].Arguments
 	if at = slices.IndexFunc(arguments, func(a platform.Argument) bool { return a.Name == argument }); at < 0 {
 		return nil
 	}
 	if choices := arguments[at].Choices; len(choices) > 0 {
 		return workflow.Fitting(typed, choices)
 	}
-	c := t.commands.byName[command]
+	c := cp.commands.byName[command]
 	if c == nil {
 		return nil
 	}
@@ -30,7 +37,7 @@ func (t *Talk) Suggest(ctx context.Context, command, argument, typed string) []s
 	if at = slices.IndexFunc(args, func(a workflow.Argument) bool { return a.Name == argument }); at < 0 {
 		return nil
 	}
-	d, err := c.Domain(args[at], t.catalogs.of(ctx, c.Classes(argument)))
+	d, err := c.Domain(args[at], cp.catalogs.of(ctx, c.Classes(argument)))
 	if err != nil {
 		return nil
 	}

@@ -64,6 +64,7 @@ type Options struct {
 type Talk struct {
 	o           Options
 	voice       *voice
+	completion  *completion
 	forms       *forms
 	buttons     *buttons
 	menuButtons *menuButtons
@@ -158,6 +159,7 @@ func New(o Options) *Talk {
 	t.menuButtons = &menuButtons{gallery: t.gallery, sequels: t.sequels, menu: t.menu, workflows: t.workflows, removals: t.removals, styles: t.styles, remixes: t.remixes}
 	t.buttons = &buttons{outbox: o.Outbox, runner: o.Runner, guard: o.Guard, logger: o.Logger, find: t.find, privacy: t.privacy, gallery: t.gallery, rewording: t.rewording, sequels: t.sequels, groupPanel: t.groupPanel, panel: t.panel, accept: t.pressedAccept, answers: t.answers, menuButtons: t.menuButtons}
 	t.forms = &forms{guard: o.Guard, texts: o.Texts, platform: o.Platform, voice: t.voice, commands: t.commands, find: t.find, turns: t.turns, rewording: t.rewording, answers: t.answers}
+	t.completion = &completion{catalogs: t.catalogs, commands: t.commands, declared: t.declared}
 	return t
 }
 
@@ -336,4 +338,9 @@ func (t *Talk) Refund(ctx context.Context) { t.refunds.run(ctx) }
 // empty; whether the words may be used is checked when it is submitted.
 func (t *Talk) Form(ctx context.Context, e platform.Event) *platform.Form {
 	return t.forms.open(ctx, e)
+}
+
+// Suggest implements [platform.Suggest].
+func (t *Talk) Suggest(ctx context.Context, command, argument, typed string) []string {
+	return t.completion.values(ctx, command, argument, typed)
 }
