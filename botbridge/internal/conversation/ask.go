@@ -83,7 +83,7 @@ func (as *asker) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 		}
 	}
 	w := wish{id: request.IDOf(tn.Key()), args: args, inputs: inputs}
-	if task := as.rewording.task(tn, c, args); task != "" { // see offer.go
+	if task := as.rewording.task(tn, c, args); task != "" {
 		err = as.rewording.offer(ctx, tn, c, w, task)
 	} else {
 		err = as.intake.request(ctx, tn, c, w)

@@ -1,13 +1,10 @@
 package conversation
 
 import (
-	"context"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
@@ -27,47 +24,6 @@ func EditCommand(named, usual string, commands []*workflow.Command) string {
 		}
 	}
 	return ""
-}
-
-// words handles a message without a command: it answers a question, changes the picture
-// that it brings or replies to, or is for the default command.
-func (ms *messages) words(ctx context.Context, tn *turn) error {
-	tn.rest = strings.TrimSpace(tn.Message.Text)
-	if rec, ok, err := ms.remixes.asked(ctx, tn); err != nil {
-		return err
-	} else if ok {
-		return ms.remixes.make(ctx, tn, rec, tn.rest)
-	}
-	if done, err := ms.answers.said(ctx, tn); done || err != nil {
-		return err
-	}
-	if tn.Message.Album != "" && tn.rest == "" {
-		return nil
-	}
-	if err := ms.find.findShown(ctx, tn); err != nil {
-		return err
-	}
-	if tn.Chat.Group && !tn.Addressed && len(tn.shown) == 0 {
-		return nil
-	}
-	pictured := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
-	own := len(tn.Message.Files) > 0
-	usual, edit := ms.commands.usual(tn), ms.commands.byName[ms.commands.edit]
-	switch {
-	case pictured && tn.rest != "" && edit != nil:
-		return ms.asker.ask(ctx, tn, edit)
-	case pictured && own && edit != nil:
-		inputs, _ := inputsOf(tn.Message.Files, edit, nil)
-		return ms.questions.put(ctx, tn, edit, question{Needs: needsChange, Inputs: inputs})
-	case usual != nil && tn.rest != "" && !own:
-		return ms.asker.ask(ctx, tn, usual)
-	case !ms.hints.may(tn):
-		return nil
-	}
-	if c := ms.commands.fromWords(tn); c != nil && !own {
-		return tn.reply(ctx, tn.say("hint_words", locale.With{"command": c.Name}))
-	}
-	return tn.reply(ctx, tn.say("hint_photo", nil))
 }
 
 // numbered matches the number of a picture at the start of a message, as in "#2 in winter",

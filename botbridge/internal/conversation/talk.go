@@ -57,50 +57,46 @@ type Options struct {
 	AlbumWait time.Duration
 }
 
-// Talk answers users.
-//
-// Many methods: it receives events and buttons and says which part of the conversation
-// answers; commands and messages that change are still its own.
+// Talk answers users. It decides who is answered, and has one part for each thing that
+// people do; New connects them.
 type Talk struct {
 	o           Options
 	voice       *voice
-	completion  *completion
-	forms       *forms
-	buttons     *buttons
-	menuButtons *menuButtons
-	edits       *edits
-	messages    *messages
-	answers     *answers
-	refunds     *refunds
-	menus       *groupMenus
-	asker       *asker
-	panel       *settingsPanel
-	groupPanel  *groupPanel
-	remixes     *remixes
-	styles      *pictureStyles
-	removals    *removals
-	workflows   *workflows
-	menu        *pictureMenu
-	sequels     *sequels
-	rewording   *rewording
-	gallery     *gallery
-	privacy     *privacy
-	progress    *progress
-	questions   *questions
-	intake      *intake
-	consent     *consent
-	shop        *shop
-	turns       *turns
-	groups      *groups
-	handbook    *handbook
-	operators   *operators
-	find        *finder
-	broadcasts  *broadcasts
-	hints       *hints
-	guests      *guests
 	commands    *repertoire
-	catalogs    *catalogs
-	declared    []platform.Command // for Suggest
+	guests      *guests
+	hints       *hints
+	broadcasts  *broadcasts
+	find        *finder
+	operators   *operators
+	handbook    *handbook
+	groups      *groups
+	turns       *turns
+	shop        *shop
+	consent     *consent
+	intake      *intake
+	questions   *questions
+	progress    *progress
+	privacy     *privacy
+	gallery     *gallery
+	rewording   *rewording
+	sequels     *sequels
+	menu        *pictureMenu
+	workflows   *workflows
+	removals    *removals
+	styles      *pictureStyles
+	remixes     *remixes
+	groupPanel  *groupPanel
+	panel       *settingsPanel
+	asker       *asker
+	menus       *groupMenus
+	refunds     *refunds
+	answers     *answers
+	messages    *messages
+	edits       *edits
+	menuButtons *menuButtons
+	buttons     *buttons
+	forms       *forms
+	completion  *completion
 }
 
 // New returns a Talk.
@@ -109,19 +105,20 @@ func New(o Options) *Talk {
 		o.AlbumWait = albumWait
 	}
 	voice := &voice{texts: o.Texts, outbox: o.Outbox, store: o.Store, logger: o.Logger}
-	t := &Talk{o: o, voice: voice, catalogs: newCatalogs(o.Hub), declared: Declare(o.Texts, o.Commands, o.Enhance != nil)}
+	catalogs := newCatalogs(o.Hub)
+	t := &Talk{o: o, voice: voice}
 	t.commands = newRepertoire(o)
 	t.guests = &guests{store: o.Store, met: map[string]string{}}
 	t.hints = &hints{hinted: map[string]time.Time{}}
 	t.broadcasts = &broadcasts{store: o.Store, outbox: o.Outbox, guard: o.Guard, texts: o.Texts, platform: o.Platform, logger: o.Logger, guests: t.guests, spreads: map[string]bool{}}
 	t.find = &finder{store: o.Store, runner: o.Runner, logger: o.Logger}
 	t.operators = &operators{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, texts: o.Texts}
-	t.handbook = &handbook{guard: o.Guard, enhance: o.Enhance, contact: o.Contact, helpURL: o.HelpURL, catalogs: t.catalogs, commands: t.commands}
+	t.handbook = &handbook{guard: o.Guard, enhance: o.Enhance, contact: o.Contact, helpURL: o.HelpURL, catalogs: catalogs, commands: t.commands}
 	t.groups = &groups{store: o.Store, commands: t.commands}
 	t.turns = &turns{store: o.Store, platform: o.Platform, voice: t.voice, groups: t.groups}
 	t.shop = &shop{store: o.Store, runner: o.Runner, guard: o.Guard, platform: o.Platform, contact: o.Contact, logger: o.Logger, voice: t.voice, commands: t.commands, turns: t.turns}
 	t.consent = &consent{store: o.Store, terms: o.Terms}
-	t.intake = &intake{store: o.Store, runner: o.Runner, guard: o.Guard, logger: o.Logger, catalogs: t.catalogs, shop: t.shop, consent: t.consent}
+	t.intake = &intake{store: o.Store, runner: o.Runner, guard: o.Guard, logger: o.Logger, catalogs: catalogs, shop: t.shop, consent: t.consent}
 	t.questions = &questions{store: o.Store}
 	t.progress = &progress{store: o.Store, hub: o.Hub, runner: o.Runner, guard: o.Guard, texts: o.Texts, find: t.find, questions: t.questions}
 	t.privacy = &privacy{store: o.Store, guests: t.guests, find: t.find}
@@ -159,7 +156,7 @@ func New(o Options) *Talk {
 	t.menuButtons = &menuButtons{gallery: t.gallery, sequels: t.sequels, menu: t.menu, workflows: t.workflows, removals: t.removals, styles: t.styles, remixes: t.remixes}
 	t.buttons = &buttons{outbox: o.Outbox, runner: o.Runner, guard: o.Guard, logger: o.Logger, find: t.find, privacy: t.privacy, gallery: t.gallery, rewording: t.rewording, sequels: t.sequels, groupPanel: t.groupPanel, panel: t.panel, accept: t.pressedAccept, answers: t.answers, menuButtons: t.menuButtons}
 	t.forms = &forms{guard: o.Guard, texts: o.Texts, platform: o.Platform, voice: t.voice, commands: t.commands, find: t.find, turns: t.turns, rewording: t.rewording, answers: t.answers}
-	t.completion = &completion{catalogs: t.catalogs, commands: t.commands, declared: t.declared}
+	t.completion = &completion{catalogs: catalogs, commands: t.commands, declared: Declare(o.Texts, o.Commands, o.Enhance != nil)}
 	return t
 }
 
@@ -271,47 +268,6 @@ func (t *Talk) keepOut(ctx context.Context, tn *turn, text string) error {
 		return nil
 	}
 	return tn.reply(ctx, text)
-}
-
-// messages handles what users write: commands, answers and plain words.
-type messages struct {
-	guard     *limits.Guard
-	commands  *repertoire
-	hints     *hints
-	find      *finder
-	refunds   *refunds
-	questions *questions
-	remixes   *remixes
-	asker     *asker
-	builtIn   map[string]func(context.Context, *turn) error // by command
-	admin     map[string]func(context.Context, *turn) error // for operators
-	answers   *answers
-}
-
-// said answers a message.
-func (ms *messages) said(ctx context.Context, tn *turn) error {
-	name, rest, ok := commandOf(tn.Message.Text)
-	if !ok {
-		return ms.words(ctx, tn)
-	}
-	tn.rest = rest
-	if answer := ms.builtIn[name]; answer != nil {
-		return answer(ctx, tn)
-	}
-	if answer := ms.admin[name]; answer != nil && ms.guard.Admin(tn.Event) {
-		return answer(ctx, tn)
-	}
-	if c := ms.commands.byName[name]; c != nil {
-		return ms.asker.ask(ctx, tn, c)
-	}
-	if name == refundCommand && ms.guard.Admin(tn.Event) {
-		return ms.refunds.byHand(ctx, tn) // also for earlier sales
-	}
-	if tn.Chat.Group {
-		// It may be for another bot.
-		return nil
-	}
-	return tn.reply(ctx, tn.say("unknown_command", nil))
 }
 
 // commandOf splits "/name rest".

@@ -26,7 +26,7 @@ import (
 //  3. paid records the payment and stores the request in one step. From then on it is a
 //     request like any other, and package request decides whether the payment is refunded.
 //
-// A payment without an order is recorded too, and refunded (refund.go).
+// A payment without an order is recorded too, and refunded (refunds.go).
 
 // order is a request that is not paid for yet. Older and newer bridges read its JSON.
 type order struct {

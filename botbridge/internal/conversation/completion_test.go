@@ -31,6 +31,6 @@ func TestSuggest(t *testing.T) {
 		require.Equal(t, one.want, r.talk.Suggest(r.ctx, one.command, one.argument, one.typed), "%+v", one)
 	}
 	r.away.Store(true)
-	r.talk.catalogs.asked["Text"] = r.talk.catalogs.asked["Text"].Add(-catalogKeep)
+	r.talk.handbook.catalogs.asked["Text"] = r.talk.handbook.catalogs.asked["Text"].Add(-catalogKeep)
 	require.Equal(t, []string{"heun"}, r.talk.Suggest(r.ctx, "generate", "sampler", "heu"), "what the fleet has said counts while the hub is away")
 }

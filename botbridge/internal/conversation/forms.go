@@ -35,10 +35,9 @@ type forms struct {
 	answers   *answers
 }
 
-// Form implements [platform.Forms]. It returns a form for changing a picture's words (also
-// after a bare /remix) or those that were suggested, or for answering a question. If the
-// store does not respond in time, the form is empty; whether the words may be used is
-// checked when it is submitted.
+// open returns a form for changing a picture's words (also
+// after a bare /remix) or those that were suggested, or for answering a question. It
+// returns nil where there is none.
 func (fm *forms) open(ctx context.Context, e platform.Event) *platform.Form {
 	p := fm.platform(e.Platform)
 	if p == nil {

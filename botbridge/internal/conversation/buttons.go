@@ -3,16 +3,13 @@ package conversation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"path"
 	"slices"
 	"strings"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
-	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
 // buttons handles presses, once it is clear that the button belongs to its message.
@@ -93,55 +90,3 @@ func (bt *buttons) pressed(ctx context.Context, tn *turn) error {
 
 // errForged means that a button does not belong where it was pressed.
 var errForged = errors.New("the button is of another chat")
-
-// sequels makes new requests from the pictures of old ones.
-type sequels struct {
-	runner   *request.Runner
-	commands *repertoire
-	intake   *intake
-}
-
-// pressedMore makes new requests from an old one, for whoever pressed the button.
-func (sq *sequels) pressedMore(ctx context.Context, tn *turn, rec request.Record, verb string) error {
-	if verb == request.VerbUpscale {
-		return sq.upscale(ctx, tn, rec)
-	}
-	c := sq.commands.byName[rec.Command]
-	if c == nil {
-		return tn.reply(ctx, tn.say("command_gone", nil))
-	}
-	args := rec.Args
-	args.Styles = c.Having(args.Styles)
-	args.SeedGiven = false // the same seed would make the same picture
-	if verb == request.VerbVary {
-		if c.Takes(workflow.Count) {
-			args.Count = min(4, c.Spec.MaxCount)
-		}
-	}
-	return sq.intake.request(ctx, tn, c, wish{id: request.IDOf(tn.Key()), args: args, inputs: again(rec.Inputs), shows: rec.Shows, replyTo: rec.Message})
-}
-
-// upscale makes a request for each picture of an old one.
-func (sq *sequels) upscale(ctx context.Context, tn *turn, rec request.Record) error {
-	c := sq.commands.byName[sq.commands.upscale]
-	if c == nil {
-		return tn.reply(ctx, tn.say("command_gone", nil))
-	}
-	for i, out := range rec.Outputs {
-		if path.Ext(out.Ref.Filename) == "" {
-			continue
-		}
-		ref := out.Ref
-		err := sq.intake.request(ctx, tn, c, wish{
-			id:      request.IDOf(fmt.Sprintf("%s/%d", tn.Key(), i)),
-			args:    workflow.Args{AsFile: tn.settings.AsFile},
-			inputs:  []request.Input{{Role: workflow.Image, From: &ref, Owner: rec.Tenant()}},
-			shows:   rec.Words(),
-			replyTo: rec.Message,
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

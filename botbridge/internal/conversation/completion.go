@@ -15,7 +15,7 @@ type completion struct {
 	declared []platform.Command
 }
 
-// Suggest implements [platform.Suggest]: the choices that bot.yaml or the fleet has for an
+// values returns the choices that bot.yaml or the fleet has for an
 // argument, and for a number its default and bounds.
 func (cp *completion) values(ctx context.Context, command, argument, typed string) []string {
 	at := slices.IndexFunc(cp.declared, func(c platform.Command) bool { return c.Name == command })

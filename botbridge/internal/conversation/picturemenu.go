@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
@@ -16,66 +14,6 @@ import (
 
 // The menu of a picture is one message that says how it was made, with the buttons that are
 // needed less often. Their questions replace it in the same message.
-
-// menuButtons handles the buttons in the menu of a picture.
-type menuButtons struct {
-	gallery   *gallery
-	sequels   *sequels
-	menu      *pictureMenu
-	workflows *workflows
-	removals  *removals
-	styles    *pictureStyles
-	remixes   *remixes
-}
-
-// pressed handles the buttons of a picture's menu and the one that opens it. It returns
-// false for any other button.
-func (mb *menuButtons) pressed(ctx context.Context, tn *turn, rec request.Record, verb string) (bool, error) {
-	act := mb.act(verb)
-	if act == nil {
-		return false, nil
-	}
-	if !mayRead(tn, rec) {
-		tn.answer(ctx, "not_yours")
-		return true, nil
-	}
-	return true, act(ctx, tn, rec)
-}
-
-// act returns what handles a button of the menu, nil if it is none.
-func (mb *menuButtons) act(verb string) func(context.Context, *turn, request.Record) error {
-	switch verb {
-	case request.VerbMore:
-		return mb.open
-	case request.VerbBack:
-		return mb.back
-	case request.VerbWorkflow:
-		return mb.workflows.pressed
-	case request.VerbRemix:
-		return mb.remixes.pressed
-	case request.VerbStyles:
-		return mb.styles.pressedStyles
-	case request.VerbDelete:
-		return mb.removals.pressedDelete
-	case request.VerbDeleteNow:
-		return mb.removals.pressedDeleteNow
-	}
-	if style, ok := strings.CutPrefix(verb, request.VerbStyle); ok {
-		return func(ctx context.Context, tn *turn, rec request.Record) error {
-			return mb.styles.pressedStyle(ctx, tn, rec, style)
-		}
-	}
-	for _, about := range []string{request.VerbStar, request.VerbSubtle, request.VerbStrong} {
-		if number, ok := strings.CutPrefix(verb, about); ok {
-			if n, err := strconv.ParseUint(number, 10, 8); err == nil {
-				return func(ctx context.Context, tn *turn, rec request.Record) error {
-					return mb.pressedNumber(ctx, tn, rec, about, int(n))
-				}
-			}
-		}
-	}
-	return nil
-}
 
 // mayRead reports whether a user may see the words of a request: in a group everybody may,
 // in a private chat only its author.
@@ -155,12 +93,6 @@ func (pm *pictureMenu) turn(ctx context.Context, tn *turn, post platform.Post) e
 	return tn.edit(ctx, tn.under, post)
 }
 
-// back shows the menu again.
-func (mb *menuButtons) back(ctx context.Context, tn *turn, rec request.Record) error {
-	tn.answerText(ctx, "")
-	return mb.menu.turn(ctx, tn, mb.menu.about(ctx, tn, rec))
-}
-
 // post posts something about a picture that is to be removed together with it.
 func (pm *pictureMenu) post(ctx context.Context, tn *turn, rec request.Record, post platform.Post) error {
 	ids, err := tn.send(ctx, post)
@@ -168,12 +100,6 @@ func (pm *pictureMenu) post(ctx context.Context, tn *turn, rec request.Record, p
 		return err
 	}
 	return pm.runner.NoteCopies(ctx, rec.ID, ids...)
-}
-
-// open handles the button under a picture that opens its menu.
-func (mb *menuButtons) open(ctx context.Context, tn *turn, rec request.Record) error {
-	tn.answerText(ctx, "")
-	return mb.menu.post(ctx, tn, rec, mb.menu.about(ctx, tn, rec))
 }
 
 // replied returns the request of the picture that a message replies to. If there is
