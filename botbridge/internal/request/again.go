@@ -14,7 +14,7 @@ import (
 // one by copying its message where the platform can, the rest from the hub. post says what
 // it replies to and who can read it.
 func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platform.Chat, post platform.Post) error {
-	j := &job{r: r, rec: rec, platform: r.o.Platform(rec.Platform), prog: newProgress(0)}
+	j := newJob(r, rec, 0, r.o.Platform(rec.Platform), 0)
 	if j.platform == nil {
 		return nil
 	}
@@ -24,12 +24,12 @@ func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platf
 		if err != nil {
 			return err
 		}
-		j.rec, j.version = fresh, version
-		if err := j.judge(ctx, true); err != nil {
+		*j.rec, j.entry.version = fresh, version
+		if err := j.files.judge(ctx, true); err != nil {
 			return err
 		}
 	}
-	j.bare = !to.Group
+	j.files.bare = !to.Group
 	var group []*Output
 	var kept []Output
 	for _, i := range outputs {
@@ -44,7 +44,7 @@ func (r *Runner) SendTo(ctx context.Context, rec Record, outputs []int, to platf
 	if len(kept) > 0 && len(group) == 0 {
 		return keptOf(kept...)
 	}
-	post.Text = j.caption(j.platform.Limits().Caption)
+	post.Text = j.words.caption(j.platform.Limits().Caption)
 	for most := max(1, j.platform.Limits().Album); len(group) > 0; {
 		n := 0
 		for n < min(most, len(group)) && (n == 0 || album(group[n]) && album(group[0])) {
@@ -64,7 +64,7 @@ func album(out *Output) bool { return out.Media == platform.Photo || out.Media =
 
 func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, post platform.Post) error {
 	for _, out := range group {
-		post.Files = append(slices.Clip(post.Files), j.attachment(*out))
+		post.Files = append(slices.Clip(post.Files), j.files.attachment(*out))
 	}
 	if one := group[0]; len(group) == 1 && one.State == Arrived && one.Message != "" && !j.rec.Grid && one.Verdict != Covered && !j.rec.Cover {
 		post.Copy = &platform.Original{Chat: j.rec.Chat.ID, Message: one.Message}
@@ -83,7 +83,7 @@ func (j *job) sendTo(ctx context.Context, group []*Output, to platform.Chat, pos
 			out.Message = ids[min(i, len(ids)-1)]
 		}
 	}
-	j.noteShown(ctx, to, group...)
+	j.entry.noteShown(ctx, to, group...)
 	if to.ID == j.rec.Chat.ID {
 		return j.r.NoteCopies(ctx, j.rec.ID, ids...)
 	}

@@ -17,11 +17,11 @@ func TestCover(t *testing.T) {
 	p := &silent{limits: platform.Limits{Photo: 1 << 20, File: 1 << 20}}
 	require.Equal(t, Done, settle(t, ledStore(t), p, func(r *Record) { r.Cover = true }))
 	require.True(t, p.sends[0].Files[0].Spoiler)
-	j := &job{rec: Record{Cover: true, Outputs: []Output{{}, {}}}}
-	require.True(t, j.sheet().Spoiler)
-	require.True(t, j.previewOf(nil).Spoiler)
-	require.True(t, j.attachment(Output{}).Spoiler)
-	j.bare = true
-	require.False(t, j.attachment(Output{}).Spoiler)
-	require.True(t, j.attachment(Output{Verdict: Covered}).Spoiler, "moderation covers everywhere")
+	j := newJob(NewRunner(Options{}), Record{Cover: true, Outputs: []Output{{}, {}}}, 0, nil, 0)
+	require.True(t, j.files.sheet().Spoiler)
+	require.True(t, j.words.previewOf(nil).Spoiler)
+	require.True(t, j.files.attachment(Output{}).Spoiler)
+	j.files.bare = true
+	require.False(t, j.files.attachment(Output{}).Spoiler)
+	require.True(t, j.files.attachment(Output{Verdict: Covered}).Spoiler, "moderation covers everywhere")
 }

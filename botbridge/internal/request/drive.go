@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
@@ -14,28 +13,32 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// job is one request while it is driven. Only its goroutine uses it, except for
-// what mu guards.
-//
-// Many methods: a request is driven from the prompt to the picture, and what is
-// shown in the chat depends on all that has happened before.
+// job is one request while it is driven: it goes from phase to phase, and its parts say
+// and send what there is. Only its goroutine uses it, except for what a mutex guards.
 type job struct {
 	r        *Runner
-	rec      Record
-	version  int64
+	rec      *Record
 	platform platform.Platform
 	prog     *progress
-	told     chan struct{}
-	tellOnce sync.Once
 	cancels  chan struct{}
-	untold   bool // the final message could not be sent
-	bare     bool // it is shown in a private chat, without its group's spoiler
-	apart    bool // its files are too large to send together
+	away     absence
 
-	away absence
+	entry    *entry
+	words    *wording
+	files    *outputFiles
+	status   *statusMessage
+	delivery *delivery
+}
 
-	mu    sync.Mutex
-	shown string // the text of the status message
+// newJob returns a job for a request whose command has so many nodes.
+func newJob(r *Runner, rec Record, version int64, p platform.Platform, nodes int) *job {
+	j := &job{r: r, rec: &rec, platform: p, prog: newProgress(nodes), cancels: make(chan struct{}, 1)}
+	j.entry = &entry{store: r.o.Store, logger: r.o.Logger, observe: r.o.Observe, load: r.load, platform: p, rec: &rec, version: version}
+	j.words = &wording{texts: r.o.Texts, command: r.o.Command, moderate: r.o.Judge, upscale: r.o.Upscale, vary: r.o.Vary, rec: &rec, prog: j.prog, away: &j.away}
+	j.files = &outputFiles{hub: r.o.Hub, logger: r.o.Logger, links: r.o.Links, command: r.o.Command, moderate: r.o.Judge, sheets: r.sheets, platform: p, rec: &rec, entry: j.entry}
+	j.status = &statusMessage{store: r.o.Store, outbox: r.o.Outbox, logger: r.o.Logger, platform: p, rec: &rec, entry: j.entry, words: j.words, told: make(chan struct{})}
+	j.delivery = &delivery{outbox: r.o.Outbox, logger: r.o.Logger, replaces: r.o.InPlace, platform: p, rec: &rec, entry: j.entry, words: j.words, files: j.files}
+	return j
 }
 
 // Pauses after a failed step.
@@ -62,7 +65,7 @@ func (j *job) drive(ctx context.Context) {
 			return
 		case errors.Is(err, state.ErrStale):
 			j.r.o.Logger.Warn("a request was changed by somebody else", "request", j.rec.ID)
-			if err := j.reload(ctx); errors.Is(err, state.ErrNotFound) {
+			if err := j.entry.reload(ctx); errors.Is(err, state.ErrNotFound) {
 				return
 			}
 		case errors.Is(err, hubapi.ErrUnavailable):
@@ -84,7 +87,7 @@ func (j *job) sleep(ctx context.Context, d time.Duration) bool {
 		return true
 	case <-j.cancels:
 		// If it cannot be recorded, the next step will run into the same problem.
-		if err := j.wantCancel(ctx); err != nil {
+		if err := j.status.wantCancel(ctx); err != nil {
 			j.r.o.Logger.Warn("cannot record that a request is cancelled", "request", j.rec.ID, "error", err)
 		}
 		return ctx.Err() == nil
@@ -105,39 +108,9 @@ func (j *job) step(ctx context.Context) error {
 	case Queued:
 		return j.follow(ctx)
 	case Ended:
-		return j.deliver(ctx)
+		return j.delivery.deliver(ctx)
 	case Over:
 	}
-	return nil
-}
-
-// save stores the record, and keeps trying while Redis is unavailable.
-func (j *job) save(ctx context.Context) error {
-	return retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
-		version, err := j.r.o.Store.Save(ctx, j.rec.ID, j.version, &j.rec)
-		if err == nil {
-			j.version = version
-		}
-		return err
-	}, isUnavailable)
-}
-
-// reload takes over the record as another process has stored it, plus what is certain here:
-// which files have arrived, and that the user has cancelled.
-func (j *job) reload(ctx context.Context) error {
-	rec, version, err := j.r.load(ctx, j.rec.ID)
-	if err != nil {
-		return err
-	}
-	for i := range rec.Outputs {
-		out := &rec.Outputs[i]
-		if i < len(j.rec.Outputs) && out.State == Sending && j.rec.Outputs[i].State == Arrived {
-			*out = j.rec.Outputs[i]
-		}
-	}
-	rec.Cancel = rec.Cancel || j.rec.Cancel
-	rec.doubt(j.platform)
-	j.rec, j.version = rec, version
 	return nil
 }
 
@@ -145,58 +118,52 @@ func (j *job) reload(ctx context.Context) error {
 func isUnavailable(err error) bool { return errors.Is(err, state.ErrUnavailable) }
 
 // wantCancel records that the user has cancelled the request.
-func (j *job) wantCancel(ctx context.Context) error {
-	if j.rec.Cancel || j.rec.Phase == Ended {
+func (sm *statusMessage) wantCancel(ctx context.Context) error {
+	if sm.rec.Cancel || sm.rec.Phase == Ended {
 		return nil
 	}
-	j.rec.Cancel = true
-	if err := j.save(ctx); err != nil {
+	sm.rec.Cancel = true
+	if err := sm.entry.save(ctx); err != nil {
 		return err
 	}
-	j.show()
+	sm.show()
 	return nil
-}
-
-// end records how the run ended.
-func (j *job) end(ctx context.Context, outcome Outcome, reason string) error {
-	j.rec.Phase, j.rec.Outcome, j.rec.Reason = Ended, outcome, reason
-	return j.save(ctx)
 }
 
 // prepare uploads the files to the hub and builds the graph.
 func (j *job) prepare(ctx context.Context) error {
 	command := j.r.o.Command(j.rec.Command)
 	if command == nil {
-		return j.end(ctx, Refused, j.say("command_gone", nil))
+		return j.entry.end(ctx, Refused, j.words.say("command_gone", nil))
 	}
 	if len(j.rec.Inputs) > 0 {
-		if err := j.tell(ctx); err != nil {
+		if err := j.status.tell(ctx); err != nil {
 			return err
 		}
 	}
 	for i := range j.rec.Inputs {
 		if j.rec.Cancel {
-			return j.end(ctx, Cancelled, "")
+			return j.entry.end(ctx, Cancelled, "")
 		}
 		in := &j.rec.Inputs[i]
 		if in.Stored == "" {
 			name, err := j.bring(ctx, *in)
 			if errors.Is(err, platform.ErrGone) || errors.Is(err, platform.ErrTooLarge) ||
 				errors.Is(err, platform.ErrRefused) || errors.Is(err, hubapi.ErrNotFound) {
-				return j.end(ctx, Refused, j.say("input_gone", nil))
+				return j.entry.end(ctx, Refused, j.words.say("input_gone", nil))
 			}
 			if err != nil {
 				return err
 			}
 			in.Stored = name
-			if err := j.save(ctx); err != nil {
+			if err := j.entry.save(ctx); err != nil {
 				return err
 			}
 		}
 	}
 	j.rec.Graph = command.Fill(j.rec.Args, j.rec.Files())
 	j.rec.Phase = Ready
-	return j.save(ctx)
+	return j.entry.save(ctx)
 }
 
 // bringTimeout bounds the upload of one input to the hub.
@@ -234,13 +201,13 @@ func (j *job) submit(ctx context.Context) error {
 		if err := j.r.o.Hub.Cancel(ctx, j.rec.Tenant(), j.rec.Prompt); err != nil {
 			return err
 		}
-		return j.end(ctx, Cancelled, "")
+		return j.entry.end(ctx, Cancelled, "")
 	}
 	taken, err := j.r.o.Hub.Submit(ctx, hubapi.Submission{
 		Tenant: j.rec.Tenant(), Client: j.rec.Client, Prompt: j.rec.Prompt, Graph: j.rec.Graph,
 	})
 	if refused, ok := errors.AsType[*hubapi.RefusedError](err); ok {
-		return j.end(ctx, Refused, j.whyRefused(refused))
+		return j.entry.end(ctx, Refused, j.words.whyRefused(refused))
 	}
 	if err != nil {
 		return err
@@ -249,10 +216,10 @@ func (j *job) submit(ctx context.Context) error {
 	j.prog.position = taken.Position
 	j.expect(ctx, taken.ETA)
 	j.rec.Phase = Queued
-	if err := j.save(ctx); err != nil {
+	if err := j.entry.save(ctx); err != nil {
 		return err
 	}
-	return j.tell(ctx)
+	return j.status.tell(ctx)
 }
 
 // hubAway tells the chat, once per outage, that the hub is unavailable and that
@@ -268,11 +235,11 @@ func (j *job) hubAway(ctx context.Context) {
 	j.away.tells = j.r.outage.tell(j.rec.Platform + "/" + j.rec.Chat.ID)
 	switch {
 	case j.rec.Status == "":
-		if err := j.tell(ctx); err != nil {
+		if err := j.status.tell(ctx); err != nil {
 			j.away.known = false
 		}
 	case j.away.tells:
-		j.show()
+		j.status.show()
 	}
 }
 
@@ -281,6 +248,6 @@ func (j *job) hubBack() {
 	j.away = absence{}
 	if was {
 		j.r.outage.over()
-		j.show()
+		j.status.show()
 	}
 }

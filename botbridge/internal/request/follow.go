@@ -28,7 +28,7 @@ var errLost = errors.New("the hub has lost the job")
 // follow watches the run until it ends. The event stream reports progress; polling reports
 // the place in the queue, and whatever the stream missed.
 func (j *job) follow(ctx context.Context) error {
-	if err := j.tell(ctx); err != nil {
+	if err := j.status.tell(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
@@ -42,7 +42,7 @@ func (j *job) follow(ctx context.Context) error {
 	work := time.NewTicker(workEvery)
 	defer work.Stop()
 	if j.prog.known == nil {
-		j.prog.known = j.r.paceOf(ctx, j.rec.Command)
+		j.prog.known = j.r.paces.of(ctx, j.rec.Command)
 	}
 	for {
 		select {
@@ -51,17 +51,17 @@ func (j *job) follow(ctx context.Context) error {
 			case h.Preview != nil:
 				j.prog.preview = h.Preview
 				if j.rec.Previews {
-					j.show()
+					j.status.show()
 				}
 			case h.PromptID != j.rec.Prompt:
 			case h.Ends():
 				look.Reset(0)
 			case j.prog.note(h):
 				j.hubBack()
-				j.show()
+				j.status.show()
 			}
 		case <-j.cancels:
-			if err := j.wantCancel(ctx); err != nil {
+			if err := j.status.wantCancel(ctx); err != nil {
 				return err
 			}
 			look.Reset(0)
@@ -88,12 +88,12 @@ func (j *job) follow(ctx context.Context) error {
 				j.hubBack()
 				moved, err := j.moveAlong(ctx)
 				if err == nil && moved {
-					err = j.tell(ctx) // the new chat has no message about it
+					err = j.status.tell(ctx) // the new chat has no message about it
 				}
 				if err != nil {
 					return err
 				}
-				j.show()
+				j.status.show()
 			}
 			look.Reset(j.r.pause(j.prog.started))
 		case <-ctx.Done():
@@ -143,7 +143,7 @@ func (j *job) look(ctx context.Context) (bool, error) {
 	}
 	found, err := j.r.o.Hub.Job(ctx, j.rec.Tenant(), j.rec.Prompt)
 	if errors.Is(err, hubapi.ErrNotFound) && j.rec.Cancel {
-		return true, j.end(ctx, Cancelled, "")
+		return true, j.entry.end(ctx, Cancelled, "")
 	}
 	if err != nil {
 		return false, err
@@ -167,16 +167,16 @@ func (j *job) look(ctx context.Context) (bool, error) {
 	j.rec.Took, j.rec.Instance = found.Took().Milliseconds(), found.Instance
 	switch found.Status {
 	case "cancelled":
-		return true, j.end(ctx, Cancelled, "")
+		return true, j.entry.end(ctx, Cancelled, "")
 	case "failed":
 		reason := found.Error
 		if result, err := j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt); err == nil && result.Failure != "" {
 			reason = result.Failure
 		}
-		return true, j.end(ctx, Failed, reason)
+		return true, j.entry.end(ctx, Failed, reason)
 	}
 	if took, whole := j.prog.times(found.Took()); whole {
-		j.r.learn(ctx, j.rec.Command, took)
+		j.r.paces.learn(ctx, j.rec.Command, took)
 	}
 	return j.collect(ctx)
 }
@@ -207,7 +207,7 @@ func (j *job) collect(ctx context.Context) (bool, error) {
 		result, err = j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt)
 	}
 	if errors.Is(err, hubapi.ErrNotFound) {
-		return true, j.end(ctx, Failed, j.say("result_gone", nil))
+		return true, j.entry.end(ctx, Failed, j.words.say("result_gone", nil))
 	}
 	if err != nil {
 		return false, err
@@ -225,9 +225,9 @@ func (j *job) collect(ctx context.Context) (bool, error) {
 	}
 	j.rec.Texts = nil
 	if c := j.r.o.Command(j.rec.Command); c == nil || c.Says() {
-		j.rec.Texts = bounded(result.Texts, j.say("text_cut", nil))
+		j.rec.Texts = bounded(result.Texts, j.words.say("text_cut", nil))
 	}
-	return true, j.end(ctx, Done, "")
+	return true, j.entry.end(ctx, Done, "")
 }
 
 // repost prepares to send a job that the hub has lost again, under the same id.
@@ -235,7 +235,7 @@ func (j *job) repost(ctx context.Context) error {
 	j.r.o.Logger.Warn("posting a request again", "request", j.rec.ID, "error", errLost)
 	j.rec.Phase = Ready
 	j.prog.restart()
-	return j.save(ctx)
+	return j.entry.save(ctx)
 }
 
 // expect notes when the request should end: as the hub says, or else by the command's last

@@ -40,18 +40,18 @@ const maxJudged = 64 << 20
 
 // judge gets verdicts for the files that have none: those still to be sent, or all.
 // Verdicts are stored before anything is sent, so that a restart cannot change them.
-func (j *job) judge(ctx context.Context, all bool) error {
-	if j.r.o.Judge == nil {
+func (fs *outputFiles) judge(ctx context.Context, all bool) error {
+	if fs.moderate == nil {
 		return nil
 	}
-	for i := range j.rec.Outputs {
-		out := &j.rec.Outputs[i]
+	for i := range fs.rec.Outputs {
+		out := &fs.rec.Outputs[i]
 		if out.Verdict != Unjudged || out.State == Lost || !all && out.State != Unsent && out.State != TooBig {
 			continue
 		}
-		verdict, reason, err := j.r.o.Judge(ctx, Result{
-			Name: path.Base(out.Ref.Filename), Words: j.rec.Args.Words(), Command: j.rec.Command, Size: out.Size,
-			Read: func(ctx context.Context) ([]byte, error) { return j.content(ctx, *out) },
+		verdict, reason, err := fs.moderate(ctx, Result{
+			Name: path.Base(out.Ref.Filename), Words: fs.rec.Args.Words(), Command: fs.rec.Command, Size: out.Size,
+			Read: func(ctx context.Context) ([]byte, error) { return fs.content(ctx, *out) },
 		})
 		switch {
 		case errors.Is(err, hubapi.ErrNotFound):
@@ -64,7 +64,7 @@ func (j *job) judge(ctx context.Context, all bool) error {
 		if verdict == Withheld {
 			out.State, out.Link = Kept, ""
 		}
-		if err := j.save(ctx); err != nil {
+		if err := fs.entry.save(ctx); err != nil {
 			return err
 		}
 	}
@@ -72,8 +72,8 @@ func (j *job) judge(ctx context.Context, all bool) error {
 }
 
 // content reads an output.
-func (j *job) content(ctx context.Context, out Output) ([]byte, error) {
-	body, _, err := j.r.o.Hub.View(ctx, j.rec.Tenant(), out.Ref)
+func (fs *outputFiles) content(ctx context.Context, out Output) ([]byte, error) {
+	body, _, err := fs.hub.View(ctx, fs.rec.Tenant(), out.Ref)
 	if err != nil {
 		return nil, err
 	}
@@ -118,19 +118,19 @@ func keptOf(outputs ...Output) *KeptError {
 }
 
 // keptLine says that files are withheld and why; "" if none are.
-func (j *job) keptLine() string {
-	if kept := keptOf(j.rec.Outputs...); kept.N > 0 {
-		return kept.Say(j.r.o.Texts, j.rec.Language)
+func (w *wording) keptLine() string {
+	if kept := keptOf(w.rec.Outputs...); kept.N > 0 {
+		return kept.Say(w.texts, w.rec.Language)
 	}
 	return ""
 }
 
 // allKept reports whether all files are withheld.
-func (j *job) allKept() bool {
-	for _, out := range j.rec.Outputs {
+func (r *Record) allKept() bool {
+	for _, out := range r.Outputs {
 		if out.State != Kept {
 			return false
 		}
 	}
-	return len(j.rec.Outputs) > 0
+	return len(r.Outputs) > 0
 }

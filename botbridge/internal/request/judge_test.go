@@ -83,13 +83,13 @@ func TestResultsAreJudged(t *testing.T) {
 func TestJudgeIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	asked := 0
-	j := &job{r: NewRunner(Options{Judge: func(context.Context, Result) (Verdict, string, error) {
+	j := newJob(NewRunner(Options{Judge: func(context.Context, Result) (Verdict, string, error) {
 		asked++
 		return Unjudged, "", errors.New("not now")
-	}})}
+	}}), Record{}, 0, nil, 0)
 	j.rec.Outputs = []Output{{}}
-	require.Error(t, j.judge(t.Context(), false))
-	require.Error(t, j.judge(t.Context(), false))
+	require.Error(t, j.files.judge(t.Context(), false))
+	require.Error(t, j.files.judge(t.Context(), false))
 	require.Equal(t, 2, asked)
 	require.Equal(t, Unjudged, j.rec.Outputs[0].Verdict)
 }

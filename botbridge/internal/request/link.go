@@ -9,5 +9,5 @@ func (r *Runner) Link(ctx context.Context, rec Record, n int) (string, error) {
 	if out.State == Kept || out.State == Lost || out.Verdict == Withheld || r.o.Judge != nil && out.Verdict == Unjudged {
 		return "", nil
 	}
-	return (&job{r: r, rec: rec}).link(ctx, out)
+	return newJob(r, rec, 0, nil, 0).files.link(ctx, out)
 }

@@ -10,6 +10,7 @@ import (
 	_ "image/jpeg" // its header is read
 	_ "image/png"  // its header is read
 	"io"
+	"log/slog"
 	"path"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
 // linkLife is how long a link to a file works.
@@ -28,9 +30,9 @@ const linkLife = 24 * time.Hour
 const headSize = 64 << 10
 
 // previewOf wraps a preview of a run.
-func (j *job) previewOf(picture []byte) platform.Attachment {
+func (w *wording) previewOf(picture []byte) platform.Attachment {
 	return platform.Attachment{
-		Name: "preview.jpg", Media: platform.Photo, Size: int64(len(picture)), Spoiler: j.rec.Cover,
+		Name: "preview.jpg", Media: platform.Photo, Size: int64(len(picture)), Spoiler: w.rec.Cover,
 		Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(picture)), nil },
 	}
 }
@@ -58,14 +60,29 @@ func mediaOf(name string, limits platform.Limits) platform.Media {
 	return platform.Document
 }
 
+// outputFiles are the files that a request has made: how they may be shown, and how they
+// are read.
+type outputFiles struct {
+	hub      *hubapi.Client
+	logger   *slog.Logger
+	links    string
+	command  func(name string) *workflow.Command
+	moderate Judge
+	sheets   chan struct{}
+	platform platform.Platform
+	rec      *Record
+	entry    *entry
+	bare     bool // it is shown in a private chat, without its group's spoiler
+}
+
 // inspect determines an output's size and whether it can be shown.
-func (j *job) inspect(ctx context.Context, out *Output) error {
-	body, size, err := j.r.o.Hub.View(ctx, j.rec.Tenant(), out.Ref)
+func (fs *outputFiles) inspect(ctx context.Context, out *Output) error {
+	body, size, err := fs.hub.View(ctx, fs.rec.Tenant(), out.Ref)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
-	limits := j.platform.Limits()
+	limits := fs.platform.Limits()
 	out.Size, out.Media = max(size, 0), mediaOf(out.Ref.Filename, limits)
 	if out.Media == platform.Photo {
 		head, err := io.ReadAll(io.LimitReader(body, headSize))
@@ -76,7 +93,7 @@ func (j *job) inspect(ctx context.Context, out *Output) error {
 			out.Media = platform.Document
 		}
 	}
-	if j.rec.Args.AsFile {
+	if fs.rec.Args.AsFile {
 		out.Media = platform.Document
 	}
 	if out.Size > limits.File {
@@ -107,53 +124,53 @@ func animated(head []byte, format string) bool {
 }
 
 // attachment reopens an output for each attempt to send it.
-func (j *job) attachment(out Output) platform.Attachment {
-	tenant := j.rec.Tenant()
+func (fs *outputFiles) attachment(out Output) platform.Attachment {
+	tenant := fs.rec.Tenant()
 	return platform.Attachment{
-		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Spoiler: out.Verdict == Covered || j.rec.Cover && !j.bare,
-		Link: func(ctx context.Context) (string, error) { return j.link(ctx, out) },
+		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Spoiler: out.Verdict == Covered || fs.rec.Cover && !fs.bare,
+		Link: func(ctx context.Context) (string, error) { return fs.link(ctx, out) },
 		Open: func(ctx context.Context) (io.ReadCloser, error) {
-			body, _, err := j.r.o.Hub.View(ctx, tenant, out.Ref)
+			body, _, err := fs.hub.View(ctx, tenant, out.Ref)
 			return body, err
 		},
 	}
 }
 
 // link returns a link to an output, "" if there is none.
-func (j *job) link(ctx context.Context, out Output) (string, error) {
-	if j.r.o.Links == "" {
+func (fs *outputFiles) link(ctx context.Context, out Output) (string, error) {
+	if fs.links == "" {
 		return "", nil
 	}
-	path, err := j.r.o.Hub.Link(ctx, j.rec.Tenant(), out.Ref, linkLife)
+	path, err := fs.hub.Link(ctx, fs.rec.Tenant(), out.Ref, linkLife)
 	if err != nil {
 		return "", fmt.Errorf("a link to an output: %w", err)
 	}
-	return j.r.o.Links + path, nil
+	return fs.links + path, nil
 }
 
 // linkBig gets links to the files that are too large to send. If the hub makes none, the
 // rest is sent anyway.
-func (j *job) linkBig(ctx context.Context) error {
-	if j.r.o.Links == "" {
+func (fs *outputFiles) linkBig(ctx context.Context) error {
+	if fs.links == "" {
 		return nil
 	}
 	fresh := false
-	for i := range j.rec.Outputs {
-		out := &j.rec.Outputs[i]
+	for i := range fs.rec.Outputs {
+		out := &fs.rec.Outputs[i]
 		if out.State != TooBig || out.Link != "" {
 			continue
 		}
-		link, err := j.link(ctx, *out)
+		link, err := fs.link(ctx, *out)
 		if errors.Is(err, hubapi.ErrUnavailable) {
 			return err
 		}
 		if err != nil {
-			j.r.o.Logger.Warn("the hub gives no link to a large file", "request", j.rec.ID, "error", err)
+			fs.logger.Warn("the hub gives no link to a large file", "request", fs.rec.ID, "error", err)
 		}
 		out.Link, fresh = link, true
 	}
 	if !fresh {
 		return nil
 	}
-	return j.save(ctx)
+	return fs.entry.save(ctx)
 }

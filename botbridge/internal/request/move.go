@@ -69,5 +69,5 @@ func (j *job) moveAlong(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	j.rec.moveTo(to)
-	return true, j.save(ctx)
+	return true, j.entry.save(ctx)
 }

@@ -2,11 +2,14 @@ package request
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
@@ -69,41 +72,51 @@ func (p pace) with(took pace, has func(node string) bool) (fresh pace, changed b
 // round keeps milliseconds.
 func round(seconds float64) float64 { return math.Round(seconds*1000) / 1000 }
 
-// paceOf returns how long the nodes of a command usually take; empty if that is unknown.
-func (r *Runner) paceOf(ctx context.Context, command string) pace {
-	r.paces.Lock()
-	defer r.paces.Unlock()
-	return maps.Clone(r.loadPace(ctx, command))
+// paces are how long the nodes of each command take, as stored and as remembered.
+type paces struct {
+	store   *state.Store
+	command func(name string) *workflow.Command
+	logger  *slog.Logger
+
+	mu        sync.Mutex
+	byCommand map[string]pace
 }
 
-// loadPace reads it once; the caller holds r.paces.
-func (r *Runner) loadPace(ctx context.Context, command string) pace {
-	if known, ok := r.paceBy[command]; ok {
+// of returns how long the nodes of a command usually take; empty if that is unknown.
+func (ps *paces) of(ctx context.Context, command string) pace {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	return maps.Clone(ps.load(ctx, command))
+}
+
+// load reads it once; the caller holds ps.mu.
+func (ps *paces) load(ctx context.Context, command string) pace {
+	if known, ok := ps.byCommand[command]; ok {
 		return known
 	}
 	known := pace{}
-	if err := r.o.Store.Get(ctx, paceKind, command, &known); isUnavailable(err) {
+	if err := ps.store.Get(ctx, paceKind, command, &known); isUnavailable(err) {
 		return known
 	}
-	r.paceBy[command] = known // bounded by the commands in bot.yaml
+	ps.byCommand[command] = known // bounded by the commands in bot.yaml
 	return known
 }
 
 // learn adds a run to a command's pace. Losing one does no harm.
-func (r *Runner) learn(ctx context.Context, command string, took pace) {
-	c := r.o.Command(command)
+func (ps *paces) learn(ctx context.Context, command string, took pace) {
+	c := ps.command(command)
 	if c == nil {
 		return
 	}
-	r.paces.Lock()
-	defer r.paces.Unlock()
-	fresh, changed := r.loadPace(ctx, command).with(took, c.Has)
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	fresh, changed := ps.load(ctx, command).with(took, c.Has)
 	if !changed {
 		return
 	}
-	r.paceBy[command] = fresh
-	if err := r.o.Store.Put(ctx, paceKind, command, fresh, paceKeep); err != nil {
-		r.o.Logger.Debug("cannot note how long nodes take", "error", err)
+	ps.byCommand[command] = fresh
+	if err := ps.store.Put(ctx, paceKind, command, fresh, paceKeep); err != nil {
+		ps.logger.Debug("cannot note how long nodes take", "error", err)
 	}
 }
 

@@ -94,10 +94,10 @@ func TestPaceIsStored(t *testing.T) {
 	c, err := workflow.NewCommand("generate", workflow.Spec{}, []byte(`{"1": {"class_type": "KSampler", "inputs": {}}}`))
 	require.NoError(t, err)
 	o := Options{Store: store, Command: func(string) *workflow.Command { return c }}
-	NewRunner(o).learn(t.Context(), "generate", pace{"1": 4, "no node": 4})
+	NewRunner(o).paces.learn(t.Context(), "generate", pace{"1": 4, "no node": 4})
 	r := NewRunner(o)
-	require.Equal(t, pace{"1": 4}, r.paceOf(t.Context(), "generate"))
-	require.Empty(t, r.paceOf(t.Context(), "edit"))
+	require.Equal(t, pace{"1": 4}, r.paces.of(t.Context(), "generate"))
+	require.Empty(t, r.paces.of(t.Context(), "edit"))
 }
 
 // People read what is done, not which node does it, and how long it still takes.
@@ -108,15 +108,15 @@ func TestRunningText(t *testing.T) {
 	c, err := workflow.NewCommand("generate", workflow.Spec{}, []byte(`{"1": {"class_type": "KSampler", "inputs": {}, "_meta": {"title": "My node"}}, "2": {"class_type": "SaveImage", "inputs": {}}}`))
 	require.NoError(t, err)
 	for language, want := range map[string]string{"en": "Painting 5/20 · about 30 s left", "ru": "Рисую 5/20 · ещё примерно 30 с"} {
-		j := &job{r: NewRunner(Options{Texts: texts, Command: func(string) *workflow.Command { return c }}), prog: newProgress(2)}
+		j := newJob(NewRunner(Options{Texts: texts, Command: func(string) *workflow.Command { return c }}), Record{}, 0, nil, 2)
 		j.rec.Language = language
 		feed(t, j.prog, "execution_start", "{}")
 		feed(t, j.prog, "executing", `{"node": "1"}`)
 		feed(t, j.prog, "progress", `{"value": 5, "max": 20}`)
 		j.prog.expect(30*time.Second, time.Now())
-		require.Contains(t, j.runningText(), want)
+		require.Contains(t, j.words.runningText(), want)
 		j.prog.expect(0, time.Now())
-		require.NotContains(t, j.runningText(), "30")
+		require.NotContains(t, j.words.runningText(), "30")
 	}
 }
 

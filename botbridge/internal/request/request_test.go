@@ -124,8 +124,8 @@ func TestLastWords(t *testing.T) {
 	say := func(rec Record) platform.Post {
 		o := Options{Texts: texts, Command: func(string) *workflow.Command { return nil }}
 		rec.Phase, rec.ID, rec.Language = Ended, "id", "en"
-		j := &job{r: NewRunner(o), rec: rec}
-		return j.endPost()
+		j := newJob(NewRunner(o), rec, 0, nil, 0)
+		return j.words.endPost()
 	}
 	big := Record{Outcome: Done, Outputs: []Output{{State: TooBig, Size: 61_500_000}}}
 	require.Contains(t, say(big).Text, "62 MB it's too large")
@@ -169,14 +169,14 @@ func TestInspect(t *testing.T) {
 		"1000.gif":     {Media: platform.Animation},
 		"1000.mp3":     {Media: platform.Audio},
 	} {
-		j := &job{r: NewRunner(Options{Hub: client}), platform: telegramLike{}}
+		j := newJob(NewRunner(Options{Hub: client}), Record{}, 0, telegramLike{}, 0)
 		out := Output{Ref: comfyui.FileRef{Filename: name, Type: "output"}}
-		require.NoError(t, j.inspect(t.Context(), &out), name)
+		require.NoError(t, j.files.inspect(t.Context(), &out), name)
 		require.Equal(t, want.Media, out.Media, name)
 		require.Equal(t, want.State, out.State, name)
 	}
-	j := &job{r: NewRunner(Options{Hub: client}), platform: telegramLike{}}
-	require.ErrorIs(t, j.inspect(t.Context(), &Output{Ref: comfyui.FileRef{Filename: "gone.png"}}), hubapi.ErrNotFound)
+	j := newJob(NewRunner(Options{Hub: client}), Record{}, 0, telegramLike{}, 0)
+	require.ErrorIs(t, j.files.inspect(t.Context(), &Output{Ref: comfyui.FileRef{Filename: "gone.png"}}), hubapi.ErrNotFound)
 }
 
 // telegramLike has Telegram's limits and does nothing.
@@ -190,7 +190,7 @@ func TestRefusedInWords(t *testing.T) {
 	t.Parallel()
 	texts, err := locale.Load("")
 	require.NoError(t, err)
-	j := &job{r: NewRunner(Options{Texts: texts}), rec: Record{Language: "en"}}
+	j := newJob(NewRunner(Options{Texts: texts}), Record{Language: "en"}, 0, nil, 0)
 	for want, refused := range map[string]hubapi.RefusedError{
 		"don't accept my key (error 401)":          {Status: 401, Message: "in the hub's words"},
 		"don't accept my key (error 403)":          {Status: 403},
@@ -199,7 +199,7 @@ func TestRefusedInWords(t *testing.T) {
 		"without saying why (error 418)":           {Status: 418},
 		"Value not in list K (node 5): bad: steps": {Status: 400, Message: "Value not in list", Details: "K (node 5): bad: steps"},
 	} {
-		require.Contains(t, j.whyRefused(&refused), want)
+		require.Contains(t, j.words.whyRefused(&refused), want)
 	}
 }
 

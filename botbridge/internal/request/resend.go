@@ -27,7 +27,7 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 	if err != nil {
 		return err
 	}
-	j := &job{r: r, rec: rec, version: version, platform: r.o.Platform(rec.Platform), prog: newProgress(0)}
+	j := newJob(r, rec, version, r.o.Platform(rec.Platform), 0)
 	if j.platform == nil {
 		return nil
 	}
@@ -38,13 +38,13 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 		return fmt.Errorf("resending request %s: %w", id, ErrUnjudged)
 	}
 	// Also those that were sent before moderation was turned on.
-	if err := j.judge(ctx, true); err != nil {
+	if err := j.files.judge(ctx, true); err != nil {
 		return err
 	}
 	if only >= 0 && only < len(j.rec.Outputs) && j.rec.Outputs[only].State == Kept {
 		return keptOf(j.rec.Outputs[only])
 	}
-	if j.allKept() {
+	if j.rec.allKept() {
 		return keptOf(j.rec.Outputs...)
 	}
 	for i := range j.rec.Outputs {
@@ -56,11 +56,11 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 		if asFiles {
 			shown.Media = platform.Document
 		}
-		post := platform.Post{ReplyTo: rec.Message, Files: []platform.Attachment{j.attachment(shown)}}
+		post := platform.Post{ReplyTo: rec.Message, Files: []platform.Attachment{j.files.attachment(shown)}}
 		ids, err := r.o.Outbox.SendOnce(ctx, j.platform, rec.Chat, post, nil)
 		copies = append(copies, ids...)
 		for _, message := range ids {
-			j.noteMessage(ctx, rec.Chat, message, i)
+			j.entry.noteMessage(ctx, rec.Chat, message, i)
 		}
 		switch {
 		case err == nil && !asFiles:
@@ -76,7 +76,7 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 		}
 	}
 	if !asFiles && rec.Phase == Over {
-		_, err = r.o.Store.Save(ctx, id, j.version, &j.rec)
+		_, err = r.o.Store.Save(ctx, id, j.entry.version, j.rec)
 	}
 	return errors.Join(err, r.NoteCopies(ctx, id, copies...))
 }

@@ -50,8 +50,6 @@ type Options struct {
 }
 
 // Runner drives all requests, each in a goroutine of its own.
-//
-// Many methods: those that drive requests, and those that answer for finished ones.
 type Runner struct {
 	o      Options
 	outage outage
@@ -64,8 +62,7 @@ type Runner struct {
 
 	sheets chan struct{} // holds one while a sheet is made
 
-	paces  sync.Mutex
-	paceBy map[string]pace // by command
+	paces *paces
 }
 
 // NewRunner makes a Runner.
@@ -85,7 +82,7 @@ func NewRunner(o Options) *Runner {
 	if o.Look == 0 {
 		o.Look = 2 * time.Second
 	}
-	return &Runner{o: o, jobs: map[string]*job{}, moves: map[string]string{}, sheets: make(chan struct{}, 1), paceBy: map[string]pace{}}
+	return &Runner{o: o, jobs: map[string]*job{}, moves: map[string]string{}, sheets: make(chan struct{}, 1), paces: &paces{store: o.Store, command: o.Command, logger: o.Logger, byCommand: map[string]pace{}}}
 }
 
 // Resume continues every unfinished request. When ctx ends, they stop being driven
@@ -126,7 +123,7 @@ func (r *Runner) driven(id string) <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if j := r.jobs[id]; j != nil {
-		return j.told
+		return j.status.told
 	}
 	return nil
 }
@@ -139,27 +136,24 @@ func (r *Runner) start(ctx context.Context, rec Record, version int64) <-chan st
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if running := r.jobs[rec.ID]; running != nil {
-		return running.told
+		return running.status.told
 	}
 	nodes := 0
 	if c := r.o.Command(rec.Command); c != nil {
 		nodes = c.Nodes()
 	}
-	j := &job{
-		r: r, rec: rec, version: version, prog: newProgress(nodes), platform: r.o.Platform(rec.Platform),
-		told: make(chan struct{}), cancels: make(chan struct{}, 1),
-	}
+	j := newJob(r, rec, version, r.o.Platform(rec.Platform), nodes)
 	r.jobs[rec.ID] = j
 	r.wg.Go(func() {
 		defer func() {
 			r.mu.Lock()
 			delete(r.jobs, rec.ID)
 			r.mu.Unlock()
-			j.tellOnce.Do(func() { close(j.told) })
+			j.status.tellOnce.Do(func() { close(j.status.told) })
 		}()
 		j.drive(ctx)
 	})
-	return j.told
+	return j.status.told
 }
 
 // Wait waits until no request is driven any more.
@@ -196,9 +190,9 @@ func (r *Runner) Words(id string) (string, bool) {
 	if j == nil {
 		return "", false
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.shown, j.shown != ""
+	j.status.mu.Lock()
+	defer j.status.mu.Unlock()
+	return j.status.shown, j.status.shown != ""
 }
 
 // Load reads a request, driven or over.

@@ -38,13 +38,13 @@ const (
 var errNoSheet = errors.New("the pictures make no sheet")
 
 // gridded reports whether the outputs are shown as one numbered picture.
-func (j *job) gridded() bool {
-	n := len(j.rec.Outputs)
-	c := j.r.o.Command(j.rec.Command)
-	if c == nil || !c.Grid() || j.rec.NoGrid || n < 2 || n > maxSheet || j.platform.Limits().Linked {
+func (fs *outputFiles) gridded() bool {
+	n := len(fs.rec.Outputs)
+	c := fs.command(fs.rec.Command)
+	if c == nil || !c.Grid() || fs.rec.NoGrid || n < 2 || n > maxSheet || fs.platform.Limits().Linked {
 		return false
 	}
-	for _, out := range j.rec.Outputs {
+	for _, out := range fs.rec.Outputs {
 		if out.State != Unsent || out.Media != platform.Photo {
 			return false
 		}
@@ -53,11 +53,11 @@ func (j *job) gridded() bool {
 }
 
 // shownAtOnce reports whether one message shows everything, buttons included.
-func (j *job) shownAtOnce() bool {
-	if len(j.rec.Outputs) != 1 && !j.rec.Grid {
+func (r *Record) shownAtOnce() bool {
+	if len(r.Outputs) != 1 && !r.Grid {
 		return false
 	}
-	for _, out := range j.rec.Outputs {
+	for _, out := range r.Outputs {
 		if out.State != Arrived {
 			return false
 		}
@@ -67,22 +67,22 @@ func (j *job) shownAtOnce() bool {
 
 // sheet returns the sheet with all outputs. It is drawn for each attempt to send it, and
 // only one at a time in the whole bridge, so that no more than one picture is in memory.
-func (j *job) sheet() platform.Attachment {
-	covered := j.rec.Cover || slices.ContainsFunc(j.rec.Outputs, func(out Output) bool { return out.Verdict == Covered })
+func (fs *outputFiles) sheet() platform.Attachment {
+	covered := fs.rec.Cover || slices.ContainsFunc(fs.rec.Outputs, func(out Output) bool { return out.Verdict == Covered })
 	return platform.Attachment{Name: "pictures.jpg", Media: platform.Photo, Size: sheetSize, Spoiler: covered, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		select {
-		case j.r.sheets <- struct{}{}:
-			defer func() { <-j.r.sheets }()
+		case fs.sheets <- struct{}{}:
+			defer func() { <-fs.sheets }()
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		s := sheet{n: len(j.rec.Outputs)}
-		for i, out := range j.rec.Outputs {
-			body, _, err := j.r.o.Hub.View(ctx, j.rec.Tenant(), out.Ref)
+		s := sheet{n: len(fs.rec.Outputs)}
+		for i, out := range fs.rec.Outputs {
+			body, _, err := fs.hub.View(ctx, fs.rec.Tenant(), out.Ref)
 			if err != nil {
 				return nil, err
 			}
-			data, err := io.ReadAll(io.LimitReader(body, j.platform.Limits().Photo+1))
+			data, err := io.ReadAll(io.LimitReader(body, fs.platform.Limits().Photo+1))
 			body.Close()
 			if err != nil {
 				return nil, fmt.Errorf("reading an output: %w", err)

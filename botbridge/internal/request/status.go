@@ -3,16 +3,36 @@ package request
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"sync"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // tellTries is how many status messages of a request may have an unknown fate. After that
 // it gets none; its result comes anyway.
 const tellTries = 3
+
+// statusMessage is the message that tells how a request is getting on. There is one at a
+// time, and Runner.Words asks what it says.
+type statusMessage struct {
+	store    *state.Store
+	outbox   *outbox.Outbox
+	logger   *slog.Logger
+	platform platform.Platform
+	rec      *Record
+	entry    *entry
+	words    *wording
+	told     chan struct{} // closed once the user has been told, or never will be
+	tellOnce sync.Once
+
+	mu    sync.Mutex
+	shown string // the text of the message
+}
 
 // tell posts the status message, if that has not been done.
 //
@@ -22,10 +42,10 @@ const tellTries = 3
 // intent is stored first, the words of the first message stay true whatever happens, and
 // the message after one of unknown fate says that it alone counts. A button under the
 // lost one removes it; see conversation.
-func (j *job) tell(ctx context.Context) error {
-	defer j.tellOnce.Do(func() { close(j.told) })
+func (sm *statusMessage) tell(ctx context.Context) error {
+	defer sm.tellOnce.Do(func() { close(sm.told) })
 	for pauses := retry.New(firstPause, maxPause); ; {
-		err := j.tellOnceMore(ctx)
+		err := sm.tellOnceMore(ctx)
 		switch {
 		case errors.Is(err, outbox.ErrGaveUp):
 			return nil
@@ -41,36 +61,36 @@ func (j *job) tell(ctx context.Context) error {
 }
 
 // tellOnceMore posts the status message once, unless it is there, or too many may be.
-func (j *job) tellOnceMore(ctx context.Context) error {
-	limits := j.platform.Limits()
+func (sm *statusMessage) tellOnceMore(ctx context.Context) error {
+	limits := sm.platform.Limits()
 	knows := limits.KnowsPosts && limits.KnowsPostsFor == 0
-	if j.rec.Status != "" || j.rec.Phase == Over || j.rec.Tellings >= tellTries && !knows {
+	if sm.rec.Status != "" || sm.rec.Phase == Over || sm.rec.Tellings >= tellTries && !knows {
 		return nil
 	}
-	before := j.rec.Tellings
-	post := j.statusPost()
-	post.ID = j.postID("status")
+	before := sm.rec.Tellings
+	post := sm.words.statusPost()
+	post.ID = sm.rec.postID("status")
 	shown := post.Text
-	if words := j.firstWords(); words != "" {
+	if words := sm.words.firstWords(); words != "" {
 		post.Text = words
 	}
 	if before > 0 && !knows {
-		post.Text += "\n" + j.say("status_void", nil)
+		post.Text += "\n" + sm.words.say("status_void", nil)
 	}
-	ids, err := j.r.o.Outbox.SendOnce(ctx, j.platform, j.rec.Chat, post, func(ctx context.Context, sending bool) error {
+	ids, err := sm.outbox.SendOnce(ctx, sm.platform, sm.rec.Chat, post, func(ctx context.Context, sending bool) error {
 		tellings := before
 		if sending {
 			tellings++
 		}
-		if j.rec.Tellings == tellings {
+		if sm.rec.Tellings == tellings {
 			return nil
 		}
-		j.rec.Tellings = tellings
-		return j.save(ctx)
+		sm.rec.Tellings = tellings
+		return sm.entry.save(ctx)
 	})
 	if errors.Is(err, platform.ErrForbidden) {
 		// Nobody would see the picture.
-		return j.wantCancel(ctx)
+		return sm.wantCancel(ctx)
 	}
 	if err != nil && !platform.Permanent(err) {
 		return err
@@ -78,54 +98,54 @@ func (j *job) tellOnceMore(ctx context.Context) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	j.setShown(shown)
-	j.rec.Status = ids[0]
-	if err := j.r.o.Store.Put(ctx, MessageKind, MessageName(j.rec.Platform, j.rec.Chat.ID, ids[0]), j.rec.ID, MessageKeep); err != nil {
-		j.r.o.Logger.Warn("cannot note what a message is about", "error", err)
+	sm.setShown(shown)
+	sm.rec.Status = ids[0]
+	if err := sm.store.Put(ctx, MessageKind, MessageName(sm.rec.Platform, sm.rec.Chat.ID, ids[0]), sm.rec.ID, MessageKeep); err != nil {
+		sm.logger.Warn("cannot note what a message is about", "error", err)
 	}
-	return j.save(ctx)
+	return sm.entry.save(ctx)
 }
 
 // firstWords returns the text of the first message about a waiting request. If its id is
 // lost, nobody can edit it later, so it says only what stays true and does not look as if
 // it were about to change. "" means that the usual text will do.
-func (j *job) firstWords() string {
-	p := j.prog
-	if j.rec.Cancel || j.rec.Phase == Ended || j.away.tells || p.started || p.stuck != "" && p.position >= 0 {
+func (w *wording) firstWords() string {
+	p := w.prog
+	if w.rec.Cancel || w.rec.Phase == Ended || w.away.tells || p.started || p.stuck != "" && p.position >= 0 {
 		return ""
 	}
-	text := j.say("noted", nil)
+	text := w.say("noted", nil)
 	switch {
-	case p.position < 0 && j.away.known:
-		return j.say("noted_kept", nil)
+	case p.position < 0 && w.away.known:
+		return w.say("noted_kept", nil)
 	case p.position == 0:
-		text = j.say("noted_first", nil)
+		text = w.say("noted_first", nil)
 	case p.position > 0:
-		text = j.say("noted_place", locale.With{"place": p.position + 1})
+		text = w.say("noted_place", locale.With{"place": p.position + 1})
 	}
 	if p.eta() > 0 {
-		text += " " + j.say("noted_eta", locale.With{"time": j.duration(p.eta())})
+		text += " " + w.say("noted_eta", locale.With{"time": w.duration(p.eta())})
 	}
 	return text
 }
 
 // show updates the status message when the outbox has time for it.
-func (j *job) show() {
-	if j.rec.Status == "" {
+func (sm *statusMessage) show() {
+	if sm.rec.Status == "" {
 		return
 	}
-	post := j.statusPost()
-	if len(post.Files) == 0 && !j.setShown(post.Text) {
+	post := sm.words.statusPost()
+	if len(post.Files) == 0 && !sm.setShown(post.Text) {
 		return
 	}
-	j.r.o.Outbox.Show(j.platform, j.rec.Chat, j.rec.Status, post)
+	sm.outbox.Show(sm.platform, sm.rec.Chat, sm.rec.Status, post)
 }
 
 // setShown reports whether the text is new.
-func (j *job) setShown(text string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	fresh := text != j.shown
-	j.shown = text
+func (sm *statusMessage) setShown(text string) bool {
+	sm.mu.Lock()
+	defer sm.mu.Unlock()
+	fresh := text != sm.shown
+	sm.shown = text
 	return fresh
 }

@@ -41,24 +41,24 @@ func bounded(texts []string, cut string) (list []Text) {
 
 // deliverTexts sends the texts that have not been sent. One that may have arrived is sent
 // again: seeing a text twice does no harm.
-func (j *job) deliverTexts(ctx context.Context) error {
-	for i := range j.rec.Texts {
-		if j.rec.Texts[i].Told {
+func (d *delivery) deliverTexts(ctx context.Context) error {
+	for i := range d.rec.Texts {
+		if d.rec.Texts[i].Told {
 			continue
 		}
-		message, err := j.deliverText(ctx, i)
+		message, err := d.deliverText(ctx, i)
 		switch {
 		case errors.Is(err, outbox.ErrGaveUp), platform.Permanent(err):
-			j.r.o.Logger.Warn("a text could not be said", "request", j.rec.ID, "error", err)
-			j.rec.Texts[i].Lost = true
+			d.logger.Warn("a text could not be said", "request", d.rec.ID, "error", err)
+			d.rec.Texts[i].Lost = true
 		case err != nil:
 			return fmt.Errorf("saying a text: %w", err)
 		}
-		j.rec.Texts[i].Told, j.rec.Texts[i].Message = true, message
+		d.rec.Texts[i].Told, d.rec.Texts[i].Message = true, message
 		if message != "" {
-			j.noteMessage(ctx, j.rec.Chat, message)
+			d.entry.noteMessage(ctx, d.rec.Chat, message)
 		}
-		if err := j.save(ctx); err != nil {
+		if err := d.entry.save(ctx); err != nil {
 			return err
 		}
 	}
@@ -66,23 +66,23 @@ func (j *job) deliverTexts(ctx context.Context) error {
 }
 
 // deliverText sends one text and returns the message that has it.
-func (j *job) deliverText(ctx context.Context, i int) (string, error) {
-	posts := j.textPosts(j.rec.Texts[i].Text)
-	only := len(j.rec.Outputs) == 0
-	if only && i == len(j.rec.Texts)-1 {
-		posts[len(posts)-1].Buttons = j.doneButtons()
+func (d *delivery) deliverText(ctx context.Context, i int) (string, error) {
+	posts := d.textPosts(d.rec.Texts[i].Text)
+	only := len(d.rec.Outputs) == 0
+	if only && i == len(d.rec.Texts)-1 {
+		posts[len(posts)-1].Buttons = d.words.doneButtons()
 	}
-	if only && len(j.rec.Texts) == 1 && len(posts) == 1 && j.rec.Status != "" && (j.r.o.InPlace || j.platform.Limits().InPlace) {
-		err := j.r.o.Outbox.Edit(ctx, j.platform, j.rec.Chat, j.rec.Status, posts[0])
+	if only && len(d.rec.Texts) == 1 && len(posts) == 1 && d.rec.Status != "" && (d.replaces || d.platform.Limits().InPlace) {
+		err := d.outbox.Edit(ctx, d.platform, d.rec.Chat, d.rec.Status, posts[0])
 		if !errors.Is(err, platform.ErrGone) && !errors.Is(err, platform.ErrRefused) {
-			return j.rec.Status, err
+			return d.rec.Status, err
 		}
-		j.rec.Status = "" // the user has deleted it: send a new one
+		d.rec.Status = "" // the user has deleted it: send a new one
 	}
 	message := ""
 	for n, post := range posts {
-		post.ReplyTo, post.ID = j.rec.Message, j.postID(fmt.Sprintf("text/%d/%d", i, n))
-		ids, err := j.r.o.Outbox.Send(ctx, j.platform, j.rec.Chat, post)
+		post.ReplyTo, post.ID = d.rec.Message, d.rec.postID(fmt.Sprintf("text/%d/%d", i, n))
+		ids, err := d.outbox.Send(ctx, d.platform, d.rec.Chat, post)
 		if err != nil {
 			return "", err
 		}
@@ -95,8 +95,8 @@ func (j *job) deliverText(ctx context.Context, i int) (string, error) {
 
 // textPosts returns the messages for a text: one, with a file if it is too long, or several
 // where files have to be links.
-func (j *job) textPosts(text string) []platform.Post {
-	limits := j.platform.Limits()
+func (d *delivery) textPosts(text string) []platform.Post {
+	limits := d.platform.Limits()
 	switch {
 	case limits.Text == 0 || units(text) < limits.Text:
 		return []platform.Post{{Text: text}}
@@ -114,10 +114,10 @@ func (j *job) textPosts(text string) []platform.Post {
 }
 
 // saidAtOnce reports whether there were only texts, and they were sent with their buttons.
-func (j *job) saidAtOnce() bool {
-	return len(j.rec.Outputs) == 0 && len(j.rec.Texts) > 0 && !j.textLost()
+func (r *Record) saidAtOnce() bool {
+	return len(r.Outputs) == 0 && len(r.Texts) > 0 && !r.textLost()
 }
 
-func (j *job) textLost() bool {
-	return slices.ContainsFunc(j.rec.Texts, func(t Text) bool { return t.Lost })
+func (r *Record) textLost() bool {
+	return slices.ContainsFunc(r.Texts, func(t Text) bool { return t.Lost })
 }

@@ -15,13 +15,25 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
+// wording is what the bridge says about a request, and the buttons below.
+type wording struct {
+	texts    *locale.Bundle
+	command  func(name string) *workflow.Command
+	moderate Judge
+	upscale  string
+	vary     string
+	rec      *Record
+	prog     *progress
+	away     *absence
+}
+
 // say returns a text in the language of the request.
-func (j *job) say(key string, with locale.With) string {
-	return j.r.o.Texts.Say(j.rec.Language, key, with)
+func (w *wording) say(key string, with locale.With) string {
+	return w.texts.Say(w.rec.Language, key, with)
 }
 
 // duration formats a time for people.
-func (j *job) duration(d time.Duration) string { return Duration(j.r.o.Texts, j.rec.Language, d) }
+func (w *wording) duration(d time.Duration) string { return Duration(w.texts, w.rec.Language, d) }
 
 // Duration formats a time for people.
 func Duration(texts *locale.Bundle, language string, d time.Duration) string {
@@ -46,95 +58,95 @@ func PlaceText(texts *locale.Bundle, language string, position int, left time.Du
 }
 
 // statusPost returns the current status message.
-func (j *job) statusPost() platform.Post {
-	post := platform.Post{ReplyTo: j.rec.Message, Buttons: j.buttons(VerbStatus, VerbCancel)}
-	p := j.prog
+func (w *wording) statusPost() platform.Post {
+	post := platform.Post{ReplyTo: w.rec.Message, Buttons: w.buttons(VerbStatus, VerbCancel)}
+	p := w.prog
 	switch {
-	case j.rec.Phase == Ended || j.rec.Phase == Over:
-		return j.endPost()
-	case j.rec.Cancel:
-		post.Text, post.Buttons = j.say("cancelling", nil), nil
-	case j.away.tells:
-		post.Text = j.say("hub_away", nil)
-	case j.away.known && !p.started && p.position < 0:
-		post.Text = j.say("kept", nil)
+	case w.rec.Phase == Ended || w.rec.Phase == Over:
+		return w.endPost()
+	case w.rec.Cancel:
+		post.Text, post.Buttons = w.say("cancelling", nil), nil
+	case w.away.tells:
+		post.Text = w.say("hub_away", nil)
+	case w.away.known && !p.started && p.position < 0:
+		post.Text = w.say("kept", nil)
 	case p.started:
-		post.Text = j.runningText()
-		if j.rec.Previews && p.preview != nil && j.r.o.Judge == nil {
-			post.Files = []platform.Attachment{j.previewOf(p.preview)}
+		post.Text = w.runningText()
+		if w.rec.Previews && p.preview != nil && w.moderate == nil {
+			post.Files = []platform.Attachment{w.previewOf(p.preview)}
 		}
 	case p.position >= 0:
-		post.Text = PlaceText(j.r.o.Texts, j.rec.Language, p.position, p.eta())
+		post.Text = PlaceText(w.texts, w.rec.Language, p.position, p.eta())
 		if p.stuck != "" {
 			post.Text = clipTo(p.stuck, 600)
 		}
 	default:
-		post.Text = j.say("accepted", nil)
+		post.Text = w.say("accepted", nil)
 		if p.eta() > 0 {
-			post.Text = j.say("accepted_eta", locale.With{"time": j.duration(p.eta())})
+			post.Text = w.say("accepted_eta", locale.With{"time": w.duration(p.eta())})
 		}
 	}
 	return post
 }
 
-func (j *job) runningText() string {
-	p := j.prog
+func (w *wording) runningText() string {
+	p := w.prog
 	percent := p.percent()
 	text := fmt.Sprintf("%s %d %%", bar(percent), percent)
 	var parts []string
-	if c := j.r.o.Command(j.rec.Command); c != nil && p.node != "" {
-		stage := j.say("stage_"+string(c.Stage(p.node)), nil)
+	if c := w.command(w.rec.Command); c != nil && p.node != "" {
+		stage := w.say("stage_"+string(c.Stage(p.node)), nil)
 		if p.max > 1 {
 			stage += fmt.Sprintf(" %.0f/%.0f", p.value, p.max)
 		}
 		parts = append(parts, stage)
 	}
 	if left := p.eta(); left > 0 {
-		parts = append(parts, j.say("left", locale.With{"time": j.duration(left)}))
+		parts = append(parts, w.say("left", locale.With{"time": w.duration(left)}))
 	}
 	if len(parts) > 0 {
 		text += "\n" + strings.Join(parts, " · ")
 	}
-	return j.say("running", locale.With{"progress": text})
+	return w.say("running", locale.With{"progress": text})
 }
 
 // caption returns the text below a picture.
-func (j *job) caption(limit int) string {
-	tail := slices.Clone(j.rec.Args.Styles)
-	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {
-		tail = append(tail, j.say("caption_seed", locale.With{"seed": j.rec.Args.Seed}))
+func (w *wording) caption(limit int) string {
+	tail := slices.Clone(w.rec.Args.Styles)
+	if c := w.command(w.rec.Command); c != nil && c.Takes(workflow.Seed) {
+		tail = append(tail, w.say("caption_seed", locale.With{"seed": w.rec.Args.Seed}))
 	}
-	if j.rec.Took > 0 {
-		tail = append(tail, j.duration(time.Duration(j.rec.Took)*time.Millisecond))
+	if w.rec.Took > 0 {
+		tail = append(tail, w.duration(time.Duration(w.rec.Took)*time.Millisecond))
 	}
 	end := strings.Join(tail, " · ")
-	prompt := clipTo(j.rec.Words(), limit-units(end)-2)
+	prompt := clipTo(w.rec.Words(), limit-units(end)-2)
 	return strings.TrimSpace(prompt + "\n" + end)
 }
 
 // endPost returns the final message of a request, without the picture itself.
-func (j *job) endPost() platform.Post {
-	post := platform.Post{ReplyTo: j.rec.Message}
-	switch j.rec.Outcome {
+func (w *wording) endPost() platform.Post {
+	post := platform.Post{ReplyTo: w.rec.Message}
+	switch w.rec.Outcome {
 	case Cancelled:
-		post.Text = j.say("cancelled", nil)
-		post.Buttons = j.buttons(VerbAgain)
+		post.Text = w.say("cancelled", nil)
+		post.Buttons = w.buttons(VerbAgain)
 	case Refused:
-		post.Text = j.say("refused", locale.With{"reason": clipTo(j.rec.Reason, 800)})
+		post.Text = w.say("refused", locale.With{"reason": clipTo(w.rec.Reason, 800)})
 	case Failed:
-		post.Text = j.say("failed", locale.With{"reason": clipTo(j.rec.Reason, 800)})
-		post.Buttons = j.buttons(VerbAgain)
+		post.Text = w.say("failed", locale.With{"reason": clipTo(w.rec.Reason, 800)})
+		post.Buttons = w.buttons(VerbAgain)
 	default:
-		post = j.donePost()
+		post = w.donePost()
 	}
-	if j.rec.Charge != "" && !j.rec.earned() {
-		post.Text += "\n" + j.say("pay_back", locale.With{"n": j.rec.Paid})
+	if w.rec.Charge != "" && !w.rec.earned() {
+		post.Text += "\n" + w.say("pay_back", locale.With{"n": w.rec.Paid})
 	}
 	return post
 }
 
 // whyRefused says why the hub did not accept a request, in its own words if it gave any.
-func (j *job) whyRefused(refused *hubapi.RefusedError) string {
+func (w *wording) whyRefused(refused *hubapi.RefusedError) string {
 	key := "refused_status"
 	switch {
 	case refused.Status == http.StatusUnauthorized, refused.Message == "" && refused.Status == http.StatusForbidden:
@@ -144,56 +156,56 @@ func (j *job) whyRefused(refused *hubapi.RefusedError) string {
 	case refused.Status == http.StatusRequestEntityTooLarge:
 		key = "refused_size"
 	}
-	return j.say(key, locale.With{"status": refused.Status})
+	return w.say(key, locale.With{"status": refused.Status})
 }
 
 // donePost returns the message that says what became of the files.
-func (j *job) donePost() platform.Post {
-	post := platform.Post{ReplyTo: j.rec.Message, Buttons: j.doneButtons()}
+func (w *wording) donePost() platform.Post {
+	post := platform.Post{ReplyTo: w.rec.Message, Buttons: w.doneButtons()}
 	count := map[Sent]int{}
 	var lines []string
-	for _, out := range j.rec.Outputs {
+	for _, out := range w.rec.Outputs {
 		count[out.State]++
 		if out.State == TooBig {
 			if out.Link != "" {
-				lines = append(lines, j.say("too_big_link", locale.With{"size": megabytes(out.Size), "link": out.Link}))
+				lines = append(lines, w.say("too_big_link", locale.With{"size": megabytes(out.Size), "link": out.Link}))
 			} else {
-				lines = append(lines, j.say("too_big", locale.With{"size": megabytes(out.Size)}))
+				lines = append(lines, w.say("too_big", locale.With{"size": megabytes(out.Size)}))
 			}
 		}
 	}
-	if len(j.rec.Outputs) == 0 && len(j.rec.Texts) == 0 {
-		lines = append(lines, j.say("no_output", nil))
+	if len(w.rec.Outputs) == 0 && len(w.rec.Texts) == 0 {
+		lines = append(lines, w.say("no_output", nil))
 	}
-	if j.textLost() {
-		lines = append(lines, j.say("lost", nil))
+	if w.rec.textLost() {
+		lines = append(lines, w.say("lost", nil))
 	}
 	if count[Arrived] > 0 {
-		lines = append(lines, j.say("done", locale.With{
-			"n": count[Arrived], "time": j.duration(time.Duration(j.rec.Took) * time.Millisecond), "seed": j.rec.Args.Seed,
+		lines = append(lines, w.say("done", locale.With{
+			"n": count[Arrived], "time": w.duration(time.Duration(w.rec.Took) * time.Millisecond), "seed": w.rec.Args.Seed,
 		}))
 	}
 	if count[Unsure] > 0 {
-		lines = append(lines, j.say("unsure", nil))
-		post.Buttons = append(j.buttons(VerbResend), post.Buttons...)
+		lines = append(lines, w.say("unsure", nil))
+		post.Buttons = append(w.buttons(VerbResend), post.Buttons...)
 	}
 	if count[Lost] > 0 {
-		lines = append(lines, j.say("lost", nil))
-		post.Buttons = append(j.buttons(VerbAgain), nil)[:1]
+		lines = append(lines, w.say("lost", nil))
+		post.Buttons = append(w.buttons(VerbAgain), nil)[:1]
 	}
-	if line := j.keptLine(); line != "" {
+	if line := w.keptLine(); line != "" {
 		lines = append(lines, line)
 	}
-	if j.allKept() {
-		post.Buttons = j.buttons(VerbAgain)
+	if w.rec.allKept() {
+		post.Buttons = w.buttons(VerbAgain)
 	}
 	post.Text = strings.Join(lines, "\n")
 	return post
 }
 
 // buttons returns one row of buttons.
-func (j *job) buttons(verbs ...string) [][]platform.Button {
-	return Buttons(j.r.o.Texts, j.rec.Language, j.rec.ID, verbs...)
+func (w *wording) buttons(verbs ...string) [][]platform.Button {
+	return Buttons(w.texts, w.rec.Language, w.rec.ID, verbs...)
 }
 
 // Buttons returns one row of buttons for a request.
@@ -206,48 +218,48 @@ func Buttons(texts *locale.Bundle, language, id string, verbs ...string) [][]pla
 }
 
 // doneButtons returns the buttons under a picture.
-func (j *job) doneButtons() [][]platform.Button {
+func (w *wording) doneButtons() [][]platform.Button {
 	verbs := []string{VerbAgain}
-	if c := j.r.o.Command(j.rec.Command); c != nil && c.Takes(workflow.Seed) {
+	if c := w.command(w.rec.Command); c != nil && c.Takes(workflow.Seed) {
 		verbs = append(verbs, VerbVary)
 	}
-	rows := append(j.pictureButtons(), j.buttons(verbs...)...)
+	rows := append(w.pictureButtons(), w.buttons(verbs...)...)
 	var more []string
 	pictures, files := false, false
-	for _, out := range j.rec.Outputs {
+	for _, out := range w.rec.Outputs {
 		pictures = pictures || isPicture(out.Ref.Filename)
 		files = files || out.Media != platform.Document
 	}
-	if pictures && j.r.o.Upscale != "" && j.rec.Command != j.r.o.Upscale {
+	if pictures && w.upscale != "" && w.rec.Command != w.upscale {
 		more = append(more, VerbUpscale)
 	}
 	if files {
 		more = append(more, VerbFile)
 	}
-	return append(rows, j.buttons(append(more, VerbMore)...)...)
+	return append(rows, w.buttons(append(more, VerbMore)...)...)
 }
 
 // pictureButtons returns two rows for two to four pictures: one to enlarge them, one for
 // variations.
-func (j *job) pictureButtons() [][]platform.Button {
-	n := len(j.rec.Outputs)
-	c := j.r.o.Command(j.rec.Command)
+func (w *wording) pictureButtons() [][]platform.Button {
+	n := len(w.rec.Outputs)
+	c := w.command(w.rec.Command)
 	if n < 2 || n > maxSheet || c == nil {
 		return nil
 	}
 	verbs := []string{VerbPick}
-	if j.r.o.Vary != "" || c.Takes(workflow.Seed) {
+	if w.vary != "" || c.Takes(workflow.Seed) {
 		verbs = append(verbs, VerbVaryOne)
 	}
 	var rows [][]platform.Button
 	for _, verb := range verbs {
 		var row []platform.Button
-		for i, out := range j.rec.Outputs {
+		for i, out := range w.rec.Outputs {
 			if !isPicture(out.Ref.Filename) {
 				return nil
 			}
 			number := fmt.Sprint(i + 1)
-			row = append(row, platform.Button{Label: strings.ToUpper(verb) + number, Data: ButtonData(verb+number, j.rec.ID)})
+			row = append(row, platform.Button{Label: strings.ToUpper(verb) + number, Data: ButtonData(verb+number, w.rec.ID)})
 		}
 		rows = append(rows, row)
 	}
