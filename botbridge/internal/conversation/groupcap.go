@@ -7,8 +7,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
-	"github.com/comfyhub/comfyhub/botbridge/internal/request"
-	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
 
 // caps returns the daily limits that moderators can choose for a member, in the unit of the
@@ -58,27 +56,6 @@ func withCap(key, value string) func(*GroupSettings) {
 	}
 }
 
-// capRows returns the buttons for the limit, and the one for spoilers where the platform
-// has them.
-func (gp *groupPanel) capRows(tn *turn, button func(on bool, label, key, value string) platform.Button) (rows [][]platform.Button) {
-	metered := gp.guard.Metered()
-	key, label := capPictures, "group_cap_n"
-	if metered {
-		key, label = capSeconds, "group_cap_seconds"
-	}
-	now := tn.group.daily(metered)
-	rows = append(rows, []platform.Button{button(now == 0, tn.say("group_cap_own", nil), key, "-")})
-	var row []platform.Button
-	for _, n := range caps(metered) {
-		row = append(row, button(now == n, tn.say(label, locale.With{"n": n}), key, strconv.FormatInt(n, 10)))
-	}
-	rows = append(rows, row)
-	if tn.p.Limits().Covers {
-		rows = append(rows, []platform.Button{button(tn.group.Cover, tn.say("group_cover", nil), "cover", flip(tn.group.Cover))})
-	}
-	return rows
-}
-
 // countedIn returns the group whose count a member's usage goes into as well, "" if there
 // are no moderators who could set a limit. Usage from before the group got a new id is
 // included.
@@ -87,20 +64,6 @@ func countedIn(tn *turn) string {
 		return ""
 	}
 	return cmp.Or(tn.group.Counts, groupName(tn.Event))
-}
-
-// bound adds the group's limit to what is asked of the state, and records the group in the
-// request. Operators have no limit.
-func (ik *intake) bound(tn *turn, rec *request.Record, ask *state.Ask) {
-	ask.Group = countedIn(tn)
-	rec.Counted, rec.Cover = ask.Group, tn.group.Cover && ask.Group != ""
-	if ask.Group == "" || ik.guard.Admin(tn.Event) {
-		return
-	}
-	ask.Cap = tn.group.daily(ask.Metered)
-	if tn.instead != nil && tn.instead.Counted == ask.Group {
-		ask.BackThere = tn.instead.Price
-	}
 }
 
 // capText says how much of the group's limit the user has used, "" without a limit.

@@ -4,6 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
@@ -121,4 +126,94 @@ func (pm *pictureMenu) replied(ctx context.Context, tn *turn, command string) (r
 	}
 	tn.under = tn.Message.ID
 	return rec, true, nil
+}
+
+// text says how a picture was made.
+func (pm *pictureMenu) text(ctx context.Context, tn *turn, rec request.Record) string {
+	lines := []string{"/" + rec.Command}
+	if len(rec.Args.Styles) > 0 {
+		lines[0] += " --style " + strings.Join(rec.Args.Styles, ",")
+	}
+	add := func(key, name, value string) {
+		if value != "" {
+			lines = append(lines, tn.say(key, locale.With{name: value}))
+		}
+	}
+	if words := rec.Words(); words != "" {
+		lines = append(lines, clipRunes(words, infoWords))
+	}
+	add("info_no", "words", clipRunes(rec.Args.Negative, infoWords/2))
+	if len(rec.Inputs) > 0 {
+		lines = append(lines, tn.say("info_from", nil))
+	}
+	if c := pm.commands.byName[rec.Command]; c != nil {
+		add("info_model", "model", c.Value(workflow.Model, rec.Args))
+		var facts []string
+		if c.Takes(workflow.Seed) {
+			facts = append(facts, tn.say("caption_seed", locale.With{"seed": rec.Args.Seed}))
+		}
+		if size := c.Value(workflow.Size, rec.Args); size != "" {
+			facts = append(facts, size)
+		}
+		if steps := c.Value(workflow.Steps, rec.Args); steps != "" {
+			facts = append(facts, tn.say("info_steps", locale.With{"steps": steps}))
+		}
+		if strength := c.Value(workflow.Strength, rec.Args); strength != "" {
+			facts = append(facts, "--strength "+strength)
+		}
+		for _, name := range slices.Sorted(maps.Keys(rec.Args.Set)) {
+			facts = append(facts, fmt.Sprintf("--%s %s", name, clipRunes(rec.Args.Set[name], 60)))
+		}
+		if len(facts) > 0 {
+			lines = append(lines, strings.Join(facts, " · "))
+		}
+	}
+	if rec.Took > 0 {
+		with := locale.With{"time": request.Duration(pm.texts, tn.language, time.Duration(rec.Took)*time.Millisecond), "gpu": pm.gpu(ctx, rec)}
+		key := "info_took"
+		if with["gpu"] != "" {
+			key = "info_took_on"
+		}
+		lines = append(lines, tn.say(key, with))
+	}
+	return strings.Join(append(lines, rec.Asked.UTC().Format("2006-01-02 15:04 UTC")), "\n")
+}
+
+// gpu returns the GPU that made a picture, "" if the hub does not say.
+func (pm *pictureMenu) gpu(ctx context.Context, rec request.Record) string {
+	if rec.Instance == "" {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
+	defer cancel()
+	gpu, err := pm.hub.GPU(ctx, rec.Instance)
+	if err != nil {
+		return ""
+	}
+	return clipRunes(gpuName(gpu), 60)
+}
+
+// originals returns links to a request's original files; nil if there are none.
+func (pm *pictureMenu) originals(ctx context.Context, tn *turn, rec request.Record) (row []platform.Button) {
+	if rec.Outcome != request.Done || tn.p.Limits().Linked || len(rec.Outputs) > maxLinks {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
+	defer cancel()
+	for i := range rec.Outputs {
+		link, err := pm.runner.Link(ctx, rec, i)
+		if err != nil {
+			pm.logger.Debug("the hub gives no link to a file", "request", rec.ID, "error", err)
+			return row
+		}
+		if link == "" {
+			continue
+		}
+		label := tn.say("button_original", nil)
+		if len(rec.Outputs) > 1 {
+			label += " " + strconv.Itoa(i+1)
+		}
+		row = append(row, platform.Button{Label: label, URL: link})
+	}
+	return row
 }

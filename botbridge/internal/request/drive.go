@@ -117,19 +117,6 @@ func (j *job) step(ctx context.Context) error {
 // isUnavailable reports whether Redis is unavailable.
 func isUnavailable(err error) bool { return errors.Is(err, state.ErrUnavailable) }
 
-// wantCancel records that the user has cancelled the request.
-func (sm *statusMessage) wantCancel(ctx context.Context) error {
-	if sm.rec.Cancel || sm.rec.Phase == Ended {
-		return nil
-	}
-	sm.rec.Cancel = true
-	if err := sm.entry.save(ctx); err != nil {
-		return err
-	}
-	sm.show()
-	return nil
-}
-
 // prepare uploads the files to the hub and builds the graph.
 func (j *job) prepare(ctx context.Context) error {
 	command := j.r.o.Command(j.rec.Command)

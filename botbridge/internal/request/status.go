@@ -149,3 +149,16 @@ func (sm *statusMessage) setShown(text string) bool {
 	sm.shown = text
 	return fresh
 }
+
+// wantCancel records that the user has cancelled the request.
+func (sm *statusMessage) wantCancel(ctx context.Context) error {
+	if sm.rec.Cancel || sm.rec.Phase == Ended {
+		return nil
+	}
+	sm.rec.Cancel = true
+	if err := sm.entry.save(ctx); err != nil {
+		return err
+	}
+	sm.show()
+	return nil
+}

@@ -5,19 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
-	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
-	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
 const (
@@ -47,71 +42,6 @@ func (wf *workflows) info(ctx context.Context, tn *turn) error {
 		return err
 	}
 	return wf.send(ctx, tn, rec)
-}
-
-// text says how a picture was made.
-func (pm *pictureMenu) text(ctx context.Context, tn *turn, rec request.Record) string {
-	lines := []string{"/" + rec.Command}
-	if len(rec.Args.Styles) > 0 {
-		lines[0] += " --style " + strings.Join(rec.Args.Styles, ",")
-	}
-	add := func(key, name, value string) {
-		if value != "" {
-			lines = append(lines, tn.say(key, locale.With{name: value}))
-		}
-	}
-	if words := rec.Words(); words != "" {
-		lines = append(lines, clipRunes(words, infoWords))
-	}
-	add("info_no", "words", clipRunes(rec.Args.Negative, infoWords/2))
-	if len(rec.Inputs) > 0 {
-		lines = append(lines, tn.say("info_from", nil))
-	}
-	if c := pm.commands.byName[rec.Command]; c != nil {
-		add("info_model", "model", c.Value(workflow.Model, rec.Args))
-		var facts []string
-		if c.Takes(workflow.Seed) {
-			facts = append(facts, tn.say("caption_seed", locale.With{"seed": rec.Args.Seed}))
-		}
-		if size := c.Value(workflow.Size, rec.Args); size != "" {
-			facts = append(facts, size)
-		}
-		if steps := c.Value(workflow.Steps, rec.Args); steps != "" {
-			facts = append(facts, tn.say("info_steps", locale.With{"steps": steps}))
-		}
-		if strength := c.Value(workflow.Strength, rec.Args); strength != "" {
-			facts = append(facts, "--strength "+strength)
-		}
-		for _, name := range slices.Sorted(maps.Keys(rec.Args.Set)) {
-			facts = append(facts, fmt.Sprintf("--%s %s", name, clipRunes(rec.Args.Set[name], 60)))
-		}
-		if len(facts) > 0 {
-			lines = append(lines, strings.Join(facts, " · "))
-		}
-	}
-	if rec.Took > 0 {
-		with := locale.With{"time": request.Duration(pm.texts, tn.language, time.Duration(rec.Took)*time.Millisecond), "gpu": pm.gpu(ctx, rec)}
-		key := "info_took"
-		if with["gpu"] != "" {
-			key = "info_took_on"
-		}
-		lines = append(lines, tn.say(key, with))
-	}
-	return strings.Join(append(lines, rec.Asked.UTC().Format("2006-01-02 15:04 UTC")), "\n")
-}
-
-// gpu returns the GPU that made a picture, "" if the hub does not say.
-func (pm *pictureMenu) gpu(ctx context.Context, rec request.Record) string {
-	if rec.Instance == "" {
-		return ""
-	}
-	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
-	defer cancel()
-	gpu, err := pm.hub.GPU(ctx, rec.Instance)
-	if err != nil {
-		return ""
-	}
-	return clipRunes(gpuName(gpu), 60)
 }
 
 // gpuName returns what people call a GPU that ComfyUI calls "cuda:0 NVIDIA L4 :
