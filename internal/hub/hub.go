@@ -267,7 +267,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.classes = &Classes{beginning: h.beginning(), inventory: h.inventory, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
-		queue: h.queue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, rulesOf: h.rulesOf,
+		queue: h.queue, put: h.queue.Enqueue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, rulesOf: h.rulesOf,
 		door:     func(key string) door { return h.dispatch.Door(key) },
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused, traces: h.tracing.tracer,
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),

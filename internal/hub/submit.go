@@ -112,7 +112,9 @@ func (*Refusal) Error() string { return "hub: an instance has refused the prompt
 
 // Submitter takes prompts from every dialect.
 type Submitter struct {
-	queue    *queue.Queue
+	queue *queue.Queue
+	// put is queue.Enqueue.
+	put      func(context.Context, queue.Submission) (queue.Accepted, error)
 	classes  *Classes
 	dispatch *dispatch.Dispatcher
 	streams  *stream.Streams
@@ -245,7 +247,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	// socket yet must be sent all of it.
 	k := stream.KeyOf(q.Requester)
 	s.streams.Posted(k, time.Now())
-	accepted, err := s.queue.Enqueue(ctx, q)
+	accepted, err := s.put(ctx, q)
 	if err != nil {
 		return Accepted{}, err
 	}
