@@ -56,22 +56,22 @@ var mayImport = map[string][]string{
 
 	"internal/api": {
 		"internal/aiohttp", "internal/apikeys", "internal/budget", "internal/catalog", "internal/comfyui", "internal/files", "internal/intake", "internal/job", "internal/keyring",
-		"internal/pyjson", "internal/tenantlru", "internal/redis", "internal/stream",
+		"internal/pyjson", "internal/tenantlru", "internal/redis", "internal/refusal", "internal/stream",
 	},
 	"internal/api/comfy": {
 		"internal/aiohttp", "internal/api", "internal/budget", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
-		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/tenantlru", "internal/stream", "internal/userdata", "internal/webui",
+		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/refusal", "internal/tenantlru", "internal/stream", "internal/userdata", "internal/webui",
 	},
 	"internal/api/mount":   {"internal/api", "internal/apikeys", "internal/hub"},
 	"internal/api/ops":     {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
 	"internal/api/page":    {"internal/api"},
 	"internal/api/pull":    {"internal/api", "internal/budget", "internal/hub", "internal/intake", "internal/pyjson", "internal/facade", "internal/tunnel", "internal/worker"},
-	"internal/api/plain":   {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
-	"internal/api/comfyv2": {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/stream"},
-	"internal/api/sdapi":   {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/retry", "internal/stream", "internal/userdata"},
+	"internal/api/plain":   {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/stream"},
+	"internal/api/comfyv2": {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/stream"},
+	"internal/api/sdapi":   {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/retry", "internal/stream", "internal/userdata"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/budget", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/faults", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/redis", "internal/panics", "internal/retry",
+		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/redis", "internal/refusal", "internal/panics", "internal/retry",
 		"internal/roster", "internal/rules", "internal/schedule", "internal/stream", "internal/traces", "internal/trends", "internal/tunnel", "internal/usage", "internal/userdata", "internal/webui", "internal/worker",
 	},
 	"internal/dispatch": {
@@ -135,6 +135,7 @@ var mayImport = map[string][]string{
 	"internal/logs/logtest":        {},
 	"internal/webp":                {},
 	"internal/job":                 {}, // standard library only
+	"internal/refusal":             {},
 	"internal/pyjson":              {},
 
 	"internal/testing/programs/programstest": {"internal/testing/programs"},

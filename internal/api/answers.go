@@ -101,14 +101,6 @@ func WriteError(w http.ResponseWriter, e Error) {
 	WriteJSON(w, e.Status, PromptError(e.Kind, e.Message, e.Details))
 }
 
-// CallbacksFull answers a prompt for whose callback there is no room.
-func CallbacksFull() Error {
-	return Error{
-		Status: http.StatusTooManyRequests, Kind: "callbacks_full", Message: "Too many callbacks are not delivered yet",
-		Details: "Try again when some have been, or without a callback.", RetryAfter: 60,
-	}
-}
-
 // PromptError is the body of a refused prompt.
 func PromptError(kind, message, details string) []byte {
 	return pyjson.Marshal(pyjson.NewObject(

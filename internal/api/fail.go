@@ -9,13 +9,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// Fail answers a request that failed for a reason that is not its own: Redis or
-// the keys cannot be reached, or something is wrong with the hub.
+// Fail answers a request that the core has refused, or that failed for a reason that is not its
+// own: Redis or the keys cannot be reached, or something is wrong with the hub.
 func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
+	var refused *refusal.Refusal
 	switch {
+	case errors.As(err, &refused):
+		q.refuse(w, refused)
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
 		return // nobody is there to read an answer
 	case errors.Is(err, budget.ErrFull):
@@ -37,6 +41,19 @@ func (q *Requests) Fail(w http.ResponseWriter, r *http.Request, err error) {
 		q.Log().Error("request failed", "route", q.Route(r), "error", err)
 		WriteInternalError(w, r)
 	}
+}
+
+// refuse answers a request that the core has refused.
+func (q *Requests) refuse(w http.ResponseWriter, r *refusal.Refusal) {
+	if r.Log != "" {
+		q.Log().Error(r.Log, "error", r.Cause)
+	}
+	e := Error{Status: r.Status, Kind: r.Kind, Message: r.Message, Details: r.Details, RetryAfter: r.RetryAfter}
+	if r.Limit != "" {
+		q.RefuseFull(w, r.Limit, e)
+		return
+	}
+	WriteError(w, e)
 }
 
 // RefuseFull answers a tenant that has reached one of its limits. The limit is

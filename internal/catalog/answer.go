@@ -13,6 +13,8 @@ type Answer struct {
 	Status      int
 	ContentType string
 	Body        []byte
+	// Numbered says that the prompt has had its number in the queue.
+	Numbered bool
 }
 
 // Error describes the answer without its body, which may quote a user's text.
@@ -26,6 +28,14 @@ func Reserved() *Answer {
 	return refusal(problem("instances_reserved",
 		"Cannot run this prompt: all instances that could run it are reserved for other tenants", "", nil), nil)
 }
+
+// AtInstance is what an instance says about a prompt that it does not take, with its answer 400.
+func AtInstance(body []byte) *Answer {
+	return &Answer{Status: http.StatusBadRequest, ContentType: jsonType, Body: body, Numbered: true}
+}
+
+// jsonType is the Content-Type of a refusal.
+const jsonType = "application/json; charset=utf-8"
 
 // internalError is a ComfyUI server's answer when its code throws.
 func internalError() *Answer {
@@ -43,7 +53,7 @@ func refusal(problem, nodeErrors *pyjson.Object) *Answer {
 	}
 	return &Answer{
 		Status:      http.StatusBadRequest,
-		ContentType: "application/json; charset=utf-8",
+		ContentType: jsonType,
 		Body:        pyjson.Marshal(dict("error", problem, "node_errors", nodeErrors)),
 	}
 }

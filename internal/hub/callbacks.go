@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 )
 
 // maxCallbackURL is the longest URL of a callback, in bytes. It is stored with the job.
@@ -30,11 +31,6 @@ type Callback queue.Callback
 // WaitingCallback is an event that has not been delivered yet, or was given up.
 type WaitingCallback = queue.WaitingCallback
 
-// CallbackError says what is wrong with a callback. It is meant for whoever sent it.
-type CallbackError struct{ Reason string }
-
-func (e *CallbackError) Error() string { return e.Reason }
-
 // callbackEvents are the events that can be asked for, and defaultWithEnds those of a job that does
 // not say.
 var (
@@ -43,26 +39,25 @@ var (
 )
 
 // ReadCallback reads callback_url and callback_events from an object, which may be nil. It returns
-// nil if there is none; the error is a
-// *[CallbackError].
+// nil if there is none; the error is a *[refusal.Refusal].
 func ReadCallback(o *pyjson.Object) (*Callback, error) {
 	link, has := o.Get("callback_url")
 	list, lists := o.Get("callback_events")
 	switch {
 	case !has && lists:
-		return nil, &CallbackError{"callback_events: there is no callback_url"}
+		return nil, refusal.Callback("callback_events: there is no callback_url")
 	case !has:
 		return nil, nil
 	}
 	text, ok := link.(pyjson.String)
 	if !ok {
-		return nil, &CallbackError{"callback_url: must be a text"}
+		return nil, refusal.Callback("callback_url: must be a text")
 	}
 	c := &Callback{URL: string(text), Events: defaultWithEnds}
 	if !lists {
 		return c, nil
 	}
-	wrong := &CallbackError{"callback_events: must be a list with one or more of " + strings.Join(callbackEvents, ", ")}
+	wrong := refusal.Callback("callback_events: must be a list with one or more of " + strings.Join(callbackEvents, ", "))
 	events, _ := list.(pyjson.Array)
 	if len(events) == 0 || len(events) > len(callbackEvents) {
 		return nil, wrong
@@ -132,24 +127,24 @@ func (c *Callbacks) On() bool {
 }
 
 // check reports what is wrong with a callback, if there is one. The error is a
-// *[CallbackError].
+// *[refusal.Refusal].
 func (c *Callbacks) check(with *Callback) error {
 	if with == nil {
 		return nil
 	}
 	if !c.On() {
-		return &CallbackError{"callback_url: this hub has no callbacks"}
+		return refusal.Callback("callback_url: this hub has no callbacks")
 	}
 	if len(with.URL) > maxCallbackURL {
-		return &CallbackError{"callback_url: may have " + strconv.Itoa(maxCallbackURL) + " bytes"}
+		return refusal.Callback("callback_url: may have " + strconv.Itoa(maxCallbackURL) + " bytes")
 	}
 	u, err := url.Parse(with.URL)
 	if err != nil || u.Fragment != "" {
-		return &CallbackError{"callback_url: must be a URL"}
+		return refusal.Callback("callback_url: must be a URL")
 	}
 	var refused *egress.RefusedError
 	if err := c.settings().CallbackHosts.Check(u); errors.As(err, &refused) {
-		return &CallbackError{"callback_url: " + refused.Reason}
+		return refusal.Callback("callback_url: " + refused.Reason)
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (c *carried) known() map[job.FileRef]bool {
 
 // unpack replaces the URLs in a graph that stand for files with the names that the files will have.
 // Nothing is stored yet: the prompt may still be refused. The error is a *[catalog.Answer],
-// ErrFetching, or one of the local disk or the context.
+// errFetching, or one of the local disk or the context.
 func (s *Submitter) unpack(ctx context.Context, tenant string, g *catalog.Graph) (*catalog.Graph, *carried, error) {
 	schemes, hosts := []string{"data:"}, s.fetcher.settings().InputsFrom
 	if !hosts.Empty() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -19,7 +20,7 @@ type door interface {
 }
 
 // ask waits for an instance to take or refuse a job that is queued and at the door. The instance's
-// refusal is a *Refusal; the nodeErrors are those of a prompt of which it runs a part. door is nil
+// refusal is a *[catalog.Answer]; the nodeErrors are those of a prompt of which it runs a part. door is nil
 // for a job that an earlier request has posted.
 func (s *Submitter) ask(ctx context.Context, j job.Job, door door) (nodeErrors []byte, err error) {
 	if door != nil {
@@ -30,7 +31,7 @@ func (s *Submitter) ask(ctx context.Context, j job.Job, door door) (nodeErrors [
 	defer cancel()
 	answer, refused, err := s.queue.Admit(ctx, j.Key)
 	if refused && err == nil {
-		err = &Refusal{Answer: answer}
+		err = catalog.AtInstance(answer)
 	}
 	return nodeErrors, err
 }

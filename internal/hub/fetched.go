@@ -22,9 +22,8 @@ type Hosts = egress.Hosts
 // ParseHosts reads a list of hosts; see [egress.ParseHosts].
 func ParseHosts(items []string) (Hosts, error) { return egress.ParseHosts(items) }
 
-// ErrFetching is the error of [Submitter.Submit] when files are already being fetched for too many
-// prompts.
-var ErrFetching = errors.New("hub: too many prompts wait for files from elsewhere")
+// errFetching says that files are already being fetched for too many prompts.
+var errFetching = errors.New("hub: too many prompts wait for files from elsewhere")
 
 // Bounds of fetching. A prompt's files are on the local disk meanwhile, together at most as large
 // as an upload may be.
@@ -69,7 +68,7 @@ type fetching struct {
 	known   map[string]*files.Fetched
 }
 
-// begin waits for a prompt's turn. The error is ErrFetching, or the context's.
+// begin waits for a prompt's turn. The error is errFetching, or the context's.
 func (f *fetcher) begin(ctx context.Context, tenant string) (*fetching, error) {
 	end, err := f.turn(ctx, tenant)
 	if err != nil {
@@ -102,12 +101,12 @@ func (f *fetcher) turn(ctx context.Context, tenant string) (end func(), err erro
 	defer cancel()
 	if share.turns.Acquire(wait, 1) != nil {
 		leave()
-		return nil, errors.Join(ErrFetching, ctx.Err())
+		return nil, errors.Join(errFetching, ctx.Err())
 	}
 	if f.all.Acquire(wait, 1) != nil {
 		share.turns.Release(1)
 		leave()
-		return nil, errors.Join(ErrFetching, ctx.Err())
+		return nil, errors.Join(errFetching, ctx.Err())
 	}
 	return func() { f.all.Release(1); share.turns.Release(1); leave() }, nil
 }

@@ -222,11 +222,11 @@ func TestFetchingTakesTurns(t *testing.T) {
 			}
 			start := time.Now()
 			_, err := f.turn(t.Context(), fmt.Sprint(tenant))
-			require.ErrorIs(t, err, ErrFetching)
+			require.ErrorIs(t, err, errFetching)
 			require.Equal(t, fetchPatience, time.Since(start))
 		}
 		_, err := f.turn(t.Context(), "last")
-		require.ErrorIs(t, err, ErrFetching)
+		require.ErrorIs(t, err, errFetching)
 		got := make(chan error, 1)
 		go func() {
 			end, err := f.turn(t.Context(), "last")

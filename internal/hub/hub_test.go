@@ -12,6 +12,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -204,7 +205,7 @@ func TestSubmitRefusals(t *testing.T) {
 		require.Zero(t, accepted.Position)
 		require.NotEmpty(t, accepted.ID, "the hub makes an id")
 		_, err = submit(picture(2))
-		require.ErrorIs(t, err, ErrQueueFull)
+		require.ErrorIs(t, err, queue.ErrFull)
 	})
 }
 
@@ -234,7 +235,7 @@ func TestDoorStaysOpenUntilTheAnswer(t *testing.T) {
 			log = nil
 			submitter.Submit(t.Context(), submissionOf(t, test.graph), func(_ Accepted, err error) {
 				log = append(log, "answered")
-				var refusal *Refusal
+				var refusal *catalog.Answer
 				require.Equal(t, test.refused, errors.As(err, &refusal), "%v", err)
 			})
 			require.Equal(t, []string{"answered", "closed"}, log)

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 	"github.com/comfyhub/comfyhub/internal/trends"
 )
 
@@ -62,27 +63,12 @@ func (r *recorder) refused(from job.Requester, err error) {
 // prompt.
 func refusalText(err error) string {
 	var answer *catalog.Answer
-	var refusal *Refusal
-	var callback *CallbackError
-	var spent TimeSpentError
-	var rate RateError
+	var refused *refusal.Refusal
 	switch {
 	case errors.As(err, &answer):
 		return errorText(answer.Body)
-	case errors.As(err, &refusal):
-		return errorText(refusal.Answer)
-	case errors.As(err, &callback):
-		return "callback: " + callback.Reason
-	case errors.Is(err, ErrTenantWaiting):
-		return "too many prompts of this tenant wait"
-	case errors.Is(err, ErrQueueFull):
-		return "the queue is full"
-	case errors.As(err, &spent):
-		return "the GPU time of the last 24 hours is used up"
-	case errors.As(err, &rate):
-		return "too many prompts a minute of this tenant"
-	case errors.Is(err, ErrTenantStorage):
-		return "the files of this tenant have reached their limit"
+	case errors.As(err, &refused):
+		return refused.Noted
 	}
 	return ""
 }

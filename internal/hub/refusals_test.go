@@ -23,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
 )
 
@@ -60,22 +61,22 @@ func TestRefusalsInEveryDialect(t *testing.T) {
 		}{
 			{"time", queue.SpentError{Wait: 3 * time.Hour}},
 			{"rate", queue.RateError{Wait: 1500 * time.Millisecond}},
-			{"storage of a tenant", ErrTenantStorage},
+			{"storage of a tenant", errTenantStorage},
 			{"queue of a tenant", queue.ErrTenantFull},
 			{"bytes of a tenant", queue.ErrTenantFullBytes},
 			{"uploads", &files.FullError{Limit: "inputs"}},
 			{"number of uploads", &files.FullError{Limit: "input_files"}},
 			{"queue", queue.ErrFull},
 			{"bytes", queue.ErrFullBytes},
-			{"fetching", ErrFetching},
+			{"fetching", errFetching},
 			{"storage", files.ErrStorage},
-			{"callback", &CallbackError{Reason: "callback_url: must be a URL"}},
+			{"callback", refusal.Callback("callback_url: must be a URL")},
 			{"callbacks", queue.ErrCallbacksFull},
 			{"callbacks of a tenant", queue.ErrTenantCallbacksFull},
 			{"prompt", &catalog.Answer{Status: 400, ContentType: "application/json; charset=utf-8", Body: []byte(unfit)}},
 			{"prompt without a word", &catalog.Answer{Status: 500, ContentType: "text/plain; charset=utf-8", Body: []byte("500 Internal Server Error")}},
-			{"prompt at an instance", &Refusal{Answer: []byte(unfit)}},
-			{"long answer of an instance", &Refusal{Answer: []byte(strings.Replace(unfit, "too small", strings.Repeat("small", 300_000), 1))}},
+			{"prompt at an instance", catalog.AtInstance([]byte(unfit))},
+			{"long answer of an instance", catalog.AtInstance([]byte(strings.Replace(unfit, "too small", strings.Repeat("small", 300_000), 1)))},
 			{"memory", budget.ErrFull},
 			{"start", catalog.ErrUnknown},
 			{"keys", keyring.ErrUnavailable},

@@ -22,27 +22,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// Errors of [Submitter.Submit]: the queue is full, or has as much of one tenant as is allowed.
-var (
-	ErrQueueFull       = queue.ErrFull
-	ErrTenantWaiting   = queue.ErrTenantFull
-	ErrTenantQueueSize = queue.ErrTenantFullBytes // is also ErrTenantWaiting
-	// Too many callbacks have not been delivered yet: everybody's, or one tenant's.
-	ErrCallbacksFull   = queue.ErrCallbacksFull
-	ErrTenantCallbacks = queue.ErrTenantCallbacksFull
-)
-
-// TimeSpentError is the error of [Submitter.Submit] for a tenant that has used up its instance time
-// for a day.
-type TimeSpentError = queue.SpentError
-
-// RateError is the error of [Submitter.Submit] for a tenant that posts too many prompts a
-// minute.
-type RateError = queue.RateError
-
-// ErrTenantStorage is the error of [Submitter.Submit] for a tenant whose files take all that
-// they may.
-var ErrTenantStorage = errors.New("hub: the tenant's files have reached their limit")
+// errTenantStorage says that a tenant's files take all that they may.
+var errTenantStorage = errors.New("hub: the tenant's files have reached their limit")
 
 // MaxLabel bounds [Submission.Label], in bytes: listings keep the labels of thousands of jobs.
 const MaxLabel = 8 << 10
@@ -101,15 +82,6 @@ type Accepted struct {
 	CreatedAt int64
 }
 
-// Refusal is what an instance says about a prompt that it does not take.
-type Refusal struct {
-	// Answer is the body of ComfyUI's answer 400.
-	Answer []byte
-}
-
-// Error leaves out the answer, which may quote a user's text.
-func (*Refusal) Error() string { return "hub: an instance has refused the prompt" }
-
 // Submitter takes prompts from every dialect.
 type Submitter struct {
 	queue *queue.Queue
@@ -143,25 +115,26 @@ type Submitter struct {
 // clients lose a prompt whose messages arrive before they have read its id. That is so for an
 // error, too: a job may be queued although its client is told of an error.
 //
-// The errors are a *[CallbackError], a *[catalog.Answer] for a prompt that ComfyUI would refuse, a
-// *[Refusal], those above, [ErrFetching], a *[files.FullError] for a tenant that has no room for
-// the files inside the prompt, or one of Redis or the storage.
+// The errors are a *[catalog.Answer] for a prompt that ComfyUI would refuse or an instance has, a
+// *[refusal.Refusal], or one of Redis.
 func (s *Submitter) Submit(ctx context.Context, p Submission, answer func(Accepted, error)) {
 	// At once: it says nothing about an end that the client is told while its prompt is checked.
 	s.streams.PostedNext(stream.KeyOf(p.Requester), p.ID)
+	tell := func(accepted Accepted, err error) {
+		err = refusalOf(err)
+		answer(accepted, err)
+		if err != nil {
+			s.refused(p.Requester, err)
+		}
+	}
 	queued, verdict, err := s.checked(ctx, p)
 	if err != nil {
-		answer(Accepted{}, err)
-		s.refused(p.Requester, err)
+		tell(Accepted{}, err)
 		return
 	}
 	door := s.door(queued.Key)
 	defer door.Close()
-	accepted, err := s.enqueue(ctx, queued, verdict, door)
-	answer(accepted, err)
-	if err != nil {
-		s.refused(p.Requester, err)
-	}
+	tell(s.enqueue(ctx, queued, verdict, door))
 }
 
 // TakeNumber moves a tenant's queue number on, as ComfyUI does for a prompt that it refuses. A
@@ -329,7 +302,7 @@ func (s *Submitter) checkStorage(ctx context.Context, tenant string) error {
 	}
 	taken, err := s.store.Taken(ctx, tenant)
 	if err == nil && taken >= most {
-		err = ErrTenantStorage
+		err = errTenantStorage
 	}
 	return err
 }

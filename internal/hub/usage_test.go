@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -148,31 +147,6 @@ func TestTenantRate(t *testing.T) {
 		for n := range 5 {
 			b.acts("bob", "POST", "/prompt", body(n))
 		}
-	})
-}
-
-// Retry-After says when a limit ends, in whole seconds.
-func TestReachedLimit(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		for _, tc := range []struct {
-			err   error
-			limit string
-			after int
-		}{
-			{RateError{Wait: 1500 * time.Millisecond}, "rate", 2},
-			{RateError{Wait: time.Millisecond}, "rate", 1},
-			{TimeSpentError{Wait: time.Hour}, "gpu_seconds", 3600},
-			{fmt.Errorf("more: %w", ErrTenantStorage), "storage", 3600},
-			{ErrTenantWaiting, "waiting", 10},
-			{ErrTenantQueueSize, "queue_size", 10},
-		} {
-			reached, ok := ReachedLimit(tc.err)
-			require.True(t, ok)
-			require.Equal(t, tc.limit, reached.Limit)
-			require.Equal(t, tc.after, reached.RetryAfter, strconv.Quote(tc.limit))
-		}
-		_, ok := ReachedLimit(ErrQueueFull)
-		require.False(t, ok, "the hub's own limit")
 	})
 }
 

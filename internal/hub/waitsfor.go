@@ -3,11 +3,10 @@ package hub
 import (
 	"context"
 	"fmt"
-	"strings"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 )
 
 // waitsFor says in plain words what a waiting job is waiting for: the operator, its tenant's
@@ -27,16 +26,11 @@ func (s *Insight) waitsFor(ctx context.Context, j job.Job, needs catalog.Require
 		case limits.Running > 0 && usage.Running >= limits.Running:
 			return fmt.Sprintf("waiting for one of your own jobs to end: no more than %d of them run at once (tenant_limits running)", limits.Running)
 		case limits.GPUTime > 0 && usage.Spent >= limits.GPUTime:
-			return fmt.Sprintf("your GPU time of the last 24 hours is used up (tenant_limits gpu_seconds); it goes on in %s", InMinutes(usage.Wait))
+			return fmt.Sprintf("your GPU time of the last 24 hours is used up (tenant_limits gpu_seconds); it goes on in %s", refusal.InMinutes(usage.Wait))
 		}
 	}
 	if instance := s.dispatch.WaitsFor(j.Key); instance != "" {
 		return "waiting for " + instance + ": it has the models loaded, and will have finished this job sooner than an idle instance"
 	}
 	return s.dispatch.Explain(needs, j.Tenant)
-}
-
-// InMinutes returns a time of at least a minute in hours and minutes, such as 3h5m.
-func InMinutes(d time.Duration) string {
-	return strings.TrimSuffix(max(d.Round(time.Minute), time.Minute).String(), "0s")
 }

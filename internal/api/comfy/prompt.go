@@ -10,7 +10,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -106,49 +105,16 @@ func (p prompts) accept(w http.ResponseWriter, a api.Requester, request *catalog
 
 // refuse answers a prompt that was not taken.
 func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester, body pyjson.Value, err error) {
-	if reached, ok := hub.ReachedLimit(err); ok {
-		p.RefuseFull(w, reached.Limit, api.Error{
-			Status: http.StatusTooManyRequests, Kind: reached.Kind, Message: reached.Message, Details: reached.Details, RetryAfter: reached.RetryAfter,
-		})
+	answer, ok := errors.AsType[*catalog.Answer](err)
+	if !ok {
+		p.Fail(w, r, err)
 		return
 	}
-	var answer *catalog.Answer
-	var refusal *hub.Refusal
-	var full *files.FullError
-	var callback *hub.CallbackError
-	switch {
-	case errors.As(err, &callback):
-		api.WriteError(w, api.Error{Status: http.StatusBadRequest, Kind: "invalid_callback", Message: "The prompt's callback cannot be used", Details: callback.Reason})
-	case errors.Is(err, hub.ErrTenantCallbacks), errors.Is(err, hub.ErrCallbacksFull):
-		api.WriteError(w, api.CallbacksFull())
-	case errors.As(err, &answer):
-		// ComfyUI's counter moves on for these too.
-		if takesNumber(body) {
-			p.hub.Submitter().TakeNumber(r.Context(), a.Tenant)
-		}
-		writeAnswer(w, r, answer)
-	case errors.As(err, &refusal):
-		api.WriteJSON(w, http.StatusBadRequest, short(refusal.Answer))
-	case errors.As(err, &full): // by the files inside it
-		p.RefuseFull(w, full.Limit, uploadsFull(full))
-	case errors.Is(err, hub.ErrFetching):
-		api.WriteError(w, api.Error{
-			Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is fetching the files of too many prompts right now",
-			Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 5,
-		})
-	case errors.Is(err, files.ErrStorage):
-		p.Log().Error("the storage does not take the files of a prompt", "error", err)
-		api.WriteError(w, api.Error{
-			Status: http.StatusServiceUnavailable, Kind: "storage_unavailable", Message: "The hub's storage does not work now", RetryAfter: 10,
-		})
-	case errors.Is(err, hub.ErrQueueFull):
-		api.WriteError(w, api.Error{
-			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
-			Details: "Try again when some prompts have been executed.", RetryAfter: 10,
-		})
-	default:
-		p.Fail(w, r, err)
+	// ComfyUI's counter moves on for these too.
+	if !answer.Numbered && takesNumber(body) {
+		p.hub.Submitter().TakeNumber(r.Context(), a.Tenant)
 	}
+	writeAnswer(w, r, answer)
 }
 
 // writeAnswer answers as ComfyUI does to the same body.

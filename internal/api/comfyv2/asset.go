@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 )
 
 // assetValue is an asset as its owner sees it.
@@ -77,7 +78,7 @@ func (o assets) postAsset(w http.ResponseWriter, r *http.Request, a api.Requeste
 // refuseUpload answers an upload that was not taken.
 func (o assets) refuseUpload(w http.ResponseWriter, r *http.Request, err error) {
 	if full, ok := errors.AsType[*files.FullError](o.hub.Uploads().Refuse(w, r, err)); ok {
-		o.refuseUploads(w, full)
+		o.Fail(w, r, refusal.OfJobs(refusal.Uploads(full.Limit)))
 	}
 }
 

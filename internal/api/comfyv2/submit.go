@@ -10,11 +10,11 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 )
 
 const (
@@ -141,50 +141,16 @@ func (o *room) refuseBody(w http.ResponseWriter, r *http.Request, a api.Requeste
 
 // refuse answers a job that was not taken.
 func (o *room) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if reached, ok := hub.ReachedLimit(err); ok {
-		o.RefuseFull(w, reached.Limit, api.Error{
-			Status: http.StatusTooManyRequests, Kind: reached.Kind, Message: reached.Message, Details: reached.Details, RetryAfter: reached.RetryAfter,
-		})
-		return
-	}
 	var odd *problem
 	var answer *catalog.Answer
-	var refusal *hub.Refusal
-	var uploads *files.FullError
 	switch {
 	case errors.As(err, &odd):
 		odd.write(w)
 	case errors.As(err, &answer):
 		writeUnfit(w, answer.Body)
-	case errors.As(err, &refusal):
-		writeUnfit(w, refusal.Answer)
-	case errors.As(err, &uploads): // by the files inside the workflow
-		o.refuseUploads(w, uploads)
-	case errors.Is(err, files.ErrStorage):
-		o.Log().Error("the storage does not take the files of a job", "error", err)
-		api.WriteError(w, api.Error{
-			Status: http.StatusServiceUnavailable, Kind: "storage_unavailable", Message: "The hub's storage does not work now", RetryAfter: 10,
-		})
-	case errors.Is(err, hub.ErrFetching):
-		api.WriteError(w, api.Error{
-			Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is fetching the files of too many jobs right now",
-			Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 5,
-		})
-	case errors.Is(err, hub.ErrQueueFull):
-		api.WriteError(w, api.Error{
-			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
-			Details: "Try again when some jobs have ended.", RetryAfter: 10,
-		})
 	default:
-		o.Fail(w, r, err)
+		o.Fail(w, r, refusal.OfJobs(err))
 	}
-}
-
-// refuseUploads answers a tenant that can upload no more.
-func (o *room) refuseUploads(w http.ResponseWriter, full *files.FullError) {
-	o.RefuseFull(w, full.Limit, api.Error{
-		Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full", Message: "Your uploads have reached their limit",
-	})
 }
 
 // maxUnfit bounds an answer that repeats what is wrong with a workflow, in bytes.

@@ -8,11 +8,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 )
 
 // maxValues bounds the JSON values of a workflow, as in POST /prompt.
@@ -132,46 +132,15 @@ func (o *room) refuseBody(w http.ResponseWriter, r *http.Request, a api.Requeste
 
 // refuse answers a job that was not taken.
 func (o *room) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if reached, ok := hub.ReachedLimit(err); ok {
-		o.RefuseFull(w, reached.Limit, api.Error{
-			Status: http.StatusTooManyRequests, Kind: reached.Kind, Message: reached.Message, Details: reached.Details, RetryAfter: reached.RetryAfter,
-		})
-		return
-	}
 	var answer *catalog.Answer
-	var refusal *hub.Refusal
-	var uploads *files.FullError
-	var callback *hub.CallbackError
+	var refused *refusal.Refusal
 	switch {
-	case errors.As(err, &callback):
-		writeProblem(w, http.StatusBadRequest, callback.Reason)
-	case errors.Is(err, hub.ErrTenantCallbacks), errors.Is(err, hub.ErrCallbacksFull):
-		api.WriteError(w, api.CallbacksFull())
 	case errors.As(err, &answer):
 		writeUnfit(w, answer.Body)
-	case errors.As(err, &refusal):
-		writeUnfit(w, refusal.Answer)
-	case errors.As(err, &uploads): // by the files inside the workflow
-		o.RefuseFull(w, uploads.Limit, api.Error{
-			Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full", Message: "Your uploads have reached their limit",
-		})
-	case errors.Is(err, files.ErrStorage):
-		o.Log().Error("the storage does not take the files of a job", "error", err)
-		api.WriteError(w, api.Error{
-			Status: http.StatusServiceUnavailable, Kind: "storage_unavailable", Message: "The hub's storage does not work now", RetryAfter: 10,
-		})
-	case errors.Is(err, hub.ErrFetching):
-		api.WriteError(w, api.Error{
-			Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is fetching the files of too many jobs right now",
-			Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 5,
-		})
-	case errors.Is(err, hub.ErrQueueFull):
-		api.WriteError(w, api.Error{
-			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
-			Details: "Try again when some jobs have ended.", RetryAfter: 10,
-		})
+	case errors.As(err, &refused) && refused.Kind == refusal.KindCallback:
+		writeProblem(w, refused.Status, refused.Details)
 	default:
-		o.Fail(w, r, err)
+		o.Fail(w, r, refusal.OfJobs(err))
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/refusal"
 	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
@@ -118,42 +118,11 @@ func refuseRequest(w http.ResponseWriter, err error) {
 
 // refuse answers a request that was not taken.
 func (o requests) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	if reached, ok := hub.ReachedLimit(err); ok {
-		o.RefuseFull(w, reached.Limit, api.Error{
-			Status: http.StatusTooManyRequests, Kind: reached.Kind, Message: reached.Message, Details: reached.Details, RetryAfter: reached.RetryAfter,
-		})
+	if answer, ok := errors.AsType[*catalog.Answer](err); ok {
+		writeUnfit(w, answer.Body)
 		return
 	}
-	busy := api.Error{
-		Status: http.StatusServiceUnavailable, Kind: "busy", Message: "The hub is fetching the files of too many requests right now",
-		Details: "Nothing was lost. Try again in a few seconds.", RetryAfter: 5,
-	}
-	var answer *catalog.Answer
-	var refusal *hub.Refusal
-	var uploads *files.FullError
-	switch {
-	case errors.As(err, &answer):
-		writeUnfit(w, answer.Body)
-	case errors.As(err, &refusal):
-		writeUnfit(w, refusal.Answer)
-	case errors.As(err, &uploads):
-		o.RefuseFull(w, uploads.Limit, api.Error{
-			Status: http.StatusInsufficientStorage, Kind: "tenant_inputs_full", Message: "Your uploads have reached their limit",
-		})
-	case errors.Is(err, files.ErrStorage):
-		o.Log().Error("the storage does not take the files of a job", "error", err)
-		busy.Kind, busy.Message, busy.RetryAfter = "storage_unavailable", "The hub's storage does not work now", 10
-		api.WriteError(w, busy)
-	case errors.Is(err, hub.ErrFetching):
-		api.WriteError(w, busy)
-	case errors.Is(err, hub.ErrQueueFull):
-		api.WriteError(w, api.Error{
-			Status: http.StatusTooManyRequests, Kind: "queue_full", Message: "The hub's queue is full",
-			Details: "Try again when some jobs have ended.", RetryAfter: 10,
-		})
-	default:
-		o.Fail(w, r, err)
-	}
+	o.Fail(w, r, refusal.OfRequests(err))
 }
 
 // writeUnfit answers a request whose graph ComfyUI would refuse: most likely one of its
