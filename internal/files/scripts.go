@@ -4,7 +4,7 @@ import (
 	_ "embed"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
-	"github.com/comfyhub/comfyhub/internal/usage"
+	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
 //go:embed scripts/lib.lua
@@ -76,7 +76,7 @@ var (
 	allotScript    = redis.NewScript("files/allot", redis.Durable, libLua, blocksLua, allotLua)
 	restoreScript  = redis.NewScript("files/restore", redis.Durable, libLua, seriesLua, restoreLua)
 	reserveScript  = redis.NewScript("files/reserve", redis.Write, libLua, blocksLua, reserveLua)
-	replaceScript  = redis.NewScript("files/replace", redis.Durable, usage.Lua, libLua, seriesLua, replaceLua)
+	replaceScript  = redis.NewScript("files/replace", redis.Durable, stats.BillLua, libLua, seriesLua, replaceLua)
 	removeScript   = redis.NewScript("files/remove", redis.Durable, libLua, seriesLua, trashLua, removeLua)
 	emptyScript    = redis.NewScript("files/empty", redis.Durable, libLua, trashLua, emptyLua)
 	takeBackScript = redis.NewScript("files/takeback", redis.Durable, libLua, seriesLua, trashLua, takeBackLua)

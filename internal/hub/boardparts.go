@@ -4,21 +4,20 @@ import (
 	"context"
 	"slices"
 
-	"github.com/comfyhub/comfyhub/internal/faults"
-	"github.com/comfyhub/comfyhub/internal/trends"
+	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
 // Fault is something that has gone wrong.
-type Fault = faults.Fault
+type Fault = stats.Fault
 
 // TrendBucket is what happened within TrendWidth.
-type TrendBucket = trends.Bucket
+type TrendBucket = stats.Bucket
 
 // TrendWidth is the time that one TrendBucket covers.
-const TrendWidth = trends.Width
+const TrendWidth = stats.Width
 
 // Outcomes returns the ends of runs that trends count.
-func Outcomes() []string { return trends.Outcomes() }
+func Outcomes() []string { return stats.Outcomes() }
 
 // Trends returns how the whole fleet has done within the last day, the oldest bucket first.
 func (h *Hub) Trends(ctx context.Context) ([]TrendBucket, error) { return h.recorder.trends.Day(ctx) }

@@ -20,7 +20,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
-	"github.com/comfyhub/comfyhub/internal/faults"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
@@ -34,8 +33,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/roster"
+	"github.com/comfyhub/comfyhub/internal/stats"
 	"github.com/comfyhub/comfyhub/internal/stream"
-	"github.com/comfyhub/comfyhub/internal/trends"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 	"github.com/comfyhub/comfyhub/internal/webui"
 )
@@ -248,7 +247,7 @@ func (h *Hub) open(ctx context.Context) error {
 	})
 	h.ends.streams = h.streams // which call it
 	h.logs = &Logs{readers: logs.NewReaders(h.streams), fleet: h.fleet, logins: &h.logins, log: h.log}
-	h.recorder = &recorder{Metrics: h.measure, trends: trends.New(h.db), faults: faults.New(h.db), fleet: h.fleet, log: h.log}
+	h.recorder = &recorder{Metrics: h.measure, trends: stats.NewTrends(h.db), faults: stats.NewFaults(h.db), fleet: h.fleet, log: h.log}
 	left := &leftPictures{}
 	library := catalog.NewLibrary()
 	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})

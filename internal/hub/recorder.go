@@ -8,13 +8,12 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
-	"github.com/comfyhub/comfyhub/internal/faults"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/refusal"
-	"github.com/comfyhub/comfyhub/internal/trends"
+	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
 // recordEvery is how often a hub looks at its instances and adds to what all hubs have recorded.
@@ -25,8 +24,8 @@ const recordEvery = 10 * time.Second
 type recorder struct {
 	*metrics.Metrics
 
-	trends *trends.Trends
-	faults *faults.Faults
+	trends *stats.Trends
+	faults *stats.Faults
 	fleet  *fleet.Registry
 	log    func() *slog.Logger
 }
@@ -45,17 +44,17 @@ func (r *recorder) Finished(e dispatch.End) {
 
 // faulted notes a run that was lost, or a job that has failed.
 func (r *recorder) faulted(j job.Job, instance, reason string, lost bool) {
-	kind := faults.Failed
+	kind := stats.Failed
 	if lost {
-		kind = faults.Lost
+		kind = stats.Lost
 	}
-	r.faults.Note(faults.Fault{Kind: kind, Tenant: j.Tenant, Job: j.ID, Instance: instance, Reason: reason})
+	r.faults.Note(stats.Fault{Kind: kind, Tenant: j.Tenant, Job: j.ID, Instance: instance, Reason: reason})
 }
 
 // refused notes a prompt that was not accepted.
 func (r *recorder) refused(from job.Requester, err error) {
 	if reason := refusalText(err); reason != "" {
-		r.faults.Note(faults.Fault{Kind: faults.Refused, Tenant: from.Tenant, Reason: reason})
+		r.faults.Note(stats.Fault{Kind: stats.Refused, Tenant: from.Tenant, Reason: reason})
 	}
 }
 
@@ -131,7 +130,7 @@ func (r *recorder) look(before map[string]fleet.State, passed time.Duration) map
 		case fleet.Draining:
 		case fleet.Sick, fleet.Offline:
 			if known && was != i.State && !i.Left && !i.Drained {
-				r.faults.Note(faults.Fault{Kind: faults.Sick, Instance: i.Name, Reason: i.Reason})
+				r.faults.Note(stats.Fault{Kind: stats.Sick, Instance: i.Name, Reason: i.Reason})
 			}
 		}
 	}

@@ -4,16 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/usage"
+	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
 // UsageDay is what a tenant has used on one day.
-type UsageDay = usage.Day
+type UsageDay = stats.Day
 
 // Errors of [Hub.Usage].
 var (
-	ErrUsageDays = usage.ErrDays
-	ErrUsageMuch = usage.ErrMuch
+	ErrUsageDays = stats.ErrDays
+	ErrUsageMuch = stats.ErrMuch
 )
 
 // Usage returns what was used from one day to another, inclusive and by UTC: by the tenant, or for
@@ -24,5 +24,5 @@ func (h *Hub) Usage(ctx context.Context, v Viewer, everybody bool, from, to time
 	if everybody && v.Operator {
 		tenant = nil
 	}
-	return usage.New(h.db).Read(ctx, from, to, tenant)
+	return stats.NewUsage(h.db).Read(ctx, from, to, tenant)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/usage"
+	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
 // limited sets the limits of the tenant "a".
@@ -192,11 +192,11 @@ func TestTenantRate(t *testing.T) {
 // Each end of a job and the time of each run is billed once; a lost run is not billed.
 func TestBilledJobs(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		billed := func() (sum usage.Day) {
+		billed := func() (sum stats.Day) {
 			t.Helper()
 			now := must(b.db.Now(t.Context()))
 			tenant := "a"
-			for _, r := range must(usage.New(b.db).Read(t.Context(), now.Add(-24*time.Hour), now.Add(24*time.Hour), &tenant)) { // two, if the day changes meanwhile
+			for _, r := range must(stats.NewUsage(b.db).Read(t.Context(), now.Add(-24*time.Hour), now.Add(24*time.Hour), &tenant)) { // two, if the day changes meanwhile
 				sum.Done, sum.Failed, sum.Cancelled, sum.Time = sum.Done+r.Done, sum.Failed+r.Failed, sum.Cancelled+r.Cancelled, sum.Time+r.Time
 			}
 			return sum
@@ -260,7 +260,7 @@ func TestBillIsWhatTheHolderHasMeasured(t *testing.T) {
 		require.NoError(t, end(t, b, run))
 		now := must(b.db.Now(t.Context()))
 		tenant := "a"
-		rows := must(usage.New(b.db).Read(t.Context(), now, now, &tenant))
+		rows := must(stats.NewUsage(b.db).Read(t.Context(), now, now, &tenant))
 		require.Len(t, rows, 1)
 		require.Equal(t, 3*time.Second, rows[0].Time)
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/usage"
+	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
 // A run that another hub takes over is billed for the time during which its holders renewed it,
@@ -57,7 +57,7 @@ func TestBillOfARunThatWasTakenOver(t *testing.T) {
 				now, err := b.db.Now(t.Context())
 				require.NoError(t, err)
 				tenant := "a"
-				rows, err := usage.New(b.db).Read(t.Context(), now, now, &tenant)
+				rows, err := stats.NewUsage(b.db).Read(t.Context(), now, now, &tenant)
 				require.NoError(t, err)
 				require.Len(t, rows, 1)
 				require.GreaterOrEqual(t, rows[0].Time, seen)

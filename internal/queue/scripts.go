@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
-	"github.com/comfyhub/comfyhub/internal/usage"
+	"github.com/comfyhub/comfyhub/internal/stats"
 )
 
 //go:embed scripts/*.lua
@@ -65,7 +65,7 @@ func jobScript(name string, mode redis.Mode, libraries ...string) *redis.Script 
 func script(name string, mode redis.Mode, libraries ...string) *redis.Script {
 	parts := make([]string, 0, len(libraries)+2)
 	if slices.Contains(libraries, "lib") {
-		parts = append(parts, usage.Lua)
+		parts = append(parts, stats.BillLua)
 	}
 	for _, part := range append(libraries, name) {
 		text, err := sources.ReadFile("scripts/" + part + ".lua")

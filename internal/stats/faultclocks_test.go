@@ -1,4 +1,4 @@
-package faults
+package stats
 
 import (
 	"testing"
@@ -21,7 +21,7 @@ func TestFaultsAreAsOldAsTheyAre(t *testing.T) {
 			db := redistest.Open(t, "redis://"+server.Addr())
 			_, err := db.Now(t.Context())
 			require.NoError(t, err)
-			f := New(db)
+			f := NewFaults(db)
 			f.Note(Fault{Kind: Sick, Instance: "gpu", Reason: "it hangs"})
 			require.NoError(t, f.Flush(t.Context()))
 			all := list(t, f)

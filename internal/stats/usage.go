@@ -1,11 +1,4 @@
-// Package usage counts what tenants have used, by day, so that an operator can bill them.
-// The scripts of other packages count it in the same step in which it happens: nothing is
-// lost or counted twice when a hub is killed.
-//
-// Its keys:
-//
-//	usage:DAY  hash  KIND:TENANT -> how much, on a day since 1970 by UTC; for 400 days
-package usage
+package stats
 
 import (
 	"cmp"
@@ -21,20 +14,20 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-// Lua is a library for scripts: bill(tenant, kind, amount) adds to what a tenant has used
+// BillLua is a library for scripts: bill(tenant, kind, amount) adds to what a tenant has used
 // today, amount being a whole number. The kinds are those of [Day].
 //
 //go:embed scripts/bill.lua
-var Lua string
+var BillLua string
 
-//go:embed scripts/read.lua
-var readLua string
+//go:embed scripts/usage.lua
+var usageLua string
 
-var readScript = redis.NewScript("usage/read", redis.ReadOnly, readLua)
+var readUsage = redis.NewScript("usage/read", redis.ReadOnly, usageLua)
 
 const (
-	// Kept is how many days are kept.
-	Kept = 400
+	// UsageDays is how many days are kept.
+	UsageDays = 400
 	// MaxDays bounds one reading, and maxRows its answer.
 	MaxDays = 366
 	maxRows = 100_000
@@ -82,11 +75,13 @@ func (d *Day) count(kind string, n int64) {
 // kinds are all of them.
 var kinds = [...]string{"done", "failed", "cancelled", "ms", "bytes"}
 
-// Usage is that of a Redis.
+// Usage is what tenants have used, by day, so that an operator can bill them. The scripts of other
+// packages count it in the same step in which it happens: nothing is lost or counted twice when a
+// hub is killed.
 type Usage struct{ db *redis.DB }
 
-// New returns the usage of a Redis.
-func New(db *redis.DB) *Usage { return &Usage{db: db} }
+// NewUsage returns the usage of a Redis.
+func NewUsage(db *redis.DB) *Usage { return &Usage{db: db} }
 
 // dayOf is the number of a day.
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
@@ -120,7 +115,7 @@ func (u *Usage) day(ctx context.Context, day int64, tenant *string) ([]Day, erro
 			args = append(args, kind)
 		}
 	}
-	reply, err := u.db.Run(ctx, readScript, args...)
+	reply, err := u.db.Run(ctx, readUsage, args...)
 	if err != nil {
 		return nil, fmt.Errorf("usage: %w", err)
 	}

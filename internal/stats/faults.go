@@ -1,12 +1,4 @@
-// Package faults keeps what has gone wrong lately, for all hubs of a Redis: lost runs,
-// failed jobs, sick instances and refused prompts. It is what a dashboard shows, no log: the
-// oldest faults go, and those of one tenant never take the room of others'.
-//
-// Its key:
-//
-//	h:faults  hash  per fault, by a number that grows: when, in milliseconds, its tenant,
-//	                escaped, and the rest as JSON; `n` is the last number
-package faults
+package stats
 
 import (
 	"cmp"
@@ -27,8 +19,8 @@ import (
 )
 
 const (
-	// most bounds all faults, and mostOfOne those of one tenant.
-	most, mostOfOne = 200, 50
+	// mostFaults bounds all faults, and mostOfTenant those of one tenant.
+	mostFaults, mostOfTenant = 200, 50
 	// kept is how long a fault is kept.
 	kept = 24 * time.Hour
 	// again is how long an equal fault counts as the same one.
@@ -37,19 +29,19 @@ const (
 	maxText = 500
 )
 
-// Kind says what went wrong.
-type Kind string
+// FaultKind says what went wrong.
+type FaultKind string
 
 // The kinds of faults.
 const (
 	// Lost is a run that ended before its job had; the job runs again, if it may.
-	Lost Kind = "lost"
+	Lost FaultKind = "lost"
 	// Failed is a job that has failed.
-	Failed Kind = "failed"
+	Failed FaultKind = "failed"
 	// Sick is an instance that answers and does not work, or one that is gone.
-	Sick Kind = "sick"
+	Sick FaultKind = "sick"
 	// Refused is a prompt that was not accepted.
-	Refused Kind = "refused"
+	Refused FaultKind = "refused"
 )
 
 // Fault is one of them.
@@ -57,19 +49,21 @@ type Fault struct {
 	// At is when it happened, in milliseconds since the Unix epoch by this hub's clock.
 	At int64 `json:"-"`
 	// Tenant is whose job it was; empty for an instance's own fault.
-	Tenant   string `json:"-"`
-	Kind     Kind   `json:"kind"`
-	Job      string `json:"job,omitempty"` // its prompt id
-	Instance string `json:"instance,omitempty"`
-	Reason   string `json:"reason"`
+	Tenant   string    `json:"-"`
+	Kind     FaultKind `json:"kind"`
+	Job      string    `json:"job,omitempty"` // its prompt id
+	Instance string    `json:"instance,omitempty"`
+	Reason   string    `json:"reason"`
 }
 
-//go:embed scripts/add.lua
-var addLua string
+//go:embed scripts/faults.lua
+var faultsLua string
 
-var addScript = redis.NewScript("faults/add", redis.Write, addLua)
+var addFaults = redis.NewScript("faults/add", redis.Write, faultsLua)
 
-// Faults are those of a Redis. They are safe for concurrent use.
+// Faults are what has gone wrong lately: lost runs, failed jobs, sick instances and refused prompts.
+// It is what a dashboard shows, no log: the oldest faults go, and those of one tenant never take the
+// room of others'. They are safe for concurrent use.
 type Faults struct {
 	db *redis.DB
 
@@ -79,8 +73,8 @@ type Faults struct {
 	last    map[string]Fault // by instance
 }
 
-// New returns the faults in a Redis.
-func New(db *redis.DB) *Faults {
+// NewFaults returns the faults in a Redis.
+func NewFaults(db *redis.DB) *Faults {
 	return &Faults{db: db, lately: map[Fault]time.Time{}, last: map[string]Fault{}}
 }
 
@@ -95,7 +89,7 @@ func (f *Faults) Note(fault Fault) {
 	if now.Sub(f.lately[fault]) < again {
 		return
 	}
-	if len(f.lately) >= most {
+	if len(f.lately) >= mostFaults {
 		clear(f.lately)
 	}
 	f.lately[fault] = now
@@ -108,7 +102,7 @@ func (f *Faults) Note(fault Fault) {
 
 // bounded drops the oldest faults of the tenant that has most while there are too many.
 func bounded(list []Fault) []Fault {
-	if len(list) <= most {
+	if len(list) <= mostFaults {
 		return list
 	}
 	counts := map[string]int{}
@@ -151,7 +145,7 @@ func (f *Faults) Flush(ctx context.Context) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	args := []any{most, mostOfOne, kept.Milliseconds()}
+	args := []any{mostFaults, mostOfTenant, kept.Milliseconds()}
 	for _, fault := range waiting {
 		text, err := json.Marshal(fault)
 		if err != nil {
@@ -159,10 +153,10 @@ func (f *Faults) Flush(ctx context.Context) error {
 		}
 		args = append(args, url.PathEscape(fault.Tenant), string(text))
 	}
-	if _, err := f.db.Run(ctx, addScript, args...); err != nil {
+	if _, err := f.db.Run(ctx, addFaults, args...); err != nil {
 		f.mu.Lock()
 		f.waiting = append(waiting, f.waiting...)
-		for len(f.waiting) > most {
+		for len(f.waiting) > mostFaults {
 			f.waiting = bounded(f.waiting)
 		}
 		f.mu.Unlock()
@@ -188,7 +182,7 @@ func (f *Faults) List(ctx context.Context) ([]Fault, error) {
 		if err != nil { // the last number
 			continue
 		}
-		fault, err := decode(value)
+		fault, err := decodeFault(value)
 		if err != nil {
 			continue // of a later version; one odd fault must not hide the others
 		}
@@ -209,8 +203,8 @@ func (f *Faults) List(ctx context.Context) ([]Fault, error) {
 
 var errStored = errors.New("faults: cannot be read")
 
-// decode reads a stored fault. Its time is by Redis's clock.
-func decode(value string) (Fault, error) {
+// decodeFault reads a stored fault. Its time is by Redis's clock.
+func decodeFault(value string) (Fault, error) {
 	at, rest, ok := strings.Cut(value, " ")
 	tenant, text, both := strings.Cut(rest, " ")
 	if !ok || !both {

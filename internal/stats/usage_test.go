@@ -1,4 +1,4 @@
-package usage
+package stats
 
 import (
 	"fmt"
@@ -9,12 +9,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
-	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
-
-var billScript = redis.NewScript("usage/test", redis.Write, Lua, `bill(ARGV[1], ARGV[2], tonumber(ARGV[3])) return {'ok'}`)
+var billScript = redis.NewScript("usage/test", redis.Write, BillLua, `bill(ARGV[1], ARGV[2], tonumber(ARGV[3])) return {'ok'}`)
 
 func bill(t *testing.T, db *redis.DB, tenant, kind string, amount int64) {
 	t.Helper()
@@ -25,7 +22,7 @@ func bill(t *testing.T, db *redis.DB, tenant, kind string, amount int64) {
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		u := New(db)
+		u := NewUsage(db)
 		for range 3 {
 			bill(t, db, "ann", "done", 1)
 			bill(t, db, "ann", "ms", 1500)
@@ -63,7 +60,7 @@ func TestUsage(t *testing.T) {
 		for _, key := range keys {
 			ttl, err := db.Client().PTTL(t.Context(), key).Result()
 			require.NoError(t, err)
-			require.InDelta(t, Kept*24*time.Hour, ttl, float64(48*time.Hour), "a day ends")
+			require.InDelta(t, UsageDays*24*time.Hour, ttl, float64(48*time.Hour), "a day ends")
 		}
 	})
 }
@@ -85,7 +82,7 @@ func TestUsageIsBounded(t *testing.T) {
 		}
 		bill(t, db, "one more", "done", 2)
 		bill(t, db, "t7", "done", 1)
-		u := New(db)
+		u := NewUsage(db)
 		for name, want := range map[string]int64{"one more": 0, "": 2, "t7": 1 + 1 + 1} {
 			rows, err := u.Read(t.Context(), now, now.Add(24*time.Hour), &name)
 			require.NoError(t, err)
@@ -103,7 +100,7 @@ func TestUsageIsBounded(t *testing.T) {
 
 func TestDaysThatAreNone(t *testing.T) {
 	t.Parallel()
-	u := New(redistest.Embedded(t))
+	u := NewUsage(redistest.Embedded(t))
 	at := func(day string) time.Time {
 		d, err := time.Parse(time.DateOnly, day)
 		require.NoError(t, err)

@@ -1,4 +1,4 @@
-package faults
+package stats
 
 import (
 	"fmt"
@@ -10,10 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
-	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func list(t *testing.T, f *Faults) []Fault {
 	t.Helper()
@@ -26,7 +23,7 @@ func list(t *testing.T, f *Faults) []Fault {
 func TestFaultsOfAllHubs(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		one, two := New(db), New(db)
+		one, two := NewFaults(db), NewFaults(db)
 		noted := Fault{Kind: Lost, Tenant: "studio b/ü %\n", Job: "job \x00", Instance: "gpu 1", Reason: `"quoted" text`}
 		one.Note(noted)
 		one.Note(noted) // the same again
@@ -51,43 +48,43 @@ func TestFaultsOfAllHubs(t *testing.T) {
 func TestFaultsAreBounded(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		f := New(db)
+		f := NewFaults(db)
 		f.Note(Fault{Kind: Refused, Tenant: "ada", Reason: "hers"})
 		for round := range 3 {
-			for n := range 3 * most {
+			for n := range 3 * mostFaults {
 				f.Note(Fault{Kind: Refused, Tenant: "eve", Reason: fmt.Sprint(round, n)})
 			}
-			require.LessOrEqual(t, len(f.waiting), most)
+			require.LessOrEqual(t, len(f.waiting), mostFaults)
 			require.NoError(t, f.Flush(t.Context()))
 		}
 		of := map[string]int{}
 		for _, fault := range list(t, f) {
 			of[fault.Tenant]++
 		}
-		require.Equal(t, map[string]int{"ada": 1, "eve": mostOfOne}, of)
-		for n := range most {
+		require.Equal(t, map[string]int{"ada": 1, "eve": mostOfTenant}, of)
+		for n := range mostFaults {
 			f.Note(Fault{Kind: Refused, Tenant: fmt.Sprint("tenant", n), Reason: "x"})
 		}
 		require.NoError(t, f.Flush(t.Context()))
-		require.Len(t, list(t, f), most)
+		require.Len(t, list(t, f), mostFaults)
 	})
 }
 
 func TestLongReasonsAreCut(t *testing.T) {
 	t.Parallel()
-	f := New(nil)
+	f := NewFaults(nil)
 	f.Note(Fault{Reason: strings.Repeat("ü", maxText), Job: "\xff"})
 	require.LessOrEqual(t, len(f.waiting[0].Reason), maxText+4)
 	require.True(t, utf8.ValidString(f.waiting[0].Reason))
 	require.True(t, utf8.ValidString(f.waiting[0].Job))
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecodeFault(f *testing.F) {
 	for _, seed := range []string{`1700000000000 ada {"kind":"lost","reason":"x"}`, `1  {}`, `x y {}`, `1 %zz {}`, ``} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		fault, err := decode(value)
+		fault, err := decodeFault(value)
 		if err != nil {
 			require.ErrorIs(t, err, errStored)
 			require.Zero(t, fault)

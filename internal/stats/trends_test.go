@@ -1,4 +1,4 @@
-package trends
+package stats
 
 import (
 	"strings"
@@ -9,16 +9,13 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
-	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
-
-func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // Hubs add what they have counted, whatever else a bucket has.
 func TestHubsAddUp(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		one, two := New(db), New(db)
+		one, two := NewTrends(db), NewTrends(db)
 		require.NoError(t, one.Flush(t.Context()), "nothing to add")
 		for range 9 {
 			one.Waited(400 * time.Millisecond)
@@ -31,7 +28,7 @@ func TestHubsAddUp(t *testing.T) {
 		two.Used(1*time.Second, 10*time.Second)
 		require.NoError(t, one.Flush(t.Context()))
 		// What a later version counts stays.
-		_, err := db.Run(t.Context(), addScript, Width.Milliseconds(), count, "novel", 3)
+		_, err := db.Run(t.Context(), addTrends, Width.Milliseconds(), buckets, "novel", 3)
 		require.NoError(t, err)
 		require.NoError(t, two.Flush(t.Context()))
 		require.NoError(t, two.Flush(t.Context()), "it is added once")
@@ -70,7 +67,7 @@ end
 return {'ok'}`)
 		_, err := db.Run(t.Context(), fill)
 		require.NoError(t, err)
-		trends := New(db)
+		trends := NewTrends(db)
 		trends.Ended("done")
 		require.NoError(t, trends.Flush(t.Context()))
 		day, err := trends.Day(t.Context())
@@ -81,21 +78,21 @@ return {'ok'}`)
 
 func TestQuantiles(t *testing.T) {
 	t.Parallel()
-	b := decode(0, "w0=50 w3=45 w8=5 done=x odd w99=1 failed=-1")
+	b := decodeBucket(0, "w0=50 w3=45 w8=5 done=x odd w99=1 failed=-1")
 	require.InDelta(t, .1, b.P50, .001)
 	require.InDelta(t, 1, b.P95, .001)
 	require.Zero(t, b.Ended["done"])
 	require.Zero(t, b.Ended["failed"])
-	require.InDelta(t, -1, decode(0, "").P50, 0)
+	require.InDelta(t, -1, decodeBucket(0, "").P50, 0)
 	last := Steps()[len(Steps())-1]
-	require.InDelta(t, last, decode(0, "w23=1").P95, 0, "beyond all steps")
+	require.InDelta(t, last, decodeBucket(0, "w23=1").P95, 0, "beyond all steps")
 }
 
-func FuzzDecode(f *testing.F) {
+func FuzzDecodeBucket(f *testing.F) {
 	f.Add("done=1 w0=5 busy=7 up=9")
 	f.Add("= == a=b w0=9223372036854775807 w1=9223372036854775807")
 	f.Fuzz(func(t *testing.T, text string) {
-		b := decode(0, text)
+		b := decodeBucket(0, text)
 		require.Len(t, b.Ended, len(Outcomes()))
 		require.GreaterOrEqual(t, b.P95, b.P50, strings.TrimSpace(text))
 	})

@@ -1,4 +1,4 @@
-package usage
+package stats
 
 import (
 	"regexp"
@@ -64,7 +64,7 @@ func BenchmarkBill(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			db := redistest.Open(b, redistest.Start(b).URL())
-			script := redis.NewScript("usage/"+c.name, redis.Write, Lua, c.text)
+			script := redis.NewScript("usage/"+c.name, redis.Write, BillLua, c.text)
 			_, before := spentOn(b, db, "evalsha")
 			for b.Loop() {
 				_, err := db.Run(b.Context(), script)

@@ -1,13 +1,4 @@
-// Package trends keeps how a fleet has done within the last day, for all hubs of a Redis:
-// how many jobs ended and how, how long they waited, and how much of their time the
-// instances worked. It counts per five minutes; hubs add what they have counted every few
-// seconds, so that no job costs a round trip.
-//
-// Its key:
-//
-//	h:trends  hash  per five minutes, by their number since the Unix epoch: counts as
-//	                `name=number` with blanks
-package trends
+package stats
 
 import (
 	"cmp"
@@ -27,8 +18,8 @@ import (
 const (
 	// Width is the time of one bucket.
 	Width = 5 * time.Minute
-	// count is how many buckets are kept.
-	count = 288
+	// buckets is how many of them are kept.
+	buckets = 288
 	// maxNames bounds the counts of a bucket.
 	maxNames = 100
 )
@@ -47,12 +38,14 @@ func Steps() []float64 {
 	return []float64{.1, .25, .5, 1, 2, 3, 5, 7.5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600, 7200}
 }
 
-//go:embed scripts/add.lua
-var addLua string
+//go:embed scripts/trends.lua
+var trendsLua string
 
-var addScript = redis.NewScript("trends/add", redis.Write, addLua)
+var addTrends = redis.NewScript("trends/add", redis.Write, trendsLua)
 
-// Trends are those of a Redis. They are safe for concurrent use.
+// Trends are how the fleet has done within the last day: how many jobs ended and how, how long they
+// waited, and how much of their time the instances worked. It counts per five minutes; hubs add what
+// they have counted every few seconds, so that no job costs a round trip. They are safe for concurrent use.
 type Trends struct {
 	db *redis.DB
 
@@ -62,8 +55,8 @@ type Trends struct {
 	last  []Bucket
 }
 
-// New returns the trends in a Redis.
-func New(db *redis.DB) *Trends { return &Trends{db: db, added: map[string]int64{}} }
+// NewTrends returns the trends in a Redis.
+func NewTrends(db *redis.DB) *Trends { return &Trends{db: db, added: map[string]int64{}} }
 
 // Waited counts a job that was given to an instance after a wait.
 func (t *Trends) Waited(wait time.Duration) {
@@ -97,7 +90,7 @@ func (t *Trends) Flush(ctx context.Context) error {
 	added := t.added
 	t.added = map[string]int64{}
 	t.mu.Unlock()
-	args := []any{Width.Milliseconds(), count}
+	args := []any{Width.Milliseconds(), buckets}
 	for _, name := range slices.Sorted(maps.Keys(added)) {
 		if added[name] != 0 {
 			args = append(args, name, added[name])
@@ -106,7 +99,7 @@ func (t *Trends) Flush(ctx context.Context) error {
 	if len(args) == 2 {
 		return nil
 	}
-	if _, err := t.db.Run(ctx, addScript, args...); err != nil {
+	if _, err := t.db.Run(ctx, addTrends, args...); err != nil {
 		for name, n := range added {
 			t.add(name, n)
 		}
@@ -146,16 +139,16 @@ func (t *Trends) Day(ctx context.Context) ([]Bucket, error) {
 	var day []Bucket
 	for field, text := range stored {
 		if n, err := strconv.ParseInt(field, 10, 64); err == nil {
-			day = append(day, decode(n*Width.Milliseconds(), text))
+			day = append(day, decodeBucket(n*Width.Milliseconds(), text))
 		}
 	}
 	slices.SortFunc(day, func(a, b Bucket) int { return cmp.Compare(a.At, b.At) })
-	t.last, t.read = day[max(0, len(day)-count):], time.Now()
+	t.last, t.read = day[max(0, len(day)-buckets):], time.Now()
 	return t.last, nil
 }
 
-// decode reads a stored bucket; what it does not know it skips.
-func decode(at int64, text string) Bucket {
+// decodeBucket reads a stored bucket; what it does not know it skips.
+func decodeBucket(at int64, text string) Bucket {
 	counts := map[string]int64{}
 	for pair := range strings.FieldsSeq(text) {
 		name, value, _ := strings.Cut(pair, "=")
