@@ -71,8 +71,8 @@ type Scale struct {
 
 // Wanted says how many instances of a class there should be. More are wanted if the waiting work
 // would not be done a minute after they are up, or if those that are there are too busy on average.
-// One goes when it has been idle for long enough and the others are not too busy without it; while
-// anything waits, none goes but those beyond Max. The budget is stronger than Min. Nothing calls it
+// One goes when it has been idle for long enough and the others are not too busy without it; each
+// job that waits keeps one more, so that jobs that cannot run anywhere keep no whole fleet. The budget is stronger than Min. Nothing calls it
 // yet.
 func (b ScaleBounds) Wanted(d Demand) Scale {
 	have := len(d.Instances) + d.Starting
@@ -105,10 +105,10 @@ func (b ScaleBounds) need(d Demand, have int) (int, string) {
 		work += w
 	}
 	waiting := work
-	busy := 0
+	busy := d.busy()
 	for _, i := range d.Instances {
 		if i.Busy {
-			work, busy = work+i.Left, busy+1
+			work += i.Left
 		}
 	}
 	// What is there works while others start; those that are starting already are taken to be as
@@ -138,11 +138,22 @@ func (b ScaleBounds) afford(d Demand) int {
 
 // release lists the instances that may go because nobody needs them.
 func (b ScaleBounds) release(d Demand, have int) []string {
-	keep := min(max(b.Min, int(math.Ceil(d.Load/lightLoad))), b.Max)
-	if len(d.Waiting) > 0 {
-		keep = b.Max
+	keep := max(b.Min, int(math.Ceil(d.Load/lightLoad)))
+	if waiting := len(d.Waiting); waiting > 0 { // one each: more than that are idle beside jobs that cannot run there
+		keep = max(keep, d.busy()+waiting)
 	}
+	keep = min(keep, b.Max)
 	return d.idle(have-keep, func(i Elastic) bool { return i.Idle >= b.IdleAfter && !i.Needed })
+}
+
+// busy counts the instances that work.
+func (d Demand) busy() (n int) {
+	for _, i := range d.Instances {
+		if i.Busy {
+			n++
+		}
+	}
+	return n
 }
 
 // idle lists up to most idle instances that may go, those that were idle longest first.

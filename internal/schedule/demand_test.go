@@ -54,9 +54,12 @@ func TestWanted(t *testing.T) {
 		"idle for long": {
 			unbounded(0, 9), Demand{Instances: []Elastic{idleFor("a", 6*time.Minute), busy, idleFor("b", 7*time.Minute)}}, 1, []string{"b", "a"},
 		},
-		"not below min":           {unbounded(1, 9), Demand{Instances: []Elastic{idleFor("a", 6*time.Minute), idleFor("b", 7*time.Minute)}}, 1, []string{"b"}},
-		"a needed one stays":      {unbounded(0, 9), Demand{Instances: []Elastic{warm}}, 1, nil},
-		"the load needs one":      {unbounded(0, 9), Demand{Load: 0.5, Instances: []Elastic{idleFor("a", time.Hour)}}, 1, nil},
+		"not below min":      {unbounded(1, 9), Demand{Instances: []Elastic{idleFor("a", 6*time.Minute), idleFor("b", 7*time.Minute)}}, 1, []string{"b"}},
+		"a needed one stays": {unbounded(0, 9), Demand{Instances: []Elastic{warm}}, 1, nil},
+		"the load needs one": {unbounded(0, 9), Demand{Load: 0.5, Instances: []Elastic{idleFor("a", time.Hour)}}, 1, nil},
+		"a job that cannot run keeps one": {
+			unbounded(0, 9), Demand{Waiting: jobsOf(1, time.Second), Instances: []Elastic{idleFor("a", 6*time.Minute), idleFor("b", 7*time.Minute), busy}}, 2, []string{"b"},
+		},
 		"above max":               {unbounded(0, 1), Demand{Waiting: jobsOf(1, time.Second), Instances: []Elastic{busy, idleFor("a", 6*time.Minute)}}, 1, []string{"a"}},
 		"a budget for two":        {paid, Demand{Waiting: jobsOf(100, time.Minute)}, 2, nil},
 		"the budget is too small": {paid, Demand{Instances: []Elastic{busy, idleFor("a", time.Second), idleFor("b", 2*time.Second)}}, 2, []string{"b"}},
