@@ -65,6 +65,9 @@ type Scale struct {
 	// Release are the idle instances that may go, those that were idle longest first. Wanted does
 	// not count them.
 	Release []string
+	// Drain are busy instances that the budget no longer pays for: they are to get no more jobs, and
+	// Wanted still counts them until they are idle.
+	Drain []string
 	// Why says in one sentence what decided.
 	Why string
 }
@@ -79,7 +82,7 @@ func (b ScaleBounds) Wanted(d Demand) Scale {
 	afford := b.afford(d)
 	if have > afford {
 		release := d.idle(have-min(afford, b.Max), func(Elastic) bool { return true })
-		return Scale{have - len(release), release, "the budget is spent"}
+		return Scale{have - len(release), release, d.ending(have - len(release) - afford), "the budget is spent"}
 	}
 	need, why := b.need(d, have)
 	limit := min(b.Max, afford)
@@ -90,12 +93,12 @@ func (b ScaleBounds) Wanted(d Demand) Scale {
 		need, why = limit, why+", as many as max allows"
 	}
 	if need > have {
-		return Scale{need, nil, why}
+		return Scale{Wanted: need, Why: why}
 	}
 	if release := b.release(d, have); len(release) > 0 {
-		return Scale{have - len(release), release, fmt.Sprintf("%d idle for %v or longer", len(release), b.IdleAfter)}
+		return Scale{Wanted: have - len(release), Release: release, Why: fmt.Sprintf("%d idle for %v or longer", len(release), b.IdleAfter)}
 	}
-	return Scale{have, nil, "enough for what waits and arrives"}
+	return Scale{Wanted: have, Why: "enough for what waits and arrives"}
 }
 
 // need is how many instances the work asks for, never more than there are jobs for.
@@ -154,6 +157,16 @@ func (d Demand) busy() (n int) {
 		}
 	}
 	return n
+}
+
+// ending lists up to most busy instances, those that will be idle soonest first.
+func (d Demand) ending(most int) (names []string) {
+	list := slices.DeleteFunc(slices.Clone(d.Instances), func(i Elastic) bool { return !i.Busy })
+	slices.SortStableFunc(list, func(a, b Elastic) int { return cmp.Or(cmp.Compare(a.Left, b.Left), cmp.Compare(a.Name, b.Name)) })
+	for _, i := range list[:max(min(most, len(list)), 0)] {
+		names = append(names, i.Name)
+	}
+	return names
 }
 
 // idle lists up to most idle instances that may go, those that were idle longest first.

@@ -77,6 +77,21 @@ func TestWanted(t *testing.T) {
 	}
 }
 
+// While jobs keep coming no instance is ever idle, so a spent budget must end busy ones too, those that end soonest first.
+func TestSpentBudgetDrains(t *testing.T) {
+	t.Parallel()
+	b := ScaleBounds{Max: 10, IdleAfter: 9 * time.Minute, Price: 6, Left: 2.5} // enough for two
+	d := Demand{Waiting: jobsOf(99, time.Minute), Instances: []Elastic{
+		{Name: "a", Busy: true, Left: 3 * time.Second}, {Name: "b", Busy: true, Left: time.Second}, idleFor("c", time.Second), {Name: "d", Busy: true, Left: 2 * time.Second},
+	}}
+	s := b.Wanted(d)
+	require.Equal(t, Scale{Wanted: 3, Release: []string{"c"}, Drain: []string{"b"}, Why: s.Why}, s)
+	b.Left = 0
+	require.Equal(t, []string{"b", "d", "a"}, b.Wanted(d).Drain)
+	b.Left = 10
+	require.Empty(t, b.Wanted(d).Drain)
+}
+
 // randomDemand is any state of a class.
 func randomDemand(random *rand.Rand) (ScaleBounds, Demand) {
 	b := unbounded(random.IntN(3), 3+random.IntN(8))
@@ -109,6 +124,9 @@ func TestWantedLaws(t *testing.T) {
 		s := b.Wanted(d)
 		require.LessOrEqual(t, s.Wanted, max(have, min(b.Max, b.afford(d))), "%+v %+v", b, d)
 		require.Equal(t, max(s.Wanted, have), s.Wanted+len(s.Release), "%+v %+v", b, d)
+		if afford := b.afford(d); s.Wanted-len(s.Drain) > afford {
+			require.Zero(t, len(d.Instances)-len(s.Release)-len(s.Drain), "only what is starting may cost more than is left")
+		}
 		for _, i := range d.Instances {
 			require.False(t, i.Busy && slices.Contains(s.Release, i.Name), "%+v %+v", b, d)
 		}
