@@ -250,19 +250,19 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	return Accepted{ID: j.ID, Existing: accepted.Existing, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta, CreatedAt: j.CreatedAt}, nil
 }
 
-// replay resends the messages of an ended job because the same prompt was posted again: its client
-// may have missed the answer, or the end.
+// replay sends the messages of an ended job again because the same prompt was posted again by a
+// client that has confirmed the end: it may have missed the answer.
 func (s *Submitter) replay(ctx context.Context, j job.Job) {
 	k := stream.KeyOf(j.Requester)
-	if s.streams.Replay(k, j.ID) {
+	if s.streams.Owes(k, j.ID, j.Key) {
 		return
 	}
 	frames := retold(ctx, s.queue, j, endGrace*endPatience)
 	if len(frames) == 0 {
 		return
 	}
-	// Nobody knows yet that the client has it, so it may also be on its way from another hub.
-	if ended, err := s.queue.EndedOf(ctx, []string{j.Key}); err == nil && len(ended) == 1 && !ended[0].Delivered {
+	// As long as nobody knows that the client has it, it may also be on its way from another hub.
+	if ended, err := s.queue.EndedOf(ctx, []string{j.Key}); err != nil || len(ended) == 1 && !ended[0].Delivered {
 		s.streams.EndedElsewhere(k, j.ID, j.Key, frames...)
 		return
 	}

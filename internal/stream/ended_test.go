@@ -33,24 +33,6 @@ func TestOneEndPerSocket(t *testing.T) {
 	})
 }
 
-// A prompt that is replayed because it was posted again is written even after its end.
-func TestReplayIsWritten(t *testing.T) {
-	t.Parallel()
-	var jobs []string
-	var l line
-	l.attach(func(it item) {
-		if it.frame != nil {
-			jobs = append(jobs, it.job)
-		}
-	}, false)
-	q := l.begin("a", 1)
-	q.job = "job a"
-	l.end(q, nil)
-	require.Equal(t, []string{"job a"}, jobs)
-	require.True(t, l.replay("a"))
-	require.Equal(t, []string{"job a", ""}, jobs)
-}
-
 func TestEndedJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	var e endedJobs

@@ -71,8 +71,7 @@ type sequence struct {
 	counted bool
 	// open means that its messages go to the client now, or did before the socket
 	// was lost.
-	open  bool
-	again bool // its client has asked for all of it a second time
+	open bool
 	// mark is set once all of it was sent: a pong to the ping with that number
 	// confirms it.
 	mark uint64
@@ -369,7 +368,7 @@ func (l *line) seal(q *sequence) {
 
 func (l *line) emit(it item) {
 	if l.out != nil {
-		if it.of != nil && !it.of.again {
+		if it.of != nil {
 			it.job = it.of.job
 		}
 		l.out(it)

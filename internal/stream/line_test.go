@@ -314,21 +314,23 @@ func TestLiveInterleaves(t *testing.T) {
 	require.Equal(t, words(closing("a", 3), "c start", "c executed"), r.take())
 }
 
-func TestReplayOfTheSamePrompt(t *testing.T) {
+// A prompt that was posted again before its end was confirmed is on its way already.
+func TestWhatIsOwed(t *testing.T) {
 	t.Parallel()
 	l, r := testLine(), &recorder{}
 	l.attach(r.out, false)
-	require.False(t, l.replay("a"))
+	require.False(t, l.owes("a", "job a"))
 	a := l.begin("a", 1)
-	l.send(a, other("a start"))
-	require.True(t, l.replay("a"), "it is still to come")
+	a.job = "job a"
+	require.True(t, l.owes("a", "job a"), "it is still to come")
+	require.False(t, l.owes("a", "job b"), "another one of the same id")
 	l.end(a, nil)
-	require.Equal(t, words("a start", closing("a", 1)), r.take())
-	require.True(t, l.replay("a"))
-	require.Equal(t, words("a start", closing("a", 2)), r.take())
-	require.Empty(t, prompts(l.confirm(1)))
-	require.Equal(t, []string{"a"}, prompts(l.confirm(2)))
-	require.False(t, l.replay("a"), "received, so no longer kept")
+	require.True(t, l.owes("a", "job a"))
+	require.Equal(t, words(closing("a", 1)), r.take())
+	l.confirm(1)
+	require.False(t, l.owes("a", "job a"), "received, so no longer kept")
+	l.ended(Attempt{Prompt: "a"}, []Message{other("from the history")})
+	require.True(t, l.owes("a", "job a"))
 }
 
 func TestClear(t *testing.T) {

@@ -2,7 +2,6 @@ package stream
 
 import (
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -103,8 +102,6 @@ func (m *model) step() {
 		m.line.detach()
 	case n < 96 && m.on && m.socket.mark > 0:
 		m.confirm(m.rand.Uint64N(m.socket.mark + 1))
-	case n < 97:
-		m.replayAny()
 	}
 }
 
@@ -194,18 +191,6 @@ func (m *model) confirm(mark uint64) {
 			run.received = true
 			delete(m.socket.whole, n)
 		}
-	}
-}
-
-func (m *model) replayAny() {
-	if !m.on || len(m.socket.open) > 0 {
-		return
-	}
-	for _, mark := range slices.Sorted(maps.Keys(m.socket.whole)) {
-		run := m.socket.whole[mark]
-		delete(m.socket.whole, mark) // only the receipt of the second time counts
-		require.True(m.t, m.line.replay(run.prompt))
-		return
 	}
 }
 

@@ -109,10 +109,10 @@ func TestReplayOfAPostedAgain(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		p := r.open("/ws?clientId=me")
 		k := Key{Client: "me"}
-		require.False(t, r.streams.Replay(k, "a"))
+		require.False(t, r.streams.Owes(k, "a", ""))
 		r.run("me", "a").End()
 		p.settled()
-		require.False(t, r.streams.Replay(k, "a"), "received, so no longer known")
+		require.False(t, r.streams.Owes(k, "a", ""), "received, so no longer known")
 		r.streams.Ended(k, Attempt{Prompt: "a"}, other(start("a")), other(success("a")))
 		require.Equal(t, words(start("a"), success("a"), status(0), null("a")), p.settled())
 	})

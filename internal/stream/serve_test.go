@@ -76,7 +76,7 @@ func TestRunsWithoutClient(t *testing.T) {
 		}
 		r.streams.Ended(Key{}, Attempt{Prompt: "b"}, other("x"))
 		r.streams.Posted(Key{}, time.Now())
-		require.False(t, r.streams.Replay(Key{}, "b"))
+		require.False(t, r.streams.Owes(Key{}, "b", ""))
 		r.streams.Send(Key{}, other("x"))
 		require.Empty(t, p.settled())
 		require.Len(t, r.streams.clients, 1, "only the one with the minted id")

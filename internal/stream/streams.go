@@ -337,12 +337,13 @@ func (s *Streams) Posted(k Key, at time.Time) {
 	})
 }
 
-// Replay sends the messages of an ended prompt again, because the same prompt was
-// posted again. It reports whether they are (or will be) sent; if not, they are no
-// longer known and the caller may build them from history, see [Streams.Ended].
-func (s *Streams) Replay(k Key, promptID string) (known bool) {
-	s.change(k, false, func(c *client) { known = c.line.replay(promptID) })
-	return known
+// Owes reports whether this hub keeps a job whose end the client has yet to confirm. If the same
+// prompt was posted again, its client must be sent nothing more: it waits for what is on its way, and
+// no socket is told one end twice. Otherwise the caller may build the messages from history, see
+// [Streams.Ended].
+func (s *Streams) Owes(k Key, promptID, job string) (owes bool) {
+	s.change(k, false, func(c *client) { owes = c.line.owes(promptID, job) })
+	return owes
 }
 
 // Showing returns the running prompt whose messages the client is being shown; ok
