@@ -62,6 +62,12 @@ type App struct {
 	// forget it (docs/operations.md#forget).
 	Primary []string `json:"primary,omitempty" word:"primary <name...>"`
 
+	// Machines that come and go by need, up to 32 classes of them, see docs/scaling.md: their
+	// instances by name (`<class>-*` without `instances`; `*` stands for any text), how many there
+	// are, how long one is idle before it goes (`5m`), what it costs, and the program that starts
+	// and stops them; without one, whatever starts them reads `GET /hub/scale`. Default: none.
+	Scale Scales `json:"scale,omitempty" word:"scale <class> { max <n>; min <n>; instances <name...>; idle_after <duration>; price <money>/h; budget <money>/day; provider exec <program> [<argument>...] }"`
+
 	// # Redis and storage
 
 	// Where the queue is: `embedded`, in this process and in the data folder, for one hub and a

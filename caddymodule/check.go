@@ -95,6 +95,9 @@ func (a *App) check() error {
 	if err := a.Reserve.check(); err != nil {
 		return fmt.Errorf("reserve: %w", err)
 	}
+	if err := a.Scale.check(); err != nil {
+		return fmt.Errorf("scale: %w", err)
+	}
 	if err := a.GPUs.check(); err != nil {
 		return fmt.Errorf("gpu: %w", err)
 	}

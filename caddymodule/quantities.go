@@ -2,7 +2,9 @@ package caddymodule
 
 import (
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
@@ -13,6 +15,17 @@ func parseCount(value string) (int, error) {
 	n, err := strconv.Atoi(value)
 	if err != nil || n < 1 {
 		return 0, fmt.Errorf("%q is not a whole number above 0", value)
+	}
+	return n, nil
+}
+
+// parseMoney parses an amount of money for a time, such as 20/day, in whatever money the operator
+// counts.
+func parseMoney(value, per string) (float64, error) {
+	amount, ok := strings.CutSuffix(value, "/"+per)
+	n, err := strconv.ParseFloat(amount, 64)
+	if !ok || err != nil || !(n > 0) || math.IsInf(n, 1) {
+		return 0, fmt.Errorf("%q is not an amount of money such as 20/%s", value, per)
 	}
 	return n, nil
 }

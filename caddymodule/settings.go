@@ -33,6 +33,7 @@ func (a *App) hubSettings() hub.Settings {
 	s := hub.Settings{
 		Reserved:       a.Reserve.named(),
 		GPUs:           a.GPUs.named(),
+		Scale:          a.Scale.classes(),
 		Secrets:        a.Secret,
 		FIFO:           a.Order == orderFIFO,
 		InputsFrom:     hostsOf(a.InputsFrom),

@@ -152,7 +152,14 @@ func (w word) set(value string) (err error) {
 	case *int64:
 		*field, err = parseSize(value)
 	case *float64:
-		*field, err = parseWeight(value)
+		switch w.form {
+		case "<money>/day":
+			*field, err = parseMoney(value, "day")
+		case "<money>/h":
+			*field, err = parseMoney(value, "h")
+		default:
+			*field, err = parseWeight(value)
+		}
 	case *caddy.Duration:
 		*field, err = parseDuration(value)
 	case **caddy.Duration:

@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"internal/hub": { // no internal/api: it is the core of every dialect
 		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/budget", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/redis", "internal/refusal", "internal/panics", "internal/retry",
-		"internal/roster", "internal/rules", "internal/schedule", "internal/stream", "internal/traces", "internal/tunnel", "internal/stats", "internal/userdata", "internal/webui", "internal/worker",
+		"internal/roster", "internal/rules", "internal/scale", "internal/schedule", "internal/stream", "internal/traces", "internal/tunnel", "internal/stats", "internal/userdata", "internal/webui", "internal/worker",
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
@@ -105,6 +105,7 @@ var mayImport = map[string][]string{
 	"internal/logs":      {"internal/pyjson", "internal/stream"},
 	"internal/gossip":    {"internal/durable", "internal/fleet", "internal/retry"},
 	"internal/schedule":  {"internal/job", "internal/pyjson"},
+	"internal/scale":     {"internal/panics", "internal/redis", "internal/schedule"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis", "internal/stats"},
 	"internal/stream":    {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/tenantlru", "internal/retry"},
 	"internal/sim":       {"internal/pyjson", "internal/python"},

@@ -33,6 +33,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/roster"
+	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/stats"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/userdata"
@@ -108,6 +109,7 @@ type Hub struct {
 	staticInstances *staticInstances
 	tunnels         *Tunnels
 	keys            *apikeys.Keys
+	scaler          *scale.Scaler
 	workers         *Workers
 
 	submitter *Submitter
@@ -273,6 +275,7 @@ func (h *Hub) open(ctx context.Context) error {
 	}
 	h.board = &Board{insight: h.insight, dispatch: h.dispatch, fleet: h.fleet, queue: h.queue, recorder: h.recorder, log: h.log, views: map[sight]*boardView{}, pages: map[string]int{}}
 	h.canceller.steered = h.board.Touch
+	h.openScaler()
 	h.openViews()
 	h.openCallbacks()
 	h.staticInstances = newStaticInstances(h)

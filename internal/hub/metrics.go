@@ -31,6 +31,7 @@ type gauges struct {
 	free    *prometheus.Desc
 	size    *prometheus.Desc
 	build   *prometheus.Desc
+	elastic elasticGauges
 }
 
 func newGauges(h *Hub) *gauges {
@@ -51,6 +52,7 @@ func newGauges(h *Hub) *gauges {
 		classes: prometheus.NewDesc("comfyhub_catalog_classes", "Node classes that the hub knows, of all instances together.", nil, nil),
 		free:    prometheus.NewDesc("comfyhub_disk_free_bytes", "Space that is left on the disk of a folder: data, or storage if that is a folder.", []string{"folder"}, nil),
 		size:    prometheus.NewDesc("comfyhub_disk_size_bytes", "Size of the disk of a folder.", []string{"folder"}, nil),
+		elastic: newElasticGauges(),
 		build:   prometheus.NewDesc("comfyhub_build_info", "1, with the version of the hub.", []string{"version"}, nil),
 	}
 }
@@ -62,6 +64,7 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 	} {
 		out <- d
 	}
+	g.elastic.describe(out)
 	metrics.DescribeFleet(out)
 }
 
@@ -86,6 +89,9 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 		gauge(g.redis, 1)
 	} else {
 		gauge(g.redis, 0)
+	}
+	if classes, err := h.Scale(ctx); err == nil {
+		g.elastic.collect(gauge, classes)
 	}
 	gauge(g.skew, h.db.Clock().Skew().Seconds())
 	gauge(g.storage, oneIf(h.storage.Health().Err() == nil))

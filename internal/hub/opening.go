@@ -199,6 +199,7 @@ func (h *Hub) enter(opening context.Context) {
 	h.maintenance.Go(func() { h.storage.Health().Watch(maintenance, h.log, func(error) { h.dispatch.Wake() }) })
 	h.maintenance.Go(func() { h.db.Clock().Follow(maintenance) })
 	h.maintenance.Go(func() { h.stops.run(maintenance) })
+	h.maintenance.Go(func() { h.scaler.Run(maintenance) })
 	h.maintenance.Go(func() { h.keys.Follow(maintenance, h.log) })
 	h.maintenance.Go(func() { h.recorder.run(maintenance) })
 	h.maintenance.Go(func() { h.janitor.run(maintenance) })

@@ -101,6 +101,9 @@ type Settings struct {
 	// GPUs name the GPUs of instances without an agent, by the instances' names. Instances with the
 	// same name share its memory. Default: each has its own.
 	GPUs map[string]string
+	// Scale are the classes of machines that come and go by need, MaxScaleClasses at most. Default:
+	// none.
+	Scale []ScaleClass
 	// Join are gossip addresses of other hubs, host:port.
 	Join []string
 	// AgentsFrom are the networks and addresses in which agents are believed to be where they say.

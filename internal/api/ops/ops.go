@@ -31,6 +31,7 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/callbacks/*/replay", o.postCallbackReplay)
 	t.Handle("GET /hub/stats", o.getStats)
 	t.Handle("GET /hub/usage", o.getUsage)
+	t.Handle("GET /hub/scale", o.getScale)
 	t.Handle("GET /hub/events", d.getEvents)
 	t.Handle("GET /hub/trends", d.getTrends)
 	t.Handle("GET /hub/faults", d.getFaults)

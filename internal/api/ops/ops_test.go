@@ -51,6 +51,7 @@ func TestAnswersOfAnEmptyHub(t *testing.T) {
 		{"GET", "/hub/jobs", "", 200, `[]`},
 		{"GET", "/hub/jobs/none", "", 404, `Job not found`},
 		{"GET", "/hub/stats", "", 200, `"queued": 0, "running": 0, "sockets": 0, "instances": {`},
+		{"GET", "/hub/scale", "", 403, `Only operators may do this`},
 		{"POST", "/hub/jobs/none/cancel", "", 200, `{"cancelled": false}`},
 		{"POST", "/hub/explain", `{"prompt_id": "none"}`, 404, `Job not found`},
 		{"PATCH", "/hub/jobs/none", `{"paused": true}`, 404, `Job not found`},

@@ -1,0 +1,154 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
+)
+
+// Scale is a class of machines that come and go by need.
+type Scale struct {
+	// Name of the class.
+	Class string `json:"class"`
+
+	// Names of its instances; `*` stands for any text. Default: `<class>-*`.
+	Instances []string `json:"instances,omitempty" word:"instances <name...>"`
+
+	// How many there are at least. Default: 0.
+	Min int `json:"min,omitempty" word:"min <n>"`
+
+	// How many there are at most.
+	Max int `json:"max" word:"max <n>"`
+
+	// How long an instance has nothing to do before it goes. Default: 5m.
+	IdleAfter caddy.Duration `json:"idle_after,omitempty" word:"idle_after <duration>"`
+
+	// What all of them may cost a day by UTC. Default: no limit.
+	Budget float64 `json:"budget,omitempty" word:"budget <money>/day"`
+
+	// What one costs an hour. Default: unknown.
+	Price float64 `json:"price,omitempty" word:"price <money>/h"`
+
+	// The program that starts and stops them, with its arguments. Default: none, whatever starts
+	// them reads `GET /hub/scale`.
+	Exec []string `json:"exec,omitempty"`
+}
+
+// Scales are all classes.
+type Scales []*Scale
+
+// UnmarshalCaddyfile parses a block "scale <class>" of the app.
+func (s *Scales) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	c := &Scale{}
+	if !d.Args(&c.Class) || d.CountRemainingArgs() > 0 {
+		return d.Err("scale takes the name of a class, and a block")
+	}
+	filled, err := lines(d, c, "", ownLines{"min": c.unmarshalMin, "provider": c.unmarshalProvider})
+	switch {
+	case err != nil:
+		return err
+	case !filled:
+		return d.Err("scale takes a block")
+	}
+	*s = append(*s, c)
+	if err := s.check(); err != nil {
+		return d.Errf("scale: %w", err)
+	}
+	return nil
+}
+
+// unmarshalMin parses a line "min <n>"; unlike other counts it may be 0.
+func (s *Scale) unmarshalMin(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) != 1 {
+		return d.Errf("min takes one argument, not %d", len(args))
+	}
+	n, err := strconv.Atoi(args[0])
+	if err != nil || n < 0 {
+		return d.Errf("min: %q is not a whole number", args[0])
+	}
+	s.Min = n
+	return nil
+}
+
+// unmarshalProvider parses a line "provider exec <program> [<argument>...]".
+func (s *Scale) unmarshalProvider(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	switch {
+	case len(args) == 0:
+		return d.ArgErr()
+	case args[0] != "exec":
+		return d.Errf("provider: %q is not exec", args[0])
+	case len(args) == 1:
+		return d.Err("provider exec takes a program, and perhaps arguments")
+	}
+	s.Exec = args[1:]
+	return nil
+}
+
+// className is what a class may be called: its name is in labels, queries and names of instances.
+var className = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// check validates values that may come from JSON.
+func (s Scales) check() error {
+	if len(s) > hub.MaxScaleClasses {
+		return fmt.Errorf("more than %d classes", hub.MaxScaleClasses)
+	}
+	var seen []string
+	for _, c := range s {
+		if slices.Contains(seen, c.Class) {
+			return fmt.Errorf("%s is given twice", c.Class)
+		}
+		seen = append(seen, c.Class)
+		if err := c.check(); err != nil {
+			return fmt.Errorf("%s: %w", c.Class, err)
+		}
+	}
+	return nil
+}
+
+func (s *Scale) check() error {
+	switch {
+	case !className.MatchString(s.Class):
+		return errors.New("a class is named with letters, digits, '.', '_' and '-', 63 at most")
+	case s.Max < 1 || s.Max > hub.MaxScaleMachines:
+		return fmt.Errorf("max is needed, from 1 to %d", hub.MaxScaleMachines)
+	case s.Min < 0 || s.Min > s.Max:
+		return errors.New("min is more than max")
+	case s.Price < 0 || s.Budget < 0:
+		return errors.New("price and budget must not be negative")
+	case s.Budget > 0 && s.Price == 0:
+		return errors.New("budget needs a price")
+	case slices.Contains(s.Exec, "") && s.Exec[0] == "":
+		return errors.New("provider exec: the program has no name")
+	}
+	return checkWords(s)
+}
+
+// classes are the hub's.
+func (s Scales) classes() (list []hub.ScaleClass) {
+	for _, c := range s {
+		class := hub.ScaleClass{
+			Name: c.Class, Instances: c.Instances, Min: c.Min, Max: c.Max, IdleAfter: time.Duration(c.IdleAfter), Price: c.Price, Budget: c.Budget,
+		}
+		if len(class.Instances) == 0 {
+			class.Instances = []string{c.Class + "-*"}
+		}
+		if class.IdleAfter == 0 {
+			class.IdleAfter = hub.DefaultIdleAfter
+		}
+		if len(c.Exec) > 0 {
+			class.Provider = hub.ScaleExec{Command: c.Exec}
+		}
+		list = append(list, class)
+	}
+	return list
+}

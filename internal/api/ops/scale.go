@@ -1,0 +1,63 @@
+package ops
+
+import (
+	"net/http"
+
+	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// getScale answers GET /hub/scale for operators: the classes of machines that come and go by need;
+// with ?class=NAME one of them, whose "value" is what KEDA's metrics-api scaler reads.
+func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+	if o.refuseOthers(w, a) {
+		return
+	}
+	all, err := o.hub.Scale(r.Context())
+	if err != nil {
+		o.Fail(w, r, err)
+		return
+	}
+	q := api.QueryOf(r)
+	list := make(pyjson.Array, 0, len(all))
+	for _, s := range all {
+		if !q.Has("class") {
+			list = append(list, scaleValue(s))
+		} else if s.Class == q.Get("class") {
+			api.WriteValue(w, scaleValue(s))
+			return
+		}
+	}
+	if q.Has("class") {
+		api.WriteErrorText(w, http.StatusNotFound, "No class of that name is configured")
+		return
+	}
+	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "classes", Value: list}))
+}
+
+func scaleValue(s hub.ScaleStatus) *pyjson.Object {
+	number := func(n int) pyjson.Value { return pyjson.Int(int64(n)) }
+	o := pyjson.NewObject(
+		pyjson.Member{Key: "class", Value: pyjson.String(s.Class)},
+		pyjson.Member{Key: "value", Value: number(s.Wanted)},
+		pyjson.Member{Key: "wanted", Value: number(s.Wanted)},
+		pyjson.Member{Key: "have", Value: number(s.Have)},
+		pyjson.Member{Key: "starting", Value: number(s.Starting)},
+		pyjson.Member{Key: "leaving", Value: number(s.Leaving)},
+		pyjson.Member{Key: "min", Value: number(s.Min)},
+		pyjson.Member{Key: "max", Value: number(s.Max)},
+		pyjson.Member{Key: "why", Value: pyjson.String(s.Why)},
+		pyjson.Member{Key: "start_seconds", Value: pyjson.Float(s.Start.Seconds())},
+		pyjson.Member{Key: "failed_starts", Value: number(s.FailedStarts)},
+		pyjson.Member{Key: "error", Value: stringOrNull(s.Error)},
+	)
+	if s.Price > 0 {
+		o.Set("price", pyjson.Float(s.Price))
+		o.Set("spent_today", pyjson.Float(s.Spent))
+	}
+	if s.Budget > 0 {
+		o.Set("budget", pyjson.Float(s.Budget))
+	}
+	return o
+}

@@ -1,0 +1,205 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+)
+
+// Machines come when there is work, and go when there is none.
+func TestScalerFollowsTheWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud(t)
+		go c.run(t.Context())
+		s, stop := c.scaling(redistest.Embedded(t), "one", classOf(c))
+		defer stop()
+		<-time.After(time.Minute)
+		require.Zero(t, c.count())
+		c.post(60, 30*time.Second)
+		eventually(t, 20*time.Minute, "all is done", func() bool { return c.left() == 0 })
+		require.Equal(t, 5, c.most)
+		require.Equal(t, 60, c.done)
+		eventually(t, 10*time.Minute, "all are gone", func() bool { return c.count() == 0 })
+		status, err := s.Status(t.Context())
+		require.NoError(t, err)
+		require.Len(t, status, 1)
+		require.InDelta(t, float64(c.seconds)/3600, status[0].Spent, 0.05)
+		require.InDelta(t, c.take.Seconds(), status[0].Start.Seconds(), 10)
+		for n, call := range c.calls {
+			require.EqualValues(t, n+1, call.Sequence)
+		}
+	})
+}
+
+// A spent budget ends no job: the machine gets no other one, and goes when it is idle. The next day
+// there is another budget.
+func TestScalerKeepsToTheBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud(t)
+		class := classOf(c)
+		class.Max, class.Budget = 1, 0.05 // three minutes
+		<-time.After(23 * time.Hour)      // a day begins at midnight
+		c.post(10, time.Minute)
+		go c.run(t.Context())
+		_, stop := c.scaling(redistest.Embedded(t), "one", class)
+		defer stop()
+		eventually(t, 10*time.Minute, "it is drained", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return len(c.machines) == 1 && c.machines["gpu-1"].stopped
+		})
+		eventually(t, 10*time.Minute, "it ends its job and goes", func() bool { return c.count() == 0 })
+		require.Equal(t, 1, c.done)
+		require.Positive(t, c.left(), "the budget is spent")
+		eventually(t, 90*time.Minute, "tomorrow it goes on", func() bool { return c.count() == 1 })
+	})
+}
+
+// A machine that is drained goes on when there is work again, in place of a new one.
+func TestScalerTakesMachinesBack(t *testing.T) {
+	t.Parallel()
+	now := (24 * time.Hour).Milliseconds()
+	rec := decode("")
+	rec.Told, rec.Machines = 2, map[string]machine{"gpu-1": {Seen: now, Drained: now - 9}, "gpu-2": {Seen: now, Drained: now - 5}}
+	view := View{
+		Instances: []Instance{{Name: "gpu-1", Works: true, Stopped: true, Busy: true}, {Name: "gpu-2", Works: true, Stopped: true}},
+		Waiting:   []time.Duration{time.Second},
+	}
+	c := &course{class: Class{Name: "gpu", Instances: []string{"gpu-*"}, Max: 2, IdleAfter: time.Minute}, now: now, rec: &rec, view: view, watch: newWatch(now)}
+	c.plan()
+	require.Equal(t, []string{"gpu-2"}, c.undrain)
+	require.Empty(t, c.drain)
+	require.Nil(t, rec.Change, "the number is the same")
+	require.Zero(t, rec.Machines["gpu-2"].Drained)
+	require.NotZero(t, rec.Machines["gpu-1"].Drained)
+}
+
+// Failures of the provider, and machines that never join, are tried again after pauses that grow.
+func TestScalerMeetsFailures(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud(t)
+		fails := 0
+		c.call = func(_ context.Context, taken bool) error {
+			if fails++; !taken && fails <= 4 {
+				return errCloud
+			}
+			return nil
+		}
+		c.dud = func(n int) bool { return n <= 2 }
+		class := classOf(c)
+		class.Max = 1
+		go c.run(t.Context())
+		s, stop := c.scaling(redistest.Embedded(t), "one", class)
+		defer stop()
+		c.post(1, time.Minute)
+		<-time.After(15 * time.Second)
+		status, err := s.Status(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, errCloud.Error(), status[0].Error)
+		eventually(t, time.Hour, "the job is done", func() bool { return c.done == 1 })
+		require.Equal(t, 3, c.number)
+		require.LessOrEqual(t, len(c.calls), 6, "two starts that failed, and one that did not")
+	})
+}
+
+// The hub dies in calls of the provider, before they have an effect and after; another one or
+// itself goes on. A change keeps its meaning, no machine that works is removed, there are never
+// more than Max, and all jobs are done.
+func TestScalerSurvivesDeaths(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 1))
+				c := newCloud(t)
+				db, class := redistest.Embedded(t), classOf(c)
+				var mu sync.Mutex
+				var stop func()
+				dead := make(chan struct{}, 1)
+				c.call = func(ctx context.Context, _ bool) error {
+					mu.Lock()
+					die := random.IntN(3) == 0
+					mu.Unlock()
+					if !die {
+						return nil
+					}
+					dead <- struct{}{}
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				c.dud = func(int) bool { mu.Lock(); defer mu.Unlock(); return random.IntN(6) == 0 }
+				go c.run(t.Context())
+				hub := 0
+				begin := func() { _, stop = c.scaling(db, fmt.Sprint("hub", hub%2), class) }
+				begin()
+				posted := 0
+				for end := time.Now().Add(4 * time.Hour); time.Now().Before(end) || c.left() > 0 || c.count() > 0; {
+					require.Less(t, time.Since(end), 3*time.Hour, "%d left, %d machines", c.left(), c.count())
+					mu.Lock()
+					if random.IntN(200) == 0 && time.Now().Before(end) {
+						n := 1 + random.IntN(20)
+						posted += n
+						c.post(n, time.Duration(5+random.IntN(90))*time.Second)
+					}
+					mu.Unlock()
+					select {
+					case <-dead:
+						stop()
+						mu.Lock()
+						hub += random.IntN(2)
+						mu.Unlock()
+						begin()
+					case <-time.After(time.Second):
+					}
+				}
+				stop()
+				require.Equal(t, posted, c.done)
+				require.LessOrEqual(t, c.most, class.Max)
+			})
+		})
+	}
+}
+
+// Machines of a class that is not configured any more are like any others.
+func TestScalerLeavesAClass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCloud(t)
+		db := redistest.Embedded(t)
+		class := classOf(c)
+		class.Max = 1
+		go c.run(t.Context())
+		_, stop := c.scaling(db, "one", class)
+		c.post(1, 10*time.Second)
+		eventually(t, 10*time.Minute, "it is up", func() bool { return c.done == 1 })
+		stuck := make(chan struct{})
+		c.call = func(ctx context.Context, _ bool) error { close(stuck); <-ctx.Done(); return ctx.Err() }
+		<-stuck // it is drained, and to be removed
+		stop()
+		c.call = nil
+		class.Name = "other"
+		class.Instances = []string{"other-*"}
+		_, stop = c.scaling(db, "one", class)
+		defer stop()
+		eventually(t, time.Minute, "it is not drained any more", func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return !c.machines["gpu-1"].stopped
+		})
+		records, err := store{db, "one"}.read(t.Context())
+		require.NoError(t, err)
+		require.NotContains(t, records, "gpu")
+	})
+}
