@@ -165,6 +165,38 @@ func TestFormerOwnerComesBackFirst(t *testing.T) {
 	})
 }
 
+// A client comes back to a hub that has missed that another one owns it, and cannot say so yet.
+// That it was the owner with an earlier socket does not decide about this one.
+func TestBackAtAHubThatMissedTheMove(t *testing.T) {
+	t.Parallel()
+	for name, owner := range map[string]func(b *rig, q *peer){
+		"the owner lives": func(_ *rig, q *peer) { q.leave() },
+		"it has stopped":  func(b *rig, _ *peer) { require.NoError(b.t, b.streams.Close(b.t.Context())) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+				c := x.rig(t, "c", Options{KeepAlive: time.Hour})
+				p := a.open("/ws?clientId=me")
+				p.settled()
+				p.leave()
+				x.hubs["a"].sever(true)
+				q := b.open("/ws?clientId=me")
+				run := c.job("me", "1", 1)
+				require.Equal(t, words(hello(0, "me"), start("1")), q.settled())
+				time.Sleep(time.Second)
+				owner(b, q)
+				p = a.open("/ws?clientId=me")
+				require.Equal(t, words(hello(0, "me")), p.settled())
+				x.hubs["a"].sever(false)
+				time.Sleep(3 * heartbeatInterval)
+				run.End(other(success("1")))
+				require.Equal(t, words(start("1"), success("1"), status(0), null("1")), p.settled())
+				nothingKept(t, a, c)
+			})
+		})
+	}
+}
+
 // A socket that the other hubs were never told about is older than the one that the client has
 // since opened at another hub.
 func TestLateClaimOfAnOldSocket(t *testing.T) {

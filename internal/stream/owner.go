@@ -118,7 +118,7 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 		return
 	}
 	s.change(k, true, func(c *client) { c.latest = max(c.latest, w.arrival) })
-	owner, err := s.claim(ctx, k, w.opened)
+	owner, err := s.claim(ctx, k, w)
 	if err != nil {
 		s.o.Logger.Debug("cannot tell other hubs of a client's socket", "error", err)
 	}
@@ -135,10 +135,10 @@ func (s *Streams) arrive(ctx context.Context, w *socket, k Key, live bool) {
 	})
 }
 
-// claim makes this hub, where a socket of the client has opened, its owner and waits briefly for
-// the others to hand over. If another hub has a newer socket, it returns that one as the owner.
-func (s *Streams) claim(ctx context.Context, k Key, opened time.Time) (Owner, error) {
-	wanted := Ownership{Client: k, Age: time.Since(opened)}
+// claim makes this hub, where w has opened, the client's owner and waits briefly for the others to
+// hand over. If another hub has a newer socket, it returns that one as the owner.
+func (s *Streams) claim(ctx context.Context, k Key, w *socket) (Owner, error) {
+	wanted := Ownership{Client: k, Age: time.Since(w.opened)}
 	s.change(k, true, func(c *client) {
 		c.claiming++
 		wanted.Number, wanted.Entry = c.owner.Number, c.entry
@@ -151,7 +151,10 @@ func (s *Streams) claim(ctx context.Context, k Key, opened time.Time) (Owner, er
 		switch {
 		case err != nil:
 		case claim.Hub == s.self:
+			w.claimed = true
 			c.move(claim.Owner)
+		case c.socket != nil && c.socket.arrival > w.arrival:
+			c.move(claim.Owner) // says nothing about that one
 		case claim.Number >= c.owner.Number:
 			c.moved(claim.Owner)
 		}

@@ -37,6 +37,7 @@ type socket struct {
 	sid      string
 	caller   string
 	arrival  uint64 // orders the sockets of all clients by their handshakes
+	claimed  bool   // this hub has become the client's owner with it; guarded by the client
 	tally    *tally
 	fanout   *statusFanout
 	slot     fanoutSlot // guarded by fanout
