@@ -78,7 +78,7 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 	if !claimed.Ahead {
 		d.Observe.Dispatched(r.conn.name, waited, min(waited, r.conn.idleFor()))
 	}
-	d.log.Info("job goes to an instance", "job", claimed.Key, "instance", r.conn.name, "why", why,
+	d.log.Info("job goes to an instance", "job", claimed.Key, "prompt", claimed.ID, "instance", r.conn.name, "why", why,
 		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds(), "ahead", claimed.Ahead)
 }
 

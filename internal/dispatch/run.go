@@ -89,7 +89,7 @@ type run struct {
 func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 	r := &run{
 		state: state{phase: preparing, resends: hasLostResults(j)},
-		d:     d, takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
+		d:     d, takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key, "prompt", j.ID), shown: map[string]bool{},
 	}
 	r.take(j)
 	if conn != nil {
