@@ -197,6 +197,8 @@ type App struct {
 	// longer than this (`5s` if it does not say), see docs/scheduling.md#bands. Default: never.
 	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty" word:"preempt bulk [<duration>]"`
 
+	// Whether idle servers make a batch together, see docs/scheduling.md#batches. Default: on.
+	Split string `json:"split,omitempty" word:"split on|off"`
 	// Jobs that a busy server gets ahead of time, see docs/scheduling.md#lookahead. Default: 0.
 	Lookahead int `json:"lookahead,omitempty" word:"lookahead 0|1"`
 

@@ -43,6 +43,7 @@ func (a *App) hubSettings() hub.Settings {
 		Rules:          rulesForAll(a.Rules),
 		RulesOf:        rulesOf(a.Rules),
 		NoA1111API:     a.A1111API == "off",
+		NoSplit:        a.Split == "off",
 	}
 	settle(&s, a)
 	s.TenantWeights = a.TenantLimitsOf.weights(a.TenantWeights)

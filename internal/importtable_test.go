@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
-		"internal/job", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/panics", "internal/retry", "internal/schedule", "internal/stream", "internal/traces",
+		"internal/job", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/panics", "internal/retry", "internal/schedule", "internal/split", "internal/stream", "internal/traces",
 	},
 
 	"internal/metrics":   {"internal/dispatch", "internal/fleet", "internal/job", "internal/redis", "internal/panics", "internal/schedule"},
@@ -94,7 +94,7 @@ var mayImport = map[string][]string{
 	"internal/comfyui":   {"internal/aiohttp", "internal/job", "internal/pyjson", "internal/retry"},
 	"internal/peers":     {"internal/redis", "internal/stream"},
 	"internal/files/s3":  {},
-	"internal/files":     {"internal/aiohttp", "internal/budget", "internal/comfyui", "internal/durable", "internal/job", "internal/notebook", "internal/picture", "internal/pyjson", "internal/redis", "internal/panics", "internal/retry", "internal/stats"},
+	"internal/files":     {"internal/aiohttp", "internal/budget", "internal/comfyui", "internal/durable", "internal/job", "internal/picture", "internal/pyjson", "internal/redis", "internal/panics", "internal/retry", "internal/stats"},
 	"internal/picture":   {"internal/webp"},
 	"internal/intake":    {"internal/budget", "internal/pyjson"},
 	"internal/budget":    {}, // standard library only
@@ -106,7 +106,7 @@ var mayImport = map[string][]string{
 	"internal/gossip":    {"internal/durable", "internal/fleet", "internal/retry"},
 	"internal/schedule":  {"internal/job", "internal/pyjson"},
 	"internal/scale":     {"internal/panics", "internal/redis", "internal/schedule"},
-	"internal/queue":     {"internal/job", "internal/notebook", "internal/pyjson", "internal/redis", "internal/stats"},
+	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis", "internal/stats"},
 	"internal/stream":    {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/tenantlru", "internal/retry"},
 	"internal/sim":       {"internal/pyjson", "internal/python"},
 	"internal/sim/simsd": {"internal/pyjson"},
@@ -123,7 +123,6 @@ var mayImport = map[string][]string{
 	"internal/redis/engine":        {"internal/durable"},
 	"internal/durable":             {},
 	"internal/egress":              {},
-	"internal/notebook":            {},
 	"internal/callbacks":           {"internal/egress", "internal/queue", "internal/panics"},
 	"internal/panics":              {},
 	"internal/retry":               {},

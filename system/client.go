@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"image/png"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -42,10 +41,13 @@ type Client struct {
 
 // Prompt is one that a client has posted.
 type Prompt struct {
-	ID      string
-	Color   int
-	Client  string
-	Seconds float64
+	ID string
+	// Pictures is how many it makes. With more than one, Color is their seed, and they take seconds of
+	// their own. Default: one.
+	Pictures int
+	Color    int
+	Client   string
+	Seconds  float64
 	// Accepted is when a hub answered 200; zero before that.
 	Accepted time.Time
 	// Told is when the client was told of the end.
@@ -71,7 +73,11 @@ const connectWithin = 10 * time.Second
 func (c *Client) run(until time.Time) {
 	defer c.http.CloseIdleConnections()
 	for n := 0; time.Now().Before(until); n++ {
-		p := &Prompt{ID: fmt.Sprintf("%s-%d", c.name, n), Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: []float64{0.2, 2, 15}[c.rand.IntN(3)]}
+		id, pictures := fmt.Sprintf("%s-%d", c.name, n), 1
+		if n%3 == 2 {
+			id, pictures = id+batchMark, batchSize
+		}
+		p := &Prompt{ID: id, Pictures: pictures, Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: []float64{0.2, 2, 15}[c.rand.IntN(3)]}
 		c.w.Trace.Decide(c.name, "%s %06x %g", p.ID, p.Color, p.Seconds)
 		c.Ask(p)
 		if !c.w.sleep(time.Duration(c.rand.IntN(2000)) * time.Millisecond) {
@@ -102,7 +108,7 @@ func (c *Client) url() string { return c.w.Hubs[c.Hub()].URL() }
 
 // post posts a prompt until a hub has accepted it.
 func (c *Client) post(p *Prompt) bool {
-	body, _ := json.Marshal(map[string]any{"prompt": json.RawMessage(Graph(p.Seconds, p.Color)), "prompt_id": p.ID, "client_id": c.name})
+	body, _ := json.Marshal(map[string]any{"prompt": json.RawMessage(p.graph()), "prompt_id": p.ID, "client_id": c.name})
 	for {
 		status, answer, err := c.call(http.MethodPost, "/prompt", body)
 		switch {
@@ -190,42 +196,35 @@ func (c *Client) look(p *Prompt) found {
 		return isThere
 	}
 	images := entry.Outputs["3"].Images
-	if len(images) != 1 {
+	if len(images) != max(p.Pictures, 1) {
 		c.ledger.breach(p.ID, "it has %d pictures: %.300s", len(images), answer)
 		return isThere
 	}
-	i := images[0]
-	for giveUp := time.Now().Add(settleWithin); time.Now().Before(giveUp); {
-		q := url.Values{"filename": {i.Filename}, "subfolder": {i.Subfolder}, "type": {i.Type}}
-		status, picture, err := c.call(http.MethodGet, "/view?"+q.Encode(), nil)
-		if err == nil && status == http.StatusOK {
-			if err := hasColor(picture, p.Color); err != nil {
-				c.ledger.breach(p.ID, "its picture %s: %v", i.Filename, err)
-			}
-			return isThere
-		}
-		if err == nil && status == http.StatusNotFound {
-			c.ledger.breach(p.ID, "its picture %s is not there", i.Filename)
-			return isThere
-		}
-		if !c.next() {
-			return isThere
-		}
+	for n, i := range images {
+		c.view(p, n, url.Values{"filename": {i.Filename}, "subfolder": {i.Subfolder}, "type": {i.Type}})
 	}
-	c.ledger.breach(p.ID, "nobody gives its picture %s", i.Filename)
 	return isThere
 }
 
-func hasColor(picture []byte, color int) error {
-	m, err := png.Decode(bytes.NewReader(picture))
-	if err != nil {
-		return err
+// view looks at a prompt's nth picture.
+func (c *Client) view(p *Prompt, n int, q url.Values) {
+	for giveUp := time.Now().Add(settleWithin); time.Now().Before(giveUp); {
+		status, picture, err := c.call(http.MethodGet, "/view?"+q.Encode(), nil)
+		if err == nil && status == http.StatusOK {
+			if err := p.shows(picture, n); err != nil {
+				c.ledger.breach(p.ID, "its picture %s: %v", q.Get("filename"), err)
+			}
+			return
+		}
+		if err == nil && status == http.StatusNotFound {
+			c.ledger.breach(p.ID, "its picture %s is not there", q.Get("filename"))
+			return
+		}
+		if !c.next() {
+			return
+		}
 	}
-	r, g, b, _ := m.At(8, 8).RGBA()
-	if got := int(r>>8)<<16 | int(g>>8)<<8 | int(b>>8); got != color {
-		return fmt.Errorf("its colour is %06x, not %06x", got, color)
-	}
-	return nil
+	c.ledger.breach(p.ID, "nobody gives its picture %s", q.Get("filename"))
 }
 
 var errDone = errors.New("the end was told")

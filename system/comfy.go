@@ -20,6 +20,9 @@ type Comfy struct {
 func newComfy(w *World, name string) *Comfy {
 	config := w.size.Comfy
 	config.Name, config.Dir, config.Logger = name, w.folder(name), w.log.With("server", name)
+	if config.Models == nil {
+		config.Models = map[string][]string{"checkpoints": {"a.safetensors"}}
+	}
 	if config.WorkPreview == 0 {
 		config.WorkPreview = 8
 	}

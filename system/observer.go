@@ -131,6 +131,8 @@ func (o *observer) allWorks(h *Hub) {
 				now = append(now, i.Name)
 			}
 		}
+		// One whose batch servers make together runs on, even if the last part waits for a server.
+		q.running = slices.DeleteFunc(q.running, func(id string) bool { return strings.HasSuffix(id, batchMark) })
 		if n == 0 {
 			waiting, idle, running = q.pending, now, q.running
 		}

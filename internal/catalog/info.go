@@ -50,6 +50,13 @@ func (i *Info) Has(className string) bool {
 	return ok
 }
 
+// Core reports whether the instance runs nodes of that class with ComfyUI's own code: custom nodes
+// can take the place of one.
+func (i *Info) Core(className string) bool {
+	c, ok := i.classes[className]
+	return ok && c.core
+}
+
 // class returns the class with which a node of that name is run.
 func (i *Info) class(name string) (*class, bool) {
 	if c, ok := i.classes[name]; ok {

@@ -28,6 +28,8 @@ type Requirements struct {
 	Lists []List
 	// Secrets means that a node needs the API key that the prompt carries.
 	Secrets bool
+	// Part means that the job is a part of another one, see package split.
+	Part bool
 	// Unchecked means that no class was known when the prompt was accepted: it may have
 	// classes that nobody has.
 	Unchecked bool
@@ -202,10 +204,12 @@ func (r Requirements) Signature() string {
 }
 
 // requirementsVersion changes when an older hub could no longer read the encoding. One that
-// does not know secretsVersion leaves these jobs to others: it would give their API keys away.
+// does not know secretsVersion leaves these jobs to others: it would give their API keys away. So
+// does one that does not know partVersion: it would show parts as jobs.
 const (
 	requirementsVersion = 1
 	secretsVersion      = 2
+	partVersion         = 3
 )
 
 // ErrRequirements means that bytes are not encoded requirements.
@@ -216,6 +220,9 @@ func (r Requirements) Encode() []byte {
 	version := requirementsVersion
 	if r.Secrets {
 		version = secretsVersion
+	}
+	if r.Part {
+		version = partVersion
 	}
 	o := dict("v", pyjson.Int(int64(version)), "classes", pyjson.Strings(r.Classes))
 	if len(r.Variants) > 0 {
@@ -255,12 +262,13 @@ func DecodeRequirements(data []byte) (Requirements, error) {
 	o, _ := v.(*pyjson.Object)
 	version, _ := o.Get("v")
 	secrets := version == pyjson.Value(pyjson.Int(secretsVersion))
-	if !secrets && version != pyjson.Value(pyjson.Int(requirementsVersion)) {
+	part := version == pyjson.Value(pyjson.Int(partVersion))
+	if !secrets && !part && version != pyjson.Value(pyjson.Int(requirementsVersion)) {
 		return Requirements{}, fmt.Errorf("%w: version %s", ErrRequirements, python.Repr(version))
 	}
 	d := &decoder{}
 	unchecked, _ := o.Get("unchecked")
-	r := Requirements{Classes: d.texts(o.Array("classes")), Secrets: secrets, Unchecked: unchecked == pyjson.Bool(true)}
+	r := Requirements{Classes: d.texts(o.Array("classes")), Secrets: secrets, Part: part, Unchecked: unchecked == pyjson.Bool(true)}
 	for _, item := range o.Array("variants") {
 		parts := d.parts(item, 2)
 		r.Variants = append(r.Variants, Variant{Class: d.text(parts[0]), Signatures: d.list(parts[1])})

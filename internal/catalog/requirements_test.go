@@ -144,7 +144,7 @@ func TestRespell(t *testing.T) {
 
 func TestDecodeRequirementsRefuses(t *testing.T) {
 	t.Parallel()
-	for _, bad := range []string{``, `{}`, `[]`, `{"v":3}`, `{"v":1,"classes":[5]}`, `{"v":1,"choices":[["a","b"]]}`, `{"v":1,"choices":[["a","b",1]]}`, `{"v":1,"lists":[["a","b","c"]]}`, `{"v":1,"variants":[5]}`} {
+	for _, bad := range []string{``, `{}`, `[]`, `{"v":4}`, `{"v":1,"classes":[5]}`, `{"v":1,"choices":[["a","b"]]}`, `{"v":1,"choices":[["a","b",1]]}`, `{"v":1,"lists":[["a","b","c"]]}`, `{"v":1,"variants":[5]}`} {
 		_, err := catalog.DecodeRequirements([]byte(bad))
 		require.ErrorIs(t, err, catalog.ErrRequirements, bad)
 	}

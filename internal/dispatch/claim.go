@@ -38,6 +38,13 @@ func (c *claim) relet(lease job.Run) {
 	c.own.Run.Fence, c.own.Run.Hub, c.own.Fence = lease.Fence, lease.Hub, lease.Fence
 }
 
+// unsplit notes that the job is made as a whole from now on.
+func (c *claim) unsplit() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.own.Parts, c.own.Whole = nil, true
+}
+
 // known notes the prompt id that the instance uses.
 func (c *claim) known(upstream string) {
 	c.mu.Lock()

@@ -57,7 +57,7 @@ func (r *run) crash(ctx context.Context) {
 
 // finish records the end of the job and then tells the client.
 func (r *run) finish(ctx context.Context, e ending) {
-	outcome := e.outcome(e.why())
+	outcome := e.outcome("")
 	outcome.Uses = r.files.uses()
 	r.trace.Enter(traces.Finish, time.Now())
 	counting := r.d.streams.Counting(r.job().Caller)
@@ -70,7 +70,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	if err != nil && !decided(err) && ctx.Err() == nil {
 		// Maybe it is this ending that cannot be written. The next run would end the same way.
 		e = errorEnding(r.job(), r.body, hubError{kind: "RuntimeError", message: "The hub could not store the end of this prompt."}, time.Now())
-		outcome = e.outcome(e.why())
+		outcome = e.outcome("")
 		err = r.retry(ctx, "finish with an error", write)
 	}
 	if err != nil {
@@ -92,7 +92,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 		r.d.announce(r.job(), e.frames()...)
 	}
 	r.finished(string(e.state), r.d.age(r.job()))
-	if r.d.Faulted != nil && e.state == job.Failed {
+	if r.d.Faulted != nil && e.state == job.Failed && r.job().Parent == "" {
 		r.d.Faulted(r.job(), r.job().Run.Instance, e.reason(), false)
 	}
 	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())

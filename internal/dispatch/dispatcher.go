@@ -49,6 +49,8 @@ type Settings struct {
 	// CatalogAge is how old the hub's knowledge of an instance's classes and models may be when a
 	// client asks for it.
 	CatalogAge time.Duration
+	// Split lets idle instances make the batch of one job together.
+	Split bool
 	// Ahead gives an instance its next job while it is still running one.
 	Ahead bool
 	// Reserved says which instances only some tenants may use.

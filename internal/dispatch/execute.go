@@ -186,7 +186,7 @@ func (r *run) collect(ctx context.Context) result {
 	if !ok {
 		return result{kind: lost, cause: Results, reason: "the instance's record of the run is damaged"}
 	}
-	outputs, res := r.nameOutputs(ctx, parts.Outputs)
+	outputs, res := r.outputsOf(ctx, parts)
 	if res.kind != undecided {
 		return res
 	}
@@ -200,8 +200,10 @@ func (r *run) collect(ctx context.Context) result {
 	}
 	end := r.ending(entry, parts, outputs)
 	if end.state == job.Done {
-		r.d.memory.fits(r.body.Prompt, r.d.memoryOf(r.conn))
-		r.measured()
+		if r.division == nil { // else it says nothing about the whole graph
+			r.d.memory.fits(r.body.Prompt, r.d.memoryOf(r.conn))
+			r.measured()
+		}
 		r.endedWell()
 	}
 	rec := record{state: end.state, interrupted: parts.End == comfyui.TypeExecutionInterrupted}
@@ -270,6 +272,7 @@ func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
 		From: j.Run.Upstream, To: j.ID, Number: j.Number,
 		Graph: r.body.Prompt, Extra: r.body.Extra, Outputs: outputs,
 	})
+	end.entry = r.division.hide(end.entry)
 	switch {
 	case r.end != nil:
 		end.messages = [][]byte{r.end}
@@ -278,7 +281,7 @@ func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
 		}
 	case parts.End != "":
 		raw := []byte(`{"type": "` + parts.End + `", "data": ` + string(parts.EndData) + `}`)
-		end.messages = [][]byte{comfyui.RewriteID(raw, j.Run.Upstream, j.ID)}
+		end.messages = [][]byte{r.division.hide(comfyui.RewriteID(raw, j.Run.Upstream, j.ID))}
 	case end.state == job.Done:
 		end.messages = [][]byte{comfyui.ExecutionSuccess(j.ID, time.Now())}
 	}

@@ -37,7 +37,7 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 	claimed, left, err := d.queue.ClaimCounting(ctx, request)
 	switch {
 	case err == nil:
-		*p.left = left
+		*p.left, r.alone = left, left == 0
 		d.begin(r, claimed, pair.Why)
 		return nil
 	case errors.Is(err, queue.ErrUnavailable):
@@ -78,7 +78,7 @@ func (d *Dispatcher) begin(r *run, claimed job.Job, why string) {
 	if !claimed.Ahead {
 		d.Observe.Dispatched(r.conn.name, waited, min(waited, r.conn.idleFor()))
 	}
-	d.log.Info("job goes to an instance", "job", claimed.Key, "prompt", claimed.ID, "instance", r.conn.name, "why", why,
+	d.log.Info("job goes to an instance", "job", claimed.Key, "instance", r.conn.name, "why", why,
 		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds(), "ahead", claimed.Ahead)
 }
 

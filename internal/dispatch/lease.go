@@ -220,6 +220,7 @@ func (r *run) takeOver(ctx context.Context, o queue.Orphan) result {
 	if o.Exhausted {
 		return result{kind: lost, reason: "its hub died while giving it back"}
 	}
+	r.division = r.divided(func(string) bool { return true })
 	conn, res := r.await(ctx, o)
 	if conn == nil {
 		return res
@@ -321,7 +322,7 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 			return nil, result{kind: dropped}
 		case hubFailed:
 			return nil, result{kind: crashed}
-		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, moved, workDone, takeBackAsked, evictAsked, movedUp, silence: // only for a run with a connection
+		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, moved, workDone, takeBackAsked, evictAsked, partHeard, movedUp, silence: // only for a run with a connection
 		}
 	}
 }

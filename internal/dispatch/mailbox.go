@@ -32,6 +32,8 @@ const (
 	takeBackAsked
 	// evictAsked: the run is to leave its instance, even if it has begun.
 	evictAsked
+	// partHeard: a part of the job may have ended.
+	partHeard
 	// movedUp: the run before this one is over on the instance, so this one is the next to begin.
 	movedUp
 	// leaseLost: another hub holds the job now.

@@ -102,6 +102,9 @@ func (unobserved) Switched(string)                                 {}
 // finished tells the observer of the end of the run.
 func (r *run) finished(outcome string, took time.Duration) {
 	j := r.job()
+	if j.Parent != "" && outcome != "lost" {
+		outcome = "part" // the job is counted once
+	}
 	r.trace.Outcome(outcome, outcome == string(job.Failed) || outcome == "lost")
 	r.d.Observe.Finished(End{Instance: j.Run.Instance, Band: j.Band(), Outcome: outcome, Ran: r.ran(), Took: took})
 }

@@ -17,6 +17,8 @@ import (
 // outputs copies the output files of one run to the hub and knows their names there.
 type outputs struct {
 	run *run
+	// part is the connection of the instance that has made a part of the run; nil for the run's own.
+	part *connection
 	// copying ends with the run: nobody waits for copies that are still going on then. It is nil
 	// before the first one. life guards it, even while mu is held for long.
 	life    sync.Mutex
@@ -27,10 +29,34 @@ type outputs struct {
 	names map[job.FileRef]job.FileRef
 	waits []func(context.Context) error
 	err   error
+	// parts are the outputs of the run's other parts. life guards it.
+	parts []*outputs
 }
 
 func newOutputs(r *run) *outputs {
 	return &outputs{run: r, names: map[job.FileRef]job.FileRef{}}
+}
+
+// conn returns the connection of the instance that has the files.
+func (o *outputs) conn() *connection {
+	if o.part != nil {
+		return o.part
+	}
+	return o.run.conn
+}
+
+// join makes the files of a part some of the run's.
+func (o *outputs) join(part *outputs) {
+	o.life.Lock()
+	defer o.life.Unlock()
+	o.parts = append(o.parts, part)
+}
+
+// joined returns the outputs of the run's other parts.
+func (o *outputs) joined() []*outputs {
+	o.life.Lock()
+	defer o.life.Unlock()
+	return slices.Clone(o.parts)
 }
 
 // rename returns an output with the hub's names, and starts copying files that it has not seen yet;
@@ -40,7 +66,7 @@ func newOutputs(r *run) *outputs {
 // again later.
 func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 	if o.run.d.Shown != nil {
-		o.run.d.Shown(o.run.job().Tenant, o.run.conn.name, output)
+		o.run.d.Shown(o.run.job().Tenant, o.conn().name, output)
 	}
 	if !comfyui.HasFiles(output) {
 		return output, nil
@@ -68,7 +94,7 @@ func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 
 func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
 	r, copying := o.run, o.begin()
-	names, wait, err := r.d.Files.Collect(copying, r.job().Tenant, outputs, r.d.target(r.conn), cached)
+	names, wait, err := r.d.Files.Collect(copying, r.job().Tenant, outputs, r.d.target(o.conn()), cached)
 	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
 		copying.Err() != nil {
 		return err
@@ -99,6 +125,9 @@ func (o *outputs) begin() context.Context {
 
 // stop ends copies that are still going on, and a rename that is waiting for the instance.
 func (o *outputs) stop() {
+	for _, part := range o.joined() {
+		part.stop()
+	}
 	o.life.Lock()
 	defer o.life.Unlock()
 	if o.cancel != nil {
@@ -129,11 +158,21 @@ func (o *outputs) settle(ctx context.Context) error {
 	return nil
 }
 
+// given returns the names at the hub.
+func (o *outputs) given() []job.FileRef {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.names))
+}
+
 // uses returns the run's files, by their names in its history entry.
 func (o *outputs) uses() queue.Uses {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	names := slices.Collect(maps.Values(o.names))
+	for _, part := range o.joined() {
+		names = append(names, part.given()...)
+	}
 	if len(names) == 0 {
 		return queue.Uses{}
 	}

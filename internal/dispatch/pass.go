@@ -149,6 +149,7 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l
 		l.next = w.Next
 	}
 	d.avoidFailed(w.Jobs, idle, d.classes)
+	d.avoidForParts(w.Jobs, idle, d.classes)
 	now := time.Now()
 	picked := p.pick(ctx, w, idle, now)
 	d.overtaken.Note(picked.Passed, now)

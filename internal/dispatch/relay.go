@@ -43,7 +43,10 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if !r.conn.background.has(m) {
 		r.heard = time.Now()
 	}
-	data := comfyui.RewriteID(f.Data, j.Run.Upstream, j.ID)
+	if r.division.planted(m) {
+		return false
+	}
+	data := r.division.hide(comfyui.RewriteID(f.Data, j.Run.Upstream, j.ID))
 	r.transcript.note(m.Type, data)
 	switch m.Type {
 	case comfyui.TypeExecutionCached:
@@ -74,6 +77,10 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	case comfyui.TypeProgressState:
 		r.send(stream.ProgressState, "", data)
 	case comfyui.TypeExecuted:
+		if r.division != nil || j.Parent != "" {
+			r.missed.outputs = true // the client gets them together with those of the other parts
+			return false
+		}
 		renamed, err := r.files.rename(data, slices.Contains(r.cached, m.Node))
 		if err != nil {
 			r.missed.outputs = true // collect shows it when Redis or the instance is back
@@ -178,9 +185,11 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 func (r *run) openStream(ctx context.Context) {
 	j := r.job()
 	k := stream.KeyOf(j.Requester)
-	// Another hub may have accepted it, for a client that has yet to connect.
-	r.d.streams.Posted(k, r.d.queue.Clock().When(j.CreatedAt))
-	if r.wish != withdrawn {
+	if j.Parent == "" {
+		// Another hub may have accepted it, for a client that has yet to connect.
+		r.d.streams.Posted(k, r.d.queue.Clock().When(j.CreatedAt))
+	}
+	if r.wish != withdrawn && j.Parent == "" {
 		r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence})
 	}
 	err := r.d.queue.Started(ctx, r.lease())

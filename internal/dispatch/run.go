@@ -75,6 +75,11 @@ type run struct {
 	peak atomic.Int64
 	// weighing says that somebody is looking.
 	weighing atomic.Bool
+	// alone says that nothing else was waiting when the job was given out. division is how its batch is
+	// split, nil if it is not, and partEnded tells that a part may have ended.
+	alone     bool
+	division  *division
+	partEnded chan struct{}
 	// trace has the spans of the run; nil if its prompt is not traced. takenAt is when this hub got
 	// the run, and adopted where it took it over from.
 	trace   *traces.Attempt
@@ -89,7 +94,7 @@ type run struct {
 func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
 	r := &run{
 		state: state{phase: preparing, resends: hasLostResults(j)},
-		d:     d, takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key, "prompt", j.ID), shown: map[string]bool{},
+		d:     d, partEnded: make(chan struct{}, 1), takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
 	}
 	r.take(j)
 	if conn != nil {
@@ -140,6 +145,9 @@ func (r *run) execute(ctx context.Context) result {
 		return r.cancelledEnd()
 	}
 	if res := r.tooSmall(); res.kind != undecided {
+		return res
+	}
+	if res := r.divide(ctx); res.kind != undecided {
 		return res
 	}
 	err = r.submit(ctx)
@@ -222,6 +230,8 @@ func (r *run) watch(ctx context.Context) result {
 			if res := r.evict(ctx); res.kind != undecided {
 				return res
 			}
+		case partHeard:
+			r.division.look(ctx)
 		case movedUp:
 			r.heard = time.Now()
 		case leaseLost:

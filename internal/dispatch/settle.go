@@ -14,27 +14,39 @@ import (
 // for the instance as long as the patience with it lasts: the work is done, and only a file that is
 // really gone is worth another run.
 func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) {
+	named, err := r.files.name(ctx, outputs, true, func(conn *connection) { r.conn = conn }) // the only unknown ones are those whose messages were missed
+	switch {
+	case err == nil:
+		return named, result{}
+	case ctx.Err() != nil:
+		return nil, result{kind: dropped}
+	}
+	return nil, result{kind: lost, cause: Results, reason: "its output files cannot be read: " + err.Error()}
+}
+
+// name is rename, and waits for Redis, and for the instance as long as the patience with it lasts.
+// moved is told of its connection if that is a new one.
+func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved func(*connection)) ([]byte, error) {
+	r := o.run
 	var failing time.Time // since when the instance has been the problem
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
-		named, err := r.files.rename(outputs, true) // the only unknown ones are those whose messages were missed
+		named, err := o.rename(outputs, cached)
 		switch {
-		case err == nil:
-			return named, result{}
-		case ctx.Err() != nil:
-			return nil, result{kind: dropped}
+		case err == nil, ctx.Err() != nil:
+			return named, err
 		case !errors.Is(err, files.ErrInstance):
 			failing = time.Time{}
 		case failing.IsZero():
 			failing = time.Now()
 		case time.Since(failing) > r.d.Files.Patience():
-			return nil, result{kind: lost, cause: Results, reason: "its output files cannot be read: " + err.Error()}
+			return nil, err
 		}
 		r.log.Warn("cannot register outputs yet, will try again", "step", "name outputs", "error", err)
 		if !pauses.Wait(ctx) {
-			return nil, result{kind: dropped}
+			return nil, ctx.Err()
 		}
-		if conn := r.d.connection(r.conn.name); conn != nil {
-			r.conn = conn // it may have come back at another address
+		if conn := r.d.connection(o.conn().name); conn != nil {
+			moved(conn) // it may have come back at another address
 		}
 	}
 }
@@ -83,7 +95,7 @@ func (r *run) meanwhile(ctx context.Context, work string, do func(context.Contex
 			return result{kind: crashed}, nil
 		case moved:
 			r.conn = e.conn
-		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, takeBackAsked, evictAsked, movedUp, silence: // the instance has finished with it
+		case frameArrived, socketUp, lookAsked, heldElsewhere, socketDown, takeBackAsked, evictAsked, partHeard, movedUp, silence: // the instance has finished with it
 		}
 	}
 }

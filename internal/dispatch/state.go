@@ -47,6 +47,8 @@ const (
 	hung
 	// evicted: its instance is needed for something else.
 	evicted
+	// partUnwell: another part of its job has not ended well.
+	partUnwell
 )
 
 // stop is the hub's own interrupt of a run; its zero value means none.

@@ -81,6 +81,7 @@ func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map
 		return nil, err
 	}
 	d.avoidFailed(w.Jobs, idle, classes)
+	d.avoidForParts(w.Jobs, idle, classes)
 	beside := map[attempt]bool{}
 	for _, j := range w.Jobs {
 		if d.WaitsFor(j.Key) == "" && anyCan(idle, taken, j) {

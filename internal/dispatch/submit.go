@@ -90,7 +90,7 @@ func (r *run) push(ctx context.Context) ([]byte, error) {
 			}
 		}
 	}
-	return catalog.Splice(r.body.Prompt, edits)
+	return catalog.Splice(r.graph(), edits)
 }
 
 // respell puts the names of models into the instance's own spelling: one that runs on Windows has
@@ -208,7 +208,7 @@ func inner(object []byte) []byte {
 // taken for the other's, or removed in its place.
 func (conn *connection) upstreamID(j job.Job) string {
 	id, err := uuid.Parse(j.ID)
-	if err != nil || id.String() != j.ID || j.Attempts > 0 {
+	if err != nil || id.String() != j.ID || j.Attempts > 0 || j.Parent != "" {
 		return uuid.NewString()
 	}
 	conn.mu.Lock()

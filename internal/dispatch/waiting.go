@@ -47,6 +47,8 @@ func (d *Dispatcher) heard(e queue.Event) {
 			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
 		d.WithdrawRun(e.Key)
 		d.streams.JobChanged(e.Tenant, e.Caller)
+	case queue.PartEnded:
+		d.partEnded(e.Key)
 	case queue.Ended:
 		d.line.leave(e.Key)
 		if e.Hub == d.Hub && e.State == job.Done {
@@ -61,6 +63,7 @@ func (d *Dispatcher) heard(e queue.Event) {
 		d.line.leave(e.Key)
 		d.ranElsewhere(e)
 		d.streams.JobMoved(e.Tenant, e.Caller)
+	case queue.Splitting:
 	case queue.Started: // changes neither a listing nor a count
 		d.door(e.Key).settle(nil)
 	}
@@ -106,6 +109,9 @@ func (d *Dispatcher) age(j job.Job) time.Duration {
 // announce gives a client the complete sequence of a job that ended without a run that it could
 // see.
 func (d *Dispatcher) announce(j job.Job, end ...stream.Message) {
+	if j.Parent != "" {
+		return
+	}
 	msgs := append([]stream.Message{stream.Text(comfyui.ExecutionStart(j.ID, time.Now()))}, end...)
 	k := stream.KeyOf(j.Requester)
 	d.streams.Posted(k, d.queue.Clock().When(j.CreatedAt))

@@ -145,6 +145,8 @@ type Settings struct {
 	// TenantWeights are the tenants' shares in the time of the instances, from 0.001 to 1000.
 	// Default: 1 for each that is not named.
 	TenantWeights map[string]float64
+	// NoSplit makes each batch on one instance. Default: idle instances make parts of it.
+	NoSplit bool
 	// Lookahead is how many jobs an instance gets ahead while it is running one: 0 or 1. Default:
 	// 0.
 	Lookahead int

@@ -76,6 +76,14 @@ type Job struct {
 	// Preempted says that a run of it was interrupted for an interactive job. That happens
 	// once at most.
 	Preempted bool
+	// Parts are the keys of the jobs that make its other parts; empty for a job that is made as a whole.
+	Parts []string
+	// Whole says that it was split in vain, and is made as a whole from now on.
+	Whole bool
+	// Parent is the key of the job that this is a part of; empty for all that anybody has posted. No
+	// listing has a part, and nobody but its parent's holder is told of its end. Its ID is its parent's.
+	Parent string
+
 	// Withdrawn says that its client has taken it back while it ran: no listing
 	// has it, and its end leaves no trace.
 	Withdrawn bool

@@ -33,6 +33,10 @@ const (
 	Freed Kind = "freed"
 	// Ended: a job has ended, or was cancelled while it waited.
 	Ended Kind = "ended"
+	// Splitting: the job may be made in parts from now on. It is told to find out who listens.
+	Splitting Kind = "splitting"
+	// PartEnded: a part of the job has ended.
+	PartEnded Kind = "part"
 )
 
 // Event is a hint that something happened. It may be delayed, lost or duplicated.

@@ -11,6 +11,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:entry:KEY            string  an ended job's history entry, compressed
 //	q:waiting              zset    ranks of all waiting jobs
 //	q:paused               zset    ranks of the jobs that wait and are paused; no other key of waiting ones has them
+//	q:parts                zset    those among the waiting ones that are parts of other jobs, see scripts/split.lua
 //	q:wait:CLASS           zset    ranks of the waiting jobs of a class
 //	q:waits:TENANT         zset    those of a tenant; q:wait:CLASS:TENANT and q:classes:TENANT as above
 //	q:tenants              zset    tenants with waiting jobs by their start tags, see scripts/shares.lua
@@ -34,6 +35,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:ids:TENANT           hash    id -> key of the newest job of that id
 //	q:leases               zset    keys of held runs by the end of their lease
 //	q:hubs                 zset    hubs by the time until which their last beat counts
+//	q:hubs:parts           zset    those of them that know parts of jobs, see scripts/split.lua
 //	q:instances            hash    instance -> key of the job that it runs
 //	q:history              zset    keys of ended jobs in the order in which they ended
 //	q:history:TENANT       zset    those of a tenant by their place in its history

@@ -161,16 +161,17 @@ func (q *Lookup) CountOf(ctx context.Context, tenant string) (live, waiting int,
 // CountAll returns the number of live jobs of all tenants, how many of them are waiting, and how
 // many of those are paused.
 func (q *Lookup) CountAll(ctx context.Context) (live, waiting, paused int, err error) {
-	var all, queued, held *redis.IntCmd
+	var all, queued, parts, held *redis.IntCmd
 	_, err = q.db.Client().Pipelined(ctx, func(p redis.Pipeliner) error {
 		all, queued = p.ZCard(ctx, q.keys.live("")), p.ZCard(ctx, q.keys.waiting())
+		parts = p.ZCard(ctx, q.db.Key("q", "parts"))
 		held = p.ZCard(ctx, q.db.Key("q", "paused"))
 		return nil
 	})
 	if err != nil {
 		return 0, 0, 0, fmt.Errorf("queue: %w", err)
 	}
-	return int(all.Val()), int(queued.Val() + held.Val()), int(held.Val()), nil
+	return int(all.Val()), int(queued.Val() - parts.Val() + held.Val()), int(held.Val()), nil
 }
 
 // Waiting returns the number of waiting jobs of a tenant, or of all with "", and the bytes of their

@@ -167,9 +167,6 @@ type Options struct {
 	// Sealer encrypts API keys in Redis. Without it a random key is used, and the
 	// API keys of waiting jobs are lost with the process.
 	Sealer Sealer
-	// Notes is a folder of this hub's own, in which what [Recovery.Heal] may have to put back is kept
-	// for the next process. Default: it dies with this one.
-	Notes string
 	// HealFirst puts back what Redis has lost of the files that the ends of jobs refer to. Jobs are
 	// put back only after it has succeeded. Default: nothing.
 	HealFirst func(context.Context) error
@@ -192,6 +189,7 @@ type Queue struct {
 	*Listing
 	*Pauses
 	*Lessons
+	*SplitJobs
 }
 
 // The parts of a Queue.
@@ -204,6 +202,8 @@ type (
 	RunEnds struct{ *Recovery }
 	// Recovery puts back what Redis has lost.
 	Recovery struct{ *store }
+	// SplitJobs makes jobs in parts.
+	SplitJobs struct{ *Recovery }
 	// EndedJobs is the history.
 	EndedJobs struct{ *store }
 	// Callbacks is what users' programs are to be told.
@@ -255,9 +255,7 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	}
 	q := &store{db: db, keys: keys{db}, o: o, codec: codec, heal: healing{turn: semaphore.NewWeighted(1)}, room: room{turn: semaphore.NewWeighted(1)}, log: o.Logger}
 	if !db.Embedded() {
-		if err := q.recall(); err != nil {
-			return nil, err
-		}
+		q.copies = newCopies()
 	}
 	q.SetLimits(Limits{
 		HistoryEntries: o.HistoryEntries, TenantHistory: o.TenantHistory, HistoryBytes: o.HistoryBytes,
@@ -267,7 +265,7 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	recovery := &Recovery{q}
 	return &Queue{
 		q, &WaitingJobs{q}, &LeasedRuns{recovery}, &RunEnds{recovery}, recovery, &EndedJobs{q},
-		&Callbacks{q}, &Lookup{q}, &Listing{q}, &Pauses{q}, &Lessons{q},
+		&Callbacks{q}, &Lookup{q}, &Listing{q}, &Pauses{q}, &Lessons{q}, &SplitJobs{recovery},
 	}, nil
 }
 

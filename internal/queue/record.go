@@ -17,7 +17,7 @@ var recordFields = [...]string{
 	"id", "tenant", "caller", "client", "number", "rank", "class", "priority", "state", "fence", "attempts", "kills",
 	"lost", "instance", "hub", "upstream", "sid", "lease", "reason", "hash", "progress",
 	"created", "started", "finished", "withdrawn", "door", "excuses", "not_before", "ahead", "shape", "paused", "why", "preempted",
-	"failed_at", "posted_from", "label",
+	"failed_at", "posted_from", "label", "parent", "parts",
 }
 
 // keyOf returns the key at the end of a rank.
@@ -67,6 +67,10 @@ func (r record) job() (job.Job, error) {
 	}
 	j.Paused = j.State == job.Queued && r["paused"] == "1"
 	j.Preempted = r["preempted"] != ""
+	j.Parent = r["parent"]
+	if j.Whole = r["parts"] == wholeMark; !j.Whole {
+		j.Parts = strings.Fields(r["parts"])
+	}
 	j.Ahead = j.State == job.Leased && r["ahead"] == "1"
 	if j.Fence > 0 {
 		j.Run = job.Run{

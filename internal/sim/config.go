@@ -20,7 +20,7 @@ type Config struct {
 	// Dir holds the folders input, output, temp and user. If empty, a temporary
 	// folder is created, and removed by Close.
 	Dir string
-	// StepTime is the time of one sampling step, default 100 ms. Decoding,
+	// StepTime is the time of one sampling step of one picture, default 100 ms. Decoding,
 	// encoding and upscaling count as a few steps.
 	StepTime time.Duration
 	// LoadTime is the time to load a model that is not in memory, default 0.

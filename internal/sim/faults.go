@@ -6,6 +6,9 @@ type Faults struct {
 	// FailEvery makes every nth prompt, counted by runs, end with an
 	// execution_error; 0 means never.
 	FailEvery int
+	// FailAfterStep makes every prompt end with an execution_error at its nth progress step; 0 means
+	// never.
+	FailAfterStep int
 	// OOMEvery makes every nth prompt run out of GPU memory; 0 means never.
 	OOMEvery int
 	// Poisoned makes every prompt fail as after an error of the GPU's driver, which

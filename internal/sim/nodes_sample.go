@@ -114,7 +114,7 @@ func runSampler(c *call) (nodeResult, *exception) {
 	}
 	steps := max(1, c.int("steps", 20))
 	for i := range steps {
-		if exc := c.pause(c.proc.worker, c.proc.cfg.StepTime.Seconds()); exc != nil {
+		if exc := c.pause(c.proc.worker, float64(len(in.scenes))*c.proc.cfg.StepTime.Seconds()); exc != nil {
 			return nodeResult{}, exc
 		}
 		var pic *preview
@@ -170,7 +170,7 @@ func runDecode(c *call) (nodeResult, *exception) {
 	if !ok {
 		return nodeResult{}, raise("TypeError", "'%s' object is not subscriptable", argType(c.args["samples"]))
 	}
-	if exc := c.pause(c.proc.worker, 2*c.proc.cfg.StepTime.Seconds()); exc != nil {
+	if exc := c.pause(c.proc.worker, 2*float64(len(in.scenes))*c.proc.cfg.StepTime.Seconds()); exc != nil {
 		return nodeResult{}, exc
 	}
 	out := make(images, len(in.scenes))

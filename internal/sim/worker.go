@@ -102,6 +102,9 @@ func (r *run) checkpoint() *exception {
 	r.steps++
 	steps := r.steps
 	r.mu.Unlock()
+	if f.FailAfterStep > 0 && steps >= f.FailAfterStep {
+		return raise("RuntimeError", "simulated fault")
+	}
 	if f.DieAfterStep > 0 && steps >= f.DieAfterStep {
 		p.srv.mu.Lock()
 		p.srv.faults.DieAfterStep = 0

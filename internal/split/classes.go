@@ -7,8 +7,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// inserted is the class of the node behind the empty latent. An instance without it takes no part.
-const inserted = "LatentFromBatch"
+// Inserted is the class of the node behind the empty latent. An instance without it takes no part.
+const Inserted = "LatentFromBatch"
+
+// Relies reports whether parts rely on what nodes of a class do, so that it must be ComfyUI's own
+// wherever one is made.
+func Relies(class string) bool {
+	return class == Inserted || scaleOf(class) > 0 || carrier(class) != "" || setsUp(class)
+}
 
 // scaleOf is the size of a latent pixel in picture pixels of a class of empty latents, 0 for other
 // classes.

@@ -1,6 +1,6 @@
 // Package split says whether a graph makes a batch of pictures that several GPUs can make
 // together, writes the graphs of the parts, and puts their outputs together. It knows no job and
-// no instance. Nothing uses it yet.
+// no instance.
 //
 // A part has a LatentFromBatch node behind the empty latent. That node notes which pictures of
 // the batch its latents are, and ComfyUI's samplers then draw the noise of just those pictures,

@@ -9,6 +9,8 @@ import (
 )
 
 const (
+	// Node begins the id of the node that parts have and graphs have not.
+	Node = "comfyhub_part"
 	// MaxParts bounds the parts of a batch.
 	MaxParts = 16
 	// maxPictures is the most pictures that a LatentFromBatch node lets through.
@@ -48,7 +50,7 @@ type Part struct {
 func Find(graph []byte, outputs []string, core func(class string) bool) (Plan, bool) {
 	v, err := pyjson.Parse(graph)
 	nodes, ok := v.(*pyjson.Object)
-	if err != nil || !ok || len(outputs) == 0 || !core(inserted) {
+	if err != nil || !ok || len(outputs) == 0 || !core(Inserted) {
 		return Plan{}, false
 	}
 	s := search{nodes: nodes, core: core, seen: map[string]bool{}, open: map[string]bool{}}
@@ -85,9 +87,9 @@ func whole(inputs *pyjson.Object, name string, most int) int {
 
 // freeID returns an id that no node of the graph has.
 func freeID(nodes *pyjson.Object) string {
-	id := "comfyhub_part"
+	id := Node
 	for n := 2; nodes.Has(id); n++ {
-		id = "comfyhub_part_" + strconv.Itoa(n)
+		id = Node + "_" + strconv.Itoa(n)
 	}
 	return id
 }
@@ -117,7 +119,7 @@ func (p Plan) part(from, count int) ([]byte, error) {
 	link := func(node string) pyjson.Value { return pyjson.Array{pyjson.String(node), pyjson.Int(0)} }
 	member := func(key string, v pyjson.Value) pyjson.Member { return pyjson.Member{Key: key, Value: v} }
 	edits := []catalog.Edit{{Path: catalog.Path{p.Node}, Add: true, Value: pyjson.NewObject(
-		member("class_type", pyjson.String(inserted)),
+		member("class_type", pyjson.String(Inserted)),
 		member("inputs", pyjson.NewObject(
 			member("samples", link(p.latent)), member("batch_index", pyjson.Int(int64(from))), member("length", pyjson.Int(int64(count))))))}}
 	for _, place := range p.readers {

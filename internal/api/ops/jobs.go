@@ -18,23 +18,17 @@ import (
 )
 
 // getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
-// newest first; or a part of it, see jobsPage; or, for an operator, the jobs with an id.
+// newest first; or a part of it, see jobsPage.
 func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	query := api.QueryOf(r)
-	page, whole, err := jobsPage(query)
+	page, whole, err := jobsPage(api.QueryOf(r))
 	if err != nil {
 		api.WriteErrorText(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	var jobs []hub.JobView
-	switch {
-	case query.Has("id") && a.Operator:
-		jobs, err = o.hub.Operator().JobsWithID(r.Context(), query.Get("id"))
-	case query.Has("id"):
-		jobs, err = o.ownJob(r.Context(), a, query.Get("id"))
-	case whole:
+	if whole {
 		jobs, err = o.hub.Insight().Jobs(r.Context(), a.Viewer())
-	default:
+	} else {
 		jobs, err = o.hub.Insight().JobsPage(r.Context(), a.Viewer(), page)
 	}
 	if err != nil {
@@ -42,18 +36,6 @@ func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		return
 	}
 	api.WriteListing(w, r, jobList(jobs))
-}
-
-// ownJob is the list of the requester's job with an id, empty if there is none.
-func (o *room) ownJob(ctx context.Context, a api.Requester, id string) ([]hub.JobView, error) {
-	j, err := o.hub.Insight().Job(ctx, a.Viewer(), id)
-	switch {
-	case errors.Is(err, hub.ErrNoJob):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return []hub.JobView{j}, nil
 }
 
 func jobList(jobs []hub.JobView) pyjson.Array {
@@ -64,19 +46,14 @@ func jobList(jobs []hub.JobView) pyjson.Array {
 	return list
 }
 
-// JobsJSON is a part of GET /hub/jobs for the operator: everybody's jobs that run and wait, or
-// those with an id. An error that is an [ErrPage] is the caller's, others are those of Redis.
+// JobsJSON is a part of GET /hub/jobs for the operator: everybody's jobs that run and wait.
+// An error that is an [ErrPage] is the caller's, others are those of Redis.
 func JobsJSON(ctx context.Context, h *hub.Hub, query url.Values) ([]byte, error) {
 	page, _, err := jobsPage(query)
 	if err != nil {
 		return nil, err
 	}
-	var jobs []hub.JobView
-	if query.Has("id") {
-		jobs, err = h.Operator().JobsWithID(ctx, query.Get("id"))
-	} else {
-		jobs, err = h.Operator().Jobs(ctx, page)
-	}
+	jobs, err := h.Operator().Jobs(ctx, page)
 	return pyjson.Strict(pyjson.Marshal(jobList(jobs))), err
 }
 

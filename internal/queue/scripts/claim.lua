@@ -44,6 +44,18 @@ end
 if j.paused == '1' or tonumber(j.not_before or '0') > now() then
   return {'not_queued'}
 end
+if j.parent then
+  -- Whoever has the job must reach the instances of its parts, or it could not get their files.
+  local whole = get(j.parent)
+  if not whole or whole.state ~= 'queued' and not runs(whole) then
+    unwait(j)
+    vanish(j)
+    return {'missing'}
+  end
+  if runs(whole) and whole.hub ~= ARGV[3] then
+    return {'not_queued'}
+  end
+end
 local stopped = stops()
 if stopped.all or stopped['tenant:' .. j.tenant] then
   return {'capped'}

@@ -89,7 +89,7 @@ end
 if ARGV[25] ~= '' and redis.call('ZCARD', key('q', 'callbacks_open')) >= tonumber(ARGV[28]) then
   return {'callbacks_full'}
 end
-if redis.call('ZCARD', key('q', 'waiting')) + redis.call('ZCARD', key('q', 'paused')) >= tonumber(ARGV[15]) then
+if redis.call('ZCARD', key('q', 'waiting')) + redis.call('ZCARD', key('q', 'paused')) - redis.call('ZCARD', key('q', 'parts')) >= tonumber(ARGV[15]) then
   return {'full'}
 end
 if too_heavy('', ARGV[16]) then

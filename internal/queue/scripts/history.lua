@@ -75,6 +75,10 @@ end
 -- finish ends a job and writes its history entry. An existing entry with the same id is replaced
 -- and keeps its place, as in ComfyUI.
 local function finish(j, state, entry, summary, reason)
+  if j.parent then
+    end_part(j, state, entry, reason)
+    return
+  end
   bill(j.tenant, state, 1)
   leave(j)
   raise(j)

@@ -54,10 +54,19 @@ local function record(code, j)
   return out
 end
 
--- tell sends a hint to all hubs; see events.go.
+-- PART_TELLS are the kinds of hints about a part of a job: nobody but the hubs hears of it. Its end
+-- is a hint about the job.
+local PART_TELLS = {queued = 'asked', withdrawn = 'cancel', ended = 'part'}
+
+-- tell sends a hint to all hubs and returns how many get it; see events.go.
 local function tell(kind, j)
-  redis.call('PUBLISH', key('q', 'events'),
-    pack(kind, j.key, j.id, j.tenant, j.caller, j.client, j.instance or '', j.hub or '', j.state, j.class or '', j.shape or ''))
+  local k = j.key
+  if j.parent then
+    kind = PART_TELLS[kind] or kind
+    k = kind == 'part' and j.parent or k
+  end
+  return redis.call('PUBLISH', key('q', 'events'),
+    pack(kind, k, j.id, j.tenant, j.caller, j.client, j.instance or '', j.hub or '', j.state, j.class or '', j.shape or ''))
 end
 
 -- at_door reports whether the client that posted a job has no answer yet, so that an instance's
@@ -89,6 +98,9 @@ end
 -- for a job, so that nothing is added or removed twice, even if a hub of a version that does not
 -- count had the job in between. recount() in sweep.lua repairs what such a hub has left behind.
 local function count(j)
+  if j.parent then
+    return -- it is no job that anybody has posted
+  end
   if j.counted and j.counted ~= '' then
     return
   end
@@ -125,6 +137,9 @@ local function wait(j)
     return
   end
   write('ZADD', key('q', 'waiting'), '0', j.rank)
+  if j.parent then
+    write('ZADD', key('q', 'parts'), '0', j.rank)
+  end
   write('ZADD', key('q', 'wait', j.class), '0', j.rank)
   write('SADD', key('q', 'classes'), j.class)
   index(j)
@@ -136,6 +151,9 @@ local function unwait(j)
     write('ZREM', key('q', 'paused'), j.rank)
   end
   write('ZREM', key('q', 'waiting'), j.rank)
+  if j.parent then
+    write('ZREM', key('q', 'parts'), j.rank)
+  end
   write('ZREM', key('q', 'wait', j.class), j.rank)
   if redis.call('EXISTS', key('q', 'wait', j.class)) == 0 then
     write('SREM', key('q', 'classes'), j.class)
@@ -144,8 +162,11 @@ local function unwait(j)
   uncount(j)
 end
 
--- list adds a job to the live ones; unlist removes it.
+-- list adds a job to the live ones; unlist removes it. A part of a job is never listed.
 local function list(j)
+  if j.parent then
+    return
+  end
   write('ZADD', key('q', 'live'), '0', j.rank)
   write('ZADD', key('q', 'live', j.tenant), '0', j.rank)
   write('ZADD', key('q', 'caller', j.caller), '0', j.rank)
@@ -157,8 +178,14 @@ local function unlist(j)
   write('ZREM', key('q', 'caller', j.caller), j.rank)
 end
 
+-- end_parts, below, ends the parts of a job: nobody wants them any more.
+local end_parts
+
 -- leave removes everything that is kept only for live jobs.
 local function leave(j)
+  if j.parts then
+    end_parts(j)
+  end
   unlist(j)
   uncount(j)
   if write('HINCRBY', key('q', 'class', j.class), 'live', '-1') <= 0 then
@@ -286,6 +313,11 @@ end
 -- report what happened to the job.
 local function vanish(j, tombstone)
   leave(j)
+  if j.parent then
+    write('DEL', job_key(j.key))
+    stay_gone(j.key)
+    return
+  end
   set(j, 'state', 'cancelled', 'finished', int(now()), 'gone', '1')
   write('ZADD', key('q', 'tombs'), int(now() + tonumber(tombstone)), j.key)
   call_back(j, 'cancelled')
@@ -298,6 +330,30 @@ local function take_back(j, tombstone)
   set(j, 'cancel', int(now()), 'withdrawn', tombstone)
   unlist(j)
   tell('withdrawn', j)
+end
+
+end_parts = function(j)
+  for k in string.gmatch(j.parts, '[^ ]+') do
+    local p = get(k)
+    if p and p.state == 'queued' then
+      unwait(p)
+      vanish(p)
+    elseif p and runs(p) and not p.withdrawn then
+      take_back(p, '1')
+    elseif p and not runs(p) then
+      write('ZREM', key('q', 'tombs'), k)
+      write('DEL', job_key(k))
+      stay_gone(k)
+    end
+  end
+end
+
+-- end_part ends a part of a job. Its record keeps the end until the job has ended, or for a day.
+local function end_part(p, state, entry, reason)
+  leave(p)
+  set(p, 'state', state, 'finished', int(now()), 'reason', reason, 'result', entry)
+  write('ZADD', key('q', 'tombs'), int(now() + 86400000), p.key)
+  tell('ended', p)
 end
 
 -- orphan appends a run to a reply as ORPHAN_FIELDS values; see lease.go.

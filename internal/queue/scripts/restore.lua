@@ -53,7 +53,7 @@ local function create()
   if write('HINCRBY', key('q', 'class', j.class), 'live', '1') == 1 then
     write('HSET', key('q', 'class', j.class), 'requires', ARGV[4])
   end
-  if not redis.call('HGET', key('q', 'ids', j.tenant), j.id) then
+  if not j.parent and not redis.call('HGET', key('q', 'ids', j.tenant), j.id) then
     write('HSET', key('q', 'ids', j.tenant), j.id, k)
   end
   -- Numbers that were given out once are not given out again.

@@ -11,7 +11,8 @@
 -- that did not count, and while a hub of such a version shares this Redis. It runs at most every
 -- ten seconds, because it reads all live jobs.
 local function recount()
-  if share('waiting_jobs', '') == redis.call('ZCARD', key('q', 'waiting')) + redis.call('ZCARD', key('q', 'paused')) then
+  if share('waiting_jobs', '') == redis.call('ZCARD', key('q', 'waiting')) + redis.call('ZCARD', key('q', 'paused')) -
+    redis.call('ZCARD', key('q', 'parts')) then
     return
   end
   local last = redis.call('HGET', key('q', 'counters'), 'recounted')
@@ -65,7 +66,11 @@ local function reindex()
     write('DEL', key('q', 'tenants' .. band))
   end
   write('HSET', key('q', 'counters'), 'indexed', '0', 'reindexed', int(now()))
-  for _, rank in ipairs(redis.call('ZRANGE', key('q', 'live'), '0', '-1')) do
+  local ranks = redis.call('ZRANGE', key('q', 'live'), '0', '-1')
+  for _, rank in ipairs(redis.call('ZRANGE', key('q', 'parts'), '0', '-1')) do
+    ranks[#ranks + 1] = rank
+  end
+  for _, rank in ipairs(ranks) do
     local f = redis.call('HMGET', job_key(key_of(rank)), 'state', 'tenant', 'class', 'paused')
     if f[1] == 'queued' and f[4] ~= '1' then
       index({rank = rank, tenant = f[2], class = f[3]})

@@ -20,11 +20,11 @@ local function unname(j)
   end
 end
 
--- bury removes a tombstone. An older job with the same id can be found again.
+-- bury removes a tombstone, or the end of a part that nobody has taken. An older job with the same id can be found again.
 local function bury(k)
   write('ZREM', key('q', 'tombs'), k)
   local j = get(k)
-  if not j or j.gone ~= '1' then
+  if not j or j.gone ~= '1' and not j.result then
     return
   end
   unname(j)

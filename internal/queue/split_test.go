@@ -1,0 +1,176 @@
+package queue_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/redis"
+)
+
+// parts are two parts of a job.
+func parts() (list []queue.Part, keys []string) {
+	for _, seed := range []string{"1", "2"} {
+		p := queue.Part{Key: uuid.NewString(), Body: job.Body{Prompt: []byte(`{"1":{"seed":` + seed + `}}`), Extra: []byte(`{}`), Requires: []byte("requires")}}
+		list, keys = append(list, p), append(keys, p.Key)
+	}
+	return list, keys
+}
+
+// divided is a job that runs and was split, with the keys of its two other parts.
+func (b *bench) divided(id string) (j job.Job, list []queue.Part, keys []string) {
+	b.t.Helper()
+	j = b.claim(b.enqueue(id), id)
+	list, keys = parts()
+	_, _, err := b.Beat(b.t.Context(), "hub/1", time.Minute)
+	require.NoError(b.t, err)
+	require.NoError(b.t, b.Split(b.t.Context(), j.Run, "part", list))
+	return j, list, keys
+}
+
+func endStates(ends []queue.PartEnd) (list []job.State) {
+	for _, e := range ends {
+		list = append(list, e.State)
+	}
+	return list
+}
+
+// Parts run like other jobs, and nobody sees them.
+func TestPartsAreNotListed(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j, list, keys := b.divided("a")
+		requireListed(t, b, "a")
+		require.Equal(t, keys, b.get(j.Key).Parts)
+		one := b.claim(b.get(keys[0]), "gpu1")
+		require.Equal(t, j.Key, one.Parent)
+		require.Equal(t, "a", one.ID)
+		require.Equal(t, list[0].Body.Prompt, must(b.Body(t.Context(), keys[0])).Prompt)
+		require.NoError(t, b.Started(t.Context(), one.Run))
+		requireListed(t, b, "a")
+		require.Equal(t, j.Key, must(b.Find(t.Context(), "tenant", "a")).Key)
+		require.NoError(t, b.Finish(t.Context(), one.Run, done("outputs")))
+		require.NoError(t, b.Finish(t.Context(), one.Run, done("outputs")), "sent again")
+
+		require.NoError(t, b.Split(t.Context(), j.Run, "part", list), "again")
+		ends := must(b.PartEnds(t.Context(), keys))
+		require.Equal(t, []job.State{job.Done, job.Queued}, endStates(ends))
+		require.Equal(t, "outputs", string(ends[0].Entry))
+		require.Equal(t, "gpu1", ends[0].Instance)
+		requireListed(t, b, "a")
+		_, err := b.HistoryEntry(t.Context(), "tenant", "a")
+		require.ErrorIs(t, err, queue.ErrNotFound)
+
+		require.NoError(t, b.Redo(t.Context(), j.Run, keys[0]))
+		require.NoError(t, b.Split(t.Context(), j.Run, "part", list))
+		require.Equal(t, []job.State{job.Queued, job.Queued}, endStates(must(b.PartEnds(t.Context(), keys))))
+	})
+}
+
+// However a job ends, its parts end with it: those that wait, run and have ended.
+func TestPartsEndWithTheirJob(t *testing.T) {
+	eachOf(t, queue.Options{}, map[string]func(b *bench, j job.Job){
+		"done":      func(b *bench, j job.Job) { require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done("all"))) },
+		"not split": func(b *bench, j job.Job) { require.NoError(b.t, b.Unsplit(b.t.Context(), j.Run)) },
+		"lost, then cancelled": func(b *bench, j job.Job) {
+			must(b.Requeue(b.t.Context(), j.Run, queue.RequeueOptions{}))
+			must(b.Cancel(b.t.Context(), j.Key))
+		},
+		"withdrawn": func(b *bench, j job.Job) {
+			b.withdraw("a")
+			require.ErrorIs(b.t, b.Finish(b.t.Context(), j.Run, done("all")), queue.ErrWithdrawn)
+		},
+	}, func(t *testing.T, b *bench, end func(b *bench, j job.Job)) {
+		j, _, keys := b.divided("a")
+		one := b.claim(b.get(keys[0]), "gpu1")
+		end(b, j)
+		require.Equal(t, []job.State{job.Leased, ""}, endStates(must(b.PartEnds(t.Context(), keys))))
+		lost := must(b.Renew(t.Context(), "hub/1", []job.Run{one.Run}))
+		require.Len(t, lost.Withdrawn, 1, "its holder is asked to end it")
+		require.ErrorIs(t, b.Finish(t.Context(), one.Run, done("outputs")), queue.ErrWithdrawn)
+		require.Equal(t, []job.State{"", ""}, endStates(must(b.PartEnds(t.Context(), keys))))
+		require.Empty(t, must(b.Classes(t.Context()))["part"])
+	})
+}
+
+// The next run of a job has the parts of the last one, and none if those did not fit.
+func TestPartsOfTheNextRun(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j, list, keys := b.divided("a")
+		one := b.claim(b.get(keys[0]), "gpu1")
+		require.NoError(t, b.Finish(t.Context(), one.Run, done("outputs")))
+		j = b.claim(must(b.Requeue(t.Context(), j.Run, queue.RequeueOptions{})), "gpu2")
+		require.Equal(t, keys, j.Parts)
+		require.NoError(t, b.Split(t.Context(), j.Run, "part", list))
+		require.Equal(t, []job.State{job.Done, job.Queued}, endStates(must(b.PartEnds(t.Context(), keys))))
+
+		require.NoError(t, b.Unsplit(t.Context(), j.Run))
+		j = b.claim(must(b.Requeue(t.Context(), j.Run, queue.RequeueOptions{})), "gpu2")
+		require.True(t, j.Whole)
+		require.Empty(t, j.Parts)
+		require.ErrorIs(t, b.Split(t.Context(), j.Run, "part", list), queue.ErrAnswered)
+		require.Equal(t, []job.State{"", ""}, endStates(must(b.PartEnds(t.Context(), keys))))
+	})
+}
+
+// Only the hub that has the job runs its parts: it has to fetch their files.
+func TestPartsRunAtTheHubOfTheirJob(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j, _, keys := b.divided("a")
+		ask := queue.ClaimRequest{Key: keys[0], Instance: "gpu1", Hub: "hub/2", Upstream: "u"}
+		_, err := b.Claim(t.Context(), ask)
+		require.ErrorIs(t, err, queue.ErrNotQueued)
+		must(b.Adopt(t.Context(), j.Run, "hub/2"))
+		must(b.Claim(t.Context(), ask))
+	})
+}
+
+// A hub that listens and does not say that it knows parts is of an older version.
+func TestNoPartsBesideAnOlderHub(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		if b.db.Embedded() {
+			return // there is no other hub
+		}
+		heard := b.Subscribe(t.Context())
+		require.Equal(t, queue.Resync, (<-heard).Kind)
+		go func() {
+			for range heard {
+			}
+		}()
+		j := b.claim(b.enqueue("a"), "gpu1")
+		list, keys := parts()
+		require.ErrorIs(t, b.Split(t.Context(), j.Run, "part", list), queue.ErrAnswered)
+		require.Equal(t, []job.State{"", ""}, endStates(must(b.PartEnds(t.Context(), keys))))
+		require.Empty(t, b.get(j.Key).Parts)
+		_, _, err := b.Beat(t.Context(), "hub/1", time.Minute)
+		require.NoError(t, err)
+		require.NoError(t, b.Split(t.Context(), j.Run, "part", list))
+		require.NoError(t, b.Quit(t.Context(), "hub/1"))
+		require.NoError(t, b.Split(t.Context(), j.Run, "part", list), "what was split stays so")
+		other := b.claim(b.enqueue("b"), "gpu2")
+		require.ErrorIs(t, b.Split(t.Context(), other.Run, "part", list), queue.ErrAnswered)
+	})
+}
+
+// The repairs of the indexes find parts as well.
+func TestPartsAreIndexedAgain(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		_, _, keys := b.divided("a")
+		script := redis.NewScript("break", redis.Write, `write('HSET', key('q', 'counters'), 'indexed', '7') write('HSET', key('q', 'waiting_jobs'), '', '7') return {'ok'}`)
+		must(b.db.Run(t.Context(), script))
+		must(b.Sweep(t.Context(), "hub/1", 10))
+		w := must(b.Window(t.Context(), queue.Wanted{}, 0, 10))
+		require.Len(t, w.Jobs, 2)
+		require.ElementsMatch(t, keys, []string{w.Jobs[0].Key, w.Jobs[1].Key})
+		waiting, bytes, err := b.Waiting(t.Context(), "")
+		require.NoError(t, err)
+		require.Zero(t, waiting)
+		require.Zero(t, bytes)
+		live, waiting, _, err := b.CountAll(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []int{1, 0}, []int{live, waiting})
+	})
+}

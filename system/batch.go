@@ -1,0 +1,83 @@
+package system
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image/png"
+	"strings"
+)
+
+const (
+	// batchMark ends the ids of prompts that make several pictures, batchSize of them.
+	batchMark = "-batch"
+	batchSize = 4
+)
+
+// batchGraph is a prompt for a batch that servers can make together. One server takes 3.2 s.
+func batchGraph(seed int) string {
+	return fmt.Sprintf(`{"1": {"class_type": "KSampler", "inputs": {"seed": %d, "steps": 6, "cfg": 8.0, "sampler_name": "euler", "scheduler": "normal", "denoise": 1,
+			"model": ["4", 0], "positive": ["6", 0], "negative": ["7", 0], "latent_image": ["5", 0]}},
+		"2": {"class_type": "VAEDecode", "inputs": {"samples": ["1", 0], "vae": ["4", 2]}},
+		"3": {"class_type": "SaveImage", "inputs": {"filename_prefix": "ComfyUI", "images": ["2", 0]}},
+		"4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "a.safetensors"}},
+		"5": {"class_type": "EmptyLatentImage", "inputs": {"width": 32, "height": 64, "batch_size": %d}},
+		"6": {"class_type": "CLIPTextEncode", "inputs": {"text": "a tree", "clip": ["4", 1]}},
+		"7": {"class_type": "CLIPTextEncode", "inputs": {"text": "", "clip": ["4", 1]}}}`, seed, batchSize)
+}
+
+func (p *Prompt) graph() string {
+	if p.Pictures > 1 {
+		return batchGraph(p.Color)
+	}
+	return Graph(p.Seconds, p.Color)
+}
+
+// shows checks that a picture is the prompt's nth.
+func (p *Prompt) shows(picture []byte, n int) error {
+	if p.Pictures > 1 {
+		return hasPlace(picture, p.Color, n)
+	}
+	return hasColor(picture, p.Color)
+}
+
+// hasPlace checks by the graph in a picture that it comes from a batch with this seed, and from a
+// part that has its nth picture.
+func hasPlace(picture []byte, seed, n int) error {
+	_, text, found := bytes.Cut(picture, []byte("prompt\x00"))
+	if !found {
+		return fmt.Errorf("it has no graph: %.100q", picture)
+	}
+	var graph map[string]struct {
+		Class  string `json:"class_type"`
+		Inputs struct {
+			Seed   int
+			From   int `json:"batch_index"`
+			Length int
+		}
+	}
+	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&graph); err != nil {
+		return fmt.Errorf("its graph: %w", err)
+	}
+	if graph["1"].Inputs.Seed != seed {
+		return fmt.Errorf("its seed is %d, not %d", graph["1"].Inputs.Seed, seed)
+	}
+	for id, node := range graph {
+		if strings.HasPrefix(id, "comfyhub_part") && (n < node.Inputs.From || n >= node.Inputs.From+node.Inputs.Length) {
+			return fmt.Errorf("it is number %d, and comes from the %d pictures from %d on", n, node.Inputs.Length, node.Inputs.From)
+		}
+	}
+	return nil
+}
+
+func hasColor(picture []byte, color int) error {
+	m, err := png.Decode(bytes.NewReader(picture))
+	if err != nil {
+		return err
+	}
+	r, g, b, _ := m.At(8, 8).RGBA()
+	if got := int(r>>8)<<16 | int(g>>8)<<8 | int(b>>8); got != color {
+		return fmt.Errorf("its colour is %06x, not %06x", got, color)
+	}
+	return nil
+}

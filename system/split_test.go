@@ -1,0 +1,310 @@
+package system_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/system"
+)
+
+// pictures is how many a batch has, and batch a prompt for them. With steps of 100 ms one server
+// takes 17.6 s for them.
+const pictures = 8
+
+func batch(id string, seed int, extra string) string {
+	return fmt.Sprintf(`{"prompt_id": %[1]q, "client_id": "ann", "extra_data": {%[3]s}, "prompt": {
+		"3": {"class_type": "KSampler", "inputs": {"seed": %[2]d, "steps": 20, "cfg": 8.0, "sampler_name": "euler", "scheduler": "normal", "denoise": 1,
+			"model": ["4", 0], "positive": ["6", 0], "negative": ["7", 0], "latent_image": ["5", 0]}},
+		"4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "a.safetensors"}},
+		"5": {"class_type": "EmptyLatentImage", "inputs": {"width": 64, "height": 128, "batch_size": %[4]d}},
+		"6": {"class_type": "CLIPTextEncode", "inputs": {"text": "tree %[2]d", "clip": ["4", 1]}},
+		"7": {"class_type": "CLIPTextEncode", "inputs": {"text": "", "clip": ["4", 1]}},
+		"8": {"class_type": "VAEDecode", "inputs": {"samples": ["3", 0], "vae": ["4", 2]}},
+		"9": {"class_type": "SaveImage", "inputs": {"filename_prefix": "ComfyUI", "images": ["8", 0]}}}}`, id, seed, extra, pictures)
+}
+
+const wholly = `"comfyhub": {"split": false}`
+
+// ann is a client with a socket, who posts batches.
+type ann struct {
+	t      *testing.T
+	w      *system.World
+	hub    *system.Hub
+	socket *websocket.Conn
+	// heard are the frames since the last post.
+	heard [][]byte
+}
+
+// inBatches runs a scenario with a fleet of four that has made one batch, so that the hubs know how
+// long it takes.
+func inBatches(t *testing.T, hubs int, scenario func(t *testing.T, w *system.World, a *ann)) {
+	t.Helper()
+	c := system.Config{Hubs: hubs, Comfys: 4, Comfy: sim.Config{Version: "0.33.0", PreviewMethod: "auto", Models: map[string][]string{"checkpoints": {"a.safetensors"}}}}
+	inWorld(t, c, func(w *system.World, ledger *system.Ledger) {
+		a := &ann{t: t, w: w, hub: w.Hubs[0]}
+		a.listen()
+		a.post("learn", 1, "")
+		a.follow("learn")
+		require.Equal(t, 1, started(w), "nobody knew how long it would take")
+		<-time.After(15 * time.Second) // until all hubs know it
+		scenario(t, w, a)
+		_ = a.socket.CloseNow()
+		<-time.After(10 * time.Second)
+		w.CheckQuiet(ledger)
+	})
+}
+
+func started(w *system.World) (n int) {
+	for _, c := range w.Comfys {
+		n += c.Started()
+	}
+	return n
+}
+
+func busy(w *system.World) (list []*system.Comfy) {
+	for _, c := range w.Comfys {
+		if c.Remaining() > 0 {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+func (a *ann) listen() {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	socket, _, err := websocket.Dial(ctx, a.hub.URL()+"/ws?clientId=ann", &websocket.DialOptions{
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: a.w.Net.Dialer("ann"), DisableKeepAlives: true}},
+	})
+	require.NoError(a.t, err)
+	socket.SetReadLimit(64 << 20)
+	a.socket = socket
+}
+
+func (a *ann) post(id string, seed int, extra string) {
+	a.t.Helper()
+	a.heard = nil
+	status, answer := a.hub.Call(http.MethodPost, "/prompt", batch(id, seed, extra))
+	require.Equal(a.t, http.StatusOK, status, string(answer))
+}
+
+// follow reads the socket until the end of a prompt, and a little longer.
+func (a *ann) follow(id string) {
+	a.t.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		kind, frame, err := a.socket.Read(ctx)
+		cancel()
+		require.NoError(a.t, err)
+		require.NotContains(a.t, string(frame), "comfyhub_part")
+		if kind != websocket.MessageText {
+			continue
+		}
+		a.heard = append(a.heard, frame)
+		if bytes.Contains(frame, []byte(`"executing"`)) && bytes.Contains(frame, []byte(`"node": null`)) && bytes.Contains(frame, []byte(id)) {
+			return
+		}
+	}
+}
+
+// told are the messages of a type.
+func (a *ann) told(kind string) (list []string) {
+	for _, frame := range a.heard {
+		if bytes.HasPrefix(frame, []byte(`{"type": "`+kind+`"`)) {
+			list = append(list, string(frame))
+		}
+	}
+	return list
+}
+
+// history is the entry of a prompt, and the names of its pictures.
+func (a *ann) history(id string) (entry string, names []string) {
+	a.t.Helper()
+	status, answer := a.hub.Call(http.MethodGet, "/history/"+id, "")
+	require.Equal(a.t, http.StatusOK, status)
+	var history map[string]struct {
+		Outputs map[string]struct {
+			Images []struct{ Filename string }
+		}
+	}
+	require.NoError(a.t, json.Unmarshal(answer, &history), string(answer))
+	for _, i := range history[id].Outputs["9"].Images {
+		names = append(names, i.Filename)
+	}
+	return string(answer), names
+}
+
+// looks are the pictures of a prompt, without what they say about their graph.
+func (a *ann) looks(id string) (all []string) {
+	a.t.Helper()
+	_, names := a.history(id)
+	require.Len(a.t, names, pictures)
+	for _, name := range names {
+		status, picture := a.hub.Call(http.MethodGet, "/view?channel=rgb&filename="+url.QueryEscape(name), "")
+		require.Equal(a.t, http.StatusOK, status, name)
+		all = append(all, string(picture))
+	}
+	return all
+}
+
+// sees checks that a prompt was one run to its client, and that its pictures are those of the whole
+// batch.
+func (a *ann) sees(id string, seed int) {
+	a.t.Helper()
+	entry, names := a.history(id)
+	require.NotContains(a.t, entry, "comfyhub_part")
+	require.Equal(a.t, 1, strings.Count(entry, "execution_start"))
+	require.Contains(a.t, entry, `"success"`)
+	require.Len(a.t, names, pictures)
+	require.True(a.t, slices.IsSorted(names))
+	var first, last int
+	_, err := fmt.Sscanf(names[0]+" "+names[pictures-1], "ComfyUI_%d_.png ComfyUI_%d_.png", &first, &last)
+	require.NoError(a.t, err)
+	require.Equal(a.t, pictures-1, last-first, names)
+	looks := a.looks(id)
+	whole := id + "-whole"
+	a.post(whole, seed, wholly)
+	a.follow(whole)
+	for n, picture := range a.looks(whole) {
+		require.True(a.t, picture == looks[n], "picture %d", n) // the bytes say nothing to a reader
+		require.False(a.t, n > 0 && looks[n] == looks[n-1], "picture %d is that before it", n)
+	}
+}
+
+// Four servers make a batch together. Their client sees one run, and the pictures that one server
+// would have made, in a quarter of the time.
+func TestBatchIsMadeInParts(t *testing.T) {
+	inBatches(t, 1, func(t *testing.T, w *system.World, a *ann) {
+		before, began := started(w), time.Now()
+		a.post("parts", 2, "")
+		a.follow("parts")
+		parted := time.Since(began)
+		require.Equal(t, 4, started(w)-before)
+		for _, kind := range []string{"execution_start", "execution_success", "executed"} {
+			require.Len(t, a.told(kind), 1, kind)
+		}
+		require.Equal(t, pictures, strings.Count(a.told("executed")[0], "filename"))
+		require.NotEmpty(t, a.told("progress"))
+		for _, status := range a.told("status") {
+			require.NotRegexp(t, `"queue_remaining": ([2-9]|1\d)`, status)
+		}
+		began = time.Now()
+		a.sees("parts", 2)
+		whole := time.Since(began)
+		t.Logf("whole %v, in parts %v: %.2f times as fast", whole, parted, whole.Seconds()/parted.Seconds())
+		require.Greater(t, whole.Seconds(), 3.5*parted.Seconds())
+		_, answer := a.hub.Call(http.MethodGet, "/history", "")
+		require.Equal(t, 3, strings.Count(string(answer), `"execution_start"`), "a part is in the history")
+		_, answer = a.hub.Call(http.MethodGet, "/hub/usage", "")
+		require.Contains(t, string(answer), `"done": 3`)
+	})
+}
+
+// A server dies with its part, which another one makes again.
+func TestServerDiesWithAPart(t *testing.T) {
+	inBatches(t, 1, func(t *testing.T, w *system.World, a *ann) {
+		for n := range 4 { // one of them makes the first part
+			before := started(w)
+			id := fmt.Sprint("killed", n)
+			a.post(id, 10+n, "")
+			w.Until(time.Minute, "all work", func() bool { return len(busy(w)) == 4 })
+			<-time.After(time.Second)
+			w.Comfys[n].Kill()
+			<-time.After(time.Second)
+			w.Comfys[n].Restart()
+			a.follow(id)
+			require.Equal(t, 5, started(w)-before)
+			a.sees(id, 10+n)
+			<-time.After(time.Minute) // it counts as sick for a while
+		}
+	})
+}
+
+// The hub that follows all parts is killed. The other one goes on with what the servers have.
+func TestHubIsKilledInABatch(t *testing.T) {
+	inBatches(t, 2, func(t *testing.T, w *system.World, a *ann) {
+		before := started(w)
+		a.post("orphan", 20, "")
+		w.Until(time.Minute, "all work", func() bool { return len(busy(w)) == 4 })
+		<-time.After(time.Second)
+		_ = a.socket.CloseNow()
+		w.Hubs[0].Kill()
+		a.hub = w.Hubs[1]
+		a.listen()
+		a.follow("orphan")
+		require.Equal(t, 4, started(w)-before)
+		w.Hubs[0].Start()
+		a.sees("orphan", 20)
+	})
+}
+
+// The hub is killed while it waits for the last part, which another server makes again.
+func TestHubIsKilledBeforeTheLastPart(t *testing.T) {
+	inBatches(t, 2, func(t *testing.T, w *system.World, a *ann) {
+		before := started(w)
+		a.post("last", 21, "")
+		w.Until(time.Minute, "all work", func() bool { return len(busy(w)) == 4 })
+		<-time.After(4 * time.Second)
+		w.Comfys[3].Kill()
+		w.Until(time.Minute, "one works", func() bool { return len(busy(w)) == 1 && started(w)-before == 5 })
+		_ = a.socket.CloseNow()
+		w.Hubs[0].Kill()
+		w.Comfys[3].Restart()
+		a.hub = w.Hubs[1]
+		a.listen()
+		a.follow("last")
+		require.Equal(t, 5, started(w)-before)
+		w.Hubs[0].Start()
+		a.sees("last", 21)
+	})
+}
+
+// Whoever cancels the prompt stops all servers.
+func TestBatchIsCancelled(t *testing.T) {
+	inBatches(t, 1, func(t *testing.T, w *system.World, a *ann) {
+		a.post("cancelled", 30, "")
+		w.Until(time.Minute, "all work", func() bool { return len(busy(w)) == 4 })
+		<-time.After(time.Second)
+		status, _ := a.hub.Call(http.MethodPost, "/interrupt", `{"prompt_id": "cancelled"}`)
+		require.Equal(t, http.StatusOK, status)
+		a.follow("cancelled")
+		require.Len(t, a.told("execution_interrupted"), 1)
+		w.Until(2*time.Second, "all are idle", func() bool { return len(busy(w)) == 0 })
+		entry, names := a.history("cancelled")
+		require.Contains(t, entry, "execution_interrupted")
+		require.Empty(t, names)
+	})
+}
+
+// The error of a part is that of the prompt, and the others stop.
+func TestPartFails(t *testing.T) {
+	inBatches(t, 1, func(t *testing.T, w *system.World, a *ann) {
+		for n := range 4 {
+			w.Comfys[n].SetFault(sim.Faults{FailAfterStep: 5})
+			id := fmt.Sprint("failed", n)
+			began := time.Now()
+			a.post(id, 40+n, "")
+			a.follow(id)
+			require.Less(t, time.Since(began), 3*time.Second)
+			w.Comfys[n].SetFault(sim.Faults{})
+			require.Len(t, a.told("execution_error"), 1, "%d %s", n, bytes.Join(a.heard, []byte("\n")))
+			w.Until(2*time.Second, "all are idle", func() bool { return len(busy(w)) == 0 })
+			entry, _ := a.history(id)
+			require.Contains(t, entry, "execution_error")
+			require.Equal(t, 1, strings.Count(entry, "execution_start"))
+		}
+	})
+}
