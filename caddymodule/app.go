@@ -65,8 +65,8 @@ type App struct {
 	// Machines that come and go by need, up to 32 classes of them, see docs/scaling.md: their
 	// instances by name (`<class>-*` without `instances`; `*` stands for any text), how many there
 	// are, how long one is idle before it goes (`5m`), what it costs, and the program that starts
-	// and stops them; without one, whatever starts them reads `GET /hub/scale`. Default: none.
-	Scale Scales `json:"scale,omitempty" word:"scale <class> { max <n>; min <n>; instances <name...>; idle_after <duration>; price <money>/h; budget <money>/day; provider exec <program> [<argument>...] }"`
+	// and stops them, or its URL and the secret that signs the calls; without one, whatever starts them reads `GET /hub/scale`. Default: none.
+	Scale Scales `json:"scale,omitempty" word:"scale <class> { max <n>; min <n>; instances <name...>; idle_after <duration>; price <money>/h; budget <money>/day; provider exec <program> [<argument>...]|webhook <url> <secret> }"`
 
 	// # Redis and storage
 

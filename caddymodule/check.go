@@ -52,6 +52,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	if err := a.Callbacks.resolve(repl); err != nil {
 		return err
 	}
+	if err := a.Scale.resolve(repl); err != nil {
+		return err
+	}
 	return a.resolveSecrets(repl)
 }
 

@@ -40,6 +40,11 @@ type Scale struct {
 	// The program that starts and stops them, with its arguments. Default: none, whatever starts
 	// them reads `GET /hub/scale`.
 	Exec []string `json:"exec,omitempty"`
+
+	// The https URL of one elsewhere, in place of `exec`, and the secret of at least 16 bytes that
+	// signs the calls, from `{env.NAME}` or `{file./path}`.
+	Webhook       string `json:"webhook,omitempty"`
+	WebhookSecret string `json:"webhook_secret,omitempty"`
 }
 
 // Scales are all classes.
@@ -79,14 +84,23 @@ func (s *Scale) unmarshalMin(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// unmarshalProvider parses a line "provider exec <program> [<argument>...]".
+// unmarshalProvider parses a line "provider exec <program> [<argument>...]" or
+// "provider webhook <url> <secret>".
 func (s *Scale) unmarshalProvider(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	switch {
 	case len(args) == 0:
 		return d.ArgErr()
+	case args[0] == "webhook" && len(args) == 3:
+		s.Webhook, s.WebhookSecret = args[1], args[2]
+		if err := checkOutside(s.WebhookSecret); err != nil {
+			return d.Errf("provider webhook: secret: %w", err)
+		}
+		return nil
+	case args[0] == "webhook":
+		return d.Err("provider webhook takes a URL and a secret")
 	case args[0] != "exec":
-		return d.Errf("provider: %q is not exec", args[0])
+		return d.Errf("provider: %q is not one of exec, webhook", args[0])
 	case len(args) == 1:
 		return d.Err("provider exec takes a program, and perhaps arguments")
 	}
@@ -127,10 +141,48 @@ func (s *Scale) check() error {
 		return errors.New("price and budget must not be negative")
 	case s.Budget > 0 && s.Price == 0:
 		return errors.New("budget needs a price")
-	case slices.Contains(s.Exec, "") && s.Exec[0] == "":
+	case len(s.Exec) > 0 && s.Exec[0] == "":
 		return errors.New("provider exec: the program has no name")
+	case len(s.Exec) > 0 && s.Webhook != "":
+		return errors.New("exec and webhook are two providers")
+	}
+	if err := s.checkWebhook(); err != nil {
+		return fmt.Errorf("provider webhook: %w", err)
 	}
 	return checkWords(s)
+}
+
+// checkWebhook validates what is known of the webhook: placeholders are replaced later.
+func (s *Scale) checkWebhook() error {
+	if s.Webhook == "" || hasPlaceholder(s.Webhook) {
+		return nil
+	}
+	if err := (hub.ScaleWebhook{URL: s.Webhook}).Check(); err != nil {
+		return err
+	}
+	if hasPlaceholder(s.WebhookSecret) {
+		return nil
+	}
+	return checkSecret(s.WebhookSecret)
+}
+
+// resolve replaces the placeholders of the webhooks.
+func (s Scales) resolve(repl *caddy.Replacer) (err error) {
+	for _, c := range s {
+		if c.Webhook == "" {
+			continue
+		}
+		if c.Webhook, err = repl.ReplaceOrErr(c.Webhook, false, true); err != nil {
+			return err
+		}
+		if err := checkOutside(c.WebhookSecret); err != nil {
+			return fmt.Errorf("scale: %s: secret: %w", c.Class, err)
+		}
+		if c.WebhookSecret, err = resolveSecret(repl, c.WebhookSecret); err != nil {
+			return fmt.Errorf("scale: %s: secret: %w", c.Class, err)
+		}
+	}
+	return nil
 }
 
 // classes are the hub's.
@@ -147,6 +199,8 @@ func (s Scales) classes() (list []hub.ScaleClass) {
 		}
 		if len(c.Exec) > 0 {
 			class.Provider = hub.ScaleExec{Command: c.Exec}
+		} else if c.Webhook != "" {
+			class.Provider = hub.ScaleWebhook{URL: c.Webhook, Secret: c.WebhookSecret}
 		}
 		list = append(list, class)
 	}

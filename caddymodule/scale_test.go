@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +12,7 @@ import (
 )
 
 func TestScaleOfACaddyfile(t *testing.T) {
-	t.Parallel()
+	t.Setenv("TEST_SCALE_SECRET", "sixteen bytes or more")
 	var a App
 	require.NoError(t, a.UnmarshalCaddyfile(caddyfile.NewTestDispenser(`comfyhub {
 		scale a10g {
@@ -25,14 +26,16 @@ func TestScaleOfACaddyfile(t *testing.T) {
 		}
 		scale cpu {
 			max 1
+			provider webhook https://machines.example.com/cpu {env.TEST_SCALE_SECRET}
 		}
 	}`)))
+	require.NoError(t, a.resolve(caddy.NewReplacer()))
 	require.NoError(t, a.check())
 	require.Equal(t, []hub.ScaleClass{
 		{
 			Name: "a10g", Instances: []string{"gpu-*", "cloud-*"}, Max: 4, IdleAfter: 10 * time.Minute, Price: 1.2, Budget: 20,
 			Provider: hub.ScaleExec{Command: []string{"/usr/local/bin/machines", "--zone", "a"}},
 		},
-		{Name: "cpu", Instances: []string{"cpu-*"}, Max: 1, IdleAfter: 5 * time.Minute},
+		{Name: "cpu", Instances: []string{"cpu-*"}, Max: 1, IdleAfter: 5 * time.Minute, Provider: hub.ScaleWebhook{URL: "https://machines.example.com/cpu", Secret: "sixteen bytes or more"}},
 	}, a.hubSettings().Scale)
 }

@@ -105,7 +105,7 @@ var mayImport = map[string][]string{
 	"internal/logs":      {"internal/pyjson", "internal/stream"},
 	"internal/gossip":    {"internal/durable", "internal/fleet", "internal/retry"},
 	"internal/schedule":  {"internal/job", "internal/pyjson"},
-	"internal/scale":     {"internal/panics", "internal/redis", "internal/schedule"},
+	"internal/scale":     {"internal/egress", "internal/panics", "internal/redis", "internal/schedule"},
 	"internal/queue":     {"internal/job", "internal/pyjson", "internal/redis", "internal/stats"},
 	"internal/stream":    {"internal/aiohttp", "internal/budget", "internal/job", "internal/pyjson", "internal/tenantlru", "internal/retry"},
 	"internal/sim":       {"internal/pyjson", "internal/python"},

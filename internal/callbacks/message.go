@@ -6,12 +6,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
-
+	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
@@ -69,20 +66,9 @@ func keyOf(secret, tenant string) []byte {
 
 // headerOf signs a body with each of the operator's secrets.
 func headerOf(secrets []string, e queue.CallbackEvent, body []byte, now time.Time) (http.Header, error) {
-	signatures := make([]string, len(secrets))
+	keys := make([][]byte, len(secrets))
 	for n, secret := range secrets {
-		hook, err := standardwebhooks.NewWebhookRaw(keyOf(secret, e.Tenant))
-		if err != nil {
-			return nil, err
-		}
-		if signatures[n], err = hook.Sign(e.ID, now, body); err != nil {
-			return nil, err
-		}
+		keys[n] = keyOf(secret, e.Tenant)
 	}
-	header := http.Header{}
-	header.Set("Content-Type", "application/json")
-	header.Set(standardwebhooks.HeaderWebhookID, e.ID)
-	header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
-	header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
-	return header, nil
+	return egress.Signed(keys, e.ID, body, now)
 }

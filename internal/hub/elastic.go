@@ -21,6 +21,9 @@ type ScaleClass = scale.Class
 // ScaleExec is a program that starts and stops machines, see [scale.Exec].
 type ScaleExec = scale.Exec
 
+// ScaleWebhook is a program elsewhere that does, see [scale.Webhook].
+type ScaleWebhook = scale.Webhook
+
 // ScaleChange is what a provider of machines is told, see [scale.Change].
 type ScaleChange = scale.Change
 
