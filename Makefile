@@ -1,4 +1,5 @@
 # make demo    build all, run a fleet of three simulated instances, make a picture
+#                 DEMO_ELASTIC=1: its machines come and go by need
 # make demo-bot  the same with a chat in front: a fake Telegram, a scripted person
 # make test    every test that needs nothing but Go (with a redis-server on the
 #              PATH also those that need one)

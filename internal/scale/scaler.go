@@ -97,7 +97,7 @@ func (s *Scaler) round(ctx context.Context) error {
 	var all sync.WaitGroup
 	for n, class := range classes {
 		if s.watches[class.Name] == nil {
-			s.watches[class.Name] = newWatch(now)
+			s.watches[class.Name] = newWatch(now, class.IdleAfter)
 		}
 		rec := decode(records[class.Name])
 		c := &course{class: class, now: now, rec: &rec, view: views[class.Name], watch: s.watches[class.Name]}

@@ -75,7 +75,7 @@ func TestScalerTakesMachinesBack(t *testing.T) {
 		Instances: []Instance{{Name: "gpu-1", Works: true, Stopped: true, Busy: true}, {Name: "gpu-2", Works: true, Stopped: true}},
 		Waiting:   []time.Duration{time.Second},
 	}
-	c := &course{class: Class{Name: "gpu", Instances: []string{"gpu-*"}, Max: 2, IdleAfter: time.Minute}, now: now, rec: &rec, view: view, watch: newWatch(now)}
+	c := &course{class: Class{Name: "gpu", Instances: []string{"gpu-*"}, Max: 2, IdleAfter: time.Minute}, now: now, rec: &rec, view: view, watch: newWatch(now, time.Minute)}
 	c.plan()
 	require.Equal(t, []string{"gpu-2"}, c.undrain)
 	require.Empty(t, c.drain)

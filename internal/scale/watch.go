@@ -2,14 +2,17 @@ package scale
 
 import "time"
 
-// loadOver is the time over which load is measured.
-const loadOver = 5 * time.Minute
+// Load is measured over as long as machines may be idle, within these bounds: what came before
+// keeps none.
+const shortestLoad, longestLoad = time.Minute, 5 * time.Minute
 
 // watch is what the hub that scales has seen of a class. It is not stored: another hub begins
 // again, and keeps machines a little longer.
 type watch struct {
 	// since is when it began.
-	since     int64
+	since int64
+	// over is the time over which load is measured, in milliseconds.
+	over      int64
 	instances map[string]rest
 	samples   []sample
 }
@@ -25,7 +28,9 @@ type sample struct {
 	busy                int
 }
 
-func newWatch(now int64) *watch { return &watch{since: now, instances: map[string]rest{}} }
+func newWatch(now int64, idleAfter time.Duration) *watch {
+	return &watch{since: now, over: min(max(idleAfter, shortestLoad), longestLoad).Milliseconds(), instances: map[string]rest{}}
+}
 
 // look takes in what is there.
 func (w *watch) look(now int64, v View) {
@@ -50,7 +55,7 @@ func (w *watch) look(now int64, v View) {
 		s.worked = last.worked + int64(last.busy)*max(now-last.at, 0)
 	}
 	w.samples = append(w.samples, s)
-	for len(w.samples) > 1 && w.samples[1].at <= now-loadOver.Milliseconds() {
+	for len(w.samples) > 1 && w.samples[1].at <= now-w.over {
 		w.samples = w.samples[1:]
 	}
 }
@@ -62,7 +67,7 @@ func (w *watch) load() float64 {
 	}
 	first, last := w.samples[0], w.samples[len(w.samples)-1]
 	came := last.worked - first.worked + last.waiting - first.waiting
-	return float64(max(came, 0)) / float64(loadOver.Milliseconds())
+	return float64(max(came, 0)) / float64(w.over)
 }
 
 // idle is how long an instance has had nothing to do.

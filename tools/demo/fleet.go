@@ -54,14 +54,9 @@ func newFleet() (*programs.Fleet, error) {
 // start starts the programs, and returns the names of the instances when all can
 // take a job. failed is told of a program that ends by itself.
 func start(ctx context.Context, f *programs.Fleet, failed func(error)) (names []string, err error) {
-	watch := func(p *programs.Program) {
-		<-p.Ended()
-		failed(fmt.Errorf("the %s has ended by itself", p.Name()))
-	}
-	if err := f.StartHub(ctx); err != nil {
+	if err := startHub(ctx, f, failed); err != nil {
 		return nil, err
 	}
-	go watch(f.Hub)
 	// At the usual ports, unlike the agents of tests.
 	agent, err := f.Start(programs.Spec{Name: "agent", Path: f.Set.Agent, Args: []string{
 		"run", "--join", f.Gossip, "--name", "demo", "--simulate", strconv.Itoa(instances), "--preview-method", "auto",
@@ -69,8 +64,22 @@ func start(ctx context.Context, f *programs.Fleet, failed func(error)) (names []
 	if err != nil {
 		return nil, err
 	}
-	go watch(agent)
+	go watch(agent, failed)
 	return f.AwaitIdle(ctx, instances)
+}
+
+func startHub(ctx context.Context, f *programs.Fleet, failed func(error)) error {
+	if err := f.StartHub(ctx); err != nil {
+		return err
+	}
+	go watch(f.Hub, failed)
+	return nil
+}
+
+// watch tells of a program that ends by itself.
+func watch(p *programs.Program, failed func(error)) {
+	<-p.Ended()
+	failed(fmt.Errorf("the %s has ended by itself", p.Name()))
 }
 
 // get returns the body of a 200.

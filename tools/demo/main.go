@@ -6,6 +6,9 @@
 // It is run by `make demo` from the root of the repository, where ./caddy and
 // bin/agent have just been built. With DEMO_ONCE=1 in the environment it ends
 // once the picture is saved and is a valid image.
+//
+// With DEMO_ELASTIC=1 there is no instance at first: a burst of prompts has the hub
+// start up to three machines, which go when they have nothing to do.
 package main
 
 import (
@@ -18,6 +21,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
 const (
@@ -31,7 +36,7 @@ var workflow []byte
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx)
+	err := play(ctx)
 	interrupted := ctx.Err() != nil
 	stop()
 	switch {
@@ -41,6 +46,14 @@ func main() {
 		fmt.Fprintln(os.Stderr, "\ndemo failed:", err)
 		os.Exit(1)
 	}
+}
+
+// play is the demonstration, or one step of it as the program that the hub calls.
+func play(ctx context.Context) error {
+	if len(os.Args) == 3 && os.Args[1] == tellFlag {
+		return tell(ctx, os.Args[2])
+	}
+	return run(ctx)
 }
 
 // run is the whole demonstration. All that it started has ended when it
@@ -62,15 +75,10 @@ func run(ctx context.Context) (err error) {
 	}()
 
 	say("hub", "%s, with the embedded queue in %s", fleet.URL(""), fleet.Dir)
-	say("agent", "%d simulated ComfyUI instances", instances)
-	names, err := start(ctx, fleet, failed)
+	rented, err := begin(ctx, fleet, failed)
 	if err != nil {
 		return err
 	}
-	for _, name := range names {
-		say("instance", "%s is idle", name)
-	}
-
 	picture, err := makePicture(ctx, fleet.URL(""))
 	if err != nil {
 		return err
@@ -83,6 +91,11 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	say("saved", "%s (PNG, %d x %d, %d kB)", file, picture.width, picture.height, len(picture.bytes)/1000)
+	if rented != nil {
+		if err := rented.gone(ctx); err != nil {
+			return err
+		}
+	}
 	if once {
 		return nil
 	}
@@ -101,6 +114,25 @@ Ctrl-C ends the demo.
 	}
 	fmt.Println("\nstopping")
 	return nil
+}
+
+// begin starts the programs: a hub and its instances, or a hub that has machines started by need.
+func begin(ctx context.Context, fleet *programs.Fleet, failed func(error)) (rented *machines, err error) {
+	if os.Getenv("DEMO_ELASTIC") == "1" {
+		if rented, err = elastic(ctx, fleet); err != nil {
+			return nil, err
+		}
+		if err := startHub(ctx, fleet, failed); err != nil {
+			return nil, err
+		}
+		return rented, burst(ctx, fleet.URL(""))
+	}
+	say("agent", "%d simulated ComfyUI instances", instances)
+	names, err := start(ctx, fleet, failed)
+	for _, name := range names {
+		say("instance", "%s is idle", name)
+	}
+	return nil, err
 }
 
 // makePicture sends the workflow through the hub and shows its progress.
