@@ -76,7 +76,7 @@ type Scale struct {
 // would not be done a minute after they are up, or if those that are there are too busy on average.
 // One goes when it has been idle for long enough and the others are not too busy without it; each
 // job that waits keeps one more, so that jobs that cannot run anywhere keep no whole fleet. The
-// budget is stronger than Min. Nothing calls it yet.
+// budget is stronger than Min.
 func (b ScaleBounds) Wanted(d Demand) Scale {
 	have := len(d.Instances) + d.Starting
 	afford := b.afford(d)
