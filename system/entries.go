@@ -18,15 +18,15 @@ const maxEntries = 24
 // as large as the code or the catalog, and what has a bound of its own.
 var mayKeep = []string{
 	"catalog.", "pyjson.", "lua.", "prometheus.", "metrics.Metrics.",
-	"files.copies.names",            // maxCopies, and a few minutes
-	"internal.FastSemaphore.",       // as many as there may be connections to Redis
-	"pool.ConnPool.",                // the same
-	"dispatch.Dispatcher.overtaken", // 20,000
-	"dispatch.waitLine.gone",        // until the line is read next
-	"redis.Clock.eras",              // maxEras
-	"tenantlru.values",              // each has its own bound
-	"queue.copied.record",           // a few minutes of ended jobs
-	"schedule.",                     // samples of each class
+	"files.copies.names",       // maxCopies, and a few minutes
+	"internal.FastSemaphore.",  // as many as there may be connections to Redis
+	"pool.ConnPool.",           // the same
+	"dispatch.order.overtaken", // 20,000
+	"dispatch.waitLine.gone",   // until the line is read next
+	"redis.Clock.eras",         // maxEras
+	"tenantlru.values",         // each has its own bound
+	"queue.copied.record",      // a few minutes of ended jobs
+	"schedule.",                // samples of each class
 }
 
 // elsewhere are the packages of which a hub sees only doors: what lies behind is not its own.

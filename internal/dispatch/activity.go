@@ -31,25 +31,6 @@ type Activity struct {
 	Progress float64
 }
 
-// Activities returns what the connected instances are doing, by name.
-func (d *Dispatcher) Activities() map[string]Activity {
-	d.watched.note()
-	connected := d.connected()
-	all := make(map[string]Activity, len(connected))
-	for _, conn := range connected {
-		all[conn.name] = conn.activity()
-	}
-	return all
-}
-
-// Activity returns what one instance is doing; the zero value if it is not connected.
-func (d *Dispatcher) Activity(instance string) Activity {
-	if conn := d.connection(instance); conn != nil {
-		return conn.activity()
-	}
-	return Activity{}
-}
-
 func (conn *connection) activity() Activity {
 	a := Activity{Models: conn.models()}
 	if r := conn.runs()[0]; r != nil {
@@ -62,21 +43,6 @@ func (conn *connection) activity() Activity {
 		conn.mu.Unlock()
 	}
 	return a
-}
-
-// Preview returns the latest picture of the run that this hub follows at an instance, if the run is
-// of the given job. The first call for a run finds none: pictures are kept only while somebody asks
-// for them.
-func (d *Dispatcher) Preview(instance, key string) (comfyui.Binary, bool) {
-	conn := d.connection(instance)
-	if conn == nil {
-		return comfyui.Binary{}, false
-	}
-	r := conn.runs()[0]
-	if r == nil || r.job().Key != key {
-		return comfyui.Binary{}, false
-	}
-	return r.doing.picture()
 }
 
 // interest says until when somebody is interested. The zero value means nobody is.
@@ -143,7 +109,7 @@ func (d *doing) picture() (comfyui.Binary, bool) {
 // tellNode notes the running node for whoever watches the fleet.
 func (r *run) tellNode() {
 	class := ""
-	if r.node != "" && r.d.watched.any() {
+	if r.node != "" && r.d.instances.watched.any() {
 		class = classOf(r.body.Prompt, r.node)
 	}
 	r.doing.executes(r.node, class)

@@ -46,7 +46,7 @@ func TestRunIsAdoptedBeforeTheCatalogIsKnown(t *testing.T) {
 		b.restart("hub/2")
 		require.Empty(t, b.reaches(key, job.Done).Lost)
 		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
-		require.Empty(t, b.connected(), "it gets no job meanwhile")
+		require.Empty(t, b.Instances.open(), "it gets no job meanwhile")
 		tell()
 		b.reaches(b.submit(picture), job.Done)
 	})
@@ -120,7 +120,7 @@ func TestReportedRunIsKept(t *testing.T) {
 		fence := b.job(key).Fence
 		if restart {
 			b.restart("hub/2")
-			eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+			eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
 			fence = b.job(key).Fence
 		} else {
 			b.instances[0].DropSockets()
@@ -156,7 +156,7 @@ func TestRunWaitsForItsAgent(t *testing.T) {
 		b.set(func(s *Settings) { s.ContactTimeout = 5 * time.Second })
 		b.forgetsFleet()
 		b.restart("hub/2")
-		eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
 		began := time.Now()
 		eventually(t, func() bool { return time.Since(began) > 6*time.Second }, deadline, 50*time.Millisecond)
 		a.report("")
@@ -182,7 +182,7 @@ func TestRunWaitsForTheConnection(t *testing.T) {
 		return connect(i)
 	}
 	b.restart("hub/2")
-	eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+	eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
 	began := time.Now()
 	eventually(t, func() bool { return time.Since(began) > 5*time.Second }, deadline, 50*time.Millisecond)
 	a.report("")
@@ -208,18 +208,18 @@ func TestCancelWhileTheInstanceIsAway(t *testing.T) {
 		})
 		if restart {
 			b.restart("hub/2")
-			eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+			eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
 		} else {
 			a.i.DropSockets()
 		}
 		<-away
-		must(b.queue.Cancel(t.Context(), key))
-		b.CancelRun(key)
+		must(b.Queue.Cancel(t.Context(), key))
+		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 		require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
 
 		a.i.on("GET /ws", nil)
-		eventually(t, func() bool { return len(b.connected()) == 1 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return len(b.Instances.open()) == 1 }, deadline, 10*time.Millisecond)
 		a.report("")
 		b.reaches(b.submit(picture), job.Done)
 	})
@@ -257,7 +257,7 @@ func TestRunOfAHubThatIsGone(t *testing.T) {
 		require.Empty(t, b.reaches(key, job.Done).Lost)
 		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
 		eventually(t, func() bool {
-			silent, _, err := b.queue.Beat(t.Context(), "third/1", time.Hour)
+			silent, _, err := b.Queue.Beat(t.Context(), "third/1", time.Hour)
 			return err == nil && len(silent) == 0
 		}, deadline, 10*time.Millisecond, "there is nothing left to take")
 	})
@@ -280,7 +280,7 @@ func TestRunOfASilentHubThatLives(t *testing.T) {
 		b.survivor(func(context.Context, string) bool { asked.Add(1); return gone })
 		eventually(t, func() bool { return asked.Load() >= 3 }, deadline, 10*time.Millisecond)
 		require.Equal(t, "hub/1", b.job(key).Run.Hub)
-		require.Nil(t, b.followed(key))
+		require.Nil(t, b.Runs.get(key))
 	})
 }
 
@@ -291,11 +291,11 @@ func TestFrozenHubLosesItsRuns(t *testing.T) {
 	key := b.submit(endless)
 	b.runs(key)
 	eventually(t, func() bool {
-		_, _, err := b.queue.Beat(t.Context(), "other/1", time.Hour)
+		_, _, err := b.Queue.Beat(t.Context(), "other/1", time.Hour)
 		require.NoError(t, err)
-		_, _, err = b.queue.Beat(t.Context(), "hub/1", time.Millisecond) // as if it had been silent since
+		_, _, err = b.Queue.Beat(t.Context(), "hub/1", time.Millisecond) // as if it had been silent since
 		require.NoError(t, err)
-		_, err = b.queue.Inherit(t.Context(), b.job(key).Run, "other/1")
+		_, err = b.Queue.Inherit(t.Context(), b.job(key).Run, "other/1")
 		return err == nil
 	}, deadline, 2*time.Millisecond)
 	b.leaves(key)
@@ -304,5 +304,5 @@ func TestFrozenHubLosesItsRuns(t *testing.T) {
 	require.Equal(t, "other/1", j.Run.Hub)
 	require.Empty(t, j.Lost)
 	require.Equal(t, 1, b.instances[0].Started())
-	must(b.queue.Cancel(t.Context(), key))
+	must(b.Queue.Cancel(t.Context(), key))
 }

@@ -6,12 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // With Settings.Ahead, an instance that is running a job is given the next one if no idle instance
@@ -99,68 +95,10 @@ func (r *run) begun() {
 	r.conn.mu.Unlock()
 	if j := r.job(); j.Ahead {
 		r.load()
-		r.d.Observe.Dispatched(r.conn.name, r.d.age(j), 0)
+		r.d.observe.Dispatched(r.conn.name, r.d.notices.age(j), 0)
 	}
 	if r.d.settings().Ahead {
-		r.d.freed()
-	}
-}
-
-// busy lists the instances that could take a job behind their run.
-func (d *Dispatcher) busy() (idle []schedule.Idle, infos []*catalog.Info) {
-	if !d.settings().Ahead || d.paused() != nil {
-		return nil, nil
-	}
-	needy := d.memory.needy()
-	for _, conn := range d.next.list() {
-		instance, known := d.Fleet.Instance(conn.name)
-		if !known || d.connection(conn.name) != conn || instance.State != fleet.Busy || d.sharesGPU(instance) {
-			continue
-		}
-		conn.mu.Lock()
-		if conn.takesAhead() && conn.proven() {
-			i := schedule.Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: map[string]bool{}}
-			conn.refused.add(i.Refused)
-			d.refused.add(i.Refused)
-			d.avoidSmall(needy, instance, i.Refused)
-			i.Tenants = d.reservedFor(conn.name)
-			idle, infos = append(idle, i), append(infos, conn.can())
-		}
-		conn.mu.Unlock()
-	}
-	return idle, infos
-}
-
-// takeBack takes back jobs that are waiting at an instance while an idle one could run them, and
-// those at an instance that no longer takes jobs.
-func (d *Dispatcher) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
-	var waiting []job.Job
-	runs := map[string]*run{}
-	needs := map[string][]byte{}
-	for _, conn := range d.holding.list() {
-		r := conn.runs()[1]
-		if r == nil {
-			continue
-		}
-		i, known := d.Fleet.Instance(conn.name)
-		gone := !known || i.State == fleet.Draining || i.State == fleet.Sick || !d.mayUse(r.job().Tenant, conn.name)
-		if gone || d.paused() != nil || !d.settings().Ahead {
-			r.askBack()
-			continue
-		}
-		if r.needs != nil { // a run that was taken over stays where it is
-			j := r.job()
-			waiting, runs[j.Key], needs[j.Class] = append(waiting, j), r, r.needs
-		}
-	}
-	if len(waiting) == 0 || len(idle) == 0 {
-		return
-	}
-	slices.SortFunc(waiting, func(a, b job.Job) int { return int(a.CreatedAt - b.CreatedAt) })
-	d.judged.able(idle, infos, needs)
-	d.avoidFailed(waiting, idle, needs)
-	for _, pair := range schedule.Pick(waiting, idle, schedule.Warmth{}).Pairs {
-		runs[pair.Job.Key].askBack()
+		r.d.signal.freed()
 	}
 }
 
@@ -214,5 +152,5 @@ func (r *run) giveBack(ctx context.Context) {
 	case errors.Is(err, queue.ErrCancelled):
 		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
 	}
-	r.d.Wake()
+	r.d.signal.Wake()
 }

@@ -60,12 +60,12 @@ func TestNextJobWaitsAtTheInstance(t *testing.T) {
 		require.Equal(t, job.Leased, b.job(second).State)
 		require.Zero(t, b.job(second).StartedAt)
 
-		b.CancelRun(running[0])
+		b.Runs.Cancel(running[0])
 		b.reaches(running[0], job.Cancelled)
 		b.runs(second)
 		require.False(t, b.job(second).Ahead)
 		b.waitsThere(third)
-		b.CancelRun(second)
+		b.Runs.Cancel(second)
 		b.reaches(second, job.Cancelled)
 		b.reaches(third, job.Done)
 		require.Equal(t, 3, i.Started())
@@ -82,7 +82,7 @@ func TestWaitingJobIsTakenBack(t *testing.T) {
 		there := b.waitsThere(key)
 		for _, other := range running {
 			if b.at(other) != there {
-				b.CancelRun(other)
+				b.Runs.Cancel(other)
 			}
 		}
 		b.runs(key)
@@ -110,7 +110,7 @@ func TestJobBeginsBeforeItIsTakenBack(t *testing.T) {
 		}
 		tried := make(chan struct{}, 16)
 		there.on("POST /queue", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-			b.CancelRun(before)
+			b.Runs.Cancel(before)
 			for there.Started() < 2 && r.Context().Err() == nil {
 				time.Sleep(time.Millisecond)
 			}
@@ -119,14 +119,14 @@ func TestJobBeginsBeforeItIsTakenBack(t *testing.T) {
 		})
 		for _, other := range running {
 			if other != before {
-				b.CancelRun(other)
+				b.Runs.Cancel(other)
 			}
 		}
 		<-tried
 		b.runs(key)
 		require.Equal(t, there.name, b.at(key).name)
 		require.Equal(t, 1, b.job(key).Attempts)
-		b.CancelRun(key)
+		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 		started := 0
 		for _, i := range b.instances {
@@ -141,16 +141,16 @@ func TestJobBeginsBeforeItIsTakenBack(t *testing.T) {
 func TestWaitingJobIsCancelled(t *testing.T) {
 	inBubbles(t, map[string]func(b *dispatching, key string) error{
 		"deleted": func(b *dispatching, key string) error {
-			gone, err := b.queue.CancelWaiting(t.Context(), []string{key})
+			gone, err := b.Queue.CancelWaiting(t.Context(), []string{key})
 			require.Equal(t, []string{key}, gone)
 			return err
 		},
 		"cancelled": func(b *dispatching, key string) error {
-			_, err := b.queue.Cancel(t.Context(), key)
+			_, err := b.Queue.Cancel(t.Context(), key)
 			return err
 		},
 		"withdrawn": func(b *dispatching, key string) error {
-			_, err := b.queue.Withdraw(t.Context(), key, false)
+			_, err := b.Queue.Withdraw(t.Context(), key, false)
 			return err
 		},
 	}, func(t *testing.T, cancel func(b *dispatching, key string) error) {
@@ -160,12 +160,12 @@ func TestWaitingJobIsCancelled(t *testing.T) {
 		next = b.submit(picture)
 		require.NoError(t, cancel(b, key))
 		b.reaches(key, job.Cancelled)
-		_, err := b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
+		_, err := b.Queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
 		require.ErrorIs(t, err, queue.ErrNotFound)
 		b.waitsThere(next)
 		require.Equal(t, job.Running, b.job(running[0]).State)
 		require.Equal(t, 1, there.Started())
-		b.CancelRun(running[0])
+		b.Runs.Cancel(running[0])
 		b.reaches(next, job.Done)
 		require.Equal(t, 2, there.Started())
 	})
@@ -183,7 +183,7 @@ func TestDrainedInstanceGivesBack(t *testing.T) {
 		require.Equal(t, job.Running, b.job(running[0]).State)
 		b.fleet.SetDraining(there.name, false)
 		b.waitsThere(key)
-		b.CancelRun(running[0])
+		b.Runs.Cancel(running[0])
 		b.reaches(key, job.Done)
 	})
 }
@@ -200,14 +200,14 @@ func TestNextJobIsShownAsRunning(t *testing.T) {
 			looks.Add(1)
 			var both [][]any
 			for _, key := range []string{running[0], next} {
-				both = append(both, []any{1, b.followed(key).lease().Upstream, map[string]any{}, map[string]any{}, []string{}})
+				both = append(both, []any{1, b.Runs.get(key).lease().Upstream, map[string]any{}, map[string]any{}, []string{}})
 			}
 			require.NoError(t, json.NewEncoder(w).Encode(map[string]any{"queue_running": both, "queue_pending": []any{}}))
 		})
 		muted := time.Now()
 		there.SetFault(sim.Faults{Mute: true}) // previews of the running one would postpone the looks
 		b.set(func(s *Settings) { s.StallTimeout = time.Second })
-		waiting := b.followed(next)
+		waiting := b.Runs.get(next)
 		eventually(t, func() bool {
 			waiting.mail.put(runEvent{kind: lookAsked})
 			return looks.Load() >= 1 && time.Since(muted) > 2*time.Second
@@ -216,7 +216,7 @@ func TestNextJobIsShownAsRunning(t *testing.T) {
 		b.set(func(s *Settings) { s.StallTimeout = time.Minute })
 		require.Empty(t, b.job(next).Lost)
 		require.True(t, b.job(next).Ahead)
-		b.CancelRun(running[0])
+		b.Runs.Cancel(running[0])
 		b.reaches(running[0], job.Cancelled)
 		b.reaches(next, job.Done)
 		require.NotContains(t, b.logged(), "instance is unhealthy")
@@ -237,12 +237,12 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 				b.Dispatcher.Close()
 				if hub == "other/1" {
 					for _, k := range []string{running[0], key} {
-						must(b.queue.Adopt(t.Context(), b.job(k).Run, "hub/1"))
+						must(b.Queue.Adopt(t.Context(), b.job(k).Run, "hub/1"))
 					}
 				}
 				b.restart(hub)
-				eventually(t, func() bool { return b.followed(running[0]) != nil && b.followed(key) != nil }, deadline, 10*time.Millisecond)
-				must(b.queue.Cancel(t.Context(), running[0]))
+				eventually(t, func() bool { return b.Runs.get(running[0]) != nil && b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
+				must(b.Queue.Cancel(t.Context(), running[0]))
 				b.reaches(running[0], job.Cancelled)
 				require.Empty(t, b.reaches(key, job.Done).Lost)
 				require.Equal(t, 2, there.Started())
@@ -291,7 +291,7 @@ func TestWaitingJobOutlivesItsInstance(t *testing.T) {
 		j := b.job(key)
 		require.Zero(t, j.Kills)
 		require.Equal(t, 1, j.Excuses)
-		must(b.queue.Cancel(t.Context(), running[0]))
+		must(b.Queue.Cancel(t.Context(), running[0]))
 		there.Restart()
 		b.reaches(key, job.Done)
 	})

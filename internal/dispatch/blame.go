@@ -1,43 +1,60 @@
 package dispatch
 
 import (
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
+// Blame decides whether an instance or a job is at fault when runs fail, and keeps jobs away from
+// instances where they have failed.
+type Blame struct {
+	health    health
+	fleet     *fleet.Registry
+	access    *Access
+	reports   *reports
+	instances *Instances
+	runs      *Runs
+	judged    *judgements
+	signal    *signal
+	log       *slog.Logger
+}
+
 // Trust clears an instance's record of failures. It gets jobs again like any other.
-func (d *Dispatcher) Trust(instance string) {
-	d.health.forget(instance)
-	d.Fleet.SetAside(instance, "")
-	d.Wake()
+func (b *Blame) Trust(instance string) {
+	b.health.forget(instance)
+	b.fleet.SetAside(instance, "")
+	b.signal.Wake()
 }
 
 // publish tells the fleet and the log when the verdict on an instance changes.
-func (d *Dispatcher) publish(said []verdict) {
+func (b *Blame) publish(said []verdict) {
 	for _, v := range said {
-		i, known := d.Fleet.Instance(v.instance)
+		i, known := b.fleet.Instance(v.instance)
 		switch {
 		case !known:
 			continue
 		case v.evidence == "":
-			d.log.Info("instance works again and is no longer set aside", "instance", v.instance)
+			b.log.Info("instance works again and is no longer set aside", "instance", v.instance)
 		case !i.Aside:
-			d.log.Error("instance set aside: it gets one job at a time until one succeeds", "instance", v.instance, "reason", v.evidence)
+			b.log.Error("instance set aside: it gets one job at a time until one succeeds", "instance", v.instance, "reason", v.evidence)
 		}
-		d.Fleet.SetAside(v.instance, v.evidence)
+		b.fleet.SetAside(v.instance, v.evidence)
 	}
 	if len(said) > 0 {
-		d.Wake()
+		b.signal.Wake()
 	}
 }
 
 // endedWell notes that the instance has finished the run's job.
 func (r *run) endedWell() {
 	if r.conn != nil {
-		r.d.publish(r.d.health.well(r.conn.name, r.job()))
+		r.d.blame.publish(r.d.blame.health.well(r.conn.name, r.job()))
 	}
 }
 
@@ -45,11 +62,11 @@ func (r *run) endedWell() {
 // whether its job should be tried on another instance before the job itself is blamed.
 func (r *run) cameToNothing(cause Cause) (elsewhere bool) {
 	j := r.job()
-	doubtful, rest, said := r.d.health.wrong(r.conn.name, j, cause, r.d.atWork(r))
+	doubtful, rest, said := r.d.blame.health.wrong(r.conn.name, j, cause, r.d.blame.atWork(r))
 	if rest > 0 {
-		r.d.wakeIn(rest)
+		r.d.signal.wakeIn(rest)
 	}
-	r.d.publish(said)
+	r.d.blame.publish(said)
 	return doubtful && r.sound()
 }
 
@@ -58,7 +75,7 @@ func (r *run) cameToNothing(cause Cause) (elsewhere bool) {
 // instance has the last word.
 func (r *run) failedHere() result {
 	j := r.job()
-	if r.d.health.agreed(r.conn.name, j) || !r.cameToNothing(Failed) || len(j.FailedAt) > 0 {
+	if r.d.blame.health.agreed(r.conn.name, j) || !r.cameToNothing(Failed) || len(j.FailedAt) > 0 {
 		return result{}
 	}
 	r.conn.ended(r.billed())
@@ -67,16 +84,16 @@ func (r *run) failedHere() result {
 
 // sound reports whether another instance could run the job and has nothing held against it.
 func (r *run) sound() bool {
-	return slices.ContainsFunc(r.d.others(r), func(conn *connection) bool {
-		return r.d.trusted(conn.name) && !slices.Contains(r.job().FailedAt, conn.name)
+	return slices.ContainsFunc(r.d.instances.others(r), func(conn *connection) bool {
+		return r.d.blame.trusted(conn.name) && !slices.Contains(r.job().FailedAt, conn.name)
 	})
 }
 
 // atWork reports whether another instance has been executing a graph like this run's for so long
 // that it evidently does not fail there the way it failed here.
-func (d *Dispatcher) atWork(r *run) bool {
+func (b *Blame) atWork(r *run) bool {
 	structure, longer := structureOf(r.job()), max(2*r.ran(), time.Second)
-	return slices.ContainsFunc(d.connected(), func(conn *connection) bool {
+	return slices.ContainsFunc(b.instances.open(), func(conn *connection) bool {
 		other := conn.running()
 		if conn == r.conn || other == nil || structureOf(other.job()) != structure {
 			return false
@@ -87,13 +104,13 @@ func (d *Dispatcher) atWork(r *run) bool {
 }
 
 // standIns returns what the instances that take over an instance's jobs while it rests can run.
-func (d *Dispatcher) standIns(name string) (infos []*catalog.Info) {
-	reserved := d.reservedFor(name)
-	for _, other := range d.connected() {
-		if other.name == name || !d.trusted(other.name) {
+func (b *Blame) standIns(name string) (infos []*catalog.Info) {
+	reserved := b.access.reservedFor(name)
+	for _, other := range b.instances.open() {
+		if other.name == name || !b.trusted(other.name) {
 			continue
 		}
-		if its := d.reservedFor(other.name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !schedule.MayUse(its, tenant) })) {
+		if its := b.access.reservedFor(other.name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !schedule.MayUse(its, tenant) })) {
 			continue
 		}
 		if info := other.abilities(); info != nil {
@@ -102,3 +119,40 @@ func (d *Dispatcher) standIns(name string) (infos []*catalog.Info) {
 	}
 	return infos
 }
+
+// avoidFailed keeps jobs away from idle instances where they have failed, as long as another one
+// could run them, even if only later: a broken instance is always the idle one, and would keep
+// getting them until they have no attempts left. classes are the requirements of the jobs' classes.
+func (b *Blame) avoidFailed(jobs []job.Job, idle []schedule.Idle, classes map[string][]byte) {
+	for _, j := range jobs {
+		if len(j.FailedAt) == 0 || !b.untried(j, classes[j.Class]) {
+			continue
+		}
+		for _, i := range idle {
+			if slices.Contains(j.FailedAt, i.Name) {
+				i.Refused[j.Key] = true
+			}
+		}
+	}
+}
+
+// untried reports whether there is an instance where a job with these requirements has not failed
+// and that could run it, now or once it is free.
+func (b *Blame) untried(j job.Job, requires []byte) bool {
+	if requires == nil {
+		return false
+	}
+	needs := map[string][]byte{j.Class: requires}
+	for _, conn := range b.instances.open() {
+		if slices.Contains(j.FailedAt, conn.name) || !b.reports.works(conn.name) || !b.access.mayUse(j.Tenant, conn.name) || conn.refused.itself(j.Key) {
+			continue
+		}
+		if info := conn.abilities(); info != nil && b.judged.can(info, needs)[j.Class] {
+			return true
+		}
+	}
+	return false
+}
+
+// trusted reports whether an instance works, as far as is known.
+func (b *Blame) trusted(name string) bool { return b.reports.works(name) && !b.health.doubts(name) }

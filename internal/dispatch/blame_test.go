@@ -126,10 +126,10 @@ func TestOnlyServerIsNotSetAside(t *testing.T) {
 
 		// An operator may declare it healthy.
 		b.fleet.SetDraining(other.name, false)
-		b.Trust(broken)
+		b.Blame.Trust(broken)
 		i, _ = b.fleet.Instance(broken)
 		require.Equal(t, fleet.Idle, i.State)
-		require.False(t, b.health.doubts(broken))
+		require.False(t, b.Blame.health.doubts(broken))
 	})
 }
 

@@ -31,19 +31,19 @@ type Candidate struct {
 // Candidates says for each instance of the fleet, by name, whether it could run a waiting job with
 // these needs, why not, and when it will be free.
 func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate {
-	d := o.d
+	d := o.from
 	var list []Candidate
-	shared, said := d.sharedGPUs(), d.settings().GPUs
+	shared, said := d.sharing.gpus(), d.settings().GPUs
 	for _, g := range shared {
 		d.kept.mark(g, o.at)
 	}
-	for _, i := range d.Fleet.Instances() {
+	for _, i := range d.fleet.Instances() {
 		c := Candidate{Name: i.Name, State: i.State, Free: o.Free(i.Name)}
-		if conn := d.connection(i.Name); conn == nil || !conn.isOpen() || conn.abilities() == nil {
+		if conn := d.instances.get(i.Name); conn == nil || !conn.isOpen() || conn.abilities() == nil {
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {
 			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, j.Key)
-			if reserved := d.reservedFor(i.Name); !schedule.MayUse(reserved, j.Tenant) && len(c.Lacks) == 0 {
+			if reserved := d.access.reservedFor(i.Name); !schedule.MayUse(reserved, j.Tenant) && len(c.Lacks) == 0 {
 				c.Can, c.Why, c.Reserved = false, "it "+forOthers, reserved
 			}
 			if g := shared[gpuName(said, i)]; c.Can && i.State == fleet.Idle && !g.Fits(j) {

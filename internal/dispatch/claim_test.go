@@ -41,8 +41,8 @@ func TestLeaseChangesDuringARun(t *testing.T) {
 	for _, state := range []job.State{job.Failed, job.Done} {
 		key := b.submit(picture)
 		while(func() {
-			if r := b.followed(key); r != nil {
-				b.adopt(t.Context(), queue.Orphan{Run: r.lease()}, Expired)
+			if r := b.Runs.get(key); r != nil {
+				b.leases.adopt(t.Context(), queue.Orphan{Run: r.lease()}, Expired)
 			}
 		}, func() { b.reaches(key, state) })
 		b.instances[0].on("POST /prompt", nil)
@@ -55,15 +55,15 @@ func TestWhoseJobRunsIsAskedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
 	while(func() {
-		b.Running(job.DefaultTenant, "client")
-		b.WarmFor(job.DefaultTenant, "client")
+		b.Affinity.Running(job.DefaultTenant, "client")
+		b.Affinity.WarmFor(job.DefaultTenant, "client")
 	}, func() {
 		for range 3 {
 			b.reaches(b.submit(picture), job.Done)
 		}
 	})
-	require.Len(t, b.WarmFor(job.DefaultTenant, "client"), 1)
-	require.Empty(t, b.WarmFor(job.DefaultTenant, "other"))
+	require.Len(t, b.Affinity.WarmFor(job.DefaultTenant, "client"), 1)
+	require.Empty(t, b.Affinity.WarmFor(job.DefaultTenant, "other"))
 }
 
 // The dispatcher holds a connection while it asks the queue for permission to give
@@ -72,11 +72,11 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d := New(Config{Settings: func() Settings { return Settings{ContactTimeout: time.Minute} }})
 		conn := &connection{name: "gpu", fleet: fleet.NewRegistry()}
-		trying := &run{d: d, claim: claim{own: job.Job{Key: "other"}}}
+		trying := &run{d: d.runner, claim: claim{own: job.Job{Key: "other"}}}
 		require.True(t, conn.attach(trying))
-		adopted := &run{d: d, claim: claim{own: job.Job{Key: "adopted"}}}
+		adopted := &run{d: d.runner, claim: claim{own: job.Job{Key: "adopted"}}}
 		seized := make(chan bool)
-		go func() { seized <- d.seize(t.Context(), conn, adopted) }()
+		go func() { seized <- d.Runs.seize(t.Context(), conn, adopted, time.Minute) }()
 		select {
 		case <-seized:
 			t.Fatal("the connection was not free")
@@ -169,13 +169,13 @@ func TestFirstTurn(t *testing.T) {
 	inBubbles(t, map[string]bool{"told": true, "not told": false}, func(t *testing.T, told bool) {
 		b := newDispatching(t, 1)
 		b.connects(1)
-		conn := b.connection(b.instances[0].name)
+		conn := b.Instances.get(b.instances[0].name)
 		theirs := queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: conn.name, Hub: "other/1"}
 		isLeft := func(turn time.Duration) {
 			t.Helper()
 			began := time.Now()
-			b.heard(theirs)
-			if left := b.isLeft(conn); time.Since(began) < turn { // else the turn may be over
+			b.listener.heard(theirs)
+			if left := b.Openings.isLeft(conn); time.Since(began) < turn { // else the turn may be over
 				require.True(t, left)
 			}
 		}
@@ -185,10 +185,10 @@ func TestFirstTurn(t *testing.T) {
 		}
 		key := b.submit(picture)
 		b.reaches(key, job.Done)
-		require.False(t, b.isLeft(conn), "it is this hub's turn now")
+		require.False(t, b.Openings.isLeft(conn), "it is this hub's turn now")
 		b.leaves(key)
 
-		b.heard(theirs) // late
-		require.False(t, b.isLeft(conn))
+		b.listener.heard(theirs) // late
+		require.False(t, b.Openings.isLeft(conn))
 	})
 }

@@ -89,11 +89,11 @@ func (r *run) finish(ctx context.Context, e ending) {
 		r.runsNoMore()
 		r.out.EndCounted(e.frames()...)
 	case r.wish != withdrawn:
-		r.d.announce(r.job(), e.frames()...)
+		r.d.notices.announce(r.job(), e.frames()...)
 	}
-	r.finished(string(e.state), r.d.age(r.job()))
-	if r.d.Faulted != nil && e.state == job.Failed && r.job().Parent == "" {
-		r.d.Faulted(r.job(), r.job().Run.Instance, e.reason(), false)
+	r.finished(string(e.state), r.d.notices.age(r.job()))
+	if r.d.faulted != nil && e.state == job.Failed && r.job().Parent == "" {
+		r.d.faulted(r.job(), r.job().Run.Instance, e.reason(), false)
 	}
 	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
 }
@@ -105,7 +105,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 		return
 	}
 	if r.conn != nil && res.died {
-		i, _ := r.d.Fleet.Instance(r.conn.name)
+		i, _ := r.d.fleet.Instance(r.conn.name)
 		if res.asked || i.Deliberate(r.boot) {
 			// The job is not to blame.
 			res.kind, res.cause, res.reason = excused, Restarted, "the instance was restarted on purpose"
@@ -120,8 +120,8 @@ func (r *run) requeue(ctx context.Context, res result) {
 	r.free()
 	r.log.Warn("run lost", "reason", res.reason)
 	r.finished("lost", 0)
-	if r.d.Faulted != nil {
-		r.d.Faulted(r.job(), r.job().Run.Instance, res.reason, true)
+	if r.d.faulted != nil {
+		r.d.faulted(r.job(), r.job().Run.Instance, res.reason, true)
 	}
 	var back job.Job
 	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
@@ -135,10 +135,10 @@ func (r *run) requeue(ctx context.Context, res result) {
 	case err == nil:
 		r.phase = ended
 		r.retried(res.lostBy())
-		r.d.wakeIn(res.pause(r.job().Excuses))
+		r.d.signal.wakeIn(res.pause(r.job().Excuses))
 	case errors.Is(err, queue.ErrExhausted):
 		if back.Kills >= queue.MaxKills {
-			r.d.health.agreed("", back)
+			r.d.blame.health.agreed("", back)
 			r.log.Error("job is quarantined: it killed too many instances", "kills", back.Kills)
 		}
 		why := exhausted(back)
@@ -149,7 +149,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 	case errors.Is(err, queue.ErrCancelled):
 		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
 	}
-	r.d.Wake()
+	r.d.signal.Wake()
 }
 
 // maxUnknown is how often a step that fails for an unknown reason is tried again.
@@ -231,7 +231,7 @@ func (r *run) free() {
 		return
 	}
 	r.conn.detach(r)
-	if next := r.d.connection(r.conn.name); next != nil {
+	if next := r.d.instances.get(r.conn.name); next != nil {
 		next.detach(r) // the run was moved there and does not know yet
 	}
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -91,74 +90,6 @@ type connection struct {
 	given map[string]bool
 }
 
-// openConnection starts keeping a connection to an instance.
-func (d *Dispatcher) openConnection(ctx context.Context, i fleet.Instance, client *comfyui.Client) *connection {
-	ctx, stop := context.WithCancel(ctx)
-	conn := &connection{
-		name: i.Name, url: i.URL, kind: i.Kind, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client, fleet: d.Fleet,
-		log:  d.log.With("instance", i.Name),
-		stop: stop,
-		done: make(chan struct{}),
-		ask:  newAsking(),
-		free: &d.free, next: &d.next, holding: &d.holding, wake: d.freed,
-	}
-	conn.maySecrets = func() bool { return d.settings().SecretsTo.Has(i) }
-	conn.cleanup = newHistoryCleanup(client.DeleteHistory, conn.log)
-	conn.socket = &eventSocket{
-		client: client, sid: conn.nextClientID, log: conn.log,
-		up: func(ctx context.Context) error {
-			if err := d.reach(ctx, conn); err != nil {
-				if ctx.Err() == nil {
-					conn.log.Warn("the instance does not answer", "error", err)
-				}
-				return err
-			}
-			return nil
-		},
-		then: func(ctx context.Context) error {
-			if err := d.learn(ctx, conn); err != nil {
-				if ctx.Err() == nil {
-					conn.log.Warn("cannot read what the instance can run", "error", err)
-				}
-				return err
-			}
-			conn.setOpen()
-			d.setConnected(conn, client) // again, for those who follow the primary
-			d.Wake()
-			return nil
-		},
-		down: func(err error) {
-			d.panels.dropOf(conn)
-			if conn.setDown() {
-				conn.log.Warn("instance connection lost", "error", err)
-			}
-			conn.deliver(runEvent{kind: socketDown, err: err})
-			d.setConnected(conn, nil)
-			d.Wake()
-		},
-		alive: conn.alive, late: conn.late, patience: func() time.Duration { return d.settings().ContactTimeout },
-		frame: func(fr comfyui.Frame) {
-			conn.touch()
-			if d.takeLog(conn.name, fr) || conn.takeFlags(fr) {
-				return // it belongs to no run
-			}
-			conn.overheard.note(fr)
-			if conn.running() == nil {
-				conn.background.note(fr, func() bool {
-					i, known := d.Fleet.Instance(conn.name)
-					return known && i.Report.Queue == 0
-				})
-			}
-			conn.deliver(runEvent{kind: frameArrived, frame: fr})
-		},
-	}
-	go func() {
-		defer close(conn.done)
-		conn.socket.run(ctx)
-	}()
-	return conn
-}
-
 // clientID returns the client id to which the instance sends messages about the runs of this
 // connection.
 func (conn *connection) clientID() string {
@@ -184,6 +115,23 @@ func (conn *connection) caughtUp(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, catchUp)
 	defer cancel()
 	return conn.socket.caughtUp(ctx)
+}
+
+// start keeps the connection open until ctx ends or close is called.
+func (conn *connection) start(ctx context.Context) {
+	ctx, conn.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(conn.done)
+		conn.socket.run(ctx)
+	}()
+}
+
+// logged logs an error, unless ctx has ended, and returns it.
+func (conn *connection) logged(ctx context.Context, what string, err error) error {
+	if err != nil && ctx.Err() == nil {
+		conn.log.Warn(what, "error", err)
+	}
+	return err
 }
 
 // close ends the connection and waits for it.

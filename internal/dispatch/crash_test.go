@@ -34,10 +34,10 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 		b := newDispatching(t, 0)
 		key := b.submit(picture)
 		b.spoil("body", key, "")
-		claimed := must(b.queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"}))
-		must(b.queue.Cancel(t.Context(), key))
-		r := newRun(b.Dispatcher, nil, claimed)
-		b.launch(r, r.execute)
+		claimed := must(b.Queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"}))
+		must(b.Queue.Cancel(t.Context(), key))
+		r := b.runner.newRun(nil, claimed)
+		b.runner.launch(r, r.execute)
 		b.reaches(key, job.Cancelled)
 	})
 }
@@ -69,7 +69,7 @@ func TestPanicBesideARun(t *testing.T) {
 		b := newDispatching(t, 1)
 		key := b.submit(endless)
 		b.runs(key)
-		b.followed(key).beside("testing", func() { panic("broken") })
+		b.Runs.get(key).beside("testing", func() { panic("broken") })
 		require.Contains(t, b.failure(key), "The hub failed")
 		b.leaves(key)
 		b.reaches(b.submit(picture), job.Done)
@@ -122,7 +122,7 @@ func TestPanicOfAReader(t *testing.T) {
 	b := newDispatching(t, 1)
 	key := b.submit(endless)
 	b.runs(key)
-	b.connection(b.instances[0].name).deliver(runEvent{kind: socketDown, err: panics.ErrPanic})
+	b.Instances.get(b.instances[0].name).deliver(runEvent{kind: socketDown, err: panics.ErrPanic})
 	require.Contains(t, b.failure(key), "The hub failed")
 }
 
@@ -192,8 +192,8 @@ func (h *hanging) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.
 // after other runs.
 func TestLeasesOutliveSlowWork(t *testing.T) {
 	t.Parallel()
-	for _, of := range []string{"Dispatcher).heal", "Dispatcher).sweep", "Dispatcher).inherit"} {
-		t.Run(strings.TrimPrefix(of, "Dispatcher)."), func(t *testing.T) {
+	for _, of := range []string{"leases).heal", "leases).sweep", "heartbeat).inherit"} {
+		t.Run(of, func(t *testing.T) {
 			t.Parallel()
 			var h hanging
 			b := newDispatchingOn(t, redistest.Start(t).URL(), &h, 1, func(b *dispatching, c *Config) {
@@ -203,7 +203,7 @@ func TestLeasesOutliveSlowWork(t *testing.T) {
 			key := b.submit(endless)
 			b.runs(key)
 			h.of.Store(&of)
-			_, _, err := b.queue.Beat(t.Context(), "dead/1", time.Millisecond) // there is something to inherit
+			_, _, err := b.Queue.Beat(t.Context(), "dead/1", time.Millisecond) // there is something to inherit
 			require.NoError(t, err)
 			eventually(t, func() bool { return h.hung.Load() > 0 }, deadline, 10*time.Millisecond)
 			for range 3 {
@@ -251,7 +251,7 @@ func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
 	err := db.Ping(t.Context())
 	require.ErrorIs(t, err, queue.ErrUnavailable)
 	require.ErrorContains(t, err, "127.0.0.1:1")
-	r := newRun(b.Dispatcher, nil, job.Job{Key: "key"})
+	r := b.runner.newRun(nil, job.Job{Key: "key"})
 	for name, res := range map[string]result{
 		"body": r.unreadable(t.Context(), err), "inputs": r.notTaken(fmt.Errorf("files: %w", err)),
 	} {

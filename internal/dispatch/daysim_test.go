@@ -177,7 +177,7 @@ func (d *daySim) replay(list []arrival, cut bool) dayResult {
 		}
 		if next.Sub(d.lineAt) >= tendEvery {
 			d.lineAt = next
-			d.readLine(ctx)
+			d.line.read(ctx)
 		}
 		d.look(ctx)
 	}
@@ -188,8 +188,8 @@ func (d *daySim) replay(list []arrival, cut bool) dayResult {
 }
 
 func (d *daySim) post(ctx context.Context, n int, a arrival) {
-	j := &dayJob{arrival: a, key: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), shape: d.Shape(a.kind.graph)}
-	accepted := must(d.queue.Enqueue(ctx, queue.Submission{
+	j := &dayJob{arrival: a, key: fmt.Sprintf("00000000-0000-4000-8000-%012d", n), shape: Shape(a.kind.graph)}
+	accepted := must(d.Queue.Enqueue(ctx, queue.Submission{
 		Key: j.key, ID: j.key, Requester: job.Requester{Tenant: a.tenant, Caller: a.caller, Client: a.caller},
 		Class: a.kind.class, Shape: j.shape, Priority: a.priority, BodyHash: j.key,
 		Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Requires: a.kind.requires},
@@ -208,7 +208,7 @@ func (d *daySim) look(ctx context.Context) {
 		return
 	}
 	d.given = d.given[:0]
-	p := pass{d: d.Dispatcher, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), soon: d.soonServers}
+	p := pass{placer: d.placer, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), soon: d.soonServers}
 	p.claim = func(p pass, ctx context.Context, pair schedule.Placement) error { return d.give(ctx, p.left, pair) }
 	d.wakeAt = time.Time{}
 	for {
@@ -249,7 +249,7 @@ func (d *daySim) soonServers() (list []schedule.Soon) {
 		if s.running == nil {
 			continue
 		}
-		e := d.estimate(s.running.shape, d.gpuOf(s.name))
+		e := d.durations.estimate(s.running.shape, d.reports.gpu(s.name))
 		if !e.Certain() {
 			continue
 		}
@@ -262,7 +262,7 @@ func (d *daySim) soonServers() (list []schedule.Soon) {
 		})
 		idle, infos = append(idle, list[len(list)-1].Idle), append(infos, s.info)
 	}
-	d.judged.able(idle, infos, d.classes)
+	d.judged.able(idle, infos, d.requirements.met)
 	for n := range list {
 		list[n].Idle = idle[n]
 	}
@@ -275,8 +275,8 @@ func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) e
 	require.NotNil(d.t, j, "a job that does not wait")
 	require.Nil(d.t, s.running, "a server that is busy")
 	require.True(d.t, d.daySpec.able(s.number, j.kind), "a server that cannot run it")
-	claimed, classes, err := d.queue.ClaimCounting(ctx, queue.ClaimRequest{
-		Key: j.key, Tenant: j.tenant, Instance: s.name, Hub: d.Hub, Upstream: j.key, SID: "sid", Cost: d.costOf(j.shape, s.name),
+	claimed, classes, err := d.Queue.ClaimCounting(ctx, queue.ClaimRequest{
+		Key: j.key, Tenant: j.tenant, Instance: s.name, Hub: d.Hub, Upstream: j.key, SID: "sid", Cost: d.durations.cost(j.shape, s.name),
 	})
 	require.NoError(d.t, err)
 	*left = classes
@@ -299,8 +299,8 @@ func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) e
 	d.counts[j.group()]--
 	d.given = append(d.given, dayGiven{j, s})
 	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, d.order, j.key, s.number, j.started)
-	d.order = h.Sum64()
+	_, _ = fmt.Fprint(h, d.dayResult.order, j.key, s.number, j.started)
+	d.dayResult.order = h.Sum64()
 	return nil
 }
 
@@ -308,11 +308,11 @@ func (d *daySim) give(ctx context.Context, left *int, pair schedule.Placement) e
 func (d *daySim) end(ctx context.Context, s *dayServer) {
 	j := s.running
 	s.running = nil
-	require.NoError(d.t, d.queue.Finish(ctx, j.run, queue.Outcome{State: job.Done, Entry: []byte("{}")}))
+	require.NoError(d.t, d.Queue.Finish(ctx, j.run, queue.Outcome{State: job.Done, Entry: []byte("{}")}))
 	st, ok := schedule.DecodeStructure(j.shape)
 	require.True(d.t, ok)
 	d.durations.known.Add(
-		schedule.Pair{Structure: st.Key, Kind: st.Kind, GPU: d.gpuOf(s.name)},
+		schedule.Pair{Structure: st.Key, Kind: st.Kind, GPU: d.reports.gpu(s.name)},
 		schedule.Sample{Work: st.Work, Ran: time.Since(j.began), Cold: j.cold},
 	)
 }
@@ -323,7 +323,7 @@ func (d *daySim) end(ctx context.Context, s *dayServer) {
 func (d *daySim) check() {
 	held := map[dayGroup]int{}
 	for key, j := range d.waiting {
-		if d.WaitsFor(key) != "" {
+		if d.Forecasts.WaitsFor(key) != "" {
 			held[j.group()]++
 		}
 	}

@@ -107,7 +107,7 @@ func (r *run) worthDividing() *division {
 	if !s.Split || !r.alone || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || len(r.body.Inputs) > 0 || sizeOf(r.body) > largestSplit || r.d.queue.Limited(j.Tenant) {
 		return nil
 	}
-	takes := r.d.estimate(j.Shape, r.d.gpuOf(r.conn.name))
+	takes := r.d.durations.estimate(j.Shape, r.d.reports.gpu(r.conn.name))
 	if !takes.Certain() || takes.Ran < shortest || refusesSplit(r.body.Extra) {
 		return nil
 	}
@@ -145,11 +145,11 @@ func (r *run) helpers(takes schedule.Estimate) (n int) {
 	if err != nil || needs.Unchecked || needs.Secrets {
 		return 0
 	}
-	j, gpu := r.job(), r.d.gpuOf(r.conn.name)
-	idle, infos := r.d.idle()
+	j, gpu := r.job(), r.d.reports.gpu(r.conn.name)
+	idle, infos := r.d.openings.idle()
 	for k, i := range idle {
 		warm := !slices.ContainsFunc(r.models, func(model string) bool { return !slices.Contains(i.Loaded, model) })
-		if i.Rests || i.GPU != nil || !schedule.MayUse(i.Tenants, j.Tenant) || r.d.gpuOf(i.Name) != gpu || !warm && 2*takes.Load > takes.Ran {
+		if i.Rests || i.GPU != nil || !schedule.MayUse(i.Tenants, j.Tenant) || r.d.reports.gpu(i.Name) != gpu || !warm && 2*takes.Load > takes.Ran {
 			continue
 		}
 		if len(infos[k].Satisfies(needs)) == 0 && allCore(infos[k], needs) {
@@ -199,7 +199,7 @@ func (r *run) inParts(plan split.Plan, k int) (*division, error) {
 		}
 		v.others = append(v.others, queue.Part{
 			Key:   uuid.NewSHA1(parent, []byte(strconv.Itoa(n+1)+"/"+strconv.Itoa(len(parts)))).String(),
-			Shape: r.d.Shape(graph),
+			Shape: Shape(graph),
 			Body: job.Body{
 				Prompt: part.Graph, Extra: r.body.Extra, Outputs: r.body.Outputs, Targets: r.body.Targets, Other: r.body.Other, Requires: needs.Encode(),
 			},
@@ -228,16 +228,16 @@ func (r *run) graph() []byte {
 // avoidForParts keeps parts away from instances that are not like the one that makes the first: one
 // with another GPU rounds otherwise and takes another time, and a custom node in place of one of
 // ComfyUI's may do anything. They are left to the hub that follows their job.
-func (d *Dispatcher) avoidForParts(jobs []job.Job, idle []schedule.Idle, classes map[string][]byte) {
+func (b *Blame) avoidForParts(jobs []job.Job, idle []schedule.Idle, classes map[string][]byte) {
 	for _, j := range jobs {
 		if j.Parent == "" {
 			continue
 		}
 		needs, err := catalog.DecodeRequirements(classes[j.Class])
-		whole := d.followed(j.Parent)
+		whole := b.runs.get(j.Parent)
 		for _, i := range idle {
-			conn := d.connection(i.Name)
-			if err != nil || conn == nil || whole == nil || d.gpuOf(whole.lease().Instance) != d.gpuOf(i.Name) || !allCore(conn.abilities(), needs) {
+			conn := b.instances.get(i.Name)
+			if err != nil || conn == nil || whole == nil || b.reports.gpu(whole.lease().Instance) != b.reports.gpu(i.Name) || !allCore(conn.abilities(), needs) {
 				i.Refused[j.Key] = true
 			}
 		}
@@ -245,8 +245,8 @@ func (d *Dispatcher) avoidForParts(jobs []job.Job, idle []schedule.Idle, classes
 }
 
 // partEnded tells the run of a job that one of its parts may have ended.
-func (d *Dispatcher) partEnded(key string) {
-	if r := d.followed(key); r != nil {
+func (rs *Runs) partEnded(key string) {
+	if r := rs.get(key); r != nil {
 		select {
 		case r.partEnded <- struct{}{}:
 		default: // it is told already

@@ -6,9 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/schedule"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // Door is where the client of a job waits for the answer to its POST. Messages of the run are held
@@ -16,8 +15,8 @@ import (
 // whether it takes the job. Only the hub that has the client has the door; the run may be another
 // hub's.
 type Door struct {
-	d   *Dispatcher
-	key string
+	doors *Doors
+	key   string
 	// known is closed when an instance has taken the job, or the last one has refused it.
 	known chan struct{}
 	// next is sent to when an instance has refused the job and another one is asked.
@@ -35,29 +34,33 @@ type Door struct {
 	fence int64
 }
 
-// doors are the open doors by job key.
-type doors struct {
+// Doors are the open doors by job key.
+type Doors struct {
+	queue  *queue.Queue
+	runs   *Runs
+	signal *signal
+
 	mu   sync.Mutex
 	open map[string]*Door
 }
 
-// Door opens the door of a job that is about to be queued. It must be closed.
-func (d *Dispatcher) Door(key string) *Door {
-	door := &Door{d: d, key: key, known: make(chan struct{}), next: make(chan struct{}, 1), answered: make(chan struct{})}
-	d.doors.mu.Lock()
-	defer d.doors.mu.Unlock()
-	if d.doors.open == nil {
-		d.doors.open = map[string]*Door{}
+// Open opens the door of a job that is about to be queued. It must be closed.
+func (ds *Doors) Open(key string) *Door {
+	door := &Door{doors: ds, key: key, known: make(chan struct{}), next: make(chan struct{}, 1), answered: make(chan struct{})}
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	if ds.open == nil {
+		ds.open = map[string]*Door{}
 	}
-	d.doors.open[key] = door
+	ds.open[key] = door
 	return door
 }
 
-// door returns the open door of a job, or nil. All methods that a run calls may be called on nil.
-func (d *Dispatcher) door(key string) *Door {
-	d.doors.mu.Lock()
-	defer d.doors.mu.Unlock()
-	return d.doors.open[key]
+// of returns the open door of a job, or nil. All methods that a run calls may be called on nil.
+func (ds *Doors) of(key string) *Door {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
+	return ds.open[key]
 }
 
 // maxAsking bounds the wait for all the instances asked about one job, as a multiple of the
@@ -72,7 +75,7 @@ func (d *Door) Wait(ctx context.Context, patience time.Duration) (nodeErrors []b
 	d.mu.Lock()
 	d.waited = true
 	d.mu.Unlock()
-	d.d.Wake()
+	d.doors.signal.Wake()
 	ctx, cancel := context.WithTimeout(ctx, maxAsking*patience)
 	defer cancel()
 	timer := time.NewTimer(patience)
@@ -118,10 +121,10 @@ func (d *Door) Close() {
 }
 
 func (d *Door) leave() {
-	d.d.doors.mu.Lock()
-	defer d.d.doors.mu.Unlock()
-	if d.d.doors.open[d.key] == d {
-		delete(d.d.doors.open, d.key)
+	d.doors.mu.Lock()
+	defer d.doors.mu.Unlock()
+	if d.doors.open[d.key] == d {
+		delete(d.doors.open, d.key)
 	}
 	close(d.answered)
 }
@@ -140,11 +143,11 @@ func (d *Door) settle(nodeErrors []byte) {
 }
 
 // awaited returns the doors at which somebody is waiting for an instance to be asked.
-func (d *Dispatcher) awaited() []*Door {
-	d.doors.mu.Lock()
-	defer d.doors.mu.Unlock()
+func (ds *Doors) awaited() []*Door {
+	ds.mu.Lock()
+	defer ds.mu.Unlock()
 	var out []*Door
-	for _, door := range d.doors.open {
+	for _, door := range ds.open {
 		door.mu.Lock()
 		if door.waited && !door.heard {
 			out = append(out, door)
@@ -157,20 +160,20 @@ func (d *Dispatcher) awaited() []*Door {
 // dismiss ends the wait for jobs that no instance got in a pass that could have given them one:
 // others came first, so their clients are answered at once. A job that an instance gave back during
 // the pass has its turn in the next one.
-func (d *Dispatcher) dismiss(ctx context.Context, doors []*Door) {
+func (ds *Doors) dismiss(ctx context.Context, doors []*Door) {
 	for _, door := range doors {
-		if d.followed(door.key) != nil {
+		if ds.runs.get(door.key) != nil {
 			continue
 		}
-		j, err := d.queue.Get(ctx, door.key)
+		j, err := ds.queue.Get(ctx, door.key)
 		switch {
 		case err != nil:
 			door.settle(nil)
-		case j.State != job.Queued || d.followed(door.key) != nil:
+		case j.State != job.Queued || ds.runs.get(door.key) != nil:
 		case door.queuedSince(j.Fence):
 			door.settle(nil)
 		default:
-			d.Wake()
+			ds.signal.Wake()
 		}
 	}
 }
@@ -202,16 +205,4 @@ func (d *Door) taken(ctx context.Context, nodeErrors []byte) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// HasIdle reports whether an instance that could run a tenant's job is idle now, so that it will
-// likely run the job next.
-func (d *Dispatcher) HasIdle(needs catalog.Requirements, tenant string) bool {
-	idle, infos := d.idle()
-	for n, info := range infos {
-		if schedule.MayUse(idle[n].Tenants, tenant) && len(info.Satisfies(needs)) == 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,10 @@ const (
 
 // durations knows how long jobs run, from the runs of all hubs. The zero value knows nothing.
 type durations struct {
-	known schedule.Estimator
+	queue   *queue.Queue
+	reports *reports
+	log     *slog.Logger
+	known   schedule.Estimator
 	// needs is how much GPU memory they take.
 	needs schedule.Needs
 
@@ -69,7 +73,7 @@ func (t *durations) back(runs []queue.Measured) {
 }
 
 // Shape returns the text under which the run time of a graph is stored.
-func (d *Dispatcher) Shape(graph pyjson.Value) string {
+func Shape(graph pyjson.Value) string {
 	s, ok := schedule.Parsed(graph)
 	if !ok {
 		return ""
@@ -78,76 +82,69 @@ func (d *Dispatcher) Shape(graph pyjson.Value) string {
 }
 
 // estimate returns how long a job of a shape will run on a GPU type.
-func (d *Dispatcher) estimate(shape, gpu string) schedule.Estimate {
+func (t *durations) estimate(shape, gpu string) schedule.Estimate {
 	s, _ := schedule.DecodeStructure(shape)
-	return d.durations.known.Estimate(s, gpu)
+	return t.known.Estimate(s, gpu)
 }
 
-// gpuOf returns the GPU type of an instance.
-func (d *Dispatcher) gpuOf(instance string) string {
-	i, _ := d.Fleet.Instance(instance)
-	return schedule.GPUType(i.Report.GPU)
-}
-
-// costOf returns what the tenant is charged when a job begins on an instance; 0 if nothing is
+// cost returns what the tenant is charged when a job begins on an instance; 0 if nothing is
 // known.
-func (d *Dispatcher) costOf(shape, instance string) time.Duration {
-	e := d.estimate(shape, d.gpuOf(instance))
+func (t *durations) cost(shape, instance string) time.Duration {
+	e := t.estimate(shape, t.reports.gpu(instance))
 	if e.Source == schedule.Guess {
 		return 0
 	}
 	return e.Ran
 }
 
-// tendDurations shares measurements with the other hubs and keeps the line up to date.
-func (d *Dispatcher) tendDurations(ctx context.Context) {
+// tend shares measurements with the other hubs, until ctx ends.
+func (t *durations) tend(ctx context.Context) {
 	var since int64
 	var read time.Time
 	tick := time.NewTicker(tendEvery)
 	defer tick.Stop()
 	for {
 		if time.Since(read) >= refreshEvery {
-			if now, err := d.refreshDurations(ctx, since); err == nil {
+			if now, err := t.refresh(ctx, since); err == nil {
 				since, read = now, time.Now()
 			}
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			d.storeLast()
+			t.storeLast()
 			return
 		}
-		d.storeDurations(ctx)
-		d.readLine(ctx)
+		t.store(ctx)
 	}
 }
 
-func (d *Dispatcher) storeDurations(ctx context.Context) {
-	runs := d.durations.take()
-	if err := d.queue.KeepMeasured(ctx, runs); err != nil {
-		d.durations.back(runs)
-		d.log.Debug("cannot store how long jobs ran", "error", err)
+func (t *durations) store(ctx context.Context) {
+	runs := t.take()
+	if err := t.queue.KeepMeasured(ctx, runs); err != nil {
+		t.back(runs)
+		t.log.Debug("cannot store how long jobs ran", "error", err)
 	}
 }
 
 // storeLast stores what is left when the hub stops.
-func (d *Dispatcher) storeLast() {
+func (t *durations) storeLast() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	d.storeDurations(ctx)
+	t.store(ctx)
 }
 
-// refreshDurations reads what all hubs have measured since the given time.
-func (d *Dispatcher) refreshDurations(ctx context.Context, since int64) (now int64, err error) {
-	runs, now, err := d.queue.Durations(ctx, since)
+// refresh reads what all hubs have measured since the given time.
+func (t *durations) refresh(ctx context.Context, since int64) (now int64, err error) {
+	runs, now, err := t.queue.Durations(ctx, since)
 	if err != nil {
 		return since, err
 	}
 	for field, text := range runs {
 		if p, ok := schedule.ParseNeedField(field); ok {
-			d.durations.needs.Set(p, schedule.DecodeNeeds(text))
+			t.needs.Set(p, schedule.DecodeNeeds(text))
 		} else if p, ok := schedule.ParsePair(field); ok {
-			d.durations.known.Set(p, schedule.DecodeSamples(text))
+			t.known.Set(p, schedule.DecodeSamples(text))
 		}
 	}
 	return now, nil
@@ -159,7 +156,7 @@ func (r *run) measured() {
 	if !ok || r.startedAt.IsZero() || r.endedAt.IsZero() || r.missed.messages || r.allCached() {
 		return
 	}
-	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.gpuOf(r.conn.name)}
+	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.reports.gpu(r.conn.name)}
 	r.d.durations.add(p, schedule.Sample{Work: s.Work, Ran: r.endedAt.Sub(r.startedAt), Cold: r.cold})
 	if peak := r.peak.Load(); peak > 0 {
 		r.d.durations.addNeed(p, schedule.Need{Work: s.Work, Bytes: peak})

@@ -5,21 +5,6 @@ import (
 	"time"
 )
 
-// Evict takes back what an instance is running for this hub: the run is interrupted, and its job
-// goes back to the queue as if it had never been given out. It returns at once, while the instance
-// may still be busy, so call it again until the instance is free.
-func (d *Dispatcher) Evict(instance string) {
-	conn := d.connection(instance)
-	if conn == nil {
-		return
-	}
-	for _, r := range conn.runs() {
-		if r != nil {
-			r.mail.put(runEvent{kind: evictAsked})
-		}
-	}
-}
-
 // evict makes the run leave its instance. If the interrupt does not end the run within a minute,
 // the run is given up.
 func (r *run) evict(ctx context.Context) result {

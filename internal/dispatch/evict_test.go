@@ -19,7 +19,7 @@ func (b *dispatching) evicted(from *scripted, keys ...string) {
 	for _, key := range keys {
 		fence := b.job(key).Fence
 		eventually(b.t, func() bool {
-			b.Evict(from.name)
+			b.Instances.Evict(from.name)
 			j := b.job(key)
 			return j.State == job.Queued || j.Fence != fence
 		}, deadline, 10*time.Millisecond)
@@ -52,9 +52,9 @@ func TestEvict(t *testing.T) {
 		b.fleet.SetDraining(from.name, false)
 		b.runs(key)
 		require.Equal(t, 1, b.job(key).Attempts)
-		b.CancelRun(key)
+		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
-		b.Evict("nobody")
+		b.Instances.Evict("nobody")
 	})
 }
 
@@ -98,10 +98,10 @@ func TestEvictAndCancel(t *testing.T) {
 			b.fleet.SetDraining(from.name, true)
 			ask := func(first bool) {
 				if first {
-					must(b.queue.Cancel(t.Context(), key))
-					b.CancelRun(key)
+					must(b.Queue.Cancel(t.Context(), key))
+					b.Runs.Cancel(key)
 				} else {
-					b.Evict(from.name)
+					b.Instances.Evict(from.name)
 				}
 			}
 			ask(cancelFirst)

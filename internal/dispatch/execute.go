@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -28,7 +29,7 @@ func (r *run) unreadable(ctx context.Context, err error) result {
 	case errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrCorrupt):
 		return result{kind: hopeless, reason: reason}
 	case errors.Is(err, queue.ErrSecrets):
-		if r.d.notHere(r.job().Key) >= maxUnsealed-1 {
+		if r.d.rests.notHere(r.job().Key) >= maxUnsealed-1 {
 			return result{kind: hopeless, reason: reason}
 		}
 		return result{kind: excused, reason: reason}
@@ -56,7 +57,7 @@ func (r *run) notTaken(err error) result {
 	case errors.Is(err, queue.ErrUnavailable):
 		return r.queueAway(err)
 	}
-	r.d.notTaken(r.conn, r.job().Key, false)
+	r.d.rests.notTaken(r.conn, r.job().Key, false)
 	v, cause := lost, Refused
 	switch {
 	case errors.Is(err, errDied):
@@ -94,20 +95,20 @@ func (r *run) cancelledEnd() result {
 // does one that would have to wait for instances that would say the same.
 func (r *run) refused(ctx context.Context, why refusal) result {
 	j := r.job()
-	r.d.notTaken(r.conn, j.Key, true)
+	r.d.rests.notTaken(r.conn, j.Key, true)
 	r.keepLessons(ctx, why)
-	r.d.learnFrom(why.Refused)
-	if others := r.d.others(r); len(others) > 0 {
+	r.d.discovery.learnFrom(why.Refused)
+	if others := r.d.instances.others(r); len(others) > 0 {
 		if r.speaksFor(others, why) {
 			if v := r.reject(ctx, why); v != undecided {
 				return result{kind: v}
 			}
 		}
-		r.d.door(j.Key).another()
+		r.d.doors.of(j.Key).another()
 		return result{kind: excused, cause: Refused, reason: "the instance refused it: " + why.Type}
 	}
 	if j.Excuses < freeExcuses && r.runsElsewhere() {
-		r.d.door(j.Key).another()
+		r.d.doors.of(j.Key).another()
 		return result{kind: excused, cause: Refused, reason: "the instance refused it: " + why.Type}
 	}
 	if v := r.reject(ctx, why); v != undecided {
@@ -129,7 +130,7 @@ func (r *run) speaksFor(others []*connection, why refusal) bool {
 	}
 	for _, other := range others {
 		its := other.abilities()
-		if its == nil || other.capability() != version || r.d.isIdle(other) || !info.RefusesAlike(its, r.body.Prompt, why.NodeErrors) {
+		if its == nil || other.capability() != version || r.d.reports.isIdle(other) || !info.RefusesAlike(its, r.body.Prompt, why.NodeErrors) {
 			return false
 		}
 	}
@@ -152,8 +153,8 @@ func (r *run) reject(ctx context.Context, why refusal) resultKind {
 	r.log.Info("instance refused the prompt before its client was answered", "type", why.Type)
 	r.finished("rejected", 0)
 	r.free()
-	r.d.door(r.job().Key).settle(nil)
-	r.d.Wake()
+	r.d.doors.of(r.job().Key).settle(nil)
+	r.d.signal.Wake()
 	return rejected
 }
 
@@ -170,7 +171,7 @@ func (r *run) collect(ctx context.Context) result {
 	r.trace.Enter(traces.Collect, time.Now())
 	r.conn.ended(r.billed())
 	r.free()
-	r.d.freed()
+	r.d.signal.freed()
 	defer r.releaseSoon(ctx)()
 	entry, found, res := r.readRecord(ctx)
 	if res.kind != undecided {
@@ -201,7 +202,7 @@ func (r *run) collect(ctx context.Context) result {
 	end := r.ending(entry, parts, outputs)
 	if end.state == job.Done {
 		if r.division == nil { // else it says nothing about the whole graph
-			r.d.memory.fits(r.body.Prompt, r.d.memoryOf(r.conn))
+			r.d.memory.fits(r.body.Prompt, r.d.reports.memory(r.conn))
 			r.measured()
 		}
 		r.endedWell()
@@ -213,8 +214,8 @@ func (r *run) collect(ctx context.Context) result {
 	v, reason := r.judge(rec)
 	switch {
 	case v == excused && !r.missed.messages: // the instance has cached the result, and another may not have
-		r.d.notTaken(r.conn, r.job().Key, false)
-		if len(r.d.others(r)) == 0 {
+		r.d.rests.notTaken(r.conn, r.job().Key, false)
+		if len(r.d.instances.others(r)) == 0 {
 			v = hopeless
 		}
 		return result{kind: v, cause: r.judgedCause(), reason: reason}
@@ -286,4 +287,10 @@ func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
 		end.messages = [][]byte{comfyui.ExecutionSuccess(j.ID, time.Now())}
 	}
 	return end
+}
+
+// runsElsewhere reports whether another hub has an instance that could run the job.
+func (r *run) runsElsewhere() bool {
+	needs, err := catalog.DecodeRequirements(r.body.Requires)
+	return err == nil && r.d.otherHubs.has(needs, r.job().Tenant)
 }

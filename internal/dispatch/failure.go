@@ -61,7 +61,7 @@ func (r *run) failed(ctx context.Context, f failure) result {
 		return result{}
 	case f.poisons():
 		r.log.Error("the instance's GPU process is broken until it is restarted", "node", r.node)
-		r.d.Fleet.SetBroken(r.conn.name, "its GPU reports an error that only a restart ends")
+		r.d.fleet.SetBroken(r.conn.name, "its GPU reports an error that only a restart ends")
 		if err := r.conn.client.Restart(ctx); err != nil {
 			r.log.Warn("instance is not restarted", "error", err)
 		}
@@ -82,8 +82,8 @@ func (r *run) tooLarge(ctx context.Context) result {
 		r.log.Debug("cannot free the instance's memory", "error", err)
 	}
 	r.conn.loads(nil)
-	j, had := r.job(), r.d.memoryOf(r.conn)
-	larger := r.d.larger(r, had)
+	j, had := r.job(), r.d.reports.memory(r.conn)
+	larger := r.d.memory.larger(r, had)
 	r.log.Warn("the instance ran out of memory", "vram", had, "larger", len(larger))
 	if len(larger) == 0 && (len(j.Lost) > 0 || r.missed.messages) {
 		return result{}
@@ -93,16 +93,10 @@ func (r *run) tooLarge(ctx context.Context) result {
 	return result{kind: lost, cause: OutOfMemory, reason: "out of memory" + r.where()}
 }
 
-// memoryOf returns how much GPU memory an instance can use, in bytes; 0 if unknown.
-func (d *Dispatcher) memoryOf(conn *connection) int64 {
-	i, _ := d.Fleet.Instance(conn.name)
-	return i.Report.Memory()
-}
-
 // larger returns the names of the usable instances that could run the job and have more GPU memory.
-func (d *Dispatcher) larger(r *run, than int64) (names []string) {
-	for _, conn := range d.others(r) {
-		if than > 0 && d.memoryOf(conn) > than && d.mayRun(conn.name) {
+func (m *memory) larger(r *run, than int64) (names []string) {
+	for _, conn := range m.instances.others(r) {
+		if than > 0 && m.reports.memory(conn) > than && m.mayRun(conn.name) {
 			names = append(names, conn.name)
 		}
 	}

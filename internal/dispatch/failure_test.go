@@ -26,7 +26,7 @@ func (b *dispatching) sized(gib int64) *scripted {
 
 func (b *dispatching) connects(count int) {
 	b.t.Helper()
-	eventually(b.t, func() bool { return len(b.connected()) == count }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return len(b.Instances.open()) == count }, deadline, 10*time.Millisecond)
 }
 
 // A prompt that runs out of memory goes to an instance with more, and later ones like it go there
@@ -56,7 +56,7 @@ func TestOutOfMemory(t *testing.T) {
 		require.LessOrEqual(t, small.Started(), 2)
 		other := b.submit(working) // has another shape, and there is only the small one
 		require.Contains(t, b.lost(other), "out of memory")
-		must(b.queue.Cancel(t.Context(), blocker))
+		must(b.Queue.Cancel(t.Context(), blocker))
 		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, skipTo(until, other))
 		require.Equal(t, large.name, b.job(other).Run.Instance)
 		require.Equal(t, 3, small.Started())
@@ -85,7 +85,7 @@ func TestLargerInstanceLeaves(t *testing.T) {
 		avoided := func(s *scripted) bool {
 			i, _ := b.fleet.Instance(s.name)
 			set := map[string]bool{}
-			b.avoidSmall(b.memory.needy(), i, set)
+			b.memory.avoidSmall(b.memory.needy(), i, set)
 			return set["job"]
 		}
 		require.True(t, avoided(small))
@@ -176,12 +176,12 @@ func TestOtherProgramsHoldTheMemory(t *testing.T) {
 		shape := shapeOf(t, b, endless)
 		s, ok := schedule.DecodeStructure(shape)
 		require.True(t, ok)
-		b.durations.addNeed(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.gpuOf(crowded.name)}, schedule.Need{Work: s.Work, Bytes: 12 * gib})
+		b.durations.addNeed(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.gpu(crowded.name)}, schedule.Need{Work: s.Work, Bytes: 12 * gib})
 
 		alone := b.submit(endless, withShape(shape))
 		b.runs(alone)
 		require.Equal(t, crowded.name, b.job(alone).Run.Instance, "there is no other")
-		must(b.queue.Cancel(t.Context(), alone))
+		must(b.Queue.Cancel(t.Context(), alone))
 		b.reaches(alone, job.Cancelled)
 
 		roomy := b.sized(16)
@@ -276,7 +276,7 @@ func TestDeliberateRestartIsNoKill(t *testing.T) {
 			require.Zero(t, j.Kills)
 			require.Equal(t, 1, j.Excuses)
 		}
-		must(b.queue.Cancel(t.Context(), key))
+		must(b.Queue.Cancel(t.Context(), key))
 	})
 }
 
@@ -287,18 +287,18 @@ func TestRunOfAnAgentThatRestarts(t *testing.T) {
 		b := newDispatching(t, 0)
 		a := hire(b, newScripted(t))
 		a.report("")
-		require.Equal(t, 15*time.Second, b.patienceFor("gpu"))
+		require.Equal(t, 15*time.Second, b.reports.patience("gpu"))
 		key := b.submit(working)
 		b.runs(key)
 		b.fleet.AgentStopped("machine", a.boot, "")
-		require.Equal(t, 90*time.Second, b.patienceFor("gpu"))
+		require.Equal(t, 90*time.Second, b.reports.patience("gpu"))
 		a.i.DropSockets()
 		a.boot++
 		a.seq = 0
 		a.report(key)
-		require.Equal(t, 15*time.Second, b.patienceFor("gpu"))
+		require.Equal(t, 15*time.Second, b.reports.patience("gpu"))
 		require.Empty(t, b.reaches(key, job.Done).Lost)
 		b.fleet.AgentLeft("machine", a.boot, "")
-		require.Equal(t, 15*time.Second, b.patienceFor("gpu"), "it was found dead")
+		require.Equal(t, 15*time.Second, b.reports.patience("gpu"), "it was found dead")
 	})
 }

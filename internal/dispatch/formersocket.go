@@ -19,7 +19,7 @@ type formerSocket struct {
 }
 
 // share lets a run hear what the instance sends to a client id, until leave is called.
-func (conn *connection) share(d *Dispatcher, r *run, sid string) (leave func()) {
+func (conn *connection) share(d *runner, r *run, sid string) (leave func()) {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
 	f := conn.former[sid]
@@ -40,7 +40,7 @@ func (conn *connection) share(d *Dispatcher, r *run, sid string) (leave func()) 
 }
 
 // openFormer opens a socket once the one before it, if any, is closed. The caller holds the lock.
-func (conn *connection) openFormer(d *Dispatcher, sid string, before *formerSocket) *formerSocket {
+func (conn *connection) openFormer(d *runner, sid string, before *formerSocket) *formerSocket {
 	ctx, stop := context.WithCancel(d.ctx)
 	f := &formerSocket{runs: map[*run]struct{}{}, stop: stop, done: make(chan struct{})}
 	if conn.former == nil {

@@ -27,8 +27,8 @@ func openTo(t *testing.T, instances int) (*Dispatcher, []*connection) {
 		url := fmt.Sprintf("http://127.0.0.1:%d", 10000+n)
 		name := must(registry.AddStatic(url))
 		registry.Observe(fleet.InstanceReport{Name: name, URL: url, Up: true})
-		conn := &connection{name: name, url: url, fleet: registry, free: &d.free}
-		d.connections[name] = conn
+		conn := &connection{name: name, url: url, fleet: registry, free: &d.Openings.free}
+		d.Instances.byName[name] = conn
 		conn.setInfo(&catalog.Info{})
 		conn.setOpen()
 		conns = append(conns, conn)
@@ -53,7 +53,7 @@ func TestFreeSet(t *testing.T) {
 			for _, conn := range want {
 				its = append(its, conn.name)
 			}
-			idle, infos := d.idle()
+			idle, infos := d.Openings.idle()
 			require.Equal(t, its, names(idle))
 			require.Len(t, infos, len(want))
 		}
@@ -70,7 +70,7 @@ func TestFreeSet(t *testing.T) {
 		d.Fleet.SetDraining(conns[2].name, true)
 		check(conns[0], conns[1])
 		d.Fleet.SetDraining(conns[2].name, false)
-		delete(d.connections, conns[2].name)
+		delete(d.Instances.byName, conns[2].name)
 		check(conns[0], conns[1])
 		conns[1].setInfo(nil)
 		check(conns[0])
@@ -88,7 +88,7 @@ func TestLookSparesBusyInstances(t *testing.T) {
 		}
 		found := make(chan []schedule.Idle, 1)
 		go func() {
-			idle, _ := d.idle()
+			idle, _ := d.Openings.idle()
 			found <- idle
 		}()
 		select {
@@ -117,11 +117,11 @@ func TestReconcilesOnlyWhatChanged(t *testing.T) {
 		defer changes.Close()
 		one := must(registry.AddStatic("http://127.0.0.1:10001"))
 		two := must(registry.AddStatic("http://127.0.0.1:10002"))
-		d.reconcile(context.Background(), changes.Take())
+		d.linker.reconcile(context.Background(), changes.Take())
 		require.ElementsMatch(t, []string{one, two}, asked)
 		asked = nil
 		registry.SetSick(two, "a run hangs")
-		d.reconcile(context.Background(), changes.Take())
+		d.linker.reconcile(context.Background(), changes.Take())
 		require.Equal(t, []string{two}, asked)
 	})
 }

@@ -219,10 +219,10 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, raw [][]byte)
 func (v *division) nameOf(ctx context.Context, files *outputs, instance string, raw []byte) ([]byte, error) {
 	d, began := v.r.d, time.Now()
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
-		if files.part = d.connection(instance); files.part != nil {
+		if files.part = d.instances.get(instance); files.part != nil {
 			break
 		}
-		if time.Since(began) > d.Files.Patience() {
+		if time.Since(began) > d.files.Patience() {
 			return nil, errors.New("the instance of a part is gone")
 		}
 		if !pauses.Wait(ctx) {

@@ -112,7 +112,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	}
 	look := func() (found []string, wanted queue.Wanted) {
 		idle := []schedule.Idle{{Name: "a", Refused: map[string]bool{}}}
-		w, l, err := d.look(t.Context(), idle, []*catalog.Info{described(t)}, 0)
+		w, l, err := d.requirements.look(t.Context(), idle, []*catalog.Info{described(t)}, 0)
 		require.NoError(t, err)
 		for _, j := range w.Jobs {
 			require.True(t, idle[0].Classes[j.Class])
@@ -135,7 +135,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	require.Equal(t, []string{"common"}, found, "a look is for one instance, so one job")
 	require.Len(t, wanted.But, others, "nobody has come upon the others")
 
-	w := must(d.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 1, 4))
+	w := must(d.requirements.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 1, 4))
 	require.Len(t, w.Jobs, 1)
 	require.Equal(t, "later", w.Jobs[0].Class)
 	require.Len(t, wanted.But, others+1)
@@ -145,7 +145,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	q = another
 	post("lost", needing("Common"))
 	require.NoError(t, db.Client().Del(t.Context(), db.Key("q", "class", "lost")).Err())
-	w = must(d.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 0, 5))
+	w = must(d.requirements.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 0, 5))
 	require.Len(t, w.Jobs, 2, "what a job needs that nobody knows is not guessed")
 }
 
@@ -156,14 +156,14 @@ func TestStuckJobsAreSeen(t *testing.T) {
 		b.reaches(b.submit(picture), job.Done)
 		b.Dispatcher.Close()
 		b.Dispatcher = New(b.config) // its loop does not run yet
-		b.loops.Go(func() { b.followFleet(b.ctx) })
-		b.loops.Go(func() { b.watch(b.ctx) })
+		b.loops.Go(func() { b.linker.follow(b.ctx) })
+		b.loops.Go(func() { b.Watchdog.watch(b.ctx) })
 		key := b.submit(picture)
-		eventually(t, func() bool { return b.Stuck() == 1 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Watchdog.Stuck() == 1 }, deadline, 10*time.Millisecond)
 		require.Contains(t, b.logged(), "jobs are waiting although an idle instance")
 		b.loops.Go(func() { b.loop(b.ctx) })
 		b.reaches(key, job.Done)
-		eventually(t, func() bool { return b.Stuck() == 0 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Watchdog.Stuck() == 0 }, deadline, 10*time.Millisecond)
 	})
 }
 
@@ -174,7 +174,7 @@ func TestJobBehindManyThatRest(t *testing.T) {
 		var resting []string
 		for range 130 {
 			resting = append(resting, b.submit(picture))
-			b.refused.note(resting[len(resting)-1], time.Hour, false)
+			b.rests.here.note(resting[len(resting)-1], time.Hour, false)
 		}
 		key := b.submit(picture)
 		b.add(newScripted(t))

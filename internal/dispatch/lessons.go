@@ -4,16 +4,21 @@ import (
 	"context"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
+
+// Lessons are the checks that instances are known to make of a prompt.
+type Lessons struct {
+	fleet *fleet.Registry
+	queue *queue.Queue
+}
 
 // keepLessons stores what an instance's refusal says about the checks that it makes, so that the
 // next such prompt is refused without asking it.
 func (r *run) keepLessons(ctx context.Context, why refusal) {
 	info := r.conn.abilities()
-	i, known := r.d.Fleet.Instance(r.conn.name)
+	i, known := r.d.fleet.Instance(r.conn.name)
 	if info == nil || !known || i.Report.Boot == 0 {
 		return
 	}
@@ -36,14 +41,14 @@ func lessonOf(i fleet.Instance, text string) queue.Lesson {
 
 // Makes reports whether every instance that has a class is known to make a check
 // of it. One that is away counts, too: it may come back with other code.
-func (d *Dispatcher) Makes(ctx context.Context, infos map[string]*catalog.Info, q catalog.Question) bool {
+func (l *Lessons) Makes(ctx context.Context, infos map[string]*catalog.Info, q catalog.Question) bool {
 	var lessons []queue.Lesson
 	for name, info := range infos {
 		if !info.Has(q.Class) {
 			continue
 		}
 		text, ok := info.Lesson(q)
-		i, known := d.Fleet.Instance(name)
+		i, known := l.fleet.Instance(name)
 		if !ok || !known || i.Report.Boot == 0 {
 			return false
 		}
@@ -52,12 +57,6 @@ func (d *Dispatcher) Makes(ctx context.Context, infos map[string]*catalog.Info, 
 	if len(lessons) == 0 {
 		return false
 	}
-	all, err := d.queue.Learnt(ctx, lessons)
+	all, err := l.queue.Learnt(ctx, lessons)
 	return err == nil && all
-}
-
-// target returns a connection's instance in the form that package files uses.
-func (d *Dispatcher) target(conn *connection) files.Target {
-	i, _ := d.Fleet.Instance(conn.name)
-	return files.Target{Name: conn.name, Boot: i.BootID(), Instance: conn.client}
 }

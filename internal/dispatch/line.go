@@ -2,11 +2,13 @@ package dispatch
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 // maxLine bounds the waiting jobs that are known individually.
@@ -20,6 +22,9 @@ const underWay = 16
 // without asking Redis: it sees jobs come and go. Where that is not enough, since other hubs take
 // prompts too, it is read again. The zero value is empty.
 type waitLine struct {
+	queue *queue.Queue
+	log   *slog.Logger
+
 	mu   sync.Mutex
 	jobs []job.Job
 	// gone are jobs that left since the line was last read: the reply that accepts one may arrive
@@ -148,20 +153,27 @@ func (l *waitLine) replace(jobs []job.Job) {
 	l.reading, l.came = false, nil
 }
 
-// readLine reads the line again if necessary.
-func (d *Dispatcher) readLine(ctx context.Context) {
-	if !d.line.begin() {
+// tend reads the line again whenever that is necessary, until ctx ends.
+func (l *waitLine) tend(ctx context.Context) {
+	for retry.Sleep(ctx, tendEvery) {
+		l.read(ctx)
+	}
+}
+
+// read reads the line again if necessary.
+func (l *waitLine) read(ctx context.Context) {
+	if !l.begin() {
 		return
 	}
-	w, err := d.queue.Window(ctx, queue.Wanted{}, 0, maxLine)
+	w, err := l.queue.Window(ctx, queue.Wanted{}, 0, maxLine)
 	if err == nil {
 		jobs := make([]job.Job, 0, len(w.Jobs))
 		for _, j := range w.Jobs {
 			jobs = append(jobs, inLine(j))
 		}
-		d.line.replace(jobs)
+		l.replace(jobs)
 		return
 	}
-	d.line.heard()
-	d.log.Debug("cannot read what waits", "error", err)
+	l.heard()
+	l.log.Debug("cannot read what waits", "error", err)
 }

@@ -4,20 +4,30 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"sync/atomic"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
+// Logs are the logs of the connected instances.
+type Logs struct {
+	instances *Instances
+	// logged is told the messages.
+	logged func(instance string, frame []byte)
+	// wanted says that somebody is reading them.
+	wanted atomic.Bool
+}
+
 // typeLogs is the message in which an instance sends its log to subscribers.
 const typeLogs = "logs"
 
-// SubscribeLogs asks all instances for their log lines, which go to Config.Logged, or cancels that.
+// Subscribe asks all instances for their log lines, which go to Config.Logged, or cancels that.
 // An instance that connects later, or again, is asked then. The error joins those of the instances
 // that could not be asked.
-func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
-	d.logsWanted.Store(wanted)
-	conns := d.connected()
+func (l *Logs) Subscribe(ctx context.Context, wanted bool) error {
+	l.wanted.Store(wanted)
+	conns := l.instances.open()
 	errs := make([]error, len(conns))
 	var wait panics.Group
 	for n, conn := range conns {
@@ -27,9 +37,9 @@ func (d *Dispatcher) SubscribeLogs(ctx context.Context, wanted bool) error {
 	return errors.Join(errs...)
 }
 
-// resumeLogs subscribes again after an instance's socket has opened.
-func (d *Dispatcher) resumeLogs(ctx context.Context, conn *connection) {
-	if !d.logsWanted.Load() {
+// resume subscribes again after an instance's socket has opened.
+func (l *Logs) resume(ctx context.Context, conn *connection) {
+	if !l.wanted.Load() {
 		return
 	}
 	if err := conn.client.SubscribeLogs(ctx, conn.clientID(), true); err != nil {
@@ -37,9 +47,9 @@ func (d *Dispatcher) resumeLogs(ctx context.Context, conn *connection) {
 	}
 }
 
-// takeLog hands a message on if it is from the log. Such messages come at any time and belong to no
+// take hands a message on if it is from the log. Such messages come at any time and belong to no
 // run.
-func (d *Dispatcher) takeLog(instance string, f comfyui.Frame) bool {
+func (l *Logs) take(instance string, f comfyui.Frame) bool {
 	if f.Binary || !bytes.Contains(f.Data[:min(len(f.Data), 40)], []byte(`"`+typeLogs+`"`)) {
 		return false
 	}
@@ -47,8 +57,8 @@ func (d *Dispatcher) takeLog(instance string, f comfyui.Frame) bool {
 	if !ok || m.Type != typeLogs {
 		return false
 	}
-	if d.Logged != nil {
-		d.Logged(instance, f.Data)
+	if l.logged != nil {
+		l.logged(instance, f.Data)
 	}
 	return true
 }

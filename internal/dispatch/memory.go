@@ -23,6 +23,10 @@ type need struct {
 // memory knows how much GPU memory has been too little for jobs and for graphs of one shape. The
 // zero value knows nothing.
 type memory struct {
+	fleet     *fleet.Registry
+	instances *Instances
+	reports   *reports
+
 	mu     sync.Mutex
 	jobs   map[string]need
 	shapes map[string]int64
@@ -103,19 +107,12 @@ func (m *memory) needy() map[string]need {
 
 // avoidSmall adds to a set the jobs that an instance is too small for, as long as a larger one is
 // there.
-func (d *Dispatcher) avoidSmall(needy map[string]need, i fleet.Instance, set map[string]bool) {
+func (m *memory) avoidSmall(needy map[string]need, i fleet.Instance, set map[string]bool) {
 	for key, n := range needy {
-		if i.Report.Memory() <= n.had && slices.ContainsFunc(n.larger, d.mayRun) {
+		if i.Report.Memory() <= n.had && slices.ContainsFunc(n.larger, m.mayRun) {
 			set[key] = true
 		}
 	}
-}
-
-// mayRun reports whether an instance can take jobs, now or once it is free.
-func (d *Dispatcher) mayRun(name string) bool {
-	i, known := d.Fleet.Instance(name)
-	conn := d.connection(name)
-	return known && conn != nil && conn.isOpen() && i.State != fleet.Sick && i.State != fleet.Draining && i.State != fleet.Offline
 }
 
 // tooSmall gives the job back if graphs like it have run out of memory on instances of this size
@@ -125,10 +122,10 @@ func (r *run) tooSmall() result {
 		return result{}
 	}
 	had := r.d.memory.of(r.body.Prompt)
-	if had == 0 || r.d.memoryOf(r.conn) > had {
+	if had == 0 || r.d.reports.memory(r.conn) > had {
 		return r.crowdedOut()
 	}
-	larger := r.d.larger(r, had)
+	larger := r.d.memory.larger(r, had)
 	if len(larger) == 0 {
 		return result{}
 	}
@@ -140,18 +137,25 @@ func (r *run) tooSmall() result {
 // too little, going by what such runs have taken, and an instance with enough can run it. If there
 // is none, the job runs anyway: ComfyUI gets along with little memory, if slowly.
 func (r *run) crowdedOut() result {
-	i, known := r.d.Fleet.Instance(r.conn.name)
+	i, known := r.d.fleet.Instance(r.conn.name)
 	if !known || i.Report.OthersMemory == 0 {
 		return result{}
 	}
-	left, takes := i.Report.Memory(), r.d.need(r.job().Shape, r.d.gpuOf(i.Name))
+	left, takes := i.Report.Memory(), r.d.durations.need(r.job().Shape, r.d.reports.gpu(i.Name))
 	if takes <= left {
 		return result{}
 	}
-	larger := r.d.larger(r, takes-1)
+	larger := r.d.memory.larger(r, takes-1)
 	if len(larger) == 0 {
 		return result{}
 	}
 	r.d.memory.avoid(r.job().Key, need{left, larger})
 	return result{kind: excused, cause: OutOfMemory, reason: "other programs hold too much of its GPU's memory"}
+}
+
+// mayRun reports whether an instance can take jobs, now or once it is free.
+func (m *memory) mayRun(name string) bool {
+	i, known := m.fleet.Instance(name)
+	conn := m.instances.get(name)
+	return known && conn != nil && conn.isOpen() && i.State != fleet.Sick && i.State != fleet.Draining && i.State != fleet.Offline
 }

@@ -106,13 +106,13 @@ func (r *run) finished(outcome string, took time.Duration) {
 		outcome = "part" // the job is counted once
 	}
 	r.trace.Outcome(outcome, outcome == string(job.Failed) || outcome == "lost")
-	r.d.Observe.Finished(End{Instance: j.Run.Instance, Band: j.Band(), Outcome: outcome, Ran: r.ran(), Took: took})
+	r.d.observe.Finished(End{Instance: j.Run.Instance, Band: j.Band(), Outcome: outcome, Ran: r.ran(), Took: took})
 }
 
 // retried tells the observer that the job is waiting again.
 func (r *run) retried(cause Cause) {
 	r.trace.Retried(string(cause))
-	r.d.Observe.Retried(cause)
+	r.d.observe.Retried(cause)
 }
 
 // lossOf returns the cause of a run that was lost with its connection.

@@ -65,8 +65,8 @@ func (o *outputs) joined() []*outputs {
 // files.ErrStorage or files.ErrInstance: no names can be given now, and the output must be renamed
 // again later.
 func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
-	if o.run.d.Shown != nil {
-		o.run.d.Shown(o.run.job().Tenant, o.conn().name, output)
+	if o.run.d.shown != nil {
+		o.run.d.shown(o.run.job().Tenant, o.conn().name, output)
 	}
 	if !comfyui.HasFiles(output) {
 		return output, nil
@@ -94,7 +94,7 @@ func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 
 func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
 	r, copying := o.run, o.begin()
-	names, wait, err := r.d.Files.Collect(copying, r.job().Tenant, outputs, r.d.target(o.conn()), cached)
+	names, wait, err := r.d.files.Collect(copying, r.job().Tenant, outputs, r.d.reports.target(o.conn()), cached)
 	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
 		copying.Err() != nil {
 		return err
@@ -176,6 +176,6 @@ func (o *outputs) uses() queue.Uses {
 	if len(names) == 0 {
 		return queue.Uses{}
 	}
-	indexes, members := o.run.d.Files.Uses(o.run.job().Tenant, names)
+	indexes, members := o.run.d.files.Uses(o.run.job().Tenant, names)
 	return queue.Uses{Indexes: indexes, Members: members}
 }

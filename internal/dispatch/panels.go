@@ -39,8 +39,13 @@ type panel struct {
 	heard  hearing
 }
 
-// panels holds the panels of all connections.
-type panels struct {
+// Panels holds the panels of all connections.
+type Panels struct {
+	instances *Instances
+	streams   *stream.Streams
+	ctx       context.Context
+	work      *panics.Group
+
 	mu  sync.Mutex
 	all map[*panel]struct{}
 }
@@ -48,12 +53,12 @@ type panels struct {
 // Introduce opens a socket on which an instance can reach one client, unless there is one already.
 // The alias is the client's id at the instance; ok is false if the instance cannot be reached or
 // other tenants have all the sockets.
-func (d *Dispatcher) Introduce(ctx context.Context, to *comfyui.Client, k stream.Key) (alias comfyui.Alias, ok bool) {
-	conn := d.connectionOf(to)
-	if conn == nil || d.ctx.Err() != nil {
+func (ps *Panels) Introduce(ctx context.Context, to *comfyui.Client, k stream.Key) (alias comfyui.Alias, ok bool) {
+	conn := ps.instances.of(to)
+	if conn == nil || ps.ctx.Err() != nil {
 		return comfyui.Alias{}, false
 	}
-	p := d.panel(conn, k)
+	p := ps.open(conn, k)
 	if p == nil {
 		return comfyui.Alias{}, false
 	}
@@ -68,23 +73,13 @@ func (d *Dispatcher) Introduce(ctx context.Context, to *comfyui.Client, k stream
 	return comfyui.Alias{}, false
 }
 
-// connectionOf returns the open connection that owns the client, or nil.
-func (d *Dispatcher) connectionOf(c *comfyui.Client) *connection {
-	for _, conn := range d.connected() {
-		if conn.client == c {
-			return conn
-		}
-	}
-	return nil
-}
-
-// panel finds or opens a client's panel at an instance.
-func (d *Dispatcher) panel(conn *connection, k stream.Key) *panel {
-	d.panels.mu.Lock()
-	defer d.panels.mu.Unlock()
+// open finds or opens a client's panel at an instance.
+func (ps *Panels) open(conn *connection, k stream.Key) *panel {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
 	var oldest *panel
 	own := 0
-	for p := range d.panels.all {
+	for p := range ps.all {
 		if p.conn == conn && p.key == k {
 			p.used = time.Now()
 			return p
@@ -97,13 +92,13 @@ func (d *Dispatcher) panel(conn *connection, k stream.Key) *panel {
 			oldest = p
 		}
 	}
-	if own >= maxTenantPanels || own > 0 && len(d.panels.all) >= maxPanels {
-		d.panels.dropLocked(oldest)
+	if own >= maxTenantPanels || own > 0 && len(ps.all) >= maxPanels {
+		ps.dropLocked(oldest)
 	}
-	if len(d.panels.all) >= maxPanels {
+	if len(ps.all) >= maxPanels {
 		return nil
 	}
-	ctx, cancel := context.WithCancel(d.ctx)
+	ctx, cancel := context.WithCancel(ps.ctx)
 	p := &panel{
 		conn: conn, key: k, cancel: cancel, opened: make(chan struct{}), used: time.Now(),
 		// A fresh id each time: an old socket that closes late must not silence this one, and
@@ -111,24 +106,24 @@ func (d *Dispatcher) panel(conn *connection, k stream.Key) *panel {
 		heard: conn.overheard.listen(),
 		alias: comfyui.Alias{Client: k.Client, Upstream: strings.ReplaceAll(uuid.NewString(), "-", "")},
 	}
-	if d.panels.all == nil {
-		d.panels.all = map[*panel]struct{}{}
+	if ps.all == nil {
+		ps.all = map[*panel]struct{}{}
 	}
-	d.panels.all[p] = struct{}{}
-	d.work.Go(conn.log, "serving a client's socket", func() {
-		defer d.panels.drop(p)
-		p.serve(ctx, d)
+	ps.all[p] = struct{}{}
+	ps.work.Go(conn.log, "serving a client's socket", func() {
+		defer ps.drop(p)
+		p.serve(ctx, ps)
 	})
 	return p
 }
 
-func (ps *panels) drop(p *panel) {
+func (ps *Panels) drop(p *panel) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	ps.dropLocked(p)
 }
 
-func (ps *panels) dropLocked(p *panel) {
+func (ps *Panels) dropLocked(p *panel) {
 	if _, stands := ps.all[p]; !stands {
 		return
 	}
@@ -139,7 +134,7 @@ func (ps *panels) dropLocked(p *panel) {
 
 // dropOf closes the panels of a connection whose own socket was lost or reopened: broadcasts arrive
 // there first only while it is the older socket.
-func (ps *panels) dropOf(conn *connection) {
+func (ps *Panels) dropOf(conn *connection) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for p := range ps.all {
@@ -150,7 +145,7 @@ func (ps *panels) dropOf(conn *connection) {
 }
 
 // touch notes a use and reports whether the panel is still there.
-func (ps *panels) touch(p *panel) bool {
+func (ps *Panels) touch(p *panel) bool {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	_, stands := ps.all[p]
@@ -159,14 +154,14 @@ func (ps *panels) touch(p *panel) bool {
 }
 
 // idle returns how long a panel has not been used.
-func (ps *panels) idle(p *panel) time.Duration {
+func (ps *Panels) idle(p *panel) time.Duration {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	return time.Since(p.used)
 }
 
 // serve passes on what arrives, until the socket is lost or nobody uses it.
-func (p *panel) serve(ctx context.Context, d *Dispatcher) {
+func (p *panel) serve(ctx context.Context, ps *Panels) {
 	opening, cancel := context.WithTimeout(ctx, panelPatience)
 	socket, err := p.conn.client.Dial(opening, p.alias.Upstream)
 	cancel()
@@ -185,8 +180,8 @@ func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 	var passing panics.Group
 	defer passing.Wait()
 	defer close(frames)
-	passing.Go(p.conn.log, "passing messages to a client", func() { p.pass(ctx, d, frames) })
-	stop := p.watchIdle(d)
+	passing.Go(p.conn.log, "passing messages to a client", func() { p.pass(ctx, ps, frames) })
+	stop := p.watchIdle(ps)
 	defer stop()
 	for {
 		frame, err := socket.Next(ctx)
@@ -204,18 +199,18 @@ func (p *panel) serve(ctx context.Context, d *Dispatcher) {
 }
 
 // watchIdle closes the panel when it has not been used for a while.
-func (p *panel) watchIdle(d *Dispatcher) (stop func()) {
+func (p *panel) watchIdle(ps *Panels) (stop func()) {
 	tick := time.NewTicker(panelIdle / 4)
 	done := make(chan struct{})
-	d.work.Go(p.conn.log, "watching a client's socket", func() {
+	ps.work.Go(p.conn.log, "watching a client's socket", func() {
 		defer tick.Stop()
 		for {
 			select {
 			case <-done:
 				return
 			case <-tick.C:
-				if d.panels.idle(p) >= panelIdle {
-					d.panels.drop(p)
+				if ps.idle(p) >= panelIdle {
+					ps.drop(p)
 				}
 			}
 		}
@@ -224,18 +219,18 @@ func (p *panel) watchIdle(d *Dispatcher) (stop func()) {
 }
 
 // pass gives the client what was sent to it alone.
-func (p *panel) pass(ctx context.Context, d *Dispatcher, frames <-chan arrived) {
+func (p *panel) pass(ctx context.Context, ps *Panels, frames <-chan arrived) {
 	for frame := range frames {
 		// A broadcast is sent to the connection's socket first, as that is older.
 		// It has arrived there once a ping that is sent now is answered.
-		if p.conn.caughtUp(ctx) != nil || p.conn.overheard.broadcast(frame, &p.heard) || !d.panels.touch(p) {
+		if p.conn.caughtUp(ctx) != nil || p.conn.overheard.broadcast(frame, &p.heard) || !ps.touch(p) {
 			continue
 		}
 		data := frame.Data
 		if !frame.Binary {
 			data = p.alias.Outside(data)
 		}
-		d.streams.Pass(ctx, p.key, stream.Message{Binary: frame.Binary, Data: data})
+		ps.streams.Pass(ctx, p.key, stream.Message{Binary: frame.Binary, Data: data})
 	}
 }
 

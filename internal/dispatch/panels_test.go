@@ -21,10 +21,10 @@ import (
 
 // clientsOf returns a tenant's clients that have a panel.
 func (d *Dispatcher) clientsOf(tenant string) map[string]bool {
-	d.panels.mu.Lock()
-	defer d.panels.mu.Unlock()
+	d.Panels.mu.Lock()
+	defer d.Panels.mu.Unlock()
 	clients := map[string]bool{}
-	for p := range d.panels.all {
+	for p := range d.Panels.all {
 		if p.key.Tenant == tenant {
 			clients[p.key.Client] = true
 		}
@@ -37,7 +37,7 @@ func (d *Dispatcher) clientsOf(tenant string) map[string]bool {
 func (b *dispatching) introduce(k stream.Key) (alias comfyui.Alias) {
 	b.t.Helper()
 	eventually(b.t, func() (ok bool) {
-		alias, ok = b.Introduce(b.t.Context(), b.First(), k)
+		alias, ok = b.Panels.Introduce(b.t.Context(), b.Instances.First(), k)
 		return ok
 	}, deadline, time.Millisecond, k.Client)
 	return alias
@@ -47,7 +47,7 @@ func (b *dispatching) introduce(k stream.Key) (alias comfyui.Alias) {
 func TestPanelsOfOneTenant(t *testing.T) {
 	t.Parallel()
 	b := newDispatching(t, 1)
-	eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
+	eventually(t, func() bool { return b.Instances.First() != nil }, deadline, time.Millisecond)
 	introduce := func(tenant, client string) (alias string) {
 		return b.introduce(stream.Key{Tenant: tenant, Client: client}).Upstream
 	}
@@ -75,28 +75,28 @@ func TestPanelsOfOneTenant(t *testing.T) {
 func TestAllPanelsAreTaken(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 1)
-		eventually(t, func() bool { return b.First() != nil }, deadline, time.Millisecond)
-		conn := b.connectionOf(b.First())
-		b.panels.mu.Lock()
-		b.panels.all = map[*panel]struct{}{}
+		eventually(t, func() bool { return b.Instances.First() != nil }, deadline, time.Millisecond)
+		conn := b.Instances.of(b.Instances.First())
+		b.Panels.mu.Lock()
+		b.Panels.all = map[*panel]struct{}{}
 		cancelled := map[string]bool{}
 		for n := range maxPanels {
 			k := stream.Key{Tenant: fmt.Sprint("t", n%(maxPanels/4)), Client: fmt.Sprint(n)}
 			conn.overheard.listen()
-			b.panels.all[&panel{
+			b.Panels.all[&panel{
 				conn: conn, key: k, used: time.Now().Add(time.Duration(n-maxPanels) * time.Second),
 				cancel: func() { cancelled[k.Client] = true }, // called with the lock held
 			}] = struct{}{}
 		}
-		b.panels.mu.Unlock()
-		_, ok := b.Introduce(t.Context(), b.First(), stream.Key{Tenant: "new", Client: "c"})
+		b.Panels.mu.Unlock()
+		_, ok := b.Panels.Introduce(t.Context(), b.Instances.First(), stream.Key{Tenant: "new", Client: "c"})
 		require.False(t, ok)
 		require.Empty(t, b.clientsOf("new"))
 		b.introduce(stream.Key{Tenant: "t1", Client: "c"})
-		b.panels.mu.Lock()
-		require.Len(t, b.panels.all, maxPanels)
+		b.Panels.mu.Lock()
+		require.Len(t, b.Panels.all, maxPanels)
 		require.Equal(t, map[string]bool{"1": true}, cancelled, "its oldest")
-		b.panels.mu.Unlock()
+		b.Panels.mu.Unlock()
 		require.Len(t, b.clientsOf("t1"), 4)
 	})
 }
@@ -106,21 +106,21 @@ func TestIdlePanel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Config{Logger: slog.New(slog.DiscardHandler)})
-		conn := &connection{log: d.log}
+		conn := &connection{log: d.Logger}
 		conn.overheard.listen()
 		var closed atomic.Bool
 		p := &panel{conn: conn, used: time.Now(), cancel: func() { closed.Store(true) }}
-		d.panels.all = map[*panel]struct{}{p: {}}
-		stop := p.watchIdle(d)
+		d.Panels.all = map[*panel]struct{}{p: {}}
+		stop := p.watchIdle(d.Panels)
 		time.Sleep(panelIdle - time.Second)
-		require.True(t, d.panels.touch(p))
+		require.True(t, d.Panels.touch(p))
 		time.Sleep(panelIdle - time.Second)
 		synctest.Wait()
 		require.False(t, closed.Load())
 		time.Sleep(panelIdle / 2)
 		synctest.Wait()
 		require.True(t, closed.Load())
-		require.False(t, d.panels.touch(p))
+		require.False(t, d.Panels.touch(p))
 		stop()
 		d.work.Wait()
 	})
@@ -129,7 +129,7 @@ func TestIdlePanel(t *testing.T) {
 // monitors makes an instance's connection receive the figures that a custom node sends to every
 // socket, whatever the instance is doing.
 func (b *dispatching) monitors() {
-	conn := b.connection(b.instances[0].name)
+	conn := b.Instances.get(b.instances[0].name)
 	done, ended := b.t.Context().Done(), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -158,11 +158,11 @@ func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
 		b.instances[0].SetFault(sim.Faults{Mute: true})
 		if !cancelled {
 			b.monitors()
-			b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen}) // messages were missed
+			b.Runs.get(key).mail.put(runEvent{kind: socketDown, err: errNotOpen}) // messages were missed
 			b.reaches(key, job.Done)
 			return
 		}
-		must(b.queue.Cancel(t.Context(), key))
+		must(b.Queue.Cancel(t.Context(), key))
 		b.leaves(key)
 		require.Equal(t, []string{"cancelled"}, b.ends())
 	})
@@ -174,7 +174,7 @@ func TestHungRunBesideMonitors(t *testing.T) {
 		b := newDispatching(t, 1)
 		b.connects(1)
 		b.monitors()
-		conn := b.connection(b.instances[0].name)
+		conn := b.Instances.get(b.instances[0].name)
 		eventually(t, func() bool {
 			return conn.background.has(comfyui.Message{Type: "crystools.monitor"})
 		}, deadline, time.Millisecond)

@@ -2,6 +2,7 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 
 // pass is one look at queue and fleet that gives jobs to idle instances.
 type pass struct {
-	d *Dispatcher
+	placer *placer
 	// passed are instances and jobs that were tried in vain: another hub has the instance, or the
 	// job cannot be claimed. They get their turn in the next pass.
 	passed map[string]bool
@@ -26,45 +27,10 @@ type pass struct {
 	held map[string]bool
 	// left is how many classes still have waiting jobs after the last claim.
 	left *int
-	// claim gives a job to an instance, and soon lists the busy ones: pass.give and
-	// Dispatcher.soon, except in a simulation.
+	// claim gives a job to an instance, and soon lists the busy ones: pass.give and placer.soon,
+	// except in a simulation.
 	claim func(pass, context.Context, schedule.Placement) error
 	soon  func() []schedule.Soon
-}
-
-// pass gives jobs to idle instances until there is nothing left to give. next is how long until a
-// job that must not run yet may; zero if unknown.
-func (d *Dispatcher) pass(ctx context.Context) (next time.Duration, err error) {
-	p := pass{d: d, passed: map[string]bool{}, capped: map[string]bool{}, held: map[string]bool{}, left: new(int), claim: pass.give, soon: d.soon}
-	for {
-		news := d.news.Load()
-		// Otherwise an instance was freed since the last look, and nothing else happened.
-		look := d.nothing == 0 || d.nothing != news
-		idle, infos := p.idle()
-		var l looked
-		if look && len(idle) > 0 {
-			d.nothing = 0
-			l, err = p.fill(ctx, idle, infos)
-			if err != nil {
-				return l.next, err
-			}
-			if l.nothing { // also true if everything was given out
-				d.nothing, look = news, false
-			}
-		}
-		if !l.again {
-			d.takeBack(idle, infos)
-			if l, err = p.fillAhead(ctx, look, l); err != nil {
-				return l.next, err
-			}
-			if l.nothing {
-				d.nothing = news
-			}
-			if !l.again {
-				return l.next, nil
-			}
-		}
-	}
 }
 
 // fillAhead gives jobs that no idle instance can run to instances that are still running one.
@@ -72,7 +38,7 @@ func (p pass) fillAhead(ctx context.Context, look bool, l looked) (looked, error
 	if !look {
 		return l, nil
 	}
-	busy, infos := p.without(p.d.busy())
+	busy, infos := p.without(p.placer.openings.busy())
 	if len(busy) == 0 {
 		return l, nil
 	}
@@ -94,7 +60,9 @@ type looked struct {
 }
 
 // idle lists the instances that could take a job now, without those that were tried in vain.
-func (p pass) idle() (idle []schedule.Idle, infos []*catalog.Info) { return p.without(p.d.idle()) }
+func (p pass) idle() (idle []schedule.Idle, infos []*catalog.Info) {
+	return p.without(p.placer.openings.idle())
+}
 
 // without leaves out the instances that were tried in vain.
 func (p pass) without(all []schedule.Idle, allInfos []*catalog.Info) (idle []schedule.Idle, infos []*catalog.Info) {
@@ -113,20 +81,20 @@ func (p pass) without(all []schedule.Idle, allInfos []*catalog.Info) (idle []sch
 // fill reads the waiting jobs, best first, until one of them fits an idle instance, and gives out
 // what fits. A job that fits nowhere does not hide the ones behind it.
 func (p pass) fill(ctx context.Context, idle []schedule.Idle, infos []*catalog.Info) (l looked, err error) {
-	d := p.d
+	d := p.placer
 	if first, known := d.firstInLine(ctx); known {
-		d.judged.able(idle, infos, d.classes)
+		d.judged.able(idle, infos, d.requirements.met)
 		given, err := p.offer(ctx, queue.Window{Jobs: []job.Job{first}, More: true, Classes: 1}, idle, &l)
 		if given > 0 || err != nil {
 			return l, err
 		}
 	}
-	w, look, err := d.look(ctx, idle, infos, 0)
+	w, look, err := d.requirements.look(ctx, idle, infos, 0)
 	if err != nil {
 		return looked{}, err
 	}
 	n := look.n
-	d.classes.trim(w.Classes)
+	d.requirements.met.trim(w.Classes)
 	for skip := n; ; skip, n = skip+n, 4*n {
 		given, err := p.offer(ctx, w, idle, &l)
 		if given > 0 || err != nil || !w.More {
@@ -135,7 +103,7 @@ func (p pass) fill(ctx context.Context, idle []schedule.Idle, infos []*catalog.I
 		if !retry.Sleep(ctx, time.Duration(n)*readPause) {
 			return looked{}, ctx.Err()
 		}
-		if w, err = d.window(ctx, idle, infos, &look.wanted, skip, 4*n); err != nil {
+		if w, err = d.requirements.window(ctx, idle, infos, &look.wanted, skip, 4*n); err != nil {
 			return looked{}, err
 		}
 	}
@@ -144,15 +112,15 @@ func (p pass) fill(ctx context.Context, idle []schedule.Idle, infos []*catalog.I
 // offer gives jobs of a window to instances that they fit, and returns how many it has tried to
 // give out.
 func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l *looked) (given int, err error) {
-	d := p.d
+	d := p.placer
 	if w.Next > 0 && (l.next == 0 || w.Next < l.next) {
 		l.next = w.Next
 	}
-	d.avoidFailed(w.Jobs, idle, d.classes)
-	d.avoidForParts(w.Jobs, idle, d.classes)
+	d.blame.avoidFailed(w.Jobs, idle, d.requirements.met)
+	d.blame.avoidForParts(w.Jobs, idle, d.requirements.met)
 	now := time.Now()
 	picked := p.pick(ctx, w, idle, now)
-	d.overtaken.Note(picked.Passed, now)
+	d.order.overtaken.Note(picked.Passed, now)
 	d.kept.add(picked.Kept, idle, now)
 	if until := d.holds.note(picked.Held, now); until > 0 && (l.next == 0 || until < l.next) {
 		l.next = until
@@ -175,7 +143,7 @@ func (p pass) offer(ctx context.Context, w queue.Window, idle []schedule.Idle, l
 // pick is Pick with what this hub knows. Jobs wait for busy instances only if that hides no job
 // behind the window.
 func (p pass) pick(ctx context.Context, w queue.Window, idle []schedule.Idle, now time.Time) schedule.Picked {
-	warmth := p.d.warmthOf(ctx, w.Jobs, idle, now)
+	warmth := p.placer.order.warmth(ctx, w.Jobs, idle, now)
 	if warmth.Overtaking && !p.ahead {
 		warmth.Soon = p.soon
 	}
@@ -202,49 +170,55 @@ func windowFor(idle []schedule.Idle) int {
 	return len(idle) + min(n, enough)
 }
 
-// paused returns why no job may be given out now, or nil. Whatever is running goes on.
-func (d *Dispatcher) paused() error {
-	if d.Paused == nil {
+// give claims a job for an instance and starts its run.
+func (p pass) give(ctx context.Context, pair schedule.Placement) error {
+	d, key := p.placer.claimer, pair.Job.Key
+	if p.capped[pair.Job.Tenant] {
+		p.passed[key] = true
 		return nil
 	}
-	return d.Paused()
-}
-
-// idle lists the instances that could take a job now.
-func (d *Dispatcher) idle() ([]schedule.Idle, []*catalog.Info) {
-	var (
-		idle  []schedule.Idle
-		infos []*catalog.Info
-		gpus  []string
-		needy = d.memory.needy()
-	)
-	if d.paused() != nil {
-		return nil, nil
+	conn := d.instances.get(pair.Instance)
+	if conn == nil {
+		p.passed[pair.Instance] = true
+		return nil
 	}
-	settings := d.settings()
-	for _, conn := range d.free.list() {
-		instance, known := d.Fleet.Instance(conn.name)
-		if !known || d.connection(conn.name) != conn || !conn.usable(instance) || d.isLeft(conn) {
-			continue
-		}
-		if i, info, ok := conn.idle(); ok {
-			d.refused.add(i.Refused)
-			d.avoidSmall(needy, instance, i.Refused)
-			i.Tenants = settings.Reserved.For(conn.name)
-			i.Rests = d.health.rests(conn.name)
-			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, gpuName(settings.GPUs, instance))
-		}
+	r := d.runner.newRun(conn, pair.Job)
+	attach := conn.attach
+	if p.ahead {
+		attach, r.needs = conn.attachAhead, d.requirements.met[pair.Job.Class]
 	}
-	d.shareGPUs(idle, gpus)
-	return idle, infos
-}
-
-// isIdle reports whether an instance can take a job now.
-func (d *Dispatcher) isIdle(conn *connection) bool {
-	i, known := d.Fleet.Instance(conn.name)
-	if !known || !conn.usable(i) {
-		return false
+	if !attach(r) {
+		p.passed[pair.Instance] = true
+		return nil
 	}
-	_, _, ok := conn.idle()
-	return ok
+	request := queue.ClaimRequest{
+		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.hub, Upstream: conn.upstreamID(pair.Job), SID: conn.clientID(),
+		Ahead: p.ahead, After: conn.after(), Cost: d.durations.cost(pair.Job.Shape, conn.name), Why: pair.Why,
+	}
+	claimed, left, err := d.queue.ClaimCounting(ctx, request)
+	switch {
+	case err == nil:
+		*p.left, r.alone = left, left == 0
+		d.begin(r, claimed, pair.Why)
+		return nil
+	case errors.Is(err, queue.ErrUnavailable):
+		d.claimAgain(r, request, pair.Why)
+		return err
+	}
+	conn.detach(r)
+	switch {
+	case ctx.Err() != nil:
+		return err
+	case errors.Is(err, queue.ErrTaken):
+		p.passed[pair.Instance] = true
+	case errors.Is(err, queue.ErrCapped): // the next look leaves it out
+		p.capped[pair.Job.Tenant], p.passed[key] = true, true
+	case errors.Is(err, queue.ErrNotQueued), errors.Is(err, queue.ErrNotFound):
+		p.passed[key] = true
+	default: // something is wrong with this one; the others go on
+		d.log.Error("cannot claim a job", "job", key, "error", err)
+		p.passed[key] = true
+		d.rests.notHere(key)
+	}
+	return nil
 }

@@ -16,7 +16,7 @@ import (
 func shapeOf(t *testing.T, b *dispatching, graph string) string {
 	t.Helper()
 	v := must(pyjson.Parse([]byte(graph)))
-	return b.Shape(v)
+	return Shape(v)
 }
 
 func withShape(shape string) func(*queue.Submission) {
@@ -28,7 +28,7 @@ func (b *dispatching) learn(graph string, took time.Duration) {
 	b.t.Helper()
 	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
 	require.True(b.t, ok)
-	gpu := b.gpuOf(b.instances[0].name)
+	gpu := b.reports.gpu(b.instances[0].name)
 	b.durations.add(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: gpu}, schedule.Sample{Work: s.Work, Ran: took})
 }
 
@@ -44,7 +44,7 @@ func TestShortJobRunsFirst(t *testing.T) {
 		long := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
 		short := b.submit(picture, withShape(shapeOf(t, b, picture)), own)
 		eventually(t, func() bool { return len(b.line.first()) == 2 }, deadline, 10*time.Millisecond)
-		b.CancelRun(first)
+		b.Runs.Cancel(first)
 		if bound > 0 {
 			b.reaches(short, job.Done)
 			b.runs(long)
@@ -54,7 +54,7 @@ func TestShortJobRunsFirst(t *testing.T) {
 			b.runs(long)
 			require.Equal(t, job.Queued, b.job(short).State)
 		}
-		b.CancelRun(long)
+		b.Runs.Cancel(long)
 		b.reaches(long, job.Cancelled)
 		b.reaches(short, job.Done)
 	})

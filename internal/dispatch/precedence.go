@@ -2,8 +2,6 @@ package dispatch
 
 import (
 	"time"
-
-	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 const (
@@ -39,31 +37,3 @@ func (p *precedence) left(now time.Time) (left, first bool, wait time.Duration) 
 	}
 	return now.Sub(p.idle) < firstTurnLost, false, 0
 }
-
-// isLeft reports whether an idle instance is left to another hub for now.
-func (d *Dispatcher) isLeft(conn *connection) bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	left, first, wait := conn.precedence.left(time.Now())
-	if first {
-		d.freedAfter(wait)
-	}
-	return left
-}
-
-// freedElsewhere notes that another hub has let go of an instance.
-func (d *Dispatcher) freedElsewhere(e queue.Event) {
-	conn := d.connection(e.Instance)
-	if conn == nil {
-		return
-	}
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if conn.precedence.key == e.Key {
-		conn.precedence.freed = time.Now()
-		d.freedAfter(firstTurn)
-	}
-}
-
-// freedAfter calls freed after a while.
-func (d *Dispatcher) freedAfter(wait time.Duration) { time.AfterFunc(wait, d.freed) }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -13,6 +14,26 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
+
+// preemption interrupts bulk runs for interactive jobs.
+type preemption struct {
+	fleet        *fleet.Registry
+	queue        *queue.Queue
+	settings     func() Settings
+	paused       func() error
+	access       *Access
+	reports      *reports
+	instances    *Instances
+	rests        *rests
+	memory       *memory
+	durations    *durations
+	line         *waitLine
+	requirements *requirements
+	forecasts    *Forecasts
+	notices      *Notices
+	leaving      leaving
+	log          *slog.Logger
+}
 
 const (
 	// makeWayPause is the shortest time between two looks at the waiting interactive jobs.
@@ -58,29 +79,29 @@ type yielding struct {
 // wants. A run is young in the first half of its time, and a job is interrupted at most once, so a
 // bulk job costs at most half as much again, or a minute more. next is how long until the next look
 // is due; zero if unknown.
-func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
-	limit := d.settings().PreemptBulk
-	if limit <= 0 || d.paused() != nil {
+func (p *preemption) makeWay(ctx context.Context) (next time.Duration) {
+	limit := p.settings().PreemptBulk
+	if limit <= 0 || p.paused() != nil {
 		return 0
 	}
-	l, now := &d.leaving, time.Now()
+	l, now := &p.leaving, time.Now()
 	next = l.evictAgain(now)
 	if wait := makeWayPause - now.Sub(l.looked); wait > 0 {
 		return soonest(next, wait)
 	}
-	yields, infos := d.yielding(now)
+	yields, infos := p.yielding(now)
 	if len(yields) == 0 {
 		return next
 	}
 	l.looked = now
 	maps.DeleteFunc(l.asked, func(_ string, until time.Time) bool { return !now.Before(until) })
-	waiting, err := d.interactive(ctx, yields, infos)
+	waiting, err := p.interactive(ctx, yields, infos)
 	if err != nil || len(waiting) == 0 {
 		return next
 	}
-	for n, start := range d.Outlook(ctx, waiting...).Starts(waiting, l.leaves) {
+	for n, start := range p.forecasts.From(ctx, waiting...).Starts(waiting, l.leaves) {
 		j := waiting[n]
-		wait := d.age(j)
+		wait := p.notices.age(j)
 		if start >= 0 {
 			wait += start
 		}
@@ -96,13 +117,13 @@ func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
 		}
 		y := yields[at]
 		yields = slices.Delete(yields, at, at+1)
-		may, err := d.queue.Preempt(ctx, y.run.lease(), j.Key, makeWayQuiet)
+		may, err := p.queue.Preempt(ctx, y.run.lease(), j.Key, makeWayQuiet)
 		if errors.Is(err, queue.ErrUnavailable) {
 			return soonest(next, evictPause)
 		}
 		l.note(j, now)
 		if may && err == nil {
-			d.log.Info("bulk run preempted by an interactive job", "job", j.Key, "bulk_job", y.run.job().Key,
+			p.log.Info("bulk run preempted by an interactive job", "job", j.Key, "bulk_job", y.run.job().Key,
 				"instance", y.Name, "ran_ms", y.ran.Milliseconds())
 			l.add(y, now)
 			next = soonest(next, evictPause)
@@ -113,20 +134,20 @@ func (d *Dispatcher) makeWay(ctx context.Context) (next time.Duration) {
 
 // interactive returns the waiting interactive jobs that some instances could run, including those
 // already waiting at such an instance. The instances learn what they can run.
-func (d *Dispatcher) interactive(ctx context.Context, yields []yielding, infos []*catalog.Info) (waiting []job.Job, err error) {
+func (p *preemption) interactive(ctx context.Context, yields []yielding, infos []*catalog.Info) (waiting []job.Job, err error) {
 	for _, y := range yields {
 		if y.next != nil {
 			waiting = append(waiting, y.next.job())
 		}
 	}
-	if !d.line.interactive() {
+	if !p.line.interactive() {
 		return waiting, nil
 	}
 	idle := make([]schedule.Idle, len(yields))
 	for n, y := range yields {
 		idle[n] = y.Idle
 	}
-	w, _, err := d.look(ctx, idle, infos, makeWayWindow)
+	w, _, err := p.requirements.look(ctx, idle, infos, makeWayWindow)
 	for n := range yields {
 		yields[n].Idle = idle[n]
 	}
@@ -139,28 +160,28 @@ func (d *Dispatcher) interactive(ctx context.Context, yields []yielding, infos [
 }
 
 // yielding lists the instances with a bulk run that may be interrupted.
-func (d *Dispatcher) yielding(now time.Time) (list []yielding, infos []*catalog.Info) {
-	needy := d.memory.needy()
-	for _, conn := range d.connected() {
-		i, known := d.Fleet.Instance(conn.name)
+func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.Info) {
+	needy := p.memory.needy()
+	for _, conn := range p.instances.open() {
+		i, known := p.fleet.Instance(conn.name)
 		info, runs := conn.abilities(), conn.runs()
 		r := runs[0]
-		if r == nil || info == nil || !known || i.State != fleet.Busy || d.leaving.runs[conn.name].run == r {
+		if r == nil || info == nil || !known || i.State != fleet.Busy || p.leaving.runs[conn.name].run == r {
 			continue
 		}
 		j := r.job()
 		ran, began := conn.ranFor(r, now)
-		if !began || j.Band() != job.Bulk || j.Preempted || !young(ran, d.estimate(j.Shape, d.gpuOf(conn.name))) {
+		if !began || j.Band() != job.Bulk || j.Preempted || !young(ran, p.durations.estimate(j.Shape, p.reports.gpu(conn.name))) {
 			continue
 		}
 		y := yielding{conn: conn, run: r, ran: ran}
 		if runs[1] != nil && runs[1].job().Band() == job.Interactive {
 			y.next = runs[1]
 		}
-		y.Idle = schedule.Idle{Name: conn.name, Loaded: conn.models(), Refused: map[string]bool{}, Tenants: d.reservedFor(conn.name)}
+		y.Idle = schedule.Idle{Name: conn.name, Loaded: conn.models(), Refused: map[string]bool{}, Tenants: p.access.reservedFor(conn.name)}
 		conn.refused.add(y.Refused)
-		d.refused.add(y.Refused)
-		d.avoidSmall(needy, i, y.Refused)
+		p.rests.here.add(y.Refused)
+		p.memory.avoidSmall(needy, i, y.Refused)
 		list, infos = append(list, y), append(infos, info)
 	}
 	return list, infos

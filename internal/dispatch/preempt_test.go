@@ -59,7 +59,7 @@ func TestPreempt(t *testing.T) {
 
 		waits := b.submit(picture, inBand(job.Interactive))
 		b.goesOn(running[0])
-		b.CancelRun(running[0])
+		b.Runs.Cancel(running[0])
 		b.reaches(waits, job.Done)
 	})
 }
@@ -76,7 +76,7 @@ func TestPreemptTheYoungest(t *testing.T) {
 			require.Equal(t, job.Running, b.job(other).State)
 			require.False(t, b.job(other).Preempted)
 		}
-		b.CancelRun(key)
+		b.Runs.Cancel(key)
 	})
 }
 
@@ -94,8 +94,8 @@ func TestPreemptNot(t *testing.T) {
 		"the operator has it off": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = 0 }) }},
 		"the job may still wait":  {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = time.Hour }) }},
 		"half of it is done": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, key string) {
-			conn := b.connection(b.instances[0].name)
-			r := b.followed(key)
+			conn := b.Instances.get(b.instances[0].name)
+			r := b.Runs.get(key)
 			// The queue knows that it is running before the connection notes since when.
 			eventually(b.t, func() bool { _, began := conn.ranFor(r, time.Now()); return began }, deadline, time.Millisecond)
 			conn.mu.Lock()
@@ -130,11 +130,11 @@ func TestPreemptWithNext(t *testing.T) {
 				b.waitsThere(next)
 				b.set(func(s *Settings) { s.PreemptBulk = time.Millisecond })
 				if band == job.Interactive {
-					b.Wake()
+					b.signal.Wake()
 				} else {
 					b.reaches(b.submit(picture, inBand(job.Interactive)), job.Done)
 					b.runs(running) // it comes first again
-					b.CancelRun(running)
+					b.Runs.Cancel(running)
 				}
 				b.reaches(next, job.Done)
 				require.True(t, b.job(running).Preempted)

@@ -20,7 +20,7 @@ func (r *run) readRecord(ctx context.Context) (entry []byte, found bool, res res
 	conn, upstream := r.conn, r.lease().Upstream
 	within := r.d.settings().ContactTimeout
 	if _, known := r.transcribed(); !known { // else its messages will do
-		within = max(within, r.d.Files.Patience())
+		within = max(within, r.d.files.Patience())
 	}
 	var record []byte // written by work that may outlast this call
 	res, _ = r.meanwhile(ctx, "reading the record of a run", func(ctx context.Context) error {
@@ -28,7 +28,7 @@ func (r *run) readRecord(ctx context.Context) (entry []byte, found bool, res res
 		defer cancel()
 		pauses := retry.New(100*time.Millisecond, 500*time.Millisecond)
 		for missing := 0; missing < maxMissing; {
-			if now := r.d.connection(conn.name); now != nil {
+			if now := r.d.instances.get(conn.name); now != nil {
 				conn = now // it may have come back at another address
 			}
 			read, there, err := conn.client.History(ctx, upstream)

@@ -24,7 +24,7 @@ import (
 func (b *dispatching) miss(key string) {
 	b.t.Helper()
 	b.runs(key)
-	b.followed(key).mail.put(runEvent{kind: socketDown, err: errNotOpen})
+	b.Runs.get(key).mail.put(runEvent{kind: socketDown, err: errNotOpen})
 }
 
 // The hub waits for a record that comes late: the work is done.
@@ -70,7 +70,7 @@ func TestCancelWhileTheRecordIsLate(t *testing.T) {
 		b.miss(key)
 		<-asked
 		began := time.Now()
-		must(b.queue.Cancel(t.Context(), key))
+		must(b.Queue.Cancel(t.Context(), key))
 		b.reaches(key, job.Cancelled)
 		require.Less(t, time.Since(began), 5*time.Second)
 	})
@@ -100,8 +100,8 @@ func TestCancelWhileOutputsAreNamed(t *testing.T) {
 		key := b.submit(working)
 		<-asked
 		began := time.Now()
-		must(b.queue.Cancel(t.Context(), key))
-		b.CancelRun(key)
+		must(b.Queue.Cancel(t.Context(), key))
+		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 		require.Less(t, time.Since(began), 5*time.Second)
 	})
@@ -200,7 +200,7 @@ func TestNextPromptOverlapsTheEnd(t *testing.T) {
 				close(home)
 				b.reaches(first, job.Done)
 				require.Equal(t, job.Running, b.job(second).State)
-				b.CancelRun(second)
+				b.Runs.Cancel(second)
 				b.reaches(second, job.Cancelled)
 			})
 		})
@@ -225,11 +225,11 @@ func TestLostRunKeepsItsRecord(t *testing.T) {
 		key := b.submit(working)
 		b.runs(key)
 		run := b.job(key).Run
-		must(b.queue.Adopt(t.Context(), run, "other/1"))
+		must(b.Queue.Adopt(t.Context(), run, "other/1"))
 		b.leaves(key)
 		// On a slow machine the renewal of the lease finds out first, and the run goes on.
 		eventually(t, func() bool { return b.instances[0].Finished() == 1 }, deadline, time.Millisecond)
-		_, found, err := b.connection(run.Instance).client.History(t.Context(), run.Upstream)
+		_, found, err := b.Instances.get(run.Instance).client.History(t.Context(), run.Upstream)
 		require.NoError(t, err)
 		require.True(t, found)
 		require.Equal(t, job.Running, b.job(key).State)

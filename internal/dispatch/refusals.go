@@ -89,23 +89,3 @@ func (s *refusals) forget() {
 	defer s.mu.Unlock()
 	s.jobs = nil
 }
-
-// notTaken remembers that an instance did not take a job, and looks for work again when the job may
-// be tried there once more. itself says that the instance has refused the prompt.
-func (d *Dispatcher) notTaken(conn *connection, key string, itself bool) {
-	rest, _ := conn.refused.note(key, d.rest, itself)
-	d.wakeIn(rest)
-}
-
-// notHere remembers that this hub cannot run a job, though another one may. It returns how often
-// that has happened before.
-func (d *Dispatcher) notHere(key string) (before int) {
-	rest, before := d.refused.note(key, d.rest, false)
-	d.wakeIn(rest)
-	return before
-}
-
-// wakeIn makes the dispatcher look for work after a while.
-func (d *Dispatcher) wakeIn(after time.Duration) {
-	time.AfterFunc(after, d.Wake) // Wake is harmless after Close
-}

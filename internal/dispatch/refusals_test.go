@@ -125,19 +125,19 @@ func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 		Key: uuid.NewString(), ID: "a", Requester: job.Requester{Tenant: "tenant"}, Class: "class", BodyHash: "hash", Door: time.Hour,
 		Body: job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Outputs: []string{"1"}},
 	}))
-	door := d.Door(accepted.Job.Key)
+	door := d.Doors.Open(accepted.Job.Key)
 	defer door.Close()
 	door.waited = true
 
-	asked := d.awaited()
+	asked := d.Doors.awaited()
 	claimed := must(q.Claim(t.Context(), queue.ClaimRequest{Key: door.key, Instance: "gpu", Hub: "hub/1", Upstream: uuid.NewString(), SID: "sid"}))
-	d.dismiss(t.Context(), asked)
+	d.Doors.dismiss(t.Context(), asked)
 	require.False(t, door.heard, "it is being asked")
 	must(q.Requeue(t.Context(), claimed.Run, queue.RequeueOptions{Excused: true}))
-	d.dismiss(t.Context(), asked)
+	d.Doors.dismiss(t.Context(), asked)
 	require.False(t, door.heard, "no pass has seen it since")
-	require.Len(t, d.wake, 1, "the next pass comes at once")
-	d.dismiss(t.Context(), d.awaited())
+	require.Len(t, d.signal.ch, 1, "the next pass comes at once")
+	d.Doors.dismiss(t.Context(), d.Doors.awaited())
 	require.True(t, door.heard, "a whole pass found no instance for it")
 }
 
@@ -146,7 +146,7 @@ func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 func TestPatienceWithEachInstance(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		door := New(Config{}).Door("a")
+		door := New(Config{}).Doors.Open("a")
 		defer door.Close()
 		begun := time.Now()
 		go func() {
@@ -175,15 +175,15 @@ func TestAnswerBeforeTheMessages(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Config{})
-		door := d.Door("a")
+		door := d.Doors.Open("a")
 		begun := time.Now()
 		go func() {
 			time.Sleep(20 * time.Millisecond)
 			door.Close()
 			door.Close()
 		}()
-		d.door("a").taken(t.Context(), nil)
+		d.Doors.of("a").taken(t.Context(), nil)
 		require.Equal(t, 20*time.Millisecond+answerGap, time.Since(begun))
-		require.Nil(t, d.door("a"), "nothing is kept")
+		require.Nil(t, d.Doors.of("a"), "nothing is kept")
 	})
 }

@@ -72,7 +72,7 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 		r.tellNode()
 		r.send(stream.Executing, m.Node, data)
 	case comfyui.TypeProgress:
-		r.d.progressed(r, m)
+		r.progressed(m)
 		r.send(stream.Progress, m.Node, data)
 	case comfyui.TypeProgressState:
 		r.send(stream.ProgressState, "", data)
@@ -201,7 +201,7 @@ func (r *run) openStream(ctx context.Context) {
 	case err != nil:
 		r.log.Debug("cannot record the start", "error", err) // a later renewal makes up for it
 	}
-	r.d.streams.StatusChanged(r.d.callers(j)...)
+	r.d.streams.StatusChanged(j.Caller)
 }
 
 // resume opens the client's sequence for a run whose beginning this hub did not see.
@@ -223,4 +223,24 @@ func (r *run) catchUp(outputs []byte) {
 			r.send(stream.Other, m.Node, frame)
 		}
 	}
+}
+
+// progressed notes the progress of a run in the queue, at most once a second.
+func (r *run) progressed(m comfyui.Message) {
+	top := m.Float("max")
+	if top <= 0 {
+		return
+	}
+	fraction := min(max(m.Float("value")/top, 0), 1)
+	r.doing.progressed(fraction)
+	if r.doing.classless() && r.d.instances.watched.any() {
+		r.tellNode()
+	}
+	if time.Since(r.noted) < time.Second {
+		return
+	}
+	r.noted = time.Now()
+	r.beside("noting the progress of a run", func() { _ = r.d.queue.Progress(r.d.ctx, r.lease(), fraction) })
+	conn := r.conn
+	r.beside("reading how much memory a run takes", func() { r.weigh(r.d.ctx, conn) })
 }

@@ -39,16 +39,16 @@ func TestReservedInstance(t *testing.T) {
 		for _, key := range others {
 			require.Zero(t, b.job(key).Fence, "it was not even claimed")
 		}
-		require.Equal(t, "no present instance can run it: "+own.name+" is reserved for other tenants", b.Explain(needs, "bob"))
-		require.Equal(t, "waiting for an instance to become idle", b.Explain(needs, "ada"))
-		require.False(t, b.HasIdle(needs, "bob"))
-		require.True(t, b.HasIdle(needs, "ada"))
-		candidates := b.Outlook(t.Context(), b.job(others[0])).Candidates(b.job(others[0]), needs)
+		require.Equal(t, "no present instance can run it: "+own.name+" is reserved for other tenants", b.Waiting.Explain(needs, "bob"))
+		require.Equal(t, "waiting for an instance to become idle", b.Waiting.Explain(needs, "ada"))
+		require.False(t, b.Openings.HasIdle(needs, "bob"))
+		require.True(t, b.Openings.HasIdle(needs, "ada"))
+		candidates := b.Forecasts.From(t.Context(), b.job(others[0])).Candidates(b.job(others[0]), needs)
 		require.Len(t, candidates, 1)
 		require.False(t, candidates[0].Can)
 		require.Equal(t, "it is reserved for other tenants", candidates[0].Why)
 		require.Equal(t, []string{"ada"}, candidates[0].Reserved)
-		require.Negative(t, b.Outlook(t.Context(), b.job(others[0])).ETA(b.job(others[0]), 0))
+		require.Negative(t, b.Forecasts.From(t.Context(), b.job(others[0])).ETA(b.job(others[0]), 0))
 
 		b.add(all)
 		for _, key := range others {
@@ -73,7 +73,7 @@ func TestReservedForOthersExpires(t *testing.T) {
 		ada, bob := b.submit(picture, of("ada")), b.submit(picture, of("bob"))
 		b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
 		eventually(t, func() bool {
-			b.Wake()
+			b.signal.Wake()
 			return b.job(bob).State == job.Failed
 		}, deadline, 10*time.Millisecond)
 		require.Contains(t, b.job(bob).Reason, "is reserved for other tenants")
@@ -90,23 +90,23 @@ func TestBarred(t *testing.T) {
 		video, plain := described(t, "Video"), described(t)
 		needs := func(nodes ...string) catalog.Requirements { return catalog.Requirements{Classes: nodes} }
 		infos := map[string]*catalog.Info{"own1": video, "own2": video, "all": plain}
-		require.Equal(t, BarredReserved, b.Barred(infos, needs("Video"), "bob"))
-		require.Equal(t, NotBarred, b.Barred(infos, needs("Video"), "ada"))
-		require.Equal(t, NotBarred, b.Barred(infos, needs("Common"), "bob"))
-		require.Equal(t, NotBarred, b.Barred(infos, needs("Nowhere"), "bob"), "that is another error")
-		require.Equal(t, NotBarred, b.Barred(nil, needs("Video"), "bob"))
+		require.Equal(t, BarredReserved, b.Access.Barred(infos, needs("Video"), "bob"))
+		require.Equal(t, NotBarred, b.Access.Barred(infos, needs("Video"), "ada"))
+		require.Equal(t, NotBarred, b.Access.Barred(infos, needs("Common"), "bob"))
+		require.Equal(t, NotBarred, b.Access.Barred(infos, needs("Nowhere"), "bob"), "that is another error")
+		require.Equal(t, NotBarred, b.Access.Barred(nil, needs("Video"), "bob"))
 		secret := func(nodes ...string) catalog.Requirements {
 			return catalog.Requirements{Classes: nodes, Secrets: true}
 		}
-		require.Equal(t, NotBarred, b.Barred(infos, secret("Video"), "ada"))
-		require.Equal(t, BarredReserved, b.Barred(infos, secret("Video"), "bob"))
-		require.Equal(t, BarredSecrets, b.Barred(infos, secret("Common"), "bob"))
+		require.Equal(t, NotBarred, b.Access.Barred(infos, secret("Video"), "ada"))
+		require.Equal(t, BarredReserved, b.Access.Barred(infos, secret("Video"), "bob"))
+		require.Equal(t, BarredSecrets, b.Access.Barred(infos, secret("Common"), "bob"))
 		b.set(func(s *Settings) { s.Reserved = nil })
-		require.Equal(t, NotBarred, b.Barred(infos, needs("Video"), "bob"))
-		require.Equal(t, NotBarred, b.Barred(infos, secret("Video"), "bob"))
+		require.Equal(t, NotBarred, b.Access.Barred(infos, needs("Video"), "bob"))
+		require.Equal(t, NotBarred, b.Access.Barred(infos, secret("Video"), "bob"))
 		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{"nobody"} })
-		require.Equal(t, BarredSecrets, b.Barred(infos, secret("Video"), "bob"))
-		require.Equal(t, NotBarred, b.Barred(infos, secret("Nowhere"), "bob"))
+		require.Equal(t, BarredSecrets, b.Access.Barred(infos, secret("Video"), "bob"))
+		require.Equal(t, NotBarred, b.Access.Barred(infos, secret("Nowhere"), "bob"))
 	})
 }
 
@@ -173,23 +173,23 @@ func TestSecretJobsWaitForInstances(t *testing.T) {
 		require.Equal(t, other.name, b.reaches(b.submit(picture), job.Done).Run.Instance)
 		require.Zero(t, b.job(keyed).Fence, "it was not even claimed")
 		const lacks = "leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)"
-		require.Equal(t, "no present instance can run it: "+other.name+" lacks "+lacks, b.Explain(needs, "default"))
-		require.False(t, b.HasIdle(needs, "default"))
-		candidates := b.Outlook(t.Context(), b.job(keyed)).Candidates(b.job(keyed), needs)
+		require.Equal(t, "no present instance can run it: "+other.name+" lacks "+lacks, b.Waiting.Explain(needs, "default"))
+		require.False(t, b.Openings.HasIdle(needs, "default"))
+		candidates := b.Forecasts.From(t.Context(), b.job(keyed)).Candidates(b.job(keyed), needs)
 		require.Len(t, candidates, 1)
 		require.False(t, candidates[0].Can)
 		require.Equal(t, []string{lacks}, candidates[0].Lacks)
 
 		b.add(own)
 		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{own.name} })
-		b.Wake()
+		b.signal.Wake()
 		require.Equal(t, own.name, b.reaches(keyed, job.Done).Run.Instance)
 		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{other.name} })
 		require.Equal(t, other.name, b.reaches(b.submit(picture, needingKeys), job.Done).Run.Instance)
 		b.set(func(s *Settings) { s.SecretsTo, s.UnrunnableTimeout = SecretsTo{"nobody"}, time.Millisecond })
 		left := b.submit(picture, needingKeys)
 		eventually(t, func() bool {
-			b.Wake()
+			b.signal.Wake()
 			return b.job(left).State == job.Failed
 		}, deadline, 10*time.Millisecond)
 		require.Contains(t, b.job(left).Reason, "secrets_to")

@@ -65,11 +65,11 @@ func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
 		b.Dispatcher.Close() // its loop would look too
 		b.Dispatcher = New(b.config)
 		for range 3 {
-			b.expire(t.Context())
+			b.Waiting.expire(t.Context())
 			require.Equal(t, job.Queued, b.job(key).State)
 		}
-		require.Equal(t, "waiting for an instance of another hub to become idle", b.Explain(catalog.Requirements{Classes: []string{"EmptyImage"}}, "anybody"))
-		require.Equal(t, "no instance is connected", b.Explain(catalog.Requirements{Classes: []string{"Other"}}, "anybody"))
+		require.Equal(t, "waiting for an instance of another hub to become idle", b.Waiting.Explain(catalog.Requirements{Classes: []string{"EmptyImage"}}, "anybody"))
+		require.Equal(t, "no instance is connected", b.Waiting.Explain(catalog.Requirements{Classes: []string{"Other"}}, "anybody"))
 		o.gone.Store(true)
 		b.Start()
 		require.Contains(t, b.failure(key), "No instance could run this prompt")

@@ -23,7 +23,7 @@ import (
 type run struct {
 	claim
 	state
-	d    *Dispatcher
+	d    *runner
 	conn *connection // nil until the instance of an adopted run has been found
 	body job.Body
 	// results are the nodes whose pictures on the socket are results, not previews.
@@ -89,20 +89,6 @@ type run struct {
 	doing doing
 	// recalled says that the run was asked to come back and has not tried yet.
 	recalled atomic.Bool
-}
-
-func newRun(d *Dispatcher, conn *connection, j job.Job) *run {
-	r := &run{
-		state: state{phase: preparing, resends: hasLostResults(j)},
-		d:     d, partEnded: make(chan struct{}, 1), takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: d.log.With("job", j.Key), shown: map[string]bool{},
-	}
-	r.take(j)
-	if conn != nil {
-		i, _ := d.Fleet.Instance(conn.name)
-		r.boot = i.Report.Boot
-	}
-	r.files = newOutputs(r)
-	return r
 }
 
 // perform takes a run through its steps, which are execute for a new one, and ends it with
@@ -301,4 +287,18 @@ func (r *run) interrupt(ctx context.Context) {
 	if err := r.conn.client.Interrupt(ctx, r.lease().Upstream); err != nil {
 		r.log.Warn("cannot interrupt the run", "error", err)
 	}
+}
+
+func (rn *runner) newRun(conn *connection, j job.Job) *run {
+	r := &run{
+		state: state{phase: preparing, resends: hasLostResults(j)},
+		d:     rn, partEnded: make(chan struct{}, 1), takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: rn.log.With("job", j.Key, "prompt", j.ID), shown: map[string]bool{},
+	}
+	r.take(j)
+	if conn != nil {
+		i, _ := rn.fleet.Instance(conn.name)
+		r.boot = i.Report.Boot
+	}
+	r.files = newOutputs(r)
+	return r
 }

@@ -26,7 +26,7 @@ import (
 func (b *dispatching) sees() (until func(id string, see func(m comfyui.Message, binary []byte))) {
 	b.t.Helper()
 	web := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_ = b.streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
+		_ = b.Streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
 	}))
 	conn, _, err := websocket.Dial(b.t.Context(), web.URL, nil)
 	require.NoError(b.t, err)
@@ -98,7 +98,7 @@ func TestRefusalOfTheOnlyInstance(t *testing.T) {
 		key = b.submit(picture, atDoor)
 		eventually(t, func() bool { return len(b.ends()) == 2 }, deadline, 10*time.Millisecond)
 		require.Equal(t, []string{"failed", "rejected"}, b.ends())
-		answer, refused, err := b.queue.Admit(t.Context(), key)
+		answer, refused, err := b.Queue.Admit(t.Context(), key)
 		require.NoError(t, err)
 		require.True(t, refused)
 		require.True(t, json.Valid(answer))
@@ -109,7 +109,7 @@ func TestRefusalOfTheOnlyInstance(t *testing.T) {
 func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)
-		eventually(t, func() bool { return len(b.connected()) == 2 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return len(b.Instances.open()) == 2 }, deadline, 10*time.Millisecond)
 		for _, i := range b.instances {
 			i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 				for _, other := range b.instances {
@@ -167,10 +167,10 @@ func TestCancelledRuns(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				b := newDispatching(t, 1)
-				end := b.queue.Cancel
+				end := b.Queue.Cancel
 				if c.withdraw {
 					end = func(ctx context.Context, key string) (queue.CancelResult, error) {
-						return b.queue.Withdraw(ctx, key, false)
+						return b.Queue.Withdraw(ctx, key, false)
 					}
 				}
 				var key string
@@ -192,7 +192,7 @@ func TestCancelledRuns(t *testing.T) {
 				close(ended)
 				b.leaves(key)
 				if c.withdraw {
-					_, err := b.queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
+					_, err := b.Queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
 					require.ErrorIs(t, err, queue.ErrNotFound)
 					require.Empty(t, b.ends())
 					return
@@ -292,7 +292,7 @@ func TestRecordIsLost(t *testing.T) {
 		require.Contains(t, string(b.entry(key).Outputs), "ComfyUI_00001_.png")
 		key = b.submit(working)
 		b.runs(key)
-		r := b.followed(key)
+		r := b.Runs.get(key)
 		r.mail.put(runEvent{kind: socketDown, err: errNotOpen})
 		<-time.After(time.Minute) // that is how long it is asked for
 		require.Contains(t, b.lost(key), "record of the run cannot be read")
@@ -305,7 +305,7 @@ func TestRunIsTakenOver(t *testing.T) {
 		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
 		key := b.submit(endless)
 		b.runs(key)
-		must(b.queue.Adopt(t.Context(), b.job(key).Run, "other/1"))
+		must(b.Queue.Adopt(t.Context(), b.job(key).Run, "other/1"))
 		b.leaves(key)
 		require.Empty(t, b.ends())
 		require.Equal(t, job.Running, b.job(key).State)

@@ -152,7 +152,9 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 	require.NoError(t, b.store.CheckShared(t.Context(), "hub"))
 	watching, unwatch := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
-	watch.Go(func() { storage.Health().Watch(watching, func() *slog.Logger { return log }, func(error) { b.Wake() }) })
+	watch.Go(func() {
+		storage.Health().Watch(watching, func() *slog.Logger { return log }, func(error) { b.signal.Wake() })
+	})
 	b.fetch = files.From(connected)
 	fetch := func(ctx context.Context, src files.Source, header http.Header) (*http.Response, error) {
 		return b.fetch(ctx, src, header)
@@ -181,7 +183,7 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 		b.add(newScripted(t))
 	}
 	b.config, b.Dispatcher = c, New(c)
-	b.rest = 200 * time.Millisecond
+	b.rests.first = 200 * time.Millisecond
 	b.Start()
 	t.Cleanup(func() {
 		b.staysUnstuck()
@@ -206,7 +208,7 @@ func (b *dispatching) staysUnstuck() {
 		return
 	}
 	eventually(b.t, func() bool {
-		stuck, err := b.besideIdle(context.Background(), 0)
+		stuck, err := b.Watchdog.besideIdle(context.Background(), 0)
 		return err != nil || len(stuck) == 0
 	}, deadline, 10*time.Millisecond, "jobs are waiting although an idle instance can run them")
 }
@@ -307,7 +309,7 @@ func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) st
 	for _, do := range change {
 		do(&s)
 	}
-	must(b.queue.Enqueue(b.t.Context(), s))
+	must(b.Queue.Enqueue(b.t.Context(), s))
 	return s.Key
 }
 
@@ -320,13 +322,13 @@ func (b *dispatching) runs(key string) {
 // leaves waits until this hub no longer follows a run of a job.
 func (b *dispatching) leaves(key string) {
 	b.t.Helper()
-	eventually(b.t, func() bool { return b.followed(key) == nil }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return b.Runs.get(key) == nil }, deadline, 10*time.Millisecond)
 }
 
 // job returns the queue's record of a job.
 func (b *dispatching) job(key string) job.Job {
 	b.t.Helper()
-	return must(b.queue.Get(b.t.Context(), key))
+	return must(b.Queue.Get(b.t.Context(), key))
 }
 
 // reaches waits until a job reaches a state.
@@ -335,7 +337,7 @@ func (b *dispatching) reaches(key string, state job.State) job.Job {
 	var j job.Job
 	eventually(b.t, func() bool {
 		var err error
-		j, err = b.queue.Get(b.t.Context(), key)
+		j, err = b.Queue.Get(b.t.Context(), key)
 		return err == nil && j.State == state
 	}, deadline, 10*time.Millisecond, "the job does not get to %s", state)
 	return j
@@ -351,7 +353,7 @@ func (b *dispatching) lost(key string) string {
 // entry returns the history entry of an ended job.
 func (b *dispatching) entry(key string) comfyui.Entry {
 	b.t.Helper()
-	e := must(b.queue.HistoryEntry(b.t.Context(), job.DefaultTenant, key))
+	e := must(b.Queue.HistoryEntry(b.t.Context(), job.DefaultTenant, key))
 	raw := must(e.JSON())
 	parsed, ok := comfyui.ParseEntry(raw)
 	require.True(b.t, ok)

@@ -3,9 +3,7 @@ package dispatch
 import (
 	"cmp"
 	"slices"
-	"strings"
 
-	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
@@ -31,26 +29,4 @@ func (s SecretsTo) Has(i fleet.Instance) bool {
 // say whose they are.
 func Names(name string, i fleet.Instance) bool {
 	return schedule.Matches(name, cmp.Or(i.Agent, i.Name))
-}
-
-// maySecrets reports whether the named instance gets API keys. If only another hub has the
-// instance, that hub decides, and the answer is unknown.
-func (d *Dispatcher) maySecrets(name string, unknown bool) bool {
-	i, known := d.Fleet.Instance(name)
-	switch {
-	case known:
-		return d.settings().SecretsTo.Has(i)
-	case len(d.settings().SecretsTo) > 0 || strings.HasPrefix(name, fleet.WorkerScheme+":"):
-		return d.settings().SecretsTo.Has(fleet.Instance{Name: name, Kind: fleet.KindWorker})
-	}
-	return unknown
-}
-
-// WithSecrets notes, for the given instances by name, whether they may have API keys.
-func (d *Dispatcher) WithSecrets(infos map[string]*catalog.Info) []*catalog.Info {
-	list := make([]*catalog.Info, 0, len(infos))
-	for name, info := range infos {
-		list = append(list, info.WithSecrets(d.maySecrets(name, false)))
-	}
-	return list
 }

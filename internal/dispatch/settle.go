@@ -38,14 +38,14 @@ func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved f
 			failing = time.Time{}
 		case failing.IsZero():
 			failing = time.Now()
-		case time.Since(failing) > r.d.Files.Patience():
+		case time.Since(failing) > r.d.files.Patience():
 			return nil, err
 		}
 		r.log.Warn("cannot register outputs yet, will try again", "step", "name outputs", "error", err)
 		if !pauses.Wait(ctx) {
 			return nil, ctx.Err()
 		}
-		if conn := r.d.connection(o.conn().name); conn != nil {
+		if conn := r.d.instances.get(o.conn().name); conn != nil {
 			moved(conn) // it may have come back at another address
 		}
 	}

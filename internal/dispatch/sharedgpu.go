@@ -1,10 +1,8 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -12,31 +10,28 @@ import (
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// gpuName names the GPU of an instance, "" if unknown. A name that an agent uses holds only among
-// that agent's instances, except for the driver's own id, which no other machine can guess. said
-// are the names that the operator gives in the hub's settings.
-func gpuName(said map[string]string, i fleet.Instance) string {
-	name := cmp.Or(said[i.Name], i.Report.Device)
-	if name == "" || strings.HasPrefix(name, "GPU-") {
-		return name
-	}
-	return i.Agent + "/" + name
+// sharing knows which instances use the same GPU, and how much of its memory is taken.
+type sharing struct {
+	fleet     *fleet.Registry
+	settings  func() Settings
+	instances *Instances
+	durations *durations
 }
 
 // need returns how many bytes of GPU memory a job of a shape takes, 0 if unknown.
-func (d *Dispatcher) need(shape, gpu string) int64 {
+func (t *durations) need(shape, gpu string) int64 {
 	s, ok := schedule.DecodeStructure(shape)
 	if !ok {
 		return 0
 	}
-	return d.durations.needs.Of(s, gpu)
+	return t.needs.Of(s, gpu)
 }
 
-// sharedGPUs returns the GPUs that several instances use, by name.
-func (d *Dispatcher) sharedGPUs() map[string]*schedule.GPU {
-	said := d.settings().GPUs
+// gpus returns the GPUs that several instances use, by name.
+func (s *sharing) gpus() map[string]*schedule.GPU {
+	said := s.settings().GPUs
 	users := map[string][]fleet.Instance{}
-	for _, i := range d.Fleet.Instances() {
+	for _, i := range s.fleet.Instances() {
 		if name := gpuName(said, i); name != "" {
 			users[name] = append(users[name], i)
 		}
@@ -52,7 +47,7 @@ func (d *Dispatcher) sharedGPUs() map[string]*schedule.GPU {
 		g.Need = func(shape string) int64 {
 			need, known := needs[shape]
 			if !known {
-				need = d.need(shape, kind)
+				need = s.durations.need(shape, kind)
 				needs[shape] = need
 			}
 			return need
@@ -61,7 +56,7 @@ func (d *Dispatcher) sharedGPUs() map[string]*schedule.GPU {
 		for _, i := range instances {
 			others = max(others, i.Report.OthersMemory)
 			g.Total = max(g.Total, i.Report.VRAMTotal)
-			if shape, runs := d.shapeAt(i); runs {
+			if shape, runs := s.shapeAt(i); runs {
 				g.Take(job.Job{Shape: shape})
 			}
 		}
@@ -72,8 +67,8 @@ func (d *Dispatcher) sharedGPUs() map[string]*schedule.GPU {
 }
 
 // shapeAt returns whether an instance is running something, and the shape of that, "" if unknown.
-func (d *Dispatcher) shapeAt(i fleet.Instance) (shape string, runs bool) {
-	conn := d.connection(i.Name)
+func (s *sharing) shapeAt(i fleet.Instance) (shape string, runs bool) {
+	conn := s.instances.get(i.Name)
 	if conn != nil {
 		if r := conn.running(); r != nil {
 			return r.job().Shape, true
@@ -88,32 +83,23 @@ func (d *Dispatcher) shapeAt(i fleet.Instance) (shape string, runs bool) {
 	return shape, true
 }
 
-// shareGPUs fills in the GPUs that idle instances share with others. names are those of their GPUs,
+// fill fills in the GPUs that idle instances share with others. names are those of their GPUs,
 // in the same order.
-func (d *Dispatcher) shareGPUs(idle []schedule.Idle, names []string) {
+func (s *sharing) fill(idle []schedule.Idle, names []string) {
 	if !slices.ContainsFunc(names, func(name string) bool { return name != "" }) {
 		return
 	}
-	shared := d.sharedGPUs()
+	shared := s.gpus()
 	for n, name := range names {
 		idle[n].GPU = shared[name]
 	}
 }
 
-// sharesGPU reports whether other instances use the same GPU.
-func (d *Dispatcher) sharesGPU(i fleet.Instance) bool {
-	said := d.settings().GPUs
-	name := gpuName(said, i)
-	return name != "" && slices.ContainsFunc(d.Fleet.Instances(), func(other fleet.Instance) bool {
-		return other.Name != i.Name && gpuName(said, other) == name
-	})
-}
-
 // weigh asks the instance how much GPU memory its process has taken for the run, if others use the
 // same GPU.
 func (r *run) weigh(ctx context.Context, conn *connection) {
-	i, known := r.d.Fleet.Instance(conn.name)
-	if !known || i.Report.OthersMemory == 0 && !r.d.sharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
+	i, known := r.d.fleet.Instance(conn.name)
+	if !known || i.Report.OthersMemory == 0 && !r.d.reports.sharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
 		return
 	}
 	defer r.weighing.Store(false)

@@ -170,7 +170,7 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 	if !r.removed(ctx) {
 		return result{}
 	}
-	r.d.notTaken(r.conn, r.job().Key, false) // whoever is using it may go on doing so
+	r.d.rests.notTaken(r.conn, r.job().Key, false) // whoever is using it may go on doing so
 	return result{kind: excused, cause: InUse, reason: "it waited behind a prompt of somebody else"}
 }
 
@@ -210,7 +210,7 @@ func (r *run) hangAfter() time.Duration {
 	}
 	// Only runs that had to load their models tell how long that takes. There is no telling whether
 	// a run that was taken over had to.
-	longest, runs := r.d.durations.known.Longest(s, r.d.gpuOf(r.conn.name), r.cold || r.mark == 0)
+	longest, runs := r.d.durations.known.Longest(s, r.d.reports.gpu(r.conn.name), r.cold || r.mark == 0)
 	if runs < hangRuns {
 		return max(hangFactor*stall, hangLate*longest)
 	}
@@ -221,7 +221,7 @@ func (r *run) hangAfter() time.Duration {
 // it has one that may; after a restart it counts as healthy again.
 func (r *run) markUnhealthy(ctx context.Context, why string) result {
 	r.log.Error("instance is unhealthy", "reason", why)
-	r.d.Fleet.SetSick(r.conn.name, why)
+	r.d.fleet.SetSick(r.conn.name, why)
 	if err := r.conn.client.Restart(ctx); err != nil {
 		r.log.Warn("instance is not restarted", "error", err)
 	}

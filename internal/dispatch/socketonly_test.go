@@ -257,7 +257,7 @@ func TestSocketIsSilenced(t *testing.T) {
 		b := newDispatching(t, 1)
 		until := b.gallery()
 		b.reaches(b.submit(picture), job.Done)
-		conn := b.connection(b.instances[0].name)
+		conn := b.Instances.get(b.instances[0].name)
 		before := conn.clientID()
 		old := must(conn.client.Dial(t.Context(), before))
 		_, err := old.Next(t.Context()) // the greeting
@@ -280,7 +280,7 @@ func TestSocketIsLostJustBefore(t *testing.T) {
 		until := b.gallery()
 		key := b.submit(unsaved)
 		b.runs(key)
-		b.followed(key).mail.put(runEvent{kind: socketUp})
+		b.Runs.get(key).mail.put(runEvent{kind: socketUp})
 		b.shownOnce(key, until)
 	})
 }

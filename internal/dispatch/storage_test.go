@@ -42,7 +42,7 @@ func (b *dispatching) withInput(data string) func(*queue.Submission) {
 // sick waits until the dispatcher gives out no jobs, or does so again.
 func (b *dispatching) sick(sick bool) {
 	b.t.Helper()
-	eventually(b.t, func() bool { return (b.paused() != nil) == sick }, deadline, time.Millisecond)
+	eventually(b.t, func() bool { return (b.Openings.paused() != nil) == sick }, deadline, time.Millisecond)
 }
 
 // Jobs whose inputs cannot be read because the storage is away wait for it, whether it cannot be
@@ -66,7 +66,7 @@ func TestStorageIsAway(t *testing.T) {
 		b.add(newScripted(t))
 		b.add(newScripted(t))
 		b.sick(true)
-		require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Explain(catalog.Requirements{}, "anybody"))
+		require.Equal(t, "the hub's storage takes no files now; jobs wait until it does", b.Waiting.Explain(catalog.Requirements{}, "anybody"))
 		require.NoError(t, os.RemoveAll(b.storage))
 		require.NoError(t, os.Rename(b.storage+".away", b.storage))
 		for _, key := range waiting {
@@ -353,8 +353,8 @@ func TestCancelWhileOutputsAreCopied(t *testing.T) {
 		defer close(hang)
 		key := b.submit(picture)
 		<-copying
-		must(b.queue.Cancel(t.Context(), key))
-		b.CancelRun(key)
+		must(b.Queue.Cancel(t.Context(), key))
+		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 		b.leaves(key)
 	})

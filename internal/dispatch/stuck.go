@@ -2,12 +2,30 @@ package dispatch
 
 import (
 	"context"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
+
+// Watchdog counts the jobs that wait although an instance could run them.
+type Watchdog struct {
+	queue     *queue.Queue
+	instances *Instances
+	openings  *Openings
+	blame     *Blame
+	holds     *holds
+	kept      *keptGPUs
+	judged    *judgements
+	signal    *signal
+	log       *slog.Logger
+	// stuck is the last count that watch made.
+	stuck atomic.Int64
+}
 
 const (
 	// stuckAfter is how long a job may wait beside an idle instance that can run it: no longer than
@@ -19,14 +37,14 @@ const (
 
 // Stuck returns how many jobs have been waiting for more than a second beside an idle instance that
 // could run them. It is always 0 while the dispatcher does its work.
-func (d *Dispatcher) Stuck() int { return int(d.stuck.Load()) }
+func (w *Watchdog) Stuck() int { return int(w.stuck.Load()) }
 
 // watch counts the stuck jobs. It shares nothing with the loop that gives jobs out, so it notices
 // when that loop hangs.
-func (d *Dispatcher) watch(ctx context.Context) {
+func (w *Watchdog) watch(ctx context.Context) {
 	var before map[attempt]bool
 	for retry.Sleep(ctx, stuckAfter) {
-		now, err := d.besideIdle(ctx, stuckAfter)
+		now, err := w.besideIdle(ctx, stuckAfter)
 		if err != nil {
 			now = nil // while Redis is away nobody can give jobs out
 		}
@@ -37,10 +55,10 @@ func (d *Dispatcher) watch(ctx context.Context) {
 			}
 		}
 		if stuck > 0 {
-			d.log.Warn("jobs are waiting although an idle instance can run them", "jobs", stuck)
-			d.Wake()
+			w.log.Warn("jobs are waiting although an idle instance can run them", "jobs", stuck)
+			w.signal.Wake()
 		}
-		d.stuck.Store(int64(stuck))
+		w.stuck.Store(int64(stuck))
 		before = now
 	}
 }
@@ -53,38 +71,38 @@ type attempt struct {
 
 // besideIdle returns the jobs that may run now but are waiting although an instance that can run
 // them has been idle for some time, without those that are waiting for a better one.
-func (d *Dispatcher) besideIdle(ctx context.Context, idleFor time.Duration) (map[attempt]bool, error) {
-	p := pass{d: d, passed: map[string]bool{}}
-	for _, conn := range d.connected() {
+func (w *Watchdog) besideIdle(ctx context.Context, idleFor time.Duration) (map[attempt]bool, error) {
+	p := pass{passed: map[string]bool{}}
+	for _, conn := range w.instances.open() {
 		if conn.idleFor() < idleFor {
 			p.passed[conn.name] = true
 		}
 	}
-	idle, infos := p.idle()
+	idle, infos := p.without(w.openings.idle())
 	if len(idle) == 0 {
 		return nil, nil
 	}
 	for _, i := range idle {
-		d.kept.mark(i.GPU, time.Now())
+		w.kept.mark(i.GPU, time.Now())
 	}
-	classes, err := d.queue.Classes(ctx)
+	classes, err := w.queue.Classes(ctx)
 	if err != nil || len(classes) == 0 {
 		return nil, err
 	}
-	w, err := d.queue.Window(ctx, d.judged.able(idle, infos, classes), 0, stuckWindow)
-	if err != nil || len(w.Jobs) == 0 {
+	window, err := w.queue.Window(ctx, w.judged.able(idle, infos, classes), 0, stuckWindow)
+	if err != nil || len(window.Jobs) == 0 {
 		return nil, err
 	}
 	// Another hub may have given an instance a job that is not known here yet.
-	taken, err := d.queue.Taken(ctx)
+	taken, err := w.queue.Taken(ctx)
 	if err != nil {
 		return nil, err
 	}
-	d.avoidFailed(w.Jobs, idle, classes)
-	d.avoidForParts(w.Jobs, idle, classes)
+	w.blame.avoidFailed(window.Jobs, idle, classes)
+	w.blame.avoidForParts(window.Jobs, idle, classes)
 	beside := map[attempt]bool{}
-	for _, j := range w.Jobs {
-		if d.WaitsFor(j.Key) == "" && anyCan(idle, taken, j) {
+	for _, j := range window.Jobs {
+		if w.holds.of(j.Key, time.Now()) == "" && anyCan(idle, taken, j) {
 			beside[attempt{j.Key, j.Fence}] = true
 		}
 	}

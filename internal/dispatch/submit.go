@@ -55,7 +55,7 @@ func (r *run) submit(ctx context.Context) error {
 		r.phase = posted
 		r.trace.Enter(traces.Run, time.Now())
 		r.known(reply.PromptID) // servers before 0.3.45 choose their own
-		r.d.door(j.Key).taken(ctx, catalog.WithoutHubFolder(reply.NodeErrors))
+		r.d.doors.of(j.Key).taken(ctx, catalog.WithoutHubFolder(reply.NodeErrors))
 		return nil
 	case errors.As(err, &refused):
 		shown := *refused
@@ -78,7 +78,7 @@ func (r *run) push(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rewrites, err := r.d.Files.Push(ctx, r.job().Tenant, in, r.d.target(r.conn))
+	rewrites, err := r.d.files.Push(ctx, r.job().Tenant, in, r.d.reports.target(r.conn))
 	if err != nil {
 		return nil, err
 	}

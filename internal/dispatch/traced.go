@@ -11,7 +11,7 @@ func (r *run) beginTrace() {
 	if r.body.Trace == "" || r.trace != nil {
 		return
 	}
-	tracer := r.d.Traces()
+	tracer := r.d.traces()
 	if tracer == nil {
 		return
 	}

@@ -106,7 +106,7 @@ func TestSpansOfALostRun(t *testing.T) {
 		require.Equal(t, "lost", attributes(lost)["outcome"])
 		require.Equal(t, []string{"started", "retried died"}, events(lost))
 		b.reaches(key, job.Running)
-		b.CancelRun(key)
+		b.Runs.Cancel(key)
 		again := k.attempts(t, 2)[1]
 		require.Equal(t, "cancelled", attributes(again)["outcome"])
 		require.Equal(t, int64(2), attributes(again)["attempt"])
@@ -122,9 +122,9 @@ func TestSpansOfATakenOverRun(t *testing.T) {
 		b.runs(key)
 		b.restart("hub/2")
 		require.Equal(t, "left", attributes(k.attempts(t, 1)[0])["outcome"])
-		eventually(t, func() bool { return b.followed(key) != nil }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
 		b.connects(1) // a cancel does not wait long for an instance that cannot be reached
-		b.CancelRun(key)
+		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 		adopted := k.attempts(t, 2)[1]
 		require.Equal(t, []string{"adopted own", "started"}, events(adopted))

@@ -1,80 +1,229 @@
 package dispatch
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
-// heard reacts to a hint from the queue.
-func (d *Dispatcher) heard(e queue.Event) {
-	switch e.Kind {
-	case queue.Resync:
-		d.line.heard()
-		d.work.Go(d.log, "putting back what Redis has lost", func() { d.heal(d.ctx) })
-		d.Wake()
-		d.streams.JobChanged("", "")
-	case queue.Queued:
-		d.line.heard()
-		if e.Hub != "" || d.door(e.Key) == nil { // else this hub has accepted it, and knows
-			d.Wake()
+// Waiting knows why jobs wait, and ends those that have waited in vain.
+type Waiting struct {
+	queue     *queue.Queue
+	settings  func() Settings
+	check     func(ctx context.Context, j job.Job, body job.Body) *comfyui.Refused
+	paused    func() error
+	traces    func() *traces.Tracer
+	access    *Access
+	instances *Instances
+	otherHubs *otherHubs
+	judged    *judgements
+	notices   *Notices
+	log       *slog.Logger
+
+	mu sync.Mutex
+	// unrunnable says since when tenants find no present instance that can run a class, and
+	// lacking, for those of which nobody finds one, why.
+	unrunnable map[unrunnable]time.Time
+	lacking    map[string]string
+	// unfit is when waiting jobs of a class were last checked that were accepted unchecked.
+	unfit map[string]time.Time
+}
+
+// unrunnable is a class for which all tenants, or some, find no instance. The wait starts over when
+// the set of those who find one changes.
+type unrunnable struct{ class, able string }
+
+const (
+	// maxExplained bounds the classes for which expire says anew why nobody can run them.
+	maxExplained = 100
+	// unfitEvery is how often jobs that were accepted unchecked are looked at.
+	unfitEvery = 10 * time.Second
+)
+
+// expire ends jobs that have waited too long for an instance that could run
+// them. It goes with the safety tick: nobody is in a hurry here.
+func (w *Waiting) expire(ctx context.Context) {
+	classes, err := w.queue.Classes(ctx)
+	if err != nil {
+		return
+	}
+	now := time.Now()
+	stuck, lacking, unfit := map[unrunnable]time.Time{}, map[string]string{}, map[string]time.Time{}
+	var fresh []string
+	explained := 0
+	for class, able := range w.unable(classes) {
+		needs, err := catalog.DecodeRequirements(classes[class])
+		if err != nil {
+			continue
 		}
-		d.streams.JobChanged(e.Tenant, e.Caller)
-	case queue.Asked:
-		d.line.heard()
-		d.Wake()
-	case queue.Freed:
-		if e.Hub != d.Hub {
-			d.freedElsewhere(e)
+		there := w.otherHubs.owners(needs)
+		if there.all {
+			continue
 		}
-		d.freed()
-	case queue.Refused:
-		if e.Hub != d.Hub { // if it is this hub's own run, the run settles it when its instance is free again
-			d.door(e.Key).settle(nil)
+		able.tenants = append(able.tenants, there.tenants...)
+		u := unrunnable{class, able.name()}
+		if len(able.tenants) == 0 {
+			reason, known := w.lacking[class]
+			if explained++; !known || explained <= maxExplained {
+				reason = w.Explain(needs, job.DefaultTenant)
+			}
+			lacking[class] = reason
 		}
-	case queue.CancelAsk:
-		d.CancelRun(e.Key)
-	case queue.Withdrawn:
-		d.line.leave(e.Key)
-		// Its client may have been shown the run by now, so tell it that the run has ended.
-		d.streams.Drop(stream.KeyOf(e.Requester), e.Key,
-			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
-		d.WithdrawRun(e.Key)
-		d.streams.JobChanged(e.Tenant, e.Caller)
-	case queue.PartEnded:
-		d.partEnded(e.Key)
-	case queue.Ended:
-		d.line.leave(e.Key)
-		if e.Hub == d.Hub && e.State == job.Done {
-			d.streams.JobMoved(e.Tenant, e.Caller) // its run has reported the number
-		} else {
-			d.streams.JobChanged(e.Tenant, e.Caller)
+		since, known := w.unrunnable[u]
+		if !known {
+			since, fresh = now, append(fresh, class)
 		}
-		if e.Client != "" && e.Hub != "" && e.Hub != d.Hub {
-			d.work.Go(d.log, "telling of a job's end", func() { d.EndedElsewhere(d.ctx, e) })
+		stuck[u] = since
+		if needs.Unchecked && w.check != nil {
+			unfit[class] = w.unfit[class]
+			if now.Sub(unfit[class]) >= unfitEvery {
+				w.endUnfit(ctx, class)
+				unfit[class] = now
+			}
 		}
-	case queue.Claimed:
-		d.line.leave(e.Key)
-		d.ranElsewhere(e)
-		d.streams.JobMoved(e.Tenant, e.Caller)
-	case queue.Splitting:
-	case queue.Started: // changes neither a listing nor a count
-		d.door(e.Key).settle(nil)
+		if now.Sub(since) >= w.settings().UnrunnableTimeout {
+			w.giveUp(ctx, class, needs, able)
+		}
+	}
+	w.mu.Lock()
+	w.unrunnable, w.lacking, w.unfit = stuck, lacking, unfit
+	w.mu.Unlock()
+	w.say(ctx, fresh, lacking)
+}
+
+// say logs that jobs of classes wait which no present instance can run: one line, with
+// one of them.
+func (w *Waiting) say(ctx context.Context, fresh []string, lacking map[string]string) {
+	for _, class := range fresh {
+		reason, known := lacking[class]
+		if !known {
+			continue // some tenants find an instance
+		}
+		jobs, err := w.queue.Peek(ctx, []string{class}, 1)
+		if err != nil || len(jobs) == 0 {
+			continue
+		}
+		w.log.Warn("a job waits that no present instance can run", "job", jobs[0].Key, "prompt", jobs[0].ID, "reason", reason, "kinds", len(fresh))
+		return
 	}
 }
 
+// Lacks says why no present instance can run the jobs of a class, as far as it was looked for;
+// empty if one can.
+func (w *Waiting) Lacks(class string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lacking[class]
+}
+
+// endUnfit ends waiting jobs of a class that were accepted unchecked and turn out to be wrong.
+func (w *Waiting) endUnfit(ctx context.Context, class string) {
+	const most = 100
+	jobs, err := w.queue.Peek(ctx, []string{class}, most)
+	if err != nil {
+		return
+	}
+	for _, j := range jobs {
+		body, err := w.queue.Body(ctx, j.Key)
+		if err != nil {
+			continue // it is tried again
+		}
+		if refused := w.check(ctx, j, body); refused != nil {
+			why := refusalError(refused)
+			w.endWaiting(ctx, j, body, why, why.message)
+		}
+	}
+}
+
+// unable returns the classes for which not every tenant finds a connected instance, with the
+// tenants that do.
+func (w *Waiting) unable(classes map[string][]byte) map[string]owners {
+	conns := w.instances.open()
+	infos := make([]*catalog.Info, 0, len(conns))
+	reserved := map[*catalog.Info][]string{} // by description, for all instances that share it
+	for _, conn := range conns {
+		info, tenants := conn.abilities(), w.access.reservedFor(conn.name)
+		switch {
+		case tenants == nil:
+			infos = append(infos, info)
+		case info != nil:
+			reserved[info] = append(reserved[info], tenants...)
+		}
+	}
+	left := w.judged.none(infos, classes)
+	able := make(map[string]owners, len(left))
+	for class := range left {
+		able[class] = owners{}
+	}
+	for info, tenants := range reserved {
+		for class := range w.judged.can(info, left) {
+			o := able[class]
+			o.add(tenants)
+			able[class] = o
+		}
+	}
+	return able
+}
+
+// giveUp fails the waiting jobs of a class that were accepted long enough ago, except those of
+// tenants that find an instance.
+func (w *Waiting) giveUp(ctx context.Context, class string, needs catalog.Requirements, able owners) {
+	const most, behindOthers = 100, 1000
+	n := most
+	if len(able.tenants) > 0 {
+		n = behindOthers
+	}
+	jobs, err := w.queue.Peek(ctx, []string{class}, n)
+	if err != nil {
+		return
+	}
+	for _, j := range jobs {
+		if able.has(j.Tenant) || w.notices.age(j) < w.settings().UnrunnableTimeout {
+			continue
+		}
+		reason := w.Explain(needs, j.Tenant)
+		body, err := w.queue.Body(ctx, j.Key)
+		if errors.Is(err, queue.ErrUnavailable) {
+			return
+		}
+		// What cannot be read for good is no reason to let the job wait for ever.
+		w.endWaiting(ctx, j, body, hubError{
+			kind:    "RuntimeError",
+			message: fmt.Sprintf("No instance could run this prompt within %s: %s", w.settings().UnrunnableTimeout, reason),
+		}, reason)
+	}
+}
+
+// endWaiting ends a job that nobody can run with an error.
+func (w *Waiting) endWaiting(ctx context.Context, j job.Job, body job.Body, why hubError, reason string) {
+	end := errorEnding(j, body, why, time.Now())
+	if err := w.queue.FailWaiting(ctx, j.Key, end.outcome(reason)); err != nil {
+		if !errors.Is(err, queue.ErrNotQueued) {
+			w.log.Warn("cannot end a job that nobody can run", "job", j.Key, "error", err)
+		}
+		return
+	}
+	w.notices.announce(j, end.frames()...)
+	w.traces().Failed(traces.Start{Parent: body.Trace, Key: j.Key, Accepted: w.queue.Clock().When(j.CreatedAt), At: time.Now()})
+}
+
 // Explain says in plain words why a tenant's job is waiting.
-func (d *Dispatcher) Explain(needs catalog.Requirements, tenant string) string {
-	if d.paused() != nil { // the error says where the storage is
+func (w *Waiting) Explain(needs catalog.Requirements, tenant string) string {
+	if w.paused() != nil { // the error says where the storage is
 		return "the hub's storage takes no files now; jobs wait until it does"
 	}
-	conns, elsewhere := d.connected(), d.elsewhere(needs, tenant)
+	conns, elsewhere := w.instances.open(), w.otherHubs.has(needs, tenant)
 	if len(conns) == 0 && !elsewhere {
 		return "no instance is connected"
 	}
@@ -85,7 +234,7 @@ func (d *Dispatcher) Explain(needs catalog.Requirements, tenant string) string {
 			continue
 		}
 		missing := info.Satisfies(needs)
-		if len(missing) == 0 && d.mayUse(tenant, conn.name) {
+		if len(missing) == 0 && w.access.mayUse(tenant, conn.name) {
 			return "waiting for an instance to become idle"
 		}
 		if len(missing) == 0 {
@@ -101,25 +250,5 @@ func (d *Dispatcher) Explain(needs catalog.Requirements, tenant string) string {
 	return "no present instance can run it: " + strings.Join(lacking[:min(len(lacking), 5)], "; ")
 }
 
-// age returns how long ago a job was accepted.
-func (d *Dispatcher) age(j job.Job) time.Duration {
-	return time.Since(d.queue.Clock().When(j.CreatedAt))
-}
-
-// announce gives a client the complete sequence of a job that ended without a run that it could
-// see.
-func (d *Dispatcher) announce(j job.Job, end ...stream.Message) {
-	if j.Parent != "" {
-		return
-	}
-	msgs := append([]stream.Message{stream.Text(comfyui.ExecutionStart(j.ID, time.Now()))}, end...)
-	k := stream.KeyOf(j.Requester)
-	d.streams.Posted(k, d.queue.Clock().When(j.CreatedAt))
-	d.streams.Ended(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence}, msgs...)
-	d.streams.StatusChanged(j.Caller)
-}
-
-// Interrupted tells a client that its job was stopped before it ran.
-func (d *Dispatcher) Interrupted(j job.Job) {
-	d.announce(j, stream.Text(comfyui.ExecutionInterrupted(j.ID, "", "", nil, time.Now())))
-}
+// forOthers says why an instance does not run a job.
+const forOthers = "is reserved for other tenants"

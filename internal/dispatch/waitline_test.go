@@ -124,37 +124,37 @@ func TestFirstInLine(t *testing.T) {
 		a := must(q.Enqueue(t.Context(), s))
 		return a.Job, a.Position
 	}
-	_, known := d.firstInLine(t.Context())
+	_, known := d.placer.firstInLine(t.Context())
 	require.False(t, known, "nothing has come")
 
 	first, position := accept()
 	d.Arrived(first, position)
-	got, known := d.firstInLine(t.Context())
+	got, known := d.placer.firstInLine(t.Context())
 	require.True(t, known)
 	require.Equal(t, first, got)
-	require.NotEmpty(t, d.classes[first.Class], "what it needs is known")
-	_, known = d.firstInLine(t.Context())
+	require.NotEmpty(t, d.requirements.met[first.Class], "what it needs is known")
+	_, known = d.placer.firstInLine(t.Context())
 	require.False(t, known, "it is offered once")
 
 	second, position := accept()
 	require.Equal(t, 1, position)
 	d.Arrived(second, position)
-	_, known = d.firstInLine(t.Context())
+	_, known = d.placer.firstInLine(t.Context())
 	require.False(t, known, "another one waits before it")
 
 	d.Arrived(first, 0)
 	d.Arrived(second, 1)
-	_, known = d.firstInLine(t.Context())
+	_, known = d.placer.firstInLine(t.Context())
 	require.False(t, known, "there is another one, which may have a better place")
 
 	d.Arrived(first, 0)
-	d.Wake()
-	_, known = d.firstInLine(t.Context())
+	d.signal.Wake()
+	_, known = d.placer.firstInLine(t.Context())
 	require.False(t, known, "something else has happened")
 
 	first.Class = "of another hub"
 	d.Arrived(first, 0)
-	_, known = d.firstInLine(t.Context())
+	_, known = d.placer.firstInLine(t.Context())
 	require.False(t, known, "nobody knows what it needs")
 }
 
@@ -167,18 +167,18 @@ func TestFree(t *testing.T) {
 		b.runs(key)
 		busy := b.at(key).name
 		free := func() time.Duration {
-			return b.Outlook(t.Context(), job.Job{State: job.Queued, Class: "class"}).Free(busy)
+			return b.Forecasts.From(t.Context(), job.Job{State: job.Queued, Class: "class"}).Free(busy)
 		}
 		require.Equal(t, time.Duration(-1), free())
 		b.learn(endless, time.Hour)
 		require.InDelta(t, time.Hour, free(), float64(time.Minute))
 		for _, i := range b.instances {
 			if i.name != busy {
-				require.Zero(t, b.Outlook(t.Context(), job.Job{State: job.Queued, Class: "class"}).Free(i.name))
+				require.Zero(t, b.Forecasts.From(t.Context(), job.Job{State: job.Queued, Class: "class"}).Free(i.name))
 			}
 		}
-		require.Equal(t, time.Duration(-1), b.Outlook(t.Context(), job.Job{}).Free("nobody"))
-		b.CancelRun(key)
+		require.Equal(t, time.Duration(-1), b.Forecasts.From(t.Context(), job.Job{}).Free("nobody"))
+		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 	})
 }

@@ -88,7 +88,7 @@ func TestA1111AndComfyUIInOneQueue(t *testing.T) {
 		one := newA1111(t, simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}})
 		two := newA1111(t, simsd.Config{Models: []string{"two.safetensors", "both.safetensors"}})
 		b := withA1111(t, 2, one, two)
-		require.Len(t, b.hub.dispatch.Clients(), 2, "pages and lists are those of ComfyUIs")
+		require.Len(t, b.hub.dispatch.Instances.Clients(), 2, "pages and lists are those of ComfyUIs")
 		var ids, pictures []string
 		for n := range 4 {
 			for _, payload := range []string{

@@ -206,11 +206,11 @@ func (b *bench) stop() {
 func (b *bench) connected(count int) {
 	b.t.Helper()
 	eventually(b.t, func() bool {
-		held := b.hub.dispatch.Names()
+		held := b.hub.dispatch.Instances.Names()
 		unknown := func(i fleet.Instance) bool {
 			return i.Kind == fleet.KindComfyUI && i.State == fleet.Offline && held[i.Name]
 		}
-		return (count == 0 || b.hub.Started()) && len(b.hub.dispatch.Clients()) == count && !slices.ContainsFunc(b.hub.fleet.Instances(), unknown)
+		return (count == 0 || b.hub.Started()) && len(b.hub.dispatch.Instances.Clients()) == count && !slices.ContainsFunc(b.hub.fleet.Instances(), unknown)
 	}, time.Minute, 5*time.Millisecond)
 }
 

@@ -218,5 +218,5 @@ type boardNow struct {
 }
 
 func (b *Board) now() *boardNow {
-	return &boardNow{b.insight.settings().withReserved(b.fleet.Instances()), b.dispatch.Activities()}
+	return &boardNow{b.insight.settings().withReserved(b.fleet.Instances()), b.dispatch.Instances.Activities()}
 }

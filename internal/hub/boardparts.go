@@ -45,11 +45,11 @@ func (h *Hub) Faults(ctx context.Context, v Viewer) ([]Fault, error) {
 // may see it and this hub follows the run.
 func (b *Board) Preview(v Viewer, instance string) (picture []byte, kind string, ok bool) {
 	s := b.sightOf(v)
-	r := b.dispatch.Activity(instance)
+	r := b.dispatch.Instances.Activity(instance)
 	if r.Job.Key == "" || !s.sees(r.Job.Tenant) {
 		return nil, "", false
 	}
-	p, ok := b.dispatch.Preview(instance, r.Job.Key)
+	p, ok := b.dispatch.Instances.Preview(instance, r.Job.Key)
 	if !ok {
 		return nil, "", false
 	}

@@ -46,10 +46,10 @@ func (c *Canceller) Stop(ctx context.Context, j job.Job) error {
 	case result.Was == job.Queued, result.Withdrawn:
 		// It was lost and requeued between the look and the cancel, or is waiting at an instance;
 		// it is out of the queue now, and its client must be told all the same.
-		c.dispatch.Interrupted(j)
-		c.dispatch.WithdrawRun(j.Key)
+		c.dispatch.Notices.Interrupted(j)
+		c.dispatch.Runs.Withdraw(j.Key)
 	default:
-		c.dispatch.CancelRun(j.Key)
+		c.dispatch.Runs.Cancel(j.Key)
 	}
 	c.streams.StatusChanged(j.Caller)
 	return nil
@@ -66,7 +66,7 @@ func (c *Canceller) Withdraw(ctx context.Context, j job.Job, listed bool) error 
 	if result.Withdrawn {
 		c.streams.Drop(stream.KeyOf(j.Requester), j.Key,
 			stream.Text(comfyui.ExecutionInterrupted(j.ID, "", "", nil, time.Now())))
-		c.dispatch.WithdrawRun(j.Key)
+		c.dispatch.Runs.Withdraw(j.Key)
 	}
 	c.streams.StatusChanged(j.Caller)
 	return nil

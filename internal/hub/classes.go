@@ -30,13 +30,13 @@ func (c *Classes) All(ctx context.Context, tenant string) (catalog.Document, boo
 	if c.inventory.catalog() == nil {
 		return catalog.Document{}, false
 	}
-	c.dispatch.Refresh(ctx)
+	c.dispatch.Discovery.Refresh(ctx)
 	return c.inventory.catalog().ObjectInfo(c.uploaded(ctx, tenant)), true
 }
 
 // One describes a single node class to a tenant: {} if no instance has it.
 func (c *Classes) One(ctx context.Context, tenant, class string) catalog.Document {
-	c.dispatch.AskClasses(ctx, []string{class}, time.Now().Add(-c.age()), false)
+	c.dispatch.Discovery.AskClasses(ctx, []string{class}, time.Now().Add(-c.age()), false)
 	return c.inventory.catalog().Class(class, c.uploaded(ctx, tenant))
 }
 
@@ -86,7 +86,7 @@ func (c *Classes) apiNodes(v *catalog.Verdict, secrets []byte) []string {
 	if !catalog.HasSecret(secrets) {
 		return nil
 	}
-	return catalog.APINodes(v.Graph, v.Outputs, c.dispatch.WithSecrets(c.inventory.infos()))
+	return catalog.APINodes(v.Graph, v.Outputs, c.dispatch.Access.WithSecrets(c.inventory.infos()))
 }
 
 // barred returns the answer to a tenant's prompt if, as far as instances are known, none of those
@@ -95,7 +95,7 @@ func (c *Classes) barred(v *catalog.Verdict, needs catalog.Requirements, tenant 
 	if !c.beginning.hasLooked() {
 		return nil
 	}
-	switch c.dispatch.Barred(c.inventory.infos(), needs, tenant) {
+	switch c.dispatch.Access.Barred(c.inventory.infos(), needs, tenant) {
 	case dispatch.BarredReserved:
 		return catalog.Reserved()
 	case dispatch.BarredSecrets:
@@ -120,7 +120,7 @@ func (c *Classes) validate(ctx context.Context, tenant string, p catalog.Prompt)
 		return nil, nil, err
 	}
 	p.Version = c.version()
-	p.Makes = func(q catalog.Question) bool { return c.dispatch.Makes(ctx, c.inventory.infos(), q) }
+	p.Makes = func(q catalog.Question) bool { return c.dispatch.Lessons.Makes(ctx, c.inventory.infos(), q) }
 	now, looked := time.Now(), c.beginning.hasLooked() // before the catalog is read: it may change in between
 	known := c.inventory.catalog()
 	verdict := known.Validate(p)
@@ -133,7 +133,7 @@ func (c *Classes) validate(ctx context.Context, tenant string, p catalog.Prompt)
 		return known, verdict, nil
 	}
 	whole := verdict.Accepted() && verdict.NodeErrors.Len() == 0
-	c.dispatch.AskClasses(ctx, verdict.Unlisted, now, whole)
+	c.dispatch.Discovery.AskClasses(ctx, verdict.Unlisted, now, whole)
 	if fresh := c.inventory.catalog(); fresh != known {
 		return fresh, fresh.Validate(p), nil
 	}
@@ -143,7 +143,7 @@ func (c *Classes) validate(ctx context.Context, tenant string, p catalog.Prompt)
 // version is what the hub emulates: the lowest version of the connected instances, else of
 // those that were here.
 func (c *Classes) version() comfyui.Version {
-	if v := c.dispatch.Version(); v != (comfyui.Version{}) {
+	if v := c.dispatch.Instances.Version(); v != (comfyui.Version{}) {
 		return v
 	}
 	return c.inventory.version()

@@ -20,12 +20,12 @@ func (s *Insight) Doing(j job.Job) Doing {
 	if j.Run.Instance == "" || j.State != job.Running {
 		return Doing{}
 	}
-	a := s.dispatch.Activity(j.Run.Instance)
+	a := s.dispatch.Instances.Activity(j.Run.Instance)
 	if a.Job.Key != j.Key {
 		return Doing{}
 	}
 	d := Doing{Node: a.Node, Class: a.Class}
-	if p, ok := s.dispatch.Preview(j.Run.Instance, j.Key); ok {
+	if p, ok := s.dispatch.Instances.Preview(j.Run.Instance, j.Key); ok {
 		d.Picture, d.Kind = p.Image, mediaTypeOf(p)
 	}
 	return d

@@ -200,7 +200,7 @@ func TestDoorOfTwoHubs(t *testing.T) {
 		for n := range 20 {
 			b := []*bench{one, two}[n%2]
 			// It hears from the other hub that the last run has ended.
-			eventually(t, func() bool { return b.hub.dispatch.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { return b.hub.dispatch.Openings.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
 			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(-1-n, false)))
 			require.Equal(t, http.StatusBadRequest, status, string(answer))
 			require.Contains(t, string(answer), "value must not be negative")

@@ -99,7 +99,7 @@ func (e *elastic) Look(ctx context.Context, classes []scale.Class) (map[string]s
 		for _, i := range all {
 			if class.Has(i.Name) {
 				i.Busy = i.Busy || at[i.Name]
-				i.Left, i.Needed = max(demand.Free(i.Name), 0), demand.sets[n][schedule.SetOf(e.dispatch.Activity(i.Name).Models)]
+				i.Left, i.Needed = max(demand.Free(i.Name), 0), demand.sets[n][schedule.SetOf(e.dispatch.Instances.Activity(i.Name).Models)]
 				v.Instances = append(v.Instances, i)
 			}
 		}
@@ -163,7 +163,7 @@ func (e *elastic) demand(ctx context.Context, classes []scale.Class, jobs []job.
 	}
 	slices.Sort(names)
 	needs, err := e.queue.Requirements(ctx, slices.Compact(names))
-	d := elasticDemand{Outlook: e.dispatch.Outlook(ctx, jobs...), waiting: make([][]time.Duration, len(classes)), sets: make([]map[string]bool, len(classes))}
+	d := elasticDemand{Outlook: e.dispatch.Forecasts.From(ctx, jobs...), waiting: make([][]time.Duration, len(classes)), sets: make([]map[string]bool, len(classes))}
 	if err != nil {
 		return d, err
 	}
@@ -240,7 +240,7 @@ func (e *elastic) offers(classes []scale.Class, needs map[string][]byte) []offer
 				continue
 			}
 			o.unknown = false
-			info = e.dispatch.WithSecrets(map[string]*catalog.Info{name: info})[0]
+			info = e.dispatch.Access.WithSecrets(map[string]*catalog.Info{name: info})[0]
 			if i, known := e.fleet.Instance(name); known {
 				o.gpu = schedule.GPUType(i.Report.GPU)
 			}

@@ -36,7 +36,7 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 	if err != nil {
 		return Explanation{}, err
 	}
-	clean, outlook := s.withoutAddresses(v), s.dispatch.Outlook(ctx, j)
+	clean, outlook := s.withoutAddresses(v), s.dispatch.Forecasts.From(ctx, j)
 	e, position := Explanation{}, -1
 	switch j = j.Seen(); {
 	case j.State == job.Queued:

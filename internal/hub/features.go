@@ -12,7 +12,7 @@ import (
 // Features returns the server's feature flags, for GET /features and sockets: what all connected
 // ComfyUIs announce, as far as the hub can keep it, and what the hub itself does.
 func (h *Hub) Features() []byte {
-	agreed := h.dispatch.Flags()
+	agreed := h.dispatch.Instances.Flags()
 	flags := pyjson.NewObject(pyjson.Member{Key: "supports_preview_metadata", Value: pyjson.Bool(true)})
 	take := func(name string) {
 		if value, ok := agreed[name]; ok {

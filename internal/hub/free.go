@@ -14,10 +14,10 @@ func (n *Instances) Free(ctx context.Context, tenant string, clients []string, m
 	var from []*comfyui.Client
 	switch n.settings().Free {
 	case FreeAll:
-		from = n.dispatch.Clients()
+		from = n.dispatch.Instances.Clients()
 	case FreeOwn:
 		for _, id := range clients {
-			from = append(from, n.dispatch.WarmFor(tenant, id)...)
+			from = append(from, n.dispatch.Affinity.WarmFor(tenant, id)...)
 		}
 	case FreeOff:
 	}
@@ -27,7 +27,7 @@ func (n *Instances) Free(ctx context.Context, tenant string, clients []string, m
 			if err := c.Free(ctx, models, memory); err != nil {
 				n.log().Debug("an instance does not free its memory", "error", err)
 			} else if models {
-				n.dispatch.Unloaded(c)
+				n.dispatch.Instances.Unloaded(c)
 			}
 		})
 	}

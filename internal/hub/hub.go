@@ -269,7 +269,7 @@ func (h *Hub) open(ctx context.Context) error {
 	h.canceller = &Canceller{queue: h.queue, jobs: h.jobs, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
 		queue: h.queue, put: h.queue.Enqueue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, rulesOf: h.rulesOf,
-		door:     func(key string) door { return h.dispatch.Door(key) },
+		door:     func(key string) door { return h.dispatch.Doors.Open(key) },
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused, traces: h.tracing.tracer,
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),
 	}
@@ -391,7 +391,7 @@ func (h *Hub) Settings() *Settings { return h.config.Load() }
 
 // Version returns the version of ComfyUI that the whole fleet supports; not Known while nothing is
 // connected.
-func (h *Hub) Version() comfyui.Version { return h.dispatch.Version() }
+func (h *Hub) Version() comfyui.Version { return h.dispatch.Instances.Version() }
 
 // Release returns the version of the hub.
 func (h *Hub) Release() string { return Version }

@@ -227,7 +227,7 @@ func TestDoorStaysOpenUntilTheAnswer(t *testing.T) {
 	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
 		var log []string
 		submitter := *b.hub.Submitter()
-		submitter.door = func(key string) door { return loggedDoor{b.hub.dispatch.Door(key), &log} }
+		submitter.door = func(key string) door { return loggedDoor{b.hub.dispatch.Doors.Open(key), &log} }
 		for _, test := range []struct {
 			graph   string
 			refused bool

@@ -38,7 +38,7 @@ func (n *Instances) MayTellPage(owner string) bool { return n.pages.Owns(owner) 
 // Clients returns those of all connected instances, the primary's first.
 func (n *Instances) Clients() []*comfyui.Client {
 	primary := n.Primary()
-	all := n.dispatch.Clients()
+	all := n.dispatch.Instances.Clients()
 	if at := slices.Index(all, primary); at > 0 {
 		all = slices.Insert(slices.Delete(all, at, at+1), 0, primary)
 	}
@@ -48,7 +48,7 @@ func (n *Instances) Clients() []*comfyui.Client {
 // A1111 returns the clients of the connected servers of A1111's API that run a tenant's jobs,
 // sorted by name.
 func (n *Instances) A1111(tenant string) []*comfyui.Client {
-	return n.dispatch.ClientsOf(fleet.KindA1111, tenant)
+	return n.dispatch.Instances.ClientsOf(fleet.KindA1111, tenant)
 }
 
 // ClientOf returns the client of an instance by its name, nil while it is not connected.
@@ -60,23 +60,23 @@ func (n *Instances) ClientOf(instance string) *comfyui.Client { return n.clients
 // none is connected.
 func (n *Instances) ClientFor(tenant string, clients []string) *comfyui.Client {
 	for _, id := range clients {
-		if c := n.dispatch.Running(tenant, id); c != nil {
+		if c := n.dispatch.Affinity.Running(tenant, id); c != nil {
 			return c
 		}
 	}
 	for _, id := range clients {
-		if c := n.dispatch.RanLast(tenant, id); c != nil {
+		if c := n.dispatch.Affinity.RanLast(tenant, id); c != nil {
 			return c
 		}
 	}
 	if primary := n.Primary(); primary != nil {
 		return primary
 	}
-	return n.dispatch.First()
+	return n.dispatch.Instances.First()
 }
 
 // Doubt makes the hub ask an instance again what it can run: a call may have changed it.
-func (n *Instances) Doubt(c *comfyui.Client) { n.dispatch.Doubt(c) }
+func (n *Instances) Doubt(c *comfyui.Client) { n.dispatch.Discovery.Doubt(c) }
 
 // Introduce makes a client known to an instance, if the hub knows it, and returns the id that the
 // instance knows it by.
@@ -85,5 +85,5 @@ func (n *Instances) Introduce(ctx context.Context, to *comfyui.Client, tenant, c
 	if !n.streams.Knows(ctx, k) {
 		return comfyui.Alias{}, false
 	}
-	return n.dispatch.Introduce(ctx, to, k)
+	return n.dispatch.Panels.Introduce(ctx, to, k)
 }

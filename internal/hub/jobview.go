@@ -59,7 +59,7 @@ func (s *Insight) Jobs(ctx context.Context, v Viewer) ([]JobView, error) {
 // before the first of them.
 func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean func(string) string) []JobView {
 	var out []JobView
-	waiting, outlook := before, s.dispatch.Outlook(ctx, live...)
+	waiting, outlook := before, s.dispatch.Forecasts.From(ctx, live...)
 	for _, j := range seen(live) {
 		position := -1
 		if j.Paused {
@@ -69,7 +69,7 @@ func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean f
 		if j.State == job.Queued {
 			position = waiting
 			waiting++
-			j.Reason = s.dispatch.Lacks(j.Class)
+			j.Reason = s.dispatch.Waiting.Lacks(j.Class)
 		}
 		out = append(out, view(j, position, s.eta(outlook, j, -1), clean))
 	}
@@ -94,7 +94,7 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 			j.Reason = s.waitsFor(ctx, j, needs)
 		}
 	}
-	return view(j, position, s.eta(s.dispatch.Outlook(ctx, j), j, position), s.withoutAddresses(v)), nil
+	return view(j, position, s.eta(s.dispatch.Forecasts.From(ctx, j), j, position), s.withoutAddresses(v)), nil
 }
 
 // eta returns how long it will take until a job is finished; -1 if unknown, for example because it

@@ -164,7 +164,7 @@ func TestHeldPictures(t *testing.T) {
 		encoded := must(b.hub.submitter.pin(ctx, "default", parsed, nil))(t)
 		require.Contains(t, string(encoded), `"held":["a/b"]`)
 		in := must(files.DecodeInputs(encoded))(t)
-		renamed := must(b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.First()}))(t)
+		renamed := must(b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.Instances.First()}))(t)
 		require.Empty(t, renamed)
 		require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
 		none := must(b.hub.submitter.pin(ctx, "another", parsed, nil))(t)

@@ -47,7 +47,7 @@ func (n *Instances) Holders(v Viewer, clients []string, id string) []*comfyui.Cl
 		}
 		return nil
 	}
-	all := n.dispatch.Clients()
+	all := n.dispatch.Instances.Clients()
 	if first := n.ClientFor(v.Tenant, clients); first != nil {
 		all = slices.Insert(slices.DeleteFunc(all, func(c *comfyui.Client) bool { return c == first }), 0, first)
 	}

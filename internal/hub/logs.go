@@ -30,7 +30,7 @@ func (l *Logs) Read(ctx context.Context, v Viewer, client string, wanted bool) {
 	left := l.readers.Set(stream.Key{Tenant: v.Tenant, Client: client}, wanted)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := l.dispatch.SubscribeLogs(ctx, left); err != nil {
+	if err := l.dispatch.Logs.Subscribe(ctx, left); err != nil {
 		l.log().Debug("cannot subscribe to an instance's log", "error", err)
 	}
 }

@@ -118,7 +118,7 @@ func (m *membership) take(r fleet.Report) {
 		}
 	}
 	for _, name := range m.learn(r) {
-		m.hub.dispatch.Relearn(name)
+		m.hub.dispatch.Discovery.Relearn(name)
 	}
 }
 

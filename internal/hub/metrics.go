@@ -98,7 +98,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	gauge(g.bound, oneIf(h.bond.Err() == nil))
 	gauge(g.kept, float64(h.storage.Health().Kept()))
 	gauge(g.paused, oneIf(h.stops.has(StopAll)))
-	gauge(g.stuck, float64(h.dispatch.Stuck()))
+	gauge(g.stuck, float64(h.dispatch.Watchdog.Stuck()))
 	gauge(g.classes, float64(len(h.inventory.catalog().Classes())))
 	h.measure.CollectFleet(out, h.fleet.Instances())
 	for _, d := range h.disks {

@@ -213,7 +213,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 		shelves[1].put("loras", "new.safetensors")
 		// A call to a custom node, such as an upload, puts what is known in doubt.
 		for _, s := range shelves {
-			b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, s)))
+			b.hub.dispatch.Discovery.Doubt(b.hub.clients.ByName(nameOf(b, s)))
 		}
 		var wait sync.WaitGroup
 		for range 100 {
@@ -296,7 +296,7 @@ func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
 		}
 		shelves[1].put("loras", "new.safetensors")
 		b.taken(withLora("new.safetensors"))
-		b.hub.dispatch.Doubt(b.hub.clients.ByName(nameOf(b, shelves[0])))
+		b.hub.dispatch.Discovery.Doubt(b.hub.clients.ByName(nameOf(b, shelves[0])))
 		b.lists("new.safetensors")
 		shelves[0].put("loras", "other.safetensors")
 		close(hold)
@@ -331,7 +331,7 @@ func TestWaitingPromptGetsItsModel(t *testing.T) {
 		_, ended := b.history(id)
 		require.False(t, ended)
 		shelves[1].put("loras", "new.safetensors")
-		b.hub.dispatch.Relearn(nameOf(b, shelves[1]))
+		b.hub.dispatch.Discovery.Relearn(nameOf(b, shelves[1]))
 		require.Equal(t, "success", b.finished(id).Status.Text)
 	})
 }

@@ -204,7 +204,7 @@ func (h *Hub) enter(opening context.Context) {
 	h.maintenance.Go(func() { h.recorder.run(maintenance) })
 	h.maintenance.Go(func() { h.janitor.run(maintenance) })
 	h.maintenance.Go(func() { h.known.Run(maintenance, h.inventory.catalog) })
-	h.maintenance.Go(func() { h.roster.Run(maintenance, h.dispatch.Names, h.inventory.recalled) })
+	h.maintenance.Go(func() { h.roster.Run(maintenance, h.dispatch.Instances.Names, h.inventory.recalled) })
 	h.maintenance.Go(func() { h.webUI.Run(maintenance, h.readAheadFrom) })
 	h.maintenance.Go(func() { h.pages.run(maintenance) })
 	h.maintenance.Go(func() { h.ends.watch(maintenance) })

@@ -117,7 +117,7 @@ func (o *Operator) Resume(ctx context.Context, s Stop) error {
 		if _, known := o.fleet.Instance(name); !known {
 			return ErrInstanceUnknown
 		}
-		o.stops.dispatch.Trust(name)
+		o.stops.dispatch.Blame.Trust(name)
 	}
 	return err
 }

@@ -74,7 +74,7 @@ type chosen struct{ name, owner string }
 func newPageSource(h *Hub, pinned *pins.Pins) *pageSource {
 	p := &pageSource{
 		settings: h.Settings, fleet: h.fleet, pins: pinned, log: h.log, again: make(chan struct{}, 1),
-		client: func(instance string) *comfyui.Client { return h.dispatch.ClientOf(instance) },
+		client: func(instance string) *comfyui.Client { return h.dispatch.Instances.ClientOf(instance) },
 	}
 	p.stale.Store(true)
 	return p

@@ -62,8 +62,8 @@ func (t *trips) posting() {
 
 // periodic are functions that ask Redis from time to time, whether there are prompts or not.
 var periodic = []string{
-	"Dispatcher).expire", "Dispatcher).keepLeases", "Dispatcher).tendRuns", "Dispatcher).watch", "Dispatcher).keepBeating", "Dispatcher).heal",
-	"Dispatcher).tendDurations", "Keys).Follow", "stops).run", "Streams).heartbeat", "Roster).Run", "Ends).look",
+	"Waiting).expire", "leases).keep", "leases).tend", "leases).heal", "Watchdog).watch", "heartbeat).keep", "durations).tend", "waitLine).tend",
+	"Keys).Follow", "stops).run", "Streams).heartbeat", "Roster).Run", "Ends).look",
 }
 
 func (t *trips) note(began time.Time, commands ...goredis.Cmder) {

@@ -118,7 +118,7 @@ func TestInstancesShareAGPU(t *testing.T) {
 		post("small", work(1, 1, "none"))
 		is("small", "done") // its need is not known: it runs beside the large one
 		is("two", "queued")
-		require.Zero(t, b.hub.dispatch.Stuck())
+		require.Zero(t, b.hub.dispatch.Watchdog.Stuck())
 		b.posts("/interrupt", `{"prompt_id": "one"}`)
 		is("two", "done")
 	})
@@ -166,7 +166,7 @@ func TestPause(t *testing.T) {
 				b.post("/interrupt", `{"prompt_id": "`+long+`"}`)
 				eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
 				require.Never(t, func() bool { return b.explain(id).State != "queued" }, 200*time.Millisecond, 10*time.Millisecond)
-				require.Zero(t, b.hub.dispatch.Stuck())
+				require.Zero(t, b.hub.dispatch.Watchdog.Stuck())
 
 				require.NoError(t, pause(false))
 				eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)

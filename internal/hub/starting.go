@@ -138,7 +138,7 @@ func (b *beginning) await(ctx context.Context, share, kind string, there func() 
 
 // allTold reports whether each instance that is there has said what it can run.
 func (b *beginning) allTold() bool {
-	told := b.dispatch.Names()
+	told := b.dispatch.Instances.Names()
 	for _, i := range b.fleet.Instances() {
 		if i.State != fleet.Offline && !told[i.Name] {
 			return false
@@ -156,7 +156,7 @@ func (c *Classes) Await(ctx context.Context, share string) error {
 
 // AwaitServer is Await for a ComfyUI that can be asked.
 func (c *Classes) AwaitServer(ctx context.Context, share string) error {
-	return c.beginning.await(ctx, share, fleet.KindComfyUI, func() bool { return c.dispatch.First() != nil })
+	return c.beginning.await(ctx, share, fleet.KindComfyUI, func() bool { return c.dispatch.Instances.First() != nil })
 }
 
 // unfit says why nobody will ever run a waiting job that was accepted while no node class was

@@ -131,7 +131,7 @@ func (s *staticInstances) watch(address string, w watched, client *comfyui.Clien
 			}
 			s.hub.fleet.Observe(report)
 			if before != "" && o.ObjectInfoHash != "" && o.ObjectInfoHash != before {
-				s.hub.dispatch.Relearn(w.name)
+				s.hub.dispatch.Discovery.Relearn(w.name)
 			}
 			before = cmp.Or(o.ObjectInfoHash, before)
 		})

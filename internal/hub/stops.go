@@ -81,7 +81,7 @@ func (s *stops) look(ctx context.Context) error {
 	for stop := range s.now {
 		if name, ok := stop.Instance(); ok && !now[stop] {
 			s.fleet.SetDraining(name, false)
-			s.dispatch.Trust(name)
+			s.dispatch.Blame.Trust(name)
 		}
 	}
 	changed := !maps.Equal(s.now, now)
@@ -113,7 +113,7 @@ func (s *stops) evict(ctx context.Context) error {
 		switch {
 		case !ok || !s.now[stop]:
 		case !known.at.After(time.Now()):
-			s.dispatch.Evict(name)
+			s.dispatch.Instances.Evict(name)
 		case s.next.IsZero() || known.at.Before(s.next):
 			s.next = known.at
 		}

@@ -191,7 +191,7 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	}
 	q := queue.Submission{
 		Key: uuid.NewString(), ID: p.ID, Requester: p.Requester, Place: p.Place, Label: p.Label,
-		Class: needs.Signature(), Shape: s.dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Band: s.bandOf(p), Number: p.Number, Front: p.Front,
+		Class: needs.Signature(), Shape: dispatch.Shape(verdict.Graph.Root()), Priority: p.Priority, Band: s.bandOf(p), Number: p.Number, Front: p.Front,
 		Body: job.Body{
 			Prompt: verdict.Graph.Bytes(), Extra: withClient(p.Extra, p.Client),
 			Outputs: verdict.Outputs, Targets: p.Targets, Other: p.Other, Secrets: p.Secrets,
@@ -207,8 +207,8 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	if p.Once {
 		q.BodyHash = hashOf([]byte("once"), []byte(q.ID))
 	}
-	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Version()) // differs each time, so it is not part of the hash
-	if verdict.Doubtful && s.dispatch.HasIdle(needs, p.Tenant) {
+	q.Body.Extra = stamped(q.Body.Extra, p.Source, s.dispatch.Instances.Version()) // differs each time, so it is not part of the hash
+	if verdict.Doubtful && s.dispatch.Openings.HasIdle(needs, p.Tenant) {
 		q.Door = doorLife
 	}
 	return q, verdict, nil
@@ -246,7 +246,7 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 			position = -1
 		}
 	}
-	eta := s.dispatch.Accepted(ctx, j, position)
+	eta := s.dispatch.Forecasts.Accepted(ctx, j, position)
 	return Accepted{ID: j.ID, Existing: accepted.Existing, Number: pyjson.Number(j.Number), NodeErrors: nodeErrors, Position: position, ETA: eta, CreatedAt: j.CreatedAt}, nil
 }
 

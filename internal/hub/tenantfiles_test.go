@@ -43,7 +43,7 @@ func loading(name string) string {
 func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		ctx := t.Context()
-		client := b.hub.dispatch.First()
+		client := b.hub.dispatch.Instances.First()
 		left := job.FileRef{Type: "input", Filename: "left.png"}
 		data := pixel(t, color.Gray{1})
 		must(client.Upload(ctx, left, false, strings.NewReader(data), int64(len(data))))(t)

@@ -213,7 +213,7 @@ func TestTenantRunning(t *testing.T) {
 		eventually(t, ended("bob", "b1"), time.Minute, 5*time.Millisecond)
 		_, answer := b.as("ann", "POST", "/hub/explain", `{"prompt_id": "a2"}`)
 		require.Contains(t, answer, "no more than 1 of them run at once")
-		require.Zero(t, b.hub.dispatch.Stuck())
+		require.Zero(t, b.hub.dispatch.Watchdog.Stuck())
 		require.Equal(t, 2, started(b))
 		stop("ann", "a1")
 		eventually(t, func() bool { return started(b) == 3 }, time.Minute, 5*time.Millisecond, "the seat is free")

@@ -206,7 +206,7 @@ func TestNamesStayPinned(t *testing.T) {
 	leave = other.join(t, h, "box", boot+2, nil)
 	defer leave()
 	eventually(t, shown, time.Minute, time.Millisecond, "of the new hub's too")
-	require.Empty(t, h.hub.dispatch.Clients())
+	require.Empty(t, h.hub.dispatch.Instances.Clients())
 
 	require.NoError(t, h.hub.Operator().ForgetAgent(t.Context(), "box"))
 	h.connected(1)
@@ -255,7 +255,9 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	h.settings.AllowDirect = []string{"127.0.0.1"}
 	require.NoError(t, h.hub.Start(t.Context(), h.settings))
 	agent.say(direct("direct", inside.address))
-	eventually(t, func() bool { return len(h.hub.dispatch.Clients()) == 1 && h.hub.clients.ByName("direct") != nil }, time.Minute, time.Millisecond)
+	eventually(t, func() bool {
+		return len(h.hub.dispatch.Instances.Clients()) == 1 && h.hub.clients.ByName("direct") != nil
+	}, time.Minute, time.Millisecond)
 	h.finished(h.submit(picture(9), "ann"))
 	require.Len(t, inside.got(), 1)
 

@@ -29,8 +29,8 @@ func (s *Insight) waitsFor(ctx context.Context, j job.Job, needs catalog.Require
 			return fmt.Sprintf("your GPU time of the last 24 hours is used up (tenant_limits gpu_seconds); it goes on in %s", refusal.InMinutes(usage.Wait))
 		}
 	}
-	if instance := s.dispatch.WaitsFor(j.Key); instance != "" {
+	if instance := s.dispatch.Forecasts.WaitsFor(j.Key); instance != "" {
 		return "waiting for " + instance + ": it has the models loaded, and will have finished this job sooner than an idle instance"
 	}
-	return s.dispatch.Explain(needs, j.Tenant)
+	return s.dispatch.Waiting.Explain(needs, j.Tenant)
 }

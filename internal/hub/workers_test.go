@@ -276,8 +276,8 @@ func TestWorkerIsNoServer(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("aaa", "one")
 		p.comes("aaa", "Transcode")
-		require.Len(t, b.hub.dispatch.Clients(), 1)
-		require.NotNil(t, b.hub.dispatch.First())
+		require.Len(t, b.hub.dispatch.Instances.Clients(), 1)
+		require.NotNil(t, b.hub.dispatch.Instances.First())
 		_, info := b.get("/object_info/Transcode")
 		require.Contains(t, string(info), `"category": "worker"`)
 	})

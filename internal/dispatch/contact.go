@@ -17,7 +17,7 @@ const lookDown = time.Second
 // may be going on at an instance that just cannot be heard.
 func (r *run) outOfReach() bool {
 	now, contact := time.Now(), r.d.settings().ContactTimeout
-	if r.d.vouched(r.lease()) {
+	if r.d.reports.vouched(r.lease()) {
 		r.provenAt = now
 	}
 	seen := r.conn.lastSeen()
@@ -25,8 +25,8 @@ func (r *run) outOfReach() bool {
 	if seen.After(proven) {
 		proven = seen
 	}
-	patience := r.d.patienceFor(r.conn.name)
-	if !gone(r.down) && len(r.d.others(r)) == 0 {
+	patience := r.d.reports.patience(r.conn.name)
+	if !gone(r.down) && len(r.d.instances.others(r)) == 0 {
 		patience = vouchFactor * contact
 	}
 	return now.Sub(proven) > patience || now.Sub(seen) > vouchFactor*contact
@@ -46,7 +46,7 @@ func (r *run) whileHeard(ctx context.Context) (heard context.Context, stop func(
 	watch := func() {
 		for contact := r.d.settings().ContactTimeout; ; {
 			left := contact - time.Since(r.conn.lastSeen())
-			if left <= 0 && len(r.d.others(r)) > 0 {
+			if left <= 0 && len(r.d.instances.others(r)) > 0 {
 				leave(errSilent)
 				return
 			}

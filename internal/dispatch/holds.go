@@ -4,8 +4,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
@@ -75,45 +73,4 @@ func (h *holds) of(key string, now time.Time) string {
 		return held.instance
 	}
 	return ""
-}
-
-// WaitsFor returns the busy instance that a job is waiting for because it has the job's models
-// loaded, "" if none.
-func (d *Dispatcher) WaitsFor(key string) string { return d.holds.of(key, time.Now()) }
-
-// soon lists the busy instances for which it is known when they will be free, with the classes that
-// they can run.
-func (d *Dispatcher) soon() []schedule.Soon {
-	o := newOutlook(d)
-	needy := d.memory.needy()
-	var list []schedule.Soon
-	var idle []schedule.Idle
-	var infos []*catalog.Info
-	for _, conn := range d.connected() {
-		i, known := d.Fleet.Instance(conn.name)
-		loaded, info, gpu := conn.models(), conn.abilities(), d.gpuOf(conn.name)
-		if !known || i.State != fleet.Busy || len(loaded) == 0 || info == nil || !o.foreseen(conn, i, gpu) {
-			continue
-		}
-		s := schedule.Soon{Idle: schedule.Idle{Name: conn.name, Loaded: loaded, Refused: map[string]bool{}, Tenants: d.reservedFor(conn.name)}, Free: o.left(conn, i, gpu)}
-		conn.refused.add(s.Refused)
-		d.refused.add(s.Refused)
-		d.avoidSmall(needy, i, s.Refused)
-		list, idle, infos = append(list, s), append(idle, s.Idle), append(infos, info)
-	}
-	d.judged.able(idle, infos, d.classes)
-	for n := range list {
-		list[n].Idle = idle[n]
-	}
-	return list
-}
-
-// ends returns how long a job runs on an instance, and how long it takes to load its models there;
-// 0 and 0 if unknown.
-func (d *Dispatcher) ends(j job.Job, instance string) (ran, load time.Duration) {
-	e := d.estimate(j.Shape, d.gpuOf(instance))
-	if !e.Certain() {
-		return 0, 0
-	}
-	return e.Ran, e.Load
 }

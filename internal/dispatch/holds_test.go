@@ -18,7 +18,7 @@ func (b *dispatching) learnLoading(graph string, ran, load time.Duration) {
 	b.t.Helper()
 	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
 	require.True(b.t, ok)
-	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.gpuOf(b.instances[0].name)}
+	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.gpu(b.instances[0].name)}
 	for range 6 {
 		b.durations.add(p, schedule.Sample{Work: s.Work, Ran: ran})
 		b.durations.add(p, schedule.Sample{Work: s.Work, Ran: ran + load, Cold: true})
@@ -47,11 +47,11 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running, warm := newWarm(t, time.Hour)
 		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
-		eventually(t, func() bool { return b.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Forecasts.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
 		require.Equal(t, job.Queued, b.job(second).State)
-		require.Empty(t, must(b.besideIdle(t.Context(), 0)))
+		require.Empty(t, must(b.Watchdog.besideIdle(t.Context(), 0)))
 		idle := 0
-		for _, c := range b.Outlook(t.Context(), b.job(second)).Candidates(b.job(second), catalog.Requirements{Classes: []string{"EmptyImage"}}) {
+		for _, c := range b.Forecasts.From(t.Context(), b.job(second)).Candidates(b.job(second), catalog.Requirements{Classes: []string{"EmptyImage"}}) {
 			if c.Why == "it is idle, but must load the models first; "+warm+" has them" {
 				idle++
 			}
@@ -62,12 +62,12 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 		require.NotEqual(t, warm, b.reaches(other, job.Done).Run.Instance)
 		require.Equal(t, job.Queued, b.job(second).State)
 
-		b.CancelRun(running)
+		b.Runs.Cancel(running)
 		b.reaches(running, job.Cancelled)
 		b.runs(second)
 		require.Equal(t, warm, b.job(second).Run.Instance)
-		require.Empty(t, b.WaitsFor(second))
-		b.CancelRun(second)
+		require.Empty(t, b.Forecasts.WaitsFor(second))
+		b.Runs.Cancel(second)
 		b.reaches(second, job.Cancelled)
 	})
 }
@@ -80,7 +80,7 @@ func TestWaitForLoadedModelsIsBounded(t *testing.T) {
 		b.runs(second) // the first one goes on for ever, longer than expected
 		require.NotEqual(t, warm, b.job(second).Run.Instance)
 		for _, key := range []string{running, second} {
-			b.CancelRun(key)
+			b.Runs.Cancel(key)
 			b.reaches(key, job.Cancelled)
 		}
 	})
@@ -97,12 +97,12 @@ func TestInstanceOfAnotherHubIsFreeSoon(t *testing.T) {
 		b.leaves(key)
 		name, url := b.instances[0].name, b.instances[0].web.URL
 		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Queue: 1, Job: "theirs"})
-		require.Empty(t, b.soon())
-		b.heard(queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: name, Hub: "other/1", Class: j.Class, Shape: shapeOf(t, b, endless)})
-		eventually(t, func() bool { return len(b.soon()) == 1 }, deadline, 10*time.Millisecond)
-		require.InDelta(t, time.Hour, b.soon()[0].Free, float64(time.Minute))
-		require.Equal(t, []string{"a.safetensors"}, b.soon()[0].Loaded)
-		b.heard(queue.Event{Kind: queue.Claimed, Key: "another", Instance: name, Hub: "other/1", Class: j.Class})
-		require.Empty(t, b.soon())
+		require.Empty(t, b.placer.soon())
+		b.listener.heard(queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: name, Hub: "other/1", Class: j.Class, Shape: shapeOf(t, b, endless)})
+		eventually(t, func() bool { return len(b.placer.soon()) == 1 }, deadline, 10*time.Millisecond)
+		require.InDelta(t, time.Hour, b.placer.soon()[0].Free, float64(time.Minute))
+		require.Equal(t, []string{"a.safetensors"}, b.placer.soon()[0].Loaded)
+		b.listener.heard(queue.Event{Kind: queue.Claimed, Key: "another", Instance: name, Hub: "other/1", Class: j.Class})
+		require.Empty(t, b.placer.soon())
 	})
 }

@@ -25,7 +25,7 @@ func (b *dispatching) haveModels() {
 	info := must(catalog.Parse([]byte(`{"EmptyImage": {"input": {"required": {}}}, "SaveImage": {"input": {"required": {}}},
 		"Loader": {"input": {"required": {"name": [["a.safetensors", "b.safetensors"]]}}}}`)))
 	b.connects(len(b.instances))
-	for _, conn := range b.connected() {
+	for _, conn := range b.Instances.open() {
 		conn.setInfo(info)
 	}
 }
@@ -51,10 +51,10 @@ func TestWarmInstanceIsPreferred(t *testing.T) {
 		}
 		require.Contains(t, b.logged(), `why="its models are loaded"`)
 
-		for _, client := range b.Clients() {
-			b.Unloaded(client)
+		for _, client := range b.Instances.Clients() {
+			b.Instances.Unloaded(client)
 		}
-		for _, conn := range b.connected() {
+		for _, conn := range b.Instances.open() {
 			i, _, ok := conn.idle()
 			require.True(t, ok)
 			require.Empty(t, i.Loaded)

@@ -11,14 +11,19 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// cancelStale stops prompts on an instance that a hub sent and nobody is waiting for: runs that
-// were given up while the instance could not be reached, or whose claim was lost in a Redis
-// failover. They would keep the instance from other work, so cancelStale waits a while for them to
-// go. Prompts of jobs that this queue does not know belong to somebody else's hub.
-func (d *Dispatcher) cancelStale(ctx context.Context, conn *connection) error {
+// superseded stops prompts on an instance that a hub sent and nobody is waiting for: runs that were
+// given up while the instance could not be reached, or whose claim was lost in a Redis failover.
+type superseded struct {
+	queue    *queue.Queue
+	settings func() Settings
+}
+
+// stop stops them on one instance and waits a while for them to go, since they would keep it from
+// other work. Prompts of jobs that this queue does not know belong to somebody else's hub.
+func (s *superseded) stop(ctx context.Context, conn *connection) error {
 	asked := map[string]bool{}
-	for until := time.Now().Add(min(d.settings().StallTimeout, interruptTimeout)); ; {
-		left, err := d.stopStale(ctx, conn, asked)
+	for until := time.Now().Add(min(s.settings().StallTimeout, interruptTimeout)); ; {
+		left, err := s.stopOnce(ctx, conn, asked)
 		if err != nil || left == 0 || time.Now().After(until) || !retry.Sleep(ctx, stalePause) {
 			return err
 		}
@@ -28,9 +33,9 @@ func (d *Dispatcher) cancelStale(ctx context.Context, conn *connection) error {
 // stalePause is the pause between checks whether a stale run is gone.
 const stalePause = 500 * time.Millisecond
 
-// stopStale asks an instance to stop the stale prompts that it has not been asked to stop yet, and
+// stopOnce asks an instance to stop the stale prompts that it has not been asked to stop yet, and
 // returns how many stale ones it has.
-func (d *Dispatcher) stopStale(ctx context.Context, conn *connection, asked map[string]bool) (left int, err error) {
+func (s *superseded) stopOnce(ctx context.Context, conn *connection, asked map[string]bool) (left int, err error) {
 	shown, err := conn.client.Queue(ctx)
 	if err != nil {
 		return 0, err
@@ -39,7 +44,7 @@ func (d *Dispatcher) stopStale(ctx context.Context, conn *connection, asked map[
 		if !item.Mark.Ours() {
 			continue
 		}
-		stale, err := d.isStale(ctx, conn, item)
+		stale, err := s.has(ctx, conn, item)
 		if err != nil {
 			return 0, err
 		}
@@ -64,9 +69,9 @@ func (d *Dispatcher) stopStale(ctx context.Context, conn *connection, asked map[
 	return left, nil
 }
 
-// isStale reports whether a prompt on an instance belongs to an attempt that has ended.
-func (d *Dispatcher) isStale(ctx context.Context, conn *connection, item comfyui.QueueItem) (bool, error) {
-	j, err := d.queue.Get(ctx, item.Mark.Job)
+// has reports whether a prompt on an instance belongs to an attempt that has ended.
+func (s *superseded) has(ctx context.Context, conn *connection, item comfyui.QueueItem) (bool, error) {
+	j, err := s.queue.Get(ctx, item.Mark.Job)
 	if errors.Is(err, queue.ErrNotFound) {
 		return false, nil
 	}

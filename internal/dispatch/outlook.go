@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -14,7 +13,7 @@ import (
 // Outlook tells when jobs will be finished, as seen from the moment it was made.
 type Outlook struct {
 	*schedule.Forecast
-	d    *Dispatcher
+	from *Forecasts
 	at   time.Time
 	took time.Duration
 	// judged are the classes that it knows about.
@@ -24,55 +23,8 @@ type Outlook struct {
 	known map[[2]string]schedule.Estimate
 }
 
-// An outlook answers for further jobs until it is outlookShare times as old as the time it took to
-// make, and at most outlookAge: looking at hundreds of instances for each of hundreds of accepted
-// jobs would cost too much.
-const (
-	outlookShare = 20
-	outlookAge   = 250 * time.Millisecond
-)
-
-// lastOutlook is the one that answers for accepted jobs. The zero value has none.
-type lastOutlook struct {
-	mu   sync.Mutex
-	last *Outlook
-}
-
-// Accepted notes a job that was accepted with position others ahead of it, and returns how long it
-// will take until it is finished, as [Outlook.ETA] does.
-func (d *Dispatcher) Accepted(ctx context.Context, j job.Job, position int) time.Duration {
-	if position >= 0 && j.State == job.Queued {
-		d.line.join(inLine(j), position)
-	}
-	d.outlook.mu.Lock()
-	defer d.outlook.mu.Unlock()
-	if o := d.outlook.last; o == nil || time.Since(o.at) > min(outlookShare*o.took, outlookAge) || !o.judged[j.Class] {
-		d.outlook.last = d.Outlook(ctx, j)
-	}
-	return d.outlook.last.ETA(j, position)
-}
-
-// Outlook looks ahead at the first waiting jobs, as [schedule.Forecast] says. Classes that this
-// hub does not know yet cost a round trip.
-func (d *Dispatcher) Outlook(ctx context.Context, jobs ...job.Job) *Outlook {
-	o := newOutlook(d)
-	h := schedule.Horizon{
-		Line:       d.line.first(),
-		ShortFirst: d.settings().ShortFirst > 0, Overtaking: d.settings().Overtaking > 0,
-		Estimate: o.estimate,
-		Models: func(class string) []string {
-			models, _ := d.modelSets.of(class)
-			return models
-		},
-	}
-	o.look(ctx, &h, jobs)
-	o.Forecast = schedule.Foresee(h)
-	o.took = time.Since(o.at)
-	return o
-}
-
-func newOutlook(d *Dispatcher) *Outlook {
-	return &Outlook{d: d, at: time.Now(), judged: map[string]bool{}, known: map[[2]string]schedule.Estimate{}, free: map[string]time.Duration{}}
+func newOutlook(d *Forecasts) *Outlook {
+	return &Outlook{from: d, at: time.Now(), judged: map[string]bool{}, known: map[[2]string]schedule.Estimate{}, free: map[string]time.Duration{}}
 }
 
 // look lists the instances that take jobs.
@@ -95,32 +47,32 @@ func (o *Outlook) look(ctx context.Context, h *schedule.Horizon, jobs []job.Job)
 	if len(classes) == 0 {
 		return
 	}
-	texts, err := o.d.queue.Requirements(ctx, classes)
+	texts, err := o.from.queue.Requirements(ctx, classes)
 	if err != nil {
 		return
 	}
-	said := o.d.settings().GPUs
-	h.Shared = o.d.sharedGPUs()
+	said := o.from.settings().GPUs
+	h.Shared = o.from.sharing.gpus()
 	var idle []schedule.Idle
 	var infos []*catalog.Info
-	for _, conn := range o.d.connected() {
-		i, known := o.d.Fleet.Instance(conn.name)
+	for _, conn := range o.from.instances.open() {
+		i, known := o.from.fleet.Instance(conn.name)
 		info := conn.abilities()
 		if !known || info == nil || i.State != fleet.Idle && i.State != fleet.Busy {
 			continue
 		}
-		idle, infos = append(idle, schedule.Idle{Name: conn.name, Tenants: o.d.reservedFor(conn.name)}), append(infos, info)
+		idle, infos = append(idle, schedule.Idle{Name: conn.name, Tenants: o.from.access.reservedFor(conn.name)}), append(infos, info)
 		s := schedule.Spot{Kind: schedule.GPUType(i.Report.GPU), Set: schedule.SetOf(conn.models()), Device: gpuName(said, i)}
 		s.Free, s.Guessed = o.left(conn, i, s.Kind), !o.foreseen(conn, i, s.Kind)
 		if h.Shared[s.Device] != nil {
-			s.Shape, _ = o.d.shapeAt(i)
+			s.Shape, _ = o.from.sharing.shapeAt(i)
 		}
 		h.Spots = append(h.Spots, s)
 		if o.free[conn.name] = s.Free; s.Guessed {
 			o.free[conn.name] = -1
 		}
 	}
-	o.d.judged.able(idle, infos, texts)
+	o.from.judged.able(idle, infos, texts)
 	for n := range idle {
 		h.Spots[n].Idle = idle[n]
 	}
@@ -164,7 +116,7 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 	k := [2]string{shape, gpu}
 	e, ok := o.known[k]
 	if !ok {
-		if e = o.d.estimate(shape, gpu); e.Certain() { // otherwise it may be known in a moment
+		if e = o.from.durations.estimate(shape, gpu); e.Certain() { // otherwise it may be known in a moment
 			o.known[k] = e
 		}
 	}
@@ -176,18 +128,18 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 	switch {
 	case j.State == job.Leased || j.State == job.Running:
-		e := o.estimate(j.Shape, o.d.gpuOf(j.Run.Instance))
+		e := o.estimate(j.Shape, o.from.reports.gpu(j.Run.Instance))
 		switch {
 		case !e.Certain():
 			return -1
 		case j.StartedAt == 0:
 			return e.Ran
 		}
-		return schedule.Remaining(e.Ran, max(time.Since(o.d.queue.Clock().When(j.StartedAt)), 0))
+		return schedule.Remaining(e.Ran, max(time.Since(o.from.queue.Clock().When(j.StartedAt)), 0))
 	case j.State != job.Queued:
 		return -1
 	}
-	if r := o.d.followed(j.Key); r != nil { // it was given out meanwhile
+	if r := o.from.runs.get(j.Key); r != nil { // it was given out meanwhile
 		return o.given(r)
 	}
 	if end, ok := o.End(j.Key); ok {
@@ -199,8 +151,8 @@ func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 // given returns when a job ends that an instance already has, perhaps behind another one.
 func (o *Outlook) given(r *run) time.Duration {
 	j := r.job()
-	gpu := o.d.gpuOf(j.Run.Instance)
-	e, conn := o.estimate(j.Shape, gpu), o.d.connection(j.Run.Instance)
+	gpu := o.from.reports.gpu(j.Run.Instance)
+	e, conn := o.estimate(j.Shape, gpu), o.from.instances.get(j.Run.Instance)
 	switch {
 	case !e.Certain():
 		return -1

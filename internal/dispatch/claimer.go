@@ -1,0 +1,72 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
+	"github.com/comfyhub/comfyhub/internal/queue"
+)
+
+// claimer claims jobs for instances and starts their runs.
+type claimer struct {
+	queue        *queue.Queue
+	hub          string
+	instances    *Instances
+	requirements *requirements
+	durations    *durations
+	models       *modelSets
+	line         *waitLine
+	holds        *holds
+	rests        *rests
+	notices      *Notices
+	runs         *Runs
+	runner       *runner
+	observe      Observer
+	signal       *signal
+	ctx          context.Context
+	work         *panics.Group
+	log          *slog.Logger
+}
+
+// begin starts the run of a job that was claimed for it.
+func (c *claimer) begin(r *run, claimed job.Job, why string) {
+	r.take(claimed)
+	r.mark = claimed.Fence
+	r.log = r.log.With("instance", r.conn.name)
+	r.conn.show(r)
+	if r.models = c.models.get(c.ctx, claimed.Class); !claimed.Ahead { // otherwise see begun
+		r.load()
+	}
+	c.line.leave(claimed.Key)
+	c.holds.forget(claimed.Key)
+	c.runner.launch(r, r.execute)
+	waited := c.notices.age(claimed)
+	if !claimed.Ahead {
+		c.observe.Dispatched(r.conn.name, waited, min(waited, r.conn.idleFor()))
+	}
+	c.log.Info("job goes to an instance", "job", claimed.Key, "prompt", claimed.ID, "instance", r.conn.name, "why", why,
+		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds(), "ahead", claimed.Ahead)
+}
+
+// claimAgain asks again after a claim whose reply was lost, so that nobody knows whether it went
+// through. The same request returns the same run. Otherwise the job would be nobody's until its
+// lease ends. The instance is kept meanwhile.
+func (c *claimer) claimAgain(r *run, request queue.ClaimRequest, why string) {
+	c.runs.doubt(request.Upstream, true)
+	c.work.Go(r.log, "claiming a job again", func() {
+		var claimed job.Job
+		err := r.retry(c.ctx, "claim", func(ctx context.Context) (err error) {
+			claimed, err = c.queue.Claim(ctx, request)
+			return err
+		})
+		if err == nil {
+			c.begin(r, claimed, why)
+		} else {
+			r.conn.detach(r)
+			c.signal.Wake()
+		}
+		c.runs.doubt(request.Upstream, false)
+	})
+}

@@ -1,0 +1,112 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/schedule"
+)
+
+// Forecasts tells when jobs will be finished.
+type Forecasts struct {
+	fleet     *fleet.Registry
+	queue     *queue.Queue
+	settings  func() Settings
+	access    *Access
+	reports   *reports
+	instances *Instances
+	runs      *Runs
+	rests     *rests
+	memory    *memory
+	durations *durations
+	sharing   *sharing
+	kept      *keptGPUs
+	models    *modelSets
+	holds     *holds
+	line      *waitLine
+	judged    *judgements
+	last      lastOutlook
+}
+
+// An outlook answers for further jobs until it is outlookShare times as old as the time it took to
+// make, and at most outlookAge: looking at hundreds of instances for each of hundreds of accepted
+// jobs would cost too much.
+const (
+	outlookShare = 20
+	outlookAge   = 250 * time.Millisecond
+)
+
+// lastOutlook is the one that answers for accepted jobs. The zero value has none.
+type lastOutlook struct {
+	mu   sync.Mutex
+	last *Outlook
+}
+
+// Accepted notes a job that was accepted with position others ahead of it, and returns how long it
+// will take until it is finished, as [Outlook.ETA] does.
+func (f *Forecasts) Accepted(ctx context.Context, j job.Job, position int) time.Duration {
+	if position >= 0 && j.State == job.Queued {
+		f.line.join(inLine(j), position)
+	}
+	f.last.mu.Lock()
+	defer f.last.mu.Unlock()
+	if o := f.last.last; o == nil || time.Since(o.at) > min(outlookShare*o.took, outlookAge) || !o.judged[j.Class] {
+		f.last.last = f.From(ctx, j)
+	}
+	return f.last.last.ETA(j, position)
+}
+
+// From looks ahead at the first waiting jobs, as [schedule.Forecast] says. Classes that this
+// hub does not know yet cost a round trip.
+func (f *Forecasts) From(ctx context.Context, jobs ...job.Job) *Outlook {
+	o := newOutlook(f)
+	h := schedule.Horizon{
+		Line:       f.line.first(),
+		ShortFirst: f.settings().ShortFirst > 0, Overtaking: f.settings().Overtaking > 0,
+		Estimate: o.estimate,
+		Models: func(class string) []string {
+			models, _ := f.models.of(class)
+			return models
+		},
+	}
+	o.look(ctx, &h, jobs)
+	o.Forecast = schedule.Foresee(h)
+	o.took = time.Since(o.at)
+	return o
+}
+
+// soon lists the busy instances for which it is known when they will be free, with those of the
+// classes that they can run.
+func (f *Forecasts) soon(classes map[string][]byte) []schedule.Soon {
+	o := newOutlook(f)
+	needy := f.memory.needy()
+	var list []schedule.Soon
+	var idle []schedule.Idle
+	var infos []*catalog.Info
+	for _, conn := range f.instances.open() {
+		i, known := f.fleet.Instance(conn.name)
+		loaded, info, gpu := conn.models(), conn.abilities(), f.reports.gpu(conn.name)
+		if !known || i.State != fleet.Busy || len(loaded) == 0 || info == nil || !o.foreseen(conn, i, gpu) {
+			continue
+		}
+		s := schedule.Soon{Idle: schedule.Idle{Name: conn.name, Loaded: loaded, Refused: map[string]bool{}, Tenants: f.access.reservedFor(conn.name)}, Free: o.left(conn, i, gpu)}
+		conn.refused.add(s.Refused)
+		f.rests.here.add(s.Refused)
+		f.memory.avoidSmall(needy, i, s.Refused)
+		list, idle, infos = append(list, s), append(idle, s.Idle), append(infos, info)
+	}
+	f.judged.able(idle, infos, classes)
+	for n := range list {
+		list[n].Idle = idle[n]
+	}
+	return list
+}
+
+// WaitsFor returns the busy instance that a job is waiting for because it has the job's models
+// loaded, "" if none.
+func (f *Forecasts) WaitsFor(key string) string { return f.holds.of(key, time.Now()) }

@@ -1,0 +1,129 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// listener reacts to what this hub and others do to the queue.
+type listener struct {
+	queue          *queue.Queue
+	streams        *stream.Streams
+	hub            string
+	endedElsewhere func(ctx context.Context, e queue.Event)
+	instances      *Instances
+	runs           *Runs
+	leases         *leases
+	doors          *Doors
+	line           *waitLine
+	models         *modelSets
+	signal         *signal
+	ctx            context.Context
+	work           *panics.Group
+	log            *slog.Logger
+}
+
+// heard reacts to a hint from the queue.
+func (l *listener) heard(e queue.Event) {
+	switch e.Kind {
+	case queue.Resync:
+		l.line.heard()
+		l.work.Go(l.log, "putting back what Redis has lost", func() { l.leases.heal(l.ctx) })
+		l.signal.Wake()
+		l.streams.JobChanged("", "")
+	case queue.Queued:
+		l.line.heard()
+		if e.Hub != "" || l.doors.of(e.Key) == nil { // else this hub has accepted it, and knows
+			l.signal.Wake()
+		}
+		l.streams.JobChanged(e.Tenant, e.Caller)
+	case queue.Asked:
+		l.line.heard()
+		l.signal.Wake()
+	case queue.Freed:
+		if e.Hub != l.hub {
+			l.freedElsewhere(e)
+		}
+		l.signal.freed()
+	case queue.Refused:
+		if e.Hub != l.hub { // if it is this hub's own run, the run settles it when its instance is free again
+			l.doors.of(e.Key).settle(nil)
+		}
+	case queue.CancelAsk:
+		l.runs.Cancel(e.Key)
+	case queue.Withdrawn:
+		l.line.leave(e.Key)
+		// Its client may have been shown the run by now, so tell it that the run has ended.
+		l.streams.Drop(stream.KeyOf(e.Requester), e.Key,
+			stream.Text(comfyui.ExecutionInterrupted(e.ID, "", "", nil, time.Now())))
+		l.runs.Withdraw(e.Key)
+		l.streams.JobChanged(e.Tenant, e.Caller)
+	case queue.PartEnded:
+		l.runs.partEnded(e.Key)
+	case queue.Ended:
+		l.line.leave(e.Key)
+		if e.Hub == l.hub && e.State == job.Done {
+			l.streams.JobMoved(e.Tenant, e.Caller) // its run has reported the number
+		} else {
+			l.streams.JobChanged(e.Tenant, e.Caller)
+		}
+		if e.Client != "" && e.Hub != "" && e.Hub != l.hub {
+			l.work.Go(l.log, "telling of a job's end", func() { l.endedElsewhere(l.ctx, e) })
+		}
+	case queue.Claimed:
+		l.line.leave(e.Key)
+		l.ranElsewhere(e)
+		l.streams.JobMoved(e.Tenant, e.Caller)
+	case queue.Splitting:
+	case queue.Started: // changes neither a listing nor a count
+		l.doors.of(e.Key).settle(nil)
+	}
+}
+
+// follow reacts to what this hub and others do to the queue.
+func (l *listener) follow(ctx context.Context) {
+	for e := range l.queue.Subscribe(ctx) {
+		l.heard(e)
+	}
+}
+
+// freedElsewhere notes that another hub has let go of an instance.
+func (l *listener) freedElsewhere(e queue.Event) {
+	conn := l.instances.get(e.Instance)
+	if conn == nil {
+		return
+	}
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	if conn.precedence.key == e.Key {
+		conn.precedence.freed = time.Now()
+		l.signal.freedAfter(firstTurn)
+	}
+}
+
+// ranElsewhere notes what an instance is running and loading for another hub.
+func (l *listener) ranElsewhere(e queue.Event) {
+	conn := l.instances.get(e.Instance)
+	if conn == nil || e.Hub == l.hub {
+		return
+	}
+	conn.mu.Lock()
+	conn.precedence = precedence{key: e.Key}
+	conn.mu.Unlock()
+	if e.Class == "" {
+		return
+	}
+	conn.mu.Lock()
+	conn.others = othersRun{key: e.Key, shape: e.Shape, since: time.Now()}
+	conn.mu.Unlock()
+	l.work.Go(l.log, "noting what an instance loads", func() {
+		conn.loads(l.models.get(l.ctx, e.Class))
+	})
+}

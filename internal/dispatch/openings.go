@@ -1,0 +1,104 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/schedule"
+)
+
+// Openings lists the instances that could take a job.
+type Openings struct {
+	fleet     *fleet.Registry
+	settings  func() Settings
+	paused    func() error
+	access    *Access
+	reports   *reports
+	instances *Instances
+	health    *health
+	memory    *memory
+	sharing   *sharing
+	rests     *rests
+	signal    *signal
+	// free are the connections without a run. next are those whose instance could get its next
+	// job, holding those whose instance has it already.
+	free, next, holding freeSet
+}
+
+// idle lists the instances that could take a job now.
+func (o *Openings) idle() ([]schedule.Idle, []*catalog.Info) {
+	var (
+		idle  []schedule.Idle
+		infos []*catalog.Info
+		gpus  []string
+		needy = o.memory.needy()
+	)
+	if o.paused() != nil {
+		return nil, nil
+	}
+	settings := o.settings()
+	for _, conn := range o.free.list() {
+		instance, known := o.fleet.Instance(conn.name)
+		if !known || o.instances.get(conn.name) != conn || !conn.usable(instance) || o.isLeft(conn) {
+			continue
+		}
+		if i, info, ok := conn.idle(); ok {
+			o.rests.here.add(i.Refused)
+			o.memory.avoidSmall(needy, instance, i.Refused)
+			i.Tenants = settings.Reserved.For(conn.name)
+			i.Rests = o.health.rests(conn.name)
+			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, gpuName(settings.GPUs, instance))
+		}
+	}
+	o.sharing.fill(idle, gpus)
+	return idle, infos
+}
+
+// busy lists the instances that could take a job behind their run.
+func (o *Openings) busy() (idle []schedule.Idle, infos []*catalog.Info) {
+	if !o.settings().Ahead || o.paused() != nil {
+		return nil, nil
+	}
+	needy := o.memory.needy()
+	for _, conn := range o.next.list() {
+		instance, known := o.fleet.Instance(conn.name)
+		if !known || o.instances.get(conn.name) != conn || instance.State != fleet.Busy || o.reports.sharesGPU(instance) {
+			continue
+		}
+		conn.mu.Lock()
+		if conn.takesAhead() && conn.proven() {
+			i := schedule.Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: map[string]bool{}}
+			conn.refused.add(i.Refused)
+			o.rests.here.add(i.Refused)
+			o.memory.avoidSmall(needy, instance, i.Refused)
+			i.Tenants = o.access.reservedFor(conn.name)
+			idle, infos = append(idle, i), append(infos, conn.can())
+		}
+		conn.mu.Unlock()
+	}
+	return idle, infos
+}
+
+// HasIdle reports whether an instance that could run a tenant's job is idle now, so that it will
+// likely run the job next.
+func (o *Openings) HasIdle(needs catalog.Requirements, tenant string) bool {
+	idle, infos := o.idle()
+	for n, info := range infos {
+		if schedule.MayUse(idle[n].Tenants, tenant) && len(info.Satisfies(needs)) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// isLeft reports whether an idle instance is left to another hub for now.
+func (o *Openings) isLeft(conn *connection) bool {
+	conn.mu.Lock()
+	defer conn.mu.Unlock()
+	left, first, wait := conn.precedence.left(time.Now())
+	if first {
+		o.signal.freedAfter(wait)
+	}
+	return left
+}

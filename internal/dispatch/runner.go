@@ -1,0 +1,64 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/traces"
+)
+
+// runner starts runs. It has what they work with.
+type runner struct {
+	queue     *queue.Queue
+	streams   *stream.Streams
+	fleet     *fleet.Registry
+	files     *files.Transfer
+	settings  func() Settings
+	observe   Observer
+	shown     func(tenant, instance string, output []byte)
+	faulted   func(j job.Job, instance, reason string, lost bool)
+	traces    func() *traces.Tracer
+	reports   *reports
+	instances *Instances
+	otherHubs *otherHubs
+	affinity  *Affinity
+	discovery *Discovery
+	runs      *Runs
+	doors     *Doors
+	openings  *Openings
+	notices   *Notices
+	blame     *Blame
+	rests     *rests
+	memory    *memory
+	durations *durations
+	signal    *signal
+	ctx       context.Context
+	work      *panics.Group
+	log       *slog.Logger
+}
+
+// launch registers a run and starts it.
+func (rn *runner) launch(r *run, steps func(context.Context) result) {
+	j := r.job()
+	rn.runs.add(r)
+	if r.conn != nil {
+		rn.affinity.note(j.Tenant, j.Client, r.conn.name)
+	}
+	rn.work.Go(r.log, "ending a run", func() {
+		v := r.perform(rn.ctx, steps)
+		rn.runs.remove(r)
+		r.free()
+		if v == jobEnded {
+			rn.memory.forget(j.Key)
+		}
+		if v != rejected { // otherwise no count that anybody has seen has changed
+			rn.streams.StatusChanged(j.Caller)
+		}
+	})
+}
