@@ -27,6 +27,7 @@ import (
 //	GET  /comfyhub/instances               the answer of GET /hub/instances
 //	GET  /comfyhub/stats                   GET /hub/stats with everybody's jobs
 //	GET  /comfyhub/jobs?status=&limit=     a part of everybody's jobs that run and wait
+//	GET  /comfyhub/jobs?id=ID              everybody's jobs with this id, ended ones too
 //	POST /comfyhub/cancel?tenant=&job=     cancel a job of a tenant
 //	POST /comfyhub/pause                   give out no further job
 //	POST /comfyhub/pause?tenant=NAME       no further job of a tenant

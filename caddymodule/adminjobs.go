@@ -16,7 +16,7 @@ func serveStats(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, body, err)
 }
 
-// serveJobs answers with a part of everybody's jobs that run and wait.
+// serveJobs answers with a part of everybody's jobs that run and wait, or with those of an id.
 func serveJobs(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	body, err := ops.JobsJSON(r.Context(), h, r.URL.Query())
 	if errors.Is(err, ops.ErrPage) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -92,9 +93,29 @@ func TestOperatorsCommands(t *testing.T) {
 	})
 	run(0, "default", "status")
 	id, tenant := fleet.Running[0].ID, fleet.Running[0].Tenant
-	_, answer := s.call(http.MethodPost, s.admin, "/comfyhub/cancel?tenant="+tenant+"&job="+id, "")
-	require.JSONEq(t, `{"cancelled": true}`, answer)
+	run(0, "tenant    "+tenant, append(at, "status", id)...)
+	run(0, "instance  "+name, "status", id, "--tenant", tenant)
+	run(1, "Job not found", "status", id, "--tenant", "ann")
+	run(1, "Job not found", append(at, "cancel", "none")...)
+	run(2, "not both", "cancel", id, "--tenant", tenant, "--hub", "http://"+s.api)
+	run(0, "cancelled", append(at, "cancel", id)...)
+	run(1, "has ended", append(at, "cancel", s.failed())...)
 	run(0, "nothing runs on "+name, "drain", name, "--wait")
+}
+
+// failed runs a prompt that fails, and returns its id: the operator reads why.
+func (s *site) failed() string {
+	s.t.Helper()
+	_, answer := s.call(http.MethodPost, s.api, "/prompt", strings.NewReplacer("3600", "0", "none", "error").Replace(lastingPrompt))
+	var posted struct {
+		ID string `json:"prompt_id"`
+	}
+	require.NoError(s.t, json.Unmarshal([]byte(answer), &posted))
+	s.await(func() bool {
+		_, out, _ := s.command("status", posted.ID, "--address", s.admin)
+		return strings.HasPrefix(out, "failed: ") && strings.Contains(out, "simulated failure")
+	})
+	return posted.ID
 }
 
 // lastingPrompt is the body of a prompt that runs until it is cancelled.

@@ -3,11 +3,14 @@ package system
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -37,11 +40,6 @@ func (h *Hub) data() string { return h.w.folder(h.name, fmt.Sprint("data", h.gen
 // Start starts the process, with the data of the one before.
 func (h *Hub) Start() {
 	t := h.w.t
-	before := h.data()
-	h.generation++
-	if h.generation > 1 {
-		require.NoError(t, os.CopyFS(h.data(), os.DirFS(before)))
-	}
 	require.NoError(t, os.MkdirAll(h.data(), 0o700))
 	h.disk = h.w.Disk.handle(h.name)
 	h.running = hub.New(hub.Identity{
@@ -85,6 +83,27 @@ func (h *Hub) Stop() {
 	_ = h.web.Close()
 	_ = h.running.Close(context.Background())
 	h.running = nil
+	h.leave()
+}
+
+// leave gives the next process the data as they are now: what this one still writes is not seen.
+func (h *Hub) leave() {
+	before := h.data()
+	h.generation++
+	data := os.DirFS(before)
+	require.NoError(h.w.t, fs.WalkDir(data, ".", func(path string, d fs.DirEntry, err error) error {
+		var content []byte
+		if err == nil && d.IsDir() {
+			return os.MkdirAll(filepath.Join(h.data(), path), 0o700)
+		}
+		if err == nil {
+			content, err = fs.ReadFile(data, path)
+		}
+		if errors.Is(err, fs.ErrNotExist) { // the dead process may still delete files
+			return nil
+		}
+		return errors.Join(err, os.WriteFile(filepath.Join(h.data(), path), content, 0o600))
+	}))
 }
 
 // Kill is kill -9: from now on the process reaches nobody and no file. What its goroutines
@@ -97,9 +116,13 @@ func (h *Hub) Kill() {
 	dead, web := h.running, h.web
 	h.running = nil
 	h.w.Net.Kill(h.name)
+	h.leave()
 	_ = web.Close()
 	h.w.work.Go(func() { _ = dead.Close(context.Background()) })
 }
+
+// LoseNotes removes what the process that ended has noted for the next one.
+func (h *Hub) LoseNotes() { require.NoError(h.w.t, os.RemoveAll(filepath.Join(h.data(), "notes"))) }
 
 // Ready is why the hub cannot accept prompts and run them now, nil if it can.
 func (h *Hub) Ready() error { return h.running.Ready(h.w.ended) }

@@ -142,6 +142,7 @@ func TestNamesSurviveAFailover(t *testing.T) {
 		before := outputs(w, "bob")
 		require.Len(t, before, 1)
 		w.Hubs[0].Kill()
+		w.Hubs[0].LoseNotes()
 		w.Redis.Failover()
 		w.Comfys[0].Kill()
 		w.Comfys[1].Restart() // it numbers its pictures from one

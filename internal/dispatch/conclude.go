@@ -57,7 +57,7 @@ func (r *run) crash(ctx context.Context) {
 
 // finish records the end of the job and then tells the client.
 func (r *run) finish(ctx context.Context, e ending) {
-	outcome := e.outcome("")
+	outcome := e.outcome(e.why())
 	outcome.Uses = r.files.uses()
 	r.trace.Enter(traces.Finish, time.Now())
 	counting := r.d.streams.Counting(r.job().Caller)
@@ -70,7 +70,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	if err != nil && !decided(err) && ctx.Err() == nil {
 		// Maybe it is this ending that cannot be written. The next run would end the same way.
 		e = errorEnding(r.job(), r.body, hubError{kind: "RuntimeError", message: "The hub could not store the end of this prompt."}, time.Now())
-		outcome = e.outcome("")
+		outcome = e.outcome(e.why())
 		err = r.retry(ctx, "finish with an error", write)
 	}
 	if err != nil {

@@ -38,6 +38,19 @@ func (e ending) reason() string {
 	return ""
 }
 
+// maxWhy bounds what the record of a failed job says of its error, in bytes: nodes raise errors of
+// any length. The history entry has the whole.
+const maxWhy = 2000
+
+// why returns the beginning of reason, "" for a job that did not fail.
+func (e ending) why() string {
+	text := e.reason()
+	if e.state != job.Failed || len(text) <= maxWhy {
+		return strings.ToValidUTF8(text, "?")
+	}
+	return strings.ToValidUTF8(text[:maxWhy], "") + "…"
+}
+
 // frames returns the ending's messages as the stream takes them.
 func (e ending) frames() []stream.Message {
 	out := make([]stream.Message, len(e.messages))

@@ -4,12 +4,18 @@ import (
 	"container/list"
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/notebook"
 )
 
 const (
 	// copyLife is how long a name that Redis has confirmed is kept, in case Redis loses its last
 	// writes. A replica that lags further than that cannot be helped.
 	copyLife = time.Minute
+	// copyTrust is how long after that a name may be put back that the process before has given.
+	copyTrust = 20 * time.Minute
+	// noteBytes bounds what is noted of names for the next process.
+	noteBytes = 32 << 20
 	// maxCopies bounds the names kept; the oldest go first.
 	maxCopies = 20000
 )
@@ -31,8 +37,16 @@ type copied struct {
 // last writes gets back what it has lost. With the embedded server there are none, since that dies
 // with the process.
 type copies struct {
-	mu    sync.Mutex
-	names map[nameKey]*list.Element
+	// book has them for the next process of this hub; nil if there is none.
+	book *notebook.Book
+
+	mu sync.Mutex
+	// server is the incarnation of Redis to which all that is lost was last given back, and settled
+	// says that this process has looked at it. Until then nothing is too old: the process before may
+	// have ended a while ago.
+	server  string
+	settled bool
+	names   map[nameKey]*list.Element
 	// order has them as *copied, the one confirmed longest ago at the front.
 	order *list.List
 }
@@ -46,9 +60,46 @@ func (c *copies) note(key nameKey, e Entry) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.put(key, e, time.Now())
+	c.book.Add([]byte(c.server), []byte(key.tenant), []byte(key.place.typ), []byte(key.place.dir), []byte(key.place.name), []byte(e.raw))
+}
+
+// put keeps an entry that was confirmed at a time. The caller holds the lock.
+func (c *copies) put(key nameKey, e Entry, at time.Time) {
 	c.drop(key)
-	c.names[key] = c.order.PushBack(&copied{key, e, time.Now()})
+	c.names[key] = c.order.PushBack(&copied{key, e, at})
 	c.prune(time.Now())
+}
+
+// noteParts are the parts of a note: a server, a name and its entry, which is empty for a name that
+// was removed.
+const noteParts = 6
+
+// recall takes over what the process before has noted. Notes that it cannot read it skips: they may
+// be those of another version.
+func (c *copies) recall(n notebook.Note) {
+	if len(n.Parts) < noteParts {
+		return
+	}
+	text := func(i int) string { return string(n.Parts[i]) }
+	key, raw := nameKey{text(1), place{text(2), text(3), text(4)}}, text(5)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if text(0) != "" {
+		c.server = text(0)
+	}
+	if raw == "" {
+		c.drop(key)
+	} else if e, err := decodeEntry(raw, key.place); err == nil && time.Since(n.At) < copyTrust {
+		c.put(key, e, n.At)
+	}
+}
+
+// gaveBack notes that an incarnation of Redis has all that is known here.
+func (c *copies) gaveBack(server string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server, c.settled = server, true
 }
 
 // has reports whether there is a copy of a name.
@@ -69,7 +120,10 @@ func (c *copies) forget(key nameKey) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.drop(key)
+	if c.names[key] != nil {
+		c.drop(key)
+		c.book.Add([]byte(c.server), []byte(key.tenant), []byte(key.place.typ), []byte(key.place.dir), []byte(key.place.name), nil)
+	}
 }
 
 // list returns the copies, those confirmed longest ago first.
@@ -96,7 +150,7 @@ func (c *copies) drop(key nameKey) {
 func (c *copies) prune(now time.Time) {
 	for at := c.order.Front(); at != nil; at = c.order.Front() {
 		oldest := at.Value.(*copied) //nolint:forcetypeassert // nothing else is put there
-		if now.Sub(oldest.at) <= copyLife && c.order.Len() <= maxCopies {
+		if (!c.settled || now.Sub(oldest.at) <= copyLife) && c.order.Len() <= maxCopies {
 			return
 		}
 		c.drop(oldest.key)

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/comfyhub/comfyhub/internal/notebook"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -19,9 +20,9 @@ type healing struct {
 }
 
 // Heal puts back the names given by this process within the last minute that Redis has lost, if
-// Redis was restarted or replaced since the last call. Call it at the start and from time to time;
-// a name that is missing is looked for at once. A name that now belongs to another file stays with
-// that file.
+// Redis was restarted or replaced since the last call. After Recall, the names of the process before
+// count too, and its last call. Call it at the start and from time to time; a name that is missing is
+// looked for at once. A name that now belongs to another file stays with that file.
 func (s *Store) Heal(ctx context.Context) error {
 	if s.copies == nil {
 		return nil
@@ -35,7 +36,7 @@ func (s *Store) Heal(ctx context.Context) error {
 		return fmt.Errorf("files: heal: %w", err)
 	}
 	if now == s.heal.seen || s.heal.seen == "" {
-		s.heal.seen = now
+		s.saw(now)
 		return nil
 	}
 	restored := 0
@@ -48,14 +49,43 @@ func (s *Store) Heal(ctx context.Context) error {
 			s.log.Error("cannot put back a name", "error", err)
 		}
 		if done {
+			s.copies.note(c.key, c.entry) // it may be lost again
 			restored++
 		}
 	}
-	s.heal.seen = now
+	s.saw(now)
 	if restored > 0 {
 		s.log.Warn("Redis had lost names of files, which were put back", "names", restored)
 	}
 	return nil
+}
+
+// saw notes that an incarnation of Redis has all names that this process knows. The caller has the
+// turn.
+func (s *Store) saw(incarnation string) {
+	s.heal.seen = incarnation
+	s.copies.gaveBack(incarnation)
+}
+
+// Recall begins with the names that the process before has given, and keeps them for the next one,
+// in a folder of this hub's own. Call it before anything else.
+func (s *Store) Recall(folder string) (err error) {
+	if s.copies == nil {
+		return nil
+	}
+	o := notebook.Options{Dir: folder, Life: copyLife, Bytes: noteBytes, Logger: s.log}
+	if s.copies.book, err = notebook.Open(o, s.copies.recall); err != nil {
+		return fmt.Errorf("files: %w", err)
+	}
+	s.heal.seen = s.copies.server
+	return nil
+}
+
+// Close writes what the next process needs to know. The store must not be used any more.
+func (s *Store) Close() {
+	if s.copies != nil {
+		s.copies.book.Close()
+	}
 }
 
 // restore puts back a name if Redis has lost it. It reports whether it was lost.

@@ -17,6 +17,10 @@ import (
 // spoolFolder is the folder in Identity.Data for what is on its way.
 const spoolFolder = "spool"
 
+// notesFolder is the folder in Identity.Data for what Redis may lose: see [queue.Recovery.Heal] and
+// [files.Store.Heal].
+const notesFolder = "notes"
+
 // diskReserve is how much of a disk is kept free from what arrives, in bytes; a tenth of a small
 // disk.
 const diskReserve = 1 << 30
@@ -64,10 +68,23 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		l := h.limitsOf(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
+	if err := h.store.Recall(filepath.Join(h.id.Data, notesFolder, "names")); err != nil {
+		return err
+	}
 	h.kept = newKeptFiles(h.tidies, h.clients.ByName, log)
 	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink, Kept: h.kept.add})
 	h.transfer = files.NewTransfer(h.store, h.copies, h.held, log)
 	return h.recallMark()
+}
+
+// closeNotes writes what the next process may have to put back into Redis.
+func (h *Hub) closeNotes() {
+	if h.queue != nil {
+		h.queue.Close()
+	}
+	if h.store != nil {
+		h.store.Close()
+	}
 }
 
 // uplink names the machine of an instance, whose line its files come over.

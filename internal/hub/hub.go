@@ -225,7 +225,7 @@ func (h *Hub) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.queue, err = queue.New(h.db, queue.Options{Lease: leaseTime, Sealer: sealer, HealFirst: h.store.Heal, Logger: log}); err != nil {
+	if h.queue, err = queue.New(h.db, queue.Options{Lease: leaseTime, Sealer: sealer, Notes: filepath.Join(h.id.Data, notesFolder, "jobs"), HealFirst: h.store.Heal, Logger: log}); err != nil {
 		return err
 	}
 	h.jobs = &Jobs{queue: h.queue}
@@ -373,6 +373,7 @@ func (h *Hub) shut(ctx context.Context) error {
 			h.log().Warn("the other hubs will take a while to see that this one left", "error", err)
 		}
 	}
+	h.closeNotes()
 	if h.storage != nil {
 		errs = append(errs, h.storage.Close())
 	}

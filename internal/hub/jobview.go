@@ -83,9 +83,14 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 	if err != nil {
 		return JobView{}, err
 	}
+	return s.whole(ctx, j, s.withoutAddresses(v)), nil
+}
+
+// whole returns everything that a viewer of a job may see of it.
+func (s *Insight) whole(ctx context.Context, j job.Job, clean func(string) string) JobView {
 	if j.Paused {
 		j.Reason = pausedReason
-		return view(j, -1, -1, s.withoutAddresses(v)), nil
+		return view(j, -1, -1, clean)
 	}
 	j, position := j.Seen(), -1
 	if j.State == job.Queued {
@@ -94,7 +99,7 @@ func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error)
 			j.Reason = s.waitsFor(ctx, j, needs)
 		}
 	}
-	return view(j, position, s.eta(s.dispatch.Forecasts.From(ctx, j), j, position), s.withoutAddresses(v)), nil
+	return view(j, position, s.eta(s.dispatch.Forecasts.From(ctx, j), j, position), clean)
 }
 
 // eta returns how long it will take until a job is finished; -1 if unknown, for example because it

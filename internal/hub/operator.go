@@ -62,6 +62,20 @@ func (o *Operator) Jobs(ctx context.Context, p JobsPage) ([]JobView, error) {
 	return o.insight.page(ctx, "", p, o.insight.withoutAddresses(operator))
 }
 
+// JobsWithID returns the newest job with an id of every tenant: tenants choose ids, so several may
+// have the same.
+func (o *Operator) JobsWithID(ctx context.Context, id string) ([]JobView, error) {
+	if !o.started.Load() {
+		return nil, ErrNotStarted
+	}
+	jobs, err := o.insight.queue.FindAnywhere(ctx, id)
+	views := make([]JobView, len(jobs))
+	for n, j := range jobs {
+		views[n] = o.insight.whole(ctx, j, o.insight.withoutAddresses(operator))
+	}
+	return views, err
+}
+
 // Cancel ends a tenant's newest job with an id, wherever it is, and reports whether there was one
 // to end.
 func (o *Operator) Cancel(ctx context.Context, tenant, id string) (bool, error) {

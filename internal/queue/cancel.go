@@ -47,7 +47,7 @@ func (q *WaitingJobs) cancel(ctx context.Context, key, withdraw string) (CancelR
 	}
 	r := replied(values[1:])
 	if job.State(values[0]) == job.Queued {
-		q.copies.forget(key)
+		q.copies.remove(milliseconds(q.o.Tombstone), key)
 	} else {
 		q.copies.change(key, nil, func(c *copied) {
 			for _, field := range []string{"cancel", "withdrawn", "was_listed"} {
@@ -76,7 +76,7 @@ func (q *WaitingJobs) CancelWaiting(ctx context.Context, keys []string) ([]strin
 		if err != nil {
 			return removed, err
 		}
-		q.copies.withdraw(gone, milliseconds(q.o.Tombstone))
+		q.copies.remove(milliseconds(q.o.Tombstone), gone...)
 		removed = append(removed, gone...)
 	}
 	return removed, nil

@@ -30,11 +30,15 @@ type copied struct {
 	// never seen them.
 	stored, sealed []byte
 	requires       string
-	// held means that this process holds the job's run.
-	held bool
+	// held means that this process holds the job's run. former means that the process before this
+	// one held it, and that nobody was seen to hold it since.
+	held, former bool
 	// end is how the job ended; nil while it lives.
 	end       *end
 	delivered bool
+	// gone means that the job was removed while it waited, or deleted from the history. Of such a job
+	// nothing else is known.
+	gone bool
 	// at is when Redis last confirmed any of this.
 	at time.Time
 	// place is the copy's place in the order of these times; nil while it is held.
@@ -60,8 +64,9 @@ func (c *copied) size() (n int64) {
 // restored from older data, or replaced by a replica that lags, gets back what it has lost. With
 // the embedded server there are none, since that dies with the process.
 type copies struct {
-	mu   sync.Mutex
-	jobs map[string]*copied
+	mu    sync.Mutex
+	notes notes
+	jobs  map[string]*copied
 	// idle are those that are not held, the one confirmed longest ago at the front, and bytes is
 	// their size.
 	idle  *list.List
@@ -79,24 +84,56 @@ func (c *copies) change(key string, r record, f func(*copied)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	j := c.jobs[key]
-	if j == nil {
-		if r == nil {
-			return
+	if j == nil && r == nil {
+		return
+	}
+	news := parts{}
+	if j != nil {
+		news = parts{body: j.stored != nil, end: j.end != nil}
+	}
+	c.put(key, time.Now(), func(j *copied) {
+		if r != nil && fenceOf(r) >= fenceOf(j.record) {
+			j.record = r
 		}
-		j = &copied{key: key}
+		f(j)
+		c.notes.add(j, parts{body: !news.body && j.stored != nil, end: !news.end && j.end != nil})
+	})
+}
+
+// put calls f with the copy of a job, new or old, as it is confirmed at a time. The caller holds the
+// lock.
+func (c *copies) put(key string, at time.Time, f func(*copied)) {
+	j := c.jobs[key]
+	if j == nil {
+		j = &copied{key: key, record: record{}}
 		c.jobs[key] = j
 	} else {
 		c.count(j, -1)
 	}
-	if r != nil && fenceOf(r) >= fenceOf(j.record) {
-		j.record = r
-	}
-	j.at = time.Now()
+	j.at = at
 	f(j)
 	c.count(j, 1)
 	for c.bytes > copyBytes {
 		c.drop(c.oldest())
 	}
+}
+
+// confirm notes that Redis has just confirmed what is known of a job. again says that it was put
+// back there: then it may be lost again.
+func (c *copies) confirm(key string, again bool) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.jobs[key] == nil {
+		return
+	}
+	c.put(key, time.Now(), func(j *copied) {
+		if again {
+			c.notes.add(j, parts{body: j.stored != nil, end: j.end != nil})
+		}
+	})
 }
 
 // fenceOf returns the fence of a record, which each claim raises.
@@ -141,33 +178,65 @@ func (c *copies) forget(keys ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range keys {
-		if j := c.jobs[key]; j != nil {
-			c.drop(j)
-		}
+		c.forgo(c.jobs[key])
 	}
 }
 
-// withdraw drops the copies of jobs that were removed while they waited. Those whose run this
-// process holds it marks as withdrawn; they end soon.
-func (c *copies) withdraw(keys []string, tombstone int64) {
+// forgo drops a copy that must not be put back, if there is one. The caller holds the lock.
+func (c *copies) forgo(j *copied) {
+	if j != nil {
+		c.drop(j)
+		c.notes.forget(j.key)
+	}
+}
+
+// remove replaces the copies of jobs that were removed while they waited with a mark that they are
+// gone. Those whose run this process holds were waiting at their instance: they are marked as
+// withdrawn, which lasts tombstone milliseconds, and end soon.
+func (c *copies) remove(tombstone int64, keys ...string) {
 	if c == nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range keys {
-		switch j := c.jobs[key]; {
-		case j == nil:
-		case j.held:
+		j := c.jobs[key]
+		if j != nil && j.held {
 			j.record["cancel"], j.record["withdrawn"] = "1", strconv.FormatInt(tombstone, 10)
-		default:
-			c.drop(j)
+			c.notes.add(j, parts{})
+			continue
+		}
+		c.bury(key)
+	}
+}
+
+// bury replaces what is known of a job with a mark that it is gone. The caller holds the lock.
+func (c *copies) bury(key string) {
+	if j := c.jobs[key]; j != nil {
+		c.drop(j)
+	}
+	c.put(key, time.Now(), func(j *copied) {
+		j.gone = true
+		c.notes.add(j, parts{})
+	})
+}
+
+// deleted is remove for jobs that were deleted from the history.
+func (c *copies) deleted(keys ...string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, key := range keys {
+		if c.jobs[key] != nil { // for others it is too late to be put back
+			c.bury(key)
 		}
 	}
 }
 
-// forgetEnds drops the copies of a tenant's ended jobs with these ids.
-func (c *copies) forgetEnds(tenant string, ids []string) {
+// deletedEnds is deleted for a tenant's ended jobs with these ids.
+func (c *copies) deletedEnds(tenant string, ids []string) {
 	if c == nil {
 		return
 	}
@@ -179,7 +248,7 @@ func (c *copies) forgetEnds(tenant string, ids []string) {
 	defer c.mu.Unlock()
 	for _, j := range c.jobs {
 		if j.end != nil && j.record["tenant"] == tenant && named[j.record["id"]] {
-			c.drop(j)
+			c.bury(j.key)
 		}
 	}
 }
@@ -192,8 +261,8 @@ func (c *copies) overheard(e Event) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if j := c.jobs[e.Key]; j != nil && !j.held && j.end == nil {
-		c.drop(j)
+	if j := c.jobs[e.Key]; j != nil && !j.held && j.end == nil && !j.gone {
+		c.forgo(j)
 	}
 }
 

@@ -192,7 +192,7 @@ func (q *EndedJobs) EndedOf(ctx context.Context, keys []string) ([]Record, error
 // ComfyUI.
 func (q *EndedJobs) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
 	err := q.forget(ctx, tenant, "ids", ids)
-	q.copies.forgetEnds(tenant, ids)
+	q.copies.deletedEnds(tenant, ids)
 	return err
 }
 
@@ -239,7 +239,7 @@ func (q *EndedJobs) forget(ctx context.Context, tenant, kind string, names []str
 			return err
 		}
 		if kind == "keys" {
-			q.copies.forget(batch...)
+			q.copies.deleted(batch...)
 		}
 	}
 	return nil

@@ -130,7 +130,7 @@ func (q *LeasedRuns) renew(ctx context.Context, hub string, runs []job.Run, resu
 		case "withdrawn":
 			result.Withdrawn = append(result.Withdrawn, runs[i])
 		}
-		q.copies.change(runs[i].Key, nil, func(*copied) {}) // it is confirmed again
+		q.copies.confirm(runs[i].Key, false)
 	}
 	return nil
 }

@@ -167,6 +167,9 @@ type Options struct {
 	// Sealer encrypts API keys in Redis. Without it a random key is used, and the
 	// API keys of waiting jobs are lost with the process.
 	Sealer Sealer
+	// Notes is a folder of this hub's own, in which what [Recovery.Heal] may have to put back is kept
+	// for the next process. Default: it dies with this one.
+	Notes string
 	// HealFirst puts back what Redis has lost of the files that the ends of jobs refer to. Jobs are
 	// put back only after it has succeeded. Default: nothing.
 	HealFirst func(context.Context) error
@@ -255,7 +258,9 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	}
 	q := &store{db: db, keys: keys{db}, o: o, codec: codec, heal: healing{turn: semaphore.NewWeighted(1)}, room: room{turn: semaphore.NewWeighted(1)}, log: o.Logger}
 	if !db.Embedded() {
-		q.copies = newCopies()
+		if err := q.recall(); err != nil {
+			return nil, err
+		}
 	}
 	q.SetLimits(Limits{
 		HistoryEntries: o.HistoryEntries, TenantHistory: o.TenantHistory, HistoryBytes: o.HistoryBytes,

@@ -23,14 +23,17 @@ type healing struct {
 	// turn is held while Redis is being asked.
 	turn *semaphore.Weighted
 	seen string // the last incarnation; "" before the first
+	// begun means that Heal has succeeded once.
+	begun bool
 	// doubt means that Redis has been unavailable since it was last checked.
 	doubt   atomic.Bool
 	settled atomic.Pointer[time.Time]
 }
 
-// Heal puts back what Redis has lost of the jobs that this process holds, or has accepted or ended
-// within the last minute, if Redis was restarted or replaced since the last call: a replica that
-// takes over may lag, and a crash may lose the last second. Call it at the start, after each
+// Heal puts back what Redis has lost of the jobs that this process holds, or has accepted, removed or
+// ended within the last minute, if Redis was restarted or replaced since the last call: a replica
+// that takes over may lag, and a crash may lose the last second. With Options.Notes, the jobs of the
+// process before count too, and its last call. Call it at the start, after each
 // Resync, and from time to time. If it fails, the next call does what is left to do.
 func (q *Recovery) Heal(ctx context.Context) error {
 	if q.copies == nil {
@@ -44,13 +47,13 @@ func (q *Recovery) Heal(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
 	}
-	if now != q.heal.seen && q.o.HealFirst != nil {
+	if (now != q.heal.seen || !q.heal.begun) && q.o.HealFirst != nil {
 		if err := q.o.HealFirst(ctx); err != nil {
 			return err
 		}
 	}
 	if now == q.heal.seen || q.heal.seen == "" {
-		q.heal.seen = now
+		q.saw(now)
 		q.copies.prune(time.Now())
 		return nil
 	}
@@ -70,9 +73,15 @@ func (q *Recovery) Heal(ctx context.Context) error {
 			restored++
 		}
 	}
-	q.heal.seen = now
+	q.saw(now)
 	q.log.Info("Redis was restarted or replaced", "checked", len(keys), "put_back", restored)
 	return nil
+}
+
+// saw notes that an incarnation of Redis has all that this process knows. The caller has the turn.
+func (q *Recovery) saw(incarnation string) {
+	q.heal.seen, q.heal.begun = incarnation, true
+	q.copies.gaveBack(incarnation)
 }
 
 // ready returns nil if jobs may be claimed, or why not. Errors: ErrUnavailable.
@@ -98,8 +107,11 @@ func (q *Recovery) restore(ctx context.Context, key string) (done bool, err erro
 	if !ok {
 		return false, nil
 	}
+	if c.gone {
+		return q.removeAgain(ctx, key)
+	}
 	lease, pause := "", milliseconds(settleTime)
-	if c.held {
+	if c.held || c.former {
 		lease, pause = strconv.FormatInt(milliseconds(q.o.Lease), 10), 0
 	}
 	e, delivered := c.end, ""
@@ -126,7 +138,22 @@ func (q *Recovery) restore(ctx context.Context, key string) (done bool, err erro
 	case code == "stale":
 		q.copies.forget(key)
 	case code == "ok":
+		q.copies.confirm(key, true)
 		q.log.Warn("Redis had lost a job, which was put back", "job", key, "held", c.held, "ended", c.end != nil)
+	}
+	return code == "ok", nil
+}
+
+// removeAgain removes a job whose removal Redis may have lost, and lets no other hub put it back. It
+// reports whether the job was there.
+func (q *Recovery) removeAgain(ctx context.Context, key string) (done bool, err error) {
+	code, _, err := q.run(ctx, removeAgainScript, key, milliseconds(q.o.Tombstone))
+	if err != nil {
+		return false, err
+	}
+	if code == "ok" {
+		q.copies.confirm(key, true)
+		q.log.Warn("Redis had lost that a job was cancelled, which was done again", "job", key)
 	}
 	return code == "ok", nil
 }
@@ -183,7 +210,8 @@ func (q *Recovery) capture(ctx context.Context, runs []job.Run) error {
 			continue // it has ended, or changed hands
 		}
 		q.copies.change(key, r, func(c *copied) {
-			c.held, c.stored, c.sealed = true, []byte(bodies[i].Val()), []byte(secrets[i].Val())
+			c.held, c.former = true, false
+			c.stored, c.sealed = []byte(bodies[i].Val()), []byte(secrets[i].Val())
 			c.requires = requires[i].Val()
 		})
 	}

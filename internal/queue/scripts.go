@@ -50,6 +50,7 @@ var (
 	makeRoomScript      = jobScript("make_room", redis.Write, "history")
 	writableScript      = script("writable", redis.Replicated)
 	restoreScript       = jobScript("restore", redis.Durable, "history")
+	removeAgainScript   = jobScript("remove_again", redis.Durable, "withdraw")
 	deliveredScript     = jobScript("delivered", redis.Write, "history")
 	takeCallbacksScript = jobScript("take_callbacks", redis.Write)
 	settleCallScript    = jobScript("settle_callback", redis.Write)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
@@ -113,7 +114,13 @@ func AddCommands(parent *cobra.Command, o Options) {
 	some := func(n int) bool { return n >= 1 }
 	submit := &submission{}
 	c.addClient(submit.command(), one, submit.run)
-	c.addClient(cancelCommand(), one, runCancel)
+	c.add(cancelCommand(), one, c.aboutJob(
+		func(ctx context.Context, a *Admin, cmd *cobra.Command, id, tenant string) error {
+			return runCancel(cmd, func() (bool, string, error) { return a.CancelJob(ctx, id, tenant) })
+		},
+		func(ctx context.Context, c *Client, cmd *cobra.Command, id string) error {
+			return runCancel(cmd, func() (bool, string, error) { return c.Cancel(ctx, id) })
+		}))
 	logs := &logs{}
 	c.addClient(logs.command(), most, logs.run)
 	c.add(statusCommand(), most, func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -121,7 +128,7 @@ func AddCommands(parent *cobra.Command, o Options) {
 			if watch, _ := cmd.Flags().GetBool("watch"); watch {
 				return usagef("--watch shows the fleet; follow a job with \"logs -f ID\"")
 			}
-			return c.withClient(func(c *Client) error { return runStatus(ctx, c, cmd, args) })
+			return c.aboutJob(operatorsStatus, runStatus)(ctx, cmd, args)
 		}
 		return c.withView(ctx, func(v view) error { return runFleetStatus(ctx, v, cmd) })
 	})
@@ -229,6 +236,52 @@ func (c *commands) withAdmin(run func(*Admin) error) error {
 	}
 	defer admin.Close()
 	return run(admin)
+}
+
+// aboutJob is a command about one job: the operator's by the admin endpoint if --address or
+// --tenant is given, else a user's by the hub's URL. If neither says which hub is meant and the
+// user has no such job there, it is the operator's at this machine's admin endpoint, if a hub
+// answers there.
+func (c *commands) aboutJob(
+	operators func(ctx context.Context, a *Admin, cmd *cobra.Command, id, tenant string) error,
+	users func(ctx context.Context, c *Client, cmd *cobra.Command, id string) error,
+) func(context.Context, *cobra.Command, []string) error {
+	return func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		tenant, err := cmd.Flags().GetString("tenant")
+		switch {
+		case err != nil:
+			return err
+		case (tenant != "" || c.address != "") && c.login != (login{}):
+			return usagef("either --address or --tenant, or the hub's URL and a login, not both")
+		case tenant != "" || c.address != "":
+			return c.operator(func(ctx context.Context, a *Admin, cmd *cobra.Command, args []string) error {
+				return operators(ctx, a, cmd, args[0], tenant)
+			})(ctx, cmd, args)
+		}
+		asUser := c.withClient(func(client *Client) error { return users(ctx, client, cmd, args[0]) })
+		if c.login.named() || !mayBeOthers(asUser) {
+			return asUser
+		}
+		return c.withAdmin(func(a *Admin) error {
+			if err := operators(ctx, a, cmd, args[0], ""); err == nil || !mayBeOthers(err) && isRefusal(err) {
+				return err
+			}
+			return asUser
+		})
+	}
+}
+
+// mayBeOthers reports whether a job may be somebody else's: the hub knows none, or wants a login.
+func mayBeOthers(err error) bool {
+	refusal, ok := errors.AsType[*Refusal](err)
+	return ok && (refusal.Status == http.StatusNotFound || refusal.Status == http.StatusUnauthorized)
+}
+
+// isRefusal reports whether a hub has answered, but not as wanted.
+func isRefusal(err error) bool {
+	_, refused := errors.AsType[*Refusal](err)
+	_, other := errors.AsType[*coded](err)
+	return refused || other
 }
 
 // withView runs something with a view of the fleet: by the admin endpoint if --address names

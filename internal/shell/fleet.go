@@ -60,6 +60,10 @@ type FleetJob struct {
 	Band     string `json:"band"`
 	Paused   bool   `json:"paused"`
 	Attempts int    `json:"attempts"`
+	// Finished is when it ended, in Unix seconds, 0 if it has not.
+	Finished float64 `json:"finished_at"`
+	// Lost says how each lost run ended.
+	Lost []string `json:"lost"`
 }
 
 // Fleet is what a hub shows at one moment.

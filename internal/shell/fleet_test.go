@@ -41,8 +41,8 @@ func TestFleetInOneScreen(t *testing.T) {
 	for _, want := range []string{
 		"Hub        localhost:2019 (admin endpoint: everybody's jobs)\n",
 		"Instances  4: 1 idle, 1 busy, 1 offline, 1 sick\n", "Jobs       1 running, 9,998 waiting, 12,345 ended\n",
-		"INSTANCE  STATE    RUNNING   VRAM        SEEN  GPU       NOTE\n" + "gpu-4     sick               18.0/24 GB  3m    RTX 4090  its GPU?[2J fails\n",
-		"gpu-2     busy     3f2a9c00  18.0/24 GB  1m    RTX 4090\n",
+		"INSTANCE  STATE    RUNNING        VRAM        SEEN  GPU       NOTE\n" + "gpu-4     sick                    18.0/24 GB  3m    RTX 4090  its GPU?[2J fails\n",
+		"gpu-2     busy     3f2a9c00-1111  18.0/24 GB  1m    RTX 4090\n", // programs need whole ids
 		"41%, 1m left", "... and 9997 more jobs\n",
 	} {
 		require.Contains(t, out.String(), want)

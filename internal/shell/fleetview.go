@@ -134,8 +134,11 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
+// maxCell is how wide a cell but the last may be where the width is limited.
+const maxCell = 28
+
 // lines lays the table out in a width; the last column gets what is left, and no line is
-// longer. A width of 0 is no limit.
+// longer. With a width of 0 nothing is cut.
 func (t *table) lines(width int) []string {
 	var widths []int
 	for _, row := range t.rows {
@@ -144,6 +147,9 @@ func (t *table) lines(width int) []string {
 				widths = append(widths, 0)
 			}
 			widths[n] = max(widths[n], runewidth.StringWidth(cell))
+			if width > 0 {
+				widths[n] = min(widths[n], maxCell)
+			}
 		}
 	}
 	lines := make([]string, len(t.rows))
@@ -151,7 +157,10 @@ func (t *table) lines(width int) []string {
 		var line strings.Builder
 		for n, cell := range row {
 			if n < len(row)-1 {
-				cell = runewidth.FillRight(runewidth.Truncate(cell, 28, "…"), min(widths[n], 28)) + "  "
+				if width > 0 {
+					cell = runewidth.Truncate(cell, maxCell, "…")
+				}
+				cell = runewidth.FillRight(cell, widths[n]) + "  "
 			}
 			line.WriteString(cell)
 		}
@@ -163,12 +172,16 @@ func (t *table) lines(width int) []string {
 	return lines
 }
 
-// instanceTable lists instances.
-func instanceTable(list []Instance, now time.Time) *table {
+// instanceTable lists instances. Without a width, whoever reads is a program, which needs whole ids.
+func instanceTable(list []Instance, width int, now time.Time) *table {
 	t := &table{}
 	t.add("INSTANCE", "STATE", "RUNNING", "VRAM", "SEEN", "GPU", "NOTE")
 	for _, i := range list {
-		t.add(i.Name, i.State, shortID(i.Running), i.memory(), i.seen(now), shortGPU(i.GPU), i.note())
+		running := i.Running
+		if width > 0 {
+			running = shortID(running)
+		}
+		t.add(i.Name, i.State, running, i.memory(), i.seen(now), shortGPU(i.GPU), i.note())
 	}
 	return t
 }
@@ -247,7 +260,7 @@ func (f Fleet) show(out io.Writer, all bool, width int, now time.Time) {
 			fmt.Fprintf(out, "... and %d more %s\n", rest, what)
 		}
 	}
-	section(instanceTable(shown, now), len(f.Instances)-len(shown), "instances: --all shows them")
+	section(instanceTable(shown, width, now), len(f.Instances)-len(shown), "instances: --all shows them")
 	jobs := append(slices.Clone(f.Running), f.Queued...)
 	if !all {
 		jobs = jobs[:min(len(jobs), shortList)]

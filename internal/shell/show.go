@@ -32,9 +32,12 @@ func statusCommand() *cobra.Command {
 first: to the operator by the admin endpoint (--address, default: the one of this
 machine if a hub answers there), else to a user by the hub's URL.
 
-With an id, shows a job and the URLs of its files. The exit code is 0 whatever has
-become of the job, 1 if there is no such job.`,
+With an id, shows your job with the URLs of its files. With --address or --tenant, or if
+you have no such job at the hub of this machine, the operator sees anybody's, with its
+instance, attempts and error. The exit code is 0 whatever has become of the job, 1 if
+there is no such job.`,
 	}
+	tenantFlag(cmd)
 	cmd.Flags().Bool("json", false, "print the fleet or the job as JSON")
 	cmd.Flags().Bool("all", false, "show all instances")
 	cmd.Flags().Bool("watch", false, "show the fleet again every second, until Ctrl-C")
@@ -66,8 +69,8 @@ func runFleetStatus(ctx context.Context, v view, cmd *cobra.Command) error {
 	return nil
 }
 
-func runStatus(ctx context.Context, c *Client, cmd *cobra.Command, args []string) error {
-	j, err := c.Status(ctx, args[0])
+func runStatus(ctx context.Context, c *Client, cmd *cobra.Command, id string) error {
+	j, err := c.Status(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -84,14 +87,20 @@ func runStatus(ctx context.Context, c *Client, cmd *cobra.Command, args []string
 }
 
 func cancelCommand() *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "cancel ID", Short: "Cancel a job that waits or runs",
-		Long: "Cancels a job. A run is interrupted, which can take a moment. A job that has ended\nstays as it is; that is exit code 1, unless it was cancelled before.",
+		Long: `Cancels your job. With --address or --tenant, or if you have no such job at the hub of
+this machine, it is the operator who cancels anybody's. A run is interrupted, which can
+take a moment. A job that has ended stays as it is; that is exit code 1, unless it was
+cancelled before.`,
 	}
+	tenantFlag(cmd)
+	return cmd
 }
 
-func runCancel(ctx context.Context, c *Client, cmd *cobra.Command, args []string) error {
-	cancelled, status, err := c.Cancel(ctx, args[0])
+// runCancel cancels a job by either a hub's URL or its admin endpoint.
+func runCancel(cmd *cobra.Command, cancel func() (cancelled bool, status string, err error)) error {
+	cancelled, status, err := cancel()
 	if err != nil {
 		return err
 	}

@@ -18,17 +18,23 @@ import (
 )
 
 // getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
-// newest first; or a part of it, see jobsPage.
+// newest first; or a part of it, see jobsPage; or, for an operator, the jobs with an id.
 func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	page, whole, err := jobsPage(api.QueryOf(r))
+	query := api.QueryOf(r)
+	page, whole, err := jobsPage(query)
 	if err != nil {
 		api.WriteErrorText(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	var jobs []hub.JobView
-	if whole {
+	switch {
+	case query.Has("id") && a.Operator:
+		jobs, err = o.hub.Operator().JobsWithID(r.Context(), query.Get("id"))
+	case query.Has("id"):
+		jobs, err = o.ownJob(r.Context(), a, query.Get("id"))
+	case whole:
 		jobs, err = o.hub.Insight().Jobs(r.Context(), a.Viewer())
-	} else {
+	default:
 		jobs, err = o.hub.Insight().JobsPage(r.Context(), a.Viewer(), page)
 	}
 	if err != nil {
@@ -36,6 +42,18 @@ func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		return
 	}
 	api.WriteListing(w, r, jobList(jobs))
+}
+
+// ownJob is the list of the requester's job with an id, empty if there is none.
+func (o *room) ownJob(ctx context.Context, a api.Requester, id string) ([]hub.JobView, error) {
+	j, err := o.hub.Insight().Job(ctx, a.Viewer(), id)
+	switch {
+	case errors.Is(err, hub.ErrNoJob):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return []hub.JobView{j}, nil
 }
 
 func jobList(jobs []hub.JobView) pyjson.Array {
@@ -46,14 +64,19 @@ func jobList(jobs []hub.JobView) pyjson.Array {
 	return list
 }
 
-// JobsJSON is a part of GET /hub/jobs for the operator: everybody's jobs that run and wait.
-// An error that is an [ErrPage] is the caller's, others are those of Redis.
+// JobsJSON is a part of GET /hub/jobs for the operator: everybody's jobs that run and wait, or
+// those with an id. An error that is an [ErrPage] is the caller's, others are those of Redis.
 func JobsJSON(ctx context.Context, h *hub.Hub, query url.Values) ([]byte, error) {
 	page, _, err := jobsPage(query)
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := h.Operator().Jobs(ctx, page)
+	var jobs []hub.JobView
+	if query.Has("id") {
+		jobs, err = h.Operator().JobsWithID(ctx, query.Get("id"))
+	} else {
+		jobs, err = h.Operator().Jobs(ctx, page)
+	}
 	return pyjson.Strict(pyjson.Marshal(jobList(jobs))), err
 }
 
