@@ -187,6 +187,15 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			require.NoError(l.t, l.Heal(l.t.Context()))
 			l.holds(run)
 		},
+		"a claim whose run is lost later": func(l *losing) {
+			l.accept()
+			rewind := l.server.Save()
+			run := l.run()
+			rewind()
+			require.NoError(l.t, l.Heal(l.t.Context()))
+			j := must(l.Requeue(l.t.Context(), run, queue.RequeueOptions{Reason: "lost", Excused: true}))
+			require.Equal(l.t, []any{job.Queued, 0, 1}, []any{j.State, j.Attempts, j.Excuses})
+		},
 		"an attempt": func(l *losing) { // given back, and claimed again
 			l.accept()
 			run := l.claim(l.j, "gpu").Run

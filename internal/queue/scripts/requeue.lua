@@ -75,8 +75,9 @@ if j.exhausted == '1' then
   return answer('exhausted', j.key)
 end
 local blame = ARGV[4]
-local attempts, kills = tonumber(j.attempts), tonumber(j.kills or '0')
-local excuses, reruns = tonumber(j.excuses or '0'), tonumber(j.reruns or '0')
+-- Earlier hubs have put back records with empty numbers.
+local attempts, kills = tonumber(j.attempts) or 0, tonumber(j.kills or '') or 0
+local excuses, reruns = tonumber(j.excuses or '') or 0, tonumber(j.reruns or '') or 0
 local spent
 if blame == 'unused' then
   attempts = attempts - 1

@@ -142,10 +142,16 @@ if not created and theirs >= mine then
   return {'kept'}
 end
 detach(j)
+-- What the copy lacks the record must lack, too: an empty text is no number.
 local fields = {}
 for _, name in ipairs(RUN) do
-  fields[#fields + 1] = name
-  fields[#fields + 1] = copy[name] or ''
+  if copy[name] then
+    fields[#fields + 1] = name
+    fields[#fields + 1] = copy[name]
+  elseif j[name] then
+    write('HDEL', job_key(k), name)
+    j[name] = nil
+  end
 end
 local till = int(now() + tonumber(ARGV[5]))
 set(j, unpack(fields))
