@@ -35,11 +35,11 @@ func (q *LeasedRuns) Quit(ctx context.Context, hub string) error {
 // fence: anything that hub still sends, should it be alive after all, is stale. Errors: ErrStale if
 // the run has changed hands or ended, or its hub has beaten again.
 func (q *LeasedRuns) Inherit(ctx context.Context, run job.Run, hub string) (Orphan, error) {
-	return q.takeOver(ctx, inheritScript, run.Key, run.Key, run.Fence, run.Hub, hub, milliseconds(q.o.Lease))
+	return q.takeOver(ctx, inheritScript, run.Key, run.Fence, run.Hub, hub, milliseconds(q.o.Lease))
 }
 
 // Adopt takes over a run, with a new lease and a new fence, from a hub that is known to be dead: an
 // older boot of this hub. Errors: ErrStale if the run has changed hands or ended.
 func (q *LeasedRuns) Adopt(ctx context.Context, run job.Run, hub string) (Orphan, error) {
-	return q.takeOver(ctx, adoptScript, run.Key, run.Key, run.Fence, hub, milliseconds(q.o.Lease))
+	return q.takeOver(ctx, adoptScript, run.Key, run.Fence, hub, milliseconds(q.o.Lease))
 }

@@ -222,8 +222,21 @@ func (q *LeasedRuns) Sweep(ctx context.Context, hub string, limit int) ([]Orphan
 	return orphans, err
 }
 
+// copyAgain replaces the copy of a run that was just taken over: its former holder may have changed
+// it. Without the new one, a Redis that loses its last writes would give the run back to that. If
+// this fails, Recover makes the copy.
+func (q *LeasedRuns) copyAgain(ctx context.Context, run job.Run) {
+	q.copies.forget(run.Key)
+	if q.copies == nil {
+		return
+	}
+	if err := q.capture(ctx, []job.Run{run}); err != nil {
+		q.log.Debug("cannot copy a run", "job", run.Key, "error", err)
+	}
+}
+
 // takeOver runs a script that gives the run of a job to the caller.
-func (q *LeasedRuns) takeOver(ctx context.Context, s *redis.Script, key string, args ...any) (Orphan, error) {
+func (q *LeasedRuns) takeOver(ctx context.Context, s *redis.Script, args ...any) (Orphan, error) {
 	code, values, err := q.run(ctx, s, args...)
 	if err != nil {
 		return Orphan{}, err
@@ -231,11 +244,11 @@ func (q *LeasedRuns) takeOver(ctx context.Context, s *redis.Script, key string, 
 	if err := refusal(code); err != nil {
 		return Orphan{}, err
 	}
-	q.copies.forget(key)
 	orphans, err := readOrphans(values)
 	if err != nil || len(orphans) != 1 {
 		return Orphan{}, fmt.Errorf("%w: reply of %s: %w", ErrCorrupt, s.Name(), err)
 	}
+	q.copyAgain(ctx, orphans[0].Run)
 	return orphans[0], nil
 }
 
