@@ -107,6 +107,9 @@ func report(w io.Writer, commands []*workflow.Command, catalog *workflow.Catalog
 			printArgument(w, c, a, catalog)
 		}
 		printStyles(w, c)
+		for _, note := range c.Notes() {
+			fmt.Fprintf(w, "  note      %s\n", note)
+		}
 		if catalog == nil {
 			continue
 		}

@@ -137,10 +137,10 @@ func (b *Bridge) wire(c *config.Config, commands []*workflow.Command) error {
 	byName, upscale, vary := map[string]*workflow.Command{}, "", ""
 	for _, command := range commands {
 		byName[command.Name] = command
-		if command.Spec.Upscales && command.Takes(workflow.Image) {
+		if command.Spec.Upscales && command.FromOne() {
 			upscale = command.Name
 		}
-		if command.Spec.Varies && command.Takes(workflow.Image) {
+		if command.Spec.Varies && command.FromOne() {
 			vary = command.Name
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
 // part is a message of an album.
@@ -127,4 +128,32 @@ func TestAlbumsAreBounded(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, parts)
 	}
+}
+
+// A command that makes one picture from two takes an album, two outputs of one message, or
+// asks for the second.
+func TestSeveralPictures(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{Waiting: 100})
+	r.with(func(o *Options) { o.AlbumWait = time.Minute })
+	blend, err := workflow.NewCommand("blend", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
+		"2": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}, "3": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
+	require.NoError(t, err)
+	r.talk.commands.byName["blend"], r.commands["blend"] = blend, blend
+	r.talk.commands.list = append(r.talk.commands.list, blend)
+
+	album := []platform.Event{part(90, "a", "/blend as one"), part(91, "a", "")}
+	for _, e := range album {
+		require.NoError(t, NotePart(t.Context(), r.store, e))
+	}
+	require.Equal(t, "blend as one photo90 photo91", r.asks(album[0]))
+
+	require.Empty(t, r.asks(r.message("5", "5", "/blend as one", "", "p1")))
+	require.Contains(t, strings.Join(r.p.in("5"), "\n"), "Now send picture 2")
+	require.Equal(t, "blend as one p1 p2", r.asks(r.message("5", "5", "", "", "p2")))
+
+	id := r.made("generate", "5", "5")
+	shown := request.Shown{Request: id, Outputs: []int{0, 1}}
+	require.NoError(t, r.store.Put(t.Context(), request.PictureKind, request.MessageName("telegram", "5", "both"), shown, 0))
+	require.Equal(t, 2, strings.Count(r.asks(r.message("5", "5", "/blend as one", "both")), " of "))
 }

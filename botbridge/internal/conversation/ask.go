@@ -38,7 +38,7 @@ func (as *asker) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 		return tn.complain(ctx, err)
 	}
 	files := filesWith(tn)
-	if c.Takes(workflow.Mask) {
+	if len(roles(c)) > 1 {
 		if files, err = as.album(ctx, tn); err != nil {
 			return err
 		}
@@ -50,10 +50,10 @@ func (as *asker) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 	if len(tn.shown) > 0 && c.Takes(workflow.Image) {
 		// The hub's originals are used, not the platform's copies or the numbered sheet.
 		files = nil
-		one, words := choose(tn.shown, args.Prompt)
+		one, words := choose(tn.shown, args.Prompt, c.Images())
 		args.Prompt = words
-		_, rest = choose(tn.shown, rest)
-		if has(given, workflow.Image) && c.Takes(workflow.Mask) && len(one) > 0 {
+		_, rest = choose(tn.shown, rest, c.Images())
+		if count(given, workflow.Image) >= c.Images() && c.Takes(workflow.Mask) && len(one) > 0 {
 			one = []request.Input{{Role: workflow.Mask, From: one[0].From, Owner: one[0].Owner}}
 		}
 		given = append(slices.Clone(given), one...)

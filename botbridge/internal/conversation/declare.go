@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"slices"
+	"strconv"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -110,6 +111,10 @@ func (d declarer) arguments(c *workflow.Command) (list []platform.Argument) {
 			continue
 		}
 		list = append(list, a)
+		for n := 2; r == workflow.Image && n <= c.Images(); n++ {
+			a.Name = string(r) + strconv.Itoa(n)
+			list = append(list, a)
+		}
 	}
 	if len(c.Styles()) > 0 {
 		style := d.argument("style", "--style", platform.Words)

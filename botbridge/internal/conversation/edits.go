@@ -149,7 +149,7 @@ func (ed *edits) saidAnew(ctx context.Context, tn *turn, q *question, command st
 		return ed.messages.said(ctx, tn)
 	}
 	// Without a number, the words are about the same picture.
-	if one, _ := choose(tn.shown, tn.rest); len(one) == 0 && len(tn.Message.Files) == 0 {
+	if one, _ := choose(tn.shown, tn.rest, c.Images()); len(one) == 0 && len(tn.Message.Files) == 0 {
 		tn.given = again(inputs)
 	}
 	return ed.asker.ask(ctx, tn, c)

@@ -43,10 +43,10 @@ func pick(text string, n int) (number int, rest string) {
 	return number, text[len(m[0]):]
 }
 
-// choose returns the picture that a reply is about, cutting its number from the words; nil
-// if it does not say which one.
-func choose(shown []request.Input, words string) (one []request.Input, rest string) {
-	if len(shown) < 2 {
+// choose returns the pictures that a reply is about, as many as a command takes: all, or the
+// one whose number it cuts from the words; nil if the reply does not say which one.
+func choose(shown []request.Input, words string, takes int) (one []request.Input, rest string) {
+	if len(shown) < 2 || len(shown) <= takes {
 		return shown, words
 	}
 	number, rest := pick(words, len(shown))
@@ -56,15 +56,14 @@ func choose(shown []request.Input, words string) (one []request.Input, rest stri
 	return shown[number-1 : number], rest
 }
 
-// inputsOf returns files as inputs, and how many are left over. The first is the image and
-// the second the mask, unless those are given.
+// inputsOf returns files as inputs, and how many are left over. The first are the images and
+// the next is the mask, unless those are given.
 func inputsOf(files []platform.File, c *workflow.Command, given []request.Input) (inputs []request.Input, left int) {
-	for _, role := range []workflow.Role{workflow.Image, workflow.Mask} {
-		if !c.Takes(role) {
-			continue
-		}
+	given = slices.Clone(given)
+	for _, role := range roles(c) {
 		if at := slices.IndexFunc(given, func(in request.Input) bool { return in.Role == role }); at >= 0 {
 			inputs = append(inputs, given[at])
+			given = slices.Delete(given, at, at+1)
 			continue
 		}
 		if len(files) > 0 && usable(files[0]) {
@@ -73,6 +72,25 @@ func inputsOf(files []platform.File, c *workflow.Command, given []request.Input)
 		}
 	}
 	return inputs, len(files)
+}
+
+// roles returns what the pictures of a command are for, in the order in which they come.
+func roles(c *workflow.Command) []workflow.Role {
+	list := slices.Repeat([]workflow.Role{workflow.Image}, c.Images())
+	if c.Takes(workflow.Mask) {
+		list = append(list, workflow.Mask)
+	}
+	return list
+}
+
+// count returns how many inputs there are for a role.
+func count(inputs []request.Input, role workflow.Role) (n int) {
+	for _, in := range inputs {
+		if in.Role == role {
+			n++
+		}
+	}
+	return n
 }
 
 // has reports whether there is an input for a role.

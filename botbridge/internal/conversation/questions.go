@@ -17,6 +17,7 @@ import (
 // What a command can lack; also the key of the text that asks for it.
 const (
 	needsPicture = "photo_needed"
+	needsMore    = "more_needed" // another picture
 	needsMask    = "mask_needed"
 	needsWords   = "prompt_needed"
 	needsChange  = "change_needed" // words for a picture that came without any
@@ -67,6 +68,8 @@ func lacks(c *workflow.Command, args workflow.Args, inputs, choices []request.In
 		return needsNumber
 	case c.Takes(workflow.Image) && !has(inputs, workflow.Image):
 		return needsPicture
+	case count(inputs, workflow.Image) < c.Images():
+		return needsMore
 	case c.Takes(workflow.Mask) && !has(inputs, workflow.Mask):
 		return needsMask
 	case c.Takes(workflow.Prompt) && args.Prompt == "" && !c.Takes(workflow.Image):
@@ -91,7 +94,7 @@ func (qs *questions) put(ctx context.Context, tn *turn, c *workflow.Command, q q
 
 // askFor asks a stored question.
 func (qs *questions) askFor(ctx context.Context, tn *turn, q question) error {
-	text := tn.say(q.Needs, locale.With{"command": q.Command, "n": len(q.Choices)})
+	text := tn.say(q.Needs, locale.With{"command": q.Command, "n": len(q.Choices), "next": count(q.Inputs, workflow.Image) + 1})
 	if tn.Chat.Group {
 		text += " " + tn.say("answer_here", nil)
 	}
@@ -173,7 +176,7 @@ func fill(tn *turn, c *workflow.Command, q *question) bool {
 	words, given := tn.rest, q.Inputs
 	brings := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
 	switch q.Needs {
-	case needsPicture, needsMask:
+	case needsPicture, needsMore, needsMask:
 		args, err := c.Parse(q.Rest)
 		if !brings && (words == "" || !c.Takes(workflow.Prompt) || err != nil || args.Prompt != "") {
 			return false

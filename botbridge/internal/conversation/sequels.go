@@ -36,7 +36,7 @@ func (sq *sequels) vary(ctx context.Context, tn *turn, rec request.Record, n int
 func (sq *sequels) variation(rec request.Record, n int, how string) (*workflow.Command, wish) {
 	own := sq.commands.byName[rec.Command]
 	c := sq.commands.byName[sq.commands.vary]
-	if c == nil || c.Takes(workflow.Mask) || how != "" && !c.Takes(workflow.Strength) {
+	if c == nil || !c.FromOne() || how != "" && !c.Takes(workflow.Strength) {
 		c = own
 	}
 	if c == nil {
@@ -57,7 +57,7 @@ func (sq *sequels) variation(rec request.Record, n int, how string) (*workflow.C
 		w.args.SeedGiven = false
 	}
 	w.args.Styles = c.Having(rec.Args.Styles)
-	takes := c.Takes(workflow.Image) && !c.Takes(workflow.Mask)
+	takes := c.FromOne()
 	switch {
 	case takes && how == "":
 	case takes && c.Takes(workflow.Strength):

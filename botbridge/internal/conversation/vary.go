@@ -18,5 +18,5 @@ func (rep *repertoire) varies(rec request.Record) bool {
 		return false
 	}
 	better := rep.byName[rep.vary]
-	return c.Takes(workflow.Seed) || better != nil && better.Takes(workflow.Strength) && !better.Takes(workflow.Mask)
+	return c.Takes(workflow.Seed) || better != nil && better.Takes(workflow.Strength) && better.FromOne()
 }

@@ -215,7 +215,7 @@ func (r *Record) Files() (files workflow.Files) {
 		if in.Role == workflow.Mask {
 			files.Mask = in.Stored
 		} else {
-			files.Image = in.Stored
+			files.Images = append(files.Images, in.Stored)
 		}
 	}
 	return files

@@ -18,6 +18,10 @@ type Argument struct {
 	// Name is the flag without its dashes.
 	Name string
 	Slot Slot
+	// Also are the same inputs of further samplers, and Takes is the input whose node says
+	// what the value may be: it is another than Slot where that only hands a value on.
+	Also  []Slot
+	Takes Slot
 	// Found means that bot.yaml does not declare it.
 	Found bool
 	Spec  ArgumentSpec
@@ -136,7 +140,7 @@ func (c *Command) argument(name string) (Argument, bool) {
 		}
 	}
 	for _, a := range c.arguments {
-		if strings.EqualFold(a.Slot.Input, name) {
+		if strings.EqualFold(a.Takes.Input, name) {
 			return a, true
 		}
 	}
@@ -166,7 +170,7 @@ func (c *Command) bindArguments(guesses []Slot) error {
 		if err != nil {
 			return fmt.Errorf("arguments: %s: %w", name, err)
 		}
-		c.arguments = append(c.arguments, Argument{Name: name, Slot: slot, Spec: spec, now: c.graph.literal(slot.Node, slot.Input)})
+		c.arguments = append(c.arguments, Argument{Name: name, Slot: slot, Takes: slot, Spec: spec, now: c.graph.literal(slot.Node, slot.Input)})
 		taken = append(taken, slot)
 	}
 	switch others := declared[otherArguments].Input; others {
@@ -213,17 +217,24 @@ func (c *Command) bindArgument(name string, spec ArgumentSpec, taken []Slot) (Sl
 	return slot, nil
 }
 
-// findArguments finds inputs that are not declared: the usual ones, or all that can be
-// set safely. A second input of the same name has the flag with a 2.
+// findArguments finds inputs that are not declared: the usual ones, also where their values
+// come from other nodes, or all that can be set safely. What is the same for all samplers is
+// set for all; a second input of the same name has the flag with a 2.
 func (c *Command) findArguments(taken []Slot, all bool) {
-	usual := usualArguments()
+	usual, samplers := usualArguments(), reader{c.graph}.samplers()
 	for _, id := range c.graph.ids {
-		for input, value := range c.graph.inputs(id).All() {
+		for input := range c.graph.inputs(id).All() {
 			name, known := usual[input]
 			if !known {
 				name = strings.ToLower(input)
 			}
-			slot := Slot{id, input}
+			takes := Slot{id, input}
+			slot, value := takes, c.graph.literal(id, input)
+			if value == nil && known {
+				if from, ok := c.graph.origin(takes, argumentFits(input)); ok {
+					slot, value = from, c.graph.literal(from.Node, from.Input)
+				}
+			}
 			switch value.(type) {
 			case pyjson.String, pyjson.Number, pyjson.Bool:
 			default:
@@ -235,11 +246,28 @@ func (c *Command) findArguments(taken []Slot, all bool) {
 			if _, text := value.(pyjson.String); text && !known && pathLike(input) || c.Spec.Arguments[input].Input == forbidden {
 				continue
 			}
+			sampling := slices.Contains(samplers, id)
+			if at := slices.IndexFunc(c.arguments, func(a Argument) bool {
+				return a.Found && (a.Slot == slot || sampling && a.Takes.Input == input && slices.Contains(samplers, a.Takes.Node) && c.graph.same(a.Slot, slot))
+			}); at >= 0 {
+				if c.arguments[at].Slot != slot {
+					c.arguments[at].Also = append(c.arguments[at].Also, slot)
+				}
+				continue
+			}
 			if name = c.freeName(name); name != "" {
-				c.arguments = append(c.arguments, Argument{Name: name, Slot: slot, Found: true, now: value})
+				c.arguments = append(c.arguments, Argument{Name: name, Slot: slot, Takes: takes, Found: true, now: value})
 			}
 		}
 	}
+}
+
+// argumentFits reports whether a value can be that of a usual argument.
+func argumentFits(input string) func(pyjson.Value) bool {
+	if strings.HasSuffix(input, "_name") || input == "scheduler" {
+		return Prompt.fits
+	}
+	return Steps.fits
 }
 
 // names reports whether something in the graph has the name of an input or its flag.

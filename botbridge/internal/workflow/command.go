@@ -76,7 +76,7 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	if spec.Several != "" && spec.Several != "album" && spec.Several != "grid" {
 		return nil, fmt.Errorf("several: %q is neither album nor grid", spec.Several)
 	}
-	c := &Command{Name: name, Spec: spec, Price: 1, graph: graph, slots: graph.guess(), guessed: map[Role]bool{}}
+	c := &Command{Name: name, Spec: spec, Price: 1, graph: graph, slots: reader{graph}.guess(), guessed: map[Role]bool{}}
 	for r := range c.slots {
 		c.guessed[r] = true
 	}
@@ -93,7 +93,7 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 		if text == "-" {
 			continue
 		}
-		if c.slots[r], err = graph.bind(r, text); err != nil {
+		if c.slots[r], err = (reader{graph}).bind(r, text); err != nil {
 			return nil, fmt.Errorf("inputs: %s: %w", r, err)
 		}
 	}
@@ -127,8 +127,14 @@ func (c *Command) Says() bool { return c.Spec.Texts == nil || *c.Spec.Texts }
 // Takes reports whether messages can set a role.
 func (c *Command) Takes(r Role) bool { return len(c.slots[r]) > 0 }
 
-// Edits means that the command makes something from a picture and words alone.
-func (c *Command) Edits() bool { return c.Takes(Image) && c.Takes(Prompt) && !c.Takes(Mask) }
+// Edits means that the command makes something from one picture and words alone.
+func (c *Command) Edits() bool { return c.FromOne() && c.Takes(Prompt) }
+
+// Images returns how many pictures the command needs, not counting a mask.
+func (c *Command) Images() int { return len(c.slots[Image]) }
+
+// FromOne means that the command makes something from one picture, without a mask.
+func (c *Command) FromOne() bool { return c.Images() == 1 && !c.Takes(Mask) }
 
 // Bindings returns where a role is set, and whether that was guessed.
 func (c *Command) Bindings(r Role) (slots []Slot, guessed bool) { return c.slots[r], c.guessed[r] }
@@ -225,7 +231,10 @@ func (c *Command) shape(a Args) (width, height int) {
 }
 
 // Files are the names, at the hub, of the message's files.
-type Files struct{ Image, Mask string }
+type Files struct {
+	Images []string
+	Mask   string
+}
 
 // Fill builds the graph of a request. The args must be settled.
 func (c *Command) Fill(a Args, f Files) []byte {
@@ -235,19 +244,63 @@ func (c *Command) Fill(a Args, f Files) []byte {
 			return
 		}
 		for i, slot := range c.slots[r] {
-			g.set(slot, values[min(i, len(values)-1)])
+			g.set(slot, values[i%len(values)])
 		}
 	}
 	put(Prompt, a.Prompt != "", pyjson.String(a.Prompt))
 	put(Negative, a.Negative != "", pyjson.String(a.Negative))
 	put(Seed, true, pyjson.Number(fmt.Sprint(a.Seed)))
 	put(Size, a.Width > 0, pyjson.Int(int64(a.Width)), pyjson.Int(int64(a.Height)))
+	if a.Steps > 0 {
+		c.handOver(g, a.Steps)
+	}
 	put(Steps, a.Steps > 0, pyjson.Int(int64(a.Steps)))
 	put(Count, a.Count > 0, pyjson.Int(int64(a.Count)))
 	put(Model, a.Model != "", pyjson.String(a.Model))
 	put(Strength, a.Strength > 0, pyjson.Float(a.Strength))
-	put(Image, f.Image != "", pyjson.String(f.Image))
+	for i, slot := range c.slots[Image] {
+		if len(f.Images) > 0 {
+			g.set(slot, pyjson.String(f.Images[min(i, len(f.Images)-1)]))
+		}
+	}
 	put(Mask, f.Mask != "", pyjson.String(f.Mask))
 	c.fillArguments(g, a.Set)
 	return g.Bytes()
+}
+
+// handOver moves the steps at which one sampler hands over to the next along with their
+// number.
+func (c *Command) handOver(g *Graph, steps int) {
+	number := func(s Slot) float64 {
+		n, _ := c.graph.literal(s.Node, s.Input).(pyjson.Number)
+		return n.Float64()
+	}
+	for _, id := range (reader{c.graph}).samplers() {
+		total, ok := c.graph.origin(Slot{id, "steps"}, Steps.fits)
+		if !ok || !slices.Contains(c.slots[Steps], total) {
+			continue
+		}
+		for _, input := range []string{"start_at_step", "end_at_step"} {
+			at, ok := c.graph.origin(Slot{id, input}, Steps.fits)
+			if n := number(at); ok && n > 0 && n <= number(total) {
+				g.set(at, pyjson.Int(int64(math.Round(n*float64(steps)/number(total)))))
+			}
+		}
+	}
+}
+
+// Notes says, in plain sentences, what was looked for in vain, and what follows from that.
+func (c *Command) Notes() (notes []string) {
+	if len(reader{c.graph}.samplers()) == 0 {
+		return nil
+	}
+	for _, lack := range []struct {
+		role   Role
+		effect string
+	}{{Prompt, "the words of a message change nothing"}, {Seed, "every picture will be the same"}} {
+		if _, said := c.Spec.Inputs[lack.role]; !said && !c.Takes(lack.role) {
+			notes = append(notes, fmt.Sprintf("no %s found: %s; set `%s:` below inputs", lack.role, lack.effect, lack.role))
+		}
+	}
+	return notes
 }

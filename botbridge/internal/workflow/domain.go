@@ -44,14 +44,14 @@ const farthest = 1e9
 // Domain returns what an argument may be. catalog may be nil, or lack its class; then
 // only what bot.yaml says counts.
 func (c *Command) Domain(a Argument, catalog *Catalog) (Domain, error) {
-	class := c.graph.Class(a.Slot.Node)
-	spec := catalog.spec(class, a.Slot.Input)
+	class := c.graph.Class(a.Takes.Node)
+	spec := catalog.spec(class, a.Takes.Input)
 	if spec == nil {
 		return a.declared()
 	}
 	options := optionsOf(spec)
 	switch {
-	case namesFile(class, a.Slot.Input, spec) && len(a.Spec.Choices) == 0:
+	case namesFile(class, a.Takes.Input, spec) && len(a.Spec.Choices) == 0:
 		return Domain{}, ErrUnsafe
 	case options != nil:
 		if len(a.Spec.Choices) > 0 {
@@ -79,7 +79,7 @@ func (c *Command) Domain(a Argument, catalog *Catalog) (Domain, error) {
 		return Domain{Kind: OnOff}, nil
 	case kind == "STRING" && len(a.Spec.Choices) > 0:
 		return Domain{Kind: OneOf, Choices: a.Spec.Choices}, nil
-	case kind == "STRING" && pathLike(a.Slot.Input):
+	case kind == "STRING" && pathLike(a.Takes.Input):
 		return Domain{}, ErrUnsafe
 	case kind == "STRING" && !a.Found:
 		return Domain{Kind: AnyText}, nil
@@ -161,7 +161,7 @@ func (c *Command) Classes(names ...string) []string {
 	var classes []string
 	for _, a := range c.arguments {
 		if len(names) == 0 || slices.Contains(names, a.Name) {
-			classes = append(classes, c.graph.Class(a.Slot.Node))
+			classes = append(classes, c.graph.Class(a.Takes.Node))
 		}
 	}
 	slices.Sort(classes)
@@ -182,7 +182,7 @@ func (c *Command) Adjust(a Args, catalog *Catalog) (Args, error) {
 		}
 		domain, err := c.Domain(argument, catalog)
 		switch {
-		case errors.Is(err, ErrUnsafe), err != nil && argument.Found && catalog.spec(c.graph.Class(argument.Slot.Node), argument.Slot.Input) != nil:
+		case errors.Is(err, ErrUnsafe), err != nil && argument.Found && catalog.spec(c.graph.Class(argument.Takes.Node), argument.Takes.Input) != nil:
 			return a, c.unknown("--" + name)
 		case err != nil:
 			return a, complain("arg_unasked", "flag", "--"+name)
@@ -295,14 +295,16 @@ func (c *Command) fillArguments(g *Graph, set map[string]string) {
 		if !ok {
 			continue
 		}
-		switch a.now.(type) {
-		case pyjson.String:
-			g.set(a.Slot, pyjson.String(value))
-		case pyjson.Bool:
-			g.set(a.Slot, pyjson.Bool(value == "true"))
-		case pyjson.Number:
-			if _, ok := parseNumber(value); ok && !strings.ContainsAny(value, ",_xXpP+nNiI") {
-				g.set(a.Slot, pyjson.Number(value))
+		for _, slot := range append([]Slot{a.Slot}, a.Also...) {
+			switch a.now.(type) {
+			case pyjson.String:
+				g.set(slot, pyjson.String(value))
+			case pyjson.Bool:
+				g.set(slot, pyjson.Bool(value == "true"))
+			case pyjson.Number:
+				if _, ok := parseNumber(value); ok && !strings.ContainsAny(value, ",_xXpP+nNiI") {
+					g.set(slot, pyjson.Number(value))
+				}
 			}
 		}
 	}

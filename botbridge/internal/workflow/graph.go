@@ -8,9 +8,9 @@
 package workflow
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,20 +48,21 @@ func ParseGraph(data []byte) (*Graph, error) {
 			return nil, fmt.Errorf("node %s has no class_type", id)
 		}
 	}
-	slices.SortStableFunc(g.ids, func(a, b string) int {
-		n, errA := strconv.Atoi(a)
-		m, errB := strconv.Atoi(b)
-		switch {
-		case errA == nil && errB == nil:
-			return cmp.Compare(n, m)
-		case errA == nil:
-			return -1
-		case errB == nil:
-			return 1
-		}
-		return cmp.Compare(a, b)
-	})
+	slices.SortStableFunc(g.ids, func(a, b string) int { return slices.Compare(idOrder(a), idOrder(b)) })
 	return g, nil
+}
+
+// idOrder returns what ids are sorted by: their numbers, such as 57 and 3 of "57:3", the
+// node 3 of a subgraph. Those without numbers stay in the order of the file, at the end.
+func idOrder(id string) (order []int) {
+	for part := range strings.SplitSeq(id, ":") {
+		n, err := strconv.Atoi(part)
+		if err != nil {
+			n = math.MaxInt
+		}
+		order = append(order, n)
+	}
+	return order
 }
 
 // Nodes returns the ids of all nodes, small numbers first.

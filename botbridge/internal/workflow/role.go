@@ -29,11 +29,10 @@ func Roles() []Role {
 	return []Role{Prompt, Negative, Image, Mask, Size, Count, Steps, Strength, Model, Seed}
 }
 
-// usual returns the inputs that a role means on a node, the likeliest first.
+// usual returns the inputs that a role means on a node, the likeliest first. For words, see
+// textInputs.
 func usual(r Role) []string {
 	switch r {
-	case Prompt, Negative:
-		return []string{"text", "prompt", "value", "string", "text_g", "tags"}
 	case Seed:
 		return []string{"seed", "noise_seed", "nonce", "value"}
 	case Size:
@@ -50,6 +49,7 @@ func usual(r Role) []string {
 		return []string{"image", "mask"}
 	case Strength:
 		return []string{"denoise", "strength", "value"}
+	case Prompt, Negative:
 	}
 	return nil
 }
@@ -80,24 +80,29 @@ type Slot struct{ Node, Input string }
 
 func (s Slot) String() string { return s.Node + "." + s.Input }
 
-// bind parses what bot.yaml says of a role: a node by id or title, optionally with
-// an input after a dot; a size may name two, separated by a comma.
-func (g *Graph) bind(r Role, text string) ([]Slot, error) {
+// bind parses what bot.yaml says of a role: nodes by id or title, optionally with an input
+// after a dot, separated by commas. Words, seeds and steps go to all of them; pictures go to
+// one each, in order. A size is width and height, perhaps of several nodes.
+func (g reader) bind(r Role, text string) ([]Slot, error) {
+	parts := strings.Split(text, ",")
+	if _, err := g.find(text); err == nil {
+		parts = []string{text}
+	}
 	var slots []Slot
-	for part := range strings.SplitSeq(text, ",") {
+	for _, part := range parts {
 		found, err := g.bindOne(r, strings.TrimSpace(part))
 		if err != nil {
 			return nil, err
 		}
 		slots = append(slots, found...)
 	}
-	if r == Size && len(slots) != 2 || r != Size && len(slots) != 1 {
-		return nil, fmt.Errorf("%q names %d inputs", text, len(slots))
+	if r == Size && len(slots)%2 != 0 {
+		return nil, fmt.Errorf("%q names %d inputs; a size is a width and a height", text, len(slots))
 	}
 	return slots, nil
 }
 
-func (g *Graph) bindOne(r Role, text string) ([]Slot, error) {
+func (g reader) bindOne(r Role, text string) ([]Slot, error) {
 	node, err := g.find(text)
 	if err != nil {
 		name, input, dotted := cutLast(text)
@@ -107,10 +112,14 @@ func (g *Graph) bindOne(r Role, text string) ([]Slot, error) {
 		if node, err = g.find(name); err != nil {
 			return nil, err
 		}
-		if !r.fits(g.literal(node, input)) {
+		slot, ok := g.origin(Slot{node, input}, r.fits)
+		if slots := g.texts(r, node, input, map[string]bool{}); slots != nil && (r == Prompt || r == Negative) {
+			return slots, nil
+		}
+		if !ok {
 			return nil, fmt.Errorf("input %q of node %s (%s) cannot hold a %s", input, node, g.Title(node), r)
 		}
-		return []Slot{{node, input}}, nil
+		return []Slot{slot}, nil
 	}
 	slots := g.slotsOn(r, node)
 	if slots == nil {
@@ -119,18 +128,26 @@ func (g *Graph) bindOne(r Role, text string) ([]Slot, error) {
 	return slots, nil
 }
 
-// slotsOn returns the inputs of a node that a role usually means.
-func (g *Graph) slotsOn(r Role, node string) []Slot {
+// slotsOn returns the inputs of a node that a role usually means, or where their values come
+// from.
+func (g reader) slotsOn(r Role, node string) []Slot {
+	if r == Prompt || r == Negative {
+		return g.textsOn(r, node, map[string]bool{node: true})
+	}
 	var slots []Slot
 	for _, input := range usual(r) {
-		if !r.fits(g.literal(node, input)) {
+		slot, ok := g.origin(Slot{node, input}, r.fits)
+		if !ok {
 			continue
 		}
-		if slots = append(slots, Slot{node, input}); r != Size || len(slots) == 2 {
+		if slots = append(slots, slot); r != Size {
 			return slots
 		}
 	}
-	return nil
+	if len(slots) == 1 || len(slots) == 2 && slots[0] == slots[1] {
+		return nil // half a size, or the side of a square
+	}
+	return slots
 }
 
 func cutLast(text string) (before, after string, found bool) {

@@ -224,7 +224,7 @@ func FuzzParseGraph(f *testing.F) {
 	f.Add([]byte(`{"1": {"class_type": "KSampler", "inputs": {"positive": ["1", 0]}}}`))
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		if c, err := NewCommand("x", Spec{}, data); err == nil {
-			c.Fill(Args{Prompt: "x", Seed: 1}, Files{Image: "y"})
+			c.Fill(Args{Prompt: "x", Seed: 1}, Files{Images: []string{"y"}})
 		}
 	})
 }

@@ -1,0 +1,148 @@
+package workflow
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+)
+
+// public returns a command of a workflow that many people have, as ComfyUI exports it.
+func public(t testing.TB, name string, spec Spec) *Command {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", "public", name+".json"))
+	require.NoError(t, err)
+	c, err := NewCommand(name, spec, data)
+	require.NoError(t, err)
+	return c
+}
+
+// bound returns what sets what: "57:27.text, 57:28.text".
+func bound(c *Command) map[string]string {
+	got := map[string]string{}
+	add := func(name string, slots []Slot) {
+		var list []string
+		for _, s := range slots {
+			list = append(list, s.String())
+		}
+		if list != nil {
+			got[name] = strings.Join(list, ", ")
+		}
+	}
+	for _, r := range Roles() {
+		slots, _ := c.Bindings(r)
+		add(string(r), slots)
+	}
+	for _, a := range c.Arguments() {
+		add("--"+a.Name, append([]Slot{a.Slot}, a.Also...))
+	}
+	return got
+}
+
+// Workflows that everybody has are bound right without a word in bot.yaml.
+func TestPublicWorkflows(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]map[string]string{
+		"sd15": {
+			"prompt": "6.text", "negative": "7.text", "seed": "3.seed", "steps": "3.steps", "size": "5.width, 5.height", "count": "5.batch_size",
+			"model": "4.ckpt_name", "--cfg": "3.cfg", "--sampler": "3.sampler_name", "--scheduler": "3.scheduler",
+		},
+		"sdxl_refiner": {
+			"prompt": "6.text, 15.text", "negative": "7.text, 16.text", "seed": "10.noise_seed, 11.noise_seed", "steps": "10.steps, 11.steps",
+			"size": "5.width, 5.height", "count": "5.batch_size", "model": "4.ckpt_name",
+			"--cfg": "10.cfg, 11.cfg", "--sampler": "10.sampler_name, 11.sampler_name", "--scheduler": "10.scheduler, 11.scheduler",
+		},
+		"flux": {
+			"prompt": "6.text", "seed": "25.noise_seed", "steps": "17.steps", "size": "27.width, 27.height, 30.width, 30.height", "count": "27.batch_size",
+			"model": "12.unet_name", "--sampler": "16.sampler_name", "--scheduler": "17.scheduler", "--guidance": "26.guidance",
+		},
+		"z_image": {
+			"prompt": "57:27.text", "seed": "57:3.seed", "steps": "57:3.steps", "size": "57:13.width, 57:13.height", "count": "57:13.batch_size",
+			"model": "57:28.unet_name", "--cfg": "57:3.cfg", "--sampler": "57:3.sampler_name", "--scheduler": "57:3.scheduler", "--shift": "57:11.shift",
+		},
+		"wan22": {
+			"prompt": "128:89.text", "negative": "128:72.text", "seed": "128:81.noise_seed, 128:78.noise_seed", "steps": "128:114.value",
+			"size": "128:74.width, 128:74.height", "count": "128:74.batch_size", "model": "128:75.unet_name",
+			"--cfg": "128:116.value", "--sampler": "128:78.sampler_name, 128:81.sampler_name", "--scheduler": "128:78.scheduler, 128:81.scheduler",
+			"--shift": "128:82.shift", "--shift2": "128:86.shift", "--fps": "128:125.value", "--lora": "128:83.lora_name", "--lora2": "128:85.lora_name",
+			"--lora_strength": "128:83.strength_model", "--lora_strength2": "128:85.strength_model",
+		},
+		"qwen_edit": {
+			"prompt": "170:151.prompt", "negative": "170:149.prompt", "image": "83.image, 41.image", "seed": "170:169.seed", "steps": "170:165.value",
+			"strength": "170:169.denoise", "model": "170:161.unet_name", "--cfg": "170:155.value", "--sampler": "170:169.sampler_name",
+			"--scheduler": "170:169.scheduler", "--shift": "170:145.shift", "--lora": "170:153.lora_name", "--lora_strength": "170:153.strength_model",
+		},
+		"rgthree": {
+			"prompt": "22.value", "negative": "7.text", "seed": "20.seed", "steps": "3.steps", "size": "21.value, 5.height", "count": "5.batch_size",
+			"model": "4.ckpt_name", "--cfg": "3.cfg", "--sampler": "3.sampler_name", "--scheduler": "3.scheduler",
+		},
+	} {
+		c := public(t, name, Spec{})
+		require.Equal(t, want, bound(c), name)
+		require.Empty(t, c.Notes(), name)
+	}
+}
+
+// What a message sets reaches all samplers, and the step at which one hands over to the next
+// moves along.
+func TestTwoSamplersAreSetTogether(t *testing.T) {
+	t.Parallel()
+	filled := func(name string, a Args) *Graph {
+		g, err := ParseGraph(public(t, name, Spec{}).Fill(a, Files{Images: []string{"one.png", "two.png"}}))
+		require.NoError(t, err)
+		return g
+	}
+	g := filled("sdxl_refiner", Args{Prompt: "a fox", Seed: 7, Steps: 50, Set: map[string]string{"cfg": "5"}})
+	for slot, want := range map[Slot]pyjson.Value{
+		{"6", "text"}: pyjson.String("a fox"), {"15", "text"}: pyjson.String("a fox"), {"10", "noise_seed"}: pyjson.Number("7"),
+		{"11", "noise_seed"}: pyjson.Number("7"), {"11", "steps"}: pyjson.Number("50"), {"10", "end_at_step"}: pyjson.Number("40"),
+		{"11", "start_at_step"}: pyjson.Number("40"), {"11", "end_at_step"}: pyjson.Number("10000"), {"11", "cfg"}: pyjson.Number("5"),
+	} {
+		require.Equal(t, want, g.literal(slot.Node, slot.Input), slot)
+	}
+	g = filled("wan22", Args{Steps: 30})
+	require.Equal(t, pyjson.Number("30"), g.literal("128:114", "value"))
+	require.Equal(t, pyjson.Number("15"), g.literal("128:115", "value"))
+	g = filled("flux", Args{Width: 640, Height: 832})
+	require.Equal(t, pyjson.Number("832"), g.literal("30", "height"))
+	g = filled("qwen_edit", Args{})
+	require.Equal(t, []pyjson.Value{pyjson.String("two.png"), pyjson.String("one.png")}, []pyjson.Value{g.literal("41", "image"), g.literal("83", "image")})
+}
+
+// bot.yaml may name several inputs, and one whose value comes from another node.
+func TestSeveralInputsAreNamed(t *testing.T) {
+	t.Parallel()
+	c := public(t, "sdxl_refiner", Spec{Inputs: map[Role]string{Prompt: "6.text, 15.text", Seed: "10", Size: "5.width, 5.height"}})
+	require.Equal(t, "6.text, 15.text", bound(c)["prompt"])
+	require.Equal(t, "10.noise_seed", bound(c)["seed"])
+	c = public(t, "rgthree", Spec{Inputs: map[Role]string{Seed: "3.seed", Prompt: "6.text"}})
+	require.Equal(t, "20.seed", bound(c)["seed"])
+	require.Equal(t, "22.value", bound(c)["prompt"])
+	require.Equal(t, 2, public(t, "qwen_edit", Spec{}).Images())
+	require.False(t, public(t, "qwen_edit", Spec{}).Edits())
+	require.True(t, public(t, "qwen_edit", Spec{Inputs: map[Role]string{Image: "83"}}).Edits())
+}
+
+// What is not found is said, unless bot.yaml says that it is not wanted.
+func TestNotesOnWhatIsNotFound(t *testing.T) {
+	t.Parallel()
+	file := []byte(`{"1": {"class_type": "KSampler", "inputs": {"seed": ["2", 0], "steps": 20, "model": ["3", 0]}},
+		"2": {"class_type": "DiceOfSomebody", "inputs": {"sides": 6}}, "3": {"class_type": "Loader", "inputs": {}}}`)
+	c, err := NewCommand("x", Spec{Inputs: map[Role]string{Prompt: "-"}}, file)
+	require.NoError(t, err)
+	require.Equal(t, []string{"no seed found: every picture will be the same; set `seed:` below inputs"}, c.Notes())
+}
+
+// A workflow whose links go in circles ends somewhere.
+func TestCirclesEnd(t *testing.T) {
+	t.Parallel()
+	_, err := NewCommand("x", Spec{}, []byte(`{
+		"1": {"class_type": "KSampler", "inputs": {"seed": ["2", 0], "positive": ["3", 0], "latent_image": ["1", 0], "model": ["1", 0], "steps": ["2", 0]}},
+		"2": {"class_type": "Reroute", "inputs": {"value": ["2", 0]}},
+		"3": {"class_type": "Switch", "inputs": {"switch": ["3", 0], "on_true": ["3", 0], "on_false": ["3", 0], "text": ["3", 0]}}}`))
+	require.NoError(t, err)
+}
