@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
 	"image"
 	"image/png"
 	"io"
@@ -143,29 +142,6 @@ func TestA1111Inputs(t *testing.T) {
 		_, history := b.get("/history/" + id)
 		require.NotContains(t, string(history), square)
 		require.Contains(t, string(history), `infotexts`)
-	})
-}
-
-// A server that dies in the middle of a run loses its job to another one.
-func TestA1111Dies(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		servers := []*a1111Server{newA1111(t, simsd.Config{StepTime: time.Millisecond}), newA1111(t, simsd.Config{StepTime: time.Millisecond})}
-		b := withA1111(t, 0, servers...)
-		status, id, text := b.orders(fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8}`, 1_000_000))
-		require.Equal(t, http.StatusOK, status, text)
-		var runs, other *a1111Server
-		eventually(t, func() bool {
-			for n, s := range servers {
-				if s.Busy() {
-					runs, other = s, servers[1-n]
-				}
-			}
-			return runs != nil
-		}, time.Minute, time.Millisecond)
-		runs.kill()
-		eventually(t, other.Busy, time.Minute, time.Millisecond)
-		b.posts("/interrupt", `{"prompt_id": "`+id+`"}`)
-		eventually(t, func() bool { return !other.Busy() }, time.Minute, time.Millisecond)
 	})
 }
 

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"compress/gzip"
 	"compress/zlib"
 	"crypto/rand"
 	"encoding/hex"
@@ -115,9 +116,9 @@ func TestRefusedBodies(t *testing.T) {
 		"too long an order":         {"/interrupt", "", `{"x": "` + strings.Repeat("y", 64<<10) + `"}`, 413, "", "Maximum request body size 65536 exceeded"},
 		"too long a list":           {"/queue", "", strings.Repeat(" ", 5<<20), 413, "", "Maximum request body size 4194304 exceeded"},
 		"a bomb":                    {"/prompt", "gzip", strings.Repeat(" ", 32<<20), 413, "body_inflates", ""},
-		"too deep":                  {"/prompt", "", strings.Repeat("[", 2000), 500, "", body500},
-		"too deep an interrupt":     {"/interrupt", "", strings.Repeat("[", 2000), 500, "", body500},
-		"no gzip":                   {"/prompt", "gzip?", "hello", 500, "", body500},
+		"too deep":                  {"/prompt", "", strings.Repeat("[", 2000), 500, "", trouble},
+		"too deep an interrupt":     {"/interrupt", "", strings.Repeat("[", 2000), 500, "", trouble},
+		"no gzip":                   {"/prompt", "gzip?", "hello", 500, "", trouble},
 		"ten thousand ids":          {"/queue", "", ids, 200, "", ""},
 		"ten thousand ids, packed":  {"/history", "deflate", ids, 200, "", ""},
 		"large settings":            {"/settings", "", `{"a": "` + strings.Repeat("y", 5<<20) + `"}`, 200, "", ""},
@@ -322,4 +323,46 @@ func TestLengths(t *testing.T) {
 	status, answer := b.get("/queue")
 	require.Equal(t, http.StatusBadRequest, status)
 	require.Equal(t, "invalid_tenant", kindOf(t, answer))
+}
+
+// hostile lists bodies that are cheap to send and expensive to read.
+func hostile(size int) map[string][]byte {
+	fill := func(head, unit, tail string) []byte {
+		return []byte(head + strings.Repeat(unit, (size-len(head)-len(tail)-2)/len(unit)) + tail)
+	}
+	return map[string][]byte{
+		"objects": fill(`{"prompt": [`, `{},`, `{}]}`),
+		"members": fill(`{"prompt": {`, `"":0,`, `"a":0}}`),
+		"one":     fill(`{"prompt": {}, "x": "`, `y`, `"}`),
+	}
+}
+
+func zipped(body []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(body)
+	_ = w.Close()
+	return b.Bytes()
+}
+
+// Names of files are longer than references to them: what they make of a workflow has the bound
+// of a body, too.
+func TestComfyV2ReferencesAreBounded(t *testing.T) {
+	inBench(t, benchOf(1, func(b *bench) { b.settings.MaxBody = 6 << 10 }), func(t *testing.T, b *bench) {
+		c := b.v2("")
+		status, a, _ := c.uploads(strings.Repeat("n", 180)+".png", "x")
+		require.Equal(t, http.StatusCreated, status)
+		post := func(references int) (int, string) {
+			list := strings.Repeat(`, {"__type": "core/ASSET", "info": {"id": "`+a.ID+`"}}`, references)
+			body := `{"workflow": {"1": {"class_type": "SaveImage", "inputs": {"more": [` + list[2:] + `]}}}}`
+			require.Less(t, len(body), 6<<10)
+			status, _, code := c.do("POST", "/api/v2/jobs", "application/json", []byte(body))
+			return status, code
+		}
+		status, code := post(50)
+		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+		require.Equal(t, "payload_too_large", code)
+		_, code = post(5)
+		require.Equal(t, "invalid_workflow", code)
+	})
 }

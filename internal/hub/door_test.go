@@ -1,9 +1,9 @@
 package hub
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -99,19 +99,6 @@ func TestInstanceTakesAPart(t *testing.T) {
 	})
 }
 
-// When no instance is idle, the prompt is accepted at once, as before. If an
-// instance refuses it later, its run ends with that error.
-func TestNobodyToAskAtTheDoor(t *testing.T) {
-	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
-		busy := b.begins(endless(7), "bob")
-		id := b.submit(checked(-1, false), "ann")
-		_, listing := b.get("/queue")
-		require.Contains(t, string(listing), id)
-		b.post("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, busy))
-		require.Equal(t, "error", b.finished(id).Status.Text)
-	})
-}
-
 // An idle instance speaks for a busy one with the same description, so its refusal is the answer.
 // This does not hold for values that may depend on a machine's files.
 func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
@@ -175,16 +162,6 @@ func TestClientIsNotKeptAtTheDoor(t *testing.T) {
 		b.instances[0].SetFault(sim.Faults{SlowHTTP: 10_000})
 		id := b.submit(checked(-1, false), "ann")
 		require.Equal(t, "error", b.finished(id).Status.Text)
-	})
-}
-
-// An instance is free again once its refusal is answered, so it answers the next prompt too.
-func TestInstanceAnswersOneAfterTheOther(t *testing.T) {
-	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
-		for n := range 50 {
-			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s}`, checked(-1-n, false)))
-			require.Equal(t, http.StatusBadRequest, status, string(answer))
-		}
 	})
 }
 
@@ -277,23 +254,66 @@ func TestLessons(t *testing.T) {
 	})
 }
 
-// A value that a class of ComfyUI's extras does not list is put to one instance, which speaks for
-// all of its version from then on, even while none is idle.
-func TestExtrasAreAskedOnce(t *testing.T) {
-	extras := sim.Config{Version: "0.33.0", OnlyClasses: append(slices.Clone(someClasses), "ImageStitch")}
-	inBench(t, benchOf(0, patient, serving(extras, extras)), func(t *testing.T, b *bench) {
-		stitch := `{"prompt": ` + strings.Replace(picture(1), `"2": {`, `"3": {"class_type": "ImageStitch", "inputs": {"image1": ["1", 0], "direction": "sideways",
-			"match_image_size": true, "spacing_width": 0, "spacing_color": "white"}}, "2": {`, 1) + `}`
-		stitch = strings.Replace(stitch, `"images": ["1", 0]`, `"images": ["3", 0]`, 1)
-		status, said := b.post("/prompt", stitch)
-		require.Equal(t, http.StatusBadRequest, status, string(said))
-		require.Contains(t, string(said), "value_not_in_list")
-		for n := range 2 {
-			b.submit(endless(n), "bob")
+// submissionOf is what a dialect makes of a graph.
+func submissionOf(t *testing.T, graph string) Submission {
+	t.Helper()
+	request := must(catalog.ParseRequest([]byte(`{"prompt": ` + graph + `}`)))(t)
+	return Submission{Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "from:test"}, Graph: request.Graph, Extra: request.Extra}
+}
+
+// The hub takes prompts from any dialect, so this test makes no request.
+func TestSubmitWithoutARequest(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		p := submissionOf(t, picture(7))
+		p.ID, p.Priority = "same", 1000
+		for range 2 { // sent twice it is one job
+			var answers []Accepted
+			b.hub.Submitter().Submit(t.Context(), p, func(a Accepted, err error) {
+				require.NoError(t, err)
+				answers = append(answers, a)
+			})
+			require.Len(t, answers, 1)
+			require.Equal(t, "same", answers[0].ID)
+			require.Zero(t, answers[0].NodeErrors.Len())
+			require.Equal(t, "success", b.finished("same").Status.Text)
 		}
-		eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
-		status, again := b.post("/prompt", stitch)
-		require.Equal(t, http.StatusBadRequest, status, string(again))
-		require.JSONEq(t, string(said), string(again))
+		require.Equal(t, 1, started(b))
+		j := must(b.hub.jobs.Find(t.Context(), job.DefaultTenant, "same"))(t)
+		require.Equal(t, job.MaxPriority, j.Priority)
+		require.Equal(t, "from:test", j.Caller)
+	})
+}
+
+// loggedDoor records when a door is closed.
+type loggedDoor struct {
+	door
+	log *[]string
+}
+
+func (d loggedDoor) Close() {
+	*d.log = append(*d.log, "closed")
+	d.door.Close()
+}
+
+// Messages of a run may follow once the door of its job is closed. A client that
+// is told of an error must have that answer by then, just like a client that is
+// told an id: a job may be queued even though its client is told of an error.
+func TestDoorStaysOpenUntilTheAnswer(t *testing.T) {
+	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
+		var log []string
+		submitter := *b.hub.Submitter()
+		submitter.door = func(key string) door { return loggedDoor{b.hub.dispatch.Doors.Open(key), &log} }
+		for _, test := range []struct {
+			graph   string
+			refused bool
+		}{{checked(-1, false), true}, {checked(1, false), false}} { // refused first, so that the instance is idle
+			log = nil
+			submitter.Submit(t.Context(), submissionOf(t, test.graph), func(_ Accepted, err error) {
+				log = append(log, "answered")
+				var refusal *catalog.Answer
+				require.Equal(t, test.refused, errors.As(err, &refusal), "%v", err)
+			})
+			require.Equal(t, []string{"answered", "closed"}, log)
+		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -14,67 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/peers"
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
-
-// A client moves to another hub while Redis is away, and the hub that ran its prompt is killed:
-// only the history is left to say that the prompt has ended.
-func TestEndIsFoundWhateverDied(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
-	direct := peers.New(redistest.Open(t, server.URL()), "test")
-	const arriving, broken, healed = 1, 2, 3
-	var state atomic.Int32
-	proxy := redistest.NewProxy(t, server.Addr(), func() bool {
-		if state.Load() == arriving {
-			// From the moment on when Redis knows where the client is now.
-			if owners, err := direct.Owners(t.Context(), []stream.Key{k}); err == nil && owners[0].Hub != "" {
-				state.CompareAndSwap(arriving, broken)
-			}
-		}
-		return state.Load() == broken
-	})
-	one := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
-	two := newBench(t, 0, func(b *bench) {
-		b.id.Redis, b.id.Data, b.id.GossipBind = proxy.URL(), one.id.Data, "localhost:0"
-	})
-	id := one.submit(picture(3), "ann")
-	one.finished(id)
-	one.kill()
-	state.Store(arriving)
-	socket := two.dial("ann")
-	eventually(t, func() bool { return proxy.Lost() > 10 }, time.Minute, time.Millisecond)
-	state.Store(healed)
-	types := socket.until(id)
-	require.Equal(t, "execution_start", types[0])
-	require.Contains(t, types, "executed")
-	require.Equal(t, "execution_success", types[len(types)-2])
-	require.NoError(t, two.hub.ends.look(t.Context()))
-	requireDelivered(t, two, socket, id)
-}
-
-// A client reads the end of its prompt while Redis is away. Redis is told once it is back, so that
-// no other hub tells the client again.
-func TestConfirmedEndWhileRedisIsAway(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	b := newBench(t, 1, func(b *bench) { b.id.Redis = server.URL() })
-	id := b.submit(picture(3), "ann")
-	b.finished(id)
-	k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
-	waiting := must(b.hub.queue.Undelivered(t.Context(), k.Tenant, k.Client))(t)
-	require.Len(t, waiting, 1)
-	server.Stop()
-	b.hub.ends.delivered(k, id)
-	server.Start()
-	eventually(t, func() bool {
-		waiting, err := b.hub.queue.Undelivered(t.Context(), k.Tenant, k.Client)
-		return err == nil && len(waiting) == 0
-	}, time.Minute, 10*time.Millisecond)
-}
 
 // Ends that are too old to be told are not read again at each look.
 func TestOldEndsAreSkipped(t *testing.T) {

@@ -132,26 +132,6 @@ func TestCustomRoutes(t *testing.T) {
 	})
 }
 
-func TestPathsThatLeadElsewhere(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p := newPack(t, "one", sim.Config{Version: "0.33.0"})
-		b := packed(t, p)
-		b.play([]exchange{
-			{method: "GET", path: "//queue", status: 404, want: "404: Not Found"},
-			{method: "GET", path: "/../main.py", status: 404, want: "404: Not Found"},
-			{method: "GET", path: "/%2e%2e/main.py", status: 404, want: "404: Not Found"},
-			{method: "GET", path: "/pack/%2e%2e/%2e%2e/restart/x", status: 404, want: "404: Not Found"},
-			{method: "POST", path: "/pack/..%2f..%2frestart/x", status: 405, want: "405: Method Not Allowed"},
-			{method: "POST", path: `/pack/..%5c..%5cx`, status: 405, want: "405: Method Not Allowed"},
-			{method: "POST", path: "/manager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
-			{method: "POST", path: "/api/manager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
-			{method: "POST", path: "/%6danager/reboot", status: 403, want: `^\{"error": \{"type": "manager_off"`},
-			{method: "GET", path: "/manager/version", status: 418, want: "one"},
-			{method: "GET", path: "/internal/nope", status: 404, want: "404: Not Found"},
-		})
-	})
-}
-
 func TestUnknownPaths(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		steps := []exchange{

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
@@ -134,46 +134,6 @@ func (b *bench) views(name string) bool {
 	return status == http.StatusOK
 }
 
-// A history entry goes away together with the files that no younger entry names. A
-// file that a cached run has named again stays.
-func TestHistoryGoesWithItsFiles(t *testing.T) {
-	for name, configure := range map[string]func(*testing.T, *bench){
-		"folder":       func(*testing.T, *bench) {},
-		"object store": func(t *testing.T, b *bench) { b.id.Storage = bucket(t) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, 1, func(b *bench) { configure(t, b) })
-			old, red, _ := b.made(picture(0xff0000))
-			first, green, end := b.made(picture(0x00ff00))
-			eventually(t, func() bool { return time.Since(end) > 2*time.Millisecond }, time.Minute, time.Millisecond)
-			again, cached, _ := b.made(picture(0x00ff00))
-			require.Equal(t, green, cached, "the cached run names the same file")
-
-			ctx, later := t.Context(), end.Add(time.Hour)
-			require.NoError(t, b.hub.janitor.forget(ctx, "", end, later))
-			for _, id := range []string{old, first} {
-				_, there := b.history(id)
-				require.False(t, there)
-			}
-			require.False(t, b.views(red))
-			_, there := b.history(again)
-			require.True(t, there)
-			require.True(t, b.views(green))
-
-			// When an operator's client clears the history, no files are deleted, as in
-			// ComfyUI. They expire later by themselves.
-			b.posts("/history", `{"clear": true}`)
-			require.True(t, b.views(green))
-			b.settings.HistoryAge = time.Hour
-			require.NoError(t, b.hub.Start(ctx, b.settings))
-			require.NoError(t, b.hub.janitor.retainAt(ctx, end.Add(30*time.Minute)))
-			require.True(t, b.views(green))
-			require.NoError(t, b.hub.janitor.retainAt(ctx, end.Add(2*time.Hour)))
-			require.False(t, b.views(green))
-		})
-	}
-}
-
 func TestHistoryIsBoundedBySize(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		var ids, names []string
@@ -224,20 +184,64 @@ func TestInputsGrowOld(t *testing.T) {
 	})
 }
 
-// One hub does the cleaning. When it stops, another one takes over.
-func TestOneHubKeepsHouse(t *testing.T) {
+// What is overwritten at one hub, and what goes because of its age, is in the trash of both.
+func TestTrashOfTwoHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		server := redisInMemory(t)
-		one := newBench(t, 0, func(b *bench) { b.id.Redis = server })
-		two := newBench(t, 0, func(b *bench) {
-			b.id.Redis, b.id.Storage = server, filepath.Join(one.id.Data, "files")
-		})
-		lead := func(b *bench) bool {
-			ok := must(b.hub.store.Lead(t.Context(), "house", b.hub.self, time.Minute))(t)
-			return ok
+		one, two := newPair(t, 1, 0)
+		one.hub.janitor.full = func() bool { return false } // whatever the disk of this machine is
+		for _, data := range []string{"red", "green"} {
+			one.overwrites(t, data)
 		}
-		require.True(t, lead(one))
-		require.False(t, lead(two))
-		require.True(t, lead(one))
+		id, name, _ := one.made(picture(0xff))
+		one.settings.HistoryAge = time.Hour
+		require.NoError(t, one.hub.Start(t.Context(), one.settings))
+		require.NoError(t, one.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+		_, there := two.history(id)
+		require.False(t, there)
+		require.False(t, two.views(name))
+
+		all, n, err := two.hub.Operator().Trash(t.Context(), "default", 10)
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		for _, trashed := range all {
+			_, err := two.hub.Operator().TakeBack(t.Context(), "default", trashed.ID)
+			require.NoError(t, err)
+			_, err = one.hub.Operator().TakeBack(t.Context(), "default", trashed.ID)
+			require.ErrorIs(t, err, ErrNotInTrash)
+		}
+		require.True(t, one.views(name))
+		one.posts("/history", `{"clear": true}`)
+		require.True(t, one.views(name), "as in ComfyUI, its files stay until they are too old or too many")
+		_, body := one.get("/view?type=input&filename=fox.png")
+		require.Equal(t, "red", string(body))
+
+		// A storage that is full has no room for a trash.
+		one.overwrites(t, "blue")
+		one.hub.janitor.full = func() bool { return true }
+		require.NoError(t, one.hub.janitor.retainAt(t.Context(), time.Now()))
+		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		one.hub.janitor.full = func() bool { return false }
+
+		// What takes too much room is gone.
+		one.settings.HistoryAge, one.settings.HistorySize = 0, 1
+		require.NoError(t, one.hub.Start(t.Context(), one.settings))
+		require.NoError(t, one.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+		require.False(t, two.views(name))
+		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		_, _, err = New(one.id).Operator().Trash(t.Context(), "", 1)
+		require.ErrorIs(t, err, ErrNotStarted)
+		_, err = New(one.id).Operator().TakeBack(t.Context(), "default", "x")
+		require.ErrorIs(t, err, ErrNotStarted)
 	})
+}
+
+// overwrites uploads a file in place of the one of its name.
+func (b *bench) overwrites(t *testing.T, data string) {
+	t.Helper()
+	_, err := b.hub.store.Upload(t.Context(), "default", job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
+	require.NoError(t, err)
 }

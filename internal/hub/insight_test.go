@@ -1,15 +1,9 @@
 package hub
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -77,11 +72,12 @@ func TestInsightOfATenant(t *testing.T) {
 		require.Contains(t, string(InstancesJSON(b.hub)), at, "the operator sees it")
 		require.Contains(t, string(InstancesJSON(b.hub)), running)
 
-		require.Equal(t, shownStats{Queued: 1, Running: 1}, ada.stats())
+		ada.connect("ada")
+		require.Equal(t, shownStats{Queued: 1, Running: 1, Sockets: 1}, ada.stats())
 		require.Zero(t, eve.stats())
 		require.Zero(t, stranger.stats())
 		b.trusted = true
-		require.Equal(t, shownStats{Queued: 1, Running: 1}, stranger.stats(), "who may speak for all may count all")
+		require.Equal(t, shownStats{Queued: 1, Running: 1, Sockets: 1}, stranger.stats(), "who may speak for all may count all")
 		require.Equal(t, at, stranger.instances()[0].URL)
 		b.trusted = false
 
@@ -132,26 +128,6 @@ func TestReasonsTellNoAddress(t *testing.T) {
 	})
 }
 
-// An instance's log shows everybody's prompts. Once somebody logs in, callers
-// without a login do not see it either.
-func TestLogsWherePeopleLogIn(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		p := newPack(t, "one", sim.Config{})
-		b := packed(t, p)
-		stranger, ada := b.script(), b.login("ada")
-		_, before := stranger.send("GET", "/internal/logs", "")
-		require.NotEqual(t, `""`, string(before))
-		for _, v := range []*visitor{ada, stranger} {
-			_, body := v.send("GET", "/internal/logs", "")
-			require.Equal(t, `""`, string(body))
-			_, body = v.send("GET", "/internal/logs/raw", "")
-			require.JSONEq(t, `{"entries": [], "size": {"cols": 80, "rows": 24}}`, string(body))
-			v.sends("PATCH", "/internal/logs/subscribe", `{"clientId": "x", "enabled": true}`)
-			require.Empty(t, p.last(), "no instance is asked for its log")
-		}
-	})
-}
-
 // A node leaves a picture in its instance's memory under an id that others could
 // guess. Only the tenant whose job has named it gets it.
 func TestPicturesLeftByNodes(t *testing.T) {
@@ -183,61 +159,16 @@ func TestPicturesLeftByNodes(t *testing.T) {
 
 // The pictures that a job names are recorded when its instance reports them.
 func TestOutputsNamePictures(t *testing.T) {
-	t.Parallel()
-	i := newInstance(t, sim.Config{})
-	to := must(url.Parse(i.url()))(t)
-	rest := httputil.NewSingleHostReverseProxy(to)
-	// The simulator has none of those nodes, so the test adds their output to its history.
-	rest.ModifyResponse = func(resp *http.Response) error {
-		if !strings.HasPrefix(resp.Request.URL.Path, "/history/") {
-			return nil
-		}
-		body, err := io.ReadAll(resp.Body)
-		body = bytes.Replace(body, []byte(`"images": [{`), []byte(`"images": [{"source": "http", "id": "left", "type": "output"}, {`), 1)
-		resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-		resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
-		return err
-	}
-	web := httptest.NewServer(rest)
-	t.Cleanup(func() { web.CloseClientConnections(); web.Close() })
-	b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{web.URL} })
-	ada, eve := b.login("ada"), b.login("eve")
-	id := ada.submit(picture(7), "ada")
-	ada.awaits(id, "done")
-	require.Len(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "left"), 1)
-	require.Empty(t, b.hub.Holders(Viewer{Tenant: eve.user, Login: true}, nil, "left"))
-	require.Empty(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "other"))
-}
-
-// Two tenants may use the same client id. Each gets its own messages.
-func TestSocketOfAnotherTenantsClient(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+	left := sim.Config{Annotate: func(file *pyjson.Object) {
+		file.Set("source", pyjson.String("http"))
+		file.Set("id", pyjson.String("left"))
+	}}
+	inBench(t, benchOf(0, serving(left)), func(t *testing.T, b *bench) {
 		ada, eve := b.login("ada"), b.login("eve")
-		socket := eve.connect("shared")
-		require.Equal(t, 1, eve.stats().Sockets)
-		require.Zero(t, ada.stats().Sockets)
-		hers := ada.submit(picture(1), "shared")
-		ada.awaits(hers, "done")
-		theirs := eve.submit(picture(2), "shared")
-		socket.until(theirs)
-	})
-}
-
-// A tenant's files do not exist for others, whatever the names.
-func TestFilesOfAnotherTenant(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		ada, eve, stranger := b.login("ada"), b.login("eve"), b.script()
-		id := ada.submit(picture(1), "ada")
-		ada.awaits(id, "done")
-		ada.sends("POST", "/userdata/w.json", "{}")
-		for v, want := range map[*visitor]int{ada: 200, eve: 404, stranger: 404} {
-			for _, path := range []string{"/view?filename=ComfyUI_00001_.png", "/userdata/w.json"} {
-				require.Equal(t, want, statusOf(v.send("GET", path, "")), "%q %s", v.user, path)
-			}
-			_, body := v.send("GET", "/internal/files/output", "")
-			require.Equal(t, want == http.StatusOK, strings.Contains(string(body), "ComfyUI_00001_.png"), v.user)
-			require.Equal(t, want, statusOf(v.send("POST", "/hub/files", `{"filename": "ComfyUI_00001_.png"}`)), v.user)
-		}
+		ada.awaits(ada.submit(picture(7), "ada"), "done")
+		require.Len(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "left"), 1)
+		require.Empty(t, b.hub.Holders(Viewer{Tenant: eve.user, Login: true}, nil, "left"))
+		require.Empty(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "other"))
 	})
 }
 

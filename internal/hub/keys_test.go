@@ -17,44 +17,14 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
-
-// Hubs that start for the first time at the same moment end up with one ring, in a
-// folder as in a bucket.
-func TestHubsRaceForTheFirstKey(t *testing.T) {
-	for name, location := range map[string]string{"folder": t.TempDir(), "bucket": bucket(t)} {
-		rings := make([]*keyring.Ring, 4)
-		var wait sync.WaitGroup
-		for n := range rings {
-			storage := must(files.OpenStorage(t.Context(), location))(t)
-			t.Cleanup(func() { _ = storage.Close() })
-			wait.Go(func() {
-				var err error
-				rings[n], err = keyring.Open(t.Context(), keyring.Options{Store: storage.KeyStore()})
-				if err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			})
-		}
-		wait.Wait()
-		for _, from := range rings {
-			sealed := must(from.Sealer(keyring.APIKeys).Seal([]byte("value"), nil))(t)
-			for _, to := range rings {
-				value := must(to.Sealer(keyring.APIKeys).Open(t.Context(), sealed, nil))(t)
-				require.Equal(t, "value", string(value))
-			}
-		}
-	}
-}
 
 // API keys that the last version encrypted with the gossip key or with the file
 // "secret" can still be opened. Nothing is encrypted that way any more.

@@ -113,3 +113,11 @@ func (b *bench) begins(graph, client string) (id string) {
 	eventually(b.t, func() bool { return started(b) > before }, time.Minute, time.Millisecond)
 	return id
 }
+
+func started(b *bench) int {
+	n := 0
+	for _, i := range b.instances {
+		n += i.Started()
+	}
+	return n
+}

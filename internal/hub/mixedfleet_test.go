@@ -241,16 +241,6 @@ func before(all []run, tenant, kind, other string) (count int) {
 	return count
 }
 
-// A tenant that has filled the queues of both kinds of servers does not go before one that comes
-// later.
-func TestMixedFleetFairShare(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		all := newMixed(t, TenantLimits{}).flood(flood{"ann", 12, 12}, flood{"bob", 4, 4})
-		require.Len(t, all, 32)
-		require.Less(t, before(all, "ann", "", "bob"), 14, "%v", all)
-	})
-}
-
 // A share is of the whole fleet: a tenant that has had the ComfyUI to itself all the while gets few
 // turns on the A1111 server.
 func TestMixedFleetHasOneShare(t *testing.T) {

@@ -1,9 +1,12 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -212,18 +215,97 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 	b.becomesReady() // it says what it knew for up to a second
 }
 
-// A mistake in the configuration is an error of the start, even while Redis is away.
-func TestMistakesAreFoundWhileRedisIsAway(t *testing.T) {
-	t.Parallel()
+// A hub that cannot start says why in one line, and can be closed: the web server closes what
+// failed to start, even if it was half open, and that must not panic.
+func TestFailedStarts(t *testing.T) {
+	sealed := t.TempDir()
+	server := redistest.Start(t)
+	first := newBench(t, 0, func(b *bench) {
+		b.id.Redis, b.id.Storage, b.settings.Secrets = server.URL(), sealed, []string{"what only the operator knows"}
+	})
+	first.stop()
 	busy := newBench(t, 0)
-	for name, id := range map[string]Identity{
-		"no URL":          {Redis: "nonsense://", Data: t.TempDir(), GossipBind: "127.0.0.1:0"},
-		"no storage URL":  {Redis: "redis://127.0.0.1:1", Data: t.TempDir(), GossipBind: "127.0.0.1:0", Storage: "nonsense://x"},
-		"a folder in use": {Redis: "embedded", Data: busy.id.Data, GossipBind: "127.0.0.1:0"},
-		"no address":      {Redis: "redis://127.0.0.1:1", Data: t.TempDir(), GossipBind: "203.0.113.1:1", GossipKey: gossipKey},
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	frontend := filepath.Join(t.TempDir(), "none")
+	for name, c := range map[string]struct {
+		change func(b *bench)
+		says   string
+	}{
+		"data folder":      {func(b *bench) { b.id.Data = filepath.Join(file, "data") }, "data folder"},
+		"web UI":           {func(b *bench) { b.settings.Frontend = frontend }, "none"},
+		"URL of Redis":     {func(b *bench) { b.id.Redis = "nonsense://" }, "nonsense"},
+		"URL of storage":   {func(b *bench) { b.id.Storage = "nonsense://x" }, "neither a folder nor"},
+		"another secret":   {func(b *bench) { b.settings.Secrets = []string{"a secret that is another one"} }, "give the hub the secret that it had before"},
+		"no secret":        {func(b *bench) { b.settings.Secrets = nil }, "secret"},
+		"no scripts":       {func(b *bench) { b.id.Redis = withoutScripts(t, server.Addr()) }, "the server runs no Lua scripts"},
+		"gossip address":   {func(b *bench) { b.id.GossipBind = "203.0.113.1:1" }, "203.0.113.1:1"},
+		"static instances": {func(b *bench) { b.settings.Instances = []string{"nonsense://x"} }, "nonsense"},
+		"nothing to find":  {func(*bench) {}, ""},
+		"a folder in use":  {func(b *bench) { b.id.Redis, b.id.Data = "embedded", busy.id.Data }, "in use by another hub"},
+		"Redis is away":    {func(b *bench) { b.id.Redis, b.id.Storage = "redis://127.0.0.1:1", "nonsense://x" }, "neither a folder nor"},
+		"A1111 server":     {func(b *bench) { b.settings.A1111 = []string{"nonsense://x"} }, "nonsense"},
 	} {
-		h := New(id)
-		require.Error(t, h.Start(t.Context(), busy.settings), name)
-		require.NoError(t, h.Close(context.Background()), name)
+		t.Run(name, func(t *testing.T) {
+			b := &bench{t: t, id: Identity{Redis: server.URL(), Data: t.TempDir(), Storage: sealed, GossipBind: "127.0.0.1:0", GossipKey: gossipKey}}
+			b.settings = first.settings
+			c.change(b)
+			h := New(b.id)
+			err := h.Start(t.Context(), b.settings)
+			if c.says == "" {
+				require.NoError(t, err)
+			} else {
+				require.ErrorContains(t, err, c.says)
+				require.NotContains(t, err.Error(), "\n")
+			}
+			for range 2 {
+				require.NoError(t, h.Close(context.Background()))
+			}
+			require.Error(t, h.Start(t.Context(), b.settings), "%s: it is closed")
+		})
 	}
+}
+
+// withoutScripts is the URL of a Redis that has no EVAL, as some that are managed.
+func withoutScripts(t *testing.T, addr string) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", addr)
+			if err != nil {
+				client.Close()
+				return
+			}
+			go func() {
+				defer client.Close()
+				_, _ = io.Copy(client, server)
+			}()
+			go func() {
+				defer server.Close()
+				part := make([]byte, 64<<10)
+				for {
+					n, err := client.Read(part)
+					if err != nil {
+						return
+					}
+					if bytes.Contains(bytes.ToLower(part[:min(n, 40)]), []byte("\neval")) {
+						_, err = client.Write([]byte("-ERR unknown command 'evalsha'\r\n"))
+					} else {
+						_, err = server.Write(part[:n])
+					}
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return "redis://" + listener.Addr().String()
 }

@@ -2,7 +2,9 @@ package hub
 
 import (
 	"context"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
 
 const (
@@ -178,4 +181,31 @@ func TestSocketsOfNodesEnd(t *testing.T) {
 			}, time.Minute, 5*time.Millisecond)
 		})
 	}
+}
+
+// What lies below the API's paths and is no route of it never reaches an instance, which would
+// show everybody's jobs.
+func TestComfyV2PathsStayHere(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		i := newInstance(t, sim.Config{})
+		front := simtest.Front(t, i.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
+			if strings.Contains(r.URL.Path, "/v2/") {
+				_, _ = io.WriteString(w, "everybody's")
+				return
+			}
+			rest.ServeHTTP(w, r)
+		})
+		b := newBench(t, 0, func(b *bench) {
+			b.settings.Passthrough = PassthroughOn
+			b.settings.Instances = append(b.settings.Instances, front.URL)
+		})
+		for path, status := range map[string]int{
+			"/v2/other": http.StatusOK, "/v2/jobs": http.StatusNotFound, "/v2/jobs/x": http.StatusNotFound, "/v2/assets/x/content": http.StatusNotFound,
+			"/api/v2/jobs/x/y": http.StatusNotFound, "/api/v2/assets": http.StatusMethodNotAllowed, "/api/v2/health/x": http.StatusNotFound,
+		} {
+			got, answer := b.as("", "GET", path, "")
+			require.Equal(t, status, got, path)
+			require.Equal(t, status == http.StatusOK, strings.Contains(answer, "everybody's"), path)
+		}
+	})
 }

@@ -56,41 +56,6 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 	})
 }
 
-// A page that is reloaded, or opened in another tab, has a new client id and the
-// same cookie. The browser still owns what the first page posted.
-func TestNewTab(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := withPage(t, 2)
-		ann, bob := b.browser(), b.browser()
-		ann.connect("ann-first-tab")
-		bob.connect("bob-tab")
-		ended, hisEnded := ann.submit(work(1, 1, "none"), "ann-first-tab"), bob.submit(work(1, 2, "none"), "bob-tab")
-		ann.awaits(ended, "done")
-		bob.awaits(hisEnded, "done")
-		running, theirs := ann.submit(endless(3), "ann-first-tab"), bob.submit(endless(4), "bob-tab")
-		ann.awaits(running, "running")
-		bob.awaits(theirs, "running")
-		waiting, hisWaiting := ann.submit(endless(5), "ann-first-tab"), bob.submit(endless(6), "bob-tab")
-		ann.sends("GET", "/", "")
-		ann.connect("ann-second-tab")
-		ann.posts("/history", `{"clear": true}`)
-		ann.posts("/queue", `{"clear": true}`)
-		ann.posts("/interrupt", "")
-		ann.awaits(running, "cancelled")
-		states := ann.states()
-		require.NotContains(t, states, waiting)
-		require.Equal(t, "running", states[theirs])
-		require.Contains(t, states, hisWaiting)
-		_, found := b.history(ended)
-		require.False(t, found)
-		_, found = b.history(hisEnded)
-		require.True(t, found)
-		bob.posts("/queue", `{"clear": true}`)
-		bob.posts("/interrupt", "")
-		bob.awaits(theirs, "cancelled")
-	})
-}
-
 // A browser that keeps no cookies is offered one with each socket. Its address and
 // program still identify it, even after its socket reconnects, and browsers with a
 // cookie are not mistaken for it.
@@ -246,5 +211,63 @@ func TestQueueOne(t *testing.T) {
 			_, found := b.history(id)
 			require.False(t, found)
 		}
+	})
+}
+
+// A bot has a client id for each of its users, and names none when it counts, clears and
+// interrupts: that concerns everything it has posted, however many ids it used, and even after the
+// hub has restarted.
+func TestBotWithManyClients(t *testing.T) {
+	const users = 60
+	inBubble(t, func(t *testing.T) {
+		b := withPage(t, 1)
+		bot, other := b.script(), b.browser()
+		theirs := other.submit(work(1, 0, "none"), "other")
+		other.awaits(theirs, "done")
+		mine := map[string]bool{}
+		running := ""
+		for n := range users {
+			id := bot.submit(endless(n), fmt.Sprint("user ", n))
+			if n == 0 {
+				bot.awaits(id, "running")
+				running = id
+			}
+			mine[id] = true
+		}
+		theirs = other.submit(endless(users), "other")
+		type item = []json.RawMessage
+		first := func() []string {
+			queue := decoded[struct {
+				Pending []item `json:"queue_pending"`
+			}](t, bot.sends("GET", "/queue", ""))
+			var ids []string
+			for _, i := range queue.Pending[:users-1] {
+				var id string
+				require.NoError(t, json.Unmarshal(i[1], &id))
+				ids = append(ids, id)
+			}
+			return ids
+		}
+		for range 2 {
+			require.Equal(t, users, bot.count())
+			require.Equal(t, 1, other.count())
+			for _, id := range first() {
+				require.True(t, mine[id], "what others have posted comes behind")
+			}
+			b.stop()
+			b.start()
+			b.connected(1)
+			bot.awaits(running, "running")
+		}
+		bot.posts("/queue", `{"clear": true}`)
+		require.Equal(t, 1, bot.count())
+		bot.posts("/interrupt", "")
+		bot.awaits(running, "cancelled")
+		other.awaits(theirs, "running")
+		bot.posts("/history", `{"clear": true}`)
+		require.NotContains(t, bot.states(), running)
+		require.Equal(t, 0, bot.count())
+		j := must(b.hub.Jobs().FindLive(t.Context(), job.DefaultTenant, theirs))(t)
+		require.NoError(t, b.hub.Canceller().Stop(t.Context(), j))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"net/http"
 	"regexp"
 	"runtime"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/google/uuid"
 	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -263,4 +265,44 @@ func TestManyIdsAreFewRoundTrips(t *testing.T) {
 			require.LessOrEqual(t, after-before, most, "%s:%s", path, counted.table(1))
 		}
 	})
+}
+
+// server is anything that answers like ComfyUI, and a socket to it.
+type server struct {
+	b    testing.TB
+	url  string
+	conn *websocket.Conn
+}
+
+func newServer(b testing.TB, url string) *server {
+	b.Helper()
+	conn, _, err := websocket.Dial(b.Context(), url+"/ws?clientId=bench", nil)
+	require.NoError(b, err)
+	conn.SetReadLimit(-1)
+	b.Cleanup(func() { conn.CloseNow() })
+	return &server{b: b, url: url, conn: conn}
+}
+
+// post posts a picture of one colour and returns the prompt's id.
+func (s *server) post(colour int) string {
+	resp, err := http.Post(s.url+"/prompt", "application/json", strings.NewReader(fmt.Sprintf(`{"prompt": %s, "client_id": "bench"}`, picture(colour))))
+	require.NoError(s.b, err)
+	status, body := read(s.b, resp)
+	require.Equal(s.b, http.StatusOK, status, string(body))
+	return idOf(s.b, body)
+}
+
+// end reads to the end of a prompt.
+func (s *server) end(id string) {
+	for {
+		kind, data, err := s.conn.Read(s.b.Context())
+		require.NoError(s.b, err)
+		var m message
+		if kind != websocket.MessageText || json.Unmarshal(data, &m) != nil {
+			continue
+		}
+		if m.Type == "executing" && m.Data.Node == nil && m.Data.PromptID == id {
+			return
+		}
+	}
 }

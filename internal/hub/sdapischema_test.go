@@ -231,47 +231,39 @@ func TestA1111SchemaAtWork(t *testing.T) {
 }
 
 // Errors have the published shapes: an exception's, FastAPI's, or FastAPI's for a body.
+// TestA1111Answers has more of them, word for word.
 func TestA1111SchemaOfErrors(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		server := newA1111(t, simsd.Config{})
 		b := withA1111(t, 0, server)
 		c := sd{b: b, name: "webuiapi"}
 		for _, e := range []struct {
-			method, path, body string
-			status             int
-			answer             shape
+			route, body string
+			status      int
+			answer      shape
 		}{
-			{"POST", "/sdapi/v1/txt2img", `{"sampler_name": "x"}`, 404, shapeProblem},
-			{"POST", "/sdapi/v1/img2img", `{}`, 404, shapeProblem},
-			{"POST", "/sdapi/v1/interrogate", `{}`, 500, shapeProblem},
-			{"POST", "/sdapi/v1/options", `{"no such": 1}`, 500, shapeProblem},
-			{"POST", "/sdapi/v1/txt2img", `{"override_settings": {"sd_model_checkpoint": "none"}}`, 500, shapeProblem},
-			{"POST", "/sdapi/v1/png-info", `{}`, 422, shapePlace}, // image is required
-			{"POST", "/sdapi/v1/extra-batch-images", `{}`, 422, shapePlace},
-			{"POST", "/sdapi/v1/txt2img", `{"steps": "x"}`, 422, shapePlace},
-			{"POST", "/sdapi/v1/txt2img", `[]`, 422, shapePlace},
-			{"POST", "/sdapi/v1/txt2img", ``, 422, shapePlace},
-			{"POST", "/sdapi/v1/options", `[]`, 422, shapePlace},
-			{"POST", "/internal/progress", `{"id_task": 5}`, 422, shapePlace},
-			{"GET", "/sdapi/v1/txt2img", ``, 405, shapeRefusal},
-			{"POST", "/sdapi/v1/samplers", `{}`, 405, shapeRefusal},
-			{"GET", "/sdapi/v1/nowhere", ``, 404, shapeRefusal},
+			{"POST /sdapi/v1/interrogate", `{}`, 500, shapeProblem},
+			{"POST /sdapi/v1/options", `{"no such": 1}`, 500, shapeProblem},
+			{"POST /sdapi/v1/png-info", `{}`, 422, shapePlace}, // image is required
+			{"POST /sdapi/v1/extra-batch-images", `{}`, 422, shapePlace},
+			{"POST /sdapi/v1/txt2img", ``, 422, shapePlace},
+			{"POST /sdapi/v1/options", `[]`, 422, shapePlace},
+			{"POST /internal/progress", `{"id_task": 5}`, 422, shapePlace},
+			{"GET /sdapi/v1/txt2img", ``, 405, shapeRefusal},
+			{"GET /sdapi/v1/nowhere", ``, 404, shapeRefusal},
 		} {
-			about := e.method + " " + e.path + " " + e.body
-			v := c.decoded(e.method, e.path, e.body, e.status)
+			method, path, _ := strings.Cut(e.route, " ")
+			v := c.decoded(method, path, e.body, e.status)
 			if e.answer == shapePlace {
 				list, _ := v.(map[string]any)["detail"].([]any)
-				require.Len(t, list, 1, about)
+				require.Len(t, list, 1, e.route)
 				v = list[0]
 			}
-			e.answer.holds(t, about, v)
+			e.answer.holds(t, e.route, v)
 		}
 		server.kill()
 		b.readyA1111(0)
-		eventually(t, func() bool {
-			status, _ := c.do("GET", "/sdapi/v1/samplers", "")
-			return status == http.StatusServiceUnavailable
-		}, time.Minute, 5*time.Millisecond)
+		eventually(t, func() bool { return statusOf(c.do("GET", "/sdapi/v1/samplers", "")) == http.StatusServiceUnavailable }, time.Minute, 5*time.Millisecond)
 		shapeProblem.holds(t, "no server", c.decoded("GET", "/sdapi/v1/samplers", "", http.StatusServiceUnavailable))
 	})
 }

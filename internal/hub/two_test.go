@@ -8,19 +8,25 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"maps"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/engine"
+	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
@@ -190,92 +196,6 @@ func requireDelivered(t *testing.T, b *bench, socket *client, id string) {
 	}, time.Minute, 5*time.Millisecond)
 }
 
-func TestSocketMovesToAnotherHub(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 0)
-	old := one.dial("ann")
-	id := one.submit(work(3600, 1, "none"), "ann")
-	require.Equal(t, "execution_start", old.next().Type)
-	for _, to := range []*bench{two, one, two} {
-		socket := to.dial("ann")
-		require.Equal(t, "execution_start", socket.next().Type, "from the start")
-		m := socket.next()
-		require.Equal(t, id, m.Data.PromptID)
-		old = socket
-	}
-	two.posts("/interrupt?clientId=ann", "")
-	types := old.until(id)
-	require.Equal(t, "execution_interrupted", types[len(types)-2])
-	requireDelivered(t, two, old, id)
-	// Messages that were received do not come again anywhere.
-	again := one.dial("ann")
-	next := one.submit(picture(7), "ann")
-	got, _ := again.sequence()
-	require.Equal(t, next, got)
-}
-
-// Jobs of one client run at both hubs at once. Its socket sees them one after the
-// other, each whole.
-func TestSerialAcrossHubs(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 1)
-	socket := two.dial("ann")
-	var want, got []string
-	for n := range 8 {
-		at := []*bench{one, two}[n%2]
-		want = append(want, at.submit(work(30, n, "none"), "ann"))
-	}
-	for range want {
-		id, all := socket.sequence()
-		got = append(got, id)
-		types := kept(all)
-		require.Equal(t, "execution_start", types[0])
-		require.Equal(t, "execution_success", types[len(types)-2])
-		require.Contains(t, types, "executed")
-	}
-	require.ElementsMatch(t, want, got, "each once")
-	require.Positive(t, started(one))
-	require.Positive(t, started(two))
-}
-
-// status counts the caller's jobs wherever they are posted and run.
-func TestCountsAcrossHubs(t *testing.T) {
-	t.Parallel()
-	one, two := newPair(t, 1, 0)
-	socket := two.dial("ann")
-	remaining := func() int {
-		for {
-			if h := socket.any(); h.Type == "status" {
-				s := decoded[struct {
-					Data struct {
-						Status struct {
-							Info struct {
-								Remaining int `json:"queue_remaining"`
-							} `json:"exec_info"`
-						}
-					}
-				}](t, h.raw)
-				return s.Data.Status.Info.Remaining
-			}
-		}
-	}
-	until := func(want int) {
-		t.Helper()
-		for remaining() != want {
-		}
-	}
-	require.Zero(t, remaining())
-	running := one.submit(work(3600, 1, "none"), "ann")
-	until(1)
-	one.submit(work(3600, 2, "none"), "bob")
-	waiting := two.submit(work(3600, 3, "none"), "ann")
-	until(2)
-	one.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, waiting))
-	until(1)
-	one.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, running))
-	until(0)
-}
-
 // Results that exist only on the socket cross hubs whole, whatever their size.
 func TestLargeResultsAcrossHubs(t *testing.T) {
 	t.Parallel()
@@ -328,4 +248,142 @@ func TestIDsOnOneFolder(t *testing.T) {
 	require.NotEqual(t, one, two)
 	again := must(New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID())(t)
 	require.Equal(t, one, again)
+}
+
+// A hub that was met is gone when nothing listens at its address, or when the gossip has given it
+// up. What is said about an earlier process of it no longer counts.
+func TestOtherHubsThatAreGone(t *testing.T) {
+	t.Parallel()
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	t.Cleanup(func() { listener.Close() })
+	var hubs otherHubs
+	tell := func(boot int64, left bool) {
+		hubs.note(gossip.Event{Member: gossip.Member{Role: gossip.RoleHub, Name: hubName("b"), Boot: boot, Addr: listener.Addr().String()}, Left: left})
+	}
+	gone := func() bool { return hubs.gone(t.Context(), "b/boot") }
+	require.False(t, gone(), "it was never met")
+	tell(2, true)
+	require.False(t, gone(), "nor when it leaves")
+	tell(2, false)
+	require.False(t, gone(), "it listens")
+	tell(2, true)
+	require.True(t, gone(), "the gossip has given it up")
+	tell(2, false)
+	require.False(t, gone(), "it was only frozen")
+	tell(3, false)
+	tell(2, true)
+	tell(2, false)
+	require.False(t, gone(), "it has restarted")
+	require.False(t, hubs.gone(t.Context(), "c/boot"))
+	require.NoError(t, listener.Close())
+	require.True(t, gone(), "its port is closed")
+}
+
+// kill acts like kill -9 for a hub: nothing that it does or says reaches the other hubs any more.
+func (b *bench) kill() {
+	b.t.Helper()
+	require.NoError(b.t, b.hub.db.Close())
+	b.stop()
+}
+
+// A picture went only over a socket, and the hub that had it is killed. Its client is told that the
+// picture is lost, not that all is well, even if it posts the prompt again.
+func TestPictureOfAKilledHub(t *testing.T) {
+	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
+		graph := strings.Replace(picture(3), "SaveImage", "SaveImageWebsocket", 1)
+		id := uuid.NewString()
+		post := func(b *bench) {
+			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": %q}`, graph, id))
+		}
+		post(one)
+		one.finished(id)
+		one.kill()
+		socket := two.dial("ann")
+		told := func() {
+			t.Helper()
+			var types []string
+			var last string
+			for len(types) == 0 || types[len(types)-1] != "executing" {
+				m := socket.next()
+				require.Equal(t, id, m.Data.PromptID)
+				types = append(types, m.Type)
+				if m.Type == "execution_error" {
+					last = m.raw
+				}
+			}
+			require.NotContains(t, types, "execution_success")
+			require.Contains(t, last, "was lost on its way")
+			require.Contains(t, last, `"node_type": "SaveImageWebsocket"`)
+		}
+		told()
+		requireDelivered(t, two, socket, id)
+		socket = two.dial("ann")
+		post(two)
+		told()
+	})
+}
+
+// A hub accepts what only another hub's instance can run, and lets it wait for that
+// instance. It refuses what no hub's instance can run.
+func TestPromptForAnotherHubsInstance(t *testing.T) {
+	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
+		two.settings.Instances = []string{newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}).url()}
+		require.NoError(t, two.hub.Start(t.Context(), two.settings))
+		two.connected(1)
+		eventually(t, func() bool { return slices.Contains(two.hub.inventory.catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
+		require.Equal(t, "success", two.finished(two.submit(work(1, 7, "none"), "ann")).Status.Text)
+		require.Equal(t, 1, started(one))
+		require.Equal(t, http.StatusBadRequest, statusOf(two.post("/prompt", `{"prompt": {"1": {"class_type": "Nowhere", "inputs": {}}}}`)))
+	})
+}
+
+// A restarting hub refuses no prompt just because the first of its instances cannot run it: it
+// knows what the others could run.
+func TestCatalogsOutliveARestart(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1, serving(sim.Config{OmitClasses: []string{"SimulatedWork"}}))
+		eventually(t, func() bool {
+			seen, err := b.hub.db.Client().HLen(t.Context(), b.hub.db.Key("fleet", "seen")).Result()
+			return err == nil && seen == 2
+		}, time.Minute, 10*time.Millisecond)
+		b.stop()
+		b.settings.Instances = []string{b.instances[1].url()}
+		b.start()
+		b.connected(1)
+		id := b.submit(work(1, 7, "none"), "ann")
+		b.settings.Instances = []string{b.instances[0].url(), b.instances[1].url()}
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		require.Equal(t, "success", b.finished(id).Status.Text)
+	})
+}
+
+// A socket with live events sees two jobs that run at the same time: both before either ends.
+func TestLiveEvents(t *testing.T) {
+	t.Parallel()
+	for query, option := range map[string]bool{"": true, "&events=live": false} {
+		runInBubble(t, query, func(t *testing.T) {
+			b := newBench(t, 2, func(b *bench) { b.live = option })
+			socket := b.dial("ann" + query)
+			open := map[string]bool{b.submit(work(3600, 1, "none"), "ann"): true, b.submit(work(3600, 2, "none"), "ann"): true}
+			seen := map[string]int{}
+			for len(seen) < 2 || slices.Min(slices.Collect(maps.Values(seen))) < 3 {
+				m := socket.next()
+				require.True(t, open[m.Data.PromptID], m.raw)
+				seen[m.Data.PromptID]++
+			}
+			for id := range open {
+				b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
+			}
+			last := map[string]string{}
+			for len(open) > 0 {
+				m := socket.next()
+				id := m.Data.PromptID
+				if m.Type == "executing" && m.Data.Node == nil {
+					require.Equal(t, "execution_interrupted", last[id])
+					delete(open, id)
+				}
+				last[id] = m.Type
+			}
+		})
+	}
 }
