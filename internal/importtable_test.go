@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/refusal", "internal/tenantlru", "internal/stream", "internal/userdata", "internal/webui",
 	},
 	"internal/api/mount":   {"internal/api", "internal/apikeys", "internal/hub"},
-	"internal/api/ops":     {"internal/api", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/tunnel"},
+	"internal/api/ops":     {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/refusal", "internal/tunnel"},
 	"internal/api/page":    {"internal/api"},
 	"internal/api/pull":    {"internal/api", "internal/budget", "internal/hub", "internal/intake", "internal/pyjson", "internal/facade", "internal/tunnel", "internal/worker"},
 	"internal/api/plain":   {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/stream"},

@@ -18,20 +18,20 @@ import (
 // those of Redis.
 type Canceller struct {
 	queue    *queue.Queue
-	jobs     *Jobs
 	dispatch *dispatch.Dispatcher
 	streams  *stream.Streams
 	// steered is told the key of a job that was steered.
 	steered func(key string)
 }
 
-// Cancel ends a tenant's newest job with an id, wherever it is, and reports whether there was one
-// to end.
+// Cancel ends a tenant's newest job with an id, or the one with that key, wherever it is, and reports
+// whether there was one to end.
 func (c *Canceller) Cancel(ctx context.Context, tenant, id string) (bool, error) {
-	j, err := c.jobs.Find(ctx, tenant, id)
-	if err != nil || j.Key == "" || !j.State.Live() {
-		return false, err
+	j, err := c.queue.FindOrGet(ctx, tenant, id)
+	if err != nil || j.Withdrawn || !j.State.Live() {
+		return false, ignoreNotFound(err)
 	}
+	j = j.Seen()
 	err = c.Stop(ctx, j)
 	return err == nil, err
 }

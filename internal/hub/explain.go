@@ -29,10 +29,10 @@ type Reservation = schedule.Reservation
 // Candidate is an instance, whether it could run a job, and why.
 type Candidate = dispatch.Candidate
 
-// Explain returns what is known about the viewer's newest job with an id. What cannot be read now
+// Explain returns what is known about a job, found as for Job. What cannot be read now
 // is left out: half an explanation is better than none. The error may be ErrNoJob.
 func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation, error) {
-	j, err := s.queue.Find(ctx, v.Tenant, id)
+	j, err := findFor(ctx, s.queue, v, id)
 	if err != nil {
 		return Explanation{}, err
 	}

@@ -29,8 +29,9 @@ type Insight struct {
 	// pages says where ComfyUI's page comes from.
 	pages func() *pageSource
 	// bond says whether Redis and the storage belong together.
-	bond *files.Bond
-	log  func() *slog.Logger
+	bond     *files.Bond
+	searches searches
+	log      func() *slog.Logger
 }
 
 // SeesAll reports whether a viewer may learn everybody's addresses, reasons and numbers: operators

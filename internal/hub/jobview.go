@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -76,10 +77,20 @@ func (s *Insight) views(ctx context.Context, live []job.Job, before int, clean f
 	return out
 }
 
-// Job returns the viewer's newest job with an id; the reason of a waiting one says what it is
-// waiting for. The error may be ErrNoJob.
+// findFor returns a viewer's newest job with an id, or the one with that key; an operator finds
+// everybody's by their keys. The error may be ErrNoJob.
+func findFor(ctx context.Context, q *queue.Queue, v Viewer, id string) (job.Job, error) {
+	j, err := q.FindOrGet(ctx, v.Tenant, id)
+	if v.Operator && errors.Is(err, ErrNoJob) {
+		return q.FindOrGet(ctx, "", id)
+	}
+	return j, err
+}
+
+// Job returns a job as findFor does; the reason of a waiting one says what it is waiting for. The error
+// may be ErrNoJob.
 func (s *Insight) Job(ctx context.Context, v Viewer, id string) (JobView, error) {
-	j, err := s.queue.Find(ctx, v.Tenant, id)
+	j, err := findFor(ctx, s.queue, v, id)
 	if err != nil {
 		return JobView{}, err
 	}

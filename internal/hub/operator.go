@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/machines"
@@ -62,13 +64,21 @@ func (o *Operator) Jobs(ctx context.Context, p JobsPage) ([]JobView, error) {
 	return o.insight.page(ctx, "", p, o.insight.withoutAddresses(operator))
 }
 
-// JobsWithID returns the newest job with an id of every tenant: tenants choose ids, so several may
-// have the same.
+// JobsWithID returns the newest job with an id of every tenant, since several may choose the same,
+// and the job with this key.
 func (o *Operator) JobsWithID(ctx context.Context, id string) ([]JobView, error) {
 	if !o.started.Load() {
 		return nil, ErrNotStarted
 	}
 	jobs, err := o.insight.queue.FindAnywhere(ctx, id)
+	if err == nil {
+		var keyed job.Job
+		keyed, err = o.insight.queue.FindOrGet(ctx, "", id)
+		if err == nil && !slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Key == keyed.Key }) {
+			jobs = append(jobs, keyed)
+		}
+		err = ignoreNotFound(err)
+	}
 	views := make([]JobView, len(jobs))
 	for n, j := range jobs {
 		views[n] = o.insight.whole(ctx, j, o.insight.withoutAddresses(operator))

@@ -23,18 +23,18 @@ const (
 // pausedReason says why a paused job is waiting.
 const pausedReason = "it is paused; its owner can resume it"
 
-// Steer changes when a tenant's newest job with an id will run. A job that is waiting at an
-// instance behind another one has been given out and can no longer be steered. Errors: ErrNoJob,
-// ErrNotWaiting.
+// Steer changes when a tenant's newest job with an id, or the one with that key, will run. A job that
+// is waiting at an instance behind another one has been given out and can no longer be steered.
+// Errors: ErrNoJob, ErrNotWaiting.
 func (c *Canceller) Steer(ctx context.Context, tenant, id string, s Steering) error {
-	j, err := c.jobs.Find(ctx, tenant, id)
-	if err != nil {
+	j, err := c.queue.FindOrGet(ctx, tenant, id)
+	switch {
+	case err != nil:
 		return err
-	}
-	if j.Key == "" || j.State.Ended() && j.Withdrawn {
+	case j.Withdrawn:
 		return ErrNoJob
 	}
-	if j.State != job.Queued {
+	if j = j.Seen(); j.State != job.Queued {
 		return ErrNotWaiting
 	}
 	_, err = c.queue.Steer(ctx, j.Key, s)

@@ -137,7 +137,7 @@ func TestWalkOfTwoTenants(t *testing.T) {
 	}
 	for _, route := range []string{
 		"/queue", "/api/queue", "/history", "/history/*", "/view", "/api/jobs", "/api/jobs/*", "/settings", "/settings/*",
-		"/userdata/*", "/hub/jobs", "/hub/jobs/*", files.HeldPath + "*",
+		"/userdata/*", "/hub/jobs", "/hub/jobs/*", "/hub/jobs/*/whole", files.HeldPath + "*",
 		"/api/v2/jobs", "/api/v2/jobs/*", "/api/v2/jobs/*/events", "/api/v2/assets/*",
 		"/status/*", "/wait/*", "/events/*", "/hub/v1/status/*",
 	} {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
@@ -26,6 +28,24 @@ func (q *Lookup) FindAll(ctx context.Context, tenant string, ids []string) ([]jo
 		}
 	}
 	return q.jobs(ctx, keys)
+}
+
+// FindOrGet returns a tenant's newest job with an id, or, if there is none, the job with this key if it
+// is the tenant's; with "" only the key counts. Parts of other jobs, and jobs that were withdrawn, are
+// not found. Errors: ErrNotFound.
+func (q *Lookup) FindOrGet(ctx context.Context, tenant, idOrKey string) (job.Job, error) {
+	j, err := job.Job{}, ErrNotFound
+	if tenant != "" {
+		j, err = q.Find(ctx, tenant, idOrKey)
+	}
+	if !errors.Is(err, ErrNotFound) || uuid.Validate(idOrKey) != nil {
+		return j, err
+	}
+	j, err = q.Get(ctx, idOrKey)
+	if err == nil && (tenant != "" && j.Tenant != tenant || j.Parent != "" || j.Withdrawn) {
+		return job.Job{}, ErrNotFound
+	}
+	return j, err
 }
 
 // FindAnywhere returns the jobs with an id, whoever's they are: the newest of each tenant, in no

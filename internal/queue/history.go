@@ -98,12 +98,17 @@ func (q *EndedJobs) HistoryEntry(ctx context.Context, tenant, id string) (Entry,
 	if err != nil {
 		return Entry{}, fmt.Errorf("queue: %w", err)
 	}
-	entries, err := q.readEntries(ctx, tenant, []string{key})
+	return q.EntryOf(ctx, job.Job{Requester: job.Requester{Tenant: tenant}, Key: key})
+}
+
+// EntryOf returns the entry of an ended job. Errors: ErrNotFound.
+func (q *EndedJobs) EntryOf(ctx context.Context, j job.Job) (Entry, error) {
+	entries, err := q.readEntries(ctx, j.Tenant, []string{j.Key})
+	if err == nil && len(entries) == 0 {
+		err = ErrNotFound
+	}
 	if err != nil {
 		return Entry{}, err
-	}
-	if len(entries) == 0 {
-		return Entry{}, ErrNotFound
 	}
 	return entries[0], nil
 }

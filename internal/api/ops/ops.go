@@ -19,13 +19,18 @@ type room struct {
 // not below /api.
 func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	o := &room{Requests: requests, hub: h}
-	d, c := dashboard{o}, commands{o}
+	d, c, f := dashboard{o}, commands{o}, finder{o}
 	t := &api.Router{}
 	t.Handle("GET /hub/instances", o.getInstances)
 	t.Handle("GET /hub/jobs", o.getJobs)
 	t.Handle("GET /hub/jobs/*", o.getJob)
 	t.Handle("PATCH /hub/jobs/*", o.patchJob)
+	t.Handle("GET /hub/jobs/*/whole", f.getWholeJob)
 	t.Handle("POST /hub/jobs/*/cancel", o.postJobCancel)
+	t.Handle("POST /hub/jobs/*/again", f.postJobAgain)
+	t.Handle("GET /hub/search", f.getSearch)
+	t.Handle("POST /hub/search/cancel", f.postSearchCancel)
+	t.Handle("POST /hub/search/again", f.postSearchAgain)
 	t.Handle("GET /hub/callbacks", o.getCallbacks)
 	t.Handle("GET /hub/callbacks/secret", o.getCallbackSecret)
 	t.Handle("POST /hub/callbacks/*/replay", o.postCallbackReplay)
@@ -45,6 +50,7 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("POST /hub/files", o.postFiles)
 	t.HandleOpen("GET "+api.LinkPath+"*", o.getFile)
 	t.HandleOpen("GET "+tunnel.Path, o.getTunnel)
-	t.Audit("POST /hub/pause", "POST /hub/resume", "POST /hub/drain", "POST /hub/forget", "POST /hub/restart", "POST /hub/jobs/*/cancel")
+	t.Audit("POST /hub/pause", "POST /hub/resume", "POST /hub/drain", "POST /hub/forget", "POST /hub/restart",
+		"POST /hub/jobs/*/cancel", "POST /hub/jobs/*/again", "POST /hub/search/cancel", "POST /hub/search/again")
 	return t
 }

@@ -83,7 +83,7 @@ func TestAnswersOfAnEmptyHub(t *testing.T) {
 func TestBeforeTheStart(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, false)
-	for _, path := range []string{"/hub/instances", "/hub/jobs", "/hub/jobs/x", "/hub/stats", "/hub/files/a.png"} {
+	for _, path := range []string{"/hub/instances", "/hub/jobs", "/hub/jobs/x", "/hub/jobs/x/whole", "/hub/search", "/hub/stats", "/hub/files/a.png"} {
 		status, answer, _ := ask(t, s, "GET", path, "")
 		require.Equal(t, http.StatusServiceUnavailable, status, "%s: %s", path, answer)
 	}
