@@ -171,6 +171,66 @@ const steps = {
     await ordered(page, []);
   },
 
+  async 'a job is found, explained, cancelled and run again'() {
+    const page = await visit('jobs?status=queued', {}, options.operators);
+    await page.getByText('No job fits').waitFor();
+    await accessible(page, 'no job');
+    const long = [await post(31, 200), await post(32, 200), await post(33, 200)];
+    const [waiting] = [await post(34, 200, 'needle 34'), await post(35, 200, 'needle 35')];
+    await page.getByRole('searchbox', { name: 'Id, error' }).fill('NEEDLE');
+    await page.locator('.jobs a.name', { hasText: waiting }).waitFor();
+    assert.equal(await page.locator('.jobs .row:not(.head)').count(), 2);
+    await accessible(page, 'jobs');
+    await shoot(page, 'jobs');
+    await page.locator('.jobs a.name', { hasText: waiting }).click();
+    await page.getByText('What speaks for and against each').waitFor();
+    await page.getByText('it runs another job').first().waitFor();
+    await page.getByText('Graph (3)').click();
+    await page.locator('.jobbody pre', { hasText: 'SimulatedWork' }).waitFor();
+    await accessible(page, 'a job');
+    await page.getByRole('spinbutton', { name: 'Priority' }).fill('7');
+    await page.getByRole('button', { name: 'Set' }).click();
+    await page.locator('dt:text-is("Priority") + dd', { hasText: '7' }).waitFor();
+    await shoot(page, 'job');
+    await page.locator('a.back').click();
+    await page.getByRole('button', { name: 'Cancel these' }).click();
+    await page.getByText('No job fits').waitFor();
+    for (const id of long) {
+      const at = `${options.hub}/hub/jobs/${encodeURIComponent(id)}`;
+      await fetch(`${at}/cancel`, { method: 'POST' });
+      for (let status = ''; status !== 'cancelled';) ({ status } = await fetch(at).then((answer) => answer.json()));
+    }
+    await page.goto(`${options.operators}/hub/#jobs?status=cancelled`);
+    await page.locator('.jobs a.name', { hasText: long[0] }).click();
+    await page.getByRole('button', { name: 'Run again' }).click();
+    await page.locator('.jobtitle .badge', { hasText: 'running' }).waitFor();
+    assert.notEqual(await page.locator('.jobtitle h2').innerText(), long[0]);
+    await page.getByRole('button', { name: 'Cancel', exact: true }).click();
+    await page.locator('.jobtitle .badge', { hasText: 'cancelled' }).waitFor();
+  },
+
+  async 'the page says that the hub is away'() {
+    const page = await visit('fleet');
+    const stream = [
+      ['hello', { tenant: 'default', operator: false, operators_site: false, now: Date.now() }],
+      ['snapshot', { instances: [{ name: 'lost', state: 'busy', job: 'x', class: 'KSampler', progress: 0.5 }], counts: { waiting: 1, running: 1, own_waiting: 1, own_running: 1 } }],
+    ];
+    let first = true;
+    await page.route('**/hub/events', (route) => {
+      if (!first) return route.abort();
+      first = false;
+      return route.fulfill({ contentType: 'text/event-stream', body: stream.map(([event, data]) => `event: ${event}\ndata: ${JSON.stringify(data)}\n\n`).join('') });
+    });
+    await page.reload();
+    await page.locator('body.away').waitFor();
+    await page.getByText('KSampler', { exact: true }).waitFor(); // and no percentage
+    assert.match(await page.locator('.connection').innerText(), /Last update \d\d:\d\d:\d\d/);
+    assert.equal(await page.locator('.summary .cell').last().locator('.value').innerText(), '—');
+    await shoot(page, 'away');
+    faults.length = 0; // the browser complains of requests that fail
+    await page.close();
+  },
+
   async 'results are shown and run again'() {
     const page = await visit('results');
     const cards = page.locator('.card:not(.failed)');
@@ -204,7 +264,7 @@ const steps = {
   async 'keys, dark colours, a phone, and Russian'() {
     const page = await visit('fleet', { colorScheme: 'dark', locale: 'ru-RU' });
     await page.getByRole('tab', { name: 'Серверы' }).focus();
-    for (const name of ['Очередь', 'Результаты', 'Динамика', 'Сбои', 'Серверы']) {
+    for (const name of ['Очередь', 'Задания', 'Результаты', 'Динамика', 'Сбои', 'Серверы']) {
       await page.keyboard.press('ArrowRight');
       await page.waitForFunction((tab) => document.activeElement.textContent === tab, name);
       await accessible(page, `dark, ${name}`);
@@ -213,7 +273,7 @@ const steps = {
     await page.locator('.language').selectOption('en');
     await page.getByRole('tab', { name: 'Fleet' }).waitFor();
     const phone = await visit('fleet', { viewport: { width: 390, height: 844 }, isMobile: true, hasTouch: true, colorScheme: 'dark', locale: 'ru-RU' });
-    for (const tab of ['fleet', 'queue', 'results', 'trends', 'faults']) {
+    for (const tab of ['fleet', 'queue', 'jobs', 'results', 'trends', 'faults']) {
       await phone.goto(`${options.hub}/hub/#${tab}`);
       await phone.waitForSelector(`#tab-${tab}[aria-selected=true]`);
       assert.ok(await phone.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${tab} fits on a phone`);

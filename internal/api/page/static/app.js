@@ -1,15 +1,17 @@
 import { button, h, text } from './dom.js';
 import * as fleet from './fleet.js';
 import * as queue from './queue.js';
+import * as jobs from './find.js';
+import * as job from './job.js';
 import * as results from './results.js';
 import * as trends from './trends.js';
 import * as faults from './faults.js';
 import { closePanel, refreshPanel } from './panel.js';
 import { connect, onChange, store } from './store.js';
-import { count, language, languages, num, percent, remember, remembered, speak, t } from './words.js';
+import { count, language, languages, num, percent, remember, remembered, speak, t, time } from './words.js';
 
 // Results are ComfyUI's, of which the operators' site has nothing.
-const all = { fleet, queue, results, trends, faults };
+const all = { fleet, queue, jobs, results, trends, faults };
 let views = all;
 const view = document.getElementById('view');
 let current = null;
@@ -17,10 +19,14 @@ let shown = null;
 let connection;
 let cells;
 
-function chosen() {
-  const name = location.hash.slice(1);
-  return views[name] ? name : 'fleet';
+// address is what the URL names: a view, and what it is to show, such as #jobs?status=failed or #job/KEY.
+function address() {
+  const [, name, more = ''] = /^#(\w+)[/?]?(.*)$/.exec(location.hash) ?? [];
+  if (name === 'job' && more) return { name: 'jobs', module: job, more: decodeURIComponent(more) };
+  return views[name] ? { name, module: views[name], more } : { name: 'fleet', module: views.fleet, more: '' };
 }
+
+function chosen() { return address().name; }
 
 // frame draws what is around the views, in the language of the page.
 function frame() {
@@ -73,22 +79,23 @@ function paint() {
 
 // open shows the view that the address names.
 function open() {
-  const name = chosen();
+  const { name, module, more } = address();
   for (const other of Object.keys(views)) {
     const tab = document.getElementById(`tab-${other}`);
     tab.setAttribute('aria-selected', other === name);
     tab.tabIndex = other === name ? 0 : -1;
   }
-  if (shown === name) return;
+  const at = module === job ? `job ${more}` : name;
+  if (shown === at && name !== 'jobs') return; // another search has another address
   current?.end?.();
   closePanel();
-  shown = name;
+  shown = at;
   view.className = `view ${name}`;
   view.setAttribute('role', 'tabpanel');
   view.setAttribute('aria-labelledby', `tab-${name}`);
   view.replaceChildren();
-  current = views[name].create(view);
-  document.title = `${t(name)} · ComfyHub`;
+  current = module.create(view, more);
+  document.title = `${module === job ? more : t(name)} · ComfyHub`;
   update();
 }
 
@@ -138,8 +145,10 @@ function update() {
   text(warning, trouble);
   elsewhere();
   source();
-  text(connection, store.connected ? t('connected') : t('lost'));
+  const away = store.ready && !store.connected;
+  text(connection, store.connected ? t('connected') : away ? t('away', { x: time(store.heard) }) : t('lost'));
   connection.classList.toggle('on', store.connected);
+  document.body.classList.toggle('away', away); // what is shown is not how things are now
   const fleetNow = [...store.instances.values()];
   const by = Object.fromEntries(states.map((state) => [state, fleetNow.filter((i) => i.state === state).length]));
   text(cells.instances.value, num(fleetNow.length));
@@ -155,7 +164,7 @@ function update() {
   if (store.counts.paused) text(cells.waiting.more, t('queue.paused'));
   else if (store.counts.tenant_paused) text(cells.waiting.more, t('you.paused'));
   const able = by.busy + by.idle + by.foreign;
-  text(cells.use.value, able ? percent(by.busy / able) : '—');
+  text(cells.use.value, able && !away ? percent(by.busy / able) : '—');
   current?.update?.();
   refreshPanel();
 }

@@ -1,4 +1,5 @@
 import { attr, h, icon, show, text } from './dom.js';
+import { searchLink } from './find.js';
 import { call } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
@@ -54,6 +55,6 @@ function makeRow() {
 
 function details(f, row) {
   openPanel(t(`kind.${f.kind}`), (body) => {
-    body.append(facts([[t('time'), moment(f.at * 1000)], [t('reason'), f.reason], [t('instance'), f.instance], [t('job'), f.job], [t('user'), f.tenant]]));
+    body.append(facts([[t('time'), moment(f.at * 1000)], [t('reason'), f.reason], [t('instance'), f.instance && h('a', { href: searchLink({ instance: f.instance }) }, f.instance)], [t('job'), f.job && h('a', { href: searchLink({ text: f.job }) }, f.job)], [t('user'), f.tenant]]));
   }, row);
 }

@@ -1,4 +1,5 @@
 import { attr, h, icon, show, text } from './dom.js';
+import { link } from './find.js';
 import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
@@ -110,7 +111,7 @@ function others(i) {
 // working says what an instance does for a job that may be seen.
 export function working(i) {
   const node = i.class || (i.node ? `${t('node')} ${i.node}` : t('preparing'));
-  return i.progress > 0 ? `${node} · ${percent(i.progress)}` : node;
+  return i.progress > 0 && store.connected ? `${node} · ${percent(i.progress)}` : node;
 }
 
 function details(instance, row) {
@@ -161,7 +162,7 @@ function details(instance, row) {
       show(none, !i.job || !url);
       text(none, i.job ? t('no.preview') : t(i.state));
       place.replaceChildren(badge(i.state), facts([
-        [t('work'), i.job ? working(i) : ''], [t('job'), i.job], [t('user'), i.job ? i.tenant : ''],
+        [t('work'), i.job ? working(i) : ''], [t('job'), i.job && h('a', { href: link(i.key) }, i.job)], [t('user'), i.job ? i.tenant : ''],
         [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), i.reason], [t('load'), [i.load, others(i)].filter(Boolean).join(' · ')],
         [t('model'), i.models], ['GPU', gpuName(i.gpu)], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
         [t('restarts'), i.restarts ? [i.restarts, i.restart_at ? t('restart.at', { x: clock(i.restart_at) }) : '', i.restart_error ? t('restart.failed', { x: i.restart_error }) : ''].filter(Boolean).join(' · ') : ''],

@@ -1,4 +1,5 @@
 import { attr, button, h, icon, show, text } from './dom.js';
+import { link, searchLink } from './find.js';
 import { working } from './fleet.js';
 import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
@@ -76,7 +77,8 @@ export function create(view) {
   const more = h('span.quiet');
   const hub = new URL('..', location.href).href.replace(/\/$/, ''); // a proxy may serve it below a path
   const empty = h('div.empty', {}, h('h2', {}, t('no.jobs')), !store.me.operators_site && [h('p', {}, t('no.jobs.help')), h('pre', { tabindex: '0' }, `${hub}\ncaddy comfyhub submit workflow_api.json --hub ${hub} --out pictures`)]);
-  view.append(h('div.filters', {}, search, own, pauseAll, more, h('span.quiet.hint', {}, t('skip'))), list.element, empty);
+  const elsewhere = h('div.empty', { hidden: true }, h('h2', {}, t('no.match')), h('p', {}, t('no.match.queue')), h('p', {}, h('a', { onclick: () => { location.hash = searchLink({ text: filter, status: 'queued,running' }); }, href: '#jobs' }, t('search.all'))));
+  view.append(h('div.filters', {}, search, own, pauseAll, more, h('span.quiet.hint', {}, t('skip'))), list.element, empty, elsewhere);
 
   function update() {
     const keep = (j) => (!mine || j.tenant === store.me.tenant) && (!filter || `${j.id} ${j.tenant}`.toLowerCase().includes(filter));
@@ -90,7 +92,9 @@ export function create(view) {
     const rest = store.counts.own_waiting - store.jobs.size;
     text(more, rest > 0 ? t('more.waiting', { n: rest }) : '');
     show(list.element, seen.length > 0);
-    show(empty, seen.length === 0 && store.ready);
+    const any = store.counts.waiting + store.counts.running > 0;
+    show(empty, seen.length === 0 && store.ready && !filter && !(any && mine));
+    show(elsewhere, seen.length === 0 && store.ready && Boolean(filter));
     list.show(seen);
   }
   return { update, end: () => list.end() };
@@ -177,7 +181,7 @@ function details(job, row) {
   openPanel(job.id, (body) => {
     const top = h('div');
     const candidates = h('div');
-    body.append(top, candidates);
+    body.append(top, h('p', {}, h('a', { href: link(job.key) }, t('page.of'))), candidates);
     const draw = (e) => {
       top.replaceChildren(facts([
         [t('why'), e?.reason || (job.instance ? '' : why(job))], [t('user'), job.tenant], [t('instance'), job.instance?.name],

@@ -12,6 +12,8 @@ export const store = {
   // strangers says why nothing is deleted from the storage; empty if all is well.
   strangers: '',
   connected: false,
+  // heard is when the hub was last there, by this browser's clock.
+  heard: 0,
   // refused says why the hub shows nothing.
   refused: '',
   ready: false,
@@ -37,8 +39,8 @@ export function changed() {
   else requestAnimationFrame(tell);
 }
 
-// now is the hub's time in milliseconds.
-export function now() { return Date.now() + store.me.skew; }
+// now is the hub's time in milliseconds; while the hub is away, time stands still on the page.
+export function now() { return (store.connected || !store.heard ? Date.now() : store.heard) + store.me.skew; }
 
 // A new row leaves out what is not known.
 const blankInstance = {
@@ -98,6 +100,7 @@ export function connect() {
   source.addEventListener('snapshot', (event) => apply(JSON.parse(event.data), true));
   source.addEventListener('change', (event) => apply(JSON.parse(event.data), false));
   source.addEventListener('error', () => {
+    if (store.connected) store.heard = Date.now();
     store.connected = false;
     changed();
     if (source.readyState !== EventSource.CLOSED) return;

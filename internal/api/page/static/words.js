@@ -3,6 +3,13 @@ import { h } from './dom.js';
 const words = {
   en: {
     fleet: 'Fleet', queue: 'Queue', results: 'Results', trends: 'Trends', faults: 'Faults',
+    jobs: 'Jobs', took: 'Took', ever: 'at any time', 'last.hour': 'last hour', 'last.day': 'last day', 'last.week': 'last week',
+    'state.queued': 'waiting', 'state.running': 'running', 'state.done': 'done', 'state.failed': 'failed', 'state.cancelled': 'cancelled',
+    'find.text': 'Id, error, user or instance', 'find.tenant': 'User', 'find.instance': 'Instance', looking: 'Looking…', 'found.all': '{n} found', 'found.more': '{n} found in the first {looked}; there may be more',
+    'no.found': 'No job fits', 'no.found.help': 'Jobs that were cancelled while they waited, and the oldest that have ended, are not kept.', 'cancel.found': 'Cancel these…', 'again.found': 'Run these again…',
+    'ask.cancel.found': 'Cancel {n} jobs that run or wait? Those that came later stay.', 'ask.again.found': 'Run {n} jobs that have ended again?', 'did.cancel.found': '{n} jobs cancelled', 'did.again.found': '{n} jobs submitted again', 'failed.some': '{n} did not work, the first one because: {x}',
+    'no.match.queue': 'This page holds the first jobs in line only.', 'search.all': 'Search in all jobs', 'page.of': 'All about this job', 'no.job': 'There is no such job', 'no.job.help': 'It may have been cancelled while it waited, or so long ago that it is not kept any more.',
+    set: 'Set', 'did.priority': 'Priority changed', 'why.there': 'Why it went there', progress: 'Progress', began: 'Began', ended: 'Ended', waited: 'Waited', 'id.hub': "The hub's id", 'id.instance': "The instance's id", 'error.of': 'Error', 'failed.at': 'Failed at', messages: 'Messages', outputs: 'Outputs', graph: 'Graph', 'save.graph': 'Save the graph', away: 'No connection. Last update {x}',
     idle: 'idle', busy: 'busy', foreign: 'in use by others', draining: 'draining', sick: 'sick', offline: 'offline',
     instances: 'Instances', running: 'Running', waiting: 'Waiting', own: 'yours', all: 'All', 'gpu.use': 'GPUs at work',
     search: 'Filter by name, GPU, model, user', 'search.jobs': 'Filter by id or user',
@@ -30,6 +37,13 @@ const words = {
   },
   ru: {
     fleet: 'Серверы', queue: 'Очередь', results: 'Результаты', trends: 'Динамика', faults: 'Сбои',
+    jobs: 'Задания', took: 'Длилось', ever: 'за всё время', 'last.hour': 'за час', 'last.day': 'за сутки', 'last.week': 'за неделю',
+    'state.queued': 'ждёт', 'state.running': 'выполняется', 'state.done': 'готово', 'state.failed': 'ошибка', 'state.cancelled': 'отменено',
+    'find.text': 'Номер, ошибка, пользователь, сервер', 'find.tenant': 'Пользователь', 'find.instance': 'Сервер', looking: 'Поиск…', 'found.all': 'Найдено: {n}', 'found.more': 'Среди первых {looked} найдено {n}, могут быть ещё',
+    'no.found': 'Ничего не найдено', 'no.found.help': 'Задания, отменённые во время ожидания, и самые старые завершённые не хранятся.', 'cancel.found': 'Отменить найденные…', 'again.found': 'Повторить найденные…',
+    'ask.cancel.found': 'Отменить задания, которые ждут или выполняются ({n})? Пришедшие позже останутся.', 'ask.again.found': 'Запустить ещё раз завершённые задания ({n})?', 'did.cancel.found': 'Отменено заданий: {n}', 'did.again.found': 'Отправлено ещё раз: {n}', 'failed.some': 'Не получилось: {n}, причина первого: {x}',
+    'no.match.queue': 'На этой странице только начало очереди.', 'search.all': 'Искать среди всех заданий', 'page.of': 'Всё об этом задании', 'no.job': 'Такого задания нет', 'no.job.help': 'Возможно, его отменили во время ожидания или оно завершилось так давно, что уже не хранится.',
+    set: 'Задать', 'did.priority': 'Приоритет изменён', 'why.there': 'Почему там', progress: 'Выполнено', began: 'Начато', ended: 'Завершено', waited: 'Ждало', 'id.hub': 'Номер у хаба', 'id.instance': 'Номер у сервера', 'error.of': 'Ошибка', 'failed.at': 'Не удалось на', messages: 'Сообщения', outputs: 'Файлы', graph: 'Граф', 'save.graph': 'Сохранить граф', away: 'Нет связи. Данные на {x}',
     idle: 'свободен', busy: 'работает', foreign: 'занят другими', draining: 'выводится', sick: 'неисправен', offline: 'не в сети',
     instances: 'Серверы', running: 'Выполняются', waiting: 'Ждут', own: 'ваших', all: 'Все', 'gpu.use': 'Загрузка GPU',
     search: 'Имя, GPU, модель, пользователь', 'search.jobs': 'Номер задания или пользователь',
@@ -128,6 +142,7 @@ export function modelNames(models) { return models.split(', ').map((name) => nam
 
 export function gigabytes(bytes) { return num(bytes / 2 ** 30, bytes < 100 * 2 ** 30 ? 1 : 0); }
 export function clock(ms) { return new Date(ms).toLocaleTimeString(language, { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' }); }
+export function time(ms) { return new Date(ms).toLocaleTimeString(language, { hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }); }
 export function moment(ms) { return new Date(ms).toLocaleString(language, { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' }); }
 
 // say tells everybody who sees or hears the page.

@@ -1,0 +1,158 @@
+import { button, h, show, text } from './dom.js';
+import { lastSearch, link, searchLink, stateBadge } from './find.js';
+import { act, call, jobs } from './hub.js';
+import { facts } from './panel.js';
+import { store } from './store.js';
+import { moment, num, percent, say, short, span, t } from './words.js';
+
+const every = 2000;
+const alive = (j) => j.status === 'queued' || j.status === 'running';
+
+// create shows one job: what became of it and why, and what can be done about it.
+export function create(view, key) {
+  let job = null;
+  let explained = null;
+  let shown = '';
+  let ended = false;
+  const head = h('div.jobhead');
+  const body = h('div.jobbody');
+  const missing = h('div.empty', { hidden: true }, h('h2', {}, t('no.job')), h('p', {}, t('no.job.help')), h('p', {}, h('a', { href: searchLink({ text: key }) }, t('search.all'))));
+  view.append(h('div.scroll.jobpage', { tabindex: '0', role: 'region', 'aria-label': t('job') }, head, body, missing));
+
+  async function load() {
+    let next;
+    try {
+      next = await call('GET', `jobs/${encodeURIComponent(key)}/whole`);
+    } catch (error) {
+      if (ended) return;
+      if (error.status === 404 && !job) show(missing, true);
+      else if (error.status !== 404 && store.connected) say(`${t('failed')}: ${error.message}`, true);
+      return;
+    }
+    if (ended) return;
+    show(missing, false);
+    job = next;
+    if (job.status === 'queued') explained = await jobs.explain({ id: job.key, tenant: job.tenant }).catch(() => null);
+    else explained = null;
+    if (ended) return;
+    draw();
+  }
+
+  function draw() {
+    const now = JSON.stringify([job, explained, store.me.commands]);
+    if (now === shown) return; // what somebody has opened or marked stays
+    shown = now;
+    const open = new Set([...body.querySelectorAll('details[open]')].map((d) => d.dataset.name));
+    head.replaceChildren(...headOf(job, load));
+    body.replaceChildren(...[about(job, explained), errorOf(job), attempts(job), candidates(explained), messages(job), outputs(job), graph(job)].filter(Boolean));
+    for (const d of body.querySelectorAll('details')) if (open.has(d.dataset.name)) d.open = true;
+  }
+  load();
+  const timer = setInterval(() => { if (!document.hidden && store.connected && (!job || alive(job))) load(); }, every);
+  return { update() {}, end() { ended = true; clearInterval(timer); } };
+}
+
+const box = (title, ...children) => h('section.plotbox', {}, h('h2', {}, title), children);
+
+function headOf(job, again) {
+  const may = store.me.commands || job.tenant === store.me.tenant;
+  const of = { id: job.key, tenant: job.tenant };
+  const b = (label, f, bad) => h(bad ? 'button.danger' : 'button', { type: 'button', onclick: async () => { await f(); again(); } }, label);
+  const verbs = [];
+  if (may && alive(job)) verbs.push(b(t('cancel'), () => confirm(t('ask.cancel')) && jobs.cancel(of), true));
+  if (may && job.status === 'queued') {
+    const priority = h('input.priority', { type: 'number', min: -100, max: 100, value: job.priority, 'aria-label': t('priority') });
+    verbs.push(b(t(job.paused ? 'resume' : 'pause'), () => jobs.steer(of, { paused: !job.paused }, t(job.paused ? 'did.resume' : 'did.pause'))),
+      b(t('front'), () => jobs.steer(of, { position: 'front' }, t('did.move'))),
+      h('label.set', {}, t('priority'), priority, b(t('set'), () => jobs.steer(of, { priority: Number(priority.value) }, t('did.priority')))));
+  }
+  if (may && job.graph && !alive(job)) {
+    verbs.push(b(t('again'), async () => {
+      const made = await act(t('did.again'), 'POST', `jobs/${encodeURIComponent(job.key)}/again?tenant=${encodeURIComponent(job.tenant)}`);
+      if (made) location.hash = link(made.id);
+    }));
+  }
+  return [
+    h('div.jobtitle', {}, h('a.back', { href: lastSearch() }, `‹ ${t('jobs')}`), h('h2.mono', {}, job.id), stateBadge(job.status)),
+    h('div.verbs', {}, verbs),
+  ];
+}
+
+function about(job, e) {
+  const took = job.started_at && job.finished_at ? short(job.finished_at - job.started_at) : '';
+  const waited = job.started_at && job.status !== 'queued' ? short(Math.max(0, job.started_at - job.created_at)) : '';
+  return box(t('details'), facts([
+    [t('user'), job.tenant], [t('instance'), job.instance && h('a', { href: searchLink({ instance: job.instance }) }, job.instance)],
+    [t('why.there'), job.why], [t('why'), job.status === 'queued' ? e?.reason || job.error : ''],
+    [t('place'), job.position === null ? '' : num(job.position + 1)], [t('eta'), job.eta === null ? '' : span(job.eta * 1000)],
+    [t('progress'), job.status === 'running' ? percent(job.progress) : ''], [t('priority'), job.priority ? String(job.priority) : ''], [t('band'), job.band && t(job.band)],
+    [t('attempts'), job.attempts ? num(job.attempts) : ''], [t('created'), moment(job.created_at * 1000)],
+    [t('began'), job.started_at ? moment(job.started_at * 1000) : ''], [t('ended'), job.finished_at ? moment(job.finished_at * 1000) : ''],
+    [t('waited'), waited], [t('took'), took], [t('id.hub'), h('span.mono', {}, job.key)], [t('id.instance'), job.upstream_id && h('span.mono', {}, job.upstream_id)],
+  ]));
+}
+
+// lastOf is the data of the last message of a kind.
+function lastOf(job, kind) { return (job.status_of_run?.messages ?? []).filter(([name]) => name === kind).at(-1)?.[1]; }
+
+function errorOf(job) {
+  const error = lastOf(job, 'execution_error');
+  if (job.status === 'queued' || job.status === 'done' || (!job.error && !error)) return null;
+  const where = error?.node_type ? `${error.node_type} (${t('node')} ${error.node_id})` : '';
+  const trace = Array.isArray(error?.traceback) ? error.traceback.join('') : '';
+  return box(t('error.of'), h('p.bad', {}, error ? [error.exception_type, error.exception_message?.trim()].filter(Boolean).join(': ') : job.error),
+    error && job.error && h('p.quiet', {}, job.error), where && h('p.quiet', {}, where), trace && h('pre', { tabindex: '0' }, trace));
+}
+
+function attempts(job) {
+  if (!job.lost.length && !job.failed_at.length) return null;
+  const lines = [...job.lost];
+  if (job.instance && !alive(job)) lines.push(`${job.instance}: ${t(`state.${job.status}`)}`);
+  return box(t('attempts'), h('ol', {}, lines.map((line) => h('li', {}, line))), job.failed_at.length > 0 && h('p.quiet', {}, `${t('failed.at')}: ${job.failed_at.join(', ')}`));
+}
+
+function candidates(e) {
+  if (!e?.instances?.length) return null;
+  return box(t('why2'), h('ul.candidates', {}, e.instances.slice(0, 100).map((c) => h('li', {}, h('span.name', {}, c.name), h('span.sub', {}, [c.why, c.lacks.slice(0, 5).join(', ')].filter(Boolean).join(': '))))));
+}
+
+function messages(job) {
+  const all = job.status_of_run?.messages ?? [];
+  if (!all.length) return null;
+  return h('details.plotbox', { 'data-name': 'messages' }, h('summary', {}, `${t('messages')} (${num(all.length)})`), h('ul.messages', {}, all.slice(0, 500).map(([kind, data]) => h('li', {},
+    h('span.num', {}, data?.timestamp ? moment(data.timestamp) : ''), ' ', h('span.mono', {}, kind), ' ', h('span.quiet', {}, data?.node_id ?? (Array.isArray(data?.nodes) ? data.nodes.join(', ') : ''))))));
+}
+
+function outputs(job) {
+  const files = [];
+  const look = (value) => {
+    if (Array.isArray(value)) value.forEach(look);
+    else if (value && typeof value === 'object') {
+      if (typeof value.filename === 'string' && typeof value.type === 'string') files.push(value);
+      else Object.values(value).forEach(look);
+    }
+  };
+  look(job.outputs);
+  if (!files.length) return null;
+  // Files are ComfyUI's, of which the operators' site has nothing, and each user has their own.
+  const open = job.tenant === store.me.tenant && !store.me.operators_site;
+  return box(`${t('outputs')} (${num(files.length)})`, h('ul', {}, files.slice(0, 200).map((f) => h('li', {}, open
+    ? h('a', { href: `../view?${new URLSearchParams({ filename: f.filename, subfolder: f.subfolder ?? '', type: f.type })}`, target: '_blank', rel: 'noopener' }, f.filename) : f.filename))));
+}
+
+function graph(job) {
+  if (!job.graph) return null;
+  const nodes = Object.entries(job.graph);
+  const raw = JSON.stringify(job.graph, null, 2);
+  return h('details.plotbox', { 'data-name': 'graph' }, h('summary', {}, `${t('graph')} (${num(nodes.length)})`),
+    h('div.verbs', {}, button('save', t('save.graph'), () => {
+      const url = URL.createObjectURL(new Blob([raw], { type: 'application/json' }));
+      const a = h('a', { href: url, download: `${job.key}.json`, hidden: true });
+      document.body.append(a);
+      a.click();
+      a.remove();
+      setTimeout(() => URL.revokeObjectURL(url), 10000);
+    })),
+    h('ul.messages', {}, nodes.slice(0, 500).map(([id, node]) => h('li', {}, h('span.num', {}, id), ' ', h('span.mono', {}, node?.class_type ?? ''), ' ', h('span.quiet', {}, node?._meta?.title ?? '')))),
+    h('pre', { tabindex: '0' }, raw.length > 200000 ? `${raw.slice(0, 200000)}…` : raw));
+}
