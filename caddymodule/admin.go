@@ -35,6 +35,7 @@ import (
 //	POST /comfyhub/resume                  undo these, each with the same parameter
 //	POST /comfyhub/drain?instance=NAME     the same as pause; with deadline=10m what still
 //	                                       runs there after 10 minutes runs elsewhere
+//	POST /comfyhub/restart?instance=NAME   have its agent start ComfyUI anew
 //	POST /comfyhub/forget?agent=NAME       let an agent with another key have the name
 //	POST /comfyhub/forget?instance=NAME    list an instance that is gone no longer
 //	POST /comfyhub/rotate-keys             make a new key for links and API keys
@@ -98,6 +99,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/pause", http.MethodPost, serveStop((*hub.Operator).Pause)),
 		route("/comfyhub/resume", http.MethodPost, serveStop((*hub.Operator).Resume)),
 		route("/comfyhub/drain", http.MethodPost, serveDrain),
+		route("/comfyhub/restart", http.MethodPost, serveRestart),
 		route("/comfyhub/forget", http.MethodPost, serveForget),
 		route("/comfyhub/rotate-keys", http.MethodPost, serveRotateKeys),
 		routes("/comfyhub/adopt-storage", map[string]adminHandler{http.MethodGet: serveAdoption, http.MethodPost: serveAdoptStorage}),
@@ -210,6 +212,24 @@ func drainDeadline(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("deadline %q is neither a number of seconds nor a duration such as 10m, of at most 30 days", text)
 	}
 	return time.Duration(d), nil
+}
+
+// serveRestart has an instance's agent start its process anew.
+func serveRestart(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	name := query.Get("instance")
+	if name == "" || len(query) > 1 {
+		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("give instance=NAME")}
+	}
+	switch err := h.Operator().Restart(r.Context(), name); {
+	case errors.Is(err, hub.ErrInstanceUnknown):
+		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
+	case errors.Is(err, hub.ErrNoRestart):
+		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
+	case err != nil:
+		return unavailable(err)
+	}
+	return answer(w, map[string]any{"instance": name})
 }
 
 // serveForget releases the name of an agent or an instance that is gone.

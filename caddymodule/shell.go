@@ -13,10 +13,10 @@ import (
 func init() {
 	caddycmd.RegisterCommand(caddycmd.Command{
 		Name:  "comfyhub",
-		Usage: "submit|status|cancel|logs|check|drain|pause|resume|forget|key|hub-key|keygen",
+		Usage: "submit|status|cancel|logs|check|drain|pause|resume|restart|forget|key|hub-key|keygen",
 		Short: "Submits workflows to a hub, shows and cancels jobs, runs the fleet, and makes API keys",
 		Long: `submit, status, cancel and logs are a client of a hub, and run on any machine.
-check, drain, pause, resume, forget and key are the operator's: they talk to the admin
+check, drain, pause, resume, restart, forget and key are the operator's: they talk to the admin
 endpoint of the running hub (--address), and so does status where it is given.
 
 --hub or the variable COMFYHUB_URL names the hub. Where it has logins, give --user

@@ -113,9 +113,10 @@ var mayImport = map[string][]string{
 	"internal/userdata":  {"internal/pyjson"},
 	"internal/python":    {"internal/pyjson"},
 	"internal/convert":   {"internal/pyjson"},
-	"internal/shell":     {"internal/durable", "internal/pyjson", "internal/redis", "internal/retry"}, // besides, a client of the plain job API
+	"internal/shell":     {"internal/durable", "internal/nearest", "internal/pyjson", "internal/redis", "internal/retry"}, // besides, a client of the plain job API
 
 	"internal/keyring":             {},
+	"internal/nearest":             {},
 	"internal/keyring/keyringtest": {"internal/keyring"},
 	"internal/aiohttp":             {}, // standard library only
 	"internal/aiohttp/aiohttptest": {},

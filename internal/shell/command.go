@@ -135,7 +135,7 @@ func AddCommands(parent *cobra.Command, o Options) {
 	c.add(checkCommand(), none, c.operator(func(ctx context.Context, a *Admin, cmd *cobra.Command, _ []string) error {
 		return runCheck(ctx, a, c.login, cmd)
 	}))
-	for _, verb := range []string{"drain", "pause", "resume", "forget"} {
+	for _, verb := range []string{"drain", "pause", "resume", "restart", "forget"} {
 		o := &operation{verb: verb}
 		c.add(o.command(), most, c.operator(o.run))
 	}

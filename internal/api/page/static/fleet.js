@@ -18,6 +18,12 @@ function matches(i) {
     && (!filter || [i.name, i.gpu, i.models, i.tenant, i.job, i.version, i.agent].some((value) => value?.toLowerCase().includes(filter)));
 }
 
+// able says for which instances there is a verb.
+const able = {
+  drain: (i) => !i.drained && i.state !== 'offline', resume: (i) => i.drained || i.aside,
+  restart: (i) => Boolean(i.agent) && i.state !== 'offline', forget: (i) => i.state === 'offline',
+};
+
 const order = new Intl.Collator(undefined, { numeric: true });
 
 export function create(view) {
@@ -34,7 +40,17 @@ export function create(view) {
   });
   const search = h('input', { type: 'search', placeholder: t('search'), 'aria-label': t('search'), value: filter, oninput: () => { filter = search.value.trim().toLowerCase(); update(); } });
   const empty = h('div.empty');
-  view.append(h('div.filters', {}, search, chips.map(({ chip }) => chip)), list.element, empty);
+  // The verbs for all that the filter shows, such as a machine with several instances.
+  let found = [];
+  const together = ['drain', 'resume', 'restart', 'forget'].map((verb) => ({ verb, button: h('button.ghost.word', { type: 'button', hidden: true, onclick: () => all(verb) }) }));
+  view.append(h('div.filters', {}, search, chips.map(({ chip }) => chip), together.map(({ button }) => button)), list.element, empty);
+
+  async function all(verb) {
+    const meant = found.filter(able[verb]);
+    const runs = verb === 'restart' ? meant.filter((i) => i.state === 'busy').length : 0;
+    if (!meant.length || !confirm([`${t(verb)}: ${meant.slice(0, 12).map((i) => i.name).join(', ')}${meant.length > 12 ? ` … (${meant.length})` : ''}?`, runs ? t('ask.runs', { n: runs }) : ''].filter(Boolean).join('\n'))) return;
+    for (const i of meant) if (!await fleet.command(verb, i.name, `${i.name}: ${t(`did.${verb}`)}`)) return;
+  }
 
   function update() {
     const all = [...store.instances.values()];
@@ -46,6 +62,12 @@ export function create(view) {
     }
     // By name, so that no row moves while one looks at it; the chips find what needs care.
     const seen = all.filter(matches).sort((a, b) => order.compare(a.name, b.name));
+    found = filter || only ? seen : [];
+    for (const { verb, button } of together) {
+      const n = found.filter(able[verb]).length;
+      show(button, store.me.commands && n > 1);
+      text(button, `${t(verb)} (${n})`);
+    }
     show(list.element, seen.length > 0);
     show(empty, seen.length === 0 && store.ready);
     if (!seen.length) {
