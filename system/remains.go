@@ -50,12 +50,11 @@ func length(in *bufio.Reader, kind byte) (int, error) {
 }
 
 // keeps are the keys that stay when nothing is left to do, by their beginnings: history and
-// its files, what hubs have learned, who lives; and for a day the end of a part of a batch that a
-// failover has brought back after its prompt had ended.
+// its files, what hubs have learned, who lives.
 var keeps = []string{
 	"clock", "files:duty:", "files:folder:", "files:folders:", "files:hold:", "files:known:", "files:marks", "files:numbers:", "files:outputs:", "files:refs",
 	"files:shares", "files:total", "files:trash", "files:dropped", "files:used:", "files:blocks:", "files:bond", "files:epoch", "fleet:", "g:pins", "h:faults", "h:trends", "nonce:", "q:counters", "q:durations", "q:entries:",
-	"q:entry:", "q:forgotten:", "q:history", "q:hubs", "q:ids:", "q:job:", "q:numbers", "q:raised", "q:shares:", "q:tags", "q:tombs", "q:undelivered:", "s:hub:", "scale:", "usage:",
+	"q:entry:", "q:forgotten:", "q:history", "q:hubs", "q:ids:", "q:job:", "q:numbers", "q:raised", "q:shares:", "q:tags", "q:undelivered:", "s:hub:", "scale:", "usage:",
 }
 
 // remains are the keys that nothing needs any more: leases, doors, waiting jobs, owners of

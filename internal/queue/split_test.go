@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // parts are two parts of a job.
@@ -173,4 +174,56 @@ func TestPartsAreIndexedAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []int{1, 0}, []int{live, waiting})
 	})
+}
+
+// Whatever of a divided job Redis loses, and whichever hub puts its copies back first, nothing of its
+// parts stays when it has ended.
+func TestPartsOfAJobThatIsPutBack(t *testing.T) {
+	t.Parallel()
+	heal := func(hubs ...*bench) {
+		for _, b := range hubs {
+			require.NoError(b.t, b.Heal(b.t.Context()))
+		}
+	}
+	for name, test := range map[string]func(rewind func(), j job.Job, its, others *bench){
+		"its end is lost, and put back after that of the part": func(rewind func(), j job.Job, its, others *bench) {
+			require.NoError(its.t, its.Finish(its.t.Context(), j.Run, done("all")))
+			rewind()
+			heal(others, its)
+		},
+		"its end is lost, and put back before that of the part": func(rewind func(), j job.Job, its, others *bench) {
+			require.NoError(its.t, its.Finish(its.t.Context(), j.Run, done("all")))
+			rewind()
+			heal(its, others)
+		},
+		"it ends after the split was lost": func(rewind func(), j job.Job, its, others *bench) {
+			rewind()
+			heal(others, its)
+			require.NoError(its.t, its.Finish(its.t.Context(), j.Run, done("all")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			its, others := on(t, redistest.Open(t, server.URL()), queue.Options{}), on(t, redistest.Open(t, server.URL()), queue.Options{})
+			heal(its, others)
+			j := its.claim(its.enqueue("a"), "a")
+			_, err := its.Body(t.Context(), j.Key)
+			require.NoError(t, err)
+			_, _, err = its.Beat(t.Context(), "hub/1", time.Minute)
+			require.NoError(t, err)
+			rewind := server.Save()
+			list, keys := parts()
+			require.NoError(t, its.Split(t.Context(), j.Run, "part", list))
+			one := others.claim(others.get(keys[0]), "gpu1")
+			_, err = others.Body(t.Context(), keys[0])
+			require.NoError(t, err)
+			require.NoError(t, others.Finish(t.Context(), one.Run, done("outputs")))
+			test(rewind, j, its, others)
+			require.Equal(t, []job.State{"", ""}, endStates(must(its.PartEnds(t.Context(), keys))))
+			require.Zero(t, must(its.db.Client().Exists(t.Context(), its.db.Key("q", "tombs")).Result()))
+			require.Empty(t, must(its.Classes(t.Context())))
+			requireHistory(t, its, "tenant", "a:all")
+		})
+	}
 }

@@ -340,10 +340,10 @@ end_parts = function(j)
       vanish(p)
     elseif p and runs(p) and not p.withdrawn then
       take_back(p, '1')
-    elseif p and not runs(p) then
+    elseif not p or not runs(p) then
       write('ZREM', key('q', 'tombs'), k)
       write('DEL', job_key(k))
-      stay_gone(k)
+      stay_gone(k) -- a part that Redis has lost, too
     end
   end
 end

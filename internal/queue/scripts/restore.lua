@@ -96,6 +96,10 @@ elseif j.state ~= 'queued' and not runs(j) then
   return {(ended or not holds) and 'kept' or 'stale'}
 end
 
+-- The parts in which a job is made end with it, so it must know them again.
+if copy.parts and not j.parts then
+  set(j, 'parts', copy.parts)
+end
 if ended then
   -- A job that has ended never comes back to life, so its end was lost, whatever has become of the
   -- job since.
