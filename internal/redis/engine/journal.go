@@ -34,7 +34,9 @@ const maxPending = 64 << 20
 // disk works, which makes it the group commit: whoever waited for it mostly
 // finds that the one before has synced their block, too.
 type journal struct {
-	path   string
+	// folder opens files such that they can be replaced while they are open, on Windows as well,
+	// where a plain os.OpenFile forbids that.
+	folder *os.Root
 	engine *Engine
 	log    *slog.Logger
 
@@ -84,15 +86,23 @@ func (c *chunk) add(other chunk) {
 }
 
 // openJournal opens the file, makes it if need be, and restores the engine.
-func openJournal(dir string, e *Engine) (*journal, error) {
-	path := filepath.Join(dir, journalFile)
+func openJournal(dir string, e *Engine) (_ *journal, err error) {
+	folder, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			folder.Close()
+		}
+	}()
 	for _, suffix := range []string{newSuffix, overSuffix} {
 		// A rewrite that was cut short leaves its file behind.
-		if err := os.Remove(path + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := folder.Remove(journalFile + suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := folder.OpenFile(journalFile, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -102,9 +112,9 @@ func openJournal(dir string, e *Engine) (*journal, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", filepath.Join(dir, journalFile), err)
 	}
-	return &journal{path: path, engine: e, log: e.log, write: (*os.File).WriteAt, file: f, size: size, base: size}, nil
+	return &journal{folder: folder, engine: e, log: e.log, write: (*os.File).WriteAt, file: f, size: size, base: size}, nil
 }
 
 var (
@@ -248,4 +258,5 @@ func (j *journal) close() {
 	j.files.Lock()
 	defer j.files.Unlock()
 	j.file.Close()
+	j.folder.Close()
 }

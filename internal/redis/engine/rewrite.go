@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -69,7 +68,7 @@ func (j *journal) rewrite(stop <-chan struct{}) (err error) {
 	if err != nil {
 		return err
 	}
-	next, err := newDump(j.path + newSuffix)
+	next, err := newDump(j.folder, journalFile+newSuffix)
 	if err == nil {
 		if err = next.all(snapshot, stop); err == nil {
 			err = next.sync()
@@ -159,7 +158,7 @@ func (j *journal) change(next *dump, from int64, stop <-chan struct{}) error {
 // replace puts a new file in the place of the old one; when the process dies,
 // either is there, whole. The caller holds files.
 func (j *journal) replace(next *dump, repoint func()) error {
-	if err := os.Rename(next.file.Name(), j.path); err != nil {
+	if err := j.folder.Rename(next.name, journalFile); err != nil {
 		return err
 	}
 	for _, l := range next.blobs {
@@ -168,7 +167,7 @@ func (j *journal) replace(next *dump, repoint func()) error {
 	repoint()
 	// The old file closes itself when nothing points into it any more.
 	j.file, j.size, j.base = next.file, next.size, next.size
-	if err := durable.SyncFolder(filepath.Dir(j.path)); err != nil {
+	if err := durable.SyncFolder(j.folder.Name()); err != nil {
 		// After a crash the old file may be back under the name.
 		j.unsure = true
 		return nil
@@ -184,7 +183,7 @@ func (j *journal) startOver() error {
 	snapshot := j.engine.keys.snapshot()
 	held, upTo := j.take()
 	j.engine.mu.Unlock()
-	next, err := newDump(j.path + overSuffix)
+	next, err := newDump(j.folder, journalFile+overSuffix)
 	if err == nil {
 		if err = next.all(snapshot, nil); err == nil {
 			err = next.sync()
@@ -209,6 +208,8 @@ func (j *journal) startOver() error {
 
 // dump is a new file.
 type dump struct {
+	folder *os.Root
+	name   string
 	file   *os.File
 	out    *bufio.Writer
 	size   int64
@@ -216,17 +217,17 @@ type dump struct {
 	blobs  []located
 }
 
-func newDump(path string) (*dump, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
+func newDump(folder *os.Root, name string) (*dump, error) {
+	f, err := folder.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
 	}
-	return &dump{file: f, out: bufio.NewWriterSize(f, 1<<18)}, nil
+	return &dump{folder: folder, name: name, file: f, out: bufio.NewWriterSize(f, 1<<18)}, nil
 }
 
 func (d *dump) discard() {
 	d.file.Close()
-	_ = os.Remove(d.file.Name())
+	_ = d.folder.Remove(d.name)
 }
 
 func (d *dump) sync() error {
