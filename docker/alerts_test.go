@@ -19,21 +19,42 @@ const (
 )
 
 type rule struct {
-	Alert, Expr         string
+	Alert, Record, Expr string
 	Labels, Annotations map[string]string
 }
 
-func rules(t *testing.T) (all []rule) {
+func rules(t *testing.T) (alerts, recorded []rule) {
 	t.Helper()
 	text, err := os.ReadFile(rulesFile)
 	require.NoError(t, err)
 	var file struct{ Groups []struct{ Rules []rule } }
 	require.NoError(t, yaml.Unmarshal(text, &file))
 	for _, g := range file.Groups {
-		all = append(all, g.Rules...)
+		for _, r := range g.Rules {
+			if r.Record != "" {
+				recorded = append(recorded, r)
+			} else {
+				alerts = append(alerts, r)
+			}
+		}
 	}
-	require.NotEmpty(t, all)
-	return all
+	require.NotEmpty(t, alerts)
+	return alerts, recorded
+}
+
+// Each recorded series has a test, and the page of the metrics says what it means.
+func TestRecordedSeriesAreExplained(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/metrics.md")
+	require.NoError(t, err)
+	tests, err := os.ReadFile(testsFile)
+	require.NoError(t, err)
+	_, recorded := rules(t)
+	require.NotEmpty(t, recorded)
+	for _, r := range recorded {
+		require.Contains(t, string(page), "`"+r.Record+"`")
+		require.Contains(t, string(tests), r.Record, "it is right with two hubs")
+	}
 }
 
 // Each alert says what it means, how bad it is and what to do, and has a test; the page has
@@ -44,7 +65,7 @@ func TestAlertsAreExplained(t *testing.T) {
 	require.NoError(t, err)
 	tests, err := os.ReadFile(testsFile)
 	require.NoError(t, err)
-	all := rules(t)
+	all, _ := rules(t)
 	for _, r := range all {
 		require.Contains(t, []string{"critical", "warning"}, r.Labels["severity"], r.Alert)
 		require.NotEmpty(t, r.Annotations["summary"], r.Alert)
