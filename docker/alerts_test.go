@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -129,4 +131,42 @@ func TestDashboards(t *testing.T) {
 			require.LessOrEqual(t, p.GridPos.X+p.GridPos.W, 24, p.Title)
 		}
 	}
+}
+
+// What all hubs report alike is not added up, and each panel of the hub's dashboard says what it shows.
+func TestHubDashboardWithSeveralHubs(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("grafana/dashboards/hub.json")
+	require.NoError(t, err)
+	var d struct {
+		Templating struct{ List []struct{ Name string } }
+		Panels     []struct {
+			Title, Description string
+			Targets            []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &d))
+	require.Len(t, d.Templating.List, 3, "a data source, hubs and GPUs can be chosen")
+	alike := regexp.MustCompile(`sum( by \([^)]*\))? ?\((comfyhub_queue_depth|comfyhub_jobs_running|comfyhub_jobs_paused|comfyhub_gpu_vram)`)
+	var exprs []map[string]string
+	instances := regexp.MustCompile(`sum by \(state\) \(comfyhub_instances`)
+	for _, p := range d.Panels {
+		require.NotEmpty(t, p.Description, p.Title)
+		for _, target := range p.Targets {
+			require.NotRegexp(t, alike, target.Expr, p.Title)
+			require.NotRegexp(t, instances, target.Expr, p.Title)
+			require.Contains(t, target.Expr, `instance=~"$hub"`, p.Title)
+			exprs = append(exprs, map[string]string{"record": "x:" + strconv.Itoa(len(exprs)), "expr": target.Expr})
+		}
+	}
+	if _, err := exec.LookPath("promtool"); err != nil {
+		return
+	}
+	// As recorded series, of which promtool reads the expressions.
+	file := filepath.Join(t.TempDir(), "panels.yml")
+	text, err = yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": exprs}}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	out, err := exec.CommandContext(t.Context(), "promtool", "check", "rules", file).CombinedOutput()
+	require.NoError(t, err, string(out))
 }
