@@ -79,7 +79,7 @@ type Config struct {
 	// Unfit says why nobody will ever run a waiting job that was accepted while it was not
 	// known what any instance can run; nil if somebody might. It may be nil.
 	Unfit func(ctx context.Context, j job.Job, body job.Body) *comfyui.Refused
-	// Logged is told the log messages of an instance, see SubscribeLogs. It
+	// Logged is told the log messages of an instance, see [Logs.Subscribe]. It
 	// must not block.
 	Logged func(instance string, frame []byte)
 	// EndedElsewhere is told of jobs that another hub has ended. It has a goroutine of its own and

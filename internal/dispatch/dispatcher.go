@@ -115,13 +115,13 @@ func (d *Dispatcher) openInstances() {
 // openPlacing makes the parts that decide which job goes where.
 func (d *Dispatcher) openPlacing() {
 	c := d.Config
-	d.rests = &rests{signal: d.signal, first: firstRest}
 	d.memory = &memory{fleet: c.Fleet, instances: d.Instances, reports: d.reports}
+	d.rests = &rests{signal: d.signal, memory: d.memory, first: firstRest}
 	d.durations = &durations{queue: c.Queue, reports: d.reports, log: c.Logger}
 	d.sharing = &sharing{fleet: c.Fleet, settings: c.Settings, instances: d.Instances, durations: d.durations}
 	d.Openings = &Openings{
 		fleet: c.Fleet, settings: c.Settings, paused: c.Paused, access: d.Access, reports: d.reports, instances: d.Instances,
-		health: &d.Blame.health, memory: d.memory, sharing: d.sharing, rests: d.rests, signal: d.signal,
+		health: &d.Blame.health, sharing: d.sharing, rests: d.rests, signal: d.signal,
 	}
 	d.linker = &linker{
 		fleet: c.Fleet, connect: c.Connect, settings: c.Settings, instances: d.Instances, discovery: d.Discovery, superseded: d.superseded,
@@ -129,7 +129,7 @@ func (d *Dispatcher) openPlacing() {
 	}
 	d.Forecasts = &Forecasts{
 		fleet: c.Fleet, queue: c.Queue, settings: c.Settings, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs,
-		rests: d.rests, memory: d.memory, durations: d.durations, sharing: d.sharing, kept: d.kept, models: d.models, holds: d.holds,
+		rests: d.rests, durations: d.durations, sharing: d.sharing, kept: d.kept, models: d.models, holds: d.holds,
 		line: d.line, judged: d.judged,
 	}
 	d.order = &order{settings: c.Settings, durations: d.durations, reports: d.reports, line: d.line, models: d.models, holds: d.holds}
@@ -141,7 +141,7 @@ func (d *Dispatcher) openPlacing() {
 	}
 	d.preemption = &preemption{
 		fleet: c.Fleet, queue: c.Queue, settings: c.Settings, paused: c.Paused, access: d.Access, reports: d.reports, instances: d.Instances,
-		rests: d.rests, memory: d.memory, durations: d.durations, line: d.line, requirements: d.requirements, forecasts: d.Forecasts,
+		rests: d.rests, durations: d.durations, line: d.line, requirements: d.requirements, forecasts: d.Forecasts,
 		notices: d.Notices, log: c.Logger,
 	}
 	d.Watchdog = &Watchdog{

@@ -85,7 +85,7 @@ func TestLargerInstanceLeaves(t *testing.T) {
 		avoided := func(s *scripted) bool {
 			i, _ := b.fleet.Instance(s.name)
 			set := map[string]bool{}
-			b.memory.avoidSmall(b.memory.needy(), i, set)
+			b.memory.avoidSmall(i, set)
 			return set["job"]
 		}
 		require.True(t, avoided(small))

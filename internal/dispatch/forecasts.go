@@ -22,7 +22,6 @@ type Forecasts struct {
 	instances *Instances
 	runs      *Runs
 	rests     *rests
-	memory    *memory
 	durations *durations
 	sharing   *sharing
 	kept      *keptGPUs
@@ -84,7 +83,6 @@ func (f *Forecasts) From(ctx context.Context, jobs ...job.Job) *Outlook {
 // classes that they can run.
 func (f *Forecasts) soon(classes map[string][]byte) []schedule.Soon {
 	o := newOutlook(f)
-	needy := f.memory.needy()
 	var list []schedule.Soon
 	var idle []schedule.Idle
 	var infos []*catalog.Info
@@ -94,10 +92,7 @@ func (f *Forecasts) soon(classes map[string][]byte) []schedule.Soon {
 		if !known || i.State != fleet.Busy || len(loaded) == 0 || info == nil || !o.foreseen(conn, i, gpu) {
 			continue
 		}
-		s := schedule.Soon{Idle: schedule.Idle{Name: conn.name, Loaded: loaded, Refused: map[string]bool{}, Tenants: f.access.reservedFor(conn.name)}, Free: o.left(conn, i, gpu)}
-		conn.refused.add(s.Refused)
-		f.rests.here.add(s.Refused)
-		f.memory.avoidSmall(needy, i, s.Refused)
+		s := schedule.Soon{Idle: schedule.Idle{Name: conn.name, Loaded: loaded, Refused: f.rests.at(conn, i), Tenants: f.access.reservedFor(conn.name)}, Free: o.left(conn, i, gpu)}
 		list, idle, infos = append(list, s), append(idle, s.Idle), append(infos, info)
 	}
 	f.judged.able(idle, infos, classes)

@@ -64,9 +64,7 @@ func (conn *connection) idle() (schedule.Idle, *catalog.Info, bool) {
 	if !conn.takesJobs() || !conn.proven() {
 		return schedule.Idle{}, nil, false
 	}
-	refused := map[string]bool{}
-	conn.refused.add(refused)
-	return schedule.Idle{Name: conn.name, LastClient: conn.lastClient, Loaded: conn.loaded, Refused: refused}, conn.can(), true
+	return schedule.Idle{Name: conn.name, LastClient: conn.lastClient, Loaded: conn.loaded}, conn.can(), true
 }
 
 // usable reports whether the instance may take a job, as far as the fleet knows. A report that

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"maps"
 	"slices"
 	"sync"
 
@@ -98,17 +97,12 @@ func (m *memory) forget(key string) {
 	delete(m.jobs, key)
 }
 
-// needy returns the jobs that have a need.
-func (m *memory) needy() map[string]need {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return maps.Clone(m.jobs)
-}
-
 // avoidSmall adds to a set the jobs that an instance is too small for, as long as a larger one is
 // there.
-func (m *memory) avoidSmall(needy map[string]need, i fleet.Instance, set map[string]bool) {
-	for key, n := range needy {
+func (m *memory) avoidSmall(i fleet.Instance, set map[string]bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, n := range m.jobs {
 		if i.Report.Memory() <= n.had && slices.ContainsFunc(n.larger, m.mayRun) {
 			set[key] = true
 		}

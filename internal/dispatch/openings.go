@@ -17,7 +17,6 @@ type Openings struct {
 	reports   *reports
 	instances *Instances
 	health    *health
-	memory    *memory
 	sharing   *sharing
 	rests     *rests
 	signal    *signal
@@ -32,7 +31,6 @@ func (o *Openings) idle() ([]schedule.Idle, []*catalog.Info) {
 		idle  []schedule.Idle
 		infos []*catalog.Info
 		gpus  []string
-		needy = o.memory.needy()
 	)
 	if o.paused() != nil {
 		return nil, nil
@@ -44,8 +42,7 @@ func (o *Openings) idle() ([]schedule.Idle, []*catalog.Info) {
 			continue
 		}
 		if i, info, ok := conn.idle(); ok {
-			o.rests.here.add(i.Refused)
-			o.memory.avoidSmall(needy, instance, i.Refused)
+			i.Refused = o.rests.at(conn, instance)
 			i.Tenants = settings.Reserved.For(conn.name)
 			i.Rests = o.health.rests(conn.name)
 			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, gpuName(settings.GPUs, instance))
@@ -60,18 +57,15 @@ func (o *Openings) busy() (idle []schedule.Idle, infos []*catalog.Info) {
 	if !o.settings().Ahead || o.paused() != nil {
 		return nil, nil
 	}
-	needy := o.memory.needy()
 	for _, conn := range o.next.list() {
 		instance, known := o.fleet.Instance(conn.name)
 		if !known || o.instances.get(conn.name) != conn || instance.State != fleet.Busy || o.reports.sharesGPU(instance) {
 			continue
 		}
+		refused := o.rests.at(conn, instance)
 		conn.mu.Lock()
 		if conn.takesAhead() && conn.proven() {
-			i := schedule.Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: map[string]bool{}}
-			conn.refused.add(i.Refused)
-			o.rests.here.add(i.Refused)
-			o.memory.avoidSmall(needy, instance, i.Refused)
+			i := schedule.Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: refused}
 			i.Tenants = o.access.reservedFor(conn.name)
 			idle, infos = append(idle, i), append(infos, conn.can())
 		}

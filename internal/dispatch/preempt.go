@@ -25,7 +25,6 @@ type preemption struct {
 	reports      *reports
 	instances    *Instances
 	rests        *rests
-	memory       *memory
 	durations    *durations
 	line         *waitLine
 	requirements *requirements
@@ -161,7 +160,6 @@ func (p *preemption) interactive(ctx context.Context, yields []yielding, infos [
 
 // yielding lists the instances with a bulk run that may be interrupted.
 func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.Info) {
-	needy := p.memory.needy()
 	for _, conn := range p.instances.open() {
 		i, known := p.fleet.Instance(conn.name)
 		info, runs := conn.abilities(), conn.runs()
@@ -178,10 +176,7 @@ func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.
 		if runs[1] != nil && runs[1].job().Band() == job.Interactive {
 			y.next = runs[1]
 		}
-		y.Idle = schedule.Idle{Name: conn.name, Loaded: conn.models(), Refused: map[string]bool{}, Tenants: p.access.reservedFor(conn.name)}
-		conn.refused.add(y.Refused)
-		p.rests.here.add(y.Refused)
-		p.memory.avoidSmall(needy, i, y.Refused)
+		y.Idle = schedule.Idle{Name: conn.name, Loaded: conn.models(), Refused: p.rests.at(conn, i), Tenants: p.access.reservedFor(conn.name)}
 		list, infos = append(list, y), append(infos, info)
 	}
 	return list, infos

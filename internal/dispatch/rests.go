@@ -1,14 +1,29 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+)
 
 // rests remembers where jobs were not taken, and wakes the loop when they may be tried there again.
 type rests struct {
 	signal *signal
+	memory *memory
 	// here are the jobs that this hub cannot run.
 	here refusals
 	// first is firstRest, except in tests.
 	first time.Duration
+}
+
+// at returns the jobs that an instance does not get now: it has not taken them lately, nor could
+// this hub run them, or a larger one had better.
+func (r *rests) at(conn *connection, i fleet.Instance) map[string]bool {
+	jobs := map[string]bool{}
+	conn.refused.add(jobs)
+	r.here.add(jobs)
+	r.memory.avoidSmall(i, jobs)
+	return jobs
 }
 
 // notTaken remembers that an instance did not take a job, and looks for work again when the job may
