@@ -31,16 +31,12 @@ type Activity struct {
 	Progress float64
 }
 
-func (conn *connection) activity() Activity {
+// activityOf returns what a connected instance is doing.
+func activityOf(conn *connection) Activity {
 	a := Activity{Models: conn.models()}
-	if r := conn.runs()[0]; r != nil {
-		a.Job = r.job()
+	if r := runsOf(conn)[0]; r != nil {
+		a.Job, a.Began = r.job(), conn.since(r)
 		a.Node, a.Class, a.Progress = r.doing.now()
-		conn.mu.Lock()
-		if conn.begun == r {
-			a.Began = conn.began
-		}
-		conn.mu.Unlock()
 	}
 	return a
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync"
 	"time"
-
-	"github.com/comfyhub/comfyhub/internal/catalog"
 )
 
 const (
@@ -167,62 +165,3 @@ func (a *asking) enter(ctx context.Context) error {
 }
 
 func (a *asking) leave() { <-a.turn }
-
-// takeWhole stores a whole reading that began at began, together with anything said about single
-// classes since then, and reports whether it brings anything new. A reading that a later one has
-// overtaken is ignored.
-func (conn *connection) takeWhole(library *catalog.Library, info *catalog.Info, hash string, began time.Time) (changed bool) {
-	a := conn.ask
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if began.Before(a.read) {
-		return false
-	}
-	changed = a.hash != hash || len(a.patches) > 0
-	a.read, a.took, a.hash = began, time.Since(began), hash
-	clear(a.asked)
-	for class, p := range a.patches {
-		if p.at.Before(began) {
-			delete(a.patches, class)
-			continue
-		}
-		if patched, _, err := library.Patch(info, p.body); err == nil {
-			info = patched
-		}
-	}
-	if changed {
-		conn.setInfo(info)
-	}
-	return changed
-}
-
-// takeRecalled stores what the instance said over an earlier connection, perhaps to another hub.
-// The first client that wants to know makes the hub ask again.
-func (conn *connection) takeRecalled(info *catalog.Info, hash string) {
-	a := conn.ask
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.hash = hash
-	conn.setInfo(info)
-}
-
-// takePart stores what the instance said about a class and reports whether that is new.
-func (conn *connection) takePart(library *catalog.Library, class string, body []byte, began time.Time) (changed bool, err error) {
-	a := conn.ask
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if began.Before(a.read) {
-		return false, nil
-	}
-	info, changed, err := library.Patch(conn.abilities(), body)
-	if err != nil {
-		return false, err
-	}
-	a.asked[class] = began
-	if changed {
-		a.patches[class] = patch{began, body}
-		a.doubted = began // its other classes may list the same folder
-		conn.setInfo(info)
-	}
-	return changed, nil
-}

@@ -94,7 +94,7 @@ func (r *run) sound() bool {
 func (b *Blame) atWork(r *run) bool {
 	structure, longer := structureOf(r.job()), max(2*r.ran(), time.Second)
 	return slices.ContainsFunc(b.instances.open(), func(conn *connection) bool {
-		other := conn.running()
+		other := runsOf(conn)[0]
 		if conn == r.conn || other == nil || structureOf(other.job()) != structure {
 			return false
 		}

@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -71,7 +70,7 @@ func TestWhoseJobRunsIsAskedMeanwhile(t *testing.T) {
 func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d := New(Config{Settings: func() Settings { return Settings{ContactTimeout: time.Minute} }})
-		conn := &connection{name: "gpu", fleet: fleet.NewRegistry()}
+		conn := linkTo("gpu", fleet.NewRegistry())
 		trying := &run{d: d.runner, claim: claim{own: job.Job{Key: "other"}}}
 		require.True(t, conn.attach(trying))
 		adopted := &run{d: d.runner, claim: claim{own: job.Job{Key: "adopted"}}}
@@ -84,7 +83,7 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 		}
 		require.True(t, conn.detach(trying))
 		require.True(t, <-seized)
-		require.Equal(t, adopted, conn.running())
+		require.Equal(t, adopted, runsOf(conn)[0])
 	})
 }
 
@@ -99,7 +98,7 @@ func TestRunThatEndsBeforeItIsShown(t *testing.T) {
 			i, _ := registry.Instance(name)
 			return i.State
 		}
-		conn := &connection{name: name, fleet: registry}
+		conn := linkTo(name, registry)
 		one, two := &run{claim: claim{own: job.Job{ID: "one"}}}, &run{claim: claim{own: job.Job{ID: "two"}}}
 		require.True(t, conn.attach(one))
 		require.True(t, conn.detach(one))
@@ -114,52 +113,6 @@ func TestRunThatEndsBeforeItIsShown(t *testing.T) {
 		require.Equal(t, fleet.Busy, state(), "a run that was there before frees nothing")
 		require.True(t, conn.detach(two))
 		require.Equal(t, fleet.Idle, state())
-	})
-}
-
-func TestUpstreamID(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		chosen := uuid.NewString()
-		conn, other := &connection{}, &connection{}
-		require.Equal(t, chosen, conn.upstreamID(job.Job{ID: chosen}))
-		require.Equal(t, chosen, other.upstreamID(job.Job{ID: chosen}), "another instance has not seen it")
-		fresh := map[string]bool{chosen: true}
-		for _, j := range []job.Job{
-			{ID: chosen},                        // already used by its client, or by another tenant's
-			{ID: uuid.NewString(), Attempts: 1}, // a later attempt
-			{ID: "no UUID"},
-			{ID: "6A52EA99-846A-4FED-B36F-18AEAC669F3E"}, // not in the form that servers take
-		} {
-			id := conn.upstreamID(j)
-			require.NoError(t, uuid.Validate(id))
-			require.NotEqual(t, j.ID, id)
-			require.False(t, fresh[id])
-			fresh[id] = true
-		}
-	})
-}
-
-func TestPrecedence(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		now := time.Now()
-		for name, c := range map[string]struct {
-			has         precedence
-			left, first bool
-		}{
-			"nobody's":                       {precedence{}, false, false},
-			"just freed":                     {precedence{key: "k", freed: now}, true, false},
-			"freed before":                   {precedence{key: "k", freed: now.Add(-firstTurn)}, false, false},
-			"seen idle for the first time":   {precedence{key: "k"}, true, true},
-			"seen idle before":               {precedence{key: "k", idle: now.Add(-time.Millisecond)}, true, false},
-			"idle, and nobody has told":      {precedence{key: "k", idle: now.Add(-firstTurnLost)}, false, false},
-			"seen idle before it was freed":  {precedence{key: "k", idle: now.Add(-time.Hour), freed: now}, true, false},
-			"freed before it was seen again": {precedence{key: "k", idle: now, freed: now.Add(-firstTurn)}, false, false},
-		} {
-			left, first, wait := c.has.left(now)
-			require.Equal(t, c.left, left, name)
-			require.Equal(t, c.first, first, name)
-			require.Equal(t, c.first, wait > 0, name)
-		}
 	})
 }
 

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -12,14 +13,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
-// connection is the hub's connection to one instance: a client, one persistent WebSocket, what the
-// instance can run, and its current run.
-//
-// Many methods: the dispatcher asks it small questions about one instance, all answered from the
-// state that its lock guards.
+// connection is the hub's link to one instance: a client, one persistent WebSocket, and parts with
+// what is known of the instance.
 type connection struct {
 	name   string
 	url    string
@@ -27,11 +25,9 @@ type connection struct {
 	key    string // of its agent
 	owner  string // the agent, or the instance itself if it has none
 	client *comfyui.Client
-	fleet  *fleet.Registry
 	log    *slog.Logger
 	stop   context.CancelFunc
 	done   chan struct{}
-	ask    *asking
 	socket *eventSocket
 	// cleanup removes finished runs from the instance's own history.
 	cleanup *historyCleanup
@@ -39,59 +35,37 @@ type connection struct {
 	// about a run.
 	overheard  overheard
 	background background
-	// maySecrets reports whether the instance gets API keys now. Nil in tests: it gets none.
-	maySecrets func() bool
-	// free holds the connection while it can take a job. Nil in tests.
-	free *freeSet
-	// next does the same for a job behind the run. holding holds the connection while it has one.
-	next, holding *freeSet
-	// wake is called when the instance may take a job that it was not given before because it
-	// showed no sign of life. Nil in tests.
-	wake func()
+	// refused are the jobs that this instance did not take, until its abilities are read again.
+	refused refusals
+	// former are the sockets of runs that were taken over.
+	former formerSockets
+
+	slot
+	past
+	pulse
+	knowledge
+	loaded
+	precedence
+	givenIDs
 
 	mu sync.Mutex
 	// sid is the client id of the socket, see clientID.
 	sid string
-	// reached says that the socket is open and the instance answers, so that it can be asked about
-	// its runs. open says that its abilities are known too, so that it can get jobs.
-	reached, open bool
-	// seen is when the instance last showed a sign of life; said is when a message last came, or
-	// when it was last reached. silent says that the fleet was told of its silence.
-	seen, said time.Time
-	silent     bool
-	info       *catalog.Info
-	version    comfyui.Version
-	// flags are what the instance has announced on this socket; nil if nothing.
-	flags   comfyui.Flags
-	current *run
-	// ahead waits at the instance behind the current run. begun is the run that started to execute
-	// last, and began is when.
-	ahead, begun *run
-	began        time.Time
-	// former are the sockets of runs that were taken over, by client id.
-	former map[string]*formerSocket
-	// freeSince is when the instance last became free.
-	freeSince time.Time
-	// lastClient is the client whose job ran here last, and lastTenant its tenant.
-	lastClient, lastTenant string
-	// loaded are the models of the run that began here last, sorted. cold says that it had to load
-	// them.
-	loaded []string
-	cold   bool
-	// others is the last run that another hub gave the instance.
-	others othersRun
-	// precedence says whether another hub may give it the next run first.
-	precedence precedence
-	// last is the last run that the instance finished. It may not have been released yet.
-	last job.Run
-	// refused are the jobs that this instance did not take, until its abilities are read again.
-	refused refusals
-	// given are the prompt ids that the instance has been given, see upstreamID.
-	given map[string]bool
 }
 
-// clientID returns the client id to which the instance sends messages about the runs of this
-// connection.
+// newConnection makes the link to an instance, with no socket. Nil for wake and maySecrets says that
+// nobody waits, and that it gets no API keys.
+func newConnection(i fleet.Instance, registry *fleet.Registry, sets *freeSets, log *slog.Logger) *connection {
+	conn := &connection{
+		name: i.Name, url: i.URL, kind: i.Kind, key: i.Key, owner: cmp.Or(i.Agent, i.Name), log: log.With("instance", i.Name), done: make(chan struct{}),
+	}
+	conn.slot.name, conn.slot.fleet, conn.slot.link, conn.slot.sets, conn.slot.past = i.Name, registry, conn, sets, &conn.past
+	conn.pulse.name, conn.pulse.fleet, conn.wake = i.Name, registry, func() {}
+	conn.knowledge.slot, conn.ask, conn.maySecrets = &conn.slot, newAsking(), func() bool { return false }
+	return conn
+}
+
+// clientID returns the client id to which the instance sends messages about the runs of this link.
 func (conn *connection) clientID() string {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
@@ -104,7 +78,7 @@ func (conn *connection) clientID() string {
 func (conn *connection) nextClientID() string {
 	conn.mu.Lock()
 	defer conn.mu.Unlock()
-	if conn.sid == "" || conn.current == nil && conn.ahead == nil {
+	if runs := conn.runs(); conn.sid == "" || runs[0] == nil && runs[1] == nil {
 		conn.sid = "comfyhub-" + uuid.NewString()
 	}
 	return conn.sid
@@ -117,7 +91,7 @@ func (conn *connection) caughtUp(ctx context.Context) error {
 	return conn.socket.caughtUp(ctx)
 }
 
-// start keeps the connection open until ctx ends or close is called.
+// start keeps the link open until ctx ends or close is called.
 func (conn *connection) start(ctx context.Context) {
 	ctx, conn.stop = context.WithCancel(ctx)
 	go func() {
@@ -134,7 +108,7 @@ func (conn *connection) logged(ctx context.Context, what string, err error) erro
 	return err
 }
 
-// close ends the connection and waits for it.
+// close ends the link and waits for it.
 func (conn *connection) close() {
 	conn.stop()
 	<-conn.done
@@ -145,195 +119,98 @@ func (conn *connection) close() {
 
 // setReached notes that the instance answers on a new socket.
 func (conn *connection) setReached(version comfyui.Version) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	conn.reached, conn.version = true, version
-	conn.silent = true // the previous connection may have told the fleet so
-	conn.see()
-	conn.said = conn.seen
+	conn.setVersion(version)
+	conn.reach(version)
+	conn.answers()
 }
 
 // setOpen notes that the instance can take jobs.
 func (conn *connection) setOpen() {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	conn.open = true
-	conn.see()
-	conn.said, conn.freeSince = conn.seen, conn.seen
+	conn.touch()
 	conn.refused.forget()
-	conn.changed()
+	conn.admit()
 }
 
 // setDown notes that the socket is lost, and reports whether that is news.
 func (conn *connection) setDown() (changed bool) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	changed = conn.reached
-	conn.reached, conn.open = false, false
-	conn.loaded, conn.flags = nil, nil // it may be another process next time
-	conn.changed()
+	changed = conn.shut()
+	conn.unload()
+	conn.dropFlags()
 	return changed
 }
 
-// deliver hands an event to the runs that use this connection.
-func (conn *connection) deliver(e runEvent) {
+// reopen opens the socket again. The instance gets nothing until then.
+func (conn *connection) reopen() {
+	conn.setDown()
+	conn.socket.reopen()
+}
+
+// deliver hands an event to the runs that use this link.
+func (conn *connection) deliver(e linkEvent) {
 	for _, r := range conn.runs() {
 		if r != nil {
-			r.mail.put(e)
+			r.tell(e)
 		}
 	}
 }
 
-// attach makes a run the receiver of the instance's messages. Call it before the POST: frames of a
-// run can arrive before the reply.
-func (conn *connection) attach(r *run) bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if conn.current != nil {
-		return false
+// has reports whether a queue item is one of the runs of this link.
+func (conn *connection) has(item comfyui.QueueItem) bool {
+	for _, r := range conn.runs() {
+		if r == nil {
+			continue
+		}
+		// The mark of another run cannot be read here, so any attempt at the job will do.
+		if j := r.job(); item.ID == j.Run.Upstream || item.Mark.Job == j.Key {
+			return true
+		}
 	}
-	conn.current = r
-	conn.changed()
-	return true
+	return false
 }
 
-// show tells the fleet that the instance is busy with a run, unless the run has been detached: an
-// instance can refuse a prompt before the hub gets this far, and would then be shown as busy for
-// ever.
-func (conn *connection) show(r *run) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if conn.current == r {
-		conn.precedence = precedence{}
-		conn.fleet.SetRunning(conn.name, r.job().ID)
+// show tells the fleet that the instance is busy with a run, unless the run has been detached.
+func (conn *connection) show(r holder) {
+	if conn.report(r) {
+		conn.lapse()
 	}
 }
 
-// detach frees the connection, so the instance may take another job. It reports whether the run had
-// the connection.
-func (conn *connection) detach(r *run) bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	switch r {
-	case conn.ahead:
-		conn.ahead = nil
-		conn.changed()
-		return true
-	case conn.current:
-	default:
-		return false
+// idle describes the link for Pick; ok is false while it can take no job, and while it shows no sign
+// of life.
+func (conn *connection) idle() (schedule.Idle, *catalog.Info, bool) {
+	if !conn.vacant() || !conn.proven() {
+		return schedule.Idle{}, nil, false
 	}
-	conn.moveUp()
-	conn.freeSince = time.Now()
-	if j := r.job(); j.Client != "" {
-		conn.lastClient, conn.lastTenant = j.Client, j.Tenant
+	client, _ := conn.past.client()
+	return schedule.Idle{Name: conn.name, LastClient: client, Loaded: conn.models()}, conn.abilities(), true
+}
+
+// next is idle for a job behind the run.
+func (conn *connection) next() (schedule.Idle, *catalog.Info, bool) {
+	r := conn.behind()
+	if r == nil || !conn.proven() {
+		return schedule.Idle{}, nil, false
 	}
-	return true
+	return schedule.Idle{Name: conn.name, LastClient: r.job().Client, Loaded: conn.models()}, conn.abilities(), true
 }
 
-// ended notes that the instance has finished a run. A report that still shows the run is out of
-// date.
-func (conn *connection) ended(run job.Run) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	conn.last = run
+// ranFor returns how long the instance has been executing a run; false if it has not
+// begun.
+func (conn *connection) ranFor(r holder, now time.Time) (ran time.Duration, began bool) {
+	since := conn.since(r)
+	return max(now.Sub(since), 0), !since.IsZero()
 }
-
-// after returns the last run that the instance finished.
-func (conn *connection) after() job.Run {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.last
-}
-
-// idleFor returns how long the instance has been waiting for work.
-func (conn *connection) idleFor() time.Duration {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return time.Since(conn.freeSince)
-}
-
-// capability returns the instance's version.
-func (conn *connection) capability() comfyui.Version {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.version
-}
-
-// takeFlags takes the instance's answer to the hub's feature_flags, of which there is one for each
-// socket.
-func (conn *connection) takeFlags(f comfyui.Frame) bool {
-	flags, ok := comfyui.ParseFlags(f)
-	if !ok {
-		return false
-	}
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if conn.flags == nil {
-		conn.flags = flags
-	}
-	return true
-}
-
-// announces returns the instance's flags; nil if it has announced none.
-func (conn *connection) announces() comfyui.Flags {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.flags
-}
-
-// setInfo stores what the instance can run, see takeWhole and takePart.
-func (conn *connection) setInfo(info *catalog.Info) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	conn.info = info
-	conn.changed()
-}
-
-// abilities returns what the instance can run, nil until that is known.
-func (conn *connection) abilities() *catalog.Info {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.can()
-}
-
-// can is abilities for a caller that holds the lock.
-func (conn *connection) can() *catalog.Info {
-	conn.info = conn.info.WithSecrets(conn.getsSecrets())
-	return conn.info
-}
-
-// getsSecrets reports whether the instance gets the API keys of prompts at the moment.
-func (conn *connection) getsSecrets() bool { return conn.maySecrets != nil && conn.maySecrets() }
-
-// isReached reports whether the instance can be asked about its runs.
-func (conn *connection) isReached() bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.reached
-}
-
-// isOpen reports whether the instance answers and its abilities are known.
-func (conn *connection) isOpen() bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.open
-}
-
-// running returns the run that the instance is on, or nil.
-func (conn *connection) running() *run { return conn.runs()[0] }
 
 // ranLast reports whether the last job here was this client's. If so, whatever the instance has
 // loaded is that client's too.
 func (conn *connection) ranLast(tenant, client string) bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if r := conn.current; r != nil {
+	if r := conn.running(); r != nil {
 		if j := r.job(); j.Tenant != tenant || j.Client != client {
 			return false
 		}
 	}
-	return conn.lastTenant == tenant && conn.lastClient == client
+	lastClient, lastTenant := conn.past.client()
+	return lastTenant == tenant && lastClient == client
 }
 
 // gone reports whether an error means that the instance's process is gone, rather than unreachable.

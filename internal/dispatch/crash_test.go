@@ -122,7 +122,7 @@ func TestPanicOfAReader(t *testing.T) {
 	b := newDispatching(t, 1)
 	key := b.submit(endless)
 	b.runs(key)
-	b.Instances.get(b.instances[0].name).deliver(runEvent{kind: socketDown, err: panics.ErrPanic})
+	b.Instances.get(b.instances[0].name).deliver(linkEvent{kind: linkDown, err: panics.ErrPanic})
 	require.Contains(t, b.failure(key), "The hub failed")
 }
 

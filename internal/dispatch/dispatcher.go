@@ -125,7 +125,7 @@ func (d *Dispatcher) openPlacing() {
 	}
 	d.linker = &linker{
 		fleet: c.Fleet, connect: c.Connect, settings: c.Settings, instances: d.Instances, discovery: d.Discovery, superseded: d.superseded,
-		panels: d.Panels, logs: d.Logs, openings: d.Openings, runs: d.Runs, signal: d.signal, work: &d.work, log: c.Logger,
+		panels: d.Panels, logs: d.Logs, signal: d.signal, ctx: d.ctx, work: &d.work, log: c.Logger,
 	}
 	d.Forecasts = &Forecasts{
 		fleet: c.Fleet, queue: c.Queue, settings: c.Settings, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs,

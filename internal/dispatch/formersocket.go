@@ -2,75 +2,86 @@ package dispatch
 
 import (
 	"context"
-	"time"
+	"log/slog"
+	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/panics"
 )
 
-// formerSocket is a socket under the client id of another hub, or of an earlier connection, that
+// formerSockets are the sockets of runs that were taken over, by client id.
+type formerSockets struct {
+	// open makes the socket of a client id.
+	open func(sid string) *eventSocket
+	ctx  context.Context
+	work *panics.Group
+	log  *slog.Logger
+
+	mu  sync.Mutex
+	all map[string]*formerSocket
+}
+
+// formerSocket is a socket under the client id of another hub, or of an earlier link, that
 // posted runs which this hub has taken over. Two runs may have the same id: the one that is
 // executing and the one waiting behind it. They share the socket, because ComfyUI silences one of
-// two sockets with the same id when the other closes. The connection's lock guards it.
+// two sockets with the same id when the other closes. The lock of formerSockets guards it.
 type formerSocket struct {
-	runs map[*run]struct{}
-	open bool
+	runs map[holder]struct{}
+	up   bool
 	stop context.CancelFunc
 	done chan struct{} // closed when the socket is
 }
 
 // share lets a run hear what the instance sends to a client id, until leave is called.
-func (conn *connection) share(d *runner, r *run, sid string) (leave func()) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	f := conn.former[sid]
+func (fs *formerSockets) share(r holder, sid string) (leave func()) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	f := fs.all[sid]
 	if f == nil || len(f.runs) == 0 { // there is none, or it is closing
-		f = conn.openFormer(d, sid, f)
+		f = fs.begin(sid, f)
 	}
 	f.runs[r] = struct{}{}
-	if f.open {
-		r.mail.put(runEvent{kind: socketUp})
+	if f.up {
+		r.tell(linkEvent{kind: linkUp})
 	}
 	return func() {
-		conn.mu.Lock()
-		defer conn.mu.Unlock()
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
 		if delete(f.runs, r); len(f.runs) == 0 {
 			f.stop()
 		}
 	}
 }
 
-// openFormer opens a socket once the one before it, if any, is closed. The caller holds the lock.
-func (conn *connection) openFormer(d *runner, sid string, before *formerSocket) *formerSocket {
-	ctx, stop := context.WithCancel(d.ctx)
-	f := &formerSocket{runs: map[*run]struct{}{}, stop: stop, done: make(chan struct{})}
-	if conn.former == nil {
-		conn.former = map[string]*formerSocket{}
+// begin opens a socket once the one before it, if any, is closed. The caller holds the lock.
+func (fs *formerSockets) begin(sid string, before *formerSocket) *formerSocket {
+	ctx, stop := context.WithCancel(fs.ctx)
+	f := &formerSocket{runs: map[holder]struct{}{}, stop: stop, done: make(chan struct{})}
+	if fs.all == nil {
+		fs.all = map[string]*formerSocket{}
 	}
-	conn.former[sid] = f
-	tell := func(e runEvent) {
-		conn.mu.Lock()
-		defer conn.mu.Unlock()
-		if e.kind != frameArrived {
-			f.open = e.kind == socketUp
+	fs.all[sid] = f
+	tell := func(e linkEvent) {
+		fs.mu.Lock()
+		defer fs.mu.Unlock()
+		if e.kind != linkHeard {
+			f.up = e.kind == linkUp
 		}
 		for r := range f.runs {
-			r.mail.put(e)
+			r.tell(e)
 		}
 	}
-	socket := &eventSocket{
-		client: conn.client, sid: func() string { return sid }, log: conn.log,
-		up:    func(context.Context) error { tell(runEvent{kind: socketUp}); return nil },
-		down:  func(err error) { tell(runEvent{kind: socketDown, err: err}) },
-		frame: func(fr comfyui.Frame) { conn.alive(); tell(runEvent{kind: frameArrived, frame: fr}) },
-		alive: conn.alive, late: conn.late, patience: func() time.Duration { return d.settings().ContactTimeout },
-	}
-	d.work.Go(conn.log, "reading the messages of runs", func() {
+	socket := fs.open(sid)
+	socket.up = func(context.Context) error { tell(linkEvent{kind: linkUp}); return nil }
+	socket.down = func(err error) { tell(linkEvent{kind: linkDown, err: err}) }
+	socket.frame = func(frame comfyui.Frame) { socket.alive(); tell(linkEvent{kind: linkHeard, frame: frame}) }
+	fs.work.Go(fs.log, "reading the messages of runs", func() {
 		defer func() {
 			close(f.done)
-			conn.mu.Lock()
-			defer conn.mu.Unlock()
-			if conn.former[sid] == f {
-				delete(conn.former, sid)
+			fs.mu.Lock()
+			defer fs.mu.Unlock()
+			if fs.all[sid] == f {
+				delete(fs.all, sid)
 			}
 		}()
 		if before != nil {

@@ -27,13 +27,26 @@ func openTo(t *testing.T, instances int) (*Dispatcher, []*connection) {
 		url := fmt.Sprintf("http://127.0.0.1:%d", 10000+n)
 		name := must(registry.AddStatic(url))
 		registry.Observe(fleet.InstanceReport{Name: name, URL: url, Up: true})
-		conn := &connection{name: name, url: url, fleet: registry, free: &d.Openings.free}
+		conn := newConnection(must(known(registry, name)), registry, &d.Instances.sets, d.Logger)
 		d.Instances.byName[name] = conn
 		conn.setInfo(&catalog.Info{})
 		conn.setOpen()
 		conns = append(conns, conn)
 	}
 	return d, conns
+}
+
+func known(registry *fleet.Registry, name string) (fleet.Instance, error) {
+	i, known := registry.Instance(name)
+	if !known {
+		return i, errors.New("there is none")
+	}
+	return i, nil
+}
+
+// linkTo makes a link that has no socket.
+func linkTo(name string, registry *fleet.Registry) *connection {
+	return newConnection(fleet.Instance{Name: name}, registry, &freeSets{}, slog.New(slog.DiscardHandler))
 }
 
 func names(idle []schedule.Idle) (list []string) {
@@ -84,7 +97,7 @@ func TestLookSparesBusyInstances(t *testing.T) {
 		d, conns := openTo(t, 100)
 		for n, conn := range conns[1:] {
 			require.True(t, conn.attach(&run{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}))
-			conn.mu.Lock()
+			conn.slot.mu.Lock()
 		}
 		found := make(chan []schedule.Idle, 1)
 		go func() {

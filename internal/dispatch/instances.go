@@ -15,6 +15,8 @@ type Instances struct {
 	access *Access
 	// published is told which instances are connected.
 	published *comfyui.Clients
+	// sets are those that could take a job.
+	sets freeSets
 	// watched says that somebody is watching the fleet.
 	watched interest
 
@@ -175,7 +177,7 @@ func (is *Instances) Activities() map[string]Activity {
 	connected := is.open()
 	all := make(map[string]Activity, len(connected))
 	for _, conn := range connected {
-		all[conn.name] = conn.activity()
+		all[conn.name] = activityOf(conn)
 	}
 	return all
 }
@@ -183,7 +185,7 @@ func (is *Instances) Activities() map[string]Activity {
 // Activity returns what one instance is doing; the zero value if it is not connected.
 func (is *Instances) Activity(instance string) Activity {
 	if conn := is.get(instance); conn != nil {
-		return conn.activity()
+		return activityOf(conn)
 	}
 	return Activity{}
 }
@@ -196,7 +198,7 @@ func (is *Instances) Preview(instance, key string) (comfyui.Binary, bool) {
 	if conn == nil {
 		return comfyui.Binary{}, false
 	}
-	r := conn.runs()[0]
+	r := runsOf(conn)[0]
 	if r == nil || r.job().Key != key {
 		return comfyui.Binary{}, false
 	}
@@ -211,7 +213,7 @@ func (is *Instances) Evict(instance string) {
 	if conn == nil {
 		return
 	}
-	for _, r := range conn.runs() {
+	for _, r := range runsOf(conn) {
 		if r != nil {
 			r.mail.put(runEvent{kind: evictAsked})
 		}

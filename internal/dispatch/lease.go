@@ -240,7 +240,7 @@ func (r *run) listen() (stop func()) {
 	if sid == r.conn.clientID() {
 		return func() {}
 	}
-	return r.conn.share(r.d, r, sid)
+	return r.conn.former.share(r, sid)
 }
 
 // await waits until the instance of an orphaned run can be asked, for as long as the run may still

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -22,9 +21,8 @@ type linker struct {
 	superseded *superseded
 	panels     *Panels
 	logs       *Logs
-	openings   *Openings
-	runs       *Runs
 	signal     *signal
+	ctx        context.Context
 	work       *panics.Group
 	log        *slog.Logger
 }
@@ -81,12 +79,12 @@ func (l *linker) retire(conn, next *connection) {
 		}
 		if next != nil && (next.attach(r) || next.attachAhead(r)) {
 			next.show(r)
-			r.mail.put(runEvent{kind: moved, conn: next})
-			if l.runs.get(r.job().Key) != r { // it has ended and will not read this
+			r.tell(linkEvent{kind: linkMoved, link: next})
+			if !r.followed() { // it has ended and will not read this
 				next.detach(r)
 			}
 		} else {
-			r.mail.put(runEvent{kind: socketDown, err: errDropped})
+			r.tell(linkEvent{kind: linkDown, err: errDropped})
 		}
 	}
 	l.work.Go(conn.log, "closing a connection", conn.close)
@@ -105,7 +103,7 @@ func (l *linker) reach(ctx context.Context, conn *connection) error {
 	}
 	conn.setReached(stats.Version)
 	l.instances.publish(conn, conn.client) // outputs are fetched through it
-	conn.deliver(runEvent{kind: socketUp})
+	conn.deliver(linkEvent{kind: linkUp})
 	return nil
 }
 
@@ -119,28 +117,30 @@ func (l *linker) open(i fleet.Instance, known bool) *connection {
 		l.log.Error("instance cannot be used", "instance", i.Name, "error", err)
 		return nil
 	}
-	conn := &connection{
-		name: i.Name, url: i.URL, kind: i.Kind, key: i.Key, owner: cmp.Or(i.Agent, i.Name), client: client, fleet: l.fleet,
-		log:  l.log.With("instance", i.Name),
-		done: make(chan struct{}),
-		ask:  newAsking(),
-		free: &l.openings.free, next: &l.openings.next, holding: &l.openings.holding, wake: l.signal.freed,
-	}
+	conn := newConnection(i, l.fleet, &l.instances.sets, l.log)
+	conn.client, conn.wake = client, l.signal.freed
 	conn.maySecrets = func() bool { return l.settings().SecretsTo.Has(i) }
 	conn.cleanup = newHistoryCleanup(client.DeleteHistory, conn.log)
-	conn.socket = &eventSocket{
-		client: client, sid: conn.nextClientID, log: conn.log,
-		up: func(ctx context.Context) error {
-			return conn.logged(ctx, "the instance does not answer", l.reach(ctx, conn))
-		},
-		then: func(ctx context.Context) error {
-			return conn.logged(ctx, "cannot read what the instance can run", l.admit(ctx, conn))
-		},
-		down:  func(err error) { l.lost(conn, err) },
-		alive: conn.alive, late: conn.late, patience: func() time.Duration { return l.settings().ContactTimeout },
-		frame: func(f comfyui.Frame) { l.heard(conn, f) },
+	conn.former.ctx, conn.former.work, conn.former.log = l.ctx, l.work, conn.log
+	conn.former.open = func(sid string) *eventSocket { return l.socket(conn, func() string { return sid }) }
+	conn.socket = l.socket(conn, conn.nextClientID)
+	conn.socket.up = func(ctx context.Context) error {
+		return conn.logged(ctx, "the instance does not answer", l.reach(ctx, conn))
 	}
+	conn.socket.then = func(ctx context.Context) error {
+		return conn.logged(ctx, "cannot read what the instance can run", l.admit(ctx, conn))
+	}
+	conn.socket.down = func(err error) { l.lost(conn, err) }
+	conn.socket.frame = func(f comfyui.Frame) { l.heard(conn, f) }
 	return conn
+}
+
+// socket makes a socket of a link.
+func (l *linker) socket(conn *connection, sid func() string) *eventSocket {
+	return &eventSocket{
+		client: conn.client, sid: sid, log: conn.log,
+		alive: conn.alive, late: conn.late, patience: func() time.Duration { return l.settings().ContactTimeout },
+	}
 }
 
 // admit reads what an instance can run, and lets it take jobs.
@@ -168,7 +168,7 @@ func (l *linker) lost(conn *connection, err error) {
 	if conn.setDown() {
 		conn.log.Warn("instance connection lost", "error", err)
 	}
-	conn.deliver(runEvent{kind: socketDown, err: err})
+	conn.deliver(linkEvent{kind: linkDown, err: err})
 	l.instances.publish(conn, nil)
 	l.signal.Wake()
 }
@@ -186,5 +186,5 @@ func (l *linker) heard(conn *connection, f comfyui.Frame) {
 			return known && i.Report.Queue == 0
 		})
 	}
-	conn.deliver(runEvent{kind: frameArrived, frame: f})
+	conn.deliver(linkEvent{kind: linkHeard, frame: f})
 }

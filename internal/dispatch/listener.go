@@ -100,11 +100,8 @@ func (l *listener) freedElsewhere(e queue.Event) {
 	if conn == nil {
 		return
 	}
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if conn.precedence.key == e.Key {
-		conn.precedence.freed = time.Now()
-		l.signal.freedAfter(firstTurn)
+	if turn := conn.letGo(e.Key); turn > 0 {
+		l.signal.freedAfter(turn)
 	}
 }
 
@@ -114,15 +111,10 @@ func (l *listener) ranElsewhere(e queue.Event) {
 	if conn == nil || e.Hub == l.hub {
 		return
 	}
-	conn.mu.Lock()
-	conn.precedence = precedence{key: e.Key}
-	conn.mu.Unlock()
+	conn.given(e.Key, e.Shape, e.Class != "")
 	if e.Class == "" {
 		return
 	}
-	conn.mu.Lock()
-	conn.others = othersRun{key: e.Key, shape: e.Shape, since: time.Now()}
-	conn.mu.Unlock()
 	l.work.Go(l.log, "noting what an instance loads", func() {
 		conn.loads(l.models.get(l.ctx, e.Class))
 	})

@@ -2,45 +2,45 @@ package dispatch
 
 import (
 	"slices"
-	"time"
-
-	"github.com/comfyhub/comfyhub/internal/fleet"
+	"sync"
 )
 
-// othersRun is a run of another hub.
-type othersRun struct {
-	key, shape string
-	since      time.Time
-}
-
-// elsewhere returns the shape of another hub's job that the instance is running, and since when;
-// false if unknown.
-func (conn *connection) elsewhere(i fleet.Instance) (shape string, since time.Time, ok bool) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.others.shape, conn.others.since, conn.others.shape != "" && conn.others.key == i.Report.Job
+// loaded is what an instance has in its memory.
+type loaded struct {
+	mu sync.Mutex
+	// names are the models of the run that began here last, sorted. cold says that it had to load
+	// them.
+	names []string
+	cold  bool
 }
 
 // loads notes which models the instance has after the run that is beginning, and reports whether it
 // had others before.
-func (conn *connection) loads(models []string) (cold bool) {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	cold = len(models) > 0 && !slices.Equal(models, conn.loaded)
-	conn.loaded, conn.cold = models, cold
+func (l *loaded) loads(models []string) (cold bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cold = len(models) > 0 && !slices.Equal(models, l.names)
+	l.names, l.cold = models, cold
 	return cold
 }
 
-// load notes that the instance is beginning the run and loading its models.
-func (r *run) load() {
-	if r.cold = r.conn.loads(r.models); r.cold {
-		r.d.observe.Switched(r.conn.name)
-	}
+// unload notes that it may be another process, which has loaded nothing.
+func (l *loaded) unload() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.names = nil
 }
 
 // models returns the models that the instance has, sorted.
-func (conn *connection) models() []string {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	return conn.loaded
+func (l *loaded) models() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.names
+}
+
+// isCold reports whether the run that began last had to load its models.
+func (l *loaded) isCold() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cold
 }

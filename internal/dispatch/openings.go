@@ -20,9 +20,6 @@ type Openings struct {
 	sharing   *sharing
 	rests     *rests
 	signal    *signal
-	// free are the connections without a run. next are those whose instance could get its next
-	// job, holding those whose instance has it already.
-	free, next, holding freeSet
 }
 
 // idle lists the instances that could take a job now.
@@ -36,7 +33,7 @@ func (o *Openings) idle() ([]schedule.Idle, []*catalog.Info) {
 		return nil, nil
 	}
 	settings := o.settings()
-	for _, conn := range o.free.list() {
+	for _, conn := range o.instances.sets.free.list() {
 		instance, known := o.fleet.Instance(conn.name)
 		if !known || o.instances.get(conn.name) != conn || !conn.usable(instance) || o.isLeft(conn) {
 			continue
@@ -57,19 +54,15 @@ func (o *Openings) busy() (idle []schedule.Idle, infos []*catalog.Info) {
 	if !o.settings().Ahead || o.paused() != nil {
 		return nil, nil
 	}
-	for _, conn := range o.next.list() {
+	for _, conn := range o.instances.sets.next.list() {
 		instance, known := o.fleet.Instance(conn.name)
 		if !known || o.instances.get(conn.name) != conn || instance.State != fleet.Busy || o.reports.sharesGPU(instance) {
 			continue
 		}
-		refused := o.rests.at(conn, instance)
-		conn.mu.Lock()
-		if conn.takesAhead() && conn.proven() {
-			i := schedule.Idle{Name: conn.name, LastClient: conn.current.job().Client, Loaded: conn.loaded, Refused: refused}
-			i.Tenants = o.access.reservedFor(conn.name)
-			idle, infos = append(idle, i), append(infos, conn.can())
+		if i, info, ok := conn.next(); ok {
+			i.Refused, i.Tenants = o.rests.at(conn, instance), o.access.reservedFor(conn.name)
+			idle, infos = append(idle, i), append(infos, info)
 		}
-		conn.mu.Unlock()
 	}
 	return idle, infos
 }
@@ -88,9 +81,7 @@ func (o *Openings) HasIdle(needs catalog.Requirements, tenant string) bool {
 
 // isLeft reports whether an idle instance is left to another hub for now.
 func (o *Openings) isLeft(conn *connection) bool {
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	left, first, wait := conn.precedence.left(time.Now())
+	left, first, wait := conn.precedence.isLeft(time.Now())
 	if first {
 		o.signal.freedAfter(wait)
 	}

@@ -98,18 +98,16 @@ func (o *Outlook) left(conn *connection, i fleet.Instance, gpu string) time.Dura
 }
 
 // rest returns how much longer the current run of an instance will take.
-func (o *Outlook) rest(conn *connection, r *run, gpu string) time.Duration {
+func (o *Outlook) rest(conn *connection, r holder, gpu string) time.Duration {
 	e := o.estimate(r.job().Shape, gpu)
-	conn.mu.Lock()
-	begun, began := conn.begun == r, conn.began
-	if conn.cold {
+	if conn.isCold() {
 		e.Ran += e.Load
 	}
-	conn.mu.Unlock()
-	if !begun {
+	ran, began := conn.ranFor(r, time.Now())
+	if !began {
 		return e.Ran
 	}
-	return schedule.Remaining(e.Ran, time.Since(began))
+	return schedule.Remaining(e.Ran, ran)
 }
 
 func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {

@@ -106,7 +106,7 @@ func TestIdlePanel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := New(Config{Logger: slog.New(slog.DiscardHandler)})
-		conn := &connection{log: d.Logger}
+		conn := linkTo("gpu", nil)
 		conn.overheard.listen()
 		var closed atomic.Bool
 		p := &panel{conn: conn, used: time.Now(), cancel: func() { closed.Store(true) }}

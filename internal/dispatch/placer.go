@@ -88,8 +88,8 @@ func (pl *placer) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
 	var waiting []job.Job
 	runs := map[string]*run{}
 	needs := map[string][]byte{}
-	for _, conn := range pl.openings.holding.list() {
-		r := conn.runs()[1]
+	for _, conn := range pl.instances.sets.holding.list() {
+		r := runsOf(conn)[1]
 		if r == nil {
 			continue
 		}

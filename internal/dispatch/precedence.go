@@ -1,7 +1,10 @@
 package dispatch
 
 import (
+	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
 const (
@@ -14,18 +17,60 @@ const (
 	firstTurnLost = 500 * time.Millisecond
 )
 
-// precedence says whether another hub, having given an instance its last run, has the first turn
-// there. The zero value says that none has.
+// precedence knows the last run that another hub has given an instance, and whether that hub has the
+// first turn there. The zero value says that none has.
 type precedence struct {
+	mu sync.Mutex
+	// key is the job of the run while its hub has the first turn.
 	key string
 	// freed is when that hub let go of the instance, and idle when the instance was first seen idle
 	// since it got the run.
 	freed, idle time.Time
+	// last is the run.
+	last othersRun
 }
 
-// left reports whether the instance is left to the other hub. first says that nothing else may tell
+// othersRun is a run of another hub.
+type othersRun struct {
+	key, shape string
+	since      time.Time
+}
+
+// given notes that another hub has given the instance a job. shape is that of the job, known
+// whether it is known.
+func (p *precedence) given(key, shape string, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key, p.freed, p.idle = key, time.Time{}, time.Time{}
+	if known {
+		p.last = othersRun{key: key, shape: shape, since: time.Now()}
+	}
+}
+
+// lapse notes that this hub has given the instance a job.
+func (p *precedence) lapse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key, p.freed, p.idle = "", time.Time{}, time.Time{}
+}
+
+// letGo notes that another hub has let go of the instance after a job. turn is how long that hub has
+// the first turn; 0 if it has none.
+func (p *precedence) letGo(key string) (turn time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.key != key {
+		return 0
+	}
+	p.freed = time.Now()
+	return firstTurn
+}
+
+// isLeft reports whether the instance is left to the other hub. first says that nothing else may tell
 // when that is over, so that it must be checked again after wait.
-func (p *precedence) left(now time.Time) (left, first bool, wait time.Duration) {
+func (p *precedence) isLeft(now time.Time) (left, first bool, wait time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	switch {
 	case p.key == "":
 		return false, false, 0
@@ -36,4 +81,12 @@ func (p *precedence) left(now time.Time) (left, first bool, wait time.Duration) 
 		return true, true, firstTurnLost
 	}
 	return now.Sub(p.idle) < firstTurnLost, false, 0
+}
+
+// elsewhere returns the shape of another hub's job that the instance is running, and since when;
+// false if unknown.
+func (p *precedence) elsewhere(i fleet.Instance) (shape string, since time.Time, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last.shape, p.last.since, p.last.shape != "" && p.last.key == i.Report.Job
 }

@@ -162,7 +162,7 @@ func (p *preemption) interactive(ctx context.Context, yields []yielding, infos [
 func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.Info) {
 	for _, conn := range p.instances.open() {
 		i, known := p.fleet.Instance(conn.name)
-		info, runs := conn.abilities(), conn.runs()
+		info, runs := conn.abilities(), runsOf(conn)
 		r := runs[0]
 		if r == nil || info == nil || !known || i.State != fleet.Busy || p.leaving.runs[conn.name].run == r {
 			continue
@@ -225,7 +225,7 @@ func (l *leaving) add(y yielding, now time.Time) {
 // evictAgain interrupts the runs that have not ended yet, and returns after how long to call it
 // again; zero if there are none.
 func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
-	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.running() != y.run })
+	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.running() != holder(y.run) })
 	if len(l.runs) == 0 {
 		return 0
 	}
@@ -241,7 +241,7 @@ func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
 // evict interrupts the run, and takes back what is waiting behind it unless that is the job that
 // this is done for.
 func (y yielding) evict() {
-	runs := y.conn.runs()
+	runs := runsOf(y.conn)
 	if runs[0] != y.run {
 		return
 	}

@@ -302,3 +302,27 @@ func (rn *runner) newRun(conn *connection, j job.Job) *run {
 	r.files = newOutputs(r)
 	return r
 }
+
+// runsOf returns the run that an instance is on and the one that waits behind it. Either may be nil.
+func runsOf(conn *connection) (runs [2]*run) {
+	for n, r := range conn.runs() {
+		runs[n], _ = r.(*run)
+	}
+	return runs
+}
+
+// tell takes what happened to the run's link.
+func (r *run) tell(e linkEvent) {
+	kind := [...]eventKind{linkHeard: frameArrived, linkUp: socketUp, linkDown: socketDown, linkMoved: moved, linkNext: movedUp}[e.kind]
+	r.mail.put(runEvent{kind: kind, frame: e.frame, err: e.err, conn: e.link})
+}
+
+// followed reports whether the hub still follows the run.
+func (r *run) followed() bool { return r.d.runs.get(r.job().Key) == r }
+
+// load notes that the instance is beginning the run and loading its models.
+func (r *run) load() {
+	if r.cold = r.conn.loads(r.models); r.cold {
+		r.d.observe.Switched(r.conn.name)
+	}
+}

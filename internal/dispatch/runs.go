@@ -96,7 +96,7 @@ func (rs *Runs) seize(ctx context.Context, conn *connection, r *run, within time
 // join puts an adopted run behind the one that has the connection.
 func (rs *Runs) join(conn *connection, r *run) bool {
 	current := conn.running()
-	return current != nil && rs.get(current.job().Key) == current && conn.attachAhead(r)
+	return current != nil && holder(rs.get(current.job().Key)) == current && conn.attachAhead(r)
 }
 
 // claims reports whether this hub is still asking for a run. It gets the run with the answer, and

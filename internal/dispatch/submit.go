@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
@@ -159,7 +157,7 @@ func (r *run) post(graph []byte) []byte {
 		b.Write(r.body.Targets)
 	}
 	b.WriteString(`, "extra_data": `)
-	b.Write(extraFor(r.body, j, r.conn.getsSecrets()))
+	b.Write(extraFor(r.body, j, r.conn.maySecrets()))
 	if other := inner(r.body.Other); len(other) > 0 {
 		b.WriteString(", ")
 		b.Write(other)
@@ -199,29 +197,6 @@ func inner(object []byte) []byte {
 		return nil
 	}
 	return bytes.TrimSpace(object[1 : len(object)-1])
-}
-
-// upstreamID returns the prompt_id for an attempt. The first attempt uses the client's id if every
-// server accepts it; each later one is fresh, so that late messages of an earlier attempt cannot be
-// mistaken for it. An id that this instance was given before is not used again either: a client may
-// use an id twice, and two tenants may use the same one, and the record of one run must not be
-// taken for the other's, or removed in its place.
-func (conn *connection) upstreamID(j job.Job) string {
-	id, err := uuid.Parse(j.ID)
-	if err != nil || id.String() != j.ID || j.Attempts > 0 || j.Parent != "" {
-		return uuid.NewString()
-	}
-	conn.mu.Lock()
-	defer conn.mu.Unlock()
-	if conn.given[j.ID] {
-		return uuid.NewString()
-	}
-	const enough = 10_000
-	if conn.given == nil || len(conn.given) >= enough {
-		conn.given = map[string]bool{} // what ran so long ago is not in the way
-	}
-	conn.given[j.ID] = true
-	return j.ID
 }
 
 // refusalError returns what the client is told about an instance's refusal: the first node error if
