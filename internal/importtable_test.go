@@ -75,8 +75,12 @@ var mayImport = map[string][]string{
 		"internal/roster", "internal/rules", "internal/scale", "internal/schedule", "internal/stream", "internal/traces", "internal/tunnel", "internal/stats", "internal/userdata", "internal/webui", "internal/worker",
 	},
 	"internal/dispatch": {
-		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet",
+		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/instance",
 		"internal/job", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/panics", "internal/retry", "internal/schedule", "internal/split", "internal/stream", "internal/traces",
+	},
+
+	"internal/instance": { // no dispatch, and no run: it is told only that somebody has the instance
+		"internal/catalog", "internal/comfyui", "internal/fleet", "internal/job", "internal/panics", "internal/pyjson", "internal/retry", "internal/schedule", "internal/stream",
 	},
 
 	"internal/metrics":   {"internal/dispatch", "internal/fleet", "internal/job", "internal/redis", "internal/panics", "internal/schedule"},

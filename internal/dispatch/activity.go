@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -32,10 +33,10 @@ type Activity struct {
 }
 
 // activityOf returns what a connected instance is doing.
-func activityOf(conn *connection) Activity {
-	a := Activity{Models: conn.models()}
+func activityOf(conn *instance.Link) Activity {
+	a := Activity{Models: conn.Models()}
 	if r := runsOf(conn)[0]; r != nil {
-		a.Job, a.Began = r.job(), conn.since(r)
+		a.Job, a.Began = r.Job(), conn.Since(r)
 		a.Node, a.Class, a.Progress = r.doing.now()
 	}
 	return a

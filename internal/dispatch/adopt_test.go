@@ -46,7 +46,7 @@ func TestRunIsAdoptedBeforeTheCatalogIsKnown(t *testing.T) {
 		b.restart("hub/2")
 		require.Empty(t, b.reaches(key, job.Done).Lost)
 		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
-		require.Empty(t, b.Instances.open(), "it gets no job meanwhile")
+		require.Empty(t, b.Instances.Open(), "it gets no job meanwhile")
 		tell()
 		b.reaches(b.submit(picture), job.Done)
 	})
@@ -117,11 +117,11 @@ func TestReportedRunIsKept(t *testing.T) {
 			dials.Add(1)
 			w.WriteHeader(http.StatusBadGateway)
 		})
-		fence := b.job(key).Fence
+		fence := b.Job(key).Fence
 		if restart {
 			b.restart("hub/2")
 			eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
-			fence = b.job(key).Fence
+			fence = b.Job(key).Fence
 		} else {
 			b.instances[0].DropSockets()
 		}
@@ -130,8 +130,8 @@ func TestReportedRunIsKept(t *testing.T) {
 			a.report(key)
 			return time.Since(began) > 3*time.Second && dials.Load() > 4
 		}, deadline, 50*time.Millisecond)
-		require.Empty(t, b.job(key).Lost)
-		require.Equal(t, fence, b.job(key).Fence, "it is the same run")
+		require.Empty(t, b.Job(key).Lost)
+		require.Equal(t, fence, b.Job(key).Fence, "it is the same run")
 		a.report("")
 		require.NotEmpty(t, b.lost(key))
 	})
@@ -219,7 +219,7 @@ func TestCancelWhileTheInstanceIsAway(t *testing.T) {
 		require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
 
 		a.i.on("GET /ws", nil)
-		eventually(t, func() bool { return len(b.Instances.open()) == 1 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return len(b.Instances.Open()) == 1 }, deadline, 10*time.Millisecond)
 		a.report("")
 		b.reaches(b.submit(picture), job.Done)
 	})
@@ -253,7 +253,7 @@ func TestRunOfAHubThatIsGone(t *testing.T) {
 		b.runs(key)
 		end(first)
 		b.survivor(func(_ context.Context, hub string) bool { return hub == "hub/1" })
-		eventually(t, func() bool { return b.job(key).Run.Hub == "other/1" }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Job(key).Run.Hub == "other/1" }, deadline, 10*time.Millisecond)
 		require.Empty(t, b.reaches(key, job.Done).Lost)
 		require.Equal(t, 1, b.instances[0].Started(), "it ran once")
 		eventually(t, func() bool {
@@ -279,7 +279,7 @@ func TestRunOfASilentHubThatLives(t *testing.T) {
 		var asked atomic.Int32
 		b.survivor(func(context.Context, string) bool { asked.Add(1); return gone })
 		eventually(t, func() bool { return asked.Load() >= 3 }, deadline, 10*time.Millisecond)
-		require.Equal(t, "hub/1", b.job(key).Run.Hub)
+		require.Equal(t, "hub/1", b.Job(key).Run.Hub)
 		require.Nil(t, b.Runs.get(key))
 	})
 }
@@ -295,11 +295,11 @@ func TestFrozenHubLosesItsRuns(t *testing.T) {
 		require.NoError(t, err)
 		_, _, err = b.Queue.Beat(t.Context(), "hub/1", time.Millisecond) // as if it had been silent since
 		require.NoError(t, err)
-		_, err = b.Queue.Inherit(t.Context(), b.job(key).Run, "other/1")
+		_, err = b.Queue.Inherit(t.Context(), b.Job(key).Run, "other/1")
 		return err == nil
 	}, deadline, 2*time.Millisecond)
 	b.leaves(key)
-	j := b.job(key)
+	j := b.Job(key)
 	require.Equal(t, job.Running, j.State)
 	require.Equal(t, "other/1", j.Run.Hub)
 	require.Empty(t, j.Lost)

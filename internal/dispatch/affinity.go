@@ -25,10 +25,10 @@ func (a *Affinity) of(tenant, client string) (instance string) {
 
 // Running returns the instance that runs a job of this client, or nil.
 func (a *Affinity) Running(tenant, client string) *comfyui.Client {
-	for _, conn := range a.instances.servers() {
-		if r := conn.running(); r != nil {
-			if j := r.job(); j.Tenant == tenant && j.Client == client {
-				return conn.client
+	for _, conn := range a.instances.Servers() {
+		if r := conn.Running(); r != nil {
+			if j := r.Job(); j.Tenant == tenant && j.Client == client {
+				return conn.Client
 			}
 		}
 	}
@@ -39,7 +39,7 @@ func (a *Affinity) Running(tenant, client string) *comfyui.Client {
 // instance is not connected.
 func (a *Affinity) RanLast(tenant, client string) *comfyui.Client {
 	if name := a.of(tenant, client); name != "" {
-		return a.instances.published.ByName(name)
+		return a.instances.Published.ByName(name)
 	}
 	return nil
 }
@@ -48,9 +48,9 @@ func (a *Affinity) RanLast(tenant, client string) *comfyui.Client {
 // else anything.
 func (a *Affinity) WarmFor(tenant, client string) []*comfyui.Client {
 	var warm []*comfyui.Client
-	for _, conn := range a.instances.open() {
-		if conn.ranLast(tenant, client) {
-			warm = append(warm, conn.client)
+	for _, conn := range a.instances.Open() {
+		if conn.RanLast(tenant, client) {
+			warm = append(warm, conn.Client)
 		}
 	}
 	return warm

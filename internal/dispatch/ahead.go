@@ -15,7 +15,7 @@ import (
 
 // isAhead reports whether the run is waiting at its instance behind another one.
 func (r *run) isAhead() bool {
-	return r.conn != nil && r.conn.isAhead(r)
+	return r.conn != nil && r.conn.IsAhead(r)
 }
 
 // begun notes that the instance is executing the run, so that the next one may follow.
@@ -23,13 +23,13 @@ func (r *run) begun() {
 	if r.conn == nil {
 		return
 	}
-	r.conn.begins(r)
-	if j := r.job(); j.Ahead {
+	r.conn.Begins(r)
+	if j := r.Job(); j.Ahead {
 		r.load()
-		r.d.observe.Dispatched(r.conn.name, r.d.notices.age(j), 0)
+		r.d.observe.Dispatched(r.conn.Name, r.d.notices.age(j), 0)
 	}
 	if r.d.settings().Ahead {
-		r.d.signal.freed()
+		r.d.signal.Freed()
 	}
 }
 
@@ -51,16 +51,16 @@ func (r *run) unload(ctx context.Context) bool {
 func (r *run) removed(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := r.conn.client.DeleteQueued(ctx, r.lease().Upstream); err != nil {
+	if err := r.conn.Client.DeleteQueued(ctx, r.lease().Upstream); err != nil {
 		return false
 	}
-	left, err := r.conn.client.Queue(ctx)
+	left, err := r.conn.Client.Queue(ctx)
 	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
 		return false // it has just begun, or there is no telling
 	}
 	// It may have begun and ended before the delete. The history is read last, so if it is in
 	// neither place, it never ran.
-	found, err := r.conn.client.HasEnded(ctx, r.lease().Upstream)
+	found, err := r.conn.Client.HasEnded(ctx, r.lease().Upstream)
 	return err == nil && !found
 }
 
@@ -81,7 +81,7 @@ func (r *run) giveBack(ctx context.Context) {
 			r.retried(Evicted)
 		}
 	case errors.Is(err, queue.ErrCancelled):
-		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
+		r.finish(ctx, cancelEnding(r.Job(), r.body, time.Now()))
 	}
 	r.d.signal.Wake()
 }

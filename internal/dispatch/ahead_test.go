@@ -32,7 +32,7 @@ func newAhead(t *testing.T, count int) (b *dispatching, running []string) {
 func (b *dispatching) at(key string) *scripted {
 	b.t.Helper()
 	for _, i := range b.instances {
-		if i.name == b.job(key).Run.Instance {
+		if i.name == b.Job(key).Run.Instance {
 			return i
 		}
 	}
@@ -43,7 +43,7 @@ func (b *dispatching) at(key string) *scripted {
 // waitsThere waits until a job is waiting at an instance behind another one.
 func (b *dispatching) waitsThere(key string) *scripted {
 	b.t.Helper()
-	eventually(b.t, func() bool { return b.job(key).Ahead }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return b.Job(key).Ahead }, deadline, 10*time.Millisecond)
 	i := b.at(key)
 	eventually(b.t, func() bool { return i.Remaining() == 2 }, deadline, 10*time.Millisecond)
 	return i
@@ -56,20 +56,20 @@ func TestNextJobWaitsAtTheInstance(t *testing.T) {
 		second := b.submit(endless)
 		i := b.waitsThere(second)
 		third := b.submit(picture)
-		require.Never(t, func() bool { return b.job(third).State != job.Queued }, 100*time.Millisecond, 10*time.Millisecond)
-		require.Equal(t, job.Leased, b.job(second).State)
-		require.Zero(t, b.job(second).StartedAt)
+		require.Never(t, func() bool { return b.Job(third).State != job.Queued }, 100*time.Millisecond, 10*time.Millisecond)
+		require.Equal(t, job.Leased, b.Job(second).State)
+		require.Zero(t, b.Job(second).StartedAt)
 
 		b.Runs.Cancel(running[0])
 		b.reaches(running[0], job.Cancelled)
 		b.runs(second)
-		require.False(t, b.job(second).Ahead)
+		require.False(t, b.Job(second).Ahead)
 		b.waitsThere(third)
 		b.Runs.Cancel(second)
 		b.reaches(second, job.Cancelled)
 		b.reaches(third, job.Done)
 		require.Equal(t, 3, i.Started())
-		require.Empty(t, b.job(third).Lost)
+		require.Empty(t, b.Job(third).Lost)
 	})
 }
 
@@ -87,7 +87,7 @@ func TestWaitingJobIsTakenBack(t *testing.T) {
 		}
 		b.runs(key)
 		require.NotEqual(t, there.name, b.at(key).name)
-		j := b.job(key)
+		j := b.Job(key)
 		require.Equal(t, 1, j.Attempts)
 		require.Zero(t, j.Excuses)
 		require.Empty(t, j.Lost)
@@ -125,7 +125,7 @@ func TestJobBeginsBeforeItIsTakenBack(t *testing.T) {
 		<-tried
 		b.runs(key)
 		require.Equal(t, there.name, b.at(key).name)
-		require.Equal(t, 1, b.job(key).Attempts)
+		require.Equal(t, 1, b.Job(key).Attempts)
 		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 		started := 0
@@ -163,7 +163,7 @@ func TestWaitingJobIsCancelled(t *testing.T) {
 		_, err := b.Queue.HistoryEntry(t.Context(), job.DefaultTenant, key)
 		require.ErrorIs(t, err, queue.ErrNotFound)
 		b.waitsThere(next)
-		require.Equal(t, job.Running, b.job(running[0]).State)
+		require.Equal(t, job.Running, b.Job(running[0]).State)
 		require.Equal(t, 1, there.Started())
 		b.Runs.Cancel(running[0])
 		b.reaches(next, job.Done)
@@ -180,7 +180,7 @@ func TestDrainedInstanceGivesBack(t *testing.T) {
 		b.fleet.SetDraining(there.name, true)
 		require.Empty(t, b.reaches(key, job.Queued).Lost)
 		require.Equal(t, 1, there.Remaining())
-		require.Equal(t, job.Running, b.job(running[0]).State)
+		require.Equal(t, job.Running, b.Job(running[0]).State)
 		b.fleet.SetDraining(there.name, false)
 		b.waitsThere(key)
 		b.Runs.Cancel(running[0])
@@ -214,8 +214,8 @@ func TestNextJobIsShownAsRunning(t *testing.T) {
 		}, deadline, 100*time.Millisecond)
 		there.SetFault(sim.Faults{})
 		b.set(func(s *Settings) { s.StallTimeout = time.Minute })
-		require.Empty(t, b.job(next).Lost)
-		require.True(t, b.job(next).Ahead)
+		require.Empty(t, b.Job(next).Lost)
+		require.True(t, b.Job(next).Ahead)
 		b.Runs.Cancel(running[0])
 		b.reaches(running[0], job.Cancelled)
 		b.reaches(next, job.Done)
@@ -237,7 +237,7 @@ func TestBothRunsAreTakenOver(t *testing.T) {
 				b.Dispatcher.Close()
 				if hub == "other/1" {
 					for _, k := range []string{running[0], key} {
-						must(b.Queue.Adopt(t.Context(), b.job(k).Run, "hub/1"))
+						must(b.Queue.Adopt(t.Context(), b.Job(k).Run, "hub/1"))
 					}
 				}
 				b.restart(hub)
@@ -288,7 +288,7 @@ func TestWaitingJobOutlivesItsInstance(t *testing.T) {
 		there.Kill()
 		b.lost(running[0])
 		b.lost(key)
-		j := b.job(key)
+		j := b.Job(key)
 		require.Zero(t, j.Kills)
 		require.Equal(t, 1, j.Excuses)
 		must(b.Queue.Cancel(t.Context(), running[0]))

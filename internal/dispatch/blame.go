@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
@@ -17,7 +18,7 @@ type Blame struct {
 	health    health
 	fleet     *fleet.Registry
 	access    *Access
-	reports   *reports
+	reports   *instance.Reports
 	instances *Instances
 	runs      *Runs
 	judged    *judgements
@@ -54,15 +55,15 @@ func (b *Blame) publish(said []verdict) {
 // endedWell notes that the instance has finished the run's job.
 func (r *run) endedWell() {
 	if r.conn != nil {
-		r.d.blame.publish(r.d.blame.health.well(r.conn.name, r.job()))
+		r.d.blame.publish(r.d.blame.health.well(r.conn.Name, r.Job()))
 	}
 }
 
 // cameToNothing notes that a run failed, as far as its instance may be to blame, and reports
 // whether its job should be tried on another instance before the job itself is blamed.
 func (r *run) cameToNothing(cause Cause) (elsewhere bool) {
-	j := r.job()
-	doubtful, rest, said := r.d.blame.health.wrong(r.conn.name, j, cause, r.d.blame.atWork(r))
+	j := r.Job()
+	doubtful, rest, said := r.d.blame.health.wrong(r.conn.Name, j, cause, r.d.blame.atWork(r))
 	if rest > 0 {
 		r.d.signal.wakeIn(rest)
 	}
@@ -74,31 +75,31 @@ func (r *run) cameToNothing(cause Cause) (elsewhere bool) {
 // unless the last runs on this instance have all failed while others do their work: then another
 // instance has the last word.
 func (r *run) failedHere() result {
-	j := r.job()
-	if r.d.blame.health.agreed(r.conn.name, j) || !r.cameToNothing(Failed) || len(j.FailedAt) > 0 {
+	j := r.Job()
+	if r.d.blame.health.agreed(r.conn.Name, j) || !r.cameToNothing(Failed) || len(j.FailedAt) > 0 {
 		return result{}
 	}
-	r.conn.ended(r.billed())
+	r.conn.Ended(r.billed())
 	return result{kind: excused, cause: Failed, elsewhere: true, reason: "it ended with an error" + r.where() + ", as the runs before it have there"}
 }
 
 // sound reports whether another instance could run the job and has nothing held against it.
 func (r *run) sound() bool {
-	return slices.ContainsFunc(r.d.instances.others(r), func(conn *connection) bool {
-		return r.d.blame.trusted(conn.name) && !slices.Contains(r.job().FailedAt, conn.name)
+	return slices.ContainsFunc(r.d.instances.others(r), func(conn *instance.Link) bool {
+		return r.d.blame.trusted(conn.Name) && !slices.Contains(r.Job().FailedAt, conn.Name)
 	})
 }
 
 // atWork reports whether another instance has been executing a graph like this run's for so long
 // that it evidently does not fail there the way it failed here.
 func (b *Blame) atWork(r *run) bool {
-	structure, longer := structureOf(r.job()), max(2*r.ran(), time.Second)
-	return slices.ContainsFunc(b.instances.open(), func(conn *connection) bool {
+	structure, longer := structureOf(r.Job()), max(2*r.ran(), time.Second)
+	return slices.ContainsFunc(b.instances.Open(), func(conn *instance.Link) bool {
 		other := runsOf(conn)[0]
-		if conn == r.conn || other == nil || structureOf(other.job()) != structure {
+		if conn == r.conn || other == nil || structureOf(other.Job()) != structure {
 			return false
 		}
-		ran, began := conn.ranFor(other, time.Now())
+		ran, began := conn.RanFor(other, time.Now())
 		return began && ran > longer
 	})
 }
@@ -106,14 +107,14 @@ func (b *Blame) atWork(r *run) bool {
 // standIns returns what the instances that take over an instance's jobs while it rests can run.
 func (b *Blame) standIns(name string) (infos []*catalog.Info) {
 	reserved := b.access.reservedFor(name)
-	for _, other := range b.instances.open() {
-		if other.name == name || !b.trusted(other.name) {
+	for _, other := range b.instances.Open() {
+		if other.Name == name || !b.trusted(other.Name) {
 			continue
 		}
-		if its := b.access.reservedFor(other.name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !schedule.MayUse(its, tenant) })) {
+		if its := b.access.reservedFor(other.Name); its != nil && (reserved == nil || slices.ContainsFunc(reserved, func(tenant string) bool { return !schedule.MayUse(its, tenant) })) {
 			continue
 		}
-		if info := other.abilities(); info != nil {
+		if info := other.Abilities(); info != nil {
 			infos = append(infos, info)
 		}
 	}
@@ -143,11 +144,11 @@ func (b *Blame) untried(j job.Job, requires []byte) bool {
 		return false
 	}
 	needs := map[string][]byte{j.Class: requires}
-	for _, conn := range b.instances.open() {
-		if slices.Contains(j.FailedAt, conn.name) || !b.reports.works(conn.name) || !b.access.mayUse(j.Tenant, conn.name) || conn.refused.itself(j.Key) {
+	for _, conn := range b.instances.Open() {
+		if slices.Contains(j.FailedAt, conn.Name) || !b.reports.Works(conn.Name) || !b.access.mayUse(j.Tenant, conn.Name) || conn.Refused.Itself(j.Key) {
 			continue
 		}
-		if info := conn.abilities(); info != nil && b.judged.can(info, needs)[j.Class] {
+		if info := conn.Abilities(); info != nil && b.judged.can(info, needs)[j.Class] {
 			return true
 		}
 	}
@@ -155,4 +156,4 @@ func (b *Blame) untried(j job.Job, requires []byte) bool {
 }
 
 // trusted reports whether an instance works, as far as is known.
-func (b *Blame) trusted(name string) bool { return b.reports.works(name) && !b.health.doubts(name) }
+func (b *Blame) trusted(name string) bool { return b.reports.Works(name) && !b.health.doubts(name) }

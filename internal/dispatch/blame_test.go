@@ -51,13 +51,13 @@ func TestBadGraphsAmongGoodOnes(t *testing.T) {
 			}
 		}
 		for _, key := range good {
-			eventually(t, func() bool { return b.job(key).State == job.Done }, 10*time.Minute, 100*time.Millisecond)
+			eventually(t, func() bool { return b.Job(key).State == job.Done }, 10*time.Minute, 100*time.Millisecond)
 		}
 		again := 0
 		for _, key := range broken {
-			require.Equal(t, job.Failed, b.job(key).State)
+			require.Equal(t, job.Failed, b.Job(key).State)
 			require.Contains(t, b.failure(key), "SimulatedWork", "it is ComfyUI's own error")
-			again += len(b.job(key).Lost)
+			again += len(b.Job(key).Lost)
 		}
 		require.LessOrEqual(t, again, 1, "one is tried at a second instance, and from then on such graphs are known")
 		b.nobodyAside()
@@ -92,7 +92,7 @@ func TestErrorOfAGoodInstance(t *testing.T) {
 		for n := range doubtAfter - 1 {
 			key := b.submit(different(failing, n))
 			b.failure(key)
-			require.Empty(t, b.job(key).Lost)
+			require.Empty(t, b.Job(key).Lost)
 		}
 	})
 }
@@ -245,8 +245,8 @@ func (b *dispatching) many(graph string, count int) (jobs []job.Job) {
 		keys = append(keys, b.submit(different(graph, 1000+n)))
 	}
 	for _, key := range keys {
-		eventually(b.t, func() bool { return b.job(key).State.Ended() }, 10*time.Minute, 100*time.Millisecond)
-		jobs = append(jobs, b.job(key))
+		eventually(b.t, func() bool { return b.Job(key).State.Ended() }, 10*time.Minute, 100*time.Millisecond)
+		jobs = append(jobs, b.Job(key))
 	}
 	return jobs
 }
@@ -317,7 +317,7 @@ func TestTwoRestartsOfOneServer(t *testing.T) {
 		key := b.submit(working)
 		for n := range 2 {
 			eventually(t, func() bool {
-				j := b.job(key)
+				j := b.Job(key)
 				return j.State == job.Running && len(j.Lost) == n
 			}, deadline, 10*time.Millisecond)
 			b.instances[0].Restart()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
@@ -39,14 +40,14 @@ func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate 
 	}
 	for _, i := range d.fleet.Instances() {
 		c := Candidate{Name: i.Name, State: i.State, Free: o.Free(i.Name)}
-		if conn := d.instances.get(i.Name); conn == nil || !conn.isOpen() || conn.abilities() == nil {
+		if conn := d.instances.Get(i.Name); conn == nil || !conn.IsOpen() || conn.Abilities() == nil {
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {
 			c.Can, c.Why, c.Lacks = weigh(conn, i, needs, j.Key)
 			if reserved := d.access.reservedFor(i.Name); !schedule.MayUse(reserved, j.Tenant) && len(c.Lacks) == 0 {
 				c.Can, c.Why, c.Reserved = false, "it "+forOthers, reserved
 			}
-			if g := shared[gpuName(said, i)]; c.Can && i.State == fleet.Idle && !g.Fits(j) {
+			if g := shared[instance.GPUName(said, i)]; c.Can && i.State == fleet.Idle && !g.Fits(j) {
 				c.Why = g.Why()
 			}
 			if better := d.WaitsFor(j.Key); better != "" && c.Can && i.State == fleet.Idle {
@@ -59,14 +60,14 @@ func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate 
 }
 
 // weigh judges a connected instance.
-func weigh(conn *connection, i fleet.Instance, needs catalog.Requirements, key string) (can bool, why string, lacks []string) {
-	if lacks = conn.abilities().Satisfies(needs); len(lacks) > 0 {
+func weigh(conn *instance.Link, i fleet.Instance, needs catalog.Requirements, key string) (can bool, why string, lacks []string) {
+	if lacks = conn.Abilities().Satisfies(needs); len(lacks) > 0 {
 		const shown = 5
 		why = "it lacks " + strings.Join(lacks[:min(len(lacks), shown)], ", ")
 		return false, why, lacks
 	}
 	switch {
-	case conn.refused.has(key):
+	case conn.Refused.Has(key):
 		return false, "it has refused this job, or lost it", nil
 	case i.Aside:
 		return true, "it gets no more than single jobs: " + i.Reason, nil

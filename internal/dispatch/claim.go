@@ -14,15 +14,15 @@ type claim struct {
 	own job.Job
 }
 
-// job returns the job as it stands now.
-func (c *claim) job() job.Job {
+// Job returns the job as it stands now.
+func (c *claim) Job() job.Job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.own
 }
 
 // lease returns the run as the queue knows it.
-func (c *claim) lease() job.Run { return c.job().Run }
+func (c *claim) lease() job.Run { return c.Job().Run }
 
 // take stores the job as the queue gave it out.
 func (c *claim) take(j job.Job) {

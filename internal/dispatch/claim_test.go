@@ -72,7 +72,7 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 		d := New(Config{Settings: func() Settings { return Settings{ContactTimeout: time.Minute} }})
 		conn := linkTo("gpu", fleet.NewRegistry())
 		trying := &run{d: d.runner, claim: claim{own: job.Job{Key: "other"}}}
-		require.True(t, conn.attach(trying))
+		require.True(t, conn.Attach(trying))
 		adopted := &run{d: d.runner, claim: claim{own: job.Job{Key: "adopted"}}}
 		seized := make(chan bool)
 		go func() { seized <- d.Runs.seize(t.Context(), conn, adopted, time.Minute) }()
@@ -81,7 +81,7 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 			t.Fatal("the connection was not free")
 		case <-time.After(50 * time.Millisecond):
 		}
-		require.True(t, conn.detach(trying))
+		require.True(t, conn.Detach(trying))
 		require.True(t, <-seized)
 		require.Equal(t, adopted, runsOf(conn)[0])
 	})
@@ -100,18 +100,18 @@ func TestRunThatEndsBeforeItIsShown(t *testing.T) {
 		}
 		conn := linkTo(name, registry)
 		one, two := &run{claim: claim{own: job.Job{ID: "one"}}}, &run{claim: claim{own: job.Job{ID: "two"}}}
-		require.True(t, conn.attach(one))
-		require.True(t, conn.detach(one))
-		conn.show(one)
+		require.True(t, conn.Attach(one))
+		require.True(t, conn.Detach(one))
+		conn.Show(one)
 		require.Equal(t, fleet.Idle, state())
-		require.True(t, conn.attach(two))
-		conn.show(one)
+		require.True(t, conn.Attach(two))
+		conn.Show(one)
 		require.Equal(t, fleet.Idle, state())
-		conn.show(two)
+		conn.Show(two)
 		require.Equal(t, fleet.Busy, state())
-		require.False(t, conn.detach(one))
+		require.False(t, conn.Detach(one))
 		require.Equal(t, fleet.Busy, state(), "a run that was there before frees nothing")
-		require.True(t, conn.detach(two))
+		require.True(t, conn.Detach(two))
 		require.Equal(t, fleet.Idle, state())
 	})
 }
@@ -122,8 +122,8 @@ func TestFirstTurn(t *testing.T) {
 	inBubbles(t, map[string]bool{"told": true, "not told": false}, func(t *testing.T, told bool) {
 		b := newDispatching(t, 1)
 		b.connects(1)
-		conn := b.Instances.get(b.instances[0].name)
-		theirs := queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: conn.name, Hub: "other/1"}
+		conn := b.Instances.Get(b.instances[0].name)
+		theirs := queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: conn.Name, Hub: "other/1"}
 		isLeft := func(turn time.Duration) {
 			t.Helper()
 			began := time.Now()
@@ -132,9 +132,9 @@ func TestFirstTurn(t *testing.T) {
 				require.True(t, left)
 			}
 		}
-		isLeft(firstTurnLost)
+		isLeft(500 * time.Millisecond)
 		if theirs.Kind = queue.Freed; told {
-			isLeft(firstTurn)
+			isLeft(150 * time.Millisecond)
 		}
 		key := b.submit(picture)
 		b.reaches(key, job.Done)

@@ -34,8 +34,8 @@ type claimer struct {
 func (c *claimer) begin(r *run, claimed job.Job, why string) {
 	r.take(claimed)
 	r.mark = claimed.Fence
-	r.log = r.log.With("instance", r.conn.name)
-	r.conn.show(r)
+	r.log = r.log.With("instance", r.conn.Name)
+	r.conn.Show(r)
 	if r.models = c.models.get(c.ctx, claimed.Class); !claimed.Ahead { // otherwise see begun
 		r.load()
 	}
@@ -44,9 +44,9 @@ func (c *claimer) begin(r *run, claimed job.Job, why string) {
 	c.runner.launch(r, r.execute)
 	waited := c.notices.age(claimed)
 	if !claimed.Ahead {
-		c.observe.Dispatched(r.conn.name, waited, min(waited, r.conn.idleFor()))
+		c.observe.Dispatched(r.conn.Name, waited, min(waited, r.conn.IdleFor()))
 	}
-	c.log.Info("job goes to an instance", "job", claimed.Key, "prompt", claimed.ID, "instance", r.conn.name, "why", why,
+	c.log.Info("job goes to an instance", "job", claimed.Key, "prompt", claimed.ID, "instance", r.conn.Name, "why", why,
 		"attempt", claimed.Attempts, "waited_ms", waited.Milliseconds(), "ahead", claimed.Ahead)
 }
 
@@ -64,7 +64,7 @@ func (c *claimer) claimAgain(r *run, request queue.ClaimRequest, why string) {
 		if err == nil {
 			c.begin(r, claimed, why)
 		} else {
-			r.conn.detach(r)
+			r.conn.Detach(r)
 			c.signal.Wake()
 		}
 		c.runs.doubt(request.Upstream, false)

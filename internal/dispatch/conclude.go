@@ -19,7 +19,7 @@ func (r *run) conclude(ctx context.Context, res result) {
 		collected := r.phase == released
 		r.finish(ctx, res.ending)
 		if collected && r.phase == ended { // else the hub that now holds the run needs the record
-			r.conn.cleanup.add(r.lease().Upstream)
+			r.conn.Cleanup.Add(r.lease().Upstream)
 		}
 	case crashed:
 		r.crash(ctx)
@@ -29,10 +29,10 @@ func (r *run) conclude(ctx context.Context, res result) {
 		r.giveBack(ctx)
 	case dropped:
 		r.lose()
-		if ctx.Err() == nil && r.conn != nil && r.lease().SID == r.conn.clientID() {
+		if ctx.Err() == nil && r.conn != nil && r.lease().SID == r.conn.ClientID() {
 			// The hub that now has the run listens under this client id, so the socket here hears
 			// nothing any more.
-			r.conn.reopen()
+			r.conn.Reopen()
 			r.free()
 		}
 	case rejected: // there is nothing left to end
@@ -50,7 +50,7 @@ func (r *run) crash(ctx context.Context) {
 	r.interrupt(ctx)
 	r.files.stop()
 	r.files = newOutputs(r)
-	r.finish(ctx, errorEnding(r.job(), r.body, hubError{
+	r.finish(ctx, errorEnding(r.Job(), r.body, hubError{
 		kind: "RuntimeError", message: "The hub failed while it followed this prompt.",
 	}, time.Now()))
 }
@@ -60,7 +60,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	outcome := e.outcome(e.why())
 	outcome.Uses = r.files.uses()
 	r.trace.Enter(traces.Finish, time.Now())
-	counting := r.d.streams.Counting(r.job().Caller)
+	counting := r.d.streams.Counting(r.Job().Caller)
 	var left int
 	write := func(ctx context.Context) (err error) {
 		left, err = r.d.queue.FinishCounting(ctx, r.billed(), outcome)
@@ -69,7 +69,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	err := r.retry(ctx, "finish", write)
 	if err != nil && !decided(err) && ctx.Err() == nil {
 		// Maybe it is this ending that cannot be written. The next run would end the same way.
-		e = errorEnding(r.job(), r.body, hubError{kind: "RuntimeError", message: "The hub could not store the end of this prompt."}, time.Now())
+		e = errorEnding(r.Job(), r.body, hubError{kind: "RuntimeError", message: "The hub could not store the end of this prompt."}, time.Now())
 		outcome = e.outcome(e.why())
 		err = r.retry(ctx, "finish with an error", write)
 	}
@@ -77,7 +77,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 		if errors.Is(err, queue.ErrWithdrawn) {
 			r.phase = ended
 		}
-		r.d.streams.StatusChanged(r.job().Caller)
+		r.d.streams.StatusChanged(r.Job().Caller)
 		r.lose() // stale: somebody else ends it; or it was withdrawn, or the hub is stopping
 		return
 	}
@@ -89,11 +89,11 @@ func (r *run) finish(ctx context.Context, e ending) {
 		r.runsNoMore()
 		r.out.EndCounted(e.frames()...)
 	case r.wish != withdrawn:
-		r.d.notices.announce(r.job(), e.frames()...)
+		r.d.notices.announce(r.Job(), e.frames()...)
 	}
-	r.finished(string(e.state), r.d.notices.age(r.job()))
-	if r.d.faulted != nil && e.state == job.Failed && r.job().Parent == "" {
-		r.d.faulted(r.job(), r.job().Run.Instance, e.reason(), false)
+	r.finished(string(e.state), r.d.notices.age(r.Job()))
+	if r.d.faulted != nil && e.state == job.Failed && r.Job().Parent == "" {
+		r.d.faulted(r.Job(), r.Job().Run.Instance, e.reason(), false)
 	}
 	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
 }
@@ -105,7 +105,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 		return
 	}
 	if r.conn != nil && res.died {
-		i, _ := r.d.fleet.Instance(r.conn.name)
+		i, _ := r.d.fleet.Instance(r.conn.Name)
 		if res.asked || i.Deliberate(r.boot) {
 			// The job is not to blame.
 			res.kind, res.cause, res.reason = excused, Restarted, "the instance was restarted on purpose"
@@ -121,13 +121,13 @@ func (r *run) requeue(ctx context.Context, res result) {
 	r.log.Warn("run lost", "reason", res.reason)
 	r.finished("lost", 0)
 	if r.d.faulted != nil {
-		r.d.faulted(r.job(), r.job().Run.Instance, res.reason, true)
+		r.d.faulted(r.Job(), r.Job().Run.Instance, res.reason, true)
 	}
 	var back job.Job
 	err := r.retry(ctx, "requeue", func(ctx context.Context) (err error) {
 		back, err = r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{
-			Reason: attemptText(r.job(), res.reason), Excused: res.kind == excused, Killed: res.kind == killed,
-			Hopeless: res.kind == hopeless, Failed: res.blames(), Pause: res.pause(r.job().Excuses),
+			Reason: attemptText(r.Job(), res.reason), Excused: res.kind == excused, Killed: res.kind == killed,
+			Hopeless: res.kind == hopeless, Failed: res.blames(), Pause: res.pause(r.Job().Excuses),
 		})
 		return err
 	})
@@ -135,7 +135,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 	case err == nil:
 		r.phase = ended
 		r.retried(res.lostBy())
-		r.d.signal.wakeIn(res.pause(r.job().Excuses))
+		r.d.signal.wakeIn(res.pause(r.Job().Excuses))
 	case errors.Is(err, queue.ErrExhausted):
 		if back.Kills >= queue.MaxKills {
 			r.d.blame.health.agreed("", back)
@@ -145,9 +145,9 @@ func (r *run) requeue(ctx context.Context, res result) {
 		if res.kind == hopeless {
 			why = hubError{kind: "RuntimeError", message: "This prompt cannot run: " + res.reason}
 		}
-		r.finish(ctx, errorEnding(r.job(), r.body, why, time.Now()))
+		r.finish(ctx, errorEnding(r.Job(), r.body, why, time.Now()))
 	case errors.Is(err, queue.ErrCancelled):
-		r.finish(ctx, cancelEnding(r.job(), r.body, time.Now()))
+		r.finish(ctx, cancelEnding(r.Job(), r.body, time.Now()))
 	}
 	r.d.signal.Wake()
 }
@@ -196,7 +196,7 @@ func decided(err error) bool {
 // unknown for a run that this hub has taken over.
 func (r *run) billed() job.Run {
 	lease, since := r.lease(), r.takenAt
-	if r.job().Ahead { // until then it waited behind another one
+	if r.Job().Ahead { // until then it waited behind another one
 		since = r.startedAt
 	}
 	if r.adopted == "" && !since.IsZero() {
@@ -230,8 +230,8 @@ func (r *run) free() {
 	if r.conn == nil {
 		return
 	}
-	r.conn.detach(r)
-	if next := r.d.instances.get(r.conn.name); next != nil {
-		next.detach(r) // the run was moved there and does not know yet
+	r.conn.Detach(r)
+	if next := r.d.instances.Get(r.conn.Name); next != nil {
+		next.Detach(r) // the run was moved there and does not know yet
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
@@ -104,12 +105,7 @@ type Config struct {
 
 // Roster stores what instances can run, for the next start and for other hubs.
 type Roster interface {
-	// Keep stores a body of /object_info. It must not wait, nor retain the body.
-	Keep(instance string, version comfyui.Version, hash string, body []byte)
-	// Recall returns what was stored under a hash, nil if there is nothing.
-	Recall(ctx context.Context, hash string) *catalog.Info
-	// Recalled notes that an instance has what Recall returned.
-	Recalled(instance string, version comfyui.Version, hash string)
+	instance.Roster
 	// Elsewhere returns, by name, what the instances can run that other hubs have now and this one
 	// does not.
 	Elsewhere() map[string]*catalog.Info

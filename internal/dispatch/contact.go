@@ -6,7 +6,17 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/retry"
+)
+
+const (
+	// vouchFactor times ContactTimeout is the longest a run is kept whose instance this hub cannot
+	// reach while reports say that it is still going on there.
+	vouchFactor = 40
+	// unwantedPatience is how long a cancelled run waits for an instance that cannot be reached.
+	// Whatever is still running there is stopped when the instance is back.
+	unwantedPatience = 2 * time.Second
 )
 
 // lookDown is how often a run whose socket is lost checks whether it is lost too.
@@ -17,16 +27,16 @@ const lookDown = time.Second
 // may be going on at an instance that just cannot be heard.
 func (r *run) outOfReach() bool {
 	now, contact := time.Now(), r.d.settings().ContactTimeout
-	if r.d.reports.vouched(r.lease()) {
+	if r.d.reports.Vouched(r.lease()) {
 		r.provenAt = now
 	}
-	seen := r.conn.lastSeen()
+	seen := r.conn.LastSeen()
 	proven := r.provenAt
 	if seen.After(proven) {
 		proven = seen
 	}
-	patience := r.d.reports.patience(r.conn.name)
-	if !gone(r.down) && len(r.d.instances.others(r)) == 0 {
+	patience := r.d.reports.Patience(r.conn.Name)
+	if !instance.Gone(r.down) && len(r.d.instances.others(r)) == 0 {
 		patience = vouchFactor * contact
 	}
 	return now.Sub(proven) > patience || now.Sub(seen) > vouchFactor*contact
@@ -45,7 +55,7 @@ func (r *run) whileHeard(ctx context.Context) (heard context.Context, stop func(
 	heard, leave := context.WithCancelCause(ctx)
 	watch := func() {
 		for contact := r.d.settings().ContactTimeout; ; {
-			left := contact - time.Since(r.conn.lastSeen())
+			left := contact - time.Since(r.conn.LastSeen())
 			if left <= 0 && len(r.d.instances.others(r)) > 0 {
 				leave(errSilent)
 				return
@@ -62,7 +72,7 @@ func (r *run) whileHeard(ctx context.Context) (heard context.Context, stop func(
 // unreachable is the result of a run whose instance is out of reach.
 func (r *run) unreachable() result {
 	return result{
-		kind: lost, cause: lossOf(r.down), died: gone(r.down), asked: asked(r.down),
+		kind: lost, cause: lossOf(r.down), died: instance.Gone(r.down), asked: instance.Asked(r.down),
 		reason: "the instance cannot be reached: " + r.down.Error(),
 	}
 }
@@ -109,7 +119,7 @@ func (r *run) part(ctx context.Context, steps func(context.Context) result) resu
 	}
 	if r.conn != nil && r.phase < released {
 		// The instance gets no other job until it has answered what became of this one.
-		r.conn.reopen()
+		r.conn.Reopen()
 		r.free()
 	}
 	return r.cancelledEnd()

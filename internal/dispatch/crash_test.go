@@ -2,9 +2,7 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"runtime"
@@ -18,13 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
-	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // A job whose body cannot be read and that was about to be cancelled ends as cancelled. It has no
@@ -77,52 +74,12 @@ func TestPanicBesideARun(t *testing.T) {
 	})
 }
 
-// If a reader of an instance's messages panics, it loses its socket and opens a new one. The run on
-// that socket ends.
+// If a reader of an instance's messages panics, the run on its socket ends.
 func TestPanicOfAReader(t *testing.T) {
-	s := newScripted(t)
-	client := must(comfyui.NewClient(s.web.URL, comfyui.Options{Dial: loopback.Dial}))
-	type row struct {
-		up    int // which opening panics
-		frame bool
-		lost  bool // whether the socket is lost
-	}
-	sideBySide(t, map[string]row{
-		"at a frame": {frame: true, lost: true},
-		"at opening": {up: 1},
-	}, func(t *testing.T, tt row) {
-		ctx, stop := context.WithTimeout(t.Context(), deadline)
-		defer stop()
-		ups := 0
-		var lost error
-		f := &eventSocket{
-			alive: func() {}, patience: func() time.Duration { return time.Minute },
-			client: client, sid: uuid.NewString, log: slog.New(slog.DiscardHandler),
-			up: func(context.Context) error {
-				ups++
-				switch ups {
-				case tt.up:
-					panic("broken")
-				case 2:
-					stop()
-				}
-				return nil
-			},
-			down: func(err error) { lost = err },
-			frame: func(comfyui.Frame) {
-				if tt.frame {
-					panic("broken")
-				}
-			},
-		}
-		f.run(ctx)
-		require.Equal(t, 2, ups, "it is opened again")
-		require.Equal(t, tt.lost, errors.Is(lost, panics.ErrPanic))
-	})
 	b := newDispatching(t, 1)
 	key := b.submit(endless)
 	b.runs(key)
-	b.Instances.get(b.instances[0].name).deliver(linkEvent{kind: linkDown, err: panics.ErrPanic})
+	b.Instances.Get(b.instances[0].name).Deliver(instance.Event{Kind: instance.Down, Err: panics.ErrPanic})
 	require.Contains(t, b.failure(key), "The hub failed")
 }
 
@@ -207,8 +164,8 @@ func TestLeasesOutliveSlowWork(t *testing.T) {
 			require.NoError(t, err)
 			eventually(t, func() bool { return h.hung.Load() > 0 }, deadline, 10*time.Millisecond)
 			for range 3 {
-				until := b.job(key).Run.LeaseUntil
-				eventually(t, func() bool { return b.job(key).Run.LeaseUntil > until }, deadline, 10*time.Millisecond)
+				until := b.Job(key).Run.LeaseUntil
+				eventually(t, func() bool { return b.Job(key).Run.LeaseUntil > until }, deadline, 10*time.Millisecond)
 			}
 		})
 	}

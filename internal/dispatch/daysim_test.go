@@ -249,7 +249,7 @@ func (d *daySim) soonServers() (list []schedule.Soon) {
 		if s.running == nil {
 			continue
 		}
-		e := d.durations.estimate(s.running.shape, d.reports.gpu(s.name))
+		e := d.durations.estimate(s.running.shape, d.reports.Gpu(s.name))
 		if !e.Certain() {
 			continue
 		}
@@ -312,7 +312,7 @@ func (d *daySim) end(ctx context.Context, s *dayServer) {
 	st, ok := schedule.DecodeStructure(j.shape)
 	require.True(d.t, ok)
 	d.durations.known.Add(
-		schedule.Pair{Structure: st.Key, Kind: st.Kind, GPU: d.reports.gpu(s.name)},
+		schedule.Pair{Structure: st.Key, Kind: st.Kind, GPU: d.reports.Gpu(s.name)},
 		schedule.Sample{Work: st.Work, Ran: time.Since(j.began), Cold: j.cold},
 	)
 }

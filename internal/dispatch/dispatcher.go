@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/traces"
@@ -23,15 +25,15 @@ type Dispatcher struct {
 	Access    *Access
 	Affinity  *Affinity
 	Blame     *Blame
-	Discovery *Discovery
+	Discovery *instance.Discovery
 	Doors     *Doors
 	Forecasts *Forecasts
 	Instances *Instances
 	Lessons   *Lessons
-	Logs      *Logs
+	Logs      *instance.Logs
 	Notices   *Notices
 	Openings  *Openings
-	Panels    *Panels
+	Panels    *instance.Panels
 	Runs      *Runs
 	Waiting   *Waiting
 	Watchdog  *Watchdog
@@ -44,7 +46,7 @@ type Dispatcher struct {
 	kept         *keptGPUs
 	leases       *leases
 	line         *waitLine
-	linker       *linker
+	links        *instance.Room
 	listener     *listener
 	memory       *memory
 	models       *modelSets
@@ -52,13 +54,12 @@ type Dispatcher struct {
 	otherHubs    *otherHubs
 	placer       *placer
 	preemption   *preemption
-	reports      *reports
+	reports      *instance.Reports
 	requirements *requirements
 	rests        *rests
 	runner       *runner
 	sharing      *sharing
 	signal       *signal
-	superseded   *superseded
 
 	ctx  context.Context
 	stop context.CancelFunc
@@ -93,19 +94,24 @@ func New(c Config) *Dispatcher {
 // openInstances makes the parts that keep the connections to the instances.
 func (d *Dispatcher) openInstances() {
 	c := d.Config
+	parts := instance.New(instance.Config{
+		Fleet: c.Fleet, Connected: c.Connected, Connect: c.Connect, Library: c.Library, Roster: c.Roster, Learned: c.Learned, Logged: c.Logged,
+		Streams: c.Streams, Ctx: d.ctx, Work: &d.work, Logger: c.Logger,
+		MaySecrets:     func(i fleet.Instance) bool { return c.Settings().SecretsTo.Has(i) },
+		ContactTimeout: func() time.Duration { return c.Settings().ContactTimeout },
+		CatalogAge:     func() time.Duration { return c.Settings().CatalogAge },
+		GPUs:           func() map[string]string { return c.Settings().GPUs },
+		Above: struct {
+			*signal
+			*superseded
+		}{d.signal, &superseded{queue: c.Queue, settings: c.Settings}},
+	})
+	d.links, d.reports, d.Discovery, d.Logs, d.Panels = parts, parts.Reports, parts.Discovery, parts.Logs, parts.Panels
 	d.Access = &Access{fleet: c.Fleet, settings: c.Settings, judged: d.judged}
-	d.reports = &reports{fleet: c.Fleet, settings: c.Settings}
-	d.Instances = &Instances{access: d.Access, published: c.Connected, byName: map[string]*connection{}}
+	d.Instances = &Instances{Links: parts.Links, access: d.Access}
 	d.Affinity = &Affinity{instances: d.Instances}
 	d.otherHubs = &otherHubs{roster: c.Roster, access: d.Access, instances: d.Instances}
-	d.Logs = &Logs{instances: d.Instances, logged: c.Logged}
 	d.Lessons = &Lessons{fleet: c.Fleet, queue: c.Queue}
-	d.Panels = &Panels{instances: d.Instances, streams: c.Streams, ctx: d.ctx, work: &d.work}
-	d.Discovery = &Discovery{
-		fleet: c.Fleet, library: c.Library, roster: c.Roster, learned: c.Learned, settings: c.Settings, instances: d.Instances,
-		signal: d.signal, ctx: d.ctx, work: &d.work, log: c.Logger, budget: newBudget(),
-	}
-	d.superseded = &superseded{queue: c.Queue, settings: c.Settings}
 	d.Blame = &Blame{
 		fleet: c.Fleet, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs, judged: d.judged, signal: d.signal, log: c.Logger,
 	}
@@ -116,16 +122,12 @@ func (d *Dispatcher) openInstances() {
 func (d *Dispatcher) openPlacing() {
 	c := d.Config
 	d.memory = &memory{fleet: c.Fleet, instances: d.Instances, reports: d.reports}
-	d.rests = &rests{signal: d.signal, memory: d.memory, first: firstRest}
+	d.rests = &rests{signal: d.signal, memory: d.memory, first: instance.FirstRest}
 	d.durations = &durations{queue: c.Queue, reports: d.reports, log: c.Logger}
 	d.sharing = &sharing{fleet: c.Fleet, settings: c.Settings, instances: d.Instances, durations: d.durations}
 	d.Openings = &Openings{
 		fleet: c.Fleet, settings: c.Settings, paused: c.Paused, access: d.Access, reports: d.reports, instances: d.Instances,
 		health: &d.Blame.health, sharing: d.sharing, rests: d.rests, signal: d.signal,
-	}
-	d.linker = &linker{
-		fleet: c.Fleet, connect: c.Connect, settings: c.Settings, instances: d.Instances, discovery: d.Discovery, superseded: d.superseded,
-		panels: d.Panels, logs: d.Logs, signal: d.signal, ctx: d.ctx, work: &d.work, log: c.Logger,
 	}
 	d.Forecasts = &Forecasts{
 		fleet: c.Fleet, queue: c.Queue, settings: c.Settings, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs,
@@ -186,7 +188,7 @@ func (d *Dispatcher) openRuns() {
 
 // Start connects to the instances and begins to dispatch.
 func (d *Dispatcher) Start() {
-	d.loops.Go(func() { d.linker.follow(d.ctx) })
+	d.loops.Go(func() { d.links.Follow(d.ctx) })
 	d.loops.Go(func() { d.listener.follow(d.ctx) })
 	d.loops.Go(func() { d.loop(d.ctx) })
 	d.loops.Go(func() { d.leases.keep(d.ctx) })
@@ -209,7 +211,7 @@ func (d *Dispatcher) Close() {
 	if d.Gone != nil {
 		d.heartbeat.quit()
 	}
-	d.Instances.close()
+	d.Instances.Close()
 }
 
 // Wake makes the dispatcher look for work at once. It never blocks.

@@ -41,13 +41,13 @@ type division struct {
 // divide decides whether a run makes the whole batch or a part, and has the other parts made. What
 // was decided for an earlier run stands: the others may be made already.
 func (r *run) divide(ctx context.Context) result {
-	j := r.job()
+	j := r.Job()
 	again := len(j.Parts) > 0
 	switch {
 	case j.Parent != "" || j.Whole:
 		return result{}
 	case again:
-		r.division = r.divided(r.conn.abilities().Core)
+		r.division = r.divided(r.conn.Abilities().Core)
 	default:
 		r.division = r.worthDividing()
 	}
@@ -85,7 +85,7 @@ func (v *division) ensure(ctx context.Context) error {
 
 // divided is the division of a job that was split before; nil if it cannot be split like that here.
 func (r *run) divided(core func(class string) bool) *division {
-	j := r.job()
+	j := r.Job()
 	if len(j.Parts) == 0 {
 		return nil
 	}
@@ -102,16 +102,16 @@ func (r *run) divided(core func(class string) bool) *division {
 
 // worthDividing is the division of a job that has not run yet; nil if it had better run whole.
 func (r *run) worthDividing() *division {
-	j, s := r.job(), r.d.settings()
+	j, s := r.Job(), r.d.settings()
 	// The client may be given an instance's refusal of the whole only.
 	if !s.Split || !r.alone || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || len(r.body.Inputs) > 0 || sizeOf(r.body) > largestSplit || r.d.queue.Limited(j.Tenant) {
 		return nil
 	}
-	takes := r.d.durations.estimate(j.Shape, r.d.reports.gpu(r.conn.name))
+	takes := r.d.durations.estimate(j.Shape, r.d.reports.Gpu(r.conn.Name))
 	if !takes.Certain() || takes.Ran < shortest || refusesSplit(r.body.Extra) {
 		return nil
 	}
-	plan, ok := split.Find(r.body.Prompt, r.body.Outputs, r.conn.abilities().Core)
+	plan, ok := split.Find(r.body.Prompt, r.body.Outputs, r.conn.Abilities().Core)
 	if !ok {
 		return nil
 	}
@@ -145,11 +145,11 @@ func (r *run) helpers(takes schedule.Estimate) (n int) {
 	if err != nil || needs.Unchecked || needs.Secrets {
 		return 0
 	}
-	j, gpu := r.job(), r.d.reports.gpu(r.conn.name)
+	j, gpu := r.Job(), r.d.reports.Gpu(r.conn.Name)
 	idle, infos := r.d.openings.idle()
 	for k, i := range idle {
 		warm := !slices.ContainsFunc(r.models, func(model string) bool { return !slices.Contains(i.Loaded, model) })
-		if i.Rests || i.GPU != nil || !schedule.MayUse(i.Tenants, j.Tenant) || r.d.reports.gpu(i.Name) != gpu || !warm && 2*takes.Load > takes.Ran {
+		if i.Rests || i.GPU != nil || !schedule.MayUse(i.Tenants, j.Tenant) || r.d.reports.Gpu(i.Name) != gpu || !warm && 2*takes.Load > takes.Ran {
 			continue
 		}
 		if len(infos[k].Satisfies(needs)) == 0 && allCore(infos[k], needs) {
@@ -188,7 +188,7 @@ func (r *run) inParts(plan split.Plan, k int) (*division, error) {
 		return nil, err
 	}
 	v := &division{r: r, plan: plan, parts: parts, class: needs.Signature()}
-	parent, err := uuid.Parse(r.job().Key)
+	parent, err := uuid.Parse(r.Job().Key)
 	if err != nil {
 		return nil, err
 	}
@@ -236,8 +236,8 @@ func (b *Blame) avoidForParts(jobs []job.Job, idle []schedule.Idle, classes map[
 		needs, err := catalog.DecodeRequirements(classes[j.Class])
 		whole := b.runs.get(j.Parent)
 		for _, i := range idle {
-			conn := b.instances.get(i.Name)
-			if err != nil || conn == nil || whole == nil || b.reports.gpu(whole.lease().Instance) != b.reports.gpu(i.Name) || !allCore(conn.abilities(), needs) {
+			conn := b.instances.Get(i.Name)
+			if err != nil || conn == nil || whole == nil || b.reports.Gpu(whole.lease().Instance) != b.reports.Gpu(i.Name) || !allCore(conn.Abilities(), needs) {
 				i.Refused[j.Key] = true
 			}
 		}

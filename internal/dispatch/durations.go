@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
@@ -24,7 +25,7 @@ const (
 // durations knows how long jobs run, from the runs of all hubs. The zero value knows nothing.
 type durations struct {
 	queue   *queue.Queue
-	reports *reports
+	reports *instance.Reports
 	log     *slog.Logger
 	known   schedule.Estimator
 	// needs is how much GPU memory they take.
@@ -90,7 +91,7 @@ func (t *durations) estimate(shape, gpu string) schedule.Estimate {
 // cost returns what the tenant is charged when a job begins on an instance; 0 if nothing is
 // known.
 func (t *durations) cost(shape, instance string) time.Duration {
-	e := t.estimate(shape, t.reports.gpu(instance))
+	e := t.estimate(shape, t.reports.Gpu(instance))
 	if e.Source == schedule.Guess {
 		return 0
 	}
@@ -152,11 +153,11 @@ func (t *durations) refresh(ctx context.Context, since int64) (now int64, err er
 
 // measured learns from a run that ended well.
 func (r *run) measured() {
-	s, ok := schedule.DecodeStructure(r.job().Shape)
+	s, ok := schedule.DecodeStructure(r.Job().Shape)
 	if !ok || r.startedAt.IsZero() || r.endedAt.IsZero() || r.missed.messages || r.allCached() {
 		return
 	}
-	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.reports.gpu(r.conn.name)}
+	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.reports.Gpu(r.conn.Name)}
 	r.d.durations.add(p, schedule.Sample{Work: s.Work, Ran: r.endedAt.Sub(r.startedAt), Cold: r.cold})
 	if peak := r.peak.Load(); peak > 0 {
 		r.d.durations.addNeed(p, schedule.Need{Work: s.Work, Bytes: peak})

@@ -17,10 +17,10 @@ func (b *dispatching) evicted(from *scripted, keys ...string) {
 	b.t.Helper()
 	b.fleet.SetDraining(from.name, true)
 	for _, key := range keys {
-		fence := b.job(key).Fence
+		fence := b.Job(key).Fence
 		eventually(b.t, func() bool {
 			b.Instances.Evict(from.name)
-			j := b.job(key)
+			j := b.Job(key)
 			return j.State == job.Queued || j.Fence != fence
 		}, deadline, 10*time.Millisecond)
 	}
@@ -36,7 +36,7 @@ func TestEvict(t *testing.T) {
 		from := b.at(key)
 		b.evicted(from, key)
 		eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
-		j := b.job(key)
+		j := b.Job(key)
 		require.Zero(t, j.Attempts)
 		require.Zero(t, j.Excuses)
 		require.Empty(t, j.Lost)
@@ -45,13 +45,13 @@ func TestEvict(t *testing.T) {
 			to := newScripted(t)
 			b.add(to)
 			b.runs(key)
-			require.Equal(t, to.name, b.job(key).Run.Instance)
+			require.Equal(t, to.name, b.Job(key).Run.Instance)
 			b.evicted(to, key)
 		}
 		require.Equal(t, []Cause{Evicted}, slices.Compact(b.retried()))
 		b.fleet.SetDraining(from.name, false)
 		b.runs(key)
-		require.Equal(t, 1, b.job(key).Attempts)
+		require.Equal(t, 1, b.Job(key).Attempts)
 		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 		b.Instances.Evict("nobody")
@@ -67,8 +67,8 @@ func TestEvictWithNext(t *testing.T) {
 		b.evicted(from, running[0], next)
 		eventually(t, func() bool { return from.Remaining() == 0 }, deadline, 10*time.Millisecond)
 		for _, key := range []string{running[0], next} {
-			require.Zero(t, b.job(key).Attempts)
-			require.Empty(t, b.job(key).Lost)
+			require.Zero(t, b.Job(key).Attempts)
+			require.Empty(t, b.Job(key).Lost)
 		}
 	})
 }
@@ -82,7 +82,7 @@ func TestEvictWithoutEffect(t *testing.T) {
 		b.runs(key)
 		b.set(func(s *Settings) { s.StallTimeout = 500 * time.Millisecond })
 		b.evicted(b.at(key), key)
-		require.Equal(t, job.Queued, b.job(key).State)
+		require.Equal(t, job.Queued, b.Job(key).State)
 		require.Contains(t, b.logged(), "keeps running a prompt that was taken back")
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/traces"
@@ -29,7 +30,7 @@ func (r *run) unreadable(ctx context.Context, err error) result {
 	case errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrCorrupt):
 		return result{kind: hopeless, reason: reason}
 	case errors.Is(err, queue.ErrSecrets):
-		if r.d.rests.notHere(r.job().Key) >= maxUnsealed-1 {
+		if r.d.rests.notHere(r.Job().Key) >= maxUnsealed-1 {
 			return result{kind: hopeless, reason: reason}
 		}
 		return result{kind: excused, reason: reason}
@@ -57,7 +58,7 @@ func (r *run) notTaken(err error) result {
 	case errors.Is(err, queue.ErrUnavailable):
 		return r.queueAway(err)
 	}
-	r.d.rests.notTaken(r.conn, r.job().Key, false)
+	r.d.rests.notTaken(r.conn, r.Job().Key, false)
 	v, cause := lost, Refused
 	switch {
 	case errors.Is(err, errDied):
@@ -78,7 +79,7 @@ func (r *run) follow(ctx context.Context) result {
 		return r.collect(ctx)
 	case (res.kind == lost || res.kind == killed || res.kind == unused) && r.wish != wanted:
 		return r.cancelledEnd()
-	case res.kind == lost && r.job().Ahead && r.phase < executing:
+	case res.kind == lost && r.Job().Ahead && r.phase < executing:
 		res.kind = excused // the instance was lost during another run
 	}
 	return res
@@ -86,7 +87,7 @@ func (r *run) follow(ctx context.Context) result {
 
 // cancelledEnd is the result of a cancelled run whose instance does not report the interrupt.
 func (r *run) cancelledEnd() result {
-	return result{kind: jobEnded, ending: cancelEnding(r.job(), r.body, time.Now())}
+	return result{kind: jobEnded, ending: cancelEnding(r.Job(), r.body, time.Now())}
 }
 
 // refused handles an instance that does not take the prompt. The catalog says that it can run the
@@ -94,10 +95,10 @@ func (r *run) cancelledEnd() result {
 // is told. A client that is still waiting for the answer to its POST gets the instance's answer; so
 // does one that would have to wait for instances that would say the same.
 func (r *run) refused(ctx context.Context, why refusal) result {
-	j := r.job()
+	j := r.Job()
 	r.d.rests.notTaken(r.conn, j.Key, true)
 	r.keepLessons(ctx, why)
-	r.d.discovery.learnFrom(why.Refused)
+	r.d.discovery.LearnFrom(why.Refused)
 	if others := r.d.instances.others(r); len(others) > 0 {
 		if r.speaksFor(others, why) {
 			if v := r.reject(ctx, why); v != undecided {
@@ -117,20 +118,20 @@ func (r *run) refused(ctx context.Context, why refusal) result {
 	r.log.Info("instance refused the prompt", "type", why.Type)
 	r.openStream(ctx)
 	r.send(0, "", comfyui.ExecutionStart(j.ID, time.Now()))
-	return result{kind: jobEnded, ending: errorEnding(r.job(), r.body, refusalError(why.Refused), time.Now())}
+	return result{kind: jobEnded, ending: errorEnding(r.Job(), r.body, refusalError(why.Refused), time.Now())}
 }
 
 // speaksFor reports whether an instance's refusal stands for all the others, none of which can be
 // asked now: they have the same version and describe the classes in the same way. An idle one is
 // asked, since its code may still differ.
-func (r *run) speaksFor(others []*connection, why refusal) bool {
-	info, version := r.conn.abilities(), r.conn.capability()
+func (r *run) speaksFor(others []*instance.Link, why refusal) bool {
+	info, version := r.conn.Abilities(), r.conn.Capability()
 	if info == nil {
 		return false
 	}
 	for _, other := range others {
-		its := other.abilities()
-		if its == nil || other.capability() != version || r.d.reports.isIdle(other) || !info.RefusesAlike(its, r.body.Prompt, why.NodeErrors) {
+		its := other.Abilities()
+		if its == nil || other.Capability() != version || r.d.reports.IsIdle(other) || !info.RefusesAlike(its, r.body.Prompt, why.NodeErrors) {
 			return false
 		}
 	}
@@ -153,7 +154,7 @@ func (r *run) reject(ctx context.Context, why refusal) resultKind {
 	r.log.Info("instance refused the prompt before its client was answered", "type", why.Type)
 	r.finished("rejected", 0)
 	r.free()
-	r.d.doors.of(r.job().Key).settle(nil)
+	r.d.doors.of(r.Job().Key).settle(nil)
 	r.d.signal.Wake()
 	return rejected
 }
@@ -169,9 +170,9 @@ func (r *run) collect(ctx context.Context) result {
 	}
 	r.phase = released
 	r.trace.Enter(traces.Collect, time.Now())
-	r.conn.ended(r.billed())
+	r.conn.Ended(r.billed())
 	r.free()
-	r.d.signal.freed()
+	r.d.signal.Freed()
 	defer r.releaseSoon(ctx)()
 	entry, found, res := r.readRecord(ctx)
 	if res.kind != undecided {
@@ -202,7 +203,7 @@ func (r *run) collect(ctx context.Context) result {
 	end := r.ending(entry, parts, outputs)
 	if end.state == job.Done {
 		if r.division == nil { // else it says nothing about the whole graph
-			r.d.memory.fits(r.body.Prompt, r.d.reports.memory(r.conn))
+			r.d.memory.fits(r.body.Prompt, r.d.reports.Memory(r.conn))
 			r.measured()
 		}
 		r.endedWell()
@@ -214,7 +215,7 @@ func (r *run) collect(ctx context.Context) result {
 	v, reason := r.judge(rec)
 	switch {
 	case v == excused && !r.missed.messages: // the instance has cached the result, and another may not have
-		r.d.rests.notTaken(r.conn, r.job().Key, false)
+		r.d.rests.notTaken(r.conn, r.Job().Key, false)
 		if len(r.d.instances.others(r)) == 0 {
 			v = hopeless
 		}
@@ -223,7 +224,7 @@ func (r *run) collect(ctx context.Context) result {
 		return result{kind: v, cause: r.judgedCause(), reason: reason, anywhere: true}
 	}
 	if v == timedOut {
-		end = errorEnding(r.job(), r.body, hubError{
+		end = errorEnding(r.Job(), r.body, hubError{
 			kind: "TimeoutError", node: r.stop.node,
 			message: "The prompt ran longer than the hub's job_timeout allows.",
 		}, time.Now())
@@ -232,7 +233,7 @@ func (r *run) collect(ctx context.Context) result {
 		if r.out != nil {
 			r.catchUp(outputs)
 		} else { // nothing at all was heard of this run
-			end.messages = append(comfyui.ExecutedFromOutputs(outputs, r.job().ID), end.messages...)
+			end.messages = append(comfyui.ExecutedFromOutputs(outputs, r.Job().ID), end.messages...)
 		}
 	}
 	return result{kind: jobEnded, ending: end}
@@ -264,7 +265,7 @@ func (r *run) takeBody(body job.Body) {
 // ending builds the end of a run from the instance's record, which is certain, and the message that
 // was held back.
 func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
-	j := r.job()
+	j := r.Job()
 	end := ending{state: stateOf(parts.End)}
 	if parts.End == "" && (parts.Completed || parts.Status == "success") {
 		end.state = job.Done // servers before 2024-07
@@ -292,5 +293,5 @@ func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
 // runsElsewhere reports whether another hub has an instance that could run the job.
 func (r *run) runsElsewhere() bool {
 	needs, err := catalog.DecodeRequirements(r.body.Requires)
-	return err == nil && r.d.otherHubs.has(needs, r.job().Tenant)
+	return err == nil && r.d.otherHubs.has(needs, r.Job().Tenant)
 }

@@ -61,8 +61,8 @@ func (r *run) failed(ctx context.Context, f failure) result {
 		return result{}
 	case f.poisons():
 		r.log.Error("the instance's GPU process is broken until it is restarted", "node", r.node)
-		r.d.fleet.SetBroken(r.conn.name, "its GPU reports an error that only a restart ends")
-		if err := r.conn.client.Restart(ctx); err != nil {
+		r.d.fleet.SetBroken(r.conn.Name, "its GPU reports an error that only a restart ends")
+		if err := r.conn.Client.Restart(ctx); err != nil {
 			r.log.Warn("instance is not restarted", "error", err)
 		}
 		return result{kind: killed, reason: "its GPU reported an error" + r.where()}
@@ -78,17 +78,17 @@ func (r *run) failed(ctx context.Context, f failure) result {
 func (r *run) tooLarge(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := r.conn.client.Free(ctx, true, true); err != nil {
+	if err := r.conn.Client.Free(ctx, true, true); err != nil {
 		r.log.Debug("cannot free the instance's memory", "error", err)
 	}
-	r.conn.loads(nil)
-	j, had := r.job(), r.d.reports.memory(r.conn)
+	r.conn.Loads(nil)
+	j, had := r.Job(), r.d.reports.Memory(r.conn)
 	larger := r.d.memory.larger(r, had)
 	r.log.Warn("the instance ran out of memory", "vram", had, "larger", len(larger))
 	if len(larger) == 0 && (len(j.Lost) > 0 || r.missed.messages) {
 		return result{}
 	}
-	r.conn.ended(r.billed())
+	r.conn.Ended(r.billed())
 	r.d.memory.note(j.Key, r.body.Prompt, need{had, larger})
 	return result{kind: lost, cause: OutOfMemory, reason: "out of memory" + r.where()}
 }
@@ -96,8 +96,8 @@ func (r *run) tooLarge(ctx context.Context) result {
 // larger returns the names of the usable instances that could run the job and have more GPU memory.
 func (m *memory) larger(r *run, than int64) (names []string) {
 	for _, conn := range m.instances.others(r) {
-		if than > 0 && m.reports.memory(conn) > than && m.mayRun(conn.name) {
-			names = append(names, conn.name)
+		if than > 0 && m.reports.Memory(conn) > than && m.mayRun(conn.Name) {
+			names = append(names, conn.Name)
 		}
 	}
 	return names

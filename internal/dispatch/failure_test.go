@@ -26,7 +26,7 @@ func (b *dispatching) sized(gib int64) *scripted {
 
 func (b *dispatching) connects(count int) {
 	b.t.Helper()
-	eventually(b.t, func() bool { return len(b.Instances.open()) == count }, deadline, 10*time.Millisecond)
+	eventually(b.t, func() bool { return len(b.Instances.Open()) == count }, deadline, 10*time.Millisecond)
 }
 
 // A prompt that runs out of memory goes to an instance with more, and later ones like it go there
@@ -52,13 +52,13 @@ func TestOutOfMemory(t *testing.T) {
 		b.connects(2)
 		blocker := b.submit(endless)
 		b.runs(blocker)
-		require.Equal(t, large.name, b.job(blocker).Run.Instance, "prompts like it have failed on the small one")
+		require.Equal(t, large.name, b.Job(blocker).Run.Instance, "prompts like it have failed on the small one")
 		require.LessOrEqual(t, small.Started(), 2)
 		other := b.submit(working) // has another shape, and there is only the small one
 		require.Contains(t, b.lost(other), "out of memory")
 		must(b.Queue.Cancel(t.Context(), blocker))
 		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, skipTo(until, other))
-		require.Equal(t, large.name, b.job(other).Run.Instance)
+		require.Equal(t, large.name, b.Job(other).Run.Instance)
 		require.Equal(t, 3, small.Started())
 		require.Equal(t, []Cause{OutOfMemory}, slices.Compact(b.retried()))
 	})
@@ -104,7 +104,7 @@ func TestPoisonedProcess(t *testing.T) {
 		broken.SetFault(sim.Faults{Poisoned: true})
 		key := b.submit(picture)
 		require.Contains(t, b.lost(key), "its GPU reported an error")
-		require.Equal(t, 1, b.job(key).Kills)
+		require.Equal(t, 1, b.Job(key).Kills)
 		state := func() fleet.State {
 			i, _ := b.fleet.Instance(broken.name)
 			return i.State
@@ -124,12 +124,12 @@ func TestPoisonedProcess(t *testing.T) {
 		broken.SetFault(sim.Faults{Poisoned: true})
 		key = b.submit(picture)
 		for lost := range 3 {
-			eventually(t, func() bool { return len(b.job(key).Lost) == lost+1 }, deadline, 10*time.Millisecond)
+			eventually(t, func() bool { return len(b.Job(key).Lost) == lost+1 }, deadline, 10*time.Millisecond)
 			report.Boot++
 			b.fleet.Observe(report)
 		}
 		require.Contains(t, b.failure(key), "No instance could finish")
-		require.Equal(t, 1, b.job(key).Kills)
+		require.Equal(t, 1, b.Job(key).Kills)
 	})
 }
 
@@ -176,31 +176,31 @@ func TestOtherProgramsHoldTheMemory(t *testing.T) {
 		shape := shapeOf(t, b, endless)
 		s, ok := schedule.DecodeStructure(shape)
 		require.True(t, ok)
-		b.durations.addNeed(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.gpu(crowded.name)}, schedule.Need{Work: s.Work, Bytes: 12 * gib})
+		b.durations.addNeed(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.Gpu(crowded.name)}, schedule.Need{Work: s.Work, Bytes: 12 * gib})
 
 		alone := b.submit(endless, withShape(shape))
 		b.runs(alone)
-		require.Equal(t, crowded.name, b.job(alone).Run.Instance, "there is no other")
+		require.Equal(t, crowded.name, b.Job(alone).Run.Instance, "there is no other")
 		must(b.Queue.Cancel(t.Context(), alone))
 		b.reaches(alone, job.Cancelled)
 
 		roomy := b.sized(16)
 		b.connects(2)
 		first, second := b.submit(endless, withShape(shape)), b.submit(endless, withShape(shape))
-		eventually(t, func() bool { return b.job(first).State == job.Running || b.job(second).State == job.Running }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return b.Job(first).State == job.Running || b.Job(second).State == job.Running }, deadline, 10*time.Millisecond)
 		running, waiting := first, second
-		if b.job(second).State == job.Running {
+		if b.Job(second).State == job.Running {
 			running, waiting = second, first
 		}
-		require.Equal(t, roomy.name, b.job(running).Run.Instance)
+		require.Equal(t, roomy.name, b.Job(running).Run.Instance)
 		small := b.submit(picture)
 		b.reaches(small, job.Done)
-		require.Equal(t, job.Queued, b.job(waiting).State, "it waits for the other instance while that is there")
-		require.Zero(t, b.job(waiting).Attempts, "which counts as no attempt")
+		require.Equal(t, job.Queued, b.Job(waiting).State, "it waits for the other instance while that is there")
+		require.Zero(t, b.Job(waiting).Attempts, "which counts as no attempt")
 
 		b.crowd(crowded, 0)
 		b.runs(waiting)
-		require.Equal(t, crowded.name, b.job(waiting).Run.Instance)
+		require.Equal(t, crowded.name, b.Job(waiting).Run.Instance)
 	})
 }
 
@@ -267,7 +267,7 @@ func TestDeliberateRestartIsNoKill(t *testing.T) {
 		}
 		a.i.DropSockets()
 		reason := b.lost(key)
-		j := b.job(key)
+		j := b.Job(key)
 		if tt.blamed {
 			require.Contains(t, reason, "the instance died")
 			require.Equal(t, 1, j.Kills)
@@ -287,18 +287,18 @@ func TestRunOfAnAgentThatRestarts(t *testing.T) {
 		b := newDispatching(t, 0)
 		a := hire(b, newScripted(t))
 		a.report("")
-		require.Equal(t, 15*time.Second, b.reports.patience("gpu"))
+		require.Equal(t, 15*time.Second, b.reports.Patience("gpu"))
 		key := b.submit(working)
 		b.runs(key)
 		b.fleet.AgentStopped("machine", a.boot, "")
-		require.Equal(t, 90*time.Second, b.reports.patience("gpu"))
+		require.Equal(t, 90*time.Second, b.reports.Patience("gpu"))
 		a.i.DropSockets()
 		a.boot++
 		a.seq = 0
 		a.report(key)
-		require.Equal(t, 15*time.Second, b.reports.patience("gpu"))
+		require.Equal(t, 15*time.Second, b.reports.Patience("gpu"))
 		require.Empty(t, b.reaches(key, job.Done).Lost)
 		b.fleet.AgentLeft("machine", a.boot, "")
-		require.Equal(t, 15*time.Second, b.reports.patience("gpu"), "it was found dead")
+		require.Equal(t, 15*time.Second, b.reports.Patience("gpu"), "it was found dead")
 	})
 }

@@ -52,7 +52,7 @@ func TestEndThatCannotBeWritten(t *testing.T) {
 	key := b.submit(picture)
 	require.Contains(t, b.failure(key), "The hub could not store the end of this prompt.")
 	require.EqualValues(t, 1+maxUnknown, c.tries.Load())
-	require.Equal(t, 1, b.job(key).Attempts)
+	require.Equal(t, 1, b.Job(key).Attempts)
 	b.leaves(key)
 	require.Equal(t, []string{"failed"}, b.ends())
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
@@ -18,7 +19,7 @@ type Forecasts struct {
 	queue     *queue.Queue
 	settings  func() Settings
 	access    *Access
-	reports   *reports
+	reports   *instance.Reports
 	instances *Instances
 	runs      *Runs
 	rests     *rests
@@ -86,13 +87,13 @@ func (f *Forecasts) soon(classes map[string][]byte) []schedule.Soon {
 	var list []schedule.Soon
 	var idle []schedule.Idle
 	var infos []*catalog.Info
-	for _, conn := range f.instances.open() {
-		i, known := f.fleet.Instance(conn.name)
-		loaded, info, gpu := conn.models(), conn.abilities(), f.reports.gpu(conn.name)
+	for _, conn := range f.instances.Open() {
+		i, known := f.fleet.Instance(conn.Name)
+		loaded, info, gpu := conn.Models(), conn.Abilities(), f.reports.Gpu(conn.Name)
 		if !known || i.State != fleet.Busy || len(loaded) == 0 || info == nil || !o.foreseen(conn, i, gpu) {
 			continue
 		}
-		s := schedule.Soon{Idle: schedule.Idle{Name: conn.name, Loaded: loaded, Refused: f.rests.at(conn, i), Tenants: f.access.reservedFor(conn.name)}, Free: o.left(conn, i, gpu)}
+		s := schedule.Soon{Idle: schedule.Idle{Name: conn.Name, Loaded: loaded, Refused: f.rests.at(conn, i), Tenants: f.access.reservedFor(conn.Name)}, Free: o.left(conn, i, gpu)}
 		list, idle, infos = append(list, s), append(idle, s.Idle), append(infos, info)
 	}
 	f.judged.able(idle, infos, classes)

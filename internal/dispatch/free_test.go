@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -13,24 +12,25 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // openTo makes a dispatcher with an open connection to each of some idle instances.
-func openTo(t *testing.T, instances int) (*Dispatcher, []*connection) {
+func openTo(t *testing.T, instances int) (*Dispatcher, []*instance.Link) {
 	t.Helper()
 	registry := fleet.NewRegistry()
 	d := New(Config{Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler), Settings: func() Settings { return Settings{} }})
-	var conns []*connection
+	var conns []*instance.Link
 	for n := range instances {
 		url := fmt.Sprintf("http://127.0.0.1:%d", 10000+n)
 		name := must(registry.AddStatic(url))
 		registry.Observe(fleet.InstanceReport{Name: name, URL: url, Up: true})
-		conn := newConnection(must(known(registry, name)), registry, &d.Instances.sets, d.Logger)
-		d.Instances.byName[name] = conn
-		conn.setInfo(&catalog.Info{})
-		conn.setOpen()
+		conn := instance.NewLink(must(known(registry, name)), registry, &d.Instances.Sets, d.Logger)
+		d.Instances.Put(name, conn)
+		conn.SetInfo(&catalog.Info{})
+		conn.SetOpen()
 		conns = append(conns, conn)
 	}
 	return d, conns
@@ -45,8 +45,8 @@ func known(registry *fleet.Registry, name string) (fleet.Instance, error) {
 }
 
 // linkTo makes a link that has no socket.
-func linkTo(name string, registry *fleet.Registry) *connection {
-	return newConnection(fleet.Instance{Name: name}, registry, &freeSets{}, slog.New(slog.DiscardHandler))
+func linkTo(name string, registry *fleet.Registry) *instance.Link {
+	return instance.NewLink(fleet.Instance{Name: name}, registry, &instance.FreeSets{}, slog.New(slog.DiscardHandler))
 }
 
 func names(idle []schedule.Idle) (list []string) {
@@ -60,11 +60,11 @@ func names(idle []schedule.Idle) (list []string) {
 func TestFreeSet(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, conns := openTo(t, 3)
-		check := func(want ...*connection) {
+		check := func(want ...*instance.Link) {
 			t.Helper()
 			var its []string
 			for _, conn := range want {
-				its = append(its, conn.name)
+				its = append(its, conn.Name)
 			}
 			idle, infos := d.Openings.idle()
 			require.Equal(t, its, names(idle))
@@ -72,22 +72,34 @@ func TestFreeSet(t *testing.T) {
 		}
 		check(conns...)
 		r := &run{claim: claim{own: job.Job{ID: "one"}}}
-		require.True(t, conns[1].attach(r))
+		require.True(t, conns[1].Attach(r))
 		check(conns[0], conns[2])
-		conns[0].setDown()
+		conns[0].SetDown()
 		check(conns[2])
-		require.True(t, conns[1].detach(r))
+		require.True(t, conns[1].Detach(r))
 		check(conns[1], conns[2])
-		conns[0].setOpen()
+		conns[0].SetOpen()
 		check(conns...)
-		d.Fleet.SetDraining(conns[2].name, true)
+		d.Fleet.SetDraining(conns[2].Name, true)
 		check(conns[0], conns[1])
-		d.Fleet.SetDraining(conns[2].name, false)
-		delete(d.Instances.byName, conns[2].name)
+		d.Fleet.SetDraining(conns[2].Name, false)
+		d.Instances.Put(conns[2].Name, nil)
 		check(conns[0], conns[1])
-		conns[1].setInfo(nil)
+		conns[1].SetInfo(nil)
 		check(conns[0])
 	})
+}
+
+// slowRun does not say what its job is until done is closed.
+type slowRun struct {
+	*run
+	asked, done chan struct{}
+}
+
+func (r *slowRun) Job() job.Job {
+	close(r.asked)
+	<-r.done
+	return r.run.Job()
 }
 
 // TestLookSparesBusyInstances holds the locks of all busy connections: a look for idle instances
@@ -95,9 +107,13 @@ func TestFreeSet(t *testing.T) {
 func TestLookSparesBusyInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d, conns := openTo(t, 100)
+		done := make(chan struct{})
+		defer close(done)
 		for n, conn := range conns[1:] {
-			require.True(t, conn.attach(&run{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}))
-			conn.slot.mu.Lock()
+			r := &slowRun{run: &run{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}, asked: make(chan struct{}), done: done}
+			require.True(t, conn.Attach(r))
+			go conn.Detach(r) // asks the run with the lock held
+			<-r.asked
 		}
 		found := make(chan []schedule.Idle, 1)
 		go func() {
@@ -106,64 +122,9 @@ func TestLookSparesBusyInstances(t *testing.T) {
 		}()
 		select {
 		case idle := <-found:
-			require.Equal(t, []string{conns[0].name}, names(idle))
+			require.Equal(t, []string{conns[0].Name}, names(idle))
 		case <-time.After(deadline):
 			t.Fatal("it asks busy instances")
-		}
-	})
-}
-
-// TestReconcilesOnlyWhatChanged shows that after a change at one instance the dispatcher looks at
-// no other: it would open a connection to the second.
-func TestReconcilesOnlyWhatChanged(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		registry := fleet.NewRegistry()
-		var asked []string
-		d := New(Config{
-			Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler),
-			Connect: func(i fleet.Instance) (*comfyui.Client, error) {
-				asked = append(asked, i.Name)
-				return nil, errors.New("none")
-			},
-		})
-		changes := registry.Subscribe()
-		defer changes.Close()
-		one := must(registry.AddStatic("http://127.0.0.1:10001"))
-		two := must(registry.AddStatic("http://127.0.0.1:10002"))
-		d.linker.reconcile(context.Background(), changes.Take())
-		require.ElementsMatch(t, []string{one, two}, asked)
-		asked = nil
-		registry.SetSick(two, "a run hangs")
-		d.linker.reconcile(context.Background(), changes.Take())
-		require.Equal(t, []string{two}, asked)
-	})
-}
-
-func TestUsable(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		_, conns := openTo(t, 1)
-		conn := conns[0]
-		busy := func(queue int, job string, fence int64) fleet.Instance {
-			return fleet.Instance{State: fleet.Busy, Report: fleet.InstanceReport{Up: true, Queue: queue, Job: job, Fence: fence}}
-		}
-		require.True(t, conn.usable(fleet.Instance{State: fleet.Idle}))
-		require.False(t, conn.usable(busy(1, "", 0)), "nothing has run here")
-		conn.ended(job.Run{Key: "last", Fence: 7})
-		for _, c := range []struct {
-			what     string
-			instance fleet.Instance
-			want     bool
-		}{
-			{"idle", fleet.Instance{State: fleet.Idle}, true},
-			{"sick", fleet.Instance{State: fleet.Sick, Report: fleet.InstanceReport{Job: "last", Queue: 1, Fence: 7}}, false},
-			{"the run that has ended", busy(1, "last", 7), true},
-			{"and another one behind it", busy(2, "last", 7), false},
-			{"a run before it", busy(1, "before", 6), true},
-			{"with that run behind it", busy(2, "before", 6), true},
-			{"a later run of another hub", busy(1, "other", 8), false},
-			{"nobody knows whose", busy(1, "", 0), false},
-		} {
-			require.Equal(t, c.want, conn.usable(c.instance), c.what)
 		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -20,7 +21,7 @@ var errStalled = errors.New("a part of it found no instance in time")
 
 // outputsOf returns the outputs of a finished run with the hub's names, those of all its parts.
 func (r *run) outputsOf(ctx context.Context, entry comfyui.Entry) ([]byte, result) {
-	j := r.job()
+	j := r.Job()
 	switch {
 	case j.Parent != "": // the job's own run gives the names, in the order of the batch
 		return entry.Outputs, result{}
@@ -42,7 +43,7 @@ func (r *run) outputsOf(ctx context.Context, entry comfyui.Entry) ([]byte, resul
 // the job was split, or this hub's version would split it otherwise.
 func (r *run) isPart(graph []byte) bool {
 	node := []byte(`"` + split.Node)
-	return len(r.job().Parts) > 0 || bytes.Contains(graph, node) && !bytes.Contains(r.body.Prompt, node)
+	return len(r.Job().Parts) > 0 || bytes.Contains(graph, node) && !bytes.Contains(r.body.Prompt, node)
 }
 
 // undivide has the job run as a whole.
@@ -165,7 +166,7 @@ func (v *division) fails(ctx context.Context, state job.State, entry comfyui.Ent
 		return r.undivide(ctx, "a part of it has no end")
 	}
 	end := v.hide([]byte(`{"type": "` + entry.End + `", "data": ` + string(entry.EndData) + `}`))
-	return result{kind: jobEnded, ending: ownEnding(r.job(), r.body, job.Failed, end, time.Now())}
+	return result{kind: jobEnded, ending: ownEnding(r.Job(), r.body, job.Failed, end, time.Now())}
 }
 
 // name gives the outputs of all parts their names at the hub, in the order of the batch and one
@@ -216,10 +217,10 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, raw [][]byte)
 }
 
 // nameOf is outputs.name for a part, whose instance may be away for a while.
-func (v *division) nameOf(ctx context.Context, files *outputs, instance string, raw []byte) ([]byte, error) {
+func (v *division) nameOf(ctx context.Context, files *outputs, at string, raw []byte) ([]byte, error) {
 	d, began := v.r.d, time.Now()
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
-		if files.part = d.instances.get(instance); files.part != nil {
+		if files.part = d.instances.Get(at); files.part != nil {
 			break
 		}
 		if time.Since(began) > d.files.Patience() {
@@ -229,7 +230,7 @@ func (v *division) nameOf(ctx context.Context, files *outputs, instance string, 
 			return nil, ctx.Err()
 		}
 	}
-	return files.name(ctx, raw, false, func(conn *connection) { files.part = conn })
+	return files.name(ctx, raw, false, func(conn *instance.Link) { files.part = conn })
 }
 
 // blamed reports whether a run has failed at the inserted node.

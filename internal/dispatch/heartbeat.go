@@ -104,7 +104,7 @@ func (h *heartbeat) inheritFrom(ctx context.Context, hub string) {
 		if held.Hub != hub {
 			continue
 		}
-		if conn := h.instances.get(held.Instance); conn == nil || !conn.isReached() {
+		if conn := h.instances.Get(held.Instance); conn == nil || !conn.IsReached() {
 			left++
 			continue
 		}

@@ -18,7 +18,7 @@ func (b *dispatching) learnLoading(graph string, ran, load time.Duration) {
 	b.t.Helper()
 	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
 	require.True(b.t, ok)
-	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.gpu(b.instances[0].name)}
+	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.Gpu(b.instances[0].name)}
 	for range 6 {
 		b.durations.add(p, schedule.Sample{Work: s.Work, Ran: ran})
 		b.durations.add(p, schedule.Sample{Work: s.Work, Ran: ran + load, Cold: true})
@@ -38,7 +38,7 @@ func newWarm(t *testing.T, load time.Duration) (b *dispatching, running, warm st
 	b.learnLoading(endless, 100*time.Millisecond, load)
 	running = b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
 	b.runs(running)
-	return b, running, b.job(running).Run.Instance
+	return b, running, b.Job(running).Run.Instance
 }
 
 // A job waits for the instance that has its models loaded although another is idle, says so, and is
@@ -48,10 +48,10 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 		b, running, warm := newWarm(t, time.Hour)
 		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
 		eventually(t, func() bool { return b.Forecasts.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
-		require.Equal(t, job.Queued, b.job(second).State)
+		require.Equal(t, job.Queued, b.Job(second).State)
 		require.Empty(t, must(b.Watchdog.besideIdle(t.Context(), 0)))
 		idle := 0
-		for _, c := range b.Forecasts.From(t.Context(), b.job(second)).Candidates(b.job(second), catalog.Requirements{Classes: []string{"EmptyImage"}}) {
+		for _, c := range b.Forecasts.From(t.Context(), b.Job(second)).Candidates(b.Job(second), catalog.Requirements{Classes: []string{"EmptyImage"}}) {
 			if c.Why == "it is idle, but must load the models first; "+warm+" has them" {
 				idle++
 			}
@@ -60,12 +60,12 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 
 		other := b.submit(picture, withModel("b.safetensors")) // the idle one is not kept for anybody
 		require.NotEqual(t, warm, b.reaches(other, job.Done).Run.Instance)
-		require.Equal(t, job.Queued, b.job(second).State)
+		require.Equal(t, job.Queued, b.Job(second).State)
 
 		b.Runs.Cancel(running)
 		b.reaches(running, job.Cancelled)
 		b.runs(second)
-		require.Equal(t, warm, b.job(second).Run.Instance)
+		require.Equal(t, warm, b.Job(second).Run.Instance)
 		require.Empty(t, b.Forecasts.WaitsFor(second))
 		b.Runs.Cancel(second)
 		b.reaches(second, job.Cancelled)
@@ -78,7 +78,7 @@ func TestWaitForLoadedModelsIsBounded(t *testing.T) {
 		b, running, warm := newWarm(t, 500*time.Millisecond)
 		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
 		b.runs(second) // the first one goes on for ever, longer than expected
-		require.NotEqual(t, warm, b.job(second).Run.Instance)
+		require.NotEqual(t, warm, b.Job(second).Run.Instance)
 		for _, key := range []string{running, second} {
 			b.Runs.Cancel(key)
 			b.reaches(key, job.Cancelled)

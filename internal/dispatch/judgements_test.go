@@ -156,7 +156,7 @@ func TestStuckJobsAreSeen(t *testing.T) {
 		b.reaches(b.submit(picture), job.Done)
 		b.Dispatcher.Close()
 		b.Dispatcher = New(b.config) // its loop does not run yet
-		b.loops.Go(func() { b.linker.follow(b.ctx) })
+		b.loops.Go(func() { b.links.Follow(b.ctx) })
 		b.loops.Go(func() { b.Watchdog.watch(b.ctx) })
 		key := b.submit(picture)
 		eventually(t, func() bool { return b.Watchdog.Stuck() == 1 }, deadline, 10*time.Millisecond)
@@ -174,13 +174,13 @@ func TestJobBehindManyThatRest(t *testing.T) {
 		var resting []string
 		for range 130 {
 			resting = append(resting, b.submit(picture))
-			b.rests.here.note(resting[len(resting)-1], time.Hour, false)
+			b.rests.here.Note(resting[len(resting)-1], time.Hour, false)
 		}
 		key := b.submit(picture)
 		b.add(newScripted(t))
 		b.reaches(key, job.Done)
 		for _, key := range resting {
-			require.Zero(t, b.job(key).Fence, "it was not claimed")
+			require.Zero(t, b.Job(key).Fence, "it was not claimed")
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -237,15 +238,15 @@ func (r *run) readAdopted(ctx context.Context, key string) error {
 // Call stop to close it.
 func (r *run) listen() (stop func()) {
 	sid := r.lease().SID
-	if sid == r.conn.clientID() {
+	if sid == r.conn.ClientID() {
 		return func() {}
 	}
-	return r.conn.former.share(r, sid)
+	return r.conn.Former.Share(r, sid)
 }
 
 // await waits until the instance of an orphaned run can be asked, for as long as the run may still
 // be there and somebody wants it. Without a connection, the result says how the run ends.
-func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
+func (r *run) await(ctx context.Context, o queue.Orphan) (*instance.Link, result) {
 	began := time.Now()
 	for last, wasKnown := began, false; ; {
 		// An instance that has only just been reported may still have to be connected.
@@ -254,16 +255,16 @@ func (r *run) await(ctx context.Context, o queue.Orphan) (*connection, result) {
 			last = time.Now()
 		}
 		wasKnown = known
-		if conn := r.d.instances.get(o.Instance); conn != nil && conn.isReached() {
+		if conn := r.d.instances.Get(o.Instance); conn != nil && conn.IsReached() {
 			return conn, result{}
 		}
-		if r.d.reports.vouched(o.Run) {
+		if r.d.reports.Vouched(o.Run) {
 			last = time.Now()
 		}
 		switch {
 		case r.wish != wanted && time.Since(began) > unwantedPatience:
 			return nil, r.cancelledEnd()
-		case time.Since(last) > r.d.reports.patience(o.Instance), time.Since(began) > vouchFactor*r.d.settings().ContactTimeout:
+		case time.Since(last) > r.d.reports.Patience(o.Instance), time.Since(began) > vouchFactor*r.d.settings().ContactTimeout:
 			return nil, result{kind: lost, cause: Unreachable, reason: "its instance did not come back"}
 		}
 		e, err := r.mail.next(ctx, 100*time.Millisecond)

@@ -17,8 +17,8 @@ type Lessons struct {
 // keepLessons stores what an instance's refusal says about the checks that it makes, so that the
 // next such prompt is refused without asking it.
 func (r *run) keepLessons(ctx context.Context, why refusal) {
-	info := r.conn.abilities()
-	i, known := r.d.fleet.Instance(r.conn.name)
+	info := r.conn.Abilities()
+	i, known := r.d.fleet.Instance(r.conn.Name)
 	if info == nil || !known || i.Report.Boot == 0 {
 		return
 	}

@@ -51,7 +51,7 @@ func (l *listener) heard(e queue.Event) {
 		if e.Hub != l.hub {
 			l.freedElsewhere(e)
 		}
-		l.signal.freed()
+		l.signal.Freed()
 	case queue.Refused:
 		if e.Hub != l.hub { // if it is this hub's own run, the run settles it when its instance is free again
 			l.doors.of(e.Key).settle(nil)
@@ -96,26 +96,26 @@ func (l *listener) follow(ctx context.Context) {
 
 // freedElsewhere notes that another hub has let go of an instance.
 func (l *listener) freedElsewhere(e queue.Event) {
-	conn := l.instances.get(e.Instance)
+	conn := l.instances.Get(e.Instance)
 	if conn == nil {
 		return
 	}
-	if turn := conn.letGo(e.Key); turn > 0 {
+	if turn := conn.LetGo(e.Key); turn > 0 {
 		l.signal.freedAfter(turn)
 	}
 }
 
 // ranElsewhere notes what an instance is running and loading for another hub.
 func (l *listener) ranElsewhere(e queue.Event) {
-	conn := l.instances.get(e.Instance)
+	conn := l.instances.Get(e.Instance)
 	if conn == nil || e.Hub == l.hub {
 		return
 	}
-	conn.given(e.Key, e.Shape, e.Class != "")
+	conn.Given(e.Key, e.Shape, e.Class != "")
 	if e.Class == "" {
 		return
 	}
 	l.work.Go(l.log, "noting what an instance loads", func() {
-		conn.loads(l.models.get(l.ctx, e.Class))
+		conn.Loads(l.models.get(l.ctx, e.Class))
 	})
 }

@@ -25,8 +25,8 @@ func (b *dispatching) haveModels() {
 	info := must(catalog.Parse([]byte(`{"EmptyImage": {"input": {"required": {}}}, "SaveImage": {"input": {"required": {}}},
 		"Loader": {"input": {"required": {"name": [["a.safetensors", "b.safetensors"]]}}}}`)))
 	b.connects(len(b.instances))
-	for _, conn := range b.Instances.open() {
-		conn.setInfo(info)
+	for _, conn := range b.Instances.Open() {
+		conn.SetInfo(info)
 	}
 }
 
@@ -54,8 +54,8 @@ func TestWarmInstanceIsPreferred(t *testing.T) {
 		for _, client := range b.Instances.Clients() {
 			b.Instances.Unloaded(client)
 		}
-		for _, conn := range b.Instances.open() {
-			i, _, ok := conn.idle()
+		for _, conn := range b.Instances.Open() {
+			i, _, ok := conn.Idle()
 			require.True(t, ok)
 			require.Empty(t, i.Loaded)
 		}

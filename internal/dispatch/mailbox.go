@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/instance"
 )
 
 // eventKind says what happened to a run.
@@ -57,7 +58,7 @@ type runEvent struct {
 	// gap says that messages before this event were dropped.
 	gap  bool
 	err  error
-	conn *connection
+	conn *instance.Link
 }
 
 // mailbox takes the events of one run in order. Putting never blocks: the socket of an instance

@@ -6,6 +6,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 )
 
 // maxMemory bounds the jobs, and the shapes of graphs, that are known to need more memory than some
@@ -24,7 +25,7 @@ type need struct {
 type memory struct {
 	fleet     *fleet.Registry
 	instances *Instances
-	reports   *reports
+	reports   *instance.Reports
 
 	mu     sync.Mutex
 	jobs   map[string]need
@@ -112,18 +113,18 @@ func (m *memory) avoidSmall(i fleet.Instance, set map[string]bool) {
 // tooSmall gives the job back if graphs like it have run out of memory on instances of this size
 // and a larger one can run it.
 func (r *run) tooSmall() result {
-	if r.job().Excuses >= freeExcuses {
+	if r.Job().Excuses >= freeExcuses {
 		return result{}
 	}
 	had := r.d.memory.of(r.body.Prompt)
-	if had == 0 || r.d.reports.memory(r.conn) > had {
+	if had == 0 || r.d.reports.Memory(r.conn) > had {
 		return r.crowdedOut()
 	}
 	larger := r.d.memory.larger(r, had)
 	if len(larger) == 0 {
 		return result{}
 	}
-	r.d.memory.avoid(r.job().Key, need{had, larger})
+	r.d.memory.avoid(r.Job().Key, need{had, larger})
 	return result{kind: excused, cause: OutOfMemory, reason: "prompts like it have run out of memory there"}
 }
 
@@ -131,11 +132,11 @@ func (r *run) tooSmall() result {
 // too little, going by what such runs have taken, and an instance with enough can run it. If there
 // is none, the job runs anyway: ComfyUI gets along with little memory, if slowly.
 func (r *run) crowdedOut() result {
-	i, known := r.d.fleet.Instance(r.conn.name)
+	i, known := r.d.fleet.Instance(r.conn.Name)
 	if !known || i.Report.OthersMemory == 0 {
 		return result{}
 	}
-	left, takes := i.Report.Memory(), r.d.durations.need(r.job().Shape, r.d.reports.gpu(i.Name))
+	left, takes := i.Report.Memory(), r.d.durations.need(r.Job().Shape, r.d.reports.Gpu(i.Name))
 	if takes <= left {
 		return result{}
 	}
@@ -143,13 +144,13 @@ func (r *run) crowdedOut() result {
 	if len(larger) == 0 {
 		return result{}
 	}
-	r.d.memory.avoid(r.job().Key, need{left, larger})
+	r.d.memory.avoid(r.Job().Key, need{left, larger})
 	return result{kind: excused, cause: OutOfMemory, reason: "other programs hold too much of its GPU's memory"}
 }
 
 // mayRun reports whether an instance can take jobs, now or once it is free.
 func (m *memory) mayRun(name string) bool {
 	i, known := m.fleet.Instance(name)
-	conn := m.instances.get(name)
-	return known && conn != nil && conn.isOpen() && i.State != fleet.Sick && i.State != fleet.Draining && i.State != fleet.Offline
+	conn := m.instances.Get(name)
+	return known && conn != nil && conn.IsOpen() && i.State != fleet.Sick && i.State != fleet.Draining && i.State != fleet.Offline
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
 
@@ -101,7 +102,7 @@ func (unobserved) Switched(string)                                 {}
 
 // finished tells the observer of the end of the run.
 func (r *run) finished(outcome string, took time.Duration) {
-	j := r.job()
+	j := r.Job()
 	if j.Parent != "" && outcome != "lost" {
 		outcome = "part" // the job is counted once
 	}
@@ -117,7 +118,7 @@ func (r *run) retried(cause Cause) {
 
 // lossOf returns the cause of a run that was lost with its connection.
 func lossOf(err error) Cause {
-	if gone(err) {
+	if instance.Gone(err) {
 		return Died
 	}
 	return Unreachable

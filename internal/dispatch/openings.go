@@ -5,6 +5,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -14,7 +15,7 @@ type Openings struct {
 	settings  func() Settings
 	paused    func() error
 	access    *Access
-	reports   *reports
+	reports   *instance.Reports
 	instances *Instances
 	health    *health
 	sharing   *sharing
@@ -33,16 +34,16 @@ func (o *Openings) idle() ([]schedule.Idle, []*catalog.Info) {
 		return nil, nil
 	}
 	settings := o.settings()
-	for _, conn := range o.instances.sets.free.list() {
-		instance, known := o.fleet.Instance(conn.name)
-		if !known || o.instances.get(conn.name) != conn || !conn.usable(instance) || o.isLeft(conn) {
+	for _, conn := range o.instances.Sets.Free.List() {
+		at, known := o.fleet.Instance(conn.Name)
+		if !known || o.instances.Get(conn.Name) != conn || !conn.Usable(at) || o.isLeft(conn) {
 			continue
 		}
-		if i, info, ok := conn.idle(); ok {
-			i.Refused = o.rests.at(conn, instance)
-			i.Tenants = settings.Reserved.For(conn.name)
-			i.Rests = o.health.rests(conn.name)
-			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, gpuName(settings.GPUs, instance))
+		if i, info, ok := conn.Idle(); ok {
+			i.Refused = o.rests.at(conn, at)
+			i.Tenants = settings.Reserved.For(conn.Name)
+			i.Rests = o.health.rests(conn.Name)
+			idle, infos, gpus = append(idle, i), append(infos, info), append(gpus, instance.GPUName(settings.GPUs, at))
 		}
 	}
 	o.sharing.fill(idle, gpus)
@@ -54,13 +55,13 @@ func (o *Openings) busy() (idle []schedule.Idle, infos []*catalog.Info) {
 	if !o.settings().Ahead || o.paused() != nil {
 		return nil, nil
 	}
-	for _, conn := range o.instances.sets.next.list() {
-		instance, known := o.fleet.Instance(conn.name)
-		if !known || o.instances.get(conn.name) != conn || instance.State != fleet.Busy || o.reports.sharesGPU(instance) {
+	for _, conn := range o.instances.Sets.Next.List() {
+		at, known := o.fleet.Instance(conn.Name)
+		if !known || o.instances.Get(conn.Name) != conn || at.State != fleet.Busy || o.reports.SharesGPU(at) {
 			continue
 		}
-		if i, info, ok := conn.next(); ok {
-			i.Refused, i.Tenants = o.rests.at(conn, instance), o.access.reservedFor(conn.name)
+		if i, info, ok := conn.Next(); ok {
+			i.Refused, i.Tenants = o.rests.at(conn, at), o.access.reservedFor(conn.Name)
 			idle, infos = append(idle, i), append(infos, info)
 		}
 	}
@@ -80,8 +81,8 @@ func (o *Openings) HasIdle(needs catalog.Requirements, tenant string) bool {
 }
 
 // isLeft reports whether an idle instance is left to another hub for now.
-func (o *Openings) isLeft(conn *connection) bool {
-	left, first, wait := conn.precedence.isLeft(time.Now())
+func (o *Openings) isLeft(conn *instance.Link) bool {
+	left, first, wait := conn.Precedence.IsLeft(time.Now())
 	if first {
 		o.signal.freedAfter(wait)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
@@ -14,7 +15,7 @@ import (
 type order struct {
 	settings  func() Settings
 	durations *durations
-	reports   *reports
+	reports   *instance.Reports
 	line      *waitLine
 	models    *modelSets
 	holds     *holds
@@ -36,7 +37,7 @@ func (o *order) takes(jobs []job.Job, idle []schedule.Idle) map[string]time.Dura
 // runTimes returns a function that tells how long jobs of a shape run on the first of some
 // instances.
 func (o *order) runTimes(idle []schedule.Idle) func(shape string) time.Duration {
-	gpu, known := o.reports.gpu(idle[0].Name), map[string]time.Duration{}
+	gpu, known := o.reports.Gpu(idle[0].Name), map[string]time.Duration{}
 	return func(shape string) time.Duration {
 		ran, ok := known[shape]
 		if !ok {
@@ -59,7 +60,7 @@ func (o *order) shortBehind(idle []schedule.Idle) int {
 // ends returns how long a job runs on an instance, and how long it takes to load its models there;
 // 0 and 0 if unknown.
 func (o *order) ends(j job.Job, instance string) (ran, load time.Duration) {
-	e := o.durations.estimate(j.Shape, o.reports.gpu(instance))
+	e := o.durations.estimate(j.Shape, o.reports.Gpu(instance))
 	if !e.Certain() {
 		return 0, 0
 	}

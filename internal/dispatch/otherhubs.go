@@ -25,7 +25,7 @@ func (o *otherHubs) owners(needs catalog.Requirements) (all owners) {
 		return all
 	}
 	for name, info := range o.roster.Elsewhere() {
-		if conn := o.instances.get(name); (conn == nil || !conn.isOpen()) && len(info.WithSecrets(o.access.maySecrets(name, true)).Satisfies(needs)) == 0 {
+		if conn := o.instances.Get(name); (conn == nil || !conn.IsOpen()) && len(info.WithSecrets(o.access.maySecrets(name, true)).Satisfies(needs)) == 0 {
 			all.add(o.access.reservedFor(name))
 		}
 	}

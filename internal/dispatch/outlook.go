@@ -6,6 +6,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
@@ -55,21 +56,21 @@ func (o *Outlook) look(ctx context.Context, h *schedule.Horizon, jobs []job.Job)
 	h.Shared = o.from.sharing.gpus()
 	var idle []schedule.Idle
 	var infos []*catalog.Info
-	for _, conn := range o.from.instances.open() {
-		i, known := o.from.fleet.Instance(conn.name)
-		info := conn.abilities()
+	for _, conn := range o.from.instances.Open() {
+		i, known := o.from.fleet.Instance(conn.Name)
+		info := conn.Abilities()
 		if !known || info == nil || i.State != fleet.Idle && i.State != fleet.Busy {
 			continue
 		}
-		idle, infos = append(idle, schedule.Idle{Name: conn.name, Tenants: o.from.access.reservedFor(conn.name)}), append(infos, info)
-		s := schedule.Spot{Kind: schedule.GPUType(i.Report.GPU), Set: schedule.SetOf(conn.models()), Device: gpuName(said, i)}
+		idle, infos = append(idle, schedule.Idle{Name: conn.Name, Tenants: o.from.access.reservedFor(conn.Name)}), append(infos, info)
+		s := schedule.Spot{Kind: schedule.GPUType(i.Report.GPU), Set: schedule.SetOf(conn.Models()), Device: instance.GPUName(said, i)}
 		s.Free, s.Guessed = o.left(conn, i, s.Kind), !o.foreseen(conn, i, s.Kind)
 		if h.Shared[s.Device] != nil {
 			s.Shape, _ = o.from.sharing.shapeAt(i)
 		}
 		h.Spots = append(h.Spots, s)
-		if o.free[conn.name] = s.Free; s.Guessed {
-			o.free[conn.name] = -1
+		if o.free[conn.Name] = s.Free; s.Guessed {
+			o.free[conn.Name] = -1
 		}
 	}
 	o.from.judged.able(idle, infos, texts)
@@ -79,17 +80,17 @@ func (o *Outlook) look(ctx context.Context, h *schedule.Horizon, jobs []job.Job)
 }
 
 // left returns how much longer an instance will be busy.
-func (o *Outlook) left(conn *connection, i fleet.Instance, gpu string) time.Duration {
-	runs := conn.runs()
+func (o *Outlook) left(conn *instance.Link, i fleet.Instance, gpu string) time.Duration {
+	runs := conn.Runs()
 	switch {
 	case runs[0] != nil:
 		sum := o.rest(conn, runs[0], gpu)
 		if runs[1] != nil {
-			sum += o.estimate(runs[1].job().Shape, gpu).Ran
+			sum += o.estimate(runs[1].Job().Shape, gpu).Ran
 		}
 		return sum
 	case i.State == fleet.Busy: // with a run of another hub
-		if shape, since, ok := conn.elsewhere(i); ok {
+		if shape, since, ok := conn.Elsewhere(i); ok {
 			return schedule.Remaining(o.estimate(shape, gpu).Ran, time.Since(since))
 		}
 		return o.estimate("", gpu).Ran / 2
@@ -98,12 +99,12 @@ func (o *Outlook) left(conn *connection, i fleet.Instance, gpu string) time.Dura
 }
 
 // rest returns how much longer the current run of an instance will take.
-func (o *Outlook) rest(conn *connection, r holder, gpu string) time.Duration {
-	e := o.estimate(r.job().Shape, gpu)
-	if conn.isCold() {
+func (o *Outlook) rest(conn *instance.Link, r instance.Holder, gpu string) time.Duration {
+	e := o.estimate(r.Job().Shape, gpu)
+	if conn.IsCold() {
 		e.Ran += e.Load
 	}
-	ran, began := conn.ranFor(r, time.Now())
+	ran, began := conn.RanFor(r, time.Now())
 	if !began {
 		return e.Ran
 	}
@@ -126,7 +127,7 @@ func (o *Outlook) estimate(shape, gpu string) schedule.Estimate {
 func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 	switch {
 	case j.State == job.Leased || j.State == job.Running:
-		e := o.estimate(j.Shape, o.from.reports.gpu(j.Run.Instance))
+		e := o.estimate(j.Shape, o.from.reports.Gpu(j.Run.Instance))
 		switch {
 		case !e.Certain():
 			return -1
@@ -148,16 +149,16 @@ func (o *Outlook) ETA(j job.Job, position int) time.Duration {
 
 // given returns when a job ends that an instance already has, perhaps behind another one.
 func (o *Outlook) given(r *run) time.Duration {
-	j := r.job()
-	gpu := o.from.reports.gpu(j.Run.Instance)
-	e, conn := o.estimate(j.Shape, gpu), o.from.instances.get(j.Run.Instance)
+	j := r.Job()
+	gpu := o.from.reports.Gpu(j.Run.Instance)
+	e, conn := o.estimate(j.Shape, gpu), o.from.instances.Get(j.Run.Instance)
 	switch {
 	case !e.Certain():
 		return -1
 	case conn == nil:
 		return e.Ran
 	}
-	runs := conn.runs()
+	runs := conn.Runs()
 	if runs[0] == nil || runs[0] == r {
 		return o.rest(conn, r, gpu)
 	}
@@ -174,14 +175,14 @@ func (o *Outlook) Free(instance string) time.Duration {
 }
 
 // foreseen reports whether the run times of everything the instance is running are known.
-func (o *Outlook) foreseen(conn *connection, i fleet.Instance, gpu string) bool {
-	runs := conn.runs()
+func (o *Outlook) foreseen(conn *instance.Link, i fleet.Instance, gpu string) bool {
+	runs := conn.Runs()
 	if runs[0] == nil {
-		shape, _, ok := conn.elsewhere(i) // it is a run of another hub
+		shape, _, ok := conn.Elsewhere(i) // it is a run of another hub
 		return i.State != fleet.Busy || ok && o.estimate(shape, gpu).Certain()
 	}
 	for _, r := range runs {
-		if r != nil && !o.estimate(r.job().Shape, gpu).Certain() {
+		if r != nil && !o.estimate(r.Job().Shape, gpu).Certain() {
 			return false
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -18,7 +19,7 @@ import (
 type outputs struct {
 	run *run
 	// part is the connection of the instance that has made a part of the run; nil for the run's own.
-	part *connection
+	part *instance.Link
 	// copying ends with the run: nobody waits for copies that are still going on then. It is nil
 	// before the first one. life guards it, even while mu is held for long.
 	life    sync.Mutex
@@ -38,7 +39,7 @@ func newOutputs(r *run) *outputs {
 }
 
 // conn returns the connection of the instance that has the files.
-func (o *outputs) conn() *connection {
+func (o *outputs) conn() *instance.Link {
 	if o.part != nil {
 		return o.part
 	}
@@ -66,7 +67,7 @@ func (o *outputs) joined() []*outputs {
 // again later.
 func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 	if o.run.d.shown != nil {
-		o.run.d.shown(o.run.job().Tenant, o.conn().name, output)
+		o.run.d.shown(o.run.Job().Tenant, o.conn().Name, output)
 	}
 	if !comfyui.HasFiles(output) {
 		return output, nil
@@ -94,7 +95,7 @@ func (o *outputs) rename(output []byte, cached bool) ([]byte, error) {
 
 func (o *outputs) collect(outputs []job.FileRef, cached bool) error {
 	r, copying := o.run, o.begin()
-	names, wait, err := r.d.files.Collect(copying, r.job().Tenant, outputs, r.d.reports.target(o.conn()), cached)
+	names, wait, err := r.d.files.Collect(copying, r.Job().Tenant, outputs, r.d.target(o.conn()), cached)
 	if errors.Is(err, queue.ErrUnavailable) || errors.Is(err, files.ErrStorage) || errors.Is(err, files.ErrInstance) ||
 		copying.Err() != nil {
 		return err
@@ -176,6 +177,6 @@ func (o *outputs) uses() queue.Uses {
 	if len(names) == 0 {
 		return queue.Uses{}
 	}
-	indexes, members := o.run.d.files.Uses(o.run.job().Tenant, names)
+	indexes, members := o.run.d.files.Uses(o.run.Job().Tenant, names)
 	return queue.Uses{Indexes: indexes, Members: members}
 }

@@ -177,23 +177,23 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 		p.passed[key] = true
 		return nil
 	}
-	conn := d.instances.get(pair.Instance)
+	conn := d.instances.Get(pair.Instance)
 	if conn == nil {
 		p.passed[pair.Instance] = true
 		return nil
 	}
 	r := d.runner.newRun(conn, pair.Job)
-	attach := conn.attach
+	attach := conn.Attach
 	if p.ahead {
-		attach, r.needs = conn.attachAhead, d.requirements.met[pair.Job.Class]
+		attach, r.needs = conn.AttachAhead, d.requirements.met[pair.Job.Class]
 	}
 	if !attach(r) {
 		p.passed[pair.Instance] = true
 		return nil
 	}
 	request := queue.ClaimRequest{
-		Key: key, Tenant: pair.Job.Tenant, Instance: conn.name, Hub: d.hub, Upstream: conn.upstreamID(pair.Job), SID: conn.clientID(),
-		Ahead: p.ahead, After: conn.after(), Cost: d.durations.cost(pair.Job.Shape, conn.name), Why: pair.Why,
+		Key: key, Tenant: pair.Job.Tenant, Instance: conn.Name, Hub: d.hub, Upstream: conn.UpstreamID(pair.Job), SID: conn.ClientID(),
+		Ahead: p.ahead, After: conn.After(), Cost: d.durations.cost(pair.Job.Shape, conn.Name), Why: pair.Why,
 	}
 	claimed, left, err := d.queue.ClaimCounting(ctx, request)
 	switch {
@@ -205,7 +205,7 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 		d.claimAgain(r, request, pair.Why)
 		return err
 	}
-	conn.detach(r)
+	conn.Detach(r)
 	switch {
 	case ctx.Err() != nil:
 		return err

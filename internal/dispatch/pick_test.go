@@ -28,7 +28,7 @@ func (b *dispatching) learn(graph string, took time.Duration) {
 	b.t.Helper()
 	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
 	require.True(b.t, ok)
-	gpu := b.reports.gpu(b.instances[0].name)
+	gpu := b.reports.Gpu(b.instances[0].name)
 	b.durations.add(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: gpu}, schedule.Sample{Work: s.Work, Ran: took})
 }
 
@@ -48,11 +48,11 @@ func TestShortJobRunsFirst(t *testing.T) {
 		if bound > 0 {
 			b.reaches(short, job.Done)
 			b.runs(long)
-			require.Greater(t, b.job(long).StartedAt, b.job(short).StartedAt)
+			require.Greater(t, b.Job(long).StartedAt, b.Job(short).StartedAt)
 			require.Contains(t, b.logged(), `why="takes less time than others before it"`)
 		} else {
 			b.runs(long)
-			require.Equal(t, job.Queued, b.job(short).State)
+			require.Equal(t, job.Queued, b.Job(short).State)
 		}
 		b.Runs.Cancel(long)
 		b.reaches(long, job.Cancelled)

@@ -88,19 +88,19 @@ func (pl *placer) takeBack(idle []schedule.Idle, infos []*catalog.Info) {
 	var waiting []job.Job
 	runs := map[string]*run{}
 	needs := map[string][]byte{}
-	for _, conn := range pl.instances.sets.holding.list() {
+	for _, conn := range pl.instances.Sets.Holding.List() {
 		r := runsOf(conn)[1]
 		if r == nil {
 			continue
 		}
-		i, known := pl.fleet.Instance(conn.name)
-		gone := !known || i.State == fleet.Draining || i.State == fleet.Sick || !pl.access.mayUse(r.job().Tenant, conn.name)
+		i, known := pl.fleet.Instance(conn.Name)
+		gone := !known || i.State == fleet.Draining || i.State == fleet.Sick || !pl.access.mayUse(r.Job().Tenant, conn.Name)
 		if gone || pl.openings.paused() != nil || !pl.settings().Ahead {
 			r.askBack()
 			continue
 		}
 		if r.needs != nil { // a run that was taken over stays where it is
-			j := r.job()
+			j := r.Job()
 			waiting, runs[j.Key], needs[j.Class] = append(waiting, j), r, r.needs
 		}
 	}

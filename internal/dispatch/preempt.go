@@ -10,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
@@ -22,7 +23,7 @@ type preemption struct {
 	settings     func() Settings
 	paused       func() error
 	access       *Access
-	reports      *reports
+	reports      *instance.Reports
 	instances    *Instances
 	rests        *rests
 	durations    *durations
@@ -67,7 +68,7 @@ func (l *leaving) leaves(instance string) bool {
 // yielding is an instance whose run may make way for an interactive job.
 type yielding struct {
 	schedule.Idle
-	conn *connection
+	conn *instance.Link
 	run  *run
 	ran  time.Duration
 	// next is an interactive job that is already waiting at the instance; nil for none.
@@ -122,7 +123,7 @@ func (p *preemption) makeWay(ctx context.Context) (next time.Duration) {
 		}
 		l.note(j, now)
 		if may && err == nil {
-			p.log.Info("bulk run preempted by an interactive job", "job", j.Key, "bulk_job", y.run.job().Key,
+			p.log.Info("bulk run preempted by an interactive job", "job", j.Key, "bulk_job", y.run.Job().Key,
 				"instance", y.Name, "ran_ms", y.ran.Milliseconds())
 			l.add(y, now)
 			next = soonest(next, evictPause)
@@ -136,7 +137,7 @@ func (p *preemption) makeWay(ctx context.Context) (next time.Duration) {
 func (p *preemption) interactive(ctx context.Context, yields []yielding, infos []*catalog.Info) (waiting []job.Job, err error) {
 	for _, y := range yields {
 		if y.next != nil {
-			waiting = append(waiting, y.next.job())
+			waiting = append(waiting, y.next.Job())
 		}
 	}
 	if !p.line.interactive() {
@@ -160,23 +161,23 @@ func (p *preemption) interactive(ctx context.Context, yields []yielding, infos [
 
 // yielding lists the instances with a bulk run that may be interrupted.
 func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.Info) {
-	for _, conn := range p.instances.open() {
-		i, known := p.fleet.Instance(conn.name)
-		info, runs := conn.abilities(), runsOf(conn)
+	for _, conn := range p.instances.Open() {
+		i, known := p.fleet.Instance(conn.Name)
+		info, runs := conn.Abilities(), runsOf(conn)
 		r := runs[0]
-		if r == nil || info == nil || !known || i.State != fleet.Busy || p.leaving.runs[conn.name].run == r {
+		if r == nil || info == nil || !known || i.State != fleet.Busy || p.leaving.runs[conn.Name].run == r {
 			continue
 		}
-		j := r.job()
-		ran, began := conn.ranFor(r, now)
-		if !began || j.Band() != job.Bulk || j.Preempted || !young(ran, p.durations.estimate(j.Shape, p.reports.gpu(conn.name))) {
+		j := r.Job()
+		ran, began := conn.RanFor(r, now)
+		if !began || j.Band() != job.Bulk || j.Preempted || !young(ran, p.durations.estimate(j.Shape, p.reports.Gpu(conn.Name))) {
 			continue
 		}
 		y := yielding{conn: conn, run: r, ran: ran}
-		if runs[1] != nil && runs[1].job().Band() == job.Interactive {
+		if runs[1] != nil && runs[1].Job().Band() == job.Interactive {
 			y.next = runs[1]
 		}
-		y.Idle = schedule.Idle{Name: conn.name, Loaded: conn.models(), Refused: p.rests.at(conn, i), Tenants: p.access.reservedFor(conn.name)}
+		y.Idle = schedule.Idle{Name: conn.Name, Loaded: conn.Models(), Refused: p.rests.at(conn, i), Tenants: p.access.reservedFor(conn.Name)}
 		list, infos = append(list, y), append(infos, info)
 	}
 	return list, infos
@@ -195,7 +196,7 @@ func young(ran time.Duration, e schedule.Estimate) bool {
 func youngest(list []yielding, j job.Job) int {
 	best := -1
 	for n, y := range list {
-		if y.next != nil && y.next.job().Key == j.Key {
+		if y.next != nil && y.next.Job().Key == j.Key {
 			return n // it is waiting there, and nowhere else
 		}
 		if y.next == nil && y.Can(j) && (best < 0 || y.ran < list[best].ran) {
@@ -225,7 +226,7 @@ func (l *leaving) add(y yielding, now time.Time) {
 // evictAgain interrupts the runs that have not ended yet, and returns after how long to call it
 // again; zero if there are none.
 func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
-	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.running() != holder(y.run) })
+	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.Running() != instance.Holder(y.run) })
 	if len(l.runs) == 0 {
 		return 0
 	}

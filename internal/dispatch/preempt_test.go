@@ -31,13 +31,13 @@ func newPreempting(t *testing.T, count int, band job.Band) (b *dispatching, runn
 // goes on.
 func (b *dispatching) goesOn(key string) {
 	b.t.Helper()
-	fence := b.job(key).Fence
+	fence := b.Job(key).Fence
 	for watched := time.NewTimer(5 * makeWayPause); ; {
 		select {
 		case <-watched.C:
 			return
 		case <-time.After(makeWayPause / 10):
-			j := b.job(key)
+			j := b.Job(key)
 			require.Equal(b.t, job.Running, j.State)
 			require.Equal(b.t, fence, j.Fence)
 		}
@@ -51,7 +51,7 @@ func TestPreempt(t *testing.T) {
 		b, running := newPreempting(t, 1, job.Bulk)
 		b.reaches(b.submit(picture, inBand(job.Interactive)), job.Done)
 		b.runs(running[0])
-		j := b.job(running[0])
+		j := b.Job(running[0])
 		require.True(t, j.Preempted)
 		require.Equal(t, 1, j.Attempts)
 		require.Zero(t, j.Excuses)
@@ -73,8 +73,8 @@ func TestPreemptTheYoungest(t *testing.T) {
 		// Its instance is free for the interactive job before the queue has it back.
 		b.reaches(running[2], job.Queued)
 		for _, other := range running[:2] {
-			require.Equal(t, job.Running, b.job(other).State)
-			require.False(t, b.job(other).Preempted)
+			require.Equal(t, job.Running, b.Job(other).State)
+			require.False(t, b.Job(other).Preempted)
 		}
 		b.Runs.Cancel(key)
 	})
@@ -86,7 +86,7 @@ func TestPreemptNot(t *testing.T) {
 		running, waiting job.Band
 		change           func(b *dispatching, key string)
 	}
-	sideBySide(t, map[string]row{
+	inBubbles(t, map[string]row{
 		"a normal run":            {running: job.Normal, waiting: job.Interactive},
 		"an interactive run":      {running: job.Interactive, waiting: job.Interactive},
 		"for a normal job":        {running: job.Bulk, waiting: job.Normal},
@@ -94,13 +94,11 @@ func TestPreemptNot(t *testing.T) {
 		"the operator has it off": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = 0 }) }},
 		"the job may still wait":  {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) { b.set(func(s *Settings) { s.PreemptBulk = time.Hour }) }},
 		"half of it is done": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, key string) {
-			conn := b.Instances.get(b.instances[0].name)
+			conn := b.Instances.Get(b.instances[0].name)
 			r := b.Runs.get(key)
 			// The queue knows that it is running before the connection notes since when.
-			eventually(b.t, func() bool { _, began := conn.ranFor(r, time.Now()); return began }, deadline, time.Millisecond)
-			conn.mu.Lock()
-			conn.began = conn.began.Add(-youngUnknown)
-			conn.mu.Unlock()
+			eventually(b.t, func() bool { _, began := conn.RanFor(r, time.Now()); return began }, deadline, time.Millisecond)
+			<-time.After(youngUnknown)
 		}},
 		"the instance is reserved for others": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) {
 			b.set(func(s *Settings) { s.Reserved = schedule.Reservations{{Instances: "*", Tenants: []string{"others"}}} })
@@ -112,7 +110,7 @@ func TestPreemptNot(t *testing.T) {
 		}
 		b.submit(picture, inBand(c.waiting))
 		b.goesOn(running[0])
-		require.False(t, b.job(running[0]).Preempted)
+		require.False(t, b.Job(running[0]).Preempted)
 	})
 }
 
@@ -137,7 +135,7 @@ func TestPreemptWithNext(t *testing.T) {
 					b.Runs.Cancel(running)
 				}
 				b.reaches(next, job.Done)
-				require.True(t, b.job(running).Preempted)
+				require.True(t, b.Job(running).Preempted)
 			})
 		})
 	}

@@ -28,10 +28,10 @@ func (r *run) readRecord(ctx context.Context) (entry []byte, found bool, res res
 		defer cancel()
 		pauses := retry.New(100*time.Millisecond, 500*time.Millisecond)
 		for missing := 0; missing < maxMissing; {
-			if now := r.d.instances.get(conn.name); now != nil {
+			if now := r.d.instances.Get(conn.Name); now != nil {
 				conn = now // it may have come back at another address
 			}
-			read, there, err := conn.client.History(ctx, upstream)
+			read, there, err := conn.Client.History(ctx, upstream)
 			switch {
 			case err == nil && there:
 				record = read
@@ -39,7 +39,7 @@ func (r *run) readRecord(ctx context.Context) (entry []byte, found bool, res res
 			case err == nil:
 				missing++
 			case errors.Is(err, comfyui.ErrTooLarge):
-				r.log.Error("the instance's record of the run is too large to be read", "instance", conn.name)
+				r.log.Error("the instance's record of the run is too large to be read", "instance", conn.Name)
 				return err
 			}
 			if !pauses.Wait(ctx) {

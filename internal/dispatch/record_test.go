@@ -24,7 +24,7 @@ import (
 func (b *dispatching) miss(key string) {
 	b.t.Helper()
 	b.runs(key)
-	b.Runs.get(key).mail.put(runEvent{kind: socketDown, err: errNotOpen})
+	b.Runs.get(key).mail.put(runEvent{kind: socketDown, err: io.EOF})
 }
 
 // The hub waits for a record that comes late: the work is done.
@@ -195,11 +195,11 @@ func TestNextPromptOverlapsTheEnd(t *testing.T) {
 				}
 				first, second := b.submit(picture), b.submit(endless)
 				b.runs(second)
-				require.Equal(t, job.Running, b.job(first).State, "its end waits for its files")
+				require.Equal(t, job.Running, b.Job(first).State, "its end waits for its files")
 				require.Empty(t, b.ends())
 				close(home)
 				b.reaches(first, job.Done)
-				require.Equal(t, job.Running, b.job(second).State)
+				require.Equal(t, job.Running, b.Job(second).State)
 				b.Runs.Cancel(second)
 				b.reaches(second, job.Cancelled)
 			})
@@ -224,14 +224,14 @@ func TestLostRunKeepsItsRecord(t *testing.T) {
 		b := newDispatching(t, 1)
 		key := b.submit(working)
 		b.runs(key)
-		run := b.job(key).Run
+		run := b.Job(key).Run
 		must(b.Queue.Adopt(t.Context(), run, "other/1"))
 		b.leaves(key)
 		// On a slow machine the renewal of the lease finds out first, and the run goes on.
 		eventually(t, func() bool { return b.instances[0].Finished() == 1 }, deadline, time.Millisecond)
-		_, found, err := b.Instances.get(run.Instance).client.History(t.Context(), run.Upstream)
+		_, found, err := b.Instances.Get(run.Instance).Client.History(t.Context(), run.Upstream)
 		require.NoError(t, err)
 		require.True(t, found)
-		require.Equal(t, job.Running, b.job(key).State)
+		require.Equal(t, job.Running, b.Job(key).State)
 	})
 }

@@ -1,7 +1,6 @@
 package dispatch
 
 import (
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,41 +12,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
-
-func TestRefusalsAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var s refusals
-		for n := range 3 * maxRefused {
-			s.note(fmt.Sprint(n), time.Hour, false)
-			require.True(t, s.has(fmt.Sprint(n)))
-			require.LessOrEqual(t, len(s.jobs), maxRefused)
-		}
-	})
-}
-
-// A refusal ends by itself, after longer each time.
-func TestRefusalsEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var s refusals
-		for n, seconds := range []int{5, 10, 20, 40, 80, 160, 300, 300} {
-			rest := time.Duration(seconds) * time.Second
-			got, before := s.note("a", firstRest, n == 1)
-			require.Equal(t, rest, got)
-			require.Equal(t, n, before)
-			time.Sleep(rest - time.Millisecond)
-			require.True(t, s.has("a"))
-			time.Sleep(time.Millisecond)
-			require.False(t, s.has("a"))
-			require.Equal(t, n >= 1, s.itself("a"), "it would say the same again")
-		}
-		s.forget()
-		require.False(t, s.itself("a"))
-		got, before := s.note("a", firstRest, false)
-		require.Equal(t, firstRest, got)
-		require.Zero(t, before)
-	})
-}
 
 // Excused jobs come back later each time, but sooner when only the instance was to
 // blame.
@@ -61,57 +25,6 @@ func TestPausesOfExcusedJobs(t *testing.T) {
 		require.Zero(t, here.pause(0))
 		require.Equal(t, longestPause, anywhere.pause(1<<40))
 		require.Zero(t, result{kind: lost, anywhere: true}.pause(9))
-	})
-}
-
-// Prompts that would otherwise be refused may ask in a burst and then at a slow
-// rate. Each class has a bound, and so do all classes together.
-func TestBudgetOfQuestions(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBudget()
-		now := time.Now()
-		ask := func(class string, times int, curious bool) (taken int) {
-			for range times {
-				if b.take(class, now, curious) {
-					taken++
-				}
-			}
-			return taken
-		}
-		require.Equal(t, classBurst, ask("A", 100, false))
-		now = now.Add(classEvery)
-		require.Equal(t, 1, ask("A", 100, false))
-		all := 0
-		for n := range 100 {
-			all += ask(fmt.Sprint("class ", n), 1, false)
-		}
-		require.LessOrEqual(t, all, classesBurst)
-		require.Positive(t, all)
-		for n := range 3 * maxBudgets {
-			ask(fmt.Sprint("many ", n), 1, false)
-		}
-		require.LessOrEqual(t, len(b.classes), maxBudgets)
-	})
-}
-
-// Prompts that are accepted anyway ask less and less often while the answers teach
-// nothing new, and at once when a list has changed.
-func TestCuriousAskSeldom(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBudget()
-		now := time.Now()
-		asked := 0
-		for range 600 { // ten minutes
-			if b.take("A", now, true) {
-				asked++
-			}
-			now = now.Add(time.Second)
-		}
-		require.Greater(t, asked, 5)
-		require.Less(t, asked, 20)
-		require.False(t, b.take("A", now.Add(-time.Second), true))
-		b.taught("A")
-		require.True(t, b.take("A", now, true))
 	})
 }
 

@@ -33,14 +33,14 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if m.PromptID == "" && r.phase < executing && m.Type != comfyui.TypeExecutionStart {
 		return false // about the run before this one
 	}
-	j := r.job()
+	j := r.Job()
 	if m.PromptID != "" && m.PromptID != j.Run.Upstream {
 		return false // another prompt's, such as one that was given up here before
 	}
 	if r.phase < executing && m.Type != comfyui.TypeExecutionStart && m.PromptID != "" {
 		r.resume(ctx) // its start was missed
 	}
-	if !r.conn.background.has(m) {
+	if !r.conn.Background.Has(m) {
 		r.heard = time.Now()
 	}
 	if r.division.planted(m) {
@@ -98,7 +98,7 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 // runsAgain tells a person at a web UI why the prompt is starting again: its last run was lost. The
 // text appears at the node that saves.
 func (r *run) runsAgain() {
-	lost := r.job().Lost
+	lost := r.Job().Lost
 	if len(lost) == 0 || len(r.body.Outputs) == 0 {
 		return
 	}
@@ -112,7 +112,7 @@ func (r *run) runsAgain() {
 // runsNoMore removes the text that runsAgain showed, perhaps on another hub. A web UI ignores an
 // empty text, so it sends a space.
 func (r *run) runsNoMore() {
-	if len(r.job().Lost) > 0 && len(r.body.Outputs) > 0 {
+	if len(r.Job().Lost) > 0 && len(r.body.Outputs) > 0 {
 		r.note(" ")
 	}
 }
@@ -129,7 +129,7 @@ func (r *run) relayBinary(frame []byte) {
 	if !ok || r.phase < executing {
 		return
 	}
-	j, kind, node := r.job(), stream.Other, b.Node
+	j, kind, node := r.Job(), stream.Other, b.Node
 	switch b.Event {
 	case comfyui.EventPreview, comfyui.EventPreviewMetadata:
 		if b.PromptID != "" && b.PromptID != j.Run.Upstream {
@@ -183,7 +183,7 @@ func (r *run) begin(ctx context.Context, at time.Time) {
 
 // openStream opens the client's sequence.
 func (r *run) openStream(ctx context.Context) {
-	j := r.job()
+	j := r.Job()
 	k := stream.KeyOf(j.Requester)
 	if j.Parent == "" {
 		// Another hub may have accepted it, for a client that has yet to connect.
@@ -206,7 +206,7 @@ func (r *run) openStream(ctx context.Context) {
 
 // resume opens the client's sequence for a run whose beginning this hub did not see.
 func (r *run) resume(ctx context.Context) {
-	j, at := r.job(), time.Now()
+	j, at := r.Job(), time.Now()
 	if j.StartedAt > 0 {
 		at = r.d.queue.Clock().When(j.StartedAt)
 	}
@@ -218,7 +218,7 @@ func (r *run) resume(ctx context.Context) {
 // catchUp shows the outputs whose messages were missed, so that the client's sequence is complete:
 // many clients take results only from there.
 func (r *run) catchUp(outputs []byte) {
-	for _, frame := range comfyui.ExecutedFromOutputs(outputs, r.job().ID) {
+	for _, frame := range comfyui.ExecutedFromOutputs(outputs, r.Job().ID) {
 		if m, ok := comfyui.ParseMessage(frame); ok && !r.shown[m.Node] {
 			r.send(stream.Other, m.Node, frame)
 		}

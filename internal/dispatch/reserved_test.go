@@ -37,18 +37,18 @@ func TestReservedInstance(t *testing.T) {
 		}
 		b.staysUnstuck()
 		for _, key := range others {
-			require.Zero(t, b.job(key).Fence, "it was not even claimed")
+			require.Zero(t, b.Job(key).Fence, "it was not even claimed")
 		}
 		require.Equal(t, "no present instance can run it: "+own.name+" is reserved for other tenants", b.Waiting.Explain(needs, "bob"))
 		require.Equal(t, "waiting for an instance to become idle", b.Waiting.Explain(needs, "ada"))
 		require.False(t, b.Openings.HasIdle(needs, "bob"))
 		require.True(t, b.Openings.HasIdle(needs, "ada"))
-		candidates := b.Forecasts.From(t.Context(), b.job(others[0])).Candidates(b.job(others[0]), needs)
+		candidates := b.Forecasts.From(t.Context(), b.Job(others[0])).Candidates(b.Job(others[0]), needs)
 		require.Len(t, candidates, 1)
 		require.False(t, candidates[0].Can)
 		require.Equal(t, "it is reserved for other tenants", candidates[0].Why)
 		require.Equal(t, []string{"ada"}, candidates[0].Reserved)
-		require.Negative(t, b.Forecasts.From(t.Context(), b.job(others[0])).ETA(b.job(others[0]), 0))
+		require.Negative(t, b.Forecasts.From(t.Context(), b.Job(others[0])).ETA(b.Job(others[0]), 0))
 
 		b.add(all)
 		for _, key := range others {
@@ -74,10 +74,10 @@ func TestReservedForOthersExpires(t *testing.T) {
 		b.set(func(s *Settings) { s.UnrunnableTimeout = time.Millisecond })
 		eventually(t, func() bool {
 			b.signal.Wake()
-			return b.job(bob).State == job.Failed
+			return b.Job(bob).State == job.Failed
 		}, deadline, 10*time.Millisecond)
-		require.Contains(t, b.job(bob).Reason, "is reserved for other tenants")
-		require.Equal(t, job.Queued, b.job(ada).State)
+		require.Contains(t, b.Job(bob).Reason, "is reserved for other tenants")
+		require.Equal(t, job.Queued, b.Job(ada).State)
 	})
 }
 
@@ -171,11 +171,11 @@ func TestSecretJobsWaitForInstances(t *testing.T) {
 		b.set(func(s *Settings) { s.SecretsTo = SecretsTo{"nobody"} })
 		keyed := b.submit(picture, needingKeys)
 		require.Equal(t, other.name, b.reaches(b.submit(picture), job.Done).Run.Instance)
-		require.Zero(t, b.job(keyed).Fence, "it was not even claimed")
+		require.Zero(t, b.Job(keyed).Fence, "it was not even claimed")
 		const lacks = "leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)"
 		require.Equal(t, "no present instance can run it: "+other.name+" lacks "+lacks, b.Waiting.Explain(needs, "default"))
 		require.False(t, b.Openings.HasIdle(needs, "default"))
-		candidates := b.Forecasts.From(t.Context(), b.job(keyed)).Candidates(b.job(keyed), needs)
+		candidates := b.Forecasts.From(t.Context(), b.Job(keyed)).Candidates(b.Job(keyed), needs)
 		require.Len(t, candidates, 1)
 		require.False(t, candidates[0].Can)
 		require.Equal(t, []string{lacks}, candidates[0].Lacks)
@@ -190,8 +190,8 @@ func TestSecretJobsWaitForInstances(t *testing.T) {
 		left := b.submit(picture, needingKeys)
 		eventually(t, func() bool {
 			b.signal.Wake()
-			return b.job(left).State == job.Failed
+			return b.Job(left).State == job.Failed
 		}, deadline, 10*time.Millisecond)
-		require.Contains(t, b.job(left).Reason, "secrets_to")
+		require.Contains(t, b.Job(left).Reason, "secrets_to")
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 )
 
 // rests remembers where jobs were not taken, and wakes the loop when they may be tried there again.
@@ -11,32 +12,32 @@ type rests struct {
 	signal *signal
 	memory *memory
 	// here are the jobs that this hub cannot run.
-	here refusals
+	here instance.Refusals
 	// first is firstRest, except in tests.
 	first time.Duration
 }
 
 // at returns the jobs that an instance does not get now: it has not taken them lately, nor could
 // this hub run them, or a larger one had better.
-func (r *rests) at(conn *connection, i fleet.Instance) map[string]bool {
+func (r *rests) at(conn *instance.Link, i fleet.Instance) map[string]bool {
 	jobs := map[string]bool{}
-	conn.refused.add(jobs)
-	r.here.add(jobs)
+	conn.Refused.Add(jobs)
+	r.here.Add(jobs)
 	r.memory.avoidSmall(i, jobs)
 	return jobs
 }
 
 // notTaken remembers that an instance did not take a job, and looks for work again when the job may
 // be tried there once more. itself says that the instance has refused the prompt.
-func (r *rests) notTaken(conn *connection, key string, itself bool) {
-	rest, _ := conn.refused.note(key, r.first, itself)
+func (r *rests) notTaken(conn *instance.Link, key string, itself bool) {
+	rest, _ := conn.Refused.Note(key, r.first, itself)
 	r.signal.wakeIn(rest)
 }
 
 // notHere remembers that this hub cannot run a job, though another one may. It returns how often
 // that has happened before.
 func (r *rests) notHere(key string) (before int) {
-	rest, before := r.here.note(key, r.first, false)
+	rest, before := r.here.Note(key, r.first, false)
 	r.signal.wakeIn(rest)
 	return before
 }

@@ -61,12 +61,12 @@ func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
 		o := newOtherHub(t, emptyImage)
 		b := newDispatching(t, 0, o.with, func(b *dispatching, _ *Config) { b.settings.UnrunnableTimeout = 50 * time.Millisecond })
 		key := b.submit(picture)
-		eventually(t, func() bool { return time.Since(time.UnixMilli(b.job(key).CreatedAt)) > time.Second }, deadline, 50*time.Millisecond)
+		eventually(t, func() bool { return time.Since(time.UnixMilli(b.Job(key).CreatedAt)) > time.Second }, deadline, 50*time.Millisecond)
 		b.Dispatcher.Close() // its loop would look too
 		b.Dispatcher = New(b.config)
 		for range 3 {
 			b.Waiting.expire(t.Context())
-			require.Equal(t, job.Queued, b.job(key).State)
+			require.Equal(t, job.Queued, b.Job(key).State)
 		}
 		require.Equal(t, "waiting for an instance of another hub to become idle", b.Waiting.Explain(catalog.Requirements{Classes: []string{"EmptyImage"}}, "anybody"))
 		require.Equal(t, "no instance is connected", b.Waiting.Explain(catalog.Requirements{Classes: []string{"Other"}}, "anybody"))
@@ -85,7 +85,7 @@ func TestRefusedJobsAreLeftToOtherHubs(t *testing.T) {
 		b.instances[0].on("POST /prompt", refuse)
 		key := b.submit(picture)
 		require.Contains(t, b.lost(key), "the instance refused it")
-		require.NotEqual(t, job.Failed, b.job(key).State)
+		require.NotEqual(t, job.Failed, b.Job(key).State)
 		b.record(key, "excuses", freeExcuses)
 		require.Contains(t, b.failure(key), "Custom validation failed for node")
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -24,7 +25,7 @@ type run struct {
 	claim
 	state
 	d    *runner
-	conn *connection // nil until the instance of an adopted run has been found
+	conn *instance.Link // nil until the instance of an adopted run has been found
 	body job.Body
 	// results are the nodes whose pictures on the socket are results, not previews.
 	results []string
@@ -121,7 +122,7 @@ func (r *run) beside(work string, f func()) {
 // execute runs a claimed job: it reads the body, posts the prompt once its inputs are there,
 // watches the instance run it, and collects the results.
 func (r *run) execute(ctx context.Context) result {
-	key := r.job().Key
+	key := r.Job().Key
 	body, err := r.d.queue.Body(ctx, key)
 	r.takeBody(body) // even the part that could be read: the history shows it
 	if err != nil {
@@ -190,9 +191,9 @@ func (r *run) watch(ctx context.Context) result {
 			switch {
 			case errors.Is(e.err, panics.ErrPanic):
 				return result{kind: crashed}
-			case gone(e.err) && r.phase == executing:
-				return result{kind: killed, died: true, asked: asked(e.err), reason: "the instance died" + r.where()}
-			case gone(e.err), errors.Is(e.err, errDropped), r.outOfReach():
+			case instance.Gone(e.err) && r.phase == executing:
+				return result{kind: killed, died: true, asked: instance.Asked(e.err), reason: "the instance died" + r.where()}
+			case instance.Gone(e.err), errors.Is(e.err, instance.ErrDropped), r.outOfReach():
 				return r.unreachable()
 			}
 		case cancelAsked:
@@ -254,7 +255,7 @@ func (r *run) lose() {
 // is reports whether a queue item is this run. Servers before 0.3.45 choose their own ids, so the
 // mark decides too.
 func (r *run) is(item comfyui.QueueItem) bool {
-	j := r.job()
+	j := r.Job()
 	return item.ID == j.Run.Upstream || item.Mark.Job == j.Key && (r.mark == 0 || item.Mark.Fence == r.mark)
 }
 
@@ -278,25 +279,25 @@ func (r *run) interrupt(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if !r.conn.capability().InterruptByID() {
-		queue, err := r.conn.client.Queue(ctx)
+	if !r.conn.Capability().InterruptByID() {
+		queue, err := r.conn.Client.Queue(ctx)
 		if err != nil || len(queue.Running) == 0 || !r.is(queue.Running[0]) {
 			return
 		}
 	}
-	if err := r.conn.client.Interrupt(ctx, r.lease().Upstream); err != nil {
+	if err := r.conn.Client.Interrupt(ctx, r.lease().Upstream); err != nil {
 		r.log.Warn("cannot interrupt the run", "error", err)
 	}
 }
 
-func (rn *runner) newRun(conn *connection, j job.Job) *run {
+func (rn *runner) newRun(conn *instance.Link, j job.Job) *run {
 	r := &run{
 		state: state{phase: preparing, resends: hasLostResults(j)},
 		d:     rn, partEnded: make(chan struct{}, 1), takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: rn.log.With("job", j.Key, "prompt", j.ID), shown: map[string]bool{},
 	}
 	r.take(j)
 	if conn != nil {
-		i, _ := rn.fleet.Instance(conn.name)
+		i, _ := rn.fleet.Instance(conn.Name)
 		r.boot = i.Report.Boot
 	}
 	r.files = newOutputs(r)
@@ -304,25 +305,25 @@ func (rn *runner) newRun(conn *connection, j job.Job) *run {
 }
 
 // runsOf returns the run that an instance is on and the one that waits behind it. Either may be nil.
-func runsOf(conn *connection) (runs [2]*run) {
-	for n, r := range conn.runs() {
+func runsOf(conn *instance.Link) (runs [2]*run) {
+	for n, r := range conn.Runs() {
 		runs[n], _ = r.(*run)
 	}
 	return runs
 }
 
-// tell takes what happened to the run's link.
-func (r *run) tell(e linkEvent) {
-	kind := [...]eventKind{linkHeard: frameArrived, linkUp: socketUp, linkDown: socketDown, linkMoved: moved, linkNext: movedUp}[e.kind]
-	r.mail.put(runEvent{kind: kind, frame: e.frame, err: e.err, conn: e.link})
+// Tell takes what happened to the run's link.
+func (r *run) Tell(e instance.Event) {
+	kind := [...]eventKind{instance.Heard: frameArrived, instance.Up: socketUp, instance.Down: socketDown, instance.Moved: moved, instance.Next: movedUp}[e.Kind]
+	r.mail.put(runEvent{kind: kind, frame: e.Frame, err: e.Err, conn: e.Link})
 }
 
-// followed reports whether the hub still follows the run.
-func (r *run) followed() bool { return r.d.runs.get(r.job().Key) == r }
+// Followed reports whether the hub still follows the run.
+func (r *run) Followed() bool { return r.d.runs.get(r.Job().Key) == r }
 
 // load notes that the instance is beginning the run and loading its models.
 func (r *run) load() {
-	if r.cold = r.conn.loads(r.models); r.cold {
-		r.d.observe.Switched(r.conn.name)
+	if r.cold = r.conn.Loads(r.models); r.cold {
+		r.d.observe.Switched(r.conn.Name)
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -24,11 +25,11 @@ type runner struct {
 	shown     func(tenant, instance string, output []byte)
 	faulted   func(j job.Job, instance, reason string, lost bool)
 	traces    func() *traces.Tracer
-	reports   *reports
+	reports   *instance.Reports
 	instances *Instances
 	otherHubs *otherHubs
 	affinity  *Affinity
-	discovery *Discovery
+	discovery *instance.Discovery
 	runs      *Runs
 	doors     *Doors
 	openings  *Openings
@@ -45,10 +46,10 @@ type runner struct {
 
 // launch registers a run and starts it.
 func (rn *runner) launch(r *run, steps func(context.Context) result) {
-	j := r.job()
+	j := r.Job()
 	rn.runs.add(r)
 	if r.conn != nil {
-		rn.affinity.note(j.Tenant, j.Client, r.conn.name)
+		rn.affinity.note(j.Tenant, j.Client, r.conn.Name)
 	}
 	rn.work.Go(r.log, "ending a run", func() {
 		v := r.perform(rn.ctx, steps)
@@ -61,4 +62,10 @@ func (rn *runner) launch(r *run, steps func(context.Context) result) {
 			rn.streams.StatusChanged(j.Caller)
 		}
 	})
+}
+
+// target returns a link's instance in the form that package files uses.
+func (rn *runner) target(conn *instance.Link) files.Target {
+	i, _ := rn.fleet.Instance(conn.Name)
+	return files.Target{Name: conn.Name, Boot: i.BootID(), Instance: conn.Client}
 }

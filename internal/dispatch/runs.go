@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
@@ -22,13 +23,13 @@ func newRuns() *Runs { return &Runs{byJob: map[string]*run{}, doubtful: map[stri
 func (rs *Runs) add(r *run) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	rs.byJob[r.job().Key] = r
+	rs.byJob[r.Job().Key] = r
 }
 
 func (rs *Runs) remove(r *run) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
-	if key := r.job().Key; rs.byJob[key] == r {
+	if key := r.Job().Key; rs.byJob[key] == r {
 		delete(rs.byJob, key)
 	}
 }
@@ -81,22 +82,22 @@ func (rs *Runs) Withdraw(key string) {
 // seize gives an adopted run the connection. Two runs can be adopted at one instance, and the one
 // waiting there may come first. The dispatcher may also hold the connection for a moment, only to
 // find that the queue does not let it give the instance a second job.
-func (rs *Runs) seize(ctx context.Context, conn *connection, r *run, within time.Duration) bool {
+func (rs *Runs) seize(ctx context.Context, conn *instance.Link, r *run, within time.Duration) bool {
 	until := time.Now().Add(within)
-	for !conn.attach(r) && !rs.join(conn, r) {
+	for !conn.Attach(r) && !rs.join(conn, r) {
 		if time.Now().After(until) || ctx.Err() != nil {
 			return false
 		}
 		retry.Sleep(ctx, 10*time.Millisecond)
 	}
-	conn.show(r)
+	conn.Show(r)
 	return true
 }
 
 // join puts an adopted run behind the one that has the connection.
-func (rs *Runs) join(conn *connection, r *run) bool {
-	current := conn.running()
-	return current != nil && holder(rs.get(current.job().Key)) == current && conn.attachAhead(r)
+func (rs *Runs) join(conn *instance.Link, r *run) bool {
+	current := conn.Running()
+	return current != nil && instance.Holder(rs.get(current.Job().Key)) == current && conn.AttachAhead(r)
 }
 
 // claims reports whether this hub is still asking for a run. It gets the run with the answer, and

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -109,7 +110,7 @@ func TestRefusalOfTheOnlyInstance(t *testing.T) {
 func TestAnotherInstanceTakesWhatOneRefuses(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)
-		eventually(t, func() bool { return len(b.Instances.open()) == 2 }, deadline, 10*time.Millisecond)
+		eventually(t, func() bool { return len(b.Instances.Open()) == 2 }, deadline, 10*time.Millisecond)
 		for _, i := range b.instances {
 			i.on("POST /prompt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
 				for _, other := range b.instances {
@@ -233,7 +234,7 @@ func TestPromptOfSomebodyElse(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		key := b.submit(picture)
 		require.Contains(t, b.lost(key), "behind a prompt of somebody else")
-		require.LessOrEqual(t, b.job(key).Attempts, 1, "an excused run is no attempt; it may have the next one already")
+		require.LessOrEqual(t, b.Job(key).Attempts, 1, "an excused run is no attempt; it may have the next one already")
 	})
 }
 
@@ -245,7 +246,7 @@ func TestInstanceDies(t *testing.T) {
 		for kills := range queue.MaxKills {
 			var j job.Job
 			eventually(t, func() bool {
-				j = b.job(key)
+				j = b.Job(key)
 				return j.State == job.Running && j.Kills == kills
 			}, deadline, 10*time.Millisecond)
 			for _, i := range b.instances {
@@ -293,7 +294,7 @@ func TestRecordIsLost(t *testing.T) {
 		key = b.submit(working)
 		b.runs(key)
 		r := b.Runs.get(key)
-		r.mail.put(runEvent{kind: socketDown, err: errNotOpen})
+		r.mail.put(runEvent{kind: socketDown, err: io.EOF})
 		<-time.After(time.Minute) // that is how long it is asked for
 		require.Contains(t, b.lost(key), "record of the run cannot be read")
 	})
@@ -305,9 +306,9 @@ func TestRunIsTakenOver(t *testing.T) {
 		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
 		key := b.submit(endless)
 		b.runs(key)
-		must(b.Queue.Adopt(t.Context(), b.job(key).Run, "other/1"))
+		must(b.Queue.Adopt(t.Context(), b.Job(key).Run, "other/1"))
 		b.leaves(key)
 		require.Empty(t, b.ends())
-		require.Equal(t, job.Running, b.job(key).State)
+		require.Equal(t, job.Running, b.Job(key).State)
 	})
 }

@@ -325,8 +325,8 @@ func (b *dispatching) leaves(key string) {
 	eventually(b.t, func() bool { return b.Runs.get(key) == nil }, deadline, 10*time.Millisecond)
 }
 
-// job returns the queue's record of a job.
-func (b *dispatching) job(key string) job.Job {
+// Job returns the queue's record of a job.
+func (b *dispatching) Job(key string) job.Job {
 	b.t.Helper()
 	return must(b.Queue.Get(b.t.Context(), key))
 }
@@ -346,8 +346,8 @@ func (b *dispatching) reaches(key string, state job.State) job.Job {
 // lost waits until a job has lost a run and returns the reason of the first loss.
 func (b *dispatching) lost(key string) string {
 	b.t.Helper()
-	eventually(b.t, func() bool { return len(b.job(key).Lost) > 0 }, deadline, 10*time.Millisecond)
-	return b.job(key).Lost[0]
+	eventually(b.t, func() bool { return len(b.Job(key).Lost) > 0 }, deadline, 10*time.Millisecond)
+	return b.Job(key).Lost[0]
 }
 
 // entry returns the history entry of an ended job.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
@@ -14,7 +15,7 @@ import (
 // for the instance as long as the patience with it lasts: the work is done, and only a file that is
 // really gone is worth another run.
 func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) {
-	named, err := r.files.name(ctx, outputs, true, func(conn *connection) { r.conn = conn }) // the only unknown ones are those whose messages were missed
+	named, err := r.files.name(ctx, outputs, true, func(conn *instance.Link) { r.conn = conn }) // the only unknown ones are those whose messages were missed
 	switch {
 	case err == nil:
 		return named, result{}
@@ -26,7 +27,7 @@ func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) 
 
 // name is rename, and waits for Redis, and for the instance as long as the patience with it lasts.
 // moved is told of its connection if that is a new one.
-func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved func(*connection)) ([]byte, error) {
+func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved func(*instance.Link)) ([]byte, error) {
 	r := o.run
 	var failing time.Time // since when the instance has been the problem
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
@@ -45,7 +46,7 @@ func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved f
 		if !pauses.Wait(ctx) {
 			return nil, ctx.Err()
 		}
-		if conn := r.d.instances.get(o.conn().name); conn != nil {
+		if conn := r.d.instances.Get(o.conn().Name); conn != nil {
 			moved(conn) // it may have come back at another address
 		}
 	}
@@ -124,8 +125,8 @@ func (r *run) settled(ctx context.Context, err error) result {
 func (r *run) dropCache(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	if err := r.conn.client.Free(ctx, false, true); err != nil {
+	if err := r.conn.Client.Free(ctx, false, true); err != nil {
 		r.log.Debug("cannot free the instance's memory", "error", err)
 	}
-	r.conn.loads(nil)
+	r.conn.Loads(nil)
 }

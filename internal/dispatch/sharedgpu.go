@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
@@ -32,7 +33,7 @@ func (s *sharing) gpus() map[string]*schedule.GPU {
 	said := s.settings().GPUs
 	users := map[string][]fleet.Instance{}
 	for _, i := range s.fleet.Instances() {
-		if name := gpuName(said, i); name != "" {
+		if name := instance.GPUName(said, i); name != "" {
 			users[name] = append(users[name], i)
 		}
 	}
@@ -68,17 +69,17 @@ func (s *sharing) gpus() map[string]*schedule.GPU {
 
 // shapeAt returns whether an instance is running something, and the shape of that, "" if unknown.
 func (s *sharing) shapeAt(i fleet.Instance) (shape string, runs bool) {
-	conn := s.instances.get(i.Name)
+	conn := s.instances.Get(i.Name)
 	if conn != nil {
-		if r := conn.running(); r != nil {
-			return r.job().Shape, true
+		if r := conn.Running(); r != nil {
+			return r.Job().Shape, true
 		}
 	}
 	if i.State == fleet.Offline || !i.Report.Up || i.Report.Queue == 0 {
 		return "", false
 	}
 	if conn != nil {
-		shape, _, _ = conn.elsewhere(i)
+		shape, _, _ = conn.Elsewhere(i)
 	}
 	return shape, true
 }
@@ -97,15 +98,15 @@ func (s *sharing) fill(idle []schedule.Idle, names []string) {
 
 // weigh asks the instance how much GPU memory its process has taken for the run, if others use the
 // same GPU.
-func (r *run) weigh(ctx context.Context, conn *connection) {
-	i, known := r.d.fleet.Instance(conn.name)
-	if !known || i.Report.OthersMemory == 0 && !r.d.reports.sharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
+func (r *run) weigh(ctx context.Context, conn *instance.Link) {
+	i, known := r.d.fleet.Instance(conn.Name)
+	if !known || i.Report.OthersMemory == 0 && !r.d.reports.SharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
 		return
 	}
 	defer r.weighing.Store(false)
 	ctx, cancel := context.WithTimeout(ctx, weighTimeout)
 	defer cancel()
-	stats, err := conn.client.SystemStats(ctx)
+	stats, err := conn.Client.SystemStats(ctx)
 	if err != nil || len(stats.Devices) == 0 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -34,9 +35,9 @@ func TestGPUName(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		said := map[string]string{"said": "left"}
 		of := func(agent, device string) string {
-			return gpuName(said, fleet.Instance{Agent: agent, Report: fleet.InstanceReport{Device: device}})
+			return instance.GPUName(said, fleet.Instance{Agent: agent, Report: fleet.InstanceReport{Device: device}})
 		}
-		require.Equal(t, "/left", gpuName(said, fleet.Instance{Name: "said"}))
+		require.Equal(t, "/left", instance.GPUName(said, fleet.Instance{Name: "said"}))
 		require.Empty(t, of("box", ""))
 		require.Equal(t, of("box", "0"), of("box", "0"))
 		require.NotEqual(t, of("box", "0"), of("thief", "0"), "a machine names its own GPUs alone")

@@ -28,7 +28,7 @@ type newcomer struct {
 // Wake makes the dispatcher look for work at once. It never blocks.
 func (s *signal) Wake() {
 	s.news.Add(1)
-	s.freed()
+	s.Freed()
 }
 
 // arrive is Wake for a job that this hub has accepted with position others ahead of it.
@@ -37,20 +37,20 @@ func (s *signal) arrive(j job.Job, position int) {
 	if position == 0 {
 		s.arrived.Store(a)
 	}
-	s.freed()
+	s.Freed()
 }
 
-// freed makes the dispatcher look for work for an instance that is now idle. It does not look at a
+// Freed makes the dispatcher look for work for an instance that is now idle. It does not look at a
 // queue that it has found empty since the last Wake.
-func (s *signal) freed() {
+func (s *signal) Freed() {
 	select {
 	case s.ch <- struct{}{}:
 	default:
 	}
 }
 
-// freedAfter calls freed after a while.
-func (s *signal) freedAfter(wait time.Duration) { time.AfterFunc(wait, s.freed) }
+// freedAfter calls Freed after a while.
+func (s *signal) freedAfter(wait time.Duration) { time.AfterFunc(wait, s.Freed) }
 
 // wakeIn makes the dispatcher look for work after a while.
 func (s *signal) wakeIn(after time.Duration) {

@@ -93,7 +93,7 @@ func (r *run) look(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, r.d.settings().ContactTimeout)
 	defer cancel()
 	defer func() { r.asked = time.Now() }()
-	queue, err := r.conn.client.Queue(ctx)
+	queue, err := r.conn.Client.Queue(ctx)
 	if err != nil {
 		r.log.Debug("instance does not answer", "error", err)
 		return result{}
@@ -104,7 +104,7 @@ func (r *run) look(ctx context.Context) result {
 	case slices.ContainsFunc(queue.Pending, r.is):
 		return r.behind(ctx, queue)
 	}
-	found, err := r.conn.client.HasEnded(ctx, r.lease().Upstream)
+	found, err := r.conn.Client.HasEnded(ctx, r.lease().Upstream)
 	switch {
 	case err != nil:
 		return result{}
@@ -114,7 +114,7 @@ func (r *run) look(ctx context.Context) result {
 		}
 		r.missed.messages = true // the final messages did not come
 		return result{kind: instanceDone}
-	case !r.missed.messages && r.conn.caughtUp(ctx) == nil: // a socket ends with its process
+	case !r.missed.messages && r.conn.CaughtUp(ctx) == nil: // a socket ends with its process
 		if r.mail.hasFrame() {
 			return result{} // it has ended, and somebody has removed the record
 		}
@@ -138,7 +138,7 @@ func (r *run) saidLate(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sayLate)
 	defer cancel()
-	_ = r.conn.socket.caughtUp(ctx) // a socket that does not answer is lost too
+	_ = r.conn.Socket.CaughtUp(ctx) // a socket that does not answer is lost too
 	if r.mail.hasFrame() {
 		return true
 	}
@@ -149,7 +149,7 @@ func (r *run) saidLate(ctx context.Context) bool {
 // reopenSocket reopens a socket that is open but says nothing.
 func (r *run) reopenSocket() {
 	r.log.Warn("no messages from the instance; reopening its event socket")
-	r.conn.reopen()
+	r.conn.Reopen()
 }
 
 // behind takes the prompt back if it is waiting at the instance behind somebody else's: it would
@@ -164,13 +164,13 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 		}
 		return result{}
 	}
-	if slices.ContainsFunc(queue.Running, r.conn.has) {
+	if slices.ContainsFunc(queue.Running, r.conn.Has) {
 		return result{} // one of the hub's own
 	}
 	if !r.removed(ctx) {
 		return result{}
 	}
-	r.d.rests.notTaken(r.conn, r.job().Key, false) // whoever is using it may go on doing so
+	r.d.rests.notTaken(r.conn, r.Job().Key, false) // whoever is using it may go on doing so
 	return result{kind: excused, cause: InUse, reason: "it waited behind a prompt of somebody else"}
 }
 
@@ -181,7 +181,7 @@ func (r *run) stuck(ctx context.Context) result {
 	case r.isAhead():
 		// The run before it has just ended: this one is judged once it has had its turn.
 	case r.phase < executing && !r.missed.messages && quiet > min(beginTimeout, stall):
-		if !r.postedAt.IsZero() && !r.conn.heardSince(r.postedAt) {
+		if !r.postedAt.IsZero() && !r.conn.HeardSince(r.postedAt) {
 			// ComfyUI tells every socket when its queue grows, so this one is mute.
 			r.reopenSocket()
 			r.resume(ctx)
@@ -204,13 +204,13 @@ func (r *run) stuck(ctx context.Context) result {
 // StallTimeout.
 func (r *run) hangAfter() time.Duration {
 	stall := r.d.settings().StallTimeout
-	s, ok := schedule.DecodeStructure(r.job().Shape)
+	s, ok := schedule.DecodeStructure(r.Job().Shape)
 	if !ok {
 		return hangFactor * stall
 	}
 	// Only runs that had to load their models tell how long that takes. There is no telling whether
 	// a run that was taken over had to.
-	longest, runs := r.d.durations.known.Longest(s, r.d.reports.gpu(r.conn.name), r.cold || r.mark == 0)
+	longest, runs := r.d.durations.known.Longest(s, r.d.reports.Gpu(r.conn.Name), r.cold || r.mark == 0)
 	if runs < hangRuns {
 		return max(hangFactor*stall, hangLate*longest)
 	}
@@ -221,8 +221,8 @@ func (r *run) hangAfter() time.Duration {
 // it has one that may; after a restart it counts as healthy again.
 func (r *run) markUnhealthy(ctx context.Context, why string) result {
 	r.log.Error("instance is unhealthy", "reason", why)
-	r.d.fleet.SetSick(r.conn.name, why)
-	if err := r.conn.client.Restart(ctx); err != nil {
+	r.d.fleet.SetSick(r.conn.Name, why)
+	if err := r.conn.Client.Restart(ctx); err != nil {
 		r.log.Warn("instance is not restarted", "error", err)
 	}
 	return result{kind: lost, cause: Hung, reason: why}

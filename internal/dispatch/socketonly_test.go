@@ -257,9 +257,9 @@ func TestSocketIsSilenced(t *testing.T) {
 		b := newDispatching(t, 1)
 		until := b.gallery()
 		b.reaches(b.submit(picture), job.Done)
-		conn := b.Instances.get(b.instances[0].name)
-		before := conn.clientID()
-		old := must(conn.client.Dial(t.Context(), before))
+		conn := b.Instances.Get(b.instances[0].name)
+		before := conn.ClientID()
+		old := must(conn.Client.Dial(t.Context(), before))
 		_, err := old.Next(t.Context()) // the greeting
 		require.NoError(t, err)
 		old.Close()
@@ -268,7 +268,7 @@ func TestSocketIsSilenced(t *testing.T) {
 		b.set(func(s *Settings) { s.StallTimeout = 4 * time.Second })
 		key := b.submit(graph)
 		b.shownOnce(key, until)
-		require.True(t, b.instances[0].Listens(conn.clientID()))
+		require.True(t, b.instances[0].Listens(conn.ClientID()))
 		require.Equal(t, 2+1, b.instances[0].Started(), "it ran twice, after the first picture")
 	})
 }

@@ -118,7 +118,7 @@ func TestHangAfter(t *testing.T) {
 		shape := shapeOf(t, b, endless)
 		s, ok := schedule.DecodeStructure(shape)
 		require.True(t, ok)
-		pair := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.gpu(b.instances[0].name)}
+		pair := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.Gpu(b.instances[0].name)}
 		for _, ran := range c.warm {
 			b.durations.add(pair, schedule.Sample{Work: s.Work, Ran: ran})
 		}
@@ -126,7 +126,7 @@ func TestHangAfter(t *testing.T) {
 			b.durations.add(pair, schedule.Sample{Work: s.Work, Ran: ran, Cold: true})
 		}
 		b.connects(1)
-		r := b.runner.newRun(b.Instances.get(b.instances[0].name), job.Job{Key: "k", Shape: shape})
+		r := b.runner.newRun(b.Instances.Get(b.instances[0].name), job.Job{Key: "k", Shape: shape})
 		if r.cold = c.loads; !c.adopted {
 			r.mark = 1
 		}

@@ -96,20 +96,20 @@ func TestInputsCannotBeRead(t *testing.T) {
 			t.Helper()
 			left := slices.Clone(waiting)
 			eventually(t, func() bool {
-				left = slices.DeleteFunc(left, func(key string) bool { return are(b.job(key)) })
+				left = slices.DeleteFunc(left, func(key string) bool { return are(b.Job(key)) })
 				return len(left) == 0
 			}, 4*deadline, 50*time.Millisecond)
 		}
 		all(func(j job.Job) bool { return len(j.Lost) > 0 }) // each is tried, and none hides those behind it
 		for _, key := range waiting {
-			require.Contains(t, b.job(key).Lost[0], ": the hub's storage cannot be read")
+			require.Contains(t, b.Job(key).Lost[0], ": the hub's storage cannot be read")
 		}
 		b.reaches(b.submit(picture), job.Done)
 		require.NoError(t, os.Remove(content))
 		require.NoError(t, os.Rename(content+".away", content))
 		all(func(j job.Job) bool { return j.State == job.Done })
 		for _, key := range waiting {
-			require.LessOrEqual(t, b.job(key).Attempts, 1, "the job was not to blame")
+			require.LessOrEqual(t, b.Job(key).Attempts, 1, "the job was not to blame")
 		}
 	})
 }
@@ -123,7 +123,7 @@ func TestInputIsGone(t *testing.T) {
 			require.NoError(t, os.RemoveAll(filepath.Join(b.storage, "content")))
 		})
 		require.Contains(t, b.failure(key), "an input file is gone")
-		require.Equal(t, 1, b.job(key).Attempts)
+		require.Equal(t, 1, b.Job(key).Attempts)
 	})
 }
 

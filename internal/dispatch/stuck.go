@@ -73,9 +73,9 @@ type attempt struct {
 // them has been idle for some time, without those that are waiting for a better one.
 func (w *Watchdog) besideIdle(ctx context.Context, idleFor time.Duration) (map[attempt]bool, error) {
 	p := pass{passed: map[string]bool{}}
-	for _, conn := range w.instances.open() {
-		if conn.idleFor() < idleFor {
-			p.passed[conn.name] = true
+	for _, conn := range w.instances.Open() {
+		if conn.IdleFor() < idleFor {
+			p.passed[conn.Name] = true
 		}
 	}
 	idle, infos := p.without(w.openings.idle())

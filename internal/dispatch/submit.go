@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -28,7 +29,7 @@ var errDied = errors.New("it died when it got the prompt")
 // it. Errors: refusal, comfyui.ErrUnreachable (it was not sent), errDied; anything else means that
 // the prompt is not there either, as far as the instance can be asked.
 func (r *run) submit(ctx context.Context) error {
-	j := r.job()
+	j := r.Job()
 	r.trace.Enter(traces.Inputs, time.Now())
 	ctx, stop := r.whileHeard(ctx)
 	defer stop()
@@ -39,14 +40,14 @@ func (r *run) submit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("pushing inputs: %w", err)
 	}
-	if graph, err = respell(graph, r.body.Outputs, r.conn.abilities()); err != nil {
+	if graph, err = respell(graph, r.body.Outputs, r.conn.Abilities()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	r.postedAt = time.Now()
 	r.trace.Enter(traces.Submit, r.postedAt)
-	reply, err := r.conn.client.Submit(ctx, r.post(graph))
+	reply, err := r.conn.Client.Submit(ctx, r.post(graph))
 	var refused *comfyui.Refused
 	switch {
 	case err == nil:
@@ -60,7 +61,7 @@ func (r *run) submit(ctx context.Context) error {
 		shown.Body, shown.NodeErrors = catalog.WithoutHubFolder(refused.Body), catalog.WithoutHubFolder(refused.NodeErrors)
 		return refusal{&shown}
 	case silent(ctx): // it may have the prompt, and is asked when it answers again
-		r.conn.reopen()
+		r.conn.Reopen()
 		return fmt.Errorf("%w: %w", errSilent, err)
 	case errors.Is(err, comfyui.ErrUnclear):
 		return r.search(err)
@@ -76,7 +77,7 @@ func (r *run) push(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	rewrites, err := r.d.files.Push(ctx, r.job().Tenant, in, r.d.reports.target(r.conn))
+	rewrites, err := r.d.files.Push(ctx, r.Job().Tenant, in, r.d.target(r.conn))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +111,7 @@ func (r *run) search(cause error) error {
 	ctx, cancel := context.WithTimeout(r.d.ctx, r.d.settings().ContactTimeout)
 	defer cancel()
 	for pauses := retry.New(time.Second, time.Second); ctx.Err() == nil; pauses.Wait(ctx) {
-		queue, err := r.conn.client.Queue(ctx)
+		queue, err := r.conn.Client.Queue(ctx)
 		if err == nil {
 			for _, item := range append(queue.Running, queue.Pending...) {
 				if r.is(item) {
@@ -120,7 +121,7 @@ func (r *run) search(cause error) error {
 					return nil
 				}
 			}
-			found, err := r.conn.client.HasEnded(ctx, r.lease().Upstream)
+			found, err := r.conn.Client.HasEnded(ctx, r.lease().Upstream)
 			if err == nil && found {
 				r.phase = posted
 				r.trace.Enter(traces.Run, time.Now())
@@ -132,9 +133,9 @@ func (r *run) search(cause error) error {
 			}
 		}
 		switch {
-		case asked(err):
+		case instance.Asked(err):
 			return err
-		case gone(err): // it read the prompt and died
+		case instance.Gone(err): // it read the prompt and died
 			return fmt.Errorf("%w: %w", errDied, cause)
 		case errors.Is(err, comfyui.ErrUnreachable):
 			return err
@@ -147,7 +148,7 @@ func (r *run) search(cause error) error {
 // whatever ComfyUI does not know, with the ids that the instance may see. The mark in extra_data
 // tells our prompts from foreign ones and lets any hub adopt the run.
 func (r *run) post(graph []byte) []byte {
-	j := r.job()
+	j := r.Job()
 	var b bytes.Buffer
 	b.WriteString(`{"prompt": `)
 	b.Write(graph)
@@ -157,7 +158,7 @@ func (r *run) post(graph []byte) []byte {
 		b.Write(r.body.Targets)
 	}
 	b.WriteString(`, "extra_data": `)
-	b.Write(extraFor(r.body, j, r.conn.maySecrets()))
+	b.Write(extraFor(r.body, j, r.conn.MaySecrets()))
 	if other := inner(r.body.Other); len(other) > 0 {
 		b.WriteString(", ")
 		b.Write(other)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -18,9 +19,9 @@ type superseded struct {
 	settings func() Settings
 }
 
-// stop stops them on one instance and waits a while for them to go, since they would keep it from
+// Clear stops them on one instance and waits a while for them to go, since they would keep it from
 // other work. Prompts of jobs that this queue does not know belong to somebody else's hub.
-func (s *superseded) stop(ctx context.Context, conn *connection) error {
+func (s *superseded) Clear(ctx context.Context, conn *instance.Link) error {
 	asked := map[string]bool{}
 	for until := time.Now().Add(min(s.settings().StallTimeout, interruptTimeout)); ; {
 		left, err := s.stopOnce(ctx, conn, asked)
@@ -35,8 +36,8 @@ const stalePause = 500 * time.Millisecond
 
 // stopOnce asks an instance to stop the stale prompts that it has not been asked to stop yet, and
 // returns how many stale ones it has.
-func (s *superseded) stopOnce(ctx context.Context, conn *connection, asked map[string]bool) (left int, err error) {
-	shown, err := conn.client.Queue(ctx)
+func (s *superseded) stopOnce(ctx context.Context, conn *instance.Link, asked map[string]bool) (left int, err error) {
+	shown, err := conn.Client.Queue(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -55,11 +56,11 @@ func (s *superseded) stopOnce(ctx context.Context, conn *connection, asked map[s
 		if asked[item.ID] {
 			continue
 		}
-		conn.log.Info("interrupting a run that has been superseded", "job", item.Mark.Job)
+		conn.Log.Info("interrupting a run that has been superseded", "job", item.Mark.Job)
 		if n >= len(shown.Running) {
-			err = conn.client.DeleteQueued(ctx, item.ID)
+			err = conn.Client.DeleteQueued(ctx, item.ID)
 		} else {
-			err = conn.client.Interrupt(ctx, item.ID)
+			err = conn.Client.Interrupt(ctx, item.ID)
 		}
 		if err != nil {
 			return 0, err
@@ -70,7 +71,7 @@ func (s *superseded) stopOnce(ctx context.Context, conn *connection, asked map[s
 }
 
 // has reports whether a prompt on an instance belongs to an attempt that has ended.
-func (s *superseded) has(ctx context.Context, conn *connection, item comfyui.QueueItem) (bool, error) {
+func (s *superseded) has(ctx context.Context, conn *instance.Link, item comfyui.QueueItem) (bool, error) {
 	j, err := s.queue.Get(ctx, item.Mark.Job)
 	if errors.Is(err, queue.ErrNotFound) {
 		return false, nil
@@ -78,7 +79,7 @@ func (s *superseded) has(ctx context.Context, conn *connection, item comfyui.Que
 	if err != nil {
 		return false, err
 	}
-	held := (j.State == job.Leased || j.State == job.Running) && j.Run.Instance == conn.name
+	held := (j.State == job.Leased || j.State == job.Running) && j.Run.Instance == conn.Name
 	// Servers before 0.3.45 choose their own ids.
-	return !held || conn.capability().HonoursPromptID() && j.Run.Upstream != item.ID, nil
+	return !held || conn.Capability().HonoursPromptID() && j.Run.Upstream != item.ID, nil
 }

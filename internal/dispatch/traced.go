@@ -15,7 +15,7 @@ func (r *run) beginTrace() {
 	if tracer == nil {
 		return
 	}
-	j := r.job()
+	j := r.Job()
 	start := traces.Start{
 		Parent: r.body.Trace, Key: j.Key, At: r.takenAt, Instance: j.Run.Instance, Attempt: j.Attempts, Adopted: string(r.adopted),
 	}

@@ -47,7 +47,7 @@ func (r *run) transcribed() (entry []byte, ok bool) {
 	if !ok {
 		return nil, false
 	}
-	j := r.job()
+	j := r.Job()
 	return comfyui.NewEntry(comfyui.EntryParts{
 		Number: j.Number, ID: j.ID, Graph: r.body.Prompt, Extra: r.body.Extra, Outputs: r.body.Outputs,
 		Success: end.Type == comfyui.TypeExecutionSuccess, Messages: r.transcript.messages, Results: r.transcript.results,

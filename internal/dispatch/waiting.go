@@ -149,11 +149,11 @@ func (w *Waiting) endUnfit(ctx context.Context, class string) {
 // unable returns the classes for which not every tenant finds a connected instance, with the
 // tenants that do.
 func (w *Waiting) unable(classes map[string][]byte) map[string]owners {
-	conns := w.instances.open()
+	conns := w.instances.Open()
 	infos := make([]*catalog.Info, 0, len(conns))
 	reserved := map[*catalog.Info][]string{} // by description, for all instances that share it
 	for _, conn := range conns {
-		info, tenants := conn.abilities(), w.access.reservedFor(conn.name)
+		info, tenants := conn.Abilities(), w.access.reservedFor(conn.Name)
 		switch {
 		case tenants == nil:
 			infos = append(infos, info)
@@ -223,25 +223,25 @@ func (w *Waiting) Explain(needs catalog.Requirements, tenant string) string {
 	if w.paused() != nil { // the error says where the storage is
 		return "the hub's storage takes no files now; jobs wait until it does"
 	}
-	conns, elsewhere := w.instances.open(), w.otherHubs.has(needs, tenant)
+	conns, elsewhere := w.instances.Open(), w.otherHubs.has(needs, tenant)
 	if len(conns) == 0 && !elsewhere {
 		return "no instance is connected"
 	}
 	var lacking []string
 	for _, conn := range conns {
-		info := conn.abilities()
+		info := conn.Abilities()
 		if info == nil {
 			continue
 		}
 		missing := info.Satisfies(needs)
-		if len(missing) == 0 && w.access.mayUse(tenant, conn.name) {
+		if len(missing) == 0 && w.access.mayUse(tenant, conn.Name) {
 			return "waiting for an instance to become idle"
 		}
 		if len(missing) == 0 {
-			lacking = append(lacking, conn.name+" "+forOthers)
+			lacking = append(lacking, conn.Name+" "+forOthers)
 			continue
 		}
-		lacking = append(lacking, conn.name+" lacks "+strings.Join(missing[:min(len(missing), 3)], ", "))
+		lacking = append(lacking, conn.Name+" lacks "+strings.Join(missing[:min(len(missing), 3)], ", "))
 	}
 	if elsewhere {
 		return "waiting for an instance of another hub to become idle"

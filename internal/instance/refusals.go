@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"sync"
@@ -6,18 +6,18 @@ import (
 )
 
 const (
-	// firstRest and longestRest bound how long a job is not tried again where it was not taken,
+	// FirstRest and longestRest bound how long a job is not tried again where it was not taken,
 	// twice as long each time. A job that was never tried again would wait beside an idle instance
 	// for ever; one that was tried again at once would keep the instance from all others.
-	firstRest   = 5 * time.Second
+	FirstRest   = 5 * time.Second
 	longestRest = 5 * time.Minute
 	// maxRefused bounds how many jobs are remembered; most of them have ended by then.
 	maxRefused = 1000
 )
 
-// refusals remembers which jobs an instance, or this hub, did not take, and how long each is not
+// Refusals remembers which jobs an instance, or this hub, did not take, and how long each is not
 // tried there again.
-type refusals struct {
+type Refusals struct {
 	mu   sync.Mutex
 	jobs map[string]refused
 }
@@ -32,9 +32,9 @@ type refused struct {
 	itself bool
 }
 
-// note remembers that a job was not taken. It returns how long the job rests, and how often that
+// Note remembers that a job was not taken. It returns how long the job rests, and how often that
 // has happened before.
-func (s *refusals) note(key string, first time.Duration, itself bool) (rest time.Duration, before int) {
+func (s *Refusals) Note(key string, first time.Duration, itself bool) (rest time.Duration, before int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -57,22 +57,22 @@ func (s *refusals) note(key string, first time.Duration, itself bool) (rest time
 	return r.rest, before
 }
 
-// has reports whether a job is resting.
-func (s *refusals) has(key string) bool {
+// Has reports whether a job is resting.
+func (s *Refusals) Has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return time.Now().Before(s.jobs[key].until)
 }
 
-// itself reports whether the instance has looked at the prompt and refused it.
-func (s *refusals) itself(key string) bool {
+// Itself reports whether the instance has looked at the prompt and refused it.
+func (s *Refusals) Itself(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.jobs[key].itself
 }
 
-// add adds the resting jobs to a set.
-func (s *refusals) add(set map[string]bool) {
+// Add adds the resting jobs to a set.
+func (s *Refusals) Add(set map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -84,7 +84,7 @@ func (s *refusals) add(set map[string]bool) {
 }
 
 // forget lets all jobs try again.
-func (s *refusals) forget() {
+func (s *Refusals) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.jobs = nil

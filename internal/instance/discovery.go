@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"context"
@@ -14,16 +14,16 @@ import (
 
 // Discovery finds out what the connected instances can run, and keeps that up to date.
 type Discovery struct {
-	fleet     *fleet.Registry
-	library   *catalog.Library
-	roster    Roster
-	learned   func(instance string, info *catalog.Info, version comfyui.Version)
-	settings  func() Settings
-	instances *Instances
-	signal    *signal
-	ctx       context.Context
-	work      *panics.Group
-	log       *slog.Logger
+	fleet   *fleet.Registry
+	library *catalog.Library
+	roster  Roster
+	learned func(instance string, info *catalog.Info, version comfyui.Version)
+	age     func() time.Duration
+	links   *Links
+	above   Sink
+	ctx     context.Context
+	work    *panics.Group
+	log     *slog.Logger
 	// learning has a lane per agent, parsing one for all.
 	learning, parsing lanes
 	budget            *budget
@@ -31,7 +31,7 @@ type Discovery struct {
 
 // learn reads what an instance can run, each time the socket opens: it may be another process with
 // other models.
-func (dc *Discovery) learn(ctx context.Context, conn *connection) error {
+func (dc *Discovery) learn(ctx context.Context, conn *Link) error {
 	began := time.Now()
 	info, hash := dc.recall(ctx, conn)
 	recalled := info != nil
@@ -41,42 +41,42 @@ func (dc *Discovery) learn(ctx context.Context, conn *connection) error {
 			return err
 		}
 	}
-	if replaced, err := conn.client.Get(ctx, "/node_replacements", nil); err == nil {
+	if replaced, err := conn.Client.Get(ctx, "/node_replacements", nil); err == nil {
 		if with, err := info.WithReplacements(replaced); err == nil {
 			info = with
 		}
 	}
-	conn.ask.forget()
+	conn.ask.Forget()
 	if recalled {
 		conn.takeRecalled(info, hash)
 	} else {
 		conn.takeWhole(dc.library, info, hash, began)
 	}
-	dc.learned(conn.name, conn.abilities(), conn.capability())
-	conn.log.Info("instance connected", "version", conn.capability().String(), "classes", info.Classes())
+	dc.learned(conn.Name, conn.Abilities(), conn.Capability())
+	conn.Log.Info("instance connected", "version", conn.Capability().String(), "classes", info.Classes())
 	return nil
 }
 
 // recall returns what was stored about an instance, if its agent says that this is still what it
 // can run.
-func (dc *Discovery) recall(ctx context.Context, conn *connection) (*catalog.Info, string) {
-	i, known := dc.fleet.Instance(conn.name)
+func (dc *Discovery) recall(ctx context.Context, conn *Link) (*catalog.Info, string) {
+	i, known := dc.fleet.Instance(conn.Name)
 	if dc.roster == nil || !known || !i.Reported() || i.Report.ObjectInfo == "" {
 		return nil, ""
 	}
 	hash := i.Report.ObjectInfo
 	info := dc.roster.Recall(ctx, hash)
 	if info != nil {
-		dc.roster.Recalled(conn.name, conn.capability(), hash)
+		dc.roster.Recalled(conn.Name, conn.Capability(), hash)
 	}
 	return info, hash
 }
 
 // read returns what an instance can run, and the hash of the answer, which is large.
-func (dc *Discovery) read(ctx context.Context, conn *connection) (*catalog.Info, string, error) {
+func (dc *Discovery) read(ctx context.Context, conn *Link) (*catalog.Info, string, error) {
 	held := dc.turnOf(conn)
 	defer func() { held.leave() }()
-	body, hash, err := conn.client.ObjectInfo(ctx, held.wait)
+	body, hash, err := conn.Client.ObjectInfo(ctx, held.wait)
 	if err != nil {
 		return nil, "", err
 	}
@@ -87,7 +87,7 @@ func (dc *Discovery) read(ctx context.Context, conn *connection) (*catalog.Info,
 	defer done()
 	info, err := dc.library.Parse(body)
 	if err == nil && dc.roster != nil {
-		dc.roster.Keep(conn.name, conn.capability(), hash, body)
+		dc.roster.Keep(conn.Name, conn.Capability(), hash, body)
 	}
 	return info, hash, err
 }
@@ -95,8 +95,8 @@ func (dc *Discovery) read(ctx context.Context, conn *connection) (*catalog.Info,
 // Doubt notes that an instance may have changed, because a client called one of its own routes. The
 // next client that asks what it offers makes the hub read that again.
 func (dc *Discovery) Doubt(instance *comfyui.Client) {
-	for _, conn := range dc.instances.open() {
-		if conn.client == instance {
+	for _, conn := range dc.links.Open() {
+		if conn.Client == instance {
 			conn.ask.doubt()
 		}
 	}
@@ -105,35 +105,35 @@ func (dc *Discovery) Doubt(instance *comfyui.Client) {
 // Relearn reads again what an instance can run, because its agent says that this has changed. It
 // does not wait.
 func (dc *Discovery) Relearn(instance string) {
-	conn := dc.instances.get(instance)
-	if conn == nil || !conn.isOpen() {
+	conn := dc.links.Get(instance)
+	if conn == nil || !conn.IsOpen() {
 		return // it is read on connecting anyway
 	}
 	conn.ask.doubt()
 	if q, mine := conn.ask.wholeSince(time.Now(), 0); mine {
-		dc.work.Go(conn.log, "reading what an instance can run", func() { dc.reread(conn, q) })
+		dc.work.Go(conn.Log, "reading what an instance can run", func() { dc.reread(conn, q) })
 	}
 }
 
 // reread reads again everything that an instance can run.
-func (dc *Discovery) reread(conn *connection, q *question) {
+func (dc *Discovery) reread(conn *Link, q *question) {
 	ctx, cancel := context.WithTimeout(dc.ctx, wholeTimeout)
 	defer cancel()
 	retry.Sleep(ctx, time.Until(q.from))
-	err := panics.Do(conn.log, "reading what an instance can run", func() error { return dc.readAgain(ctx, conn) })
+	err := panics.Do(conn.Log, "reading what an instance can run", func() error { return dc.readAgain(ctx, conn) })
 	if err != nil && dc.ctx.Err() == nil {
-		conn.log.Warn("cannot read what the instance can run", "error", err)
+		conn.Log.Warn("cannot read what the instance can run", "error", err)
 	}
 	conn.ask.settle(q, "", err)
 }
 
-func (dc *Discovery) readAgain(ctx context.Context, conn *connection) error {
+func (dc *Discovery) readAgain(ctx context.Context, conn *Link) error {
 	began := time.Now()
 	info, hash, err := dc.read(ctx, conn)
 	if err != nil {
 		return err
 	}
-	if before := conn.abilities(); before != nil {
+	if before := conn.Abilities(); before != nil {
 		info = info.ReplacingLike(before)
 	}
 	if conn.takeWhole(dc.library, info, hash, began) {
@@ -143,13 +143,13 @@ func (dc *Discovery) readAgain(ctx context.Context, conn *connection) error {
 }
 
 // changed tells everybody what an instance can run now, if the connection is still the current one.
-func (dc *Discovery) changed(conn *connection) {
-	if dc.instances.get(conn.name) != conn {
+func (dc *Discovery) changed(conn *Link) {
+	if dc.links.Get(conn.Name) != conn {
 		return
 	}
-	dc.learned(conn.name, conn.abilities(), conn.capability())
-	conn.refused.forget()
-	dc.signal.Wake()
+	dc.learned(conn.Name, conn.Abilities(), conn.Capability())
+	conn.Refused.forget()
+	dc.above.Wake()
 }
 
 // turn is the right to hold the large answers of an agent's instances in memory, one at a time. It
@@ -160,7 +160,7 @@ type turn struct {
 	leave func()
 }
 
-func (dc *Discovery) turnOf(conn *connection) turn {
+func (dc *Discovery) turnOf(conn *Link) turn {
 	leave := func() {}
 	return turn{
 		wait: func(ctx context.Context) (err error) {

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"sync"
@@ -12,8 +12,8 @@ import (
 type knowledge struct {
 	ask  *asking
 	slot *slot
-	// maySecrets reports whether the instance gets API keys now.
-	maySecrets func() bool
+	// MaySecrets reports whether the instance gets API keys now.
+	MaySecrets func() bool
 
 	mu      sync.Mutex
 	info    *catalog.Info
@@ -29,8 +29,8 @@ func (k *knowledge) setVersion(version comfyui.Version) {
 	k.version = version
 }
 
-// capability returns the instance's version.
-func (k *knowledge) capability() comfyui.Version {
+// Capability returns the instance's version.
+func (k *knowledge) Capability() comfyui.Version {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.version
@@ -65,19 +65,19 @@ func (k *knowledge) announces() comfyui.Flags {
 	return k.flags
 }
 
-// setInfo stores what the instance can run, see takeWhole and takePart.
-func (k *knowledge) setInfo(info *catalog.Info) {
+// SetInfo stores what the instance can run, see takeWhole and takePart.
+func (k *knowledge) SetInfo(info *catalog.Info) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.info = info
 	k.slot.enable(info != nil)
 }
 
-// abilities returns what the instance can run, nil until that is known.
-func (k *knowledge) abilities() *catalog.Info {
+// Abilities returns what the instance can run, nil until that is known.
+func (k *knowledge) Abilities() *catalog.Info {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.info = k.info.WithSecrets(k.maySecrets())
+	k.info = k.info.WithSecrets(k.MaySecrets())
 	return k.info
 }
 
@@ -104,7 +104,7 @@ func (k *knowledge) takeWhole(library *catalog.Library, info *catalog.Info, hash
 		}
 	}
 	if changed {
-		k.setInfo(info)
+		k.SetInfo(info)
 	}
 	return changed
 }
@@ -116,7 +116,7 @@ func (k *knowledge) takeRecalled(info *catalog.Info, hash string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.hash = hash
-	k.setInfo(info)
+	k.SetInfo(info)
 }
 
 // takePart stores what the instance said about a class and reports whether that is new.
@@ -127,7 +127,7 @@ func (k *knowledge) takePart(library *catalog.Library, class string, body []byte
 	if began.Before(q.read) {
 		return false, nil
 	}
-	info, changed, err := library.Patch(k.abilities(), body)
+	info, changed, err := library.Patch(k.Abilities(), body)
 	if err != nil {
 		return false, err
 	}
@@ -135,7 +135,7 @@ func (k *knowledge) takePart(library *catalog.Library, class string, body []byte
 	if changed {
 		q.patches[class] = patch{began, body}
 		q.doubted = began // its other classes may list the same folder
-		k.setInfo(info)
+		k.SetInfo(info)
 	}
 	return changed, nil
 }

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"sync"
@@ -12,8 +12,8 @@ import (
 type slot struct {
 	name  string
 	fleet *fleet.Registry
-	link  *connection
-	sets  *freeSets
+	link  *Link
+	sets  *FreeSets
 	past  *past
 
 	mu sync.Mutex
@@ -23,10 +23,10 @@ type slot struct {
 	// able says that its abilities are known, and byID that an interrupt stops only the run that it
 	// names.
 	able, byID bool
-	current    holder
+	current    Holder
 	// ahead waits at the instance behind the current run. begun is the run that started to execute
 	// last, and began is when.
-	ahead, begun holder
+	ahead, begun Holder
 	began        time.Time
 }
 
@@ -43,9 +43,9 @@ func (s *slot) takesAhead() bool {
 // changed keeps the link's place in the sets up to date. Call it after each change of what takesJobs
 // and takesAhead read, under the same lock.
 func (s *slot) changed() {
-	s.sets.free.set(s.link, s.takesJobs())
-	s.sets.next.set(s.link, s.takesAhead())
-	s.sets.holding.set(s.link, s.ahead != nil)
+	s.sets.Free.set(s.link, s.takesJobs())
+	s.sets.Next.set(s.link, s.takesAhead())
+	s.sets.Holding.set(s.link, s.ahead != nil)
 }
 
 // reach notes that the instance answers, and its version.
@@ -82,15 +82,15 @@ func (s *slot) shut() (changed bool) {
 	return changed
 }
 
-// isReached reports whether the instance can be asked about its runs.
-func (s *slot) isReached() bool {
+// IsReached reports whether the instance can be asked about its runs.
+func (s *slot) IsReached() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.reached
 }
 
-// isOpen reports whether the instance answers and its abilities are known.
-func (s *slot) isOpen() bool {
+// IsOpen reports whether the instance answers and its abilities are known.
+func (s *slot) IsOpen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open
@@ -104,7 +104,7 @@ func (s *slot) vacant() bool {
 }
 
 // behind returns the run behind which the instance can take a job; nil if it cannot.
-func (s *slot) behind() holder {
+func (s *slot) behind() Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.takesAhead() {
@@ -113,29 +113,26 @@ func (s *slot) behind() holder {
 	return s.current
 }
 
-// runs returns the current run and the one that waits behind it. Either may be nil.
-func (s *slot) runs() [2]holder {
+// Runs returns the current run and the one that waits behind it. Either may be nil.
+func (s *slot) Runs() [2]Holder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return [...]holder{s.current, s.ahead}
+	return [...]Holder{s.current, s.ahead}
 }
 
-// running returns the run that the instance is on, or nil.
-func (s *slot) running() holder { return s.runs()[0] }
+// IsAhead reports whether a run is waiting at the instance behind another one.
+func (s *slot) IsAhead(r Holder) bool { return s.Runs()[1] == r }
 
-// isAhead reports whether a run is waiting at the instance behind another one.
-func (s *slot) isAhead(r holder) bool { return s.runs()[1] == r }
-
-// begins notes that the instance is executing a run, so that the next one may follow.
-func (s *slot) begins(r holder) {
+// Begins notes that the instance is executing a run, so that the next one may follow.
+func (s *slot) Begins(r Holder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begun, s.began = r, time.Now()
 	s.changed()
 }
 
-// since returns when the instance began to execute a run; zero if it has not begun.
-func (s *slot) since(r holder) time.Time {
+// Since returns when the instance began to execute a run; zero if it has not begun.
+func (s *slot) Since(r Holder) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.begun != r {
@@ -144,9 +141,9 @@ func (s *slot) since(r holder) time.Time {
 	return s.began
 }
 
-// attach makes a run the receiver of the instance's messages. Call it before the POST: frames of a
+// Attach makes a run the receiver of the instance's messages. Call it before the POST: frames of a
 // run can arrive before the reply.
-func (s *slot) attach(r holder) bool {
+func (s *slot) Attach(r Holder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != nil {
@@ -157,8 +154,8 @@ func (s *slot) attach(r holder) bool {
 	return true
 }
 
-// attachAhead is attach for a run that waits behind the current one.
-func (s *slot) attachAhead(r holder) bool {
+// AttachAhead is attach for a run that waits behind the current one.
+func (s *slot) AttachAhead(r Holder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil || s.ahead != nil {
@@ -172,18 +169,18 @@ func (s *slot) attachAhead(r holder) bool {
 // report tells the fleet that the instance is busy with a run, unless the run has been detached: an
 // instance can refuse a prompt before the hub gets this far, and would then be shown as busy for
 // ever.
-func (s *slot) report(r holder) (reported bool) {
+func (s *slot) report(r Holder) (reported bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current != r {
 		return false
 	}
-	s.fleet.SetRunning(s.name, r.job().ID)
+	s.fleet.SetRunning(s.name, r.Job().ID)
 	return true
 }
 
-// detach frees the instance, so it may take another job. It reports whether the run had it.
-func (s *slot) detach(r holder) bool {
+// Detach frees the instance, so it may take another job. It reports whether the run had it.
+func (s *slot) Detach(r Holder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch r {
@@ -195,7 +192,7 @@ func (s *slot) detach(r holder) bool {
 	default:
 		return false
 	}
-	s.past.left(r.job())
+	s.past.left(r.Job())
 	s.moveUp()
 	return true
 }
@@ -208,8 +205,8 @@ func (s *slot) moveUp() {
 	s.current, s.ahead = s.ahead, nil
 	s.changed()
 	if next := s.current; next != nil {
-		s.fleet.SetRunning(s.name, next.job().ID)
-		next.tell(linkEvent{kind: linkNext})
+		s.fleet.SetRunning(s.name, next.Job().ID)
+		next.Tell(Event{Kind: Next})
 	} else {
 		s.fleet.SetRunning(s.name, "")
 	}

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"sync"
@@ -37,8 +37,8 @@ func (b *background) note(f comfyui.Frame, idle func() bool) {
 	}
 }
 
-// has reports whether a message is background.
-func (b *background) has(m comfyui.Message) bool {
+// Has reports whether a message is background.
+func (b *background) Has(m comfyui.Message) bool {
 	if !m.IsCustom() || m.PromptID != "" {
 		return false
 	}

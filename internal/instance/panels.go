@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"context"
@@ -29,7 +29,7 @@ const (
 // panel is a client's own socket to an instance. Routes of custom nodes answer with messages to the
 // client id named in the call. Messages of runs do not come over it but over the connection.
 type panel struct {
-	conn   *connection
+	conn   *Link
 	key    stream.Key
 	alias  comfyui.Alias
 	cancel context.CancelFunc
@@ -41,10 +41,10 @@ type panel struct {
 
 // Panels holds the panels of all connections.
 type Panels struct {
-	instances *Instances
-	streams   *stream.Streams
-	ctx       context.Context
-	work      *panics.Group
+	links   *Links
+	streams *stream.Streams
+	ctx     context.Context
+	work    *panics.Group
 
 	mu  sync.Mutex
 	all map[*panel]struct{}
@@ -54,7 +54,7 @@ type Panels struct {
 // The alias is the client's id at the instance; ok is false if the instance cannot be reached or
 // other tenants have all the sockets.
 func (ps *Panels) Introduce(ctx context.Context, to *comfyui.Client, k stream.Key) (alias comfyui.Alias, ok bool) {
-	conn := ps.instances.of(to)
+	conn := ps.links.of(to)
 	if conn == nil || ps.ctx.Err() != nil {
 		return comfyui.Alias{}, false
 	}
@@ -74,7 +74,7 @@ func (ps *Panels) Introduce(ctx context.Context, to *comfyui.Client, k stream.Ke
 }
 
 // open finds or opens a client's panel at an instance.
-func (ps *Panels) open(conn *connection, k stream.Key) *panel {
+func (ps *Panels) open(conn *Link, k stream.Key) *panel {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	var oldest *panel
@@ -110,7 +110,7 @@ func (ps *Panels) open(conn *connection, k stream.Key) *panel {
 		ps.all = map[*panel]struct{}{}
 	}
 	ps.all[p] = struct{}{}
-	ps.work.Go(conn.log, "serving a client's socket", func() {
+	ps.work.Go(conn.Log, "serving a client's socket", func() {
 		defer ps.drop(p)
 		p.serve(ctx, ps)
 	})
@@ -134,7 +134,7 @@ func (ps *Panels) dropLocked(p *panel) {
 
 // dropOf closes the panels of a connection whose own socket was lost or reopened: broadcasts arrive
 // there first only while it is the older socket.
-func (ps *Panels) dropOf(conn *connection) {
+func (ps *Panels) dropOf(conn *Link) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	for p := range ps.all {
@@ -163,10 +163,10 @@ func (ps *Panels) idle(p *panel) time.Duration {
 // serve passes on what arrives, until the socket is lost or nobody uses it.
 func (p *panel) serve(ctx context.Context, ps *Panels) {
 	opening, cancel := context.WithTimeout(ctx, panelPatience)
-	socket, err := p.conn.client.Dial(opening, p.alias.Upstream)
+	socket, err := p.conn.Client.Dial(opening, p.alias.Upstream)
 	cancel()
 	if err != nil {
-		p.conn.log.Debug("cannot open a socket for a client", "error", err)
+		p.conn.Log.Debug("cannot open a socket for a client", "error", err)
 		close(p.opened)
 		return
 	}
@@ -180,7 +180,7 @@ func (p *panel) serve(ctx context.Context, ps *Panels) {
 	var passing panics.Group
 	defer passing.Wait()
 	defer close(frames)
-	passing.Go(p.conn.log, "passing messages to a client", func() { p.pass(ctx, ps, frames) })
+	passing.Go(p.conn.Log, "passing messages to a client", func() { p.pass(ctx, ps, frames) })
 	stop := p.watchIdle(ps)
 	defer stop()
 	for {
@@ -202,7 +202,7 @@ func (p *panel) serve(ctx context.Context, ps *Panels) {
 func (p *panel) watchIdle(ps *Panels) (stop func()) {
 	tick := time.NewTicker(panelIdle / 4)
 	done := make(chan struct{})
-	ps.work.Go(p.conn.log, "watching a client's socket", func() {
+	ps.work.Go(p.conn.Log, "watching a client's socket", func() {
 		defer tick.Stop()
 		for {
 			select {
@@ -223,7 +223,7 @@ func (p *panel) pass(ctx context.Context, ps *Panels, frames <-chan arrived) {
 	for frame := range frames {
 		// A broadcast is sent to the connection's socket first, as that is older.
 		// It has arrived there once a ping that is sent now is answered.
-		if p.conn.caughtUp(ctx) != nil || p.conn.overheard.broadcast(frame, &p.heard) || !ps.touch(p) {
+		if p.conn.CaughtUp(ctx) != nil || p.conn.overheard.broadcast(frame, &p.heard) || !ps.touch(p) {
 			continue
 		}
 		data := frame.Data

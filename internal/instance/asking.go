@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"context"
@@ -146,8 +146,8 @@ func (a *asking) doubt() {
 	a.doubted = time.Now()
 }
 
-// forget is for a new connection: the process there may be a different one.
-func (a *asking) forget() {
+// Forget is for a new connection: the process there may be a different one.
+func (a *asking) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.read, a.hash = time.Time{}, ""

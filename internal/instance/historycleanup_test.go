@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"context"
@@ -47,10 +47,11 @@ func (r *removals) sizes() []int {
 func TestHistoryCleanup(t *testing.T) {
 	add := func(h *historyCleanup, count int) {
 		for n := range count {
-			h.add(fmt.Sprint(n))
+			h.Add(fmt.Sprint(n))
 		}
 	}
-	inBubbles(t, map[string]func(t *testing.T, r *removals, h *historyCleanup){
+	t.Parallel()
+	for name, test := range map[string]func(t *testing.T, r *removals, h *historyCleanup){
 		"after the delay": func(t *testing.T, r *removals, h *historyCleanup) {
 			add(h, 3)
 			time.Sleep(cleanupDelay - 1)
@@ -106,10 +107,14 @@ func TestHistoryCleanup(t *testing.T) {
 			require.Equal(t, cleanupAtClose, time.Since(began))
 			require.ElementsMatch(t, []int{cleanupCount, 1}, r.sizes())
 		},
-	}, func(t *testing.T, test func(t *testing.T, r *removals, h *historyCleanup)) {
-		r := &removals{}
-		h := newHistoryCleanup(r.remove, slog.New(slog.DiscardHandler))
-		defer h.close()
-		test(t, r, h)
-	})
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := &removals{}
+				h := newHistoryCleanup(r.remove, slog.New(slog.DiscardHandler))
+				defer h.close()
+				test(t, r, h)
+			})
+		})
+	}
 }

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"sync"
@@ -17,9 +17,9 @@ const (
 	firstTurnLost = 500 * time.Millisecond
 )
 
-// precedence knows the last run that another hub has given an instance, and whether that hub has the
+// Precedence knows the last run that another hub has given an instance, and whether that hub has the
 // first turn there. The zero value says that none has.
-type precedence struct {
+type Precedence struct {
 	mu sync.Mutex
 	// key is the job of the run while its hub has the first turn.
 	key string
@@ -36,9 +36,9 @@ type othersRun struct {
 	since      time.Time
 }
 
-// given notes that another hub has given the instance a job. shape is that of the job, known
+// Given notes that another hub has given the instance a job. shape is that of the job, known
 // whether it is known.
-func (p *precedence) given(key, shape string, known bool) {
+func (p *Precedence) Given(key, shape string, known bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.key, p.freed, p.idle = key, time.Time{}, time.Time{}
@@ -48,15 +48,15 @@ func (p *precedence) given(key, shape string, known bool) {
 }
 
 // lapse notes that this hub has given the instance a job.
-func (p *precedence) lapse() {
+func (p *Precedence) lapse() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.key, p.freed, p.idle = "", time.Time{}, time.Time{}
 }
 
-// letGo notes that another hub has let go of the instance after a job. turn is how long that hub has
+// LetGo notes that another hub has let go of the instance after a job. turn is how long that hub has
 // the first turn; 0 if it has none.
-func (p *precedence) letGo(key string) (turn time.Duration) {
+func (p *Precedence) LetGo(key string) (turn time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.key != key {
@@ -66,9 +66,9 @@ func (p *precedence) letGo(key string) (turn time.Duration) {
 	return firstTurn
 }
 
-// isLeft reports whether the instance is left to the other hub. first says that nothing else may tell
+// IsLeft reports whether the instance is left to the other hub. first says that nothing else may tell
 // when that is over, so that it must be checked again after wait.
-func (p *precedence) isLeft(now time.Time) (left, first bool, wait time.Duration) {
+func (p *Precedence) IsLeft(now time.Time) (left, first bool, wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -83,9 +83,9 @@ func (p *precedence) isLeft(now time.Time) (left, first bool, wait time.Duration
 	return now.Sub(p.idle) < firstTurnLost, false, 0
 }
 
-// elsewhere returns the shape of another hub's job that the instance is running, and since when;
+// Elsewhere returns the shape of another hub's job that the instance is running, and since when;
 // false if unknown.
-func (p *precedence) elsewhere(i fleet.Instance) (shape string, since time.Time, ok bool) {
+func (p *Precedence) Elsewhere(i fleet.Instance) (shape string, since time.Time, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last.shape, p.last.since, p.last.shape != "" && p.last.key == i.Report.Job

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"context"
@@ -21,19 +21,23 @@ type formerSockets struct {
 	all map[string]*formerSocket
 }
 
+func newFormerSockets(ctx context.Context, work *panics.Group, log *slog.Logger, open func(sid string) *eventSocket) *formerSockets {
+	return &formerSockets{ctx: ctx, work: work, log: log, open: open}
+}
+
 // formerSocket is a socket under the client id of another hub, or of an earlier link, that
 // posted runs which this hub has taken over. Two runs may have the same id: the one that is
 // executing and the one waiting behind it. They share the socket, because ComfyUI silences one of
 // two sockets with the same id when the other closes. The lock of formerSockets guards it.
 type formerSocket struct {
-	runs map[holder]struct{}
+	runs map[Holder]struct{}
 	up   bool
 	stop context.CancelFunc
 	done chan struct{} // closed when the socket is
 }
 
-// share lets a run hear what the instance sends to a client id, until leave is called.
-func (fs *formerSockets) share(r holder, sid string) (leave func()) {
+// Share lets a run hear what the instance sends to a client id, until leave is called.
+func (fs *formerSockets) Share(r Holder, sid string) (leave func()) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	f := fs.all[sid]
@@ -42,7 +46,7 @@ func (fs *formerSockets) share(r holder, sid string) (leave func()) {
 	}
 	f.runs[r] = struct{}{}
 	if f.up {
-		r.tell(linkEvent{kind: linkUp})
+		r.Tell(Event{Kind: Up})
 	}
 	return func() {
 		fs.mu.Lock()
@@ -56,25 +60,25 @@ func (fs *formerSockets) share(r holder, sid string) (leave func()) {
 // begin opens a socket once the one before it, if any, is closed. The caller holds the lock.
 func (fs *formerSockets) begin(sid string, before *formerSocket) *formerSocket {
 	ctx, stop := context.WithCancel(fs.ctx)
-	f := &formerSocket{runs: map[holder]struct{}{}, stop: stop, done: make(chan struct{})}
+	f := &formerSocket{runs: map[Holder]struct{}{}, stop: stop, done: make(chan struct{})}
 	if fs.all == nil {
 		fs.all = map[string]*formerSocket{}
 	}
 	fs.all[sid] = f
-	tell := func(e linkEvent) {
+	tell := func(e Event) {
 		fs.mu.Lock()
 		defer fs.mu.Unlock()
-		if e.kind != linkHeard {
-			f.up = e.kind == linkUp
+		if e.Kind != Heard {
+			f.up = e.Kind == Up
 		}
 		for r := range f.runs {
-			r.tell(e)
+			r.Tell(e)
 		}
 	}
 	socket := fs.open(sid)
-	socket.up = func(context.Context) error { tell(linkEvent{kind: linkUp}); return nil }
-	socket.down = func(err error) { tell(linkEvent{kind: linkDown, err: err}) }
-	socket.frame = func(frame comfyui.Frame) { socket.alive(); tell(linkEvent{kind: linkHeard, frame: frame}) }
+	socket.up = func(context.Context) error { tell(Event{Kind: Up}); return nil }
+	socket.down = func(err error) { tell(Event{Kind: Down, Err: err}) }
+	socket.frame = func(frame comfyui.Frame) { socket.alive(); tell(Event{Kind: Heard, Frame: frame}) }
 	fs.work.Go(fs.log, "reading the messages of runs", func() {
 		defer func() {
 			close(f.done)

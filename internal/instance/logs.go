@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 // Logs are the logs of the connected instances.
 type Logs struct {
-	instances *Instances
+	links *Links
 	// logged is told the messages.
 	logged func(instance string, frame []byte)
 	// wanted says that somebody is reading them.
@@ -27,23 +27,23 @@ const typeLogs = "logs"
 // that could not be asked.
 func (l *Logs) Subscribe(ctx context.Context, wanted bool) error {
 	l.wanted.Store(wanted)
-	conns := l.instances.open()
+	conns := l.links.Open()
 	errs := make([]error, len(conns))
 	var wait panics.Group
 	for n, conn := range conns {
-		wait.Go(conn.log, "subscribing to a log", func() { errs[n] = conn.client.SubscribeLogs(ctx, conn.clientID(), wanted) })
+		wait.Go(conn.Log, "subscribing to a log", func() { errs[n] = conn.Client.SubscribeLogs(ctx, conn.ClientID(), wanted) })
 	}
 	wait.Wait()
 	return errors.Join(errs...)
 }
 
 // resume subscribes again after an instance's socket has opened.
-func (l *Logs) resume(ctx context.Context, conn *connection) {
+func (l *Logs) resume(ctx context.Context, conn *Link) {
 	if !l.wanted.Load() {
 		return
 	}
-	if err := conn.client.SubscribeLogs(ctx, conn.clientID(), true); err != nil {
-		conn.log.Debug("cannot subscribe to the log", "error", err)
+	if err := conn.Client.SubscribeLogs(ctx, conn.ClientID(), true); err != nil {
+		conn.Log.Debug("cannot subscribe to the log", "error", err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"slices"
@@ -14,9 +14,9 @@ type loaded struct {
 	cold  bool
 }
 
-// loads notes which models the instance has after the run that is beginning, and reports whether it
+// Loads notes which models the instance has after the run that is beginning, and reports whether it
 // had others before.
-func (l *loaded) loads(models []string) (cold bool) {
+func (l *loaded) Loads(models []string) (cold bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	cold = len(models) > 0 && !slices.Equal(models, l.names)
@@ -31,15 +31,15 @@ func (l *loaded) unload() {
 	l.names = nil
 }
 
-// models returns the models that the instance has, sorted.
-func (l *loaded) models() []string {
+// Models returns the models that the instance has, sorted.
+func (l *loaded) Models() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.names
 }
 
-// isCold reports whether the run that began last had to load its models.
-func (l *loaded) isCold() bool {
+// IsCold reports whether the run that began last had to load its models.
+func (l *loaded) IsCold() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.cold

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"sync"
@@ -29,7 +29,7 @@ type pulse struct {
 }
 
 // proven reports whether the instance has recently shown a sign of life.
-func (p *pulse) proven() bool { return time.Since(p.lastSeen()) <= provenFor }
+func (p *pulse) proven() bool { return time.Since(p.LastSeen()) <= provenFor }
 
 // see notes a sign of life. The caller holds the lock.
 func (p *pulse) see() {
@@ -62,15 +62,15 @@ func (p *pulse) late() {
 	}
 }
 
-// lastSeen is when the instance last gave a sign of life.
-func (p *pulse) lastSeen() time.Time {
+// LastSeen is when the instance last gave a sign of life.
+func (p *pulse) LastSeen() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
 }
 
-// heardSince reports whether a message has come from the instance since t.
-func (p *pulse) heardSince(t time.Time) bool {
+// HeardSince reports whether a message has come from the instance since t.
+func (p *pulse) HeardSince(t time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.said.After(t)

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"context"
@@ -44,8 +44,8 @@ func newHistoryCleanup(remove func(ctx context.Context, ids ...string) error, lo
 	return h
 }
 
-// add schedules the removal of a prompt.
-func (h *historyCleanup) add(id string) {
+// Add schedules the removal of a prompt.
+func (h *historyCleanup) Add(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"context"
@@ -45,8 +45,8 @@ type eventSocket struct {
 	socket atomic.Pointer[comfyui.Socket] // the open one
 }
 
-// caughtUp waits until everything that the instance had sent before the call has been read.
-func (f *eventSocket) caughtUp(ctx context.Context) error {
+// CaughtUp waits until everything that the instance had sent before the call has been read.
+func (f *eventSocket) CaughtUp(ctx context.Context) error {
 	socket := f.socket.Load()
 	if socket == nil {
 		return errNotOpen

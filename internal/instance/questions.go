@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"context"
@@ -23,20 +23,20 @@ const (
 )
 
 // Refresh makes sure that nothing known about what the connected instances can run is older than
-// Settings.CatalogAge. It asks all instances at once and waits for those that answer in the time
+// Config.CatalogAge. It asks all instances at once and waits for those that answer in the time
 // they usually take; what the others say is taken in when it comes. It returns early when ctx ends.
 func (dc *Discovery) Refresh(ctx context.Context) {
 	if dc.ctx.Err() != nil {
 		return
 	}
 	now := time.Now()
-	age := dc.settings().CatalogAge
+	age := dc.age()
 	for range 2 { // a reading that was already under way can be too old
 		var waits []*question
-		for _, conn := range dc.instances.open() {
+		for _, conn := range dc.links.Open() {
 			q, mine := conn.ask.wholeSince(now, age)
 			if mine {
-				dc.work.Go(conn.log, "reading what an instance can run", func() { dc.reread(conn, q) })
+				dc.work.Go(conn.Log, "reading what an instance can run", func() { dc.reread(conn, q) })
 			}
 			if q != nil {
 				waits = append(waits, q)
@@ -71,13 +71,13 @@ func (dc *Discovery) AskClasses(ctx context.Context, classes []string, asOf time
 				spent = spent || !ok
 				return ok
 			})
-			for _, conn := range dc.instances.open() {
-				if info := conn.abilities(); info == nil || !info.Has(class) {
+			for _, conn := range dc.links.Open() {
+				if info := conn.Abilities(); info == nil || !info.Has(class) {
 					continue
 				}
 				q, mine := conn.ask.partSince(class, asOf, allowed)
 				if mine {
-					dc.work.Go(conn.log, "asking about a class", func() { dc.askClass(conn, class, q) })
+					dc.work.Go(conn.Log, "asking about a class", func() { dc.askClass(conn, class, q) })
 				}
 				if q != nil {
 					waits = append(waits, q)
@@ -112,9 +112,9 @@ func await(ctx context.Context, waits []*question) (all bool) {
 	return all
 }
 
-// learnFrom asks about the classes for which an instance has refused a prompt because a value is
+// LearnFrom asks about the classes for which an instance has refused a prompt because a value is
 // not in any of its lists: the file was there and no longer is. It does not wait.
-func (dc *Discovery) learnFrom(refused *comfyui.Refused) {
+func (dc *Discovery) LearnFrom(refused *comfyui.Refused) {
 	v, err := pyjson.Parse(refused.NodeErrors)
 	if err != nil {
 		return
@@ -140,16 +140,16 @@ func (dc *Discovery) learnFrom(refused *comfyui.Refused) {
 }
 
 // askClass asks an instance about one class.
-func (dc *Discovery) askClass(conn *connection, class string, q *question) {
+func (dc *Discovery) askClass(conn *Link, class string, q *question) {
 	ctx, cancel := context.WithTimeout(dc.ctx, partTimeout)
 	defer cancel()
 	var changed bool
-	err := panics.Do(conn.log, "asking about a class", func() (err error) {
+	err := panics.Do(conn.Log, "asking about a class", func() (err error) {
 		changed, err = dc.readClass(ctx, conn, class)
 		return err
 	})
 	if err != nil && dc.ctx.Err() == nil {
-		conn.log.Debug("cannot read what the instance offers", "error", err)
+		conn.Log.Debug("cannot read what the instance offers", "error", err)
 	}
 	if changed {
 		dc.budget.taught(class)
@@ -158,7 +158,7 @@ func (dc *Discovery) askClass(conn *connection, class string, q *question) {
 	conn.ask.settle(q, class, err)
 }
 
-func (dc *Discovery) readClass(ctx context.Context, conn *connection, class string) (changed bool, err error) {
+func (dc *Discovery) readClass(ctx context.Context, conn *Link, class string) (changed bool, err error) {
 	if err := conn.ask.enter(ctx); err != nil {
 		return false, err
 	}
@@ -166,7 +166,7 @@ func (dc *Discovery) readClass(ctx context.Context, conn *connection, class stri
 	began := time.Now()
 	held := dc.turnOf(conn)
 	defer held.leave()
-	body, err := conn.client.ObjectInfoOf(ctx, class, held.wait)
+	body, err := conn.Client.ObjectInfoOf(ctx, class, held.wait)
 	if err != nil {
 		return false, err
 	}

@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"sync"
@@ -14,12 +14,12 @@ type givenIDs struct {
 	ids map[string]bool
 }
 
-// upstreamID returns the prompt_id for an attempt. The first attempt uses the client's id if every
+// UpstreamID returns the prompt_id for an attempt. The first attempt uses the client's id if every
 // server accepts it; each later one is fresh, so that late messages of an earlier attempt cannot be
 // mistaken for it. An id that this instance was given before is not used again either: a client may
 // use an id twice, and two tenants may use the same one, and the record of one run must not be
 // taken for the other's, or removed in its place.
-func (g *givenIDs) upstreamID(j job.Job) string {
+func (g *givenIDs) UpstreamID(j job.Job) string {
 	id, err := uuid.Parse(j.ID)
 	if err != nil || id.String() != j.ID || j.Attempts > 0 || j.Parent != "" {
 		return uuid.NewString()

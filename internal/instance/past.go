@@ -1,4 +1,4 @@
-package dispatch
+package instance
 
 import (
 	"sync"
@@ -36,23 +36,23 @@ func (p *past) left(j job.Job) {
 	}
 }
 
-// ended notes that the instance has finished a run. A report that still shows the run is out of
+// Ended notes that the instance has finished a run. A report that still shows the run is out of
 // date.
-func (p *past) ended(run job.Run) {
+func (p *past) Ended(run job.Run) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.last = run
 }
 
-// after returns the last run that the instance finished.
-func (p *past) after() job.Run {
+// After returns the last run that the instance finished.
+func (p *past) After() job.Run {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.last
 }
 
-// idleFor returns how long the instance has been waiting for work.
-func (p *past) idleFor() time.Duration {
+// IdleFor returns how long the instance has been waiting for work.
+func (p *past) IdleFor() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Since(p.freeSince)
@@ -65,15 +65,15 @@ func (p *past) client() (client, tenant string) {
 	return p.lastClient, p.lastTenant
 }
 
-// usable reports whether the instance may take a job, as far as the fleet knows. A report that
+// Usable reports whether the instance may take a job, as far as the fleet knows. A report that
 // still shows the run that this hub has just seen end, or an earlier one, is out of date and no
 // reason to wait.
-func (p *past) usable(i fleet.Instance) bool {
+func (p *past) Usable(i fleet.Instance) bool {
 	switch i.State {
 	case fleet.Idle:
 		return true
 	case fleet.Busy:
-		last := p.after()
+		last := p.After()
 		if i.Report.Job == last.Key {
 			return i.Report.Queue <= 1 && i.Report.Job != ""
 		}

@@ -1,0 +1,41 @@
+package instance
+
+import (
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+)
+
+// Holder is a run that has an instance, or waits there for its turn. It is all that a link knows of
+// runs.
+type Holder interface {
+	// Job is the job of the run.
+	Job() job.Job
+	// Tell passes on what happened to the link. It must not block.
+	Tell(e Event)
+	// Followed reports whether somebody still follows the run.
+	Followed() bool
+}
+
+// EventKind says what happened to a link.
+type EventKind int
+
+const (
+	// linkHeard: the instance sent a message.
+	Heard EventKind = iota
+	// linkUp: the instance's socket is open again after a gap.
+	Up
+	// linkDown: the socket is gone; the event's err says why.
+	Down
+	// linkMoved: the instance can now be reached at another address, over the event's link.
+	Moved
+	// linkNext: the run before this one is over on the instance, so this one is the next to begin.
+	Next
+)
+
+// Event is one thing that happened to a link.
+type Event struct {
+	Kind  EventKind
+	Frame comfyui.Frame
+	Err   error
+	Link  *Link
+}
