@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -17,7 +18,7 @@ func (r *run) conclude(ctx context.Context, res result) {
 	switch res.kind {
 	case jobEnded:
 		collected := r.phase == released
-		r.finish(ctx, res.ending)
+		r.finish(ctx, res)
 		if collected && r.phase == ended { // else the hub that now holds the run needs the record
 			r.conn.Cleanup.Add(r.lease().Upstream)
 		}
@@ -50,13 +51,13 @@ func (r *run) crash(ctx context.Context) {
 	r.interrupt(ctx)
 	r.files.stop()
 	r.files = newOutputs(r)
-	r.finish(ctx, errorEnding(r.Job(), r.body, hubError{
-		kind: "RuntimeError", message: "The hub failed while it followed this prompt.",
+	r.finish(ctx, errorEnding(r.Job(), r.body, comfyui.Failure{
+		Type: "RuntimeError", Message: "The hub failed while it followed this prompt.",
 	}, time.Now()))
 }
 
 // finish records the end of the job and then tells the client.
-func (r *run) finish(ctx context.Context, e ending) {
+func (r *run) finish(ctx context.Context, e result) {
 	outcome := e.outcome(e.why())
 	outcome.Uses = r.files.uses()
 	r.trace.Enter(traces.Finish, time.Now())
@@ -69,7 +70,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	err := r.retry(ctx, "finish", write)
 	if err != nil && !decided(err) && ctx.Err() == nil {
 		// Maybe it is this ending that cannot be written. The next run would end the same way.
-		e = errorEnding(r.Job(), r.body, hubError{kind: "RuntimeError", message: "The hub could not store the end of this prompt."}, time.Now())
+		e = errorEnding(r.Job(), r.body, comfyui.Failure{Type: "RuntimeError", Message: "The hub could not store the end of this prompt."}, time.Now())
 		outcome = e.outcome(e.why())
 		err = r.retry(ctx, "finish with an error", write)
 	}
@@ -93,7 +94,7 @@ func (r *run) finish(ctx context.Context, e ending) {
 	}
 	r.finished(string(e.state), r.d.notices.age(r.Job()))
 	if r.d.faulted != nil && e.state == job.Failed && r.Job().Parent == "" {
-		r.d.faulted(r.Job(), r.Job().Run.Instance, e.reason(), false)
+		r.d.faulted(r.Job(), r.Job().Run.Instance, e.failure(), false)
 	}
 	r.log.Info("job ended", "outcome", string(e.state), "ran_ms", r.ran().Milliseconds())
 }
@@ -143,7 +144,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 		}
 		why := exhausted(back)
 		if res.kind == hopeless {
-			why = hubError{kind: "RuntimeError", message: "This prompt cannot run: " + res.reason}
+			why = comfyui.Failure{Type: "RuntimeError", Message: "This prompt cannot run: " + res.reason}
 		}
 		r.finish(ctx, errorEnding(r.Job(), r.body, why, time.Now()))
 	case errors.Is(err, queue.ErrCancelled):

@@ -87,7 +87,7 @@ func (r *run) follow(ctx context.Context) result {
 
 // cancelledEnd is the result of a cancelled run whose instance does not report the interrupt.
 func (r *run) cancelledEnd() result {
-	return result{kind: jobEnded, ending: cancelEnding(r.Job(), r.body, time.Now())}
+	return cancelEnding(r.Job(), r.body, time.Now())
 }
 
 // refused handles an instance that does not take the prompt. The catalog says that it can run the
@@ -118,7 +118,7 @@ func (r *run) refused(ctx context.Context, why refusal) result {
 	r.log.Info("instance refused the prompt", "type", why.Type)
 	r.openStream(ctx)
 	r.send(0, "", comfyui.ExecutionStart(j.ID, time.Now()))
-	return result{kind: jobEnded, ending: errorEnding(r.Job(), r.body, refusalError(why.Refused), time.Now())}
+	return errorEnding(r.Job(), r.body, refusalError(why.Refused), time.Now())
 }
 
 // speaksFor reports whether an instance's refusal stands for all the others, none of which can be
@@ -224,9 +224,9 @@ func (r *run) collect(ctx context.Context) result {
 		return result{kind: v, cause: r.judgedCause(), reason: reason, anywhere: true}
 	}
 	if v == timedOut {
-		end = errorEnding(r.Job(), r.body, hubError{
-			kind: "TimeoutError", node: r.stop.node,
-			message: "The prompt ran longer than the hub's job_timeout allows.",
+		end = errorEnding(r.Job(), r.body, comfyui.Failure{
+			Type: "TimeoutError", NodeID: r.stop.node,
+			Message: "The prompt ran longer than the hub's job_timeout allows.",
 		}, time.Now())
 	}
 	if r.owesOutputs(end.state) {
@@ -236,7 +236,7 @@ func (r *run) collect(ctx context.Context) result {
 			end.messages = append(comfyui.ExecutedFromOutputs(outputs, r.Job().ID), end.messages...)
 		}
 	}
-	return result{kind: jobEnded, ending: end}
+	return end
 }
 
 // onlyBySocket returns an output node whose results are only in messages, and one of them whose
@@ -264,9 +264,9 @@ func (r *run) takeBody(body job.Body) {
 
 // ending builds the end of a run from the instance's record, which is certain, and the message that
 // was held back.
-func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) ending {
+func (r *run) ending(entry []byte, parts comfyui.Entry, outputs []byte) result {
 	j := r.Job()
-	end := ending{state: stateOf(parts.End)}
+	end := result{kind: jobEnded, state: stateOf(parts.End)}
 	if parts.End == "" && (parts.Completed || parts.Status == "success") {
 		end.state = job.Done // servers before 2024-07
 	}

@@ -6,34 +6,29 @@ import (
 	"strings"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
-// failure is the error of a run as its instance reports it.
-type failure struct {
-	// kind is the Python class of the exception, text its message.
-	kind, text string
-}
-
 // failureOf reads the data of execution_error.
-func failureOf(data []byte) failure {
+func failureOf(data []byte) comfyui.Failure {
 	v, err := pyjson.Parse(data)
 	if err != nil {
-		return failure{}
+		return comfyui.Failure{}
 	}
 	o, _ := v.(*pyjson.Object)
-	return failure{kind: o.String("exception_type"), text: o.String("exception_message")}
+	return comfyui.Failure{Type: o.String("exception_type"), Message: o.String("exception_message")}
 }
 
 // ofTorch reports whether the exception is of a kind that torch raises for errors of the driver:
 // the text alone could come from anything.
-func (f failure) ofTorch() bool {
-	return f.kind == "RuntimeError" || strings.HasPrefix(f.kind, "torch.")
+func ofTorch(f comfyui.Failure) bool {
+	return f.Type == "RuntimeError" || strings.HasPrefix(f.Type, "torch.")
 }
 
 // outOfMemory reports whether the GPU ran out of memory, by the rules of ComfyUI's is_oom.
-func (f failure) outOfMemory() bool {
-	return f.ofTorch() && (strings.HasSuffix(f.kind, ".OutOfMemoryError") || strings.Contains(strings.ToLower(f.text), "out of memory"))
+func outOfMemory(f comfyui.Failure) bool {
+	return ofTorch(f) && (strings.HasSuffix(f.Type, ".OutOfMemoryError") || strings.Contains(strings.ToLower(f.Message), "out of memory"))
 }
 
 // lasting are errors of the driver after which every further call of the process fails too. CUDA
@@ -45,9 +40,9 @@ var lasting = []string{
 }
 
 // poisons reports whether the instance's process can run nothing more after the failure.
-func (f failure) poisons() bool {
-	text := strings.ToLower(f.text)
-	if !f.ofTorch() || !strings.Contains(text, "cuda error: ") && !strings.Contains(text, "hip error: ") {
+func poisons(f comfyui.Failure) bool {
+	text := strings.ToLower(f.Message)
+	if !ofTorch(f) || !strings.Contains(text, "cuda error: ") && !strings.Contains(text, "hip error: ") {
 		return false
 	}
 	return slices.ContainsFunc(lasting, func(what string) bool { return strings.Contains(text, what) })
@@ -55,18 +50,18 @@ func (f failure) poisons() bool {
 
 // failed decides whether it was the instance's fault that a run ended with an error. The result is
 // undecided if the error is the job's own.
-func (r *run) failed(ctx context.Context, f failure) result {
+func (r *run) failed(ctx context.Context, f comfyui.Failure) result {
 	switch {
 	case r.wish != wanted || r.stop.cause != notStopped:
 		return result{}
-	case f.poisons():
+	case poisons(f):
 		r.log.Error("the instance's GPU process is broken until it is restarted", "node", r.node)
 		r.d.fleet.SetBroken(r.conn.Name, "its GPU reports an error that only a restart ends")
 		if err := r.conn.Client.Restart(ctx); err != nil {
 			r.log.Warn("instance is not restarted", "error", err)
 		}
 		return result{kind: killed, reason: "its GPU reported an error" + r.where()}
-	case f.outOfMemory():
+	case outOfMemory(f):
 		return r.tooLarge(ctx)
 	}
 	return r.failedHere()

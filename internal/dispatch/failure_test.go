@@ -150,7 +150,7 @@ func TestFailuresOfInstances(t *testing.T) {
 			`[`:                     {false, false},
 		} {
 			f := failureOf([]byte(text))
-			require.Equal(t, want, [2]bool{f.outOfMemory(), f.poisons()}, text)
+			require.Equal(t, want, [2]bool{outOfMemory(f), poisons(f)}, text)
 		}
 	})
 }

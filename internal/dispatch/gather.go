@@ -166,7 +166,7 @@ func (v *division) fails(ctx context.Context, state job.State, entry comfyui.Ent
 		return r.undivide(ctx, "a part of it has no end")
 	}
 	end := v.hide([]byte(`{"type": "` + entry.End + `", "data": ` + string(entry.EndData) + `}`))
-	return result{kind: jobEnded, ending: ownEnding(r.Job(), r.body, job.Failed, end, time.Now())}
+	return ownEnding(r.Job(), r.body, job.Failed, end, time.Now())
 }
 
 // name gives the outputs of all parts their names at the hub, in the order of the batch and one

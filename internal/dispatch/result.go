@@ -1,6 +1,10 @@
 package dispatch
 
-import "time"
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/job"
+)
 
 // resultKind is what became of a run.
 type resultKind int
@@ -10,7 +14,7 @@ const (
 	undecided resultKind = iota
 	// instanceDone: the instance has finished with it, well or not.
 	instanceDone
-	// jobEnded: the job has ended, and result.ending says how.
+	// jobEnded: the job has ended, and the result says how.
 	jobEnded
 	// timedOut: as jobEnded, with an error saying that it exceeded job_timeout.
 	timedOut
@@ -35,9 +39,15 @@ const (
 	dropped
 )
 
-// result is what became of a run, and why. The zero value is undecided.
+// result is what became of a run, and why, and how its job ends if it does. The zero value is
+// undecided.
 type result struct {
 	kind resultKind
+	// state is the one in which a job ends, entry its history entry, and messages are those that
+	// come before status and executing null.
+	state    job.State
+	entry    []byte
+	messages [][]byte
 	// reason says in plain words why a run was lost, excused, hopeless or killed.
 	reason string
 	// cause is the same for the metrics; empty if kind and died say it.
@@ -50,8 +60,6 @@ type result struct {
 	anywhere bool
 	// elsewhere says that the job of an excused run had better run on another instance.
 	elsewhere bool
-	// ending is the end of a finished run.
-	ending ending
 }
 
 // blames reports whether the job had better run on another instance. An instance that was too small

@@ -202,10 +202,10 @@ func inner(object []byte) []byte {
 
 // refusalError returns what the client is told about an instance's refusal: the first node error if
 // there is one, worded as real servers do.
-func refusalError(refused *comfyui.Refused) hubError {
-	t := hubError{kind: "ValueError", message: refused.Message}
+func refusalError(refused *comfyui.Refused) comfyui.Failure {
+	t := comfyui.Failure{Type: "ValueError", Message: refused.Message}
 	if refused.Details != "" {
-		t.message += ": " + refused.Details
+		t.Message += ": " + refused.Details
 	}
 	v, err := pyjson.Parse(refused.NodeErrors)
 	if err != nil {
@@ -219,10 +219,10 @@ func refusalError(refused *comfyui.Refused) hubError {
 			continue
 		}
 		first, _ := errs[0].(*pyjson.Object)
-		t.node = node
-		t.message = first.String("message")
+		t.NodeID = node
+		t.Message = first.String("message")
 		if d := first.String("details"); d != "" {
-			t.message += ": " + d
+			t.Message += ": " + d
 		}
 		return t
 	}

@@ -141,7 +141,7 @@ func (w *Waiting) endUnfit(ctx context.Context, class string) {
 		}
 		if refused := w.check(ctx, j, body); refused != nil {
 			why := refusalError(refused)
-			w.endWaiting(ctx, j, body, why, why.message)
+			w.endWaiting(ctx, j, body, why, why.Message)
 		}
 	}
 }
@@ -198,15 +198,15 @@ func (w *Waiting) giveUp(ctx context.Context, class string, needs catalog.Requir
 			return
 		}
 		// What cannot be read for good is no reason to let the job wait for ever.
-		w.endWaiting(ctx, j, body, hubError{
-			kind:    "RuntimeError",
-			message: fmt.Sprintf("No instance could run this prompt within %s: %s", w.settings().UnrunnableTimeout, reason),
+		w.endWaiting(ctx, j, body, comfyui.Failure{
+			Type:    "RuntimeError",
+			Message: fmt.Sprintf("No instance could run this prompt within %s: %s", w.settings().UnrunnableTimeout, reason),
 		}, reason)
 	}
 }
 
 // endWaiting ends a job that nobody can run with an error.
-func (w *Waiting) endWaiting(ctx context.Context, j job.Job, body job.Body, why hubError, reason string) {
+func (w *Waiting) endWaiting(ctx context.Context, j job.Job, body job.Body, why comfyui.Failure, reason string) {
 	end := errorEnding(j, body, why, time.Now())
 	if err := w.queue.FailWaiting(ctx, j.Key, end.outcome(reason)); err != nil {
 		if !errors.Is(err, queue.ErrNotQueued) {
