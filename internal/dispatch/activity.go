@@ -45,7 +45,8 @@ func activityOf(conn *instance.Link) Activity {
 // interest says until when somebody is interested. The zero value means nobody is.
 type interest struct{ until atomic.Int64 } // Unix nanoseconds
 
-func (i *interest) note()     { i.until.Store(time.Now().Add(watchedFor).UnixNano()) }
+func (i *interest) note() { i.until.Store(time.Now().Add(watchedFor).UnixNano()) }
+
 func (i *interest) any() bool { return time.Now().UnixNano() < i.until.Load() }
 
 // doing is what a run is doing right now. The run writes it, and whoever watches the fleet reads
@@ -101,15 +102,6 @@ func (d *doing) picture() (comfyui.Binary, bool) {
 	defer d.mu.Unlock()
 	d.wanted = time.Now().Add(pictureFor)
 	return d.preview, len(d.preview.Image) > 0
-}
-
-// tellNode notes the running node for whoever watches the fleet.
-func (r *run) tellNode() {
-	class := ""
-	if r.node != "" && r.d.instances.watched.any() {
-		class = classOf(r.body.Prompt, r.node)
-	}
-	r.doing.executes(r.node, class)
 }
 
 // classOf returns the class of a node of a graph, "" if it has none.

@@ -52,44 +52,6 @@ func (b *Blame) publish(said []verdict) {
 	}
 }
 
-// endedWell notes that the instance has finished the run's job.
-func (r *run) endedWell() {
-	if r.conn != nil {
-		r.d.blame.publish(r.d.blame.health.well(r.conn.Name, r.Job()))
-	}
-}
-
-// cameToNothing notes that a run failed, as far as its instance may be to blame, and reports
-// whether its job should be tried on another instance before the job itself is blamed.
-func (r *run) cameToNothing(cause Cause) (elsewhere bool) {
-	j := r.Job()
-	doubtful, rest, said := r.d.blame.health.wrong(r.conn.Name, j, cause, r.d.blame.atWork(r))
-	if rest > 0 {
-		r.d.signal.wakeIn(rest)
-	}
-	r.d.blame.publish(said)
-	return doubtful && r.sound()
-}
-
-// failedHere decides whether the client is told of a run's error, as ComfyUI would do. It is,
-// unless the last runs on this instance have all failed while others do their work: then another
-// instance has the last word.
-func (r *run) failedHere() result {
-	j := r.Job()
-	if r.d.blame.health.agreed(r.conn.Name, j) || !r.cameToNothing(Failed) || len(j.FailedAt) > 0 {
-		return result{}
-	}
-	r.conn.Ended(r.billed())
-	return result{kind: excused, cause: Failed, elsewhere: true, reason: "it ended with an error" + r.where() + ", as the runs before it have there"}
-}
-
-// sound reports whether another instance could run the job and has nothing held against it.
-func (r *run) sound() bool {
-	return slices.ContainsFunc(r.d.instances.others(r), func(conn *instance.Link) bool {
-		return r.d.blame.trusted(conn.Name) && !slices.Contains(r.Job().FailedAt, conn.Name)
-	})
-}
-
 // atWork reports whether another instance has been executing a graph like this run's for so long
 // that it evidently does not fail there the way it failed here.
 func (b *Blame) atWork(r *run) bool {
@@ -157,3 +119,22 @@ func (b *Blame) untried(j job.Job, requires []byte) bool {
 
 // trusted reports whether an instance works, as far as is known.
 func (b *Blame) trusted(name string) bool { return b.reports.Works(name) && !b.health.doubts(name) }
+
+// avoidForParts keeps parts away from instances that are not like the one that makes the first: one
+// with another GPU rounds otherwise and takes another time, and a custom node in place of one of
+// ComfyUI's may do anything. They are left to the hub that follows their job.
+func (b *Blame) avoidForParts(jobs []job.Job, idle []schedule.Idle, classes map[string][]byte) {
+	for _, j := range jobs {
+		if j.Parent == "" {
+			continue
+		}
+		needs, err := catalog.DecodeRequirements(classes[j.Class])
+		whole := b.runs.get(j.Parent)
+		for _, i := range idle {
+			conn := b.instances.Get(i.Name)
+			if err != nil || conn == nil || whole == nil || b.reports.Gpu(whole.lease().Instance) != b.reports.Gpu(i.Name) || !allCore(conn.Abilities(), needs) {
+				i.Refused[j.Key] = true
+			}
+		}
+	}
+}

@@ -41,7 +41,7 @@ func (c *claimer) begin(r *run, claimed job.Job, why string) {
 	}
 	c.line.leave(claimed.Key)
 	c.holds.forget(claimed.Key)
-	c.runner.launch(r, r.execute)
+	c.runner.launch(r, preparation{r}.execute)
 	waited := c.notices.age(claimed)
 	if !claimed.Ahead {
 		c.observe.Dispatched(r.conn.Name, waited, min(waited, r.conn.IdleFor()))

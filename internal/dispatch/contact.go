@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
@@ -22,26 +21,6 @@ const (
 // lookDown is how often a run whose socket is lost checks whether it is lost too.
 const lookDown = time.Second
 
-// outOfReach reports whether it has been so long since there was proof that the run is going on
-// that it counts as lost. If nothing else could run the job, it is worth waiting longer: the run
-// may be going on at an instance that just cannot be heard.
-func (r *run) outOfReach() bool {
-	now, contact := time.Now(), r.d.settings().ContactTimeout
-	if r.d.reports.Vouched(r.lease()) {
-		r.provenAt = now
-	}
-	seen := r.conn.LastSeen()
-	proven := r.provenAt
-	if seen.After(proven) {
-		proven = seen
-	}
-	patience := r.d.reports.Patience(r.conn.Name)
-	if !instance.Gone(r.down) && len(r.d.instances.others(r)) == 0 {
-		patience = vouchFactor * contact
-	}
-	return now.Sub(proven) > patience || now.Sub(seen) > vouchFactor*contact
-}
-
 // errSilent is the cause when a run's context ends because its instance has shown no sign of life
 // for too long.
 var errSilent = errors.New("it has given no sign of life for too long")
@@ -51,12 +30,12 @@ func silent(ctx context.Context) bool { return errors.Is(context.Cause(ctx), err
 
 // whileHeard returns a context that ends when the instance has shown no sign of life for
 // contact_timeout, if another one could run the job. Call stop when it is no longer needed.
-func (r *run) whileHeard(ctx context.Context) (heard context.Context, stop func()) {
+func (r posting) whileHeard(ctx context.Context) (heard context.Context, stop func()) {
 	heard, leave := context.WithCancelCause(ctx)
 	watch := func() {
 		for contact := r.d.settings().ContactTimeout; ; {
 			left := contact - time.Since(r.conn.LastSeen())
-			if left <= 0 && len(r.d.instances.others(r)) > 0 {
+			if left <= 0 && len(r.d.instances.others(r.run)) > 0 {
 				leave(errSilent)
 				return
 			}
@@ -67,14 +46,6 @@ func (r *run) whileHeard(ctx context.Context) (heard context.Context, stop func(
 	}
 	r.beside("listening for signs of life", watch)
 	return heard, func() { leave(nil) }
-}
-
-// unreachable is the result of a run whose instance is out of reach.
-func (r *run) unreachable() result {
-	return result{
-		kind: lost, cause: lossOf(r.down), died: instance.Gone(r.down), asked: instance.Asked(r.down),
-		reason: "the instance cannot be reached: " + r.down.Error(),
-	}
 }
 
 // unwantedFor is how long a run may take to end after its job was cancelled, whatever it or its
@@ -115,7 +86,7 @@ func (r *run) part(ctx context.Context, steps func(context.Context) result) resu
 	}
 	r.log.Warn("the instance keeps running a cancelled prompt; interrupting it again once it answers")
 	if r.wish = max(r.wish, cancelled); r.parting.silently.Load() {
-		r.withdraw()
+		showing{r}.withdraw()
 	}
 	if r.conn != nil && r.phase < released {
 		// The instance gets no other job until it has answered what became of this one.

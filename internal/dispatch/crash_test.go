@@ -34,7 +34,7 @@ func TestCancelOfAJobWithoutABody(t *testing.T) {
 		claimed := must(b.Queue.Claim(t.Context(), queue.ClaimRequest{Key: key, Instance: "gpu", Hub: b.Hub, Upstream: uuid.NewString(), SID: "sid"}))
 		must(b.Queue.Cancel(t.Context(), key))
 		r := b.runner.newRun(nil, claimed)
-		b.runner.launch(r, r.execute)
+		b.runner.launch(r, preparation{r}.execute)
 		b.reaches(key, job.Cancelled)
 	})
 }
@@ -76,6 +76,7 @@ func TestPanicBesideARun(t *testing.T) {
 
 // If a reader of an instance's messages panics, the run on its socket ends.
 func TestPanicOfAReader(t *testing.T) {
+	t.Parallel()
 	b := newDispatching(t, 1)
 	key := b.submit(endless)
 	b.runs(key)
@@ -210,7 +211,7 @@ func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
 	require.ErrorContains(t, err, "127.0.0.1:1")
 	r := b.runner.newRun(nil, job.Job{Key: "key"})
 	for name, res := range map[string]result{
-		"body": r.unreadable(t.Context(), err), "inputs": r.notTaken(fmt.Errorf("files: %w", err)),
+		"body": preparation{r}.unreadable(t.Context(), err), "inputs": posting{r}.notTaken(fmt.Errorf("files: %w", err)),
 	} {
 		require.Equal(t, result{kind: excused, cause: Redis, reason: "the hub's queue cannot be reached", anywhere: true}, res, name)
 	}

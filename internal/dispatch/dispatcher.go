@@ -157,10 +157,14 @@ func (d *Dispatcher) openRuns() {
 	c := d.Config
 	d.Doors = &Doors{queue: c.Queue, runs: d.Runs, signal: d.signal}
 	d.runner = &runner{
-		queue: c.Queue, streams: c.Streams, fleet: c.Fleet, files: c.Files, settings: c.Settings, observe: c.Observe, shown: c.Shown,
-		faulted: c.Faulted, traces: c.Traces, reports: d.reports, instances: d.Instances, otherHubs: d.otherHubs,
-		affinity: d.Affinity, discovery: d.Discovery, runs: d.Runs, doors: d.Doors, openings: d.Openings, notices: d.Notices, blame: d.Blame,
-		rests: d.rests, memory: d.memory, durations: d.durations, signal: d.signal, ctx: d.ctx, work: &d.work, log: c.Logger,
+		outside: outside{
+			queue: c.Queue, streams: c.Streams, fleet: c.Fleet, files: c.Files, settings: c.Settings, observe: c.Observe, shown: c.Shown,
+			faulted: c.Faulted, traces: c.Traces,
+		},
+		places:     places{reports: d.reports, instances: d.Instances, otherHubs: d.otherHubs, openings: d.Openings, discovery: d.Discovery},
+		experience: experience{blame: d.Blame, rests: d.rests, memory: d.memory, durations: d.durations},
+		register:   register{runs: d.Runs, doors: d.Doors, notices: d.Notices, affinity: d.Affinity},
+		signal:     d.signal, ctx: d.ctx, work: &d.work, log: c.Logger,
 	}
 	d.claimer = &claimer{
 		queue: c.Queue, hub: c.Hub, instances: d.Instances, requirements: d.requirements, durations: d.durations, models: d.models, line: d.line,

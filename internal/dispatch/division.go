@@ -40,7 +40,7 @@ type division struct {
 
 // divide decides whether a run makes the whole batch or a part, and has the other parts made. What
 // was decided for an earlier run stands: the others may be made already.
-func (r *run) divide(ctx context.Context) result {
+func (r dividing) divide(ctx context.Context) result {
 	j := r.Job()
 	again := len(j.Parts) > 0
 	switch {
@@ -71,7 +71,7 @@ func (r *run) divide(ctx context.Context) result {
 }
 
 // splitting returns the change of the queue that notes how the job is made.
-func (r *run) splitting() func(context.Context) error {
+func (r dividing) splitting() func(context.Context) error {
 	if r.division == nil {
 		return func(ctx context.Context) error { return r.d.queue.Unsplit(ctx, r.lease()) }
 	}
@@ -84,7 +84,7 @@ func (v *division) ensure(ctx context.Context) error {
 }
 
 // divided is the division of a job that was split before; nil if it cannot be split like that here.
-func (r *run) divided(core func(class string) bool) *division {
+func (r dividing) divided(core func(class string) bool) *division {
 	j := r.Job()
 	if len(j.Parts) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (r *run) divided(core func(class string) bool) *division {
 }
 
 // worthDividing is the division of a job that has not run yet; nil if it had better run whole.
-func (r *run) worthDividing() *division {
+func (r dividing) worthDividing() *division {
 	j, s := r.Job(), r.d.settings()
 	// The client may be given an instance's refusal of the whole only.
 	if !s.Split || !r.alone || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || len(r.body.Inputs) > 0 || sizeOf(r.body) > largestSplit || r.d.queue.Limited(j.Tenant) {
@@ -140,7 +140,7 @@ func refusesSplit(extra []byte) bool {
 }
 
 // helpers counts the idle instances that would make a part as this run's would.
-func (r *run) helpers(takes schedule.Estimate) (n int) {
+func (r dividing) helpers(takes schedule.Estimate) (n int) {
 	needs, err := partNeeds(r.body.Requires)
 	if err != nil || needs.Unchecked || needs.Secrets {
 		return 0
@@ -178,7 +178,7 @@ func partNeeds(requires []byte) (catalog.Requirements, error) {
 }
 
 // inParts plans k parts; nil if there would be one.
-func (r *run) inParts(plan split.Plan, k int) (*division, error) {
+func (r dividing) inParts(plan split.Plan, k int) (*division, error) {
 	parts, err := plan.Parts(k)
 	if err != nil || len(parts) < 2 {
 		return nil, err
@@ -187,7 +187,7 @@ func (r *run) inParts(plan split.Plan, k int) (*division, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &division{r: r, plan: plan, parts: parts, class: needs.Signature()}
+	v := &division{r: r.run, plan: plan, parts: parts, class: needs.Signature()}
 	parent, err := uuid.Parse(r.Job().Key)
 	if err != nil {
 		return nil, err
@@ -223,25 +223,6 @@ func (r *run) graph() []byte {
 		return r.body.Prompt
 	}
 	return r.division.parts[0].Graph
-}
-
-// avoidForParts keeps parts away from instances that are not like the one that makes the first: one
-// with another GPU rounds otherwise and takes another time, and a custom node in place of one of
-// ComfyUI's may do anything. They are left to the hub that follows their job.
-func (b *Blame) avoidForParts(jobs []job.Job, idle []schedule.Idle, classes map[string][]byte) {
-	for _, j := range jobs {
-		if j.Parent == "" {
-			continue
-		}
-		needs, err := catalog.DecodeRequirements(classes[j.Class])
-		whole := b.runs.get(j.Parent)
-		for _, i := range idle {
-			conn := b.instances.Get(i.Name)
-			if err != nil || conn == nil || whole == nil || b.reports.Gpu(whole.lease().Instance) != b.reports.Gpu(i.Name) || !allCore(conn.Abilities(), needs) {
-				i.Refused[j.Key] = true
-			}
-		}
-	}
 }
 
 // partEnded tells the run of a job that one of its parts may have ended.

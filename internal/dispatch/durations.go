@@ -152,7 +152,7 @@ func (t *durations) refresh(ctx context.Context, since int64) (now int64, err er
 }
 
 // measured learns from a run that ended well.
-func (r *run) measured() {
+func (r collecting) measured() {
 	s, ok := schedule.DecodeStructure(r.Job().Shape)
 	if !ok || r.startedAt.IsZero() || r.endedAt.IsZero() || r.missed.messages || r.allCached() {
 		return
@@ -166,7 +166,7 @@ func (r *run) measured() {
 
 // allCached reports whether the instance already had the results of all nodes except outputs, so
 // that the run says nothing about how long the graph takes.
-func (r *run) allCached() bool {
+func (r collecting) allCached() bool {
 	if len(r.cached) == 0 {
 		return false
 	}
@@ -181,4 +181,13 @@ func (r *run) allCached() bool {
 		}
 	}
 	return true
+}
+
+// need returns how many bytes of GPU memory a job of a shape takes, 0 if unknown.
+func (t *durations) need(shape, gpu string) int64 {
+	s, ok := schedule.DecodeStructure(shape)
+	if !ok {
+		return 0
+	}
+	return t.needs.Of(s, gpu)
 }

@@ -12,13 +12,13 @@ import (
 )
 
 // outcome returns the end of a job as the queue stores it.
-func (e result) outcome(reason string) queue.Outcome {
-	return queue.Outcome{State: e.state, Entry: e.entry, Summary: comfyui.SummarizeStored(e.entry), Reason: reason}
+func (r result) outcome(reason string) queue.Outcome {
+	return queue.Outcome{State: r.state, Entry: r.entry, Summary: comfyui.SummarizeStored(r.entry), Reason: reason}
 }
 
 // failure says in one line why a job failed.
-func (e result) failure() string {
-	for _, text := range e.messages {
+func (r result) failure() string {
+	for _, text := range r.messages {
 		if m, ok := comfyui.ParseMessage(text); ok && m.Type == comfyui.TypeExecutionError {
 			reason := strings.TrimSpace(m.String("exception_message"))
 			if class := m.String("node_type"); class != "" {
@@ -35,18 +35,18 @@ func (e result) failure() string {
 const maxWhy = 2000
 
 // why returns the beginning of failure, "" for a job that did not fail.
-func (e result) why() string {
-	text := e.failure()
-	if e.state != job.Failed || len(text) <= maxWhy {
+func (r result) why() string {
+	text := r.failure()
+	if r.state != job.Failed || len(text) <= maxWhy {
 		return strings.ToValidUTF8(text, "?")
 	}
 	return strings.ToValidUTF8(text[:maxWhy], "") + "…"
 }
 
 // frames returns the last messages as the stream takes them.
-func (e result) frames() []stream.Message {
-	out := make([]stream.Message, len(e.messages))
-	for i, m := range e.messages {
+func (r result) frames() []stream.Message {
+	out := make([]stream.Message, len(r.messages))
+	for i, m := range r.messages {
 		out[i] = stream.Text(m)
 	}
 	return out

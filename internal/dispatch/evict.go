@@ -7,7 +7,7 @@ import (
 
 // evict makes the run leave its instance. If the interrupt does not end the run within a minute,
 // the run is given up.
-func (r *run) evict(ctx context.Context) result {
+func (r looking) evict(ctx context.Context) result {
 	switch {
 	case r.wish != wanted || r.stop.cause == hung || r.stop.cause == overtime:
 		return result{} // already interrupted

@@ -50,7 +50,7 @@ func poisons(f comfyui.Failure) bool {
 
 // failed decides whether it was the instance's fault that a run ended with an error. The result is
 // undecided if the error is the job's own.
-func (r *run) failed(ctx context.Context, f comfyui.Failure) result {
+func (r collecting) failed(ctx context.Context, f comfyui.Failure) result {
 	switch {
 	case r.wish != wanted || r.stop.cause != notStopped:
 		return result{}
@@ -70,7 +70,7 @@ func (r *run) failed(ctx context.Context, f comfyui.Failure) result {
 // tooLarge handles a run that ran out of memory. The job goes to an instance with more memory if
 // there is one, else once more to one of this size: models that other prompts have left there are
 // unloaded first.
-func (r *run) tooLarge(ctx context.Context) result {
+func (r collecting) tooLarge(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := r.conn.Client.Free(ctx, true, true); err != nil {
@@ -78,7 +78,7 @@ func (r *run) tooLarge(ctx context.Context) result {
 	}
 	r.conn.Loads(nil)
 	j, had := r.Job(), r.d.reports.Memory(r.conn)
-	larger := r.d.memory.larger(r, had)
+	larger := r.d.memory.larger(r.run, had)
 	r.log.Warn("the instance ran out of memory", "vram", had, "larger", len(larger))
 	if len(larger) == 0 && (len(j.Lost) > 0 || r.missed.messages) {
 		return result{}
@@ -88,12 +88,14 @@ func (r *run) tooLarge(ctx context.Context) result {
 	return result{kind: lost, cause: OutOfMemory, reason: "out of memory" + r.where()}
 }
 
-// larger returns the names of the usable instances that could run the job and have more GPU memory.
-func (m *memory) larger(r *run, than int64) (names []string) {
-	for _, conn := range m.instances.others(r) {
-		if than > 0 && m.reports.Memory(conn) > than && m.mayRun(conn.Name) {
-			names = append(names, conn.Name)
-		}
+// failedHere decides whether the client is told of a run's error, as ComfyUI would do. It is,
+// unless the last runs on this instance have all failed while others do their work: then another
+// instance has the last word.
+func (r collecting) failedHere() result {
+	j := r.Job()
+	if r.d.blame.health.agreed(r.conn.Name, j) || !finishing(r).cameToNothing(Failed) || len(j.FailedAt) > 0 {
+		return result{}
 	}
-	return names
+	r.conn.Ended(r.billed())
+	return result{kind: excused, cause: Failed, elsewhere: true, reason: "it ended with an error" + r.where() + ", as the runs before it have there"}
 }

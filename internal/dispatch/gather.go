@@ -20,19 +20,19 @@ import (
 var errStalled = errors.New("a part of it found no instance in time")
 
 // outputsOf returns the outputs of a finished run with the hub's names, those of all its parts.
-func (r *run) outputsOf(ctx context.Context, entry comfyui.Entry) ([]byte, result) {
+func (r collecting) outputsOf(ctx context.Context, entry comfyui.Entry) ([]byte, result) {
 	j := r.Job()
 	switch {
 	case j.Parent != "": // the job's own run gives the names, in the order of the batch
 		return entry.Outputs, result{}
-	case r.division == nil && r.isPart(entry.Graph):
-		return nil, r.undivide(ctx, "its parts are unknown")
+	case r.division == nil && dividing(r).isPart(entry.Graph):
+		return nil, dividing(r).undivide(ctx, "its parts are unknown")
 	case r.division == nil:
 		return r.nameOutputs(ctx, entry.Outputs)
 	case r.wish != wanted:
 		return nil, r.cancelledEnd()
 	case r.division.blamed(entry):
-		return nil, r.undivide(ctx, "it could not be split")
+		return nil, dividing(r).undivide(ctx, "it could not be split")
 	case r.ending(nil, entry, nil).state != job.Done && r.stop.cause != partUnwell:
 		return r.nameOutputs(ctx, entry.Outputs)
 	}
@@ -41,13 +41,13 @@ func (r *run) outputsOf(ctx context.Context, entry comfyui.Entry) ([]byte, resul
 
 // isPart reports whether the instance was given a part of the graph: the queue may have lost that
 // the job was split, or this hub's version would split it otherwise.
-func (r *run) isPart(graph []byte) bool {
+func (r dividing) isPart(graph []byte) bool {
 	node := []byte(`"` + split.Node)
 	return len(r.Job().Parts) > 0 || bytes.Contains(graph, node) && !bytes.Contains(r.body.Prompt, node)
 }
 
 // undivide has the job run as a whole.
-func (r *run) undivide(ctx context.Context, reason string) result {
+func (r dividing) undivide(ctx context.Context, reason string) result {
 	err := r.retry(ctx, "run as a whole", func(ctx context.Context) error { return r.d.queue.Unsplit(ctx, r.lease()) })
 	switch {
 	case errors.Is(err, queue.ErrCancelled):
@@ -74,7 +74,7 @@ func (v *division) gather(ctx context.Context, first []byte) ([]byte, result) {
 		raw = append(raw, entry.Outputs)
 	}
 	if _, err := split.Merge(v.parts, raw); err != nil {
-		return nil, v.r.undivide(ctx, err.Error())
+		return nil, dividing{v.r}.undivide(ctx, err.Error())
 	}
 	var named [][]byte
 	if named, res = v.name(ctx, ends, raw); res.kind != undecided {
@@ -82,7 +82,7 @@ func (v *division) gather(ctx context.Context, first []byte) ([]byte, result) {
 	}
 	all, err := split.Merge(v.parts, named)
 	if err != nil {
-		return nil, v.r.undivide(ctx, err.Error())
+		return nil, dividing{v.r}.undivide(ctx, err.Error())
 	}
 	return all, result{}
 }
@@ -90,7 +90,7 @@ func (v *division) gather(ctx context.Context, first []byte) ([]byte, result) {
 // await waits until the other parts have ended, or one has not ended well.
 func (v *division) await(ctx context.Context) ([]queue.PartEnd, result) {
 	var ends []queue.PartEnd // written by work that may outlast this call
-	res, err := v.r.meanwhile(ctx, "waiting for the parts of a run", func(ctx context.Context) (err error) {
+	res, err := collecting{v.r}.meanwhile(ctx, "waiting for the parts of a run", func(ctx context.Context) (err error) {
 		ends, err = v.wait(ctx)
 		return err
 	})
@@ -98,7 +98,7 @@ func (v *division) await(ctx context.Context) ([]queue.PartEnd, result) {
 	case res.kind != undecided:
 		return nil, res
 	case errors.Is(err, errStalled):
-		return nil, v.r.undivide(ctx, err.Error())
+		return nil, dividing{v.r}.undivide(ctx, err.Error())
 	case ctx.Err() != nil:
 		return nil, result{kind: dropped}
 	case err != nil:
@@ -163,7 +163,7 @@ func (v *division) fails(ctx context.Context, state job.State, entry comfyui.Ent
 	case state == job.Cancelled: // at its instance, by hand
 		return r.cancelledEnd()
 	case entry.End != comfyui.TypeExecutionError || v.blamed(entry):
-		return r.undivide(ctx, "a part of it has no end")
+		return dividing{r}.undivide(ctx, "a part of it has no end")
 	}
 	end := v.hide([]byte(`{"type": "` + entry.End + `", "data": ` + string(entry.EndData) + `}`))
 	return ownEnding(r.Job(), r.body, job.Failed, end, time.Now())
@@ -173,7 +173,7 @@ func (v *division) fails(ctx context.Context, state job.State, entry comfyui.Ent
 // right after the other, and waits for the files of the other parts.
 func (v *division) name(ctx context.Context, ends []queue.PartEnd, raw [][]byte) ([][]byte, result) {
 	r := v.r
-	first, res := r.nameOutputs(ctx, raw[0])
+	first, res := collecting{r}.nameOutputs(ctx, raw[0])
 	if res.kind != undecided {
 		return nil, res
 	}
@@ -183,7 +183,7 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, raw [][]byte)
 		files[n] = newOutputs(r)
 		r.files.join(files[n])
 	}
-	res, err := r.meanwhile(ctx, "fetching the files of the parts", func(ctx context.Context) error {
+	res, err := collecting{r}.meanwhile(ctx, "fetching the files of the parts", func(ctx context.Context) error {
 		for n, end := range ends {
 			part = n
 			output, err := v.nameOf(ctx, files[n], end.Instance, raw[n+1])
@@ -213,7 +213,7 @@ func (v *division) name(ctx context.Context, ends []queue.PartEnd, raw [][]byte)
 	}); err != nil {
 		return nil, result{kind: dropped}
 	}
-	return nil, r.settled(ctx, err)
+	return nil, collecting{r}.settled(ctx, err)
 }
 
 // nameOf is outputs.name for a part, whose instance may be away for a while.

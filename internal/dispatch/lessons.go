@@ -14,23 +14,6 @@ type Lessons struct {
 	queue *queue.Queue
 }
 
-// keepLessons stores what an instance's refusal says about the checks that it makes, so that the
-// next such prompt is refused without asking it.
-func (r *run) keepLessons(ctx context.Context, why refusal) {
-	info := r.conn.Abilities()
-	i, known := r.d.fleet.Instance(r.conn.Name)
-	if info == nil || !known || i.Report.Boot == 0 {
-		return
-	}
-	var lessons []queue.Lesson
-	for _, text := range info.Lessons(r.body.Prompt, why.NodeErrors) {
-		lessons = append(lessons, lessonOf(i, text))
-	}
-	if err := r.d.queue.Learn(ctx, lessons); err != nil {
-		r.log.Debug("cannot remember a refusal", "error", err)
-	}
-}
-
 // lessonOf is what an instance teaches. About ComfyUI's own code it speaks for all of its version.
 func lessonOf(i fleet.Instance, text string) queue.Lesson {
 	if catalog.OfComfyUI(text) {

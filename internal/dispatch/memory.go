@@ -110,47 +110,19 @@ func (m *memory) avoidSmall(i fleet.Instance, set map[string]bool) {
 	}
 }
 
-// tooSmall gives the job back if graphs like it have run out of memory on instances of this size
-// and a larger one can run it.
-func (r *run) tooSmall() result {
-	if r.Job().Excuses >= freeExcuses {
-		return result{}
-	}
-	had := r.d.memory.of(r.body.Prompt)
-	if had == 0 || r.d.reports.Memory(r.conn) > had {
-		return r.crowdedOut()
-	}
-	larger := r.d.memory.larger(r, had)
-	if len(larger) == 0 {
-		return result{}
-	}
-	r.d.memory.avoid(r.Job().Key, need{had, larger})
-	return result{kind: excused, cause: OutOfMemory, reason: "prompts like it have run out of memory there"}
-}
-
-// crowdedOut gives the job back if other programs hold so much of the GPU's memory that the rest is
-// too little, going by what such runs have taken, and an instance with enough can run it. If there
-// is none, the job runs anyway: ComfyUI gets along with little memory, if slowly.
-func (r *run) crowdedOut() result {
-	i, known := r.d.fleet.Instance(r.conn.Name)
-	if !known || i.Report.OthersMemory == 0 {
-		return result{}
-	}
-	left, takes := i.Report.Memory(), r.d.durations.need(r.Job().Shape, r.d.reports.Gpu(i.Name))
-	if takes <= left {
-		return result{}
-	}
-	larger := r.d.memory.larger(r, takes-1)
-	if len(larger) == 0 {
-		return result{}
-	}
-	r.d.memory.avoid(r.Job().Key, need{left, larger})
-	return result{kind: excused, cause: OutOfMemory, reason: "other programs hold too much of its GPU's memory"}
-}
-
 // mayRun reports whether an instance can take jobs, now or once it is free.
 func (m *memory) mayRun(name string) bool {
 	i, known := m.fleet.Instance(name)
 	conn := m.instances.Get(name)
 	return known && conn != nil && conn.IsOpen() && i.State != fleet.Sick && i.State != fleet.Draining && i.State != fleet.Offline
+}
+
+// larger returns the names of the usable instances that could run the job and have more GPU memory.
+func (m *memory) larger(r *run, than int64) (names []string) {
+	for _, conn := range m.instances.others(r) {
+		if than > 0 && m.reports.Memory(conn) > than && m.mayRun(conn.Name) {
+			names = append(names, conn.Name)
+		}
+	}
+	return names
 }

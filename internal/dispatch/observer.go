@@ -101,7 +101,7 @@ func (unobserved) Adopted(Origin)                                  {}
 func (unobserved) Switched(string)                                 {}
 
 // finished tells the observer of the end of the run.
-func (r *run) finished(outcome string, took time.Duration) {
+func (r finishing) finished(outcome string, took time.Duration) {
 	j := r.Job()
 	if j.Parent != "" && outcome != "lost" {
 		outcome = "part" // the job is counted once
@@ -111,7 +111,7 @@ func (r *run) finished(outcome string, took time.Duration) {
 }
 
 // retried tells the observer that the job is waiting again.
-func (r *run) retried(cause Cause) {
+func (r finishing) retried(cause Cause) {
 	r.trace.Retried(string(cause))
 	r.d.observe.Retried(cause)
 }

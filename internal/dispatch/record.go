@@ -16,10 +16,10 @@ const maxMissing = 30
 // readRecord reads the instance's record of the run. The work is done, so an instance that does not
 // answer is asked for as long as it may be out of reach, and one that answers late is waited for; a
 // client that cancels meanwhile need not wait.
-func (r *run) readRecord(ctx context.Context) (entry []byte, found bool, res result) {
+func (r collecting) readRecord(ctx context.Context) (entry []byte, found bool, res result) {
 	conn, upstream := r.conn, r.lease().Upstream
 	within := r.d.settings().ContactTimeout
-	if _, known := r.transcribed(); !known { // else its messages will do
+	if _, known := showing(r).transcribed(); !known { // else its messages will do
 		within = max(within, r.d.files.Patience())
 	}
 	var record []byte // written by work that may outlast this call

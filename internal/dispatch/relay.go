@@ -2,19 +2,18 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // relay passes one message from the instance on to the client and reports whether it was the run's
 // last.
-func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
+func (r following) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	if f.Binary {
 		r.heard = time.Now()
 		r.relayBinary(f.Data)
@@ -51,31 +50,31 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 	switch m.Type {
 	case comfyui.TypeExecutionCached:
 		r.cached = m.Strings("nodes")
-		r.send(stream.Other, m.Node, data)
+		showing(r).send(stream.Other, m.Node, data)
 	case comfyui.TypeExecutionStart:
 		r.begin(ctx, time.Now())
-		r.send(stream.Other, "", data)
-		r.runsAgain()
+		showing(r).send(stream.Other, "", data)
+		showing(r).runsAgain()
 	case comfyui.TypeExecutionSuccess, comfyui.TypeExecutionInterrupted:
-		r.hold(data)
+		showing(r).hold(data)
 	case comfyui.TypeExecutionError:
 		if m.String("exception_type") == "ExecutionBlocked" {
-			r.send(stream.Other, "", data) // the run goes on and ends with success
+			showing(r).send(stream.Other, "", data) // the run goes on and ends with success
 			return false
 		}
-		r.hold(data)
+		showing(r).hold(data)
 	case comfyui.TypeExecuting:
 		if m.Ends() {
 			return true
 		}
 		r.node = m.Shows()
 		r.tellNode()
-		r.send(stream.Executing, m.Node, data)
+		showing(r).send(stream.Executing, m.Node, data)
 	case comfyui.TypeProgress:
 		r.progressed(m)
-		r.send(stream.Progress, m.Node, data)
+		showing(r).send(stream.Progress, m.Node, data)
 	case comfyui.TypeProgressState:
-		r.send(stream.ProgressState, "", data)
+		showing(r).send(stream.ProgressState, "", data)
 	case comfyui.TypeExecuted:
 		if r.division != nil || j.Parent != "" {
 			r.missed.outputs = true // the client gets them together with those of the other parts
@@ -88,43 +87,16 @@ func (r *run) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 			return false
 		}
 		r.shown[m.Node] = true
-		r.send(stream.Other, m.Node, renamed)
+		showing(r).send(stream.Other, m.Node, renamed)
 	default:
-		r.send(stream.Other, m.Node, data)
+		showing(r).send(stream.Other, m.Node, data)
 	}
 	return false
 }
 
-// runsAgain tells a person at a web UI why the prompt is starting again: its last run was lost. The
-// text appears at the node that saves.
-func (r *run) runsAgain() {
-	lost := r.Job().Lost
-	if len(lost) == 0 || len(r.body.Outputs) == 0 {
-		return
-	}
-	attempt, reason, _ := strings.Cut(lost[len(lost)-1], ": ")
-	if reason, _, _ = strings.Cut(reason, ": "); reason == "" || strings.ContainsAny(reason, ":/") {
-		reason = "it was lost" // the rest may give away an address
-	}
-	r.note("Runs again: " + attempt + ", " + reason)
-}
-
-// runsNoMore removes the text that runsAgain showed, perhaps on another hub. A web UI ignores an
-// empty text, so it sends a space.
-func (r *run) runsNoMore() {
-	if len(r.Job().Lost) > 0 && len(r.body.Outputs) > 0 {
-		r.note(" ")
-	}
-}
-
-func (r *run) note(text string) {
-	node := r.body.Outputs[0]
-	r.sendMessage(stream.Message{Kind: stream.Note, Node: node, Binary: true, Data: comfyui.NodeText(node, text)})
-}
-
 // relayBinary passes on a picture or a text. Frames of an output node are results that exist
 // nowhere else; those of other nodes are previews.
-func (r *run) relayBinary(frame []byte) {
+func (r following) relayBinary(frame []byte) {
 	b, ok := comfyui.ParseBinary(frame)
 	if !ok || r.phase < executing {
 		return
@@ -145,88 +117,36 @@ func (r *run) relayBinary(frame []byte) {
 		}
 		frame = comfyui.RewritePreview(frame, j.Run.Upstream, j.ID)
 	}
-	r.sendMessage(stream.Message{Kind: kind, Node: node, Binary: true, Data: frame})
-}
-
-func (r *run) send(kind stream.Kind, node string, data []byte) {
-	r.sendMessage(stream.Message{Kind: kind, Node: node, Data: data})
-}
-
-func (r *run) sendMessage(m stream.Message) {
-	if r.out != nil {
-		r.out.Send(m)
-	}
-}
-
-// hold keeps back the run's last message until the job is off the queue and readable in the
-// history: clients ask at once. The first one counts: on a run that the hub interrupted, that is
-// the hub's own kind.
-func (r *run) hold(data []byte) {
-	if r.end == nil {
-		r.end, r.endedAt = data, time.Now()
-	}
+	showing(r).sendMessage(stream.Message{Kind: kind, Node: node, Binary: true, Data: frame})
 }
 
 // begin notes that the instance is executing the prompt, and shows the client the run.
-func (r *run) begin(ctx context.Context, at time.Time) {
+func (r following) begin(ctx context.Context, at time.Time) {
 	if r.phase >= executing {
 		return
 	}
 	r.phase, r.startedAt = executing, at
 	r.trace.Started()
-	r.openStream(ctx)
+	showing(r).openStream(ctx)
 	r.begun()
 	if r.wish != wanted {
 		r.interrupt(ctx) // servers ignore one that comes before the start
 	}
 }
 
-// openStream opens the client's sequence.
-func (r *run) openStream(ctx context.Context) {
-	j := r.Job()
-	k := stream.KeyOf(j.Requester)
-	if j.Parent == "" {
-		// Another hub may have accepted it, for a client that has yet to connect.
-		r.d.streams.Posted(k, r.d.queue.Clock().When(j.CreatedAt))
-	}
-	if r.wish != withdrawn && j.Parent == "" {
-		r.out = r.d.streams.Begin(k, stream.Attempt{Prompt: j.ID, Job: j.Key, Fence: j.Fence})
-	}
-	err := r.d.queue.Started(ctx, r.lease())
-	switch {
-	case errors.Is(err, queue.ErrWithdrawn):
-		r.withdraw()
-	case errors.Is(err, queue.ErrCancelled):
-		r.wish = max(r.wish, cancelled) // it was cancelled between the claim and the moment when this run could be told
-	case err != nil:
-		r.log.Debug("cannot record the start", "error", err) // a later renewal makes up for it
-	}
-	r.d.streams.StatusChanged(j.Caller)
-}
-
 // resume opens the client's sequence for a run whose beginning this hub did not see.
-func (r *run) resume(ctx context.Context) {
+func (r following) resume(ctx context.Context) {
 	j, at := r.Job(), time.Now()
 	if j.StartedAt > 0 {
 		at = r.d.queue.Clock().When(j.StartedAt)
 	}
 	r.begin(ctx, at)
 	r.missed.messages = true
-	r.send(stream.Other, "", comfyui.ExecutionStart(j.ID, at))
-}
-
-// catchUp shows the outputs whose messages were missed, so that the client's sequence is complete:
-// many clients take results only from there.
-func (r *run) catchUp(outputs []byte) {
-	for _, frame := range comfyui.ExecutedFromOutputs(outputs, r.Job().ID) {
-		if m, ok := comfyui.ParseMessage(frame); ok && !r.shown[m.Node] {
-			r.send(stream.Other, m.Node, frame)
-		}
-	}
+	showing(r).send(stream.Other, "", comfyui.ExecutionStart(j.ID, at))
 }
 
 // progressed notes the progress of a run in the queue, at most once a second.
-func (r *run) progressed(m comfyui.Message) {
+func (r following) progressed(m comfyui.Message) {
 	top := m.Float("max")
 	if top <= 0 {
 		return
@@ -244,3 +164,29 @@ func (r *run) progressed(m comfyui.Message) {
 	conn := r.conn
 	r.beside("reading how much memory a run takes", func() { r.weigh(r.d.ctx, conn) })
 }
+
+// weigh asks the instance how much GPU memory its process has taken for the run, if others use the
+// same GPU.
+func (r following) weigh(ctx context.Context, conn *instance.Link) {
+	i, known := r.d.fleet.Instance(conn.Name)
+	if !known || i.Report.OthersMemory == 0 && !r.d.reports.SharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
+		return
+	}
+	defer r.weighing.Store(false)
+	ctx, cancel := context.WithTimeout(ctx, weighTimeout)
+	defer cancel()
+	stats, err := conn.Client.SystemStats(ctx)
+	if err != nil || len(stats.Devices) == 0 {
+		return
+	}
+	took := min(stats.Devices[0].TorchTotal, stats.Devices[0].VRAMTotal)
+	for {
+		peak := r.peak.Load()
+		if took <= peak || r.peak.CompareAndSwap(peak, took) {
+			return
+		}
+	}
+}
+
+// weighTimeout bounds the question; an instance that is loading a model answers late.
+const weighTimeout = 10 * time.Second

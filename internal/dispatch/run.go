@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/panics"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -18,78 +21,95 @@ import (
 // run follows one attempt at a job on one instance: it puts the inputs there, posts the prompt,
 // passes on what the instance says, and collects the results. Other goroutines may use only the
 // claim and the mailbox.
-//
-// Many methods: an attempt goes through its phases in order, and each phase reads what the ones
-// before it have found out; split up, they would have to pass all of that to each other.
 type run struct {
 	claim
 	state
+	provenance
+	screen
+	signs
+	burden
 	d    *runner
 	conn *instance.Link // nil until the instance of an adopted run has been found
 	body job.Body
-	// results are the nodes whose pictures on the socket are results, not previews.
-	results []string
-	mail    *mailbox
-	log     *slog.Logger
-
-	// out is the client's sequence; nil before the run executes, and when what the client was shown
-	// is no longer valid.
-	out *stream.Run
-	// mark is the fence under which the prompt was posted; zero if another hub posted it.
-	mark int64
-	// shown are the output nodes whose executed message was passed on.
-	shown map[string]bool
-	// transcript has the messages that the instance keeps on record.
-	transcript transcript
-	// end is the run's last message, held back until the job is in the history.
-	end []byte
+	mail *mailbox
+	log  *slog.Logger
 	// files are the outputs on their way to the hub.
 	files *outputs
-	// down is why the socket was lost; nil while it is open.
-	down error
-	// provenAt is when the run was last known to be going on, apart from what its connection hears:
-	// when it began to be watched, or when an agent last said so.
-	provenAt time.Time
 	// parting stops the run's work once nobody has wanted it for a while.
 	parting parting
-	// noted is when progress was last written to the queue.
-	noted time.Time
-	// boot is the process of the instance that has the run, as reported when the run began; 0 for
-	// an adopted one.
-	boot int64
-	// cold says that the instance had other models before. cached are the nodes whose results it
-	// already had, and endedAt is when it said that the prompt had ended.
-	cold    bool
-	cached  []string
-	endedAt time.Time
-	// postedAt is when the prompt was posted; zero for an adopted run.
-	postedAt time.Time
-	// heard is when the instance last showed that it was working on the run, or took it. asked is
-	// when it was last asked whether it still has the run.
-	heard, asked time.Time
-	// needs are the requirements of a run that was given out ahead. models are those that it loads,
-	// empty for a run that was taken over.
-	needs  []byte
-	models []string
-	// peak is the most GPU memory that the instance was seen to take, in bytes; 0 if nobody has
-	// looked.
-	peak atomic.Int64
-	// weighing says that somebody is looking.
-	weighing atomic.Bool
-	// alone says that nothing else was waiting when the job was given out. division is how its batch is
-	// split, nil if it is not, and partEnded tells that a part may have ended.
-	alone     bool
+	// division is how its batch is split, nil if it is not, and partEnded tells that a part may have
+	// ended.
 	division  *division
 	partEnded chan struct{}
-	// trace has the spans of the run; nil if its prompt is not traced. takenAt is when this hub got
-	// the run, and adopted where it took it over from.
-	trace   *traces.Attempt
-	takenAt time.Time
-	adopted Origin
+	// trace has the spans of the run; nil if its prompt is not traced.
+	trace *traces.Attempt
 	// doing is what it is doing right now, for whoever watches the fleet.
 	doing doing
 	// recalled says that the run was asked to come back and has not tried yet.
 	recalled atomic.Bool
+}
+
+// provenance is how this hub came by a run.
+type provenance struct {
+	// takenAt is when this hub got the run, and adopted where it took it over from.
+	takenAt time.Time
+	adopted Origin
+	// mark is the fence under which the prompt was posted; zero if another hub posted it. postedAt
+	// is when; zero for an adopted run.
+	mark     int64
+	postedAt time.Time
+	// boot is the process of the instance that has the run, as reported when the run began; 0 for
+	// an adopted one.
+	boot int64
+	// alone says that nothing else was waiting when the job was given out. needs are the
+	// requirements of a run that was given out ahead.
+	alone bool
+	needs []byte
+}
+
+// screen is what the client of a run sees.
+type screen struct {
+	// out is the client's sequence; nil before the run executes, and when what the client was shown
+	// is no longer valid.
+	out *stream.Run
+	// results are the nodes whose pictures on the socket are results, not previews. shown are the
+	// output nodes whose executed message was passed on, and cached the nodes whose results the
+	// instance already had.
+	results []string
+	shown   map[string]bool
+	cached  []string
+	// transcript has the messages that the instance keeps on record.
+	transcript transcript
+	// end is the run's last message, held back until the job is in the history, and endedAt is when
+	// it came.
+	end     []byte
+	endedAt time.Time
+}
+
+// signs are those of a run's life.
+type signs struct {
+	// down is why the socket was lost; nil while it is open.
+	down error
+	// provenAt is when the run was last known to be going on, apart from what its link hears: when
+	// it began to be watched, or when an agent last said so.
+	provenAt time.Time
+	// heard is when the instance last showed that it was working on the run, or took it. asked is
+	// when it was last asked whether it still has the run.
+	heard, asked time.Time
+	// noted is when progress was last written to the queue.
+	noted time.Time
+}
+
+// burden is what a run puts on its instance.
+type burden struct {
+	// models are those that it loads, empty for a run that was taken over. cold says that the
+	// instance had other models before.
+	models []string
+	cold   bool
+	// peak is the most GPU memory that the instance was seen to take, in bytes; 0 if nobody has
+	// looked. weighing says that somebody is looking.
+	peak     atomic.Int64
+	weighing atomic.Bool
 }
 
 // perform takes a run through its steps, which are execute for a new one, and ends it with
@@ -100,10 +120,10 @@ func (r *run) perform(ctx context.Context, steps func(context.Context) result) r
 	var res result
 	if panics.Do(r.log, "a run", func() error {
 		res = r.part(ctx, steps)
-		r.conclude(ctx, res)
+		finishing{r}.conclude(ctx, res)
 		return nil
 	}) != nil {
-		_ = panics.Do(r.log, "the end of a run", func() error { r.crash(ctx); return nil })
+		_ = panics.Do(r.log, "the end of a run", func() error { finishing{r}.crash(ctx); return nil })
 		return jobEnded
 	}
 	return res.kind
@@ -117,139 +137,6 @@ func (r *run) beside(work string, f func()) {
 			r.mail.put(runEvent{kind: hubFailed})
 		}
 	})
-}
-
-// execute runs a claimed job: it reads the body, posts the prompt once its inputs are there,
-// watches the instance run it, and collects the results.
-func (r *run) execute(ctx context.Context) result {
-	key := r.Job().Key
-	body, err := r.d.queue.Body(ctx, key)
-	r.takeBody(body) // even the part that could be read: the history shows it
-	if err != nil {
-		return r.unreadable(ctx, err)
-	}
-	if r.wish != wanted {
-		return r.cancelledEnd()
-	}
-	if res := r.tooSmall(); res.kind != undecided {
-		return res
-	}
-	if res := r.divide(ctx); res.kind != undecided {
-		return res
-	}
-	err = r.submit(ctx)
-	var refused refusal
-	switch {
-	case err == nil:
-		return r.follow(ctx)
-	case errors.As(err, &refused):
-		return r.refused(ctx, refused)
-	case ctx.Err() != nil:
-		return result{kind: dropped} // the hub is stopping; the lease ends and the job goes elsewhere
-	}
-	return r.notTaken(err)
-}
-
-// watch follows the run until its instance has finished with it, or it is lost.
-func (r *run) watch(ctx context.Context) result {
-	r.heard, r.asked, r.provenAt = time.Now(), time.Now(), time.Now()
-	for {
-		e, err := r.mail.next(ctx, time.Until(r.due()))
-		if err != nil {
-			return result{kind: dropped}
-		}
-		if e.gap { // a dropped picture may have been a result that exists nowhere else
-			r.missed.messages = true
-			r.log.Warn("dropped messages of a run: the hub could not keep up")
-		}
-		switch e.kind {
-		case frameArrived:
-			if r.relay(ctx, e.frame) {
-				return result{kind: instanceDone}
-			}
-		case socketUp:
-			// Even if nobody told this run that the socket was lost: it may have been given out
-			// just after that.
-			r.missed.messages, r.down = true, nil
-			if res := r.look(ctx); res.kind != undecided {
-				return res
-			}
-		case heldElsewhere:
-			// The other hub may have received the final message, and when its socket closed,
-			// ComfyUI may have silenced ours, which has the same client id.
-			r.missed.messages = true
-			if res := r.look(ctx); res.kind != undecided {
-				return res
-			}
-		case lookAsked:
-			if res := r.look(ctx); res.kind != undecided {
-				return res
-			}
-		case socketDown:
-			r.missed.messages = true
-			r.down = e.err
-			switch {
-			case errors.Is(e.err, panics.ErrPanic):
-				return result{kind: crashed}
-			case instance.Gone(e.err) && r.phase == executing:
-				return result{kind: killed, died: true, asked: instance.Asked(e.err), reason: "the instance died" + r.where()}
-			case instance.Gone(e.err), errors.Is(e.err, instance.ErrDropped), r.outOfReach():
-				return r.unreachable()
-			}
-		case cancelAsked:
-			r.wish = max(r.wish, cancelled)
-			if r.unload(ctx) {
-				return r.cancelledEnd()
-			}
-			r.interrupt(ctx)
-		case withdrawAsked:
-			r.withdraw()
-			if r.unload(ctx) {
-				return r.cancelledEnd()
-			}
-			r.interrupt(ctx)
-		case takeBackAsked:
-			r.recalled.Store(false)
-			if r.unload(ctx) {
-				return result{kind: unused}
-			}
-		case evictAsked:
-			if res := r.evict(ctx); res.kind != undecided {
-				return res
-			}
-		case partHeard:
-			r.division.look(ctx)
-		case movedUp:
-			r.heard = time.Now()
-		case leaseLost:
-			return result{kind: dropped}
-		case hubFailed:
-			return result{kind: crashed}
-		case moved:
-			r.conn, r.missed.messages, r.down, r.provenAt = e.conn, true, nil, time.Now()
-			stop := r.listen()
-			defer stop()
-		case workDone: // only comes to a run that has ended
-		case silence:
-			if res := r.silent(ctx); res.kind != undecided {
-				return res
-			}
-		}
-	}
-}
-
-// withdraw shows the client nothing more of the run: the client has withdrawn the job.
-func (r *run) withdraw() {
-	r.wish = withdrawn
-	r.lose()
-}
-
-// lose takes back what the client was shown of the run.
-func (r *run) lose() {
-	if r.out != nil {
-		r.out.Lose()
-		r.out = nil
-	}
 }
 
 // is reports whether a queue item is this run. Servers before 0.3.45 choose their own ids, so the
@@ -293,7 +180,8 @@ func (r *run) interrupt(ctx context.Context) {
 func (rn *runner) newRun(conn *instance.Link, j job.Job) *run {
 	r := &run{
 		state: state{phase: preparing, resends: hasLostResults(j)},
-		d:     rn, partEnded: make(chan struct{}, 1), takenAt: time.Now(), parting: newParting(), conn: conn, mail: newMailbox(), log: rn.log.With("job", j.Key, "prompt", j.ID), shown: map[string]bool{},
+		d:     rn, partEnded: make(chan struct{}, 1), parting: newParting(), conn: conn, mail: newMailbox(), log: rn.log.With("job", j.Key, "prompt", j.ID),
+		provenance: provenance{takenAt: time.Now()}, screen: screen{shown: map[string]bool{}},
 	}
 	r.take(j)
 	if conn != nil {
@@ -326,4 +214,92 @@ func (r *run) load() {
 	if r.cold = r.conn.Loads(r.models); r.cold {
 		r.d.observe.Switched(r.conn.Name)
 	}
+}
+
+// maxUnknown is how often a step that fails for an unknown reason is tried again.
+const maxUnknown = 4
+
+// retry repeats a step while Redis is unavailable: the work of a run must not be lost because Redis
+// restarts at the wrong moment. A step that fails for a reason nobody has thought of is tried a few
+// more times.
+func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
+	unknown := 0
+	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
+		err := do(ctx)
+		switch {
+		case errors.Is(err, queue.ErrStale):
+			r.log.Warn("the run is no longer this hub's", "step", step)
+			return err
+		case err == nil, decided(err):
+			return err
+		case errors.Is(err, queue.ErrUnavailable):
+			r.log.Warn("Redis is away, will try again", "step", step, "error", err)
+		case unknown == maxUnknown:
+			r.log.Error("a step of a run failed; some hub will retry it when the run's lease expires", "step", step, "error", err)
+			return err
+		default:
+			unknown++
+			r.log.Error("a step of a run failed, will try again", "step", step, "error", err)
+		}
+		if !pauses.Wait(ctx) {
+			return ctx.Err()
+		}
+	}
+}
+
+// decided reports whether an error is an answer of the queue that stays the same however often it
+// is asked.
+func decided(err error) bool {
+	return slices.ContainsFunc([]error{
+		queue.ErrStale, queue.ErrWithdrawn, queue.ErrExhausted, queue.ErrCancelled, queue.ErrAnswered, queue.ErrNotFound, queue.ErrNotQueued,
+		queue.ErrTaken, queue.ErrCapped, queue.ErrSecrets, queue.ErrCorrupt,
+	}, func(answer error) bool { return errors.Is(err, answer) })
+}
+
+// billed returns the lease of the run with how long the run has occupied its instance, which is
+// unknown for a run that this hub has taken over.
+func (r *run) billed() job.Run {
+	lease, since := r.lease(), r.takenAt
+	if r.Job().Ahead { // until then it waited behind another one
+		since = r.startedAt
+	}
+	if r.adopted == "" && !since.IsZero() {
+		lease.Took = time.Since(since)
+	}
+	return lease
+}
+
+// free lets the instance take another job. It may be called twice.
+func (r *run) free() {
+	if r.conn == nil {
+		return
+	}
+	r.conn.Detach(r)
+	if next := r.d.instances.Get(r.conn.Name); next != nil {
+		next.Detach(r) // the run was moved there and does not know yet
+	}
+}
+
+// isAhead reports whether the run is waiting at its instance behind another one.
+func (r *run) isAhead() bool {
+	return r.conn != nil && r.conn.IsAhead(r)
+}
+
+// askBack asks the run to leave its instance if it is still waiting there.
+func (r *run) askBack() {
+	if r.recalled.CompareAndSwap(false, true) {
+		r.mail.put(runEvent{kind: takeBackAsked})
+	}
+}
+
+// queueAway is the result of a run whose data cannot be read because Redis is away. The error
+// contains Redis's address, and the client is shown the reason.
+func (r *run) queueAway(err error) result {
+	r.log.Warn("Redis is away", "error", err)
+	return result{kind: excused, cause: Redis, reason: "the hub's queue cannot be reached", anywhere: true}
+}
+
+// cancelledEnd is the result of a cancelled run whose instance does not report the interrupt.
+func (r *run) cancelledEnd() result {
+	return cancelEnding(r.Job(), r.body, time.Now())
 }

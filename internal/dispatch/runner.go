@@ -16,32 +16,52 @@ import (
 
 // runner starts runs. It has what they work with.
 type runner struct {
-	queue     *queue.Queue
-	streams   *stream.Streams
-	fleet     *fleet.Registry
-	files     *files.Transfer
-	settings  func() Settings
-	observe   Observer
-	shown     func(tenant, instance string, output []byte)
-	faulted   func(j job.Job, instance, reason string, lost bool)
-	traces    func() *traces.Tracer
+	outside
+	places
+	experience
+	register
+	signal *signal
+	ctx    context.Context
+	work   *panics.Group
+	log    *slog.Logger
+}
+
+// outside is what runs reach beyond the dispatcher, and whom they tell.
+type outside struct {
+	queue    *queue.Queue
+	streams  *stream.Streams
+	fleet    *fleet.Registry
+	files    *files.Transfer
+	settings func() Settings
+	observe  Observer
+	shown    func(tenant, instance string, output []byte)
+	faulted  func(j job.Job, instance, reason string, lost bool)
+	traces   func() *traces.Tracer
+}
+
+// places are where jobs can run.
+type places struct {
 	reports   *instance.Reports
 	instances *Instances
 	otherHubs *otherHubs
-	affinity  *Affinity
-	discovery *instance.Discovery
-	runs      *Runs
-	doors     *Doors
 	openings  *Openings
-	notices   *Notices
+	discovery *instance.Discovery
+}
+
+// experience is what runs teach.
+type experience struct {
 	blame     *Blame
 	rests     *rests
 	memory    *memory
 	durations *durations
-	signal    *signal
-	ctx       context.Context
-	work      *panics.Group
-	log       *slog.Logger
+}
+
+// register has the runs of this hub, and what their clients are told.
+type register struct {
+	runs     *Runs
+	doors    *Doors
+	notices  *Notices
+	affinity *Affinity
 }
 
 // launch registers a run and starts it.

@@ -14,7 +14,7 @@ import (
 // nameOutputs gives the outputs of a finished run their names at the hub. It waits for Redis, and
 // for the instance as long as the patience with it lasts: the work is done, and only a file that is
 // really gone is worth another run.
-func (r *run) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) {
+func (r collecting) nameOutputs(ctx context.Context, outputs []byte) ([]byte, result) {
 	named, err := r.files.name(ctx, outputs, true, func(conn *instance.Link) { r.conn = conn }) // the only unknown ones are those whose messages were missed
 	switch {
 	case err == nil:
@@ -54,7 +54,7 @@ func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved f
 
 // settle waits until the hub has every file of a finished run. That lasts as long as the storage
 // takes no files, so the client may end it earlier.
-func (r *run) settle(ctx context.Context) result {
+func (r collecting) settle(ctx context.Context) result {
 	if !r.files.pending() {
 		return r.settled(ctx, r.files.settle(ctx))
 	}
@@ -67,7 +67,7 @@ func (r *run) settle(ctx context.Context) result {
 
 // meanwhile does work for a run that its instance has finished, and pays attention to what happens
 // to the run in the meantime: if that ends the run, the work is given up.
-func (r *run) meanwhile(ctx context.Context, work string, do func(context.Context) error) (result, error) {
+func (r collecting) meanwhile(ctx context.Context, work string, do func(context.Context) error) (result, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	done := make(chan error, 1)
@@ -88,7 +88,7 @@ func (r *run) meanwhile(ctx context.Context, work string, do func(context.Contex
 			r.wish = max(r.wish, cancelled)
 			return r.cancelledEnd(), nil
 		case withdrawAsked:
-			r.withdraw()
+			showing(r).withdraw()
 			return r.cancelledEnd(), nil
 		case leaseLost:
 			return result{kind: dropped}, nil
@@ -102,7 +102,7 @@ func (r *run) meanwhile(ctx context.Context, work string, do func(context.Contex
 }
 
 // settled returns what becomes of a finished run once its files are here, or never will be.
-func (r *run) settled(ctx context.Context, err error) result {
+func (r collecting) settled(ctx context.Context, err error) result {
 	switch {
 	case err == nil:
 		return result{}
@@ -122,7 +122,7 @@ func (r *run) settled(ctx context.Context, err error) result {
 }
 
 // dropCache makes the instance forget the results of earlier runs.
-func (r *run) dropCache(ctx context.Context) {
+func (r collecting) dropCache(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := r.conn.Client.Free(ctx, false, true); err != nil {

@@ -1,9 +1,7 @@
 package dispatch
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
@@ -17,15 +15,6 @@ type sharing struct {
 	settings  func() Settings
 	instances *Instances
 	durations *durations
-}
-
-// need returns how many bytes of GPU memory a job of a shape takes, 0 if unknown.
-func (t *durations) need(shape, gpu string) int64 {
-	s, ok := schedule.DecodeStructure(shape)
-	if !ok {
-		return 0
-	}
-	return t.needs.Of(s, gpu)
 }
 
 // gpus returns the GPUs that several instances use, by name.
@@ -95,29 +84,3 @@ func (s *sharing) fill(idle []schedule.Idle, names []string) {
 		idle[n].GPU = shared[name]
 	}
 }
-
-// weigh asks the instance how much GPU memory its process has taken for the run, if others use the
-// same GPU.
-func (r *run) weigh(ctx context.Context, conn *instance.Link) {
-	i, known := r.d.fleet.Instance(conn.Name)
-	if !known || i.Report.OthersMemory == 0 && !r.d.reports.SharesGPU(i) || !r.weighing.CompareAndSwap(false, true) {
-		return
-	}
-	defer r.weighing.Store(false)
-	ctx, cancel := context.WithTimeout(ctx, weighTimeout)
-	defer cancel()
-	stats, err := conn.Client.SystemStats(ctx)
-	if err != nil || len(stats.Devices) == 0 {
-		return
-	}
-	took := min(stats.Devices[0].TorchTotal, stats.Devices[0].VRAMTotal)
-	for {
-		peak := r.peak.Load()
-		if took <= peak || r.peak.CompareAndSwap(peak, took) {
-			return
-		}
-	}
-}
-
-// weighTimeout bounds the question; an instance that is loading a model answers late.
-const weighTimeout = 10 * time.Second

@@ -142,7 +142,7 @@ func (u *unreadable) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 func (u *unreadable) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
 		// The queue may get to read it first, to keep a copy.
-		if u.left.Load() > 0 && calledBy("(*Recovery).capture") || calledBy("(*run).takeOver") && u.left.Add(-1) >= 0 {
+		if u.left.Load() > 0 && calledBy("(*Recovery).capture") || calledBy("adopting.takeOver") && u.left.Add(-1) >= 0 {
 			for _, cmd := range cmds {
 				cmd.SetErr(net.ErrClosed)
 			}

@@ -68,9 +68,9 @@ func TestResultsOfTheSocketOnly(t *testing.T) {
 			{"the body cannot be read", job.Body{}, nil, comfyui.Entry{Graph: graph, Wanted: []string{"1"}}, "1", ""},
 			{"accepted by a hub that knew no classes", job.Body{Prompt: graph}, []string{"3"}, comfyui.Entry{}, "1", "3"},
 		} {
-			r := &run{cached: c.cached, mail: newMailbox()}
-			r.takeBody(c.body)
-			only, notSent := r.onlyBySocket(c.entry)
+			r := &run{screen: screen{cached: c.cached}, mail: newMailbox()}
+			preparation{r}.takeBody(c.body)
+			only, notSent := collecting{r}.onlyBySocket(c.entry)
 			require.Equal(t, []string{c.only, c.notSent}, []string{only, notSent}, c.name)
 		}
 	})
@@ -130,7 +130,7 @@ func TestHangAfter(t *testing.T) {
 		if r.cold = c.loads; !c.adopted {
 			r.mark = 1
 		}
-		require.Equal(t, c.want, r.hangAfter())
+		require.Equal(t, c.want, looking{r}.hangAfter())
 	})
 }
 

@@ -36,20 +36,3 @@ func (t *transcript) note(kind string, frame []byte) {
 		t.results = append(t.results, comfyui.EntryResult{Node: m.Node, DisplayNode: m.DisplayNode, Output: output})
 	}
 }
-
-// transcribed returns the record of the run that the instance should have; false if that cannot be
-// known.
-func (r *run) transcribed() (entry []byte, ok bool) {
-	if r.missed.messages || r.end == nil || r.transcript.size > maxTranscript {
-		return nil, false
-	}
-	end, ok := comfyui.ParseMessage(r.end)
-	if !ok {
-		return nil, false
-	}
-	j := r.Job()
-	return comfyui.NewEntry(comfyui.EntryParts{
-		Number: j.Number, ID: j.ID, Graph: r.body.Prompt, Extra: r.body.Extra, Outputs: r.body.Outputs,
-		Success: end.Type == comfyui.TypeExecutionSuccess, Messages: r.transcript.messages, Results: r.transcript.results,
-	}), true
-}

@@ -62,7 +62,7 @@ func (f *eventSocket) reopen() {
 }
 
 // errNotOpen says that an instance's socket is not open.
-var errNotOpen = errors.New("dispatch: the socket is not open")
+var errNotOpen = errors.New("instance: the socket is not open")
 
 // run keeps the socket open until ctx ends.
 func (f *eventSocket) run(ctx context.Context) {

@@ -20,15 +20,15 @@ type Holder interface {
 type EventKind int
 
 const (
-	// linkHeard: the instance sent a message.
+	// Heard: the instance sent a message.
 	Heard EventKind = iota
-	// linkUp: the instance's socket is open again after a gap.
+	// Up: the instance's socket is open again after a gap.
 	Up
-	// linkDown: the socket is gone; the event's err says why.
+	// Down: the socket is gone; the event's err says why.
 	Down
-	// linkMoved: the instance can now be reached at another address, over the event's link.
+	// Moved: the instance can now be reached at another address, over the event's link.
 	Moved
-	// linkNext: the run before this one is over on the instance, so this one is the next to begin.
+	// Next: the run before this one is over on the instance, so this one is the next to begin.
 	Next
 )
 

@@ -55,12 +55,11 @@ type Link struct {
 	givenIDs
 
 	mu sync.Mutex
-	// sid is the client id of the socket, see clientID.
+	// sid is the client id of the socket, see ClientID.
 	sid string
 }
 
-// NewLink makes the link to an instance, with no socket. Nil for wake and maySecrets says that
-// nobody waits, and that it gets no API keys.
+// NewLink makes the link to an instance that has no socket and gets no API keys.
 func NewLink(i fleet.Instance, registry *fleet.Registry, sets *FreeSets, log *slog.Logger) *Link {
 	conn := &Link{
 		Name: i.Name, URL: i.URL, Kind: i.Kind, key: i.Key, owner: cmp.Or(i.Agent, i.Name), Log: log.With("instance", i.Name), done: make(chan struct{}),

@@ -154,7 +154,8 @@ func (s *slot) Attach(r Holder) bool {
 	return true
 }
 
-// AttachAhead is attach for a run that waits behind the current one.
+// AttachAhead is Attach for a run that waits behind the current one. ComfyUI starts it by itself when
+// the current one ends; until then it can be taken back from ComfyUI's own queue.
 func (s *slot) AttachAhead(r Holder) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

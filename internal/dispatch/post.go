@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -28,7 +29,7 @@ var errDied = errors.New("it died when it got the prompt")
 // submit puts the inputs on the instance and posts the prompt. After a nil error the instance has
 // it. Errors: refusal, comfyui.ErrUnreachable (it was not sent), errDied; anything else means that
 // the prompt is not there either, as far as the instance can be asked.
-func (r *run) submit(ctx context.Context) error {
+func (r posting) submit(ctx context.Context) error {
 	j := r.Job()
 	r.trace.Enter(traces.Inputs, time.Now())
 	ctx, stop := r.whileHeard(ctx)
@@ -72,7 +73,7 @@ func (r *run) submit(ctx context.Context) error {
 
 // push puts the inputs on the instance and returns the graph to post: the same bytes, except for
 // the literals of inputs that had to take another name there.
-func (r *run) push(ctx context.Context) ([]byte, error) {
+func (r posting) push(ctx context.Context) ([]byte, error) {
 	in, err := files.DecodeInputs(r.body.Inputs)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func respell(graph []byte, outputs []string, info *catalog.Info) ([]byte, error)
 
 // search finds out whether a prompt was queued although the reply did not come: a 500, a timeout or
 // a cut connection does not say.
-func (r *run) search(cause error) error {
+func (r posting) search(cause error) error {
 	ctx, cancel := context.WithTimeout(r.d.ctx, r.d.settings().ContactTimeout)
 	defer cancel()
 	for pauses := retry.New(time.Second, time.Second); ctx.Err() == nil; pauses.Wait(ctx) {
@@ -147,7 +148,7 @@ func (r *run) search(cause error) error {
 // post returns the body of POST /prompt for the instance: the client's graph, its extra_data and
 // whatever ComfyUI does not know, with the ids that the instance may see. The mark in extra_data
 // tells our prompts from foreign ones and lets any hub adopt the run.
-func (r *run) post(graph []byte) []byte {
+func (r posting) post(graph []byte) []byte {
 	j := r.Job()
 	var b bytes.Buffer
 	b.WriteString(`{"prompt": `)
@@ -232,4 +233,30 @@ func refusalError(refused *comfyui.Refused) comfyui.Failure {
 // attemptText returns one line about a lost attempt, stored in the job's record.
 func attemptText(j job.Job, reason string) string {
 	return "attempt " + strconv.Itoa(max(j.Attempts, 1)) + " on " + j.Run.Instance + ": " + reason
+}
+
+// notTaken is the result of a run whose prompt never reached the instance.
+func (r posting) notTaken(err error) result {
+	// The client is shown the reason, and the errors say where the storage is.
+	switch {
+	case errors.Is(err, files.ErrGone):
+		r.log.Warn("an input file is gone", "error", err)
+		return result{kind: hopeless, reason: "an input file is gone"}
+	case errors.Is(err, files.ErrStorage):
+		r.log.Warn("an input file cannot be read", "error", err)
+		return result{kind: excused, cause: Storage, reason: "the hub's storage cannot be read", anywhere: true}
+	case errors.Is(err, queue.ErrUnavailable):
+		return r.queueAway(err)
+	}
+	r.d.rests.notTaken(r.conn, r.Job().Key, false)
+	v, cause := lost, Refused
+	switch {
+	case errors.Is(err, errDied):
+		v, cause = killed, Died
+	case errors.Is(err, errSilent) && !errors.Is(err, comfyui.ErrUnreachable):
+		cause = Unreachable
+	case errors.Is(err, comfyui.ErrUnreachable):
+		v, cause = excused, Unreachable
+	}
+	return result{kind: v, cause: cause, died: v == killed, reason: "the instance did not take it: " + err.Error()}
 }

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
 // conclude does what the result of a run calls for.
-func (r *run) conclude(ctx context.Context, res result) {
+func (r finishing) conclude(ctx context.Context, res result) {
 	switch res.kind {
 	case jobEnded:
 		collected := r.phase == released
@@ -29,7 +29,7 @@ func (r *run) conclude(ctx context.Context, res result) {
 	case unused:
 		r.giveBack(ctx)
 	case dropped:
-		r.lose()
+		showing(r).lose()
 		if ctx.Err() == nil && r.conn != nil && r.lease().SID == r.conn.ClientID() {
 			// The hub that now has the run listens under this client id, so the socket here hears
 			// nothing any more.
@@ -43,21 +43,21 @@ func (r *run) conclude(ctx context.Context, res result) {
 
 // crash ends the job of a run in which the hub itself has failed: the next attempt would fail in
 // the same way. It relies on nothing that the run has built.
-func (r *run) crash(ctx context.Context) {
-	r.lose()
+func (r finishing) crash(ctx context.Context) {
+	showing(r).lose()
 	if r.phase == ended {
 		return
 	}
 	r.interrupt(ctx)
 	r.files.stop()
-	r.files = newOutputs(r)
+	r.files = newOutputs(r.run)
 	r.finish(ctx, errorEnding(r.Job(), r.body, comfyui.Failure{
 		Type: "RuntimeError", Message: "The hub failed while it followed this prompt.",
 	}, time.Now()))
 }
 
 // finish records the end of the job and then tells the client.
-func (r *run) finish(ctx context.Context, e result) {
+func (r finishing) finish(ctx context.Context, e result) {
 	outcome := e.outcome(e.why())
 	outcome.Uses = r.files.uses()
 	r.trace.Enter(traces.Finish, time.Now())
@@ -79,7 +79,7 @@ func (r *run) finish(ctx context.Context, e result) {
 			r.phase = ended
 		}
 		r.d.streams.StatusChanged(r.Job().Caller)
-		r.lose() // stale: somebody else ends it; or it was withdrawn, or the hub is stopping
+		showing(r).lose() // stale: somebody else ends it; or it was withdrawn, or the hub is stopping
 		return
 	}
 	r.phase = ended
@@ -87,7 +87,7 @@ func (r *run) finish(ctx context.Context, e result) {
 	defer counting.Tell()
 	switch {
 	case r.out != nil:
-		r.runsNoMore()
+		showing(r).runsNoMore()
 		r.out.EndCounted(e.frames()...)
 	case r.wish != withdrawn:
 		r.d.notices.announce(r.Job(), e.frames()...)
@@ -101,7 +101,7 @@ func (r *run) finish(ctx context.Context, e result) {
 
 // requeue returns a lost run's job to its old place in the queue, or ends the job if it has no
 // attempts left or has killed too many instances.
-func (r *run) requeue(ctx context.Context, res result) {
+func (r finishing) requeue(ctx context.Context, res result) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -117,7 +117,7 @@ func (r *run) requeue(ctx context.Context, res result) {
 			res.kind, res.elsewhere = excused, true // this does not cost the job an attempt
 		}
 	}
-	r.lose()
+	showing(r).lose()
 	r.free()
 	r.log.Warn("run lost", "reason", res.reason)
 	r.finished("lost", 0)
@@ -153,86 +153,50 @@ func (r *run) requeue(ctx context.Context, res result) {
 	r.d.signal.Wake()
 }
 
-// maxUnknown is how often a step that fails for an unknown reason is tried again.
-const maxUnknown = 4
-
-// retry repeats a step while Redis is unavailable: the work of a run must not be lost because Redis
-// restarts at the wrong moment. A step that fails for a reason nobody has thought of is tried a few
-// more times.
-func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
-	unknown := 0
-	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
-		err := do(ctx)
-		switch {
-		case errors.Is(err, queue.ErrStale):
-			r.log.Warn("the run is no longer this hub's", "step", step)
-			return err
-		case err == nil, decided(err):
-			return err
-		case errors.Is(err, queue.ErrUnavailable):
-			r.log.Warn("Redis is away, will try again", "step", step, "error", err)
-		case unknown == maxUnknown:
-			r.log.Error("a step of a run failed; some hub will retry it when the run's lease expires", "step", step, "error", err)
-			return err
-		default:
-			unknown++
-			r.log.Error("a step of a run failed, will try again", "step", step, "error", err)
-		}
-		if !pauses.Wait(ctx) {
-			return ctx.Err()
-		}
-	}
-}
-
-// decided reports whether an error is an answer of the queue that stays the same however often it
-// is asked.
-func decided(err error) bool {
-	return slices.ContainsFunc([]error{
-		queue.ErrStale, queue.ErrWithdrawn, queue.ErrExhausted, queue.ErrCancelled, queue.ErrAnswered, queue.ErrNotFound, queue.ErrNotQueued,
-		queue.ErrTaken, queue.ErrCapped, queue.ErrSecrets, queue.ErrCorrupt,
-	}, func(answer error) bool { return errors.Is(err, answer) })
-}
-
-// billed returns the lease of the run with how long the run has occupied its instance, which is
-// unknown for a run that this hub has taken over.
-func (r *run) billed() job.Run {
-	lease, since := r.lease(), r.takenAt
-	if r.Job().Ahead { // until then it waited behind another one
-		since = r.startedAt
-	}
-	if r.adopted == "" && !since.IsZero() {
-		lease.Took = time.Since(since)
-	}
-	return lease
-}
-
-// releaseAfter is how long other hubs may believe that a run still has its instance.
-const releaseAfter = 50 * time.Millisecond
-
-// releaseSoon tells the queue that the run's instance is free, unless the end of the job or the
-// claim of the next one says so within a moment: one of them usually does, which saves a round
-// trip. Call stop at the end of the run.
-func (r *run) releaseSoon(ctx context.Context) (stop func()) {
-	ctx, stop = context.WithCancel(ctx)
-	lease := r.billed()
-	r.beside("releasing an instance", func() {
-		retry.Sleep(ctx, releaseAfter)
-		for pauses := retry.New(100*time.Millisecond, 2*time.Second); ctx.Err() == nil; pauses.Wait(ctx) {
-			if !errors.Is(r.d.queue.Release(ctx, lease), queue.ErrUnavailable) {
-				return // a stale run is no longer this hub's, and how it ends will tell
-			}
-		}
+// giveBack returns a job that was taken back to its old place in the queue.
+func (r finishing) giveBack(ctx context.Context) {
+	r.log.Info("job taken back from an instance")
+	showing(r).lose()
+	r.free()
+	err := r.retry(ctx, "give back", func(ctx context.Context) error {
+		_, err := r.d.queue.Requeue(ctx, r.lease(), queue.RequeueOptions{Unused: true})
+		return err
 	})
-	return stop
+	switch {
+	case err == nil:
+		r.phase = ended
+		r.trace.Outcome("unused", false)
+		if r.stop.cause == evicted {
+			r.retried(Evicted)
+		}
+	case errors.Is(err, queue.ErrCancelled):
+		r.finish(ctx, cancelEnding(r.Job(), r.body, time.Now()))
+	}
+	r.d.signal.Wake()
 }
 
-// free lets the instance take another job. It may be called twice.
-func (r *run) free() {
-	if r.conn == nil {
-		return
+// endedWell notes that the instance has finished the run's job.
+func (r finishing) endedWell() {
+	if r.conn != nil {
+		r.d.blame.publish(r.d.blame.health.well(r.conn.Name, r.Job()))
 	}
-	r.conn.Detach(r)
-	if next := r.d.instances.Get(r.conn.Name); next != nil {
-		next.Detach(r) // the run was moved there and does not know yet
+}
+
+// cameToNothing notes that a run failed, as far as its instance may be to blame, and reports
+// whether its job should be tried on another instance before the job itself is blamed.
+func (r finishing) cameToNothing(cause Cause) (elsewhere bool) {
+	j := r.Job()
+	doubtful, rest, said := r.d.blame.health.wrong(r.conn.Name, j, cause, r.d.blame.atWork(r.run))
+	if rest > 0 {
+		r.d.signal.wakeIn(rest)
 	}
+	r.d.blame.publish(said)
+	return doubtful && r.sound()
+}
+
+// sound reports whether another instance could run the job and has nothing held against it.
+func (r finishing) sound() bool {
+	return slices.ContainsFunc(r.d.instances.others(r.run), func(conn *instance.Link) bool {
+		return r.d.blame.trusted(conn.Name) && !slices.Contains(r.Job().FailedAt, conn.Name)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -32,7 +33,7 @@ const (
 )
 
 // due returns when to check on the run unless its instance says something before.
-func (r *run) due() time.Time {
+func (r looking) due() time.Time {
 	due := r.askDue()
 	if soon := time.Now().Add(lookDown); r.down != nil && soon.Before(due) {
 		return soon
@@ -41,7 +42,7 @@ func (r *run) due() time.Time {
 }
 
 // askDue returns when to ask the instance what it is doing.
-func (r *run) askDue() time.Time {
+func (r looking) askDue() time.Time {
 	s, last := r.d.settings(), r.heard
 	if r.asked.After(last) {
 		last = r.asked
@@ -65,7 +66,7 @@ func (r *run) askDue() time.Time {
 }
 
 // silent handles a silence by asking the instance what it is doing.
-func (r *run) silent(ctx context.Context) result {
+func (r looking) silent(ctx context.Context) result {
 	if r.down != nil && r.outOfReach() {
 		return r.unreachable()
 	}
@@ -83,13 +84,13 @@ func (r *run) silent(ctx context.Context) result {
 }
 
 // mayOverrun reports whether the run can still exceed the job timeout.
-func (r *run) mayOverrun(s Settings) bool {
+func (r looking) mayOverrun(s Settings) bool {
 	return s.JobTimeout > 0 && r.phase == executing && r.stop.cause == notStopped
 }
 
 // look asks the instance itself whether it still has the run. It reads the queue first: a run that
 // ends in between is then found in the history, so if it is in neither place, it is gone.
-func (r *run) look(ctx context.Context) result {
+func (r looking) look(ctx context.Context) result {
 	ctx, cancel := context.WithTimeout(ctx, r.d.settings().ContactTimeout)
 	defer cancel()
 	defer func() { r.asked = time.Now() }()
@@ -132,7 +133,7 @@ const sayLate = 5 * time.Second
 // saidLate reports whether messages of the run were still on their way. If not, the socket only
 // looks open: it leads nowhere, or ComfyUI has silenced it. Then it is opened again, for the runs
 // that follow.
-func (r *run) saidLate(ctx context.Context) bool {
+func (r looking) saidLate(ctx context.Context) bool {
 	if r.missed.messages {
 		return false
 	}
@@ -147,14 +148,14 @@ func (r *run) saidLate(ctx context.Context) bool {
 }
 
 // reopenSocket reopens a socket that is open but says nothing.
-func (r *run) reopenSocket() {
+func (r looking) reopenSocket() {
 	r.log.Warn("no messages from the instance; reopening its event socket")
 	r.conn.Reopen()
 }
 
 // behind takes the prompt back if it is waiting at the instance behind somebody else's: it would
 // wait there while other instances are idle.
-func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
+func (r looking) behind(ctx context.Context, queue comfyui.Queue) result {
 	if time.Since(r.heard) < foreignPatience || r.phase == executing {
 		return result{}
 	}
@@ -175,7 +176,7 @@ func (r *run) behind(ctx context.Context, queue comfyui.Queue) result {
 }
 
 // stuck judges a run that the instance shows as running but that says nothing.
-func (r *run) stuck(ctx context.Context) result {
+func (r looking) stuck(ctx context.Context) result {
 	quiet, stall := time.Since(r.heard), r.d.settings().StallTimeout
 	switch {
 	case r.isAhead():
@@ -184,7 +185,7 @@ func (r *run) stuck(ctx context.Context) result {
 		if !r.postedAt.IsZero() && !r.conn.HeardSince(r.postedAt) {
 			// ComfyUI tells every socket when its queue grows, so this one is mute.
 			r.reopenSocket()
-			r.resume(ctx)
+			following(r).resume(ctx)
 			return result{}
 		}
 		return r.markUnhealthy(ctx, "it lists a prompt as running but does not start it")
@@ -202,7 +203,7 @@ func (r *run) stuck(ctx context.Context) result {
 
 // hangAfter returns the silence after which the run is interrupted. It is never shorter than
 // StallTimeout.
-func (r *run) hangAfter() time.Duration {
+func (r looking) hangAfter() time.Duration {
 	stall := r.d.settings().StallTimeout
 	s, ok := schedule.DecodeStructure(r.Job().Shape)
 	if !ok {
@@ -219,11 +220,63 @@ func (r *run) hangAfter() time.Duration {
 
 // markUnhealthy gives up on an instance that answers but does not work. Its agent restarts it, if
 // it has one that may; after a restart it counts as healthy again.
-func (r *run) markUnhealthy(ctx context.Context, why string) result {
+func (r looking) markUnhealthy(ctx context.Context, why string) result {
 	r.log.Error("instance is unhealthy", "reason", why)
 	r.d.fleet.SetSick(r.conn.Name, why)
 	if err := r.conn.Client.Restart(ctx); err != nil {
 		r.log.Warn("instance is not restarted", "error", err)
 	}
 	return result{kind: lost, cause: Hung, reason: why}
+}
+
+// unload removes the prompt from its instance if it is waiting there behind another run, and
+// reports whether it is certain not to run.
+func (r looking) unload(ctx context.Context) bool {
+	return r.phase == posted && r.isAhead() && r.removed(ctx)
+}
+
+// removed removes a waiting prompt from its instance, and reports whether it has certainly not
+// begun.
+func (r looking) removed(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := r.conn.Client.DeleteQueued(ctx, r.lease().Upstream); err != nil {
+		return false
+	}
+	left, err := r.conn.Client.Queue(ctx)
+	if err != nil || slices.ContainsFunc(append(left.Running, left.Pending...), r.is) {
+		return false // it has just begun, or there is no telling
+	}
+	// It may have begun and ended before the delete. The history is read last, so if it is in
+	// neither place, it never ran.
+	found, err := r.conn.Client.HasEnded(ctx, r.lease().Upstream)
+	return err == nil && !found
+}
+
+// outOfReach reports whether it has been so long since there was proof that the run is going on
+// that it counts as lost. If nothing else could run the job, it is worth waiting longer: the run
+// may be going on at an instance that just cannot be heard.
+func (r looking) outOfReach() bool {
+	now, contact := time.Now(), r.d.settings().ContactTimeout
+	if r.d.reports.Vouched(r.lease()) {
+		r.provenAt = now
+	}
+	seen := r.conn.LastSeen()
+	proven := r.provenAt
+	if seen.After(proven) {
+		proven = seen
+	}
+	patience := r.d.reports.Patience(r.conn.Name)
+	if !instance.Gone(r.down) && len(r.d.instances.others(r.run)) == 0 {
+		patience = vouchFactor * contact
+	}
+	return now.Sub(proven) > patience || now.Sub(seen) > vouchFactor*contact
+}
+
+// unreachable is the result of a run whose instance is out of reach.
+func (r looking) unreachable() result {
+	return result{
+		kind: lost, cause: lossOf(r.down), died: instance.Gone(r.down), asked: instance.Asked(r.down),
+		reason: "the instance cannot be reached: " + r.down.Error(),
+	}
 }
