@@ -32,19 +32,18 @@ func checkCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := config.Read(args[0])
 			if err != nil {
-				return err
+				return report(cmd.OutOrStdout(), nil, nil, strings.Split(err.Error(), "\n"))
 			}
-			problems := errors.Join(c.Problems()...)
 			commands, err := c.Bind()
-			problems = errors.Join(problems, err)
+			problems := append(c.Problems(), err)
 			ctx, cancel := context.WithTimeout(cmd.Context(), askTimeout)
 			defer cancel()
 			names, more := bridge.Check(ctx, c, !offline)
-			problems = errors.Join(problems, errors.Join(more...))
+			problems = append(problems, more...)
 			if folder := c.LocaleFolder(); folder != "" {
 				mistakes, notes := locale.Check(folder)
 				for _, mistake := range mistakes {
-					problems = errors.Join(problems, errors.New(mistake))
+					problems = append(problems, errors.New(mistake))
 				}
 				for _, note := range notes {
 					fmt.Fprintln(cmd.OutOrStdout(), "note     ", note)
@@ -56,10 +55,10 @@ func checkCommand() *cobra.Command {
 			var catalog *workflow.Catalog
 			if !offline {
 				if catalog, err = fetchCatalog(cmd, c); err != nil {
-					problems = errors.Join(problems, fmt.Errorf("the hub at %s was not asked: %w", c.Hub, err))
+					problems = append(problems, fmt.Errorf("hub: %w", err))
 				}
 			}
-			return report(cmd.OutOrStdout(), commands, catalog, problems)
+			return report(cmd.OutOrStdout(), commands, catalog, c.Placed(problems))
 		},
 	}
 	cmd.Flags().BoolVar(&offline, "offline", false, "ask neither the hub nor the chat platforms")
@@ -84,8 +83,8 @@ func fetchCatalog(cmd *cobra.Command, c *config.Config) (*workflow.Catalog, erro
 }
 
 // report prints what each command means; catalog is nil when nobody was asked.
-func report(w io.Writer, commands []*workflow.Command, catalog *workflow.Catalog, problems error) error {
-	found := problems != nil
+func report(w io.Writer, commands []*workflow.Command, catalog *workflow.Catalog, problems []string) error {
+	found := len(problems) > 0
 	for _, c := range commands {
 		fmt.Fprintf(w, "/%s  %s, %d nodes\n", c.Name, c.Spec.Workflow, c.Nodes())
 		for _, r := range workflow.Roles() {
@@ -116,14 +115,14 @@ func report(w io.Writer, commands []*workflow.Command, catalog *workflow.Catalog
 		missing := c.Check(catalog)
 		found = found || len(missing) > 0
 		for _, problem := range missing {
-			fmt.Fprintf(w, "  PROBLEM   %s\n", problem)
+			fmt.Fprintf(w, "  PROBLEM   %s: %s\n", c.Spec.Workflow, problem)
 		}
 		if len(missing) == 0 {
 			fmt.Fprintln(w, "  ok        the fleet can run it")
 		}
 	}
-	if problems != nil {
-		fmt.Fprintf(w, "PROBLEM  %s\n", strings.ReplaceAll(problems.Error(), "\n", "\nPROBLEM  "))
+	for _, problem := range problems {
+		fmt.Fprintf(w, "PROBLEM  %s\n", problem)
 	}
 	if found {
 		return errProblems

@@ -86,14 +86,14 @@ commands:
 	require.ErrorIs(t, err, errProblems)
 	for _, want := range []string{
 		"no instance has the node class NodeOfNobody", "no node gives a result", "command gone", "telegram: token:", "redis:", "waiting: -1 is below zero",
-		"default_edit_command: odd does not make something from a picture and words", "command ui: this is a workflow of the web UI",
+		"default_edit_command: odd does not make something from a picture and words", "command ui: workflow: this is a workflow of the web UI",
 	} {
 		require.Contains(t, out, want)
 	}
 	t.Setenv("COMFYHUB_BOT_HUB", "http://127.0.0.1:1")
 	out, err = check(t, filepath.Join(dir, "bot.yaml"))
 	require.ErrorIs(t, err, errProblems)
-	require.Contains(t, out, "was not asked")
+	require.Contains(t, out, "hub: ")
 }
 
 // The endpoint for better words is asked, unless nobody is to be.

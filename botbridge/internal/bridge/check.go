@@ -26,9 +26,14 @@ func Check(ctx context.Context, c *config.Config, ask bool) (names []string, lis
 	commands, _ := c.Bind() // what is wrong with them is known
 	list = append(list, sellProblems(c, commands)...)
 	if c.Redis != "embedded" {
-		if store, err := state.Open(ctx, state.Place{URL: c.Redis, Prefix: c.Prefix, Logger: slog.New(slog.DiscardHandler)}, state.Options{}); err != nil {
-			list = append(list, err)
-		} else {
+		store, err := state.Open(ctx, state.Place{URL: c.Redis, Prefix: c.Prefix, Logger: slog.New(slog.DiscardHandler)}, state.Options{})
+		if err == nil && ask {
+			err = store.Ping(ctx)
+		}
+		if err != nil {
+			list = append(list, fmt.Errorf("redis: %w", err))
+		}
+		if store != nil {
 			_ = store.Close()
 		}
 	}
@@ -78,7 +83,7 @@ func askTelegram(ctx context.Context, c *config.Config) (string, error) {
 	if errors.Is(err, telegram.ErrToken) {
 		return "", fmt.Errorf("telegram: token: %w", err)
 	} else if err != nil {
-		return "", fmt.Errorf("telegram was not asked about the token: %w", err)
+		return "", fmt.Errorf("telegram: it was not asked about the token: %w", err)
 	}
 	return name, nil
 }
@@ -118,7 +123,7 @@ func askDiscord(ctx context.Context, c *config.Config) (string, error) {
 	if errors.Is(err, discord.ErrToken) {
 		return "", fmt.Errorf("discord: token: %w", err)
 	} else if err != nil {
-		return "", fmt.Errorf("discord was not asked about the token: %w", err)
+		return "", fmt.Errorf("discord: it was not asked about the token: %w", err)
 	}
 	return name, nil
 }

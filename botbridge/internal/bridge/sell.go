@@ -18,7 +18,7 @@ func sellProblems(c *config.Config, commands []*workflow.Command) (list []error)
 		if command.Takes(workflow.Count) {
 			count = int64(command.Spec.MaxCount)
 		}
-		if command.Spec.Stars > telegram.MaxPrice/count {
+		if command.Spec.Stars > 0 && count > 0 && command.Spec.Stars > telegram.MaxPrice/count {
 			list = append(list, fmt.Errorf("command %s: stars: %d for each of %d pictures is more than the %d that Telegram takes at once",
 				command.Name, command.Spec.Stars, count, telegram.MaxPrice))
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
@@ -24,8 +25,10 @@ func (c *Config) Bind() ([]*workflow.Command, error) {
 		}
 		commands = append(commands, bound)
 	}
-	commands, err := c.style(commands)
-	return commands, errors.Join(append(problems, err)...)
+	if len(problems) > 0 {
+		return commands, errors.Join(problems...) // what a command that is missing says about styles is no news
+	}
+	return c.style(commands)
 }
 
 func (c *Config) bind(command Command) (*workflow.Command, error) {
@@ -33,8 +36,11 @@ func (c *Config) bind(command Command) (*workflow.Command, error) {
 		return nil, errors.New("workflow: no file is named")
 	}
 	file, err := os.ReadFile(within(c.Folder, command.Workflow))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("workflow: there is no file %s", within(c.Folder, command.Workflow))
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("workflow: %w", err)
 	}
 	return workflow.NewCommand(command.Name, command.Spec, file)
 }

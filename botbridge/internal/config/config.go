@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -72,6 +73,8 @@ type Config struct {
 
 	// Folder is where the file is: paths in it are relative to it.
 	Folder string `yaml:"-"`
+
+	place place
 }
 
 // Telegram is the section of that name.
@@ -202,6 +205,9 @@ func eachNamed[Options any](node *yaml.Node, noun string, add func(name string, 
 		}
 		lines[key.Value] = key.Line
 		var o Options
+		if value.Kind != yaml.MappingNode && slices.Contains(optionsOf(o), key.Value) {
+			return fmt.Errorf("line %d: %q is an option of a %s: indent it more than the %s's name", key.Line, key.Value, noun, noun)
+		}
 		if err := known(value, o); err != nil {
 			return fmt.Errorf("%s %s: %w", noun, key.Value, err)
 		}
@@ -220,8 +226,8 @@ func Load(path string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.Problems()...); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if problems := c.Placed(c.Problems()); len(problems) > 0 {
+		return nil, errors.New(strings.Join(problems, "\n"))
 	}
 	return c, nil
 }
@@ -234,7 +240,11 @@ func Read(path string) (*Config, error) {
 	}
 	c, err := Parse(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, errors.New(strings.Join(place{path: path}.all([]error{err}), "\n"))
+	}
+	var document yaml.Node
+	if c.place.path = path; yaml.Unmarshal(data, &document) == nil && len(document.Content) > 0 {
+		c.place.root = document.Content[0]
 	}
 	c.Folder = filepath.Dir(path)
 	c.environment()

@@ -38,7 +38,7 @@ func (c *Config) paymentProblems() (list []error) {
 			add("command %s: stars: %d is below zero", command.Name, command.Stars)
 		}
 		if c.Sells() && slices.Contains(conversation.Selling(), command.Name) {
-			add("commands: where something has a price in stars, %s is a command of the bridge itself", command.Name)
+			add("command %s: where something has a price in stars, this is a command of the bridge itself", command.Name)
 		}
 	}
 	contact := ""

@@ -17,7 +17,7 @@ func TestPaymentProblems(t *testing.T) {
 		telegram + terms + "commands: {a: {workflow: x, stars: 3}}":                      "payments: contact: say whom people write to",
 		telegram + contact + "commands: {a: {workflow: x, stars: 3}}":                    "terms: there are none",
 		telegram + terms + contact + "commands: {a: {workflow: x, stars: -3}}":           "command a: stars: -3 is below zero",
-		telegram + terms + contact + "commands: {paysupport: {workflow: x, stars: 3}}":   "paysupport is a command of the bridge itself",
+		telegram + terms + contact + "commands: {paysupport: {workflow: x, stars: 3}}":   "command paysupport: where something has a price",
 		telegram + terms + contact + "commands: {a: {workflow: x, stars: 3, price: 99}}": "",
 		telegram + "commands: {refund: {workflow: x}}":                                   "",
 	} {

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/url"
 	"os"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,7 +63,7 @@ func (c *Config) Problems() (list []error) {
 	}
 	if c.Webchat != nil {
 		if c.FilesURL == "" {
-			add("webchat needs files_url: pictures are handed over as links")
+			add("webchat: it needs files_url: pictures are handed over as links")
 		}
 		if _, err := c.Webchat.Secret.Read(c.Folder); err != nil {
 			add("webchat: secret: %w", err)
@@ -99,6 +98,8 @@ func (c *Config) telegramProblems() (list []error) {
 			add("webhook: this is not an https address such as https://bot.example.com%s", telegram.WebhookPath)
 		} else if !strings.HasSuffix(u.Path, telegram.WebhookPath) {
 			add("webhook: the address must end in %s", telegram.WebhookPath)
+		} else if c.Telegram.Server == "" && !slices.Contains([]string{"", "443", "80", "88", "8443"}, u.Port()) {
+			add("webhook: Telegram calls only the ports 443, 80, 88 and 8443, not %s", u.Port())
 		}
 		if err == nil && !secretToken.MatchString(secret) {
 			add("webhook_secret: a webhook needs a secret of 1 to 256 letters, digits, _ and -; without one anybody could send updates")
@@ -130,9 +131,9 @@ func (c *Config) commandProblems() (list []error) {
 	}
 	for _, command := range c.Commands {
 		if slices.Contains(conversation.Reserved(c.Enhance != nil), command.Name) {
-			add("commands: %s is a command of the bridge itself", command.Name)
+			add("command %s: this is a command of the bridge itself", command.Name)
 		} else if !isName(command.Name) {
-			add("commands: %q: names are a-z, 0-9 and _, 32 characters at most", command.Name)
+			add("command %s: names are a-z, 0-9 and _, 32 characters at most", command.Name)
 		}
 		for _, language := range slices.Sorted(maps.Keys(command.About)) {
 			if n := utf8.RuneCountInString(command.About[language]); c.Telegram != nil && n > telegram.MaxAbout {
@@ -173,21 +174,17 @@ func known(node *yaml.Node, into any) error {
 	if node.Kind != yaml.MappingNode {
 		return nil
 	}
-	var words []string
-	for field := range reflect.TypeOf(into).Fields() {
-		word, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		words = append(words, word)
-	}
+	words := optionsOf(into)
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		if key := node.Content[i]; !slices.Contains(words, key.Value) {
-			return fmt.Errorf("line %d: there is no option %q", key.Line, key.Value)
+			return fmt.Errorf("line %d: %s", key.Line, noOption(key.Value, words))
 		}
 	}
 	return nil
 }
 
 var (
-	unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type .*$`)
+	unknownField = regexp.MustCompile(`^line (\d+): field (.*) not found in type (.*)$`)
 	wrongType    = regexp.MustCompile("^line (\\d+): cannot unmarshal !!(\\w+)(?: `(.*)`)? into (.*)$")
 )
 
@@ -195,12 +192,16 @@ var (
 func plain(err error) error {
 	var types *yaml.TypeError
 	if !errors.As(err, &types) {
-		return err
+		return syntax(err)
 	}
 	lines := make([]error, 0, len(types.Errors))
 	for _, text := range types.Errors {
 		if m := unknownField.FindStringSubmatch(text); m != nil {
-			text = fmt.Sprintf("line %s: there is no option %q", m[1], m[2])
+			var possible []string
+			if m[3] == "config.Config" {
+				possible = optionsOf(Config{})
+			}
+			text = fmt.Sprintf("line %s: %s", m[1], noOption(m[2], possible))
 		} else if m := wrongType.FindStringSubmatch(text); m != nil {
 			text = fmt.Sprintf("line %s: this must be %s", m[1], kind(m[4]))
 			if m[3] != "" {

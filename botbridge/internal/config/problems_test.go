@@ -39,12 +39,12 @@ func TestProblems(t *testing.T) {
 		telegram("") + "hub: nowhere":                                                                       "hub: this is not an address",
 		"telegram: {token: {env: BOT_TEST_TOKEN}}\ncommands: {a: {workflow: x, max_steps: -2}}":             "max_steps: -2 is below zero",
 		"telegram: {token: {env: BOT_TEST_TOKEN}}\ncommands: {a: {workflow: x, about: {ru: " + long + "}}}": "257 characters are too many for Telegram",
-		"commands:\n  a: {workflow: x}\n  b: {workflow: x}\n  a: {workflow: y}":                             "line 4: the command a is there already, in line 2",
-		"commands:\n  a:\n    workflow: x\n    max_steps: many":                                             `line 4: "many" must be a whole number`,
-		"commands:\n  a:\n    workflow: x\n    pryce: 3":                                                    `line 4: there is no option "pryce"`,
-		"hub: http://x\nlimits:\n  wating: 3":                                                               `line 3: there is no option "wating"`,
-		"styles: [a]":                                                                                       "line 1: styles is a map of names",
-		"limits:\n  words: bad":                                                                             `line 2: "bad" must be a list`,
+		"commands:\n  a: {workflow: x}\n  b: {workflow: x}\n  a: {workflow: y}":                             ":4: the command a is there already, in line 2",
+		"commands:\n  a:\n    workflow: x\n    max_steps: many":                                             `:4: command a: "many" must be a whole number`,
+		"commands:\n  a:\n    workflow: x\n    pryce: 3":                                                    `:4: command a: there is no option "pryce"`,
+		"hub: http://x\nlimits:\n  wating: 3":                                                               `:3: there is no option "wating"`,
+		"styles: [a]":                                                                                       ":1: styles is a map of names",
+		"limits:\n  words: bad":                                                                             `:2: "bad" must be a list`,
 	} {
 		path := filepath.Join(t.TempDir(), "bot.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))

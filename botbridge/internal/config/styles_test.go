@@ -14,13 +14,13 @@ func TestStyleProblems(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "cfg": 7}, "_meta": {"title": "prompt"}}}`), 0o600))
 	for text, want := range map[string]string{
-		"  film: {prompt: film}":                                         "line 3: style film: prompt: it needs {prompt} once",
-		"  film: {}":                                                     "line 3: style film: it changes nothing",
-		"  Film: {negative: x}":                                          "line 3: style Film: names are a-z",
-		"  film: {negative: x, commands: [b]}":                           `line 3: style film: commands: there is no command "b"`,
-		"  film: {negative: x}\n  film: {negative: y}":                   "line 4: the style film is there already, in line 3",
-		"  film: {promt: x}":                                             `line 3: there is no option "promt"`,
-		"  film: {arguments: {steps: 4}}":                                "line 3: style film does not fit. /a: it takes no --steps 4",
+		"  film: {prompt: film}":                                         "3: style film: prompt: it needs {prompt} once",
+		"  film: {}":                                                     "3: style film: it changes nothing",
+		"  Film: {negative: x}":                                          "3: style Film: names are a-z",
+		"  film: {negative: x, commands: [b]}":                           `3: style film: commands: there is no command "b"`,
+		"  film: {negative: x}\n  film: {negative: y}":                   ":4: the style film is there already, in line 3",
+		"  film: {promt: x}":                                             `:3: style film: there is no option "promt"`,
+		"  film: {arguments: {steps: 4}}":                                "3: style film does not fit. /a: it takes no --steps 4",
 		"  film: {prompt: '{prompt}, x', arguments: {guidance: 4}}":      "/a: it takes no --guidance",
 		"  film: {negative: x, commands: [a], arguments: {nothing: on}}": "/a: it takes no --nothing",
 	} {

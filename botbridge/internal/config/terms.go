@@ -75,8 +75,8 @@ func (t *Terms) Read(folder string) (texts map[string]string, version string, er
 		}
 		fmt.Fprintf(digest, "%s\x00%s\x00", code, texts[code])
 	}
-	if len(texts) == 0 {
-		return nil, "", fmt.Errorf("terms: there is no text")
+	if texts["en"] == "" {
+		return nil, "", fmt.Errorf("terms: there is no text for en, which people of other languages read")
 	}
 	if t.Version != "" {
 		return texts, t.Version, nil

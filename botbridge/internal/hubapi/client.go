@@ -21,6 +21,9 @@ var (
 	// ErrUnavailable means that the hub cannot handle the call now: it cannot be
 	// reached, does not answer in time, or says so itself. Repeating helps.
 	ErrUnavailable = errors.New("the hub is away")
+	// ErrDenied means that the hub does not accept the key of the bridge. Only the operator can
+	// help.
+	ErrDenied = errors.New("it does not accept the key of the bridge")
 	// ErrNotFound means that the hub does not know the job or file.
 	ErrNotFound = errors.New("the hub does not know it")
 
@@ -134,6 +137,9 @@ func (c *Client) send(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch response.StatusCode {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		response.Body.Close()
+		return nil, fmt.Errorf("%w (status %d)", ErrDenied, response.StatusCode)
 	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout, http.StatusInternalServerError:
 		response.Body.Close()

@@ -48,7 +48,7 @@ type ArgumentSpec struct {
 	// Choices are all that it may be. Default: what the fleet offers.
 	Choices []string `yaml:"choices"`
 	// About is one line by language, for /help.
-	About map[string]string `yaml:"about"`
+	About About `yaml:"about"`
 }
 
 // UnmarshalYAML parses an argument: a text is its input.

@@ -10,12 +10,25 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
+// About is a line by language. One that is no map is English.
+type About map[string]string
+
+// UnmarshalYAML parses the line of each language, or one line.
+func (a *About) UnmarshalYAML(unmarshal func(any) error) error {
+	var line string
+	if unmarshal(&line) == nil {
+		*a = About{"en": line}
+		return nil
+	}
+	return unmarshal((*map[string]string)(a))
+}
+
 // Spec is a command as bot.yaml describes it.
 type Spec struct {
 	// Workflow is the file, relative to bot.yaml, in API format.
 	Workflow string `yaml:"workflow"`
 	// About is one line by language, for /help.
-	About map[string]string `yaml:"about"`
+	About About `yaml:"about"`
 	// Inputs binds roles to nodes; "-" removes a guess. Roles that are not named
 	// are guessed.
 	Inputs map[Role]string `yaml:"inputs"`
@@ -71,7 +84,7 @@ type Command struct {
 func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	graph, err := ParseGraph(file)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("workflow: %w", err)
 	}
 	if spec.Several != "" && spec.Several != "album" && spec.Several != "grid" {
 		return nil, fmt.Errorf("several: %q is neither album nor grid", spec.Several)

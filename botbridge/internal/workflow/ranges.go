@@ -63,7 +63,7 @@ func (c *Command) outside(at Slot, spec pyjson.Value) string {
 	}{
 		{Seed, "max_seed", float64(c.Spec.MaxSeed)}, {Steps, "max_steps", float64(c.Spec.MaxSteps)}, {Count, "max_count", float64(c.Spec.MaxCount)},
 	} {
-		if is(limit.role) && !takes.holds(limit.most) {
+		if is(limit.role) && limit.most >= 0 && !takes.holds(limit.most) {
 			return fmt.Sprintf("%q takes %s; set %s to no more", at.Input, takes, limit.word)
 		}
 	}

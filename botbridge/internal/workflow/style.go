@@ -14,7 +14,7 @@ import (
 // message.
 type StyleSpec struct {
 	// About is one line by language, for /styles.
-	About map[string]string `yaml:"about"`
+	About About `yaml:"about"`
 	// Prompt is what the words become; {prompt} stands for them. Default: they stay.
 	Prompt string `yaml:"prompt"`
 	// Negative is added to what should not be there, by commands that take that.
