@@ -246,12 +246,18 @@ func (b *Bridge) Serve(ctx context.Context, listener net.Listener) error {
 func (b *Bridge) watchHub(ctx context.Context) {
 	tick := time.NewTicker(15 * time.Second)
 	defer tick.Stop()
+	said := false
 	for {
 		stats, err := b.hub.Stats(ctx)
 		if err == nil {
 			b.hubSeen.Store(time.Now().UnixNano())
 			b.instances.Store(int64(max(1, stats.Instances["idle"]+stats.Instances["busy"])))
 		}
+		denied := b.hub.Denied()
+		if denied != nil && !said {
+			b.log.Error("the hub lets the bridge do nothing: see hub and hub_key in bot.yaml; requests wait", "error", denied)
+		}
+		said = denied != nil
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

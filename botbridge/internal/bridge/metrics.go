@@ -128,8 +128,9 @@ func (b *Bridge) handler() http.Handler {
 // healthy is a platform that knows whether messages reach it.
 type healthy interface{ Health(now time.Time) error }
 
-// ready reports whether messages can be accepted: that needs the state, and that the
-// platforms deliver them.
+// ready reports whether messages can be accepted: that needs the state, that the platforms
+// deliver them, and that the hub lets the bridge in. A hub that is away is no reason: its
+// requests wait.
 func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 	defer cancel()
@@ -139,6 +140,10 @@ func (b *Bridge) ready(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	body := map[string]any{"state": err == nil, "leader": b.leads.Load(), "hub": b.hubUp()}
+	if err := b.hub.Denied(); err != nil {
+		body["hub"], body["hub_problem"] = false, err.Error()
+		status = http.StatusServiceUnavailable
+	}
 	for name, p := range b.platforms {
 		h, ok := p.(healthy)
 		if !ok {

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -21,9 +22,9 @@ var (
 	// ErrUnavailable means that the hub cannot handle the call now: it cannot be
 	// reached, does not answer in time, or says so itself. Repeating helps.
 	ErrUnavailable = errors.New("the hub is away")
-	// ErrDenied means that the hub does not accept the key of the bridge. Only the operator can
-	// help.
-	ErrDenied = errors.New("it does not accept the key of the bridge")
+	// ErrDenied means that the hub does not accept the key of the bridge, or that there is no
+	// hub under its URL. It is an ErrUnavailable that only the operator can end.
+	ErrDenied = errors.New("it does not accept the key of the bridge, or is no hub")
 	// ErrNotFound means that the hub does not know the job or file.
 	ErrNotFound = errors.New("the hub does not know it")
 
@@ -77,6 +78,7 @@ type Client struct {
 	key     string
 	http    *http.Client
 	timeout time.Duration
+	denied  atomic.Pointer[denial]
 }
 
 // New returns a client of the hub at a URL, which may contain a login. It does not
@@ -137,15 +139,45 @@ func (c *Client) send(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	switch response.StatusCode {
-	case http.StatusUnauthorized, http.StatusForbidden:
+	case http.StatusUnauthorized:
 		response.Body.Close()
-		return nil, fmt.Errorf("%w (status %d)", ErrDenied, response.StatusCode)
+		return nil, c.deny(r.URL.Path, response.StatusCode)
 	case http.StatusTooManyRequests, http.StatusRequestTimeout, http.StatusBadGateway, http.StatusServiceUnavailable,
 		http.StatusGatewayTimeout, http.StatusInternalServerError:
 		response.Body.Close()
 		return nil, fmt.Errorf("%w: %s %s: status %d", ErrUnavailable, r.Method, r.URL.Path, response.StatusCode)
 	}
 	return response, nil
+}
+
+// deny notes that the operator has to do something.
+func (c *Client) deny(path string, status int) error {
+	d := &denial{time.Now(), path, status}
+	c.denied.Store(d)
+	return d
+}
+
+// denial is something that the hub did not let the bridge do.
+type denial struct {
+	at     time.Time
+	path   string
+	status int
+}
+
+func (d *denial) Error() string {
+	return fmt.Sprintf("%v (%s: status %d)", ErrDenied, d.path, d.status)
+}
+
+// Is makes it unavailable for those who only wait.
+func (d *denial) Is(target error) bool { return target == ErrDenied || target == ErrUnavailable }
+
+// Denied returns why the hub has let the bridge do nothing in the last minute, nil if it has.
+// Requests that wait for it ask more often than that.
+func (c *Client) Denied() error {
+	if d := c.denied.Load(); d != nil && time.Since(d.at) < time.Minute {
+		return d
+	}
+	return nil
 }
 
 // read does a request and reads its answer.
@@ -174,6 +206,8 @@ func (c *Client) get(ctx context.Context, path, tenant string, answer any) error
 	switch {
 	case err != nil:
 		return err
+	case status == http.StatusForbidden:
+		return c.deny(path, status)
 	case status == http.StatusNotFound:
 		return ErrNotFound
 	case status != http.StatusOK:
@@ -231,7 +265,11 @@ func (c *Client) Submit(ctx context.Context, s Submission) (taken Taken, err err
 		return taken, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if response.StatusCode != http.StatusOK {
-		return taken, refusal(response.StatusCode, answer)
+		refused := refusal(response.StatusCode, answer)
+		if refused.Message == "" && (refused.Status == http.StatusForbidden || refused.Status == http.StatusNotFound) {
+			return taken, c.deny("/prompt", refused.Status)
+		}
+		return taken, refused
 	}
 	// A hub that does not say its place has taken the prompt all the same.
 	if position, err := strconv.Atoi(response.Header.Get("X-ComfyHub-Position")); err == nil {
@@ -244,7 +282,7 @@ func (c *Client) Submit(ctx context.Context, s Submission) (taken Taken, err err
 }
 
 // refusal parses ComfyUI's refusals.
-func refusal(status int, answer []byte) error {
+func refusal(status int, answer []byte) *RefusedError {
 	var said struct {
 		Error struct {
 			Type, Message, Details string

@@ -192,8 +192,6 @@ func TestRefusedInWords(t *testing.T) {
 	require.NoError(t, err)
 	j := newJob(NewRunner(Options{Texts: texts}), Record{Language: "en"}, 0, nil, 0)
 	for want, refused := range map[string]hubapi.RefusedError{
-		"don't accept my key (error 401)":          {Status: 401, Message: "in the hub's words"},
-		"don't accept my key (error 403)":          {Status: 403},
 		"not this model now":                       {Status: 403, Message: "not this model", Details: "now"},
 		"Try a smaller picture":                    {Status: 413},
 		"without saying why (error 418)":           {Status: 418},

@@ -149,8 +149,6 @@ func (w *wording) endPost() platform.Post {
 func (w *wording) whyRefused(refused *hubapi.RefusedError) string {
 	key := "refused_status"
 	switch {
-	case refused.Status == http.StatusUnauthorized, refused.Message == "" && refused.Status == http.StatusForbidden:
-		key = "refused_key"
 	case refused.Message != "":
 		return refused.Message + " " + refused.Details
 	case refused.Status == http.StatusRequestEntityTooLarge:
