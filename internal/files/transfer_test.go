@@ -196,6 +196,23 @@ func TestOutputIsWhatItsNamePromises(t *testing.T) {
 	})
 }
 
+// A copy that fails for the same reason again and again says so once a minute.
+func TestTroubleIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, i, log := newStore(t, redistest.Embedded(t)), newInstance(), &logtest.Log{}
+		copies := NewCollector(s, i.fetch, CollectorOptions{Patience: Patience{Contact: 110 * time.Second}})
+		defer copies.Close()
+		ref := job.FileRef{Type: job.TypeOutput, Filename: "a.png"}
+		i.put(ref, "<html>")
+		_, wait, err := NewTransfer(s, copies, nil, slog.New(slog.NewTextHandler(log, nil))).
+			Collect(t.Context(), tenant, []job.FileRef{ref}, Target{Name: "gpu", Boot: "b1", Instance: i}, false)
+		require.NoError(t, err)
+		require.ErrorIs(t, wait(t.Context()), ErrInstance)
+		require.Equal(t, 2, strings.Count(log.String(), "will try again"), log.String())
+	})
+}
+
 // dripping sends a few bytes now and then.
 type dripping struct {
 	left  int
