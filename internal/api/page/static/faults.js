@@ -3,6 +3,7 @@ import { searchLink } from './find.js';
 import { call } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
+import { said } from './reasons.js';
 import { moment, span, t } from './words.js';
 
 const every = 10000;
@@ -44,7 +45,7 @@ function makeRow() {
       text(at, t('ago', { x: span(Date.now() - f.at * 1000) }));
       attr(at, 'title', moment(f.at * 1000));
       if (before !== f.kind) kind.replaceChildren(h(`span.badge.${before = f.kind}`, {}, icon(pictures[f.kind] ?? 'sick'), h('span', {}, t(`kind.${f.kind}`))));
-      text(reason, f.reason);
+      text(reason, said(f.reason));
       attr(reason, 'title', f.reason);
       text(instance, f.instance ?? '');
       text(job, f.job ?? '');
@@ -55,6 +56,6 @@ function makeRow() {
 
 function details(f, row) {
   openPanel(t(`kind.${f.kind}`), (body) => {
-    body.append(facts([[t('time'), moment(f.at * 1000)], [t('reason'), f.reason], [t('instance'), f.instance && h('a', { href: searchLink({ instance: f.instance }) }, f.instance)], [t('job'), f.job && h('a', { href: searchLink({ text: f.job }) }, f.job)], [t('user'), f.tenant]]));
+    body.append(facts([[t('time'), moment(f.at * 1000)], [t('reason'), said(f.reason)], [t('instance'), f.instance && h('a', { href: searchLink({ instance: f.instance }) }, f.instance)], [t('job'), f.job && h('a', { href: searchLink({ text: f.job }) }, f.job)], [t('user'), f.tenant]]));
   }, row);
 }

@@ -1,6 +1,7 @@
 import { attr, h, icon, show, text } from './dom.js';
 import { call } from './hub.js';
 import { List } from './list.js';
+import { said } from './reasons.js';
 import { store } from './store.js';
 import { moment, num, say, short, t } from './words.js';
 
@@ -185,7 +186,7 @@ function makeRow() {
       attr(id, 'href', link(j.key));
       attr(id, 'title', j.id);
       text(who, store.me.operator || j.tenant !== store.me.tenant ? j.tenant : '');
-      text(reason, j.error || j.lost.at(-1) || '');
+      text(reason, said(j.error || j.lost.at(-1) || ''));
       attr(reason, 'title', j.error || null);
       text(instance, j.instance ?? '');
       text(at, moment(j.created_at * 1000));

@@ -3,6 +3,7 @@ import { link } from './find.js';
 import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
+import { said } from './reasons.js';
 import { now, store } from './store.js';
 import { clock, gigabytes, gpuName, modelNames, moment, percent, short, span, t } from './words.js';
 
@@ -106,7 +107,7 @@ function makeRow() {
       text(gpu, gpuName(i.gpu) || i.kind);
       if (before !== i.state) state.replaceChildren(badge(before = i.state));
       const runs = Boolean(i.job);
-      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.drained ? '' : i.reason || i.load || others(i));
+      text(what, runs ? working(i) : i.state === 'busy' ? t('someone') : i.drained ? '' : said(i.reason) || i.load || others(i));
       attr(what, 'class', runs ? 'what' : 'what quiet');
       show(track, runs);
       if (runs) progress.style.width = `${(i.progress ?? 0) * 100}%`;
@@ -185,12 +186,12 @@ function details(instance, row) {
       text(none, i.job ? t('no.preview') : t(i.state));
       place.replaceChildren(badge(i.state), facts([
         [t('work'), i.job ? working(i) : ''], [t('job'), i.job && h('a', { href: link(i.key) }, i.job)], [t('user'), i.job ? i.tenant : ''],
-        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), i.reason], [t('load'), [i.load, others(i)].filter(Boolean).join(' · ')],
+        [t('elapsed'), i.job && i.began ? span(now() - i.began) : ''], [t('reason'), said(i.reason)], [t('load'), [i.load, others(i)].filter(Boolean).join(' · ')],
         [t('model'), i.models], ['GPU', gpuName(i.gpu)], [t('memory'), i.vram_total ? `${gigabytes(i.vram_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.vram_total)} GB` : ''],
         [t('restarts'), i.restarts ? [i.restarts, i.restart_at ? t('restart.at', { x: clock(i.restart_at) }) : '', i.restart_error ? t('restart.failed', { x: i.restart_error }) : ''].filter(Boolean).join(' · ') : ''],
         [t('disk'), i.disk_size ? `${gigabytes(i.disk_free)} GB ${t('free')} ${t('of')} ${gigabytes(i.disk_size)} GB` : ''],
         [t('started'), i.boot > 0 ? moment(i.boot) : ''], [t('last.seen'), i.last_seen ? moment(i.last_seen) : ''],
-        [t('fault'), i.fault ? `${i.fault} (${t('ago', { x: span(now() - i.fault_at) })})` : ''], [t('version'), i.version], [t('kind'), i.kind], [t('reserved'), i.reserved], [t('agent'), i.agent], [t('address'), i.url],
+        [t('fault'), i.fault ? `${said(i.fault)} (${t('ago', { x: span(now() - i.fault_at) })})` : ''], [t('version'), i.version], [t('kind'), i.kind], [t('reserved'), i.reserved], [t('agent'), i.agent], [t('address'), i.url],
       ]));
       const now2 = [i.state, i.job, i.drained, i.aside, store.me.commands].join();
       if (now2 !== shape) { shape = now2; operate(i); }

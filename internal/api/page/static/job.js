@@ -2,6 +2,7 @@ import { button, h, show, text } from './dom.js';
 import { lastSearch, link, searchLink, stateBadge } from './find.js';
 import { act, call, jobs } from './hub.js';
 import { facts } from './panel.js';
+import { said } from './reasons.js';
 import { store } from './store.js';
 import { moment, num, percent, say, short, span, t } from './words.js';
 
@@ -83,7 +84,7 @@ function about(job, e) {
   const waited = job.started_at && job.status !== 'queued' ? short(Math.max(0, job.started_at - job.created_at)) : '';
   return box(t('details'), facts([
     [t('user'), job.tenant], [t('instance'), job.instance && h('a', { href: searchLink({ instance: job.instance }) }, job.instance)],
-    [t('why.there'), job.why], [t('why'), job.status === 'queued' ? e?.reason || job.error : ''],
+    [t('why.there'), said(job.why)], [t('why'), job.status === 'queued' ? said(e?.reason || job.error) : ''],
     [t('place'), job.position === null ? '' : num(job.position + 1)], [t('eta'), job.eta === null ? '' : span(job.eta * 1000)],
     [t('progress'), job.status === 'running' ? percent(job.progress) : ''], [t('priority'), job.priority ? String(job.priority) : ''], [t('band'), job.band && t(job.band)],
     [t('attempts'), job.attempts ? num(job.attempts) : ''], [t('created'), moment(job.created_at * 1000)],
@@ -108,12 +109,12 @@ function attempts(job) {
   if (!job.lost.length && !job.failed_at.length) return null;
   const lines = [...job.lost];
   if (job.instance && !alive(job)) lines.push(`${job.instance}: ${t(`state.${job.status}`)}`);
-  return box(t('attempts'), h('ol', {}, lines.map((line) => h('li', {}, line))), job.failed_at.length > 0 && h('p.quiet', {}, `${t('failed.at')}: ${job.failed_at.join(', ')}`));
+  return box(t('attempts'), h('ol', {}, lines.map((line) => h('li', {}, said(line)))), job.failed_at.length > 0 && h('p.quiet', {}, `${t('failed.at')}: ${job.failed_at.join(', ')}`));
 }
 
 function candidates(e) {
   if (!e?.instances?.length) return null;
-  return box(t('why2'), h('ul.candidates', {}, e.instances.slice(0, 100).map((c) => h('li', {}, h('span.name', {}, c.name), h('span.sub', {}, [c.why, c.lacks.slice(0, 5).join(', ')].filter(Boolean).join(': '))))));
+  return box(t('why2'), h('ul.candidates', {}, e.instances.slice(0, 100).map((c) => h('li', {}, h('span.name', {}, c.name), h('span.sub', {}, [said(c.why), c.lacks.slice(0, 5).join(', ')].filter(Boolean).join(': '))))));
 }
 
 function messages(job) {

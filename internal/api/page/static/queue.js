@@ -4,6 +4,7 @@ import { working } from './fleet.js';
 import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
+import { said } from './reasons.js';
 import { now, store } from './store.js';
 import { moment, span, t } from './words.js';
 
@@ -105,7 +106,7 @@ function why(job) {
   if (job.paused) return t('paused');
   if (store.counts.paused) return t('queue.paused');
   if (store.counts.tenant_paused && job.tenant === store.me.tenant) return t('you.paused');
-  return job.why || t('turn');
+  return said(job.why) || t('turn');
 }
 
 function makeRow() {
@@ -184,13 +185,13 @@ function details(job, row) {
     body.append(top, h('p', {}, h('a', { href: link(job.key) }, t('page.of'))), candidates);
     const draw = (e) => {
       top.replaceChildren(facts([
-        [t('why'), e?.reason || (job.instance ? '' : why(job))], [t('user'), job.tenant], [t('instance'), job.instance?.name],
+        [t('why'), said(e?.reason) || (job.instance ? '' : why(job))], [t('user'), job.tenant], [t('instance'), job.instance?.name],
         [t('eta'), e?.eta ? span(e.eta * 1000) : ''], [t('priority'), job.priority ? String(job.priority) : ''], [t('band'), job.band && t(job.band)],
         [t('attempts'), job.attempts ? String(job.attempts) : ''], [t('created'), job.created ? moment(job.created) : ''],
       ]));
       if (!e?.instances?.length) return;
       candidates.replaceChildren(h('h3', {}, t('why2')), h('ul.candidates', {}, e.instances.slice(0, 100).map((c) => h('li', {},
-        h('span.name', {}, c.name), h('span.sub', {}, [c.why, c.lacks.slice(0, 5).join(', ')].filter(Boolean).join(': '))))));
+        h('span.name', {}, c.name), h('span.sub', {}, [said(c.why), c.lacks.slice(0, 5).join(', ')].filter(Boolean).join(': '))))));
     };
     draw(null);
     jobs.explain(job).then(draw, () => {});
