@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"image"
 	"image/png"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -69,15 +68,11 @@ func (b *bench) readyA1111(count int) {
 // orders submits a request for A1111 by the plain API, and returns the job's id.
 func (b *bench) orders(payload string) (status int, id, text string) {
 	b.t.Helper()
-	resp, err := http.Post(b.web.URL+"/submit", "application/json", strings.NewReader(`{"service": "a1111", "workflow": `+payload+`}`))
-	require.NoError(b.t, err)
-	defer func() { _ = resp.Body.Close() }()
-	data := must(io.ReadAll(resp.Body))(b.t)
-	var answer struct{ ID string }
-	if resp.StatusCode == http.StatusOK {
-		require.NoError(b.t, json.Unmarshal(data, &answer))
+	status, body := b.post("/submit", `{"service": "a1111", "workflow": `+payload+`}`)
+	if status == http.StatusOK {
+		id = plainOf(b.t, body).ID
 	}
-	return resp.StatusCode, answer.ID, string(data)
+	return status, id, string(body)
 }
 
 // Two A1111 servers and two ComfyUIs work on one queue: each job runs where its kind and its

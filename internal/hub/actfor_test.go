@@ -229,14 +229,3 @@ func TestKeyHeaderIsForKeys(t *testing.T) {
 		require.Equal(t, "no_api_key", kindOfError(t, w.Body.String()))
 	})
 }
-
-// Where there are keys, pages that `cors` lets in may show one in either header.
-func TestKeyHeaderOfPages(t *testing.T) {
-	inBench(t, benchOf(1, withKeys(api.KeysRequired)), func(t *testing.T, b *bench) {
-		for policy, want := range map[api.KeyPolicy]string{api.KeysOptional: "Content-Type, Authorization, X-API-Key", api.KeysOff: "Content-Type, Authorization"} {
-			asks := http.Header{"Origin": {"http://ui.example"}, "Access-Control-Request-Headers": {"x-api-key"}}
-			w := b.call("OPTIONS", "/queue", "", asks, api.Visitor{Keys: policy, CORS: "http://ui.example"})
-			require.Equal(t, want, w.Header().Get("Access-Control-Allow-Headers"))
-		}
-	})
-}

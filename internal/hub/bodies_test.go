@@ -62,13 +62,7 @@ func TestQueueIsFullOfBytes(t *testing.T) {
 // sendPacked makes a request whose body may be compressed.
 func (b *bench) sendPacked(method, path, encoding string, body []byte) (int, []byte) {
 	b.t.Helper()
-	r := must(http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, bytes.NewReader(body)))(b.t)
-	if encoding != "" {
-		r.Header.Set("Content-Encoding", encoding)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(b.t, err)
-	return read(b.t, resp)
+	return read(b.t, b.send(exchange{method: method, path: path, body: string(body), header: headers("Content-Encoding", encoding)}))
 }
 
 // Every route refuses a body that is cheap to send and expensive to read, at little cost.
@@ -164,8 +158,7 @@ func TestBodiesOnTheirWay(t *testing.T) {
 		leave = append(leave, done)
 	}
 	for _, path := range []string{"/prompt", "/upload/image", "/somewhere/else"} {
-		status, answer := b.post(path, "{}")
-		require.Equal(t, http.StatusServiceUnavailable, status, path)
+		answer := answered(b.post(path, "{}"))(t, http.StatusServiceUnavailable, path)
 		require.Equal(t, "busy", kindOf(t, answer))
 	}
 	b.gets("/queue")

@@ -149,8 +149,7 @@ func TestRefusedCallbacks(t *testing.T) {
 		fmt.Sprintf(`"callback_url": %q, "callback_events": []`, r.URL):          "one or more of",
 		fmt.Sprintf(`"callback_url": %q, "callback_events": ["dnoe"]`, r.URL):    "one or more of",
 	} {
-		status, answer := b.called("ann", "refused", extra)
-		require.Equal(t, http.StatusBadRequest, status, answer)
+		answer := answered(b.called("ann", "refused", extra))(t, http.StatusBadRequest)
 		require.Contains(t, answer, `"type": "invalid_callback"`)
 		require.Contains(t, answer, why)
 		require.Equal(t, http.StatusNotFound, statusOf(b.as("ann", "GET", "/hub/jobs/refused", "")), "nothing is queued")
@@ -158,18 +157,15 @@ func TestRefusedCallbacks(t *testing.T) {
 	all := *b.hub.Settings()
 	all.CallbackHosts, _ = ParseHosts([]string{"*"})
 	before := b.hub.config.Swap(&all)
-	status, answer := b.called("ann", "refused", `"callback_url": "https://169.254.169.254/"`)
-	require.Equal(t, http.StatusBadRequest, status, answer)
+	answer := answered(b.called("ann", "refused", `"callback_url": "https://169.254.169.254/"`))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "an address that the hub may not call")
 	b.hub.config.Store(before)
-	status, answer = b.as("ann", "POST", "/submit", `{"workflow": {}, "callback_url": "https://elsewhere.example/"}`)
-	require.Equal(t, http.StatusBadRequest, status, answer)
+	answer = answered(b.as("ann", "POST", "/submit", `{"workflow": {}, "callback_url": "https://elsewhere.example/"}`))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "does not allow this host")
 	settings := *b.hub.Settings()
 	settings.CallbackSecrets = nil
 	b.hub.config.Store(&settings)
-	status, answer = b.called("ann", "refused", fmt.Sprintf(`"callback_url": %q`, r.URL))
-	require.Equal(t, http.StatusBadRequest, status, answer)
+	answer = answered(b.called("ann", "refused", fmt.Sprintf(`"callback_url": %q`, r.URL)))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "this hub has no callbacks")
 	require.Equal(t, http.StatusNotFound, statusOf(b.as("ann", "GET", "/hub/callbacks/secret", "")))
 }
@@ -181,15 +177,14 @@ func TestReplayedCallback(t *testing.T) {
 	r.mu.Lock()
 	r.broken = true
 	r.mu.Unlock()
-	status, answer := b.called("ann", "lost", fmt.Sprintf(`"callback_url": %q`, r.URL))
-	require.Equal(t, http.StatusOK, status, answer)
+	answered(b.called("ann", "lost", fmt.Sprintf(`"callback_url": %q`, r.URL)))(t, http.StatusOK)
 	var dead []struct{ ID, Type, Job, Error string }
 	eventually(t, func() bool {
 		_, answer := b.as("ann", "GET", "/hub/callbacks?state=dead", "")
 		return json.Unmarshal([]byte(answer), &dead) == nil && len(dead) == 1
 	}, time.Minute, time.Millisecond)
 	require.Equal(t, []string{"job.done", "lost", "answered with status 410"}, []string{dead[0].Type, dead[0].Job, dead[0].Error})
-	_, answer = b.as("bob", "GET", "/hub/callbacks?state=dead", "")
+	_, answer := b.as("bob", "GET", "/hub/callbacks?state=dead", "")
 	require.JSONEq(t, "[]", answer)
 	require.Equal(t, http.StatusNotFound, statusOf(b.as("bob", "POST", "/hub/callbacks/"+dead[0].ID+"/replay", "")))
 	r.mu.Lock()

@@ -1,10 +1,8 @@
 package hub
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -134,15 +132,10 @@ func TestStampIsNoPartOfTheHash(t *testing.T) {
 }
 
 // patch changes a job and returns what the hub answers.
-func (b *bench) patch(id, change string, header http.Header) (status int, body []byte) {
+func (b *bench) patch(id, change string, header http.Header) (status int, body string) {
 	b.t.Helper()
-	r := must(http.NewRequestWithContext(b.t.Context(), http.MethodPatch, b.web.URL+"/hub/jobs/"+id, strings.NewReader(change)))(b.t)
-	if header != nil {
-		r.Header = header
-	}
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(b.t, err)
-	return read(b.t, resp)
+	status, _, body = b.ask(http.MethodPatch, "/hub/jobs/"+id, change, header)
+	return status, body
 }
 
 type steered struct {
@@ -154,12 +147,9 @@ type steered struct {
 	Error    string
 }
 
-func (b *bench) steer(id, change string) (j steered) {
+func (b *bench) steer(id, change string) steered {
 	b.t.Helper()
-	status, body := b.patch(id, change, nil)
-	require.Equal(b.t, http.StatusOK, status, string(body))
-	require.NoError(b.t, json.Unmarshal(body, &j))
-	return j
+	return decoded[steered](b.t, answered(b.patch(id, change, nil))(b.t, http.StatusOK))
 }
 
 func TestSteer(t *testing.T) {
@@ -179,22 +169,18 @@ func TestSteer(t *testing.T) {
 		require.Zero(t, *b.explain(second).Position)
 
 		// Neither a page of another site, nor another tenant.
-		status, _ := b.patch(second, `{"paused": true}`, http.Header{"Origin": {"https://evil.example"}})
-		require.Equal(t, http.StatusForbidden, status)
+		answered(b.patch(second, `{"paused": true}`, http.Header{"Origin": {"https://evil.example"}}))(t, http.StatusForbidden)
 		b.tenant = "another tenant"
-		status, body := b.patch(second, `{"paused": true}`, nil)
-		require.Equal(t, http.StatusNotFound, status, string(body))
+		answered(b.patch(second, `{"paused": true}`, nil))(t, http.StatusNotFound)
 		b.tenant = ""
-		status, body = b.patch(long, `{"paused": true}`, nil)
-		require.Equal(t, http.StatusConflict, status, string(body))
-		require.Contains(t, string(body), "The job is not waiting")
+		body := answered(b.patch(long, `{"paused": true}`, nil))(t, http.StatusConflict)
+		require.Contains(t, body, "The job is not waiting")
 
 		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
 		b.finished(second)
 		b.finished(third)
 		require.Equal(t, "queued", b.explain(first).State)
-		status, _ = b.patch(second, `{"paused": true}`, nil)
-		require.Equal(t, http.StatusConflict, status, "it has ended")
+		answered(b.patch(second, `{"paused": true}`, nil))(t, http.StatusConflict, "it has ended")
 		b.steer(first, `{"paused": false}`)
 		b.finished(first)
 	})

@@ -95,17 +95,12 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 			"another node": {`{"1": {"class_type": "LoadImage", "inputs": {"image": "` + good + `"}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0]}}}`, "2", "filename_prefix"},
 			"too many":     {`{` + many.String() + `"2": {"class_type": "SaveImage", "inputs": {"images": ["l0", 0], "filename_prefix": "x"}}}`, fmt.Sprintf("l%d", maxCarried), "image - Invalid image file: a prompt can have 64 files as URLs"},
 		} {
-			status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+test.graph+`}`)
-			require.Equal(t, http.StatusBadRequest, status, name)
+			answer := answered(b.as("ann", "POST", "/prompt", `{"prompt": `+test.graph+`}`))(t, http.StatusBadRequest, name)
 			require.NotContains(t, answer, good[40:], name)
 			require.Zero(t, b.uploadCount("ann"), name)
-			refusal := decoded[struct {
-				Errors map[string]struct {
-					Errors []struct{ Details string }
-				} `json:"node_errors"`
-			}](t, answer)
-			require.Contains(t, refusal.Errors, test.node, name+": "+answer)
-			require.Equal(t, test.details, refusal.Errors[test.node].Errors[0].Details, name)
+			refusal := nodeErrors(t, answer)
+			require.Contains(t, refusal, test.node, name+": "+answer)
+			require.Equal(t, test.details, refusal[test.node].Errors[0].Details, name)
 		}
 		// ComfyUI runs the outputs that are good. Only what they read is stored.
 		answer := b.acts("ann", "POST", "/prompt", `{"prompt": `+two(good, "hers.png")+`}`)
@@ -127,8 +122,7 @@ func TestFileInsideAPromptCounts(t *testing.T) {
 			status, answer = post(2)
 			require.Equal(t, http.StatusInsufficientStorage, status)
 			b.refused(limit, status, answer)
-			status, answer = post(1)
-			require.Equal(t, http.StatusOK, status, "the same file again: "+answer)
+			answered(post(1))(t, http.StatusOK, "the same file again")
 		})
 	}
 }
@@ -143,8 +137,7 @@ func TestFileInsideAPromptOwnsItsName(t *testing.T) {
 			return strings.TrimPrefix(b.carriedName("ann", id), "embedded/")
 		}
 		name := post("first")
-		status, answer := b.uploadAs("ann", name, pixel(t, color.Gray{8}), "subfolder", "embedded", "overwrite", "true")
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(b.uploadAs("ann", name, pixel(t, color.Gray{8}), "subfolder", "embedded", "overwrite", "true"))(t, http.StatusOK)
 		require.Equal(t, name, post("second"))
 		_, got := b.as("ann", "GET", "/view?type=input&subfolder=embedded&filename="+name, "")
 		require.Equal(t, picture, got)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"image/color"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"strings"
 	"sync"
@@ -127,18 +126,8 @@ func (c v2) ends(j v2Job) v2Job {
 // uploads posts an asset.
 func (c v2) uploads(path, content string, more ...string) (int, v2Asset, string) {
 	c.t.Helper()
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	fields := append([]string{"content_type", "image/png", "file_path", path, "tags", "input", "tags", "x"}, more...)
-	for n := 0; n < len(fields); n += 2 {
-		require.NoError(c.t, form.WriteField(fields[n], fields[n+1]))
-	}
-	part, err := form.CreateFormFile("file", "any.png")
-	require.NoError(c.t, err)
-	_, err = io.WriteString(part, content)
-	require.NoError(c.t, err)
-	require.NoError(c.t, form.Close())
-	status, answer, code := c.do("POST", "/api/v2/assets", form.FormDataContentType(), body.Bytes())
+	kind, body := form(c.t, "file", "any.png", content, append([]string{"content_type", "image/png", "file_path", path, "tags", "input", "tags", "x"}, more...)...)
+	status, answer, code := c.do("POST", "/api/v2/assets", kind, []byte(body))
 	var a v2Asset
 	if code == "" {
 		a = decoded[v2Asset](c.t, answer)
@@ -278,12 +267,10 @@ func TestComfyV2Keys(t *testing.T) {
 		require.Equal(t, map[string]int{"201": 1, "422idempotency_key_reuse": 5}, got)
 		status, code := post("ann", "k", picture(1))
 		require.Equal(t, "422 idempotency_key_reuse", fmt.Sprint(status, " ", code))
-		status, _ = post("bob", "k", picture(1))
-		require.Equal(t, http.StatusCreated, status)
+		answered(post("bob", "k", picture(1)))(t, http.StatusCreated)
 		status, code = post("bob", "r", `{}`)
 		require.Equal(t, "422 invalid_workflow", fmt.Sprint(status, " ", code))
-		status, _ = post("bob", "r", picture(1))
-		require.Equal(t, http.StatusCreated, status)
+		answered(post("bob", "r", picture(1)))(t, http.StatusCreated)
 		for _, key := range []string{"", strings.Repeat("k", 256)} {
 			status, code = post("bob", key, picture(1))
 			require.Equal(t, "400 invalid_request", fmt.Sprint(status, " ", code))

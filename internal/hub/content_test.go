@@ -231,8 +231,7 @@ func TestUserdataWithDecodedSlashes(t *testing.T) {
 // A name that only contains two dots leads nowhere else. Uploads take it, so /view finds it.
 func TestDotsInsideAName(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
-		status, name := b.upload("two..dots.png", "", "picture")
-		require.Equal(t, http.StatusOK, status)
+		name := answered(b.upload("two..dots.png", "", "picture"))(t, http.StatusOK)
 		require.Equal(t, "two..dots.png", name)
 		b.play([]exchange{
 			{method: "GET", path: "/view?type=input&filename=two..dots.png", status: 200, want: "picture"},
@@ -295,8 +294,7 @@ func TestUserfileHeaders(t *testing.T) {
 		b.post("/userdata/page.html", "0123456789")
 		b.post("/userdata/user.css", "a {}")
 		resp := b.send(exchange{method: "GET", path: "/userdata/page.html", header: map[string]string{"Range": "bytes=2-4"}})
-		status, body := read(t, resp)
-		require.Equal(t, http.StatusPartialContent, status)
+		body := answered(read(t, resp))(t, http.StatusPartialContent)
 		require.Equal(t, "234", string(body))
 		require.Equal(t, "bytes 2-4/10", resp.Header.Get("Content-Range"))
 		require.Equal(t, "attachment", resp.Header.Get("Content-Disposition"))
@@ -307,8 +305,7 @@ func TestUserfileHeaders(t *testing.T) {
 		resp = b.send(exchange{method: "GET", path: "/userdata/page.html", header: map[string]string{"If-None-Match": resp.Header.Get("Etag")}})
 		require.Equal(t, http.StatusNotModified, statusOf(read(t, resp)))
 		resp = b.send(exchange{method: "HEAD", path: "/userdata/user.css"})
-		status, body = read(t, resp)
-		require.Equal(t, http.StatusOK, status)
+		body = answered(read(t, resp))(t, http.StatusOK)
 		require.Empty(t, body)
 		require.Equal(t, "4", resp.Header.Get("Content-Length"))
 		require.Equal(t, "text/css", resp.Header.Get("Content-Type"))
@@ -318,8 +315,7 @@ func TestUserfileHeaders(t *testing.T) {
 
 func TestUserfileLimit(t *testing.T) {
 	inBench(t, benchOf(0, func(b *bench) { b.settings.MaxUpload = 10 }), func(t *testing.T, b *bench) {
-		status, body := b.post("/userdata/x", "0123456789")
-		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+		body := answered(b.post("/userdata/x", "0123456789"))(t, http.StatusRequestEntityTooLarge)
 		require.Equal(t, "Maximum request body size 10 exceeded, actual body size 10", string(body))
 		require.Equal(t, http.StatusNotFound, statusOf(b.get("/userdata/x")))
 	})

@@ -55,11 +55,9 @@ func TestInstanceAnswersAtTheDoor(t *testing.T) {
 				body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, graph)
 				resp, err := http.Post(b.instances[0].url()+"/prompt", "application/json", strings.NewReader(body))
 				require.NoError(t, err)
-				status, want := read(t, resp)
-				require.Equal(t, http.StatusBadRequest, status)
+				want := answered(read(t, resp))(t, http.StatusBadRequest)
 
-				status, answer := b.post("/prompt", body)
-				require.Equal(t, http.StatusBadRequest, status, string(answer))
+				answer := answered(b.post("/prompt", body))(t, http.StatusBadRequest)
 				require.JSONEq(t, string(want), string(answer))
 				for _, path := range []string{"/queue", "/history", "/api/jobs"} {
 					_, listing := b.get(path)
@@ -178,8 +176,7 @@ func TestDoorOfTwoHubs(t *testing.T) {
 			b := []*bench{one, two}[n%2]
 			// It hears from the other hub that the last run has ended.
 			eventually(t, func() bool { return b.hub.dispatch.Openings.HasIdle(catalog.Requirements{}, job.DefaultTenant) }, time.Minute, time.Millisecond)
-			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(-1-n, false)))
-			require.Equal(t, http.StatusBadRequest, status, string(answer))
+			answer := answered(b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(-1-n, false))))(t, http.StatusBadRequest)
 			require.Contains(t, string(answer), "value must not be negative")
 			id := b.submit(checked(1+n, false), "ann")
 			require.Equal(t, "success", b.finished(id).Status.Text)
@@ -226,8 +223,7 @@ func TestLessons(t *testing.T) {
 		good := map[string]string{"bounds": bounded(-1, "PNG", "1"), "options": bounded(0, "GIF", "1"), "link": bounded(0, "PNG", "4")}
 		said := map[string][]byte{}
 		for name, graph := range good {
-			status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
-			require.Equal(t, http.StatusBadRequest, status, string(answer))
+			answer := answered(b.post("/prompt", `{"prompt": `+graph+`}`))(t, http.StatusBadRequest)
 			said[name] = answer
 		}
 		require.Equal(t, http.StatusBadRequest, statusOf(b.post("/prompt", `{"prompt": `+checked(-1, false)+`}`)))
@@ -236,8 +232,7 @@ func TestLessons(t *testing.T) {
 		}
 		eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
 		for name, graph := range good {
-			status, answer := b.post("/prompt", `{"prompt": `+graph+`}`)
-			require.Equal(t, http.StatusBadRequest, status, name)
+			answer := answered(b.post("/prompt", `{"prompt": `+graph+`}`))(t, http.StatusBadRequest, name)
 			require.JSONEq(t, string(said[name]), string(answer), name)
 		}
 		// The hub applies other checks to the same input of the same class. Checks of

@@ -105,8 +105,7 @@ func TestReadOnce(t *testing.T) {
 		"fetches it below /api":     {goOn: get("/api/history/")},
 		"fetches the job":           {goOn: get("/api/jobs/")},
 		"posts a prompt that is refused": {goOn: func(t *testing.T, c *client, _ string) {
-			status, body := b.post("/prompt", `{"prompt": {}, "client_id": "reads once and posts a prompt that is refused"}`)
-			require.Equal(t, http.StatusBadRequest, status, string(body))
+			answered(b.post("/prompt", `{"prompt": {}, "client_id": "reads once and posts a prompt that is refused"}`))(t, http.StatusBadRequest)
 			require.NoError(t, c.conn.CloseNow())
 		}},
 		"looks at another entry":           {goOn: get("/history/another"), again: true},

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -107,12 +106,8 @@ func TestExplain(t *testing.T) {
 // postFor posts a prompt and returns its id and the header X-ComfyHub-Eta.
 func (b *bench) postFor(graph, client string) (id, eta string) {
 	b.t.Helper()
-	resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(fmt.Sprintf(`{"prompt": %s, "client_id": %q}`, graph, client)))
-	require.NoError(b.t, err)
-	eta = resp.Header.Get("X-ComfyHub-Eta")
-	status, body := read(b.t, resp)
-	require.Equal(b.t, http.StatusOK, status, string(body))
-	return idOf(b.t, body), eta
+	_, header, body := b.ask(http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": %q}`, graph, client), nil)
+	return idOf(b.t, body), header.Get("X-ComfyHub-Eta")
 }
 
 // etaOf is the eta of a job in /hub/jobs/ID, in the list, and in its explanation.
@@ -122,20 +117,13 @@ func (b *bench) etaOf(id string) (of [3]*float64) {
 		ID  string   `json:"id"`
 		ETA *float64 `json:"eta"`
 	}
-	var one, explained view
-	var list []view
-	_, body := b.get("/hub/jobs/" + id)
-	require.NoError(b.t, json.Unmarshal(body, &one), string(body))
-	_, body = b.get("/hub/jobs")
-	require.NoError(b.t, json.Unmarshal(body, &list), string(body))
-	_, body = b.post("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, id))
-	require.NoError(b.t, json.Unmarshal(body, &explained), string(body))
-	for _, v := range list {
+	of[0] = decoded[view](b.t, b.gets("/hub/jobs/"+id)).ETA
+	for _, v := range decoded[[]view](b.t, b.gets("/hub/jobs")) {
 		if v.ID == id {
 			of[1] = v.ETA
 		}
 	}
-	of[0], of[2] = one.ETA, explained.ETA
+	of[2] = decoded[view](b.t, b.posts("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, id))).ETA
 	return of
 }
 

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bytes"
-	"encoding/json"
 	"mime/multipart"
 	"net/http"
 	"strings"
@@ -93,18 +92,23 @@ func TestTroubleInHTML(t *testing.T) {
 // upload posts a file and returns the name it was given.
 func (b *bench) upload(name, subfolder, content string) (int, string) {
 	b.t.Helper()
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	part := must(form.CreateFormFile("image", name))(b.t)
-	must(part.Write([]byte(content)))(b.t)
-	require.NoError(b.t, form.WriteField("subfolder", subfolder))
-	require.NoError(b.t, form.Close())
-	resp, err := http.Post(b.web.URL+"/upload/image", form.FormDataContentType(), &body)
-	require.NoError(b.t, err)
-	status, answer := read(b.t, resp)
-	var got struct{ Name string }
-	if status == http.StatusOK {
-		require.NoError(b.t, json.Unmarshal(answer, &got), string(answer))
+	kind, body := form(b.t, "image", name, content, "subfolder", subfolder)
+	status, _, answer := b.ask(http.MethodPost, "/upload/image", body, http.Header{"Content-Type": {kind}})
+	if status != http.StatusOK {
+		return status, ""
 	}
-	return status, got.Name
+	return status, decoded[struct{ Name string }](b.t, answer).Name
+}
+
+// form is the body of an upload of one file, with further fields.
+func form(t testing.TB, field, name, content string, fields ...string) (kind, body string) {
+	t.Helper()
+	var out bytes.Buffer
+	form := multipart.NewWriter(&out)
+	for n := 0; n < len(fields); n += 2 {
+		require.NoError(t, form.WriteField(fields[n], fields[n+1]))
+	}
+	must(must(form.CreateFormFile(field, name))(t).Write([]byte(content)))(t)
+	require.NoError(t, form.Close())
+	return form.FormDataContentType(), out.String()
 }

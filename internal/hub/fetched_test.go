@@ -76,8 +76,7 @@ func TestFileBehindAURL(t *testing.T) {
 		require.NotContains(t, history, "secret", "a signed link is not kept")
 	}
 	require.Equal(t, names[0], names[1], "the name comes from the content")
-	status, answer := b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(names[0], "embedded/"), "")
-	require.Equal(t, http.StatusNotFound, status, answer)
+	answered(b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(names[0], "embedded/"), ""))(t, http.StatusNotFound)
 	b.acts("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL+"/moved.png")+`}`)
 	require.Empty(t, b.hub.submitter.fetcher.tenants, "no turn is left over")
 }
@@ -138,15 +137,10 @@ func TestRefusedURLs(t *testing.T) {
 		graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "3": {"class_type": "LoadImage", "inputs": {"image": %q}},
 			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
 			"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, dataURL(pixel(t, color.Gray{1})), link+"#secret")
-		status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+graph+`}`)
-		require.Equal(t, http.StatusBadRequest, status, link)
-		refusal := decoded[struct {
-			Errors map[string]struct {
-				Errors []struct{ Details string }
-			} `json:"node_errors"`
-		}](t, answer)
-		require.Len(t, refusal.Errors, 1)
-		require.Equal(t, "image - Invalid image file: "+reason, refusal.Errors["3"].Errors[0].Details, link)
+		answer := answered(b.as("ann", "POST", "/prompt", `{"prompt": `+graph+`}`))(t, http.StatusBadRequest, link)
+		refusal := nodeErrors(t, answer)
+		require.Len(t, refusal, 1)
+		require.Equal(t, "image - Invalid image file: "+reason, refusal["3"].Errors[0].Details, link)
 		require.NotContains(t, answer, "secret")
 		require.Zero(t, b.uploadCount("ann"), link)
 	}
@@ -162,8 +156,7 @@ func TestURLsAreOff(t *testing.T) {
 	t.Parallel()
 	server := elsewhere(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was called") })
 	b := shared(t, TenantLimits{}, serving(sim.Config{}))
-	status, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL)+`}`)
-	require.Equal(t, http.StatusBadRequest, status)
+	answer := answered(b.as("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL)+`}`))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "image - Invalid image file: "+server.URL)
 }
 

@@ -109,16 +109,14 @@ func TestCustomRoutes(t *testing.T) {
 		b := packed(t, p)
 		for _, path := range []string{"/pack/a%2Fb%20c/%C3%BC?x=%2F&y=1;2", "/pack/", "/pack/a//b", "/pack/a+b"} {
 			resp := b.send(exchange{method: "PATCH", path: path, body: "body", header: map[string]string{"Origin": "http://" + b.web.Listener.Addr().String(), "Sec-Fetch-Mode": "cors"}})
-			status, body := read(t, resp)
-			require.Equal(t, http.StatusTeapot, status)
+			body := answered(read(t, resp))(t, http.StatusTeapot)
 			require.Equal(t, "one", string(body))
 			require.Equal(t, "PATCH "+path+" body", p.last())
 			require.Empty(t, resp.Header.Get("Content-Language"), "what a browser says of the page stays at the hub")
 		}
 
 		resp := b.send(exchange{method: "GET", path: "/pack/file", header: map[string]string{"Range": "bytes=2-4"}})
-		status, body := read(t, resp)
-		require.Equal(t, http.StatusPartialContent, status)
+		body := answered(read(t, resp))(t, http.StatusPartialContent)
 		require.Equal(t, "234", string(body))
 		require.Equal(t, "bytes 2-4/10", resp.Header.Get("Content-Range"))
 

@@ -135,8 +135,7 @@ func TestWaitingPage(t *testing.T) {
 			}
 		}
 		resp := b.send(exchange{method: "GET", path: "/"})
-		status, body := read(t, resp)
-		require.Equal(t, http.StatusServiceUnavailable, status)
+		body := answered(read(t, resp))(t, http.StatusServiceUnavailable)
 		require.NotContains(t, string(body), "<")
 		require.Equal(t, http.StatusNotFound, statusOf(b.get("/assets/plain.js")))
 

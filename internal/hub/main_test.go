@@ -72,6 +72,15 @@ func (b *bench) posts(path, body string) []byte {
 // statusOf is the status of an answer.
 func statusOf[T any](status int, _ T) int { return status }
 
+// answered requires a status of an answer and returns its body: answered(b.get(path))(t, 404).
+func answered[B any](status int, body B) func(t testing.TB, want int, about ...any) B {
+	return func(t testing.TB, want int, about ...any) B {
+		t.Helper()
+		require.Equal(t, want, status, "%v: %s", about, body)
+		return body
+	}
+}
+
 // must returns the result of a call that must not fail: must(call())(t).
 func must[T any](v T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
@@ -86,6 +95,19 @@ func decoded[T any, B ~string | ~[]byte](t testing.TB, text B) (v T) {
 	t.Helper()
 	require.NoError(t, json.Unmarshal([]byte(text), &v), string(text))
 	return v
+}
+
+// nodeError is what an answer to POST /prompt says of a node.
+type nodeError struct {
+	Errors []struct{ Type, Details string }
+}
+
+// nodeErrors are those of a prompt that was refused, by node.
+func nodeErrors[B ~string | ~[]byte](t testing.TB, answer B) map[string]nodeError {
+	t.Helper()
+	return decoded[struct {
+		Errors map[string]nodeError `json:"node_errors"`
+	}](t, answer).Errors
 }
 
 // idOf returns the prompt_id of an answer to POST /prompt.

@@ -132,8 +132,7 @@ func TestMixedFleetHasOneOrder(t *testing.T) {
 				m.sd("ann", name, priority, 100)
 				continue
 			}
-			status, answer := m.comfy("ann", name, priority, work(10, n, "none")) // a fifth of a second
-			require.Equal(t, http.StatusOK, status, answer)
+			answered(m.comfy("ann", name, priority, work(10, n, "none")))(t, http.StatusOK) // a fifth of a second
 		}
 		require.NoError(t, m.hub.Operator().Resume(t.Context(), StopAll))
 		var names []string

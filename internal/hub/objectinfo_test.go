@@ -126,8 +126,7 @@ func TestNewModelIsKnownAtOnce(t *testing.T) {
 			b.submit(endless(n), fmt.Sprint("busy", n))
 		}
 		eventually(t, func() bool { return shelves[0].Started()+shelves[1].Started() == 2 }, time.Minute, 5*time.Millisecond)
-		status, answer := b.try(withLora("new.safetensors"))
-		require.Equal(t, http.StatusBadRequest, status)
+		answer := answered(b.try(withLora("new.safetensors")))(t, http.StatusBadRequest)
 		require.Contains(t, answer, "value_not_in_list")
 
 		shelves[1].put("loras", "new.safetensors")
@@ -272,8 +271,7 @@ func TestBadNamesCostLittle(t *testing.T) {
 		began := time.Now()
 		const posts = 200
 		for n := range posts {
-			status, _ := b.try(withLora(fmt.Sprint("no", n, ".safetensors")))
-			require.Equal(t, http.StatusBadRequest, status)
+			answered(b.try(withLora(fmt.Sprint("no", n, ".safetensors"))))(t, http.StatusBadRequest)
 		}
 		may := 5 + int64(time.Since(began)/(2*time.Second)) + 1
 		require.LessOrEqual(t, s.parts.Load(), may)
@@ -290,8 +288,7 @@ func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
 		hold := make(chan struct{})
 		shelves[0].hold.Store(&hold)
 		for range 3 {
-			status, answer := b.try(withLora("no.safetensors"))
-			require.Equal(t, http.StatusBadRequest, status)
+			answer := answered(b.try(withLora("no.safetensors")))(t, http.StatusBadRequest)
 			require.Contains(t, answer, "value_not_in_list")
 		}
 		shelves[1].put("loras", "new.safetensors")

@@ -130,8 +130,7 @@ func TestHubStartsBeforeItsBucket(t *testing.T) {
 	secret := fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1))
 	b.posts("/prompt", secret)
 	sig := base64.RawURLEncoding.EncodeToString(append([]byte{1}, make([]byte, 60)...))
-	status, answer := b.get("/hub/files/a.png?exp=" + strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10) + "&sig=" + sig)
-	require.Equal(t, http.StatusForbidden, status, string(answer))
+	answered(b.get("/hub/files/a.png?exp="+strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)+"&sig="+sig))(t, http.StatusForbidden)
 }
 
 // A hub whose storage is not mounted at the start does not take the empty folder for a

@@ -235,18 +235,25 @@ func TestCORS(t *testing.T) {
 	})
 }
 
-// ComfyUI's web UI names its user in each request, also where its page comes from another site.
-func TestCORSOfComfyUser(t *testing.T) {
+// ComfyUI's web UI names its user in each request, also where its page comes from another site; and
+// where there are keys, such a page may show one in either header.
+func TestHeadersOfForeignPages(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		for asked, want := range map[string]string{
-			"":                        "Content-Type, Authorization",
-			"content-type":            "Content-Type, Authorization",
-			"comfy-user":              "Content-Type, Authorization, Comfy-User",
-			"Comfy-User,content-type": "Content-Type, Authorization, Comfy-User",
+		for _, c := range []struct {
+			asked string
+			keys  api.KeyPolicy
+			want  string
+		}{
+			{"", api.KeysOff, "Content-Type, Authorization"},
+			{"content-type", api.KeysOff, "Content-Type, Authorization"},
+			{"comfy-user", api.KeysOff, "Content-Type, Authorization, Comfy-User"},
+			{"Comfy-User,content-type", api.KeysOff, "Content-Type, Authorization, Comfy-User"},
+			{"x-api-key", api.KeysOff, "Content-Type, Authorization"},
+			{"x-api-key", api.KeysOptional, "Content-Type, Authorization, X-API-Key"},
 		} {
-			asks := http.Header{"Origin": {"http://ui.example"}, "Access-Control-Request-Headers": {asked}}
-			w := b.call("OPTIONS", "/queue", "", asks, api.Visitor{CORS: "http://ui.example"})
-			require.Equal(t, want, w.Header().Get("Access-Control-Allow-Headers"), asked)
+			asks := http.Header{"Origin": {"http://ui.example"}, "Access-Control-Request-Headers": {c.asked}}
+			w := b.call("OPTIONS", "/queue", "", asks, api.Visitor{Keys: c.keys, CORS: "http://ui.example"})
+			require.Equal(t, c.want, w.Header().Get("Access-Control-Allow-Headers"), c.asked)
 		}
 	})
 }

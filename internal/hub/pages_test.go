@@ -201,8 +201,7 @@ func TestFolderListing(t *testing.T) {
 			}
 			require.Equal(t, want, b.text("/internal/files/output"))
 			require.Equal(t, "[]", b.text("/internal/files/input"))
-			status, body := b.get("/internal/files/nope")
-			require.Equal(t, http.StatusBadRequest, status)
+			body := answered(b.get("/internal/files/nope"))(t, http.StatusBadRequest)
 			require.Equal(t, `{"error": "Invalid directory type"}`, string(body))
 		}
 	})

@@ -127,8 +127,7 @@ func TestBrokenUTF8NamesNothing(t *testing.T) {
 			b.settings.Instances = []string{instance.URL}
 		})
 		for _, path := range []string{"/history/%E4", "/api/history/%e4%20x", "/object_info/%E4", "/api/object_info/a%FF"} {
-			status, body := read(t, b.send(exchange{method: "GET", path: path + "?" + mark}))
-			require.Equal(t, http.StatusOK, status, path)
+			body := answered(read(t, b.send(exchange{method: "GET", path: path + "?" + mark})))(t, http.StatusOK, path)
 			require.Equal(t, "{}", string(body), path)
 		}
 		for _, path := range []string{"/history/%E4/x", "/history/", "/models/%E4", "/%E4", "/history/%E4%2f..", "/history/%E4%00"} {

@@ -71,8 +71,7 @@ func TestPlainJob(t *testing.T) {
 		require.True(t, strings.HasPrefix(file.URL, b.web.URL+"/view?"), file.URL)
 		resp, err := http.Get(file.URL)
 		require.NoError(t, err)
-		status, image := read(t, resp)
-		require.Equal(t, http.StatusOK, status)
+		image := answered(read(t, resp))(t, http.StatusOK)
 		require.Contains(t, string(image[:8]), "PNG")
 		entry, ok := b.history(accepted.ID)
 		require.True(t, ok)
@@ -205,8 +204,7 @@ func TestPlainRefusals(t *testing.T) {
 		require.JSONEq(t, `{"detail": "Job not found"}`, string(answer))
 		done := b.order(picture(1), "")
 		for _, timeout := range []string{"", "x", "-1", "NaN"} {
-			status, answer = b.get("/wait/" + done.ID + "?timeout=" + timeout)
-			require.Equal(t, http.StatusBadRequest, status, string(answer))
+			answered(b.get("/wait/"+done.ID+"?timeout="+timeout))(t, http.StatusBadRequest)
 		}
 	})
 }
@@ -221,11 +219,9 @@ func TestPlainSavedWorkflow(t *testing.T) {
 		ended := b.plain("/wait/" + accepted.ID + "?timeout=60")
 		require.Equal(t, "completed", ended.Status)
 		require.Contains(t, ended.Result.Files[0].Filename, "saved")
-		status, answer := b.post("/submit", `{"workflow": `+fmt.Sprintf(saved, "Nonsense")+`}`)
-		require.Equal(t, http.StatusUnprocessableEntity, status, string(answer))
+		answer := answered(b.post("/submit", `{"workflow": `+fmt.Sprintf(saved, "Nonsense")+`}`))(t, http.StatusUnprocessableEntity)
 		require.Contains(t, plainOf(t, answer).NodeErrors, "3")
-		status, answer = b.post("/submit", `{"workflow": {"nodes": [{"id": 1, "type": "s"}], "definitions": {"subgraphs": [{"id": "s", "nodes": [{"id": 1, "type": "s"}]}]}}}`)
-		require.Equal(t, http.StatusBadRequest, status, string(answer))
+		answer = answered(b.post("/submit", `{"workflow": {"nodes": [{"id": 1, "type": "s"}], "definitions": {"subgraphs": [{"id": "s", "nodes": [{"id": 1, "type": "s"}]}]}}}`))(t, http.StatusBadRequest)
 		require.Contains(t, plainOf(t, answer).Detail, "too deeply")
 	})
 }
@@ -277,8 +273,7 @@ func TestPlainLimits(t *testing.T) {
 		require.Equal(t, http.StatusTooManyRequests, status, string(body))
 		require.Equal(t, "10", resp.Header.Get("Retry-After"))
 		require.Contains(t, plainOf(t, body).Detail, "tenant_limits waiting")
-		status, body = b.post("/submit", `{"workflow": `+picture(2)+`, "client_id": "`+strings.Repeat("x", 70<<10)+`"}`)
-		require.Equal(t, http.StatusRequestEntityTooLarge, status)
+		body = answered(b.post("/submit", `{"workflow": `+picture(2)+`, "client_id": "`+strings.Repeat("x", 70<<10)+`"}`))(t, http.StatusRequestEntityTooLarge)
 		require.NotEmpty(t, plainOf(t, body).Detail)
 
 		var streams []io.Closer
@@ -289,8 +284,7 @@ func TestPlainLimits(t *testing.T) {
 			streams = append(streams, resp.Body)
 		}
 		for _, path := range []string{"/events/", "/wait/"} {
-			status, body = b.get(path + running.ID)
-			require.Equal(t, http.StatusTooManyRequests, status, string(body))
+			body = answered(b.get(path+running.ID))(t, http.StatusTooManyRequests)
 			require.Contains(t, plainOf(t, body).Detail, "tenant_limits sockets")
 		}
 		for _, s := range streams {

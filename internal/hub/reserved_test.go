@@ -29,28 +29,24 @@ func TestReserved(t *testing.T) {
 			return b.as(tenant, http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "%s-id"}`, graph, tenant))
 		}
 		for range 3 { // its own instance is the better one, and nobody else's
-			status, answer := post("bob", picture(1))
-			require.Equal(t, http.StatusOK, status, answer)
+			answered(post("bob", picture(1)))(t, http.StatusOK)
 			eventually(t, func() bool {
 				_, text := b.as("bob", http.MethodGet, "/hub/jobs/bob-id", "")
 				return strings.Contains(text, `"status": "done"`) && !strings.Contains(text, own)
 			}, time.Minute, 5*time.Millisecond)
 		}
-		status, answer := post("bob", work(1, 1, "none"))
-		require.Equal(t, http.StatusBadRequest, status)
+		answer := answered(post("bob", work(1, 1, "none")))(t, http.StatusBadRequest)
 		require.Contains(t, answer, "reserved for other tenants")
 		require.Contains(t, answer, `"node_errors": {}`)
 		require.NotContains(t, answer, "ada")
-		status, answer = post("ada", endless(1))
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(post("ada", endless(1)))(t, http.StatusOK)
 		eventually(t, func() bool {
 			_, text := b.as("ada", http.MethodGet, "/hub/jobs/ada-id", "")
 			return strings.Contains(text, `"status": "running"`) && strings.Contains(text, own)
 		}, time.Minute, 5*time.Millisecond)
 
 		require.NoError(t, b.hub.Operator().Pause(t.Context(), StopTenant("bob")))
-		status, answer = post("bob", picture(2))
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(post("bob", picture(2)))(t, http.StatusOK)
 		answer = b.acts("bob", http.MethodPost, "/hub/explain", `{"prompt_id": "bob-id"}`)
 		require.Contains(t, answer, "it is reserved for other tenants")
 		require.NotContains(t, answer, "studio")

@@ -66,8 +66,7 @@ func TestSignedLinks(t *testing.T) {
 		require.Equal(t, http.StatusNotModified, response.StatusCode)
 
 		// Nobody gets a link to another tenant's file or to a file that does not exist.
-		status, _ = b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
-		require.Equal(t, http.StatusNotFound, status)
+		answered(b.linkTo(fmt.Sprintf(`{"filename": %q}`, name)))(t, http.StatusNotFound)
 		b.tenant = "telegram:12345"
 		for ask, want := range map[string]int{
 			`{"filename": "ComfyUI_00099_.png"}`:                     http.StatusNotFound,
@@ -181,8 +180,7 @@ func TestLinkThatIsValidForTooLongIsRefused(t *testing.T) {
 		name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 		now := time.Now()
 		link := must(b.hub.links.signer.link("", job.FileRef{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0)))(t)
-		status, body := b.get(api.LinkPath + link)
-		require.Equal(t, http.StatusForbidden, status)
+		body := answered(b.get(api.LinkPath+link))(t, http.StatusForbidden)
 		require.Contains(t, string(body), "longer than links may")
 	})
 }
@@ -289,15 +287,10 @@ func TestSecretsOfNobody(t *testing.T) {
 		b.settings.Instances, b.settings.SecretsTo = []string{only.url}, []string{"gpu*"}
 	})
 	eventually(t, b.hub.classes.beginning.hasLooked, time.Minute, 5*time.Millisecond)
-	status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"auth_token_comfy_org": "very secret"}}`, paidPicture(1)))
-	require.Equal(t, http.StatusBadRequest, status, string(answer))
-	refused := decoded[struct {
-		Errors map[string]struct {
-			Errors []struct{ Details string }
-		} `json:"node_errors"`
-	}](t, answer)
-	require.Len(t, refused.Errors["2"].Errors, 1, string(answer))
-	require.Contains(t, refused.Errors["2"].Errors[0].Details, "secrets_to")
+	answer := answered(b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"auth_token_comfy_org": "very secret"}}`, paidPicture(1))))(t, http.StatusBadRequest)
+	refused := nodeErrors(t, answer)
+	require.Len(t, refused["2"].Errors, 1, string(answer))
+	require.Contains(t, refused["2"].Errors[0].Details, "secrets_to")
 	b.finished(b.submitWith(paidPicture(2), `{}`))
 	require.Zero(t, only.given("very secret"))
 	var warned bool

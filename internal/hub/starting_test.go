@@ -67,16 +67,14 @@ func TestFirstSecond(t *testing.T) {
 			} {
 				all.Go(func() {
 					time.Sleep(delay)
-					status, body := b.get(path)
-					require.Equal(t, http.StatusOK, status, path)
+					body := answered(b.get(path))(t, http.StatusOK, path)
 					require.Contains(t, string(body), want, path)
 				})
 			}
 			for graph, want := range map[string]string{strange: "NobodyHasThis", tooSmall: "value_smaller_than_min"} {
 				all.Go(func() {
 					time.Sleep(delay)
-					status, body := b.post("/prompt", asPrompt(graph))
-					require.Equal(t, http.StatusBadRequest, status)
+					body := answered(b.post("/prompt", asPrompt(graph)))(t, http.StatusBadRequest)
 					require.Contains(t, string(body), want)
 				})
 			}
@@ -86,8 +84,7 @@ func TestFirstSecond(t *testing.T) {
 
 		// Killed and restarted, it knows what they could run.
 		b.restarted(front.URL)
-		status, body := b.post("/prompt", asPrompt(strange))
-		require.Equal(t, http.StatusBadRequest, status, string(body))
+		answered(b.post("/prompt", asPrompt(strange)))(t, http.StatusBadRequest)
 		require.Contains(t, b.text("/object_info"), `"KSampler"`)
 	})
 }
@@ -135,8 +132,7 @@ func TestInstanceThatTellsNothing(t *testing.T) {
 				began := time.Now()
 				resp, err := http.Get(b.web.URL + "/object_info")
 				require.NoError(t, err)
-				status, body := read(t, resp)
-				require.Equal(t, http.StatusServiceUnavailable, status, string(body))
+				body := answered(read(t, resp))(t, http.StatusServiceUnavailable)
 				require.Equal(t, "2", resp.Header.Get("Retry-After"))
 				answer := decoded[struct{ Error struct{ Type string } }](t, body)
 				require.Equal(t, "starting", answer.Error.Type)

@@ -6,7 +6,6 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"mime/multipart"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -64,15 +63,10 @@ func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 
 		b.tenant = "bob"
 		for _, name := range []string{"mine.png", apart, apart + " [input]", "left.png", e.Outputs["2"].Images[0].Filename + " [output]"} {
-			status, answer := b.post("/prompt", `{"prompt": `+loading(name)+`}`)
-			require.Equal(t, http.StatusBadRequest, status, name)
-			refusal := decoded[struct {
-				Errors map[string]struct {
-					Errors []struct{ Type, Details string }
-				} `json:"node_errors"`
-			}](t, answer)
-			require.Equal(t, "custom_validation_failed", refusal.Errors["1"].Errors[0].Type)
-			require.Equal(t, "image - Invalid image file: "+name, refusal.Errors["1"].Errors[0].Details)
+			answer := answered(b.post("/prompt", `{"prompt": `+loading(name)+`}`))(t, http.StatusBadRequest, name)
+			refusal := nodeErrors(t, answer)
+			require.Equal(t, "custom_validation_failed", refusal["1"].Errors[0].Type)
+			require.Equal(t, "image - Invalid image file: "+name, refusal["1"].Errors[0].Details)
 			name, typ, _ := strings.Cut(name, " [")
 			require.Contains(t, []int{http.StatusNotFound, http.StatusBadRequest}, statusOf(b.get("/view?filename="+name[strings.LastIndexByte(name, '/')+1:]+"&type="+strings.TrimSuffix(typ, "]"))))
 		}
@@ -80,23 +74,11 @@ func TestTenantsDoNotReadEachOthersFiles(t *testing.T) {
 }
 
 // uploadAs uploads a file as a tenant. fields are further fields of the form.
-func (b *bench) uploadAs(tenant, name, content string, fields ...string) (int, string) {
+func (b *bench) uploadAs(tenant, name, content string, fields ...string) (status int, answer string) {
 	b.t.Helper()
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body)
-	part := must(form.CreateFormFile("image", name))(b.t)
-	must(part.Write([]byte(content)))(b.t)
-	for n := 0; n < len(fields); n += 2 {
-		require.NoError(b.t, form.WriteField(fields[n], fields[n+1]))
-	}
-	require.NoError(b.t, form.Close())
-	req := must(http.NewRequest(http.MethodPost, b.web.URL+"/upload/image", &body))(b.t)
-	req.Header.Set("Content-Type", form.FormDataContentType())
-	req.Header.Set("Test-Login", tenant)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(b.t, err)
-	status, answer := read(b.t, resp)
-	return status, string(answer)
+	kind, body := form(b.t, "image", name, content, fields...)
+	status, _, answer = b.ask(http.MethodPost, "/upload/image", body, http.Header{"Content-Type": {kind}, "Test-Login": {tenant}})
+	return status, answer
 }
 
 func (b *bench) stored(prefix string) (blobs int) {
@@ -119,21 +101,16 @@ func TestTenantInputs(t *testing.T) {
 		require.Equal(t, http.StatusInsufficientStorage, status)
 		b.refused("inputs", status, answer)
 		require.Equal(t, blobs, b.stored("content/"), "what is refused is not written")
-		status, answer = b.uploadAs("ann", "4.png", sized("b"))
-		require.Equal(t, http.StatusOK, status, "equal files count once: "+answer)
-		status, answer = b.uploadAs("bob", "3.png", sized("c"))
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(b.uploadAs("ann", "4.png", sized("b")))(t, http.StatusOK, "equal files count once")
+		answered(b.uploadAs("bob", "3.png", sized("c")))(t, http.StatusOK)
 		// Overwriting frees room only when no other name has the same bytes.
 		status, answer = b.uploadAs("ann", "1.png", sized("d"), "overwrite", "true")
 		b.refused("inputs", status, answer)
-		status, answer = b.uploadAs("ann", "again.png", sized("b"), "overwrite", "true")
-		require.Equal(t, http.StatusOK, status, answer)
-		status, answer = b.uploadAs("ann", "1.png", sized("d"), "overwrite", "true")
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(b.uploadAs("ann", "again.png", sized("b"), "overwrite", "true"))(t, http.StatusOK)
+		answered(b.uploadAs("ann", "1.png", sized("d"), "overwrite", "true"))(t, http.StatusOK)
 
 		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
-		status, answer = b.uploadAs("ann", "5.png", sized("e"))
-		require.Equal(t, http.StatusOK, status, "unused uploads have gone: "+answer)
+		answered(b.uploadAs("ann", "5.png", sized("e")))(t, http.StatusOK, "unused uploads have gone")
 	})
 	runInBubble(t, "input_files", func(t *testing.T) {
 		b := shared(t, TenantLimits{InputFiles: 2})
@@ -144,10 +121,8 @@ func TestTenantInputs(t *testing.T) {
 		status, answer := b.uploadAs("ann", "3.png", "x")
 		require.Equal(t, http.StatusInsufficientStorage, status)
 		b.refused("input_files", status, answer)
-		status, answer = b.uploadAs("ann", "2.png", "y", "overwrite", "true")
-		require.Equal(t, http.StatusOK, status, answer)
-		status, answer = b.uploadAs("bob", "3.png", "x")
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(b.uploadAs("ann", "2.png", "y", "overwrite", "true"))(t, http.StatusOK)
+		answered(b.uploadAs("bob", "3.png", "x"))(t, http.StatusOK)
 	})
 }
 
@@ -156,8 +131,7 @@ func TestUploadCountsDoNotLeak(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := shared(t, TenantLimits{InputFiles: 10})
 		for _, u := range [][2]string{{"1.png", "x"}, {"2.png", "x"}, {"3.png", "y"}, {"1.png", "z"}} {
-			status, answer := b.uploadAs("ann", u[0], u[1], "overwrite", "true")
-			require.Equal(t, http.StatusOK, status, answer)
+			answered(b.uploadAs("ann", u[0], u[1], "overwrite", "true"))(t, http.StatusOK)
 		}
 		key := b.hub.db.Key("files", "uploads", "ann")
 		counts := must(b.hub.db.Client().HGetAll(t.Context(), key).Result())(t)

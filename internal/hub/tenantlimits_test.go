@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -29,22 +28,16 @@ func shared(t *testing.T, limits TenantLimits, change ...func(*bench)) *bench {
 }
 
 // as sends a request as a tenant.
-func (b *bench) as(tenant, method, path, body string) (int, string) {
+func (b *bench) as(tenant, method, path, body string) (status int, answer string) {
 	b.t.Helper()
-	req := must(http.NewRequestWithContext(b.t.Context(), method, b.web.URL+path, strings.NewReader(body)))(b.t)
-	req.Header.Set("Test-Login", tenant)
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(b.t, err)
-	status, answer := read(b.t, resp)
-	return status, string(answer)
+	status, _, answer = b.ask(method, path, body, http.Header{"Test-Login": {tenant}})
+	return status, answer
 }
 
 // acts is as for requests that must succeed.
 func (b *bench) acts(tenant, method, path, body string) string {
 	b.t.Helper()
-	status, answer := b.as(tenant, method, path, body)
-	require.Equal(b.t, http.StatusOK, status, "%s %s: %s", method, path, answer)
-	return answer
+	return answered(b.as(tenant, method, path, body))(b.t, http.StatusOK, method, path)
 }
 
 // refused requires that a tenant was told which of its limits it reached.
@@ -152,8 +145,7 @@ func TestTenantSocketsOfNodes(t *testing.T) {
 			}
 			status, answer := b.openAt("ann", "/pack/ws")
 			require.Equal(t, tt.status, status, answer)
-			status, answer = b.openAt("bob", "/pack/ws")
-			require.Equal(t, http.StatusSwitchingProtocols, status, answer)
+			answered(b.openAt("bob", "/pack/ws"))(t, http.StatusSwitchingProtocols)
 		})
 	}
 }
@@ -178,8 +170,7 @@ func TestTenantQueue(t *testing.T) {
 			}
 			require.Equal(t, http.StatusTooManyRequests, status)
 			b.refused(limit, status, answer)
-			status, answer = post("bob", 9)
-			require.Equal(t, http.StatusOK, status, answer)
+			answered(post("bob", 9))(t, http.StatusOK)
 			b.as("ann", "POST", "/interrupt", `{"prompt_id": "first"}`)
 		})
 	}
@@ -243,8 +234,7 @@ func TestTenantGPUTime(t *testing.T) {
 		require.Equal(t, http.StatusTooManyRequests, status)
 		b.refused("gpu_seconds", status, answer)
 		require.Regexp(t, `You can go on in 2(4h|5h0m)`, answer, "hours are counted as a whole")
-		status, answer = post("bob", 9)
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(post("bob", 9))(t, http.StatusOK)
 	})
 }
 
@@ -265,15 +255,12 @@ func TestTenantUserdata(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, statusOf(b.as("ann", "GET", "/userdata/3", "")), "nothing of it is kept")
 		status, answer = b.as("ann", "POST", "/settings", `{"Comfy.Test": "`+strings.Repeat("x", 200)+`"}`)
 		b.refused("userdata", status, answer)
-		status, answer = store(b, "bob", "3", 450)
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(store(b, "bob", "3", 450))(t, http.StatusOK)
 
-		status, answer = store(b, "ann", "2", 500)
-		require.Equal(t, http.StatusOK, status, "a file that is replaced gives its room back: "+answer)
+		answered(store(b, "ann", "2", 500))(t, http.StatusOK, "a file that is replaced gives its room back")
 		b.acts("ann", "POST", "/userdata/2/move/2b", "") // one that is moved needs none
 		require.Equal(t, http.StatusNoContent, statusOf(b.as("ann", "DELETE", "/userdata/1", "")))
-		status, answer = store(b, "ann", "3", 450)
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(store(b, "ann", "3", 450))(t, http.StatusOK)
 		b.stop()
 		b.start()
 		status, answer = store(b, "ann", "4", 450)
@@ -284,29 +271,19 @@ func TestTenantUserdata(t *testing.T) {
 		status, answer := store(b, "ann", "a%2Fb%2Fc", 1) // two folders and a file
 		require.Equal(t, http.StatusOK, status, answer)
 		for _, name := range []string{"d", "a%2Fe%2Ff"} {
-			status, answer = store(b, "ann", name, 1)
-			require.Equal(t, http.StatusInsufficientStorage, status)
-			b.refused("userdata_files", status, answer)
+			answer = answered(store(b, "ann", name, 1))(t, http.StatusInsufficientStorage)
+			b.refused("userdata_files", http.StatusInsufficientStorage, answer)
 		}
-		status, answer = store(b, "bob", "d", 1)
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(store(b, "bob", "d", 1))(t, http.StatusOK)
 		require.Equal(t, http.StatusNoContent, statusOf(b.as("ann", "DELETE", "/userdata/a%2Fb%2Fc", "")))
-		status, answer = store(b, "ann", "a%2Fd", 1)
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(store(b, "ann", "a%2Fd", 1))(t, http.StatusOK)
 	})
 	runInBubble(t, "users share", func(t *testing.T) {
 		b := shared(t, TenantLimits{UserdataFiles: 5}, func(b *bench) { b.settings.MultiUser = true })
 		stored := 0
 		for n := range 6 {
 			id := b.acts("ann", "POST", "/users", fmt.Sprintf(`{"username": "user %d"}`, n))
-			req, err := http.NewRequest("POST", b.web.URL+"/userdata/x", strings.NewReader("x"))
-			require.NoError(t, err)
-			req.Header.Set("Test-Login", "ann")
-			req.Header.Set("Comfy-User", strings.Trim(id, `"`))
-			resp, err := http.DefaultClient.Do(req)
-			require.NoError(t, err)
-			status, _ := read(t, resp)
-			if status == http.StatusOK {
+			if status, _, _ := b.ask("POST", "/userdata/x", "x", http.Header{"Test-Login": {"ann"}, "Comfy-User": {strings.Trim(id, `"`)}}); status == http.StatusOK {
 				stored++
 			}
 		}
@@ -358,16 +335,8 @@ func TestBandOverHTTP(t *testing.T) {
 			if c.extra != "" {
 				extra = `, "extra_data": ` + c.extra
 			}
-			req := must(http.NewRequestWithContext(t.Context(), http.MethodPost, b.web.URL+"/prompt", strings.NewReader(`{"prompt": `+picture(3)+extra+`}`)))(t)
-			req.Header.Set("X-ComfyHub-Band", c.header)
-			resp, err := http.DefaultClient.Do(req)
-			require.NoError(t, err)
-			status, answer := read(t, resp)
-			require.Equal(t, http.StatusOK, status, string(answer))
-			id := idOf(t, answer)
-			var shown struct{ Band string }
-			_, answer = b.get("/hub/jobs/" + id)
-			require.NoError(t, json.Unmarshal(answer, &shown))
+			_, _, answer := b.ask(http.MethodPost, "/prompt", `{"prompt": `+picture(3)+extra+`}`, http.Header{"X-Comfyhub-Band": {c.header}})
+			shown := decoded[struct{ Band string }](t, b.gets("/hub/jobs/"+idOf(t, answer)))
 			require.Equal(t, c.want, shown.Band, name)
 		}
 	})

@@ -213,8 +213,7 @@ func TestLargeResultsAcrossHubs(t *testing.T) {
 	}
 	var file bytes.Buffer
 	require.NoError(t, png.Encode(&file, noise))
-	status, name := one.upload("noise.png", "", file.String())
-	require.Equal(t, http.StatusOK, status)
+	name := answered(one.upload("noise.png", "", file.String()))(t, http.StatusOK)
 	graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}},
 		"2": {"class_type": "SaveImageWebsocket", "inputs": {"images": ["1", 0]}}}`, name)
 	socket := two.dial("ann")

@@ -141,8 +141,7 @@ func TestTenantRate(t *testing.T) {
 		require.Equal(t, "tenant_rate", kindOfError(t, answer))
 		require.Regexp(t, `You can go on in (30|[12]?\d)s\.`, answer)
 
-		status, answer = b.as("ann", "POST", "/hub/v1/submit", fmt.Sprintf(`{"workflow": %s}`, picture(4)))
-		require.Equal(t, http.StatusTooManyRequests, status, answer)
+		answer = answered(b.as("ann", "POST", "/hub/v1/submit", fmt.Sprintf(`{"workflow": %s}`, picture(4))))(t, http.StatusTooManyRequests)
 		require.Contains(t, answer, "too many prompts a minute")
 		for n := range 5 {
 			b.acts("bob", "POST", "/prompt", body(n))
@@ -167,10 +166,8 @@ func TestTenantStorage(t *testing.T) {
 		}, time.Minute, 5*time.Millisecond, "the picture counts")
 
 		must(b.hub.db.Client().ZIncrBy(t.Context(), b.hub.db.Key("files", "shares"), 10_000, "ann").Result())(t)
-		status, answer = post("ann")
-		require.Equal(t, http.StatusTooManyRequests, status, answer)
-		b.refused("storage", status, answer)
-		status, answer = post("bob")
-		require.Equal(t, http.StatusOK, status, answer)
+		answer = answered(post("ann"))(t, http.StatusTooManyRequests)
+		b.refused("storage", http.StatusTooManyRequests, answer)
+		answered(post("bob"))(t, http.StatusOK)
 	})
 }

@@ -123,8 +123,7 @@ func TestInterruptSparesForeignRuns(t *testing.T) {
 			direct := func(path, body string) string {
 				resp, err := http.Post(b.instances[n].url()+path, "application/json", strings.NewReader(body))
 				require.NoError(t, err)
-				status, answer := read(t, resp)
-				require.Equal(t, http.StatusOK, status, string(answer))
+				answer := answered(read(t, resp))(t, http.StatusOK)
 				return string(answer)
 			}
 			var foreign struct {
@@ -176,8 +175,7 @@ func TestErrorsOfAllAges(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := mixedBench(t)
 		// The whole fleet answers in the shapes of its oldest member.
-		status, answer := b.post("/prompt", `{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`)
-		require.Equal(t, http.StatusBadRequest, status)
+		answer := answered(b.post("/prompt", `{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`))(t, http.StatusBadRequest)
 		require.Contains(t, string(answer), `"type": "invalid_prompt"`)
 		for n, version := range ages {
 			socket := b.dial("c" + version)
@@ -266,8 +264,7 @@ func TestOutputsOfTheNewest(t *testing.T) {
 			b.finished(id)
 			require.Contains(t, b.text("/history/"+id), shown[0])
 			require.Contains(t, b.text("/api/jobs/"+id), shown[0])
-			status, body := b.get("/view?filename=" + shown[1] + "&type=output&subfolder=" + shown[2])
-			require.Equal(t, http.StatusOK, status)
+			body := answered(b.get("/view?filename="+shown[1]+"&type=output&subfolder="+shown[2]))(t, http.StatusOK)
 			require.True(t, strings.HasPrefix(string(body), "\x89PNG"))
 			names[shown[1]] = true
 		}

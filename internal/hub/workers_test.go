@@ -61,12 +61,12 @@ func (p *pullWorker) does(method, path, body string) (status int, a pulled) {
 	return status, a
 }
 
-// next fetches the next job of the class.
-func (p *pullWorker) next(class string) pulled {
+// next fetches the next job of the class. more are further parameters.
+func (p *pullWorker) next(class string, more ...string) pulled {
 	p.b.t.Helper()
 	var job pulled
 	eventually(p.b.t, func() bool {
-		_, job = p.does("GET", "/next-job?wait=5&worker_id="+p.worker+"&classes="+class, "")
+		_, job = p.does("GET", "/next-job?wait=5&worker_id="+p.worker+"&classes="+class+strings.Join(more, ""), "")
 		return job.Status == "assigned"
 	}, time.Minute, time.Millisecond)
 	return job
@@ -101,14 +101,11 @@ func TestWorkerDoesAJob(t *testing.T) {
 		status, a := p.does("GET", "/next-job?worker_id=one&classes=Transcode", "")
 		require.Equal(t, http.StatusConflict, status, "it holds one")
 		require.Equal(t, "error", a.Status)
-		status, a = p.does("POST", "/renew-job/"+job.ID, `{"node": "1", "value": 3, "max": 4}`)
-		require.Equal(t, http.StatusOK, status, a.Message)
+		answered(p.does("POST", "/renew-job/"+job.ID, `{"node": "1", "value": 3, "max": 4}`))(t, http.StatusOK)
 		status, text := p.ask("POST", "/renew-job/"+job.ID, "image/jpeg", "\xff\xd8 a preview")
 		require.Equal(t, http.StatusOK, status, text)
-		status, text = p.ask("POST", "/upload-output/"+job.ID+"?filename=fox.png", "application/octet-stream", "a picture")
-		require.Equal(t, http.StatusOK, status, text)
-		status, a = p.does("POST", "/complete-job/"+job.ID, `{"result": {"outputs": {"1": {"text": ["done"]}}}}`)
-		require.Equal(t, http.StatusOK, status, a.Message)
+		answered(p.ask("POST", "/upload-output/"+job.ID+"?filename=fox.png", "application/octet-stream", "a picture"))(t, http.StatusOK)
+		a = answered(p.does("POST", "/complete-job/"+job.ID, `{"result": {"outputs": {"1": {"text": ["done"]}}}}`))(t, http.StatusOK)
 		require.Equal(t, "updated", a.Status)
 
 		heard := client.until(id)
@@ -123,8 +120,7 @@ func TestWorkerDoesAJob(t *testing.T) {
 		_, whole := b.get("/history/" + id)
 		require.Contains(t, string(whole), `"text": ["done"]`)
 
-		status, a = p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`)
-		require.Equal(t, http.StatusConflict, status, "it has ended")
+		a = answered(p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`))(t, http.StatusConflict, "it has ended")
 		require.Equal(t, "error", a.Status)
 	})
 }
@@ -207,19 +203,13 @@ func TestWorkerVanishes(t *testing.T) {
 		lost, other := b.pullWorker("attic", "one"), b.pullWorker("cellar", "one")
 		lost.comes("attic", "Transcode")
 		accepted := b.order(fmt.Sprintf(transcode, "x"), "")
-		var job pulled
-		eventually(t, func() bool {
-			_, job = lost.does("GET", "/next-job?wait=5&worker_id=one&classes=Transcode&lease=5", "")
-			return job.Status == "assigned"
-		}, time.Minute, time.Millisecond)
+		job := lost.next("Transcode", "&lease=5")
 		require.InDelta(t, 5, job.Lease, 0)
 		second := other.next("Transcode")
 		require.NotEqual(t, job.ID, second.ID)
-		status, a := lost.does("POST", "/complete-job/"+job.ID, `{"result": "late"}`)
-		require.Equal(t, http.StatusConflict, status)
+		a := answered(lost.does("POST", "/complete-job/"+job.ID, `{"result": "late"}`))(t, http.StatusConflict)
 		require.Equal(t, "error", a.Status)
-		status, _ = lost.does("POST", "/complete-job/"+second.ID, `{"result": "stolen"}`)
-		require.Equal(t, http.StatusConflict, status, "a job of another machine")
+		answered(lost.does("POST", "/complete-job/"+second.ID, `{"result": "stolen"}`))(t, http.StatusConflict, "a job of another machine")
 		_, a = other.does("POST", "/complete-job/"+second.ID, `{"result": "in time"}`)
 		require.Equal(t, "updated", a.Status)
 		require.Equal(t, "completed", b.plain("/wait/"+accepted.ID+"?timeout=60").Status)
@@ -235,8 +225,7 @@ func TestJobForANewWorker(t *testing.T) {
 		for n := range 20 {
 			class := fmt.Sprintf("Transcode%d", n)
 			p := b.pullWorker("attic", class)
-			status, a := p.does("POST", "/hub/v1/workers/"+class, `{"classes": ["`+class+`"]}`)
-			require.Equal(t, http.StatusOK, status, a.Message)
+			answered(p.does("POST", "/hub/v1/workers/"+class, `{"classes": ["`+class+`"]}`))(t, http.StatusOK)
 			b.order(`{"1": {"class_type": "`+class+`", "inputs": {}}}`, "")
 		}
 	})
@@ -246,8 +235,7 @@ func TestJobForANewWorker(t *testing.T) {
 func TestWorkerInputs(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
-		status, answer := p.ask("POST", "/hub/v1/workers/one", "application/json", `{"object_info": {"LoadClip": {"input": {"required": {"image": [["x.png"], {"image_upload": true}]}}, "output": [], "output_node": true, "name": "LoadClip"}}, "gpu": "RTX 4090"}`)
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(p.ask("POST", "/hub/v1/workers/one", "application/json", `{"object_info": {"LoadClip": {"input": {"required": {"image": [["x.png"], {"image_upload": true}]}}, "output": [], "output_node": true, "name": "LoadClip"}}, "gpu": "RTX 4090"}`))(t, http.StatusOK)
 		b.upload("fox.png", "", "the fox")
 		accepted := b.order(`{"1": {"class_type": "LoadClip", "inputs": {"image": "fox.png"}}}`, "")
 		var job pulled
@@ -257,13 +245,11 @@ func TestWorkerInputs(t *testing.T) {
 		}, time.Minute, time.Millisecond)
 		require.Len(t, job.Inputs, 1)
 		require.Equal(t, job.Workflow["1"].Inputs["image"], job.Inputs[0].Name)
-		status, content := p.ask("GET", job.Inputs[0].URL, "", "")
-		require.Equal(t, http.StatusOK, status)
+		content := answered(p.ask("GET", job.Inputs[0].URL, "", ""))(t, http.StatusOK)
 		require.Equal(t, "the fox", content)
 		before, _, _ := strings.Cut(job.Inputs[0].URL, "?")
 		for _, name := range []string{"", "../x", "other.png", "/etc/passwd"} {
-			status, _ := p.ask("GET", before+"?name="+name, "", "")
-			require.Equal(t, http.StatusNotFound, status, name)
+			answered(p.ask("GET", before+"?name="+name, "", ""))(t, http.StatusNotFound, name)
 		}
 		_, a := p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`)
 		require.Equal(t, "updated", a.Status)
