@@ -3,6 +3,8 @@ package files
 import (
 	"context"
 	"io"
+
+	"gocloud.dev/blob"
 )
 
 // Gate stands between a hub and its storage, as a simulated disk. It is asked before each step, may
@@ -41,7 +43,11 @@ type gated struct {
 
 	storage *Storage
 	ctx     context.Context
+	size    int64 // of the blob that is read
 }
+
+// Size is that of the whole blob, in bytes.
+func (g gated) Size() int64 { return g.size }
 
 // Read implements [io.Reader].
 func (g gated) Read(p []byte) (int, error) {
@@ -60,11 +66,11 @@ func (g gated) Write(p []byte) (int, error) {
 }
 
 // reader puts a reader behind the gate.
-func (s *Storage) reader(ctx context.Context, r io.ReadCloser) io.ReadCloser {
+func (s *Storage) reader(ctx context.Context, r *blob.Reader) io.ReadCloser {
 	if s.gate == nil {
 		return r
 	}
-	return gated{ReadCloser: r, storage: s, ctx: ctx}
+	return gated{ReadCloser: r, storage: s, ctx: ctx, size: r.Size()}
 }
 
 // writer puts a writer behind the gate.

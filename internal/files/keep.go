@@ -2,6 +2,8 @@ package files
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -157,11 +159,28 @@ func (u *upload) name(ctx context.Context, compare, entry string, dry bool) (nam
 // writeContent stores a blob under its content's key unless it is already there. The key must be
 // held.
 func (s *Store) writeContent(ctx context.Context, key string, sp *spool) error {
-	if b, err := s.storage.Stat(ctx, key); err == nil && b.Size == sp.size {
+	if s.hasContent(ctx, key, sp) {
 		return nil
 	}
 	_, err := s.storage.Write(ctx, key, sp.reader())
 	return err
+}
+
+// hasContent reports whether a blob is there. In a folder its bytes are looked at: a disk that lost
+// power may have kept the size alone, and whoever uploads the file again must not get that.
+func (s *Store) hasContent(ctx context.Context, key string, sp *spool) bool {
+	if s.storage.Remote() {
+		b, err := s.storage.Stat(ctx, key)
+		return err == nil && b.Size == sp.size
+	}
+	body, err := s.storage.OpenSized(ctx, key, sp.size, 0, -1)
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	hash := sha256.New()
+	_, err = io.Copy(hash, body)
+	return err == nil && hex.EncodeToString(hash.Sum(nil)) == sp.sha256
 }
 
 // hold keeps blobs from being swept for holdFor. It waits while one of them is being deleted.

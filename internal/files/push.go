@@ -281,7 +281,7 @@ func (s storedReader) Read(p []byte) (int, error) {
 // send uploads the input; it returns false if the instance gave it another name because somebody
 // was faster with another file.
 func (d delivery) send(ctx context.Context, at place, overwrite bool) (bool, error) {
-	body, err := d.store.storage.Open(ctx, d.pin.Key, 0, -1)
+	body, err := d.store.storage.OpenSized(ctx, d.pin.Key, d.pin.Size, 0, -1)
 	if err != nil {
 		return false, err
 	}

@@ -69,16 +69,13 @@ func (s *Store) saw(incarnation string) {
 
 // Recall begins with the names that the process before has given, and keeps them for the next one,
 // in a folder of this hub's own. Call it before anything else.
-func (s *Store) Recall(folder string) (err error) {
+func (s *Store) Recall(folder string) {
 	if s.copies == nil {
-		return nil
+		return
 	}
 	o := notebook.Options{Dir: folder, Life: copyLife, Bytes: noteBytes, Logger: s.log}
-	if s.copies.book, err = notebook.Open(o, s.copies.recall); err != nil {
-		return fmt.Errorf("files: %w", err)
-	}
+	s.copies.book = notebook.Open(o, s.copies.recall)
 	s.heal.seen = s.copies.server
-	return nil
 }
 
 // Close writes what the next process needs to know. The store must not be used any more.

@@ -236,6 +236,23 @@ func (s *Storage) Open(ctx context.Context, key string, offset, length int64) (i
 	return s.open(ctx, key, offset, length)
 }
 
+// OpenSized is Open for a blob that had a size when it was written. One that has another is ErrGone:
+// a storage that lost power may have lost the end of what it said it had synced.
+func (s *Storage) OpenSized(ctx context.Context, key string, size, offset, length int64) (io.ReadCloser, error) {
+	if isSecret(key) {
+		return nil, errSecret
+	}
+	r, err := s.open(ctx, key, offset, length)
+	if err != nil {
+		return nil, err
+	}
+	if sized, ok := r.(interface{ Size() int64 }); ok && size >= 0 && sized.Size() != size {
+		_ = r.Close()
+		return nil, fmt.Errorf("%w: it has %d of %d bytes", ErrGone, sized.Size(), size)
+	}
+	return r, nil
+}
+
 func (s *Storage) open(ctx context.Context, key string, offset, length int64) (io.ReadCloser, error) {
 	bucket, err := s.blobs(ctx, StepRead)
 	if err != nil {

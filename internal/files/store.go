@@ -120,7 +120,7 @@ func (s *Store) Open(ctx context.Context, e Entry, offset, length int64) (io.Rea
 	if !e.Stored() {
 		return nil, ErrGone
 	}
-	return s.storage.Open(ctx, e.Key, offset, length)
+	return s.storage.OpenSized(ctx, e.Key, e.Size, offset, length)
 }
 
 // List returns the files directly in a folder, newest first; those created at the same moment are

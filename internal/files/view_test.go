@@ -136,6 +136,40 @@ func TestViewOfALostBlob(t *testing.T) {
 	require.Equal(t, http.StatusNotFound, ask(t, v, "filename=a&type=input").Code)
 }
 
+// A disk that has lost power may have kept a part of what it said it had synced. A part is not the
+// picture, and not the input of a job either.
+func TestViewOfADamagedBlob(t *testing.T) {
+	t.Parallel()
+	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	v := NewView(s, i.fetch, ViewOptions{})
+	ref := allotted(t, s, i, "x.png", "picture")
+	output := must(newCollector(t, s, i).Collect(t.Context(), tenant, ref))
+	input := must(s.Resolve(t.Context(), tenant, s.mustUpload(t, input("a"), "input")))
+	for _, left := range []string{"", "pi"} {
+		for _, key := range []string{output.Key, input.Key} {
+			must(s.storage.Write(t.Context(), key, strings.NewReader(left)))
+		}
+		require.Equal(t, "picture", ask(t, v, "filename=x.png").Body.String())
+		require.Equal(t, "ict", ask(t, v, "filename=x.png", "Range", "bytes=1-3").Body.String())
+		require.Equal(t, http.StatusNotFound, ask(t, v, "filename=a&type=input").Code)
+		_, err := s.Open(t.Context(), input, 0, -1)
+		require.ErrorIs(t, err, ErrGone)
+	}
+}
+
+// Whoever uploads a file again whose bytes a disk has lost puts it right, for all who have it.
+func TestUploadMendsADamagedBlob(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, redistest.Embedded(t))
+	first := s.mustUpload(t, input("a"), "whole")
+	key := must(s.Resolve(t.Context(), tenant, first)).Key
+	for _, left := range []string{"", "who", "\x00\x00\x00\x00\x00"} {
+		must(s.storage.Write(t.Context(), key, strings.NewReader(left)))
+		s.mustUpload(t, input("a"), "whole")
+		require.Equal(t, "whole", s.mustRead(t, first), "%q was left", left)
+	}
+}
+
 func TestViewActiveContent(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
