@@ -70,7 +70,7 @@ var mayImport = map[string][]string{
 	"internal/api/comfyv2": {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/stream"},
 	"internal/api/sdapi":   {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/retry", "internal/stream", "internal/userdata"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
-		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/budget", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
+		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/budget", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/durable", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
 		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/pins", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/redis", "internal/refusal", "internal/panics", "internal/retry",
 		"internal/roster", "internal/rules", "internal/scale", "internal/schedule", "internal/stream", "internal/traces", "internal/tunnel", "internal/stats", "internal/userdata", "internal/webui", "internal/worker",
 	},

@@ -41,9 +41,7 @@ func roomOn(disk *metrics.Disk) func() int64 {
 // instance's outputs.
 func (h *Hub) openFiles(ctx context.Context) (err error) {
 	spool := filepath.Join(h.id.Data, spoolFolder)
-	if err := os.MkdirAll(spool, 0o700); err != nil {
-		return err
-	}
+	h.without(os.MkdirAll(spool, 0o700), "files and large prompts are refused")
 	location := h.id.Storage
 	if location == "" {
 		location = filepath.Join(h.id.Data, "files")
@@ -68,13 +66,12 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		l := h.limitsOf(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
-	if err := h.store.Recall(filepath.Join(h.id.Data, notesFolder, "names")); err != nil {
-		return err
-	}
+	h.store.Recall(filepath.Join(h.id.Data, notesFolder, "names"))
 	h.kept = newKeptFiles(h.tidies, h.clients.ByName, log)
 	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink, Kept: h.kept.add})
 	h.transfer = files.NewTransfer(h.store, h.copies, h.held, log)
-	return h.recallMark()
+	h.recallMark()
+	return nil
 }
 
 // closeNotes writes what the next process may have to put back into Redis.

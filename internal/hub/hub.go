@@ -199,14 +199,11 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 }
 
 // open builds the parts, each from those before it.
-func (h *Hub) open(ctx context.Context) error {
-	if err := os.MkdirAll(h.id.Data, 0o700); err != nil {
+func (h *Hub) open(ctx context.Context) (err error) {
+	if err = os.MkdirAll(h.id.Data, 0o700); err != nil {
 		return fmt.Errorf("hub: data folder: %w", err)
 	}
-	self, err := h.ownID()
-	if err != nil {
-		return err
-	}
+	self := h.ownID()
 	h.self = self
 	boot := self + "/" + randomText(8)
 	log := h.log()
@@ -221,7 +218,7 @@ func (h *Hub) open(ctx context.Context) error {
 	}
 	h.keys = apikeys.New(h.db, h.ring)
 	h.links = &Links{store: h.store, signer: newSigner(h.ring.Sealer(keyring.Links))}
-	sealer, err := newAPIKeys(h.id, h.ring)
+	sealer, err := newAPIKeys(h.id, h.ring, log)
 	if err != nil {
 		return err
 	}

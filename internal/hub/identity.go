@@ -4,11 +4,12 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 )
 
 // idPrefix begins the name of the file in the data folder that stores a hub's id.
@@ -17,7 +18,11 @@ const idPrefix = "hub-id-"
 // ownID returns the hub's lasting id: a hub that starts again takes over at once what its earlier
 // process left. The folder may be shared, so the id belongs to this machine and this gossip
 // address; two hubs with the same id would take each other's runs for their own.
-func (h *Hub) ownID() (string, error) {
+//
+// If the data folder does not give the id, or does not keep a new one, the hub has one for this
+// process alone: others then take what the process left for that of another hub, and wait until its
+// leases end.
+func (h *Hub) ownID() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "localhost"
@@ -28,23 +33,24 @@ func (h *Hub) ownID() (string, error) {
 		}
 		return r
 	}, host+"-"+h.id.GossipBind)
-	return lasting(filepath.Join(h.id.Data, idPrefix+name), 8)
+	id, err := lasting(filepath.Join(h.id.Data, idPrefix+name), 8)
+	h.without(err, "the hub has an id for this start only")
+	return id
 }
 
-// lasting reads a random text from a file, creating it the first time.
+// lasting reads a random text from a file, creating it the first time, or if a power cut has torn it.
+// With an error the text is not kept.
 func lasting(path string, size int) (string, error) {
 	b, err := os.ReadFile(path)
-	if text := strings.TrimSpace(string(b)); err == nil && len(text) == 2*size {
+	text := strings.TrimSpace(string(b))
+	if _, odd := hex.DecodeString(text); err == nil && odd == nil && len(text) == 2*size {
 		return text, nil
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("hub: data folder: %w", err)
+	text = randomText(size)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = durable.WriteFile(path, []byte(text+"\n"))
 	}
-	text := randomText(size)
-	if err := os.WriteFile(path, []byte(text+"\n"), 0o600); err != nil {
-		return "", fmt.Errorf("hub: data folder: %w", err)
-	}
-	return text, nil
+	return text, err
 }
 
 func randomText(size int) string {

@@ -59,14 +59,14 @@ type apiKeys struct {
 	old  []*queue.Vault
 }
 
-func newAPIKeys(id Identity, ring *keyring.Ring) (*apiKeys, error) {
+func newAPIKeys(id Identity, ring *keyring.Ring, log *slog.Logger) (*apiKeys, error) {
 	k := &apiKeys{ring: ring.Sealer(keyring.APIKeys)}
 	// The gossip key as it was written counts too: before there could be several, its text was one
 	// key whatever it contained.
 	secrets := append([]string{id.GossipKey}, gossip.Keys(id.GossipKey)...)
 	b, err := os.ReadFile(filepath.Join(id.Data, secretFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("hub: data folder: %w", err)
+		log.Warn("the data folder fails; API keys that a version before the keyring has sealed cannot be opened", "error", err)
 	}
 	secrets = slices.Compact(append(secrets, strings.TrimSpace(string(b))))
 	for _, secret := range secrets {

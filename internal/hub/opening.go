@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/durable"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/panics"
@@ -154,9 +157,6 @@ func (h *Hub) checkParts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.keepMark(); err != nil {
-		return err
-	}
 	// Strangers can work together; the janitor reports it and deletes nothing.
 	if err := h.bond.Meet(ctx); err != nil && !errors.Is(err, files.ErrStrangers) {
 		return err
@@ -167,6 +167,7 @@ func (h *Hub) checkParts(ctx context.Context) error {
 	if err := h.adopt(ctx); err != nil {
 		return err
 	}
+	h.without(h.keepMark(), "if the storage is not mounted at the next start, the hub takes that for another one")
 	h.warn(ctx)
 	return nil
 }
@@ -222,22 +223,20 @@ func (h *Hub) enter(opening context.Context) {
 // that is not mounted at the start would look like a new storage: the hub would put new keys into
 // it, and files would count as lost. The default storage is in the data folder and there whenever
 // that is.
-func (h *Hub) recallMark() error {
+func (h *Hub) recallMark() {
 	if h.id.Storage == "" {
-		return nil
+		return
 	}
 	body, err := os.ReadFile(h.markPath())
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return
 	}
-	if err != nil {
-		return fmt.Errorf("hub: data folder: %w", err)
-	}
-	location, mark, ok := strings.Cut(strings.TrimSuffix(string(body), "\n"), "\n")
-	if ok && location == h.id.Storage && mark != "" {
+	h.without(err, "if the storage is not mounted now, the hub takes that for another one")
+	mark, ok := strings.CutPrefix(string(body), h.id.Storage+"\n")
+	mark, whole := strings.CutSuffix(mark, "\n") // else a power cut has torn it
+	if ok && whole && uuid.Validate(mark) == nil {
 		h.storage.Health().Expect(mark)
 	}
-	return nil
 }
 
 // keepMark remembers the storage's mark. A hub that is killed in between has the old one or none,
@@ -250,15 +249,15 @@ func (h *Hub) keepMark() error {
 	if old, err := os.ReadFile(h.markPath()); err == nil && string(old) == body {
 		return nil
 	}
-	fresh := h.markPath() + ".new"
-	err := os.WriteFile(fresh, []byte(body), 0o600)
-	if err == nil {
-		err = os.Rename(fresh, h.markPath())
-	}
+	return durable.WriteFile(h.markPath(), []byte(body))
+}
+
+// without says once what a hub lacks whose data folder fails: everything that it was told to keep
+// is in Redis and in the storage, so it serves all the same.
+func (h *Hub) without(err error, lacks string) {
 	if err != nil {
-		return fmt.Errorf("hub: data folder: %w", err)
+		h.log().Warn("the data folder fails; the hub goes on without what it keeps there", "error", err, "meanwhile", lacks)
 	}
-	return nil
 }
 
 func (h *Hub) markPath() string { return filepath.Join(h.id.Data, markFile) }

@@ -242,10 +242,10 @@ func TestLargeResultsAcrossHubs(t *testing.T) {
 func TestIDsOnOneFolder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	one := must(New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID())(t)
-	two := must(New(Identity{Data: folder, GossipBind: "localhost:0"}).ownID())(t)
+	one := New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
+	two := New(Identity{Data: folder, GossipBind: "localhost:0"}).ownID()
 	require.NotEqual(t, one, two)
-	again := must(New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID())(t)
+	again := New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
 	require.Equal(t, one, again)
 }
 

@@ -2,7 +2,6 @@ package notebook
 
 import (
 	"bufio"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -20,7 +19,7 @@ const (
 
 // Options of a Book.
 type Options struct {
-	// Dir is made if it is missing. Nobody else may have files there.
+	// Dir is made if it is missing, also later. Nobody else may have files there.
 	Dir string
 	// Life is how long notes are kept at least while more are made. After that they go in bulk.
 	Life time.Duration
@@ -46,16 +45,14 @@ type Book struct {
 }
 
 // Open calls read with the notes of the processes before, the oldest first, and returns a book for
-// more. What they have written badly is skipped.
-func Open(o Options, read func(Note)) (*Book, error) {
-	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("notes: %w", err)
-	}
+// more. What they have written badly is skipped. So is what the disk does not give, with a warning:
+// notes are for the case that Redis fails as well.
+func Open(o Options, read func(Note)) *Book {
 	p, err := openPages(o, read)
 	if err != nil {
-		return nil, fmt.Errorf("notes: %w", err)
+		o.Logger.Warn("cannot read what was noted before this start", "error", err)
 	}
-	return &Book{o: o, pages: p}, nil
+	return &Book{o: o, pages: p}
 }
 
 // Add notes something. It does not wait for the disk. The parts must not be changed any more.

@@ -24,14 +24,13 @@ func open(t *testing.T, o Options) (b *Book, noted []string) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	b, err := Open(o, func(n Note) {
+	b = Open(o, func(n Note) {
 		var parts []string
 		for _, part := range n.Parts {
 			parts = append(parts, string(part))
 		}
 		noted = append(noted, strings.Join(parts, "|"))
 	})
-	require.NoError(t, err)
 	return b, noted
 }
 
@@ -141,18 +140,52 @@ func TestDiskTakesNoNotes(t *testing.T) {
 		var log strings.Builder
 		o := Options{Dir: filepath.Join(t.TempDir(), "notes"), Life: time.Minute, Bytes: 1 << 20, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		b, _ := open(t, o)
-		require.NoError(t, os.RemoveAll(o.Dir))
+		require.NoError(t, os.WriteFile(o.Dir, nil, 0o600)) // no folder can be made here
 		for range 10 {
 			note(b, "lost")
 			synctest.Wait()
 		}
 		require.Equal(t, 1, strings.Count(log.String(), "cannot note"))
-		require.NoError(t, os.Mkdir(o.Dir, 0o700))
+		require.NoError(t, os.Remove(o.Dir))
 		note(b, "kept")
 		b.Close()
 		_, noted := open(t, o)
 		require.Equal(t, []string{"kept"}, noted)
 	})
+}
+
+// A disk that gives nothing keeps nobody from starting, and no note is written over. What could not
+// be read is there for the process after this one.
+func TestDiskGivesNoNotes(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	o := Options{Dir: filepath.Join(t.TempDir(), "notes"), Life: time.Minute, Bytes: 1 << 20, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	first, _ := open(t, o)
+	note(first, "before")
+	first.Close()
+	require.Empty(t, log.String())
+
+	require.NoError(t, os.Rename(o.Dir, o.Dir+".away"))
+	require.NoError(t, os.WriteFile(o.Dir, nil, 0o600)) // no folder can be read here
+	second, noted := open(t, o)
+	require.Empty(t, noted)
+	require.Equal(t, 1, strings.Count(log.String(), "cannot read"))
+	require.NoError(t, os.Remove(o.Dir))
+	require.NoError(t, os.Rename(o.Dir+".away", o.Dir))
+	note(second, "after")
+	second.Close()
+
+	page := filepath.Join(o.Dir, names(t, o.Dir)[0])
+	require.NoError(t, os.Rename(page, page+".away"))
+	require.NoError(t, os.Mkdir(page, 0o700)) // no file can be read here
+	third, noted := open(t, o)
+	require.Equal(t, []string{"after"}, noted)
+	note(third, "last")
+	third.Close()
+	require.NoError(t, os.Remove(page))
+	require.NoError(t, os.Rename(page+".away", page))
+	_, noted = open(t, o)
+	require.Equal(t, []string{"before", "after", "last"}, noted)
 }
 
 // What waits for the disk is bounded.

@@ -2,6 +2,6 @@
 // process with the same folder.
 //
 // A note outlives kill -9 once it was written, a few microseconds after it was made. It is not
-// synced to the disk, so it does not outlive the machine. Notes are lost, and a warning is logged,
-// while the disk takes none.
+// synced to the disk, so it does not outlive the machine: of a page whose end is lost, the notes
+// before are read. Notes are lost, and a warning is logged, while the disk takes none or gives none.
 package notebook

@@ -1,7 +1,9 @@
 package notebook
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -32,29 +34,29 @@ func (p *pages) path(number int) string {
 	return filepath.Join(p.o.Dir, fmt.Sprintf("%012d.notes", number))
 }
 
-// openPages reads the pages that there are.
-func openPages(o Options, read func(Note)) (*pages, error) {
-	p := &pages{o: o, next: 1}
+// openPages reads the pages that there are. The error says which it could not read; they are left to
+// the next process.
+func openPages(o Options, read func(Note)) (p *pages, err error) {
+	p = &pages{o: o, next: 1}
 	entries, err := os.ReadDir(o.Dir)
-	if err != nil {
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
 	for _, e := range entries {
 		var number int
 		if _, err := fmt.Sscanf(e.Name(), "%d.notes", &number); err != nil || filepath.Base(p.path(number)) != e.Name() {
 			continue
 		}
-		data, err := os.ReadFile(p.path(number))
-		if err != nil {
-			return nil, err
+		p.next = max(p.next, number+1)
+		data, failed := os.ReadFile(p.path(number))
+		if failed != nil {
+			err = failed
+			continue
 		}
 		p.all = append(p.all, readPage(number, data, read))
 	}
 	slices.SortFunc(p.all, func(a, b page) int { return a.number - b.number })
-	if len(p.all) > 0 {
-		p.next = p.all[len(p.all)-1].number + 1
-	}
-	return p, nil
+	return p, err
 }
 
 // readPage reads the notes of a page, up to the first that was not written to its end.
@@ -100,12 +102,20 @@ func (p *pages) turn(now time.Time) error {
 		p.close()
 	}
 	p.drop(now)
-	file, err := os.OpenFile(p.path(p.next), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	p.next++ // also if it exists: it is another process's
-	if err != nil {
+	if err := os.MkdirAll(p.o.Dir, 0o700); err != nil {
 		return err
 	}
-	p.file = file
+	for {
+		file, err := os.OpenFile(p.path(p.next), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		p.next++
+		if err == nil { // else it is another process's
+			p.file = file
+			break
+		}
+	}
 	p.all = append(p.all, page{number: p.next - 1, begun: now, last: now})
 	return nil
 }

@@ -33,17 +33,14 @@ const (
 )
 
 // recall begins with the copies that the process before has noted.
-func (q *store) recall() (err error) {
+func (q *store) recall() {
 	q.copies = newCopies()
 	if q.o.Notes == "" {
-		return nil
+		return
 	}
 	o := notebook.Options{Dir: q.o.Notes, Life: copyLife, Bytes: 2 * copyBytes, Logger: q.log}
-	if q.copies.notes.book, err = notebook.Open(o, q.copies.recall); err != nil {
-		return fmt.Errorf("queue: %w", err)
-	}
+	q.copies.notes.book = notebook.Open(o, q.copies.recall)
 	q.heal.seen = q.copies.notes.server
-	return nil
 }
 
 // Close writes what the next process needs to know. The queue must not be used any more.

@@ -258,9 +258,7 @@ func New(db *redis.DB, o Options) (*Queue, error) {
 	}
 	q := &store{db: db, keys: keys{db}, o: o, codec: codec, heal: healing{turn: semaphore.NewWeighted(1)}, room: room{turn: semaphore.NewWeighted(1)}, log: o.Logger}
 	if !db.Embedded() {
-		if err := q.recall(); err != nil {
-			return nil, err
-		}
+		q.recall()
 	}
 	q.SetLimits(Limits{
 		HistoryEntries: o.HistoryEntries, TenantHistory: o.TenantHistory, HistoryBytes: o.HistoryBytes,
