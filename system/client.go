@@ -2,6 +2,7 @@ package system
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,6 +53,8 @@ type Prompt struct {
 	Accepted time.Time
 	// Told is when the client was told of the end.
 	Told time.Time
+	// InParts says that its pictures show that several servers have made them.
+	InParts bool
 }
 
 // Client returns a client, whose choices come from a seed. It posts nothing by itself.
@@ -74,8 +77,8 @@ func (c *Client) run(until time.Time) {
 	defer c.http.CloseIdleConnections()
 	for n := 0; time.Now().Before(until); n++ {
 		id, pictures := fmt.Sprintf("%s-%d", c.name, n), 1
-		if n%3 == 2 {
-			id, pictures = id+batchMark, batchSize
+		if c.w.size.Batch > 0 && n%2 == 1 || n%3 == 2 {
+			id, pictures = id+batchMark, cmp.Or(c.w.size.Batch, batchSize)
 		}
 		p := &Prompt{ID: id, Pictures: pictures, Client: c.name, Color: 1 + c.rand.IntN(1<<24-1), Seconds: []float64{0.2, 2, 15}[c.rand.IntN(3)]}
 		c.w.Trace.Decide(c.name, "%s %06x %g", p.ID, p.Color, p.Seconds)
@@ -210,13 +213,17 @@ func (c *Client) look(p *Prompt) found {
 func (c *Client) view(p *Prompt, n int, q url.Values) {
 	for giveUp := time.Now().Add(settleWithin); time.Now().Before(giveUp); {
 		status, picture, err := c.call(http.MethodGet, "/view?"+q.Encode(), nil)
+		lost := c.w.Disk.lapse.since(p.Accepted)
 		if err == nil && status == http.StatusOK {
-			if err := p.shows(picture, n); err != nil {
+			if err := p.shows(picture, n); err != nil && !(lost && isBroken(picture)) {
 				c.ledger.breach(p.ID, "its picture %s: %v", q.Get("filename"), err)
 			}
 			return
 		}
 		if err == nil && status == http.StatusNotFound {
+			if lost {
+				return
+			}
 			c.ledger.breach(p.ID, "its picture %s is not there", q.Get("filename"))
 			return
 		}

@@ -19,6 +19,10 @@ type Disk struct {
 	mu    sync.Mutex
 	state DiskState
 	saw   func(host string, step files.Step)
+
+	lapse lapse
+	// fates counts what was damaged: each file in turn has another one.
+	fates int
 }
 
 // DiskState is how a disk is. The zero value is well.

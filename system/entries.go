@@ -11,8 +11,8 @@ import (
 )
 
 // maxEntries is how many entries a map, list or channel of a hub may have when all is quiet:
-// more than there are hosts, fewer than there were prompts.
-const maxEntries = 24
+// more than there are hosts, fewer than there were prompts. A server has two in some.
+func maxEntries(servers int) int { return 18 + 2*servers }
 
 // mayKeep are those that may have more by design, by the beginnings of their names: what is
 // as large as the code or the catalog, and what has a bound of its own.
@@ -21,6 +21,7 @@ var mayKeep = []string{
 	"files.copies.names",       // maxCopies, and a few minutes
 	"internal.FastSemaphore.",  // as many as there may be connections to Redis
 	"pool.ConnPool.",           // the same
+	"http.wantConnQueue.",      // dials that have ended, until that server is called next
 	"dispatch.order.overtaken", // 20,000
 	"dispatch.waitLine.gone",   // until the line is read next
 	"redis.Clock.eras",         // maxEras
@@ -59,7 +60,7 @@ func (h *Hub) checkEntries(ledger *Ledger) {
 func (h *Hub) kept() map[string]int {
 	entries := h.entries()
 	maps.DeleteFunc(entries, func(field string, n int) bool {
-		return n <= maxEntries || slices.ContainsFunc(mayKeep, func(beginning string) bool { return strings.HasPrefix(field, beginning) })
+		return n <= maxEntries(len(h.w.Comfys)) || slices.ContainsFunc(mayKeep, func(beginning string) bool { return strings.HasPrefix(field, beginning) })
 	})
 	return entries
 }

@@ -28,6 +28,8 @@ type Hub struct {
 	running    *hub.Hub
 	web        *http.Server
 	disk       *handle
+	// cuts counts what power cuts have torn: each file in turn in another way.
+	cuts int
 }
 
 func newHub(w *World, name string) *Hub { return &Hub{w: w, name: name} }

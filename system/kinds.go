@@ -76,6 +76,20 @@ var kinds = []kind{
 	}, pick: oneRedis, most: 10 * time.Second, settles: 3 * time.Second},
 	{name: "full disk", begin: disk(DiskState{Full: true, Room: 100 << 10}), pick: theDisk},
 	{name: "broken disk", begin: disk(DiskState{Err: syscall.EIO}), pick: theDisk},
+	{name: "lying disk", begin: func(w *World, _ []string) func() { return w.Disk.Lie() }, pick: theDisk, only: withDamage},
+	{name: "power cut", begin: func(w *World, on []string) func() {
+		h := w.hub(on[0])
+		h.Kill()
+		h.LosePower()
+		return h.Start
+	}, pick: oneHub, only: withDamage},
+	{name: "broken data", begin: func(w *World, on []string) func() {
+		h := w.hub(on[0])
+		h.Kill()
+		repair := h.BreakData()
+		h.Start()
+		return repair
+	}, pick: oneHub, only: withDamage},
 	{name: "slow disk", begin: disk(DiskState{Delay: 300 * time.Millisecond}), pick: theDisk},
 	{name: "reset", begin: func(w *World, on []string) func() {
 		w.Net.Reset(on[0], on[1])
@@ -92,7 +106,7 @@ var kinds = []kind{
 	{name: "failover", begin: func(w *World, _ []string) func() {
 		w.Redis.Replicate()
 		return w.Redis.Failover
-	}, pick: oneRedis, most: 3 * time.Second},
+	}, pick: oneRedis, most: 3 * time.Second, only: func(c Config) bool { return !c.Damage }},
 	{name: "clock ahead", begin: clock(time.Hour), pick: oneRedis, only: withClocks},
 	{name: "clock behind", begin: clock(-time.Hour), pick: oneRedis, only: withClocks},
 	{name: "reload", begin: func(w *World, on []string) func() {
@@ -173,6 +187,8 @@ func everyThird() func() bool {
 
 func withClocks(c Config) bool { return c.Clocks }
 
+func withDamage(c Config) bool { return c.Damage }
+
 func (w *World) slowRedis(l network.Link) {
 	for _, h := range w.Hubs {
 		w.Net.SetBoth(h.name, "redis", l)
@@ -197,6 +213,8 @@ func oneProcess(r *rand.Rand, c Config) []string {
 	}
 	return []string{fmt.Sprint("hub", 1+r.IntN(c.Hubs))}
 }
+
+func oneHub(r *rand.Rand, c Config) []string { return []string{fmt.Sprint("hub", 1+r.IntN(c.Hubs))} }
 
 func oneComfy(r *rand.Rand, c Config) []string {
 	return []string{fmt.Sprint("comfy", 1+r.IntN(c.Comfys))}

@@ -48,6 +48,18 @@ func (l *Ledger) Accepted() int {
 	return len(l.prompts)
 }
 
+// InParts is how many prompts were made by several servers together, as their pictures show.
+func (l *Ledger) InParts() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.prompts {
+		if p.InParts {
+			n++
+		}
+	}
+	return n
+}
+
 // some are up to n of the prompts that were accepted, rather late ones.
 func (l *Ledger) some(r *rand.Rand, n int) []*Prompt {
 	l.mu.Lock()

@@ -21,6 +21,8 @@ var (
 	seeds  = flag.Int("seeds", 0, "how many schedules of faults are run")
 	first  = flag.Uint64("first", 1, "the first of them")
 	clocks = flag.Bool("clocks", false, "let Redis's clock jump")
+	damage = flag.Bool("damage", false, "let disks lose what they have synced in each seed, not only in each seventh")
+	wide   = flag.Bool("wide", false, "run each seed with more servers than clients, not only each fifth")
 	storm  = flag.Bool("storm", false, "let hubs and Redis fail all the time, in a larger world")
 	logs   = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
 )
@@ -40,14 +42,39 @@ var (
 	size = system.Config{Hubs: 3, Comfys: 3, Agents: 2, Clients: load.Sockets}
 )
 
-// run runs a seed's clients against a schedule of faults.
+// fleet is a world and its clients.
+type fleet struct {
+	size system.Config
+	load system.Load
+}
+
+// fleetOf is what a seed runs. One in five has more servers than clients, so that batches are made in
+// parts, and one in seven has disks that lie.
+func fleetOf(seed uint64) fleet {
+	f := fleet{size, load}
+	switch {
+	case *storm:
+	case *wide || !*damage && seed%5 == 2:
+		f.size = system.Config{Hubs: 3, Comfys: 8 + int(seed/5%5), Agents: 4, Clients: 3, Batch: 12, Clocks: *clocks} // #nosec G115 -- below 5
+		f.load.Sockets, f.load.Pollers = f.size.Clients, int(seed%2)                                                  // #nosec G115 -- below 2
+	case *damage || seed%7 == 0:
+		f.size.Damage = true
+	}
+	return f
+}
+
+// run runs a seed's clients in the usual fleet against a schedule of faults.
 func run(t *testing.T, seed uint64, faults []system.Fault, log *os.File) (ledger *system.Ledger, trace *system.Trace) {
+	return fleet{size, load}.run(t, seed, faults, log)
+}
+
+func (f fleet) run(t *testing.T, seed uint64, faults []system.Fault, log *os.File) (ledger *system.Ledger, trace *system.Trace) {
 	synctest.Test(t, func(t *testing.T) {
-		c := size
+		c := f.size
 		if log != nil {
 			c.Log = log
 		}
-		ledger, trace = system.Run(t, seed, c, load, faults)
+		ledger, trace = system.Run(t, seed, c, f.load, faults)
 	})
 	return ledger, trace
 }
@@ -60,26 +87,27 @@ func TestSeeds(t *testing.T) {
 		seed := *first + uint64(n)
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			faults := system.Faults(seed, size, load.For)
+			f := fleetOf(seed)
+			faults := system.Faults(seed, f.size, f.load.For)
 			began := time.Now()
-			ledger, trace := run(t, seed, faults, logOf(t, seed))
-			t.Logf("%d prompts, %d faults, decisions %s, %v", ledger.Accepted(), len(faults), trace.Hash(), time.Since(began).Round(time.Millisecond))
+			ledger, trace := f.run(t, seed, faults, logOf(t, seed))
+			t.Logf("%d prompts, %d in parts, %d servers, %d faults, decisions %s, %v", ledger.Accepted(), ledger.InParts(), f.size.Comfys, len(faults), trace.Hash(), time.Since(began).Round(time.Millisecond))
 			if ledger.Accepted() == 0 {
 				t.Error("no prompt was accepted")
 			}
 			if breaches := ledger.Breaches(); len(breaches) > 0 {
 				t.Log(breaches)
-				report(t, seed, breaches, trace, shorten(t, seed, faults))
+				report(t, seed, breaches, trace, f.shorten(t, seed, faults))
 			}
 		})
 	}
 }
 
 // shorten drops the faults without which a promise is broken all the same.
-func shorten(t *testing.T, seed uint64, faults []system.Fault) []system.Fault {
+func (f fleet) shorten(t *testing.T, seed uint64, faults []system.Fault) []system.Fault {
 	for n := range slices.Backward(faults) {
 		fewer := slices.Concat(faults[:n], faults[n+1:])
-		if ledger, _ := run(t, seed, fewer, nil); len(ledger.Breaches()) > 0 {
+		if ledger, _ := f.run(t, seed, fewer, nil); len(ledger.Breaches()) > 0 {
 			faults = fewer
 		}
 	}

@@ -21,7 +21,7 @@ func processOf(host string) string { return "process of " + host }
 
 func concerned(f Fault) []string {
 	switch f.Kind {
-	case "kill", "restart", "freeze", "reload":
+	case "kill", "restart", "freeze", "reload", "power cut", "broken data":
 		return append(slices.Clone(f.On), processOf(f.On[0]))
 	}
 	return f.On

@@ -49,10 +49,16 @@ type Config struct {
 	// Clients is how many clients a schedule of faults may concern, those that listen.
 	// Default: none.
 	Clients int
+	// Batch is how many pictures the batches have that clients post; then they post more of them.
+	// Default: 4 pictures, and every third prompt.
+	Batch int
 	// Forgetful makes a Redis that crashes lose what it has not synced.
 	Forgetful bool
 	// RedisAhead is how far Redis's clock is ahead of everybody else's. Run chooses it.
 	RedisAhead time.Duration
+	// Damage lets disks lose what they say they have synced, and breaks the hubs' data folders. Then
+	// Redis loses nothing: what a hub knows of it may be what is damaged.
+	Damage bool
 	// Clocks lets Redis's clock jump.
 	Clocks bool
 	// Storm makes hubs and Redis fail all the time, and nothing else.
