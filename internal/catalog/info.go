@@ -50,6 +50,12 @@ func (i *Info) Has(className string) bool {
 	return ok
 }
 
+// IsOutput reports whether nodes of a class are output nodes, as an instance describes it.
+func IsOutput(i *Info, className string) bool {
+	c, ok := i.class(className)
+	return ok && c.output
+}
+
 // Core reports whether the instance runs nodes of that class with ComfyUI's own code: custom nodes
 // can take the place of one.
 func (i *Info) Core(className string) bool {

@@ -33,6 +33,8 @@ type Options struct {
 	Roots *x509.CertPool
 	// Resolver looks names up. Default: the system's.
 	Resolver *net.Resolver
+	// Transport takes the requests that are allowed, instead of the network.
+	Transport http.RoundTripper
 }
 
 // Client calls hosts that may be called. It uses no proxy, has no cookies, and opens a
@@ -42,12 +44,16 @@ type Client struct{ http *http.Client }
 // NewClient makes a client that calls only these hosts.
 func NewClient(h Hosts, o Options) *Client {
 	dialer := &net.Dialer{Timeout: dialTimeout, Resolver: o.Resolver, Control: h.guard()}
-	return &Client{&http.Client{
-		Transport: &guarded{hosts: h, next: &http.Transport{
+	next := o.Transport
+	if next == nil {
+		next = &http.Transport{
 			DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true,
 			TLSClientConfig:     &tls.Config{RootCAs: o.Roots, MinVersion: tls.VersionTLS12},
 			TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: answerTimeout, MaxResponseHeaderBytes: maxHeader,
-		}},
+		}
+	}
+	return &Client{&http.Client{
+		Transport: &guarded{hosts: h, next: next},
 		CheckRedirect: func(r *http.Request, before []*http.Request) error {
 			r.Header.Del("Referer") // it may be a signed link
 			if len(before) > maxRedirects {
@@ -83,20 +89,27 @@ func (c *Client) Get(ctx context.Context, link, accept string) (body io.ReadClos
 // read. Redirects are not followed. The error wraps a *[RefusedError] if the call was not
 // allowed.
 func (c *Client) Post(ctx context.Context, link string, header http.Header, body []byte) (status int, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, link, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	r.Header = header.Clone()
-	r.Header.Set("User-Agent", "ComfyHub")
-	once := *c.http
-	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	answer, err := once.Do(r)
+	answer, err := c.Call(ctx, http.MethodPost, link, header, body)
 	if err != nil {
 		return 0, err
 	}
 	_ = answer.Body.Close()
 	return answer.StatusCode, nil
+}
+
+// Call makes a request and returns the answer, whatever its status. Its body must be closed, and may
+// be of any length. Redirects are not followed. The error wraps a *[RefusedError] if the call was
+// not allowed.
+func (c *Client) Call(ctx context.Context, method, link string, header http.Header, body []byte) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, link, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header = header.Clone()
+	r.Header.Set("User-Agent", "ComfyHub")
+	once := *c.http
+	once.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return once.Do(r)
 }
 
 // StatusError is the answer of a host that does not give what was asked for.

@@ -20,6 +20,12 @@ type Backend interface {
 	Execute(ctx context.Context, r *Run) error
 }
 
+// outputJudge is a [Backend] that runs classes which it does not describe.
+type outputJudge interface {
+	// IsOutput reports whether nodes of a class are output nodes.
+	IsOutput(class string) bool
+}
+
 // About is what GET /system_stats says about a backend.
 type About struct {
 	// Version is the version of ComfyUI whose protocol hubs should expect.

@@ -84,6 +84,15 @@ func refusal(kind, message string) *pyjson.Object {
 
 // outputsOf returns the ids of a graph's output nodes, only the wanted ones if any are.
 func (s *Server) outputsOf(graph *pyjson.Object, wanted []string) []string {
+	if judge, ok := s.backend.(outputJudge); ok {
+		var outputs []string
+		for id := range graph.All() {
+			if judge.IsOutput(graph.Object(id).String("class_type")) && (len(wanted) == 0 || slices.Contains(wanted, id)) {
+				outputs = append(outputs, id)
+			}
+		}
+		return outputs
+	}
 	v, err := pyjson.Parse(s.backend.ObjectInfo())
 	classes, ok := v.(*pyjson.Object)
 	if err != nil || !ok {

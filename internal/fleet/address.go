@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -70,6 +71,17 @@ const WorkerScheme = "worker"
 // WorkerName returns the name of a machine's worker as an instance, which is its address,
 // too. No agent and no static instance can have it.
 func WorkerName(machine, id string) string { return WorkerScheme + ":" + machine + "/" + id }
+
+// OverflowScheme is that of the address of a slot of a serverless endpoint. No agent can make a
+// hub call such an address.
+const OverflowScheme = "overflow"
+
+// OverflowName returns the name of a slot of an endpoint as an instance, which is its address,
+// too; slots count from 1. All hubs have the same ones, and no agent and no static instance can
+// have it.
+func OverflowName(endpoint string, slot int) string {
+	return OverflowScheme + ":" + endpoint + "/" + strconv.Itoa(slot)
+}
 
 // notAllowed is the reason that everybody may see. Addresses are for the operator
 // only.

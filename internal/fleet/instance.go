@@ -70,11 +70,11 @@ type Instance struct {
 }
 
 // Deliberate reports whether a process of the instance that has ended was ended on
-// purpose, as far as is known: an operator was draining it, its agent was stopping, or
-// somebody had asked for a restart. boot is the report's Boot from before, 0 if that is
+// purpose, as far as is known: an operator was draining it, its agent was stopping,
+// somebody had asked for a restart, or a slot of an endpoint gives a job back. boot is the report's Boot from before, 0 if that is
 // not known.
 func (i Instance) Deliberate(boot int64) bool {
-	return i.Drained || i.Report.Draining || i.Report.Restarting || i.Report.Restarted && i.Report.Boot != boot
+	return i.Kind == KindOverflow || i.Drained || i.Report.Draining || i.Report.Restarting || i.Report.Restarted && i.Report.Boot != boot
 }
 
 // Tunnelled reports whether the instance is behind a tunnel that a token has opened.

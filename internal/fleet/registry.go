@@ -179,11 +179,16 @@ func (r *Registry) addStatic(address, kind string) (name string, err error) {
 
 // AddWorker adds a worker that fetches its jobs from this hub, as an instance without an
 // agent. name is a [WorkerName]. Adding it again changes nothing.
-func (r *Registry) AddWorker(name string) {
+func (r *Registry) AddWorker(name string) { r.addOwn(name, KindWorker) }
+
+// AddOverflow is AddWorker for a slot of a serverless endpoint, by its [OverflowName].
+func (r *Registry) AddOverflow(name string) { r.addOwn(name, KindOverflow) }
+
+func (r *Registry) addOwn(name, kind string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.instances[name] == nil {
-		r.put(name, &record{static: true, report: InstanceReport{Name: name, URL: name, Direct: true, Kind: KindWorker}})
+		r.put(name, &record{static: true, report: InstanceReport{Name: name, URL: name, Direct: true, Kind: kind}})
 		r.notify(name)
 	}
 }

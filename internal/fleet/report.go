@@ -118,6 +118,9 @@ const (
 	// KindA1111 is that of a server of A1111's API, which runs graphs and has nothing else of
 	// a ComfyUI either.
 	KindA1111 = "a1111"
+	// KindOverflow is that of a slot of a serverless endpoint, which costs money by the second and
+	// gets only jobs for which the others have no time.
+	KindOverflow = "overflow"
 )
 
 // Idle reports whether the instance would start a prompt at once.

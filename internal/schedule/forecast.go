@@ -19,6 +19,8 @@ type Spot struct {
 	Shape string
 	// Guessed says that nobody knows how long that will take.
 	Guessed bool
+	// vague says that nobody knows when it will be free for the next job of a line.
+	vague bool
 }
 
 // Horizon is what a forecast starts from.
@@ -44,15 +46,16 @@ type Forecast struct {
 	users map[string][]int
 	// order is the jobs in the order in which they will probably begin.
 	order []job.Job
-	// ends is when they end, by key; -1 if unknown.
-	ends map[string]time.Duration
+	// ends is when they end, by key, and begins when they begin, of those that an instance can run; -1
+	// if unknown.
+	ends, begins map[string]time.Duration
 	// mean is the mean run time of the line.
 	mean time.Duration
 }
 
 // Foresee makes a forecast.
 func Foresee(h Horizon) *Forecast {
-	f := &Forecast{Horizon: h, users: map[string][]int{}, ends: map[string]time.Duration{}}
+	f := &Forecast{Horizon: h, users: map[string][]int{}, ends: map[string]time.Duration{}, begins: map[string]time.Duration{}}
 	f.Spots = slices.Clone(h.Spots)
 	for n, s := range f.Spots {
 		if f.Shared[s.Device] != nil {
@@ -113,8 +116,12 @@ func (f *Forecast) give(j job.Job) (end, ran time.Duration) {
 	if set != "" {
 		first.Set = set
 	}
+	if f.begins[j.Key] = max(end-ran, 0); first.Guessed || first.vague {
+		f.begins[j.Key] = -1
+	}
 	first.Free, first.Shape = end, j.Shape
 	if !f.Estimate(j.Shape, first.Kind).Certain() {
+		first.vague = true
 		return -1, ran
 	}
 	return end, ran
@@ -152,6 +159,13 @@ func (f *Forecast) from(s *Spot, j job.Job) time.Duration {
 func (f *Forecast) End(key string) (end time.Duration, ok bool) {
 	end, ok = f.ends[key]
 	return end, ok
+}
+
+// Begin returns when a job of the line begins, -1 if unknown; false if it is not in the line, or no
+// instance can run it.
+func (f *Forecast) Begin(key string) (begin time.Duration, ok bool) {
+	begin, ok = f.begins[key]
+	return begin, ok
 }
 
 // Behind returns when a job ends that is behind the line with position others ahead of it, -1 if

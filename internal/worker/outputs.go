@@ -42,7 +42,7 @@ func (w *Worker) Save(id, node, name string, content io.Reader) error {
 		if full {
 			return fmt.Errorf("%w: a job may have %d files", ErrOutput, maxFiles)
 		}
-		return t.run.Save(node, prefixOf(t.run.Graph.Object(node)), ext, counted{content, &t.left})
+		return t.run.Save(node, facade.OutputPrefix(t.run.Graph.Object(node)), ext, counted{content, &t.left})
 	})
 }
 
@@ -71,18 +71,6 @@ func (t *task) nodeOf(node string) (string, error) {
 		return "", fmt.Errorf("%w: node: the workflow has no node %q", ErrOutput, node)
 	}
 	return node, nil
-}
-
-// prefixOf is how the names of a node's files begin.
-func prefixOf(node *pyjson.Object) string {
-	prefix := node.Object("inputs").String("filename_prefix")
-	if at := strings.LastIndexAny(prefix, `/\`); at >= 0 {
-		prefix = prefix[at+1:]
-	}
-	if prefix == "" || strings.ContainsAny(prefix, "%\x00") || strings.HasPrefix(prefix, ".") || len(prefix) > 100 {
-		return "ComfyUI"
-	}
-	return prefix
 }
 
 // Complete ends a job that has succeeded. A result with outputs says what output nodes show,
