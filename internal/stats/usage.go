@@ -54,6 +54,8 @@ type Day struct {
 	Time time.Duration
 	// Bytes are those of files that its jobs have made.
 	Bytes int64
+	// Cost is what its runs at serverless endpoints have cost, in the operator's money.
+	Cost float64
 }
 
 // counts are the kinds that scripts count, and where they go.
@@ -69,11 +71,13 @@ func (d *Day) count(kind string, n int64) {
 		d.Time += time.Duration(n) * time.Millisecond
 	case "bytes":
 		d.Bytes += n
+	case "micros":
+		d.Cost += float64(n) / 1e6
 	}
 }
 
 // kinds are all of them.
-var kinds = [...]string{"done", "failed", "cancelled", "ms", "bytes"}
+var kinds = [...]string{"done", "failed", "cancelled", "ms", "bytes", "micros"}
 
 // Usage is what tenants have used, by day, so that an operator can bill them. The scripts of other
 // packages count it in the same step in which it happens: nothing is lost or counted twice when a
