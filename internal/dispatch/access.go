@@ -31,7 +31,7 @@ func (a *Access) maySecrets(name string, unknown bool) bool {
 	i, known := a.fleet.Instance(name)
 	switch {
 	case known:
-		return a.settings().SecretsTo.Has(i)
+		return a.settings().givesSecrets(i)
 	case len(a.settings().SecretsTo) > 0 || strings.HasPrefix(name, fleet.WorkerScheme+":"):
 		return a.settings().SecretsTo.Has(fleet.Instance{Name: name, Kind: fleet.KindWorker})
 	}

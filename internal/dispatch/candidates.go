@@ -40,6 +40,12 @@ func (o *Outlook) Candidates(j job.Job, needs catalog.Requirements) []Candidate 
 	}
 	for _, i := range d.fleet.Instances() {
 		c := Candidate{Name: i.Name, State: i.State, Free: o.Free(i.Name)}
+		if i.Kind == fleet.KindOverflow {
+			if d.overflow.judge(o, j, needs, &c) {
+				list = append(list, c)
+			}
+			continue
+		}
 		if conn := d.instances.Get(i.Name); conn == nil || !conn.IsOpen() || conn.Abilities() == nil {
 			c.State, c.Why = fleet.Offline, strings.TrimSuffix("it is not connected: "+i.Reason, ": ")
 		} else {

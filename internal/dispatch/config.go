@@ -49,6 +49,8 @@ type Settings struct {
 	Reserved schedule.Reservations
 	// SecretsTo says which instances get the API keys of prompts.
 	SecretsTo SecretsTo
+	// SecretsElsewhere are the slots of endpoints, by name, that get them as well.
+	SecretsElsewhere []string
 	// GPUs names the GPUs of instances, by instance name, where the operator has set them.
 	GPUs map[string]string
 	// Lease is the queue's; leases are renewed three times within it.
@@ -75,6 +77,8 @@ type Config struct {
 	Library *catalog.Library
 	// Roster stores what instances can run. May be nil.
 	Roster Roster
+	// Overflow takes jobs for which the fleet has no time. May be nil.
+	Overflow Overflow
 	// Learned is told what an instance can run when it connects and whenever that changes.
 	Learned func(instance string, info *catalog.Info, version comfyui.Version)
 	// Unfit says why nobody will ever run a waiting job that was accepted while it was not

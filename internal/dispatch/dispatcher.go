@@ -52,6 +52,7 @@ type Dispatcher struct {
 	models       *modelSets
 	order        *order
 	otherHubs    *otherHubs
+	overflow     *overflow
 	placer       *placer
 	preemption   *preemption
 	reports      *instance.Reports
@@ -97,7 +98,7 @@ func (d *Dispatcher) openInstances() {
 	parts := instance.New(instance.Config{
 		Fleet: c.Fleet, Connected: c.Connected, Connect: c.Connect, Library: c.Library, Roster: c.Roster, Learned: c.Learned, Logged: c.Logged,
 		Streams: c.Streams, Ctx: d.ctx, Work: &d.work, Logger: c.Logger,
-		MaySecrets:     func(i fleet.Instance) bool { return c.Settings().SecretsTo.Has(i) },
+		MaySecrets:     func(i fleet.Instance) bool { return c.Settings().givesSecrets(i) },
 		ContactTimeout: func() time.Duration { return c.Settings().ContactTimeout },
 		CatalogAge:     func() time.Duration { return c.Settings().CatalogAge },
 		GPUs:           func() map[string]string { return c.Settings().GPUs },
@@ -176,6 +177,11 @@ func (d *Dispatcher) openRuns() {
 		requirements: d.requirements, order: d.order, forecasts: d.Forecasts, holds: d.holds, kept: d.kept, judged: d.judged,
 		claimer: d.claimer, signal: d.signal,
 	}
+	d.overflow = &overflow{
+		remote: c.Overflow, fleet: c.Fleet, queue: c.Queue, paused: c.Paused, instances: d.Instances, placer: d.placer,
+		requirements: d.requirements, forecasts: d.Forecasts, notices: d.Notices, access: d.Access,
+	}
+	d.placer.overflow, d.Forecasts.overflow = d.overflow, d.overflow
 	d.leases = &leases{
 		queue: c.Queue, settings: c.Settings, hub: c.Hub, hubID: c.HubID, runs: d.Runs, runner: d.runner, observe: c.Observe, log: c.Logger,
 		lost: make(chan []job.Run, 1),
@@ -241,6 +247,9 @@ func (d *Dispatcher) loop(ctx context.Context) {
 		}
 		d.Doors.dismiss(ctx, asked)
 		if due := d.preemption.makeWay(ctx); due > 0 && (next == 0 || due < next) {
+			next = due
+		}
+		if due := d.overflow.look(ctx); due > 0 && (next == 0 || due < next) {
 			next = due
 		}
 		var due <-chan time.Time

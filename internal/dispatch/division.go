@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -104,7 +105,7 @@ func (r dividing) divided(core func(class string) bool) *division {
 func (r dividing) worthDividing() *division {
 	j, s := r.Job(), r.d.settings()
 	// The client may be given an instance's refusal of the whole only.
-	if !s.Split || !r.alone || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || len(r.body.Inputs) > 0 || sizeOf(r.body) > largestSplit || r.d.queue.Limited(j.Tenant) {
+	if !s.Split || !r.alone || r.conn.Kind == fleet.KindOverflow || j.Ahead || j.Attempts > 1 || j.DoorUntil > 0 || len(r.body.Inputs) > 0 || sizeOf(r.body) > largestSplit || r.d.queue.Limited(j.Tenant) {
 		return nil
 	}
 	takes := r.d.durations.estimate(j.Shape, r.d.reports.Gpu(r.conn.Name))

@@ -30,6 +30,7 @@ type Forecasts struct {
 	holds     *holds
 	line      *waitLine
 	judged    *judgements
+	overflow  *overflow
 	last      lastOutlook
 }
 
@@ -90,7 +91,7 @@ func (f *Forecasts) soon(classes map[string][]byte) []schedule.Soon {
 	for _, conn := range f.instances.Open() {
 		i, known := f.fleet.Instance(conn.Name)
 		loaded, info, gpu := conn.Models(), conn.Abilities(), f.reports.Gpu(conn.Name)
-		if !known || i.State != fleet.Busy || len(loaded) == 0 || info == nil || !o.foreseen(conn, i, gpu) {
+		if !known || conn.Kind == fleet.KindOverflow || i.State != fleet.Busy || len(loaded) == 0 || info == nil || !o.foreseen(conn, i, gpu) {
 			continue
 		}
 		s := schedule.Soon{Idle: schedule.Idle{Name: conn.Name, Loaded: loaded, Refused: f.rests.at(conn, i), Tenants: f.access.reservedFor(conn.Name)}, Free: o.left(conn, i, gpu)}

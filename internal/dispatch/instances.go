@@ -3,6 +3,7 @@ package dispatch
 import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 )
 
@@ -26,7 +27,8 @@ func (is *Instances) ClientsOf(kind, tenant string) []*comfyui.Client {
 	return out
 }
 
-// others returns the other connected instances that could run the run's job.
+// others returns the other connected instances that could run the run's job, without those that cost
+// money.
 func (is *Instances) others(r *run) (others []*instance.Link) {
 	needs, err := catalog.DecodeRequirements(r.body.Requires)
 	if err != nil {
@@ -34,7 +36,7 @@ func (is *Instances) others(r *run) (others []*instance.Link) {
 	}
 	key, tenant := r.Job().Key, r.Job().Tenant
 	for _, conn := range is.Open() {
-		if conn != r.conn && is.access.mayUse(tenant, conn.Name) && !conn.Refused.Itself(key) && conn.Abilities() != nil && len(conn.Abilities().Satisfies(needs)) == 0 {
+		if conn != r.conn && conn.Kind != fleet.KindOverflow && is.access.mayUse(tenant, conn.Name) && !conn.Refused.Itself(key) && conn.Abilities() != nil && len(conn.Abilities().Satisfies(needs)) == 0 {
 			others = append(others, conn)
 		}
 	}

@@ -59,7 +59,7 @@ func (o *Outlook) look(ctx context.Context, h *schedule.Horizon, jobs []job.Job)
 	for _, conn := range o.from.instances.Open() {
 		i, known := o.from.fleet.Instance(conn.Name)
 		info := conn.Abilities()
-		if !known || info == nil || i.State != fleet.Idle && i.State != fleet.Busy {
+		if !known || info == nil || conn.Kind == fleet.KindOverflow || i.State != fleet.Idle && i.State != fleet.Busy {
 			continue
 		}
 		idle, infos = append(idle, schedule.Idle{Name: conn.Name, Tenants: o.from.access.reservedFor(conn.Name)}), append(infos, info)

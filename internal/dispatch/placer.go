@@ -27,6 +27,7 @@ type placer struct {
 	judged       *judgements
 	claimer      *claimer
 	signal       *signal
+	overflow     *overflow
 	// nothing is the count of news at which a look found no waiting job; 0 if there may be some.
 	nothing uint64
 }

@@ -165,7 +165,7 @@ func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.
 		i, known := p.fleet.Instance(conn.Name)
 		info, runs := conn.Abilities(), runsOf(conn)
 		r := runs[0]
-		if r == nil || info == nil || !known || i.State != fleet.Busy || p.leaving.runs[conn.Name].run == r {
+		if r == nil || info == nil || !known || conn.Kind == fleet.KindOverflow || i.State != fleet.Busy || p.leaving.runs[conn.Name].run == r {
 			continue
 		}
 		j := r.Job()

@@ -24,6 +24,14 @@ func (s SecretsTo) Has(i fleet.Instance) bool {
 	return slices.ContainsFunc(s, func(name string) bool { return Names(name, i) })
 }
 
+// givesSecrets reports whether an instance gets API keys.
+func (s Settings) givesSecrets(i fleet.Instance) bool {
+	if i.Kind == fleet.KindOverflow {
+		return slices.Contains(s.SecretsElsewhere, i.Name)
+	}
+	return s.SecretsTo.Has(i)
+}
+
 // Names reports whether a name, in which each * stands for any text, is that of an instance's
 // agent, or its own if it has none. An agent names its instances as it likes, so those names do not
 // say whose they are.

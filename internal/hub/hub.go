@@ -29,7 +29,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/metrics"
-	"github.com/comfyhub/comfyhub/internal/peers"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/roster"
@@ -111,6 +110,7 @@ type Hub struct {
 	keys            *apikeys.Keys
 	scaler          *scale.Scaler
 	workers         *Workers
+	overflow        *overflows
 
 	submitter *Submitter
 	canceller *Canceller
@@ -195,7 +195,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 		TenantRate:  func(tenant string) int { return h.limitsOf(tenant).Rate },
 		TenantRuns:  func(tenant string) (int, time.Duration) { return h.limitsOf(tenant).runs() },
 	})
-	return h.staticInstances.apply(s.Instances, s.A1111)
+	return errors.Join(h.staticInstances.apply(s.Instances, s.A1111), h.overflow.apply(s.Overflow))
 }
 
 // open builds the parts, each from those before it.
@@ -249,10 +249,11 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	h.recorder = &recorder{Metrics: h.measure, trends: stats.NewTrends(h.db), faults: stats.NewFaults(h.db), fleet: h.fleet, log: h.log}
 	left := &leftPictures{}
 	library := catalog.NewLibrary()
+	h.overflow = newOverflows(h, library)
 	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
-		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Learned: h.inventory.learned, Unfit: h.unfit, Logged: h.logs.pass,
+		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Overflow: h.overflow, Learned: h.inventory.learned, Unfit: h.unfit, Logged: h.logs.pass,
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.tracer, Faulted: h.recorder.faulted, Logger: log,
 	})
@@ -298,14 +299,6 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	}
 	h.opened = true
 	return nil
-}
-
-// transport connects the streams with those of other hubs, if others can share the queue.
-func (h *Hub) transport(boot string) stream.Transport {
-	if h.db.Embedded() {
-		return nil
-	}
-	return peers.New(h.db, boot)
 }
 
 // Close ends sockets with a going-away frame, leaves the gossip and closes Redis. Runs go on at
@@ -354,6 +347,7 @@ func (h *Hub) shut(ctx context.Context) error {
 	if h.dispatch != nil {
 		h.dispatch.Close()
 	}
+	h.overflow.shut()
 	if h.workers != nil {
 		h.workers.close()
 	}

@@ -243,6 +243,9 @@ func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
 	case err == nil && u.Scheme == fleet.WorkerScheme && i.Kind == fleet.KindWorker:
 		o.Dial = h.workers.dialer(i.Name)
 		return comfyui.NewClient("http://worker", o)
+	case err == nil && u.Scheme == fleet.OverflowScheme && i.Kind == fleet.KindOverflow:
+		o.Dial = h.overflow.dialer(i.Name)
+		return comfyui.NewClient("http://overflow", o)
 	case i.Agent == "" && i.Kind == fleet.KindA1111:
 		o.Dial = h.staticInstances.dialer(i.Name)
 		return comfyui.NewClient("http://a1111", o)

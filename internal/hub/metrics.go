@@ -14,46 +14,48 @@ import (
 
 // gauges are read from the hub's state when they are asked for, so that what is gone disappears.
 type gauges struct {
-	hub     *Hub
-	queued  *prometheus.Desc
-	held    *prometheus.Desc
-	running *prometheus.Desc
-	stuck   *prometheus.Desc
-	members *prometheus.Desc
-	sockets *prometheus.Desc
-	redis   *prometheus.Desc
-	skew    *prometheus.Desc
-	storage *prometheus.Desc
-	bound   *prometheus.Desc
-	kept    *prometheus.Desc
-	paused  *prometheus.Desc
-	classes *prometheus.Desc
-	free    *prometheus.Desc
-	size    *prometheus.Desc
-	build   *prometheus.Desc
-	elastic elasticGauges
+	hub      *Hub
+	queued   *prometheus.Desc
+	held     *prometheus.Desc
+	running  *prometheus.Desc
+	stuck    *prometheus.Desc
+	members  *prometheus.Desc
+	sockets  *prometheus.Desc
+	redis    *prometheus.Desc
+	skew     *prometheus.Desc
+	storage  *prometheus.Desc
+	bound    *prometheus.Desc
+	kept     *prometheus.Desc
+	paused   *prometheus.Desc
+	classes  *prometheus.Desc
+	free     *prometheus.Desc
+	size     *prometheus.Desc
+	build    *prometheus.Desc
+	elastic  elasticGauges
+	overflow overflowGauges
 }
 
 func newGauges(h *Hub) *gauges {
 	return &gauges{
-		hub:     h,
-		queued:  prometheus.NewDesc("comfyhub_queue_depth", "Jobs that wait.", nil, nil),
-		held:    prometheus.NewDesc("comfyhub_jobs_paused", "Jobs that wait because their owner has paused them. They are part of comfyhub_queue_depth.", nil, nil),
-		running: prometheus.NewDesc("comfyhub_jobs_running", "Jobs that are on an instance.", nil, nil),
-		stuck:   prometheus.NewDesc("comfyhub_jobs_stuck", "Jobs that have been waiting for more than a second beside an idle instance that could run them, as this hub sees it. 0 in a healthy hub.", nil, nil),
-		members: prometheus.NewDesc("comfyhub_gossip_members", "Members of the gossip, this hub included, by role.", []string{"role"}, nil),
-		sockets: prometheus.NewDesc("comfyhub_sockets", "Open WebSockets of clients.", nil, nil),
-		redis:   prometheus.NewDesc("comfyhub_redis_up", "1 while Redis answers.", nil, nil),
-		skew:    prometheus.NewDesc("comfyhub_redis_clock_skew_seconds", "By how much the clock of Redis is ahead of this machine's. Negative if it is behind.", nil, nil),
-		storage: prometheus.NewDesc("comfyhub_storage_up", "1 while the storage takes files. While it is 0, this hub gives out no jobs.", nil, nil),
-		bound:   prometheus.NewDesc("comfyhub_storage_bound", "1 while Redis and the storage belong together. While it is 0, nothing is deleted from the storage.", nil, nil),
-		kept:    prometheus.NewDesc("comfyhub_outputs_kept", "Outputs of finished runs that wait on their instances until the storage takes them.", nil, nil),
-		paused:  prometheus.NewDesc("comfyhub_paused", "1 while the operator has paused the whole queue.", nil, nil),
-		classes: prometheus.NewDesc("comfyhub_catalog_classes", "Node classes that the hub knows, of all instances together.", nil, nil),
-		free:    prometheus.NewDesc("comfyhub_disk_free_bytes", "Space that is left on the disk of a folder: data, or storage if that is a folder.", []string{"folder"}, nil),
-		size:    prometheus.NewDesc("comfyhub_disk_size_bytes", "Size of the disk of a folder.", []string{"folder"}, nil),
-		elastic: newElasticGauges(),
-		build:   prometheus.NewDesc("comfyhub_build_info", "1, with the version of the hub.", []string{"version"}, nil),
+		hub:      h,
+		queued:   prometheus.NewDesc("comfyhub_queue_depth", "Jobs that wait.", nil, nil),
+		held:     prometheus.NewDesc("comfyhub_jobs_paused", "Jobs that wait because their owner has paused them. They are part of comfyhub_queue_depth.", nil, nil),
+		running:  prometheus.NewDesc("comfyhub_jobs_running", "Jobs that are on an instance.", nil, nil),
+		stuck:    prometheus.NewDesc("comfyhub_jobs_stuck", "Jobs that have been waiting for more than a second beside an idle instance that could run them, as this hub sees it. 0 in a healthy hub.", nil, nil),
+		members:  prometheus.NewDesc("comfyhub_gossip_members", "Members of the gossip, this hub included, by role.", []string{"role"}, nil),
+		sockets:  prometheus.NewDesc("comfyhub_sockets", "Open WebSockets of clients.", nil, nil),
+		redis:    prometheus.NewDesc("comfyhub_redis_up", "1 while Redis answers.", nil, nil),
+		skew:     prometheus.NewDesc("comfyhub_redis_clock_skew_seconds", "By how much the clock of Redis is ahead of this machine's. Negative if it is behind.", nil, nil),
+		storage:  prometheus.NewDesc("comfyhub_storage_up", "1 while the storage takes files. While it is 0, this hub gives out no jobs.", nil, nil),
+		bound:    prometheus.NewDesc("comfyhub_storage_bound", "1 while Redis and the storage belong together. While it is 0, nothing is deleted from the storage.", nil, nil),
+		kept:     prometheus.NewDesc("comfyhub_outputs_kept", "Outputs of finished runs that wait on their instances until the storage takes them.", nil, nil),
+		paused:   prometheus.NewDesc("comfyhub_paused", "1 while the operator has paused the whole queue.", nil, nil),
+		classes:  prometheus.NewDesc("comfyhub_catalog_classes", "Node classes that the hub knows, of all instances together.", nil, nil),
+		free:     prometheus.NewDesc("comfyhub_disk_free_bytes", "Space that is left on the disk of a folder: data, or storage if that is a folder.", []string{"folder"}, nil),
+		size:     prometheus.NewDesc("comfyhub_disk_size_bytes", "Size of the disk of a folder.", []string{"folder"}, nil),
+		elastic:  newElasticGauges(),
+		overflow: newOverflowGauges(),
+		build:    prometheus.NewDesc("comfyhub_build_info", "1, with the version of the hub.", []string{"version"}, nil),
 	}
 }
 
@@ -65,6 +67,7 @@ func (g *gauges) Describe(out chan<- *prometheus.Desc) {
 		out <- d
 	}
 	g.elastic.describe(out)
+	g.overflow.describe(out)
 	metrics.DescribeFleet(out)
 }
 
@@ -89,6 +92,9 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 		gauge(g.redis, 1)
 	} else {
 		gauge(g.redis, 0)
+	}
+	if places, err := h.Overflow(ctx); err == nil {
+		g.overflow.collect(gauge, places)
 	}
 	if classes, err := h.Scale(ctx); err == nil {
 		g.elastic.collect(gauge, classes)

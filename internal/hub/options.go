@@ -104,6 +104,9 @@ type Settings struct {
 	// Scale are the classes of machines that come and go by need, MaxScaleClasses at most. Default:
 	// none.
 	Scale []ScaleClass
+	// Overflow are the serverless endpoints to which jobs go for which the fleet has no time,
+	// MaxOverflows at most. Default: none.
+	Overflow []Overflow
 	// Join are gossip addresses of other hubs, host:port.
 	Join []string
 	// AgentsFrom are the networks and addresses in which agents are believed to be where they say.

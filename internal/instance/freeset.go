@@ -13,6 +13,8 @@ type FreeSets struct {
 	// Free are those without a run. next are those whose instance could get its next job, holding
 	// those whose instance has it already.
 	Free, Next, Holding freeSet
+	// Apart are those without a run to slots of endpoints that cost money: they are in no other set.
+	Apart freeSet
 }
 
 // freeSet holds links. The zero value is empty.

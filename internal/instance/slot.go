@@ -43,6 +43,10 @@ func (s *slot) takesAhead() bool {
 // changed keeps the link's place in the sets up to date. Call it after each change of what takesJobs
 // and takesAhead read, under the same lock.
 func (s *slot) changed() {
+	if s.link.Kind == fleet.KindOverflow {
+		s.sets.Apart.set(s.link, s.takesJobs())
+		return
+	}
 	s.sets.Free.set(s.link, s.takesJobs())
 	s.sets.Next.set(s.link, s.takesAhead())
 	s.sets.Holding.set(s.link, s.ahead != nil)

@@ -9,7 +9,8 @@ import (
 )
 
 // getScale answers GET /hub/scale for operators: the classes of machines that come and go by need;
-// with ?class=NAME one of them, whose "value" is what KEDA's metrics-api scaler reads.
+// with ?class=NAME one of them, whose "value" is what KEDA's metrics-api scaler reads; and the
+// serverless endpoints.
 func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	if o.refuseOthers(w, a) {
 		return
@@ -33,7 +34,31 @@ func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester,
 		api.WriteErrorText(w, http.StatusNotFound, "No class of that name is configured")
 		return
 	}
-	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "classes", Value: list}))
+	places, err := o.hub.Overflow(r.Context())
+	if err != nil {
+		o.Fail(w, r, err)
+		return
+	}
+	overflow := make(pyjson.Array, len(places))
+	for n, s := range places {
+		overflow[n] = overflowValue(s)
+	}
+	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "classes", Value: list}, pyjson.Member{Key: "overflow", Value: overflow}))
+}
+
+func overflowValue(s hub.OverflowStatus) *pyjson.Object {
+	o := pyjson.NewObject(
+		pyjson.Member{Key: "endpoint", Value: pyjson.String(s.Endpoint)},
+		pyjson.Member{Key: "running", Value: pyjson.Int(int64(s.Running))},
+		pyjson.Member{Key: "spent_today", Value: pyjson.Float(s.Spent)},
+		pyjson.Member{Key: "set_aside", Value: pyjson.Float(s.Aside)},
+		pyjson.Member{Key: "price", Value: pyjson.Float(s.Price)},
+		pyjson.Member{Key: "closed", Value: stringOrNull(s.Closed)},
+	)
+	if s.Budget > 0 {
+		o.Set("budget", pyjson.Float(s.Budget))
+	}
+	return o
 }
 
 func scaleValue(s hub.ScaleStatus) *pyjson.Object {

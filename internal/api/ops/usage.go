@@ -73,6 +73,7 @@ func usageJSON(from, to time.Time, rows []hub.UsageDay) *pyjson.Object {
 			pyjson.Member{Key: "cancelled", Value: pyjson.Int(row.Cancelled)},
 			pyjson.Member{Key: "gpu_seconds", Value: pyjson.Float(row.Time.Seconds())},
 			pyjson.Member{Key: "output_bytes", Value: pyjson.Int(row.Bytes)},
+			pyjson.Member{Key: "overflow_cost", Value: pyjson.Float(row.Cost)},
 		)
 	}
 	return pyjson.NewObject(
@@ -88,11 +89,12 @@ func writeUsageCSV(w http.ResponseWriter, rows []hub.UsageDay) {
 	h.Set("Content-Type", "text/csv; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="usage.csv"`)
 	out := csv.NewWriter(w)
-	_ = out.Write([]string{"day", "tenant", "done", "failed", "cancelled", "gpu_seconds", "output_bytes"})
+	_ = out.Write([]string{"day", "tenant", "done", "failed", "cancelled", "gpu_seconds", "output_bytes", "overflow_cost"})
 	for _, row := range rows {
 		_ = out.Write([]string{ // the client may have gone
 			row.Date.Format(time.DateOnly), noFormula(row.Tenant), number(row.Done), number(row.Failed), number(row.Cancelled),
 			strconv.FormatFloat(row.Time.Seconds(), 'f', 3, 64), number(row.Bytes),
+			strconv.FormatFloat(row.Cost, 'f', 6, 64),
 		})
 	}
 	out.Flush()
