@@ -68,6 +68,13 @@ type App struct {
 	// and stops them, or its URL and the secret that signs the calls; without one, whatever starts them reads `GET /hub/scale`. Default: none.
 	Scale Scales `json:"scale,omitempty" word:"scale <class> { max <n>; min <n>; instances <name...>; idle_after <duration>; price <money>/h; budget <money>/day; provider exec <program> [<argument>...]|webhook <url> <secret> }"`
 
+	// Serverless endpoints, up to 16, for jobs that would wait for longer than `after` (`30s`), or
+	// that no server can run, see docs/scaling.md#serverless-endpoints: `runpod` with the id of an endpoint, or `http`
+	// with the URL of a service. At most `max` (1) runs at one time, of at most `timeout` (`10m`). Input files
+	// and API keys leave only with `private`. `object_info` is a file with what it can run; without it,
+	// what the fleet can. Default: none.
+	Overflow Overflows `json:"overflow,omitempty" word:"overflow runpod|http { endpoint <id>|url <url>; key {env.NAME}|{file./path}; name <name>; after <duration>; price <money>/s; budget <money>/day; max <n>; timeout <duration>; only class_type <pattern...>; private inputs|secrets...; object_info <file>; files_from <host...> }"`
+
 	// # Redis and storage
 
 	// Where the queue is: `embedded`, in this process and in the data folder, for one hub and a

@@ -55,6 +55,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 	if err := a.Scale.resolve(repl); err != nil {
 		return err
 	}
+	if err := a.Overflow.resolve(repl); err != nil {
+		return err
+	}
 	return a.resolveSecrets(repl)
 }
 
@@ -100,6 +103,9 @@ func (a *App) check() error {
 	}
 	if err := a.Scale.check(); err != nil {
 		return fmt.Errorf("scale: %w", err)
+	}
+	if err := a.Overflow.check(); err != nil {
+		return fmt.Errorf("overflow: %w", err)
 	}
 	if err := a.GPUs.check(); err != nil {
 		return fmt.Errorf("gpu: %w", err)

@@ -34,6 +34,7 @@ func (a *App) hubSettings() hub.Settings {
 		Reserved:       a.Reserve.named(),
 		GPUs:           a.GPUs.named(),
 		Scale:          a.Scale.classes(),
+		Overflow:       a.Overflow.endpoints(),
 		Secrets:        a.Secret,
 		FIFO:           a.Order == orderFIFO,
 		InputsFrom:     hostsOf(a.InputsFrom),

@@ -155,6 +155,8 @@ func (w word) set(value string) (err error) {
 		switch w.form {
 		case "<money>/day":
 			*field, err = parseMoney(value, "day")
+		case "<money>/s":
+			*field, err = parseMoney(value, "s")
 		case "<money>/h":
 			*field, err = parseMoney(value, "h")
 		default:
