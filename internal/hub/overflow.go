@@ -24,8 +24,10 @@ const (
 	// bookEvery is how often it is read what all hubs know of runs at endpoints, and sweepEvery how
 	// often those are ended that nobody wants any more.
 	bookEvery, sweepEvery = 2 * time.Second, 10 * time.Second
-	// MaxOverflowSlots bounds the runs at an endpoint at one time, and MaxOverflows the endpoints.
-	MaxOverflowSlots, MaxOverflows = 64, 16
+	// MaxOverflowSlots bounds the runs at an endpoint at one time.
+	MaxOverflowSlots = 64
+	// MaxOverflows bounds the endpoints.
+	MaxOverflows = 16
 )
 
 // OverflowStatus is how an endpoint is doing, see [overflow.Status].
@@ -71,7 +73,8 @@ func (s *overflows) apply(wanted []Overflow) error {
 	}
 	kept := s.all[:0:0]
 	for _, e := range s.all {
-		if slices.ContainsFunc(wanted, func(o Overflow) bool { return reflect.DeepEqual(o, e.settings) }) {
+		same := func(o Overflow) bool { return reflect.DeepEqual(o, e.settings) } //nolint:govet // no errors are in it
+		if slices.ContainsFunc(wanted, same) {
 			kept = append(kept, e)
 			continue
 		}

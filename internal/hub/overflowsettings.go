@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// DefaultOverflowAfter and DefaultOverflowTimeout are the After and the Timeout of an endpoint that
-	// does not say otherwise.
-	DefaultOverflowAfter, DefaultOverflowTimeout = 30 * time.Second, overflow.DefaultTimeout
+	// DefaultOverflowAfter is the After of an endpoint that does not say otherwise.
+	DefaultOverflowAfter = 30 * time.Second
+	// DefaultOverflowTimeout is its Timeout.
+	DefaultOverflowTimeout = overflow.DefaultTimeout
 	// ShortestOverflow is the least Timeout: RunPod takes none of five seconds.
 	ShortestOverflow = 6 * time.Second
 )

@@ -117,8 +117,7 @@ func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // callOf is the name of what is called, without ids.
 func callOf(path string) string {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	for _, part := range parts {
+	for part := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
 		if slices.Contains([]string{"run", "runs", "status", "cancel", "health", "file"}, part) {
 			return "/" + part
 		}
