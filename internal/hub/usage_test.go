@@ -74,7 +74,7 @@ func TestUsageOfTenants(t *testing.T) {
 
 		text := b.acts("root", "GET", "/hub/usage?format=csv", "")
 		rows := must(csv.NewReader(strings.NewReader(text)).ReadAll())(t)
-		require.Equal(t, []string{"day", "tenant", "done", "failed", "cancelled", "gpu_seconds", "output_bytes"}, rows[0])
+		require.Equal(t, []string{"day", "tenant", "done", "failed", "cancelled", "gpu_seconds", "output_bytes", "overflow_cost"}, rows[0])
 		require.Contains(t, text, ",'=cmd,", "a name is no formula")
 		for _, query := range []string{"?from=yesterday", "?to=2026", "?from=2026-02-01&to=2026-01-01", "?from=2020-01-01&to=2026-01-01", "?format=xml"} {
 			require.Equal(t, http.StatusBadRequest, statusOf(b.as("ann", "GET", "/hub/usage"+query, "")), query)
