@@ -317,6 +317,11 @@ func TestA1111WalkOfTwoTenants(t *testing.T) {
 	require.Contains(t, seen, `"interrupted": false`)
 	live(2)
 	for range 2 {
+		b.running(1, server)
+		eventually(t, func() bool { // a job that waits ends with nothing
+			_, seen := c.do("GET", "/sdapi/v1/progress", "")
+			return strings.Contains(seen, `"current_image": "iVBOR`)
+		}, time.Minute, time.Millisecond)
 		require.Equal(t, http.StatusOK, statusOf(c.do("POST", "/sdapi/v1/interrupt", "")))
 		require.Contains(t, <-answers, content)
 	}
