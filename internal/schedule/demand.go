@@ -16,6 +16,9 @@ const (
 	// lightLoad how busy those that are left may become when one goes. The gap keeps a steady load
 	// from starting and stopping the same instance over and over.
 	fullLoad, lightLoad = 0.8, 0.6
+	// trifling is a load for which nobody keeps an instance: a few short jobs within the last minutes.
+	// Such a job starts one when it comes.
+	trifling = 0.1
 	// usualStart is how long a start is taken to be before any was seen.
 	usualStart = time.Minute
 )
@@ -118,7 +121,7 @@ func (b ScaleBounds) need(d Demand, have int) (int, string) {
 	// far from ready as any.
 	work -= time.Duration(len(d.Instances))*(start+patience) + time.Duration(d.Starting)*patience
 	need, why := b.Min, "min"
-	if steady := int(math.Ceil(d.Load / fullLoad)); steady > need {
+	if steady := d.steady(fullLoad); steady > need {
 		need, why = steady, fmt.Sprintf("the last minutes' work keeps %.1f instances busy", d.Load)
 	}
 	if n := min(have+int((work+patience-1)/patience), len(d.Waiting)+busy); work > 0 && n > max(need, have) {
@@ -141,12 +144,20 @@ func (b ScaleBounds) afford(d Demand) int {
 
 // release lists the instances that may go because nobody needs them.
 func (b ScaleBounds) release(d Demand, have int) []string {
-	keep := max(b.Min, int(math.Ceil(d.Load/lightLoad)))
+	keep := max(b.Min, d.steady(lightLoad))
 	if waiting := len(d.Waiting); waiting > 0 { // one each: more than that are idle beside jobs that cannot run there
 		keep = max(keep, d.busy()+waiting)
 	}
 	keep = min(keep, b.Max)
 	return d.idle(have-keep, func(i Elastic) bool { return i.Idle >= b.IdleAfter && !i.Needed })
+}
+
+// steady is how many instances the load keeps so busy.
+func (d Demand) steady(busy float64) int {
+	if d.Load < trifling {
+		return 0
+	}
+	return int(math.Ceil(d.Load / busy))
 }
 
 // busy counts the instances that work.

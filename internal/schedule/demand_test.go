@@ -54,9 +54,11 @@ func TestWanted(t *testing.T) {
 		"idle for long": {
 			unbounded(0, 9), Demand{Instances: []Elastic{idleFor("a", 6*time.Minute), busy, idleFor("b", 7*time.Minute)}}, 1, []string{"b", "a"},
 		},
-		"not below min":      {unbounded(1, 9), Demand{Instances: []Elastic{idleFor("a", 6*time.Minute), idleFor("b", 7*time.Minute)}}, 1, []string{"b"}},
-		"a needed one stays": {unbounded(0, 9), Demand{Instances: []Elastic{warm}}, 1, nil},
-		"the load needs one": {unbounded(0, 9), Demand{Load: 0.5, Instances: []Elastic{idleFor("a", time.Hour)}}, 1, nil},
+		"not below min":       {unbounded(1, 9), Demand{Instances: []Elastic{idleFor("a", 6*time.Minute), idleFor("b", 7*time.Minute)}}, 1, []string{"b"}},
+		"a needed one stays":  {unbounded(0, 9), Demand{Instances: []Elastic{warm}}, 1, nil},
+		"a trifling load":     {unbounded(0, 9), Demand{Load: 0.05}, 0, nil},
+		"a trifle keeps none": {unbounded(0, 9), Demand{Load: 0.05, Instances: []Elastic{idleFor("a", time.Hour)}}, 0, []string{"a"}},
+		"the load needs one":  {unbounded(0, 9), Demand{Load: 0.5, Instances: []Elastic{idleFor("a", time.Hour)}}, 1, nil},
 		"a job that cannot run keeps one": {
 			unbounded(0, 9), Demand{Waiting: jobsOf(1, time.Second), Instances: []Elastic{idleFor("a", 6*time.Minute), idleFor("b", 7*time.Minute), busy}}, 2, []string{"b"},
 		},
