@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,7 +20,8 @@ const execFor, killedFor = 50 * time.Second, 2 * time.Second
 // Exec is a program that starts and stops machines. It gets a [Change] as JSON on its standard
 // input, and has done it if its exit code is 0. What it writes to its standard error says why not.
 type Exec struct {
-	// Command is the program and its arguments; it inherits the hub's environment.
+	// Command is the program and its arguments. It inherits the hub's environment, but for the hub's
+	// own variables, which hold secrets.
 	Command []string
 }
 
@@ -32,6 +35,7 @@ func (e Exec) Set(ctx context.Context, c Change) error {
 	defer cancel()
 	said := &tail{}
 	p := exec.CommandContext(ctx, e.Command[0], e.Command[1:]...) // #nosec G204 -- the operator's own, from the configuration
+	p.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "COMFYHUB_") })
 	p.Stdin, p.Stderr, p.WaitDelay = bytes.NewReader(append(body, '\n')), said, killedFor
 	endAll(p)
 	err = p.Run()

@@ -21,7 +21,7 @@ func TestMachineProgram(t *testing.T) {
 	case "well":
 		var c Change
 		require.NoError(t, json.NewDecoder(os.Stdin).Decode(&c))
-		require.NoError(t, os.WriteFile(os.Getenv("SCALE_FILE"), []byte(c.ID+" "+strings.Join(c.Remove, ",")), 0o600))
+		require.NoError(t, os.WriteFile(os.Getenv("SCALE_FILE"), []byte(c.ID+" "+strings.Join(c.Remove, ",")+os.Getenv("COMFYHUB_SECRET")), 0o600))
 	case "fails":
 		_, _ = os.Stderr.WriteString(strings.Repeat("noise ", 1000) + "\nno quota\n")
 		os.Exit(3)
@@ -35,6 +35,7 @@ func TestMachineProgram(t *testing.T) {
 // A program gets the change, and what it says when it fails is the error.
 func TestExec(t *testing.T) {
 	file := t.TempDir() + "/told"
+	t.Setenv("COMFYHUB_SECRET", "none of its business")
 	t.Setenv("SCALE_FILE", file)
 	e := Exec{Command: []string{os.Args[0], "-test.run=^TestMachineProgram$"}}
 
