@@ -36,7 +36,7 @@ type Activity struct {
 func activityOf(conn *instance.Link) Activity {
 	a := Activity{Models: conn.Models()}
 	if r := runsOf(conn)[0]; r != nil {
-		a.Job, a.Began = r.Job(), conn.Since(r)
+		a.Job, a.Began = r.Job(), conn.Since(r.holder())
 		a.Node, a.Class, a.Progress = r.doing.now()
 	}
 	return a

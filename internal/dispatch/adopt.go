@@ -63,7 +63,7 @@ func (r adopting) listen() (stop func()) {
 	if sid == r.conn.ClientID() {
 		return func() {}
 	}
-	return r.conn.Former.Share(r.run, sid)
+	return r.conn.Former.Share(r.holder(), sid)
 }
 
 // await waits until the instance of an orphaned run can be asked, for as long as the run may still

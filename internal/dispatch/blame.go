@@ -61,7 +61,7 @@ func (b *Blame) atWork(r *run) bool {
 		if conn == r.conn || other == nil || structureOf(other.Job()) != structure {
 			return false
 		}
-		ran, began := conn.RanFor(other, time.Now())
+		ran, began := conn.RanFor(other.holder(), time.Now())
 		return began && ran > longer
 	})
 }

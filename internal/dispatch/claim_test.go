@@ -72,7 +72,7 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 		d := New(Config{Settings: func() Settings { return Settings{ContactTimeout: time.Minute} }})
 		conn := linkTo("gpu", fleet.NewRegistry())
 		trying := &run{d: d.runner, claim: claim{own: job.Job{Key: "other"}}}
-		require.True(t, conn.Attach(trying))
+		require.True(t, conn.Attach(trying.holder()))
 		adopted := &run{d: d.runner, claim: claim{own: job.Job{Key: "adopted"}}}
 		seized := make(chan bool)
 		go func() { seized <- d.Runs.seize(t.Context(), conn, adopted, time.Minute) }()
@@ -81,7 +81,7 @@ func TestAdoptedRunWaitsForTheLink(t *testing.T) {
 			t.Fatal("the connection was not free")
 		case <-time.After(50 * time.Millisecond):
 		}
-		require.True(t, conn.Detach(trying))
+		require.True(t, conn.Detach(trying.holder()))
 		require.True(t, <-seized)
 		require.Equal(t, adopted, runsOf(conn)[0])
 	})
@@ -100,18 +100,18 @@ func TestRunThatEndsBeforeItIsShown(t *testing.T) {
 		}
 		conn := linkTo(name, registry)
 		one, two := &run{claim: claim{own: job.Job{ID: "one"}}}, &run{claim: claim{own: job.Job{ID: "two"}}}
-		require.True(t, conn.Attach(one))
-		require.True(t, conn.Detach(one))
-		conn.Show(one)
+		require.True(t, conn.Attach(one.holder()))
+		require.True(t, conn.Detach(one.holder()))
+		conn.Show(one.holder())
 		require.Equal(t, fleet.Idle, state())
-		require.True(t, conn.Attach(two))
-		conn.Show(one)
+		require.True(t, conn.Attach(two.holder()))
+		conn.Show(one.holder())
 		require.Equal(t, fleet.Idle, state())
-		conn.Show(two)
+		conn.Show(two.holder())
 		require.Equal(t, fleet.Busy, state())
-		require.False(t, conn.Detach(one))
+		require.False(t, conn.Detach(one.holder()))
 		require.Equal(t, fleet.Busy, state(), "a run that was there before frees nothing")
-		require.True(t, conn.Detach(two))
+		require.True(t, conn.Detach(two.holder()))
 		require.Equal(t, fleet.Idle, state())
 	})
 }

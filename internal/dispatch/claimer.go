@@ -35,7 +35,7 @@ func (c *claimer) begin(r *run, claimed job.Job, why string) {
 	r.take(claimed)
 	r.mark = claimed.Fence
 	r.log = r.log.With("instance", r.conn.Name)
-	r.conn.Show(r)
+	r.conn.Show(r.holder())
 	if r.models = c.models.get(c.ctx, claimed.Class); !claimed.Ahead { // otherwise see begun
 		r.load()
 	}
@@ -64,7 +64,7 @@ func (c *claimer) claimAgain(r *run, request queue.ClaimRequest, why string) {
 		if err == nil {
 			c.begin(r, claimed, why)
 		} else {
-			r.conn.Detach(r)
+			r.conn.Detach(r.holder())
 			c.signal.Wake()
 		}
 		c.runs.doubt(request.Upstream, false)

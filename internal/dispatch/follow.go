@@ -116,7 +116,7 @@ func (r following) begun() {
 	if r.conn == nil {
 		return
 	}
-	r.conn.Begins(r.run)
+	r.conn.Begins(r.holder())
 	if j := r.Job(); j.Ahead {
 		r.load()
 		r.d.observe.Dispatched(r.conn.Name, r.d.notices.age(j), 0)

@@ -72,11 +72,11 @@ func TestFreeSet(t *testing.T) {
 		}
 		check(conns...)
 		r := &run{claim: claim{own: job.Job{ID: "one"}}}
-		require.True(t, conns[1].Attach(r))
+		require.True(t, conns[1].Attach(r.holder()))
 		check(conns[0], conns[2])
 		conns[0].SetDown()
 		check(conns[2])
-		require.True(t, conns[1].Detach(r))
+		require.True(t, conns[1].Detach(r.holder()))
 		check(conns[1], conns[2])
 		conns[0].SetOpen()
 		check(conns...)
@@ -92,14 +92,14 @@ func TestFreeSet(t *testing.T) {
 
 // slowRun does not say what its job is until done is closed.
 type slowRun struct {
-	*run
+	*holder
 	asked, done chan struct{}
 }
 
 func (r *slowRun) Job() job.Job {
 	close(r.asked)
 	<-r.done
-	return r.run.Job()
+	return r.holder.Job()
 }
 
 // TestLookSparesBusyInstances holds the locks of all busy connections: a look for idle instances
@@ -110,7 +110,7 @@ func TestLookSparesBusyInstances(t *testing.T) {
 		done := make(chan struct{})
 		defer close(done)
 		for n, conn := range conns[1:] {
-			r := &slowRun{run: &run{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}, asked: make(chan struct{}), done: done}
+			r := &slowRun{holder: &holder{claim: claim{own: job.Job{ID: fmt.Sprint(n)}}}, asked: make(chan struct{}), done: done}
 			require.True(t, conn.Attach(r))
 			go conn.Detach(r) // asks the run with the lock held
 			<-r.asked

@@ -159,8 +159,8 @@ func (o *Outlook) given(r *run) time.Duration {
 		return e.Ran
 	}
 	runs := conn.Runs()
-	if runs[0] == nil || runs[0] == r {
-		return o.rest(conn, r, gpu)
+	if runs[0] == nil || runs[0] == r.holder() {
+		return o.rest(conn, r.holder(), gpu)
 	}
 	return o.rest(conn, runs[0], gpu) + e.Ran
 }

@@ -188,7 +188,7 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 	if p.ahead {
 		attach, r.needs = conn.AttachAhead, d.requirements.met[pair.Job.Class]
 	}
-	if !attach(r) {
+	if !attach(r.holder()) {
 		p.passed[pair.Instance] = true
 		return nil
 	}
@@ -206,7 +206,7 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 		d.claimAgain(r, request, pair.Why)
 		return err
 	}
-	conn.Detach(r)
+	conn.Detach(r.holder())
 	switch {
 	case ctx.Err() != nil:
 		return err

@@ -169,7 +169,7 @@ func (p *preemption) yielding(now time.Time) (list []yielding, infos []*catalog.
 			continue
 		}
 		j := r.Job()
-		ran, began := conn.RanFor(r, now)
+		ran, began := conn.RanFor(r.holder(), now)
 		if !began || j.Band() != job.Bulk || j.Preempted || !young(ran, p.durations.estimate(j.Shape, p.reports.Gpu(conn.Name))) {
 			continue
 		}
@@ -226,7 +226,7 @@ func (l *leaving) add(y yielding, now time.Time) {
 // evictAgain interrupts the runs that have not ended yet, and returns after how long to call it
 // again; zero if there are none.
 func (l *leaving) evictAgain(now time.Time) (next time.Duration) {
-	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.Running() != instance.Holder(y.run) })
+	maps.DeleteFunc(l.runs, func(_ string, y yielding) bool { return y.conn.Running() != y.run.holder() })
 	if len(l.runs) == 0 {
 		return 0
 	}

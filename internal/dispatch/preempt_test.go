@@ -97,7 +97,7 @@ func TestPreemptNot(t *testing.T) {
 			conn := b.Instances.Get(b.instances[0].name)
 			r := b.Runs.get(key)
 			// The queue knows that it is running before the connection notes since when.
-			eventually(b.t, func() bool { _, began := conn.RanFor(r, time.Now()); return began }, deadline, time.Millisecond)
+			eventually(b.t, func() bool { _, began := conn.RanFor(r.holder(), time.Now()); return began }, deadline, time.Millisecond)
 			<-time.After(youngUnknown)
 		}},
 		"the instance is reserved for others": {running: job.Bulk, waiting: job.Interactive, change: func(b *dispatching, _ string) {

@@ -195,19 +195,30 @@ func (rn *runner) newRun(conn *instance.Link, j job.Job) *run {
 // runsOf returns the run that an instance is on and the one that waits behind it. Either may be nil.
 func runsOf(conn *instance.Link) (runs [2]*run) {
 	for n, r := range conn.Runs() {
-		runs[n], _ = r.(*run)
+		h, _ := r.(*holder)
+		runs[n] = (*run)(h)
 	}
 	return runs
 }
 
-// Tell takes what happened to the run's link.
-func (r *run) Tell(e instance.Event) {
+// holder is a run as its link knows it. The phases of a run embed it, so if it were a Holder they
+// would be, too, and a link would take a phase for another run.
+type holder run
+
+// holder returns the run as its link knows it.
+func (r *run) holder() instance.Holder { return (*holder)(r) }
+
+// Job implements [instance.Holder].
+func (h *holder) Job() job.Job { return (*run)(h).Job() }
+
+// Tell implements [instance.Holder].
+func (h *holder) Tell(e instance.Event) {
 	kind := [...]eventKind{instance.Heard: frameArrived, instance.Up: socketUp, instance.Down: socketDown, instance.Moved: moved, instance.Next: movedUp}[e.Kind]
-	r.mail.put(runEvent{kind: kind, frame: e.Frame, err: e.Err, conn: e.Link})
+	h.mail.put(runEvent{kind: kind, frame: e.Frame, err: e.Err, conn: e.Link})
 }
 
-// Followed reports whether the hub still follows the run.
-func (r *run) Followed() bool { return r.d.runs.get(r.Job().Key) == r }
+// Followed implements [instance.Holder].
+func (h *holder) Followed() bool { return h.d.runs.get(h.Job().Key) == (*run)(h) }
 
 // load notes that the instance is beginning the run and loading its models.
 func (r *run) load() {
@@ -274,15 +285,15 @@ func (r *run) free() {
 	if r.conn == nil {
 		return
 	}
-	r.conn.Detach(r)
+	r.conn.Detach(r.holder())
 	if next := r.d.instances.Get(r.conn.Name); next != nil {
-		next.Detach(r) // the run was moved there and does not know yet
+		next.Detach(r.holder()) // the run was moved there and does not know yet
 	}
 }
 
 // isAhead reports whether the run is waiting at its instance behind another one.
 func (r *run) isAhead() bool {
-	return r.conn != nil && r.conn.IsAhead(r)
+	return r.conn != nil && r.conn.IsAhead(r.holder())
 }
 
 // askBack asks the run to leave its instance if it is still waiting there.

@@ -84,20 +84,20 @@ func (rs *Runs) Withdraw(key string) {
 // find that the queue does not let it give the instance a second job.
 func (rs *Runs) seize(ctx context.Context, conn *instance.Link, r *run, within time.Duration) bool {
 	until := time.Now().Add(within)
-	for !conn.Attach(r) && !rs.join(conn, r) {
+	for !conn.Attach(r.holder()) && !rs.join(conn, r) {
 		if time.Now().After(until) || ctx.Err() != nil {
 			return false
 		}
 		retry.Sleep(ctx, 10*time.Millisecond)
 	}
-	conn.Show(r)
+	conn.Show(r.holder())
 	return true
 }
 
 // join puts an adopted run behind the one that has the connection.
 func (rs *Runs) join(conn *instance.Link, r *run) bool {
 	current := conn.Running()
-	return current != nil && instance.Holder(rs.get(current.Job().Key)) == current && conn.AttachAhead(r)
+	return current != nil && rs.get(current.Job().Key).holder() == current && conn.AttachAhead(r.holder())
 }
 
 // claims reports whether this hub is still asking for a run. It gets the run with the answer, and
