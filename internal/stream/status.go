@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 )
 
 // countTimeout bounds one request for a count. While Redis is unavailable, sockets
@@ -19,7 +21,9 @@ type tally struct {
 	// changed grows with each possible change.
 	changed atomic.Uint64
 
-	mu    sync.Mutex
+	// turn belongs to whoever asks, or looks at the fields below. It is no mutex, because whoever waits
+	// for it may leave.
+	turn  *semaphore.Weighted
 	known bool
 	asked uint64 // the value of changed that n reflects
 	n     int
@@ -30,10 +34,12 @@ func (t *tally) touch() { t.changed.Add(1) }
 
 // read returns the number as of the last touch or later. If the request fails it
 // returns the last known number, and does not ask again until the next touch: many
-// sockets would otherwise queue up behind a dead Redis.
+// sockets would otherwise queue up behind a dead Redis. The number is 0 if ctx ends before its turn.
 func (t *tally) read(ctx context.Context) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	if err := t.turn.Acquire(ctx, 1); err != nil {
+		return 0, err
+	}
+	defer t.turn.Release(1)
 	changed := t.changed.Load()
 	if t.known && t.asked == changed {
 		return t.n, nil
@@ -58,10 +64,10 @@ func (t *tally) learn(version uint64, n int) {
 		t.touch()
 		return
 	}
-	if !t.mu.TryLock() { // it is being asked, and the touch above makes it ask again
+	if !t.turn.TryAcquire(1) { // it is being asked, and the touch above makes it ask again
 		return
 	}
-	defer t.mu.Unlock()
+	defer t.turn.Release(1)
 	t.known, t.asked, t.n = true, version+1, n
 }
 
@@ -88,7 +94,7 @@ func (c *callers) join(caller string, w *socket) *tally {
 	group := c.all[caller]
 	if group == nil {
 		group = &callerSockets{
-			tally:   tally{caller: caller, ask: c.ask},
+			tally:   tally{caller: caller, ask: c.ask, turn: semaphore.NewWeighted(1)},
 			sockets: make(map[*socket]struct{}),
 		}
 		c.all[caller] = group
