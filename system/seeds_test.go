@@ -48,15 +48,15 @@ type fleet struct {
 	load system.Load
 }
 
-// fleetOf is what a seed runs. One in five has more servers than clients, so that batches are made in
+// fleetOf is what a seed runs. One in ten has more servers than clients, so that batches are made in
 // parts, and one in seven has disks that lie.
 func fleetOf(seed uint64) fleet {
 	f := fleet{size, load}
 	switch {
 	case *storm:
-	case *wide || !*damage && seed%5 == 2:
-		f.size = system.Config{Hubs: 3, Comfys: 8 + int(seed/5%5), Agents: 4, Clients: 3, Batch: 12, Clocks: *clocks} // #nosec G115 -- below 5
-		f.load.Sockets, f.load.Pollers = f.size.Clients, int(seed%2)                                                  // #nosec G115 -- below 2
+	case *wide || !*damage && seed%10 == 2:
+		f.size = system.Config{Hubs: 3, Comfys: 8 + int(seed/10%5), Agents: 4, Clients: 3, Batch: 12, Clocks: *clocks} // #nosec G115 -- below 5
+		f.load.Sockets, f.load.Pollers = f.size.Clients, int(seed/10%2)                                                // #nosec G115 -- below 2
 	case *damage || seed%7 == 0:
 		f.size.Damage = true
 	}
