@@ -4,18 +4,27 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
-func (p *process) getQueue(w http.ResponseWriter, r *http.Request) {
-	running, pending := p.queue.snapshot()
+// queueRoutes shows and changes the queue and the history.
+type queueRoutes struct {
+	bodyLimit
+	feat        features
+	queue       *queue
+	interrupted *atomic.Bool
+}
+
+func (q *queueRoutes) getQueue(w http.ResponseWriter, r *http.Request) {
+	running, pending := q.queue.snapshot()
 	tuples := func(items []*item) pyjson.Array {
 		out := pyjson.Array{}
 		for _, it := range items {
 			extra := it.extra
-			if p.feat.hidesSecrets {
+			if q.feat.hidesSecrets {
 				extra = it.publicExtra()
 			}
 			out = append(out, it.tuple(extra))
@@ -26,8 +35,8 @@ func (p *process) getQueue(w http.ResponseWriter, r *http.Request) {
 }
 
 // edit handles the common body of POST /queue and POST /history: first clear, then delete.
-func (p *process) edit(w http.ResponseWriter, r *http.Request, clear func(), remove func(id string)) {
-	body, ok := p.readJSON(w, r)
+func (q *queueRoutes) edit(w http.ResponseWriter, r *http.Request, clear func(), remove func(id string)) {
+	body, ok := q.readJSON(w, r)
 	if !ok {
 		return
 	}
@@ -68,26 +77,26 @@ func (p *process) edit(w http.ResponseWriter, r *http.Request, clear func(), rem
 	answerEmpty(w, http.StatusOK)
 }
 
-func (p *process) postQueue(w http.ResponseWriter, r *http.Request) {
-	p.edit(w, r, p.queue.clear, func(id string) { p.queue.remove(id) })
+func (q *queueRoutes) postQueue(w http.ResponseWriter, r *http.Request) {
+	q.edit(w, r, q.queue.clear, func(id string) { q.queue.remove(id) })
 }
 
-func (p *process) postHistory(w http.ResponseWriter, r *http.Request) {
-	p.edit(w, r, p.queue.forgetAll, p.queue.forget)
+func (q *queueRoutes) postHistory(w http.ResponseWriter, r *http.Request) {
+	q.edit(w, r, q.queue.forgetAll, q.queue.forget)
 }
 
-func (p *process) getHistory(w http.ResponseWriter, r *http.Request) {
+func (q *queueRoutes) getHistory(w http.ResponseWriter, r *http.Request) {
 	query := query(r)
 	maxItems, ok := intParam(query.Get("max_items"), query.Has("max_items"), noLimit)
 	offset, ok2 := -1, true
-	if p.feat.historyOffset {
+	if q.feat.historyOffset {
 		offset, ok2 = intParam(query.Get("offset"), query.Has("offset"), -1)
 	}
 	if !ok || !ok2 {
 		answerInternalError(w, r)
 		return
 	}
-	answerJSON(w, http.StatusOK, p.queue.page(maxItems, offset))
+	answerJSON(w, http.StatusOK, q.queue.page(maxItems, offset))
 }
 
 // intParam parses an integer as Python's int() does.
@@ -103,10 +112,10 @@ func intParam(text string, given bool, otherwise int) (int, bool) {
 	return int(i), ok
 }
 
-func (p *process) getHistoryEntry(w http.ResponseWriter, r *http.Request) {
+func (q *queueRoutes) getHistoryEntry(w http.ResponseWriter, r *http.Request) {
 	id := r.PathValue("prompt_id")
 	out := dict()
-	if entry, ok := p.queue.entry(id); ok {
+	if entry, ok := q.queue.entry(id); ok {
 		out.Set(id, entry)
 	}
 	answerJSON(w, http.StatusOK, out)
@@ -114,12 +123,12 @@ func (p *process) getHistoryEntry(w http.ResponseWriter, r *http.Request) {
 
 // postInterrupt interrupts the running prompt. If a prompt_id is given, the prompt
 // must have that id. Broken JSON and an empty body mean any prompt.
-func (p *process) postInterrupt(w http.ResponseWriter, r *http.Request) {
-	data, ok := p.readBody(w, r)
+func (q *queueRoutes) postInterrupt(w http.ResponseWriter, r *http.Request) {
+	data, ok := q.readBody(w, r)
 	if !ok {
 		return
 	}
-	if p.feat.targetedInterrupt {
+	if q.feat.targetedInterrupt {
 		body, err := pyjson.Parse(data)
 		req, isObject := body.(*pyjson.Object)
 		if err == nil && !isObject {
@@ -127,19 +136,19 @@ func (p *process) postInterrupt(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if v, ok := req.Get("prompt_id"); ok && python.Bool(v) {
-			if id, ok := v.(pyjson.String); ok && p.queue.isRunning(string(id)) {
-				p.interrupted.Store(true)
+			if id, ok := v.(pyjson.String); ok && q.queue.isRunning(string(id)) {
+				q.interrupted.Store(true)
 			}
 			answerEmpty(w, http.StatusOK)
 			return
 		}
 	}
-	p.interrupted.Store(true)
+	q.interrupted.Store(true)
 	answerEmpty(w, http.StatusOK)
 }
 
-func (p *process) postFree(w http.ResponseWriter, r *http.Request) {
-	body, ok := p.readJSON(w, r)
+func (q *queueRoutes) postFree(w http.ResponseWriter, r *http.Request) {
+	body, ok := q.readJSON(w, r)
 	if !ok {
 		return
 	}
@@ -153,7 +162,7 @@ func (p *process) postFree(w http.ResponseWriter, r *http.Request) {
 		return ok && python.Bool(v)
 	}
 	if unload, free := set("unload_models"), set("free_memory"); unload || free {
-		p.queue.request(unload, free)
+		q.queue.request(unload, free)
 	}
 	answerEmpty(w, http.StatusOK)
 }

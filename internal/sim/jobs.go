@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
@@ -31,16 +32,24 @@ type jobQuery struct {
 	limit, offset int // limit is 0 without one
 }
 
-func (p *process) statuses() []string {
+// jobRoutes shows the queue and the history as one list of jobs.
+type jobRoutes struct {
+	bodyLimit
+	feat        features
+	queue       *queue
+	interrupted *atomic.Bool
+}
+
+func (l *jobRoutes) statuses() []string {
 	all := []string{"pending", "in_progress", "completed", "failed"}
-	if p.feat.cancelledStatus {
+	if l.feat.cancelledStatus {
 		all = append(all, "cancelled")
 	}
 	return all
 }
 
 // parseJobQuery parses the query. A non-empty text says what is wrong with it.
-func (p *process) parseJobQuery(q url.Values) (jobQuery, string) {
+func (l *jobRoutes) parseJobQuery(q url.Values) (jobQuery, string) {
 	out := jobQuery{workflow: q.Get("workflow_id")}
 	if text := q.Get("status"); text != "" {
 		out.statuses = []string{}
@@ -49,14 +58,14 @@ func (p *process) parseJobQuery(q url.Values) (jobQuery, string) {
 			s = strings.ToLower(strings.TrimSpace(s))
 			switch {
 			case s == "":
-			case slices.Contains(p.statuses(), s):
+			case slices.Contains(l.statuses(), s):
 				out.statuses = append(out.statuses, s)
 			default:
 				bad = append(bad, s)
 			}
 		}
 		if len(bad) > 0 {
-			return out, "Invalid status value(s): " + strings.Join(bad, ", ") + ". Valid values: " + strings.Join(p.statuses(), ", ")
+			return out, "Invalid status value(s): " + strings.Join(bad, ", ") + ". Valid values: " + strings.Join(l.statuses(), ", ")
 		}
 	}
 	sortBy, order := "created_at", "desc"
@@ -88,13 +97,13 @@ func (p *process) parseJobQuery(q url.Values) (jobQuery, string) {
 	return out, ""
 }
 
-func (p *process) getJobs(w http.ResponseWriter, r *http.Request) {
-	q, fault := p.parseJobQuery(query(r))
+func (l *jobRoutes) getJobs(w http.ResponseWriter, r *http.Request) {
+	q, fault := l.parseJobQuery(query(r))
 	if fault != "" {
 		answerJSON(w, http.StatusBadRequest, dict("error", fault))
 		return
 	}
-	jobs, exc := p.allJobs(q.statuses)
+	jobs, exc := l.allJobs(q.statuses)
 	if exc != nil {
 		answerInternalError(w, r)
 		return
@@ -129,16 +138,16 @@ func (p *process) getJobs(w http.ResponseWriter, r *http.Request) {
 
 // allJobs returns the jobs with one of the statuses. As with the real server, one
 // odd prompt breaks the list for everybody.
-func (p *process) allJobs(statuses []string) ([]job, *exception) {
+func (l *jobRoutes) allJobs(statuses []string) ([]job, *exception) {
 	want := func(s string) bool { return statuses == nil || slices.Contains(statuses, s) }
 	var jobs []job
-	running, pending := p.queue.snapshot()
+	running, pending := l.queue.snapshot()
 	add := func(items []*item, status string) *exception {
 		if !want(status) {
 			return nil
 		}
 		for _, it := range items {
-			j, exc := p.openJob(it, status)
+			j, exc := l.openJob(it, status)
 			if exc != nil {
 				return exc
 			}
@@ -155,8 +164,8 @@ func (p *process) allJobs(statuses []string) ([]job, *exception) {
 	if !want("completed") && !want("failed") && !want("cancelled") {
 		return jobs, nil
 	}
-	for id, v := range p.queue.page(noLimit, -1).All() {
-		j, exc := p.closedJob(id, v.(*pyjson.Object))
+	for id, v := range l.queue.page(noLimit, -1).All() {
+		j, exc := l.closedJob(id, v.(*pyjson.Object))
 		if exc != nil {
 			return nil, exc
 		}
@@ -188,7 +197,7 @@ func workflowID(extra *pyjson.Object) (pyjson.Value, *exception) {
 	return at, nil
 }
 
-func (p *process) openJob(it *item, status string) (job, *exception) {
+func (l *jobRoutes) openJob(it *item, status string) (job, *exception) {
 	workflow, exc := workflowID(it.extra)
 	if exc != nil {
 		return job{}, exc
@@ -196,7 +205,7 @@ func (p *process) openJob(it *item, status string) (job, *exception) {
 	o := dict("id", it.id, "status", status, "priority", it.number)
 	j := job{object: o, id: it.id, status: status, workflow: workflow, created: setCreated(o, it.extra)}
 	o.Set("outputs_count", pyjson.Int(0))
-	if p.feat.previewableCount {
+	if l.feat.previewableCount {
 		o.Set("previewable_outputs_count", pyjson.Int(0))
 	}
 	if workflow != nil {
@@ -215,7 +224,7 @@ func setCreated(o, extra *pyjson.Object) float64 {
 	return n.Float64()
 }
 
-func (p *process) closedJob(id string, entry *pyjson.Object) (job, *exception) {
+func (l *jobRoutes) closedJob(id string, entry *pyjson.Object) (job, *exception) {
 	tuple := entry.Array("prompt")
 	extra, _ := tuple[3].(*pyjson.Object)
 	workflow, exc := workflowID(extra)
@@ -238,7 +247,7 @@ func (p *process) closedJob(id string, entry *pyjson.Object) (job, *exception) {
 			end, failure, j.status = at, data, "failed"
 		case pyjson.String("execution_interrupted"):
 			end, j.status = at, "failed"
-			if p.feat.cancelledStatus {
+			if l.feat.cancelledStatus {
 				j.status = "cancelled"
 			}
 		}
@@ -260,7 +269,7 @@ func (p *process) closedJob(id string, entry *pyjson.Object) (job, *exception) {
 	setGiven("execution_error", failure)
 	count, preview := outputsOf(entry.Object("outputs"))
 	o.Set("outputs_count", pyjson.Int(int64(count)))
-	if p.feat.previewableCount {
+	if l.feat.previewableCount {
 		o.Set("previewable_outputs_count", pyjson.Int(int64(count)))
 	}
 	if preview != nil {
@@ -321,8 +330,8 @@ func textPreview(node, text string) *pyjson.Object {
 	return o
 }
 
-func (p *process) getJob(w http.ResponseWriter, r *http.Request) {
-	j, exc := p.findJob(r.PathValue("id"))
+func (l *jobRoutes) getJob(w http.ResponseWriter, r *http.Request) {
+	j, exc := l.findJob(r.PathValue("id"))
 	switch {
 	case exc != nil:
 		answerInternalError(w, r)
@@ -342,20 +351,20 @@ func (p *process) getJob(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, j.object)
 }
 
-func (p *process) findJob(id string) (job, *exception) {
-	running, pending := p.queue.snapshot()
+func (l *jobRoutes) findJob(id string) (job, *exception) {
+	running, pending := l.queue.snapshot()
 	for _, it := range running {
 		if it.id == id {
-			return p.openJob(it, "in_progress")
+			return l.openJob(it, "in_progress")
 		}
 	}
 	for _, it := range pending {
 		if it.id == id {
-			return p.openJob(it, "pending")
+			return l.openJob(it, "pending")
 		}
 	}
-	if entry, ok := p.queue.entry(id); ok {
-		return p.closedJob(id, entry)
+	if entry, ok := l.queue.entry(id); ok {
+		return l.closedJob(id, entry)
 	}
 	return job{}, nil
 }

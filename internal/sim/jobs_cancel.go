@@ -8,20 +8,20 @@ import (
 )
 
 // cancel interrupts a running prompt or drops a pending one.
-func (p *process) cancel(id string) bool {
-	if p.queue.isRunning(id) {
-		p.interrupted.Store(true)
+func (l *jobRoutes) cancel(id string) bool {
+	if l.queue.isRunning(id) {
+		l.interrupted.Store(true)
 		return true
 	}
-	return p.queue.remove(id)
+	return l.queue.remove(id)
 }
 
-func (p *process) cancelJob(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, dict("cancelled", p.cancel(r.PathValue("id"))))
+func (l *jobRoutes) cancelJob(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, dict("cancelled", l.cancel(r.PathValue("id"))))
 }
 
-func (p *process) cancelJobs(w http.ResponseWriter, r *http.Request) {
-	data, ok := p.readBody(w, r)
+func (l *jobRoutes) cancelJobs(w http.ResponseWriter, r *http.Request) {
+	data, ok := l.readBody(w, r)
 	if !ok {
 		return
 	}
@@ -49,7 +49,7 @@ func (p *process) cancelJobs(w http.ResponseWriter, r *http.Request) {
 	}
 	hit := false
 	for _, id := range ids {
-		hit = p.cancel(python.Str(id)) || hit
+		hit = l.cancel(python.Str(id)) || hit
 	}
 	answerJSON(w, http.StatusOK, dict("cancelled", hit))
 }

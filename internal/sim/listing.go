@@ -27,15 +27,23 @@ func recordedJSON(name string) *pyjson.Object {
 	return v.(*pyjson.Object)
 }
 
-func (p *process) getObjectInfo(w http.ResponseWriter, r *http.Request) {
-	images := p.files.imageFiles()
-	texts, out := p.cat.text(), []byte{'{'}
-	for n, name := range p.cat.info.Keys() {
+// listings says what the instance can run and has: node classes, models and files.
+type listings struct {
+	feat  features
+	cfg   Config
+	cat   *catalogue
+	files *folders
+}
+
+func (l *listings) getObjectInfo(w http.ResponseWriter, r *http.Request) {
+	images := l.files.imageFiles()
+	texts, out := l.cat.text(), []byte{'{'}
+	for n, name := range l.cat.info.Keys() {
 		if n > 0 {
 			out = append(out, ", "...)
 		}
 		out = append(pyjson.AppendString(out, name), ": "...)
-		entry := p.cat.overlay(name, images)
+		entry := l.cat.overlay(name, images)
 		if text := texts[entry]; text != nil {
 			out = append(out, text...)
 		} else {
@@ -45,31 +53,31 @@ func (p *process) getObjectInfo(w http.ResponseWriter, r *http.Request) {
 	answerBytes(w, http.StatusOK, typeJSON, append(out, '}'))
 }
 
-func (p *process) getObjectInfoClass(w http.ResponseWriter, r *http.Request) {
+func (l *listings) getObjectInfoClass(w http.ResponseWriter, r *http.Request) {
 	out := dict()
-	if name := r.PathValue("class"); p.cat.info.Has(name) {
-		out.Set(name, p.cat.overlay(name, p.files.imageFiles()))
+	if name := r.PathValue("class"); l.cat.info.Has(name) {
+		out.Set(name, l.cat.overlay(name, l.files.imageFiles()))
 	}
 	answerJSON(w, http.StatusOK, out)
 }
 
 // modelFolders returns the model folders and their places on disk.
-func (p *process) modelFolders() *pyjson.Object {
+func (l *listings) modelFolders() *pyjson.Object {
 	name := "folder_paths-0.3.64.json"
-	if p.feat.newCatalogue {
+	if l.feat.newCatalogue {
 		name = "folder_paths-0.33.0.json"
 	}
 	out := &pyjson.Object{}
 	for folder, paths := range recordedJSON(name).All() {
 		placed := pyjson.Array{}
 		for _, v := range paths.(pyjson.Array) {
-			placed = append(placed, pyjson.String(strings.Replace(python.Str(v), "<path>", p.files.base, 1)))
+			placed = append(placed, pyjson.String(strings.Replace(python.Str(v), "<path>", l.files.base, 1)))
 		}
 		out.Set(folder, placed)
 	}
-	for _, folder := range sortedKeys(p.cfg.Models) {
+	for _, folder := range sortedKeys(l.cfg.Models) {
 		if !out.Has(folder) {
-			out.Set(folder, list(filepath.Join(p.files.base, "models", folder)))
+			out.Set(folder, list(filepath.Join(l.files.base, "models", folder)))
 		}
 	}
 	return out
@@ -84,35 +92,35 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-func (p *process) getEmbeddings(w http.ResponseWriter, r *http.Request) {
+func (l *listings) getEmbeddings(w http.ResponseWriter, r *http.Request) {
 	names := []string{}
-	for _, name := range p.cat.modelFiles("embeddings") {
+	for _, name := range l.cat.modelFiles("embeddings") {
 		names = append(names, strings.TrimSuffix(name, filepath.Ext(name)))
 	}
 	answerJSON(w, http.StatusOK, value(names))
 }
 
-func (p *process) getModels(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, value(p.modelFolders().Keys()))
+func (l *listings) getModels(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, value(l.modelFolders().Keys()))
 }
 
-func (p *process) getModelFolder(w http.ResponseWriter, r *http.Request) {
+func (l *listings) getModelFolder(w http.ResponseWriter, r *http.Request) {
 	folder := r.PathValue("folder")
-	if !p.modelFolders().Has(folder) {
+	if !l.modelFolders().Has(folder) {
 		answerEmpty(w, http.StatusNotFound)
 		return
 	}
-	answerJSON(w, http.StatusOK, pyjson.Strings(p.cat.modelFiles(folder)))
+	answerJSON(w, http.StatusOK, pyjson.Strings(l.cat.modelFiles(folder)))
 }
 
-func (p *process) getExperimentModels(w http.ResponseWriter, r *http.Request) {
+func (l *listings) getExperimentModels(w http.ResponseWriter, r *http.Request) {
 	out := pyjson.Array{}
-	for folder, paths := range p.modelFolders().All() {
+	for folder, paths := range l.modelFolders().All() {
 		if folder == "configs" || folder == "custom_nodes" {
 			continue
 		}
 		entry := dict("name", folder, "folders", paths)
-		if p.feat.modelExtensions {
+		if l.feat.modelExtensions {
 			entry.Set("extensions", extensionsOf(folder))
 		}
 		out = append(out, entry)
@@ -132,14 +140,14 @@ func extensionsOf(folder string) pyjson.Value {
 	return pyjson.Strings(modelExtensions)
 }
 
-func (p *process) getExperimentFolder(w http.ResponseWriter, r *http.Request) {
+func (l *listings) getExperimentFolder(w http.ResponseWriter, r *http.Request) {
 	folder := r.PathValue("folder")
-	if !p.modelFolders().Has(folder) {
+	if !l.modelFolders().Has(folder) {
 		answerEmpty(w, http.StatusNotFound)
 		return
 	}
 	out := pyjson.Array{}
-	for _, name := range p.cat.modelFiles(folder) {
+	for _, name := range l.cat.modelFiles(folder) {
 		// Only names are known, so the times are those of a fixed day.
 		const day = 1.75e9
 		out = append(out, dict("name", name, "pathIndex", 0, "modified", day, "created", day, "size", modelSize(folder, name)))
@@ -147,18 +155,14 @@ func (p *process) getExperimentFolder(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, out)
 }
 
-func (p *process) getModelPreview(w http.ResponseWriter, r *http.Request) {
-	answerEmpty(w, http.StatusNotFound) // no model has a picture
-}
-
 // headerLimit is the longest safetensors header that is read.
 const headerLimit = 1 << 20
 
 // getViewMetadata returns the header of a safetensors file if the instance has a
 // real one. Every failure is a 404.
-func (p *process) getViewMetadata(w http.ResponseWriter, r *http.Request) {
+func (l *listings) getViewMetadata(w http.ResponseWriter, r *http.Request) {
 	name := query(r).Get("filename")
-	full, inside := within(filepath.Join(p.files.base, "models", r.PathValue("folder")), name)
+	full, inside := within(filepath.Join(l.files.base, "models", r.PathValue("folder")), name)
 	data, err := os.ReadFile(full)
 	if name == "" || !inside || err != nil || !strings.HasSuffix(name, ".safetensors") || len(data) < 8 {
 		answerEmpty(w, http.StatusNotFound)
@@ -177,30 +181,6 @@ func (p *process) getViewMetadata(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answerJSON(w, http.StatusOK, meta)
-}
-
-func (p *process) getExtensions(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, list())
-}
-
-func (p *process) getTranslations(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, dict())
-}
-
-func (p *process) getTemplates(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, dict())
-}
-
-func (p *process) getSubgraphs(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, dict())
-}
-
-func (p *process) getSubgraph(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, nil)
-}
-
-func (p *process) getFeatures(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, p.serverFlags())
 }
 
 func (p *process) getIndex(w http.ResponseWriter, r *http.Request) {
@@ -226,14 +206,14 @@ func (s *Server) serveIndex(w http.ResponseWriter, r *http.Request) {
 	serveFile(w, r, full, "text/html")
 }
 
-func (p *process) getFolderPaths(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, p.modelFolders())
+func (l *listings) getFolderPaths(w http.ResponseWriter, r *http.Request) {
+	answerJSON(w, http.StatusOK, l.modelFolders())
 }
 
 // getFiles lists a folder, newest first.
-func (p *process) getFiles(w http.ResponseWriter, r *http.Request) {
+func (l *listings) getFiles(w http.ResponseWriter, r *http.Request) {
 	kind := r.PathValue("kind")
-	root := p.files.root(kind)
+	root := l.files.root(kind)
 	if root == "" {
 		answerJSON(w, http.StatusBadRequest, dict("error", "Invalid directory type"))
 		return
@@ -250,7 +230,7 @@ func (p *process) getFiles(w http.ResponseWriter, r *http.Request) {
 	var files []file
 	for _, e := range entries {
 		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || p.feat.hidesDotFiles && strings.HasPrefix(e.Name(), ".") {
+		if err != nil || !info.Mode().IsRegular() || l.feat.hidesDotFiles && strings.HasPrefix(e.Name(), ".") {
 			continue
 		}
 		files = append(files, file{e.Name(), info.ModTime()})
@@ -258,7 +238,7 @@ func (p *process) getFiles(w http.ResponseWriter, r *http.Request) {
 	slices.SortStableFunc(files, func(a, b file) int { return b.modified.Compare(a.modified) })
 	out := pyjson.Array{}
 	for _, f := range files {
-		if p.feat.annotatedFiles {
+		if l.feat.annotatedFiles {
 			f.name += " [" + kind + "]"
 		}
 		out = append(out, pyjson.String(f.name))
@@ -266,11 +246,7 @@ func (p *process) getFiles(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, out)
 }
 
-func (p *process) getLogs(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, value("Starting server\n"))
-}
-
-func (p *process) getRawLogs(w http.ResponseWriter, r *http.Request) {
+func getRawLogs(_ *process, w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, dict("entries", list(dict("t", time.Now().Format("2006-01-02T15:04:05.000000"), "m", "Starting server\n")),
 		"size", dict("cols", 80, "rows", 24)))
 }
@@ -279,10 +255,6 @@ func (p *process) subscribeLogs(w http.ResponseWriter, r *http.Request) {
 	if _, ok := p.readJSON(w, r); ok {
 		answerEmpty(w, http.StatusOK)
 	}
-}
-
-func (p *process) getNodeReplacements(w http.ResponseWriter, r *http.Request) {
-	answerJSON(w, http.StatusOK, recordedJSON("node_replacements.json"))
 }
 
 // replaceNodes rewrites classes that the server no longer has. A node without _meta

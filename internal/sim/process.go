@@ -12,10 +12,8 @@ import (
 
 // process is the part of an instance that ends with the operating system process:
 // queue, history, counter, sockets, caches and GPU memory.
-//
-// Many methods: one handler for each route of a ComfyUI, and all of them answer
-// from the one queue, history and folders of their process.
 type process struct {
+	bodyLimit
 	srv    *Server
 	cfg    Config
 	feat   features
@@ -33,21 +31,32 @@ type process struct {
 
 	interrupted atomic.Bool
 
+	queues queueRoutes
+	jobs   jobRoutes
+	users  userRoutes
+	lists  listings
+	media  fileRoutes
+
+	numbers numbering
+
 	mu      sync.Mutex
-	created int64   // create_time of the last prompt
-	counter int64   // of prompts without a number
 	client  *string // the client that messages of the run go to, nil for everybody
 	active  string  // display id of the node last started, "" if none
 	running string  // prompt id of the run
 }
 
 func newProcess(s *Server) *process {
-	p := &process{srv: s, cfg: s.cfg, feat: s.feat, cat: s.cat, files: s.files, workerDone: make(chan struct{})}
+	p := &process{bodyLimit: bodyLimit(s.cfg.MaxUploadSize), srv: s, cfg: s.cfg, feat: s.feat, cat: s.cat, files: s.files, workerDone: make(chan struct{})}
 	p.life, p.end = context.WithCancel(context.Background())
 	p.worker, p.haltWorker = context.WithCancel(p.life)
 	p.memory = newMemory(s.cfg.VRAM)
 	p.hub = newHub(p)
 	p.queue = newQueue(func(remaining int) { p.hub.publish(nil, statusMessage(remaining, "")) })
+	p.queues = queueRoutes{p.bodyLimit, p.feat, p.queue, &p.interrupted}
+	p.jobs = jobRoutes(p.queues)
+	p.users = userRoutes{p.bodyLimit, p.feat, p.files, p.cfg.MultiUser}
+	p.lists = listings{p.feat, p.cfg, p.cat, p.files}
+	p.media = fileRoutes{p.bodyLimit, p.feat, p.files, p.assetsOn()}
 	go p.work()
 	if s.faults.Zombie {
 		p.halt()

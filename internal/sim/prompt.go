@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -32,7 +33,7 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 		p.oddBody(w, r, body)
 		return
 	}
-	number, exc := p.number(req)
+	number, exc := p.numbers.of(req)
 	if exc != nil {
 		answerInternalError(w, r)
 		return
@@ -42,7 +43,7 @@ func (p *process) postPrompt(w http.ResponseWriter, r *http.Request) {
 		answerNoPrompt(w)
 		return
 	}
-	id, ok := p.promptID(req)
+	id, ok := p.feat.promptID(req)
 	if !ok {
 		answerRefusal(w, problem("invalid_prompt_id", "prompt_id must be a valid UUID",
 			"prompt_id must be a UUID string in canonical lowercase hyphenated form; omit it to let the server generate one", dict()), dict())
@@ -96,7 +97,7 @@ func (p *process) oddBody(w http.ResponseWriter, r *http.Request, body pyjson.Va
 		answerInternalError(w, r)
 		return
 	}
-	p.takeNumber()
+	p.numbers.take()
 	answerNoPrompt(w)
 }
 
@@ -108,33 +109,39 @@ func answerRefusal(w http.ResponseWriter, what, nodeErrors *pyjson.Object) {
 	answerJSON(w, http.StatusBadRequest, dict("error", what, "node_errors", nodeErrors))
 }
 
-func (p *process) takeNumber() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := p.counter
-	p.counter++
-	return n
+// numbering gives prompts their numbers and times.
+type numbering struct {
+	mu      sync.Mutex
+	created int64 // create_time of the last prompt
+	counter int64 // of prompts without a number
 }
 
-// number returns the priority of a prompt: a float if the client sent one, else the
+func (n *numbering) take() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.counter++
+	return n.counter - 1
+}
+
+// of returns the priority of a prompt: a float if the client sent one, else the
 // counter, negated for front.
-func (p *process) number(req *pyjson.Object) (pyjson.Number, *exception) {
+func (n *numbering) of(req *pyjson.Object) (pyjson.Number, *exception) {
 	if v, ok := req.Get("number"); ok {
 		return toFloat(v)
 	}
-	n := p.takeNumber()
+	next := n.take()
 	if front, ok := req.Get("front"); ok && python.Bool(front) {
-		n = -n
+		next = -next
 	}
-	return pyjson.Int(n), nil
+	return pyjson.Int(next), nil
 }
 
-func (p *process) promptID(req *pyjson.Object) (string, bool) {
+func (f features) promptID(req *pyjson.Object) (string, bool) {
 	v, given := req.Get("prompt_id")
-	if !p.feat.clientPromptID || !given {
+	if !f.clientPromptID || !given {
 		return uuid.NewString(), true
 	}
-	if !p.feat.uuidPromptID {
+	if !f.uuidPromptID {
 		return python.Str(v), true
 	}
 	if _, none := v.(pyjson.Null); none {
@@ -144,13 +151,13 @@ func (p *process) promptID(req *pyjson.Object) (string, bool) {
 	return string(s), ok && canonicalUUID.MatchString(string(s))
 }
 
-// createTime returns the time in milliseconds, never the same twice. A real server
+// time returns the time in milliseconds, never the same twice. A real server
 // takes longer than that to accept a prompt, and the jobs list sorts by this time.
-func (p *process) createTime() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.created = max(now(), p.created+1)
-	return p.created
+func (n *numbering) time() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.created = max(now(), n.created+1)
+	return n.created
 }
 
 // extraData adds client_id and what newer servers add to extra_data.
@@ -177,7 +184,7 @@ func (p *process) extraData(req *pyjson.Object, r *http.Request) (*pyjson.Object
 		}
 	}
 	if p.feat.createTime {
-		extra.Set("create_time", pyjson.Int(p.createTime()))
+		extra.Set("create_time", pyjson.Int(p.numbers.time()))
 	}
 	return extra, nil
 }

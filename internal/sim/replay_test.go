@@ -71,7 +71,7 @@ func play(t *testing.T, tr replay.Trace) []replay.Difference {
 	for _, name := range tr.InputsBefore() {
 		require.NoError(t, os.WriteFile(filepath.Join(srv.Dir(), "input", name), nil, 0o644))
 	}
-	srv.proc.counter = tr.Counter()
+	srv.proc.numbers.counter = tr.Counter()
 	web := httptest.NewServer(srv.Handler())
 	defer web.Close()
 	defer srv.Close()

@@ -21,84 +21,91 @@ import (
 type route struct {
 	method   string
 	segments []string
-	handle   func(*process, http.ResponseWriter, *http.Request)
+	handle   handler
 }
 
 // table lists the routes of the simulated version. Each exists bare and under /api
 // unless it is marked otherwise.
 func (s *Server) table() []route {
 	var routes []route
-	add := func(method, pattern string, handle func(*process, http.ResponseWriter, *http.Request)) {
+	add := func(method, pattern string, handle handler) {
 		routes = append(routes, route{method, strings.Split(pattern, "/")[1:], handle})
 	}
-	both := func(method, pattern string, handle func(*process, http.ResponseWriter, *http.Request)) {
+	both := func(method, pattern string, handle handler) {
 		add(method, pattern, handle)
 		add(method, "/api"+pattern, handle)
 	}
+	queues := of(func(p *process) *queueRoutes { return &p.queues })
+	media := of(func(p *process) *fileRoutes { return &p.media })
+	lists := of(func(p *process) *listings { return &p.lists })
+	users := of(func(p *process) *userRoutes { return &p.users })
+	jobs := of(func(p *process) *jobRoutes { return &p.jobs })
 	both("GET", "/", (*process).getIndex)
 	both("GET", "/ws", (*process).serveSocket)
 	both("GET", "/prompt", (*process).getPrompt)
 	both("POST", "/prompt", (*process).postPrompt)
-	both("GET", "/queue", (*process).getQueue)
-	both("POST", "/queue", (*process).postQueue)
-	both("GET", "/history", (*process).getHistory)
-	both("GET", "/history/{prompt_id}", (*process).getHistoryEntry)
-	both("POST", "/history", (*process).postHistory)
-	both("POST", "/interrupt", (*process).postInterrupt)
-	both("POST", "/free", (*process).postFree)
-	both("GET", "/view", (*process).getView)
-	both("GET", "/view_metadata/{folder}", (*process).getViewMetadata)
-	both("POST", "/upload/image", (*process).postUploadImage)
-	both("POST", "/upload/mask", (*process).postUploadMask)
-	both("GET", "/object_info", (*process).getObjectInfo)
-	both("GET", "/object_info/{class}", (*process).getObjectInfoClass)
-	both("GET", "/embeddings", (*process).getEmbeddings)
-	both("GET", "/models", (*process).getModels)
-	both("GET", "/models/{folder}", (*process).getModelFolder)
-	both("GET", "/experiment/models", (*process).getExperimentModels)
-	both("GET", "/experiment/models/{folder}", (*process).getExperimentFolder)
-	both("GET", "/experiment/models/preview/{folder}/{index}/{file...}", (*process).getModelPreview)
-	both("GET", "/extensions", (*process).getExtensions)
+	both("GET", "/queue", queues((*queueRoutes).getQueue))
+	both("POST", "/queue", queues((*queueRoutes).postQueue))
+	both("GET", "/history", queues((*queueRoutes).getHistory))
+	both("GET", "/history/{prompt_id}", queues((*queueRoutes).getHistoryEntry))
+	both("POST", "/history", queues((*queueRoutes).postHistory))
+	both("POST", "/interrupt", queues((*queueRoutes).postInterrupt))
+	both("POST", "/free", queues((*queueRoutes).postFree))
+	both("GET", "/view", media((*fileRoutes).getView))
+	both("GET", "/view_metadata/{folder}", lists((*listings).getViewMetadata))
+	both("POST", "/upload/image", media((*fileRoutes).postUploadImage))
+	both("POST", "/upload/mask", media((*fileRoutes).postUploadMask))
+	both("GET", "/object_info", lists((*listings).getObjectInfo))
+	both("GET", "/object_info/{class}", lists((*listings).getObjectInfoClass))
+	both("GET", "/embeddings", lists((*listings).getEmbeddings))
+	both("GET", "/models", lists((*listings).getModels))
+	both("GET", "/models/{folder}", lists((*listings).getModelFolder))
+	both("GET", "/experiment/models", lists((*listings).getExperimentModels))
+	both("GET", "/experiment/models/{folder}", lists((*listings).getExperimentFolder))
+	both("GET", "/experiment/models/preview/{folder}/{index}/{file...}", notFound) // no model has a picture
+	both("GET", "/extensions", always(list()))
 	both("GET", "/system_stats", (*process).getSystemStats)
-	both("GET", "/users", (*process).getUsers)
-	both("POST", "/users", (*process).postUsers)
-	both("GET", "/settings", (*process).getSettings)
-	both("POST", "/settings", (*process).postSettings)
-	both("GET", "/settings/{id}", (*process).getSetting)
-	both("POST", "/settings/{id}", (*process).postSetting)
-	both("GET", "/userdata", (*process).listUserdata)
-	both("GET", "/v2/userdata", (*process).walkUserdata)
-	both("GET", "/userdata/{file}", (*process).getUserdata)
-	both("POST", "/userdata/{file}", (*process).postUserdata)
-	both("DELETE", "/userdata/{file}", (*process).deleteUserdata)
-	both("POST", "/userdata/{file}/move/{dest}", (*process).moveUserdata)
-	both("GET", "/i18n", (*process).getTranslations)
-	both("GET", "/workflow_templates", (*process).getTemplates)
+	both("GET", "/users", users((*userRoutes).getUsers))
+	both("POST", "/users", users((*userRoutes).postUsers))
+	both("GET", "/settings", users((*userRoutes).getSettings))
+	both("POST", "/settings", users((*userRoutes).postSettings))
+	both("GET", "/settings/{id}", users((*userRoutes).getSetting))
+	both("POST", "/settings/{id}", users((*userRoutes).postSetting))
+	both("GET", "/userdata", users((*userRoutes).listUserdata))
+	both("GET", "/v2/userdata", users((*userRoutes).walkUserdata))
+	both("GET", "/userdata/{file}", users((*userRoutes).getUserdata))
+	both("POST", "/userdata/{file}", users((*userRoutes).postUserdata))
+	both("DELETE", "/userdata/{file}", users((*userRoutes).deleteUserdata))
+	both("POST", "/userdata/{file}/move/{dest}", users((*userRoutes).moveUserdata))
+	both("GET", "/i18n", always(dict()))
+	both("GET", "/workflow_templates", always(dict()))
 	both("GET", "/simulated/panel", (*process).callPanel)
 	both("POST", "/simulated/panel", (*process).callPanel)
 	both("GET", "/simulated/panel/{sid}", (*process).callPanel)
-	add("GET", "/internal/logs", (*process).getLogs)
-	add("GET", "/internal/logs/raw", (*process).getRawLogs)
+	add("GET", "/internal/logs", always(value("Starting server\n")))
+	add("GET", "/internal/logs/raw", getRawLogs)
 	add("PATCH", "/internal/logs/subscribe", (*process).subscribeLogs)
-	add("GET", "/internal/folder_paths", (*process).getFolderPaths)
-	add("GET", "/internal/files/{kind}", (*process).getFiles)
+	add("GET", "/internal/folder_paths", lists((*listings).getFolderPaths))
+	add("GET", "/internal/files/{kind}", lists((*listings).getFiles))
 	if s.feat.featureFlags {
-		both("GET", "/features", (*process).getFeatures)
+		both("GET", "/features", func(p *process, w http.ResponseWriter, _ *http.Request) {
+			answerJSON(w, http.StatusOK, p.serverFlags())
+		})
 	}
 	if s.feat.subgraphs {
-		both("GET", "/global_subgraphs", (*process).getSubgraphs)
-		both("GET", "/global_subgraphs/{id}", (*process).getSubgraph)
+		both("GET", "/global_subgraphs", always(dict()))
+		both("GET", "/global_subgraphs/{id}", always(nil))
 	}
 	if s.feat.nodeReplacements {
-		both("GET", "/node_replacements", (*process).getNodeReplacements)
+		both("GET", "/node_replacements", always(recordedJSON("node_replacements.json")))
 	}
 	if s.feat.jobs {
-		both("GET", "/api/jobs", (*process).getJobs)
-		both("GET", "/api/jobs/{id}", (*process).getJob)
+		both("GET", "/api/jobs", jobs((*jobRoutes).getJobs))
+		both("GET", "/api/jobs/{id}", jobs((*jobRoutes).getJob))
 	}
 	if s.feat.jobsCancel {
-		both("POST", "/api/jobs/{id}/cancel", (*process).cancelJob)
-		both("POST", "/api/jobs/cancel", (*process).cancelJobs)
+		both("POST", "/api/jobs/{id}/cancel", jobs((*jobRoutes).cancelJob))
+		both("POST", "/api/jobs/cancel", jobs((*jobRoutes).cancelJobs))
 	}
 	if s.feat.assetRoutes {
 		for _, r := range assetRoutes() {
@@ -110,7 +117,7 @@ func (s *Server) table() []route {
 
 // match returns the handler for a method and the segments of a path, and sets the
 // values of its parameters on r. allowed lists the methods of the path.
-func match(routes []route, r *http.Request, segments []string) (handle func(*process, http.ResponseWriter, *http.Request), allowed []string) {
+func match(routes []route, r *http.Request, segments []string) (handle handler, allowed []string) {
 	method := r.Method
 	for _, rt := range routes {
 		params, ok := rt.params(segments)
@@ -312,10 +319,13 @@ func loopback(name string) bool {
 	return name == "localhost"
 }
 
+// bodyLimit is the largest request body, in bytes.
+type bodyLimit int64
+
 // readBody reads a request body up to the limit. If the body is too large, it
 // sends the answer itself.
-func (p *process) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
-	limit := p.cfg.MaxUploadSize
+func (l bodyLimit) readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	limit := int64(l)
 	source, err := unpacked(r)
 	if err != nil {
 		answerInternalError(w, r)
@@ -359,8 +369,8 @@ func answerTooLarge(w http.ResponseWriter, limit, size int64) {
 
 // readJSON reads a JSON body whatever its Content-Type is. Broken JSON is answered
 // with 500.
-func (p *process) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value, bool) {
-	body, ok := p.readBody(w, r)
+func (l bodyLimit) readJSON(w http.ResponseWriter, r *http.Request) (pyjson.Value, bool) {
+	body, ok := l.readBody(w, r)
 	if !ok {
 		return nil, false
 	}

@@ -28,7 +28,7 @@ type uploadForm struct {
 var errTooLarge = errors.New("body too large")
 
 // readForm reads a multipart body. A body of another kind has no fields.
-func (p *process) readForm(r *http.Request) (uploadForm, int64, error) {
+func (f *fileRoutes) readForm(r *http.Request) (uploadForm, int64, error) {
 	form := uploadForm{fields: map[string]string{}}
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || !strings.HasPrefix(kind, "multipart/") {
@@ -37,7 +37,7 @@ func (p *process) readForm(r *http.Request) (uploadForm, int64, error) {
 		}
 		return form, 0, nil
 	}
-	limit := p.cfg.MaxUploadSize
+	limit := int64(f.bodyLimit)
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err != nil {
 		return form, 0, err
@@ -82,14 +82,14 @@ func partNames(disposition string) (name, filename string, isFile bool) {
 	return params["name"], filename, isFile
 }
 
-func (p *process) postUploadImage(w http.ResponseWriter, r *http.Request) {
-	p.upload(w, r, func(full string, form uploadForm) error { return os.WriteFile(full, form.file, 0o644) })
+func (f *fileRoutes) postUploadImage(w http.ResponseWriter, r *http.Request) {
+	f.upload(w, r, func(full string, form uploadForm) error { return os.WriteFile(full, form.file, 0o644) })
 }
 
 // postUploadMask stores the original with the alpha channel of the upload. If there
 // is no original, nothing is stored, and the answer is the same.
-func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
-	p.upload(w, r, func(full string, form uploadForm) error {
+func (f *fileRoutes) postUploadMask(w http.ResponseWriter, r *http.Request) {
+	f.upload(w, r, func(full string, form uploadForm) error {
 		v, err := pyjson.Parse([]byte(form.fields["original_ref"]))
 		ref, ok := v.(*pyjson.Object)
 		if err != nil || !ok {
@@ -105,7 +105,7 @@ func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 				kind = t
 			}
 		}
-		root := p.files.root(kind)
+		root := f.files.root(kind)
 		dir, inside := within(root, ref.String("subfolder"))
 		if root == "" || !inside {
 			return nil
@@ -129,11 +129,11 @@ func (p *process) postUploadMask(w http.ResponseWriter, r *http.Request) {
 
 // upload is the common part of both routes. It decides where the file goes and
 // what its name is.
-func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full string, form uploadForm) error) {
-	form, size, err := p.readForm(r)
+func (f *fileRoutes) upload(w http.ResponseWriter, r *http.Request, store func(full string, form uploadForm) error) {
+	form, size, err := f.readForm(r)
 	switch {
 	case errors.Is(err, errTooLarge):
-		answerTooLarge(w, p.cfg.MaxUploadSize, size)
+		answerTooLarge(w, int64(f.bodyLimit), size)
 		return
 	case err != nil, form.hasText, form.hasFile && form.filename == "":
 		answerInternalError(w, r)
@@ -146,7 +146,7 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 	if !given {
 		kind = "input"
 	}
-	root := p.files.root(kind)
+	root := f.files.root(kind)
 	if root == "" {
 		answerInternalError(w, r)
 		return
@@ -176,7 +176,7 @@ func (p *process) upload(w http.ResponseWriter, r *http.Request, store func(full
 		}
 	}
 	answer := dict("name", name, "subfolder", subfolder, "type", kind)
-	if p.assetsOn() {
+	if f.assets {
 		answer.Set("asset", uploadedAsset(name, subfolder, kind, form.file))
 	}
 	answerJSON(w, http.StatusOK, answer)

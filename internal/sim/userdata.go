@@ -14,8 +14,8 @@ import (
 
 // userFile returns the file named by a route parameter. If the file is not
 // allowed, it sends the answer itself.
-func (p *process) userFile(w http.ResponseWriter, r *http.Request, param string) (root, full string, ok bool) {
-	root, ok = p.userRoot(r)
+func (u *userRoutes) userFile(w http.ResponseWriter, r *http.Request, param string) (root, full string, ok bool) {
+	root, ok = u.userRoot(r)
 	if !ok {
 		answerInternalError(w, r)
 		return "", "", false
@@ -28,8 +28,8 @@ func (p *process) userFile(w http.ResponseWriter, r *http.Request, param string)
 	return root, full, true
 }
 
-func (p *process) getUserdata(w http.ResponseWriter, r *http.Request) {
-	_, full, ok := p.userFile(w, r, "file")
+func (u *userRoutes) getUserdata(w http.ResponseWriter, r *http.Request) {
+	_, full, ok := u.userFile(w, r, "file")
 	if !ok {
 		return
 	}
@@ -37,7 +37,7 @@ func (p *process) getUserdata(w http.ResponseWriter, r *http.Request) {
 		answerEmpty(w, http.StatusNotFound)
 		return
 	}
-	if p.feat.forcedDownload {
+	if u.feat.forcedDownload {
 		w.Header().Set("Content-Disposition", "attachment")
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 	}
@@ -53,8 +53,8 @@ func keeps(r *http.Request, full string) bool {
 	return query(r).Get("overwrite") == "false" && err == nil
 }
 
-func (p *process) postUserdata(w http.ResponseWriter, r *http.Request) {
-	root, full, ok := p.userFile(w, r, "file")
+func (u *userRoutes) postUserdata(w http.ResponseWriter, r *http.Request) {
+	root, full, ok := u.userFile(w, r, "file")
 	if !ok {
 		return
 	}
@@ -62,7 +62,7 @@ func (p *process) postUserdata(w http.ResponseWriter, r *http.Request) {
 		answerText(w, http.StatusConflict, "File already exists")
 		return
 	}
-	body, ok := p.readBody(w, r)
+	body, ok := u.readBody(w, r)
 	if !ok {
 		return
 	}
@@ -70,11 +70,11 @@ func (p *process) postUserdata(w http.ResponseWriter, r *http.Request) {
 		answerInternalError(w, r)
 		return
 	}
-	p.answerUserFile(w, r, root, full)
+	u.answerUserFile(w, r, root, full)
 }
 
-func (p *process) moveUserdata(w http.ResponseWriter, r *http.Request) {
-	root, from, ok := p.userFile(w, r, "file")
+func (u *userRoutes) moveUserdata(w http.ResponseWriter, r *http.Request) {
+	root, from, ok := u.userFile(w, r, "file")
 	if !ok {
 		return
 	}
@@ -82,7 +82,7 @@ func (p *process) moveUserdata(w http.ResponseWriter, r *http.Request) {
 		answerEmpty(w, http.StatusNotFound)
 		return
 	}
-	_, to, ok := p.userFile(w, r, "dest")
+	_, to, ok := u.userFile(w, r, "dest")
 	if !ok {
 		return
 	}
@@ -94,11 +94,11 @@ func (p *process) moveUserdata(w http.ResponseWriter, r *http.Request) {
 		answerInternalError(w, r)
 		return
 	}
-	p.answerUserFile(w, r, root, to)
+	u.answerUserFile(w, r, root, to)
 }
 
-func (p *process) deleteUserdata(w http.ResponseWriter, r *http.Request) {
-	_, full, ok := p.userFile(w, r, "file")
+func (u *userRoutes) deleteUserdata(w http.ResponseWriter, r *http.Request) {
+	_, full, ok := u.userFile(w, r, "file")
 	if !ok {
 		return
 	}
@@ -111,9 +111,9 @@ func (p *process) deleteUserdata(w http.ResponseWriter, r *http.Request) {
 
 // answerUserFile answers with the path of a stored file or, if requested, with
 // everything about it.
-func (p *process) answerUserFile(w http.ResponseWriter, r *http.Request, root, full string) {
+func (u *userRoutes) answerUserFile(w http.ResponseWriter, r *http.Request, root, full string) {
 	if flagOn(r, "full_info") {
-		answerJSON(w, http.StatusOK, p.fileInfo(root, full))
+		answerJSON(w, http.StatusOK, u.fileInfo(root, full))
 		return
 	}
 	answerJSON(w, http.StatusOK, value(relative(root, full)))
@@ -127,13 +127,13 @@ func relative(root, full string) string {
 	return filepath.ToSlash(rel)
 }
 
-func (p *process) fileInfo(root, full string) *pyjson.Object {
+func (u *userRoutes) fileInfo(root, full string) *pyjson.Object {
 	info, err := os.Stat(full)
 	if err != nil {
 		return dict("path", relative(root, full))
 	}
 	var at any = seconds(info.ModTime())
-	if p.feat.integerTimes {
+	if u.feat.integerTimes {
 		at = info.ModTime().UnixMilli()
 	}
 	return dict("path", relative(root, full), "size", info.Size(), "modified", at, "created", at)
@@ -142,8 +142,8 @@ func (p *process) fileInfo(root, full string) *pyjson.Object {
 func seconds(t time.Time) float64 { return float64(t.UnixNano()) / 1e9 }
 
 // listUserdata lists the files of one folder.
-func (p *process) listUserdata(w http.ResponseWriter, r *http.Request) {
-	root, ok := p.userRoot(r)
+func (u *userRoutes) listUserdata(w http.ResponseWriter, r *http.Request) {
+	root, ok := u.userRoot(r)
 	if !ok {
 		answerInternalError(w, r)
 		return
@@ -167,7 +167,7 @@ func (p *process) listUserdata(w http.ResponseWriter, r *http.Request) {
 		rel := relative(full, file)
 		switch {
 		case flagOn(r, "full_info"):
-			out = append(out, p.fileInfo(full, file))
+			out = append(out, u.fileInfo(full, file))
 		case flagOn(r, "split"):
 			out = append(out, pyjson.Strings(append([]string{rel}, strings.Split(rel, "/")...)))
 		default:
@@ -195,8 +195,8 @@ func filesIn(dir string, recurse bool) []string {
 }
 
 // walkUserdata lists everything below a folder, directories first.
-func (p *process) walkUserdata(w http.ResponseWriter, r *http.Request) {
-	root, ok := p.userRoot(r)
+func (u *userRoutes) walkUserdata(w http.ResponseWriter, r *http.Request) {
+	root, ok := u.userRoot(r)
 	if !ok {
 		answerEmpty(w, http.StatusForbidden)
 		return

@@ -12,23 +12,31 @@ import (
 	"github.com/comfyhub/comfyhub/internal/python"
 )
 
+// userRoutes keeps the settings and files of users.
+type userRoutes struct {
+	bodyLimit
+	feat  features
+	files *folders
+	multi bool // as many users as register
+}
+
 // userRoot returns the folder of a request's user. ok is false for an unknown user
 // of a multi-user server.
-func (p *process) userRoot(r *http.Request) (root string, ok bool) {
-	base := filepath.Join(p.files.base, "user")
-	if !p.cfg.MultiUser {
+func (u *userRoutes) userRoot(r *http.Request) (root string, ok bool) {
+	base := filepath.Join(u.files.base, "user")
+	if !u.multi {
 		return filepath.Join(base, "default"), true
 	}
 	id := r.Header.Get("comfy-user")
-	if !p.users().Has(id) {
+	if !u.users().Has(id) {
 		return "", false
 	}
 	return filepath.Join(base, id), true
 }
 
-func (p *process) usersFile() string { return filepath.Join(p.files.base, "user", "users.json") }
+func (u *userRoutes) usersFile() string { return filepath.Join(u.files.base, "user", "users.json") }
 
-func (p *process) users() *pyjson.Object { return readObject(p.usersFile()) }
+func (u *userRoutes) users() *pyjson.Object { return readObject(u.usersFile()) }
 
 // readObject reads a JSON object. A missing or broken file counts as an empty one.
 func readObject(full string) *pyjson.Object {
@@ -43,17 +51,17 @@ func readObject(full string) *pyjson.Object {
 	return &pyjson.Object{}
 }
 
-func (p *process) getUsers(w http.ResponseWriter, r *http.Request) {
-	if p.cfg.MultiUser {
-		answerJSON(w, http.StatusOK, dict("storage", "server", "users", p.users()))
+func (u *userRoutes) getUsers(w http.ResponseWriter, r *http.Request) {
+	if u.multi {
+		answerJSON(w, http.StatusOK, dict("storage", "server", "users", u.users()))
 		return
 	}
-	_, err := os.Stat(filepath.Join(p.files.base, "user", "default"))
+	_, err := os.Stat(filepath.Join(u.files.base, "user", "default"))
 	answerJSON(w, http.StatusOK, dict("storage", "server", "migrated", err == nil))
 }
 
-func (p *process) postUsers(w http.ResponseWriter, r *http.Request) {
-	body, ok := p.readJSON(w, r)
+func (u *userRoutes) postUsers(w http.ResponseWriter, r *http.Request) {
+	body, ok := u.readJSON(w, r)
 	if !ok {
 		return
 	}
@@ -63,7 +71,7 @@ func (p *process) postUsers(w http.ResponseWriter, r *http.Request) {
 		answerInternalError(w, r)
 		return
 	}
-	users := p.users()
+	users := u.users()
 	for _, known := range users.All() {
 		if python.Str(known) == name {
 			answerJSON(w, http.StatusBadRequest, dict("error", "Duplicate username."))
@@ -72,7 +80,7 @@ func (p *process) postUsers(w http.ResponseWriter, r *http.Request) {
 	}
 	id := safeName(name) + "_" + uuid.NewString()
 	users.Set(id, pyjson.String(name))
-	if os.WriteFile(p.usersFile(), pyjson.Marshal(users), 0o644) != nil {
+	if os.WriteFile(u.usersFile(), pyjson.Marshal(users), 0o644) != nil {
 		answerInternalError(w, r)
 		return
 	}
@@ -91,8 +99,8 @@ func safeName(s string) string {
 
 // settings returns the settings file. It sends 401 itself, which tells the web
 // interface to ask for a user.
-func (p *process) settings(w http.ResponseWriter, r *http.Request) (full string, ok bool) {
-	root, ok := p.userRoot(r)
+func (u *userRoutes) settings(w http.ResponseWriter, r *http.Request) (full string, ok bool) {
+	root, ok := u.userRoot(r)
 	if !ok {
 		dropPageHeaders(w)
 		answerText(w, http.StatusUnauthorized, "401: Unauthorized")
@@ -101,25 +109,25 @@ func (p *process) settings(w http.ResponseWriter, r *http.Request) (full string,
 	return filepath.Join(root, "comfy.settings.json"), true
 }
 
-func (p *process) getSettings(w http.ResponseWriter, r *http.Request) {
-	if full, ok := p.settings(w, r); ok {
+func (u *userRoutes) getSettings(w http.ResponseWriter, r *http.Request) {
+	if full, ok := u.settings(w, r); ok {
 		answerJSON(w, http.StatusOK, readObject(full))
 	}
 }
 
-func (p *process) getSetting(w http.ResponseWriter, r *http.Request) {
-	if full, ok := p.settings(w, r); ok {
+func (u *userRoutes) getSetting(w http.ResponseWriter, r *http.Request) {
+	if full, ok := u.settings(w, r); ok {
 		v, _ := readObject(full).Get(r.PathValue("id"))
 		answerJSON(w, http.StatusOK, v)
 	}
 }
 
-func (p *process) postSettings(w http.ResponseWriter, r *http.Request) {
-	full, ok := p.settings(w, r)
+func (u *userRoutes) postSettings(w http.ResponseWriter, r *http.Request) {
+	full, ok := u.settings(w, r)
 	if !ok {
 		return
 	}
-	body, ok := p.readJSON(w, r)
+	body, ok := u.readJSON(w, r)
 	if !ok {
 		return
 	}
@@ -132,24 +140,24 @@ func (p *process) postSettings(w http.ResponseWriter, r *http.Request) {
 	for key, v := range update.All() {
 		stored.Set(key, v)
 	}
-	p.storeSettings(w, r, full, stored)
+	u.storeSettings(w, r, full, stored)
 }
 
-func (p *process) postSetting(w http.ResponseWriter, r *http.Request) {
-	full, ok := p.settings(w, r)
+func (u *userRoutes) postSetting(w http.ResponseWriter, r *http.Request) {
+	full, ok := u.settings(w, r)
 	if !ok {
 		return
 	}
-	body, ok := p.readJSON(w, r)
+	body, ok := u.readJSON(w, r)
 	if !ok {
 		return
 	}
 	stored := readObject(full)
 	stored.Set(r.PathValue("id"), body)
-	p.storeSettings(w, r, full, stored)
+	u.storeSettings(w, r, full, stored)
 }
 
-func (p *process) storeSettings(w http.ResponseWriter, r *http.Request, full string, stored *pyjson.Object) {
+func (u *userRoutes) storeSettings(w http.ResponseWriter, r *http.Request, full string, stored *pyjson.Object) {
 	if os.MkdirAll(filepath.Dir(full), 0o755) != nil || os.WriteFile(full, pyjson.Marshal(stored), 0o644) != nil {
 		answerInternalError(w, r)
 		return

@@ -56,9 +56,17 @@ func mimeByName(name string) string {
 	return "application/octet-stream"
 }
 
-func (p *process) getView(w http.ResponseWriter, r *http.Request) {
+// fileRoutes stores and sends the files of the instance.
+type fileRoutes struct {
+	bodyLimit
+	feat   features
+	files  *folders
+	assets bool // are registered
+}
+
+func (f *fileRoutes) getView(w http.ResponseWriter, r *http.Request) {
 	q := query(r)
-	full, name, status := p.viewed(q)
+	full, name, status := f.viewed(q)
 	if status != 0 {
 		answerEmpty(w, status)
 		return
@@ -66,7 +74,7 @@ func (p *process) getView(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	switch {
 	case q.Has("preview"):
-		p.viewPreview(w, r, full, name, q)
+		f.viewPreview(w, r, full, name, q)
 		return
 	case q.Get("channel") == "rgb" || q.Get("channel") == "a":
 		img, ok := readImageFile(full)
@@ -85,14 +93,14 @@ func (p *process) getView(w http.ResponseWriter, r *http.Request) {
 	}
 	kind := mimeByName(name)
 	shown := name
-	if p.feat.forcedDownload {
+	if f.feat.forcedDownload {
 		h.Set("X-Content-Type-Options", "nosniff")
 		shown = strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(name)
 	}
 	disposition := `filename="` + shown + `"`
-	if p.dangerous(kind, r) {
+	if f.dangerous(kind, r) {
 		kind = "application/octet-stream"
-		if p.feat.forcedDownload {
+		if f.feat.forcedDownload {
 			disposition = "attachment; " + disposition
 			h.Set("Cache-Control", "no-store")
 			h.Set("Vary", "Sec-Fetch-Dest")
@@ -103,21 +111,21 @@ func (p *process) getView(w http.ResponseWriter, r *http.Request) {
 }
 
 // dangerous reports whether a browser could run content of this type.
-func (p *process) dangerous(kind string, r *http.Request) bool {
+func (f *fileRoutes) dangerous(kind string, r *http.Request) bool {
 	switch kind {
 	case "text/html", "application/xhtml+xml", "text/javascript", "text/css":
 		return true
 	case "image/svg+xml":
-		return p.feat.forcedDownload && !(p.feat.svgByFetchDest && r.Header.Get("Sec-Fetch-Dest") == "image")
+		return f.feat.forcedDownload && !(f.feat.svgByFetchDest && r.Header.Get("Sec-Fetch-Dest") == "image")
 	case "text/xml":
-		return p.feat.forcedDownload
+		return f.feat.forcedDownload
 	}
 	return false
 }
 
 // viewed returns the file that a request refers to. The status is 0 if there is
 // one.
-func (p *process) viewed(q url.Values) (full, name string, status int) {
+func (f *fileRoutes) viewed(q url.Values) (full, name string, status int) {
 	if !q.Has("filename") {
 		return "", "", http.StatusNotFound
 	}
@@ -131,7 +139,7 @@ func (p *process) viewed(q url.Values) (full, name string, status int) {
 	if name == "" || name[0] == '/' || strings.Contains(name, "..") {
 		return "", "", http.StatusBadRequest
 	}
-	root := p.files.root(kind)
+	root := f.files.root(kind)
 	if root == "" {
 		return "", "", http.StatusBadRequest
 	}
@@ -149,7 +157,7 @@ func (p *process) viewed(q url.Values) (full, name string, status int) {
 
 // viewPreview re-encodes a picture. A webp preview is always lossless here,
 // whatever quality was requested.
-func (p *process) viewPreview(w http.ResponseWriter, r *http.Request, full, name string, q map[string][]string) {
+func (f *fileRoutes) viewPreview(w http.ResponseWriter, r *http.Request, full, name string, q map[string][]string) {
 	img, ok := readImageFile(full)
 	if !ok {
 		answerInternalError(w, r)
