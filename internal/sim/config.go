@@ -82,10 +82,6 @@ type Config struct {
 	DisableAPINodes bool
 	// IndexPage is the body of GET /, default a short notice.
 	IndexPage string
-	// Independent gives each socket its own queue of outgoing messages. By default all
-	// sockets share one queue, as on a real server, so a client that stops reading
-	// stalls all others.
-	Independent bool
 	// Faults are in force from the start, see SetFault.
 	Faults Faults
 	// OnCrash is called on its own goroutine when a SimulatedWork node is asked to

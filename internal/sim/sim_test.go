@@ -237,48 +237,38 @@ func noise(t *testing.T, side int) []byte {
 }
 
 func TestStalledClientStallsAll(t *testing.T) {
-	tests := []struct {
-		name        string
-		independent bool
-	}{{"as the real server", false}, {"with own queues", true}}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			i := start(t, sim.Config{Independent: tt.independent})
-			require.NoError(t, os.WriteFile(filepath.Join(i.Dir(), "input", "n.png"), noise(t, 700), 0o644))
-			ctx, cancel := context.WithTimeout(t.Context(), deadline)
-			defer cancel()
-			stalled, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=stalled", nil)
-			require.NoError(t, err)
-			defer stalled.CloseNow()
-			healthy, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=healthy", nil)
-			require.NoError(t, err)
-			defer healthy.CloseNow()
-			ended := make(chan struct{})
-			go func() {
-				defer close(ended)
-				for {
-					_, data, err := healthy.Read(ctx)
-					if err != nil || strings.Contains(string(data), `"node": null`) {
-						return
-					}
-				}
-			}()
-			i.submit(`{"1":{"class_type":"LoadImage","inputs":{"image":"n.png"}},
+	i := start(t, sim.Config{})
+	require.NoError(t, os.WriteFile(filepath.Join(i.Dir(), "input", "n.png"), noise(t, 700), 0o644))
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	stalled, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=stalled", nil)
+	require.NoError(t, err)
+	defer stalled.CloseNow()
+	healthy, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=healthy", nil)
+	require.NoError(t, err)
+	defer healthy.CloseNow()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			_, data, err := healthy.Read(ctx)
+			if err != nil || strings.Contains(string(data), `"node": null`) {
+				return
+			}
+		}
+	}()
+	i.submit(`{"1":{"class_type":"LoadImage","inputs":{"image":"n.png"}},
 				"2":{"class_type":"RepeatImageBatch","inputs":{"image":["1",0],"amount":8}},
 				"3":{"class_type":"SaveImageWebsocket","inputs":{"images":["2",0]}}}`, `,"client_id":"stalled"`)
-			i.history(i.submit(work(0, "none", 1), `,"client_id":"healthy"`))
-			if !tt.independent {
-				select {
-				case <-ended:
-					t.Fatal("the healthy client was not held up")
-				case <-time.After(100 * time.Millisecond):
-				}
-				require.NoError(t, stalled.CloseNow())
-			}
-			<-ended
-			require.NoError(t, ctx.Err())
-		})
+	i.history(i.submit(work(0, "none", 1), `,"client_id":"healthy"`))
+	select {
+	case <-ended:
+		t.Fatal("the healthy client was not held up")
+	case <-time.After(100 * time.Millisecond):
 	}
+	require.NoError(t, stalled.CloseNow())
+	<-ended
+	require.NoError(t, ctx.Err())
 }
 
 func TestFaults(t *testing.T) {

@@ -45,7 +45,6 @@ type socket struct {
 	sid  string
 	conn *websocket.Conn
 	mu   sync.Mutex
-	own  chan outgoing // only with Config.Independent
 }
 
 func newHub(p *process) *hub {
@@ -90,13 +89,6 @@ func (h *hub) deliver() {
 		targets := h.targetsLocked(out.sid)
 		h.mu.Unlock()
 		for _, s := range targets {
-			if s.own != nil {
-				select {
-				case s.own <- out:
-				default: // a client this far behind loses frames
-				}
-				continue
-			}
 			s.write(h.proc.life, out)
 		}
 		h.mu.Lock()
@@ -216,10 +208,6 @@ func (p *process) serveSocket(w http.ResponseWriter, r *http.Request) {
 	if s.sid == "" {
 		s.sid = strings.ReplaceAll(uuid.NewString(), "-", "")
 	}
-	if p.cfg.Independent {
-		s.own = make(chan outgoing, 4096)
-		go s.drain(p.life)
-	}
 	p.greet(s)
 	p.listen(s)
 	p.hub.unregister(s)
@@ -231,17 +219,6 @@ func optionalText(s string) pyjson.Value {
 		return pyjson.Null{}
 	}
 	return pyjson.String(s)
-}
-
-func (s *socket) drain(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case out := <-s.own:
-			s.write(ctx, out)
-		}
-	}
 }
 
 // greet registers the socket and sends what every connection starts with. The lock
