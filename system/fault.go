@@ -34,7 +34,7 @@ func Faults(seed uint64, c Config, within time.Duration) []Fault {
 	for {
 		at += time.Duration(1+r.IntN(30_000)) * time.Millisecond
 		if at > within {
-			return faults
+			return alsoLeave(rand.New(rand.NewPCG(seed, 3)), c, faults) // #nosec G404 -- the same
 		}
 		kind := possible[r.IntN(len(possible))]
 		// Short faults find races, long ones find what waits for ever.
@@ -44,6 +44,23 @@ func Faults(seed uint64, c Config, within time.Duration) []Fault {
 		}
 		faults = append(faults, Fault{At: at, For: 1 + time.Duration(r.Int64N(int64(lasts))), Kind: kind.name, On: kind.pick(r, c)})
 	}
+}
+
+// alsoLeave lets a hub end around most failovers, from when the replica falls behind to a second after
+// it has taken over: that hub alone may know what the replica lacks.
+func alsoLeave(r *rand.Rand, c Config, faults []Fault) []Fault {
+	for _, f := range slices.Clone(faults) {
+		if f.Kind != "failover" || r.IntN(4) == 0 {
+			continue
+		}
+		leaves := Fault{
+			At: f.At + time.Duration(r.Int64N(int64(f.For+time.Second))), For: time.Duration(1+r.IntN(10_000)) * time.Millisecond,
+			Kind: []string{"restart", "restart", "kill"}[r.IntN(3)], On: []string{fmt.Sprint("hub", 1+r.IntN(c.Hubs))},
+		}
+		faults = append(faults, leaves)
+	}
+	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+	return faults
 }
 
 // storm makes a schedule in which hubs and Redis are killed, stopped, frozen and started again
