@@ -23,7 +23,7 @@ func batchGraph(seed, pictures int) string {
 		"2": {"class_type": "VAEDecode", "inputs": {"samples": ["1", 0], "vae": ["4", 2]}},
 		"3": {"class_type": "SaveImage", "inputs": {"filename_prefix": "ComfyUI", "images": ["2", 0]}},
 		"4": {"class_type": "CheckpointLoaderSimple", "inputs": {"ckpt_name": "a.safetensors"}},
-		"5": {"class_type": "EmptyLatentImage", "inputs": {"width": 32, "height": 64, "batch_size": %d}},
+		"5": {"class_type": "EmptyLatentImage", "inputs": {"width": 16, "height": 16, "batch_size": %d}},
 		"6": {"class_type": "CLIPTextEncode", "inputs": {"text": "a tree", "clip": ["4", 1]}},
 		"7": {"class_type": "CLIPTextEncode", "inputs": {"text": "", "clip": ["4", 1]}}}`, seed, pictures)
 }

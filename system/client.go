@@ -274,8 +274,7 @@ func (c *Client) check(p *Prompt) {
 		if look == isThere {
 			return
 		}
-		// After a failover, hubs need a moment to put back what the replica lacked.
-		if look == isMissing && c.w.weather.calm(believed, "redis", fmt.Sprint("hub", c.Hub()+1)) {
+		if look == isMissing && c.w.weather.complete(fmt.Sprint("hub", c.Hub()+1), c.w.Hubs) {
 			c.ledger.breach(p.ID, "its end was told, and hub%d has no history of it", c.Hub()+1)
 			return
 		}

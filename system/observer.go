@@ -82,7 +82,7 @@ func (o *observer) seesAll(h *Hub) {
 	}
 	for _, p := range prompts {
 		var history map[string]json.RawMessage
-		if q.has(p.ID) || o.get(h, "/history/"+url.PathEscape(p.ID), &history) != nil || !o.w.weather.calm(believed, h.name, "redis") {
+		if q.has(p.ID) || o.get(h, "/history/"+url.PathEscape(p.ID), &history) != nil || !o.w.weather.complete(h.name, o.w.Hubs) {
 			continue
 		}
 		if _, ended := history[p.ID]; !ended {

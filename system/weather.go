@@ -14,6 +14,8 @@ type weather struct {
 	healed map[string]time.Time
 	// settles is when all is as it should be again.
 	settles time.Time
+	// forgot is whether Redis has lost writes that it had acknowledged.
+	forgot bool
 }
 
 // processOf is what is concerned, besides its host, when a process is stopped or held up.
@@ -36,6 +38,7 @@ func (w *weather) begins(f Fault) {
 	for _, host := range concerned(f) {
 		w.faults[host]++
 	}
+	w.forgot = w.forgot || f.Kind == "failover" || f.Kind == "crash"
 }
 
 // heals notes that a fault has ended, and how long after that all is as it should be.
@@ -57,6 +60,22 @@ func (w *weather) settled() bool {
 	settles := w.settles
 	w.mu.Unlock()
 	return !time.Now().Before(settles) && w.calm(0)
+}
+
+// complete reports whether a hub must know all that was accepted: neither it nor Redis had a
+// fault within believed, and after Redis lost writes no other hub had either. One that was
+// down may be the only one that can put back what Redis lost.
+func (w *weather) complete(hub string, hubs []*Hub) bool {
+	hosts := []string{"redis", hub}
+	w.mu.Lock()
+	forgot := w.forgot
+	w.mu.Unlock()
+	if forgot {
+		for _, h := range hubs {
+			hosts = append(hosts, h.name)
+		}
+	}
+	return w.calm(believed, hosts...)
 }
 
 // calm reports whether none of the hosts had a fault within a time; without hosts, whether
