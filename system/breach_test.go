@@ -43,6 +43,9 @@ func TestFrozenHubComesBack(t *testing.T) {
 
 // Two servers die under one prompt, which is quarantined: it has an end like any other.
 func TestTwoServersDieUnderOnePrompt(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two minutes of a whole fleet, which TestFairWeather has for the race detector")
+	}
 	t.Parallel()
 	holds(t, 1, 72, []system.Fault{
 		{At: 68977 * time.Millisecond, For: 3865 * time.Millisecond, Kind: "freeze", On: []string{"comfy2"}},

@@ -14,6 +14,9 @@ import (
 // What piles up for a run that is waiting for Redis is bounded: previews and progress go; what
 // begins and ends things stays, in order.
 func TestMailboxIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("much text, and one goroutine")
+	}
 	t.Parallel()
 	text := func(kind, more string) runEvent {
 		return runEvent{kind: frameArrived, frame: comfyui.Frame{Data: fmt.Appendf(nil, `{"type": %q, "data": {"prompt_id": "p", "x": %q}}`, kind, more)}}
