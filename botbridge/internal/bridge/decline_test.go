@@ -83,7 +83,7 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	require.Contains(t, p.said["-1"][0], "too much at once")
 	require.Empty(t, p.said["-2"])
 	require.Equal(t, []string{"7"}, p.answers)
-	waiting, err := store.Waiting(t.Context())
+	waiting, err := store.Inbox.Waiting(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 3, waiting)
 }

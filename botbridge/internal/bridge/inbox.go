@@ -62,12 +62,12 @@ func newInbox(store *state.Store, handle func(context.Context, platform.Event) e
 // run handles events until ctx ends.
 func (in *inbox) run(ctx context.Context) {
 	defer in.wg.Wait()
-	hints := in.store.Hints(ctx)
+	hints := in.store.Inbox.Hints(ctx)
 	tick := time.NewTicker(inboxTick)
 	defer tick.Stop()
 	var after int64
 	for ctx.Err() == nil {
-		events, last, err := in.store.Pending(ctx, after, inboxBatch)
+		events, last, err := in.store.Inbox.Pending(ctx, after, inboxBatch)
 		if err != nil && ctx.Err() == nil {
 			in.log.Warn("cannot read what was said", "error", err)
 		}
@@ -129,7 +129,7 @@ func (in *inbox) work(ctx context.Context, lane string) {
 // be handled.
 func (in *inbox) read(ctx context.Context, key string) (e platform.Event, ok bool) {
 	err := retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
-		return in.store.Event(ctx, key, &e)
+		return in.store.Inbox.Event(ctx, key, &e)
 	}, func(err error) bool {
 		unreadable := errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError))
 		return !unreadable && !errors.Is(err, state.ErrNotFound)
@@ -161,7 +161,7 @@ func (in *inbox) finish(ctx context.Context, key string) {
 			if err != nil {
 				in.log.Error("an event cannot be handled and is left out", "error", err)
 			}
-			if err = in.store.Handled(ctx, key); err == nil || errors.Is(err, state.ErrDeposed) {
+			if err = in.store.Inbox.Handled(ctx, key); err == nil || errors.Is(err, state.ErrDeposed) {
 				return
 			}
 		}

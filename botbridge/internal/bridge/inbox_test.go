@@ -66,7 +66,7 @@ func TestBusyGroupsStarveNobody(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, leads)
 	admit := func(e platform.Event) {
-		fresh, err := store.Admit(t.Context(), e.Key(), conversation.Lane(e), e)
+		fresh, err := store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e)
 		require.NoError(t, err)
 		require.True(t, fresh)
 	}
@@ -113,9 +113,9 @@ func TestUnreadableEvent(t *testing.T) {
 	defer store.Close()
 	_, _, err = store.Lead(t.Context(), "one")
 	require.NoError(t, err)
-	_, err = store.Admit(t.Context(), "telegram/1", "telegram|private|5", "no event")
+	_, err = store.Inbox.Admit(t.Context(), "telegram/1", "telegram|private|5", "no event")
 	require.NoError(t, err)
-	_, err = store.Admit(t.Context(), "telegram/2", "telegram|private|5", event(2, platform.Said, "5", "5"))
+	_, err = store.Inbox.Admit(t.Context(), "telegram/2", "telegram|private|5", event(2, platform.Said, "5", "5"))
 	require.NoError(t, err)
 	h := &handled{}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -124,7 +124,7 @@ func TestUnreadableEvent(t *testing.T) {
 	defer running.Wait()
 	defer cancel()
 	require.Eventually(t, func() bool {
-		left, err := store.Waiting(t.Context())
+		left, err := store.Inbox.Waiting(t.Context())
 		return err == nil && left == 0
 	}, time.Minute, time.Millisecond)
 	require.Equal(t, 1, h.count(func(platform.Event) bool { return true }))

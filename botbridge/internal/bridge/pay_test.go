@@ -47,7 +47,7 @@ func TestPaymentsAreNeverLeftOut(t *testing.T) {
 	require.ErrorIs(t, admit(platform.Paid), state.ErrFull)
 	b.out.Close()
 	require.Empty(t, p.said, "nobody is told of a question that is left out: the platform tells")
-	waiting, err := store.Waiting(t.Context())
+	waiting, err := store.Inbox.Waiting(t.Context())
 	require.NoError(t, err)
 	require.EqualValues(t, 4, waiting)
 }

@@ -30,7 +30,7 @@ func TestPaymentIsNeverGivenUp(t *testing.T) {
 	paid, said := event(1, platform.Paid, "5", "5"), event(2, platform.Said, "5", "5")
 	paid.Payment = &platform.Payment{Charge: "c1"}
 	for _, e := range []platform.Event{paid, said} {
-		_, err := store.Admit(t.Context(), e.Key(), conversation.Lane(e), e)
+		_, err := store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e)
 		require.NoError(t, err)
 	}
 
@@ -57,7 +57,7 @@ func TestPaymentIsNeverGivenUp(t *testing.T) {
 		return tries[kind]
 	}
 	waiting := func() int64 {
-		n, err := store.Waiting(t.Context())
+		n, err := store.Inbox.Waiting(t.Context())
 		require.NoError(t, err)
 		return n
 	}

@@ -103,7 +103,7 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 		b.excuse(e, chat)
 		return err
 	}
-	fresh, err := b.store.Admit(ctx, e.Key(), conversation.Lane(e), e)
+	fresh, err := b.store.Inbox.Admit(ctx, e.Key(), conversation.Lane(e), e)
 	switch {
 	case err == nil:
 		b.metrics.heard(e, fresh)

@@ -32,7 +32,7 @@ func NotePart(ctx context.Context, store *state.Store, e platform.Event) error {
 	if !isPart(e) {
 		return nil
 	}
-	return store.NotePart(ctx, Lane(e), e.Message.Album, e.Message.ID, e.Message.Files[0])
+	return store.Inbox.NotePart(ctx, Lane(e), e.Message.Album, e.Message.ID, e.Message.Files[0])
 }
 
 // isPart reports whether an event is an album's picture that NotePart remembers.
@@ -52,7 +52,7 @@ func (as *asker) album(ctx context.Context, tn *turn) ([]platform.File, error) {
 	}
 	begin, quiet, seen := time.Now(), time.Now(), 0
 	for {
-		parts, err := as.store.Parts(ctx, Lane(tn.Event), m.Album)
+		parts, err := as.store.Inbox.Parts(ctx, Lane(tn.Event), m.Album)
 		if err != nil {
 			return nil, err
 		}

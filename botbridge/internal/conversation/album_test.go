@@ -112,7 +112,7 @@ func TestAlbumsAreBounded(t *testing.T) {
 	}
 	total := 0
 	for n := range 25 {
-		parts, err := r.store.Parts(t.Context(), "telegram|private|5", fmt.Sprint("a", n))
+		parts, err := r.store.Inbox.Parts(t.Context(), "telegram|private|5", fmt.Sprint("a", n))
 		require.NoError(t, err)
 		total += len(parts)
 	}
@@ -124,7 +124,7 @@ func TestAlbumsAreBounded(t *testing.T) {
 	group.Chat = platform.Chat{ID: "5", Group: true}
 	require.NoError(t, NotePart(t.Context(), r.store, group))
 	for _, lane := range []string{"telegram|private|5", "telegram|group|5"} {
-		parts, err := r.store.Parts(t.Context(), lane, "long")
+		parts, err := r.store.Inbox.Parts(t.Context(), lane, "long")
 		require.NoError(t, err)
 		require.Empty(t, parts)
 	}

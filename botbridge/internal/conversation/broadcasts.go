@@ -60,7 +60,7 @@ func (bs *broadcasts) begin(ctx context.Context, tn *turn) error {
 		return tn.reply(ctx, tn.say("usage_broadcast", nil))
 	}
 	id := request.IDOf(tn.Key())
-	chats, fresh, err := bs.store.Broadcast(ctx, id, broadcast{
+	chats, fresh, err := bs.store.Broadcasts.Start(ctx, id, broadcast{
 		Text: tn.rest, Platform: tn.Platform, Chat: tn.Chat, Message: tn.Message.ID, Language: tn.language,
 	})
 	if err != nil {
@@ -83,7 +83,7 @@ func (t *Talk) Resume(ctx context.Context) error {
 
 // resume continues what the last leader has not finished.
 func (bs *broadcasts) resume(ctx context.Context) error {
-	ids, err := bs.store.Broadcasts(ctx)
+	ids, err := bs.store.Broadcasts.Unfinished(ctx)
 	for _, id := range ids {
 		bs.spread(ctx, id)
 	}
@@ -127,10 +127,10 @@ func (bs *broadcasts) spread(ctx context.Context, id string) {
 // spreadSome sends to a batch of chats and returns true if none is left.
 func (bs *broadcasts) spreadSome(ctx context.Context, id string) (done bool, err error) {
 	var b broadcast
-	if err := bs.store.BroadcastMessage(ctx, id, &b); err != nil {
+	if err := bs.store.Broadcasts.Message(ctx, id, &b); err != nil {
 		return false, err
 	}
-	chats, err := bs.store.BroadcastLeft(ctx, id, broadcastBatch)
+	chats, err := bs.store.Broadcasts.Left(ctx, id, broadcastBatch)
 	if err != nil {
 		return false, err
 	}
@@ -148,13 +148,13 @@ func (bs *broadcasts) spreadSome(ctx context.Context, id string) (done bool, err
 // tellChat sends to one chat and records that first, so that a chat that may have received
 // the message before the bridge was killed does not get it twice.
 func (bs *broadcasts) tellChat(ctx context.Context, id, key, text string) error {
-	mark := func(ctx context.Context, m state.Mark) error { return bs.store.BroadcastMark(ctx, id, key, m) }
+	mark := func(ctx context.Context, m state.Mark) error { return bs.store.Broadcasts.Mark(ctx, id, key, m) }
 	name, chat, ok := ParseChatKey(key)
 	p := bs.platform(name)
 	if !ok || p == nil {
 		return mark(ctx, state.Refused)
 	}
-	user, err := bs.store.Met(ctx, key)
+	user, err := bs.store.Chats.Met(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (bs *broadcasts) tellChat(ctx context.Context, id, key, text string) error 
 
 // spreadOver reports the result to the operator.
 func (bs *broadcasts) spreadOver(ctx context.Context, id string, b broadcast) error {
-	reached, chats, err := bs.store.BroadcastEnd(ctx, id)
+	reached, chats, err := bs.store.Broadcasts.End(ctx, id)
 	if err != nil {
 		return err
 	}

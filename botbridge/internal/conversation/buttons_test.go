@@ -16,7 +16,7 @@ func TestAgainIsAnotherPicture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --seed 7")
-	ids, err := r.store.ActiveOf(r.ctx, "telegram:5")
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
 	require.NoError(t, err)
 	require.Len(t, ids, 1)
 	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
@@ -51,7 +51,7 @@ func TestLostStatusMessage(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	require.Contains(t, r.p.in("5")[0], "👍")
-	ids, err := r.store.ActiveOf(r.ctx, "telegram:5")
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
 	require.NoError(t, err)
 	rec, err := r.talk.o.Runner.Load(r.ctx, ids[0])
 	require.NoError(t, err)

@@ -82,7 +82,7 @@ func termsID(e platform.Event, version string) string {
 // ask shows the terms and keeps the event until they are accepted.
 func (cs *consent) ask(ctx context.Context, tn *turn, e platform.Event) error {
 	id := termsID(e, cs.terms.Version)
-	if err := cs.store.Hold(ctx, tn.who(), id, unaccepted{Event: e, Version: cs.terms.Version}); err != nil {
+	if err := cs.store.People.Hold(ctx, tn.who(), id, unaccepted{Event: e, Version: cs.terms.Version}); err != nil {
 		return err
 	}
 	terms := cs.terms.in(tn.language)
@@ -108,7 +108,7 @@ func (t *Talk) pressedAccept(ctx context.Context, tn *turn, id string) error {
 		return nil
 	}
 	var u unaccepted
-	err := t.o.Store.Held(ctx, id, &u)
+	err := t.o.Store.People.Held(ctx, id, &u)
 	switch {
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
@@ -141,5 +141,5 @@ func (t *Talk) pressedAccept(ctx context.Context, tn *turn, id string) error {
 		return err
 	}
 	u.Done = true
-	return t.o.Store.Hold(ctx, tn.who(), id, u)
+	return t.o.Store.People.Hold(ctx, tn.who(), id, u)
 }

@@ -71,7 +71,7 @@ func (ed *edits) askedBy(rec request.Record) (q *question) {
 // dropped once there is a new one; until then its invoice stays valid.
 func (ed *edits) order(ctx context.Context, tn *turn, id string) error {
 	var o order
-	err := ed.store.Held(ctx, orderID(id), &o)
+	err := ed.store.People.Held(ctx, orderID(id), &o)
 	own := id == request.IDOf(tn.Key())
 	switch {
 	case errors.Is(err, state.ErrNotFound):
@@ -81,7 +81,7 @@ func (ed *edits) order(ctx context.Context, tn *turn, id string) error {
 	case o.Record.Said == digest(tn.Message.Text) && !own:
 		return nil // Telegram reports changes that nobody has made
 	}
-	switch err = ed.store.Held(ctx, id, new(offer)); {
+	switch err = ed.store.People.Held(ctx, id, new(offer)); {
 	case err == nil:
 		err = ed.offer(ctx, tn, id)
 	case errors.Is(err, state.ErrNotFound):
@@ -95,13 +95,13 @@ func (ed *edits) order(ctx context.Context, tn *turn, id string) error {
 	if now, err := ed.find.noted(ctx, tn, tn.Message.ID); err != nil || now == id {
 		return err
 	}
-	return ed.store.Release(ctx, tn.who(), orderID(id))
+	return ed.store.People.Release(ctx, tn.who(), orderID(id))
 }
 
 // offer handles an edited message whose words are not chosen yet.
 func (ed *edits) offer(ctx context.Context, tn *turn, id string) error {
 	var o offer
-	err := ed.store.Held(ctx, id, &o)
+	err := ed.store.People.Held(ctx, id, &o)
 	if errors.Is(err, state.ErrNotFound) {
 		return nil
 	}

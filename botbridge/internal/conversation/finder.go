@@ -39,7 +39,7 @@ func (f *finder) unfinished(ctx context.Context, id string) (*request.Record, er
 // active returns a user's unfinished requests, the oldest first; in a group only the
 // group's own, because others can read the reply.
 func (f *finder) active(ctx context.Context, tn *turn) ([]request.Record, error) {
-	ids, err := f.store.ActiveOf(ctx, tn.who())
+	ids, err := f.store.Requests.ActiveOf(ctx, tn.who())
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (f *finder) active(ctx context.Context, tn *turn) ([]request.Record, error)
 // requestsOf returns a user's requests, the oldest first, with those that exist only as
 // favourites at the end.
 func (f *finder) requestsOf(ctx context.Context, who string, stars []state.Star) (list []request.Record, err error) {
-	ids, err := f.store.Own(ctx, who)
+	ids, err := f.store.Requests.Own(ctx, who)
 	if err != nil {
 		return nil, err
 	}

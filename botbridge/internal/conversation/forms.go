@@ -110,7 +110,7 @@ func (fm *forms) wordsOf(ctx context.Context, tn *turn, verb, id string) (c *wor
 // none.
 func (rw *rewording) wordsOffered(ctx context.Context, tn *turn, id string) (c *workflow.Command, args workflow.Args, err error) {
 	var o offer
-	err = rw.store.Held(ctx, id, &o)
+	err = rw.store.People.Held(ctx, id, &o)
 	if err == nil && (o.Platform != tn.Platform || o.Chat.ID != tn.Chat.ID || o.User.ID != tn.User.ID || o.Choice != "") {
 		err = errNoForm
 	}

@@ -81,10 +81,10 @@ func TestFormForNewWords(t *testing.T) {
 	require.Equal(t, want, r.opened(late, "5", "5", request.VerbRemix, alone, "under"), "the store does not answer in time")
 
 	rec := request.Record{}
-	version, err := r.store.Load(r.ctx, alone, &rec)
+	version, err := r.store.Requests.Load(r.ctx, alone, &rec)
 	require.NoError(t, err)
 	rec.Command, rec.Args.Negative = "both", "rain"
-	_, err = r.store.Save(r.ctx, alone, version, &rec)
+	_, err = r.store.Requests.Save(r.ctx, alone, version, &rec)
 	require.NoError(t, err)
 	require.Equal(t, platform.Field{Name: "negative", Label: "What to leave out", Value: "rain", Long: true},
 		r.opened(r.ctx, "5", "5", request.VerbRemix, alone, "under").Fields[1])

@@ -63,7 +63,7 @@ func (gy *gallery) my(ctx context.Context, tn *turn) error {
 	// The same list has the same id, so that it counts only once against what is held for a
 	// user.
 	id := request.IDOf("my/" + v.Who + "/" + v.Search)
-	if err := gy.store.Hold(ctx, v.Who, id, v); err != nil {
+	if err := gy.store.People.Hold(ctx, v.Who, id, v); err != nil {
 		return err
 	}
 	post, err := gy.page(ctx, tn, v, id, false, 1)
@@ -79,7 +79,7 @@ func (gy *gallery) pressedMy(ctx context.Context, tn *turn, data string) error {
 	id, at, _ := strings.Cut(data, ":")
 	page, _ := strconv.Atoi(at[min(1, len(at)):])
 	var v view
-	err := gy.store.Held(ctx, id, &v)
+	err := gy.store.People.Held(ctx, id, &v)
 	if errors.Is(err, state.ErrNotFound) {
 		err = gy.store.Get(ctx, myKind, id, &v)
 	}
@@ -148,7 +148,7 @@ func (gy *gallery) page(ctx context.Context, tn *turn, v view, id string, stars 
 
 // last lists the last pictures of a user, the newest first.
 func (gy *gallery) last(ctx context.Context, tn *turn, search string) (list []mine, err error) {
-	ids, err := gy.store.Own(ctx, tn.who())
+	ids, err := gy.store.Requests.Own(ctx, tn.who())
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +178,7 @@ func (gy *gallery) last(ctx context.Context, tn *turn, search string) (list []mi
 
 // stars lists a user's favourites, the newest first.
 func (gy *gallery) stars(ctx context.Context, tn *turn, search string) (list []mine, err error) {
-	stars, err := gy.store.Stars(ctx, tn.who(), search)
+	stars, err := gy.store.People.Stars(ctx, tn.who(), search)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +221,7 @@ func (gy *gallery) pressedGet(ctx context.Context, tn *turn, data string) error 
 		return err
 	}
 	if rec.Tenant() != tn.who() {
-		stars, err := gy.store.Stars(ctx, tn.who(), "")
+		stars, err := gy.store.People.Stars(ctx, tn.who(), "")
 		if err != nil {
 			return err
 		}
@@ -244,7 +244,7 @@ func (gy *gallery) pressedGet(ctx context.Context, tn *turn, data string) error 
 // it.
 func (gy *gallery) star(ctx context.Context, tn *turn, rec request.Record, n int) error {
 	out := rec.Outputs[n-1]
-	starred, err := gy.store.Toggle(ctx, tn.who(), tn.Key(), state.Star{
+	starred, err := gy.store.People.Toggle(ctx, tn.who(), tn.Key(), state.Star{
 		Request: rec.ID, Picture: n - 1, Command: rec.Command, Words: rec.Words(), At: time.Now(),
 		Chat: rec.Chat.ID, Topic: rec.Chat.Topic, Group: rec.Chat.Group, Message: out.Message,
 	})

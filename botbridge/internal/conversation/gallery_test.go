@@ -25,9 +25,9 @@ func (r *rig) painted(user, chat, prompt string) string {
 	out := request.Output{State: request.Arrived, Media: platform.Photo, Message: "shown"}
 	out.Ref.Filename, out.Ref.Type = "a.png", "output"
 	rec.Outputs = []request.Output{out}
-	_, err := r.store.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()})
+	_, err := r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()})
 	require.NoError(r.t, err)
-	_, err = r.store.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked})
+	_, err = r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked})
 	require.NoError(r.t, err)
 	for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; { // by which they are ordered
 	}
@@ -79,7 +79,7 @@ func TestMy(t *testing.T) {
 			require.LessOrEqual(t, len(b.Data), 64)
 		}
 	}
-	_, err = r.store.Toggle(t.Context(), "telegram:5", "star", state.Star{Request: others, Command: "generate", Words: "a fox of somebody else", Chat: "6"})
+	_, err = r.store.People.Toggle(t.Context(), "telegram:5", "star", state.Star{Request: others, Command: "generate", Words: "a fox of somebody else", Chat: "6"})
 	require.NoError(t, err)
 	post, err = r.talk.gallery.page(t.Context(), tn, v, id, true, 1)
 	require.NoError(t, err)

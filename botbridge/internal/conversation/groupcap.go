@@ -73,7 +73,7 @@ func (pr *progress) capText(ctx context.Context, tn *turn) (string, error) {
 	if group == "" || most == 0 || pr.guard.Admin(tn.Event) {
 		return "", nil
 	}
-	spent, err := pr.store.SpentIn(ctx, tn.who())
+	spent, err := pr.store.Usage.SpentIn(ctx, tn.who())
 	if err != nil {
 		return "", err
 	}

@@ -88,12 +88,12 @@ func TestPicturesOfAGroupAreCovered(t *testing.T) {
 	r.regroup("9", "-9", "cover", "on")
 	r.event("5", "-9", platform.Said, "m1", "/generate a fox")
 	r.event("5", "5", platform.Said, "m2", "/generate a wolf")
-	ids, err := r.store.ActiveOf(r.ctx, "telegram:5")
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
 	require.NoError(t, err)
 	covered := map[string]bool{}
 	for _, id := range ids {
 		var rec request.Record
-		_, err := r.store.Load(r.ctx, id, &rec)
+		_, err := r.store.Requests.Load(r.ctx, id, &rec)
 		require.NoError(t, err)
 		covered[rec.Args.Prompt] = rec.Cover
 	}

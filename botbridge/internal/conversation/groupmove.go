@@ -35,11 +35,11 @@ func (t *Talk) Moved(ctx context.Context, platformName, from, to string) error {
 		return err
 	}
 	old := ChatKey(platformName, platform.Chat{ID: from, Group: true})
-	user, err := t.o.Store.Met(ctx, old)
+	user, err := t.o.Store.Chats.Met(ctx, old)
 	if err != nil || user == "" {
 		return err
 	}
-	if err := t.o.Store.Meet(ctx, ChatKey(platformName, platform.Chat{ID: to, Group: true}), user); err != nil {
+	if err := t.o.Store.Chats.Meet(ctx, ChatKey(platformName, platform.Chat{ID: to, Group: true}), user); err != nil {
 		return err
 	}
 	return t.guests.left(ctx, old)

@@ -44,7 +44,7 @@ func TestSettingsMoveWithTheGroup(t *testing.T) {
 			r.move()
 			r.event("5", "-1009", platform.Said, "m2", "/queue")
 			require.Equal(t, "Nothing in your queue.", r.p.in("-1009")[before+1], "what was chosen since is not lost")
-			chats, err := r.store.Chats(r.ctx)
+			chats, err := r.store.Chats.All(r.ctx)
 			require.NoError(t, err)
 			require.Equal(t, []string{"telegram|group|-1009"}, chats, "broadcasts go there")
 		})

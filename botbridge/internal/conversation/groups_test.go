@@ -142,7 +142,7 @@ func TestPlainWordsOfAGroup(t *testing.T) {
 	e.Addressed = true
 	require.NoError(t, r.talk.Handle(r.ctx, e))
 	require.NoError(t, r.talk.Handle(r.ctx, r.message("5", "5", "a wolf", "")))
-	ids, err := r.store.ActiveOf(r.ctx, "telegram:5")
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
 	require.NoError(t, err)
 	made := map[string]string{}
 	for _, id := range ids {

@@ -25,7 +25,7 @@ func (gs *guests) meet(ctx context.Context, e platform.Event) error {
 	if known && user == e.User.ID {
 		return nil
 	}
-	if err := gs.store.Meet(ctx, key, e.User.ID); err != nil {
+	if err := gs.store.Chats.Meet(ctx, key, e.User.ID); err != nil {
 		return err
 	}
 	gs.mu.Lock()
@@ -50,5 +50,5 @@ func (gs *guests) left(ctx context.Context, key string) error {
 	gs.mu.Lock()
 	delete(gs.met, key)
 	gs.mu.Unlock()
-	return gs.store.Leave(ctx, key)
+	return gs.store.Chats.Leave(ctx, key)
 }

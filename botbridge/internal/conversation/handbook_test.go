@@ -59,7 +59,7 @@ func TestArgumentsWhileTheHubIsAway(t *testing.T) {
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 
 	// Again is with the same values.
-	ids, err := r.store.ActiveOf(r.ctx, "telegram:5")
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
 	require.NoError(t, err)
 	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
 		ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbAgain, ids[0]),

@@ -29,10 +29,10 @@ func TestLinksToOriginals(t *testing.T) {
 	id := r.pictured("5", "5")
 	about := func(change func(*request.Record)) []platform.Button {
 		rec := request.Record{}
-		version, err := r.store.Load(r.ctx, id, &rec)
+		version, err := r.store.Requests.Load(r.ctx, id, &rec)
 		require.NoError(t, err)
 		change(&rec)
-		_, err = r.store.Save(r.ctx, id, version, &rec)
+		_, err = r.store.Requests.Save(r.ctx, id, version, &rec)
 		require.NoError(t, err)
 		r.tap("5", "5", request.VerbMore, id)
 		posts, _ := r.sent()

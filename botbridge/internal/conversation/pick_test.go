@@ -24,9 +24,9 @@ func (r *rig) made(command, user, chat string) string {
 		out.Ref.Filename, out.Ref.Type = name, "output"
 		rec.Outputs = append(rec.Outputs, out)
 	}
-	_, err := r.store.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()})
+	_, err := r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()})
 	require.NoError(r.t, err)
-	_, err = r.store.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked})
+	_, err = r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked})
 	require.NoError(r.t, err)
 	return rec.ID
 }

@@ -51,13 +51,13 @@ func (r *rig) pictured(user, chat string) string {
 	r.t.Helper()
 	id := r.made("generate", user, chat)
 	rec, version := request.Record{}, int64(0)
-	version, err := r.store.Load(r.ctx, id, &rec)
+	version, err := r.store.Requests.Load(r.ctx, id, &rec)
 	require.NoError(r.t, err)
 	rec.Chat.Group = chat[0] == '-'
 	for i := range rec.Outputs {
 		rec.Outputs[i].Message = "pic"
 	}
-	_, err = r.store.Save(r.ctx, id, version, &rec)
+	_, err = r.store.Requests.Save(r.ctx, id, version, &rec)
 	require.NoError(r.t, err)
 	require.NoError(r.t, r.store.Put(r.ctx, request.MessageKind, request.MessageName("telegram", chat, "pic"), id, request.PictureKeep))
 	return id

@@ -103,19 +103,19 @@ func (pv *privacy) collect(ctx context.Context, who string) (*personal, error) {
 		}
 	}
 	var err error
-	if p.Spent, err = pv.store.Spent(ctx, who); err != nil {
+	if p.Spent, err = pv.store.Usage.Spent(ctx, who); err != nil {
 		return nil, err
 	}
-	if p.SpentIn, err = pv.store.SpentIn(ctx, who); err != nil {
+	if p.SpentIn, err = pv.store.Usage.SpentIn(ctx, who); err != nil {
 		return nil, err
 	}
-	if p.Waiting, err = pv.store.HeldOf(ctx, who); err != nil {
+	if p.Waiting, err = pv.store.People.HeldOf(ctx, who); err != nil {
 		return nil, err
 	}
-	if p.Payments, err = pv.store.ChargesOf(ctx, who, exportedCharges); err != nil {
+	if p.Payments, err = pv.store.Payments.Of(ctx, who, exportedCharges); err != nil {
 		return nil, err
 	}
-	if p.Favourites, err = pv.store.Stars(ctx, who, ""); err != nil {
+	if p.Favourites, err = pv.store.People.Stars(ctx, who, ""); err != nil {
 		return nil, err
 	}
 	p.Requests, err = pv.find.requestsOf(ctx, who, p.Favourites)
@@ -150,7 +150,7 @@ func (pv *privacy) pressedForget(ctx context.Context, tn *turn, id string) error
 		return nil
 	}
 	who := tn.who()
-	stars, err := pv.store.Stars(ctx, who, "")
+	stars, err := pv.store.People.Stars(ctx, who, "")
 	if err != nil {
 		return err
 	}
@@ -159,13 +159,13 @@ func (pv *privacy) pressedForget(ctx context.Context, tn *turn, id string) error
 		return err
 	}
 	for _, star := range stars {
-		if _, err := pv.store.Toggle(ctx, who, tn.Key()+"/"+star.ID(), star); err != nil {
+		if _, err := pv.store.People.Toggle(ctx, who, tn.Key()+"/"+star.ID(), star); err != nil {
 			return err
 		}
 	}
 	kept := 0
 	for _, rec := range requests {
-		gone, err := pv.store.Forget(ctx, rec.ID)
+		gone, err := pv.store.Requests.Forget(ctx, rec.ID)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (pv *privacy) pressedForget(ctx context.Context, tn *turn, id string) error
 			}
 		}
 	}
-	if err := pv.store.PartWith(ctx, who, settingsKind, termsKind); err != nil {
+	if err := pv.store.People.PartWith(ctx, who, settingsKind, termsKind); err != nil {
 		return err
 	}
 	if err := pv.guests.left(ctx, ChatKey(tn.Platform, tn.Chat)); err != nil {
@@ -191,7 +191,7 @@ func (pv *privacy) pressedForget(ctx context.Context, tn *turn, id string) error
 		text += "\n" + tn.say("forget_running", locale.With{"n": kept})
 	}
 	text += "\n" + tn.say("forget_rest", nil)
-	if charges, err := pv.store.ChargesOf(ctx, who, 1); err != nil {
+	if charges, err := pv.store.Payments.Of(ctx, who, 1); err != nil {
 		return err
 	} else if len(charges) > 0 {
 		text += "\n" + tn.say("forget_paid", nil)

@@ -35,7 +35,7 @@ func TestExportAndForget(t *testing.T) {
 	require.NoError(t, r.store.Put(r.ctx, settingsKind, "telegram:5", Settings{Language: "en", AsFile: true}, 0))
 	require.NoError(t, r.talk.o.Guard.SetShare(r.ctx, "telegram:5", 7))
 	for _, star := range []state.Star{{Request: mine, Words: "a fox"}, {Request: others, Words: "another fox"}} {
-		_, err := r.store.Toggle(r.ctx, "telegram:5", star.ID(), star)
+		_, err := r.store.People.Toggle(r.ctx, "telegram:5", star.ID(), star)
 		require.NoError(t, err)
 	}
 	r.event("5", "5", platform.Said, "m1", "/generate a bear")

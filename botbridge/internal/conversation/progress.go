@@ -65,7 +65,7 @@ func (pr *progress) status(ctx context.Context, tn *turn) error {
 		return err
 	}
 	if share > 0 {
-		spent, err := pr.store.Spent(ctx, tn.who())
+		spent, err := pr.store.Usage.Spent(ctx, tn.who())
 		if err != nil {
 			return err
 		}

@@ -86,7 +86,7 @@ type questions struct {
 // put stores and asks a question. The next message answers it.
 func (qs *questions) put(ctx context.Context, tn *turn, c *workflow.Command, q question) error {
 	q.Command, q.By, q.Better, q.At = c.Name, tn.Key(), tn.better, time.Now()
-	if err := qs.store.Hold(ctx, tn.who(), questionID(tn), q); err != nil {
+	if err := qs.store.People.Hold(ctx, tn.who(), questionID(tn), q); err != nil {
 		return err
 	}
 	return qs.askFor(ctx, tn, q)
@@ -103,13 +103,13 @@ func (qs *questions) askFor(ctx context.Context, tn *turn, q question) error {
 		return err
 	}
 	q.Asked = ids[0]
-	return qs.store.Hold(ctx, tn.who(), questionID(tn), q)
+	return qs.store.People.Hold(ctx, tn.who(), questionID(tn), q)
 }
 
 // open returns the open question to a turn's user, nil if there is none.
 func (qs *questions) open(ctx context.Context, tn *turn) (*question, error) {
 	var q question
-	err := qs.store.Held(ctx, questionID(tn), &q)
+	err := qs.store.People.Held(ctx, questionID(tn), &q)
 	if errors.Is(err, state.ErrNotFound) {
 		err = qs.store.Get(ctx, questionKind, questionName(tn), &q)
 		q.old = err == nil
@@ -130,7 +130,7 @@ func (qs *questions) drop(ctx context.Context, tn *turn) error {
 	case q.old:
 		return qs.store.Put(ctx, questionKind, questionName(tn), nil, 0)
 	}
-	return qs.store.Release(ctx, tn.who(), questionID(tn))
+	return qs.store.People.Release(ctx, tn.who(), questionID(tn))
 }
 
 // said handles a message if it answers a question, and reports whether it does. Whoever

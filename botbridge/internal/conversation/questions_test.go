@@ -156,7 +156,7 @@ func TestOldQuestions(t *testing.T) {
 
 	e := r.message("6", "6", "", "", "photo1")
 	q.At = time.Now().Add(-questionKeep - time.Second)
-	require.NoError(t, r.store.Hold(t.Context(), "telegram:6", questionID(&turn{Event: e}), q))
+	require.NoError(t, r.store.People.Hold(t.Context(), "telegram:6", questionID(&turn{Event: e}), q))
 	require.Empty(t, r.asks(e))
 	require.Contains(t, r.p.in("6")[0], "What should I change")
 }

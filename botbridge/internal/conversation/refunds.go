@@ -42,7 +42,7 @@ type refunds struct {
 // confirms it.
 func (rf *refunds) run(ctx context.Context) {
 	for retry.Sleep(ctx, refundTick) {
-		charges, err := rf.store.Refunds(ctx, time.Now())
+		charges, err := rf.store.Payments.Refunds(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
 			rf.logger.Warn("cannot read which refunds are due", "error", err)
 		}
@@ -75,7 +75,7 @@ func (rf *refunds) one(ctx context.Context, charge state.Charge) error {
 		}
 		rf.logger.Warn("a payment could not be refunded", "charge", charge.ID, "error", err, "again_in", after)
 	}
-	_, err = rf.store.Settle(ctx, charge, to, after)
+	_, err = rf.store.Payments.Settle(ctx, charge, to, after)
 	if errors.Is(err, state.ErrNotFound) {
 		rf.logger.Error("the record of a payment that has to be refunded is gone", "charge", charge.ID)
 		return nil
@@ -106,10 +106,10 @@ func (rf *refunds) byHand(ctx context.Context, tn *turn) error {
 	if id == "" {
 		return tn.reply(ctx, tn.say("usage_refund", nil))
 	}
-	charge, err := rf.store.Charge(ctx, id)
+	charge, err := rf.store.Payments.Charge(ctx, id)
 	var now state.ChargeState
 	if err == nil {
-		now, err = rf.store.Settle(ctx, charge, state.Refund, 0)
+		now, err = rf.store.Payments.Settle(ctx, charge, state.Refund, 0)
 	}
 	switch {
 	case errors.Is(err, state.ErrNotFound):
@@ -131,7 +131,7 @@ func (rf *refunds) support(ctx context.Context, tn *turn) error {
 	}
 	lines := []string{tn.say("pay_support", locale.With{"contact": rf.contact})}
 	if !tn.Chat.Group {
-		charges, err := rf.store.ChargesOf(ctx, tn.who(), shownCharges)
+		charges, err := rf.store.Payments.Of(ctx, tn.who(), shownCharges)
 		if err != nil {
 			return err
 		}

@@ -122,7 +122,7 @@ func (rm *removals) pressedDeleteNow(ctx context.Context, tn *turn, rec request.
 			return err
 		}
 	}
-	_, err = rm.store.Forget(ctx, rec.ID)
+	_, err = rm.store.Requests.Forget(ctx, rec.ID)
 	return err
 }
 

@@ -30,7 +30,7 @@ func TestDelete(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, limits.Config{Admins: []string{"telegram:1"}})
 			id := r.pictured("5", c.chat)
-			_, err := r.store.Toggle(r.ctx, "telegram:7", "e", state.Star{Request: id})
+			_, err := r.store.People.Toggle(r.ctx, "telegram:7", "e", state.Star{Request: id})
 			require.NoError(t, err)
 			if c.stuck {
 				r.p.stuck = map[string]bool{"pic": true}
@@ -43,7 +43,7 @@ func TestDelete(t *testing.T) {
 			r.tap(c.user, c.chat, request.VerbDeleteNow, id)
 			_, edits = r.sent()
 			_, err = r.talk.o.Runner.Load(r.ctx, id)
-			stars, starErr := r.store.Stars(r.ctx, "telegram:7", "")
+			stars, starErr := r.store.People.Stars(r.ctx, "telegram:7", "")
 			require.NoError(t, starErr)
 			if !c.goes {
 				require.NoError(t, err)

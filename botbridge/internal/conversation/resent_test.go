@@ -14,10 +14,10 @@ import (
 func (r *rig) change(id string, how func(*request.Record)) {
 	r.t.Helper()
 	var rec request.Record
-	version, err := r.store.Load(r.ctx, id, &rec)
+	version, err := r.store.Requests.Load(r.ctx, id, &rec)
 	require.NoError(r.t, err)
 	how(&rec)
-	_, err = r.store.Save(r.ctx, id, version, &rec)
+	_, err = r.store.Requests.Save(r.ctx, id, version, &rec)
 	require.NoError(r.t, err)
 }
 
@@ -85,6 +85,6 @@ func TestTextsAreDeleted(t *testing.T) {
 	r.tap("5", "5", request.VerbDeleteNow, id)
 	require.Contains(t, r.p.gone, "words")
 	var rec request.Record
-	_, err := r.store.Load(r.ctx, id, &rec)
+	_, err := r.store.Requests.Load(r.ctx, id, &rec)
 	require.ErrorIs(t, err, state.ErrNotFound)
 }

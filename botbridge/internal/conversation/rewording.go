@@ -138,7 +138,7 @@ func (rw *rewording) offer(ctx context.Context, tn *turn, c *workflow.Command, w
 		return err
 	}
 	var o offer
-	err := rw.store.Held(ctx, w.id, &o)
+	err := rw.store.People.Held(ctx, w.id, &o)
 	switch {
 	case err == nil && o.Post != "":
 		return nil // shown before the bridge was killed
@@ -165,7 +165,7 @@ func (rw *rewording) offer(ctx context.Context, tn *turn, c *workflow.Command, w
 	case problem == "" && o.Prompt == o.Args.Prompt && o.Negative == o.Args.Negative:
 		return rw.intake.request(ctx, tn, c, w) // nothing to choose: the words are the same
 	}
-	if err := rw.store.Hold(ctx, tn.who(), o.ID, o); err != nil {
+	if err := rw.store.People.Hold(ctx, tn.who(), o.ID, o); err != nil {
 		return err
 	}
 	if tn.Kind != platform.Pressed { // otherwise the message belongs to an older request
@@ -190,7 +190,7 @@ func (rw *rewording) offer(ctx context.Context, tn *turn, c *workflow.Command, w
 		return nil
 	}
 	o.Post = ids[0]
-	return rw.store.Hold(ctx, tn.who(), o.ID, o)
+	return rw.store.People.Hold(ctx, tn.who(), o.ID, o)
 }
 
 // offerText returns the text with the suggested words.
@@ -202,7 +202,7 @@ func (rw *rewording) offerText(tn *turn, o offer) string {
 func (rw *rewording) better(ctx context.Context, tn *turn, o *offer) (problem string, err error) {
 	e := rw.enhance
 	if !rw.guard.Admin(tn.Event) {
-		ok, err := rw.store.Count(ctx, "enhance", tn.who(), o.ID, e.PerDay)
+		ok, err := rw.store.Usage.Count(ctx, "enhance", tn.who(), o.ID, e.PerDay)
 		if err != nil {
 			return "", err
 		}
@@ -278,7 +278,7 @@ func (rw *rewording) pressed(ctx context.Context, tn *turn, verb, id string) err
 		return nil
 	}
 	var o offer
-	err := rw.store.Held(ctx, id, &o)
+	err := rw.store.People.Held(ctx, id, &o)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		tn.answer(ctx, "too_old")
@@ -345,7 +345,7 @@ func (rw *rewording) pressed(ctx context.Context, tn *turn, verb, id string) err
 // decided records what became of an offer and removes its buttons.
 func (rw *rewording) decided(ctx context.Context, tn *turn, o offer, choice string) error {
 	o.Choice = choice
-	if err := rw.store.Hold(ctx, tn.who(), o.ID, o); err != nil {
+	if err := rw.store.People.Hold(ctx, tn.who(), o.ID, o); err != nil {
 		return err
 	}
 	if o.Post == "" {

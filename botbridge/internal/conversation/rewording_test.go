@@ -247,9 +247,9 @@ func TestBetterWordsAsASetting(t *testing.T) {
 	r.event("5", "5", platform.Said, "m3", "/generate a fox")
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	var o offer
-	require.NoError(t, r.store.Held(r.ctx, r.offered(), &o))
+	require.NoError(t, r.store.People.Held(r.ctx, r.offered(), &o))
 	require.Equal(t, "A FOX", o.Prompt)
-	require.ErrorIs(t, r.store.Held(r.ctx, "another", &o), state.ErrNotFound)
+	require.ErrorIs(t, r.store.People.Held(r.ctx, "another", &o), state.ErrNotFound)
 }
 
 // New words for a picture are words like any other.

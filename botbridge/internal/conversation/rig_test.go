@@ -200,11 +200,11 @@ func (r *rig) event(user, chat string, kind platform.Kind, message, text string)
 // stopped.
 func (r *rig) prompts(user string) (list []string) {
 	r.t.Helper()
-	ids, err := r.store.ActiveOf(r.ctx, "telegram:"+user)
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:"+user)
 	require.NoError(r.t, err)
 	for _, id := range ids {
 		var rec request.Record
-		_, err := r.store.Load(r.ctx, id, &rec)
+		_, err := r.store.Requests.Load(r.ctx, id, &rec)
 		require.NoError(r.t, err)
 		if !rec.Cancel && rec.Phase != request.Over {
 			list = append(list, rec.Args.Prompt)

@@ -79,7 +79,7 @@ func priceOf(c *workflow.Command, args workflow.Args) int64 {
 // share.
 func (sh *shop) create(ctx context.Context, rec *request.Record, ask state.Ask, price int64) (state.Verdict, error) {
 	if price == 0 || ask.Quota > 0 {
-		return sh.store.Create(ctx, rec.ID, rec, ask)
+		return sh.store.Requests.Create(ctx, rec.ID, rec, ask)
 	}
 	_, err := sh.runner.Load(ctx, rec.ID)
 	switch {
@@ -88,7 +88,7 @@ func (sh *shop) create(ctx context.Context, rec *request.Record, ask state.Ask, 
 	case !errors.Is(err, state.ErrNotFound):
 		return "", err
 	}
-	live, err := sh.store.ActiveOf(ctx, ask.Who)
+	live, err := sh.store.Requests.ActiveOf(ctx, ask.Who)
 	if err == nil && ask.Waiting > 0 && len(live) >= ask.Waiting {
 		return state.Busy, nil
 	}
@@ -105,7 +105,7 @@ func (sh *shop) sell(ctx context.Context, tn *turn, c *workflow.Command, rec req
 		return tn.reply(ctx, tn.say("pay_too_much", locale.With{"n": price, "max": tn.p.Limits().MaxPrice}))
 	}
 	var o order
-	err := sh.store.Held(ctx, orderID(rec.ID), &o)
+	err := sh.store.People.Held(ctx, orderID(rec.ID), &o)
 	switch {
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return err
@@ -118,7 +118,7 @@ func (sh *shop) sell(ctx context.Context, tn *turn, c *workflow.Command, rec req
 	case o.Shown:
 		return nil // it was sent before the bridge was killed, or a button was pressed twice
 	}
-	if err := sh.store.Hold(ctx, tn.who(), orderID(rec.ID), o); err != nil {
+	if err := sh.store.People.Hold(ctx, tn.who(), orderID(rec.ID), o); err != nil {
 		return err
 	}
 	if tn.Kind != platform.Pressed {
@@ -141,7 +141,7 @@ func (sh *shop) sell(ctx context.Context, tn *turn, c *workflow.Command, rec req
 		return err
 	}
 	o.Shown = true
-	return sh.store.Hold(ctx, tn.who(), orderID(rec.ID), o)
+	return sh.store.People.Hold(ctx, tn.who(), orderID(rec.ID), o)
 }
 
 // payment handles checkouts and payments. It skips the usual checks: a user who has been
@@ -201,7 +201,7 @@ func (sh *shop) checkout(ctx context.Context, tn *turn, seller platform.Seller) 
 // cannot be paid: it may have expired, or be somebody else's.
 func (sh *shop) orderOf(ctx context.Context, tn *turn) (o order, refusal string, err error) {
 	id, _, _ := strings.Cut(tn.Payment.Payload, ":")
-	err = sh.store.Held(ctx, id, &o)
+	err = sh.store.People.Held(ctx, id, &o)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
 		return o, "pay_over", nil
@@ -262,7 +262,7 @@ func (sh *shop) paid(ctx context.Context, tn *turn) error {
 		rec.Charge, rec.Paid, rec.Asked = charge.ID, charge.Price, time.Now()
 		charge.Request, stored = rec.ID, &rec
 	}
-	paying, err := sh.store.Pay(ctx, charge, orderID(rec.ID), stored)
+	paying, err := sh.store.Payments.Pay(ctx, charge, orderID(rec.ID), stored)
 	if err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func (sh *shop) paid(ctx context.Context, tn *turn) error {
 
 // paidBefore picks up a payment that was recorded before the bridge was killed.
 func (sh *shop) paidBefore(ctx context.Context, tn *turn, id string) error {
-	charge, err := sh.store.Charge(ctx, id)
+	charge, err := sh.store.Payments.Charge(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (sh *shop) paidBefore(ctx context.Context, tn *turn, id string) error {
 // have neither its request nor the note that it must be refunded.
 func (sh *shop) owe(ctx context.Context, tn *turn, charge state.Charge) error {
 	if charge.State != state.Refunded {
-		if _, err := sh.store.Settle(ctx, charge, state.Refund, 0); err != nil {
+		if _, err := sh.store.Payments.Settle(ctx, charge, state.Refund, 0); err != nil {
 			return err
 		}
 	}

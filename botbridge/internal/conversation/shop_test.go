@@ -82,7 +82,7 @@ func (r *rig) pays(user string, p platform.Payment) {
 // due are the payments that are to be given back.
 func (r *rig) due() (ids []string) {
 	r.t.Helper()
-	list, err := r.store.Refunds(r.ctx, time.Now().Add(24*time.Hour))
+	list, err := r.store.Payments.Refunds(r.ctx, time.Now().Add(24*time.Hour))
 	require.NoError(r.t, err)
 	for _, c := range list {
 		ids = append(ids, c.ID)
@@ -180,7 +180,7 @@ func TestPaying(t *testing.T) {
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	said := r.p.in("5")
 	require.Contains(t, said[len(said)-1], "You're getting your 5 Stars back.")
-	charges, err := r.store.ChargesOf(r.ctx, "telegram:5", 10)
+	charges, err := r.store.Payments.Of(r.ctx, "telegram:5", 10)
 	require.NoError(t, err)
 	require.Len(t, charges, 2)
 }
@@ -195,7 +195,7 @@ func TestForgottenOrder(t *testing.T) {
 		r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	}
 	require.Len(t, r.invoices(), 1)
-	require.NoError(t, r.store.PartWith(r.ctx, "telegram:5"))
+	require.NoError(t, r.store.People.PartWith(r.ctx, "telegram:5"))
 	pay := platform.Payment{Payload: r.invoices()[0].Payload, Price: 5}
 	r.pays("5", pay)
 	require.Contains(t, s.refusals[0], "no longer valid")
@@ -205,7 +205,7 @@ func TestForgottenOrder(t *testing.T) {
 	require.Equal(t, []string{"c1"}, r.due())
 	s.broken = 2
 	for range 4 {
-		list, err := r.store.Refunds(r.ctx, time.Now().Add(24*time.Hour))
+		list, err := r.store.Payments.Refunds(r.ctx, time.Now().Add(24*time.Hour))
 		require.NoError(t, err)
 		for _, c := range list {
 			require.NoError(t, r.talk.refunds.one(r.ctx, c))
@@ -235,12 +235,12 @@ func TestRefundByHand(t *testing.T) {
 		require.Contains(t, last("1"), "telegram:5 is getting 5 Stars back (c1)")
 		require.Equal(t, []string{"c1"}, r.due())
 	}
-	c, err := r.store.Charge(r.ctx, "c1")
+	c, err := r.store.Payments.Charge(r.ctx, "c1")
 	require.NoError(t, err)
 	require.NoError(t, r.talk.refunds.one(r.ctx, c))
 	r.event("1", "1", platform.Said, "m5", "/refund c1")
 	require.Contains(t, last("1"), "already been refunded")
-	to, err := r.store.Settle(r.ctx, c, state.Settled, 0)
+	to, err := r.store.Payments.Settle(r.ctx, c, state.Settled, 0)
 	require.NoError(t, err)
 	require.Equal(t, state.Refunded, to)
 }

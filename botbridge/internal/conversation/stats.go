@@ -21,15 +21,15 @@ const (
 
 // stats answers /stats: the state of the bridge, and figures for the last 30 days.
 func (op *operators) stats(ctx context.Context, tn *turn) error {
-	days, err := op.store.Days(ctx, statsDays)
+	days, err := op.store.Usage.Days(ctx, statsDays)
 	if err != nil {
 		return err
 	}
-	chats, err := op.store.Chats(ctx)
+	chats, err := op.store.Chats.All(ctx)
 	if err != nil {
 		return err
 	}
-	waiting, err := op.store.Waiting(ctx)
+	waiting, err := op.store.Inbox.Waiting(ctx)
 	if err != nil {
 		return err
 	}

@@ -33,10 +33,10 @@ func TestStats(t *testing.T) {
 	ended := func(command, user string, outcome request.Outcome, ago, took time.Duration) {
 		n++
 		rec := request.NewRecord(request.IDOf(strconv.Itoa(n)))
-		_, err := r.store.Create(r.ctx, rec.ID, &rec, state.Ask{Who: user})
+		_, err := r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: user})
 		require.NoError(t, err)
 		// What was asked on another day ended then: the store reckons from now.
-		_, err = r.store.Finish(r.ctx, rec.ID, 1, &rec, state.End{
+		_, err = r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{
 			Who: user, Asked: time.Now().Add(-ago - took), Command: command, Outcome: string(outcome), Done: outcome == request.Done,
 		})
 		require.NoError(t, err)

@@ -35,7 +35,7 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	r.event("8", "8", platform.Left, "", "")
 	r.event("1", "1", platform.Said, "m", "/ban 9")
 	// As an older version has noted it.
-	require.NoError(t, r.store.Meet(r.ctx, "telegram|private|6", ""))
+	require.NoError(t, r.store.Chats.Meet(r.ctx, "telegram|private|6", ""))
 	r.event("1", "1", platform.Said, "m", "/broadcast Hello.")
 	require.Eventually(t, func() bool {
 		said := r.p.in("1")
@@ -54,7 +54,7 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	r.p.mu.Unlock()
 	r.event("1", "1", platform.Said, "m", "/broadcast Again.")
 	require.Eventually(t, func() bool {
-		chats, err := r.store.Chats(r.ctx)
+		chats, err := r.store.Chats.All(r.ctx)
 		require.NoError(t, err)
 		return len(chats) == 4
 	}, time.Minute, 5*time.Millisecond)
@@ -63,7 +63,7 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	delete(r.p.fail, "5")
 	r.p.mu.Unlock()
 	r.event("5", "5", platform.Said, "m9", "/help")
-	chats, err := r.store.Chats(r.ctx)
+	chats, err := r.store.Chats.All(r.ctx)
 	require.NoError(t, err)
 	require.Contains(t, chats, "telegram|private|5")
 }

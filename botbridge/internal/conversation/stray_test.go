@@ -36,13 +36,13 @@ func TestPressOnAMessageWithoutButtons(t *testing.T) {
 			r := newRig(t, limits.Config{Admins: []string{"telegram:5"}})
 			mine := r.pictured("5", c.chat)
 			var rec request.Record
-			version, err := r.store.Load(r.ctx, mine, &rec)
+			version, err := r.store.Requests.Load(r.ctx, mine, &rec)
 			require.NoError(t, err)
 			rec.Status = "status"
 			if c.change != nil {
 				c.change(&rec)
 			}
-			_, err = r.store.Save(r.ctx, mine, version, &rec)
+			_, err = r.store.Requests.Save(r.ctx, mine, version, &rec)
 			require.NoError(t, err)
 			require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
 				ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: c.data(mine),

@@ -31,7 +31,7 @@ func TestShownInAnotherChat(t *testing.T) {
 	for _, message := range []string{"10", "11", "12"} {
 		rec.Outputs = append(rec.Outputs, Output{Ref: comfyui.FileRef{Filename: "a.png", Type: "output"}, Media: platform.Document, State: Arrived, Message: message})
 	}
-	_, err = store.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
+	_, err = store.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
 	require.NoError(t, err)
 	require.NoError(t, r.SendTo(context.WithoutCancel(t.Context()), rec, []int{0, 1, 2}, platform.Chat{ID: "7"}, platform.Post{}))
 	require.Len(t, p.sends, 3)

@@ -38,7 +38,7 @@ func TestChargeIsEarned(t *testing.T) {
 			t.Parallel()
 			p := &silent{limits: platform.Limits{Photo: 1 << 20, File: 1 << 20, Text: 4096, Caption: 1024}, quiet: c.quiet, judge: c.judge}
 			id := "charge " + name
-			_, err := store.Pay(t.Context(), state.Charge{ID: id, Who: "silent:7", User: "7", Platform: "silent", Price: 3, Request: IDOf(id)}, "", Record{})
+			_, err := store.Payments.Pay(t.Context(), state.Charge{ID: id, Who: "silent:7", User: "7", Platform: "silent", Price: 3, Request: IDOf(id)}, "", Record{})
 			require.NoError(t, err)
 			settle(t, store, p, func(r *Record) {
 				r.Charge, r.Paid = id, 3
@@ -46,10 +46,10 @@ func TestChargeIsEarned(t *testing.T) {
 					c.change(r)
 				}
 			})
-			got, err := store.Charge(t.Context(), id)
+			got, err := store.Payments.Charge(t.Context(), id)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got.State)
-			due, err := store.Refunds(t.Context(), time.Now())
+			due, err := store.Payments.Refunds(t.Context(), time.Now())
 			require.NoError(t, err)
 			found := false
 			for _, d := range due {

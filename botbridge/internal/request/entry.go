@@ -72,7 +72,7 @@ func (en *entry) finish(ctx context.Context) error {
 		end.Price = (en.rec.Took + 999) / 1000
 	}
 	err := retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
-		_, err := en.store.Finish(ctx, en.rec.ID, en.version, en.rec, end)
+		_, err := en.store.Requests.Finish(ctx, en.rec.ID, en.version, en.rec, end)
 		return err
 	}, isUnavailable)
 	if err != nil {
@@ -86,7 +86,7 @@ func (en *entry) finish(ctx context.Context) error {
 // save stores the record, and keeps trying while Redis is unavailable.
 func (en *entry) save(ctx context.Context) error {
 	return retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
-		version, err := en.store.Save(ctx, en.rec.ID, en.version, en.rec)
+		version, err := en.store.Requests.Save(ctx, en.rec.ID, en.version, en.rec)
 		if err == nil {
 			en.version = version
 		}
@@ -157,7 +157,7 @@ func (en *entry) settleCharge(ctx context.Context) error {
 		to = state.Refund
 	}
 	err := retry.New(firstPause, maxPause).Do(ctx, func(ctx context.Context) error {
-		_, err := en.store.Settle(ctx, state.Charge{ID: en.rec.Charge, Price: en.rec.Paid}, to, 0)
+		_, err := en.store.Payments.Settle(ctx, state.Charge{ID: en.rec.Charge, Price: en.rec.Paid}, to, 0)
 		return err
 	}, isUnavailable)
 	if errors.Is(err, state.ErrNotFound) {

@@ -242,7 +242,7 @@ func (j *job) repost(ctx context.Context) error {
 // runs, counting the rounds of the fleet before it and its own run.
 func (j *job) expect(ctx context.Context, left time.Duration) {
 	if left == 0 && !j.prog.started {
-		if mean, ok := j.r.o.Store.Mean(ctx, j.rec.Command); ok {
+		if mean, ok := j.r.o.Store.Usage.Mean(ctx, j.rec.Command); ok {
 			rounds := 1 + max(0, j.prog.position)/max(1, j.r.o.Instances())
 			left = time.Duration(rounds) * mean
 		}

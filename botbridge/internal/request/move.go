@@ -34,7 +34,7 @@ func (r *Runner) Moved(ctx context.Context, platformName, from, to string) error
 
 // load reads a request and its version, with its chat's current id.
 func (r *Runner) load(ctx context.Context, id string) (rec Record, version int64, err error) {
-	if version, err = r.o.Store.Load(ctx, id, &rec); err != nil || !rec.Chat.Group {
+	if version, err = r.o.Store.Requests.Load(ctx, id, &rec); err != nil || !rec.Chat.Group {
 		return rec, version, err
 	}
 	var to string

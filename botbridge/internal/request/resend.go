@@ -76,7 +76,7 @@ func (r *Runner) sendAgain(ctx context.Context, id string, asFiles bool, only in
 		}
 	}
 	if !asFiles && rec.Phase == Over {
-		_, err = r.o.Store.Save(ctx, id, j.entry.version, j.rec)
+		_, err = r.o.Store.Requests.Save(ctx, id, j.entry.version, j.rec)
 	}
 	return errors.Join(err, r.NoteCopies(ctx, id, copies...))
 }
@@ -101,7 +101,7 @@ func (r *Runner) NoteCopies(ctx context.Context, id string, messages ...string) 
 		}
 		rec.Copies = append(rec.Copies, messages...)
 		rec.Copies = rec.Copies[max(0, len(rec.Copies)-maxCopies):]
-		if _, err = r.o.Store.Save(ctx, id, version, &rec); !errors.Is(err, state.ErrStale) {
+		if _, err = r.o.Store.Requests.Save(ctx, id, version, &rec); !errors.Is(err, state.ErrStale) {
 			return err
 		}
 	}

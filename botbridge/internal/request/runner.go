@@ -88,7 +88,7 @@ func NewRunner(o Options) *Runner {
 // Resume continues every unfinished request. When ctx ends, they stop being driven
 // and stay as they are.
 func (r *Runner) Resume(ctx context.Context) error {
-	ids, err := r.o.Store.Active(ctx)
+	ids, err := r.o.Store.Requests.Active(ctx)
 	if err != nil {
 		return err
 	}

@@ -144,7 +144,7 @@ func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outc
 	if change != nil {
 		change(&rec)
 	}
-	_, err = db.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
+	_, err = db.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -232,16 +232,16 @@ func TestChangedMeanwhile(t *testing.T) {
 					return
 				}
 				var rec Record
-				version, err := store.Load(t.Context(), IDOf(t.Name()), &rec)
+				version, err := store.Requests.Load(t.Context(), IDOf(t.Name()), &rec)
 				require.NoError(t, err)
 				rec.Copies = append(rec.Copies, "theirs")
-				_, err = store.Save(t.Context(), rec.ID, version, &rec)
+				_, err = store.Requests.Save(t.Context(), rec.ID, version, &rec)
 				require.NoError(t, err)
 			}
 			require.Equal(t, Done, settle(t, store, p, nil))
 			require.Len(t, p.sends, 1, "the picture is not sent twice")
 			var rec Record
-			_, err := store.Load(t.Context(), IDOf(t.Name()), &rec)
+			_, err := store.Requests.Load(t.Context(), IDOf(t.Name()), &rec)
 			require.NoError(t, err)
 			require.Equal(t, Over, rec.Phase)
 			require.Equal(t, "sent", rec.Outputs[0].Message)

@@ -83,7 +83,7 @@ func TestStatusOfUnknownFate(t *testing.T) {
 		rec := NewRecord(IDOf(name))
 		rec.Platform, rec.Chat.ID, rec.User.ID, rec.Language = "silent", "7", "7", "en"
 		rec.Phase, rec.Graph = Ready, []byte("{}")
-		_, err := store.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
+		_, err := store.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
 		require.NoError(t, err)
 		return rec.ID
 	}

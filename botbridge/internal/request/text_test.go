@@ -76,7 +76,7 @@ func TestTexts(t *testing.T) {
 				require.Equal(t, long, string(all))
 			}
 			var rec Record
-			_, err := store.Load(t.Context(), IDOf(t.Name()), &rec)
+			_, err := store.Requests.Load(t.Context(), IDOf(t.Name()), &rec)
 			require.NoError(t, err)
 			for _, text := range rec.Texts {
 				require.True(t, text.Told)

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -11,10 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-//go:embed scripts/part.lua
-var partLua string
-
-var partScript = redis.NewScript("bridge/part", redis.Durable, partLua)
+var partScript = script("part", redis.Durable)
 
 const (
 	// partKeep is how long the pictures of an album are remembered after the last one.
@@ -28,7 +24,7 @@ const (
 
 // NotePart remembers a picture of an album, for ten minutes. Any process may call it. One
 // whose description is too long is left out.
-func (s *Store) NotePart(ctx context.Context, lane, album, message string, part any) error {
+func (s *Inbox) NotePart(ctx context.Context, lane, album, message string, part any) error {
 	doc, err := json.Marshal(part)
 	if err != nil || len(doc)+len(album)+len(message) > maxPart {
 		return err
@@ -38,7 +34,7 @@ func (s *Store) NotePart(ctx context.Context, lane, album, message string, part 
 }
 
 // Parts returns the pictures of an album that have come, as JSON by message.
-func (s *Store) Parts(ctx context.Context, lane, album string) (map[string]json.RawMessage, error) {
+func (s *Inbox) Parts(ctx context.Context, lane, album string) (map[string]json.RawMessage, error) {
 	all, err := s.db.Client().HGetAll(ctx, s.db.Key("album", lane)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading an album: %w", err)

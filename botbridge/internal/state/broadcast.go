@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,19 +9,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-//go:embed scripts/broadcast.lua
-var broadcastLua string
-
-//go:embed scripts/broadcast_mark.lua
-var broadcastMarkLua string
-
-//go:embed scripts/broadcast_end.lua
-var broadcastEndLua string
-
 var (
-	broadcastScript     = redis.NewScript("bridge/broadcast", redis.Durable, libLua, broadcastLua)
-	broadcastMarkScript = redis.NewScript("bridge/broadcast_mark", redis.Durable, libLua, broadcastMarkLua)
-	broadcastEndScript  = redis.NewScript("bridge/broadcast_end", redis.Durable, libLua, broadcastEndLua)
+	broadcastScript     = script("broadcast", redis.Durable)
+	broadcastMarkScript = script("broadcast_mark", redis.Durable)
+	broadcastEndScript  = script("broadcast_end", redis.Durable)
 )
 
 // Mark is how far a broadcast is with one chat.
@@ -38,9 +28,9 @@ const (
 	Refused Mark = "refused"
 )
 
-// Broadcast starts a broadcast to every chat and returns how many there are. fresh
+// Start starts a broadcast to every chat and returns how many there are. fresh
 // is false if it was started before.
-func (s *Store) Broadcast(ctx context.Context, id string, message any) (chats int64, fresh bool, err error) {
+func (s *Broadcasts) Start(ctx context.Context, id string, message any) (chats int64, fresh bool, err error) {
 	doc, err := json.Marshal(message)
 	if err != nil {
 		return 0, false, err
@@ -52,8 +42,8 @@ func (s *Store) Broadcast(ctx context.Context, id string, message any) (chats in
 	return number(reply[1]), true, nil
 }
 
-// Broadcasts returns the unfinished broadcasts.
-func (s *Store) Broadcasts(ctx context.Context) ([]string, error) {
+// Unfinished returns the unfinished broadcasts.
+func (s *Broadcasts) Unfinished(ctx context.Context) ([]string, error) {
 	ids, err := s.db.Client().SMembers(ctx, s.db.Key("broadcasts")).Result()
 	if err != nil {
 		return nil, fmt.Errorf("listing broadcasts: %w", err)
@@ -61,8 +51,8 @@ func (s *Store) Broadcasts(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// BroadcastMessage reads the message of a broadcast; ErrNotFound if it has expired.
-func (s *Store) BroadcastMessage(ctx context.Context, id string, message any) error {
+// Message reads the message of a broadcast; ErrNotFound if it has expired.
+func (s *Broadcasts) Message(ctx context.Context, id string, message any) error {
 	doc, err := s.db.Client().HGet(ctx, s.db.Key("broadcast", id), "doc").Result()
 	if errors.Is(err, redis.Nil) {
 		return ErrNotFound
@@ -73,8 +63,8 @@ func (s *Store) BroadcastMessage(ctx context.Context, id string, message any) er
 	return json.Unmarshal([]byte(doc), message)
 }
 
-// BroadcastLeft reads at most limit of the chats that have not been told.
-func (s *Store) BroadcastLeft(ctx context.Context, id string, limit int64) ([]string, error) {
+// Left reads at most limit of the chats that have not been told.
+func (s *Broadcasts) Left(ctx context.Context, id string, limit int64) ([]string, error) {
 	chats, err := s.db.Client().ZRange(ctx, s.db.Key("broadcast_left", id), 0, limit-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading the chats of a broadcast: %w", err)
@@ -82,15 +72,15 @@ func (s *Store) BroadcastLeft(ctx context.Context, id string, limit int64) ([]st
 	return chats, nil
 }
 
-// BroadcastMark records how far a broadcast is with a chat.
-func (s *Store) BroadcastMark(ctx context.Context, id, chat string, m Mark) error {
+// Mark records how far a broadcast is with a chat.
+func (s *Broadcasts) Mark(ctx context.Context, id, chat string, m Mark) error {
 	_, err := s.run(ctx, broadcastMarkScript, s.term.load(), id, chat, string(m))
 	return err
 }
 
-// BroadcastEnd ends a broadcast and returns how many chats it has reached;
+// End ends a broadcast and returns how many chats it has reached;
 // ErrNotFound if it was ended before.
-func (s *Store) BroadcastEnd(ctx context.Context, id string) (reached, chats int64, err error) {
+func (s *Broadcasts) End(ctx context.Context, id string) (reached, chats int64, err error) {
 	reply, err := s.run(ctx, broadcastEndScript, s.term.load(), id)
 	if err != nil {
 		return 0, 0, err

@@ -19,12 +19,12 @@ func TestCapOfAGroup(t *testing.T) {
 		s := leading(t, db, state.Options{})
 		ask := func(id string, a state.Ask) state.Verdict {
 			a.Who = "telegram:5"
-			v, err := s.Create(t.Context(), id, doc{}, a)
+			v, err := s.Requests.Create(t.Context(), id, doc{}, a)
 			require.NoError(t, err)
 			return v
 		}
 		spent := func() map[string]int64 {
-			list, err := s.SpentIn(t.Context(), "telegram:5")
+			list, err := s.Usage.SpentIn(t.Context(), "telegram:5")
 			require.NoError(t, err)
 			return list
 		}
@@ -41,19 +41,19 @@ func TestCapOfAGroup(t *testing.T) {
 
 		end := state.End{Who: "telegram:5", Group: "g", Refund: 2, Asked: time.Now(), Command: "x", Outcome: "failed"}
 		for range 2 { // the answer was lost, and its writer comes again
-			_, err := s.Finish(t.Context(), "b", 1, doc{"over"}, end)
+			_, err := s.Requests.Finish(t.Context(), "b", 1, doc{"over"}, end)
 			require.NoError(t, err)
 		}
 		require.Equal(t, map[string]int64{"g": 4, "h": 2}, spent(), "what failed is given back, once")
 		end.Asked = time.Now().Add(-24 * time.Hour)
-		_, err := s.Finish(t.Context(), "c", 1, doc{"over"}, end)
+		_, err := s.Requests.Finish(t.Context(), "c", 1, doc{"over"}, end)
 		require.NoError(t, err)
 		require.Equal(t, map[string]int64{"g": 4, "h": 2}, spent(), "yesterday's is no gift today")
 
 		// In seconds it is known at the end only.
 		seconds := state.Ask{Metered: true, Group: "s", Cap: 10}
 		require.Equal(t, state.Taken, ask("m", seconds))
-		_, err = s.Finish(t.Context(), "m", 1, doc{"over"}, state.End{Who: "telegram:5", Group: "s", Price: 12, Asked: time.Now(), Command: "x", Outcome: "done"})
+		_, err = s.Requests.Finish(t.Context(), "m", 1, doc{"over"}, state.End{Who: "telegram:5", Group: "s", Price: 12, Asked: time.Now(), Command: "x", Outcome: "done"})
 		require.NoError(t, err)
 		require.Equal(t, state.OverCap, ask("n", seconds))
 		require.EqualValues(t, 12, spent()["s"])

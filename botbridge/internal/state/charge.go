@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,15 +11,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-//go:embed scripts/pay.lua
-var payLua string
-
-//go:embed scripts/settle.lua
-var settleLua string
-
 var (
-	payScript    = redis.NewScript("bridge/pay", redis.Durable, libLua, payLua)
-	settleScript = redis.NewScript("bridge/settle", redis.Durable, libLua, settleLua)
+	payScript    = script("pay", redis.Durable)
+	settleScript = script("settle", redis.Durable)
 )
 
 const (
@@ -76,7 +69,7 @@ const (
 // Pay records a payment for 180 days, once. In the same step it stores the request that was
 // paid for, and forgets its order. If there is no request to store, or it exists already,
 // the payment has to be refunded.
-func (s *Store) Pay(ctx context.Context, c Charge, order string, record any) (Paying, error) {
+func (s *Payments) Pay(ctx context.Context, c Charge, order string, record any) (Paying, error) {
 	c.State, c.Tries = "", 0
 	doc, err := json.Marshal(c)
 	if err != nil {
@@ -99,7 +92,7 @@ func (s *Store) Pay(ctx context.Context, c Charge, order string, record any) (Pa
 // Settle changes the state of a payment, and returns the state that it is in now: one that
 // has to be refunded cannot be settled any more, and one that has been refunded stays so. A
 // Refund is due after a while. ErrNotFound means that the payment is unknown.
-func (s *Store) Settle(ctx context.Context, c Charge, to ChargeState, after time.Duration) (ChargeState, error) {
+func (s *Payments) Settle(ctx context.Context, c Charge, to ChargeState, after time.Duration) (ChargeState, error) {
 	reply, err := s.run(ctx, settleScript, s.term.load(), c.ID, string(to), after.Milliseconds(), day(time.Now()), c.Price)
 	if err != nil {
 		return "", err
@@ -108,7 +101,7 @@ func (s *Store) Settle(ctx context.Context, c Charge, to ChargeState, after time
 }
 
 // Charge reads a payment; ErrNotFound if it is unknown.
-func (s *Store) Charge(ctx context.Context, id string) (c Charge, err error) {
+func (s *Payments) Charge(ctx context.Context, id string) (c Charge, err error) {
 	values, err := s.db.Client().HMGet(ctx, s.db.Key("charge", id), "doc", "state", "tries").Result()
 	if err != nil {
 		return c, fmt.Errorf("reading a payment: %w", err)
@@ -125,7 +118,7 @@ func (s *Store) Charge(ctx context.Context, id string) (c Charge, err error) {
 }
 
 // Refunds returns the payments whose refund is due.
-func (s *Store) Refunds(ctx context.Context, now time.Time) (list []Charge, err error) {
+func (s *Payments) Refunds(ctx context.Context, now time.Time) (list []Charge, err error) {
 	ids, err := s.db.Client().ZRangeByScore(ctx, s.db.Key("refunds"), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(now.UnixMilli(), 10), Count: maxRefunds,
 	}).Result()
@@ -145,8 +138,8 @@ func (s *Store) Refunds(ctx context.Context, now time.Time) (list []Charge, err 
 	return list, nil
 }
 
-// ChargesOf returns a user's last payments, at most n, the newest first.
-func (s *Store) ChargesOf(ctx context.Context, who string, n int64) (list []Charge, err error) {
+// Of returns a user's last payments, at most n, the newest first.
+func (s *Payments) Of(ctx context.Context, who string, n int64) (list []Charge, err error) {
 	ids, err := s.db.Client().ZRevRange(ctx, s.db.Key("charges", who), 0, n-1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("listing payments: %w", err)

@@ -95,7 +95,7 @@ func passer(who, day string) string {
 
 // Days returns the last n days, at most 35, the oldest first and today last. Days without
 // requests are there, too.
-func (s *Store) Days(ctx context.Context, n int) ([]Day, error) {
+func (s *Usage) Days(ctx context.Context, n int) ([]Day, error) {
 	now := time.Now()
 	days := make([]Day, n)
 	counts, users := make([]*redis.MapCmd, n), make([]*redis.IntCmd, n)

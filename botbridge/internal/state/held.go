@@ -2,26 +2,16 @@ package state
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-//go:embed scripts/hold.lua
-var holdLua string
-
-//go:embed scripts/release.lua
-var releaseLua string
-
-//go:embed scripts/count.lua
-var countLua string
-
 var (
-	holdScript    = redis.NewScript("bridge/hold", redis.Durable, libLua, holdLua)
-	releaseScript = redis.NewScript("bridge/release", redis.Durable, libLua, releaseLua)
-	countScript   = redis.NewScript("bridge/count", redis.Durable, libLua, countLua)
+	holdScript    = script("hold", redis.Durable)
+	releaseScript = script("release", redis.Durable)
+	countScript   = script("count", redis.Durable)
 )
 
 const (
@@ -34,7 +24,7 @@ const (
 // Hold keeps something for a day until its user decides; users can export it and have it
 // forgotten. It replaces what has the same id. At most 20 things are kept for a user: the
 // oldest is dropped.
-func (s *Store) Hold(ctx context.Context, who, id string, held any) error {
+func (s *People) Hold(ctx context.Context, who, id string, held any) error {
 	doc, err := json.Marshal(held)
 	if err != nil {
 		return err
@@ -44,19 +34,19 @@ func (s *Store) Hold(ctx context.Context, who, id string, held any) error {
 }
 
 // Held reads what Hold keeps; ErrNotFound if there is nothing, or it has expired.
-func (s *Store) Held(ctx context.Context, id string, held any) error {
-	return s.Get(ctx, "held", id, held)
+func (s *People) Held(ctx context.Context, id string, held any) error {
+	return s.get(ctx, "held", id, held)
 }
 
 // Release forgets what Hold keeps.
-func (s *Store) Release(ctx context.Context, who, id string) error {
+func (s *People) Release(ctx context.Context, who, id string) error {
 	_, err := s.run(ctx, releaseScript, s.term.load(), who, id)
 	return err
 }
 
 // Count counts something towards a user's daily limit (UTC) for its kind, and returns false
 // if that is used up. The same thing counts once, so the call may be repeated.
-func (s *Store) Count(ctx context.Context, kind, who, thing string, share int) (bool, error) {
+func (s *Usage) Count(ctx context.Context, kind, who, thing string, share int) (bool, error) {
 	reply, err := s.run(ctx, countScript, s.term.load(), kind, day(time.Now()), who, thing, share)
 	if err != nil {
 		return false, err

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,14 +10,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-//go:embed scripts/part_with.lua
-var partWithLua string
-
-var partWithScript = redis.NewScript("bridge/part_with", redis.Durable, libLua, partWithLua)
+var partWithScript = script("part_with", redis.Durable)
 
 // Own returns the ids of a user's requests that are still known, the oldest first: those
 // of the last 30 days, at most 5000, and unfinished ones.
-func (s *Store) Own(ctx context.Context, who string) ([]string, error) {
+func (s *Requests) Own(ctx context.Context, who string) ([]string, error) {
 	ids, err := s.db.Client().ZRange(ctx, s.db.Key("mine", who), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("listing requests: %w", err)
@@ -36,7 +32,7 @@ func (s *Store) Own(ctx context.Context, who string) ([]string, error) {
 }
 
 // HeldOf returns what waits for a user's decisions, by id.
-func (s *Store) HeldOf(ctx context.Context, who string) (map[string]json.RawMessage, error) {
+func (s *People) HeldOf(ctx context.Context, who string) (map[string]json.RawMessage, error) {
 	ids, err := s.db.Client().ZRange(ctx, s.db.Key("holds", who), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("listing what waits: %w", err)
@@ -56,7 +52,7 @@ func (s *Store) HeldOf(ctx context.Context, who string) (map[string]json.RawMess
 
 // PartWith forgets the values of some kinds that are named after a user, and what waits
 // for their decisions.
-func (s *Store) PartWith(ctx context.Context, who string, kinds ...string) error {
+func (s *People) PartWith(ctx context.Context, who string, kinds ...string) error {
 	args := []any{s.term.load(), who}
 	for _, kind := range kinds {
 		args = append(args, kind)

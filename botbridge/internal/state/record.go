@@ -52,7 +52,7 @@ type Ask struct {
 }
 
 // Create stores a new request.
-func (s *Store) Create(ctx context.Context, id string, record any, a Ask) (Verdict, error) {
+func (s *Requests) Create(ctx context.Context, id string, record any, a Ask) (Verdict, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {
 		return "", err
@@ -66,7 +66,7 @@ func (s *Store) Create(ctx context.Context, id string, record any, a Ask) (Verdi
 }
 
 // Load reads a request and its version.
-func (s *Store) Load(ctx context.Context, id string, record any) (version int64, err error) {
+func (s *Requests) Load(ctx context.Context, id string, record any) (version int64, err error) {
 	values, err := s.db.Client().HMGet(ctx, s.db.Key("request", id), "v", "doc").Result()
 	if err != nil {
 		return 0, err
@@ -82,7 +82,7 @@ func (s *Store) Load(ctx context.Context, id string, record any) (version int64,
 // Save replaces a request that has the given version, and returns the new version. It may
 // be repeated after Redis was unavailable: if the change was saved already, that is not a
 // conflict.
-func (s *Store) Save(ctx context.Context, id string, version int64, record any) (int64, error) {
+func (s *Requests) Save(ctx context.Context, id string, version int64, record any) (int64, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {
 		return version, err
@@ -113,7 +113,7 @@ type End struct {
 
 // Finish saves an active request for the last time: from now on it expires. Like Save, it
 // may be repeated after Redis was unavailable.
-func (s *Store) Finish(ctx context.Context, id string, version int64, record any, e End) (int64, error) {
+func (s *Requests) Finish(ctx context.Context, id string, version int64, record any, e End) (int64, error) {
 	doc, err := json.Marshal(record)
 	if err != nil {
 		return version, err
@@ -131,17 +131,17 @@ func (s *Store) Finish(ctx context.Context, id string, version int64, record any
 }
 
 // Active returns the ids of all unfinished requests, the oldest first.
-func (s *Store) Active(ctx context.Context) ([]string, error) {
+func (s *Requests) Active(ctx context.Context) ([]string, error) {
 	return s.db.Client().ZRange(ctx, s.db.Key("active"), 0, -1).Result()
 }
 
 // ActiveOf returns those of one user, the oldest first.
-func (s *Store) ActiveOf(ctx context.Context, who string) ([]string, error) {
+func (s *Requests) ActiveOf(ctx context.Context, who string) ([]string, error) {
 	return s.db.Client().ZRange(ctx, s.db.Key("live", who), 0, -1).Result()
 }
 
 // Spent returns how much of the day's share a user has used.
-func (s *Store) Spent(ctx context.Context, who string) (int64, error) {
+func (s *Usage) Spent(ctx context.Context, who string) (int64, error) {
 	n, err := s.db.Client().Get(ctx, s.db.Key("spent", day(time.Now()), who)).Int64()
 	if errors.Is(err, redis.Nil) {
 		return 0, nil
@@ -150,7 +150,7 @@ func (s *Store) Spent(ctx context.Context, who string) (int64, error) {
 }
 
 // SpentIn returns how much of it that was today, by group.
-func (s *Store) SpentIn(ctx context.Context, who string) (map[string]int64, error) {
+func (s *Usage) SpentIn(ctx context.Context, who string) (map[string]int64, error) {
 	all, err := s.db.Client().HGetAll(ctx, s.db.Key("spent_in", day(time.Now()), who)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("reading what was spent in groups: %w", err)
@@ -163,7 +163,7 @@ func (s *Store) SpentIn(ctx context.Context, who string) (map[string]int64, erro
 }
 
 // Mean returns how long the last runs of a command took, false if there were none.
-func (s *Store) Mean(ctx context.Context, command string) (time.Duration, bool) {
+func (s *Usage) Mean(ctx context.Context, command string) (time.Duration, bool) {
 	list, err := s.db.Client().LRange(ctx, s.db.Key("took", command), 0, -1).Result()
 	if err != nil || len(list) == 0 {
 		return 0, false

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -12,15 +11,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
-//go:embed scripts/star.lua
-var starLua string
-
-//go:embed scripts/forget.lua
-var forgetLua string
-
 var (
-	starScript   = redis.NewScript("bridge/star", redis.Durable, libLua, starLua)
-	forgetScript = redis.NewScript("bridge/forget", redis.Durable, libLua, forgetLua)
+	starScript   = script("star", redis.Durable)
+	forgetScript = script("forget", redis.Durable)
 )
 
 const (
@@ -61,7 +54,7 @@ func (s Star) ID() string { return fmt.Sprintf("%s/%d", s.Request, s.Picture) }
 
 // Toggle adds a picture to a user's favourites or removes it, and reports which. Handling
 // the same event again does not undo it.
-func (s *Store) Toggle(ctx context.Context, who, event string, star Star) (starred bool, err error) {
+func (s *People) Toggle(ctx context.Context, who, event string, star Star) (starred bool, err error) {
 	if runes := []rune(star.Words); len(runes) > starWords {
 		star.Words = string(runes[:starWords])
 	}
@@ -79,7 +72,7 @@ func (s *Store) Toggle(ctx context.Context, who, event string, star Star) (starr
 
 // Stars returns a user's favourites whose command or words contain a text, whatever its
 // case; "" is for all. The newest come first.
-func (s *Store) Stars(ctx context.Context, who, search string) ([]Star, error) {
+func (s *People) Stars(ctx context.Context, who, search string) ([]Star, error) {
 	ids, err := s.db.Client().ZRange(ctx, s.db.Key("star_order", who), 0, -1).Result()
 	if err != nil {
 		return nil, fmt.Errorf("listing favourites: %w", err)
@@ -104,7 +97,7 @@ func (s *Store) Stars(ctx context.Context, who, search string) ([]Star, error) {
 
 // Forget removes a request that is over, and its pictures from everybody's favourites. It
 // returns false for one that is not over. One that is not there is forgotten already.
-func (s *Store) Forget(ctx context.Context, id string) (bool, error) {
+func (s *Requests) Forget(ctx context.Context, id string) (bool, error) {
 	reply, err := s.run(ctx, forgetScript, s.term.load(), id)
 	if err != nil {
 		return false, err

@@ -8,7 +8,7 @@ package state
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,54 +35,34 @@ var (
 	ErrCrowded = errors.New("state: too many messages wait")
 )
 
-//go:embed scripts/admit.lua
-var admitLua string
+//go:embed scripts
+var scripts embed.FS
 
-//go:embed scripts/pending.lua
-var pendingLua string
-
-//go:embed scripts/meet.lua
-var meetLua string
-
-//go:embed scripts/leave.lua
-var leaveLua string
-
-//go:embed scripts/handled.lua
-var handledLua string
-
-//go:embed scripts/lead.lua
-var leadLua string
-
-//go:embed scripts/resign.lua
-var resignLua string
-
-//go:embed scripts/create.lua
-var createLua string
-
-//go:embed scripts/save.lua
-var saveLua string
-
-//go:embed scripts/finish.lua
-var finishLua string
-
-//go:embed scripts/put.lua
-var putLua string
-
-//go:embed scripts/lib.lua
-var libLua string
+// script is a script of this package. It has the library, of which only what it uses is sent.
+func script(name string, mode redis.Mode) *redis.Script {
+	var parts []string
+	for _, file := range []string{"lib", name} {
+		text, err := scripts.ReadFile("scripts/" + file + ".lua")
+		if err != nil {
+			panic(err) // it is part of the program
+		}
+		parts = append(parts, string(text))
+	}
+	return redis.NewScript("bridge/"+name, mode, parts...)
+}
 
 var (
-	admitScript   = redis.NewScript("bridge/admit", redis.Durable, admitLua)
-	pendingScript = redis.NewScript("bridge/pending", redis.ReadOnly, pendingLua)
-	meetScript    = redis.NewScript("bridge/meet", redis.Write, libLua, meetLua)
-	leaveScript   = redis.NewScript("bridge/leave", redis.Durable, libLua, leaveLua)
-	handledScript = redis.NewScript("bridge/handled", redis.Durable, handledLua)
-	leadScript    = redis.NewScript("bridge/lead", redis.Write, leadLua)
-	resignScript  = redis.NewScript("bridge/resign", redis.Write, resignLua)
-	createScript  = redis.NewScript("bridge/create", redis.Durable, libLua, createLua)
-	saveScript    = redis.NewScript("bridge/save", redis.Durable, libLua, saveLua)
-	finishScript  = redis.NewScript("bridge/finish", redis.Durable, libLua, finishLua)
-	putScript     = redis.NewScript("bridge/put", redis.Durable, putLua)
+	admitScript   = script("admit", redis.Durable)
+	pendingScript = script("pending", redis.ReadOnly)
+	meetScript    = script("meet", redis.Write)
+	leaveScript   = script("leave", redis.Durable)
+	handledScript = script("handled", redis.Durable)
+	leadScript    = script("lead", redis.Write)
+	resignScript  = script("resign", redis.Write)
+	createScript  = script("create", redis.Durable)
+	saveScript    = script("save", redis.Durable)
+	finishScript  = script("finish", redis.Durable)
+	putScript     = script("put", redis.Durable)
 )
 
 // Options tune a Store.
@@ -101,14 +81,41 @@ type Options struct {
 }
 
 // Store is the bridge's state, safe for concurrent use.
-//
-// Many methods: one method for each script on the bridge's state; there is no state
-// to divide.
 type Store struct {
+	core
+	Inbox      Inbox
+	Chats      Chats
+	Requests   Requests
+	People     People
+	Usage      Usage
+	Payments   Payments
+	Broadcasts Broadcasts
+}
+
+// core is what all parts of the state share.
+type core struct {
 	db   *redis.DB
 	o    Options
-	term termOf
+	term *termOf
 }
+
+// The parts of the state.
+type (
+	// Inbox has the events that wait to be handled.
+	Inbox struct{ core }
+	// Chats are those in which somebody has written.
+	Chats struct{ core }
+	// Requests are kept from the message to the end, and for a while after.
+	Requests struct{ core }
+	// People is what belongs to a user: what waits for a decision, and favourites.
+	People struct{ core }
+	// Usage counts what is used up, by whom and when.
+	Usage struct{ core }
+	// Payments are kept until long after they are settled.
+	Payments struct{ core }
+	// Broadcasts are messages to all chats.
+	Broadcasts struct{ core }
+)
 
 // Place says where the state is stored.
 type Place struct {
@@ -154,14 +161,15 @@ func New(db *redis.DB, o Options) *Store {
 	if o.Inbox == 0 {
 		o.Inbox = 10_000
 	}
-	return &Store{db: db, o: o}
+	c := core{db, o, &termOf{}}
+	return &Store{c, Inbox{c}, Chats{c}, Requests{c}, People{c}, Usage{c}, Payments{c}, Broadcasts{c}}
 }
 
 // Ping checks whether the state can be used.
 func (s *Store) Ping(ctx context.Context) error { return s.db.Ping(ctx) }
 
 // run runs a script and turns its first word into an error.
-func (s *Store) run(ctx context.Context, script *redis.Script, args ...any) ([]string, error) {
+func (s *core) run(ctx context.Context, script *redis.Script, args ...any) ([]string, error) {
 	reply, err := s.db.Run(ctx, script, args...)
 	if err != nil {
 		return nil, err
@@ -198,8 +206,8 @@ func (s *Store) Put(ctx context.Context, kind, name string, value any, keep time
 	return err
 }
 
-// Get reads a value; ErrNotFound if there is none.
-func (s *Store) Get(ctx context.Context, kind, name string, value any) error {
+// get reads a value; ErrNotFound if there is none.
+func (s *core) get(ctx context.Context, kind, name string, value any) error {
 	doc, err := s.db.Client().Get(ctx, s.db.Key("v", kind, name)).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return ErrNotFound
@@ -208,6 +216,11 @@ func (s *Store) Get(ctx context.Context, kind, name string, value any) error {
 		return err
 	}
 	return json.Unmarshal(doc, value)
+}
+
+// Get reads a value; ErrNotFound if there is none.
+func (s *Store) Get(ctx context.Context, kind, name string, value any) error {
+	return s.get(ctx, kind, name, value)
 }
 
 // Names returns the names of a kind whose values are kept for ever.
