@@ -165,7 +165,7 @@ func (c *Command) unknown(flag string) error {
 			names = append(names, name)
 		}
 	}
-	for _, a := range c.arguments {
+	for _, a := range c.arguments.list {
 		names = append(names, a.Name)
 	}
 	if len(c.styles) > 0 {

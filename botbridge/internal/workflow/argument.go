@@ -121,25 +121,32 @@ func ownFlags() []string {
 	return []string{"ar", "size", "n", "count", "steps", "seed", "no", "negative", "neg", "prompt", "model", "strength", "file"}
 }
 
+// arguments are what messages may set by flags of a command's own.
+type arguments struct {
+	in       *Graph
+	declared map[string]ArgumentSpec
+	list     []Argument
+}
+
 // Arguments returns what messages may set by flags of their own, the declared ones first.
 // Whether the fleet knows what they may be is another question: see Domain.
-func (c *Command) Arguments() []Argument { return c.arguments }
+func (s *arguments) Arguments() []Argument { return s.list }
 
 // Knows reports whether the command has an argument of its own with a name.
-func (c *Command) Knows(name string) bool {
-	_, known := c.argument(name)
+func (s *arguments) Knows(name string) bool {
+	_, known := s.argument(name)
 	return known
 }
 
 // argument returns the argument with a name, or with that of its input.
-func (c *Command) argument(name string) (Argument, bool) {
+func (s *arguments) argument(name string) (Argument, bool) {
 	name = strings.ReplaceAll(name, "-", "_")
-	for _, a := range c.arguments {
+	for _, a := range s.list {
 		if a.Name == name {
 			return a, true
 		}
 	}
-	for _, a := range c.arguments {
+	for _, a := range s.list {
 		if strings.EqualFold(a.Takes.Input, name) {
 			return a, true
 		}
@@ -149,44 +156,43 @@ func (c *Command) argument(name string) (Argument, bool) {
 
 // bindArguments finds the inputs of all arguments. guesses are those that roles would set
 // if bot.yaml did not keep messages from it.
-func (c *Command) bindArguments(guesses []Slot) error {
-	declared := c.Spec.Arguments
+func (s *arguments) bindArguments(roles map[Role][]Slot, guesses []Slot) error {
 	var taken []Slot
-	for _, slots := range c.slots {
+	for _, slots := range roles {
 		taken = append(taken, slots...)
 	}
-	for _, name := range slices.Sorted(maps.Keys(declared)) {
-		spec := declared[name]
+	for _, name := range slices.Sorted(maps.Keys(s.declared)) {
+		spec := s.declared[name]
 		if name == otherArguments {
 			continue
 		}
 		if spec.Input == forbidden {
-			if !c.names(name) {
+			if !s.names(name) {
 				return fmt.Errorf("arguments: %s: there is no such input to forbid", name)
 			}
 			continue
 		}
-		slot, err := c.bindArgument(name, spec, taken)
+		slot, err := s.bindArgument(name, spec, taken)
 		if err != nil {
 			return fmt.Errorf("arguments: %s: %w", name, err)
 		}
-		c.arguments = append(c.arguments, Argument{Name: name, Slot: slot, Takes: slot, Spec: spec, now: c.graph.literal(slot.Node, slot.Input)})
+		s.list = append(s.list, Argument{Name: name, Slot: slot, Takes: slot, Spec: spec, now: s.in.literal(slot.Node, slot.Input)})
 		taken = append(taken, slot)
 	}
-	switch others := declared[otherArguments].Input; others {
+	switch others := s.declared[otherArguments].Input; others {
 	case forbidden:
 	case "", allArguments:
-		c.findArguments(append(taken, guesses...), others == allArguments)
+		s.findArguments(append(taken, guesses...), others == allArguments)
 	default:
 		return fmt.Errorf("arguments: %q is - for none, or all", otherArguments)
 	}
-	if len(c.arguments) > maxArguments {
-		c.arguments = c.arguments[:maxArguments]
+	if len(s.list) > maxArguments {
+		s.list = s.list[:maxArguments]
 	}
 	return nil
 }
 
-func (c *Command) bindArgument(name string, spec ArgumentSpec, taken []Slot) (Slot, error) {
+func (s *arguments) bindArgument(name string, spec ArgumentSpec, taken []Slot) (Slot, error) {
 	node, input, dotted := cutLast(spec.Input)
 	switch {
 	case !argumentName.MatchString(name):
@@ -196,15 +202,15 @@ func (c *Command) bindArgument(name string, spec ArgumentSpec, taken []Slot) (Sl
 	case !dotted:
 		return Slot{}, errors.New("an input is named as NODE.INPUT, such as 3.cfg")
 	}
-	id, err := c.graph.find(node)
+	id, err := s.in.find(node)
 	if err != nil {
 		return Slot{}, err
 	}
 	slot := Slot{id, input}
-	switch c.graph.literal(id, input).(type) {
+	switch s.in.literal(id, input).(type) {
 	case pyjson.String, pyjson.Number, pyjson.Bool:
 	default:
-		return slot, fmt.Errorf("node %s (%s) has no input %q with a value of its own", id, c.graph.Title(id), input)
+		return slot, fmt.Errorf("node %s (%s) has no input %q with a value of its own", id, s.in.Title(id), input)
 	}
 	switch {
 	case slices.Contains(taken, slot):
@@ -220,19 +226,19 @@ func (c *Command) bindArgument(name string, spec ArgumentSpec, taken []Slot) (Sl
 // findArguments finds inputs that are not declared: the usual ones, also where their values
 // come from other nodes, or all that can be set safely. What is the same for all samplers is
 // set for all; a second input of the same name has the flag with a 2.
-func (c *Command) findArguments(taken []Slot, all bool) {
-	usual, samplers := usualArguments(), reader{c.graph}.samplers()
-	for _, id := range c.graph.ids {
-		for input := range c.graph.inputs(id).All() {
+func (s *arguments) findArguments(taken []Slot, all bool) {
+	usual, samplers := usualArguments(), reader{s.in}.samplers()
+	for _, id := range s.in.ids {
+		for input := range s.in.inputs(id).All() {
 			name, known := usual[input]
 			if !known {
 				name = strings.ToLower(input)
 			}
 			takes := Slot{id, input}
-			slot, value := takes, c.graph.literal(id, input)
+			slot, value := takes, s.in.literal(id, input)
 			if value == nil && known {
-				if from, ok := c.graph.origin(takes, argumentFits(input)); ok {
-					slot, value = from, c.graph.literal(from.Node, from.Input)
+				if from, ok := s.in.origin(takes, argumentFits(input)); ok {
+					slot, value = from, s.in.literal(from.Node, from.Input)
 				}
 			}
 			switch value.(type) {
@@ -243,20 +249,20 @@ func (c *Command) findArguments(taken []Slot, all bool) {
 			if !known && !all || costly(input) || slices.Contains(taken, slot) || slices.Contains(usualOf(Model), input) || slices.Contains(usualOf(Seed), input) {
 				continue
 			}
-			if _, text := value.(pyjson.String); text && !known && pathLike(input) || c.Spec.Arguments[input].Input == forbidden {
+			if _, text := value.(pyjson.String); text && !known && pathLike(input) || s.declared[input].Input == forbidden {
 				continue
 			}
 			sampling := slices.Contains(samplers, id)
-			if at := slices.IndexFunc(c.arguments, func(a Argument) bool {
-				return a.Found && (a.Slot == slot || sampling && a.Takes.Input == input && slices.Contains(samplers, a.Takes.Node) && c.graph.same(a.Slot, slot))
+			if at := slices.IndexFunc(s.list, func(a Argument) bool {
+				return a.Found && (a.Slot == slot || sampling && a.Takes.Input == input && slices.Contains(samplers, a.Takes.Node) && s.in.same(a.Slot, slot))
 			}); at >= 0 {
-				if c.arguments[at].Slot != slot {
-					c.arguments[at].Also = append(c.arguments[at].Also, slot)
+				if s.list[at].Slot != slot {
+					s.list[at].Also = append(s.list[at].Also, slot)
 				}
 				continue
 			}
-			if name = c.freeName(name); name != "" {
-				c.arguments = append(c.arguments, Argument{Name: name, Slot: slot, Takes: takes, Found: true, now: value})
+			if name = s.freeName(name); name != "" {
+				s.list = append(s.list, Argument{Name: name, Slot: slot, Takes: takes, Found: true, now: value})
 			}
 		}
 	}
@@ -271,10 +277,10 @@ func argumentFits(input string) func(pyjson.Value) bool {
 }
 
 // names reports whether something in the graph has the name of an input or its flag.
-func (c *Command) names(name string) bool {
+func (s *arguments) names(name string) bool {
 	usual, base := usualArguments(), strings.TrimRight(name, "0123456789")
-	for _, id := range c.graph.ids {
-		for input := range c.graph.inputs(id).All() {
+	for _, id := range s.in.ids {
+		for input := range s.in.inputs(id).All() {
 			for _, known := range []string{input, strings.ToLower(input), usual[input]} {
 				if known == name || known == base {
 					return true
@@ -292,13 +298,13 @@ func usualOf(r Role) []string {
 
 // freeName returns a name that no argument has, "" for one that is forbidden or cannot be
 // a flag.
-func (c *Command) freeName(name string) string {
+func (s *arguments) freeName(name string) string {
 	free := name
 	for n := 2; ; n++ {
-		if c.Spec.Arguments[free].Input == forbidden || slices.Contains(ownFlags(), free) || !argumentName.MatchString(free) {
+		if s.declared[free].Input == forbidden || slices.Contains(ownFlags(), free) || !argumentName.MatchString(free) {
 			return ""
 		}
-		if !slices.ContainsFunc(c.arguments, func(a Argument) bool { return a.Name == free }) {
+		if !slices.ContainsFunc(s.list, func(a Argument) bool { return a.Name == free }) {
 			return free
 		}
 		free = name + strconv.Itoa(n)

@@ -70,23 +70,23 @@ func (c *Command) Check(catalog *Catalog) (problems []string) {
 }
 
 // sets reports whether a message provides the file of an input.
-func (c *Command) sets(s Slot) bool {
-	return slices.Contains(c.slots[Image], s) || slices.Contains(c.slots[Mask], s)
+func (b *bindings) sets(s Slot) bool {
+	return slices.Contains(b.slots[Image], s) || slices.Contains(b.slots[Mask], s)
 }
 
 // makes reports whether the workflow has an output node.
-func (c *Command) makes(catalog *Catalog) bool {
-	return slices.ContainsFunc(c.graph.ids, func(id string) bool {
-		output, _ := catalog.classes.Object(c.graph.Class(id)).Get("output_node")
+func (b *bindings) makes(catalog *Catalog) bool {
+	return slices.ContainsFunc(b.graph.ids, func(id string) bool {
+		output, _ := catalog.classes.Object(b.graph.Class(id)).Get("output_node")
 		return output == pyjson.Bool(true)
 	})
 }
 
 // Model returns the model that the workflow uses if nobody names one, "" if none can be
 // named.
-func (c *Command) Model() string {
-	for _, slot := range c.slots[Model] {
-		if model, ok := c.graph.literal(slot.Node, slot.Input).(pyjson.String); ok {
+func (b *bindings) Model() string {
+	for _, slot := range b.slots[Model] {
+		if model, ok := b.graph.literal(slot.Node, slot.Input).(pyjson.String); ok {
 			return string(model)
 		}
 	}
@@ -94,26 +94,26 @@ func (c *Command) Model() string {
 }
 
 // ModelClasses returns the classes of the nodes that load the model.
-func (c *Command) ModelClasses() (classes []string) {
-	for _, slot := range c.slots[Model] {
-		classes = append(classes, c.graph.Class(slot.Node))
+func (b *bindings) ModelClasses() (classes []string) {
+	for _, slot := range b.slots[Model] {
+		classes = append(classes, b.graph.Class(slot.Node))
 	}
 	return classes
 }
 
 // Offers reports whether the fleet has a model for the command; known is false if the
 // catalog does not say.
-func (c *Command) Offers(catalog *Catalog, model string) (has, known bool) {
-	for _, class := range c.ModelClasses() {
+func (b *bindings) Offers(catalog *Catalog, model string) (has, known bool) {
+	for _, class := range b.ModelClasses() {
 		known = known || catalog.classes.Object(class) != nil
 	}
-	return c.offers(catalog, model), known
+	return b.offers(catalog, model), known
 }
 
 // offers reports whether the model input can be set to a name.
-func (c *Command) offers(catalog *Catalog, model string) bool {
-	for _, slot := range c.slots[Model] {
-		inputs := catalog.classes.Object(c.graph.Class(slot.Node)).Object("input")
+func (b *bindings) offers(catalog *Catalog, model string) bool {
+	for _, slot := range b.slots[Model] {
+		inputs := catalog.classes.Object(b.graph.Class(slot.Node)).Object("input")
 		for _, part := range []string{"required", "optional"} {
 			if spec, ok := inputs.Object(part).Get(slot.Input); ok && slices.Contains(optionsOf(spec), model) {
 				return true

@@ -65,19 +65,21 @@ type Spec struct {
 }
 
 // Command is a workflow that a message can fill in. It is immutable.
-//
-// Many methods: what a message may set, how it is checked against the fleet, and where it
-// goes in the graph all depend on the same graph and the same lines of bot.yaml.
 type Command struct {
 	Name  string
 	Spec  Spec
 	Price int64
 
-	graph     *Graph
-	slots     map[Role][]Slot
-	guessed   map[Role]bool
-	arguments []Argument
-	styles    []Style
+	bindings
+	arguments
+	styles
+}
+
+// bindings say where in a graph what a message says is put.
+type bindings struct {
+	graph   *Graph
+	slots   map[Role][]Slot
+	guessed map[Role]bool
 }
 
 // NewCommand binds a workflow.
@@ -89,7 +91,10 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	if spec.Several != "" && spec.Several != "album" && spec.Several != "grid" {
 		return nil, fmt.Errorf("several: %q is neither album nor grid", spec.Several)
 	}
-	c := &Command{Name: name, Spec: spec, Price: 1, graph: graph, slots: reader{graph}.guess(), guessed: map[Role]bool{}}
+	c := &Command{
+		Name: name, Spec: spec, Price: 1, bindings: bindings{graph, reader{graph}.guess(), map[Role]bool{}},
+		arguments: arguments{in: graph, declared: spec.Arguments},
+	}
 	for r := range c.slots {
 		c.guessed[r] = true
 	}
@@ -110,7 +115,7 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 			return nil, fmt.Errorf("inputs: %s: %w", r, err)
 		}
 	}
-	if err := c.bindArguments(guesses); err != nil {
+	if err := c.bindArguments(c.slots, guesses); err != nil {
 		return nil, err
 	}
 	if spec.Price != nil {
@@ -138,25 +143,25 @@ func (c *Command) Grid() bool { return c.Spec.Several == "grid" }
 func (c *Command) Says() bool { return c.Spec.Texts == nil || *c.Spec.Texts }
 
 // Takes reports whether messages can set a role.
-func (c *Command) Takes(r Role) bool { return len(c.slots[r]) > 0 }
+func (b *bindings) Takes(r Role) bool { return len(b.slots[r]) > 0 }
 
 // Edits means that the command makes something from one picture and words alone.
-func (c *Command) Edits() bool { return c.FromOne() && c.Takes(Prompt) }
+func (b *bindings) Edits() bool { return b.FromOne() && b.Takes(Prompt) }
 
 // Images returns how many pictures the command needs, not counting a mask.
-func (c *Command) Images() int { return len(c.slots[Image]) }
+func (b *bindings) Images() int { return len(b.slots[Image]) }
 
 // FromOne means that the command makes something from one picture, without a mask.
-func (c *Command) FromOne() bool { return c.Images() == 1 && !c.Takes(Mask) }
+func (b *bindings) FromOne() bool { return b.Images() == 1 && !b.Takes(Mask) }
 
 // Bindings returns where a role is set, and whether that was guessed.
-func (c *Command) Bindings(r Role) (slots []Slot, guessed bool) { return c.slots[r], c.guessed[r] }
+func (b *bindings) Bindings(r Role) (slots []Slot, guessed bool) { return b.slots[r], b.guessed[r] }
 
 // Title returns the name of a node.
-func (c *Command) Title(node string) string { return c.graph.Title(node) }
+func (b *bindings) Title(node string) string { return b.graph.Title(node) }
 
 // Nodes returns the number of nodes, as a measure of progress.
-func (c *Command) Nodes() int { return len(c.graph.ids) }
+func (b *bindings) Nodes() int { return len(b.graph.ids) }
 
 // Settle checks what a message asks for and fills in the rest: the seed, and the
 // size for an aspect ratio.
@@ -230,12 +235,12 @@ func grid(n int) int { return max(64, (n+4)/8*8) }
 
 // shape returns a size with the requested aspect ratio and about as many pixels as
 // the requested size, or the workflow's own.
-func (c *Command) shape(a Args) (width, height int) {
+func (b *bindings) shape(a Args) (width, height int) {
 	area := float64(a.Width * a.Height)
 	if area == 0 {
-		slots := c.slots[Size]
-		w, _ := c.graph.literal(slots[0].Node, slots[0].Input).(pyjson.Number)
-		h, _ := c.graph.literal(slots[1].Node, slots[1].Input).(pyjson.Number)
+		slots := b.slots[Size]
+		w, _ := b.graph.literal(slots[0].Node, slots[0].Input).(pyjson.Number)
+		h, _ := b.graph.literal(slots[1].Node, slots[1].Input).(pyjson.Number)
 		area = w.Float64() * h.Float64()
 	}
 	ratio := float64(a.AspectW) / float64(a.AspectH)
@@ -283,18 +288,18 @@ func (c *Command) Fill(a Args, f Files) []byte {
 
 // handOver moves the steps at which one sampler hands over to the next along with their
 // number.
-func (c *Command) handOver(g *Graph, steps int) {
+func (b *bindings) handOver(g *Graph, steps int) {
 	number := func(s Slot) float64 {
-		n, _ := c.graph.literal(s.Node, s.Input).(pyjson.Number)
+		n, _ := b.graph.literal(s.Node, s.Input).(pyjson.Number)
 		return n.Float64()
 	}
-	for _, id := range (reader{c.graph}).samplers() {
-		total, ok := c.graph.origin(Slot{id, "steps"}, Steps.fits)
-		if !ok || !slices.Contains(c.slots[Steps], total) {
+	for _, id := range (reader{b.graph}).samplers() {
+		total, ok := b.graph.origin(Slot{id, "steps"}, Steps.fits)
+		if !ok || !slices.Contains(b.slots[Steps], total) {
 			continue
 		}
 		for _, input := range []string{"start_at_step", "end_at_step"} {
-			at, ok := c.graph.origin(Slot{id, input}, Steps.fits)
+			at, ok := b.graph.origin(Slot{id, input}, Steps.fits)
 			if n := number(at); ok && n > 0 && n <= number(total) {
 				g.set(at, pyjson.Int(int64(math.Round(n*float64(steps)/number(total)))))
 			}

@@ -43,8 +43,8 @@ const farthest = 1e9
 
 // Domain returns what an argument may be. catalog may be nil, or lack its class; then
 // only what bot.yaml says counts.
-func (c *Command) Domain(a Argument, catalog *Catalog) (Domain, error) {
-	class := c.graph.Class(a.Takes.Node)
+func (s *arguments) Domain(a Argument, catalog *Catalog) (Domain, error) {
+	class := s.in.Class(a.Takes.Node)
 	spec := catalog.spec(class, a.Takes.Input)
 	if spec == nil {
 		return a.declared()
@@ -157,11 +157,11 @@ func Join(catalogs ...*Catalog) *Catalog {
 
 // Classes returns the node classes whose inputs some arguments set; without names, all
 // arguments'.
-func (c *Command) Classes(names ...string) []string {
+func (s *arguments) Classes(names ...string) []string {
 	var classes []string
-	for _, a := range c.arguments {
+	for _, a := range s.list {
 		if len(names) == 0 || slices.Contains(names, a.Name) {
-			classes = append(classes, c.graph.Class(a.Takes.Node))
+			classes = append(classes, s.in.Class(a.Takes.Node))
 		}
 	}
 	slices.Sort(classes)
@@ -289,9 +289,9 @@ func parseSwitch(text string) (on, ok bool) {
 
 // fillArguments sets what was adjusted. What the graph cannot hold is left out: the
 // workflow has changed meanwhile.
-func (c *Command) fillArguments(g *Graph, set map[string]string) {
+func (s *arguments) fillArguments(g *Graph, set map[string]string) {
 	for name, value := range set {
-		a, ok := c.argument(name)
+		a, ok := s.argument(name)
 		if !ok {
 			continue
 		}
@@ -311,16 +311,16 @@ func (c *Command) fillArguments(g *Graph, set map[string]string) {
 }
 
 // argumentProblems compares the declared arguments with the fleet.
-func (c *Command) argumentProblems(catalog *Catalog) (problems []string) {
+func (s *arguments) argumentProblems(catalog *Catalog) (problems []string) {
 	add := func(a Argument, format string, args ...any) {
 		problems = append(problems, fmt.Sprintf("arguments: %s: "+format, append([]any{a.Name}, args...)...))
 	}
-	for _, a := range c.arguments {
-		spec := catalog.spec(c.graph.Class(a.Slot.Node), a.Slot.Input)
+	for _, a := range s.list {
+		spec := catalog.spec(s.in.Class(a.Slot.Node), a.Slot.Input)
 		if a.Found || spec == nil {
 			continue
 		}
-		d, err := c.Domain(a, catalog)
+		d, err := s.Domain(a, catalog)
 		if errors.Is(err, ErrUnsafe) {
 			add(a, "%q %v", a.Slot.Input, err)
 			continue

@@ -33,8 +33,8 @@ const (
 )
 
 // Stage returns what a node does, by what its class is called.
-func (c *Command) Stage(node string) Stage {
-	class := strings.ToLower(c.graph.Class(node))
+func (b *bindings) Stage(node string) Stage {
+	class := strings.ToLower(b.graph.Class(node))
 	named := func(parts ...string) bool {
 		return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(class, part) })
 	}
@@ -46,7 +46,7 @@ func (c *Command) Stage(node string) Stage {
 	case named("loader"), strings.HasPrefix(class, "load"):
 		return Loading
 	case named("sampler", "simulatedwork") && !named("samplerselect", "ksamplerselect"):
-		switch c.Makes() {
+		switch b.Makes() {
 		case Films:
 			return Filming
 		case Sounds:
@@ -63,10 +63,10 @@ func (c *Command) Stage(node string) Stage {
 }
 
 // Makes returns what the workflow makes, by what its last nodes are called.
-func (c *Command) Makes() Product {
+func (b *bindings) Makes() Product {
 	product := Sentences
-	for _, id := range c.graph.ids {
-		class := strings.ToLower(c.graph.Class(id))
+	for _, id := range b.graph.ids {
+		class := strings.ToLower(b.graph.Class(id))
 		shows := strings.HasPrefix(class, "save") || strings.Contains(class, "preview") || strings.Contains(class, "combine")
 		switch {
 		case !shows || strings.Contains(class, "previewany") || strings.Contains(class, "text"):
@@ -82,4 +82,4 @@ func (c *Command) Makes() Product {
 }
 
 // Has reports whether the workflow has a node.
-func (c *Command) Has(node string) bool { return c.graph.nodes.Has(node) }
+func (b *bindings) Has(node string) bool { return b.graph.nodes.Has(node) }

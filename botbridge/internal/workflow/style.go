@@ -73,18 +73,21 @@ func (c *Command) WithStyles(styles []Style) (*Command, map[string]error) {
 	return &styled, misfits
 }
 
+// styles are those of a command.
+type styles []Style
+
 // Styles returns the styles of the command, in the order of bot.yaml.
-func (c *Command) Styles() []Style { return c.styles }
+func (s styles) Styles() []Style { return s }
 
 // Having returns those of some styles that the command has.
-func (c *Command) Having(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return c.style(name) == nil })
+func (s styles) Having(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return s.style(name) == nil })
 }
 
-func (c *Command) style(name string) *Style {
-	for i := range c.styles {
-		if c.styles[i].Name == name {
-			return &c.styles[i]
+func (s styles) style(name string) *Style {
+	for i := range s {
+		if s[i].Name == name {
+			return &s[i]
 		}
 	}
 	return nil
