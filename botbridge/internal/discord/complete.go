@@ -13,7 +13,7 @@ const maxSuggesting = 64
 
 // complete answers with values for the argument that somebody is filling in. It does not
 // wait: if there are too many such questions, this one gets no answer.
-func (d *Discord) complete(ctx context.Context, in *interaction) {
+func (d *receiver) complete(ctx context.Context, in *interaction) {
 	at := slices.IndexFunc(in.Data.Options, func(f filled) bool { return f.Focused })
 	if at < 0 || d.o.Suggest == nil || !d.welcome(in.Guild, in.Member) {
 		return

@@ -126,22 +126,38 @@ type Options struct {
 }
 
 // Discord is the platform. It implements platform.Platform.
-//
-// Many methods: it implements platform.Platform, and each method is one call of the
-// API or one kind of event.
 type Discord struct {
-	o       Options
-	rest    *rest
-	cdn     []string // hosts of files that people send
-	me      atomic.Pointer[identity]
-	answers *answers
-	// suggesting holds a token for each suggestion that is being made.
-	suggesting chan struct{}
+	*account
+	*sender
+	*receiver
+	o   Options
+	cdn []string // hosts of files that people send
 
 	listens  atomic.Int64          // since when, 0 while it does not
 	heard    atomic.Int64          // when the gateway last said anything
 	trouble  atomic.Pointer[error] // why events do not come, nil if they do
 	sessions sync.Mutex            // one Listen at a time
+}
+
+// account is the bot at Discord, and what it may do with the token of an interaction.
+type account struct {
+	rest *rest
+	me   atomic.Pointer[identity]
+}
+
+// sender says what the bridge says.
+type sender struct {
+	*account
+	answers *answers
+}
+
+// receiver makes events of what people do, and answers interactions in time.
+type receiver struct {
+	*account
+	o       *Options
+	answers *answers
+	// suggesting holds a token for each suggestion that is being made.
+	suggesting chan struct{}
 }
 
 // identity is who the bot is.
@@ -188,12 +204,14 @@ func New(o Options) (*Discord, error) {
 	// All calls share one HTTP/2 connection. If it goes silent, every later call would
 	// be lost on it too.
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: probe, PingTimeout: probe}
-	d := &Discord{o: o, suggesting: make(chan struct{}, maxSuggesting), cdn: []string{"cdn.discordapp.com", "media.discordapp.net"}}
+	d := &Discord{o: o, cdn: []string{"cdn.discordapp.com", "media.discordapp.net"}}
 	if own {
 		d.cdn = append(d.cdn, server.Host)
 	}
-	d.rest = newREST(strings.TrimRight(o.Server, "/"), o.Token, transport)
-	d.answers = newAnswers(o.Memory, o.TokenLife)
+	d.account = &account{rest: newREST(strings.TrimRight(o.Server, "/"), o.Token, transport)}
+	answers := newAnswers(o.Memory, o.TokenLife)
+	d.sender = &sender{d.account, answers}
+	d.receiver = &receiver{d.account, &d.o, answers, make(chan struct{}, maxSuggesting)}
 	return d, nil
 }
 
@@ -222,7 +240,7 @@ func (d *Discord) Limits() platform.Limits {
 }
 
 // Me returns the bot's own name; ErrToken if there is no such bot.
-func (d *Discord) Me(ctx context.Context) (string, error) {
+func (d *account) Me(ctx context.Context) (string, error) {
 	var app struct {
 		ID  string `json:"id"`
 		Bot *struct {
@@ -241,7 +259,7 @@ func (d *Discord) Me(ctx context.Context) (string, error) {
 }
 
 // whoami returns who the bot is, and asks if that is not known.
-func (d *Discord) whoami(ctx context.Context) (identity, error) {
+func (d *account) whoami(ctx context.Context) (identity, error) {
 	if me := d.me.Load(); me != nil {
 		return *me, nil
 	}

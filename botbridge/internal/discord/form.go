@@ -41,7 +41,7 @@ const componentLabel = 18
 
 // opens answers an interaction with a form and returns true, if it opens one. If that fails,
 // it is handled like others, and asks in words.
-func (d *Discord) opens(ctx context.Context, in *interaction) bool {
+func (d *receiver) opens(ctx context.Context, in *interaction) bool {
 	onMessage := in.Type == discord.InteractionTypeApplicationCommand && in.Data.Type == discord.ApplicationCommandTypeMessage
 	if d.o.Form == nil || in.Type != discord.InteractionTypeComponent && !onMessage {
 		return false

@@ -125,7 +125,7 @@ func (in *interaction) sound() bool {
 }
 
 // welcome reports whether the bot listens to somebody there.
-func (d *Discord) welcome(guild string, m *member) bool {
+func (d *receiver) welcome(guild string, m *member) bool {
 	switch {
 	case guild == "":
 		return d.o.Direct
@@ -143,7 +143,7 @@ const ackPatience = 2700 * time.Millisecond
 
 // interacted answers an interaction at once and returns what waits for that. It returns
 // nil for one that is no event.
-func (d *Discord) interacted(ctx context.Context, raw json.RawMessage) func(context.Context) (platform.Event, bool) {
+func (d *receiver) interacted(ctx context.Context, raw json.RawMessage) func(context.Context) (platform.Event, bool) {
 	in, ok := readInteraction(raw)
 	if !ok {
 		d.o.Logger.Warn("an interaction cannot be read and is left out")
@@ -183,7 +183,7 @@ func (d *Discord) interacted(ctx context.Context, raw json.RawMessage) func(cont
 }
 
 // turnAway tells somebody that the bot does not listen to them, and nobody else.
-func (d *Discord) turnAway(ctx context.Context, in *interaction) {
+func (d *receiver) turnAway(ctx context.Context, in *interaction) {
 	ctx, cancel := context.WithTimeout(ctx, ackPatience)
 	defer cancel()
 	err := d.respond(ctx, in, discord.InteractionResponseTypeCreateMessage, map[string]any{
@@ -195,7 +195,7 @@ func (d *Discord) turnAway(ctx context.Context, in *interaction) {
 }
 
 // respond makes the first answer to an interaction.
-func (d *Discord) respond(ctx context.Context, in *interaction, kind discord.InteractionResponseType, data any, into any) error {
+func (d *receiver) respond(ctx context.Context, in *interaction, kind discord.InteractionResponseType, data any, into any) error {
 	body := map[string]any{"type": kind}
 	if data != nil {
 		body["data"] = data
@@ -207,7 +207,7 @@ func (d *Discord) respond(ctx context.Context, in *interaction, kind discord.Int
 
 // acknowledge defers the answer to an interaction and returns the id of the message
 // that will hold it; "" if there is none.
-func (d *Discord) acknowledge(ctx context.Context, in *interaction) string {
+func (d *receiver) acknowledge(ctx context.Context, in *interaction) string {
 	if in.Message != nil {
 		if in.Message.Flags&int(discord.MessageFlagEphemeral) != 0 {
 			// Only this press can change the message.
@@ -243,7 +243,7 @@ func (d *Discord) acknowledge(ctx context.Context, in *interaction) string {
 	return at
 }
 
-func (d *Discord) keep(ctx context.Context, at string, a answer) {
+func (d *receiver) keep(ctx context.Context, at string, a answer) {
 	if err := d.answers.put(ctx, at, a); err != nil {
 		d.o.Logger.Debug("a restart would forget an answer", "error", err)
 	}
@@ -251,7 +251,7 @@ func (d *Discord) keep(ctx context.Context, at string, a answer) {
 
 // defers defers an answer, twice if the first attempt fails: there is no time for more.
 // An attempt that got no answer may have worked.
-func (d *Discord) defers(ctx context.Context, in *interaction, kind discord.InteractionResponseType, data, into any) (err error) {
+func (d *receiver) defers(ctx context.Context, in *interaction, kind discord.InteractionResponseType, data, into any) (err error) {
 	for try := range 2 {
 		once, cancel := ctx, context.CancelFunc(func() {})
 		if try == 0 {
@@ -272,7 +272,7 @@ const findPatience = 10 * time.Second
 // find asks which message answers an interaction that was deferred before: the answer
 // to that may have been lost, or the bridge was killed after it. It asks again if that
 // fails: a message that is not found says for ever that the bot thinks.
-func (d *Discord) find(ctx context.Context, in *interaction) string {
+func (d *receiver) find(ctx context.Context, in *interaction) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), findPatience)
 	defer cancel()
 	var m message
@@ -292,7 +292,7 @@ func (d *Discord) find(ctx context.Context, in *interaction) string {
 }
 
 // event is an interaction as an event; at is the message that holds the answer.
-func (d *Discord) event(in *interaction, at string) platform.Event {
+func (d *receiver) event(in *interaction, at string) platform.Event {
 	e := platform.Event{
 		ID: in.ID, Platform: Name, Kind: platform.Said, At: time.Now(),
 		Chat: platform.Chat{ID: in.Channel, Group: in.Guild != ""}, User: in.author().user(in.Locale),
@@ -320,7 +320,7 @@ func (d *Discord) event(in *interaction, at string) platform.Event {
 }
 
 // written writes a command with its arguments as people write it in a message.
-func (d *Discord) written(in *interaction) (m platform.Message) {
+func (d *receiver) written(in *interaction) (m platform.Message) {
 	words, flags := []string{"/" + in.Data.Name}, []string(nil)
 	var arguments []platform.Argument
 	if c := d.used(in); c != nil {

@@ -32,7 +32,7 @@ type spoken struct {
 }
 
 // said reads a message. It returns nil for one that is not for the bot.
-func (d *Discord) said(raw json.RawMessage, kind platform.Kind) func(context.Context) (platform.Event, bool) {
+func (d *receiver) said(raw json.RawMessage, kind platform.Kind) func(context.Context) (platform.Event, bool) {
 	var m spoken
 	if json.Unmarshal(raw, &m) != nil || !isID(m.ID) || !isID(m.Channel) {
 		return nil
@@ -44,7 +44,7 @@ func (d *Discord) said(raw json.RawMessage, kind platform.Kind) func(context.Con
 	return func(context.Context) (platform.Event, bool) { return e, true }
 }
 
-func (d *Discord) heardOf(m *spoken, kind platform.Kind) (platform.Event, bool) {
+func (d *receiver) heardOf(m *spoken, kind platform.Kind) (platform.Event, bool) {
 	me := d.me.Load()
 	if me == nil || m.Author == nil || m.Author.Bot || m.Webhook != "" || !isID(m.Author.ID) || !d.welcome(m.Guild, m.Member) {
 		return platform.Event{}, false

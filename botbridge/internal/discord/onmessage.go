@@ -21,7 +21,7 @@ func messageCommand(c Command) discord.MessageCommandCreate {
 }
 
 // used returns the command that an interaction uses, nil if it is none of ours.
-func (d *Discord) used(in *interaction) *Command {
+func (d *receiver) used(in *interaction) *Command {
 	at := slices.IndexFunc(d.o.Commands, func(c Command) bool {
 		if in.Data.Type == discord.ApplicationCommandTypeMessage {
 			return c.OnMessage && messageCommand(c).Name == in.Data.Name

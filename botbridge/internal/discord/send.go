@@ -23,7 +23,7 @@ type message struct {
 }
 
 // Send implements platform.Platform.
-func (d *Discord) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+func (d *sender) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	if p.Private && p.Press != "" {
 		if id, err := d.whisper(ctx, p); err == nil || !dead(err) {
 			return ids(id, p), err
@@ -51,7 +51,7 @@ func ids(id string, p platform.Post) (list []string) {
 
 // reply puts a post in the place of a deferred answer. It returns false if another post
 // has replaced that, or its token has ended.
-func (d *Discord) reply(ctx context.Context, to platform.Chat, at string, p platform.Post) (id string, done bool, err error) {
+func (d *sender) reply(ctx context.Context, to platform.Chat, at string, p platform.Post) (id string, done bool, err error) {
 	a, ok, err := d.answers.find(ctx, at)
 	if err != nil || !ok {
 		return "", false, err
@@ -95,7 +95,7 @@ func (d *Discord) reply(ctx context.Context, to platform.Chat, at string, p plat
 }
 
 // replyMore posts what follows an answer that only one person sees, for the same person.
-func (d *Discord) replyMore(ctx context.Context, at string, a answer, p platform.Post) (id string, done bool, err error) {
+func (d *sender) replyMore(ctx context.Context, at string, a answer, p platform.Post) (id string, done bool, err error) {
 	me, err := d.whoami(ctx)
 	if err != nil {
 		return "", false, err
@@ -112,7 +112,7 @@ func (d *Discord) replyMore(ctx context.Context, at string, a answer, p platform
 // has replaced is changed as any other, and one that says "thinking…" goes. Perhaps the
 // bridge was killed right after it had replaced that; then it goes all the same, because
 // what comes now says more.
-func (d *Discord) replyLate(ctx context.Context, to platform.Chat, at string, a answer, p platform.Post) (id string, done bool, err error) {
+func (d *sender) replyLate(ctx context.Context, to platform.Chat, at string, a answer, p platform.Post) (id string, done bool, err error) {
 	if a.Taken != "" && a.Taken == p.ID {
 		switch err := d.edit(ctx, to, at, p); {
 		case err == nil:
@@ -140,14 +140,14 @@ func dead(err error) bool {
 }
 
 // original calls the message that answers an interaction, or has its button.
-func (d *Discord) original(ctx context.Context, method string, me identity, token string, body any, files []platform.Attachment, into any) error {
+func (d *account) original(ctx context.Context, method string, me identity, token string, body any, files []platform.Attachment, into any) error {
 	return d.rest.do(ctx, call{
 		method: method, path: "/webhooks/" + me.application + "/" + token + "/messages/@original", open: true, body: body, files: files,
 	}, into)
 }
 
 // whisper answers the press of a button so that nobody else sees it.
-func (d *Discord) whisper(ctx context.Context, p platform.Post) (string, error) {
+func (d *account) whisper(ctx context.Context, p platform.Post) (string, error) {
 	pressed, ok := parsePress(p.Press)
 	if !ok {
 		return "", platform.ErrRefused
@@ -160,7 +160,7 @@ func (d *Discord) whisper(ctx context.Context, p platform.Post) (string, error) 
 }
 
 // follow posts what only the author of an interaction sees.
-func (d *Discord) follow(ctx context.Context, me identity, token string, p platform.Post) (string, error) {
+func (d *account) follow(ctx context.Context, me identity, token string, p platform.Post) (string, error) {
 	body := create(p)
 	body.Flags = discord.MessageFlagEphemeral
 	// A webhook has no nonces. Somebody who is told something twice is not harmed.
@@ -174,7 +174,7 @@ func (d *Discord) follow(ctx context.Context, me identity, token string, p platf
 
 // post sends an ordinary message. The same post again is no second message while
 // Discord remembers its nonce.
-func (d *Discord) post(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+func (d *sender) post(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	if !isID(to.ID) {
 		return nil, platform.ErrRefused
 	}
@@ -189,7 +189,7 @@ func (d *Discord) post(ctx context.Context, to platform.Chat, p platform.Post) (
 }
 
 // Edit implements platform.Platform.
-func (d *Discord) Edit(ctx context.Context, to platform.Chat, id string, p platform.Post) error {
+func (d *sender) Edit(ctx context.Context, to platform.Chat, id string, p platform.Post) error {
 	if !isID(to.ID) || !isID(id) {
 		return platform.ErrRefused
 	}
@@ -211,7 +211,7 @@ func (d *Discord) Edit(ctx context.Context, to platform.Chat, id string, p platf
 }
 
 // edit changes an ordinary message.
-func (d *Discord) edit(ctx context.Context, to platform.Chat, id string, p platform.Post) error {
+func (d *sender) edit(ctx context.Context, to platform.Chat, id string, p platform.Post) error {
 	return d.rest.do(ctx, call{
 		method: http.MethodPatch, path: "/channels/" + to.ID + "/messages/" + id, limit: "PATCH /channels/" + to.ID,
 		body: update(p), files: p.Files,
@@ -219,14 +219,14 @@ func (d *Discord) edit(ctx context.Context, to platform.Chat, id string, p platf
 }
 
 // remove deletes an ordinary message.
-func (d *Discord) remove(ctx context.Context, to platform.Chat, id string) error {
+func (d *sender) remove(ctx context.Context, to platform.Chat, id string) error {
 	return d.rest.do(ctx, call{
 		method: http.MethodDelete, path: "/channels/" + to.ID + "/messages/" + id, limit: "DELETE /channels/" + to.ID,
 	}, nil)
 }
 
 // Delete implements platform.Platform.
-func (d *Discord) Delete(ctx context.Context, to platform.Chat, id string) error {
+func (d *sender) Delete(ctx context.Context, to platform.Chat, id string) error {
 	if !isID(to.ID) || !isID(id) {
 		return platform.ErrRefused
 	}
@@ -252,7 +252,7 @@ func (d *Discord) Delete(ctx context.Context, to platform.Chat, id string) error
 
 // Answer implements platform.Platform. That a button was pressed was confirmed at once;
 // only words are left to be said.
-func (d *Discord) Answer(ctx context.Context, pressed, text string) error {
+func (d *sender) Answer(ctx context.Context, pressed, text string) error {
 	if text == "" {
 		return nil
 	}

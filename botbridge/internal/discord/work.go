@@ -11,10 +11,10 @@ import (
 var _ platform.Worker = (*Discord)(nil)
 
 // WorkLasts implements platform.Worker.
-func (d *Discord) WorkLasts() time.Duration { return 10 * time.Second }
+func (d *sender) WorkLasts() time.Duration { return 10 * time.Second }
 
 // Work implements platform.Worker. Discord knows only typing.
-func (d *Discord) Work(ctx context.Context, to platform.Chat, _ platform.Media) error {
+func (d *sender) Work(ctx context.Context, to platform.Chat, _ platform.Media) error {
 	if !isID(to.ID) {
 		return platform.ErrRefused
 	}

@@ -12,7 +12,7 @@ import (
 
 // event converts an update. It returns false for one that does not concern the
 // bridge.
-func (t *Telegram) event(u *models.Update) (platform.Event, bool) {
+func (t *reader) event(u *models.Update) (platform.Event, bool) {
 	e := platform.Event{ID: strconv.FormatInt(u.ID, 10), Platform: Name}
 	switch {
 	case u.CallbackQuery != nil:
@@ -70,7 +70,7 @@ func pressed(e platform.Event, q *models.CallbackQuery) (platform.Event, bool) {
 	return e, true
 }
 
-func (t *Telegram) said(e platform.Event, m *models.Message) (platform.Event, bool) {
+func (t *reader) said(e platform.Event, m *models.Message) (platform.Event, bool) {
 	// An administrator who hides behind the group writes in its name; Telegram gives a
 	// bot as the author.
 	anonymous := m.SenderChat != nil && m.SenderChat.ID == m.Chat.ID && m.Chat.Type != models.ChatTypePrivate
@@ -103,13 +103,13 @@ func (t *Telegram) said(e platform.Event, m *models.Message) (platform.Event, bo
 
 // isMe reports whether somebody is this bot. While the bot's own name is unknown, every
 // bot may be.
-func (t *Telegram) isMe(u *models.User) bool {
+func (t *reader) isMe(u *models.User) bool {
 	mine := t.username.Load()
 	return u != nil && u.IsBot && (mine == nil || strings.EqualFold(*mine, u.Username))
 }
 
 // mentioned removes "@botname" from a text; false if it is not there.
-func (t *Telegram) mentioned(text string) (rest string, found bool) {
+func (t *reader) mentioned(text string) (rest string, found bool) {
 	mine := t.username.Load()
 	if mine == nil || strings.HasPrefix(text, "/") {
 		return text, false
@@ -125,7 +125,7 @@ func (t *Telegram) mentioned(text string) (rest string, found bool) {
 
 // address removes "@botname" from a command. It returns false for a command to
 // another bot.
-func (t *Telegram) address(text string) (string, bool) {
+func (t *reader) address(text string) (string, bool) {
 	if !strings.HasPrefix(text, "/") {
 		return text, true
 	}

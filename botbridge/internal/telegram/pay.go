@@ -32,7 +32,7 @@ var _ platform.Seller = (*Telegram)(nil)
 
 // sendInvoice sends an invoice. Because of the start parameter a forwarded copy leads to
 // the bot, and cannot be paid.
-func (t *Telegram) sendInvoice(ctx context.Context, seen *attempt, to platform.Chat, p platform.Post) ([]string, error) {
+func (t *sender) sendInvoice(ctx context.Context, seen *attempt, to platform.Chat, p platform.Post) ([]string, error) {
 	title := clip(p.Invoice.Title, maxTitle)
 	m, err := t.bot.SendInvoice(ctx, &bot.SendInvoiceParams{
 		ChatID: to.ID, MessageThreadID: number(to.Topic), Title: title, Description: clip(p.Invoice.About, maxDescription),
@@ -46,7 +46,7 @@ func (t *Telegram) sendInvoice(ctx context.Context, seen *attempt, to platform.C
 }
 
 // Confirm implements platform.Seller.
-func (t *Telegram) Confirm(ctx context.Context, checkout, refusal string) error {
+func (t *sender) Confirm(ctx context.Context, checkout, refusal string) error {
 	ctx, seen := observed(ctx)
 	_, err := t.bot.AnswerPreCheckoutQuery(ctx, &bot.AnswerPreCheckoutQueryParams{
 		PreCheckoutQueryID: checkout, OK: refusal == "", ErrorMessage: clip(refusal, maxRefusal),
@@ -55,7 +55,7 @@ func (t *Telegram) Confirm(ctx context.Context, checkout, refusal string) error 
 }
 
 // Refund implements platform.Seller.
-func (t *Telegram) Refund(ctx context.Context, user, charge string) error {
+func (t *sender) Refund(ctx context.Context, user, charge string) error {
 	id, err := strconv.ParseInt(user, 10, 64)
 	if err != nil {
 		return fmt.Errorf("%w: a user without a number", platform.ErrRefused)

@@ -49,7 +49,7 @@ func open(ctx context.Context, files []platform.Attachment, seen *attempt) (sour
 
 // Send implements platform.Platform. It never sets a parse mode, so that no text is
 // interpreted as markup.
-func (t *Telegram) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+func (t *sender) Send(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	ctx, seen := observed(ctx)
 	if p.Invoice != nil {
 		return t.sendInvoice(ctx, seen, to, p)
@@ -86,7 +86,7 @@ func (t *Telegram) Send(ctx context.Context, to platform.Chat, p platform.Post) 
 }
 
 // copy sends what a message shows again, without an upload.
-func (t *Telegram) copy(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+func (t *sender) copy(ctx context.Context, to platform.Chat, p platform.Post) ([]string, error) {
 	ctx, seen := observed(ctx)
 	m, err := t.bot.CopyMessage(ctx, &bot.CopyMessageParams{
 		ChatID: to.ID, MessageThreadID: number(to.Topic), FromChatID: p.Copy.Chat, MessageID: number(p.Copy.Message), Caption: clip(p.Text, maxCaption),
@@ -98,7 +98,7 @@ func (t *Telegram) copy(ctx context.Context, to platform.Chat, p platform.Post) 
 	return []string{strconv.Itoa(m.ID)}, nil
 }
 
-func (t *Telegram) sendFile(ctx context.Context, to platform.Chat, p platform.Post, from io.Reader) (*models.Message, error) {
+func (t *sender) sendFile(ctx context.Context, to platform.Chat, p platform.Post, from io.Reader) (*models.Message, error) {
 	upload := &models.InputFileUpload{Filename: p.Files[0].Name, Data: from}
 	thread, caption := number(to.Topic), clip(p.Text, maxCaption)
 	switch p.Files[0].Media {
@@ -131,7 +131,7 @@ func (t *Telegram) sendFile(ctx context.Context, to platform.Chat, p platform.Po
 }
 
 // sendAlbum sends several pictures as one. Buttons are not possible there.
-func (t *Telegram) sendAlbum(ctx context.Context, seen *attempt, to platform.Chat, p platform.Post) ([]string, error) {
+func (t *sender) sendAlbum(ctx context.Context, seen *attempt, to platform.Chat, p platform.Post) ([]string, error) {
 	sources, closeAll, err := open(ctx, p.Files, seen)
 	if err != nil {
 		return nil, err
@@ -174,7 +174,7 @@ func input(f platform.Attachment, name, caption string, from io.Reader) models.I
 
 // Edit implements platform.Platform. A text message becomes a picture if there is
 // one to show; its text is then the caption.
-func (t *Telegram) Edit(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
+func (t *sender) Edit(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
 	if len(p.Files) > 0 {
 		return t.editMedia(ctx, to, message, p)
 	}
@@ -192,7 +192,7 @@ func (t *Telegram) Edit(ctx context.Context, to platform.Chat, message string, p
 	return seen.explain(err)
 }
 
-func (t *Telegram) editMedia(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
+func (t *sender) editMedia(ctx context.Context, to platform.Chat, message string, p platform.Post) error {
 	ctx, seen := observed(ctx)
 	sources, closeAll, err := open(ctx, p.Files[:1], seen)
 	if err != nil {

@@ -74,18 +74,21 @@ type Options struct {
 type Command struct{ Name, About string }
 
 // Telegram is the platform. It implements platform.Platform.
-//
-// Many methods: it implements platform.Platform, and each method is one call of the
-// Bot API or one kind of update.
 type Telegram struct {
+	sender
+	reader
 	o        Options
-	bot      *bot.Bot
 	http     *http.Client
-	username atomic.Pointer[string]
 	lastPoll atomic.Int64
 	listens  atomic.Int64          // since when, 0 while it does not
 	trouble  atomic.Pointer[error] // why updates do not come, nil if they do
 }
+
+// sender says what the bridge says.
+type sender struct{ bot *bot.Bot }
+
+// reader makes events of updates. It knows the bot's own name once Telegram has said it.
+type reader struct{ username atomic.Pointer[string] }
 
 var _ platform.Platform = (*Telegram)(nil)
 
@@ -193,7 +196,7 @@ func (t *Telegram) Health(now time.Time) error {
 const pollGrace = 45 * time.Second
 
 // Answer implements platform.Platform.
-func (t *Telegram) Answer(ctx context.Context, press, text string) error {
+func (t *sender) Answer(ctx context.Context, press, text string) error {
 	const maxAnswer = 200
 	if runes := []rune(text); len(runes) > maxAnswer {
 		text = string(runes[:maxAnswer-1]) + "…"
@@ -204,7 +207,7 @@ func (t *Telegram) Answer(ctx context.Context, press, text string) error {
 }
 
 // Delete implements platform.Platform.
-func (t *Telegram) Delete(ctx context.Context, to platform.Chat, message string) error {
+func (t *sender) Delete(ctx context.Context, to platform.Chat, message string) error {
 	ctx, seen := observed(ctx)
 	_, err := t.bot.DeleteMessage(ctx, &bot.DeleteMessageParams{ChatID: to.ID, MessageID: number(message)})
 	err = seen.explain(err)
@@ -216,7 +219,7 @@ func (t *Telegram) Delete(ctx context.Context, to platform.Chat, message string)
 
 // Moderates implements platform.Moderated. An administrator who writes anonymously has the
 // id of the group.
-func (t *Telegram) Moderates(ctx context.Context, in platform.Chat, user string) (bool, error) {
+func (t *sender) Moderates(ctx context.Context, in platform.Chat, user string) (bool, error) {
 	if user == in.ID {
 		return true, nil
 	}

@@ -13,11 +13,11 @@ import (
 var _ platform.Worker = (*Telegram)(nil)
 
 // WorkLasts implements platform.Worker: "5 seconds or less".
-func (t *Telegram) WorkLasts() time.Duration { return 5 * time.Second }
+func (t *sender) WorkLasts() time.Duration { return 5 * time.Second }
 
 // Work implements platform.Worker. Telegram does not say whether it counts against the 20
 // messages a minute of a group, so there it is left out.
-func (t *Telegram) Work(ctx context.Context, to platform.Chat, makes platform.Media) error {
+func (t *sender) Work(ctx context.Context, to platform.Chat, makes platform.Media) error {
 	if to.Group {
 		return nil
 	}
