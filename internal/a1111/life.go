@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -40,7 +42,7 @@ type life struct {
 	end         func()
 
 	// looking is held while the server is asked what it does.
-	looking sync.Mutex
+	looking *semaphore.Weighted
 
 	mu sync.Mutex
 	// task is what runs, nil for nothing; begun counts those that have begun.
@@ -52,7 +54,7 @@ type life struct {
 }
 
 func newLife(c *client, o Options, can *abilities) *life {
-	l := &life{client: c, every: o.Every, lost: make(chan struct{}), ended: make(chan struct{})}
+	l := &life{client: c, every: o.Every, lost: make(chan struct{}), ended: make(chan struct{}), looking: semaphore.NewWeighted(1)}
 	l.lose = sync.OnceFunc(func() { close(l.lost) })
 	l.end = sync.OnceFunc(func() { close(l.ended) })
 	l.can.Store(can)
@@ -98,8 +100,10 @@ func (l *life) watch(ctx context.Context) error {
 // look asks the server what it does, and passes that on to those it concerns. For what runs an
 // earlier answer will do that is not older than age.
 func (l *life) look(ctx context.Context, age time.Duration) error {
-	l.looking.Lock()
-	defer l.looking.Unlock()
+	if err := l.looking.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer l.looking.Release(1)
 	l.mu.Lock()
 	t := l.task
 	known := t != nil && age > 0 && time.Since(t.asked) < age

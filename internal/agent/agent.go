@@ -141,7 +141,7 @@ func (c config) run(ctx context.Context) error {
 	a.work.Go(func() { served <- server.Serve(listener) })
 	a.log.Info("agent started", "name", a.name, "serving", listener.Addr().String(), "instances", len(a.instances),
 		"key", gossip.Fingerprint(a.identity.Key()))
-	a.mu.Lock()
+	a.mu.Lock() // Held: watch begins a goroutine
 	for _, i := range a.instances {
 		a.watch(ctx, i)
 	}

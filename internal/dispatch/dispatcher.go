@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -133,7 +135,7 @@ func (d *Dispatcher) openPlacing() {
 	d.Forecasts = &Forecasts{
 		fleet: c.Fleet, queue: c.Queue, settings: c.Settings, access: d.Access, reports: d.reports, instances: d.Instances, runs: d.Runs,
 		rests: d.rests, durations: d.durations, sharing: d.sharing, kept: d.kept, models: d.models, holds: d.holds,
-		line: d.line, judged: d.judged,
+		line: d.line, judged: d.judged, last: lastOutlook{turn: semaphore.NewWeighted(1)},
 	}
 	d.order = &order{settings: c.Settings, durations: d.durations, reports: d.reports, line: d.line, models: d.models, holds: d.holds}
 	d.requirements = &requirements{queue: c.Queue, judged: d.judged, order: d.order}

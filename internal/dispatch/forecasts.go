@@ -2,8 +2,9 @@ package dispatch
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -42,20 +43,24 @@ const (
 	outlookAge   = 250 * time.Millisecond
 )
 
-// lastOutlook is the one that answers for accepted jobs. The zero value has none.
+// lastOutlook is the one that answers for accepted jobs, at first none.
 type lastOutlook struct {
-	mu   sync.Mutex
+	// turn belongs to whoever uses it or makes another one. It is no mutex, because making one may cost a
+	// round trip and whoever waits for that may leave.
+	turn *semaphore.Weighted
 	last *Outlook
 }
 
 // Accepted notes a job that was accepted with position others ahead of it, and returns how long it
-// will take until it is finished, as [Outlook.ETA] does.
+// will take until it is finished, as [Outlook.ETA] does; -1 if ctx ends before that is known.
 func (f *Forecasts) Accepted(ctx context.Context, j job.Job, position int) time.Duration {
 	if position >= 0 && j.State == job.Queued {
 		f.line.join(inLine(j), position)
 	}
-	f.last.mu.Lock()
-	defer f.last.mu.Unlock()
+	if f.last.turn.Acquire(ctx, 1) != nil {
+		return -1
+	}
+	defer f.last.turn.Release(1)
 	if o := f.last.last; o == nil || time.Since(o.at) > min(outlookShare*o.took, outlookAge) || !o.judged[j.Class] {
 		f.last.last = f.From(ctx, j)
 	}

@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -39,6 +43,9 @@ type Board struct {
 	queue    *queue.Queue
 	recorder *recorder
 	log      func() *slog.Logger
+
+	// turn belongs to whoever looks, for a view or for all; it uses what the views have seen.
+	turn *semaphore.Weighted
 
 	mu     sync.Mutex
 	closed bool
@@ -89,25 +96,27 @@ func (w *Watcher) Stop() { w.stop() }
 // Watch lets a viewer watch, counting toward share. The errors are [ErrTooManyPages],
 // [ErrTooManyOwnPages], or one of Redis.
 func (b *Board) Watch(ctx context.Context, v Viewer, share string) (*Watcher, error) {
-	s := b.sightOf(v)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.closed:
-		return nil, ErrNotStarted
-	case b.open >= maxPages:
-		return nil, ErrTooManyPages
-	case b.pages[share] >= maxPagesOfOne:
-		return nil, ErrTooManyOwnPages
+	if err := b.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
 	}
-	view := b.views[s]
+	defer b.turn.Release(1)
+	s := b.sightOf(v)
+	view, err := b.view(s, share)
+	if err != nil {
+		return nil, err
+	}
 	if view == nil {
 		view = newBoardView(s)
-		if err := view.look(ctx, b, b.now(), true); err != nil {
+		if view.seen, err = view.look(ctx, b, b.now(), true); err != nil {
 			return nil, err
 		}
-		b.views[s] = view
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, ErrNotStarted
+	}
+	b.views[s] = view // even if the last one who watched it has left meanwhile
 	changes := make(chan *BoardChange, pageBacklog)
 	changes <- view.everything()
 	w := &Watcher{Changes: changes, changes: changes, SeesAll: s.all, Operator: s.operator}
@@ -121,6 +130,21 @@ func (b *Board) Watch(ctx context.Context, v Viewer, share string) (*Watcher, er
 	}
 	w.stop = sync.OnceFunc(func() { b.leave(w, s, share) })
 	return w, nil
+}
+
+// view returns what those with a sight see, nil if nobody else watches it; or why one more may not.
+func (b *Board) view(s sight, share string) (*boardView, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.closed:
+		return nil, ErrNotStarted
+	case b.open >= maxPages:
+		return nil, ErrTooManyPages
+	case b.pages[share] >= maxPagesOfOne:
+		return nil, ErrTooManyOwnPages
+	}
+	return b.views[s], nil
 }
 
 // leave ends one watch, and the looking after the last one.
@@ -139,15 +163,20 @@ func (b *Board) leave(w *Watcher, s sight, share string) {
 	if b.open--; b.open == 0 && b.stop != nil {
 		b.stop()
 		b.stop = nil
-		b.jobs = boardJobs{}
+	}
+	b.rest()
+}
+
+// rest forgets the jobs while nobody is watching. The caller holds b.mu.
+func (b *Board) rest() {
+	if b.open == 0 {
+		b.jobs.forget()
 	}
 }
 
 // Touch makes the next look read a job again: its owner has just changed it.
 func (b *Board) Touch(key string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.jobs.known, key)
+	b.jobs.touch(key)
 }
 
 // close cuts off everybody who is watching.
@@ -189,26 +218,26 @@ func (b *Board) run(ctx context.Context) {
 func (b *Board) look(ctx context.Context, queued bool) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	if b.turn.Acquire(ctx, 1) != nil {
+		return
+	}
+	defer b.turn.Release(1)
 	b.mu.Lock()
-	defer b.mu.Unlock()
+	views := slices.Collect(maps.Values(b.views))
+	b.mu.Unlock()
 	now := b.now()
-	for _, view := range b.views {
-		before := view.seen
-		if err := view.look(ctx, b, now, queued); err != nil {
+	for _, view := range views {
+		seen, err := view.look(ctx, b, now, queued)
+		if err != nil {
 			b.log().Debug("cannot read the queue for the dashboard", "error", err)
 		}
-		change := view.since(before)
-		if change.Empty() {
-			continue
-		}
-		for w := range view.watchers {
-			select {
-			case w.changes <- change:
-			default:
-				view.cut(w)
-			}
-		}
+		b.mu.Lock()
+		view.show(seen)
+		b.mu.Unlock()
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.rest()
 }
 
 // boardNow is what one look finds that is the same for all views.

@@ -70,8 +70,25 @@ func (v *boardView) since(before boardSeen) *BoardChange {
 	return c
 }
 
-// look takes in what is there now. On an error it keeps what was seen of the queue.
-func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bool) error {
+// show takes in what was seen, and tells everybody who is watching what has changed.
+func (v *boardView) show(seen boardSeen) {
+	before := v.seen
+	v.seen = seen
+	change := v.since(before)
+	if change.Empty() {
+		return
+	}
+	for w := range v.watchers {
+		select {
+		case w.changes <- change:
+		default:
+			v.cut(w)
+		}
+	}
+}
+
+// look returns what is there now. On an error it keeps what was seen of the queue.
+func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bool) (boardSeen, error) {
 	seen := boardSeen{instances: make(map[string]InstanceRow, len(now.instances)), jobs: v.seen.jobs, counts: v.seen.counts}
 	if v.sight.all {
 		seen.webUI, seen.strangers = b.insight.pages().Where(), b.insight.strangers()
@@ -99,8 +116,7 @@ func (v *boardView) look(ctx context.Context, b *Board, now *boardNow, queued bo
 	if queued && err == nil {
 		err = v.lookAtQueue(ctx, b, &seen, running)
 	}
-	v.seen = seen
-	return err
+	return seen, err
 }
 
 // lookAtQueue reads the first waiting jobs that the view shows. A job known to be running is no
@@ -160,7 +176,25 @@ func (v *boardView) lookAtQueue(ctx context.Context, b *Board, seen *boardSeen, 
 // boardJobs are jobs that were read recently: a job that waits or runs for long is not read at each
 // look. The zero value is empty.
 type boardJobs struct {
+	mu    sync.Mutex
 	known map[string]readJob
+	// touched counts the jobs that have changed, as far as this hub knows.
+	touched int
+}
+
+// touch makes the next look read a job again.
+func (k *boardJobs) touch(key string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.known, key)
+	k.touched++
+}
+
+// forget empties it.
+func (k *boardJobs) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.known = nil
 }
 
 type readJob struct {
@@ -170,28 +204,54 @@ type readJob struct {
 
 // read returns those of the jobs that exist.
 func (k *boardJobs) read(ctx context.Context, get func(context.Context, []string) ([]job.Job, error), keys []string) (map[string]job.Job, error) {
-	if k.known == nil {
-		k.known = map[string]readJob{}
-	}
 	now := time.Now()
-	var stale []string
+	stale, touched := k.stale(keys, now)
+	if len(stale) == 0 {
+		return k.of(keys, now), nil
+	}
+	jobs, err := get(ctx, stale)
+	if err == nil {
+		k.learn(stale, jobs, now, touched)
+	}
+	return k.of(keys, now), err
+}
+
+// stale returns those of the jobs that are to be read, and how many have changed so far.
+func (k *boardJobs) stale(keys []string, now time.Time) (stale []string, touched int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for _, key := range keys {
 		if r, known := k.known[key]; !known || now.Sub(r.read) > jobFresh {
 			stale = append(stale, key)
 		}
 	}
-	var err error
-	if len(stale) > 0 {
-		var jobs []job.Job
-		if jobs, err = get(ctx, stale); err == nil {
-			for _, key := range stale {
-				k.known[key] = readJob{read: now, at: now} // unless it is there
-			}
-			for _, j := range jobs {
-				k.known[j.Key] = readJob{job: j, read: now, at: now}
-			}
-		}
+	return stale, k.touched
+}
+
+// learn notes jobs that were read since touched others had changed; those of the keys that are not among
+// them do not exist.
+func (k *boardJobs) learn(keys []string, jobs []job.Job, now time.Time, touched int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.known == nil {
+		k.known = map[string]readJob{}
 	}
+	read := now
+	if touched != k.touched { // perhaps one of them has, so the next look reads them again
+		read = time.Time{}
+	}
+	for _, key := range keys {
+		k.known[key] = readJob{read: read, at: now} // unless it is there
+	}
+	for _, j := range jobs {
+		k.known[j.Key] = readJob{job: j, read: read, at: now}
+	}
+}
+
+// of returns what is known of jobs, and forgets those that nobody has asked for lately.
+func (k *boardJobs) of(keys []string, now time.Time) map[string]job.Job {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	all := make(map[string]job.Job, len(keys))
 	for _, key := range keys {
 		if r, known := k.known[key]; known && r.job.Key != "" {
@@ -205,7 +265,7 @@ func (k *boardJobs) read(ctx context.Context, get func(context.Context, []string
 			delete(k.known, key)
 		}
 	}
-	return all, err
+	return all
 }
 
 // encoded is the text of a change, made once for all who watch.

@@ -159,6 +159,7 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	}
 	h.config.Store(&s)
 	h.policy.Store(&policy)
+	// Held: whoever starts or closes a hub waits for whoever does so already.
 	h.starting.Lock()
 	defer h.starting.Unlock()
 	switch {
@@ -257,7 +258,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		EndedElsewhere: h.ends.endedElsewhere,
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.tracer, Faulted: h.recorder.faulted, Logger: log,
 	})
-	h.stops = &stops{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
+	h.stops = &stops{looking: semaphore.NewWeighted(1), queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
 	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, pages: func() *pageSource { return h.pages }, bond: h.bond, searches: newSearches(), log: h.log}
 	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
 	h.Instances = &Instances{
@@ -271,7 +272,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused, traces: h.tracing.tracer,
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),
 	}
-	h.board = &Board{insight: h.insight, dispatch: h.dispatch, fleet: h.fleet, queue: h.queue, recorder: h.recorder, log: h.log, views: map[sight]*boardView{}, pages: map[string]int{}}
+	h.board = &Board{turn: semaphore.NewWeighted(1), insight: h.insight, dispatch: h.dispatch, fleet: h.fleet, queue: h.queue, recorder: h.recorder, log: h.log, views: map[sight]*boardView{}, pages: map[string]int{}}
 	h.canceller.steered = h.board.Touch
 	h.openScaler()
 	h.openViews()
@@ -304,7 +305,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 // Close ends sockets with a going-away frame, leaves the gossip and closes Redis. Runs go on at
 // their instances and are adopted by the next hub.
 func (h *Hub) Close(ctx context.Context) error {
-	h.starting.Lock()
+	h.starting.Lock() // Held: as in Start
 	defer h.starting.Unlock()
 	if h.closed {
 		return nil

@@ -41,6 +41,8 @@ type overflows struct {
 	ctx     context.Context
 	quit    context.CancelFunc
 	work    sync.WaitGroup
+	// begin begins to keep up with the other hubs, when there is an endpoint for the first time.
+	begin func()
 
 	mu  sync.Mutex
 	all []*openEndpoint
@@ -59,18 +61,22 @@ type openEndpoint struct {
 
 func newOverflows(h *Hub, library *catalog.Library) *overflows {
 	ctx, quit := context.WithCancel(context.Background())
-	return &overflows{hub: h, library: library, book: overflow.NewBook(h.db), ctx: ctx, quit: quit}
+	s := &overflows{hub: h, library: library, book: overflow.NewBook(h.db), ctx: ctx, quit: quit}
+	s.begin = sync.OnceFunc(func() {
+		_ = s.book.Refresh(ctx) // else it is read in a moment
+		s.work.Go(s.tend)
+	})
+	return s
 }
 
 // apply uses exactly the given endpoints. One that has changed is closed, and its runs go on at the
 // next one of its name.
 func (s *overflows) apply(wanted []Overflow) error {
+	if len(wanted) > 0 {
+		s.begin()
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) == 0 && len(wanted) > 0 {
-		_ = s.book.Refresh(s.ctx) // else it is read in a moment
-		s.work.Go(s.tend)
-	}
 	kept := s.all[:0:0]
 	for _, e := range s.all {
 		same := func(o Overflow) bool { return reflect.DeepEqual(o, e.settings) } //nolint:govet // no errors are in it

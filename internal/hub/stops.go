@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -37,12 +39,15 @@ type stops struct {
 	dispatch *dispatch.Dispatcher
 	log      func() *slog.Logger
 
-	mu  sync.Mutex
-	now map[Stop]bool
-	// next is when to look again, for a deadline; zero if there is none.
-	next time.Time
+	// looking is held during a look, which uses due.
+	looking *semaphore.Weighted
 	// due has the deadlines, by this hub's clock: Redis's may be set forward meanwhile.
 	due map[Stop]deadline
+
+	mu  sync.Mutex
+	now map[Stop]bool // not changed once it is here
+	// next is when to look again, for a deadline; zero if there is none.
+	next time.Time
 }
 
 // deadline is when work on a drained instance is taken back.
@@ -65,10 +70,12 @@ func (s *stops) run(ctx context.Context) {
 
 // look reads what is paused and acts on it.
 func (s *stops) look(ctx context.Context) error {
-	s.mu.Lock() // an older reading must not overwrite a newer one
-	defer s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	if err := s.looking.Acquire(ctx, 1); err != nil { // an older reading must not overwrite a newer one
+		return err
+	}
+	defer s.looking.Release(1)
 	now, err := s.queue.Stops(ctx)
 	if err != nil {
 		return err
@@ -78,29 +85,35 @@ func (s *stops) look(ctx context.Context) error {
 			s.fleet.SetDraining(name, true) // it may have come just now
 		}
 	}
-	for stop := range s.now {
+	s.mu.Lock()
+	before := s.now
+	s.now = now
+	s.mu.Unlock()
+	for stop := range before {
 		if name, ok := stop.Instance(); ok && !now[stop] {
 			s.fleet.SetDraining(name, false)
 			s.dispatch.Blame.Trust(name)
 		}
 	}
-	changed := !maps.Equal(s.now, now)
-	s.now = now
-	if changed {
+	if !maps.Equal(before, now) {
 		s.dispatch.Wake()
 	}
-	return s.evict(ctx)
+	next, err := s.evict(ctx, now)
+	s.mu.Lock()
+	s.next = next
+	s.mu.Unlock()
+	return err
 }
 
-// evict takes back what is running on instances that should have been free by now.
-func (s *stops) evict(ctx context.Context) error {
-	s.next = time.Time{}
-	if !slices.ContainsFunc(slices.Collect(maps.Keys(s.now)), isInstance) {
-		return nil
+// evict takes back what is running on instances that should have been free by now. It returns the next
+// deadline.
+func (s *stops) evict(ctx context.Context, now map[Stop]bool) (next time.Time, err error) {
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(now)), isInstance) {
+		return next, nil
 	}
 	deadlines, err := s.queue.Deadlines(ctx)
 	if err != nil {
-		return err
+		return next, err
 	}
 	due := make(map[Stop]deadline, len(deadlines))
 	for stop, d := range deadlines {
@@ -111,15 +124,15 @@ func (s *stops) evict(ctx context.Context) error {
 		due[stop] = known
 		name, ok := stop.Instance()
 		switch {
-		case !ok || !s.now[stop]:
+		case !ok || !now[stop]:
 		case !known.at.After(time.Now()):
 			s.dispatch.Instances.Evict(name)
-		case s.next.IsZero() || known.at.Before(s.next):
-			s.next = known.at
+		case next.IsZero() || known.at.Before(next):
+			next = known.at
 		}
 	}
 	s.due = due
-	return nil
+	return next, nil
 }
 
 func isInstance(stop Stop) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
@@ -44,7 +45,7 @@ type outgoing struct {
 type socket struct {
 	sid  string
 	conn *websocket.Conn
-	mu   sync.Mutex
+	turn *semaphore.Weighted // belongs to whoever writes
 }
 
 func newHub(p *process) *hub {
@@ -112,12 +113,14 @@ func (h *hub) targetsLocked(sid *string) []*socket {
 }
 
 func (s *socket) write(ctx context.Context, out outgoing) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.writeLocked(ctx, out)
+	if s.turn.Acquire(ctx, 1) != nil {
+		return
+	}
+	defer s.turn.Release(1)
+	s.writeInTurn(ctx, out)
 }
 
-func (s *socket) writeLocked(ctx context.Context, out outgoing) {
+func (s *socket) writeInTurn(ctx context.Context, out outgoing) {
 	kind := websocket.MessageText
 	if out.binary {
 		kind = websocket.MessageBinary
@@ -204,7 +207,7 @@ func (p *process) serveSocket(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	conn.SetReadLimit(inboundLimit)
-	s := &socket{sid: query(r).Get("clientId"), conn: conn}
+	s := &socket{sid: query(r).Get("clientId"), conn: conn, turn: semaphore.NewWeighted(1)}
 	if s.sid == "" {
 		s.sid = strings.ReplaceAll(uuid.NewString(), "-", "")
 	}
@@ -221,19 +224,21 @@ func optionalText(s string) pyjson.Value {
 	return pyjson.String(s)
 }
 
-// greet registers the socket and sends what every connection starts with. The lock
-// keeps published frames behind the first status.
+// greet registers the socket and sends what every connection starts with. It has the turn, so that
+// published frames stay behind the first status.
 func (p *process) greet(s *socket) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if s.turn.Acquire(p.life, 1) != nil {
+		return
+	}
+	defer s.turn.Release(1)
 	p.hub.register(s)
-	s.writeLocked(p.life, outgoing{data: pyjson.Marshal(statusMessage(p.queue.remaining(), s.sid))})
+	s.writeInTurn(p.life, outgoing{data: pyjson.Marshal(statusMessage(p.queue.remaining(), s.sid))})
 	p.mu.Lock()
 	active := p.active
 	mine := p.client != nil && *p.client == s.sid
 	p.mu.Unlock()
 	if mine && active != "" {
-		s.writeLocked(p.life, outgoing{data: pyjson.Marshal(message("executing", dict("node", active)))})
+		s.writeInTurn(p.life, outgoing{data: pyjson.Marshal(message("executing", dict("node", active)))})
 	}
 }
 

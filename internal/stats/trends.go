@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -51,12 +53,17 @@ type Trends struct {
 
 	mu    sync.Mutex
 	added map[string]int64 // since the last Flush
-	read  time.Time
-	last  []Bucket
+
+	// turn belongs to whoever reads, or looks at what was read last.
+	turn *semaphore.Weighted
+	read time.Time
+	last []Bucket
 }
 
 // NewTrends returns the trends in a Redis.
-func NewTrends(db *redis.DB) *Trends { return &Trends{db: db, added: map[string]int64{}} }
+func NewTrends(db *redis.DB) *Trends {
+	return &Trends{db: db, added: map[string]int64{}, turn: semaphore.NewWeighted(1)}
+}
 
 // Waited counts a job that was given to an instance after a wait.
 func (t *Trends) Waited(wait time.Duration) {
@@ -127,8 +134,10 @@ const readEvery = 5 * time.Second
 
 // Day returns the buckets of the last day that have something in them, the oldest first.
 func (t *Trends) Day(ctx context.Context) ([]Bucket, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock() // those who ask at the same time share one reading
+	if err := t.turn.Acquire(ctx, 1); err != nil { // those who ask at the same time share one reading
+		return nil, fmt.Errorf("trends: %w", err)
+	}
+	defer t.turn.Release(1)
 	if time.Since(t.read) < readEvery {
 		return t.last, nil
 	}

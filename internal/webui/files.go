@@ -107,7 +107,7 @@ func (f *Files) Get(ctx context.Context, from *comfyui.Client, path string) *Fil
 // for. Both are nil if it is not to be kept, or too much is asked for.
 func (f *Files) find(ctx context.Context, k key) (*File, *reading) {
 	named := k.isNamed()
-	f.mu.Lock()
+	f.mu.Lock() // Held: ask asks in a goroutine
 	defer f.mu.Unlock()
 	if named && (k.from != f.source.from || f.source.page == "") {
 		return nil, nil

@@ -48,8 +48,10 @@ func (t *Talk) Moved(ctx context.Context, platformName, from, to string) error {
 // move copies the settings of a group to its new name. The old ones still serve
 // what was said there and waits, and expire a year after their last use.
 func (gr *groups) move(ctx context.Context, from, to string) error {
-	gr.mu.Lock()
-	defer gr.mu.Unlock()
+	if err := gr.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer gr.turn.Release(1)
 	var g GroupSettings
 	switch err := gr.store.Get(ctx, groupKind, to, &g); {
 	case err == nil:

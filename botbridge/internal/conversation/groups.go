@@ -5,8 +5,9 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
@@ -52,12 +53,12 @@ const (
 
 func groupName(e platform.Event) string { return e.Platform + ":" + e.Chat.ID }
 
-// groups keeps the settings of groups. Its mutex is held while they change.
+// groups keeps the settings of groups.
 type groups struct {
 	store    *state.Store
 	commands *repertoire
-
-	mu sync.Mutex
+	// turn belongs to whoever changes some.
+	turn *semaphore.Weighted
 }
 
 // of returns the settings of an event's group, and extends their life from time
@@ -79,8 +80,10 @@ func (gr *groups) of(ctx context.Context, e platform.Event) (GroupSettings, erro
 
 // change changes the settings of a group. Two moderators may do so at the same time.
 func (gr *groups) change(ctx context.Context, e platform.Event, change func(*GroupSettings)) (GroupSettings, error) {
-	gr.mu.Lock()
-	defer gr.mu.Unlock()
+	if err := gr.turn.Acquire(ctx, 1); err != nil {
+		return GroupSettings{}, err
+	}
+	defer gr.turn.Release(1)
 	var g GroupSettings
 	if err := gr.store.Get(ctx, groupKind, groupName(e), &g); err != nil && !errors.Is(err, state.ErrNotFound) {
 		return g, err
@@ -97,8 +100,10 @@ func (gr *groups) leave(ctx context.Context, e platform.Event) error {
 	if !e.Chat.Group {
 		return nil
 	}
-	gr.mu.Lock()
-	defer gr.mu.Unlock()
+	if err := gr.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer gr.turn.Release(1)
 	var g GroupSettings
 	err := gr.store.Get(ctx, groupKind, groupName(e), &g)
 	if err == nil {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
@@ -114,7 +116,7 @@ func New(o Options) *Talk {
 	t.find = &finder{store: o.Store, runner: o.Runner, logger: o.Logger}
 	t.operators = &operators{store: o.Store, outbox: o.Outbox, runner: o.Runner, guard: o.Guard, texts: o.Texts}
 	t.handbook = &handbook{guard: o.Guard, enhance: o.Enhance, contact: o.Contact, helpURL: o.HelpURL, catalogs: catalogs, commands: t.commands}
-	t.groups = &groups{store: o.Store, commands: t.commands}
+	t.groups = &groups{store: o.Store, commands: t.commands, turn: semaphore.NewWeighted(1)}
 	t.turns = &turns{store: o.Store, platform: o.Platform, voice: t.voice, groups: t.groups}
 	t.shop = &shop{store: o.Store, runner: o.Runner, guard: o.Guard, platform: o.Platform, contact: o.Contact, logger: o.Logger, voice: t.voice, commands: t.commands, turns: t.turns}
 	t.consent = &consent{store: o.Store, terms: o.Terms}

@@ -38,9 +38,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
@@ -136,7 +137,7 @@ type Discord struct {
 	listens  atomic.Int64          // since when, 0 while it does not
 	heard    atomic.Int64          // when the gateway last said anything
 	trouble  atomic.Pointer[error] // why events do not come, nil if they do
-	sessions sync.Mutex            // one Listen at a time
+	sessions *semaphore.Weighted   // one Listen at a time
 }
 
 // account is the bot at Discord, and what it may do with the token of an interaction.
@@ -204,7 +205,7 @@ func New(o Options) (*Discord, error) {
 	// All calls share one HTTP/2 connection. If it goes silent, every later call would
 	// be lost on it too.
 	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: probe, PingTimeout: probe}
-	d := &Discord{o: o, cdn: []string{"cdn.discordapp.com", "media.discordapp.net"}}
+	d := &Discord{o: o, sessions: semaphore.NewWeighted(1), cdn: []string{"cdn.discordapp.com", "media.discordapp.net"}}
 	if own {
 		d.cdn = append(d.cdn, server.Host)
 	}

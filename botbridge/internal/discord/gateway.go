@@ -62,8 +62,10 @@ var errZombie = errors.New("the connection has gone silent")
 
 // Listen implements platform.Platform: it keeps a connection to the gateway.
 func (d *Discord) Listen(ctx context.Context, admit platform.Admit) error {
-	d.sessions.Lock()
-	defer d.sessions.Unlock()
+	if err := d.sessions.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer d.sessions.Release(1)
 	d.listens.Store(time.Now().UnixNano())
 	defer d.listens.Store(0)
 	s := newSession(d, admit)

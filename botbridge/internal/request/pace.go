@@ -5,8 +5,9 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
@@ -78,18 +79,21 @@ type paces struct {
 	command func(name string) *workflow.Command
 	logger  *slog.Logger
 
-	mu        sync.Mutex
+	// turn belongs to whoever uses byCommand.
+	turn      *semaphore.Weighted
 	byCommand map[string]pace
 }
 
 // of returns how long the nodes of a command usually take; empty if that is unknown.
 func (ps *paces) of(ctx context.Context, command string) pace {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+	if ps.turn.Acquire(ctx, 1) != nil {
+		return pace{}
+	}
+	defer ps.turn.Release(1)
 	return maps.Clone(ps.load(ctx, command))
 }
 
-// load reads it once; the caller holds ps.mu.
+// load reads it once; the caller has the turn.
 func (ps *paces) load(ctx context.Context, command string) pace {
 	if known, ok := ps.byCommand[command]; ok {
 		return known
@@ -108,8 +112,10 @@ func (ps *paces) learn(ctx context.Context, command string, took pace) {
 	if c == nil {
 		return
 	}
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
+	if ps.turn.Acquire(ctx, 1) != nil {
+		return
+	}
+	defer ps.turn.Release(1)
 	fresh, changed := ps.load(ctx, command).with(took, c.Has)
 	if !changed {
 		return

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
@@ -82,7 +84,7 @@ func NewRunner(o Options) *Runner {
 	if o.Look == 0 {
 		o.Look = 2 * time.Second
 	}
-	return &Runner{o: o, jobs: map[string]*job{}, moves: map[string]string{}, sheets: make(chan struct{}, 1), paces: &paces{store: o.Store, command: o.Command, logger: o.Logger, byCommand: map[string]pace{}}}
+	return &Runner{o: o, jobs: map[string]*job{}, moves: map[string]string{}, sheets: make(chan struct{}, 1), paces: &paces{store: o.Store, command: o.Command, logger: o.Logger, byCommand: map[string]pace{}, turn: semaphore.NewWeighted(1)}}
 }
 
 // Resume continues every unfinished request. When ctx ends, they stop being driven
