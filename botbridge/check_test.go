@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakellm"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 

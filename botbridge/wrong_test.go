@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
 
 // Each mistake in bot.yaml is one problem: one line, with the file, the line in it, and what

@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"botbridge":          {},
 	"botbridge/e2e":      {}, // the programs, from outside
 	"botbridge/world":    {"botbridge/internal/bridge", "botbridge/internal/config", "botbridge/internal/webchat", "system"},
-	"botbridge/demobot":  {"botbridge/internal/fakebot", "botbridge/internal/stage", "internal/testing/programs"},
+	"botbridge/demobot":  {"botbridge/internal/testing/fakebot", "botbridge/internal/testing/stage", "internal/testing/programs"},
 	"botbridge/internal": {},
 	"botbridge/internal/bridge": {
 		"botbridge/internal/config", "botbridge/internal/conversation", "botbridge/internal/discord", "botbridge/internal/enhance", "botbridge/internal/hubapi", "botbridge/internal/limits",
@@ -38,21 +38,21 @@ var mayImport = map[string][]string{
 		"botbridge/internal/hubapi", "botbridge/internal/locale", "botbridge/internal/outbox", "botbridge/internal/platform",
 		"botbridge/internal/state", "botbridge/internal/workflow", "internal/comfyui", "internal/retry",
 	},
-	"botbridge/internal/limits":   {"botbridge/internal/platform", "botbridge/internal/state"},
-	"botbridge/internal/outbox":   {"botbridge/internal/platform", "internal/retry"},
-	"botbridge/internal/telegram": {"botbridge/internal/platform", "internal/retry"},
-	"botbridge/internal/webchat":  {"botbridge/internal/platform"},
-	"botbridge/internal/discord":  {"botbridge/internal/platform", "internal/retry"},
-	"botbridge/internal/hubapi":   {"internal/comfyui"},
-	"botbridge/internal/state":    {"internal/redis"},
-	"botbridge/internal/workflow": {"internal/pyjson"},
-	"botbridge/internal/stage":    {"botbridge/internal/fakebot", "botbridge/internal/fakediscord", "internal/testing/freeport", "internal/testing/programs"},
-	"e2e":                         {}, // the programs, from outside
-	"system":                      {"internal/agent", "internal/api", "internal/api/mount", "internal/files", "internal/gossip", "internal/hub", "internal/job", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
-	"internal/sim/simtest":        {"system/network/loopback"},
-	"system/network":              {},
-	"system/network/loopback":     {"system/network"},
-	"docker":                      {}, // its compose file
+	"botbridge/internal/limits":        {"botbridge/internal/platform", "botbridge/internal/state"},
+	"botbridge/internal/outbox":        {"botbridge/internal/platform", "internal/retry"},
+	"botbridge/internal/telegram":      {"botbridge/internal/platform", "internal/retry"},
+	"botbridge/internal/webchat":       {"botbridge/internal/platform"},
+	"botbridge/internal/discord":       {"botbridge/internal/platform", "internal/retry"},
+	"botbridge/internal/hubapi":        {"internal/comfyui"},
+	"botbridge/internal/state":         {"internal/redis"},
+	"botbridge/internal/workflow":      {"internal/pyjson"},
+	"botbridge/internal/testing/stage": {"botbridge/internal/testing/fakebot", "botbridge/internal/testing/fakediscord", "internal/testing/freeport", "internal/testing/programs"},
+	"e2e":                              {}, // the programs, from outside
+	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/files", "internal/gossip", "internal/hub", "internal/job", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
+	"internal/sim/simtest":             {"system/network/loopback"},
+	"system/network":                   {},
+	"system/network/loopback":          {"system/network"},
+	"docker":                           {}, // its compose file
 
 	"internal/api": {
 		"internal/aiohttp", "internal/apikeys", "internal/budget", "internal/catalog", "internal/comfyui", "internal/files", "internal/intake", "internal/job", "internal/keyring",

@@ -23,7 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/stage"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 

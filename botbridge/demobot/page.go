@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
 
 // shown is a message on the page.

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/stage"
 )
 
 // ada is the scripted person.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
 
 // errUnexpected means that a step did not happen as expected.

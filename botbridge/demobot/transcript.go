@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
 
 // transcript prints a chat as it goes.

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/stage"
 )
 
 // A large file passes through without being held in memory.

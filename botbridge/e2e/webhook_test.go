@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/stage"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/stage"
 )
 
 const secret = "a-secret_of-sufficient-length"

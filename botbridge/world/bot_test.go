@@ -15,9 +15,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/bridge"
 	"github.com/comfyhub/comfyhub/botbridge/internal/config"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakellm"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
 	"github.com/comfyhub/comfyhub/system"
 )
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
 
 // Input from people who mean harm or know no better. The webhook's wrong secret is

@@ -11,8 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 	"github.com/comfyhub/comfyhub/system"

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakellm"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
 )
 
 // careful is a bot.yaml with terms, other words, and a service that looks at results. It

@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/enhance"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakellm"
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
 )
 
 // words adds an endpoint for other words to a rig.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
 )
 
 // A button opens an address. One that Discord does not take costs nobody the message, and

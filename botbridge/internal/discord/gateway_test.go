@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
 )
 
 // Whatever happens to the connection, each event comes once, and the session goes on

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
 )
 
 // patience bounds every wait. A machine that runs other tests is slow.

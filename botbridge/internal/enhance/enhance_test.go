@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/enhance"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakellm"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
 )
 
 // endpoint starts a fake endpoint and a client of it; change may alter the options.

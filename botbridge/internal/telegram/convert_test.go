@@ -6,8 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
 
 // Whom a message in a group is for, and who wrote it. The updates have the form of the

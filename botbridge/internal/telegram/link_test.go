@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
 
 // A button opens an address. One that Telegram does not take costs nobody the message.

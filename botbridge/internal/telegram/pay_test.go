@@ -13,8 +13,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 )
 
 // From the invoice to the refund, in a topic of a group, by polls and by calls.

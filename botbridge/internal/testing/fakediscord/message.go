@@ -81,7 +81,7 @@ type upload struct {
 }
 
 // apply changes a message as a payload says; the caller holds mu.
-func (f *Fake) apply(m *Message, p *payload) *refusal {
+func (f *channels) apply(m *Message, p *payload) *refusal {
 	if p.Content != nil {
 		if n := len(utf16.Encode([]rune(*p.Content))); n > 2000 {
 			return invalidForm("content: %d characters", n)
@@ -139,11 +139,11 @@ func unescape(text string) string {
 }
 
 // store makes a file available and describes it; the caller holds mu.
-func (f *Fake) store(channel, name, kind string, data []byte) map[string]any {
+func (f *channels) store(channel, name, kind string, data []byte) map[string]any {
 	id := f.id()
 	path := "/attachments/" + channel + "/" + id + "/" + name
 	f.files[path] = data
-	url := f.gateway.origin + path
+	url := f.origin + path
 	return map[string]any{
 		"id": id, "filename": name, "size": len(data), "url": url, "proxy_url": url, "content_type": kind,
 	}
@@ -199,7 +199,7 @@ func buttonsOf(rows []any) (buttons []Button, problem *refusal) {
 }
 
 // find returns a message of a channel; the caller holds mu.
-func (f *Fake) find(channel, id string) *Message {
+func (f *channels) find(channel, id string) *Message {
 	for _, m := range f.messages[channel] {
 		if m.ID == id {
 			return m
@@ -209,13 +209,13 @@ func (f *Fake) find(channel, id string) *Message {
 }
 
 // remove deletes a message; the caller holds mu.
-func (f *Fake) remove(m *Message) {
+func (f *channels) remove(m *Message) {
 	f.messages[m.Channel] = slices.DeleteFunc(f.messages[m.Channel], func(other *Message) bool { return other == m })
 	f.emitOwn("MESSAGE_DELETE", m)
 }
 
 // change changes a message of the bot; the caller holds mu.
-func (f *Fake) change(m *Message, p *payload) (any, *refusal) {
+func (f *channels) change(m *Message, p *payload) (any, *refusal) {
 	if problem := f.apply(m, p); problem != nil {
 		return nil, problem
 	}
@@ -226,7 +226,7 @@ func (f *Fake) change(m *Message, p *payload) (any, *refusal) {
 }
 
 // wire is a message as Discord answers with it; the caller holds mu.
-func (f *Fake) wire(m *Message) map[string]any {
+func (f *channels) wire(m *Message) map[string]any {
 	out := map[string]any{
 		"id": m.ID, "channel_id": m.Channel, "type": 0, "content": m.Text, "timestamp": time.Now().UTC().Format(time.RFC3339), "edited_timestamp": nil,
 		"author": userOf(m.Author), "attachments": list(m.attachments), "embeds": []any{}, "mentions": []any{}, "mention_roles": []any{},

@@ -12,8 +12,10 @@ import (
 	"github.com/coder/websocket"
 )
 
-// gateway is the state of the gateway; Fake.mu guards it.
+// gateway is where the bot hears of everything.
 type gateway struct {
+	*place
+
 	origin   string
 	sessions map[string]*gatewaySession
 	conns    map[*gatewayConn]bool
@@ -44,49 +46,49 @@ type closing struct{ code websocket.StatusCode }
 func (c closing) Error() string { return "closed by the test" }
 
 // Sessions returns how many sessions were begun, and how many were continued.
-func (f *Fake) Sessions() (identified, resumed int) {
+func (f *gateway) Sessions() (identified, resumed int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.gateway.identified, f.gateway.resumed
+	return f.identified, f.resumed
 }
 
 // Silence leaves the present connections open and says nothing on them any more, not
 // even to heartbeats.
-func (f *Fake) Silence() {
+func (f *gateway) Silence() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.gateway.conns {
+	for c := range f.conns {
 		c.silent = true
 	}
 }
 
 // Hangup closes all connections with a code. With 4009 the sessions have timed out.
-func (f *Fake) Hangup(code int) {
+func (f *gateway) Hangup(code int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if code == 4009 {
-		clear(f.gateway.sessions)
+		clear(f.sessions)
 	}
-	for c := range f.gateway.conns {
+	for c := range f.conns {
 		c.end(closing{websocket.StatusCode(code)})
 	}
 }
 
 // Reconnect asks the bot for another connection.
-func (f *Fake) Reconnect() { f.tell(plainFrame(7, nil)) }
+func (f *gateway) Reconnect() { f.tell(plainFrame(7, nil)) }
 
 // Invalidate forgets all sessions, and tells the bot.
-func (f *Fake) Invalidate() {
+func (f *gateway) Invalidate() {
 	f.mu.Lock()
-	clear(f.gateway.sessions)
+	clear(f.sessions)
 	f.mu.Unlock()
 	f.tell(plainFrame(9, false))
 }
 
 // AwaitSession waits until the bot is connected.
-func (f *Fake) AwaitSession(ctx context.Context) error {
+func (f *gateway) AwaitSession(ctx context.Context) error {
 	return f.await(ctx, func() bool {
-		for _, s := range f.gateway.sessions {
+		for _, s := range f.sessions {
 			if s.conn != nil && !s.conn.silent {
 				return true
 			}
@@ -96,7 +98,7 @@ func (f *Fake) AwaitSession(ctx context.Context) error {
 }
 
 // await waits until a condition holds, which is asked with mu held.
-func (f *Fake) await(ctx context.Context, holds func() bool) error {
+func (f *place) await(ctx context.Context, holds func() bool) error {
 	for {
 		f.mu.Lock()
 		ok, changed := holds(), f.changed
@@ -118,14 +120,14 @@ func plainFrame(op int, d any) map[string]any {
 }
 
 // tell says something outside all sessions.
-func (f *Fake) tell(frame any) {
+func (f *gateway) tell(frame any) {
 	data, err := json.Marshal(frame)
 	if err != nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for c := range f.gateway.conns {
+	for c := range f.conns {
 		c.say(data)
 	}
 }
@@ -142,8 +144,8 @@ func (c *gatewayConn) say(data json.RawMessage) {
 }
 
 // emit tells an event to all sessions, connected or not; the caller holds mu.
-func (f *Fake) emit(kind string, d any) {
-	for _, s := range f.gateway.sessions {
+func (f *gateway) emit(kind string, d any) {
+	for _, s := range f.sessions {
 		s.emit(kind, d)
 	}
 }
@@ -156,12 +158,12 @@ const (
 
 // emitMessage tells of a message to the sessions that want to know of those of its kind; the
 // caller holds mu.
-func (f *Fake) emitMessage(kind string, guild string, d any) {
+func (f *gateway) emitMessage(kind string, guild string, d any) {
 	want := guildMessages
 	if guild == "" {
 		want = directMessages
 	}
-	for _, s := range f.gateway.sessions {
+	for _, s := range f.sessions {
 		if s.intents&want != 0 {
 			s.emit(kind, d)
 		}
@@ -170,7 +172,7 @@ func (f *Fake) emitMessage(kind string, guild string, d any) {
 
 // emitOwn tells of a message of the bot's own, as Discord does: the bot sees all messages,
 // and one that only one person sees without its server; the caller holds mu.
-func (f *Fake) emitOwn(kind string, m *Message) {
+func (f *channels) emitOwn(kind string, m *Message) {
 	guild := f.guilds[m.Channel]
 	d := map[string]any{"id": m.ID, "channel_id": m.Channel}
 	if kind != "MESSAGE_DELETE" {
@@ -197,7 +199,7 @@ func (s *gatewaySession) emit(kind string, d any) {
 }
 
 // serveGateway is one connection.
-func (f *Fake) serveGateway(w http.ResponseWriter, r *http.Request) {
+func (f *gateway) serveGateway(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Query().Get("v") != "10" || r.URL.Query().Get("encoding") != "json" {
 		f.violate("the gateway is called without its version and encoding")
 	}
@@ -209,17 +211,14 @@ func (f *Fake) serveGateway(w http.ResponseWriter, r *http.Request) {
 	defer cancel(nil)
 	c := &gatewayConn{conn: conn, out: make(chan json.RawMessage, 1000), end: cancel}
 	f.mu.Lock()
-	if f.gateway.conns == nil {
-		f.gateway.conns = map[*gatewayConn]bool{}
-	}
-	f.gateway.conns[c] = true
+	f.conns[c] = true
 	f.mu.Unlock()
 	var parts sync.WaitGroup
 	defer parts.Wait()
 	defer func() {
 		f.mu.Lock()
-		delete(f.gateway.conns, c)
-		for _, s := range f.gateway.sessions {
+		delete(f.conns, c)
+		for _, s := range f.sessions {
 			if s.conn == c {
 				s.conn = nil
 			}
@@ -245,7 +244,7 @@ func (f *Fake) serveGateway(w http.ResponseWriter, r *http.Request) {
 	cancel(nil)
 }
 
-func (f *Fake) speak(ctx context.Context, c *gatewayConn) {
+func (f *gateway) speak(ctx context.Context, c *gatewayConn) {
 	for {
 		select {
 		case data := <-c.out:
@@ -265,7 +264,7 @@ func (f *Fake) speak(ctx context.Context, c *gatewayConn) {
 }
 
 // listen takes what the bot says until the connection ends.
-func (f *Fake) listen(ctx context.Context, c *gatewayConn) {
+func (f *gateway) listen(ctx context.Context, c *gatewayConn) {
 	for {
 		_, data, err := c.conn.Read(context.WithoutCancel(ctx))
 		if err != nil {
@@ -291,7 +290,7 @@ func (f *Fake) listen(ctx context.Context, c *gatewayConn) {
 }
 
 // take handles one message of the bot; the caller holds mu.
-func (f *Fake) take(c *gatewayConn, op int, d json.RawMessage) {
+func (f *gateway) take(c *gatewayConn, op int, d json.RawMessage) {
 	var said struct {
 		Token   string `json:"token"`
 		Session string `json:"session_id"`
@@ -318,7 +317,7 @@ func (f *Fake) take(c *gatewayConn, op int, d json.RawMessage) {
 	}
 	defer f.touch()
 	if op == 6 {
-		s := f.gateway.sessions[said.Session]
+		s := f.sessions[said.Session]
 		switch {
 		case s == nil:
 			c.say(json.RawMessage(`{"op":9,"d":false,"s":null,"t":null}`))
@@ -328,7 +327,7 @@ func (f *Fake) take(c *gatewayConn, op int, d json.RawMessage) {
 			return
 		}
 		c.begun = true
-		f.gateway.resumed++
+		f.resumed++
 		s.conn = c
 		for _, missed := range s.log[said.Seq:] {
 			c.say(missed)
@@ -340,13 +339,13 @@ func (f *Fake) take(c *gatewayConn, op int, d json.RawMessage) {
 		c.end(closing{4013})
 		return
 	}
-	f.gateway.identified++
+	f.identified++
 	c.begun = true
 	s := &gatewaySession{id: "session" + f.id(), intents: *said.Intents, conn: c}
-	f.gateway.sessions[s.id] = s
+	f.sessions[s.id] = s
 	s.emit("READY", map[string]any{
 		"v": 10, "user": userOf(BotUser), "guilds": []any{}, "session_id": s.id,
-		"resume_gateway_url": "ws" + strings.TrimPrefix(f.gateway.origin, "http") + "/gateway",
+		"resume_gateway_url": "ws" + strings.TrimPrefix(f.origin, "http") + "/gateway",
 		"application":        map[string]any{"id": Application, "flags": 0, "flags_new": "0"},
 	})
 }

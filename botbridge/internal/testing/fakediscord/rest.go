@@ -40,7 +40,7 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (f *Fake) serveFile(w http.ResponseWriter, r *http.Request) {
+func (f *channels) serveFile(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	data, ok := f.files[r.URL.Path]
 	f.mu.Unlock()
@@ -102,7 +102,7 @@ func (f *Fake) serveCall(w http.ResponseWriter, r *http.Request, path string) {
 }
 
 // fails answers with a fault that has no effect.
-func (f *Fake) fails(w http.ResponseWriter, r *http.Request, fault Fault) bool {
+func (f *place) fails(w http.ResponseWriter, r *http.Request, fault Fault) bool {
 	switch fault {
 	case Flood, FloodAll:
 		f.flood(w, f.o.RetryAfter, fault == FloodAll)
@@ -117,7 +117,7 @@ func (f *Fake) fails(w http.ResponseWriter, r *http.Request, fault Fault) bool {
 }
 
 // flood answers with 429, as Discord does.
-func (f *Fake) flood(w http.ResponseWriter, wait time.Duration, all bool) {
+func (f *place) flood(w http.ResponseWriter, wait time.Duration, all bool) {
 	h := w.Header()
 	h.Set("Via", "1.1 google")
 	h.Set("Retry-After", strconv.Itoa(int(wait.Seconds()+0.999)))
@@ -129,7 +129,7 @@ func (f *Fake) flood(w http.ResponseWriter, wait time.Duration, all bool) {
 	write(w, http.StatusTooManyRequests, map[string]any{"message": "You are being rate limited.", "retry_after": wait.Seconds(), "global": all})
 }
 
-func (f *Fake) hang(r *http.Request) {
+func (f *place) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
 	case <-f.done:
@@ -146,7 +146,7 @@ func cut(w http.ResponseWriter) {
 	panic(http.ErrAbortHandler)
 }
 
-func (f *Fake) violate(format string, args ...any) {
+func (f *place) violate(format string, args ...any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.violations = append(f.violations, fmt.Sprintf(format, args...))
@@ -249,7 +249,7 @@ func (f *Fake) call(w http.ResponseWriter, r *http.Request, name string, values 
 }
 
 // pace applies the limit of a channel, and tells of it as Discord does.
-func (f *Fake) pace(h http.Header, channel string) time.Duration {
+func (f *channels) pace(h http.Header, channel string) time.Duration {
 	if f.o.PerFiveSeconds == 0 {
 		return 0
 	}
@@ -275,7 +275,7 @@ func (f *Fake) pace(h http.Header, channel string) time.Duration {
 // nonceLife is how long Discord remembers a nonce: "the past few minutes".
 const nonceLife = 5 * time.Minute
 
-func (f *Fake) post(channel string, p *payload) (any, *refusal) {
+func (f *channels) post(channel string, p *payload) (any, *refusal) {
 	if slices.Contains(f.o.NoAccess, channel) {
 		return nil, refuse(http.StatusForbidden, 50001, "Missing Access")
 	}
@@ -302,7 +302,7 @@ func (f *Fake) post(channel string, p *payload) (any, *refusal) {
 	return f.wire(m), nil
 }
 
-func (f *Fake) edit(values []string, text []byte, p *payload) (any, *refusal) {
+func (f *channels) edit(values []string, text []byte, p *payload) (any, *refusal) {
 	m := f.find(values[0], values[1])
 	switch {
 	case slices.Contains(f.o.NoAccess, values[0]):

@@ -163,7 +163,7 @@ func (p *Person) Wait(ctx context.Context, until func([]Message) bool) ([]Messag
 }
 
 // Age makes all messages of a chat too old to be removed by the bot.
-func (f *Fake) Age(chat int64) {
+func (f *chats) Age(chat int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.messages[chat] {
@@ -172,14 +172,14 @@ func (f *Fake) Age(chat int64) {
 }
 
 // Moderate makes somebody an administrator of all groups.
-func (f *Fake) Moderate(user int64) {
+func (f *chats) Moderate(user int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.moderators[user] = true
 }
 
 // Block sets whether a chat has blocked the bot, and tells the bot, as Telegram does.
-func (f *Fake) Block(chat int64, blocked bool) {
+func (f *chats) Block(chat int64, blocked bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.blocked[chat] = blocked
@@ -212,7 +212,7 @@ func Find(list []Message, fits func(Message) bool) (Message, bool) {
 }
 
 // json returns a message as the Bot API shows it.
-func (f *Fake) json(m *Message) map[string]any {
+func (f *chats) json(m *Message) map[string]any {
 	body := map[string]any{"message_id": m.ID, "date": time.Now().Unix(), "chat": chatJSON(m.Chat)}
 	if m.Topic != 0 {
 		body["message_thread_id"], body["is_topic_message"] = m.Topic, true
@@ -237,7 +237,7 @@ func (f *Fake) json(m *Message) map[string]any {
 }
 
 // Photo returns the picture of a message, nil if it is none or is larger than a megabyte.
-func (f *Fake) Photo(m Message) []byte {
+func (f *chats) Photo(m Message) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.files[photoID(&m)]

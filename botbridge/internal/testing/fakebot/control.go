@@ -22,20 +22,26 @@ type ordered struct {
 	until  time.Time
 }
 
-func faults() map[string]Fault {
+// faults says how calls fail.
+type faults struct {
+	*place
+	order ordered
+}
+
+func faultNames() map[string]Fault {
 	return map[string]Fault{
 		"": None, "flood": Flood, "broken": Broken, "cut_before": CutBefore, "cut_after": CutAfter, "hang": Hang, "hang_after": HangAfter,
 	}
 }
 
 // control sets a fault.
-func (f *Fake) control(w http.ResponseWriter, r *http.Request) {
+func (f *faults) control(w http.ResponseWriter, r *http.Request) {
 	var order struct{ Method, Fault, For, Delay string }
 	if r.Method != http.MethodPost || json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<16)).Decode(&order) != nil {
 		http.Error(w, `POST {"method", "fault", "for", "delay"}`, http.StatusBadRequest)
 		return
 	}
-	fault, known := faults()[order.Fault]
+	fault, known := faultNames()[order.Fault]
 	lasts, err := time.ParseDuration(order.For)
 	delay, delayErr := time.ParseDuration("0s" + order.Delay)
 	if !known || err != nil || delayErr != nil {
@@ -48,7 +54,7 @@ func (f *Fake) control(w http.ResponseWriter, r *http.Request) {
 }
 
 // faultOf returns how a call fails, after it was delayed.
-func (f *Fake) faultOf(method string, r *http.Request) Fault {
+func (f *faults) faultOf(method string, r *http.Request) Fault {
 	f.mu.Lock()
 	order := f.order
 	f.mu.Unlock()

@@ -1,7 +1,7 @@
 package fakebot
 
 // copyMessage makes a message with what another one shows.
-func (f *Fake) copyMessage(c *call, chat int64) (any, *problem) {
+func (f *chats) copyMessage(c *call, chat int64) (any, *problem) {
 	from := f.find(c.int64("from_chat_id"), c.int("message_id"))
 	if from == nil || from.Deleted {
 		return nil, refuse("message to copy not found")

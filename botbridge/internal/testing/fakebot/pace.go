@@ -86,5 +86,8 @@ func (f *Fake) Calls() map[string]int {
 	defer f.mu.Unlock()
 	out := map[string]int{}
 	maps.Copy(out, f.calls)
+	if f.asked > 0 {
+		out["getUpdates"] = f.asked
+	}
 	return out
 }

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakebot"
-	"github.com/comfyhub/comfyhub/botbridge/internal/fakediscord"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )

@@ -77,7 +77,7 @@ func lengthOf(text string) int { return len(utf16.Encode([]rune(text))) }
 func (p *Person) Form(ctx context.Context, interaction string) (Form, error) {
 	var form Form
 	err := p.f.await(ctx, func() bool {
-		for _, in := range p.f.interactions {
+		for _, in := range p.f.waiting {
 			if in.id == interaction && in.form != nil {
 				form = *in.form
 				return true

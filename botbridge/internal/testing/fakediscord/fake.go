@@ -66,27 +66,41 @@ type Options struct {
 }
 
 // Fake is the server.
-//
-// Many methods: one method for each call of the API, and for each thing that a person
-// does.
 type Fake struct {
+	*interactions
+
+	commands []map[string]any
+	replaced int // how often the commands were
+	calls    map[string]int
+}
+
+// place is what all parts of the fake share. mu guards them all.
+type place struct {
 	o      Options
 	schema *schema
 
-	mu           sync.Mutex
-	nextID       int64
-	guilds       map[string]string     // by channel
-	messages     map[string][]*Message // by channel
-	files        map[string][]byte     // by path
-	interactions map[string]*interaction
-	commands     []map[string]any
-	replaced     int // how often the commands were
-	calls        map[string]int
-	posted       map[string][]time.Time // by channel
-	violations   []string
-	gateway      gateway
-	changed      chan struct{} // closed whenever something changes that people see
-	done         chan struct{}
+	mu         sync.Mutex
+	nextID     int64
+	violations []string
+	changed    chan struct{} // closed whenever something changes that people see
+	done       chan struct{}
+}
+
+// channels are where people write, and what is there.
+type channels struct {
+	*gateway
+
+	guilds   map[string]string      // by channel
+	messages map[string][]*Message  // by channel
+	files    map[string][]byte      // by path
+	posted   map[string][]time.Time // by channel
+}
+
+// interactions are what people do besides writing.
+type interactions struct {
+	*channels
+
+	waiting map[string]*interaction // by token
 }
 
 // interaction is a command or a press that waits for its answer.
@@ -116,17 +130,18 @@ func New(o Options) (*Fake, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fake{
-		o: o, schema: s, nextID: 1400000000000000000, guilds: map[string]string{}, messages: map[string][]*Message{}, files: map[string][]byte{},
-		interactions: map[string]*interaction{}, calls: map[string]int{}, posted: map[string][]time.Time{},
-		changed: make(chan struct{}), done: make(chan struct{}),
+	g := &gateway{
+		place:    &place{o: o, schema: s, nextID: 1400000000000000000, changed: make(chan struct{}), done: make(chan struct{})},
+		sessions: map[string]*gatewaySession{}, conns: map[*gatewayConn]bool{},
 	}
-	f.gateway.sessions = map[string]*gatewaySession{}
-	return f, nil
+	c := &channels{
+		gateway: g, guilds: map[string]string{}, messages: map[string][]*Message{}, files: map[string][]byte{}, posted: map[string][]time.Time{},
+	}
+	return &Fake{interactions: &interactions{c, map[string]*interaction{}}, calls: map[string]int{}}, nil
 }
 
 // Close ends all connections to the gateway, and calls that hang.
-func (f *Fake) Close() {
+func (f *place) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	select {
@@ -144,24 +159,24 @@ func (f *Fake) Calls(call string) int {
 }
 
 // Violations are the calls and answers that do not fit Discord's document.
-func (f *Fake) Violations() []string {
+func (f *place) Violations() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]string(nil), f.violations...)
 }
 
 // SetFault changes how calls fail.
-func (f *Fake) SetFault(fault func(call string) Fault) {
+func (f *place) SetFault(fault func(call string) Fault) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.o.Fault = fault
 }
 
 // Expire ends the tokens of all interactions, as if 15 minutes had passed.
-func (f *Fake) Expire() {
+func (f *interactions) Expire() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, in := range f.interactions {
+	for _, in := range f.waiting {
 		in.born = in.born.Add(-f.o.TokenLife)
 	}
 }
@@ -174,13 +189,13 @@ func (f *Fake) Commands() (commands []map[string]any, replaced int) {
 }
 
 // id returns a new snowflake; the caller holds mu.
-func (f *Fake) id() string {
+func (f *place) id() string {
 	f.nextID += 4194304
 	return strconv.FormatInt(f.nextID, 10)
 }
 
 // touch wakes everybody who waits for a change; the caller holds mu.
-func (f *Fake) touch() {
+func (f *place) touch() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }

@@ -158,7 +158,7 @@ func (p *Person) press(m *Message, data map[string]any) string {
 func (p *Person) interaction(kind int) *interaction {
 	id := p.f.id()
 	in := &interaction{id: id, token: secret(id), channel: p.Channel, guild: p.Guild, user: p.ID, kind: kind, born: time.Now()}
-	p.f.interactions[in.token] = in
+	p.f.waiting[in.token] = in
 	return in
 }
 

@@ -56,36 +56,37 @@ type Options struct {
 }
 
 // Fake is the server.
-//
-// Many methods: one method for each call of the Bot API, and for each thing that a
-// person does in a chat.
 type Fake struct {
-	o Options
+	*chats
+	*menus
+	*money
+	*faults
 
-	mu       sync.Mutex
+	answers []Answer
+	calls   map[string]int
+	pace    pace
+}
+
+// place is what all parts of the fake share. mu guards them all.
+type place struct {
+	o       Options
+	mu      sync.Mutex
+	changed chan struct{} // closed whenever something changes that people see
+	done    chan struct{}
+}
+
+// chats are where people write, and what is there.
+type chats struct {
+	*delivery
+
 	nextID   int
-	nextUpd  int64
+	fileID   int
 	messages map[int64][]*Message // by chat
 	files    map[string][]byte
-	fileID   int
-	updates  []update
-	arrived  chan struct{} // closed when there is a new update
-	polls    int
-	order    ordered
-	allowed  []string // kinds of updates; nil for all
-	hook     hook
 	blocked  map[int64]bool
 	moved    map[int64]int64 // groups that have become supergroups
 	// moderators may remove other people's messages in every group.
 	moderators map[int64]bool
-	menus      map[menuOf][]string
-	answers    []Answer
-	calls      map[string]int
-	pace       pace
-	money
-	changed chan struct{} // closed whenever something changes that people see
-	done    chan struct{}
-	wg      sync.WaitGroup
 }
 
 // Answer is the answer to a pressed button.
@@ -99,10 +100,14 @@ func New(o Options) *Fake {
 	if o.RetryAfter == 0 {
 		o.RetryAfter = 1
 	}
+	all := &place{o: o, changed: make(chan struct{}), done: make(chan struct{})}
+	c := &chats{
+		delivery: &delivery{place: all, arrived: make(chan struct{})},
+		messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moved: map[int64]int64{}, moderators: map[int64]bool{},
+	}
 	return &Fake{
-		o: o, messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moved: map[int64]int64{}, moderators: map[int64]bool{}, menus: map[menuOf][]string{}, calls: map[string]int{},
-		arrived: make(chan struct{}), changed: make(chan struct{}), done: make(chan struct{}),
-		pace: pace{chats: map[int64][]time.Time{}},
+		chats: c, menus: &menus{c, map[menuOf][]string{}}, money: &money{chats: c}, faults: &faults{place: all},
+		calls: map[string]int{}, pace: pace{chats: map[int64][]time.Time{}},
 	}
 }
 
@@ -189,14 +194,14 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // hang gives no answer for as long as the client waits.
-func (f *Fake) hang(r *http.Request) {
+func (f *place) hang(r *http.Request) {
 	select {
 	case <-r.Context().Done():
 	case <-f.done:
 	}
 }
 
-func (f *Fake) flood(w http.ResponseWriter) {
+func (f *place) flood(w http.ResponseWriter) {
 	answer(w, http.StatusTooManyRequests, map[string]any{
 		"ok": false, "error_code": http.StatusTooManyRequests,
 		"description": "Too Many Requests: retry after " + strconv.Itoa(f.o.RetryAfter),
@@ -214,7 +219,7 @@ func fail(w http.ResponseWriter, status int, description string) {
 	answer(w, status, map[string]any{"ok": false, "error_code": status, "description": description})
 }
 
-func (f *Fake) serveFile(w http.ResponseWriter, path string) {
+func (f *chats) serveFile(w http.ResponseWriter, path string) {
 	f.mu.Lock()
 	data, ok := f.files[path]
 	f.mu.Unlock()
@@ -226,7 +231,7 @@ func (f *Fake) serveFile(w http.ResponseWriter, path string) {
 }
 
 // changedNow wakes everyone that waits for a change. The caller holds mu.
-func (f *Fake) changedNow() {
+func (f *place) changedNow() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // interact makes a call whose login is the token of an interaction; the caller holds mu.
-func (f *Fake) interact(r *http.Request, name string, values []string, text []byte, p *payload) (any, int, *refusal) {
-	in := f.interactions[values[1]]
+func (f *interactions) interact(r *http.Request, name string, values []string, text []byte, p *payload) (any, int, *refusal) {
+	in := f.waiting[values[1]]
 	if name == "POST /interactions/{interaction_id}/{interaction_token}/callback" {
 		if in == nil || in.id != values[0] {
 			return nil, 0, refuse(http.StatusNotFound, 10062, "Unknown interaction")
@@ -50,7 +50,7 @@ func (f *Fake) interact(r *http.Request, name string, values []string, text []by
 }
 
 // callback is the first answer to an interaction.
-func (f *Fake) callback(r *http.Request, in *interaction, text []byte, p *payload) (any, int, *refusal) {
+func (f *interactions) callback(r *http.Request, in *interaction, text []byte, p *payload) (any, int, *refusal) {
 	var c struct {
 		Type int             `json:"type"`
 		Data json.RawMessage `json:"data"`
@@ -119,7 +119,7 @@ func (f *Fake) callback(r *http.Request, in *interaction, text []byte, p *payloa
 
 // followUp is a further answer to an interaction. The first one after a deferred answer
 // takes its place, and is seen by the same users.
-func (f *Fake) followUp(in *interaction, p *payload) (any, int, *refusal) {
+func (f *interactions) followUp(in *interaction, p *payload) (any, int, *refusal) {
 	if in.answer != nil && in.answer.Thinking {
 		if problem := f.apply(in.answer, p); problem != nil {
 			return nil, 0, problem

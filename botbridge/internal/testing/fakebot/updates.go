@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -21,8 +22,22 @@ type hook struct {
 	running     bool
 }
 
+// delivery brings updates to the bot.
+type delivery struct {
+	*place
+
+	nextUpd int64
+	updates []update
+	arrived chan struct{} // closed when there is a new update
+	polls   int
+	asked   int      // how often the bot has polled
+	allowed []string // kinds of updates; nil for all
+	hook    hook
+	wg      sync.WaitGroup
+}
+
 // push adds an update. The caller holds mu.
-func (f *Fake) push(kind string, content any) int64 {
+func (f *delivery) push(kind string, content any) int64 {
 	if f.allowed != nil && !slices.Contains(f.allowed, kind) {
 		return f.nextUpd // the bot has not asked for it
 	}
@@ -34,9 +49,9 @@ func (f *Fake) push(kind string, content any) int64 {
 }
 
 // getUpdates is a long poll. A second one at the same time is a conflict.
-func (f *Fake) getUpdates(w http.ResponseWriter, r *http.Request, c *call) {
+func (f *delivery) getUpdates(w http.ResponseWriter, r *http.Request, c *call) {
 	f.mu.Lock()
-	f.calls["getUpdates"]++
+	f.asked++
 	if f.hook.url != "" || f.polls > 0 {
 		f.mu.Unlock()
 		fail(w, http.StatusConflict, "Conflict: terminated by other getUpdates request; make sure that only one bot instance is running")
@@ -78,14 +93,14 @@ func (f *Fake) getUpdates(w http.ResponseWriter, r *http.Request, c *call) {
 }
 
 // allow notes which updates the bot asks for. The caller holds mu.
-func (f *Fake) allow(c *call) {
+func (f *delivery) allow(c *call) {
 	var list []string
 	if json.Unmarshal([]byte(c.params["allowed_updates"]), &list) == nil && len(list) > 0 {
 		f.allowed = list
 	}
 }
 
-func (f *Fake) setWebhook(c *call) {
+func (f *delivery) setWebhook(c *call) {
 	f.allow(c)
 	running := f.hook.running
 	f.hook = hook{url: c.params["url"], secret: c.params["secret_token"], running: true}
@@ -95,7 +110,7 @@ func (f *Fake) setWebhook(c *call) {
 }
 
 // deliver sends updates to the webhook one at a time, each until it is accepted.
-func (f *Fake) deliver() {
+func (f *delivery) deliver() {
 	for {
 		f.mu.Lock()
 		to, arrived := f.hook, f.arrived
@@ -131,7 +146,7 @@ func (f *Fake) deliver() {
 	}
 }
 
-func (f *Fake) post(to hook, body any) bool {
+func (f *delivery) post(to hook, body any) bool {
 	data, err := json.Marshal(body)
 	if err != nil {
 		return true

@@ -44,6 +44,7 @@ type Charge struct {
 
 // money is what the fake knows about payments.
 type money struct {
+	*chats
 	checkouts []*Checkout
 	charges   []*Charge
 }
@@ -51,7 +52,7 @@ type money struct {
 // sendInvoice holds an invoice in Stars against the documentation: a title of 1-32 and a
 // description of 1-255 characters, a payload of 1-128 bytes, exactly one price, no provider
 // and no tips.
-func (f *Fake) sendInvoice(c *call, chat int64) (any, *problem) {
+func (f *money) sendInvoice(c *call, chat int64) (any, *problem) {
 	bill := Invoice{Title: c.params["title"], Description: c.params["description"], Payload: c.params["payload"], Start: c.params["start_parameter"]}
 	var prices []struct {
 		Label  string `json:"label"`
@@ -102,7 +103,7 @@ func (p *Person) Pay(message int) *Checkout {
 
 // answerCheckout takes the bot's answer. With a yes the person pays, and the bot is told by
 // a message in the chat of the invoice.
-func (f *Fake) answerCheckout(c *call) (any, *problem) {
+func (f *money) answerCheckout(c *call) (any, *problem) {
 	defer f.changedNow()
 	for _, q := range f.checkouts {
 		switch {
@@ -125,7 +126,7 @@ func (f *Fake) answerCheckout(c *call) (any, *problem) {
 }
 
 // settle makes a payment. The caller holds mu.
-func (f *Fake) settle(q *Checkout) {
+func (f *money) settle(q *Checkout) {
 	q.Charge = fmt.Sprintf("stx-%d", len(f.charges)+1)
 	f.charges = append(f.charges, &Charge{ID: q.Charge, User: q.person.ID, Stars: q.bill.Invoice.Stars})
 	m := f.newMessage(q.person.Chat)
@@ -141,7 +142,7 @@ func (f *Fake) settle(q *Checkout) {
 }
 
 // refund gives a payment back, once.
-func (f *Fake) refund(c *call) (any, *problem) {
+func (f *money) refund(c *call) (any, *problem) {
 	defer f.changedNow()
 	for _, charge := range f.charges {
 		if charge.ID != c.params["telegram_payment_charge_id"] {
@@ -160,7 +161,7 @@ func (f *Fake) refund(c *call) (any, *problem) {
 }
 
 // Charges returns all payments, in order.
-func (f *Fake) Charges() []Charge {
+func (f *money) Charges() []Charge {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	list := make([]Charge, 0, len(f.charges))
@@ -171,7 +172,7 @@ func (f *Fake) Charges() []Charge {
 }
 
 // Answered waits for the bot's answer to a checkout. One that comes too late is none.
-func (f *Fake) Answered(ctx context.Context, q *Checkout) (Checkout, error) {
+func (f *money) Answered(ctx context.Context, q *Checkout) (Checkout, error) {
 	for {
 		f.mu.Lock()
 		now, changed := *q, f.changed

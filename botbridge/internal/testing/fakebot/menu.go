@@ -13,15 +13,21 @@ type menuOf struct {
 	language string
 }
 
+// menus are what the commands are called in each chat.
+type menus struct {
+	*chats
+	shown map[menuOf][]string
+}
+
 // setMenu sets or removes a menu, and holds it against the documentation: a language of two
 // letters, at most 100 commands, names of 1-32 and descriptions of 1-256 characters.
-func (f *Fake) setMenu(c *call) (any, *problem) {
+func (f *menus) setMenu(c *call) (any, *problem) {
 	where, p := f.menuPlace(c)
 	if p != nil {
 		return nil, p
 	}
 	if c.method == "deleteMyCommands" {
-		delete(f.menus, where)
+		delete(f.shown, where)
 		return true, nil
 	}
 	var list []struct{ Command, Description string }
@@ -41,13 +47,13 @@ func (f *Fake) setMenu(c *call) (any, *problem) {
 		}
 		names = append(names, command.Command)
 	}
-	f.menus[where] = names
+	f.shown[where] = names
 	f.changedNow()
 	return true, nil
 }
 
 // menuPlace reads the scope and the language of a menu.
-func (f *Fake) menuPlace(c *call) (where menuOf, p *problem) {
+func (f *menus) menuPlace(c *call) (where menuOf, p *problem) {
 	where.language = c.params["language_code"]
 	if where.language != "" && (len(where.language) != 2 || strings.Trim(where.language, "abcdefghijklmnopqrstuvwxyz") != "") {
 		return where, refuse("invalid language code specified")
@@ -76,13 +82,13 @@ func (f *Fake) menuPlace(c *call) (where menuOf, p *problem) {
 // Menu returns the names of the commands that the menu of a chat shows to somebody whose
 // program speaks a language: that of the chat before the general one, and of each the one
 // of the language first.
-func (f *Fake) Menu(chat int64, language string) []string {
+func (f *menus) Menu(chat int64, language string) []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, where := range []menuOf{{chat, language}, {chat, ""}, {0, language}} {
-		if list, ok := f.menus[where]; ok {
+		if list, ok := f.shown[where]; ok {
 			return list
 		}
 	}
-	return f.menus[menuOf{}]
+	return f.shown[menuOf{}]
 }

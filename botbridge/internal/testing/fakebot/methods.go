@@ -150,7 +150,7 @@ func (f *Fake) chatAction(c *call) (any, *problem) {
 	return nil, refuse("wrong parameter action in request")
 }
 
-func (f *Fake) find(chat int64, id int) *Message {
+func (f *chats) find(chat int64, id int) *Message {
 	for _, m := range f.messages[chat] {
 		if m.ID == id {
 			return m
@@ -159,14 +159,14 @@ func (f *Fake) find(chat int64, id int) *Message {
 	return nil
 }
 
-func (f *Fake) newMessage(chat int64) *Message {
+func (f *chats) newMessage(chat int64) *Message {
 	f.nextID++
 	m := &Message{ID: f.nextID, Chat: chat, Kind: "text"}
 	f.messages[chat] = append(f.messages[chat], m)
 	return m
 }
 
-func (f *Fake) send(c *call, chat int64, kind string) (any, *problem) {
+func (f *chats) send(c *call, chat int64, kind string) (any, *problem) {
 	text, limit := c.params["text"], maxText
 	if kind != "text" {
 		text, limit = c.params["caption"], maxCaption
@@ -193,7 +193,7 @@ func (f *Fake) send(c *call, chat int64, kind string) (any, *problem) {
 }
 
 // keep keeps a picture from the bot, so that people can answer to it.
-func (f *Fake) keep(m *Message, c *call) {
+func (f *chats) keep(m *Message, c *call) {
 	if data := c.small[m.File.Hash]; data != nil && m.Kind == "photo" {
 		f.files[photoID(m)] = data
 	}
@@ -249,7 +249,7 @@ func buttonsOf(c *call) ([]Button, *problem) {
 	return all, nil
 }
 
-func (f *Fake) sendAlbum(c *call, chat int64) (any, *problem) {
+func (f *chats) sendAlbum(c *call, chat int64) (any, *problem) {
 	var media []struct{ Type, Media, Caption string }
 	if err := json.Unmarshal([]byte(c.params["media"]), &media); err != nil || len(media) < 2 || len(media) > maxAlbum {
 		return nil, refuse("wrong number of media in the album")
@@ -274,7 +274,7 @@ func (f *Fake) sendAlbum(c *call, chat int64) (any, *problem) {
 	return list, nil
 }
 
-func (f *Fake) edit(c *call, chat int64) (any, *problem) {
+func (f *chats) edit(c *call, chat int64) (any, *problem) {
 	m := f.find(chat, c.int("message_id"))
 	if m == nil || m.Deleted || !m.FromBot {
 		return nil, refuse("message to edit not found")

@@ -11,7 +11,7 @@ const supergroupsBelow = -1_000_000_000_000
 // Migrate turns a group into a supergroup, whose id it returns. The old group refuses every
 // call from now on, and says where it is, as ResponseParameters have it; messages keep their
 // ids only there. If told, both chats get the service message about it, as Message has it.
-func (f *Fake) Migrate(group int64, told bool) int64 {
+func (f *chats) Migrate(group int64, told bool) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	to := supergroupsBelow + group
@@ -24,7 +24,7 @@ func (f *Fake) Migrate(group int64, told bool) int64 {
 }
 
 // serve sends a service message: one without a text, by who has done it. The caller holds mu.
-func (f *Fake) serve(chat int64, fields map[string]any) {
+func (f *chats) serve(chat int64, fields map[string]any) {
 	m := f.newMessage(chat)
 	m.Kind = "service"
 	body := f.json(m)
@@ -35,7 +35,7 @@ func (f *Fake) serve(chat int64, fields map[string]any) {
 }
 
 // movedAway refuses a call to a group that has become a supergroup.
-func (f *Fake) movedAway(chat int64) *problem {
+func (f *chats) movedAway(chat int64) *problem {
 	to, moved := f.moved[chat]
 	if !moved {
 		return nil
