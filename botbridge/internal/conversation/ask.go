@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,9 @@ func (as *asker) ask(ctx context.Context, tn *turn, c *workflow.Command) error {
 			one = []request.Input{{Role: workflow.Mask, From: one[0].From, Owner: one[0].Owner}}
 		}
 		given = append(slices.Clone(given), one...)
+	}
+	if len(tn.Message.Files) > 0 && slices.ContainsFunc(tn.Message.Files, heic) && c.Takes(workflow.Image) {
+		return tn.reply(ctx, tn.say("useless_heic", nil))
 	}
 	inputs, left := inputsOf(files, c, given)
 	if needs := lacks(c, args, inputs, tn.shown); needs != "" {
@@ -140,9 +144,35 @@ func filesWith(tn *turn) []platform.File {
 	return tn.Message.Files
 }
 
+// heic reports whether a file is a picture in the form in which iPhones keep them, which no
+// ComfyUI opens.
+func heic(f platform.File) bool {
+	ending := strings.ToLower(path.Ext(f.Name))
+	return strings.HasPrefix(f.Type, "image/hei") || ending == ".heic" || ending == ".heif"
+}
+
+// useless returns the key of what is said about files of which nothing can be made, "" if
+// one can be used or there is none.
+func useless(files []platform.File) string {
+	switch {
+	case len(files) == 0 || slices.ContainsFunc(files, usable):
+		return ""
+	case files[0].Type == platform.Voice:
+		return "useless_voice"
+	case files[0].Type == platform.Sticker:
+		return "useless_sticker"
+	case heic(files[0]):
+		return "useless_heic"
+	}
+	return "useless_file"
+}
+
 // usable reports whether a file may be an input: a picture, video or sound, or of unknown
 // type.
 func usable(f platform.File) bool {
+	if heic(f) {
+		return false
+	}
 	for _, kind := range []string{"image/", "video/", "audio/"} {
 		if strings.HasPrefix(f.Type, kind) {
 			return true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 )
 
 // messages handles what users write: commands, answers and plain words.
@@ -71,6 +72,9 @@ func (ms *messages) words(ctx context.Context, tn *turn) error {
 	if tn.Chat.Group && !tn.Addressed && len(tn.shown) == 0 {
 		return nil
 	}
+	if key := useless(tn.Message.Files); key != "" {
+		return ms.useless(ctx, tn, key)
+	}
 	pictured := len(tn.shown) > 0 || slices.ContainsFunc(filesWith(tn), usable)
 	own := len(tn.Message.Files) > 0
 	usual, edit := ms.commands.usual(tn), ms.commands.byName[ms.commands.edit]
@@ -89,4 +93,14 @@ func (ms *messages) words(ctx context.Context, tn *turn) error {
 		return tn.reply(ctx, tn.say("hint_words", locale.With{"command": c.Name}))
 	}
 	return tn.reply(ctx, tn.say("hint_photo", nil))
+}
+
+// useless says that nothing can be made of what a message brings. A sticker or a voice
+// message in a group is for the others there.
+func (ms *messages) useless(ctx context.Context, tn *turn, key string) error {
+	kind := tn.Message.Files[0].Type
+	if tn.Chat.Group && (kind == platform.Voice || kind == platform.Sticker) || !ms.hints.may(tn) {
+		return nil
+	}
+	return tn.reply(ctx, tn.say(key, nil))
 }

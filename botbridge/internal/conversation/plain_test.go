@@ -152,3 +152,32 @@ func TestStart(t *testing.T) {
 		"Or send me a photo and say what to change.\n/help shows everything else I can do.", said("5"))
 	require.Equal(t, command, said("-9"), "in a group, plain words are not for the bot")
 }
+
+// What nothing can be made of gets a word about it, and a command with it makes nothing.
+func TestUselessFiles(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{Waiting: 100, Messages: 100})
+	r.editing()
+	for chat, c := range map[string]struct {
+		file platform.File
+		text string
+		want string
+	}{
+		"11": {platform.File{Type: platform.Voice}, "", "I can't listen to voice messages"},
+		"12": {platform.File{Type: platform.Sticker}, "", "Nice! Now tell me in words"},
+		"13": {platform.File{Name: "cv.pdf", Type: "application/pdf"}, "", "I can't use files like this"},
+		"14": {platform.File{Name: "IMG_1.HEIC"}, "in winter", "I can't open HEIC pictures"},
+		"15": {platform.File{Name: "x", Type: "image/heif"}, "/edit in winter", "I can't open HEIC pictures"},
+		"-9": {platform.File{Type: platform.Sticker}, "", ""},
+	} {
+		e := r.message("5", chat, c.text, "")
+		e.Message.Files, e.Addressed = []platform.File{c.file}, true
+		require.Empty(t, r.asks(e), chat)
+		if c.want == "" {
+			require.Empty(t, r.p.in(chat))
+			continue
+		}
+		require.Len(t, r.p.in(chat), 1, chat)
+		require.Contains(t, r.p.in(chat)[0], c.want)
+	}
+}

@@ -81,11 +81,17 @@ type Message struct {
 	ReplyTo *Message `json:"reply_to,omitempty"`
 }
 
+// The types of what its sender does not take for a file. Nothing is made from it.
+const (
+	Voice   = "application/x-voice" // also a round video
+	Sticker = "application/x-sticker"
+)
+
 // File is something that a person sent.
 type File struct {
 	ID   string `json:"id"`
 	Name string `json:"name,omitempty"`
-	// Type is a media type such as "image/png", "" when unknown.
+	// Type is a media type such as "image/png", "" when unknown; or Voice or Sticker.
 	Type string `json:"type,omitempty"`
 	// Size is in bytes, 0 when unknown.
 	Size int64 `json:"size,omitempty"`

@@ -173,6 +173,12 @@ func message(m *models.Message) platform.Message {
 	if v := m.Video; v != nil {
 		out.Files = append(out.Files, platform.File{ID: v.FileID, Name: "video.mp4", Type: v.MimeType, Size: v.FileSize})
 	}
+	if m.Voice != nil || m.VideoNote != nil {
+		out.Files = append(out.Files, platform.File{Type: platform.Voice})
+	}
+	if m.Sticker != nil {
+		out.Files = append(out.Files, platform.File{Type: platform.Sticker})
+	}
 	if a := m.Audio; a != nil {
 		out.Files = append(out.Files, platform.File{ID: a.FileID, Name: a.FileName, Type: a.MimeType, Size: a.FileSize})
 	}
