@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/discord":       {"botbridge/internal/platform", "internal/retry"},
 	"botbridge/internal/hubapi":        {"internal/comfyui"},
 	"botbridge/internal/state":         {"internal/redis"},
-	"botbridge/internal/workflow":      {"internal/pyjson"},
+	"botbridge/internal/workflow":      {"internal/nearest", "internal/pyjson"},
 	"botbridge/internal/testing/stage": {"botbridge/internal/testing/fakebot", "botbridge/internal/testing/fakediscord", "internal/testing/freeport", "internal/testing/programs"},
 	"e2e":                              {}, // the programs, from outside
 	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/files", "internal/gossip", "internal/hub", "internal/job", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},

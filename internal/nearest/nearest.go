@@ -14,34 +14,33 @@ func Of(word string, known []string) string {
 		if len(k) > maxWord || len(word) > maxWord {
 			continue
 		}
-		if d := distance(strings.ToLower(word), strings.ToLower(k)); d < least && d < len(k) {
+		if d := Distance([]rune(strings.ToLower(word)), []rune(strings.ToLower(k))); d < least && d < len(k) {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// distance is how many bytes must be added, left out, changed, or exchanged with the next one.
-func distance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
-	}
-	for j := range rows[0] {
-		rows[0][j] = j
+// Distance is how many letters must be added, left out, changed, or exchanged with the next one. It takes
+// time for each pair of letters.
+func Distance(a, b []rune) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
+		row[0] = i
 		for j := 1; j <= len(b); j++ {
 			cost := 1
 			if a[i-1] == b[j-1] {
 				cost = 0
 			}
-			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+				row[j] = min(row[j], before[j-2]+1)
 			}
 		}
+		before, last, row = last, row, before
 	}
-	return rows[len(a)][len(b)]
+	return last[len(b)]
 }

@@ -4,6 +4,8 @@ import (
 	"path"
 	"strings"
 	"unicode"
+
+	"github.com/comfyhub/comfyhub/internal/nearest"
 )
 
 // Nearest returns the word of a list that somebody probably meant, "" if none is like it.
@@ -19,7 +21,7 @@ func Nearest(wrong string, words []string) string {
 		if len(got) > longest {
 			continue
 		}
-		if d := distance(want, got); d < least || d == least && best == "" {
+		if d := nearest.Distance(want, got); d < least || d == least && best == "" {
 			best, least = word, d
 		}
 	}
@@ -67,27 +69,4 @@ func bare(word string) string {
 		}
 		return -1
 	}, word)
-}
-
-// distance counts the letters to add, remove, replace or swap with their neighbours.
-func distance(a, b []rune) int {
-	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
-	for j := range last {
-		last[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last, row = last, row, before
-	}
-	return last[len(b)]
 }
