@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -101,45 +102,23 @@ const (
 )
 
 func (c Config) withDefaults() (Config, error) {
-	if c.Version == "" {
-		c.Version = defaultVersion
-	}
-	if c.Name == "" {
-		c.Name = "comfyui"
-	}
-	if c.StepTime == 0 {
-		c.StepTime = defaultStepTime
-	}
-	if c.Overhead == 0 {
-		c.Overhead = defaultOverhead
-	}
-	if c.TimeScale == 0 {
-		c.TimeScale = 1
-	}
+	c.Version = cmp.Or(c.Version, defaultVersion)
+	c.Name = cmp.Or(c.Name, "comfyui")
+	c.StepTime = cmp.Or(c.StepTime, defaultStepTime)
+	c.Overhead = cmp.Or(c.Overhead, defaultOverhead)
+	c.TimeScale = cmp.Or(c.TimeScale, 1)
 	if c.Clock == nil {
 		c.Clock = scaledClock(c.TimeScale)
 	}
 	if c.ArrangeOutputs == nil {
 		c.ArrangeOutputs = func(outputs []string) []string { return outputs }
 	}
-	if c.VRAM == 0 {
-		c.VRAM = defaultVRAM
-	}
-	if c.MaxUploadSize == 0 {
-		c.MaxUploadSize = defaultMaxBody
-	}
-	if c.PreviewMethod == "" {
-		c.PreviewMethod = "none"
-	}
-	if c.Cache == "" {
-		c.Cache = cacheClassic
-	}
-	if c.IndexPage == "" {
-		c.IndexPage = "<!doctype html><html><title>ComfyUI</title><p>A simulated ComfyUI server.\n"
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.VRAM = cmp.Or(c.VRAM, defaultVRAM)
+	c.MaxUploadSize = cmp.Or(c.MaxUploadSize, defaultMaxBody)
+	c.PreviewMethod = cmp.Or(c.PreviewMethod, "none")
+	c.Cache = cmp.Or(c.Cache, cacheClassic)
+	c.IndexPage = cmp.Or(c.IndexPage, "<!doctype html><html><title>ComfyUI</title><p>A simulated ComfyUI server.\n")
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.TimeScale < 0 || c.StepTime < 0 || c.LoadTime < 0 || c.Overhead < 0 || c.VRAM < 0 || c.MaxUploadSize < 0 || c.CacheSize < 0 {
 		return c, errors.New("sim: durations, sizes and the time scale must not be negative")
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -78,9 +79,7 @@ func annotated(name string) (string, string) {
 // inputFile returns the path that a node input such as LoadImage.image refers to.
 func (f *folders) inputFile(value string) (string, error) {
 	name, kind := annotated(value)
-	if kind == "" {
-		kind = "input"
-	}
+	kind = cmp.Or(kind, "input")
 	full, inside := within(f.root(kind), name)
 	if f.feat.contained && !inside {
 		return "", os.ErrPermission

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -197,9 +198,7 @@ func fill(tn *turn, c *workflow.Command, q *question) bool {
 		// Even after "--no text", these words are for the prompt.
 		words = q.Rest + " --prompt " + words
 	}
-	if words == "" {
-		words = q.Rest
-	}
+	words = cmp.Or(words, q.Rest)
 	tn.rest = words
 	return true
 }

@@ -7,6 +7,7 @@
 package conversation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -103,9 +104,7 @@ type Talk struct {
 
 // New returns a Talk.
 func New(o Options) *Talk {
-	if o.AlbumWait == 0 {
-		o.AlbumWait = albumWait
-	}
+	o.AlbumWait = cmp.Or(o.AlbumWait, albumWait)
 	voice := &voice{texts: o.Texts, outbox: o.Outbox, store: o.Store, logger: o.Logger}
 	catalogs := newCatalogs(o.Hub)
 	t := &Talk{o: o, voice: voice}

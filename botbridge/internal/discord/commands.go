@@ -1,6 +1,7 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -155,9 +156,7 @@ func suggested(a platform.Argument) bool { return a.Suggested || len(a.Choices) 
 // described returns a description and those in other languages. Discord wants one.
 func described(name string, about map[string]string) (string, map[discord.Locale]string) {
 	text := clip(about[""], maxAbout)
-	if text == "" {
-		text = name
-	}
+	text = cmp.Or(text, name)
 	var others map[discord.Locale]string
 	for language, other := range about {
 		if other == "" || language == "" {

@@ -31,6 +31,7 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -188,15 +189,9 @@ func New(o Options) (*Discord, error) {
 			*field = value
 		}
 	}
-	if o.TokenLife == 0 {
-		o.TokenLife = 14 * time.Minute
-	}
-	if o.IdentifyEvery == 0 {
-		o.IdentifyEvery = 5 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.TokenLife = cmp.Or(o.TokenLife, 14*time.Minute)
+	o.IdentifyEvery = cmp.Or(o.IdentifyEvery, 5*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.HTTP == nil {
 		o.HTTP = http.DefaultTransport.(*http.Transport)
 	}

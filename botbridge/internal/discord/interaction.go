@@ -1,6 +1,7 @@
 package discord
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,9 +79,7 @@ func (f file) file() platform.File {
 
 func (u user) user(language string) platform.User {
 	name := u.Name
-	if name == "" {
-		name = u.Username
-	}
+	name = cmp.Or(name, u.Username)
 	return platform.User{ID: u.ID, Name: name, Language: language}
 }
 

@@ -2,6 +2,7 @@ package discord
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -74,9 +75,7 @@ func (p *problem) Error() string {
 
 // do makes a call and decodes its answer, if into is not nil.
 func (r *rest) do(ctx context.Context, c call, into any) error {
-	if c.limit == "" {
-		c.limit = c.method + " " + c.path
-	}
+	c.limit = cmp.Or(c.limit, c.method+" "+c.path)
 	if wait := r.holds.wait(c.limit, time.Now(), !c.open); wait > 0 {
 		return &platform.WaitError{After: wait}
 	}

@@ -10,6 +10,7 @@ package enhance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -102,15 +103,9 @@ type Client struct {
 
 // New returns a client. Close it.
 func New(o Options) *Client {
-	if o.Timeout == 0 {
-		o.Timeout = 20 * time.Second
-	}
-	if o.MaxTokens == 0 {
-		o.MaxTokens = 400
-	}
-	if o.AtOnce == 0 {
-		o.AtOnce = 4
-	}
+	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
+	o.MaxTokens = cmp.Or(o.MaxTokens, 400)
+	o.AtOnce = cmp.Or(o.AtOnce, 4)
 	if o.Observe == nil {
 		o.Observe = func(Task, error, time.Duration) {}
 	}

@@ -5,6 +5,7 @@ package hubapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -71,9 +72,10 @@ type Options struct {
 }
 
 // Client talks to one hub. It is safe for concurrent use.
-//
-// Many methods: one for each call of the hub's API, and they share only the connection.
-type Client struct {
+type Client struct{ connection }
+
+// connection makes calls, and knows whether the hub lets the bridge in.
+type connection struct {
 	base    *url.URL
 	key     string
 	http    *http.Client
@@ -91,9 +93,7 @@ func New(base string, o Options) (*Client, error) {
 	case u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.RawQuery != "", u.ForceQuery, u.Fragment != "":
 		return nil, fmt.Errorf("%w: %s", errBase, u.Redacted())
 	}
-	if o.Timeout == 0 {
-		o.Timeout = 20 * time.Second
-	}
+	o.Timeout = cmp.Or(o.Timeout, 20*time.Second)
 	if o.HTTP == nil {
 		o.HTTP = http.DefaultTransport.(*http.Transport)
 	}
@@ -107,13 +107,13 @@ func New(base string, o Options) (*Client, error) {
 		}
 		return nil
 	}}
-	return &Client{base: u, key: o.Key, http: client, timeout: o.Timeout}, nil
+	return &Client{connection{base: u, key: o.Key, http: client, timeout: o.Timeout}}, nil
 }
 
 // Close drops idle connections.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+func (c *connection) Close() { c.http.CloseIdleConnections() }
 
-func (c *Client) request(ctx context.Context, method, path, tenant string, body io.Reader) (*http.Request, error) {
+func (c *connection) request(ctx context.Context, method, path, tenant string, body io.Reader) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.base.String()+path, body)
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (c *Client) request(ctx context.Context, method, path, tenant string, body 
 	return r, nil
 }
 
-func (c *Client) sign(h http.Header, tenant string) {
+func (c *connection) sign(h http.Header, tenant string) {
 	h.Set("User-Agent", "ComfyHub-botbridge")
 	if c.key != "" {
 		h.Set("Authorization", "Bearer "+c.key)
@@ -133,7 +133,7 @@ func (c *Client) sign(h http.Header, tenant string) {
 }
 
 // send does a request; an answer that means "not now" becomes ErrUnavailable.
-func (c *Client) send(r *http.Request) (*http.Response, error) {
+func (c *connection) send(r *http.Request) (*http.Response, error) {
 	response, err := c.http.Do(r)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -151,7 +151,7 @@ func (c *Client) send(r *http.Request) (*http.Response, error) {
 }
 
 // deny notes that the operator has to do something.
-func (c *Client) deny(path string, status int) error {
+func (c *connection) deny(path string, status int) error {
 	d := &denial{time.Now(), path, status}
 	c.denied.Store(d)
 	return d
@@ -173,7 +173,7 @@ func (d *denial) Is(target error) bool { return target == ErrDenied || target ==
 
 // Denied returns why the hub has let the bridge do nothing in the last minute, nil if it has.
 // Requests that wait for it ask more often than that.
-func (c *Client) Denied() error {
+func (c *connection) Denied() error {
 	if d := c.denied.Load(); d != nil && time.Since(d.at) < time.Minute {
 		return d
 	}
@@ -181,7 +181,7 @@ func (c *Client) Denied() error {
 }
 
 // read does a request and reads its answer.
-func (c *Client) read(r *http.Request) (int, []byte, error) {
+func (c *connection) read(r *http.Request) (int, []byte, error) {
 	response, err := c.send(r)
 	if err != nil {
 		return 0, nil, err
@@ -195,7 +195,7 @@ func (c *Client) read(r *http.Request) (int, []byte, error) {
 }
 
 // get reads the JSON of a 200.
-func (c *Client) get(ctx context.Context, path, tenant string, answer any) error {
+func (c *connection) get(ctx context.Context, path, tenant string, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
 	r, err := c.request(ctx, http.MethodGet, path, tenant, nil)

@@ -40,7 +40,7 @@ func (c *Client) Explain(ctx context.Context, tenant, id string) (Explanation, e
 }
 
 // post sends JSON and reads the JSON of a 200.
-func (c *Client) post(ctx context.Context, path, tenant string, ask, answer any) error {
+func (c *connection) post(ctx context.Context, path, tenant string, ask, answer any) error {
 	body, err := json.Marshal(ask)
 	if err != nil {
 		return err

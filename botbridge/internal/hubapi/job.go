@@ -1,6 +1,7 @@
 package hubapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -114,9 +115,7 @@ func (c *Client) Result(ctx context.Context, tenant, id string) (Result, error) 
 		}
 		_ = json.Unmarshal(entry.EndData, &data)
 		result.Failure = data.Message
-		if result.Failure == "" {
-			result.Failure = "unknown error"
-		}
+		result.Failure = cmp.Or(result.Failure, "unknown error")
 	}
 	return result, nil
 }

@@ -4,6 +4,7 @@ package limits
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,12 +114,8 @@ func New(c Config, store *state.Store) (*Guard, error) {
 	if err := errors.Join(c.Problems()...); err != nil {
 		return nil, fmt.Errorf("limits: %w", err)
 	}
-	if c.Waiting == 0 {
-		c.Waiting = 5
-	}
-	if c.Messages == 0 {
-		c.Messages = 10
-	}
+	c.Waiting = cmp.Or(c.Waiting, 5)
+	c.Messages = cmp.Or(c.Messages, 10)
 	return &Guard{c: c, store: store, http: &http.Client{Timeout: 3 * time.Second}, pace: map[string]*pace{}, swept: time.Now()}, nil
 }
 

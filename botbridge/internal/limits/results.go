@@ -2,6 +2,7 @@ package limits
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,9 +84,7 @@ type Judge struct {
 
 // NewJudge returns a Judge, which makes its connections with a transport.
 func NewJudge(c Results, transport http.RoundTripper) *Judge {
-	if c.Timeout == 0 {
-		c.Timeout = 20 * time.Second
-	}
+	c.Timeout = cmp.Or(c.Timeout, 20*time.Second)
 	return &Judge{c: c, turns: make(chan struct{}, judgeWidth), http: &http.Client{
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -11,6 +11,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -50,44 +51,40 @@ type Options struct {
 }
 
 // Outbox sends. It is safe for concurrent use.
-//
-// Many methods: one for each kind of call, and the limits that they share.
 type Outbox struct {
+	limiters
 	o    Options
 	ctx  context.Context
 	stop context.CancelFunc
 
 	mu     sync.Mutex
 	lanes  map[laneKey]*lane
-	pace   map[string]*rate.Limiter // by platform, and for the answers of each
 	paces  map[laneKey]*chatPace
 	closed bool
 	wg     sync.WaitGroup
+}
+
+// limiters keep the rates of whole platforms.
+type limiters struct {
+	guard sync.Mutex
+	pace  map[string]*rate.Limiter // by platform, and for the answers of each
 }
 
 type laneKey struct{ platform, chat string }
 
 // New makes an outbox.
 func New(o Options) *Outbox {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Observe == nil {
 		o.Observe = func(string, string, string) {}
 	}
 	if o.Moved == nil {
 		o.Moved = func(string, string, string) {}
 	}
-	if o.CallTimeout == 0 {
-		o.CallTimeout = 30 * time.Second
-	}
-	if o.Patience == 0 {
-		o.Patience = 24 * time.Hour
-	}
-	if o.Backlog == 0 {
-		o.Backlog = 100
-	}
-	b := &Outbox{o: o, lanes: map[laneKey]*lane{}, pace: map[string]*rate.Limiter{}, paces: map[laneKey]*chatPace{}}
+	o.CallTimeout = cmp.Or(o.CallTimeout, 30*time.Second)
+	o.Patience = cmp.Or(o.Patience, 24*time.Hour)
+	o.Backlog = cmp.Or(o.Backlog, 100)
+	b := &Outbox{limiters: limiters{pace: map[string]*rate.Limiter{}}, o: o, lanes: map[laneKey]*lane{}, paces: map[laneKey]*chatPace{}}
 	b.ctx, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -247,17 +244,17 @@ func (b *Outbox) timeoutOf(post platform.Post) time.Duration {
 }
 
 // limiter returns the rate limiter of a whole platform.
-func (b *Outbox) limiter(p platform.Platform) *rate.Limiter { return b.limiterOf(p, p.Name()) }
+func (b *limiters) limiter(p platform.Platform) *rate.Limiter { return b.limiterOf(p, p.Name()) }
 
 // answerLimiter returns the limiter for answers to buttons. They are not messages and do
 // not wait behind them: a late answer is useless.
-func (b *Outbox) answerLimiter(p platform.Platform) *rate.Limiter {
+func (b *limiters) answerLimiter(p platform.Platform) *rate.Limiter {
 	return b.limiterOf(p, p.Name()+"/answers")
 }
 
-func (b *Outbox) limiterOf(p platform.Platform, name string) *rate.Limiter {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b *limiters) limiterOf(p platform.Platform, name string) *rate.Limiter {
+	b.guard.Lock()
+	defer b.guard.Unlock()
 	l := b.pace[name]
 	if l == nil {
 		l = rate.NewLimiter(rate.Inf, 1)

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -69,21 +70,15 @@ type Runner struct {
 
 // NewRunner makes a Runner.
 func NewRunner(o Options) *Runner {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Observe == nil {
 		o.Observe = func(string, Outcome) {}
 	}
 	if o.Instances == nil {
 		o.Instances = func() int { return 1 }
 	}
-	if o.Patience == 0 {
-		o.Patience = 5 * time.Second
-	}
-	if o.Look == 0 {
-		o.Look = 2 * time.Second
-	}
+	o.Patience = cmp.Or(o.Patience, 5*time.Second)
+	o.Look = cmp.Or(o.Look, 2*time.Second)
 	return &Runner{o: o, jobs: map[string]*job{}, moves: map[string]string{}, sheets: make(chan struct{}, 1), paces: &paces{store: o.Store, command: o.Command, logger: o.Logger, byCommand: map[string]pace{}, turn: semaphore.NewWeighted(1)}}
 }
 

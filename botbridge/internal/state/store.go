@@ -7,6 +7,7 @@
 package state
 
 import (
+	"cmp"
 	"context"
 	"embed"
 	"encoding/json"
@@ -146,21 +147,11 @@ func (s *Store) Close() error { return s.db.Close() }
 
 // New returns a store on a connection.
 func New(db *redis.DB, o Options) *Store {
-	if o.Keep == 0 {
-		o.Keep = 7 * 24 * time.Hour
-	}
-	if o.Seen == 0 {
-		o.Seen = 48 * time.Hour
-	}
-	if o.Lease == 0 {
-		o.Lease = 10 * time.Second
-	}
-	if o.PerChat == 0 {
-		o.PerChat = 50
-	}
-	if o.Inbox == 0 {
-		o.Inbox = 10_000
-	}
+	o.Keep = cmp.Or(o.Keep, 7*24*time.Hour)
+	o.Seen = cmp.Or(o.Seen, 48*time.Hour)
+	o.Lease = cmp.Or(o.Lease, 10*time.Second)
+	o.PerChat = cmp.Or(o.PerChat, 50)
+	o.Inbox = cmp.Or(o.Inbox, 10_000)
 	c := core{db, o, &termOf{}}
 	return &Store{c, Inbox{c}, Chats{c}, Requests{c}, People{c}, Usage{c}, Payments{c}, Broadcasts{c}}
 }

@@ -1,6 +1,7 @@
 package telegram
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -159,9 +160,7 @@ func user(u *models.User) platform.User {
 
 func message(m *models.Message) platform.Message {
 	out := platform.Message{ID: strconv.Itoa(m.ID), Text: m.Text, Album: m.MediaGroupID}
-	if out.Text == "" {
-		out.Text = m.Caption
-	}
+	out.Text = cmp.Or(out.Text, m.Caption)
 	if n := len(m.Photo); n > 0 {
 		// The last one is the largest.
 		photo := m.Photo[n-1]

@@ -8,6 +8,7 @@
 package telegram
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -98,18 +99,10 @@ func New(o Options) (*Telegram, error) {
 	if o.Server == "" {
 		o.Server = "https://api.telegram.org"
 	}
-	if o.PollTimeout == 0 {
-		o.PollTimeout = 50 * time.Second
-	}
-	if o.Rate == 0 {
-		o.Rate = 1
-	}
-	if o.Probe == 0 {
-		o.Probe = 10 * time.Second
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.PollTimeout = cmp.Or(o.PollTimeout, 50*time.Second)
+	o.Rate = cmp.Or(o.Rate, 1)
+	o.Probe = cmp.Or(o.Probe, 10*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	if o.Webhook != "" && o.Secret == "" {
 		return nil, errors.New("a webhook needs a secret: without one anybody could send updates")
 	}

@@ -1,6 +1,7 @@
 package webchat
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -118,9 +119,7 @@ func (h Heard) event(now time.Time) platform.Event {
 		User:    platform.User{ID: h.User, Name: h.Name, Language: h.Language},
 		Message: platform.Message{ID: h.Message, Text: h.Text, Files: files(h.Files)},
 	}
-	if e.Message.ID == "" {
-		e.Message.ID = h.ID
-	}
+	e.Message.ID = cmp.Or(e.Message.ID, h.ID)
 	if h.Edited {
 		e.Kind = platform.Edited
 	}

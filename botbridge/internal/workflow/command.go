@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -121,18 +122,10 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	if spec.Price != nil {
 		c.Price = *spec.Price
 	}
-	if c.Spec.MaxCount == 0 {
-		c.Spec.MaxCount = 4
-	}
-	if c.Spec.MaxSteps == 0 {
-		c.Spec.MaxSteps = 60
-	}
-	if c.Spec.MaxPixels == 0 {
-		c.Spec.MaxPixels = 2 << 20
-	}
-	if c.Spec.MaxSeed == 0 {
-		c.Spec.MaxSeed = 1<<50 - 1
-	}
+	c.Spec.MaxCount = cmp.Or(c.Spec.MaxCount, 4)
+	c.Spec.MaxSteps = cmp.Or(c.Spec.MaxSteps, 60)
+	c.Spec.MaxPixels = cmp.Or(c.Spec.MaxPixels, 2<<20)
+	c.Spec.MaxSeed = cmp.Or(c.Spec.MaxSeed, 1<<50-1)
 	return c, nil
 }
 

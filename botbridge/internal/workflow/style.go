@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -212,9 +213,7 @@ func (a Args) With(b Args) Args {
 			*number[0] = *number[1]
 		}
 	}
-	if b.Strength == 0 {
-		b.Strength = a.Strength
-	}
+	b.Strength = cmp.Or(b.Strength, a.Strength)
 	if b.Styles == nil {
 		b.Styles = a.Styles
 	}

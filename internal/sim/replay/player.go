@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -129,9 +130,7 @@ func (p *Player) Play(ctx context.Context) []Difference {
 	if p.Skip == nil {
 		p.Skip = func(string, string) bool { return false }
 	}
-	if p.Calm == 0 {
-		p.Calm = 3 * time.Millisecond
-	}
+	p.Calm = cmp.Or(p.Calm, 3*time.Millisecond)
 	p.Late = max(p.Late, p.Calm)
 	p.ctx, p.sockets, p.refused, p.orphans = ctx, map[string]*socket{}, map[string]bool{}, p.Trace.orphans()
 	defer func() {

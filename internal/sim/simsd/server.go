@@ -77,9 +77,7 @@ func New(c Config) *Server {
 		c.Models = []string{"v1-5-pruned-emaonly.safetensors"}
 	}
 	c.VRAM = cmp.Or(c.VRAM, 24<<30)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	s := &Server{c: c, life: context.Background(), options: dict(
 		"sd_model_checkpoint", pyjson.String(title(c.Models[0])), "samples_format", pyjson.String("png"), "CLIP_stop_at_last_layers", pyjson.Int(1),
 		"sd_vae", pyjson.String("Automatic"), "civitai_api_key", pyjson.String("operator's own"))}

@@ -7,6 +7,7 @@
 package fakebot
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -94,12 +95,8 @@ type Answer struct{ ID, Text string }
 
 // New returns a fake.
 func New(o Options) *Fake {
-	if o.Scale == 0 {
-		o.Scale = 1
-	}
-	if o.RetryAfter == 0 {
-		o.RetryAfter = 1
-	}
+	o.Scale = cmp.Or(o.Scale, 1)
+	o.RetryAfter = cmp.Or(o.RetryAfter, 1)
 	all := &place{o: o, changed: make(chan struct{}), done: make(chan struct{})}
 	c := &chats{
 		delivery: &delivery{place: all, arrived: make(chan struct{})},

@@ -9,6 +9,7 @@
 package fakediscord
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -123,9 +124,7 @@ func New(o Options) (*Fake, error) {
 			*field = value
 		}
 	}
-	if o.Upload == 0 {
-		o.Upload = 10 << 20
-	}
+	o.Upload = cmp.Or(o.Upload, 10<<20)
 	s, err := loadSchema()
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@
 package stage
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -62,9 +63,7 @@ type Stage struct {
 // Open starts everything and waits until the fleet is ready. Close the stage even
 // after an error.
 func Open(ctx context.Context, o Options) (*Stage, error) {
-	if o.Instances == 0 {
-		o.Instances = 2
-	}
+	o.Instances = cmp.Or(o.Instances, 2)
 	s := &Stage{Fleet: new(programs.Fleet), o: o, Fake: fakebot.New(o.Fake)}
 	var err error
 	if s.Discord, err = fakediscord.New(o.Discord); err != nil {
