@@ -9,8 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 
-	_ "github.com/comfyhub/comfyhub/internal/files/s3" // storage s3://...
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
+	_ "github.com/comfyhub/comfyhub/internal/files/s3"
 )
 
 // closeTimeout bounds how long a hub may take to close: Caddy gives destructors no
@@ -239,8 +239,8 @@ type App struct {
 	// sites are the handlers of this configuration.
 	sites []*Handler
 
-	identity hub.Identity
-	settings hub.Settings
+	identity config.Identity
+	settings config.Settings
 	logs     slog.Handler
 	audits   slog.Handler
 	shared   *sharedHub

@@ -11,7 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/files"
 )
 
 // resolve replaces the placeholders of all strings. An empty one selects the
@@ -143,7 +144,7 @@ func checkAllowDirect(value string) error {
 	if hasPlaceholder(value) {
 		return nil
 	}
-	return hub.CheckAllowDirect(value)
+	return config.CheckAllowDirect(value)
 }
 
 // checkAgentsFrom accepts a network or an address.
@@ -151,7 +152,7 @@ func checkAgentsFrom(value string) error {
 	if hasPlaceholder(value) {
 		return nil
 	}
-	return hub.CheckAgentsFrom(value)
+	return config.CheckAgentsFrom(value)
 }
 
 // hasPlaceholder reports whether a value cannot be checked before placeholders are
@@ -185,7 +186,7 @@ func checkStorage(value string) error {
 	if value == "" || hasPlaceholder(value) {
 		return nil
 	}
-	return hub.CheckStorage(value)
+	return files.CheckLocation(value)
 }
 
 // checkInstance accepts the base URL of a ComfyUI server.

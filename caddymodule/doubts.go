@@ -9,27 +9,27 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // secretDoubts are about the words whose secrets the configuration contains.
-func secretDoubts(inline []string) []hub.Finding {
+func secretDoubts(inline []string) []config.Finding {
 	if len(inline) == 0 {
 		return nil
 	}
-	return []hub.Finding{{
-		Level: hub.LevelWarning, About: "secrets",
+	return []config.Finding{{
+		Level: config.LevelWarning, About: "secrets",
 		Says: "the configuration contains secrets as they are, in " + strings.Join(inline, ", ") + ": whoever reaches Caddy's admin endpoint can read them",
 		Do:   "write {env.NAME} or {file./path} in their place; {$NAME} does not help",
 	}}
 }
 
 // doubts are what the configuration of a site allows and its operator may not have meant.
-func (h *Handler) doubts() []hub.Finding {
-	var list []hub.Finding
+func (h *Handler) doubts() []config.Finding {
+	var list []config.Finding
 	if h.loose {
-		list = append(list, hub.Finding{
-			Level: hub.LevelWarning, About: "proxies",
+		list = append(list, config.Finding{
+			Level: config.LevelWarning, About: "proxies",
 			Says: "trusted_proxies is set without trusted_proxies_strict, so clients can write the address that they come from: the hub goes by the proxy's, and cannot tell clients apart",
 			Do:   "add trusted_proxies_strict to the servers block",
 		})
@@ -39,8 +39,8 @@ func (h *Handler) doubts() []hub.Finding {
 		if h.loose {
 			says = "trust_tenant_from is without effect, because trusted_proxies is set without trusted_proxies_strict; it ends with the next release"
 		}
-		list = append(list, hub.Finding{
-			Level: hub.LevelWarning, About: "tenants", Says: says,
+		list = append(list, config.Finding{
+			Level: config.LevelWarning, About: "tenants", Says: says,
 			Do: "use tenant_secret, or an API key with the scope act_for_tenants: docs/access.md",
 		})
 	}
@@ -49,7 +49,7 @@ func (h *Handler) doubts() []hub.Finding {
 
 // openDoubt is about a site that other machines reach and that asks for neither a login nor
 // a key; nil if there is none.
-func openDoubt(operators []string, sites []*Handler) *hub.Finding {
+func openDoubt(operators []string, sites []*Handler) *config.Finding {
 	for _, site := range sites {
 		// A site for operators lets in nobody else, unless everybody is one.
 		closed := site.operators && !slices.Contains(operators, api.NoLogin)
@@ -59,8 +59,8 @@ func openDoubt(operators []string, sites []*Handler) *hub.Finding {
 		for _, listen := range site.server.Listen {
 			address, err := caddy.ParseNetworkAddress(listen)
 			if err == nil && !address.IsUnixNetwork() && !isLoopback(address.JoinHostPort(0)) {
-				return &hub.Finding{
-					Level: hub.LevelWarning, About: "access",
+				return &config.Finding{
+					Level: config.LevelWarning, About: "access",
 					Says: "everybody who reaches " + address.JoinHostPort(0) + " may use the hub: it asks for neither a login nor a key",
 					Do:   "add a login or `keys required` (docs/access.md), or listen on loopback: COMFYHUB_ADDR=127.0.0.1:8188",
 				}
@@ -72,7 +72,7 @@ func openDoubt(operators []string, sites []*Handler) *hub.Finding {
 
 // tellSiteDoubts logs what is doubtful about the sites of the hub together. open says that one
 // lets everybody in.
-func tellSiteDoubts(a *App) (list []hub.Finding, open bool) {
+func tellSiteDoubts(a *App) (list []config.Finding, open bool) {
 	if doubt := noSiteDoubt(a.Operators, a.sites); doubt != nil {
 		list = append(list, *doubt)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // provisioning is held while a configuration is provisioned: Caddy writes its default
@@ -51,7 +51,7 @@ func provisioned(t *testing.T, text string) *App {
 }
 
 // doubtsOf are what is doubtful about a Caddyfile.
-func doubtsOf(t *testing.T, text string) (list []hub.Finding, open *hub.Finding) {
+func doubtsOf(t *testing.T, text string) (list []config.Finding, open *config.Finding) {
 	t.Helper()
 	hubs := provisioned(t, text)
 	list = secretDoubts(hubs.inline)

@@ -3,7 +3,7 @@ package caddymodule
 import (
 	"fmt"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
 // GPU says which GPU an instance uses.
@@ -43,7 +43,7 @@ func (gs GPUs) check() error {
 func (gs GPUs) named() map[string]string {
 	list := make(map[string]string, len(gs))
 	for _, g := range gs {
-		name, _ := hub.InstanceName(g.Instance) // check has seen that it is a URL
+		name, _ := fleet.StaticName(g.Instance) // check has seen that it is a URL
 		list[name] = g.Name
 	}
 	return list

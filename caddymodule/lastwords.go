@@ -3,7 +3,7 @@ package caddymodule
 import (
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // LastWords are words of the last version. They have their effect for one more; the tag `now`
@@ -33,15 +33,15 @@ type LastLimits struct {
 
 // doubts are what a configuration says that its operator may not have meant, or should say in
 // other words.
-func (a *App) doubts() []hub.Finding {
+func (a *App) doubts() []config.Finding {
 	return append(secretDoubts(a.inline), a.lastDoubts()...)
 }
 
 // lastDoubts are about the words of the last version that a configuration has, one for each.
-func (a *App) lastDoubts() (list []hub.Finding) {
+func (a *App) lastDoubts() (list []config.Finding) {
 	told := map[string]bool{}
-	tell := func(block string, config any) {
-		for w := range wordsOf(config) {
+	tell := func(block string, words any) {
+		for w := range wordsOf(words) {
 			name := block + w.name
 			if w.field.IsZero() || told[name] {
 				continue
@@ -51,8 +51,8 @@ func (a *App) lastDoubts() (list []hub.Finding) {
 			if w.now != "" {
 				do = "use `" + w.now + "`, or leave it out; see docs/caddyfile.md"
 			}
-			list = append(list, hub.Finding{
-				Level: hub.LevelWarning, About: "words", Says: name + " is a word of the last version, and ends with the next", Do: do,
+			list = append(list, config.Finding{
+				Level: config.LevelWarning, About: "words", Says: name + " is a word of the last version, and ends with the next", Do: do,
 			})
 		}
 	}

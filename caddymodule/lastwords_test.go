@@ -8,32 +8,32 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // lastLines have each word of the last version once, and the effect that it must have.
 var lastLines = map[string]struct {
 	lines  string
-	effect func(hub.Settings) any
+	effect func(config.Settings) any
 	want   any
 }{
-	"max_body":        {"max_body 1MiB", func(s hub.Settings) any { return s.MaxBody }, int64(1 << 20)},
-	"body_memory":     {"body_memory 1MiB", func(s hub.Settings) any { return s.BodyMemory }, int64(1 << 20)},
-	"picture_memory":  {"memory 1GiB\npicture_memory 1MiB", func(s hub.Settings) any { return s.PictureMemory }, int64(1 << 20)},
-	"spool_size":      {"spool_size 1MiB", func(s hub.Settings) any { return s.SpoolSize }, int64(1 << 20)},
-	"overtaking":      {"overtaking off", func(s hub.Settings) any { return s.Overtaking }, hub.NoOvertaking},
-	"short_first":     {"short_first 5s", func(s hub.Settings) any { return s.ShortFirst }, 5 * time.Second},
-	"tenant_weights":  {"tenant_weights {\nada 2\n}\ntenant_limits bob {\nweight 3\n}", func(s hub.Settings) any { return s.TenantWeights }, map[string]float64{"ada": 2, "bob": 3}},
-	"contact_timeout": {"contact_timeout 5s", func(s hub.Settings) any { return s.ContactTimeout }, 5 * time.Second},
-	"catalog_age":     {"catalog_age 5s", func(s hub.Settings) any { return s.CatalogAge }, 5 * time.Second},
-	"a1111_api":       {"a1111_api off", func(s hub.Settings) any { return s.NoA1111API }, true},
+	"max_body":        {"max_body 1MiB", func(s config.Settings) any { return s.MaxBody }, int64(1 << 20)},
+	"body_memory":     {"body_memory 1MiB", func(s config.Settings) any { return s.BodyMemory }, int64(1 << 20)},
+	"picture_memory":  {"memory 1GiB\npicture_memory 1MiB", func(s config.Settings) any { return s.PictureMemory }, int64(1 << 20)},
+	"spool_size":      {"spool_size 1MiB", func(s config.Settings) any { return s.SpoolSize }, int64(1 << 20)},
+	"overtaking":      {"overtaking off", func(s config.Settings) any { return s.Overtaking }, config.NoOvertaking},
+	"short_first":     {"short_first 5s", func(s config.Settings) any { return s.ShortFirst }, 5 * time.Second},
+	"tenant_weights":  {"tenant_weights {\nada 2\n}\ntenant_limits bob {\nweight 3\n}", func(s config.Settings) any { return s.TenantWeights }, map[string]float64{"ada": 2, "bob": 3}},
+	"contact_timeout": {"contact_timeout 5s", func(s config.Settings) any { return s.ContactTimeout }, 5 * time.Second},
+	"catalog_age":     {"catalog_age 5s", func(s config.Settings) any { return s.CatalogAge }, 5 * time.Second},
+	"a1111_api":       {"a1111_api off", func(s config.Settings) any { return s.NoA1111API }, true},
 
-	"tenant_limits queue_size":     {"tenant_limits ada bob {\nqueue_size 1MiB\n}", func(s hub.Settings) any { return s.TenantLimitsOf["bob"].QueueSize }, int64(1 << 20)},
-	"tenant_limits sockets":        {"tenant_limits {\nsockets 5\n}\ntenant_limits ada {\nsockets 6\n}", func(s hub.Settings) any { return s.TenantLimits.Sockets }, 5},
-	"tenant_limits history":        {"tenant_limits {\nhistory 5\n}", func(s hub.Settings) any { return s.TenantLimits.History }, 5},
-	"tenant_limits userdata":       {"tenant_limits {\nuserdata 1MiB\n}", func(s hub.Settings) any { return s.TenantLimits.Userdata }, int64(1 << 20)},
-	"tenant_limits userdata_files": {"tenant_limits {\nuserdata_files 5\n}", func(s hub.Settings) any { return s.TenantLimits.UserdataFiles }, 5},
-	"tenant_limits input_files":    {"tenant_limits {\ninput_files 5\n}", func(s hub.Settings) any { return s.TenantLimits.InputFiles }, 5},
+	"tenant_limits queue_size":     {"tenant_limits ada bob {\nqueue_size 1MiB\n}", func(s config.Settings) any { return s.TenantLimitsOf["bob"].QueueSize }, int64(1 << 20)},
+	"tenant_limits sockets":        {"tenant_limits {\nsockets 5\n}\ntenant_limits ada {\nsockets 6\n}", func(s config.Settings) any { return s.TenantLimits.Sockets }, 5},
+	"tenant_limits history":        {"tenant_limits {\nhistory 5\n}", func(s config.Settings) any { return s.TenantLimits.History }, 5},
+	"tenant_limits userdata":       {"tenant_limits {\nuserdata 1MiB\n}", func(s config.Settings) any { return s.TenantLimits.Userdata }, int64(1 << 20)},
+	"tenant_limits userdata_files": {"tenant_limits {\nuserdata_files 5\n}", func(s config.Settings) any { return s.TenantLimits.UserdataFiles }, 5},
+	"tenant_limits input_files":    {"tenant_limits {\ninput_files 5\n}", func(s config.Settings) any { return s.TenantLimits.InputFiles }, 5},
 }
 
 // Words of the last version have their effect, in a Caddyfile as in the JSON that it

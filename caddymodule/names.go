@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
 // checkName refuses an empty name: a variable that is not set must not look as if it had named
@@ -28,7 +28,7 @@ func checkTrusted(name string) error {
 // was checked.
 func instanceName(given string) string {
 	if strings.Contains(given, "://") {
-		given, _ = hub.InstanceName(given)
+		given, _ = fleet.StaticName(given)
 	}
 	return given
 }

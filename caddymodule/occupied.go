@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // occupiedTimeout bounds the look at an address where a site is about to listen.
@@ -19,7 +19,7 @@ const occupiedTimeout = time.Second
 // the hub both like port 8188, and "address already in use" does not say who has it. Caddy shares a
 // port with another Caddy, so that a second hub there starts without an error. Only the first
 // configuration of a process is asked about: later ones would find the hub itself.
-func occupiedDoubts(site *Handler) (list []hub.Finding) {
+func occupiedDoubts(site *Handler) (list []config.Finding) {
 	if site.server == nil || caddy.ActiveContext().Context != nil {
 		return nil
 	}
@@ -31,14 +31,14 @@ func occupiedDoubts(site *Handler) (list []hub.Finding) {
 		at := address.JoinHostPort(0)
 		switch err := probe(at); {
 		case err == nil:
-			list = append(list, hub.Finding{
-				Level: hub.LevelWarning, About: "address",
+			list = append(list, config.Finding{
+				Level: config.LevelWarning, About: "address",
 				Says: "a ComfyUI server answers at " + at + ", where the hub is to listen",
 				Do:   "start the hub at another port, such as COMFYHUB_ADDR=127.0.0.1:8100, or ComfyUI with --port 8189",
 			})
 		case errors.Is(err, comfyui.ErrHub):
-			list = append(list, hub.Finding{
-				Level: hub.LevelWarning, About: "address",
+			list = append(list, config.Finding{
+				Level: config.LevelWarning, About: "address",
 				Says: "another hub already answers at " + at + ": both will listen there, and each request goes to either of them",
 				Do:   "stop one of them, or start this one at another port, such as COMFYHUB_ADDR=127.0.0.1:8100",
 			})

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // OperatorsHandler serves the site of the hub's operators: the dashboard and its calls below
@@ -44,12 +44,12 @@ func parseOperatorsDirective(d httpcaddyfile.Helper) (caddyhttp.MiddlewareHandle
 }
 
 // noSiteDoubt is about operators who may act nowhere in a browser; nil if there are none.
-func noSiteDoubt(operators []string, sites []*Handler) *hub.Finding {
+func noSiteDoubt(operators []string, sites []*Handler) *config.Finding {
 	if len(operators) == 0 || slices.ContainsFunc(sites, func(site *Handler) bool { return site.operators }) {
 		return nil
 	}
-	return &hub.Finding{
-		Level: hub.LevelWarning, About: "operators",
+	return &config.Finding{
+		Level: config.LevelWarning, About: "operators",
 		Says: "there are operators and no site for them, so in a browser they can only look: pausing, draining and the like are refused there",
 		Do:   "add a site with comfyhub_operators (docs/caddyfile.md), on a host or a port of its own",
 	}

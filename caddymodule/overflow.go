@@ -14,6 +14,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -150,15 +151,15 @@ func (o *Overflow) check() error {
 		return errors.New("price and budget must not be negative")
 	case o.Budget > 0 && o.Price == 0:
 		return errors.New("budget needs a price")
-	case o.Timeout != 0 && time.Duration(o.Timeout) < hub.ShortestOverflow:
-		return fmt.Errorf("timeout: want %s at least", hub.ShortestOverflow)
+	case o.Timeout != 0 && time.Duration(o.Timeout) < config.ShortestOverflow:
+		return fmt.Errorf("timeout: want %s at least", config.ShortestOverflow)
 	case o.Endpoint != "" && !hasPlaceholder(o.Endpoint) && !endpointID.MatchString(o.Endpoint):
 		return fmt.Errorf("endpoint: %q is not the id of an endpoint", o.Endpoint)
 	case o.Name != "" && !className.MatchString(o.Name):
 		return errors.New("an endpoint is named with letters, digits, '.', '_' and '-', 63 at most")
 	}
 	if o.URL != "" && !hasPlaceholder(o.URL) {
-		if err := (hub.Overflow{URL: o.URL}).Check(); err != nil {
+		if err := (config.Overflow{URL: o.URL}).Check(); err != nil {
 			return err
 		}
 	}
@@ -225,15 +226,15 @@ func readObjectInfo(name string) ([]byte, error) {
 }
 
 // endpoints are the hub's.
-func (s Overflows) endpoints() (list []hub.Overflow) {
+func (s Overflows) endpoints() (list []config.Overflow) {
 	for _, o := range s {
 		from := o.FilesFrom
 		if len(from) == 0 {
 			from = []string{"*"}
 		}
-		list = append(list, hub.Overflow{
-			Name: o.name(), RunPod: o.Endpoint, URL: o.URL, Key: o.Key, After: cmp.Or(time.Duration(o.After), hub.DefaultOverflowAfter),
-			Price: o.Price, Budget: o.Budget, Max: cmp.Or(o.Max, 1), Timeout: cmp.Or(time.Duration(o.Timeout), hub.DefaultOverflowTimeout), Only: o.Only,
+		list = append(list, config.Overflow{
+			Name: o.name(), RunPod: o.Endpoint, URL: o.URL, Key: o.Key, After: cmp.Or(time.Duration(o.After), config.DefaultOverflowAfter),
+			Price: o.Price, Budget: o.Budget, Max: cmp.Or(o.Max, 1), Timeout: cmp.Or(time.Duration(o.Timeout), config.DefaultOverflowTimeout), Only: o.Only,
 			Inputs: slices.Contains(o.Private, "inputs"), Secrets: slices.Contains(o.Private, "secrets"), ObjectInfo: o.info, FilesFrom: hostsOf(from),
 		})
 	}

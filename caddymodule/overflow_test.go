@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 func TestOverflowOfACaddyfile(t *testing.T) {
@@ -38,7 +38,7 @@ func TestOverflowOfACaddyfile(t *testing.T) {
 	}`)))
 	require.NoError(t, a.resolve(caddy.NewReplacer()))
 	require.NoError(t, a.check())
-	require.Equal(t, []hub.Overflow{
+	require.Equal(t, []config.Overflow{
 		{
 			Name: "abc123", RunPod: "abc123", Key: "a key", After: 45 * time.Second, Budget: 20, Price: 0.00031, Max: 4, Timeout: 10 * time.Minute,
 			Only: []string{"KSampler", "CLIP*"}, Inputs: true, Secrets: true, ObjectInfo: []byte(`{}`), FilesFrom: hostsOf([]string{"bucket.example.com"}),

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/comfyhub/comfyhub/internal/api/mount"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -37,7 +38,7 @@ type sharedHub struct {
 
 // acquire returns the hub of an identity and adds a reference to it. Each call must
 // be matched by exactly one release.
-func acquire(id hub.Identity) (*sharedHub, error) {
+func acquire(id config.Identity) (*sharedHub, error) {
 	value, _, err := hubs.LoadOrNew(id, func() (caddy.Destructor, error) {
 		h := hub.New(id)
 		s := &sharedHub{hub: h, api: mount.New(h)}
@@ -57,16 +58,16 @@ func acquire(id hub.Identity) (*sharedHub, error) {
 }
 
 // release returns one reference; the last one closes the hub.
-func release(id hub.Identity) error {
+func release(id config.Identity) error {
 	_, err := hubs.Delete(id)
 	return err
 }
 
 // rivalHolds returns the port or the folder that a hub of this identity would need
 // and that another hub of this process holds.
-func rivalHolds(id hub.Identity) (what string, held bool) {
+func rivalHolds(id config.Identity) (what string, held bool) {
 	hubs.Range(func(key, value any) bool {
-		other, s := key.(hub.Identity), value.(*sharedHub)
+		other, s := key.(config.Identity), value.(*sharedHub)
 		switch {
 		case other == id || !s.isStarted():
 		case other.GossipBind == id.GossipBind && !strings.HasSuffix(id.GossipBind, ":0"):

@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
 // Reservation keeps instances for the jobs of some tenants.
@@ -49,9 +49,9 @@ func (rs Reservations) check() error {
 }
 
 // named returns them with the names of instances in place of URLs.
-func (rs Reservations) named() (list []hub.Reservation) {
+func (rs Reservations) named() (list []schedule.Reservation) {
 	for _, r := range rs {
-		list = append(list, hub.Reservation{Instances: instanceName(r.Instance), Tenants: r.Tenants})
+		list = append(list, schedule.Reservation{Instances: instanceName(r.Instance), Tenants: r.Tenants})
 	}
 	return list
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/rules"
 )
 
 // RuleSet says what some tenants may run. A pattern may contain `*` for any text.
@@ -88,8 +88,8 @@ func (s *RuleSet) line(d *caddyfile.Dispenser) error {
 }
 
 // rules are the hub's.
-func (s *RuleSet) rules() hub.Rules {
-	r := hub.Rules{DenyClasses: s.DenyClassTypes, AllowClasses: s.AllowClassTypes, DenyModels: s.DenyModels, AllowModels: s.AllowModels}
+func (s *RuleSet) rules() rules.Rules {
+	r := rules.Rules{DenyClasses: s.DenyClassTypes, AllowClasses: s.AllowClassTypes, DenyModels: s.DenyModels, AllowModels: s.AllowModels}
 	for word, most := range s.Max {
 		if r.Max == nil {
 			r.Max = map[string]float64{}
@@ -125,7 +125,7 @@ func checkRules(sets []*RuleSet) error {
 			return errors.New("a pattern is empty")
 		}
 		for _, word := range slices.Sorted(maps.Keys(s.Max)) {
-			if err := oneOf(word, hub.RuleBounds()...); err != nil {
+			if err := oneOf(word, rules.Bounds()...); err != nil {
 				return fmt.Errorf("max: %w", err)
 			}
 			if s.Max[word] < 1 {
@@ -136,17 +136,17 @@ func checkRules(sets []*RuleSet) error {
 	return nil
 }
 
-func rulesForAll(sets []*RuleSet) hub.Rules {
+func rulesForAll(sets []*RuleSet) rules.Rules {
 	for _, s := range sets {
 		if s != nil && len(s.Tenants) == 0 { // a null is told of later
 			return s.rules()
 		}
 	}
-	return hub.Rules{}
+	return rules.Rules{}
 }
 
-func rulesOf(sets []*RuleSet) map[string]hub.Rules {
-	own := map[string]hub.Rules{}
+func rulesOf(sets []*RuleSet) map[string]rules.Rules {
+	own := map[string]rules.Rules{}
 	for _, s := range sets {
 		if s == nil {
 			continue

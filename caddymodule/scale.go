@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/scale"
 )
 
 // Scale is a class of machines that come and go by need.
@@ -113,8 +113,8 @@ var className = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
 // check validates values that may come from JSON.
 func (s Scales) check() error {
-	if len(s) > hub.MaxScaleClasses {
-		return fmt.Errorf("more than %d classes", hub.MaxScaleClasses)
+	if len(s) > scale.MaxClasses {
+		return fmt.Errorf("more than %d classes", scale.MaxClasses)
 	}
 	var seen []string
 	for _, c := range s {
@@ -133,8 +133,8 @@ func (s *Scale) check() error {
 	switch {
 	case !className.MatchString(s.Class):
 		return errors.New("a class is named with letters, digits, '.', '_' and '-', 63 at most")
-	case s.Max < 1 || s.Max > hub.MaxScaleMachines:
-		return fmt.Errorf("max is needed, from 1 to %d", hub.MaxScaleMachines)
+	case s.Max < 1 || s.Max > scale.MaxMachines:
+		return fmt.Errorf("max is needed, from 1 to %d", scale.MaxMachines)
 	case s.Min < 0 || s.Min > s.Max:
 		return errors.New("min is more than max")
 	case s.Price < 0 || s.Budget < 0:
@@ -157,7 +157,7 @@ func (s *Scale) checkWebhook() error {
 	if s.Webhook == "" || hasPlaceholder(s.Webhook) {
 		return nil
 	}
-	if err := (hub.ScaleWebhook{URL: s.Webhook}).Check(); err != nil {
+	if err := (scale.Webhook{URL: s.Webhook}).Check(); err != nil {
 		return err
 	}
 	if hasPlaceholder(s.WebhookSecret) {
@@ -186,21 +186,21 @@ func (s Scales) resolve(repl *caddy.Replacer) (err error) {
 }
 
 // classes are the hub's.
-func (s Scales) classes() (list []hub.ScaleClass) {
+func (s Scales) classes() (list []scale.Class) {
 	for _, c := range s {
-		class := hub.ScaleClass{
+		class := scale.Class{
 			Name: c.Class, Instances: c.Instances, Min: c.Min, Max: c.Max, IdleAfter: time.Duration(c.IdleAfter), Price: c.Price, Budget: c.Budget,
 		}
 		if len(class.Instances) == 0 {
 			class.Instances = []string{c.Class + "-*"}
 		}
 		if class.IdleAfter == 0 {
-			class.IdleAfter = hub.DefaultIdleAfter
+			class.IdleAfter = scale.DefaultIdleAfter
 		}
 		if len(c.Exec) > 0 {
-			class.Provider = hub.ScaleExec{Command: c.Exec}
+			class.Provider = scale.Exec{Command: c.Exec}
 		} else if c.Webhook != "" {
-			class.Provider = hub.ScaleWebhook{URL: c.Webhook, Secret: c.WebhookSecret}
+			class.Provider = scale.Webhook{URL: c.Webhook, Secret: c.WebhookSecret}
 		}
 		list = append(list, class)
 	}

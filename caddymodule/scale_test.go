@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/scale"
 )
 
 func TestScaleOfACaddyfile(t *testing.T) {
@@ -31,11 +31,11 @@ func TestScaleOfACaddyfile(t *testing.T) {
 	}`)))
 	require.NoError(t, a.resolve(caddy.NewReplacer()))
 	require.NoError(t, a.check())
-	require.Equal(t, []hub.ScaleClass{
+	require.Equal(t, []scale.Class{
 		{
 			Name: "a10g", Instances: []string{"gpu-*", "cloud-*"}, Max: 4, IdleAfter: 10 * time.Minute, Price: 1.2, Budget: 20,
-			Provider: hub.ScaleExec{Command: []string{"/usr/local/bin/machines", "--zone", "a"}},
+			Provider: scale.Exec{Command: []string{"/usr/local/bin/machines", "--zone", "a"}},
 		},
-		{Name: "cpu", Instances: []string{"cpu-*"}, Max: 1, IdleAfter: 5 * time.Minute, Provider: hub.ScaleWebhook{URL: "https://machines.example.com/cpu", Secret: "sixteen bytes or more"}},
+		{Name: "cpu", Instances: []string{"cpu-*"}, Max: 1, IdleAfter: 5 * time.Minute, Provider: scale.Webhook{URL: "https://machines.example.com/cpu", Secret: "sixteen bytes or more"}},
 	}, a.hubSettings().Scale)
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 )
 
 // fileForm finds the files that a value includes.
@@ -113,10 +113,10 @@ func resolveSecretList(repl *caddy.Replacer, values []string) (secrets []string,
 
 // checkSecret refuses secrets that can be guessed. The error does not repeat them.
 func checkSecret(value string) error {
-	if len(value) >= hub.MinSecret {
+	if len(value) >= keyring.MinSecret {
 		return nil
 	}
-	return fmt.Errorf("shorter than %d bytes; `openssl rand -base64 32` makes a good one", hub.MinSecret)
+	return fmt.Errorf("shorter than %d bytes; `openssl rand -base64 32` makes a good one", keyring.MinSecret)
 }
 
 // checkSecrets validates the operator's secrets after their placeholders were

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // hubIdentity returns the part of a resolved configuration that a reload cannot
 // change.
-func (a *App) hubIdentity() hub.Identity {
-	id := hub.Identity{
+func (a *App) hubIdentity() config.Identity {
+	id := config.Identity{
 		Redis:         orDefault(a.Redis, "embedded"),
 		RedisReplicas: a.RedisReplicas,
 		Data:          orDefault(a.Data, "./data"),
@@ -29,8 +29,8 @@ func (a *App) hubIdentity() hub.Identity {
 const maxPrompt = 100 << 20
 
 // hubSettings returns the rest.
-func (a *App) hubSettings() hub.Settings {
-	s := hub.Settings{
+func (a *App) hubSettings() config.Settings {
+	s := config.Settings{
 		Reserved:       a.Reserve.named(),
 		GPUs:           a.GPUs.named(),
 		Scale:          a.Scale.classes(),
@@ -55,10 +55,10 @@ func (a *App) hubSettings() hub.Settings {
 		s.SecretsTo = append(s.SecretsTo, instanceName(name))
 	}
 	if a.Overtaking != nil {
-		s.Overtaking = cmp.Or(time.Duration(*a.Overtaking), hub.NoOvertaking)
+		s.Overtaking = cmp.Or(time.Duration(*a.Overtaking), config.NoOvertaking)
 	}
 	if a.ShortFirst != nil {
-		s.ShortFirst = cmp.Or(time.Duration(*a.ShortFirst), hub.NoOvertaking)
+		s.ShortFirst = cmp.Or(time.Duration(*a.ShortFirst), config.NoOvertaking)
 	}
 	if a.Callbacks != nil {
 		s.CallbackHosts, s.CallbackSecrets = hostsOf(a.Callbacks.Allow), a.Callbacks.Secret

@@ -8,7 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // TenantLimits bound how much of the shared resources one tenant may use. A limit
@@ -121,8 +121,8 @@ func (o OwnLimits) check() error {
 	return nil
 }
 
-func (o OwnLimits) limits() map[string]hub.TenantLimits {
-	limits := map[string]hub.TenantLimits{}
+func (o OwnLimits) limits() map[string]config.TenantLimits {
+	limits := map[string]config.TenantLimits{}
 	for tenant, l := range o {
 		limits[tenant] = l.limits()
 	}
@@ -142,11 +142,11 @@ func (o OwnLimits) weights(last TenantWeights) map[string]float64 {
 }
 
 // limits returns the hub's limits; absent ones are the defaults.
-func (l *TenantLimits) limits() hub.TenantLimits {
+func (l *TenantLimits) limits() config.TenantLimits {
 	if l == nil {
-		return hub.TenantLimits{}
+		return config.TenantLimits{}
 	}
-	limits := hub.TenantLimits{GPUTime: time.Duration(l.GPUSeconds) * time.Second}
+	limits := config.TenantLimits{GPUTime: time.Duration(l.GPUSeconds) * time.Second}
 	settle(&limits, l)
 	return limits
 }

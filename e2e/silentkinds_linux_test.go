@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api/mount"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -134,7 +135,7 @@ func silentAt(method, path string) silent {
 // silentRoutes are those at each method of each route, from the code's own table.
 func silentRoutes(t *testing.T) (all []silent) {
 	t.Helper()
-	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	h := hub.New(config.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	t.Cleanup(func() { require.NoError(t, h.Close(context.WithoutCancel(t.Context()))) })
 	routes := map[string]bool{"POST /of/a/node": true}
 	for _, table := range mount.New(h).Routers() {

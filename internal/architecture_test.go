@@ -62,10 +62,11 @@ var testHelpers = []string{
 // testsMayImport is what tests may import besides, and nothing else of the
 // package: those of the hub drive it over HTTP.
 var testsMayImport = map[string][]string{
-	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/hub"},
+	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/config", "internal/hub"},
+	"internal/api/mount": {"internal/config"}, "internal/api/ops": {"internal/config"},
 	"internal/facade": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"},
 	"internal/a1111": {"internal/comfyui", "internal/job"}, "comfysim": {"internal/comfyui"},
-	"e2e": {"internal/api/mount", "internal/hub"}, // for the list of all routes
+	"e2e": {"internal/api/mount", "internal/config", "internal/hub"}, // for the list of all routes
 }
 
 // owners says which folders may know a third-party library, their tests apart:

@@ -6,7 +6,7 @@ package internal_test
 // above it.
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
-	"caddymodule":       {"internal/api", "internal/apikeys", "internal/comfyui", "internal/files/s3", "internal/fleet", "internal/hub", "internal/machines", "internal/shell"},
+	"caddymodule":       {"internal/api", "internal/apikeys", "internal/comfyui", "internal/config", "internal/egress", "internal/files", "internal/files/s3", "internal/fleet", "internal/hub", "internal/keyring", "internal/machines", "internal/rules", "internal/scale", "internal/schedule", "internal/shell"},
 	"agent":             {"internal/agent"},
 	"internal/agent":    {"internal/a1111", "internal/comfysim", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/tunnel"}, // no simulator
 	"comfysim":          {"internal/comfysim", "internal/sim", "internal/sim/simsd"},
@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/workflow":      {"internal/nearest", "internal/pyjson"},
 	"botbridge/internal/testing/stage": {"botbridge/internal/testing/fakebot", "botbridge/internal/testing/fakediscord", "internal/testing/freeport", "internal/testing/programs"},
 	"e2e":                              {}, // the programs, from outside
-	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/files", "internal/gossip", "internal/hub", "internal/job", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
+	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/config", "internal/files", "internal/gossip", "internal/hub", "internal/job", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
 	"internal/sim/simtest":             {"system/network/loopback"},
 	"system/network":                   {},
 	"system/network/loopback":          {"system/network"},
@@ -59,21 +59,21 @@ var mayImport = map[string][]string{
 		"internal/pyjson", "internal/tenantlru", "internal/redis", "internal/refusal", "internal/stream",
 	},
 	"internal/api/comfy": {
-		"internal/aiohttp", "internal/api", "internal/budget", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/intake",
-		"internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/refusal", "internal/tenantlru", "internal/stream", "internal/userdata", "internal/webui",
+		"internal/aiohttp", "internal/api", "internal/budget", "internal/catalog", "internal/comfyui", "internal/config", "internal/files", "internal/fleet", "internal/hub", "internal/intake", "internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/refusal", "internal/stream", "internal/tenantlru", "internal/userdata", "internal/webui",
 	},
 	"internal/api/mount":   {"internal/api", "internal/apikeys", "internal/hub"},
-	"internal/api/ops":     {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/pyjson", "internal/refusal", "internal/tunnel"},
+	"internal/api/ops":     {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/hub", "internal/job", "internal/links", "internal/pyjson", "internal/refusal", "internal/scale", "internal/tunnel"},
 	"internal/api/page":    {"internal/api"},
-	"internal/api/pull":    {"internal/api", "internal/budget", "internal/hub", "internal/intake", "internal/pyjson", "internal/facade", "internal/tunnel", "internal/worker"},
-	"internal/api/plain":   {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/convert", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/stream"},
-	"internal/api/comfyv2": {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/stream"},
-	"internal/api/sdapi":   {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/retry", "internal/stream", "internal/userdata"},
+	"internal/api/pull":    {"internal/api", "internal/budget", "internal/config", "internal/facade", "internal/hub", "internal/intake", "internal/pyjson", "internal/tunnel", "internal/worker"},
+	"internal/api/plain":   {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/convert", "internal/hub", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/stream"},
+	"internal/api/comfyv2": {"internal/api", "internal/catalog", "internal/comfyui", "internal/files", "internal/hub", "internal/intake", "internal/job", "internal/links", "internal/pyjson", "internal/refusal", "internal/stream"},
+	"internal/api/sdapi":   {"internal/a1111", "internal/aiohttp", "internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/hub", "internal/intake", "internal/job", "internal/links", "internal/pyjson", "internal/refusal", "internal/retry", "internal/stream", "internal/userdata"},
 	"internal/hub": { // no internal/api: it is the core of every dialect
-		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/budget", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/dispatch", "internal/durable", "internal/egress", "internal/peers", "internal/files", "internal/fleet",
-		"internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/logs", "internal/machines", "internal/metrics", "internal/overflow", "internal/pins", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/redis", "internal/refusal", "internal/panics", "internal/retry",
-		"internal/roster", "internal/rules", "internal/scale", "internal/schedule", "internal/stream", "internal/traces", "internal/tunnel", "internal/stats", "internal/userdata", "internal/webui", "internal/worker",
+		"internal/a1111", "internal/aiohttp", "internal/apikeys", "internal/budget", "internal/callbacks", "internal/catalog", "internal/comfyui", "internal/config", "internal/dispatch", "internal/durable", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/intake", "internal/job", "internal/keyring", "internal/lastknown", "internal/links", "internal/logs", "internal/machines", "internal/metrics", "internal/overflow", "internal/panics", "internal/peers", "internal/pins", "internal/pyjson", "internal/queue", "internal/redis", "internal/refusal", "internal/retry", "internal/roster", "internal/rules", "internal/scale", "internal/schedule", "internal/stats", "internal/stream", "internal/tenantlru", "internal/tenants", "internal/traces", "internal/tunnel", "internal/userdata", "internal/webui", "internal/worker",
 	},
+	"internal/tenants": {"internal/apikeys", "internal/config", "internal/job", "internal/redis", "internal/rules"},
+	"internal/links":   {"internal/files", "internal/job", "internal/keyring"},
+	"internal/config":  {"internal/comfyui", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/job", "internal/overflow", "internal/rules", "internal/scale", "internal/schedule"},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/instance",
 		"internal/job", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/panics", "internal/retry", "internal/schedule", "internal/split", "internal/stream", "internal/traces",

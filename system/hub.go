@@ -17,6 +17,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/api/mount"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -44,9 +45,9 @@ func (h *Hub) Start() {
 	t := h.w.t
 	require.NoError(t, os.MkdirAll(h.data(), 0o700))
 	h.disk = h.w.Disk.handle(h.name)
-	h.running = hub.New(hub.Identity{
+	h.running = hub.New(config.Identity{
 		Redis: redisURL, Data: h.data(), Storage: h.w.folder("storage"), GossipBind: h.w.gossipAt(h.name), GossipKey: gossipKey,
-		Network: &hub.Network{Dial: h.w.Net.Dialer(h.name), Gossip: newChatter(h.w, h.name), Storage: h.disk.pass},
+		Network: &config.Network{Dial: h.w.Net.Dialer(h.name), Gossip: newChatter(h.w, h.name), Storage: h.disk.pass},
 	})
 	rooms := mount.New(h.running)
 	h.Reload("")
@@ -63,7 +64,7 @@ func (h *Hub) Start() {
 // Reload applies a configuration that lacks one of the servers that have no agent; "" lacks
 // none.
 func (h *Hub) Reload(without string) {
-	settings := hub.Settings{Logger: h.w.log.With("hub", h.name)}
+	settings := config.Settings{Logger: h.w.log.With("hub", h.name)}
 	for _, c := range h.w.Comfys[len(h.w.Agents):] {
 		if c.name != without {
 			settings.Instances = append(settings.Instances, c.URL())
@@ -130,7 +131,7 @@ func (h *Hub) LoseNotes() { require.NoError(h.w.t, os.RemoveAll(filepath.Join(h.
 func (h *Hub) Ready() error { return h.running.Ready(h.w.ended) }
 
 // Findings is what `caddy comfyhub check` shows.
-func (h *Hub) Findings() []hub.Finding { return h.running.Checkup().Findings(h.w.ended) }
+func (h *Hub) Findings() []config.Finding { return h.running.Checkup().Findings(h.w.ended) }
 
 // Whole reports whether the hub can use all servers.
 func (h *Hub) Whole() bool {

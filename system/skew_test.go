@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/system"
 	"github.com/comfyhub/comfyhub/system/network"
 )
@@ -96,7 +96,7 @@ func TestSkewIsTold(t *testing.T) {
 			inWorld(t, system.Config{Hubs: 1, Comfys: 1, RedisAhead: ahead}, func(w *system.World, _ *system.Ledger) {
 				about := func() string {
 					all := w.Hubs[0].Findings()
-					if n := slices.IndexFunc(all, func(f hub.Finding) bool { return f.About == "clock" }); n >= 0 {
+					if n := slices.IndexFunc(all, func(f config.Finding) bool { return f.About == "clock" }); n >= 0 {
 						return all[n].Says
 					}
 					return ""

@@ -12,6 +12,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
 
@@ -124,7 +126,7 @@ func TestWrongTokensAreCounted(t *testing.T) {
 // out.
 func TestReadKeysGetNoSecrets(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		hosts := must(ParseHosts([]string{"hooks.example"}))(t)
+		hosts := must(egress.ParseHosts([]string{"hooks.example"}))(t)
 		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
 			b.settings.CallbackHosts, b.settings.CallbackSecrets = hosts, []string{"a secret of callbacks"}
 		})
@@ -155,7 +157,7 @@ func TestDangerousRoutesOfKeys(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		log := &logtest.Log{}
 		b := newBench(t, 1, withKeys(api.KeysRequired), func(b *bench) {
-			b.settings.Manager, b.settings.Passthrough = true, PassthroughOn
+			b.settings.Manager, b.settings.Passthrough = true, config.PassthroughOn
 			b.settings.Audit = slog.New(slog.NewTextHandler(log, nil))
 		})
 		socket := func(secret string) http.Header {

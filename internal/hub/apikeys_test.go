@@ -15,6 +15,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
@@ -295,7 +296,7 @@ func TestKeysGoNoFurther(t *testing.T) {
 		seen := &logtest.Log{}
 		b := newBench(t, 0, withKeys(api.KeysRequired), func(b *bench) {
 			b.log = log
-			b.settings.Passthrough = PassthroughOn
+			b.settings.Passthrough = config.PassthroughOn
 			i := newInstance(t, sim.Config{})
 			b.settings.Instances = []string{simtest.Front(t, i.url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 				_ = r.Header.Write(seen)
@@ -361,12 +362,12 @@ func TestLimitsOfAKey(t *testing.T) {
 			b.settings.TenantWeights = map[string]float64{"ada": 7, "bob": 5}
 		})
 		ada := bearer(b.key(apikeys.Wanted{Name: "ada", Limits: apikeys.Limits{Weight: 2, Running: 1, Waiting: 1, GPUSeconds: 3600}}))
-		require.InDelta(t, 2, b.hub.weightOf("ada"), 0)
-		require.InDelta(t, 5, b.hub.weightOf("bob"), 0)
-		limits := b.hub.limitsOf("ada")
+		require.InDelta(t, 2, b.hub.tenants.Weight("ada"), 0)
+		require.InDelta(t, 5, b.hub.tenants.Weight("bob"), 0)
+		limits := b.hub.tenants.Limits("ada")
 		require.Equal(t, 1, limits.Running)
 		require.Equal(t, time.Hour, limits.GPUTime)
-		require.Equal(t, 100, b.hub.limitsOf("bob").Waiting)
+		require.Equal(t, 100, b.hub.tenants.Limits("bob").Waiting)
 		post := func(n int) (int, string) {
 			status, _, text := b.ask("POST", "/prompt", `{"prompt": `+endless(n)+`}`, ada)
 			return status, text

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
@@ -45,8 +46,8 @@ var (
 // bench is a hub with simulated instances.
 type bench struct {
 	t         testing.TB
-	id        Identity
-	settings  Settings
+	id        config.Identity
+	settings  config.Settings
 	hub       *Hub
 	rooms     Rooms
 	web       *httptest.Server
@@ -141,7 +142,7 @@ func (i *instance) url() string { return "http://" + i.addr }
 // newBench starts a hub with count instances.
 func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	t.Helper()
-	b := &bench{t: t, id: Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: NoGossip, Network: &Network{Dial: loopback.Dial}}}
+	b := &bench{t: t, id: config.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: config.NoGossip, Network: &config.Network{Dial: loopback.Dial}}}
 	for range count {
 		b.instances = append(b.instances, newInstance(t, sim.Config{}))
 	}

@@ -247,5 +247,5 @@ type boardNow struct {
 }
 
 func (b *Board) now() *boardNow {
-	return &boardNow{b.insight.settings().withReserved(b.fleet.Instances()), b.dispatch.Instances.Activities()}
+	return &boardNow{b.insight.settings().WithReserved(b.fleet.Instances()), b.dispatch.Instances.Activities()}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/callbacks"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -99,7 +100,7 @@ func (c *Callback) parts() [][]byte {
 // Callbacks are the callbacks of all jobs.
 type Callbacks struct {
 	queue    *queue.Queue
-	settings func() *Settings
+	settings func() *config.Settings
 	sender   *callbacks.Sender
 	options  egress.Options // for tests
 }

@@ -17,6 +17,8 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -69,8 +71,8 @@ func calling(t *testing.T) (*bench, *receiver) {
 	r.Server = httptest.NewTLSServer(r)
 	t.Cleanup(r.Close)
 	u := must(url.Parse(r.URL))(t)
-	hosts := must(ParseHosts([]string{u.Host}))(t)
-	b := shared(t, TenantLimits{}, serving(sim.Config{}))
+	hosts := must(egress.ParseHosts([]string{u.Host}))(t)
+	b := shared(t, config.TenantLimits{}, serving(sim.Config{}))
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
 	b.hub.callbacks.options.Roots = roots // nothing is sent before the hosts are set
@@ -155,7 +157,7 @@ func TestRefusedCallbacks(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, statusOf(b.as("ann", "GET", "/hub/jobs/refused", "")), "nothing is queued")
 	}
 	all := *b.hub.Settings()
-	all.CallbackHosts, _ = ParseHosts([]string{"*"})
+	all.CallbackHosts, _ = egress.ParseHosts([]string{"*"})
 	before := b.hub.config.Swap(&all)
 	answer := answered(b.called("ann", "refused", `"callback_url": "https://169.254.169.254/"`))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "an address that the hub may not call")
@@ -202,10 +204,10 @@ func FuzzReadCallback(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	hosts, err := ParseHosts([]string{"*"})
+	hosts, err := egress.ParseHosts([]string{"*"})
 	require.NoError(f, err)
-	settings := &Settings{CallbackHosts: hosts, CallbackSecrets: []string{"a secret of callbacks"}}
-	callbacks := &Callbacks{settings: func() *Settings { return settings }}
+	settings := &config.Settings{CallbackHosts: hosts, CallbackSecrets: []string{"a secret of callbacks"}}
+	callbacks := &Callbacks{settings: func() *config.Settings { return settings }}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v, err := pyjson.Parse(data)
 		o, _ := v.(*pyjson.Object)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 )
@@ -75,7 +76,7 @@ func (s *Submitter) unpack(ctx context.Context, tenant string, g *catalog.Graph)
 }
 
 // checkLinks says what is wrong with URLs without following them.
-func checkLinks(hosts Hosts, found []catalog.InputFile) (wrong []catalog.Complaint) {
+func checkLinks(hosts egress.Hosts, found []catalog.InputFile) (wrong []catalog.Complaint) {
 	for n, f := range found {
 		if n == maxCarried {
 			return append(wrong, catalog.Complaint{File: f, Reason: fmt.Sprintf("a prompt can have %d files as URLs", maxCarried)})

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/rules"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -40,7 +42,7 @@ func (b *bench) carriedName(tenant, id string) string {
 
 func TestFileInsideAPrompt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{}, serving(sim.Config{}))
+		b := shared(t, config.TenantLimits{}, serving(sim.Config{}))
 		picture := pixel(t, color.Gray{7})
 		for n, tenant := range []string{"ann", "bob", "ann"} {
 			id := fmt.Sprintf("carried-%d", n)
@@ -84,7 +86,7 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 		for n := range maxCarried + 1 {
 			fmt.Fprintf(&many, `"l%d": {"class_type": "LoadImage", "inputs": {"image": %q}},`, n, good)
 		}
-		b := shared(t, TenantLimits{}, func(b *bench) {
+		b := shared(t, config.TenantLimits{}, func(b *bench) {
 			b.instances = append(b.instances, newInstance(t, sim.Config{}))
 			b.settings.MaxUpload = 1000
 		})
@@ -111,7 +113,7 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 
 func TestFileInsideAPromptCounts(t *testing.T) {
 	t.Parallel()
-	for limit, limits := range map[string]TenantLimits{"inputs": {Inputs: 100}, "input_files": {InputFiles: 1}} {
+	for limit, limits := range map[string]config.TenantLimits{"inputs": {Inputs: 100}, "input_files": {InputFiles: 1}} {
 		runInBubble(t, limit, func(t *testing.T) {
 			b := shared(t, limits, serving(sim.Config{}))
 			post := func(shade uint8) (int, string) {
@@ -130,7 +132,7 @@ func TestFileInsideAPromptCounts(t *testing.T) {
 // Whoever holds the name of such a file beforehand does not change what a prompt reads.
 func TestFileInsideAPromptOwnsItsName(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{}, serving(sim.Config{}))
+		b := shared(t, config.TenantLimits{}, serving(sim.Config{}))
 		picture := pixel(t, color.Gray{7})
 		post := func(id string) string {
 			b.acts("ann", "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
@@ -148,9 +150,9 @@ func TestFileInsideAPromptOwnsItsName(t *testing.T) {
 // errors, in each dialect; it reaches no instance.
 func TestRules(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{}, func(b *bench) {
-			b.settings.Rules = Rules{DenyClasses: []string{"Simulated*"}, Max: map[string]float64{"width": 100, "batch": 2}}
-			b.settings.RulesOf = map[string]Rules{"bob": {DenyModels: []string{"secret*"}}}
+		b := shared(t, config.TenantLimits{}, func(b *bench) {
+			b.settings.Rules = rules.Rules{DenyClasses: []string{"Simulated*"}, Max: map[string]float64{"width": 100, "batch": 2}}
+			b.settings.RulesOf = map[string]rules.Rules{"bob": {DenyModels: []string{"secret*"}}}
 			b.instances = append(b.instances, newInstance(t, sim.Config{}))
 		})
 		post := func(tenant, graph string) (int, string) {

@@ -11,31 +11,10 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
-
-// Level says how bad a [Finding] is.
-type Level string
-
-// The levels of findings, from good to bad.
-const (
-	LevelOK Level = "ok"
-	// LevelNote is for what may well be intended.
-	LevelNote    Level = "note"
-	LevelWarning Level = "warning"
-	LevelError   Level = "error"
-)
-
-// Finding is what a checkup has found out about one thing.
-type Finding struct {
-	Level Level `json:"level"`
-	// About is the part concerned, such as "redis".
-	About string `json:"about"`
-	// Says is a sentence for the operator, and Do what to do about it, empty for nothing.
-	Says string `json:"says"`
-	Do   string `json:"do,omitempty"`
-}
 
 const (
 	// slowRedis is the time that a request to Redis should not take.
@@ -49,29 +28,33 @@ const (
 	maxFindings = 50
 )
 
+func finding(level config.Level, about, says, do string) config.Finding {
+	return config.Finding{Level: level, About: about, Says: says, Do: do}
+}
+
 // Checkup checks what a hub depends on, for an operator who wants to know what is wrong.
 type Checkup struct{ hub *Hub }
 
 // Findings checks everything. It makes some requests to Redis, and waits for nothing else.
-func (c *Checkup) Findings(ctx context.Context) []Finding {
+func (c *Checkup) Findings(ctx context.Context) []config.Finding {
 	if err := c.hub.Ready(ctx); err != nil && !c.hub.started.Load() {
-		return []Finding{{LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more"}}
+		return []config.Finding{finding(config.LevelError, "hub", err.Error(), "the hub begins by itself once this is fixed; its log says more")}
 	}
 	return slices.Concat(c.hub.Settings().Doubts, c.redis(ctx), c.storage(), c.keys(), c.tokens(ctx), c.secrets(), c.page(), c.gossip(), c.instances(), c.differences())
 }
 
-func (c *Checkup) redis(ctx context.Context) []Finding {
+func (c *Checkup) redis(ctx context.Context) []config.Finding {
 	db := c.hub.db
 	if err := c.hub.readiness.check(ctx); err != nil {
-		return []Finding{{LevelError, "redis", err.Error(), "prompts are refused until Redis answers and stores what scripts write"}}
+		return []config.Finding{finding(config.LevelError, "redis", err.Error(), "prompts are refused until Redis answers and stores what scripts write")}
 	}
 	if db.Embedded() {
-		return []Finding{{LevelOK, "redis", "the queue is embedded, for this hub alone", ""}}
+		return []config.Finding{finding(config.LevelOK, "redis", "the queue is embedded, for this hub alone", "")}
 	}
-	var list []Finding
+	var list []config.Finding
 	warnings, _ := db.Warnings(ctx)
 	for _, w := range warnings {
-		list = append(list, Finding{LevelWarning, "redis", w, ""})
+		list = append(list, finding(config.LevelWarning, "redis", w, ""))
 	}
 	var took []time.Duration
 	for range 5 {
@@ -84,32 +67,32 @@ func (c *Checkup) redis(ctx context.Context) []Finding {
 		slices.Sort(took)
 		trip := took[len(took)/2]
 		if trip > slowRedis {
-			list = append(list, Finding{LevelWarning, "redis", fmt.Sprintf("a request takes %s", trip.Round(time.Millisecond)), "put Redis near the hub: each prompt takes some eight requests"})
+			list = append(list, finding(config.LevelWarning, "redis", fmt.Sprintf("a request takes %s", trip.Round(time.Millisecond)), "put Redis near the hub: each prompt takes some eight requests"))
 		}
 		if skew := db.Clock().Skew(); skew.Abs() >= maxSkew {
-			list = append(list, Finding{LevelWarning, "clock", fmt.Sprintf("this machine's clock and that of Redis differ by %s", skew.Abs().Round(100*time.Millisecond)), "let both follow a time server"})
+			list = append(list, finding(config.LevelWarning, "clock", fmt.Sprintf("this machine's clock and that of Redis differ by %s", skew.Abs().Round(100*time.Millisecond)), "let both follow a time server"))
 		}
 		if len(list) == 0 {
-			list = append(list, Finding{LevelOK, "redis", fmt.Sprintf("it answers in %s", trip.Round(10*time.Microsecond)), ""})
+			list = append(list, finding(config.LevelOK, "redis", fmt.Sprintf("it answers in %s", trip.Round(10*time.Microsecond)), ""))
 		}
 	}
 	return list
 }
 
-func (c *Checkup) storage() []Finding {
-	list := []Finding{{LevelOK, "storage", "it takes files", ""}}
+func (c *Checkup) storage() []config.Finding {
+	list := []config.Finding{finding(config.LevelOK, "storage", "it takes files", "")}
 	if err := c.hub.storage.Health().Err(); err != nil {
-		list = []Finding{{LevelError, "storage", err.Error(), "the hub gives out no jobs until the storage takes files"}}
+		list = []config.Finding{finding(config.LevelError, "storage", err.Error(), "the hub gives out no jobs until the storage takes files")}
 	}
 	if err := c.hub.bond.Err(); err != nil {
-		list = append(list, Finding{LevelError, "storage", err.Error() + ": nothing is deleted from it", adviceForStrangers})
+		list = append(list, finding(config.LevelError, "storage", err.Error()+": nothing is deleted from it", adviceForStrangers))
 	}
 	for _, d := range c.hub.disks {
 		if free, size, ok := d.Space(); ok && float64(free) < scarceDisk*float64(size) {
-			list = append(list, Finding{
-				LevelWarning, "disk", fmt.Sprintf("the disk of the %s folder has %s left of %s", d.Folder(), humanize.IBytes(free), humanize.IBytes(size)),
+			list = append(list, finding(
+				config.LevelWarning, "disk", fmt.Sprintf("the disk of the %s folder has %s left of %s", d.Folder(), humanize.IBytes(free), humanize.IBytes(size)),
 				"make room, or bound what is kept with history { age ... }",
-			})
+			))
 		}
 	}
 	return list
@@ -119,7 +102,7 @@ func (c *Checkup) storage() []Finding {
 const adviceForStrangers = "give the hub the Redis or the storage that it had; if this Redis is to have the storage from now on: caddy comfyhub adopt-storage"
 
 // keys reports records among the API keys in Redis that are not API keys.
-func (c *Checkup) keys() []Finding {
+func (c *Checkup) keys() []config.Finding {
 	refused := c.hub.keys.Refused()
 	if len(refused) == 0 {
 		return nil
@@ -128,26 +111,26 @@ func (c *Checkup) keys() []Finding {
 	for _, r := range refused[:min(len(refused), maxNamed)] {
 		names = append(names, strconv.Quote(r.Name)+" ("+r.Why+")")
 	}
-	return []Finding{{
-		LevelWarning, "keys", fmt.Sprintf("%d records among the API keys in Redis are refused: %s", len(refused), strings.Join(names, ", ")),
+	return []config.Finding{finding(
+		config.LevelWarning, "keys", fmt.Sprintf("%d records among the API keys in Redis are refused: %s", len(refused), strings.Join(names, ", ")),
 		"if a hub of an older version made them, revoke them and make them again; if none did, somebody else can write to Redis",
-	}}
+	)}
 }
 
 // tokens reports records among the tokens of machines in Redis that are not tokens.
-func (c *Checkup) tokens(ctx context.Context) []Finding {
+func (c *Checkup) tokens(ctx context.Context) []config.Finding {
 	names, err := c.hub.operator.machines.Refused(ctx)
 	if err != nil || len(names) == 0 {
 		return nil // whatever keeps Redis from answering has already been reported
 	}
-	return []Finding{{
-		LevelWarning, "keys", fmt.Sprintf("%d records among the tokens of machines in Redis are refused: %s", len(names), strings.Join(names[:min(len(names), maxNamed)], ", ")),
+	return []config.Finding{finding(
+		config.LevelWarning, "keys", fmt.Sprintf("%d records among the tokens of machines in Redis are refused: %s", len(names), strings.Join(names[:min(len(names), maxNamed)], ", ")),
 		"if a hub of an older version made them, make them again with comfyhub-token add; if none did, somebody else can write to Redis",
-	}}
+	)}
 }
 
 // secrets reports the names in secrets_to that nobody has.
-func (c *Checkup) secrets() (list []Finding) {
+func (c *Checkup) secrets() (list []config.Finding) {
 	instances := c.hub.fleet.Instances()
 	for _, name := range c.hub.Settings().SecretsTo {
 		named := func(i fleet.Instance) bool { return dispatch.Names(name, i) }
@@ -156,53 +139,53 @@ func (c *Checkup) secrets() (list []Finding) {
 			if n := slices.IndexFunc(instances, func(i fleet.Instance) bool { return i.Name == name }); n >= 0 {
 				do = "name its agent, " + instances[n].Agent + ", in place of the server"
 			}
-			list = append(list, Finding{
-				LevelWarning, "secrets", "secrets_to names " + name + ", and neither an agent nor a server without one is called so", do,
-			})
+			list = append(list, finding(
+				config.LevelWarning, "secrets", "secrets_to names "+name+", and neither an agent nor a server without one is called so", do,
+			))
 		}
 	}
 	return list
 }
 
 // page reports where the web UI comes from.
-func (c *Checkup) page() []Finding {
+func (c *Checkup) page() []config.Finding {
 	w := c.hub.pages.Where()
 	switch {
 	case w.From == "folder":
-		return []Finding{{LevelOK, "web UI", "comes from the folder " + w.Name, ""}}
+		return []config.Finding{finding(config.LevelOK, "web UI", "comes from the folder "+w.Name, "")}
 	case w.From == "instance":
-		return []Finding{{LevelOK, "web UI", "comes from " + w.Name, ""}}
+		return []config.Finding{finding(config.LevelOK, "web UI", "comes from "+w.Name, "")}
 	case len(c.hub.Clients()) == 0:
 		return nil
 	case w.Name == "":
-		return []Finding{{
-			LevelWarning, "web UI", "comes from nowhere: no connected server may give it",
+		return []config.Finding{finding(
+			config.LevelWarning, "web UI", "comes from nowhere: no connected server may give it",
 			"name one with primary in the Caddyfile (a server behind a tunnel gives it only if it is named), or give the hub a copy with frontend",
-		}}
+		)}
 	default:
-		return []Finding{{
-			LevelWarning, "web UI", "comes from " + w.Name + ", which is not connected",
+		return []config.Finding{finding(
+			config.LevelWarning, "web UI", "comes from "+w.Name+", which is not connected",
 			"bring it back, name another one with primary in the Caddyfile, give the hub a copy of the web UI with frontend, or forget an agent that is gone for good",
-		}}
+		)}
 	}
 }
 
-func (c *Checkup) gossip() []Finding {
-	if !c.hub.id.keyed() {
-		return []Finding{{LevelNote, "gossip", "there is no gossip key: only agents on this machine can join", "set COMFYHUB_GOSSIP_KEY for a fleet of several machines"}}
+func (c *Checkup) gossip() []config.Finding {
+	if !c.hub.id.Keyed() {
+		return []config.Finding{finding(config.LevelNote, "gossip", "there is no gossip key: only agents on this machine can join", "set COMFYHUB_GOSSIP_KEY for a fleet of several machines")}
 	}
-	list := []Finding{{LevelOK, "gossip", "agents with the fleet's key can join at " + c.hub.id.GossipBind, ""}}
+	list := []config.Finding{finding(config.LevelOK, "gossip", "agents with the fleet's key can join at "+c.hub.id.GossipBind, "")}
 	for _, m := range c.hub.gossip.gossip.Load().Members() {
 		if m.TrustsGroup && len(list) <= maxFindings {
-			list = append(list, Finding{LevelWarning, "gossip", "the agent " + m.Name + " is older than this hub: it obeys every machine that has the gossip key", "upgrade it"})
+			list = append(list, finding(config.LevelWarning, "gossip", "the agent "+m.Name+" is older than this hub: it obeys every machine that has the gossip key", "upgrade it"))
 		}
 	}
 	return list
 }
 
 // instances reports those that take no jobs although nobody told them not to.
-func (c *Checkup) instances() []Finding {
-	var list []Finding
+func (c *Checkup) instances() []config.Finding {
+	var list []config.Finding
 	working := 0
 	for _, i := range c.hub.fleet.Instances() {
 		up := i.State != fleet.Offline && i.State != fleet.Sick && !i.Report.DiskFull
@@ -211,18 +194,18 @@ func (c *Checkup) instances() []Finding {
 			working++
 		case len(list) >= maxFindings:
 		case up:
-			list = append(list, Finding{LevelWarning, "instances", i.Name + " is up, but this hub has no connection to it", "look at the log of its agent: it says so if it refuses this hub; just after a start, look again"})
+			list = append(list, finding(config.LevelWarning, "instances", i.Name+" is up, but this hub has no connection to it", "look at the log of its agent: it says so if it refuses this hub; just after a start, look again"))
 		default:
-			list = append(list, Finding{LevelWarning, "instances", i.Name + " is " + string(i.State) + ": " + i.Reason, adviceFor(i)})
+			list = append(list, finding(config.LevelWarning, "instances", i.Name+" is "+string(i.State)+": "+i.Reason, adviceFor(i)))
 		}
 	}
 	switch {
 	case working == 0:
-		list = append(list, Finding{LevelError, "instances", "no server can run anything", "connect one: see docs/instances.md"})
+		list = append(list, finding(config.LevelError, "instances", "no server can run anything", "connect one: see docs/instances.md"))
 	case len(list) == 0 && working == 1:
-		list = append(list, Finding{LevelOK, "instances", "the only server is well", ""})
+		list = append(list, finding(config.LevelOK, "instances", "the only server is well", ""))
 	case len(list) == 0:
-		list = append(list, Finding{LevelOK, "instances", "all " + strconv.Itoa(working) + " servers are well", ""})
+		list = append(list, finding(config.LevelOK, "instances", "all "+strconv.Itoa(working)+" servers are well", ""))
 	}
 	return list
 }
@@ -245,7 +228,7 @@ func adviceFor(i fleet.Instance) string {
 }
 
 // differences reports what some ComfyUI servers have and others do not.
-func (c *Checkup) differences() []Finding {
+func (c *Checkup) differences() []config.Finding {
 	infos, versions := map[string]*catalog.Info{}, map[string][]string{}
 	known := c.hub.inventory.infos()
 	for _, i := range c.hub.fleet.Instances() {
@@ -254,20 +237,20 @@ func (c *Checkup) differences() []Finding {
 			versions[i.Report.Version] = append(versions[i.Report.Version], i.Name)
 		}
 	}
-	var list []Finding
+	var list []config.Finding
 	if len(versions) > 1 {
 		var parts []string
 		for version, names := range versions {
 			parts = append(parts, version+" on "+few(names))
 		}
 		slices.Sort(parts)
-		list = append(list, Finding{LevelWarning, "versions", "ComfyUI differs: " + strings.Join(parts, "; "), "update the older ones: prompts for newer nodes do not run there"})
+		list = append(list, finding(config.LevelWarning, "versions", "ComfyUI differs: "+strings.Join(parts, "; "), "update the older ones: prompts for newer nodes do not run there"))
 	}
 	return append(list, findingsOf(catalog.Differences(infos), len(infos))...)
 }
 
 // findingsOf turns differences into findings: everything that the same servers lack is one.
-func findingsOf(all []catalog.Difference, servers int) []Finding {
+func findingsOf(all []catalog.Difference, servers int) []config.Finding {
 	type group struct{ kind, of, lack string }
 	var order []group
 	names, first := map[group][]string{}, map[group]catalog.Difference{}
@@ -281,7 +264,7 @@ func findingsOf(all []catalog.Difference, servers int) []Finding {
 		}
 		names[g] = append(names[g], d.Name)
 	}
-	var list []Finding
+	var list []config.Finding
 	for n, g := range order {
 		d := first[g]
 		where := fmt.Sprintf(" on %d of %d servers, not on %s", len(d.Have), servers, few(d.Lack))
@@ -291,15 +274,15 @@ func findingsOf(all []catalog.Difference, servers int) []Finding {
 			be = " are"
 		}
 		if n == maxFindings {
-			return append(list, Finding{LevelNote, "nodes", fmt.Sprintf("and %d more differences", len(order)-n), ""})
+			return append(list, finding(config.LevelNote, "nodes", fmt.Sprintf("and %d more differences", len(order)-n), ""))
 		}
 		switch d.Kind {
 		case catalog.DifferentPackage:
-			list = append(list, Finding{LevelNote, "nodes", what + be + where, "install it there, if prompts that need it should run there too"})
+			list = append(list, finding(config.LevelNote, "nodes", what+be+where, "install it there, if prompts that need it should run there too"))
 		case catalog.DifferentClass:
-			list = append(list, Finding{LevelWarning, "nodes", "of " + d.Of + ", " + what + be + where, "bring " + d.Of + " to the same version everywhere"})
+			list = append(list, finding(config.LevelWarning, "nodes", "of "+d.Of+", "+what+be+where, "bring "+d.Of+" to the same version everywhere"))
 		case catalog.DifferentFile:
-			list = append(list, Finding{LevelNote, "models", what + be + where, "copy them there, if prompts that need them should run there too"})
+			list = append(list, finding(config.LevelNote, "models", what+be+where, "copy them there, if prompts that need them should run there too"))
 		}
 	}
 	return list

@@ -67,6 +67,9 @@ func (c *Classes) uploaded(ctx context.Context, tenant string) catalog.Uploads {
 	return names
 }
 
+// maxObjections bounds the objections in one answer.
+const maxObjections = 100
+
 // lookTimeout is how long, after a start, a prompt that the first instances cannot run waits for
 // what is known about the others.
 const lookTimeout = 10 * time.Second

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -281,7 +282,7 @@ func TestComfyV2Keys(t *testing.T) {
 // An asset is one upload of its tenant, however often its bytes arrive.
 func TestComfyV2Assets(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{InputFiles: 2}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+		b := shared(t, config.TenantLimits{InputFiles: 2}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
 		ann, bob := b.v2("ann"), b.v2("bob")
 		content := pixel(t, color.Gray{42})
 		status, a, _ := ann.uploads("input/cat.png", content)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -13,29 +14,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/roster"
 	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/schedule"
-)
-
-// ScaleClass is a kind of machine that comes and goes by need, see [scale.Class].
-type ScaleClass = scale.Class
-
-// ScaleExec is a program that starts and stops machines, see [scale.Exec].
-type ScaleExec = scale.Exec
-
-// ScaleWebhook is a program elsewhere that does, see [scale.Webhook].
-type ScaleWebhook = scale.Webhook
-
-// ScaleChange is what a provider of machines is told, see [scale.Change].
-type ScaleChange = scale.Change
-
-// ScaleStatus is how a class of machines is doing, see [scale.Status].
-type ScaleStatus = scale.Status
-
-// Bounds of what can be configured about machines that come and go.
-const (
-	MaxScaleClasses  = scale.MaxClasses
-	MaxScaleMachines = scale.MaxMachines
-	// DefaultIdleAfter is the IdleAfter of a class that does not say otherwise.
-	DefaultIdleAfter = scale.DefaultIdleAfter
 )
 
 const (
@@ -48,7 +26,7 @@ const (
 
 // Scale returns how the classes of machines are doing that come and go by need. The hub must have
 // started. The error is one of Redis.
-func (h *Hub) Scale(ctx context.Context) ([]ScaleStatus, error) { return h.scaler.Status(ctx) }
+func (h *Hub) Scale(ctx context.Context) ([]scale.Status, error) { return h.scaler.Status(ctx) }
 
 func (h *Hub) openScaler() {
 	h.scaler = scale.New(scale.Options{
@@ -65,7 +43,7 @@ type elastic struct {
 	inventory *inventory
 	roster    *roster.Roster
 	stops     *stops
-	settings  func() *Settings
+	settings  func() *config.Settings
 }
 
 // Drain implements [scale.Fleet].

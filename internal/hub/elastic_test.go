@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -19,11 +21,11 @@ type rented struct {
 	mu sync.Mutex
 	// machines are those that are there.
 	machines []*instance
-	changes  []ScaleChange
+	changes  []scale.Change
 }
 
 // Set implements scale.Provider.
-func (p *rented) Set(_ context.Context, c ScaleChange) error {
+func (p *rented) Set(_ context.Context, c scale.Change) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changes = append(p.changes, c)
@@ -56,10 +58,10 @@ func (p *rented) count() int {
 func TestElasticFleet(t *testing.T) {
 	cloud := &rented{}
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{}, func(b *bench) {
+		b := shared(t, config.TenantLimits{}, func(b *bench) {
 			cloud.b = b
 			b.settings.Operators = []string{"root"}
-			b.settings.Scale = []ScaleClass{{Name: "gpu", Instances: []string{"*"}, Max: 3, IdleAfter: time.Minute, Price: 2, Budget: 10, Provider: cloud}}
+			b.settings.Scale = []scale.Class{{Name: "gpu", Instances: []string{"*"}, Max: 3, IdleAfter: time.Minute, Price: 2, Budget: 10, Provider: cloud}}
 		})
 		require.Equal(t, http.StatusForbidden, statusOf(b.as("ann", "GET", "/hub/scale", "")))
 		require.Equal(t, http.StatusNotFound, statusOf(b.as("root", "GET", "/hub/scale?class=none", "")))
@@ -108,7 +110,7 @@ func TestElasticFleetIsNotForEverything(t *testing.T) {
 	inBench(t, benchOf(0, func(b *bench) {
 		cloud.b = b
 		b.instances = append(b.instances, newInstance(b.t, sim.Config{TimeScale: 1}))
-		b.settings.Scale = []ScaleClass{{Name: "gpu", Instances: []string{"gpu-*"}, Max: 3, IdleAfter: time.Minute, Provider: cloud}}
+		b.settings.Scale = []scale.Class{{Name: "gpu", Instances: []string{"gpu-*"}, Max: 3, IdleAfter: time.Minute, Provider: cloud}}
 	}), func(t *testing.T, b *bench) {
 		b.connected(1)
 		for n := range 4 {

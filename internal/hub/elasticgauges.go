@@ -1,6 +1,10 @@
 package hub
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/comfyhub/comfyhub/internal/scale"
+)
 
 // elasticGauges show the classes of machines that come and go by need.
 type elasticGauges struct{ wanted, starting, spent, budget, failing *prometheus.Desc }
@@ -22,7 +26,7 @@ func (g elasticGauges) describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-func (g elasticGauges) collect(gauge func(d *prometheus.Desc, v float64, labels ...string), classes []ScaleStatus) {
+func (g elasticGauges) collect(gauge func(d *prometheus.Desc, v float64, labels ...string), classes []scale.Status) {
 	for _, s := range classes {
 		gauge(g.wanted, float64(s.Wanted), s.Class)
 		gauge(g.starting, float64(s.Starting), s.Class)

@@ -23,9 +23,6 @@ type Explanation struct {
 // Ahead is the jobs before a waiting one.
 type Ahead = schedule.Ahead
 
-// Reservation keeps instances for the jobs of certain tenants.
-type Reservation = schedule.Reservation
-
 // Candidate is an instance, whether it could run a job, and why.
 type Candidate = dispatch.Candidate
 

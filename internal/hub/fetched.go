@@ -12,15 +12,10 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/budget"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/files"
 )
-
-// Hosts are hosts that the hub may call.
-type Hosts = egress.Hosts
-
-// ParseHosts reads a list of hosts; see [egress.ParseHosts].
-func ParseHosts(items []string) (Hosts, error) { return egress.ParseHosts(items) }
 
 // errFetching says that files are already being fetched for too many prompts.
 var errFetching = errors.New("hub: too many prompts wait for files from elsewhere")
@@ -38,7 +33,7 @@ const (
 // fetcher fetches inputs by their URLs.
 type fetcher struct {
 	store    *files.Store
-	settings func() *Settings
+	settings func() *config.Settings
 	options  egress.Options
 
 	all *semaphore.Weighted
@@ -53,7 +48,7 @@ type fetchShare struct {
 	users int
 }
 
-func newFetcher(store *files.Store, settings func() *Settings) *fetcher {
+func newFetcher(store *files.Store, settings func() *config.Settings) *fetcher {
 	return &fetcher{store: store, settings: settings, all: semaphore.NewWeighted(maxFetching), tenants: map[string]*fetchShare{}}
 }
 
@@ -171,7 +166,7 @@ func (t *fetching) get(link string) (*files.Fetched, error) {
 }
 
 // checkLink reports what is wrong with a URL before anything is fetched.
-func checkLink(h Hosts, link string) error {
+func checkLink(h egress.Hosts, link string) error {
 	if len(link) > maxURL {
 		return &fetchError{fmt.Sprintf("a URL can have %d bytes", maxURL)}
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -29,10 +31,10 @@ func elsewhere(t *testing.T, handler http.HandlerFunc) *httptest.Server {
 }
 
 // fetchingFrom is a hub that may fetch from a server.
-func fetchingFrom(t *testing.T, limits TenantLimits, server *httptest.Server, change ...func(*bench)) *bench {
+func fetchingFrom(t *testing.T, limits config.TenantLimits, server *httptest.Server, change ...func(*bench)) *bench {
 	t.Helper()
 	u := must(url.Parse(server.URL))(t)
-	hosts := must(ParseHosts([]string{u.Host}))(t)
+	hosts := must(egress.ParseHosts([]string{u.Host}))(t)
 	b := shared(t, limits, append([]func(*bench){func(b *bench) {
 		b.instances = append(b.instances, newInstance(t, sim.Config{}))
 		b.settings.InputsFrom = hosts
@@ -56,7 +58,7 @@ func TestFileBehindAURL(t *testing.T) {
 		w.Header().Set("Content-Type", "text/html") // what counts is the content
 		_, _ = io.WriteString(w, picture)
 	})
-	b := fetchingFrom(t, TenantLimits{}, server)
+	b := fetchingFrom(t, config.TenantLimits{}, server)
 	var names []string
 	for n, tenant := range []string{"ann", "bob"} {
 		id := fmt.Sprintf("fetched-%d", n)
@@ -113,7 +115,7 @@ func TestRefusedURLs(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	})
-	b := fetchingFrom(t, TenantLimits{}, server, func(b *bench) { b.settings.MaxUpload = 1000 })
+	b := fetchingFrom(t, config.TenantLimits{}, server, func(b *bench) { b.settings.MaxUpload = 1000 })
 	u := must(url.Parse(server.URL))(t)
 	tooLarge := "the files behind a prompt's URLs may have 1000 bytes together"
 	for link, reason := range map[string]string{
@@ -155,7 +157,7 @@ func TestRefusedURLs(t *testing.T) {
 func TestURLsAreOff(t *testing.T) {
 	t.Parallel()
 	server := elsewhere(t, func(http.ResponseWriter, *http.Request) { t.Error("the server was called") })
-	b := shared(t, TenantLimits{}, serving(sim.Config{}))
+	b := shared(t, config.TenantLimits{}, serving(sim.Config{}))
 	answer := answered(b.as("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL)+`}`))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "image - Invalid image file: "+server.URL)
 }
@@ -169,7 +171,7 @@ func TestFetchingEndsWithItsClient(t *testing.T) {
 		<-r.Context().Done()
 		close(ended)
 	})
-	b := fetchingFrom(t, TenantLimits{}, server)
+	b := fetchingFrom(t, config.TenantLimits{}, server)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	p := submissionOf(t, loading(server.URL))
@@ -191,7 +193,7 @@ func TestFetchingEndsWithItsClient(t *testing.T) {
 // Once the client has hung up, nothing else is wrong with its URL.
 func TestFetchingForNobody(t *testing.T) {
 	t.Parallel()
-	f := newFetcher(nil, func() *Settings { return &Settings{MaxUpload: 1} })
+	f := newFetcher(nil, func() *config.Settings { return &config.Settings{MaxUpload: 1} })
 	ctx, cancel := context.WithCancel(t.Context())
 	turn := must(f.begin(ctx, "ann"))(t)
 	defer turn.close()
@@ -249,7 +251,7 @@ func TestFetchingTakesTurns(t *testing.T) {
 func TestFetchingHasAnEnd(t *testing.T) {
 	t.Parallel()
 	server := elsewhere(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	b := fetchingFrom(t, TenantLimits{}, server)
+	b := fetchingFrom(t, config.TenantLimits{}, server)
 	turn := must(b.hub.submitter.fetcher.begin(t.Context(), "ann"))(t)
 	defer turn.close()
 	deadline, ok := turn.ctx.Deadline()

@@ -36,12 +36,8 @@ func roomOn(disk *metrics.Disk) func() int64 {
 	}
 }
 
-// openFiles builds what keeps inputs and outputs. The collector of outputs and the dispatcher need
-// each other; the collector only asks for an instance once the dispatcher has given it one of the
-// instance's outputs.
-func (h *Hub) openFiles(ctx context.Context) (err error) {
-	spool := filepath.Join(h.id.Data, spoolFolder)
-	h.without(os.MkdirAll(spool, 0o700), "files and large prompts are refused")
+// openStorage opens the storage, where the keys are and all files.
+func (h *Hub) openStorage(ctx context.Context) (err error) {
 	location := h.id.Storage
 	if location == "" {
 		location = filepath.Join(h.id.Data, "files")
@@ -53,8 +49,18 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 		h.storage.Behind(h.id.Network.Storage)
 	}
 	h.openDisks()
+	h.recallMark()
+	return nil
+}
+
+// openFiles builds what keeps inputs and outputs. The collector of outputs and the dispatcher need
+// each other; the collector only asks for an instance once the dispatcher has given it one of the
+// instance's outputs.
+func (h *Hub) openFiles() (err error) {
+	spool := filepath.Join(h.id.Data, spoolFolder)
+	h.without(os.MkdirAll(spool, 0o700), "files and large prompts are refused")
 	h.users = userdata.New(userBlobs{h.storage}, func(tenant string) userdata.Limits {
-		l := h.limitsOf(tenant)
+		l := h.tenants.Limits(tenant)
 		return userdata.Limits{Bytes: l.Userdata, Files: l.UserdataFiles}
 	})
 	h.bond, h.held = files.NewBond(h.db, h.storage), files.NewHeld(h.storage)
@@ -63,14 +69,13 @@ func (h *Hub) openFiles(ctx context.Context) (err error) {
 	}
 	log := h.log()
 	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Pushed: h.measure.Pushed, Fetched: h.measure.Fetched, Logger: log, Trash: func() time.Duration { return sweepAge }, Limits: func(tenant string) files.Limits {
-		l := h.limitsOf(tenant)
+		l := h.tenants.Limits(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
 	h.store.Recall(filepath.Join(h.id.Data, notesFolder, "names"))
 	h.kept = newKeptFiles(h.tidies, h.clients.ByName, log)
 	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink, Kept: h.kept.add})
 	h.transfer = files.NewTransfer(h.store, h.copies, h.held, log)
-	h.recallMark()
 	return nil
 }
 

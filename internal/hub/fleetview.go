@@ -13,7 +13,7 @@ func (s *Insight) Instances(ctx context.Context, v Viewer) []fleet.Instance {
 	running := s.runningOf(ctx, v, instances)
 	all := s.SeesAll(v)
 	if all {
-		instances = s.settings().withReserved(instances)
+		instances = s.settings().WithReserved(instances)
 	}
 	for n := range instances {
 		i := &instances[n]

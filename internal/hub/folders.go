@@ -20,7 +20,7 @@ func (h *Hub) ListFiles(ctx context.Context, tenant, typ string) ([]string, erro
 	for _, e := range entries {
 		names = append(names, e.Ref.Filename)
 	}
-	if typ == job.TypeInput && tenant == job.DefaultTenant && !h.logins.lately() {
+	if typ == job.TypeInput && tenant == job.DefaultTenant && !h.logins.Lately() {
 		for _, name := range h.inventory.inputs() {
 			if !strings.ContainsRune(name, '/') && !slices.Contains(names, name) {
 				names = append(names, name)

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // Free makes instances unload their models, free their memory, or both: those that the FreePolicy
@@ -13,13 +14,13 @@ import (
 func (n *Instances) Free(ctx context.Context, tenant string, clients []string, models, memory bool) {
 	var from []*comfyui.Client
 	switch n.settings().Free {
-	case FreeAll:
+	case config.FreeAll:
 		from = n.dispatch.Instances.Clients()
-	case FreeOwn:
+	case config.FreeOwn:
 		for _, id := range clients {
 			from = append(from, n.dispatch.Affinity.WarmFor(tenant, id)...)
 		}
-	case FreeOff:
+	case config.FreeOff:
 	}
 	var wait sync.WaitGroup
 	for _, c := range from {

@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -26,6 +27,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
+	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/metrics"
@@ -35,6 +37,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/stats"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/tenants"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 	"github.com/comfyhub/comfyhub/internal/webui"
 )
@@ -53,17 +56,17 @@ type Hub struct {
 	// Instances are the connected ones. They are available after the first Start.
 	*Instances
 
-	id      Identity
+	id      config.Identity
 	measure *metrics.Metrics
 	live    *gauges
 	tracing tracing
 	// logins tell whether tenants share this hub.
-	logins logins
+	logins tenants.Logins
 	// budget counts what arrives, and intake takes in the bodies of requests.
 	budget *budget.Budget
 	intake *intake.Intake
 
-	config  atomic.Pointer[Settings]
+	config  atomic.Pointer[config.Settings]
 	policy  atomic.Pointer[fleet.Policy] // from the settings
 	started atomic.Bool
 
@@ -91,7 +94,8 @@ type Hub struct {
 	pages           *pageSource
 	ring            *keyring.Ring
 	authority       *gossip.Authority
-	links           *Links
+	links           *links.Links
+	tenants         *tenants.Tenants
 	queue           *queue.Queue
 	jobs            *Jobs
 	insight         *Insight
@@ -133,11 +137,11 @@ type Hub struct {
 }
 
 // New builds a hub without any outside effect: nothing is opened, dialled or started before Start.
-func New(id Identity) *Hub {
+func New(id config.Identity) *Hub {
 	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), inventory: newInventory()}
 	h.budget = budget.New()
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder), Budget: h.budget})
-	h.config.Store(new(Settings{}.withDefaults()))
+	h.config.Store(new(config.Settings{}.WithDefaults()))
 	h.operator = &Operator{fleet: h.fleet, clients: h.clients, settings: h.Settings, started: &h.started}
 	h.opening = opening{log: h.log, check: h.checkParts}
 	h.readiness.ask = func(ctx context.Context) error { return h.queue.Writable(ctx) }
@@ -148,12 +152,12 @@ func New(id Identity) *Hub {
 // Start opens everything on its first call and applies the settings on every call. It waits a few
 // seconds for Redis and the storage, and not at all for agents. A hub whose Redis or storage is
 // away starts to serve once both are there: see Started.
-func (h *Hub) Start(ctx context.Context, s Settings) error {
-	s = s.withDefaults()
-	if err := checkFrontend(s.Frontend); err != nil {
+func (h *Hub) Start(ctx context.Context, s config.Settings) error {
+	s = s.WithDefaults()
+	if err := config.CheckFrontend(s.Frontend); err != nil {
 		return err
 	}
-	policy, err := s.addressPolicy(!h.id.keyed())
+	policy, err := s.AddressPolicy(!h.id.Keyed())
 	if err != nil {
 		return err
 	}
@@ -185,16 +189,16 @@ func (h *Hub) Start(ctx context.Context, s Settings) error {
 	}
 	h.streams.SetLimits(stream.Limits{
 		ReplayWindow: s.ReplayWindow, MaxSockets: s.MaxSockets,
-		TenantSockets: func(tenant string) int { return h.limitsOf(tenant).Sockets },
+		TenantSockets: func(tenant string) int { return h.tenants.Limits(tenant).Sockets },
 	})
 	h.intake.SetLimits(intake.Limits{Memory: s.BodyMemory, Disk: s.SpoolSize, Room: roomOn(h.disks[0])})
 	h.queue.SetLimits(queue.Limits{
-		FIFO: s.FIFO, Weight: h.weightOf,
+		FIFO: s.FIFO, Weight: h.tenants.Weight,
 		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
 		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
-		TenantQueue: func(tenant string) (int, int64) { return h.limitsOf(tenant).queue() },
-		TenantRate:  func(tenant string) int { return h.limitsOf(tenant).Rate },
-		TenantRuns:  func(tenant string) (int, time.Duration) { return h.limitsOf(tenant).runs() },
+		TenantQueue: func(tenant string) (int, int64) { return h.tenants.Limits(tenant).Queue() },
+		TenantRate:  func(tenant string) int { return h.tenants.Limits(tenant).Rate },
+		TenantRuns:  func(tenant string) (int, time.Duration) { return h.tenants.Limits(tenant).Runs() },
 	})
 	return errors.Join(h.staticInstances.apply(s.Instances, s.A1111), h.overflow.apply(s.Overflow))
 }
@@ -208,17 +212,21 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	h.self = self
 	boot := self + "/" + randomText(8)
 	log := h.log()
-	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Dial: h.id.dial(), Replicas: h.id.RedisReplicas, Dir: h.id.Data, Observe: h.measure.Asked, Logger: log}); err != nil {
+	if h.db, err = redis.Open(ctx, redis.Options{URL: h.id.Redis, Dial: h.id.Dial(), Replicas: h.id.RedisReplicas, Dir: h.id.Data, Observe: h.measure.Asked, Logger: log}); err != nil {
 		return err
 	}
-	if err := h.openFiles(ctx); err != nil {
+	if err := h.openStorage(ctx); err != nil {
 		return err
 	}
 	if h.ring, h.authority, err = newKeys(h.storage, h.id, h.Settings().Secrets, log); err != nil {
 		return err
 	}
 	h.keys = apikeys.New(h.db, h.ring)
-	h.links = &Links{store: h.store, signer: newSigner(h.ring.Sealer(keyring.Links))}
+	h.tenants = tenants.NewTenants(h.Settings, h.keys, &h.logins)
+	if err := h.openFiles(); err != nil {
+		return err
+	}
+	h.links = links.NewLinks(h.store, h.ring.Sealer(keyring.Links))
 	sealer, err := newAPIKeys(h.id, h.ring, log)
 	if err != nil {
 		return err
@@ -237,7 +245,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
 		Features:  func() json.RawMessage { return h.Features() },
 		Count:     h.queue.Count,
-		Shares:    h.shares,
+		Shares:    h.tenants.Shares,
 		Budget:    h.budget,
 		Delivered: h.ends.delivered,
 		Transport: h.transport(boot),
@@ -259,7 +267,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.tracer, Faulted: h.recorder.faulted, Logger: log,
 	})
 	h.stops = &stops{looking: semaphore.NewWeighted(1), queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
-	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.limitsOf, settings: h.Settings, stops: h.stops, pages: func() *pageSource { return h.pages }, bond: h.bond, searches: newSearches(), log: h.log}
+	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.tenants.Limits, settings: h.Settings, stops: h.stops, pages: func() *pageSource { return h.pages }, bond: h.bond, searches: newSearches(), log: h.log}
 	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
 	h.Instances = &Instances{
 		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
@@ -267,7 +275,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	h.classes = &Classes{beginning: h.beginning(), inventory: h.inventory, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
 	h.canceller = &Canceller{queue: h.queue, dispatch: h.dispatch, streams: h.streams}
 	h.submitter = &Submitter{
-		queue: h.queue, put: h.queue.Enqueue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.limitsOf, rulesOf: h.rulesOf,
+		queue: h.queue, put: h.queue.Enqueue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.tenants.Limits, rulesOf: h.tenants.Rules,
 		door:     func(key string) door { return h.dispatch.Doors.Open(key) },
 		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused, traces: h.tracing.tracer,
 		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),
@@ -380,13 +388,13 @@ func (h *Hub) shut(ctx context.Context) error {
 func (h *Hub) Collectors() []prometheus.Collector { return append(h.measure.Collectors(), h.live) }
 
 // Settings returns the current settings. They must not be changed.
-func (h *Hub) Settings() *Settings { return h.config.Load() }
+func (h *Hub) Settings() *config.Settings { return h.config.Load() }
 
 // Version returns the version of ComfyUI that the whole fleet supports; not Known while nothing is
 // connected.
 func (h *Hub) Version() comfyui.Version { return h.dispatch.Instances.Version() }
 
 // Release returns the version of the hub.
-func (h *Hub) Release() string { return Version }
+func (h *Hub) Release() string { return config.Version }
 
 func (h *Hub) log() *slog.Logger { return h.Settings().Logger }

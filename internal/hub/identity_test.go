@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 )
 
@@ -34,7 +35,7 @@ func TestTornMark(t *testing.T) {
 		"": "", "LOCATION": "", "LOCATION\n": "", "LOCATION\n" + mark[:20]: "", "LOCATION\n" + mark: "", "LOCATION\n\x00\x00\x00\n": "",
 		"elsewhere\n" + mark + "\n": "", "LOCATION\n" + mark + "\n": mark,
 	} {
-		id := Identity{Data: t.TempDir(), Storage: t.TempDir()}
+		id := config.Identity{Data: t.TempDir(), Storage: t.TempDir()}
 		h := New(id)
 		var err error
 		h.storage, err = files.OpenStorage(t.Context(), id.Storage)

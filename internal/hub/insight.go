@@ -4,12 +4,14 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/tenants"
 )
 
 // Viewer is somebody who looks at jobs and at the fleet.
@@ -22,9 +24,9 @@ type Insight struct {
 	fleet    *fleet.Registry
 	dispatch *dispatch.Dispatcher
 	streams  *stream.Streams
-	logins   *logins
-	limitsOf func(tenant string) TenantLimits
-	settings func() *Settings
+	logins   *tenants.Logins
+	limitsOf func(tenant string) config.TenantLimits
+	settings func() *config.Settings
 	stops    *stops
 	// pages says where ComfyUI's page comes from.
 	pages func() *pageSource
@@ -38,7 +40,7 @@ type Insight struct {
 // may, and everybody where nobody logs in; otherwise only those who may speak for every tenant and
 // are speaking for none.
 func (s *Insight) SeesAll(v Viewer) bool {
-	return v.Operator || !v.Login && (v.Trusted || !s.logins.lately())
+	return v.Operator || !v.Login && (v.Trusted || !s.logins.Lately())
 }
 
 // withoutAddresses returns a function that replaces the addresses of instances with their names, if

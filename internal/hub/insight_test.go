@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -211,9 +212,9 @@ func TestCheckup(t *testing.T) {
 				newInstance(t, sim.Config{Models: models("a.safetensors"), Version: "0.33.0"}),
 			}
 		})
-		find := func(about, says string) *Finding {
+		find := func(about, says string) *config.Finding {
 			all := b.hub.Checkup().Findings(t.Context())
-			i := slices.IndexFunc(all, func(f Finding) bool { return f.About == about && strings.Contains(f.Says, says) })
+			i := slices.IndexFunc(all, func(f config.Finding) bool { return f.About == about && strings.Contains(f.Says, says) })
 			if i < 0 {
 				return nil
 			}
@@ -222,13 +223,13 @@ func TestCheckup(t *testing.T) {
 		eventually(t, func() bool {
 			return find("models", "b.safetensors is on 1 of 3 servers") != nil && find("versions", "0.33.0 on") != nil && find("nodes", "ImageScale") != nil
 		}, time.Minute, 20*time.Millisecond, "what differs is found")
-		require.Equal(t, LevelOK, find("storage", "").Level)
-		require.Equal(t, LevelOK, find("redis", "").Level)
+		require.Equal(t, config.LevelOK, find("storage", "").Level)
+		require.Equal(t, config.LevelOK, find("redis", "").Level)
 
 		b.instances[0].die()
 		eventually(t, func() bool {
 			f := find("instances", "is offline")
-			return f != nil && f.Level == LevelWarning && f.Do != ""
+			return f != nil && f.Level == config.LevelWarning && f.Do != ""
 		}, time.Minute, 20*time.Millisecond, "the server that is gone is named")
 	})
 }

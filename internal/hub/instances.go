@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -19,7 +20,7 @@ type Instances struct {
 	streams  *stream.Streams
 	insight  *Insight
 	left     *leftPictures
-	settings func() *Settings
+	settings func() *config.Settings
 	log      func() *slog.Logger
 }
 

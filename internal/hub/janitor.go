@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/tenants"
 )
 
 const (
@@ -39,10 +41,10 @@ type janitor struct {
 	pinned *pinnedBlobs
 	ring   *keyring.Ring
 	keys   *apikeys.Keys
-	logins *logins
+	logins *tenants.Logins
 	// self is the hub's lasting id.
 	self     string
-	settings func() *Settings
+	settings func() *config.Settings
 	log      func() *slog.Logger
 	// part is the part of the storage that is swept next.
 	part int
@@ -150,7 +152,7 @@ func (j *janitor) together(ctx context.Context) error {
 }
 
 func (j *janitor) shareLogins(ctx context.Context) {
-	if err := j.logins.share(ctx, j.db); err != nil {
+	if err := j.logins.Share(ctx, j.db); err != nil {
 		j.log().Debug("cannot share logins with other hubs", "error", err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/keyring"
@@ -22,13 +23,10 @@ import (
 // there was no gossip key.
 const secretFile = "secret"
 
-// MinSecret is the length of the shortest allowed Settings.Secrets, in bytes.
-const MinSecret = keyring.MinSecret
-
 // newKeys makes the ring of the hubs' own keys, which are in the storage, and from it what agents
 // know the hubs by. Every GPU machine has the gossip key, so nothing that protects one tenant from
 // another, a user from a machine, or a machine from another is derived from it.
-func newKeys(storage *files.Storage, id Identity, secrets []string, log *slog.Logger) (*keyring.Ring, *gossip.Authority, error) {
+func newKeys(storage *files.Storage, id config.Identity, secrets []string, log *slog.Logger) (*keyring.Ring, *gossip.Authority, error) {
 	ring, err := keyring.New(keyring.Options{Store: storage.KeyStore(), Secrets: secrets, Logger: log})
 	if err != nil {
 		return nil, nil, fmt.Errorf("hub: %w", err)
@@ -59,7 +57,7 @@ type apiKeys struct {
 	old  []*queue.Vault
 }
 
-func newAPIKeys(id Identity, ring *keyring.Ring, log *slog.Logger) (*apiKeys, error) {
+func newAPIKeys(id config.Identity, ring *keyring.Ring, log *slog.Logger) (*apiKeys, error) {
 	k := &apiKeys{ring: ring.Sealer(keyring.APIKeys)}
 	// The gossip key as it was written counts too: before there could be several, its text was one
 	// key whatever it contained.

@@ -9,13 +9,14 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/tenants"
 )
 
 // Logs presents the logs of all instances as one.
 type Logs struct {
 	readers  *logs.Readers
 	fleet    *fleet.Registry
-	logins   *logins
+	logins   *tenants.Logins
 	insight  *Insight
 	dispatch *dispatch.Dispatcher
 	log      func() *slog.Logger
@@ -37,7 +38,7 @@ func (l *Logs) Read(ctx context.Context, v Viewer, client string, wanted bool) {
 
 // pass passes lines of an instance's log on to the clients that are reading them.
 func (l *Logs) pass(instance string, frame []byte) {
-	if l.logins.lately() {
+	if l.logins.Lately() {
 		return // they asked for it before anybody had logged in
 	}
 	l.readers.Pass(instance, frame, l.fleet.Len() > 1)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/pins"
@@ -54,10 +55,10 @@ const (
 )
 
 func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
-	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: h.id.dial()}}
+	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: h.id.Dial()}}
 	var pinned owners
 	var known *pins.Pins
-	if h.id.keyed() {
+	if h.id.Keyed() {
 		known = pins.New(h.db, h.ring)
 		pinned = known
 	}
@@ -65,12 +66,12 @@ func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) 
 	h.pages = newPageSource(h, known)
 	h.Instances.pages, h.operator.pages, h.operator.known = h.pages, h.pages, h.known
 	m.admission = newAdmission(pinned, m.take, m.refuse)
-	if h.id.GossipBind == NoGossip {
+	if h.id.GossipBind == config.NoGossip {
 		return m, nil
 	}
 	g, err := gossip.Join(ctx, gossip.Config{
-		Role: gossip.RoleHub, Name: hubName(name), Version: Version,
-		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey, Transport: h.id.gossip(),
+		Role: gossip.RoleHub, Name: hubName(name), Version: config.Version,
+		Bind: h.id.GossipBind, Advertise: h.id.GossipAdvertise, Key: h.id.GossipKey, Transport: h.id.Gossip(),
 		Join: h.Settings().Join, Logger: h.log(),
 		Expects:  func(a netip.Addr) bool { return h.policy.Load().Expects(a) },
 		OnMember: m.member, OnReport: m.admission.admit,
@@ -237,7 +238,7 @@ func (m *membership) close() error {
 // connect makes the client of an instance. An agent proves with its own key that it is the one
 // whose report named the address, and the hub proves with the hubs' key that it is a hub.
 func (h *Hub) connect(i fleet.Instance) (*comfyui.Client, error) {
-	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct, Dial: h.id.dial()}
+	o := comfyui.Options{UserAgent: userAgent, ViaAgent: !i.Direct, Dial: h.id.Dial()}
 	u, err := url.Parse(i.URL)
 	switch {
 	case err == nil && u.Scheme == fleet.WorkerScheme && i.Kind == fleet.KindWorker:

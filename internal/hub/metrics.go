@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -77,7 +78,7 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	h := g.hub
-	gauge(g.build, 1, Version)
+	gauge(g.build, 1, config.Version)
 	if !h.started.Load() {
 		g.waiting(gauge)
 		return

@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // series returns what Prometheus reads from the hub.
@@ -68,7 +70,7 @@ func TestMetricsOfAJob(t *testing.T) {
 		`comfyhub_gpu_vram_bytes{gpu="` + gpu + `"}`:                                 1,
 		`comfyhub_disk_free_bytes{folder="data"}`:                                    1,
 		`comfyhub_disk_size_bytes{folder="storage"}`:                                 1,
-		`comfyhub_build_info{version="` + Version + `"}`:                             1,
+		`comfyhub_build_info{version="` + config.Version + `"}`:                      1,
 	} {
 		eventually(t, func() bool { return b.metric(series) >= least }, time.Minute, 20*time.Millisecond, series)
 	}
@@ -98,7 +100,7 @@ var (
 // metricNames are the names of all metrics of a hub.
 func metricNames() map[string]bool {
 	descs := make(chan *prometheus.Desc, 1000)
-	for _, c := range New(Identity{}).Collectors() {
+	for _, c := range New(config.Identity{}).Collectors() {
 		c.Describe(descs)
 	}
 	close(descs)

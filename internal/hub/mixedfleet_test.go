@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
 )
 
@@ -24,7 +25,7 @@ type mixed struct {
 	open sync.WaitGroup
 }
 
-func newMixed(t *testing.T, limits TenantLimits) *mixed {
+func newMixed(t *testing.T, limits config.TenantLimits) *mixed {
 	t.Helper()
 	m := &mixed{server: newA1111(t, simsd.Config{StepTime: time.Millisecond})}
 	m.bench = newBench(t, 1, func(b *bench) {
@@ -122,7 +123,7 @@ func (m *mixed) order(tenants ...string) []run {
 // server it is for.
 func TestMixedFleetHasOneOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		m := newMixed(t, TenantLimits{Running: 1})
+		m := newMixed(t, config.TenantLimits{Running: 1})
 		require.NoError(t, m.hub.Operator().Pause(t.Context(), StopAll))
 		// A server is idle a moment after its run has ended, and would be passed over until then:
 		// the next in the row is always for the other one.
@@ -165,7 +166,7 @@ func TestMixedFleetLimits(t *testing.T) {
 		"a run at A1111":       {(*mixed).longSD, (*mixed).shortComfy, func(m *mixed) { m.post("ann", "/sdapi/v1/interrupt", "", "") }},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			m := newMixed(t, TenantLimits{Running: 1, Waiting: 2})
+			m := newMixed(t, config.TenantLimits{Running: 1, Waiting: 2})
 			c.first(m, "ann", "first")
 			c.waits(m, "ann", "second")
 			c.waits(m, "ann", "third")
@@ -244,7 +245,7 @@ func before(all []run, tenant, kind, other string) (count int) {
 // turns on the A1111 server.
 func TestMixedFleetHasOneShare(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		all := newMixed(t, TenantLimits{}).flood(flood{"ann", 20, 10}, flood{"bob", 0, 8})
+		all := newMixed(t, config.TenantLimits{}).flood(flood{"ann", 20, 10}, flood{"bob", 0, 8})
 		require.Len(t, all, 38)
 		require.Less(t, before(all, "ann", "sd", "bob"), 5, "with a share of each kind they would take turns: %v", all)
 	})

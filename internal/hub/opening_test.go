@@ -22,6 +22,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
@@ -246,7 +247,7 @@ func TestFailedStarts(t *testing.T) {
 		"A1111 server":     {func(b *bench) { b.settings.A1111 = []string{"nonsense://x"} }, "nonsense"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &bench{t: t, id: Identity{Redis: server.URL(), Data: t.TempDir(), Storage: sealed, GossipBind: "127.0.0.1:0", GossipKey: gossipKey}}
+			b := &bench{t: t, id: config.Identity{Redis: server.URL(), Data: t.TempDir(), Storage: sealed, GossipBind: "127.0.0.1:0", GossipKey: gossipKey}}
 			b.settings = first.settings
 			c.change(b)
 			h := New(b.id)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
@@ -25,7 +26,7 @@ import (
 type Operator struct {
 	fleet    *fleet.Registry
 	clients  *comfyui.Clients
-	settings func() *Settings
+	settings func() *config.Settings
 	// started says that the fields below are set.
 	started   *atomic.Bool
 	stops     *stops
@@ -45,7 +46,7 @@ type Operator struct {
 // Instances returns the whole fleet, with the addresses of all instances and the ids of all
 // prompts.
 func (o *Operator) Instances() []fleet.Instance {
-	return o.settings().withReserved(o.fleet.Instances())
+	return o.settings().WithReserved(o.fleet.Instances())
 }
 
 // Stats returns the fleet and everybody's jobs in numbers.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 )
 
@@ -107,7 +108,7 @@ func headers(pairs ...string) map[string]string {
 // A page of another site posts prompts, clears the history and opens sockets with
 // the browser's login for the hub. A form with text/plain needs no preflight.
 func TestForeignPagesChangeNothing(t *testing.T) {
-	inBench(t, benchOf(0, func(b *bench) { b.settings.Passthrough = PassthroughOn }), func(t *testing.T, b *bench) {
+	inBench(t, benchOf(0, func(b *bench) { b.settings.Passthrough = config.PassthroughOn }), func(t *testing.T, b *bench) {
 		b.tenant = "ada"
 		const lan = "hub.lan:8188"
 		for name, c := range map[string]struct {

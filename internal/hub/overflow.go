@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/overflow"
@@ -52,7 +53,7 @@ type overflows struct {
 type openEndpoint struct {
 	*overflow.Endpoint
 
-	settings Overflow
+	settings config.Overflow
 	info     *catalog.Info
 	slots    map[string]*overflow.Slot // by instance
 	stop     context.CancelFunc
@@ -71,7 +72,7 @@ func newOverflows(h *Hub, library *catalog.Library) *overflows {
 
 // apply uses exactly the given endpoints. One that has changed is closed, and its runs go on at the
 // next one of its name.
-func (s *overflows) apply(wanted []Overflow) error {
+func (s *overflows) apply(wanted []config.Overflow) error {
 	if len(wanted) > 0 {
 		s.begin()
 	}
@@ -79,7 +80,7 @@ func (s *overflows) apply(wanted []Overflow) error {
 	defer s.mu.Unlock()
 	kept := s.all[:0:0]
 	for _, e := range s.all {
-		same := func(o Overflow) bool { return reflect.DeepEqual(o, e.settings) } //nolint:govet // no errors are in it
+		same := func(o config.Overflow) bool { return reflect.DeepEqual(o, e.settings) } //nolint:govet // no errors are in it
 		if slices.ContainsFunc(wanted, same) {
 			kept = append(kept, e)
 			continue
@@ -103,8 +104,8 @@ func (s *overflows) apply(wanted []Overflow) error {
 }
 
 // open begins to use an endpoint.
-func (s *overflows) open(o Overflow) (*openEndpoint, error) {
-	remote, err := o.remote()
+func (s *overflows) open(o config.Overflow) (*openEndpoint, error) {
+	remote, err := o.Remote()
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/overflow/overflowtest"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -16,9 +17,9 @@ import (
 const runPodKey = "rp-secret"
 
 // onRunPod lets jobs of a bench overflow to a fake of RunPod.
-func onRunPod(fake *overflowtest.Endpoint, change ...func(*Overflow)) func(*bench) {
+func onRunPod(fake *overflowtest.Endpoint, change ...func(*config.Overflow)) func(*bench) {
 	fake.Key = runPodKey
-	o := Overflow{
+	o := config.Overflow{
 		Name: "pod", RunPod: "abc123", Key: runPodKey, API: "https://api.runpod.example/v2", Egress: egress.Options{Transport: fake},
 		After: 30 * time.Second, Price: 0.001, Budget: 20, Max: 2, Timeout: 10 * time.Minute,
 	}
@@ -68,7 +69,7 @@ func TestOverflowKeepsInputs(t *testing.T) {
 	for name, let := range map[string]bool{"kept": false, "let go": true} {
 		t.Run(name, func(t *testing.T) {
 			fake := &overflowtest.Endpoint{Takes: time.Second}
-			inBench(t, benchOf(1, onRunPod(fake, func(o *Overflow) { o.Inputs = let })), func(t *testing.T, b *bench) {
+			inBench(t, benchOf(1, onRunPod(fake, func(o *config.Overflow) { o.Inputs = let })), func(t *testing.T, b *bench) {
 				b.connected(1)
 				b.begins(endless(1), "busy")
 				_, stored := b.upload("face.png", "", string(overflowtest.Picture("face")))
@@ -118,7 +119,7 @@ func TestOverflowIsCancelled(t *testing.T) {
 func TestOverflowBudget(t *testing.T) {
 	fake := &overflowtest.Endpoint{Takes: time.Minute}
 	slow := func(b *bench) { b.instances = append(b.instances, newInstance(b.t, sim.Config{TimeScale: 1})) }
-	inBench(t, benchOf(0, slow, onRunPod(fake, func(o *Overflow) { o.Budget, o.Max, o.Timeout = 0.2, 4, time.Minute })), func(t *testing.T, b *bench) {
+	inBench(t, benchOf(0, slow, onRunPod(fake, func(o *config.Overflow) { o.Budget, o.Max, o.Timeout = 0.2, 4, time.Minute })), func(t *testing.T, b *bench) {
 		b.begins(work(3600, 1, "none"), "busy")
 		for n := range 20 {
 			b.submit(work(1, 2+n, "none"), "someone")
@@ -136,7 +137,7 @@ func TestOverflowBudget(t *testing.T) {
 func TestOverflowOfWhatNobodyCanRun(t *testing.T) {
 	fake := &overflowtest.Endpoint{Takes: time.Second, Key: runPodKey}
 	info := `{"Only": {"input": {"required": {}}, "output": ["IMAGE"], "output_node": false}, "SaveImage": {"input": {"required": {"images": ["IMAGE"], "filename_prefix": ["STRING", {"default": "ComfyUI"}]}}, "output": [], "output_node": true}}`
-	inBench(t, benchOf(0, onRunPod(fake, func(o *Overflow) { o.ObjectInfo = []byte(info) })), func(t *testing.T, b *bench) {
+	inBench(t, benchOf(0, onRunPod(fake, func(o *config.Overflow) { o.ObjectInfo = []byte(info) })), func(t *testing.T, b *bench) {
 		eventually(t, func() bool { return b.hub.dispatch.Instances.Names()["overflow:pod/1"] }, time.Minute, time.Second)
 		posted := time.Now()
 		entry := b.finished(b.submit(`{"1": {"class_type": "Only", "inputs": {}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}`, "someone"))

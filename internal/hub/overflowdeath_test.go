@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/overflow/overflowtest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -27,14 +28,14 @@ func TestHubIsKilledAtACallOfAnEndpoint(t *testing.T) {
 func TestHubIsKilledAtACallOfAService(t *testing.T) {
 	for _, call := range []string{"POST /runs", "POST /runs lost", "GET /runs 1", "GET /runs 3"} {
 		t.Run(strings.ReplaceAll(call, "/", ""), func(t *testing.T) {
-			killedAt(t, call, func(fake *overflowtest.Endpoint, change ...func(*Overflow)) func(*bench) {
-				return onRunPod(fake, append(change, func(o *Overflow) { o.RunPod, o.URL = "", "https://gpus.example.com/comfy" })...)
+			killedAt(t, call, func(fake *overflowtest.Endpoint, change ...func(*config.Overflow)) func(*bench) {
+				return onRunPod(fake, append(change, func(o *config.Overflow) { o.RunPod, o.URL = "", "https://gpus.example.com/comfy" })...)
 			})
 		})
 	}
 }
 
-func killedAt(t *testing.T, at string, with func(*overflowtest.Endpoint, ...func(*Overflow)) func(*bench)) {
+func killedAt(t *testing.T, at string, with func(*overflowtest.Endpoint, ...func(*config.Overflow)) func(*bench)) {
 	inBubble(t, func(t *testing.T) {
 		fake := &overflowtest.Endpoint{Waits: 2 * time.Second, Takes: 10 * time.Second}
 		var (

@@ -71,7 +71,7 @@ func (s *overflows) Refuses(ctx context.Context, place string, j job.Job, needs 
 	switch {
 	case e == nil:
 		return "it is not configured any more"
-	case !e.settings.allows(needs.Classes):
+	case !e.settings.Allows(needs.Classes):
 		return "it is not for these node classes"
 	case needs.Secrets && !e.settings.Secrets:
 		return "the prompt needs an API key, which may not go there"

@@ -13,6 +13,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/stream"
@@ -59,7 +60,7 @@ func TestFrontend(t *testing.T) {
 		}
 		require.Equal(t, http.StatusMethodNotAllowed, statusOf(b.post("/assets/a.css", "x")))
 
-		err := b.hub.Start(t.Context(), Settings{Frontend: t.TempDir()})
+		err := b.hub.Start(t.Context(), config.Settings{Frontend: t.TempDir()})
 		require.ErrorContains(t, err, "index.html")
 		require.Equal(t, "<html>ours</html>", b.text("/"), "a bad reload changes nothing")
 	})
@@ -250,7 +251,7 @@ func TestFree(t *testing.T) {
 		require.False(t, cachedAfter(free("?clientId=me")))
 		require.False(t, cachedAfter(free("")), "the address tells who asks")
 
-		for policy, kept := range map[FreePolicy]bool{FreeOff: true, FreeAll: false} {
+		for policy, kept := range map[config.FreePolicy]bool{config.FreeOff: true, config.FreeAll: false} {
 			b.settings.Free = policy
 			require.NoError(t, b.hub.Start(t.Context(), b.settings))
 			require.Equal(t, kept, cachedAfter(free("?clientId=somebody")), policy)

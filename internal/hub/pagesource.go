@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pins"
 	"github.com/comfyhub/comfyhub/internal/retry"
@@ -37,7 +38,7 @@ const (
 // must not become everybody's web UI. Machines behind tunnels and workers that fetch their jobs are
 // the source only if the operator names them.
 type pageSource struct {
-	settings func() *Settings
+	settings func() *config.Settings
 	fleet    *fleet.Registry
 	// client returns that of an instance that can be asked: a page that comes before the hub knows
 	// what its instance can run would have no nodes.
@@ -183,7 +184,7 @@ func (p *pageSource) refresh() {
 }
 
 // choose decides which instances the page may come from.
-func choose(s *Settings, instances []fleet.Instance, elders []pins.Pin) (may sources) {
+func choose(s *config.Settings, instances []fleet.Instance, elders []pins.Pin) (may sources) {
 	add := func(fits func(fleet.Instance) bool) {
 		for _, i := range instances {
 			one := chosen{i.Name, cmp.Or(i.Agent, i.Name)}
@@ -201,7 +202,7 @@ func choose(s *Settings, instances []fleet.Instance, elders []pins.Pin) (may sou
 		return may
 	}
 	for _, url := range s.Instances {
-		if name, err := InstanceName(url); err == nil {
+		if name, err := fleet.StaticName(url); err == nil {
 			may.owners = append(may.owners, name)
 			add(func(i fleet.Instance) bool { return i.Agent == "" && i.Name == name })
 		}

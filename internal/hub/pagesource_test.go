@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pins"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -36,7 +37,7 @@ func TestWhoMayBeThePage(t *testing.T) {
 		before := func(name string) pins.Pin { return pins.Pin{Name: name, Key: "k"} }
 		zoeFirst := []pins.Pin{since("zoe", 1), since("000", 2)}
 		for name, c := range map[string]struct {
-			settings  Settings
+			settings  config.Settings
 			instances []fleet.Instance
 			elders    []pins.Pin
 			want      []string
@@ -51,14 +52,14 @@ func TestWhoMayBeThePage(t *testing.T) {
 			"an older agent without a ComfyUI":       {instances: []fleet.Instance{a1111, old}, elders: append([]pins.Pin{since("a1111", 0)}, zoeFirst...), want: []string{"zoe-1"}},
 			"one of those from before":               {instances: []fleet.Instance{rogue, old}, elders: []pins.Pin{before("yan"), before("zoe"), since("000", 2)}, want: []string{"zoe-1"}},
 			"the first of those from before":         {instances: []fleet.Instance{old, ofAgent("yan-1", "yan")}, elders: []pins.Pin{before("yan"), before("zoe")}, want: []string{"yan-1", "zoe-1"}},
-			"static ones in the Caddyfile's order":   {settings: Settings{Instances: []string{static.URL, second.URL}}, instances: []fleet.Instance{rogue, second, static}, elders: zoeFirst, want: []string{static.Name, second.Name}},
-			"no agent beside static ones":            {settings: Settings{Instances: []string{static.URL}}, instances: []fleet.Instance{rogue, old}, elders: zoeFirst},
-			"no agent by the name of a static one":   {settings: Settings{Instances: []string{static.URL}}, instances: []fleet.Instance{ofAgent(static.Name, "000")}, elders: zoeFirst},
-			"whom the operator names":                {settings: Settings{Primary: []string{"000"}, Instances: []string{static.URL}}, instances: []fleet.Instance{rogue, old, static}, elders: zoeFirst, want: []string{"000-1"}},
-			"whom the operator names, in order":      {settings: Settings{Primary: []string{"zoe-1", "000"}}, instances: []fleet.Instance{rogue, old}, elders: zoeFirst, want: []string{"zoe-1", "000-1"}},
-			"nobody else than the operator names":    {settings: Settings{Primary: []string{"gone"}}, instances: []fleet.Instance{rogue, old}, elders: zoeFirst},
-			"a tunnel that the operator names":       {settings: Settings{Primary: []string{"!"}}, instances: []fleet.Instance{tunnel, old}, elders: zoeFirst, want: []string{"!t"}},
-			"no worker, even if an operator says so": {settings: Settings{Primary: []string{"!w"}}, instances: []fleet.Instance{worker, old}, elders: zoeFirst},
+			"static ones in the Caddyfile's order":   {settings: config.Settings{Instances: []string{static.URL, second.URL}}, instances: []fleet.Instance{rogue, second, static}, elders: zoeFirst, want: []string{static.Name, second.Name}},
+			"no agent beside static ones":            {settings: config.Settings{Instances: []string{static.URL}}, instances: []fleet.Instance{rogue, old}, elders: zoeFirst},
+			"no agent by the name of a static one":   {settings: config.Settings{Instances: []string{static.URL}}, instances: []fleet.Instance{ofAgent(static.Name, "000")}, elders: zoeFirst},
+			"whom the operator names":                {settings: config.Settings{Primary: []string{"000"}, Instances: []string{static.URL}}, instances: []fleet.Instance{rogue, old, static}, elders: zoeFirst, want: []string{"000-1"}},
+			"whom the operator names, in order":      {settings: config.Settings{Primary: []string{"zoe-1", "000"}}, instances: []fleet.Instance{rogue, old}, elders: zoeFirst, want: []string{"zoe-1", "000-1"}},
+			"nobody else than the operator names":    {settings: config.Settings{Primary: []string{"gone"}}, instances: []fleet.Instance{rogue, old}, elders: zoeFirst},
+			"a tunnel that the operator names":       {settings: config.Settings{Primary: []string{"!"}}, instances: []fleet.Instance{tunnel, old}, elders: zoeFirst, want: []string{"!t"}},
+			"no worker, even if an operator says so": {settings: config.Settings{Primary: []string{"!w"}}, instances: []fleet.Instance{worker, old}, elders: zoeFirst},
 		} {
 			may := choose(&c.settings, c.instances, c.elders)
 			var names []string
@@ -91,7 +92,7 @@ func TestPageComesWithItsNodes(t *testing.T) {
 		b := newBench(t, 0)
 		b.settings.Instances = []string{front.URL}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		name := must(InstanceName(front.URL))(t)
+		name := must(fleet.StaticName(front.URL))(t)
 		eventually(t, func() bool { return b.hub.clients.ByName(name) != nil }, time.Minute, time.Millisecond)
 		answered(b.get("/"))(t, http.StatusServiceUnavailable)
 		close(known)
@@ -106,7 +107,7 @@ func TestPageComesWithItsNodes(t *testing.T) {
 func TestStatsTellOfThePage(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1, func(b *bench) { b.settings.Operators = []string{"root"} })
-	name := must(InstanceName(b.instances[0].url()))(t)
+	name := must(fleet.StaticName(b.instances[0].url()))(t)
 	comes := func(v *visitor, want string) {
 		t.Helper()
 		eventually(t, func() bool {

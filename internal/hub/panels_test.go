@@ -17,6 +17,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
@@ -108,7 +109,7 @@ func panelBench(t *testing.T, change ...func(*bench)) *bench {
 		count = 0
 		change = append(change, func(b *bench) { b.settings.Instances = append(b.settings.Instances, real) })
 	}
-	return newBench(t, count, append(change, func(b *bench) { b.settings.Passthrough = PassthroughOn })...)
+	return newBench(t, count, append(change, func(b *bench) { b.settings.Passthrough = config.PassthroughOn })...)
 }
 
 // TestNodeAnswersOneClient: a message that a custom node sends to the client id of

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"github.com/comfyhub/comfyhub/internal/lastknown"
+	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/userdata"
 	"github.com/comfyhub/comfyhub/internal/webui"
 )
@@ -13,7 +14,7 @@ func (h *Hub) Users() *userdata.Store { return h.users }
 func (h *Hub) Jobs() *Jobs { return h.jobs }
 
 // Links makes and opens links to files. It is available after the first Start.
-func (h *Hub) Links() *Links { return h.links }
+func (h *Hub) Links() *links.Links { return h.links }
 
 // Insight shows the fleet and the jobs as viewers may see them. It is available after the first
 // Start.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
@@ -97,21 +98,21 @@ func TestPassthrough(t *testing.T) {
 		b := packed(t, p)
 		const off, read = `^\{"error": \{"type": "passthrough_off"`, `^\{"error": \{"type": "passthrough_read"`
 		for _, c := range []struct {
-			policy               PassthroughPolicy
+			policy               config.PassthroughPolicy
 			tenant               string
 			file, read, post, ws int // statuses
 		}{
 			{"", "", passes, passes, passes, 101},
 			{"", "ada", passes, passes, 403, 403},
-			{PassthroughOn, "ada", passes, passes, passes, 101},
-			{PassthroughRead, "", passes, passes, 403, 403},
-			{PassthroughOff, "", passes, 403, 403, 403},
-			{PassthroughOff, "ada", passes, 403, 403, 403},
+			{config.PassthroughOn, "ada", passes, passes, passes, 101},
+			{config.PassthroughRead, "", passes, passes, 403, 403},
+			{config.PassthroughOff, "", passes, 403, 403, 403},
+			{config.PassthroughOff, "ada", passes, 403, 403, 403},
 		} {
 			b.settings.Passthrough, b.tenant = c.policy, c.tenant
 			require.NoError(t, b.hub.Start(t.Context(), b.settings))
 			want := map[int]string{passes: "one"}
-			if want[http.StatusForbidden] = read; c.policy == PassthroughOff {
+			if want[http.StatusForbidden] = read; c.policy == config.PassthroughOff {
 				want[http.StatusForbidden] = off
 			}
 			b.play([]exchange{
@@ -149,7 +150,7 @@ func TestSocketsOfNodesEnd(t *testing.T) {
 			t.Parallel()
 			p := newPack(t, "one", sim.Config{})
 			b := newBench(t, 0, withKeys(api.KeysRequired), func(b *bench) {
-				b.settings.Passthrough = PassthroughOn
+				b.settings.Passthrough = config.PassthroughOn
 				b.settings.TenantLimits.Sockets = 1
 				b.settings.Instances = append(b.settings.Instances, p.URL)
 			})
@@ -196,7 +197,7 @@ func TestComfyV2PathsStayHere(t *testing.T) {
 			rest.ServeHTTP(w, r)
 		})
 		b := newBench(t, 0, func(b *bench) {
-			b.settings.Passthrough = PassthroughOn
+			b.settings.Passthrough = config.PassthroughOn
 			b.settings.Instances = append(b.settings.Instances, front.URL)
 		})
 		for path, status := range map[string]int{

@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
@@ -297,7 +298,7 @@ func FuzzRouter(f *testing.F) {
 		f.Add(http.MethodHead, path)
 		f.Add(http.MethodDelete, path)
 	}
-	server := NewRooms(New(Identity{}))
+	server := NewRooms(New(config.Identity{}))
 	named := &api.Router{} // the hub's table with handlers that report their name
 	hit := ""
 	for _, table := range server.Routers() {

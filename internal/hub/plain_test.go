@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -260,7 +261,7 @@ func TestPlainIdempotency(t *testing.T) {
 func TestPlainLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 1, func(b *bench) {
-			b.settings.TenantLimits = TenantLimits{Waiting: 1, Sockets: 2}
+			b.settings.TenantLimits = config.TenantLimits{Waiting: 1, Sockets: 2}
 			b.settings.MaxBody = 64 << 10
 		})
 		b.tenant = "ann"
@@ -301,16 +302,16 @@ func TestPlainLimits(t *testing.T) {
 func TestPlainAPISwitch(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		for _, c := range []struct {
-			at       PlainAPI
+			at       config.PlainAPI
 			root, v1 int
-		}{{PlainAPIRoot, 200, 200}, {PlainAPIV1, 404, 200}, {PlainAPIOff, 404, 404}} {
+		}{{config.PlainAPIRoot, 200, 200}, {config.PlainAPIV1, 404, 200}, {config.PlainAPIOff, 404, 404}} {
 			b.settings.PlainAPI = c.at
 			require.NoError(t, b.hub.Start(t.Context(), b.settings))
 			require.Equal(t, c.root, statusOf(b.get("/stats")), c.at)
 			require.Equal(t, c.v1, statusOf(b.get("/hub/v1/stats")), c.at)
 			b.gets("/system_stats")
 		}
-		b.settings.PlainAPI = PlainAPIRoot
+		b.settings.PlainAPI = config.PlainAPIRoot
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
 		// A custom node may have a route of the same name: the hub has just one method of it.
 		require.Equal(t, http.StatusNotFound, statusOf(b.get("/submit")), "the instance's answer")

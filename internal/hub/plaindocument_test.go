@@ -12,6 +12,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // contract is the OpenAPI document of the plain job API, as a hub serves it. The schemas
@@ -64,7 +66,7 @@ func (c contract) documents(method, path string, status int, contentType string,
 
 // Every route of the document is there, and answers as it says.
 func TestPlainDocument(t *testing.T) {
-	inBench(t, benchOf(1, func(b *bench) { b.settings.TenantLimits = TenantLimits{Waiting: 1, Sockets: 1} }), func(t *testing.T, b *bench) {
+	inBench(t, benchOf(1, func(b *bench) { b.settings.TenantLimits = config.TenantLimits{Waiting: 1, Sockets: 1} }), func(t *testing.T, b *bench) {
 		b.tenant = "ann"
 		c := b.contract()
 		ask := func(method, path, id, body string) string {

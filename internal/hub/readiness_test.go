@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -83,8 +84,8 @@ func TestNotReadyWhileRedisTakesNothing(t *testing.T) {
 	require.ErrorIs(t, b.hub.Ready(t.Context()), redis.ErrUnavailable)
 	require.ErrorContains(t, b.hub.Ready(t.Context()), "READONLY")
 	finding := b.hub.Checkup().Findings(t.Context())
-	require.Contains(t, finding, Finding{
-		LevelError, "redis", b.hub.Ready(t.Context()).Error(), "prompts are refused until Redis answers and stores what scripts write",
+	require.Contains(t, finding, config.Finding{
+		Level: config.LevelError, About: "redis", Says: b.hub.Ready(t.Context()).Error(), Do: "prompts are refused until Redis answers and stores what scripts write",
 	})
 	require.NoError(t, client.SlaveOf(t.Context(), "NO", "ONE").Err())
 	b.becomesReady()

@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -19,10 +21,10 @@ import (
 func TestReserved(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var own string
-		b := shared(t, TenantLimits{}, func(b *bench) {
+		b := shared(t, config.TenantLimits{}, func(b *bench) {
 			b.instances = append(b.instances, newInstance(t, sim.Config{}), newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}))
-			own, _ = InstanceName(b.instances[0].url())
-			b.settings.Reserved = []Reservation{{Instances: own, Tenants: []string{"ada", "studio"}}}
+			own, _ = fleet.StaticName(b.instances[0].url())
+			b.settings.Reserved = []schedule.Reservation{{Instances: own, Tenants: []string{"ada", "studio"}}}
 		})
 		eventually(t, b.hub.classes.beginning.hasLooked, time.Minute, 5*time.Millisecond)
 		post := func(tenant, graph string) (int, string) {
@@ -67,7 +69,7 @@ func TestInstancesShareAGPU(t *testing.T) {
 				// Every checkpoint of the simulator takes more than 2 GiB.
 				i := newInstance(t, sim.Config{VRAM: 7 << 29, Models: map[string][]string{"checkpoints": {"a.safetensors"}}})
 				b.instances = append(b.instances, i)
-				name := must(InstanceName(i.url()))(t)
+				name := must(fleet.StaticName(i.url()))(t)
 				b.settings.GPUs[name] = "left"
 			}
 		})

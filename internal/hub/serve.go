@@ -36,7 +36,7 @@ func (h *Hub) Shows(j job.Job) bool {
 func (h *Hub) Started() bool { return h.started.Load() }
 
 // NoteLogin records a request by a user who has logged in.
-func (h *Hub) NoteLogin() { h.logins.note() }
+func (h *Hub) NoteLogin() { h.logins.Note() }
 
 // Operates reports whether a tenant is an operator of the hub.
 func (h *Hub) Operates(tenant string) bool { return slices.Contains(h.Settings().Operators, tenant) }

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
@@ -110,87 +110,12 @@ func TestSignedLinks(t *testing.T) {
 	})
 }
 
-// newSignerOf returns a signer for a storage.
-func newSignerOf(t testing.TB, location string) *signer {
-	t.Helper()
-	storage := must(files.OpenStorage(t.Context(), location))(t)
-	t.Cleanup(func() { _ = storage.Close() })
-	ring := must(keyring.Open(t.Context(), keyring.Options{Store: storage.KeyStore()}))(t)
-	return newSigner(ring.Sealer(keyring.Links))
-}
-
-func TestSignerKeepsToItsKey(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		now := time.Unix(1_800_000_000, 0)
-		location := t.TempDir()
-		one, same, two := newSignerOf(t, location), newSignerOf(t, location), newSignerOf(t, t.TempDir())
-		for _, name := range []string{"a.png", "with space.mp4", "100%.png", "семь.webp", "a?b#c&d=e.png", "x:1.png"} {
-			ref := job.FileRef{Type: "output", Subfolder: "sub/folder", Filename: name}
-			link := must(one.link("ann", ref, now.Add(-time.Hour), now))(t)
-			u := must(url.Parse(api.LinkPath + link))(t)
-			got := strings.TrimPrefix(u.Path, api.LinkPath)
-			require.Equal(t, name, got)
-
-			for _, s := range []*signer{one, same} {
-				tenant, file, err := s.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now.Add(-time.Second))
-				require.NoError(t, err)
-				require.Equal(t, "ann", tenant)
-				require.Equal(t, ref, file)
-			}
-			_, _, err := one.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now)
-			require.ErrorIs(t, err, ErrLinkExpired)
-			_, _, err = two.open(t.Context(), got, u.Query().Get("exp"), u.Query().Get("sig"), now.Add(-time.Second))
-			require.ErrorIs(t, err, ErrLinkForged)
-		}
-	})
-}
-
-// Even with a key of the hub, nobody can make a link that works longer than the
-// hub itself would allow.
-func TestLinkLifeIsBoundedWhenOpened(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		now := time.Unix(1_800_000_000, 0)
-		s := newSignerOf(t, t.TempDir())
-		ref := job.FileRef{Type: "output", Filename: "a.png"}
-		for _, tc := range []struct {
-			name            string
-			issued, expires time.Duration // from now
-			want            error
-		}{
-			{"the longest", 0, MaxLinkLife, nil},
-			{"made by a hub whose clock is ahead", clockSkew, MaxLinkLife + clockSkew, nil},
-			{"nearly over", -MaxLinkLife + time.Second, time.Second, nil},
-			{"over", -MaxLinkLife, 0, ErrLinkExpired},
-			{"too long", 0, MaxLinkLife + time.Second, ErrLinkTooLong},
-			{"for ever", 0, 100 * 365 * 24 * time.Hour, ErrLinkTooLong},
-			{"for ever, made in the future", 99 * 365 * 24 * time.Hour, 99*365*24*time.Hour + time.Hour, ErrLinkTooLong},
-			{"renewed", -MaxLinkLife, time.Hour, ErrLinkTooLong},
-			{"made later than now", time.Hour, 2 * time.Hour, ErrLinkTooLong},
-		} {
-			link := must(s.link("ann", ref, now.Add(tc.issued), now.Add(tc.expires)))(t)
-			u := must(url.Parse(api.LinkPath + link))(t)
-			_, _, err := s.open(t.Context(), "a.png", u.Query().Get("exp"), u.Query().Get("sig"), now)
-			require.ErrorIs(t, err, tc.want, tc.name)
-		}
-	})
-}
-
 func TestLinkThatIsValidForTooLongIsRefused(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		name := b.finished(b.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
-		now := time.Now()
-		link := must(b.hub.links.signer.link("", job.FileRef{Type: "output", Filename: name}, now, now.AddDate(10, 0, 0)))(t)
+		link := must(b.hub.links.Make(t.Context(), job.DefaultTenant, job.FileRef{Type: "output", Filename: name}, time.Now().AddDate(10, 0, 0)))(t)
 		body := answered(b.get(api.LinkPath+link))(t, http.StatusForbidden)
 		require.Contains(t, string(body), "longer than links may")
-	})
-}
-
-func FuzzSignerOpen(f *testing.F) {
-	s := newSignerOf(f, f.TempDir())
-	f.Add("a.png", "1800000000", "AAAA")
-	f.Fuzz(func(t *testing.T, name, exp, sig string) {
-		_, _, err := s.open(t.Context(), name, exp, sig, time.Unix(1, 0))
-		require.ErrorIs(t, err, ErrLinkForged)
 	})
 }
 
@@ -255,7 +180,7 @@ func TestSecretsGoWhereTheyMay(t *testing.T) {
 	b := newBench(t, 0, func(b *bench) {
 		b.settings.Instances = []string{own.url, other.url}
 		for n, url := range b.settings.Instances {
-			names[n], _ = InstanceName(url)
+			names[n], _ = fleet.StaticName(url)
 		}
 		b.settings.SecretsTo = []string{names[0]}
 	})
@@ -295,7 +220,7 @@ func TestSecretsOfNobody(t *testing.T) {
 	require.Zero(t, only.given("very secret"))
 	var warned bool
 	for _, f := range b.hub.Checkup().Findings(t.Context()) {
-		warned = warned || f.Level == LevelWarning && strings.Contains(f.Says, "secrets_to names gpu*")
+		warned = warned || f.Level == config.LevelWarning && strings.Contains(f.Says, "secrets_to names gpu*")
 	}
 	require.True(t, warned)
 }

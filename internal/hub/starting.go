@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -34,7 +35,7 @@ const (
 type beginning struct {
 	fleet    *fleet.Registry
 	dispatch *dispatch.Dispatcher
-	settings func() *Settings
+	settings func() *config.Settings
 	// since is when the hub began to serve.
 	since   func() time.Time
 	looked  <-chan struct{}

@@ -12,11 +12,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 )
-
-// InstanceName returns the name of an instance without an agent, by its URL.
-func InstanceName(url string) (string, error) { return fleet.StaticName(url) }
 
 // staticInstances are the instances that have no agent, which the hub itself watches. Those of
 // A1111's API are reached through a facade.
@@ -75,7 +73,7 @@ func (s *staticInstances) apply(comfyUI, a1111 []string) error {
 }
 
 func (s *staticInstances) watchComfyUI(address string) error {
-	client, err := comfyui.NewClient(address, comfyui.Options{UserAgent: userAgent, Dial: s.hub.id.dial()})
+	client, err := comfyui.NewClient(address, comfyui.Options{UserAgent: userAgent, Dial: s.hub.id.Dial()})
 	if err != nil {
 		return err
 	}
@@ -96,7 +94,7 @@ func (s *staticInstances) watchA1111(address string) error {
 	if err != nil {
 		return err
 	}
-	facade, err := a1111.Open(address, a1111.Options{Dir: dir, Logger: s.hub.log().With("instance", name), Dial: s.hub.id.dial()})
+	facade, err := a1111.Open(address, a1111.Options{Dir: dir, Logger: s.hub.log().With("instance", name), Dial: s.hub.id.Dial()})
 	if err != nil {
 		return err
 	}
@@ -162,7 +160,7 @@ func (s *staticInstances) close() {
 }
 
 // userAgent is how the hub identifies itself to instances.
-const userAgent = "ComfyHub/" + Version
+const userAgent = "ComfyHub/" + config.Version
 
 // describe turns what the hub itself has observed about an instance into the report that an agent
 // would have sent.

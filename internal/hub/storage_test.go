@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	_ "github.com/comfyhub/comfyhub/internal/files/s3"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -72,7 +73,7 @@ func TestHubsShareAnObjectStore(t *testing.T) {
 	left := must(filepath.Glob(filepath.Join(one.id.Data, "files")))(t)
 	require.Empty(t, left, "no file of a client is in the data folder")
 
-	other := New(Identity{Redis: server.URL(), Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	other := New(config.Identity{Redis: server.URL(), Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	err := other.Start(context.Background(), one.settings)
 	require.ErrorIs(t, err, files.ErrNotShared)
 	require.ErrorContains(t, err, "the hubs of this Redis use different storages")
@@ -155,8 +156,8 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	require.Contains(t, log.String(), "nothing is deleted from the storage")
 	require.InDelta(t, 0, second.metric("comfyhub_storage_bound"), 0)
 	told := func() bool {
-		return slices.ContainsFunc(second.hub.Checkup().Findings(t.Context()), func(f Finding) bool {
-			return f.Level == LevelError && f.About == "storage" && strings.Contains(f.Do, "caddy comfyhub adopt-storage")
+		return slices.ContainsFunc(second.hub.Checkup().Findings(t.Context()), func(f config.Finding) bool {
+			return f.Level == config.LevelError && f.About == "storage" && strings.Contains(f.Do, "caddy comfyhub adopt-storage")
 		})
 	}
 	require.True(t, told())

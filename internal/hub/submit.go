@@ -13,11 +13,13 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/rules"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
@@ -92,9 +94,9 @@ type Submitter struct {
 	streams  *stream.Streams
 	store    *files.Store
 	held     *files.Held
-	limitsOf func(tenant string) TenantLimits
+	limitsOf func(tenant string) config.TenantLimits
 	// rulesOf returns the rules for what a tenant may run.
-	rulesOf func(tenant string) Rules
+	rulesOf func(tenant string) rules.Rules
 	// door opens the door of a job that is about to be queued.
 	door func(key string) door
 	// patience is how long an instance may take to accept or refuse a prompt.

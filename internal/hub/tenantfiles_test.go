@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -91,7 +92,7 @@ func TestTenantInputs(t *testing.T) {
 	t.Parallel()
 	sized := func(letter string) string { return string(bytes.Repeat([]byte(letter), 400)) }
 	runInBubble(t, "inputs", func(t *testing.T) {
-		b := shared(t, TenantLimits{Inputs: 1000}, func(b *bench) { b.settings.InputAge = time.Hour })
+		b := shared(t, config.TenantLimits{Inputs: 1000}, func(b *bench) { b.settings.InputAge = time.Hour })
 		for _, u := range [][]string{{"1.png", "a"}, {"again.png", "a"}, {"1.png", "a"}, {"2.png", "b", "type", "output"}} {
 			status, answer := b.uploadAs("ann", u[0], sized(u[1]), u[2:]...)
 			require.Equal(t, http.StatusOK, status, answer)
@@ -113,7 +114,7 @@ func TestTenantInputs(t *testing.T) {
 		answered(b.uploadAs("ann", "5.png", sized("e")))(t, http.StatusOK, "unused uploads have gone")
 	})
 	runInBubble(t, "input_files", func(t *testing.T) {
-		b := shared(t, TenantLimits{InputFiles: 2})
+		b := shared(t, config.TenantLimits{InputFiles: 2})
 		for _, name := range []string{"1.png", "2.png"} {
 			status, answer := b.uploadAs("ann", name, "x")
 			require.Equal(t, http.StatusOK, status, answer)
@@ -129,7 +130,7 @@ func TestTenantInputs(t *testing.T) {
 // A tenant's count of uploads is gone with the last of them.
 func TestUploadCountsDoNotLeak(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{InputFiles: 10})
+		b := shared(t, config.TenantLimits{InputFiles: 10})
 		for _, u := range [][2]string{{"1.png", "x"}, {"2.png", "x"}, {"3.png", "y"}, {"1.png", "z"}} {
 			answered(b.uploadAs("ann", u[0], u[1], "overwrite", "true"))(t, http.StatusOK)
 		}
@@ -154,7 +155,7 @@ func TestTenantHistorySize(t *testing.T) {
 		"of a tenant": func(b *bench, size int64) { b.settings.TenantLimits.HistorySize = 3 * size },
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			b := shared(t, TenantLimits{}, serving(sim.Config{}))
+			b := shared(t, config.TenantLimits{}, serving(sim.Config{}))
 			run := func(tenant string, n int) {
 				id := fmt.Sprintf("%s-%d", tenant, n)
 				b.acts(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, picture(0x100000+n), id))

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
 // shared is a hub whose visitors log in with a header, so that several tenants can
 // send requests at once.
-func shared(t *testing.T, limits TenantLimits, change ...func(*bench)) *bench {
+func shared(t *testing.T, limits config.TenantLimits, change ...func(*bench)) *bench {
 	t.Helper()
 	b := newBench(t, 0, append([]func(*bench){func(b *bench) { b.settings.TenantLimits = limits }}, change...)...)
 	b.web.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,21 +77,21 @@ func (b *bench) openAt(tenant, path string) (status int, answer string) {
 
 func TestDefaultTenantLimits(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := New(Identity{Data: t.TempDir()})
-		whole := h.limitsOf("default")
-		require.Equal(t, TenantLimits{History: 10_000}, whole, "alone, they are everybody")
-		require.Equal(t, 2500, h.limitsOf("ann").Sockets)
-		require.Equal(t, 2500, h.limitsOf("ann").Waiting)
-		require.Positive(t, h.limitsOf("ann").Userdata)
+		h := New(config.Identity{Data: t.TempDir()})
+		whole := h.tenants.Limits("default")
+		require.Equal(t, config.TenantLimits{History: 10_000}, whole, "alone, they are everybody")
+		require.Equal(t, 2500, h.tenants.Limits("ann").Sockets)
+		require.Equal(t, 2500, h.tenants.Limits("ann").Waiting)
+		require.Positive(t, h.tenants.Limits("ann").Userdata)
 
-		h.logins.note()
-		require.Equal(t, h.limitsOf("ann"), h.limitsOf("default"), "beside people who log in they are one tenant")
+		h.logins.Note()
+		require.Equal(t, h.tenants.Limits("ann"), h.tenants.Limits("default"), "beside people who log in they are one tenant")
 
-		other := New(Identity{Data: t.TempDir()})
-		other.config.Store(new(Settings{TenantLimits: TenantLimits{Sockets: 3, Userdata: 5}}.withDefaults()))
+		other := New(config.Identity{Data: t.TempDir()})
+		other.config.Store(new(config.Settings{TenantLimits: config.TenantLimits{Sockets: 3, Userdata: 5}}.WithDefaults()))
 		for _, tenant := range []string{"default", "ann"} {
-			require.Equal(t, 3, other.limitsOf(tenant).Sockets, "what is set holds for each")
-			require.Equal(t, int64(5), other.limitsOf(tenant).Userdata)
+			require.Equal(t, 3, other.tenants.Limits(tenant).Sockets, "what is set holds for each")
+			require.Equal(t, int64(5), other.tenants.Limits(tenant).Userdata)
 		}
 	})
 }
@@ -98,20 +99,20 @@ func TestDefaultTenantLimits(t *testing.T) {
 // A restarted hub still knows that people log in.
 func TestLoginsOutliveTheProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{})
-		require.False(t, b.hub.logins.lately())
+		b := shared(t, config.TenantLimits{})
+		require.False(t, b.hub.logins.Lately())
 		b.as("ann", "GET", "/queue", "")
-		require.True(t, b.hub.logins.lately())
-		require.NoError(t, b.hub.logins.share(t.Context(), b.hub.db))
+		require.True(t, b.hub.logins.Lately())
+		require.NoError(t, b.hub.logins.Share(t.Context(), b.hub.db))
 		b.stop()
 		b.start()
-		eventually(t, b.hub.logins.lately, time.Minute, 5*time.Millisecond)
+		eventually(t, b.hub.logins.Lately, time.Minute, 5*time.Millisecond)
 	})
 }
 
 func TestTenantSockets(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{Sockets: 2})
+		b := shared(t, config.TenantLimits{Sockets: 2})
 		for _, client := range []string{"1", "2"} {
 			require.Equal(t, http.StatusSwitchingProtocols, statusOf(b.open("ann", client)))
 		}
@@ -126,17 +127,17 @@ func TestTenantSockets(t *testing.T) {
 func TestTenantSocketsOfNodes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		limits Settings
+		limits config.Settings
 		status int
 	}{
-		"number": {Settings{TenantLimits: TenantLimits{Sockets: 2}}, http.StatusTooManyRequests},
+		"number": {config.Settings{TenantLimits: config.TenantLimits{Sockets: 2}}, http.StatusTooManyRequests},
 		// An eighth is for what arrives, and a quarter of that for one tenant.
-		"memory": {Settings{BodyMemory: 32 * 300 << 10}, http.StatusServiceUnavailable},
+		"memory": {config.Settings{BodyMemory: 32 * 300 << 10}, http.StatusServiceUnavailable},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
 			p := newPack(t, "one", sim.Config{})
 			b := shared(t, tt.limits.TenantLimits, func(b *bench) {
-				b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, PassthroughOn
+				b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, config.PassthroughOn
 				b.settings.Instances = append(b.settings.Instances, p.URL)
 			})
 			for range 2 {
@@ -152,7 +153,7 @@ func TestTenantSocketsOfNodes(t *testing.T) {
 
 func TestTenantQueue(t *testing.T) {
 	t.Parallel()
-	for limit, limits := range map[string]TenantLimits{
+	for limit, limits := range map[string]config.TenantLimits{
 		"waiting":    {Waiting: 2},
 		"queue_size": {QueueSize: 1000}, // one of these is larger
 	} {
@@ -180,9 +181,9 @@ func TestTenantQueue(t *testing.T) {
 // nobody.
 func TestTenantRunning(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{Running: 1}, func(b *bench) {
+		b := shared(t, config.TenantLimits{Running: 1}, func(b *bench) {
 			b.instances = append(b.instances, newInstance(t, sim.Config{}), newInstance(t, sim.Config{}))
-			b.settings.TenantLimitsOf = map[string]TenantLimits{"cyd": {Running: 2}}
+			b.settings.TenantLimitsOf = map[string]config.TenantLimits{"cyd": {Running: 2}}
 		})
 		post := func(tenant, id string, graph string) {
 			t.Helper()
@@ -221,7 +222,7 @@ func TestTenantRunning(t *testing.T) {
 // A tenant that has used up its time for a day is refused, and told when it may go on.
 func TestTenantGPUTime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{GPUTime: time.Millisecond}, serving(sim.Config{}))
+		b := shared(t, config.TenantLimits{GPUTime: time.Millisecond}, serving(sim.Config{}))
 		post := func(tenant string, n int) (int, string) {
 			return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(n)))
 		}
@@ -244,7 +245,7 @@ func TestTenantUserdata(t *testing.T) {
 		return b.as(tenant, "POST", "/userdata/"+name, strings.Repeat("x", size))
 	}
 	runInBubble(t, "userdata", func(t *testing.T) {
-		b := shared(t, TenantLimits{Userdata: 1000})
+		b := shared(t, config.TenantLimits{Userdata: 1000})
 		for _, name := range []string{"1", "2"} {
 			status, answer := store(b, "ann", name, 450)
 			require.Equal(t, http.StatusOK, status, answer)
@@ -267,7 +268,7 @@ func TestTenantUserdata(t *testing.T) {
 		b.refused("userdata", status, answer)
 	})
 	runInBubble(t, "userdata_files", func(t *testing.T) {
-		b := shared(t, TenantLimits{UserdataFiles: 3})
+		b := shared(t, config.TenantLimits{UserdataFiles: 3})
 		status, answer := store(b, "ann", "a%2Fb%2Fc", 1) // two folders and a file
 		require.Equal(t, http.StatusOK, status, answer)
 		for _, name := range []string{"d", "a%2Fe%2Ff"} {
@@ -279,7 +280,7 @@ func TestTenantUserdata(t *testing.T) {
 		answered(store(b, "ann", "a%2Fd", 1))(t, http.StatusOK)
 	})
 	runInBubble(t, "users share", func(t *testing.T) {
-		b := shared(t, TenantLimits{UserdataFiles: 5}, func(b *bench) { b.settings.MultiUser = true })
+		b := shared(t, config.TenantLimits{UserdataFiles: 5}, func(b *bench) { b.settings.MultiUser = true })
 		stored := 0
 		for n := range 6 {
 			id := b.acts("ann", "POST", "/users", fmt.Sprintf(`{"username": "user %d"}`, n))
@@ -296,8 +297,8 @@ func TestTenantUserdata(t *testing.T) {
 func TestBandOfAPrompt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newBench(t, 0, func(b *bench) {
-			b.settings.TenantLimits = TenantLimits{Band: job.Normal}
-			b.settings.TenantLimitsOf = map[string]TenantLimits{"ada": {Band: job.Interactive}, "batch": {Band: job.Bulk}}
+			b.settings.TenantLimits = config.TenantLimits{Band: job.Normal}
+			b.settings.TenantLimitsOf = map[string]config.TenantLimits{"ada": {Band: job.Interactive}, "batch": {Band: job.Bulk}}
 		})
 		for _, c := range []struct {
 			tenant     string

@@ -19,6 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
@@ -342,7 +343,7 @@ func TestCheckTellsOfAgentsThatRefuse(t *testing.T) {
 	box.say(up("box", web.URL+"/i/box"))
 	eventually(t, func() bool {
 		for _, f := range h.hub.Checkup().Findings(t.Context()) {
-			if f.Level == LevelWarning && f.Says == "box is up, but this hub has no connection to it" {
+			if f.Level == config.LevelWarning && f.Says == "box is up, but this hub has no connection to it" {
 				return true
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/traces"
 )
 
@@ -26,7 +27,7 @@ func (t *tracing) set(ctx context.Context, on bool) error {
 		t.close(ctx)
 	case t.now.Load() == nil:
 		// Whatever exports spans outlives the start.
-		tracer, err := traces.Open(context.WithoutCancel(ctx), Version)
+		tracer, err := traces.Open(context.WithoutCancel(ctx), config.Version)
 		if err != nil {
 			return err
 		}

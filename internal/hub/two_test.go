@@ -23,6 +23,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/engine"
@@ -242,10 +243,10 @@ func TestLargeResultsAcrossHubs(t *testing.T) {
 func TestIDsOnOneFolder(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	one := New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
-	two := New(Identity{Data: folder, GossipBind: "localhost:0"}).ownID()
+	one := New(config.Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
+	two := New(config.Identity{Data: folder, GossipBind: "localhost:0"}).ownID()
 	require.NotEqual(t, one, two)
-	again := New(Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
+	again := New(config.Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
 	require.Equal(t, one, again)
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -44,7 +45,7 @@ func (b *bench) usage(tenant, query string) map[string]usageRow {
 // What each tenant has used can be read: by the tenant itself, and for everybody by an operator.
 func TestUsageOfTenants(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{}, func(b *bench) {
+		b := shared(t, config.TenantLimits{}, func(b *bench) {
 			b.settings.Operators = []string{"root"}
 			b.instances = append(b.instances, newInstance(t, sim.Config{}))
 		})
@@ -127,8 +128,8 @@ func TestAudit(t *testing.T) {
 // others are not.
 func TestTenantRate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{Rate: 2}, func(b *bench) {
-			b.settings.TenantLimitsOf = map[string]TenantLimits{"bob": {Rate: 1000}}
+		b := shared(t, config.TenantLimits{Rate: 2}, func(b *bench) {
+			b.settings.TenantLimitsOf = map[string]config.TenantLimits{"bob": {Rate: 1000}}
 			b.instances = append(b.instances, newInstance(t, sim.Config{}))
 		})
 		body := func(n int) string { return fmt.Sprintf(`{"prompt": %s}`, picture(n)) }
@@ -152,7 +153,7 @@ func TestTenantRate(t *testing.T) {
 // A tenant whose files take up too much is refused until some are gone.
 func TestTenantStorage(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		b := shared(t, TenantLimits{Storage: 10_000}, serving(sim.Config{}))
+		b := shared(t, config.TenantLimits{Storage: 10_000}, serving(sim.Config{}))
 		post := func(tenant string) (int, string) {
 			return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(7)))
 		}

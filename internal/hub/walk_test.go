@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/a1111"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
@@ -342,7 +343,7 @@ func TestA1111Passthrough(t *testing.T) {
 		require.Equal(t, status, statusOf(c.do("GET", path, "")), path)
 	}
 	require.Equal(t, http.StatusForbidden, statusOf(c.do("POST", "/sdapi/v1/shutdown", "")))
-	b.settings.Passthrough = PassthroughOn
+	b.settings.Passthrough = config.PassthroughOn
 	require.NoError(t, b.hub.Start(t.Context(), b.settings))
 	require.Equal(t, http.StatusNotFound, statusOf(c.do("GET", "/sdapi/v1/log", "")), "the server's answer")
 	require.Equal(t, http.StatusForbidden, statusOf(c.do("POST", "/sdapi/v1/shutdown", "")), "that needs manager")

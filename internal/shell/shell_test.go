@@ -22,6 +22,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/api/mount"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
@@ -53,9 +54,9 @@ func newHub(t *testing.T) string {
 	ctx, end := context.WithCancel(context.Background())
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(ctx, ln) })
-	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	h := hub.New(config.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	all := mount.New(h)
-	require.NoError(t, h.Start(t.Context(), hub.Settings{
+	require.NoError(t, h.Start(t.Context(), config.Settings{
 		Logger: slog.New(slog.DiscardHandler), Instances: []string{"http://" + ln.Addr().String()},
 	}))
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -8,11 +8,11 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // passthrough is the policy for a caller.
-func (c *Room) passthrough(a api.Requester) hub.PassthroughPolicy {
+func (c *Room) passthrough(a api.Requester) config.PassthroughPolicy {
 	return c.hub.Settings().PassthroughOf(a.Login)
 }
 
@@ -22,15 +22,15 @@ func (c *Room) mayPass(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	if isManager(r, asked) {
 		return c.mayManage(w, r, a, asked)
 	}
-	needs := hub.PassthroughOn
+	needs := config.PassthroughOn
 	switch {
 	case isStatic(r, asked):
 		return true
 	case api.IsRead(r) && !upgrades(r):
-		needs = hub.PassthroughRead
+		needs = config.PassthroughRead
 	}
 	policy := c.passthrough(a)
-	if (policy == hub.PassthroughOn || policy == needs) && (!a.ReadOnly || needs == hub.PassthroughRead) {
+	if (policy == config.PassthroughOn || policy == needs) && (!a.ReadOnly || needs == config.PassthroughRead) {
 		return true
 	}
 	api.WriteError(w, api.Error{
@@ -85,7 +85,7 @@ func (c *Room) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester
 		return true
 	}
 	name := strings.TrimPrefix(asked.Bare().String(), "/v2")
-	if slices.Contains(managerReads, name) && api.IsRead(r) && !upgrades(r) && !api.QueryOf(r).Has("value") && c.passthrough(a) != hub.PassthroughOff {
+	if slices.Contains(managerReads, name) && api.IsRead(r) && !upgrades(r) && !api.QueryOf(r).Has("value") && c.passthrough(a) != config.PassthroughOff {
 		return true
 	}
 	api.WriteError(w, api.Error{

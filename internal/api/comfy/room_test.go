@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -39,14 +40,14 @@ func newBenchOn(t testing.TB, redis string) *bench {
 	t.Cleanup(instance.Close)
 	web := httptest.NewServer(instance.Handler())
 	t.Cleanup(web.Close)
-	h := hub.New(hub.Identity{Redis: redis, Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	h := hub.New(config.Identity{Redis: redis, Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	logger := slog.New(slog.DiscardHandler)
 	table := &api.Router{}
 	requests := api.NewRequests(h, func() *slog.Logger { return logger }, table)
 	room := New(h, requests)
 	room.AddRoutes(table)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	require.NoError(t, h.Start(t.Context(), hub.Settings{Instances: []string{web.URL}, Logger: logger}))
+	require.NoError(t, h.Start(t.Context(), config.Settings{Instances: []string{web.URL}, Logger: logger}))
 	server := api.NewServer(h, requests, api.Rooms{Own: &api.Router{}, ComfyUI: table, Forward: room.Forward})
 	return &bench{Room: room, t: t, server: server, instance: instance}
 }

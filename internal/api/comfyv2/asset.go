@@ -12,7 +12,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/refusal"
 )
@@ -152,7 +152,7 @@ func (o assets) byHash(r *http.Request, a api.Requester, hash string) (files.Ass
 
 // failAsset answers a request about an asset that cannot be shown.
 func (o assets) failAsset(w http.ResponseWriter, r *http.Request, err error, code string) {
-	if errors.Is(err, files.ErrNotFound) || errors.Is(err, hub.ErrNoFile) {
+	if errors.Is(err, files.ErrNotFound) || errors.Is(err, links.ErrNoFile) {
 		refuse(w, http.StatusNotFound, code, "There is no such asset, or it is not yours.")
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -140,7 +141,7 @@ func (o jobs) outputValues(ctx context.Context, a api.Requester, jobID string, a
 		size := int64(0)
 		if n < sized {
 			f, err := o.hub.Links().File(ctx, a.Tenant, out.ref)
-			if err != nil && !errors.Is(err, hub.ErrNoFile) {
+			if err != nil && !errors.Is(err, links.ErrNoFile) {
 				return nil, err
 			}
 			size = f.Size

@@ -9,8 +9,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -128,7 +128,7 @@ func (o submits) inputValue(ctx context.Context, a api.Requester, id string) (st
 			return "", false, nil
 		}
 		f, err := o.hub.Links().File(ctx, a.Tenant, out)
-		if errors.Is(err, hub.ErrNoFile) {
+		if errors.Is(err, links.ErrNoFile) {
 			return "", false, nil
 		}
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -19,7 +20,7 @@ import (
 // only as written.
 func TestEachRoomAnswersItsRoutes(t *testing.T) {
 	t.Parallel()
-	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	h := hub.New(config.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	a := New(h)
 	ask := func(method, path, body string) (int, string) {
@@ -29,7 +30,7 @@ func TestEachRoomAnswersItsRoutes(t *testing.T) {
 	}
 	status, _ := ask("GET", "/queue", "")
 	require.Equal(t, http.StatusServiceUnavailable, status, "before the start")
-	require.NoError(t, h.Start(t.Context(), hub.Settings{Logger: slog.New(slog.DiscardHandler)}))
+	require.NoError(t, h.Start(t.Context(), config.Settings{Logger: slog.New(slog.DiscardHandler)}))
 	for _, c := range []struct {
 		method, path, body string
 		status             int

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -26,10 +27,10 @@ type walked struct {
 
 func newWalked(t *testing.T) *walked {
 	t.Helper()
-	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	h := hub.New(config.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	s := &walked{API: New(h)}
-	require.NoError(t, h.Start(t.Context(), hub.Settings{Logger: slog.New(slog.DiscardHandler), Operators: []string{"root"}}))
+	require.NoError(t, h.Start(t.Context(), config.Settings{Logger: slog.New(slog.DiscardHandler), Operators: []string{"root"}}))
 	var err error
 	_, s.admin, err = h.Operator().AddKey(t.Context(), apikeys.Wanted{Name: "boss", Scopes: []apikeys.Scope{apikeys.Admin}})
 	require.NoError(t, err)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -25,12 +25,12 @@ func (o *room) postFiles(w http.ResponseWriter, r *http.Request, a api.Requester
 	ask := struct {
 		Filename, Subfolder, Type string
 		ExpiresIn                 int64 `json:"expires_in"` // seconds
-	}{Type: job.TypeOutput, ExpiresIn: int64(hub.LinkLife / time.Second)}
+	}{Type: job.TypeOutput, ExpiresIn: int64(links.LinkLife / time.Second)}
 	if json.Unmarshal(body, &ask) != nil || ask.Filename == "" {
 		api.WriteErrorText(w, http.StatusBadRequest, "filename, and perhaps subfolder, type and expires_in, are needed as JSON")
 		return
 	}
-	if ask.ExpiresIn < 1 || ask.ExpiresIn > int64(hub.MaxLinkLife/time.Second) {
+	if ask.ExpiresIn < 1 || ask.ExpiresIn > int64(links.MaxLinkLife/time.Second) {
 		api.WriteErrorText(w, http.StatusBadRequest, "expires_in: want 1 to 604800 seconds")
 		return
 	}
@@ -38,7 +38,7 @@ func (o *room) postFiles(w http.ResponseWriter, r *http.Request, a api.Requester
 	ref := job.FileRef{Type: ask.Type, Subfolder: ask.Subfolder, Filename: ask.Filename}
 	link, err := o.hub.Links().Make(r.Context(), a.Tenant, ref, expires)
 	switch {
-	case errors.Is(err, hub.ErrNoFile):
+	case errors.Is(err, links.ErrNoFile):
 		api.WriteErrorText(w, http.StatusNotFound, "File not found")
 	case err != nil:
 		o.Fail(w, r, err)
@@ -62,13 +62,13 @@ func (o *room) getFile(w http.ResponseWriter, r *http.Request, _ api.Requester, 
 	}
 	switch {
 	case err == nil:
-	case errors.Is(err, hub.ErrLinkExpired):
+	case errors.Is(err, links.ErrLinkExpired):
 		api.WriteText(w, http.StatusGone, "This link has expired.")
-	case errors.Is(err, hub.ErrLinkTooLong):
+	case errors.Is(err, links.ErrLinkTooLong):
 		api.WriteText(w, http.StatusForbidden, "This link is not valid: it would work for longer than links may.")
-	case errors.Is(err, hub.ErrLinkForged):
+	case errors.Is(err, links.ErrLinkForged):
 		api.WriteText(w, http.StatusForbidden, "This link is not valid.")
-	case errors.Is(err, hub.ErrNoFile):
+	case errors.Is(err, links.ErrNoFile):
 		api.WriteText(w, http.StatusNotFound, "This file is not there any more.")
 	default:
 		o.Fail(w, r, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
@@ -22,12 +23,12 @@ import (
 // newServer serves this room alone, on a hub without instances.
 func newServer(t *testing.T, start bool) *api.Server {
 	t.Helper()
-	h := hub.New(hub.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	h := hub.New(config.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	table := &api.Router{}
 	requests := api.NewRequests(h, func() *slog.Logger { return h.Settings().Logger }, table)
 	if start {
-		require.NoError(t, h.Start(t.Context(), hub.Settings{Logger: slog.New(slog.DiscardHandler)}))
+		require.NoError(t, h.Start(t.Context(), config.Settings{Logger: slog.New(slog.DiscardHandler)}))
 	}
 	return api.NewServer(h, requests, api.Rooms{Own: Routes(h, requests), ComfyUI: table})
 }

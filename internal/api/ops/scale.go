@@ -6,6 +6,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/scale"
 )
 
 // getScale answers GET /hub/scale for operators: the classes of machines that come and go by need;
@@ -61,7 +62,7 @@ func overflowValue(s hub.OverflowStatus) *pyjson.Object {
 	return o
 }
 
-func scaleValue(s hub.ScaleStatus) *pyjson.Object {
+func scaleValue(s scale.Status) *pyjson.Object {
 	number := func(n int) pyjson.Value { return pyjson.Int(int64(n)) }
 	o := pyjson.NewObject(
 		pyjson.Member{Key: "class", Value: pyjson.String(s.Class)},

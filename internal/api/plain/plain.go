@@ -5,6 +5,7 @@ package plain
 
 import (
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -35,7 +36,7 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	below.Handle("GET "+Prefix+"/openapi.json", api.Translating(problemOf, o.getDocument))
 	below.Handle("GET "+Prefix+"/docs", api.Translating(problemOf, o.getDocs))
 	return []api.Optional{
-		{Router: below, On: func() bool { return h.Settings().PlainAPI != hub.PlainAPIOff }},
-		{Router: root, On: func() bool { return h.Settings().PlainAPI == hub.PlainAPIRoot }, Yields: true},
+		{Router: below, On: func() bool { return h.Settings().PlainAPI != config.PlainAPIOff }},
+		{Router: root, On: func() bool { return h.Settings().PlainAPI == config.PlainAPIRoot }, Yields: true},
 	}
 }

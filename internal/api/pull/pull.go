@@ -10,6 +10,7 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
@@ -54,8 +55,8 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	below.HandleOpen("GET "+prefix+inputPath+"*", o.admit(o.getInput))
 	below.HandleOpen("POST "+prefix+"/workers/*", o.admit(o.postWorker))
 	return []api.Optional{
-		{Router: below, On: func() bool { return h.Settings().PlainAPI != hub.PlainAPIOff }},
-		{Router: root, On: func() bool { return h.Settings().PlainAPI == hub.PlainAPIRoot }, Yields: true},
+		{Router: below, On: func() bool { return h.Settings().PlainAPI != config.PlainAPIOff }},
+		{Router: root, On: func() bool { return h.Settings().PlainAPI == config.PlainAPIRoot }, Yields: true},
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
@@ -126,7 +127,7 @@ func (o requests) answer(ctx context.Context, r *http.Request, a api.Requester, 
 		outputs, _ := v.(*pyjson.Object)
 		answer, odd = a1111.ReadAnswer(asked.class, outputs.Object(a1111.JobNode))
 	})
-	var pictures []hub.File
+	var pictures []links.File
 	if err = errors.Join(err, odd); err == nil {
 		if asked.hidden {
 			answer.Hide()
@@ -146,8 +147,8 @@ func (o requests) answer(ctx context.Context, r *http.Request, a api.Requester, 
 }
 
 // pictures are the files of the pictures of an answer.
-func (o requests) pictures(ctx context.Context, a api.Requester, answer a1111.Answer) ([]hub.File, error) {
-	var all []hub.File
+func (o requests) pictures(ctx context.Context, a api.Requester, answer a1111.Answer) ([]links.File, error) {
+	var all []links.File
 	for _, p := range answer.Pictures {
 		f, err := o.hub.Links().File(ctx, a.Tenant, job.FileRef{Filename: p.String("filename"), Subfolder: p.String("subfolder"), Type: p.String("type")})
 		if err != nil {

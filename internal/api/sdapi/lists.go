@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -168,7 +168,7 @@ func (o surveys) postRefresh(path string) api.Handler {
 // postMemory answers POST /unload-checkpoint and /reload-checkpoint. One client must not
 // unload the models that others work with, see hub.FreePolicy.
 func (o surveys) postMemory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	if o.hub.Settings().Free == hub.FreeAll {
+	if o.hub.Settings().Free == config.FreeAll {
 		o.tellAll(r.Context(), a, api.PathOf(r).Escaped()[len(prefix):])
 	}
 	api.WriteJSON(w, http.StatusOK, []byte("{}"))

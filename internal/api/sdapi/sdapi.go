@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
@@ -115,7 +116,7 @@ func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ [
 	case path.Below(managed...) && !(o.hub.Settings().Manager && a.MayManage()):
 		writeDetail(w, http.StatusForbidden, "Changing the servers through the hub is switched off. The hub's operator can allow it with `manager on`; an API key needs the scope admin, too.")
 		return
-	case r.Header.Get("Upgrade") != "", policy == hub.PassthroughOff, policy == hub.PassthroughRead && !(api.IsRead(r) && path.Below(harmless...)):
+	case r.Header.Get("Upgrade") != "", policy == config.PassthroughOff, policy == config.PassthroughRead && !(api.IsRead(r) && path.Below(harmless...)):
 		writeDetail(w, http.StatusForbidden, "This call is none of the hub's own, and passing it on to a server is switched off. The hub's operator can allow it with `passthrough`.")
 		return
 	}

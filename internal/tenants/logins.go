@@ -1,4 +1,4 @@
-package hub
+package tenants
 
 import (
 	"context"
@@ -11,21 +11,24 @@ import (
 // loginsFor is how long after a login a hub counts as having users who log in.
 const loginsFor = 7 * 24 * time.Hour
 
-// logins remember whether anybody has logged in recently, at this hub or at another one on its
+// Logins remember whether anybody has logged in recently, at this hub or at another one on its
 // Redis: a hub that is restarted must not take itself for one without logins until the first user
 // is back.
-type logins struct {
+type Logins struct {
 	seen   atomic.Int64 // Unix seconds of the last one here
 	shared atomic.Bool  // one was seen anywhere
 }
 
-// note records a request by a user who has logged in.
-func (l *logins) note() { l.seen.Store(time.Now().Unix()) }
+// Note records a request by a user who has logged in.
+func (l *Logins) Note() { l.seen.Store(time.Now().Unix()) }
 
-// lately reports whether anybody has logged in within loginsFor.
-func (l *logins) lately() bool {
+// Lately reports whether anybody has logged in within loginsFor.
+func (l *Logins) Lately() bool {
 	return l.shared.Load() || time.Since(time.Unix(l.seen.Load(), 0)) < loginsFor
 }
+
+// freshLogin is how long a login counts as news for other hubs, which share them each minute.
+const freshLogin = 2 * time.Minute
 
 var loginsScript = redis.NewScript("hub/logins", redis.Write, `
 -- Shares among hubs that somebody has logged in.
@@ -42,10 +45,10 @@ end
 return {redis.call('EXISTS', mark) == 1 and 'yes' or 'no'}
 `)
 
-// share exchanges what is known with the other hubs.
-func (l *logins) share(ctx context.Context, db *redis.DB) error {
+// Share exchanges what is known with the other hubs.
+func (l *Logins) Share(ctx context.Context, db *redis.DB) error {
 	fresh := "0"
-	if time.Since(time.Unix(l.seen.Load(), 0)) < 2*maintenanceEvery {
+	if time.Since(time.Unix(l.seen.Load(), 0)) < freshLogin {
 		fresh = "1"
 	}
 	reply, err := db.Run(ctx, loginsScript, fresh, loginsFor.Milliseconds())

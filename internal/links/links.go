@@ -1,4 +1,5 @@
-package hub
+// Package links makes and opens links to files that work for whoever has them.
+package links
 
 import (
 	"context"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/keyring"
 )
 
 // ErrNoFile says that the tenant has no such file, or that it is gone.
@@ -44,6 +46,9 @@ type Links struct {
 	store  *files.Store
 	signer *signer
 }
+
+// NewLinks makes links that a sealer signs.
+func NewLinks(store *files.Store, seal *keyring.Sealer) *Links { return &Links{store, newSigner(seal)} }
 
 // File finds a tenant's file whose bytes the hub has. The errors are ErrNoFile and those of Redis.
 func (l *Links) File(ctx context.Context, tenant string, ref job.FileRef) (File, error) {

@@ -1,4 +1,4 @@
-package hub
+package config
 
 import (
 	"fmt"
@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// checkFrontend says what is wrong with a folder that is to hold the web interface; having none is
+// CheckFrontend says what is wrong with a folder that is to hold the web interface; having none is
 // fine.
-func checkFrontend(folder string) error {
+func CheckFrontend(folder string) error {
 	if folder == "" {
 		return nil
 	}

@@ -1,4 +1,6 @@
-package hub
+// Package config is what an operator has configured about a hub: its identity, which a reload does not
+// change, and its settings.
+package config
 
 import (
 	"context"
@@ -6,9 +8,12 @@ import (
 	"net"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/rules"
+	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
 
@@ -49,16 +54,16 @@ type Network struct {
 	Storage files.Gate
 }
 
-// dial returns how to connect over the network, nil for TCP.
-func (id Identity) dial() func(ctx context.Context, network, address string) (net.Conn, error) {
+// Dial returns how to connect over the network, nil for TCP.
+func (id Identity) Dial() func(ctx context.Context, network, address string) (net.Conn, error) {
 	if id.Network == nil {
 		return nil
 	}
 	return id.Network.Dial
 }
 
-// gossip returns what carries the gossip, nil for UDP and TCP.
-func (id Identity) gossip() gossip.Transport {
+// Gossip returns what carries the gossip, nil for UDP and TCP.
+func (id Identity) Gossip() gossip.Transport {
 	if id.Network == nil {
 		return nil
 	}
@@ -68,10 +73,6 @@ func (id Identity) gossip() gossip.Transport {
 // NoGossip as Identity.GossipBind leaves out the gossip: all instances come from
 // Settings.Instances, and other hubs are known only through Redis.
 const NoGossip = "off"
-
-// CheckStorage says what is wrong with an Identity.Storage, as far as that shows without opening
-// it. The error does not repeat any of it.
-func CheckStorage(location string) error { return files.CheckLocation(location) }
 
 // NoOvertaking means that no job overtakes another because its models are loaded, or because it
 // takes less time.
@@ -93,7 +94,7 @@ type Settings struct {
 	A1111 []string
 	// Reserved are instances that only some tenants may use. Default: everybody may use all of
 	// them.
-	Reserved []Reservation
+	Reserved []schedule.Reservation
 	// SecretsTo are the names of agents, and of instances without one, that get the API keys of
 	// prompts; each * in a name stands for any text. Default: all except those admitted with a
 	// machine's token.
@@ -103,7 +104,7 @@ type Settings struct {
 	GPUs map[string]string
 	// Scale are the classes of machines that come and go by need, MaxScaleClasses at most. Default:
 	// none.
-	Scale []ScaleClass
+	Scale []scale.Class
 	// Overflow are the serverless endpoints to which jobs go for which the fleet has no time,
 	// MaxOverflows at most. Default: none.
 	Overflow []Overflow
@@ -170,12 +171,12 @@ type Settings struct {
 	MaxUpload int64
 	// InputsFrom are the hosts from which inputs are fetched whose value in a prompt is an https
 	// URL. Default: none; such a value is refused as by ComfyUI.
-	InputsFrom Hosts
+	InputsFrom egress.Hosts
 	// CallbackHosts are the hosts that callbacks of jobs may name. Default: none; a job with a
 	// callback is refused.
-	CallbackHosts Hosts
+	CallbackHosts egress.Hosts
 	// CallbackSecrets sign callbacks, each tenant's with a secret derived from them; they have at
-	// least MinSecret bytes each. The first is the one that users are told. Without any there are
+	// least keyring.MinSecret bytes each. The first is the one that users are told. Without any there are
 	// no callbacks.
 	CallbackSecrets []string
 	// PictureMemory bounds how much memory the previews and masks being made at one time take, in
@@ -213,8 +214,8 @@ type Settings struct {
 	TenantLimitsOf map[string]TenantLimits
 	// Rules say what tenants may run, and RulesOf what single tenants may run, instead of Rules.
 	// Default: everything.
-	Rules   Rules
-	RulesOf map[string]Rules
+	Rules   rules.Rules
+	RulesOf map[string]rules.Rules
 	// Operators are the tenants that see everything and may use an operator's commands. Default:
 	// none.
 	Operators []string
@@ -240,7 +241,7 @@ type Settings struct {
 	// from: the first one that is there. Default: the static instances in order, else the agent
 	// that has had its name for longest.
 	Primary []string
-	// Secrets are the operator's, of at least MinSecret bytes each: the hubs' own keys are in the
+	// Secrets are the operator's, of at least keyring.MinSecret bytes each: the hubs' own keys are in the
 	// storage encrypted under the first, and each may open them. Default: none; they are stored as
 	// they are.
 	Secrets []string
@@ -304,8 +305,8 @@ const (
 	FreeOff FreePolicy = "off"
 )
 
-// withDefaults fills in zero fields.
-func (s Settings) withDefaults() Settings {
+// WithDefaults fills in zero fields.
+func (s Settings) WithDefaults() Settings {
 	fill(&s.MaxAttempts, 3)
 	fill(&s.StallTimeout, 5*time.Minute)
 	fill(&s.ContactTimeout, 15*time.Second)
@@ -338,8 +339,8 @@ func (s Settings) withDefaults() Settings {
 	return s
 }
 
-// withReserved fills in which tenants instances are reserved for.
-func (s *Settings) withReserved(instances []fleet.Instance) []fleet.Instance {
+// WithReserved fills in which tenants instances are reserved for.
+func (s *Settings) WithReserved(instances []fleet.Instance) []fleet.Instance {
 	for n, i := range instances {
 		instances[n].Reserved = schedule.Reservations(s.Reserved).For(i.Name)
 	}

@@ -1,4 +1,4 @@
-package hub
+package config
 
 // Version is the hub's release. Every answer carries it in X-ComfyHub.
 const Version = "0.1.0"

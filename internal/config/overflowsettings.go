@@ -1,4 +1,4 @@
-package hub
+package config
 
 import (
 	"slices"
@@ -41,7 +41,7 @@ type Overflow struct {
 	// ObjectInfo describes its node classes, as GET /object_info does. Default: as the fleet has them.
 	ObjectInfo []byte
 	// FilesFrom are the hosts from which files of runs are fetched that are links.
-	FilesFrom Hosts
+	FilesFrom egress.Hosts
 	// API is RunPod's, and Egress leads there; both are for tests.
 	API    string
 	Egress egress.Options
@@ -49,19 +49,20 @@ type Overflow struct {
 
 // Check says what is wrong with the endpoint's address.
 func (o Overflow) Check() error {
-	_, err := o.remote()
+	_, err := o.Remote()
 	return err
 }
 
-func (o Overflow) remote() (overflow.Remote, error) {
+// Remote returns what calls the endpoint.
+func (o Overflow) Remote() (overflow.Remote, error) {
 	if o.RunPod != "" {
 		return overflow.NewRunPod(o.RunPod, o.Key, o.API, o.Egress)
 	}
 	return overflow.NewService(o.URL, o.Key, o.Egress)
 }
 
-// allows reports whether a job of these node classes may go there.
-func (o Overflow) allows(classes []string) bool {
+// Allows reports whether a job of these node classes may go there.
+func (o Overflow) Allows(classes []string) bool {
 	if len(o.Only) == 0 {
 		return true
 	}
