@@ -222,7 +222,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		return err
 	}
 	h.keys = apikeys.New(h.db, h.ring)
-	h.tenants = tenants.NewTenants(h.Settings, h.keys, &h.logins)
+	h.tenants = tenants.New(h.Settings, h.keys, &h.logins)
 	if err := h.openFiles(); err != nil {
 		return err
 	}

@@ -75,27 +75,6 @@ func (b *bench) openAt(tenant, path string) (status int, answer string) {
 	return resp.StatusCode, ""
 }
 
-func TestDefaultTenantLimits(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		h := New(config.Identity{Data: t.TempDir()})
-		whole := h.tenants.Limits("default")
-		require.Equal(t, config.TenantLimits{History: 10_000}, whole, "alone, they are everybody")
-		require.Equal(t, 2500, h.tenants.Limits("ann").Sockets)
-		require.Equal(t, 2500, h.tenants.Limits("ann").Waiting)
-		require.Positive(t, h.tenants.Limits("ann").Userdata)
-
-		h.logins.Note()
-		require.Equal(t, h.tenants.Limits("ann"), h.tenants.Limits("default"), "beside people who log in they are one tenant")
-
-		other := New(config.Identity{Data: t.TempDir()})
-		other.config.Store(new(config.Settings{TenantLimits: config.TenantLimits{Sockets: 3, Userdata: 5}}.WithDefaults()))
-		for _, tenant := range []string{"default", "ann"} {
-			require.Equal(t, 3, other.tenants.Limits(tenant).Sockets, "what is set holds for each")
-			require.Equal(t, int64(5), other.tenants.Limits(tenant).Userdata)
-		}
-	})
-}
-
 // A restarted hub still knows that people log in.
 func TestLoginsOutliveTheProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

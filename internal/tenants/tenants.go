@@ -12,16 +12,21 @@ import (
 	"github.com/comfyhub/comfyhub/internal/rules"
 )
 
+// Keys knows what the operator has given to tenants together with their API keys.
+type Keys interface {
+	Limits(tenant string) apikeys.Limits
+}
+
 // Tenants decides what each tenant may take of what everybody shares.
 type Tenants struct {
 	settings func() *config.Settings
-	keys     *apikeys.Keys
+	keys     Keys
 	logins   *Logins
 }
 
-// NewTenants decides by the current settings, by what the operator has given to tenants together
+// New decides by the current settings, by what the operator has given to tenants together
 // with their API keys, and by whether people log in.
-func NewTenants(settings func() *config.Settings, keys *apikeys.Keys, logins *Logins) *Tenants {
+func New(settings func() *config.Settings, keys Keys, logins *Logins) *Tenants {
 	return &Tenants{settings, keys, logins}
 }
 
