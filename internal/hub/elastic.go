@@ -48,8 +48,10 @@ type elastic struct {
 
 // Drain implements [scale.Fleet].
 func (e *elastic) Drain(ctx context.Context, instance string, on bool) error {
-	_, err := e.stops.set(ctx, StopInstance(instance), on)
-	return err
+	if err := e.queue.Scale(ctx, StopInstance(instance), on); err != nil {
+		return err
+	}
+	return e.stops.look(ctx)
 }
 
 // Look implements [scale.Fleet].

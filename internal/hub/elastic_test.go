@@ -128,3 +128,21 @@ func TestElasticFleetIsNotForEverything(t *testing.T) {
 		require.NotEmpty(t, cloud.changes)
 	})
 }
+
+// What the operator has drained stays drained when the scaler takes a machine back, or one is gone.
+func TestScalerLeavesTheOperatorsDrain(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		name := b.hub.fleet.Instances()[0].Name
+		scaler, drained := &elastic{queue: b.hub.queue, stops: b.hub.stops}, func() bool { return b.hub.stops.has(StopInstance(name)) }
+		require.NoError(t, scaler.Drain(t.Context(), name, true))
+		require.True(t, drained())
+		require.NoError(t, b.hub.Operator().Pause(t.Context(), StopInstance(name)))
+		require.NoError(t, scaler.Drain(t.Context(), name, false))
+		require.True(t, drained())
+		require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(name)))
+		require.False(t, drained())
+		require.NoError(t, scaler.Drain(t.Context(), name, true))
+		require.NoError(t, scaler.Drain(t.Context(), name, false))
+		require.False(t, drained())
+	})
+}

@@ -256,6 +256,45 @@ func TestStops(t *testing.T) {
 	})
 }
 
+// The scaler lets go on only what it has stopped itself; the operator has the last word.
+func TestStopsOfTheScaler(t *testing.T) {
+	t.Parallel()
+	const operator, scaler = true, false
+	type step struct{ byHand, stop bool }
+	gpu := queue.StopInstance("gpu")
+	for name, c := range map[string]struct {
+		steps   []step
+		stopped bool
+	}{
+		"its own":                          {[]step{{scaler, true}, {scaler, false}}, false},
+		"the operator's":                   {[]step{{operator, true}, {scaler, false}}, true},
+		"both, the operator first":         {[]step{{operator, true}, {scaler, true}, {scaler, false}}, true},
+		"both, the scaler first":           {[]step{{scaler, true}, {operator, true}, {scaler, false}}, true},
+		"the operator undoes the scaler's": {[]step{{scaler, true}, {operator, false}}, false},
+		"its own, after the operator's":    {[]step{{operator, true}, {operator, false}, {scaler, true}, {scaler, false}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				for _, s := range c.steps {
+					if s.byHand {
+						must(b.SetStop(t.Context(), gpu, s.stop))
+					} else {
+						require.NoError(t, b.Scale(t.Context(), gpu, s.stop))
+					}
+				}
+				require.Equal(t, c.stopped, must(b.Stops(t.Context()))[gpu])
+			})
+		})
+	}
+	t.Run("the operator's deadline", func(t *testing.T) {
+		each(t, queue.Options{}, func(t *testing.T, b *bench) {
+			require.NoError(t, b.Drain(t.Context(), "gpu", time.Hour))
+			require.NoError(t, b.Scale(t.Context(), gpu, true))
+			require.Len(t, must(b.Deadlines(t.Context())), 1)
+		})
+	})
+}
+
 // A deadline belongs to a drain: a new drain replaces it, and it ends with the drain.
 func TestDrainDeadlines(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

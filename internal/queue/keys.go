@@ -25,7 +25,8 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:spent:TENANT         hash    hour since 1970 -> milliseconds of instances used; for a day
 //	q:rate:TENANT          string  when its prompts would all have come at the pace of its limit, in microseconds
 //	q:capped               zset    tenants at a limit, by when a claim may be tried again
-//	q:stops                set     what the operator has paused, see Stop
+//	q:stops                set     what is paused, see Stop
+//	q:stops_by_hand        set     those of them that the operator has stopped, and not the scaler
 //	q:stop_deadlines       hash    Stop -> when what still runs there is taken back
 //	q:classes              set     classes with waiting jobs
 //	q:class:CLASS          hash    requires; live, the number of its live jobs

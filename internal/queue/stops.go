@@ -31,17 +31,23 @@ func (s Stop) Tenant() (name string, ok bool) { return strings.CutPrefix(string(
 // Instance returns the instance that the Stop names, if it names one.
 func (s Stop) Instance() (name string, ok bool) { return strings.CutPrefix(string(s), instanceStop) }
 
-// SetStop stops something at all hubs, or lets it go on. It reports whether that has
-// changed anything. The error is ErrFull if 10,000 things are stopped.
+// SetStop stops something at all hubs for the operator, or lets it go on, whoever has stopped it. It
+// reports whether that has changed anything. The error is ErrFull if 10,000 things are stopped.
 func (q *Pauses) SetStop(ctx context.Context, s Stop, stop bool) (changed bool, err error) {
-	return q.setStop(ctx, s, stop, 0)
+	return q.setStop(ctx, s, stop, true, 0)
+}
+
+// Scale is SetStop for the scaler: it changes nothing that the operator has stopped.
+func (q *Pauses) Scale(ctx context.Context, s Stop, stop bool) error {
+	_, err := q.setStop(ctx, s, stop, false, 0)
+	return err
 }
 
 // Drain stops an instance at all hubs. Whatever is still running there after the deadline, which is
 // at least a millisecond from now, is to be taken back, see Deadlines; zero means never. It
 // replaces an earlier deadline. The error is as for SetStop.
 func (q *Pauses) Drain(ctx context.Context, instance string, deadline time.Duration) error {
-	_, err := q.setStop(ctx, StopInstance(instance), true, deadline)
+	_, err := q.setStop(ctx, StopInstance(instance), true, true, deadline)
 	return err
 }
 
@@ -70,15 +76,12 @@ func (q *Pauses) Deadlines(ctx context.Context) (map[Stop]Deadline, error) {
 	return all, nil
 }
 
-func (q *Pauses) setStop(ctx context.Context, s Stop, stop bool, deadline time.Duration) (changed bool, err error) {
-	on, after := "0", int64(0)
-	if stop {
-		on = "1"
-	}
+func (q *Pauses) setStop(ctx context.Context, s Stop, stop, byHand bool, deadline time.Duration) (changed bool, err error) {
+	after := int64(0)
 	if deadline > 0 {
 		after = milliseconds(deadline)
 	}
-	code, fields, err := q.run(ctx, stopScript, string(s), on, maxStops, after)
+	code, fields, err := q.run(ctx, stopScript, string(s), digit(stop), maxStops, after, digit(byHand))
 	if err != nil {
 		return false, err
 	}
@@ -86,6 +89,13 @@ func (q *Pauses) setStop(ctx context.Context, s Stop, stop bool, deadline time.D
 		return false, err
 	}
 	return fields[0] == "1", nil
+}
+
+func digit(yes bool) string {
+	if yes {
+		return "1"
+	}
+	return "0"
 }
 
 // Stops returns everything that is stopped.

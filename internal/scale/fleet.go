@@ -11,7 +11,8 @@ type Fleet interface {
 	// soon, or that nobody may run now, is left out; a job that several classes can run is the
 	// first one's.
 	Look(ctx context.Context, classes []Class) (map[string]View, error)
-	// Drain keeps jobs from an instance at all hubs, or lets it have some again.
+	// Drain keeps jobs from an instance at all hubs, or lets it have some again unless the operator has
+	// drained it.
 	Drain(ctx context.Context, instance string, on bool) error
 }
 
