@@ -157,12 +157,14 @@ func writePicture(w io.Writer, place int, open func(place int) (io.ReadCloser, e
 }
 
 // Refusal is the answer by which a server has refused the request of a job, with its status:
-// data is that of the message execution_error. It is false for an error of another kind.
+// data is that of the message execution_error. It is false for an error of another kind, and for an answer
+// that is too long to be repeated.
 func Refusal(data *pyjson.Object) (status int, answer *pyjson.Object, ok bool) {
 	refusal := data.Object(refusalKey)
 	v, _ := refusal.Get("status")
 	n, _ := v.(pyjson.Number)
 	code, _ := n.Int64()
 	answer = refusal.Object("answer")
-	return int(code), answer, answer != nil && code >= http.StatusBadRequest && code < 600
+	known := answer != nil && code >= http.StatusBadRequest && code < 600
+	return int(code), answer, known && len(pyjson.Marshal(answer)) <= maxError
 }

@@ -219,6 +219,16 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
+// What a job says of its server's answer is repeated only if it is as short as answers are.
+func TestRefusalIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int{10, maxError - 100, maxError, 10 << 20} {
+		data := dict(refusalKey, dict("status", pyjson.Int(422), "answer", dict("detail", pyjson.String(strings.Repeat("a", length)))))
+		_, _, ok := Refusal(data)
+		require.Equal(t, length < maxError-50, ok, length)
+	}
+}
+
 func FuzzAnswers(f *testing.F) {
 	for _, seed := range []string{
 		`{"detail": [{"loc": ["body", 0], "msg": "no"}]}`, `{"error": "OutOfMemoryError", "detail": "", "errors": "CUDA"}`,

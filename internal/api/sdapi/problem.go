@@ -3,6 +3,7 @@ package sdapi
 import (
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
@@ -22,8 +23,16 @@ func problemOf(status int, answer []byte) *pyjson.Object {
 	return exception(kind, text)
 }
 
+// maxText bounds what is repeated of an error's text, in bytes: nodes raise errors of any length. The
+// history entry has the whole.
+const maxText = 2000
+
 // exception is an exception as A1111 answers it.
 func exception(kind, text string) *pyjson.Object {
+	kind = short(kind)
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
 	return pyjson.NewObject(
 		pyjson.Member{Key: "error", Value: pyjson.String(kind)},
 		pyjson.Member{Key: "detail", Value: pyjson.String(text)},

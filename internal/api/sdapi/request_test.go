@@ -54,3 +54,14 @@ func FuzzReadRequest(f *testing.F) {
 		}
 	})
 }
+
+// A server's error may have any length, and is in the answer twice.
+func TestErrorsAreBounded(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"short", strings.Repeat("a", maxText), strings.Repeat("ä", 1<<20)} {
+		e := exception(text, text)
+		require.LessOrEqual(t, len(pyjson.Marshal(e)), 3*(2*maxText+1000))
+		require.Equal(t, len(text) <= maxText, e.String("errors") == text)
+		require.True(t, strings.HasPrefix(text, strings.TrimSuffix(e.String("detail"), "…")))
+	}
+}
