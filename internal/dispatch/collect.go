@@ -22,6 +22,9 @@ func (r collecting) collect(ctx context.Context) result {
 			return res
 		}
 	}
+	if r.adopted != "" {
+		r.told = r.recorded(ctx) // before the instance is freed, since the run is billed then
+	}
 	r.phase = released
 	r.trace.Enter(traces.Collect, time.Now())
 	r.conn.Ended(r.billed())

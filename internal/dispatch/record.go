@@ -53,3 +53,15 @@ func (r collecting) readRecord(ctx context.Context) (entry []byte, found bool, r
 	}
 	return record, record != nil, res
 }
+
+// recorded returns how long the run has taken as its instance's record says; zero if that is not known.
+func (r collecting) recorded(ctx context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	entry, there, err := r.conn.Client.History(ctx, r.lease().Upstream)
+	if err != nil || !there {
+		return 0
+	}
+	parts, _ := comfyui.ParseEntry(entry)
+	return parts.Ran()
+}

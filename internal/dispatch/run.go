@@ -54,6 +54,8 @@ type provenance struct {
 	// takenAt is when this hub got the run, and adopted where it took it over from.
 	takenAt time.Time
 	adopted Origin
+	// told is how long an adopted run has taken as its instance says, zero if that is not known.
+	told time.Duration
 	// mark is the fence under which the prompt was posted; zero if another hub posted it. postedAt
 	// is when; zero for an adopted run.
 	mark     int64
@@ -268,7 +270,7 @@ func decided(err error) bool {
 }
 
 // billed returns the lease of the run with how long the run has occupied its instance, which is
-// unknown for a run that this hub has taken over.
+// unknown for a run that this hub has taken over: then with what the instance says.
 func (r *run) billed() job.Run {
 	lease, since := r.lease(), r.takenAt
 	if r.Job().Ahead { // until then it waited behind another one
@@ -277,6 +279,7 @@ func (r *run) billed() job.Run {
 	if r.adopted == "" && !since.IsZero() {
 		lease.Took = time.Since(since)
 	}
+	lease.Told = r.told
 	return lease
 }
 

@@ -127,6 +127,9 @@ type Run struct {
 	// Took is how long the run has occupied its instance at most, as its holder has measured
 	// it; zero if that is not known. It is not stored.
 	Took time.Duration
+	// Told is how long a run that was taken over has run, as its instance says; zero if that is not
+	// known. It is not stored.
+	Told time.Duration
 }
 
 // Body is the heavy part of a job: what is sent to an instance. All of it is

@@ -67,6 +67,41 @@ func TestBillOfARunThatWasTakenOver(t *testing.T) {
 	}
 }
 
+// A run that nobody looked after for long, and that is then taken over, is billed as its instance says:
+// not for less than its holders saw, and not for more than the time since it was claimed.
+func TestBillOfARunThatWasAlone(t *testing.T) {
+	t.Parallel()
+	const gap = 15 * time.Second // the most that counts without anybody looking
+	for name, c := range map[string]struct{ since, seen, told, low, high time.Duration }{
+		"it says":                 {11 * time.Minute, time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute},
+		"it says too much":        {11 * time.Minute, time.Minute, time.Hour, 11 * time.Minute, 12 * time.Minute},
+		"it says too little":      {11 * time.Minute, time.Minute, time.Second, time.Minute, time.Minute + 2*gap},
+		"it says nothing":         {11 * time.Minute, time.Minute, 0, time.Minute, time.Minute + 2*gap},
+		"it was claimed just now": {time.Second, time.Second, time.Hour, time.Second, gap},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, queue.Options{}, func(t *testing.T, b *bench) {
+				run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
+				began := time.Now().Add(-c.since)
+				require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", run.Key),
+					"claimed", began.UnixMilli(), "ran", fmt.Sprint(c.seen.Milliseconds(), " ", began.Add(c.seen).UnixMilli())).Err())
+				orphan, err := b.Adopt(t.Context(), run, "hub2")
+				require.NoError(t, err)
+				orphan.Run.Told = c.told
+				require.NoError(t, b.Finish(t.Context(), orphan.Run, queue.Outcome{State: job.Done, Entry: []byte(`{}`)}))
+				now, err := b.db.Now(t.Context())
+				require.NoError(t, err)
+				tenant := "a"
+				rows, err := stats.NewUsage(b.db).Read(t.Context(), now, now, &tenant)
+				require.NoError(t, err)
+				require.Len(t, rows, 1)
+				require.GreaterOrEqual(t, rows[0].Time, c.low)
+				require.LessOrEqual(t, rows[0].Time, c.high)
+			})
+		})
+	}
+}
+
 // If Redis's clock is set forward by a day, a tenant at its limit may post a minute's worth of
 // prompts at once, and then goes on as before.
 func TestRateWhenTheClockIsSetForward(t *testing.T) {

@@ -62,12 +62,15 @@ func (q *LeasedRuns) Release(ctx context.Context, run job.Run) error {
 	return err
 }
 
-// took returns a run's Took in the form that scripts take.
+// took returns a run's Took or Told in the form that scripts take.
 func took(run job.Run) string {
-	if run.Took <= 0 {
-		return ""
+	switch {
+	case run.Took > 0:
+		return strconv.FormatInt(milliseconds(run.Took), 10)
+	case run.Told > 0:
+		return "told " + strconv.FormatInt(milliseconds(run.Told), 10)
 	}
-	return strconv.FormatInt(milliseconds(run.Took), 10)
+	return ""
 }
 
 // fenced runs a script that only answers with a code.

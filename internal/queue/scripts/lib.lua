@@ -286,7 +286,9 @@ local function settle(j, took)
 end
 
 -- free releases the instance of a run. Nobody is billed for more than most, the milliseconds that
--- its holder has measured; if that is '', for no more than its holders were seen to have it.
+-- its holder has measured; if that is '', for no more than its holders were seen to have it. 'told '
+-- with milliseconds is what its instance says: that is believed if it is longer, as nobody may have
+-- been looking, but never for longer than since the claim.
 local function free(j, most)
   if j.released == '1' then
     return
@@ -294,7 +296,8 @@ local function free(j, most)
   -- Nobody is billed for a run if it is not known when it began.
   local began = tonumber(j.claimed)
   local took = began and math.max(now() - began, 0) or 0
-  settle(j, math.min(took, tonumber(most or '') or ran_so_far(j) or took))
+  local seen, told = ran_so_far(j) or took, string.match(most or '', '^told (%d+)$')
+  settle(j, math.min(took, tonumber(most or '') or math.max(seen, tonumber(told or '0'))))
   set(j, 'released', '1')
   if redis.call('HGET', key('q', 'instances'), j.instance) == j.key then
     write('HDEL', key('q', 'instances'), j.instance)
