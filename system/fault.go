@@ -16,9 +16,14 @@ type Fault struct {
 	Kind    string
 	// On are the hosts concerned.
 	On []string
+	// Stays is whether it lasts until all prompts have ended, and For says nothing.
+	Stays bool
 }
 
 func (f Fault) String() string {
+	if f.Stays {
+		return fmt.Sprintf("%v for good: %s %s", f.At.Round(time.Millisecond), f.Kind, strings.Join(f.On, " "))
+	}
 	return fmt.Sprintf("%v for %v: %s %s", f.At.Round(time.Millisecond), f.For.Round(time.Millisecond), f.Kind, strings.Join(f.On, " "))
 }
 
@@ -34,7 +39,11 @@ func Faults(seed uint64, c Config, within time.Duration) []Fault {
 	for {
 		at += time.Duration(1+r.IntN(30_000)) * time.Millisecond
 		if at > within {
-			return alsoLeave(rand.New(rand.NewPCG(seed, 3)), c, faults) // #nosec G404 -- the same
+			faults = alsoLeave(rand.New(rand.NewPCG(seed, 3)), c, faults) // #nosec G404 -- the same
+			if c.Stay {
+				faults = alsoStay(rand.New(rand.NewPCG(seed, 4)), c, within, faults) // #nosec G404 -- the same
+			}
+			return faults
 		}
 		kind := possible[r.IntN(len(possible))]
 		// Short faults find races, long ones find what waits for ever.
@@ -59,6 +68,34 @@ func alsoLeave(r *rand.Rand, c Config, faults []Fault) []Fault {
 		}
 		faults = append(faults, leaves)
 	}
+	return sorted(faults)
+}
+
+// alsoStay adds a fault of a server, an agent or a hub that does not heal while anybody waits. Not one
+// between a hub and Redis: the hub keeps the sockets that it has, and clients that are content with
+// answered pings wait there.
+func alsoStay(r *rand.Rand, c Config, within time.Duration, faults []Fault) []Fault {
+	f := Fault{At: time.Duration(r.Int64N(int64(within))), Stays: true}
+	var pick func(*rand.Rand, Config) []string
+	switch r.IntN(6) {
+	case 0:
+		f.Kind, pick = "die", oneComfy
+	case 1, 2:
+		f.Kind, pick = "freeze", oneComfy
+	case 3:
+		f.Kind, pick = "freeze", oneProcess
+	case 4:
+		f.Kind, pick = "kill", oneProcess
+	default:
+		f.Kind, pick = []string{"cut", "deafen"}[r.IntN(2)], oneLink
+	}
+	for f.On = pick(r, c); slices.Contains(f.On, "redis"); {
+		f.On = pick(r, c)
+	}
+	return sorted(append(faults, f))
+}
+
+func sorted(faults []Fault) []Fault {
 	slices.SortStableFunc(faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 	return faults
 }
@@ -77,6 +114,9 @@ func storm(r *rand.Rand, c Config, within time.Duration) (faults []Fault) {
 	}
 	return faults
 }
+
+// forGood is longer than any world lasts.
+const forGood = 24 * time.Hour
 
 // inject makes the faults happen, each on hosts that no other fault has at the time, and
 // returns when the last has begun. Which happen, and when, is decided by the schedule alone.
@@ -103,6 +143,9 @@ func (w *World) inject(faults []Fault) {
 		done := make(chan struct{})
 		for _, host := range f.On {
 			busy[host] = f.At + f.For + time.Second
+			if f.Stays {
+				busy[host] = forGood
+			}
 			if healed[host] != nil {
 				before = append(before, healed[host])
 			}
@@ -115,7 +158,14 @@ func (w *World) inject(faults []Fault) {
 			}
 			kind := w.kind(f)
 			heal := kind.begin(w, f.On)
-			<-time.After(f.At + f.For - time.Since(began)) // heals whatever else ends
+			if f.Stays {
+				select {
+				case <-w.allEnded:
+				case <-w.ended.Done():
+				}
+			} else {
+				<-time.After(f.At + f.For - time.Since(began)) // heals whatever else ends
+			}
 			heal()
 			w.weather.heals(f, cmp.Or(kind.settles, settled))
 			w.Trace.Note(nil, "healed %s %s", f.Kind, strings.Join(f.On, " "))

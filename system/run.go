@@ -51,6 +51,7 @@ func Run(t testing.TB, seed uint64, c Config, load Load, faults []Fault) (*Ledge
 	}()
 	select {
 	case <-done:
+		close(w.allEnded)
 		w.CheckQuiet(ledger)
 	case <-time.After(time.Until(until) + settleWithin):
 		for _, p := range ledger.untold() {

@@ -22,6 +22,7 @@ var (
 	first  = flag.Uint64("first", 1, "the first of them")
 	clocks = flag.Bool("clocks", false, "let Redis's clock jump")
 	damage = flag.Bool("damage", false, "let disks lose what they have synced in each seed, not only in each seventh")
+	stay   = flag.Bool("stay", false, "let one fault last until all prompts have ended in each seed, not only in each fourth")
 	wide   = flag.Bool("wide", false, "run each seed with more servers than clients, not only each fifth")
 	storm  = flag.Bool("storm", false, "let hubs and Redis fail all the time, in a larger world")
 	logs   = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
@@ -49,7 +50,8 @@ type fleet struct {
 }
 
 // fleetOf is what a seed runs. One in ten has more servers than clients, so that batches are made in
-// parts, and one in seven has disks that lie.
+// parts, one in seven has disks that lie, and in
+// one in four one fault does not heal before all prompts have ended.
 func fleetOf(seed uint64) fleet {
 	f := fleet{size, load}
 	switch {
@@ -59,6 +61,8 @@ func fleetOf(seed uint64) fleet {
 		f.load.Sockets, f.load.Pollers = f.size.Clients, int(seed/10%2)                                                // #nosec G115 -- below 2
 	case *damage || seed%7 == 0:
 		f.size.Damage = true
+	case *stay || seed%4 == 3:
+		f.size.Stay = true
 	}
 	return f
 }

@@ -28,15 +28,17 @@ type World struct {
 	Agents []*Agent
 	Trace  *Trace
 
-	t       testing.TB
-	size    Config
-	dir     string
-	log     *slog.Logger
-	ended   context.Context // ends what works on behind the scenario
-	end     context.CancelFunc
-	work    sync.WaitGroup
-	deaths  deaths
-	weather weather
+	t     testing.TB
+	size  Config
+	dir   string
+	log   *slog.Logger
+	ended context.Context // ends what works on behind the scenario
+	// allEnded is closed when all prompts of a run have ended: then even faults that stay heal.
+	allEnded chan struct{}
+	end      context.CancelFunc
+	work     sync.WaitGroup
+	deaths   deaths
+	weather  weather
 	// faults are those that have not healed.
 	faults sync.WaitGroup
 }
@@ -59,6 +61,8 @@ type Config struct {
 	// Damage lets disks lose what they say they have synced, and breaks the hubs' data folders. Then
 	// Redis loses nothing: what a hub knows of it may be what is damaged.
 	Damage bool
+	// Stay makes one fault last until all prompts have ended.
+	Stay bool
 	// Clocks lets Redis's clock jump.
 	Clocks bool
 	// Storm makes hubs and Redis fail all the time, and nothing else.
@@ -80,6 +84,7 @@ func New(t testing.TB, c Config) *World {
 		w.log = slog.New(slog.NewTextHandler(c.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	w.ended, w.end = context.WithCancel(context.Background())
+	w.allEnded = make(chan struct{})
 	w.Disk = newDisk(w)
 	w.Redis = newRedis(w)
 	w.Redis.Start()
