@@ -140,13 +140,13 @@ function update() {
     return;
   }
   const warning = document.getElementById('warning');
-  const trouble = store.refused || [store.strangers && t('strangers'), store.me.open && t('open.hub')].filter(Boolean).join(' ');
+  const trouble = [store.refused && t('operators.only'), store.strangers && t('strangers'), store.me.open && t('open.hub')].filter(Boolean).join(' ');
   warning.hidden = !trouble;
   text(warning, trouble);
   elsewhere();
   source();
   const away = store.ready && !store.connected;
-  text(connection, store.connected ? t('connected') : away ? t('away', { x: time(store.heard) }) : t('lost'));
+  text(connection, store.refused ? '' : store.connected ? t('connected') : away ? t('away', { x: time(store.heard) }) : t('lost'));
   connection.classList.toggle('on', store.connected);
   document.body.classList.toggle('away', away); // what is shown is not how things are now
   const fleetNow = [...store.instances.values()];

@@ -14,8 +14,8 @@ export const store = {
   connected: false,
   // heard is when the hub was last there, by this browser's clock.
   heard: 0,
-  // refused says why the hub shows nothing.
-  refused: '',
+  // refused is whether the hub shows nothing: at the operators' site, to everybody else.
+  refused: false,
   ready: false,
   // left counts own jobs that have left the fleet: then there are new results.
   left: 0,
@@ -82,7 +82,7 @@ export function apply(change, whole) {
 
 // refusal finds out why there is no stream: at the operators' site everybody else is refused.
 async function refusal() {
-  store.refused = await call('GET', 'stats').then(() => '', (error) => (error.status === 403 ? error.message : ''));
+  store.refused = await call('GET', 'stats').then(() => false, (error) => error.status === 403);
   changed();
 }
 
@@ -94,7 +94,7 @@ export function connect() {
     const hello = JSON.parse(event.data);
     store.me = { ...hello, skew: hello.now - Date.now() };
     store.connected = true;
-    store.refused = '';
+    store.refused = false;
     changed();
   });
   source.addEventListener('snapshot', (event) => apply(JSON.parse(event.data), true));
