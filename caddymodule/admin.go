@@ -16,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api/ops"
 	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // adminAPI adds the hub's health and the commands over its fleet to Caddy's admin
@@ -152,7 +153,7 @@ func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
 }
 
 // serveStop answers a command for everything, a tenant, or an instance.
-func serveStop(command func(*hub.Operator, context.Context, hub.Stop) error) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
+func serveStop(command func(*hub.Operator, context.Context, queue.Stop) error) func(*hub.Hub, http.ResponseWriter, *http.Request) error {
 	return func(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		stop, word, name, err := ops.StopOf(r.URL.Query())
 		if err != nil {

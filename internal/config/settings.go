@@ -4,6 +4,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"time"
@@ -16,6 +17,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 )
+
+// ErrNotStarted is the readiness error of a hub before its first Start.
+var ErrNotStarted = errors.New("hub: not started")
 
 // Identity is what makes two configurations the same hub: while it is unchanged, a reload keeps the
 // queue client, the membership, the sockets and the counters, and replaces only Settings.

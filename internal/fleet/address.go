@@ -64,6 +64,9 @@ func (p *Policy) ParseAllowed(text string) error {
 // make a hub call such an address.
 const TunnelScheme = "tunnel"
 
+// TunnelKey stands in for the key of an agent that a token admits. No public key looks like it.
+const TunnelKey = "token"
+
 // WorkerScheme is that of the address of a worker, which only this hub has. No agent can
 // make a hub call such an address.
 const WorkerScheme = "worker"

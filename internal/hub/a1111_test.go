@@ -57,7 +57,7 @@ func (b *bench) readyA1111(count int) {
 	eventually(b.t, func() bool {
 		n := 0
 		for _, i := range b.hub.fleet.Instances() {
-			if i.Kind == fleet.KindA1111 && i.State == fleet.Idle && b.hub.inventory.infos()[i.Name] != nil {
+			if i.Kind == fleet.KindA1111 && i.State == fleet.Idle && b.hub.inventory.Infos()[i.Name] != nil {
 				n++
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/comfyhub/comfyhub/internal/apikeys"
+	"github.com/comfyhub/comfyhub/internal/config"
 )
 
 // FindKey returns what the secret of an API key gives access to. The hub must have started. The
@@ -16,7 +17,7 @@ func (h *Hub) FindKey(ctx context.Context, secret string) (apikeys.Access, error
 // are those of [apikeys.Keys.Add].
 func (o *Operator) AddKey(ctx context.Context, w apikeys.Wanted) (apikeys.Key, string, error) {
 	if !o.started.Load() {
-		return apikeys.Key{}, "", ErrNotStarted
+		return apikeys.Key{}, "", config.ErrNotStarted
 	}
 	return o.keys.Add(ctx, w)
 }
@@ -25,7 +26,7 @@ func (o *Operator) AddKey(ctx context.Context, w apikeys.Wanted) (apikeys.Key, s
 // the key end: at this hub at once, at others within a second.
 func (o *Operator) RevokeKey(ctx context.Context, name string) (bool, error) {
 	if !o.started.Load() {
-		return false, ErrNotStarted
+		return false, config.ErrNotStarted
 	}
 	return o.keys.Revoke(ctx, name)
 }
@@ -33,7 +34,7 @@ func (o *Operator) RevokeKey(ctx context.Context, name string) (bool, error) {
 // Keys returns all API keys, without their secrets.
 func (o *Operator) Keys(ctx context.Context) ([]apikeys.Key, error) {
 	if !o.started.Load() {
-		return nil, ErrNotStarted
+		return nil, config.ErrNotStarted
 	}
 	return o.keys.List(ctx)
 }

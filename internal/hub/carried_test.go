@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/rules"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // dataURL is a file as some clients put it into a prompt.
@@ -83,7 +84,7 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 				"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, first, second)
 		}
 		var many strings.Builder
-		for n := range maxCarried + 1 {
+		for n := range submit.MaxCarried + 1 {
 			fmt.Fprintf(&many, `"l%d": {"class_type": "LoadImage", "inputs": {"image": %q}},`, n, good)
 		}
 		b := shared(t, config.TenantLimits{}, func(b *bench) {
@@ -95,7 +96,7 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 			"a page":       {two(good, dataURL("<html><script>")), "3", "image - Invalid image file: the data: URL has no picture, video or sound of a known format"},
 			"too large":    {two(good, dataURL("\x89PNG\r\n\x1a\n"+strings.Repeat("x", 1000))), "3", "image - Invalid image file: the file in the data: URL has more than 1000 bytes"},
 			"another node": {`{"1": {"class_type": "LoadImage", "inputs": {"image": "` + good + `"}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0]}}}`, "2", "filename_prefix"},
-			"too many":     {`{` + many.String() + `"2": {"class_type": "SaveImage", "inputs": {"images": ["l0", 0], "filename_prefix": "x"}}}`, fmt.Sprintf("l%d", maxCarried), "image - Invalid image file: a prompt can have 64 files as URLs"},
+			"too many":     {`{` + many.String() + `"2": {"class_type": "SaveImage", "inputs": {"images": ["l0", 0], "filename_prefix": "x"}}}`, fmt.Sprintf("l%d", submit.MaxCarried), "image - Invalid image file: a prompt can have 64 files as URLs"},
 		} {
 			answer := answered(b.as("ann", "POST", "/prompt", `{"prompt": `+test.graph+`}`))(t, http.StatusBadRequest, name)
 			require.NotContains(t, answer, good[40:], name)

@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/retention"
 )
 
 const (
@@ -21,8 +22,6 @@ const (
 	slowRedis = 10 * time.Millisecond
 	// maxSkew is how far apart clocks may be.
 	maxSkew = time.Second
-	// scarceDisk is the share of a disk that should be free.
-	scarceDisk = 0.1
 	// maxNamed bounds the names in a finding, maxFindings the findings of one kind.
 	maxNamed    = 5
 	maxFindings = 50
@@ -85,10 +84,10 @@ func (c *Checkup) storage() []config.Finding {
 		list = []config.Finding{finding(config.LevelError, "storage", err.Error(), "the hub gives out no jobs until the storage takes files")}
 	}
 	if err := c.hub.bond.Err(); err != nil {
-		list = append(list, finding(config.LevelError, "storage", err.Error()+": nothing is deleted from it", adviceForStrangers))
+		list = append(list, finding(config.LevelError, "storage", err.Error()+": nothing is deleted from it", retention.AdviceForStrangers))
 	}
 	for _, d := range c.hub.disks {
-		if free, size, ok := d.Space(); ok && float64(free) < scarceDisk*float64(size) {
+		if free, size, _ := d.Space(); d.Scarce() {
 			list = append(list, finding(
 				config.LevelWarning, "disk", fmt.Sprintf("the disk of the %s folder has %s left of %s", d.Folder(), humanize.IBytes(free), humanize.IBytes(size)),
 				"make room, or bound what is kept with history { age ... }",
@@ -97,9 +96,6 @@ func (c *Checkup) storage() []config.Finding {
 	}
 	return list
 }
-
-// adviceForStrangers says what to do if Redis and the storage do not belong together.
-const adviceForStrangers = "give the hub the Redis or the storage that it had; if this Redis is to have the storage from now on: caddy comfyhub adopt-storage"
 
 // keys reports records among the API keys in Redis that are not API keys.
 func (c *Checkup) keys() []config.Finding {
@@ -230,7 +226,7 @@ func adviceFor(i fleet.Instance) string {
 // differences reports what some ComfyUI servers have and others do not.
 func (c *Checkup) differences() []config.Finding {
 	infos, versions := map[string]*catalog.Info{}, map[string][]string{}
-	known := c.hub.inventory.infos()
+	known := c.hub.inventory.Infos()
 	for _, i := range c.hub.fleet.Instances() {
 		if info := known[i.Name]; info != nil && i.State != fleet.Offline && i.Kind == fleet.KindComfyUI {
 			infos[i.Name] = info
@@ -241,7 +237,7 @@ func (c *Checkup) differences() []config.Finding {
 	if len(versions) > 1 {
 		var parts []string
 		for version, names := range versions {
-			parts = append(parts, version+" on "+few(names))
+			parts = append(parts, version+" on "+fleet.Few(names))
 		}
 		slices.Sort(parts)
 		list = append(list, finding(config.LevelWarning, "versions", "ComfyUI differs: "+strings.Join(parts, "; "), "update the older ones: prompts for newer nodes do not run there"))
@@ -267,8 +263,8 @@ func findingsOf(all []catalog.Difference, servers int) []config.Finding {
 	var list []config.Finding
 	for n, g := range order {
 		d := first[g]
-		where := fmt.Sprintf(" on %d of %d servers, not on %s", len(d.Have), servers, few(d.Lack))
-		what := few(names[g])
+		where := fmt.Sprintf(" on %d of %d servers, not on %s", len(d.Have), servers, fleet.Few(d.Lack))
+		what := fleet.Few(names[g])
 		be := " is"
 		if len(names[g]) > 1 {
 			be = " are"
@@ -286,12 +282,4 @@ func findingsOf(all []catalog.Difference, servers int) []config.Finding {
 		}
 	}
 	return list
-}
-
-// few joins some names, and says how many more there are.
-func few(names []string) string {
-	if len(names) <= maxNamed {
-		return strings.Join(names, ", ")
-	}
-	return strings.Join(names[:maxNamed], ", ") + fmt.Sprintf(" and %d more", len(names)-maxNamed)
 }

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +11,8 @@ import (
 )
 
 // retainAt is retain at a given time of Redis's clock.
-func (j *janitor) retainAt(ctx context.Context, now time.Time) error {
-	return j.retainSince(ctx, func(age time.Duration) time.Time { return now.Add(-age) })
+func (b *bench) retainAt(now time.Time) error {
+	return b.hub.janitor.RetainSince(b.t.Context(), func(age time.Duration) time.Time { return now.Add(-age) })
 }
 
 // Held pictures age by the storage's clock; the hub's is years behind here.
@@ -35,7 +34,7 @@ func TestHeldPicturesAgeByTheStoragesClock(t *testing.T) {
 		}
 		put("young", 23*time.Hour)
 		put("old", 25*time.Hour)
-		b.hub.janitor.round(t.Context())
+		b.hub.janitor.Round(t.Context())
 		require.True(t, b.hub.held.Has(t.Context(), "default", "young"))
 		require.False(t, b.hub.held.Has(t.Context(), "default", "old"))
 	})
@@ -71,7 +70,7 @@ func TestHistoryStaysWhenTheClockIsSetForward(t *testing.T) {
 		id, name, _ := b.made(picture(0xff))
 		b.setForward(24 * time.Hour)
 		stays := func() bool {
-			b.hub.janitor.round(t.Context())
+			b.hub.janitor.Round(t.Context())
 			_, there := b.history(id)
 			require.Equal(t, there, b.views(name))
 			return there

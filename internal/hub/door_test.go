@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // patient makes POST /prompt wait for an instance without a limit, so that a slow
@@ -250,10 +251,10 @@ func TestLessons(t *testing.T) {
 }
 
 // submissionOf is what a dialect makes of a graph.
-func submissionOf(t *testing.T, graph string) Submission {
+func submissionOf(t *testing.T, graph string) submit.Submission {
 	t.Helper()
 	request := must(catalog.ParseRequest([]byte(`{"prompt": ` + graph + `}`)))(t)
-	return Submission{Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "from:test"}, Graph: request.Graph, Extra: request.Extra}
+	return submit.Submission{Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "from:test"}, Graph: request.Graph, Extra: request.Extra}
 }
 
 // The hub takes prompts from any dialect, so this test makes no request.
@@ -262,8 +263,8 @@ func TestSubmitWithoutARequest(t *testing.T) {
 		p := submissionOf(t, picture(7))
 		p.ID, p.Priority = "same", 1000
 		for range 2 { // sent twice it is one job
-			var answers []Accepted
-			b.hub.Submitter().Submit(t.Context(), p, func(a Accepted, err error) {
+			var answers []submit.Accepted
+			b.hub.Submitter().Submit(t.Context(), p, func(a submit.Accepted, err error) {
 				require.NoError(t, err)
 				answers = append(answers, a)
 			})
@@ -281,13 +282,13 @@ func TestSubmitWithoutARequest(t *testing.T) {
 
 // loggedDoor records when a door is closed.
 type loggedDoor struct {
-	door
+	submit.Door
 	log *[]string
 }
 
 func (d loggedDoor) Close() {
 	*d.log = append(*d.log, "closed")
-	d.door.Close()
+	d.Door.Close()
 }
 
 // Messages of a run may follow once the door of its job is closed. A client that
@@ -297,13 +298,13 @@ func TestDoorStaysOpenUntilTheAnswer(t *testing.T) {
 	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
 		var log []string
 		submitter := *b.hub.Submitter()
-		submitter.door = func(key string) door { return loggedDoor{b.hub.dispatch.Doors.Open(key), &log} }
+		submitter.Door = func(key string) submit.Door { return loggedDoor{b.hub.dispatch.Doors.Open(key), &log} }
 		for _, test := range []struct {
 			graph   string
 			refused bool
 		}{{checked(-1, false), true}, {checked(1, false), false}} { // refused first, so that the instance is idle
 			log = nil
-			submitter.Submit(t.Context(), submissionOf(t, test.graph), func(_ Accepted, err error) {
+			submitter.Submit(t.Context(), submissionOf(t, test.graph), func(_ submit.Accepted, err error) {
 				log = append(log, "answered")
 				var refusal *catalog.Answer
 				require.Equal(t, test.refused, errors.As(err, &refusal), "%v", err)

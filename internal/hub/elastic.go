@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/classes"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
@@ -40,7 +41,7 @@ type elastic struct {
 	queue     *queue.Queue
 	fleet     *fleet.Registry
 	dispatch  *dispatch.Dispatcher
-	inventory *inventory
+	inventory *classes.Inventory
 	roster    *roster.Roster
 	stops     *stops
 	settings  func() *config.Settings
@@ -48,7 +49,7 @@ type elastic struct {
 
 // Drain implements [scale.Fleet].
 func (e *elastic) Drain(ctx context.Context, instance string, on bool) error {
-	if err := e.queue.Scale(ctx, StopInstance(instance), on); err != nil {
+	if err := e.queue.Scale(ctx, queue.StopInstance(instance), on); err != nil {
 		return err
 	}
 	return e.stops.look(ctx)
@@ -96,7 +97,7 @@ func (e *elastic) instances() (list []scale.Instance) {
 			continue
 		}
 		known[i.Name] = true
-		stopped := e.stops.has(StopInstance(i.Name))
+		stopped := e.stops.Has(queue.StopInstance(i.Name))
 		list = append(list, scale.Instance{
 			Name: i.Name, Moved: i.Report.Since, Stopped: stopped,
 			Works: i.State == fleet.Idle || i.State == fleet.Busy || i.State == fleet.Draining && i.Drained && !i.Report.Draining,
@@ -105,7 +106,7 @@ func (e *elastic) instances() (list []scale.Instance) {
 	}
 	for name := range e.roster.Elsewhere() {
 		if !known[name] {
-			list = append(list, scale.Instance{Name: name, Works: true, Stopped: e.stops.has(StopInstance(name))})
+			list = append(list, scale.Instance{Name: name, Works: true, Stopped: e.stops.Has(queue.StopInstance(name))})
 		}
 	}
 	return list
@@ -206,7 +207,7 @@ func (o offer) takes(j job.Job) bool {
 
 // offers returns what each class can run of the given job classes.
 func (e *elastic) offers(classes []scale.Class, needs map[string][]byte) []offer {
-	infos, decoded := e.inventory.infos(), map[string]catalog.Requirements{}
+	infos, decoded := e.inventory.Infos(), map[string]catalog.Requirements{}
 	for class, text := range needs {
 		if r, err := catalog.DecodeRequirements(text); err == nil {
 			decoded[class] = r

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -133,13 +134,13 @@ func TestElasticFleetIsNotForEverything(t *testing.T) {
 func TestScalerLeavesTheOperatorsDrain(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		name := b.hub.fleet.Instances()[0].Name
-		scaler, drained := &elastic{queue: b.hub.queue, stops: b.hub.stops}, func() bool { return b.hub.stops.has(StopInstance(name)) }
+		scaler, drained := &elastic{queue: b.hub.queue, stops: b.hub.stops}, func() bool { return b.hub.stops.Has(queue.StopInstance(name)) }
 		require.NoError(t, scaler.Drain(t.Context(), name, true))
 		require.True(t, drained())
-		require.NoError(t, b.hub.Operator().Pause(t.Context(), StopInstance(name)))
+		require.NoError(t, b.hub.Operator().Pause(t.Context(), queue.StopInstance(name)))
 		require.NoError(t, scaler.Drain(t.Context(), name, false))
 		require.True(t, drained())
-		require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(name)))
+		require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(name)))
 		require.False(t, drained())
 		require.NoError(t, scaler.Drain(t.Context(), name, true))
 		require.NoError(t, scaler.Drain(t.Context(), name, false))

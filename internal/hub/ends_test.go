@@ -26,7 +26,7 @@ func TestOldEndsAreSkipped(t *testing.T) {
 		require.Len(t, ends[0], 1)
 		// Until the stream has forgotten it, it counts as told.
 		eventually(t, func() bool {
-			old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0)
+			old, err := b.hub.ends.LookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0)
 			return err == nil && old == ends[0][0].Turn
 		}, time.Minute, time.Millisecond)
 	})
@@ -56,7 +56,7 @@ func TestWaitingClientIsToldLate(t *testing.T) {
 		b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
 		ends := must(b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9))(t)
 		eventually(t, func() bool {
-			old, err := b.hub.ends.lookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
+			old, err := b.hub.ends.LookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
 			told, _ := b.hub.streams.Told(k, key)
 			return err == nil && old == 0 && told
 		}, time.Minute, 10*time.Millisecond)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 type explained struct {
@@ -230,7 +231,7 @@ func TestJobsPages(t *testing.T) {
 		require.Empty(t, get("?offset=1000"))
 		require.Empty(t, get("?status=running&offset=1000"))
 
-		views := must(b.hub.Operator().Jobs(t.Context(), JobsPage{Limit: 1000}))(t)
+		views := must(b.hub.Operator().Jobs(t.Context(), view.JobsPage{Limit: 1000}))(t)
 		require.Len(t, views, 6, "both tenants' jobs that run and wait")
 		stats := must(b.hub.Operator().Stats(t.Context()))(t)
 		require.Equal(t, []any{5, 1, int64(3)}, []any{stats.Waiting, stats.Running, stats.Ended})

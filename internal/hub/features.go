@@ -11,8 +11,8 @@ import (
 
 // Features returns the server's feature flags, for GET /features and sockets: what all connected
 // ComfyUIs announce, as far as the hub can keep it, and what the hub itself does.
-func (h *Hub) Features() []byte {
-	agreed := h.dispatch.Instances.Flags()
+func (n *Instances) Features() []byte {
+	agreed := n.dispatch.Instances.Flags()
 	flags := pyjson.NewObject(pyjson.Member{Key: "supports_preview_metadata", Value: pyjson.Bool(true)})
 	take := func(name string) {
 		if value, ok := agreed[name]; ok {
@@ -21,7 +21,7 @@ func (h *Hub) Features() []byte {
 		}
 	}
 	take(comfyui.FlagModelTypeTags)
-	flags.Set("max_upload_size", pyjson.Int(h.Settings().MaxUpload))
+	flags.Set("max_upload_size", pyjson.Int(n.settings().MaxUpload))
 	names := slices.Sorted(maps.Keys(agreed))
 	for _, name := range names { // in ComfyUI's order
 		if strings.Contains(name, ".") {

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // elsewhere is a server on the internet, as far as the hub knows.
@@ -41,7 +41,7 @@ func fetchingFrom(t *testing.T, limits config.TenantLimits, server *httptest.Ser
 	}}, change...)...)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
-	b.hub.submitter.fetcher.options.Roots = roots
+	b.hub.submitter.Fetcher.Options.Roots = roots
 	return b
 }
 
@@ -80,7 +80,7 @@ func TestFileBehindAURL(t *testing.T) {
 	require.Equal(t, names[0], names[1], "the name comes from the content")
 	answered(b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(names[0], "embedded/"), ""))(t, http.StatusNotFound)
 	b.acts("ann", "POST", "/prompt", `{"prompt": `+loading(server.URL+"/moved.png")+`}`)
-	require.Empty(t, b.hub.submitter.fetcher.tenants, "no turn is left over")
+	require.Zero(t, b.hub.submitter.Fetcher.Busy(), "no turn is left over")
 }
 
 func TestRefusedURLs(t *testing.T) {
@@ -119,22 +119,22 @@ func TestRefusedURLs(t *testing.T) {
 	u := must(url.Parse(server.URL))(t)
 	tooLarge := "the files behind a prompt's URLs may have 1000 bytes together"
 	for link, reason := range map[string]string{
-		server.URL + "/none":                           "the URL was answered with status 404",
-		server.URL + "/private":                        "the hub's operator does not allow this host",
-		server.URL + "/loop":                           "the URL redirects too often",
-		server.URL + "/page":                           "the URL leads to no picture, video or sound of a known format",
-		server.URL + "/empty":                          "the URL leads to no picture, video or sound of a known format",
-		server.URL + "/big":                            tooLarge,
-		server.URL + "/endless":                        tooLarge,
-		server.URL + "/broken":                         "the URL cannot be fetched",
-		private.URL:                                    "the hub's operator does not allow this host",
-		"http://" + u.Host:                             "only https:// URLs may be called",
-		"https://me@" + u.Host:                         "the URL has a user name",
-		"https://localhost/a.png":                      "the hub's operator does not allow this host",
-		"https://2130706433/":                          "the URL has no valid host",
-		"https:///a.png":                               "the URL has no host",
-		server.URL + "/a b":                            "the URL is not valid",
-		server.URL + "/" + strings.Repeat("a", maxURL): "a URL can have 8190 bytes",
+		server.URL + "/none":      "the URL was answered with status 404",
+		server.URL + "/private":   "the hub's operator does not allow this host",
+		server.URL + "/loop":      "the URL redirects too often",
+		server.URL + "/page":      "the URL leads to no picture, video or sound of a known format",
+		server.URL + "/empty":     "the URL leads to no picture, video or sound of a known format",
+		server.URL + "/big":       tooLarge,
+		server.URL + "/endless":   tooLarge,
+		server.URL + "/broken":    "the URL cannot be fetched",
+		private.URL:               "the hub's operator does not allow this host",
+		"http://" + u.Host:        "only https:// URLs may be called",
+		"https://me@" + u.Host:    "the URL has a user name",
+		"https://localhost/a.png": "the hub's operator does not allow this host",
+		"https://2130706433/":     "the URL has no valid host",
+		"https:///a.png":          "the URL has no host",
+		server.URL + "/a b":       "the URL is not valid",
+		server.URL + "/" + strings.Repeat("a", submit.MaxURL): "a URL can have 8190 bytes",
 	} {
 		graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "3": {"class_type": "LoadImage", "inputs": {"image": %q}},
 			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
@@ -150,7 +150,7 @@ func TestRefusedURLs(t *testing.T) {
 		server.URL+"/good", server.URL+"/good2")
 	_, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+both+`}`)
 	require.Contains(t, answer, tooLarge, "all files of a prompt count together")
-	require.Empty(t, b.hub.submitter.fetcher.tenants)
+	require.Zero(t, b.hub.submitter.Fetcher.Busy())
 }
 
 // Without hosts that may be called, a URL is what it is to ComfyUI: not a file name.
@@ -176,92 +176,11 @@ func TestFetchingEndsWithItsClient(t *testing.T) {
 	done := make(chan error, 1)
 	p := submissionOf(t, loading(server.URL))
 	go func() {
-		b.hub.Submitter().Submit(ctx, p, func(_ Accepted, err error) { done <- err })
+		b.hub.Submitter().Submit(ctx, p, func(_ submit.Accepted, err error) { done <- err })
 	}()
 	<-called
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)
 	<-ended
-	eventually(t, func() bool {
-		f := b.hub.submitter.fetcher
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return len(f.tenants) == 0
-	}, time.Minute, time.Millisecond)
-}
-
-// Once the client has hung up, nothing else is wrong with its URL.
-func TestFetchingForNobody(t *testing.T) {
-	t.Parallel()
-	f := newFetcher(nil, func() *config.Settings { return &config.Settings{MaxUpload: 1} })
-	ctx, cancel := context.WithCancel(t.Context())
-	turn := must(f.begin(ctx, "ann"))(t)
-	defer turn.close()
-	_, err := turn.fetch("http://127.0.0.1:1/x.png")
-	require.ErrorAs(t, err, new(*fetchError))
-	cancel()
-	_, err = turn.fetch("http://127.0.0.1:1/x.png")
-	require.ErrorIs(t, err, context.Canceled)
-}
-
-// A tenant whose URLs hang holds up itself; the others go on until all turns are taken.
-func TestFetchingTakesTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		f := newFetcher(nil, nil)
-		var ends []func()
-		for tenant := range maxFetching / maxFetchingOne {
-			for range maxFetchingOne {
-				end := must(f.turn(t.Context(), fmt.Sprint(tenant)))(t)
-				ends = append(ends, end)
-			}
-			start := time.Now()
-			_, err := f.turn(t.Context(), fmt.Sprint(tenant))
-			require.ErrorIs(t, err, errFetching)
-			require.Equal(t, fetchPatience, time.Since(start))
-		}
-		_, err := f.turn(t.Context(), "last")
-		require.ErrorIs(t, err, errFetching)
-		got := make(chan error, 1)
-		go func() {
-			end, err := f.turn(t.Context(), "last")
-			if err == nil {
-				end()
-			}
-			got <- err
-		}()
-		synctest.Wait()
-		ends[0]()
-		require.NoError(t, <-got)
-		for _, end := range ends[1:] {
-			end()
-		}
-		require.Empty(t, f.tenants)
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
-		if end, err := f.turn(canceled, "gone"); err == nil {
-			end()
-		} else {
-			require.ErrorIs(t, err, context.Canceled)
-		}
-	})
-}
-
-// A server that sends slowly, or nothing at all, costs a prompt at most a minute.
-func TestFetchingHasAnEnd(t *testing.T) {
-	t.Parallel()
-	server := elsewhere(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	b := fetchingFrom(t, config.TenantLimits{}, server)
-	turn := must(b.hub.submitter.fetcher.begin(t.Context(), "ann"))(t)
-	defer turn.close()
-	deadline, ok := turn.ctx.Deadline()
-	require.True(t, ok)
-	require.WithinDuration(t, time.Now().Add(fetchTimeout), deadline, fetchTimeout/2)
-	var cancel context.CancelFunc
-	turn.ctx, cancel = context.WithDeadline(turn.ctx, time.Now())
-	defer cancel()
-	_, err := turn.fetch(server.URL)
-	var told *fetchError
-	require.ErrorAs(t, err, &told)
-	require.Equal(t, "the URL could not be fetched within 1m0s", told.reason)
+	eventually(t, func() bool { return b.hub.submitter.Fetcher.Busy() == 0 }, time.Minute, time.Millisecond)
 }

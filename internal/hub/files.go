@@ -2,16 +2,20 @@ package hub
 
 import (
 	"context"
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/metrics"
+	"github.com/comfyhub/comfyhub/internal/retention"
 	"github.com/comfyhub/comfyhub/internal/userdata"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // spoolFolder is the folder in Identity.Data for what is on its way.
@@ -68,13 +72,13 @@ func (h *Hub) openFiles() (err error) {
 		return err
 	}
 	log := h.log()
-	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Pushed: h.measure.Pushed, Fetched: h.measure.Fetched, Logger: log, Trash: func() time.Duration { return sweepAge }, Limits: func(tenant string) files.Limits {
+	h.store = files.New(h.db, h.storage, files.Options{SpoolDir: spool, Pushed: h.measure.Pushed, Fetched: h.measure.Fetched, Logger: log, Trash: func() time.Duration { return retention.SweepAge }, Limits: func(tenant string) files.Limits {
 		l := h.tenants.Limits(tenant)
 		return files.Limits{Bytes: l.Inputs, Files: l.InputFiles}
 	}})
 	h.store.Recall(filepath.Join(h.id.Data, notesFolder, "names"))
-	h.kept = newKeptFiles(h.tidies, h.clients.ByName, log)
-	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink, Kept: h.kept.add})
+	h.kept = retention.NewKeptFiles(h.tidies, h.clients.ByName, log)
+	h.copies = files.NewCollector(h.store, files.From(h.clients), files.CollectorOptions{Logger: log, Uplink: h.uplink, Kept: h.kept.Add})
 	h.transfer = files.NewTransfer(h.store, h.copies, h.held, log)
 	return nil
 }
@@ -106,9 +110,10 @@ func (h *Hub) tidies(instance string) bool {
 // openViews builds what shows files and takes them in. It comes after the dispatcher, which it asks
 // for instances and for the fleet's version.
 func (h *Hub) openViews() {
+	h.folders = &view.Folders{Store: h.store, Inventory: h.inventory, Logins: &h.logins, Clients: h.clients, Fleet: h.fleet}
 	log := h.log()
 	h.view = files.NewView(h.store, files.From(h.clients), files.ViewOptions{
-		Missing:       h.ofInstance,
+		Missing:       h.folders.OfInstance,
 		Preview:       files.PreviewFrom(h.clients),
 		PictureMemory: func() int64 { return h.Settings().PictureMemory },
 		Away:          h.measure.Away,
@@ -129,29 +134,9 @@ func (h *Hub) Uploads() *files.Uploads { return h.uploads }
 // the first Start.
 func (h *Hub) Held() *files.Held { return h.held }
 
-// ofInstance finds an input that is on an instance and not at the hub: the web interface shows
-// whatever /object_info offers. It does so only where nobody has logged in, and for nothing that a
-// hub may have put there, since that belongs to somebody.
-func (h *Hub) ofInstance(ctx context.Context, tenant string, ref job.FileRef) (files.Source, bool) {
-	if ref.Type != job.TypeInput || tenant != job.DefaultTenant {
-		return files.Source{}, false
-	}
-	for _, name := range h.inventory.offering(ref.Value(false)) {
-		client := h.clients.ByName(name)
-		if client == nil {
-			continue
-		}
-		if put, err := h.store.Remembers(ctx, name, ref); put || err != nil {
-			continue
-		}
-		info, found, err := client.Stat(ctx, ref)
-		if err != nil || !found {
-			continue
-		}
-		i, _ := h.fleet.Instance(name)
-		return files.Source{
-			Instance: name, Type: ref.Type, Subfolder: ref.Subfolder, Filename: ref.Filename, ETag: info.ETag, Boot: i.BootID(),
-		}, true
-	}
-	return files.Source{}, false
+// storageIsFull reports whether the storage has no room for the trash.
+func (h *Hub) storageIsFull() bool {
+	return errors.Is(h.storage.Health().Err(), syscall.ENOSPC) || slices.ContainsFunc(h.disks, func(d *metrics.Disk) bool {
+		return d.Folder() == "storage" && d.Scarce()
+	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
@@ -144,11 +145,11 @@ func TestHistoryIsBoundedBySize(t *testing.T) {
 		_, body := b.get("/view?filename=" + names[0])
 		b.settings.HistorySize = int64(len(body))*2 + 5
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now()))
+		require.NoError(t, b.retainAt(time.Now()))
 		for _, name := range names {
 			require.True(t, b.views(name), "all are young")
 		}
-		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(time.Hour)))
+		require.NoError(t, b.retainAt(time.Now().Add(time.Hour)))
 		kept := 0
 		for n, name := range names {
 			_, there := b.history(ids[n])
@@ -176,9 +177,9 @@ func TestInputsGrowOld(t *testing.T) {
 			status, _ := b.get("/view?type=input&filename=" + name)
 			return status == http.StatusOK
 		}
-		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now()))
+		require.NoError(t, b.retainAt(time.Now()))
 		require.True(t, has("old.png"))
-		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+		require.NoError(t, b.retainAt(time.Now().Add(2*time.Hour)))
 		require.False(t, has("old.png"))
 		require.True(t, has("needed.png"))
 	})
@@ -188,14 +189,14 @@ func TestInputsGrowOld(t *testing.T) {
 func TestTrashOfTwoHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		one, two := newPair(t, 1, 0)
-		one.hub.janitor.full = func() bool { return false } // whatever the disk of this machine is
+		one.hub.janitor.Full = func() bool { return false } // whatever the disk of this machine is
 		for _, data := range []string{"red", "green"} {
 			one.overwrites(t, data)
 		}
 		id, name, _ := one.made(picture(0xff))
 		one.settings.HistoryAge = time.Hour
 		require.NoError(t, one.hub.Start(t.Context(), one.settings))
-		require.NoError(t, one.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+		require.NoError(t, one.retainAt(time.Now().Add(2*time.Hour)))
 		_, there := two.history(id)
 		require.False(t, there)
 		require.False(t, two.views(name))
@@ -217,25 +218,25 @@ func TestTrashOfTwoHubs(t *testing.T) {
 
 		// A storage that is full has no room for a trash.
 		one.overwrites(t, "blue")
-		one.hub.janitor.full = func() bool { return true }
-		require.NoError(t, one.hub.janitor.retainAt(t.Context(), time.Now()))
+		one.hub.janitor.Full = func() bool { return true }
+		require.NoError(t, one.retainAt(time.Now()))
 		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
 		require.NoError(t, err)
 		require.Zero(t, n)
-		one.hub.janitor.full = func() bool { return false }
+		one.hub.janitor.Full = func() bool { return false }
 
 		// What takes too much room is gone.
 		one.settings.HistoryAge, one.settings.HistorySize = 0, 1
 		require.NoError(t, one.hub.Start(t.Context(), one.settings))
-		require.NoError(t, one.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+		require.NoError(t, one.retainAt(time.Now().Add(2*time.Hour)))
 		require.False(t, two.views(name))
 		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
 		require.NoError(t, err)
 		require.Zero(t, n)
 		_, _, err = New(one.id).Operator().Trash(t.Context(), "", 1)
-		require.ErrorIs(t, err, ErrNotStarted)
+		require.ErrorIs(t, err, config.ErrNotStarted)
 		_, err = New(one.id).Operator().TakeBack(t.Context(), "default", "x")
-		require.ErrorIs(t, err, ErrNotStarted)
+		require.ErrorIs(t, err, config.ErrNotStarted)
 	})
 }
 

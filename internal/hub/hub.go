@@ -18,32 +18,38 @@ import (
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/classes"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/dispatch"
+	"github.com/comfyhub/comfyhub/internal/ends"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/intake"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/logs"
 	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/metrics"
+	"github.com/comfyhub/comfyhub/internal/pins"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/retention"
 	"github.com/comfyhub/comfyhub/internal/roster"
 	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/stats"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/submit"
 	"github.com/comfyhub/comfyhub/internal/tenants"
+	"github.com/comfyhub/comfyhub/internal/traces"
 	"github.com/comfyhub/comfyhub/internal/userdata"
+	"github.com/comfyhub/comfyhub/internal/view"
 	"github.com/comfyhub/comfyhub/internal/webui"
+	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
-
-// ErrNotStarted is the readiness error of a hub before its first Start.
-var ErrNotStarted = errors.New("hub: not started")
 
 // leaseTime is how long a run stays with a hub that does not renew it.
 const leaseTime = 15 * time.Second
@@ -59,7 +65,7 @@ type Hub struct {
 	id      config.Identity
 	measure *metrics.Metrics
 	live    *gauges
-	tracing tracing
+	tracing traces.Tracing
 	// logins tell whether tenants share this hub.
 	logins tenants.Logins
 	// budget counts what arrives, and intake takes in the bodies of requests.
@@ -91,22 +97,24 @@ type Hub struct {
 	known           *lastknown.Answers
 	roster          *roster.Roster
 	webUI           *webui.Files
-	pages           *pageSource
+	pages           *origin.PageSource
+	folders         *view.Folders
+	figures         *view.Figures
 	ring            *keyring.Ring
 	authority       *gossip.Authority
 	links           *links.Links
 	tenants         *tenants.Tenants
 	queue           *queue.Queue
-	jobs            *Jobs
-	insight         *Insight
+	jobs            *view.Jobs
+	insight         *view.Insight
 	streams         *stream.Streams
 	fleet           *fleet.Registry
-	inventory       *inventory
+	inventory       *classes.Inventory
 	clients         *comfyui.Clients
-	kept            *keptFiles
+	kept            *retention.KeptFiles
 	dispatch        *dispatch.Dispatcher
-	classes         *Classes
-	logs            *Logs
+	classes         *classes.Classes
+	logs            *view.Logs
 	operator        *Operator
 	gossip          *membership
 	staticInstances *staticInstances
@@ -116,15 +124,15 @@ type Hub struct {
 	workers         *Workers
 	overflow        *overflows
 
-	submitter *Submitter
-	canceller *Canceller
-	ends      *Ends
-	watches   *Watches
-	callbacks *Callbacks
+	submitter *submit.Submitter
+	canceller *submit.Canceller
+	ends      *ends.Ends
+	watches   *view.Watches
+	callbacks *submit.Callbacks
 	stops     *stops
-	janitor   *janitor
-	recorder  *recorder
-	board     *Board
+	janitor   *retention.Janitor
+	recorder  *metrics.Recorder
+	board     *view.Board
 
 	opening     opening
 	readiness   readiness
@@ -138,7 +146,7 @@ type Hub struct {
 
 // New builds a hub without any outside effect: nothing is opened, dialled or started before Start.
 func New(id config.Identity) *Hub {
-	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), inventory: newInventory()}
+	h := &Hub{id: id, fleet: fleet.NewRegistry(), clients: comfyui.NewClients(), inventory: classes.NewInventory()}
 	h.budget = budget.New()
 	h.intake = intake.New(intake.Options{Dir: filepath.Join(id.Data, spoolFolder), Budget: h.budget})
 	h.config.Store(new(config.Settings{}.WithDefaults()))
@@ -172,7 +180,7 @@ func (h *Hub) Start(ctx context.Context, s config.Settings) error {
 	case h.closed:
 		return errors.New("hub: closed")
 	}
-	if err := h.tracing.set(ctx, s.Tracing); err != nil {
+	if err := h.tracing.Set(ctx, s.Tracing); err != nil {
 		return err
 	}
 	if !h.opened {
@@ -187,19 +195,7 @@ func (h *Hub) Start(ctx context.Context, s config.Settings) error {
 	} else if err := h.ring.SetSecrets(ctx, s.Secrets); err != nil {
 		return fmt.Errorf("hub: secret: %w", err)
 	}
-	h.streams.SetLimits(stream.Limits{
-		ReplayWindow: s.ReplayWindow, MaxSockets: s.MaxSockets,
-		TenantSockets: func(tenant string) int { return h.tenants.Limits(tenant).Sockets },
-	})
-	h.intake.SetLimits(intake.Limits{Memory: s.BodyMemory, Disk: s.SpoolSize, Room: roomOn(h.disks[0])})
-	h.queue.SetLimits(queue.Limits{
-		FIFO: s.FIFO, Weight: h.tenants.Weight,
-		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
-		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
-		TenantQueue: func(tenant string) (int, int64) { return h.tenants.Limits(tenant).Queue() },
-		TenantRate:  func(tenant string) int { return h.tenants.Limits(tenant).Rate },
-		TenantRuns:  func(tenant string) (int, time.Duration) { return h.tenants.Limits(tenant).Runs() },
-	})
+	h.limit(s)
 	return errors.Join(h.staticInstances.apply(s.Instances, s.A1111), h.overflow.apply(s.Overflow))
 }
 
@@ -234,12 +230,12 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	if h.queue, err = queue.New(h.db, queue.Options{Lease: leaseTime, Sealer: sealer, Notes: filepath.Join(h.id.Data, notesFolder, "jobs"), HealFirst: h.store.Heal, Logger: log}); err != nil {
 		return err
 	}
-	h.jobs = &Jobs{queue: h.queue}
-	h.watches = newWatches(h.queue.GetAll, h.log)
-	h.ends = &Ends{
-		queue: h.queue, boot: boot, looking: semaphore.NewWeighted(1), since: func() time.Time { return h.since },
-		window: func() time.Duration { return h.Settings().ReplayWindow }, log: h.log,
-		confirmed: newConfirmations(h.queue.DeliveredEnds, h.log), old: map[stream.Key]int64{},
+	h.jobs = &view.Jobs{Queue: h.queue}
+	h.watches = view.NewWatches(h.queue.GetAll, h.log)
+	h.ends = &ends.Ends{
+		Queue: h.queue, Boot: boot, Looking: semaphore.NewWeighted(1), Since: func() time.Time { return h.since },
+		Window: func() time.Duration { return h.Settings().ReplayWindow }, Log: h.log,
+		Confirmed: ends.NewConfirmations(h.queue.DeliveredEnds, h.log), Old: map[stream.Key]int64{},
 	}
 	h.streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
@@ -247,57 +243,64 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		Count:     h.queue.Count,
 		Shares:    h.tenants.Shares,
 		Budget:    h.budget,
-		Delivered: h.ends.delivered,
+		Delivered: h.ends.Delivered,
 		Transport: h.transport(boot),
-		Arrived:   h.ends.arrived,
+		Arrived:   h.ends.Arrived,
 		Observe:   h.measure,
 		Logger:    log,
 	})
-	h.ends.streams = h.streams // which call it
-	h.logs = &Logs{readers: logs.NewReaders(h.streams), fleet: h.fleet, logins: &h.logins, log: h.log}
-	h.recorder = &recorder{Metrics: h.measure, trends: stats.NewTrends(h.db), faults: stats.NewFaults(h.db), fleet: h.fleet, log: h.log}
+	h.ends.Streams = h.streams // which call it
+	h.recorder = &metrics.Recorder{Metrics: h.measure, Trends: stats.NewTrends(h.db), Faults: stats.NewFaults(h.db), Fleet: h.fleet, Log: h.log}
 	left := &leftPictures{}
 	library := catalog.NewLibrary()
 	h.overflow = newOverflows(h, library)
 	h.roster = roster.New(roster.Options{DB: h.db, Storage: h.storage, Library: library, Logger: log})
 	h.dispatch = dispatch.New(dispatch.Config{
 		Queue: h.queue, Fleet: h.fleet, Streams: h.streams, Files: h.transfer, Paused: h.storage.Health().Err, Shown: left.note,
-		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Overflow: h.overflow, Learned: h.inventory.learned, Unfit: h.unfit, Logged: h.logs.pass,
-		EndedElsewhere: h.ends.endedElsewhere,
-		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.tracer, Faulted: h.recorder.faulted, Logger: log,
+		Connected: h.clients, Connect: h.connect, Library: library, Roster: h.roster, Overflow: h.overflow, Learned: h.inventory.Learned, Unfit: func(ctx context.Context, j job.Job, body job.Body) *comfyui.Refused {
+			return h.classes.Unfit(ctx, j, body)
+		}, Logged: func(instance string, frame []byte) { h.logs.Pass(instance, frame) },
+		EndedElsewhere: h.ends.EndedElsewhere,
+		Hub:            boot, HubID: self, Gone: h.goneHubs(), Settings: h.dispatchSettings, Observe: h.recorder, Traces: h.tracing.Tracer, Faulted: h.recorder.Faulted, Logger: log,
 	})
 	h.stops = &stops{looking: semaphore.NewWeighted(1), queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, log: h.log}
-	h.insight = &Insight{queue: h.queue, fleet: h.fleet, dispatch: h.dispatch, streams: h.streams, logins: &h.logins, limitsOf: h.tenants.Limits, settings: h.Settings, stops: h.stops, pages: func() *pageSource { return h.pages }, bond: h.bond, searches: newSearches(), log: h.log}
-	h.logs.insight, h.logs.dispatch = h.insight, h.dispatch
+	var known *pins.Pins // nil in a fleet without a gossip key
+	if h.id.Keyed() {
+		known = pins.New(h.db, h.ring)
+	}
+	h.pages = origin.NewPageSource(h.Settings, h.fleet, h.dispatch.Instances.ClientOf, known, h.log)
+	h.insight = &view.Insight{Queue: h.queue, Fleet: h.fleet, Dispatch: h.dispatch, Streams: h.streams, Logins: &h.logins, LimitsOf: h.tenants.Limits, Settings: h.Settings, Stops: h.stops, Pages: h.pages, Bond: h.bond, Searches: view.NewSearches(), Log: h.log}
+	h.figures = &view.Figures{DB: h.db, Buckets: h.recorder.Trends, Noted: h.recorder.Faults, Insight: h.insight}
+	h.logs = &view.Logs{Readers: logs.NewReaders(h.streams), Fleet: h.fleet, Logins: &h.logins, Insight: h.insight, Dispatch: h.dispatch, Log: h.log}
 	h.Instances = &Instances{
-		dispatch: h.dispatch, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
+		dispatch: h.dispatch, pages: h.pages, clients: h.clients, streams: h.streams, insight: h.insight, left: left, settings: h.Settings, log: h.log,
 	}
-	h.classes = &Classes{beginning: h.beginning(), inventory: h.inventory, dispatch: h.dispatch, store: h.store, age: func() time.Duration { return h.Settings().CatalogAge }}
-	h.canceller = &Canceller{queue: h.queue, dispatch: h.dispatch, streams: h.streams}
-	h.submitter = &Submitter{
-		queue: h.queue, put: h.queue.Enqueue, classes: h.classes, dispatch: h.dispatch, streams: h.streams, store: h.store, held: h.held, limitsOf: h.tenants.Limits, rulesOf: h.tenants.Rules,
-		door:     func(key string) door { return h.dispatch.Doors.Open(key) },
-		patience: func() time.Duration { return h.Settings().AskPatience }, log: h.log, refused: h.recorder.refused, traces: h.tracing.tracer,
-		maxUpload: func() int64 { return h.Settings().MaxUpload }, fetcher: newFetcher(h.store, h.Settings),
+	h.classes = classes.NewClasses(h.inventory, h.fleet, h.dispatch, h.store, h.roster.Looked(), h.Settings, func() time.Time { return h.since })
+	h.callbacks = submit.NewCallbacks(h.queue, h.Settings, func(reason string) string { return h.insight.WithoutAddresses(view.Viewer{Login: true})(reason) }, h.log)
+	h.submitter = &submit.Submitter{
+		Queue: h.queue, Put: h.queue.Enqueue, Classes: h.classes, Dispatch: h.dispatch, Streams: h.streams, Store: h.store, Held: h.held, LimitsOf: h.tenants.Limits, RulesOf: h.tenants.Rules,
+		Door:     func(key string) submit.Door { return h.dispatch.Doors.Open(key) },
+		Patience: func() time.Duration { return h.Settings().AskPatience }, Log: h.log, Refused: h.recorder.Refused, Traces: h.tracing.Tracer,
+		MaxUpload: func() int64 { return h.Settings().MaxUpload }, Fetcher: submit.NewFetcher(h.store, h.Settings), Callbacks: h.callbacks,
 	}
-	h.board = &Board{turn: semaphore.NewWeighted(1), insight: h.insight, dispatch: h.dispatch, fleet: h.fleet, queue: h.queue, recorder: h.recorder, log: h.log, views: map[sight]*boardView{}, pages: map[string]int{}}
-	h.canceller.steered = h.board.Touch
+	h.board = view.NewBoard(h.insight, h.dispatch, h.fleet, h.queue, h.recorder.Faults, h.log)
+	h.canceller = &submit.Canceller{Queue: h.queue, Dispatch: h.dispatch, Streams: h.streams, Steered: h.board.Touch}
 	h.openScaler()
 	h.openViews()
-	h.openCallbacks()
 	h.staticInstances = newStaticInstances(h)
-	if h.gossip, err = h.openGossip(ctx, self); err != nil {
+	if h.gossip, err = h.openGossip(ctx, self, known); err != nil {
 		return err
 	}
 	tokens := machines.New(h.db, h.ring)
 	h.tunnels = &Tunnels{machines: tokens, fleet: h.fleet, take: h.gossip.admission.admit, log: h.log, open: map[string]*machineTunnel{}}
 	h.workers = newWorkers(h, library)
+	h.operator.pages, h.operator.known = h.pages, h.known
 	h.operator.stops, h.operator.ring, h.operator.authority = h.stops, h.ring, h.authority
 	h.operator.admission, h.operator.machines = h.gossip.admission, tokens
 	h.operator.insight, h.operator.canceller, h.operator.keys, h.operator.bond, h.operator.store = h.insight, h.canceller, h.keys, h.bond, h.store
-	h.janitor = &janitor{
-		db: h.db, queue: h.queue, store: h.store, full: h.storageIsFull, bond: h.bond, held: h.held, ring: h.ring, keys: h.keys, logins: &h.logins, self: self, settings: h.Settings, log: h.log,
-		pinned: &pinnedBlobs{turn: semaphore.NewWeighted(1), live: h.queue.LiveKeys, each: h.queue.EachBody},
+	h.janitor = &retention.Janitor{
+		DB: h.db, Queue: h.queue, Store: h.store, Full: h.storageIsFull, Bond: h.bond, Held: h.held, Ring: h.ring, Keys: h.keys, Logins: &h.logins, Self: self, Settings: h.Settings, Log: h.log,
+		Pinned: &retention.PinnedBlobs{Turn: semaphore.NewWeighted(1), Live: h.queue.LiveKeys, Each: h.queue.EachBody},
 	}
 	h.openWebUI()
 	opening, stop := context.WithCancel(context.Background())
@@ -308,79 +311,6 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	}
 	h.opened = true
 	return nil
-}
-
-// Close ends sockets with a going-away frame, leaves the gossip and closes Redis. Runs go on at
-// their instances and are adopted by the next hub.
-func (h *Hub) Close(ctx context.Context) error {
-	h.starting.Lock() // Held: as in Start
-	defer h.starting.Unlock()
-	if h.closed {
-		return nil
-	}
-	h.closed = true
-	return h.shut(ctx)
-}
-
-// shut closes what is open, in reverse order.
-func (h *Hub) shut(ctx context.Context) error {
-	var errs []error
-	h.entering.Lock()
-	if h.stopOpening != nil {
-		h.stopOpening()
-	}
-	served := h.started.Swap(false)
-	h.entering.Unlock()
-	if h.streams != nil {
-		errs = append(errs, h.streams.Close(ctx))
-	}
-	if h.board != nil {
-		h.board.close()
-	}
-	if h.staticInstances != nil {
-		h.staticInstances.close()
-	}
-	if h.tunnels != nil {
-		h.tunnels.close()
-	}
-	if h.workers != nil {
-		h.workers.stop()
-	}
-	if h.gossip != nil {
-		errs = append(errs, h.gossip.close())
-	}
-	if h.stopHouse != nil {
-		h.stopHouse()
-	}
-	h.maintenance.Wait()
-	if h.dispatch != nil {
-		h.dispatch.Close()
-	}
-	h.overflow.shut()
-	if h.workers != nil {
-		h.workers.close()
-	}
-	h.tracing.close(ctx)
-	if h.ends != nil {
-		h.ends.confirmed.close(ctx)
-	}
-	if h.copies != nil {
-		h.copies.Close()
-		h.kept.close()
-	}
-	if served {
-		if err := h.store.Leave(ctx, h.self); err != nil {
-			h.log().Warn("the other hubs will take a while to see that this one left", "error", err)
-		}
-	}
-	h.closeNotes()
-	if h.storage != nil {
-		errs = append(errs, h.storage.Close())
-	}
-	if h.db != nil {
-		errs = append(errs, h.db.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // Collectors returns the hub's metrics. They are made once and live as long as the hub, so that

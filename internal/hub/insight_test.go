@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // login returns a visitor that is logged in.
@@ -167,9 +168,9 @@ func TestOutputsNamePictures(t *testing.T) {
 	inBench(t, benchOf(0, serving(left)), func(t *testing.T, b *bench) {
 		ada, eve := b.login("ada"), b.login("eve")
 		ada.awaits(ada.submit(picture(7), "ada"), "done")
-		require.Len(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "left"), 1)
-		require.Empty(t, b.hub.Holders(Viewer{Tenant: eve.user, Login: true}, nil, "left"))
-		require.Empty(t, b.hub.Holders(Viewer{Tenant: "ada", Login: true}, nil, "other"))
+		require.Len(t, b.hub.Holders(view.Viewer{Tenant: "ada", Login: true}, nil, "left"), 1)
+		require.Empty(t, b.hub.Holders(view.Viewer{Tenant: eve.user, Login: true}, nil, "left"))
+		require.Empty(t, b.hub.Holders(view.Viewer{Tenant: "ada", Login: true}, nil, "other"))
 	})
 }
 

@@ -10,15 +10,17 @@ import (
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/view"
+	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
 
 // Instances are the connected instances, as dialects call them.
 type Instances struct {
 	dispatch *dispatch.Dispatcher
-	pages    *pageSource
+	pages    *origin.PageSource
 	clients  *comfyui.Clients
 	streams  *stream.Streams
-	insight  *Insight
+	insight  *view.Insight
 	left     *leftPictures
 	settings func() *config.Settings
 	log      func() *slog.Logger
@@ -30,7 +32,7 @@ func (n *Instances) Primary() *comfyui.Client { return n.pages.Client() }
 
 // PageSources returns the connected instances that the page and what belongs to it may come from,
 // the primary first.
-func (n *Instances) PageSources() []Source { return n.pages.Sources() }
+func (n *Instances) PageSources() []origin.Source { return n.pages.Sources() }
 
 // MayTellPage reports whether what an agent, or an instance without one, once said about the page
 // still counts.

@@ -3,7 +3,6 @@ package hub
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,7 +17,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
@@ -44,65 +42,18 @@ func (a *keptAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func TestKeptFilesAreTold(t *testing.T) {
-	t.Parallel()
-	agent := &keptAgent{}
-	server := httptest.NewServer(agent)
-	defer server.Close()
-	client := must(comfyui.NewClient(server.URL+comfyui.InstancePath+"box", comfyui.Options{ViaAgent: true}))(t)
-	defer client.Close()
-	wants := true
-	here := client
-	k := newKeptFiles(func(name string) bool { return wants && name == "box" }, func(string) *comfyui.Client { return here }, slog.New(slog.DiscardHandler))
-	output := func(n int) files.Source {
-		return files.Source{Instance: "box", Type: job.TypeOutput, Subfolder: "s", Filename: fmt.Sprint(n, ".png"), ETag: `"1-2"`}
-	}
-	temp, other, nameless := output(0), output(0), output(0)
-	temp.Type, other.Instance, nameless.ETag = job.TypeTemp, "elsewhere", ""
-	for _, src := range []files.Source{temp, other, nameless} {
-		k.add(src, "hash")
-	}
-	require.Empty(t, k.untold)
-	for n := range maxUntold + 5 {
-		k.add(output(n), "hash")
-	}
-	require.Len(t, k.untold["box"], maxUntold)
-
-	// What cannot be sent now is sent later.
-	agent.status = http.StatusBadGateway
-	k.tell()
-	require.Equal(t, 1, agent.asked)
-	require.Len(t, k.untold["box"], maxUntold)
-	here = nil
-	k.tell()
-	require.Len(t, k.untold["box"], maxUntold)
-	here, agent.status = client, 0
-	k.close()
-	require.Len(t, agent.files, maxUntold)
-	require.Equal(t, comfyui.KeptFile{Subfolder: "s", Filename: "0.png", ETag: `"1-2"`, SHA256: "hash"}, agent.files[0])
-
-	// An agent that deletes nothing is not asked again.
-	agent.status, agent.asked = http.StatusNotFound, 0
-	k = newKeptFiles(func(string) bool { return true }, func(string) *comfyui.Client { return client }, slog.New(slog.DiscardHandler))
-	k.add(output(1), "hash")
-	k.tell()
-	k.close()
-	require.Equal(t, 1, agent.asked)
-	require.Empty(t, k.untold)
-}
-
 // A hub tells an agent of the files that it has copied, with hash and time as the file has them.
 func TestOutputsAreConfirmed(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
 	require.NotNil(t, b.hub.kept)
-	b.hub.kept.wants = func(string) bool { return true }
+	b.hub.kept.Wants = func(string) bool { return true }
 	agent := &keptAgent{}
 	server := httptest.NewServer(agent)
 	defer server.Close()
 	client := must(comfyui.NewClient(server.URL+comfyui.InstancePath+"box", comfyui.Options{ViaAgent: true}))(t)
 	defer client.Close()
-	b.hub.kept.client = func(string) *comfyui.Client { return client }
+	b.hub.kept.Client = func(string) *comfyui.Client { return client }
 	b.connected(1)
 	b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "one"}`, work(0, 1, "none")))
 	eventually(t, func() bool {
@@ -161,17 +112,17 @@ func TestHeldPictures(t *testing.T) {
 		graph := []byte(`{"1": {"class_type": "ETN_LoadImageCache", "inputs": {"id": "a/b"}},
 			"2": {"class_type": "Other", "inputs": {"id": "a/b"}}, "3": {"class_type": "ETN_X", "inputs": {"id": "nope", "link": ["1", 0]}}}`)
 		parsed := must(catalog.ParseGraph(graph))(t)
-		encoded := must(b.hub.submitter.pin(ctx, "default", parsed, nil))(t)
+		encoded := must(b.hub.submitter.Pin(ctx, "default", parsed, nil))(t)
 		require.Contains(t, string(encoded), `"held":["a/b"]`)
 		in := must(files.DecodeInputs(encoded))(t)
 		renamed := must(b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.Instances.First()}))(t)
 		require.Empty(t, renamed)
 		require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
-		none := must(b.hub.submitter.pin(ctx, "another", parsed, nil))(t)
+		none := must(b.hub.submitter.Pin(ctx, "another", parsed, nil))(t)
 		require.Nil(t, none, "another tenant's pictures are not there")
 
 		// Waiting jobs that only name held pictures do not stop the sweep.
-		pinned := must(b.hub.janitor.pinned.all(ctx))(t)
+		pinned := must(b.hub.janitor.Pinned.All(ctx))(t)
 		require.Empty(t, pinned)
 		require.NoError(t, b.hub.held.Expire(ctx, time.Now()))
 		require.True(t, b.hub.held.Has(ctx, "default", "a/b"))

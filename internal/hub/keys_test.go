@@ -22,6 +22,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -166,12 +167,12 @@ func TestRotateKeys(t *testing.T) {
 		require.NoError(t, two.hub.ring.Refresh(t.Context()))
 		for _, b := range []*bench{one, two} {
 			b.gets(link)
-			require.NoError(t, b.hub.janitor.expireKeys(t.Context()))
+			require.NoError(t, b.hub.janitor.ExpireKeys(t.Context()))
 			_, fresh := b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
 			one.gets(fresh)
 		}
 		_, err := New(one.id).Operator().RotateKeys(t.Context())
-		require.ErrorIs(t, err, ErrNotStarted)
+		require.ErrorIs(t, err, config.ErrNotStarted)
 	})
 }
 

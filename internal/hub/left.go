@@ -6,7 +6,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/submit"
 	"github.com/comfyhub/comfyhub/internal/tenantlru"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // leftPictures knows which instances hold pictures that nodes have left in their memory. Only the
@@ -24,7 +26,7 @@ func (l *leftPictures) note(tenant, instance string, output []byte) {
 	}
 	noted := 0
 	eachObject(v, func(o *pyjson.Object) {
-		if id := o.String("id"); id != "" && o.String("source") == "http" && noted < maxHeldIDs {
+		if id := o.String("id"); id != "" && o.String("source") == "http" && noted < submit.MaxHeldIDs {
 			noted++
 			l.instances.Change(tenant, id, func(at *string) { *at = instance })
 		}
@@ -40,7 +42,7 @@ func (l *leftPictures) at(tenant, id string) (instance string) {
 // Holders returns the instances to ask for a picture that a node has left in their memory; clients
 // are the client ids that the request may come from. Where people log in it is the one on which a
 // job of the viewer's has named the picture, if any: ids can be guessed, and instances are shared.
-func (n *Instances) Holders(v Viewer, clients []string, id string) []*comfyui.Client {
+func (n *Instances) Holders(v view.Viewer, clients []string, id string) []*comfyui.Client {
 	if !n.insight.SeesAll(v) {
 		if client := n.clients.ByName(n.left.at(v.Tenant, id)); client != nil {
 			return []*comfyui.Client{client}

@@ -54,17 +54,12 @@ const (
 	maxAbilities = 20_000
 )
 
-func (h *Hub) openGossip(ctx context.Context, name string) (*membership, error) {
-	m := &membership{hub: h, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: h.id.Dial()}}
+func (h *Hub) openGossip(ctx context.Context, name string, known *pins.Pins) (*membership, error) {
+	m := &membership{hub: h, pins: known, abilities: map[string]ability{}, told: map[string]time.Time{}, hubs: otherHubs{dial: h.id.Dial()}}
 	var pinned owners
-	var known *pins.Pins
-	if h.id.Keyed() {
-		known = pins.New(h.db, h.ring)
+	if known != nil {
 		pinned = known
 	}
-	m.pins = known
-	h.pages = newPageSource(h, known)
-	h.Instances.pages, h.operator.pages, h.operator.known = h.pages, h.pages, h.known
 	m.admission = newAdmission(pinned, m.take, m.refuse)
 	if h.id.GossipBind == config.NoGossip {
 		return m, nil
@@ -110,7 +105,7 @@ func (m *membership) take(r fleet.Report) {
 	if err != nil {
 		m.refuse(r, err)
 	} else {
-		m.hub.pages.seen(r)
+		m.hub.pages.Seen(r)
 	}
 	for name, fault := range faults {
 		m.complain("an instance is left out", name, fault)

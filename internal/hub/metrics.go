@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/metrics"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
@@ -104,9 +105,9 @@ func (g *gauges) Collect(out chan<- prometheus.Metric) {
 	gauge(g.storage, oneIf(h.storage.Health().Err() == nil))
 	gauge(g.bound, oneIf(h.bond.Err() == nil))
 	gauge(g.kept, float64(h.storage.Health().Kept()))
-	gauge(g.paused, oneIf(h.stops.has(StopAll)))
+	gauge(g.paused, oneIf(h.stops.Has(queue.StopAll)))
 	gauge(g.stuck, float64(h.dispatch.Watchdog.Stuck()))
-	gauge(g.classes, float64(len(h.inventory.catalog().Classes())))
+	gauge(g.classes, float64(len(h.inventory.Catalog().Classes())))
 	h.measure.CollectFleet(out, h.fleet.Instances())
 	for _, d := range h.disks {
 		if free, size, ok := d.Space(); ok {

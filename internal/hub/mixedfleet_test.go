@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
 )
 
@@ -124,7 +125,7 @@ func (m *mixed) order(tenants ...string) []run {
 func TestMixedFleetHasOneOrder(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		m := newMixed(t, config.TenantLimits{Running: 1})
-		require.NoError(t, m.hub.Operator().Pause(t.Context(), StopAll))
+		require.NoError(t, m.hub.Operator().Pause(t.Context(), queue.StopAll))
 		// A server is idle a moment after its run has ended, and would be passed over until then:
 		// the next in the row is always for the other one.
 		for n, name := range []string{"comfy 0", "sd 1", "sd 5", "comfy 2", "comfy 4", "sd 3"} {
@@ -135,7 +136,7 @@ func TestMixedFleetHasOneOrder(t *testing.T) {
 			}
 			answered(m.comfy("ann", name, priority, work(10, n, "none")))(t, http.StatusOK) // a fifth of a second
 		}
-		require.NoError(t, m.hub.Operator().Resume(t.Context(), StopAll))
+		require.NoError(t, m.hub.Operator().Resume(t.Context(), queue.StopAll))
 		var names []string
 		for _, r := range m.order("ann") {
 			names = append(names, r.name)
@@ -204,7 +205,7 @@ func (m *mixed) longComfy(tenant, name string) {
 // which they began.
 func (m *mixed) flood(all ...flood) []run {
 	m.t.Helper()
-	require.NoError(m.t, m.hub.Operator().Pause(m.t.Context(), StopAll))
+	require.NoError(m.t, m.hub.Operator().Pause(m.t.Context(), queue.StopAll))
 	var tenants []string
 	for _, f := range all {
 		tenants = append(tenants, f.tenant)
@@ -216,7 +217,7 @@ func (m *mixed) flood(all ...flood) []run {
 			m.sd(f.tenant, fmt.Sprint("sd ", n), "", 100)
 		}
 	}
-	require.NoError(m.t, m.hub.Operator().Resume(m.t.Context(), StopAll))
+	require.NoError(m.t, m.hub.Operator().Resume(m.t.Context(), queue.StopAll))
 	return m.order(tenants...)
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/durable"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/keyring"
@@ -202,17 +203,17 @@ func (h *Hub) enter(opening context.Context) {
 	h.maintenance.Go(func() { h.stops.run(maintenance) })
 	h.maintenance.Go(func() { h.scaler.Run(maintenance) })
 	h.maintenance.Go(func() { h.keys.Follow(maintenance, h.log) })
-	h.maintenance.Go(func() { h.recorder.run(maintenance) })
-	h.maintenance.Go(func() { h.janitor.run(maintenance) })
-	h.maintenance.Go(func() { h.known.Run(maintenance, h.inventory.catalog) })
-	h.maintenance.Go(func() { h.roster.Run(maintenance, h.dispatch.Instances.Names, h.inventory.recalled) })
+	h.maintenance.Go(func() { h.recorder.Run(maintenance) })
+	h.maintenance.Go(func() { h.janitor.Run(maintenance) })
+	h.maintenance.Go(func() { h.known.Run(maintenance, h.inventory.Catalog) })
+	h.maintenance.Go(func() { h.roster.Run(maintenance, h.dispatch.Instances.Names, h.inventory.Recalled) })
 	h.maintenance.Go(func() { h.webUI.Run(maintenance, h.readAheadFrom) })
-	h.maintenance.Go(func() { h.pages.run(maintenance) })
-	h.maintenance.Go(func() { h.ends.watch(maintenance) })
-	h.maintenance.Go(func() { h.watches.run(maintenance) })
-	h.maintenance.Go(func() { h.callbacks.sender.Run(maintenance) })
+	h.maintenance.Go(func() { h.pages.Run(maintenance) })
+	h.maintenance.Go(func() { h.ends.Watch(maintenance) })
+	h.maintenance.Go(func() { h.watches.Run(maintenance) })
+	h.maintenance.Go(func() { h.callbacks.Run(maintenance) })
 	h.maintenance.Go(func() { h.ring.Follow(maintenance) })
-	h.maintenance.Go(func() { h.inventory.follow(maintenance, h.fleet) })
+	h.maintenance.Go(func() { h.inventory.Follow(maintenance, h.fleet) })
 	for _, d := range h.disks {
 		d.Watch(maintenance, h.log())
 	}
@@ -282,7 +283,7 @@ func (h *Hub) Ready(ctx context.Context) error {
 		return errors.Join(h.readiness.check(ctx), h.storage.Health().Err())
 	}
 	if why := h.opening.reason(); why != nil {
-		return fmt.Errorf("%w: %w", ErrNotStarted, why)
+		return fmt.Errorf("%w: %w", config.ErrNotStarted, why)
 	}
-	return ErrNotStarted
+	return config.ErrNotStarted
 }

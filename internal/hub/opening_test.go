@@ -71,7 +71,7 @@ func TestHubStartsBeforeItsRedis(t *testing.T) {
 	server.Kill()
 	log := &logtest.Log{}
 	b := newBench(t, 0, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
-	require.ErrorIs(t, b.hub.Ready(t.Context()), ErrNotStarted)
+	require.ErrorIs(t, b.hub.Ready(t.Context()), config.ErrNotStarted)
 	require.ErrorIs(t, b.hub.Ready(t.Context()), redis.ErrUnavailable)
 	require.InDelta(t, 0, b.metric("comfyhub_redis_up"), 0)
 	require.InDelta(t, 1, b.metric("comfyhub_storage_up"), 0)

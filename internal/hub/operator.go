@@ -18,6 +18,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
 	"github.com/comfyhub/comfyhub/internal/machines"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/submit"
+	"github.com/comfyhub/comfyhub/internal/view"
+	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
 
 // Operator is what whoever runs the hub may do and see.
@@ -33,11 +37,11 @@ type Operator struct {
 	ring      *keyring.Ring
 	authority *gossip.Authority
 	admission *admission
-	pages     *pageSource
+	pages     *origin.PageSource
 	known     *lastknown.Answers
 	machines  *machines.Machines
-	insight   *Insight
-	canceller *Canceller
+	insight   *view.Insight
+	canceller *submit.Canceller
 	keys      *apikeys.Keys
 	bond      *files.Bond
 	store     *files.Store
@@ -50,39 +54,41 @@ func (o *Operator) Instances() []fleet.Instance {
 }
 
 // Stats returns the fleet and everybody's jobs in numbers.
-func (o *Operator) Stats(ctx context.Context) (Stats, error) {
+func (o *Operator) Stats(ctx context.Context) (view.Stats, error) {
 	if !o.started.Load() {
-		return Stats{}, ErrNotStarted
+		return view.Stats{}, config.ErrNotStarted
 	}
 	return o.insight.Stats(ctx, operator)
 }
 
 // Jobs returns a part of everybody's running and waiting jobs.
-func (o *Operator) Jobs(ctx context.Context, p JobsPage) ([]JobView, error) {
+func (o *Operator) Jobs(ctx context.Context, p view.JobsPage) ([]view.JobView, error) {
 	if !o.started.Load() {
-		return nil, ErrNotStarted
+		return nil, config.ErrNotStarted
 	}
-	return o.insight.page(ctx, "", p, o.insight.withoutAddresses(operator))
+	return o.insight.Page(ctx, "", p, o.insight.WithoutAddresses(operator))
 }
 
 // JobsWithID returns the newest job with an id of every tenant, since several may choose the same,
 // and the job with this key.
-func (o *Operator) JobsWithID(ctx context.Context, id string) ([]JobView, error) {
+func (o *Operator) JobsWithID(ctx context.Context, id string) ([]view.JobView, error) {
 	if !o.started.Load() {
-		return nil, ErrNotStarted
+		return nil, config.ErrNotStarted
 	}
-	jobs, err := o.insight.queue.FindAnywhere(ctx, id)
+	jobs, err := o.insight.Queue.FindAnywhere(ctx, id)
 	if err == nil {
 		var keyed job.Job
-		keyed, err = o.insight.queue.FindOrGet(ctx, "", id)
+		keyed, err = o.insight.Queue.FindOrGet(ctx, "", id)
 		if err == nil && !slices.ContainsFunc(jobs, func(j job.Job) bool { return j.Key == keyed.Key }) {
 			jobs = append(jobs, keyed)
 		}
-		err = ignoreNotFound(err)
+		if errors.Is(err, view.ErrNoJob) {
+			err = nil
+		}
 	}
-	views := make([]JobView, len(jobs))
+	views := make([]view.JobView, len(jobs))
 	for n, j := range jobs {
-		views[n] = o.insight.whole(ctx, j, o.insight.withoutAddresses(operator))
+		views[n] = o.insight.Whole(ctx, j, o.insight.WithoutAddresses(operator))
 	}
 	return views, err
 }
@@ -91,22 +97,22 @@ func (o *Operator) JobsWithID(ctx context.Context, id string) ([]JobView, error)
 // to end.
 func (o *Operator) Cancel(ctx context.Context, tenant, id string) (bool, error) {
 	if !o.started.Load() {
-		return false, ErrNotStarted
+		return false, config.ErrNotStarted
 	}
 	return o.canceller.Cancel(ctx, tenant, id)
 }
 
 // operator sees everything.
-var operator = Viewer{Trusted: true}
+var operator = view.Viewer{Trusted: true}
 
 // ErrInstanceUnknown is the error of [Operator.Pause] for an instance that does not exist.
 var ErrInstanceUnknown = errors.New("no instance of that name is known")
 
 // Pause stops something from getting any more runs, at all hubs and until it is resumed; runs that
 // have begun go on. The error is [ErrInstanceUnknown], or one of Redis.
-func (o *Operator) Pause(ctx context.Context, s Stop) error {
+func (o *Operator) Pause(ctx context.Context, s queue.Stop) error {
 	if !o.started.Load() {
-		return ErrNotStarted
+		return config.ErrNotStarted
 	}
 	if name, ok := s.Instance(); ok {
 		if _, known := o.fleet.Instance(name); !known {
@@ -122,7 +128,7 @@ func (o *Operator) Pause(ctx context.Context, s Stop) error {
 // keeps its place and all its attempts. The errors are as for Pause.
 func (o *Operator) Drain(ctx context.Context, instance string, deadline time.Duration) error {
 	if !o.started.Load() {
-		return ErrNotStarted
+		return config.ErrNotStarted
 	}
 	if _, known := o.fleet.Instance(instance); !known {
 		return ErrInstanceUnknown
@@ -133,9 +139,9 @@ func (o *Operator) Drain(ctx context.Context, instance string, deadline time.Dur
 // Resume undoes Pause and Drain. An instance that was set aside because its runs kept failing
 // counts as healthy again at this hub, and at all hubs if it was paused or drained. The error is
 // [ErrInstanceUnknown], or one of Redis.
-func (o *Operator) Resume(ctx context.Context, s Stop) error {
+func (o *Operator) Resume(ctx context.Context, s queue.Stop) error {
 	if !o.started.Load() {
-		return ErrNotStarted
+		return config.ErrNotStarted
 	}
 	changed, err := o.stops.set(ctx, s, false)
 	if name, ok := s.Instance(); ok && err == nil && !changed {
@@ -157,7 +163,7 @@ const restartTimeout = 10 * time.Second
 // instead. The errors are [ErrInstanceUnknown] and [ErrNoRestart].
 func (o *Operator) Restart(ctx context.Context, instance string) error {
 	if !o.started.Load() {
-		return ErrNotStarted
+		return config.ErrNotStarted
 	}
 	client := o.clients.ByName(instance)
 	if client == nil {
@@ -182,7 +188,7 @@ var (
 // are [ErrAgentAlive], [ErrAgentUnknown], or one of Redis.
 func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	if !o.started.Load() {
-		return ErrNotStarted
+		return config.ErrNotStarted
 	}
 	if o.fleet.Present(name) {
 		return ErrAgentAlive
@@ -191,7 +197,7 @@ func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	o.pages.forget(name)
+	o.pages.Forget(name)
 	o.known.Forget(name)
 	if known := o.fleet.ForgetAgent(name); !known && !pinned {
 		return ErrAgentUnknown
@@ -207,14 +213,14 @@ var ErrInstancePresent = errors.New("the instance belongs to the fleet: take it 
 // errors are [ErrInstancePresent], [ErrInstanceUnknown], or one of Redis.
 func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 	if !o.started.Load() {
-		return ErrNotStarted
+		return config.ErrNotStarted
 	}
 	i, known := o.fleet.Instance(name)
 	if known && (i.Agent == "" || o.fleet.Present(i.Agent) || !o.fleet.Forget(name)) {
 		return ErrInstancePresent
 	}
 	o.known.Forget(name)
-	changed, err := o.stops.set(ctx, StopInstance(name), false)
+	changed, err := o.stops.set(ctx, queue.StopInstance(name), false)
 	if err == nil && !known && !changed {
 		return ErrInstanceUnknown
 	}
@@ -225,7 +231,7 @@ func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 // longer valid. The error is [fleet.ErrName], [machines.ErrFull], or one of Redis.
 func (o *Operator) IssueToken(ctx context.Context, machine string) (string, error) {
 	if !o.started.Load() {
-		return "", ErrNotStarted
+		return "", config.ErrNotStarted
 	}
 	if err := fleet.CheckName(machine); err != nil {
 		return "", err
@@ -237,7 +243,7 @@ func (o *Operator) IssueToken(ctx context.Context, machine string) (string, erro
 // within half a minute.
 func (o *Operator) RevokeToken(ctx context.Context, machine string) (bool, error) {
 	if !o.started.Load() {
-		return false, ErrNotStarted
+		return false, config.ErrNotStarted
 	}
 	o.known.Forget(machine)
 	return o.machines.Revoke(ctx, machine)
@@ -246,7 +252,7 @@ func (o *Operator) RevokeToken(ctx context.Context, machine string) (bool, error
 // Machines returns those that have a token.
 func (o *Operator) Machines(ctx context.Context) ([]machines.Machine, error) {
 	if !o.started.Load() {
-		return nil, ErrNotStarted
+		return nil, config.ErrNotStarted
 	}
 	return o.machines.List(ctx)
 }
@@ -254,7 +260,7 @@ func (o *Operator) Machines(ctx context.Context) ([]machines.Machine, error) {
 // HubKey returns the key by which agents know the hubs, for their flag --hub-key.
 func (o *Operator) HubKey() (string, error) {
 	if !o.started.Load() {
-		return "", ErrNotStarted
+		return "", config.ErrNotStarted
 	}
 	return o.authority.Key()
 }
@@ -262,7 +268,7 @@ func (o *Operator) HubKey() (string, error) {
 // Adoption says what [Operator.AdoptStorage] would do.
 func (o *Operator) Adoption(ctx context.Context) (files.Adoption, error) {
 	if !o.started.Load() {
-		return files.Adoption{}, ErrNotStarted
+		return files.Adoption{}, config.ErrNotStarted
 	}
 	return o.bond.Adoption(ctx)
 }
@@ -270,7 +276,7 @@ func (o *Operator) Adoption(ctx context.Context) (files.Adoption, error) {
 // AdoptStorage ties the storage to the hubs' Redis, whatever either belonged to.
 func (o *Operator) AdoptStorage(ctx context.Context) error {
 	if !o.started.Load() {
-		return ErrNotStarted
+		return config.ErrNotStarted
 	}
 	return o.bond.Adopt(ctx)
 }
@@ -279,7 +285,7 @@ func (o *Operator) AdoptStorage(ctx context.Context) error {
 // every hub knows it; what older keys have made stays valid as long as it would have been.
 func (o *Operator) RotateKeys(ctx context.Context) (keyring.Rotation, error) {
 	if !o.started.Load() {
-		return keyring.Rotation{}, ErrNotStarted
+		return keyring.Rotation{}, config.ErrNotStarted
 	}
 	return o.ring.Rotate(ctx)
 }

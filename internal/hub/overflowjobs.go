@@ -29,7 +29,7 @@ func (s *overflows) isOutput(e *openEndpoint) func(class string) bool {
 		if e.info != nil {
 			return catalog.IsOutput(e.info, class)
 		}
-		for _, info := range s.hub.inventory.infos() {
+		for _, info := range s.hub.inventory.Infos() {
 			if catalog.IsOutput(info, class) {
 				return true
 			}
@@ -101,7 +101,7 @@ func (s *overflows) lacks(e *openEndpoint, needs catalog.Requirements) string {
 		}
 		return ""
 	}
-	for _, info := range s.hub.inventory.infos() {
+	for _, info := range s.hub.inventory.Infos() {
 		if len(info.WithSecrets(true).Satisfies(needs)) == 0 {
 			return ""
 		}

@@ -280,11 +280,11 @@ func TestLogReaders(t *testing.T) {
 		subscribe("reader", "true")
 		require.Regexp(t, `^PATCH /internal/logs/subscribe \{"clientId": "comfyhub-[0-9a-f-]+", "enabled": true\}$`, p.last(), "the instance knows the hub's socket only")
 		line := `{"type": "logs", "data": {"entries": [{"t": "2026-01-01T00:00:00", "m": "hello"}], "size": null}}`
-		b.hub.logs.pass("one", []byte(line))
+		b.hub.logs.Pass("one", []byte(line))
 		require.Equal(t, line, reader.next().raw)
 		subscribe("other", "true")
 		subscribe("reader", "false")
-		b.hub.logs.pass("one", []byte(line))
+		b.hub.logs.Pass("one", []byte(line))
 		require.Equal(t, line, other.next().raw, "it has not got the first one")
 		subscribe("other", "false")
 		require.Contains(t, p.last(), `"enabled": false`)

@@ -349,11 +349,11 @@ func TestLogsOfAllInstances(t *testing.T) {
 			require.Contains(t, p.last(), `"enabled": true`, "each instance is asked")
 		}
 		for n, name := range names {
-			b.hub.logs.pass(name, []byte(`{"type": "logs", "data": {"entries": [{"t": "1", "m": "Traceback:\n  File\n"}], "size": {"cols": 7, "rows": 7}}}`))
+			b.hub.logs.Pass(name, []byte(`{"type": "logs", "data": {"entries": [{"t": "1", "m": "Traceback:\n  File\n"}], "size": {"cols": 7, "rows": 7}}}`))
 			want := `{"type": "logs", "data": {"entries": [{"t": "1", "m": "[` + names[n] + `] Traceback:\n[` + names[n] + `]   File\n"}], "size": null}}`
 			require.Equal(t, want, reader.next().raw)
 		}
-		b.hub.logs.pass(names[0], []byte(`{"type": "logs", "data": `))
-		b.hub.logs.pass(names[0], []byte(`[]`))
+		b.hub.logs.Pass(names[0], []byte(`{"type": "logs", "data": `))
+		b.hub.logs.Pass(names[0], []byte(`[]`))
 	})
 }

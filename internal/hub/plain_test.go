@@ -144,7 +144,7 @@ func TestPlainEvents(t *testing.T) {
 		var last plainJob
 		var wait sync.WaitGroup
 		wait.Go(func() { names, last = b.events(id) })
-		eventually(t, func() bool { return b.hub.watches.count() > 0 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return len(b.hub.watches.Keys()) > 0 }, time.Minute, time.Millisecond)
 		_, _ = b.post("/cancel/"+before.ID, "")
 		wait.Wait()
 		require.Equal(t, "queued", names[0])

@@ -21,10 +21,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/metrics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/refusal"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -49,11 +51,11 @@ func TestRefusalsInEveryDialect(t *testing.T) {
 	}), func(t *testing.T, b *bench) {
 		b.readyA1111(1)
 		var err error
-		b.hub.submitter.put = func(context.Context, queue.Submission) (queue.Accepted, error) {
+		b.hub.submitter.Put = func(context.Context, queue.Submission) (queue.Accepted, error) {
 			return queue.Accepted{}, fmt.Errorf("around: %w", err)
 		}
 		noted := make(chan string, 1)
-		b.hub.submitter.refused = func(_ job.Requester, err error) { noted <- refusalText(err) }
+		b.hub.submitter.Refused = func(_ job.Requester, err error) { noted <- metrics.RefusalText(err) }
 		var out strings.Builder
 		for _, refused := range []struct {
 			name string
@@ -61,14 +63,14 @@ func TestRefusalsInEveryDialect(t *testing.T) {
 		}{
 			{"time", queue.SpentError{Wait: 3 * time.Hour}},
 			{"rate", queue.RateError{Wait: 1500 * time.Millisecond}},
-			{"storage of a tenant", errTenantStorage},
+			{"storage of a tenant", submit.ErrTenantStorage},
 			{"queue of a tenant", queue.ErrTenantFull},
 			{"bytes of a tenant", queue.ErrTenantFullBytes},
 			{"uploads", &files.FullError{Limit: "inputs"}},
 			{"number of uploads", &files.FullError{Limit: "input_files"}},
 			{"queue", queue.ErrFull},
 			{"bytes", queue.ErrFullBytes},
-			{"fetching", errFetching},
+			{"fetching", submit.ErrFetching},
 			{"storage", files.ErrStorage},
 			{"callback", refusal.Callback("callback_url: must be a URL")},
 			{"callbacks", queue.ErrCallbacksFull},

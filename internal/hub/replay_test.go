@@ -349,7 +349,7 @@ func (d difference) seen() string {
 // teaches makes the hub know that its instances make a check of ComfyUI's own classes.
 func (b *bench) teaches(q catalog.Question) {
 	b.t.Helper()
-	for name, info := range b.hub.inventory.infos() {
+	for name, info := range b.hub.inventory.Infos() {
 		text, ok := info.Lesson(q)
 		i, known := b.hub.fleet.Instance(name)
 		require.True(b.t, ok && known)

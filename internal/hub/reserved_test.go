@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -26,7 +27,7 @@ func TestReserved(t *testing.T) {
 			own, _ = fleet.StaticName(b.instances[0].url())
 			b.settings.Reserved = []schedule.Reservation{{Instances: own, Tenants: []string{"ada", "studio"}}}
 		})
-		eventually(t, b.hub.classes.beginning.hasLooked, time.Minute, 5*time.Millisecond)
+		eventually(t, b.hub.classes.Beginning.HasLooked, time.Minute, 5*time.Millisecond)
 		post := func(tenant, graph string) (int, string) {
 			return b.as(tenant, http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "%s-id"}`, graph, tenant))
 		}
@@ -47,7 +48,7 @@ func TestReserved(t *testing.T) {
 			return strings.Contains(text, `"status": "running"`) && strings.Contains(text, own)
 		}, time.Minute, 5*time.Millisecond)
 
-		require.NoError(t, b.hub.Operator().Pause(t.Context(), StopTenant("bob")))
+		require.NoError(t, b.hub.Operator().Pause(t.Context(), queue.StopTenant("bob")))
 		answered(post("bob", picture(2)))(t, http.StatusOK)
 		answer = b.acts("bob", http.MethodPost, "/hub/explain", `{"prompt_id": "bob-id"}`)
 		require.Contains(t, answer, "it is reserved for other tenants")
@@ -129,12 +130,12 @@ func TestPause(t *testing.T) {
 		eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, 5*time.Millisecond)
 		instance := b.hub.fleet.Instances()[0].Name
 		for name, c := range map[string]struct {
-			stop   Stop
+			stop   queue.Stop
 			reason string
 		}{
-			"everything": {StopAll, "the operator has paused the queue"},
-			"a tenant":   {StopTenant(job.DefaultTenant), "the operator has paused your prompts"},
-			"a server":   {StopInstance(instance), ""},
+			"everything": {queue.StopAll, "the operator has paused the queue"},
+			"a tenant":   {queue.StopTenant(job.DefaultTenant), "the operator has paused your prompts"},
+			"a server":   {queue.StopInstance(instance), ""},
 		} {
 			for told, pause := range map[string]func(on bool) error{
 				"here": func(on bool) error {
@@ -170,8 +171,8 @@ func TestPause(t *testing.T) {
 				eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
 			}
 		}
-		require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
-		require.ErrorIs(t, b.hub.Operator().Resume(t.Context(), StopInstance("nobody")), ErrInstanceUnknown)
+		require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), queue.StopInstance("nobody")), ErrInstanceUnknown)
+		require.ErrorIs(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance("nobody")), ErrInstanceUnknown)
 	})
 }
 
@@ -187,11 +188,11 @@ func TestResumeOfAnInstanceSetAside(t *testing.T) {
 		}
 		b.hub.fleet.SetAside(name, "its runs come to nothing")
 		require.True(t, aside())
-		require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(name)))
+		require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(name)))
 		require.False(t, aside())
 		b.hub.fleet.SetAside(name, "its runs come to nothing")
 		for _, on := range []bool{true, false} {
-			must(b.hub.queue.SetStop(t.Context(), StopInstance(name), on))(t)
+			must(b.hub.queue.SetStop(t.Context(), queue.StopInstance(name), on))(t)
 			<-time.After(2 * stopsEvery)
 		}
 		require.False(t, aside())
@@ -222,7 +223,7 @@ func TestDrainWithDeadline(t *testing.T) {
 			}, time.Minute, 5*time.Millisecond)
 
 			require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, time.Hour))
-			require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(instance)))
+			require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(instance)))
 			eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
 			require.Equal(t, 1, b.explain(id).Attempts)
 			b.post("/interrupt", `{"prompt_id": "`+id+`"}`)
@@ -242,7 +243,7 @@ func TestForgetInstance(t *testing.T) {
 
 		report := fleet.Report{Agent: "box", Boot: 1, Seq: 1, Instances: []fleet.InstanceReport{{Name: "gone", URL: "http://127.0.0.1:1"}}}
 		require.NoError(t, b.hub.fleet.Apply(report))
-		require.NoError(t, o.Pause(t.Context(), StopInstance("gone")))
+		require.NoError(t, o.Pause(t.Context(), queue.StopInstance("gone")))
 		require.ErrorIs(t, o.ForgetInstance(t.Context(), "gone"), ErrInstancePresent, "its agent reports it")
 		b.hub.fleet.AgentLeft("box", 1, "")
 		require.NoError(t, o.ForgetInstance(t.Context(), "gone"))
@@ -251,7 +252,7 @@ func TestForgetInstance(t *testing.T) {
 		stops := must(b.hub.queue.Stops(t.Context()))(t)
 		require.Empty(t, stops)
 
-		must(b.hub.queue.SetStop(t.Context(), StopInstance("long ago"), true))(t)
+		must(b.hub.queue.SetStop(t.Context(), queue.StopInstance("long ago"), true))(t)
 		require.NoError(t, o.ForgetInstance(t.Context(), "long ago"), "only its pause is left")
 		require.ErrorIs(t, o.ForgetInstance(t.Context(), "long ago"), ErrInstanceUnknown)
 	})

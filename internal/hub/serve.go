@@ -6,6 +6,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // Intake returns what takes in the bodies of requests.
@@ -22,10 +23,10 @@ func (h *Hub) NoteLimited(limit string) { h.measure.Limited(limit) }
 func (h *Hub) Streams() *stream.Streams { return h.streams }
 
 // Submitter takes prompts. It is available after the first Start.
-func (h *Hub) Submitter() *Submitter { return h.submitter }
+func (h *Hub) Submitter() *submit.Submitter { return h.submitter }
 
 // Canceller ends jobs. It is available after the first Start.
-func (h *Hub) Canceller() *Canceller { return h.canceller }
+func (h *Hub) Canceller() *submit.Canceller { return h.canceller }
 
 // Shows reports whether the client of a running job is being shown its messages.
 func (h *Hub) Shows(j job.Job) bool {
@@ -46,4 +47,4 @@ func (h *Hub) Live() error { return nil }
 
 // Callbacks tells users' programs what becomes of their jobs. It is available after the first
 // Start.
-func (h *Hub) Callbacks() *Callbacks { return h.callbacks }
+func (h *Hub) Callbacks() *submit.Callbacks { return h.callbacks }

@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
@@ -184,7 +185,7 @@ func TestSecretsGoWhereTheyMay(t *testing.T) {
 		}
 		b.settings.SecretsTo = []string{names[0]}
 	})
-	eventually(t, b.hub.classes.beginning.hasLooked, time.Minute, 5*time.Millisecond)
+	eventually(t, b.hub.classes.Beginning.HasLooked, time.Minute, 5*time.Millisecond)
 	for n := range 6 {
 		b.finished(b.submitWith(paidPicture(n), secret))
 	}
@@ -198,7 +199,7 @@ func TestSecretsGoWhereTheyMay(t *testing.T) {
 	waits := b.submitWith(paidPicture(12), secret)
 	text := b.posts("/hub/explain", fmt.Sprintf(`{"prompt_id": %q}`, waits))
 	require.Contains(t, string(text), names[1]+`", "state": "idle", "can_run": false, "why": "it lacks leave to have the API keys of prompts (secrets_to in the hub's Caddyfile)`)
-	require.NoError(t, b.hub.Operator().Resume(t.Context(), StopInstance(names[0])))
+	require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(names[0])))
 	b.finished(waits)
 	require.Zero(t, other.given("very secret"))
 }
@@ -211,7 +212,7 @@ func TestSecretsOfNobody(t *testing.T) {
 	b := newBench(t, 1, func(b *bench) {
 		b.settings.Instances, b.settings.SecretsTo = []string{only.url}, []string{"gpu*"}
 	})
-	eventually(t, b.hub.classes.beginning.hasLooked, time.Minute, 5*time.Millisecond)
+	eventually(t, b.hub.classes.Beginning.HasLooked, time.Minute, 5*time.Millisecond)
 	answer := answered(b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"auth_token_comfy_org": "very secret"}}`, paidPicture(1))))(t, http.StatusBadRequest)
 	refused := nodeErrors(t, answer)
 	require.Len(t, refused["2"].Errors, 1, string(answer))

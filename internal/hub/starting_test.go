@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/classes"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
@@ -89,30 +89,6 @@ func TestFirstSecond(t *testing.T) {
 	})
 }
 
-// Nobody takes the places of those who wait from all others.
-func TestWaiters(t *testing.T) {
-	t.Parallel()
-	c := waiters{of: map[string]int{}}
-	for n := range 2 * maxStartingOne {
-		require.Equal(t, n < maxStartingOne, c.enter("greedy"))
-	}
-	others := 0
-	for n := range 2 * maxStarting {
-		if c.enter(strconv.Itoa(n)) {
-			others++
-		}
-	}
-	require.Equal(t, maxStarting-maxStartingOne, others)
-	c.leave("greedy")
-	require.True(t, c.enter("late"))
-	c.leave("late")
-	for range maxStartingOne - 1 {
-		c.leave("greedy")
-	}
-	require.NotContains(t, c.of, "greedy")
-	require.NotContains(t, c.of, "late")
-}
-
 // An instance that does not say what it can run makes nobody wait for long, and loses no prompt.
 func TestInstanceThatTellsNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -127,7 +103,7 @@ func TestInstanceThatTellsNothing(t *testing.T) {
 		b.restarted(front.URL)
 		var all sync.WaitGroup
 		var atOnce atomic.Int32
-		for range maxStartingOne + 10 {
+		for range classes.MaxStartingOne + 10 {
 			all.Go(func() {
 				began := time.Now()
 				resp, err := http.Get(b.web.URL + "/object_info")

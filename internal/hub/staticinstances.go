@@ -68,7 +68,7 @@ func (s *staticInstances) apply(comfyUI, a1111 []string) error {
 	}
 	each(comfyUI, s.watchComfyUI)
 	each(a1111, s.watchA1111)
-	s.hub.pages.changed()
+	s.hub.pages.Changed()
 	return errors.Join(errs...)
 }
 

@@ -16,18 +16,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
-// Stop names what the operator has paused: everything, a tenant, or an instance.
-type Stop = queue.Stop
-
-// StopAll stops everything.
-const StopAll = queue.StopAll
-
-// StopTenant returns the Stop of a tenant.
-func StopTenant(name string) Stop { return queue.StopTenant(name) }
-
-// StopInstance returns the Stop of an instance.
-func StopInstance(name string) Stop { return queue.StopInstance(name) }
-
 // stopsEvery is the longest it takes until a hub sees what another one was told.
 const stopsEvery = 2 * time.Second
 
@@ -42,10 +30,10 @@ type stops struct {
 	// looking is held during a look, which uses due.
 	looking *semaphore.Weighted
 	// due has the deadlines, by this hub's clock: Redis's may be set forward meanwhile.
-	due map[Stop]deadline
+	due map[queue.Stop]deadline
 
 	mu  sync.Mutex
-	now map[Stop]bool // not changed once it is here
+	now map[queue.Stop]bool // not changed once it is here
 	// next is when to look again, for a deadline; zero if there is none.
 	next time.Time
 }
@@ -107,7 +95,7 @@ func (s *stops) look(ctx context.Context) error {
 
 // evict takes back what is running on instances that should have been free by now. It returns the next
 // deadline.
-func (s *stops) evict(ctx context.Context, now map[Stop]bool) (next time.Time, err error) {
+func (s *stops) evict(ctx context.Context, now map[queue.Stop]bool) (next time.Time, err error) {
 	if !slices.ContainsFunc(slices.Collect(maps.Keys(now)), isInstance) {
 		return next, nil
 	}
@@ -115,7 +103,7 @@ func (s *stops) evict(ctx context.Context, now map[Stop]bool) (next time.Time, e
 	if err != nil {
 		return next, err
 	}
-	due := make(map[Stop]deadline, len(deadlines))
+	due := make(map[queue.Stop]deadline, len(deadlines))
 	for stop, d := range deadlines {
 		known, seen := s.due[stop]
 		if !seen || known.stored != d.At {
@@ -135,7 +123,7 @@ func (s *stops) evict(ctx context.Context, now map[Stop]bool) (next time.Time, e
 	return next, nil
 }
 
-func isInstance(stop Stop) bool {
+func isInstance(stop queue.Stop) bool {
 	_, ok := stop.Instance()
 	return ok
 }
@@ -160,18 +148,20 @@ func (s *stops) drain(ctx context.Context, instance string, deadline time.Durati
 
 // set pauses something or lets it go on, and returns once this hub acts on that. It reports whether
 // anything has changed.
-func (s *stops) set(ctx context.Context, stop Stop, on bool) (changed bool, err error) {
+func (s *stops) set(ctx context.Context, stop queue.Stop, on bool) (changed bool, err error) {
 	if changed, err = s.queue.SetStop(ctx, stop, on); err != nil {
 		return false, err
 	}
 	return changed, s.look(ctx)
 }
 
-// holds reports whether a tenant gets no more runs.
-func (s *stops) holds(tenant string) bool { return s.has(StopAll) || s.has(StopTenant(tenant)) }
+// Holds reports whether a tenant gets no more runs.
+func (s *stops) Holds(tenant string) bool {
+	return s.Has(queue.StopAll) || s.Has(queue.StopTenant(tenant))
+}
 
-// has reports whether something is paused.
-func (s *stops) has(stop Stop) bool {
+// Has reports whether something is paused.
+func (s *stops) Has(stop queue.Stop) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now[stop]

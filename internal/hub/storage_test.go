@@ -27,6 +27,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/retention"
 )
 
 // bucket returns the location of a new bucket.
@@ -141,8 +142,8 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	}
 	require.Len(t, pictures(t, storage), 300)
 	keeper := *first.hub.janitor
-	keeper.part = 0
-	keeper.round(t.Context())
+	keeper.Part = 0
+	keeper.Round(t.Context())
 	require.InDelta(t, 1, first.metric("comfyhub_storage_bound"), 0)
 	first.stop()
 	age(t, storage)
@@ -150,7 +151,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	second := newBench(t, 0, func(b *bench) { b.id.Storage, b.log = storage, log })
 	janitor := *second.hub.janitor
 	for range 2 * hour {
-		janitor.round(t.Context())
+		janitor.Round(t.Context())
 	}
 	require.Len(t, pictures(t, storage), 300)
 	require.Contains(t, log.String(), "nothing is deleted from the storage")
@@ -171,11 +172,11 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	require.Equal(t, 301, plan.Files)
 	require.Equal(t, 300, plan.Unnamed)
 	require.NoError(t, second.hub.Operator().AdoptStorage(t.Context()))
-	janitor.round(t.Context())
+	janitor.Round(t.Context())
 	require.False(t, told())
 	all := func() {
 		for range hour {
-			janitor.round(t.Context())
+			janitor.Round(t.Context())
 		}
 	}
 	all()
@@ -212,14 +213,14 @@ func TestPinnedBlobsAreReadOnce(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		var read []string
-		pinned := pinnedBlobs{turn: semaphore.NewWeighted(1), live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
+		pinned := retention.PinnedBlobs{Turn: semaphore.NewWeighted(1), Live: b.hub.queue.LiveKeys, Each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
 			read = append(read, keys...)
 			return b.hub.queue.EachBody(ctx, keys, use)
 		}}
 		look := func(now []string, want ...string) {
 			t.Helper()
 			read = nil
-			got := must(pinned.all(ctx))(t)
+			got := must(pinned.All(ctx))(t)
 			all := map[string]bool{}
 			for _, blob := range want {
 				all[blob] = true
@@ -237,7 +238,7 @@ func TestPinnedBlobsAreReadOnce(t *testing.T) {
 		look(nil, "blob 2")
 		must(b.hub.queue.CancelWaiting(ctx, []string{three.Key}))(t)
 		look(nil)
-		require.Len(t, pinned.jobs, 1, "of jobs that have ended nothing is kept")
+		require.Len(t, pinned.Jobs, 1, "of jobs that have ended nothing is kept")
 	})
 }
 
@@ -246,16 +247,16 @@ func TestPinnedBlobsThatCannotBeRead(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		b.waits("one", "blob 1")
 		broken := true
-		pinned := pinnedBlobs{turn: semaphore.NewWeighted(1), live: b.hub.queue.LiveKeys, each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
+		pinned := retention.PinnedBlobs{Turn: semaphore.NewWeighted(1), Live: b.hub.queue.LiveKeys, Each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
 			if broken {
 				return context.DeadlineExceeded
 			}
 			return b.hub.queue.EachBody(ctx, keys, use)
 		}}
-		_, err := pinned.all(t.Context())
+		_, err := pinned.All(t.Context())
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		broken = false
-		all := must(pinned.all(t.Context()))(t)
+		all := must(pinned.All(t.Context()))(t)
 		require.Equal(t, map[string]bool{"blob 1": true}, all)
 	})
 }
@@ -271,9 +272,9 @@ func BenchmarkPinnedBlobs(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if forget {
-					hub.hub.janitor.pinned.jobs = nil
+					hub.hub.janitor.Pinned.Jobs = nil
 				}
-				if _, err := hub.hub.janitor.pinned.all(b.Context()); err != nil {
+				if _, err := hub.hub.janitor.Pinned.All(b.Context()); err != nil {
 					b.Fatal(err)
 				}
 			}

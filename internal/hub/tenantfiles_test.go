@@ -110,7 +110,7 @@ func TestTenantInputs(t *testing.T) {
 		answered(b.uploadAs("ann", "again.png", sized("b"), "overwrite", "true"))(t, http.StatusOK)
 		answered(b.uploadAs("ann", "1.png", sized("d"), "overwrite", "true"))(t, http.StatusOK)
 
-		require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(2*time.Hour)))
+		require.NoError(t, b.retainAt(time.Now().Add(2*time.Hour)))
 		answered(b.uploadAs("ann", "5.png", sized("e")))(t, http.StatusOK, "unused uploads have gone")
 	})
 	runInBubble(t, "input_files", func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestTenantHistorySize(t *testing.T) {
 			require.Equal(t, "ann", shares[0].Member)
 			bound(b, int64(shares[1].Score)/5+2)
 			require.NoError(t, b.hub.Start(t.Context(), b.settings))
-			require.NoError(t, b.hub.janitor.retainAt(t.Context(), time.Now().Add(time.Hour)))
+			require.NoError(t, b.retainAt(time.Now().Add(time.Hour)))
 			require.Equal(t, 1, entries("ann"))
 			require.Equal(t, 3, entries("bob"))
 		})
@@ -200,9 +200,9 @@ func TestInputsOfInstancesAreShown(t *testing.T) {
 			require.Equal(t, http.StatusNotFound, statusOf(b.get("/view?"+query)), query)
 		}
 		own := job.FileRef{Type: job.TypeInput, Filename: "its own.png"}
-		_, found := b.hub.ofInstance(t.Context(), job.DefaultTenant, own)
+		_, found := b.hub.folders.OfInstance(t.Context(), job.DefaultTenant, own)
 		require.True(t, found)
-		_, found = b.hub.ofInstance(t.Context(), "somebody", own)
+		_, found = b.hub.folders.OfInstance(t.Context(), "somebody", own)
 		require.False(t, found, "it may be the upload of another tenant")
 	})
 }

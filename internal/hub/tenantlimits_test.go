@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // shared is a hub whose visitors log in with a header, so that several tenants can
@@ -294,7 +295,7 @@ func TestBandOfAPrompt(t *testing.T) {
 			{"batch", job.Interactive, job.Bulk},
 			{"batch", job.Normal, job.Bulk},
 		} {
-			got := b.hub.submitter.bandOf(Submission{Requester: job.Requester{Tenant: c.tenant}, Band: c.asks})
+			got := b.hub.submitter.BandOf(submit.Submission{Requester: job.Requester{Tenant: c.tenant}, Band: c.asks})
 			require.Equal(t, c.gets, got, "%s asks for %q", c.tenant, c.asks)
 		}
 	})

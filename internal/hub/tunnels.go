@@ -18,8 +18,6 @@ import (
 var ErrToken = errors.New("hub: the token is not valid")
 
 const (
-	// tunnelKey stands in for the key of an agent that a token admits. No public key looks like it.
-	tunnelKey = "token"
 	// reportPause is the shortest time between two reports of a machine that are accepted: a
 	// machine that sends without end costs the hub no more than that. Any backlog waits at the
 	// machine.
@@ -106,9 +104,9 @@ func (t *Tunnels) leave(m *machineTunnel, announced bool) {
 	switch {
 	case !current:
 	case announced:
-		t.fleet.AgentStopped(m.machine, m.boot, tunnelKey)
+		t.fleet.AgentStopped(m.machine, m.boot, fleet.TunnelKey)
 	default:
-		t.fleet.AgentLeft(m.machine, m.boot, tunnelKey)
+		t.fleet.AgentLeft(m.machine, m.boot, fleet.TunnelKey)
 	}
 }
 
@@ -139,7 +137,7 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 		}
 		m.boot = report.Boot
 		pace.Reset(reportPause)
-		report.Sender = fleet.Sender{Key: tunnelKey, Tunnel: true}
+		report.Sender = fleet.Sender{Key: fleet.TunnelKey, Tunnel: true}
 		t.take(report)
 		if time.Since(checked) > tokenChecked {
 			checked = time.Now()

@@ -112,7 +112,7 @@ func TestTunnelBringsAnInstance(t *testing.T) {
 	b.agent(say(reportOf("attic", 1, 1), ended))
 	b.becomes(fleet.Idle)
 	b.mu.Lock()
-	require.Equal(t, fleet.Sender{Key: tunnelKey, Tunnel: true}, b.taken[0].Sender)
+	require.Equal(t, fleet.Sender{Key: fleet.TunnelKey, Tunnel: true}, b.taken[0].Sender)
 	b.mu.Unlock()
 	close(ended)
 	b.becomes(fleet.Offline)

@@ -330,7 +330,7 @@ func TestPromptForAnotherHubsInstance(t *testing.T) {
 		two.settings.Instances = []string{newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}).url()}
 		require.NoError(t, two.hub.Start(t.Context(), two.settings))
 		two.connected(1)
-		eventually(t, func() bool { return slices.Contains(two.hub.inventory.catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { return slices.Contains(two.hub.inventory.Catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
 		require.Equal(t, "success", two.finished(two.submit(work(1, 7, "none"), "ann")).Status.Text)
 		require.Equal(t, 1, started(one))
 		require.Equal(t, http.StatusBadRequest, statusOf(two.post("/prompt", `{"prompt": {"1": {"class_type": "Nowhere", "inputs": {}}}}`)))

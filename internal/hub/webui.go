@@ -10,7 +10,7 @@ import (
 func (h *Hub) openWebUI() {
 	h.webUI = webui.New(h.log())
 	h.clients.OnChange(func(gone, _ *comfyui.Client) {
-		h.pages.changed()
+		h.pages.Changed()
 		if gone != nil {
 			h.webUI.Forget(gone)
 		}

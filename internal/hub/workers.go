@@ -178,7 +178,7 @@ func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names st
 	s.hub.fleet.AddWorker(name)
 	// At once, like the answer to the worker: whoever has read that it is enlisted may post a job
 	// for it before the dispatcher has connected.
-	s.hub.inventory.learned(name, info, version)
+	s.hub.inventory.Learned(name, info, version)
 	s.work.Go(func() { s.follow(name, one) })
 	return w, nil
 }
@@ -297,7 +297,7 @@ func (s *Workers) Named(machine, id string, names []string, device string) (*wor
 func (s *Workers) describe(names []string) []byte {
 	all := &pyjson.Object{}
 	for _, name := range names {
-		if v, err := pyjson.Parse(s.hub.inventory.catalog().Class(name, nil).Body()); err == nil {
+		if v, err := pyjson.Parse(s.hub.inventory.Catalog().Class(name, nil).Body()); err == nil {
 			if known, ok := v.(*pyjson.Object); ok {
 				if one, ok := known.Get(name); ok {
 					all.Set(name, one)

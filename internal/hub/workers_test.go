@@ -80,7 +80,7 @@ func (p *pullWorker) comes(machine, class string) {
 		require.Equal(p.b.t, http.StatusOK, status, a.Message)
 		require.Equal(p.b.t, "no_jobs", a.Status)
 		i, _ := p.b.hub.fleet.Instance(fleet.WorkerName(machine, p.worker))
-		return i.State == fleet.Idle && p.b.hub.inventory.infos()[i.Name] != nil
+		return i.State == fleet.Idle && p.b.hub.inventory.Infos()[i.Name] != nil
 	}, time.Minute, 10*time.Millisecond)
 }
 

@@ -42,6 +42,15 @@ func (d *Disk) Space() (free, size uint64, ok bool) {
 	return d.free, d.size, d.size > 0 && time.Since(d.read) < spaceLasts
 }
 
+// scarce is the share of a disk that should be free.
+const scarce = 0.1
+
+// Scarce reports whether less of the disk is left than should be.
+func (d *Disk) Scarce() bool {
+	free, size, ok := d.Space()
+	return ok && float64(free) < scarce*float64(size)
+}
+
 // Watch reads the space now and then, until ctx ends. It does not wait.
 func (d *Disk) Watch(ctx context.Context, log *slog.Logger) {
 	d.look.Go(log, "reading the space of a disk", func() {

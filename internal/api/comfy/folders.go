@@ -18,7 +18,7 @@ func (f storedFiles) getFolder(w http.ResponseWriter, r *http.Request, a api.Req
 		api.WriteErrorText(w, http.StatusBadRequest, "Invalid directory type")
 		return
 	}
-	found, err := f.hub.ListFiles(r.Context(), a.Tenant, path[0])
+	found, err := f.hub.Folders().List(r.Context(), a.Tenant, path[0])
 	if err != nil {
 		f.Fail(w, r, err)
 		return

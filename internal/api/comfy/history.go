@@ -7,14 +7,14 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/python"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // getHistory answers GET /history: entries by id, oldest first.
 func (l lists) getHistory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	var page hub.HistoryPage
+	var page view.HistoryPage
 	q := api.QueryOf(r)
 	for name, field := range map[string]**int{"max_items": &page.Max, "offset": &page.Offset} {
 		if !q.Has(name) {
@@ -41,7 +41,7 @@ func (l lists) getHistory(w http.ResponseWriter, r *http.Request, a api.Requeste
 // for unknown ids, never 404; pollers rely on it.
 func (l lists) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	entry, err := l.hub.Jobs().HistoryEntry(r.Context(), a.Tenant, path[0])
-	if errors.Is(err, hub.ErrNoJob) {
+	if errors.Is(err, view.ErrNoJob) {
 		api.WriteJSON(w, http.StatusOK, []byte("{}"))
 		return
 	}
@@ -49,12 +49,12 @@ func (l lists) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Reques
 		l.Fail(w, r, err)
 		return
 	}
-	if l.writeEntries(w, r, a, []hub.HistoryEntry{entry}) == nil {
+	if l.writeEntries(w, r, a, []view.HistoryEntry{entry}) == nil {
 		l.receipts.fetched(a, entry)
 	}
 }
 
-func (l lists) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []hub.HistoryEntry) error {
+func (l lists) writeEntries(w http.ResponseWriter, r *http.Request, a api.Requester, entries []view.HistoryEntry) error {
 	list := l.newListing(a, nil)
 	defer list.close()
 	var err error
@@ -72,7 +72,7 @@ func (l lists) writeEntries(w http.ResponseWriter, r *http.Request, a api.Reques
 }
 
 // entry writes an entry of the history.
-func (l *listing) entry(ctx context.Context, separator string, e hub.HistoryEntry) error {
+func (l *listing) entry(ctx context.Context, separator string, e view.HistoryEntry) error {
 	release, err := l.Intake.Reserve(ctx, l.share, 3*e.Size())
 	if err != nil {
 		return err

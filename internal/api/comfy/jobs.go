@@ -9,9 +9,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // The jobs API is what current web interfaces show the queue and the history
@@ -191,7 +191,7 @@ func (l jobLists) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyj
 		summary := row.parsed()
 		if !row.whole {
 			entry, err := l.hub.Jobs().HistoryEntry(ctx, row.job.Tenant, row.job.ID)
-			if errors.Is(err, hub.ErrNoJob) {
+			if errors.Is(err, view.ErrNoJob) {
 				continue // deleted just now
 			}
 			if err != nil {
@@ -268,7 +268,7 @@ func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
 // too.
 func (l jobLists) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	j, err := l.hub.Jobs().Look(r.Context(), a.Tenant, path[0])
-	if errors.Is(err, hub.ErrNoJob) {
+	if errors.Is(err, view.ErrNoJob) {
 		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
 		return
 	}
@@ -291,7 +291,7 @@ func (l jobLists) getJob(w http.ResponseWriter, r *http.Request, a api.Requester
 }
 
 // liveJobWhole is a waiting or running job as the requester's listings show it.
-func (l jobLists) liveJobWhole(ctx context.Context, a api.Requester, j hub.FoundJob) (*pyjson.Object, error) {
+func (l jobLists) liveJobWhole(ctx context.Context, a api.Requester, j view.FoundJob) (*pyjson.Object, error) {
 	if a.QueueOne && j.State != job.Queued {
 		one, err := l.shown.listedRunning(ctx, a)
 		if err != nil {
@@ -315,7 +315,7 @@ func setWorkflow(o *pyjson.Object, prompt, extra []byte) {
 }
 
 // endedJobWhole is an ended job with its outputs and its graph.
-func endedJobWhole(j hub.FoundJob) (*pyjson.Object, error) {
+func endedJobWhole(j view.FoundJob) (*pyjson.Object, error) {
 	raw, err := j.Entry.JSON()
 	if err != nil {
 		return nil, err

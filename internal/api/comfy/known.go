@@ -7,8 +7,8 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/lastknown"
+	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
 
 // writeKnown answers a call that no instance answers with the last answer that is known and
@@ -105,7 +105,7 @@ func (s surveys) getSettled(empty string) api.Handler {
 
 // copyKnown passes an answer on and keeps it; false if it ended in the middle,
 // and nothing of it was passed on.
-func (s surveys) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string, by hub.Source) bool {
+func (s surveys) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Response, empty string, by origin.Source) bool {
 	if resp.StatusCode != http.StatusOK || resp.ContentLength > lastknown.MaxBody || resp.Header.Get("Content-Encoding") != "" {
 		api.CopyAnswer(w, resp)
 		return true

@@ -10,10 +10,10 @@ import (
 	"strconv"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // appendTuple writes a queue item: [number, id, graph, extra_data, outputs].
@@ -103,7 +103,7 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 	count := 0
 	var tuple []byte
 	l.text("[")
-	err := l.hub.Jobs().EachBody(ctx, l.tenant, keys, func(stored hub.StoredBody) error {
+	err := l.hub.Jobs().EachBody(ctx, l.tenant, keys, func(stored view.StoredBody) error {
 		release, err := l.Intake.Reserve(ctx, l.share, 3*stored.Size())
 		if err != nil {
 			return err

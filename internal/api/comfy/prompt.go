@@ -10,10 +10,10 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // prompts answers the routes that take prompts in.
@@ -56,11 +56,11 @@ func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Reques
 	}
 	a.SetClient(request.ClientID)
 	s := submissionOf(r, a, request)
-	if s.Callback, err = hub.ReadCallback(request.ExtraData.Object("comfyhub")); err != nil {
+	if s.Callback, err = submit.ReadCallback(request.ExtraData.Object("comfyhub")); err != nil {
 		refuse(err)
 		return
 	}
-	p.hub.Submitter().Submit(r.Context(), s, func(accepted hub.Accepted, err error) {
+	p.hub.Submitter().Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
 		if err != nil {
 			refuse(err)
 		} else {
@@ -71,10 +71,10 @@ func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Reques
 }
 
 // submissionOf is a prompt as the hub takes it.
-func submissionOf(r *http.Request, a api.Requester, request *catalog.Request) hub.Submission {
-	s := hub.Submission{
+func submissionOf(r *http.Request, a api.Requester, request *catalog.Request) submit.Submission {
+	s := submit.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: request.ClientID}, Place: a.Origin(), ID: request.PromptID,
-		Graph: request.Graph, Targets: request.Targets, Extra: hub.WithoutCallback(request.Extra, request.ExtraData.Object("comfyhub")), Secrets: request.Secrets,
+		Graph: request.Graph, Targets: request.Targets, Extra: submit.WithoutCallback(request.Extra, request.ExtraData.Object("comfyhub")), Secrets: request.Secrets,
 		Other: request.Other, Priority: priorityOf(r, request), Band: bandOf(r, request), Front: request.Front,
 	}
 	if source := r.Header.Get("Comfy-Usage-Source"); len(source) <= api.MaxName {
@@ -88,7 +88,7 @@ func submissionOf(r *http.Request, a api.Requester, request *catalog.Request) hu
 }
 
 // accept answers a prompt that was taken.
-func (p prompts) accept(w http.ResponseWriter, a api.Requester, request *catalog.Request, accepted hub.Accepted) {
+func (p prompts) accept(w http.ResponseWriter, a api.Requester, request *catalog.Request, accepted submit.Accepted) {
 	p.Recent.Note(a, request.ClientID)
 	if accepted.Position >= 0 {
 		w.Header().Set("X-ComfyHub-Position", strconv.Itoa(accepted.Position))

@@ -11,9 +11,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 func parsed(t testing.TB, body string) pyjson.Value {
@@ -107,7 +107,7 @@ func TestLargestLabel(t *testing.T) {
 	t.Parallel()
 	_, kept, err := readRequest(parsed(t, `{"workflow": {}, "metadata": "`+strings.Repeat(`\u0001`, maxMetadata)+`", "priority": -1000000}`))
 	require.NoError(t, err)
-	require.LessOrEqual(t, len(kept.encode()), hub.MaxLabel)
+	require.LessOrEqual(t, len(kept.encode()), submit.MaxLabel)
 	require.Equal(t, kept, labelOf(job.Job{Label: kept.encode()}))
 	require.Equal(t, label{}, labelOf(job.Job{Label: "{"}), "of a newer hub, say")
 }

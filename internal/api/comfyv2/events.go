@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // jobEvents is a stream of the events of a job.
@@ -22,7 +22,7 @@ type jobEvents struct {
 	a   api.Requester
 	out api.EventWriter
 	// last is the job as it was told, and progressed the progress.
-	last       hub.JobView
+	last       view.JobView
 	progressed string
 	// picture is the preview that was sent last.
 	picture []byte
@@ -100,12 +100,12 @@ func (e *jobEvents) begin(ctx context.Context) error {
 // next sends what has changed; there is false for a job that is gone.
 func (e *jobEvents) next(ctx context.Context, now job.Job, there bool) error {
 	before := e.last
-	j, err := hub.JobView{}, hub.ErrNoJob
+	j, err := view.JobView{}, view.ErrNoJob
 	if there {
 		j, err = e.find(ctx, e.a, now.ID)
 	}
 	switch {
-	case errors.Is(err, hub.ErrNoJob), err == nil && j.Key != before.Key:
+	case errors.Is(err, view.ErrNoJob), err == nil && j.Key != before.Key:
 		e.last = vanished(before)
 	case err != nil:
 		return err

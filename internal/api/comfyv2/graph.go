@@ -5,7 +5,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // graphOf is the graph of a job, with the memory to parse it, which release gives back. The error
@@ -31,7 +31,7 @@ func (o jobs) graphOf(ctx context.Context, a api.Requester, id string) (graph []
 		}
 	}
 	if err == nil && len(graph) == 0 {
-		err = hub.ErrNoJob
+		err = view.ErrNoJob
 	}
 	if err != nil {
 		release()

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // The statuses of a job.
@@ -44,7 +44,7 @@ func statusOf(s job.State) string {
 
 // failJob answers a request about a job that cannot be shown.
 func (o jobs) failJob(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, hub.ErrNoJob) {
+	if errors.Is(err, view.ErrNoJob) {
 		refuse(w, http.StatusNotFound, codeNotFound, "There is no such job, or it is not yours.")
 		return
 	}
@@ -53,7 +53,7 @@ func (o jobs) failJob(w http.ResponseWriter, r *http.Request, err error) {
 
 // find is the requester's newest job of an id. One that was cancelled while it waited is found
 // for some minutes.
-func (o jobs) find(ctx context.Context, a api.Requester, id string) (hub.JobView, error) {
+func (o jobs) find(ctx context.Context, a api.Requester, id string) (view.JobView, error) {
 	j, err := o.hub.Insight().Job(ctx, a.Viewer(), id)
 	if err == nil && j.Withdrawn && j.State.Live() { // its run may not have ended yet
 		j = vanished(j)
@@ -62,14 +62,14 @@ func (o jobs) find(ctx context.Context, a api.Requester, id string) (hub.JobView
 }
 
 // vanished is a job that was cancelled without a trace.
-func vanished(j hub.JobView) hub.JobView {
+func vanished(j view.JobView) view.JobView {
 	j.State, j.Position, j.ETA = job.Cancelled, -1, -1
 	return j
 }
 
 // show is a job as its owner sees it, with its outputs once it has ended, and the sizes of so many
 // of them.
-func (o jobs) show(ctx context.Context, a api.Requester, j hub.JobView, sized int) (*pyjson.Object, error) {
+func (o jobs) show(ctx context.Context, a api.Requester, j view.JobView, sized int) (*pyjson.Object, error) {
 	if !j.State.Ended() {
 		return o.jobValue(a, j, nil, outcome{}), nil
 	}
@@ -85,7 +85,7 @@ func (o jobs) show(ctx context.Context, a api.Requester, j hub.JobView, sized in
 }
 
 // jobValue is a job with these outputs.
-func (o jobs) jobValue(a api.Requester, j hub.JobView, outputs pyjson.Array, ended outcome) *pyjson.Object {
+func (o jobs) jobValue(a api.Requester, j view.JobView, outputs pyjson.Array, ended outcome) *pyjson.Object {
 	if outputs == nil {
 		outputs = pyjson.Array{}
 	}
@@ -176,10 +176,10 @@ func (o jobs) postCancel(w http.ResponseWriter, r *http.Request, a api.Requester
 	if err == nil {
 		_, err = o.hub.Canceller().Cancel(r.Context(), a.Tenant, path[0])
 	}
-	var now hub.JobView
+	var now view.JobView
 	if err == nil {
 		now, err = o.find(r.Context(), a, path[0])
-		if errors.Is(err, hub.ErrNoJob) {
+		if errors.Is(err, view.ErrNoJob) {
 			now, err = vanished(before), nil
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // defaultPage is how many jobs a page has, maxPage how many at most.
@@ -173,7 +173,7 @@ func (o jobs) all(ctx context.Context, a api.Requester) ([]job.Job, error) {
 // listed is a job as a list shows it: without its place in the queue, and with the sizes of so
 // many outputs.
 func (o jobs) listed(ctx context.Context, a api.Requester, j job.Job, sized int) (*pyjson.Object, error) {
-	shown, err := o.show(ctx, a, hub.JobView{Job: j, Position: -1, ETA: -1}, sized)
+	shown, err := o.show(ctx, a, view.JobView{Job: j, Position: -1, ETA: -1}, sized)
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 const (
@@ -41,7 +41,7 @@ type outcome struct {
 // outcome reads what has become of an ended job.
 func (o jobs) outcome(ctx context.Context, a api.Requester, j job.Job) (outcome, error) {
 	entry, err := o.hub.Jobs().HistoryEntry(ctx, a.Tenant, j.ID)
-	if errors.Is(err, hub.ErrNoJob) || err == nil && entry.Key != j.Key {
+	if errors.Is(err, view.ErrNoJob) || err == nil && entry.Key != j.Key {
 		return outcome{}, nil // removed from the history
 	}
 	if err != nil {

@@ -10,11 +10,12 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/refusal"
+	"github.com/comfyhub/comfyhub/internal/submit"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 const (
@@ -42,7 +43,7 @@ func (o submits) postJob(w http.ResponseWriter, r *http.Request, a api.Requester
 		refuse(err)
 		return
 	}
-	o.hub.Submitter().Submit(r.Context(), s, func(accepted hub.Accepted, err error) {
+	o.hub.Submitter().Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
 		switch {
 		case err != nil:
 			refuse(err)
@@ -50,7 +51,7 @@ func (o submits) postJob(w http.ResponseWriter, r *http.Request, a api.Requester
 			refuse(errKeyUsed())
 		default:
 			j := job.Job{ID: accepted.ID, State: job.Queued, CreatedAt: accepted.CreatedAt, Label: s.Label}
-			shown := o.jobValue(a, hub.JobView{Job: j, Position: accepted.Position, ETA: accepted.ETA}, nil, outcome{})
+			shown := o.jobValue(a, view.JobView{Job: j, Position: accepted.Position, ETA: accepted.ETA}, nil, outcome{})
 			api.WriteJSON(w, http.StatusCreated, pyjson.Strict(pyjson.Marshal(shown)))
 			_ = http.NewResponseController(w).Flush() // the client may look for the job on another connection
 		}
@@ -58,19 +59,19 @@ func (o submits) postJob(w http.ResponseWriter, r *http.Request, a api.Requester
 }
 
 // submission is a request as the hub takes it.
-func (o submits) submission(r *http.Request, a api.Requester, v pyjson.Value) (hub.Submission, error) {
+func (o submits) submission(r *http.Request, a api.Requester, v pyjson.Value) (submit.Submission, error) {
 	asked, kept, err := readRequest(v)
 	if err != nil {
-		return hub.Submission{}, err
+		return submit.Submission{}, err
 	}
 	if asked, err = o.resolve(r.Context(), a, asked); err != nil {
-		return hub.Submission{}, err
+		return submit.Submission{}, err
 	}
 	request, err := readGraph(asked)
 	if err != nil {
-		return hub.Submission{}, err
+		return submit.Submission{}, err
 	}
-	s := hub.Submission{
+	s := submit.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller()}, Place: a.Origin(), Label: kept.encode(),
 		Graph: request.Graph, Extra: request.Extra, Secrets: request.Secrets, Priority: kept.clamped(), Band: api.BandOf(r, ""),
 	}
@@ -89,7 +90,7 @@ func (o submits) submission(r *http.Request, a api.Requester, v pyjson.Value) (h
 	if err == nil {
 		return s, errKeyUsed()
 	}
-	if errors.Is(err, hub.ErrNoJob) {
+	if errors.Is(err, view.ErrNoJob) {
 		err = nil
 	}
 	return s, err

@@ -5,8 +5,8 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // getCallbacks answers GET /hub/callbacks?state=waiting|dead.
@@ -57,9 +57,9 @@ func (o *room) getCallbackSecret(w http.ResponseWriter, _ *http.Request, a api.R
 func (o *room) postCallbackReplay(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	err := o.hub.Callbacks().Replay(r.Context(), a.Viewer(), path[0])
 	switch {
-	case errors.Is(err, hub.ErrNoCallback) && a.Elsewhere:
+	case errors.Is(err, submit.ErrNoCallback) && a.Elsewhere:
 		o.refuseElsewhere(w)
-	case errors.Is(err, hub.ErrNoCallback):
+	case errors.Is(err, submit.ErrNoCallback):
 		api.WriteErrorText(w, http.StatusNotFound, "Callback not found")
 	case err != nil:
 		o.Fail(w, r, err)

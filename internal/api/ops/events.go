@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // The events of GET /hub/events.
@@ -29,13 +29,13 @@ type dashboard struct{ *room }
 func (o dashboard) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	watcher, err := o.hub.Board().Watch(r.Context(), a.Viewer(), a.Share())
 	switch {
-	case errors.Is(err, hub.ErrTooManyOwnPages):
+	case errors.Is(err, view.ErrTooManyOwnPages):
 		api.WriteError(w, api.Error{
 			Status: http.StatusTooManyRequests, Kind: "too_many_pages", Message: "You have too many dashboards open at once",
 			Details: "Close one of them.", RetryAfter: 10,
 		})
 		return
-	case errors.Is(err, hub.ErrTooManyPages):
+	case errors.Is(err, view.ErrTooManyPages):
 		api.WriteError(w, api.Error{
 			Status: http.StatusServiceUnavailable, Kind: "too_many_pages", Message: "Too many dashboards are open at this hub", RetryAfter: 30,
 		})
@@ -75,7 +75,7 @@ func (o dashboard) getEvents(w http.ResponseWriter, r *http.Request, a api.Reque
 }
 
 // hello says who watches.
-func (o dashboard) hello(a api.Requester, watcher *hub.Watcher) []byte {
+func (o dashboard) hello(a api.Requester, watcher *view.Watcher) []byte {
 	return line(pyjson.NewObject(
 		pyjson.Member{Key: "tenant", Value: pyjson.String(a.Tenant)},
 		pyjson.Member{Key: "login", Value: pyjson.Bool(a.Login)},
@@ -95,7 +95,7 @@ func (o dashboard) hello(a api.Requester, watcher *hub.Watcher) []byte {
 func line(v pyjson.Value) []byte { return pyjson.Strict(pyjson.Marshal(v)) }
 
 // encodeChange writes a change.
-func encodeChange(c *hub.BoardChange) []byte {
+func encodeChange(c *view.BoardChange) []byte {
 	out := pyjson.NewObject()
 	if rows := encodeRows(c.Instances, "name", instanceMembers); len(rows) > 0 || c.Whole {
 		out.Set("instances", rows)
@@ -129,7 +129,7 @@ func encodeChange(c *hub.BoardChange) []byte {
 }
 
 // encodeRows writes rows: their first member, which names them, and what is different.
-func encodeRows[T comparable](rows []hub.Changed[T], name string, members func(T) []pyjson.Member) pyjson.Array {
+func encodeRows[T comparable](rows []view.Changed[T], name string, members func(T) []pyjson.Member) pyjson.Array {
 	list := make(pyjson.Array, 0, len(rows))
 	for _, row := range rows {
 		now, before := members(row.Now), members(row.Before)
@@ -144,7 +144,7 @@ func encodeRows[T comparable](rows []hub.Changed[T], name string, members func(T
 	return list
 }
 
-func instanceMembers(i hub.InstanceRow) []pyjson.Member {
+func instanceMembers(i view.InstanceRow) []pyjson.Member {
 	return []pyjson.Member{
 		{Key: "name", Value: pyjson.String(i.Name)},
 		{Key: "state", Value: pyjson.String(i.State)},
@@ -183,7 +183,7 @@ func instanceMembers(i hub.InstanceRow) []pyjson.Member {
 	}
 }
 
-func jobMembers(j hub.JobRow) []pyjson.Member {
+func jobMembers(j view.JobRow) []pyjson.Member {
 	return []pyjson.Member{
 		{Key: "key", Value: pyjson.String(j.Key)},
 		{Key: "id", Value: pyjson.String(j.ID)},

@@ -8,6 +8,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
+	"github.com/comfyhub/comfyhub/internal/webui/origin"
 )
 
 // InstancesJSON is the fleet for its operator: GET /hub/instances with the
@@ -86,7 +88,7 @@ func StatsJSON(ctx context.Context, h *hub.Hub) ([]byte, error) {
 	return pyjson.Marshal(statsValue(stats)), err
 }
 
-func statsValue(stats hub.Stats) *pyjson.Object {
+func statsValue(stats view.Stats) *pyjson.Object {
 	states := pyjson.NewObject()
 	for _, s := range fleet.States() {
 		states.Set(string(s), pyjson.Int(int64(stats.Instances[s])))
@@ -113,7 +115,7 @@ func statsValue(stats hub.Stats) *pyjson.Object {
 }
 
 // webUIValue is where the page of ComfyUI comes from.
-func webUIValue(w hub.WebUISource) *pyjson.Object {
+func webUIValue(w origin.WebUISource) *pyjson.Object {
 	return pyjson.NewObject(
 		pyjson.Member{Key: "from", Value: pyjson.String(w.From)},
 		pyjson.Member{Key: "name", Value: pyjson.String(w.Name)},

@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // getJobs answers GET /hub/jobs: what runs and waits, then what has ended, the
@@ -26,7 +27,7 @@ func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		api.WriteErrorText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	var jobs []hub.JobView
+	var jobs []view.JobView
 	switch {
 	case query.Has("id") && a.Operator:
 		jobs, err = o.hub.Operator().JobsWithID(r.Context(), query.Get("id"))
@@ -45,18 +46,18 @@ func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 }
 
 // ownJob is the list of the requester's job with an id, empty if there is none.
-func (o *room) ownJob(ctx context.Context, a api.Requester, id string) ([]hub.JobView, error) {
+func (o *room) ownJob(ctx context.Context, a api.Requester, id string) ([]view.JobView, error) {
 	j, err := o.hub.Insight().Job(ctx, a.Viewer(), id)
 	switch {
-	case errors.Is(err, hub.ErrNoJob):
+	case errors.Is(err, view.ErrNoJob):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return []hub.JobView{j}, nil
+	return []view.JobView{j}, nil
 }
 
-func jobList(jobs []hub.JobView) pyjson.Array {
+func jobList(jobs []view.JobView) pyjson.Array {
 	list := pyjson.Array{}
 	for _, j := range jobs {
 		list = append(list, jobValue(j))
@@ -71,7 +72,7 @@ func JobsJSON(ctx context.Context, h *hub.Hub, query url.Values) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	var jobs []hub.JobView
+	var jobs []view.JobView
 	if query.Has("id") {
 		jobs, err = h.Operator().JobsWithID(ctx, query.Get("id"))
 	} else {
@@ -81,22 +82,22 @@ func JobsJSON(ctx context.Context, h *hub.Hub, query url.Values) ([]byte, error)
 }
 
 // ErrPage says what is wrong with the query of a listing.
-var ErrPage = errors.New("want status=running, queued or ended, limit from 1 to " + strconv.Itoa(hub.MaxJobsPage) + ", and offset from 0")
+var ErrPage = errors.New("want status=running, queued or ended, limit from 1 to " + strconv.Itoa(view.MaxJobsPage) + ", and offset from 0")
 
 // defaultPage is the limit of a page that has none.
 const defaultPage = 100
 
 // jobsPage reads ?status=&limit=&offset=. whole means that none of them is there.
-func jobsPage(query url.Values) (p hub.JobsPage, whole bool, err error) {
-	p = hub.JobsPage{Which: query.Get("status"), Limit: defaultPage}
-	if !slices.Contains([]string{hub.PageAll, hub.PageRunning, hub.PageQueued, hub.PageEnded}, p.Which) {
+func jobsPage(query url.Values) (p view.JobsPage, whole bool, err error) {
+	p = view.JobsPage{Which: query.Get("status"), Limit: defaultPage}
+	if !slices.Contains([]string{view.PageAll, view.PageRunning, view.PageQueued, view.PageEnded}, p.Which) {
 		return p, false, ErrPage
 	}
 	for _, f := range []struct {
 		name        string
 		to          *int
 		least, most int
-	}{{"limit", &p.Limit, 1, hub.MaxJobsPage}, {"offset", &p.Offset, 0, math.MaxInt32}} {
+	}{{"limit", &p.Limit, 1, view.MaxJobsPage}, {"offset", &p.Offset, 0, math.MaxInt32}} {
 		if !query.Has(f.name) {
 			continue
 		}
@@ -119,7 +120,7 @@ func (o *room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, p
 
 // failJob answers a request about a job that cannot be shown.
 func (o *room) failJob(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, hub.ErrNoJob) {
+	if errors.Is(err, view.ErrNoJob) {
 		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
 		return
 	}
@@ -127,7 +128,7 @@ func (o *room) failJob(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // jobValue is an entry of /hub/jobs.
-func jobValue(j hub.JobView) *pyjson.Object {
+func jobValue(j view.JobView) *pyjson.Object {
 	entry := pyjson.NewObject(
 		pyjson.Member{Key: "id", Value: pyjson.String(j.ID)},
 		pyjson.Member{Key: "status", Value: pyjson.String(stateOf(j.State))},
@@ -178,7 +179,7 @@ func stateOf(s job.State) job.State {
 }
 
 // position is a job's place in the queue, or null.
-func position(j hub.JobView) pyjson.Value {
+func position(j view.JobView) pyjson.Value {
 	if j.Position < 0 {
 		return pyjson.Null{}
 	}
@@ -186,7 +187,7 @@ func position(j hub.JobView) pyjson.Value {
 }
 
 // eta is how many seconds it will take until a job is finished, or null.
-func eta(j hub.JobView) pyjson.Value { return inSeconds(j.ETA) }
+func eta(j view.JobView) pyjson.Value { return inSeconds(j.ETA) }
 
 // inSeconds is a time in seconds, or null for a negative one.
 func inSeconds(d time.Duration) pyjson.Value {
@@ -201,7 +202,7 @@ const ownAhead = 20
 
 // ahead tells what will begin before a job that waits: the caller's own jobs by their ids,
 // and how many others there are; or null.
-func ahead(a *hub.Ahead) pyjson.Value {
+func ahead(a *view.Ahead) pyjson.Value {
 	if a == nil {
 		return pyjson.Null{}
 	}

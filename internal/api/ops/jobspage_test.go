@@ -6,20 +6,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 func TestJobsPage(t *testing.T) {
 	t.Parallel()
 	for query, want := range map[string]struct {
-		page  hub.JobsPage
+		page  view.JobsPage
 		whole bool
 	}{
-		"":                                 {hub.JobsPage{Limit: 100}, true},
-		"client_id=x":                      {hub.JobsPage{Limit: 100}, true},
-		"limit=5":                          {hub.JobsPage{Limit: 5}, false},
-		"offset=10":                        {hub.JobsPage{Offset: 10, Limit: 100}, false},
-		"status=ended":                     {hub.JobsPage{Which: hub.PageEnded, Limit: 100}, false},
+		"":                                 {view.JobsPage{Limit: 100}, true},
+		"client_id=x":                      {view.JobsPage{Limit: 100}, true},
+		"limit=5":                          {view.JobsPage{Limit: 5}, false},
+		"offset=10":                        {view.JobsPage{Offset: 10, Limit: 100}, false},
+		"status=ended":                     {view.JobsPage{Which: view.PageEnded, Limit: 100}, false},
 		"status=queued&limit=1000&offset=": {},
 		"status=waiting":                   {},
 		"limit=0":                          {},
@@ -56,6 +56,6 @@ func FuzzJobsPage(f *testing.F) {
 		}
 		require.GreaterOrEqual(t, page.Offset, 0)
 		require.Positive(t, page.Limit)
-		require.LessOrEqual(t, page.Limit, hub.MaxJobsPage)
+		require.LessOrEqual(t, page.Limit, view.MaxJobsPage)
 	})
 }

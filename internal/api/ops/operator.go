@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
 // of is the tenant whose job a request is about: the parameter tenant names another one for
@@ -66,7 +67,7 @@ func (o *room) refuseOthers(w http.ResponseWriter, a api.Requester) bool {
 type commands struct{ *room }
 
 // command makes the handler of a command for everything, a tenant, or an instance.
-func (o commands) command(do func(*hub.Operator, context.Context, hub.Stop) error) api.Handler {
+func (o commands) command(do func(*hub.Operator, context.Context, queue.Stop) error) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 		if o.refuseOthers(w, a) {
 			return
@@ -83,17 +84,17 @@ func (o commands) command(do func(*hub.Operator, context.Context, hub.Stop) erro
 // StopOf reads what a command is for, and returns the parameter that says so and its value;
 // both are empty for everything. An empty or unknown parameter is a mistake: it must not mean
 // everything.
-func StopOf(query url.Values) (stop hub.Stop, word, name string, err error) {
-	stop = hub.StopAll
+func StopOf(query url.Values) (stop queue.Stop, word, name string, err error) {
+	stop = queue.StopAll
 	for parameter, values := range query {
 		word, name = parameter, values[0]
 		switch {
 		case len(query) > 1 || len(values) > 1:
 			return "", "", "", errors.New("give one parameter: tenant or instance, or none for everything")
 		case word == "tenant" && name != "":
-			stop = hub.StopTenant(name)
+			stop = queue.StopTenant(name)
 		case word == "instance" && name != "":
-			stop = hub.StopInstance(name)
+			stop = queue.StopInstance(name)
 		default:
 			return "", "", "", errors.New("give tenant=NAME or instance=NAME, or nothing for everything")
 		}
@@ -116,7 +117,7 @@ func (o commands) postDrain(w http.ResponseWriter, r *http.Request, a api.Reques
 		return
 	}
 	if text == "" {
-		o.told(w, r, o.hub.Operator().Pause(r.Context(), hub.StopInstance(name)))
+		o.told(w, r, o.hub.Operator().Pause(r.Context(), queue.StopInstance(name)))
 		return
 	}
 	seconds, err := strconv.ParseFloat(text, 64)

@@ -18,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // newServer serves this room alone, on a hub without instances.
@@ -93,10 +94,10 @@ func TestBeforeTheStart(t *testing.T) {
 // The shapes are public: their fields, order and kinds.
 func TestShapes(t *testing.T) {
 	t.Parallel()
-	waiting := hub.JobView{Job: job.Job{ID: "a", Requester: job.Requester{Tenant: "t"}, State: job.Queued, CreatedAt: 1500}, Position: 2, ETA: -1}
+	waiting := view.JobView{Job: job.Job{ID: "a", Requester: job.Requester{Tenant: "t"}, State: job.Queued, CreatedAt: 1500}, Position: 2, ETA: -1}
 	require.Equal(t, `{"id": "a", "status": "queued", "position": 2, "eta": null, "instance": null, "attempts": 0, "tenant": "t", "priority": 0, `+
 		`"progress": 0.0, "created_at": 1.5, "started_at": null, "finished_at": null, "error": "", "lost": []}`, string(pyjson.Marshal(jobValue(waiting))))
-	running := hub.JobView{Position: -1, ETA: 12345 * time.Millisecond, Job: job.Job{
+	running := view.JobView{Position: -1, ETA: 12345 * time.Millisecond, Job: job.Job{
 		ID: "b", State: job.Leased, Attempts: 2, Priority: -1, Progress: 0.25, CreatedAt: 1000, StartedAt: 2000, Lost: []string{"gpu-1"}, Run: job.Run{Instance: "gpu-2"},
 	}}
 	require.Equal(t, `{"id": "b", "status": "running", "position": null, "eta": 12.35, "instance": "gpu-2", "attempts": 2, "tenant": "", "priority": -1, `+

@@ -13,9 +13,9 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // The bounds of a part of a search: of the jobs that it shows, of those that it counts, and of those
@@ -127,7 +127,7 @@ func (o finder) getSearch(w http.ResponseWriter, r *http.Request, a api.Requeste
 	}
 	limit := l.limit
 	if l.count {
-		limit = hub.MaxSearched
+		limit = view.MaxSearched
 	}
 	found, err := o.hub.Finder().Search(r.Context(), a.Viewer(), l.Filter, l.cursor, limit)
 	if err != nil {
@@ -147,7 +147,7 @@ func (o finder) getSearch(w http.ResponseWriter, r *http.Request, a api.Requeste
 }
 
 // foundList are jobs with the names by which they are found.
-func foundList(jobs []hub.JobView) pyjson.Array {
+func foundList(jobs []view.JobView) pyjson.Array {
 	list := pyjson.Array{}
 	for _, j := range jobs {
 		entry := jobValue(j)
@@ -158,7 +158,7 @@ func foundList(jobs []hub.JobView) pyjson.Array {
 }
 
 func (o finder) failSearch(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, hub.ErrCursor) {
+	if errors.Is(err, view.ErrCursor) {
 		api.WriteErrorText(w, http.StatusBadRequest, "cursor: want what a search has returned as next")
 		return
 	}
@@ -168,7 +168,7 @@ func (o finder) failSearch(w http.ResponseWriter, r *http.Request, err error) {
 // postSearchCancel answers POST /hub/search/cancel: it ends the jobs that a filter selects and that
 // run or wait, a part at a time.
 func (o finder) postSearchCancel(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	o.actOnFound(w, r, a, []job.State{job.Queued, job.Running}, func(ctx context.Context, j hub.JobView) error {
+	o.actOnFound(w, r, a, []job.State{job.Queued, job.Running}, func(ctx context.Context, j view.JobView) error {
 		return o.hub.Canceller().Stop(ctx, j.Job)
 	})
 }
@@ -176,7 +176,7 @@ func (o finder) postSearchCancel(w http.ResponseWriter, r *http.Request, a api.R
 // postSearchAgain answers POST /hub/search/again: it runs the jobs again that a filter selects and
 // that have ended, a part at a time.
 func (o finder) postSearchAgain(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	o.actOnFound(w, r, a, []job.State{job.Done, job.Failed, job.Cancelled}, func(ctx context.Context, j hub.JobView) error {
+	o.actOnFound(w, r, a, []job.State{job.Done, job.Failed, job.Cancelled}, func(ctx context.Context, j view.JobView) error {
 		_, err := o.again(ctx, a, j)
 		return err
 	})
@@ -184,7 +184,7 @@ func (o finder) postSearchAgain(w http.ResponseWriter, r *http.Request, a api.Re
 
 // actOnFound does something to a part of the jobs that a filter selects, if they are in one of some
 // states. One that it cannot be done to keeps it from no other.
-func (o finder) actOnFound(w http.ResponseWriter, r *http.Request, a api.Requester, in []job.State, act func(context.Context, hub.JobView) error) {
+func (o finder) actOnFound(w http.ResponseWriter, r *http.Request, a api.Requester, in []job.State, act func(context.Context, view.JobView) error) {
 	l, err := lookupOf(api.QueryOf(r))
 	switch {
 	case err != nil:

@@ -6,8 +6,8 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // errSteering says what the body of PATCH /hub/jobs/{id} must be.
@@ -15,12 +15,12 @@ var errSteering = errors.New(`want JSON with one or more of "priority": -100 to 
 
 // steering reads what to change of a job. What it does not know it refuses: a word
 // that is misspelt must not look as if it had worked.
-func steering(body []byte) (hub.Steering, error) {
+func steering(body []byte) (submit.Steering, error) {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(body, &fields) != nil || len(fields) == 0 {
-		return hub.Steering{}, errSteering
+		return submit.Steering{}, errSteering
 	}
-	var s hub.Steering
+	var s submit.Steering
 	for name, value := range fields {
 		var err error
 		switch name {
@@ -31,7 +31,7 @@ func steering(body []byte) (hub.Steering, error) {
 			}
 		case "position":
 			err = json.Unmarshal(value, &s.Position)
-			if err == nil && s.Position != hub.Front && s.Position != hub.End {
+			if err == nil && s.Position != submit.Front && s.Position != submit.End {
 				err = errSteering
 			}
 		case "paused":
@@ -43,7 +43,7 @@ func steering(body []byte) (hub.Steering, error) {
 			err = errSteering
 		}
 		if err != nil {
-			return hub.Steering{}, errSteering
+			return submit.Steering{}, errSteering
 		}
 	}
 	return s, nil
@@ -66,7 +66,7 @@ func (o *room) patchJob(w http.ResponseWriter, r *http.Request, a api.Requester,
 	}
 	err = o.hub.Canceller().Steer(r.Context(), of(r, a).Tenant, path[0], change)
 	switch {
-	case errors.Is(err, hub.ErrNotWaiting):
+	case errors.Is(err, submit.ErrNotWaiting):
 		api.WriteErrorText(w, http.StatusConflict, "The job is not waiting: it has been given to an instance, or has ended")
 	case err != nil:
 		o.failJob(w, r, err)

@@ -5,17 +5,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 func TestSteeringReadsWhatItKnows(t *testing.T) {
 	t.Parallel()
 	priority, yes := -100, true
-	for body, want := range map[string]hub.Steering{
+	for body, want := range map[string]submit.Steering{
 		`{"priority": -100}`:    {Priority: &priority},
-		`{"position": "front"}`: {Position: hub.Front},
-		`{"paused": true, "position": "end", "priority": -100}`: {Priority: &priority, Position: hub.End, Paused: &yes},
+		`{"position": "front"}`: {Position: submit.Front},
+		`{"paused": true, "position": "end", "priority": -100}`: {Priority: &priority, Position: submit.End, Paused: &yes},
 	} {
 		got, err := steering([]byte(body))
 		require.NoError(t, err, body)
@@ -46,6 +46,6 @@ func FuzzSteering(f *testing.F) {
 			require.LessOrEqual(t, *s.Priority, job.MaxPriority)
 			require.GreaterOrEqual(t, *s.Priority, job.MinPriority)
 		}
-		require.Contains(t, []any{hub.Front, hub.End, hub.Steering{}.Position}, s.Position)
+		require.Contains(t, []any{submit.Front, submit.End, submit.Steering{}.Position}, s.Position)
 	})
 }

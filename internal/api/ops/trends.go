@@ -4,13 +4,13 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // getTrends answers GET /hub/trends: how the fleet has done within the last day.
 func (o dashboard) getTrends(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	day, err := o.hub.Trends(r.Context())
+	day, err := o.hub.Figures().Trends(r.Context())
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -18,7 +18,7 @@ func (o dashboard) getTrends(w http.ResponseWriter, r *http.Request, _ api.Reque
 	list := pyjson.Array{}
 	for _, b := range day {
 		entry := pyjson.NewObject(pyjson.Member{Key: "at", Value: seconds(b.At)})
-		for _, outcome := range hub.Outcomes() {
+		for _, outcome := range view.Outcomes() {
 			entry.Set(outcome, pyjson.Int(b.Ended[outcome]))
 		}
 		entry.Set("wait_p50", orNull(b.P50))
@@ -31,7 +31,7 @@ func (o dashboard) getTrends(w http.ResponseWriter, r *http.Request, _ api.Reque
 		list = append(list, entry)
 	}
 	api.WriteListing(w, r, pyjson.NewObject(
-		pyjson.Member{Key: "seconds", Value: pyjson.Int(int64(hub.TrendWidth.Seconds()))},
+		pyjson.Member{Key: "seconds", Value: pyjson.Int(int64(view.TrendWidth.Seconds()))},
 		pyjson.Member{Key: "buckets", Value: list},
 	))
 }
@@ -47,7 +47,7 @@ func orNull(n float64) pyjson.Value {
 // getFaults answers GET /hub/faults: what has gone wrong within the last day, the newest
 // first.
 func (o dashboard) getFaults(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	faults, err := o.hub.Faults(r.Context(), a.Viewer())
+	faults, err := o.hub.Figures().Faults(r.Context(), a.Viewer())
 	if err != nil {
 		o.Fail(w, r, err)
 		return

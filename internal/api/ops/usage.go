@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // usageDays is how many days GET /hub/usage shows by default, today included.
@@ -30,11 +30,11 @@ func (o *room) getUsage(w http.ResponseWriter, r *http.Request, a api.Requester,
 		api.WriteErrorText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	rows, err := o.hub.Usage(r.Context(), of(r, a), !q.Has("tenant"), from, to)
+	rows, err := o.hub.Figures().Usage(r.Context(), of(r, a), !q.Has("tenant"), from, to)
 	switch {
-	case errors.Is(err, hub.ErrUsageDays):
+	case errors.Is(err, view.ErrUsageDays):
 		api.WriteErrorText(w, http.StatusBadRequest, "from and to: want days in order, a year at most")
-	case errors.Is(err, hub.ErrUsageMuch):
+	case errors.Is(err, view.ErrUsageMuch):
 		api.WriteErrorText(w, http.StatusBadRequest, "That is too much for one answer: ask for fewer days, or for a tenant")
 	case err != nil:
 		o.Fail(w, r, err)
@@ -62,7 +62,7 @@ func usageSpan(q url.Values, now time.Time) (from, to time.Time, err error) {
 	return from, to, nil
 }
 
-func usageJSON(from, to time.Time, rows []hub.UsageDay) *pyjson.Object {
+func usageJSON(from, to time.Time, rows []view.UsageDay) *pyjson.Object {
 	list := make(pyjson.Array, len(rows))
 	for n, row := range rows {
 		list[n] = pyjson.NewObject(
@@ -84,7 +84,7 @@ func usageJSON(from, to time.Time, rows []hub.UsageDay) *pyjson.Object {
 }
 
 // writeUsageCSV answers with a table for a spreadsheet.
-func writeUsageCSV(w http.ResponseWriter, rows []hub.UsageDay) {
+func writeUsageCSV(w http.ResponseWriter, rows []view.UsageDay) {
 	h := w.Header()
 	h.Set("Content-Type", "text/csv; charset=utf-8")
 	h.Set("Content-Disposition", `attachment; filename="usage.csv"`)

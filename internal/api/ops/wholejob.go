@@ -8,10 +8,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/refusal"
+	"github.com/comfyhub/comfyhub/internal/submit"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // prompt is what a job was asked, and what became of it, all raw JSON; nil for what is not known.
@@ -37,7 +38,7 @@ func (o finder) promptOf(ctx context.Context, a api.Requester, j job.Job) (p pro
 		return prompt{graph: body.Prompt, extra: body.Extra, wanted: body.Outputs}, release, nil
 	}
 	raw, err := entry.JSON()
-	if errors.Is(err, hub.ErrNoJob) {
+	if errors.Is(err, view.ErrNoJob) {
 		return prompt{}, release, nil
 	}
 	if err != nil {
@@ -86,7 +87,7 @@ func (o finder) getWholeJob(w http.ResponseWriter, r *http.Request, a api.Reques
 var errNothingToRun = errors.New("nothing is left of its prompt")
 
 // again posts the prompt of a job once more, as its tenant, and returns the id of the new job.
-func (o finder) again(ctx context.Context, a api.Requester, j hub.JobView) (id string, err error) {
+func (o finder) again(ctx context.Context, a api.Requester, j view.JobView) (id string, err error) {
 	p, release, err := o.promptOf(ctx, a, j.Job)
 	if err != nil {
 		return "", err
@@ -99,27 +100,27 @@ func (o finder) again(ctx context.Context, a api.Requester, j hub.JobView) (id s
 	if err != nil {
 		return "", err
 	}
-	o.hub.Submitter().Submit(ctx, s, func(accepted hub.Accepted, e error) { id, err = accepted.ID, e })
+	o.hub.Submitter().Submit(ctx, s, func(accepted submit.Accepted, e error) { id, err = accepted.ID, e })
 	return id, err
 }
 
 // submissionOf is the prompt of a job once more. No socket is told of the new job, whose client does
 // not know its id.
-func submissionOf(j job.Job, p prompt) (hub.Submission, error) {
+func submissionOf(j job.Job, p prompt) (submit.Submission, error) {
 	if len(p.extra) == 0 {
 		p.extra = []byte("{}")
 	}
 	v, err := pyjson.Parse(append(append(append(append([]byte(`{"prompt": `), p.graph...), `, "extra_data": `...), p.extra...), '}'))
 	if err != nil {
-		return hub.Submission{}, err
+		return submit.Submission{}, err
 	}
 	request, err := catalog.ReadRequest(v)
 	if err != nil {
-		return hub.Submission{}, err
+		return submit.Submission{}, err
 	}
-	s := hub.Submission{
+	s := submit.Submission{
 		Requester: job.Requester{Tenant: j.Tenant, Caller: j.Caller}, Place: j.Place, Priority: j.Priority, Band: j.Band(),
-		Graph: request.Graph, Extra: hub.WithoutCallback(request.Extra, request.ExtraData.Object("comfyhub")),
+		Graph: request.Graph, Extra: submit.WithoutCallback(request.Extra, request.ExtraData.Object("comfyhub")),
 	}
 	if len(p.wanted) > 0 {
 		s.Targets = pyjson.Marshal(pyjson.Strings(p.wanted))

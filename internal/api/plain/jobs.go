@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // The statuses of a job.
@@ -39,7 +39,7 @@ func statusOf(s job.State) string {
 
 // failJob answers a request about a job that cannot be shown.
 func (o *room) failJob(w http.ResponseWriter, r *http.Request, err error) {
-	if errors.Is(err, hub.ErrNoJob) {
+	if errors.Is(err, view.ErrNoJob) {
 		writeProblem(w, http.StatusNotFound, "Job not found")
 		return
 	}
@@ -57,7 +57,7 @@ func (o *room) getStatus(w http.ResponseWriter, r *http.Request, a api.Requester
 }
 
 // find is the requester's newest job of an id, and what it is shown of it.
-func (o *room) find(ctx context.Context, a api.Requester, id string) (hub.JobView, *pyjson.Object, error) {
+func (o *room) find(ctx context.Context, a api.Requester, id string) (view.JobView, *pyjson.Object, error) {
 	j, err := o.hub.Insight().Job(ctx, a.Viewer(), id)
 	if err != nil {
 		return j, nil, err
@@ -70,7 +70,7 @@ func (o *room) find(ctx context.Context, a api.Requester, id string) (hub.JobVie
 }
 
 // show is a job as its owner sees it, with its results once it has ended.
-func (o *room) show(ctx context.Context, a api.Requester, j hub.JobView) (*pyjson.Object, error) {
+func (o *room) show(ctx context.Context, a api.Requester, j view.JobView) (*pyjson.Object, error) {
 	shown := jobValue(j)
 	if j.State != job.Done && j.State != job.Failed {
 		return shown, nil
@@ -89,7 +89,7 @@ func (o *room) show(ctx context.Context, a api.Requester, j hub.JobView) (*pyjso
 }
 
 // jobValue is a job without its results.
-func jobValue(j hub.JobView) *pyjson.Object {
+func jobValue(j view.JobView) *pyjson.Object {
 	fault := pyjson.Value(pyjson.Null{})
 	if j.State == job.Failed {
 		fault = pyjson.String(j.Reason)
@@ -159,7 +159,7 @@ func (o *room) postCancel(w http.ResponseWriter, r *http.Request, a api.Requeste
 		return
 	}
 	_, shown, err := o.find(r.Context(), a, path[0])
-	if errors.Is(err, hub.ErrNoJob) { // it waited, and has left no trace
+	if errors.Is(err, view.ErrNoJob) { // it waited, and has left no trace
 		shown, err = pyjson.NewObject(
 			pyjson.Member{Key: "id", Value: pyjson.String(path[0])},
 			pyjson.Member{Key: "status", Value: pyjson.String(statusCancelled)},
@@ -180,7 +180,7 @@ func (o *room) postCancel(w http.ResponseWriter, r *http.Request, a api.Requeste
 // ended it counts what the history keeps.
 func (o *room) getStats(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	live, err := o.hub.Jobs().Live(r.Context(), a.Tenant)
-	var ended []hub.EndedJob
+	var ended []view.EndedJob
 	if err == nil {
 		ended, err = o.hub.Jobs().Ended(r.Context(), a.Tenant)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // The services that a job may be for.
@@ -30,7 +30,7 @@ type order struct {
 	band     job.Band
 	key      string // idempotency_key
 	request  *catalog.Request
-	callback *hub.Callback
+	callback *submit.Callback
 }
 
 // errorf is an error of whoever wrote the body.
@@ -59,8 +59,8 @@ func readOrder(v pyjson.Value) (order, error) {
 			return out, err
 		}
 	}
-	if out.callback, err = hub.ReadCallback(o); out.callback == nil && err == nil { // else as in POST /prompt
-		out.callback, err = hub.ReadCallback(o.Object("extra_data").Object("comfyhub"))
+	if out.callback, err = submit.ReadCallback(o); out.callback == nil && err == nil { // else as in POST /prompt
+		out.callback, err = submit.ReadCallback(o.Object("extra_data").Object("comfyhub"))
 	}
 	if err != nil {
 		return out, err

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // Errors of all kinds have one shape, and what is no error goes through.
@@ -47,10 +47,10 @@ func TestErrorsHaveOneShape(t *testing.T) {
 // The shape is public: its fields, order and kinds.
 func TestShapeOfAJob(t *testing.T) {
 	t.Parallel()
-	waiting := hub.JobView{Job: job.Job{ID: "a", State: job.Queued, CreatedAt: 1500, Priority: 3, Progress: 0.5, Reason: "no server is idle"}, Position: 2, ETA: -1}
+	waiting := view.JobView{Job: job.Job{ID: "a", State: job.Queued, CreatedAt: 1500, Priority: 3, Progress: 0.5, Reason: "no server is idle"}, Position: 2, ETA: -1}
 	require.Equal(t, `{"id": "a", "status": "queued", "created_at": 1.5, "started_at": null, "completed_at": null, "position": 2, "eta": null, `+
 		`"progress": 0.0, "priority": 3, "result": null, "error": null}`, string(pyjson.Marshal(jobValue(waiting))))
-	failed := hub.JobView{Job: job.Job{ID: "b", State: job.Failed, CreatedAt: 1000, StartedAt: 2000, FinishedAt: 3000, Progress: 0.25, Reason: "broken"}, Position: -1, ETA: -1}
+	failed := view.JobView{Job: job.Job{ID: "b", State: job.Failed, CreatedAt: 1000, StartedAt: 2000, FinishedAt: 3000, Progress: 0.25, Reason: "broken"}, Position: -1, ETA: -1}
 	require.Equal(t, `{"id": "b", "status": "failed", "created_at": 1.0, "started_at": 2.0, "completed_at": 3.0, "position": null, "eta": null, `+
 		`"progress": 0.25, "priority": 0, "result": null, "error": "broken"}`, string(pyjson.Marshal(jobValue(failed))))
 	for state, want := range map[job.State]string{

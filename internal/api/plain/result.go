@@ -7,9 +7,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // outcome is what the history has of a job.
@@ -24,7 +24,7 @@ type outcome struct {
 // outcome reads what has become of an ended job.
 func (o *room) outcome(ctx context.Context, a api.Requester, j job.Job) (outcome, error) {
 	entry, err := o.hub.Jobs().HistoryEntry(ctx, a.Tenant, j.ID)
-	if errors.Is(err, hub.ErrNoJob) || err == nil && entry.Key != j.Key {
+	if errors.Is(err, view.ErrNoJob) || err == nil && entry.Key != j.Key {
 		return outcome{}, nil // removed from the history
 	}
 	if err != nil {

@@ -8,11 +8,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/refusal"
+	"github.com/comfyhub/comfyhub/internal/submit"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // maxValues bounds the JSON values of a workflow, as in POST /prompt.
@@ -53,9 +54,9 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 		return
 	}
 	a.SetClient(asked.request.ClientID)
-	s := hub.Submission{
+	s := submit.Submission{
 		Requester: job.Requester{Tenant: a.Tenant, Caller: a.Caller(), Client: asked.request.ClientID}, Place: a.Origin(),
-		Graph: asked.request.Graph, Extra: hub.WithoutCallback(asked.request.Extra, asked.request.ExtraData.Object("comfyhub")), Secrets: asked.request.Secrets,
+		Graph: asked.request.Graph, Extra: submit.WithoutCallback(asked.request.Extra, asked.request.ExtraData.Object("comfyhub")), Secrets: asked.request.Secrets,
 		Priority: asked.priority, Band: asked.band, Callback: asked.callback,
 	}
 	if asked.key != "" {
@@ -65,12 +66,12 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 		case err == nil && !known.Withdrawn:
 			api.WriteDetail(w, acceptedValue(known.ID, statusOf(known.State), known.CreatedAt, known.Position, known.ETA))
 			return
-		case err != nil && !errors.Is(err, hub.ErrNoJob):
+		case err != nil && !errors.Is(err, view.ErrNoJob):
 			o.Fail(w, r, err)
 			return
 		}
 	}
-	o.hub.Submitter().Submit(r.Context(), s, func(accepted hub.Accepted, err error) {
+	o.hub.Submitter().Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
 		if err != nil {
 			refuse(err)
 			return

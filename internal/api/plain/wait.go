@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 const (
@@ -85,10 +85,10 @@ func (o *room) getWait(w http.ResponseWriter, r *http.Request, a api.Requester, 
 }
 
 // writeLast answers with a job that was there a moment ago.
-func (o *room) writeLast(w http.ResponseWriter, r *http.Request, a api.Requester, j hub.JobView) {
+func (o *room) writeLast(w http.ResponseWriter, r *http.Request, a api.Requester, j view.JobView) {
 	_, shown, err := o.find(r.Context(), a, j.ID)
 	switch {
-	case errors.Is(err, hub.ErrNoJob):
+	case errors.Is(err, view.ErrNoJob):
 		api.WriteDetail(w, vanished(j))
 	case err != nil:
 		o.Fail(w, r, err)
@@ -98,7 +98,7 @@ func (o *room) writeLast(w http.ResponseWriter, r *http.Request, a api.Requester
 }
 
 // vanished is a job that was cancelled without a trace.
-func vanished(j hub.JobView) *pyjson.Object {
+func vanished(j view.JobView) *pyjson.Object {
 	j.State, j.Position, j.ETA = job.Cancelled, -1, -1
 	return jobValue(j)
 }
@@ -140,7 +140,7 @@ func (o *room) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester
 			if there {
 				j, shown, err = o.find(ctx, a, now.ID)
 			}
-			if !there || errors.Is(err, hub.ErrNoJob) || err == nil && j.Key != before.Key {
+			if !there || errors.Is(err, view.ErrNoJob) || err == nil && j.Key != before.Key {
 				_ = write(out, eventDone, vanished(before))
 				return
 			}

@@ -11,11 +11,11 @@ import (
 	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // follow waits for the end of a job and answers with what has become of it. It cancels the
@@ -171,7 +171,7 @@ func (o requests) answerFailure(ctx context.Context, r *http.Request, a api.Requ
 			problem = exception(data.String("exception_type"), text)
 		}
 	})
-	if err != nil && !errors.Is(err, hub.ErrNoJob) {
+	if err != nil && !errors.Is(err, view.ErrNoJob) {
 		o.fail(r, out, err)
 		return
 	}

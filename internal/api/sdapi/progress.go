@@ -10,9 +10,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // getProgress answers GET /progress about the requester's job that runs longest, else about
@@ -157,7 +157,7 @@ func (o tasks) isDone(ctx context.Context, a api.Requester, task string) (bool, 
 	}
 	own := o.Recent.Owner(a)
 	ended, err := o.hub.Jobs().Ended(ctx, a.Tenant)
-	return slices.ContainsFunc(ended, func(e hub.EndedJob) bool {
+	return slices.ContainsFunc(ended, func(e view.EndedJob) bool {
 		return strings.HasPrefix(e.Job.ID, idPrefix) && taskOf(e.Job.ID) == task && own.Has(e.Job)
 	}), err
 }

@@ -9,12 +9,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/a1111"
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/refusal"
 	"github.com/comfyhub/comfyhub/internal/retry"
 	"github.com/comfyhub/comfyhub/internal/stream"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // maxValues bounds the JSON values of a request, as in POST /prompt.
@@ -66,9 +66,9 @@ func (o requests) submit(w http.ResponseWriter, r *http.Request, a api.Requester
 		return request{}, false
 	}
 	accepted := false
-	o.hub.Submitter().Submit(r.Context(), hub.Submission{
+	o.hub.Submitter().Submit(r.Context(), submit.Submission{
 		Requester: a.Requester(), Place: a.Origin(), ID: asked.id, Graph: graph, Extra: []byte("{}"), Priority: api.PriorityOf(r, ""), Band: api.BandOf(r, ""),
-	}, func(_ hub.Accepted, err error) {
+	}, func(_ submit.Accepted, err error) {
 		if accepted = err == nil; !accepted {
 			o.refuse(w, r, err)
 			body.Refuse()

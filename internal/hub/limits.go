@@ -1,0 +1,27 @@
+package hub
+
+import (
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/intake"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// limit tells the parts how much there may be of everything.
+func (h *Hub) limit(s config.Settings) {
+	h.streams.SetLimits(stream.Limits{
+		ReplayWindow: s.ReplayWindow, MaxSockets: s.MaxSockets,
+		TenantSockets: func(tenant string) int { return h.tenants.Limits(tenant).Sockets },
+	})
+	h.intake.SetLimits(intake.Limits{Memory: s.BodyMemory, Disk: s.SpoolSize, Room: roomOn(h.disks[0])})
+	h.queue.SetLimits(queue.Limits{
+		FIFO: s.FIFO, Weight: h.tenants.Weight,
+		MaxQueue: s.MaxQueue, MaxQueueBytes: s.MaxQueueSize, MaxAttempts: s.MaxAttempts,
+		HistoryEntries: s.HistoryEntries, TenantHistory: s.TenantLimits.History,
+		TenantQueue: func(tenant string) (int, int64) { return h.tenants.Limits(tenant).Queue() },
+		TenantRate:  func(tenant string) int { return h.tenants.Limits(tenant).Rate },
+		TenantRuns:  func(tenant string) (int, time.Duration) { return h.tenants.Limits(tenant).Runs() },
+	})
+}
