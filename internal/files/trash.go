@@ -79,9 +79,10 @@ func (s *Store) trashOf(ctx context.Context, tenant string, most int) ([]Trashed
 	if err != nil {
 		return nil, fmt.Errorf("files: trash: %w", err)
 	}
-	// By Redis's clock the end may be any distance ahead, so only what is left of the time counts.
+	// By Redis's clock the end may be any distance ahead, so only what is left of the time counts, as for
+	// whoever empties the trash.
 	now, grace := time.Now(), s.trash()
-	stored := s.db.Clock().Now()
+	stored := s.db.Clock().Ago(grace).Add(grace)
 	var all []Trashed
 	for _, z := range found {
 		packed, _ := z.Member.(string)
@@ -141,6 +142,8 @@ type TrashBounds struct {
 	Size, Own int64
 	// Full empties it: the storage has no room.
 	Full bool
+	// Old is up to when, by Redis's clock, a name must have been lost so that its time is over.
+	Old time.Time
 }
 
 // EmptyTrash removes names from the trash that have been in it for long enough, and the oldest if
@@ -180,7 +183,7 @@ func (s *Store) emptyTrash(ctx context.Context, b TrashBounds) error {
 		if b.Own > 0 {
 			most = min(most, max(b.Own-own[sh.tenant], 0))
 		}
-		if err := s.emptyTrashOf(ctx, sh.tenant, most); err != nil {
+		if err := s.emptyTrashOf(ctx, sh.tenant, most, b.Old); err != nil {
 			return err
 		}
 	}
@@ -188,9 +191,10 @@ func (s *Store) emptyTrash(ctx context.Context, b TrashBounds) error {
 }
 
 // emptyTrashOf is emptyTrash for one tenant, whose trash may take up most bytes.
-func (s *Store) emptyTrashOf(ctx context.Context, tenant string, most int64) error {
+func (s *Store) emptyTrashOf(ctx context.Context, tenant string, most int64, old time.Time) error {
+	until := strconv.FormatInt(old.Add(s.trash()).UnixMilli(), 10)
 	for range expireMost / expireBatch {
-		reply, err := s.db.Run(ctx, emptyScript, tenant, strconv.FormatInt(min(most, 1<<52), 10), expireBatch)
+		reply, err := s.db.Run(ctx, emptyScript, tenant, strconv.FormatInt(min(most, 1<<52), 10), expireBatch, until)
 		if err != nil {
 			return fmt.Errorf("files: trash: %w", err)
 		}

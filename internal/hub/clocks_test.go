@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/retention"
 )
 
 // retainAt is retain at a given time of Redis's clock.
@@ -79,6 +81,36 @@ func TestHistoryStaysWhenTheClockIsSetForward(t *testing.T) {
 		require.True(t, stays())
 		<-time.After(15 * time.Minute)
 		require.False(t, stays())
+	})
+}
+
+// If Redis's clock was set forward by a month, what is in the trash stays there for its week.
+func TestTrashStaysWhenTheClockIsSetForward(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newBench(t, 1)
+		b.hub.janitor.Full = func() bool { return false } // whatever the disk of this machine is
+		for _, data := range []string{"red", "green"} {
+			b.overwrites(t, data)
+		}
+		b.setForward(30 * 24 * time.Hour)
+		trashed := func() int {
+			all, n, err := b.hub.Operator().Trash(t.Context(), "", 10)
+			require.NoError(t, err)
+			for _, trashed := range all {
+				require.WithinDuration(t, time.Now(), trashed.Since, retention.SweepAge)
+				require.True(t, trashed.Until.After(time.Now()))
+			}
+			return n
+		}
+		b.hub.janitor.Round(t.Context())
+		require.Equal(t, 1, trashed())
+		<-time.After(10 * time.Minute)
+		b.hub.janitor.Round(t.Context())
+		require.Equal(t, 1, trashed())
+		require.NoError(t, b.retainAt(time.Now().Add(retention.SweepAge-time.Hour)))
+		require.Equal(t, 1, trashed())
+		require.NoError(t, b.retainAt(time.Now().Add(retention.SweepAge)))
+		require.Zero(t, trashed())
 	})
 }
 

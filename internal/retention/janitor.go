@@ -196,7 +196,7 @@ func (j *Janitor) RetainSince(ctx context.Context, ago func(age time.Duration) t
 	if s.HistoryAge > 0 {
 		failed = append(failed, j.forget(ctx, "", ago(s.HistoryAge), old))
 	}
-	trash := files.TrashBounds{Size: s.HistorySize, Own: s.TenantLimits.HistorySize, Full: j.Full()}
+	trash := files.TrashBounds{Size: s.HistorySize, Own: s.TenantLimits.HistorySize, Full: j.Full(), Old: ago(SweepAge)}
 	emptied, err := j.Store.EmptyTrash(ctx, trash, j.Pinned.All)
 	j.tellSwept("emptied the trash", emptied)
 	failed = append(failed, err)
