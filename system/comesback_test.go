@@ -65,3 +65,26 @@ func at(w *system.World, ledger *system.Ledger, hub int) *system.Client {
 		}
 	}
 }
+
+// A hub is cut off from Redis for good, with the socket of a client whose prompt it runs. Another hub
+// takes that over, and the client, who notices nothing of it, hears of its end there.
+func TestHubAloneIsCutOffFromRedis(t *testing.T) {
+	inWorld(t, system.Config{Hubs: 2, Comfys: 1}, func(w *system.World, ledger *system.Ledger) {
+		ann := at(w, ledger, 0)
+		prompt := &system.Prompt{ID: "ann-1", Client: "ann", Color: 1, Seconds: 10}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			ann.Ask(prompt)
+		}()
+		w.Until(time.Minute, "it runs", func() bool { return running(w) != nil })
+		w.Net.SetBoth("hub1", "redis", network.Link{Silent: true})
+		select {
+		case <-done:
+		case <-time.After(3 * time.Minute):
+			require.Fail(t, "nobody tells the client")
+		}
+		require.False(t, prompt.Told.IsZero())
+		w.Net.SetBoth("hub1", "redis", network.Link{})
+	})
+}

@@ -71,9 +71,7 @@ func alsoLeave(r *rand.Rand, c Config, faults []Fault) []Fault {
 	return sorted(faults)
 }
 
-// alsoStay adds a fault of a server, an agent or a hub that does not heal while anybody waits. Not one
-// between a hub and Redis: the hub keeps the sockets that it has, and clients that are content with
-// answered pings wait there.
+// alsoStay adds a fault of a server, an agent or a hub that does not heal while anybody waits.
 func alsoStay(r *rand.Rand, c Config, within time.Duration, faults []Fault) []Fault {
 	f := Fault{At: time.Duration(r.Int64N(int64(within))), Stays: true}
 	var pick func(*rand.Rand, Config) []string
@@ -89,9 +87,7 @@ func alsoStay(r *rand.Rand, c Config, within time.Duration, faults []Fault) []Fa
 	default:
 		f.Kind, pick = []string{"cut", "deafen"}[r.IntN(2)], oneLink
 	}
-	for f.On = pick(r, c); slices.Contains(f.On, "redis"); {
-		f.On = pick(r, c)
-	}
+	f.On = pick(r, c)
 	return sorted(append(faults, f))
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/netip"
+	"sync/atomic"
 
 	"github.com/hashicorp/memberlist"
 )
@@ -20,7 +21,7 @@ const (
 // delegate receives memberlist's callbacks. None of them blocks.
 type delegate struct {
 	self    string // node name
-	meta    []byte
+	meta    atomic.Pointer[[]byte]
 	members *memberSet
 	gate    *gate // nil lets all through
 	inbox   *inbox
@@ -28,7 +29,12 @@ type delegate struct {
 }
 
 // NodeMeta returns this member's description.
-func (d *delegate) NodeMeta(int) []byte { return d.meta }
+func (d *delegate) NodeMeta(int) []byte { return *d.meta.Load() }
+
+func (d *delegate) describe(m meta) {
+	text := m.encode()
+	d.meta.Store(&text)
+}
 
 // NotifyMsg receives a message from another member; memberlist reuses the buffer.
 func (d *delegate) NotifyMsg(message []byte) {
@@ -60,7 +66,7 @@ func (d *delegate) NotifyJoin(n *memberlist.Node) { d.notify(n, false) }
 // NotifyLeave records that a member has left.
 func (d *delegate) NotifyLeave(n *memberlist.Node) { d.notify(n, true) }
 
-// NotifyUpdate records that a member has changed; our descriptions never do.
+// NotifyUpdate records that a member has changed.
 func (d *delegate) NotifyUpdate(n *memberlist.Node) {
 	if n.Name != d.self {
 		d.members.add(n)

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -99,6 +100,8 @@ type Gossip struct {
 	// refusedAt is when a hub's refusal was last logged.
 	refusedAt time.Time
 	refusals  limitedSender
+	// cutOff is what this hub has said of itself.
+	cutOff atomic.Bool
 }
 
 // process identifies one run of a member. It includes the key, so that nobody can
@@ -192,7 +195,8 @@ func (g *Gossip) settings() (*memberlist.Config, error) {
 		Role: c.Role, Name: c.Name, Boot: c.Boot, Version: c.Version[:min(len(c.Version), maxVersion)], Protocol: protocolHubs,
 	}.fit()
 	m.Name = g.meta.node()
-	g.delegate = &delegate{self: m.Name, members: &g.members, gate: &g.gate, inbox: g.inbox, meta: g.meta.encode()}
+	g.delegate = &delegate{self: m.Name, members: &g.members, gate: &g.gate, inbox: g.inbox}
+	g.delegate.describe(g.meta)
 	if c.Report != nil {
 		g.delegate.state = func() []byte { return g.reportFor(protocolSigned) }
 	}
@@ -212,10 +216,26 @@ func (g *Gossip) introduce() {
 	}
 	g.meta.Addr = g.list.LocalNode().Address()
 	g.meta = g.meta.sign(g.config.Identity)
-	g.delegate.meta = g.meta.encode()
+	g.announce(g.meta)
+}
+
+// announce tells the others how this member describes itself now.
+func (g *Gossip) announce(m meta) {
+	g.delegate.describe(m)
 	if err := g.list.UpdateNode(time.Second); err != nil {
 		g.log.Debug("cannot announce this member's description yet", "error", err)
 	}
+}
+
+// SetCutOff tells the others whether this hub is cut off from the queue. It takes up to a second if
+// that is news.
+func (g *Gossip) SetCutOff(cut bool) {
+	if g.cutOff.Swap(cut) == cut {
+		return
+	}
+	m := g.meta
+	m.CutOff = cut
+	g.announce(m)
 }
 
 // Local returns this member as the others see it.

@@ -38,6 +38,8 @@ type Member struct {
 	// TrustsGroup is true for an agent that is too old to tell hubs from others who have
 	// the gossip key.
 	TrustsGroup bool
+	// CutOff is true for a hub that says that it does not reach the queue.
+	CutOff bool
 }
 
 // Event reports that a member has joined or left.
@@ -81,6 +83,8 @@ type meta struct {
 	Addr      string `json:"a,omitempty"`
 	Key       string `json:"k,omitempty"`
 	Signature string `json:"s,omitempty"`
+	// CutOff is set by hubs that do not reach the queue.
+	CutOff bool `json:"c,omitempty"`
 }
 
 // node returns the member's name in memberlist, which is unique per process:
@@ -131,7 +135,7 @@ func decodeMeta(data []byte) (meta, error) {
 }
 
 func (m meta) member(addr string) Member {
-	return Member{Role: m.Role, Name: m.Name, Boot: m.Boot, Version: m.Version, Addr: addr, Key: m.Key, TrustsGroup: m.Role == RoleAgent && m.Protocol < protocolHubs}
+	return Member{Role: m.Role, Name: m.Name, Boot: m.Boot, Version: m.Version, Addr: addr, Key: m.Key, TrustsGroup: m.Role == RoleAgent && m.Protocol < protocolHubs, CutOff: m.CutOff}
 }
 
 // memberOf decodes a node; ok is false if it is not a member of ComfyHub.

@@ -237,6 +237,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		Window: func() time.Duration { return h.Settings().ReplayWindow }, Log: h.log,
 		Confirmed: ends.NewConfirmations(h.queue.DeliveredEnds, h.log), Old: map[stream.Key]int64{},
 	}
+	near := &neighbours{}
 	h.streams = stream.New(stream.Options{
 		SpillDir:  filepath.Join(h.id.Data, "spool"),
 		Features:  func() json.RawMessage { return h.Features() },
@@ -244,10 +245,10 @@ func (h *Hub) open(ctx context.Context) (err error) {
 		Shares:    h.tenants.Shares,
 		Budget:    h.budget,
 		Delivered: h.ends.Delivered,
-		Transport: h.transport(boot),
-		Arrived:   h.ends.Arrived,
-		Observe:   h.measure,
-		Logger:    log,
+		Transport: h.transport(boot), Neighbours: near,
+		Arrived: h.ends.Arrived,
+		Observe: h.measure,
+		Logger:  log,
 	})
 	h.ends.Streams = h.streams // which call it
 	h.recorder = &metrics.Recorder{Metrics: h.measure, Trends: stats.NewTrends(h.db), Faults: stats.NewFaults(h.db), Fleet: h.fleet, Log: h.log}
@@ -291,6 +292,7 @@ func (h *Hub) open(ctx context.Context) (err error) {
 	if h.gossip, err = h.openGossip(ctx, self, known); err != nil {
 		return err
 	}
+	near.known.Store(h.gossip)
 	tokens := machines.New(h.db, h.ring)
 	h.tunnels = &Tunnels{machines: tokens, fleet: h.fleet, take: h.gossip.admission.admit, log: h.log, open: map[string]*machineTunnel{}}
 	h.workers = newWorkers(h, library)

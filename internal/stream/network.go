@@ -165,7 +165,8 @@ func (s *Streams) askAll(which func(*source) bool) {
 func (s *Streams) heartbeat(renew bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, transportTimeout)
 	defer cancel()
-	if s.transport.Heartbeat(ctx) != nil {
+	err := s.transport.Heartbeat(ctx)
+	if s.reached(err == nil); err != nil {
 		return
 	}
 	if renew {

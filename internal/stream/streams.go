@@ -85,6 +85,9 @@ type Options struct {
 	// Transport connects to the other hubs that share the queue; nil if there are
 	// none.
 	Transport Transport
+	// Neighbours know whether other hubs are better off than this one. Default: nobody does, and
+	// sockets stay open however long this hub is cut off.
+	Neighbours Neighbours
 	// Arrived is called when the socket of a client that this hub did not own has opened here. By
 	// then other hubs have handed over what they have, and nothing has been sent yet: it is the
 	// time to report with [Streams.EndedElsewhere] what none of them has kept. It must return
@@ -165,6 +168,7 @@ type Streams struct {
 	arrivals  atomic.Uint64           // of sockets
 	pongs     tenantlru.Map[struct{}] // the clients that have answered a ping
 	network   sync.WaitGroup          // requests to other hubs in progress
+	cutOff    time.Time               // since when no heartbeat has reached the others, for that goroutine
 
 	mu      sync.Mutex
 	clients map[Key]*client

@@ -1,0 +1,54 @@
+package stream
+
+import (
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// cutOffAfter is how long this hub may be out of reach of the others before it sends its clients to
+// them.
+const cutOffAfter = 30 * time.Second
+
+// Neighbours are the hubs that share the queue, as far as this one hears of them by other ways than
+// the queue's.
+type Neighbours interface {
+	// Reached is told at each heartbeat whether this hub has reached the others by its [Transport].
+	Reached(ok bool)
+	// Reach reports whether another hub reaches the rest.
+	Reach() bool
+}
+
+// reached notes whether a heartbeat has. A hub that alone is cut off closes its sockets: what other
+// hubs have for these clients cannot come here, and they are told of it elsewhere. If nobody reaches
+// anybody, they are better off waiting.
+func (s *Streams) reached(ok bool) {
+	near := s.o.Neighbours
+	if near == nil {
+		return
+	}
+	near.Reached(ok)
+	now := time.Now()
+	switch {
+	case ok:
+		s.cutOff = time.Time{}
+	case s.cutOff.IsZero():
+		s.cutOff = now
+	case now.Sub(s.cutOff) >= cutOffAfter && near.Reach():
+		s.cutOff = now
+		s.sendAway()
+	}
+}
+
+// sendAway closes all sockets. Their clients come back, to another hub if something in front of the
+// hubs knows which are ready.
+func (s *Streams) sendAway() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.sockets) > 0 {
+		s.o.Logger.Warn("this hub alone is cut off from the queue: clients are sent to other hubs", "sockets", len(s.sockets))
+	}
+	for sock := range s.sockets {
+		sock.shut(websocket.StatusServiceRestart, "")
+	}
+}
