@@ -19,34 +19,34 @@ type Neighbours interface {
 	Reach() bool
 }
 
-// reached notes whether a heartbeat has. A hub that alone is cut off closes its sockets: what other
-// hubs have for these clients cannot come here, and they are told of it elsewhere. If nobody reaches
-// anybody, they are better off waiting.
+// reached notes whether a heartbeat has. A hub that alone is cut off closes its sockets and takes no
+// others: what other hubs have for these clients cannot come here, and they are told of it elsewhere.
+// If nobody reaches anybody, they are better off waiting.
 func (s *Streams) reached(ok bool) {
 	near := s.o.Neighbours
 	if near == nil {
 		return
 	}
 	near.Reached(ok)
-	now := time.Now()
 	switch {
 	case ok:
 		s.cutOff = time.Time{}
 	case s.cutOff.IsZero():
-		s.cutOff = now
-	case now.Sub(s.cutOff) >= cutOffAfter && near.Reach():
-		s.cutOff = now
-		s.sendAway()
+		s.cutOff = time.Now()
 	}
+	s.sendAway(!ok && time.Since(s.cutOff) >= cutOffAfter && near.Reach())
 }
 
-// sendAway closes all sockets. Their clients come back, to another hub if something in front of the
-// hubs knows which are ready.
-func (s *Streams) sendAway() {
+// sendAway closes all sockets and refuses new ones, or does so no more. The clients come back, to
+// another hub if they, or something in front of the hubs, know several.
+func (s *Streams) sendAway(away bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.sockets) > 0 {
+	if away && !s.away {
 		s.o.Logger.Warn("this hub alone is cut off from the queue: clients are sent to other hubs", "sockets", len(s.sockets))
+	}
+	if s.away = away; !away {
+		return
 	}
 	for sock := range s.sockets {
 		sock.shut(websocket.StatusServiceRestart, "")

@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"net/http"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,10 +38,13 @@ func TestHubAloneIsCutOff(t *testing.T) {
 		near.others.Store(true)
 		time.Sleep(cutOffAfter)
 		require.False(t, open(p), "another hub knows more")
-		again := a.open("/ws?clientId=me")
-		require.True(t, open(again))
-		time.Sleep(2 * cutOffAfter)
-		require.False(t, open(again), "it has come back to the same hub")
+		_, resp, err := a.request("/ws?clientId=me", nil)
+		require.Error(t, err)
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+
+		near.others.Store(false)
+		time.Sleep(2 * heartbeatInterval)
+		require.True(t, open(a.open("/ws?clientId=me")), "nobody is better off any more")
 
 		x.hubs["a"].sever(false)
 		time.Sleep(heartbeatInterval)

@@ -97,7 +97,7 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 		w = &lateWriter{ResponseWriter: w, gate: gate}
 	}
 	err := r.streams.Serve(w, req, id)
-	if errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) {
+	if errors.Is(err, ErrFull) || errors.Is(err, ErrClosed) || errors.Is(err, ErrCutOff) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	r.mu.Lock()

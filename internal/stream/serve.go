@@ -146,8 +146,11 @@ func (s *Streams) reserve(p party) error {
 	own := l.TenantSockets(p.tenant)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	switch {
+	case s.closed:
 		return ErrClosed
+	case s.away:
+		return ErrCutOff
 	}
 	if err := s.slots.take(p, l.MaxSockets, own); err != nil {
 		return err

@@ -26,6 +26,8 @@ var (
 	ErrTenantFull = errors.New("stream: too many sockets of one tenant")
 	// ErrClosed means that the streams are shut down.
 	ErrClosed = errors.New("stream: closed")
+	// ErrCutOff means that this hub alone is cut off from the others.
+	ErrCutOff = errors.New("stream: cut off from the other hubs")
 )
 
 // Key identifies a stream: clients of different tenants may use the same client id.
@@ -177,6 +179,7 @@ type Streams struct {
 	sockets map[*socket]struct{}
 	slots   slots
 	closed  bool
+	away    bool // sockets are refused: other hubs serve them better
 	over    bool // nothing more may be spawned
 	serving sync.WaitGroup
 }

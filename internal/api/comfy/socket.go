@@ -45,6 +45,11 @@ func refuseSocket(q *api.Requests, w http.ResponseWriter, err error) {
 			Status: http.StatusServiceUnavailable, Kind: "too_many_sockets",
 			Message: "The hub has too many open sockets", RetryAfter: 5,
 		})
+	case errors.Is(err, stream.ErrCutOff):
+		api.WriteError(w, api.Error{
+			Status: http.StatusServiceUnavailable, Kind: "queue_unavailable",
+			Message: "This hub does not reach the queue", Details: "Other hubs do: connect to one of them.", RetryAfter: 5,
+		})
 	case errors.Is(err, stream.ErrClosed):
 		api.WriteError(w, api.Error{
 			Status: http.StatusServiceUnavailable, Kind: "shutting_down",
