@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"errors"
 	"time"
 
 	"github.com/coder/websocket"
@@ -9,6 +10,10 @@ import (
 // cutOffAfter is how long this hub may be out of reach of the others before it sends its clients to
 // them.
 const cutOffAfter = 30 * time.Second
+
+// ErrCutOff is returned by [Streams.Serve] while other hubs serve clients better than this one, which
+// is cut off from them.
+var ErrCutOff = errors.New("stream: cut off from the other hubs")
 
 // Neighbours are the hubs that share the queue, as far as this one hears of them by other ways than
 // the queue's.

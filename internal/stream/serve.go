@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
 )
 
 // Serve upgrades a request to a WebSocket, which outlives the request: waiting for the socket's end
@@ -244,4 +246,9 @@ func mintSID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails, see crypto/rand
 	return hex.EncodeToString(id[:])
+}
+
+// wantsLive reports whether the query asks for interleaved events.
+func wantsLive(r *http.Request) bool {
+	return aiohttp.ParseQuery(r.URL.RawQuery).Get("events") == "live"
 }

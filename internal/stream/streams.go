@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/tenantlru"
@@ -26,8 +24,6 @@ var (
 	ErrTenantFull = errors.New("stream: too many sockets of one tenant")
 	// ErrClosed means that the streams are shut down.
 	ErrClosed = errors.New("stream: closed")
-	// ErrCutOff means that this hub alone is cut off from the others.
-	ErrCutOff = errors.New("stream: cut off from the other hubs")
 )
 
 // Key identifies a stream: clients of different tenants may use the same client id.
@@ -396,9 +392,4 @@ func (s *Streams) SocketsOf(tenant string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.slots.tenants[tenant]
-}
-
-// wantsLive reports whether the query asks for interleaved events.
-func wantsLive(r *http.Request) bool {
-	return aiohttp.ParseQuery(r.URL.RawQuery).Get("events") == "live"
 }
