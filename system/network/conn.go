@@ -41,6 +41,7 @@ func (c *conn) Close() error {
 	c.once.Do(func() {
 		c.out.end()
 		c.in.fail(net.ErrClosed)
+		c.in.change(func() { c.in.closed = true })
 		c.network.forget(c)
 	})
 	return nil
@@ -73,6 +74,8 @@ type half struct {
 	parts []part
 	size  int // bytes in parts
 	ended bool
+	// closed is set when the process that reads has closed its end.
+	closed bool
 	// err breaks the direction: nothing under way arrives.
 	err             error
 	readBy, writeBy time.Time
@@ -159,13 +162,16 @@ func (h *half) read(p []byte) (int, error) {
 	slept := false
 	for {
 		s := h.network.state(h.path)
-		if s.to {
-			slept = true
-			wait(time.Time{}, nil, s.changed)
-			continue
-		}
 		h.mu.Lock()
 		wake, deadline := h.wake, h.readBy
+		// Whoever closes a WebSocket waits for its reader with a lock held, so that may not be
+		// held up: the process itself has closed the connection.
+		if s.to && !h.closed {
+			h.mu.Unlock()
+			slept = true
+			wait(time.Time{}, wake, s.changed)
+			continue
+		}
 		var next time.Time
 		var err error
 		switch {

@@ -117,6 +117,24 @@ func TestFrozen(t *testing.T) {
 	})
 }
 
+// A library that closes a connection may wait for whoever reads it with a lock held.
+func TestFrozenProcessClosesWhatItReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := network.New()
+		_, server := pair(t, n)
+		n.Freeze("b")
+		read := make(chan error)
+		go func() {
+			_, err := server.Read(make([]byte, 1))
+			read <- err
+		}()
+		synctest.Wait()
+		require.NoError(t, server.Close())
+		require.ErrorIs(t, <-read, net.ErrClosed)
+	})
+}
+
 func TestKill(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
