@@ -139,7 +139,7 @@ var mayImport = map[string][]string{
 	"internal/redis/engine":        {"internal/durable"},
 	"internal/durable":             {},
 	"internal/egress":              {},
-	"internal/notebook":            {},
+	"internal/notebook":            {"internal/retry"},
 	"internal/callbacks":           {"internal/egress", "internal/queue", "internal/panics"},
 	"internal/panics":              {},
 	"internal/retry":               {},

@@ -109,7 +109,7 @@ func (v *division) await(ctx context.Context) ([]queue.PartEnd, result) {
 
 func (v *division) wait(ctx context.Context) ([]queue.PartEnd, error) {
 	q := v.r.d.queue
-	for {
+	for trouble := (retry.Trouble{}); ; {
 		ends, err := q.PartEnds(ctx, v.keys())
 		if err == nil {
 			unwell := slices.IndexFunc(ends, isUnwell)
@@ -124,7 +124,7 @@ func (v *division) wait(ctx context.Context) ([]queue.PartEnd, error) {
 				return nil, errStalled
 			}
 		}
-		if err != nil {
+		if err != nil && trouble.IsNews(err) {
 			v.r.log.Warn("cannot look for the parts of a run yet, will try again", "error", err)
 		}
 		select {

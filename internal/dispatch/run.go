@@ -236,7 +236,7 @@ const maxUnknown = 4
 // restarts at the wrong moment. A step that fails for a reason nobody has thought of is tried a few
 // more times.
 func (r *run) retry(ctx context.Context, step string, do func(context.Context) error) error {
-	unknown := 0
+	unknown, trouble := 0, retry.Trouble{}
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
 		err := do(ctx)
 		switch {
@@ -246,7 +246,9 @@ func (r *run) retry(ctx context.Context, step string, do func(context.Context) e
 		case err == nil, decided(err):
 			return err
 		case errors.Is(err, queue.ErrUnavailable):
-			r.log.Warn("Redis is away, will try again", "step", step, "error", err)
+			if trouble.IsNews(err) {
+				r.log.Warn("Redis is away, will try again", "step", step, "error", err)
+			}
 		case unknown == maxUnknown:
 			r.log.Error("a step of a run failed; some hub will retry it when the run's lease expires", "step", step, "error", err)
 			return err

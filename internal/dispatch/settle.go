@@ -30,6 +30,7 @@ func (r collecting) nameOutputs(ctx context.Context, outputs []byte) ([]byte, re
 func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved func(*instance.Link)) ([]byte, error) {
 	r := o.run
 	var failing time.Time // since when the instance has been the problem
+	var trouble retry.Trouble
 	for pauses := retry.New(100*time.Millisecond, 2*time.Second); ; {
 		named, err := o.rename(outputs, cached)
 		switch {
@@ -42,7 +43,9 @@ func (o *outputs) name(ctx context.Context, outputs []byte, cached bool, moved f
 		case time.Since(failing) > r.d.files.Patience():
 			return nil, err
 		}
-		r.log.Warn("cannot register outputs yet, will try again", "step", "name outputs", "error", err)
+		if trouble.IsNews(err) {
+			r.log.Warn("cannot register outputs yet, will try again", "step", "name outputs", "error", err)
+		}
 		if !pauses.Wait(ctx) {
 			return nil, ctx.Err()
 		}

@@ -148,7 +148,7 @@ func (t *Transfer) copyAll(ctx context.Context, tenant string, names []job.FileR
 func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, known Entry, o *opened) error {
 	pauses, refusals := retry.New(firstCopyPause, longestCopyPause), retry.New(firstCopyPause, longestRefusal)
 	var (
-		trouble trouble
+		trouble retry.Trouble
 		failing time.Time // since when the instance has been the problem
 		refused int       // how often a storage that shows no other fault did
 		kept    bool
@@ -194,7 +194,7 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, kno
 			}
 			pause = pauses.Next()
 		}
-		if trouble.isNews(err) {
+		if trouble.IsNews(err) {
 			t.log.Warn("cannot copy an output yet, will try again", "error", err)
 		}
 		select {
@@ -206,21 +206,6 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, kno
 			return err
 		}
 	}
-}
-
-// trouble is what keeps something from going on. It is news when it changes, and once a minute.
-type trouble struct {
-	says  string
-	until time.Time
-}
-
-func (t *trouble) isNews(err error) bool {
-	says, now := err.Error(), time.Now()
-	if says == t.says && now.Before(t.until) {
-		return false
-	}
-	*t = trouble{says, now.Add(time.Minute)}
-	return true
 }
 
 // Uses returns how to record, at the end of a job that names files, that this was their last use;

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/retry"
 )
 
 const (
@@ -13,8 +15,6 @@ const (
 	maxNote = 512 << 20
 	// maxUnwritten bounds the notes that wait for the disk, in bytes.
 	maxUnwritten = 32 << 20
-	// complainEvery is how often at most a warning tells of notes that were lost.
-	complainEvery = time.Minute
 )
 
 // Options of a Book.
@@ -40,7 +40,7 @@ type Book struct {
 	writing   bool
 	closed    bool
 	lost      int
-	complain  time.Time // not before
+	trouble   retry.Trouble
 	work      sync.WaitGroup
 }
 
@@ -101,8 +101,7 @@ func (b *Book) write() {
 // miss counts notes that were lost, and says so from time to time. The caller holds the lock.
 func (b *Book) miss(n int, err error) {
 	b.lost += n
-	if now := time.Now(); now.After(b.complain) {
-		b.complain = now.Add(complainEvery)
+	if b.trouble.IsNews(nil) {
 		b.o.Logger.Warn("cannot note for the next start what Redis has confirmed", "lost", b.lost, "error", err)
 		b.lost = 0
 	}
