@@ -71,9 +71,9 @@ fmt: $(LINT)
 	$(LINT) fmt ./...
 
 # The hub beside what it replaces, in one run: ratios. bench-NAME runs one of them;
-# bin/bench -run list shows all.
+# bin/bench -run list shows all. QUICK=1 is a first look, in some three minutes.
 bench: caddy bin/agent bin/bench
-	@bin/bench $(BENCHFLAGS)
+	@bin/bench $(if $(QUICK),-quick) $(BENCHFLAGS)
 
 bench-%: caddy bin/agent bin/bench
 	@bin/bench -run $* $(BENCHFLAGS)

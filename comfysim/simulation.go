@@ -100,7 +100,7 @@ func (s *simulation) listen(ctx context.Context, port int) (net.Listener, error)
 
 func (s *simulation) config() (sim.Config, error) {
 	c := sim.Config{
-		Version: s.Version, StepTime: s.StepTime, LoadTime: s.LoadTime, TimeScale: s.TimeScale,
+		Version: s.Version, StepTime: s.StepTime, LoadTime: s.LoadTime, TimeScale: s.TimeScale, WorkPreview: s.WorkPreview,
 		PreviewMethod: s.PreviewMethod, Models: map[string][]string{}, Logger: s.logger,
 		DisableAssets: s.DisableAssets, DateBasedOutput: s.DateBasedOutput, FeatureFlags: s.FeatureFlags,
 	}

@@ -31,6 +31,8 @@ type Options struct {
 	Models []string
 	// VRAM is the size of the GPU's memory, such as 24GiB.
 	VRAM string
+	// WorkPreview is the width and height of SimulatedWork's previews in pixels.
+	WorkPreview int
 	// PreviewMethod and Faults are as the flags say.
 	PreviewMethod string
 	Faults        []string
@@ -55,6 +57,7 @@ func (o *Options) ServerFlags(f *pflag.FlagSet, port string) {
 	f.StringSliceVar(&o.Models, "model", defaultModels, "model `file` that the servers have, FOLDER/NAME; can be repeated")
 	f.StringVar(&o.VRAM, "vram", "24GiB", "`size` of the simulated GPU's memory")
 	f.StringVar(&o.PreviewMethod, "preview-method", "none", "`method` of previews: none, auto, latent2rgb, taesd")
+	f.IntVar(&o.WorkPreview, "work-preview", 96, "width and height of SimulatedWork's previews in `pixels`: painting large ones takes time")
 	f.StringSliceVar(&o.Faults, "fault", nil, "`fault` of every server, can be repeated: fail-every=N, oom-every=N, hang-after-step=N, die-after-step=N, slow-http=MS, mute, zombie, prompt-error, refuse-prompt")
 }
 

@@ -34,11 +34,11 @@ func affinity(r *rig) ([]figure, error) {
 	for n := range list {
 		list[n].model = 1 + random.IntN(modelCount)
 	}
-	urls, _, err := r.instances(instances, scale, flags...)
+	urls, _, err := r.instances(instances, r.scale, flags...)
 	if err != nil {
 		return nil, err
 	}
-	bound := time.Duration(10 * float64(time.Second) * scale) // the default, in simulated time
+	bound := time.Duration(10 * float64(time.Second) * r.scale) // the default, in simulated time
 	h, err := r.fleet("hub", urls, false, "overtaking "+bound.String())
 	if err != nil {
 		return nil, err

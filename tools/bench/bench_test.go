@@ -2,11 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
 func TestArrivals(t *testing.T) {
@@ -124,7 +127,7 @@ func TestMisses(t *testing.T) {
 		{arrival: arrival{takes: 4 * s}, waited: 20 * s},
 		{arrival: arrival{takes: 4 * s}, waited: 20 * s},
 	}
-	shares, silent := misses(all, []time.Duration{s, 800 * time.Millisecond, 950 * time.Millisecond, -1})
+	shares, silent := misses(all, []time.Duration{s, 800 * time.Millisecond, 950 * time.Millisecond, -1}, fastest)
 	require.InDeltaSlice(t, []float64{0.2, 0.25}, shares, 1e-9, "12 s instead of 10, 15 s instead of 20")
 	require.Equal(t, 1, silent)
 }
@@ -140,4 +143,58 @@ func TestGapsBetween(t *testing.T) {
 	require.Equal(t, []time.Duration{5 * ms, 60 * ms}, gapsBetween(runs, zero.Add(10*ms), far), "nothing waited before")
 	require.Equal(t, []time.Duration{2 * ms, 5 * ms}, gapsBetween(runs, zero, zero.Add(90*ms)), "nothing waited after")
 	require.Empty(t, gapsBetween(nil, zero, far))
+}
+
+func TestStrain(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	list := []arrival{{takes: 4 * s}, {takes: 4 * s}}
+	for name, c := range map[string]struct {
+		strain strain
+		void   string
+	}{
+		"all is well":         {strain{ran: 8 * s, due: 8 * s, late: time.Millisecond, used: 0.5}, ""},
+		"slow servers":        {strain{ran: 9 * s, due: 8 * s}, "12.5 % longer"},
+		"no time left":        {strain{ran: 8 * s, due: 8 * s, used: 0.95}, "busy for 95 %"},
+		"posts come late":     {strain{ran: 8 * s, due: 8 * s, late: s}, "1000.0 ms late"},
+		"a system that hides": {strain{ran: 8 * s, due: 8 * s, used: -1}, ""},
+	} {
+		err := c.strain.void(list)
+		if c.void == "" {
+			require.NoError(t, err, name)
+			continue
+		}
+		require.ErrorAs(t, err, &void{}, name)
+		require.ErrorContains(t, err, c.void, name)
+	}
+	withModels := strain{ran: 9 * s, due: 8 * s}
+	require.NoError(t, withModels.void([]arrival{{takes: 4 * s, model: 1}, {takes: 4 * s}}), "how long they load is not known")
+	require.InDelta(t, 0.25, processors{idle: 10, all: 20}.share(processors{idle: 40, all: 60}), 1e-9)
+	require.Negative(t, processors{}.share(processors{}))
+}
+
+func TestRepeat(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		good int // the attempt that is worth something
+		want string
+	}{
+		"at once":    {0, "BENCH name=x value=20"},
+		"the second": {1, "BENCH name=x value=10"},
+		"never":      {9, "VOID name=x: too busy"},
+	} {
+		var out bytes.Buffer
+		attempt := 0
+		b := benchmark{name: "x", run: func(r *rig) ([]figure, error) {
+			defer func() { attempt++ }()
+			if attempt < c.good {
+				return nil, void{"too busy"}
+			}
+			return []figure{{name: "x", value: 1 / r.scale}}, nil
+		}}
+		require.NoError(t, options{}.repeat(t.Context(), b, programs.Set{}, t.TempDir(), &out), name)
+		require.Contains(t, out.String(), c.want, name)
+	}
+	b := benchmark{name: "x", run: func(*rig) ([]figure, error) { return nil, errors.New("no such file") }}
+	require.ErrorContains(t, options{}.repeat(t.Context(), b, programs.Set{}, t.TempDir(), &bytes.Buffer{}), "no such file")
 }

@@ -17,7 +17,7 @@ const (
 // eta compares the wait that the hub promises with the answer to a POST with the real one.
 func eta(r *rig) ([]figure, error) {
 	const instances = 8
-	urls, _, err := r.instances(instances, scale)
+	urls, _, err := r.instances(instances, r.scale)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func eta(r *rig) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	errors, silent := misses(all[etaLearning:], promised[etaLearning:])
+	errors, silent := misses(all[etaLearning:], promised[etaLearning:], r.scale)
 	if len(errors) == 0 {
 		return nil, fmt.Errorf("no prompt has waited for %v with a promise", etaWaits)
 	}
@@ -51,7 +51,7 @@ func eta(r *rig) ([]figure, error) {
 // misses returns by which share of the real wait promises differ from it, sorted, for prompts
 // that have waited long enough, and how many of these had no promise. A promise says in how
 // long the prompt will be finished, in real time.
-func misses(all []played, promised []time.Duration) (shares []float64, silent int) {
+func misses(all []played, promised []time.Duration, scale float64) (shares []float64, silent int) {
 	for n, p := range all {
 		switch {
 		case p.waited <= etaWaits:

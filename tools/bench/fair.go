@@ -17,7 +17,7 @@ const (
 // the prompt runs, beside another tenant that has posted a thousand prompts first, and alone
 // on half of the instances.
 func fair(r *rig) ([]figure, error) {
-	list := arrivals(r.seed, fairInstances/2, fairCount, load)
+	list := arrivals(r.seed, fairInstances/2, prompts(r, fairCount), load)
 	for n := range list { // of its videos it would wait for itself
 		list[n].takes = picture
 		list[n].at = time.Duration(float64(list[n].at) * picture.Seconds() / meanTakes().Seconds())
@@ -56,7 +56,7 @@ func (r *rig) slowdown(list []arrival, instances, others int) (float64, error) {
 // beside plays a schedule for the tenant late while prompts of the tenant early wait, given
 // words of the hub's Caddyfile.
 func (r *rig) beside(list []arrival, instances, others int, takes time.Duration, words ...string) ([]played, error) {
-	urls, _, err := r.instances(instances, scale)
+	urls, _, err := r.instances(instances, r.scale)
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,6 @@ const (
 	thinkTime     = 20 * time.Second
 	batchTakes    = 60 * time.Second
 	batchPrompts  = 240
-	// preemptWait is a second in simulated time.
-	preemptWait = "preempt bulk 50ms"
 )
 
 // bands make the tenant late a person and the tenant early a batch.
@@ -31,7 +29,8 @@ func interactive(r *rig) ([]figure, error) {
 		list[n] = arrival{at: time.Duration(n) * thinkTime, takes: picture}
 	}
 	var waits [2]time.Duration
-	for n, words := range [][]string{bands, append(slices.Clone(bands), preemptWait)} {
+	second := time.Duration(float64(time.Second) * r.scale) // in simulated time
+	for n, words := range [][]string{bands, append(slices.Clone(bands), "preempt bulk "+second.String())} {
 		all, err := r.beside(list, fairInstances, batchPrompts, batchTakes, words...)
 		if err != nil {
 			return nil, err

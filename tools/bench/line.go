@@ -1,21 +1,28 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"sync"
 	"time"
 )
 
-// scale is how much faster than in reality simulated prompts run. What the hub costs
-// is real, so it counts twenty times as much as it should.
-const scale = 0.05
+// fastest is the least factor on simulated times: prompts run up to twenty times as fast as in
+// reality. What the hub costs is real, so it counts that much more than it should.
+const fastest = 0.05
 
-// headOfLine compares the mean waits behind Caddy's round robin and behind the hub.
+// headOfLine compares the mean waits behind Caddy's reverse proxy, with two of its policies, and
+// behind the hub.
 func headOfLine(instances, count int) func(*rig) ([]figure, error) {
 	return func(r *rig) ([]figure, error) {
-		list := arrivals(r.seed, instances, count, load)
-		robin, err := r.robin(list, instances)
+		list := arrivals(r.seed, instances, prompts(r, count), load)
+		robin, err := r.proxied(list, instances, "round_robin")
+		if err != nil {
+			return nil, err
+		}
+		// Each POST /prompt is answered at once, so this knows no more than round robin.
+		fewest, err := r.proxied(list, instances, "least_conn")
 		if err != nil {
 			return nil, err
 		}
@@ -26,8 +33,8 @@ func headOfLine(instances, count int) func(*rig) ([]figure, error) {
 		goals := map[int]float64{8: 25, 30: 200}
 		return []figure{{
 			name: fmt.Sprintf("hol%d", instances), value: robin.Seconds() / ours.Seconds(), unit: "ratio", goal: goals[instances],
-			beside: fmt.Sprintf("mean wait %.1f s with round robin, %.2f s with the hub, %.2f s with an ideal FIFO (simulated seconds)",
-				robin.Seconds(), ours.Seconds(), ideal(list, instances).Seconds()),
+			beside: fmt.Sprintf("mean wait %.1f s with round robin, %.1f s with least_conn, %.2f s with the hub, %.2f s with an ideal FIFO (simulated seconds)",
+				robin.Seconds(), fewest.Seconds(), ours.Seconds(), ideal(list, instances).Seconds()),
 		}}, nil
 	}
 }
@@ -35,7 +42,7 @@ func headOfLine(instances, count int) func(*rig) ([]figure, error) {
 // firstIn compares the mean wait behind the hub with that of an ideal queue.
 func firstIn(instances, count int) func(*rig) ([]figure, error) {
 	return func(r *rig) ([]figure, error) {
-		list := arrivals(r.seed, instances, count, load)
+		list := arrivals(r.seed, instances, prompts(r, count), load)
 		ours, err := r.central(list, instances, "order fifo")
 		if err != nil {
 			return nil, err
@@ -48,14 +55,14 @@ func firstIn(instances, count int) func(*rig) ([]figure, error) {
 	}
 }
 
-// robin plays a schedule to Caddy's reverse proxy and returns the mean wait in
-// simulated time.
-func (r *rig) robin(list []arrival, instances int) (time.Duration, error) {
-	urls, _, err := r.instances(instances, scale)
+// proxied plays a schedule to Caddy's reverse proxy with one of its policies and returns the mean
+// wait in simulated time.
+func (r *rig) proxied(list []arrival, instances int, policy string) (time.Duration, error) {
+	urls, _, err := r.instances(instances, r.scale)
 	if err != nil {
 		return 0, err
 	}
-	url, err := r.balance(urls)
+	url, err := r.balance(urls, policy)
 	if err != nil {
 		return 0, err
 	}
@@ -70,7 +77,7 @@ func (r *rig) robin(list []arrival, instances int) (time.Duration, error) {
 
 // central plays a schedule to a hub, given words of its Caddyfile.
 func (r *rig) central(list []arrival, instances int, words ...string) (time.Duration, error) {
-	urls, _, err := r.instances(instances, scale)
+	urls, _, err := r.instances(instances, r.scale)
 	if err != nil {
 		return 0, err
 	}
@@ -129,11 +136,12 @@ func playBy(r *rig, list []arrival, histories []*client, post func(n int) (id st
 		posted = make(map[string]time.Time, len(list))
 		ids    = make([]string, len(list))
 		failed error
+		late   time.Duration
 		posts  sync.WaitGroup
 	)
-	begin := time.Now()
+	begin, before := time.Now(), readLoad()
 	for n, a := range list {
-		due := begin.Add(time.Duration(float64(a.at) * scale))
+		due := begin.Add(time.Duration(float64(a.at) * r.scale))
 		select {
 		case <-time.After(time.Until(due)):
 		case <-r.ctx.Done():
@@ -144,6 +152,7 @@ func playBy(r *rig, list []arrival, histories []*client, post func(n int) (id st
 			id, err := post(n)
 			mu.Lock()
 			defer mu.Unlock()
+			late += at.Sub(due)
 			posted[id], ids[n] = at, id
 			if err != nil && failed == nil {
 				failed = err
@@ -154,28 +163,34 @@ func playBy(r *rig, list []arrival, histories []*client, post func(n int) (id st
 	if failed != nil {
 		return nil, 0, failed
 	}
-	began := map[string]time.Time{}
+	used := before.share(readLoad())
+	began, ended := map[string]time.Time{}, map[string]time.Time{}
 	for _, h := range histories {
 		if err := h.empty(r.ctx); err != nil {
 			return nil, 0, err
 		}
-		some, err := h.began(r.ctx)
-		if err != nil {
-			return nil, 0, err
+		for which, of := range map[*map[string]time.Time]func(context.Context) (map[string]time.Time, error){&began: h.began, &ended: h.ended} {
+			some, err := of(r.ctx)
+			if err != nil {
+				return nil, 0, err
+			}
+			maps.Copy(*which, some)
 		}
-		maps.Copy(began, some)
 	}
 	var sum time.Duration
+	s := strain{late: late / time.Duration(len(list)), used: used}
 	for n, id := range ids {
 		start, ok := began[id]
 		if !ok {
 			return nil, 0, fmt.Errorf("prompt %s is in no history", id)
 		}
-		waited := time.Duration(float64(max(start.Sub(posted[id]), 0)) / scale)
+		waited := time.Duration(float64(max(start.Sub(posted[id]), 0)) / r.scale)
 		sum += waited
+		s.ran += ended[id].Sub(start)
+		s.due += time.Duration(float64(list[n].takes) * r.scale)
 		all = append(all, played{list[n], id, start, waited})
 	}
 	mean = sum / time.Duration(len(posted))
-	r.say("%d prompts played, mean wait %.2f simulated seconds", len(posted), mean.Seconds())
-	return all, mean, nil
+	r.say("%d prompts played, mean wait %.2f simulated seconds; %v", len(posted), mean.Seconds(), s)
+	return all, mean, s.void(list)
 }

@@ -26,7 +26,7 @@ type recorded struct {
 // videos begin first: the simulator runs with several lags, and there are many prompts.
 func model(r *rig) ([]figure, error) {
 	const instances, count = 8, 1800
-	urls, _, err := r.instances(instances, scale)
+	urls, _, err := r.instances(instances, r.scale)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func model(r *rig) ([]figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	list, err := record(r.ctx, c, all)
+	list, err := record(r.ctx, c, all, r.scale)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func model(r *rig) ([]figure, error) {
 	for percent := 80; percent <= 120; percent += 5 {
 		some = append(some, of.times(percent))
 	}
-	means, err := simulated(r.ctx, r.dir, list, instances, some)
+	means, err := simulated(r, list, instances, some)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func model(r *rig) ([]figure, error) {
 func apart(a, b float64) float64 { return max(a, b) / min(a, b) }
 
 // record returns prompts that have run, in the order in which they were posted.
-func record(ctx context.Context, c *client, all []played) (list []recorded, err error) {
+func record(ctx context.Context, c *client, all []played, scale float64) (list []recorded, err error) {
 	ended, err := c.ended(ctx)
 	if err != nil {
 		return nil, err
@@ -140,21 +140,21 @@ func (l lags) times(percent int) lags {
 
 // simulated returns the mean waits that the simulator gives with some lags, in simulated time
 // like that of play.
-func simulated(ctx context.Context, dir string, list []recorded, instances int, some []lags) (means []time.Duration, err error) {
+func simulated(r *rig, list []recorded, instances int, some []lags) (means []time.Duration, err error) {
 	text, err := json.Marshal(map[string]any{"servers": instances, "lags": some, "prompts": list})
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "recorded.json"), text, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(r.dir, "recorded.json"), text, 0o600); err != nil {
 		return nil, err
 	}
 	// #nosec G204 -- the arguments are constants
-	test := exec.CommandContext(ctx, "go", "test", "./internal/dispatch", "-run", "^TestDayRecorded$", "-count", "1")
-	test.Env = append(os.Environ(), "COMFYHUB_DAY_RECORDED="+dir)
+	test := exec.CommandContext(r.ctx, "go", "test", "./internal/dispatch", "-run", "^TestDayRecorded$", "-count", "1")
+	test.Env = append(os.Environ(), "COMFYHUB_DAY_RECORDED="+r.dir)
 	if out, err := test.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("the simulator: %w\n%s", err, out)
 	}
-	if text, err = os.ReadFile(filepath.Join(dir, "waits.json")); err != nil {
+	if text, err = os.ReadFile(filepath.Join(r.dir, "waits.json")); err != nil {
 		return nil, err
 	}
 	var all [][]time.Duration
@@ -169,7 +169,7 @@ func simulated(ctx context.Context, dir string, list []recorded, instances int, 
 		for _, wait := range waits {
 			sum += wait
 		}
-		means = append(means, time.Duration(float64(sum)/scale/float64(len(waits))))
+		means = append(means, time.Duration(float64(sum)/r.scale/float64(len(waits))))
 	}
 	if len(means) != len(some) {
 		return nil, fmt.Errorf("the simulator ran %d times, not %d", len(means), len(some))

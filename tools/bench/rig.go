@@ -28,6 +28,10 @@ type rig struct {
 	// comfyui is the URL of a real ComfyUI that benchmarks of trivial prompts use in place of
 	// simulated instances; empty for none.
 	comfyui string
+	// scale is a factor on simulated times.
+	scale float64
+	// quick makes schedules a quarter as long.
+	quick bool
 	// length is how long a benchmark of a whole fleet measures.
 	length time.Duration
 
@@ -37,6 +41,14 @@ type rig struct {
 
 func newRig(ctx context.Context, set programs.Set, dir string, out io.Writer) (*rig, error) {
 	return &rig{ctx: ctx, set: set, dir: dir, out: out}, os.MkdirAll(dir, 0o700)
+}
+
+// prompts is how many a schedule has that should have so many.
+func prompts(r *rig, count int) int {
+	if r.quick {
+		return count / 4
+	}
+	return count
 }
 
 // stop stops everything, the last started first.
@@ -81,7 +93,7 @@ func (r *rig) instances(count int, scale float64, flags ...string) (urls []strin
 		return nil, nil, err
 	}
 	p, err = r.start("instances", r.set.Agent, append([]string{
-		"simulate", "--count", strconv.Itoa(count), "--port", text, "--time-scale", strconv.FormatFloat(scale, 'g', -1, 64),
+		"simulate", "--count", strconv.Itoa(count), "--port", text, "--time-scale", strconv.FormatFloat(scale, 'g', -1, 64), "--work-preview", "8",
 	}, flags...)...)
 	if err != nil {
 		return nil, nil, err
@@ -108,9 +120,9 @@ func plain(r *rig, count int) (urls []string, p *programs.Program, err error) {
 	return slices.Repeat([]string{r.comfyui}, count), nil, nil
 }
 
-// balance starts Caddy's own reverse proxy in front of instances.
-func (r *rig) balance(urls []string) (url string, err error) {
-	return r.site("proxy", fmt.Sprintf("reverse_proxy %s {\n\t\tlb_policy round_robin\n\t}", strings.Join(urls, " ")), "/queue")
+// balance starts Caddy's own reverse proxy in front of instances, with one of its policies.
+func (r *rig) balance(urls []string, policy string) (url string, err error) {
+	return r.site("proxy", fmt.Sprintf("reverse_proxy %s {\n\t\tlb_policy %s\n\t}", strings.Join(urls, " "), policy), "/queue")
 }
 
 // site starts Caddy with directives, and waits until it answers requests for a path.

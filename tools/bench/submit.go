@@ -26,7 +26,7 @@ func submit(r *rig) ([]figure, error) {
 		}
 		var url string
 		if side == "proxy" {
-			url, err = r.balance(urls)
+			url, err = r.balance(urls, "round_robin")
 		} else {
 			var h *hub
 			if h, err = r.fleet(side, urls, side == "embedded"); err == nil {
