@@ -52,6 +52,16 @@ func start(t *testing.T, cfg sim.Config) *instance {
 	return &instance{Server: s, t: t, url: web.URL}
 }
 
+// listen opens a client's socket and reads its greeting: what is sent before that goes nowhere.
+func (i *instance) listen(ctx context.Context, client string) *websocket.Conn {
+	i.t.Helper()
+	conn, _, err := websocket.Dial(ctx, i.url+"/ws?clientId="+client, nil)
+	require.NoError(i.t, err)
+	_, _, err = conn.Read(ctx)
+	require.NoError(i.t, err)
+	return conn
+}
+
 func (i *instance) post(path, body string) (int, string) {
 	i.t.Helper()
 	resp, err := http.Post(i.url+path, "application/json", strings.NewReader(body))
@@ -157,12 +167,12 @@ func TestHangIsDeafUntilRestart(t *testing.T) {
 	i := start(t, sim.Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=c", nil)
-	require.NoError(t, err)
+	conn := i.listen(ctx, "c")
 	defer conn.CloseNow()
 	i.submit(work(0, "hang", 1), `,"client_id":"c"`)
 	// The fault happens after the second of four steps. An earlier interrupt would be noticed.
 	for frame := []byte(nil); !bytes.Contains(frame, []byte(`"type": "progress", "data": {"value": 2`)); {
+		var err error
 		_, frame, err = conn.Read(ctx)
 		require.NoError(t, err)
 	}
@@ -181,11 +191,11 @@ func TestCrashCutsConnections(t *testing.T) {
 	i := start(t, sim.Config{OnCrash: func(s *sim.Server) { s.Kill(); close(crashed) }})
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	conn, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=c", nil)
-	require.NoError(t, err)
+	conn := i.listen(ctx, "c")
 	defer conn.CloseNow()
 	i.submit(work(0.1, "crash", 1), `,"client_id":"c"`)
 	<-crashed
+	var err error
 	for err == nil {
 		_, _, err = conn.Read(ctx)
 	}
@@ -241,11 +251,9 @@ func TestStalledClientStallsAll(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(i.Dir(), "input", "n.png"), noise(t, 700), 0o644))
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)
 	defer cancel()
-	stalled, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=stalled", nil)
-	require.NoError(t, err)
+	stalled := i.listen(ctx, "stalled")
 	defer stalled.CloseNow()
-	healthy, _, err := websocket.Dial(ctx, i.url+"/ws?clientId=healthy", nil)
-	require.NoError(t, err)
+	healthy := i.listen(ctx, "healthy")
 	defer healthy.CloseNow()
 	ended := make(chan struct{})
 	go func() {
