@@ -6,9 +6,7 @@ stages=()
 started=$SECONDS
 FLAKY_LOG=$(mktemp)
 export FLAKY_LOG
-beside= # the process of a stage that runs beside others
-beside_log=$(mktemp)
-trap '[ -z "$beside" ] || kill -- "-$beside" 2>/dev/null; rm -f "$FLAKY_LOG" "$beside_log"' EXIT
+trap 'rm -f "$FLAKY_LOG"' EXIT
 
 # stage NAME COMMAND... runs one stage.
 stage() {
@@ -18,23 +16,6 @@ stage() {
 	"$@"
 	stages+=("$(printf '%-12s %4d s' "$name" $((SECONDS - begin)))")
 	printf -- '--- %s\n' "${stages[-1]}"
-}
-
-# begin COMMAND... runs a program beside the stages that follow, with what processor time
-# they leave. end waits for it.
-begin() {
-	set -m # a process group of its own
-	nice -n 19 "$@" >"$beside_log" 2>&1 &
-	set +m
-	beside=$!
-}
-
-end() {
-	local failed=0
-	wait "$beside" || failed=$?
-	beside=
-	cat "$beside_log"
-	return "$failed"
 }
 
 # need PROGRAM PACKAGE... installs packages unless the program is there.
@@ -116,17 +97,21 @@ demo() {
 	test -s demo-output/ComfyUI_00001_.png
 }
 
-# clients runs the browser and, beside it, the conformance suite: both wait most of their
-# time. A web UI's clients see several servers: the column where most can differ.
-clients() {
-	local log conformance failed=0
-	log=$(mktemp)
-	node .ci/conformance.mjs --columns 'hub 0.33.0 x3,a1111 hub' >"$log" 2>&1 &
+# sim_and_clients runs the browser and, beside it, the conformance suite and the simulated
+# fleets. The first two wait most of their time; a simulated clock does not care how slowly
+# it goes. A web UI's clients see several servers: the column where most can differ.
+sim_and_clients() {
+	local logs conformance sim failed=0
+	logs=$(mktemp -d)
+	nice make sim GOTEST=.ci/test >"$logs/sim" 2>&1 &
+	sim=$!
+	node .ci/conformance.mjs --columns 'hub 0.33.0 x3,a1111 hub' >"$logs/conformance" 2>&1 &
 	conformance=$!
 	.ci/browser gate || failed=$?
 	wait "$conformance" || failed=$?
-	cat "$log"
-	rm -f "$log"
+	wait "$sim" || failed=$?
+	cat "$logs/conformance" "$logs/sim"
+	rm -rf "$logs"
 	return "$failed"
 }
 

@@ -39,7 +39,9 @@ func Faults(seed uint64, c Config, within time.Duration) []Fault {
 	for {
 		at += time.Duration(1+r.IntN(30_000)) * time.Millisecond
 		if at > within {
-			faults = alsoLeave(rand.New(rand.NewPCG(seed, 3)), c, faults) // #nosec G404 -- the same
+			if c.Leave {
+				faults = alsoLeave(rand.New(rand.NewPCG(seed, 3)), c, faults) // #nosec G404 -- the same
+			}
 			if c.Stay {
 				faults = alsoStay(rand.New(rand.NewPCG(seed, 4)), c, within, faults) // #nosec G404 -- the same
 			}

@@ -61,6 +61,8 @@ type Config struct {
 	// Damage lets disks lose what they say they have synced, and breaks the hubs' data folders. Then
 	// Redis loses nothing: what a hub knows of it may be what is damaged.
 	Damage bool
+	// Leave lets a hub end around most failovers.
+	Leave bool
 	// Stay makes one fault last until all prompts have ended.
 	Stay bool
 	// Clocks lets Redis's clock jump.
