@@ -56,7 +56,7 @@ func (s strain) void(list []arrival) error {
 	return nil
 }
 
-// load is what all processors have done since the machine started, in ticks.
+// processors is what all of them have done since the machine started, in ticks.
 type processors struct{ idle, all int64 }
 
 // readLoad reads it where the system tells; else it is zero.
