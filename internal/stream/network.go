@@ -166,6 +166,9 @@ func (s *Streams) heartbeat(renew bool) {
 	ctx, cancel := context.WithTimeout(s.ctx, transportTimeout)
 	defer cancel()
 	err := s.transport.Heartbeat(ctx)
+	if s.ctx.Err() != nil {
+		return // closed meanwhile, which says nothing about the others
+	}
 	if s.reached(err == nil); err != nil {
 		return
 	}
