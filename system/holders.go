@@ -44,8 +44,8 @@ func (o *observer) keepRuns() {
 	for _, now := range runs {
 		o.held[now.Key] = now
 		last, known := before[now.Key]
-		if !known || last.Upstream != now.Upstream || last.Hub == now.Hub {
-			continue
+		if !known || last.Upstream != now.Upstream || last.Hub == now.Hub || now.Fence < last.Fence {
+			continue // with a fence of before, Redis has only forgotten who took it over
 		}
 		left := time.UnixMilli(last.LeaseUntil).Sub(o.w.Redis.now())
 		if name := o.holder(last.Hub); name != "" && left > 0 && o.w.weather.calm(undisturbed, processOf(name)) {
