@@ -6,7 +6,7 @@
 # make build   ./caddy, bin/agent and the other programs
 # make lint    what CI complains about, found before it does
 #
-# bench, gobench, conformance, fuzz, soak, attack, sim, chaos and docs are for those who change the code; see
+# bench, gobench, conformance, fuzz, attack, sim, chaos and docs are for those who change the code; see
 # CONTRIBUTING.md.
 
 # One setting for all builds, so that they share one build cache, and static
@@ -25,7 +25,7 @@ MODULES  := . ./botbridge ./botbridge/world ./tools/bench/asynq
 PROGRAMS := $(patsubst %/,bin/%,$(wildcard agent/ comfysim/ botbridge/))
 
 .DEFAULT_GOAL := build
-.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz soak attack sim chaos docs docker-check release clean docker-pin FORCE
+.PHONY: build demo demo-bot test lint fmt bench gobench conformance fuzz attack sim chaos docs docker-check release clean docker-pin FORCE
 
 build: caddy $(PROGRAMS)
 
@@ -98,11 +98,6 @@ conformance: build
 FUZZTIME ?= 20s
 fuzz:
 	.ci/fuzz $(FUZZTIME)
-
-# Twenty clients at once for so long.
-SOAKTIME ?= 1m
-soak:
-	COMFYHUB_SOAK=$(SOAKTIME) $(GO) test -run TestSoak -count 1 -v -timeout 1h ./e2e
 
 # Each attack on a hub for so long, beside somebody who works.
 ATTACKTIME ?= 30s

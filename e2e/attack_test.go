@@ -104,6 +104,13 @@ func (f *fleet) as(ctx context.Context, user, method, path string, header http.H
 	return resp.StatusCode, answer, err
 }
 
+// asSender begins the head of a request of the attacker's.
+func (f *fleet) asSender(method, path string) []byte {
+	r, _ := http.NewRequest(http.MethodGet, "http://x", http.NoBody)
+	r.SetBasicAuth(attacker, password)
+	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\n", method, path, f.Addr, r.Header.Get("Authorization"))
+}
+
 // work is what the worker does until the context ends. It returns how long each request
 // took.
 func (f *fleet) work(ctx context.Context, preview string) ([]time.Duration, error) {
@@ -280,13 +287,7 @@ func trickle(ctx context.Context, f *fleet, _ int) error {
 		return err
 	}
 	defer conn.Close()
-	r, err := http.NewRequest(http.MethodPost, f.URL("/prompt"), http.NoBody)
-	if err != nil {
-		return err
-	}
-	r.SetBasicAuth(attacker, password)
-	if _, err := fmt.Fprintf(conn, "POST /prompt HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\nContent-Length: 50000000\r\n\r\n{",
-		f.Addr, r.Header.Get("Authorization")); err != nil {
+	if _, err := fmt.Fprintf(conn, "%sContent-Length: 50000000\r\n\r\n{", f.asSender(http.MethodPost, "/prompt")); err != nil {
 		return ignoreCut(err)
 	}
 	for ctx.Err() == nil {

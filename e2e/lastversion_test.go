@@ -124,9 +124,13 @@ var ends = map[string]string{"ann": doneID, "bob": bobsID}
 // view is the path of the picture that a job has made.
 func (f *fleet) view(tenant, id string) string {
 	f.t.Helper()
-	var all map[string]historyEntry
+	var all map[string]struct {
+		Outputs map[string]struct {
+			Images []struct{ Filename, Subfolder, Type string }
+		}
+	}
 	require.NoError(f.t, json.Unmarshal(f.fetch(tenant, "/history/"+id), &all))
-	images := all[id].Outputs[saveNode].Images
+	images := all[id].Outputs["3"].Images
 	require.Len(f.t, images, 1, "%s", id)
 	return "/view?" + url.Values{"filename": {images[0].Filename}, "subfolder": {images[0].Subfolder}, "type": {images[0].Type}}.Encode()
 }

@@ -19,6 +19,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 )
 
+const bridgeSecret = "the secret of the bridge, which nobody else has"
+
 // clientAddress is where the clients of nginx are: neither nginx nor the hub.
 const clientAddress = "127.0.0.5"
 
@@ -60,7 +62,7 @@ func behindNginx(t *testing.T) proxied {
 		if options[name] != "" {
 			fmt.Fprintf(&servers, "\tservers %s {\n%s\n\t}\n", address, options[name])
 		}
-		fmt.Fprintf(&sites, "http://:%s {\n\tbind 127.0.0.1\n\tcomfyhub {\n\t\ttrust_tenant_from 127.0.0.1\n\t\ttenant_secret {env.TEST_TENANT_SECRET}\n\t\tkeys optional\n\t}\n}\n", port)
+		fmt.Fprintf(&sites, "http://:%s {\n\tbind 127.0.0.1\n\tcomfyhub {\n\t\ttrust_tenant_from 127.0.0.1 10.0.0.7\n\t\ttenant_secret {env.TEST_TENANT_SECRET}\n\t\tkeys optional\n\t}\n}\n", port)
 	}
 	p.Set.Caddyfile = filepath.Join(p.Dir, "Caddyfile")
 	require.NoError(t, os.WriteFile(p.Set.Caddyfile, fmt.Appendf(nil, `{
@@ -107,6 +109,9 @@ func TestNginxOfTheDocs(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, conn.CloseNow())
 
+	for _, front := range p.through {
+		p.nobodyBecomesAnother(front)
+	}
 	f := p.fleet
 	attempt := func(name string, n int) int {
 		status, _ := callFrom(t, elsewhere(), http.MethodGet, p.through[name]+"/queue", nil, http.Header{
@@ -133,6 +138,32 @@ func TestNginxOfTheDocs(t *testing.T) {
 	text, err := io.ReadAll(check.Body)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "act_for_tenants")
+}
+
+// nobodyBecomesAnother checks that whoever comes through nginx is nobody but a client, whatever they
+// write about themselves: neither another tenant nor an operator.
+func (p proxied) nobodyBecomesAnother(front string) {
+	t := p.t
+	t.Helper()
+	// With the secret a bridge may name a tenant, through nginx as well.
+	bridge := http.Header{"Authorization": {"Bearer " + bridgeSecret}, "X-Comfyhub-Tenant": {"ada"}}
+	status, body := call(t, http.MethodPost, front+"/upload/image", form("hers.txt", []byte("hers")), bridge, "multipart/form-data; boundary=b")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	const hers = "/view?filename=hers.txt&type=input"
+	status, body = call(t, http.MethodGet, front+hers, nil, bridge, "")
+	require.Equal(t, http.StatusOK, status, "%s", body)
+	require.Equal(t, "hers", string(body))
+
+	for _, header := range []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "Via", "X-Nothing"} {
+		for _, address := range []string{"10.0.0.7", "127.0.0.1", "10.0.0.7, 127.0.0.1", "for=10.0.0.7"} {
+			claims := http.Header{header: {address}, "X-Comfyhub-Tenant": {"ada"}}
+			status, body := call(t, http.MethodGet, front+hers, nil, claims, "")
+			require.Equal(t, http.StatusNotFound, status, "%v: %s", claims, body)
+			claims.Set("X-Comfyhub-Tenant", "root")
+			status, body = call(t, http.MethodPost, front+"/hub/pause", nil, claims, "")
+			require.GreaterOrEqual(t, status, 400, "%v: %s", claims, body)
+		}
+	}
 }
 
 // Each Caddyfile of the docs that names proxies takes the clients' addresses from them only.

@@ -19,13 +19,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
-// asSender begins the head of a request of the attacker's.
-func (f *fleet) asSender(method, path string) []byte {
-	r, _ := http.NewRequest(http.MethodGet, "http://x", http.NoBody)
-	r.SetBasicAuth(attacker, password)
-	return fmt.Appendf(nil, "%s %s HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\n", method, path, f.Addr, r.Header.Get("Authorization"))
-}
-
 // begun is a request that is longer than what is sent of it.
 func (f *fleet) begun(method, path, kind string, length int, part string) []byte {
 	return fmt.Appendf(f.asSender(method, path), "Content-Type: %s\r\nContent-Length: %d\r\n\r\n%s", kind, length, part)

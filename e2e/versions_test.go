@@ -183,7 +183,12 @@ func (f *fleet) hears(conn *websocket.Conn, id, until string) (types []string) {
 			types = append(types, "binary")
 			continue
 		}
-		var m wireMessage
+		var m struct {
+			Type string
+			Data struct {
+				PromptID *string `json:"prompt_id"`
+			}
+		}
 		require.NoError(f.t, json.Unmarshal(frame, &m))
 		if m.Data.PromptID == nil || *m.Data.PromptID != id {
 			continue

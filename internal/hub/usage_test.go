@@ -147,6 +147,8 @@ func TestTenantRate(t *testing.T) {
 		for n := range 5 {
 			b.acts("bob", "POST", "/prompt", body(n))
 		}
+		<-time.After(30 * time.Second) // as it was told, whatever was refused meanwhile
+		b.acts("ann", "POST", "/prompt", body(5))
 	})
 }
 
