@@ -163,3 +163,91 @@ func TestKilledAtEachCall(t *testing.T) {
 		}
 	})
 }
+
+// A broadcast continues where a kill has cut it, and nobody gets it twice.
+func TestBroadcastGoesOnAfterAKill(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *options) {
+			// At Telegram's own pace the broadcast takes seconds.
+			o.Fake.Scale = 1
+			o.Config = strings.ReplaceAll(botYAML, "rate: 10", "rate: 1")
+		})
+		const chats = 60
+		var people []*fakebot.Person
+		for n := range chats {
+			p := r.Fake.Person(int64(200+n), "en")
+			p.Say("/queue")
+			people = append(people, p)
+		}
+		for _, p := range people {
+			r.waitFor(p, "an answer", saying("Nothing in your queue"))
+		}
+		admin := r.Fake.Person(1, "en")
+		news := saying("We are back.")
+		heard := func() (n int) {
+			for _, p := range people {
+				n += len(filter(p.All(), func(m fakebot.Message) bool { return m.FromBot && news(m) }))
+			}
+			return n
+		}
+		begun, _ := admin.Say("/broadcast We are back.")
+		r.wait(people[0], "the first", func([]fakebot.Message) bool { return heard() > 0 })
+		r.Bridge.Kill()
+		cut := heard()
+		r.Bridge.Start(t)
+		done := r.waitFor(admin, "the end", answering(begun, saying("Your message has reached")))
+		t.Logf("cut after %d; %s", cut, done.Text)
+		for _, p := range people {
+			require.LessOrEqual(t, len(filter(p.All(), news)), 1, "nobody hears it twice")
+		}
+		require.GreaterOrEqual(t, heard(), chats-8, "at most those that were being told at that moment are left out")
+	})
+}
+
+// Two bridges share one Redis. One acts, and the other continues where the first
+// was killed. Neither disturbs the other's polling.
+func TestStandbyTakesOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.bot("standby", r.Bridge.config)
+		ada := r.Fake.Person(4, "en")
+		var asked []int
+		for range 4 {
+			m, _ := ada.Say("/work")
+			asked = append(asked, m)
+		}
+		r.pictures(ada, asked[0], 1)
+		r.Bridge.Kill()
+		late, _ := ada.Say("/work")
+		for _, m := range append(asked, late) {
+			r.wait(ada, "an end", func(list []fakebot.Message) bool { return ends(list, m) > 0 })
+		}
+		for _, m := range append(asked, late) {
+			require.LessOrEqual(t, len(filter(ada.All(), answering(m, isPicture))), 1)
+		}
+	})
+}
+
+// While Redis is away, messages stay at Telegram and their author is told once.
+// Everything is answered when Redis is back.
+func TestRedisAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ada := r.Fake.Person(4, "en")
+		running, _ := ada.Say("/slow")
+		r.waitFor(ada, "the status", answering(running, func(fakebot.Message) bool { return true }))
+		r.w.Redis.Crash(false)
+		first, _ := ada.Say("/work")
+		second, _ := ada.Say("/work")
+		r.waitFor(ada, "the excuse", saying("I'm having trouble on my side"))
+		r.w.Redis.Start()
+		for _, m := range []int{running, first, second} {
+			r.pictures(ada, m, 1)
+		}
+		require.Len(t, filter(ada.All(), saying("I'm having trouble on my side")), 1, "told once")
+		require.Len(t, filter(ada.All(), isPicture), 3)
+	})
+}

@@ -1,17 +1,24 @@
 package world_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/botbridge/internal/webchat"
 )
 
 // mediaCommands make other media than pictures.
@@ -97,5 +104,131 @@ func TestPreviews(t *testing.T) {
 		r.wait(ada, "the status message goes", func(list []fakebot.Message) bool { return len(filter(list, answering(asked, isPicture))) == 1 })
 		over, worst := r.Fake.TooFast()
 		require.Zero(t, over, "%+v", worst)
+	})
+}
+
+const secret = "a-secret_of-sufficient-length"
+
+// page is the other end of webchat. It records what the bridge says to it.
+type page struct {
+	mu   sync.Mutex
+	said []webchat.Said
+	bad  int
+}
+
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var s webchat.Said
+	if err != nil || !webchat.Verify(secret, r.Header, body, time.Now()) || json.Unmarshal(body, &s) != nil {
+		p.bad++
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	p.said = append(p.said, s)
+}
+
+func (p *page) find(fits func(webchat.Said) bool) (webchat.Said, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, s := range p.said {
+		if fits(s) {
+			return s, true
+		}
+	}
+	return webchat.Said{}, false
+}
+
+func TestWebchat(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		here := &page{}
+		r := newRig(t, func(o *options) {
+			o.Services = map[string]http.Handler{"callback": here}
+			o.Config = strings.ReplaceAll(botYAML, "telegram: {rate: 10}",
+				"telegram: {rate: 10}\nfiles_url: http://hub1:8188\nwebchat: {secret: {file: secret}, callback: \"http://callback/\"}")
+		})
+		tell := func(signed bool, body string) int {
+			request, err := http.NewRequest(http.MethodPost, "http://bridge"+webchat.Path, strings.NewReader(body))
+			require.NoError(t, err)
+			timestamp := strconv.FormatInt(time.Now().Unix(), 10)
+			request.Header.Set("X-Bridge-Timestamp", timestamp)
+			request.Header.Set("X-Bridge-Signature", strings.Repeat("0", 64))
+			if signed {
+				request.Header.Set("X-Bridge-Signature", webchat.Sign(secret, timestamp, []byte(body)))
+			}
+			response, err := r.web().Do(request)
+			require.NoError(t, err)
+			response.Body.Close()
+			return response.StatusCode
+		}
+		message := `{"id": "m1", "chat": "c", "user": "u", "text": "/work"}`
+		require.Equal(t, http.StatusUnauthorized, tell(false, message))
+		require.Equal(t, http.StatusRequestEntityTooLarge, tell(true, strings.Repeat("x", 256<<10+1)))
+		require.Equal(t, http.StatusBadRequest, tell(true, `{"id": "m1"}`))
+		require.Equal(t, http.StatusAccepted, tell(true, message))
+		require.Equal(t, http.StatusAccepted, tell(true, message), "the same message again")
+
+		var picture webchat.Said
+		require.Eventually(t, func() bool {
+			var ok bool
+			picture, ok = here.find(func(s webchat.Said) bool { return len(s.Files) == 1 })
+			return ok
+		}, patience, 20*time.Millisecond)
+		require.Equal(t, "m1", picture.ReplyTo)
+		fetch := func(url string) (int, []byte) {
+			response, err := r.web().Get(url)
+			require.NoError(t, err)
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			return response.StatusCode, body
+		}
+		status, body := fetch(picture.Files[0].URL)
+		require.Equal(t, http.StatusOK, status)
+		require.True(t, bytes.HasPrefix(body, []byte("\x89PNG")))
+		status, _ = fetch(strings.Replace(picture.Files[0].URL, "/hub/files/", "/hub/files/x", 1))
+		require.Equal(t, http.StatusForbidden, status, "a link is for one file")
+
+		// A button.
+		require.Equal(t, http.StatusAccepted, tell(true, `{"id": "p1", "chat": "c", "user": "u", "message": "`+picture.Message+
+			`", "press": {"id": "press1", "data": "`+picture.Buttons[0][0].Data+`"}}`))
+		require.Eventually(t, func() bool {
+			_, answered := here.find(func(s webchat.Said) bool { return s.Event == "answer" && s.Press == "press1" })
+			here.mu.Lock()
+			defer here.mu.Unlock()
+			pictures := 0
+			for _, s := range here.said {
+				pictures += len(s.Files)
+			}
+			return answered && pictures == 2
+		}, patience, 20*time.Millisecond)
+		require.Zero(t, here.bad)
+
+		// Words as an answer to a picture change it. The page hands no file over for that.
+		require.Equal(t, http.StatusAccepted, tell(true, `{"id": "m2", "chat": "c", "user": "u", "text": "in winter --steps 4", "reply_to": {"message": "`+picture.Message+`"}}`))
+		require.Eventually(t, func() bool {
+			_, edited := here.find(func(s webchat.Said) bool {
+				return s.ReplyTo == "m2" && len(s.Files) == 1 && strings.Contains(s.Text, "in winter")
+			})
+			return edited
+		}, patience, 20*time.Millisecond)
+
+		// Health and metrics of the same process.
+		require.Eventually(t, func() bool {
+			status, body = fetch("http://bridge" + "/health/ready")
+			return status == http.StatusOK && strings.Contains(string(body), `"leader":true`)
+		}, patience, 100*time.Millisecond)
+		require.Eventually(t, func() bool { // the count follows the delivery
+			_, body = fetch("http://bridge" + "/metrics")
+			return strings.Contains(string(body), `comfyhub_bridge_requests_total{command="work",outcome="done"} 2`)
+		}, patience, 20*time.Millisecond)
+		require.NotContains(t, string(body), "m1")
+		dashboard, err := os.ReadFile("../../docker/grafana/dashboards/botbridge.json")
+		require.NoError(t, err)
+		for _, name := range regexp.MustCompile(`comfyhub_bridge_[a-z_]+`).FindAllString(string(dashboard), -1) {
+			require.Contains(t, string(body), name, "what the dashboard shows is there")
+		}
 	})
 }

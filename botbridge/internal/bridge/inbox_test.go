@@ -2,15 +2,20 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/conversation"
+	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
+	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 )
@@ -128,4 +133,176 @@ func TestUnreadableEvent(t *testing.T) {
 		return err == nil && left == 0
 	}, time.Minute, time.Millisecond)
 	require.Equal(t, 1, h.count(func(platform.Event) bool { return true }))
+}
+
+// listener notes what it is told.
+type listener struct {
+	platform.Platform
+
+	mu      sync.Mutex
+	said    map[string][]string // by chat
+	answers []string
+}
+
+func (l *listener) Name() string            { return "telegram" }
+func (l *listener) Limits() platform.Limits { return platform.Limits{} }
+
+func (l *listener) Send(_ context.Context, to platform.Chat, p platform.Post) ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said[to.ID] = append(l.said[to.ID], p.Text)
+	return []string{"1"}, nil
+}
+
+func (l *listener) Answer(_ context.Context, press, _ string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers = append(l.answers, press)
+	return nil
+}
+
+// A chat that says more than can be handled is told so in one sentence.
+func TestWhatIsLeftOutIsSaid(t *testing.T) {
+	t.Parallel()
+	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{PerChat: 1})
+	require.NoError(t, err)
+	defer store.Close()
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	guard, err := limits.New(limits.Config{AllowChats: []string{"telegram:-1"}}, store)
+	require.NoError(t, err)
+	p := &listener{said: map[string][]string{}}
+	b := &Bridge{
+		log: slog.New(slog.DiscardHandler), store: store, texts: texts, guard: guard, out: outbox.New(outbox.Options{}),
+		platforms: map[string]platform.Platform{"telegram": p}, excused: map[string]bool{}, declined: map[string]time.Time{},
+	}
+	b.metrics = newMetrics(b)
+	n := 0
+	admit := func(kind platform.Kind, chat string) {
+		n++
+		e := event(n, kind, chat, "5")
+		e.Press = e.ID
+		require.NoError(t, b.admit(t.Context(), e))
+	}
+	for range 5 {
+		admit(platform.Said, "-1")
+	}
+	admit(platform.Pressed, "-1") // has room of its own
+	admit(platform.Pressed, "-1")
+	for range 2 {
+		admit(platform.Said, "-2") // a group that may not use the bridge
+	}
+	require.Eventually(t, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.said["-1"]) == 1 && len(p.answers) == 1
+	}, time.Minute, time.Millisecond)
+	b.out.Close()
+	require.Len(t, p.said["-1"], 1)
+	require.Contains(t, p.said["-1"][0], "too much at once")
+	require.Empty(t, p.said["-2"])
+	require.Equal(t, []string{"7"}, p.answers)
+	waiting, err := store.Inbox.Waiting(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 3, waiting)
+}
+
+// A payment waits behind nothing that its user says or presses, and is never left out: what
+// there is no place for stays with the platform.
+func TestPaymentsAreNeverLeftOut(t *testing.T) {
+	t.Parallel()
+	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{PerChat: 1})
+	require.NoError(t, err)
+	defer store.Close()
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	guard, err := limits.New(limits.Config{}, store)
+	require.NoError(t, err)
+	p := &listener{said: map[string][]string{}}
+	b := &Bridge{
+		log: slog.New(slog.DiscardHandler), store: store, texts: texts, guard: guard, out: outbox.New(outbox.Options{}),
+		platforms: map[string]platform.Platform{"telegram": p}, excused: map[string]bool{}, declined: map[string]time.Time{},
+	}
+	b.metrics = newMetrics(b)
+	n := 0
+	admit := func(kind platform.Kind) error {
+		n++
+		e := event(n, kind, "5", "5")
+		if kind == platform.Checkout || kind == platform.Paid {
+			e.Payment = &platform.Payment{}
+		}
+		return b.admit(t.Context(), e)
+	}
+	for _, kind := range []platform.Kind{platform.Said, platform.Pressed, platform.Checkout, platform.Checkout, platform.Paid} {
+		require.NoError(t, admit(kind), kind)
+	}
+	require.ErrorIs(t, admit(platform.Paid), state.ErrFull)
+	b.out.Close()
+	require.Empty(t, p.said, "nobody is told of a question that is left out: the platform tells")
+	waiting, err := store.Inbox.Waiting(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 4, waiting)
+}
+
+// A payment that cannot be recorded is tried again until it can be: more often than anything
+// else, while Redis is away and while a script fails, and by the next process if this one
+// ends. A message that fails is left out.
+func TestPaymentIsNeverGivenUp(t *testing.T) {
+	t.Parallel()
+	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
+	require.NoError(t, err)
+	defer store.Close()
+	_, _, err = store.Lead(t.Context(), "one")
+	require.NoError(t, err)
+	paid, said := event(1, platform.Paid, "5", "5"), event(2, platform.Said, "5", "5")
+	paid.Payment = &platform.Payment{Charge: "c1"}
+	for _, e := range []platform.Event{paid, said} {
+		_, err := store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e)
+		require.NoError(t, err)
+	}
+
+	var mu sync.Mutex
+	tries := map[platform.Kind]int{}
+	var mends atomic.Bool
+	handle := func(_ context.Context, e platform.Event) error {
+		mu.Lock()
+		defer mu.Unlock()
+		tries[e.Kind]++
+		switch n := tries[e.Kind]; {
+		case e.Kind == platform.Said:
+			return errors.New("a script fails")
+		case n <= 2:
+			return fmt.Errorf("recording a payment: %w", state.ErrUnavailable)
+		case !mends.Load():
+			return errors.New("a script fails")
+		}
+		return nil
+	}
+	tried := func(kind platform.Kind) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return tries[kind]
+	}
+	waiting := func() int64 {
+		n, err := store.Inbox.Waiting(t.Context())
+		require.NoError(t, err)
+		return n
+	}
+	run := func(until func() bool) {
+		ctx, kill := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { newInbox(store, handle, slog.New(slog.DiscardHandler)).run(ctx) })
+		require.Eventually(t, until, time.Minute, time.Millisecond)
+		kill()
+		running.Wait()
+	}
+	run(func() bool { return tried(platform.Paid) > handleTries && waiting() == 1 })
+	require.Equal(t, handleTries, tried(platform.Said))
+	before := tried(platform.Paid)
+	run(func() bool {
+		mends.Store(tried(platform.Paid) >= before+2)
+		return waiting() == 0
+	})
+	require.Greater(t, tried(platform.Paid), before+2)
+	require.Equal(t, handleTries, tried(platform.Said), "what was left out stays so")
 }

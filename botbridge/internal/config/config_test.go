@@ -1,8 +1,10 @@
 package config
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -131,4 +133,151 @@ func TestHubKey(t *testing.T) {
 	}
 	_, err := read("hub_key: {file: nothing}")
 	require.Error(t, err)
+}
+
+func TestDiscordProblems(t *testing.T) {
+	t.Setenv("BOT_TEST_DISCORD", "MTIzNDU2Nzg5MDEyMzQ1Njc4.GfAkEt.aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
+	t.Setenv("BOT_TEST_WRONG", "123456:ABC-DEF")
+	t.Setenv("COMFYHUB_DISCORD_TOKEN", "")
+	const rest = "\ncommands: {a: {workflow: x}}\n"
+	section := func(more string) string { return "discord: {token: {env: BOT_TEST_DISCORD}" + more + "}" + rest }
+	for text, want := range map[string]string{
+		"discord: {}" + rest:                                                  "token: the variable COMFYHUB_DISCORD_TOKEN is not set",
+		"discord: {token: {env: BOT_TEST_WRONG}}" + rest:                      "not a token of a bot",
+		section(", guilds: [\"5\"]"):                                          "guilds: \"5\" is not an id of Discord",
+		section(", roles: [mods]"):                                            "roles: \"mods\" is not an id of Discord",
+		section(", guilds: [\"123456789012345678\", \"123456789012345678\"]"): "there twice",
+		section(", upload_mb: -1"):                                            "upload_mb: -1 is not between",
+		section(", download_mb: 9999"):                                        "download_mb: 9999 is not between",
+		section(", server: nowhere"):                                          "server: this is not an address",
+		section("") + "limits: {allow_users: [discord:ada]}":                  "an id of Discord is a long number",
+		section(", guild: x"):                                                 "guild",
+	} {
+		c, err := Parse([]byte(text))
+		if err == nil {
+			c.defaults()
+			err = errors.Join(c.Problems()...)
+		}
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "ABC-DEF", "no secret is quoted")
+	}
+	c, err := Parse([]byte(section("")))
+	require.NoError(t, err)
+	c.defaults()
+	require.Empty(t, c.Problems())
+	require.True(t, c.Discord.AdmitsDirect())
+	c.Discord.Guilds = []string{"123456789012345678"}
+	require.False(t, c.Discord.AdmitsDirect(), "a stranger needs only one server in common with the bot")
+}
+
+// Prices need somebody who helps with payments, and terms; and whoever is named as that has
+// something to sell.
+func TestPaymentProblems(t *testing.T) {
+	t.Setenv("BOT_TEST_TOKEN", "123456:ABC-DEF")
+	const telegram, terms, contact = "telegram: {token: {env: BOT_TEST_TOKEN}}\n", "terms: {en: x}\n", "payments: {contact: '@help'}\n"
+	for text, want := range map[string]string{
+		telegram + contact + "commands: {a: {workflow: x}}":                              "payments: no command has a price in stars",
+		telegram + terms + "commands: {a: {workflow: x, stars: 3}}":                      "payments: contact: say whom people write to",
+		telegram + contact + "commands: {a: {workflow: x, stars: 3}}":                    "terms: there are none",
+		telegram + terms + contact + "commands: {a: {workflow: x, stars: -3}}":           "command a: stars: -3 is below zero",
+		telegram + terms + contact + "commands: {paysupport: {workflow: x, stars: 3}}":   "command paysupport: where something has a price",
+		telegram + terms + contact + "commands: {a: {workflow: x, stars: 3, price: 99}}": "",
+		telegram + "commands: {refund: {workflow: x}}":                                   "",
+	} {
+		c, err := Parse([]byte("hub: http://x\n" + text))
+		require.NoError(t, err)
+		got := errors.Join(c.Problems()...)
+		if want == "" {
+			require.NoError(t, got, text)
+			continue
+		}
+		require.ErrorContains(t, got, want, text)
+	}
+	_, err := Parse([]byte("commands:\n  a:\n    workflow: x\n    stars: few"))
+	require.ErrorContains(t, err, `line 4: "few" must be a whole number`)
+}
+
+// What is wrong is found by check and refused by run, all of it at once, in words for
+// people, at the right line.
+func TestProblems(t *testing.T) {
+	t.Setenv("BOT_TEST_TOKEN", "123456:ABC-DEF")
+	t.Setenv("BOT_TEST_WRONG", "no token")
+	t.Setenv("COMFYHUB_BOT_TOKEN", "")
+	const rest = "\ncommands: {a: {workflow: x}}\n"
+	telegram := func(more string) string { return "telegram: {token: {env: BOT_TEST_TOKEN}" + more + "}" + rest }
+	long := strings.Repeat("ы", 257)
+	for text, want := range map[string]string{
+		rest:                  "no chat platform is configured",
+		"telegram: {}" + rest: "token: the variable COMFYHUB_BOT_TOKEN is not set",
+		"telegram: {token: {env: BOT_TEST_WRONG}}" + rest:                                    "not a token of BotFather",
+		telegram(", webhook: https://x.example/telegram/webhook"):                            "a webhook needs a secret",
+		telegram(", webhook: https://x.example/hook, webhook_secret: {env: BOT_TEST_TOKEN}"): "must end in /telegram/webhook",
+		telegram(", webhook: http://x.example/telegram/webhook"):                             "not an https address",
+		telegram(", rate: -1"): "below zero",
+		telegram("") + "limits: {pictures_per_day: 3, gpu_seconds_per_day: 3}":                              "cannot both be set",
+		telegram("") + "limits: {waiting: -1}":                                                              "waiting: -1 is below zero",
+		telegram("") + "limits: {admins: [telegram:ada]}":                                                   "an id of Telegram is a number",
+		telegram("") + "limits: {admins: [slack:5]}":                                                        "the platforms are telegram, discord and webchat",
+		telegram("") + "limits: {admins: [discord:ada]}":                                                    "an id of Discord is a long number",
+		telegram("") + "limits: {filter_url: nowhere}":                                                      "filter_url",
+		telegram("") + "help_url: \"javascript:alert(1)\"":                                                  "help_url: \"javascript:alert(1)\" is not an http or https address",
+		telegram("") + "locales: nowhere":                                                                   "there is no folder",
+		telegram("") + "default_edit_command: nope":                                                         `default_edit_command: there is no command "nope"`,
+		telegram("") + "hub: nowhere":                                                                       "hub: this is not an address",
+		"telegram: {token: {env: BOT_TEST_TOKEN}}\ncommands: {a: {workflow: x, max_steps: -2}}":             "max_steps: -2 is below zero",
+		"telegram: {token: {env: BOT_TEST_TOKEN}}\ncommands: {a: {workflow: x, about: {ru: " + long + "}}}": "257 characters are too many for Telegram",
+		"commands:\n  a: {workflow: x}\n  b: {workflow: x}\n  a: {workflow: y}":                             ":4: the command a is there already, in line 2",
+		"commands:\n  a:\n    workflow: x\n    max_steps: many":                                             `:4: command a: "many" must be a whole number`,
+		"commands:\n  a:\n    workflow: x\n    pryce: 3":                                                    `:4: command a: there is no option "pryce"`,
+		"hub: http://x\nlimits:\n  wating: 3":                                                               `:3: there is no option "wating"`,
+		"styles: [a]":                                                                                       ":1: styles is a map of names",
+		"limits:\n  words: bad":                                                                             `:2: "bad" must be a list`,
+	} {
+		path := filepath.Join(t.TempDir(), "bot.yaml")
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		_, err := Load(path)
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "unmarshal", text)
+	}
+	c, err := Parse([]byte("delivery: pigeon\nhub: nowhere\ncommands: {help: {workflow: x, price: -1}}"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(c.Problems()), 5, "all of them at once: %v", errors.Join(c.Problems()...))
+
+	c, err = Parse([]byte("discord: {}\ncommands: {a: {workflow: x, about: {ru: " + long + "}}}"))
+	require.NoError(t, err)
+	require.NotContains(t, errors.Join(c.Problems()...).Error(), "Telegram", "it is not asked there")
+}
+
+func TestStyleProblems(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "x.json"), []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "cfg": 7}, "_meta": {"title": "prompt"}}}`), 0o600))
+	for text, want := range map[string]string{
+		"  film: {prompt: film}":                                         "3: style film: prompt: it needs {prompt} once",
+		"  film: {}":                                                     "3: style film: it changes nothing",
+		"  Film: {negative: x}":                                          "3: style Film: names are a-z",
+		"  film: {negative: x, commands: [b]}":                           `3: style film: commands: there is no command "b"`,
+		"  film: {negative: x}\n  film: {negative: y}":                   ":4: the style film is there already, in line 3",
+		"  film: {promt: x}":                                             `:3: style film: there is no option "promt"`,
+		"  film: {arguments: {steps: 4}}":                                "3: style film does not fit. /a: it takes no --steps 4",
+		"  film: {prompt: '{prompt}, x', arguments: {guidance: 4}}":      "/a: it takes no --guidance",
+		"  film: {negative: x, commands: [a], arguments: {nothing: on}}": "/a: it takes no --nothing",
+	} {
+		path := filepath.Join(folder, "bot.yaml")
+		require.NoError(t, os.WriteFile(path, []byte("commands: {a: {workflow: x.json}}\nstyles:\n"+text), 0o600))
+		c, err := Read(path)
+		if err == nil {
+			_, bind := c.Bind()
+			err = errors.Join(append(c.Problems(), bind)...)
+		}
+		require.ErrorContains(t, err, want, text)
+		require.NotContains(t, err.Error(), "unmarshal", text)
+	}
+	c, err := Parse([]byte("commands: {a: {workflow: x.json}}\nstyles:\n  film: {about: {en: a}, prompt: '{prompt}, 35mm', arguments: {cfg: 4.5}}\n  ink: {negative: colour}"))
+	require.NoError(t, err)
+	c.Folder = folder
+	commands, err := c.Bind()
+	require.NoError(t, err)
+	require.Len(t, commands[0].Styles(), 2)
+	require.Equal(t, "film", commands[0].Styles()[0].Name)
 }

@@ -1,6 +1,8 @@
 package conversation
 
 import (
+	"encoding/json"
+	"errors"
 	"strconv"
 	"strings"
 	"testing"
@@ -170,5 +172,174 @@ func TestGroupSettingsEnd(t *testing.T) {
 	require.Empty(t, names, "none is kept for ever")
 	r.event("5", "-9", platform.Left, "", "")
 	_, err = r.group()
+	require.ErrorIs(t, err, state.ErrNotFound)
+}
+
+// Members may ask for so much in their group in a day; elsewhere the bot's own share is all
+// that counts.
+func TestDailyCapOfAGroup(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{Pictures: 100, Waiting: 100, Messages: 1000, Admins: []string{"telegram:1"}})
+	last := func(chat string) string {
+		said := r.p.in(chat)
+		return said[len(said)-1]
+	}
+	r.regroup("9", "-9", "cap", "3")
+	for range 3 {
+		r.event("5", "-9", platform.Said, "m", "/generate a fox")
+		r.event("1", "-9", platform.Said, "m", "/generate a fox")
+	}
+	require.Len(t, r.prompts("5"), 3)
+	r.event("5", "-9", platform.Said, "m4", "/generate a fox")
+	require.Len(t, r.prompts("5"), 3)
+	require.Equal(t, "That's the daily limit for members of this group (3). It resets at midnight UTC.", last("-9"))
+	text, err := r.talk.progress.capText(r.ctx, r.turn("5", "-9"))
+	require.NoError(t, err)
+	require.Equal(t, "\nIn this group, you've used 3 of 3 today.", text)
+	text, err = r.talk.progress.capText(r.ctx, r.turn("5", "-8"))
+	require.NoError(t, err)
+	require.Empty(t, text)
+	r.event("1", "-9", platform.Said, "m5", "/generate a fox")
+	require.Len(t, r.prompts("1"), 4, "the operators are free")
+	r.event("5", "-8", platform.Said, "m6", "/generate a fox")
+	r.event("5", "5", platform.Said, "m7", "/generate a fox")
+	require.Len(t, r.prompts("5"), 5, "elsewhere there is more")
+	r.move()
+	r.event("5", "-1009", platform.Said, "m8", "/generate a fox")
+	require.Len(t, r.prompts("5"), 5, "a new id of the group is no new day")
+	r.regroup("9", "-1009", "cap", "-")
+	r.event("5", "-1009", platform.Said, "m9", "/generate a fox")
+	require.Len(t, r.prompts("5"), 6)
+}
+
+// turn is the turn of a message.
+func (r *rig) turn(user, chat string) *turn {
+	tn, err := r.talk.turns.of(r.ctx, platform.Event{
+		Platform: "telegram", User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat, Group: chat[0] == '-'},
+	})
+	require.NoError(r.t, err)
+	return tn
+}
+
+// Only what a button offers is stored; what an older bridge has stored is read, and stays.
+func TestCapAndCoverAreStored(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{GPUSeconds: 1000, Messages: 1000})
+	old := json.RawMessage(`{"language":"ru","usual":"generate","off":["inpaint"],"used":"` + "2000-01-01T00:00:00Z" + `"}`)
+	require.NoError(t, r.store.Put(r.ctx, groupKind, "telegram:-9", old, groupKeep))
+	for _, forged := range []string{"-3", "4", "x", "9999999999999999999", ""} {
+		r.regroup("9", "-9", "cap", forged)
+		r.regroup("9", "-9", "secs", forged)
+	}
+	r.regroup("9", "-9", "cap", "3")
+	r.regroup("9", "-9", "secs", "300")
+	r.p.covers = true
+	r.regroup("9", "-9", "cover", "on")
+	g, err := r.group()
+	require.NoError(t, err)
+	require.Equal(t, GroupSettings{Language: "ru", Usual: "generate", Off: []string{"inpaint"}, Pictures: 3, GPUSeconds: 300, Cover: true, Used: g.Used, Menu: g.Menu}, g)
+	_, edits := r.sent()
+	require.Contains(t, labels(edits[len(edits)-1]), "В день на участника: общий лимит бота|60 с в день|✓ 300 с в день|")
+	require.Contains(t, labels(edits[len(edits)-1]), "✓ Прятать картинки под спойлер")
+	require.NotContains(t, labels(edits[0]), "спойлер", "only where there is one")
+}
+
+// The pictures of a group are covered in it, from the moment when its moderators want that.
+func TestPicturesOfAGroupAreCovered(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	r.p.covers = true
+	r.regroup("9", "-9", "cover", "on")
+	r.event("5", "-9", platform.Said, "m1", "/generate a fox")
+	r.event("5", "5", platform.Said, "m2", "/generate a wolf")
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
+	require.NoError(t, err)
+	covered := map[string]bool{}
+	for _, id := range ids {
+		var rec request.Record
+		_, err := r.store.Requests.Load(r.ctx, id, &rec)
+		require.NoError(t, err)
+		covered[rec.Args.Prompt] = rec.Cover
+	}
+	require.Equal(t, map[string]bool{"a fox": true, "a wolf": false}, covered)
+}
+
+// /help shows in a group what works there.
+func TestHelpLeavesOutWhatIsOff(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{Messages: 1000})
+	r.styled()
+	last := func(chat, text string) string {
+		r.event("5", chat, platform.Said, "m", text)
+		said := r.p.in(chat)
+		return said[len(said)-1]
+	}
+	require.Contains(t, last("-9", "/styles"), "film")
+	r.regroup("9", "-9", "off", "generate")
+	for _, text := range []string{"/help", "/start"} {
+		require.NotContains(t, last("-9", text), "/generate -")
+		require.NotContains(t, last("-9", text), "/styles", "no command here has styles")
+		require.Contains(t, last("-9", text), "/inpaint")
+	}
+	require.Contains(t, last("5", "/help"), "/generate -", "elsewhere it works")
+	const off = "The moderators of this group have turned /generate off."
+	require.Equal(t, off, last("-9", "/help generate"))
+	require.Equal(t, off, last("-9", "/help /generate cfg"))
+	require.NotContains(t, last("-9", "/styles"), "film")
+	require.Contains(t, last("5", "/help generate"), "--cfg")
+	r.regroup("9", "-9", "on", "generate")
+	require.Contains(t, last("-9", "/help"), "/generate -")
+}
+
+// The menu of a group leaves out what is off there, also if it could not be set at first,
+// and until the bot leaves.
+func TestMenuOfAGroup(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	menu := func() (string, bool) {
+		r.talk.Wait()
+		r.p.mu.Lock()
+		defer r.p.mu.Unlock()
+		off, set := r.p.menus["-9"]
+		return off, set
+	}
+	r.event("5", "-9", platform.Said, "m1", "/queue")
+	r.regroup("9", "-9", "lang", "ru")
+	_, set := menu()
+	require.False(t, set, "the usual menu will do")
+
+	r.p.fail["menu"] = errors.New("away")
+	r.regroup("9", "-9", "off", "generate")
+	_, set = menu()
+	require.False(t, set)
+	r.p.mu.Lock()
+	delete(r.p.fail, "menu")
+	r.p.mu.Unlock()
+	clear(r.talk.menus.until) // a minute later, or after a restart
+	r.event("5", "-9", platform.Said, "m2", "/queue")
+	off, _ := menu()
+	require.Equal(t, "generate", off)
+	r.regroup("9", "-9", "off", "inpaint")
+	off, _ = menu()
+	require.Equal(t, "generate inpaint", off)
+
+	r.p.mu.Lock()
+	delete(r.p.menus, "-9")
+	r.p.mu.Unlock()
+	r.event("5", "-9", platform.Said, "m3", "/queue")
+	_, set = menu()
+	require.False(t, set, "it is set once")
+
+	r.event("5", "-9", platform.Left, "", "")
+	r.event("5", "-9", platform.Said, "m4", "/queue")
+	off, set = menu()
+	require.True(t, set, "what was left there is replaced")
+	require.Empty(t, off)
+	g, err := r.group()
+	if err == nil {
+		require.Empty(t, g.Menu)
+		require.Empty(t, g.Off)
+		return
+	}
 	require.ErrorIs(t, err, state.ErrNotFound)
 }

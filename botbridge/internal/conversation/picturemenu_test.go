@@ -11,6 +11,8 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 )
 
 // tap presses a button about a request, and returns the id of what that may ask for.
@@ -135,4 +137,210 @@ func TestWhoMayReadWords(t *testing.T) {
 	posts, _ = r.sent()
 	require.Len(t, posts, 1)
 	require.Contains(t, posts[0].Text, "a fox")
+}
+
+// made stores a request of a user that has made two pictures, as after a restart.
+func (r *rig) made(command, user, chat string) string {
+	r.t.Helper()
+	rec := request.NewRecord(request.IDOf("made/" + command + user))
+	rec.Platform, rec.Chat.ID, rec.User.ID, rec.Language, rec.Message = "telegram", chat, user, "en", "m"
+	rec.Phase, rec.Outcome, rec.Command = request.Over, request.Done, command
+	rec.Args = workflow.Args{Prompt: "a fox", Seed: 7}
+	for _, name := range []string{"a.png", "b.png"} {
+		out := request.Output{State: request.Arrived}
+		out.Ref.Filename, out.Ref.Type = name, "output"
+		rec.Outputs = append(rec.Outputs, out)
+	}
+	_, err := r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()})
+	require.NoError(r.t, err)
+	_, err = r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked})
+	require.NoError(r.t, err)
+	return rec.ID
+}
+
+func TestPicturesByNumber(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	press := func(user, chat, data string) (request.Record, error) {
+		r.last++
+		e := platform.Event{
+			ID: "p" + data + user, Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: data,
+			User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat}, Message: platform.Message{ID: "b"},
+		}
+		require.NoError(t, r.talk.Handle(r.ctx, e))
+		return r.talk.o.Runner.Load(r.ctx, request.IDOf(e.Key()))
+	}
+	id := r.made("generate", "5", "5")
+
+	// Without a command for it: others with the seed beside.
+	rec, err := press("5", "5", request.ButtonData("v2", id))
+	require.NoError(t, err)
+	require.Equal(t, "generate", rec.Command)
+	require.Equal(t, "a fox", rec.Args.Prompt)
+	require.EqualValues(t, 9, rec.Args.Seed)
+	require.Empty(t, rec.Inputs)
+
+	// With one: from the picture of that number, for whoever pressed.
+	vary, err := workflow.NewCommand("vary", workflow.Spec{Varies: true}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
+		"2": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
+	require.NoError(t, err)
+	upscale, err := workflow.NewCommand("upscale", workflow.Spec{Upscales: true}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}}`))
+	require.NoError(t, err)
+	r.talk.commands.byName["vary"], r.talk.commands.byName["upscale"], r.talk.commands.vary, r.talk.commands.upscale = vary, upscale, "vary", "upscale"
+	for data, want := range map[string][2]string{"v1": {"vary", "a.png"}, "v2": {"vary", "b.png"}, "u2": {"upscale", "b.png"}} {
+		rec, err := press("6", "5", request.ButtonData(data, id))
+		require.NoError(t, err, data)
+		require.Equal(t, want[0], rec.Command)
+		require.Equal(t, want[1], rec.Inputs[0].From.Filename)
+		require.Equal(t, "telegram:5", rec.Inputs[0].Owner)
+		require.Equal(t, "6", rec.User.ID)
+		require.Equal(t, "a fox", rec.Words(), "what the picture shows is still known")
+	}
+
+	// What nobody offered, and a button of another chat.
+	for _, data := range []string{"u0", "u3", "v-1", "v", "u", "u1x", "q1", "u99999999999999999999"} {
+		_, err := press("5", "5", request.ButtonData(data, id))
+		require.ErrorIs(t, err, state.ErrNotFound, data)
+	}
+	_, err = press("7", "7", request.ButtonData("v1", id))
+	require.ErrorIs(t, err, state.ErrNotFound)
+}
+
+// Where a workflow makes a picture from a picture, a variation is subtle or strong by how
+// much it may change; elsewhere by its seed.
+func TestSubtleAndStrong(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	id := r.pictured("5", "5")
+	got := func(verb string) request.Record {
+		rec, err := r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", verb, id))
+		require.NoError(t, err)
+		return rec
+	}
+	subtle, strong := got("w2"), got("x2")
+	require.EqualValues(t, 9, subtle.Args.Seed, "beside")
+	require.False(t, strong.Args.SeedGiven)
+	require.NotEqualValues(t, 9, strong.Args.Seed)
+	for _, rec := range []request.Record{subtle, strong} {
+		require.Equal(t, "generate", rec.Command)
+		require.Equal(t, "a fox", rec.Args.Prompt)
+		require.Empty(t, rec.Inputs)
+	}
+
+	vary, err := workflow.NewCommand("vary", workflow.Spec{Varies: true, Inputs: map[workflow.Role]string{workflow.Strength: "2.strength"}},
+		[]byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}, "2": {"class_type": "Text", "inputs": {"text": "x", "strength": 0.5}, "_meta": {"title": "prompt"}}}`))
+	require.NoError(t, err)
+	r.talk.commands.byName["vary"], r.talk.commands.vary = vary, "vary"
+	subtle, strong = got("w2"), got("x2")
+	require.Less(t, subtle.Args.Strength, 0.5)
+	require.Greater(t, strong.Args.Strength, 0.5)
+	for _, rec := range []request.Record{subtle, strong} {
+		require.Equal(t, "vary", rec.Command)
+		require.Equal(t, "b.png", rec.Inputs[0].From.Filename)
+	}
+}
+
+// A favourite belongs to whoever pressed the star; of several pictures it is one.
+func TestFavourites(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	id := r.pictured("5", "-9")
+	r.tap("6", "-9", request.VerbStar+"0", id)
+	_, edits := r.sent()
+	require.Len(t, edits, 1)
+	require.Equal(t, []platform.Button{{Label: "1", Data: "f1:" + id}, {Label: "2", Data: "f2:" + id}}, edits[0].Buttons[0])
+	r.tap("6", "-9", request.VerbStar+"2", id)
+	r.tap("6", "-9", request.VerbStar+"9", id)
+	stars, err := r.store.People.Stars(r.ctx, "telegram:6", "fox")
+	require.NoError(t, err)
+	require.Len(t, stars, 1)
+	require.Equal(t, id+"/1", stars[0].ID())
+	require.Equal(t, "pic", stars[0].Message)
+	require.Equal(t, "-9", stars[0].Chat)
+	stars, err = r.store.People.Stars(r.ctx, "telegram:5", "")
+	require.NoError(t, err)
+	require.Empty(t, stars)
+	r.tap("6", "-9", request.VerbStar+"2", id)
+	stars, err = r.store.People.Stars(r.ctx, "telegram:6", "")
+	require.NoError(t, err)
+	require.Empty(t, stars)
+}
+
+// change alters a stored request.
+func (r *rig) change(id string, how func(*request.Record)) {
+	r.t.Helper()
+	var rec request.Record
+	version, err := r.store.Requests.Load(r.ctx, id, &rec)
+	require.NoError(r.t, err)
+	how(&rec)
+	_, err = r.store.Requests.Save(r.ctx, id, version, &rec)
+	require.NoError(r.t, err)
+}
+
+// Pictures that are shown again can be answered like those that were shown first, also where
+// the platform does not hand them over.
+func TestAnswersToPicturesShownAgain(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{request.VerbFile, request.VerbResend, request.VerbPick + "1", verbGet} {
+		for _, chat := range []string{"5", "-9"} {
+			t.Run(verb+" in "+chat, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, limits.Config{})
+				r.editing()
+				id := r.pictured("5", chat)
+				r.change(id, func(rec *request.Record) { rec.Outputs[0].State = request.Unsure })
+				data := id
+				if verb == verbGet {
+					data += ":1"
+				}
+				r.tap("5", chat, verb, data)
+				posts, _ := r.sent()
+				require.NotEmpty(t, posts)
+				require.Len(t, posts[0].Files, 1)
+				require.Equal(t, "edit in winter a.png of telegram:5", r.asks(r.message("5", chat, "in winter", "b1")))
+				r.sent()
+				r.answer("5", chat, "b1", "/info")
+				posts, _ = r.sent()
+				require.Contains(t, posts[0].Text, "a fox")
+			})
+		}
+	}
+}
+
+// What moderation keeps back is not lost, and its user is told so.
+func TestKeptBackIsSaid(t *testing.T) {
+	t.Parallel()
+	for verb, want := range map[string]string{
+		request.VerbFile: "2 files aren't shown here: too bold", request.VerbResend: "2 files aren't shown here: too bold",
+		request.VerbPick + "2": "1 file isn't shown here: too bold", verbGet: "2 files aren't shown here: too bold",
+	} {
+		r := newRig(t, limits.Config{})
+		id := r.pictured("5", "5")
+		r.change(id, func(rec *request.Record) {
+			for i := range rec.Outputs {
+				rec.Outputs[i].State, rec.Outputs[i].Reason = request.Kept, "too bold"
+			}
+		})
+		data := id
+		if verb == verbGet {
+			data += ":0"
+		}
+		r.tap("5", "5", verb, data)
+		require.Equal(t, []string{want}, r.p.in("5"), verb)
+	}
+}
+
+// A text that a run made goes with the rest of its request.
+func TestTextsAreDeleted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	id := r.pictured("5", "5")
+	r.change(id, func(rec *request.Record) {
+		rec.Outputs, rec.Texts = nil, []request.Text{{Told: true, Message: "words"}}
+	})
+	r.tap("5", "5", request.VerbDeleteNow, id)
+	require.Contains(t, r.p.gone, "words")
+	var rec request.Record
+	_, err := r.store.Requests.Load(r.ctx, id, &rec)
+	require.ErrorIs(t, err, state.ErrNotFound)
 }

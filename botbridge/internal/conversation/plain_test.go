@@ -2,11 +2,13 @@ package conversation
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
+	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
@@ -180,4 +182,148 @@ func TestUselessFiles(t *testing.T) {
 		require.Len(t, r.p.in(chat), 1, chat)
 		require.Contains(t, r.p.in(chat)[0], c.want)
 	}
+}
+
+func TestCommandOf(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]string{
+		"/generate a fox":       {"generate", "a fox"},
+		"  /Generate\ta  fox  ": {"generate", "a  fox"},
+		"/poster":               {"poster", ""},
+		"/ban 5\n3":             {"ban", "5\n3"},
+		"/ a":                   {"", "a"},
+		"/статус":               {"статус", ""},
+	} {
+		name, rest, ok := commandOf(text)
+		require.True(t, ok, text)
+		require.Equal(t, want, [2]string{name, rest}, text)
+	}
+	for _, text := range []string{"", "/", "a /b", "generate"} {
+		_, _, ok := commandOf(text)
+		require.False(t, ok, text)
+	}
+	name, _, ok := commandOf("/" + strings.Repeat("x", 1000))
+	require.True(t, ok)
+	require.Empty(t, name, "no command has such a name")
+}
+
+func FuzzCommandOf(f *testing.F) {
+	f.Add("/generate a fox")
+	f.Add("/")
+	f.Fuzz(func(t *testing.T, text string) {
+		name, rest, ok := commandOf(text)
+		require.True(t, ok || name == "" && rest == "")
+		require.NotContains(t, name, " ")
+	})
+}
+
+func TestChatKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []platform.Chat{{ID: "5"}, {ID: "-100", Group: true}, {ID: "odd|id"}} {
+		name, got, ok := ParseChatKey(ChatKey("telegram", c))
+		require.True(t, ok)
+		require.Equal(t, "telegram", name)
+		require.Equal(t, c, got)
+	}
+	_, _, ok := ParseChatKey("telegram|5")
+	require.False(t, ok)
+}
+
+// Every name that the bridge answers to is kept from workflows.
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	for _, o := range []Options{{Texts: texts}, {Texts: texts, Enhance: &Enhance{}}} {
+		talk := New(o)
+		var names []string
+		for name := range talk.messages.builtIn {
+			names = append(names, name)
+		}
+		for name := range talk.messages.admin {
+			names = append(names, name)
+		}
+		require.ElementsMatch(t, Reserved(o.Enhance != nil), names)
+	}
+}
+
+// Again is another picture, also of one whose seed was chosen: the same seed would be
+// the same picture.
+func TestAgainIsAnotherPicture(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	r.event("5", "5", platform.Said, "m1", "/generate a fox --seed 7")
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
+	require.NoError(t, err)
+	require.Len(t, ids, 1)
+	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
+		ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbAgain, ids[0]),
+		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "b1"},
+	}))
+	again, err := r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/press"))
+	require.NoError(t, err)
+	require.Equal(t, "a fox", again.Args.Prompt)
+	require.NotEqual(t, uint64(7), again.Args.Seed)
+}
+
+// In a group, words are for the bridge only if they name it.
+func TestMentionsInGroups(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	said := func(id string, addressed bool) {
+		require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
+			ID: id, Platform: "telegram", Kind: platform.Said, User: platform.User{ID: "5"}, Addressed: addressed,
+			Chat: platform.Chat{ID: "-9", Group: true}, Message: platform.Message{ID: id, Text: "a fox " + id},
+		}))
+	}
+	said("1", false)
+	said("2", true)
+	require.Equal(t, []string{"a fox 2"}, r.prompts("5"))
+}
+
+// A status message of before a restart, of which nobody knows, goes when its button is
+// pressed, and does not look as if it were going to change.
+func TestLostStatusMessage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	r.event("5", "5", platform.Said, "m1", "/generate a fox")
+	require.Contains(t, r.p.in("5")[0], "👍")
+	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
+	require.NoError(t, err)
+	rec, err := r.talk.o.Runner.Load(r.ctx, ids[0])
+	require.NoError(t, err)
+	for _, message := range []string{rec.Status, "lost"} {
+		require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
+			ID: "press" + message, Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbStatus, ids[0]),
+			User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: message},
+		}))
+	}
+	require.Equal(t, []string{"lost"}, r.p.gone)
+}
+
+func TestSuggest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, limits.Config{})
+	for _, one := range []struct {
+		command, argument, typed string
+		want                     []string
+	}{
+		{"generate", "sampler", "", []string{"euler", "heun", "dpmpp_2m", "a", "b", "c", "d", "e"}},
+		{"generate", "sampler", "dpm", []string{"dpmpp_2m"}},
+		{"generate", "sampler", "2M", []string{"dpmpp_2m"}},
+		{"generate", "sampler", "huen", []string{"heun"}},
+		{"generate", "sampler", "qqqq", nil},
+		{"generate", "cfg", "", []string{"7.5", "0", "100"}},
+		{"generate", "cfg", "4", []string{"4", "0", "100"}},
+		{"generate", "note", "", nil},
+		{"generate", "prompt", "", nil},
+		{"generate", "nothing", "", nil},
+		{"nothing", "cfg", "", nil},
+		{"help", "command", "gen", []string{"generate"}},
+	} {
+		require.Equal(t, one.want, r.talk.Suggest(r.ctx, one.command, one.argument, one.typed), "%+v", one)
+	}
+	r.away.Store(true)
+	r.talk.handbook.catalogs.asked["Text"] = r.talk.handbook.catalogs.asked["Text"].Add(-catalogKeep)
+	require.Equal(t, []string{"heun"}, r.talk.Suggest(r.ctx, "generate", "sampler", "heu"), "what the fleet has said counts while the hub is away")
 }

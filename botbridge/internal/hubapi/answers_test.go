@@ -291,3 +291,93 @@ func TestTimeout(t *testing.T) {
 		require.ErrorIs(t, calls[name](t.Context(), c), ErrUnavailable, name)
 	}
 }
+
+func TestNewReadsTheHubsURL(t *testing.T) {
+	t.Parallel()
+	for _, base := range []string{"http://127.0.0.1:8188", "https://user:pass@hub.example/comfy/"} {
+		c, err := New(base, Options{})
+		require.NoError(t, err, base)
+		c.Close()
+	}
+	// A query or fragment would swallow every path.
+	for _, base := range []string{"hub.example", "http://", "ftp://hub.example", "http://hub.example/?a=", "http://hub.example/#x", "http://u:secret@hub.example:x/"} {
+		_, err := New(base, Options{})
+		require.ErrorIs(t, err, errBase, base)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+// A link is put behind the operator's own address; it must not lead away.
+func TestLinkIsAPath(t *testing.T) {
+	t.Parallel()
+	var link string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"url":"` + link + `"}`))
+	}))
+	defer server.Close()
+	c, err := New(server.URL, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, link = range []string{"@evil.example/x", ".evil.example/x", "https://evil.example/x", "//evil.example/x", ""} {
+		_, err := c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
+		require.ErrorIs(t, err, errLink, link)
+	}
+	link = "/hub/files/a.png?exp=1"
+	got, err := c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, link, got)
+	link = "/comfyui/hub/files/a.png?exp=1" // the hub was asked below a path
+	got, err = c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, "/hub/files/a.png?exp=1", got)
+}
+
+func TestNoOtherServerHearsOfTheTenant(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s of %s", r.Method, r.URL, r.Header.Get(tenantHeader))
+	}))
+	defer other.Close()
+	server := httptest.NewServer(http.RedirectHandler(other.URL+"/view", http.StatusTemporaryRedirect))
+	defer server.Close()
+	c, err := New(server.URL, Options{})
+	require.NoError(t, err)
+	defer c.Close()
+	_, _, err = c.View(t.Context(), "telegram:1", comfyui.FileRef{Filename: "a.png"})
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// What only the operator can mend is waited for like an outage, and known by its cause.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status int
+		body   string
+		call   string
+		denied bool
+	}{
+		"no key":                  {http.StatusUnauthorized, `{"error": {"type": "unauthorized", "message": "no key"}}`, "submit", true},
+		"no key for the fleet":    {http.StatusUnauthorized, "", "stats", true},
+		"a key for too little":    {http.StatusForbidden, "", "submit", true},
+		"another server":          {http.StatusNotFound, "<html>", "submit", true},
+		"a workflow that is not":  {http.StatusForbidden, `{"error": {"type": "forbidden", "message": "not this model"}}`, "submit", false},
+		"a job that is not there": {http.StatusNotFound, "", "job", false},
+		"a hub that is away":      {http.StatusBadGateway, "", "submit", false},
+	} {
+		client := hub(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(c.status)
+			_, _ = w.Write([]byte(c.body))
+		})
+		require.NoError(t, client.Denied())
+		err := calls[c.call](t.Context(), client)
+		require.Error(t, err)
+		if !c.denied {
+			require.NotErrorIs(t, err, ErrDenied, name)
+			require.NoError(t, client.Denied(), name)
+			continue
+		}
+		require.ErrorIs(t, err, ErrDenied, name)
+		require.ErrorIs(t, err, ErrUnavailable, name)
+		require.ErrorIs(t, client.Denied(), ErrDenied, name)
+	}
+}

@@ -253,3 +253,91 @@ func TestEndings(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotSent)
 	})
 }
+
+// A chat with a new id is told of, and nothing is done to a message there that may be
+// another.
+func TestMovedChat(t *testing.T) {
+	t.Parallel()
+	f := &fake{fail: func(int) error { return &platform.MovedError{To: "-100"} }}
+	var told []string
+	b := New(Options{Moved: func(name, from, to string) { told = append(told, name+" "+from+" "+to) }})
+	_, err := b.Send(t.Context(), f, home, platform.Post{Text: "x"})
+	require.ErrorAs(t, err, new(*platform.MovedError))
+	require.False(t, platform.Permanent(err))
+	var marks []bool
+	_, err = b.SendOnce(t.Context(), f, home, platform.Post{Text: "x"}, func(_ context.Context, sending bool) error {
+		marks = append(marks, sending)
+		return nil
+	})
+	require.ErrorAs(t, err, new(*platform.MovedError))
+	require.Equal(t, []bool{true, false}, marks, "it certainly was not sent")
+	require.ErrorIs(t, b.Edit(t.Context(), f, home, "1", platform.Post{Text: "x"}), platform.ErrGone)
+	b.Close()
+	require.Equal(t, []string{"fake 7 -100", "fake 7 -100", "fake 7 -100"}, told)
+	require.Equal(t, 3, f.calls, "none is repeated")
+}
+
+// worker is a platform that shows work for 5 s.
+type worker struct {
+	fake
+
+	err error
+}
+
+func (w *worker) WorkLasts() time.Duration { return 5 * time.Second }
+
+func (w *worker) Work(_ context.Context, to platform.Chat, makes platform.Media) error {
+	_ = w.note("work " + to.ID + " " + string(makes))
+	return w.err
+}
+
+func TestWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &worker{fake: fake{limits: platform.Limits{PerSecond: 10, ChatEvery: time.Second}}}
+		b := New(Options{})
+		for range 12 { // a minute
+			for range 10 {
+				b.Work(w, home, platform.Photo)
+				time.Sleep(time.Second / 2)
+			}
+		}
+		require.Len(t, w.heard(), 12, "once while it is shown")
+
+		// What is said comes first, and waits for nothing.
+		begin := time.Now()
+		for range 3 {
+			go func() { _, _ = b.Send(t.Context(), w, home, platform.Post{Text: "said"}) }()
+		}
+		synctest.Wait()
+		b.Work(w, home, platform.Photo)
+		time.Sleep(3 * time.Second)
+		require.Len(t, slices.DeleteFunc(w.heard(), func(s string) bool { return s != "said" }), 3)
+		require.Len(t, w.heard(), 12+3)
+		require.Less(t, w.at[len(w.at)-1].Sub(begin), 2500*time.Millisecond)
+
+		// Many chats share a tenth of the rate.
+		before := len(w.heard())
+		for range 10 {
+			for _, chat := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+				b.Work(w, platform.Chat{ID: chat}, "")
+			}
+			time.Sleep(time.Second)
+		}
+		require.LessOrEqual(t, len(w.heard())-before, 11)
+
+		// A chat that does not take it is left alone.
+		synctest.Wait()
+		w.err = platform.ErrForbidden
+		before = len(w.heard())
+		for range 60 {
+			b.Work(w, platform.Chat{ID: "gone"}, "")
+			time.Sleep(6 * time.Second)
+		}
+		require.Len(t, w.heard(), before+1)
+		b.Work(&w.fake, home, "") // a platform that cannot show it
+		b.Close()
+		b.Work(w, home, "")
+		require.Len(t, w.heard(), before+1)
+	})
+}

@@ -4,6 +4,7 @@ package request
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
 // deadly is a platform on which the bridge is killed once it has taken a message.
@@ -122,4 +124,132 @@ func TestStatusOfUnknownFate(t *testing.T) {
 	require.Len(t, p.sends, 2)
 	require.Equal(t, p.sends[0].ID, p.sends[1].ID, "it is the same message")
 	require.NotContains(t, p.sends[1].Text, "please ignore that message")
+}
+
+// What moderation does not let through is shown nowhere, and what it covers is covered
+// everywhere.
+func TestResultsAreJudged(t *testing.T) {
+	t.Parallel()
+	store := ledStore(t)
+	two := func(r *Record) {
+		r.Args.Prompt = "a fox"
+		r.Outputs = append(r.Outputs, Output{Ref: comfyui.FileRef{Filename: "b.png", Type: "output"}})
+	}
+	for name, c := range map[string]struct {
+		verdicts map[string]Verdict
+		limits   platform.Limits
+		change   func(*Record)
+		want     Outcome
+		files    map[string]bool // what is shown; true if it is covered
+		says     string
+	}{
+		"all shown":     {map[string]Verdict{"a.png": Allowed, "b.png": Allowed}, platform.Limits{Album: 10}, two, Done, map[string]bool{"a.png": false, "b.png": false}, ""},
+		"one covered":   {map[string]Verdict{"a.png": Allowed, "b.png": Covered}, platform.Limits{Album: 10}, two, Done, map[string]bool{"a.png": false, "b.png": true}, ""},
+		"one withheld":  {map[string]Verdict{"a.png": Withheld, "b.png": Allowed}, platform.Limits{Album: 10}, two, Hidden, map[string]bool{"b.png": false}, "1 file isn't shown here: because"},
+		"all withheld":  {map[string]Verdict{"a.png": Withheld, "b.png": Withheld}, platform.Limits{Album: 10}, two, Hidden, map[string]bool{}, "2 files aren't shown here: because"},
+		"in place":      {map[string]Verdict{"a.png": Covered}, platform.Limits{Album: 10, InPlace: true}, nil, Done, map[string]bool{"a.png": true}, ""},
+		"not in place":  {map[string]Verdict{"a.png": Withheld}, platform.Limits{Album: 10, InPlace: true}, nil, Hidden, map[string]bool{}, "1 file isn't shown here"},
+		"too large":     {map[string]Verdict{"a.png": Withheld}, platform.Limits{File: 1}, nil, Hidden, map[string]bool{}, "1 file isn't shown here"},
+		"sent before":   {nil, platform.Limits{}, func(r *Record) { r.Outputs[0].State = Arrived }, Done, map[string]bool{}, ""},
+		"judged before": {nil, platform.Limits{}, func(r *Record) { r.Outputs[0].Verdict = Covered }, Done, map[string]bool{"a.png": true}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.limits.File == 0 {
+				c.limits.File = 1 << 20
+			}
+			c.limits.Photo, c.limits.Text, c.limits.Caption = 1<<20, 4096, 1024
+			p := &silent{limits: c.limits}
+			p.judge = func(ctx context.Context, r Result) (Verdict, string, error) {
+				data, err := r.Read(ctx)
+				require.NoError(t, err)
+				require.NotEmpty(t, data)
+				verdict, known := c.verdicts[r.Name]
+				require.True(t, known, "nobody asked for this one")
+				return verdict, "because", nil
+			}
+			require.Equal(t, c.want, settle(t, store, p, c.change))
+			files, said := map[string]bool{}, ""
+			for _, post := range append(p.sends, p.edits...) {
+				said += post.Text + "\n"
+				for _, f := range post.Files {
+					files[f.Name] = f.Spoiler
+				}
+			}
+			require.Equal(t, c.files, files)
+			require.Contains(t, said, c.says)
+
+			// Nor later, as a file.
+			r := NewRunner(Options{Store: store, Platform: func(string) platform.Platform { return p }, Judge: p.judge})
+			for i := range 2 {
+				if c.verdicts[[]string{"a.png", "b.png"}[i]] == Withheld {
+					want := &KeptError{N: 1, Reason: "because"}
+					require.Equal(t, want, r.SendOne(t.Context(), IDOf(t.Name()), i))
+					rec, err := r.Load(t.Context(), IDOf(t.Name()))
+					require.NoError(t, err)
+					require.Equal(t, want, r.SendTo(t.Context(), rec, []int{i}, platform.Chat{ID: "7"}, platform.Post{}))
+				}
+			}
+		})
+	}
+}
+
+// A judge that cannot be asked now is asked again, and nothing is shown meanwhile.
+func TestJudgeIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	asked := 0
+	j := newJob(NewRunner(Options{Judge: func(context.Context, Result) (Verdict, string, error) {
+		asked++
+		return Unjudged, "", errors.New("not now")
+	}}), Record{}, 0, nil, 0)
+	j.rec.Outputs = []Output{{}}
+	require.Error(t, j.files.judge(t.Context(), false))
+	require.Error(t, j.files.judge(t.Context(), false))
+	require.Equal(t, 2, asked)
+	require.Equal(t, Unjudged, j.rec.Outputs[0].Verdict)
+}
+
+// Files of a group that are shown in a private chat come from the group, each of them,
+// and the messages there are no business of the group.
+func TestShownInAnotherChat(t *testing.T) {
+	t.Parallel()
+	store := ledStore(t)
+	texts, err := locale.Load("")
+	require.NoError(t, err)
+	out := outbox.New(outbox.Options{})
+	defer out.Close()
+	p := &silent{limits: platform.Limits{File: 1 << 20, Photo: 1 << 20, Album: 10, Text: 4096, Caption: 1024}}
+	r := NewRunner(Options{Store: store, Outbox: out, Texts: texts, Platform: func(string) platform.Platform { return p }, Command: func(string) *workflow.Command { return nil }})
+	rec := NewRecord(IDOf(t.Name()))
+	rec.Platform, rec.Chat, rec.User.ID, rec.Language = "silent", platform.Chat{ID: "-9", Group: true}, "7", "en"
+	rec.Phase, rec.Outcome = Over, Done
+	for _, message := range []string{"10", "11", "12"} {
+		rec.Outputs = append(rec.Outputs, Output{Ref: comfyui.FileRef{Filename: "a.png", Type: "output"}, Media: platform.Document, State: Arrived, Message: message})
+	}
+	_, err = store.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
+	require.NoError(t, err)
+	require.NoError(t, r.SendTo(context.WithoutCancel(t.Context()), rec, []int{0, 1, 2}, platform.Chat{ID: "7"}, platform.Post{}))
+	require.Len(t, p.sends, 3)
+	for i, post := range p.sends {
+		require.Equal(t, &platform.Original{Chat: "-9", Message: []string{"10", "11", "12"}[i]}, post.Copy)
+	}
+	kept, err := r.Load(t.Context(), rec.ID)
+	require.NoError(t, err)
+	require.Empty(t, kept.Copies)
+}
+
+// What its group wants covered is covered there, in every form, and not where somebody
+// looks at it alone.
+func TestCover(t *testing.T) {
+	t.Parallel()
+	p := &silent{limits: platform.Limits{Photo: 1 << 20, File: 1 << 20}}
+	require.Equal(t, Done, settle(t, ledStore(t), p, func(r *Record) { r.Cover = true }))
+	require.True(t, p.sends[0].Files[0].Spoiler)
+	j := newJob(NewRunner(Options{}), Record{Cover: true, Outputs: []Output{{}, {}}}, 0, nil, 0)
+	require.True(t, j.files.sheet().Spoiler)
+	require.True(t, j.words.previewOf(nil).Spoiler)
+	require.True(t, j.files.attachment(Output{}).Spoiler)
+	j.files.bare = true
+	require.False(t, j.files.attachment(Output{}).Spoiler)
+	require.True(t, j.files.attachment(Output{Verdict: Covered}).Spoiler, "moderation covers everywhere")
 }

@@ -123,3 +123,175 @@ func TestStarBeforeTheEnd(t *testing.T) {
 		require.Greater(t, left, time.Hour)
 	})
 }
+
+// What a group allows is counted there, beside the share, and settled like that: on the day
+// of the question, once.
+func TestCapOfAGroup(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		ask := func(id string, a state.Ask) state.Verdict {
+			a.Who = "telegram:5"
+			v, err := s.Requests.Create(t.Context(), id, doc{}, a)
+			require.NoError(t, err)
+			return v
+		}
+		spent := func() map[string]int64 {
+			list, err := s.Usage.SpentIn(t.Context(), "telegram:5")
+			require.NoError(t, err)
+			return list
+		}
+		here := state.Ask{Price: 2, Quota: 100, Group: "g", Cap: 5}
+		require.Equal(t, state.Taken, ask("elsewhere", state.Ask{Price: 50, Quota: 100}))
+		require.Equal(t, state.Taken, ask("a", here))
+		require.Equal(t, state.Taken, ask("b", here))
+		require.Equal(t, state.OverCap, ask("c", here))
+		instead := here
+		instead.Instead, instead.Back, instead.BackThere = "b", 2, 2
+		require.Equal(t, state.Taken, ask("c", instead), "what it replaces does not count")
+		require.Equal(t, state.Taken, ask("d", state.Ask{Price: 2, Quota: 100, Group: "h", Cap: 5}), "another group")
+		require.Equal(t, map[string]int64{"g": 6, "h": 2}, spent())
+
+		end := state.End{Who: "telegram:5", Group: "g", Refund: 2, Asked: time.Now(), Command: "x", Outcome: "failed"}
+		for range 2 { // the answer was lost, and its writer comes again
+			_, err := s.Requests.Finish(t.Context(), "b", 1, doc{"over"}, end)
+			require.NoError(t, err)
+		}
+		require.Equal(t, map[string]int64{"g": 4, "h": 2}, spent(), "what failed is given back, once")
+		end.Asked = time.Now().Add(-24 * time.Hour)
+		_, err := s.Requests.Finish(t.Context(), "c", 1, doc{"over"}, end)
+		require.NoError(t, err)
+		require.Equal(t, map[string]int64{"g": 4, "h": 2}, spent(), "yesterday's is no gift today")
+
+		// In seconds it is known at the end only.
+		seconds := state.Ask{Metered: true, Group: "s", Cap: 10}
+		require.Equal(t, state.Taken, ask("m", seconds))
+		_, err = s.Requests.Finish(t.Context(), "m", 1, doc{"over"}, state.End{Who: "telegram:5", Group: "s", Price: 12, Asked: time.Now(), Command: "x", Outcome: "done"})
+		require.NoError(t, err)
+		require.Equal(t, state.OverCap, ask("n", seconds))
+		require.EqualValues(t, 12, spent()["s"])
+		for _, key := range db.Client().Keys(t.Context(), db.Key("spent_in", "*")).Val() {
+			require.Positive(t, db.Client().PTTL(t.Context(), key).Val(), "nothing is kept for ever")
+		}
+	})
+}
+
+// A payment starts its request once, and one that pays for nothing is given back.
+func TestPay(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		ctx := t.Context()
+		require.NoError(t, s.People.Hold(ctx, "telegram:5", "order", doc{"order"}))
+		pay := func(id, request string, record any) state.Paying {
+			got, err := s.Payments.Pay(ctx, state.Charge{ID: id, Who: "telegram:5", Request: request, Price: 7}, "order", record)
+			require.NoError(t, err)
+			return got
+		}
+		require.Equal(t, state.PaysRequest, pay("a", "r1", doc{"x"}))
+		require.Equal(t, state.PaysKnown, pay("a", "r1", doc{"x"}))
+		require.Equal(t, state.PaysNothing, pay("b", "r1", doc{"x"}), "it is paid for")
+		require.Equal(t, state.PaysNothing, pay("c", "", nil))
+		require.ErrorIs(t, s.People.Held(ctx, "order", &doc{}), state.ErrNotFound)
+		live, err := s.Requests.ActiveOf(ctx, "telegram:5")
+		require.NoError(t, err)
+		require.Equal(t, []string{"r1"}, live)
+		var d doc
+		version, err := s.Requests.Load(ctx, "r1", &d)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, version)
+		require.Equal(t, "x", d.Text)
+		spent, err := s.Usage.Spent(ctx, "telegram:5")
+		require.NoError(t, err)
+		require.Zero(t, spent, "what is paid for takes nothing of the share")
+
+		due := func(in time.Duration) (ids []string) {
+			list, err := s.Payments.Refunds(ctx, time.Now().Add(in))
+			require.NoError(t, err)
+			for _, c := range list {
+				ids = append(ids, c.ID)
+			}
+			return ids
+		}
+		settle := func(id string, to state.ChargeState, after time.Duration) state.ChargeState {
+			got, err := s.Payments.Settle(ctx, state.Charge{ID: id, Price: 7}, to, after)
+			require.NoError(t, err)
+			return got
+		}
+		require.ElementsMatch(t, []string{"b", "c"}, due(time.Second))
+		require.Equal(t, state.Refund, settle("b", state.Refund, time.Hour))
+		require.Equal(t, []string{"c"}, due(time.Second), "the other one waits for its next try")
+		require.Equal(t, state.Refund, settle("b", state.Settled, 0), "what is to be given back is")
+		for range 2 {
+			require.Equal(t, state.Refunded, settle("c", state.Refunded, 0))
+		}
+		require.Equal(t, state.Refunded, settle("c", state.Refund, 0))
+		require.Equal(t, state.Settled, settle("a", state.Settled, 0))
+		require.Equal(t, []string{"b"}, due(2*time.Hour))
+		_, err = s.Payments.Settle(ctx, state.Charge{ID: "nobody's"}, state.Refund, 0)
+		require.ErrorIs(t, err, state.ErrNotFound)
+		days, err := s.Usage.Days(ctx, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 21, days[0].Paid)
+		require.EqualValues(t, 7, days[0].Refunded)
+		for _, key := range []string{db.Key("charge", "a"), db.Key("charges", "telegram:5")} {
+			ttl, err := db.Client().PTTL(ctx, key).Result()
+			require.NoError(t, err)
+			require.Greater(t, ttl, 90*24*time.Hour)
+		}
+		list, err := s.Payments.Of(ctx, "telegram:5", 2)
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+	})
+}
+
+// Of each user only so much waits for a decision.
+func TestHeldIsBounded(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		require.NoError(t, s.People.Hold(t.Context(), "telegram:6", "other", doc{"b"}))
+		for n := range 30 {
+			require.NoError(t, s.People.Hold(t.Context(), "telegram:5", fmt.Sprint("id", n), doc{fmt.Sprint(n)}))
+		}
+		require.NoError(t, s.People.Hold(t.Context(), "telegram:5", "id29", doc{"changed"}))
+		kept := 0
+		for n := range 30 {
+			var d doc
+			if err := s.People.Held(t.Context(), fmt.Sprint("id", n), &d); err == nil {
+				kept++
+			} else {
+				require.ErrorIs(t, err, state.ErrNotFound)
+			}
+		}
+		require.Equal(t, 20, kept)
+		var d doc
+		require.NoError(t, s.People.Held(t.Context(), "id29", &d))
+		require.Equal(t, "changed", d.Text)
+		require.NoError(t, s.People.Release(t.Context(), "telegram:5", "id29"))
+		require.ErrorIs(t, s.People.Held(t.Context(), "id29", &d), state.ErrNotFound)
+		held, err := s.People.HeldOf(t.Context(), "telegram:5")
+		require.NoError(t, err)
+		require.Len(t, held, 19)
+		require.NoError(t, s.People.Held(t.Context(), "other", &d))
+		ttl, err := db.Client().PTTL(t.Context(), db.Key("v", "held", "other")).Result()
+		require.NoError(t, err)
+		require.Positive(t, ttl)
+	})
+}
+
+// A thing counts once, however often it is tried.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		for _, c := range []struct {
+			who, thing string
+			want       bool
+		}{{"5", "a", true}, {"5", "a", true}, {"5", "b", true}, {"5", "c", false}, {"5", "a", true}, {"6", "c", true}} {
+			ok, err := s.Usage.Count(t.Context(), "enhance", c.who, c.thing, 2)
+			require.NoError(t, err)
+			require.Equal(t, c.want, ok, "%+v", c)
+		}
+	})
+}

@@ -1,8 +1,16 @@
 package telegram
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
+	"image"
+	"image/png"
+	"io"
+	"strconv"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,5 +78,150 @@ func TestWhatIsNoFile(t *testing.T) {
 		e, ok := tg.event(list[0])
 		require.True(t, ok, body)
 		require.Equal(t, []platform.File{{Type: want}}, e.Message.Files, body)
+	}
+}
+
+// What a chat shows already is copied, without an upload, and sent if it is gone.
+func TestCopy(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	post := platform.Post{Text: "a fox", Files: []platform.Attachment{attachment("a.png", platform.Document, "picture")}}
+	ids, err := tg.Send(t.Context(), home, post)
+	require.NoError(t, err)
+	post.Copy, post.Text = &platform.Original{Chat: home.ID, Message: ids[0]}, "again"
+	copied, err := tg.Send(t.Context(), platform.Chat{ID: "8"}, post)
+	require.NoError(t, err)
+	shown := fake.Person(8, "en").All()
+	require.Len(t, shown, 1)
+	require.Equal(t, copied[0], strconv.Itoa(shown[0].ID))
+	require.Equal(t, "document", shown[0].Kind)
+	require.Equal(t, "again", shown[0].Text)
+	require.Equal(t, 1, fake.Calls()["sendDocument"])
+
+	require.NoError(t, tg.Delete(t.Context(), home, ids[0]))
+	_, err = tg.Send(t.Context(), platform.Chat{ID: "8"}, post)
+	require.NoError(t, err)
+	require.Equal(t, 2, fake.Calls()["sendDocument"])
+}
+
+// The picture of a copy can be fetched as that of any other message. Somebody may answer to
+// the copy before the bridge has noted whose it is.
+func TestCopyOpens(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	var data bytes.Buffer
+	require.NoError(t, png.Encode(&data, image.NewGray(image.Rect(0, 0, 64, 64))))
+	post := platform.Post{Files: []platform.Attachment{attachment("a.png", platform.Photo, data.String())}}
+	ids, err := tg.Send(t.Context(), home, post)
+	require.NoError(t, err)
+	post.Copy = &platform.Original{Chat: home.ID, Message: ids[0]}
+	_, err = tg.Send(t.Context(), home, post)
+	require.NoError(t, err)
+	require.Equal(t, 1, fake.Calls()["sendPhoto"])
+	for _, m := range fake.Person(7, "en").All() {
+		body, err := tg.Open(t.Context(), platform.File{ID: m.File.Hash + "-" + strconv.Itoa(m.ID)})
+		require.NoError(t, err)
+		got, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.NoError(t, body.Close())
+		require.Equal(t, data.Bytes(), got)
+	}
+}
+
+func TestWork(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	for _, makes := range []platform.Media{"", platform.Photo, platform.Video, platform.Animation, platform.Audio, platform.Document} {
+		require.NoError(t, tg.Work(t.Context(), home, makes), makes)
+	}
+	require.Equal(t, 6, fake.Calls()["sendChatAction"])
+	require.NoError(t, tg.Work(t.Context(), platform.Chat{ID: "-9", Group: true}, platform.Photo))
+	require.Equal(t, 6, fake.Calls()["sendChatAction"], "nothing that may count against a group's messages")
+}
+
+// A group has a menu of its own in every language, and loses it in every one.
+func TestMenuOfAGroup(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{Commands: map[string][]Command{
+		"": {{"draw", "a picture"}, {"film", "a film"}}, "ru": {{"draw", "картинка"}, {"film", "фильм"}},
+	}})
+	require.NoError(t, tg.introduceOnce(t.Context()))
+	require.Equal(t, []string{"draw", "film"}, fake.Menu(-9, "ru"))
+	group := platform.Chat{ID: "-9", Group: true}
+	require.NoError(t, tg.Hide(t.Context(), group, []string{"film"}))
+	for _, language := range []string{"ru", "en"} {
+		require.Equal(t, []string{"draw"}, fake.Menu(-9, language))
+		require.Equal(t, []string{"draw", "film"}, fake.Menu(-8, language), "other groups have the usual one")
+	}
+	require.NoError(t, tg.Hide(t.Context(), group, nil))
+	require.Equal(t, []string{"draw", "film"}, fake.Menu(-9, "ru"))
+	other, err := New(Options{Token: fakebot.Token, Commands: map[string][]Command{"": {{"draw", "another line"}}}})
+	require.NoError(t, err)
+	require.NotEqual(t, tg.Menu(), other.Menu())
+}
+
+// A message that is gone was removed; one that is too old was not.
+func TestDeleteIsHonest(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	for _, old := range []bool{false, true} {
+		ids, err := tg.Send(t.Context(), home, platform.Post{Text: "x"})
+		require.NoError(t, err)
+		if old {
+			fake.Age(7)
+			require.ErrorIs(t, tg.Delete(t.Context(), home, ids[0]), platform.ErrRefused)
+			continue
+		}
+		require.NoError(t, tg.Delete(t.Context(), home, ids[0]))
+		require.NoError(t, tg.Delete(t.Context(), home, ids[0]))
+	}
+}
+
+func TestModerates(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	fake.Moderate(5)
+	group := platform.Chat{ID: "-9", Group: true}
+	for user, want := range map[string]bool{"5": true, "6": false, "-9": true, "x": false} {
+		got, err := tg.Moderates(t.Context(), group, user)
+		require.NoError(t, err)
+		require.Equal(t, want, got, user)
+	}
+}
+
+// A group becomes a supergroup: both service messages say the same, and so does the answer to
+// each call.
+func TestMigration(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{PollTimeout: time.Second})
+	group := platform.Chat{ID: "-9", Group: true}
+	ids, err := tg.Send(t.Context(), group, platform.Post{Text: "x"})
+	require.NoError(t, err)
+	require.EqualValues(t, -1000000000009, fake.Migrate(-9, true))
+
+	_, sent := tg.Send(t.Context(), group, platform.Post{Text: "x"})
+	_, moderates := tg.Moderates(t.Context(), group, "5")
+	for name, err := range map[string]error{
+		"send": sent, "edit": tg.Edit(t.Context(), group, ids[0], platform.Post{Text: "y"}), "delete": tg.Delete(t.Context(), group, ids[0]),
+		"moderates": moderates,
+	} {
+		var moved *platform.MovedError
+		require.ErrorAs(t, err, &moved, name)
+		require.Equal(t, "-1000000000009", moved.To)
+	}
+
+	ctx, cancel := context.WithCancel(t.Context())
+	events := make(chan platform.Event, 2)
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		_ = tg.Listen(ctx, func(_ context.Context, e platform.Event) error { events <- e; return nil })
+	})
+	defer listening.Wait()
+	defer cancel()
+	for range 2 {
+		e := <-events
+		require.Equal(t, platform.Moved, e.Kind)
+		require.Equal(t, group, e.Chat)
+		require.Equal(t, "-1000000000009", e.To)
 	}
 }

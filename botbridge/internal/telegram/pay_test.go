@@ -2,11 +2,15 @@ package telegram
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,4 +103,137 @@ func TestOtherPayments(t *testing.T) {
 	}
 	_, err := tg.Send(t.Context(), home, platform.Post{Invoice: &platform.Invoice{Title: "x", About: "x", Payload: "p", Price: MaxPrice + 1}})
 	require.ErrorIs(t, err, platform.ErrRefused)
+}
+
+// swallower passes bytes on to a server, until it is told to swallow: connections of
+// before then stay open and say nothing any more.
+type swallower struct {
+	net.Listener
+	to string
+
+	mu     sync.Mutex
+	silent []chan struct{}
+}
+
+func (s *swallower) serve() {
+	for {
+		from, err := s.Accept()
+		if err != nil {
+			return
+		}
+		to, err := net.Dial("tcp", s.to)
+		if err != nil {
+			from.Close()
+			continue
+		}
+		silence := make(chan struct{})
+		s.mu.Lock()
+		s.silent = append(s.silent, silence)
+		s.mu.Unlock()
+		pass := func(dst io.Writer, src io.Reader) {
+			buffer := make([]byte, 32<<10)
+			for {
+				n, err := src.Read(buffer)
+				if err != nil {
+					return
+				}
+				select {
+				case <-silence:
+				default:
+					_, _ = dst.Write(buffer[:n])
+				}
+			}
+		}
+		go pass(to, from)
+		go pass(from, to)
+	}
+}
+
+func (s *swallower) swallow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, silence := range s.silent {
+		close(silence)
+	}
+	s.silent = nil
+}
+
+// Telegram speaks HTTP/2: all calls share a connection. One that has gone silent must
+// not swallow every call that comes after.
+func TestSilentConnectionIsLeft(t *testing.T) {
+	t.Parallel()
+	fake := fakebot.New(fakebot.Options{})
+	defer fake.Close()
+	server := httptest.NewUnstartedServer(fake)
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	between := &swallower{Listener: listener, to: server.Listener.Addr().String()}
+	defer between.Close()
+	go between.serve()
+
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
+	tg, err := New(Options{
+		Token: fakebot.Token, Server: "https://" + listener.Addr().String(), HTTP: transport, Probe: 500 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	defer tg.Close()
+	_, err = tg.Send(t.Context(), home, platform.Post{Text: "one"})
+	require.NoError(t, err)
+	between.swallow()
+	require.Eventually(t, func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := tg.Send(ctx, home, platform.Post{Text: "two"})
+		return err == nil
+	}, time.Minute, 10*time.Millisecond, "a new connection is opened")
+}
+
+// A program outside tells the fake how calls fail.
+func TestFaultsFromOutside(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	order := func(body string) int {
+		response, err := http.Post(tg.o.Server+"/fake/fault", "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		response.Body.Close()
+		return response.StatusCode
+	}
+	send := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := tg.Send(ctx, home, platform.Post{Text: "x"})
+		return err
+	}
+	require.Equal(t, http.StatusOK, order(`{"fault": "hang_after", "for": "1h"}`))
+	require.ErrorIs(t, send(), platform.ErrUncertain)
+	require.Len(t, fake.Person(7, "").All(), 1, "it took effect")
+	require.Equal(t, http.StatusOK, order(`{"method": "sendMessage", "fault": "hang", "for": "1h"}`))
+	require.ErrorIs(t, send(), platform.ErrUncertain)
+	require.Len(t, fake.Person(7, "").All(), 1, "it did not")
+	require.Equal(t, http.StatusOK, order(`{"for": "0s"}`))
+	_, err := tg.Send(t.Context(), home, platform.Post{Text: "x"})
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, order(`{"for": "1h", "delay": "10ms"}`))
+	_, err = tg.Send(t.Context(), home, platform.Post{Text: "x"})
+	require.NoError(t, err)
+	for _, wrong := range []string{`{"fault": "fire", "for": "1s"}`, `{"fault": "hang"}`, `{"for": "1s", "delay": "long"}`, `[`} {
+		require.Equal(t, http.StatusBadRequest, order(wrong), wrong)
+	}
+}
+
+// A button opens an address. One that Telegram does not take costs nobody the message.
+func TestLinks(t *testing.T) {
+	t.Parallel()
+	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	row := []platform.Button{{Label: "Again", Data: "ag"}, {Label: "Help", URL: "https://example.com/help"}}
+	for _, address := range []string{"http://localhost:8188/x", "tg://user?id=1", "javascript:alert(1)", "http://[", "https://"} {
+		row = append(row, platform.Button{Label: "Odd", URL: address})
+	}
+	_, err := tg.Send(t.Context(), home, platform.Post{Text: "one", Buttons: [][]platform.Button{row}})
+	require.NoError(t, err)
+	require.Equal(t, []fakebot.Button{{Label: "Again", Data: "ag"}, {Label: "Help", URL: "https://example.com/help"}}, fake.Person(7, "").All()[0].Buttons)
 }

@@ -1,0 +1,181 @@
+package world_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+)
+
+// A moderator sets the bot's language in a group and switches a command off, which holds in
+// every topic, until the bot is removed from the group.
+func TestModeratorsSetUpTheirGroup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		const group = -600
+		r.Fake.Moderate(81)
+		member, moderator := r.Fake.Person(80, "en").In(group), r.Fake.Person(81, "en").In(group)
+		member.Say("/settings@" + fakebot.Username)
+		settings := r.waitFor(member, "settings", saying("Settings"))
+		open := button(t, settings, "This group")
+		require.Contains(t, r.answered(member.Press(settings.ID, open)), "Only moderators")
+		r.answered(moderator.Press(settings.ID, open))
+		menu := r.waitFor(moderator, "the menu", saying("Settings of this group"))
+		require.Contains(t, r.answered(member.Press(menu.ID, button(t, menu, "Русский"))), "Only moderators")
+		require.Equal(t, "Saved.", r.answered(moderator.Press(menu.ID, button(t, menu, "✓ /endless"))))
+		require.Equal(t, "Сохранено.", r.answered(moderator.Press(menu.ID, button(t, menu, "Русский"))))
+		r.waitFor(moderator, "the menu in Russian", saying("Настройки этой группы"))
+		asked, _ := member.Send(fakebot.Draft{Text: "/endless", Topic: 9})
+		r.waitFor(member, "the refusal", answering(asked, saying("отключили /endless")))
+		require.Contains(t, r.Fake.Menu(80, "en"), "endless")
+		require.Eventually(t, func() bool { return !slices.Contains(r.Fake.Menu(group, "en"), "endless") }, time.Minute, 10*time.Millisecond)
+
+		r.Fake.Block(group, true)
+		r.Fake.Block(group, false)
+		asked, _ = member.Say("/queue")
+		r.waitFor(member, "their own language", answering(asked, saying("Nothing in your queue")))
+	})
+}
+
+// Groups become supergroups while the bridge is down and their members wait: one is told of
+// by Telegram, the other only by the answer to a call.
+func TestGroupBecomesSupergroup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Fake.Moderate(81)
+		const one, two = -601, -602
+		for _, group := range []int64{one, two} {
+			moderator := r.Fake.Person(81, "en").In(group)
+			moderator.Say("/settings")
+			settings := r.waitFor(moderator, "settings", saying("Settings"))
+			r.answered(moderator.Press(settings.ID, button(t, settings, "This group")))
+			menu := r.waitFor(moderator, "the menu", saying("Settings of this group"))
+			require.Equal(t, "Сохранено.", r.answered(moderator.Press(menu.ID, button(t, menu, "Русский"))))
+		}
+		r.Bridge.Kill()
+		for _, group := range []int64{one, two} {
+			r.Fake.Person(80, "en").In(group).Say("/slow")
+		}
+		member := r.Fake.Person(80, "en").In(r.Fake.Migrate(one, true))
+		untold := r.Fake.Person(80, "en").In(r.Fake.Migrate(two, false))
+		r.Bridge.Start(t)
+		for _, p := range []*fakebot.Person{member, untold} {
+			picture := r.waitFor(p, "the picture", isPicture)
+			r.askUntil(p, "/queue", "В очереди у вас пусто") // in the language of the group
+			require.Empty(t, r.answered(p.Press(picture.ID, button(t, picture, "Подробнее"))), "its buttons work")
+			require.Len(t, filter(p.All(), isPicture), 1)
+		}
+	})
+}
+
+// A group writes more commands than Telegram lets the bot answer in minutes. Private
+// chats and buttons do not notice, and the group is told what is left out.
+func TestBusyGroup(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *options) {
+			o.Fake.Scale = 1 // Telegram's own limits
+			o.Config = strings.ReplaceAll(botYAML, "rate: 10", "rate: 1")
+		})
+		const group = -600
+		ada := r.Fake.Person(31, "en")
+		asked, _ := ada.Say("/endless")
+		status := r.waitFor(ada, "the status", answering(asked, func(m fakebot.Message) bool { return len(m.Buttons) > 0 }))
+		for n := range 80 {
+			r.Fake.Person(int64(1000+n), "en").In(group).Say(fmt.Sprintf("/work %d", n))
+		}
+		here := ada.In(group)
+		r.waitFor(here, "what is left out", saying("too much at once"))
+		begin := time.Now()
+		r.answered(ada.Press(status.ID, button(t, status, "Status")))
+		pressed := time.Since(begin)
+		question, _ := ada.Say("/help")
+		r.waitFor(ada, "help", answering(question, saying("/generate")))
+		t.Logf("a button took %v, both %v", pressed, time.Since(begin))
+		require.Less(t, len(filter(here.All(), func(m fakebot.Message) bool { return m.FromBot })), 50, "the group still waits")
+		over, _ := r.Fake.TooFast()
+		require.Zero(t, over)
+		require.NotContains(t, r.answered(ada.Press(status.ID, button(t, status, "Cancel"))), "isn't yours")
+	})
+}
+
+func TestPicturesADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *options) {
+			o.Config = strings.ReplaceAll(botYAML, "limits:", "limits:\n  pictures_per_day: 3") + "  dear: {workflow: work.json, inputs: {seed: Work.nonce}, price: 3}\n"
+		})
+		ada, bob, admin := r.Fake.Person(30, "en"), r.Fake.Person(31, "en"), r.Fake.Person(1, "en")
+		stopped, _ := ada.Say("/endless")
+		status := r.waitFor(ada, "the status", answering(stopped, func(fakebot.Message) bool { return true }))
+		ada.Press(status.ID, button(t, status, "Cancel"))
+		r.waitFor(ada, "stopped", answering(stopped, saying("Stopped.")))
+		asked, _ := ada.Say("/poster -n 2")
+		r.pictures(ada, asked, 2)
+		// A stopped request costs nothing. Its price is given back right after the reply.
+		r.askUntil(ada, "/status", "used 2 of 3")
+		asked, _ = ada.Say("/dear")
+		r.waitFor(ada, "too dear", answering(asked, saying("That's your limit for today (3)")))
+		asked, _ = bob.Say("/dear")
+		r.pictures(bob, asked, 1)
+		admin.Say("/quota 30 10")
+		r.waitFor(admin, "the share", saying("Daily limit for telegram:30: 10"))
+		asked, _ = ada.Say("/dear")
+		r.pictures(ada, asked, 1)
+	})
+}
+
+func TestGPUSecondsADay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *options) {
+			o.Config = strings.ReplaceAll(botYAML, "limits:", "limits:\n  gpu_seconds_per_day: 1")
+		})
+		ada, admin := r.Fake.Person(30, "en"), r.Fake.Person(1, "en")
+		asked, _ := ada.Say("/work")
+		r.pictures(ada, asked, 1)
+		// The GPU time is settled right after the picture.
+		r.until("something is used up", func() bool {
+			asked, _ := ada.Say("/status")
+			share := r.waitFor(ada, "the share", answering(asked, saying("You've used ")))
+			return !strings.Contains(share.Text, "used 0 of 1")
+		})
+		asked, _ = ada.Say("/work")
+		r.waitFor(ada, "nothing is left", answering(asked, saying("That's your limit for today (1)")))
+		for range 2 {
+			asked, _ = admin.Say("/work")
+			r.pictures(admin, asked, 1)
+		}
+	})
+}
+
+// If no machine can make a picture, the bot says so, and makes it once a machine
+// is there.
+func TestNoMachineIsThere(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		ada := r.Fake.Person(32, "ru")
+		asked, _ := ada.Say("/work")
+		r.pictures(ada, asked, 1)
+		for _, c := range r.w.Comfys {
+			c.Kill()
+		}
+		asked, _ = ada.Say("/work")
+		r.waitFor(ada, "why it waits, in the status message", answering(asked, saying("ни один сервер не на связи")))
+		why, _ := ada.Say("/why")
+		r.waitFor(ada, "why it waits", answering(why, saying("ни один сервер не на связи")))
+		for _, c := range r.w.Comfys {
+			c.Restart()
+		}
+		r.pictures(ada, asked, 1)
+	})
+}
