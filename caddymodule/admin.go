@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/comfyhub/comfyhub/internal/api/ops"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
@@ -149,7 +150,7 @@ func serveCheck(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 }
 
 func serveInstances(h *hub.Hub, w http.ResponseWriter, _ *http.Request) error {
-	return answerJSON(w, ops.InstancesJSON(h), nil)
+	return answerJSON(w, ops.InstancesJSON(h.Operator().Instances()), nil)
 }
 
 // serveStop answers a command for everything, a tenant, or an instance.
@@ -161,7 +162,7 @@ func serveStop(command func(*hub.Operator, context.Context, queue.Stop) error) f
 		}
 		err = command(h.Operator(), r.Context(), stop)
 		switch {
-		case errors.Is(err, hub.ErrInstanceUnknown):
+		case errors.Is(err, fleet.ErrUnknown):
 			return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
 		case err != nil:
 			return unavailable(err)
@@ -192,7 +193,7 @@ func serveDrain(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 	}
 	switch err := h.Operator().Drain(r.Context(), name, deadline); {
-	case errors.Is(err, hub.ErrInstanceUnknown):
+	case errors.Is(err, fleet.ErrUnknown):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
 	case err != nil:
 		return unavailable(err)
@@ -223,9 +224,9 @@ func serveRestart(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("give instance=NAME")}
 	}
 	switch err := h.Operator().Restart(r.Context(), name); {
-	case errors.Is(err, hub.ErrInstanceUnknown):
+	case errors.Is(err, fleet.ErrUnknown):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("no instance is called %q", name)}
-	case errors.Is(err, hub.ErrNoRestart):
+	case errors.Is(err, fleet.ErrNoRestart):
 		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
 	case err != nil:
 		return unavailable(err)
@@ -246,9 +247,9 @@ func serveForget(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	}
 	err := forget(r.Context(), name)
 	switch {
-	case errors.Is(err, hub.ErrAgentAlive), errors.Is(err, hub.ErrInstancePresent):
+	case errors.Is(err, hub.ErrAgentAlive), errors.Is(err, fleet.ErrPresent):
 		return caddy.APIError{HTTPStatus: http.StatusConflict, Err: err}
-	case errors.Is(err, hub.ErrAgentUnknown), errors.Is(err, hub.ErrInstanceUnknown):
+	case errors.Is(err, hub.ErrAgentUnknown), errors.Is(err, fleet.ErrUnknown):
 		return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	case err != nil:
 		return unavailable(err)

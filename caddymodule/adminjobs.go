@@ -12,13 +12,13 @@ import (
 
 // serveStats answers with the fleet and everybody's jobs in numbers.
 func serveStats(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	body, err := ops.StatsJSON(r.Context(), h)
-	return answerJSON(w, body, err)
+	stats, err := h.Operator().Stats(r.Context())
+	return answerJSON(w, ops.StatsJSON(stats), err)
 }
 
 // serveJobs answers with a part of everybody's jobs that run and wait, or with those of an id.
 func serveJobs(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
-	body, err := ops.JobsJSON(r.Context(), h, r.URL.Query())
+	body, err := ops.JobsJSON(r.Context(), h.Operator(), r.URL.Query())
 	if errors.Is(err, ops.ErrPage) {
 		return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
 	}

@@ -64,9 +64,13 @@ func (q *Requests) RefuseFull(w http.ResponseWriter, limit string, e Error) {
 	WriteError(w, e)
 }
 
-// RefuseHeld answers a request that would be held open like a socket, and cannot be.
-func (q *Requests) RefuseHeld(w http.ResponseWriter, err error) {
+// Hold counts a request that is held open as a socket of its owner. It must end when ctx does, and
+// release must be called then. Any error is answered.
+func (q *Requests) Hold(w http.ResponseWriter, r *http.Request, a Requester) (ctx context.Context, release func(), ok bool) {
+	ctx, release, err := q.Slot(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
 	switch {
+	case err == nil:
+		return ctx, release, true
 	case errors.Is(err, stream.ErrTenantFull):
 		q.RefuseFull(w, "sockets", Error{
 			Status: http.StatusTooManyRequests, Kind: "tenant_sockets_full", Message: "You are waiting for too many jobs at once", RetryAfter: 5,
@@ -80,4 +84,5 @@ func (q *Requests) RefuseHeld(w http.ResponseWriter, err error) {
 			Status: http.StatusServiceUnavailable, Kind: "shutting_down", Message: "The hub is shutting down", RetryAfter: 2,
 		})
 	}
+	return nil, nil, false
 }

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // What the bodies of the routes may be. Prompts and uploads have bounds of
@@ -32,6 +34,8 @@ type Requests struct {
 	// Limited counts a request that was refused because a tenant had reached a
 	// limit, by the name of the limit.
 	Limited func(limit string)
+	// Slot takes a socket's slot, as [stream.Streams.Hold] says.
+	Slot func(ctx context.Context, id stream.Ident) (held context.Context, release func(), err error)
 	// Attempts count what callers have shown that lets nobody in.
 	Attempts Attempts
 	// Audit writes a line to the audit log.
@@ -48,6 +52,9 @@ func NewRequests(core RequestsCore, log func() *slog.Logger, table *Router) *Req
 	return &Requests{
 		Intake: core.Intake(), Log: log, Unavailable: core.NoteUnavailable, Limited: core.NoteLimited, Audit: core.Audit,
 		Route: func(r *http.Request) string { return table.Pattern(PathOf(r)) },
+		Slot: func(ctx context.Context, id stream.Ident) (context.Context, func(), error) {
+			return core.Streams().Hold(ctx, id)
+		},
 	}
 }
 
@@ -55,6 +62,8 @@ func NewRequests(core RequestsCore, log func() *slog.Logger, table *Router) *Req
 type RequestsCore interface {
 	// Intake holds the bodies.
 	Intake() *intake.Intake
+	// Streams has the slots of sockets.
+	Streams() *stream.Streams
 	// NoteUnavailable and NoteLimited count, as Requests says.
 	NoteUnavailable()
 	NoteLimited(limit string)
@@ -131,6 +140,26 @@ func (q *Requests) ReadLargeJSON(w http.ResponseWriter, r *http.Request, a Reque
 		return nil, nil, false
 	}
 	return v, body, true
+}
+
+// Packed is a stored value, which takes memory once it is read.
+type Packed interface {
+	// Size is about how many bytes JSON returns.
+	Size() int64
+	JSON() ([]byte, error)
+}
+
+// Unpack reads a stored value, with the memory to parse it, which release gives back.
+func (q *Requests) Unpack(ctx context.Context, a Requester, p Packed) (raw []byte, release func(), err error) {
+	release, err = q.Intake.Reserve(ctx, a.Share(), 3*p.Size())
+	if err != nil {
+		return nil, nil, err
+	}
+	if raw, err = p.JSON(); err != nil {
+		release()
+		return nil, nil, err
+	}
+	return raw, release, nil
 }
 
 // RefuseBody answers a request whose body was not taken in.

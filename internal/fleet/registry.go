@@ -22,6 +22,12 @@ var (
 	ErrMoved = errors.New("an instance has moved while its agent ran")
 	// ErrTooMany means that the fleet is full.
 	ErrTooMany = errors.New("too many agents or instances")
+	// ErrUnknown means that there is no instance of a name.
+	ErrUnknown = errors.New("no instance of that name is known")
+	// ErrPresent means that an instance that is to be forgotten would come back.
+	ErrPresent = errors.New("the instance belongs to the fleet: take it out of its agent's --comfyui or of the Caddyfile first, or stop the agent")
+	// ErrNoRestart means that nobody can restart an instance.
+	ErrNoRestart = errors.New("nobody can restart the instance: its agent needs --restart-command")
 )
 
 const (

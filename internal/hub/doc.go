@@ -1,6 +1,6 @@
-// Package hub puts the parts together: it is the core that every room of the API calls. Package api
-// lets requests in and hands them to the rooms, of which api/ops answers for the hub itself and
-// api/comfy for ComfyUI; package caddymodule turns it into a Caddy handler.
+// Package hub puts the parts together. Package api/mount gives each room of the API those that it
+// needs: api/ops answers for the hub itself, api/comfy for ComfyUI. Package caddymodule makes a
+// Caddy handler of it.
 //
 // The page docs/architecture.md follows a job from file to file.
 //

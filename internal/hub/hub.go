@@ -322,10 +322,6 @@ func (h *Hub) Collectors() []prometheus.Collector { return append(h.measure.Coll
 // Settings returns the current settings. They must not be changed.
 func (h *Hub) Settings() *config.Settings { return h.config.Load() }
 
-// Version returns the version of ComfyUI that the whole fleet supports; not Known while nothing is
-// connected.
-func (h *Hub) Version() comfyui.Version { return h.dispatch.Instances.Version() }
-
 // Release returns the version of the hub.
 func (h *Hub) Release() string { return config.Version }
 

@@ -26,6 +26,10 @@ type Instances struct {
 	log      func() *slog.Logger
 }
 
+// Version returns the version of ComfyUI that the whole fleet supports; not Known while nothing is
+// connected.
+func (n *Instances) Version() comfyui.Version { return n.dispatch.Instances.Version() }
+
 // Primary returns the instance that the web UI's page and the scripts of extensions come from, nil
 // while it is not connected: no other may stand in for it.
 func (n *Instances) Primary() *comfyui.Client { return n.pages.Client() }

@@ -105,18 +105,15 @@ func (o *Operator) Cancel(ctx context.Context, tenant, id string) (bool, error) 
 // operator sees everything.
 var operator = view.Viewer{Trusted: true}
 
-// ErrInstanceUnknown is the error of [Operator.Pause] for an instance that does not exist.
-var ErrInstanceUnknown = errors.New("no instance of that name is known")
-
 // Pause stops something from getting any more runs, at all hubs and until it is resumed; runs that
-// have begun go on. The error is [ErrInstanceUnknown], or one of Redis.
+// have begun go on. The error is [fleet.ErrUnknown], or one of Redis.
 func (o *Operator) Pause(ctx context.Context, s queue.Stop) error {
 	if !o.started.Load() {
 		return config.ErrNotStarted
 	}
 	if name, ok := s.Instance(); ok {
 		if _, known := o.fleet.Instance(name); !known {
-			return ErrInstanceUnknown
+			return fleet.ErrUnknown
 		}
 	}
 	_, err := o.stops.set(ctx, s, true)
@@ -131,14 +128,14 @@ func (o *Operator) Drain(ctx context.Context, instance string, deadline time.Dur
 		return config.ErrNotStarted
 	}
 	if _, known := o.fleet.Instance(instance); !known {
-		return ErrInstanceUnknown
+		return fleet.ErrUnknown
 	}
 	return o.stops.drain(ctx, instance, deadline)
 }
 
 // Resume undoes Pause and Drain. An instance that was set aside because its runs kept failing
 // counts as healthy again at this hub, and at all hubs if it was paused or drained. The error is
-// [ErrInstanceUnknown], or one of Redis.
+// [fleet.ErrUnknown], or one of Redis.
 func (o *Operator) Resume(ctx context.Context, s queue.Stop) error {
 	if !o.started.Load() {
 		return config.ErrNotStarted
@@ -146,33 +143,30 @@ func (o *Operator) Resume(ctx context.Context, s queue.Stop) error {
 	changed, err := o.stops.set(ctx, s, false)
 	if name, ok := s.Instance(); ok && err == nil && !changed {
 		if _, known := o.fleet.Instance(name); !known {
-			return ErrInstanceUnknown
+			return fleet.ErrUnknown
 		}
 		o.stops.dispatch.Blame.Trust(name)
 	}
 	return err
 }
 
-// ErrNoRestart is the error of [Operator.Restart] for an instance that nobody can restart.
-var ErrNoRestart = errors.New("nobody can restart the instance: its agent needs --restart-command")
-
 // restartTimeout bounds how long an agent may take to confirm that it is restarting an instance.
 const restartTimeout = 10 * time.Second
 
 // Restart asks an instance's agent to restart its process. Whatever is running there runs elsewhere
-// instead. The errors are [ErrInstanceUnknown] and [ErrNoRestart].
+// instead. The errors are [fleet.ErrUnknown] and [fleet.ErrNoRestart].
 func (o *Operator) Restart(ctx context.Context, instance string) error {
 	if !o.started.Load() {
 		return config.ErrNotStarted
 	}
 	client := o.clients.ByName(instance)
 	if client == nil {
-		return ErrInstanceUnknown
+		return fleet.ErrUnknown
 	}
 	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
 	defer cancel()
 	if err := client.Restart(ctx); err != nil {
-		return fmt.Errorf("%w (%s)", ErrNoRestart, err) //nolint:errorlint // the cause is for people
+		return fmt.Errorf("%w (%s)", fleet.ErrNoRestart, err) //nolint:errorlint // the cause is for people
 	}
 	return nil
 }
@@ -205,24 +199,21 @@ func (o *Operator) ForgetAgent(ctx context.Context, name string) error {
 	return nil
 }
 
-// ErrInstancePresent is the error of [Operator.ForgetInstance].
-var ErrInstancePresent = errors.New("the instance belongs to the fleet: take it out of its agent's --comfyui or of the Caddyfile first, or stop the agent")
-
 // ForgetInstance removes an instance that is gone from this hub's list, where it would stay for a
 // day, and undoes Pause and Drain for it at all hubs: a new instance of its name starts afresh. The
-// errors are [ErrInstancePresent], [ErrInstanceUnknown], or one of Redis.
+// errors are [fleet.ErrPresent], [fleet.ErrUnknown], or one of Redis.
 func (o *Operator) ForgetInstance(ctx context.Context, name string) error {
 	if !o.started.Load() {
 		return config.ErrNotStarted
 	}
 	i, known := o.fleet.Instance(name)
 	if known && (i.Agent == "" || o.fleet.Present(i.Agent) || !o.fleet.Forget(name)) {
-		return ErrInstancePresent
+		return fleet.ErrPresent
 	}
 	o.known.Forget(name)
 	changed, err := o.stops.set(ctx, queue.StopInstance(name), false)
 	if err == nil && !known && !changed {
-		return ErrInstanceUnknown
+		return fleet.ErrUnknown
 	}
 	return err
 }

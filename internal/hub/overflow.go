@@ -31,9 +31,6 @@ const (
 	MaxOverflows = 16
 )
 
-// OverflowStatus is how an endpoint is doing, see [overflow.Status].
-type OverflowStatus = overflow.Status
-
 // overflows are the serverless endpoints. They are safe for concurrent use.
 type overflows struct {
 	hub     *Hub

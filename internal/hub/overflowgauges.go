@@ -1,6 +1,10 @@
 package hub
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/comfyhub/comfyhub/internal/overflow"
+)
 
 // overflowGauges show the serverless endpoints.
 type overflowGauges struct{ running, spent, aside, budget, closed *prometheus.Desc }
@@ -22,7 +26,7 @@ func (g overflowGauges) describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-func (g overflowGauges) collect(gauge func(d *prometheus.Desc, v float64, labels ...string), endpoints []OverflowStatus) {
+func (g overflowGauges) collect(gauge func(d *prometheus.Desc, v float64, labels ...string), endpoints []overflow.Status) {
 	for _, s := range endpoints {
 		gauge(g.running, float64(s.Running), s.Endpoint)
 		gauge(g.spent, s.Spent, s.Endpoint)

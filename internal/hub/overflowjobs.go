@@ -8,6 +8,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/dispatch"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/overflow"
 )
 
 // isBarred reports whether a job goes to no endpoint any more.
@@ -111,11 +112,11 @@ func (s *overflows) lacks(e *openEndpoint, needs catalog.Requirements) string {
 
 // Overflow returns how the serverless endpoints are doing. The hub must have started. The error is one
 // of Redis.
-func (h *Hub) Overflow(ctx context.Context) ([]OverflowStatus, error) {
+func (h *Hub) Overflow(ctx context.Context) ([]overflow.Status, error) {
 	h.overflow.mu.Lock()
 	all := slices.Clone(h.overflow.all)
 	h.overflow.mu.Unlock()
-	list := make([]OverflowStatus, 0, len(all))
+	list := make([]overflow.Status, 0, len(all))
 	for _, e := range all {
 		one, err := e.Status(ctx)
 		if err != nil {

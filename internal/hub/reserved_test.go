@@ -171,8 +171,8 @@ func TestPause(t *testing.T) {
 				eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
 			}
 		}
-		require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), queue.StopInstance("nobody")), ErrInstanceUnknown)
-		require.ErrorIs(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance("nobody")), ErrInstanceUnknown)
+		require.ErrorIs(t, b.hub.Operator().Pause(t.Context(), queue.StopInstance("nobody")), fleet.ErrUnknown)
+		require.ErrorIs(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance("nobody")), fleet.ErrUnknown)
 	})
 }
 
@@ -228,7 +228,7 @@ func TestDrainWithDeadline(t *testing.T) {
 			require.Equal(t, 1, b.explain(id).Attempts)
 			b.post("/interrupt", `{"prompt_id": "`+id+`"}`)
 			eventually(t, func() bool { return b.explain(id).State == "cancelled" }, time.Minute, 5*time.Millisecond)
-			require.ErrorIs(t, b.hub.Operator().Drain(t.Context(), "nobody", time.Hour), ErrInstanceUnknown)
+			require.ErrorIs(t, b.hub.Operator().Drain(t.Context(), "nobody", time.Hour), fleet.ErrUnknown)
 		})
 	}
 }
@@ -238,13 +238,13 @@ func TestForgetInstance(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		o := b.hub.Operator()
 		present := b.hub.fleet.Instances()[0].Name
-		require.ErrorIs(t, o.ForgetInstance(t.Context(), present), ErrInstancePresent)
-		require.ErrorIs(t, o.ForgetInstance(t.Context(), "nobody"), ErrInstanceUnknown)
+		require.ErrorIs(t, o.ForgetInstance(t.Context(), present), fleet.ErrPresent)
+		require.ErrorIs(t, o.ForgetInstance(t.Context(), "nobody"), fleet.ErrUnknown)
 
 		report := fleet.Report{Agent: "box", Boot: 1, Seq: 1, Instances: []fleet.InstanceReport{{Name: "gone", URL: "http://127.0.0.1:1"}}}
 		require.NoError(t, b.hub.fleet.Apply(report))
 		require.NoError(t, o.Pause(t.Context(), queue.StopInstance("gone")))
-		require.ErrorIs(t, o.ForgetInstance(t.Context(), "gone"), ErrInstancePresent, "its agent reports it")
+		require.ErrorIs(t, o.ForgetInstance(t.Context(), "gone"), fleet.ErrPresent, "its agent reports it")
 		b.hub.fleet.AgentLeft("box", 1, "")
 		require.NoError(t, o.ForgetInstance(t.Context(), "gone"))
 		_, known := b.hub.fleet.Instance("gone")
@@ -254,6 +254,6 @@ func TestForgetInstance(t *testing.T) {
 
 		must(b.hub.queue.SetStop(t.Context(), queue.StopInstance("long ago"), true))(t)
 		require.NoError(t, o.ForgetInstance(t.Context(), "long ago"), "only its pause is left")
-		require.ErrorIs(t, o.ForgetInstance(t.Context(), "long ago"), ErrInstanceUnknown)
+		require.ErrorIs(t, o.ForgetInstance(t.Context(), "long ago"), fleet.ErrUnknown)
 	})
 }

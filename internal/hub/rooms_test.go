@@ -13,5 +13,5 @@ func init() {
 		all := mount.New(h)
 		return hub.Rooms{Server: all.Server, AwaitingBuild: all.ComfyUI.AwaitingBuild, RememberCalls: all.ComfyUI.RememberCalls, KeepAlive: all.A1111.KeepAlive}
 	}
-	hub.InstancesJSON = ops.InstancesJSON
+	hub.InstancesJSON = func(h *hub.Hub) []byte { return ops.InstancesJSON(h.Operator().Instances()) }
 }

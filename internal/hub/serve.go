@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/comfyhub/comfyhub/internal/intake"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/submit"
 )
@@ -27,11 +26,6 @@ func (h *Hub) Submitter() *submit.Submitter { return h.submitter }
 
 // Canceller ends jobs. It is available after the first Start.
 func (h *Hub) Canceller() *submit.Canceller { return h.canceller }
-
-// Shows reports whether the client of a running job is being shown its messages.
-func (h *Hub) Shows(j job.Job) bool {
-	return h.streams.Shows(stream.KeyOf(j.Requester), j.Key)
-}
 
 // Started reports whether the hub can answer requests.
 func (h *Hub) Started() bool { return h.started.Load() }

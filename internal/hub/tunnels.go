@@ -14,9 +14,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/tunnel"
 )
 
-// ErrToken is the error of [Tunnels.Machine] for a token that is not valid.
-var ErrToken = errors.New("hub: the token is not valid")
-
 const (
 	// reportPause is the shortest time between two reports of a machine that are accepted: a
 	// machine that sends without end costs the hub no more than that. Any backlog waits at the
@@ -52,12 +49,12 @@ type machineTunnel struct {
 // cut ends a tunnel.
 func (m *machineTunnel) cut() { _ = m.session.Close() }
 
-// Machine returns the machine that a token belongs to. The error is [ErrToken], or one of
+// Machine returns the machine that a token belongs to. The error is [tunnel.ErrToken] for one that is not valid, or one of
 // Redis.
 func (t *Tunnels) Machine(ctx context.Context, token string) (string, error) {
 	name, ok, err := t.machines.Find(ctx, token)
 	if err == nil && !ok {
-		err = ErrToken
+		err = tunnel.ErrToken
 	}
 	return name, err
 }
@@ -148,12 +145,12 @@ func (t *Tunnels) follow(m *machineTunnel) error {
 	}
 }
 
-// check returns [ErrToken] once a tunnel's token is revoked. While Redis is away the
+// check returns [tunnel.ErrToken] once a tunnel's token is revoked. While Redis is away the
 // tunnel stays.
 func (t *Tunnels) check(m *machineTunnel) error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
-	if _, err := t.Machine(ctx, m.token); errors.Is(err, ErrToken) {
+	if _, err := t.Machine(ctx, m.token); errors.Is(err, tunnel.ErrToken) {
 		return err
 	}
 	return nil

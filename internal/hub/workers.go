@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -35,15 +34,6 @@ const (
 	// workerVersion is the version of ComfyUI that workers are assumed to have while no ComfyUI is
 	// connected.
 	workerVersion = "0.33.0"
-)
-
-var (
-	// ErrNoWorker means that the hub does not know what a worker can run.
-	ErrNoWorker = errors.New("hub: unknown worker")
-	// ErrWorkers means that a machine has too many workers, or that they are too large.
-	ErrWorkers = errors.New("hub: too many workers")
-	// ErrWorkerName means that a worker cannot have this name.
-	ErrWorkerName = fleet.ErrName
 )
 
 // Workers are the programs that fetch their jobs from this hub. They are safe for concurrent use.
@@ -97,7 +87,7 @@ func (s *Workers) sweep() {
 	}
 }
 
-// Find returns the worker of a machine that calls itself id. The error is [ErrNoWorker] if it was
+// Find returns the worker of a machine that calls itself id. The error is [worker.ErrGone] if it was
 // not enlisted, or has not been heard from for too long.
 func (s *Workers) Find(machine, id string) (*worker.Worker, error) {
 	s.mu.Lock()
@@ -105,7 +95,7 @@ func (s *Workers) Find(machine, id string) (*worker.Worker, error) {
 	if w := s.all[fleet.WorkerName(machine, id)]; w != nil && !w.isGone() {
 		return w.Worker, nil
 	}
-	return nil, ErrNoWorker
+	return nil, worker.ErrGone
 }
 
 // Holder returns the worker of a machine that has a job.
@@ -131,7 +121,7 @@ func (w *enlisted) isGone() bool {
 
 // Enlist takes in a worker that can run the node classes in objectInfo, which is the object of GET
 // /object_info. A worker that was enlisted with other classes starts over. The error is
-// [ErrWorkers], [ErrWorkerName], [worker.ErrHolds] or one of the disk.
+// [worker.ErrTooMany], [worker.ErrHolds], [fleet.ErrName] or one of the disk.
 func (s *Workers) Enlist(machine, id, device string, objectInfo []byte) (*worker.Worker, error) {
 	return s.enlist(machine, id, device, objectInfo, "")
 }
@@ -152,7 +142,7 @@ func (s *Workers) enlist(machine, id, device string, objectInfo []byte, names st
 	case old != nil && !old.isGone() && !old.Idle():
 		return nil, worker.ErrHolds
 	case !s.room(machine, name, len(objectInfo)):
-		return nil, ErrWorkers
+		return nil, worker.ErrTooMany
 	}
 	info, err := s.library.Parse(objectInfo)
 	if err != nil {

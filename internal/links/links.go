@@ -22,14 +22,8 @@ type File struct {
 	ETag     string
 	Modified time.Time
 	Size     int64 // bytes
-
-	open func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
-}
-
-// Open reads length bytes from offset on.
-func (f File) Open(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-	body, err := f.open(ctx, offset, length)
-	return body, noFile(err)
+	// Open reads length bytes from offset on.
+	Open func(ctx context.Context, offset, length int64) (io.ReadCloser, error)
 }
 
 // noFile adds ErrNoFile to the errors that mean it.
@@ -61,8 +55,9 @@ func (l *Links) File(ctx context.Context, tenant string, ref job.FileRef) (File,
 	}
 	return File{
 		Ref: e.Ref, ETag: e.ETag, Modified: e.Modified, Size: e.Size,
-		open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
-			return l.store.Open(ctx, e, offset, length)
+		Open: func(ctx context.Context, offset, length int64) (io.ReadCloser, error) {
+			body, err := l.store.Open(ctx, e, offset, length)
+			return body, noFile(err)
 		},
 	}, nil
 }

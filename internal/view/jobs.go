@@ -251,6 +251,23 @@ func (s *Jobs) HistoryEntry(ctx context.Context, tenant, id string) (HistoryEntr
 	return s.Queue.HistoryEntry(ctx, tenant, id)
 }
 
+// Packed is what the history has of a job, still packed.
+type Packed interface {
+	// Size is about how many bytes JSON returns.
+	Size() int64
+	// JSON is the entry as it was written.
+	JSON() ([]byte, error)
+}
+
+// Outcome returns what the history has of an ended job. The error may be ErrNoJob: it was removed.
+func (s *Jobs) Outcome(ctx context.Context, j job.Job) (Packed, error) {
+	entry, err := s.Queue.HistoryEntry(ctx, j.Tenant, j.ID)
+	if err == nil && entry.Key != j.Key {
+		err = ErrNoJob
+	}
+	return entry, err
+}
+
 // DeleteHistory removes the entries with these ids; unknown ones are ignored.
 func (s *Jobs) DeleteHistory(ctx context.Context, tenant string, ids []string) error {
 	return s.Queue.DeleteHistory(ctx, tenant, ids)

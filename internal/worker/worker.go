@@ -24,6 +24,8 @@ var (
 	ErrHolds = errors.New("worker: this worker holds a job already: complete it, or wait until its lease ends")
 	// ErrBusy means that a worker makes too many requests at once.
 	ErrBusy = errors.New("worker: too many requests at once")
+	// ErrTooMany means that a machine has too many workers, or that they are too large.
+	ErrTooMany = errors.New("worker: too many of the machine's")
 	// ErrCancelled means that the job is not wanted any more.
 	ErrCancelled = errors.New("worker: the job was cancelled")
 )

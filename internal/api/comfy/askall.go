@@ -14,5 +14,5 @@ type surveys struct{ shared }
 
 // askAll is [api.AskAll] for every connected ComfyUI, the primary first.
 func (s surveys) askAll(ctx context.Context, path string, query url.Values) (good []pyjson.Value, reached bool) {
-	return api.AskAll(ctx, s.hub.Clients(), path, query)
+	return api.AskAll(ctx, s.hub().Instances.Clients(), path, query)
 }

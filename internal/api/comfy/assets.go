@@ -40,7 +40,7 @@ func (s assets) addRoutes(t *api.Router) {
 
 // noAssets refuses, if the version that the hub emulates has assets at all.
 func (s assets) noAssets(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	if !s.hub.Version().AtLeast(0, 17, 0) {
+	if !s.hub().Instances.Version().AtLeast(0, 17, 0) {
 		api.WriteNotFound(w, r) // nor is it at an instance: a newer one would show everybody's
 		return
 	}
@@ -52,7 +52,7 @@ func (s assets) noAssets(w http.ResponseWriter, r *http.Request, _ api.Requester
 }
 
 // onByDefault reports whether the version that the hub emulates has assets without being told.
-func (s assets) onByDefault() bool { return s.hub.Version().AtLeast(0, 38, 0) }
+func (s assets) onByDefault() bool { return s.hub().Instances.Version().AtLeast(0, 38, 0) }
 
 // noAsset is noAssets for routes whose parameter must have a form.
 func (s assets) noAsset(fits func(string) bool) api.Handler {

@@ -45,7 +45,7 @@ func (c *Room) serveKept(from *comfyui.Client, w http.ResponseWriter, r *http.Re
 		!webui.IsHashed(name) && strings.Contains(r.Header.Get("Cache-Control"), "no-cache"):
 		return false
 	}
-	file := c.hub.WebUI().Get(r.Context(), from, asked.Escaped())
+	file := c.hub().WebUI.Get(r.Context(), from, asked.Escaped())
 	if file == nil {
 		return false
 	}
@@ -60,7 +60,7 @@ func (c *Room) serveKept(from *comfyui.Client, w http.ResponseWriter, r *http.Re
 func (c *Room) tellPage(from *comfyui.Client, w http.ResponseWriter) http.ResponseWriter {
 	return &api.LateWriter{ResponseWriter: w, Late: func(header http.Header, status int) {
 		if status == http.StatusOK || status == http.StatusNotModified {
-			c.hub.WebUI().Page(from, header)
+			c.hub().WebUI.Page(from, header)
 		}
 	}}
 }
@@ -81,7 +81,7 @@ func (c *Room) serveBuildFile(w http.ResponseWriter, r *http.Request) {
 	defer tick.Stop()
 	for {
 		reached := false
-		for _, source := range c.hub.PageSources() {
+		for _, source := range c.hub().Instances.PageSources() {
 			resp, err := source.Client.Ask(r.Context(), api.PathOf(r).Escaped(), nil)
 			switch {
 			case err != nil:

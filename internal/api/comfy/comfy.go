@@ -8,13 +8,12 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
 // shared is what all handlers of the room have in common.
 type shared struct {
 	*api.Requests
-	hub *hub.Hub
+	hub func() Core
 }
 
 // Room answers routes of ComfyUI, and what is no route of the hub. Handlers that
@@ -29,10 +28,10 @@ type Room struct {
 	builds buildFiles
 }
 
-// New makes the room of a hub.
-func New(h *hub.Hub, requests *api.Requests) *Room {
-	both := shared{Requests: requests, hub: h}
-	return &Room{shared: both, cancels: &cancels{shared: both, shown: shown{h, &requests.Recent}}}
+// New makes the room of a hub, whose parts core returns.
+func New(core func() Core, requests *api.Requests) *Room {
+	both := shared{Requests: requests, hub: core}
+	return &Room{shared: both, cancels: &cancels{shared: both, shown: shown{core, &requests.Recent}}}
 }
 
 // AddRoutes adds what the room answers to a table of ComfyUI's routes.

@@ -14,17 +14,17 @@ type storedFiles struct{ shared }
 
 // getView answers GET /view.
 func (f storedFiles) getView(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	f.hub.View().ServeView(w, r, a.Tenant, a.Turn())
+	f.hub().View.ServeView(w, r, a.Tenant, a.Turn())
 }
 
 // postUpload answers POST /upload/image.
 func (f storedFiles) postUpload(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	f.refuseUpload(w, r, f.hub.Uploads().ServeImage(w, r, a.Tenant))
+	f.refuseUpload(w, r, f.hub().Uploads.ServeImage(w, r, a.Tenant))
 }
 
 // postMask answers POST /upload/mask.
 func (f storedFiles) postMask(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	f.refuseUpload(w, r, f.hub.Uploads().ServeMask(w, r, a.Tenant, a.Turn()))
+	f.refuseUpload(w, r, f.hub().Uploads.ServeMask(w, r, a.Tenant, a.Turn()))
 }
 
 // refuseUpload answers an upload for which the tenant has no room left. Web UIs

@@ -18,12 +18,12 @@ func (f storedFiles) getFolder(w http.ResponseWriter, r *http.Request, a api.Req
 		api.WriteErrorText(w, http.StatusBadRequest, "Invalid directory type")
 		return
 	}
-	found, err := f.hub.Folders().List(r.Context(), a.Tenant, path[0])
+	found, err := f.hub().Folders.List(r.Context(), a.Tenant, path[0])
 	if err != nil {
 		f.Fail(w, r, err)
 		return
 	}
-	version := f.hub.Version()
+	version := f.hub().Instances.Version()
 	names := pyjson.Array{}
 	for _, name := range found {
 		if strings.HasPrefix(name, ".") && version.AtLeast(0, 5, 0) {

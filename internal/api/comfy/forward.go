@@ -28,9 +28,9 @@ func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	if isPart(r, path) {
 		api.AsPage(w)
 	}
-	client := c.hub.ClientFor(a.Tenant, c.Recent.Clients(a))
+	client := c.hub().Instances.ClientFor(a.Tenant, c.Recent.Clients(a))
 	if isPage(r, path) {
-		client = c.hub.Primary()
+		client = c.hub().Instances.Primary()
 	}
 	switch {
 	case client != nil && c.serveKept(client, w, r, path):
@@ -40,7 +40,7 @@ func (c *Room) Forward(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		c.passCall(client, w, r, a)
 	case isIndex(r, path):
 		writeWaiting(w, r)
-	case needsBuildFile(r, path) && c.hub.Settings().Frontend == "":
+	case needsBuildFile(r, path) && c.hub().Settings.Frontend == "":
 		c.serveBuildFile(w, r)
 	default:
 		api.WriteNotFound(w, r) // no instance has the path
@@ -58,7 +58,7 @@ func (c *Room) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Req
 	held := budget.From(r.Context())
 	held.Relay() // nothing of the body stays here
 	if upgrades(r) {
-		ctx, release, err := c.hub.Streams().Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
+		ctx, release, err := c.hub().Streams.Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
 		if err != nil {
 			refuseSocket(c.Requests, w, err)
 			return
@@ -73,7 +73,7 @@ func (c *Room) passTo(client *comfyui.Client, w http.ResponseWriter, r *http.Req
 	if !api.IsRead(r) {
 		// It can be the upload of a model, of which there are as many kinds as
 		// node packs that have one.
-		defer c.hub.Doubt(client)
+		defer c.hub().Instances.Doubt(client)
 	}
 	client.Forward(w, r, path, aliases, func(w http.ResponseWriter, r *http.Request, err error) {
 		if r.Context().Err() != nil {

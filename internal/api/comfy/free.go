@@ -9,7 +9,7 @@ import (
 )
 
 // postFree answers POST /free. One client must not unload the models that
-// others work with: see hub.FreePolicy.
+// others work with: see config.FreePolicy.
 func (c *Room) postFree(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	v, done, ok := c.ReadJSON(w, r, a, api.SmallBody)
 	if !ok {
@@ -25,7 +25,7 @@ func (c *Room) postFree(w http.ResponseWriter, r *http.Request, a api.Requester,
 	models, _ := o.Get("unload_models")
 	memory, _ := o.Get("free_memory")
 	if python.Bool(models) || python.Bool(memory) {
-		c.hub.Free(r.Context(), a.Tenant, c.Recent.Clients(a), python.Bool(models), python.Bool(memory))
+		c.hub().Instances.Free(r.Context(), a.Tenant, c.Recent.Clients(a), python.Bool(models), python.Bool(memory))
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }

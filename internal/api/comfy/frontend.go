@@ -25,7 +25,7 @@ var fromInstance = [...]string{"extensions", "templates", "docs", "api", "intern
 // serveFrontend answers with a file of the hub's own copy of the web interface
 // and reports whether there is one. Others are left to the primary.
 func (c *Room) serveFrontend(w http.ResponseWriter, r *http.Request, asked aiohttp.Path) bool {
-	folder := c.hub.Settings().Frontend
+	folder := c.hub().Settings.Frontend
 	if folder == "" || !api.IsRead(r) || upgrades(r) {
 		return false
 	}
@@ -33,7 +33,7 @@ func (c *Room) serveFrontend(w http.ResponseWriter, r *http.Request, asked aioht
 	index := name == "" || asked.String() == "/api/"
 	if index {
 		name = "index.html"
-	} else if first, _, _ := strings.Cut(name, "/"); slices.Contains(fromInstance[:], first) && c.hub.Primary() != nil {
+	} else if first, _, _ := strings.Cut(name, "/"); slices.Contains(fromInstance[:], first) && c.hub().Instances.Primary() != nil {
 		return false // while there is no instance those of the build itself are better than none
 	}
 	// A Root, so that no name and no link leads out of the folder.
@@ -58,7 +58,7 @@ func (c *Room) serveFrontend(w http.ResponseWriter, r *http.Request, asked aioht
 		Stamp: fmt.Sprintf("%x-%x", info.ModTime().UnixNano(), info.Size()),
 	}
 	describe := func(header http.Header) { c.describePage(header, asked.Decoded(), name, index) }
-	kept, err := c.hub.WebUI().Local(local, func() ([]byte, error) { return io.ReadAll(io.LimitReader(file, local.Size+1)) })
+	kept, err := c.hub().WebUI.Local(local, func() ([]byte, error) { return io.ReadAll(io.LimitReader(file, local.Size+1)) })
 	if kept != nil {
 		err = kept.Serve(w, r, c.Log(), describe)
 	} else if err == nil {
@@ -124,6 +124,6 @@ func (c *Room) cacheControl(p string) string {
 // storesNothing is the rule since 0.18.0; the hub follows it too while it does
 // not know what it emulates.
 func (c *Room) storesNothing() bool {
-	version := c.hub.Version()
+	version := c.hub().Instances.Version()
 	return !version.Known() || version.AtLeast(0, 18, 0)
 }

@@ -17,17 +17,17 @@ func (f storedFiles) putHeld(w http.ResponseWriter, r *http.Request, a api.Reque
 		api.WriteErrorText(w, http.StatusBadRequest, "Invalid id")
 		return
 	}
-	if f.hub.Held().Has(r.Context(), a.Tenant, path[0]) {
+	if f.hub().Held.Has(r.Context(), a.Tenant, path[0]) {
 		api.WriteJSON(w, http.StatusOK, []byte(`{"status": "cached"}`))
 		return
 	}
-	limit := f.hub.Settings().MaxUpload
+	limit := f.hub().Settings.MaxUpload
 	if r.ContentLength >= limit {
 		api.WriteTooLarge(w, limit, r.ContentLength)
 		return
 	}
 	bounded := http.MaxBytesReader(w, r.Body, limit)
-	err := f.hub.Held().Put(r.Context(), a.Tenant, path[0], bounded)
+	err := f.hub().Held.Put(r.Context(), a.Tenant, path[0], bounded)
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -42,7 +42,7 @@ func (f storedFiles) putHeld(w http.ResponseWriter, r *http.Request, a api.Reque
 // getHeld answers GET /api/etn/image/{id}: a picture that the client has put
 // there, or one that a node has left in its instance's memory.
 func (f storedFiles) getHeld(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	body, kind, size, err := f.hub.Held().Open(r.Context(), a.Tenant, path[0])
+	body, kind, size, err := f.hub().Held.Open(r.Context(), a.Tenant, path[0])
 	if err == nil {
 		writeHeld(w, body, kind, size)
 		return
@@ -51,7 +51,7 @@ func (f storedFiles) getHeld(w http.ResponseWriter, r *http.Request, a api.Reque
 		api.WriteErrorText(w, http.StatusNotFound, "Image not found")
 		return
 	}
-	for _, client := range f.hub.Holders(a.Viewer(), f.Recent.Clients(a), path[0]) {
+	for _, client := range f.hub().Instances.Holders(a.Viewer(), f.Recent.Clients(a), path[0]) {
 		resp, err := client.Ask(r.Context(), files.HeldPath+url.PathEscape(path[0]), nil)
 		if err != nil {
 			continue

@@ -27,7 +27,7 @@ func (l lists) getHistory(w http.ResponseWriter, r *http.Request, a api.Requeste
 		}
 		*field = &n
 	}
-	entries, err := l.hub.Jobs().History(r.Context(), a.Tenant, page)
+	entries, err := l.hub().Jobs.History(r.Context(), a.Tenant, page)
 	if err != nil {
 		l.Fail(w, r, err)
 		return
@@ -40,7 +40,7 @@ func (l lists) getHistory(w http.ResponseWriter, r *http.Request, a api.Requeste
 // getHistoryOf answers GET /history/{id}: {} while the job waits or runs and
 // for unknown ids, never 404; pollers rely on it.
 func (l lists) getHistoryOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	entry, err := l.hub.Jobs().HistoryEntry(r.Context(), a.Tenant, path[0])
+	entry, err := l.hub().Jobs.HistoryEntry(r.Context(), a.Tenant, path[0])
 	if errors.Is(err, view.ErrNoJob) {
 		api.WriteJSON(w, http.StatusOK, []byte("{}"))
 		return
@@ -102,12 +102,12 @@ func (l lists) postHistory(w http.ResponseWriter, r *http.Request, a api.Request
 	}
 	a.SetClient(order.client)
 	if order.clear {
-		if err := l.hub.Jobs().ClearHistory(r.Context(), a.Tenant, l.Recent.Owner(a)); err != nil {
+		if err := l.hub().Jobs.ClearHistory(r.Context(), a.Tenant, l.Recent.Owner(a)); err != nil {
 			l.Fail(w, r, err)
 			return
 		}
 	}
-	if err := l.hub.Jobs().DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
+	if err := l.hub().Jobs.DeleteHistory(r.Context(), a.Tenant, order.delete); err != nil {
 		l.Fail(w, r, err)
 		return
 	}

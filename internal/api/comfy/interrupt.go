@@ -47,11 +47,11 @@ func (c *cancels) postInterrupt(w http.ResponseWriter, r *http.Request, a api.Re
 }
 
 func (c *cancels) interruptNamed(ctx context.Context, a api.Requester, id string) error {
-	j, err := c.hub.Jobs().FindRunning(ctx, a.Tenant, id)
+	j, err := c.hub().Jobs.FindRunning(ctx, a.Tenant, id)
 	if err != nil || j.Key == "" {
 		return err
 	}
-	return c.hub.Canceller().Stop(ctx, j)
+	return c.hub().Canceller.Stop(ctx, j)
 }
 
 // interruptBare stops what an interrupt without an id means: what a delete of
@@ -94,7 +94,7 @@ func (c *cancels) interruptTargets(ctx context.Context, a api.Requester, running
 	cleared := c.lately.cleared(a)
 	targets := slices.DeleteFunc(slices.Clone(running), func(j job.Job) bool { return !slices.Contains(cleared, j.Key) })
 	if named := c.lately.named(a); len(named) > 0 {
-		jobs, err := c.hub.Jobs().Running(ctx, named) // a delete may name those of others
+		jobs, err := c.hub().Jobs.Running(ctx, named) // a delete may name those of others
 		if err != nil {
 			return nil, err
 		}

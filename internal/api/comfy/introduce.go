@@ -76,7 +76,7 @@ func (c *Room) introduce(ctx context.Context, to *comfyui.Client, a api.Requeste
 		if len(n.aliases) == maxIntroduced || len(id) > api.MaxName || !n.names(comfyui.Alias{Client: id}) {
 			continue
 		}
-		alias, ok := c.hub.Introduce(ctx, to, a.Tenant, id)
+		alias, ok := c.hub().Instances.Introduce(ctx, to, a.Tenant, id)
 		if !ok {
 			continue
 		}

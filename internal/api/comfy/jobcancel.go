@@ -70,7 +70,7 @@ func (c *cancels) postJobsCancel(w http.ResponseWriter, r *http.Request, a api.R
 // that they list as running: of several ids a page means its own prompts, of
 // one just that, whosever it is.
 func (c *cancels) cancelJobs(w http.ResponseWriter, r *http.Request, a api.Requester, ids []string) {
-	found, err := c.hub.Jobs().FindLiveAll(r.Context(), a.Tenant, ids)
+	found, err := c.hub().Jobs.FindLiveAll(r.Context(), a.Tenant, ids)
 	if err != nil {
 		c.Fail(w, r, err)
 		return
@@ -94,7 +94,7 @@ func (c *cancels) cancelJob(ctx context.Context, a api.Requester, j job.Job, str
 		return false, nil
 	}
 	if j.State == job.Queued {
-		gone, err := c.hub.Canceller().CancelWaiting(ctx, j)
+		gone, err := c.hub().Canceller.CancelWaiting(ctx, j)
 		if err != nil {
 			return false, err
 		}
@@ -102,7 +102,7 @@ func (c *cancels) cancelJob(ctx context.Context, a api.Requester, j job.Job, str
 			return true, nil
 		}
 		// An instance took it between the look and the cancel.
-		if j, err = c.hub.Jobs().FindRunning(ctx, a.Tenant, j.ID); err != nil || j.Key == "" {
+		if j, err = c.hub().Jobs.FindRunning(ctx, a.Tenant, j.ID); err != nil || j.Key == "" {
 			return false, err
 		}
 	}

@@ -111,7 +111,7 @@ func (l jobLists) getJobs(w http.ResponseWriter, r *http.Request, a api.Requeste
 func (l jobLists) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*jobRow, error) {
 	var rows []*jobRow
 	if q.wants(jobInProgress) || q.wants(jobPending) {
-		live, err := l.hub.Jobs().Live(ctx, a.Tenant)
+		live, err := l.hub().Jobs.Live(ctx, a.Tenant)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (l jobLists) jobRows(ctx context.Context, a api.Requester, q jobQuery) ([]*
 	if !q.wants(jobCompleted) && !q.wants(jobFailed) && !q.wants(jobCancelled) {
 		return rows, nil
 	}
-	ended, err := l.hub.Jobs().Ended(ctx, a.Tenant)
+	ended, err := l.hub().Jobs.Ended(ctx, a.Tenant)
 	if err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func (l jobLists) showJobs(ctx context.Context, rows []*jobRow, q jobQuery) (pyj
 		}
 		summary := row.parsed()
 		if !row.whole {
-			entry, err := l.hub.Jobs().HistoryEntry(ctx, row.job.Tenant, row.job.ID)
+			entry, err := l.hub().Jobs.HistoryEntry(ctx, row.job.Tenant, row.job.ID)
 			if errors.Is(err, view.ErrNoJob) {
 				continue // deleted just now
 			}
@@ -215,7 +215,7 @@ func (l jobLists) liveBodies(ctx context.Context, rows []*jobRow) (map[string]jo
 			keys = append(keys, r.job.Key)
 		}
 	}
-	bodies, ended, err := l.hub.Jobs().Bodies(ctx, keys)
+	bodies, ended, err := l.hub().Jobs.Bodies(ctx, keys)
 	for _, r := range rows {
 		if _, ok := bodies[r.job.Key]; ok || r.job.State.Ended() {
 			continue
@@ -267,7 +267,7 @@ func endedJob(j job.Job, summary *pyjson.Object) *pyjson.Object {
 // getJob answers GET /api/jobs/{id}: a job with its graph, an ended one with its outputs,
 // too.
 func (l jobLists) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := l.hub.Jobs().Look(r.Context(), a.Tenant, path[0])
+	j, err := l.hub().Jobs.Look(r.Context(), a.Tenant, path[0])
 	if errors.Is(err, view.ErrNoJob) {
 		api.WriteErrorText(w, http.StatusNotFound, "Job not found")
 		return

@@ -14,7 +14,7 @@ import (
 // writeKnown answers a call that no instance answers with the last answer that is known and
 // whose owner counts, else with empty, which has the shape that the web UI reads.
 func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string, counts func(owner string) bool) {
-	body, ok := s.hub.LastKnown().Last(r.Context(), knownPath(r), counts)
+	body, ok := s.hub().LastKnown.Last(r.Context(), knownPath(r), counts)
 	if !ok {
 		body = []byte(empty)
 	}
@@ -24,7 +24,7 @@ func (s surveys) writeKnown(w http.ResponseWriter, r *http.Request, empty string
 
 // isKnown reports whether there is a last answer to a call, for writeKnown.
 func (s surveys) isKnown(r *http.Request, counts func(owner string) bool) bool {
-	return s.hub.LastKnown().Has(r.Context(), knownPath(r), counts)
+	return s.hub().LastKnown.Has(r.Context(), knownPath(r), counts)
 }
 
 // merged asks for an answer that the hub makes of those of many instances.
@@ -33,7 +33,7 @@ func (s surveys) merged(ask api.Handler) api.Handler { return s.whenUp(madeHere,
 // told is getKnown for a list that is empty for as long as no instance is there.
 func (s surveys) told(empty string) api.Handler {
 	// Asked at each call: routes are made before the hub has its parts.
-	mayTell := func(owner string) bool { return s.hub.MayTellPage(owner) }
+	mayTell := func(owner string) bool { return s.hub().Instances.MayTellPage(owner) }
 	return s.whenUp(mayTell, s.getKnown(empty))
 }
 
@@ -41,8 +41,8 @@ func (s surveys) told(empty string) api.Handler {
 // is no last answer that counts: an empty list would be taken for the truth.
 func (s surveys) whenUp(counts func(owner string) bool, ask api.Handler) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, values []string) {
-		if len(s.hub.Clients()) == 0 && !s.isKnown(r, counts) {
-			if err := s.hub.Classes().AwaitServer(r.Context(), a.Share()); err != nil {
+		if len(s.hub().Instances.Clients()) == 0 && !s.isKnown(r, counts) {
+			if err := s.hub().Classes.AwaitServer(r.Context(), a.Share()); err != nil {
 				s.Fail(w, r, err)
 				return
 			}
@@ -65,7 +65,7 @@ func madeHere(owner string) bool { return owner == "" }
 // (404), since the web UI may be newer.
 func (s surveys) getKnown(empty string) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-		for _, source := range s.hub.PageSources() {
+		for _, source := range s.hub().Instances.PageSources() {
 			resp, err := source.Client.Ask(r.Context(), knownPath(r), api.ForwardedQuery(r))
 			if err != nil {
 				if r.Context().Err() != nil {
@@ -83,7 +83,7 @@ func (s surveys) getKnown(empty string) api.Handler {
 				return
 			}
 		}
-		s.writeKnown(w, r, empty, s.hub.MayTellPage)
+		s.writeKnown(w, r, empty, s.hub().Instances.MayTellPage)
 	}
 }
 
@@ -93,8 +93,8 @@ func (s surveys) getKnown(empty string) api.Handler {
 func (s surveys) getSettled(empty string) api.Handler {
 	ask := s.getKnown(empty)
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, values []string) {
-		if primary := s.hub.Primary(); primary != nil {
-			if body, ok := s.hub.LastKnown().Settled(knownPath(r), primary); ok {
+		if primary := s.hub().Instances.Primary(); primary != nil {
+			if body, ok := s.hub().LastKnown.Settled(knownPath(r), primary); ok {
 				api.WriteJSON(w, http.StatusOK, body)
 				return
 			}
@@ -119,7 +119,7 @@ func (s surveys) copyKnown(w http.ResponseWriter, r *http.Request, resp *http.Re
 		// There may be more, which is passed on as it comes.
 		resp.Body = &joined{Reader: io.MultiReader(bytes.NewReader(body), resp.Body), Closer: resp.Body}
 	} else {
-		s.hub.LastKnown().Keep(knownPath(r), slices.Clip(body), empty, by.Owner, by.Client)
+		s.hub().LastKnown.Keep(knownPath(r), slices.Clip(body), empty, by.Owner, by.Client)
 		resp.Body.Close()
 		resp.Body = io.NopCloser(bytes.NewReader(body))
 	}

@@ -103,7 +103,7 @@ func (l *listing) tuples(ctx context.Context, jobs []job.Job) error {
 	count := 0
 	var tuple []byte
 	l.text("[")
-	err := l.hub.Jobs().EachBody(ctx, l.tenant, keys, func(stored view.StoredBody) error {
+	err := l.hub().Jobs.EachBody(ctx, l.tenant, keys, func(stored view.StoredBody) error {
 		release, err := l.Intake.Reserve(ctx, l.share, 3*stored.Size())
 		if err != nil {
 			return err

@@ -22,10 +22,10 @@ type instanceLogs struct{ shared }
 // prompts.
 func (l instanceLogs) getLogs(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	raw := api.PathOf(r).String() == "/internal/logs/raw"
-	instances := l.hub.Operator().Instances()
-	switch whole := l.hub.Insight().SeesAll(a.Viewer()); {
+	instances := l.hub().Fleet.Instances()
+	switch whole := l.hub().Insight.SeesAll(a.Viewer()); {
 	case whole && len(instances) == 1:
-		if client := l.hub.ClientOf(instances[0].Name); client != nil {
+		if client := l.hub().Instances.ClientOf(instances[0].Name); client != nil {
 			client.Forward(w, r, api.PathOf(r), nil, func(w http.ResponseWriter, r *http.Request, _ error) {
 				if r.Context().Err() == nil {
 					api.WriteNoInstance(w)
@@ -50,7 +50,7 @@ func (l instanceLogs) allLogs(ctx context.Context, instances []fleet.Instance) (
 	answers := make([]*pyjson.Object, len(instances))
 	var wait sync.WaitGroup
 	for n, i := range instances {
-		if client := l.hub.ClientOf(i.Name); client != nil {
+		if client := l.hub().Instances.ClientOf(i.Name); client != nil {
 			wait.Go(func() {
 				answer, _ := api.Ask(ctx, client, "/internal/logs/raw", nil)
 				answers[n], _ = answer.(*pyjson.Object)
@@ -104,7 +104,7 @@ func (l instanceLogs) patchLogs(w http.ResponseWriter, r *http.Request, a api.Re
 		return
 	}
 	if client := o.String("clientId"); client != "" {
-		l.hub.Logs().Read(r.Context(), a.Viewer(), client, python.Bool(enabled))
+		l.hub().Logs.Read(r.Context(), a.Viewer(), client, python.Bool(enabled))
 	}
 	api.WriteEmpty(w, http.StatusOK)
 }

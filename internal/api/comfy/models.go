@@ -55,7 +55,7 @@ func (s surveys) getUnion(w http.ResponseWriter, r *http.Request, _ api.Requeste
 // writeListing answers with the union of the fleet's lists, and keeps it.
 func (s surveys) writeListing(w http.ResponseWriter, r *http.Request, list pyjson.Array) {
 	body := pyjson.Marshal(list)
-	s.hub.LastKnown().Keep(knownPath(r), body, "[]", "", nil)
+	s.hub().LastKnown.Keep(knownPath(r), body, "[]", "", nil)
 	api.WriteJSON(w, http.StatusOK, body)
 }
 
@@ -73,7 +73,7 @@ func (s surveys) writeUnlisted(w http.ResponseWriter, r *http.Request, reached b
 // getFromAny answers what only an instance that has a file can tell: the first
 // that does not say 404 answers.
 func (s surveys) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	for _, client := range s.hub.Clients() {
+	for _, client := range s.hub().Instances.Clients() {
 		resp, err := client.Ask(r.Context(), api.PathOf(r).Bare().Escaped(), api.ForwardedQuery(r))
 		if err != nil {
 			continue // another may have it
@@ -89,7 +89,7 @@ func (s surveys) getFromAny(w http.ResponseWriter, r *http.Request, _ api.Reques
 
 // writeNowhere is ComfyUI's answer for a file or folder that nobody has.
 func (s surveys) writeNowhere(w http.ResponseWriter) {
-	if len(s.hub.Clients()) == 0 {
+	if len(s.hub().Instances.Clients()) == 0 {
 		api.WriteNoInstance(w)
 		return
 	}

@@ -11,13 +11,13 @@ import (
 // web UI reads it when it loads, and when a user presses R because there is a
 // new model.
 func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	document, ok := s.hub.Classes().All(r.Context(), a.Tenant)
+	document, ok := s.hub().Classes.All(r.Context(), a.Tenant)
 	if !ok && !s.isKnown(r, madeHere) {
-		if err := s.hub.Classes().Await(r.Context(), a.Share()); err != nil {
+		if err := s.hub().Classes.Await(r.Context(), a.Share()); err != nil {
 			s.Fail(w, r, err)
 			return
 		}
-		document, ok = s.hub.Classes().All(r.Context(), a.Tenant)
+		document, ok = s.hub().Classes.All(r.Context(), a.Tenant)
 	}
 	if !ok {
 		s.writeKnown(w, r, "{}", madeHere)
@@ -28,11 +28,11 @@ func (s surveys) getObjectInfo(w http.ResponseWriter, r *http.Request, a api.Req
 
 // getObjectInfoOf answers GET /object_info/{class}: {} for unknown ones.
 func (s surveys) getObjectInfoOf(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	if err := s.hub.Classes().Await(r.Context(), a.Share()); err != nil {
+	if err := s.hub().Classes.Await(r.Context(), a.Share()); err != nil {
 		s.Fail(w, r, err)
 		return
 	}
-	s.writeDocument(w, r, a, s.hub.Classes().One(r.Context(), a.Tenant, path[0]))
+	s.writeDocument(w, r, a, s.hub().Classes.One(r.Context(), a.Tenant, path[0]))
 }
 
 // writeDocument sends a document. One that is made for the caller, some megabytes, waits

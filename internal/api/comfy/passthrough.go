@@ -13,7 +13,7 @@ import (
 
 // passthrough is the policy for a caller.
 func (c *Room) passthrough(a api.Requester) config.PassthroughPolicy {
-	return c.hub.Settings().PassthroughOf(a.Login)
+	return c.hub().Settings.PassthroughOf(a.Login)
 }
 
 // mayPass reports whether the policy lets a request through, and answers it
@@ -80,8 +80,8 @@ var managerReads = []string{
 // mayManage decides on the calls that change machines, for which the operator has
 // a word of its own: `manager on` opens them whatever passthrough is.
 func (c *Room) mayManage(w http.ResponseWriter, r *http.Request, a api.Requester, asked aiohttp.Path) bool {
-	if c.hub.Settings().Manager && a.MayManage() {
-		c.hub.Audit("request", append(api.Who(a), "action", r.Method+" ComfyUI-Manager")...)
+	if c.hub().Settings.Manager && a.MayManage() {
+		c.Audit("request", append(api.Who(a), "action", r.Method+" ComfyUI-Manager")...)
 		return true
 	}
 	name := strings.TrimPrefix(asked.Bare().String(), "/v2")

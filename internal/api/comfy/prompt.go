@@ -25,7 +25,7 @@ func (p prompts) getPrompt(w http.ResponseWriter, r *http.Request, a api.Request
 	if a.Anonymous() {
 		own.Callers = []string{a.Caller()} // a number may reveal everybody's
 	}
-	total, err := p.hub.Jobs().Count(r.Context(), a.Tenant, own)
+	total, err := p.hub().Jobs.Count(r.Context(), a.Tenant, own)
 	if err != nil {
 		p.Fail(w, r, err)
 		return
@@ -40,7 +40,7 @@ const maxPromptValues = 1_000_000
 
 // postPrompt answers POST /prompt. When it answers 200 the job is safe.
 func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	v, body, ok := p.ReadLargeJSON(w, r, a, intake.Class{Limit: p.hub.Settings().MaxBody, Values: maxPromptValues})
+	v, body, ok := p.ReadLargeJSON(w, r, a, intake.Class{Limit: p.hub().Settings.MaxBody, Values: maxPromptValues})
 	if !ok {
 		return
 	}
@@ -60,7 +60,7 @@ func (p prompts) postPrompt(w http.ResponseWriter, r *http.Request, a api.Reques
 		refuse(err)
 		return
 	}
-	p.hub.Submitter().Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
+	p.hub().Submitter.Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
 		if err != nil {
 			refuse(err)
 		} else {
@@ -112,7 +112,7 @@ func (p prompts) refuse(w http.ResponseWriter, r *http.Request, a api.Requester,
 	}
 	// ComfyUI's counter moves on for these too.
 	if !answer.Numbered && takesNumber(body) {
-		p.hub.Submitter().TakeNumber(r.Context(), a.Tenant)
+		p.hub().Submitter.TakeNumber(r.Context(), a.Tenant)
 	}
 	writeAnswer(w, r, answer)
 }

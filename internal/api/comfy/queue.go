@@ -22,7 +22,7 @@ type lists struct {
 // getQueue answers GET /queue: what runs and what waits, over the whole fleet.
 // The caller's own come first, because scripts look at queue_running[0].
 func (l lists) getQueue(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	jobs, err := l.hub.Jobs().Live(r.Context(), a.Tenant)
+	jobs, err := l.hub().Jobs.Live(r.Context(), a.Tenant)
 	if err != nil {
 		l.Fail(w, r, err)
 		return

@@ -14,7 +14,7 @@ type receipts struct{ shared }
 // fetched notes that the requester was answered with the end of a prompt that it
 // named: its next socket must not be told again.
 func (r receipts) fetched(a api.Requester, e view.HistoryEntry) {
-	r.hub.Ends().Fetched(a.Tenant, r.Recent.Clients(a), []string{e.ID})
+	r.hub().Ends.Fetched(a.Tenant, r.Recent.Clients(a), []string{e.ID})
 }
 
 // listed notes that the requester was answered with the history. Of several clients
@@ -28,5 +28,5 @@ func (r receipts) listed(a api.Requester, entries []view.HistoryEntry) {
 	for _, e := range entries[max(len(entries)-maxFetched, 0):] { // the newest are last
 		ids = append(ids, e.ID)
 	}
-	r.hub.Ends().Fetched(a.Tenant, clients, ids)
+	r.hub().Ends.Fetched(a.Tenant, clients, ids)
 }

@@ -19,6 +19,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
+// Mount makes the room of a hub. It comes from package mount, which imports this one.
+var Mount func(h *hub.Hub) (*api.Server, *Room)
+
 // bench is a room on a hub that has one simulated instance.
 type bench struct {
 	*Room
@@ -41,14 +44,9 @@ func newBenchOn(t testing.TB, redis string) *bench {
 	web := httptest.NewServer(instance.Handler())
 	t.Cleanup(web.Close)
 	h := hub.New(config.Identity{Redis: redis, Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
-	logger := slog.New(slog.DiscardHandler)
-	table := &api.Router{}
-	requests := api.NewRequests(h, func() *slog.Logger { return logger }, table)
-	room := New(h, requests)
-	room.AddRoutes(table)
+	server, room := Mount(h)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	require.NoError(t, h.Start(t.Context(), config.Settings{Instances: []string{web.URL}, Logger: logger}))
-	server := api.NewServer(h, requests, api.Rooms{Own: &api.Router{}, ComfyUI: table, Forward: room.Forward})
+	require.NoError(t, h.Start(t.Context(), config.Settings{Instances: []string{web.URL}, Logger: slog.New(slog.DiscardHandler)}))
 	return &bench{Room: room, t: t, server: server, instance: instance}
 }
 

@@ -5,13 +5,13 @@ import (
 	"strings"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
 // shown tells which running jobs clients see run.
 type shown struct {
-	hub    *hub.Hub
+	hub    func() Core
 	recent *api.RecentClients
 }
 
@@ -20,6 +20,7 @@ type shown struct {
 // ComfyUI the client's others would still wait. The jobs should be all of their
 // clients'; those without a client id count as one client's for each caller.
 func (s shown) of(jobs []job.Job) map[string]bool {
+	streams := s.hub().Streams
 	out, seen, first := map[string]bool{}, map[job.Requester]bool{}, map[job.Requester]job.Job{}
 	for _, j := range jobs {
 		if j.State == job.Queued {
@@ -29,7 +30,7 @@ func (s shown) of(jobs []job.Job) map[string]bool {
 		if j.Client != "" {
 			by.Caller = ""
 		}
-		if s.hub.Shows(j) {
+		if streams.Shows(stream.KeyOf(j.Requester), j.Key) {
 			out[j.Key], seen[by] = true, true
 		}
 		if f, ok := first[by]; !ok || before(j, f) {
@@ -46,7 +47,7 @@ func (s shown) of(jobs []job.Job) map[string]bool {
 
 // sees reports whether the client of a running job sees it run.
 func (s shown) sees(ctx context.Context, j job.Job) (bool, error) {
-	jobs, err := s.hub.Jobs().LiveOf(ctx, j.Tenant, job.Owner{Callers: []string{j.Caller}})
+	jobs, err := s.hub().Jobs.LiveOf(ctx, j.Tenant, job.Owner{Callers: []string{j.Caller}})
 	return s.of(append(jobs, j))[j.Key], err
 }
 
@@ -112,6 +113,6 @@ func (s shown) asListed(a api.Requester, jobs []job.Job) []job.Job {
 // listedRunning is the key of the job that a site with `queue one` lists as
 // running for the requester.
 func (s shown) listedRunning(ctx context.Context, a api.Requester) (string, error) {
-	jobs, err := s.hub.Jobs().Live(ctx, a.Tenant)
+	jobs, err := s.hub().Jobs.Live(ctx, a.Tenant)
 	return s.oneOf(a, jobs), err
 }

@@ -26,8 +26,8 @@ func (c *Room) getSocket(w http.ResponseWriter, r *http.Request, a api.Requester
 		a.Client = hexOf(id)
 	}
 	c.Recent.Note(a, a.Client)
-	c.hub.Ends().TellMissed(r.Context(), stream.KeyOf(a.Requester()))
-	err := c.hub.Streams().Serve(w, r, stream.Ident{Requester: a.Requester(), Network: a.Network, Share: a.Share(), Live: a.Live, Until: a.Until})
+	c.hub().Ends.TellMissed(r.Context(), stream.KeyOf(a.Requester()))
+	err := c.hub().Streams.Serve(w, r, stream.Ident{Requester: a.Requester(), Network: a.Network, Share: a.Share(), Live: a.Live, Until: a.Until})
 	refuseSocket(c.Requests, w, err)
 }
 
@@ -60,7 +60,7 @@ func refuseSocket(q *api.Requests, w http.ResponseWriter, err error) {
 
 // getFeatures answers GET /features.
 func (c *Room) getFeatures(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) {
-	api.WriteJSON(w, http.StatusOK, c.hub.Features())
+	api.WriteJSON(w, http.StatusOK, c.hub().Instances.Features())
 }
 
 // hexOf is an id of 32 hex digits, as ComfyUI mints them.

@@ -40,7 +40,7 @@ func (s surveys) getSystemStats(w http.ResponseWriter, r *http.Request, _ api.Re
 			pyjson.Member{Key: "argv", Value: pyjson.Array{}},
 		)
 	}
-	if version := s.hub.Version(); version.Known() {
+	if version := s.hub().Instances.Version(); version.Known() {
 		system.Set("comfyui_version", pyjson.String(version.String()))
 	}
 	// It belongs to the version: a web UI that fits the oldest server must not

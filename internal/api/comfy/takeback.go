@@ -58,7 +58,7 @@ func (c *cancels) takeBackAll(ctx context.Context, a api.Requester, o order) err
 		}
 	}
 	var err error
-	if t.newest, err = c.hub.Jobs().FindAll(ctx, a.Tenant, o.delete); err != nil {
+	if t.newest, err = c.hub().Jobs.FindAll(ctx, a.Tenant, o.delete); err != nil {
 		return err
 	}
 	for _, id := range o.delete {
@@ -139,7 +139,7 @@ func (t *takeback) find(ctx context.Context, id string) (job.Job, error) {
 		return j, nil
 	}
 	if t.byID == nil { // once for all ids: clients send those of ended jobs by the thousand
-		all, err := t.hub.Jobs().Live(ctx, t.requester.Tenant)
+		all, err := t.hub().Jobs.Live(ctx, t.requester.Tenant)
 		if err != nil {
 			return job.Job{}, err
 		}
@@ -172,7 +172,7 @@ func (t *takeback) nameRunning(ctx context.Context, j job.Job) error {
 		case err != nil:
 			return err
 		case listed != j.Key:
-			return t.hub.Canceller().Stop(ctx, j) // to this caller it was listed as waiting
+			return t.hub().Canceller.Stop(ctx, j) // to this caller it was listed as waiting
 		}
 	}
 	t.lately.name(t.requester, j.Key)
@@ -184,7 +184,7 @@ func (t *takeback) remove(ctx context.Context) error {
 	if len(t.waiting) == 0 {
 		return nil
 	}
-	gone, err := t.hub.Canceller().CancelWaiting(ctx, t.waiting...)
+	gone, err := t.hub().Canceller.CancelWaiting(ctx, t.waiting...)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (t *takeback) remove(ctx context.Context) error {
 	if len(left) == 0 {
 		return nil
 	}
-	taken, err := t.hub.Jobs().Running(ctx, left) // instances took them meanwhile
+	taken, err := t.hub().Jobs.Running(ctx, left) // instances took them meanwhile
 	if err != nil {
 		return err
 	}
@@ -208,14 +208,14 @@ func (t *takeback) remove(ctx context.Context) error {
 // run, and with an entry in the history if the requester's listing says that it runs.
 func (c *cancels) takeBackOrStop(ctx context.Context, a api.Requester, j job.Job, shown bool) error {
 	if shown {
-		return c.hub.Canceller().Stop(ctx, j)
+		return c.hub().Canceller.Stop(ctx, j)
 	}
-	return c.hub.Canceller().Withdraw(ctx, j, !a.QueueOne)
+	return c.hub().Canceller.Withdraw(ctx, j, !a.QueueOne)
 }
 
 // live are the waiting and running jobs of the requester's own.
 func (c *cancels) live(ctx context.Context, a api.Requester) ([]job.Job, error) {
-	return c.hub.Jobs().LiveOf(ctx, a.Tenant, c.Recent.Owner(a))
+	return c.hub().Jobs.LiveOf(ctx, a.Tenant, c.Recent.Owner(a))
 }
 
 // owns reports whether a job is the requester's own.

@@ -161,7 +161,7 @@ func (u userFiles) postUserfile(w http.ResponseWriter, r *http.Request, a api.Re
 	if !ok {
 		return
 	}
-	body, ok := u.Receive(w, r, a, intake.Class{Limit: u.hub.Settings().MaxUpload})
+	body, ok := u.Receive(w, r, a, intake.Class{Limit: u.hub().Settings.MaxUpload})
 	if !ok {
 		return
 	}
@@ -245,7 +245,7 @@ func (u userFiles) writeUserfile(w http.ResponseWriter, r *http.Request, f userd
 // The storage knows one time only, so created is that of the last change.
 func (u userFiles) fileInfo(f userdata.File) *pyjson.Object {
 	at := pyjson.Value(floatSeconds(f.Modified))
-	if u.hub.Version().AtLeast(0, 21, 0) {
+	if u.hub().Instances.Version().AtLeast(0, 21, 0) {
 		at = pyjson.Int(f.Modified.UnixMilli())
 	}
 	return pyjson.NewObject(

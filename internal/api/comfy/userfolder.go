@@ -30,10 +30,10 @@ func (u userFolders) refuseUserdata(w http.ResponseWriter, err error) {
 // only one, or, where the hub keeps several apart, the one that the header
 // Comfy-User names. ok is false for one that is not known.
 func (u userFolders) userFolder(r *http.Request, a api.Requester) (folder userdata.Folder, ok bool, err error) {
-	if !u.hub.Settings().MultiUser {
-		return u.hub.Users().Folder(a.Tenant, userdata.DefaultUser), true, nil
+	if !u.hub().Settings.MultiUser {
+		return u.hub().Users.Folder(a.Tenant, userdata.DefaultUser), true, nil
 	}
 	id := r.Header.Get("Comfy-User")
-	ok, err = u.hub.Users().HasUser(r.Context(), a.Tenant, id)
-	return u.hub.Users().Folder(a.Tenant, id), ok, err
+	ok, err = u.hub().Users.HasUser(r.Context(), a.Tenant, id)
+	return u.hub().Users.Folder(a.Tenant, id), ok, err
 }

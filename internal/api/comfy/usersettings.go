@@ -16,8 +16,8 @@ type userSettings struct{ userFolders }
 // has to ask who is there.
 func (u userSettings) getUsers(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	answer := pyjson.NewObject(pyjson.Member{Key: "storage", Value: pyjson.String("server")})
-	if u.hub.Settings().MultiUser {
-		users, err := u.hub.Users().Users(r.Context(), a.Tenant)
+	if u.hub().Settings.MultiUser {
+		users, err := u.hub().Users.Users(r.Context(), a.Tenant)
 		if err != nil {
 			u.Fail(w, r, err)
 			return
@@ -45,7 +45,7 @@ func (u userSettings) postUsers(w http.ResponseWriter, r *http.Request, a api.Re
 		api.WriteInternalError(w, r)
 		return
 	}
-	id, err := u.hub.Users().AddUser(r.Context(), a.Tenant, string(text))
+	id, err := u.hub().Users.AddUser(r.Context(), a.Tenant, string(text))
 	switch {
 	case errors.Is(err, userdata.ErrDuplicate):
 		api.WriteErrorText(w, http.StatusBadRequest, "Duplicate username.")

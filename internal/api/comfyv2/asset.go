@@ -48,7 +48,7 @@ func (o assets) postAsset(w http.ResponseWriter, r *http.Request, a api.Requeste
 		unfit("The body must be multipart/form-data.")
 		return
 	}
-	arrived, err := o.hub.Uploads().ReceiveAsset(w, r)
+	arrived, err := o.hub().Uploads.ReceiveAsset(w, r)
 	if err != nil {
 		o.refuseUpload(w, r, err)
 		return
@@ -67,7 +67,7 @@ func (o assets) postAsset(w http.ResponseWriter, r *http.Request, a api.Requeste
 		refuse(w, http.StatusConflict, codeHash, "The hash is not that of the bytes that have arrived.")
 		return
 	}
-	asset, created, err := o.hub.Uploads().KeepAsset(r.Context(), a.Tenant, name, arrived)
+	asset, created, err := o.hub().Uploads.KeepAsset(r.Context(), a.Tenant, name, arrived)
 	if err != nil {
 		o.refuseUpload(w, r, err)
 		return
@@ -77,7 +77,7 @@ func (o assets) postAsset(w http.ResponseWriter, r *http.Request, a api.Requeste
 
 // refuseUpload answers an upload that was not taken.
 func (o assets) refuseUpload(w http.ResponseWriter, r *http.Request, err error) {
-	if full, ok := errors.AsType[*files.FullError](o.hub.Uploads().Refuse(w, r, err)); ok {
+	if full, ok := errors.AsType[*files.FullError](o.hub().Uploads.Refuse(w, r, err)); ok {
 		o.Fail(w, r, refusal.OfJobs(refusal.Uploads(full.Limit)))
 	}
 }
@@ -143,7 +143,7 @@ func (o assets) byHash(r *http.Request, a api.Requester, hash string) (files.Ass
 	if !ok {
 		return files.Asset{}, files.ErrNotFound
 	}
-	asset, err := o.hub.Uploads().FindAsset(r.Context(), a.Tenant, id)
+	asset, err := o.hub().Uploads.FindAsset(r.Context(), a.Tenant, id)
 	if err == nil && !strings.EqualFold(asset.Hash, hash) {
 		err = files.ErrNotFound
 	}
@@ -161,7 +161,7 @@ func (o assets) failAsset(w http.ResponseWriter, r *http.Request, err error, cod
 
 // getAsset answers GET /api/v2/assets/{id}, of an upload or of an output.
 func (o assets) getAsset(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	asset, err := o.hub.Uploads().FindAsset(r.Context(), a.Tenant, path[0])
+	asset, err := o.hub().Uploads.FindAsset(r.Context(), a.Tenant, path[0])
 	if err == nil {
 		api.WriteDetail(w, assetValue(a, asset))
 		return
@@ -171,7 +171,7 @@ func (o assets) getAsset(w http.ResponseWriter, r *http.Request, a api.Requester
 		o.failAsset(w, r, err, codeNotFound)
 		return
 	}
-	f, err := o.hub.Links().File(r.Context(), a.Tenant, ref)
+	f, err := o.hub().Links.File(r.Context(), a.Tenant, ref)
 	if err != nil {
 		o.failAsset(w, r, err, codeNotFound)
 		return
@@ -184,7 +184,7 @@ func (o assets) getAsset(w http.ResponseWriter, r *http.Request, a api.Requester
 
 // deleteAsset answers DELETE /api/v2/assets/{id}. Outputs go with their jobs.
 func (o assets) deleteAsset(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	if err := o.hub.Uploads().DeleteAsset(r.Context(), a.Tenant, path[0]); err != nil {
+	if err := o.hub().Uploads.DeleteAsset(r.Context(), a.Tenant, path[0]); err != nil {
 		o.failAsset(w, r, err, codeNotFound)
 		return
 	}
@@ -194,7 +194,7 @@ func (o assets) deleteAsset(w http.ResponseWriter, r *http.Request, a api.Reques
 // getContent answers GET /api/v2/assets/{id}/content, with Range and ETag.
 func (o assets) getContent(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	code := codeNotFound
-	asset, err := o.hub.Uploads().FindAsset(r.Context(), a.Tenant, path[0])
+	asset, err := o.hub().Uploads.FindAsset(r.Context(), a.Tenant, path[0])
 	ref := asset.Ref
 	if errors.Is(err, files.ErrNotFound) {
 		if _, out, ok := readOutputID(path[0]); ok {
@@ -202,7 +202,7 @@ func (o assets) getContent(w http.ResponseWriter, r *http.Request, a api.Request
 		}
 	}
 	if err == nil {
-		err = o.hub.View().ServeFile(w, r, a.Tenant, ref)
+		err = o.hub().View.ServeFile(w, r, a.Tenant, ref)
 	}
 	if errors.Is(err, files.ErrGone) || errors.Is(err, files.ErrChanged) {
 		code, err = codeGone, files.ErrNotFound

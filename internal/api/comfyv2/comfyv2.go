@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -26,7 +25,7 @@ const linkLife = 24 * time.Hour
 // room is what all routes share.
 type room struct {
 	*api.Requests
-	hub *hub.Hub
+	hub func() Core
 }
 
 // jobs answers the routes of jobs that are there, submits the one that makes them, assets those of
@@ -38,8 +37,8 @@ type (
 )
 
 // Routes are the routes of the room.
-func Routes(h *hub.Hub, requests *api.Requests) api.Optional {
-	o := &room{Requests: requests, hub: h}
+func Routes(core func() Core, requests *api.Requests) api.Optional {
+	o := &room{Requests: requests, hub: core}
 	live, kept := jobs{o}, assets{o}
 	in := submits{live}
 	t := &api.Router{}

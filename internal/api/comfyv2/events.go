@@ -11,7 +11,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/view"
 )
 
@@ -44,13 +43,17 @@ func (o jobs) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester,
 		o.failJob(w, r, err)
 		return
 	}
-	ctx, release, err := o.hub.Streams().Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
-	if err != nil {
-		api.Translating(streamsFull, func(w http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) { o.RefuseHeld(w, err) })(w, r, a, path)
-		return
-	}
-	defer release()
-	news, stop := o.hub.Watches().Watch(j.Job)
+	api.Translating(streamsFull, func(held http.ResponseWriter, _ *http.Request, _ api.Requester, _ []string) {
+		if ctx, release, ok := o.Hold(held, r, a); ok {
+			defer release()
+			o.stream(ctx, w, r, a, j)
+		}
+	})(w, r, a, path)
+}
+
+// stream sends the events of a job.
+func (o jobs) stream(ctx context.Context, w http.ResponseWriter, r *http.Request, a api.Requester, j view.JobView) {
+	news, stop := o.hub().Watches.Watch(j.Job)
 	defer stop()
 	e := &jobEvents{jobs: o, a: a, out: api.WriteEvents(w), last: j}
 	defer e.out.Close()
@@ -60,6 +63,7 @@ func (o jobs) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester,
 	tick, look := time.NewTicker(api.EventBeat), time.NewTicker(lookEvery)
 	defer tick.Stop()
 	defer look.Stop()
+	var err error
 	for !e.last.State.Ended() {
 		select {
 		case <-ctx.Done():
@@ -155,7 +159,7 @@ func (e *jobEvents) progress() error {
 	if !ok {
 		return nil
 	}
-	now := e.hub.Insight().Doing(e.last.Job)
+	now := e.hub().Insight.Doing(e.last.Job)
 	p.Set("current_node", text(now.Node))
 	p.Set("current_node_class", text(now.Class))
 	if progressed := string(pyjson.Marshal(p)); progressed != e.progressed {

@@ -11,7 +11,7 @@ import (
 // graphOf is the graph of a job, with the memory to parse it, which release gives back. The error
 // may be hub.ErrNoJob.
 func (o jobs) graphOf(ctx context.Context, a api.Requester, id string) (graph []byte, release func(), err error) {
-	j, err := o.hub.Jobs().Look(ctx, a.Tenant, id)
+	j, err := o.hub().Jobs.Look(ctx, a.Tenant, id)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -54,7 +54,7 @@ func (o jobs) failJob(w http.ResponseWriter, r *http.Request, err error) {
 // find is the requester's newest job of an id. One that was cancelled while it waited is found
 // for some minutes.
 func (o jobs) find(ctx context.Context, a api.Requester, id string) (view.JobView, error) {
-	j, err := o.hub.Insight().Job(ctx, a.Viewer(), id)
+	j, err := o.hub().Insight.Job(ctx, a.Viewer(), id)
 	if err == nil && j.Withdrawn && j.State.Live() { // its run may not have ended yet
 		j = vanished(j)
 	}
@@ -111,7 +111,7 @@ func (o jobs) jobValue(a api.Requester, j view.JobView, outputs pyjson.Array, en
 
 // keptFor is how long a job is kept, as far as that is known.
 func (o jobs) keptFor() time.Duration {
-	if age := o.hub.Settings().HistoryAge; age > 0 {
+	if age := o.hub().Settings.HistoryAge; age > 0 {
 		return age
 	}
 	return linkLife
@@ -174,7 +174,7 @@ func (o jobs) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, pa
 func (o jobs) postCancel(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
 	before, err := o.find(r.Context(), a, path[0])
 	if err == nil {
-		_, err = o.hub.Canceller().Cancel(r.Context(), a.Tenant, path[0])
+		_, err = o.hub().Canceller.Cancel(r.Context(), a.Tenant, path[0])
 	}
 	var now view.JobView
 	if err == nil {

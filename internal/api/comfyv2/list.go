@@ -148,11 +148,11 @@ func (o jobs) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, _
 // all are the requester's jobs. What lives is read before what has ended, so that a job that ends
 // meanwhile is found twice rather than not at all.
 func (o jobs) all(ctx context.Context, a api.Requester) ([]job.Job, error) {
-	live, err := o.hub.Jobs().Live(ctx, a.Tenant)
+	live, err := o.hub().Jobs.Live(ctx, a.Tenant)
 	if err != nil {
 		return nil, err
 	}
-	ended, err := o.hub.Jobs().Ended(ctx, a.Tenant)
+	ended, err := o.hub().Jobs.Ended(ctx, a.Tenant)
 	if err != nil {
 		return nil, err
 	}

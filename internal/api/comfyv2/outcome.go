@@ -40,22 +40,18 @@ type outcome struct {
 
 // outcome reads what has become of an ended job.
 func (o jobs) outcome(ctx context.Context, a api.Requester, j job.Job) (outcome, error) {
-	entry, err := o.hub.Jobs().HistoryEntry(ctx, a.Tenant, j.ID)
-	if errors.Is(err, view.ErrNoJob) || err == nil && entry.Key != j.Key {
+	entry, err := o.hub().Jobs.Outcome(ctx, j)
+	if errors.Is(err, view.ErrNoJob) {
 		return outcome{}, nil // removed from the history
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	release, err := o.Intake.Reserve(ctx, a.Share(), 3*entry.Size())
+	raw, release, err := o.Unpack(ctx, a, entry)
 	if err != nil {
 		return outcome{}, err
 	}
 	defer release()
-	raw, err := entry.JSON()
-	if err != nil {
-		return outcome{}, err
-	}
 	return readOutcome(raw), nil
 }
 
@@ -140,7 +136,7 @@ func (o jobs) outputValues(ctx context.Context, a api.Requester, jobID string, a
 	for n, out := range all {
 		size := int64(0)
 		if n < sized {
-			f, err := o.hub.Links().File(ctx, a.Tenant, out.ref)
+			f, err := o.hub().Links.File(ctx, a.Tenant, out.ref)
 			if err != nil && !errors.Is(err, links.ErrNoFile) {
 				return nil, err
 			}

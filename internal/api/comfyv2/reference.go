@@ -45,7 +45,7 @@ func (o submits) resolve(ctx context.Context, a api.Requester, body *pyjson.Obje
 	}
 	body.Set("workflow", workflow)
 	text := pyjson.Marshal(body) // the graph is bytes from here on
-	if limit := o.hub.Settings().MaxBody; int64(len(text)) >= limit {
+	if limit := o.hub().Settings.MaxBody; int64(len(text)) >= limit {
 		return nil, &problem{
 			status: http.StatusRequestEntityTooLarge, code: codeOf(http.StatusRequestEntityTooLarge),
 			message: "With the names of its assets' files, the workflow has " + strconv.Itoa(len(text)) + " bytes; it must have less than " + strconv.FormatInt(limit, 10) + ".",
@@ -116,7 +116,7 @@ func (r *references) replace(ref *pyjson.Object) pyjson.Value {
 // inputValue is how a node's input names the file of an asset or of an output.
 func (o submits) inputValue(ctx context.Context, a api.Requester, id string) (string, bool, error) {
 	ref := job.FileRef{}
-	asset, err := o.hub.Uploads().FindAsset(ctx, a.Tenant, id)
+	asset, err := o.hub().Uploads.FindAsset(ctx, a.Tenant, id)
 	switch {
 	case err == nil:
 		ref = asset.Ref
@@ -127,7 +127,7 @@ func (o submits) inputValue(ctx context.Context, a api.Requester, id string) (st
 		if !ok {
 			return "", false, nil
 		}
-		f, err := o.hub.Links().File(ctx, a.Tenant, out)
+		f, err := o.hub().Links.File(ctx, a.Tenant, out)
 		if errors.Is(err, links.ErrNoFile) {
 			return "", false, nil
 		}

@@ -29,7 +29,7 @@ const (
 
 // postJob answers POST /api/v2/jobs. When it answers 201 the job is safe.
 func (o submits) postJob(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub.Settings().MaxBody, Values: maxValues})
+	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub().Settings.MaxBody, Values: maxValues})
 	if !ok {
 		return
 	}
@@ -43,7 +43,7 @@ func (o submits) postJob(w http.ResponseWriter, r *http.Request, a api.Requester
 		refuse(err)
 		return
 	}
-	o.hub.Submitter().Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
+	o.hub().Submitter.Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
 		switch {
 		case err != nil:
 			refuse(err)
@@ -86,7 +86,7 @@ func (o submits) submission(r *http.Request, a api.Requester, v pyjson.Value) (s
 		return s, &problem{status: http.StatusBadRequest, code: codeRequest, message: "Idempotency-Key must have 1 to " + strconv.Itoa(maxKey) + " bytes."}
 	}
 	s.ID, s.Once = idOf(a.Tenant, keys[0]), true
-	_, err = o.hub.Insight().Job(r.Context(), a.Viewer(), s.ID)
+	_, err = o.hub().Insight.Job(r.Context(), a.Viewer(), s.ID)
 	if err == nil {
 		return s, errKeyUsed()
 	}

@@ -23,15 +23,17 @@ type API struct {
 	A1111   *sdapi.Room
 }
 
-// New makes the API of a hub, once.
+// New makes the API of a hub, once. The hub has its parts after its first Start, so each room is
+// given a function that returns those that it needs.
 func New(h *hub.Hub) API {
 	table := &api.Router{}
 	requests := api.NewRequests(h, func() *slog.Logger { return h.Settings().Logger }, table)
-	room := comfy.New(h, requests)
+	p := parts{h}
+	room := comfy.New(p.comfy, requests)
 	room.AddRoutes(table)
-	own := ops.Routes(h, requests)
+	own := ops.Routes(p.ops, requests)
 	page.AddRoutes(own)
-	a1111 := sdapi.New(h, requests)
-	server := api.NewServer(h, requests, api.Rooms{Own: own, Optional: slices.Concat([]api.Optional{comfyv2.Routes(h, requests), a1111.Routes()}, plain.Routes(h, requests), pull.Routes(h, requests)), ComfyUI: table, Forward: room.Forward})
+	a1111 := sdapi.New(p.sdapi, requests)
+	server := api.NewServer(h, requests, api.Rooms{Own: own, Optional: slices.Concat([]api.Optional{comfyv2.Routes(p.comfyv2, requests), a1111.Routes()}, plain.Routes(p.plain, requests), pull.Routes(p.pull, requests)), ComfyUI: table, Forward: room.Forward})
 	return API{Server: server, ComfyUI: room, A1111: a1111}
 }

@@ -11,11 +11,11 @@ import (
 
 // getCallbacks answers GET /hub/callbacks?state=waiting|dead.
 func (o *room) getCallbacks(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	list, moment := o.hub.Callbacks().Waiting, "next_attempt_at"
+	list, moment := o.hub().Callbacks.Waiting, "next_attempt_at"
 	switch api.QueryOf(r).Get("state") {
 	case "", "waiting":
 	case "dead":
-		list, moment = o.hub.Callbacks().Dead, "given_up_at"
+		list, moment = o.hub().Callbacks.Dead, "given_up_at"
 	default:
 		api.WriteErrorText(w, http.StatusBadRequest, "state: must be waiting or dead")
 		return
@@ -45,7 +45,7 @@ func (o *room) getCallbacks(w http.ResponseWriter, r *http.Request, a api.Reques
 // getCallbackSecret answers GET /hub/callbacks/secret: what the caller's callbacks are
 // signed with.
 func (o *room) getCallbackSecret(w http.ResponseWriter, _ *http.Request, a api.Requester, _ []string) {
-	secret := o.hub.Callbacks().Secret(a.Tenant)
+	secret := o.hub().Callbacks.Secret(a.Tenant)
 	if secret == "" {
 		api.WriteErrorText(w, http.StatusNotFound, "This hub has no callbacks")
 		return
@@ -55,7 +55,7 @@ func (o *room) getCallbackSecret(w http.ResponseWriter, _ *http.Request, a api.R
 
 // postCallbackReplay answers POST /hub/callbacks/{id}/replay.
 func (o *room) postCallbackReplay(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	err := o.hub.Callbacks().Replay(r.Context(), a.Viewer(), path[0])
+	err := o.hub().Callbacks.Replay(r.Context(), a.Viewer(), path[0])
 	switch {
 	case errors.Is(err, submit.ErrNoCallback) && a.Elsewhere:
 		o.refuseElsewhere(w)

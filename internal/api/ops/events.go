@@ -27,7 +27,7 @@ type dashboard struct{ *room }
 // getEvents answers GET /hub/events with the fleet and the queue as they change. A client
 // that does not read is cut off; one that connects again begins with a snapshot.
 func (o dashboard) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	watcher, err := o.hub.Board().Watch(r.Context(), a.Viewer(), a.Share())
+	watcher, err := o.hub().Board.Watch(r.Context(), a.Viewer(), a.Share())
 	switch {
 	case errors.Is(err, view.ErrTooManyOwnPages):
 		api.WriteError(w, api.Error{
@@ -84,9 +84,9 @@ func (o dashboard) hello(a api.Requester, watcher *view.Watcher) []byte {
 		// Here, an operator may use an operator's commands.
 		pyjson.Member{Key: "commands", Value: pyjson.Bool(a.Operator && a.OperatorsSite)},
 		pyjson.Member{Key: "operators_site", Value: pyjson.Bool(a.OperatorsSite)},
-		pyjson.Member{Key: "operators_at", Value: pyjson.String(o.hub.Settings().OperatorsAt)},
-		pyjson.Member{Key: "open", Value: pyjson.Bool(o.hub.Settings().Open)},
-		pyjson.Member{Key: "version", Value: pyjson.String(o.hub.Release())},
+		pyjson.Member{Key: "operators_at", Value: pyjson.String(o.hub().Settings.OperatorsAt)},
+		pyjson.Member{Key: "open", Value: pyjson.Bool(o.hub().Settings.Open)},
+		pyjson.Member{Key: "version", Value: pyjson.String(o.hub().Release)},
 		pyjson.Member{Key: "now", Value: pyjson.Int(time.Now().UnixMilli())},
 	))
 }

@@ -1,12 +1,10 @@
 package ops
 
 import (
-	"context"
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/view"
 	"github.com/comfyhub/comfyhub/internal/webui/origin"
@@ -14,7 +12,7 @@ import (
 
 // InstancesJSON is the fleet for its operator: GET /hub/instances with the
 // addresses of all instances and the ids of all prompts.
-func InstancesJSON(h *hub.Hub) []byte { return pyjson.Marshal(instanceList(h.Operator().Instances())) }
+func InstancesJSON(all []fleet.Instance) []byte { return pyjson.Marshal(instanceList(all)) }
 
 func instanceList(instances []fleet.Instance) pyjson.Array {
 	list := pyjson.Array{}
@@ -69,12 +67,12 @@ func instanceValue(i fleet.Instance) *pyjson.Object {
 
 // getInstances answers GET /hub/instances.
 func (o *room) getInstances(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	api.WriteListing(w, r, instanceList(o.hub.Insight().Instances(r.Context(), a.Viewer())))
+	api.WriteListing(w, r, instanceList(o.hub().Insight.Instances(r.Context(), a.Viewer())))
 }
 
 // getStats answers GET /hub/stats: the fleet in a few numbers.
 func (o *room) getStats(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	stats, err := o.hub.Insight().Stats(r.Context(), a.Viewer())
+	stats, err := o.hub().Insight.Stats(r.Context(), a.Viewer())
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -82,11 +80,8 @@ func (o *room) getStats(w http.ResponseWriter, r *http.Request, a api.Requester,
 	api.WriteValue(w, statsValue(stats))
 }
 
-// StatsJSON is GET /hub/stats for the operator. Errors are those of Redis.
-func StatsJSON(ctx context.Context, h *hub.Hub) ([]byte, error) {
-	stats, err := h.Operator().Stats(ctx)
-	return pyjson.Marshal(statsValue(stats)), err
-}
+// StatsJSON is GET /hub/stats for the operator.
+func StatsJSON(s view.Stats) []byte { return pyjson.Marshal(statsValue(s)) }
 
 func statsValue(stats view.Stats) *pyjson.Object {
 	states := pyjson.NewObject()

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/view"
@@ -30,13 +29,13 @@ func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 	var jobs []view.JobView
 	switch {
 	case query.Has("id") && a.Operator:
-		jobs, err = o.hub.Operator().JobsWithID(r.Context(), query.Get("id"))
+		jobs, err = o.hub().Operator.JobsWithID(r.Context(), query.Get("id"))
 	case query.Has("id"):
 		jobs, err = o.ownJob(r.Context(), a, query.Get("id"))
 	case whole:
-		jobs, err = o.hub.Insight().Jobs(r.Context(), a.Viewer())
+		jobs, err = o.hub().Insight.Jobs(r.Context(), a.Viewer())
 	default:
-		jobs, err = o.hub.Insight().JobsPage(r.Context(), a.Viewer(), page)
+		jobs, err = o.hub().Insight.JobsPage(r.Context(), a.Viewer(), page)
 	}
 	if err != nil {
 		o.Fail(w, r, err)
@@ -47,7 +46,7 @@ func (o *room) getJobs(w http.ResponseWriter, r *http.Request, a api.Requester, 
 
 // ownJob is the list of the requester's job with an id, empty if there is none.
 func (o *room) ownJob(ctx context.Context, a api.Requester, id string) ([]view.JobView, error) {
-	j, err := o.hub.Insight().Job(ctx, a.Viewer(), id)
+	j, err := o.hub().Insight.Job(ctx, a.Viewer(), id)
 	switch {
 	case errors.Is(err, view.ErrNoJob):
 		return nil, nil
@@ -67,16 +66,16 @@ func jobList(jobs []view.JobView) pyjson.Array {
 
 // JobsJSON is a part of GET /hub/jobs for the operator: everybody's jobs that run and wait, or
 // those with an id. An error that is an [ErrPage] is the caller's, others are those of Redis.
-func JobsJSON(ctx context.Context, h *hub.Hub, query url.Values) ([]byte, error) {
+func JobsJSON(ctx context.Context, o Operator, query url.Values) ([]byte, error) {
 	page, _, err := jobsPage(query)
 	if err != nil {
 		return nil, err
 	}
 	var jobs []view.JobView
 	if query.Has("id") {
-		jobs, err = h.Operator().JobsWithID(ctx, query.Get("id"))
+		jobs, err = o.JobsWithID(ctx, query.Get("id"))
 	} else {
-		jobs, err = h.Operator().Jobs(ctx, page)
+		jobs, err = o.Jobs(ctx, page)
 	}
 	return pyjson.Strict(pyjson.Marshal(jobList(jobs))), err
 }
@@ -110,7 +109,7 @@ func jobsPage(query url.Values) (p view.JobsPage, whole bool, err error) {
 
 // getJob answers GET /hub/jobs/{id}.
 func (o *room) getJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := o.hub.Insight().Job(r.Context(), of(r, a), path[0])
+	j, err := o.hub().Insight.Job(r.Context(), of(r, a), path[0])
 	if err != nil {
 		o.failJob(w, r, err)
 		return
@@ -226,7 +225,7 @@ func (o *room) postJobCancel(w http.ResponseWriter, r *http.Request, a api.Reque
 	if o.ofOthers(w, r, a) {
 		return
 	}
-	cancelled, err := o.hub.Canceller().Cancel(r.Context(), of(r, a).Tenant, path[0])
+	cancelled, err := o.hub().Canceller.Cancel(r.Context(), of(r, a).Tenant, path[0])
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -249,7 +248,7 @@ func (o *room) postExplain(w http.ResponseWriter, r *http.Request, a api.Request
 		api.WriteErrorText(w, http.StatusBadRequest, "prompt_id is needed as JSON")
 		return
 	}
-	e, err := o.hub.Insight().Explain(r.Context(), of(r, a), ask.PromptID)
+	e, err := o.hub().Insight.Explain(r.Context(), of(r, a), ask.PromptID)
 	if err != nil {
 		o.failJob(w, r, err)
 		return

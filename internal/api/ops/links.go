@@ -36,7 +36,7 @@ func (o *room) postFiles(w http.ResponseWriter, r *http.Request, a api.Requester
 	}
 	expires := time.Now().Add(time.Duration(ask.ExpiresIn) * time.Second)
 	ref := job.FileRef{Type: ask.Type, Subfolder: ask.Subfolder, Filename: ask.Filename}
-	link, err := o.hub.Links().Make(r.Context(), a.Tenant, ref, expires)
+	link, err := o.hub().Links.Make(r.Context(), a.Tenant, ref, expires)
 	switch {
 	case errors.Is(err, links.ErrNoFile):
 		api.WriteErrorText(w, http.StatusNotFound, "File not found")
@@ -53,7 +53,7 @@ func (o *room) postFiles(w http.ResponseWriter, r *http.Request, a api.Requester
 // getFile answers GET /hub/files/{name}?exp=&sig=, with Range and ETag.
 func (o *room) getFile(w http.ResponseWriter, r *http.Request, _ api.Requester, path []string) {
 	q := api.QueryOf(r)
-	f, err := o.hub.Links().Open(r.Context(), path[0], q.Get("exp"), q.Get("sig"))
+	f, err := o.hub().Links.Open(r.Context(), path[0], q.Get("exp"), q.Get("sig"))
 	if err == nil {
 		err = files.ServeContent(w, r, files.Content{
 			ETag: f.ETag, Modified: f.Modified, Size: f.Size, Logger: o.Log(), Open: f.Open,

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -41,7 +41,7 @@ func (o *room) ofOthers(w http.ResponseWriter, r *http.Request, a api.Requester)
 // refuseElsewhere tells an operator in a browser where operators may change something.
 func (o *room) refuseElsewhere(w http.ResponseWriter) {
 	where := "There is none yet: the directive `comfyhub_operators` makes one"
-	if at := o.hub.Settings().OperatorsAt; at != "" {
+	if at := o.hub().Settings.OperatorsAt; at != "" {
 		where = "It is at " + strings.Replace(at, "//:", "//HUB:", 1) + "/hub/"
 	}
 	api.WriteError(w, api.Error{
@@ -67,7 +67,7 @@ func (o *room) refuseOthers(w http.ResponseWriter, a api.Requester) bool {
 type commands struct{ *room }
 
 // command makes the handler of a command for everything, a tenant, or an instance.
-func (o commands) command(do func(*hub.Operator, context.Context, queue.Stop) error) api.Handler {
+func (o commands) command(do func(Operator, context.Context, queue.Stop) error) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 		if o.refuseOthers(w, a) {
 			return
@@ -77,7 +77,7 @@ func (o commands) command(do func(*hub.Operator, context.Context, queue.Stop) er
 			api.WriteErrorText(w, http.StatusBadRequest, err.Error())
 			return
 		}
-		o.told(w, r, do(o.hub.Operator(), r.Context(), stop))
+		o.told(w, r, do(o.hub().Operator, r.Context(), stop))
 	}
 }
 
@@ -117,7 +117,7 @@ func (o commands) postDrain(w http.ResponseWriter, r *http.Request, a api.Reques
 		return
 	}
 	if text == "" {
-		o.told(w, r, o.hub.Operator().Pause(r.Context(), queue.StopInstance(name)))
+		o.told(w, r, o.hub().Operator.Pause(r.Context(), queue.StopInstance(name)))
 		return
 	}
 	seconds, err := strconv.ParseFloat(text, 64)
@@ -125,7 +125,7 @@ func (o commands) postDrain(w http.ResponseWriter, r *http.Request, a api.Reques
 		api.WriteErrorText(w, http.StatusBadRequest, "deadline: want a number of seconds, 30 days at most")
 		return
 	}
-	o.told(w, r, o.hub.Operator().Drain(r.Context(), name, time.Duration(seconds*float64(time.Second))))
+	o.told(w, r, o.hub().Operator.Drain(r.Context(), name, time.Duration(seconds*float64(time.Second))))
 }
 
 // postForget answers POST /hub/forget?instance=NAME.
@@ -138,7 +138,7 @@ func (o commands) postForget(w http.ResponseWriter, r *http.Request, a api.Reque
 		api.WriteErrorText(w, http.StatusBadRequest, "give instance=NAME")
 		return
 	}
-	o.told(w, r, o.hub.Operator().ForgetInstance(r.Context(), name))
+	o.told(w, r, o.hub().Operator.ForgetInstance(r.Context(), name))
 }
 
 // postRestart answers POST /hub/restart?instance=NAME: the instance's agent restarts its
@@ -152,7 +152,7 @@ func (o commands) postRestart(w http.ResponseWriter, r *http.Request, a api.Requ
 		api.WriteErrorText(w, http.StatusBadRequest, "give instance=NAME")
 		return
 	}
-	o.told(w, r, o.hub.Operator().Restart(r.Context(), name))
+	o.told(w, r, o.hub().Operator.Restart(r.Context(), name))
 }
 
 // told answers a command.
@@ -160,9 +160,9 @@ func (o commands) told(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case err == nil:
 		api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "ok", Value: pyjson.Bool(true)}))
-	case errors.Is(err, hub.ErrInstanceUnknown):
+	case errors.Is(err, fleet.ErrUnknown):
 		api.WriteErrorText(w, http.StatusNotFound, "No instance of that name is known")
-	case errors.Is(err, hub.ErrInstancePresent), errors.Is(err, hub.ErrNoRestart):
+	case errors.Is(err, fleet.ErrPresent), errors.Is(err, fleet.ErrNoRestart):
 		api.WriteErrorText(w, http.StatusConflict, err.Error())
 	default:
 		o.Fail(w, r, err)

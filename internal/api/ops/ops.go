@@ -5,20 +5,19 @@ package ops
 
 import (
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
 )
 
 // room answers the routes below /hub.
 type room struct {
 	*api.Requests
-	hub *hub.Hub
+	hub func() Core
 }
 
-// Routes are the routes below /hub, answered by a hub. They exist as written,
+// Routes are the routes below /hub, answered by a hub whose parts core returns. They exist as written,
 // not below /api.
-func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
-	o := &room{Requests: requests, hub: h}
+func Routes(core func() Core, requests *api.Requests) *api.Router {
+	o := &room{Requests: requests, hub: core}
 	d, c, f := dashboard{o}, commands{o}, finder{o}
 	t := &api.Router{}
 	t.Handle("GET /hub/instances", o.getInstances)
@@ -41,8 +40,8 @@ func Routes(h *hub.Hub, requests *api.Requests) *api.Router {
 	t.Handle("GET /hub/trends", d.getTrends)
 	t.Handle("GET /hub/faults", d.getFaults)
 	t.Handle("GET /hub/preview", d.getPreview)
-	t.Handle("POST /hub/pause", c.command((*hub.Operator).Pause))
-	t.Handle("POST /hub/resume", c.command((*hub.Operator).Resume))
+	t.Handle("POST /hub/pause", c.command(Operator.Pause))
+	t.Handle("POST /hub/resume", c.command(Operator.Resume))
 	t.Handle("POST /hub/drain", c.postDrain)
 	t.Handle("POST /hub/forget", c.postForget)
 	t.Handle("POST /hub/restart", c.postRestart)

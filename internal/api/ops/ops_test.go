@@ -1,95 +1,17 @@
 package ops
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/view"
 )
-
-// newServer serves this room alone, on a hub without instances.
-func newServer(t *testing.T, start bool) *api.Server {
-	t.Helper()
-	h := hub.New(config.Identity{Redis: "embedded", Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
-	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	table := &api.Router{}
-	requests := api.NewRequests(h, func() *slog.Logger { return h.Settings().Logger }, table)
-	if start {
-		require.NoError(t, h.Start(t.Context(), config.Settings{Logger: slog.New(slog.DiscardHandler)}))
-	}
-	return api.NewServer(h, requests, api.Rooms{Own: Routes(h, requests), ComfyUI: table})
-}
-
-func ask(t *testing.T, s *api.Server, method, path, body string) (status int, answer string, header http.Header) {
-	t.Helper()
-	w := httptest.NewRecorder()
-	s.Serve(w, httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body)), api.Visitor{IP: "127.0.0.1"})
-	return w.Code, w.Body.String(), w.Header()
-}
-
-func TestAnswersOfAnEmptyHub(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, true)
-	for _, c := range []struct {
-		method, path, body string
-		status             int
-		answer             string
-	}{
-		{"GET", "/hub/instances", "", 200, `[]`},
-		{"GET", "/hub/jobs", "", 200, `[]`},
-		{"GET", "/hub/jobs/none", "", 404, `Job not found`},
-		{"GET", "/hub/stats", "", 200, `"queued": 0, "running": 0, "sockets": 0, "instances": {`},
-		{"GET", "/hub/scale", "", 403, `Only operators may do this`},
-		{"POST", "/hub/jobs/none/cancel", "", 200, `{"cancelled": false}`},
-		{"POST", "/hub/explain", `{"prompt_id": "none"}`, 404, `Job not found`},
-		{"PATCH", "/hub/jobs/none", `{"paused": true}`, 404, `Job not found`},
-		{"PATCH", "/hub/jobs/none", `{"pause": true}`, 400, `want JSON with one or more of`},
-		{"PATCH", "/hub/jobs/none", strings.Repeat(" ", int(api.SmallBody.Limit)+1), 413, ``},
-		{"POST", "/hub/explain", `{}`, 400, `prompt_id is needed`},
-		{"POST", "/hub/explain", `[`, 400, `prompt_id is needed`},
-		{"POST", "/hub/explain", `{"prompt_id": 5}`, 400, `prompt_id is needed`},
-		{"POST", "/hub/explain", strings.Repeat(" ", int(api.SmallBody.Limit)+1), 413, ``},
-		{"POST", "/hub/files", `{"filename": "none.png"}`, 404, `File not found`},
-		{"POST", "/hub/files", `{"filename": "../none.png"}`, 404, `File not found`},
-		{"POST", "/hub/files", `{}`, 400, `filename`},
-		{"POST", "/hub/files", `{"filename": "a.png", "expires_in": 0}`, 400, `1 to 604800`},
-		{"POST", "/hub/files", `{"filename": "a.png", "expires_in": 604801}`, 400, `1 to 604800`},
-		{"POST", "/hub/files", `{"filename": "a.png", "expires_in": "soon"}`, 400, `filename`},
-		{"POST", "/hub/files", strings.Repeat(" ", int(api.SmallBody.Limit)+1), 413, ``},
-		{"GET", "/hub/files/a.png", "", 403, `This link is not valid`},
-		{"GET", fmt.Sprintf("/hub/files/a.png?exp=%d&sig=forged", time.Now().Add(time.Hour).Unix()), "", 403, `This link is not valid`},
-		{"GET", fmt.Sprintf("/hub/files/a.png?exp=%d&sig=forged", time.Now().Add(-time.Hour).Unix()), "", 403, `This link is not valid`},
-		{"GET", "/api/hub/jobs", "", 404, ``}, // below /hub only, never below /api
-	} {
-		status, answer, _ := ask(t, s, c.method, c.path, c.body)
-		require.Equal(t, c.status, status, "%s %s %.40s: %s", c.method, c.path, c.body, answer)
-		require.Contains(t, answer, c.answer, "%s %s", c.method, c.path)
-	}
-}
-
-// A hub that has not started answers "not now", and nothing panics.
-func TestBeforeTheStart(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, false)
-	for _, path := range []string{"/hub/instances", "/hub/jobs", "/hub/jobs/x", "/hub/jobs/x/whole", "/hub/search", "/hub/stats", "/hub/files/a.png"} {
-		status, answer, _ := ask(t, s, "GET", path, "")
-		require.Equal(t, http.StatusServiceUnavailable, status, "%s: %s", path, answer)
-	}
-}
 
 // The shapes are public: their fields, order and kinds.
 func TestShapes(t *testing.T) {

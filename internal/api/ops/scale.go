@@ -4,7 +4,7 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/overflow"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/scale"
 )
@@ -16,7 +16,7 @@ func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester,
 	if o.refuseOthers(w, a) {
 		return
 	}
-	all, err := o.hub.Scale(r.Context())
+	all, err := o.hub().Spare.Scale(r.Context())
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -35,7 +35,7 @@ func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester,
 		api.WriteErrorText(w, http.StatusNotFound, "No class of that name is configured")
 		return
 	}
-	places, err := o.hub.Overflow(r.Context())
+	places, err := o.hub().Spare.Overflow(r.Context())
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -47,7 +47,7 @@ func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester,
 	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "classes", Value: list}, pyjson.Member{Key: "overflow", Value: overflow}))
 }
 
-func overflowValue(s hub.OverflowStatus) *pyjson.Object {
+func overflowValue(s overflow.Status) *pyjson.Object {
 	o := pyjson.NewObject(
 		pyjson.Member{Key: "endpoint", Value: pyjson.String(s.Endpoint)},
 		pyjson.Member{Key: "running", Value: pyjson.Int(int64(s.Running))},

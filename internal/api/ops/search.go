@@ -129,7 +129,7 @@ func (o finder) getSearch(w http.ResponseWriter, r *http.Request, a api.Requeste
 	if l.count {
 		limit = view.MaxSearched
 	}
-	found, err := o.hub.Finder().Search(r.Context(), a.Viewer(), l.Filter, l.cursor, limit)
+	found, err := o.hub().Finder.Search(r.Context(), a.Viewer(), l.Filter, l.cursor, limit)
 	if err != nil {
 		o.failSearch(w, r, err)
 		return
@@ -169,7 +169,7 @@ func (o finder) failSearch(w http.ResponseWriter, r *http.Request, err error) {
 // run or wait, a part at a time.
 func (o finder) postSearchCancel(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	o.actOnFound(w, r, a, []job.State{job.Queued, job.Running}, func(ctx context.Context, j view.JobView) error {
-		return o.hub.Canceller().Stop(ctx, j.Job)
+		return o.hub().Canceller.Stop(ctx, j.Job)
 	})
 }
 
@@ -201,7 +201,7 @@ func (o finder) actOnFound(w http.ResponseWriter, r *http.Request, a api.Request
 		writeDone(w, 0, nil, "")
 		return
 	}
-	found, err := o.hub.Finder().Search(r.Context(), a.Viewer(), l.Filter, l.cursor, min(max(l.limit, 1), maxActedOn))
+	found, err := o.hub().Finder.Search(r.Context(), a.Viewer(), l.Filter, l.cursor, min(max(l.limit, 1), maxActedOn))
 	if err != nil {
 		o.failSearch(w, r, err)
 		return

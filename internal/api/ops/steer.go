@@ -64,7 +64,7 @@ func (o *room) patchJob(w http.ResponseWriter, r *http.Request, a api.Requester,
 		api.WriteErrorText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	err = o.hub.Canceller().Steer(r.Context(), of(r, a).Tenant, path[0], change)
+	err = o.hub().Canceller.Steer(r.Context(), of(r, a).Tenant, path[0], change)
 	switch {
 	case errors.Is(err, submit.ErrNotWaiting):
 		api.WriteErrorText(w, http.StatusConflict, "The job is not waiting: it has been given to an instance, or has ended")

@@ -10,7 +10,7 @@ import (
 
 // getTrends answers GET /hub/trends: how the fleet has done within the last day.
 func (o dashboard) getTrends(w http.ResponseWriter, r *http.Request, _ api.Requester, _ []string) {
-	day, err := o.hub.Figures().Trends(r.Context())
+	day, err := o.hub().Figures.Trends(r.Context())
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -47,7 +47,7 @@ func orNull(n float64) pyjson.Value {
 // getFaults answers GET /hub/faults: what has gone wrong within the last day, the newest
 // first.
 func (o dashboard) getFaults(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	faults, err := o.hub.Figures().Faults(r.Context(), a.Viewer())
+	faults, err := o.hub().Figures.Faults(r.Context(), a.Viewer())
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -70,7 +70,7 @@ func (o dashboard) getFaults(w http.ResponseWriter, r *http.Request, a api.Reque
 // there, if the caller may see it. The first request for a run gets 404: the hub keeps
 // pictures only while somebody asks for them.
 func (o dashboard) getPreview(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	picture, kind, ok := o.hub.Board().Preview(a.Viewer(), api.QueryOf(r).Get("instance"))
+	picture, kind, ok := o.hub().Board.Preview(a.Viewer(), api.QueryOf(r).Get("instance"))
 	w.Header().Set("Cache-Control", "no-store")
 	if !ok {
 		api.WriteErrorText(w, http.StatusNotFound, "There is no preview")

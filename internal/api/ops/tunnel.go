@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"github.com/comfyhub/comfyhub/internal/api"
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
 )
 
@@ -13,9 +12,9 @@ import (
 // token says which machine it is; users have nothing to do with it.
 func (o *room) getTunnel(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	token := tunnel.Token(r)
-	machine, err := o.hub.Tunnels().Machine(r.Context(), token)
+	machine, err := o.hub().Tunnels.Machine(r.Context(), token)
 	switch {
-	case errors.Is(err, hub.ErrToken):
+	case errors.Is(err, tunnel.ErrToken):
 		api.WriteErrorText(w, o.NoteWrongToken(w, a), "The token is not valid. The operator of the hub can issue one: caddy comfyhub-token add NAME")
 		return
 	case err != nil:
@@ -27,5 +26,5 @@ func (o *room) getTunnel(w http.ResponseWriter, r *http.Request, a api.Requester
 		o.Log().Debug("cannot open a tunnel", "machine", machine, "error", err)
 		return
 	}
-	o.hub.Tunnels().Serve(machine, token, session)
+	o.hub().Tunnels.Serve(machine, token, session)
 }

@@ -30,7 +30,7 @@ func (o *room) getUsage(w http.ResponseWriter, r *http.Request, a api.Requester,
 		api.WriteErrorText(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	rows, err := o.hub.Figures().Usage(r.Context(), of(r, a), !q.Has("tenant"), from, to)
+	rows, err := o.hub().Figures.Usage(r.Context(), of(r, a), !q.Has("tenant"), from, to)
 	switch {
 	case errors.Is(err, view.ErrUsageDays):
 		api.WriteErrorText(w, http.StatusBadRequest, "from and to: want days in order, a year at most")

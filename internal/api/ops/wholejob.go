@@ -23,7 +23,7 @@ type prompt struct {
 
 // promptOf reads the prompt of a job, with the memory to parse it, which release gives back.
 func (o finder) promptOf(ctx context.Context, a api.Requester, j job.Job) (p prompt, release func(), err error) {
-	body, entry, err := o.hub.Finder().Prompt(ctx, j)
+	body, entry, err := o.hub().Finder.Prompt(ctx, j)
 	if err != nil {
 		return prompt{}, nil, err
 	}
@@ -52,7 +52,7 @@ func (o finder) promptOf(ctx context.Context, a api.Requester, j job.Job) (p pro
 // getWholeJob answers GET /hub/jobs/{id}/whole: a job with its attempts, its messages, its error and
 // its graph.
 func (o finder) getWholeJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := o.hub.Insight().Job(r.Context(), of(r, a), path[0])
+	j, err := o.hub().Insight.Job(r.Context(), of(r, a), path[0])
 	if err != nil {
 		o.failJob(w, r, err)
 		return
@@ -100,7 +100,7 @@ func (o finder) again(ctx context.Context, a api.Requester, j view.JobView) (id 
 	if err != nil {
 		return "", err
 	}
-	o.hub.Submitter().Submit(ctx, s, func(accepted submit.Accepted, e error) { id, err = accepted.ID, e })
+	o.hub().Submitter.Submit(ctx, s, func(accepted submit.Accepted, e error) { id, err = accepted.ID, e })
 	return id, err
 }
 
@@ -133,7 +133,7 @@ func (o finder) postJobAgain(w http.ResponseWriter, r *http.Request, a api.Reque
 	if o.ofOthers(w, r, a) {
 		return
 	}
-	j, err := o.hub.Insight().Job(r.Context(), of(r, a), path[0])
+	j, err := o.hub().Insight.Job(r.Context(), of(r, a), path[0])
 	if err != nil {
 		o.failJob(w, r, err)
 		return

@@ -58,7 +58,7 @@ func (o *room) getStatus(w http.ResponseWriter, r *http.Request, a api.Requester
 
 // find is the requester's newest job of an id, and what it is shown of it.
 func (o *room) find(ctx context.Context, a api.Requester, id string) (view.JobView, *pyjson.Object, error) {
-	j, err := o.hub.Insight().Job(ctx, a.Viewer(), id)
+	j, err := o.hub().Insight.Job(ctx, a.Viewer(), id)
 	if err != nil {
 		return j, nil, err
 	}
@@ -153,7 +153,7 @@ func (o *room) postCancel(w http.ResponseWriter, r *http.Request, a api.Requeste
 		o.failJob(w, r, err)
 		return
 	}
-	cancelled, err := o.hub.Canceller().Cancel(r.Context(), a.Tenant, path[0])
+	cancelled, err := o.hub().Canceller.Cancel(r.Context(), a.Tenant, path[0])
 	if err != nil {
 		o.Fail(w, r, err)
 		return
@@ -179,10 +179,10 @@ func (o *room) postCancel(w http.ResponseWriter, r *http.Request, a api.Requeste
 // getStats answers GET /stats: the requester's own jobs in a few numbers. Of those that have
 // ended it counts what the history keeps.
 func (o *room) getStats(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	live, err := o.hub.Jobs().Live(r.Context(), a.Tenant)
+	live, err := o.hub().Jobs.Live(r.Context(), a.Tenant)
 	var ended []view.EndedJob
 	if err == nil {
-		ended, err = o.hub.Jobs().Ended(r.Context(), a.Tenant)
+		ended, err = o.hub().Jobs.Ended(r.Context(), a.Tenant)
 	}
 	if err != nil {
 		o.Fail(w, r, err)

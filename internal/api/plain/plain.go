@@ -6,7 +6,6 @@ package plain
 import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/config"
-	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
 // Prefix is where the routes are; aliases are at the root.
@@ -15,13 +14,13 @@ const Prefix = "/hub/v1"
 // room answers the routes of the plain job API.
 type room struct {
 	*api.Requests
-	hub *hub.Hub
+	hub func() Core
 }
 
 // Routes are the routes below Prefix and, unless the settings say otherwise, their
 // aliases at the root.
-func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
-	o := &room{Requests: requests, hub: h}
+func Routes(core func() Core, requests *api.Requests) []api.Optional {
+	o := &room{Requests: requests, hub: core}
 	below, root := &api.Router{}, &api.Router{}
 	both := func(method, path string, handler api.Handler) {
 		below.Handle(method+" "+Prefix+path, api.Translating(problemOf, handler))
@@ -36,7 +35,7 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	below.Handle("GET "+Prefix+"/openapi.json", api.Translating(problemOf, o.getDocument))
 	below.Handle("GET "+Prefix+"/docs", api.Translating(problemOf, o.getDocs))
 	return []api.Optional{
-		{Router: below, On: func() bool { return h.Settings().PlainAPI != config.PlainAPIOff }},
-		{Router: root, On: func() bool { return h.Settings().PlainAPI == config.PlainAPIRoot }, Yields: true},
+		{Router: below, On: func() bool { return core().Settings.PlainAPI != config.PlainAPIOff }},
+		{Router: root, On: func() bool { return core().Settings.PlainAPI == config.PlainAPIRoot }, Yields: true},
 	}
 }

@@ -23,22 +23,18 @@ type outcome struct {
 
 // outcome reads what has become of an ended job.
 func (o *room) outcome(ctx context.Context, a api.Requester, j job.Job) (outcome, error) {
-	entry, err := o.hub.Jobs().HistoryEntry(ctx, a.Tenant, j.ID)
-	if errors.Is(err, view.ErrNoJob) || err == nil && entry.Key != j.Key {
+	entry, err := o.hub().Jobs.Outcome(ctx, j)
+	if errors.Is(err, view.ErrNoJob) {
 		return outcome{}, nil // removed from the history
 	}
 	if err != nil {
 		return outcome{}, err
 	}
-	release, err := o.Intake.Reserve(ctx, a.Share(), 3*entry.Size())
+	raw, release, err := o.Unpack(ctx, a, entry)
 	if err != nil {
 		return outcome{}, err
 	}
 	defer release()
-	raw, err := entry.JSON()
-	if err != nil {
-		return outcome{}, err
-	}
 	return readOutcome(raw, a.Base), nil
 }
 

@@ -24,7 +24,7 @@ func (o *room) converted(ctx context.Context, a api.Requester, body pyjson.Value
 	if !convert.IsSaved(saved) || asked.String("service") == serviceA1111 {
 		return body, func() {}, nil
 	}
-	if err := o.hub.Classes().Await(ctx, a.Share()); err != nil {
+	if err := o.hub().Classes.Await(ctx, a.Share()); err != nil {
 		return nil, nil, errNotNow{err}
 	}
 	limit := 2*len(asked.Raw("workflow")) + 64<<10
@@ -32,7 +32,7 @@ func (o *room) converted(ctx context.Context, a api.Requester, body pyjson.Value
 	if err != nil {
 		return nil, nil, errNotNow{err}
 	}
-	workflow, err := convert.ToAPI(saved, limit, o.hub.Classes().Known)
+	workflow, err := convert.ToAPI(saved, limit, o.hub().Classes.Known)
 	if err != nil {
 		release()
 		return nil, nil, err

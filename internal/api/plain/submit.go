@@ -21,7 +21,7 @@ const maxValues = 1_000_000
 
 // postSubmit answers POST /submit. When it answers 200 the job is safe.
 func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub.Settings().MaxBody, Values: maxValues})
+	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub().Settings.MaxBody, Values: maxValues})
 	if !ok {
 		return
 	}
@@ -61,7 +61,7 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 	}
 	if asked.key != "" {
 		s.ID = idOf(a.Tenant, asked.key)
-		known, err := o.hub.Insight().Job(r.Context(), a.Viewer(), s.ID)
+		known, err := o.hub().Insight.Job(r.Context(), a.Viewer(), s.ID)
 		switch {
 		case err == nil && !known.Withdrawn:
 			api.WriteDetail(w, acceptedValue(known.ID, statusOf(known.State), known.CreatedAt, known.Position, known.ETA))
@@ -71,7 +71,7 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 			return
 		}
 	}
-	o.hub.Submitter().Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
+	o.hub().Submitter.Submit(r.Context(), s, func(accepted submit.Accepted, err error) {
 		if err != nil {
 			refuse(err)
 			return
@@ -85,7 +85,7 @@ func (o *room) postSubmit(w http.ResponseWriter, r *http.Request, a api.Requeste
 // lacksA1111 reports whether an order is for A1111 and the fleet has none.
 func (o *room) lacksA1111(v pyjson.Value) bool {
 	asked, _ := v.(*pyjson.Object)
-	return asked.String("service") == serviceA1111 && o.hub.Classes().Known(a1111.ClassTxt2Img) == nil
+	return asked.String("service") == serviceA1111 && o.hub().Classes.Known(a1111.ClassTxt2Img) == nil
 }
 
 // acceptedValue is the answer to a job that was taken.

@@ -1,7 +1,6 @@
 package plain
 
 import (
-	"context"
 	"errors"
 	"math"
 	"net/http"
@@ -12,7 +11,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
-	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/view"
 )
 
@@ -35,16 +33,6 @@ func waitOf(q url.Values) (time.Duration, bool) {
 	return time.Duration(min(n, maxWait.Seconds()) * float64(time.Second)), true
 }
 
-// hold counts a request that is held open as a socket of its owner. Any error is answered.
-func (o *room) hold(w http.ResponseWriter, r *http.Request, a api.Requester) (ctx context.Context, release func(), ok bool) {
-	ctx, release, err := o.hub.Streams().Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
-	if err != nil {
-		o.RefuseHeld(w, err)
-		return nil, nil, false
-	}
-	return ctx, release, true
-}
-
 // getWait answers GET /wait/{id} once the job has ended, or after the timeout with the job
 // as it is then.
 func (o *room) getWait(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
@@ -62,12 +50,12 @@ func (o *room) getWait(w http.ResponseWriter, r *http.Request, a api.Requester, 
 		api.WriteDetail(w, shown)
 		return
 	}
-	ctx, release, ok := o.hold(w, r, a)
+	ctx, release, ok := o.Hold(w, r, a)
 	if !ok {
 		return
 	}
 	defer release()
-	news, stop := o.hub.Watches().Watch(j.Job)
+	news, stop := o.hub().Watches.Watch(j.Job)
 	defer stop()
 	alarm := time.NewTimer(timeout)
 	defer alarm.Stop()
@@ -112,12 +100,12 @@ func (o *room) getEvents(w http.ResponseWriter, r *http.Request, a api.Requester
 		o.failJob(w, r, err)
 		return
 	}
-	ctx, release, ok := o.hold(w, r, a)
+	ctx, release, ok := o.Hold(w, r, a)
 	if !ok {
 		return
 	}
 	defer release()
-	news, stop := o.hub.Watches().Watch(j.Job)
+	news, stop := o.hub().Watches.Watch(j.Job)
 	defer stop()
 	out := api.WriteEvents(w)
 	defer out.Close()

@@ -29,7 +29,7 @@ const formOverhead = 1 << 20
 
 // holder is the worker that has the job; an error is answered.
 func (o *room) holder(w http.ResponseWriter, r *http.Request, c call) *worker.Worker {
-	one, err := o.hub.Workers().Holder(c.machine, c.id)
+	one, err := o.hub().Workers.Holder(c.machine, c.id)
 	if err != nil {
 		o.refuse(w, r, err)
 		return nil
@@ -96,7 +96,7 @@ func (o *room) postOutput(w http.ResponseWriter, r *http.Request, c call) {
 	}
 	q := api.QueryOf(r)
 	name := q.Get("filename")
-	limit := o.hub.Settings().MaxUpload
+	limit := o.hub().Settings.MaxUpload
 	content := io.Reader(http.MaxBytesReader(w, r.Body, limit))
 	if kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); strings.HasPrefix(kind, "multipart/") {
 		if params["boundary"] == "" {

@@ -72,7 +72,7 @@ func (o *room) getNext(w http.ResponseWriter, r *http.Request, c call) {
 		o.refuse(w, r, err)
 		return
 	}
-	ctx, cancel := o.hub.Workers().Wait(r.Context(), min(wait, maxWait))
+	ctx, cancel := o.hub().Workers.Wait(r.Context(), min(wait, maxWait))
 	defer cancel()
 	job, err := one.Next(ctx, lease)
 	switch {
@@ -100,9 +100,9 @@ func write(w http.ResponseWriter, body []byte) bool {
 func (o *room) workerFor(c call, q url.Values) (*worker.Worker, error) {
 	names := strings.FieldsFunc(q.Get("classes"), func(r rune) bool { return r == ',' || r == ' ' })
 	if len(names) == 0 {
-		return o.hub.Workers().Find(c.machine, workerOf(q))
+		return o.hub().Workers.Find(c.machine, workerOf(q))
 	}
-	return o.hub.Workers().Named(c.machine, workerOf(q), names[:min(len(names), maxClasses)], q.Get("gpu"))
+	return o.hub().Workers.Named(c.machine, workerOf(q), names[:min(len(names), maxClasses)], q.Get("gpu"))
 }
 
 // jobObject is a job as a worker gets it.
@@ -139,9 +139,9 @@ func (o *room) postWorker(w http.ResponseWriter, r *http.Request, c call) {
 	var err error
 	switch {
 	case info.Len() > 0:
-		_, err = o.hub.Workers().Enlist(c.machine, c.id, body.String("gpu"), pyjson.Marshal(info))
+		_, err = o.hub().Workers.Enlist(c.machine, c.id, body.String("gpu"), pyjson.Marshal(info))
 	case len(names) > 0 && len(names) <= maxClasses:
-		_, err = o.hub.Workers().Named(c.machine, c.id, names, body.String("gpu"))
+		_, err = o.hub().Workers.Named(c.machine, c.id, names, body.String("gpu"))
 	default:
 		fail(w, http.StatusBadRequest, "object_info: must be that of the worker's ComfyUI; or classes: up to 500 names of node classes that it runs")
 		return

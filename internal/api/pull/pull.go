@@ -11,7 +11,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/config"
-	"github.com/comfyhub/comfyhub/internal/hub"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
 	"github.com/comfyhub/comfyhub/internal/worker"
@@ -23,7 +23,7 @@ const prefix = "/hub/v1"
 // room answers the routes of workers.
 type room struct {
 	*api.Requests
-	hub *hub.Hub
+	hub func() Core
 }
 
 // handler answers a request of a machine.
@@ -41,8 +41,8 @@ type call struct {
 
 // Routes are the routes below /hub/v1 and, unless the settings say otherwise, their aliases
 // at the root.
-func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
-	o := &room{Requests: requests, hub: h}
+func Routes(core func() Core, requests *api.Requests) []api.Optional {
+	o := &room{Requests: requests, hub: core}
 	below, root := &api.Router{}, &api.Router{}
 	both := func(method, path string, handle handler) {
 		below.HandleOpen(method+" "+prefix+path, o.admit(handle))
@@ -55,8 +55,8 @@ func Routes(h *hub.Hub, requests *api.Requests) []api.Optional {
 	below.HandleOpen("GET "+prefix+inputPath+"*", o.admit(o.getInput))
 	below.HandleOpen("POST "+prefix+"/workers/*", o.admit(o.postWorker))
 	return []api.Optional{
-		{Router: below, On: func() bool { return h.Settings().PlainAPI != config.PlainAPIOff }},
-		{Router: root, On: func() bool { return h.Settings().PlainAPI == config.PlainAPIRoot }, Yields: true},
+		{Router: below, On: func() bool { return core().Settings.PlainAPI != config.PlainAPIOff }},
+		{Router: root, On: func() bool { return core().Settings.PlainAPI == config.PlainAPIRoot }, Yields: true},
 	}
 }
 
@@ -66,9 +66,9 @@ const inputPath = "/job-input/"
 // admit lets machines in that have a token.
 func (o *room) admit(handle handler) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-		machine, err := o.hub.Tunnels().Machine(r.Context(), tunnel.Token(r))
+		machine, err := o.hub().Tunnels.Machine(r.Context(), tunnel.Token(r))
 		switch {
-		case errors.Is(err, hub.ErrToken):
+		case errors.Is(err, tunnel.ErrToken):
 			fail(w, o.NoteWrongToken(w, a), "The token is not valid. The operator of the hub can issue one: caddy comfyhub-token add NAME")
 			return
 		case err != nil:
@@ -106,13 +106,13 @@ func (o *room) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		fail(w, http.StatusConflict, "This machine does not hold the job: its lease has ended, or the job has. Ask for the next one")
 	case errors.Is(err, worker.ErrHolds):
 		fail(w, http.StatusConflict, "This worker holds a job: complete it, or wait until its lease ends. Two programs cannot be one worker")
-	case errors.Is(err, worker.ErrGone), errors.Is(err, hub.ErrNoWorker):
+	case errors.Is(err, worker.ErrGone):
 		fail(w, http.StatusNotFound, "The hub does not know this worker: say what it can run, by POST "+prefix+"/workers/ID or with ?classes= here")
 	case errors.Is(err, worker.ErrBusy):
 		fail(w, http.StatusTooManyRequests, "This worker makes too many requests at once")
-	case errors.Is(err, hub.ErrWorkers):
+	case errors.Is(err, worker.ErrTooMany):
 		fail(w, http.StatusTooManyRequests, "This machine has too many workers, or they can run too much")
-	case errors.Is(err, hub.ErrWorkerName):
+	case errors.Is(err, fleet.ErrName):
 		fail(w, http.StatusBadRequest, "worker_id: "+err.Error())
 	case errors.Is(err, worker.ErrOutput):
 		fail(w, http.StatusBadRequest, worker.Reason(err))

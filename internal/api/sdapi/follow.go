@@ -47,7 +47,7 @@ func (o requests) wait(ctx context.Context, a api.Requester, id string, out *ans
 		j.State = job.Cancelled
 		return j, err
 	}
-	news, stop := o.hub.Watches().Watch(j)
+	news, stop := o.hub().Watches.Watch(j)
 	defer stop()
 	alarm := time.NewTimer(o.quiet)
 	defer alarm.Stop()
@@ -80,7 +80,7 @@ func (o requests) find(ctx context.Context, a api.Requester, id string) (job.Job
 	defer cancel()
 	pauses := retry.New(firstPause, mostPause)
 	for {
-		j, err := o.hub.Jobs().Find(finding, a.Tenant, id)
+		j, err := o.hub().Jobs.Find(finding, a.Tenant, id)
 		if err == nil || finding.Err() != nil {
 			return j, err
 		}
@@ -100,19 +100,15 @@ func (o requests) fail(r *http.Request, out *answerWriter, err error) {
 
 // entry reads what the history has of a job; use must not keep it.
 func (o requests) entry(ctx context.Context, a api.Requester, j job.Job, use func(comfyui.Entry)) error {
-	entry, err := o.hub.Jobs().HistoryEntry(ctx, a.Tenant, j.ID)
+	entry, err := o.hub().Jobs.Outcome(ctx, j)
 	if err != nil {
 		return err
 	}
-	release, err := o.Intake.Reserve(ctx, a.Share(), 3*entry.Size())
+	raw, release, err := o.Unpack(ctx, a, entry)
 	if err != nil {
 		return err
 	}
 	defer release()
-	raw, err := entry.JSON()
-	if err != nil {
-		return err
-	}
 	parsed, _ := comfyui.ParseEntry(raw)
 	use(parsed)
 	return nil
@@ -150,7 +146,7 @@ func (o requests) answer(ctx context.Context, r *http.Request, a api.Requester, 
 func (o requests) pictures(ctx context.Context, a api.Requester, answer a1111.Answer) ([]links.File, error) {
 	var all []links.File
 	for _, p := range answer.Pictures {
-		f, err := o.hub.Links().File(ctx, a.Tenant, job.FileRef{Filename: p.String("filename"), Subfolder: p.String("subfolder"), Type: p.String("type")})
+		f, err := o.hub().Links.File(ctx, a.Tenant, job.FileRef{Filename: p.String("filename"), Subfolder: p.String("subfolder"), Type: p.String("type")})
 		if err != nil {
 			return nil, err
 		}

@@ -99,7 +99,7 @@ func overlaid(a, b pyjson.Value) pyjson.Value {
 // getList answers a route with what all servers have.
 func (o surveys) getList(merge merger) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-		answers, reached := api.AskAll(r.Context(), o.hub.A1111(a.Tenant), api.PathOf(r).Escaped(), nil)
+		answers, reached := api.AskAll(r.Context(), o.hub().Servers.A1111(a.Tenant), api.PathOf(r).Escaped(), nil)
 		switch {
 		case len(answers) > 0:
 			api.WriteDetail(w, merge(answers))
@@ -166,9 +166,9 @@ func (o surveys) postRefresh(path string) api.Handler {
 }
 
 // postMemory answers POST /unload-checkpoint and /reload-checkpoint. One client must not
-// unload the models that others work with, see hub.FreePolicy.
+// unload the models that others work with, see config.FreePolicy.
 func (o surveys) postMemory(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-	if o.hub.Settings().Free == config.FreeAll {
+	if o.hub().Settings.Free == config.FreeAll {
 		o.tellAll(r.Context(), a, api.PathOf(r).Escaped()[len(prefix):])
 	}
 	api.WriteJSON(w, http.StatusOK, []byte("{}"))
@@ -179,12 +179,12 @@ func (o surveys) tellAll(ctx context.Context, a api.Requester, path string) {
 	ctx, cancel := context.WithTimeout(ctx, refreshTimeout)
 	defer cancel()
 	var wait sync.WaitGroup
-	for _, client := range o.hub.A1111(a.Tenant) {
+	for _, client := range o.hub().Servers.A1111(a.Tenant) {
 		wait.Go(func() {
 			if _, err := client.Post(ctx, pathOf(path), nil); err != nil {
 				o.Log().Debug("an instance did not answer", "error", err)
 			}
-			o.hub.Doubt(client)
+			o.hub().Servers.Doubt(client)
 		})
 	}
 	wait.Wait()

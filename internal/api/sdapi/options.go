@@ -18,7 +18,7 @@ import (
 
 // options are the tenant's own, empty if it has set none.
 func (o *Room) options(ctx context.Context, a api.Requester) (*pyjson.Object, error) {
-	return o.hub.Users().Folder(a.Tenant, userdata.DefaultUser).Options(ctx)
+	return o.hub().Users.Folder(a.Tenant, userdata.DefaultUser).Options(ctx)
 }
 
 // failOptions answers a request for which the options cannot be read or stored.
@@ -42,7 +42,7 @@ type settings struct{ *Room }
 // ofServers are the options of all servers, the first one's before others', without what is
 // secret; false if no server answers.
 func (o settings) ofServers(ctx context.Context, a api.Requester) (*pyjson.Object, bool) {
-	answers, _ := api.AskAll(ctx, o.hub.A1111(a.Tenant), pathOf("options"), nil)
+	answers, _ := api.AskAll(ctx, o.hub().Servers.A1111(a.Tenant), pathOf("options"), nil)
 	all := pyjson.NewObject()
 	for _, answer := range answers {
 		one, _ := answer.(*pyjson.Object)
@@ -112,7 +112,7 @@ func (o settings) postOptions(w http.ResponseWriter, r *http.Request, a api.Requ
 		writeProblem(w, http.StatusInternalServerError, problem)
 		return
 	}
-	err = o.hub.Users().Folder(a.Tenant, userdata.DefaultUser).ChangeOptions(r.Context(), func(own *pyjson.Object) { change(own, asked, all) })
+	err = o.hub().Users.Folder(a.Tenant, userdata.DefaultUser).ChangeOptions(r.Context(), func(own *pyjson.Object) { change(own, asked, all) })
 	if err != nil {
 		o.failOptions(w, r, err)
 		return
@@ -157,7 +157,7 @@ func short(name string) string { return strings.ToValidUTF8(name[:min(len(name),
 
 // hasCheckpoint reports whether a server has a checkpoint under a name.
 func (o settings) hasCheckpoint(name string) bool {
-	inputs := o.hub.Classes().Known(a1111.ClassCheckpoint).Object("input").Object("required")
+	inputs := o.hub().Classes.Known(a1111.ClassCheckpoint).Object("input").Object("required")
 	about := inputs.Array(a1111.InputCheckpoint)
 	if len(about) == 0 {
 		return false

@@ -17,7 +17,7 @@ import (
 // jobs are the requester's own jobs of this room: those that run, the one that runs longest
 // first, then those that wait, in their order.
 func (o *Room) jobs(ctx context.Context, a api.Requester) ([]job.Job, error) {
-	own, err := o.hub.Jobs().LiveOf(ctx, a.Tenant, o.Recent.Owner(a))
+	own, err := o.hub().Jobs.LiveOf(ctx, a.Tenant, o.Recent.Owner(a))
 	own = slices.DeleteFunc(own, func(j job.Job) bool { return !strings.HasPrefix(j.ID, idPrefix) })
 	slices.SortFunc(own, func(x, y job.Job) int {
 		switch {
@@ -43,7 +43,7 @@ func (o *Room) server(j job.Job) (*comfyui.Client, url.Values, bool) {
 	if !isRunning(j) || j.Run.Upstream == "" {
 		return nil, nil, false
 	}
-	client := o.hub.ClientOf(j.Run.Instance)
+	client := o.hub().Servers.ClientOf(j.Run.Instance)
 	return client, url.Values{a1111.RunKey: {j.Run.Upstream}}, client != nil
 }
 
@@ -72,7 +72,7 @@ func (o tasks) interrupt(ctx context.Context, j job.Job) error {
 		}
 		o.Log().Debug("an instance does not interrupt a run", "error", err)
 	}
-	return o.hub.Canceller().Stop(ctx, j)
+	return o.hub().Canceller.Stop(ctx, j)
 }
 
 // postSkip answers POST /skip: the requester's job that runs longest goes on with its next

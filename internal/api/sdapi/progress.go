@@ -51,7 +51,7 @@ func (o tasks) progress(ctx context.Context, a api.Requester, j job.Job, skipIma
 // outlook is how far a job is that waits, or has just begun.
 func (o tasks) outlook(ctx context.Context, a api.Requester, j job.Job) *pyjson.Object {
 	eta, text := time.Duration(0), pyjson.Value(pyjson.Null{})
-	if seen, err := o.hub.Insight().Job(ctx, a.Viewer(), j.ID); err == nil && seen.Key == j.Key {
+	if seen, err := o.hub().Insight.Job(ctx, a.Viewer(), j.ID); err == nil && seen.Key == j.Key {
 		eta = max(seen.ETA, 0)
 		if seen.State == job.Queued {
 			text = pyjson.String("Waiting...")
@@ -156,7 +156,7 @@ func (o tasks) isDone(ctx context.Context, a api.Requester, task string) (bool, 
 		return false, nil
 	}
 	own := o.Recent.Owner(a)
-	ended, err := o.hub.Jobs().Ended(ctx, a.Tenant)
+	ended, err := o.hub().Jobs.Ended(ctx, a.Tenant)
 	return slices.ContainsFunc(ended, func(e view.EndedJob) bool {
 		return strings.HasPrefix(e.Job.ID, idPrefix) && taskOf(e.Job.ID) == task && own.Has(e.Job)
 	}), err

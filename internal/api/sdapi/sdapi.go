@@ -15,7 +15,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
-	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
 // prefix is where the routes are.
@@ -25,7 +24,7 @@ const prefix = "/sdapi/v1/"
 // type of their own.
 type Room struct {
 	*api.Requests
-	hub *hub.Hub
+	hub func() Core // the parts of the moment
 	// own are the routes that the hub answers itself.
 	own *api.Router
 	// quiet is how long a request is silent before white space is sent, beat the pause
@@ -39,9 +38,9 @@ const (
 	defaultBeat  = 15 * time.Second
 )
 
-// New makes the room of a hub.
-func New(h *hub.Hub, requests *api.Requests) *Room {
-	return &Room{Requests: requests, hub: h, own: &api.Router{}, quiet: defaultQuiet, beat: defaultBeat}
+// New makes the room of a hub, whose parts core returns.
+func New(core func() Core, requests *api.Requests) *Room {
+	return &Room{Requests: requests, hub: core, own: &api.Router{}, quiet: defaultQuiet, beat: defaultBeat}
 }
 
 // KeepAlive replaces the times after which white space is sent: the first, and the pause
@@ -83,7 +82,7 @@ func (o *Room) Routes() api.Optional {
 			table.Handle(method+" "+below+"**", o.pass) // a server's own errors are for the client to see
 		}
 	}
-	return api.Optional{Router: table, On: func() bool { return !o.hub.Settings().NoA1111API }}
+	return api.Optional{Router: table, On: func() bool { return !o.hub().Settings.NoA1111API }}
 }
 
 // managed are the routes that change a server: restart it, or write models to its disk.
@@ -102,7 +101,7 @@ var harmless = []string{
 // that.
 func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	path := api.PathOf(r)
-	policy := o.hub.Settings().PassthroughOf(a.Login)
+	policy := o.hub().Settings.PassthroughOf(a.Login)
 	switch {
 	case path.Climbs(), o.own.Resembles(path):
 		status := http.StatusNotFound
@@ -113,7 +112,7 @@ func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ [
 		}
 		writeDetail(w, status, http.StatusText(status))
 		return
-	case path.Below(managed...) && !(o.hub.Settings().Manager && a.MayManage()):
+	case path.Below(managed...) && !(o.hub().Settings.Manager && a.MayManage()):
 		writeDetail(w, http.StatusForbidden, "Changing the servers through the hub is switched off. The hub's operator can allow it with `manager on`; an API key needs the scope admin, too.")
 		return
 	case r.Header.Get("Upgrade") != "", policy == config.PassthroughOff, policy == config.PassthroughRead && !(api.IsRead(r) && path.Below(harmless...)):
@@ -137,11 +136,11 @@ func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ [
 // connected.
 func (o *Room) serverOf(r *http.Request, a api.Requester) *comfyui.Client {
 	if own, err := o.jobs(r.Context(), a); err == nil && len(own) > 0 {
-		if client := o.hub.ClientOf(own[0].Run.Instance); client != nil && isRunning(own[0]) {
+		if client := o.hub().Servers.ClientOf(own[0].Run.Instance); client != nil && isRunning(own[0]) {
 			return client
 		}
 	}
-	if servers := o.hub.A1111(a.Tenant); len(servers) > 0 {
+	if servers := o.hub().Servers.A1111(a.Tenant); len(servers) > 0 {
 		return servers[0]
 	}
 	return nil

@@ -13,7 +13,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/refusal"
 	"github.com/comfyhub/comfyhub/internal/retry"
-	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
@@ -26,13 +25,12 @@ type requests struct{ *Room }
 // postRequest answers the route that does a class, once its job has ended.
 func (o requests) postRequest(class string) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
-		if o.hub.Classes().Known(class) == nil {
+		if o.hub().Classes.Known(class) == nil {
 			writeNoServer(w)
 			return
 		}
-		ctx, release, err := o.hub.Streams().Hold(r.Context(), stream.Ident{Requester: a.Requester(), Network: a.Network})
-		if err != nil {
-			o.RefuseHeld(w, err)
+		ctx, release, ok := o.Hold(w, r, a)
+		if !ok {
 			return
 		}
 		defer release()
@@ -49,7 +47,7 @@ func (o requests) postRequest(class string) api.Handler {
 // submit takes a request in. It is gone from memory when submit returns, because the answer
 // may take long. Any error is answered.
 func (o requests) submit(w http.ResponseWriter, r *http.Request, a api.Requester, class string) (request, bool) {
-	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub.Settings().MaxBody, Values: maxValues})
+	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub().Settings.MaxBody, Values: maxValues})
 	if !ok {
 		return request{}, false
 	}
@@ -66,7 +64,7 @@ func (o requests) submit(w http.ResponseWriter, r *http.Request, a api.Requester
 		return request{}, false
 	}
 	accepted := false
-	o.hub.Submitter().Submit(r.Context(), submit.Submission{
+	o.hub().Submitter.Submit(r.Context(), submit.Submission{
 		Requester: a.Requester(), Place: a.Origin(), ID: asked.id, Graph: graph, Extra: []byte("{}"), Priority: api.PriorityOf(r, ""), Band: api.BandOf(r, ""),
 	}, func(_ submit.Accepted, err error) {
 		if accepted = err == nil; !accepted {
@@ -153,7 +151,7 @@ func (o requests) leave(a api.Requester, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	for pauses := retry.New(firstPause, mostPause); ctx.Err() == nil; pauses.Wait(ctx) {
-		_, err := o.hub.Canceller().Cancel(ctx, a.Tenant, id)
+		_, err := o.hub().Canceller.Cancel(ctx, a.Tenant, id)
 		if err == nil {
 			return
 		}

@@ -1,0 +1,51 @@
+package ops
+
+import (
+	"context"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/links"
+	"github.com/comfyhub/comfyhub/internal/overflow"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/scale"
+	"github.com/comfyhub/comfyhub/internal/submit"
+	"github.com/comfyhub/comfyhub/internal/tunnel"
+	"github.com/comfyhub/comfyhub/internal/view"
+)
+
+// Core is what the room needs of a hub.
+type Core struct {
+	Settings *config.Settings
+	// Release is the version of the hub.
+	Release   string
+	Board     *view.Board
+	Figures   *view.Figures
+	Finder    view.Finder
+	Insight   *view.Insight
+	Links     *links.Links
+	Submitter *submit.Submitter
+	Canceller *submit.Canceller
+	Callbacks *submit.Callbacks
+	Operator  Operator
+	Tunnels   interface {
+		Machine(ctx context.Context, token string) (string, error)
+		Serve(machine, token string, session *tunnel.Session)
+	}
+	// Spare are the machines and endpoints that work only when there is much to do.
+	Spare interface {
+		Scale(ctx context.Context) ([]scale.Status, error)
+		Overflow(ctx context.Context) ([]overflow.Status, error)
+	}
+}
+
+// Operator does what operators command.
+type Operator interface {
+	Pause(ctx context.Context, s queue.Stop) error
+	Resume(ctx context.Context, s queue.Stop) error
+	Drain(ctx context.Context, instance string, deadline time.Duration) error
+	ForgetInstance(ctx context.Context, name string) error
+	Restart(ctx context.Context, instance string) error
+	Jobs(ctx context.Context, p view.JobsPage) ([]view.JobView, error)
+	JobsWithID(ctx context.Context, id string) ([]view.JobView, error)
+}
