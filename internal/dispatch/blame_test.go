@@ -83,20 +83,6 @@ func TestBadGraphsOnly(t *testing.T) {
 	})
 }
 
-// An error on an instance that has done well is told at once.
-func TestErrorOfAGoodInstance(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 2)
-		b.connects(2)
-		b.many(brisk, 6)
-		for n := range doubtAfter - 1 {
-			key := b.submit(different(failing, n))
-			b.failure(key)
-			require.Empty(t, b.Job(key).Lost)
-		}
-	})
-}
-
 // An instance that is the only one, or the only one that can run a job, gets jobs however they end,
 // and its errors are told: as with one ComfyUI.
 func TestOnlyServerIsNotSetAside(t *testing.T) {

@@ -217,49 +217,6 @@ func TestReasonsDoNotTellWhereRedisIs(t *testing.T) {
 	}
 }
 
-// A claim whose reply is lost is repeated with the same id. The job runs at once
-// and loses no attempt.
-func TestReplyOfAClaimIsLost(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	direct := must(queue.New(redistest.Open(t, server.URL()), queue.Options{}))
-	var key atomic.Value
-	var losses atomic.Int32
-	proxy := redistest.NewProxy(t, server.Addr(), func() bool {
-		k, _ := key.Load().(string)
-		if k == "" || losses.Load() >= 12 { // more often than a script is resent
-			return false
-		}
-		j, err := direct.Get(t.Context(), k)
-		return err == nil && j.State == job.Leased && losses.Add(1) > 0
-	})
-	db := redistest.Open(t, proxy.URL())
-	b := newDispatching(t, 1, func(_ *dispatching, c *Config) {
-		c.Queue = must(queue.New(db, queue.Options{}))
-	})
-	s := submission(picture)
-	key.Store(s.Key)
-	must(direct.Enqueue(t.Context(), s))
-	j := b.reaches(s.Key, job.Done)
-	require.Positive(t, losses.Load())
-	require.Empty(t, j.Lost)
-	require.Equal(t, 1, j.Attempts)
-	require.Equal(t, 1, b.instances[0].Started())
-}
-
-// A result that went over a lost socket is only made again a few times, because each costs GPU
-// time.
-func TestRerunsAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 1)
-		key := b.submit(strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1))
-		b.record(key, "reruns", queue.MaxReruns-1)
-		b.runs(key)
-		b.instances[0].DropSockets()
-		require.Contains(t, b.failure(key), "went over a socket that was lost")
-	})
-}
-
 // A job that no instance can run does not wait for ever, even if its body cannot be read either.
 func TestUnrunnableJobWithoutABody(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

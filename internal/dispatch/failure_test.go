@@ -1,17 +1,20 @@
 package dispatch
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -204,13 +207,6 @@ func TestOtherProgramsHoldTheMemory(t *testing.T) {
 	})
 }
 
-func TestMemoryOfAnInstance(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		require.EqualValues(t, 4, fleet.InstanceReport{VRAMTotal: 24, OthersMemory: 20}.Memory())
-		require.Zero(t, fleet.InstanceReport{OthersMemory: 20}.Memory())
-	})
-}
-
 // A job is not blamed for the death of a process that somebody ended on purpose: it costs neither
 // an attempt nor a kill. Any other death does.
 func TestDeliberateRestartIsNoKill(t *testing.T) {
@@ -301,4 +297,48 @@ func TestRunOfAnAgentThatRestarts(t *testing.T) {
 		b.fleet.AgentLeft("machine", a.boot, "")
 		require.Equal(t, 15*time.Second, b.reports.Patience("gpu"), "it was found dead")
 	})
+}
+
+// choosy is a Redis that refuses one final state, for a reason that nobody knows.
+type choosy struct {
+	goredis.Hook
+	state string
+	tries atomic.Int32
+}
+
+type oddReply string
+
+func (o oddReply) Error() string { return string(o) }
+func (o oddReply) RedisError()   {}
+
+func (c *choosy) DialHook(next goredis.DialHook) goredis.DialHook { return next }
+
+func (c *choosy) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
+	return func(ctx context.Context, cmd goredis.Cmder) error {
+		// The final state is followed by how long the run took and its entry.
+		if args := cmd.Args(); slices.Contains(args, any(c.state)) {
+			c.tries.Add(1)
+			cmd.SetErr(oddReply("ERR odd"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (c *choosy) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
+	return next
+}
+
+// If the end of a job cannot be written, for a reason nobody has thought of, it is tried a few
+// times. Then the job ends with an error instead of running again and again.
+func TestEndThatCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	c := &choosy{state: string(job.Done)}
+	b := newDispatchingOn(t, redistest.Start(t).URL(), c, 1)
+	key := b.submit(picture)
+	require.Contains(t, b.failure(key), "The hub could not store the end of this prompt.")
+	require.EqualValues(t, 1+maxUnknown, c.tries.Load())
+	require.Equal(t, 1, b.Job(key).Attempts)
+	b.leaves(key)
+	require.Equal(t, []string{"failed"}, b.ends())
 }

@@ -73,10 +73,9 @@ func TestMailboxIsBounded(t *testing.T) {
 	require.Equal(t, []string{"execution_start", "of.another.node", "execution_error"}, got)
 	require.True(t, gap)
 
-	for range 3 {
-		for range 2 * maxMail / len(long) {
-			m.put(text("executed", long)) // all of these stay
-		}
+	executed := text("executed", long)
+	for range 3 * (2 * maxMail / len(long)) {
+		m.put(executed) // all of these stay
 	}
 	require.Len(t, m.events, 3*(2*maxMail/len(long)))
 }

@@ -57,38 +57,30 @@ func TestRecordIsLate(t *testing.T) {
 	})
 }
 
-// A client that cancels need not wait for a record that does not come.
-func TestCancelWhileTheRecordIsLate(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 1)
-		asked := make(chan struct{}, 100)
-		b.instances[0].on("GET /history/", func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
-			asked <- struct{}{}
-			<-r.Context().Done()
-		})
-		key := b.submit(working)
-		b.miss(key)
-		<-asked
-		began := time.Now()
-		must(b.Queue.Cancel(t.Context(), key))
-		b.reaches(key, job.Cancelled)
-		require.Less(t, time.Since(began), 5*time.Second)
-	})
-}
-
-// Nor need it wait for the names of its outputs, for which a hanging instance is asked.
-func TestCancelWhileOutputsAreNamed(t *testing.T) {
-	inBubbles(t, map[string]bool{"while it runs": false, "when it has ended": true}, func(t *testing.T, late bool) {
+// A client that cancels need not wait for an instance that hangs: for the record of its run, for the names of
+// its outputs, or for the outputs.
+func TestCancelWhileTheInstanceHangs(t *testing.T) {
+	type row struct {
+		graph string
+		hangs []string // requests
+		late  bool     // not before the run has ended
+	}
+	inBubbles(t, map[string]row{
+		"its record is late":        {graph: working, hangs: []string{"GET /history/"}},
+		"its outputs are named":     {graph: working, hangs: []string{"GET /view", "HEAD /view"}},
+		"they are named at the end": {graph: working, hangs: []string{"GET /view", "HEAD /view"}, late: true},
+		"its outputs are copied":    {graph: picture, hangs: []string{"GET /view"}},
+	}, func(t *testing.T, c row) {
 		b := newDispatching(t, 1)
 		var hangs atomic.Bool
-		hangs.Store(!late)
-		asked := make(chan struct{}, 100)
+		hangs.Store(!c.late)
 		b.instances[0].on("GET /history/", func(w http.ResponseWriter, r *http.Request, answer http.Handler) {
 			hangs.Store(true)
 			answer.ServeHTTP(w, r)
 		})
-		for _, method := range []string{"GET", "HEAD"} {
-			b.instances[0].on(method+" /view", func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
+		asked := make(chan struct{}, 100)
+		for _, request := range c.hangs {
+			b.instances[0].on(request, func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 				if !hangs.Load() {
 					w.WriteHeader(http.StatusBadGateway)
 					return
@@ -97,13 +89,17 @@ func TestCancelWhileOutputsAreNamed(t *testing.T) {
 				<-r.Context().Done()
 			})
 		}
-		key := b.submit(working)
+		key := b.submit(c.graph)
+		if c.hangs[0] == "GET /history/" {
+			b.miss(key)
+		}
 		<-asked
 		began := time.Now()
 		must(b.Queue.Cancel(t.Context(), key))
 		b.Runs.Cancel(key)
 		b.reaches(key, job.Cancelled)
 		require.Less(t, time.Since(began), 5*time.Second)
+		b.leaves(key)
 	})
 }
 
@@ -216,22 +212,4 @@ type slowBody struct {
 func (b *slowBody) Read(p []byte) (int, error) {
 	b.wait()
 	return b.ReadCloser.Read(p)
-}
-
-// A hub that has lost a run leaves the instance's record of it to the hub that has it.
-func TestLostRunKeepsItsRecord(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 1)
-		key := b.submit(working)
-		b.runs(key)
-		run := b.Job(key).Run
-		must(b.Queue.Adopt(t.Context(), run, "other/1"))
-		b.leaves(key)
-		// On a slow machine the renewal of the lease finds out first, and the run goes on.
-		eventually(t, func() bool { return b.instances[0].Finished() == 1 }, deadline, time.Millisecond)
-		_, found, err := b.Instances.Get(run.Instance).Client.History(t.Context(), run.Upstream)
-		require.NoError(t, err)
-		require.True(t, found)
-		require.Equal(t, job.Running, b.Job(key).State)
-	})
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
@@ -238,48 +239,6 @@ func TestPromptOfSomebodyElse(t *testing.T) {
 	})
 }
 
-// A process that dies while it executes a prompt counts against the prompt.
-func TestInstanceDies(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, queue.MaxKills)
-		key := b.submit(endless)
-		for kills := range queue.MaxKills {
-			var j job.Job
-			eventually(t, func() bool {
-				j = b.Job(key)
-				return j.State == job.Running && j.Kills == kills
-			}, deadline, 10*time.Millisecond)
-			for _, i := range b.instances {
-				if i.name == j.Run.Instance {
-					require.NoError(t, i.web.Listener.Close())
-					i.Kill()
-				}
-			}
-		}
-		require.Contains(t, b.failure(key), "quarantined")
-	})
-}
-
-// A lost socket costs no result. What the client missed is shown from the instance's record, and a
-// run whose results went only over the socket runs again.
-func TestSocketIsLost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 1)
-		until := b.listen()
-		key := b.submit(working)
-		b.runs(key)
-		b.instances[0].DropSockets()
-		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
-		require.Empty(t, b.reaches(key, job.Done).Lost)
-
-		key = b.submit(strings.NewReplacer("SaveImage", "SaveImageWebsocket", `"nonce": 1`, `"nonce": 2`).Replace(working))
-		b.runs(key)
-		b.instances[0].DropSockets()
-		require.Contains(t, b.lost(key), "went over a socket that was lost")
-		require.Equal(t, 1, b.reaches(key, job.Done).Attempts, "the job was not to blame")
-	})
-}
-
 // If the instance has lost its record, one is made from the run's messages, unless some of them
 // were missed.
 func TestRecordIsLost(t *testing.T) {
@@ -300,15 +259,66 @@ func TestRecordIsLost(t *testing.T) {
 	})
 }
 
-// A run whose job another hub has taken over is no longer this hub's concern.
-func TestRunIsTakenOver(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+// monitors makes an instance's connection receive the figures that a custom node sends to every
+// socket, whatever the instance is doing.
+func (b *dispatching) monitors() {
+	conn := b.Instances.Get(b.instances[0].name)
+	done, ended := b.t.Context().Done(), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for tick := time.NewTicker(5 * time.Millisecond); ; {
+			conn.Hear(comfyui.Frame{Data: []byte(`{"type": "crystools.monitor", "data": {"cpu_utilization": 1}}`)})
+			select {
+			case <-tick.C:
+			case <-done:
+				tick.Stop()
+				return
+			}
+		}
+	}()
+	b.t.Cleanup(func() { <-ended })
+}
+
+// The end of a run is noticed even if none of its messages arrives while others do, whatever they
+// are: figures of the machine, or renewals that repeat a cancel.
+func TestEndIsNoticedBesideOtherMessages(t *testing.T) {
+	inBubbles(t, map[string]bool{"monitors": false, "a cancel that is repeated": true}, func(t *testing.T, cancelled bool) {
 		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.Lease = 300 * time.Millisecond })
+		b.connects(1)
+		key := b.submit(map[bool]string{false: working, true: endless}[cancelled])
+		b.runs(key)
+		b.set(func(s *Settings) { s.StallTimeout = 5 * time.Second })
+		b.instances[0].SetFault(sim.Faults{Mute: true})
+		if !cancelled {
+			b.monitors()
+			b.Runs.get(key).mail.put(runEvent{kind: socketDown, err: io.EOF}) // messages were missed
+			b.reaches(key, job.Done)
+			return
+		}
+		must(b.Queue.Cancel(t.Context(), key))
+		b.leaves(key)
+		require.Equal(t, []string{"cancelled"}, b.ends())
+	})
+}
+
+// A run that hangs is interrupted even though the instance keeps sending what it always sends.
+func TestHungRunBesideMonitors(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, 1)
+		b.connects(1)
+		b.monitors()
+		conn := b.Instances.Get(b.instances[0].name)
+		eventually(t, func() bool {
+			return conn.Background.Has(comfyui.Message{Type: "crystools.monitor"})
+		}, deadline, time.Millisecond)
 		key := b.submit(endless)
 		b.runs(key)
-		must(b.Queue.Adopt(t.Context(), b.Job(key).Run, "other/1"))
-		b.leaves(key)
-		require.Empty(t, b.ends())
-		require.Equal(t, job.Running, b.Job(key).State)
+		b.instances[0].SetFault(sim.Faults{Mute: true})
+		b.instances[0].on("POST /interrupt", func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			b.set(func(s *Settings) { s.StallTimeout = time.Minute }) // it may take its time to stop
+			next.ServeHTTP(w, r)
+		})
+		b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
+		require.Contains(t, b.lost(key), "silent for too long")
 	})
 }

@@ -94,8 +94,6 @@ type dispatching struct {
 	// "". record sets a field of the job's record.
 	spoil  func(part, key, value string)
 	record func(key, field string, value any)
-	// another opens the queue as another process would.
-	another func() *queue.Queue
 	// store has the files, in the folder storage.
 	store     *files.Store
 	storage   string
@@ -118,13 +116,15 @@ func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Confi
 	return newDispatchingOn(t, "", nil, count, change...)
 }
 
-// newDispatchingOn is newDispatching with the Redis at a URL, and a hook that sees its
-// commands.
+// newDispatchingOn is newDispatching with the Redis at a URL, "" for the embedded one, and a hook that
+// sees its commands.
 func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, change ...func(*dispatching, *Config)) *dispatching {
 	t.Helper()
 	db := redistest.Embedded(t)
-	if hook != nil {
+	if url != "" {
 		db = redistest.Open(t, url)
+	}
+	if hook != nil {
 		db.Client().AddHook(hook)
 	}
 	b := &dispatching{t: t, storage: filepath.Join(t.TempDir(), "storage"), fleet: fleet.NewRegistry(), settings: Settings{
@@ -142,10 +142,7 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 		require.NoError(t, db.Client().HSet(t.Context(), db.Key("q", "job", key), field, value).Err())
 	}
 	log := slog.New(slog.NewTextHandler(b, nil))
-	b.another = func() *queue.Queue {
-		return must(queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log}))
-	}
-	q := b.another()
+	q := must(queue.New(db, queue.Options{Lease: b.settings.Lease, Logger: log}))
 	connected := comfyui.NewClients()
 	storage := must(files.OpenStorage(t.Context(), b.storage))
 	b.store = files.New(db, storage, files.Options{SpoolDir: t.TempDir(), Logger: log})

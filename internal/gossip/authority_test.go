@@ -28,24 +28,21 @@ func newPair() ed25519.PrivateKey { return NewIdentity().private }
 // hubs are the hubs with these key pairs, of which the first is in use.
 func hubs(t *testing.T, key string, pairs ...ed25519.PrivateKey) *Authority {
 	t.Helper()
-	a, err := NewAuthority(key, func() ([]ed25519.PrivateKey, error) { return pairs, nil })
-	require.NoError(t, err)
+	a := must(NewAuthority(key, func() ([]ed25519.PrivateKey, error) { return pairs, nil }))
 	return a
 }
 
 // dial is the TLS configuration with which hubs call an agent.
 func (a *Authority) dial(t *testing.T, agent Identity) *tls.Config {
 	t.Helper()
-	client, err := a.DialTLS(agent.Key())
-	require.NoError(t, err)
+	client := must(a.DialTLS(agent.Key()))
 	return client
 }
 
 // serveAgent serves as an agent does, and returns the URL.
 func serveAgent(t *testing.T, key string, id Identity, pin *HubPin) string {
 	t.Helper()
-	server, err := ServeTLS(key, id, pin)
-	require.NoError(t, err)
+	server := must(ServeTLS(key, id, pin))
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Proto) }))
 	s.TLS = server
 	s.Config.ErrorLog = newLog(slog.New(slog.DiscardHandler))
@@ -74,8 +71,7 @@ func openPin(t *testing.T, file, given string, log *logtest.Log) *HubPin {
 	if log != nil {
 		logger = slog.New(slog.NewTextHandler(log, nil))
 	}
-	p, err := OpenHubPin(file, given, logger)
-	require.NoError(t, err)
+	p := must(OpenHubPin(file, given, logger))
 	return p
 }
 
@@ -123,9 +119,7 @@ func TestAgentsListenToHubsOnly(t *testing.T) {
 	require.Contains(t, log.String(), "refused a hub whose key is not that of this agent's hubs; if the storage of the hubs was replaced, delete the file or give --hub-key")
 	require.Contains(t, log.String(), "file="+file)
 	require.Contains(t, log.String(), "shows nothing but the gossip key")
-	info, err := os.Stat(file)
-	require.NoError(t, err)
-	require.EqualValues(t, 0o600, info.Mode().Perm())
+	require.EqualValues(t, 0o600, must(os.Stat(file)).Mode().Perm())
 	require.NoError(t, call(serveAgent(t, "another gossip key", agent, openPin(t, file, "", nil)), fleet.dial(t, agent)), "a hub is known by its own key alone")
 
 	require.NoError(t, os.Remove(file))
@@ -133,8 +127,7 @@ func TestAgentsListenToHubsOnly(t *testing.T) {
 	require.NoError(t, call(serveAgent(t, groupKey, agent, openPin(t, file, "", nil)), next.dial(t, agent)), "reset")
 
 	require.NoError(t, os.WriteFile(file, []byte("no key\n"), 0o600))
-	_, err = OpenHubPin(file, "", discard())
-	require.ErrorContains(t, err, "delete it")
+	require.ErrorContains(t, errOf(OpenHubPin(file, "", discard())), "delete it")
 }
 
 // The hubs' key changes without a moment in which an agent refuses a hub; agents that were
@@ -160,16 +153,14 @@ func TestHubsChangeTheirKey(t *testing.T) {
 	// The key in use is asked for with each connection.
 	pairs := []ed25519.PrivateKey{third}
 	var broken error
-	changing, err := NewAuthority(groupKey, func() ([]ed25519.PrivateKey, error) { return pairs, broken })
-	require.NoError(t, err)
+	changing := must(NewAuthority(groupKey, func() ([]ed25519.PrivateKey, error) { return pairs, broken }))
 	client := changing.dial(t, agent)
 	require.NoError(t, call(again, client))
 	pairs = []ed25519.PrivateKey{newPair(), third}
 	require.NoError(t, call(again, client))
 	broken = errors.New("the storage is away")
 	require.ErrorIs(t, call(again, client), broken)
-	_, err = changing.Key()
-	require.ErrorIs(t, err, broken)
+	require.ErrorIs(t, errOf(changing.Key()), broken)
 }
 
 // A replaced key counts for minutes only.
@@ -213,8 +204,7 @@ func TestGivenHubKey(t *testing.T) {
 	require.Error(t, call(moved, hubs(t, groupKey, second).dial(t, agent)))
 	require.NoError(t, call(moved, hubs(t, groupKey, other).dial(t, agent)))
 	for _, bad := range []string{"word", strings.Repeat("A", 44)} {
-		_, err := OpenHubPin("", bad, discard())
-		require.ErrorContains(t, err, "caddy comfyhub hub-key")
+		require.ErrorContains(t, errOf(OpenHubPin("", bad, discard())), "caddy comfyhub hub-key")
 	}
 }
 
@@ -226,8 +216,7 @@ func TestVersionBeforeHubKeys(t *testing.T) {
 	group := must(groupKeys(groupKey))[0]
 	fleet := hubs(t, groupKey, pair)
 
-	before, err := ServeTLS(groupKey, agent, NewHubPin(discard()))
-	require.NoError(t, err)
+	before := must(ServeTLS(groupKey, agent, NewHubPin(discard())))
 	before.ClientCAs, before.VerifyConnection = nil, holds(publicOf([]ed25519.PrivateKey{group})...)
 	old := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	old.TLS = before

@@ -101,8 +101,7 @@ func TestLiesAboutAddressesCallNobody(t *testing.T) {
 	}
 	hub := enter(t, RoleHub, "hub", logged)
 	defer leave(t, hub)
-	bind, err := freeport.Address()
-	require.NoError(t, err)
+	bind := must(freeport.Address())
 	_, port, err := net.SplitHostPort(bind)
 	require.NoError(t, err)
 	lie := "127.0.0.77:" + port

@@ -18,7 +18,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
-	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
 
@@ -108,8 +107,7 @@ func enter(t *testing.T, role Role, name string, change func(*Config)) *testMemb
 	if change != nil {
 		change(&c)
 	}
-	g, err := Join(t.Context(), c)
-	require.NoError(t, err)
+	g := must(Join(t.Context(), c))
 	p.Gossip, p.bind = g, g.Local().Addr
 	return p
 }
@@ -157,27 +155,6 @@ func TestReportsReachEveryHub(t *testing.T) {
 	eventually(t, "an announced leave needs no suspicion", func() bool { return one.saw("a", true) && two.saw("a", true) })
 }
 
-// What is sent many times a second must end in the newest state at the hub.
-func TestNewestReportArrives(t *testing.T) {
-	t.Parallel()
-	hub := enter(t, RoleHub, "hub", nil)
-	defer leave(t, hub)
-	a := enter(t, RoleAgent, "a", joining(hub.bind))
-	defer leave(t, a)
-	eventually(t, "the agent knows the hub", func() bool { return len(a.Members()) == 1 })
-	for n := range 500 {
-		a.setQueue(n)
-	}
-	eventually(t, "the registry is at the last state", func() bool {
-		registry := fleet.NewRegistry()
-		for _, r := range hub.heard() {
-			_ = registry.Apply(r) // stale ones are the point
-		}
-		i, ok := registry.Instance("a")
-		return ok && i.Report.Queue == 499
-	})
-}
-
 // A report that arrives after its sender's leave message must not bring the sender
 // back; one from a member that was merely believed dead must.
 func TestLateReports(t *testing.T) {
@@ -215,49 +192,6 @@ func TestLateReports(t *testing.T) {
 	require.Len(t, heard, 3)
 }
 
-// A leave message reaches the hubs directly, before the gossip spreads it.
-func TestLeaveIsAnnounced(t *testing.T) {
-	t.Parallel()
-	hub := enter(t, RoleHub, "hub", nil)
-	defer leave(t, hub)
-	polite := enter(t, RoleAgent, "polite", joining(hub.bind))
-	eventually(t, "it is in", func() bool { return hub.saw("polite", false) && len(polite.Members()) == 1 })
-	polite.announceLeave()
-	eventually(t, "what is said counts at once", func() bool { return hub.saw("polite", true) })
-	leave(t, polite)
-	eventually(t, "and is true soon", func() bool { return len(hub.Members()) == 0 })
-}
-
-func TestAnyOrderOfStarts(t *testing.T) {
-	t.Parallel()
-	address, err := freeport.Address()
-	require.NoError(t, err)
-	a := enter(t, RoleAgent, "a", joining(address))
-	b := enter(t, RoleAgent, "b", joining(address))
-	defer leave(t, b)
-	hubAt := func(c *Config) { c.Bind = address }
-	hub := enter(t, RoleHub, "hub", hubAt)
-	eventually(t, "agents find a hub that starts late", func() bool { return len(hub.Members()) == 2 })
-
-	require.NoError(t, hub.shutdown()) // killed
-	again := enter(t, RoleHub, "hub", hubAt)
-	eventually(t, "and one that restarts", func() bool {
-		return slices.Equal(again.names(), []string{"a", "b"}) && len(again.heard()) > 0
-	})
-
-	require.NoError(t, a.shutdown())
-	a = enter(t, RoleAgent, "a", joining(address))
-	eventually(t, "an agent that restarts at another port is a new member, its ghost dies", func() bool {
-		return again.saw("a", true) && slices.Equal(again.names(), []string{"a", "b"})
-	})
-
-	leave(t, again)
-	leave(t, a)
-	last := enter(t, RoleHub, "hub", hubAt)
-	defer leave(t, last)
-	eventually(t, "who stayed comes back by itself", func() bool { return len(last.Members()) == 1 })
-}
-
 func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	hub := enter(t, RoleHub, "hub", nil)
@@ -291,26 +225,13 @@ func TestJoinRefuses(t *testing.T) {
 		"path as name":      {Config{Role: RoleHub, Name: "a/b", Bind: "127.0.0.1:0"}, ErrName},
 		"long name":         {Config{Role: RoleHub, Name: strings.Repeat("a", 65), Bind: "127.0.0.1:0"}, ErrName},
 	} {
-		_, err := Join(t.Context(), c.config)
-		require.ErrorIs(t, err, c.want, name)
+		require.ErrorIs(t, errOf(Join(t.Context(), c.config)), c.want, name)
 	}
-	_, err := Join(t.Context(), Config{Role: RoleHub, Name: "h", Bind: "127.0.0.1:x"})
-	require.Error(t, err)
+	require.Error(t, errOf(Join(t.Context(), Config{Role: RoleHub, Name: "h", Bind: "127.0.0.1:x"})))
 
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))
 	defer taken.Close()
-	_, err = Join(t.Context(), Config{Role: RoleHub, Name: "h", Bind: taken.Addr().String()})
-	require.ErrorContains(t, err, "address already in use")
-}
-
-func TestLoopbackNeedsNoKey(t *testing.T) {
-	t.Parallel()
-	hub := enter(t, RoleHub, "hub", func(c *Config) { c.Key = "" })
-	defer leave(t, hub)
-	a := enter(t, RoleAgent, "a", func(c *Config) { c.Key, c.Join = "", []string{hub.bind} })
-	defer leave(t, a)
-	eventually(t, "in", func() bool { return len(hub.Members()) == 1 && len(hub.heard()) > 0 })
+	require.ErrorContains(t, errOf(Join(t.Context(), Config{Role: RoleHub, Name: "h", Bind: taken.Addr().String()})), "address already in use")
 }
 
 // A hub that hangs must not delay reports to the others, and gets only the newest
@@ -390,4 +311,23 @@ func TestLog(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out.String(), "another gossip key"), "a stranger cannot fill the log")
 	l.Printf("[WARN] memberlist: Refuting a suspect message")
 	require.Contains(t, out.String(), `level=INFO msg="Refuting a suspect message"`)
+}
+
+func TestHubSaysThatItIsCutOff(t *testing.T) {
+	t.Parallel()
+	one := enter(t, RoleHub, "one", nil)
+	two := enter(t, RoleHub, "two", joining(one.bind))
+	defer leave(t, one)
+	defer leave(t, two)
+	says := func(cut bool) func() bool {
+		return func() bool {
+			others := two.Members()
+			return len(others) == 1 && others[0].CutOff == cut
+		}
+	}
+	eventually(t, "it says nothing", says(false))
+	one.SetCutOff(true)
+	eventually(t, "it is cut off", says(true))
+	one.SetCutOff(false)
+	eventually(t, "it is not", says(false))
 }

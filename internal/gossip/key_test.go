@@ -4,6 +4,10 @@ import (
 	"crypto/ed25519"
 	"crypto/tls"
 	"crypto/x509"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,15 +39,11 @@ func TestTLS(t *testing.T) {
 	downgraded.ServerName = ""
 	require.ErrorIs(t, call(url, downgraded), ErrPeer)
 
-	_, err := ServeTLS("", agent, NewHubPin(discard()))
-	require.ErrorIs(t, err, ErrKeyRequired)
-	_, err = hubs(t, "", pair).DialTLS(agent.Key())
-	require.ErrorIs(t, err, ErrKeyRequired)
-	_, err = ServeTLS("k", Identity{}, NewHubPin(discard()))
-	require.Error(t, err)
+	require.ErrorIs(t, errOf(ServeTLS("", agent, NewHubPin(discard()))), ErrKeyRequired)
+	require.ErrorIs(t, errOf(hubs(t, "", pair).DialTLS(agent.Key())), ErrKeyRequired)
+	require.Error(t, errOf(ServeTLS("k", Identity{}, NewHubPin(discard()))))
 	for _, none := range []string{"", "short", "***"} {
-		_, err = hubs(t, "k", pair).DialTLS(none)
-		require.Error(t, err, "a hub that knows no address reaches nobody")
+		require.Error(t, errOf(hubs(t, "k", pair).DialTLS(none)), "a hub that knows no address reaches nobody")
 	}
 }
 
@@ -63,14 +63,9 @@ func must[T any](v T, err error) T {
 
 func TestKeysAreApart(t *testing.T) {
 	t.Parallel()
-	a, err := derive("k", purposeGossip, 32)
-	require.NoError(t, err)
-	b, err := derive("k", purposeTLS, 32)
-	require.NoError(t, err)
-	require.NotEqual(t, a, b)
-	c, err := derive("k", purposeGossip, 32)
-	require.NoError(t, err)
-	require.Equal(t, a, c)
+	a := must(derive("k", purposeGossip, 32))
+	require.NotEqual(t, a, must(derive("k", purposeTLS, 32)))
+	require.Equal(t, a, must(derive("k", purposeGossip, 32)))
 }
 
 func TestKeys(t *testing.T) {
@@ -94,7 +89,7 @@ func TestChangingTheKey(t *testing.T) {
 	const before, after = "the key until now, long enough", "the key from now on, long enough"
 	steps := []string{before, before + "\n" + after, after + "\n" + before, after}
 	for n, one := range steps {
-		for _, two := range steps[max(n-1, 0):min(n+2, len(steps))] {
+		for _, two := range steps[n:min(n+2, len(steps))] {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
 				hub := enter(t, RoleHub, "hub", func(c *Config) { c.Key = one })
@@ -107,3 +102,56 @@ func TestChangingTheKey(t *testing.T) {
 		}
 	}
 }
+
+func TestIdentityLasts(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "state", "box.key")
+	// Two processes with the same name start at the same time for the first time.
+	keys := make([]string, 8)
+	var work sync.WaitGroup
+	for n := range keys {
+		work.Go(func() {
+			id, err := LoadIdentity(file)
+			if err == nil {
+				keys[n] = id.Key()
+			}
+		})
+	}
+	work.Wait()
+	require.NotEmpty(t, keys[0])
+	for _, k := range keys {
+		require.Equal(t, keys[0], k)
+	}
+	require.EqualValues(t, 0o600, must(os.Stat(file)).Mode().Perm())
+	require.Len(t, must(os.ReadDir(filepath.Dir(file))), 1, "no drafts are left")
+
+	other := must(LoadIdentity(filepath.Join(filepath.Dir(file), "other.key")))
+	require.NotEqual(t, keys[0], other.Key())
+	require.NotEqual(t, Fingerprint(keys[0]), Fingerprint(other.Key()))
+	require.Equal(t, "none", Fingerprint(Identity{}.Key()))
+}
+
+// A key that cannot be read must not be replaced: hubs would take the machine for
+// another one.
+func TestIdentityIsNeverReplaced(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"empty": "", "cut off": "-----BEGIN PRIVATE KEY-----\nMC4CAQAw", "another kind": "-----BEGIN CERTIFICATE-----\nMC4=\n-----END CERTIFICATE-----\n",
+		"garbage in PEM": "-----BEGIN PRIVATE KEY-----\nMC4=\n-----END PRIVATE KEY-----\n",
+	} {
+		file := filepath.Join(t.TempDir(), "key")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		require.ErrorContains(t, errOf(LoadIdentity(file)), "agent key", name)
+		require.Equal(t, text, string(must(os.ReadFile(file))))
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	file := filepath.Join(t.TempDir(), "key")
+	must(LoadIdentity(file))
+	require.NoError(t, os.Chmod(file, 0o640))
+	require.ErrorContains(t, errOf(LoadIdentity(file)), "others may read it")
+}
+
+// errOf returns the error of a call alone.
+func errOf[T any](_ T, err error) error { return err }

@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,48 +23,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
-
-// life is what happens to each job: five transitions and three reads.
-func life(tb testing.TB, b *bench) {
-	ctx := tb.Context()
-	accepted := must(b.Enqueue(ctx, submission(uuid.NewString())))
-	heads := must(b.Peek(ctx, []string{"class"}, 1))
-	claimed := must(b.Claim(ctx, queue.ClaimRequest{Key: heads[0].Key, Instance: accepted.Job.Key, Hub: "h", Upstream: "u"}))
-	must(b.Body(ctx, claimed.Key))
-	require.NoError(tb, b.Started(ctx, claimed.Run))
-	require.NoError(tb, b.Release(ctx, claimed.Run))
-	require.NoError(tb, b.Finish(ctx, claimed.Run, queue.Outcome{State: job.Done, Entry: []byte(`{"x":1}`)}))
-}
-
-// BenchmarkLife takes a job through its life while others wait, and prints how much slower the
-// embedded server is.
-func BenchmarkLife(b *testing.B) {
-	for _, backlog := range []int{0, 1000, 5000} {
-		each := map[string]time.Duration{}
-		for _, kind := range []string{"server", "embedded"} {
-			b.Run(fmt.Sprintf("%s/waiting=%d", kind, backlog), func(b *testing.B) {
-				var db *redis.DB
-				if kind == "server" {
-					db = redistest.Open(b, redistest.Start(b).URL())
-				} else {
-					db = redistest.Embedded(b)
-				}
-				q := on(b, db, queue.Options{})
-				for range backlog {
-					q.enqueue(uuid.NewString())
-				}
-				b.ResetTimer()
-				for b.Loop() {
-					life(b, q)
-				}
-				each[kind] = b.Elapsed() / time.Duration(b.N)
-				if each["server"] > 0 {
-					b.ReportMetric(float64(each[kind])/float64(each["server"]), "times-server")
-				}
-			})
-		}
-	}
-}
 
 // BenchmarkCycles enqueues, claims and finishes jobs of 10 kB, sixteen at once, and prints how many
 // per second. COMFYHUB_BENCH_REDIS is the URL of the Redis; by default it starts its own.
@@ -264,9 +224,9 @@ func BenchmarkAtLimits(b *testing.B) {
 	_, _ = rand.Read(entry)
 
 	var longest atomic.Int64
-	timed := func(f func() error) {
+	timed := func(f func()) {
 		begin := time.Now()
-		require.NoError(b, f())
+		f()
 		for took := int64(time.Since(begin)); ; {
 			before := longest.Load()
 			if took <= before || longest.CompareAndSwap(before, took) {
@@ -280,13 +240,10 @@ func BenchmarkAtLimits(b *testing.B) {
 		for pb.Next() {
 			var claimed job.Job
 			var accepted queue.Accepted
-			timed(func() (err error) { accepted, err = q.Enqueue(ctx, submission(uuid.NewString())); return err })
-			timed(func() (err error) {
-				claimed, err = q.Claim(ctx, queue.ClaimRequest{Key: accepted.Job.Key, Instance: accepted.Job.Key, Hub: "h", Upstream: uuid.NewString()})
-				return err
-			})
-			timed(func() error { return q.Started(ctx, claimed.Run) })
-			timed(func() error { return q.Finish(ctx, claimed.Run, queue.Outcome{State: job.Done, Entry: entry}) })
+			timed(func() { accepted = must(q.Enqueue(ctx, submission(uuid.NewString()))) })
+			timed(func() { claimed = q.claim(accepted.Job, accepted.Job.Key) })
+			timed(func() { require.NoError(b, q.Started(ctx, claimed.Run)) })
+			timed(func() { require.NoError(b, q.Finish(ctx, claimed.Run, queue.Outcome{State: job.Done, Entry: entry})) })
 		}
 	})
 	b.StopTimer()
@@ -300,4 +257,67 @@ func BenchmarkAtLimits(b *testing.B) {
 	again := redistest.OpenDir(b, dir)
 	b.ReportMetric(time.Since(begin).Seconds(), "s-restart")
 	require.NoError(b, again.Close())
+}
+
+// BenchmarkListing lists 10,000 waiting jobs of one tenant: as a page needs them, with everything
+// that may have changed, and by reading each record in full. It prints the processor time of this
+// process and of redis-server, and the bytes allocated.
+func BenchmarkListing(b *testing.B) {
+	for _, kind := range []string{"server", "embedded"} {
+		var db *redis.DB
+		if kind == "server" {
+			db = redistest.Open(b, redistest.Start(b).URL())
+		} else {
+			db = redistest.Embedded(b)
+		}
+		q := on(b, db, queue.Options{})
+		for range 10_000 {
+			q.enqueue(uuid.NewString())
+		}
+		for _, way := range []struct {
+			name string
+			list func(context.Context, string) ([]job.Job, error)
+			of   string
+		}{{"listed", q.Listed, "tenant"}, {"live", q.Live, "tenant"}, {"whole", q.LiveOf, "caller"}} {
+			b.Run(kind+"/"+way.name, func(b *testing.B) {
+				_, err := way.list(b.Context(), way.of) // the first listing reads all
+				require.NoError(b, err)
+				var m0, m1 runtime.MemStats
+				begin, server := processorTime(), serverTime(b, db)
+				runtime.ReadMemStats(&m0)
+				for b.Loop() {
+					require.Len(b, must(way.list(b.Context(), way.of)), 10_000)
+				}
+				runtime.ReadMemStats(&m1)
+				n := float64(b.N)
+				b.ReportMetric((processorTime()-begin)*1e3/n, "cpu-ms/op")
+				b.ReportMetric((serverTime(b, db)-server)*1e3/n, "redis-ms/op")
+				b.ReportMetric(float64(m1.TotalAlloc-m0.TotalAlloc)/(1<<20)/n, "alloc-MiB/op")
+				b.ReportMetric(float64(m1.Mallocs-m0.Mallocs)/n, "allocs/op")
+			})
+		}
+	}
+}
+
+// processorTime returns the processor time of this process in seconds.
+func processorTime() float64 {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
+}
+
+var cpuLine = regexp.MustCompile(`used_cpu_(?:user|sys):([0-9.]+)`)
+
+// serverTime returns the processor time of a redis-server in seconds; 0 if it is in this process.
+func serverTime(b *testing.B, db *redis.DB) (seconds float64) {
+	b.Helper()
+	if db.Embedded() {
+		return 0
+	}
+	text := must(db.Client().Info(b.Context(), "cpu").Result())
+	for _, match := range cpuLine.FindAllStringSubmatch(text, -1) {
+		n := must(strconv.ParseFloat(match[1], 64))
+		seconds += n
+	}
+	return seconds
 }

@@ -87,43 +87,6 @@ func TestCallbacksInOrder(t *testing.T) {
 	})
 }
 
-// However a job ends, its callback is told, once.
-func TestEveryEndCallsBack(t *testing.T) {
-	type row struct {
-		end  func(b *bench, j job.Job)
-		want string
-	}
-	eachOf(t, queue.Options{}, map[string]row{
-		"done":   {func(b *bench, j job.Job) { b.runs(j, job.Done, "") }, "done"},
-		"failed": {func(b *bench, j job.Job) { b.runs(j, job.Failed, "x") }, "failed"},
-		"fail waiting": {func(b *bench, j job.Job) {
-			require.NoError(b.t, b.FailWaiting(b.t.Context(), j.Key, queue.Outcome{Entry: []byte(`{}`)}))
-		}, "failed"},
-		"cancel waiting": {func(b *bench, j job.Job) {
-			must(b.Cancel(b.t.Context(), j.Key))
-		}, "cancelled"},
-		"cancel running": {func(b *bench, j job.Job) {
-			run := b.claim(j, "gpu").Run
-			must(b.Cancel(b.t.Context(), j.Key))
-			require.NoError(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}))
-		}, "cancelled"},
-		"withdraw running": {func(b *bench, j job.Job) {
-			run := b.claim(j, "gpu").Run
-			must(b.Withdraw(b.t.Context(), j.Key, false))
-			require.ErrorIs(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: job.Cancelled, Entry: []byte(`{}`)}), queue.ErrWithdrawn)
-		}, "cancelled"},
-		"the history is deleted at once": {func(b *bench, j job.Job) {
-			b.runs(j, job.Done, "")
-			require.NoError(b.t, b.DeleteHistory(b.t.Context(), j.Tenant, []string{j.ID}))
-		}, "done"},
-	}, func(t *testing.T, b *bench, c row) {
-		c.end(b, b.enqueue("a", calling("done", "failed", "cancelled")))
-		require.Equal(t, c.want, b.told())
-		require.Empty(t, b.told())
-		b.nothingOpen()
-	})
-}
-
 // Events that nobody wants are not reported, and leave nothing behind.
 func TestUnwantedEvents(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -201,13 +164,11 @@ func TestCallbackAtDoor(t *testing.T) {
 func TestTooManyCallbacks(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		b.lua(`for n = 1, 10000 do write('SADD', key('q', 'callbacks_open', 'tenant'), 'x' .. int(n)) end`, "")
-		_, err := b.Enqueue(t.Context(), submission("a", calling("done")))
-		require.ErrorIs(t, err, queue.ErrTenantCallbacksFull)
+		require.ErrorIs(t, errOf(b.Enqueue(t.Context(), submission("a", calling("done")))), queue.ErrTenantCallbacksFull)
 		b.enqueue("a")
 		b.enqueue("b", from("b", "b"), calling("done"))
 		b.lua(`for n = 1, 50000 do write('ZADD', key('q', 'callbacks_open'), '9e15', 'x' .. int(n)) end`, "")
-		_, err = b.Enqueue(t.Context(), submission("c", from("b", "b"), calling("done")))
-		require.ErrorIs(t, err, queue.ErrCallbacksFull)
+		require.ErrorIs(t, errOf(b.Enqueue(t.Context(), submission("c", from("b", "b"), calling("done")))), queue.ErrCallbacksFull)
 	})
 }
 

@@ -56,8 +56,7 @@ func TestTenantRunsAtOnce(t *testing.T) {
 			runs = append(runs, claimed.Run)
 		}
 		require.ElementsMatch(t, []string{"a", "a", "b"}, b.seen())
-		_, err := b.try(own[2])
-		require.ErrorIs(t, err, queue.ErrCapped)
+		require.ErrorIs(t, errOf(b.try(own[2])), queue.ErrCapped)
 		require.Equal(t, job.Queued, b.get(own[2].Key).State)
 		require.Equal(t, []string{"b"}, b.seen())
 		require.Positive(t, must(b.Window(t.Context(), queue.Wanted{}, 0, 100)).Next, "a hub looks again even if it hears of nothing")
@@ -65,8 +64,7 @@ func TestTenantRunsAtOnce(t *testing.T) {
 		require.NoError(t, b.Release(t.Context(), runs[0]))
 		require.ElementsMatch(t, []string{"a", "a", "b"}, b.seen(), "at once")
 		must(b.try(own[2]))
-		_, err = b.try(own[3])
-		require.ErrorIs(t, err, queue.ErrCapped)
+		require.ErrorIs(t, errOf(b.try(own[3])), queue.ErrCapped)
 		// A lost run frees its seat too.
 		must(b.Requeue(t.Context(), runs[1], queue.RequeueOptions{Reason: "lost"}))
 		must(b.try(own[3]))
@@ -87,8 +85,7 @@ func TestSeatsOfAnOlderHub(t *testing.T) {
 		for n := range 2 {
 			must(b.try(b.enqueue(fmt.Sprint("b", n), from("a", "a"))))
 		}
-		_, err := b.try(b.enqueue("c", from("a", "a")))
-		require.ErrorIs(t, err, queue.ErrCapped)
+		require.ErrorIs(t, errOf(b.try(b.enqueue("c", from("a", "a")))), queue.ErrCapped)
 	})
 }
 
@@ -120,13 +117,12 @@ func TestTenantTimeOfADay(t *testing.T) {
 		require.GreaterOrEqual(t, used.Spent, time.Hour)
 		require.Greater(t, used.Wait, 3*time.Hour)
 		require.Less(t, used.Wait, 6*time.Hour, "when the run of 20 hours ago counts no longer")
-		_, err := b.Enqueue(t.Context(), submission("a2", from("a", "a")))
+		err := errOf(b.Enqueue(t.Context(), submission("a2", from("a", "a"))))
 		require.ErrorIs(t, err, queue.ErrTenantSpent)
 		var refused queue.SpentError
 		require.ErrorAs(t, err, &refused)
 		require.InDelta(t, used.Wait, refused.Wait, float64(time.Minute))
-		_, err = b.try(more)
-		require.ErrorIs(t, err, queue.ErrCapped)
+		require.ErrorIs(t, errOf(b.try(more)), queue.ErrCapped)
 		require.Empty(t, b.seen())
 		b.enqueue("b", from("b", "b"))
 		require.Equal(t, []string{"b"}, b.seen())
@@ -258,10 +254,96 @@ func TestBillIsWhatTheHolderHasMeasured(t *testing.T) {
 		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", run.Key), "claimed", at, "ran", "").Err())
 		run.Took = 3 * time.Second
 		require.NoError(t, end(t, b, run))
-		now := must(b.db.Now(t.Context()))
-		tenant := "a"
-		rows := must(stats.NewUsage(b.db).Read(t.Context(), now, now, &tenant))
-		require.Len(t, rows, 1)
-		require.Equal(t, 3*time.Second, rows[0].Time)
+		require.Equal(t, 3*time.Second, b.billed())
+	})
+}
+
+// billed is the time that the tenant a has to pay for.
+func (b *bench) billed() (sum time.Duration) {
+	now, tenant := must(b.db.Now(b.t.Context())), "a"
+	for _, day := range must(stats.NewUsage(b.db).Read(b.t.Context(), now.Add(-24*time.Hour), now, &tenant)) {
+		sum += day.Time
+	}
+	return sum
+}
+
+// A run that another hub takes over is billed for the time during which its holders renewed it,
+// plus a few seconds for the gap, even if Redis's clock was set forward by an hour.
+func TestBillOfARunThatWasTakenOver(t *testing.T) {
+	const seen, between = time.Minute, 15 * time.Second
+	eachOf(t, queue.Options{}, map[string]func(b *bench, run job.Run) queue.Orphan{
+		"found": func(b *bench, run job.Run) queue.Orphan { return must(b.Adopt(b.t.Context(), run, "hub2")) },
+		"swept": func(b *bench, run job.Run) queue.Orphan {
+			b.expire(run)
+			return must(b.Sweep(b.t.Context(), "hub2", 10))[0]
+		},
+	}, func(t *testing.T, b *bench, takeOver func(b *bench, run job.Run) queue.Orphan) {
+		run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
+		must(b.Sweep(t.Context(), run.Hub, 10)) // hubs do this all the time
+		record := b.db.Key("q", "job", run.Key)
+		hourAgo := time.Now().Add(-time.Hour).UnixMilli()
+		set := func(ran string) {
+			t.Helper()
+			require.NoError(t, b.db.Client().HSet(t.Context(), record, "claimed", hourAgo, "ran", ran).Err())
+		}
+		set(fmt.Sprint(seen.Milliseconds(), " ", time.Now().UnixMilli()))
+		require.Empty(t, must(b.Renew(t.Context(), run.Hub, []job.Run{run})).Lost)
+		ran := must(b.db.Client().HGet(t.Context(), record, "ran").Result())
+		var ms, at int64
+		must(fmt.Sscan(ran, &ms, &at))
+		set(fmt.Sprint(ms, " ", hourAgo)) // that is how it looks once the clock was set forward
+		orphan := takeOver(b, run)
+		require.NoError(t, b.Finish(t.Context(), orphan.Run, queue.Outcome{State: job.Done, Entry: []byte(`{}`)}))
+		require.GreaterOrEqual(t, b.billed(), seen)
+		require.Less(t, b.billed(), seen+2*between)
+	})
+}
+
+// A run that nobody looked after for long, and that is then taken over, is billed as its instance says:
+// not for less than its holders saw, and not for more than the time since it was claimed.
+func TestBillOfARunThatWasAlone(t *testing.T) {
+	type row struct{ since, seen, told, low, high time.Duration }
+	const gap = 15 * time.Second // the most that counts without anybody looking
+	eachOf(t, queue.Options{}, map[string]row{
+		"it says":                 {11 * time.Minute, time.Minute, 10 * time.Minute, 10 * time.Minute, 10 * time.Minute},
+		"it says too much":        {11 * time.Minute, time.Minute, time.Hour, 11 * time.Minute, 12 * time.Minute},
+		"it says too little":      {11 * time.Minute, time.Minute, time.Second, time.Minute, time.Minute + 2*gap},
+		"it says nothing":         {11 * time.Minute, time.Minute, 0, time.Minute, time.Minute + 2*gap},
+		"it was claimed just now": {time.Second, time.Second, time.Hour, time.Second, gap},
+	}, func(t *testing.T, b *bench, c row) {
+		run := b.claim(b.enqueue("one", from("a", "a")), "gpu").Run
+		began := time.Now().Add(-c.since)
+		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", run.Key),
+			"claimed", began.UnixMilli(), "ran", fmt.Sprint(c.seen.Milliseconds(), " ", began.Add(c.seen).UnixMilli())).Err())
+		orphan := must(b.Adopt(t.Context(), run, "hub2"))
+		orphan.Run.Told = c.told
+		require.NoError(t, b.Finish(t.Context(), orphan.Run, queue.Outcome{State: job.Done, Entry: []byte(`{}`)}))
+		require.GreaterOrEqual(t, b.billed(), c.low)
+		require.LessOrEqual(t, b.billed(), c.high)
+	})
+}
+
+// If Redis's clock is set forward by a day, a tenant at its limit may post a minute's worth of
+// prompts at once, and then goes on as before.
+func TestRateWhenTheClockIsSetForward(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		const rate = 3
+		b.SetLimits(queue.Limits{TenantRate: func(string) int { return rate }})
+		posts := func(day int) (accepted int) {
+			t.Helper()
+			for {
+				_, err := b.Enqueue(t.Context(), submission(fmt.Sprint(day, "-", accepted), from("a", "a")))
+				if err != nil {
+					require.ErrorIs(t, err, queue.ErrTenantRate)
+					return accepted
+				}
+				accepted++
+			}
+		}
+		for day := range 3 {
+			ahead := time.Duration(day) * 24 * time.Hour
+			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("clock"), "ahead", ahead.Milliseconds()).Err())
+			require.Equal(t, rate, posts(day))
+		}
 	})
 }

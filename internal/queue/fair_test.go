@@ -12,7 +12,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // from gives a submission another tenant and caller.
@@ -151,25 +150,6 @@ func count(list []string, what string) (n int) {
 	return n
 }
 
-// Priority, number and front act within a tenant.
-func TestRanksActWithinATenant(t *testing.T) {
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		number := -1e9
-		b.enqueue("b0", from("b", "b"))
-		b.enqueue("a0", from("a", "a"))
-		b.enqueue("a1", from("a", "a"))
-		b.enqueue("a2", from("a", "x"), func(s *queue.Submission) { s.Front = true })
-		b.enqueue("a3", from("a", "x"), func(s *queue.Submission) { s.Number = &number })
-		b.enqueue("a4", from("a", "x"), func(s *queue.Submission) { s.Priority = 100 })
-		b.enqueue("b1", from("b", "b"))
-		var order []string
-		for range 7 {
-			order = append(order, b.next(time.Minute).ID)
-		}
-		require.Equal(t, []string{"a4", "b0", "a3", "b1", "a2", "a0", "a1"}, order)
-	})
-}
-
 // With `order fifo` jobs run in the order they came, whoever posted them.
 func TestFIFO(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -304,23 +284,6 @@ func TestWindowOfManyClasses(t *testing.T) {
 		}
 		require.Equal(t, []string{"one"}, ids(must(b.Window(t.Context(), queue.Wanted{But: others}, 0, 5)).Jobs))
 	})
-}
-
-// A look reads the tenants that are due rather than all of them, even if all are equal.
-func TestWindowReadsFewTenants(t *testing.T) {
-	t.Parallel()
-	db := redistest.Open(t, redistest.Start(t).URL())
-	b := on(t, db, queue.Options{})
-	const tenants = 200
-	for n := range tenants {
-		b.enqueue(fmt.Sprint(n), from(fmt.Sprint("t", n), "c"))
-	}
-	looks := func() int { return calls(t, db, "zrange") }
-	must(b.Window(t.Context(), queue.Wanted{}, 0, 1))
-	before := looks()
-	require.NotZero(t, before, "no tenant's jobs were read")
-	require.Len(t, must(b.Window(t.Context(), queue.Wanted{}, 0, 10)).Jobs, 10)
-	require.LessOrEqual(t, looks()-before, 12, "the tenants, and the jobs of each")
 }
 
 // Jobs of classes that nobody has named are wanted: that is how a hub hears of new ones.

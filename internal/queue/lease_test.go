@@ -3,7 +3,7 @@ package queue_test
 import (
 	"context"
 	"fmt"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,21 +14,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
-
-func TestRenew(t *testing.T) {
-	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		a, c, d := b.claim(b.enqueue("a"), "g1").Run, b.claim(b.enqueue("c"), "g2").Run, b.claim(b.enqueue("d"), "g3").Run
-		must(b.Cancel(ctx, c.Key))
-		require.NoError(t, b.Finish(ctx, d, done("{}")))
-		b.expire(a)
-		result := must(b.Renew(ctx, "hub/1", []job.Run{a, c, d}))
-		require.Equal(t, queue.RenewResult{Lost: []job.Run{d}, Cancelled: []job.Run{c}}, result)
-		require.Empty(t, must(b.Sweep(ctx, "hub/2", 10)), "a renewal in time counts, however late")
-		result = must(b.Renew(ctx, "hub/other", []job.Run{a}))
-		require.Equal(t, []job.Run{a}, result.Lost)
-	})
-}
 
 // Redis does nothing else while a script runs, so a hub with hundreds of runs renews them in parts.
 func TestRenewOfManyRuns(t *testing.T) {
@@ -90,60 +75,6 @@ func TestRenewIsQuick(t *testing.T) {
 	})
 }
 
-func TestSweep(t *testing.T) {
-	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		const n = 20
-		old := map[string]job.Run{}
-		for i := range n {
-			run := b.claim(b.enqueue(fmt.Sprint(i)), fmt.Sprint("gpu", i)).Run
-			old[run.Key] = run
-			if i%2 == 0 {
-				require.NoError(t, b.Started(ctx, run))
-				require.NoError(t, b.Release(ctx, run))
-				must(b.Cancel(ctx, run.Key))
-			}
-			b.expire(run)
-		}
-		var mu sync.Mutex
-		got := map[string]queue.Orphan{}
-		var wg sync.WaitGroup
-		for hub := range 8 {
-			wg.Go(func() {
-				for range 4 {
-					orphans, err := b.Sweep(ctx, fmt.Sprint("sweeper/", hub), 3)
-					if err != nil {
-						t.Error(err)
-					}
-					mu.Lock()
-					for _, o := range orphans {
-						if _, twice := got[o.Key]; twice {
-							t.Errorf("%s was handed out twice", o.Key)
-						}
-						got[o.Key] = o
-					}
-					mu.Unlock()
-				}
-			})
-		}
-		wg.Wait()
-		require.Len(t, got, n)
-		for key, o := range got {
-			was := old[key]
-			require.Greater(t, o.Fence, was.Fence)
-			require.Equal(t, was.Upstream, o.Upstream)
-			require.Equal(t, was.Instance, o.Instance)
-			require.NotEqual(t, was.Hub, o.Hub)
-			j := b.get(key)
-			require.Equal(t, o.Run, j.Run)
-			require.Equal(t, j.State == job.Running, o.Released)
-			require.Equal(t, o.Released, o.CancelAsked)
-			require.Equal(t, j.State, o.State)
-			require.Empty(t, must(b.Renew(ctx, o.Hub, []job.Run{o.Run})).Lost)
-		}
-	})
-}
-
 // During an outage of Redis no holder can renew, and when its clock is set forward none has had the
 // time to. The first sweep afterwards must not take all runs away from living hubs.
 func TestSweepAfterAnOutage(t *testing.T) {
@@ -192,25 +123,21 @@ func TestInheritFromASilentHub(t *testing.T) {
 	each(t, queue.Options{Lease: time.Hour}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		run := b.claim(b.enqueue("a"), "gpu").Run
-		_, err := b.Inherit(ctx, run, "hub/2")
-		require.ErrorIs(t, err, queue.ErrStale, "its hub has never beaten: one of an earlier version")
+		require.ErrorIs(t, errOf(b.Inherit(ctx, run, "hub/2")), queue.ErrStale, "its hub has never beaten: one of an earlier version")
 		require.Empty(t, b.beat("hub/1"))
 		require.Empty(t, b.beat("hub/2"))
-		_, err = b.Inherit(ctx, run, "hub/2")
-		require.ErrorIs(t, err, queue.ErrStale, "its hub is alive")
+		require.ErrorIs(t, errOf(b.Inherit(ctx, run, "hub/2")), queue.ErrStale, "its hub is alive")
 
 		b.falls("hub/1")
 		require.Eventually(t, func() bool { return len(b.beat("hub/2")) == 1 }, time.Minute, time.Millisecond)
 		other := run
 		other.Hub = "hub/3"
-		_, err = b.Inherit(ctx, other, "hub/2")
-		require.ErrorIs(t, err, queue.ErrStale, "the run is not of that hub")
+		require.ErrorIs(t, errOf(b.Inherit(ctx, other, "hub/2")), queue.ErrStale, "the run is not of that hub")
 		o := must(b.Inherit(ctx, run, "hub/2"))
 		require.Greater(t, o.Fence, run.Fence)
 		require.Equal(t, "hub/2", o.Hub)
 		require.Equal(t, []string{run.Upstream, run.SID, run.Instance}, []string{o.Upstream, o.SID, o.Instance})
-		_, err = b.Inherit(ctx, run, "hub/3")
-		require.ErrorIs(t, err, queue.ErrStale, "one gets it")
+		require.ErrorIs(t, errOf(b.Inherit(ctx, run, "hub/3")), queue.ErrStale, "one gets it")
 
 		_, late, err := b.Beat(ctx, "hub/1", time.Hour)
 		require.NoError(t, err)
@@ -254,7 +181,138 @@ func TestAllHubsWereSilent(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, late)
 		require.Empty(t, silent)
-		_, err = b.Inherit(t.Context(), run, "hub/2")
-		require.ErrorIs(t, err, queue.ErrStale)
+		require.ErrorIs(t, errOf(b.Inherit(t.Context(), run, "hub/2")), queue.ErrStale)
+	})
+}
+
+func TestRequeue(t *testing.T) {
+	each(t, queue.Options{MaxAttempts: 2}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		a := b.enqueue("a")
+		b.enqueue("b")
+		waiting := func() []string {
+			heads := must(b.Peek(ctx, []string{"class"}, 10))
+			return ids(heads)
+		}
+		run := b.claim(a, "gpu").Run
+		require.Equal(t, []string{"b"}, waiting())
+		back := must(b.Requeue(ctx, run, queue.RequeueOptions{Reason: "taken back", Excused: true}))
+		require.Equal(t, []string{"a", "b"}, waiting(), "the old place")
+		require.Equal(t, a.Rank, back.Rank)
+		require.Zero(t, back.Attempts)
+		require.Equal(t, job.Queued, back.State)
+		require.Equal(t, "taken back", back.Reason)
+
+		run = b.claim(a, "gpu").Run
+		back = must(b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died: 1\nline two"}))
+		require.Equal(t, 1, back.Attempts)
+		run = b.claim(a, "gpu").Run
+		last, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died again"})
+		require.ErrorIs(t, err, queue.ErrExhausted)
+		require.Equal(t, []string{"taken back", "died: 1\nline two", "died again"}, last.Lost)
+		require.Equal(t, job.Leased, last.State, "the caller still holds it")
+		again, err := b.Requeue(ctx, run, queue.RequeueOptions{Reason: "died again"})
+		require.ErrorIs(t, err, queue.ErrExhausted)
+		require.Equal(t, last, again, "said again it changes nothing")
+
+		// The holder dies. The next one learns that only the end is missing.
+		b.expire(run)
+		orphans := must(b.Sweep(ctx, "hub/2", 10))
+		require.Len(t, orphans, 1)
+		require.True(t, orphans[0].Exhausted)
+		require.NoError(t, b.Finish(ctx, orphans[0].Run, queue.Outcome{State: job.Failed, Entry: []byte("{}"), Reason: "three times"}))
+		require.Equal(t, "three times", b.get(a.Key).Reason)
+	})
+}
+
+// Runs that do not count are bounded too, more tightly if they cost GPU time. A job that no attempt
+// can help gets none.
+func TestExcusesAreBounded(t *testing.T) {
+	type row struct {
+		before  map[string]any // what the record already says
+		started bool
+		o       queue.RequeueOptions
+		spent   bool
+	}
+	eachOf(t, queue.Options{}, map[string]row{
+		"excused":                       {o: queue.RequeueOptions{Excused: true}},
+		"excused too often":             {before: map[string]any{"excuses": queue.MaxExcuses - 1}, o: queue.RequeueOptions{Excused: true}, spent: true},
+		"excused, having run":           {before: map[string]any{"reruns": queue.MaxReruns - 2}, started: true, o: queue.RequeueOptions{Excused: true}},
+		"excused, having run too often": {before: map[string]any{"reruns": queue.MaxReruns - 1}, started: true, o: queue.RequeueOptions{Excused: true}, spent: true},
+		"excused, not having run":       {before: map[string]any{"reruns": queue.MaxReruns - 1}, o: queue.RequeueOptions{Excused: true}},
+		"lost, often excused before":    {before: map[string]any{"excuses": queue.MaxExcuses - 1}, o: queue.RequeueOptions{}},
+		"hopeless":                      {o: queue.RequeueOptions{Hopeless: true}, spent: true},
+	}, func(t *testing.T, b *bench, tt row) {
+		j := b.enqueue("a")
+		if tt.before != nil {
+			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", j.Key), tt.before).Err())
+		}
+		run := b.claim(j, "gpu").Run
+		if tt.started {
+			require.NoError(t, b.Started(t.Context(), run))
+		}
+		o := tt.o
+		o.Reason = "why"
+		back, err := b.Requeue(t.Context(), run, o)
+		require.Equal(t, []string{"why"}, back.Lost)
+		if !tt.spent {
+			require.NoError(t, err)
+			require.Equal(t, job.Queued, back.State)
+			return
+		}
+		require.ErrorIs(t, err, queue.ErrExhausted)
+		b.expire(run) // its holder dies before ending it
+		orphans := must(b.Sweep(t.Context(), "hub/2", 10))
+		require.Len(t, orphans, 1)
+		require.True(t, orphans[0].Exhausted)
+	})
+}
+
+func TestLastReasonsAreKept(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		j := b.enqueue("a")
+		requeue := func(reason string) []string {
+			back := must(b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Reason: reason, Excused: true}))
+			return back.Lost
+		}
+		for n := range 12 {
+			requeue(fmt.Sprintf("%d: %s\n", n, strings.Repeat("ä:", n)))
+		}
+		last := requeue("")
+		require.Len(t, last, 8)
+		require.Equal(t, "5: "+strings.Repeat("ä:", 5)+"\n", last[0])
+		require.Equal(t, []string{"11: " + strings.Repeat("ä:", 11) + "\n", ""}, last[6:])
+	})
+}
+
+// A job that has to wait is not given out until its time has come. It keeps its place.
+func TestPause(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		a := b.enqueue("a")
+		b.enqueue("b")
+		next := func() time.Duration { return must(b.Window(t.Context(), queue.Wanted{}, 0, 2)).Next }
+		must(b.Requeue(t.Context(), b.claim(a, "gpu").Run, queue.RequeueOptions{Excused: true, Pause: time.Hour}))
+		require.Equal(t, []string{"b"}, b.order())
+		require.Greater(t, next(), 50*time.Minute)
+		require.ErrorIs(t, errOf(b.try(a)), queue.ErrNotQueued)
+		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", a.Key), "not_before", must(b.db.Now(t.Context())).UnixMilli()).Err())
+		require.Equal(t, []string{"a", "b"}, b.order())
+		require.Zero(t, next())
+		require.Zero(t, must(b.Requeue(t.Context(), b.claim(a, "gpu").Run, queue.RequeueOptions{})).NotBefore)
+	})
+}
+
+// A record that cannot be read does not hide the jobs behind it.
+func TestWindowBehindADamagedRecord(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		a := b.enqueue("a")
+		b.enqueue("b")
+		require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", a.Key), "attempts", "many").Err())
+		w := must(b.Window(t.Context(), queue.Wanted{}, 0, 1))
+		require.True(t, w.More)
+		require.Zero(t, w.Next)
+		require.Empty(t, w.Jobs)
+		w = must(b.Window(t.Context(), queue.Wanted{}, 1, 1))
+		require.Equal(t, []string{"b"}, ids(w.Jobs))
 	})
 }

@@ -107,7 +107,8 @@ func (m *model) forget(key string) {
 	delete(m.jobs, key)
 }
 
-// end writes a history entry, which replaces one with the same id.
+// end writes a history entry, which replaces one with the same id. The numbers in a history grow in the order of
+// the ends, as with one ComfyUI: its web UI only looks for numbers higher than those it shows.
 func (m *model) end(j *modelJob, reason string) {
 	j.Reason = reason
 	if n, err := strconv.Atoi(j.Number); err == nil && n >= 0 { // the hub's own, not from the front
@@ -152,18 +153,18 @@ func (m *model) live(keep func(j *modelJob) bool) []*modelJob {
 
 // seen is the part of a job that is compared.
 type seen struct {
-	Key, ID, Tenant, Caller, Rank, Reason, Lost string
-	State                                       job.State
-	Ahead                                       bool
-	Attempts, Excuses                           int
-	Fence                                       int64
-	Instance, Hub, Upstream                     string
+	Key, ID, Tenant, Caller, Rank, Reason, Lost, FailedAt string
+	State                                                 job.State
+	Ahead                                                 bool
+	Attempts, Excuses, Kills                              int
+	Fence                                                 int64
+	Instance, Hub, Upstream                               string
 }
 
 func look(j job.Job) seen {
 	return seen{
-		j.Key, j.ID, j.Tenant, j.Caller, j.Rank, j.Reason, strings.Join(j.Lost, "|"), j.State, j.Ahead && j.State == job.Leased, j.Attempts, j.Excuses, j.Fence,
-		j.Run.Instance, j.Run.Hub, j.Run.Upstream,
+		j.Key, j.ID, j.Tenant, j.Caller, j.Rank, j.Reason, strings.Join(j.Lost, "|"), strings.Join(j.FailedAt, "|"), j.State, j.Ahead && j.State == job.Leased,
+		j.Attempts, j.Excuses, j.Kills, j.Fence, j.Run.Instance, j.Run.Hub, j.Run.Upstream,
 	}
 }
 
@@ -214,8 +215,7 @@ func (w *walk) compare() {
 	}
 	require.Len(t, runs, len(live)-len(queued)+hidden)
 	caller := fmt.Sprint("c", w.step%3)
-	own := must(w.LiveOf(w.ctx, caller))
-	require.Equal(t, lookModel(w.m.live(func(j *modelJob) bool { return j.Caller == caller })), lookAll(own))
+	require.Equal(t, lookModel(w.m.live(func(j *modelJob) bool { return j.Caller == caller })), lookAll(must(w.LiveOf(w.ctx, caller))))
 	for _, tenant := range []string{"t0", "t1"} {
 		w.compareListings(tenant)
 		keys, want := [][2]string{}, [][2]string{}
@@ -245,6 +245,8 @@ func (w *walk) compare() {
 			require.ErrorIs(t, err, queue.ErrNotFound)
 		}
 		require.Equal(t, look(j.Job), look(w.get(j.Key)))
+		_, err = w.Body(w.ctx, j.Key)
+		require.Equal(t, j.State.Live(), err == nil, "its body is there as long as it may run: %v", err)
 	}
 }
 

@@ -198,8 +198,7 @@ func (w *walk) compareIndex(waiting []*modelJob) {
 		require.InDelta(t, n, position, delta, j.Key)
 	}
 	if j := w.anyJob(job.Running, job.Done); j != nil {
-		_, err := w.Position(w.ctx, j.Key)
-		require.Error(t, err)
+		require.Error(t, errOf(w.Position(w.ctx, j.Key)))
 	}
 }
 

@@ -50,6 +50,13 @@ func (l *losing) accept() {
 	l.j = accepted.Job
 }
 
+// rewound takes Redis back, and lets the hub put back what is lost.
+func (l *losing) rewound(rewind func()) {
+	l.t.Helper()
+	rewind()
+	require.NoError(l.t, l.Heal(l.t.Context()))
+}
+
 // run starts a run of the job.
 func (l *losing) run() job.Run {
 	l.t.Helper()
@@ -99,8 +106,7 @@ func (l *losing) ended(key string) {
 	require.Zero(l.t, l.share(""))
 	require.Empty(l.t, must(l.Runs(ctx)))
 	require.Empty(l.t, must(l.Taken(ctx)))
-	_, err = l.Body(ctx, key)
-	require.ErrorIs(l.t, err, queue.ErrNotFound)
+	require.ErrorIs(l.t, errOf(l.Body(ctx, key)), queue.ErrNotFound)
 	require.Empty(l.t, must(l.Classes(ctx)))
 }
 
@@ -111,8 +117,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 		"an accept": func(l *losing) {
 			rewind := l.server.Save()
 			l.accept()
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			got := l.get(l.j.Key)
 			require.Positive(l.t, got.NotBefore, "another hub's run may be put back first")
 			got.NotBefore = 0
@@ -128,8 +133,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			l.accept()
 			rewind := l.server.Save()
 			run := l.run()
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.holds(run)
 		},
 		"a claim, found by the renewal": func(l *losing) {
@@ -153,8 +157,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			rewind := l.server.Save()
 			l.accept()
 			run := l.run()
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.holds(run)
 		},
 		"a claim of another hub's job": func(l *losing) {
@@ -162,8 +165,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			l.j = accepted.Job
 			rewind := l.server.Save()
 			run := l.run()
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.holds(run)
 		},
 		"a run that was taken over": func(l *losing) {
@@ -173,8 +175,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			orphan := must(l.Adopt(l.t.Context(), l.other.claim(l.j, "gpu").Run, "hub/1"))
 			require.NoError(l.t, l.Started(l.t.Context(), orphan.Run))
 			must(l.RenewAndRecover(l.t.Context(), "hub/1", []job.Run{orphan.Run}))
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.holds(orphan.Run)
 		},
 		"a run that was taken over a moment ago": func(l *losing) {
@@ -184,8 +185,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			require.NoError(l.t, l.other.Started(l.t.Context(), run))
 			rewind := l.server.Save()
 			orphan := must(l.Adopt(l.t.Context(), run, "hub/1"))
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.holds(orphan.Run)
 		},
 		"a start": func(l *losing) {
@@ -193,18 +193,8 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			run := l.claim(l.j, "gpu").Run
 			rewind := l.server.Save()
 			require.NoError(l.t, l.Started(l.t.Context(), run))
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.holds(run)
-		},
-		"a claim whose run is lost later": func(l *losing) {
-			l.accept()
-			rewind := l.server.Save()
-			run := l.run()
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
-			j := must(l.Requeue(l.t.Context(), run, queue.RequeueOptions{Reason: "lost", Excused: true}))
-			require.Equal(l.t, []any{job.Queued, 0, 1}, []any{j.State, j.Attempts, j.Excuses})
 		},
 		"an attempt": func(l *losing) { // given back, and claimed again
 			l.accept()
@@ -213,8 +203,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			must(l.Requeue(l.t.Context(), run, queue.RequeueOptions{Reason: "excused", Excused: true}))
 			l.lost = []string{"excused"}
 			run = l.run()
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.holds(run)
 		},
 		"an end": func(l *losing) {
@@ -222,8 +211,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			run := l.run()
 			rewind := l.server.Save()
 			require.NoError(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)))
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.ended(run.Key)
 			require.Len(l.t, must(l.Undelivered(l.t.Context(), "tenant", "client")), 1)
 		},
@@ -233,8 +221,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			rewind := l.server.Save()
 			require.NoError(l.t, l.Finish(l.t.Context(), run, done(`{"x":1}`)))
 			require.NoError(l.t, l.DeliveredEnds(l.t.Context(), queue.Confirmed{Tenant: l.j.Tenant, ID: l.j.ID}))
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.ended(run.Key)
 			require.Empty(l.t, must(l.Undelivered(l.t.Context(), "tenant", "client")))
 		},
@@ -254,28 +241,23 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			rewind := l.server.Save()
 			l.accept()
 			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
+			l.rewound(rewind)
 			l.ended(l.j.Key)
 		},
 		"a job that its client has cancelled": func(l *losing) {
 			rewind := l.server.Save()
 			l.accept()
 			must(l.Cancel(l.t.Context(), l.j.Key))
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
-			_, err := l.Get(l.t.Context(), l.j.Key)
-			require.ErrorIs(l.t, err, queue.ErrNotFound)
+			l.rewound(rewind)
+			require.ErrorIs(l.t, errOf(l.Get(l.t.Context(), l.j.Key)), queue.ErrNotFound)
 		},
 		"a history entry that was deleted": func(l *losing) {
 			rewind := l.server.Save()
 			l.accept()
 			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
 			require.NoError(l.t, l.DeleteHistory(l.t.Context(), "tenant", []string{"id"}))
-			rewind()
-			require.NoError(l.t, l.Heal(l.t.Context()))
-			_, err := l.Get(l.t.Context(), l.j.Key)
-			require.ErrorIs(l.t, err, queue.ErrNotFound)
+			l.rewound(rewind)
+			require.ErrorIs(l.t, errOf(l.Get(l.t.Context(), l.j.Key)), queue.ErrNotFound)
 		},
 	}, func(t *testing.T, test func(l *losing)) {
 		server := redistest.Start(t)
@@ -294,8 +276,7 @@ func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
 			require.NoError(l.t, l.other.DeleteHistory(l.t.Context(), "tenant", []string{"id"}))
 			require.NoError(l.t, l.HealNow(l.t.Context()))
-			_, err := l.Get(l.t.Context(), l.j.Key)
-			require.ErrorIs(l.t, err, queue.ErrNotFound)
+			require.ErrorIs(l.t, errOf(l.Get(l.t.Context(), l.j.Key)), queue.ErrNotFound)
 		},
 		"cancelled by another hub": func(l *losing) {
 			must(l.other.Cancel(l.t.Context(), l.j.Key))

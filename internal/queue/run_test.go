@@ -1,7 +1,9 @@
 package queue_test
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // expire ends a run's lease, as if its holder had been silent too long.
@@ -88,39 +91,6 @@ func TestTransitions(t *testing.T) {
 	})
 }
 
-func TestClaimRaces(t *testing.T) {
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		one := b.enqueue("one")
-		jobs := make([]job.Job, 16)
-		for i := range jobs {
-			jobs[i] = b.enqueue(fmt.Sprint(i))
-		}
-		var sameJob, sameInstance, other atomic.Int64
-		var wg sync.WaitGroup
-		for i := range 16 {
-			try := func(key, instance string, won *atomic.Int64, lost error) {
-				_, err := b.Claim(t.Context(), queue.ClaimRequest{
-					Key: key, Instance: instance, Hub: "hub/1", Upstream: uuid.NewString(),
-				})
-				if err == nil {
-					won.Add(1)
-					return
-				}
-				other.Add(1)
-				if !errorIs(err, lost) {
-					t.Error(err)
-				}
-			}
-			wg.Go(func() { try(one.Key, fmt.Sprint("gpu", i), &sameJob, queue.ErrNotQueued) })
-			wg.Go(func() { try(jobs[i].Key, "gpu", &sameInstance, queue.ErrTaken) })
-		}
-		wg.Wait()
-		require.EqualValues(t, 1, sameJob.Load())
-		require.EqualValues(t, 1, sameInstance.Load())
-		require.EqualValues(t, 30, other.Load())
-	})
-}
-
 func TestClaimAgain(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		j := b.enqueue("a")
@@ -130,10 +100,8 @@ func TestClaimAgain(t *testing.T) {
 		require.NoError(t, err, "the answer may have been lost")
 		require.Equal(t, first, again)
 		r.Upstream = "v"
-		_, err = b.Claim(t.Context(), r)
-		require.ErrorIs(t, err, queue.ErrNotQueued)
-		_, err = b.Claim(t.Context(), queue.ClaimRequest{Key: "unknown", Instance: "gpu"})
-		require.ErrorIs(t, err, queue.ErrNotFound)
+		require.ErrorIs(t, errOf(b.Claim(t.Context(), r)), queue.ErrNotQueued)
+		require.ErrorIs(t, errOf(b.Claim(t.Context(), queue.ClaimRequest{Key: "unknown", Instance: "gpu"})), queue.ErrNotFound)
 	})
 }
 
@@ -156,35 +124,6 @@ func TestLostWritesHeal(t *testing.T) {
 	})
 }
 
-func TestStaleRuns(t *testing.T) {
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		first := b.claim(b.enqueue("a"), "gpu").Run
-		must(b.Requeue(ctx, first, queue.RequeueOptions{Reason: "gone"}))
-		second := b.claim(b.get(first.Key), "gpu").Run
-		require.Greater(t, second.Fence, first.Fence)
-		adopted := must(b.Adopt(ctx, second, "hub/2"))
-		require.Greater(t, adopted.Fence, second.Fence)
-		require.Equal(t, second.Upstream, adopted.Upstream)
-		before := b.get(first.Key)
-
-		for _, stale := range []job.Run{first, second, {Key: first.Key}, {Key: "unknown", Fence: 1}} {
-			require.ErrorIs(t, b.Started(ctx, stale), queue.ErrStale)
-			require.ErrorIs(t, b.Progress(ctx, stale, 1), queue.ErrStale)
-			require.ErrorIs(t, b.Release(ctx, stale), queue.ErrStale)
-			require.ErrorIs(t, b.Finish(ctx, stale, done("{}")), queue.ErrStale)
-			_, err := b.Requeue(ctx, stale, queue.RequeueOptions{})
-			require.ErrorIs(t, err, queue.ErrStale)
-			_, err = b.Adopt(ctx, stale, "hub/3")
-			require.ErrorIs(t, err, queue.ErrStale)
-			require.Equal(t, []job.Run{stale}, must(b.Renew(ctx, "hub/1", []job.Run{stale})).Lost)
-		}
-		require.Equal(t, before, b.get(first.Key), "nothing was changed")
-		require.NoError(t, b.Finish(ctx, adopted.Run, done("{}")))
-		require.ErrorIs(t, b.Finish(ctx, second, done("{}")), queue.ErrStale, "an end by another holder")
-	})
-}
-
 // A fence is higher than all earlier ones, even if the record of the latest ones is lost.
 func TestFencesGrow(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
@@ -203,16 +142,6 @@ func TestFencesGrow(t *testing.T) {
 		}, time.Minute, time.Millisecond)
 		must(b.db.Run(ctx, forgetful, j.Key))
 		require.Greater(t, must(b.Adopt(ctx, job.Run{Key: j.Key, Fence: 0}, "hub/3")).Fence, last)
-	})
-}
-
-// Why a job was waiting again is forgotten once it runs.
-func TestReasonEndsWithTheWait(t *testing.T) {
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		j := b.enqueue("a")
-		must(b.Requeue(t.Context(), b.claim(j, "gpu").Run, queue.RequeueOptions{Reason: "gone"}))
-		require.Equal(t, "gone", b.get(j.Key).Reason)
-		require.Empty(t, b.claim(j, "gpu").Reason)
 	})
 }
 
@@ -264,20 +193,101 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// The end of a job tells how many jobs its caller has left.
-func TestFinishCounts(t *testing.T) {
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		another := func(s *queue.Submission) { s.Caller = "another" }
-		first, second := b.claim(b.enqueue("a"), "gpu1"), b.claim(b.enqueue("b"), "gpu2")
-		b.enqueue("c")
-		b.enqueue("d", another)
-		for _, c := range []struct {
-			run  job.Run
-			left int
-		}{{first.Run, 2}, {second.Run, 1}, {second.Run, 1}} {
-			left := must(b.FinishCounting(t.Context(), c.run, done(`{"x":1}`)))
-			require.Equal(t, c.left, left)
-			require.Equal(t, must(b.Count(t.Context(), "caller")), left)
+// hubs lets several hubs work through jobs at once, on fewer instances than they want. Now and then
+// a run is lost, or a holder falls silent for good and another takes over its run.
+func hubs(t *testing.T, db *redis.DB) {
+	t.Helper()
+	const n = 120
+	b := on(t, db, queue.Options{Lease: time.Hour, MaxAttempts: 1000})
+	keys := map[string]bool{}
+	for i := range n {
+		keys[b.enqueue(fmt.Sprint(i)).Key] = true
+	}
+	var busy [4]atomic.Int64 // runs on each instance
+	var failed atomic.Bool
+	var wg sync.WaitGroup
+	for hub := range 4 {
+		name := fmt.Sprint("hub/", hub)
+		wg.Go(func() {
+			for !failed.Load() {
+				left, err := work(t, b, name, &busy)
+				if err != nil {
+					t.Error(err)
+					failed.Store(true)
+				}
+				if left == 0 {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, r := range must(b.Ended(t.Context(), "tenant", queue.Page{})) {
+		require.True(t, keys[r.Job.Key], "ended twice, or never accepted")
+		delete(keys, r.Job.Key)
+		require.Equal(t, job.Done, r.Job.State)
+	}
+	require.Empty(t, keys, "lost")
+}
+
+// work does one job, or other pending work, and returns how many jobs are left.
+func work(t *testing.T, b *bench, hub string, busy *[4]atomic.Int64) (left int, err error) {
+	t.Helper()
+	ctx := t.Context()
+	left, _, _, err = b.CountAll(ctx)
+	if left == 0 || err != nil {
+		return left, err
+	}
+	orphans, err := b.Sweep(ctx, hub, 5)
+	if err != nil {
+		return left, err
+	}
+	for _, o := range orphans {
+		busy[instanceNumber(o.Instance)].Add(-1)
+		if err := b.Finish(ctx, o.Run, done("{}")); err != nil {
+			return left, err
 		}
+	}
+	heads, err := b.Peek(ctx, []string{"class"}, 4)
+	if err != nil || len(heads) == 0 {
+		return left, err
+	}
+	instance := rand.IntN(len(busy))
+	claimed, err := b.Claim(ctx, queue.ClaimRequest{
+		Key: heads[rand.IntN(len(heads))].Key, Instance: fmt.Sprint("gpu", instance), Hub: hub, Upstream: uuid.NewString(),
 	})
+	if errors.Is(err, queue.ErrTaken) || errors.Is(err, queue.ErrNotQueued) {
+		return left, nil
+	}
+	if err != nil {
+		return left, err
+	}
+	if busy[instance].Add(1) != 1 {
+		return left, fmt.Errorf("instance %d has two runs", instance)
+	}
+	run := claimed.Run
+	if err := b.Started(ctx, run); err != nil {
+		return left, err
+	}
+	switch rand.IntN(6) {
+	case 0: // lost
+		busy[instance].Add(-1)
+		_, err = b.Requeue(ctx, run, queue.RequeueOptions{Reason: "lost"})
+		return left, err
+	case 1: // falls silent, and a sweep will find it
+		b.expire(run)
+		return left, nil
+	}
+	busy[instance].Add(-1)
+	if err := b.Release(ctx, run); err != nil {
+		return left, err
+	}
+	return left, b.Finish(ctx, run, done("{}"))
+}
+
+func instanceNumber(name string) int { return int(name[len(name)-1] - '0') }
+
+func TestManyHubs(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, hubs)
 }

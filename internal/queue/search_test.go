@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,9 +35,6 @@ func (b *bench) searched(f job.Filter, limit int) (found []string) {
 func TestSearch(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
-		of := func(tenant string) func(*queue.Submission) {
-			return func(s *queue.Submission) { s.Requester.Tenant = tenant }
-		}
 		for n := range 3 {
 			run := b.claim(b.enqueue(fmt.Sprint("failed-", n), of("ann")), "gpu").Run
 			require.NoError(t, b.Finish(ctx, run, queue.Outcome{State: job.Failed, Entry: []byte("{}"), Reason: fmt.Sprint("no model ", n)}))
@@ -69,26 +67,130 @@ func TestSearch(t *testing.T) {
 			}
 		}
 		for _, cursor := range []string{"x", "l:", "e:", "e:x", "e:1.5", strings.Repeat("l", 1000)} {
-			_, err := b.Search(ctx, job.Filter{}, cursor, 10, job.Filter{}.Has)
-			require.ErrorIs(t, err, queue.ErrCursor, cursor)
+			require.ErrorIs(t, errOf(b.Search(ctx, job.Filter{}, cursor, 10, job.Filter{}.Has)), queue.ErrCursor, cursor)
 		}
 	})
 }
 
 // A search that finds nothing stops all the same, and goes on where it stopped.
 func TestSearchIsBounded(t *testing.T) {
-	each(t, queue.Options{MaxQueue: 3000}, func(t *testing.T, b *bench) {
-		const most = queue.MaxSearched + 300
-		for n := range most {
-			b.enqueue(fmt.Sprint("p", n)) // no key, which is hexadecimal, has that
-		}
-		last := job.Filter{Text: fmt.Sprint("p", most-1)}
-		found := must(b.Search(t.Context(), last, "", 10, last.Has))
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		b.enqueue("last")
+		b.lua(fmt.Sprintf("for n = 1, %d do write('ZADD', key('q', 'live'), '0', '0:' .. int(n) .. ':gone') end", queue.MaxSearched), "")
+		var all job.Filter
+		found := must(b.Search(t.Context(), all, "", 10, all.Has))
 		require.Equal(t, queue.MaxSearched, found.Looked)
 		require.Empty(t, found.Jobs)
-		found = must(b.Search(t.Context(), last, found.Next, 10, last.Has))
-		require.Equal(t, []string{last.Text}, ids(found.Jobs))
-		require.Equal(t, 300, found.Looked)
+		found = must(b.Search(t.Context(), all, found.Next, 10, all.Has))
+		require.Equal(t, []string{"last"}, ids(found.Jobs))
+		require.Equal(t, 1, found.Looked)
 		require.Empty(t, found.Next)
+	})
+}
+
+// Whoever's a job is and whatever has become of it, its id finds it.
+func TestFindAnywhere(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		tenants := func(id string) (names []string) {
+			for _, j := range must(b.FindAnywhere(ctx, id)) {
+				require.Equal(t, id, j.ID)
+				names = append(names, j.Tenant)
+			}
+			return names
+		}
+		require.Empty(t, tenants("same"))
+		b.enqueue("same", of("waiting"))
+		b.enqueue("another", of("waiting"))
+		yes := true
+		must(b.Steer(ctx, b.enqueue("same", of("paused")).Key, queue.Steering{Paused: &yes}))
+		b.claim(b.enqueue("same", of("running")), "gpu")
+		run := b.claim(b.enqueue("same", of("ended")), "other gpu").Run
+		require.NoError(t, b.Finish(ctx, run, done("{}")))
+		require.ElementsMatch(t, []string{"waiting", "paused", "running", "ended"}, tenants("same"))
+		require.Equal(t, []string{"waiting"}, tenants("another"))
+	})
+}
+
+// A key finds a job as its id does, but none of another tenant, and no part of another job.
+func TestFindOrGet(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		older := b.enqueue("same", of("ann"))
+		b.claim(older, "gpu")
+		newer := b.enqueue("same", of("ann"), func(s *queue.Submission) { s.BodyHash = "another" })
+		bobs := b.enqueue("same", of("bob"))
+		b.claim(bobs, "other gpu")
+		for _, c := range []struct{ tenant, asked, want string }{
+			{"ann", "same", newer.Key},
+			{"ann", older.Key, older.Key},
+			{"ann", newer.Key, newer.Key},
+			{"ann", bobs.Key, ""},
+			{"bob", "same", bobs.Key},
+			{"", older.Key, older.Key},
+			{"", bobs.Key, bobs.Key},
+			{"", "same", ""},
+			{"ann", "x", ""},
+		} {
+			j, err := b.FindOrGet(ctx, c.tenant, c.asked)
+			require.Equal(t, c.want, j.Key, "%+v", c)
+			require.Equal(t, c.want == "", errors.Is(err, queue.ErrNotFound), "%+v", c)
+		}
+		must(b.Withdraw(ctx, bobs.Key, false))
+		require.ErrorIs(t, errOf(b.FindOrGet(ctx, "bob", bobs.Key)), queue.ErrNotFound, "it was taken back")
+	})
+}
+
+// Pages put together are the whole listing, whatever their size.
+func TestPages(t *testing.T) {
+	each(t, queue.Options{}, func(t *testing.T, b *bench) {
+		ctx := t.Context()
+		var jobs []job.Job
+		for n := range 6 {
+			jobs = append(jobs, b.enqueue(fmt.Sprint("normal-", n)))
+		}
+		b.enqueue("bulk", inBand(job.Bulk))
+		b.enqueue("now", inBand(job.Interactive))
+		run := b.claim(jobs[1], "gpu").Run
+		b.claim(jobs[4], "other gpu")
+		yes := true
+		must(b.Steer(ctx, jobs[2].Key, queue.Steering{Paused: &yes}))
+		for _, tenant := range []string{"tenant", ""} {
+			all := must(b.Live(ctx, tenant))
+			require.Len(t, all, 8)
+			for size := 1; size <= 9; size++ {
+				var paged, waiting []job.Job
+				for from := 0; from < 9; from += size {
+					page, before, err := b.LivePage(ctx, tenant, from, size)
+					require.NoError(t, err)
+					ahead := 0
+					for _, j := range all[:min(from, len(all))] {
+						if j.State == job.Queued && !j.Paused {
+							ahead++
+						}
+					}
+					if len(page) > 0 {
+						require.Equal(t, ahead, before, "%q from %d", tenant, from)
+					}
+					paged = append(paged, page...)
+					more := must(b.WaitingPage(ctx, tenant, from, size))
+					require.LessOrEqual(t, len(more), size)
+					waiting = append(waiting, more...)
+				}
+				require.Equal(t, all, paged, "pages of %d", size)
+				require.Equal(t, []string{"now", "normal-0", "normal-3", "normal-5", "bulk"}, ids(waiting), "pages of %d", size)
+			}
+			require.Equal(t, []string{"normal-1", "normal-4"}, ids(must(b.Held(ctx, tenant))))
+		}
+		for _, what := range []func() (int, error){
+			func() (int, error) { jobs, _, err := b.LivePage(ctx, "other", 0, 10); return len(jobs), err },
+			func() (int, error) { jobs, err := b.WaitingPage(ctx, "other", 0, 10); return len(jobs), err },
+			func() (int, error) { jobs, err := b.Held(ctx, "other"); return len(jobs), err },
+		} {
+			require.Zero(t, must(what()), "of another tenant")
+		}
+		before := must(b.Ends(ctx))
+		require.NoError(t, b.Finish(ctx, run, done("{}")))
+		require.Equal(t, before+1, must(b.Ends(ctx)))
 	})
 }

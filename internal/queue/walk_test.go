@@ -143,7 +143,7 @@ func (w *walk) claim() {
 		Key: key, Tenant: w.m.tenant(key), Instance: instance, Hub: hub,
 		Upstream: uuid.NewString(), SID: "sid", Ahead: w.rand.IntN(4) > 0, After: w.after(),
 	}
-	got, err := w.Claim(w.ctx, r)
+	got, classes, err := w.ClaimCounting(w.ctx, r)
 	w.note("claim %s on %s: ahead=%t, %v", key, r.Instance, got.Ahead, err)
 	switch {
 	case j == nil:
@@ -184,6 +184,11 @@ func (w *walk) claim() {
 	}, got.Run)
 	w.old = append(w.old, got.Run)
 	w.last = got
+	left := map[string]bool{}
+	for _, j := range w.m.live(func(j *modelJob) bool { return j.State == job.Queued && !j.stopped }) {
+		left[j.Class] = true
+	}
+	require.Len(w.t, left, classes)
 }
 
 func (w *walk) started() {
@@ -205,6 +210,7 @@ func (w *walk) started() {
 		return
 	}
 	require.ErrorIs(w.t, err, queue.ErrStale)
+	require.ErrorIs(w.t, w.Progress(w.ctx, run, 1), queue.ErrStale)
 }
 
 func (w *walk) release() {
@@ -225,9 +231,14 @@ func (w *walk) finish() {
 	run := w.anyRun()
 	event := []job.Event{job.Complete, job.Fail, job.Cancel}[w.rand.IntN(3)]
 	state, _ := job.Next(job.Running, event)
-	err := w.Finish(w.ctx, run, queue.Outcome{State: state, Entry: []byte(run.Key), Reason: string(event)})
+	left, err := w.FinishCounting(w.ctx, run, queue.Outcome{State: state, Entry: []byte(run.Key), Reason: string(event)})
 	w.note("finish %s %d %s: %v", run.Key, run.Fence, state, err)
 	if j := w.m.held(run); j != nil {
+		defer func() {
+			if err == nil {
+				require.Equal(w.t, must(w.Count(w.ctx, j.Caller)), left)
+			}
+		}()
 		w.m.free(j)
 		if j.withdrawn && j.listed && w.m.newest[[2]string{j.Tenant, j.ID}] == j.Key && !w.m.hasEntry(j) {
 			require.ErrorIs(w.t, err, queue.ErrWithdrawn)
@@ -368,30 +379,4 @@ func (w *walk) sweep() {
 	for _, j := range w.m.jobs {
 		require.False(w.t, j.runs() && j.expired, "not handed over")
 	}
-}
-
-func (w *walk) renew() {
-	hub := fmt.Sprint("hub", w.rand.IntN(2))
-	var runs []job.Run
-	for range w.rand.IntN(4) {
-		runs = append(runs, w.anyRun())
-	}
-	got, err := w.Renew(w.ctx, hub, runs)
-	w.note("renew %d", len(runs))
-	require.NoError(w.t, err)
-	var want queue.RenewResult
-	for _, run := range runs {
-		j := w.m.held(run)
-		switch {
-		case j == nil || j.Run.Hub != hub:
-			want.Lost = append(want.Lost, run)
-			continue
-		case j.withdrawn:
-			want.Withdrawn = append(want.Withdrawn, run)
-		case j.cancelAsked:
-			want.Cancelled = append(want.Cancelled, run)
-		}
-		j.expired = false
-	}
-	require.Equal(w.t, want, got)
 }

@@ -11,11 +11,36 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 )
 
+func (w *walk) renew() {
+	hub := fmt.Sprint("hub", w.rand.IntN(2))
+	var runs []job.Run
+	for range w.rand.IntN(4) {
+		runs = append(runs, w.anyRun())
+	}
+	got, err := w.Renew(w.ctx, hub, runs)
+	w.note("renew %d", len(runs))
+	require.NoError(w.t, err)
+	var want queue.RenewResult
+	for _, run := range runs {
+		j := w.m.held(run)
+		switch {
+		case j == nil || j.Run.Hub != hub:
+			want.Lost = append(want.Lost, run)
+			continue
+		case j.withdrawn:
+			want.Withdrawn = append(want.Withdrawn, run)
+		case j.cancelAsked:
+			want.Cancelled = append(want.Cancelled, run)
+		}
+		j.expired = false
+	}
+	require.Equal(w.t, want, got)
+}
+
 func (w *walk) cancel() {
 	j := w.anyJob()
 	if j == nil {
-		_, err := w.Cancel(w.ctx, "unknown")
-		require.ErrorIs(w.t, err, queue.ErrNotFound)
+		require.ErrorIs(w.t, errOf(w.Cancel(w.ctx, "unknown")), queue.ErrNotFound)
 		return
 	}
 	got, err := w.Cancel(w.ctx, j.Key)
@@ -43,8 +68,7 @@ func (w *walk) withdraw(j *modelJob) bool {
 func (w *walk) takeBack() {
 	j := w.anyJob()
 	if j == nil {
-		_, err := w.Withdraw(w.ctx, "unknown", true)
-		require.ErrorIs(w.t, err, queue.ErrNotFound)
+		require.ErrorIs(w.t, errOf(w.Withdraw(w.ctx, "unknown", true)), queue.ErrNotFound)
 		return
 	}
 	listed := w.rand.IntN(2) == 0
@@ -204,6 +228,7 @@ func (w *walk) deliverAll() {
 			if j != nil {
 				require.Equal(w.t, string(j.State), last, key)
 			}
+			require.Zero(w.t, must(w.db.Client().Exists(w.ctx, w.db.Key("q", "callback", key), w.db.Key("q", "callback_line", key)).Result()))
 			runs = runs[:len(runs)-1]
 		}
 		require.False(w.t, slices.ContainsFunc(runs, func(name string) bool { return name != queue.EventStarted && name != queue.EventProgress }), "%s: %v", key, names)

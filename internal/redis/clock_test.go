@@ -30,10 +30,8 @@ func TestTimeDoesNotGoBack(t *testing.T) {
 	db := redistest.Open(t, "redis://"+server.Addr())
 	run := func(s *redis.Script) time.Duration {
 		t.Helper()
-		reply, err := db.Run(t.Context(), s)
-		require.NoError(t, err)
-		ms, err := strconv.ParseInt(reply[0], 10, 64)
-		require.NoError(t, err)
+		reply := must(db.Run(t.Context(), s))
+		ms := must(strconv.ParseInt(reply[0], 10, 64))
 		return time.Duration(ms) * time.Millisecond
 	}
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -75,10 +73,8 @@ func TestClock(t *testing.T) {
 			const most = 5 * time.Second // of a busy machine
 			look := func(ahead time.Duration) time.Time {
 				server.SetTime(time.Now().Add(ahead))
-				_, err := db.Run(t.Context(), tickScript) // which notes it, as hubs do all the time
-				require.NoError(t, err)
-				now, err := db.Now(t.Context())
-				require.NoError(t, err)
+				must(db.Run(t.Context(), tickScript)) // which notes it, as hubs do all the time
+				now := must(db.Now(t.Context()))
 				require.WithinDuration(t, now, clock.Now(), most)
 				return now
 			}
@@ -114,10 +110,8 @@ func TestAgo(t *testing.T) {
 	look := func(ahead time.Duration) {
 		t.Helper()
 		server.SetTime(time.Now().Add(ahead))
-		_, err := db.Run(t.Context(), tickScript)
-		require.NoError(t, err)
-		_, err = db.Now(t.Context())
-		require.NoError(t, err)
+		must(db.Run(t.Context(), tickScript))
+		must(db.Now(t.Context()))
 	}
 	ago := func(age, want time.Duration) {
 		t.Helper()
@@ -130,7 +124,27 @@ func TestAgo(t *testing.T) {
 	ago(time.Hour, time.Hour+2*time.Minute) // the clock was not yet set then
 	ago(0, 0)                               // so Redis says, not the hub
 	other := redistest.Open(t, "redis://"+server.Addr())
-	_, err := other.Now(t.Context())
-	require.NoError(t, err)
+	must(other.Now(t.Context()))
 	require.WithinDuration(t, time.Now().Add(-time.Hour), other.Clock().Ago(time.Hour), 5*time.Second, "a hub that has just started")
+}
+
+func TestSecondProcessIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := redistest.OpenDir(t, dir)
+	require.ErrorIs(t, errOf(redis.Open(t.Context(), redis.Options{Dir: dir})), redis.ErrLocked)
+	require.NoError(t, db.Close())
+	require.NoError(t, must(redis.Open(t.Context(), redis.Options{Dir: dir})).Close())
+}
+
+func TestEmbeddedRefusesWhatItCannotRepeat(t *testing.T) {
+	t.Parallel()
+	db := redistest.Embedded(t)
+	for _, body := range []string{
+		`write('EXPIRE', key('x'), 10)`, `write('SET', key('x'), 'y', 'EX', '10')`, `write('SETEX', key('x'), 10, 'y')`,
+		`write('SPOP', key('s'))`, `write('XADD', key('stream'), '*', 'a', 'b')`, `write('PFADD', key('hll'), 'a')`,
+	} {
+		script := redis.NewScript("odd", redis.Write, `write('SET', key('x'), '1') write('SADD', key('s'), '1') `+body)
+		require.ErrorContains(t, errOf(db.Run(t.Context(), script)), "ERR ", body)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,30 +28,26 @@ func TestScripts(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
 		for _, mode := range []redis.Mode{redis.Write, redis.Durable} {
-			reply, err := db.Run(ctx, addScript(mode), 2)
-			require.NoError(t, err)
+			reply := must(db.Run(ctx, addScript(mode), 2))
 			require.Equal(t, "ok", reply[0])
 		}
-		n, err := db.Client().Get(ctx, db.Key("n")).Int()
-		require.NoError(t, err)
+		n := must(db.Client().Get(ctx, db.Key("n")).Int())
 		require.Equal(t, 4, n)
 
 		library := `local function twice(s) return s .. s end`
 		body := `return {twice(ARGV[1]), int(1755907200123), key('a', 'b'), pack('x', '', 'a:b'), now() > 1.7e12 and 'clock' or ''}`
-		reply, err := db.Run(ctx, redis.NewScript("names", redis.ReadOnly, library, body), "ab")
-		require.NoError(t, err)
+		reply := must(db.Run(ctx, redis.NewScript("names", redis.ReadOnly, library, body), "ab"))
 		require.Equal(t, []string{"abab", "1755907200123", db.Key("a", "b"), redis.Pack("x", "", "a:b"), "clock"}, reply)
 
 		// In the embedded server these are written in Go.
 		body = `return {int(0), int(-7), int(2.5), int(3.5), int(2^53), int(1e17), int(-1e300), key(), key('', 5), key('a'), key('a', 'b', 'c'), key(1, 2, 3, 4, 5), pack(), pack('\255', ''), pack('ab', 'cd')}`
-		reply, err = db.Run(ctx, redis.NewScript("texts", redis.ReadOnly, body))
-		require.NoError(t, err)
+		reply = must(db.Run(ctx, redis.NewScript("texts", redis.ReadOnly, body)))
 		require.Equal(t, []string{
 			"0", "-7", "2", "4", "9007199254740992", "100000000000000000", fmt.Sprintf("%.0f", -1e300), db.Key(), db.Key("", "5"), db.Key("a"),
 			db.Key("a", "b", "c"), db.Key("1", "2", "3", "4", "5"), "", redis.Pack("\xff", ""), redis.Pack("ab", "cd"),
 		}, reply)
 
-		_, err = db.Run(ctx, redis.NewScript("broken", redis.Write, `error('no')`))
+		_, err := db.Run(ctx, redis.NewScript("broken", redis.Write, `error('no')`))
 		require.ErrorContains(t, err, "script broken")
 		require.NotErrorIs(t, err, redis.ErrUnavailable, "a script's own fault is not Redis's")
 	})
@@ -67,13 +62,10 @@ func TestBinaryRepliesAreRemembered(t *testing.T) {
 		}
 		echo := redis.NewScript("echo", redis.Write,
 			`local out = {'ok'} for i = 1, 2500 do out[#out + 1] = ARGV[1] end write('SET', key('x'), ARGV[1]) return out`)
-		reply, err := db.Run(t.Context(), echo, all)
-		require.NoError(t, err)
+		reply := must(db.Run(t.Context(), echo, all))
 		require.Len(t, reply, 2501)
 		require.Equal(t, string(all), reply[2500])
-		got, err := db.Client().Get(t.Context(), db.Key("x")).Result()
-		require.NoError(t, err)
-		require.Equal(t, string(all), got)
+		require.Equal(t, string(all), must(db.Client().Get(t.Context(), db.Key("x")).Result()))
 	})
 }
 
@@ -82,9 +74,7 @@ func TestUnknownScriptIsSentAgain(t *testing.T) {
 	db := redistest.Open(t, redistest.Start(t).URL())
 	for want := range 3 {
 		require.NoError(t, db.Client().ScriptFlush(t.Context()).Err())
-		reply, err := db.Run(t.Context(), addScript(redis.Write), 1)
-		require.NoError(t, err)
-		require.Equal(t, strconv.Itoa(want+1), reply[1])
+		require.Equal(t, strconv.Itoa(want+1), must(db.Run(t.Context(), addScript(redis.Write), 1))[1])
 	}
 }
 
@@ -101,8 +91,7 @@ func TestLostReplyRunsOnce(t *testing.T) {
 			if want > 0 { // the first connection is made in peace
 				armed.Store(true)
 			}
-			reply, err := db.Run(t.Context(), add, 1)
-			require.NoError(t, err)
+			reply := must(db.Run(t.Context(), add, 1))
 			require.Equal(t, []string{"ok", strconv.Itoa(want + 1)}, reply)
 		}
 		require.GreaterOrEqual(t, proxy.Lost(), 19)
@@ -122,8 +111,7 @@ func TestLostReplyRunsOnce(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, want, append([]string{}, reply...))
 		}
-		runs, err := db.Client().Get(t.Context(), db.Key("runs")).Int()
-		require.NoError(t, err)
+		runs := must(db.Client().Get(t.Context(), db.Key("runs")).Int())
 		require.Equal(t, 3, runs)
 	}
 	t.Run("miniredis", func(t *testing.T) {
@@ -145,17 +133,15 @@ func TestHungServer(t *testing.T) {
 	t.Cleanup(server.Resume)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := db.Run(ctx, addScript(redis.Write), 1)
-	require.ErrorIs(t, err, redis.ErrUnavailable)
+	require.ErrorIs(t, errOf(db.Run(ctx, addScript(redis.Write), 1)), redis.ErrUnavailable)
 	require.Error(t, ctx.Err())
 
 	// Without a deadline of the caller's the connection's own one counts.
-	_, err = db.Run(context.WithoutCancel(t.Context()), addScript(redis.Write), 1)
-	require.ErrorIs(t, err, redis.ErrUnavailable)
+	require.ErrorIs(t, errOf(db.Run(context.WithoutCancel(t.Context()), addScript(redis.Write), 1)), redis.ErrUnavailable)
 
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = db.Run(gone, addScript(redis.Write), 1)
+	_, err := db.Run(gone, addScript(redis.Write), 1)
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, redis.ErrUnavailable, "the caller left, not Redis")
 }
@@ -166,10 +152,8 @@ func TestAwayAtStart(t *testing.T) {
 	server.Stop()
 	db := redistest.Open(t, server.URL())
 	require.ErrorIs(t, db.Ping(t.Context()), redis.ErrUnavailable)
-	_, err := db.Run(t.Context(), addScript(redis.Write), 1)
-	require.ErrorIs(t, err, redis.ErrUnavailable)
-	_, err = db.Warnings(t.Context())
-	require.ErrorIs(t, err, redis.ErrUnavailable)
+	require.ErrorIs(t, errOf(db.Run(t.Context(), addScript(redis.Write), 1)), redis.ErrUnavailable)
+	require.ErrorIs(t, errOf(db.Warnings(t.Context())), redis.ErrUnavailable)
 	server.Start()
 	require.Eventually(t, func() bool {
 		_, err := db.Run(t.Context(), addScript(redis.Write), 1)
@@ -190,9 +174,8 @@ func TestAwayReplies(t *testing.T) {
 		"MISCONF Redis is configured to save RDB snapshots",
 	} {
 		server.SetError(text)
-		_, err := db.Client().Get(t.Context(), "x").Result()
-		require.ErrorIs(t, err, redis.ErrUnavailable, text)
-		_, err = db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "x"); return nil })
+		require.ErrorIs(t, errOf(db.Client().Get(t.Context(), "x").Result()), redis.ErrUnavailable, text)
+		_, err := db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error { p.Get(t.Context(), "x"); return nil })
 		require.ErrorIs(t, err, redis.ErrUnavailable, text)
 	}
 	server.SetError("ERR something else")
@@ -209,8 +192,7 @@ func TestSubscribe(t *testing.T) {
 		require.Equal(t, redis.Notice{Resync: true}, <-notices)
 		say := redis.NewScript("say", redis.Write, `redis.call('PUBLISH', key('news'), ARGV[1]) return {'ok'}`)
 		for i := range 3 {
-			_, err := db.Run(ctx, say, i)
-			require.NoError(t, err)
+			must(db.Run(ctx, say, i))
 			require.Equal(t, redis.Notice{Payload: strconv.Itoa(i)}, <-notices)
 		}
 		cancel()
@@ -228,8 +210,7 @@ func TestLazySubscriber(t *testing.T) {
 		require.True(t, (<-notices).Resync)
 		shout := redis.NewScript("shout", redis.Write,
 			`for i = 1, 5000 do redis.call('PUBLISH', key('news'), i) end return {'ok'}`)
-		_, err := db.Run(t.Context(), shout)
-		require.NoError(t, err)
+		must(db.Run(t.Context(), shout))
 		require.NoError(t, db.Ping(t.Context()))
 		for n := 0; ; n++ {
 			if notice := <-notices; notice.Resync {
@@ -259,8 +240,7 @@ func TestLongPipeline(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		set := redis.NewScript("set", redis.Write, `write('SET', key('x'), string.rep('x', 10000)) return {'ok'}`)
-		_, err := db.Run(t.Context(), set)
-		require.NoError(t, err)
+		must(db.Run(t.Context(), set))
 		cmds, err := db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for range 500 {
 				p.Get(t.Context(), db.Key("x"))
@@ -276,14 +256,12 @@ func TestWarnings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	db := redistest.Open(t, server.URL())
-	warnings, err := db.Warnings(t.Context())
-	require.NoError(t, err)
+	warnings := must(db.Warnings(t.Context()))
 	require.Empty(t, warnings)
 	require.NoError(t, db.Client().ConfigSet(t.Context(), "appendonly", "no").Err())
 	require.NoError(t, db.Client().ConfigSet(t.Context(), "maxmemory", "100mb").Err())
 	require.NoError(t, db.Client().ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	warnings, err = db.Warnings(t.Context())
-	require.NoError(t, err)
+	warnings = must(db.Warnings(t.Context()))
 	require.Len(t, warnings, 3)
 	require.Contains(t, warnings[2], "maxmemory 100 MiB, less than 256 MiB")
 }
@@ -293,53 +271,21 @@ func TestWarnsWithoutInfo(t *testing.T) {
 	t.Parallel()
 	db := redistest.Open(t, redistest.Start(t).URL())
 	require.NoError(t, db.Client().Do(t.Context(), "ACL", "SETUSER", "default", "-info").Err())
-	run, err := db.Incarnation(t.Context())
-	require.NoError(t, err)
-	require.Empty(t, run)
-	warnings, err := db.Warnings(t.Context())
-	require.NoError(t, err)
+	require.Empty(t, must(db.Incarnation(t.Context())))
+	warnings := must(db.Warnings(t.Context()))
 	require.Len(t, warnings, 1)
 	require.Contains(t, warnings[0], "allow the user +info")
-}
-
-func TestConcurrentRuns(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
-		add := addScript(redis.Durable)
-		var wg sync.WaitGroup
-		errs := make(chan error, 16)
-		for range 16 {
-			wg.Go(func() {
-				for range 20 {
-					if _, err := db.Run(t.Context(), add, 1); err != nil {
-						errs <- err
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		close(errs)
-		for err := range errs {
-			require.NoError(t, err)
-		}
-		n, err := db.Client().Get(t.Context(), db.Key("n")).Int()
-		require.NoError(t, err)
-		require.Equal(t, 320, n)
-	})
 }
 
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"nonsense", "http://x:1", "redis+odd://x:1", "redis+sentinel://x:1", "unix+cluster://x"} {
-		_, err := redis.Open(t.Context(), redis.Options{URL: url})
-		require.Error(t, err, url)
+		require.Error(t, errOf(redis.Open(t.Context(), redis.Options{URL: url})), url)
 	}
 	_, err := redis.Open(t.Context(), redis.Options{URL: "redis://user:hush@host:notaport"})
 	require.Error(t, err)
 	require.NotContains(t, err.Error(), "hush")
-	_, err = redis.Open(t.Context(), redis.Options{Prefix: "a{b"})
-	require.Error(t, err)
+	require.Error(t, errOf(redis.Open(t.Context(), redis.Options{Prefix: "a{b"})))
 	for _, url := range []string{
 		"redis://:pw@h:1/2", "rediss://h:1", "unix:///tmp/x.sock",
 		"redis+sentinel://:pw@h1:1,h2:2/main/3", "rediss+cluster://u:p@h1:1,h2:2,h3:3",
@@ -373,24 +319,13 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-func BenchmarkRun(b *testing.B) {
-	for _, mode := range []struct {
-		name string
-		mode redis.Mode
-	}{{"write", redis.Write}, {"durable", redis.Durable}} {
-		run := func(b *testing.B, db *redis.DB) {
-			add := addScript(mode.mode)
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := db.Run(b.Context(), add, 1); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		}
-		b.Run(fmt.Sprintf("embedded/%s", mode.name), func(b *testing.B) { run(b, redistest.Embedded(b)) })
-		b.Run(fmt.Sprintf("server/%s", mode.name), func(b *testing.B) {
-			run(b, redistest.Open(b, redistest.Start(b).URL()))
-		})
+// must returns the result of a call that does not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
 	}
+	return v
 }
+
+// errOf returns the error of a call alone.
+func errOf[T any](_ T, err error) error { return err }

@@ -57,8 +57,7 @@ func (p *port) kill() {
 func TestSubscriptionOfAnUnreachableRedis(t *testing.T) {
 	t.Parallel()
 	loopback.Test(t, func(t *testing.T) {
-		e, err := engine.Open(engine.Options{Server: true, RunID: strings.Repeat("1", 40)})
-		require.NoError(t, err)
+		e := must(engine.Open(engine.Options{Server: true, RunID: strings.Repeat("1", 40)}))
 		defer func() { require.NoError(t, e.Close()) }()
 		server := open(loopback.Listen(), e.Serve)
 		var silent atomic.Bool
@@ -70,8 +69,7 @@ func TestSubscriptionOfAnUnreachableRedis(t *testing.T) {
 			return loopback.Dial(ctx, network, address)
 		}
 		address := server.listener.Addr().String()
-		db, err := redis.Open(t.Context(), redis.Options{URL: "redis://" + address, Dial: dial})
-		require.NoError(t, err)
+		db := must(redis.Open(t.Context(), redis.Options{URL: "redis://" + address, Dial: dial}))
 		notices := db.Subscribe(t.Context(), db.Key("news"))
 		require.True(t, (<-notices).Resync)
 

@@ -118,7 +118,7 @@ func TestScalerMeetsFailures(t *testing.T) {
 // more than Max, and all jobs are done.
 func TestScalerSurvivesDeaths(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(10) {
+	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {

@@ -113,27 +113,3 @@ func TestRemaining(t *testing.T) {
 		require.Equal(t, c.want, Remaining(c.estimate, c.elapsed))
 	}
 }
-
-// A tenant learns which of its own jobs come before another one, and only how many of others' do.
-func TestAhead(t *testing.T) {
-	t.Parallel()
-	of := func(tenant, id string) job.Job {
-		return job.Job{Key: "key of " + id, ID: id, Requester: job.Requester{Tenant: tenant}}
-	}
-	o := &Forecast{order: []job.Job{of("a", "a1"), of("b", "b1"), of("a", "a2"), of("b", "b2")}}
-	for _, c := range []struct {
-		job  job.Job
-		want Ahead
-		ok   bool
-	}{
-		{of("a", "a1"), Ahead{}, true},
-		{of("b", "b1"), Ahead{Others: 1}, true},
-		{of("a", "a2"), Ahead{Own: []string{"a1"}, Others: 1}, true},
-		{of("b", "b2"), Ahead{Own: []string{"b1"}, Others: 2}, true},
-		{of("a", "behind the line"), Ahead{}, false},
-	} {
-		got, ok := o.Ahead(c.job)
-		require.Equal(t, c.want, got, c.job.ID)
-		require.Equal(t, c.ok, ok, c.job.ID)
-	}
-}

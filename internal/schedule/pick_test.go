@@ -1,7 +1,6 @@
 package schedule
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -107,22 +106,23 @@ func each[C any](t *testing.T, cases map[string]C, test func(*testing.T, C)) {
 	}
 }
 
-// BenchmarkPick is a burst: 500 jobs for 500 idle instances.
-func BenchmarkPick(b *testing.B) {
-	w := Warmth{Models: map[string][]string{}, Overtaking: true}
-	able := map[string]bool{}
-	for n := range 20 {
-		class := fmt.Sprint(n)
-		able[class], w.Models[class] = true, []string{class}
+func TestReservations(t *testing.T) {
+	t.Parallel()
+	rs := Reservations{
+		{Instances: "gpu1", Tenants: []string{"exact"}},
+		{Instances: "gpu*", Tenants: []string{"prefix", "exact"}},
+		{Instances: "*-big", Tenants: []string{"suffix"}},
+		{Instances: "lab-*-a*z", Tenants: []string{"both"}},
+		{Instances: "[::1]:8188", Tenants: []string{"literal"}},
 	}
-	var waiting []job.Job
-	var idle []Idle
-	for n := range 500 {
-		class := fmt.Sprint(n % 20)
-		waiting = append(waiting, job.Job{Key: fmt.Sprint(n), Class: class, Requester: job.Requester{Caller: fmt.Sprint(n)}})
-		idle = append(idle, Idle{Name: fmt.Sprint(n), Classes: able, Loaded: w.Models[fmt.Sprint(n*7%20)]})
+	for name, want := range map[string][]string{
+		"gpu1": {"exact", "prefix"}, "gpu2": {"exact", "prefix"}, "gpu": {"exact", "prefix"}, "xgpu1": nil, "": nil,
+		"a-big": {"suffix"}, "gpu-big": {"exact", "prefix", "suffix"}, "a-big-b": nil,
+		"lab-1-abz": {"both"}, "lab--az": {"both"}, "lab-1-az-az": {"both"}, "lab-a": nil, "lab-1-a": nil,
+		"[::1]:8188": {"literal"}, ":": nil,
+	} {
+		require.Equal(t, want, rs.For(name), name)
 	}
-	for b.Loop() {
-		Pick(waiting, idle, w)
-	}
+	require.Nil(t, Reservations(nil).For("gpu1"))
+	require.Equal(t, []string{"all"}, Reservations{{Instances: "*", Tenants: []string{"all"}}}.For("anything"))
 }

@@ -4,19 +4,20 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
 
 func list(t *testing.T, f *Faults) []Fault {
 	t.Helper()
-	all, err := f.List(t.Context())
-	require.NoError(t, err)
-	return all
+	return must(f.List(t.Context()))
 }
 
 // Faults of all hubs are in one list, the newest first, as they were noted.
@@ -90,4 +91,35 @@ func FuzzDecodeFault(f *testing.F) {
 			require.Zero(t, fault)
 		}
 	})
+}
+
+// A fault is as old as it is, whatever Redis's clock shows.
+func TestFaultsAreAsOldAsTheyAre(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			server := miniredis.RunT(t)
+			server.SetTime(time.Now().Add(skew))
+			db := redistest.Open(t, "redis://"+server.Addr())
+			must(db.Now(t.Context()))
+			f := NewFaults(db)
+			f.Note(Fault{Kind: Sick, Instance: "gpu", Reason: "it hangs"})
+			require.NoError(t, f.Flush(t.Context()))
+			all := list(t, f)
+			require.Len(t, all, 1)
+			require.WithinDuration(t, time.Now(), time.UnixMilli(all[0].At), time.Minute)
+			require.WithinDuration(t, time.Now(), time.UnixMilli(f.Last("gpu").At), time.Minute)
+		})
+	}
+}
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// must returns the result of a call that does not fail.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
 }

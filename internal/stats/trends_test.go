@@ -28,12 +28,10 @@ func TestHubsAddUp(t *testing.T) {
 		two.Used(1*time.Second, 10*time.Second)
 		require.NoError(t, one.Flush(t.Context()))
 		// What a later version counts stays.
-		_, err := db.Run(t.Context(), addTrends, Width.Milliseconds(), buckets, "novel", 3)
-		require.NoError(t, err)
+		must(db.Run(t.Context(), addTrends, Width.Milliseconds(), buckets, "novel", 3))
 		require.NoError(t, two.Flush(t.Context()))
 		require.NoError(t, two.Flush(t.Context()), "it is added once")
-		day, err := one.Day(t.Context())
-		require.NoError(t, err)
+		day := must(one.Day(t.Context()))
 		sum := Bucket{Ended: map[string]int64{}}
 		for _, b := range day { // two if the clock went past a boundary
 			sum.Busy, sum.Up = sum.Busy+b.Busy, sum.Up+b.Up
@@ -45,8 +43,7 @@ func TestHubsAddUp(t *testing.T) {
 		require.Equal(t, map[string]int64{"done": 9, "failed": 0, "cancelled": 0, "lost": 1}, sum.Ended)
 		require.Equal(t, int64(5000), sum.Busy)
 		require.Equal(t, int64(20000), sum.Up)
-		stored, err := db.Client().HGetAll(t.Context(), db.Key("h", "trends")).Result()
-		require.NoError(t, err)
+		stored := must(db.Client().HGetAll(t.Context(), db.Key("h", "trends")).Result())
 		text := ""
 		for _, value := range stored {
 			text += value
@@ -65,14 +62,11 @@ for i = 1, 1000 do
   write('HSET', key('h', 'trends'), int(i), 'done=1')
 end
 return {'ok'}`)
-		_, err := db.Run(t.Context(), fill)
-		require.NoError(t, err)
+		must(db.Run(t.Context(), fill))
 		trends := NewTrends(db)
 		trends.Ended("done")
 		require.NoError(t, trends.Flush(t.Context()))
-		day, err := trends.Day(t.Context())
-		require.NoError(t, err)
-		require.Len(t, day, 1)
+		require.Len(t, must(trends.Day(t.Context())), 1)
 	})
 }
 

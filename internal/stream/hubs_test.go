@@ -74,37 +74,6 @@ func TestSocketElsewhereComesLater(t *testing.T) {
 	})
 }
 
-func TestSocketMovesInMidRun(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		atA := a.open("/ws?clientId=me")
-		one := a.job("me", "1", 1)
-		time.Sleep(tick)
-		two := b.job("me", "2", 1)
-		one.Send(other("executed 1"))
-		two.Send(other("executed 2"))
-		require.Equal(t, words(hello(0, "me"), start("1"), "executed 1"), atA.settled())
-
-		atB := b.open("/ws?clientId=me")
-		require.Equal(t, words(hello(0, "me"), start("1"), "executed 1"), atB.settled(), "from the start")
-		one.Send(other("more 1"))
-		require.Equal(t, words("more 1"), atB.settled())
-		require.Empty(t, atA.settled(), "the newest socket wins")
-		require.Equal(t, 1, a.streams.Sockets(), "the old one stays open")
-		atA.leave()
-		two.End(other(success("2")))
-		require.Empty(t, atB.settled())
-
-		atA = a.open("/ws?clientId=me")
-		require.Equal(t, words(hello(0, "me"), complete("2", "executed 2"), start("1"), "executed 1", "more 1")[0:1], atA.settled()[0:1])
-		one.End(other(success("1")))
-		atA.settled()
-		require.ElementsMatch(t, words("me/1", "me/2"), a.delivered())
-		require.Empty(t, b.delivered())
-		require.Empty(t, atB.settled())
-		nothingKept(t, a, b)
-	})
-}
-
 func TestEndedOnesComeFirstAfterAMove(t *testing.T) {
 	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 		c := x.rig(t, "c", Options{})

@@ -2,9 +2,9 @@ package stream
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"net"
+	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,109 +35,6 @@ func TestHubDies(t *testing.T) {
 		run.End(other(success("1")))
 		time.Sleep(3 * heartbeatInterval)
 		require.Empty(t, p.settled(), "a job that has ended does not begin again")
-	})
-}
-
-func TestHubIsTakenForDead(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		p := b.open("/ws?clientId=me")
-		run := a.job("me", "1", 1)
-		run.Send(other("one"))
-		p.settled()
-		x.hubs["a"].sever(true)
-		time.Sleep(2 * heartbeatInterval)
-		run.Send(other("two"))
-		time.Sleep(2 * heartbeatInterval)
-		require.Empty(t, p.settled())
-		x.hubs["a"].sever(false)
-		time.Sleep(3 * heartbeatInterval)
-		require.Equal(t, words(start("1"), "one", "two"), p.settled(), "as a run that was lost and runs again")
-		run.End(other(success("1")))
-		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
-		nothingKept(t, a, b)
-	})
-}
-
-func TestHubStops(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		p := b.open("/ws?clientId=me")
-		q := a.open("/ws?clientId=you")
-		a.job("me", "1", 1)
-		mine := b.job("you", "2", 1)
-		mine.Send(other("executed"))
-		p.settled()
-		require.NoError(t, a.streams.Close(t.Context()))
-		b.job("me", "3", 1)
-		require.Equal(t, words(start("3")), p.settled())
-		q.settled()
-		q = b.open("/ws?clientId=you")
-		require.Equal(t, words(hello(0, "you"), start("2"), "executed"), q.settled())
-	})
-}
-
-func TestRedisAway(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		x.hubs["a"].sever(true)
-		x.hubs["b"].sever(true)
-		p := b.open("/ws?clientId=me")
-		own := b.job("me", "1", 1)
-		run := a.job("me", "2", 1)
-		own.End(other(success("1")))
-		require.Equal(t, words(hello(0, "me"), complete("1")), p.settled(), "a hub works by itself")
-		run.Send(other("executed"))
-		x.hubs["a"].sever(false)
-		x.hubs["b"].sever(false)
-		time.Sleep(2 * heartbeatInterval)
-		require.Equal(t, words(start("2"), "executed"), p.settled())
-		run.End(other(success("2")))
-		require.Equal(t, words(success("2"), status(0), null("2")), p.settled())
-	})
-}
-
-// TestPeerMessagesAreLost loses, duplicates and reorders messages at random: the
-// client still sees everything, in order and once.
-func TestPeerMessagesAreLost(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		p := b.open("/ws?clientId=me")
-		p.settled()
-		seed := uint64(time.Now().UnixNano())
-		t.Logf("seed %d", seed)
-		random := rand.New(rand.NewPCG(1, seed))
-		var late [][]byte
-		x.post = func(_ string, text []byte) (now [][]byte) {
-			switch random.IntN(6) {
-			case 0: // lost
-			case 1:
-				now = append(now, text, text)
-			case 2:
-				late = append(late, text)
-			default:
-				now = append(append(now, text), late...)
-				late = nil
-			}
-			return now
-		}
-		var want []string
-		for n := range 40 {
-			prompt := fmt.Sprint(n)
-			run := a.job("me", prompt, 1)
-			var messages []string
-			for i := range 10 {
-				synctest.Wait()
-				messages = append(messages, fmt.Sprint("message ", i, " of ", n))
-				run.Send(other(messages[i]))
-			}
-			run.End(other(success(prompt)))
-			want = append(want, complete(prompt, messages...)...)
-		}
-		time.Sleep(5 * time.Minute)
-		require.Equal(t, want, p.settled())
-		x.mu.Lock()
-		x.post = newExchange().post
-		x.mu.Unlock()
-		time.Sleep(time.Minute)
-		require.Len(t, b.delivered(), 40)
-		nothingKept(t, a, b)
 	})
 }
 
@@ -286,5 +183,51 @@ func TestPassWhileTheSocketOpens(t *testing.T) {
 		got := p.take()
 		require.Equal(t, words("one", "two", "three"), got[len(got)-3:])
 		p.leave()
+	})
+}
+
+// aside is what gossip tells a hub that is cut off.
+type aside struct{ others, reached atomic.Bool }
+
+func (a *aside) Reached(ok bool) { a.reached.Store(ok) }
+
+func (a *aside) Reach() bool { return a.others.Load() }
+
+func TestHubAloneIsCutOff(t *testing.T) {
+	near := &aside{}
+	twoHubs(t, Options{KeepAlive: time.Hour, Neighbours: near}, func(t *testing.T, x *exchange, a, _ *rig) {
+		open := func(p *peer) bool {
+			p.settled()
+			select {
+			case <-p.over:
+				return false
+			default:
+				return true
+			}
+		}
+		p := a.open("/ws?clientId=me")
+		x.hubs["b"].sever(true) // and says no more of itself than a
+		x.hubs["a"].sever(true)
+		time.Sleep(10 * time.Minute)
+		require.True(t, open(p), "nobody is better off")
+		require.False(t, near.reached.Load())
+
+		near.others.Store(true)
+		time.Sleep(cutOffAfter)
+		require.False(t, open(p), "another hub knows more")
+		_, resp, err := a.request("/ws?clientId=me", nil)
+		require.Error(t, err)
+		require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
+
+		near.others.Store(false)
+		time.Sleep(2 * heartbeatInterval)
+		require.True(t, open(a.open("/ws?clientId=me")), "nobody is better off any more")
+
+		x.hubs["a"].sever(false)
+		time.Sleep(heartbeatInterval)
+		last := a.open("/ws?clientId=me")
+		x.hubs["a"].sever(true)
+		time.Sleep(cutOffAfter / 2)
+		require.True(t, open(last), "not for a moment")
 	})
 }

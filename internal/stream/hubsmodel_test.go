@@ -15,7 +15,7 @@ import (
 
 // TestHubsAtRandom runs, loses and restarts jobs of one client at random hubs, while its socket
 // moves among them. Each socket is shown complete sequences, one after the other, and nothing is
-// shown again once it was received. If messages are lost or duplicated, or a socket moves before
+// shown again once it was received. If messages are lost, duplicated or late, or a socket moves before
 // its receipts have arrived, something may be shown twice, on two sockets; if hubs are cut off for
 // a while, a run may begin again. COMFYHUB_SEED changes the random choices.
 func TestHubsAtRandom(t *testing.T) {
@@ -44,7 +44,7 @@ type hubsModel struct {
 	rand *rand.Rand
 	x    *exchange
 	hubs []*rig
-	// messages are lost and duplicated; hubs are cut off.
+	// messages are lost, duplicated and reordered; hubs are cut off.
 	messages, cuts bool
 
 	jobs    []*hubsJob
@@ -65,16 +65,19 @@ func (m *hubsModel) play() {
 	if m.messages {
 		// Messages have their own random source: hubs send them concurrently with
 		// the model.
-		messages := rand.New(rand.NewPCG(m.rand.Uint64(), 0))
-		m.x.post = func(_ string, text []byte) [][]byte {
+		messages, late := rand.New(rand.NewPCG(m.rand.Uint64(), 0)), map[string][][]byte{}
+		m.x.post = func(to string, text []byte) (now [][]byte) {
 			switch messages.IntN(8) {
 			case 0:
-				return nil
 			case 1:
-				return [][]byte{text, text}
+				now = append(now, text, text)
+			case 2:
+				late[to] = append(late[to], text)
 			default:
-				return [][]byte{text}
+				now = append(append(now, text), late[to]...)
+				late[to] = nil
 			}
+			return now
 		}
 	}
 	m.open()

@@ -60,6 +60,13 @@ func testLine() *line {
 	return &line{limits: lineLimits{hold: 1 << 20, spill: 1 << 20}}
 }
 
+// openLine is a line with a socket.
+func openLine() (*line, *recorder) {
+	l, r := testLine(), &recorder{}
+	l.attach(r.out, false)
+	return l, r
+}
+
 func prompts(received []*sequence) (names []string) {
 	for _, q := range received {
 		names = append(names, q.prompt)
@@ -75,8 +82,7 @@ func message(k Kind, s string) Message {
 
 func TestOnePromptAtATime(t *testing.T) {
 	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
+	l, r := openLine()
 	a, b, c, d := l.begin("a", 1), l.begin("b", 2), l.begin("c", 3), l.begin("d", 4)
 	l.send(b, other("b start"))
 	l.send(a, other("a start"))
@@ -100,54 +106,6 @@ func TestOnePromptAtATime(t *testing.T) {
 	require.Equal(t, words("d executed"), r.take(), "d is live now")
 }
 
-func TestRunningOneThatStartedFirstComesNext(t *testing.T) {
-	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
-	a, b, c := l.begin("a", 1), l.begin("b", 1), l.begin("c", 1)
-	l.send(c, other("c start"))
-	l.send(b, other("b start"))
-	l.end(a, nil)
-	require.Equal(t, words(closing("a", 1), "b start"), r.take())
-	prompt, _ := l.showing()
-	require.Equal(t, "b", prompt)
-}
-
-func TestLostRunGivesUpTheStream(t *testing.T) {
-	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
-	a, b := l.begin("a", 1), l.begin("b", 1)
-	l.send(a, other("a start 1"))
-	l.send(b, other("b start"))
-	l.lose(a)
-	require.Equal(t, words("a start 1", "b start"), r.take())
-
-	l.send(a, other("late"))
-	l.end(a, []Message{other("late end")})
-	l.lose(a)
-	require.Empty(t, r.take(), "a lost run says nothing more")
-
-	again := l.begin("a", 2)
-	l.send(again, other("a start 2"))
-	l.end(b, []Message{other("b success")})
-	l.end(again, []Message{other("a success")})
-	require.Equal(t, words("b success", closing("b", 1), "a start 2", "a success", closing("a", 2)), r.take(),
-		"the second attempt is a complete sequence")
-}
-
-func TestHeldRunIsLost(t *testing.T) {
-	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
-	a, b := l.begin("a", 1), l.begin("b", 1)
-	l.send(b, other("b start"))
-	l.lose(b)
-	l.end(a, nil)
-	require.Equal(t, closing("a", 1), r.take(), "nothing of b was ever said")
-	require.Zero(t, len(l.running)+len(l.waiting))
-}
-
 func TestSameRunBeginsOnce(t *testing.T) {
 	t.Parallel()
 	l := testLine()
@@ -156,23 +114,9 @@ func TestSameRunBeginsOnce(t *testing.T) {
 	require.NotSame(t, a, l.begin("a", 2), "two jobs may have one id")
 }
 
-func TestEndedWithoutARun(t *testing.T) {
-	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
-	a := l.begin("a", 1)
-	l.ended(Attempt{Prompt: "x"}, []Message{other("x start"), other("x error")})
-	require.Empty(t, r.take())
-	l.end(a, nil)
-	require.Equal(t, words(closing("a", 1), "x start", "x error", closing("x", 2)), r.take())
-	l.ended(Attempt{Prompt: "y"}, []Message{other("y start")})
-	require.Equal(t, words("y start", closing("y", 3)), r.take())
-}
-
 func TestHeldMessagesShrink(t *testing.T) {
 	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
+	l, r := openLine()
 	a, b := l.begin("a", 1), l.begin("b", 1)
 	for _, m := range []Message{
 		other("start"), message(ProgressState, "s1"), message(Executing, "executing 1"),
@@ -190,8 +134,7 @@ func TestHeldMessagesShrink(t *testing.T) {
 
 func TestOpenMessagesDoNotShrink(t *testing.T) {
 	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
+	l, r := openLine()
 	a := l.begin("a", 1)
 	var want []string
 	for i := range 200 {
@@ -207,8 +150,7 @@ func TestOpenMessagesDoNotShrink(t *testing.T) {
 
 func TestReplayAfterReconnect(t *testing.T) {
 	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
+	l, _ := openLine()
 	a := l.begin("a", 1)
 	l.send(a, other("a start"))
 	l.end(a, []Message{other("a success")})
@@ -238,34 +180,6 @@ func TestReplayAfterReconnect(t *testing.T) {
 	require.Zero(t, l.memory)
 }
 
-func TestOpenRunEndsWhileNobodyIsThere(t *testing.T) {
-	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
-	a, b := l.begin("a", 1), l.begin("b", 1)
-	l.send(a, other("a start"))
-	l.detach()
-	l.send(b, other("b start"))
-	l.end(b, nil)
-	l.end(a, nil)
-	r.take()
-	l.attach(r.out, false)
-	require.Equal(t, words("a start", closing("a", 1), "b start", closing("b", 2)), r.take(),
-		"the stream goes on where it was: a was open")
-}
-
-func TestFirstSocketOpensLate(t *testing.T) {
-	t.Parallel()
-	l, r := testLine(), &recorder{}
-	a, b := l.begin("a", 1), l.begin("b", 1)
-	l.send(a, other("a start"))
-	l.send(b, other("b start"))
-	l.end(b, nil)
-	l.attach(r.out, false)
-	require.Equal(t, words("b start", closing("b", 1), "a start"), r.take(),
-		"nothing was shown yet, so what has ended comes first")
-}
-
 func TestBackAfterTheWindow(t *testing.T) {
 	t.Parallel()
 	l, r := testLine(), &recorder{}
@@ -292,33 +206,10 @@ func TestBackAfterTheWindow(t *testing.T) {
 		"b was never shown, so it begins with its start")
 }
 
-func TestLiveInterleaves(t *testing.T) {
-	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, true)
-	a, b := l.begin("a", 1), l.begin("b", 1)
-	l.send(b, other("b start"))
-	l.send(a, other("a start"))
-	l.end(b, nil)
-	l.send(a, other("a executed"))
-	require.Equal(t, words("b start", "a start", closing("b", 1), "a executed"), r.take())
-
-	// A serial socket takes over: one at a time again.
-	c := l.begin("c", 1)
-	l.send(c, other("c start"))
-	r.take()
-	l.attach(r.out, false)
-	l.send(c, other("c executed"))
-	require.Equal(t, words("b" /* unconfirmed */ +" start", closing("b", 2), "a start", "a executed"), r.take())
-	l.end(a, nil)
-	require.Equal(t, words(closing("a", 3), "c start", "c executed"), r.take())
-}
-
 // A prompt that was posted again before its end was confirmed is on its way already.
 func TestWhatIsOwed(t *testing.T) {
 	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
+	l, r := openLine()
 	require.False(t, l.owes("a", "job a"))
 	a := l.begin("a", 1)
 	a.job = "job a"

@@ -17,7 +17,7 @@ import (
 func TestRandomInterleavings(t *testing.T) {
 	t.Parallel()
 	seed := seedOf(t)
-	for i := range uint64(40) {
+	for i := range uint64(25) {
 		newModel(t, seed+i).play(300)
 	}
 }

@@ -18,13 +18,18 @@ func toldTo(t *testing.T, r *rig, prompt string) *peer {
 	run := r.run("me", prompt)
 	run.Send(other(executed(prompt)))
 	time.AfterFunc(tick, func() { run.End(other(success(prompt))) }) // it is reading before that, and so sees a ping
-	for {
-		_, data, err := p.conn.Read(t.Context())
-		require.NoError(t, err)
-		if string(data) == null(prompt) {
-			synctest.Wait() // the hub also knows that it was written
-			return p
-		}
+	p.readTo(null(prompt))
+	synctest.Wait() // the hub also knows that it was written
+	return p
+}
+
+// readTo reads up to a message, and answers pings meanwhile.
+func (p *peer) readTo(last string) {
+	p.t.Helper()
+	for word := ""; word != last; {
+		_, data, err := p.conn.Read(p.t.Context())
+		require.NoError(p.t, err)
+		word = string(data)
 	}
 }
 
@@ -58,6 +63,10 @@ func TestReceipts(t *testing.T) {
 		"closed in order": {func(_ *testing.T, _ *rig, p *peer) {
 			_ = p.conn.Close(websocket.StatusNormalClosure, "")
 		}, nothing},
+		"closed in order by a client that would have answered a ping": {func(_ *testing.T, r *rig, p *peer) {
+			r.unread("me")
+			_ = p.conn.Close(websocket.StatusNormalClosure, "")
+		}, allOfA},
 		"a tab was closed": {func(_ *testing.T, _ *rig, p *peer) {
 			_ = p.conn.Close(websocket.StatusGoingAway, "")
 		}, nothing},
@@ -171,19 +180,6 @@ func TestReceiptsOfNothing(t *testing.T) {
 	})
 }
 
-// A close frame is not a receipt for what follows.
-func TestClosedInMidRun(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		a := r.run("me", "a")
-		a.Send(other(executed("a")))
-		p.settled()
-		p.leave()
-		a.End(other(success("a")))
-		require.Equal(t, allOfA, r.open("/ws?clientId=me").settled())
-	})
-}
-
 // A client whose last socket was cut opens the next one before it posts.
 func TestSocketBeforeThePost(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
@@ -266,13 +262,7 @@ func TestReceiptsAtOtherHubs(t *testing.T) {
 					at := map[string]*rig{"a": a, "b": b}[runs]
 					run := at.job("me", "a", 1)
 					time.AfterFunc(tick, func() { run.End(other(success("a"))) })
-					for {
-						_, data, err := p.conn.Read(t.Context())
-						require.NoError(t, err)
-						if string(data) == null("a") {
-							break
-						}
-					}
+					p.readTo(null("a"))
 					synctest.Wait()
 					receipt(t, a, b, p)
 					synctest.Wait()
@@ -305,8 +295,7 @@ func TestPostAfterTheSocketMoved(t *testing.T) {
 // written to the first socket.
 func TestPostWhileAnEndIsSentAgain(t *testing.T) {
 	t.Parallel()
-	l, r := testLine(), &recorder{}
-	l.attach(r.out, false)
+	l, r := openLine()
 	q := l.begin("a", 1)
 	l.end(q, []Message{other("end a")})
 	l.written(q.mark)

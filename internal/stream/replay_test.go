@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 )
 
@@ -83,38 +82,6 @@ func TestFreshHubGivesAWindow(t *testing.T) {
 		time.Sleep(50 * time.Second)
 		require.Equal(t, words(hello(0, "me"), start("a"), success("a"), status(0), null("a")), r.open("/ws?clientId=me").settled(),
 			"its socket went down with the hub before")
-	})
-}
-
-func TestUnconfirmedIsReplayed(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		// A client that reads by hand answers no ping unless it reads on.
-		p := r.dial("/ws?clientId=me", nil)
-		r.run("me", "a").End()
-		for range 4 {
-			_, _, err := p.conn.Read(t.Context())
-			require.NoError(t, err)
-		}
-		require.NoError(t, p.conn.CloseNow())
-		synctest.Wait()
-		require.Empty(t, r.delivered())
-		p = r.open("/ws?clientId=me")
-		time.Sleep(receiptGrace)
-		require.Equal(t, words(hello(0, "me"), start("a"), status(0), null("a")), p.settled())
-		require.Equal(t, words("me/a"), r.delivered())
-	})
-}
-
-func TestReplayOfAPostedAgain(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		k := Key{Client: "me"}
-		require.False(t, r.streams.Owes(k, "a", ""))
-		r.run("me", "a").End()
-		p.settled()
-		require.False(t, r.streams.Owes(k, "a", ""), "received, so no longer known")
-		r.streams.Ended(k, Attempt{Prompt: "a"}, other(start("a")), other(success("a")))
-		require.Equal(t, words(start("a"), success("a"), status(0), null("a")), p.settled())
 	})
 }
 
@@ -209,11 +176,7 @@ func TestPostsOfAClientThatDoesNotRead(t *testing.T) {
 	deaf := r.dial("/ws?clientId=me", nil)
 	first := r.run("me", "first")
 	time.AfterFunc(50*time.Millisecond, func() { first.End(other(success("first"))) })
-	for last := ""; last != null("first"); { // it answers pings while it reads
-		_, data, err := deaf.conn.Read(t.Context())
-		require.NoError(t, err)
-		last = string(data)
-	}
+	deaf.readTo(null("first"))
 	require.Eventually(t, func() (answers bool) {
 		r.streams.change(me, false, func(c *client) { answers = c.line.pongs })
 		return answers
@@ -335,18 +298,6 @@ func (c *brokenPipe) Write(p []byte) (int, error) {
 		return 0, &net.OpError{Op: "write", Err: syscall.EPIPE}
 	}
 	return c.Conn.Write(p)
-}
-
-// A close frame is not a receipt from a client that would have answered a ping.
-func TestCloseOfAClientThatDoesNotRead(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := toldTo(t, r, "a")
-		synctest.Wait()
-		r.unread("me")
-		require.NoError(t, p.conn.Close(websocket.StatusNormalClosure, ""))
-		synctest.Wait()
-		require.NotEmpty(t, toldAgain(r))
-	})
 }
 
 // awaitTold waits until an end that the client has not confirmed was written to its socket.

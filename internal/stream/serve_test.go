@@ -1,10 +1,13 @@
 package stream
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,31 +117,6 @@ func TestNewestSocketWins(t *testing.T) {
 	})
 }
 
-func TestLostRunOnTheWire(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		p.settled()
-		a := r.run("me", "a")
-		a.Lose()
-		a.Send(other("late"))
-		again := r.streams.Begin(Key{Client: "me"}, Attempt{Prompt: "a", Fence: 2})
-		again.Send(other(start("a")))
-		again.End(other(success("a")))
-		require.Equal(t, words(start("a"), start("a"), success("a"), status(0), null("a")), p.settled())
-	})
-}
-
-func TestLiveEvents(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me&events=live")
-		p.settled()
-		a, b := r.run("me", "a"), r.run("me", "b")
-		a.Send(other("a executed"))
-		b.Send(other("b executed"))
-		require.Equal(t, words(start("a"), start("b"), "a executed", "b executed"), p.settled())
-	})
-}
-
 func TestBroadcast(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
 		r.streams.Send(Key{Client: "me"}, other("nobody"))
@@ -152,20 +130,22 @@ func TestBroadcast(t *testing.T) {
 
 func TestClientThatDoesNotRead(t *testing.T) {
 	bubble(t, Options{HoldBytes: 64 << 10}, func(t *testing.T, r *rig) {
-		dead := r.dial("/ws?clientId=me", nil)
+		dead, quick := r.dial("/ws?clientId=me", nil), r.open("/ws?clientId=you")
 		synctest.Wait() // until the socket is registered
-		a := r.run("me", "a")
+		a, theirs := r.run("me", "a"), r.run("you", "b")
 		for range 5000 {
 			a.Send(message(Preview, strings.Repeat("p", 1000)))
 			a.Send(message(Progress, strings.Repeat("x", 100)))
 		}
-		require.Equal(t, 1, r.streams.Sockets(), "previews and progress alone do not fill it")
+		require.Equal(t, 2, r.streams.Sockets(), "previews and progress alone do not fill it")
 		for range 400 {
 			a.Send(other(strings.Repeat("e", 1000)))
+			theirs.Send(other("executed"))
 		}
+		require.Len(t, quick.settled(), 2+400, "nobody else waits")
 		time.Sleep(30 * time.Second) // not even the close frame can be written
 		synctest.Wait()
-		require.Zero(t, r.streams.Sockets())
+		require.Equal(t, 1, r.streams.Sockets())
 		a.End(other(success("a")))
 		dead.leave()
 		p := r.open("/ws?clientId=me")
@@ -204,13 +184,6 @@ func TestInboundLimit(t *testing.T) {
 		// The write may fail halfway, when the server has closed.
 		_ = p.conn.Write(t.Context(), websocket.MessageText, []byte(strings.Repeat("x", 5<<20)))
 		require.Equal(t, websocket.StatusMessageTooBig, p.closeCode())
-	})
-}
-
-func TestPingIsAnswered(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		require.NoError(t, p.conn.Ping(t.Context()))
 	})
 }
 
@@ -290,4 +263,87 @@ func TestRefusedRequests(t *testing.T) {
 	}
 	require.Zero(t, s.slots.all, "a broken handshake gives its place back")
 	require.NoError(t, s.Close(t.Context()))
+}
+
+const patience = time.Minute
+
+func TestLargeResults(t *testing.T) {
+	t.Parallel()
+	r := loopback(t, Options{SpillBytes: 1 << 20, HoldBytes: 2 << 20})
+	picture := bytes.Repeat([]byte("0123456789abcdef"), 5<<20/16)
+	metadata := `{"node_id": "2", "image_type": "image/png"}`
+	flagged := r.dial("/ws?clientId=flagged", nil)
+	flagged.announce()
+	for range 2 { // its sid, and the answer: the announcement has been read
+		_, _, err := flagged.conn.Read(t.Context())
+		require.NoError(t, err)
+	}
+	plain := r.dial("/ws?clientId=plain", &websocket.DialOptions{CompressionMode: websocket.CompressionNoContextTakeover})
+	for _, client := range []string{"plain", "flagged"} {
+		run := r.run(client, "a")
+		for range 2 {
+			run.Send(Message{Kind: Result, Binary: true, Data: imageWithMetadata(metadata, string(picture))})
+		}
+		run.End()
+	}
+	plain.read()
+	flagged.read()
+	require.Eventually(t, func() bool { return len(r.delivered()) == 2 }, patience, tick)
+	for p, want := range map[*peer][]byte{
+		plain:   image(formatPNG, string(picture)),
+		flagged: imageWithMetadata(metadata, string(picture)),
+	} {
+		n := 0
+		for _, word := range p.take() {
+			if data, ok := strings.CutPrefix(word, "binary:"); ok {
+				require.True(t, data == string(want), "not the same bytes") // no diff of 5 MB
+				n++
+			}
+		}
+		require.Equal(t, 2, n)
+	}
+}
+
+func TestReconnectStorm(t *testing.T) {
+	t.Parallel()
+	const clients, prompts = 8, 20
+	r := loopback(t, Options{})
+	var all sync.WaitGroup
+	for i := range clients {
+		id := fmt.Sprint("client", i)
+		all.Go(func() { // its prompts, two at a time
+			for n := 0; n < prompts; n += 2 {
+				r.streams.Posted(Key{Client: id}, time.Now())
+				a, b := r.run(id, fmt.Sprint(n)), r.run(id, fmt.Sprint(n+1))
+				for range 20 {
+					a.Send(message(Progress, "a"))
+					b.Send(message(Preview, "b"))
+					r.streams.StatusChanged(id)
+				}
+				b.End(other(success(fmt.Sprint(n + 1))))
+				a.End(other(success(fmt.Sprint(n))))
+			}
+		})
+		all.Go(func() { // its sockets: closed in order, cut, or taken over
+			for n := range 15 {
+				p := r.open("/ws?clientId=" + id)
+				switch n % 3 {
+				case 0:
+					p.leave()
+				case 1:
+					_ = p.conn.CloseNow()
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range clients {
+		r.open(fmt.Sprint("/ws?clientId=client", i))
+	}
+	require.Eventually(t, func() bool { return len(r.delivered()) == clients*prompts }, patience, tick)
+	seen := map[string]bool{}
+	for _, prompt := range r.delivered() {
+		require.False(t, seen[prompt], "%s was delivered twice", prompt)
+		seen[prompt] = true
+	}
 }

@@ -10,21 +10,6 @@ import (
 // Rewrite rewrites the journal, as it happens by itself when it has grown.
 func (e *Engine) Rewrite() error { return e.journal.rewrite(e.stop) }
 
-// BreakJournal gives the journal a file that takes no writes and gives back
-// how to repair it.
-func (e *Engine) BreakJournal(readOnly *os.File) (repair func()) {
-	j := e.journal
-	swap := func(f *os.File) *os.File {
-		j.files.Lock()
-		defer j.files.Unlock()
-		old := j.file
-		j.file = f
-		return old
-	}
-	good := swap(readOnly)
-	return func() { swap(good) }
-}
-
 // FillDisk makes the disk take n bytes of each block from now on, until repair is called.
 func (e *Engine) FillDisk(n int) (repair func()) {
 	j := e.journal

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -21,14 +22,11 @@ func written(t *testing.T) (data []byte, ends []int) {
 	db := open(t, dir)
 	for i := range 4 {
 		run(t, db, push, fmt.Sprint(i, " ", string(bytes.Repeat([]byte{'x'}, 200))))
-		info, err := os.Stat(filepath.Join(dir, aof))
-		require.NoError(t, err)
+		info := must(os.Stat(filepath.Join(dir, aof)))
 		ends = append(ends, int(info.Size()))
 	}
-	data, err := os.ReadFile(filepath.Join(dir, aof))
-	require.NoError(t, err)
 	require.NoError(t, db.Close())
-	return data, ends
+	return must(os.ReadFile(filepath.Join(dir, aof))), ends
 }
 
 // broken makes the beginning of a script's block unreadable, as a page does that did not
@@ -60,17 +58,13 @@ func TestDamageBeforeTheTailIsRepaired(t *testing.T) {
 	data, ends := written(t)
 	dir, b := t.TempDir(), broken(data, ends[1])
 	require.NoError(t, os.WriteFile(filepath.Join(dir, aof), b, 0o600))
-	_, err := engine.Open(engine.Options{Dir: dir})
-	require.ErrorContains(t, err, "caddy comfyhub repair-journal")
-	after, err := os.ReadFile(filepath.Join(dir, aof))
-	require.NoError(t, err)
-	require.Equal(t, b, after, "evidence is not touched")
+	require.ErrorContains(t, errOf(engine.Open(engine.Options{Dir: dir})), "caddy comfyhub repair-journal")
+	require.Equal(t, b, must(os.ReadFile(filepath.Join(dir, aof))), "evidence is not touched")
 
 	kept, lost, err := engine.Repair(dir)
 	require.NoError(t, err)
 	require.Equal(t, len(data), int(kept+lost))
-	evidence, err := os.ReadFile(filepath.Join(dir, aof+".damaged"))
-	require.NoError(t, err)
+	evidence := must(os.ReadFile(filepath.Join(dir, aof+".damaged")))
 	require.Equal(t, b, evidence)
 	db := open(t, dir)
 	require.Len(t, list(t, db), 2)
@@ -101,6 +95,53 @@ func TestJournalWithoutMarks(t *testing.T) {
 	b := slices.Clone(data)
 	copy(b[ends[1]:], "nonsense")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, aof), b, 0o600))
-	_, err := engine.Open(engine.Options{Dir: dir})
-	require.ErrorContains(t, err, "damaged after byte")
+	require.ErrorContains(t, errOf(engine.Open(engine.Options{Dir: dir})), "damaged after byte")
+}
+
+// A disk that is full in the middle of a block loses nothing that was acknowledged, at
+// whichever byte that is, whether the process dies then or there is space again.
+func TestDiskIsFullAtEachByte(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := open(t, dir)
+	block := 0
+	acknowledged := []string{"first"}
+	run(t, db, push, "first")
+	for n, whole := 0, false; !whole; n++ {
+		repair := db.FillDisk(n)
+		value := fmt.Sprint("value ", n)
+		if _, err := db.run(push, value); err == nil {
+			whole, block = true, n
+		} else {
+			require.ErrorIs(t, err, syscall.ENOSPC)
+			data := must(os.ReadFile(filepath.Join(dir, aof)))
+			crashed := openCopy(t, data)
+			require.Equal(t, acknowledged, list(t, crashed))
+			require.NoError(t, crashed.Close())
+			require.ErrorIs(t, errOf(db.run(push, "refused")), syscall.ENOSPC)
+			repair()
+			require.NoError(t, db.Usable())
+		}
+		acknowledged = append(acknowledged, value)
+		require.Equal(t, acknowledged, list(t, db))
+	}
+	require.Greater(t, block, len("MULTI EXEC"))
+	db.Abandon()
+	require.Equal(t, acknowledged, list(t, open(t, dir)))
+}
+
+// A sync that began before the disk was full, and had to wait, finds that all it was called for
+// is on the disk. The disk is full all the same, and nothing more is done.
+func TestLateSyncKnowsNothingOfAFullDisk(t *testing.T) {
+	t.Parallel()
+	db := open(t, t.TempDir())
+	run(t, db, push, "first")
+	late := db.SyncLate()
+	repair := db.FillDisk(0)
+	require.ErrorIs(t, errOf(db.run(push, "second")), syscall.ENOSPC)
+	require.NoError(t, late())
+	require.ErrorIs(t, errOf(db.run(push, "refused")), syscall.ENOSPC)
+	repair()
+	require.NoError(t, db.Usable())
+	require.Equal(t, []string{"first", "second"}, list(t, db))
 }

@@ -5,11 +5,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -31,22 +29,16 @@ func TestLargeValues(t *testing.T) {
 		t.Helper()
 		for n := range 20 {
 			want := large(n)
-			got, err := db.client.Get(t.Context(), fmt.Sprint("large:", n)).Result()
-			require.NoError(t, err)
+			got := must(db.client.Get(t.Context(), fmt.Sprint("large:", n)).Result())
 			require.True(t, want == got, n)
-			got, err = db.client.HGet(t.Context(), "hash", fmt.Sprint(n)).Result()
-			require.NoError(t, err)
+			got = must(db.client.HGet(t.Context(), "hash", fmt.Sprint(n)).Result())
 			require.True(t, want == got, n)
-			length, err := db.client.StrLen(t.Context(), fmt.Sprint("large:", n)).Result()
-			require.NoError(t, err)
-			require.EqualValues(t, len(want), length)
+			require.EqualValues(t, len(want), must(db.client.StrLen(t.Context(), fmt.Sprint("large:", n)).Result()))
 		}
 	}
-	compiled, err := engine.Compile("put", put)
-	require.NoError(t, err)
+	compiled := must(engine.Compile("put", put))
 	for n := range 20 {
-		_, err := db.Run(compiled, nil, []string{fmt.Sprint(n), large(n)})
-		require.NoError(t, err)
+		must(db.Run(compiled, nil, []string{fmt.Sprint(n), large(n)}))
 	}
 	check(db) // perhaps not in the file yet
 	require.NoError(t, db.Sync())
@@ -55,8 +47,7 @@ func TestLargeValues(t *testing.T) {
 	require.NoError(t, db.Rewrite())
 	require.Zero(t, db.InMemory())
 	check(db)
-	reply, err := db.run(`return {redis.call('GET', 'large:7'), tostring(redis.call('STRLEN', 'large:7'))}`)
-	require.NoError(t, err)
+	reply := must(db.run(`return {redis.call('GET', 'large:7'), tostring(redis.call('STRLEN', 'large:7'))}`))
 	require.Equal(t, []string{large(7), "48000"}, reply, "scripts read them, too")
 	db.Abandon()
 	again := open(t, dir)
@@ -114,15 +105,12 @@ func TestRewriteBesideWrites(t *testing.T) {
 	}
 	check := func(db *bench) {
 		t.Helper()
-		members, err := db.client.ZRangeWithScores(t.Context(), "z", 0, -1).Result()
-		require.NoError(t, err)
+		members := must(db.client.ZRangeWithScores(t.Context(), "z", 0, -1).Result())
 		require.Len(t, members, len(want))
 		for _, m := range members {
 			key := m.Member.(string)
 			require.Equal(t, len(want[key]), int(m.Score))
-			got, err := db.client.Get(t.Context(), "v:"+key).Result()
-			require.NoError(t, err)
-			require.True(t, want[key] == got, key)
+			require.True(t, want[key] == must(db.client.Get(t.Context(), "v:"+key).Result()), key)
 		}
 	}
 	check(db)
@@ -145,54 +133,7 @@ func TestRewriteOvertaken(t *testing.T) {
 	require.Error(t, db.Rewrite(), "the file is not to be trusted")
 	run(t, db, push, "a") // starts over
 	require.NoError(t, db.Rewrite())
-	names, err := filepath.Glob(filepath.Join(dir, "*"))
-	require.NoError(t, err)
+	names := must(filepath.Glob(filepath.Join(dir, "*")))
 	require.Len(t, names, 2, names)
-	got, err := db.client.Get(t.Context(), "large:2").Result()
-	require.NoError(t, err)
-	require.Equal(t, large(2), got)
-}
-
-// BenchmarkPause prints how long a script waits at most while the journal is
-// rewritten, against the same without a rewrite, and the memory for each entry.
-func BenchmarkPause(b *testing.B) {
-	db := open(b, b.TempDir())
-	value := strings.Repeat("x", 50_000)
-	const entries = 2000
-	for n := range entries {
-		compiled, err := engine.Compile("put", `redis.write('SET', ARGV[1], ARGV[2]) return {'ok'}`)
-		require.NoError(b, err)
-		_, err = db.Run(compiled, nil, []string{fmt.Sprint(n), value})
-		require.NoError(b, err)
-		if n%100 == 0 {
-			require.NoError(b, db.Sync())
-		}
-	}
-	require.NoError(b, db.Sync())
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	b.ReportMetric(float64(m.HeapAlloc)/entries, "heap-bytes/entry")
-	longest := func(during func()) time.Duration {
-		done := make(chan struct{})
-		go func() { during(); close(done) }()
-		most := time.Duration(0)
-		for {
-			select {
-			case <-done:
-				return most
-			default:
-			}
-			begin := time.Now()
-			_, err := db.run(`redis.write('SET', 'small', 'x') return {'ok'}`)
-			require.NoError(b, err)
-			most = max(most, time.Since(begin))
-		}
-	}
-	for b.Loop() {
-		quiet := longest(func() { <-time.After(300 * time.Millisecond) })
-		rewriting := longest(func() { require.NoError(b, db.Rewrite()) })
-		b.ReportMetric(float64(rewriting.Microseconds())/1000, "ms-longest")
-		b.ReportMetric(float64(rewriting)/float64(quiet), "times-quiet")
-	}
+	require.Equal(t, large(2), must(db.client.Get(t.Context(), "large:2").Result()))
 }
