@@ -169,6 +169,30 @@ func TestRunWaitsForItsAgent(t *testing.T) {
 	})
 }
 
+// A cancel does not wait for an instance that the hub which has taken over the run cannot reach. Whatever is
+// still running there is stopped once the instance is back.
+func TestCancelWhileTheInstanceIsAway(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b, a, key := reportedRun(t)
+		away := make(chan struct{}, 100)
+		a.i.on("GET /ws", func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
+			away <- struct{}{}
+			w.WriteHeader(http.StatusBadGateway)
+		})
+		b.restart("hub/2")
+		eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
+		<-away
+		must(b.Queue.Cancel(t.Context(), key))
+		b.cancels(key)
+		require.Equal(t, comfyui.TypeExecutionInterrupted, b.entry(key).End)
+
+		a.i.on("GET /ws", nil)
+		eventually(t, func() bool { return len(b.Instances.Open()) == 1 }, deadline, 10*time.Millisecond)
+		a.report("")
+		b.reaches(b.submit(picture), job.Done)
+	})
+}
+
 // survivor starts another hub over the same queue, whose sweeps are 20 minutes apart: the only way
 // it gets runs is from hubs that are gone.
 func (b *dispatching) survivor(gone func(context.Context, string) bool) {

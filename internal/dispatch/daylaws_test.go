@@ -71,7 +71,7 @@ func TestDayIsFair(t *testing.T) {
 		t.Skip("much computing, one thing after the other: nothing for the race detector")
 	}
 	s := daySpec{
-		seed: 5, servers: 8, lasts: 8 * time.Minute, load: 2, videos: 0.05, models: 2, loading: 2 * time.Second,
+		seed: 5, servers: 8, lasts: 10 * time.Minute, load: 2, videos: 0.05, models: 2, loading: 2 * time.Second,
 		tenants: 3, callers: 5, weights: map[string]float64{"t0": 2, "t2": 0.5},
 	}
 	hub := s.simulate(t, true, daySettings)

@@ -57,8 +57,7 @@ func TestShortJobRunsFirst(t *testing.T) {
 			b.runs(long)
 			require.Equal(t, job.Queued, b.Job(short).State)
 		}
-		b.Runs.Cancel(long)
-		b.reaches(long, job.Cancelled)
+		b.cancels(long)
 		b.reaches(short, job.Done)
 	})
 }
@@ -112,13 +111,11 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 		require.NotEqual(t, warm, b.reaches(other, job.Done).Run.Instance)
 		require.Equal(t, job.Queued, b.Job(second).State)
 
-		b.Runs.Cancel(running)
-		b.reaches(running, job.Cancelled)
+		b.cancels(running)
 		b.runs(second)
 		require.Equal(t, warm, b.Job(second).Run.Instance)
 		require.Empty(t, b.Forecasts.WaitsFor(second))
-		b.Runs.Cancel(second)
-		b.reaches(second, job.Cancelled)
+		b.cancels(second)
 	})
 }
 
@@ -130,8 +127,7 @@ func TestWaitForLoadedModelsIsBounded(t *testing.T) {
 		b.runs(second) // the first one goes on for ever, longer than expected
 		require.NotEqual(t, warm, b.Job(second).Run.Instance)
 		for _, key := range []string{running, second} {
-			b.Runs.Cancel(key)
-			b.reaches(key, job.Cancelled)
+			b.cancels(key)
 		}
 	})
 }

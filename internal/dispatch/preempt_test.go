@@ -203,8 +203,7 @@ func TestEvict(t *testing.T) {
 		b.fleet.SetDraining(from.name, false)
 		b.runs(key)
 		require.Equal(t, 1, b.Job(key).Attempts)
-		b.Runs.Cancel(key)
-		b.reaches(key, job.Cancelled)
+		b.cancels(key)
 		b.Instances.Evict("nobody")
 	})
 }

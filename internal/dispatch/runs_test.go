@@ -239,6 +239,28 @@ func TestPromptOfSomebodyElse(t *testing.T) {
 	})
 }
 
+// A process that dies while it executes a prompt counts against the prompt.
+func TestInstanceDies(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := newDispatching(t, queue.MaxKills)
+		key := b.submit(endless)
+		for kills := range queue.MaxKills {
+			var j job.Job
+			eventually(t, func() bool {
+				j = b.Job(key)
+				return j.State == job.Running && j.Kills == kills
+			}, deadline, 10*time.Millisecond)
+			for _, i := range b.instances {
+				if i.name == j.Run.Instance {
+					require.NoError(t, i.web.Listener.Close())
+					i.Kill()
+				}
+			}
+		}
+		require.Contains(t, b.failure(key), "quarantined")
+	})
+}
+
 // If the instance has lost its record, one is made from the run's messages, unless some of them
 // were missed.
 func TestRecordIsLost(t *testing.T) {
@@ -321,4 +343,11 @@ func TestHungRunBesideMonitors(t *testing.T) {
 		b.set(func(s *Settings) { s.StallTimeout = 100 * time.Millisecond })
 		require.Contains(t, b.lost(key), "silent for too long")
 	})
+}
+
+// cancels ends a run as its client does, and waits for the end of the job.
+func (b *dispatching) cancels(key string) {
+	b.t.Helper()
+	b.Runs.Cancel(key)
+	b.reaches(key, job.Cancelled)
 }

@@ -124,8 +124,7 @@ func TestSpansOfATakenOverRun(t *testing.T) {
 		require.Equal(t, "left", attributes(k.attempts(t, 1)[0])["outcome"])
 		eventually(t, func() bool { return b.Runs.get(key) != nil }, deadline, 10*time.Millisecond)
 		b.connects(1) // a cancel does not wait long for an instance that cannot be reached
-		b.Runs.Cancel(key)
-		b.reaches(key, job.Cancelled)
+		b.cancels(key)
 		adopted := k.attempts(t, 2)[1]
 		require.Equal(t, []string{"adopted own", "started"}, events(adopted))
 		require.Equal(t, []string{"run", "collect", "finish"}, k.steps(adopted))

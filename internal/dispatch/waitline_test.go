@@ -179,8 +179,7 @@ func TestFree(t *testing.T) {
 			}
 		}
 		require.Equal(t, time.Duration(-1), b.Forecasts.From(t.Context(), job.Job{}).Free("nobody"))
-		b.Runs.Cancel(key)
-		b.reaches(key, job.Cancelled)
+		b.cancels(key)
 	})
 }
 

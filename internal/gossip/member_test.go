@@ -1,14 +1,22 @@
 package gossip
 
 import (
+	"log/slog"
 	"math"
 	"net"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/hashicorp/memberlist"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 )
 
 func TestMetaFits(t *testing.T) {
@@ -115,4 +123,136 @@ func TestAdvertisedAddress(t *testing.T) {
 		}
 		return false
 	}, "it is one of this machine")
+}
+
+func TestGate(t *testing.T) {
+	t.Parallel()
+	at := netip.MustParseAddr
+	hub := &gate{keyed: true, hub: true, expects: func(a netip.Addr) bool { return netip.MustParsePrefix("192.0.2.0/24").Contains(a) }}
+	agent := &gate{keyed: true}
+	for _, g := range []*gate{hub, agent} {
+		g.meet(at("10.0.0.5"))
+		g.meet(at("::ffff:127.0.0.1"))
+	}
+	for text, want := range map[string]struct{ proven, hubPackets, hubConnections, agentConnections bool }{
+		"10.0.0.5":               {true, true, true, true},
+		"::ffff:10.0.0.5":        {true, true, true, true},
+		"127.0.0.1":              {true, true, true, true},
+		"192.0.2.9":              {true, true, true, true}, // of the agent it is an ordinary one
+		"10.0.0.6":               {false, true, false, true},
+		"fd00::5":                {false, true, false, true},
+		"127.0.0.77":             {},
+		"::1":                    {},
+		"169.254.169.254":        {},
+		"::ffff:169.254.169.254": {},
+		"fe80::1":                {},
+		"fe80::1%eth0":           {},
+		"fd00::1%eth0":           {},
+		"0.0.0.0":                {},
+		"224.0.0.1":              {},
+		"255.255.255.255":        {},
+	} {
+		require.Equal(t, want.proven, hub.proven(at(text)), text)
+		require.Equal(t, want.hubPackets, hub.packets(at(text)), text)
+		require.Equal(t, want.hubConnections, hub.connections(at(text)), text)
+		require.Equal(t, want.agentConnections, agent.connections(at(text)), text)
+		require.True(t, (&gate{}).connections(at(text)), "without a key: %s", text)
+	}
+}
+
+func TestGateIsBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &gate{keyed: true}
+		first := netip.MustParseAddr("10.0.0.0")
+		a := first
+		for range maxMet + 1 {
+			g.meet(a)
+			a = a.Next()
+			time.Sleep(time.Nanosecond)
+		}
+		require.Len(t, g.met, maxMet)
+		require.False(t, g.proven(first), "the one that has been silent for longest goes")
+		require.True(t, g.proven(a.Prev()))
+	})
+}
+
+// knocks counts the connections to an address of this machine.
+func knocks(t *testing.T, address string) *atomic.Int64 {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Skip("only Linux has all of 127.0.0.0/8:", err)
+	}
+	t.Cleanup(func() { l.Close() })
+	var count atomic.Int64
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			count.Add(1)
+			conn.Close()
+		}
+	}()
+	return &count
+}
+
+// A member says that it is at an address of the hub's own. Nothing is sent there, however
+// often it says so, and who else is there is none the wiser.
+func TestLiesAboutAddressesCallNobody(t *testing.T) {
+	t.Parallel()
+	var log logtest.Log
+	logged := func(c *Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	hub := enter(t, RoleHub, "hub", logged)
+	defer leave(t, hub)
+	bind := must(freeport.Address())
+	_, port, err := net.SplitHostPort(bind)
+	require.NoError(t, err)
+	lie := "127.0.0.77:" + port
+	called := knocks(t, lie)
+	thief := enter(t, RoleAgent, "thief", func(c *Config) { c.Join, c.Bind, c.Advertise = []string{hub.bind}, bind, lie })
+	defer leave(t, thief)
+	honest := enter(t, RoleAgent, "honest", joining(hub.bind))
+	defer leave(t, honest)
+	eventually(t, "the hub hears of it", func() bool { return strings.Count(log.String(), errUnmet.Error()+": "+lie) > 3 })
+	var told fleet.Sender
+	eventually(t, "what it reports counts as a word only", func() bool {
+		for _, r := range hub.heard() {
+			if r.Agent == "thief" {
+				told = r.Sender
+			}
+		}
+		return told.Key != ""
+	})
+	require.True(t, told.Unmet)
+	require.Equal(t, "127.0.0.77", told.Addr.String())
+	eventually(t, "the honest one is where it says", func() bool {
+		for _, r := range hub.heard() {
+			if r.Agent == "honest" && !r.Sender.Unmet {
+				return true
+			}
+		}
+		return false
+	})
+	require.NotContains(t, hub.names(), "thief")
+	require.Zero(t, called.Load())
+}
+
+// Reports that come before a member's first connection are left out without a word.
+func TestEarlyReports(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		g := &Gossip{unmet: map[process]time.Time{}}
+		p := process{name: "a"}
+		require.True(t, g.early(p))
+		time.Sleep(unmetFor - 1)
+		require.True(t, g.early(p))
+		require.True(t, g.early(process{name: "b"}))
+		time.Sleep(time.Nanosecond)
+		require.False(t, g.early(p))
+	})
 }

@@ -263,29 +263,26 @@ func (p *pipelines) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredi
 
 // Many small bodies are read in few round trips, and large ones few at a time.
 func TestBodiesAreReadInParts(t *testing.T) {
-	for name, c := range map[string]struct{ count, noise, trips int }{
+	type row struct{ count, noise, trips int }
+	eachOf(t, queue.Options{}, map[string]row{
 		"small": {count: 255, trips: 5}, // 1 for the sizes, 4 for the bodies
 		"large": {count: 12, noise: 300 << 10, trips: 20},
-	} {
-		t.Run(name, func(t *testing.T) {
-			each(t, queue.Options{}, func(t *testing.T, b *bench) {
-				var keys, read []string
-				for n := range c.count {
-					keys = append(keys, b.enqueue(fmt.Sprint(n), heavy(c.noise)).Key)
-				}
-				trips := &pipelines{}
-				b.db.Client().AddHook(trips)
-				require.NoError(t, b.EachBody(t.Context(), slices.Insert(slices.Clone(keys), 5, "gone"), func(body queue.StoredBody) error {
-					read = append(read, body.Key)
-					return nil
-				}))
-				require.Equal(t, keys, read)
-				require.LessOrEqual(t, trips.count, c.trips)
-				require.Positive(t, trips.most)
-				require.LessOrEqual(t, trips.most, 1<<20)
-			})
-		})
-	}
+	}, func(t *testing.T, b *bench, c row) {
+		var keys, read []string
+		for n := range c.count {
+			keys = append(keys, b.enqueue(fmt.Sprint(n), heavy(c.noise)).Key)
+		}
+		trips := &pipelines{}
+		b.db.Client().AddHook(trips)
+		require.NoError(t, b.EachBody(t.Context(), slices.Insert(slices.Clone(keys), 5, "gone"), func(body queue.StoredBody) error {
+			read = append(read, body.Key)
+			return nil
+		}))
+		require.Equal(t, keys, read)
+		require.LessOrEqual(t, trips.count, c.trips)
+		require.Positive(t, trips.most)
+		require.LessOrEqual(t, trips.most, 1<<20)
+	})
 }
 
 // The hub that accepted a prompt and has its run does not ask Redis for the body. Every other hub

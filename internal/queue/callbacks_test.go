@@ -184,21 +184,6 @@ write('ZADD', key('q', 'callbacks_open'), '1', k)`, j.Key)
 	})
 }
 
-// An event taken by a lost hub can be taken by another once its lease is over.
-func TestTakenCallbackOfADeadHub(t *testing.T) {
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		j := b.enqueue("a", calling("queued"))
-		lost := b.take()[0]
-		b.lua(`write('ZADD', key('q', 'callbacks_due', 'tenant'), '1', k)
-write('ZADD', key('q', 'callback_tenants'), '1', 'tenant')`, j.Key)
-		again := b.take()
-		require.Len(t, again, 1)
-		require.Equal(t, lost.CallbackEvent, again[0].CallbackEvent)
-		require.ErrorIs(t, b.Delivered(t.Context(), lost), queue.ErrStale)
-		require.NoError(t, b.Delivered(t.Context(), again[0]))
-	})
-}
-
 // An end that Redis loses and gets back is reported under the same id.
 func TestRestoredEndCallsBack(t *testing.T) {
 	t.Parallel()

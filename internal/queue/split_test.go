@@ -80,7 +80,7 @@ func TestPartsEndWithTheirJob(t *testing.T) {
 			must(b.Cancel(b.t.Context(), j.Key))
 		},
 		"withdrawn": func(b *bench, j job.Job) {
-			b.withdraw("a")
+			must(b.Withdraw(b.t.Context(), j.Key, false))
 			require.ErrorIs(b.t, b.Finish(b.t.Context(), j.Run, done("all")), queue.ErrWithdrawn)
 		},
 	}, func(t *testing.T, b *bench, end func(b *bench, j job.Job)) {

@@ -76,6 +76,7 @@ func (w *walk) takeBack() {
 	w.note("withdraw %s, listed %t: was %s, %v", j.Key, listed, got.Was, err)
 	require.NoError(w.t, err)
 	require.Equal(w.t, j.State, got.Was)
+	require.True(w.t, !j.runs() || got.Withdrawn == (j.withdrawn || !j.cancelAsked))
 	w.withdraw(j)
 	if j.runs() && !j.cancelAsked {
 		waits := j.Ahead && j.State == job.Leased
