@@ -334,7 +334,8 @@ func walkRandomly(t *testing.T, db *redis.DB, steps int64, every int) {
 	}()
 	// The model takes the jobs' times from the queue. It knows everything else itself.
 	kinds := []func(){
-		w.enqueue, w.enqueue, w.enqueue, w.enqueue, w.claim, w.claim, w.claim, w.claim, w.started, w.started, w.release,
+		w.enqueue, w.enqueue, w.enqueue, w.enqueue, w.claim, w.claim, w.claim, w.claim, w.claim, w.claim,
+		w.started, w.started, w.started, w.started, w.started, w.release,
 		w.finish, w.finish, w.requeue, w.requeue, w.cancel, w.cancelWaiting, w.takeBack, w.failWaiting, w.steer, w.adopt, w.lapse, w.lapse,
 		w.sweep, w.renew, w.deleteHistory, w.delivered,
 	}
@@ -353,7 +354,7 @@ func walkRandomly(t *testing.T, db *redis.DB, steps int64, every int) {
 
 func TestModel(t *testing.T) {
 	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1000, 3) })
+	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1500, 5) })
 }
 
 // Many replies of all kinds are lost on the way. No transition happens twice or not at all, so

@@ -203,7 +203,7 @@ func (w *walk) compareIndex(waiting []*modelJob) {
 }
 
 // modelSeats are how many runs each tenant may have at once.
-var modelSeats = map[string]int{"t0": 2, "t1": 3}
+var modelSeats = map[string]int{"t0": 3, "t1": 6}
 
 // tenant returns the tenant of a job.
 func (m *model) tenant(key string) string {

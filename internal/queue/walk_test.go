@@ -56,8 +56,13 @@ func (w *walk) anyJob(states ...job.State) *modelJob {
 	return nil
 }
 
-// anyRun returns a run that is held, and sometimes one that no longer is.
+// anyRun returns a run that is held, often one that waits at an instance, and sometimes one that is no
+// longer held.
 func (w *walk) anyRun() job.Run {
+	behind := w.m.live(func(j *modelJob) bool { return j.Ahead && j.State == job.Leased })
+	if j, ok := pick(w, behind); ok && w.rand.IntN(3) == 0 {
+		return j.Run
+	}
 	if w.rand.IntN(8) == 0 {
 		if run, ok := pick(w, w.old); ok {
 			return run
@@ -139,6 +144,9 @@ func (w *walk) claim() {
 		key = j.Key
 	}
 	instance, hub := w.where()
+	if j != nil && j.Run.Instance != "" && w.rand.IntN(3) == 0 {
+		instance = j.Run.Instance // again
+	}
 	r := queue.ClaimRequest{
 		Key: key, Tenant: w.m.tenant(key), Instance: instance, Hub: hub,
 		Upstream: uuid.NewString(), SID: "sid", Ahead: w.rand.IntN(4) > 0, After: w.after(),
@@ -245,6 +253,7 @@ func (w *walk) finish() {
 			j.withdrawn = false
 			w.m.do(j, event)
 			w.m.end(j, string(event))
+			w.m.ends = w.m.ends[:len(w.m.ends)-1] // who has taken a job back waits for no message
 			return
 		}
 		if j.withdrawn {
@@ -273,7 +282,7 @@ func (w *walk) finish() {
 func (w *walk) requeue() {
 	run := w.anyRun()
 	blame := w.rand.IntN(24)
-	excused, killed, hopeless := blame < 8, blame >= 8 && blame < 12, blame == 12
+	excused, killed, hopeless := blame < 7, blame >= 7 && blame < 16, blame == 16
 	unused := w.unused(run)
 	o := queue.RequeueOptions{Reason: fmt.Sprint("step ", w.step), Excused: excused, Killed: killed, Hopeless: hopeless, Failed: w.rand.IntN(4) > 0}
 	if unused {

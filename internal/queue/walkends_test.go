@@ -145,7 +145,7 @@ func (w *walk) delivered() {
 // where returns an instance and a hub, often those of a run that another one may wait behind.
 func (w *walk) where() (instance, hub string) {
 	instance, hub = fmt.Sprint("gpu", w.rand.IntN(4)), fmt.Sprint("hub", w.rand.IntN(2))
-	if j := w.anyJob(job.Running); j != nil && w.rand.IntN(2) == 0 {
+	if j := w.anyJob(job.Running); j != nil && w.rand.IntN(3) > 0 {
 		return j.Run.Instance, j.Run.Hub
 	}
 	return instance, hub
