@@ -40,30 +40,6 @@ func TestManyMethodsHaveAReason(t *testing.T) {
 	require.Empty(t, excused, "types without a method")
 }
 
-// The law itself is held, in both directions.
-func TestCountMethods(t *testing.T) {
-	t.Parallel()
-	methods, excused := map[string]int{}, map[string]bool{}
-	countMethods(t, source{"a/one.go", []byte(`package a
-
-// Whole is all.
-//
-// Many methods: it is
-// the whole.
-type Whole[T any] struct{}
-
-// Part says: Many methods: no.
-type Part struct{}
-
-func (w *Whole[T]) A() {}
-func (Whole[T]) B()    {}
-func (p Part) A()      {}
-func F()               {}
-`)}, methods, excused)
-	require.Equal(t, map[string]int{"a.Whole": 2, "a.Part": 1}, methods)
-	require.Equal(t, map[string]bool{"a.Whole": true}, excused)
-}
-
 // countMethods adds the methods of a file by their type, and the types whose
 // comment gives a reason for many.
 func countMethods(t *testing.T, s source, methods map[string]int, excused map[string]bool) {

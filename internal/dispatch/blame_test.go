@@ -311,5 +311,6 @@ func TestTwoRestartsOfOneServer(t *testing.T) {
 		j := b.reaches(key, job.Done)
 		require.Equal(t, []int{1, 3}, []int{j.Kills, j.Attempts})
 		require.Equal(t, []string{b.instances[0].name}, j.FailedAt)
+		require.Contains(t, j.Lost[0], "and was restarted")
 	})
 }

@@ -89,8 +89,7 @@ func TestAdmission(t *testing.T) {
 		defer two.close()
 		takes := func(g *gate, key string) {
 			t.Helper()
-			taken := must(g.from("box", key))(t)
-			require.Equal(t, key, taken)
+			require.Equal(t, key, must(g.from("box", key))(t))
 		}
 		refuses := func(g *gate, key string, want error) {
 			t.Helper()
@@ -125,13 +124,11 @@ func TestAdmission(t *testing.T) {
 		require.ErrorContains(t, err, "POST /comfyhub/forget?agent=new on")
 		takes(one, "k1")
 		shared.setAway(nil)
-		taken := must(one.from("new", "k3"))(t)
-		require.Equal(t, "k3", taken)
+		require.Equal(t, "k3", must(one.from("new", "k3"))(t))
 
 		// A name forgotten at one hub is free at the other a moment later.
 		takes(two, "k1")
-		known := must(one.forget(t.Context(), "box"))(t)
-		require.True(t, known)
+		require.True(t, must(one.forget(t.Context(), "box"))(t))
 		takes(one, "k2")
 		refuses(one, "k1", errPinned)
 		time.Sleep(2 * ownerFresh)
@@ -165,10 +162,8 @@ func TestWithoutAGossipKeyEverybodyGetsIn(t *testing.T) {
 		g := newGate(nil)
 		defer g.close()
 		for _, key := range []string{"k1", "", "k2"} {
-			taken := must(g.from("box", key))(t)
-			require.Equal(t, key, taken)
+			require.Equal(t, key, must(g.from("box", key))(t))
 		}
-		known := must(g.forget(t.Context(), "box"))(t)
-		require.False(t, known)
+		require.False(t, must(g.forget(t.Context(), "box"))(t))
 	})
 }

@@ -56,10 +56,6 @@ type bench struct {
 	tenant, cors string
 	live         bool
 	one          bool
-	// strange means that the web server does not know the host names.
-	strange bool
-	// sockets means that clients connect over TCP.
-	sockets bool
 	// trusted means that visitors may speak for every tenant.
 	trusted bool
 	// proxied means that a proxy hides the callers' addresses.
@@ -120,8 +116,7 @@ func (i *instance) listen() net.Listener {
 	case !measured:
 		return loopback.ListenAt(i.addr)
 	}
-	ln := must(net.Listen("tcp", cmp.Or(i.addr, "127.0.0.1:0")))(i.t)
-	return ln
+	return must(net.Listen("tcp", cmp.Or(i.addr, "127.0.0.1:0")))(i.t)
 }
 
 // die acts like kill -9: sockets are cut and the port refuses connections.
@@ -161,11 +156,11 @@ func newBench(t testing.TB, count int, change ...func(*bench)) *bench {
 	}
 	b.settings.Logger = slog.New(slog.NewTextHandler(b.logTo(logOf(t)), &slog.HandlerOptions{Level: level}))
 	serve := loopback.Serve
-	if _, measured := t.(*testing.B); measured || b.sockets {
+	if _, measured := t.(*testing.B); measured {
 		serve = httptest.NewServer
 	}
 	b.web = serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		v := api.Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, QueueOne: b.one, StrangeHost: b.strange, Proxied: b.proxied, Trusted: b.trusted}
+		v := api.Visitor{IP: "127.0.0.1", Tenant: b.tenant, CORS: b.cors, Live: b.live, QueueOne: b.one, Proxied: b.proxied, Trusted: b.trusted}
 		if user, _, ok := r.BasicAuth(); ok && b.keys == "" {
 			v.Tenant = user
 		}

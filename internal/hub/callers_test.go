@@ -147,6 +147,14 @@ func (v *visitor) states() map[string]string {
 	return states
 }
 
+// submits posts a prompt and waits until it has a state.
+func (v *visitor) submits(graph, client, state string) string {
+	v.b.t.Helper()
+	id := v.submit(graph, client)
+	v.awaits(id, state)
+	return id
+}
+
 func (v *visitor) awaits(id, state string) {
 	v.b.t.Helper()
 	eventually(v.b.t, func() bool { return v.states()[id] == state }, time.Minute, 5*time.Millisecond, "%s: %s", id, state)
@@ -180,18 +188,11 @@ var people = map[string]func(b *bench) (one, two *visitor, body func(client, res
 func TestTwoAtOneAddress(t *testing.T) {
 	t.Parallel()
 	for name, meet := range people {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		runInBubble(t, name, func(t *testing.T) {
 			b := withPage(t, 2)
 			ann, bob, body := meet(b)
-			ended := ann.submit(work(1, 1, "none"), "ann")
-			ann.awaits(ended, "done")
-			endedToo := bob.submit(work(1, 2, "none"), "bob")
-			bob.awaits(endedToo, "done")
-			running := ann.submit(endless(3), "ann")
-			ann.awaits(running, "running")
-			runningToo := bob.submit(endless(4), "bob")
-			bob.awaits(runningToo, "running")
+			ended, endedToo := ann.submits(work(1, 1, "none"), "ann", "done"), bob.submits(work(1, 2, "none"), "bob", "done")
+			running, runningToo := ann.submits(endless(3), "ann", "running"), bob.submits(endless(4), "bob", "running")
 			waiting, waitingToo := ann.submit(endless(5), "ann"), bob.submit(endless(6), "bob")
 
 			bob.posts("/queue", body("bob", `"clear": true`))
@@ -203,7 +204,7 @@ func TestTwoAtOneAddress(t *testing.T) {
 
 			states := ann.states()
 			require.Equal(t, "running", states[running], "ann's running prompt")
-			require.Equal(t, "queued", waitingState(states, waiting), "ann's waiting prompt")
+			require.Contains(t, []string{"queued", "running"}, states[waiting], "ann's waiting prompt")
 			require.NotContains(t, states, waitingToo, "bob's waiting prompt")
 			_, shown := b.history(ended)
 			require.True(t, shown, "ann's history")
@@ -217,26 +218,15 @@ func TestTwoAtOneAddress(t *testing.T) {
 	}
 }
 
-// waitingState is the state of a job that waits or has begun in the meantime.
-func waitingState(states map[string]string, id string) string {
-	if states[id] == "running" {
-		return "queued"
-	}
-	return states[id]
-}
-
 // The count of GET /prompt and the order of the listing are also those of the browser.
 func TestBrowserCounts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := withPage(t, 1)
 		ann, bob := b.browser(), b.browser()
-		first := ann.submit(endless(1), "ann")
-		ann.awaits(first, "running")
+		ann.submits(endless(1), "ann", "running")
 		ann.submit(endless(2), "") // without a client id it still belongs to the browser
 		second := bob.submit(endless(3), "bob")
-		for v, want := range map[*visitor]int{ann: 2, bob: 1, b.script(): 0} {
-			require.Equal(t, want, v.count())
-		}
+		require.Equal(t, []int{2, 1, 0}, []int{ann.count(), bob.count(), b.script().count()})
 		_, body := bob.send("GET", "/queue", "")
 		queue := decoded[struct {
 			Pending [][]json.RawMessage `json:"queue_pending"`
@@ -253,8 +243,7 @@ func TestBrowserAfterARestart(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := withPage(t, 1)
 		ann, bob := b.browser(), b.browser()
-		running := ann.submit(endless(1), "ann")
-		ann.awaits(running, "running")
+		running := ann.submits(endless(1), "ann", "running")
 		theirs := bob.submit(endless(2), "bob")
 		b.stop()
 		b.start()
@@ -279,8 +268,7 @@ func TestOldTab(t *testing.T) {
 		b := withPage(t, 1)
 		jar := must(cookiejar.New(nil))(t)
 		ann := &visitor{b: b, http: &http.Client{Jar: jar}}
-		running := ann.submit(endless(1), "ann") // known by its address for now
-		ann.awaits(running, "running")
+		running := ann.submits(endless(1), "ann", "running") // known by its address for now
 		ann.connect("ann")
 		require.NotEmpty(t, ann.cookie())
 		require.Equal(t, 0, b.script().count(), "the address means others now")
@@ -297,8 +285,7 @@ func TestUndeclaredProxy(t *testing.T) {
 		heard := new(logtest.Log)
 		b := newBench(t, 1, func(b *bench) { b.log, b.proxied = heard, true })
 		ann, bob := b.script(), b.script()
-		running := ann.submit(endless(1), "ann")
-		ann.awaits(running, "running")
+		running := ann.submits(endless(1), "ann", "running")
 		nameless := ann.submit(endless(2), "")
 		for range 2 {
 			bob.posts("/interrupt", "")

@@ -20,8 +20,7 @@ func TestCancelWithoutARequest(t *testing.T) {
 		runs := b.begins(endless(1), "ann")
 		waits := b.submit(endless(2), "ann")
 		find := func(id string) job.Job {
-			j := must(b.hub.Jobs().FindLive(ctx, job.DefaultTenant, id))(t)
-			return j
+			return must(b.hub.Jobs().FindLive(ctx, job.DefaultTenant, id))(t)
 		}
 		running, waiting := find(runs), find(waits)
 
@@ -53,8 +52,7 @@ func TestLookaheadIsPending(t *testing.T) {
 	inBench(t, benchOf(1, func(b *bench) { b.settings.Lookahead = 1 }), func(t *testing.T, b *bench) {
 		running := b.begins(endless(1), "ann")
 		stored := func(id string) job.Job {
-			j := must(b.hub.queue.Find(t.Context(), job.DefaultTenant, id))(t)
-			return j
+			return must(b.hub.queue.Find(t.Context(), job.DefaultTenant, id))(t)
 		}
 		ahead := func(id string) {
 			t.Helper()
@@ -173,8 +171,7 @@ func TestSteer(t *testing.T) {
 		b.tenant = "another tenant"
 		answered(b.patch(second, `{"paused": true}`, nil))(t, http.StatusNotFound)
 		b.tenant = ""
-		body := answered(b.patch(long, `{"paused": true}`, nil))(t, http.StatusConflict)
-		require.Contains(t, body, "The job is not waiting")
+		require.Contains(t, answered(b.patch(long, `{"paused": true}`, nil))(t, http.StatusConflict), "The job is not waiting")
 
 		b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, long))
 		b.finished(second)

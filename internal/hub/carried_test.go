@@ -50,8 +50,7 @@ func TestFileInsideAPrompt(t *testing.T) {
 			b.acts(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loading(dataURL(picture)), id))
 			name := b.carriedName(tenant, id)
 			require.Regexp(t, `^embedded/[0-9a-f]{32}\.png$`, name)
-			got := b.acts(tenant, "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")
-			require.Equal(t, picture, got)
+			require.Equal(t, picture, b.acts(tenant, "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), ""))
 			require.Equal(t, http.StatusNotFound, statusOf(b.as("eve", "GET", "/view?type=input&subfolder=embedded&filename="+strings.TrimPrefix(name, "embedded/"), "")), "it is ann's and bob's alone")
 			require.Equal(t, http.StatusBadRequest, statusOf(b.as("eve", "POST", "/prompt", `{"prompt": `+loading(name)+`}`)))
 			_, listed := b.as(tenant, "GET", "/object_info/LoadImage", "")
@@ -106,8 +105,7 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 			require.Equal(t, test.details, refusal[test.node].Errors[0].Details, name)
 		}
 		// ComfyUI runs the outputs that are good. Only what they read is stored.
-		answer := b.acts("ann", "POST", "/prompt", `{"prompt": `+two(good, "hers.png")+`}`)
-		require.Contains(t, answer, "hers.png")
+		require.Contains(t, b.acts("ann", "POST", "/prompt", `{"prompt": `+two(good, "hers.png")+`}`), "hers.png")
 		require.EqualValues(t, 1, b.uploadCount("ann"))
 	})
 }

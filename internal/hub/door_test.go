@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -39,45 +40,34 @@ func bounded(seconds float64, format, image string) string {
 
 // If only an instance can refuse a prompt, POST /prompt refuses it in the exact
 // words of that instance, and no trace is left.
-func TestInstanceAnswersAtTheDoor(t *testing.T) {
+func TestInstanceRefusesAtTheDoor(t *testing.T) {
 	t.Parallel()
-	for name, graph := range map[string]string{
-		"its own validate function refuses": checked(-1, false),
-		"its own validate function raises":  checked(1, true),
-		"below the minimum":                 bounded(-1, "PNG", "1"),
-		"above the maximum":                 bounded(601, "PNG", "1"),
-		"not in the list":                   bounded(0, "GIF", "1"),
-		"a link of another type":            bounded(0, "PNG", "4"),
-	} {
-		for _, count := range []int{1, 3} {
-			runInBubble(t, fmt.Sprint(name, "/", count), func(t *testing.T) {
-				b := newBench(t, count, patient)
-				socket := b.dial("ann")
-				body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, graph)
-				resp, err := http.Post(b.instances[0].url()+"/prompt", "application/json", strings.NewReader(body))
-				require.NoError(t, err)
-				want := answered(read(t, resp))(t, http.StatusBadRequest)
-
-				answer := answered(b.post("/prompt", body))(t, http.StatusBadRequest)
-				require.JSONEq(t, string(want), string(answer))
+	for _, count := range []int{1, 3} {
+		runInBubble(t, fmt.Sprint(count), func(t *testing.T) {
+			b := newBench(t, count, patient)
+			socket := b.dial("ann")
+			for n, graph := range []string{
+				checked(-1, false), checked(1, true), // its own validate function refuses, and raises
+				bounded(-1, "PNG", "1"), bounded(601, "PNG", "1"), bounded(0, "GIF", "1"), bounded(0, "PNG", "4"),
+			} {
+				body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a0%d"}`, graph, n)
+				resp := must(http.Post(b.instances[0].url()+"/prompt", "application/json", strings.NewReader(body)))(t)
+				want := answered(read(t, resp))(t, http.StatusBadRequest, graph)
+				require.JSONEq(t, string(want), string(answered(b.post("/prompt", body))(t, http.StatusBadRequest, graph)))
 				for _, path := range []string{"/queue", "/history", "/api/jobs"} {
-					_, listing := b.get(path)
-					require.NotContains(t, string(listing), "0b7c5c2e", path)
+					require.NotContains(t, string(b.gets(path)), "0b7c5c2e", path)
 				}
-				_, left := b.get("/prompt")
-				require.JSONEq(t, `{"exec_info": {"queue_remaining": 0}}`, string(left))
-				// The next prompt gets the next number, and the socket hears nothing of the
-				// refused one.
-				_, answer = b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(1, false)))
+				require.JSONEq(t, `{"exec_info": {"queue_remaining": 0}}`, string(b.gets("/prompt")))
+				// The next prompt gets the next number, and the socket hears nothing of the refused one.
 				accepted := decoded[struct {
 					ID     string `json:"prompt_id"`
 					Number int
-				}](t, answer)
-				require.Equal(t, 1, accepted.Number)
+				}](t, b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, checked(n, false))))
+				require.Equal(t, 2*n+1, accepted.Number)
 				socket.until(accepted.ID)
 				require.Equal(t, "success", b.finished(accepted.ID).Status.Text)
-			})
-		}
+			}
+		})
 	}
 }
 
@@ -103,20 +93,15 @@ func TestInstanceTakesAPart(t *testing.T) {
 func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		versions []string
-		graph    string
-		want     int
+		other, graph string
+		want         int
 	}{
-		"alike":           {[]string{"0.33.0", "0.33.0"}, checked(-1, false), http.StatusBadRequest},
-		"a bound":         {[]string{"0.33.0", "0.33.0"}, bounded(-1, "PNG", "1"), http.StatusBadRequest},
-		"another version": {[]string{"0.33.0", "0.32.0"}, checked(-1, false), http.StatusOK},
+		"alike":           {"0.33.0", checked(-1, false), http.StatusBadRequest},
+		"a bound":         {"0.33.0", bounded(-1, "PNG", "1"), http.StatusBadRequest},
+		"another version": {"0.32.0", checked(-1, false), http.StatusOK},
 	} {
 		runInBubble(t, name, func(t *testing.T) {
-			b := newBench(t, 0, patient, func(b *bench) {
-				for _, version := range c.versions {
-					b.instances = append(b.instances, newInstance(t, sim.Config{Version: version}))
-				}
-			})
+			b := newBench(t, 0, patient, serving(sim.Config{Version: "0.33.0"}, sim.Config{Version: c.other}))
 			busy := b.begins(endless(7), "bob")
 			status, answer := b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann"}`, c.graph))
 			require.Equal(t, c.want, status, string(answer))
@@ -125,33 +110,36 @@ func TestIdleInstanceSpeaksForBusyOne(t *testing.T) {
 	}
 }
 
+// statuses posts prompts at the same time, and counts the answers by status.
+func (b *bench) statuses(bodies ...string) map[int]int {
+	answers, counts := make(chan int), map[int]int{}
+	for _, body := range bodies {
+		go func() {
+			resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(body))
+			if err != nil {
+				answers <- 0
+				return
+			}
+			resp.Body.Close()
+			answers <- resp.StatusCode
+		}()
+	}
+	for range bodies {
+		counts[<-answers]++
+	}
+	return counts
+}
+
 // The hub does not wait for an instance that other jobs have taken.
 func TestManyAtTheDoor(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0, patient, func(b *bench) {
-			// At this pace no prompt ends before all of them are counted.
-			for range 2 {
-				b.instances = append(b.instances, newInstance(t, sim.Config{TimeScale: 1}))
-			}
-		})
-		answers := make(chan int, 20)
-		for n := range cap(answers) {
-			go func() {
-				resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(`{"prompt": `+
-					strings.Replace(bounded(600, "PNG", "1"), `"color": 1`, fmt.Sprintf(`"color": %d`, n), 1)+`}`))
-				if err != nil {
-					answers <- 0
-					return
-				}
-				resp.Body.Close()
-				answers <- resp.StatusCode
-			}()
+	slow := sim.Config{TimeScale: 1} // no prompt ends before all of them are counted
+	inBench(t, benchOf(0, patient, serving(slow, slow)), func(t *testing.T, b *bench) {
+		var bodies []string
+		for n := range 20 {
+			bodies = append(bodies, `{"prompt": `+strings.Replace(bounded(600, "PNG", "1"), `"color": 1`, fmt.Sprintf(`"color": %d`, n), 1)+`}`)
 		}
-		for range cap(answers) { // waiting for them would take minutes
-			require.Equal(t, http.StatusOK, <-answers)
-		}
-		_, left := b.get("/prompt")
-		require.JSONEq(t, `{"exec_info": {"queue_remaining": 20}}`, string(left))
+		require.Equal(t, map[int]int{http.StatusOK: 20}, b.statuses(bodies...)) // waiting for them would take minutes
+		require.JSONEq(t, `{"exec_info": {"queue_remaining": 20}}`, string(b.gets("/prompt")))
 	})
 }
 
@@ -185,34 +173,15 @@ func TestDoorOfTwoHubs(t *testing.T) {
 	})
 }
 
-// The same request sent twice at the same time gets one answer.
+// The same request sent several times at the same time gets answers, and if one says 200 the job ends.
 func TestSamePromptTwiceAtTheDoor(t *testing.T) {
 	inBench(t, benchOf(1, patient), func(t *testing.T, b *bench) {
-		body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"}`, checked(-1, false))
-		answers := make(chan int, 8)
-		for range cap(answers) {
-			go func() {
-				resp, err := http.Post(b.web.URL+"/prompt", "application/json", strings.NewReader(body))
-				if err != nil {
-					answers <- 0
-					return
-				}
-				resp.Body.Close()
-				answers <- resp.StatusCode
-			}()
-		}
-		accepted := 0
-		for range cap(answers) {
-			switch <-answers {
-			case http.StatusOK:
-				accepted++
-			case http.StatusBadRequest:
-			default:
-				require.Fail(t, "no answer")
-			}
-		}
-		if accepted > 0 { // then the promise is kept
-			require.Equal(t, "error", b.finished("0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01").Status.Text)
+		const id = "0b7c5c2e-6f0e-4b0e-9a52-0d8a3b2f9a01"
+		body := fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": %q}`, checked(-1, false), id)
+		counts := b.statuses(slices.Repeat([]string{body}, 8)...)
+		require.Equal(t, 8, counts[http.StatusOK]+counts[http.StatusBadRequest], counts)
+		if counts[http.StatusOK] > 0 {
+			require.Equal(t, "error", b.finished(id).Status.Text)
 		}
 	})
 }
@@ -224,8 +193,7 @@ func TestLessons(t *testing.T) {
 		good := map[string]string{"bounds": bounded(-1, "PNG", "1"), "options": bounded(0, "GIF", "1"), "link": bounded(0, "PNG", "4")}
 		said := map[string][]byte{}
 		for name, graph := range good {
-			answer := answered(b.post("/prompt", `{"prompt": `+graph+`}`))(t, http.StatusBadRequest)
-			said[name] = answer
+			said[name] = answered(b.post("/prompt", `{"prompt": `+graph+`}`))(t, http.StatusBadRequest)
 		}
 		require.Equal(t, http.StatusBadRequest, statusOf(b.post("/prompt", `{"prompt": `+checked(-1, false)+`}`)))
 		for n := range 2 {
@@ -233,8 +201,7 @@ func TestLessons(t *testing.T) {
 		}
 		eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)
 		for name, graph := range good {
-			answer := answered(b.post("/prompt", `{"prompt": `+graph+`}`))(t, http.StatusBadRequest, name)
-			require.JSONEq(t, string(said[name]), string(answer), name)
+			require.JSONEq(t, string(said[name]), string(answered(b.post("/prompt", `{"prompt": `+graph+`}`))(t, http.StatusBadRequest, name)), name)
 		}
 		// The hub applies other checks to the same input of the same class. Checks of
 		// other inputs and of links may be the class's own.

@@ -16,22 +16,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/stream"
 )
 
-// Ends that are too old to be told are not read again at each look.
-func TestOldEndsAreSkipped(t *testing.T) {
-	inBench(t, benchOf(1, func(b *bench) { b.settings.ReplayWindow = time.Millisecond }), func(t *testing.T, b *bench) {
-		id := b.submit(picture(3), "ann")
-		b.finished(id)
-		k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
-		ends := must(b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9))(t)
-		require.Len(t, ends[0], 1)
-		// Until the stream has forgotten it, it counts as told.
-		eventually(t, func() bool {
-			old, err := b.hub.ends.LookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0)
-			return err == nil && old == ends[0][0].Turn
-		}, time.Minute, time.Millisecond)
-	})
-}
-
 // forgotten waits until a client's stream knows nothing more of its prompt, and returns the
 // job's key.
 func (b *bench) forgotten(k stream.Key, id string) (key string) {
@@ -44,17 +28,20 @@ func (b *bench) forgotten(k stream.Key, id string) (key string) {
 	return j.Key
 }
 
-// A client whose socket has been open all along is told of an end even if nobody could tell it for
-// longer than the replay window.
-func TestWaitingClientIsToldLate(t *testing.T) {
+// An end that is older than the replay window is not read again at each look, but a client whose
+// socket has been open all along is told of it.
+func TestOldEnds(t *testing.T) {
 	inBench(t, benchOf(1, func(b *bench) { b.settings.ReplayWindow = time.Millisecond }), func(t *testing.T, b *bench) {
 		began := time.Now()
 		id := b.submit(picture(3), "ann")
 		b.finished(id)
 		k := stream.Key{Tenant: job.DefaultTenant, Client: "ann"}
-		key := b.forgotten(k, id)
-		b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
+		key := b.forgotten(k, id) // until then, it counts as told
 		ends := must(b.hub.queue.Unconfirmed(t.Context(), []job.Requester{{Tenant: k.Tenant, Client: k.Client}}, 9))(t)
+		require.Len(t, ends[0], 1)
+		require.Equal(t, ends[0][0].Turn, must(b.hub.ends.LookAt(t.Context(), stream.Present{Key: k, Since: time.Now()}, ends[0], 0))(t))
+
+		b.hub.streams.SetLimits(stream.Limits{ReplayWindow: time.Minute})
 		eventually(t, func() bool {
 			old, err := b.hub.ends.LookAt(t.Context(), stream.Present{Key: k, Since: began}, ends[0], 0)
 			told, _ := b.hub.streams.Told(k, key)
@@ -182,55 +169,43 @@ func TestSocketAfterTheEnd(t *testing.T) {
 // at the hub that has run it, and at the other one.
 func TestOffTheQueueBeforeTheEndIsTold(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		graph string
-		stop  func(b *bench, id string)
-		want  string
-	}{
-		"success": {work(1, 7, "none"), nil, "execution_success"},
-		"error":   {work(1, 7, "error"), nil, "execution_error"},
-		"interrupted": {endless(1), func(b *bench, id string) {
-			eventually(b.t, func() bool { return started(b) == 1 }, time.Minute, time.Millisecond)
-			b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
-		}, "execution_interrupted"},
-		"the server died": {endless(1), func(b *bench, _ string) {
-			for n := range 3 {
-				eventually(b.t, func() bool { return started(b) == n+1 }, time.Minute, time.Millisecond)
-				b.instances[0].die()
-				b.instances[0].revive()
-			}
-		}, "execution_error"},
-	} {
-		for _, away := range []bool{false, true} {
-			runInBubble(t, fmt.Sprintf("%s/away=%v", name, away), func(t *testing.T) {
-				one, two := newPair(t, 1, 0)
-				at := one
-				if away {
-					at = two
-				}
-				socket := at.dial("ann")
+	for _, away := range []bool{false, true} {
+		runInBubble(t, fmt.Sprintf("away=%v", away), func(t *testing.T) {
+			one, two := newPair(t, 1, 0)
+			at := map[bool]*bench{false: one, true: two}[away]
+			socket := at.dial("ann")
+			for _, c := range []struct {
+				graph, want string
+				stop        func(id string)
+			}{
+				{work(1, 7, "none"), "execution_success", nil},
+				{work(1, 8, "error"), "execution_error", nil},
+				{endless(1), "execution_interrupted", func(id string) { one.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id)) }},
+				{endless(2), "execution_error", func(string) { // the server dies under it
+					for n, first := 0, started(one); n < 3; n++ {
+						eventually(t, func() bool { return started(one) == first+n }, time.Minute, time.Millisecond)
+						one.instances[0].die()
+						one.instances[0].revive()
+					}
+				}},
+			} {
+				before := started(one)
 				id := at.submit(c.graph, "ann")
+				eventually(t, func() bool { return started(one) > before }, time.Minute, time.Millisecond)
 				if c.stop != nil {
-					c.stop(one, id)
+					c.stop(id)
 				}
-				ends := []string{"execution_success", "execution_error", "execution_interrupted"}
-				for {
-					m := socket.next()
-					if !slices.Contains(ends, m.Type) {
-						continue
-					}
-					require.Equal(t, c.want, m.Type)
-					for _, b := range []*bench{one, two} {
-						resp, err := http.Get(b.web.URL + "/queue")
-						require.NoError(t, err)
-						_, body := read(t, resp)
-						require.NotContains(t, string(body), id, "it stands in the queue")
-						_, found := b.history(id)
-						require.True(t, found)
-					}
-					return
+				m := socket.next()
+				for !slices.Contains([]string{"execution_success", "execution_error", "execution_interrupted"}, m.Type) {
+					m = socket.next()
 				}
-			})
-		}
+				require.Equal(t, c.want, m.Type)
+				for _, b := range []*bench{one, two} {
+					require.NotContains(t, string(b.gets("/queue")), id, "it stands in the queue")
+					_, found := b.history(id)
+					require.True(t, found)
+				}
+			}
+		})
 	}
 }

@@ -1,70 +1,20 @@
 package hub
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
-
-// keptAgent is an agent that notes what hubs keep.
-type keptAgent struct {
-	mu     sync.Mutex
-	status int
-	asked  int
-	files  []comfyui.KeptFile
-}
-
-func (a *keptAgent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.asked++
-	if a.status != 0 {
-		w.WriteHeader(a.status)
-		return
-	}
-	var body comfyui.KeptFiles
-	if json.NewDecoder(r.Body).Decode(&body) == nil && r.URL.Path == comfyui.KeptPath+"box" && len(body.Files) <= comfyui.MaxKept {
-		a.files = append(a.files, body.Files...)
-	}
-}
-
-// A hub tells an agent of the files that it has copied, with hash and time as the file has them.
-func TestOutputsAreConfirmed(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, 1)
-	require.NotNil(t, b.hub.kept)
-	b.hub.kept.Wants = func(string) bool { return true }
-	agent := &keptAgent{}
-	server := httptest.NewServer(agent)
-	defer server.Close()
-	client := must(comfyui.NewClient(server.URL+comfyui.InstancePath+"box", comfyui.Options{ViaAgent: true}))(t)
-	defer client.Close()
-	b.hub.kept.Client = func(string) *comfyui.Client { return client }
-	b.connected(1)
-	b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "one"}`, work(0, 1, "none")))
-	eventually(t, func() bool {
-		agent.mu.Lock()
-		defer agent.mu.Unlock()
-		return len(agent.files) == 1
-	}, time.Minute, 10*time.Millisecond)
-	require.Len(t, agent.files[0].SHA256, 64)
-	require.Regexp(t, `^"[0-9a-f]+-[0-9a-f]+"$`, agent.files[0].ETag)
-	require.NotEmpty(t, agent.files[0].Filename)
-}
 
 // A prompt that is answered from an instance's cache names the file of the run before. If that
 // was deleted, the next run must make it again, and not name it again.
@@ -78,8 +28,7 @@ func TestCachedOutputThatWasDeleted(t *testing.T) {
 				_, text := b.get("/hub/jobs/" + id)
 				return strings.Contains(string(text), `"status": "done"`) || strings.Contains(string(text), `"status": "failed"`)
 			}, time.Minute, 10*time.Millisecond)
-			_, text := b.get("/hub/jobs/" + id)
-			require.Contains(t, string(text), `"status": "done"`)
+			require.Contains(t, b.text("/hub/jobs/"+id), `"status": "done"`)
 		}
 		run("first")
 		outputs := must(filepath.Glob(filepath.Join(dir, "output", "*.png")))(t)
@@ -115,15 +64,12 @@ func TestHeldPictures(t *testing.T) {
 		encoded := must(b.hub.submitter.Pin(ctx, "default", parsed, nil))(t)
 		require.Contains(t, string(encoded), `"held":["a/b"]`)
 		in := must(files.DecodeInputs(encoded))(t)
-		renamed := must(b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.Instances.First()}))(t)
-		require.Empty(t, renamed)
+		require.Empty(t, must(b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.Instances.First()}))(t))
 		require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
-		none := must(b.hub.submitter.Pin(ctx, "another", parsed, nil))(t)
-		require.Nil(t, none, "another tenant's pictures are not there")
+		require.Nil(t, must(b.hub.submitter.Pin(ctx, "another", parsed, nil))(t), "another tenant's pictures are not there")
 
 		// Waiting jobs that only name held pictures do not stop the sweep.
-		pinned := must(b.hub.janitor.Pinned.All(ctx))(t)
-		require.Empty(t, pinned)
+		require.Empty(t, must(b.hub.janitor.Pinned.All(ctx))(t))
 		require.NoError(t, b.hub.held.Expire(ctx, time.Now()))
 		require.True(t, b.hub.held.Has(ctx, "default", "a/b"))
 	})

@@ -47,10 +47,8 @@ func TestAPIKeysOfTheLastVersion(t *testing.T) {
 			}
 			require.NoError(t, err)
 			old := must(queue.NewVault([]byte(secret)))(t)
-			sealed := must(old.Seal([]byte("old"), []byte(j.Key)))(t)
-			require.NoError(t, b.hub.db.Client().Set(t.Context(), b.hub.db.Key("q", "secret", j.Key), sealed, 0).Err())
-			body := must(b.hub.queue.Body(t.Context(), j.Key))(t)
-			require.Equal(t, "old", string(body.Secrets))
+			require.NoError(t, b.hub.db.Client().Set(t.Context(), b.hub.db.Key("q", "secret", j.Key), must(old.Seal([]byte("old"), []byte(j.Key)))(t), 0).Err())
+			require.Equal(t, "old", string(must(b.hub.queue.Body(t.Context(), j.Key))(t).Secrets))
 		}
 	})
 }
@@ -67,8 +65,7 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 		path := filepath.Join(b.id.Storage, "comfyhub-keys", entries[0].Name())
 		key := must(os.ReadFile(path))(t)
 		if runtime.GOOS != "windows" {
-			info := must(os.Stat(path))(t)
-			require.Equal(t, fs.FileMode(0o600), info.Mode().Perm())
+			require.Equal(t, fs.FileMode(0o600), must(os.Stat(path))(t).Mode().Perm())
 		}
 		name := "comfyhub-keys/" + entries[0].Name()
 		up := strings.Repeat("../", 6) + name
@@ -105,8 +102,7 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 			require.NotContains(t, b.Key, "comfyhub-keys")
 			return nil
 		}))
-		left := must(os.ReadFile(path))(t)
-		require.Equal(t, key, left)
+		require.Equal(t, key, must(os.ReadFile(path))(t))
 	})
 }
 
@@ -146,10 +142,8 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 			err := New(b.id).Start(context.Background(), settings)
 			require.ErrorContains(t, err, tc.want)
 			require.NotContains(t, err.Error(), secret)
-			left := must(os.ReadFile(matches[0]))(t)
-			require.Equal(t, tc.body, left)
-			all := must(filepath.Glob(filepath.Join(filepath.Dir(matches[0]), "*")))(t)
-			require.Equal(t, matches, all)
+			require.Equal(t, tc.body, must(os.ReadFile(matches[0]))(t))
+			require.Equal(t, matches, must(filepath.Glob(filepath.Join(filepath.Dir(matches[0]), "*")))(t))
 		}
 		require.NoError(t, os.WriteFile(matches[0], good, 0o600))
 		b.start()
@@ -162,8 +156,7 @@ func TestRotateKeys(t *testing.T) {
 	inPair(t, 1, 0, func(t *testing.T, one, two *bench) {
 		name := one.finished(one.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 		_, link := one.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
-		rotation := must(one.hub.Operator().RotateKeys(t.Context()))(t)
-		require.Equal(t, 2, rotation.Keys)
+		require.Equal(t, 2, must(one.hub.Operator().RotateKeys(t.Context()))(t).Keys)
 		require.NoError(t, two.hub.ring.Refresh(t.Context()))
 		for _, b := range []*bench{one, two} {
 			b.gets(link)
@@ -184,8 +177,7 @@ func stolen(t *testing.T, purpose string) cipher.AEAD {
 	t.Helper()
 	key := must(hkdf.Key(sha256.New, []byte(gossipKey), nil, purpose, 32))(t)
 	block := must(aes.NewCipher(key))(t)
-	aead := must(cipher.NewGCMWithRandomNonce(block))(t)
-	return aead
+	return must(cipher.NewGCMWithRandomNonce(block))(t)
 }
 
 // The gossip key does not let anybody make a link to a tenant's file.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -154,8 +155,7 @@ func TestStorageIsNotMountedAtTheStart(t *testing.T) {
 			require.ErrorContains(t, b.hub.Ready(t.Context()), "is it mounted?")
 		}
 		b.closedToAll()
-		left := must(filepath.Glob(filepath.Join(mount, "*")))(t)
-		require.Empty(t, left, "nothing is written in its place")
+		require.Empty(t, must(filepath.Glob(filepath.Join(mount, "*")))(t), "nothing is written in its place")
 
 		require.NoError(t, os.RemoveAll(mount))
 		require.NoError(t, os.Rename(mount+".away", mount))
@@ -218,12 +218,7 @@ func TestReloadWhileRedisIsAway(t *testing.T) {
 // A hub that cannot start says why in one line, and can be closed: the web server closes what
 // failed to start, even if it was half open, and that must not panic.
 func TestFailedStarts(t *testing.T) {
-	sealed := t.TempDir()
 	server := redistest.Start(t)
-	first := newBench(t, 0, func(b *bench) {
-		b.id.Redis, b.id.Storage, b.settings.Secrets = server.URL(), sealed, []string{"what only the operator knows"}
-	})
-	first.stop()
 	busy := newBench(t, 0)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -236,8 +231,6 @@ func TestFailedStarts(t *testing.T) {
 		"web UI":           {func(b *bench) { b.settings.Frontend = frontend }, "none"},
 		"URL of Redis":     {func(b *bench) { b.id.Redis = "nonsense://" }, "nonsense"},
 		"URL of storage":   {func(b *bench) { b.id.Storage = "nonsense://x" }, "neither a folder nor"},
-		"another secret":   {func(b *bench) { b.settings.Secrets = []string{"a secret that is another one"} }, "give the hub the secret that it had before"},
-		"no secret":        {func(b *bench) { b.settings.Secrets = nil }, "secret"},
 		"no scripts":       {func(b *bench) { b.id.Redis = withoutScripts(t, server.Addr()) }, "the server runs no Lua scripts"},
 		"gossip address":   {func(b *bench) { b.id.GossipBind = "203.0.113.1:1" }, "203.0.113.1:1"},
 		"static instances": {func(b *bench) { b.settings.Instances = []string{"nonsense://x"} }, "nonsense"},
@@ -247,8 +240,8 @@ func TestFailedStarts(t *testing.T) {
 		"A1111 server":     {func(b *bench) { b.settings.A1111 = []string{"nonsense://x"} }, "nonsense"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := &bench{t: t, id: config.Identity{Redis: server.URL(), Data: t.TempDir(), Storage: sealed, GossipBind: "127.0.0.1:0", GossipKey: gossipKey}}
-			b.settings = first.settings
+			b := &bench{t: t, id: config.Identity{Redis: server.URL(), Data: t.TempDir(), Storage: t.TempDir(), GossipBind: "127.0.0.1:0", GossipKey: gossipKey}}
+			b.settings.Logger = slog.New(slog.DiscardHandler)
 			c.change(b)
 			h := New(b.id)
 			err := h.Start(t.Context(), b.settings)
@@ -272,39 +265,30 @@ func withoutScripts(t *testing.T, addr string) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
+	serve := func(client net.Conn) {
+		defer client.Close()
+		server, err := net.Dial("tcp", addr)
+		if err != nil {
+			return
+		}
+		defer server.Close()
+		go func() { _, _ = io.Copy(client, server) }()
+		for part, n := make([]byte, 64<<10), 0; err == nil; {
+			n, err = client.Read(part)
+			if bytes.Contains(bytes.ToLower(part[:min(n, 40)]), []byte("\neval")) {
+				_, err = client.Write([]byte("-ERR unknown command 'evalsha'\r\n"))
+			} else if n > 0 {
+				_, err = server.Write(part[:n])
+			}
+		}
+	}
 	go func() {
 		for {
 			client, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			server, err := net.Dial("tcp", addr)
-			if err != nil {
-				client.Close()
-				return
-			}
-			go func() {
-				defer client.Close()
-				_, _ = io.Copy(client, server)
-			}()
-			go func() {
-				defer server.Close()
-				part := make([]byte, 64<<10)
-				for {
-					n, err := client.Read(part)
-					if err != nil {
-						return
-					}
-					if bytes.Contains(bytes.ToLower(part[:min(n, 40)]), []byte("\neval")) {
-						_, err = client.Write([]byte("-ERR unknown command 'evalsha'\r\n"))
-					} else {
-						_, err = server.Write(part[:n])
-					}
-					if err != nil {
-						return
-					}
-				}
-			}()
+			go serve(client)
 		}
 	}()
 	return "redis://" + listener.Addr().String()

@@ -23,12 +23,10 @@ func TestSeveralIDsMeanOnesOwn(t *testing.T) {
 		mine, theirs := ann.submit(endless(1), "ann"), bob.submit(endless(2), "bob")
 		ann.awaits(mine, "running")
 		bob.awaits(theirs, "running")
-		also := bob.submit(endless(3), "bob-other-tab")
-		bob.awaits(also, "running")
+		also := bob.submits(endless(3), "bob-other-tab", "running")
 		cancel := func(v *visitor, want bool, ids ...string) {
 			t.Helper()
-			body := v.sends("POST", "/api/jobs/cancel", fmt.Sprintf(`{"job_ids": %s}`, jsonOf(t, ids)))
-			require.JSONEq(t, fmt.Sprintf(`{"cancelled": %t}`, want), string(body))
+			require.JSONEq(t, fmt.Sprintf(`{"cancelled": %t}`, want), string(v.sends("POST", "/api/jobs/cancel", fmt.Sprintf(`{"job_ids": %s}`, jsonOf(t, ids)))))
 		}
 		cancel(b.browser(), false, mine, theirs, also) // none of them belongs to this client
 		require.Equal(t, map[string]string{mine: "running", theirs: "running", also: "running"}, ann.states())
@@ -64,12 +62,10 @@ func TestBrowserWithoutCookies(t *testing.T) {
 		b := withPage(t, 2)
 		ann, bob := b.browser(), &visitor{b: b, http: &http.Client{}, page: true}
 		ann.connect("ann")
-		running := ann.submit(endless(1), "ann")
-		ann.awaits(running, "running")
+		running := ann.submits(endless(1), "ann", "running")
 		for range 2 {
 			bob.connect("bob")
-			theirs := bob.submit(endless(2), "bob")
-			bob.awaits(theirs, "running")
+			theirs := bob.submits(endless(2), "bob", "running")
 			bob.connect("bob")
 			waiting := ann.submit(endless(3), "ann")
 			hisWaiting := bob.submit(endless(4), "bob")
@@ -90,8 +86,7 @@ func TestBrowserWithoutCookies(t *testing.T) {
 
 func jsonOf(t *testing.T, v any) string {
 	t.Helper()
-	text := must(json.Marshal(v))(t)
-	return string(text)
+	return string(must(json.Marshal(v))(t))
 }
 
 // A page that comes from an instance brings the cookie too. Scripts get none.
@@ -99,8 +94,8 @@ func TestPageOfAnInstanceBringsTheCookie(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		b.browser()
 		resp := b.script().do("GET", "/", "")
+		read(t, resp)
 		require.Empty(t, resp.Cookies())
-		require.NoError(t, resp.Body.Close())
 	})
 }
 
@@ -143,8 +138,7 @@ func (b *bench) listed(client string) listings {
 		got := []string{}
 		for _, j := range jobs.Jobs {
 			got = append(got, j.ID)
-			_, body := b.get("/api/jobs/" + j.ID + "?clientId=" + client)
-			require.Contains(b.t, string(body), fmt.Sprintf(`"status": %q`, j.Status))
+			require.Contains(b.t, b.text("/api/jobs/"+j.ID+"?clientId="+client), fmt.Sprintf(`"status": %q`, j.Status))
 		}
 		require.ElementsMatch(b.t, want, got, word)
 		require.Equal(b.t, len(want), jobs.Pagination.Total)
@@ -222,8 +216,7 @@ func TestBotWithManyClients(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := withPage(t, 1)
 		bot, other := b.script(), b.browser()
-		theirs := other.submit(work(1, 0, "none"), "other")
-		other.awaits(theirs, "done")
+		other.submits(work(1, 0, "none"), "other", "done")
 		mine := map[string]bool{}
 		running := ""
 		for n := range users {
@@ -234,7 +227,7 @@ func TestBotWithManyClients(t *testing.T) {
 			}
 			mine[id] = true
 		}
-		theirs = other.submit(endless(users), "other")
+		theirs := other.submit(endless(users), "other")
 		type item = []json.RawMessage
 		first := func() []string {
 			queue := decoded[struct {
@@ -267,7 +260,6 @@ func TestBotWithManyClients(t *testing.T) {
 		bot.posts("/history", `{"clear": true}`)
 		require.NotContains(t, bot.states(), running)
 		require.Equal(t, 0, bot.count())
-		j := must(b.hub.Jobs().FindLive(t.Context(), job.DefaultTenant, theirs))(t)
-		require.NoError(t, b.hub.Canceller().Stop(t.Context(), j))
+		require.NoError(t, b.hub.Canceller().Stop(t.Context(), must(b.hub.Jobs().FindLive(t.Context(), job.DefaultTenant, theirs))(t)))
 	})
 }

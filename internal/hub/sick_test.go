@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,17 +16,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
-
-func impatient(b *bench) { b.settings.StallTimeout = 200 * time.Millisecond }
-
-// givenUp waits until the hub considers its first instance sick, and then makes the hub patient: on
-// a busy machine a healthy instance may be silent just as long.
-func (b *bench) givenUp() {
-	b.t.Helper()
-	eventually(b.t, func() bool { return stateOf(b, b.instances[0]) == fleet.Sick }, time.Minute, 10*time.Millisecond)
-	b.settings.StallTimeout = 0
-	require.NoError(b.t, b.hub.Start(b.t.Context(), b.settings))
-}
 
 func stateOf(b *bench, i *instance) fleet.State {
 	for _, known := range b.hub.fleet.Instances() {
@@ -56,90 +44,6 @@ func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
 		require.Negative(t, stumbles.Load())
 		b.finished(b.submit(picture(1), "ann"))
 	})
-}
-
-// A run that hangs and ignores interrupts moves to another instance.
-func TestHangingRunGoesElsewhere(t *testing.T) {
-	inBench(t, benchOf(1, impatient), func(t *testing.T, b *bench) {
-		b.instances[0].SetFault(sim.Faults{HangAfterStep: 2})
-		id := b.submit(work(5, 1, "none"), "ann")
-		b.givenUp()
-		spare := newInstance(t, sim.Config{})
-		b.settings.Instances = append(b.settings.Instances, spare.url())
-		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		require.Equal(t, "success", b.finished(id).Status.Text)
-		require.Equal(t, 1, spare.Finished())
-	})
-}
-
-// failure returns what the execution_error of a history entry says.
-func failure(t *testing.T, e entry) (message string, traceback []string) {
-	t.Helper()
-	require.Equal(t, "error", e.Status.Text)
-	for _, m := range e.Status.Messages {
-		if string(m[0]) != `"execution_error"` {
-			continue
-		}
-		data := decoded[struct {
-			Message   string   `json:"exception_message"`
-			Traceback []string `json:"traceback"`
-		}](t, m[1])
-		return data.Message, data.Traceback
-	}
-	require.Fail(t, "no execution_error")
-	return "", nil
-}
-
-// A supervisor restarts the process before anybody looks. The only sign for the
-// hub is that the new process does not know the prompt. Deaths of one instance are no
-// proof against the prompt, but where there is no other one it has no more than its attempts.
-func TestDeathIsSeenAlthoughTheInstanceIsBack(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1) // the simulator restarts itself
-		id := b.submit(work(25, 1, "crash"), "")
-		message, attempts := failure(t, b.finished(id))
-		require.Contains(t, message, "No instance could finish this prompt")
-		require.Len(t, attempts, 3)
-		for _, attempt := range attempts {
-			require.Contains(t, attempt, "the instance died at node 2 (SimulatedWork), and was restarted")
-		}
-		require.Equal(t, 3, started(b))
-		require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
-	})
-}
-
-// An instance that dies while reading the prompt has not begun to run it.
-func TestPromptThatKillsAtThePost(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var victims atomic.Int64
-		b := newBench(t, 3, func(b *bench) {
-			for _, i := range b.instances {
-				b.settings.Instances = append(b.settings.Instances, mortal(t, i.url(), func() { victims.Add(1) }))
-			}
-			b.instances = nil // reached only through the mortal ones
-		})
-		id := b.submit(picture(1), "ann")
-		message, attempts := failure(t, b.finished(id))
-		require.Contains(t, message, "quarantined: 2 instances died")
-		require.Len(t, attempts, 2, "the reason of each attempt: %s", message)
-		require.EqualValues(t, 2, victims.Load())
-	})
-}
-
-// mortal is an instance whose process dies when it receives a prompt.
-func mortal(t *testing.T, real string, died func()) (address string) {
-	t.Helper()
-	var server *httptest.Server
-	server = simtest.Front(t, real, func(w http.ResponseWriter, r *http.Request, proxy http.Handler) {
-		if r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/prompt") {
-			proxy.ServeHTTP(w, r)
-			return
-		}
-		died()
-		server.Listener.Close()
-		server.CloseClientConnections()
-	})
-	return server.URL
 }
 
 // A person who sees the progress start over is told why.

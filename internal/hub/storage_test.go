@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,16 +17,12 @@ import (
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	_ "github.com/comfyhub/comfyhub/internal/files/s3"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
-	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
-	"github.com/comfyhub/comfyhub/internal/retention"
 )
 
 // bucket returns the location of a new bucket.
@@ -65,14 +60,12 @@ func TestHubsShareAnObjectStore(t *testing.T) {
 		req.Header.Set("Range", "bytes=1-3")
 		resp, err := http.DefaultClient.Do(req)
 		require.NoError(t, err)
-		part := answered(read(t, resp))(t, http.StatusPartialContent)
-		require.Equal(t, body[1:4], part)
+		require.Equal(t, body[1:4], answered(read(t, resp))(t, http.StatusPartialContent))
 	}
 	one.posts("/settings/Comfy.ColorPalette", `"light"`)
 	_, body := two.get("/settings/Comfy.ColorPalette")
 	require.Equal(t, `"light"`, string(body))
-	left := must(filepath.Glob(filepath.Join(one.id.Data, "files")))(t)
-	require.Empty(t, left, "no file of a client is in the data folder")
+	require.Empty(t, must(filepath.Glob(filepath.Join(one.id.Data, "files")))(t), "no file of a client is in the data folder")
 
 	other := New(config.Identity{Redis: server.URL(), Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	err := other.Start(context.Background(), one.settings)
@@ -80,29 +73,6 @@ func TestHubsShareAnObjectStore(t *testing.T) {
 	require.ErrorContains(t, err, "the hubs of this Redis use different storages")
 	_, body = two.get("/settings/Comfy.ColorPalette")
 	require.Equal(t, `"light"`, string(body), "the others go on")
-}
-
-// Saved workflows and settings are in the object store too.
-func TestUserFilesInAnObjectStore(t *testing.T) {
-	location := bucket(t)
-	b := newBench(t, 0, func(b *bench) { b.id.Storage = location })
-	b.play([]exchange{
-		{method: "POST", path: "/userdata/workflows%2Fa.json", body: `{"x":1}`, status: 200, want: `"workflows/a.json"`},
-		{method: "POST", path: "/userdata/workflows%2Fdeep%2Fb.json", body: `{}`, status: 200, want: `"workflows/deep/b.json"`},
-		{method: "POST", path: "/userdata/workflows%2Fa.json?overwrite=false", body: `{}`, status: 409, want: "File already exists"},
-		{method: "GET", path: "/userdata?dir=workflows&recurse=true", status: 200, want: `["a.json", "deep/b.json"]`},
-		{method: "GET", path: "/userdata?dir=none", status: 404, want: "Directory not found"},
-		{method: "POST", path: "/userdata/workflows%2Fa.json/move/workflows%2Fc.json", status: 200, want: `"workflows/c.json"`},
-		{method: "GET", path: "/userdata/workflows%2Fa.json", status: 404},
-		{method: "GET", path: "/userdata/workflows%2Fc.json", status: 200, want: `{"x":1}`},
-		{method: "POST", path: "/userdata/empty.txt", body: "", status: 200, want: `"empty.txt"`},
-		{method: "DELETE", path: "/userdata/workflows%2Fc.json", status: 204},
-		{method: "GET", path: "/userdata?dir=workflows&recurse=true", status: 200, want: `["deep/b.json"]`},
-		{method: "POST", path: "/settings", body: `{"a": 1}`, status: 200},
-		{method: "GET", path: "/settings", status: 200, want: `{"a": 1}`},
-	})
-	body := b.gets("/userdata/empty.txt")
-	require.Empty(t, body)
 }
 
 // pictures are the files of clients in a storage, which is a folder.
@@ -191,93 +161,4 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 
 	first.start() // which has another Redis
 	require.InDelta(t, 0, first.metric("comfyhub_storage_bound"), 0)
-}
-
-// waits puts a job into the queue that needs a blob, or none.
-func (b *bench) waits(id, blob string) job.Job {
-	b.t.Helper()
-	body := job.Body{Prompt: []byte(`{"1": {"class_type": "Nobody", "inputs": {}}}`)}
-	if blob != "" {
-		pins := must(files.Pins{{Ref: job.FileRef{Filename: id, Type: job.TypeInput}, Key: blob}}.Encode())(b.t)
-		body.Inputs = must(json.Marshal(files.Inputs{Version: 1, Pins: pins}))(b.t)
-	}
-	accepted, err := b.hub.queue.Enqueue(context.Background(), queue.Submission{
-		Key: fmt.Sprint("key-", id), ID: id, Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "caller"}, Class: "class", BodyHash: id, Body: body,
-	})
-	require.NoError(b.t, err)
-	return accepted.Job
-}
-
-// The body of a job is read once, and what it needs is known until it has ended.
-func TestPinnedBlobsAreReadOnce(t *testing.T) {
-	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
-		ctx := t.Context()
-		var read []string
-		pinned := retention.PinnedBlobs{Turn: semaphore.NewWeighted(1), Live: b.hub.queue.LiveKeys, Each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
-			read = append(read, keys...)
-			return b.hub.queue.EachBody(ctx, keys, use)
-		}}
-		look := func(now []string, want ...string) {
-			t.Helper()
-			read = nil
-			got := must(pinned.All(ctx))(t)
-			all := map[string]bool{}
-			for _, blob := range want {
-				all[blob] = true
-			}
-			require.Equal(t, all, got)
-			require.ElementsMatch(t, now, read)
-		}
-		look(nil)
-		one, two, none := b.waits("one", "blob 1"), b.waits("two", "blob 2"), b.waits("none", "")
-		look([]string{one.Key, two.Key, none.Key}, "blob 1", "blob 2")
-		look(nil, "blob 1", "blob 2")
-		three := b.waits("three", "blob 2")
-		look([]string{three.Key}, "blob 1", "blob 2")
-		must(b.hub.queue.CancelWaiting(ctx, []string{one.Key, two.Key}))(t)
-		look(nil, "blob 2")
-		must(b.hub.queue.CancelWaiting(ctx, []string{three.Key}))(t)
-		look(nil)
-		require.Len(t, pinned.Jobs, 1, "of jobs that have ended nothing is kept")
-	})
-}
-
-// What cannot be read may be needed, so nothing is known then, and it is tried again.
-func TestPinnedBlobsThatCannotBeRead(t *testing.T) {
-	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
-		b.waits("one", "blob 1")
-		broken := true
-		pinned := retention.PinnedBlobs{Turn: semaphore.NewWeighted(1), Live: b.hub.queue.LiveKeys, Each: func(ctx context.Context, keys []string, use func(queue.StoredBody) error) error {
-			if broken {
-				return context.DeadlineExceeded
-			}
-			return b.hub.queue.EachBody(ctx, keys, use)
-		}}
-		_, err := pinned.All(t.Context())
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		broken = false
-		all := must(pinned.All(t.Context()))(t)
-		require.Equal(t, map[string]bool{"blob 1": true}, all)
-	})
-}
-
-// BenchmarkPinnedBlobs looks at 2,400 waiting jobs.
-func BenchmarkPinnedBlobs(b *testing.B) {
-	hub := newBench(b, 0, func(b *bench) { b.settings.MaxQueue = 10_000 })
-	for n := range 2_400 { // a tenant may have a quarter of the queue
-		hub.waits(fmt.Sprint(n), fmt.Sprint("blob ", n))
-	}
-	for name, forget := range map[string]bool{"known": false, "first": true} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if forget {
-					hub.hub.janitor.Pinned.Jobs = nil
-				}
-				if _, err := hub.hub.janitor.Pinned.All(b.Context()); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

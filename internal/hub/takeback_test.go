@@ -252,12 +252,10 @@ func TestTakenBack(t *testing.T) {
 
 		b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
 		for path, missing := range map[string]string{"/queue": taken, "/api/jobs": taken, "/hub/jobs": taken, "/history": taken} {
-			_, body := b.get(path)
-			require.NotContains(t, string(body), missing, path)
+			require.NotContains(t, b.text(path), missing, path)
 		}
 		require.Equal(t, http.StatusNotFound, statusOf(b.get("/api/jobs/"+taken)))
-		_, body := b.get("/prompt?clientId=ann")
-		require.JSONEq(t, `{"exec_info": {"queue_remaining": 1}}`, string(body))
+		require.JSONEq(t, `{"exec_info": {"queue_remaining": 1}}`, b.text("/prompt?clientId=ann"))
 		// The same prompt can be sent again at once, and is a new job.
 		b.postAs(taken, "bob", endless(2))
 		b.posts("/interrupt", `{"client_id": "ann"}`)
@@ -292,8 +290,7 @@ func TestTakenBackAtAnotherHub(t *testing.T) {
 		eventually(t, running(2), time.Minute, time.Millisecond)
 		for _, b := range []*bench{two, one} {
 			b.posts("/queue", fmt.Sprintf(`{"delete": [%q]}`, taken))
-			_, body := one.get("/queue")
-			require.NotContains(t, string(body), taken)
+			require.NotContains(t, one.text("/queue"), taken)
 			eventually(t, func() bool { _, ok := one.history(taken); return ok }, time.Minute, time.Millisecond)
 			entry, _ := one.history(taken)
 			require.Equal(t, "error", entry.Status.Text)

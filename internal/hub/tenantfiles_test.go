@@ -141,8 +141,7 @@ func TestUploadCountsDoNotLeak(t *testing.T) {
 		for _, name := range []string{"1.png", "2.png", "3.png"} {
 			require.NoError(t, b.hub.store.Remove(t.Context(), "ann", []job.FileRef{{Type: "input", Filename: name}}))
 		}
-		left := must(b.hub.db.Client().Exists(t.Context(), key).Result())(t)
-		require.Zero(t, left)
+		require.Zero(t, must(b.hub.db.Client().Exists(t.Context(), key).Result())(t))
 	})
 }
 

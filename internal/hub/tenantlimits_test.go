@@ -13,9 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/config"
-	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
-	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // shared is a hub whose visitors log in with a header, so that several tenants can
@@ -52,12 +50,6 @@ func (b *bench) refused(limit string, status int, answer string) {
 	require.Positive(b.t, b.metric(`comfyhub_tenant_limit_refusals_total{limit="`+limit+`"}`), "the refusal is counted")
 }
 
-// open opens a tenant's socket, or returns the answer that refuses it.
-func (b *bench) open(tenant, client string) (status int, answer string) {
-	b.t.Helper()
-	return b.openAt(tenant, "/ws?clientId="+client)
-}
-
 // openAt opens a tenant's socket at any path and leaves it open.
 func (b *bench) openAt(tenant, path string) (status int, answer string) {
 	b.t.Helper()
@@ -90,71 +82,86 @@ func TestLoginsOutliveTheProcess(t *testing.T) {
 	})
 }
 
-func TestTenantSockets(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := shared(t, config.TenantLimits{Sockets: 2})
-		for _, client := range []string{"1", "2"} {
-			require.Equal(t, http.StatusSwitchingProtocols, statusOf(b.open("ann", client)))
-		}
-		status, answer := b.open("ann", "3")
-		require.Equal(t, http.StatusTooManyRequests, status)
-		b.refused("sockets", status, answer)
-		require.Equal(t, http.StatusSwitchingProtocols, statusOf(b.open("bob", "1")))
-	})
-}
-
 // A socket to a custom node is one of its owner's, in number and in memory.
-func TestTenantSocketsOfNodes(t *testing.T) {
+func TestTenantSockets(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
+	for limit, tt := range map[string]struct {
 		limits config.Settings
+		paths  []string
 		status int
 	}{
-		"number": {config.Settings{TenantLimits: config.TenantLimits{Sockets: 2}}, http.StatusTooManyRequests},
+		"sockets": {config.Settings{TenantLimits: config.TenantLimits{Sockets: 2}}, []string{"/pack/ws", "/ws?clientId=1"}, http.StatusTooManyRequests},
 		// An eighth is for what arrives, and a quarter of that for one tenant.
-		"memory": {config.Settings{BodyMemory: 32 * 300 << 10}, http.StatusServiceUnavailable},
+		"memory": {config.Settings{BodyMemory: 32 * 300 << 10}, []string{"/pack/ws", "/pack/ws"}, http.StatusServiceUnavailable},
 	} {
-		runInBubble(t, name, func(t *testing.T) {
+		runInBubble(t, limit, func(t *testing.T) {
 			p := newPack(t, "one", sim.Config{})
 			b := shared(t, tt.limits.TenantLimits, func(b *bench) {
 				b.settings.BodyMemory, b.settings.Passthrough = tt.limits.BodyMemory, config.PassthroughOn
 				b.settings.Instances = append(b.settings.Instances, p.URL)
 			})
-			for range 2 {
-				status, answer := b.openAt("ann", "/pack/ws")
-				require.Equal(t, http.StatusSwitchingProtocols, status, answer)
+			for _, path := range tt.paths {
+				answered(b.openAt("ann", path))(t, http.StatusSwitchingProtocols)
 			}
-			status, answer := b.openAt("ann", "/pack/ws")
-			require.Equal(t, tt.status, status, answer)
-			answered(b.openAt("bob", "/pack/ws"))(t, http.StatusSwitchingProtocols)
+			for _, path := range tt.paths {
+				answer := answered(b.openAt("ann", path))(t, tt.status)
+				if limit == "sockets" {
+					b.refused(limit, tt.status, answer)
+				}
+				answered(b.openAt("bob", path))(t, http.StatusSwitchingProtocols)
+			}
 		})
 	}
 }
 
-func TestTenantQueue(t *testing.T) {
-	t.Parallel()
-	for limit, limits := range map[string]config.TenantLimits{
-		"waiting":    {Waiting: 2},
-		"queue_size": {QueueSize: 1000}, // one of these is larger
-	} {
-		runInBubble(t, limit, func(t *testing.T) {
-			b := shared(t, limits, serving(sim.Config{}))
-			post := func(tenant string, n int) (int, string) {
-				return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(4000)))
+// A tenant that has reached one of its limits is told which, and others are not.
+func TestTenantLimits(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, config.TenantLimits{}, serving(sim.Config{}), func(b *bench) {
+			b.settings.TenantLimitsOf = map[string]config.TenantLimits{
+				"waiting": {Waiting: 2}, "queue_size": {QueueSize: 1000}, "gpu_seconds": {GPUTime: time.Millisecond}, "storage": {Storage: 10_000}, "rate": {Rate: 2},
 			}
-			// This job takes the only instance.
-			b.acts("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`)
-			eventually(t, func() bool { return started(b) == 1 }, time.Minute, 5*time.Millisecond)
-			status, answer := http.StatusOK, ""
-			for n := 0; status == http.StatusOK && n < 5; n++ {
-				status, answer = post("ann", n)
-			}
+		})
+		n := 0
+		post := func(tenant string) (int, string) {
+			n++
+			return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"note": %q}}`, picture(n), noise(4000)))
+		}
+		reaches := func(limit string) (status int, answer string) {
+			t.Helper()
+			eventually(t, func() bool {
+				status, answer = post(limit)
+				return status != http.StatusOK
+			}, time.Minute, 5*time.Millisecond)
 			require.Equal(t, http.StatusTooManyRequests, status)
 			b.refused(limit, status, answer)
-			answered(post("bob", 9))(t, http.StatusOK)
-			b.as("ann", "POST", "/interrupt", `{"prompt_id": "first"}`)
-		})
-	}
+			answered(post("bob"))(t, http.StatusOK)
+			return status, answer
+		}
+		_, answer := reaches("gpu_seconds")
+		require.Regexp(t, `You can go on in 2(4h|5h0m)`, answer, "hours are counted as a whole")
+
+		answered(post("storage"))(t, http.StatusOK)
+		eventually(t, func() bool {
+			taken, err := b.hub.store.Taken(t.Context(), "storage")
+			return err == nil && taken > 0
+		}, time.Minute, 5*time.Millisecond, "the picture counts")
+		must(b.hub.db.Client().ZIncrBy(t.Context(), b.hub.db.Key("files", "shares"), 10_000, "storage").Result())(t)
+		reaches("storage")
+
+		_, answer = reaches("rate")
+		require.Equal(t, "tenant_rate", kindOfError(t, answer))
+		require.Regexp(t, `You can go on in (30|[12]?\d)s\.`, answer)
+		<-time.After(30 * time.Second) // as it was told, whatever was refused meanwhile
+		answered(post("rate"))(t, http.StatusOK)
+
+		began := started(b)
+		b.acts("ann", "POST", "/prompt", `{"prompt": `+endless(1)+`, "prompt_id": "first"}`) // it takes the only instance
+		eventually(t, func() bool { return started(b) > began }, time.Minute, 5*time.Millisecond)
+		reaches("waiting")
+		reaches("queue_size")
+		b.as("ann", "POST", "/interrupt", `{"prompt_id": "first"}`)
+	})
 }
 
 // A tenant has no more runs at once than allowed; its other jobs wait and say so, and hold up
@@ -162,7 +169,7 @@ func TestTenantQueue(t *testing.T) {
 func TestTenantRunning(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := shared(t, config.TenantLimits{Running: 1}, func(b *bench) {
-			b.instances = append(b.instances, newInstance(t, sim.Config{}), newInstance(t, sim.Config{}))
+			serving(sim.Config{}, sim.Config{})(b)
 			b.settings.TenantLimitsOf = map[string]config.TenantLimits{"cyd": {Running: 2}}
 		})
 		post := func(tenant, id string, graph string) {
@@ -196,26 +203,6 @@ func TestTenantRunning(t *testing.T) {
 		eventually(t, func() bool { return started(b) == 5 }, time.Minute, 5*time.Millisecond, "its own limit")
 		stop("cyd", "c1")
 		stop("cyd", "c2")
-	})
-}
-
-// A tenant that has used up its time for a day is refused, and told when it may go on.
-func TestTenantGPUTime(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := shared(t, config.TenantLimits{GPUTime: time.Millisecond}, serving(sim.Config{}))
-		post := func(tenant string, n int) (int, string) {
-			return b.as(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s}`, picture(n)))
-		}
-		status, answer := post("ann", 1)
-		require.Equal(t, http.StatusOK, status, answer)
-		eventually(t, func() bool {
-			status, answer = post("ann", 2)
-			return status != http.StatusOK
-		}, time.Minute, 5*time.Millisecond)
-		require.Equal(t, http.StatusTooManyRequests, status)
-		b.refused("gpu_seconds", status, answer)
-		require.Regexp(t, `You can go on in 2(4h|5h0m)`, answer, "hours are counted as a whole")
-		answered(post("bob", 9))(t, http.StatusOK)
 	})
 }
 
@@ -270,34 +257,6 @@ func TestTenantUserdata(t *testing.T) {
 		}
 		require.Equal(t, 4, stored, "the list of users is a file too")
 		require.Equal(t, http.StatusInternalServerError, statusOf(b.as("ann", "POST", "/users", `{"username": "`+strings.Repeat("é", 200)+`"}`)), "a name has a bound")
-	})
-}
-
-// A prompt may ask for a lower band than its tenant's, but not for a higher one.
-func TestBandOfAPrompt(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0, func(b *bench) {
-			b.settings.TenantLimits = config.TenantLimits{Band: job.Normal}
-			b.settings.TenantLimitsOf = map[string]config.TenantLimits{"ada": {Band: job.Interactive}, "batch": {Band: job.Bulk}}
-		})
-		for _, c := range []struct {
-			tenant     string
-			asks, gets job.Band
-		}{
-			{"ada", "", job.Interactive},
-			{"ada", job.Interactive, job.Interactive},
-			{"ada", job.Normal, job.Normal},
-			{"ada", job.Bulk, job.Bulk},
-			{"bob", "", job.Normal},
-			{"bob", job.Interactive, job.Normal},
-			{"bob", job.Bulk, job.Bulk},
-			{"batch", "", job.Bulk},
-			{"batch", job.Interactive, job.Bulk},
-			{"batch", job.Normal, job.Bulk},
-		} {
-			got := b.hub.submitter.BandOf(submit.Submission{Requester: job.Requester{Tenant: c.tenant}, Band: c.asks})
-			require.Equal(t, c.gets, got, "%s asks for %q", c.tenant, c.asks)
-		}
 	})
 }
 

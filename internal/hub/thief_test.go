@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -173,8 +174,7 @@ func TestStolenMachineTakesNobodysName(t *testing.T) {
 	require.Len(t, honest.got(), 1)
 	require.Empty(t, plain.got())
 	require.Empty(t, sealed.got())
-	eventually(t, func() bool { return strings.Contains(told.String(), "a hub refuses this agent") }, time.Minute, time.Millisecond,
-		"its operator finds out too")
+	eventually(t, func() bool { return strings.Contains(told.String(), "a hub refuses this agent") }, time.Minute, time.Millisecond, "its operator finds out too")
 }
 
 // A name stays with its agent while the agent is away and when the hub restarts,
@@ -342,11 +342,8 @@ func TestCheckTellsOfAgentsThatRefuse(t *testing.T) {
 	box.join(t, h, "box", 1, nil)
 	box.say(up("box", web.URL+"/i/box"))
 	eventually(t, func() bool {
-		for _, f := range h.hub.Checkup().Findings(t.Context()) {
-			if f.Level == config.LevelWarning && f.Says == "box is up, but this hub has no connection to it" {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(h.hub.Checkup().Findings(t.Context()), func(f config.Finding) bool {
+			return f.Level == config.LevelWarning && f.Says == "box is up, but this hub has no connection to it"
+		})
 	}, time.Minute, 10*time.Millisecond)
 }

@@ -147,8 +147,7 @@ func TestSecondTunnelOfAMachine(t *testing.T) {
 		return len(b.taken) == 2
 	}, time.Minute, 5*time.Millisecond)
 	b.becomes(fleet.Idle)
-	conn := must(b.dialer("attic")(t.Context(), "tcp", "attic:80"))(t)
-	require.NoError(t, conn.Close())
+	require.NoError(t, must(b.dialer("attic")(t.Context(), "tcp", "attic:80"))(t).Close())
 }
 
 // A token admits only the machine that it names, under no other name.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -62,53 +63,76 @@ func endlessOn(version string, nonce int) string {
 // postAs posts a prompt under a chosen id. client may be empty.
 func (b *bench) postAs(id, client, graph string) {
 	b.t.Helper()
-	answer := b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q, "client_id": %q}`, graph, id, client))
-	require.Contains(b.t, string(answer), fmt.Sprintf(`"prompt_id": %q`, id))
+	require.Contains(b.t, string(b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q, "client_id": %q}`, graph, id, client))), fmt.Sprintf(`"prompt_id": %q`, id))
 }
 
-func TestIDsOfAllAges(t *testing.T) {
+// Clients see the same of every release: their ids and none of the instance's, outputs of cached
+// runs, errors, previews of the kind that they asked for, and an interrupt that hits only its prompt.
+func TestAllAges(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := mixedBench(t)
+		// The whole fleet answers in the shapes of its oldest member.
+		answer := answered(b.post("/prompt", `{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`))(t, http.StatusBadRequest)
+		require.Contains(t, string(answer), `"type": "invalid_prompt"`)
 		for n, version := range ages {
-			id := "made-up-" + version
-			socket := b.dial("c" + version)
-			b.postAs(id, "c"+version, workOn(version, 1, n, "none"))
+			me, id := "c"+version, "made-up-"+version
+			socket := b.dial(me)
+			b.postAs(id, me, workOn(version, 1, n, "none"))
 			var all strings.Builder
-			for {
-				m := socket.next()
+			for m := (message{Type: "none"}); m.Type != "executing" || m.Data.Node != nil; {
+				m = socket.next()
 				require.Equal(t, id, m.Data.PromptID, "%s: %s", version, m.raw)
 				all.WriteString(m.raw)
-				if m.Type == "executing" && m.Data.Node == nil {
-					break
-				}
 			}
-			_, entry := b.get("/history")
-			all.Write(entry)
+			_, listed := b.get("/history")
+			all.Write(listed)
 			for upstream := range b.instances[n].Runs() {
 				require.NotContains(t, all.String(), upstream, "%s: an id of the instance's shows", version)
 			}
 			require.Equal(t, version != "0.3.44", strings.Contains(all.String(), "progress_state"), version)
-			e, ok := b.history(id)
-			require.True(t, ok, version)
-			require.JSONEq(t, fmt.Sprintf("%q", id), string(e.Prompt[1]), version)
+			first, _ := b.history(id)
+			require.JSONEq(t, fmt.Sprintf("%q", id), string(first.Prompt[1]), version)
 			require.Equal(t, 1, b.instances[n].Started(), "%s ran it", version)
-		}
-	})
-}
 
-func TestInterruptsOfAllAges(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := mixedBench(t)
-		for n, version := range ages {
-			socket := b.dial("c" + version)
-			b.postAs("long "+version, "c"+version, endlessOn(version, n))
+			for run, client := range []string{me, "", ""} {
+				again := fmt.Sprint("again ", version, run)
+				b.postAs(again, client, workOn(version, 1, n, "none"))
+				e := b.finished(again)
+				require.Equal(t, "success", e.Status.Text, again)
+				require.Equal(t, first.Outputs["4"], e.Outputs["4"], "a cached run shows the old file")
+			}
+			socket.until("again " + version + "0")
+
+			b.postAs("long "+version, me, endlessOn(version, n))
 			require.Equal(t, "execution_start", socket.next().Type, version)
 			b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, "long "+version))
 			types := socket.until("long " + version)
 			require.Equal(t, "execution_interrupted", types[len(types)-2], version)
-			// It hit only that one, and nothing of it is left for the next.
-			b.postAs("next "+version, "c"+version, workOn(version, 0.1, 100+n, "none"))
-			require.Equal(t, "success", b.finished("next "+version).Status.Text, version)
+
+			before := b.instances[n].Started() // nothing of the interrupt is left for the next
+			b.postAs("bad "+version, me, workOn(version, 0.1, 100+n, "error"))
+			failed := socket.next()
+			for failed.Type != "execution_error" {
+				failed = socket.next()
+			}
+			data := decoded[struct{ Data map[string]any }](t, failed.raw)
+			for _, key := range []string{"prompt_id", "node_type", "executed", "exception_message", "exception_type", "traceback", "current_inputs", "current_outputs"} {
+				require.Contains(t, data.Data, key, version)
+			}
+			require.Equal(t, "3", data.Data["node_id"], version)
+			require.Equal(t, "error", b.finished("bad "+version).Status.Text, version)
+			require.Equal(t, before+1, b.instances[n].Started(), "%s: an error of the graph is not tried again", version)
+
+			flagged := b.dial("flagged" + version)
+			require.NoError(t, flagged.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type": "feature_flags", "data": {"supports_preview_metadata": true}}`)))
+			require.Equal(t, "feature_flags", flagged.next().Type)
+			for event, c := range map[byte]*client{1: b.dial("plain" + version), 4: flagged} {
+				name := map[byte]string{1: "plain", 4: "flagged"}[event] + version
+				b.postAs(name, name, workOn(version, 1, 10*(n+20)+int(event), "none"))
+				events := c.previews(name)
+				require.NotEmpty(t, events, name)
+				require.Equal(t, bytes.Repeat([]byte{event}, len(events)), events, name)
+			}
 		}
 	})
 }
@@ -121,16 +145,10 @@ func TestInterruptSparesForeignRuns(t *testing.T) {
 		b := mixedBench(t)
 		for n, version := range ages {
 			direct := func(path, body string) string {
-				resp, err := http.Post(b.instances[n].url()+path, "application/json", strings.NewReader(body))
-				require.NoError(t, err)
-				answer := answered(read(t, resp))(t, http.StatusOK)
-				return string(answer)
+				resp := must(http.Post(b.instances[n].url()+path, "application/json", strings.NewReader(body)))(t)
+				return string(answered(read(t, resp))(t, http.StatusOK))
 			}
-			var foreign struct {
-				ID string `json:"prompt_id"`
-			}
-			answer := direct("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "stranger"}`, endlessOn(version, n)))
-			require.NoError(t, json.Unmarshal([]byte(answer), &foreign))
+			foreign := idOf(t, direct("/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "stranger"}`, endlessOn(version, n))))
 			eventually(t, func() bool {
 				return slices.ContainsFunc(b.hub.fleet.Instances(), func(i fleet.Instance) bool {
 					return i.URL == b.instances[n].url() && i.State == fleet.Foreign
@@ -143,79 +161,10 @@ func TestInterruptSparesForeignRuns(t *testing.T) {
 			resp, err := http.Get(b.instances[n].url() + "/queue")
 			require.NoError(t, err)
 			_, queue := read(t, resp)
-			require.Contains(t, string(queue), foreign.ID, "%s: it runs on", version)
+			require.Contains(t, string(queue), foreign, "%s: it runs on", version)
 			direct("/interrupt", "{}")
 			require.Equal(t, "success", b.finished("ours "+version).Status.Text, "a waiting job is not hit by an interrupt")
 			require.Equal(t, 2, b.instances[n].Finished(), version)
-		}
-	})
-}
-
-func TestCachedOutputsOfAllAges(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := mixedBench(t)
-		for n, version := range ages {
-			for _, client := range []string{"c" + version, ""} {
-				var names []string
-				for run := range 2 {
-					id := fmt.Sprint(version, client, run)
-					b.postAs(id, client, workOn(version, 0.1, n, "none"))
-					e := b.finished(id)
-					require.Equal(t, "success", e.Status.Text, id)
-					require.Len(t, e.Outputs["4"].Images, 1, "%s: outputs of a cached run are in the history", id)
-					names = append(names, e.Outputs["4"].Images[0].Filename)
-				}
-				require.Equal(t, names[0], names[1], "a cached run shows the old file")
-			}
-		}
-	})
-}
-
-func TestErrorsOfAllAges(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := mixedBench(t)
-		// The whole fleet answers in the shapes of its oldest member.
-		answer := answered(b.post("/prompt", `{"prompt": {"1": {"class_type": "NoSuchNode", "inputs": {}}}}`))(t, http.StatusBadRequest)
-		require.Contains(t, string(answer), `"type": "invalid_prompt"`)
-		for n, version := range ages {
-			socket := b.dial("c" + version)
-			b.postAs("bad "+version, "c"+version, workOn(version, 0.1, n, "error"))
-			var failed message
-			for failed.Type != "execution_error" {
-				failed = socket.next()
-			}
-			data := decoded[struct{ Data map[string]any }](t, failed.raw)
-			for _, key := range []string{"prompt_id", "node_id", "node_type", "executed", "exception_message", "exception_type", "traceback", "current_inputs", "current_outputs"} {
-				require.Contains(t, data.Data, key, version)
-			}
-			require.Equal(t, "3", data.Data["node_id"], version)
-			require.Equal(t, "error", b.finished("bad "+version).Status.Text, version)
-			require.Equal(t, 1, b.instances[n].Started(), "%s: an error of the graph is not tried again", version)
-		}
-	})
-}
-
-func TestPreviewsOfAllAges(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := mixedBench(t)
-		for n, version := range ages {
-			plain, flagged := b.dial("plain"+version), b.dial("flagged"+version)
-			flags := `{"type": "feature_flags", "data": {"supports_preview_metadata": true}}`
-			require.NoError(t, flagged.conn.Write(t.Context(), websocket.MessageText, []byte(flags)))
-			require.Equal(t, "feature_flags", flagged.next().Type)
-			for _, c := range []struct {
-				socket *client
-				name   string
-				event  byte
-			}{{plain, "plain", 1}, {flagged, "flagged", 4}} {
-				id := c.name + " " + version
-				b.postAs(id, c.name+version, workOn(version, 1, 10*n+int(c.event), "none"))
-				events := c.socket.previews(id)
-				require.NotEmpty(t, events, id)
-				for _, event := range events {
-					require.Equal(t, c.event, event, id)
-				}
-			}
 		}
 	})
 }
@@ -264,8 +213,7 @@ func TestOutputsOfTheNewest(t *testing.T) {
 			b.finished(id)
 			require.Contains(t, b.text("/history/"+id), shown[0])
 			require.Contains(t, b.text("/api/jobs/"+id), shown[0])
-			body := answered(b.get("/view?filename="+shown[1]+"&type=output&subfolder="+shown[2]))(t, http.StatusOK)
-			require.True(t, strings.HasPrefix(string(body), "\x89PNG"))
+			require.True(t, strings.HasPrefix(string(answered(b.get("/view?filename="+shown[1]+"&type=output&subfolder="+shown[2]))(t, http.StatusOK)), "\x89PNG"))
 			names[shown[1]] = true
 		}
 		require.Len(t, names, 2)
@@ -275,46 +223,58 @@ func TestOutputsOfTheNewest(t *testing.T) {
 // Whatever else an entry says of its file stays as it is, whatever the hub calls the file; only its
 // path and another entry for it are renamed along.
 func TestMembersOfOutputs(t *testing.T) {
-	for name, members := range map[string]string{
-		"size":            `"width": 64, "height": 48.0`,
-		"metadata":        `"metadata": {"kind": "image", "type": "output", "width": 64, "made_by": {"name": "a\u00e9"}}`,
-		"asset":           `"asset": {"id": "e2c0a1ce", "hash": "blake3:ab", "size": 12345678901234567890, "tags": ["output"], "preview_id": null}`,
-		"asset by path":   `"asset": {"id": "e2c0a1ce", "file_path": "output/NAME"}`,
-		"asset as a file": `"asset": {"filename": "NAME", "subfolder": "", "type": "output", "metadata": {}}`,
-		"no asset":        `"asset": null, "metadata": null`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			called := make(chan string, 2)
-			says := sim.Config{Version: "0.38.1", Annotate: func(file *pyjson.Object) {
-				name := file.String("filename")
-				called <- name
-				v, _ := pyjson.Parse([]byte("{" + strings.ReplaceAll(members, "NAME", name) + "}"))
-				for key, member := range v.(*pyjson.Object).All() {
-					file.Set(key, member)
-				}
-			}}
-			inBench(t, benchOf(0, serving(says, says)), func(t *testing.T, b *bench) {
-				clients := []*client{b.dial("c0"), b.dial("c1")}
-				ids := []string{b.submit(picture(0), "c0"), b.submit(picture(1), "c1")}
-				names := map[string]bool{}
-				for n, c := range clients {
-					m := c.next()
-					for m.Type != "executed" {
-						m = c.next()
-					}
-					b.finished(ids[n])
-					require.Equal(t, "ComfyUI_00001_.png", <-called, "both instances call theirs so")
-					file := regexp.MustCompile(`ComfyUI_0000[12]_\.png`).FindString(m.raw)
-					want := `{"filename": "` + file + `", "subfolder": "", "type": "output", ` + strings.ReplaceAll(members, "NAME", file)
-					require.Contains(t, m.raw, want)
-					require.Contains(t, b.text("/history/"+ids[n]), want)
-					require.Contains(t, b.text("/api/jobs/"+ids[n]), want)
-					names[file] = true
-				}
-				require.Len(t, names, 2)
-			})
-		})
+	members := []string{
+		`"width": 64, "height": 48.0`,
+		`"metadata": {"kind": "image", "type": "output", "width": 64, "made_by": {"name": "a\u00e9"}}`,
+		`"asset": {"id": "e2c0a1ce", "hash": "blake3:ab", "size": 12345678901234567890, "tags": ["output"], "preview_id": null}`,
+		`"asset": {"id": "e2c0a1ce", "file_path": "output/NAME"}`,
+		`"asset": {"filename": "NAME", "subfolder": "", "type": "output", "metadata": {}}`,
+		`"asset": null, "metadata": null`,
 	}
+	number := func(name string) (n int) {
+		must(fmt.Sscanf(name, "ComfyUI_%05d_.png", &n))(t)
+		return n
+	}
+	says := sim.Config{Version: "0.38.1", Annotate: func(file *pyjson.Object) { // both instances call theirs the same
+		name := file.String("filename")
+		v, _ := pyjson.Parse([]byte("{" + strings.ReplaceAll(members[number(name)-1], "NAME", name) + "}"))
+		for key, member := range v.(*pyjson.Object).All() {
+			file.Set(key, member)
+		}
+	}}
+	inBench(t, benchOf(0, serving(says, says)), func(t *testing.T, b *bench) {
+		clients := []*client{b.dial("c0"), b.dial("c1")}
+		var ids []string
+		for n := range clients {
+			graph := "{"
+			for save := range members {
+				graph += strings.NewReplacer(`{"1"`, fmt.Sprintf(`"e%d"`, save), `"2":`, fmt.Sprintf(`"%d":`, save), `["1"`, fmt.Sprintf(`["e%d"`, save), "}}}", "}},").
+					Replace(picture(10*n + save))
+			}
+			ids = append(ids, b.submit(strings.TrimSuffix(graph, ",")+"}", fmt.Sprint("c", n)))
+		}
+		names := map[string]bool{}
+		for n, c := range clients {
+			b.finished(ids[n])
+			entry, row := b.text("/history/"+ids[n]), b.text("/api/jobs/"+ids[n])
+			for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
+				if m.Type != "executed" {
+					continue
+				}
+				name := regexp.MustCompile(`ComfyUI_\d+_\.png`).FindString(m.raw)
+				names[name] = true
+				want := `{"filename": "` + name + `", "subfolder": "", "type": "output", `
+				is := slices.IndexFunc(members, func(member string) bool {
+					return strings.Contains(m.raw, want+strings.ReplaceAll(member, "NAME", name))
+				})
+				require.GreaterOrEqual(t, is, 0, m.raw)
+				want += strings.ReplaceAll(members[is], "NAME", name)
+				require.Contains(t, entry, want)
+				require.Contains(t, row, want)
+			}
+		}
+		require.Len(t, names, 2*len(members))
+	})
 }
 
 // What a node spends its time on reaches the client.
@@ -326,16 +286,16 @@ func TestActivityOfNodes(t *testing.T) {
 			"2":{"class_type":"PreviewAny","inputs":{"source":["1",0]}}}`, "c")
 		var seen []string
 		for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
-			if m.Type == "progress_state" {
-				var state struct {
-					Data struct {
-						Nodes map[string]struct{ Activity string }
-					}
+			if m.Type != "progress_state" {
+				continue
+			}
+			state := decoded[struct {
+				Data struct {
+					Nodes map[string]struct{ Activity string }
 				}
-				require.NoError(t, json.Unmarshal([]byte(m.raw), &state))
-				if a := state.Data.Nodes["1"].Activity; a != "" {
-					seen = append(seen, a)
-				}
+			}](t, m.raw)
+			if a := state.Data.Nodes["1"].Activity; a != "" {
+				seen = append(seen, a)
 			}
 		}
 		require.Equal(t, []string{"loading"}, seen)
@@ -354,12 +314,11 @@ func TestLoopThroughTheHub(t *testing.T) {
 		var ran []string
 		for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
 			if m.Type == "executing" {
-				var shown struct {
+				shown := decoded[struct {
 					Data struct {
 						Display string `json:"display_node"`
 					}
-				}
-				require.NoError(t, json.Unmarshal([]byte(m.raw), &shown))
+				}](t, m.raw)
 				ran = append(ran, *m.Data.Node+" "+shown.Data.Display)
 			}
 		}

@@ -50,6 +50,8 @@ type walker struct {
 	// oneIn says that one in so many names and spellings is tried, different ones at each route; 0
 	// and 1 mean all.
 	oneIn int
+	// plain means that all names are tried in one spelling.
+	plain bool
 	// routes are how many it has walked.
 	routes int
 	// answers are what came back, in the order of the requests.
@@ -157,7 +159,7 @@ func (w *walker) route(t *testing.T, pattern string, methods []string) {
 			switch {
 			case as == "plain" && leftOut(i), as != "plain" && leftOut(k):
 				continue
-			case i > 0 && as != "plain":
+			case (i > 0 || w.plain) && as != "plain":
 				continue // the spelling affects the route, not the name
 			}
 			for _, method := range methods {

@@ -1,4 +1,4 @@
-package intake_test
+package intake
 
 import (
 	"bytes"
@@ -20,17 +20,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/intake"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-func newIntake(t testing.TB, o intake.Options) *intake.Intake {
+func newIntake(t testing.TB, o Options) *Intake {
 	t.Helper()
 	o.Dir = t.TempDir()
-	return intake.New(o)
+	return New(o)
 }
 
 func request(body io.Reader, encoding string) *http.Request {
@@ -65,7 +64,7 @@ func pack(t testing.TB, encoding, text string) []byte {
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	in := intake.New(intake.Options{Dir: dir, Limits: intake.Limits{Memory: 64 << 20}})
+	in := New(Options{Dir: dir, Limits: Limits{Memory: 64 << 20}})
 	noise := make([]byte, 1<<20+1)
 	source := rand.NewChaCha8([32]byte{})
 	_, _ = source.Read(noise)
@@ -78,7 +77,7 @@ func TestBodies(t *testing.T) {
 				text := string(noise[:size])
 				header := strings.TrimPrefix(encoding, "raw ")
 				r := request(bytes.NewReader(pack(t, strings.ToLower(encoding), text)), header)
-				body, err := in.Receive(r, "ann", intake.Class{Limit: 4 << 20, Values: 10})
+				body, err := in.Receive(r, "ann", Class{Limit: 4 << 20, Values: 10})
 				require.NoError(t, err, "%s %d", encoding, size)
 				require.EqualValues(t, size, body.Size())
 				read, err := io.ReadAll(body.Reader())
@@ -98,22 +97,22 @@ func TestBodies(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	in := newIntake(t, intake.Options{})
-	c := intake.Class{Limit: 64 << 20, Values: 1000}
+	in := newIntake(t, Options{})
+	c := Class{Limit: 64 << 20, Values: 1000}
 	for name, tt := range map[string]struct {
 		body, encoding string
-		class          intake.Class
+		class          Class
 		err            error
 	}{
-		"many values":          {"[" + strings.Repeat("{},", 1<<20) + "{}]", "", c, intake.ErrValues},
-		"many values, packed":  {"[" + strings.Repeat("{},", 1<<20) + "{}]", "gzip", c, intake.ErrValues},
-		"many members":         {"{" + strings.Repeat(`"a":0,`, 1<<20) + "}", "deflate", c, intake.ErrValues},
-		"deep":                 {strings.Repeat("[", 1<<20), "", c, intake.ErrDeep},
-		"deep objects":         {strings.Repeat(`{"a":`, 990), "", c, intake.ErrDeep},
-		"bomb":                 {strings.Repeat("a", 32<<20), "gzip", c, intake.ErrInflated},
-		"bomb of deflate":      {strings.Repeat("a", 32<<20), "deflate", c, intake.ErrInflated},
-		"bomb of raw deflate":  {strings.Repeat("a", 32<<20), "raw deflate", c, intake.ErrInflated},
-		"bomb that is no JSON": {strings.Repeat("a", 32<<20), "gzip", intake.Class{Limit: 64 << 20}, intake.ErrInflated},
+		"many values":          {"[" + strings.Repeat("{},", 1<<20) + "{}]", "", c, ErrValues},
+		"many values, packed":  {"[" + strings.Repeat("{},", 1<<20) + "{}]", "gzip", c, ErrValues},
+		"many members":         {"{" + strings.Repeat(`"a":0,`, 1<<20) + "}", "deflate", c, ErrValues},
+		"deep":                 {strings.Repeat("[", 1<<20), "", c, ErrDeep},
+		"deep objects":         {strings.Repeat(`{"a":`, 990), "", c, ErrDeep},
+		"bomb":                 {strings.Repeat("a", 32<<20), "gzip", c, ErrInflated},
+		"bomb of deflate":      {strings.Repeat("a", 32<<20), "deflate", c, ErrInflated},
+		"bomb of raw deflate":  {strings.Repeat("a", 32<<20), "raw deflate", c, ErrInflated},
+		"bomb that is no JSON": {strings.Repeat("a", 32<<20), "gzip", Class{Limit: 64 << 20}, ErrInflated},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,15 +126,15 @@ func TestRefusals(t *testing.T) {
 		"truncated": pack(t, "gzip", strings.Repeat("hello", 1000))[:20],
 	} {
 		_, err := in.Receive(request(bytes.NewReader(sent), "gzip"), "ann", c)
-		require.ErrorIs(t, err, intake.ErrBroken, name)
+		require.ErrorIs(t, err, ErrBroken, name)
 	}
-	var large *intake.TooLargeError
-	_, err := in.Receive(request(strings.NewReader("12345"), ""), "ann", intake.Class{Limit: 5})
+	var large *TooLargeError
+	_, err := in.Receive(request(strings.NewReader("12345"), ""), "ann", Class{Limit: 5})
 	require.ErrorAs(t, err, &large)
-	require.Equal(t, intake.TooLargeError{Limit: 5, Actual: 5}, *large)
+	require.Equal(t, TooLargeError{Limit: 5, Actual: 5}, *large)
 	r := request(http.NoBody, "")
 	r.ContentLength = 7
-	_, err = in.Receive(r, "ann", intake.Class{Limit: 5})
+	_, err = in.Receive(r, "ann", Class{Limit: 5})
 	require.ErrorAs(t, err, &large)
 	require.EqualValues(t, 7, large.Actual, "known before it is read")
 }
@@ -155,12 +154,12 @@ func (e *endless) Read(p []byte) (int, error) {
 // A hostile body costs next to nothing to refuse: it is read no further than to
 // the bound, and nothing is made of what was read.
 func TestRefusalsAreCheap(t *testing.T) {
-	in := newIntake(t, intake.Options{})
+	in := newIntake(t, Options{})
 	for name, unit := range map[string]string{"objects": "{},", "members": `"":0,`, "deep": "["} {
 		body := &endless{unit: unit}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		_, err := in.Receive(request(body, ""), "ann", intake.Class{Limit: 100 << 20, Values: 100_000})
+		_, err := in.Receive(request(body, ""), "ann", Class{Limit: 100 << 20, Values: 100_000})
 		runtime.ReadMemStats(&after)
 		require.Error(t, err, name)
 		require.Less(t, body.sent, int64(1<<20), name)
@@ -171,7 +170,7 @@ func TestRefusalsAreCheap(t *testing.T) {
 // What a body is said to weigh is enough for its text, the tree of its values
 // and two copies of it.
 func TestWeight(t *testing.T) {
-	in := newIntake(t, intake.Options{})
+	in := newIntake(t, Options{})
 	fill := func(head, unit, tail string) string { return head + strings.Repeat(unit, 50_000) + tail }
 	distinct := strings.Builder{}
 	for i := range 50_000 {
@@ -190,7 +189,7 @@ func TestWeight(t *testing.T) {
 		"members of nulls": "[" + strings.Repeat(`{"a":null,"b":null,"c":null,"d":null,"e":null},`, 10_000) + "0]",
 		"one string":       fill(`"`, "0123456789", `"`),
 	} {
-		body, err := in.Receive(request(strings.NewReader(text), ""), "ann", intake.Class{Limit: 100 << 20, Values: 1 << 30})
+		body, err := in.Receive(request(strings.NewReader(text), ""), "ann", Class{Limit: 100 << 20, Values: 1 << 30})
 		require.NoError(t, err)
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -198,9 +197,9 @@ func TestWeight(t *testing.T) {
 		runtime.ReadMemStats(&after)
 		require.NoError(t, err, name)
 		parsed := int64(after.TotalAlloc - before.TotalAlloc) // with a copy of the text
-		t.Logf("%s: %d bytes, parsed in %d, weigh %d", name, len(text), parsed, body.Weight())
-		require.GreaterOrEqual(t, body.Weight(), parsed, name)
-		require.LessOrEqual(t, body.Weight(), max(30*parsed, 1<<20), name)
+		t.Logf("%s: %d bytes, parsed in %d, weigh %d", name, len(text), parsed, body.weight())
+		require.GreaterOrEqual(t, body.weight(), parsed, name)
+		require.LessOrEqual(t, body.weight(), max(30*parsed, 1<<20), name)
 		body.Close()
 	}
 }
@@ -213,8 +212,8 @@ func TestSlowSenders(t *testing.T) {
 		every time.Duration
 		err   error
 	}{
-		"one byte a second":      {1, time.Second, intake.ErrSlow},
-		"a silent one":           {0, time.Minute, intake.ErrSlow},
+		"one byte a second":      {1, time.Second, ErrSlow},
+		"a silent one":           {0, time.Minute, ErrSlow},
 		"a phone on a bad line":  {10 << 10, time.Second, nil},
 		"one that makes a pause": {600 << 10, 20 * time.Second, nil},
 	} {
@@ -222,7 +221,7 @@ func TestSlowSenders(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir() // outside of the bubble, which has a clock of its own
 			synctest.Test(t, func(t *testing.T) {
-				in := intake.New(intake.Options{Dir: dir})
+				in := New(Options{Dir: dir})
 				client, server := net.Pipe()
 				go func() {
 					defer client.Close()
@@ -240,7 +239,7 @@ func TestSlowSenders(t *testing.T) {
 				require.NoError(t, err)
 				defer done()
 				begin := time.Now()
-				body, err := in.Receive(r, "ann", intake.Class{Limit: 1 << 20})
+				body, err := in.Receive(r, "ann", Class{Limit: 1 << 20})
 				server.Close()
 				defer func() { <-time.After(2 * time.Minute) }() // the sender has noticed
 				if tt.err != nil {
@@ -260,7 +259,7 @@ func TestSilenceAfterSpeed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		in := intake.New(intake.Options{Dir: dir})
+		in := New(Options{Dir: dir})
 		client, server := net.Pipe()
 		go func() { _, _ = client.Write(make([]byte, 900<<10)) }() // enough for 142 s at the minimum speed
 		w := &deadliner{ResponseRecorder: httptest.NewRecorder(), conn: server}
@@ -268,8 +267,8 @@ func TestSilenceAfterSpeed(t *testing.T) {
 		require.NoError(t, err)
 		defer done()
 		begin := time.Now()
-		_, err = in.Receive(r, "ann", intake.Class{Limit: 1 << 20})
-		require.ErrorIs(t, err, intake.ErrSlow)
+		_, err = in.Receive(r, "ann", Class{Limit: 1 << 20})
+		require.ErrorIs(t, err, ErrSlow)
 		require.Equal(t, 2*time.Minute, time.Since(begin)) // in false time
 		server.Close()
 		client.Close()
@@ -287,7 +286,7 @@ func (d *deadliner) SetReadDeadline(at time.Time) error { return d.conn.SetReadD
 // One sender cannot take all the places of bodies that arrive.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
-	in := newIntake(t, intake.Options{})
+	in := newIntake(t, Options{})
 	n := 0
 	guard := func(share string) error {
 		_, done, err := in.Guard(httptest.NewRecorder(), request(strings.NewReader("x"), ""), share)
@@ -311,20 +310,20 @@ func TestArrivals(t *testing.T) {
 // A sender may not fill the disk, and what it fills is free again at the end.
 func TestSpoolIsBounded(t *testing.T) {
 	t.Parallel()
-	in := newIntake(t, intake.Options{Limits: intake.Limits{Memory: 1 << 20}}) // 16 MiB of disk
-	receive := func(share string) (*intake.Body, error) {
-		return in.Receive(request(strings.NewReader(strings.Repeat("x", 3<<20)), ""), share, intake.Class{Limit: 1 << 30})
+	in := newIntake(t, Options{Limits: Limits{Memory: 1 << 20}}) // 16 MiB of disk
+	receive := func(share string) (*Body, error) {
+		return in.Receive(request(strings.NewReader(strings.Repeat("x", 3<<20)), ""), share, Class{Limit: 1 << 30})
 	}
-	var bodies []*intake.Body
+	var bodies []*Body
 	var err error
 	for range 10 {
-		var body *intake.Body
+		var body *Body
 		if body, err = receive("greedy"); err != nil {
 			break
 		}
 		bodies = append(bodies, body)
 	}
-	require.ErrorIs(t, err, intake.ErrBusy)
+	require.ErrorIs(t, err, ErrBusy)
 	require.Len(t, bodies, 2)
 	body, err := receive("modest")
 	require.NoError(t, err)
@@ -345,10 +344,10 @@ func FuzzEncodings(f *testing.F) {
 	}
 	f.Add([]byte{0x78})
 	f.Add([]byte{})
-	in := newIntake(f, intake.Options{Limits: intake.Limits{Memory: 8 << 20}})
+	in := newIntake(f, Options{Limits: Limits{Memory: 8 << 20}})
 	f.Fuzz(func(t *testing.T, sent []byte) {
 		for _, encoding := range []string{"gzip", "deflate", ""} {
-			body, err := in.Receive(request(bytes.NewReader(sent), encoding), "ann", intake.Class{Limit: 2 << 20, Values: 100})
+			body, err := in.Receive(request(bytes.NewReader(sent), encoding), "ann", Class{Limit: 2 << 20, Values: 100})
 			if err != nil {
 				continue
 			}

@@ -2,12 +2,10 @@ package intake
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -21,21 +19,7 @@ var anything = Class{Limit: 64 * mib, Values: 1000}
 
 func packed(t *testing.T, text string) *bytes.Buffer {
 	t.Helper()
-	var b bytes.Buffer
-	w := gzip.NewWriter(&b)
-	_, err := io.WriteString(w, text)
-	require.NoError(t, err)
-	require.NoError(t, w.Close())
-	return &b
-}
-
-func post(body io.Reader, encoding string) *http.Request {
-	r := httptest.NewRequest(http.MethodPost, "/", body)
-	r.ContentLength = -1
-	if encoding != "" {
-		r.Header.Set("Content-Encoding", encoding)
-	}
-	return r
+	return bytes.NewBuffer(pack(t, "gzip", text))
 }
 
 // arrives takes a body in, and gives it up.
@@ -64,7 +48,7 @@ func TestPaceOfOneSender(t *testing.T) {
 	large := strings.Repeat("x", 3*mib)
 	synctest.Test(t, func(t *testing.T) {
 		in := New(Options{Dir: t.TempDir(), Wait: time.Hour})
-		first, err := in.Receive(post(strings.NewReader(large), ""), "greedy", anything)
+		first, err := in.Receive(request(strings.NewReader(large), ""), "greedy", anything)
 		require.NoError(t, err)
 		_, err = first.Load(t.Context())
 		require.NoError(t, err)
@@ -76,17 +60,17 @@ func TestPaceOfOneSender(t *testing.T) {
 			}()
 		}
 		for range 3 {
-			wait(func() { _ = in.arrives(t, post(strings.NewReader(large), ""), "greedy") })
-			wait(func() { _ = in.arrives(t, post(packed(t, "{}"), "gzip"), "greedy") })
-			wait(func() { in.Discard(post(strings.NewReader(large), ""), "greedy", 64*mib) })
+			wait(func() { _ = in.arrives(t, request(strings.NewReader(large), ""), "greedy") })
+			wait(func() { _ = in.arrives(t, request(packed(t, "{}"), "gzip"), "greedy") })
+			wait(func() { in.Discard(request(strings.NewReader(large), ""), "greedy", 64*mib) })
 		}
 		<-time.After(time.Minute)
 		synctest.Wait()
 		require.Zero(t, done.Load())
 		require.Zero(t, took(func() {
-			require.NoError(t, in.arrives(t, post(strings.NewReader("{}"), ""), "greedy"))
-			require.NoError(t, in.arrives(t, post(strings.NewReader(large), ""), "modest"))
-			require.NoError(t, in.arrives(t, post(packed(t, large[:mib]), "gzip"), "modest"))
+			require.NoError(t, in.arrives(t, request(strings.NewReader("{}"), ""), "greedy"))
+			require.NoError(t, in.arrives(t, request(strings.NewReader(large), ""), "modest"))
+			require.NoError(t, in.arrives(t, request(packed(t, large[:mib]), "gzip"), "modest"))
 		}))
 		first.Close()
 		<-time.After(10 * time.Second)
@@ -118,12 +102,12 @@ func TestPaceAfterRefusal(t *testing.T) {
 				if tt.encoding != "" {
 					body = packed(t, tt.body)
 				}
-				require.ErrorIs(t, in.arrives(t, post(body, tt.encoding), "a"), tt.err)
+				require.ErrorIs(t, in.arrives(t, request(body, tt.encoding), "a"), tt.err)
 				next := func(share string) time.Duration {
-					return took(func() { require.NoError(t, in.arrives(t, post(packed(t, "{}"), "gzip"), share)) })
+					return took(func() { require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), share)) })
 				}
 				require.Zero(t, next("b"))
-				require.Zero(t, took(func() { require.NoError(t, in.arrives(t, post(strings.NewReader("{}"), ""), "a")) }))
+				require.Zero(t, took(func() { require.NoError(t, in.arrives(t, request(strings.NewReader("{}"), ""), "a")) }))
 				pause := next("a")
 				if tt.err == nil || len(tt.body) < unpaced && tt.encoding == "" {
 					require.Zero(t, pause)
@@ -153,14 +137,14 @@ func TestPaceAfterLateRefusal(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				in := New(Options{Dir: t.TempDir()})
-				b, err := in.Receive(post(strings.NewReader(strings.Repeat("x", tt.size)), ""), "a", anything)
+				b, err := in.Receive(request(strings.NewReader(strings.Repeat("x", tt.size)), ""), "a", anything)
 				require.NoError(t, err)
 				_, err = b.Load(t.Context())
 				require.NoError(t, err)
 				<-time.After(20 * time.Millisecond) // the work on it, in false time
 				b.Refuse()
 				b.Close()
-				pause := took(func() { require.NoError(t, in.arrives(t, post(packed(t, "{}"), "gzip"), "a")) })
+				pause := took(func() { require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), "a")) })
 				require.InDelta(t, tt.pause, pause, float64(refusal*tt.size)*float64(time.Second)/copyRate)
 			})
 		})
@@ -184,12 +168,12 @@ func TestPaceOfSlowBodies(t *testing.T) {
 				in := New(Options{Dir: t.TempDir()})
 				out, feed := io.Pipe()
 				slow := make(chan error, 1)
-				go func() { slow <- in.arrives(t, post(out, tt.encoding), "a") }()
+				go func() { slow <- in.arrives(t, request(out, tt.encoding), "a") }()
 				_, err := feed.Write(tt.part)
 				require.NoError(t, err)
 				synctest.Wait()
 				require.Zero(t, took(func() {
-					require.NoError(t, in.arrives(t, post(packed(t, "{}"), "gzip"), "a"))
+					require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), "a"))
 				}))
 				feed.CloseWithError(errors.New("gone"))
 				require.ErrorIs(t, <-slow, ErrBroken)
@@ -283,10 +267,10 @@ func TestPaceOfBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := New(Options{Dir: t.TempDir()})
 		discard := func() time.Duration {
-			return took(func() { in.Discard(post(strings.NewReader(large), ""), "a", 64*mib) })
+			return took(func() { in.Discard(request(strings.NewReader(large), ""), "a", 64*mib) })
 		}
 		require.Zero(t, discard())
-		other, err := in.Receive(post(strings.NewReader(large), ""), "a", anything)
+		other, err := in.Receive(request(strings.NewReader(large), ""), "a", anything)
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, discard(), time.Duration(len(large)-mib)*time.Second/copyRate)
 		other.Close()
@@ -303,7 +287,7 @@ func TestRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := New(Options{Dir: t.TempDir()})
 		loaded := func(size int) *Body {
-			b, err := in.Receive(post(strings.NewReader(strings.Repeat("x", size)), ""), "a", anything)
+			b, err := in.Receive(request(strings.NewReader(strings.Repeat("x", size)), ""), "a", anything)
 			require.NoError(t, err)
 			_, err = b.Load(t.Context())
 			require.NoError(t, err)

@@ -29,20 +29,3 @@ func TestPNGTexts(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, pngTexts(data[:40]))
 }
-
-func TestPaintSharpens(t *testing.T) {
-	s := scene{texts: []string{"a red fox"}, seed: 7, width: 48, height: 48}
-	final := paint(s, 1)
-	distance := func(img *image.NRGBA) (sum int) {
-		for i := range img.Pix {
-			sum += max(int(img.Pix[i]), int(final.Pix[i])) - min(int(img.Pix[i]), int(final.Pix[i]))
-		}
-		return sum
-	}
-	last := distance(paint(s, 0.1))
-	for _, sharpness := range []float64{0.4, 0.7, 0.95, 1} {
-		d := distance(paint(s, sharpness))
-		assert.Less(t, d, last, "sharpness %g", sharpness)
-		last = d
-	}
-}

@@ -228,24 +228,32 @@ func TestAnInstanceSpeaksForItself(t *testing.T) {
 	require.Equal(t, 1, good.times(script))
 }
 
-// What was on its way when the connection ended is not kept.
+// What was on its way when the connection ended, or the page changed, is not kept.
 func TestForgetWhileReading(t *testing.T) {
 	t.Parallel()
-	asked, release := make(chan struct{}, 2), make(chan struct{})
-	from := newInstance(t, func(w http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
-		<-release
-		scripts("old()")(w, r)
-	})
-	f := newFiles()
-	got := make(chan *File, 1)
-	go func() { got <- f.Get(t.Context(), from.Client, script) }()
-	<-asked
-	f.Forget(from.Client)
-	close(release)
-	require.Nil(t, <-got)
-	require.Empty(t, f.files)
-	require.Zero(t, f.size)
+	pageOf := func(tag string) http.Header { return http.Header{"Etag": {tag}, "Last-Modified": {"x"}} }
+	for path, change := range map[string]func(f *Files, from *instance){
+		script:  func(f *Files, from *instance) { f.Forget(from.Client) },
+		library: func(f *Files, from *instance) { f.Page(from.Client, pageOf(`"2"`)) },
+	} {
+		asked, release := make(chan struct{}, 2), make(chan struct{})
+		from := newInstance(t, func(w http.ResponseWriter, r *http.Request) {
+			asked <- struct{}{}
+			<-release
+			scripts("old()")(w, r)
+		})
+		f := newFiles()
+		f.become(from.Client)
+		f.Page(from.Client, pageOf(`"1"`))
+		got := make(chan *File, 1)
+		go func() { got <- f.Get(t.Context(), from.Client, path) }()
+		<-asked
+		change(f, from)
+		close(release)
+		require.Nil(t, <-got)
+		require.Empty(t, f.files)
+		require.Zero(t, f.size)
+	}
 }
 
 // The bounds hold, and the file that is in use stays.

@@ -1,7 +1,6 @@
 package webui
 
 import (
-	"context"
 	"io"
 	"net/http"
 	"strings"
@@ -10,8 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
 const library = "/assets/lib/vue/dist/vue.esm-browser.prod.js"
@@ -112,27 +109,6 @@ func TestNamedFilesBelongToAPage(t *testing.T) {
 	require.Zero(t, f.source)
 }
 
-// What was asked for under the old page is not shown with the new one.
-func TestPageChangesWhileAFileIsRead(t *testing.T) {
-	t.Parallel()
-	asked, release := make(chan struct{}, 2), make(chan struct{})
-	from := newInstance(t, func(w http.ResponseWriter, r *http.Request) {
-		asked <- struct{}{}
-		<-release
-		scripts("old()")(w, r)
-	})
-	f := newFiles()
-	f.become(from.Client)
-	f.Page(from.Client, http.Header{"Etag": {`"1"`}, "Last-Modified": {"x"}})
-	got := make(chan *File, 1)
-	go func() { got <- f.Get(t.Context(), from.Client, library) }()
-	<-asked
-	f.Page(from.Client, http.Header{"Etag": {`"2"`}, "Last-Modified": {"x"}})
-	close(release)
-	require.Nil(t, <-got)
-	require.Empty(t, f.files)
-}
-
 // After some time the instance is asked again. Nobody waits for that, and what
 // has not changed stays compressed.
 func TestNamedFilesAge(t *testing.T) {
@@ -207,12 +183,7 @@ func TestReadAheadOfLibraries(t *testing.T) {
 	b := &build{page: `"1"`, bodies: map[string]string{"/": page, library: `"./assets/lib/more.js"`, script: `import("./assets/lib/late.js")`, "/assets/lib/primevue/a/index.mjs": ""}}
 	from := newInstance(t, b.ServeHTTP)
 	f := newFiles()
-	ctx, stop := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	work.Go(func() { f.Run(ctx, func() *comfyui.Client { return from.Client }) })
-	defer work.Wait()
-	defer stop()
-	f.Changed()
+	defer ahead(t, f, from)()
 	require.Eventually(t, func() bool { return from.times("/assets/lib/primevue/a/index.mjs") == 1 }, time.Minute, time.Millisecond)
 	require.Equal(t, `"./assets/lib/more.js"`, text(t, f, from, library))
 	from.mu.Lock()

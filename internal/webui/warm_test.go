@@ -15,6 +15,15 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 )
 
+// ahead has the files of an instance read ahead until it is told to stop.
+func ahead(t *testing.T, f *Files, from *instance) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var work sync.WaitGroup
+	work.Go(func() { f.Run(ctx, func() *comfyui.Client { return from.Client }) })
+	f.Changed()
+	return func() { cancel(); work.Wait() }
+}
+
 // What the page will ask for is there before the first visitor, and each file
 // was asked for once.
 func TestReadAhead(t *testing.T) {
@@ -34,12 +43,7 @@ func TestReadAhead(t *testing.T) {
 		_, _ = io.WriteString(w, body)
 	})
 	f := newFiles()
-	ctx, stop := context.WithCancel(t.Context())
-	var work sync.WaitGroup
-	work.Go(func() { f.Run(ctx, func() *comfyui.Client { return from.Client }) })
-	defer work.Wait()
-	defer stop()
-	f.Changed()
+	defer ahead(t, f, from)()
 	require.Eventually(t, func() bool { return from.times("/assets/gone-CNdynQT2.js") == 1 }, time.Minute, time.Millisecond)
 	for path := range files {
 		require.Equal(t, 1, from.times(path), path)
