@@ -61,6 +61,7 @@ var mayImport = map[string][]string{
 	"internal/api/comfy": {
 		"internal/aiohttp", "internal/api", "internal/budget", "internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/ends", "internal/files", "internal/fleet", "internal/intake", "internal/job", "internal/lastknown", "internal/logs", "internal/pyjson", "internal/python", "internal/refusal", "internal/stream", "internal/submit", "internal/tenantlru", "internal/userdata", "internal/view", "internal/webui",
 	},
+	"internal/api/apitest": {"internal/aiohttp", "internal/api", "internal/apikeys", "internal/comfyui", "internal/intake", "internal/job", "internal/stream", "internal/submit", "internal/view"},
 	"internal/api/mount":   {"internal/api", "internal/apikeys", "internal/hub"},
 	"internal/api/ops":     {"internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/files", "internal/fleet", "internal/job", "internal/links", "internal/overflow", "internal/pyjson", "internal/queue", "internal/refusal", "internal/scale", "internal/submit", "internal/tunnel", "internal/view", "internal/webui/origin"},
 	"internal/api/page":    {"internal/api"},

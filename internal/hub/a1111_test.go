@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
-	"encoding/json"
+	"fmt"
 	"image"
 	"image/png"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -112,7 +114,21 @@ func TestA1111AndComfyUIInOneQueue(t *testing.T) {
 		require.Len(t, two.Done(), 4)
 		require.Len(t, one.Done(), 8)
 
-		status, id, text := b.orders(`{"prompt": "a", "override_settings": {"sd_model_checkpoint": "three"}}`)
+		// The pictures of a request are input files: the queue does not hold them.
+		var content bytes.Buffer
+		require.NoError(t, png.Encode(&content, image.NewGray(image.Rect(0, 0, 4, 4))))
+		square := base64.StdEncoding.EncodeToString(content.Bytes())
+		status, id, text := b.orders(`{"steps": 1, "width": 8, "height": 8, "init_images": ["data:image/png;base64,` + square + `"], "override_settings": {"sd_model_checkpoint": "one"}}`)
+		require.Equal(t, http.StatusOK, status, text)
+		b.finished(id)
+		done := one.Done()
+		require.Equal(t, "img2img", done[len(done)-1].Path)
+		require.Equal(t, pyjson.Array{pyjson.String(square)}, done[len(done)-1].Payload.Array("init_images"))
+		_, history := b.get("/history/" + id)
+		require.NotContains(t, string(history), square)
+		require.Contains(t, string(history), `infotexts`)
+
+		status, id, text = b.orders(`{"prompt": "a", "override_settings": {"sd_model_checkpoint": "three"}}`)
 		require.Equal(t, http.StatusOK, status, text)
 		eventually(t, func() bool {
 			_, history := b.get("/history/" + id)
@@ -121,120 +137,143 @@ func TestA1111AndComfyUIInOneQueue(t *testing.T) {
 	})
 }
 
-// The pictures of a request are input files: the queue does not hold them.
-func TestA1111Inputs(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var content bytes.Buffer
-		require.NoError(t, png.Encode(&content, image.NewGray(image.Rect(0, 0, 4, 4))))
-		square := base64.StdEncoding.EncodeToString(content.Bytes())
-		sd := newA1111(t, simsd.Config{})
-		b := withA1111(t, 0, sd)
-		status, id, text := b.orders(`{"steps": 1, "width": 8, "height": 8, "init_images": ["data:image/png;base64,` + square + `"]}`)
-		require.Equal(t, http.StatusOK, status, text)
-		b.finished(id)
-		require.Equal(t, "img2img", sd.Done()[0].Path)
-		require.Equal(t, pyjson.Array{pyjson.String(square)}, sd.Done()[0].Payload.Array("init_images"))
-		_, history := b.get("/history/" + id)
-		require.NotContains(t, string(history), square)
-		require.Contains(t, string(history), `infotexts`)
-	})
+// sd is a client of A1111's API: a program of its own.
+type sd struct {
+	b    *bench
+	name string
+	// login is the tenant, "" for none.
+	login string
 }
 
-// Options are the tenant's own, and change nothing for anybody else.
-func TestA1111Options(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newA1111(t, simsd.Config{Models: []string{"a.safetensors", "b.safetensors"}})
-		b := withA1111(t, 0, server)
-		ann, eve := sd{b: b, name: "x", login: "ann"}, sd{b: b, name: "x", login: "eve"}
-		answer := ann.does("POST", "/sdapi/v1/options", `{"sd_model_checkpoint": "b", "CLIP_stop_at_last_layers": 2, "samples_format": "png", "civitai_api_key": ""}`)
-		require.Equal(t, "null", answer)
-		_, kept := ann.do("GET", "/userdata/a1111.options.json", "")
-		require.Equal(t, `{"sd_model_checkpoint": "b", "CLIP_stop_at_last_layers": 2}`, kept, "what is as on the server is not kept")
-		_, answer = ann.do("GET", "/sdapi/v1/options", "")
-		require.Contains(t, answer, `"sd_model_checkpoint": "b"`)
-		_, answer = eve.do("GET", "/sdapi/v1/options", "")
-		require.Contains(t, answer, `"sd_model_checkpoint": "a.safetensors [`)
-		require.Contains(t, answer, `"civitai_api_key": ""`, "the operator's secret")
-		const overrides = `{"steps": 1, "width": 8, "height": 8, "override_settings": {"CLIP_stop_at_last_layers": 3}, "override_settings_restore_afterwards": false}`
-		ann.made("txt2img", overrides)
-		done := server.Done()[0]
-		require.Contains(t, done.Checkpoint, "b.safetensors")
-		settings, _ := json.Marshal(done.Payload.Object("override_settings").Keys())
-		require.JSONEq(t, `["CLIP_stop_at_last_layers", "sd_model_checkpoint"]`, string(settings))
-		eve.made("txt2img", `{"steps": 1, "width": 8, "height": 8}`)
-		require.Contains(t, server.Done()[1].Checkpoint, "a.safetensors")
-		_, answer = eve.do("GET", "/sdapi/v1/options", "")
-		require.Contains(t, answer, `"CLIP_stop_at_last_layers": 1`, "a request changes no server")
-		for body, want := range map[string]string{
-			`{"nothing": 1}`:                                    `"error": "KeyError"`,
-			`{"sd_model_checkpoint": "no"}`:                     `"errors": "model 'no' not found"`,
-			`{"sd_model_checkpoint": 5}`:                        `"error": "TypeError"`,
-			`{"sd_vae": "` + strings.Repeat("x", 60<<10) + `"}`: "",
-			`{"sd_vae": "` + strings.Repeat("x", 70<<10) + `"}`: "",
-		} {
-			status, answer := ann.do("POST", "/sdapi/v1/options", body)
-			if want != "" {
-				require.Equal(t, http.StatusInternalServerError, status)
-				require.Contains(t, answer, want)
+// ask makes a request. It is safe in any goroutine.
+func (c sd) ask(ctx context.Context, method, path, body string) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, c.b.web.URL+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("User-Agent", c.name)
+	r.Header.Set("Content-Type", "application/json")
+	if c.login != "" {
+		r.SetBasicAuth(c.login, "password")
+	}
+	return http.DefaultClient.Do(r)
+}
+
+// do makes a request and returns the answer.
+func (c sd) do(method, path, body string) (status int, answer string) {
+	resp, err := c.ask(c.b.t.Context(), method, path, body)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer func() { _ = resp.Body.Close() }()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return resp.StatusCode, string(data) + "|" + err.Error()
+	}
+	return resp.StatusCode, string(data)
+}
+
+// does is do for what must succeed.
+func (c sd) does(method, path, body string) string {
+	c.b.t.Helper()
+	status, answer := c.do(method, path, body)
+	require.Equal(c.b.t, http.StatusOK, status, "%s %s: %s", method, path, answer)
+	return answer
+}
+
+// made is the answer to a request for pictures.
+type made struct {
+	Images     []string
+	Parameters map[string]any
+	Info       string
+}
+
+func (c sd) made(path, body string) made {
+	c.b.t.Helper()
+	answer := c.does("POST", "/sdapi/v1/"+path, body)
+	m := decoded[made](c.b.t, answer)
+	return m
+}
+
+// running waits until so many servers work.
+func (b *bench) running(count int, servers ...*a1111Server) {
+	b.t.Helper()
+	eventually(b.t, func() bool {
+		n := 0
+		for _, s := range servers {
+			if s.Busy() {
+				n++
 			}
 		}
-		require.Equal(t, http.StatusRequestEntityTooLarge, statusOf(ann.do("POST", "/sdapi/v1/options", `{"sd_vae": "`+strings.Repeat("x", 70<<10)+`"}`)))
-		_, answer = ann.do("POST", "/sdapi/v1/options", `{"sd_model_checkpoint": null, "CLIP_stop_at_last_layers": 1, "sd_vae": null}`)
-		require.Equal(t, "null", answer)
-		_, kept = ann.do("GET", "/userdata/a1111.options.json", "")
-		require.Equal(t, "{}", kept)
-	})
+		return n == count
+	}, time.Minute, time.Millisecond)
 }
 
-// Lists combine those of all servers; what is not a route of the hub is passed on as far as the
-// operator allows.
-func TestA1111Lists(t *testing.T) {
+// Ten clients at once, who know nothing of a hub, each get the picture that they have asked for.
+func TestA1111Clients(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		one := newA1111(t, simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}})
-		two := newA1111(t, simsd.Config{Models: []string{"two.safetensors", "both.safetensors"}, Loras: []string{"ink", "oil"}})
-		b := withA1111(t, 1, one, two)
-		c, login := sd{b: b, name: "lister"}, sd{b: b, name: "lister", login: "ann"}
-		two.AddModel("new.safetensors")
-		answer := c.does("POST", "/sdapi/v1/refresh-checkpoints", "")
-		require.Equal(t, "null", answer)
-		for path, want := range map[string]int{"sd-models": 4, "loras": 2, "samplers": 2, "schedulers": 1, "sd-vae": 1} {
-			answer = c.does("GET", "/sdapi/v1/"+path, "")
-			list := decoded[[]map[string]any](t, answer)
-			require.Len(t, list, want, path)
+		servers := []*a1111Server{newA1111(t, simsd.Config{StepTime: time.Millisecond}), newA1111(t, simsd.Config{StepTime: time.Millisecond})}
+		b := withA1111(t, 0, servers...)
+		var wait sync.WaitGroup
+		answers := make([]string, 10)
+		for n := range answers {
+			wait.Go(func() {
+				_, answers[n] = sd{b: b, name: fmt.Sprint("client", n)}.do("POST", "/sdapi/v1/txt2img", fmt.Sprintf(`{"prompt": "a %d", "seed": %d, "steps": 20, "width": 16, "height": 8}`, n, 1000+n))
+			})
 		}
-		for _, path := range []string{"scripts", "embeddings", "cmd-flags", "memory", "script-info", "extensions"} {
-			require.Equal(t, http.StatusOK, statusOf(c.do("GET", "/sdapi/v1/"+path, "")), path)
+		wait.Wait()
+		for n, answer := range answers {
+			m := decoded[made](t, answer)
+			require.Len(t, m.Images, 1)
+			data := must(base64.StdEncoding.DecodeString(m.Images[0]))(t)
+			require.Contains(t, string(data), fmt.Sprintf("tEXtparameters\x00a %d\nSteps: 20", n), "the picture as A1111 made it")
+			picture := must(png.Decode(bytes.NewReader(data)))(t)
+			red, _, _, _ := picture.At(0, 0).RGBA()
+			require.Equal(t, uint8(1000+n), uint8(red>>8))
+			require.InDelta(t, 20, m.Parameters["steps"], 0)
+			require.Contains(t, m.Info, fmt.Sprintf(`"seed": %d`, 1000+n))
 		}
-		for _, want := range []struct {
-			c            sd
-			method, path string
-			status       int
-		}{
-			{c, "GET", "/controlnet/model_list", 200},
-			{login, "GET", "/controlnet/model_list", 200},
-			{c, "POST", "/controlnet/detect", 404},
-			{login, "POST", "/controlnet/detect", 403},
-			{c, "POST", "/sdapi/v1/server-kill", 403},
-			{c, "POST", "/sdapi/v1/create/embedding", 403},
-			{c, "POST", "/sdapi/v1/TXT2IMG", 404},
-			{c, "POST", "/sdapi/v1/txt2img/", 404},
-			{c, "DELETE", "/sdapi/v1/txt2img", 405},
-		} {
-			require.Equal(t, want.status, statusOf(want.c.do(want.method, want.path, "{}")), "%s %s %s", want.c.login, want.method, want.path)
-		}
+		require.Len(t, append(servers[0].Done(), servers[1].Done()...), 10)
+		require.NotEmpty(t, servers[0].Done())
+		require.NotEmpty(t, servers[1].Done())
+		_, history := b.get("/history")
+		require.Equal(t, 10, strings.Count(string(history), `"filename"`), "the other rooms have the pictures, too")
 	})
 }
 
-// The operator may leave the API out: its paths are then those of any custom node. A reload
-// switches it.
-func TestA1111APISwitch(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		for _, off := range []bool{false, true, false} {
-			b.settings.NoA1111API = off
-			require.NoError(t, b.hub.Start(t.Context(), b.settings))
-			status, answer := b.get("/sdapi/v1/progress")
-			require.Equal(t, off, status == http.StatusNotFound, "%d %s", status, answer)
-			b.gets("/system_stats")
+// A caller sees what its job has made so far, skips a picture, and stops the job with those that it
+// has; it neither sees nor stops another's.
+func TestA1111Callers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		server := newA1111(t, simsd.Config{StepTime: time.Millisecond})
+		b := withA1111(t, 0, server)
+		ann, eve := sd{b: b, name: "ann"}, sd{b: b, name: "eve"}
+		answer := make(chan string, 1)
+		go func() {
+			_, text := ann.do("POST", "/sdapi/v1/txt2img", `{"prompt": "a cat", "steps": 1000000, "width": 8, "height": 8, "n_iter": 3, "force_task_id": "task(1)"}`)
+			answer <- text
+		}()
+		b.running(1, server)
+		sees := func(c sd, want string) func() bool {
+			return func() bool { return strings.Contains(c.does("GET", "/sdapi/v1/progress", ""), want) }
 		}
+		for _, want := range []string{`"sampling_steps": 1000000`, `"job_count": 3`, `"current_image": "`} {
+			eventually(t, sees(ann, want), time.Minute, 10*time.Millisecond)
+			require.False(t, sees(eve, want)())
+		}
+		require.NotContains(t, ann.does("GET", "/sdapi/v1/progress?skip_current_image=true", ""), `"current_image": "`)
+		task := func() string { return ann.does("POST", "/internal/progress", `{"id_task": "task(1)"}`) }
+		require.Contains(t, task(), `"active": true`)
+		eve.does("POST", "/sdapi/v1/skip", "")
+		eve.does("POST", "/sdapi/v1/interrupt", "")
+		b.running(1, server)
+		require.True(t, sees(ann, `"job_no": 0`)())
+		ann.does("POST", "/sdapi/v1/skip", "")
+		eventually(t, sees(ann, `"job_no": 1`), time.Minute, 10*time.Millisecond)
+		require.Equal(t, "{}", ann.does("POST", "/sdapi/v1/interrupt", ""))
+		m := decoded[made](t, <-answer)
+		require.Len(t, m.Images, 2, "what it has by then")
+		require.Contains(t, m.Info, "a cat")
+		require.Contains(t, task(), `"completed": true`)
 	})
 }

@@ -33,8 +33,6 @@ type Rooms struct {
 	AwaitingBuild func() int64
 	// RememberCalls comes from a comfy.Room.
 	RememberCalls func(together, after time.Duration)
-	// KeepAlive comes from an sdapi.Room.
-	KeepAlive func(quiet, beat time.Duration)
 }
 
 // NewRooms makes the API of a hub. InstancesJSON comes from package ops; see rooms_test.go.

@@ -11,7 +11,7 @@ import (
 func init() {
 	hub.NewRooms = func(h *hub.Hub) hub.Rooms {
 		all := mount.New(h)
-		return hub.Rooms{Server: all.Server, AwaitingBuild: all.ComfyUI.AwaitingBuild, RememberCalls: all.ComfyUI.RememberCalls, KeepAlive: all.A1111.KeepAlive}
+		return hub.Rooms{Server: all.Server, AwaitingBuild: all.ComfyUI.AwaitingBuild, RememberCalls: all.ComfyUI.RememberCalls}
 	}
 	hub.InstancesJSON = func(h *hub.Hub) []byte { return ops.InstancesJSON(h.Operator().Instances()) }
 }

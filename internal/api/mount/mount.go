@@ -20,7 +20,6 @@ import (
 type API struct {
 	*api.Server
 	ComfyUI *comfy.Room
-	A1111   *sdapi.Room
 }
 
 // New makes the API of a hub, once. The hub has its parts after its first Start, so each room is
@@ -33,7 +32,6 @@ func New(h *hub.Hub) API {
 	room.AddRoutes(table)
 	own := ops.Routes(p.ops, requests)
 	page.AddRoutes(own)
-	a1111 := sdapi.New(p.sdapi, requests)
-	server := api.NewServer(h, requests, api.Rooms{Own: own, Optional: slices.Concat([]api.Optional{comfyv2.Routes(p.comfyv2, requests), a1111.Routes()}, plain.Routes(p.plain, requests), pull.Routes(p.pull, requests)), ComfyUI: table, Forward: room.Forward})
-	return API{Server: server, ComfyUI: room, A1111: a1111}
+	server := api.NewServer(h, requests, api.Rooms{Own: own, Optional: slices.Concat([]api.Optional{comfyv2.Routes(p.comfyv2, requests), sdapi.Routes(p.sdapi, requests)}, plain.Routes(p.plain, requests), pull.Routes(p.pull, requests)), ComfyUI: table, Forward: room.Forward})
+	return API{Server: server, ComfyUI: room}
 }

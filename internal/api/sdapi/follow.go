@@ -20,7 +20,7 @@ import (
 
 // follow waits for the end of a job and answers with what has become of it. It cancels the
 // job if its client goes, or if the hub stops: the client is told of an error then.
-func (o requests) follow(ctx context.Context, r *http.Request, a api.Requester, asked request, out *answerWriter) {
+func (o jobMakers) follow(ctx context.Context, r *http.Request, a api.Requester, asked request, out *answerWriter) {
 	j, err := o.wait(ctx, a, asked.id, out)
 	switch {
 	case ctx.Err() != nil || errors.Is(err, errUnread):
@@ -41,7 +41,7 @@ func (o requests) follow(ctx context.Context, r *http.Request, a api.Requester, 
 
 // wait waits until a job has ended, and shows its client signs of life. A job that is gone is
 // cancelled.
-func (o requests) wait(ctx context.Context, a api.Requester, id string, out *answerWriter) (job.Job, error) {
+func (o jobMakers) wait(ctx context.Context, a api.Requester, id string, out *answerWriter) (job.Job, error) {
 	j, err := o.find(ctx, a, id)
 	if err != nil || j.Key == "" {
 		j.State = job.Cancelled
@@ -49,7 +49,7 @@ func (o requests) wait(ctx context.Context, a api.Requester, id string, out *ans
 	}
 	news, stop := o.hub().Watches.Watch(j)
 	defer stop()
-	alarm := time.NewTimer(o.quiet)
+	alarm := time.NewTimer(quiet)
 	defer alarm.Stop()
 	for j.State.Live() {
 		select {
@@ -59,7 +59,7 @@ func (o requests) wait(ctx context.Context, a api.Requester, id string, out *ans
 			if err := out.beat(); err != nil {
 				return j, errUnread
 			}
-			alarm.Reset(o.beat)
+			alarm.Reset(beat)
 		case now, there := <-news:
 			if !there {
 				j.State = job.Cancelled
@@ -75,7 +75,7 @@ func (o requests) wait(ctx context.Context, a api.Requester, id string, out *ans
 var errUnread = errors.New("sdapi: the client stopped reading")
 
 // find finds a job that was just taken, also if Redis is away for a moment.
-func (o requests) find(ctx context.Context, a api.Requester, id string) (job.Job, error) {
+func (o jobMakers) find(ctx context.Context, a api.Requester, id string) (job.Job, error) {
 	finding, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	pauses := retry.New(firstPause, mostPause)
@@ -89,7 +89,7 @@ func (o requests) find(ctx context.Context, a api.Requester, id string) (job.Job
 }
 
 // fail answers with an error of the hub itself.
-func (o requests) fail(r *http.Request, out *answerWriter, err error) {
+func (o jobMakers) fail(r *http.Request, out *answerWriter, err error) {
 	if !out.begun {
 		o.Fail(out.w, r, err)
 		return
@@ -99,7 +99,7 @@ func (o requests) fail(r *http.Request, out *answerWriter, err error) {
 }
 
 // entry reads what the history has of a job; use must not keep it.
-func (o requests) entry(ctx context.Context, a api.Requester, j job.Job, use func(comfyui.Entry)) error {
+func (o jobMakers) entry(ctx context.Context, a api.Requester, j job.Job, use func(comfyui.Entry)) error {
 	entry, err := o.hub().Jobs.Outcome(ctx, j)
 	if err != nil {
 		return err
@@ -115,7 +115,7 @@ func (o requests) entry(ctx context.Context, a api.Requester, j job.Job, use fun
 }
 
 // answer answers with what the server has answered.
-func (o requests) answer(ctx context.Context, r *http.Request, a api.Requester, j job.Job, asked request, out *answerWriter) {
+func (o jobMakers) answer(ctx context.Context, r *http.Request, a api.Requester, j job.Job, asked request, out *answerWriter) {
 	var answer a1111.Answer
 	var odd error
 	err := o.entry(ctx, a, j, func(e comfyui.Entry) {
@@ -143,7 +143,7 @@ func (o requests) answer(ctx context.Context, r *http.Request, a api.Requester, 
 }
 
 // pictures are the files of the pictures of an answer.
-func (o requests) pictures(ctx context.Context, a api.Requester, answer a1111.Answer) ([]links.File, error) {
+func (o jobMakers) pictures(ctx context.Context, a api.Requester, answer a1111.Answer) ([]links.File, error) {
 	var all []links.File
 	for _, p := range answer.Pictures {
 		f, err := o.hub().Links.File(ctx, a.Tenant, job.FileRef{Filename: p.String("filename"), Subfolder: p.String("subfolder"), Type: p.String("type")})
@@ -156,7 +156,7 @@ func (o requests) pictures(ctx context.Context, a api.Requester, answer a1111.An
 }
 
 // answerFailure answers with the server's own error, or with why there is no answer.
-func (o requests) answerFailure(ctx context.Context, r *http.Request, a api.Requester, j job.Job, out *answerWriter) {
+func (o jobMakers) answerFailure(ctx context.Context, r *http.Request, a api.Requester, j job.Job, out *answerWriter) {
 	status, problem := http.StatusInternalServerError, exception("RuntimeError", j.Reason)
 	err := o.entry(ctx, a, j, func(e comfyui.Entry) {
 		v, _ := pyjson.Parse(e.EndData)
@@ -176,7 +176,7 @@ func (o requests) answerFailure(ctx context.Context, r *http.Request, a api.Requ
 
 // answerCancelled answers as A1111 does to a request that was interrupted before its first
 // picture.
-func (o requests) answerCancelled(asked request, out *answerWriter) {
+func (o jobMakers) answerCancelled(asked request, out *answerWriter) {
 	answer, err := a1111.NoPictures(asked.class)
 	if err != nil {
 		out.fail(http.StatusInternalServerError, exception("RuntimeError", "The job was cancelled"))

@@ -12,7 +12,7 @@ import (
 )
 
 // surveys answers the routes whose answers lie with the servers.
-type surveys struct{ *Room }
+type surveys struct{ *room }
 
 // merger joins the answers of servers, the first one's before others'.
 type merger func(answers []pyjson.Value) pyjson.Value

@@ -17,12 +17,12 @@ import (
 // for those alone: no server's own options ever change.
 
 // options are the tenant's own, empty if it has set none.
-func (o *Room) options(ctx context.Context, a api.Requester) (*pyjson.Object, error) {
+func (o *room) options(ctx context.Context, a api.Requester) (*pyjson.Object, error) {
 	return o.hub().Users.Folder(a.Tenant, userdata.DefaultUser).Options(ctx)
 }
 
 // failOptions answers a request for which the options cannot be read or stored.
-func (o *Room) failOptions(w http.ResponseWriter, r *http.Request, err error) {
+func (o *room) failOptions(w http.ResponseWriter, r *http.Request, err error) {
 	full := api.Error{Status: http.StatusInsufficientStorage, Kind: "tenant_userdata_full", Message: "Your settings and workflows take all the space that they may"}
 	switch {
 	case errors.Is(err, userdata.ErrTooLarge):
@@ -37,7 +37,7 @@ func (o *Room) failOptions(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // settings answers the routes of the options.
-type settings struct{ *Room }
+type settings struct{ *room }
 
 // ofServers are the options of all servers, the first one's before others', without what is
 // secret; false if no server answers.

@@ -16,7 +16,7 @@ import (
 
 // jobs are the requester's own jobs of this room: those that run, the one that runs longest
 // first, then those that wait, in their order.
-func (o *Room) jobs(ctx context.Context, a api.Requester) ([]job.Job, error) {
+func (o *room) jobs(ctx context.Context, a api.Requester) ([]job.Job, error) {
 	own, err := o.hub().Jobs.LiveOf(ctx, a.Tenant, o.Recent.Owner(a))
 	own = slices.DeleteFunc(own, func(j job.Job) bool { return !strings.HasPrefix(j.ID, idPrefix) })
 	slices.SortFunc(own, func(x, y job.Job) int {
@@ -39,7 +39,7 @@ func isRunning(j job.Job) bool { return j.State == job.Leased || j.State == job.
 
 // server is the server that runs a job, with the query that names the run there; false if it
 // cannot be asked.
-func (o *Room) server(j job.Job) (*comfyui.Client, url.Values, bool) {
+func (o *room) server(j job.Job) (*comfyui.Client, url.Values, bool) {
 	if !isRunning(j) || j.Run.Upstream == "" {
 		return nil, nil, false
 	}
@@ -48,7 +48,7 @@ func (o *Room) server(j job.Job) (*comfyui.Client, url.Values, bool) {
 }
 
 // tasks answers the routes that are about the requester's jobs.
-type tasks struct{ *Room }
+type tasks struct{ *room }
 
 // postInterrupt answers POST /interrupt: the requester's job that runs longest ends with the
 // pictures that it has. One that waits, or cannot be reached, is cancelled.

@@ -20,44 +20,34 @@ import (
 // prefix is where the routes are.
 const prefix = "/sdapi/v1/"
 
-// Room answers the routes of A1111's API. Handlers that belong together are the methods of a
+// room answers the routes of A1111's API. Handlers that belong together are the methods of a
 // type of their own.
-type Room struct {
+type room struct {
 	*api.Requests
 	hub func() Core // the parts of the moment
 	// own are the routes that the hub answers itself.
 	own *api.Router
-	// quiet is how long a request is silent before white space is sent, beat the pause
-	// between two such signs of life.
-	quiet, beat time.Duration
 }
 
 const (
-	// defaultQuiet is below the minute after which proxies cut a silent request.
-	defaultQuiet = 45 * time.Second
-	defaultBeat  = 15 * time.Second
+	// quiet is how long a request is silent before white space is sent: less than the minute after
+	// which proxies cut it. beat is the pause between two such signs of life.
+	quiet = 45 * time.Second
+	beat  = 15 * time.Second
 )
 
-// New makes the room of a hub, whose parts core returns.
-func New(core func() Core, requests *api.Requests) *Room {
-	return &Room{Requests: requests, hub: core, own: &api.Router{}, quiet: defaultQuiet, beat: defaultBeat}
-}
-
-// KeepAlive replaces the times after which white space is sent: the first, and the pause
-// before each further one. Tests need shorter ones.
-func (o *Room) KeepAlive(quiet, beat time.Duration) { o.quiet, o.beat = quiet, beat }
-
-// Routes are the routes of the room, once.
-func (o *Room) Routes() api.Optional {
+// Routes are the routes of the room, on a hub whose parts core returns.
+func Routes(core func() Core, requests *api.Requests) api.Optional {
+	o := &room{Requests: requests, hub: core, own: &api.Router{}}
 	table := &api.Router{}
 	handle := func(pattern string, handler api.Handler) {
 		handler = api.Translating(problemOf, handler)
 		o.own.Handle(pattern, handler)
 		table.Handle(pattern, handler)
 	}
-	requests, tasks, settings, surveys := requests{o}, tasks{o}, settings{o}, surveys{o}
+	posts, tasks, settings, surveys := jobMakers{o}, tasks{o}, settings{o}, surveys{o}
 	for _, path := range a1111.Paths() {
-		handle("POST "+prefix+path, requests.postRequest(a1111.ClassOf(path)))
+		handle("POST "+prefix+path, posts.postRequest(a1111.ClassOf(path)))
 	}
 	handle("GET "+prefix+"progress", tasks.getProgress)
 	handle("POST "+prefix+"interrupt", tasks.postInterrupt)
@@ -99,7 +89,7 @@ var harmless = []string{
 
 // pass lets a server answer what is no route of the hub, if the operator's passthrough allows
 // that.
-func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
+func (o *room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 	path := api.PathOf(r)
 	policy := o.hub().Settings.PassthroughOf(a.Login)
 	switch {
@@ -134,7 +124,7 @@ func (o *Room) pass(w http.ResponseWriter, r *http.Request, a api.Requester, _ [
 
 // serverOf is the server that runs the requester's job, else the first one; nil if none is
 // connected.
-func (o *Room) serverOf(r *http.Request, a api.Requester) *comfyui.Client {
+func (o *room) serverOf(r *http.Request, a api.Requester) *comfyui.Client {
 	if own, err := o.jobs(r.Context(), a); err == nil && len(own) > 0 {
 		if client := o.hub().Servers.ClientOf(own[0].Run.Instance); client != nil && isRunning(own[0]) {
 			return client

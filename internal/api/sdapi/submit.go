@@ -19,11 +19,11 @@ import (
 // maxValues bounds the JSON values of a request, as in POST /prompt.
 const maxValues = 1_000_000
 
-// requests answers the routes that make a job.
-type requests struct{ *Room }
+// jobMakers answers the routes that make a job.
+type jobMakers struct{ *room }
 
 // postRequest answers the route that does a class, once its job has ended.
-func (o requests) postRequest(class string) api.Handler {
+func (o jobMakers) postRequest(class string) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request, a api.Requester, _ []string) {
 		if o.hub().Classes.Known(class) == nil {
 			writeNoServer(w)
@@ -46,7 +46,7 @@ func (o requests) postRequest(class string) api.Handler {
 
 // submit takes a request in. It is gone from memory when submit returns, because the answer
 // may take long. Any error is answered.
-func (o requests) submit(w http.ResponseWriter, r *http.Request, a api.Requester, class string) (request, bool) {
+func (o jobMakers) submit(w http.ResponseWriter, r *http.Request, a api.Requester, class string) (request, bool) {
 	v, body, ok := o.readJSON(w, r, a, intake.Class{Limit: o.hub().Settings.MaxBody, Values: maxValues})
 	if !ok {
 		return request{}, false
@@ -76,7 +76,7 @@ func (o requests) submit(w http.ResponseWriter, r *http.Request, a api.Requester
 }
 
 // readJSON reads a body, which must be closed, and be told before that if it is refused.
-func (o *Room) readJSON(w http.ResponseWriter, r *http.Request, a api.Requester, c intake.Class) (pyjson.Value, *intake.Body, bool) {
+func (o *room) readJSON(w http.ResponseWriter, r *http.Request, a api.Requester, c intake.Class) (pyjson.Value, *intake.Body, bool) {
 	body, ok := o.Receive(w, r, a, c)
 	if !ok {
 		return nil, nil, false
@@ -115,7 +115,7 @@ func refuseRequest(w http.ResponseWriter, err error) {
 }
 
 // refuse answers a request that was not taken.
-func (o requests) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (o jobMakers) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if answer, ok := errors.AsType[*catalog.Answer](err); ok {
 		writeUnfit(w, answer.Body)
 		return
@@ -147,7 +147,7 @@ const (
 )
 
 // leave cancels a job: nobody waits for its answer any more.
-func (o requests) leave(a api.Requester, id string) {
+func (o jobMakers) leave(a api.Requester, id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	for pauses := retry.New(firstPause, mostPause); ctx.Err() == nil; pauses.Wait(ctx) {

@@ -1,18 +1,18 @@
-package hub
+package sdapi
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/a1111"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
+	"github.com/comfyhub/comfyhub/internal/submit"
 )
 
 // shape is what an answer consists of, in the words of A1111's OpenAPI document: "null", "{}"
@@ -23,16 +23,7 @@ type shape string
 
 const (
 	shapePictures = shape("images [text]?, parameters object, info text")
-	shapeProgress = shape("progress number, eta_relative number, state object, current_image text?, textinfo text?")
-	// shapeState is the member of that name in progress.
-	shapeState = shape("skipped bool, interrupted bool, stopping_generation bool, job text, job_count whole, job_timestamp text, job_no whole, " +
-		"sampling_step whole, sampling_steps whole")
-	shapeTask = shape("active bool, queued bool, completed bool, progress number?, eta number?, live_preview text?, id_live_preview whole?, textinfo text?")
-	// shapeProblem is an exception, shapeRefusal an error of FastAPI itself, shapePlace a member
-	// of one for a body.
-	shapeProblem = shape("error text, detail text, body text, errors text")
-	shapeRefusal = shape("detail text")
-	shapePlace   = shape("loc list, msg text, type text")
+	shapeTask     = shape("active bool, queued bool, completed bool, progress number?, eta number?, live_preview text?, id_live_preview whole?, textinfo text?")
 )
 
 // published are the routes of A1111 1.10.1 with what they answer (modules/api/api.py and models.py,
@@ -52,7 +43,7 @@ func published(image string) []struct {
 		{"POST /sdapi/v1/extra-batch-images", `{"imageList": [{"data": "` + image + `", "name": "a"}]}`, "html_info text, images [text]"},
 		{"POST /sdapi/v1/png-info", `{"image": "` + image + `"}`, "info text, items object, parameters object"},
 		{"POST /sdapi/v1/interrogate", `{"image": "` + image + `", "model": "clip"}`, "caption text?"},
-		{"GET /sdapi/v1/progress", "", shapeProgress},
+		{"GET /sdapi/v1/progress", "", "progress number, eta_relative number, state object, current_image text?, textinfo text?"},
 		{"POST /sdapi/v1/interrupt", "", "{}"},
 		{"POST /sdapi/v1/skip", "", "null"},
 		{"GET /sdapi/v1/options", "", "object"},
@@ -150,120 +141,39 @@ func isA(kind string, v any) (ok bool) {
 	return ok
 }
 
-// decoded is an answer of the API.
-func (c sd) decoded(method, path, body string, status int) any {
-	c.b.t.Helper()
-	got, text := c.do(method, path, body)
-	require.Equal(c.b.t, status, got, "%s %s: %s", method, path, text)
-	d := json.NewDecoder(strings.NewReader(text))
-	d.UseNumber()
-	var v any
-	require.NoError(c.b.t, d.Decode(&v), text)
-	return v
-}
-
 // The hub has the routes that A1111 publishes, and answers each as its schema says.
-func TestA1111Schema(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := withA1111(t, 0, newA1111(t, simsd.Config{Loras: []string{"ink"}}), newA1111(t, simsd.Config{Loras: []string{"oil"}}))
-		c := sd{b: b, name: "webuiapi"}
-		image := c.made("txt2img", `{"steps": 1, "width": 8, "height": 8}`).Images[0]
-		routes := map[string]bool{"GET /sdapi/v1/sd-modules": true}
-		for _, p := range published(image) {
-			method, path, _ := strings.Cut(p.route, " ")
-			p.answer.holds(t, p.route, c.decoded(method, path, p.body, http.StatusOK))
-			routes[p.route] = true
-		}
-		own := map[string]bool{}
-		for _, table := range b.rooms.Routers() {
-			for pattern, methods := range table.All() {
-				path := pattern.String()
-				if strings.HasPrefix(path, "/sdapi/") && !strings.HasSuffix(path, "**") || path == "/internal/progress" || path == "/internal/pending-tasks" {
-					for _, method := range methods {
-						own[method+" "+path] = true
-					}
-				}
-			}
-		}
-		require.Equal(t, slices.Sorted(maps.Keys(routes)), slices.Sorted(maps.Keys(own)))
-	})
-}
-
-// What a job shows while it runs and while it waits has the published shape, and so has what
-// is left of it when it is interrupted.
-func TestA1111SchemaAtWork(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newA1111(t, simsd.Config{StepTime: time.Millisecond})
-		b := withA1111(t, 0, server)
-		runs, waits := sd{b: b, name: "runs"}, sd{b: b, name: "waits"}
-		answers := make(chan any, 2)
-		begin := func(c sd, id string) {
-			go func() {
-				_, text := c.do("POST", "/sdapi/v1/txt2img", fmt.Sprintf(`{"steps": 1000000, "width": 8, "height": 8, "force_task_id": %q}`, id))
-				var v any
-				_ = json.Unmarshal([]byte(text), &v)
-				answers <- v
-			}()
-		}
-		begin(runs, "r")
-		b.running(1, server)
-		begin(waits, "w")
-		eventually(t, func() bool {
-			_, text := waits.do("GET", "/internal/pending-tasks", "")
-			return strings.Contains(text, `"w"`)
-		}, time.Minute, time.Millisecond)
-		for c, id := range map[sd]string{runs: "r", waits: "w"} {
-			seen, _ := c.decoded("GET", "/sdapi/v1/progress", "", http.StatusOK).(map[string]any)
-			shapeProgress.holds(t, c.name, seen)
-			shapeState.holds(t, c.name, seen["state"])
-			share := must(seen["progress"].(json.Number).Float64())(t)
-			require.True(t, share >= 0 && share <= 1, share)
-			shapeTask.holds(t, c.name, c.decoded("POST", "/internal/progress", `{"id_task": "`+id+`", "id_live_preview": -1, "live_preview": true}`, http.StatusOK))
-		}
-		for _, c := range []sd{waits, runs} {
-			shape("{}").holds(t, c.name, c.decoded("POST", "/sdapi/v1/interrupt", "", http.StatusOK))
-			shapePictures.holds(t, c.name, <-answers)
-		}
-		seen, _ := runs.decoded("GET", "/sdapi/v1/progress", "", http.StatusOK).(map[string]any)
-		shapeProgress.holds(t, "nothing to do", seen)
-		shapeState.holds(t, "nothing to do", seen["state"])
-	})
-}
-
-// Errors have the published shapes: an exception's, FastAPI's, or FastAPI's for a body.
-// TestA1111Answers has more of them, word for word.
-func TestA1111SchemaOfErrors(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		server := newA1111(t, simsd.Config{})
-		b := withA1111(t, 0, server)
-		c := sd{b: b, name: "webuiapi"}
-		for _, e := range []struct {
-			route, body string
-			status      int
-			answer      shape
-		}{
-			{"POST /sdapi/v1/interrogate", `{}`, 500, shapeProblem},
-			{"POST /sdapi/v1/options", `{"no such": 1}`, 500, shapeProblem},
-			{"POST /sdapi/v1/png-info", `{}`, 422, shapePlace}, // image is required
-			{"POST /sdapi/v1/extra-batch-images", `{}`, 422, shapePlace},
-			{"POST /sdapi/v1/txt2img", ``, 422, shapePlace},
-			{"POST /sdapi/v1/options", `[]`, 422, shapePlace},
-			{"POST /internal/progress", `{"id_task": 5}`, 422, shapePlace},
-			{"GET /sdapi/v1/txt2img", ``, 405, shapeRefusal},
-			{"GET /sdapi/v1/nowhere", ``, 404, shapeRefusal},
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, simsd.New(simsd.Config{Loras: []string{"ink"}}), simsd.New(simsd.Config{Loras: []string{"oil"}}))
+	b.Does = func(s submit.Submission) (job.State, string) {
+		text := string(s.Graph.Bytes())
+		for class, rest := range map[string]string{
+			a1111.ClassExtraSingle: `{"html_info": "h"}`, a1111.ClassExtraBatch: `{"html_info": "h"}`, a1111.ClassInterrogate: `{"caption": "c"}`,
+			a1111.ClassPNGInfo: `{"info": "i", "items": {"a": 1}, "parameters": {"a": 1}}`,
 		} {
-			method, path, _ := strings.Cut(e.route, " ")
-			v := c.decoded(method, path, e.body, e.status)
-			if e.answer == shapePlace {
-				list, _ := v.(map[string]any)["detail"].([]any)
-				require.Len(t, list, 1, e.route)
-				v = list[0]
+			if strings.Contains(text, `"`+class+`"`) {
+				return job.Done, shows(rest, 1)
 			}
-			e.answer.holds(t, e.route, v)
 		}
-		server.kill()
-		b.readyA1111(0)
-		eventually(t, func() bool { return statusOf(c.do("GET", "/sdapi/v1/samplers", "")) == http.StatusServiceUnavailable }, time.Minute, 5*time.Millisecond)
-		shapeProblem.holds(t, "no server", c.decoded("GET", "/sdapi/v1/samplers", "", http.StatusServiceUnavailable))
-	})
+		return job.Done, shows(`{"parameters": {"a": 1}, "info": "i"}`, 1)
+	}
+	routes := map[string]bool{"GET /sdapi/v1/sd-modules": true}
+	for _, p := range published("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptV") {
+		method, path, _ := strings.Cut(p.route, " ")
+		d := json.NewDecoder(strings.NewReader(b.Gets(ann, method, path, p.body)))
+		d.UseNumber()
+		var v any
+		require.NoError(t, d.Decode(&v), p.route)
+		p.answer.holds(t, p.route, v)
+		routes[p.route] = true
+	}
+	own := map[string]bool{}
+	for pattern, methods := range b.Routers()[1].All() {
+		for _, method := range methods {
+			if !strings.HasSuffix(pattern.String(), "**") {
+				own[method+" "+pattern.String()] = true
+			}
+		}
+	}
+	require.Equal(t, slices.Sorted(maps.Keys(routes)), slices.Sorted(maps.Keys(own)))
 }
