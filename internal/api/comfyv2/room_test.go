@@ -106,7 +106,7 @@ func TestEvents(t *testing.T) {
 		end  func(b *bench, id string)
 		want string
 	}{
-		"succeeded":       {true, func(b *bench, id string) { b.End(id, job.Done, made) }, "status status progress progress preview output status succeeded"},
+		"succeeded":       {true, func(b *bench, id string) { b.End(id, job.Done, made) }, "status status progress preview output status succeeded"},
 		"canceled":        {false, func(b *bench, id string) { b.Gets(ann, "POST", jobsPath+"/"+id+"/cancel", "") }, "status status canceled"},
 		"ended before":    {false, nil, "output status succeeded"},
 		"another took it": {false, func(b *bench, id string) { b.Change(id, func(j *job.Job) { j.Key = "another" }) }, "status status canceled"},
@@ -126,9 +126,8 @@ func TestEvents(t *testing.T) {
 					status, answer := b.Ask(ann, "GET", jobsPath+"/"+id+"/events", "")
 					require.Equal(t, http.StatusTooManyRequests, status)
 					require.Contains(t, answer, `"code": "`+codeStreams+`"`)
-					b.Run(id, "one")
-					synctest.Wait()
 					b.doing = view.Doing{Node: "2", Class: "KSampler", Picture: []byte("\xff\xd8"), Kind: "image/jpeg"}
+					b.Run(id, "one")
 					<-time.After(5 * lookEvery)
 				}
 				if last.end != nil {
