@@ -160,6 +160,7 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"tenant limits: ada twice": {"tenant_limits ada bob {\nwaiting 1\n}\ntenant_limits ada {\nwaiting 1\n}", "tenant_limits of ada are given twice"},
 		"tenant limits: zero":      {"tenant_limits {\nwaiting 0\n}", `waiting: "0" is not a whole number above 0`},
 		"tenant limits: weight":    {"tenant_limits ada {\nweight 0\n}", "weight: 0 is not from 0.001 to 1000"},
+		"tenant limits: cache":     {"tenant_limits {\nresult_cache maybe\n}", `result_cache: "maybe" is not a duration`},
 		"tenant limits: whose":     {"tenant_limits {\nweight 2\n}", "weight: name the tenant"},
 		"inputs from nowhere":      {"inputs_from", "wrong argument count"},
 		"inputs from a URL":        {"inputs_from https://a.example", `inputs_from: "https://a.example"`},

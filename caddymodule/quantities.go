@@ -48,6 +48,9 @@ func parseDuration(value string) (caddy.Duration, error) {
 	return caddy.Duration(d), nil
 }
 
+// defaultResultAge is how old a result may be that "result_cache on" gives again.
+const defaultResultAge = "24h"
+
 // parseOvertaking parses a duration or "off", which is 0.
 func parseOvertaking(value string) (*caddy.Duration, error) {
 	if value == "off" {

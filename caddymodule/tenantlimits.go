@@ -1,11 +1,13 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/comfyhub/comfyhub/internal/config"
@@ -48,6 +50,10 @@ type TenantLimits struct {
 	// Share of one tenant, which has to be named, in the servers' time beside others, from 0.001
 	// to 1000, see docs/scheduling.md#what-a-turn-costs. Default: 1.
 	Weight float64 `json:"weight,omitempty" word:"weight <n>"`
+
+	// Gives a prompt the result of an equal one of the same tenant that has ended within that time
+	// (`on`: 24h), without running it, see docs/scheduling.md#result-cache. Default: `off`.
+	ResultCache *caddy.Duration `json:"result_cache,omitempty" word:"result_cache off|on|<duration>"`
 
 	LastLimits
 }
@@ -147,6 +153,9 @@ func (l *TenantLimits) limits() config.TenantLimits {
 		return config.TenantLimits{}
 	}
 	limits := config.TenantLimits{GPUTime: time.Duration(l.GPUSeconds) * time.Second}
+	if l.ResultCache != nil {
+		limits.ResultCache = cmp.Or(time.Duration(*l.ResultCache), -1) // off, whatever holds for the others
+	}
 	settle(&limits, l)
 	return limits
 }

@@ -165,6 +165,9 @@ func (w word) set(value string) (err error) {
 	case *caddy.Duration:
 		*field, err = parseDuration(value)
 	case **caddy.Duration:
+		if strings.Contains(w.form, "|on|") && value == "on" {
+			value = defaultResultAge
+		}
 		*field, err = parseOvertaking(value)
 	default:
 		w.field.SetString(value)

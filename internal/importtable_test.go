@@ -78,13 +78,13 @@ var mayImport = map[string][]string{
 	"internal/ends":         {"internal/comfyui", "internal/job", "internal/queue", "internal/stream"},
 	"internal/view":         {"internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/job", "internal/logs", "internal/panics", "internal/queue", "internal/redis", "internal/refusal", "internal/schedule", "internal/stats", "internal/stream", "internal/tenants", "internal/webui/origin"},
 	"internal/classes":      {"internal/catalog", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/job", "internal/pyjson", "internal/redis", "internal/roster"},
-	"internal/submit":       {"internal/budget", "internal/callbacks", "internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/egress", "internal/ends", "internal/files", "internal/job", "internal/pyjson", "internal/queue", "internal/refusal", "internal/rules", "internal/stream", "internal/traces"},
+	"internal/submit":       {"internal/budget", "internal/callbacks", "internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/egress", "internal/ends", "internal/files", "internal/job", "internal/pyjson", "internal/queue", "internal/refusal", "internal/resultcache", "internal/rules", "internal/stream", "internal/traces"},
 	"internal/tenants":      {"internal/apikeys", "internal/config", "internal/job", "internal/redis", "internal/rules"},
 	"internal/links":        {"internal/files", "internal/job", "internal/keyring"},
 	"internal/config":       {"internal/comfyui", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/job", "internal/overflow", "internal/rules", "internal/scale", "internal/schedule"},
 	"internal/dispatch": {
 		"internal/catalog", "internal/comfyui", "internal/files", "internal/fleet", "internal/instance",
-		"internal/job", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/panics", "internal/retry", "internal/schedule", "internal/split", "internal/stream", "internal/traces",
+		"internal/job", "internal/pyjson", "internal/queue", "internal/tenantlru", "internal/panics", "internal/resultcache", "internal/retry", "internal/schedule", "internal/split", "internal/stream", "internal/traces",
 	},
 
 	"internal/instance": { // no dispatch, and no run: it is told only that somebody has the instance
@@ -94,6 +94,9 @@ var mayImport = map[string][]string{
 	"internal/metrics":  {"internal/catalog", "internal/dispatch", "internal/fleet", "internal/job", "internal/panics", "internal/pyjson", "internal/redis", "internal/refusal", "internal/schedule", "internal/stats"},
 	"internal/catalog":  {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/split":    {"internal/catalog", "internal/pyjson"},
+
+	"internal/resultcache": {"internal/pyjson"},
+
 	"internal/pins":     {"internal/keyring", "internal/redis"},
 	"internal/machines": {"internal/keyring", "internal/redis", "internal/tunnel"},
 	"internal/stats":    {"internal/redis"},

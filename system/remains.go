@@ -54,7 +54,7 @@ func length(in *bufio.Reader, kind byte) (int, error) {
 var keeps = []string{
 	"clock", "files:duty:", "files:folder:", "files:folders:", "files:hold:", "files:known:", "files:marks", "files:numbers:", "files:outputs:", "files:refs",
 	"files:shares", "files:total", "files:trash", "files:dropped", "files:used:", "files:blocks:", "files:bond", "files:epoch", "fleet:", "g:pins", "h:faults", "h:trends", "nonce:", "overflow:money", "q:counters", "q:durations", "q:entries:",
-	"q:entry:", "q:forgotten:", "q:history", "q:hubs", "q:ids:", "q:job:", "q:numbers", "q:raised", "q:shares:", "q:tags", "q:undelivered:", "s:hub:", "scale:", "usage:",
+	"q:entry:", "q:forgotten:", "q:history", "q:hubs", "q:ids:", "q:job:", "q:numbers", "q:raised", "q:results:", "q:shares:", "q:tags", "q:undelivered:", "s:hub:", "scale:", "usage:",
 }
 
 // remains are the keys that nothing needs any more: leases, doors, waiting jobs, owners of

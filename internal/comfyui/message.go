@@ -147,6 +147,11 @@ func ExecutionStart(id string, at time.Time) []byte {
 	return newMessage(TypeExecutionStart, idField(id), timestamp(at))
 }
 
+// ExecutionCached writes the message that names the nodes whose results are there already.
+func ExecutionCached(id string, nodes []string, at time.Time) []byte {
+	return newMessage(TypeExecutionCached, field("nodes", pyjson.Strings(nodes)), idField(id), timestamp(at))
+}
+
 // ExecutionSuccess writes the message of a run that went well.
 func ExecutionSuccess(id string, at time.Time) []byte {
 	return newMessage(TypeExecutionSuccess, idField(id), timestamp(at))

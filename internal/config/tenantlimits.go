@@ -49,6 +49,9 @@ type TenantLimits struct {
 	Inputs int64
 	// InputFiles bounds the number of a tenant's uploads. Default: 100000.
 	InputFiles int
+	// ResultCache is how old the result of a prompt may be that is given to an equal one; not
+	// positive for never. Default: never.
+	ResultCache time.Duration
 }
 
 // Queue returns the limits on waiting jobs that the queue enforces.
@@ -71,6 +74,7 @@ func (l TenantLimits) But(own TenantLimits) TenantLimits {
 	fill(&own.UserdataFiles, l.UserdataFiles)
 	fill(&own.Inputs, l.Inputs)
 	fill(&own.InputFiles, l.InputFiles)
+	fill(&own.ResultCache, l.ResultCache)
 	own.History, own.HistorySize = l.History, l.HistorySize
 	return own
 }

@@ -69,6 +69,9 @@ func (r adopting) listen() (stop func()) {
 // await waits until the instance of an orphaned run can be asked, for as long as the run may still
 // be there and somebody wants it. Without a connection, the result says how the run ends.
 func (r adopting) await(ctx context.Context, o queue.Orphan) (*instance.Link, result) {
+	if o.Instance == "" { // it was to have another job's result
+		return nil, result{kind: unused}
+	}
 	began := time.Now()
 	for last, wasKnown := began, false; ; {
 		// An instance that has only just been reported may still have to be connected.

@@ -36,6 +36,7 @@ type Dispatcher struct {
 	Notices   *Notices
 	Openings  *Openings
 	Panels    *instance.Panels
+	Repeats   *Repeats
 	Runs      *Runs
 	Waiting   *Waiting
 	Watchdog  *Watchdog
@@ -173,6 +174,10 @@ func (d *Dispatcher) openRuns() {
 		queue: c.Queue, hub: c.Hub, instances: d.Instances, requirements: d.requirements, durations: d.durations, models: d.models, line: d.line,
 		holds: d.holds, rests: d.rests, notices: d.Notices, runs: d.Runs, runner: d.runner, observe: c.Observe, signal: d.signal,
 		ctx: d.ctx, work: &d.work, log: c.Logger,
+	}
+	d.Repeats = &Repeats{
+		queue: c.Queue, hub: c.Hub, files: c.Files, instances: d.Instances, runs: d.Runs, runner: d.runner, line: d.line,
+		work: &d.work, log: c.Logger,
 	}
 	d.placer = &placer{
 		fleet: c.Fleet, settings: c.Settings, access: d.Access, instances: d.Instances, openings: d.Openings, blame: d.Blame,

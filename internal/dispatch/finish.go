@@ -93,6 +93,9 @@ func (r finishing) finish(ctx context.Context, e result) {
 		r.d.notices.announce(r.Job(), e.frames()...)
 	}
 	r.finished(string(e.state), r.d.notices.age(r.Job()))
+	if e.state == job.Done {
+		r.keep()
+	}
 	if r.d.faulted != nil && e.state == job.Failed && r.Job().Parent == "" {
 		r.d.faulted(r.Job(), r.Job().Run.Instance, e.failure(), false)
 	}

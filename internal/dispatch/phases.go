@@ -9,6 +9,8 @@ type (
 	dividing struct{ *run }
 	// posting gives the instance the inputs and the prompt.
 	posting struct{ *run }
+	// repeating gives a job the result of an equal one.
+	repeating struct{ *run }
 	// adopting finds a run that somebody else began.
 	adopting struct{ *run }
 	// following passes on what the instance says until it has finished with the run.

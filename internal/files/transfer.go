@@ -208,6 +208,12 @@ func (t *Transfer) copy(ctx context.Context, tenant string, ref job.FileRef, kno
 	}
 }
 
+// Has reports whether the hub has a file of a tenant, as far as is known now.
+func (t *Transfer) Has(ctx context.Context, tenant string, ref job.FileRef) bool {
+	e, err := t.store.Resolve(ctx, tenant, ref)
+	return err == nil && e.Stored()
+}
+
 // Uses returns how to record, at the end of a job that names files, that this was their last use;
 // see [Store.Uses].
 func (t *Transfer) Uses(tenant string, names []job.FileRef) (indexes, members []string) {

@@ -156,6 +156,9 @@ type Body struct {
 	// Trace is the W3C traceparent of the request that has posted the prompt; empty if it
 	// is not traced.
 	Trace string
+	// Subject is what the result depends on, as package resultcache encodes it; nil if that is not
+	// known, or nobody wants to know.
+	Subject []byte
 	// Requires is the requirement list that Class is the signature of, as
 	// package catalog encodes it.
 	Requires []byte

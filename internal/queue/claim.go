@@ -162,7 +162,8 @@ func (q *WaitingJobs) Taken(ctx context.Context) (map[string]bool, error) {
 type ClaimRequest struct {
 	Key string
 	// Tenant is the job's; its weight counts.
-	Tenant   string
+	Tenant string
+	// Instance is empty for a run that needs none.
 	Instance string
 	// Hub is the id and boot of the hub that will hold the run.
 	Hub string

@@ -64,6 +64,7 @@ const (
 	tagInputs  = 5
 	tagTrace   = 6
 	tagOther   = 7
+	tagSubject = 8
 )
 
 func appendField(dst []byte, tag uint64, data []byte) []byte {
@@ -95,6 +96,9 @@ func (c *codec) encodeBody(b job.Body) []byte {
 	}
 	if b.Other != nil {
 		data = appendField(data, tagOther, b.Other)
+	}
+	if b.Subject != nil {
+		data = appendField(data, tagSubject, b.Subject)
 	}
 	return c.compress(data)
 }
@@ -137,6 +141,8 @@ func parseBody(data []byte) (job.Body, error) {
 			b.Trace = string(value)
 		case tagOther:
 			b.Other = value
+		case tagSubject:
+			b.Subject = value
 		}
 	}
 	return b, nil

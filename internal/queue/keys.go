@@ -43,6 +43,7 @@ import "github.com/comfyhub/comfyhub/internal/redis"
 //	q:shares:entries       zset    tenants by the number of their history entries
 //	q:shares:bytes         zset    tenants by the bytes of these
 //	q:entries:TENANT       hash    id -> key of the job of the history entry
+//	q:results:TENANT       hash    what a result depended on -> key of the ended job that has it, see package resultcache
 //	q:undelivered:PACKED   zset    keys of ended jobs that a (tenant, client) has not confirmed
 //	q:tombs                zset    keys of jobs cancelled while waiting, by the end of their tombstone
 //	q:forgotten:KEY        string  the job was removed on purpose; for half an hour

@@ -48,6 +48,7 @@ var (
 	recountScript       = jobScript("recount", redis.Write, "history")
 	expireScript        = jobScript("expire", redis.Write, "history")
 	makeRoomScript      = jobScript("make_room", redis.Write, "history")
+	keepResultScript    = jobScript("keep_result", redis.Write)
 	writableScript      = script("writable", redis.Replicated)
 	restoreScript       = jobScript("restore", redis.Durable, "history")
 	removeAgainScript   = jobScript("remove_again", redis.Durable, "withdraw")

@@ -206,6 +206,9 @@ func (s *Submitter) checked(ctx context.Context, p Submission) (queue.Submission
 	if q.ID == "" {
 		q.ID = q.Key
 	}
+	if subject, known := s.subject(p.Tenant, verdict, pins, p.Other); known && len(paid) == 0 {
+		q.Body.Subject = subject.Encode()
+	}
 	q.Callback = (*queue.Callback)(p.Callback)
 	// What was posted, not what became of it, which depends on the classes that this hub knows.
 	q.BodyHash = hashOf(slices.Concat([][]byte{graph.Bytes(), q.Body.Extra, q.Body.Targets}, otherParts(p.Other), p.Callback.parts())...)
@@ -225,9 +228,16 @@ func (s *Submitter) enqueue(ctx context.Context, q queue.Submission, verdict *ca
 	// socket yet must be sent all of it.
 	k := stream.KeyOf(q.Requester)
 	s.Streams.Posted(k, time.Now())
+	repeat := s.repeat(ctx, q)
+	if repeat != nil {
+		q.Door = 0 // no instance need be asked
+	}
 	accepted, err := s.Put(ctx, q)
 	if err != nil {
 		return Accepted{}, err
+	}
+	if repeat != nil && !accepted.Existing {
+		s.Dispatch.Repeats.Give(ctx, accepted.Job, repeat)
 	}
 	j, position, nodeErrors := accepted.Job, accepted.Position, verdict.NodeErrors
 	s.Dispatch.Arrived(j, position)

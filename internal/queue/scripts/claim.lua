@@ -1,7 +1,7 @@
 -- Assigns a waiting job to an instance: queued -> leased.
 --
 -- ARGV[1] key
--- ARGV[2] instance
+-- ARGV[2] instance; '' for a run that needs none
 -- ARGV[3] hub
 -- ARGV[4] upstream
 -- ARGV[5] sid
@@ -64,7 +64,7 @@ if stopped['instance:' .. instance] then
   return {'taken'}
 end
 local ahead = ''
-local holder = redis.call('HGET', key('q', 'instances'), instance)
+local holder = instance ~= '' and redis.call('HGET', key('q', 'instances'), instance)
 if holder then
   -- After a failover that lost writes, the holder may no longer hold anything.
   local h = get(holder)
@@ -102,7 +102,7 @@ hold(j, ARGV[3], ARGV[6])
 if ahead == '1' or j.ahead then
   set(j, 'ahead', ahead)
 end
-if ahead == '' then
+if ahead == '' and instance ~= '' then
   write('HSET', key('q', 'instances'), instance, k)
 end
 if not at_door(j) then -- no listing shows it

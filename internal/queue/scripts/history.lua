@@ -32,6 +32,9 @@ local function forget(j)
   if redis.call('HGET', key('q', 'ids', j.tenant), j.id) == j.key then
     write('HDEL', key('q', 'ids', j.tenant), j.id)
   end
+  if j.result and redis.call('HGET', key('q', 'results', j.tenant), j.result) == j.key then
+    write('HDEL', key('q', 'results', j.tenant), j.result)
+  end
   if j.client ~= '' then
     write('ZREM', undelivered(j), j.key)
   end

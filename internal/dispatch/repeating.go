@@ -1,0 +1,55 @@
+package dispatch
+
+import (
+	"context"
+	"time"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/stream"
+)
+
+// execute ends a job with a result that is there already, as ComfyUI does for a prompt all of whose
+// nodes are in its cache.
+func (r repeating) execute(ctx context.Context, found *Repeat) result {
+	j := r.Job()
+	body, err := r.d.queue.Body(ctx, j.Key)
+	preparation(r).takeBody(body)
+	switch {
+	case err != nil:
+		return preparation(r).unreadable(ctx, err)
+	case r.wish != wanted:
+		return r.cancelledEnd()
+	}
+	r.d.doors.of(j.Key).taken(ctx, nil)
+	showing(r).openStream(ctx)
+	now := time.Now()
+	parts := comfyui.EntryParts{Number: j.Number, ID: j.ID, Graph: body.Prompt, Extra: body.Extra, Outputs: body.Outputs, Success: true}
+	say := func(frame []byte) {
+		m, _ := comfyui.ParseMessage(frame)
+		parts.Messages = append(parts.Messages, comfyui.EntryMessage{Type: m.Type, Data: m.Data})
+	}
+	start, cached := comfyui.ExecutionStart(j.ID, now), comfyui.ExecutionCached(j.ID, found.nodes, now)
+	success := comfyui.ExecutionSuccess(j.ID, now)
+	for _, frame := range [][]byte{start, cached} {
+		say(frame)
+		showing(r).send(stream.Other, "", frame)
+	}
+	pyjson.Members(found.outputs, func(node string, output []byte) {
+		parts.Results = append(parts.Results, comfyui.EntryResult{Node: node, Output: output})
+		showing(r).send(stream.Other, node, comfyui.Executed(j.ID, node, output))
+	})
+	say(success)
+	r.files.have(found.files)
+	return result{kind: jobEnded, state: job.Done, entry: comfyui.NewEntry(parts), messages: [][]byte{success}}
+}
+
+// have notes files that the hub has under the names that the run gives them.
+func (o *outputs) have(refs []job.FileRef) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, ref := range refs {
+		o.names[ref] = ref
+	}
+}

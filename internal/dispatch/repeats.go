@@ -1,0 +1,158 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/instance"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/panics"
+	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/resultcache"
+)
+
+// Repeats gives prompts the results of equal ones that have ended. That is a gift, never a duty:
+// whatever is in doubt, the prompt runs.
+type Repeats struct {
+	queue     *queue.Queue
+	hub       string
+	files     *files.Transfer
+	instances *Instances
+	runs      *Runs
+	runner    *runner
+	line      *waitLine
+	work      *panics.Group
+	log       *slog.Logger
+}
+
+const (
+	// stampPatience bounds asking an instance for its models before a result is given: the client
+	// is waiting.
+	stampPatience = time.Second
+	// keepPatience bounds asking it after a run.
+	keepPatience = 10 * time.Second
+	// whyRepeated is why a job has no instance.
+	whyRepeated = "it has the result of an equal prompt"
+)
+
+// Repeat is a result that a prompt can have at once.
+type Repeat struct {
+	from job.Job
+	// outputs are raw JSON, with the names of files; nodes are those of the prompt.
+	outputs []byte
+	files   []job.FileRef
+	nodes   []string
+}
+
+// Find returns the result that a prompt of a tenant would have, if it is no older than age; nil if
+// the prompt must run.
+func (rp *Repeats) Find(ctx context.Context, tenant string, s resultcache.Subject, age time.Duration) *Repeat {
+	from, stamp, err := rp.queue.ResultOf(ctx, tenant, s.Key)
+	if err != nil || rp.queue.Clock().Now().Sub(time.UnixMilli(from.FinishedAt)) > age {
+		return nil
+	}
+	conn := rp.instances.Get(from.Run.Instance)
+	if conn == nil || !conn.IsReached() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stampPatience)
+	defer cancel()
+	if now, err := stampAt(ctx, conn, s); err != nil || now != stamp {
+		return nil
+	}
+	entry, err := rp.queue.EntryOf(ctx, from)
+	if err != nil {
+		return nil
+	}
+	raw, err := entry.JSON()
+	if err != nil {
+		return nil
+	}
+	parts, ok := comfyui.ParseEntry(raw)
+	if !ok || parts.End != comfyui.TypeExecutionSuccess {
+		return nil
+	}
+	found := &Repeat{from: from, outputs: parts.Outputs, nodes: s.Nodes}
+	for _, f := range comfyui.Files(parts.Outputs) {
+		if !rp.files.Has(ctx, tenant, f.Ref) {
+			return nil
+		}
+		found.files = append(found.files, f.Ref)
+	}
+	return found
+}
+
+// stampAt identifies the models of a prompt at an instance, and what else of the instance its result
+// depends on. The error says that nobody knows.
+func stampAt(ctx context.Context, conn *instance.Link, s resultcache.Subject) (string, error) {
+	info := conn.Abilities()
+	if info == nil || conn.Kind != fleet.KindComfyUI {
+		return "", resultcache.ErrUnknown
+	}
+	for _, class := range s.Classes {
+		if !info.Core(class) {
+			return "", resultcache.ErrUnknown
+		}
+	}
+	stamp, err := s.Stamp(ctx, func(ctx context.Context, path string) ([]byte, error) { return conn.Client.Get(ctx, path, nil) })
+	return conn.Capability().String() + "\n" + stamp, err
+}
+
+// Give ends a job that has just been queued with a result. If that fails, it runs like any other.
+func (rp *Repeats) Give(ctx context.Context, j job.Job, found *Repeat) {
+	r := rp.runner.newRun(nil, j)
+	request := queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Hub: rp.hub, Upstream: uuid.NewString(), Cost: time.Millisecond, Why: whyRepeated}
+	claimed, err := rp.queue.Claim(ctx, request)
+	switch {
+	case err == nil:
+		rp.begin(r, claimed, found)
+	case errors.Is(err, queue.ErrUnavailable): // it may have been claimed, see claimAgain
+		rp.runs.doubt(request.Upstream, true)
+		rp.work.Go(r.log, "claiming a repeated job again", func() {
+			defer rp.runs.doubt(request.Upstream, false)
+			var claimed job.Job
+			if r.retry(rp.runner.ctx, "claim", func(ctx context.Context) (err error) {
+				claimed, err = rp.queue.Claim(ctx, request)
+				return err
+			}) == nil {
+				rp.begin(r, claimed, found)
+			}
+		})
+	default:
+		rp.log.Debug("an equal prompt's result is not given", "job", j.Key, "error", err)
+	}
+}
+
+func (rp *Repeats) begin(r *run, claimed job.Job, found *Repeat) {
+	r.take(claimed)
+	rp.line.leave(claimed.Key)
+	rp.log.Info("job has the result of an equal one", "job", claimed.Key, "prompt", claimed.ID, "equal", found.from.Key)
+	rp.runner.launch(r, func(ctx context.Context) result { return repeating{r}.execute(ctx, found) })
+}
+
+// keep notes the result of a run that has ended well, for equal prompts.
+func (r finishing) keep() {
+	s, ok := resultcache.Decode(r.body.Subject)
+	if !ok || r.conn == nil {
+		return
+	}
+	key, conn := r.Job().Key, r.conn
+	r.d.work.Go(r.log, "keeping a result for equal prompts", func() {
+		ctx, cancel := context.WithTimeout(r.d.ctx, keepPatience)
+		defer cancel()
+		stamp, err := stampAt(ctx, conn, s)
+		if err == nil {
+			err = r.d.queue.KeepResult(ctx, key, s.Key, stamp)
+		}
+		if err != nil {
+			r.log.Debug("the result cannot be given to equal prompts", "error", err)
+		}
+	})
+}
