@@ -1,6 +1,7 @@
 package internal_test
 
 import (
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -106,4 +107,61 @@ func allows(from, to string) bool {
 		return true
 	}
 	return slices.ContainsFunc(mayImport[folder(from)], func(a string) bool { return within(folder(to), a) }) || within(folder(to), folder(from))
+}
+
+// Each test that a page names as the holder of a promise exists.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	known := map[string]bool{}
+	require.NoError(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, match := range declared.FindAllSubmatch(source, -1) {
+			known[string(match[1])] = true
+		}
+		return err
+	}))
+	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`")
+	for page, atLeast := range map[string]int{"security": 50, "reliability": 40, "testing": 5, "scheduling": 10} {
+		text, err := os.ReadFile(filepath.Join("..", "docs", page+".md"))
+		require.NoError(t, err)
+		named := names.FindAllSubmatch(text, -1)
+		require.GreaterOrEqual(t, len(named), atLeast, page)
+		for _, match := range named {
+			require.True(t, known[string(match[1])], "%s names %s, which is not there", page, match[1])
+		}
+	}
+}
+
+var requirement = regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`)
+
+// The workspace builds everything with the newest version that any of its modules names. Where
+// all name the same, what is tested here is what each go.mod pins: the hub as xcaddy builds it,
+// the images, and a bot bridge that somebody builds by itself.
+func TestModulesAgree(t *testing.T) {
+	t.Parallel()
+	versions := func(folder string) map[string]string {
+		text, err := os.ReadFile(filepath.Join("..", folder, "go.mod"))
+		require.NoError(t, err)
+		all := map[string]string{}
+		for _, found := range requirement.FindAllStringSubmatch(string(text), -1) {
+			all[found[1]] = found[2]
+		}
+		return all
+	}
+	hub := versions(".")
+	require.Greater(t, len(hub), 30, "the versions are found")
+	for _, folder := range []string{"botbridge", "botbridge/world"} {
+		both := 0
+		for module, version := range versions(folder) {
+			if hub[module] != "" {
+				both++
+				require.Equal(t, hub[module], version, "%s: %s", folder, module)
+			}
+		}
+		require.Greater(t, both, 15, folder)
+	}
 }

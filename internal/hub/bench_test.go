@@ -320,18 +320,9 @@ func (b *bench) dial(id string) *client {
 // next returns the next JSON message that is not a status.
 func (c *client) next() message {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
-	defer cancel()
 	for {
-		kind, frame, err := c.conn.Read(ctx)
-		require.NoError(c.t, err)
-		if kind == websocket.MessageBinary {
-			continue
-		}
-		m := message{raw: string(frame)}
-		require.NoError(c.t, json.Unmarshal(frame, &m), m.raw)
-		if m.Type != "status" {
-			return m
+		if h := c.any(); h.binary == nil && h.Type != "status" {
+			return h.message
 		}
 	}
 }

@@ -213,10 +213,8 @@ func TestTenantUserdata(t *testing.T) {
 	}
 	runInBubble(t, "userdata", func(t *testing.T) {
 		b := shared(t, config.TenantLimits{Userdata: 1000})
-		for _, name := range []string{"1", "2"} {
-			status, answer := store(b, "ann", name, 450)
-			require.Equal(t, http.StatusOK, status, answer)
-		}
+		answered(store(b, "ann", "1", 450))(t, http.StatusOK)
+		answered(store(b, "ann", "2", 450))(t, http.StatusOK)
 		status, answer := store(b, "ann", "3", 450)
 		require.Equal(t, http.StatusInsufficientStorage, status)
 		b.refused("userdata", status, answer)
@@ -236,10 +234,9 @@ func TestTenantUserdata(t *testing.T) {
 	})
 	runInBubble(t, "userdata_files", func(t *testing.T) {
 		b := shared(t, config.TenantLimits{UserdataFiles: 3})
-		status, answer := store(b, "ann", "a%2Fb%2Fc", 1) // two folders and a file
-		require.Equal(t, http.StatusOK, status, answer)
+		answered(store(b, "ann", "a%2Fb%2Fc", 1))(t, http.StatusOK) // two folders and a file
 		for _, name := range []string{"d", "a%2Fe%2Ff"} {
-			answer = answered(store(b, "ann", name, 1))(t, http.StatusInsufficientStorage)
+			answer := answered(store(b, "ann", name, 1))(t, http.StatusInsufficientStorage)
 			b.refused("userdata_files", http.StatusInsufficientStorage, answer)
 		}
 		answered(store(b, "bob", "d", 1))(t, http.StatusOK)

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,6 +26,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/engine"
@@ -99,13 +102,10 @@ func (c *client) sequence() (id string, all []heard) {
 			continue
 		}
 		all = append(all, h)
-		if h.binary != nil {
-			continue
+		if h.binary == nil {
+			id = cmp.Or(id, h.Data.PromptID)
+			require.Equal(c.t, id, h.Data.PromptID, "a foreign message: %s", h.raw)
 		}
-		if id == "" {
-			id = h.Data.PromptID
-		}
-		require.Equal(c.t, id, h.Data.PromptID, "a foreign message: %s", h.raw)
 		if h.Type == "executing" && h.Data.Node == nil {
 			return id, all
 		}
@@ -242,19 +242,12 @@ func TestPictureOfAKilledHub(t *testing.T) {
 		socket := two.dial("ann")
 		told := func() {
 			t.Helper()
-			var types []string
-			var last string
-			for len(types) == 0 || types[len(types)-1] != "executing" {
-				m := socket.next()
-				require.Equal(t, id, m.Data.PromptID)
-				types = append(types, m.Type)
-				if m.Type == "execution_error" {
-					last = m.raw
-				}
-			}
-			require.NotContains(t, types, "execution_success")
-			require.Contains(t, last, "was lost on its way")
-			require.Contains(t, last, `"node_type": "SaveImageWebsocket"`)
+			got, all := socket.sequence()
+			require.Equal(t, id, got)
+			require.NotContains(t, kept(all), "execution_success")
+			failed := slices.IndexFunc(all, func(h heard) bool { return h.Type == "execution_error" })
+			require.Contains(t, all[failed].raw, "was lost on its way")
+			require.Contains(t, all[failed].raw, `"node_type": "SaveImageWebsocket"`)
 		}
 		told()
 		requireDelivered(t, two, socket, id)
@@ -296,5 +289,39 @@ func TestLiveEvents(t *testing.T) {
 				b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
 			}
 		})
+	}
+}
+
+// A power cut may leave anything of an id. The hub gets another, which then lasts.
+func TestTornID(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "id")
+	for _, left := range []string{"", "0123", "0123456789\x00\x00\x00\x00\x00\x00", "0123456789zzzzzz"} {
+		require.NoError(t, os.WriteFile(path, []byte(left), 0o600))
+		id, err := lasting(path, 8)
+		require.NoError(t, err)
+		require.Regexp(t, `^[0-9a-f]{16}$`, id)
+		again, err := lasting(path, 8)
+		require.NoError(t, err)
+		require.Equal(t, id, again)
+	}
+}
+
+// A hub that took a torn mark for the storage's would never serve again.
+func TestTornMark(t *testing.T) {
+	t.Parallel()
+	const mark = "8f0c3f52-9b3f-4c0e-8a55-0d9f6a0c1b2d"
+	for left, expected := range map[string]string{
+		"": "", "LOCATION": "", "LOCATION\n": "", "LOCATION\n" + mark[:20]: "", "LOCATION\n" + mark: "", "LOCATION\n\x00\x00\x00\n": "",
+		"elsewhere\n" + mark + "\n": "", "LOCATION\n" + mark + "\n": mark,
+	} {
+		id := config.Identity{Data: t.TempDir(), Storage: t.TempDir()}
+		h := New(id)
+		var err error
+		h.storage, err = files.OpenStorage(t.Context(), id.Storage)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(h.markPath(), []byte(strings.Replace(left, "LOCATION", id.Storage, 1)), 0o600))
+		h.recallMark()
+		require.Equal(t, expected, h.storage.Health().Mark(), "%q", left)
 	}
 }

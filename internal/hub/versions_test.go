@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -170,19 +169,14 @@ func TestInterruptSparesForeignRuns(t *testing.T) {
 }
 
 // previews returns the event numbers of the binary frames up to the end of a prompt.
-func (c *client) previews(id string) []byte {
+func (c *client) previews(id string) (events []byte) {
 	c.t.Helper()
-	var events []byte
 	for {
-		kind, frame, err := c.conn.Read(c.t.Context())
-		require.NoError(c.t, err)
-		if kind == websocket.MessageBinary {
-			events = append(events, frame[3])
-			continue
+		h := c.any()
+		if h.binary != nil {
+			events = append(events, h.binary[3])
 		}
-		m := message{}
-		require.NoError(c.t, json.Unmarshal(frame, &m))
-		if m.Type == "executing" && m.Data.PromptID == id && m.Data.Node == nil {
+		if h.Type == "executing" && h.Data.PromptID == id && h.Data.Node == nil {
 			return events
 		}
 	}

@@ -2,13 +2,21 @@ package shell
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 func TestTargets(t *testing.T) {
@@ -79,4 +87,117 @@ func TestAskOnce(t *testing.T) {
 		c.o.yes = true
 		require.NoError(t, c.o.agreed(cmd, c.found))
 	}
+}
+
+// A site without TLS is a warning, but on this machine; one whose certificate nobody trusts
+// is an error.
+func TestCheckSite(t *testing.T) {
+	t.Parallel()
+	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(untrusted.Close)
+	for site, level := range map[string]string{
+		"http://hub.example.com": "warning", "http://10.0.0.2:8188": "warning", "http://localhost:8188": "ok",
+		"http://[::1]:8188": "ok", "http://127.0.0.1:8188": "ok", untrusted.URL: "error", "https://127.0.0.1:1": "error", "http://%": "error",
+	} {
+		f := checkSite(t.Context(), site)
+		require.Equal(t, level, f.Level, "%s: %s", site, f.Says)
+		require.Equal(t, "site", f.About)
+		require.NotEmpty(t, f.Says)
+	}
+}
+
+// Names are found by id or by name, and taken back one after the other.
+func TestTrash(t *testing.T) {
+	t.Parallel()
+	now := time.Now().Unix()
+	of := func(id, tenant, name, why string) trashed {
+		return trashed{ID: id, Tenant: tenant, Type: "input", Subfolder: "a", Filename: name, Size: 7, Why: why, Since: now - 7200, Until: now + 86400*6 + 60}
+	}
+	trash := []trashed{of("1", "ann", "fox.png", "overwritten"), of("2", "ann", "fox.png", "overwritten"), of("3", "bob", "\x1b[2Jowl.png", "unused"), of("4", "bob", "fox.png", "unused")}
+	var back []string
+	admin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		if r.URL.Path != "/comfyhub/trash" {
+			http.NotFound(w, r)
+			return
+		}
+		if r.Method == http.MethodPost {
+			back = append(back, query.Get("tenant")+" "+query.Get("id"))
+		}
+		shown := []trashed{}
+		for _, one := range trash {
+			if tenant := query.Get("tenant"); tenant == "" || tenant == one.Tenant {
+				shown = append(shown, one)
+			}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"all": len(shown) + 1, "trash": shown})
+	}))
+	t.Cleanup(admin.Close)
+	ask := func(args ...string) result {
+		t.Helper()
+		return call(t, "", append(args, "--address", admin.Listener.Addr().String())...)
+	}
+	r := ask("trash", "list")
+	require.Zero(t, r.code, r.errors)
+	require.Contains(t, r.out, "input/a/fox.png")
+	require.Contains(t, r.out, "2h ago")
+	require.Contains(t, r.out, "and 1 older ones")
+	require.NotContains(t, r.out, "\x1b")
+
+	require.Zero(t, ask("trash", "restore", "3", "input/a/fox.png", "--tenant", "bob").code)
+	require.Zero(t, ask("trash", "restore", "--tenant", "ann", "input/a/fox.png").code)
+	require.Equal(t, []string{"bob 3", "bob 4", "ann 1"}, back)
+	for text, args := range map[string][]string{
+		"several tenants": {"input/a/fox.png"}, "not in the trash": {"input/fox.png"},
+	} {
+		r = ask(append([]string{"trash", "restore"}, args...)...)
+		require.Equal(t, ExitFailed, r.code)
+		require.Contains(t, r.errors, text)
+	}
+	require.Equal(t, ExitUsage, ask("trash", "restore").code)
+	require.Equal(t, ExitUsage, ask("trash", "list", "--limit", "0").code)
+	require.Len(t, back, 3)
+}
+
+var noteScript = redis.NewScript("note", redis.Durable, "write('RPUSH', key('notes'), ARGV[1]) return {'ok'}")
+
+// The hub names the command that repairs a damaged journal, and the command does so.
+func TestRepairJournal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	journal := filepath.Join(dir, "queue.aof")
+	require.Equal(t, ExitUsage, call(t, "", "repair-journal", dir).code, "there is none")
+	db := redistest.OpenDir(t, dir)
+	var ends []int64
+	for _, note := range []string{"one", "two", "three"} {
+		_, err := db.Run(t.Context(), noteScript, note+strings.Repeat(" ", 200))
+		require.NoError(t, err)
+		info, err := os.Stat(journal)
+		require.NoError(t, err)
+		ends = append(ends, info.Size())
+	}
+	r := call(t, "", "repair-journal", dir)
+	require.Equal(t, ExitUsage, r.code, "a hub has it")
+	require.NoError(t, db.Close())
+	r = call(t, "", "repair-journal", dir)
+	require.Zero(t, r.code, r.errors)
+	require.Equal(t, "the journal is well\n", r.out)
+
+	whole, err := os.ReadFile(journal)
+	require.NoError(t, err)
+	clear(whole[ends[0]+4 : ends[0]+14])
+	require.NoError(t, os.WriteFile(journal, whole, 0o600))
+	_, err = redis.Open(t.Context(), redis.Options{URL: redis.Embedded, Dir: dir})
+	require.ErrorContains(t, err, "caddy comfyhub repair-journal")
+	r = call(t, "", "repair-journal", dir)
+	require.Zero(t, r.code, r.errors)
+	require.Contains(t, r.out, "queue.aof.damaged has all of it")
+	kept, err := os.ReadFile(journal + ".damaged")
+	require.NoError(t, err)
+	require.Equal(t, whole, kept)
+	db = redistest.OpenDir(t, dir)
+	notes, err := db.Client().LRange(t.Context(), db.Key("notes"), 0, -1).Result()
+	require.NoError(t, err)
+	require.Len(t, notes, 1)
+	require.NoError(t, db.Close())
 }

@@ -1,11 +1,22 @@
 package sim
 
 import (
+	"bufio"
+	"bytes"
+	"image"
+	"image/color"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/image/webp"
 
+	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
 
@@ -103,4 +114,108 @@ func FuzzValidate(f *testing.F) {
 			}
 		}
 	})
+}
+
+// The web UI opens with all the classes of each listing: it reads these members of each without
+// asking whether they are there.
+func TestClassesAreWhole(t *testing.T) {
+	t.Parallel()
+	for _, release := range []string{"0.3.64", "0.33.0", "0.38.1"} {
+		v, err := parseVersion(release)
+		require.NoError(t, err)
+		c, err := newCatalogue(Config{}, v.features())
+		require.NoError(t, err)
+		for name, entry := range c.info.All() {
+			info := entry.(*pyjson.Object)
+			require.Equal(t, name, info.String("name"), release)
+			for _, member := range []string{"category", "display_name", "description"} {
+				require.True(t, info.Has(member), "%s %s %s", release, name, member)
+			}
+			for _, list := range []string{"output_name", "output_is_list"} {
+				require.Len(t, info.Array(list), len(info.Array("output")), "%s %s %s", release, name, list)
+			}
+			for _, in := range c.classes[name].inputs {
+				if in.typeName() == "COMFY_MATCHTYPE_V3" {
+					require.NotEmpty(t, in.options.Object("template").String("template_id"), "%s %s %s", release, name, in.name)
+				}
+			}
+		}
+	}
+}
+
+func TestWebPRoundTrip(t *testing.T) {
+	for _, size := range []image.Point{{1, 1}, {3, 2}, {64, 48}} {
+		img := paint(scene{texts: []string{"x"}, width: size.X, height: size.Y}, 0.5)
+		img.SetNRGBA(0, 0, color.NRGBA{1, 2, 3, 4})
+		decoded, err := webp.Decode(bytes.NewReader(encodeWebP(img)))
+		require.NoError(t, err, "%v", size)
+		assert.Equal(t, img.Pix, decoded.(*image.NRGBA).Pix, "%v", size)
+	}
+}
+
+func TestPNGTexts(t *testing.T) {
+	chunks := []pngText{{"prompt", `{"1": {}}`}, {"workflow", "{}"}}
+	data := encodePNG(flat(3, 3, color.NRGBA{A: 255}), chunks)
+	assert.Equal(t, chunks, pngTexts(data))
+	_, _, err := image.Decode(bytes.NewReader(data))
+	require.NoError(t, err)
+	assert.Empty(t, pngTexts(data[:40]))
+}
+
+// The simulator reads paths and queries like a real aiohttp, finds the same routes
+// with the same parameters, and refuses the others in the same words.
+func TestTargetsAsAiohttpReadsThem(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{Version: "0.33.0", Dir: t.TempDir(), IndexPage: "x"})
+	require.NoError(t, err)
+	t.Cleanup(s.Close)
+	routed, refused := 0, 0
+	for _, row := range aiohttptest.Rows(t) {
+		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(row.Method + " " + row.Target + " HTTP/1.1\r\nHost: h\r\n\r\n")))
+		if err != nil || row.Status == http.StatusBadRequest || row.Path == "" {
+			continue // Go answers 400 where aiohttp reads on, or both do
+		}
+		what := row.Method + " " + row.Target
+		require.Equal(t, row.Path, pathSafe(r), what)
+		handle, _ := match(s.routes, r, strings.Split(pathSafe(r), "/")[1:])
+		require.Equal(t, row.Route != "", handle != nil, what)
+		if handle != nil {
+			routed++
+			require.Equal(t, row.Values, values(s, r), what)
+			want := url.Values{}
+			for _, pair := range row.Query {
+				want.Add(pair[0], pair[1])
+			}
+			require.Equal(t, want, query(r), what)
+			continue
+		}
+		if row.Status == http.StatusForbidden {
+			continue // a folder, which the simulator does not have
+		}
+		refused++
+		w := httptest.NewRecorder()
+		s.serve(w, r)
+		require.Equal(t, row.Status, w.Code, what)
+		require.Equal(t, row.Allow, w.Header().Get("Allow"), what)
+		require.Equal(t, row.Body, w.Body.String(), what)
+	}
+	require.Greater(t, routed, 300)
+	require.Greater(t, refused, 1000)
+}
+
+// values are the parameters of a matched request in the order of the route.
+func values(s *Server, r *http.Request) (list []string) {
+	for _, rt := range s.routes {
+		params, ok := rt.params(strings.Split(pathSafe(r), "/")[1:])
+		if !ok || rt.method != r.Method {
+			continue
+		}
+		for _, segment := range rt.segments {
+			if name, isParam := strings.CutPrefix(segment, "{"); isParam {
+				list = append(list, params[strings.TrimRight(name, ".}")])
+			}
+		}
+		return slices.Clip(list)
+	}
+	return nil
 }

@@ -2,10 +2,12 @@ package webui
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -145,4 +147,92 @@ func FuzzAcceptEncoding(f *testing.F) {
 			t.Errorf("%q was not asked for", got)
 		}
 	})
+}
+
+func TestHashedNames(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"/assets/index-vtow2bzT.js": true, "/assets/manifest-CebUEmtR.json": true, "/assets/rolldown-runtime-G-74P12b.js": true,
+		"/assets/a-b-c-_bC-d0fG.woff2": true, "/assets/vendor-vue-core-BZZQdWHo.js": true,
+		// Of the build of 1.49 too, but under names of their own.
+		"/assets/sorted-custom-node-map.json": false, "/assets/favicon.ico": false, "/assets/CREDIT.txt": false,
+		"/assets/images/logo-AbCd1234.svg": false, "/assets/lib/vue-AbCd1234.js": false,
+		"/assets/app-settings.js": false, "/assets/app-Settings.js": false, "/assets/a-node-map.js": false, "/assets/my-LoadNode.html": false,
+		"/extensions/pack/index-vtow2bzT.js": false, "/index-vtow2bzT.js": false, "/api/assets/index-vtow2bzT.js": false,
+		"/assets/x-vtow2bzT.py": false, "/assets/-vtow2bzT.js": false, "/assets/x-vtow2bz.js": false,
+	} {
+		require.Equal(t, want, IsHashed(name), name)
+	}
+}
+
+func TestFilesOfTheBuild(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]bool{
+		"/assets/index-vtow2bzT.js": true, library: true, "/assets/sorted-custom-node-map.json": true, "/assets/images/logo.svg": true,
+		"/assets/lib/primevue/index.mjs": true,
+		"/assets/":                       false, "/assets": false, "/assets/lib": false, "/assets/index.html": false, "/assets/run.py": false, "/assets/.js": true,
+		"/assets/../secret.js": false, "/assets/lib//vue.js": false, "/assets/./vue.js": false, "/extensions/pack/vue.js": false,
+		"/api/assets/lib/vue.js": false, "assets/vue.js": false,
+	} {
+		require.Equal(t, want, IsFile(name), name)
+	}
+}
+
+// A file of a folder is read once for each content that it has, and compressed.
+func TestLocal(t *testing.T) {
+	t.Parallel()
+	f := newFiles()
+	body, reads := strings.Repeat("one();", 1000), 0
+	read := func() ([]byte, error) { reads++; return []byte(body), nil }
+	l := Local{Path: "/srv/ui/assets/a.js", Stamp: "1", Type: "application/javascript", Modified: time.Unix(1, 0), Size: int64(len(body))}
+	for range 3 {
+		file, err := f.Local(l, read)
+		require.NoError(t, err)
+		require.Equal(t, body, string(file.plain.body))
+	}
+	require.Equal(t, 1, reads)
+
+	file := <-f.packs
+	forms, err := new(packer).pack(file.plain.body)
+	require.NoError(t, err)
+	f.keepPacked(file, forms)
+	file, err = f.Local(l, read)
+	require.NoError(t, err)
+	resp := serve(file, http.MethodGet, http.Header{"Accept-Encoding": {"zstd"}})
+	require.Equal(t, `"1.zstd"`, resp.Header.Get("Etag"))
+	require.Equal(t, body, unpack(t, "zstd", resp.Body))
+	require.Equal(t, `"1"`, serve(file, http.MethodGet, http.Header{}).Header.Get("Etag"))
+
+	body = strings.Repeat("two();", 1001)
+	l.Stamp, l.Size = "2", int64(len(body))
+	file, err = f.Local(l, read)
+	require.NoError(t, err)
+	require.Equal(t, body, string(file.plain.body))
+	require.Len(t, f.files, 1)
+	require.EqualValues(t, len(body), f.size)
+}
+
+// What cannot be compressed or read, or changes while it is read, is not kept.
+func TestLocalsThatAreNotKept(t *testing.T) {
+	t.Parallel()
+	const script, picture = "application/javascript", "image/png"
+	failed := errors.New("no such disk")
+	for name, c := range map[string]struct {
+		local Local
+		size  int // of what is read
+		err   error
+	}{
+		"a picture":      {local: Local{Type: picture, Size: 1000}, size: 1000},
+		"small":          {local: Local{Type: script, Size: 100}, size: 100},
+		"too large":      {local: Local{Type: script, Size: maxFile + 1}, size: maxFile + 1},
+		"it grew":        {local: Local{Type: script, Size: 1000}, size: 1001},
+		"it shrank":      {local: Local{Type: script, Size: 1000}, size: 10},
+		"cannot be read": {local: Local{Type: script, Size: 1000}, err: failed},
+	} {
+		f := newFiles()
+		file, err := f.Local(c.local, func() ([]byte, error) { return make([]byte, c.size), c.err })
+		require.ErrorIs(t, err, c.err, name)
+		require.Nil(t, file, name)
+		require.Empty(t, f.files, name)
+	}
 }
