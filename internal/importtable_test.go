@@ -91,9 +91,9 @@ var mayImport = map[string][]string{
 		"internal/catalog", "internal/comfyui", "internal/fleet", "internal/job", "internal/panics", "internal/pyjson", "internal/retry", "internal/schedule", "internal/stream",
 	},
 
-	"internal/metrics":  {"internal/catalog", "internal/dispatch", "internal/fleet", "internal/job", "internal/panics", "internal/pyjson", "internal/redis", "internal/refusal", "internal/schedule", "internal/stats"},
-	"internal/catalog":  {"internal/job", "internal/pyjson", "internal/python"},
-	"internal/split":    {"internal/catalog", "internal/pyjson"},
+	"internal/metrics": {"internal/catalog", "internal/dispatch", "internal/fleet", "internal/job", "internal/panics", "internal/pyjson", "internal/redis", "internal/refusal", "internal/schedule", "internal/stats"},
+	"internal/catalog": {"internal/job", "internal/pyjson", "internal/python"},
+	"internal/split":   {"internal/catalog", "internal/pyjson"},
 
 	"internal/resultcache": {"internal/pyjson"},
 
