@@ -85,7 +85,6 @@ func hire(b *dispatching, i *scripted) *agent {
 }
 
 func (a *agent) report(running string) {
-	a.b.t.Helper()
 	a.seq++
 	r := fleet.InstanceReport{Name: a.i.name, URL: a.i.web.URL, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Job: running, ObjectInfo: a.classes}
 	if running != "" {
@@ -96,7 +95,6 @@ func (a *agent) report(running string) {
 
 // reportedRun starts an endless run on an instance whose agent reports it.
 func reportedRun(t *testing.T) (b *dispatching, a *agent, key string) {
-	t.Helper()
 	b = newDispatching(t, 0)
 	a = hire(b, newScripted(t))
 	a.report("")
@@ -226,4 +224,27 @@ func TestRunOfASilentHubThatLives(t *testing.T) {
 		require.Equal(t, "hub/1", b.Job(key).Run.Hub)
 		require.Nil(t, b.Runs.get(key))
 	})
+}
+
+// A hub that was frozen finds out at once that another has its runs, and leaves them alone.
+func TestFrozenHubLosesItsRuns(t *testing.T) {
+	t.Parallel()
+	b := newDispatching(t, 1, among)
+	key := b.submit(endless)
+	b.runs(key)
+	eventually(t, func() bool {
+		_, _, err := b.Queue.Beat(t.Context(), "other/1", time.Hour)
+		require.NoError(t, err)
+		_, _, err = b.Queue.Beat(t.Context(), "hub/1", time.Millisecond) // as if it had been silent since
+		require.NoError(t, err)
+		_, err = b.Queue.Inherit(t.Context(), b.Job(key).Run, "other/1")
+		return err == nil
+	}, deadline, 2*time.Millisecond)
+	b.leaves(key)
+	j := b.Job(key)
+	require.Equal(t, job.Running, j.State)
+	require.Equal(t, "other/1", j.Run.Hub)
+	require.Empty(t, j.Lost)
+	require.Equal(t, 1, b.instances[0].Started())
+	must(b.Queue.Cancel(t.Context(), key))
 }

@@ -18,7 +18,6 @@ import (
 
 // newAhead is newDispatching with Settings.Ahead, and an endless run on each instance.
 func newAhead(t *testing.T, count int) (b *dispatching, running []string) {
-	t.Helper()
 	b = newDispatching(t, count, func(b *dispatching, _ *Config) { b.settings.Ahead = true })
 	for range count {
 		key := b.submit(endless)
@@ -30,7 +29,6 @@ func newAhead(t *testing.T, count int) (b *dispatching, running []string) {
 
 // at returns the instance of a job.
 func (b *dispatching) at(key string) *scripted {
-	b.t.Helper()
 	for _, i := range b.instances {
 		if i.name == b.Job(key).Run.Instance {
 			return i
@@ -42,7 +40,6 @@ func (b *dispatching) at(key string) *scripted {
 
 // waitsThere waits until a job is waiting at an instance behind another one.
 func (b *dispatching) waitsThere(key string) *scripted {
-	b.t.Helper()
 	eventually(b.t, func() bool { return b.Job(key).Ahead }, deadline, 10*time.Millisecond)
 	i := b.at(key)
 	eventually(b.t, func() bool { return i.Remaining() == 2 }, deadline, 10*time.Millisecond)

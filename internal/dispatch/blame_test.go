@@ -24,7 +24,6 @@ var failing = strings.Replace(brisk, `"fail": "none"`, `"fail": "error"`, 1)
 
 // nobodyAside requires that no instance set aside.
 func (b *dispatching) nobodyAside() {
-	b.t.Helper()
 	for _, i := range b.fleet.Instances() {
 		require.False(b.t, i.Aside, "%s: %s", i.Name, i.Reason)
 	}
@@ -122,7 +121,7 @@ func TestOnlyServerIsNotSetAside(t *testing.T) {
 // While an instance rests, it still gets jobs that no other one can run.
 func TestRestingInstanceRunsWhatOnlyItCan(t *testing.T) {
 	t.Parallel()
-	all, few := described(t, "A", "B"), described(t, "A")
+	all, few := described("A", "B"), described("A")
 	a, b := catalog.Requirements{Classes: []string{"A"}}, catalog.Requirements{Classes: []string{"B"}}
 	classes := map[string][]byte{a.Signature(): a.Encode(), b.Signature(): b.Encode()}
 	others := []*catalog.Info{few}
@@ -225,7 +224,6 @@ func different(graph string, nonce int) string {
 
 // many submits count jobs and waits for their ends.
 func (b *dispatching) many(graph string, count int) (jobs []job.Job) {
-	b.t.Helper()
 	var keys []string
 	for n := range count {
 		keys = append(keys, b.submit(different(graph, 1000+n)))

@@ -132,7 +132,6 @@ func TestFirstTurn(t *testing.T) {
 		conn := b.Instances.Get(b.instances[0].name)
 		theirs := queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: conn.Name, Hub: "other/1"}
 		isLeft := func(turn time.Duration) {
-			t.Helper()
 			began := time.Now()
 			b.listener.heard(theirs)
 			if left := b.Openings.isLeft(conn); time.Since(began) < turn { // else the turn may be over
@@ -154,8 +153,7 @@ func TestFirstTurn(t *testing.T) {
 }
 
 // openTo makes a dispatcher with an open connection to each of some idle instances.
-func openTo(t *testing.T, instances int) (*Dispatcher, []*instance.Link) {
-	t.Helper()
+func openTo(instances int) (*Dispatcher, []*instance.Link) {
 	registry := fleet.NewRegistry()
 	d := New(Config{Fleet: registry, Connected: &comfyui.Clients{}, Logger: slog.New(slog.DiscardHandler), Settings: func() Settings { return Settings{} }})
 	var conns []*instance.Link
@@ -195,9 +193,8 @@ func names(idle []schedule.Idle) (list []string) {
 // TestFreeSet compares the set with what the connections say.
 func TestFreeSet(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d, conns := openTo(t, 3)
+		d, conns := openTo(3)
 		check := func(want ...*instance.Link) {
-			t.Helper()
 			var its []string
 			for _, conn := range want {
 				its = append(its, conn.Name)
@@ -242,7 +239,7 @@ func (r *slowRun) Job() job.Job {
 // that asks one of them would never end.
 func TestLookSparesBusyInstances(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d, conns := openTo(t, 100)
+		d, conns := openTo(100)
 		done := make(chan struct{})
 		defer close(done)
 		for n, conn := range conns[1:] {

@@ -234,7 +234,6 @@ type recording struct {
 // waits simulates what was recorded and returns how long each prompt waited, in the order in which
 // they started, for each of the lags.
 func (r recording) waits(t *testing.T) (waits [][]time.Duration) {
-	t.Helper()
 	needs := catalog.Requirements{Classes: []string{"Picture"}}
 	var list []arrival
 	for _, p := range r.Prompts {

@@ -91,13 +91,11 @@ type dayResult struct {
 
 // simulate lets the prompts arrive. It ends when all have run or, with cut, when no more arrive.
 func (s daySpec) simulate(t *testing.T, cut bool, settings Settings) dayResult {
-	t.Helper()
 	return s.simulateThese(t, s.arrivals(), cut, settings)
 }
 
 // simulateThese is simulate for given prompts.
 func (s daySpec) simulateThese(t *testing.T, list []arrival, cut bool, settings Settings) (result dayResult) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDaySim(t, s, settings)
 		result = d.replay(list, cut)

@@ -28,7 +28,6 @@ func (b *dispatching) sized(gib int64) *scripted {
 }
 
 func (b *dispatching) connects(count int) {
-	b.t.Helper()
 	eventually(b.t, func() bool { return len(b.Instances.Open()) == count }, deadline, 10*time.Millisecond)
 }
 
@@ -176,7 +175,7 @@ func TestOtherProgramsHoldTheMemory(t *testing.T) {
 		crowded := b.sized(24)
 		b.crowd(crowded, 20*gib)
 		b.connects(1)
-		shape := shapeOf(t, b, endless)
+		shape := shapeOf(b, endless)
 		s, ok := schedule.DecodeStructure(shape)
 		require.True(t, ok)
 		b.durations.addNeed(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.Gpu(crowded.name)}, schedule.Need{Work: s.Work, Bytes: 12 * gib})

@@ -10,14 +10,12 @@ import (
 func TestMain(m *testing.M) { loopback.Main(m) }
 
 func inBubble(t *testing.T, test func(t *testing.T)) {
-	t.Helper()
 	t.Parallel() // here, where the linter sees it
 	loopback.Test(t, test)
 }
 
 // inBubbles runs a test for each case in a bubble of its own.
 func inBubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
-	t.Helper()
 	t.Parallel()
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -29,7 +27,6 @@ func inBubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, 
 
 // sideBySide runs a test for each case in real time.
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
-	t.Helper()
 	t.Parallel()
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -40,7 +37,6 @@ func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T,
 }
 
 func eventually(t testing.TB, so func() bool, within, every time.Duration, message ...any) {
-	t.Helper()
 	loopback.Eventually(t, so, within, every, message...)
 }
 

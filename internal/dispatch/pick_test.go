@@ -16,8 +16,7 @@ import (
 )
 
 // shapeOf returns the shape of a graph, and withShape submits one.
-func shapeOf(t *testing.T, b *dispatching, graph string) string {
-	t.Helper()
+func shapeOf(b *dispatching, graph string) string {
 	v := must(pyjson.Parse([]byte(graph)))
 	return Shape(v)
 }
@@ -28,8 +27,7 @@ func withShape(shape string) func(*queue.Submission) {
 
 // learn makes the hub believe that a graph ran for some time.
 func (b *dispatching) learn(graph string, took time.Duration) {
-	b.t.Helper()
-	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
+	s, ok := schedule.DecodeStructure(shapeOf(b, graph))
 	require.True(b.t, ok)
 	gpu := b.reports.Gpu(b.instances[0].name)
 	b.durations.add(schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: gpu}, schedule.Sample{Work: s.Work, Ran: took})
@@ -42,10 +40,10 @@ func TestShortJobRunsFirst(t *testing.T) {
 		own := func(s *queue.Submission) { s.Client, s.Caller = s.Key, s.Key } // a client of its own
 		b.learn(endless, 2*time.Minute)
 		b.learn(picture, 4*time.Second)
-		first := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
+		first := b.submit(endless, withShape(shapeOf(b, endless)), own)
 		b.runs(first)
-		long := b.submit(endless, withShape(shapeOf(t, b, endless)), own)
-		short := b.submit(picture, withShape(shapeOf(t, b, picture)), own)
+		long := b.submit(endless, withShape(shapeOf(b, endless)), own)
+		short := b.submit(picture, withShape(shapeOf(b, picture)), own)
 		eventually(t, func() bool { return len(b.line.first()) == 2 }, deadline, 10*time.Millisecond)
 		b.Runs.Cancel(first)
 		if bound > 0 {
@@ -64,8 +62,7 @@ func TestShortJobRunsFirst(t *testing.T) {
 
 // learnLoading makes the hub believe how long a graph runs and how long its models take to load.
 func (b *dispatching) learnLoading(graph string, ran, load time.Duration) {
-	b.t.Helper()
-	s, ok := schedule.DecodeStructure(shapeOf(b.t, b, graph))
+	s, ok := schedule.DecodeStructure(shapeOf(b, graph))
 	require.True(b.t, ok)
 	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.Gpu(b.instances[0].name)}
 	for range 6 {
@@ -76,7 +73,6 @@ func (b *dispatching) learnLoading(graph string, ran, load time.Duration) {
 
 // newWarm has two instances: one is running a job with the model a, the other has b loaded.
 func newWarm(t *testing.T, load time.Duration) (b *dispatching, running, warm string) {
-	t.Helper()
 	b = newDispatching(t, 2, func(b *dispatching, _ *Config) { b.settings.Overtaking = 10 * time.Second })
 	b.haveModels()
 	for _, model := range []string{"a.safetensors", "b.safetensors"} {
@@ -85,7 +81,7 @@ func newWarm(t *testing.T, load time.Duration) (b *dispatching, running, warm st
 		b.leaves(key)
 	}
 	b.learnLoading(endless, 100*time.Millisecond, load)
-	running = b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
+	running = b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(b, endless)))
 	b.runs(running)
 	return b, running, b.Job(running).Run.Instance
 }
@@ -95,7 +91,7 @@ func newWarm(t *testing.T, load time.Duration) (b *dispatching, running, warm st
 func TestJobWaitsForLoadedModels(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running, warm := newWarm(t, time.Hour)
-		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
+		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(b, endless)))
 		eventually(t, func() bool { return b.Forecasts.WaitsFor(second) == warm }, deadline, 10*time.Millisecond)
 		require.Equal(t, job.Queued, b.Job(second).State)
 		require.Empty(t, must(b.Watchdog.besideIdle(t.Context(), 0)))
@@ -123,7 +119,7 @@ func TestJobWaitsForLoadedModels(t *testing.T) {
 func TestWaitForLoadedModelsIsBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b, running, warm := newWarm(t, 500*time.Millisecond)
-		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(t, b, endless)))
+		second := b.submit(endless, withModel("a.safetensors"), withShape(shapeOf(b, endless)))
 		b.runs(second) // the first one goes on for ever, longer than expected
 		require.NotEqual(t, warm, b.Job(second).Run.Instance)
 		for _, key := range []string{running, second} {
@@ -144,7 +140,7 @@ func TestInstanceOfAnotherHubIsFreeSoon(t *testing.T) {
 		name, url := b.instances[0].name, b.instances[0].web.URL
 		b.fleet.Observe(fleet.InstanceReport{Name: name, URL: url, Direct: true, Kind: fleet.KindComfyUI, Up: true, Boot: 1, Queue: 1, Job: "theirs"})
 		require.Empty(t, b.placer.soon())
-		b.listener.heard(queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: name, Hub: "other/1", Class: j.Class, Shape: shapeOf(t, b, endless)})
+		b.listener.heard(queue.Event{Kind: queue.Claimed, Key: "theirs", Instance: name, Hub: "other/1", Class: j.Class, Shape: shapeOf(b, endless)})
 		eventually(t, func() bool { return len(b.placer.soon()) == 1 }, deadline, 10*time.Millisecond)
 		require.InDelta(t, time.Hour, b.placer.soon()[0].Free, float64(time.Minute))
 		require.Equal(t, []string{"a.safetensors"}, b.placer.soon()[0].Loaded)
@@ -164,7 +160,6 @@ func withModel(model string) func(*queue.Submission) {
 
 // haveModels gives the models a.safetensors and b.safetensors to all instances.
 func (b *dispatching) haveModels() {
-	b.t.Helper()
 	info := must(catalog.Parse([]byte(`{"EmptyImage": {"input": {"required": {}}}, "SaveImage": {"input": {"required": {}}},
 		"Loader": {"input": {"required": {"name": [["a.safetensors", "b.safetensors"]]}}}}`)))
 	b.connects(len(b.instances))

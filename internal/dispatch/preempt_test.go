@@ -19,7 +19,6 @@ func inBand(band job.Band) func(*queue.Submission) {
 
 // newPreempting is a hub with busy instances that interrupts bulk runs at once.
 func newPreempting(t *testing.T, count int, band job.Band) (b *dispatching, running []string) {
-	t.Helper()
 	b = newDispatching(t, count, func(b *dispatching, _ *Config) { b.settings.PreemptBulk = time.Millisecond })
 	for range count {
 		key := b.submit(endless, inBand(band))
@@ -32,7 +31,6 @@ func newPreempting(t *testing.T, count int, band job.Band) (b *dispatching, runn
 // goesOn watches a run for several times as long as it takes to interrupt it, and requires that it
 // goes on.
 func (b *dispatching) goesOn(key string) {
-	b.t.Helper()
 	fence := b.Job(key).Fence
 	for watched := time.NewTimer(5 * makeWayPause); ; {
 		select {
@@ -165,7 +163,6 @@ func TestYoung(t *testing.T) {
 // evicted drains an instance and takes back what it is running until the jobs are waiting or
 // running elsewhere.
 func (b *dispatching) evicted(from *scripted, keys ...string) {
-	b.t.Helper()
 	b.fleet.SetDraining(from.name, true)
 	for _, key := range keys {
 		fence := b.Job(key).Fence

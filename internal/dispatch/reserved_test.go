@@ -92,7 +92,7 @@ func TestBarred(t *testing.T) {
 		b.set(func(s *Settings) {
 			s.Reserved, s.SecretsTo = schedule.Reservations{{Instances: "own*", Tenants: []string{"ada"}}}, SecretsTo{"own2"}
 		})
-		video, plain := described(t, "Video"), described(t)
+		video, plain := described("Video"), described()
 		needs := func(nodes ...string) catalog.Requirements { return catalog.Requirements{Classes: nodes} }
 		infos := map[string]*catalog.Info{"own1": video, "own2": video, "all": plain}
 		require.Equal(t, BarredReserved, b.Access.Barred(infos, needs("Video"), "bob"))
@@ -211,8 +211,7 @@ type otherHub struct {
 
 const emptyImage = `{"EmptyImage": {"input": {"required": {"width": ["INT", {"default": 512}]}}, "output": ["IMAGE"], "output_node": false}}`
 
-func newOtherHub(t *testing.T, body string) *otherHub {
-	t.Helper()
+func newOtherHub(body string) *otherHub {
 	info := must(catalog.Parse([]byte(body)))
 	return &otherHub{info: info, hash: comfyui.HashObjectInfo([]byte(body)), kept: make(chan string, 100)}
 }
@@ -244,7 +243,7 @@ func (o *otherHub) Elsewhere() map[string]*catalog.Info {
 // A hub that sees no instance does not fail jobs that another hub's instance could run.
 func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		o := newOtherHub(t, emptyImage)
+		o := newOtherHub(emptyImage)
 		b := newDispatching(t, 0, o.with, func(b *dispatching, _ *Config) { b.settings.UnrunnableTimeout = 50 * time.Millisecond })
 		key := b.submit(picture)
 		eventually(t, func() bool { return time.Since(time.UnixMilli(b.Job(key).CreatedAt)) > time.Second }, deadline, 50*time.Millisecond)
@@ -266,7 +265,7 @@ func TestJobsWaitForInstancesOfOtherHubs(t *testing.T) {
 // of times.
 func TestRefusedJobsAreLeftToOtherHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		o := newOtherHub(t, emptyImage)
+		o := newOtherHub(emptyImage)
 		b := newDispatching(t, 1, o.with)
 		b.instances[0].on("POST /prompt", refuse)
 		key := b.submit(picture)
@@ -286,7 +285,7 @@ func TestCatalogIsRecalled(t *testing.T) {
 		return client.ObjectInfo(t.Context(), nil)
 	}()
 	require.NoError(t, err)
-	o := newOtherHub(t, string(body))
+	o := newOtherHub(string(body))
 	type row struct {
 		reported string
 		waits    bool
@@ -296,7 +295,7 @@ func TestCatalogIsRecalled(t *testing.T) {
 		"it is another":  {"another", true},
 		"nobody says so": {"", true},
 	}, func(t *testing.T, tt row) {
-		o := newOtherHub(t, string(body))
+		o := newOtherHub(string(body))
 		b := newDispatching(t, 0, o.with)
 		a := hire(b, newScripted(t))
 		a.classes = tt.reported

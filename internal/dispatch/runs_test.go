@@ -26,7 +26,6 @@ import (
 // sees opens the socket of the client that owns all jobs. The returned function sees the messages
 // of one prompt, and all binary ones, up to the prompt's end.
 func (b *dispatching) sees() (until func(id string, see func(m comfyui.Message, binary []byte))) {
-	b.t.Helper()
 	web := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = b.Streams.Serve(w, r, stream.Ident{Requester: job.Requester{Tenant: job.DefaultTenant, Client: "client", Caller: "caller"}})
 	}))
@@ -35,7 +34,6 @@ func (b *dispatching) sees() (until func(id string, see func(m comfyui.Message, 
 	conn.SetReadLimit(-1)
 	b.t.Cleanup(func() { conn.CloseNow(); web.CloseClientConnections(); web.Close() })
 	return func(id string, see func(m comfyui.Message, binary []byte)) {
-		b.t.Helper()
 		ctx, cancel := context.WithTimeout(b.t.Context(), deadline)
 		defer cancel()
 		for {
@@ -55,7 +53,6 @@ func (b *dispatching) sees() (until func(id string, see func(m comfyui.Message, 
 
 // listen is sees for the types of the messages, without statuses, progress and nodes.
 func (b *dispatching) listen() (until func(id string) []string) {
-	b.t.Helper()
 	sees := b.sees()
 	return func(id string) (types []string) {
 		sees(id, func(m comfyui.Message, _ []byte) {
@@ -347,7 +344,6 @@ func TestHungRunBesideMonitors(t *testing.T) {
 
 // cancels ends a run as its client does, and waits for the end of the job.
 func (b *dispatching) cancels(key string) {
-	b.t.Helper()
 	b.Runs.Cancel(key)
 	b.reaches(key, job.Cancelled)
 }

@@ -45,7 +45,6 @@ type scripted struct {
 type route func(w http.ResponseWriter, r *http.Request, next http.Handler)
 
 func newScripted(t *testing.T) *scripted {
-	t.Helper()
 	server := must(sim.New(sim.Config{TimeScale: 0.02, WorkPreview: 8}))
 	s := &scripted{Server: server, routes: map[string]route{}}
 	s.web = loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,14 +111,12 @@ type dispatching struct {
 }
 
 func newDispatching(t *testing.T, count int, change ...func(*dispatching, *Config)) *dispatching {
-	t.Helper()
 	return newDispatchingOn(t, "", nil, count, change...)
 }
 
 // newDispatchingOn is newDispatching with the Redis at a URL, "" for the embedded one, and a hook that
 // sees its commands.
 func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, change ...func(*dispatching, *Config)) *dispatching {
-	t.Helper()
 	db := redistest.Embedded(t)
 	if url != "" {
 		db = redistest.Open(t, url)
@@ -200,7 +197,6 @@ func newDispatchingOn(t *testing.T, url string, hook goredis.Hook, count int, ch
 // staysUnstuck requires, whatever a test has done, that no job is waiting beside an idle instance
 // that can run it. One moment without such a job is enough, because a stuck job stays stuck.
 func (b *dispatching) staysUnstuck() {
-	b.t.Helper()
 	if b.t.Failed() {
 		return
 	}
@@ -301,7 +297,6 @@ func submission(graph string) queue.Submission {
 
 // submit queues a job and returns its key.
 func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) string {
-	b.t.Helper()
 	s := submission(graph)
 	for _, do := range change {
 		do(&s)
@@ -311,26 +306,18 @@ func (b *dispatching) submit(graph string, change ...func(*queue.Submission)) st
 }
 
 // runs waits until an instance is executing a job.
-func (b *dispatching) runs(key string) {
-	b.t.Helper()
-	b.reaches(key, job.Running)
-}
+func (b *dispatching) runs(key string) { b.reaches(key, job.Running) }
 
 // leaves waits until this hub no longer follows a run of a job.
 func (b *dispatching) leaves(key string) {
-	b.t.Helper()
 	eventually(b.t, func() bool { return b.Runs.get(key) == nil }, deadline, 10*time.Millisecond)
 }
 
 // Job returns the queue's record of a job.
-func (b *dispatching) Job(key string) job.Job {
-	b.t.Helper()
-	return must(b.Queue.Get(b.t.Context(), key))
-}
+func (b *dispatching) Job(key string) job.Job { return must(b.Queue.Get(b.t.Context(), key)) }
 
 // reaches waits until a job reaches a state.
 func (b *dispatching) reaches(key string, state job.State) job.Job {
-	b.t.Helper()
 	var j job.Job
 	eventually(b.t, func() bool {
 		var err error
@@ -342,14 +329,12 @@ func (b *dispatching) reaches(key string, state job.State) job.Job {
 
 // lost waits until a job has lost a run and returns the reason of the first loss.
 func (b *dispatching) lost(key string) string {
-	b.t.Helper()
 	eventually(b.t, func() bool { return len(b.Job(key).Lost) > 0 }, deadline, 10*time.Millisecond)
 	return b.Job(key).Lost[0]
 }
 
 // entry returns the history entry of an ended job.
 func (b *dispatching) entry(key string) comfyui.Entry {
-	b.t.Helper()
 	e := must(b.Queue.HistoryEntry(b.t.Context(), job.DefaultTenant, key))
 	raw := must(e.JSON())
 	parsed, ok := comfyui.ParseEntry(raw)
@@ -359,7 +344,6 @@ func (b *dispatching) entry(key string) comfyui.Entry {
 
 // failure returns the message of the error that ended a job.
 func (b *dispatching) failure(key string) string {
-	b.t.Helper()
 	b.reaches(key, job.Failed)
 	e := b.entry(key)
 	require.Equal(b.t, comfyui.TypeExecutionError, e.End)

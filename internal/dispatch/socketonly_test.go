@@ -26,7 +26,6 @@ var unsaved = strings.Replace(working, "SaveImage", "SaveImageWebsocket", 1)
 // gallery is sees for the pictures: how many came since the prompt last began, and the type of its
 // final message.
 func (b *dispatching) gallery() (until func(id string) (end string, pictures int)) {
-	b.t.Helper()
 	sees := b.sees()
 	return func(id string) (end string, pictures int) {
 		sees(id, func(m comfyui.Message, binary []byte) {
@@ -46,7 +45,6 @@ func (b *dispatching) gallery() (until func(id string) (end string, pictures int
 // shownOnce requires that the client got the picture of a job along with its end, after one run was
 // lost that had missed it.
 func (b *dispatching) shownOnce(key string, until func(string) (string, int)) {
-	b.t.Helper()
 	end, pictures := until(key)
 	require.Equal(b.t, comfyui.TypeExecutionSuccess, end)
 	require.Equal(b.t, 1, pictures)

@@ -122,7 +122,7 @@ func TestHangAfter(t *testing.T) {
 		"it may have to load":        {warm: times(9, 2*time.Second), adopted: true, want: 30 * time.Minute},
 	}, func(t *testing.T, c row) {
 		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.StallTimeout = 5 * time.Minute })
-		shape := shapeOf(t, b, endless)
+		shape := shapeOf(b, endless)
 		s, ok := schedule.DecodeStructure(shape)
 		require.True(t, ok)
 		pair := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: b.reports.Gpu(b.instances[0].name)}
@@ -195,8 +195,7 @@ func TestPartNeeds(t *testing.T) {
 }
 
 // described returns what an instance with some node classes can run.
-func described(t testing.TB, nodes ...string) *catalog.Info {
-	t.Helper()
+func described(nodes ...string) *catalog.Info {
 	body := `{"Common":{"input":{"required":{}}}`
 	for _, node := range nodes {
 		body += fmt.Sprintf(`,%q:{"input":{"required":{}}}`, node)
@@ -212,11 +211,11 @@ func TestJudgements(t *testing.T) {
 		classes := map[string][]byte{
 			"common": needing("Common"), "video": needing("Common", "Video"), "none": needing("Nowhere"), "newer": []byte("{"),
 		}
-		plain, video := described(t), described(t, "Video")
+		plain, video := described(), described("Video")
 		var js judgements
 		for range 2 {
 			idle := []schedule.Idle{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-			wanted := js.able(idle, []*catalog.Info{plain, video, described(t)}, classes)
+			wanted := js.able(idle, []*catalog.Info{plain, video, described()}, classes)
 			require.ElementsMatch(t, []string{"none", "newer"}, wanted.But)
 			require.Equal(t, map[string]bool{"common": true}, idle[0].Classes)
 			require.Equal(t, map[string]bool{"common": true, "video": true}, idle[1].Classes)
@@ -225,7 +224,7 @@ func TestJudgements(t *testing.T) {
 		}
 		idle := []schedule.Idle{{Name: "a"}}
 		require.ElementsMatch(t, []string{"video", "none", "newer"}, js.able(idle, []*catalog.Info{plain}, classes).But)
-		require.ElementsMatch(t, []string{"video", "newer"}, js.able(idle, []*catalog.Info{described(t, "Nowhere")}, classes).But)
+		require.ElementsMatch(t, []string{"video", "newer"}, js.able(idle, []*catalog.Info{described("Nowhere")}, classes).But)
 
 		left := js.none([]*catalog.Info{plain, nil, video}, classes)
 		require.Len(t, left, 2)
@@ -239,7 +238,7 @@ func TestJudgements(t *testing.T) {
 func TestJudgementsAreBounded(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var js judgements
-		info := described(t)
+		info := described()
 		for n := range maxJudgements + 10 {
 			js.keep(info.Profile(), fmt.Sprint(n), true)
 		}
@@ -255,7 +254,7 @@ func BenchmarkAble(b *testing.B) {
 	}
 	idle, infos := make([]schedule.Idle, 500), make([]*catalog.Info, 500)
 	for n := range infos {
-		infos[n] = described(b, fmt.Sprint("Node", n%20))
+		infos[n] = described(fmt.Sprint("Node", n%20))
 	}
 	b.Run("remembered", func(b *testing.B) {
 		var js judgements
@@ -290,7 +289,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	}
 	look := func() (found []string, wanted queue.Wanted) {
 		idle := []schedule.Idle{{Name: "a", Refused: map[string]bool{}}}
-		w, l, err := d.requirements.look(t.Context(), idle, []*catalog.Info{described(t)}, 0)
+		w, l, err := d.requirements.look(t.Context(), idle, []*catalog.Info{described()}, 0)
 		require.NoError(t, err)
 		for _, j := range w.Jobs {
 			require.True(t, idle[0].Classes[j.Class])
@@ -313,7 +312,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	require.Equal(t, []string{"common"}, found, "a look is for one instance, so one job")
 	require.Len(t, wanted.But, others, "nobody has come upon the others")
 
-	w := must(d.requirements.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 1, 4))
+	w := must(d.requirements.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described()}, &wanted, 1, 4))
 	require.Len(t, w.Jobs, 1)
 	require.Equal(t, "later", w.Jobs[0].Class)
 	require.Len(t, wanted.But, others+1)
@@ -323,7 +322,7 @@ func TestLookMeetsClasses(t *testing.T) {
 	q = another
 	post("lost", needing("Common"))
 	require.NoError(t, db.Client().Del(t.Context(), db.Key("q", "class", "lost")).Err())
-	w = must(d.requirements.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described(t)}, &wanted, 0, 5))
+	w = must(d.requirements.window(t.Context(), []schedule.Idle{{Name: "a"}}, []*catalog.Info{described()}, &wanted, 0, 5))
 	require.Len(t, w.Jobs, 2, "what a job needs that nobody knows is not guessed")
 }
 

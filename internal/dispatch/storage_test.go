@@ -20,7 +20,6 @@ import (
 
 // withInput stores an input and gives it to a job.
 func (b *dispatching) withInput(data string) func(*queue.Submission) {
-	b.t.Helper()
 	ref := job.FileRef{Type: job.TypeInput, Filename: "in.png"}
 	must(b.store.Upload(b.t.Context(), job.DefaultTenant, ref, true, strings.NewReader(data)))
 	pins := must(b.store.Pin(b.t.Context(), job.DefaultTenant, []job.FileRef{ref}))
@@ -31,7 +30,6 @@ func (b *dispatching) withInput(data string) func(*queue.Submission) {
 
 // sick waits until the dispatcher gives out no jobs, or does so again.
 func (b *dispatching) sick(sick bool) {
-	b.t.Helper()
 	eventually(b.t, func() bool { return (b.Openings.paused() != nil) == sick }, deadline, time.Millisecond)
 }
 
@@ -81,7 +79,6 @@ func TestInputsCannotBeRead(t *testing.T) {
 		b.add(newScripted(t))
 		b.add(newScripted(t))
 		all := func(are func(job.Job) bool) {
-			t.Helper()
 			left := slices.Clone(waiting)
 			eventually(t, func() bool {
 				left = slices.DeleteFunc(left, func(key string) bool { return are(b.Job(key)) })

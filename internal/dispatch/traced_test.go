@@ -29,7 +29,6 @@ func tracing() (kept, func(*dispatching, *Config)) {
 
 // attempts waits for count attempts and returns them in the order in which they ended.
 func (k kept) attempts(t *testing.T, count int) (found tracetest.SpanStubs) {
-	t.Helper()
 	eventually(t, func() bool {
 		found = nil
 		for _, s := range k.GetSpans() {

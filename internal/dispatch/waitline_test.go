@@ -164,7 +164,7 @@ func TestFree(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := newDispatching(t, 2)
 		b.connects(2)
-		key := b.submit(endless, withShape(shapeOf(t, b, endless)))
+		key := b.submit(endless, withShape(shapeOf(b, endless)))
 		b.runs(key)
 		busy := b.at(key).name
 		free := func() time.Duration {

@@ -20,7 +20,6 @@ func report(agent, host string, boot int64, seq uint64, names ...string) Report 
 }
 
 func state(t *testing.T, r *Registry, name string) State {
-	t.Helper()
 	i, ok := r.Instance(name)
 	require.True(t, ok, "%s is not known", name)
 	return i.State

@@ -124,12 +124,10 @@ func TestDescriptionsAreTheMembersOwn(t *testing.T) {
 func TestRefusalReachesTheAgent(t *testing.T) {
 	t.Parallel()
 	hub := enter(t, RoleHub, "hub", nil)
-	defer leave(t, hub)
 	var log logtest.Log
 	a := enter(t, RoleAgent, "a", func(c *Config) {
 		c.Join, c.Logger = []string{hub.bind}, slog.New(slog.NewTextHandler(&log, nil))
 	})
-	defer leave(t, a)
 	eventually(t, "in", func() bool { return hub.saw("a", false) })
 	hub.Refuse("a", a.boot+1, "another process")
 	hub.Refuse("b", a.boot, "another agent")

@@ -29,6 +29,7 @@ type testMember struct {
 	bind string
 	name string
 	boot int64
+	gone sync.Once
 
 	mu      sync.Mutex
 	events  []Event
@@ -84,9 +85,8 @@ func quick(m *memberlist.Config) {
 	m.GossipInterval = 10 * time.Millisecond
 }
 
-// enter joins the group; change may alter the configuration.
+// enter joins the group until the test ends; change may alter the configuration.
 func enter(t *testing.T, role Role, name string, change func(*Config)) *testMember {
-	t.Helper()
 	p := &testMember{name: name, boot: time.Now().UnixMilli()}
 	c := Config{
 		Role: role, Name: name, Boot: p.boot, Bind: "127.0.0.1:0", Key: "a key that is long enough", tune: quick,
@@ -109,22 +109,21 @@ func enter(t *testing.T, role Role, name string, change func(*Config)) *testMemb
 	}
 	g := must(Join(t.Context(), c))
 	p.Gossip, p.bind = g, g.Local().Addr
+	t.Cleanup(func() { leave(p) })
 	return p
 }
 
-func leave(t *testing.T, p *testMember) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = p.Leave(ctx) // nobody may be left to hear it
+func leave(p *testMember) {
+	p.gone.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = p.Leave(ctx) // nobody may be left to hear it
+	})
 }
 
-func joining(addresses ...string) func(*Config) {
-	return func(c *Config) { c.Join = addresses }
-}
+func joining(addresses ...string) func(*Config) { return func(c *Config) { c.Join = addresses } }
 
 func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
 	require.Eventually(t, ok, time.Minute, 5*time.Millisecond, what)
 }
 
@@ -133,8 +132,6 @@ func TestReportsReachEveryHub(t *testing.T) {
 	one := enter(t, RoleHub, "one", nil)
 	two := enter(t, RoleHub, "two", joining(one.bind))
 	a := enter(t, RoleAgent, "a", joining(one.bind))
-	defer leave(t, one)
-	defer leave(t, two)
 	eventually(t, "everybody knows everybody", func() bool {
 		return len(one.Members()) == 2 && len(two.Members()) == 2 && len(a.Members()) == 2
 	})
@@ -151,7 +148,7 @@ func TestReportsReachEveryHub(t *testing.T) {
 		require.True(t, hub.saw("a", false))
 	}
 	require.Empty(t, a.heard(), "agents get no reports")
-	leave(t, a)
+	leave(a)
 	eventually(t, "an announced leave needs no suspicion", func() bool { return one.saw("a", true) && two.saw("a", true) })
 }
 
@@ -195,14 +192,11 @@ func TestLateReports(t *testing.T) {
 func TestWrongKey(t *testing.T) {
 	t.Parallel()
 	hub := enter(t, RoleHub, "hub", nil)
-	defer leave(t, hub)
 	var log logtest.Log
 	stranger := enter(t, RoleAgent, "stranger", func(c *Config) {
 		c.Join, c.Key, c.Logger = []string{hub.bind}, "another key, also long", slog.New(slog.NewTextHandler(&log, nil))
 	})
-	defer leave(t, stranger)
-	friend := enter(t, RoleAgent, "friend", joining(hub.bind))
-	defer leave(t, friend)
+	enter(t, RoleAgent, "friend", joining(hub.bind))
 	eventually(t, "the stranger is told", func() bool { return strings.Contains(log.String(), "is the gossip key the same on both sides?") })
 	eventually(t, "the friend is in", func() bool { return hub.saw("friend", false) })
 	require.False(t, hub.saw("stranger", false))
@@ -317,8 +311,6 @@ func TestHubSaysThatItIsCutOff(t *testing.T) {
 	t.Parallel()
 	one := enter(t, RoleHub, "one", nil)
 	two := enter(t, RoleHub, "two", joining(one.bind))
-	defer leave(t, one)
-	defer leave(t, two)
 	says := func(cut bool) func() bool {
 		return func() bool {
 			others := two.Members()

@@ -179,7 +179,6 @@ func TestGateIsBounded(t *testing.T) {
 
 // knocks counts the connections to an address of this machine.
 func knocks(t *testing.T, address string) *atomic.Int64 {
-	t.Helper()
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Skip("only Linux has all of 127.0.0.0/8:", err)
@@ -208,16 +207,13 @@ func TestLiesAboutAddressesCallNobody(t *testing.T) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	hub := enter(t, RoleHub, "hub", logged)
-	defer leave(t, hub)
 	bind := must(freeport.Address())
 	_, port, err := net.SplitHostPort(bind)
 	require.NoError(t, err)
 	lie := "127.0.0.77:" + port
 	called := knocks(t, lie)
-	thief := enter(t, RoleAgent, "thief", func(c *Config) { c.Join, c.Bind, c.Advertise = []string{hub.bind}, bind, lie })
-	defer leave(t, thief)
-	honest := enter(t, RoleAgent, "honest", joining(hub.bind))
-	defer leave(t, honest)
+	enter(t, RoleAgent, "thief", func(c *Config) { c.Join, c.Bind, c.Advertise = []string{hub.bind}, bind, lie })
+	enter(t, RoleAgent, "honest", joining(hub.bind))
 	eventually(t, "the hub hears of it", func() bool { return strings.Count(log.String(), errUnmet.Error()+": "+lie) > 3 })
 	var told fleet.Sender
 	eventually(t, "what it reports counts as a word only", func() bool {

@@ -118,7 +118,6 @@ func TestStops(t *testing.T) {
 			return err
 		}
 		set := func(s queue.Stop, stop, changes bool) {
-			t.Helper()
 			require.Equal(t, changes, must(b.SetStop(t.Context(), s, stop)))
 		}
 		set(queue.StopTenant("a"), true, true)
@@ -188,7 +187,6 @@ func TestStopsOfTheScaler(t *testing.T) {
 func TestDrainDeadlines(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		left := func() map[queue.Stop]queue.Deadline {
-			t.Helper()
 			return must(b.Deadlines(t.Context()))
 		}
 		require.Empty(t, left())

@@ -136,7 +136,6 @@ var scriptUsec = regexp.MustCompile(`cmdstat_evalsha(?:_ro)?:calls=[0-9]+,usec=(
 
 // scriptTime returns how many microseconds scripts have blocked a redis-server.
 func scriptTime(tb testing.TB, db *redis.DB) (usec float64) {
-	tb.Helper()
 	text := must(db.Client().Info(tb.Context(), "commandstats").Result())
 	for _, match := range scriptUsec.FindAllStringSubmatch(text, -1) {
 		n := must(strconv.ParseFloat(match[1], 64))

@@ -20,7 +20,6 @@ import (
 
 // weigh returns the bytes that a job keeps in Redis while it waits.
 func (b *bench) weigh(key string) int64 {
-	b.t.Helper()
 	var n int64
 	for _, kind := range []string{"body", "secret"} {
 		size := must(b.db.Client().StrLen(b.t.Context(), b.db.Key("q", kind, key)).Result())
@@ -36,7 +35,6 @@ type share struct {
 }
 
 func (b *bench) share(tenant string) share {
-	b.t.Helper()
 	jobs, size, err := b.Waiting(b.t.Context(), tenant)
 	require.NoError(b.t, err)
 	return share{jobs, size}
@@ -149,7 +147,6 @@ func TestFullForATenant(t *testing.T) {
 
 // lua runs a few lines of Lua on a job's record.
 func (b *bench) lua(body, key string) {
-	b.t.Helper()
 	script := redis.NewScript("test", redis.Write, `local k = ARGV[1]
 local rank, class = redis.call('HGET', key('q', 'job', k), 'rank'), redis.call('HGET', key('q', 'job', k), 'class')
 `+body+`
@@ -206,7 +203,6 @@ func TestRecount(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		recounted := func() {
-			t.Helper()
 			b.lua(`write('HDEL', key('q', 'counters'), 'recounted')`, "")
 			must(b.Sweep(ctx, "hub/1", 10))
 		}

@@ -24,13 +24,18 @@ var allEvents = []string{queue.EventQueued, queue.EventStarted, queue.EventProgr
 
 // take takes all events that are due now.
 func (b *bench) take(skip ...string) []queue.TakenCallback {
-	b.t.Helper()
 	return must(b.TakeCallbacks(b.t.Context(), 9, skip))
+}
+
+// takeOne takes the one event that is due now.
+func (b *bench) takeOne() queue.TakenCallback {
+	taken := b.take()
+	require.Len(b.t, taken, 1)
+	return taken[0]
 }
 
 // told takes the one event that is due, delivers it and returns its name; "" for none.
 func (b *bench) told() string {
-	b.t.Helper()
 	taken := b.take()
 	if len(taken) == 0 {
 		return ""
@@ -42,13 +47,11 @@ func (b *bench) told() string {
 
 // nothingOpen checks that no callback is left.
 func (b *bench) nothingOpen() {
-	b.t.Helper()
 	require.Empty(b.t, must(b.db.Client().Keys(b.t.Context(), b.db.Key("q", "callback*")).Result()))
 }
 
 // run claims and starts a job, and ends it.
 func (b *bench) runs(j job.Job, state job.State, reason string) {
-	b.t.Helper()
 	run := b.claim(j, "gpu").Run
 	require.NoError(b.t, b.Started(b.t.Context(), run))
 	require.NoError(b.t, b.Finish(b.t.Context(), run, queue.Outcome{State: state, Entry: []byte(`{}`), Reason: reason}))
@@ -60,9 +63,7 @@ func TestCallbacksInOrder(t *testing.T) {
 		b.runs(j, job.Failed, "a reason")
 		var ids []string
 		for _, want := range []string{"queued", "started", "failed"} {
-			taken := b.take()
-			require.Len(t, taken, 1)
-			e := taken[0]
+			e, again := b.takeOne(), []queue.TakenCallback{}
 			require.Equal(t, []string{want, "tenant", "a", "https://example.com/a"}, []string{e.Name, e.Tenant, e.Prompt, e.URL})
 			require.Empty(t, b.take(), "one hub sends it, and the next one waits for it")
 			require.NoError(t, b.RetryCallback(t.Context(), e, 1, "HTTP 500"))
@@ -70,10 +71,10 @@ func TestCallbacksInOrder(t *testing.T) {
 			require.Len(t, waiting, 1)
 			require.Equal(t, "HTTP 500", waiting[0].Error)
 			require.ErrorIs(t, b.Delivered(t.Context(), e), queue.ErrStale)
-			require.Eventually(t, func() bool { taken = b.take(); return len(taken) == 1 }, time.Minute, time.Millisecond)
-			require.Equal(t, e.ID, taken[0].ID)
-			require.Equal(t, 1, taken[0].Attempts)
-			require.NoError(t, b.Delivered(t.Context(), taken[0]))
+			require.Eventually(t, func() bool { again = b.take(); return len(again) == 1 }, time.Minute, time.Millisecond)
+			require.Equal(t, e.ID, again[0].ID)
+			require.Equal(t, 1, again[0].Attempts)
+			require.NoError(t, b.Delivered(t.Context(), again[0]))
 			if want == "failed" {
 				require.Equal(t, "a reason", e.Reason)
 				require.Positive(t, e.FinishedAt)
@@ -199,29 +200,25 @@ func TestRestoredEndCallsBack(t *testing.T) {
 	require.NoError(t, b.Delivered(t.Context(), first))
 	rewind()
 	require.NoError(t, b.Heal(t.Context()))
-	again := b.take()
-	require.Len(t, again, 1)
-	require.Equal(t, first.ID, again[0].ID)
-	require.NoError(t, b.Delivered(t.Context(), again[0]))
+	again := b.takeOne()
+	require.Equal(t, first.ID, again.ID)
+	require.NoError(t, b.Delivered(t.Context(), again))
 	b.nothingOpen()
 }
 
 // progressing starts a job that reports its progress, and returns its run.
 func (b *bench) progressing(id string, events ...string) job.Run {
-	b.t.Helper()
 	run := b.claim(b.enqueue(id, calling(events...)), "gpu").Run
 	require.NoError(b.t, b.Started(b.t.Context(), run))
 	return run
 }
 
 func (b *bench) progress(run job.Run, fraction float64) {
-	b.t.Helper()
 	require.NoError(b.t, b.Progress(b.t.Context(), run, fraction))
 }
 
 // paced lets the time pass after which progress is sent again.
 func (b *bench) paced(run job.Run) {
-	b.t.Helper()
 	b.lua(`write('HSET', key('q', 'callback', k), 'progressed', '1')
 write('ZADD', key('q', 'callbacks_due', 'tenant'), '1', k)
 write('ZADD', key('q', 'callback_tenants'), '1', 'tenant')`, run.Key)
@@ -232,12 +229,11 @@ func TestProgressIsThinned(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		run, began := b.progressing("a", "progress", "done"), time.Now()
 		b.progress(run, 0.1)
-		first := b.take()
-		require.Len(t, first, 1)
-		require.Equal(t, queue.EventProgress, first[0].Name)
-		require.InDelta(t, 0.1, first[0].Progress, 0)
+		first := b.takeOne()
+		require.Equal(t, queue.EventProgress, first.Name)
+		require.InDelta(t, 0.1, first.Progress, 0)
 		b.progress(run, 0.2)
-		require.NoError(t, b.Delivered(t.Context(), first[0]))
+		require.NoError(t, b.Delivered(t.Context(), first))
 		b.progress(run, 0.3)
 		b.progress(run, 0.4)
 		require.Empty(t, b.take(), "too soon")
@@ -245,11 +241,10 @@ func TestProgressIsThinned(t *testing.T) {
 		require.Len(t, waiting, 1)
 		require.Greater(t, waiting[0].Time, began.Add(3*time.Second).UnixMilli())
 		b.paced(run)
-		second := b.take()
-		require.Len(t, second, 1)
-		require.InDelta(t, 0.4, second[0].Progress, 0)
-		require.NotEqual(t, first[0].ID, second[0].ID)
-		require.NoError(t, b.Delivered(t.Context(), second[0]))
+		second := b.takeOne()
+		require.InDelta(t, 0.4, second.Progress, 0)
+		require.NotEqual(t, first.ID, second.ID)
+		require.NoError(t, b.Delivered(t.Context(), second))
 		require.NoError(t, b.Finish(t.Context(), run, done(`{}`)))
 		require.Equal(t, "done", b.told())
 		b.nothingOpen()

@@ -33,7 +33,6 @@ func (b *bench) try(j job.Job) (job.Job, error) {
 
 // seen returns the tenants of the jobs that may be given out.
 func (b *bench) seen() (tenants []string) {
-	b.t.Helper()
 	w := must(b.Window(b.t.Context(), queue.Wanted{}, 0, 100))
 	for _, j := range w.Jobs {
 		tenants = append(tenants, j.Tenant)
@@ -97,11 +96,9 @@ func TestTenantTimeOfADay(t *testing.T) {
 		waiting := b.enqueue("a0", from("a", "a"))
 		spent, hour := b.db.Key("q", "spent", "a"), time.Now().Unix()/3600
 		set := func(ago int64, took time.Duration) {
-			t.Helper()
 			require.NoError(t, b.db.Client().HSet(t.Context(), spent, strconv.FormatInt(hour-ago, 10), took.Milliseconds()).Err())
 		}
 		usage := func() queue.Usage {
-			t.Helper()
 			return must(b.Usage(t.Context(), "a"))
 		}
 		set(26, 10*time.Hour) // long over
@@ -189,7 +186,6 @@ func TestTenantRate(t *testing.T) {
 func TestBilledJobs(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		billed := func() (sum stats.Day) {
-			t.Helper()
 			now := must(b.db.Now(t.Context()))
 			tenant := "a"
 			for _, r := range must(stats.NewUsage(b.db).Read(t.Context(), now.Add(-24*time.Hour), now.Add(24*time.Hour), &tenant)) { // two, if the day changes meanwhile
@@ -199,18 +195,15 @@ func TestBilledJobs(t *testing.T) {
 		}
 		// begun is a run that began five minutes ago.
 		begun := func(j job.Job, instance string) job.Job {
-			t.Helper()
 			claimed := b.claim(j, instance)
 			at := time.Now().Add(-5 * time.Minute).UnixMilli()
 			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", claimed.Key), "claimed", at, "ran", "").Err())
 			return claimed
 		}
 		minutes := func(n int) {
-			t.Helper()
 			require.InDelta(t, time.Duration(n)*time.Minute, billed().Time, float64(time.Minute))
 		}
 		end := func(j job.Job, state job.State) {
-			t.Helper()
 			require.NoError(t, b.Finish(t.Context(), j.Run, queue.Outcome{State: state, Entry: []byte(`{}`)}))
 		}
 		one := begun(b.enqueue("one", from("a", "a")), "i1")
@@ -283,7 +276,6 @@ func TestBillOfARunThatWasTakenOver(t *testing.T) {
 		record := b.db.Key("q", "job", run.Key)
 		hourAgo := time.Now().Add(-time.Hour).UnixMilli()
 		set := func(ran string) {
-			t.Helper()
 			require.NoError(t, b.db.Client().HSet(t.Context(), record, "claimed", hourAgo, "ran", ran).Err())
 		}
 		set(fmt.Sprint(seen.Milliseconds(), " ", time.Now().UnixMilli()))
@@ -330,7 +322,6 @@ func TestRateWhenTheClockIsSetForward(t *testing.T) {
 		const rate = 3
 		b.SetLimits(queue.Limits{TenantRate: func(string) int { return rate }})
 		posts := func(day int) (accepted int) {
-			t.Helper()
 			for {
 				_, err := b.Enqueue(t.Context(), submission(fmt.Sprint(day, "-", accepted), from("a", "a")))
 				if err != nil {

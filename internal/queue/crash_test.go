@@ -114,7 +114,6 @@ func TestAMasterWithoutItsReplicasAcceptsNothing(t *testing.T) {
 // accepted posts a prompt until it is accepted: on a busy machine, a replica may take longer than
 // allowed. It returns the job's key.
 func (b *bench) accepted(s queue.Submission) (key string) {
-	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		a, err := b.Enqueue(b.t.Context(), s)
 		key = a.Job.Key

@@ -24,7 +24,6 @@ func TestEnqueueTwice(t *testing.T) {
 		s := submission("a")
 		first := must(b.Enqueue(ctx, s))
 		again := func(s queue.Submission) queue.Accepted {
-			t.Helper()
 			return must(b.Enqueue(ctx, s))
 		}
 		same := again(s)
@@ -138,7 +137,7 @@ func TestOddNames(t *testing.T) {
 }
 
 func TestSecrets(t *testing.T) {
-	each(t, queue.Options{Sealer: vault(t, "one")}, func(t *testing.T, b *bench) {
+	each(t, queue.Options{Sealer: vault("one")}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		j := b.enqueue("a", func(s *queue.Submission) { s.Body.Secrets = []byte("very secret") })
 		for _, key := range must(b.db.Client().Keys(ctx, "*").Result()) {
@@ -146,11 +145,11 @@ func TestSecrets(t *testing.T) {
 				require.NotContains(t, b.db.Client().Get(ctx, key).Val(), "secret")
 			}
 		}
-		stranger := on(t, b.db, queue.Options{Sealer: vault(t, "two")})
+		stranger := on(t, b.db, queue.Options{Sealer: vault("two")})
 		body, err := stranger.Body(ctx, j.Key)
 		require.ErrorIs(t, err, queue.ErrSecrets)
 		require.NotEmpty(t, body.Prompt, "the rest can be read")
-		sibling := on(t, b.db, queue.Options{Sealer: vault(t, "one")})
+		sibling := on(t, b.db, queue.Options{Sealer: vault("one")})
 		_, err = on(t, b.db, queue.Options{Sealer: noKeys{}}).Body(ctx, j.Key)
 		require.ErrorIs(t, err, queue.ErrUnavailable)
 		require.NotErrorIs(t, err, queue.ErrSecrets, "the key may be there later")
@@ -165,10 +164,7 @@ func TestSecrets(t *testing.T) {
 	})
 }
 
-func vault(t *testing.T, secret string) *queue.Vault {
-	t.Helper()
-	return must(queue.NewVault([]byte(secret)))
-}
+func vault(secret string) *queue.Vault { return must(queue.NewVault([]byte(secret))) }
 
 // noKeys is a Sealer whose keys are unavailable.
 type noKeys struct{}
@@ -319,7 +315,6 @@ func TestDoorAndCancel(t *testing.T) {
 
 // requireListed checks what the listings of the tenant and of the caller show.
 func requireListed(t *testing.T, b *bench, want ...string) {
-	t.Helper()
 	of := must(b.Live(t.Context(), "tenant"))
 	require.ElementsMatch(t, want, ids(of))
 	of = must(b.LiveOf(t.Context(), "caller"))

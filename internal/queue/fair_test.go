@@ -21,7 +21,6 @@ func from(tenant, caller string) func(*queue.Submission) {
 
 // next gives out the job that is due and returns it. No instance can run jobs of the class "rare".
 func (b *bench) next(cost time.Duration) job.Job {
-	b.t.Helper()
 	w := must(b.Window(b.t.Context(), queue.Wanted{But: []string{"rare"}}, 0, 1))
 	require.Len(b.t, w.Jobs, 1)
 	j := must(b.Claim(b.t.Context(), queue.ClaimRequest{

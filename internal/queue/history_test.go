@@ -20,7 +20,6 @@ func errorIs(err, target error) bool { return errors.Is(err, target) }
 
 // history returns a tenant's entries as id:json.
 func history(t *testing.T, b *bench, tenant string, p queue.Page) []string {
-	t.Helper()
 	entries := must(b.History(t.Context(), tenant, p))
 	out := []string{}
 	for _, e := range entries {
@@ -32,13 +31,11 @@ func history(t *testing.T, b *bench, tenant string, p queue.Page) []string {
 }
 
 func requireHistory(t *testing.T, b *bench, tenant string, want ...string) {
-	t.Helper()
 	require.Equal(t, append([]string{}, want...), history(t, b, tenant, queue.Page{}))
 }
 
 // finished makes a job that has ended.
 func (b *bench) finished(id string, change ...func(*queue.Submission)) job.Job {
-	b.t.Helper()
 	j := b.claim(b.enqueue(id, change...), "gpu")
 	require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done(id)))
 	return b.get(j.Key)
@@ -215,13 +212,11 @@ func TestNothingLeaks(t *testing.T) {
 
 // endedOf makes an ended job of a tenant, with an entry.
 func (b *bench) endedOf(tenant, id, entry string) {
-	b.t.Helper()
 	j := b.claim(b.enqueue(id, func(s *queue.Submission) { s.Tenant = tenant }), "gpu of "+tenant)
 	require.NoError(b.t, b.Finish(b.t.Context(), j.Run, done(entry)))
 }
 
 func (b *bench) entriesOf(tenant string) int {
-	b.t.Helper()
 	keys := must(b.EndedKeys(b.t.Context(), tenant))
 	return len(keys)
 }

@@ -104,7 +104,6 @@ func TestSweepAfterAnOutage(t *testing.T) {
 
 // beat records a beat that counts for an hour, and returns the silent hubs.
 func (b *bench) beat(hub string, buried ...string) []string {
-	b.t.Helper()
 	silent, _, err := b.Beat(b.t.Context(), hub, time.Hour, buried...)
 	require.NoError(b.t, err)
 	return silent
@@ -112,7 +111,6 @@ func (b *bench) beat(hub string, buried ...string) []string {
 
 // falls makes a hub silent, so that others may take its runs.
 func (b *bench) falls(hub string) {
-	b.t.Helper()
 	_, _, err := b.Beat(b.t.Context(), hub, time.Millisecond)
 	require.NoError(b.t, err)
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -141,7 +140,7 @@ func (w *walk) inBand(mark string, waiting []*modelJob) []*modelJob {
 		}
 		cost := 1
 		if text, ok := costs[tenant]; ok {
-			cost = max(atoi(w.t, text), 1)
+			cost = max(must(strconv.Atoi(text)), 1)
 		}
 		tenants[next].Score += float64(cost)
 	}
@@ -250,9 +249,4 @@ func earlier(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func atoi(t testing.TB, text string) int {
-	t.Helper()
-	return must(strconv.Atoi(text))
 }

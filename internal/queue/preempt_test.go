@@ -24,7 +24,6 @@ func TestPreempt(t *testing.T) {
 		plain := b.enqueue("plain")
 		started := b.claim(b.enqueue("started", inBand(job.Interactive)), "4").Run
 		may := func(r job.Run, waiting string) bool {
-			t.Helper()
 			return must(b.Preempt(ctx, r, waiting, time.Hour))
 		}
 		require.False(t, may(bulk, plain.Key), "only for interactive jobs")

@@ -29,14 +29,12 @@ type bench struct {
 }
 
 func on(t testing.TB, db *redis.DB, o queue.Options) *bench {
-	t.Helper()
 	q := must(queue.New(db, o))
 	return &bench{Queue: q, t: t, db: db}
 }
 
 // each runs a test on both kinds of Redis.
 func each(t *testing.T, o queue.Options, test func(t *testing.T, b *bench)) {
-	t.Helper()
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) { test(t, on(t, db, o)) })
 }
@@ -46,7 +44,6 @@ var orders = map[string]bool{"fair": false, "fifo": true}
 
 // eachOf runs a test for each case on both kinds of Redis.
 func eachOf[C any](t *testing.T, o queue.Options, cases map[string]C, test func(t *testing.T, b *bench, c C)) {
-	t.Helper()
 	t.Parallel()
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { each(t, o, func(t *testing.T, b *bench) { test(t, b, c) }) })
@@ -70,24 +67,19 @@ func submission(id string, change ...func(*queue.Submission)) queue.Submission {
 }
 
 func (b *bench) enqueue(id string, change ...func(*queue.Submission)) job.Job {
-	b.t.Helper()
 	accepted := must(b.Enqueue(b.t.Context(), submission(id, change...)))
 	require.False(b.t, accepted.Existing)
 	return accepted.Job
 }
 
 func (b *bench) claim(j job.Job, instance string) job.Job {
-	b.t.Helper()
 	claimed := must(b.Claim(b.t.Context(), queue.ClaimRequest{
 		Key: j.Key, Instance: instance, Hub: "hub/1", Upstream: uuid.NewString(), SID: "sid",
 	}))
 	return claimed
 }
 
-func (b *bench) get(key string) job.Job {
-	b.t.Helper()
-	return must(b.Get(b.t.Context(), key))
-}
+func (b *bench) get(key string) job.Job { return must(b.Get(b.t.Context(), key)) }
 
 func done(entry string) queue.Outcome {
 	return queue.Outcome{State: job.Done, Entry: []byte(entry), Summary: []byte("summary")}
@@ -103,7 +95,7 @@ func ids(jobs []job.Job) []string {
 
 // TestLife follows one job from its acceptance to its history entry.
 func TestLife(t *testing.T) {
-	each(t, queue.Options{Sealer: vault(t, "s")}, func(t *testing.T, b *bench) {
+	each(t, queue.Options{Sealer: vault("s")}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
 		s := submission("a", func(s *queue.Submission) {
 			s.Priority = 5
@@ -178,7 +170,6 @@ func must[T any](v T, err error) T {
 
 // sideBySide runs a test for each case.
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
-	t.Helper()
 	t.Parallel()
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +187,7 @@ func errOf[T any](_ T, err error) error { return err }
 func TestNextProcessPutsBack(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	o := queue.Options{Sealer: vault(t, "s"), Notes: t.TempDir()}
+	o := queue.Options{Sealer: vault("s"), Notes: t.TempDir()}
 	hub := func() *losing {
 		b := on(t, redistest.Open(t, server.URL()), o)
 		t.Cleanup(b.Close)

@@ -36,7 +36,6 @@ type losing struct {
 
 // known returns what Redis knows about the job, without times that are never the same twice.
 func (l *losing) known() map[string]string {
-	l.t.Helper()
 	fields := must(l.db.Client().HGetAll(l.t.Context(), l.db.Key("q", "job", l.j.Key)).Result())
 	delete(fields, "lease")
 	delete(fields, "started") // copies take it from another clock
@@ -45,21 +44,18 @@ func (l *losing) known() map[string]string {
 
 // accept accepts a job.
 func (l *losing) accept() {
-	l.t.Helper()
 	accepted := must(l.Enqueue(l.t.Context(), l.s))
 	l.j = accepted.Job
 }
 
 // rewound takes Redis back, and lets the hub put back what is lost.
 func (l *losing) rewound(rewind func()) {
-	l.t.Helper()
 	rewind()
 	require.NoError(l.t, l.Heal(l.t.Context()))
 }
 
 // run starts a run of the job.
 func (l *losing) run() job.Run {
-	l.t.Helper()
 	run := l.claim(l.j, "gpu").Run
 	_, err := l.Body(l.t.Context(), run.Key) // as each holder reads it
 	require.NoError(l.t, err)
@@ -70,7 +66,6 @@ func (l *losing) run() job.Run {
 
 // holds checks that the queue knows the run as it was, and lets it end.
 func (l *losing) holds(run job.Run) {
-	l.t.Helper()
 	ctx := l.t.Context()
 	got := l.get(run.Key)
 	require.Equal(l.t, job.Running, got.State)
@@ -93,7 +88,6 @@ func (l *losing) holds(run job.Run) {
 
 // ended checks that the job has ended, and that nothing else is left of it.
 func (l *losing) ended(key string) {
-	l.t.Helper()
 	ctx := l.t.Context()
 	j := l.get(key)
 	require.Equal(l.t, job.Done, j.State)
@@ -111,7 +105,7 @@ func (l *losing) ended(key string) {
 }
 
 // Redis is killed and comes back with older data. What this hub was told is restored from its own
-// copies.
+// copies. Failovers of the simulated fleet lose whatever else there is.
 func TestRedisLosesItsLastWrites(t *testing.T) {
 	sideBySide(t, map[string]func(l *losing){
 		"an accept": func(l *losing) {
@@ -128,13 +122,6 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			require.NoError(l.t, err)
 			require.Equal(l.t, []int{2, 2}, []int{n, waiting})
 			require.Equal(l.t, l.j.Key, must(l.Find(l.t.Context(), "tenant", "id")).Key)
-		},
-		"a claim": func(l *losing) {
-			l.accept()
-			rewind := l.server.Save()
-			run := l.run()
-			l.rewound(rewind)
-			l.holds(run)
 		},
 		"a claim, found by the renewal": func(l *losing) {
 			l.accept()
@@ -160,14 +147,6 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			l.rewound(rewind)
 			l.holds(run)
 		},
-		"a claim of another hub's job": func(l *losing) {
-			accepted := must(l.other.Enqueue(l.t.Context(), l.s))
-			l.j = accepted.Job
-			rewind := l.server.Save()
-			run := l.run()
-			l.rewound(rewind)
-			l.holds(run)
-		},
 		"a run that was taken over": func(l *losing) {
 			rewind := l.server.Save()
 			accepted := must(l.other.Enqueue(l.t.Context(), l.s))
@@ -177,34 +156,6 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			must(l.RenewAndRecover(l.t.Context(), "hub/1", []job.Run{orphan.Run}))
 			l.rewound(rewind)
 			l.holds(orphan.Run)
-		},
-		"a run that was taken over a moment ago": func(l *losing) {
-			accepted := must(l.other.Enqueue(l.t.Context(), l.s))
-			l.j = accepted.Job
-			run := l.other.claim(l.j, "gpu").Run
-			require.NoError(l.t, l.other.Started(l.t.Context(), run))
-			rewind := l.server.Save()
-			orphan := must(l.Adopt(l.t.Context(), run, "hub/1"))
-			l.rewound(rewind)
-			l.holds(orphan.Run)
-		},
-		"a start": func(l *losing) {
-			l.accept()
-			run := l.claim(l.j, "gpu").Run
-			rewind := l.server.Save()
-			require.NoError(l.t, l.Started(l.t.Context(), run))
-			l.rewound(rewind)
-			l.holds(run)
-		},
-		"an attempt": func(l *losing) { // given back, and claimed again
-			l.accept()
-			run := l.claim(l.j, "gpu").Run
-			rewind := l.server.Save()
-			must(l.Requeue(l.t.Context(), run, queue.RequeueOptions{Reason: "excused", Excused: true}))
-			l.lost = []string{"excused"}
-			run = l.run()
-			l.rewound(rewind)
-			l.holds(run)
 		},
 		"an end": func(l *losing) {
 			l.accept()
@@ -237,13 +188,6 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 			require.NoError(l.t, l.other.Finish(l.t.Context(), orphan.Run, done(`{"x":2}`)), "the end of an ended job")
 			l.ended(run.Key)
 		},
-		"a whole job": func(l *losing) {
-			rewind := l.server.Save()
-			l.accept()
-			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
-			l.rewound(rewind)
-			l.ended(l.j.Key)
-		},
 		"a job that its client has cancelled": func(l *losing) {
 			rewind := l.server.Save()
 			l.accept()
@@ -261,7 +205,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 		},
 	}, func(t *testing.T, test func(l *losing)) {
 		server := redistest.Start(t)
-		sealer := vault(t, "s")
+		sealer := vault("s")
 		hub := func() *bench { return on(t, redistest.Open(t, server.URL()), queue.Options{Sealer: sealer}) }
 		l := &losing{bench: hub(), other: hub(), server: server, s: full("id")}
 		require.NoError(t, l.Heal(t.Context()))
@@ -320,7 +264,7 @@ func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 		},
 	}, func(t *testing.T, test func(l *losing)) {
 		redistest.Each(t, func(t *testing.T, db *redis.DB) {
-			o := queue.Options{Sealer: vault(t, "s"), Tombstone: time.Millisecond}
+			o := queue.Options{Sealer: vault("s"), Tombstone: time.Millisecond}
 			l := &losing{bench: on(t, db, o), other: on(t, db, o), s: full("id")}
 			l.KeepCopies()
 			l.accept()
@@ -331,7 +275,7 @@ func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
 
 // The scripts that restore work the same on both kinds of Redis.
 func TestAllIsPutBack(t *testing.T) {
-	each(t, queue.Options{Sealer: vault(t, "s")}, func(t *testing.T, b *bench) {
+	each(t, queue.Options{Sealer: vault("s")}, func(t *testing.T, b *bench) {
 		b.KeepCopies()
 		var runs []job.Run
 		for _, id := range []string{"waits", "runs", "ended"} {

@@ -20,7 +20,6 @@ import (
 
 // expire ends a run's lease, as if its holder had been silent too long.
 func (b *bench) expire(run job.Run) {
-	b.t.Helper()
 	script := redis.NewScript("expire", redis.Write, `write('ZADD', key('q', 'leases'), '1', ARGV[1]) return {'ok'}`)
 	must(b.db.Run(b.t.Context(), script, run.Key))
 }
@@ -169,7 +168,6 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, queue.Event{Kind: queue.Resync}, <-events)
 		j := b.enqueue("a", func(s *queue.Submission) { s.Shape = "a shape" })
 		expect := func(kind queue.Kind, state job.State) queue.Event {
-			t.Helper()
 			e := <-events
 			require.Equal(t, kind, e.Kind)
 			require.Equal(t, state, e.State)
@@ -196,7 +194,6 @@ func TestEvents(t *testing.T) {
 // hubs lets several hubs work through jobs at once, on fewer instances than they want. Now and then
 // a run is lost, or a holder falls silent for good and another takes over its run.
 func hubs(t *testing.T, db *redis.DB) {
-	t.Helper()
 	const n = 120
 	b := on(t, db, queue.Options{Lease: time.Hour, MaxAttempts: 1000})
 	keys := map[string]bool{}
@@ -232,7 +229,6 @@ func hubs(t *testing.T, db *redis.DB) {
 
 // work does one job, or other pending work, and returns how many jobs are left.
 func work(t *testing.T, b *bench, hub string, busy *[4]atomic.Int64) (left int, err error) {
-	t.Helper()
 	ctx := t.Context()
 	left, _, _, err = b.CountAll(ctx)
 	if left == 0 || err != nil {

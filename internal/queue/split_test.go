@@ -24,7 +24,6 @@ func parts() (list []queue.Part, keys []string) {
 
 // divided is a job that runs and was split, with the keys of its two other parts.
 func (b *bench) divided(id string) (j job.Job, list []queue.Part, keys []string) {
-	b.t.Helper()
 	j = b.claim(b.enqueue(id), id)
 	list, keys = parts()
 	_, _, err := b.Beat(b.t.Context(), "hub/1", time.Minute)

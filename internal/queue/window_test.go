@@ -23,7 +23,7 @@ import (
 func TestWindowOfManyMixedClasses(t *testing.T) {
 	eachOf(t, queue.Options{}, orders, func(t *testing.T, b *bench, fifo bool) {
 		b.SetLimits(queue.Limits{FIFO: fifo})
-		random := rand.New(rand.NewPCG(uint64(envInt(t, "COMFYHUB_SEED", 1)), 2))
+		random := rand.New(rand.NewPCG(uint64(envInt("COMFYHUB_SEED", 1)), 2))
 		const classes = 30
 		tenants := []string{"a", "b", "c"}
 		for n := range 250 {
@@ -70,7 +70,6 @@ func TestWindowOfManyMixedClasses(t *testing.T) {
 // compareLanes checks that a part of the wanted jobs, which are given in rank order, has those of
 // each tenant and band in this order and without gaps.
 func compareLanes(t *testing.T, due, got []job.Job, skip, n int, fifo bool) {
-	t.Helper()
 	require.Len(t, got, max(min(len(due)-skip, n), 0))
 	lane := func(j job.Job) string { return j.Tenant + j.Band().Mark() }
 	if fifo {
@@ -96,7 +95,6 @@ func compareLanes(t *testing.T, due, got []job.Job, skip, n int, fifo bool) {
 
 // calls returns how often a Redis has executed certain commands, or any if none is named.
 func calls(t *testing.T, db *redis.DB, commands ...string) (calls int) {
-	t.Helper()
 	text := must(db.Client().Info(t.Context(), "commandstats").Result())
 	for line := range strings.Lines(text) {
 		name, stat, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")

@@ -37,14 +37,12 @@ func TestTimeDoesNotGoBack(t *testing.T) {
 	server := miniredis.RunT(t)
 	db := redistest.Open(t, "redis://"+server.Addr())
 	run := func(s *redis.Script) time.Duration {
-		t.Helper()
 		reply := must(db.Run(t.Context(), s))
 		ms := must(strconv.ParseInt(reply[0], 10, 64))
 		return time.Duration(ms) * time.Millisecond
 	}
 	begin := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	since := func(s *redis.Script, clock time.Duration) time.Duration {
-		t.Helper()
 		server.SetTime(begin.Add(clock))
 		read, wrote := run(lookScript), run(s)
 		require.Equal(t, wrote, read)
@@ -116,13 +114,11 @@ func TestAgo(t *testing.T) {
 	server := miniredis.RunT(t)
 	db := redistest.Open(t, "redis://"+server.Addr())
 	look := func(ahead time.Duration) {
-		t.Helper()
 		server.SetTime(time.Now().Add(ahead))
 		must(db.Run(t.Context(), tickScript))
 		must(db.Now(t.Context()))
 	}
 	ago := func(age, want time.Duration) {
-		t.Helper()
 		require.WithinDuration(t, time.Now().Add(-want), db.Clock().Ago(age), 5*time.Second)
 	}
 	ago(time.Hour, time.Hour)

@@ -189,7 +189,6 @@ func (c *cloud) scaling(db *redis.DB, hub string, class Class) (s *Scaler, stop 
 
 // eventually waits until something is so.
 func eventually(t *testing.T, within time.Duration, what string, is func() bool) {
-	t.Helper()
 	for end := time.Now().Add(within); !is(); {
 		require.True(t, time.Now().Before(end), what)
 		<-time.After(time.Second)

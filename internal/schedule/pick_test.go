@@ -101,7 +101,6 @@ func TestPick(t *testing.T) {
 
 // each runs a test for each of the cases.
 func each[C any](t *testing.T, cases map[string]C, test func(*testing.T, C)) {
-	t.Helper()
 	t.Parallel()
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

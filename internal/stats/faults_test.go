@@ -15,10 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
 
-func list(t *testing.T, f *Faults) []Fault {
-	t.Helper()
-	return must(f.List(t.Context()))
-}
+func list(t *testing.T, f *Faults) []Fault { return must(f.List(t.Context())) }
 
 // Faults of all hubs are in one list, the newest first, as they were noted.
 func TestFaultsOfAllHubs(t *testing.T) {

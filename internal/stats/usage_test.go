@@ -16,7 +16,6 @@ import (
 var billScript = redis.NewScript("usage/test", redis.Write, BillLua, `bill(ARGV[1], ARGV[2], tonumber(ARGV[3])) return {'ok'}`)
 
 func bill(t *testing.T, db *redis.DB, tenant, kind string, amount int64) {
-	t.Helper()
 	must(db.Run(t.Context(), billScript, tenant, kind, amount))
 }
 
@@ -109,7 +108,6 @@ func TestDaysThatAreNone(t *testing.T) {
 // spentOn returns how often a Redis server has run a command, and how long all of these took,
 // in microseconds.
 func spentOn(tb testing.TB, db *redis.DB, command string) (calls, usec float64) {
-	tb.Helper()
 	info := must(db.Client().Info(tb.Context(), "commandstats").Result())
 	found := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+),usec=(\d+)`).FindStringSubmatch(info)
 	if found == nil {

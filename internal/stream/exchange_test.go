@@ -258,7 +258,6 @@ func (c *fakeTransport) sever(cut bool) {
 
 // twoHubs runs a test with two hubs under a fake clock.
 func twoHubs(t *testing.T, o Options, test func(t *testing.T, x *exchange, a, b *rig)) {
-	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		x := newExchange()
@@ -270,7 +269,6 @@ func twoHubs(t *testing.T, o Options, test func(t *testing.T, x *exchange, a, b 
 
 // rig adds a hub to an exchange.
 func (x *exchange) rig(t *testing.T, name string, o Options) *rig {
-	t.Helper()
 	pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 	o.Transport = x.join(name)
 	r := newRig(t, o, pipe)
@@ -280,7 +278,6 @@ func (x *exchange) rig(t *testing.T, name string, o Options) *rig {
 
 // nothingKept checks that hubs have forgotten all clients.
 func nothingKept(t *testing.T, hubs ...*rig) {
-	t.Helper()
 	synctest.Wait()
 	for _, r := range hubs {
 		for k, c := range r.streams.clients {

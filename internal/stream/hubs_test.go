@@ -276,7 +276,6 @@ func TestOwnEndIsToldOnceByTheOnlyHub(t *testing.T) {
 }
 
 func ownEndsOnce(t *testing.T, r *rig) {
-	t.Helper()
 	k := Key{Client: "me"}
 	p := r.open("/ws?clientId=me")
 	p.settled()

@@ -160,7 +160,6 @@ func TestMessageBehindTheHandshake(t *testing.T) {
 
 // requireText reads a connection until the text arrives.
 func requireText(t *testing.T, conn net.Conn, text string) {
-	t.Helper()
 	answers := bufio.NewReader(conn)
 	response := must(http.ReadResponse(answers, nil))
 	require.NoError(t, response.Body.Close())

@@ -13,7 +13,6 @@ import (
 
 // keepers returns streams whose tenants, except "", leave room for others.
 func keepers(t *testing.T) *Streams {
-	t.Helper()
 	s := New(Options{SpillDir: t.TempDir(), Shares: func(tenant string) bool { return tenant != "" }})
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	return s

@@ -56,9 +56,7 @@ func words(parts ...any) (all []string) {
 	return all
 }
 
-func testLine() *line {
-	return &line{limits: lineLimits{hold: 1 << 20, spill: 1 << 20}}
-}
+func testLine() *line { return &line{limits: lineLimits{hold: 1 << 20, spill: 1 << 20}} }
 
 // openLine is a line with a socket.
 func openLine() (*line, *recorder) {

@@ -12,8 +12,7 @@ import (
 
 // toldTo shows a prompt with one picture to a client that reads by hand, as
 // synchronous programs do: it reads up to the end, but not the ping that follows.
-func toldTo(t *testing.T, r *rig, prompt string) *peer {
-	t.Helper()
+func toldTo(r *rig, prompt string) *peer {
 	p := r.dial("/ws?clientId=me", nil)
 	run := r.run("me", prompt)
 	run.Send(other(executed(prompt)))
@@ -25,7 +24,6 @@ func toldTo(t *testing.T, r *rig, prompt string) *peer {
 
 // readTo reads up to a message, and answers pings meanwhile.
 func (p *peer) readTo(last string) {
-	p.t.Helper()
 	for word := ""; word != last; {
 		_, data, err := p.conn.Read(p.t.Context())
 		require.NoError(p.t, err)
@@ -120,7 +118,7 @@ func TestReceipts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, r *rig) {
-				p := toldTo(t, r, "a")
+				p := toldTo(r, "a")
 				synctest.Wait()
 				c.after(t, r, p)
 				synctest.Wait()
@@ -183,7 +181,7 @@ func TestReceiptsOfNothing(t *testing.T) {
 // A client whose last socket was cut opens the next one before it posts.
 func TestSocketBeforeThePost(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := toldTo(t, r, "a")
+		p := toldTo(r, "a")
 		_ = p.conn.CloseNow()
 		synctest.Wait()
 		p = r.open("/ws?clientId=me")
@@ -201,7 +199,7 @@ func TestSocketBeforeThePost(t *testing.T) {
 // their order is random.
 func TestTwoSocketsOfOneClient(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		old := toldTo(t, r, "a")
+		old := toldTo(r, "a")
 		p := r.open("/ws?clientId=me")
 		require.Equal(t, nothing, p.settled())
 		_ = old.conn.Close(websocket.StatusNormalClosure, "")
@@ -214,7 +212,7 @@ func TestTwoSocketsOfOneClient(t *testing.T) {
 // A prompt that is waiting for its receipt comes before a running one, whose start is not lost.
 func TestToldAgainBeforeWhatRuns(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		_ = toldTo(t, r, "a").conn.CloseNow()
+		_ = toldTo(r, "a").conn.CloseNow()
 		synctest.Wait()
 		p := r.open("/ws?clientId=me")
 		b := r.run("me", "b")
@@ -228,7 +226,7 @@ func TestToldAgainBeforeWhatRuns(t *testing.T) {
 // A client with other prompts in progress posts without having read anything.
 func TestParallelClientPosts(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := toldTo(t, r, "a")
+		p := toldTo(r, "a")
 		b := r.run("me", "b")
 		_ = p.conn.CloseNow()
 		synctest.Wait()
@@ -278,7 +276,7 @@ func TestReceiptsAtOtherHubs(t *testing.T) {
 // then posts.
 func TestPostAfterTheSocketMoved(t *testing.T) {
 	twoHubs(t, Options{}, func(t *testing.T, _ *exchange, a, b *rig) {
-		p := toldTo(t, a, "a")
+		p := toldTo(a, "a")
 		_ = p.conn.CloseNow()
 		synctest.Wait()
 		p = b.open("/ws?clientId=me")
@@ -321,13 +319,13 @@ func TestPostWhileAnEndIsSentAgain(t *testing.T) {
 // after the hub had forgotten it.
 func TestPongOfAForgottenStream(t *testing.T) {
 	bubble(t, Options{ReplayWindow: time.Minute}, func(t *testing.T, r *rig) {
-		p := toldTo(t, r, "a")
+		p := toldTo(r, "a")
 		synctest.Wait()
 		mark, probe := r.numbers("me")
 		_ = p.conn.CloseNow()
 		time.Sleep(2 * time.Minute)
 
-		p = toldTo(t, r, "b")
+		p = toldTo(r, "b")
 		synctest.Wait()
 		r.unread("me")
 		r.streams.received(Key{Client: "me"}, mark, probe)

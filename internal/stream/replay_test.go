@@ -302,7 +302,6 @@ func (c *brokenPipe) Write(p []byte) (int, error) {
 
 // awaitTold waits until an end that the client has not confirmed was written to its socket.
 func (r *rig) awaitTold(k Key) {
-	r.t.Helper()
 	require.Eventually(r.t, func() (told bool) {
 		r.streams.change(k, false, func(c *client) {
 			c.noteWritten()

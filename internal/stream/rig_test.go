@@ -44,7 +44,6 @@ type rig struct {
 
 // bubble runs a test under a fake clock with a rig in memory.
 func bubble(t *testing.T, o Options, test func(t *testing.T, r *rig)) {
-	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
@@ -56,7 +55,6 @@ func bubble(t *testing.T, o Options, test func(t *testing.T, r *rig)) {
 
 // loopback makes a rig on real TCP.
 func loopback(t *testing.T, o Options) *rig {
-	t.Helper()
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))
 	r := newRig(t, o, listener)
 	r.dialer = (&net.Dialer{}).DialContext
@@ -64,7 +62,6 @@ func loopback(t *testing.T, o Options) *rig {
 }
 
 func newRig(t *testing.T, o Options, listener net.Listener) *rig {
-	t.Helper()
 	r := &rig{t: t, addr: listener.Addr().String(), counts: map[string]int{}}
 	if o.SpillDir == "" {
 		o.SpillDir = t.TempDir()
@@ -154,7 +151,6 @@ func (r *rig) delivered() []string {
 
 // request opens a socket at a path and returns the raw answer.
 func (r *rig) request(path string, o *websocket.DialOptions) (*websocket.Conn, *http.Response, error) {
-	r.t.Helper()
 	if o == nil {
 		o = &websocket.DialOptions{}
 	}
@@ -167,7 +163,6 @@ func (r *rig) request(path string, o *websocket.DialOptions) (*websocket.Conn, *
 
 // dial opens a socket that does not read yet.
 func (r *rig) dial(path string, o *websocket.DialOptions) *peer {
-	r.t.Helper()
 	conn, _, err := r.request(path, o)
 	require.NoError(r.t, err)
 	conn.SetReadLimit(-1)
@@ -181,7 +176,6 @@ func (r *rig) dial(path string, o *websocket.DialOptions) *peer {
 
 // open opens a socket that reads all the time.
 func (r *rig) open(path string) *peer {
-	r.t.Helper()
 	p := r.dial(path, nil)
 	p.read()
 	return p
@@ -263,12 +257,10 @@ func (p *peer) settled() []string {
 }
 
 func (p *peer) say(kind websocket.MessageType, text string) {
-	p.t.Helper()
 	require.NoError(p.t, p.conn.Write(context.Background(), kind, []byte(text)))
 }
 
 func (p *peer) announce() {
-	p.t.Helper()
 	p.say(websocket.MessageText, `{"type":"feature_flags","data":{"supports_preview_metadata":true}}`)
 }
 
@@ -282,7 +274,6 @@ func (p *peer) closeCode() websocket.StatusCode {
 
 // leave closes the socket in order.
 func (p *peer) leave() {
-	p.t.Helper()
 	_ = p.conn.Close(websocket.StatusNormalClosure, "")
 	p.reading.Wait()
 }
@@ -326,7 +317,6 @@ const tick = time.Millisecond
 
 // seedOf returns the seed of a model: the same one each time, or COMFYHUB_SEED.
 func seedOf(t *testing.T) uint64 {
-	t.Helper()
 	text := os.Getenv("COMFYHUB_SEED")
 	if text == "" {
 		return 1
@@ -344,7 +334,6 @@ func must[T any](v T, err error) T {
 
 // sideBySide runs a test for each case.
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
-	t.Helper()
 	t.Parallel()
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -30,7 +30,6 @@ type traceStep struct {
 // traceRuns returns the runs that one client of a recording was sent, each from
 // execution_start to executing null. Images are cut to what is recorded.
 func traceRuns(t *testing.T, name, client string) (runs [][]Message) {
-	t.Helper()
 	data := must(os.ReadFile(filepath.Join("testdata", name)))
 	var trace struct{ Steps []traceStep }
 	require.NoError(t, json.Unmarshal(data, &trace))
@@ -39,7 +38,7 @@ func traceRuns(t *testing.T, name, client string) (runs [][]Message) {
 		if s.Client != client || s.Kind != "ws_text" && s.Kind != "ws_binary" {
 			continue
 		}
-		m := s.message(t)
+		m := s.message()
 		if strings.Contains(s.Text, `"execution_start"`) {
 			run = nil
 		}
@@ -51,8 +50,7 @@ func traceRuns(t *testing.T, name, client string) (runs [][]Message) {
 	return runs
 }
 
-func (s traceStep) message(t *testing.T) Message {
-	t.Helper()
+func (s traceStep) message() Message {
 	if s.Kind == "ws_binary" {
 		head := must(hex.DecodeString(s.HeadHex))
 		if s.Decoded.Event == eventImageMetadata {
@@ -155,7 +153,6 @@ func TestRecordedRuns(t *testing.T) {
 
 // promptOf returns the prompt_id of a recorded run.
 func promptOf(t *testing.T, msgs []Message) string {
-	t.Helper()
 	var m struct {
 		Data struct {
 			PromptID string `json:"prompt_id"`

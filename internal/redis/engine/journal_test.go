@@ -31,7 +31,6 @@ const push = `
 	return {'ok'}`
 
 func list(t *testing.T, db *bench) []string {
-	t.Helper()
 	values := must(db.client.LRange(t.Context(), "list", 0, -1).Result())
 	last, err := db.client.Get(t.Context(), "last").Result()
 	if len(values) == 0 {
@@ -43,15 +42,11 @@ func list(t *testing.T, db *bench) []string {
 	return values
 }
 
-func run(t *testing.T, db *bench, script string, args ...any) {
-	t.Helper()
-	must(db.run(script, args...))
-}
+func run(t *testing.T, db *bench, script string, args ...any) { must(db.run(script, args...)) }
 
 // copyFolder opens a copy of a data folder, as it would be found after a
 // crash, with the journal changed.
 func openCopy(t *testing.T, journal []byte) *bench {
-	t.Helper()
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, aof), journal, 0o600))
 	return open(t, dir)
@@ -77,7 +72,6 @@ var fill = `
 
 // contents gives all keys of a server with their values.
 func contents(t *testing.T, c goredis.UniversalClient, prefix string) map[string]any {
-	t.Helper()
 	ctx := t.Context()
 	keys := must(c.Keys(ctx, prefix+"*").Result())
 	all := map[string]any{}

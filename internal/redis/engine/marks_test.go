@@ -20,7 +20,6 @@ import (
 // written makes a journal of four synced scripts, and gives it with the sizes that it had
 // after each.
 func written(t *testing.T) (data []byte, ends []int) {
-	t.Helper()
 	dir := t.TempDir()
 	db := open(t, dir)
 	for i := range 4 {
@@ -181,7 +180,6 @@ type bench struct {
 
 // open starts an engine in a folder; "" keeps nothing. It ends with the test.
 func open(t testing.TB, dir string) *bench {
-	t.Helper()
 	e := must(engine.Open(engine.Options{Dir: dir}))
 	b := &bench{Engine: e, client: goredis.NewClient(&goredis.Options{Dialer: e.Dial, Protocol: 2, DisableIdentity: true, MaxRetries: -1})}
 	t.Cleanup(func() {

@@ -31,7 +31,6 @@ func TestLargeValues(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, dir)
 	check := func(db *bench) {
-		t.Helper()
 		for n := range 20 {
 			want := large(n)
 			got := must(db.client.Get(t.Context(), fmt.Sprint("large:", n)).Result())
@@ -109,7 +108,6 @@ func TestRewriteBesideWrites(t *testing.T) {
 		maps.Copy(want, part)
 	}
 	check := func(db *bench) {
-		t.Helper()
 		members := must(db.client.ZRangeWithScores(t.Context(), "z", 0, -1).Result())
 		require.Len(t, members, len(want))
 		for _, m := range members {
