@@ -110,18 +110,6 @@ func TestFlags(t *testing.T) {
 	})
 }
 
-func TestFlagsOnTheWire(t *testing.T) {
-	bubble(t, Options{}, func(t *testing.T, r *rig) {
-		p := r.open("/ws?clientId=me")
-		p.say(websocket.MessageBinary, `{"type":"binary does not count"}`)
-		p.say(websocket.MessageText, "not json")
-		p.announce()
-		p.announce()
-		require.Equal(t, words(hello(0, "me"),
-			`{"type": "feature_flags", "data": {"supports_preview_metadata": true, "max_upload_size": 104857600}}`), p.settled())
-	})
-}
-
 func FuzzFlags(f *testing.F) {
 	f.Add([]byte(announcement))
 	f.Add([]byte(`{"type":"feature_flags","data":{"supports_preview_metadata":NaN}}`))
