@@ -221,15 +221,14 @@ func TestKeptGPUs(t *testing.T) {
 }
 
 func TestGPUName(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		said := map[string]string{"said": "left"}
-		of := func(agent, device string) string {
-			return instance.GPUName(said, fleet.Instance{Agent: agent, Report: fleet.InstanceReport{Device: device}})
-		}
-		require.Equal(t, "/left", instance.GPUName(said, fleet.Instance{Name: "said"}))
-		require.Empty(t, of("box", ""))
-		require.Equal(t, of("box", "0"), of("box", "0"))
-		require.NotEqual(t, of("box", "0"), of("thief", "0"), "a machine names its own GPUs alone")
-		require.Equal(t, of("box", "GPU-1"), of("sidecar", "GPU-1"))
-	})
+	t.Parallel()
+	said := map[string]string{"said": "left"}
+	of := func(agent, device string) string {
+		return instance.GPUName(said, fleet.Instance{Agent: agent, Report: fleet.InstanceReport{Device: device}})
+	}
+	require.Equal(t, "/left", instance.GPUName(said, fleet.Instance{Name: "said"}))
+	require.Empty(t, of("box", ""))
+	require.Equal(t, of("box", "0"), of("box", "0"))
+	require.NotEqual(t, of("box", "0"), of("thief", "0"), "a machine names its own GPUs alone")
+	require.Equal(t, of("box", "GPU-1"), of("sidecar", "GPU-1"))
 }

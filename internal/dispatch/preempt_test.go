@@ -142,22 +142,21 @@ func TestPreemptWithNext(t *testing.T) {
 }
 
 func TestYoung(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		learned := schedule.Estimate{Source: schedule.Learned, Ran: 10 * time.Minute}
-		for _, c := range []struct {
-			ran  time.Duration
-			e    schedule.Estimate
-			want bool
-		}{
-			{time.Minute - time.Second, schedule.Estimate{}, true},
-			{time.Minute, schedule.Estimate{}, false},
-			{5*time.Minute - time.Second, learned, true},
-			{5 * time.Minute, learned, false},
-			{0, schedule.Estimate{Source: schedule.Learned}, false},
-		} {
-			require.Equal(t, c.want, young(c.ran, c.e), "%v of %v", c.ran, c.e.Ran)
-		}
-	})
+	t.Parallel()
+	learned := schedule.Estimate{Source: schedule.Learned, Ran: 10 * time.Minute}
+	for _, c := range []struct {
+		ran  time.Duration
+		e    schedule.Estimate
+		want bool
+	}{
+		{time.Minute - time.Second, schedule.Estimate{}, true},
+		{time.Minute, schedule.Estimate{}, false},
+		{5*time.Minute - time.Second, learned, true},
+		{5 * time.Minute, learned, false},
+		{0, schedule.Estimate{Source: schedule.Learned}, false},
+	} {
+		require.Equal(t, c.want, young(c.ran, c.e), "%v of %v", c.ran, c.e.Ran)
+	}
 }
 
 // evicted drains an instance and takes back what it is running until the jobs are waiting or

@@ -60,47 +60,45 @@ func TestJudge(t *testing.T) {
 // Which results went only over the socket is read from what was asked for, or else from the
 // instance's record.
 func TestResultsOfTheSocketOnly(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		graph := []byte(`{"1": {"class_type": "ETN_SendImageWebSocket"}, "2": {"class_type": "SaveImage"}, "3": {"class_type": "SaveImageWebsocket"}}`)
-		for _, c := range []struct {
-			name          string
-			body          job.Body
-			cached        []string
-			entry         comfyui.Entry
-			only, notSent string
-		}{
-			{"none", job.Body{Prompt: graph, Outputs: []string{"2"}}, []string{"2"}, comfyui.Entry{}, "", ""},
-			{"ComfyUI's own node", job.Body{Prompt: graph, Outputs: []string{"2", "3"}}, []string{"2"}, comfyui.Entry{}, "3", ""},
-			{"the node of Krita's plugin, cached", job.Body{Prompt: graph, Outputs: []string{"3", "1"}}, []string{"1"}, comfyui.Entry{}, "3", "1"},
-			{"the body cannot be read", job.Body{}, nil, comfyui.Entry{Graph: graph, Wanted: []string{"1"}}, "1", ""},
-			{"accepted by a hub that knew no classes", job.Body{Prompt: graph}, []string{"3"}, comfyui.Entry{}, "1", "3"},
-		} {
-			r := &run{screen: screen{cached: c.cached}, mail: newMailbox()}
-			preparation{r}.takeBody(c.body)
-			only, notSent := collecting{r}.onlyBySocket(c.entry)
-			require.Equal(t, []string{c.only, c.notSent}, []string{only, notSent}, c.name)
-		}
-	})
+	t.Parallel()
+	graph := []byte(`{"1": {"class_type": "ETN_SendImageWebSocket"}, "2": {"class_type": "SaveImage"}, "3": {"class_type": "SaveImageWebsocket"}}`)
+	for _, c := range []struct {
+		name          string
+		body          job.Body
+		cached        []string
+		entry         comfyui.Entry
+		only, notSent string
+	}{
+		{"none", job.Body{Prompt: graph, Outputs: []string{"2"}}, []string{"2"}, comfyui.Entry{}, "", ""},
+		{"ComfyUI's own node", job.Body{Prompt: graph, Outputs: []string{"2", "3"}}, []string{"2"}, comfyui.Entry{}, "3", ""},
+		{"the node of Krita's plugin, cached", job.Body{Prompt: graph, Outputs: []string{"3", "1"}}, []string{"1"}, comfyui.Entry{}, "3", "1"},
+		{"the body cannot be read", job.Body{}, nil, comfyui.Entry{Graph: graph, Wanted: []string{"1"}}, "1", ""},
+		{"accepted by a hub that knew no classes", job.Body{Prompt: graph}, []string{"3"}, comfyui.Entry{}, "1", "3"},
+	} {
+		r := &run{screen: screen{cached: c.cached}, mail: newMailbox()}
+		preparation{r}.takeBody(c.body)
+		only, notSent := collecting{r}.onlyBySocket(c.entry)
+		require.Equal(t, []string{c.only, c.notSent}, []string{only, notSent}, c.name)
+	}
 }
 
 // Outputs that could not be named are owed whatever the end is. Outputs whose messages were missed
 // are owed only if the run ended well.
 func TestOwesOutputs(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		for _, c := range []struct {
-			missed missed
-			end    job.State
-			want   bool
-		}{
-			{missed{}, job.Done, false},
-			{missed{messages: true}, job.Done, true},
-			{missed{messages: true}, job.Failed, false},
-			{missed{outputs: true}, job.Done, true},
-			{missed{outputs: true}, job.Cancelled, true},
-		} {
-			require.Equal(t, c.want, state{missed: c.missed}.owesOutputs(c.end), "%+v %s", c.missed, c.end)
-		}
-	})
+	t.Parallel()
+	for _, c := range []struct {
+		missed missed
+		end    job.State
+		want   bool
+	}{
+		{missed{}, job.Done, false},
+		{missed{messages: true}, job.Done, true},
+		{missed{messages: true}, job.Failed, false},
+		{missed{outputs: true}, job.Done, true},
+		{missed{outputs: true}, job.Cancelled, true},
+	} {
+		require.Equal(t, c.want, state{missed: c.missed}.owesOutputs(c.end), "%+v %s", c.missed, c.end)
+	}
 }
 
 // How long a run may be silent depends on how long such runs took, once enough is known about them.
@@ -207,43 +205,41 @@ func needing(nodes ...string) []byte { return catalog.Requirements{Classes: node
 
 // Remembered answers are what an instance would say, even after its abilities have changed.
 func TestJudgements(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		classes := map[string][]byte{
-			"common": needing("Common"), "video": needing("Common", "Video"), "none": needing("Nowhere"), "newer": []byte("{"),
-		}
-		plain, video := described(), described("Video")
-		var js judgements
-		for range 2 {
-			idle := []schedule.Idle{{Name: "a"}, {Name: "b"}, {Name: "c"}}
-			wanted := js.able(idle, []*catalog.Info{plain, video, described()}, classes)
-			require.ElementsMatch(t, []string{"none", "newer"}, wanted.But)
-			require.Equal(t, map[string]bool{"common": true}, idle[0].Classes)
-			require.Equal(t, map[string]bool{"common": true, "video": true}, idle[1].Classes)
-			require.Equal(t, map[string]bool{"common": true}, idle[2].Classes)
-			require.Equal(t, 6, js.count, "once for each pair")
-		}
-		idle := []schedule.Idle{{Name: "a"}}
-		require.ElementsMatch(t, []string{"video", "none", "newer"}, js.able(idle, []*catalog.Info{plain}, classes).But)
-		require.ElementsMatch(t, []string{"video", "newer"}, js.able(idle, []*catalog.Info{described("Nowhere")}, classes).But)
+	t.Parallel()
+	classes := map[string][]byte{
+		"common": needing("Common"), "video": needing("Common", "Video"), "none": needing("Nowhere"), "newer": []byte("{"),
+	}
+	plain, video := described(), described("Video")
+	var js judgements
+	for range 2 {
+		idle := []schedule.Idle{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+		wanted := js.able(idle, []*catalog.Info{plain, video, described()}, classes)
+		require.ElementsMatch(t, []string{"none", "newer"}, wanted.But)
+		require.Equal(t, map[string]bool{"common": true}, idle[0].Classes)
+		require.Equal(t, map[string]bool{"common": true, "video": true}, idle[1].Classes)
+		require.Equal(t, map[string]bool{"common": true}, idle[2].Classes)
+		require.Equal(t, 6, js.count, "once for each pair")
+	}
+	idle := []schedule.Idle{{Name: "a"}}
+	require.ElementsMatch(t, []string{"video", "none", "newer"}, js.able(idle, []*catalog.Info{plain}, classes).But)
+	require.ElementsMatch(t, []string{"video", "newer"}, js.able(idle, []*catalog.Info{described("Nowhere")}, classes).But)
 
-		left := js.none([]*catalog.Info{plain, nil, video}, classes)
-		require.Len(t, left, 2)
-		require.Contains(t, left, "none")
-		require.Contains(t, left, "newer")
-		require.Len(t, classes, 4)
-		require.Len(t, js.none(nil, classes), 4)
-	})
+	left := js.none([]*catalog.Info{plain, nil, video}, classes)
+	require.Len(t, left, 2)
+	require.Contains(t, left, "none")
+	require.Contains(t, left, "newer")
+	require.Len(t, classes, 4)
+	require.Len(t, js.none(nil, classes), 4)
 }
 
 func TestJudgementsAreBounded(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var js judgements
-		info := described()
-		for n := range maxJudgements + 10 {
-			js.keep(info.Profile(), fmt.Sprint(n), true)
-		}
-		require.Len(t, js.known[info.Profile()], 10)
-	})
+	t.Parallel()
+	var js judgements
+	info := described()
+	for n := range maxJudgements + 10 {
+		js.keep(info.Profile(), fmt.Sprint(n), true)
+	}
+	require.Len(t, js.known[info.Profile()], 10)
 }
 
 // BenchmarkAble judges a thousand classes for 500 idle instances of 20 profiles.

@@ -44,28 +44,27 @@ func TestIdlePanel(t *testing.T) {
 }
 
 func TestBackground(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		frame := func(kind, prompt string) comfyui.Frame {
-			data := sure(json.Marshal(map[string]any{"type": kind, "data": map[string]string{"prompt_id": prompt}}))
-			return comfyui.Frame{Data: data}
-		}
-		idle, busy := func() bool { return true }, func() bool { return false }
-		var b background
-		b.note(frame("monitor", ""), idle)
-		b.note(frame("trainer", ""), busy)
-		b.note(frame("finished", "p"), idle)
-		b.note(frame(comfyui.TypeProgress, ""), idle)
-		b.note(comfyui.Frame{Binary: true, Data: []byte("monitor")}, idle)
-		require.True(t, b.Has(comfyui.Message{Type: "monitor"}))
-		require.False(t, b.Has(comfyui.Message{Type: "monitor", PromptID: "p"}))
-		for _, kind := range []string{"trainer", "finished", comfyui.TypeProgress} {
-			require.False(t, b.Has(comfyui.Message{Type: kind}), kind)
-		}
-		for n := range 10 * maxBackground {
-			b.note(frame(strconv.Itoa(n), ""), idle)
-		}
-		require.Len(t, b.types, maxBackground)
-	})
+	t.Parallel()
+	frame := func(kind, prompt string) comfyui.Frame {
+		data := sure(json.Marshal(map[string]any{"type": kind, "data": map[string]string{"prompt_id": prompt}}))
+		return comfyui.Frame{Data: data}
+	}
+	idle, busy := func() bool { return true }, func() bool { return false }
+	var b background
+	b.note(frame("monitor", ""), idle)
+	b.note(frame("trainer", ""), busy)
+	b.note(frame("finished", "p"), idle)
+	b.note(frame(comfyui.TypeProgress, ""), idle)
+	b.note(comfyui.Frame{Binary: true, Data: []byte("monitor")}, idle)
+	require.True(t, b.Has(comfyui.Message{Type: "monitor"}))
+	require.False(t, b.Has(comfyui.Message{Type: "monitor", PromptID: "p"}))
+	for _, kind := range []string{"trainer", "finished", comfyui.TypeProgress} {
+		require.False(t, b.Has(comfyui.Message{Type: kind}), kind)
+	}
+	for n := range 10 * maxBackground {
+		b.note(frame(strconv.Itoa(n), ""), idle)
+	}
+	require.Len(t, b.types, maxBackground)
 }
 
 func said(text string) comfyui.Frame {
@@ -115,19 +114,18 @@ func TestOverheard(t *testing.T) {
 
 // TestCoreMessagesAreNotPassed: messages of runs come over the connection instead.
 func TestCoreMessagesAreNotPassed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		for _, kind := range []string{
-			"status", "execution_start", "execution_cached", "executing", "progress", "progress_state", "executed", "execution_success",
-			"execution_error", "execution_interrupted", "feature_flags", "logs",
-		} {
-			require.False(t, isCustom(comfyui.Frame{Data: []byte(`{"type": "` + kind + `", "data": {}}`)}), kind)
-		}
-		for event := range byte(7) {
-			require.Equal(t, event > 4, isCustom(comfyui.Frame{Binary: true, Data: []byte{0, 0, 0, event, 0, 0, 0, 1, 'x'}}), event)
-		}
-		require.True(t, isCustom(said("")))
-		for _, odd := range []string{"", "{", "[]", `{"data": {}}`} {
-			require.False(t, isCustom(comfyui.Frame{Data: []byte(odd)}))
-		}
-	})
+	t.Parallel()
+	for _, kind := range []string{
+		"status", "execution_start", "execution_cached", "executing", "progress", "progress_state", "executed", "execution_success",
+		"execution_error", "execution_interrupted", "feature_flags", "logs",
+	} {
+		require.False(t, isCustom(comfyui.Frame{Data: []byte(`{"type": "` + kind + `", "data": {}}`)}), kind)
+	}
+	for event := range byte(7) {
+		require.Equal(t, event > 4, isCustom(comfyui.Frame{Binary: true, Data: []byte{0, 0, 0, event, 0, 0, 0, 1, 'x'}}), event)
+	}
+	require.True(t, isCustom(said("")))
+	for _, odd := range []string{"", "{", "[]", `{"data": {}}`} {
+		require.False(t, isCustom(comfyui.Frame{Data: []byte(odd)}))
+	}
 }

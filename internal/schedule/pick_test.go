@@ -14,89 +14,37 @@ import (
 )
 
 func TestPick(t *testing.T) {
-	t.Parallel()
-	set := func(names ...string) map[string]bool {
-		out := map[string]bool{}
-		for _, n := range names {
-			out[n] = true
-		}
-		return out
+	of := func(key, class, client, tenant string) job.Job {
+		return job.Job{Key: key, Class: class, Requester: job.Requester{Client: client, Tenant: tenant}}
 	}
-	a := job.Job{Key: "a", Class: "plain", Requester: job.Requester{Client: "ann"}}
-	b := job.Job{Key: "b", Class: "plain", Requester: job.Requester{Client: "bob"}}
-	v := job.Job{Key: "v", Class: "video", Requester: job.Requester{Client: "vic"}}
-	ada := job.Job{Key: "ada", Class: "plain", Requester: job.Requester{Tenant: "ada"}}
-	cases := map[string]struct {
+	a, b, v, ada := of("a", "plain", "ann", ""), of("b", "plain", "bob", ""), of("v", "video", "vic", ""), of("ada", "plain", "", "ada")
+	plain := Idle{Name: "plain", Classes: map[string]bool{"plain": true}}
+	able := Idle{Name: "able", Classes: map[string]bool{"plain": true, "video": true}}
+	last := func(i Idle, client string) Idle { i.LastClient = client; return i }
+	own := func(i Idle, tenants ...string) Idle { i.Tenants = tenants; return i }
+	refused := plain
+	refused.Refused = map[string]bool{"a": true}
+	type row struct {
 		waiting []job.Job
 		idle    []Idle
-		want    map[string]string
-	}{
-		"nothing waits": {idle: []Idle{{Name: "one", Classes: set("plain")}}},
-		"nobody idle":   {waiting: []job.Job{a}},
-		"first come, first served": {
-			waiting: []job.Job{a, b}, idle: []Idle{{Name: "one", Classes: set("plain")}},
-			want: map[string]string{"a": "one"},
-		},
-		"a job that nobody can run holds up nobody": {
-			waiting: []job.Job{v, a}, idle: []Idle{{Name: "one", Classes: set("plain")}},
-			want: map[string]string{"a": "one"},
-		},
-		"the instance that ran this client last": {
-			waiting: []job.Job{b},
-			idle: []Idle{
-				{Name: "one", Classes: set("plain"), LastClient: "ann"},
-				{Name: "two", Classes: set("plain", "video"), LastClient: "bob"},
-			},
-			want: map[string]string{"b": "two"},
-		},
-		"never waits for the favourite": {
-			waiting: []job.Job{a, a}, idle: []Idle{
-				{Name: "one", Classes: set("plain"), LastClient: "ann"},
-				{Name: "two", Classes: set("plain")},
-			},
-			want: map[string]string{"a": "two"}, // the map keeps the second of the two
-		},
-		"an instance of others": {
-			waiting: []job.Job{a, ada}, idle: []Idle{{Name: "one", Classes: set("plain"), Tenants: []string{"ada", "ann"}}},
-			want: map[string]string{"ada": "one"},
-		},
-		"one's own instance first": {
-			waiting: []job.Job{ada, a}, idle: []Idle{
-				{Name: "all", Classes: set("plain")},
-				{Name: "own", Classes: set("plain", "video"), Tenants: []string{"ada"}},
-			},
-			want: map[string]string{"ada": "own", "a": "all"},
-		},
-		"the able machine is kept for those who need it": {
-			waiting: []job.Job{a, v},
-			idle: []Idle{
-				{Name: "able", Classes: set("plain", "video")},
-				{Name: "plain", Classes: set("plain")},
-			},
-			want: map[string]string{"a": "plain", "v": "able"},
-		},
-		"not again where it was refused": {
-			waiting: []job.Job{a},
-			idle:    []Idle{{Name: "one", Classes: set("plain"), Refused: set("a")}},
-		},
+		want    string
 	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := map[string]string{}
-			picked := Pick(c.waiting, c.idle, Warmth{})
-			pairs, passed := picked.Pairs, picked.Passed
-			require.Empty(t, passed)
-			for _, p := range pairs {
-				got[p.Job.Key] = p.Instance
-				require.NotEmpty(t, p.Why)
-			}
-			if c.want == nil {
-				c.want = map[string]string{}
-			}
-			require.Equal(t, c.want, got)
-		})
-	}
+	each(t, map[string]row{
+		"nothing waits":            {idle: []Idle{plain}},
+		"nobody idle":              {waiting: []job.Job{a}},
+		"first come, first served": {[]job.Job{a, b}, []Idle{plain}, "a:plain"},
+		"a job that nobody can run holds up nobody":      {[]job.Job{v, a}, []Idle{plain}, "a:plain"},
+		"the instance that ran this client last":         {[]job.Job{b}, []Idle{last(plain, "ann"), last(able, "bob")}, "b:able"},
+		"never waits for the favourite":                  {[]job.Job{a, a}, []Idle{last(plain, "ann"), able}, "a:plain a:able"},
+		"an instance of others":                          {[]job.Job{a, ada}, []Idle{own(plain, "ada", "ann")}, "ada:plain"},
+		"one's own instance first":                       {[]job.Job{ada, a}, []Idle{plain, own(able, "ada")}, "ada:able a:plain"},
+		"the able machine is kept for those who need it": {[]job.Job{a, v}, []Idle{able, plain}, "a:plain v:able"},
+		"not again where it was refused":                 {[]job.Job{a}, []Idle{refused}, ""},
+	}, func(t *testing.T, c row) {
+		picked := Pick(c.waiting, c.idle, Warmth{})
+		require.Empty(t, picked.Passed)
+		require.Equal(t, c.want, pairsOf(t, picked))
+	})
 }
 
 // each runs a test for each of the cases.
