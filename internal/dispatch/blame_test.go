@@ -247,7 +247,7 @@ func TestBadServer(t *testing.T) {
 				broken := b.instances[0]
 				spoil(broken)
 				failed := 0
-				for _, j := range b.many(brisk, 24) {
+				for _, j := range b.many(brisk, 16) {
 					if j.State == job.Failed {
 						failed++
 						require.Empty(t, j.Lost, "its error was told at once")
@@ -273,7 +273,7 @@ func TestBadServer(t *testing.T) {
 				// It works again: the next probe shows that, and it gets its share of the work.
 				broken.on("POST /prompt", nil)
 				broken.SetFault(sim.Faults{})
-				require.Len(t, b.many(strings.Replace(brisk, `"steps": 3`, `"steps": 4`, 1), 20), 20)
+				require.Len(t, b.many(strings.Replace(brisk, `"steps": 3`, `"steps": 4`, 1), 14), 14)
 				i, _ = b.fleet.Instance(broken.name)
 				require.False(t, i.Aside)
 				require.Contains(t, b.logged(), "instance works again")

@@ -46,7 +46,7 @@ func TestStorageIsAway(t *testing.T) {
 		b := newDispatching(t, 0)
 		input := b.withInput("the input of many")
 		var waiting []string
-		for range 40 {
+		for range 12 {
 			waiting = append(waiting, b.submit(picture, input))
 		}
 		require.NoError(t, os.Rename(b.storage, b.storage+".away"))

@@ -67,53 +67,27 @@ func TestImagesChangeSides(t *testing.T) {
 	require.True(t, ok)
 	up := string(upgraded)
 	remote := "\x00\x00\x00\x07 something else"
-	cases := map[string]struct {
+	frames := func(frames ...*frame) []*frame { return frames }
+	state, end, next := step(ProgressState, "", "s"), step(Other, "", "end"), step(Executing, "3", "e")
+	preview4, preview1 := step(Preview, "2", type4), step(Preview, "2", type1)
+	result4, odd := step(Result, "2", type4), step(Result, "2", string(image(9, "x")))
+	at := func(text string) *frame { return step(Progress, "2", text) }
+	for name, c := range map[string]struct {
 		metadata bool
 		in       []*frame
 		out      []string
 	}{
-		"type 4 for a client that wants it": {
-			true,
-			[]*frame{step(ProgressState, "", "s"), step(Preview, "2", type4), step(Progress, "2", "1/2")},
-			[]string{"s", type4, "1/2"},
-		},
-		"type 4 for a client that does not": {
-			false,
-			[]*frame{step(ProgressState, "", "s"), step(Preview, "2", type4), step(Progress, "2", "1/2"), step(ProgressState, "", "s2")},
-			[]string{"s", "1/2", type1, "s2"},
-		},
-		"results likewise": {
-			false,
-			[]*frame{step(Executing, "2", "e"), step(Result, "2", type4), step(Progress, "2", "0/2"), step(Result, "2", type4), step(Progress, "2", "1/2"), step(Other, "", "end")},
-			[]string{"e", "0/2", type1, "1/2", type1, "end"},
-		},
-		"without progress the order stays": {
-			false,
-			[]*frame{step(Result, "2", type4), step(Result, "2", type4), step(Executing, "3", "e")},
-			[]string{type1, type1, "e"},
-		},
-		"type 1 for a client that does not want more": {
-			false,
-			[]*frame{step(Progress, "2", "1/2"), step(Preview, "2", type1), step(Progress, "2", "2/2"), step(Preview, "2", type1)},
-			[]string{"1/2", type1, "2/2", type1},
-		},
-		"type 1 for a client that wants type 4": {
-			true,
-			[]*frame{step(Progress, "2", "1/3"), step(Preview, "2", type1), step(Progress, "2", "2/3"), step(Preview, "2", type1), step(Progress, "2", "3/3"), step(Other, "", "end")},
-			[]string{"1/3", up, up, "2/3", "3/3", "end"},
-		},
-		"progress of another node does not wait": {
-			true,
-			[]*frame{step(Preview, "2", type1), step(Progress, "9", "1/3"), step(Preview, "2", type1)},
-			[]string{up, "1/3", up},
-		},
+		"type 4 for a client that wants it":           {true, frames(state, preview4, at("1/2")), words("s", type4, "1/2")},
+		"type 4 for a client that does not":           {false, frames(state, preview4, at("1/2"), state), words("s", "1/2", type1, "s")},
+		"results likewise":                            {false, frames(next, result4, at("0/2"), result4, at("1/2"), end), words("e", "0/2", type1, "1/2", type1, "end")},
+		"without progress the order stays":            {false, frames(result4, result4, next), words(type1, type1, "e")},
+		"type 1 for a client that does not want more": {false, frames(at("1/2"), preview1, at("2/2"), preview1), words("1/2", type1, "2/2", type1)},
+		"type 1 for a client that wants type 4":       {true, frames(at("1/3"), preview1, at("2/3"), preview1, at("3/3"), end), words("1/3", up, up, "2/3", "3/3", "end")},
+		"progress of another node does not wait":      {true, frames(preview1, step(Progress, "9", "1/3"), preview1), words(up, "1/3", up)},
 		"what is no image of ComfyUI's passes": {
-			true,
-			[]*frame{step(Preview, "2", remote), step(Result, "2", string(image(9, "x"))), {kind: Other, binary: true, data: []byte(type1)}},
-			[]string{remote, string(image(9, "x")), type1},
+			true, frames(step(Preview, "2", remote), odd, &frame{kind: Other, binary: true, data: []byte(type1)}), words(remote, string(odd.data), type1),
 		},
-	}
-	for name, c := range cases {
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var a adapter
