@@ -14,6 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	_ "github.com/caddyserver/caddy/v2/modules/standard"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -28,17 +30,14 @@ func adapt(t *testing.T, text string) ([]byte, error) {
 
 func TestAdapt(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
-	require.NoError(t, err)
+	files := must.Get(filepath.Glob("testdata/adapt/*.caddyfiletest"))(t)
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			t.Parallel()
-			content, err := os.ReadFile(file)
-			require.NoError(t, err)
+			content := must.Get(os.ReadFile(file))(t)
 			text, want, _ := strings.Cut(string(content), separator)
-			got, err := adapt(t, text)
-			require.NoError(t, err)
+			got := must.Get(adapt(t, text))(t)
 			if *update {
 				var pretty bytes.Buffer
 				require.NoError(t, json.Indent(&pretty, got, "", "\t"))

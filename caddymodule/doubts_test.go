@@ -17,6 +17,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // provisioning is held while a configuration is provisioned: Caddy writes its default
@@ -27,8 +28,7 @@ func provision(t *testing.T, c *caddy.Config) caddy.Context {
 	t.Helper()
 	provisioning.Lock()
 	defer provisioning.Unlock()
-	ctx, err := caddy.ProvisionContext(c)
-	require.NoError(t, err)
+	ctx := must.Get(caddy.ProvisionContext(c))(t)
 	return ctx
 }
 
@@ -41,10 +41,8 @@ func provisioned(t *testing.T, text string) *App {
 	require.NoError(t, json.Unmarshal(config, &c))
 	c.Admin = &caddy.AdminConfig{Disabled: true}
 	ctx := provision(t, &c)
-	app, err := ctx.App("comfyhub")
-	require.NoError(t, err)
-	_, err = ctx.App("http")
-	require.NoError(t, err)
+	app := must.Get(ctx.App("comfyhub"))(t)
+	must.Get(ctx.App("http"))(t)
 	hubs := app.(*App)
 	t.Cleanup(func() { require.NoError(t, hubs.Cleanup()) })
 	return hubs

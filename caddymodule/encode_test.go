@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // script is a file of the web UI's build.
@@ -57,8 +58,7 @@ func (s *site) paged(more <-chan struct{}) {
 // root loads the Caddyfile at the root of the repository.
 func (s *site) root() {
 	s.t.Helper()
-	text, err := os.ReadFile("../Caddyfile")
-	require.NoError(s.t, err)
+	text := must.Get(os.ReadFile("../Caddyfile"))(s.t)
 	const hint = "# instance http://10.0.0.5:8188"
 	require.Contains(s.t, string(text), hint)
 	host, port, err := net.SplitHostPort(s.api)
@@ -81,13 +81,11 @@ func (s *site) root() {
 // ask sends a GET as a browser does and leaves the answer as it came.
 func (s *site) ask(path string, header http.Header) *http.Response {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.api+path, nil)
-	require.NoError(s.t, err)
+	r := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.api+path, nil))(s.t)
 	r.Header = header
 	transport := &http.Transport{DisableCompression: true}
 	s.t.Cleanup(transport.CloseIdleConnections)
-	response, err := transport.RoundTrip(r)
-	require.NoError(s.t, err)
+	response := must.Get(transport.RoundTrip(r))(s.t)
 	s.t.Cleanup(func() { response.Body.Close() })
 	require.Equal(s.t, []string{"Caddy"}, response.Header.Values("Server"), "%s: one server has answered", path)
 	return response
@@ -105,8 +103,7 @@ func opened(t *testing.T, response *http.Response) string {
 		body, err = gzip.NewReader(response.Body)
 	}
 	require.NoError(t, err)
-	text, err := io.ReadAll(body)
-	require.NoError(t, err)
+	text := must.Get(io.ReadAll(body))(t)
 	return string(text)
 }
 
@@ -162,12 +159,10 @@ func TestRootCaddyfileCompresses(t *testing.T) {
 	stream := s.ask("/pack/progress", http.Header{"Accept-Encoding": {"gzip"}})
 	require.Empty(t, stream.Header.Get("Content-Encoding"))
 	lines := bufio.NewReader(stream.Body)
-	line, err := lines.ReadString('\n')
-	require.NoError(t, err)
+	line := must.Get(lines.ReadString('\n'))(t)
 	require.Equal(t, "data: 1\n", line)
 	close(more)
-	rest, err := io.ReadAll(lines)
-	require.NoError(t, err)
+	rest := must.Get(io.ReadAll(lines))(t)
 	require.Equal(t, "\ndata: 2\n\n", string(rest))
 
 	conn, response, err := websocket.Dial(t.Context(), "http://"+s.api+"/ws?clientId=bob", &websocket.DialOptions{HTTPHeader: accept})
@@ -178,4 +173,59 @@ func TestRootCaddyfileCompresses(t *testing.T) {
 	_, frame, err := conn.Read(t.Context())
 	require.NoError(t, err)
 	require.Contains(t, string(frame), `"type": "status"`)
+}
+
+// A page on the web has its own name resolved to the hub's private address (DNS
+// rebinding). It is of one origin with the hub then, so only its name tells.
+func TestRebinding(t *testing.T) {
+	s := newSite(t)
+	other := freeAddress(t)
+	_, port, err := net.SplitHostPort(other)
+	require.NoError(t, err)
+	site := func(words string) string {
+		return "http://ui.example:" + port + " {\nbind 127.0.0.1\ncomfyhub\n}\nhttp://:" + port + " {\nbind 127.0.0.1\n" + words + "\n}\n"
+	}
+	s.start("")
+	require.NoError(t, s.load("", site("comfyhub {\nhosts hub.corp.example\n}")))
+	ask := func(address, host, origin string) (int, string) {
+		t.Helper()
+		status, body := 0, ""
+		s.await(func() bool {
+			r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+address+"/queue", strings.NewReader(`{"clear": true}`)))(t)
+			r.Host, r.Close = host, true
+			if origin != "" {
+				r.Header.Set("Origin", origin)
+			}
+			response, err := http.DefaultClient.Do(r)
+			if err != nil {
+				return false // during a reload, see call
+			}
+			defer response.Body.Close()
+			answer := must.Get(io.ReadAll(response.Body))(t)
+			status, body = response.StatusCode, string(answer)
+			return true
+		})
+		return status, body
+	}
+	_, listening, err := net.SplitHostPort(s.api)
+	require.NoError(t, err)
+	for host, want := range map[string]int{
+		s.api: 200, "localhost:" + listening: 200, "comfyhub:8188": 200, "hub.lan": 200, "10.9.8.7": 200,
+		"evil.example": 403, "evil.example:" + listening: 403, "ui.example": 403,
+	} {
+		status, body := ask(s.api, host, "http://"+host)
+		require.Equal(t, want, status, host)
+		if want == http.StatusForbidden {
+			require.Contains(t, body, "`hosts`", "the word that allows it is named")
+		}
+	}
+	for host, want := range map[string]int{
+		other: 200, "hub.corp.example": 200, "hub.corp.example:8188": 200, "ui.example:" + port: 200, "evil.example": 403, "www.corp.example": 403,
+	} {
+		status, _ := ask(other, host, "")
+		require.Equal(t, want, status, host)
+	}
+	require.NoError(t, s.load("", site("comfyhub {\nhosts *\n}")))
+	status, _ := ask(other, "evil.example", "http://evil.example")
+	require.Equal(t, http.StatusOK, status)
 }

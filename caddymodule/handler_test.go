@@ -9,9 +9,11 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // recorder remembers what the handler handed to the hub.
@@ -27,8 +29,7 @@ func (s *recorder) Serve(_ http.ResponseWriter, r *http.Request, v api.Visitor) 
 
 func TestVisitor(t *testing.T) {
 	t.Parallel()
-	trusted, err := parseRanges([]string{"10.0.0.9", "192.168.0.0/16", "fe80::/10"})
-	require.NoError(t, err)
+	trusted := must.Get(parseRanges([]string{"10.0.0.9", "192.168.0.0/16", "fe80::/10"}))(t)
 	for name, tc := range map[string]struct {
 		handler Handler
 		from    string // address of the peer
@@ -90,8 +91,7 @@ func TestIdentified(t *testing.T) {
 
 func TestTenantIsBounded(t *testing.T) {
 	t.Parallel()
-	trusted, err := parseRanges([]string{"private_ranges"})
-	require.NoError(t, err)
+	trusted := must.Get(parseRanges([]string{"private_ranges"}))(t)
 	for length, refused := range map[int]bool{maxTenant: false, maxTenant + 1: true} {
 		seen := new(recorder)
 		h := Handler{Tenant: defaultTenant, hub: seen, trusted: trusted}
@@ -129,4 +129,131 @@ func request(from, named, user string) *http.Request {
 		repl.Set("http.auth.user.id", user)
 	}
 	return caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), &caddyhttp.Server{})
+}
+
+// The hub knows where its operators' site is, and says so if there are operators and no site.
+func TestOperatorsAt(t *testing.T) {
+	t.Parallel()
+	const comfy = "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n"
+	for sites, want := range map[string]string{
+		comfy: "",
+		comfy + "http://:8187 {\nbind 127.0.0.1\ncomfyhub_operators\n}":                                              "http://127.0.0.1:8187",
+		comfy + "http://:8187 {\nencode gzip\ncomfyhub_operators\n}":                                                 "http://:8187",
+		comfy + "http://:8187 {\nbind 0.0.0.0\ncomfyhub_operators\n}":                                                "http://:8187",
+		comfy + "http://ops.example.com {\ncomfyhub_operators\n}":                                                    "http://ops.example.com",
+		comfy + "ops.example.com {\nencode gzip\ncomfyhub_operators\n}":                                              "https://ops.example.com",
+		comfy + "https://ops.example.com:8443 {\ntls internal\ncomfyhub_operators\n}":                                "https://ops.example.com:8443",
+		"http://hub.example.com {\ncomfyhub\n}\nhttp://ops.example.com {\ncomfyhub_operators {\nkeys required\n}\n}": "http://ops.example.com",
+	} {
+		hubs := provisioned(t, "{\ncomfyhub {\noperators root\n}\n}\n"+sites)
+		require.Equal(t, want, operatorsAt(hubs.sites), sites)
+		require.Equal(t, want == "", noSiteDoubt(hubs.Operators, hubs.sites) != nil, sites)
+		require.Nil(t, noSiteDoubt(nil, hubs.sites))
+	}
+}
+
+// The directive takes the words of comfyhub, and says of each request where it came in.
+func TestOperatorsDirective(t *testing.T) {
+	t.Parallel()
+	must.Get(adapt(t, ":8187 {\ncomfyhub_operators {\nkeys required\nhosts a.example\n}\n}"))(t)
+	_, err := adapt(t, ":8187 {\ncomfyhub_operators {\nno_such_word 1\n}\n}")
+	require.ErrorContains(t, err, "no_such_word")
+
+	for _, operators := range []bool{false, true} {
+		seen := new(recorder)
+		h := OperatorsHandler{Handler{Tenant: defaultTenant, hub: seen, operators: operators}}
+		r := request("10.0.0.1:1", "", "root")
+		r.Method = http.MethodPost
+		require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), r, refuseNext))
+		require.Equal(t, operators, seen.visitor.OperatorsSite)
+	}
+}
+
+// The path below which a site is seen is none that a stranger can choose, and a clean one.
+func TestPrefix(t *testing.T) {
+	t.Parallel()
+	strict := serverBehind(t, 1)
+	const proxy, stranger = "10.0.0.1:1", "192.0.2.1:1"
+	for name, tc := range map[string]struct {
+		from   string
+		header []string
+		path   string // "/queue" if empty
+		strip  string // what Caddy takes off
+		want   string
+	}{
+		"the root":                 {from: proxy},
+		"a proxy":                  {from: proxy, header: []string{"/comfyui"}, want: "/comfyui"},
+		"a stranger":               {from: stranger, header: []string{"/comfyui"}},
+		"a slash at its end":       {from: proxy, header: []string{"/comfyui/"}, want: "/comfyui"},
+		"only a slash":             {from: proxy, header: []string{"/"}},
+		"empty":                    {from: proxy, header: []string{""}},
+		"two segments":             {from: proxy, header: []string{"/tools/comfyui"}, want: "/tools/comfyui"},
+		"two proxies":              {from: proxy, header: []string{"/tools, /comfyui"}, want: "/tools/comfyui"},
+		"two lines":                {from: proxy, header: []string{"/tools", "/comfyui/"}, want: "/tools/comfyui"},
+		"escaped":                  {from: proxy, header: []string{"/a%20b"}, want: "/a%20b"},
+		"to escape":                {from: proxy, header: []string{`/a"b<`}, want: "/a%22b%3C"},
+		"the longest":              {from: proxy, header: []string{"/" + strings.Repeat("a", maxPrefix-1)}, want: "/" + strings.Repeat("a", maxPrefix-1)},
+		"too long":                 {from: proxy, header: []string{"/" + strings.Repeat("a", maxPrefix)}},
+		"relative":                 {from: proxy, header: []string{"comfyui"}},
+		"one of two relative":      {from: proxy, header: []string{"/tools, comfyui"}},
+		"another host":             {from: proxy, header: []string{"//evil.example"}},
+		"another host, spelled":    {from: proxy, header: []string{`/\evil.example`}},
+		"another host, escaped":    {from: proxy, header: []string{"/%2Fevil.example"}},
+		"another host, in two":     {from: proxy, header: []string{"/,/evil.example"}, want: "/evil.example"},
+		"a URL":                    {from: proxy, header: []string{"https://evil.example"}},
+		"an empty segment":         {from: proxy, header: []string{"/a//b"}},
+		"upwards":                  {from: proxy, header: []string{"/a/../b"}},
+		"upwards, escaped":         {from: proxy, header: []string{"/a/%2e%2E"}},
+		"here":                     {from: proxy, header: []string{"/./a"}},
+		"a query":                  {from: proxy, header: []string{"/a?b"}},
+		"a fragment":               {from: proxy, header: []string{"/a#b"}},
+		"a line":                   {from: proxy, header: []string{"/a%0Ab"}},
+		"no escape":                {from: proxy, header: []string{"/a%zz"}},
+		"no UTF-8":                 {from: proxy, header: []string{"/a%ff"}},
+		"stripped":                 {from: stranger, path: "/comfyui/queue", strip: "/comfyui", want: "/comfyui"},
+		"stripped, the page":       {from: stranger, path: "/comfyui/", strip: "/comfyui", want: "/comfyui"},
+		"stripped, as written":     {from: stranger, path: "/ComfyUI/queue", strip: "/comfyui", want: "/ComfyUI"},
+		"stripped, two segments":   {from: stranger, path: "/tools/comfyui/queue", strip: "/tools/comfyui", want: "/tools/comfyui"},
+		"stripped, an escaped one": {from: stranger, path: "/a%20b/view%2Fx", strip: "/a b", want: "/a%20b"},
+		"stripped, slashes":        {from: stranger, path: "//comfyui//queue", strip: "/comfyui", want: "/comfyui"},
+		"stripped, dots":           {from: stranger, path: "/x/../comfyui/queue", strip: "/comfyui", want: "/comfyui"},
+		"stripped, a stranger":     {from: stranger, path: "/comfyui/queue", strip: "/comfyui", header: []string{"/evil"}, want: "/comfyui"},
+		"stripped twice":           {from: proxy, path: "/comfyui/queue", strip: "/comfyui", header: []string{"/tools"}, want: "/tools/comfyui"},
+		"stripped, a bad header":   {from: proxy, path: "/comfyui/queue", strip: "/comfyui", header: []string{"//evil.example"}, want: "/comfyui"},
+		"nothing to strip":         {from: stranger, path: "/queue", strip: "/comfyui"},
+		"slashes":                  {from: stranger, path: "//evil.example/queue"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			path := tc.path
+			if path == "" {
+				path = "/queue"
+			}
+			r := httptest.NewRequest(http.MethodGet, "http://hub.example"+path, nil)
+			r.RemoteAddr = tc.from
+			for _, value := range tc.header {
+				r.Header.Add(prefixHeader, value)
+			}
+			repl := caddy.NewReplacer()
+			r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), strict)
+			if tc.strip != "" {
+				rewrite.Rewrite{StripPathPrefix: tc.strip}.Rewrite(r, repl)
+			}
+			seen := new(recorder)
+			h := Handler{Tenant: defaultTenant, hub: seen}
+			require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), r, refuseNext))
+			require.Equal(t, tc.want, seen.visitor.Prefix)
+		})
+	}
+}
+
+// A path that was changed otherwise than by taking something off its start says nothing.
+func TestNoPrefixOfAnotherPath(t *testing.T) {
+	t.Parallel()
+	for _, to := range []string{"/other", "/x{path}", "*", "/queue/more"} {
+		repl := caddy.NewReplacer()
+		r := caddyhttp.PrepareRequest(httptest.NewRequest(http.MethodGet, "/comfyui/queue", nil), repl, httptest.NewRecorder(), nil)
+		r.URL.Path = repl.ReplaceAll(strings.ReplaceAll(to, "{path}", "/comfyui/queue"), "")
+		require.Empty(t, prefixOf(r, true), to)
+	}
 }

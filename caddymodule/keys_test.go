@@ -14,6 +14,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // guarded starts a site that needs keys, with an access log and lines before the hub's.
@@ -67,11 +69,9 @@ func (s *site) ws(query string, header http.Header) int {
 // as sends a GET with headers, and returns the status of the answer.
 func (s *site) as(path string, header http.Header) int {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.api+path, nil)
-	require.NoError(s.t, err)
+	r := must.Get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.api+path, nil))(s.t)
 	r.Header, r.Close = header, true
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(s.t, err)
+	resp := must.Get(http.DefaultClient.Do(r))(s.t)
 	resp.Body.Close()
 	return resp.StatusCode
 }
@@ -130,8 +130,7 @@ func TestKeysOfASite(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, s.as("/queue", bearer(secret)))
 	require.Equal(t, http.StatusUnauthorized, s.ws("&token="+secret, nil))
 	s.await(func() bool {
-		logged, err := os.ReadFile(logFile)
-		require.NoError(t, err)
+		logged := must.Get(os.ReadFile(logFile))(t)
 		require.NotContains(t, string(logged), secret[9:30])
 		return strings.Contains(string(logged), `"uri":"/queue"`) && strings.Contains(string(logged), "out of the access log") && strings.Contains(string(logged), `"path":"/history"`)
 	})
@@ -199,8 +198,7 @@ func TestAuditOfTheAdminEndpoint(t *testing.T) {
 	_, out, _ := s.command("--address", s.admin, "key", "add", "ada", "--scope", "read")
 	_, _, _ = s.command("--address", s.admin, "pause", "nobody")
 	s.await(func() bool {
-		logged, err := os.ReadFile(logFile)
-		require.NoError(t, err)
+		logged := must.Get(os.ReadFile(logFile))(t)
 		require.NotContains(t, string(logged), strings.TrimSpace(out)[9:30])
 		var audited []string
 		for line := range strings.Lines(string(logged)) {

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // TestReference holds the tables of docs/caddyfile.md against the fields that they are made of.
@@ -23,8 +25,7 @@ import (
 func TestReference(t *testing.T) {
 	t.Parallel()
 	const path = "../docs/caddyfile.md"
-	content, err := os.ReadFile(path)
-	require.NoError(t, err)
+	content := must.Get(os.ReadFile(path))(t)
 	page := string(content)
 	types := structs(t)
 	for name, table := range map[string]string{
@@ -54,11 +55,9 @@ type source struct {
 func structs(t *testing.T) map[string]source {
 	t.Helper()
 	found := map[string]source{}
-	paths, err := filepath.Glob("*.go")
-	require.NoError(t, err)
+	paths := must.Get(filepath.Glob("*.go"))(t)
 	for _, path := range paths {
-		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
-		require.NoError(t, err)
+		file := must.Get(parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments))(t)
 		for node := range ast.Preorder(file) {
 			if spec, ok := node.(*ast.TypeSpec); ok {
 				if s, ok := spec.Type.(*ast.StructType); ok {

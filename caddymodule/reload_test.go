@@ -1,15 +1,26 @@
 package caddymodule_test
 
 import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const done = `comfyhub_jobs_total{outcome="done"}`
@@ -153,4 +164,150 @@ func count(types []string, wanted string) (n int) {
 		}
 	}
 	return n
+}
+
+// A configuration loads while Redis is away, and again, and serves once it is there.
+func TestLoadWhileRedisIsAway(t *testing.T) {
+	server := redistest.Start(t)
+	server.Kill()
+	s := newSite(t)
+	for _, limit := range []string{"max_upload 1MiB", "max_upload 1KiB"} {
+		require.NoError(t, s.load("redis "+server.URL()+"\n"+limit))
+		status, answer := s.call(http.MethodGet, s.api, "/queue", "")
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Contains(t, answer, `"type": "starting"`)
+		status, answer = s.call(http.MethodGet, s.admin, "/comfyhub/ready", "")
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Contains(t, answer, "redis: unavailable")
+		status, answer = s.call(http.MethodGet, s.admin, "/comfyhub/instances", "")
+		require.Equal(t, http.StatusOK, status, answer)
+		for _, path := range []string{"/comfyhub/rotate-keys", "/comfyhub/forget?agent=none"} {
+			status, answer = s.call(http.MethodPost, s.admin, path, "")
+			require.Equal(t, http.StatusServiceUnavailable, status, answer)
+		}
+	}
+	server.Start()
+	s.ready()
+	s.dial("ann").awaitEnd(s.prompt("ann", 0.1, 1))
+	require.Equal(t, http.StatusRequestEntityTooLarge, s.postSized(2<<10), "the second configuration is in force")
+}
+
+// collector takes spans over OTLP, as protobuf: ids and names stand in it as they are.
+type collector struct {
+	*httptest.Server
+	mu  sync.Mutex
+	got []byte
+}
+
+func newCollector(t *testing.T) *collector {
+	t.Helper()
+	c := &collector{}
+	c.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.got = append(c.got, body...)
+	}))
+	t.Cleanup(c.Close)
+	return c
+}
+
+func (c *collector) has(what []byte) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Contains(c.got, what)
+}
+
+// A request that Caddy traces has the spans of its job, in the trace that its client has begun.
+// Without the hub's word for it Caddy's are the only ones, and a reload is enough to change that.
+func TestTracesOfAJob(t *testing.T) {
+	const trace = "0af7651916cd43dd8448eb211c80319c"
+	c := newCollector(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", c.URL)
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+	s := newSite(t)
+	traced := freeAddress(t)
+	site := fmt.Sprintf("http://%s {\n\ttracing {\n\t\tspan caddys\n\t}\n\tcomfyhub\n}", traced)
+	require.NoError(t, s.load("", site))
+	s.ready()
+	socket := s.dial("ann")
+	run := func(seed int) {
+		graph := fmt.Sprintf(`{"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 32, "batch_size": 1, "color": %d}},
+			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "secret"}}}`, seed)
+		status, answer := s.call(http.MethodPost, traced, "/prompt", fmt.Sprintf(`{"prompt": %s, "client_id": "ann", "prompt_id": "job-%d"}`, graph, seed),
+			"Traceparent", "00-"+trace+"-b7ad6b7169203331-01")
+		require.Equal(t, http.StatusOK, status, answer)
+		socket.awaitEnd(fmt.Sprintf("job-%d", seed))
+	}
+	run(1)
+	s.await(func() bool { return c.has([]byte("caddys")) })
+	require.False(t, c.has([]byte("comfyhub.")))
+	require.NoError(t, s.load("tracing on", site))
+	run(2)
+	for _, name := range []string{"queue", "attempt", "claim", "inputs", "submit", "run", "collect", "finish"} {
+		s.await(func() bool { return c.has([]byte("comfyhub." + name)) })
+	}
+	id := must.Get(hex.DecodeString(trace))(t)
+	require.True(t, c.has(id))
+	require.False(t, c.has([]byte("secret")))
+	require.False(t, c.has([]byte("job-2")), "the id is the client's")
+}
+
+// A site below a path gives URLs that lead back to it, whether this Caddy has taken the path
+// off or a proxy that it knows; nobody else has a say.
+func TestSiteBelowAPath(t *testing.T) {
+	s := newSite(t)
+	below := freeAddress(t)
+	_, port, err := net.SplitHostPort(below)
+	require.NoError(t, err)
+	require.NoError(t, s.load("", fmt.Sprintf(`http://:%s {
+	bind 127.0.0.1
+	redir /comfyui /comfyui/
+	handle_path /comfyui/* {
+		comfyhub
+	}
+	respond 404
+}`, port)))
+	s.ready()
+
+	const stranger, lie = "X-Forwarded-Prefix", "/evil"
+	const workflow = `{"workflow": {
+		"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 0}},
+		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "a b"}}}}`
+	status, answer := s.call(http.MethodPost, below, "/comfyui/submit", workflow, stranger, lie)
+	require.Less(t, status, 300, answer)
+	var submitted struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(answer), &submitted))
+	for address, base := range map[string]string{below: "/comfyui", s.api: ""} {
+		status, answer = s.call(http.MethodGet, address, base+"/wait/"+submitted.ID, "", stranger, lie)
+		require.Equal(t, http.StatusOK, status, answer)
+		var ended struct {
+			Result struct {
+				Files []struct{ Filename, URL string }
+			}
+		}
+		require.NoError(t, json.Unmarshal([]byte(answer), &ended))
+		require.Len(t, ended.Result.Files, 1, answer)
+		path, found := strings.CutPrefix(ended.Result.Files[0].URL, "http://"+address)
+		require.True(t, found, ended.Result.Files[0].URL)
+		require.True(t, strings.HasPrefix(path, base+"/view?"), path)
+		status, _ = s.call(http.MethodGet, address, path, "")
+		require.Equal(t, http.StatusOK, status, path)
+
+		status, answer = s.call(http.MethodPost, address, base+"/hub/files", fmt.Sprintf(`{"filename": %q}`, ended.Result.Files[0].Filename), stranger, lie)
+		require.Equal(t, http.StatusOK, status, answer)
+		var link struct{ URL string }
+		require.NoError(t, json.Unmarshal([]byte(answer), &link))
+		require.True(t, strings.HasPrefix(link.URL, base+"/hub/files/"), link.URL)
+		status, _ = s.call(http.MethodGet, address, link.URL, "")
+		require.Equal(t, http.StatusOK, status, link.URL)
+
+		_, answer = s.call(http.MethodGet, address, base+"/hub/v1/openapi.json", "", stranger, lie)
+		require.Contains(t, answer, `"servers": [{"url": "`+base+`/hub/v1"}]`)
+		conn, _, err := websocket.Dial(t.Context(), "http://"+address+base+"/ws?clientId=a", nil)
+		require.NoError(t, err)
+		require.NoError(t, conn.CloseNow())
+		status, _ = s.call(http.MethodGet, address, base+"/hub", "")
+		require.Equal(t, http.StatusOK, status, "redirects to the dashboard")
+	}
 }

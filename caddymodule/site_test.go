@@ -27,6 +27,7 @@ import (
 	_ "github.com/comfyhub/comfyhub/caddymodule"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -46,8 +47,7 @@ type site struct {
 // newSite chooses addresses and starts the instance; load starts Caddy.
 func newSite(t *testing.T) *site {
 	t.Helper()
-	server, err := sim.New(sim.Config{Dir: t.TempDir(), LoadTime: time.Nanosecond})
-	require.NoError(t, err)
+	server := must.Get(sim.New(sim.Config{Dir: t.TempDir(), LoadTime: time.Nanosecond}))(t)
 	web := httptest.NewServer(server.Handler())
 	s := &site{t: t, api: freeAddress(t), admin: freeAddress(t), gossip: freeAddress(t), data: t.TempDir(), instance: web.URL}
 	t.Cleanup(func() {
@@ -61,8 +61,7 @@ func newSite(t *testing.T) *site {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	address, err := freeport.Address()
-	require.NoError(t, err)
+	address := must.Get(freeport.Address())(t)
 	return address
 }
 
@@ -127,14 +126,14 @@ func (s *site) call(method, address, path, body string, header ...string) (int, 
 	s.t.Helper()
 	var response *http.Response
 	s.await(func() bool {
-		r, err := http.NewRequestWithContext(s.t.Context(), method, "http://"+address+path, strings.NewReader(body))
-		require.NoError(s.t, err)
+		r := must.Get(http.NewRequestWithContext(s.t.Context(), method, "http://"+address+path, strings.NewReader(body)))(s.t)
 		// Each request has its own connection: an idle one would count as a
 		// goroutine that a reload left behind.
 		r.Close = true
 		for pair := range slices.Chunk(header, 2) {
 			r.Header.Set(pair[0], pair[1])
 		}
+		var err error
 		response, err = http.DefaultClient.Do(r)
 		if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF) {
 			// During a reload two listeners share the port. A connection that
@@ -146,8 +145,7 @@ func (s *site) call(method, address, path, body string, header ...string) (int, 
 		return true
 	})
 	defer response.Body.Close()
-	answer, err := io.ReadAll(response.Body)
-	require.NoError(s.t, err)
+	answer := must.Get(io.ReadAll(response.Body))(s.t)
 	return response.StatusCode, string(answer)
 }
 
@@ -174,8 +172,7 @@ func (s *site) metric(sample string) float64 {
 	require.Equal(s.t, http.StatusOK, status)
 	for line := range strings.Lines(text) {
 		if value, found := strings.CutPrefix(line, sample+" "); found {
-			n, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-			require.NoError(s.t, err)
+			n := must.Get(strconv.ParseFloat(strings.TrimSpace(value), 64))(s.t)
 			return n
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const (
@@ -27,8 +29,7 @@ type rule struct {
 
 func rules(t *testing.T) (alerts, recorded []rule) {
 	t.Helper()
-	text, err := os.ReadFile(rulesFile)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(rulesFile))(t)
 	var file struct{ Groups []struct{ Rules []rule } }
 	require.NoError(t, yaml.Unmarshal(text, &file))
 	for _, g := range file.Groups {
@@ -47,10 +48,8 @@ func rules(t *testing.T) (alerts, recorded []rule) {
 // Each recorded series has a test, and the page of the metrics says what it means.
 func TestRecordedSeriesAreExplained(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/metrics.md")
-	require.NoError(t, err)
-	tests, err := os.ReadFile(testsFile)
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("../docs/metrics.md"))(t)
+	tests := must.Get(os.ReadFile(testsFile))(t)
 	_, recorded := rules(t)
 	require.NotEmpty(t, recorded)
 	for _, r := range recorded {
@@ -63,10 +62,8 @@ func TestRecordedSeriesAreExplained(t *testing.T) {
 // no others.
 func TestAlertsAreExplained(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/alerts.md")
-	require.NoError(t, err)
-	tests, err := os.ReadFile(testsFile)
-	require.NoError(t, err)
+	page := must.Get(os.ReadFile("../docs/alerts.md"))(t)
+	tests := must.Get(os.ReadFile(testsFile))(t)
 	all, _ := rules(t)
 	for _, r := range all {
 		require.Contains(t, []string{"critical", "warning"}, r.Labels["severity"], r.Alert)
@@ -96,13 +93,11 @@ func TestRulesWithPromtool(t *testing.T) {
 // Each dashboard can be loaded, and no panel is on another one.
 func TestDashboards(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("grafana/dashboards/*.json")
-	require.NoError(t, err)
+	files := must.Get(filepath.Glob("grafana/dashboards/*.json"))(t)
 	require.NotEmpty(t, files)
 	uids := map[string]string{}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile(file))(t)
 		var d struct {
 			UID, Title string
 			Panels     []struct {
@@ -136,8 +131,7 @@ func TestDashboards(t *testing.T) {
 // What all hubs report alike is not added up, and each panel of the hub's dashboard says what it shows.
 func TestHubDashboardWithSeveralHubs(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("grafana/dashboards/hub.json")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("grafana/dashboards/hub.json"))(t)
 	var d struct {
 		Templating struct{ List []struct{ Name string } }
 		Panels     []struct {
@@ -164,8 +158,7 @@ func TestHubDashboardWithSeveralHubs(t *testing.T) {
 	}
 	// As recorded series, of which promtool reads the expressions.
 	file := filepath.Join(t.TempDir(), "panels.yml")
-	text, err = yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": exprs}}})
-	require.NoError(t, err)
+	text = must.Get(yaml.Marshal(map[string]any{"groups": []any{map[string]any{"name": "panels", "rules": exprs}}}))(t)
 	require.NoError(t, os.WriteFile(file, text, 0o600))
 	out, err := exec.CommandContext(t.Context(), "promtool", "check", "rules", file).CombinedOutput()
 	require.NoError(t, err, string(out))

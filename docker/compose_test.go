@@ -1,5 +1,6 @@
 // Package docker_test checks what the compose file promises of its secrets, and the alert
 // rules and dashboards.
+
 package docker_test
 
 import (
@@ -8,11 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // run runs the script of the service "keys" on a folder.
@@ -43,11 +49,9 @@ func volumes(t *testing.T) string {
 func content(t *testing.T, folder, name string) string {
 	t.Helper()
 	path := filepath.Join(folder, name)
-	info, err := os.Stat(path)
-	require.NoError(t, err)
+	info := must.Get(os.Stat(path))(t)
 	require.Equal(t, fs.FileMode(0o400), info.Mode().Perm())
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(path))(t)
 	return strings.TrimSpace(string(text))
 }
 
@@ -76,8 +80,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 		require.Equal(t, "a key that the operator has chosen", content(t, one, "gossip/key"))
 		require.Equal(t, secret, content(t, one, "hub/secret"))
 	}
-	entries, err := os.ReadDir(filepath.Join(one, "hub"))
-	require.NoError(t, err)
+	entries := must.Get(os.ReadDir(filepath.Join(one, "hub")))(t)
 	require.Len(t, entries, 1, "no other copy is left")
 	require.Error(t, run(t, filepath.Join(one, "nowhere"), ""))
 }
@@ -86,8 +89,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 // default.
 func TestComposeKeepsSecretsApart(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("compose.yaml")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("compose.yaml"))(t)
 	var file struct {
 		Services map[string]struct {
 			Environment map[string]string
@@ -122,8 +124,7 @@ func TestComposeKeepsSecretsApart(t *testing.T) {
 // simulated.
 func TestComposeForNVIDIA(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("compose.yaml")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("compose.yaml"))(t)
 	type device struct {
 		Driver       string
 		Capabilities []string
@@ -152,4 +153,145 @@ func TestComposeForNVIDIA(t *testing.T) {
 	simulated := file.Services["agent"]
 	require.Empty(t, simulated.Profiles)
 	require.Contains(t, simulated.Command, "--simulate")
+}
+
+// Only hubs and the bridge share a network with the queue: no ComfyUI, no agent.
+func TestComposeKeepsTheQueueApart(t *testing.T) {
+	t.Parallel()
+	text := must.Get(os.ReadFile("compose.yaml"))(t)
+	var file struct {
+		Services map[string]struct {
+			Networks []string
+			Ports    []string
+			Network  string         `yaml:"network_mode"`
+			Needs    map[string]any `yaml:"depends_on"`
+		}
+		Networks map[string]struct{ Internal bool }
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	networks := map[string][]string{}
+	for name, service := range file.Services {
+		switch {
+		case service.Network != "":
+			networks[service.Network] = append(networks[service.Network], name)
+		case len(service.Networks) == 0:
+			networks["default"] = append(networks["default"], name)
+		}
+		for _, network := range service.Networks {
+			networks[network] = append(networks[network], name)
+		}
+	}
+	require.ElementsMatch(t, []string{"redis", "hub", "botbridge"}, networks["queue"])
+	require.NotContains(t, networks["default"], "redis")
+	require.ElementsMatch(t, []string{"keys"}, networks["none"])
+	require.ElementsMatch(t, []string{"gpu-agent"}, networks["service:comfyui"])
+	require.Empty(t, file.Services["redis"].Ports)
+	require.Contains(t, file.Services["redis"].Needs, "keys")
+	require.True(t, file.Networks["queue"].Internal)
+}
+
+// The users that are made at the first start let the hub do everything, the bridge reach its
+// own keys, and nobody else in.
+func TestRedisOfTheComposeFile(t *testing.T) {
+	t.Parallel()
+	program, err := exec.LookPath("redis-server")
+	if err != nil {
+		t.Skip("no redis-server here")
+	}
+	folder := volumes(t)
+	require.NoError(t, run(t, folder, ""))
+	socket := filepath.Join(t.TempDir(), "redis.sock") // no port that others could want
+	cmd := exec.CommandContext(t.Context(), program, filepath.Join(folder, "redis", "redis.conf"), "--port", "0", "--unixsocket", socket, "--dir", t.TempDir(), "--save", "")
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	client := func(url string) *redis.Client {
+		o := &redis.Options{Network: "unix", Addr: socket}
+		if url != "" {
+			parsed := must.Get(redis.ParseURL(url))(t)
+			require.Equal(t, "redis:6379", parsed.Addr)
+			o.Username, o.Password = parsed.Username, parsed.Password
+		}
+		c := redis.NewClient(o)
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	hub, bot, nobody := client(content(t, folder, "redis-hub/url")), client(content(t, folder, "redis-bot/url")), client("")
+	ctx := t.Context()
+	require.Eventually(t, func() bool { return hub.Ping(ctx).Err() == nil }, time.Minute, 20*time.Millisecond)
+	require.NoError(t, hub.HSet(ctx, "{comfyhub}:g:apikeys", "ada", "x").Err())
+	require.NoError(t, hub.Info(ctx, "persistence").Err())
+
+	const write = `return redis.call('SET', KEYS[1] .. ARGV[1], '1')`
+	require.NoError(t, bot.Eval(ctx, write, []string{"{botbridge}:"}, "chats").Err())
+	require.NoError(t, bot.Info(ctx, "persistence").Err())
+	for _, refused := range []error{
+		bot.Eval(ctx, `return redis.call('SET', '{comfyhub}:' .. ARGV[1], '1')`, []string{"{botbridge}:"}, "x").Err(),
+		bot.HSet(ctx, "{comfyhub}:g:apikeys", "eve", "x").Err(),
+		bot.Get(ctx, "{comfyhub}:g:apikeys").Err(),
+		bot.ConfigSet(ctx, "dir", "/").Err(),
+		bot.FlushAll(ctx).Err(),
+		bot.Publish(ctx, "{comfyhub}:s:hubs", "left").Err(),
+	} {
+		require.Error(t, refused)
+		require.Regexp(t, "permission|can't access", refused.Error())
+	}
+	err = nobody.HSet(ctx, "{comfyhub}:g:apikeys", "eve", "x").Err()
+	require.Error(t, err)
+	require.True(t, strings.HasPrefix(err.Error(), "NOAUTH"), err)
+}
+
+// image is a line that names an image with a tag.
+var image = regexp.MustCompile(`(?m)^(?:FROM| *image:) +([a-z0-9./-]+:[\w.-]+)(@sha256:[0-9a-f]{64})?(?: .*)?$`)
+
+func filesWithImages(t *testing.T) []string {
+	t.Helper()
+	files := []string{"compose.yaml"}
+	for _, pattern := range []string{"*.Dockerfile", "kubernetes/*.yaml"} {
+		found := must.Get(filepath.Glob(pattern))(t)
+		require.NotEmpty(t, found)
+		files = append(files, found...)
+	}
+	return files
+}
+
+// Whoever moves a tag does not change what is built or run here.
+func TestImagesAreNamedByDigest(t *testing.T) {
+	t.Parallel()
+	digests := map[string]string{}
+	for _, file := range filesWithImages(t) {
+		text := must.Get(os.ReadFile(file))(t)
+		for _, found := range image.FindAllStringSubmatch(string(text), -1) {
+			require.NotEmpty(t, found[2], "%s: %s has no digest", file, found[1])
+			if digests[found[1]] == "" {
+				digests[found[1]] = found[2]
+			}
+			require.Equal(t, digests[found[1]], found[2], "%s: %s", file, found[1])
+		}
+	}
+	require.Len(t, digests, 5)
+}
+
+func TestPinRenewsDigests(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("sh"); err != nil {
+		t.Skip("no sh here")
+	}
+	folder := t.TempDir()
+	renewed := "@sha256:" + strings.Repeat("ab", 32)
+	docker := "#!/bin/sh\n[ \"$1 $2 $3\" = 'buildx imagetools inspect' ] && echo " + renewed[1:] + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "docker"), []byte(docker), 0o700))
+	for _, file := range filesWithImages(t) {
+		before := must.Get(os.ReadFile(file))(t)
+		pinned := filepath.Join(folder, filepath.Base(file))
+		require.NoError(t, os.WriteFile(pinned, before, 0o600))
+		cmd := exec.CommandContext(t.Context(), "sh", "pin.sh", pinned)
+		cmd.Env = append(os.Environ(), "PATH="+folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		after := must.Get(os.ReadFile(pinned))(t)
+		require.Equal(t, regexp.MustCompile("@sha256:[0-9a-f]{64}").ReplaceAllString(string(before), renewed), string(after))
+	}
 }

@@ -20,6 +20,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // A key, and how systemd reads it from a file.
@@ -47,8 +49,7 @@ func newBox(t *testing.T) *box {
 	b.fake("systemctl", "exit 0")
 	b.fake("sleep", "exit 0")
 	b.fake("nvidia-smi", `echo "0, NVIDIA GeForce RTX 4090, 24564 MiB"`)
-	unit, err := os.ReadFile("systemd/comfyhub-agent.service")
-	require.NoError(t, err)
+	unit := must.Get(os.ReadFile("systemd/comfyhub-agent.service"))(t)
 	b.unit = string(unit)
 	b.publish("#!/bin/sh\necho agent version v1.2.3\n")
 	return b
@@ -73,8 +74,7 @@ func (b *box) publish(agent string) {
 	files := tar.NewWriter(packed)
 	for name, text := range map[string]string{"agent": agent, "systemd/comfyhub-agent.service": b.unit} {
 		require.NoError(b.t, files.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(text))}))
-		_, err := files.Write([]byte(text))
-		require.NoError(b.t, err)
+		must.Get(files.Write([]byte(text)))(b.t)
 	}
 	require.NoError(b.t, files.Close())
 	require.NoError(b.t, packed.Close())
@@ -115,10 +115,8 @@ func (b *box) files() map[string]string {
 		if err != nil || entry.IsDir() {
 			return err
 		}
-		text, err := os.ReadFile(path)
-		require.NoError(b.t, err)
-		info, err := entry.Info()
-		require.NoError(b.t, err)
+		text := must.Get(os.ReadFile(path))(b.t)
+		info := must.Get(entry.Info())(b.t)
 		found[strings.TrimPrefix(path, b.root)] = fmt.Sprintf("%o %s", info.Mode().Perm(), text)
 		return nil
 	}))
@@ -154,8 +152,7 @@ func TestInstall(t *testing.T) {
 	require.Contains(t, first[settingsFile], "600 #")
 	require.Contains(t, first[settingsFile], "\nCOMFYHUB_AGENT_JOIN=\"hub:7946\"\nCOMFYHUB_AGENT_COMFYUI=\"left=http://127.0.0.1:1,http://127.0.0.1:2\"\n")
 	require.Contains(t, first[dropIn], "\nEnvironmentFile=-/etc/comfyhub/agent.secret\nExecStart=\nExecStart=/usr/local/bin/agent run\n")
-	calls, err := os.ReadFile(b.calls)
-	require.NoError(t, err)
+	calls := must.Get(os.ReadFile(b.calls))(t)
 	require.Equal(t, "systemctl daemon-reload\nsystemctl enable comfyhub-agent.service\nsystemctl restart comfyhub-agent.service\nsleep 3\nsystemctl is-active --quiet comfyhub-agent.service\n",
 		strings.Join(strings.SplitAfter(string(calls), "\n")[1:], ""), "after nvidia-smi")
 	require.NotContains(t, out+string(calls), "fleet with")
@@ -167,8 +164,7 @@ func TestInstall(t *testing.T) {
 	// An upgrade and one setting; what somebody has added stays.
 	b.publish("#!/bin/sh\necho agent version v1.3.0\n")
 	settings := filepath.Join(b.root, settingsFile)
-	text, err := os.ReadFile(settings)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(settings))(t)
 	require.NoError(t, os.WriteFile(settings, append(text, "COMFYHUB_AGENT_STOP_TIMEOUT=5m\n"...), 0o600))
 	b.install("--name", "box7", "--no-start")
 	second := b.files()
@@ -243,11 +239,9 @@ func TestInstallFindsServers(t *testing.T) {
 		}))
 		t.Cleanup(server.Close)
 		// The process that install.sh finds it by.
-		where, err := url.Parse(server.URL)
-		require.NoError(t, err)
+		where := must.Get(url.Parse(server.URL))(t)
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", "read line", "/opt/ComfyUI/main.py", "--listen", "--port", where.Port())
-		stdin, err := cmd.StdinPipe()
-		require.NoError(t, err)
+		stdin := must.Get(cmd.StdinPipe())(t)
 		require.NoError(t, cmd.Start())
 		t.Cleanup(func() { _, _ = stdin.Close(), cmd.Wait() })
 		return server.URL
@@ -269,8 +263,7 @@ func TestInstallAsks(t *testing.T) {
 	}
 	cmd := b.command()
 	cmd.Path, cmd.Args = script, []string{"script", "-qec", "sh install.sh --join hub:7946 --from " + b.release, "/dev/null"}
-	stdin, err := cmd.StdinPipe()
-	require.NoError(t, err)
+	stdin := must.Get(cmd.StdinPipe())(t)
 	asked := make(chan struct{})
 	out := &watched{want: "The fleet's key", seen: asked}
 	cmd.Stdout, cmd.Stderr = out, out
@@ -279,8 +272,7 @@ func TestInstallAsks(t *testing.T) {
 	case <-asked:
 	case <-t.Context().Done():
 	}
-	_, err = stdin.Write([]byte(fleetKey + "\n"))
-	require.NoError(t, err)
+	must.Get(stdin.Write([]byte(fleetKey + "\n")))(t)
 	require.NoError(t, cmd.Wait(), out.text.String())
 	require.NotContains(t, out.text.String(), "fleet with")
 	require.Equal(t, "600 COMFYHUB_GOSSIP_KEY=\""+fleetKeyQuoted+"\"\n", b.files()[secretFile])
@@ -325,8 +317,7 @@ func TestInstallChecksSignatures(t *testing.T) {
 	b.refuses("has no signature", append(args, "--release-key", b.key)...)
 	script, key := b.sign()
 	b.install(append(args, "--release-key", key)...)
-	out, err := b.command("--help").Output()
-	require.NoError(t, err)
+	out := must.Get(b.command("--help").Output())(t)
 	require.Contains(t, string(out), "--release-key")
 
 	run := func() (string, error) {
@@ -341,8 +332,7 @@ func TestInstallChecksSignatures(t *testing.T) {
 	text, err = run()
 	require.Error(t, err)
 	require.Contains(t, text, "not by the key of releases")
-	saved, err := os.ReadFile(key)
-	require.NoError(t, err)
+	saved := must.Get(os.ReadFile(key))(t)
 	old := filepath.Join(t.TempDir(), "old.pub")
 	require.NoError(t, os.WriteFile(old, saved, 0o600))
 	b.sign() // by another key

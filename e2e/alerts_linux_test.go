@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -40,20 +41,17 @@ func (f *fleet) prometheus() (alerts func() []string) {
 	if err != nil {
 		f.t.Skip("no prometheus here")
 	}
-	rules, err := os.ReadFile("../docker/prometheus/comfyhub.rules.yml")
-	require.NoError(f.t, err)
+	rules := must.Get(os.ReadFile("../docker/prometheus/comfyhub.rules.yml"))(f.t)
 	rules = regexp.MustCompile(`(?m)^(\s+for:) .*$`).ReplaceAll(rules, []byte("$1 2s"))
 	folder := f.t.TempDir()
 	require.NoError(f.t, os.WriteFile(filepath.Join(folder, "rules.yml"), rules, 0o600))
 	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]\n"+
 		"scrape_configs: [{job_name: hub, static_configs: [{targets: [%q]}]}]\n", f.Admin)
 	require.NoError(f.t, os.WriteFile(filepath.Join(folder, "prometheus.yml"), []byte(config), 0o600))
-	address, err := freeport.Address()
-	require.NoError(f.t, err)
-	_, err = f.Start(programs.Spec{Name: "prometheus", Path: path, Args: []string{
+	address := must.Get(freeport.Address())(f.t)
+	must.Get(f.Start(programs.Spec{Name: "prometheus", Path: path, Args: []string{
 		"--config.file", filepath.Join(folder, "prometheus.yml"), "--storage.tsdb.path", filepath.Join(folder, "data"), "--web.listen-address", address,
-	}})
-	require.NoError(f.t, err)
+	}}))(f.t)
 	return func() []string {
 		resp, err := http.Get("http://" + address + "/api/v1/alerts")
 		if err != nil {

@@ -20,6 +20,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // The users of the hub under attack: one works, the other one attacks.
@@ -46,8 +48,7 @@ type attack struct {
 func siege(t *testing.T, lines string) *fleet {
 	t.Helper()
 	f := newFleet(t, "embedded")
-	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
-	require.NoError(t, err)
+	hash := must.Get(bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost))(t)
 	_, port, err := net.SplitHostPort(f.Addr)
 	require.NoError(t, err)
 	f.Set.Caddyfile = filepath.Join(f.Dir, "Caddyfile")
@@ -198,8 +199,7 @@ const attackVariable = "COMFYHUB_ATTACK"
 // attackLength is how long each attack lasts.
 func attackLength(t *testing.T) time.Duration {
 	t.Helper()
-	length, err := time.ParseDuration(cmp.Or(os.Getenv(attackVariable), "400ms"))
-	require.NoError(t, err)
+	length := must.Get(time.ParseDuration(cmp.Or(os.Getenv(attackVariable), "400ms")))(t)
 	return length
 }
 

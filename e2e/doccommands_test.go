@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
@@ -49,14 +50,11 @@ func TestCommandsInDocs(t *testing.T) {
 	t.Parallel()
 	set := programstest.Built(t)
 	program := map[string]string{"caddy": set.Caddy, "agent": set.Agent, "botbridge": set.Bridge}
-	pages, err := filepath.Glob("../docs/*.md")
-	require.NoError(t, err)
-	makefile, err := os.ReadFile("../Makefile")
-	require.NoError(t, err)
+	pages := must.Get(filepath.Glob("../docs/*.md"))(t)
+	makefile := must.Get(os.ReadFile("../Makefile"))(t)
 	shown := 0
 	for _, name := range append(pages, "../README.md", "../CONTRIBUTING.md") {
-		page, err := os.ReadFile(name)
-		require.NoError(t, err)
+		page := must.Get(os.ReadFile(name))(t)
 		for _, found := range target.FindAllStringSubmatch(string(page), -1) {
 			require.Regexp(t, `(?m)^`+found[1]+`( [a-z%-]+)*:|^`+strings.SplitN(found[1], "-", 2)[0]+`-%:`, string(makefile), "%s: make %s", name, found[1])
 		}

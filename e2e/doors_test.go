@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // secret is in a prompt of the worker and nowhere else.
@@ -19,18 +21,14 @@ const secret = "the-worker's-secret"
 // raw sends a request line of the attacker's as it is; Go's client would clean it.
 func (f *fleet) raw(t *testing.T, method, target string) (int, string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", f.Addr)
-	require.NoError(t, err)
+	conn := must.Get(net.Dial("tcp", f.Addr))(t)
 	defer conn.Close()
-	_, err = fmt.Fprintf(conn, "%sConnection: close\r\nContent-Length: 2\r\n\r\n{}", f.asSender(method, target))
-	require.NoError(t, err)
-	r, err := http.NewRequest(method, f.URL("/"), http.NoBody)
-	require.NoError(t, err)
+	must.Get(fmt.Fprintf(conn, "%sConnection: close\r\nContent-Length: 2\r\n\r\n{}", f.asSender(method, target)))(t)
+	r := must.Get(http.NewRequest(method, f.URL("/"), http.NoBody))(t)
 	resp, err := http.ReadResponse(bufio.NewReader(conn), r)
 	require.NoError(t, err, "%s %s", method, target)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, string(body)
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
@@ -46,8 +47,7 @@ func fleetOf(t *testing.T, set programs.Set, redis string) *fleet {
 // configure adds a line to the app's block, for a hub that has not started yet.
 func (f *fleet) configure(line string) {
 	f.t.Helper()
-	text, err := os.ReadFile(f.Set.Caddyfile)
-	require.NoError(f.t, err)
+	text := must.Get(os.ReadFile(f.Set.Caddyfile))(f.t)
 	const data = "data {$COMFYHUB_DATA:./data}\n"
 	require.Contains(f.t, string(text), data)
 	f.Set.Caddyfile = filepath.Join(f.Dir, "more.Caddyfile")
@@ -65,16 +65,14 @@ func (f *fleet) startHub() {
 // startAgent starts an agent with simulated instances.
 func (f *fleet) startAgent(name string, count int, flags ...string) *programs.Program {
 	f.t.Helper()
-	p, err := f.StartAgent(name, count, append([]string{"--time-scale", "0.2"}, flags...)...)
-	require.NoError(f.t, err)
+	p := must.Get(f.StartAgent(name, count, append([]string{"--time-scale", "0.2"}, flags...)...))(f.t)
 	return p
 }
 
 // agent starts the program agent in any other way.
 func (f *fleet) agent(name string, args ...string) *programs.Program {
 	f.t.Helper()
-	p, err := f.Start(programs.Spec{Name: name, Path: f.Set.Agent, Args: args})
-	require.NoError(f.t, err)
+	p := must.Get(f.Start(programs.Spec{Name: name, Path: f.Set.Agent, Args: args}))(f.t)
 	return p
 }
 
@@ -82,8 +80,7 @@ func (f *fleet) agent(name string, args ...string) *programs.Program {
 // that of its log.
 func (f *fleet) simulate(name string) string {
 	f.t.Helper()
-	address, err := freeport.Address()
-	require.NoError(f.t, err)
+	address := must.Get(freeport.Address())(f.t)
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(f.t, err)
 	f.agent(name+"-comfyui", "simulate", "--count", "1", "--port", port, "--time-scale", "0.2", "--log-level", "debug")
@@ -93,8 +90,7 @@ func (f *fleet) simulate(name string) string {
 // simulatedRuns is how many prompts a simulated instance has begun.
 func (f *fleet) simulatedRuns(name string) int {
 	f.t.Helper()
-	log, err := os.ReadFile(filepath.Join(f.Dir, name+"-comfyui.log"))
-	require.NoError(f.t, err)
+	log := must.Get(os.ReadFile(filepath.Join(f.Dir, name+"-comfyui.log")))(f.t)
 	return strings.Count(string(log), "run starts")
 }
 
@@ -118,8 +114,7 @@ func (f *fleet) get(path string, v any) bool {
 // idle waits until count instances can take a job.
 func (f *fleet) idle(count int) {
 	f.t.Helper()
-	_, err := f.AwaitIdle(f.t.Context(), count)
-	require.NoError(f.t, err)
+	must.Get(f.AwaitIdle(f.t.Context(), count))(f.t)
 }
 
 // submit posts work of some (simulated) seconds and returns its id.
@@ -129,11 +124,9 @@ func (f *fleet) submit(seconds float64, nonce int) string {
 		"1": {"class_type": "EmptyImage", "inputs": {"width": 64, "height": 64, "batch_size": 1, "color": %d}},
 		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": %g, "steps": 5, "nonce": %d}},
 		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "ComfyUI"}}}}`, nonce, nonce, seconds, nonce)
-	resp, err := http.Post(f.URL("/prompt"), "application/json", strings.NewReader(body))
-	require.NoError(f.t, err)
+	resp := must.Get(http.Post(f.URL("/prompt"), "application/json", strings.NewReader(body)))(f.t)
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	require.NoError(f.t, err)
+	answer := must.Get(io.ReadAll(resp.Body))(f.t)
 	require.Equal(f.t, http.StatusOK, resp.StatusCode, string(answer))
 	var accepted struct {
 		ID string `json:"prompt_id"`
@@ -182,8 +175,7 @@ func (f *fleet) succeeded(ids []string) {
 		image := all[id].Outputs["3"].Images[0]
 		require.False(f.t, names[image.Filename], "two jobs show one file")
 		names[image.Filename] = true
-		resp, err := http.Get(f.URL("/view?filename=" + image.Filename + "&type=" + image.Type))
-		require.NoError(f.t, err)
+		resp := must.Get(http.Get(f.URL("/view?filename=" + image.Filename + "&type=" + image.Type)))(f.t)
 		resp.Body.Close()
 		require.Equal(f.t, http.StatusOK, resp.StatusCode)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/e2e/storedtest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // keyForm is what a version of the hub must not change about a key: its type,
@@ -143,11 +144,9 @@ func unpack(packed string) (parts []string, ok bool) {
 // bodyKind is the kind of a compressed value: JSON, or the tags of a job's body.
 func bodyKind(t *testing.T, value string) string {
 	t.Helper()
-	d, err := zstd.NewReader(nil)
-	require.NoError(t, err)
+	d := must.Get(zstd.NewReader(nil))(t)
 	defer d.Close()
-	data, err := d.DecodeAll([]byte(value), nil)
-	require.NoError(t, err)
+	data := must.Get(d.DecodeAll([]byte(value), nil))(t)
 	if json.Valid(data) {
 		return kindOf(t, string(data))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
@@ -31,12 +32,10 @@ func TestHubIsKilledBetweenAClaimAheadAndItsPost(t *testing.T) {
 			for _, f := range []*fleet{one, two} {
 				f.configure("lookahead 1")
 			}
-			comfy, err := freeport.Address()
-			require.NoError(t, err)
+			comfy := must.Get(freeport.Address())(t)
 			_, port, _ := strings.Cut(comfy, ":")
 			simulated := one.agent("comfy", "simulate", "--count", "1", "--port", port, "--log-level", "debug")
-			serve, err := freeport.Address()
-			require.NoError(t, err)
+			serve := must.Get(freeport.Address())(t)
 			between, second := holdSecondPost(t, comfy)
 			one.startHub()
 			one.agent("gpu", "run", "--join", one.Gossip, "--name", "gpu", "--comfyui", "gpu="+between, "--serve", serve)

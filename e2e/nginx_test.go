@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -22,8 +23,7 @@ import (
 // indented them.
 func codeIn(t *testing.T, page, language string) (blocks []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "docs", page))
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(filepath.Join("..", "docs", page)))(t)
 	fence := regexp.MustCompile("(?ms)^ *```" + language + "\n(.*?)^ *```$")
 	for _, found := range fence.FindAllStringSubmatch(string(text), -1) {
 		blocks = append(blocks, found[1])
@@ -45,16 +45,14 @@ func needNginx(t *testing.T) string {
 // and returns its URLs in their order.
 func (f *fleet) startNginx(path string, hubs ...string) (fronts []string) {
 	f.t.Helper()
-	page, err := os.ReadFile("../docs/upgrade.md")
-	require.NoError(f.t, err)
+	page := must.Get(os.ReadFile("../docs/upgrade.md"))(f.t)
 	upgrade := regexp.MustCompile("map \\$http_upgrade [^`]*").FindString(string(page))
 	require.NotEmpty(f.t, upgrade)
 	location := codeIn(f.t, "upgrade.md", "nginx")
 	require.Len(f.t, location, 1)
 	var servers strings.Builder
 	for _, hub := range hubs {
-		address, err := freeport.Address()
-		require.NoError(f.t, err)
+		address := must.Get(freeport.Address())(f.t)
 		toHub := strings.Replace(location[0], "10.0.0.2:8188", hub, 1)
 		require.NotEqual(f.t, location[0], toHub)
 		fmt.Fprintf(&servers, "server {\nlisten %s;\n%s\n}\n", address, toHub)
@@ -76,8 +74,7 @@ http {
 	%[3]s
 }
 `, folder, upgrade, servers.String()), 0o600))
-	nginx, err := f.Start(programs.Spec{Name: "nginx", Path: path, Args: []string{"-p", folder, "-e", "stderr", "-c", config}})
-	require.NoError(f.t, err)
+	nginx := must.Get(f.Start(programs.Spec{Name: "nginx", Path: path, Args: []string{"-p", folder, "-e", "stderr", "-c", config}}))(f.t)
 	require.NoError(f.t, nginx.Await(f.t.Context(), "nginx answers", func(ctx context.Context) error {
 		return programs.Get(ctx, fronts[0]+"/queue", nil)
 	}))
@@ -92,16 +89,13 @@ func call(t *testing.T, method, url string, body io.Reader, header http.Header, 
 
 func callFrom(t *testing.T, c *http.Client, method, url string, body io.Reader, header http.Header, kind string) (status int, answer []byte) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, url, body)
-	require.NoError(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, url, body))(t)
 	r.Header = header.Clone()
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
-	resp, err := c.Do(r)
-	require.NoError(t, err)
+	resp := must.Get(c.Do(r))(t)
 	defer resp.Body.Close()
-	answer, err = io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	answer = must.Get(io.ReadAll(resp.Body))(t)
 	return resp.StatusCode, answer
 }

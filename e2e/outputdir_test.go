@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -57,12 +58,10 @@ func TestOutputFolderIsTidied(t *testing.T) {
 	f := newFleet(t, "embedded")
 	// A simulated ComfyUI keeps its files in a temporary folder.
 	temp := t.TempDir()
-	address, err := freeport.Address()
-	require.NoError(t, err)
+	address := must.Get(freeport.Address())(t)
 	_, port, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	_, err = f.Start(programs.Spec{Name: "comfyui", Path: f.Set.Agent, Args: []string{"simulate", "--count", "1", "--port", port, "--time-scale", "0.1"}, Env: []string{"TMPDIR=" + temp}})
-	require.NoError(t, err)
+	must.Get(f.Start(programs.Spec{Name: "comfyui", Path: f.Set.Agent, Args: []string{"simulate", "--count", "1", "--port", port, "--time-scale", "0.1"}, Env: []string{"TMPDIR=" + temp}}))(t)
 	var output string
 	f.eventually(func() bool {
 		found, _ := filepath.Glob(filepath.Join(temp, "comfyui-sim-*", "output"))
@@ -80,8 +79,7 @@ func TestOutputFolderIsTidied(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(output, "before.png"), []byte("from before the agent"), 0o600))
 
 	f.startHub()
-	serve, err := freeport.Address()
-	require.NoError(t, err)
+	serve := must.Get(freeport.Address())(t)
 	state := t.TempDir()
 	agent := f.agent("box", "run", "--join", f.Gossip, "--name", "box", "--serve", serve, "--comfyui", "gpu=http://"+address,
 		"--output-dir", output, "--output-age", "10m", "--state", state)
@@ -93,10 +91,9 @@ func TestOutputFolderIsTidied(t *testing.T) {
 	require.Len(t, kept, 3)
 
 	// What the hub has not made: somebody's own prompt at the server, and a file from elsewhere.
-	resp, err := http.Post("http://"+address+"/prompt", "application/json", strings.NewReader(`{"prompt": {
+	resp := must.Get(http.Post("http://"+address+"/prompt", "application/json", strings.NewReader(`{"prompt": {
 		"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 9}},
-		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "own"}}}}`))
-	require.NoError(t, err)
+		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "own"}}}}`)))(t)
 	resp.Body.Close()
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	require.NoError(t, os.WriteFile(filepath.Join(output, "mine.png"), []byte("mine"), 0o600))
@@ -151,7 +148,6 @@ func at(t *testing.T, line []byte) []byte {
 
 func fmtLine(t *testing.T, when time.Time) []byte {
 	t.Helper()
-	line, err := json.Marshal(keptLine{At: when.Unix()})
-	require.NoError(t, err)
+	line := must.Get(json.Marshal(keptLine{At: when.Unix()}))(t)
 	return line
 }

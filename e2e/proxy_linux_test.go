@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const bridgeSecret = "the secret of the bridge, which nobody else has"
@@ -50,8 +51,7 @@ func behindNginx(t *testing.T) proxied {
 	names := slices.Sorted(maps.Keys(options))
 	addresses := []string{p.Addr} // that of the first is where the fleet looks whether the hub is there
 	for range names[1:] {
-		address, err := freeport.Address()
-		require.NoError(t, err)
+		address := must.Get(freeport.Address())(t)
 		addresses = append(addresses, address)
 	}
 	var servers, sites strings.Builder
@@ -132,11 +132,9 @@ func TestNginxOfTheDocs(t *testing.T) {
 	for _, doubt := range []string{"trust_tenant_from goes by addresses", "trust_tenant_from is without effect", "without trusted_proxies_strict"} {
 		require.Contains(t, p.Hub.Log(), doubt)
 	}
-	check, err := http.Get("http://" + p.Admin + "/comfyhub/check")
-	require.NoError(t, err)
+	check := must.Get(http.Get("http://" + p.Admin + "/comfyhub/check"))(t)
 	defer check.Body.Close()
-	text, err := io.ReadAll(check.Body)
-	require.NoError(t, err)
+	text := must.Get(io.ReadAll(check.Body))(t)
 	require.Contains(t, string(text), "act_for_tenants")
 }
 
@@ -169,8 +167,7 @@ func (p proxied) nobodyBecomesAnother(front string) {
 // Each Caddyfile of the docs that names proxies takes the clients' addresses from them only.
 func TestProxiesInTheDocsAreStrict(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("../docs/*.md")
-	require.NoError(t, err)
+	pages := must.Get(filepath.Glob("../docs/*.md"))(t)
 	met := 0
 	for _, page := range pages {
 		for _, block := range codeIn(t, filepath.Base(page), "caddyfile") {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // The hub's own program is a client, too: it submits from a pipe, stores what comes, and
@@ -23,8 +25,7 @@ func TestCommandsForPeople(t *testing.T) {
 		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "ComfyUI"}}}`
 	stored, code := run(workflow, "submit", "-", "--set", "1.color=7", "--out", filepath.Join(t.TempDir(), "out"))
 	require.Zero(t, code)
-	data, err := os.ReadFile(stored)
-	require.NoError(t, err)
+	data := must.Get(os.ReadFile(stored))(t)
 	require.Equal(t, "PNG", string(data[1:4]))
 
 	id, code := run(workflow, "submit", "-")
@@ -77,8 +78,7 @@ func TestAdoptStorage(t *testing.T) {
 	require.Equal(t, "the storage belongs to the hub's Redis already", shown)
 
 	f.Hub.Kill()
-	journal, err := filepath.Glob(filepath.Join(f.Data, "queue.aof*"))
-	require.NoError(t, err)
+	journal := must.Get(filepath.Glob(filepath.Join(f.Data, "queue.aof*")))(t)
 	require.NotEmpty(t, journal)
 	for _, name := range journal {
 		require.NoError(t, os.Remove(name))

@@ -25,6 +25,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const (
@@ -279,11 +280,9 @@ func besieged(t *testing.T) *fleet {
 // nodePack is an instance with a custom node that has a socket, and reads what comes.
 func nodePack(t *testing.T) string {
 	t.Helper()
-	instance, err := sim.New(sim.Config{TimeScale: 0.2})
-	require.NoError(t, err)
+	instance := must.Get(sim.New(sim.Config{TimeScale: 0.2}))(t)
 	t.Cleanup(instance.Close)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	go func() { served <- instance.Serve(ctx, ln) }()
@@ -341,10 +340,8 @@ func (f *fleet) quietly(t *testing.T) []time.Duration {
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, code, path)
 	}
-	_, err := f.rounds(t.Context(), smallPreview, 10)
-	require.NoError(t, err)
-	took, err := f.rounds(t.Context(), smallPreview, 40)
-	require.NoError(t, err)
+	must.Get(f.rounds(t.Context(), smallPreview, 10))(t)
+	took := must.Get(f.rounds(t.Context(), smallPreview, 40))(t)
 	return took
 }
 
@@ -360,8 +357,7 @@ func TestSilentSenders(t *testing.T) {
 	}
 	quiet := f.quietly(t)
 	for _, s := range oneIn(8, silentKinds()) {
-		before, err := f.rounds(t.Context(), smallPreview, more)
-		require.NoError(t, err)
+		before := must.Get(f.rounds(t.Context(), smallPreview, more))(t)
 		quiet = append(quiet, before...)
 		took, out, growth, peak := f.beside(t, s, 10, more)
 		t.Logf("SILENT name=%q senders=%d heard=%+v p99=%s quiet=%s ratio=%.1f growth=%dMiB peak_rss=%dMiB", s.name, silentSenders, out,

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
@@ -34,10 +35,8 @@ func command(t *testing.T, path string, args ...string) *exec.Cmd {
 // simulator's process once the server answers.
 func playing(t *testing.T, stopTimeout string) (agent *exec.Cmd, url string, simulator int, complaints *strings.Builder) {
 	t.Helper()
-	addresses, err := freeport.Addresses(2)
-	require.NoError(t, err)
-	hub, err := freeport.Address()
-	require.NoError(t, err)
+	addresses := must.Get(freeport.Addresses(2))(t)
+	hub := must.Get(freeport.Address())(t)
 	_, port, err := net.SplitHostPort(addresses)
 	require.NoError(t, err)
 	agent = command(t, programstest.Built(t).Agent, "run", "--join", hub, "--simulate", "2", "--port", port, "--stop-timeout", stopTimeout)
@@ -49,8 +48,7 @@ func playing(t *testing.T, stopTimeout string) (agent *exec.Cmd, url string, sim
 	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", agent.Process.Pid, agent.Process.Pid))
 	if err != nil || len(strings.Fields(string(children))) == 0 {
 		// The thread that has started it is another.
-		all, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", agent.Process.Pid))
-		require.NoError(t, err)
+		all := must.Get(filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", agent.Process.Pid)))(t)
 		for _, file := range all {
 			text, _ := os.ReadFile(file)
 			children = append(children, text...)
@@ -105,11 +103,9 @@ func TestTheSimulatorEndsWithTheAgent(t *testing.T) {
 func TestAgentSimulate(t *testing.T) {
 	t.Parallel()
 	cmd := command(t, programstest.Built(t).Agent, "simulate", "--port", "0", "--fault", "slow-http=1")
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
+	out := must.Get(cmd.StdoutPipe())(t)
 	require.NoError(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, err)
+	line := must.Get(bufio.NewReader(out).ReadString('\n'))(t)
 	require.True(t, answers(strings.TrimSpace(line)), line)
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())
@@ -125,8 +121,7 @@ func TestAgentSimulate(t *testing.T) {
 // An agent that somebody has copied alone says what is missing.
 func TestAgentWithoutSimulator(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(programstest.Built(t).Agent)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(programstest.Built(t).Agent))(t)
 	alone := filepath.Join(t.TempDir(), "agent")
 	require.NoError(t, os.WriteFile(alone, text, 0o700))
 	for _, args := range [][]string{{"simulate"}, {"run", "--join", "127.0.0.1:1", "--simulate", "1"}} {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/e2e/storedtest"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // stored is what hubs keep and tell each other, and what they answer.
@@ -27,16 +28,14 @@ const root = "{comfyhub}:"
 // readStored reads the file that a hub of the last version has written.
 func readStored(t *testing.T) *stored {
 	t.Helper()
-	r, err := storedtest.LastVersion()
-	require.NoError(t, err)
+	r := must.Get(storedtest.LastVersion())(t)
 	return &stored{r}
 }
 
 // write replaces that file.
 func (s *stored) write(t *testing.T) {
 	t.Helper()
-	text, err := s.Text()
-	require.NoError(t, err)
+	text := must.Get(s.Text())(t)
 	require.NoError(t, os.WriteFile("storedtest/lastversion.json", text, 0o600))
 }
 
@@ -52,47 +51,39 @@ func client(t *testing.T, server *redistest.Server) *goredis.Client {
 func (s *stored) keep(t *testing.T, c *goredis.Client) {
 	t.Helper()
 	ctx := t.Context()
-	names, err := c.Keys(ctx, "*").Result()
-	require.NoError(t, err)
+	names := must.Get(c.Keys(ctx, "*").Result())(t)
 	s.Keys = map[string]storedtest.Key{}
 	for _, name := range names {
 		if strings.HasPrefix(name, root+"nonce:") {
 			continue // what a script replied, for the minute in which it may be sent again
 		}
-		left, err := c.PTTL(ctx, name).Result()
-		require.NoError(t, err)
-		kind, err := c.Type(ctx, name).Result()
-		require.NoError(t, err)
+		left := must.Get(c.PTTL(ctx, name).Result())(t)
+		kind := must.Get(c.Type(ctx, name).Result())(t)
 		k := storedtest.Key{Type: kind, Left: max(0, left)}
 		switch kind {
 		case "none":
 			continue // it has just expired
 		case "string":
-			value, err := c.Get(ctx, name).Result()
-			require.NoError(t, err)
+			value := must.Get(c.Get(ctx, name).Result())(t)
 			k.Values = []storedtest.Blob{storedtest.Blob(value)}
 		case "hash":
-			all, err := c.HGetAll(ctx, name).Result()
-			require.NoError(t, err)
+			all := must.Get(c.HGetAll(ctx, name).Result())(t)
 			for field, value := range all {
 				k.Values = append(k.Values, storedtest.Blob(field), storedtest.Blob(value))
 			}
 			sortPairs(&k)
 		case "zset":
-			all, err := c.ZRangeWithScores(ctx, name, 0, -1).Result()
-			require.NoError(t, err)
+			all := must.Get(c.ZRangeWithScores(ctx, name, 0, -1).Result())(t)
 			for _, z := range all {
 				k.Values = append(k.Values, storedtest.Blob(z.Member.(string)), storedtest.Blob(strconv.FormatFloat(z.Score, 'f', -1, 64)))
 			}
 		case "set":
-			all, err := c.SMembers(ctx, name).Result()
-			require.NoError(t, err)
+			all := must.Get(c.SMembers(ctx, name).Result())(t)
 			for _, member := range slices.Sorted(slices.Values(all)) {
 				k.Values = append(k.Values, storedtest.Blob(member))
 			}
 		case "list":
-			all, err := c.LRange(ctx, name, 0, -1).Result()
-			require.NoError(t, err)
+			all := must.Get(c.LRange(ctx, name, 0, -1).Result())(t)
 			for _, value := range all {
 				k.Values = append(k.Values, storedtest.Blob(value))
 			}
@@ -125,8 +116,7 @@ func (s *stored) fill(t *testing.T, c *goredis.Client) {
 			require.NoError(t, c.HSet(ctx, name, values...).Err())
 		case "zset":
 			for pair := range slices.Chunk(k.Values, 2) {
-				score, err := strconv.ParseFloat(string(pair[1]), 64)
-				require.NoError(t, err)
+				score := must.Get(strconv.ParseFloat(string(pair[1]), 64))(t)
 				if name == root+"q:tombs" {
 					// When the tombstone of a cancelled job ends: as far off as it was.
 					score = float64(time.Now().Add(10 * time.Minute).UnixMilli())

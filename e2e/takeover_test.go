@@ -14,6 +14,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
@@ -40,10 +41,8 @@ func takenOver(t *testing.T, lose func(*programs.Program) (again func())) {
 	one, two := newPair(t, server, programstest.Built(t), programstest.Built(t))
 	joins(two, one)
 	one.startHub()
-	instances, err := freeport.Addresses(count)
-	require.NoError(t, err)
-	serve, err := freeport.Address()
-	require.NoError(t, err)
+	instances := must.Get(freeport.Addresses(count))(t)
+	serve := must.Get(freeport.Address())(t)
 	_, port, _ := strings.Cut(instances, ":")
 	servers := one.agent("gpu", "run", "--join", one.Gossip, "--name", "gpu", "--log-level", "debug",
 		"--simulate", strconv.Itoa(count), "--port", port, "--serve", serve, "--time-scale", "0.2")
@@ -66,8 +65,7 @@ func takenOver(t *testing.T, lose func(*programs.Program) (again func())) {
 	c := client(t, server)
 	ctx := t.Context()
 	leases := func() map[string]float64 {
-		all, err := c.ZRangeWithScores(ctx, root+"q:leases", 0, -1).Result()
-		require.NoError(t, err)
+		all := must.Get(c.ZRangeWithScores(ctx, root+"q:leases", 0, -1).Result())(t)
 		until := map[string]float64{}
 		for _, lease := range all {
 			until[fmt.Sprint(lease.Member)] = lease.Score
@@ -77,8 +75,7 @@ func takenOver(t *testing.T, lose func(*programs.Program) (again func())) {
 	holders := func() map[string]string {
 		hubs := map[string]string{}
 		for key := range leases() {
-			hubs[key], err = c.HGet(ctx, root+"q:job:"+key, "hub").Result()
-			require.NoError(t, err)
+			hubs[key] = must.Get(c.HGet(ctx, root+"q:job:"+key, "hub").Result())(t)
 		}
 		return hubs
 	}
@@ -104,8 +101,7 @@ func takenOver(t *testing.T, lose func(*programs.Program) (again func())) {
 		return true
 	}, "the other hub has the runs")
 	took := time.Since(began)
-	now, err := c.Time(ctx).Result()
-	require.NoError(t, err)
+	now := must.Get(c.Time(ctx).Result())(t)
 	for key, until := range before {
 		require.Less(t, float64(now.UnixMilli()), until, "the lease of %s had not ended", key)
 	}
@@ -124,8 +120,7 @@ func takenOver(t *testing.T, lose func(*programs.Program) (again func())) {
 // joins makes a hub that has not started yet look for another one.
 func joins(f, other *fleet) {
 	f.t.Helper()
-	text, err := os.ReadFile(f.Set.Caddyfile)
-	require.NoError(f.t, err)
+	text := must.Get(os.ReadFile(f.Set.Caddyfile))(f.t)
 	const bind = "bind {$COMFYHUB_GOSSIP:127.0.0.1:7946}\n"
 	require.Contains(f.t, string(text), bind)
 	f.Set.Caddyfile = filepath.Join(f.Dir, "joined.Caddyfile")

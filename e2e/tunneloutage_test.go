@@ -13,6 +13,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // route is the network between two programs. While it is held nothing passes, in either
@@ -31,8 +33,7 @@ type route struct {
 
 func newRoute(t *testing.T, target string) *route {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	r := &route{listener: l, target: target, flowing: make(chan struct{})}
 	close(r.flowing)
 	r.done.Go(r.accept)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
@@ -25,8 +26,7 @@ var fenced = regexp.MustCompile("(?ms)^```(sh|text)\n(.*?)^```$")
 // blocksOf reads the blocks of a page. One of text is what the commands before it print.
 func blocksOf(t *testing.T, page string) []block {
 	t.Helper()
-	text, err := os.ReadFile(page)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(page))(t)
 	var blocks []block
 	for _, found := range fenced.FindAllStringSubmatch(string(text), -1) {
 		if found[1] == "sh" {
@@ -54,8 +54,7 @@ func TestTutorial(t *testing.T) {
 			t.Skip("the tutorial needs ", program)
 		}
 	}
-	root, err := filepath.Abs("..")
-	require.NoError(t, err)
+	root := must.Get(filepath.Abs(".."))(t)
 	blocks := blocksOf(t, filepath.Join(root, "docs", "tutorial.md"))
 	require.Contains(t, blocks[0].commands, "make build", "the programs are built already")
 	blocks = blocks[1:]
@@ -87,8 +86,7 @@ func TestTutorial(t *testing.T) {
 	for i, b := range blocks {
 		matches(t, b, printed[i])
 	}
-	picture, err := os.ReadFile(filepath.Join(home, "fleet", "pictures", "red_00001_.png"))
-	require.NoError(t, err)
+	picture := must.Get(os.ReadFile(filepath.Join(home, "fleet", "pictures", "red_00001_.png")))(t)
 	require.Equal(t, "PNG", string(picture[1:4]))
 }
 
@@ -103,8 +101,7 @@ func hasty(t *testing.T, root string) string {
 		"prometheus.yml":                {`_interval: 10s`, `_interval: 1s`},
 		"prometheus/comfyhub.rules.yml": {`(alert: ComfyHubServerOffline\n.*\n +for:) 2m`, `$1 2s`},
 	} {
-		text, err := os.ReadFile(filepath.Join(root, "docker", name))
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile(filepath.Join(root, "docker", name)))(t)
 		faster := regexp.MustCompile(change.from).ReplaceAll(text, []byte(change.to))
 		require.NotEqual(t, string(text), string(faster), name)
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "docker", name), faster, 0o600))

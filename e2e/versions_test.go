@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -52,8 +53,7 @@ func other(t *testing.T) (set programs.Set, commit string) {
 	tree := filepath.Join(dir, "tree")
 	git("worktree", "add", "--detach", tree, ref)
 	defer git("worktree", "remove", "--force", tree)
-	set, err := programs.Build(tree, dir)
-	require.NoError(t, err)
+	set = must.Get(programs.Build(tree, dir))(t)
 	return set, git("rev-parse", "--short", ref)
 }
 
@@ -117,8 +117,7 @@ func (f *fleet) upload(tenant, name string, picture image.Image) {
 	f.t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	part, err := form.CreateFormFile("image", name)
-	require.NoError(f.t, err)
+	part := must.Get(form.CreateFormFile("image", name))(f.t)
 	require.NoError(f.t, png.Encode(part, picture))
 	require.NoError(f.t, form.Close())
 	status, answer := f.call(tenant, http.MethodPost, "/upload/image", form.FormDataContentType(), &body)

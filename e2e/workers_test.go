@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -22,14 +23,12 @@ func TestExampleWorkers(t *testing.T) {
 	}
 	f := newFleet(t, "embedded")
 	f.startHub()
-	token, err := os.ReadFile(f.token("attic"))
-	require.NoError(t, err)
+	token := must.Get(os.ReadFile(f.token("attic")))(t)
 	start := func(name string, args ...string) {
-		_, err := f.Start(programs.Spec{
+		must.Get(f.Start(programs.Spec{
 			Name: name, Path: python, Args: append([]string{"../examples/workers/" + name}, args...),
 			Env: []string{"HUB=" + f.URL(""), "TOKEN=" + strings.TrimSpace(string(token))},
-		})
-		require.NoError(t, err)
+		}))(t)
 	}
 	start("comfyui_worker.py", f.simulate("attic"))
 	start("plain_worker.py")
@@ -39,8 +38,7 @@ func TestExampleWorkers(t *testing.T) {
 		return f.get("/object_info/EmptyImage", &image) && f.get("/object_info/Uppercase", &text) && len(image)+len(text) == 2
 	}, "the hub knows what they can run")
 	f.succeeded([]string{f.submit(1, 1), f.submit(1, 2)})
-	resp, err := http.Post(f.URL("/submit"), "application/json", strings.NewReader(`{"workflow": {"1": {"class_type": "Uppercase", "inputs": {"text": "a fox"}}}}`))
-	require.NoError(t, err)
+	resp := must.Get(http.Post(f.URL("/submit"), "application/json", strings.NewReader(`{"workflow": {"1": {"class_type": "Uppercase", "inputs": {"text": "a fox"}}}}`)))(t)
 	defer resp.Body.Close()
 	var accepted struct{ ID string }
 	require.NoError(t, json.NewDecoder(resp.Body).Decode(&accepted))

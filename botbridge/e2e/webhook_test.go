@@ -9,6 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/stage"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const secret = "a-secret_of-sufficient-length"
@@ -28,13 +29,11 @@ func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after t
 	require.Zero(t, r.Fake.Calls()["getUpdates"])
 
 	call := func(secret, body string) int {
-		request, err := http.NewRequest(http.MethodPost, r.BridgeURL+"/telegram/webhook", strings.NewReader(body))
-		require.NoError(t, err)
+		request := must.Get(http.NewRequest(http.MethodPost, r.BridgeURL+"/telegram/webhook", strings.NewReader(body)))(t)
 		if secret != "" {
 			request.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
 		}
-		response, err := http.DefaultClient.Do(request)
-		require.NoError(t, err)
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
 		return response.StatusCode
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const (
@@ -64,8 +65,7 @@ func prompt(text string) fakediscord.Option { return fakediscord.Option{Name: "p
 
 func (r *rig) presses(p *fakediscord.Person, m fakediscord.Message, label string) {
 	r.t.Helper()
-	_, err := p.Press(m.ID, label)
-	require.NoError(r.t, err)
+	must.Get(p.Press(m.ID, label))(r.t)
 }
 
 // From the command by way of "thinking…" and the progress to the picture, all in one
@@ -222,45 +222,36 @@ func TestDiscordMenu(t *testing.T) {
 		original := opens(t, menu, "Original")
 		response, err := r.web().Get(original) //nolint:noctx // the address is what is tested
 		require.NoError(t, err)
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
+		body := must.Get(io.ReadAll(response.Body))(t)
 		require.NoError(t, response.Body.Close())
 		require.Equal(t, picture.Bytes[0], body)
 		bob.Use("help")
 		require.Equal(t, "https://example.com/bot", opens(t, r.sees(bob, "the help", says("/my - ")), "More about me"))
 
 		// New words are filled into a form that has the present ones.
-		press, err := bob.Press(menu.ID, "New words")
-		require.NoError(t, err)
-		form, err := bob.Form(r.ctx, press)
-		require.NoError(t, err)
+		press := must.Get(bob.Press(menu.ID, "New words"))(t)
+		form := must.Get(bob.Form(r.ctx, press))(t)
 		require.Equal(t, "a red fox", form.Fields[0].Value)
-		_, err = bob.Submit(form, map[string]string{"prompt": "a blue bear"})
-		require.NoError(t, err)
+		must.Get(bob.Submit(form, map[string]string{"prompt": "a blue bear"}))(t)
 		bear := r.sees(bob, "a picture with the new words", func(m fakediscord.Message) bool { return len(m.Files) == 1 && strings.Contains(m.Text, "a blue bear") })
 		require.Contains(t, bear.Text, "Seed 7")
 
 		// The same by the menu of the message.
-		used, err := bob.UseOn(bear.ID, "How it was made")
-		require.NoError(t, err)
+		used := must.Get(bob.UseOn(bear.ID, "How it was made"))(t)
 		require.NotEmpty(t, used)
 		require.Equal(t, bob.ID, r.sees(bob, "what made the other", says("/generate\na blue bear")).Only)
 		require.Equal(t, bob.ID, r.sees(bob, "its workflow", func(m fakediscord.Message) bool {
 			return slices.Equal(m.Files, []string{"generate.json"}) && strings.Contains(string(m.Bytes[0]), "a blue bear")
 		}).Only)
-		used, err = bob.UseOn(bear.ID, "New words")
-		require.NoError(t, err)
-		form, err = bob.Form(r.ctx, used)
-		require.NoError(t, err)
+		used = must.Get(bob.UseOn(bear.ID, "New words"))(t)
+		form = must.Get(bob.Form(r.ctx, used))(t)
 		require.Equal(t, "a blue bear", form.Fields[0].Value)
-		_, err = bob.Submit(form, map[string]string{"prompt": "an owl"})
-		require.NoError(t, err)
+		must.Get(bob.Submit(form, map[string]string{"prompt": "an owl"}))(t)
 		owl := r.sees(ada, "a picture with these", func(m fakediscord.Message) bool { return len(m.Files) == 1 && strings.Contains(m.Text, "an owl") })
 		r.until("nothing is left of the command", func() bool {
 			return !slices.ContainsFunc(bob.Sees(), func(m fakediscord.Message) bool { return m.Thinking })
 		})
-		_, err = bob.UseOn(bear.ID, "Remove")
-		require.NoError(t, err)
+		must.Get(bob.UseOn(bear.ID, "Remove"))(t)
 		sure := r.sees(bob, "the question", says("Remove this picture"))
 		require.Equal(t, bob.ID, sure.Only)
 		r.presses(bob, sure, "Yes")
@@ -286,12 +277,9 @@ func TestDiscordMenu(t *testing.T) {
 		// What a command lacks is filled in, too.
 		ada.Say("<@"+fakediscord.BotUser+"> /generate", "")
 		question := r.sees(ada, "the question", says("What do you want to see"))
-		press, err = ada.Press(question.ID, "Reply")
-		require.NoError(t, err)
-		form, err = ada.Form(r.ctx, press)
-		require.NoError(t, err)
-		_, err = ada.Submit(form, map[string]string{"prompt": "a hedgehog"})
-		require.NoError(t, err)
+		press = must.Get(ada.Press(question.ID, "Reply"))(t)
+		form = must.Get(ada.Form(r.ctx, press))(t)
+		must.Get(ada.Submit(form, map[string]string{"prompt": "a hedgehog"}))(t)
 		r.sees(ada, "its picture", func(m fakediscord.Message) bool { return len(m.Files) == 1 && strings.Contains(m.Text, "a hedgehog") })
 	})
 }

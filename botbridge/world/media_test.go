@@ -19,6 +19,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/webchat"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // mediaCommands make other media than pictures.
@@ -70,14 +71,11 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 		require.Contains(t, huge.Text, "59 MB")
 		link := regexp.MustCompile(`http://\S+`).FindString(huge.Text)
 		require.True(t, strings.HasPrefix(link, "http://hub1:8188/hub/files/huge_"), link)
-		request, err := http.NewRequest(http.MethodGet, link, http.NoBody)
-		require.NoError(t, err)
+		request := must.Get(http.NewRequest(http.MethodGet, link, http.NoBody))(t)
 		request.Header.Set("Range", "bytes=8-11")
-		response, err := r.web().Do(request)
-		require.NoError(t, err)
+		response := must.Get(r.web().Do(request))(t)
 		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		require.NoError(t, err)
+		body := must.Get(io.ReadAll(response.Body))(t)
 		require.Equal(t, http.StatusPartialContent, response.StatusCode)
 		require.Equal(t, "WEBP", string(body))
 		require.Equal(t, "image/webp", response.Header.Get("Content-Type"))
@@ -150,16 +148,14 @@ func TestWebchat(t *testing.T) {
 				"telegram: {rate: 10}\nfiles_url: http://hub1:8188\nwebchat: {secret: {file: secret}, callback: \"http://callback/\"}")
 		})
 		tell := func(signed bool, body string) int {
-			request, err := http.NewRequest(http.MethodPost, "http://bridge"+webchat.Path, strings.NewReader(body))
-			require.NoError(t, err)
+			request := must.Get(http.NewRequest(http.MethodPost, "http://bridge"+webchat.Path, strings.NewReader(body)))(t)
 			timestamp := strconv.FormatInt(time.Now().Unix(), 10)
 			request.Header.Set("X-Bridge-Timestamp", timestamp)
 			request.Header.Set("X-Bridge-Signature", strings.Repeat("0", 64))
 			if signed {
 				request.Header.Set("X-Bridge-Signature", webchat.Sign(secret, timestamp, []byte(body)))
 			}
-			response, err := r.web().Do(request)
-			require.NoError(t, err)
+			response := must.Get(r.web().Do(request))(t)
 			response.Body.Close()
 			return response.StatusCode
 		}
@@ -178,11 +174,9 @@ func TestWebchat(t *testing.T) {
 		}, patience, 20*time.Millisecond)
 		require.Equal(t, "m1", picture.ReplyTo)
 		fetch := func(url string) (int, []byte) {
-			response, err := r.web().Get(url)
-			require.NoError(t, err)
+			response := must.Get(r.web().Get(url))(t)
 			defer response.Body.Close()
-			body, err := io.ReadAll(response.Body)
-			require.NoError(t, err)
+			body := must.Get(io.ReadAll(response.Body))(t)
 			return response.StatusCode, body
 		}
 		status, body := fetch(picture.Files[0].URL)
@@ -225,8 +219,7 @@ func TestWebchat(t *testing.T) {
 			return strings.Contains(string(body), `comfyhub_bridge_requests_total{command="work",outcome="done"} 2`)
 		}, patience, 20*time.Millisecond)
 		require.NotContains(t, string(body), "m1")
-		dashboard, err := os.ReadFile("../../docker/grafana/dashboards/botbridge.json")
-		require.NoError(t, err)
+		dashboard := must.Get(os.ReadFile("../../docker/grafana/dashboards/botbridge.json"))(t)
 		for _, name := range regexp.MustCompile(`comfyhub_bridge_[a-z_]+`).FindAllString(string(dashboard), -1) {
 			require.Contains(t, string(body), name, "what the dashboard shows is there")
 		}

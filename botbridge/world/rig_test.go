@@ -21,6 +21,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/system"
 )
 
@@ -72,9 +73,7 @@ func newRig(t *testing.T, change ...func(*options)) *rig {
 		c(&o)
 	}
 	r := &rig{t: t, ctx: t.Context(), log: &journal{}, Fake: fakebot.New(o.Fake)}
-	var err error
-	r.Discord, err = fakediscord.New(o.Discord)
-	require.NoError(t, err)
+	r.Discord = must.Get(fakediscord.New(o.Discord))(t)
 	r.w = system.New(t, system.Config{Hubs: 1, Comfys: 2, TenantSecret: hubKey, Log: r.log, Comfy: sim.Config{Models: models(), PreviewMethod: "latent2rgb"}})
 	r.StartTelegram()
 	services := []*http.Server{host(t, r.w, "discord", r.Discord)}
@@ -241,8 +240,7 @@ type bot struct {
 // Start starts the process.
 func (b *bot) Start(t testing.TB) {
 	t.Helper()
-	c, err := config.Read(b.config)
-	require.NoError(t, err)
+	c := must.Get(config.Read(b.config))(t)
 	c.Hub, c.HubKey = b.w.Hubs[0].URL(), config.Secret{File: "hub_key"}
 	// go-redis shares the timers of those who wait for a connection between all bubbles, so nobody may wait.
 	c.Redis = "redis://redis:6379?pool_size=1000"
@@ -254,10 +252,8 @@ func (b *bot) Start(t testing.TB) {
 	}
 	var ctx context.Context
 	ctx, b.stop = context.WithCancel(context.Background())
-	running, err := bridge.New(ctx, c, b.log, b.w.Net.Dialer(b.name))
-	require.NoError(t, err)
-	l, err := b.w.Net.Listen(b.name + ":80")
-	require.NoError(t, err)
+	running := must.Get(bridge.New(ctx, c, b.log, b.w.Net.Dialer(b.name)))(t)
+	l := must.Get(b.w.Net.Listen(b.name + ":80"))(t)
 	ended := make(chan struct{})
 	b.ended = ended
 	go func() {
@@ -276,8 +272,7 @@ func (b *bot) Kill() {
 // host serves HTTP at a host of the world's network.
 func host(t testing.TB, w *system.World, name string, h http.Handler) *http.Server {
 	t.Helper()
-	l, err := w.Net.Listen(name + ":80")
-	require.NoError(t, err)
+	l := must.Get(w.Net.Listen(name + ":80"))(t)
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	go func() { _ = s.Serve(l) }()
 	return s
@@ -312,11 +307,9 @@ func writeConfig(t testing.TB, text string) string {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600))
 	}
 	for _, from := range []string{"../../examples/bot", "testdata"} {
-		files, err := filepath.Glob(filepath.Join(from, "*.json"))
-		require.NoError(t, err)
+		files := must.Get(filepath.Glob(filepath.Join(from, "*.json")))(t)
 		for _, file := range files {
-			data, err := os.ReadFile(file)
-			require.NoError(t, err)
+			data := must.Get(os.ReadFile(file))(t)
 			write(filepath.Base(file), string(data))
 		}
 	}

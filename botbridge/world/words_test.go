@@ -13,14 +13,14 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // careful is a bot.yaml with terms, other words, and a service that looks at results. It
 // covers what was asked for with the word "cover" and refuses "withhold".
 func careful(t *testing.T) (change func(*options), llm *fakellm.Fake, judged *atomic.Int64) {
 	t.Helper()
-	llm, err := fakellm.New()
-	require.NoError(t, err)
+	llm = must.Get(fakellm.New())(t)
 	judged = new(atomic.Int64)
 	judge := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		judged.Add(1)

@@ -18,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -34,8 +35,7 @@ type bench struct {
 
 func decoded(t testing.TB, text string) string {
 	t.Helper()
-	data, err := base64.StdEncoding.DecodeString(text)
-	require.NoError(t, err)
+	data := must.Get(base64.StdEncoding.DecodeString(text))(t)
 	return string(data)
 }
 
@@ -43,10 +43,8 @@ func newBench(t *testing.T, c simsd.Config) *bench {
 	t.Helper()
 	b := &bench{t: t, sd: simsd.New(c), addr: "127.0.0.1:0"}
 	b.start()
-	i, err := Open("http://"+b.addr, Options{Dir: t.TempDir() + "/files", Every: 5 * time.Millisecond})
-	require.NoError(t, err)
-	b.Client, err = comfyui.NewClient("http://a1111", comfyui.Options{Dial: i.Dial})
-	require.NoError(t, err)
+	i := must.Get(Open("http://"+b.addr, Options{Dir: t.TempDir() + "/files", Every: 5 * time.Millisecond}))(t)
+	b.Client = must.Get(comfyui.NewClient("http://a1111", comfyui.Options{Dial: i.Dial}))(t)
 	b.connect()
 	t.Cleanup(func() {
 		b.kill()
@@ -59,8 +57,7 @@ func newBench(t *testing.T, c simsd.Config) *bench {
 
 // start starts the process, at the same address as before.
 func (b *bench) start() {
-	ln, err := net.Listen("tcp", b.addr)
-	require.NoError(b.t, err)
+	ln := must.Get(net.Listen("tcp", b.addr))(b.t)
 	b.addr = ln.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -80,21 +77,18 @@ func (b *bench) connect() {
 // submit submits the graph of a request whose pictures are stored before, as a hub does.
 func (b *bench) submit(id, class, payload, checkpoint string, loras ...string) {
 	b.t.Helper()
-	g, err := Graph(class, parsed(b.t, payload), checkpoint, loras)
-	require.NoError(b.t, err)
+	g := must.Get(Graph(class, parsed(b.t, payload), checkpoint, loras))(b.t)
 	for id, v := range g.All() {
 		if node, _ := v.(*pyjson.Object); node.String("class_type") == ClassImage {
 			inputs := node.Object("inputs")
 			content, _, ok := pictureIn(inputs.String(inputImage))
 			require.True(b.t, ok)
 			ref := job.FileRef{Type: "input", Subfolder: "embedded", Filename: id + ".png"}
-			_, err := b.Upload(b.t.Context(), ref, true, strings.NewReader(decoded(b.t, content)), int64(len(decoded(b.t, content))))
-			require.NoError(b.t, err)
+			must.Get(b.Upload(b.t.Context(), ref, true, strings.NewReader(decoded(b.t, content)), int64(len(decoded(b.t, content)))))(b.t)
 			inputs.Set(inputImage, pyjson.String("embedded/"+ref.Filename))
 		}
 	}
-	_, err = b.Submit(b.t.Context(), fmt.Appendf(nil, `{"prompt": %s, "prompt_id": %q, "client_id": "the-hub", "extra_data": {"comfyhub": {"job": "j", "fence": 3}}}`, pyjson.Marshal(g), id))
-	require.NoError(b.t, err)
+	must.Get(b.Submit(b.t.Context(), fmt.Appendf(nil, `{"prompt": %s, "prompt_id": %q, "client_id": "the-hub", "extra_data": {"comfyhub": {"job": "j", "fence": 3}}}`, pyjson.Marshal(g), id)))(b.t)
 }
 
 // entry waits for the end of a prompt.
@@ -129,13 +123,11 @@ func (b *bench) answer(id, class string) *pyjson.Object {
 // written is an answer as clients get it.
 func written(t testing.TB, class string, output *pyjson.Object, open func(file *pyjson.Object) (io.ReadCloser, error)) *pyjson.Object {
 	t.Helper()
-	a, err := ReadAnswer(class, output)
-	require.NoError(t, err)
+	a := must.Get(ReadAnswer(class, output))(t)
 	var out bytes.Buffer
 	sizes := map[int]int64{}
 	require.NoError(t, a.Write(&out, func(place int) (io.ReadCloser, error) {
-		content, err := open(a.Pictures[place])
-		require.NoError(t, err)
+		content := must.Get(open(a.Pictures[place]))(t)
 		data, err := io.ReadAll(content)
 		sizes[place] = int64(len(data))
 		return io.NopCloser(bytes.NewReader(data)), err

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func parsed(t testing.TB, text string) *pyjson.Object {
 	t.Helper()
-	v, err := pyjson.Parse([]byte(text))
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse([]byte(text)))(t)
 	o, ok := v.(*pyjson.Object)
 	require.True(t, ok)
 	return o
@@ -40,8 +40,7 @@ func TestGraph(t *testing.T) {
 	checkpoint, loras := Needs(payload)
 	require.Equal(t, "sd.safetensors [abc]", checkpoint)
 	require.Equal(t, []string{"detail", "ink"}, loras)
-	g, err := Graph(ClassImg2Img, payload, checkpoint, loras)
-	require.NoError(t, err)
+	g := must.Get(Graph(ClassImg2Img, payload, checkpoint, loras))(t)
 	require.Equal(t, before, string(pyjson.Marshal(payload)), "the payload stays as it is")
 	require.Equal(t, 6, g.Len(), "the node, a checkpoint, two LoRAs and two pictures")
 	require.NotContains(t, g.Object(JobNode).Object("inputs").String(InputPayload), one[:40])
@@ -49,16 +48,15 @@ func TestGraph(t *testing.T) {
 	pictures := chained(g, JobNode, InputImages, inputImage)
 	require.Equal(t, []string{"data:image/png;base64," + one, "data:image/png;base64," + two}, pictures)
 
-	back, err := put(parsed(t, g.Object(JobNode).Object("inputs").String(InputPayload)), func(place int) (string, error) {
+	back := must.Get(put(parsed(t, g.Object(JobNode).Object("inputs").String(InputPayload)), func(place int) (string, error) {
 		return strings.TrimPrefix(pictures[place], "data:image/png;base64,"), nil
-	})
-	require.NoError(t, err)
+	}))(t)
 	require.Equal(t, strings.ReplaceAll(before, "data:image/png;base64,", ""), string(pyjson.Marshal(back)))
 
 	for class := range paths {
 		require.Equal(t, class, ClassOf(Path(class)))
 	}
-	_, err = Graph(ClassLora, payload, "", nil)
+	_, err := Graph(ClassLora, payload, "", nil)
 	require.ErrorIs(t, err, ErrRequest)
 	_, err = Graph(ClassTxt2Img, payload, "", make([]string, maxLoras+1))
 	require.ErrorIs(t, err, ErrRequest)

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim/simsd"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // endless are the steps of a request that ends only when it is told to.
@@ -88,8 +89,7 @@ func (b *bench) until(kind string) (preview bool) {
 	ctx, cancel := context.WithTimeout(b.t.Context(), time.Minute)
 	defer cancel()
 	for {
-		frame, err := b.socket.Next(ctx)
-		require.NoError(b.t, err)
+		frame := must.Get(b.socket.Next(ctx))(b.t)
 		m, _ := comfyui.ParseMessage(frame.Data)
 		preview = preview || frame.Binary
 		if kind == "" && frame.Binary || kind != "" && !frame.Binary && m.Type == kind {
@@ -103,8 +103,7 @@ func TestSettingsBetweenRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, simsd.Config{StepTime: time.Millisecond})
 	settings := func() string {
-		body, err := b.Get(t.Context(), apiPrefix+settingsPath, nil)
-		require.NoError(t, err)
+		body := must.Get(b.Get(t.Context(), apiPrefix+settingsPath, nil))(t)
 		return string(body)
 	}
 	b.submit("p", ClassTxt2Img, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8, "override_settings": {"sd_vae": "mine", "samples_format": "webp"}}`, endless), "")
@@ -113,8 +112,7 @@ func TestSettingsBetweenRequests(t *testing.T) {
 	require.NotContains(t, settings(), "mine")
 	require.NoError(t, b.Interrupt(t.Context(), "p"))
 	b.entry("p")
-	resp, err := http.Post("http://"+b.addr+"/sdapi/v1/options", "application/json", strings.NewReader(`{"sd_vae": "the operator's"}`))
-	require.NoError(t, err)
+	resp := must.Get(http.Post("http://"+b.addr+"/sdapi/v1/options", "application/json", strings.NewReader(`{"sd_vae": "the operator's"}`)))(t)
 	require.NoError(t, resp.Body.Close())
 	require.Eventually(t, func() bool { return strings.Contains(settings(), "the operator's") }, time.Minute, time.Millisecond)
 }
@@ -153,8 +151,7 @@ func TestForeign(t *testing.T) {
 		}
 	}
 	require.Eventually(t, busy(1), time.Minute, time.Millisecond)
-	asking, err := newClient("http://"+b.addr, nil)
-	require.NoError(t, err)
+	asking := must.Get(newClient("http://"+b.addr, nil))(t)
 	t.Cleanup(asking.close)
 	require.Eventually(t, func() bool { // A1111 tells in seconds when a request began
 		p, err := asking.progress(t.Context(), false)

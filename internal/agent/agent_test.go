@@ -18,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -36,8 +37,7 @@ func TestAgentTellsWhatItsServersDo(t *testing.T) {
 	defer h.stop(t)
 	one, oneURL := startSim(t)
 	_, twoURL := startSim(t)
-	list, err := targets("box", []string{oneURL, twoURL}, nil, nil)
-	require.NoError(t, err)
+	list := must.Get(targets("box", []string{oneURL, twoURL}, nil, nil))(t)
 	stop := startAgent(t, config{name: "box", join: []string{h.Local().Addr}, targets: list})
 	i := h.await(t, "idle", "box-1", ready)
 	h.await(t, "idle", "box-2", ready)
@@ -48,27 +48,23 @@ func TestAgentTellsWhatItsServersDo(t *testing.T) {
 
 	// The hub works with the server through the agent.
 	client := newClient(t, i)
-	socket, err := client.Dial(t.Context(), "sid")
-	require.NoError(t, err)
+	socket := must.Get(client.Dial(t.Context(), "sid"))(t)
 	defer socket.Close()
-	_, err = client.Submit(t.Context(), endless(ours, mark))
-	require.NoError(t, err)
+	must.Get(client.Submit(t.Context(), endless(ours, mark)))(t)
 	busy := h.await(t, "busy with ours", "box-1", func(i fleet.Instance) bool {
 		return i.State == fleet.Busy && i.Report.Job == "k" && i.Report.Fence == 5
 	})
 	require.Equal(t, ours, busy.Running)
 	require.NoError(t, client.Interrupt(t.Context(), ours))
 	for {
-		frame, err := socket.Next(t.Context())
-		require.NoError(t, err)
+		frame := must.Get(socket.Next(t.Context()))(t)
 		if m, ok := comfyui.ParseMessage(frame.Data); ok && m.Ends() {
 			break
 		}
 	}
 	h.await(t, "idle again", "box-1", is(fleet.Idle))
 
-	_, err = client.Submit(t.Context(), endless(others, "{}"))
-	require.NoError(t, err)
+	must.Get(client.Submit(t.Context(), endless(others, "{}")))(t)
 	foreign := h.await(t, "somebody else's prompt", "box-1", is(fleet.Foreign))
 	require.Equal(t, "prompts of others: 1", foreign.Reason)
 	require.NoError(t, client.Interrupt(t.Context(), others))
@@ -89,8 +85,7 @@ func TestAgentTellsWhatItsServersDo(t *testing.T) {
 
 func TestRestartsInAnyOrder(t *testing.T) {
 	t.Parallel()
-	address, err := freeport.Address()
-	require.NoError(t, err)
+	address := must.Get(freeport.Address())(t)
 	h := startHub(t, address)
 	_, url := startSim(t)
 	c := config{name: "box", join: []string{address}, targets: []target{{name: "box", url: url}}}
@@ -110,16 +105,14 @@ func TestRestartsInAnyOrder(t *testing.T) {
 
 func TestAgentBeforeHubAndServer(t *testing.T) {
 	t.Parallel()
-	address, err := freeport.Address()
-	require.NoError(t, err)
-	dead, err := freeport.Address()
-	require.NoError(t, err)
+	address := must.Get(freeport.Address())(t)
+	dead := must.Get(freeport.Address())(t)
 	startAgent(t, config{name: "box", join: []string{address}, targets: []target{{name: "box", url: "http://" + dead}}})
 	h := startHub(t, address)
 	defer h.stop(t)
 	i := h.await(t, "the agent is there, its server is not", "box", func(i fleet.Instance) bool { return i.Reason == "connection refused" })
 	require.Equal(t, fleet.Offline, i.State)
-	_, err = newClient(t, i).Submit(t.Context(), nil)
+	_, err := newClient(t, i).Submit(t.Context(), nil)
 	require.ErrorIs(t, err, comfyui.ErrGone, "the agent tells that its server is dead")
 }
 
@@ -166,8 +159,7 @@ func TestSearch(t *testing.T) {
 	h := startHub(t, "127.0.0.1:0")
 	defer h.stop(t)
 	port := func(url string) (n int) {
-		_, err := fmt.Sscanf(url[strings.LastIndexByte(url, ':'):], ":%d", &n)
-		require.NoError(t, err)
+		must.Get(fmt.Sscanf(url[strings.LastIndexByte(url, ':'):], ":%d", &n))(t)
 		return n
 	}
 	_, real := startSim(t)
@@ -178,8 +170,7 @@ func TestSearch(t *testing.T) {
 		fmt.Fprint(w, `{"system": {"comfyui_version": "0.3.64"}, "devices": []}`)
 	}))
 	defer anotherHub.Close()
-	later, err := freeport.Address()
-	require.NoError(t, err)
+	later := must.Get(freeport.Address())(t)
 
 	startAgent(t, config{
 		name: "box", join: []string{h.Local().Addr}, searchEvery: 20 * time.Millisecond,
@@ -188,8 +179,7 @@ func TestSearch(t *testing.T) {
 	h.await(t, "found", fmt.Sprintf("box-%d", port(real)), ready)
 	require.Len(t, h.registry.Instances(), 1)
 
-	s, err := sim.New(sim.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
+	s := must.Get(sim.New(sim.Config{Dir: t.TempDir()}))(t)
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -205,8 +195,7 @@ func TestRestartCommand(t *testing.T) {
 	require.NoError(t, a.add(target{name: "box", url: "http://127.0.0.1:1"}))
 	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
 	defer server.Close()
-	client, err := comfyui.NewClient(server.URL+"/i/box", comfyui.Options{ViaAgent: true})
-	require.NoError(t, err)
+	client := must.Get(comfyui.NewClient(server.URL+"/i/box", comfyui.Options{ViaAgent: true}))(t)
 	defer client.Close()
 	require.NoError(t, client.Restart(t.Context()))
 	require.Eventually(t, func() bool {
@@ -217,8 +206,7 @@ func TestRestartCommand(t *testing.T) {
 	require.ErrorAs(t, client.Restart(t.Context()), &status)
 	require.Equal(t, 409, status.Status, "a server that is just starting is not killed again")
 
-	direct, err := comfyui.NewClient(server.URL, comfyui.Options{})
-	require.NoError(t, err)
+	direct := must.Get(comfyui.NewClient(server.URL, comfyui.Options{}))(t)
 	defer direct.Close()
 	require.ErrorAs(t, direct.Restart(t.Context()), &status)
 	require.Equal(t, 501, status.Status)
@@ -236,8 +224,7 @@ func TestModelFoldersAreLookedAt(t *testing.T) {
 		targets: []target{{name: "gpu", url: url}},
 	})
 	first := h.await(t, "up", "gpu", ready)
-	_, err := newClient(t, first).Submit(t.Context(), endless("11111111-1111-4111-8111-111111111111", "{}"))
-	require.NoError(t, err)
+	must.Get(newClient(t, first).Submit(t.Context(), endless("11111111-1111-4111-8111-111111111111", "{}")))(t)
 	h.await(t, "busy", "gpu", func(i fleet.Instance) bool { return i.State != fleet.Idle })
 	loras := filepath.Join(server.Dir(), "models", "loras")
 	require.NoError(t, os.MkdirAll(loras, 0o755))

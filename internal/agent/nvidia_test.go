@@ -1,12 +1,17 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestNvidia(t *testing.T) {
@@ -19,13 +24,11 @@ func TestNvidia(t *testing.T) {
 		t.Skip("no awk here")
 	}
 	for _, name := range []string{"nvidia-smi", "cards", "apps"} {
-		text, err := os.ReadFile(filepath.Join("testdata", name))
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile(filepath.Join("testdata", name)))(t)
 		require.NoError(t, os.WriteFile(filepath.Join(folder, name), text, 0o700))
 	}
 	t.Setenv("PATH", folder+string(os.PathListSeparator)+path)
-	s, err := nvidia()(t.Context())
-	require.NoError(t, err)
+	s := must.Get(nvidia()(t.Context()))(t)
 	require.Equal(t, gpuSample{
 		cards: []card{
 			{"0", "GPU-e82ab913-2d6b-1a55-89a8-9ad23a5a09cf", "NVIDIA GeForce RTX 4090", 98, 24564 * mebibyte, 20548 * mebibyte, false},
@@ -40,12 +43,11 @@ func TestNvidia(t *testing.T) {
 		listed: true,
 	}, s)
 	require.NoError(t, os.Remove(filepath.Join(folder, "apps")))
-	s, err = nvidia()(t.Context())
-	require.NoError(t, err)
+	s = must.Get(nvidia()(t.Context()))(t)
 	require.Len(t, s.cards, 3)
 	require.False(t, s.listed, "which is not the same as none")
 	require.NoError(t, os.Remove(filepath.Join(folder, "cards")))
-	_, err = nvidia()(t.Context())
+	_, err := nvidia()(t.Context())
 	require.Error(t, err)
 }
 
@@ -100,4 +102,84 @@ func FuzzParseApps(f *testing.F) {
 			require.GreaterOrEqual(t, a.used, int64(-1))
 		}
 	})
+}
+
+func TestGPULoad(t *testing.T) {
+	t.Parallel()
+	var load gpuLoad
+	quiet := true
+	at := func(percent int) bool {
+		return load.sample(map[string]int{"0": percent}, func(string) bool { return quiet })["0"]
+	}
+	require.False(t, at(99))
+	require.False(t, at(99))
+	require.False(t, at(3), "a short burst is nothing")
+	require.False(t, at(99))
+	require.False(t, at(99))
+	require.True(t, at(99))
+	require.True(t, at(3), "nor is a short pause")
+	require.True(t, at(99))
+	require.True(t, at(3))
+	require.False(t, at(3))
+	for range 5 {
+		quiet = false
+		require.False(t, at(99), "our own work")
+	}
+	quiet = true
+	require.False(t, at(99), "counting starts again after it")
+}
+
+func TestSetLoad(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &agent{instances: []*instance{local("GPU-0"), local("GPU-1")}}
+		var load gpuLoad
+		sample := gpuSample{cards: []card{{id: "GPU-0", use: 90}, {id: "GPU-1", use: 10}}}
+		set := func() bool { return a.setLoad(sample, &load, theProcesses()) }
+		require.True(t, set(), "where they are is news")
+		for range 5 {
+			require.False(t, set(), "a server that was just busy may have something left to do")
+		}
+		time.Sleep(settle)
+		require.False(t, set())
+		require.False(t, set())
+		require.True(t, set())
+		require.Equal(t, "its GPU is used by another program", a.instances[0].load)
+		require.Equal(t, 90, a.instances[0].at.use)
+		require.Empty(t, a.instances[1].load)
+		require.False(t, set(), "no news")
+		a.instances[0].seen.QueueRemaining = 1
+		require.True(t, set(), "it works itself: nothing can be told")
+		require.Empty(t, a.instances[0].load)
+		require.Zero(t, a.instances[0].at.use)
+	})
+}
+
+func TestWatchLoadEndsWithContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a := &agent{log: discard()}
+		calls := 0
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.watchLoad(ctx, func(context.Context) (gpuSample, error) { calls++; return gpuSample{}, os.ErrNotExist })
+		}()
+		time.Sleep(3*sampleEvery + time.Second)
+		cancel()
+		<-done
+		require.Equal(t, 4, calls, "at once, and every five seconds")
+	})
+}
+
+func TestOnGPUs(t *testing.T) {
+	t.Parallel()
+	list := make([]target, 2)
+	require.NoError(t, onGPUs(list, nil))
+	require.NoError(t, onGPUs(list, []string{"0", "GPU-1:a_b"}))
+	require.Equal(t, []target{{gpu: "0"}, {gpu: "GPU-1:a_b"}}, list)
+	require.ErrorContains(t, onGPUs(list, []string{"0"}), "one for each")
+	require.ErrorIs(t, onGPUs(list, []string{"0", "a/b"}), errGPU)
+	require.ErrorIs(t, onGPUs(list, []string{"0", ""}), errGPU)
 }

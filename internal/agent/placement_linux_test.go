@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestPortsOfProcesses(t *testing.T) {
@@ -37,8 +38,7 @@ func withProcesses(t *testing.T, list map[int]string, parents map[int]int) proce
 func TestOwnProcess(t *testing.T) {
 	t.Parallel()
 	p := theProcesses()
-	text, err := os.ReadFile("/proc/self/cmdline")
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile("/proc/self/cmdline"))(t)
 	require.Equal(t, strings.TrimRight(string(text), "\x00"), p.command(os.Getpid()))
 	require.Equal(t, os.Getppid(), p.parent(os.Getpid()))
 	require.Empty(t, p.command(1<<30))
@@ -94,10 +94,10 @@ func TestPlaceBySeveralGPUs(t *testing.T) {
 	pid, gpus := three.process(gpuSample{apps: []app{{"GPU-0", 10, gib}, {"GPU-1", 10, gib}}}, p)
 	require.Equal(t, 10, pid)
 	require.Len(t, gpus, 2)
-	require.Zero(t, must(three.process(gpuSample{apps: []app{{"GPU-0", 10, gib}}}, withProcesses(t, map[int]string{10: "python3 notmain.py"}, nil))))
+	require.Zero(t, pidOf(three.process(gpuSample{apps: []app{{"GPU-0", 10, gib}}}, withProcesses(t, map[int]string{10: "python3 notmain.py"}, nil))))
 }
 
-func must(pid int, _ []string) int { return pid }
+func pidOf(pid int, _ []string) int { return pid }
 
 func TestPlaceWithoutProcesses(t *testing.T) {
 	t.Parallel()

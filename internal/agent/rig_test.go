@@ -19,7 +19,76 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
+
+// BenchmarkIdleEdge measures how long a hub thinks an instance busy that has
+// sent the end of its run: the gap in which a waiting job is not yet given to
+// it. The result is in idle-us/op; ns/op is a whole run.
+func BenchmarkIdleEdge(b *testing.B) {
+	h := startHub(b, "127.0.0.1:0")
+	defer h.stop(b)
+	_, url := startSim(b)
+	startAgent(b, config{name: "box", join: []string{h.Local().Addr}, targets: []target{{name: "box", url: url}}})
+	client := newClient(b, h.await(b, "idle", "box", ready))
+	socket := must.Get(client.Dial(b.Context(), "sid"))(b)
+	defer socket.Close()
+	changes := h.registry.Subscribe()
+	defer changes.Close()
+	var gap time.Duration
+	for n := 0; b.Loop(); n++ {
+		must.Get(client.Submit(b.Context(), work(fmt.Sprintf("%08d-1111-4111-8111-111111111111", n), mark, 0.02)))(b)
+		for ended := false; !ended; {
+			frame := must.Get(socket.Next(b.Context()))(b)
+			m, ok := comfyui.ParseMessage(frame.Data)
+			ended = ok && m.Ends()
+		}
+		end := time.Now()
+		for {
+			if i, _ := h.registry.Instance("box"); i.State == fleet.Idle {
+				break
+			}
+			<-changes.Ready()
+		}
+		gap += time.Since(end)
+	}
+	b.ReportMetric(float64(gap.Microseconds())/float64(b.N), "idle-us/op")
+}
+
+// BenchmarkThroughAgent compares a small question to an instance itself with
+// one through its agent, plain and with TLS.
+func BenchmarkThroughAgent(b *testing.B) {
+	_, url := startSim(b)
+	ask := func(b *testing.B, address string, o comfyui.Options) {
+		b.Helper()
+		c := must.Get(comfyui.NewClient(address, o))(b)
+		defer c.Close()
+		for b.Loop() {
+			must.Get(c.QueueRemaining(b.Context()))(b)
+		}
+	}
+	serve := func(b *testing.B, c config) string {
+		b.Helper()
+		c.logger = discard()
+		a := &agent{config: c, log: c.logger}
+		listener := must.Get(a.listen())(b)
+		require.NoError(b, a.add(target{name: "box", url: url}))
+		server := a.server(b.Context())
+		done := make(chan error, 1)
+		go func() { done <- server.Serve(listener) }()
+		b.Cleanup(func() { server.Close(); <-done; a.find("box").client.Close() })
+		return fmt.Sprintf("%s://127.0.0.1:%d/i/box", a.scheme, listener.Addr().(*net.TCPAddr).Port)
+	}
+	b.Run("direct", func(b *testing.B) { ask(b, url, comfyui.Options{}) })
+	b.Run("agent", func(b *testing.B) {
+		ask(b, serve(b, config{serve: "127.0.0.1:0"}), comfyui.Options{ViaAgent: true})
+	})
+	b.Run("agent with TLS", func(b *testing.B) {
+		id := gossip.NewIdentity()
+		tls := must.Get(newHubs(b, "k").DialTLS(id.Key()))(b)
+		ask(b, serve(b, config{serve: "0.0.0.0:0", key: "k", identity: id, join: []string{"hub.example.com"}}), comfyui.Options{ViaAgent: true, TLS: tls})
+	})
+}
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -35,7 +104,7 @@ type hub struct {
 func startHub(t testing.TB, bind string) *hub {
 	t.Helper()
 	h := &hub{registry: fleet.NewRegistry()}
-	g, err := gossip.Join(t.Context(), gossip.Config{
+	g := must.Get(gossip.Join(t.Context(), gossip.Config{
 		Role: gossip.RoleHub, Name: "hub", Bind: bind,
 		OnMember: func(e gossip.Event) {
 			switch {
@@ -52,8 +121,7 @@ func startHub(t testing.TB, bind string) *hub {
 				h.mu.Unlock()
 			}
 		},
-	})
-	require.NoError(t, err)
+	}))(t)
 	h.Gossip = g
 	return h
 }
@@ -88,8 +156,7 @@ func newHubs(t testing.TB, key string) *gossip.Authority {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	hubs, err := gossip.NewAuthority(key, func() ([]ed25519.PrivateKey, error) { return []ed25519.PrivateKey{private}, nil })
-	require.NoError(t, err)
+	hubs := must.Get(gossip.NewAuthority(key, func() ([]ed25519.PrivateKey, error) { return []ed25519.PrivateKey{private}, nil }))(t)
 	return hubs
 }
 
@@ -116,10 +183,8 @@ func startAgent(t testing.TB, c config) (stop func()) {
 // startSim runs a simulated server.
 func startSim(t testing.TB) (*sim.Server, string) {
 	t.Helper()
-	s, err := sim.New(sim.Config{Dir: t.TempDir()})
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	s := must.Get(sim.New(sim.Config{Dir: t.TempDir()}))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = s.Serve(ctx, listener) }() // ends with ctx
@@ -129,8 +194,7 @@ func startSim(t testing.TB) (*sim.Server, string) {
 
 func newClient(t testing.TB, i fleet.Instance) *comfyui.Client {
 	t.Helper()
-	c, err := comfyui.NewClient(i.URL, comfyui.Options{ViaAgent: !i.Direct})
-	require.NoError(t, err)
+	c := must.Get(comfyui.NewClient(i.URL, comfyui.Options{ViaAgent: !i.Direct}))(t)
 	t.Cleanup(c.Close)
 	return c
 }

@@ -1,17 +1,24 @@
 package agent
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/sim/simsd"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestServeHTTP(t *testing.T) {
@@ -24,15 +31,12 @@ func TestServeHTTP(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
 	defer server.Close()
 	get := func(path string, header http.Header) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil)
-		require.NoError(t, err)
+		req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, nil))(t)
 		req.URL.Opaque = strings.TrimPrefix(server.URL, "http:") + path
 		req.Header = header
-		resp, err := server.Client().Do(req)
-		require.NoError(t, err)
+		resp := must.Get(server.Client().Do(req))(t)
 		defer resp.Body.Close()
-		_, err = io.Copy(io.Discard, resp.Body)
-		require.NoError(t, err)
+		must.Get(io.Copy(io.Discard, resp.Body))(t)
 		return resp.StatusCode
 	}
 	for path, want := range map[string]string{
@@ -113,10 +117,8 @@ func TestListen(t *testing.T) {
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	require.NoError(t, err)
 	ask := func(hubs *gossip.Authority, agent string) error {
-		tls, err := hubs.DialTLS(agent)
-		require.NoError(t, err)
-		client, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true})
-		require.NoError(t, err)
+		tls := must.Get(hubs.DialTLS(agent))(t)
+		client := must.Get(comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{TLS: tls, ViaAgent: true}))(t)
 		defer client.Close()
 		_, err = client.SystemStats(t.Context())
 		return err
@@ -126,8 +128,7 @@ func TestListen(t *testing.T) {
 	require.ErrorAs(t, ask(hubs, a.identity.Key()), &status, "a hub gets an answer")
 	require.ErrorIs(t, ask(hubs, gossip.NewIdentity().Key()), gossip.ErrPeer, "a hub that wants another agent")
 	require.ErrorContains(t, ask(newHubs(t, "k"), a.identity.Key()), "bad certificate", "the gossip key makes no hub")
-	stranger, err := comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{ViaAgent: true})
-	require.NoError(t, err)
+	stranger := must.Get(comfyui.NewClient("https://127.0.0.1:"+port+"/i/none", comfyui.Options{ViaAgent: true}))(t)
 	defer stranger.Close()
 	_, err = stranger.SystemStats(t.Context())
 	require.ErrorIs(t, err, comfyui.ErrUnreachable)
@@ -144,8 +145,7 @@ func TestStolenMachineCallsAnother(t *testing.T) {
 	}, log: discard()}
 	require.NoError(t, a.add(target{name: "box", url: server, output: a.outputs[0]}))
 	defer a.find("box").client.Close()
-	listener, err := a.listen()
-	require.NoError(t, err)
+	listener := must.Get(a.listen())(t)
 	heard := make(chan string, 1000)
 	web := a.server(t.Context())
 	inner := web.Handler
@@ -157,12 +157,10 @@ func TestStolenMachineCallsAnother(t *testing.T) {
 	go func() { done <- web.Serve(listener) }()
 	defer func() { web.Close(); <-done }()
 	call := func(as *gossip.Authority, method, path string) error {
-		client, err := as.DialTLS(a.identity.Key())
-		require.NoError(t, err)
+		client := must.Get(as.DialTLS(a.identity.Key()))(t)
 		transport := &http.Transport{TLSClientConfig: client}
 		defer transport.CloseIdleConnections()
-		r, err := http.NewRequestWithContext(t.Context(), method, "https://"+listener.Addr().String()+path, nil)
-		require.NoError(t, err)
+		r := must.Get(http.NewRequestWithContext(t.Context(), method, "https://"+listener.Addr().String()+path, nil))(t)
 		resp, err := transport.RoundTrip(r)
 		if err != nil {
 			return err
@@ -182,4 +180,70 @@ func TestStolenMachineCallsAnother(t *testing.T) {
 		}
 	}
 	require.Empty(t, heard)
+}
+
+// An A1111 server joins the fleet through the agent, and hubs use it there as they use a
+// ComfyUI.
+func TestA1111JoinsTheFleet(t *testing.T) {
+	t.Parallel()
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	sd := simsd.New(simsd.Config{VRAM: 8 << 30})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = sd.Serve(ctx, ln) }()
+	t.Cleanup(func() { cancel(); <-done })
+
+	h := startHub(t, "127.0.0.1:0")
+	defer h.stop(t)
+	list := must.Get(targets("box", nil, nil, []string{"http://" + ln.Addr().String()}))(t)
+	stop := startAgent(t, config{name: "box", join: []string{h.Local().Addr}, targets: list, bind: "127.0.0.1:0", serve: "127.0.0.1:0"})
+	i := h.await(t, "the server is there", "box", ready)
+	require.Equal(t, fleet.KindA1111, i.Kind)
+	client := newClient(t, i)
+	must.Get(client.Submit(t.Context(), []byte(`{"prompt_id": "p", "client_id": "sid", "prompt": {"1": {"class_type": "A1111Txt2Img", "inputs": {"payload": "{\"steps\": 1, \"width\": 8, \"height\": 8}"}}}}`)))(t)
+	require.Eventually(t, func() bool {
+		_, found, err := client.History(t.Context(), "p")
+		return err == nil && found
+	}, time.Minute, 5*time.Millisecond)
+	require.Len(t, sd.Done(), 1)
+	stop()
+}
+
+func TestAgentsKeepTheirIdentity(t *testing.T) {
+	t.Parallel()
+	none := func(string) (string, bool) { return "", false }
+	folder := filepath.Join(t.TempDir(), "state")
+	of := func(name, key, state string, lookup func(string) (string, bool)) string {
+		t.Helper()
+		id := must.Get(identity(name, key, state, lookup))(t)
+		return id.Key()
+	}
+	box := of("box", "k", folder, none)
+	require.Equal(t, box, of("box", "k", folder, none))
+	require.Equal(t, box, of("box", "", folder, none), "asked for, it lasts without a key too")
+	require.NotEqual(t, box, of("other", "k", folder, none), "agents of one machine are not each other")
+	require.Equal(t, box, of("box", "k", "", func(name string) (string, bool) {
+		require.Equal(t, "STATE_DIRECTORY", name)
+		return folder + string(os.PathListSeparator) + "/elsewhere", true
+	}))
+	require.NotEqual(t, of("box", "", "", none), of("box", "", "", none), "without a key nobody keeps a name")
+
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := identity("box", "k", file, none)
+	require.ErrorContains(t, err, "--state")
+
+	pinned := func(given string) error {
+		_, err := hubPin("box", "k", given, folder, discard(), none)
+		return err
+	}
+	require.ErrorContains(t, pinned("no key"), "caddy comfyhub hub-key")
+	require.NoError(t, pinned(box)) // any public key will do
+	text := must.Get(os.ReadFile(filepath.Join(folder, "box.hub")))(t)
+	require.Equal(t, box+"\n", string(text), "the key of the hubs lies beside the agent's own")
+
+	cmd := newCommand()
+	cmd.SetArgs([]string{"run", "--join", "127.0.0.1:1", "--name", "box", "--state", file, "--comfyui", "http://127.0.0.1:1"})
+	cmd.SetErr(io.Discard)
+	require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "--state")
 }

@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // newTidier deletes from a folder from now on.
 func newTidier(t *testing.T, folder string) *tidier {
 	t.Helper()
-	list, err := openKept(filepath.Join(t.TempDir(), "box.kept"), folder)
-	require.NoError(t, err)
+	list := must.Get(openKept(filepath.Join(t.TempDir(), "box.kept"), folder))(t)
 	return &tidier{folder: folder, age: time.Hour, list: list, log: discard()}
 }
 
@@ -39,10 +39,8 @@ func write(t *testing.T, folder, name, content string) comfyui.KeptFile {
 func keeps(t *testing.T, folder, name string) comfyui.KeptFile {
 	t.Helper()
 	path := filepath.Join(folder, filepath.FromSlash(name))
-	info, err := os.Stat(path)
-	require.NoError(t, err)
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	info := must.Get(os.Stat(path))(t)
+	text := must.Get(os.ReadFile(path))(t)
 	hash := sha256.Sum256(text)
 	sub, file := "", name
 	if at := strings.LastIndex(name, "/"); at >= 0 {
@@ -133,15 +131,13 @@ func TestKeptListLasts(t *testing.T) {
 	t.Parallel()
 	folder, path := t.TempDir(), filepath.Join(t.TempDir(), "box.kept")
 	open := func() *tidier {
-		list, err := openKept(path, folder)
-		require.NoError(t, err)
+		list := must.Get(openKept(path, folder))(t)
 		return &tidier{folder: folder, age: time.Hour, list: list, log: discard()}
 	}
 	x := open()
 	begun := x.list.begun
 	require.NoError(t, x.take([]comfyui.KeptFile{write(t, folder, "a.png", "a"), write(t, folder, "b.png", "b")}))
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
+	text := must.Get(os.ReadFile(path))(t)
 	require.NoError(t, os.WriteFile(path, text[:len(text)-5], 0o600))
 	x = open()
 	require.Equal(t, begun, x.list.begun)
@@ -152,15 +148,13 @@ func TestKeptListLasts(t *testing.T) {
 	require.Empty(t, x.list.files, "what is deleted is forgotten")
 
 	// Another folder starts with an empty list: what is in it is from before.
-	other, err := openKept(path, t.TempDir())
-	require.NoError(t, err)
+	other := must.Get(openKept(path, t.TempDir()))(t)
 	require.Greater(t, other.begun, begun)
 }
 
 func TestKeptListIsBounded(t *testing.T) {
 	t.Parallel()
-	list, err := openKept(filepath.Join(t.TempDir(), "box.kept"), "/out")
-	require.NoError(t, err)
+	list := must.Get(openKept(filepath.Join(t.TempDir(), "box.kept"), "/out"))(t)
 	for n := range maxKeptFiles {
 		list.files[fmt.Sprint(n)] = keptFile{Name: fmt.Sprint(n)}
 	}
@@ -177,8 +171,7 @@ func TestServeKept(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(a.serveHTTP))
 	defer server.Close()
 	client := func(name string) *comfyui.Client {
-		c, err := comfyui.NewClient(server.URL+comfyui.InstancePath+name, comfyui.Options{ViaAgent: true})
-		require.NoError(t, err)
+		c := must.Get(comfyui.NewClient(server.URL+comfyui.InstancePath+name, comfyui.Options{ViaAgent: true}))(t)
 		t.Cleanup(c.Close)
 		return c
 	}
@@ -193,10 +186,8 @@ func TestServeKept(t *testing.T) {
 		method, body string
 		status       int
 	}{{http.MethodGet, "", http.StatusMethodNotAllowed}, {http.MethodPost, "{", http.StatusBadRequest}, {http.MethodPost, strings.Repeat(" ", maxKeptBody+1), http.StatusBadRequest}} {
-		r, err := http.NewRequestWithContext(t.Context(), request.method, server.URL+comfyui.KeptPath+"box", strings.NewReader(request.body))
-		require.NoError(t, err)
-		resp, err := http.DefaultClient.Do(r)
-		require.NoError(t, err)
+		r := must.Get(http.NewRequestWithContext(t.Context(), request.method, server.URL+comfyui.KeptPath+"box", strings.NewReader(request.body)))(t)
+		resp := must.Get(http.DefaultClient.Do(r))(t)
 		require.Equal(t, request.status, resp.StatusCode)
 		resp.Body.Close()
 	}
@@ -231,8 +222,7 @@ func FuzzValidKept(f *testing.F) {
 	f.Add("sub", "a.png", `"17e1b0c0-1"`, strings.Repeat("a", 64))
 	f.Add("../x", "..", `"-1--1"`, "")
 	folder := f.TempDir()
-	list, err := openKept(filepath.Join(f.TempDir(), "box.kept"), folder)
-	require.NoError(f, err)
+	list := must.Get(openKept(filepath.Join(f.TempDir(), "box.kept"), folder))(f)
 	list.begun = 0
 	x := &tidier{folder: folder, list: list, log: discard()}
 	f.Fuzz(func(t *testing.T, sub, name, etag, hash string) {

@@ -1,6 +1,7 @@
 package apikeys
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -50,8 +52,7 @@ func TestKeys(t *testing.T) {
 			require.Equal(t, Limits{Weight: 2, Running: 4}, hub.Limits("ada"))
 			require.Zero(t, hub.Limits("studio b"))
 		}
-		access, err := one.Find(t.Context(), other)
-		require.NoError(t, err)
+		access := must.Get(one.Find(t.Context(), other))(t)
 		require.Equal(t, "studio b", access.Tenant)
 		require.True(t, access.May(Read))
 		require.False(t, access.May(Submit))
@@ -62,13 +63,12 @@ func TestKeys(t *testing.T) {
 		require.Equal(t, []Scope{Submit, Read, ActForTenants}, acting.Scopes)
 		require.Equal(t, access.Created+time.Hour.Milliseconds(), access.Expires)
 
-		_, _, err = one.Add(t.Context(), Wanted{Name: "ada"})
+		_, _, err := one.Add(t.Context(), Wanted{Name: "ada"})
 		require.ErrorIs(t, err, ErrExists)
 		finds(t, two, secret, "ada", nil)
 
 		// Redis must not hold what lets somebody in.
-		stored, err := db.Run(t.Context(), readScript, "")
-		require.NoError(t, err)
+		stored := must.Get(db.Run(t.Context(), readScript, ""))(t)
 		require.NotContains(t, strings.Join(stored, " "), secret[:30])
 	})
 }
@@ -105,8 +105,7 @@ func TestRevokedKeys(t *testing.T) {
 		_, kept := add(t, one, Wanted{Name: "bob"})
 		ended := map[string]chan struct{}{secret: make(chan struct{}), kept: make(chan struct{})}
 		for s, end := range ended {
-			access, err := two.Find(t.Context(), s)
-			require.NoError(t, err)
+			access := must.Get(two.Find(t.Context(), s))(t)
 			t.Cleanup(func() { access.Until(func() {})() })
 			stop := access.Until(func() { close(end) })
 			t.Cleanup(func() { stop() })
@@ -117,8 +116,7 @@ func TestRevokedKeys(t *testing.T) {
 			defer close(done)
 			two.Follow(ctx, func() *slog.Logger { return slog.New(slog.DiscardHandler) })
 		}()
-		had, err := one.Revoke(t.Context(), "ada")
-		require.NoError(t, err)
+		had := must.Get(one.Revoke(t.Context(), "ada"))(t)
 		require.True(t, had)
 		finds(t, one, secret, "", ErrUnknown)
 		require.Zero(t, one.Limits("ada"))
@@ -136,8 +134,7 @@ func TestRevokedKeys(t *testing.T) {
 		}
 		stop()
 		<-done
-		had, err = one.Revoke(t.Context(), "ada")
-		require.NoError(t, err)
+		had = must.Get(one.Revoke(t.Context(), "ada"))(t)
 		require.False(t, had)
 		_, again := add(t, one, Wanted{Name: "ada"})
 		finds(t, one, secret, "", ErrUnknown)
@@ -150,8 +147,7 @@ func TestKeysExpire(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		k := New(db, keyringtest.New(t))
 		_, secret := add(t, k, Wanted{Name: "ada", Life: time.Hour, Limits: Limits{Waiting: 3}})
-		access, err := k.Find(t.Context(), secret)
-		require.NoError(t, err)
+		access := must.Get(k.Find(t.Context(), secret))(t)
 		ended := make(chan struct{})
 		access.Until(func() { close(ended) })
 		require.Equal(t, 3, k.Limits("ada").Waiting)
@@ -192,8 +188,7 @@ func TestKeysAreBounded(t *testing.T) {
 		add(t, k, Wanted{Name: "b"})
 		_, _, err := k.Add(t.Context(), Wanted{Name: "c"})
 		require.ErrorIs(t, err, ErrFull)
-		_, err = k.Revoke(t.Context(), "a")
-		require.NoError(t, err)
+		must.Get(k.Revoke(t.Context(), "a"))(t)
 		add(t, k, Wanted{Name: "c"})
 	})
 }
@@ -207,8 +202,7 @@ func TestLastUse(t *testing.T) {
 		_, secret := add(t, k, Wanted{Name: "ada"})
 		add(t, k, Wanted{Name: "idle"})
 		used := func() int64 {
-			list, err := New(db, ring).List(t.Context())
-			require.NoError(t, err)
+			list := must.Get(New(db, ring).List(t.Context()))(t)
 			require.Len(t, list, 2)
 			require.Zero(t, list[1].Used)
 			return list[0].Used
@@ -227,8 +221,7 @@ func TestLastUse(t *testing.T) {
 		names, _ = k.known.Load().unnoted(notedEvery)
 		require.Equal(t, []string{"ada"}, names)
 
-		_, err := k.Revoke(t.Context(), "ada")
-		require.NoError(t, err)
+		must.Get(k.Revoke(t.Context(), "ada"))(t)
 		add(t, k, Wanted{Name: "ada"})
 		require.Zero(t, used(), "a new key of the name was never used")
 	})
@@ -256,8 +249,7 @@ func TestKeysOutlastTheProcess(t *testing.T) {
 	db := redistest.OpenDir(t, dir)
 	_, gone := add(t, New(db, ring), Wanted{Name: "gone"})
 	_, secret := add(t, New(db, ring), Wanted{Name: "ada"})
-	_, err := New(db, ring).Revoke(t.Context(), "gone")
-	require.NoError(t, err)
+	must.Get(New(db, ring).Revoke(t.Context(), "gone"))(t)
 	require.NoError(t, db.Close())
 	k := New(redistest.OpenDir(t, dir), ring)
 	finds(t, k, secret, "ada", nil)
@@ -273,5 +265,94 @@ func TestEndedKeyIsNotFound(t *testing.T) {
 		finds(t, k, secret, "ada", nil)
 		k.known.Load().find(secret).end()
 		finds(t, k, secret, "", ErrUnknown)
+	})
+}
+
+func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	t.Cleanup(stop)
+	return ctx, stop
+}
+
+func TestKeysThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		wanted Wanted
+		want   string
+	}{
+		"no name":          {Wanted{}, "name: want 1 to 64"},
+		"odd name":         {Wanted{Name: "a b"}, "name: want 1 to 64"},
+		"long name":        {Wanted{Name: strings.Repeat("a", 65)}, "name: want 1 to 64"},
+		"a secret":         {Wanted{Name: Prefix + "abc"}, "looks like the secret"},
+		"the default":      {Wanted{Name: "default"}, "the hub's own name"},
+		"a login's":        {Wanted{Name: "a", Tenant: "login:default"}, "the hub's own name"},
+		"control":          {Wanted{Name: "a", Tenant: "a\nb"}, "without control characters"},
+		"long tenant":      {Wanted{Name: "a", Tenant: strings.Repeat("a", 257)}, "at most 256 bytes"},
+		"secret as tenant": {Wanted{Name: "a", Tenant: newSecret()}, "looks like the secret"},
+		"no scope":         {Wanted{Name: "a", Scopes: []Scope{}}, "scope: none is given"},
+		"another scope":    {Wanted{Name: "a", Scopes: []Scope{"write"}}, `scope: "write" is not one of`},
+		"scope twice":      {Wanted{Name: "a", Scopes: []Scope{Read, Read}}, "given twice"},
+		"weight":           {Wanted{Name: "a", Limits: Limits{Weight: 1001}}, "weight: not a number"},
+		"negative":         {Wanted{Name: "a", Limits: Limits{Running: -1}}, "running: not a whole number"},
+		"too many":         {Wanted{Name: "a", Limits: Limits{GPUSeconds: 1 << 40}}, "gpu_seconds: not a whole number"},
+		"expired":          {Wanted{Name: "a", Life: -time.Second}, "expires: not a time"},
+		"for ever":         {Wanted{Name: "a", Life: 1 << 62}, "expires: not a time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := tc.wanted.key()
+			require.ErrorContains(t, err, tc.want)
+		})
+	}
+}
+
+// If several keys of a tenant name a limit, the newest decides.
+func TestLimitsOfSeveralKeys(t *testing.T) {
+	t.Parallel()
+	k := &known{}
+	entryOf := func(name string, created int64, l Limits) *entry {
+		return &entry{Key: Key{Name: name, Tenant: "studio", Created: created, Limits: l}}
+	}
+	k.byName = map[string]*entry{
+		"b": entryOf("b", 2, Limits{Running: 2, Waiting: 7}),
+		"a": entryOf("a", 1, Limits{Weight: 3, Running: 9}),
+		"c": entryOf("c", 3, Limits{}),
+	}
+	k.expire()
+	require.Equal(t, map[string]Limits{"studio": {Weight: 3, Running: 2, Waiting: 7}}, k.limits)
+}
+
+// Whatever is stored, only what a hub has signed lets somebody in, and a broken record
+// shuts nobody out.
+func FuzzDecode(f *testing.F) {
+	keys := &Keys{records: keyringtest.New(f).Records("apikeys")}
+	good, err := keys.sign(Key{Name: "g", Tenant: "g"}, hashOf("g"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("a", `{"name":"a","tenant":"a","scopes":["read"],"hash":"`+strings.Repeat("ab", 32)+`"}`)
+	f.Add("a", good)
+	f.Add("g", good)
+	f.Add("g", `0 {"name":"a","tenant":"a","hash":"ab"}`)
+	f.Add("", `{`)
+	f.Fuzz(func(t *testing.T, name, text string) {
+		if key, _, err := decode(text); err == nil && (key.Name == "" || key.Tenant == "") {
+			t.Fatal("a key without a name or a tenant")
+		}
+		found, err := keys.check(t.Context(), []string{name, text, "g", good}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range found.valid {
+			if key.Name != "g" || key.hash != hashOf("g") {
+				t.Fatalf("%q is a key", text)
+			}
+		}
+		k := &known{}
+		k.take(found.valid, nil)
+		if k.byName["g"] == nil {
+			t.Fatal("a good key is lost")
+		}
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // call is a request that a receiver got.
@@ -39,8 +40,7 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 	var up atomic.Bool
 	var mu sync.Mutex
 	var calls []call
-	hook, err := standardwebhooks.NewWebhook(SecretOf(newer, "ann"))
-	require.NoError(t, err)
+	hook := must.Get(standardwebhooks.NewWebhook(SecretOf(newer, "ann")))(t)
 	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil || hook.VerifyIgnoringTimestamp(body, r.Header) != nil {
@@ -58,18 +58,15 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
-	hosts, err := egress.ParseHosts([]string{u.Host})
-	require.NoError(t, err)
+	u := must.Get(url.Parse(server.URL))(t)
+	hosts := must.Get(egress.ParseHosts([]string{u.Host}))(t)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 
 	var began, recovered time.Time
 	synctest.Test(t, func(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
-		q, err := queue.New(redistest.Embedded(t), queue.Options{Logger: log})
-		require.NoError(t, err)
+		q := must.Get(queue.New(redistest.Embedded(t), queue.Options{Logger: log}))(t)
 		s := New(Options{
 			Queue: q, Settings: func() Settings { return Settings{hosts, []string{newer}} }, Log: func() *slog.Logger { return log },
 			Egress: func() egress.Options { return egress.Options{Roots: roots} }, Shown: func(reason string) string { return reason },
@@ -88,16 +85,13 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 				Callback: &queue.Callback{URL: server.URL + "/" + id, Events: []string{queue.EventQueued, queue.EventStarted, queue.EventDone}},
 			}
 			submission.Tenant, submission.Body.Prompt = "ann", []byte(`{}`)
-			_, err := q.Enqueue(ctx, submission)
-			require.NoError(t, err)
-			j, err := q.Claim(ctx, queue.ClaimRequest{Key: id, Tenant: "ann", Instance: "gpu", Hub: "hub/1", Upstream: id, SID: "sid"})
-			require.NoError(t, err)
+			must.Get(q.Enqueue(ctx, submission))(t)
+			j := must.Get(q.Claim(ctx, queue.ClaimRequest{Key: id, Tenant: "ann", Instance: "gpu", Hub: "hub/1", Upstream: id, SID: "sid"}))(t)
 			require.NoError(t, q.Started(ctx, j.Run))
 			require.NoError(t, q.Finish(ctx, j.Run, queue.Outcome{State: "done", Entry: []byte(`{}`)}))
 		}
 		time.Sleep(time.Hour)
-		waiting, err := q.WaitingCallbacks(ctx, "ann", 9)
-		require.NoError(t, err)
+		waiting := must.Get(q.WaitingCallbacks(ctx, "ann", 9))(t)
 		require.Len(t, waiting, 3)
 		for _, w := range waiting {
 			require.Equal(t, "answered with status 500", w.Error)
@@ -105,11 +99,9 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 		recovered = time.Now()
 		up.Store(true)
 		time.Sleep(2 * mostPause) // no pause is longer, with its jitter
-		waiting, err = q.WaitingCallbacks(ctx, "ann", 9)
-		require.NoError(t, err)
+		waiting = must.Get(q.WaitingCallbacks(ctx, "ann", 9))(t)
 		require.Empty(t, waiting)
-		dead, err := q.DeadCallbacks(ctx, "ann", 9)
-		require.NoError(t, err)
+		dead := must.Get(q.DeadCallbacks(ctx, "ann", 9))(t)
 		require.Empty(t, dead)
 	})
 
@@ -118,8 +110,7 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 	accepted, failed, ids := map[string][]string{}, 0, map[string]bool{}
 	for _, c := range calls {
 		var seconds int64
-		_, err := fmt.Sscan(c.at, &seconds)
-		require.NoError(t, err)
+		must.Get(fmt.Sscan(c.at, &seconds))(t)
 		if !c.accepted {
 			failed++
 			require.Equal(t, "job.queued", c.event, "no event overtakes the one before")
@@ -143,8 +134,7 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 // rebinding answers questions for any name with the next of its addresses; the last stays.
 func rebinding(t *testing.T, addresses ...[4]byte) *net.Resolver {
 	t.Helper()
-	conn, err := new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	require.NoError(t, err)
+	conn := must.Get(new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	go func() {
 		buffer := make([]byte, 2048)
@@ -182,11 +172,9 @@ func TestReceiverMovesToAPrivateAddress(t *testing.T) {
 	t.Parallel()
 	var served atomic.Int32
 	server := serve(t, func(http.ResponseWriter, *http.Request) { served.Add(1) })
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
+	u := must.Get(url.Parse(server.URL))(t)
 	name := net.JoinHostPort("example.com", u.Port()) // the certificate's
-	hosts, err := egress.ParseHosts([]string{name, u.Host})
-	require.NoError(t, err)
+	hosts := must.Get(egress.ParseHosts([]string{name, u.Host}))(t)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	client := egress.NewClient(hosts, egress.Options{Roots: roots, Resolver: rebinding(t, [4]byte{127, 0, 0, 1}, [4]byte{127, 0, 0, 2}, [4]byte{10, 0, 0, 1}, [4]byte{169, 254, 169, 254})})
@@ -207,8 +195,7 @@ func TestReceiverMovesToAPrivateAddress(t *testing.T) {
 // the address is written.
 func TestPrivateReceivers(t *testing.T) {
 	t.Parallel()
-	hosts, err := egress.ParseHosts([]string{"*"})
-	require.NoError(t, err)
+	hosts := must.Get(egress.ParseHosts([]string{"*"}))(t)
 	client := egress.NewClient(hosts, egress.Options{})
 	for host, why := range map[string]string{
 		"127.0.0.1": "an address", "10.1.2.3": "an address", "169.254.169.254": "an address", "[::1]": "an address", "[fd00:ec2::254]": "an address",

@@ -21,6 +21,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // shelf is a queue of events that are all due.
@@ -85,10 +86,8 @@ const older, newer = "an older secret of 16", "a newer secret of 16"
 // sending runs a Sender that may call a server.
 func sending(t *testing.T, server *httptest.Server, due ...queue.TakenCallback) *shelf {
 	t.Helper()
-	u, err := url.Parse(server.URL)
-	require.NoError(t, err)
-	hosts, err := egress.ParseHosts([]string{u.Host})
-	require.NoError(t, err)
+	u := must.Get(url.Parse(server.URL))(t)
+	hosts := must.Get(egress.ParseHosts([]string{u.Host}))(t)
 	roots := x509.NewCertPool()
 	roots.AddCert(server.Certificate())
 	q := &shelf{due: due, outcome: map[string]string{}}
@@ -129,11 +128,9 @@ func TestSignedMessage(t *testing.T) {
 	g := <-came
 	require.Equal(t, "an-id", g.header.Get("webhook-id"))
 	for _, secret := range []string{older, newer} {
-		hook, err := standardwebhooks.NewWebhook(SecretOf(secret, "ann"))
-		require.NoError(t, err)
+		hook := must.Get(standardwebhooks.NewWebhook(SecretOf(secret, "ann")))(t)
 		require.NoError(t, hook.Verify(g.body, g.header), "each of the secrets signs")
-		foreign, err := standardwebhooks.NewWebhook(SecretOf(secret, "bob"))
-		require.NoError(t, err)
+		foreign := must.Get(standardwebhooks.NewWebhook(SecretOf(secret, "bob")))(t)
 		require.Error(t, foreign.Verify(g.body, g.header), "a tenant knows nobody else's secret")
 	}
 	require.JSONEq(t, `{"type": "job.failed", "timestamp": "2023-11-14T22:13:20.5Z", "data": {"id": "prompt", "created_at": 1700000000,
@@ -209,8 +206,7 @@ func TestProgress(t *testing.T) {
 	require.Equal(t, sendTimeout, timeoutOf(e))
 	e.Name, e.Progress, e.Reason = queue.EventProgress, 0.25, ""
 	require.Equal(t, progressTimeout, timeoutOf(e))
-	body, err := bodyOf(e.CallbackEvent)
-	require.NoError(t, err)
+	body := must.Get(bodyOf(e.CallbackEvent))(t)
 	require.JSONEq(t, `{"type": "job.progress", "timestamp": "2023-11-14T22:13:20.5Z", "data": {"id": "prompt", "created_at": 1700000000,
 		"started_at": null, "finished_at": null, "progress": 0.25, "error": null}}`, string(body))
 }
@@ -231,7 +227,6 @@ func TestReasonsHideAddresses(t *testing.T) {
 	_, err := (&http.Client{}).Get("http://127.0.0.1:1/x")
 	require.Error(t, err)
 	require.NotContains(t, reasonOf(0, err), "127.0.0.1")
-	body, err := bodyOf(queue.CallbackEvent{Name: "done", Prompt: "\xff<script>"})
-	require.NoError(t, err)
+	body := must.Get(bodyOf(queue.CallbackEvent{Name: "done", Prompt: "\xff<script>"}))(t)
 	require.True(t, json.Valid(body))
 }

@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // loader is an object_info with one loader class in either style of combo.
@@ -101,8 +103,7 @@ func TestMergeTakesOver(t *testing.T) {
 	t.Parallel()
 	library := catalog.NewLibrary()
 	parse := func(body string) *catalog.Info {
-		i, err := library.Parse([]byte(body))
-		require.NoError(t, err)
+		i := must.Get(library.Parse([]byte(body)))(t)
 		return i
 	}
 	a, b, c := parse(loader(true, "a")), parse(loader(true, "b")), parse(loader(true, "c"))
@@ -120,8 +121,7 @@ func TestUploads(t *testing.T) {
 	cat := fleet(info(t, newer))
 	plain, shown := cat.ObjectInfo(nil), cat.ObjectInfo(catalog.Uploads{"mine.PNG", "a.mp4", "sub/x.png", "3d/m.glb", "b.flac"})
 	require.NotEqual(t, plain.ETag, shown.ETag)
-	v, err := pyjson.Parse(shown.Body())
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse(shown.Body()))(t)
 	spec := func(class, input string) string {
 		return marshal(v.(*pyjson.Object).Object(class).Object("input").Object("required").Array(input))
 	}
@@ -133,8 +133,7 @@ func TestUploads(t *testing.T) {
 	require.NotContains(t, spec("LoadImageOutput", "image"), "mine", "lists the output folder")
 	require.Contains(t, string(cat.Class("LoadImage", catalog.Uploads{"a.png"}).Body()), `{"LoadImage": {"input": {"required": {"image": [["a.png", "broken.png"`)
 
-	before, err := pyjson.Parse(plain.Body())
-	require.NoError(t, err)
+	before := must.Get(pyjson.Parse(plain.Body()))(t)
 	for name, class := range before.(*pyjson.Object).All() {
 		changed, _ := v.(*pyjson.Object).Get(name)
 		if !strings.HasPrefix(name, "Load") {
@@ -196,4 +195,156 @@ func FuzzParseInfo(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A refusal speaks for another instance only where nothing but the description
+// of the class and the inputs can be its reason.
+func TestRefusesAlike(t *testing.T) {
+	t.Parallel()
+	const described = `{"Load":{"input":{"required":{"file":[["a.pt","b.pt"],{}],"mode":[["fast","slow"],{}],"n":["INT",{"min":0,"max":9}]},
+"optional":{"text":["STRING",{}]}},"output":["THING"],"output_node":false,"python_module":"custom_nodes.pack"},
+"Show":{"input":{"required":{"thing":["OTHER",{}]}},"output":[],"output_node":true,"python_module":"custom_nodes.pack"}}`
+	const inputs = `"n":10,"mode":"odd"`
+	const own = "custom_validation_failed"
+	for name, c := range map[string]struct {
+		inputs string // of the node of class Load
+		errors string
+		other  string // what differs at the other instance
+		want   bool
+	}{
+		"a bound":                        {errors: refusals("1", "Load", "value_bigger_than_max", `{"input_name": "n"}`), want: true},
+		"a bound beside a file":          {inputs: `"n":10,"file":"c.pt"`, errors: refusals("1", "Load", "value_bigger_than_max", `{"input_name": "n"}`), want: true},
+		"a link":                         {errors: refusals("2", "Show", "return_type_mismatch", `{"input_name": "thing"}`), want: true},
+		"an option":                      {errors: refusals("1", "Load", "value_not_in_list", `{"input_name": "mode"}`), want: true},
+		"a file":                         {inputs: `"file":"c.pt"`, errors: refusals("1", "Load", "value_not_in_list", `{"input_name": "file"}`)},
+		"an input that was not given":    {errors: refusals("1", "Load", "value_not_in_list", `{"input_name": "file"}`)},
+		"its own code, with numbers":     {inputs: `"n":1,"mode":"fast"`, errors: refusals("1", "Load", own, `{}`), want: true},
+		"its own code, with a file":      {inputs: `"n":1,"file":"a.pt"`, errors: refusals("1", "Load", own, `{}`)},
+		"its own code, with a text":      {inputs: `"n":1,"text":"/data/video"`, errors: refusals("1", "Load", own, `{}`)},
+		"its own code, with a list":      {inputs: `"n":["a"]`, errors: refusals("1", "Load", own, `{}`)},
+		"its own code, with more inputs": {inputs: `"n":1,"hidden":"x"`, errors: refusals("1", "Load", own, `{}`)},
+		"its own code, with a link":      {errors: refusals("2", "Show", own, `{}`), want: true},
+		"another description":            {errors: refusals("1", "Load", "value_bigger_than_max", `{}`), other: `"max":9`},
+		"another source of a link":       {errors: refusals("2", "Show", "return_type_mismatch", `{}`), other: `"max":9`},
+		"another class differs":          {errors: refusals("1", "Load", "value_bigger_than_max", `{}`), other: `"OTHER"`, want: true},
+		"the class is not there":         {errors: refusals("1", "Load", "value_bigger_than_max", `{}`), other: `"Load"`},
+		"an unknown class":               {errors: refusals("1", "Nope", "value_bigger_than_max", `{}`)},
+		"another node":                   {errors: refusals("7", "Load", "value_bigger_than_max", `{}`)},
+		"one good reason of two": {errors: strings.TrimSuffix(refusals("1", "Load", "value_bigger_than_max", `{}`), "}") + "," +
+			strings.TrimPrefix(refusals("2", "Nope", own, `{}`), "{")},
+		"no reason":        {errors: `{"1": {"errors": [], "class_type": "Load"}}`},
+		"nothing":          {errors: `{}`},
+		"a list of nodes":  {errors: `[]`},
+		"half an object":   {errors: `{"1": `},
+		"errors of nobody": {errors: `{"1": {"errors": [null], "class_type": "Load"}}`, inputs: `"text":"x"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c.inputs == "" {
+				c.inputs = inputs
+			}
+			other := described
+			if c.other != "" {
+				other = strings.Replace(described, c.other, strings.NewReplacer("9", "8", "OTHER", "THIRD", "Load", "Gone").Replace(c.other), 1)
+				require.NotEqual(t, described, other)
+			}
+			graph := `{"1":{"class_type":"Load","inputs":{` + c.inputs + `}},"2":{"class_type":"Show","inputs":{"thing":["1",0]}}}`
+			require.Equal(t, c.want, parseInfo(t, described).RefusesAlike(parseInfo(t, other), []byte(graph), []byte(c.errors)))
+		})
+	}
+}
+
+// infoOf is an answer of GET /object_info: classes as "module/Class", each with an
+// input that offers files.
+func infoOf(t *testing.T, classes map[string][]string) *catalog.Info {
+	t.Helper()
+	var parts []string
+	for name, files := range classes {
+		module, class, _ := strings.Cut(name, "/")
+		quoted := make([]string, len(files))
+		for n, f := range files {
+			quoted[n] = fmt.Sprintf("%q", f)
+		}
+		parts = append(parts, fmt.Sprintf(`%q: {"input": {"required": {"file": [[%s]], "upload": [["x.png", %q], {"image_upload": true}]}}, "output": [], "python_module": %q}`,
+			class, strings.Join(quoted, ","), class+"-own.png", module))
+	}
+	info := must.Get(catalog.Parse([]byte("{" + strings.Join(parts, ",") + "}")))(t)
+	return info
+}
+
+func TestDifferences(t *testing.T) {
+	t.Parallel()
+	same := infoOf(t, map[string][]string{"nodes/Loader": {"a.safetensors", "normal"}, "custom_nodes.Pack/One": nil, "custom_nodes.Pack/Two": nil})
+	require.Empty(t, catalog.Differences(nil))
+	require.Empty(t, catalog.Differences(map[string]*catalog.Info{"a": same, "b": same}))
+	other := infoOf(t, map[string][]string{"nodes/Loader": {"a.safetensors", "b.safetensors", "karras"}, "nodes/Newer": nil, "custom_nodes.Pack/One": nil, "comfy_extras.nodes_x/Loader2": {"b.safetensors"}})
+	bare := infoOf(t, map[string][]string{"nodes/Loader": {"a.safetensors"}})
+	require.Equal(t, []catalog.Difference{
+		{Kind: "package", Name: "Pack", Have: []string{"g1", "g2", "g3"}, Lack: []string{"g4"}},
+		{Kind: "class", Name: "Loader2", Of: "ComfyUI", Have: []string{"g3"}, Lack: []string{"g1", "g2", "g4"}},
+		{Kind: "class", Name: "Newer", Of: "ComfyUI", Have: []string{"g3"}, Lack: []string{"g1", "g2", "g4"}},
+		{Kind: "class", Name: "Two", Of: "Pack", Have: []string{"g1", "g2"}, Lack: []string{"g3"}},
+		{Kind: "file", Name: "b.safetensors", Of: "Loader.file", Have: []string{"g3"}, Lack: []string{"g1", "g2", "g4"}},
+	}, catalog.Differences(map[string]*catalog.Info{"g1": same, "g2": same, "g3": other, "g4": bare}),
+		"options that are no models, and uploads, do not count")
+}
+
+// Instances that may not have API keys neither turn the need for one on nor off.
+func TestAPINodes(t *testing.T) {
+	t.Parallel()
+	says := func(paid string) *catalog.Info {
+		return parseInfo(t, `{"Paid":{"input":{"required":{}},"output":["IMAGE"],"output_node":true,"api_node":`+paid+`},
+			"Plain":{"input":{"required":{}},"output":["IMAGE"],"output_node":true,"api_node":false}}`)
+	}
+	none := parseInfo(t, `{"Other":{"input":{"required":{}}}}`)
+	trusted := func(paid string) *catalog.Info { return says(paid).WithSecrets(true) }
+	graph := parseGraph(t, `{"2":{"class_type":"Plain","inputs":{}},"1":{"class_type":"Paid","inputs":{}},"3":{"class_type":"Nowhere","inputs":{}}}`)
+	for name, tt := range map[string]struct {
+		infos []*catalog.Info
+		paid  bool
+	}{
+		"nobody":                              {nil, false},
+		"a trusted one":                       {[]*catalog.Info{trusted("true")}, true},
+		"a trusted one denies it":             {[]*catalog.Info{trusted("false")}, false},
+		"one of two trusted ones":             {[]*catalog.Info{trusted("false"), trusted("true")}, true},
+		"a liar turns it on":                  {[]*catalog.Info{says("true"), trusted("false")}, false},
+		"a liar turns it off":                 {[]*catalog.Info{says("false"), trusted("true")}, true},
+		"all others, where no trusted has it": {[]*catalog.Info{says("true"), says("true"), none.WithSecrets(true)}, true},
+		"not all others":                      {[]*catalog.Info{says("true"), says("false"), none}, false},
+		"another value":                       {[]*catalog.Info{trusted(`"true"`)}, false},
+		"a number":                            {[]*catalog.Info{trusted("1")}, false},
+	} {
+		want := []string(nil)
+		if tt.paid {
+			want = []string{"1"}
+		}
+		require.Equal(t, want, catalog.APINodes(graph, nil, tt.infos), name)
+		require.Equal(t, want, catalog.APINodes(graph, []string{"1"}, tt.infos), name)
+		require.Empty(t, catalog.APINodes(graph, []string{"2"}, tt.infos), "the outputs do not need it")
+	}
+}
+
+func TestHasSecret(t *testing.T) {
+	t.Parallel()
+	for secrets, want := range map[string]bool{
+		``: false, `{}`: false, `{"api_key_comfy_org": null}`: false, `{"api_key_comfy_org": ""}`: false,
+		`{"auth_token_comfy_org": null, "api_key_comfy_org": "k"}`: true, `[]`: false, `{"auth_token_comfy_org": "t"}`: true,
+	} {
+		require.Equal(t, want, catalog.HasSecret([]byte(secrets)), secrets)
+	}
+}
+
+// A job that needs its key finds only instances that may have it, and a hub that does not know
+// of this leaves it to others.
+func TestRequiredSecrets(t *testing.T) {
+	t.Parallel()
+	info := parseInfo(t, sampling(`"euler"`, `"x.pt"`))
+	r := catalog.Requirements{Classes: []string{"Sample"}, Secrets: true}
+	again := must.Get(catalog.DecodeRequirements(r.Encode()))(t)
+	require.Equal(t, r, again)
+	require.Contains(t, string(r.Encode()), `"v": 2`)
+	require.Len(t, info.Satisfies(r), 1)
+	require.Empty(t, info.WithSecrets(true).Satisfies(r))
+	require.NotEqual(t, info.Profile(), info.WithSecrets(true).Profile())
+	require.Equal(t, info.Profile(), info.WithSecrets(true).WithSecrets(false).Profile())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // deviations are the recorded requests that the hub answers in another way
@@ -96,10 +97,8 @@ func replay(t *testing.T, cat *catalog.Catalog, v release, r recorded) {
 // requireNumber compares the number that a client asked for with the one that
 // the server understood.
 func requireNumber(t *testing.T, body []byte, answer string) {
-	request, err := catalog.ParseRequest(body)
-	require.NoError(t, err)
-	v, err := pyjson.Parse([]byte(answer))
-	require.NoError(t, err)
+	request := must.Get(catalog.ParseRequest(body))(t)
+	v := must.Get(pyjson.Parse([]byte(answer)))(t)
 	number, _ := v.(*pyjson.Object).Get("number")
 	if request.Number != "" {
 		require.Equal(t, number, pyjson.Value(request.Number))

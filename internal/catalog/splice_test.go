@@ -2,12 +2,17 @@ package catalog_test
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestSplice(t *testing.T) {
@@ -36,8 +41,7 @@ func TestSplice(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			out, err := catalog.Splice([]byte(tt.in), tt.edits)
-			require.NoError(t, err)
+			out := must.Get(catalog.Splice([]byte(tt.in), tt.edits))(t)
 			require.Equal(t, tt.want, string(out))
 		})
 	}
@@ -123,4 +127,188 @@ func commonSuffix(a, b []byte) int {
 		n++
 	}
 	return n
+}
+
+func described(name, list string) string {
+	return `"` + name + `": {"input": {"required": {"file": [` + list + `]}}, "output": ["MODEL"], "output_node": true, "python_module": "nodes"}`
+}
+
+func TestPatch(t *testing.T) {
+	t.Parallel()
+	library := catalog.NewLibrary()
+	parse := func(text string) *catalog.Info {
+		info := must.Get(library.Parse([]byte(text)))(t)
+		return info
+	}
+	before := parse(`{` + described("A", `["a.pt"]`) + `, ` + described("B", `["b.pt"]`) + `}`)
+	for name, body := range map[string]string{
+		"as it was":           `{` + described("A", `["a.pt"]`) + `}`,
+		"an unknown class":    `{}`,
+		"a class it has not":  `{` + described("C", `["c.pt"]`) + `}`,
+		"what cannot be read": `{"A": {"input": 3}}`,
+	} {
+		info, changed, err := library.Patch(before, []byte(body))
+		require.NoError(t, err, name)
+		require.False(t, changed, name)
+		require.Same(t, before, info, name)
+	}
+	for _, body := range []string{"", "[]", `{"A": `, `{} {}`} {
+		_, _, err := library.Patch(before, []byte(body))
+		require.Error(t, err, body)
+	}
+	has := func(info *catalog.Info, class, file string) bool {
+		_, ok := info.Spelling(class, "file", file)
+		return ok
+	}
+	after, changed, err := library.Patch(before, []byte(`{`+described("A", `["new.pt"]`)+`}`))
+	require.NoError(t, err)
+	require.True(t, changed)
+	require.True(t, has(after, "A", "new.pt"))
+	require.False(t, has(after, "A", "a.pt"))
+	require.True(t, has(after, "B", "b.pt"))
+	require.True(t, has(before, "A", "a.pt"), "what others hold stays as it is")
+	require.NotEqual(t, before.Hash(), after.Hash())
+	again, _, err := library.Patch(before, []byte(`{`+described("A", `["new.pt"]`)+`}`))
+	require.NoError(t, err)
+	require.Equal(t, after.Hash(), again.Hash(), "instances that share a folder stay equal")
+}
+
+// Classes whose lists are worth reading again are those with a value that a
+// folder could have by now.
+func TestUnlisted(t *testing.T) {
+	t.Parallel()
+	cat := fleet(parseInfo(t, `{`+described("Loader", `["a.pt"]`)+`,
+		"Pack": {"input": {"required": {"file": [["a.pt"]]}}, "output": ["MODEL"], "output_node": true, "python_module": "custom_nodes.pack"},
+		"Far": {"input": {"required": {"file": ["COMBO", {"options": [], "remote": {"route": "/far"}}]}}, "output": ["MODEL"], "output_node": true, "python_module": "nodes"},
+		"Up": {"input": {"required": {"file": [["a.png"], {"image_upload": true}]}}, "output": ["MODEL"], "output_node": true, "python_module": "nodes"}}`))
+	for _, c := range []struct {
+		class, file string
+		own         bool
+		accepted    bool
+		want        []string
+	}{
+		{class: "Loader", file: "a.pt", accepted: true},
+		{class: "Loader", file: "new.pt", want: []string{"Loader"}},
+		{class: "Pack", file: "new.pt", accepted: true, want: []string{"Pack"}},
+		{class: "Far", file: "new.pt", accepted: true},
+		{class: "Up", file: "mine.png", accepted: true},
+		{class: "Up", file: "new.png", accepted: true, want: []string{"Up"}},
+		{class: "Up", file: "new.png", own: true}, // it would be somebody else's
+	} {
+		verdict := cat.Validate(catalog.Prompt{
+			Graph:    parseGraph(t, `{"1": {"class_type": "`+c.class+`", "inputs": {"file": "`+c.file+`"}}, "2": {"class_type": "`+c.class+`", "inputs": {"file": "`+c.file+`"}}}`),
+			Version:  older,
+			Known:    func(f job.FileRef) bool { return f.Filename == "mine.png" },
+			OwnFiles: c.own,
+		})
+		require.Equal(t, c.accepted, verdict.Accepted(), "%+v", c)
+		require.Equal(t, c.want, verdict.Unlisted, "%+v", c)
+	}
+}
+
+// Folders of several instances make one folder in order; lists that are not in
+// order, or name no files, keep theirs.
+func TestFoldersInOrder(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ one, two, want string }{
+		{`["b.pt", "d.pt"]`, `["a.pt", "c.pt"]`, `["a.pt", "b.pt", "c.pt", "d.pt"]`},
+		{`["b.pt"]`, `[]`, `["b.pt"]`},
+		{`["d.pt", "b.pt"]`, `["a.pt"]`, `["d.pt", "b.pt", "a.pt"]`},
+		{`["euler", "heun"]`, `["ddim", "euler"]`, `["euler", "heun", "ddim"]`},
+	} {
+		cat := fleet(parseInfo(t, `{`+described("A", c.one)+`}`), parseInfo(t, `{`+described("A", c.two)+`}`))
+		require.Contains(t, string(cat.Class("A", nil).Body()), `"file": [`+c.want)
+	}
+}
+
+func TestURLs(t *testing.T) {
+	t.Parallel()
+	cat := fleet(info(t, newer))
+	for name, test := range map[string]struct {
+		graph string
+		found []string
+	}{
+		"an input that uploads": {`{"1": {"class_type": "LoadImage", "inputs": {"image": "data:image/png;base64,AAAA"}}}`, []string{"1.image"}},
+		"escaped":               {`{"1": {"class_type": "LoadImage", "inputs": {"image": "data:image\/png;base64,AAAA"}}}`, []string{"1.image"}},
+		"an input that records": {`{"1": {"class_type": "LoadAudio", "inputs": {"audio": "data:,"}}}`, []string{"1.audio"}},
+		"a file input that an old catalog does not know": {`{"1": {"class_type": "VHS_LoadVideo", "inputs": {"video": "data:;base64,AAAA"}}}`, []string{"1.video"}},
+		"a text":                    {`{"1": {"class_type": "CLIPTextEncode", "inputs": {"text": "data:image/png;base64,AAAA"}}}`, nil},
+		"a class that nobody knows": {`{"1": {"class_type": "Remote", "inputs": {"image": "data:image/png;base64,AAAA"}}}`, nil},
+		"a link":                    {`{"1": {"class_type": "LoadImage", "inputs": {"image": ["data:;base64,AAAA", 0]}}}`, nil},
+		"a name":                    {`{"1": {"class_type": "LoadImage", "inputs": {"image": "my data:.png"}}}`, nil},
+		"not a graph":               {`["data:"]`, nil},
+		"not a node":                {`{"1": "data:", "2": {"inputs": ["data:"]}, "3": {"class_type": 3, "inputs": {"image": "data:,"}}}`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := parseGraph(t, test.graph)
+			var found []string
+			for _, f := range cat.URLs(g, "data:") {
+				found = append(found, f.Node+"."+f.Input)
+			}
+			require.Equal(t, test.found, found)
+			require.Equal(t, strings.HasPrefix(test.graph, "{"), g.Mentions("data:"))
+		})
+	}
+	require.False(t, parseGraph(t, `{"1": {"class_type": "LoadImage", "inputs": {"image": "a.png"}}}`).Mentions("data:", "https:"))
+}
+
+// refused are the parts of a refusal that tests look at.
+type refused struct {
+	Error  struct{ Type, Message string }
+	Errors map[string]struct {
+		Errors []struct {
+			Type, Details string
+			Extra         struct {
+				InputName string `json:"input_name"`
+			} `json:"extra_info"`
+		}
+		Outputs []string `json:"dependent_outputs"`
+		Class   string   `json:"class_type"`
+	} `json:"node_errors"`
+}
+
+// The graph of a refused data: URL has not been checked: it may have cycles and links
+// that lead nowhere.
+func TestRefuseInputs(t *testing.T) {
+	t.Parallel()
+	cat := fleet(info(t, newer))
+	g := parseGraph(t, `{
+		"1": {"class_type": "LoadImage", "inputs": {"image": "data:a"}},
+		"2": {"class_type": "ImageBlend", "inputs": {"image1": ["1", 0], "image2": ["2", 0]}},
+		"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0]}},
+		"4": {"class_type": "PreviewImage", "inputs": {"images": ["1", 0], "x": ["2", 0]}},
+		"5": {"class_type": "PreviewImage", "inputs": {"images": ["6", 0]}},
+		"7": {"class_type": "LoadAudio", "inputs": {"audio": "data:b"}}, "8": 8}`)
+	var complaints []catalog.Complaint
+	for _, f := range cat.URLs(g, "data:") {
+		complaints = append(complaints, catalog.Complaint{File: f, Reason: "wrong " + f.Value})
+	}
+	answer := cat.RefuseInputs(g, complaints)
+	require.Equal(t, 400, answer.Status)
+	var got refused
+	require.NoError(t, json.Unmarshal(answer.Body, &got))
+	require.Equal(t, "prompt_outputs_failed_validation", got.Error.Type)
+	require.Len(t, got.Errors, 2)
+	require.Equal(t, "image - Invalid image file: wrong data:a", got.Errors["1"].Errors[0].Details)
+	require.Equal(t, "custom_validation_failed", got.Errors["1"].Errors[0].Type)
+	require.Equal(t, "image", got.Errors["1"].Errors[0].Extra.InputName)
+	require.Equal(t, []string{"3", "4"}, got.Errors["1"].Outputs)
+	require.Equal(t, "audio - Invalid audio file: wrong data:b", got.Errors["7"].Errors[0].Details)
+	require.Empty(t, got.Errors["7"].Outputs)
+}
+
+// Each refused input is followed down to the outputs once, not each output up to it.
+func BenchmarkRefuseInputs(b *testing.B) {
+	cat := fleet(info(b, newer))
+	var graph strings.Builder
+	graph.WriteString(`{"0": {"class_type": "LoadImage", "inputs": {"image": "data:a"}}`)
+	for n := range 20_000 {
+		fmt.Fprintf(&graph, `, "%d": {"class_type": "PreviewImage", "inputs": {"images": ["%d", 0]}}`, n+1, n)
+	}
+	g := parseGraph(b, graph.String()+"}")
+	wrong := []catalog.Complaint{{File: cat.URLs(g, "data:")[0], Reason: "x"}}
+	for b.Loop() {
+		_ = cat.RefuseInputs(g, wrong)
+	}
 }

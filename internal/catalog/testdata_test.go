@@ -3,6 +3,7 @@ package catalog_test
 import (
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // release is a version of ComfyUI such as "0.3.64".
@@ -39,13 +41,10 @@ const (
 // readGzip returns an unpacked file of testdata.
 func readGzip(tb testing.TB, name string) []byte {
 	tb.Helper()
-	f, err := os.Open(filepath.Join("testdata", name))
-	require.NoError(tb, err)
+	f := must.Get(os.Open(filepath.Join("testdata", name)))(tb)
 	defer f.Close()
-	z, err := gzip.NewReader(f)
-	require.NoError(tb, err)
-	data, err := io.ReadAll(z)
-	require.NoError(tb, err)
+	z := must.Get(gzip.NewReader(f))(tb)
+	data := must.Get(io.ReadAll(z))(tb)
 	return data
 }
 
@@ -82,14 +81,11 @@ func info(tb testing.TB, v release) *catalog.Info {
 	if i := infoCache[v]; i != nil {
 		return i
 	}
-	i, err := catalog.Parse(infoBody(tb, v))
-	require.NoError(tb, err)
+	i := must.Get(catalog.Parse(infoBody(tb, v)))(tb)
 	require.Empty(tb, i.Skipped())
 	if v == newer {
-		replacements, err := os.ReadFile(filepath.Join("testdata", "node_replacements.json"))
-		require.NoError(tb, err)
-		i, err = i.WithReplacements(replacements)
-		require.NoError(tb, err)
+		replacements := must.Get(os.ReadFile(filepath.Join("testdata", "node_replacements.json")))(tb)
+		i = must.Get(i.WithReplacements(replacements))(tb)
 	}
 	infoCache[v] = i
 	return i
@@ -106,16 +102,143 @@ func fleet(infos ...*catalog.Info) *catalog.Catalog {
 
 func parseInfo(tb testing.TB, body string) *catalog.Info {
 	tb.Helper()
-	i, err := catalog.Parse([]byte(body))
-	require.NoError(tb, err)
+	i := must.Get(catalog.Parse([]byte(body)))(tb)
 	return i
 }
 
 func parseGraph(tb testing.TB, raw string) *catalog.Graph {
 	tb.Helper()
-	g, err := catalog.ParseGraph([]byte(raw))
-	require.NoError(tb, err)
+	g := must.Get(catalog.ParseGraph([]byte(raw)))(tb)
 	return g
 }
 
 func marshal(v pyjson.Value) string { return string(pyjson.Marshal(v)) }
+
+// bodies are n object_info bodies of which all but different are equal. The
+// others have one checkpoint of their own.
+func bodies(tb testing.TB, n, different int) [][]byte {
+	tb.Helper()
+	common := infoBody(tb, newer)
+	const list = `[], {"tooltip": "The name of the checkpoint`
+	require.Contains(tb, string(common), list)
+	var out [][]byte
+	for i := range n {
+		if i >= different {
+			out = append(out, common)
+			continue
+		}
+		own := fmt.Sprintf(`["%d.safetensors"], {"tooltip": "The name of the checkpoint`, i)
+		out = append(out, []byte(strings.ReplaceAll(string(common), list, own)))
+	}
+	return out
+}
+
+// BenchmarkFleet parses and merges the infos of a hundred instances.
+func BenchmarkFleet(b *testing.B) {
+	for _, different := range []int{5, 100} {
+		list := bodies(b, 100, different)
+		b.Run(fmt.Sprintf("different=%d", different), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				library := catalog.NewLibrary()
+				var sources []catalog.Source
+				for _, body := range list {
+					i, err := library.Parse(body)
+					if err != nil {
+						b.Fatal(err)
+					}
+					sources = append(sources, catalog.Source{Info: i})
+				}
+				catalog.Merge(nil, sources)
+			}
+		})
+	}
+}
+
+// BenchmarkMergeAgain merges a hundred different infos after one changed.
+func BenchmarkMergeAgain(b *testing.B) {
+	library := catalog.NewLibrary()
+	var sources []catalog.Source
+	for _, body := range bodies(b, 101, 101) {
+		i := must.Get(library.Parse(body))(b)
+		sources = append(sources, catalog.Source{Info: i})
+	}
+	before := catalog.Merge(nil, sources[:100])
+	b.ReportAllocs()
+	for b.Loop() {
+		catalog.Merge(before, sources[1:])
+	}
+}
+
+// chain is a graph of n nodes in a row.
+func chain(n int) string {
+	var b strings.Builder
+	b.WriteString(`{"0":{"class_type":"EmptyImage","inputs":{"width":64,"height":64,"batch_size":1,"color":0}}`)
+	for i := range n - 2 {
+		fmt.Fprintf(&b, `,"%d":{"class_type":"ImageScale","inputs":{"image":["%d",0],"upscale_method":"area","width":512,"height":512.0,"crop":"disabled"}}`, i+1, i)
+	}
+	fmt.Fprintf(&b, `,"%d":{"class_type":"SaveImage","inputs":{"images":["%d",0],"filename_prefix":"ComfyUI"}}}`, n-1, n-2)
+	return b.String()
+}
+
+func BenchmarkValidate(b *testing.B) {
+	cat := fleet(info(b, newer))
+	body := []byte(`{"prompt":` + chain(100) + `}`)
+	b.ReportAllocs()
+	b.SetBytes(int64(len(body)))
+	for b.Loop() {
+		request, err := catalog.ParseRequest(body)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if v := cat.Validate(catalog.Prompt{Graph: request.Graph, Version: newer}); !v.Accepted() {
+			b.Fatal(v.NodeErrors)
+		}
+	}
+}
+
+func BenchmarkRequirements(b *testing.B) {
+	cat := fleet(info(b, newer))
+	g := must.Get(catalog.ParseGraph([]byte(chain(100))))(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		cat.Requirements(g, []string{"99"}, nil).Signature()
+	}
+}
+
+func BenchmarkObjectInfo(b *testing.B) {
+	cat := fleet(info(b, newer))
+	b.ReportAllocs()
+	for b.Loop() {
+		cat.ObjectInfo(catalog.Uploads{"a.png"}).Body()
+	}
+}
+
+// The workflows that come with the bot bridge run on old and new servers: they
+// may lack a model or a picture, and nothing else.
+func TestExamplesFitAllReleases(t *testing.T) {
+	t.Parallel()
+	paths := must.Get(filepath.Glob(filepath.Join("..", "..", "examples", "bot", "*.json")))(t)
+	require.NotEmpty(t, paths)
+	for _, path := range paths {
+		graph := must.Get(os.ReadFile(path))(t)
+		for _, v := range []release{older, newer} {
+			verdict := validate(t, fleet(info(t, v)), v, string(graph))
+			if verdict.Accepted() {
+				continue
+			}
+			var refused struct {
+				Nodes map[string]struct {
+					Errors []struct{ Type, Details string }
+				} `json:"node_errors"`
+			}
+			require.NoError(t, json.Unmarshal(verdict.Answer.Body, &refused))
+			require.NotEmpty(t, refused.Nodes, "%s: %s", path, verdict.Answer.Body)
+			for node, errs := range refused.Nodes {
+				for _, e := range errs.Errors {
+					require.Contains(t, []string{"value_not_in_list", "custom_validation_failed"}, e.Type, "%s: node %s: %s", path, node, e.Details)
+				}
+			}
+		}
+	}
+}

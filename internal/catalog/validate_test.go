@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func validate(t *testing.T, cat *catalog.Catalog, v release, graph string) *catalog.Verdict {
@@ -352,8 +353,7 @@ func FuzzValidate(f *testing.F) {
 
 // requireHarmless looks for what ends the worker of an instance.
 func requireHarmless(t *testing.T, v *catalog.Verdict) {
-	root, err := pyjson.Parse(v.Graph.Bytes())
-	require.NoError(t, err)
+	root := must.Get(pyjson.Parse(v.Graph.Bytes()))(t)
 	nodes := root.(*pyjson.Object)
 	for id := range nodes.All() {
 		require.NotNil(t, nodes.Object(id).Object("inputs"), "node %q of %q has no inputs", id, v.Graph.Bytes())

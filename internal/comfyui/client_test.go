@@ -4,17 +4,23 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -25,8 +31,7 @@ func TestNewClientAddress(t *testing.T) {
 		_, err := NewClient(bad, Options{})
 		require.Error(t, err, bad)
 	}
-	c, err := NewClient("http://u:secret@host:1/i/gpu%2F0/?x=1#f", Options{})
-	require.NoError(t, err)
+	c := must.Get(NewClient("http://u:secret@host:1/i/gpu%2F0/?x=1#f", Options{}))(t)
 	require.NotContains(t, c.URL(), "secret")
 	require.Equal(t, "http://host:1/i/gpu%2F0/queue", c.url("/queue", nil))
 }
@@ -58,8 +63,7 @@ func TestHistory(t *testing.T) {
 
 func TestQueue(t *testing.T) {
 	t.Parallel()
-	q, err := ParseQueue([]byte(`{"queue_running": [` + ours("r") + `], "queue_pending": [[NaN, "z", {}, {}, []], [7, "b", {}, {}, []], 5, [], [7.0, "a", {"1": {}}, null, ["2", 3]], [-1, "first", {}, {"comfyhub": 1}, []]], "more": {}}`))
-	require.NoError(t, err)
+	q := must.Get(ParseQueue([]byte(`{"queue_running": [` + ours("r") + `], "queue_pending": [[NaN, "z", {}, {}, []], [7, "b", {}, {}, []], 5, [], [7.0, "a", {"1": {}}, null, ["2", 3]], [-1, "first", {}, {"comfyhub": 1}, []]], "more": {}}`)))(t)
 	require.Len(t, q.Running, 1)
 	require.Equal(t, Mark{Job: "job-r", Fence: 12}, q.Running[0].Mark)
 	var order []string
@@ -70,7 +74,7 @@ func TestQueue(t *testing.T) {
 	require.Equal(t, []string{"2"}, q.Pending[1].Outputs)
 	require.Equal(t, "7.0", q.Pending[1].Number)
 	require.Equal(t, 4, q.Foreign())
-	_, err = ParseQueue([]byte(`{"queue_running": [`))
+	_, err := ParseQueue([]byte(`{"queue_running": [`))
 	require.ErrorIs(t, err, ErrMalformed)
 }
 
@@ -107,10 +111,9 @@ func TestUploadAndView(t *testing.T) {
 	defer server.Close()
 	c := newTestClient(t, server.URL)
 	ref := job.FileRef{Type: "input", Subfolder: "s", Filename: name}
-	stored, err := c.Upload(t.Context(), ref, true, strings.NewReader("picture"), 7)
-	require.NoError(t, err)
+	stored := must.Get(c.Upload(t.Context(), ref, true, strings.NewReader("picture"), 7))(t)
 	require.Equal(t, job.FileRef{Type: "input", Subfolder: "s", Filename: "a (1).png"}, stored)
-	_, err = c.Upload(t.Context(), ref, true, strings.NewReader("picture"), -1)
+	_, err := c.Upload(t.Context(), ref, true, strings.NewReader("picture"), -1)
 	var status *StatusError
 	require.ErrorAs(t, err, &status)
 	require.Equal(t, 411, status.Status, "without a size the body is chunked")
@@ -123,13 +126,11 @@ func TestUploadAndView(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, found)
 
-	resp, err := c.View(t.Context(), ref, http.Header{
+	resp := must.Get(c.View(t.Context(), ref, http.Header{
 		"Range": {"bytes=1-2"}, "Origin": {"http://evil"}, "Cookie": {"x=y"}, "Sec-Fetch-Site": {"cross-site"},
-	})
-	require.NoError(t, err)
+	}))(t)
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	require.Equal(t, 206, resp.StatusCode)
 	require.Equal(t, "ic", string(body))
 }
@@ -161,16 +162,13 @@ func TestSocketOutlivesItsDialContext(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	socket, err := newTestClient(t, f.URL).Dial(ctx, "sid")
-	require.NoError(t, err)
+	socket := must.Get(newTestClient(t, f.URL).Dial(ctx, "sid"))(t)
 	defer socket.Close()
 	cancel()
-	frame, err := socket.Next(t.Context())
-	require.NoError(t, err)
+	frame := must.Get(socket.Next(t.Context()))(t)
 	require.Equal(t, string(statusMessage(0, "sid")), string(frame.Data))
 	f.set([]string{theirs("x")}, nil)
-	frame, err = socket.Next(t.Context())
-	require.NoError(t, err)
+	frame = must.Get(socket.Next(t.Context()))(t)
 	m, ok := ParseMessage(frame.Data)
 	require.True(t, ok)
 	n, ok := m.QueueRemaining()
@@ -198,8 +196,7 @@ func TestDialErrors(t *testing.T) {
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
-	c, err := NewClient(f.URL, Options{})
-	require.NoError(t, err)
+	c := must.Get(NewClient(f.URL, Options{}))(t)
 	defer c.Close()
 	c.bodyTimeout = 50 * time.Millisecond
 	answer := func(handle http.HandlerFunc) {
@@ -213,7 +210,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-r.Context().Done()
 	})
-	_, err = c.SystemStats(t.Context())
+	_, err := c.SystemStats(t.Context())
 	require.ErrorIs(t, err, ErrUnclear)
 	_, err = c.Submit(t.Context(), []byte("{}"))
 	require.ErrorIs(t, err, ErrUnclear)
@@ -237,7 +234,109 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestLengthIsNoMemory(t *testing.T) {
 	t.Parallel()
 	resp := &http.Response{ContentLength: maxBody, Body: io.NopCloser(strings.NewReader("{}"))}
-	body, err := readBody(resp, maxBody)
-	require.NoError(t, err)
+	body := must.Get(readBody(resp, maxBody))(t)
 	require.LessOrEqual(t, cap(body), 2*maxTrust)
+}
+
+// Reasons of lost runs are shown to clients, who must not learn from them where
+// an instance is.
+func TestErrorsTellNoAddress(t *testing.T) {
+	t.Parallel()
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	closed := ln.Addr().String()
+	require.NoError(t, ln.Close())
+	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err == nil {
+			_ = conn.Close()
+		}
+	}))
+	t.Cleanup(cut.Close)
+	for _, base := range []string{"http://" + closed, cut.URL, "http://no-such-host.invalid:8188"} {
+		c := must.Get(NewClient(base, Options{}))(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, _, err := c.History(ctx, "x")
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "127.0.0.1")
+		require.NotContains(t, err.Error(), "no-such-host")
+		require.NotContains(t, err.Error(), "http://")
+		_, dialled := c.Dial(ctx, "sid")
+		require.Error(t, dialled)
+		require.NotContains(t, dialled.Error(), "127.0.0.1")
+		require.NotContains(t, dialled.Error(), "no-such-host")
+		if base == "http://"+closed {
+			require.ErrorIs(t, err, syscall.ECONNREFUSED, "what it is can still be told")
+			require.ErrorIs(t, err, ErrGone)
+		}
+		cancel()
+	}
+}
+
+// A socket stands as long as its server gives signs of life: messages, a long one that comes
+// slowly, or only what it answers to pings.
+func TestKeepAlive(t *testing.T) {
+	t.Parallel()
+	const patience = 15 * time.Second
+	for name, c := range map[string]struct {
+		serve func(ctx context.Context, conn *websocket.Conn)
+		// late says that it gives no sign of life for some seconds, silent that it gives none.
+		late, silent bool
+	}{
+		"it answers pings": {func(ctx context.Context, conn *websocket.Conn) {
+			for err := error(nil); err == nil; {
+				_, _, err = conn.Read(ctx)
+			}
+		}, false, false},
+		"it sends a long message slowly": {func(ctx context.Context, conn *websocket.Conn) {
+			w, err := conn.Writer(ctx, websocket.MessageText)
+			for range 20 {
+				if err == nil {
+					_, err = w.Write(make([]byte, 16<<10)) // more than is kept until it is sent
+				}
+				select {
+				case <-time.After(10 * time.Second):
+				case <-ctx.Done():
+				}
+			}
+		}, true, false},
+		"it reads nothing": {func(ctx context.Context, _ *websocket.Conn) { <-ctx.Done() }, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			loopback.Test(t, func(t *testing.T) {
+				ctx, stop := context.WithCancel(t.Context())
+				server := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					conn, err := websocket.Accept(w, r, nil)
+					if err == nil {
+						c.serve(ctx, conn)
+						_ = conn.CloseNow()
+					}
+				}))
+				defer server.Close()
+				defer stop()
+				client := must.Get(NewClient(server.URL, Options{Dial: loopback.Dial}))(t)
+				defer client.Close()
+				socket := must.Get(client.Dial(ctx, "sid"))(t)
+				defer socket.Close()
+				began := time.Now()
+				var late atomic.Int64
+				go socket.KeepAlive(ctx, patience, func() {}, func() { late.CompareAndSwap(0, int64(time.Since(began))) })
+				reading, end := context.WithTimeout(ctx, 2*time.Minute)
+				defer end()
+				_, err := socket.Next(reading)
+				if c.silent {
+					require.ErrorIs(t, err, ErrSilent)
+					require.Equal(t, QuietAfter+patience, time.Since(began))
+				} else {
+					require.NotErrorIs(t, err, ErrSilent)
+					require.GreaterOrEqual(t, time.Since(began), 2*time.Minute)
+				}
+				if c.late {
+					require.Equal(t, QuietAfter+lateAfter, time.Duration(late.Load()))
+				} else {
+					require.Zero(t, late.Load())
+				}
+			})
+		})
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // dangerous are request headers that say who a user is or where a request comes
@@ -68,16 +69,14 @@ func newGate(t *testing.T, answer http.HandlerFunc) *gate {
 
 func (g *gate) do(t *testing.T, method, target string, header http.Header) *http.Response {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, g.front.URL+target, nil)
-	require.NoError(t, err)
+	r := must.Get(http.NewRequestWithContext(t.Context(), method, g.front.URL+target, nil))(t)
 	if header != nil {
 		r.Header = header
 	}
 	// No transport of the standard library's own ideas of what to ask for.
 	transport := &http.Transport{DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	resp, err := transport.RoundTrip(r)
-	require.NoError(t, err)
+	resp := must.Get(transport.RoundTrip(r))(t)
 	t.Cleanup(func() { resp.Body.Close() })
 	return resp
 }
@@ -109,8 +108,7 @@ func TestHeadersThatPass(t *testing.T) {
 	header.Del("Content-Length")
 	header.Set("User-Agent", "Mozilla/5.0 (a fingerprint)")
 	resp := g.do(t, http.MethodGet, "/pack/x?x=1&token=secret", header)
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
+	body := must.Get(io.ReadAll(resp.Body))(t)
 	require.Equal(t, "body", string(body))
 
 	seen := <-g.seen
@@ -243,16 +241,14 @@ func TestHeadersOfTheHubsOwnCalls(t *testing.T) {
 	}))
 	defer server.Close()
 	c := newTestClient(t, server.URL)
-	resp, err := c.Ask(t.Context(), "/x", nil)
-	require.NoError(t, err)
+	resp := must.Get(c.Ask(t.Context(), "/x", nil))(t)
 	defer resp.Body.Close()
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 	for _, name := range treacherous {
 		require.Empty(t, resp.Header.Values(name), name)
 	}
 	require.Equal(t, `"1"`, resp.Header.Get("Etag"))
-	resp, err = c.View(t.Context(), job.FileRef{Filename: "x"}, http.Header{"Cookie": {"x"}})
-	require.NoError(t, err)
+	resp = must.Get(c.View(t.Context(), job.FileRef{Filename: "x"}, http.Header{"Cookie": {"x"}}))(t)
 	resp.Body.Close()
 	require.Equal(t, http.StatusOK, resp.StatusCode)
 }

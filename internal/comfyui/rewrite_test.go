@@ -3,12 +3,17 @@ package comfyui
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const upstream, client = "6b9c1f1e-0b53-4e7b-a7f2-0d8a5c2f4c11", "job \"é\""
@@ -125,8 +130,7 @@ func TestNewEntryReadsBack(t *testing.T) {
 		Number: "NaN", ID: client, Graph: []byte(`{"1": {}}`), Extra: []byte(`{}`), Outputs: []string{"1"},
 		Messages: []EntryMessage{{Type: TypeExecutionError, Data: []byte(`{"prompt_id": "x"}`)}},
 	})
-	v, err := pyjson.Parse(entry)
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse(entry))(t)
 	o := v.(*pyjson.Object)
 	require.Equal(t, pyjson.String(client), o.Array("prompt")[1])
 	require.Equal(t, "error", o.Object("status").String("status_str"))
@@ -223,4 +227,132 @@ func FuzzRewriteEntry(f *testing.F) {
 func newPreview(format uint32, image []byte) []byte {
 	frame := binary.BigEndian.AppendUint32(nil, EventPreview)
 	return append(binary.BigEndian.AppendUint32(frame, format), image...)
+}
+
+func TestAlias(t *testing.T) {
+	t.Parallel()
+	const long = "0f0e0d0c-0b0a-0908-0706-050403020100"
+	for _, c := range []struct{ id, kind, in, want string }{
+		{long, "query", "a=b&clientId=" + long, "a=b&clientId=ALIAS"},
+		{long, "query", "who=" + long + "&x=1" + long, "who=ALIAS&x=1" + long},
+		{"me", "query", "client_id=me&text=me&sid=me", "client_id=ALIAS&text=me&sid=ALIAS"},
+		{"a b", "query", "client_id=a+b&clientId=a%20b", "client_id=ALIAS&clientId=ALIAS"},
+		{long, "path", "/panel/" + long + "/x", "/panel/ALIAS/x"},
+		{long, "path", "/panel/x" + long, "/panel/x" + long},
+		{"panel", "path", "/panel/x", "/panel/x"},
+		{long, "body", `{"a": "` + long + `", "b": ["` + long + `"]}`, `{"a": "ALIAS", "b": ["ALIAS"]}`},
+		{long, "body", "x" + long + " " + long + "-1 " + long, "x" + long + " " + long + "-1 ALIAS"},
+		{
+			long, "body", "--b\r\nContent-Disposition: form-data; name=\"sid\"\r\n\r\n" + long + "\r\n--b--",
+			"--b\r\nContent-Disposition: form-data; name=\"sid\"\r\n\r\nALIAS\r\n--b--",
+		},
+		{
+			"me", "body", `{"text": "me", "client_id":"me", "clientId" : "me", "x": {"sid": "me"}, "my_client_id": "me"}`,
+			`{"text": "me", "client_id":"ALIAS", "clientId" : "ALIAS", "x": {"sid": "ALIAS"}, "my_client_id": "me"}`,
+		},
+		{"me", "body", "client_id=me&text=me&sid=me", "client_id=ALIAS&text=me&sid=ALIAS"},
+		{`.*`, "body", `{"client_id": "xx", "sid": ".*"}`, `{"client_id": "xx", "sid": "ALIAS"}`},
+		{"", "body", `{"client_id": ""}`, `{"client_id": ""}`},
+		// JSON stays JSON, whatever a client is called.
+		{
+			`0123456789abcdef\`, "body", `{"client_id": "0123456789abcdef\\", "text": "0123456789abcdef\\"}`,
+			`{"client_id": "ALIAS", "text": "0123456789abcdef\\"}`,
+		},
+		{
+			"1234567890123456", "body", `{"seed": 1234567890123456, "a": ["1234567890123456"]}`,
+			`{"seed": 1234567890123456, "a": ["ALIAS"]}`,
+		},
+		{"1, 2, 3, 4, 5, 6", "body", `[1, 2, 3, 4, 5, 6, "1, 2, 3, 4, 5, 6"]`, `[1, 2, 3, 4, 5, 6, "ALIAS"]`},
+		{"nnnnnnnnnnnnnnnn", "body", `["\nnnnnnnnnnnnnnnn", "nnnnnnnnnnnnnnnn"]`, `["\nnnnnnnnnnnnnnnn", "ALIAS"]`},
+	} {
+		a := Alias{Client: c.id, Upstream: "ALIAS"}
+		got := ""
+		switch c.kind {
+		case "query":
+			got = a.InQuery(c.in)
+		case "path":
+			got = a.InPath(aiohttp.MustPath(c.in)).Decoded()
+		case "body":
+			got = string(a.InBody([]byte(c.in)))
+		}
+		require.Equal(t, c.want, got, c.in)
+	}
+}
+
+func TestAliasOutside(t *testing.T) {
+	t.Parallel()
+	a := Alias{Client: `my "own" \ id`, Upstream: "0123456789abcdef0123456789abcdef"}
+	var got map[string]string
+	require.NoError(t, json.Unmarshal(a.Outside([]byte(`{"sid": "`+a.Upstream+`"}`)), &got))
+	require.Equal(t, map[string]string{"sid": a.Client}, got)
+}
+
+func TestClientsNamed(t *testing.T) {
+	t.Parallel()
+	require.Equal(t, []string{"a", "b", "c", "e"}, ClientsNamed(
+		url.Values{"clientId": {"a"}, "client_id": {"b"}, "x": {"y"}},
+		[]byte(`{"sid": "c", "client_id": "a", "deep": {"client_id": "d"}, "clientID": "e", "clientid": 7}`)))
+	require.Empty(t, ClientsNamed(nil, []byte(`[{"client_id": "a"}`)))
+}
+
+// FuzzAlias: whatever a client is called, what an instance is sent stays JSON,
+// and what comes back is what went out.
+func FuzzAlias(f *testing.F) {
+	f.Add("0f0e0d0c0b0a09080706050403020100", "text")
+	f.Add("me", "me")
+	f.Add("\"\\\x00é", "client_id")
+	f.Add(`0123456789abcdef\`, "0")
+	f.Add("1234567890123456", "[1234567890123456]")
+	f.Add("nnnnnnnnnnnnnnnn", "\nnnnnnnnnnnnnnnn")
+	f.Fuzz(func(t *testing.T, id, text string) {
+		if id == "" {
+			return
+		}
+		a := Alias{Client: id, Upstream: "0123456789abcdef0123456789abcdef"}
+		value := quoted(text)
+		if json.Valid([]byte(text)) {
+			value = []byte(text)
+		}
+		in := slices.Concat([]byte(`{"client_id": `), quoted(id), []byte(`, "text": `), value, []byte(`}`))
+		if !json.Valid(in) {
+			return
+		}
+		out := a.InBody(in)
+		require.True(t, json.Valid(out), "%s", out)
+		_ = a.InQuery(text)
+		require.True(t, json.Valid(a.Outside(out)))
+	})
+}
+
+func TestShapeJob(t *testing.T) {
+	t.Parallel()
+	const (
+		preview = `"preview_output": {"filename": "a.png", "type": "output", "nodeId": "9", "mediaType": "images"`
+		failure = `"node_id": "1", "node_type": "A", "exception_message": "m", "exception_type": "t", "traceback": ["x"]`
+	)
+	same := []string{
+		`{}`, `{"workflow_id": "w", ` + preview + `}, "execution_start_time": 1, "execution_end_time": 2.5}`,
+		`{"execution_error": {` + failure + `, "executed": ["2"], "timestamp": 7, "current_inputs": {"a": [1]}}}`,
+		`{"preview_output": {"content": "text", "nodeId": "1", "mediaType": "text"}}`,
+	}
+	cases := map[string]string{
+		`{"workflow_id": 5, "execution_start_time": "1", "execution_end_time": NaN}`: `{}`,
+		`{"workflow_id": null}`: `{}`, `{"preview_output": 5}`: `{}`, `{"execution_error": "x"}`: `{}`,
+		`{` + preview + `, "subfolder": null}}`:                                                                `{}`,
+		`{"preview_output": {"type": "output", "nodeId": "1"}}`:                                                `{}`,
+		`{"preview_output": {"type": "elsewhere", "filename": "a.png", "nodeId": "1", "mediaType": "images"}}`: `{}`,
+		`{"preview_output": {"type": ["temp"], "nodeId": "1", "mediaType": "images"}}`:                         `{}`,
+		`{"execution_error": {"node_id": 2, "traceback": ["x", 5], "executed": [2], "timestamp": null, "more": 1}}`: `{"execution_error": {"node_id": "", "traceback": [], "more": 1,
+			"node_type": "", "exception_message": "", "exception_type": ""}}`,
+	}
+	for _, text := range same {
+		cases[text] = text
+	}
+	for in, want := range cases {
+		v, err := pyjson.Parse([]byte(in))
+		require.NoError(t, err, in)
+		w := must.Get(pyjson.Parse([]byte(want)))(t)
+		ShapeJob(v.(*pyjson.Object))
+		require.Equal(t, string(pyjson.Marshal(w)), string(pyjson.Marshal(v)), in)
+	}
 }

@@ -1,15 +1,22 @@
 package comfyui
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestSubmit(t *testing.T) {
@@ -108,8 +115,7 @@ func TestSubmitRefusedPort(t *testing.T) {
 	require.ErrorIs(t, err, ErrGone)
 	require.ErrorIs(t, err, ErrUnreachable)
 
-	agent, err := NewClient(url, Options{ViaAgent: true})
-	require.NoError(t, err)
+	agent := must.Get(NewClient(url, Options{ViaAgent: true}))(t)
 	_, err = agent.Submit(t.Context(), nil)
 	require.ErrorIs(t, err, ErrUnreachable)
 	require.NotErrorIs(t, err, ErrGone, "the agent is away; its instance may live")
@@ -121,8 +127,7 @@ func TestSubmitAfterTheServerDied(t *testing.T) {
 	f := newFakeServer(t)
 	c := newTestClient(t, f.URL)
 	for range 20 {
-		_, err := c.QueueRemaining(t.Context())
-		require.NoError(t, err)
+		must.Get(c.QueueRemaining(t.Context()))(t)
 	}
 	f.stop()
 	require.Eventually(t, func() bool {
@@ -137,9 +142,131 @@ func TestSubmitTimeout(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-release }))
 	defer server.Close()
 	defer close(release)
-	c, err := NewClient(server.URL, Options{HeaderTimeout: 50 * time.Millisecond})
-	require.NoError(t, err)
+	c := must.Get(NewClient(server.URL, Options{HeaderTimeout: 50 * time.Millisecond}))(t)
 	defer c.Close()
-	_, err = c.Submit(t.Context(), []byte("{}"))
+	_, err := c.Submit(t.Context(), []byte("{}"))
 	require.ErrorIs(t, err, ErrUnclear, "it may have been queued")
+}
+
+func put(t *testing.T, path ...string) string {
+	t.Helper()
+	full := filepath.Join(path...)
+	require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+	require.NoError(t, os.WriteFile(full, nil, 0o644))
+	return full
+}
+
+// A file that comes or goes in a model folder is told at once, also by a server
+// that is never idle.
+func TestWatchLooksAtModelFolders(t *testing.T) {
+	t.Parallel()
+	server := must.Get(sim.New(sim.Config{Dir: t.TempDir()}))(t)
+	web := httptest.NewServer(server.Handler())
+	t.Cleanup(func() { server.Close(); web.Close() })
+	w := startWatch(t, web.URL, WatchOptions{Folders: true, FoldersEvery: 5 * time.Millisecond, ObjectInfoEvery: time.Hour})
+	w.await(t, "up", func(o Observation) bool { return o.Idle() && o.ObjectInfoHash != "" })
+	c := newTestClient(t, web.URL)
+	must.Get(c.Submit(t.Context(), []byte(`{"prompt": {
+		"1": {"class_type": "EmptyImage", "inputs": {"width": 8, "height": 8, "batch_size": 1, "color": 1}},
+		"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 3600, "steps": 10}},
+		"3": {"class_type": "PreviewImage", "inputs": {"images": ["2", 0]}}}}`)))(t)
+	w.await(t, "busy", func(o Observation) bool { return o.Up && !o.Idle() })
+	hashes := map[string]bool{w.last().ObjectInfoHash: true}
+	var last string
+	next := func(what string) {
+		w.await(t, what, func(o Observation) bool { return !hashes[o.ObjectInfoHash] })
+		last = w.last().ObjectInfoHash
+		hashes[last] = true
+		require.False(t, w.last().Idle())
+	}
+	models := filepath.Join(server.Dir(), "models")
+	first := put(t, models, "loras", "a.safetensors")
+	next("a new folder with a file")
+	put(t, models, "loras", "sub", "deep", "b.safetensors")
+	next("new folders below")
+	put(t, models, "loras", "sub", "deep", "c.safetensors")
+	next("a file in one of them")
+	require.NoError(t, os.Remove(first))
+	next("a file has gone")
+}
+
+func TestFolderWatchIsBounded(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	put(t, root, "loras", "sub", "a.pt")
+	put(t, root, "loras", ".git", "b.pt")
+	require.NoError(t, os.Symlink(root, filepath.Join(root, "loras", "sub", "circle")))
+	other := t.TempDir()
+	require.NoError(t, os.Symlink(other, filepath.Join(root, "loras", "linked")))
+	f := newFolderWatch(nil, time.Second)
+	f.places = []string{filepath.Join(root, "loras"), filepath.Join(root, "loras"), filepath.Join(root, "nowhere")}
+	f.asked = time.Now()
+	require.True(t, f.look(), "all is new")
+	require.False(t, f.look(), "nothing has changed")
+	require.Less(t, len(f.seen), 5*maxFolderDepth, "a circle ends")
+	require.NotContains(t, f.seen, filepath.Join(root, "loras", ".git"))
+	put(t, other, "new.pt")
+	require.True(t, f.look(), "a link is followed")
+	require.NoError(t, os.RemoveAll(filepath.Join(root, "loras")))
+	require.True(t, f.look(), "a folder has gone")
+	require.Empty(t, f.seen)
+	require.False(t, f.look())
+}
+
+func FuzzParsePlaces(f *testing.F) {
+	f.Add([]byte(`[{"name": "loras", "folders": ["/models/loras", "relative", 3]}]`))
+	f.Add([]byte(`{"name": NaN}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, place := range parsePlaces(body) {
+			require.True(t, filepath.IsAbs(place))
+		}
+		many := must.Get(json.Marshal([]any{map[string]any{"folders": []string{string(body)}}}))(t)
+		require.LessOrEqual(t, len(parsePlaces(many)), 1)
+	})
+}
+
+func TestProxy(t *testing.T) {
+	t.Parallel()
+	f := newFakeServer(t)
+	seen := make(chan *http.Request, 1)
+	f.answer(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path == "/ws" {
+			return r.Header.Get("Origin") != ""
+		}
+		seen <- r
+		fmt.Fprint(w, "answer")
+		return true
+	})
+	instance := newTestClient(t, f.URL)
+	agent := httptest.NewServer(http.StripPrefix("/i/gpu", instance.Proxy()))
+	defer agent.Close()
+
+	req := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, agent.URL+"/i/gpu/userdata/workflows%2Fa.json?x=%20y", strings.NewReader("body")))(t)
+	req.Header.Set("Origin", "http://evil")
+	req.Header.Set("Sec-Fetch-Site", "cross-site")
+	req.Header.Set("Sec-Fetch-Dest", "image")
+	resp := must.Get(agent.Client().Do(req))(t)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, errors.Join(err, resp.Body.Close()))
+	require.Equal(t, "answer", string(body))
+	r := <-seen
+	require.Equal(t, "/userdata/workflows%2Fa.json?x=%20y", r.RequestURI)
+	require.Empty(t, r.Header.Get("Origin"))
+	require.Empty(t, r.Header.Get("Sec-Fetch-Site"))
+	require.Equal(t, "image", r.Header.Get("Sec-Fetch-Dest"))
+	require.Equal(t, strings.TrimPrefix(f.URL, "http://"), r.Host)
+
+	through := newTestClient(t, agent.URL+"/i/gpu")
+	socket := must.Get(through.Dial(t.Context(), "sid"))(t)
+	must.Get(socket.Next(t.Context()))(t)
+	socket.Close()
+
+	f.stop()
+	// The first prompt may still go over an open connection: then nobody knows its fate.
+	require.Eventually(t, func() bool {
+		_, err = through.Submit(t.Context(), []byte("{}"))
+		return errors.Is(err, ErrGone)
+	}, time.Minute, time.Millisecond, "the agent says that the instance's port refuses")
+	_, err = through.Dial(t.Context(), "sid")
+	require.ErrorIs(t, err, ErrGone)
 }

@@ -1,12 +1,16 @@
 package comfyui
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // entryWith is a history entry with the given extra_data, outputs and messages.
@@ -77,8 +81,7 @@ func TestSummarize(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want, err := pyjson.Parse([]byte(c.want))
-			require.NoError(t, err)
+			want := must.Get(pyjson.Parse([]byte(c.want)))(t)
 			entry := entryWith(c.extra, c.outputs, c.messages)
 			require.Equal(t, string(pyjson.Marshal(want)), string(pyjson.Marshal(Summarize(entry))))
 			kept, whole := ParseSummary(SummarizeStored(entry))
@@ -125,8 +128,169 @@ func FuzzSummarize(f *testing.F) {
 		stored := SummarizeStored(entry)
 		require.LessOrEqual(t, len(stored), maxSummary)
 		if _, whole := ParseSummary(stored); whole {
-			_, err := pyjson.Parse(stored)
-			require.NoError(t, err)
+			must.Get(pyjson.Parse(stored))(t)
 		}
 	})
+}
+
+func TestRename(t *testing.T) {
+	t.Parallel()
+	rename := func(f job.FileRef) job.FileRef {
+		f.Filename = strings.Replace(f.Filename, "_00001_", "_00042_", 1)
+		return f
+	}
+	for name, c := range map[string]struct{ in, want string }{
+		"images": {
+			`{"images": [{"filename": "A_00001_.png", "subfolder": "", "type": "output"}, {"filename": "B_00001_.png", "subfolder": "s", "type": "temp"}], "animated": [true]}`,
+			`{"images": [{"filename": "A_00042_.png", "subfolder": "", "type": "output"}, {"filename": "B_00042_.png", "subfolder": "s", "type": "temp"}], "animated": [true]}`,
+		},
+		"video with its full path": {
+			`{"gifs": [{"filename": "v_00001_.mp4", "subfolder": "x", "type": "output", "format": "video/h264", "frame_rate": 8.0, "workflow": "v_00001_.png", "fullpath": "/data/output/x/v_00001_.mp4"}]}`,
+			`{"gifs": [{"filename": "v_00042_.mp4", "subfolder": "x", "type": "output", "format": "video/h264", "frame_rate": 8.0, "workflow": "v_00001_.png", "fullpath": "/data/output/x/v_00042_.mp4"}]}`,
+		},
+		"windows path": {
+			`{"g": {"filename": "v_00001_.mp4", "subfolder": "", "type": "output", "fullpath": "C:\\out\\v_00001_.mp4"}}`,
+			`{"g": {"filename": "v_00042_.mp4", "subfolder": "", "type": "output", "fullpath": "C:\\out\\v_00042_.mp4"}}`,
+		},
+		"a path elsewhere in the output": {
+			`{"result": ["3d/m_00001_.glb", {"fov": NaN}], "3d": [{"filename": "m_00001_.glb", "subfolder": "3d", "type": "output"}]}`,
+			`{"result": ["3d/m_00042_.glb", {"fov": NaN}], "3d": [{"filename": "m_00042_.glb", "subfolder": "3d", "type": "output"}]}`,
+		},
+		"a path of another folder stays": {
+			`{"result": ["4d/m_00001_.glb"], "3d": [{"filename": "m_00001_.glb", "subfolder": "3d", "type": "output"}]}`,
+			`{"result": ["4d/m_00001_.glb"], "3d": [{"filename": "m_00042_.glb", "subfolder": "3d", "type": "output"}]}`,
+		},
+		"a text that is the name stays": {
+			`{"text": ["A_00001_.png"], "images": [{"filename": "A_00001_.png", "subfolder": "", "type": "output"}]}`,
+			`{"text": ["A_00001_.png"], "images": [{"filename": "A_00042_.png", "subfolder": "", "type": "output"}]}`,
+		},
+		"nested deeply, in any order of members": {
+			`{"9": {"a": {"b": [[{"type": "output", "x": {"y": 1}, "subfolder": "", "filename": "A_00001_.png"}]]}}}`,
+			`{"9": {"a": {"b": [[{"type": "output", "x": {"y": 1}, "subfolder": "", "filename": "A_00042_.png"}]]}}}`,
+		},
+		"no subfolder is no file": {
+			`{"a": {"filename": "A_00001_.png", "type": "output"}}`, `{"a": {"filename": "A_00001_.png", "type": "output"}}`,
+		},
+		"null":   {`null`, `null`},
+		"broken": {`{"a": [{"filename": "A_00001_.png", "subfolder": "", "type": "output"}`, `{"a": [{"filename": "A_00001_.png", "subfolder": "", "type": "output"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, c.want, string(Rename([]byte(c.in), rename)))
+		})
+	}
+}
+
+func TestRenameAllParts(t *testing.T) {
+	t.Parallel()
+	in := `{"filename": "\u00e9.png", "subfolder": "a\\b", "type": "temp"}`
+	files := Files([]byte(in))
+	require.Len(t, files, 1)
+	require.Equal(t, job.FileRef{Type: "temp", Subfolder: `a\b`, Filename: "é.png"}, files[0].Ref)
+	out := Splice([]byte(in), files, []job.FileRef{{Type: "output", Subfolder: "ü", Filename: "x.png"}})
+	require.Equal(t, `{"filename": "x.png", "subfolder": "\u00fc", "type": "output"}`, string(out))
+}
+
+// FuzzRename: outputs are custom nodes' own affair; nothing but names may change.
+func FuzzRename(f *testing.F) {
+	f.Add([]byte(`{"images": [{"filename": "A", "subfolder": "", "type": "output", "fullpath": "/x/A"}], "r": ["b/A", NaN]}`))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		require.Equal(t, string(in), string(Rename(in, func(f job.FileRef) job.FileRef { return f })), "the same names, the same bytes")
+		out := Rename(in, func(f job.FileRef) job.FileRef { f.Filename += "~"; return f })
+		if _, err := pyjson.Parse(in); err != nil {
+			return
+		}
+		_, err := pyjson.Parse(out)
+		require.NoError(t, err, "%q", out)
+		before, after := Files(in), Files(out)
+		require.Len(t, after, len(before))
+		for i := range before {
+			require.Equal(t, before[i].Ref.Filename+"~", after[i].Ref.Filename)
+			require.Equal(t, before[i].Ref.Subfolder, after[i].Ref.Subfolder)
+		}
+	})
+}
+
+func TestTexts(t *testing.T) {
+	t.Parallel()
+	for outputs, want := range map[string][]string{
+		`{"9": {"text": ["a red fox"]}}`:                                                                    {"a red fox"},
+		`{"9": {"tags": ["fox", " snow "]}, "8": {"text": "fox"}}`:                                          {"fox", "snow"},
+		`{"9": {"images": [{"filename": "a.png", "subfolder": "", "type": "output"}], "animated": [true]}}`: nil,
+		`{"9": {"text": [1.5, NaN]}, "8": {"text": [["x"]]}, "7": {"text": [""]}}`:                          nil,
+		`{"9": {"picture": ["data:image/png;base64,AAAA"]}}`:                                                nil,
+		`{"9": {"text": ["\u043b\u0438\u0441\u0430"]}}`:                                                     {"лиса"},
+		``: nil, `[]`: nil,
+	} {
+		require.Equal(t, want, Texts([]byte(outputs), 20), outputs)
+	}
+	var many strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&many, `"%d",`, i)
+	}
+	require.Len(t, Texts([]byte(`{"9": {"text": [`+strings.TrimSuffix(many.String(), ",")+`]}}`), 20), 20)
+}
+
+// How long a run took is what its server says, if that makes sense.
+func TestRan(t *testing.T) {
+	t.Parallel()
+	const start, end = `["execution_start", {"timestamp": 1000}]`, `["execution_success", {"timestamp": 61000}]`
+	for messages, ran := range map[string]time.Duration{
+		start + "," + end: time.Minute,
+		start + `, ["execution_cached", {"timestamp": 2000}], ` + end: time.Minute,
+		start + `, ["execution_error", {"timestamp": 3000}]`:          2 * time.Second,
+		start: 0, end: 0, end + "," + `["execution_start", {"timestamp": 70000}]`: 0,
+		start + `, ["execution_success", {"timestamp": "61000"}]`:             0,
+		start + `, ["execution_success", {"timestamp": 9.2e18}]`:              0,
+		start + `, ["execution_success", {"timestamp": 9223372036854775807}]`: 0,
+		start + `, ["execution_success", []]`:                                 0,
+		"":                                                                    0, "1, [2], [[], {}]": 0,
+	} {
+		e, _ := ParseEntry([]byte(`{"status": {"messages": [` + messages + `]}}`))
+		require.Equal(t, ran, e.Ran(), messages)
+	}
+}
+
+func TestParseVersion(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]Version{
+		"0.3.64":                   {Minor: 3, Patch: 64},
+		"v0.3.64":                  {Minor: 3, Patch: 64},
+		"0.33.0":                   {Minor: 33},
+		"1.2":                      {Major: 1, Minor: 2},
+		"0.4.0rc1":                 {Minor: 4},
+		"0.3.64+local":             {Minor: 3, Patch: 64},
+		"v0.2.0-57-g1b2c3d":        {Minor: 2, Ahead: 57},
+		"":                         {},
+		"unknown":                  {},
+		"1b2c3d4":                  {},
+		"99999999999999999999.1.1": {},
+		"0.3.":                     {Minor: 3},
+		"7":                        {},
+	} {
+		want.Text = in
+		require.Equal(t, want, ParseVersion(in), in)
+	}
+	require.False(t, ParseVersion("").Known())
+	require.True(t, ParseVersion("0.0.1").Known())
+}
+
+func TestVersionFeatures(t *testing.T) {
+	t.Parallel()
+	at := func(s string) Version { return ParseVersion(s) }
+	for _, c := range []struct {
+		name          string
+		has           func(Version) bool
+		first, before string
+	}{
+		{"HonoursPromptID", Version.HonoursPromptID, "0.3.45", "0.3.44"},
+		{"InterruptByID", Version.InterruptByID, "0.3.57", "0.3.56"},
+		{"Jobs", Version.Jobs, "0.6.0", "0.5.9"},
+		{"a git checkout", Version.HonoursPromptID, "v0.3.45-1-gabc", "v0.3.44-99-gabc"},
+	} {
+		require.True(t, c.has(at(c.first)), c.name)
+		require.False(t, c.has(at(c.before)), c.name)
+		require.False(t, c.has(at("")), "%s: nothing is taken for granted of an unknown version", c.name)
+	}
+	require.Negative(t, at("v0.3.64").Compare(at("v0.3.64-2-gabc")))
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/comfyhub/comfyhub/internal/egress"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // names is a DNS server. Each question for a name takes the next of its addresses; the
@@ -54,8 +55,7 @@ func (n *names) answered() int {
 // resolver asks the server, and nobody else.
 func (n *names) resolver(t *testing.T) *net.Resolver {
 	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
+	conn := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	go func() {
 		buffer := make([]byte, 2048)
@@ -95,8 +95,7 @@ func server(t *testing.T, handler http.HandlerFunc) (port string, roots *x509.Ce
 	s.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	s.StartTLS()
 	t.Cleanup(s.Close)
-	u, err := url.Parse(s.URL)
-	require.NoError(t, err)
+	u := must.Get(url.Parse(s.URL))(t)
 	roots = x509.NewCertPool()
 	roots.AddCert(s.Certificate())
 	return u.Port(), roots
@@ -128,8 +127,7 @@ func TestClientCallsWhatIsAllowed(t *testing.T) {
 	dns := &names{of: map[string][]string{"example.com": {"127.0.0.1"}}}
 	c := egress.NewClient(hosts(t, "example.com:"+port, "127.0.0.1:"+port), egress.Options{Roots: roots, Resolver: dns.resolver(t)})
 	for _, link := range []string{"https://example.com:" + port + "/here", "https://127.0.0.1:" + port, "https://example.com:" + port + "/moved?signature=1"} {
-		body, err := get(t, c, link)
-		require.NoError(t, err)
+		body := must.Get(get(t, c, link))(t)
 		require.Equal(t, "hello", body)
 		require.Empty(t, asked.Get("Referer"))
 		require.Empty(t, asked.Get("Accept-Encoding"), "an answer does not grow when it is read")

@@ -8,12 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/egress"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func hosts(tb testing.TB, items ...string) egress.Hosts {
 	tb.Helper()
-	h, err := egress.ParseHosts(items)
-	require.NoError(tb, err)
+	h := must.Get(egress.ParseHosts(items))(tb)
 	return h
 }
 
@@ -114,9 +114,8 @@ func TestCheckOfAll(t *testing.T) {
 	for link, allowed := range map[string]bool{
 		"https://anything.example/": true, "https://8.8.8.8/": true, "https://anything.example:8443/": false, "https://2130706433/": false, "https://127.1/": false,
 	} {
-		u, err := url.Parse(link)
-		require.NoError(t, err)
-		if err = hosts(t, "*").Check(u); allowed {
+		u := must.Get(url.Parse(link))(t)
+		if err := hosts(t, "*").Check(u); allowed {
 			require.NoError(t, err, link)
 		} else {
 			require.Error(t, err, link)
@@ -172,8 +171,7 @@ func FuzzParseHosts(f *testing.F) {
 			return
 		}
 		for _, link := range []string{"http://example.com/", "https://a@example.com/", "https:///", "https://[::1%25lo]/"} {
-			u, err := url.Parse(link)
-			require.NoError(t, err)
+			u := must.Get(url.Parse(link))(t)
 			require.Error(t, h.Check(u))
 		}
 	})

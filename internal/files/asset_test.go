@@ -20,8 +20,7 @@ func TestAssetID(t *testing.T) {
 	id, ok := AssetID(hash)
 	require.True(t, ok)
 	require.Equal(t, "01234567-89ab-8def-8123-456789abcdef", id)
-	u, err := uuid.Parse(id)
-	require.NoError(t, err)
+	u := must(uuid.Parse(id))
 	require.Equal(t, uuid.RFC4122, u.Variant())
 	upper, ok := AssetID(strings.ToUpper(hash))
 	require.True(t, ok)
@@ -64,10 +63,10 @@ func TestAssets(t *testing.T) {
 	keep := func(name, content string) (a Asset, created bool) {
 		t.Helper()
 		post(t, func(w http.ResponseWriter, r *http.Request, tenant string) error {
-			n, err := u.ReceiveAsset(w, r)
-			require.NoError(t, err)
+			n := must(u.ReceiveAsset(w, r))
 			defer n.Close()
 			require.Equal(t, []string{"p", "h"}, []string{n.Path, n.Expected})
+			var err error
 			a, created, err = u.KeepAsset(ctx, tenant, name, n)
 			return err
 		}, text("file_path", "p"), part{disposition: `name="file"; filename="x"`, body: content}, text("expected_hash", "h"), text("tags", "t"))
@@ -83,28 +82,23 @@ func TestAssets(t *testing.T) {
 	require.Equal(t, a, same)
 
 	// By /upload/image, other bytes under its name.
-	_, err := s.Upload(ctx, tenant, a.Ref, true, strings.NewReader("dog"))
-	require.NoError(t, err)
+	must(s.Upload(ctx, tenant, a.Ref, true, strings.NewReader("dog")))
 	_, created = keep("cat.png", "cat")
 	require.False(t, created)
 	require.Equal(t, "cat", bytesOf(t, s, a.Ref))
-	_, err = s.Upload(ctx, tenant, job.FileRef{Type: job.TypeInput, Subfolder: a.Ref.Subfolder, Filename: "x.png"}, true, strings.NewReader("x"))
-	require.NoError(t, err)
-	found, err := u.FindAsset(ctx, tenant, a.ID)
-	require.NoError(t, err)
+	must(s.Upload(ctx, tenant, job.FileRef{Type: job.TypeInput, Subfolder: a.Ref.Subfolder, Filename: "x.png"}, true, strings.NewReader("x")))
+	found := must(u.FindAsset(ctx, tenant, a.ID))
 	require.Equal(t, a.Ref, found.Ref)
 	for _, id := range []string{"", "x", strings.ToUpper(a.ID), "../" + a.ID, uuid.NewString()} {
-		_, err = u.FindAsset(ctx, tenant, id)
+		_, err := u.FindAsset(ctx, tenant, id)
 		require.ErrorIs(t, err, ErrNotFound, id)
 	}
 	require.NoError(t, u.DeleteAsset(ctx, tenant, a.ID))
 	require.ErrorIs(t, u.DeleteAsset(ctx, tenant, a.ID), ErrNotFound)
-	entries, err := s.List(ctx, tenant, job.TypeInput, a.Ref.Subfolder)
-	require.NoError(t, err)
+	entries := must(s.List(ctx, tenant, job.TypeInput, a.Ref.Subfolder))
 	require.Empty(t, entries)
 
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("{}"))
-	n, err := u.ReceiveAsset(httptest.NewRecorder(), r)
-	require.NoError(t, err)
+	n := must(u.ReceiveAsset(httptest.NewRecorder(), r))
 	require.Nil(t, n)
 }

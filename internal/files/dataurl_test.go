@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const pngStart = "\x89PNG\r\n\x1a\n"
@@ -77,14 +78,11 @@ func FuzzReadDataURL(f *testing.F) {
 			return
 		}
 		require.Regexp(t, `^[0-9a-f]{32}\.[a-z0-9]{3,4}$`, e.Ref.Filename)
-		content, err := io.ReadAll(e.Content())
-		require.NoError(t, err)
+		content := must.Get(io.ReadAll(e.Content()))(t)
 		require.LessOrEqual(t, len(content), 1000)
-		again, err := files.ReadDataURL("data:x/y;base64,"+base64.StdEncoding.EncodeToString(content), 1000)
-		require.NoError(t, err)
+		again := must.Get(files.ReadDataURL("data:x/y;base64,"+base64.StdEncoding.EncodeToString(content), 1000))(t)
 		require.Equal(t, e.Ref, again.Ref)
-		second, err := io.ReadAll(e.Content())
-		require.NoError(t, err)
+		second := must.Get(io.ReadAll(e.Content()))(t)
 		require.True(t, bytes.Equal(content, second))
 	})
 }

@@ -38,15 +38,13 @@ func (s *Store) empty(t testing.TB, b TrashBounds, pinned ...string) Swept {
 	for _, key := range pinned {
 		keys[key] = true
 	}
-	swept, err := s.EmptyTrash(t.Context(), b, keep(keys))
-	require.NoError(t, err)
+	swept := must(s.EmptyTrash(t.Context(), b, keep(keys)))
 	return swept
 }
 
 func (s *Store) overwrite(t testing.TB, data string) {
 	t.Helper()
-	_, err := s.Upload(t.Context(), tenant, job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
-	require.NoError(t, err)
+	must(s.Upload(t.Context(), tenant, job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data)))
 }
 
 // setForward sets the time that Redis's scripts see forward.
@@ -79,15 +77,13 @@ func TestTakeBackWhatWasOverwritten(t *testing.T) {
 			require.EqualValues(t, len(have), got.Size)
 			require.WithinDuration(t, time.Now(), got.Since, time.Minute)
 			require.WithinDuration(t, time.Now().Add(week), got.Until, time.Minute)
-			back, err := two.TakeBack(t.Context(), tenant, got.ID)
-			require.NoError(t, err)
+			back := must(two.TakeBack(t.Context(), tenant, got.ID))
 			require.Equal(t, got.packed, back.packed)
 			require.Equal(t, have, one.mustRead(t, fox))
-			_, err = one.TakeBack(t.Context(), tenant, got.ID)
+			_, err := one.TakeBack(t.Context(), tenant, got.ID)
 			require.ErrorIs(t, err, ErrNotInTrash)
 		}
-		tenants, err := one.db.Client().HGetAll(t.Context(), one.db.Key("files", "uploads", tenant)).Result()
-		require.NoError(t, err)
+		tenants := must(one.db.Client().HGetAll(t.Context(), one.db.Key("files", "uploads", tenant)).Result())
 		require.Equal(t, "3", tenants["=bytes"], "the trash does not count towards the tenant")
 		require.Equal(t, "1", tenants["=files"])
 	})
@@ -107,8 +103,7 @@ func TestTakeBackWhatHasExpired(t *testing.T) {
 			s.output(t, i, c, out(n).Filename, 10)
 		}
 		s.ends(t, minute(0), out(0), out(1), out(2))
-		swept, err := s.Expire(t.Context(), job.TypeOutput, minute(1), keep(nil))
-		require.NoError(t, err)
+		swept := must(s.Expire(t.Context(), job.TypeOutput, minute(1), keep(nil)))
 		require.Equal(t, Swept{Files: 3}, swept)
 		require.Empty(t, s.names(t, job.TypeOutput))
 		all := s.trashed(t)
@@ -116,14 +111,12 @@ func TestTakeBackWhatHasExpired(t *testing.T) {
 		require.Equal(t, "unused", all[0].Why)
 		for _, trashed := range all {
 			if trashed.Ref == out(0) {
-				_, err := s.TakeBack(t.Context(), tenant, trashed.ID)
-				require.NoError(t, err)
+				must(s.TakeBack(t.Context(), tenant, trashed.ID))
 			}
 		}
 		require.Equal(t, []string{out(0).Filename}, s.names(t, job.TypeOutput))
 		require.Len(t, s.mustRead(t, out(0)), 10)
-		taken, err := s.Taken(t.Context(), tenant)
-		require.NoError(t, err)
+		taken := must(s.Taken(t.Context(), tenant))
 		require.EqualValues(t, 10, taken)
 
 		s.output(t, i, c, out(1).Filename, 20)
@@ -161,8 +154,7 @@ func TestTrashIsBounded(t *testing.T) {
 		require.Equal(t, Swept{Files: 1, Bytes: 10}, s.empty(t, TrashBounds{Own: 29}))
 		left := s.trashed(t)
 		require.Len(t, left, 2)
-		_, err := s.TakeBack(t.Context(), tenant, left[1].ID)
-		require.NoError(t, err)
+		must(s.TakeBack(t.Context(), tenant, left[1].ID))
 		require.Equal(t, strings.Repeat("2", 10), s.mustRead(t, left[1].Ref), "the oldest go")
 
 		needed := contentKey(sum([]byte(strings.Repeat("3", 10))))

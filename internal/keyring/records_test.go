@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const record = `{"tenant":"ada","scopes":["read"]}`
 
 func sign(t *testing.T, r *keyring.Records, place, record string) string {
 	t.Helper()
-	signed, err := r.Sign(place, []byte(record))
-	require.NoError(t, err)
+	signed := must.Get(r.Sign(place, []byte(record)))(t)
 	return string(signed)
 }
 
@@ -62,8 +62,7 @@ func TestRecords(t *testing.T) {
 	}
 	_, err := one.Sign("ada", []byte(`["no object"]`))
 	require.Error(t, err)
-	closed, err := keyring.New(options(newMemory()))
-	require.NoError(t, err)
+	closed := must.Get(keyring.New(options(newMemory())))(t)
 	_, err = closed.Records("keys").Sign("ada", []byte(record))
 	require.ErrorIs(t, err, keyring.ErrUnavailable)
 }
@@ -90,8 +89,7 @@ func TestRevokedRecords(t *testing.T) {
 
 		for range 3 { // keys, none of which has ever signed what was revoked, take over
 			time.Sleep(keyring.Keep + 2*keyring.Spread)
-			_, err := ring.Rotate(t.Context())
-			require.NoError(t, err)
+			must.Get(ring.Rotate(t.Context()))(t)
 			require.NoError(t, ring.Expire(t.Context(), time.Now()))
 		}
 		require.False(t, open(t, m).Records("keys").Revoked("a"))
@@ -154,8 +152,7 @@ func TestRecordsAfterRotation(t *testing.T) {
 			return stale
 		}
 		time.Sleep(time.Hour)
-		_, err := ring.Rotate(t.Context())
-		require.NoError(t, err)
+		must.Get(ring.Rotate(t.Context()))(t)
 		require.False(t, stale(), "the new key does not sign yet")
 		time.Sleep(keyring.Spread)
 		require.True(t, stale())

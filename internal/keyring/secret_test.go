@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const (
@@ -65,8 +66,7 @@ func TestSecretsOfTheOperator(t *testing.T) {
 
 	// The same while a hub is running, and a mistake leaves it as it was.
 	require.ErrorIs(t, r.SetSecrets(t.Context(), []string{secretOne}), keyring.ErrLocked)
-	_, err := r.Rotate(t.Context())
-	require.NoError(t, err)
+	must.Get(r.Rotate(t.Context()))(t)
 	require.False(t, plain(t, m))
 	require.NoError(t, r.SetSecrets(t.Context(), []string{secretOne, secretTwo}))
 	opens(t, open(t, m, secretOne), keyring.Links, sealed, "value")
@@ -95,8 +95,7 @@ func TestDamagedKey(t *testing.T) {
 			var log bytes.Buffer
 			o := options(m, secrets...)
 			o.Logger = slog.New(slog.NewTextHandler(&log, nil))
-			running, err := keyring.Open(t.Context(), o)
-			require.NoError(t, err)
+			running := must.Get(keyring.Open(t.Context(), o))(t)
 			sealed := seal(t, running, keyring.Links, "value")
 			good := m.snapshot()
 			for object, body := range good {
@@ -104,14 +103,13 @@ func TestDamagedKey(t *testing.T) {
 				require.NotContains(t, log.String(), strings.Trim(body, "{}\n"))
 			}
 			bad := m.snapshot()
-			_, err = keyring.Open(t.Context(), options(m, secrets...))
+			_, err := keyring.Open(t.Context(), options(m, secrets...))
 			require.ErrorIs(t, err, keyring.ErrCorrupt, name)
 			require.Equal(t, bad, m.snapshot(), "nothing is lost")
 
 			// A hub that runs goes on, and still learns new keys.
 			opens(t, running, keyring.Links, sealed, "value")
-			_, err = running.Rotate(t.Context())
-			require.NoError(t, err)
+			must.Get(running.Rotate(t.Context()))(t)
 			m.objects = good
 			opens(t, open(t, m, secrets...), keyring.Links, sealed, "value")
 		}
@@ -150,8 +148,7 @@ func TestFaultIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()
 		var log bytes.Buffer
-		r, err := keyring.Open(t.Context(), keyring.Options{Store: m, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		require.NoError(t, err)
+		r := must.Get(keyring.Open(t.Context(), keyring.Options{Store: m, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)
 		m.objects["1700000000-0123456789abcdef"] = "damaged"
 		ctx, stop := context.WithCancel(t.Context())
 		go r.Follow(ctx)
@@ -171,4 +168,40 @@ func FuzzOpen(f *testing.F) {
 		_, err := r.Sealer(keyring.Links).Open(t.Context(), sealed, label)
 		require.ErrorIs(t, err, keyring.ErrForged)
 	})
+}
+
+// All hubs of a store have the same pairs. A new key is in use for them when it is for
+// what is sealed, and the replaced ones follow it.
+func TestPairs(t *testing.T) {
+	t.Parallel()
+	store, now := newMemory(), time.Unix(1_700_000_000, 0)
+	o := keyring.Options{Store: store, Now: func() time.Time { return now }}
+	ring := must.Get(keyring.New(o))(t)
+	_, err := ring.Pairs(keyring.Agents)
+	require.ErrorIs(t, err, keyring.ErrUnavailable)
+	require.NoError(t, ring.Refresh(t.Context()))
+	first := must.Get(ring.Pairs(keyring.Agents))(t)
+	require.Len(t, first, 1)
+	links := must.Get(ring.Pairs(keyring.Links))(t)
+	require.NotEqual(t, first, links, "each purpose has its own")
+
+	now = now.Add(time.Hour)
+	must.Get(ring.Rotate(t.Context()))(t)
+	early := must.Get(ring.Pairs(keyring.Agents))(t)
+	require.Equal(t, first, early, "not every hub knows the new one")
+	now = now.Add(keyring.Spread)
+	other := must.Get(keyring.Open(t.Context(), o))(t)
+	for _, r := range []*keyring.Ring{ring, other} {
+		later := must.Get(r.Pairs(keyring.Agents))(t)
+		require.Len(t, later, 2)
+		require.Equal(t, first[0], later[1])
+	}
+	const most = 32
+	for range most {
+		now = now.Add(time.Hour)
+		must.Get(ring.Rotate(t.Context()))(t)
+	}
+	now = now.Add(keyring.Spread)
+	many := must.Get(ring.Pairs(keyring.Agents))(t)
+	require.Len(t, many, most)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // memory is a store that counts how often it is listed and can be away. That
@@ -89,8 +90,7 @@ func (m *memory) snapshot() map[string]string {
 
 func open(t testing.TB, m *memory, secrets ...string) *keyring.Ring {
 	t.Helper()
-	r, err := keyring.Open(t.Context(), options(m, secrets...))
-	require.NoError(t, err)
+	r := must.Get(keyring.Open(t.Context(), options(m, secrets...)))(t)
 	return r
 }
 
@@ -101,15 +101,13 @@ func options(m *memory, secrets ...string) keyring.Options {
 
 func seal(t testing.TB, r *keyring.Ring, p keyring.Purpose, value string) []byte {
 	t.Helper()
-	sealed, err := r.Sealer(p).Seal([]byte(value), []byte("label"))
-	require.NoError(t, err)
+	sealed := must.Get(r.Sealer(p).Seal([]byte(value), []byte("label")))(t)
 	return sealed
 }
 
 func opens(t testing.TB, r *keyring.Ring, p keyring.Purpose, sealed []byte, want string) {
 	t.Helper()
-	value, err := r.Sealer(p).Open(t.Context(), sealed, []byte("label"))
-	require.NoError(t, err)
+	value := must.Get(r.Sealer(p).Open(t.Context(), sealed, []byte("label")))(t)
 	require.Equal(t, want, string(value))
 }
 
@@ -181,8 +179,7 @@ func TestRotation(t *testing.T) {
 		go two.Follow(ctx)
 		time.Sleep(time.Hour)
 		before := seal(t, one, keyring.Links, "before")
-		rotation, err := one.Rotate(ctx)
-		require.NoError(t, err)
+		rotation := must.Get(one.Rotate(ctx))(t)
 		require.Equal(t, 2, rotation.Keys)
 		require.WithinDuration(t, time.Now().Add(keyring.Spread), rotation.From, 0)
 
@@ -209,7 +206,7 @@ func TestRotation(t *testing.T) {
 			time.Sleep(keyring.Keep - time.Minute)
 		}
 		require.NoError(t, two.Expire(t.Context(), time.Now()))
-		_, err = two.Sealer(keyring.Links).Open(t.Context(), before, []byte("label"))
+		_, err := two.Sealer(keyring.Links).Open(t.Context(), before, []byte("label"))
 		require.ErrorIs(t, err, keyring.ErrForged)
 		require.NoError(t, one.Refresh(t.Context()))
 		_, err = one.Sealer(keyring.Links).Open(t.Context(), before, []byte("label"))
@@ -231,8 +228,7 @@ func TestUnknownKey(t *testing.T) {
 		m := newMemory()
 		one, two := open(t, m), open(t, m)
 		time.Sleep(time.Hour)
-		_, err := one.Rotate(t.Context())
-		require.NoError(t, err)
+		must.Get(one.Rotate(t.Context()))(t)
 		time.Sleep(keyring.Spread)
 		links, keys := seal(t, one, keyring.Links, "a link"), seal(t, one, keyring.APIKeys, "an API key")
 		forged := slices.Clone(links)
@@ -245,8 +241,7 @@ func TestUnknownKey(t *testing.T) {
 		require.Equal(t, 1, m.listed())
 		opens(t, two, keyring.Links, links, "a link")
 
-		_, err = one.Rotate(t.Context())
-		require.NoError(t, err)
+		must.Get(one.Rotate(t.Context()))(t)
 		time.Sleep(keyring.Spread)
 		keys = append(keys[:0], seal(t, one, keyring.APIKeys, "an API key")...)
 		for range 10 {
@@ -275,8 +270,7 @@ func TestStoreHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := hanging{newMemory(), make(chan struct{})}
-		ring, err := keyring.New(keyring.Options{Store: store})
-		require.NoError(t, err)
+		ring := must.Get(keyring.New(keyring.Options{Store: store}))(t)
 		first := make(chan error, 1)
 		go func() { first <- ring.Refresh(t.Context()) }()
 		synctest.Wait()

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestRoundTrip(t *testing.T) {
@@ -29,8 +30,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			v, err := pyjson.Parse([]byte(tt.in))
-			require.NoError(t, err)
+			v := must.Get(pyjson.Parse([]byte(tt.in)))(t)
 			assert.Equal(t, tt.want, string(pyjson.Marshal(v)))
 		})
 	}
@@ -50,8 +50,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestRaw(t *testing.T) {
-	v, err := pyjson.Parse([]byte(`{"prompt": {"3":{"seed":1e2}} , "x" : NaN}`))
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse([]byte(`{"prompt": {"3":{"seed":1e2}} , "x" : NaN}`)))(t)
 	o := v.(*pyjson.Object)
 	assert.Equal(t, `{"3":{"seed":1e2}}`, string(o.Raw("prompt")))
 	assert.Equal(t, `NaN`, string(o.Raw("x")))
@@ -115,8 +114,7 @@ func TestNumber(t *testing.T) {
 }
 
 func TestCloneIsDeep(t *testing.T) {
-	v, err := pyjson.Parse([]byte(`{"a":[{"b":1}]}`))
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse([]byte(`{"a":[{"b":1}]}`)))(t)
 	copied := pyjson.Clone(v)
 	require.True(t, pyjson.Equal(v, copied))
 	v.(*pyjson.Object).Array("a")[0].(*pyjson.Object).Set("b", pyjson.Int(2))

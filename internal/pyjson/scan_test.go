@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // FuzzScanner: what the parser reads the scanner finds, member for member, and
@@ -24,16 +26,14 @@ func FuzzScanner(f *testing.F) {
 			return
 		}
 		require.True(t, ok && s.End())
-		again, err := Parse(place.Of(text))
-		require.NoError(t, err)
+		again := must.Get(Parse(place.Of(text)))(t)
 		require.Equal(t, Marshal(tree), Marshal(again))
 		if object, is := tree.(*Object); is {
 			last := map[string][]byte{}
 			require.True(t, Members(text, func(key string, value []byte) { last[key] = value }))
 			require.Len(t, last, object.Len())
 			for key, value := range object.All() {
-				read, err := Parse(last[key])
-				require.NoError(t, err)
+				read := must.Get(Parse(last[key]))(t)
 				require.Equal(t, Marshal(value), Marshal(read))
 			}
 		}

@@ -1,13 +1,17 @@
 package pyjson_test
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // inside reports whether a string is a part of data.
@@ -22,8 +26,7 @@ func inside[S ~string](data []byte, s S) bool {
 func TestLongStringsAreNotCopied(t *testing.T) {
 	long := strings.Repeat("iVBORw0KGgo\u00e4", 1<<14)
 	data := []byte(`{"` + long + `": ["` + long + `", "short", 0.` + strings.Repeat("1", 1<<17) + `, 7]}`)
-	v, err := pyjson.Parse(data)
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse(data))(t)
 	o := v.(*pyjson.Object)
 	require.Equal(t, []string{long}, o.Keys())
 	require.True(t, inside(data, o.Keys()[0]))
@@ -49,8 +52,7 @@ func TestLongStringsWithEscapes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			data := []byte(`"` + tt.text + `"`)
-			v, err := pyjson.Parse(data)
-			require.NoError(t, err)
+			v := must.Get(pyjson.Parse(data))(t)
 			require.Equal(t, pyjson.String(tt.want), v)
 			require.LessOrEqual(t, testing.AllocsPerRun(2, func() { _, _ = pyjson.Parse(data) }), 4.0)
 		})
@@ -76,11 +78,9 @@ func TestParseRests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			rests := 0
-			v, err := pyjson.ParseWith([]byte(text), func() { rests++ })
-			require.NoError(t, err)
+			v := must.Get(pyjson.ParseWith([]byte(text), func() { rests++ }))(t)
 			require.InDelta(t, size/(32<<10), rests, 2)
-			plain, err := pyjson.Parse([]byte(text))
-			require.NoError(t, err)
+			plain := must.Get(pyjson.Parse([]byte(text)))(t)
 			require.True(t, pyjson.Equal(plain, v))
 		})
 	}
@@ -103,4 +103,142 @@ func FuzzLongString(f *testing.F) {
 		require.NoError(t, longErr)
 		require.Equal(t, pyjson.String(pad)+short.(pyjson.String)+pyjson.String(pad), long)
 	})
+}
+
+// count counts the values of a tree and how deep they lie.
+func count(v pyjson.Value) (values, depth int) {
+	children := func(yield func(pyjson.Value)) {
+		switch v := v.(type) {
+		case pyjson.Array:
+			for _, child := range v {
+				yield(child)
+			}
+		case *pyjson.Object:
+			for _, child := range v.All() {
+				yield(child)
+			}
+		}
+	}
+	children(func(child pyjson.Value) {
+		n, d := count(child)
+		values += n
+		depth = max(depth, d)
+	})
+	switch v.(type) {
+	case pyjson.Array, *pyjson.Object:
+		depth++
+	}
+	return values + 1, depth
+}
+
+// metered is the meter of a text, however it arrives.
+func metered(t *testing.T, text string) *pyjson.Meter {
+	t.Helper()
+	var m pyjson.Meter
+	_, _ = m.Write([]byte(text))
+	for size := 1; size < min(len(text), 8); size++ {
+		var parts pyjson.Meter
+		for part := range slices.Chunk([]byte(text), size) {
+			_, _ = parts.Write(part)
+		}
+		require.Equal(t, m, parts, "%q in parts of %d", text, size)
+	}
+	return &m
+}
+
+func TestMeter(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string][2]int{
+		"":                                     {0, 0},
+		" \n":                                  {0, 0},
+		"1":                                    {1, 0},
+		`"a,b[{\",\\"`:                         {1, 0},
+		`["a\"b", "\\", "\\\"[", "", "\n,\t"]`: {6, 1},
+		"{}":                                   {2, 1},
+		"[1,2,3]":                              {4, 1},
+		`{"a": [1, {"b": "],[" }]}`:            {5, 3},
+		"[" + strings.Repeat("{},", 9) + "{}]": {21, 2},
+	} {
+		m := metered(t, text)
+		require.Equal(t, want, [2]int{m.Values(), m.Depth()}, text)
+	}
+}
+
+func FuzzMeter(f *testing.F) {
+	for _, text := range []string{`{"a": [1, {"b": "],["}], "c\"": null}`, "[{},{},[]]", `"\\"`, "[[[[", `{"a":1,"a":2}`} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		m := metered(t, text)
+		v, err := pyjson.Parse([]byte(text))
+		if err != nil {
+			return
+		}
+		values, depth := count(v)
+		require.GreaterOrEqual(t, m.Values(), values)
+		require.GreaterOrEqual(t, m.Depth(), depth)
+		// Exactly that deep, but for what a repeated key has replaced.
+		require.LessOrEqual(t, m.Depth(), pyjson.MaxDepth)
+	})
+}
+
+func TestStrict(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("9", 400)
+	for in, want := range map[string]string{
+		`{"a": NaN, "b": [Infinity,-Infinity], "c": "NaN, Infinity"}`: `{"a": null, "b": [1e+308,-1e+308], "c": "NaN, Infinity"}`,
+		`NaN`: `null`, `-Infinity`: `-1e+308`,
+		`[1e400, -1E400, 1e-400, 1e308, ` + long + `, -` + long + `, 18446744073709551615]`:      `[1e+308, -1e+308, 1e-400, 1e308, 1e+308, -1e+308, 18446744073709551615]`,
+		`["\ud83d", "\ude00", "\ud83d\ude00", "\\ud83d", "\ud83d\ud83d\ude00", "\ud83dx\u00e4"]`: `["\ufffd", "\ufffd", "\ud83d\ude00", "\\ud83d", "\ufffd\ud83d\ude00", "\ufffdx\u00e4"]`,
+		`"\"\ud800\"\\"`: `"\"\ufffd\"\\"`,
+		`{"\ud800": 1}`:  `{"\ufffd": 1}`,
+		`"\uDBFF"`:       `"\ufffd"`,
+		`[`:              `[`,
+		`, `:             `, `,
+		``:               ``,
+	} {
+		assert.Equal(t, want, string(pyjson.Strict([]byte(in))), in)
+	}
+	same := []byte(`{"3": {"seed": 18446744073709551615, "x": "\u00e4\ud83d\ude00"}}`)
+	assert.Same(t, &same[0], &pyjson.Strict(same)[0], "nothing is copied where nothing changes")
+}
+
+func TestFinite(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[pyjson.Number]pyjson.Number{
+		"7": "7", "7.5": "7.5", "-3": "-3", "1e+21": "1e+21", "NaN": "1e+308", "Infinity": "1e+308", "-Infinity": "-1e+308", "1e400": "1e+308", "": "0",
+	} {
+		assert.Equal(t, want, pyjson.Finite(in), in)
+	}
+}
+
+// FuzzStrict: what Python reads, a strict parser reads afterwards, and the same.
+func FuzzStrict(f *testing.F) {
+	for _, text := range []string{
+		`{"a": [1, -2.5e3, NaN, "x\"y\ud800", null, {"b": -Infinity}], "a\\": true, "": 1e999}`, `"\ud83d\ude00\udc00"`, `[1E+400]`, `NaN`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		out := pyjson.Strict(text) // any text at all ends
+		tree, err := pyjson.Parse(text)
+		if err != nil {
+			return
+		}
+		var strict any
+		require.NoError(t, json.Unmarshal(out, &strict), "%q became %q", text, out)
+		again := must.Get(pyjson.Parse(out))(t)
+		same := must.Get(pyjson.Parse(pyjson.Strict(pyjson.Marshal(tree))))(t)
+		require.Equal(t, pyjson.Marshal(same), pyjson.Marshal(again))
+		require.Equal(t, out, pyjson.Strict(out))
+	})
+}
+
+func BenchmarkStrict(b *testing.B) {
+	graph := []byte(`{"3": {"class_type": "KSampler", "inputs": {"seed": 156680208700286, "steps": 20, "cfg": 8.0, "sampler_name": "euler", "model": ["4", 0], "text": "beautiful scenery nature glass bottle landscape, purple galaxy bottle"}}},`)
+	text := []byte(strings.Repeat(string(graph), 4000))
+	b.SetBytes(int64(len(text)))
+	for b.Loop() {
+		pyjson.Strict(text)
+	}
 }

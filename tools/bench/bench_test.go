@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -54,11 +55,10 @@ func TestIdeal(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	t.Parallel()
-	chosen, err := choose("gap, latency")
-	require.NoError(t, err)
+	chosen := must.Get(choose("gap, latency"))(t)
 	require.Equal(t, "gap", chosen[0].name)
 	require.Equal(t, "latency", chosen[1].name)
-	_, err = choose("speed")
+	_, err := choose("speed")
 	require.ErrorContains(t, err, `"speed"`)
 	var out bytes.Buffer
 	require.NoError(t, run(t.Context(), options{names: "list"}, &out))
@@ -109,10 +109,9 @@ func TestLags(t *testing.T) {
 func TestLastMetric(t *testing.T) {
 	t.Parallel()
 	out := []byte("BenchmarkX/a-2   500   104 ns/op   1.000 times-small\nBenchmarkX/b-2   500   164 ns/op   1.577 times-small\nPASS\n")
-	value, err := lastMetric(out, "times-small")
-	require.NoError(t, err)
+	value := must.Get(lastMetric(out, "times-small"))(t)
 	require.InDelta(t, 1.577, value, 1e-9)
-	_, err = lastMetric(out, "cycles/s")
+	_, err := lastMetric(out, "cycles/s")
 	require.ErrorContains(t, err, "no cycles/s")
 	_, err = lastMetric([]byte("x cycles/s"), "cycles/s")
 	require.Error(t, err)

@@ -2,17 +2,24 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"image"
 	"image/color"
 	"image/png"
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/testing/programs"
 )
 
@@ -22,8 +29,7 @@ const patience = time.Minute
 // echo sends back whatever a connection sends.
 func echo(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -39,12 +45,10 @@ func echo(t *testing.T) string {
 
 func TestProxy(t *testing.T) {
 	t.Parallel()
-	p, err := newProxy(echo(t))
-	require.NoError(t, err)
+	p := must.Get(newProxy(echo(t)))(t)
 	t.Cleanup(p.close)
 	dial := func() net.Conn {
-		c, err := net.Dial("tcp", p.addr())
-		require.NoError(t, err)
+		c := must.Get(net.Dial("tcp", p.addr()))(t)
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 		t.Cleanup(func() { c.Close() })
 		return c
@@ -76,7 +80,7 @@ func TestProxy(t *testing.T) {
 	require.Error(t, <-answered, "nothing arrives")
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
 	p.heal()
-	_, err = io.ReadFull(c, make([]byte, 5))
+	_, err := io.ReadFull(c, make([]byte, 5))
 	require.NoError(t, err, "what was held back arrives")
 
 	p.slow(30 * time.Millisecond)
@@ -111,17 +115,15 @@ func TestASeedDrawsTheSameFaults(t *testing.T) {
 
 func TestKindsByName(t *testing.T) {
 	t.Parallel()
-	some, err := named([]string{"kill-", "reload"})
-	require.NoError(t, err)
+	some := must.Get(named([]string{"kill-", "reload"}))(t)
 	var names []string
 	for _, k := range some {
 		names = append(names, k.name)
 	}
 	require.Equal(t, []string{"kill-hub", "kill-redis", "kill-agent", "kill-instance", "reload-hub"}, names)
-	some, err = named([]string{"none"})
-	require.NoError(t, err)
+	some = must.Get(named([]string{"none"}))(t)
 	require.Empty(t, some)
-	_, err = named([]string{"none", "no such"})
+	_, err := named([]string{"none", "no such"})
 	require.Error(t, err)
 	_, err = named([]string{"no such"})
 	require.Error(t, err)
@@ -167,12 +169,121 @@ func TestEveryPixelCounts(t *testing.T) {
 	require.NoError(t, p.check(painted(t, 0x010203)))
 	require.Error(t, p.check(painted(t, 0x010204)))
 	require.Error(t, p.check(painted(t, 0x010203)[:60]))
-	picture, err := png.Decode(bytes.NewReader(painted(t, 0x010203)))
-	require.NoError(t, err)
+	picture := must.Get(png.Decode(bytes.NewReader(painted(t, 0x010203))))(t)
 	canvas, ok := picture.(*image.RGBA)
 	require.True(t, ok)
 	canvas.SetRGBA(size-1, size-1, color.RGBA{1, 2, 4, 255})
 	var b bytes.Buffer
 	require.NoError(t, png.Encode(&b, canvas))
 	require.Error(t, p.check(b.Bytes()), "one pixel")
+}
+
+func TestAFullDisk(t *testing.T) {
+	t.Parallel()
+	d := must.Get(newDisk(filepath.Join(t.TempDir(), "disk")))(t)
+	if d.folder != nil {
+		t.Skip("only root can mount a file system: ", d.folder)
+	}
+	t.Cleanup(d.close)
+	file, old := filepath.Join(d.path, "file"), filepath.Join(d.path, "old")
+	require.NoError(t, os.WriteFile(old, make([]byte, 10_000), 0o600))
+	require.NoError(t, d.fill())
+	require.ErrorIs(t, os.WriteFile(file, []byte("x"), 0o600), syscall.ENOSPC)
+	stored := must.Get(os.ReadFile(old))(t)
+	require.Len(t, stored, 10_000)
+	require.NoError(t, d.free())
+	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
+}
+
+func TestEar(t *testing.T) {
+	t.Parallel()
+	address := must.Get(freeport.Address())(t)
+	member := must.Get(net.ListenPacket("udp", address))(t)
+	t.Cleanup(func() { member.Close() })
+	e := must.Get(newEar(address))(t)
+	t.Cleanup(e.close)
+	sender := must.Get(net.Dial("udp", e.addr()))(t)
+	t.Cleanup(func() { sender.Close() })
+	say := func(text string) {
+		must.Get(sender.Write([]byte(text)))(t)
+	}
+	hear := func() string {
+		buffer := make([]byte, 10)
+		require.NoError(t, member.SetReadDeadline(time.Now().Add(patience)))
+		n, _, err := member.ReadFrom(buffer)
+		require.NoError(t, err)
+		return string(buffer[:n])
+	}
+	say("first")
+	require.Equal(t, "first", hear())
+
+	e.part()
+	say("second")
+	require.Eventually(t, func() bool { return e.lost.Load() == 1 }, patience, time.Millisecond)
+	c := must.Get(net.Dial("tcp", e.addr()))(t)
+	t.Cleanup(func() { c.Close() })
+	_, err := c.Read(make([]byte, 1))
+	require.Error(t, err, "a stream does not pass either")
+	require.EqualValues(t, 1, e.streams.refused.Load())
+	e.heal()
+	say("third")
+	require.Equal(t, "third", hear(), "the second is lost")
+
+	e.slow()
+	say("fourth")
+	require.Equal(t, "fourth", hear())
+	require.EqualValues(t, 1, e.late.Load())
+	e.heal()
+
+	e.leak()
+	require.Eventually(t, func() bool { say("x"); return e.lost.Load() > 1 }, patience, time.Millisecond)
+	require.Equal(t, "x", func() string { e.heal(); say("x"); return hear() }())
+}
+
+func TestLeaksOfDescriptorsAndGoroutines(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		before, after usage
+		grown         string
+	}{
+		"the same":                 {usage{files: 50, goroutines: 80}, usage{files: 50, goroutines: 80}, ""},
+		"twice and some":           {usage{files: 50, goroutines: 80}, usage{files: 164, goroutines: 224}, ""},
+		"descriptors":              {usage{files: 50, goroutines: 80}, usage{files: 165, goroutines: 80}, "165 descriptors, 50 at the start"},
+		"goroutines":               {usage{files: 50, goroutines: 80}, usage{files: 50, goroutines: 225}, "225 goroutines, 80 at the start"},
+		"both":                     {usage{files: 1, goroutines: 1}, usage{files: 100, goroutines: 100}, "100 descriptors, 1 at the start; 100 goroutines, 1 at the start"},
+		"unknown at the start":     {usage{files: 50}, usage{files: 50, goroutines: 500}, ""},
+		"memory that was returned": {usage{resident: 100 << 20}, usage{resident: 10 << 20}, ""},
+	} {
+		require.Equal(t, c.grown, grown(c.before, c.after), name)
+	}
+}
+
+func TestSamplesMakeATable(t *testing.T) {
+	t.Parallel()
+	var l samples
+	l.add("start", map[string]usage{"redis": {resident: 10 << 20, files: 20}, "hub-1": {resident: 70 << 20, files: 50, goroutines: 80}})
+	ctx, cancel := context.WithCancel(t.Context())
+	tick := make(chan time.Time, 2)
+	tick <- time.Now()
+	measured := 0
+	go func() { // the second measurement is cut short
+		tick <- time.Now()
+	}()
+	l.watch(ctx, tick, func(context.Context) map[string]usage {
+		if measured++; measured == 2 {
+			cancel()
+		}
+		return map[string]usage{"hub-1": {resident: 75 << 20, peak: 90 << 20, files: 55, goroutines: 85}}
+	})
+	require.Equal(t, 2, measured)
+	var b strings.Builder
+	l.print(&b, []string{"redis", "hub-1"})
+	require.Equal(t, `resident MB / descriptors / goroutines of hubs; a dash is a program that was down
+
+| when | redis | hub-1 |
+| --- | --- | --- |
+| start | 10 / 20 | 70 / 50 / 80 |
+| 0.0 min | - | 75 / 55 / 85 |
+| peak since its last start, MB | 0 | 90 |
+`, b.String())
 }

@@ -11,18 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // simulated starts a ComfyUI that has the workflow's checkpoint.
 func simulated(t *testing.T) string {
 	t.Helper()
-	s, err := sim.New(sim.Config{
+	s := must.Get(sim.New(sim.Config{
 		Dir:           t.TempDir(),
 		TimeScale:     0.01,
 		PreviewMethod: "auto",
 		Models:        map[string][]string{"checkpoints": {"v1-5-pruned-emaonly-fp16.safetensors"}},
-	})
-	require.NoError(t, err)
+	}))(t)
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
 		s.Close()
@@ -36,8 +36,7 @@ func simulated(t *testing.T) string {
 func TestGenerate(t *testing.T) {
 	t.Parallel()
 	var shown bytes.Buffer
-	p, err := generate(t.Context(), simulated(t), workflow, &progress{w: &shown})
-	require.NoError(t, err)
+	p := must.Get(generate(t.Context(), simulated(t), workflow, &progress{w: &shown}))(t)
 	require.Equal(t, 512, p.width)
 	require.Equal(t, 512, p.height)
 	require.Equal(t, "ComfyUI_00001_.png", p.name)
@@ -66,8 +65,7 @@ func TestGenerateTellsWhatWentWrong(t *testing.T) {
 
 func TestPictureMustBeWhatWasAskedFor(t *testing.T) {
 	t.Parallel()
-	p, err := generate(t.Context(), simulated(t), workflow, &progress{w: new(bytes.Buffer)})
-	require.NoError(t, err)
+	p := must.Get(generate(t.Context(), simulated(t), workflow, &progress{w: new(bytes.Buffer)}))(t)
 
 	larger := graph{"5": {ClassType: "EmptyLatentImage", Inputs: map[string]any{"width": 1024.0, "height": 512.0}}}
 	require.ErrorContains(t, p.check(larger), "the workflow asks for 1024 x 512")
@@ -77,17 +75,14 @@ func TestPictureMustBeWhatWasAskedFor(t *testing.T) {
 
 func TestPickPort(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	taken := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { taken.Close() })
 	port := taken.Addr().(*net.TCPAddr).Port
 
-	other, err := pickPort("test", port, true)
-	require.NoError(t, err)
+	other := must.Get(pickPort("test", port, true))(t)
 	require.NotEqual(t, "127.0.0.1:"+strconv.Itoa(port), other)
 
-	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
-	require.NoError(t, err)
+	packets := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { packets.Close() })
 	require.False(t, isFree(packets.LocalAddr().String(), true), "a port of which only the UDP half is taken")
 }

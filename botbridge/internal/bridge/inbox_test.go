@@ -18,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/outbox"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func event(n int, kind platform.Kind, chat string, user string) platform.Event {
@@ -64,15 +65,13 @@ func (h *handled) count(fits func(platform.Event) bool) (n int) {
 // Groups whose platform holds them up keep neither a button nor a private chat waiting.
 func TestBusyGroupsStarveNobody(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	defer store.Close()
 	_, leads, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
 	require.True(t, leads)
 	admit := func(e platform.Event) {
-		fresh, err := store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e)
-		require.NoError(t, err)
+		fresh := must.Get(store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e))(t)
 		require.True(t, fresh)
 	}
 	const groups, each = 120, 5
@@ -102,8 +101,7 @@ func TestBusyGroupsStarveNobody(t *testing.T) {
 	for _, e := range h.list {
 		if e.Kind == platform.Said {
 			var id int
-			_, err := fmt.Sscan(e.ID, &id)
-			require.NoError(t, err)
+			must.Get(fmt.Sscan(e.ID, &id))(t)
 			require.Greater(t, id, last[e.Chat.ID], "the messages of a chat keep their order")
 			last[e.Chat.ID] = id
 		}
@@ -113,15 +111,12 @@ func TestBusyGroupsStarveNobody(t *testing.T) {
 // An event that cannot be read is left out and keeps nothing waiting.
 func TestUnreadableEvent(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	defer store.Close()
-	_, _, err = store.Lead(t.Context(), "one")
+	_, _, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
-	_, err = store.Inbox.Admit(t.Context(), "telegram/1", "telegram|private|5", "no event")
-	require.NoError(t, err)
-	_, err = store.Inbox.Admit(t.Context(), "telegram/2", "telegram|private|5", event(2, platform.Said, "5", "5"))
-	require.NoError(t, err)
+	must.Get(store.Inbox.Admit(t.Context(), "telegram/1", "telegram|private|5", "no event"))(t)
+	must.Get(store.Inbox.Admit(t.Context(), "telegram/2", "telegram|private|5", event(2, platform.Said, "5", "5")))(t)
 	h := &handled{}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -164,13 +159,10 @@ func (l *listener) Answer(_ context.Context, press, _ string) error {
 // A chat that says more than can be handled is told so in one sentence.
 func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{PerChat: 1})
-	require.NoError(t, err)
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{PerChat: 1}))(t)
 	defer store.Close()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
-	guard, err := limits.New(limits.Config{AllowChats: []string{"telegram:-1"}}, store)
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
+	guard := must.Get(limits.New(limits.Config{AllowChats: []string{"telegram:-1"}}, store))(t)
 	p := &listener{said: map[string][]string{}}
 	b := &Bridge{
 		log: slog.New(slog.DiscardHandler), store: store, texts: texts, guard: guard, out: outbox.New(outbox.Options{}),
@@ -202,8 +194,7 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	require.Contains(t, p.said["-1"][0], "too much at once")
 	require.Empty(t, p.said["-2"])
 	require.Equal(t, []string{"7"}, p.answers)
-	waiting, err := store.Inbox.Waiting(t.Context())
-	require.NoError(t, err)
+	waiting := must.Get(store.Inbox.Waiting(t.Context()))(t)
 	require.EqualValues(t, 3, waiting)
 }
 
@@ -211,13 +202,10 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 // there is no place for stays with the platform.
 func TestPaymentsAreNeverLeftOut(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{PerChat: 1})
-	require.NoError(t, err)
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{PerChat: 1}))(t)
 	defer store.Close()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
-	guard, err := limits.New(limits.Config{}, store)
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
+	guard := must.Get(limits.New(limits.Config{}, store))(t)
 	p := &listener{said: map[string][]string{}}
 	b := &Bridge{
 		log: slog.New(slog.DiscardHandler), store: store, texts: texts, guard: guard, out: outbox.New(outbox.Options{}),
@@ -239,8 +227,7 @@ func TestPaymentsAreNeverLeftOut(t *testing.T) {
 	require.ErrorIs(t, admit(platform.Paid), state.ErrFull)
 	b.out.Close()
 	require.Empty(t, p.said, "nobody is told of a question that is left out: the platform tells")
-	waiting, err := store.Inbox.Waiting(t.Context())
-	require.NoError(t, err)
+	waiting := must.Get(store.Inbox.Waiting(t.Context()))(t)
 	require.EqualValues(t, 4, waiting)
 }
 
@@ -249,16 +236,14 @@ func TestPaymentsAreNeverLeftOut(t *testing.T) {
 // ends. A message that fails is left out.
 func TestPaymentIsNeverGivenUp(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	defer store.Close()
-	_, _, err = store.Lead(t.Context(), "one")
+	_, _, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
 	paid, said := event(1, platform.Paid, "5", "5"), event(2, platform.Said, "5", "5")
 	paid.Payment = &platform.Payment{Charge: "c1"}
 	for _, e := range []platform.Event{paid, said} {
-		_, err := store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e)
-		require.NoError(t, err)
+		must.Get(store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e))(t)
 	}
 
 	var mu sync.Mutex
@@ -284,8 +269,7 @@ func TestPaymentIsNeverGivenUp(t *testing.T) {
 		return tries[kind]
 	}
 	waiting := func() int64 {
-		n, err := store.Inbox.Waiting(t.Context())
-		require.NoError(t, err)
+		n := must.Get(store.Inbox.Waiting(t.Context()))(t)
 		return n
 	}
 	run := func(until func() bool) {

@@ -13,18 +13,17 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/hubapi"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // A bridge that the hub does not let in is not ready, and says why.
 func TestDeniedIsNotReady(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	defer store.Close()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer server.Close()
-	hub, err := hubapi.New(server.URL, hubapi.Options{})
-	require.NoError(t, err)
+	hub := must.Get(hubapi.New(server.URL, hubapi.Options{}))(t)
 	defer hub.Close()
 	b := &Bridge{store: store, hub: hub}
 	ready := func() *httptest.ResponseRecorder {
@@ -33,7 +32,7 @@ func TestDeniedIsNotReady(t *testing.T) {
 		return w
 	}
 	require.Equal(t, http.StatusOK, ready().Code)
-	_, err = hub.Stats(t.Context())
+	_, err := hub.Stats(t.Context())
 	require.ErrorIs(t, err, hubapi.ErrDenied)
 	require.Equal(t, http.StatusServiceUnavailable, ready().Code)
 	require.Contains(t, ready().Body.String(), "does not accept the key")
@@ -54,8 +53,7 @@ func TestPricesThatNobodyCanPay(t *testing.T) {
 		{1, nil, "people can pay on Telegram only"},
 	} {
 		spec := workflow.Spec{Stars: c.stars, Inputs: map[workflow.Role]string{workflow.Count: "1.batch_size"}}
-		command, err := workflow.NewCommand("a", spec, graph)
-		require.NoError(t, err)
+		command := must.Get(workflow.NewCommand("a", spec, graph))(t)
 		got := errors.Join(sellProblems(&config.Config{Telegram: c.telegram, Commands: config.Commands{{Name: "a", Spec: spec}}}, []*workflow.Command{command})...)
 		if c.want == "" {
 			require.NoError(t, got)

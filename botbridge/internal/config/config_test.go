@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestExampleIsValid(t *testing.T) {
 	t.Parallel()
-	c, err := Read(filepath.Join("..", "..", "..", "examples", "bot", "bot.yaml"))
-	require.NoError(t, err)
-	commands, err := c.Bind()
-	require.NoError(t, err)
+	c := must.Get(Read(filepath.Join("..", "..", "..", "examples", "bot", "bot.yaml")))(t)
+	commands := must.Get(c.Bind())(t)
 	var names []string
 	for _, command := range commands {
 		names = append(names, command.Name)
@@ -72,8 +72,7 @@ func TestSecrets(t *testing.T) {
 	for want, s := range map[string]Secret{
 		"": {}, "from the environment": {Env: "BOT_TEST_SECRET"}, "from a file": {File: "secret"},
 	} {
-		got, err := s.Read(dir)
-		require.NoError(t, err)
+		got := must.Get(s.Read(dir))(t)
 		require.Equal(t, want, got)
 	}
 	for _, s := range []Secret{{Env: "BOT_TEST_NOT_SET"}, {File: "nothing"}, {Env: "BOT_TEST_SECRET", File: "secret"}} {
@@ -93,8 +92,7 @@ func TestTerms(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ru.txt"), []byte("Будьте людьми.\n"), 0o600))
 	read := func(text string) (map[string]string, string) {
-		c, err := Parse([]byte(text))
-		require.NoError(t, err)
+		c := must.Get(Parse([]byte(text)))(t)
 		texts, version, err := c.Terms.Read(dir)
 		require.NoError(t, err)
 		return texts, version
@@ -113,8 +111,7 @@ func TestHubKey(t *testing.T) {
 	read := func(text string) (string, error) {
 		path := filepath.Join(dir, "bot.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
-		c, err := Read(path)
-		require.NoError(t, err)
+		c := must.Get(Read(path))(t)
 		return c.HubKey.Read(c.Folder)
 	}
 	for _, step := range []struct{ variable, value, text, want string }{
@@ -127,8 +124,7 @@ func TestHubKey(t *testing.T) {
 		if step.variable != "" {
 			t.Setenv(step.variable, step.value)
 		}
-		got, err := read(step.text)
-		require.NoError(t, err)
+		got := must.Get(read(step.text))(t)
 		require.Equal(t, step.want, got)
 	}
 	_, err := read("hub_key: {file: nothing}")
@@ -161,8 +157,7 @@ func TestDiscordProblems(t *testing.T) {
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), "ABC-DEF", "no secret is quoted")
 	}
-	c, err := Parse([]byte(section("")))
-	require.NoError(t, err)
+	c := must.Get(Parse([]byte(section(""))))(t)
 	c.defaults()
 	require.Empty(t, c.Problems())
 	require.True(t, c.Discord.AdmitsDirect())
@@ -184,8 +179,7 @@ func TestPaymentProblems(t *testing.T) {
 		telegram + terms + contact + "commands: {a: {workflow: x, stars: 3, price: 99}}": "",
 		telegram + "commands: {refund: {workflow: x}}":                                   "",
 	} {
-		c, err := Parse([]byte("hub: http://x\n" + text))
-		require.NoError(t, err)
+		c := must.Get(Parse([]byte("hub: http://x\n" + text)))(t)
 		got := errors.Join(c.Problems()...)
 		if want == "" {
 			require.NoError(t, got, text)
@@ -239,12 +233,10 @@ func TestProblems(t *testing.T) {
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), "unmarshal", text)
 	}
-	c, err := Parse([]byte("delivery: pigeon\nhub: nowhere\ncommands: {help: {workflow: x, price: -1}}"))
-	require.NoError(t, err)
+	c := must.Get(Parse([]byte("delivery: pigeon\nhub: nowhere\ncommands: {help: {workflow: x, price: -1}}")))(t)
 	require.GreaterOrEqual(t, len(c.Problems()), 5, "all of them at once: %v", errors.Join(c.Problems()...))
 
-	c, err = Parse([]byte("discord: {}\ncommands: {a: {workflow: x, about: {ru: " + long + "}}}"))
-	require.NoError(t, err)
+	c = must.Get(Parse([]byte("discord: {}\ncommands: {a: {workflow: x, about: {ru: " + long + "}}}")))(t)
 	require.NotContains(t, errors.Join(c.Problems()...).Error(), "Telegram", "it is not asked there")
 }
 
@@ -273,11 +265,9 @@ func TestStyleProblems(t *testing.T) {
 		require.ErrorContains(t, err, want, text)
 		require.NotContains(t, err.Error(), "unmarshal", text)
 	}
-	c, err := Parse([]byte("commands: {a: {workflow: x.json}}\nstyles:\n  film: {about: {en: a}, prompt: '{prompt}, 35mm', arguments: {cfg: 4.5}}\n  ink: {negative: colour}"))
-	require.NoError(t, err)
+	c := must.Get(Parse([]byte("commands: {a: {workflow: x.json}}\nstyles:\n  film: {about: {en: a}, prompt: '{prompt}, 35mm', arguments: {cfg: 4.5}}\n  ink: {negative: colour}")))(t)
 	c.Folder = folder
-	commands, err := c.Bind()
-	require.NoError(t, err)
+	commands := must.Get(c.Bind())(t)
 	require.Len(t, commands[0].Styles(), 2)
 	require.Equal(t, "film", commands[0].Styles()[0].Name)
 }

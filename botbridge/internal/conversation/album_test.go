@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // part is a message of an album.
@@ -112,8 +113,7 @@ func TestAlbumsAreBounded(t *testing.T) {
 	}
 	total := 0
 	for n := range 25 {
-		parts, err := r.store.Inbox.Parts(t.Context(), "telegram|private|5", fmt.Sprint("a", n))
-		require.NoError(t, err)
+		parts := must.Get(r.store.Inbox.Parts(t.Context(), "telegram|private|5", fmt.Sprint("a", n)))(t)
 		total += len(parts)
 	}
 	require.Equal(t, 50, total)
@@ -124,8 +124,7 @@ func TestAlbumsAreBounded(t *testing.T) {
 	group.Chat = platform.Chat{ID: "5", Group: true}
 	require.NoError(t, NotePart(t.Context(), r.store, group))
 	for _, lane := range []string{"telegram|private|5", "telegram|group|5"} {
-		parts, err := r.store.Inbox.Parts(t.Context(), lane, "long")
-		require.NoError(t, err)
+		parts := must.Get(r.store.Inbox.Parts(t.Context(), lane, "long"))(t)
 		require.Empty(t, parts)
 	}
 }
@@ -136,9 +135,8 @@ func TestSeveralPictures(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{Waiting: 100})
 	r.with(func(o *Options) { o.AlbumWait = time.Minute })
-	blend, err := workflow.NewCommand("blend", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
-		"2": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}, "3": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
-	require.NoError(t, err)
+	blend := must.Get(workflow.NewCommand("blend", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
+		"2": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}, "3": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`)))(t)
 	r.talk.commands.byName["blend"], r.commands["blend"] = blend, blend
 	r.talk.commands.list = append(r.talk.commands.list, blend)
 

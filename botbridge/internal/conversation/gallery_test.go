@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // painted stores a finished request with one picture.
@@ -27,10 +28,8 @@ func (r *rig) painted(user, chat, prompt string) string {
 	out := request.Output{State: request.Arrived, Media: platform.Photo, Message: "shown"}
 	out.Ref.Filename, out.Ref.Type = "a.png", "output"
 	rec.Outputs = []request.Output{out}
-	_, err := r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()})
-	require.NoError(r.t, err)
-	_, err = r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked})
-	require.NoError(r.t, err)
+	must.Get(r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()}))(r.t)
+	must.Get(r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked}))(r.t)
 	for now := time.Now().UnixMilli(); time.Now().UnixMilli() == now; { // by which they are ordered
 	}
 	return rec.ID
@@ -70,8 +69,7 @@ func TestMy(t *testing.T) {
 	v := view{Who: "telegram:5"}
 	id := request.IDOf("view")
 	require.NoError(t, r.store.Put(t.Context(), myKind, id, v, 0))
-	post, err := r.talk.gallery.page(t.Context(), tn, v, id, false, 3)
-	require.NoError(t, err)
+	post := must.Get(r.talk.gallery.page(t.Context(), tn, v, id, false, 3))(t)
 	require.Contains(t, post.Text, "11. /generate a fox, number 2.")
 	require.Equal(t, "my:"+id+":p2", post.Buttons[1][0].Data)
 	require.Equal(t, "my:"+id+":s1", post.Buttons[1][1].Data)
@@ -81,10 +79,8 @@ func TestMy(t *testing.T) {
 			require.LessOrEqual(t, len(b.Data), 64)
 		}
 	}
-	_, err = r.store.People.Toggle(t.Context(), "telegram:5", "star", state.Star{Request: others, Command: "generate", Words: "a fox of somebody else", Chat: "6"})
-	require.NoError(t, err)
-	post, err = r.talk.gallery.page(t.Context(), tn, v, id, true, 1)
-	require.NoError(t, err)
+	must.Get(r.store.People.Toggle(t.Context(), "telegram:5", "star", state.Star{Request: others, Command: "generate", Words: "a fox of somebody else", Chat: "6"}))(t)
+	post = must.Get(r.talk.gallery.page(t.Context(), tn, v, id, true, 1))(t)
 	require.Contains(t, post.Text, "1. ★ /generate a fox of somebody else")
 	require.Equal(t, "mg:"+others+":1", post.Buttons[0][0].Data)
 
@@ -117,9 +113,8 @@ func TestModels(t *testing.T) {
 	r.event("5", "5", platform.Said, "m1", "/models")
 	require.Equal(t, []string{"None of the commands lets you choose a model."}, r.p.in("5"))
 	for name, models := range map[string][]string{"paint": {"euler", "gone"}, "draw": nil} {
-		c, err := workflow.NewCommand(name, workflow.Spec{Models: models, Inputs: map[workflow.Role]string{workflow.Model: "1.sampler_name"}},
-			[]byte(`{"1": {"class_type": "Text", "inputs": {"sampler_name": "heun"}}}`))
-		require.NoError(t, err)
+		c := must.Get(workflow.NewCommand(name, workflow.Spec{Models: models, Inputs: map[workflow.Role]string{workflow.Model: "1.sampler_name"}},
+			[]byte(`{"1": {"class_type": "Text", "inputs": {"sampler_name": "heun"}}}`)))(t)
 		r.talk.commands.list = append(r.talk.commands.list, c)
 	}
 	r.event("5", "5", platform.Said, "m2", "/models")
@@ -159,9 +154,8 @@ func (r *rig) opened(ctx context.Context, user, chat, verb, id, under string) *p
 func TestFormForNewWords(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{BlockUsers: []string{"telegram:8"}})
-	both, err := workflow.NewCommand("both", workflow.Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}},
-		"2": {"class_type": "Text", "inputs": {"text": "y"}, "_meta": {"title": "negative"}}}`))
-	require.NoError(t, err)
+	both := must.Get(workflow.NewCommand("both", workflow.Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}},
+		"2": {"class_type": "Text", "inputs": {"text": "y"}, "_meta": {"title": "negative"}}}`)))(t)
 	r.talk.commands.byName["both"] = both
 	alone, group := r.pictured("5", "5"), r.pictured("7", "-9")
 	want := &platform.Form{Title: "✏️ New words", Data: "rx:" + alone, Fields: []platform.Field{
@@ -200,11 +194,9 @@ func TestFormForNewWords(t *testing.T) {
 	require.Equal(t, want, r.opened(late, "5", "5", request.VerbRemix, alone, "under"), "the store does not answer in time")
 
 	rec := request.Record{}
-	version, err := r.store.Requests.Load(r.ctx, alone, &rec)
-	require.NoError(t, err)
+	version := must.Get(r.store.Requests.Load(r.ctx, alone, &rec))(t)
 	rec.Command, rec.Args.Negative = "both", "rain"
-	_, err = r.store.Requests.Save(r.ctx, alone, version, &rec)
-	require.NoError(t, err)
+	must.Get(r.store.Requests.Save(r.ctx, alone, version, &rec))(t)
 	require.Equal(t, platform.Field{Name: "negative", Label: "What to leave out", Value: "rain", Long: true},
 		r.opened(r.ctx, "5", "5", request.VerbRemix, alone, "under").Fields[1])
 }
@@ -214,8 +206,7 @@ func TestNewWordsFilledIn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
-	rec, err := r.talk.o.Runner.Load(r.ctx, r.fill("5", "5", request.VerbRemix, id, map[string]string{"prompt": " a bear\nin the snow --steps 9"}))
-	require.NoError(t, err)
+	rec := must.Get(r.talk.o.Runner.Load(r.ctx, r.fill("5", "5", request.VerbRemix, id, map[string]string{"prompt": " a bear\nin the snow --steps 9"})))(t)
 	require.Equal(t, "a bear in the snow", rec.Args.Prompt)
 	require.Equal(t, []any{9, uint64(7), "m"}, []any{rec.Args.Steps, rec.Args.Seed, rec.Message})
 	require.Equal(t, []string{"a bear in the snow"}, r.prompts("5"))
@@ -235,8 +226,7 @@ func TestNewWordsFilledIn(t *testing.T) {
 func TestNegativeFilledIn(t *testing.T) {
 	t.Parallel()
 	tn := &turn{Event: platform.Event{Filled: map[string]string{"prompt": "a bear ", "negative": ""}}}
-	args, err := filledWords(tn, workflow.Args{Prompt: "a fox", Negative: "rain", Steps: 3})
-	require.NoError(t, err)
+	args := must.Get(filledWords(tn, workflow.Args{Prompt: "a fox", Negative: "rain", Steps: 3}))(t)
 	require.Equal(t, workflow.Args{Prompt: "a bear", Steps: 3}, args)
 }
 
@@ -284,15 +274,14 @@ func TestDelete(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, limits.Config{Admins: []string{"telegram:1"}})
 			id := r.pictured("5", c.chat)
-			_, err := r.store.People.Toggle(r.ctx, "telegram:7", "e", state.Star{Request: id})
-			require.NoError(t, err)
+			must.Get(r.store.People.Toggle(r.ctx, "telegram:7", "e", state.Star{Request: id}))(t)
 			if c.stuck {
 				r.p.stuck = map[string]bool{"pic": true}
 			}
 			r.tap(c.user, c.chat, request.VerbDelete, id)
 			_, edits := r.sent()
 			require.Len(t, edits, map[bool]int{true: 1}[c.goes], "it asks once more")
-			_, err = r.talk.o.Runner.Load(r.ctx, id)
+			_, err := r.talk.o.Runner.Load(r.ctx, id)
 			require.NoError(t, err, "nothing is gone yet")
 			r.tap(c.user, c.chat, request.VerbDeleteNow, id)
 			_, edits = r.sent()
@@ -325,8 +314,7 @@ func TestDeleteWhatWasSaid(t *testing.T) {
 	r.tap("5", "5", request.VerbMore, id)     // b1
 	r.tap("5", "5", request.VerbWorkflow, id) // b2
 	r.tap("5", "5", request.VerbRemix, id)    // b3
-	rec, err := r.talk.o.Runner.Load(r.ctx, id)
-	require.NoError(t, err)
+	rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
 	require.Equal(t, []string{"b1", "b2", "b3"}, rec.Copies)
 	r.tap("5", "5", request.VerbDeleteNow, id)
 	require.Equal(t, []string{"pic", "b1", "b2", "b3", "under"}, r.p.gone)
@@ -337,8 +325,7 @@ func TestDeleteWhatWasSaid(t *testing.T) {
 	for range 60 {
 		require.NoError(t, r.talk.o.Runner.NoteCopies(r.ctx, other, "c"))
 	}
-	rec, err = r.talk.o.Runner.Load(r.ctx, other)
-	require.NoError(t, err)
+	rec = must.Get(r.talk.o.Runner.Load(r.ctx, other))(t)
 	require.Len(t, rec.Copies, 50)
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // move is the event that group -9 is -1009 now.
@@ -44,8 +45,7 @@ func TestSettingsMoveWithTheGroup(t *testing.T) {
 			r.move()
 			r.event("5", "-1009", platform.Said, "m2", "/queue")
 			require.Equal(t, "Nothing in your queue.", r.p.in("-1009")[before+1], "what was chosen since is not lost")
-			chats, err := r.store.Chats.All(r.ctx)
-			require.NoError(t, err)
+			chats := must.Get(r.store.Chats.All(r.ctx))(t)
 			require.Equal(t, []string{"telegram|group|-1009"}, chats, "broadcasts go there")
 		})
 	}
@@ -69,8 +69,7 @@ func TestAnswerToAMovedGroup(t *testing.T) {
 	require.Len(t, posts, 1)
 	require.Contains(t, posts[0].Text, "a fox", "its pictures have moved, too")
 	require.Equal(t, []string{posts[0].Text}, r.p.in("-1009")[1:])
-	rec, err := r.talk.o.Runner.Load(r.ctx, id)
-	require.NoError(t, err)
+	rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
 	require.Equal(t, []string{"b2"}, messagesOf(rec), "nothing is removed there by an old id")
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // group returns what is stored of group -9.
@@ -132,8 +133,7 @@ func TestCommandSwitchedOff(t *testing.T) {
 func TestPlainWordsOfAGroup(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
-	draw, err := workflow.NewCommand("draw", workflow.Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
-	require.NoError(t, err)
+	draw := must.Get(workflow.NewCommand("draw", workflow.Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`)))(t)
 	r.talk.commands.list = append(r.talk.commands.list, draw)
 	r.talk.commands.byName["draw"], r.commands["draw"] = draw, draw
 	r.regroup("9", "-9", "menu", "-")
@@ -144,12 +144,10 @@ func TestPlainWordsOfAGroup(t *testing.T) {
 	e.Addressed = true
 	require.NoError(t, r.talk.Handle(r.ctx, e))
 	require.NoError(t, r.talk.Handle(r.ctx, r.message("5", "5", "a wolf", "")))
-	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
-	require.NoError(t, err)
+	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
 	made := map[string]string{}
 	for _, id := range ids {
-		rec, err := r.talk.o.Runner.Load(r.ctx, id)
-		require.NoError(t, err)
+		rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
 		made[rec.Args.Prompt] = rec.Command
 	}
 	require.Equal(t, map[string]string{"a fox": "draw", "a wolf": "generate"}, made)
@@ -162,16 +160,14 @@ func TestGroupSettingsEnd(t *testing.T) {
 	old := time.Now().Add(-2 * groupRenew)
 	require.NoError(t, r.store.Put(r.ctx, groupKind, "telegram:-9", GroupSettings{Language: "ru", Off: []string{"gone"}, Used: old}, groupKeep))
 	r.event("5", "-9", platform.Said, "m1", "/queue")
-	g, err := r.group()
-	require.NoError(t, err)
+	g := must.Get(r.group())(t)
 	require.WithinDuration(t, time.Now(), g.Used, time.Minute, "use keeps them")
 	require.Equal(t, "ru", g.Language)
 	require.Empty(t, g.Off, "only what bot.yaml has is stored")
-	names, err := r.store.Names(r.ctx, groupKind)
-	require.NoError(t, err)
+	names := must.Get(r.store.Names(r.ctx, groupKind))(t)
 	require.Empty(t, names, "none is kept for ever")
 	r.event("5", "-9", platform.Left, "", "")
-	_, err = r.group()
+	_, err := r.group()
 	require.ErrorIs(t, err, state.ErrNotFound)
 }
 
@@ -193,11 +189,9 @@ func TestDailyCapOfAGroup(t *testing.T) {
 	r.event("5", "-9", platform.Said, "m4", "/generate a fox")
 	require.Len(t, r.prompts("5"), 3)
 	require.Equal(t, "That's the daily limit for members of this group (3). It resets at midnight UTC.", last("-9"))
-	text, err := r.talk.progress.capText(r.ctx, r.turn("5", "-9"))
-	require.NoError(t, err)
+	text := must.Get(r.talk.progress.capText(r.ctx, r.turn("5", "-9")))(t)
 	require.Equal(t, "\nIn this group, you've used 3 of 3 today.", text)
-	text, err = r.talk.progress.capText(r.ctx, r.turn("5", "-8"))
-	require.NoError(t, err)
+	text = must.Get(r.talk.progress.capText(r.ctx, r.turn("5", "-8")))(t)
 	require.Empty(t, text)
 	r.event("1", "-9", platform.Said, "m5", "/generate a fox")
 	require.Len(t, r.prompts("1"), 4, "the operators are free")
@@ -214,10 +208,9 @@ func TestDailyCapOfAGroup(t *testing.T) {
 
 // turn is the turn of a message.
 func (r *rig) turn(user, chat string) *turn {
-	tn, err := r.talk.turns.of(r.ctx, platform.Event{
+	tn := must.Get(r.talk.turns.of(r.ctx, platform.Event{
 		Platform: "telegram", User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat, Group: chat[0] == '-'},
-	})
-	require.NoError(r.t, err)
+	}))(r.t)
 	return tn
 }
 
@@ -235,8 +228,7 @@ func TestCapAndCoverAreStored(t *testing.T) {
 	r.regroup("9", "-9", "secs", "300")
 	r.p.covers = true
 	r.regroup("9", "-9", "cover", "on")
-	g, err := r.group()
-	require.NoError(t, err)
+	g := must.Get(r.group())(t)
 	require.Equal(t, GroupSettings{Language: "ru", Usual: "generate", Off: []string{"inpaint"}, Pictures: 3, GPUSeconds: 300, Cover: true, Used: g.Used, Menu: g.Menu}, g)
 	_, edits := r.sent()
 	require.Contains(t, labels(edits[len(edits)-1]), "В день на участника: общий лимит бота|60 с в день|✓ 300 с в день|")
@@ -252,13 +244,11 @@ func TestPicturesOfAGroupAreCovered(t *testing.T) {
 	r.regroup("9", "-9", "cover", "on")
 	r.event("5", "-9", platform.Said, "m1", "/generate a fox")
 	r.event("5", "5", platform.Said, "m2", "/generate a wolf")
-	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
-	require.NoError(t, err)
+	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
 	covered := map[string]bool{}
 	for _, id := range ids {
 		var rec request.Record
-		_, err := r.store.Requests.Load(r.ctx, id, &rec)
-		require.NoError(t, err)
+		must.Get(r.store.Requests.Load(r.ctx, id, &rec))(t)
 		covered[rec.Args.Prompt] = rec.Cover
 	}
 	require.Equal(t, map[string]bool{"a fox": true, "a wolf": false}, covered)

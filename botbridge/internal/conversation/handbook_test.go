@@ -16,6 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestHelpOfACommand(t *testing.T) {
@@ -63,14 +64,12 @@ func TestArgumentsWhileTheHubIsAway(t *testing.T) {
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 
 	// Again is with the same values.
-	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
-	require.NoError(t, err)
+	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
 	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
 		ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbAgain, ids[0]),
 		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "b1"},
 	}))
-	again, err := r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/press"))
-	require.NoError(t, err)
+	again := must.Get(r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/press")))(t)
 	require.Equal(t, map[string]string{"cfg": "4", "sampler": "heun"}, again.Args.Set)
 }
 
@@ -79,8 +78,7 @@ func TestLongHelp(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	for n := range 40 {
-		c, err := workflow.NewCommand("command"+strconv.Itoa(n), workflow.Spec{About: map[string]string{"en": strings.Repeat("x", 250)}}, []byte(`{"1": {"class_type": "A", "inputs": {}}}`))
-		require.NoError(t, err)
+		c := must.Get(workflow.NewCommand("command"+strconv.Itoa(n), workflow.Spec{About: map[string]string{"en": strings.Repeat("x", 250)}}, []byte(`{"1": {"class_type": "A", "inputs": {}}}`)))(t)
 		r.talk.commands.list = append(r.talk.commands.list, c)
 	}
 	r.event("5", "5", platform.Said, "m", "/help")
@@ -96,14 +94,11 @@ func TestLongHelp(t *testing.T) {
 // language.
 func TestDeclare(t *testing.T) {
 	t.Parallel()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
 	var commands []*workflow.Command
 	for _, name := range []string{"generate", "edit"} {
-		file, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "bot", name+".json"))
-		require.NoError(t, err)
-		c, err := workflow.NewCommand(name, workflow.Spec{About: map[string]string{"en": name, "ru": "картинка"}, Models: []string{"a.safetensors"}}, file)
-		require.NoError(t, err)
+		file := must.Get(os.ReadFile(filepath.Join("..", "..", "..", "examples", "bot", name+".json")))(t)
+		c := must.Get(workflow.NewCommand(name, workflow.Spec{About: map[string]string{"en": name, "ru": "картинка"}, Models: []string{"a.safetensors"}}, file))(t)
 		commands = append(commands, c)
 	}
 	list := Declare(texts, commands, true)
@@ -159,13 +154,11 @@ func TestStats(t *testing.T) {
 	ended := func(command, user string, outcome request.Outcome, ago, took time.Duration) {
 		n++
 		rec := request.NewRecord(request.IDOf(strconv.Itoa(n)))
-		_, err := r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: user})
-		require.NoError(t, err)
+		must.Get(r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: user}))(t)
 		// What was asked on another day ended then: the store reckons from now.
-		_, err = r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{
+		must.Get(r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{
 			Who: user, Asked: time.Now().Add(-ago - took), Command: command, Outcome: string(outcome), Done: outcome == request.Done,
-		})
-		require.NoError(t, err)
+		}))(t)
 	}
 	for i := range 19 {
 		ended("generate", "telegram:"+strconv.Itoa(i%3), request.Done, 0, 10*time.Second)
@@ -215,8 +208,7 @@ func TestStylesInTheChat(t *testing.T) {
 	require.Equal(t, want, edits[0].Buttons[0])
 
 	// The same picture in the style: the operator's words are not refused, the user's are.
-	rec, err := r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", request.VerbStyle+"film", id))
-	require.NoError(t, err)
+	rec := must.Get(r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", request.VerbStyle+"film", id)))(t)
 	require.Equal(t, []string{"film"}, rec.Args.Styles)
 	require.EqualValues(t, 7, rec.Args.Seed)
 	require.Equal(t, "a fox", rec.Args.Prompt)
@@ -232,8 +224,7 @@ func TestRemix(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	got := func(id string) request.Record {
-		rec, err := r.talk.o.Runner.Load(r.ctx, id)
-		require.NoError(t, err)
+		rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
 		return rec
 	}
 	rec := got(r.answer("5", "5", "pic", "/remix an owl --steps 9"))
@@ -283,11 +274,9 @@ func TestLinksToOriginals(t *testing.T) {
 	id := r.pictured("5", "5")
 	about := func(change func(*request.Record)) []platform.Button {
 		rec := request.Record{}
-		version, err := r.store.Requests.Load(r.ctx, id, &rec)
-		require.NoError(t, err)
+		version := must.Get(r.store.Requests.Load(r.ctx, id, &rec))(t)
 		change(&rec)
-		_, err = r.store.Requests.Save(r.ctx, id, version, &rec)
-		require.NoError(t, err)
+		must.Get(r.store.Requests.Save(r.ctx, id, version, &rec))(t)
 		r.tap("5", "5", request.VerbMore, id)
 		posts, _ := r.sent()
 		require.Len(t, posts, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // tap presses a button about a request, and returns the id of what that may ask for.
@@ -53,14 +54,12 @@ func (r *rig) pictured(user, chat string) string {
 	r.t.Helper()
 	id := r.made("generate", user, chat)
 	rec, version := request.Record{}, int64(0)
-	version, err := r.store.Requests.Load(r.ctx, id, &rec)
-	require.NoError(r.t, err)
+	version = must.Get(r.store.Requests.Load(r.ctx, id, &rec))(r.t)
 	rec.Chat.Group = chat[0] == '-'
 	for i := range rec.Outputs {
 		rec.Outputs[i].Message = "pic"
 	}
-	_, err = r.store.Requests.Save(r.ctx, id, version, &rec)
-	require.NoError(r.t, err)
+	must.Get(r.store.Requests.Save(r.ctx, id, version, &rec))(r.t)
 	require.NoError(r.t, r.store.Put(r.ctx, request.MessageKind, request.MessageName("telegram", chat, "pic"), id, request.PictureKeep))
 	return id
 }
@@ -94,10 +93,8 @@ func TestWhatMadeAPicture(t *testing.T) {
 	require.Len(t, posts, 2)
 	require.Contains(t, posts[0].Text, "Seed 7")
 	require.Len(t, posts[1].Files, 1)
-	body, err := posts[1].Files[0].Open(r.ctx)
-	require.NoError(t, err)
-	graph, err := io.ReadAll(body)
-	require.NoError(t, err)
+	body := must.Get(posts[1].Files[0].Open(r.ctx))(t)
+	graph := must.Get(io.ReadAll(body))(t)
 	require.Contains(t, string(graph), `"text": "a fox"`)
 	require.Contains(t, string(graph), `"seed": 7`)
 	require.Equal(t, "generate.json", posts[1].Files[0].Name)
@@ -151,10 +148,8 @@ func (r *rig) made(command, user, chat string) string {
 		out.Ref.Filename, out.Ref.Type = name, "output"
 		rec.Outputs = append(rec.Outputs, out)
 	}
-	_, err := r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()})
-	require.NoError(r.t, err)
-	_, err = r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked})
-	require.NoError(r.t, err)
+	must.Get(r.store.Requests.Create(r.ctx, rec.ID, &rec, state.Ask{Who: rec.Tenant()}))(r.t)
+	must.Get(r.store.Requests.Finish(r.ctx, rec.ID, 1, &rec, state.End{Who: rec.Tenant(), Asked: rec.Asked}))(r.t)
 	return rec.ID
 }
 
@@ -173,19 +168,16 @@ func TestPicturesByNumber(t *testing.T) {
 	id := r.made("generate", "5", "5")
 
 	// Without a command for it: others with the seed beside.
-	rec, err := press("5", "5", request.ButtonData("v2", id))
-	require.NoError(t, err)
+	rec := must.Get(press("5", "5", request.ButtonData("v2", id)))(t)
 	require.Equal(t, "generate", rec.Command)
 	require.Equal(t, "a fox", rec.Args.Prompt)
 	require.EqualValues(t, 9, rec.Args.Seed)
 	require.Empty(t, rec.Inputs)
 
 	// With one: from the picture of that number, for whoever pressed.
-	vary, err := workflow.NewCommand("vary", workflow.Spec{Varies: true}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
-		"2": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
-	require.NoError(t, err)
-	upscale, err := workflow.NewCommand("upscale", workflow.Spec{Upscales: true}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}}`))
-	require.NoError(t, err)
+	vary := must.Get(workflow.NewCommand("vary", workflow.Spec{Varies: true}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
+		"2": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`)))(t)
+	upscale := must.Get(workflow.NewCommand("upscale", workflow.Spec{Upscales: true}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}}`)))(t)
 	r.talk.commands.byName["vary"], r.talk.commands.byName["upscale"], r.talk.commands.vary, r.talk.commands.upscale = vary, upscale, "vary", "upscale"
 	for data, want := range map[string][2]string{"v1": {"vary", "a.png"}, "v2": {"vary", "b.png"}, "u2": {"upscale", "b.png"}} {
 		rec, err := press("6", "5", request.ButtonData(data, id))
@@ -202,7 +194,7 @@ func TestPicturesByNumber(t *testing.T) {
 		_, err := press("5", "5", request.ButtonData(data, id))
 		require.ErrorIs(t, err, state.ErrNotFound, data)
 	}
-	_, err = press("7", "7", request.ButtonData("v1", id))
+	_, err := press("7", "7", request.ButtonData("v1", id))
 	require.ErrorIs(t, err, state.ErrNotFound)
 }
 
@@ -213,8 +205,7 @@ func TestSubtleAndStrong(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	got := func(verb string) request.Record {
-		rec, err := r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", verb, id))
-		require.NoError(t, err)
+		rec := must.Get(r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", verb, id)))(t)
 		return rec
 	}
 	subtle, strong := got("w2"), got("x2")
@@ -227,9 +218,8 @@ func TestSubtleAndStrong(t *testing.T) {
 		require.Empty(t, rec.Inputs)
 	}
 
-	vary, err := workflow.NewCommand("vary", workflow.Spec{Varies: true, Inputs: map[workflow.Role]string{workflow.Strength: "2.strength"}},
-		[]byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}, "2": {"class_type": "Text", "inputs": {"text": "x", "strength": 0.5}, "_meta": {"title": "prompt"}}}`))
-	require.NoError(t, err)
+	vary := must.Get(workflow.NewCommand("vary", workflow.Spec{Varies: true, Inputs: map[workflow.Role]string{workflow.Strength: "2.strength"}},
+		[]byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}, "2": {"class_type": "Text", "inputs": {"text": "x", "strength": 0.5}, "_meta": {"title": "prompt"}}}`)))(t)
 	r.talk.commands.byName["vary"], r.talk.commands.vary = vary, "vary"
 	subtle, strong = got("w2"), got("x2")
 	require.Less(t, subtle.Args.Strength, 0.5)
@@ -251,18 +241,15 @@ func TestFavourites(t *testing.T) {
 	require.Equal(t, []platform.Button{{Label: "1", Data: "f1:" + id}, {Label: "2", Data: "f2:" + id}}, edits[0].Buttons[0])
 	r.tap("6", "-9", request.VerbStar+"2", id)
 	r.tap("6", "-9", request.VerbStar+"9", id)
-	stars, err := r.store.People.Stars(r.ctx, "telegram:6", "fox")
-	require.NoError(t, err)
+	stars := must.Get(r.store.People.Stars(r.ctx, "telegram:6", "fox"))(t)
 	require.Len(t, stars, 1)
 	require.Equal(t, id+"/1", stars[0].ID())
 	require.Equal(t, "pic", stars[0].Message)
 	require.Equal(t, "-9", stars[0].Chat)
-	stars, err = r.store.People.Stars(r.ctx, "telegram:5", "")
-	require.NoError(t, err)
+	stars = must.Get(r.store.People.Stars(r.ctx, "telegram:5", ""))(t)
 	require.Empty(t, stars)
 	r.tap("6", "-9", request.VerbStar+"2", id)
-	stars, err = r.store.People.Stars(r.ctx, "telegram:6", "")
-	require.NoError(t, err)
+	stars = must.Get(r.store.People.Stars(r.ctx, "telegram:6", ""))(t)
 	require.Empty(t, stars)
 }
 
@@ -270,11 +257,9 @@ func TestFavourites(t *testing.T) {
 func (r *rig) change(id string, how func(*request.Record)) {
 	r.t.Helper()
 	var rec request.Record
-	version, err := r.store.Requests.Load(r.ctx, id, &rec)
-	require.NoError(r.t, err)
+	version := must.Get(r.store.Requests.Load(r.ctx, id, &rec))(r.t)
 	how(&rec)
-	_, err = r.store.Requests.Save(r.ctx, id, version, &rec)
-	require.NoError(r.t, err)
+	must.Get(r.store.Requests.Save(r.ctx, id, version, &rec))(r.t)
 }
 
 // Pictures that are shown again can be answered like those that were shown first, also where

@@ -13,14 +13,14 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // editing gives a rig a command that makes a picture from a picture and words.
 func (r *rig) editing() {
 	r.t.Helper()
-	edit, err := workflow.NewCommand("edit", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
-		"2": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`))
-	require.NoError(r.t, err)
+	edit := must.Get(workflow.NewCommand("edit", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
+		"2": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`)))(r.t)
 	r.talk.commands.byName["edit"], r.commands["edit"], r.talk.commands.edit = edit, edit, "edit"
 	r.talk.commands.list = append(r.talk.commands.list, edit)
 }
@@ -232,8 +232,7 @@ func TestChatKey(t *testing.T) {
 // Every name that the bridge answers to is kept from workflows.
 func TestReservedNames(t *testing.T) {
 	t.Parallel()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
 	for _, o := range []Options{{Texts: texts}, {Texts: texts, Enhance: &Enhance{}}} {
 		talk := New(o)
 		var names []string
@@ -253,15 +252,13 @@ func TestAgainIsAnotherPicture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --seed 7")
-	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
-	require.NoError(t, err)
+	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
 	require.Len(t, ids, 1)
 	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
 		ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbAgain, ids[0]),
 		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "b1"},
 	}))
-	again, err := r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/press"))
-	require.NoError(t, err)
+	again := must.Get(r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/press")))(t)
 	require.Equal(t, "a fox", again.Args.Prompt)
 	require.NotEqual(t, uint64(7), again.Args.Seed)
 }
@@ -288,10 +285,8 @@ func TestLostStatusMessage(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	require.Contains(t, r.p.in("5")[0], "👍")
-	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:5")
-	require.NoError(t, err)
-	rec, err := r.talk.o.Runner.Load(r.ctx, ids[0])
-	require.NoError(t, err)
+	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
+	rec := must.Get(r.talk.o.Runner.Load(r.ctx, ids[0]))(t)
 	for _, message := range []string{rec.Status, "lost"} {
 		require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
 			ID: "press" + message, Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbStatus, ids[0]),

@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Whatever a command lacks is asked for, and the next message brings it. Every event is
@@ -182,8 +183,7 @@ func TestAnswerFilledIn(t *testing.T) {
 	r.fill("5", "-9", verb, id, map[string]string{"prompt": " "})
 	require.Empty(t, append(r.prompts("5"), r.prompts("6")...))
 	made := r.fill("5", "-9", verb, id, map[string]string{"prompt": "a fox"})
-	rec, err := r.talk.o.Runner.Load(r.ctx, made)
-	require.NoError(t, err)
+	rec := must.Get(r.talk.o.Runner.Load(r.ctx, made))(t)
 	require.Equal(t, 9, rec.Args.Steps)
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	r.fill("5", "-9", verb, id, map[string]string{"prompt": "a bear"})
@@ -302,8 +302,7 @@ func TestEditedAnswers(t *testing.T) {
 						r.press("5", "5", verbOwn, id)
 						require.Equal(t, step.want, r.described(id), "%q", r.p.in("5"))
 					}
-					rec, err := r.talk.o.Runner.Load(r.ctx, id)
-					require.NoError(t, err)
+					rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
 					switch name {
 					case "words behind flags":
 						require.Equal(t, 3, rec.Args.Steps)

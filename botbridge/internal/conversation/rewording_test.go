@@ -16,13 +16,13 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // words adds an endpoint for other words to a rig.
 func (r *rig) words(e Enhance) *fakellm.Fake {
 	r.t.Helper()
-	fake, err := fakellm.New()
-	require.NoError(r.t, err)
+	fake := must.Get(fakellm.New())(r.t)
 	server := httptest.NewServer(fake)
 	e.Client = enhance.New(enhance.Options{
 		URL: server.URL + "/v1", Key: fakellm.Key, Model: fakellm.Model, Timeout: 10 * time.Second, English: e.Translate,
@@ -125,8 +125,7 @@ func TestBetterWordsAreWords(t *testing.T) {
 			}
 			r.press("5", "5", verbBetter, id)
 			require.Equal(t, []string{c.better}, r.prompts("5"))
-			rec, err := r.talk.o.Runner.Load(r.ctx, id)
-			require.NoError(t, err)
+			rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
 			require.Zero(t, rec.Args.Steps)
 			require.Empty(t, rec.Args.Model)
 		})

@@ -24,6 +24,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // chats is a platform that notes what is said where.
@@ -139,26 +140,20 @@ func newRig(t *testing.T, c limits.Config) *rig {
 		}
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
-	client, err := hubapi.New(hub.URL, hubapi.Options{})
-	require.NoError(t, err)
-	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
+	client := must.Get(hubapi.New(hub.URL, hubapi.Options{}))(t)
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	_, leads, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
 	require.True(t, leads)
-	texts, err := locale.Load("")
-	require.NoError(t, err)
-	guard, err := limits.New(c, store)
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
+	guard := must.Get(limits.New(c, store))(t)
 	graph := []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x", "steps": 4, "seed": 1, "cfg": 7.5, "sampler_name": "euler", "note": ""}, "_meta": {"title": "prompt"}}}`)
-	command, err := workflow.NewCommand("generate", workflow.Spec{
+	command := must.Get(workflow.NewCommand("generate", workflow.Spec{
 		Inputs:    map[workflow.Role]string{workflow.Steps: "1.steps", workflow.Seed: "1.seed"},
 		Arguments: map[string]workflow.ArgumentSpec{"note": {Input: "1.note", About: map[string]string{"en": "a note"}}},
-	}, graph)
-	require.NoError(t, err)
-	inpaint, err := workflow.NewCommand("inpaint", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
-		"2": {"class_type": "LoadImageMask", "inputs": {"image": "m.png", "channel": "red"}}}`))
-	require.NoError(t, err)
+	}, graph))(t)
+	inpaint := must.Get(workflow.NewCommand("inpaint", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
+		"2": {"class_type": "LoadImageMask", "inputs": {"image": "m.png", "channel": "red"}}}`)))(t)
 	commands := map[string]*workflow.Command{"generate": command, "inpaint": inpaint}
 	p := &chats{said: map[string][]string{}, fail: map[string]error{}, menus: map[string]string{}}
 	find := func(string) platform.Platform { return p }
@@ -200,12 +195,10 @@ func (r *rig) event(user, chat string, kind platform.Kind, message, text string)
 // stopped.
 func (r *rig) prompts(user string) (list []string) {
 	r.t.Helper()
-	ids, err := r.store.Requests.ActiveOf(r.ctx, "telegram:"+user)
-	require.NoError(r.t, err)
+	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:"+user))(r.t)
 	for _, id := range ids {
 		var rec request.Record
-		_, err := r.store.Requests.Load(r.ctx, id, &rec)
-		require.NoError(r.t, err)
+		must.Get(r.store.Requests.Load(r.ctx, id, &rec))(r.t)
 		if !rec.Cancel && rec.Phase != request.Over {
 			list = append(list, rec.Args.Prompt)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // till is a platform on which people can pay.
@@ -82,8 +83,7 @@ func (r *rig) pays(user string, p platform.Payment) {
 // due are the payments that are to be given back.
 func (r *rig) due() (ids []string) {
 	r.t.Helper()
-	list, err := r.store.Payments.Refunds(r.ctx, time.Now().Add(24*time.Hour))
-	require.NoError(r.t, err)
+	list := must.Get(r.store.Payments.Refunds(r.ctx, time.Now().Add(24*time.Hour)))(r.t)
 	for _, c := range list {
 		ids = append(ids, c.ID)
 	}
@@ -167,8 +167,7 @@ func TestPaying(t *testing.T) {
 		r.pays("5", pay) // the bridge may end after any step
 		require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	}
-	rec, err := r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/1"))
-	require.NoError(t, err)
+	rec := must.Get(r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/1")))(t)
 	require.Equal(t, "c1", rec.Charge)
 	require.Empty(t, r.due())
 	pay.Charge = ""
@@ -180,8 +179,7 @@ func TestPaying(t *testing.T) {
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	said := r.p.in("5")
 	require.Contains(t, said[len(said)-1], "You're getting your 5 Stars back.")
-	charges, err := r.store.Payments.Of(r.ctx, "telegram:5", 10)
-	require.NoError(t, err)
+	charges := must.Get(r.store.Payments.Of(r.ctx, "telegram:5", 10))(t)
 	require.Len(t, charges, 2)
 }
 
@@ -205,8 +203,7 @@ func TestForgottenOrder(t *testing.T) {
 	require.Equal(t, []string{"c1"}, r.due())
 	s.broken = 2
 	for range 4 {
-		list, err := r.store.Payments.Refunds(r.ctx, time.Now().Add(24*time.Hour))
-		require.NoError(t, err)
+		list := must.Get(r.store.Payments.Refunds(r.ctx, time.Now().Add(24*time.Hour)))(t)
 		for _, c := range list {
 			require.NoError(t, r.talk.refunds.one(r.ctx, c))
 		}
@@ -235,13 +232,11 @@ func TestRefundByHand(t *testing.T) {
 		require.Contains(t, last("1"), "telegram:5 is getting 5 Stars back (c1)")
 		require.Equal(t, []string{"c1"}, r.due())
 	}
-	c, err := r.store.Payments.Charge(r.ctx, "c1")
-	require.NoError(t, err)
+	c := must.Get(r.store.Payments.Charge(r.ctx, "c1"))(t)
 	require.NoError(t, r.talk.refunds.one(r.ctx, c))
 	r.event("1", "1", platform.Said, "m5", "/refund c1")
 	require.Contains(t, last("1"), "already been refunded")
-	to, err := r.store.Payments.Settle(r.ctx, c, state.Settled, 0)
-	require.NoError(t, err)
+	to := must.Get(r.store.Payments.Settle(r.ctx, c, state.Settled, 0))(t)
 	require.Equal(t, state.Refunded, to)
 }
 
@@ -283,12 +278,9 @@ func TestPaymentForWhatIsNotStored(t *testing.T) {
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	id := request.IDOf("telegram/1")
 	charge := state.Charge{ID: "c1", Platform: "telegram", Who: "telegram:5", User: "5", Request: id, Price: 5, At: time.Now()}
-	_, err := r.store.Payments.Pay(r.ctx, charge, "no order", &request.Record{ID: id})
-	require.NoError(t, err)
-	_, err = r.store.Requests.Finish(r.ctx, id, 1, &request.Record{ID: id}, state.End{Who: "telegram:5", Asked: time.Now(), Command: "x", Outcome: "lost"})
-	require.NoError(t, err)
-	gone, err := r.store.Requests.Forget(r.ctx, id)
-	require.NoError(t, err)
+	must.Get(r.store.Payments.Pay(r.ctx, charge, "no order", &request.Record{ID: id}))(t)
+	must.Get(r.store.Requests.Finish(r.ctx, id, 1, &request.Record{ID: id}, state.End{Who: "telegram:5", Asked: time.Now(), Command: "x", Outcome: "lost"}))(t)
+	gone := must.Get(r.store.Requests.Forget(r.ctx, id))(t)
 	require.True(t, gone)
 	require.Empty(t, r.due())
 	for range 2 {

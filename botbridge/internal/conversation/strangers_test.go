@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestPrivateBotIsSilentInForeignGroups(t *testing.T) {
@@ -60,8 +61,7 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	r.p.mu.Unlock()
 	r.event("1", "1", platform.Said, "m", "/broadcast Again.")
 	require.Eventually(t, func() bool {
-		chats, err := r.store.Chats.All(r.ctx)
-		require.NoError(t, err)
+		chats := must.Get(r.store.Chats.All(r.ctx))(t)
 		return len(chats) == 4
 	}, time.Minute, 5*time.Millisecond)
 	// It is on the list again once its user comes back.
@@ -69,8 +69,7 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	delete(r.p.fail, "5")
 	r.p.mu.Unlock()
 	r.event("5", "5", platform.Said, "m9", "/help")
-	chats, err := r.store.Chats.All(r.ctx)
-	require.NoError(t, err)
+	chats := must.Get(r.store.Chats.All(r.ctx))(t)
 	require.Contains(t, chats, "telegram|private|5")
 }
 
@@ -93,8 +92,7 @@ func TestForgedUnderAnothersPicture(t *testing.T) {
 			require.Empty(t, sent)
 			require.Empty(t, edits)
 			require.Empty(t, r.p.gone)
-			_, err := r.talk.o.Runner.Load(r.ctx, mine)
-			require.NoError(t, err)
+			must.Get(r.talk.o.Runner.Load(r.ctx, mine))(t)
 		})
 	}
 }
@@ -172,14 +170,12 @@ func TestPressOnAMessageWithoutButtons(t *testing.T) {
 			r := newRig(t, limits.Config{Admins: []string{"telegram:5"}})
 			mine := r.pictured("5", c.chat)
 			var rec request.Record
-			version, err := r.store.Requests.Load(r.ctx, mine, &rec)
-			require.NoError(t, err)
+			version := must.Get(r.store.Requests.Load(r.ctx, mine, &rec))(t)
 			rec.Status = "status"
 			if c.change != nil {
 				c.change(&rec)
 			}
-			_, err = r.store.Requests.Save(r.ctx, mine, version, &rec)
-			require.NoError(t, err)
+			must.Get(r.store.Requests.Save(r.ctx, mine, version, &rec))(t)
 			require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
 				ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: c.data(mine),
 				User: platform.User{ID: "5"}, Chat: platform.Chat{ID: c.chat, Group: c.chat[0] == '-'}, Message: platform.Message{ID: "plain"},
@@ -225,8 +221,7 @@ func (r *rig) exported(user string) (p personal) {
 	r.event(user, user, platform.Said, "x", "/export")
 	last := r.p.posts[len(r.p.posts)-1]
 	require.Len(r.t, last.Files, 1)
-	body, err := last.Files[0].Open(r.ctx)
-	require.NoError(r.t, err)
+	body := must.Get(last.Files[0].Open(r.ctx))(r.t)
 	require.NoError(r.t, json.NewDecoder(body).Decode(&p))
 	return p
 }
@@ -240,8 +235,7 @@ func TestExportAndForget(t *testing.T) {
 	require.NoError(t, r.store.Put(r.ctx, settingsKind, "telegram:5", Settings{Language: "en", AsFile: true}, 0))
 	require.NoError(t, r.talk.o.Guard.SetShare(r.ctx, "telegram:5", 7))
 	for _, star := range []state.Star{{Request: mine, Words: "a fox"}, {Request: others, Words: "another fox"}} {
-		_, err := r.store.People.Toggle(r.ctx, "telegram:5", star.ID(), star)
-		require.NoError(t, err)
+		must.Get(r.store.People.Toggle(r.ctx, "telegram:5", star.ID(), star))(t)
 	}
 	r.event("5", "5", platform.Said, "m1", "/generate a bear")
 	r.event("5", "5", platform.Said, "m2", "/generate a wolf --enhance")
@@ -311,8 +305,7 @@ func TestExportFits(t *testing.T) {
 		p.Requests = append(p.Requests, request.NewRecord("x"))
 	}
 	p.Requests[99].ID = "newest"
-	doc, err := p.fit(10_000)
-	require.NoError(t, err)
+	doc := must.Get(p.fit(10_000))(t)
 	require.Less(t, len(doc), 10_000)
 	var read personal
 	require.NoError(t, json.Unmarshal(doc, &read))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const (
@@ -49,20 +50,16 @@ func TestCommand(t *testing.T) {
 	require.Equal(t, "ru", e.User.Language)
 	require.Equal(t, `/generate a red fox --steps 5 --size 768x512 --no "text, blur" --count 2 --strength 0.5 --file`, e.Message.Text)
 	require.Len(t, e.Message.Files, 1)
-	body, err := r.d.Open(r.ctx, e.Message.Files[0])
-	require.NoError(t, err)
-	data, err := io.ReadAll(body)
-	require.NoError(t, err)
+	body := must.Get(r.d.Open(r.ctx, e.Message.Files[0]))(t)
+	data := must.Get(io.ReadAll(body))(t)
 	body.Close()
 	require.Equal(t, "png", string(data))
 	waiting := r.sees(p, "thinking", func(m fakediscord.Message) bool { return m.Thinking })
 
 	status := platform.Post{ID: "status", Text: "On its way", ReplyTo: e.Message.ID, Buttons: [][]platform.Button{{{Label: "Cancel", Data: "ca:1"}}}}
-	ids, err := r.d.Send(r.ctx, e.Chat, status)
-	require.NoError(t, err)
+	ids := must.Get(r.d.Send(r.ctx, e.Chat, status))(t)
 	require.Equal(t, []string{waiting.ID}, ids)
-	again, err := r.d.Send(r.ctx, e.Chat, status)
-	require.NoError(t, err)
+	again := must.Get(r.d.Send(r.ctx, e.Chat, status))(t)
 	require.Equal(t, ids, again, "the same post is no second message")
 	require.NoError(t, r.d.Edit(r.ctx, e.Chat, ids[0], platform.Post{Text: "50 %"}))
 	require.Empty(t, r.sees(p, "progress", saying("50 %")).Buttons)
@@ -81,8 +78,7 @@ func TestTokenEnds(t *testing.T) {
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	p.Use("generate", fakediscord.Option{Name: "prompt", Value: "slow"})
 	e := r.event(0)
-	ids, err := r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID})
-	require.NoError(t, err)
+	ids := must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID}))(t)
 	r.fake.Expire()
 	require.NoError(t, r.d.Edit(r.ctx, e.Chat, ids[0], platform.Post{Text: "done", Files: []platform.Attachment{picture("a.png", []byte("1"))}}))
 	require.Equal(t, []string{"a.png"}, r.sees(p, "the picture", saying("done")).Files)
@@ -94,10 +90,8 @@ func TestTokenEnds(t *testing.T) {
 	e = r.event(1)
 	r.fake.Expire()
 	post := platform.Post{ID: "2", Text: "late", ReplyTo: e.Message.ID}
-	first, err := r.d.Send(r.ctx, e.Chat, post)
-	require.NoError(t, err)
-	second, err := r.d.Send(r.ctx, e.Chat, post)
-	require.NoError(t, err)
+	first := must.Get(r.d.Send(r.ctx, e.Chat, post))(t)
+	second := must.Get(r.d.Send(r.ctx, e.Chat, post))(t)
 	require.Equal(t, first, second)
 	r.sees(p, "an ordinary message", saying("late"))
 	for _, m := range p.Sees() {
@@ -108,13 +102,11 @@ func TestTokenEnds(t *testing.T) {
 	p.Use("generate", fakediscord.Option{Name: "prompt", Value: "slowest"})
 	e = r.event(2)
 	post = platform.Post{ID: "3", Text: "noted", ReplyTo: e.Message.ID}
-	first, err = r.d.Send(r.ctx, e.Chat, post)
-	require.NoError(t, err)
+	first = must.Get(r.d.Send(r.ctx, e.Chat, post))(t)
 	r.stop()
 	r.fake.Expire()
 	r.start()
-	second, err = r.d.Send(r.ctx, e.Chat, post)
-	require.NoError(t, err)
+	second = must.Get(r.d.Send(r.ctx, e.Chat, post))(t)
 	require.Equal(t, first, second)
 }
 
@@ -125,8 +117,7 @@ func TestPrivate(t *testing.T) {
 	p, other := r.fake.Person(ada, channel, guild, "en-US"), r.fake.Person(bob, channel, guild, "en-US")
 	p.Use("generate", fakediscord.Option{Name: "prompt", Value: "x"})
 	e := r.event(0)
-	_, err := r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "too much", ReplyTo: e.Message.ID, Private: true})
-	require.NoError(t, err)
+	must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "too much", ReplyTo: e.Message.ID, Private: true}))(t)
 	r.sees(p, "the complaint", saying("too much"))
 	require.Len(t, p.Sees(), 1, "nobody thinks any more")
 	require.Empty(t, other.Sees())
@@ -134,12 +125,10 @@ func TestPrivate(t *testing.T) {
 	p.Use("help")
 	e = r.event(1)
 	require.Empty(t, other.Sees(), "a private command is deferred privately")
-	ids, err := r.d.Send(r.ctx, e.Chat, platform.Post{ID: "2", Text: "settings", ReplyTo: e.Message.ID, Buttons: [][]platform.Button{{{Label: "ru", Data: "set:ru"}}}})
-	require.NoError(t, err)
+	ids := must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: "2", Text: "settings", ReplyTo: e.Message.ID, Buttons: [][]platform.Button{{{Label: "ru", Data: "set:ru"}}}}))(t)
 	require.Empty(t, other.Sees())
 	r.fake.Expire()
-	_, err = p.Press(ids[0], "ru")
-	require.NoError(t, err)
+	must.Get(p.Press(ids[0], "ru"))(t)
 	e = r.event(2)
 	require.Equal(t, ids[0], e.Message.ID)
 	require.NoError(t, r.d.Edit(r.ctx, e.Chat, ids[0], platform.Post{Text: "настройки"}), "by the press")
@@ -154,12 +143,10 @@ func TestPress(t *testing.T) {
 	for _, c := range "abcdefgh" {
 		many = append(many, platform.Button{Label: string(c), Data: "set:" + string(c)})
 	}
-	ids, err := r.d.Send(r.ctx, platform.Chat{ID: channel, Group: true}, platform.Post{
+	ids := must.Get(r.d.Send(r.ctx, platform.Chat{ID: channel, Group: true}, platform.Post{
 		ID: "1", Text: "choose", Buttons: [][]platform.Button{{{Label: "Status", Data: "st:1"}}, many},
-	})
-	require.NoError(t, err)
-	press, err := other.Press(ids[0], "Status")
-	require.NoError(t, err)
+	}))(t)
+	press := must.Get(other.Press(ids[0], "Status"))(t)
 	e := r.event(0)
 	require.Equal(t, platform.Pressed, e.Kind)
 	require.Equal(t, "st:1", e.Data)
@@ -169,8 +156,7 @@ func TestPress(t *testing.T) {
 	r.sees(other, "the answer", saying("66 %"))
 	require.Len(t, p.Sees(), 1, "others do not see it")
 	require.NoError(t, r.d.Answer(r.ctx, e.Press, ""))
-	_, err = p.Press(ids[0], "f")
-	require.NoError(t, err)
+	must.Get(p.Press(ids[0], "f"))(t)
 	require.Equal(t, "set:f", r.event(1).Data, "a choice in a menu is like a button")
 	require.ErrorIs(t, r.d.Answer(r.ctx, "1:../../users/@me", "x"), platform.ErrRefused)
 }
@@ -194,8 +180,7 @@ func TestReplyLost(t *testing.T) {
 			defer cancel()
 			_, err := r.d.Send(ctx, platform.Chat{ID: channel}, post)
 			require.ErrorIs(t, err, platform.ErrUncertain)
-			ids, err := r.d.Send(r.ctx, platform.Chat{ID: channel}, post)
-			require.NoError(t, err)
+			ids := must.Get(r.d.Send(r.ctx, platform.Chat{ID: channel}, post))(t)
 			require.Len(t, p.Sees(), 1)
 			require.Equal(t, p.Sees()[0].ID, ids[0])
 		})
@@ -225,8 +210,7 @@ func TestDeferral(t *testing.T) {
 			p := r.fake.Person(ada, channel, guild, "en-US")
 			p.Use("generate", fakediscord.Option{Name: "prompt", Value: "x"})
 			e := r.event(0)
-			_, err := r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID})
-			require.NoError(t, err)
+			must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID}))(t)
 			m := r.sees(p, "the answer", saying("noted"))
 			require.True(t, m.Used, "it is the answer to the command")
 			require.Len(t, p.Sees(), 1)
@@ -241,8 +225,7 @@ func TestTooLate(t *testing.T) {
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	p.Use("generate", fakediscord.Option{Name: "prompt", Value: "x"})
 	e := r.event(0)
-	_, err := r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID})
-	require.NoError(t, err)
+	must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID}))(t)
 	require.False(t, r.sees(p, "the answer", saying("noted")).Used)
 }
 
@@ -304,10 +287,9 @@ func TestBucket(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, fakediscord.Options{PerFiveSeconds: 1})
 	to := platform.Chat{ID: channel}
-	_, err := r.d.Send(r.ctx, to, platform.Post{ID: "1", Text: "one"})
-	require.NoError(t, err)
+	must.Get(r.d.Send(r.ctx, to, platform.Post{ID: "1", Text: "one"}))(t)
 	var wait *platform.WaitError
-	_, err = r.d.Send(r.ctx, to, platform.Post{ID: "2", Text: "two"})
+	_, err := r.d.Send(r.ctx, to, platform.Post{ID: "2", Text: "two"})
 	require.ErrorAs(t, err, &wait)
 	require.Equal(t, 1, r.fake.Calls(postCall))
 	_, err = r.d.Send(r.ctx, platform.Chat{ID: bob}, platform.Post{ID: "3", Text: "three"})
@@ -346,8 +328,7 @@ func TestMessages(t *testing.T) {
 	require.Equal(t, asked, e.Message.ID)
 	require.True(t, e.Addressed)
 	require.Len(t, e.Message.Files, 1)
-	ids, err := r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID})
-	require.NoError(t, err)
+	ids := must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID}))(t)
 	require.Equal(t, asked, r.sees(p, "a reply", saying("noted")).ReplyTo)
 	p.Say("/cancel", ids[0])
 	e = r.event(1)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // asksWords has a form for the button "rx:…".
@@ -34,10 +35,9 @@ func words(value string) platform.Field {
 // posted is a message with the buttons "Words" and "Again".
 func (r *rig) posted() string {
 	r.t.Helper()
-	ids, err := r.d.Send(r.ctx, platform.Chat{ID: channel, Group: true}, platform.Post{Text: "a fox", Buttons: [][]platform.Button{{
+	ids := must.Get(r.d.Send(r.ctx, platform.Chat{ID: channel, Group: true}, platform.Post{Text: "a fox", Buttons: [][]platform.Button{{
 		{Label: "Words", Data: "rx:1"}, {Label: "Again", Data: "ag:1"},
-	}}})
-	require.NoError(r.t, err)
+	}}}))(r.t)
 	return ids[0]
 }
 
@@ -46,8 +46,7 @@ func (r *rig) form(p *fakediscord.Person, press string) fakediscord.Form {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
-	form, err := p.Form(ctx, press)
-	require.NoError(r.t, err)
+	form := must.Get(p.Form(ctx, press))(r.t)
 	return form
 }
 
@@ -57,22 +56,19 @@ func TestForm(t *testing.T) {
 	r := newRig(t, fakediscord.Options{}, asksWords(words("a fox"), platform.Field{Name: "negative", Label: strings.Repeat("y", 60), Value: "rain"}))
 	p := r.fake.Person(ada, channel, guild, "ru")
 	at := r.posted()
-	press, err := p.Press(at, "Words")
-	require.NoError(t, err)
+	press := must.Get(p.Press(at, "Words"))(t)
 	form := r.form(p, press)
 	require.Len(t, []rune(form.Title), maxTitle)
 	require.Equal(t, "a fox", form.Fields[0].Value)
 	require.True(t, form.Fields[0].Long && form.Fields[0].Required && !form.Fields[1].Required)
-	filled, err := p.Submit(form, map[string]string{"prompt": "a bear", "negative": ""})
-	require.NoError(t, err)
+	filled := must.Get(p.Submit(form, map[string]string{"prompt": "a bear", "negative": ""}))(t)
 	e := r.event(0)
 	require.Equal(t, filled, e.ID, "the press itself is no event")
 	require.Equal(t, []any{platform.Pressed, "rx:1", at, ada, "ru"}, []any{e.Kind, e.Data, e.Message.ID, e.User.ID, e.User.Language})
 	require.Equal(t, map[string]string{"prompt": "a bear", "negative": ""}, e.Filled)
 	require.NoError(t, r.d.Answer(r.ctx, e.Press, "on it"))
 	require.Equal(t, ada, r.sees(p, "the answer", saying("on it")).Only)
-	_, err = p.Press(at, "Again")
-	require.NoError(t, err)
+	must.Get(p.Press(at, "Again"))(t)
 	require.Equal(t, "ag:1", r.event(1).Data, "other presses open none")
 	require.Nil(t, r.event(1).Filled)
 }
@@ -86,8 +82,7 @@ func TestFormBounds(t *testing.T) {
 	}
 	r := newRig(t, fakediscord.Options{}, asksWords(fields...))
 	p := r.fake.Person(ada, channel, guild, "en-US")
-	press, err := p.Press(r.posted(), "Words")
-	require.NoError(t, err)
+	press := must.Get(p.Press(r.posted(), "Words"))(t)
 	form := r.form(p, press)
 	require.Len(t, form.Fields, maxFields)
 	require.Empty(t, form.Fields[0].Value)
@@ -117,15 +112,13 @@ func TestFormLost(t *testing.T) {
 			}}, asksWords(words("a fox")))
 			p := r.fake.Person(ada, channel, guild, "en-US")
 			at := r.posted()
-			press, err := p.Press(at, "Words")
-			require.NoError(t, err)
+			press := must.Get(p.Press(at, "Words"))(t)
 			if c.event == "ag:1" {
 				r.form(p, press)
 			} else {
 				r.event(0)
 			}
-			_, err = p.Press(at, "Again")
-			require.NoError(t, err)
+			must.Get(p.Press(at, "Again"))(t)
 			require.Equal(t, c.event, r.event(0).Data)
 		})
 	}
@@ -141,8 +134,7 @@ func TestFormInTime(t *testing.T) {
 		}
 	})
 	p := r.fake.Person(ada, channel, guild, "en-US")
-	press, err := p.Press(r.posted(), "Words")
-	require.NoError(t, err)
+	press := must.Get(p.Press(r.posted(), "Words"))(t)
 	require.Empty(t, r.form(p, press).Fields[0].Value)
 }
 
@@ -153,12 +145,10 @@ func TestFormWhileAway(t *testing.T) {
 	r := newRig(t, fakediscord.Options{AckWithin: patience}, asksWords(words("a fox")))
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	at := r.posted()
-	press, err := p.Press(at, "Words")
-	require.NoError(t, err)
+	press := must.Get(p.Press(at, "Words"))(t)
 	form := r.form(p, press)
 	r.stop()
-	_, err = p.Submit(form, map[string]string{"prompt": "a bear"})
-	require.NoError(t, err)
+	must.Get(p.Submit(form, map[string]string{"prompt": "a bear"}))(t)
 	r.mu.Lock()
 	r.refuse = errors.New("the state is away")
 	r.mu.Unlock()
@@ -255,18 +245,16 @@ func TestHealth(t *testing.T) {
 	r := newRig(t, fakediscord.Options{})
 	require.Eventually(t, func() bool { return r.d.Health(time.Now()) == nil }, patience, 5*time.Millisecond)
 	require.Error(t, r.d.Health(time.Now().Add(silence+time.Minute)))
-	name, err := r.d.Me(r.ctx)
-	require.NoError(t, err)
+	name := must.Get(r.d.Me(r.ctx))(t)
 	require.Equal(t, fakediscord.BotName, name)
 	r.stop()
 	require.NoError(t, r.d.Health(time.Now().Add(time.Hour)), "it is not for this process to listen")
 
 	wrong := r.o
 	wrong.Token = "wrong"
-	d, err := New(wrong)
-	require.NoError(t, err)
+	d := must.Get(New(wrong))(t)
 	defer d.Close()
-	_, err = d.Me(r.ctx)
+	_, err := d.Me(r.ctx)
 	require.ErrorIs(t, err, ErrToken)
 	ctx, cancel := context.WithCancel(r.ctx)
 	done := make(chan struct{})
@@ -290,8 +278,7 @@ func TestRegister(t *testing.T) {
 	require.Equal(t, "картинка по описанию", list[0]["description_localizations"].(map[string]any)["ru"])
 	first := list[0]["options"].([]any)[0].(map[string]any)
 	require.Equal(t, "prompt", first["name"], "what is required comes first")
-	changed, err := r.d.registerOnce(r.ctx)
-	require.NoError(t, err)
+	changed := must.Get(r.d.registerOnce(r.ctx))(t)
 	require.False(t, changed)
 	for _, change := range []func(c []Command){
 		func(c []Command) { c[0].About[""] = "other" },
@@ -305,11 +292,9 @@ func TestRegister(t *testing.T) {
 	} {
 		r.d.o.Commands = commands()
 		change(r.d.o.Commands)
-		changed, err = r.d.registerOnce(r.ctx)
-		require.NoError(t, err)
+		changed = must.Get(r.d.registerOnce(r.ctx))(t)
 		require.True(t, changed)
-		changed, err = r.d.registerOnce(r.ctx)
-		require.NoError(t, err)
+		changed = must.Get(r.d.registerOnce(r.ctx))(t)
 		require.False(t, changed)
 	}
 }

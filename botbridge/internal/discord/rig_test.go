@@ -14,6 +14,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // patience bounds every wait. A machine that runs other tests is slow.
@@ -99,8 +100,7 @@ func newRig(t *testing.T, fo fakediscord.Options, change ...func(*Options)) *rig
 	if fo.AckWithin == 0 {
 		fo.AckWithin = patience // a busy machine may stand still
 	}
-	fake, err := fakediscord.New(fo)
-	require.NoError(t, err)
+	fake := must.Get(fakediscord.New(fo))(t)
 	server := httptest.NewServer(fake)
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &rig{
@@ -128,8 +128,7 @@ func newRig(t *testing.T, fo fakediscord.Options, change ...func(*Options)) *rig
 // start starts a process, as it were, with the memory of the last one.
 func (r *rig) start() {
 	r.t.Helper()
-	d, err := New(r.o)
-	require.NoError(r.t, err)
+	d := must.Get(New(r.o))(r.t)
 	begun, continued := r.fake.Sessions()
 	ctx, cancel := context.WithCancel(r.ctx)
 	done := make(chan struct{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestPlain(t *testing.T) {
@@ -85,8 +86,7 @@ func FuzzPlain(f *testing.F) {
 func FuzzInteraction(f *testing.F) {
 	f.Add([]byte(`{"id":"1","type":2,"token":"a","channel_id":"2","user":{"id":"3"},"data":{"name":"generate","options":[{"name":"prompt","value":"x"}]}}`))
 	f.Add([]byte(`{"id":"1","type":3,"token":"a","channel_id":"2","user":{"id":"3"},"message":{"id":"4"},"data":{"custom_id":"menu:1","values":[]}}`))
-	d, err := New(Options{Token: "x", Commands: commands()})
-	require.NoError(f, err)
+	d := must.Get(New(Options{Token: "x", Commands: commands()}))(f)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		in, ok := readInteraction(raw)
 		if !ok {
@@ -102,8 +102,7 @@ func FuzzInteraction(f *testing.F) {
 
 func FuzzMessage(f *testing.F) {
 	f.Add([]byte(`{"id":"1","channel_id":"2","author":{"id":"3"},"content":"<@9> hi","mentions":[{"id":"9"}]}`))
-	d, err := New(Options{Token: "x", Direct: true})
-	require.NoError(f, err)
+	d := must.Get(New(Options{Token: "x", Direct: true}))(f)
 	d.me.Store(&identity{"8", "9"})
 	f.Fuzz(func(_ *testing.T, raw []byte) { d.said(raw, "said") })
 }
@@ -154,8 +153,7 @@ func TestSuggestions(t *testing.T) {
 		{"negative", "long", []string{"short"}},
 		{"negative", "none", []string{}},
 	} {
-		got, err := p.Type(ctx, "generate", one.argument, one.typed)
-		require.NoError(t, err)
+		got := must.Get(p.Type(ctx, "generate", one.argument, one.typed))(t)
 		require.Equal(t, one.want, got)
 		require.Equal(t, [3]string{"generate", one.argument, one.typed}, <-asked)
 	}
@@ -221,8 +219,7 @@ func TestLinks(t *testing.T) {
 	for range 6 {
 		links = append(links, help)
 	}
-	_, err := r.d.Send(r.ctx, platform.Chat{ID: channel, Group: true}, platform.Post{Text: "choose", Buttons: [][]platform.Button{row, long, links}})
-	require.NoError(t, err)
+	must.Get(r.d.Send(r.ctx, platform.Chat{ID: channel, Group: true}, platform.Post{Text: "choose", Buttons: [][]platform.Button{row, long, links}}))(t)
 	m := r.sees(p, "the message", saying("choose"))
 	link := fakediscord.Button{Label: "Help", URL: help.URL}
 	want := []fakediscord.Button{{Label: "Again", Data: "ag"}, link}
@@ -231,7 +228,7 @@ func TestLinks(t *testing.T) {
 	}
 	want = append(want, link, link, link, link, link, link) // five in a row at most
 	require.Equal(t, want, m.Buttons)
-	_, err = p.Press(m.ID, "Help")
+	_, err := p.Press(m.ID, "Help")
 	require.ErrorContains(t, err, "is a link")
 }
 
@@ -274,18 +271,15 @@ func TestOnMessage(t *testing.T) {
 	require.Eventually(t, func() bool { return r.fake.Calls("GET /applications/{application_id}/commands") == 2 }, patience, 1e6)
 
 	message := r.posted()
-	_, err := p.UseOn(message, "How it was made")
-	require.NoError(t, err)
+	must.Get(p.UseOn(message, "How it was made"))(t)
 	e := r.event(0)
 	require.Equal(t, []any{platform.Said, "/info", message, "a fox"}, []any{e.Kind, e.Message.Text, e.Message.ReplyTo.ID, e.Message.ReplyTo.Text})
 	for _, text := range []string{"seed 7", "the workflow"} {
-		_, err := r.d.Send(r.ctx, e.Chat, platform.Post{ID: text, Text: text, ReplyTo: e.Message.ID, Private: true})
-		require.NoError(t, err)
+		must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: text, Text: text, ReplyTo: e.Message.ID, Private: true}))(t)
 		require.Equal(t, ada, r.sees(p, text, saying(text)).Only)
 	}
 	require.Len(t, p.Sees(), 3, "nothing is left that says thinking")
-	_, err = p.UseOn(message, "New words")
-	require.NoError(t, err)
+	must.Get(p.UseOn(message, "New words"))(t)
 	require.Equal(t, "/generate", r.event(1).Message.Text)
 	require.Len(t, p.Sees(), 4, "and here others may answer")
 	_, replaced := r.fake.Commands()
@@ -300,10 +294,8 @@ func TestFormOnMessage(t *testing.T) {
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	r.registered()
 	message := r.posted()
-	used, err := p.UseOn(message, "New words")
-	require.NoError(t, err)
-	_, err = p.Submit(r.form(p, used), map[string]string{"prompt": "a bear"})
-	require.NoError(t, err)
+	used := must.Get(p.UseOn(message, "New words"))(t)
+	must.Get(p.Submit(r.form(p, used), map[string]string{"prompt": "a bear"}))(t)
 	e := r.event(0)
 	require.Equal(t, []any{platform.Pressed, "rx:" + message, map[string]string{"prompt": "a bear"}}, []any{e.Kind, e.Data, e.Filled})
 	require.NoError(t, r.d.Answer(r.ctx, e.Press, "on it"))

@@ -14,13 +14,13 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/enhance"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // endpoint starts a fake endpoint and a client of it; change may alter the options.
 func endpoint(t *testing.T, change ...func(*enhance.Options)) (*fakellm.Fake, *enhance.Client) {
 	t.Helper()
-	fake, err := fakellm.New()
-	require.NoError(t, err)
+	fake := must.Get(fakellm.New())(t)
 	server := httptest.NewServer(fake)
 	o := enhance.Options{URL: server.URL + "/v1", Key: fakellm.Key, Model: fakellm.Model, Timeout: 20 * time.Second}
 	for _, c := range change {
@@ -38,11 +38,9 @@ func endpoint(t *testing.T, change ...func(*enhance.Options)) (*fakellm.Fake, *e
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	fake, client := endpoint(t, func(o *enhance.Options) { o.MaxTokens, o.Instructions, o.English = 77, "Make it blue.", true })
-	answer, err := client.Ask(t.Context(), enhance.Improve, "a fox")
-	require.NoError(t, err)
+	answer := must.Get(client.Ask(t.Context(), enhance.Improve, "a fox"))(t)
 	require.Equal(t, "A FOX", answer)
-	_, err = client.Ask(t.Context(), enhance.Translate, "лиса")
-	require.NoError(t, err)
+	must.Get(client.Ask(t.Context(), enhance.Translate, "лиса"))(t)
 	calls := fake.Calls()
 	require.Equal(t, 77, calls[0].MaxTokens)
 	require.Contains(t, calls[0].Messages[0].Content, "Make it blue. Write in English.")
@@ -56,8 +54,7 @@ func TestNewerNameOfMaxTokens(t *testing.T) {
 	fake, client := endpoint(t)
 	fake.Misbehave(fake.NoMaxTokens)
 	for range 2 {
-		answer, err := client.Ask(t.Context(), enhance.Improve, "a fox")
-		require.NoError(t, err)
+		answer := must.Get(client.Ask(t.Context(), enhance.Improve, "a fox"))(t)
 		require.Equal(t, "better", answer)
 	}
 	require.Len(t, fake.Calls(), 3)
@@ -70,8 +67,7 @@ func body(text string) http.HandlerFunc {
 
 func completion(t *testing.T, words, reason string) http.HandlerFunc {
 	t.Helper()
-	text, err := json.Marshal(fakellm.Completion(words, reason))
-	require.NoError(t, err)
+	text := must.Get(json.Marshal(fakellm.Completion(words, reason)))(t)
 	return body(string(text))
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // hub is a client of a server that answers as told.
@@ -23,8 +24,7 @@ func hub(t *testing.T, answer http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	c, err := New(server.URL, Options{})
-	require.NoError(t, err)
+	c := must.Get(New(server.URL, Options{}))(t)
 	t.Cleanup(c.Close)
 	return c
 }
@@ -160,8 +160,7 @@ func TestJob(t *testing.T) {
 		assert.Equal(t, "/hub/jobs/a%2Fb", r.URL.EscapedPath(), "an id stays in its segment")
 		_, _ = io.WriteString(w, `{"id": "a/b", "status": "done", "position": null, "started_at": 10.5, "finished_at": 12}`)
 	})
-	j, err := c.Job(t.Context(), "t", "a/b")
-	require.NoError(t, err)
+	j := must.Get(c.Job(t.Context(), "t", "a/b"))(t)
 	require.True(t, j.Ended())
 	require.Equal(t, 1500*time.Millisecond, j.Took())
 	require.Nil(t, j.Position)
@@ -182,8 +181,7 @@ func TestResult(t *testing.T) {
 		c := hub(t, func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = io.WriteString(w, strings.Replace(record, "MESSAGE", message, 1))
 		})
-		result, err := c.Result(t.Context(), "t", "p")
-		require.NoError(t, err)
+		result := must.Get(c.Result(t.Context(), "t", "p"))(t)
 		require.Equal(t, []comfyui.FileRef{{Filename: "a.png", Subfolder: "s", Type: "output"}}, result.Files, "each file once")
 		require.Equal(t, want, result.Failure)
 	}
@@ -258,17 +256,14 @@ func TestFollow(t *testing.T) {
 		}
 		_, _, _ = conn.Read(r.Context())
 	})
-	s, err := c.Follow(t.Context(), "t", "a b&c")
-	require.NoError(t, err)
+	s := must.Get(c.Follow(t.Context(), "t", "a b&c"))(t)
 	defer s.Close()
-	first, err := s.Next(t.Context())
-	require.NoError(t, err)
+	first := must.Get(s.Next(t.Context()))(t)
 	require.Equal(t, "jpeg", string(first.Preview))
-	second, err := s.Next(t.Context())
-	require.NoError(t, err)
+	second := must.Get(s.Next(t.Context()))(t)
 	require.Equal(t, "executing", second.Type)
 	require.Equal(t, "p", second.PromptID)
-	_, err = s.Next(t.Context())
+	_, err := s.Next(t.Context())
 	require.ErrorIs(t, err, ErrUnavailable, "a frame without bounds ends the stream")
 }
 
@@ -284,8 +279,7 @@ func TestTimeout(t *testing.T) {
 	}))
 	defer server.Close()
 	defer close(release)
-	c, err := New(server.URL, Options{Timeout: 50 * time.Millisecond})
-	require.NoError(t, err)
+	c := must.Get(New(server.URL, Options{Timeout: 50 * time.Millisecond}))(t)
 	defer c.Close()
 	for _, name := range []string{"submit", "job", "cancel", "result", "stats", "classes", "explain", "link", "follow"} {
 		require.ErrorIs(t, calls[name](t.Context(), c), ErrUnavailable, name)
@@ -315,20 +309,17 @@ func TestLinkIsAPath(t *testing.T) {
 		_, _ = w.Write([]byte(`{"url":"` + link + `"}`))
 	}))
 	defer server.Close()
-	c, err := New(server.URL, Options{})
-	require.NoError(t, err)
+	c := must.Get(New(server.URL, Options{}))(t)
 	defer c.Close()
 	for _, link = range []string{"@evil.example/x", ".evil.example/x", "https://evil.example/x", "//evil.example/x", ""} {
 		_, err := c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
 		require.ErrorIs(t, err, errLink, link)
 	}
 	link = "/hub/files/a.png?exp=1"
-	got, err := c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
-	require.NoError(t, err)
+	got := must.Get(c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour))(t)
 	require.Equal(t, link, got)
 	link = "/comfyui/hub/files/a.png?exp=1" // the hub was asked below a path
-	got, err = c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour)
-	require.NoError(t, err)
+	got = must.Get(c.Link(t.Context(), "t", comfyui.FileRef{Filename: "a.png"}, time.Hour))(t)
 	require.Equal(t, "/hub/files/a.png?exp=1", got)
 }
 
@@ -340,10 +331,9 @@ func TestNoOtherServerHearsOfTheTenant(t *testing.T) {
 	defer other.Close()
 	server := httptest.NewServer(http.RedirectHandler(other.URL+"/view", http.StatusTemporaryRedirect))
 	defer server.Close()
-	c, err := New(server.URL, Options{})
-	require.NoError(t, err)
+	c := must.Get(New(server.URL, Options{}))(t)
 	defer c.Close()
-	_, _, err = c.View(t.Context(), "telegram:1", comfyui.FileRef{Filename: "a.png"})
+	_, _, err := c.View(t.Context(), "telegram:1", comfyui.FileRef{Filename: "a.png"})
 	require.ErrorIs(t, err, ErrNotFound)
 }
 

@@ -12,15 +12,14 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func guard(t *testing.T, c Config) *Guard {
 	t.Helper()
-	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir()}, state.Options{})
-	require.NoError(t, err)
+	store := must.Get(state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir()}, state.Options{}))(t)
 	t.Cleanup(func() { _ = store.Close() })
-	g, err := New(c, store)
-	require.NoError(t, err)
+	g := must.Get(New(c, store))(t)
 	return g
 }
 
@@ -36,8 +35,7 @@ func TestStanding(t *testing.T) {
 	})
 	check := func(user, chat string, want Standing) {
 		t.Helper()
-		got, err := g.Standing(t.Context(), from(user, chat))
-		require.NoError(t, err)
+		got := must.Get(g.Standing(t.Context(), from(user, chat)))(t)
 		require.Equal(t, want, got)
 	}
 	check("1", "1", Welcome)
@@ -52,8 +50,7 @@ func TestStanding(t *testing.T) {
 	check("1", "1", Welcome)
 	other := from("1", "1")
 	other.Platform = "webchat"
-	got, err := g.Standing(t.Context(), other)
-	require.NoError(t, err)
+	got := must.Get(g.Standing(t.Context(), other))(t)
 	require.Equal(t, Stranger, got, "the same id elsewhere is somebody else")
 }
 

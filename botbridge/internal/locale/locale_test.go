@@ -10,12 +10,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestEveryLanguageSaysEverything(t *testing.T) {
 	t.Parallel()
-	b, err := Load("")
-	require.NoError(t, err)
+	b := must.Get(Load(""))(t)
 	require.Equal(t, []string{"en", "ru"}, b.Languages())
 	value := regexp.MustCompile(`\{\w+\}`)
 	for _, language := range b.Languages() {
@@ -37,8 +38,7 @@ func TestMoreLanguages(t *testing.T) {
 	for _, name := range []string{"zh", "pt-BR", "pirate speak"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name+".yaml"), []byte("saved: x"), 0o600))
 	}
-	b, err := Load(dir)
-	require.NoError(t, err)
+	b := must.Get(Load(dir))(t)
 	for tag, want := range map[string]string{
 		"de": "de", "de-AT": "de", "DE_at": "de", "ru-RU": "ru", "en-GB": "en",
 		"": "en", "xx": "en", "uk": "en", "no such tag": "en",
@@ -55,8 +55,7 @@ func TestMoreLanguages(t *testing.T) {
 
 func TestPlurals(t *testing.T) {
 	t.Parallel()
-	b, err := Load("")
-	require.NoError(t, err)
+	b := must.Get(Load(""))(t)
 	for n, want := range map[int][2]string{
 		1: {"Sending to 1 chat.", "Рассылаю в 1 чат."}, 2: {"Sending to 2 chats.", "Рассылаю в 2 чата."}, 5: {"Sending to 5 chats.", "Рассылаю в 5 чатов."},
 		11: {"Sending to 11 chats.", "Рассылаю в 11 чатов."}, 21: {"Sending to 21 chats.", "Рассылаю в 21 чат."}, 0: {"Sending to 0 chats.", "Рассылаю в 0 чатов."},

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // fake is a platform that notes what it is told and when.
@@ -76,8 +77,7 @@ func TestOrderAndPaceOfAChat(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 5 {
 			wg.Go(func() {
-				_, err := b.Send(t.Context(), f, home, platform.Post{Text: fmt.Sprint(n)})
-				require.NoError(t, err)
+				must.Get(b.Send(t.Context(), f, home, platform.Post{Text: fmt.Sprint(n)}))(t)
 			})
 			synctest.Wait()
 		}
@@ -99,8 +99,7 @@ func TestAllChatsTogether(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 300 {
 			wg.Go(func() {
-				_, err := b.Send(t.Context(), f, platform.Chat{ID: fmt.Sprint(n)}, platform.Post{Text: "x"})
-				require.NoError(t, err)
+				must.Get(b.Send(t.Context(), f, platform.Chat{ID: fmt.Sprint(n)}, platform.Post{Text: "x"}))(t)
 			})
 		}
 		wg.Wait()
@@ -119,8 +118,7 @@ func TestAnswersDoNotWaitBehindMessages(t *testing.T) {
 		var wg sync.WaitGroup
 		for n := range 300 {
 			wg.Go(func() {
-				_, err := b.Send(t.Context(), f, platform.Chat{ID: fmt.Sprint(n)}, platform.Post{Text: "x"})
-				require.NoError(t, err)
+				must.Get(b.Send(t.Context(), f, platform.Chat{ID: fmt.Sprint(n)}, platform.Post{Text: "x"}))(t)
 			})
 		}
 		synctest.Wait()
@@ -139,8 +137,7 @@ func TestGroupsInEveryMinute(t *testing.T) {
 		b := New(Options{})
 		group := platform.Chat{ID: "-1", Group: true}
 		for range 60 {
-			_, err := b.Send(t.Context(), f, group, platform.Post{Text: "x"})
-			require.NoError(t, err)
+			must.Get(b.Send(t.Context(), f, group, platform.Post{Text: "x"}))(t)
 		}
 		for i := range f.at {
 			within := 0

@@ -23,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestShowable(t *testing.T) {
@@ -122,8 +123,7 @@ func TestIDs(t *testing.T) {
 
 func TestLastWords(t *testing.T) {
 	t.Parallel()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
 	say := func(rec Record) platform.Post {
 		o := Options{Texts: texts, Command: func(string) *workflow.Command { return nil }}
 		rec.Phase, rec.ID, rec.Language = Ended, "id", "en"
@@ -159,8 +159,7 @@ func TestInspect(t *testing.T) {
 		_, _ = w.Write(head[:min(size, len(head))])
 	}))
 	defer hub.Close()
-	client, err := hubapi.New(hub.URL, hubapi.Options{})
-	require.NoError(t, err)
+	client := must.Get(hubapi.New(hub.URL, hubapi.Options{}))(t)
 	defer client.Close()
 	for name, want := range map[string]Output{
 		"1000.png":     {Media: platform.Photo},
@@ -191,8 +190,7 @@ func (telegramLike) Limits() platform.Limits {
 
 func TestRefusedInWords(t *testing.T) {
 	t.Parallel()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
 	j := newJob(NewRunner(Options{Texts: texts}), Record{Language: "en"}, 0, nil, 0)
 	for want, refused := range map[string]hubapi.RefusedError{
 		"not this model now":                       {Status: 403, Message: "not this model", Details: "now"},
@@ -206,8 +204,7 @@ func TestRefusedInWords(t *testing.T) {
 
 func TestPlaceText(t *testing.T) {
 	t.Parallel()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
 	require.Equal(t, "⏳ First in the queue.", PlaceText(texts, "en", 0, 0))
 	require.Equal(t, "⏳ Number 2 in the queue, about 4 s.", PlaceText(texts, "en", 1, 4*time.Second))
 	require.Equal(t, "⏳ Вы 3-й в очереди, примерно 2 мин.", PlaceText(texts, "ru", 2, 2*time.Minute))
@@ -215,8 +212,7 @@ func TestPlaceText(t *testing.T) {
 
 func TestWhy(t *testing.T) {
 	t.Parallel()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
 	able := hubapi.Candidate{Name: "a", State: "busy", CanRun: true, Why: "it runs another job"}
 	unable := hubapi.Candidate{Name: "b", State: "idle", Lacks: []string{"node class X", "model y", "model z"}}
 	sick := hubapi.Candidate{Name: "c", State: "sick", Why: "it takes no jobs now"}
@@ -324,11 +320,9 @@ func TestPace(t *testing.T) {
 // What was learned is there for the next bridge.
 func TestPaceIsStored(t *testing.T) {
 	t.Parallel()
-	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
+	store := must.Get(state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	t.Cleanup(func() { _ = store.Close() })
-	c, err := workflow.NewCommand("generate", workflow.Spec{}, []byte(`{"1": {"class_type": "KSampler", "inputs": {}}}`))
-	require.NoError(t, err)
+	c := must.Get(workflow.NewCommand("generate", workflow.Spec{}, []byte(`{"1": {"class_type": "KSampler", "inputs": {}}}`)))(t)
 	o := Options{Store: store, Command: func(string) *workflow.Command { return c }}
 	NewRunner(o).paces.learn(t.Context(), "generate", pace{"1": 4, "no node": 4})
 	r := NewRunner(o)
@@ -339,10 +333,8 @@ func TestPaceIsStored(t *testing.T) {
 // People read what is done, not which node does it, and how long it still takes.
 func TestRunningText(t *testing.T) {
 	t.Parallel()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
-	c, err := workflow.NewCommand("generate", workflow.Spec{}, []byte(`{"1": {"class_type": "KSampler", "inputs": {}, "_meta": {"title": "My node"}}, "2": {"class_type": "SaveImage", "inputs": {}}}`))
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
+	c := must.Get(workflow.NewCommand("generate", workflow.Spec{}, []byte(`{"1": {"class_type": "KSampler", "inputs": {}, "_meta": {"title": "My node"}}, "2": {"class_type": "SaveImage", "inputs": {}}}`)))(t)
 	for language, want := range map[string]string{"en": "Painting 5/20 · about 30 s left", "ru": "Рисую 5/20 · ещё примерно 30 с"} {
 		j := newJob(NewRunner(Options{Texts: texts, Command: func(string) *workflow.Command { return c }}), Record{}, 0, nil, 2)
 		j.rec.Language = language

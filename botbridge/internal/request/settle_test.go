@@ -23,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // silent is a platform that gives no answer to its first calls.
@@ -123,11 +124,9 @@ func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outc
 	require.NoError(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 40, 40))))
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(picture.Bytes()) }))
 	defer hub.Close()
-	client, err := hubapi.New(hub.URL, hubapi.Options{})
-	require.NoError(t, err)
+	client := must.Get(hubapi.New(hub.URL, hubapi.Options{}))(t)
 	defer client.Close()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
 	var r *Runner
 	out := outbox.New(outbox.Options{Moved: func(name, from, to string) { _ = r.Moved(context.WithoutCancel(t.Context()), name, from, to) }})
 	defer out.Close()
@@ -144,12 +143,10 @@ func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outc
 	if change != nil {
 		change(&rec)
 	}
-	_, err = db.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
-	require.NoError(t, err)
+	must.Get(db.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err = r.Continue(ctx, rec.ID)
-	require.NoError(t, err)
+	must.Get(r.Continue(ctx, rec.ID))(t)
 	r.Wait()
 	select {
 	case fate := <-fates:
@@ -163,8 +160,7 @@ func settle(t *testing.T, db *state.Store, p *silent, change func(*Record)) Outc
 // ledStore opens a state of the test's own, of which this process is the leader.
 func ledStore(t *testing.T) *state.Store {
 	t.Helper()
-	store, err := state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
+	store := must.Get(state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	t.Cleanup(func() { _ = store.Close() })
 	_, leads, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
@@ -232,17 +228,14 @@ func TestChangedMeanwhile(t *testing.T) {
 					return
 				}
 				var rec Record
-				version, err := store.Requests.Load(t.Context(), IDOf(t.Name()), &rec)
-				require.NoError(t, err)
+				version := must.Get(store.Requests.Load(t.Context(), IDOf(t.Name()), &rec))(t)
 				rec.Copies = append(rec.Copies, "theirs")
-				_, err = store.Requests.Save(t.Context(), rec.ID, version, &rec)
-				require.NoError(t, err)
+				must.Get(store.Requests.Save(t.Context(), rec.ID, version, &rec))(t)
 			}
 			require.Equal(t, Done, settle(t, store, p, nil))
 			require.Len(t, p.sends, 1, "the picture is not sent twice")
 			var rec Record
-			_, err := store.Requests.Load(t.Context(), IDOf(t.Name()), &rec)
-			require.NoError(t, err)
+			must.Get(store.Requests.Load(t.Context(), IDOf(t.Name()), &rec))(t)
 			require.Equal(t, Over, rec.Phase)
 			require.Equal(t, "sent", rec.Outputs[0].Message)
 			require.Equal(t, []string{"theirs"}, rec.Copies)
@@ -275,19 +268,16 @@ func TestChargeIsEarned(t *testing.T) {
 			t.Parallel()
 			p := &silent{limits: platform.Limits{Photo: 1 << 20, File: 1 << 20, Text: 4096, Caption: 1024}, quiet: c.quiet, judge: c.judge}
 			id := "charge " + name
-			_, err := store.Payments.Pay(t.Context(), state.Charge{ID: id, Who: "silent:7", User: "7", Platform: "silent", Price: 3, Request: IDOf(id)}, "", Record{})
-			require.NoError(t, err)
+			must.Get(store.Payments.Pay(t.Context(), state.Charge{ID: id, Who: "silent:7", User: "7", Platform: "silent", Price: 3, Request: IDOf(id)}, "", Record{}))(t)
 			settle(t, store, p, func(r *Record) {
 				r.Charge, r.Paid = id, 3
 				if c.change != nil {
 					c.change(r)
 				}
 			})
-			got, err := store.Payments.Charge(t.Context(), id)
-			require.NoError(t, err)
+			got := must.Get(store.Payments.Charge(t.Context(), id))(t)
 			require.Equal(t, c.want, got.State)
-			due, err := store.Payments.Refunds(t.Context(), time.Now())
-			require.NoError(t, err)
+			due := must.Get(store.Payments.Refunds(t.Context(), time.Now()))(t)
 			found := false
 			for _, d := range due {
 				found = found || d.ID == id
@@ -339,8 +329,7 @@ func TestGroupMovesMeanwhile(t *testing.T) {
 				require.Equal(t, "-1009", p.reached[i])
 				require.Empty(t, post.ReplyTo)
 			}
-			rec, err := (&Runner{o: Options{Store: store}}).Load(t.Context(), IDOf(t.Name()))
-			require.NoError(t, err)
+			rec := must.Get((&Runner{o: Options{Store: store}}).Load(t.Context(), IDOf(t.Name())))(t)
 			require.Equal(t, platform.Chat{ID: "-1009", Group: true}, rec.Chat, "after a restart, too")
 			if c.fate == Done && len(p.sends) == 1 {
 				var id string

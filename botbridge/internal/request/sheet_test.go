@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func plain(t *testing.T, w, h int, c color.Color) []byte {
@@ -41,8 +42,7 @@ func TestSheet(t *testing.T) {
 			}
 			require.NoError(t, s.add(i, plain(t, w, 500, colours[i])))
 		}
-		body, err := s.read()
-		require.NoError(t, err)
+		body := must.Get(s.read())(t)
 		picture, format, err := image.Decode(body)
 		require.NoError(t, err)
 		require.Equal(t, "jpeg", format)
@@ -90,8 +90,7 @@ func TestWhatMakesNoSheet(t *testing.T) {
 func TestGrid(t *testing.T) {
 	t.Parallel()
 	store := ledStore(t)
-	command, err := workflow.NewCommand("g", workflow.Spec{Several: "grid"}, []byte(`{"1": {"class_type": "KSampler", "inputs": {"seed": 1}}}`))
-	require.NoError(t, err)
+	command := must.Get(workflow.NewCommand("g", workflow.Spec{Several: "grid"}, []byte(`{"1": {"class_type": "KSampler", "inputs": {"seed": 1}}}`)))(t)
 	limits := platform.Limits{Photo: 1 << 20, File: 1 << 20, Album: 10, Caption: 1000}
 	outputs := func(n int) func(*Record) {
 		return func(r *Record) {
@@ -220,15 +219,12 @@ func TestTexts(t *testing.T) {
 			require.Equal(t, test.edited, edited)
 			require.Equal(t, test.dropped, p.dropped)
 			if name == "too long" {
-				body, err := p.sends[0].Files[0].Open(t.Context())
-				require.NoError(t, err)
-				all, err := io.ReadAll(body)
-				require.NoError(t, err)
+				body := must.Get(p.sends[0].Files[0].Open(t.Context()))(t)
+				all := must.Get(io.ReadAll(body))(t)
 				require.Equal(t, long, string(all))
 			}
 			var rec Record
-			_, err := store.Requests.Load(t.Context(), IDOf(t.Name()), &rec)
-			require.NoError(t, err)
+			must.Get(store.Requests.Load(t.Context(), IDOf(t.Name()), &rec))(t)
 			for _, text := range rec.Texts {
 				require.True(t, text.Told)
 				require.Empty(t, text.Text, "what has been said is not kept")

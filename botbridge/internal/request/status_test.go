@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // deadly is a platform on which the bridge is killed once it has taken a message.
@@ -50,15 +51,12 @@ func TestStatusOfUnknownFate(t *testing.T) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	defer hub.Close()
-	client, err := hubapi.New(hub.URL, hubapi.Options{})
-	require.NoError(t, err)
+	client := must.Get(hubapi.New(hub.URL, hubapi.Options{}))(t)
 	defer client.Close()
-	texts, err := locale.Load("")
-	require.NoError(t, err)
-	store, err := state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{})
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	defer store.Close()
-	_, _, err = store.Lead(t.Context(), "one")
+	_, _, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
 
 	// drive continues a request until it has been told, or the bridge is killed.
@@ -75,8 +73,7 @@ func TestStatusOfUnknownFate(t *testing.T) {
 			Store: store, Hub: client, Outbox: out, Texts: texts,
 			Platform: func(string) platform.Platform { return p }, Command: func(string) *workflow.Command { return nil },
 		})
-		told, err := r.Continue(ctx, id)
-		require.NoError(t, err)
+		told := must.Get(r.Continue(ctx, id))(t)
 		<-told
 		cancel()
 		r.Wait()
@@ -85,8 +82,7 @@ func TestStatusOfUnknownFate(t *testing.T) {
 		rec := NewRecord(IDOf(name))
 		rec.Platform, rec.Chat.ID, rec.User.ID, rec.Language = "silent", "7", "7", "en"
 		rec.Phase, rec.Graph = Ready, []byte("{}")
-		_, err := store.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
-		require.NoError(t, err)
+		must.Get(store.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()}))(t)
 		return rec.ID
 	}
 
@@ -161,8 +157,7 @@ func TestResultsAreJudged(t *testing.T) {
 			c.limits.Photo, c.limits.Text, c.limits.Caption = 1<<20, 4096, 1024
 			p := &silent{limits: c.limits}
 			p.judge = func(ctx context.Context, r Result) (Verdict, string, error) {
-				data, err := r.Read(ctx)
-				require.NoError(t, err)
+				data := must.Get(r.Read(ctx))(t)
 				require.NotEmpty(t, data)
 				verdict, known := c.verdicts[r.Name]
 				require.True(t, known, "nobody asked for this one")
@@ -185,8 +180,7 @@ func TestResultsAreJudged(t *testing.T) {
 				if c.verdicts[[]string{"a.png", "b.png"}[i]] == Withheld {
 					want := &KeptError{N: 1, Reason: "because"}
 					require.Equal(t, want, r.SendOne(t.Context(), IDOf(t.Name()), i))
-					rec, err := r.Load(t.Context(), IDOf(t.Name()))
-					require.NoError(t, err)
+					rec := must.Get(r.Load(t.Context(), IDOf(t.Name())))(t)
 					require.Equal(t, want, r.SendTo(t.Context(), rec, []int{i}, platform.Chat{ID: "7"}, platform.Post{}))
 				}
 			}
@@ -214,8 +208,7 @@ func TestJudgeIsAskedAgain(t *testing.T) {
 func TestShownInAnotherChat(t *testing.T) {
 	t.Parallel()
 	store := ledStore(t)
-	texts, err := locale.Load("")
-	require.NoError(t, err)
+	texts := must.Get(locale.Load(""))(t)
 	out := outbox.New(outbox.Options{})
 	defer out.Close()
 	p := &silent{limits: platform.Limits{File: 1 << 20, Photo: 1 << 20, Album: 10, Text: 4096, Caption: 1024}}
@@ -226,15 +219,13 @@ func TestShownInAnotherChat(t *testing.T) {
 	for _, message := range []string{"10", "11", "12"} {
 		rec.Outputs = append(rec.Outputs, Output{Ref: comfyui.FileRef{Filename: "a.png", Type: "output"}, Media: platform.Document, State: Arrived, Message: message})
 	}
-	_, err = store.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()})
-	require.NoError(t, err)
+	must.Get(store.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()}))(t)
 	require.NoError(t, r.SendTo(context.WithoutCancel(t.Context()), rec, []int{0, 1, 2}, platform.Chat{ID: "7"}, platform.Post{}))
 	require.Len(t, p.sends, 3)
 	for i, post := range p.sends {
 		require.Equal(t, &platform.Original{Chat: "-9", Message: []string{"10", "11", "12"}[i]}, post.Copy)
 	}
-	kept, err := r.Load(t.Context(), rec.ID)
-	require.NoError(t, err)
+	kept := must.Get(r.Load(t.Context(), rec.ID))(t)
 	require.Empty(t, kept.Copies)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestStars(t *testing.T) {
@@ -21,13 +22,11 @@ func TestStars(t *testing.T) {
 		n := 0
 		toggle := func(who, request string, picture int, words string) bool {
 			n++
-			starred, err := s.People.Toggle(t.Context(), who, fmt.Sprint("press", n), state.Star{Request: request, Picture: picture, Command: "generate", Words: words, Message: "m"})
-			require.NoError(t, err)
+			starred := must.Get(s.People.Toggle(t.Context(), who, fmt.Sprint("press", n), state.Star{Request: request, Picture: picture, Command: "generate", Words: words, Message: "m"}))(t)
 			return starred
 		}
 		of := func(who, search string) (ids []string) {
-			list, err := s.People.Stars(t.Context(), who, search)
-			require.NoError(t, err)
+			list := must.Get(s.People.Stars(t.Context(), who, search))(t)
 			for _, star := range list {
 				ids = append(ids, star.ID())
 			}
@@ -45,14 +44,12 @@ func TestStars(t *testing.T) {
 
 		// Once more: no longer; the same event again changes nothing.
 		require.False(t, toggle("telegram:5", "r2", 0, ""))
-		again, err := s.People.Toggle(t.Context(), "telegram:5", fmt.Sprint("press", n), state.Star{Request: "r2"})
-		require.NoError(t, err)
+		again := must.Get(s.People.Toggle(t.Context(), "telegram:5", fmt.Sprint("press", n), state.Star{Request: "r2"}))(t)
 		require.False(t, again)
 		require.Len(t, of("telegram:5", ""), 2)
 
 		// What is forgotten is nobody's favourite.
-		ok, err := s.Requests.Forget(t.Context(), "r1")
-		require.NoError(t, err)
+		ok := must.Get(s.Requests.Forget(t.Context(), "r1"))(t)
 		require.True(t, ok)
 		require.Empty(t, of("telegram:5", ""))
 		require.Empty(t, of("telegram:6", ""))
@@ -70,39 +67,31 @@ func TestStarKeepsItsRequest(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{Keep: time.Hour})
-		_, err := s.Requests.Create(t.Context(), "r", doc{"a"}, state.Ask{Who: "telegram:5"})
-		require.NoError(t, err)
-		ok, err := s.Requests.Forget(t.Context(), "r")
-		require.NoError(t, err)
+		must.Get(s.Requests.Create(t.Context(), "r", doc{"a"}, state.Ask{Who: "telegram:5"}))(t)
+		ok := must.Get(s.Requests.Forget(t.Context(), "r"))(t)
 		require.False(t, ok, "it is not over")
 		left := func() time.Duration {
-			d, err := db.Client().PTTL(t.Context(), db.Key("request", "r")).Result()
-			require.NoError(t, err)
+			d := must.Get(db.Client().PTTL(t.Context(), db.Key("request", "r")).Result())(t)
 			return d
 		}
-		_, err = s.Requests.Finish(t.Context(), "r", 1, doc{"a"}, state.End{Who: "telegram:5"})
-		require.NoError(t, err)
+		must.Get(s.Requests.Finish(t.Context(), "r", 1, doc{"a"}, state.End{Who: "telegram:5"}))(t)
 		require.LessOrEqual(t, left(), time.Hour)
 		for i, longer := range []bool{true, false} {
-			starred, err := s.People.Toggle(t.Context(), "telegram:5", fmt.Sprint(i), state.Star{Request: "r"})
-			require.NoError(t, err)
+			starred := must.Get(s.People.Toggle(t.Context(), "telegram:5", fmt.Sprint(i), state.Star{Request: "r"}))(t)
 			require.Equal(t, longer, starred)
 			require.Equal(t, longer, left() > time.Hour)
 		}
 		// What one no longer likes may be a favourite of another.
 		for i, who := range []string{"telegram:5", "telegram:6", "telegram:6"} {
-			_, err := s.People.Toggle(t.Context(), who, fmt.Sprint("other", i), state.Star{Request: "r"})
-			require.NoError(t, err)
+			must.Get(s.People.Toggle(t.Context(), who, fmt.Sprint("other", i), state.Star{Request: "r"}))(t)
 		}
 		require.Greater(t, left(), time.Hour)
-		ok, err = s.Requests.Forget(t.Context(), "r")
-		require.NoError(t, err)
+		ok = must.Get(s.Requests.Forget(t.Context(), "r"))(t)
 		require.True(t, ok)
 		var d doc
-		_, err = s.Requests.Load(t.Context(), "r", &d)
+		_, err := s.Requests.Load(t.Context(), "r", &d)
 		require.ErrorIs(t, err, state.ErrNotFound)
-		ok, err = s.Requests.Forget(t.Context(), "r")
-		require.NoError(t, err)
+		ok = must.Get(s.Requests.Forget(t.Context(), "r"))(t)
 		require.True(t, ok, "again changes nothing")
 	})
 }
@@ -112,14 +101,10 @@ func TestStarBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{Keep: time.Hour})
-		_, err := s.Requests.Create(t.Context(), "r", doc{"a"}, state.Ask{Who: "telegram:5"})
-		require.NoError(t, err)
-		_, err = s.People.Toggle(t.Context(), "telegram:5", "press", state.Star{Request: "r"})
-		require.NoError(t, err)
-		_, err = s.Requests.Finish(t.Context(), "r", 1, doc{"a"}, state.End{Who: "telegram:5"})
-		require.NoError(t, err)
-		left, err := db.Client().PTTL(t.Context(), db.Key("request", "r")).Result()
-		require.NoError(t, err)
+		must.Get(s.Requests.Create(t.Context(), "r", doc{"a"}, state.Ask{Who: "telegram:5"}))(t)
+		must.Get(s.People.Toggle(t.Context(), "telegram:5", "press", state.Star{Request: "r"}))(t)
+		must.Get(s.Requests.Finish(t.Context(), "r", 1, doc{"a"}, state.End{Who: "telegram:5"}))(t)
+		left := must.Get(db.Client().PTTL(t.Context(), db.Key("request", "r")).Result())(t)
 		require.Greater(t, left, time.Hour)
 	})
 }
@@ -132,13 +117,11 @@ func TestCapOfAGroup(t *testing.T) {
 		s := leading(t, db, state.Options{})
 		ask := func(id string, a state.Ask) state.Verdict {
 			a.Who = "telegram:5"
-			v, err := s.Requests.Create(t.Context(), id, doc{}, a)
-			require.NoError(t, err)
+			v := must.Get(s.Requests.Create(t.Context(), id, doc{}, a))(t)
 			return v
 		}
 		spent := func() map[string]int64 {
-			list, err := s.Usage.SpentIn(t.Context(), "telegram:5")
-			require.NoError(t, err)
+			list := must.Get(s.Usage.SpentIn(t.Context(), "telegram:5"))(t)
 			return list
 		}
 		here := state.Ask{Price: 2, Quota: 100, Group: "g", Cap: 5}
@@ -154,20 +137,17 @@ func TestCapOfAGroup(t *testing.T) {
 
 		end := state.End{Who: "telegram:5", Group: "g", Refund: 2, Asked: time.Now(), Command: "x", Outcome: "failed"}
 		for range 2 { // the answer was lost, and its writer comes again
-			_, err := s.Requests.Finish(t.Context(), "b", 1, doc{"over"}, end)
-			require.NoError(t, err)
+			must.Get(s.Requests.Finish(t.Context(), "b", 1, doc{"over"}, end))(t)
 		}
 		require.Equal(t, map[string]int64{"g": 4, "h": 2}, spent(), "what failed is given back, once")
 		end.Asked = time.Now().Add(-24 * time.Hour)
-		_, err := s.Requests.Finish(t.Context(), "c", 1, doc{"over"}, end)
-		require.NoError(t, err)
+		must.Get(s.Requests.Finish(t.Context(), "c", 1, doc{"over"}, end))(t)
 		require.Equal(t, map[string]int64{"g": 4, "h": 2}, spent(), "yesterday's is no gift today")
 
 		// In seconds it is known at the end only.
 		seconds := state.Ask{Metered: true, Group: "s", Cap: 10}
 		require.Equal(t, state.Taken, ask("m", seconds))
-		_, err = s.Requests.Finish(t.Context(), "m", 1, doc{"over"}, state.End{Who: "telegram:5", Group: "s", Price: 12, Asked: time.Now(), Command: "x", Outcome: "done"})
-		require.NoError(t, err)
+		must.Get(s.Requests.Finish(t.Context(), "m", 1, doc{"over"}, state.End{Who: "telegram:5", Group: "s", Price: 12, Asked: time.Now(), Command: "x", Outcome: "done"}))(t)
 		require.Equal(t, state.OverCap, ask("n", seconds))
 		require.EqualValues(t, 12, spent()["s"])
 		for _, key := range db.Client().Keys(t.Context(), db.Key("spent_in", "*")).Val() {
@@ -184,8 +164,7 @@ func TestPay(t *testing.T) {
 		ctx := t.Context()
 		require.NoError(t, s.People.Hold(ctx, "telegram:5", "order", doc{"order"}))
 		pay := func(id, request string, record any) state.Paying {
-			got, err := s.Payments.Pay(ctx, state.Charge{ID: id, Who: "telegram:5", Request: request, Price: 7}, "order", record)
-			require.NoError(t, err)
+			got := must.Get(s.Payments.Pay(ctx, state.Charge{ID: id, Who: "telegram:5", Request: request, Price: 7}, "order", record))(t)
 			return got
 		}
 		require.Equal(t, state.PaysRequest, pay("a", "r1", doc{"x"}))
@@ -193,29 +172,24 @@ func TestPay(t *testing.T) {
 		require.Equal(t, state.PaysNothing, pay("b", "r1", doc{"x"}), "it is paid for")
 		require.Equal(t, state.PaysNothing, pay("c", "", nil))
 		require.ErrorIs(t, s.People.Held(ctx, "order", &doc{}), state.ErrNotFound)
-		live, err := s.Requests.ActiveOf(ctx, "telegram:5")
-		require.NoError(t, err)
+		live := must.Get(s.Requests.ActiveOf(ctx, "telegram:5"))(t)
 		require.Equal(t, []string{"r1"}, live)
 		var d doc
-		version, err := s.Requests.Load(ctx, "r1", &d)
-		require.NoError(t, err)
+		version := must.Get(s.Requests.Load(ctx, "r1", &d))(t)
 		require.EqualValues(t, 1, version)
 		require.Equal(t, "x", d.Text)
-		spent, err := s.Usage.Spent(ctx, "telegram:5")
-		require.NoError(t, err)
+		spent := must.Get(s.Usage.Spent(ctx, "telegram:5"))(t)
 		require.Zero(t, spent, "what is paid for takes nothing of the share")
 
 		due := func(in time.Duration) (ids []string) {
-			list, err := s.Payments.Refunds(ctx, time.Now().Add(in))
-			require.NoError(t, err)
+			list := must.Get(s.Payments.Refunds(ctx, time.Now().Add(in)))(t)
 			for _, c := range list {
 				ids = append(ids, c.ID)
 			}
 			return ids
 		}
 		settle := func(id string, to state.ChargeState, after time.Duration) state.ChargeState {
-			got, err := s.Payments.Settle(ctx, state.Charge{ID: id, Price: 7}, to, after)
-			require.NoError(t, err)
+			got := must.Get(s.Payments.Settle(ctx, state.Charge{ID: id, Price: 7}, to, after))(t)
 			return got
 		}
 		require.ElementsMatch(t, []string{"b", "c"}, due(time.Second))
@@ -228,19 +202,16 @@ func TestPay(t *testing.T) {
 		require.Equal(t, state.Refunded, settle("c", state.Refund, 0))
 		require.Equal(t, state.Settled, settle("a", state.Settled, 0))
 		require.Equal(t, []string{"b"}, due(2*time.Hour))
-		_, err = s.Payments.Settle(ctx, state.Charge{ID: "nobody's"}, state.Refund, 0)
+		_, err := s.Payments.Settle(ctx, state.Charge{ID: "nobody's"}, state.Refund, 0)
 		require.ErrorIs(t, err, state.ErrNotFound)
-		days, err := s.Usage.Days(ctx, 1)
-		require.NoError(t, err)
+		days := must.Get(s.Usage.Days(ctx, 1))(t)
 		require.EqualValues(t, 21, days[0].Paid)
 		require.EqualValues(t, 7, days[0].Refunded)
 		for _, key := range []string{db.Key("charge", "a"), db.Key("charges", "telegram:5")} {
-			ttl, err := db.Client().PTTL(ctx, key).Result()
-			require.NoError(t, err)
+			ttl := must.Get(db.Client().PTTL(ctx, key).Result())(t)
 			require.Greater(t, ttl, 90*24*time.Hour)
 		}
-		list, err := s.Payments.Of(ctx, "telegram:5", 2)
-		require.NoError(t, err)
+		list := must.Get(s.Payments.Of(ctx, "telegram:5", 2))(t)
 		require.Len(t, list, 2)
 	})
 }
@@ -270,12 +241,10 @@ func TestHeldIsBounded(t *testing.T) {
 		require.Equal(t, "changed", d.Text)
 		require.NoError(t, s.People.Release(t.Context(), "telegram:5", "id29"))
 		require.ErrorIs(t, s.People.Held(t.Context(), "id29", &d), state.ErrNotFound)
-		held, err := s.People.HeldOf(t.Context(), "telegram:5")
-		require.NoError(t, err)
+		held := must.Get(s.People.HeldOf(t.Context(), "telegram:5"))(t)
 		require.Len(t, held, 19)
 		require.NoError(t, s.People.Held(t.Context(), "other", &d))
-		ttl, err := db.Client().PTTL(t.Context(), db.Key("v", "held", "other")).Result()
-		require.NoError(t, err)
+		ttl := must.Get(db.Client().PTTL(t.Context(), db.Key("v", "held", "other")).Result())(t)
 		require.Positive(t, ttl)
 	})
 }
@@ -289,8 +258,7 @@ func TestCount(t *testing.T) {
 			who, thing string
 			want       bool
 		}{{"5", "a", true}, {"5", "a", true}, {"5", "b", true}, {"5", "c", false}, {"5", "a", true}, {"6", "c", true}} {
-			ok, err := s.Usage.Count(t.Context(), "enhance", c.who, c.thing, 2)
-			require.NoError(t, err)
+			ok := must.Get(s.Usage.Count(t.Context(), "enhance", c.who, c.thing, 2))(t)
 			require.Equal(t, c.want, ok, "%+v", c)
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 type doc struct{ Text string }
@@ -29,13 +30,11 @@ func TestEventIsHandledOnce(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{PerChat: 2})
 		for n, want := range []bool{true, false} {
-			fresh, err := s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"})
-			require.NoError(t, err)
+			fresh := must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t)
 			require.Equal(t, want, fresh, "time %d", n)
 		}
-		_, err := s.Inbox.Admit(t.Context(), "telegram/2", "telegram|7", doc{"b"})
-		require.NoError(t, err)
-		_, err = s.Inbox.Admit(t.Context(), "telegram/3", "telegram|7", doc{"c"})
+		must.Get(s.Inbox.Admit(t.Context(), "telegram/2", "telegram|7", doc{"b"}))(t)
+		_, err := s.Inbox.Admit(t.Context(), "telegram/3", "telegram|7", doc{"c"})
 		require.ErrorIs(t, err, state.ErrFull, "one chat may not fill the inbox")
 		_, err = s.Inbox.Admit(t.Context(), "telegram/4", "telegram|8", doc{"d"})
 		require.NoError(t, err, "another chat has room of its own")
@@ -55,8 +54,7 @@ func TestEventIsHandledOnce(t *testing.T) {
 		require.NoError(t, s.Inbox.Handled(t.Context(), "telegram/1"), "handling again changes nothing")
 		_, err = s.Inbox.Admit(t.Context(), "telegram/3", "telegram|7", doc{"c"})
 		require.NoError(t, err, "there is room again")
-		fresh, err := s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"})
-		require.NoError(t, err)
+		fresh := must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t)
 		require.False(t, fresh, "what was handled is remembered")
 	})
 }
@@ -65,9 +63,8 @@ func TestManyChatsTogether(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{Inbox: 1})
-		_, err := s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"})
-		require.NoError(t, err)
-		_, err = s.Inbox.Admit(t.Context(), "telegram/2", "telegram|8", doc{"b"})
+		must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t)
+		_, err := s.Inbox.Admit(t.Context(), "telegram/2", "telegram|8", doc{"b"})
 		require.ErrorIs(t, err, state.ErrCrowded, "that is nobody's own fault")
 	})
 }
@@ -76,23 +73,18 @@ func TestChatsAreMetAndLeft(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
-		_, err := s.Inbox.Admit(t.Context(), "telegram/1", "telegram|private|7", doc{"a"})
-		require.NoError(t, err)
-		chats, err := s.Chats.All(t.Context())
-		require.NoError(t, err)
+		must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|private|7", doc{"a"}))(t)
+		chats := must.Get(s.Chats.All(t.Context()))(t)
 		require.Empty(t, chats, "who writes is not let in yet")
 		for _, chat := range []string{"telegram|private|7", "telegram|group|-8"} {
 			require.NoError(t, s.Chats.Meet(t.Context(), chat, "7"))
 		}
 		require.NoError(t, s.Chats.Leave(t.Context(), "telegram|private|7"))
-		chats, err = s.Chats.All(t.Context())
-		require.NoError(t, err)
+		chats = must.Get(s.Chats.All(t.Context()))(t)
 		require.Equal(t, []string{"telegram|group|-8"}, chats)
-		user, err := s.Chats.Met(t.Context(), "telegram|group|-8")
-		require.NoError(t, err)
+		user := must.Get(s.Chats.Met(t.Context(), "telegram|group|-8"))(t)
 		require.Equal(t, "7", user)
-		user, err = s.Chats.Met(t.Context(), "telegram|private|7")
-		require.NoError(t, err)
+		user = must.Get(s.Chats.Met(t.Context(), "telegram|private|7"))(t)
 		require.Empty(t, user)
 	})
 }
@@ -106,8 +98,7 @@ func TestDeposedProcessChangesNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, leads, "one at a time")
 
-		verdict, err := one.Requests.Create(t.Context(), "r1", doc{"a"}, state.Ask{Who: "telegram:5"})
-		require.NoError(t, err)
+		verdict := must.Get(one.Requests.Create(t.Context(), "r1", doc{"a"}, state.Ask{Who: "telegram:5"}))(t)
 		require.Equal(t, state.Taken, verdict)
 		require.NoError(t, db.Client().PExpireAt(t.Context(), db.Key("leader"), time.Now()).Err()) // as after a minute
 		require.Eventually(t, func() bool {
@@ -120,11 +111,9 @@ func TestDeposedProcessChangesNothing(t *testing.T) {
 		_, err = one.Requests.Create(t.Context(), "r2", doc{}, state.Ask{Who: "telegram:5"})
 		require.ErrorIs(t, err, state.ErrDeposed)
 		var d doc
-		version, err := two.Requests.Load(t.Context(), "r1", &d)
-		require.NoError(t, err)
+		version := must.Get(two.Requests.Load(t.Context(), "r1", &d))(t)
 		require.Equal(t, "a", d.Text)
-		saved, err := two.Requests.Save(t.Context(), "r1", version, doc{"b"})
-		require.NoError(t, err)
+		saved := must.Get(two.Requests.Save(t.Context(), "r1", version, doc{"b"}))(t)
 		again, err := two.Requests.Save(t.Context(), "r1", version, doc{"b"})
 		require.NoError(t, err, "the answer was lost, and its writer comes again")
 		require.Equal(t, saved, again)
@@ -143,39 +132,30 @@ func TestSharesAndBounds(t *testing.T) {
 		s := leading(t, db, state.Options{})
 		ask := state.Ask{Who: "telegram:5", Price: 2, Quota: 5, Waiting: 2}
 		for n, want := range []state.Verdict{state.Taken, state.Taken, state.Busy} {
-			got, err := s.Requests.Create(t.Context(), string(rune('a'+n)), doc{}, ask)
-			require.NoError(t, err)
+			got := must.Get(s.Requests.Create(t.Context(), string(rune('a'+n)), doc{}, ask))(t)
 			require.Equal(t, want, got, "request %d", n)
 		}
-		got, err := s.Requests.Create(t.Context(), "a", doc{}, ask)
-		require.NoError(t, err)
+		got := must.Get(s.Requests.Create(t.Context(), "a", doc{}, ask))(t)
 		require.Equal(t, state.Exists, got, "a repeated message is no second request")
 
 		end := state.End{Who: ask.Who, Asked: time.Now(), Command: "generate", Took: 3000, Outcome: "done", Done: true}
-		_, err = s.Requests.Finish(t.Context(), "a", 1, doc{}, end)
-		require.NoError(t, err)
-		got, err = s.Requests.Create(t.Context(), "d", doc{}, ask)
-		require.NoError(t, err)
+		must.Get(s.Requests.Finish(t.Context(), "a", 1, doc{}, end))(t)
+		got = must.Get(s.Requests.Create(t.Context(), "d", doc{}, ask))(t)
 		require.Equal(t, state.OverQuota, got)
 		end.Refund, end.Took, end.Outcome, end.Done = 2, 5000, "failed", false
-		version, err := s.Requests.Finish(t.Context(), "b", 1, doc{}, end)
-		require.NoError(t, err)
+		version := must.Get(s.Requests.Finish(t.Context(), "b", 1, doc{}, end))(t)
 		again, err := s.Requests.Finish(t.Context(), "b", 1, doc{}, end)
 		require.NoError(t, err, "the answer was lost, and its writer comes again")
 		require.Equal(t, version, again)
-		_, err = s.Requests.Finish(t.Context(), "b", version, doc{}, end)
-		require.NoError(t, err)
-		spent, err := s.Usage.Spent(t.Context(), ask.Who)
-		require.NoError(t, err)
+		must.Get(s.Requests.Finish(t.Context(), "b", version, doc{}, end))(t)
+		spent := must.Get(s.Usage.Spent(t.Context(), ask.Who))(t)
 		require.EqualValues(t, 2, spent, "what failed is given back, once")
 		mean, ok := s.Usage.Mean(t.Context(), "generate")
 		require.True(t, ok)
 		require.Equal(t, 4*time.Second, mean)
-		active, err := s.Requests.Active(t.Context())
-		require.NoError(t, err)
+		active := must.Get(s.Requests.Active(t.Context()))(t)
 		require.Empty(t, active)
-		days, err := s.Usage.Days(t.Context(), 2)
-		require.NoError(t, err)
+		days := must.Get(s.Usage.Days(t.Context(), 2))(t)
 		require.Zero(t, days[0].Requests(), "yesterday")
 		require.Equal(t, map[string]int64{"done": 1, "failed": 1}, days[1].Outcomes)
 		require.Equal(t, map[string]int64{"generate": 2}, days[1].Commands)
@@ -191,16 +171,12 @@ func TestOwnerOfOldRequests(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
-		_, err := s.Requests.Create(t.Context(), "a", doc{}, state.Ask{Who: "telegram:5"})
-		require.NoError(t, err)
+		must.Get(s.Requests.Create(t.Context(), "a", doc{}, state.Ask{Who: "telegram:5"}))(t)
 		require.NoError(t, db.Client().Del(t.Context(), db.Key("mine", "telegram:5")).Err())
-		_, err = s.Requests.Finish(t.Context(), "a", 1, doc{}, state.End{Who: "telegram:5", Asked: time.Now()})
-		require.NoError(t, err)
-		own, err := s.Requests.Own(t.Context(), "telegram:5")
-		require.NoError(t, err)
+		must.Get(s.Requests.Finish(t.Context(), "a", 1, doc{}, state.End{Who: "telegram:5", Asked: time.Now()}))(t)
+		own := must.Get(s.Requests.Own(t.Context(), "telegram:5"))(t)
 		require.Equal(t, []string{"a"}, own)
-		ttl, err := db.Client().PTTL(t.Context(), db.Key("mine", "telegram:5")).Result()
-		require.NoError(t, err)
+		ttl := must.Get(db.Client().PTTL(t.Context(), db.Key("mine", "telegram:5")).Result())(t)
 		require.Positive(t, ttl)
 	})
 }
@@ -214,8 +190,7 @@ func TestValues(t *testing.T) {
 		require.NoError(t, s.Put(t.Context(), "settings", "5", doc{"x"}, 0))
 		require.NoError(t, s.Get(t.Context(), "settings", "5", &d))
 		require.Equal(t, "x", d.Text)
-		names, err := s.Names(t.Context(), "settings")
-		require.NoError(t, err)
+		names := must.Get(s.Names(t.Context(), "settings"))(t)
 		require.Equal(t, []string{"5"}, names)
 		require.NoError(t, s.Put(t.Context(), "settings", "5", nil, 0))
 		require.ErrorIs(t, s.Get(t.Context(), "settings", "5", &d), state.ErrNotFound)
@@ -244,19 +219,16 @@ func TestBroadcastGoesOn(t *testing.T) {
 
 		// Another process takes over: c3 may have been told, c4 surely not.
 		next := leading(t, db, state.Options{})
-		ids, err := next.Broadcasts.Unfinished(t.Context())
-		require.NoError(t, err)
+		ids := must.Get(next.Broadcasts.Unfinished(t.Context()))(t)
 		require.Equal(t, []string{"b"}, ids)
 		var said doc
 		require.NoError(t, next.Broadcasts.Message(t.Context(), "b", &said))
 		require.Equal(t, doc{"news"}, said)
-		left, err := next.Broadcasts.Left(t.Context(), "b", 10)
-		require.NoError(t, err)
+		left := must.Get(next.Broadcasts.Left(t.Context(), "b", 10))(t)
 		require.Equal(t, []string{"c4"}, left)
 		require.NoError(t, next.Broadcasts.Mark(t.Context(), "b", "c4", state.Sending))
 		require.NoError(t, next.Broadcasts.Mark(t.Context(), "b", "c4", state.Unsent))
-		left, err = next.Broadcasts.Left(t.Context(), "b", 10)
-		require.NoError(t, err)
+		left = must.Get(next.Broadcasts.Left(t.Context(), "b", 10))(t)
 		require.Equal(t, []string{"c4"}, left, "it was surely not sent")
 		require.NoError(t, next.Broadcasts.Mark(t.Context(), "b", "c4", state.Reached))
 
@@ -278,21 +250,18 @@ func TestMeteredShare(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		create := func(id string) state.Verdict {
-			v, err := s.Requests.Create(t.Context(), id, doc{}, state.Ask{Who: "w", Metered: true, Quota: 10})
-			require.NoError(t, err)
+			v := must.Get(s.Requests.Create(t.Context(), id, doc{}, state.Ask{Who: "w", Metered: true, Quota: 10}))(t)
 			return v
 		}
 		end := func(id string, seconds int64) {
-			_, err := s.Requests.Finish(t.Context(), id, 1, doc{}, state.End{Who: "w", Asked: time.Now(), Price: seconds})
-			require.NoError(t, err)
+			must.Get(s.Requests.Finish(t.Context(), id, 1, doc{}, state.End{Who: "w", Asked: time.Now(), Price: seconds}))(t)
 		}
 		require.Equal(t, state.Taken, create("a"))
 		end("a", 9)
 		require.Equal(t, state.Taken, create("b"), "a second is left")
 		end("b", 1)
 		require.Equal(t, state.OverQuota, create("c"), "nothing is left")
-		spent, err := s.Usage.Spent(t.Context(), "w")
-		require.NoError(t, err)
+		spent := must.Get(s.Usage.Spent(t.Context(), "w"))(t)
 		require.EqualValues(t, 10, spent)
 	})
 }

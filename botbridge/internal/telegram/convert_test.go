@@ -16,6 +16,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Whom a message in a group is for, and who wrote it. The updates have the form of the
@@ -58,8 +59,7 @@ func TestGroupMessages(t *testing.T) {
 func TestSpoilersInAlbums(t *testing.T) {
 	t.Parallel()
 	for _, media := range []platform.Media{platform.Photo, platform.Video, platform.Animation} {
-		doc, err := json.Marshal(input(platform.Attachment{Media: media, Spoiler: true}, "a", "", nil))
-		require.NoError(t, err)
+		doc := must.Get(json.Marshal(input(platform.Attachment{Media: media, Spoiler: true}, "a", "", nil)))(t)
 		require.Contains(t, string(doc), `"has_spoiler":true`, media)
 	}
 }
@@ -86,11 +86,9 @@ func TestCopy(t *testing.T) {
 	t.Parallel()
 	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
 	post := platform.Post{Text: "a fox", Files: []platform.Attachment{attachment("a.png", platform.Document, "picture")}}
-	ids, err := tg.Send(t.Context(), home, post)
-	require.NoError(t, err)
+	ids := must.Get(tg.Send(t.Context(), home, post))(t)
 	post.Copy, post.Text = &platform.Original{Chat: home.ID, Message: ids[0]}, "again"
-	copied, err := tg.Send(t.Context(), platform.Chat{ID: "8"}, post)
-	require.NoError(t, err)
+	copied := must.Get(tg.Send(t.Context(), platform.Chat{ID: "8"}, post))(t)
 	shown := fake.Person(8, "en").All()
 	require.Len(t, shown, 1)
 	require.Equal(t, copied[0], strconv.Itoa(shown[0].ID))
@@ -99,8 +97,7 @@ func TestCopy(t *testing.T) {
 	require.Equal(t, 1, fake.Calls()["sendDocument"])
 
 	require.NoError(t, tg.Delete(t.Context(), home, ids[0]))
-	_, err = tg.Send(t.Context(), platform.Chat{ID: "8"}, post)
-	require.NoError(t, err)
+	must.Get(tg.Send(t.Context(), platform.Chat{ID: "8"}, post))(t)
 	require.Equal(t, 2, fake.Calls()["sendDocument"])
 }
 
@@ -112,17 +109,13 @@ func TestCopyOpens(t *testing.T) {
 	var data bytes.Buffer
 	require.NoError(t, png.Encode(&data, image.NewGray(image.Rect(0, 0, 64, 64))))
 	post := platform.Post{Files: []platform.Attachment{attachment("a.png", platform.Photo, data.String())}}
-	ids, err := tg.Send(t.Context(), home, post)
-	require.NoError(t, err)
+	ids := must.Get(tg.Send(t.Context(), home, post))(t)
 	post.Copy = &platform.Original{Chat: home.ID, Message: ids[0]}
-	_, err = tg.Send(t.Context(), home, post)
-	require.NoError(t, err)
+	must.Get(tg.Send(t.Context(), home, post))(t)
 	require.Equal(t, 1, fake.Calls()["sendPhoto"])
 	for _, m := range fake.Person(7, "en").All() {
-		body, err := tg.Open(t.Context(), platform.File{ID: m.File.Hash + "-" + strconv.Itoa(m.ID)})
-		require.NoError(t, err)
-		got, err := io.ReadAll(body)
-		require.NoError(t, err)
+		body := must.Get(tg.Open(t.Context(), platform.File{ID: m.File.Hash + "-" + strconv.Itoa(m.ID)}))(t)
+		got := must.Get(io.ReadAll(body))(t)
 		require.NoError(t, body.Close())
 		require.Equal(t, data.Bytes(), got)
 	}
@@ -155,8 +148,7 @@ func TestMenuOfAGroup(t *testing.T) {
 	}
 	require.NoError(t, tg.Hide(t.Context(), group, nil))
 	require.Equal(t, []string{"draw", "film"}, fake.Menu(-9, "ru"))
-	other, err := New(Options{Token: fakebot.Token, Commands: map[string][]Command{"": {{"draw", "another line"}}}})
-	require.NoError(t, err)
+	other := must.Get(New(Options{Token: fakebot.Token, Commands: map[string][]Command{"": {{"draw", "another line"}}}}))(t)
 	require.NotEqual(t, tg.Menu(), other.Menu())
 }
 
@@ -165,8 +157,7 @@ func TestDeleteIsHonest(t *testing.T) {
 	t.Parallel()
 	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
 	for _, old := range []bool{false, true} {
-		ids, err := tg.Send(t.Context(), home, platform.Post{Text: "x"})
-		require.NoError(t, err)
+		ids := must.Get(tg.Send(t.Context(), home, platform.Post{Text: "x"}))(t)
 		if old {
 			fake.Age(7)
 			require.ErrorIs(t, tg.Delete(t.Context(), home, ids[0]), platform.ErrRefused)
@@ -183,8 +174,7 @@ func TestModerates(t *testing.T) {
 	fake.Moderate(5)
 	group := platform.Chat{ID: "-9", Group: true}
 	for user, want := range map[string]bool{"5": true, "6": false, "-9": true, "x": false} {
-		got, err := tg.Moderates(t.Context(), group, user)
-		require.NoError(t, err)
+		got := must.Get(tg.Moderates(t.Context(), group, user))(t)
 		require.Equal(t, want, got, user)
 	}
 }
@@ -195,8 +185,7 @@ func TestMigration(t *testing.T) {
 	t.Parallel()
 	tg, fake := newTelegram(t, fakebot.Options{}, Options{PollTimeout: time.Second})
 	group := platform.Chat{ID: "-9", Group: true}
-	ids, err := tg.Send(t.Context(), group, platform.Post{Text: "x"})
-	require.NoError(t, err)
+	ids := must.Get(tg.Send(t.Context(), group, platform.Post{Text: "x"}))(t)
 	require.EqualValues(t, -1000000000009, fake.Migrate(-9, true))
 
 	_, sent := tg.Send(t.Context(), group, platform.Post{Text: "x"})

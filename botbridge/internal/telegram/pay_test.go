@@ -19,6 +19,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // From the invoice to the refund, in a topic of a group, by polls and by calls.
@@ -56,10 +57,9 @@ func payments(t *testing.T, hook bool) {
 	defer func() { cancel(); <-listened }()
 	group := platform.Chat{ID: "-9", Topic: "4", Group: true}
 	send := func() int {
-		ids, err := tg.Send(ctx, group, platform.Post{Invoice: &platform.Invoice{
+		ids := must.Get(tg.Send(ctx, group, platform.Post{Invoice: &platform.Invoice{
 			Title: "/" + strings.Repeat("x", 40), About: strings.Repeat("ы", 300), Payload: "p1", Price: 5,
-		}})
-		require.NoError(t, err)
+		}}))(t)
 		return number(ids[0])
 	}
 	ada := fake.Person(7, "en").In(-9)
@@ -70,8 +70,7 @@ func payments(t *testing.T, hook bool) {
 		require.Equal(t, platform.Payment{Payload: "p1", Price: 5}, *e.Payment)
 		require.NoError(t, tg.Confirm(ctx, e.Press, refusal))
 		require.ErrorIs(t, tg.Confirm(ctx, e.Press, refusal), platform.ErrRefused, "it is answered")
-		answer, err := fake.Answered(ctx, asked)
-		require.NoError(t, err)
+		answer := must.Get(fake.Answered(ctx, asked))(t)
 		require.Equal(t, refusal, answer.Refusal)
 		require.Equal(t, refusal == "", answer.OK)
 	}
@@ -168,21 +167,18 @@ func TestSilentConnectionIsLeft(t *testing.T) {
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	between := &swallower{Listener: listener, to: server.Listener.Addr().String()}
 	defer between.Close()
 	go between.serve()
 
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}
-	tg, err := New(Options{
+	tg := must.Get(New(Options{
 		Token: fakebot.Token, Server: "https://" + listener.Addr().String(), HTTP: transport, Probe: 500 * time.Millisecond,
-	})
-	require.NoError(t, err)
+	}))(t)
 	defer tg.Close()
-	_, err = tg.Send(t.Context(), home, platform.Post{Text: "one"})
-	require.NoError(t, err)
+	must.Get(tg.Send(t.Context(), home, platform.Post{Text: "one"}))(t)
 	between.swallow()
 	require.Eventually(t, func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -197,8 +193,7 @@ func TestFaultsFromOutside(t *testing.T) {
 	t.Parallel()
 	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
 	order := func(body string) int {
-		response, err := http.Post(tg.o.Server+"/fake/fault", "application/json", strings.NewReader(body))
-		require.NoError(t, err)
+		response := must.Get(http.Post(tg.o.Server+"/fake/fault", "application/json", strings.NewReader(body)))(t)
 		response.Body.Close()
 		return response.StatusCode
 	}
@@ -215,11 +210,9 @@ func TestFaultsFromOutside(t *testing.T) {
 	require.ErrorIs(t, send(), platform.ErrUncertain)
 	require.Len(t, fake.Person(7, "").All(), 1, "it did not")
 	require.Equal(t, http.StatusOK, order(`{"for": "0s"}`))
-	_, err := tg.Send(t.Context(), home, platform.Post{Text: "x"})
-	require.NoError(t, err)
+	must.Get(tg.Send(t.Context(), home, platform.Post{Text: "x"}))(t)
 	require.Equal(t, http.StatusOK, order(`{"for": "1h", "delay": "10ms"}`))
-	_, err = tg.Send(t.Context(), home, platform.Post{Text: "x"})
-	require.NoError(t, err)
+	must.Get(tg.Send(t.Context(), home, platform.Post{Text: "x"}))(t)
 	for _, wrong := range []string{`{"fault": "fire", "for": "1s"}`, `{"fault": "hang"}`, `{"for": "1s", "delay": "long"}`, `[`} {
 		require.Equal(t, http.StatusBadRequest, order(wrong), wrong)
 	}
@@ -233,7 +226,6 @@ func TestLinks(t *testing.T) {
 	for _, address := range []string{"http://localhost:8188/x", "tg://user?id=1", "javascript:alert(1)", "http://[", "https://"} {
 		row = append(row, platform.Button{Label: "Odd", URL: address})
 	}
-	_, err := tg.Send(t.Context(), home, platform.Post{Text: "one", Buttons: [][]platform.Button{row}})
-	require.NoError(t, err)
+	must.Get(tg.Send(t.Context(), home, platform.Post{Text: "one", Buttons: [][]platform.Button{row}}))(t)
 	require.Equal(t, []fakebot.Button{{Label: "Again", Data: "ag"}, {Label: "Help", URL: "https://example.com/help"}}, fake.Person(7, "").All()[0].Buttons)
 }

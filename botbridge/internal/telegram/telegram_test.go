@@ -18,6 +18,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func newTelegram(t *testing.T, fo fakebot.Options, o Options) (*Telegram, *fakebot.Fake) {
@@ -30,8 +31,7 @@ func newTelegram(t *testing.T, fo fakebot.Options, o Options) (*Telegram, *fakeb
 		server.Close()
 	})
 	o.Token, o.Server = fakebot.Token, server.URL
-	tg, err := New(o)
-	require.NoError(t, err)
+	tg := must.Get(New(o))(t)
 	t.Cleanup(tg.Close)
 	return tg, fake
 }
@@ -74,9 +74,8 @@ func TestFates(t *testing.T) {
 			require.False(t, platform.Permanent(err))
 		}
 	}
-	nowhere, err := New(Options{Token: fakebot.Token, Server: "http://127.0.0.1:1"})
-	require.NoError(t, err)
-	_, err = nowhere.Send(t.Context(), home, platform.Post{Text: "x"})
+	nowhere := must.Get(New(Options{Token: fakebot.Token, Server: "http://127.0.0.1:1"}))(t)
+	_, err := nowhere.Send(t.Context(), home, platform.Post{Text: "x"})
 	require.NotErrorIs(t, err, platform.ErrUncertain, "nothing was sent")
 	require.NotContains(t, err.Error(), fakebot.Token)
 }
@@ -99,14 +98,13 @@ func (failing) Read([]byte) (int, error) { return 0, errors.New("the hub went aw
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
-	ids, err := tg.Send(t.Context(), home, platform.Post{Text: "one", Buttons: [][]platform.Button{{{Label: "b", Data: "d"}}}})
-	require.NoError(t, err)
+	ids := must.Get(tg.Send(t.Context(), home, platform.Post{Text: "one", Buttons: [][]platform.Button{{{Label: "b", Data: "d"}}}}))(t)
 	require.NoError(t, tg.Edit(t.Context(), home, ids[0], platform.Post{Text: "two"}))
 	require.NoError(t, tg.Edit(t.Context(), home, ids[0], platform.Post{Text: "two"}), "not modified is no error")
 	require.ErrorIs(t, tg.Edit(t.Context(), home, "999", platform.Post{Text: "two"}), platform.ErrGone)
 	require.NoError(t, tg.Delete(t.Context(), home, ids[0]))
 	require.NoError(t, tg.Delete(t.Context(), home, ids[0]), "gone is gone")
-	_, err = tg.Send(t.Context(), home, platform.Post{Files: []platform.Attachment{attachment("x.png", platform.Photo, "no picture")}})
+	_, err := tg.Send(t.Context(), home, platform.Post{Files: []platform.Attachment{attachment("x.png", platform.Photo, "no picture")}})
 	require.ErrorIs(t, err, platform.ErrRefused)
 	fake.Block(7, true)
 	_, err = tg.Send(t.Context(), home, platform.Post{Text: "x"})
@@ -120,12 +118,10 @@ func TestRefusals(t *testing.T) {
 func TestLongTextsAreCut(t *testing.T) {
 	t.Parallel()
 	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
-	_, err := tg.Send(t.Context(), home, platform.Post{Text: strings.Repeat("🦊", 5000)})
-	require.NoError(t, err)
-	_, err = tg.Send(t.Context(), home, platform.Post{
+	must.Get(tg.Send(t.Context(), home, platform.Post{Text: strings.Repeat("🦊", 5000)}))(t)
+	must.Get(tg.Send(t.Context(), home, platform.Post{
 		Text: strings.Repeat("я", 3000), Files: []platform.Attachment{attachment("a.mp4", platform.Video, "video")},
-	})
-	require.NoError(t, err)
+	}))(t)
 	require.Len(t, fake.Person(7, "").All(), 2)
 }
 
@@ -170,8 +166,7 @@ func TestWebhook(t *testing.T) {
 	t.Parallel()
 	var stored []platform.Event
 	var fail error
-	tg, err := New(Options{Token: fakebot.Token, Webhook: "https://example.org" + WebhookPath, Secret: "the secret"})
-	require.NoError(t, err)
+	tg := must.Get(New(Options{Token: fakebot.Token, Webhook: "https://example.org" + WebhookPath, Secret: "the secret"}))(t)
 	handler := tg.Routes(func(_ context.Context, e platform.Event) error {
 		if fail == nil {
 			stored = append(stored, e)
@@ -195,20 +190,18 @@ func TestWebhook(t *testing.T) {
 	require.Len(t, stored, 1)
 	fail = errors.New("the state is away")
 	require.Equal(t, http.StatusServiceUnavailable, call("the secret", update), "Telegram is to bring it again")
-	_, err = New(Options{Token: fakebot.Token, Webhook: "https://example.org"})
+	_, err := New(Options{Token: fakebot.Token, Webhook: "https://example.org"})
 	require.Error(t, err, "a webhook without a secret is open to anybody")
 }
 
 func FuzzUpdate(f *testing.F) {
 	f.Add([]byte(`{"update_id": 1, "callback_query": {"id": "1", "from": {"id": 1}, "data": "x", "message": {"message_id": 1, "date": 0, "chat": {"id": 1, "type": "private"}}}}`))
 	f.Add([]byte(`{"update_id": 1, "message": {"message_id": 1, "date": 9, "chat": {"id": -1, "type": "group"}, "from": {"id": 1}, "caption": "/x@y", "photo": [{}]}}`))
-	tg, err := New(Options{Token: fakebot.Token})
-	require.NoError(f, err)
+	tg := must.Get(New(Options{Token: fakebot.Token}))(f)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		for _, u := range tg.decode([]json.RawMessage{bytes.Clone(data)}) {
 			if e, ok := tg.event(u); ok {
-				_, err := json.Marshal(e)
-				require.NoError(t, err)
+				must.Get(json.Marshal(e))(t)
 			}
 		}
 	})
@@ -217,8 +210,7 @@ func FuzzUpdate(f *testing.F) {
 // An update of a kind that is not known yet is not delivered again and again.
 func TestWebhookTakesUnknownKinds(t *testing.T) {
 	t.Parallel()
-	tg, err := New(Options{Token: fakebot.Token, Webhook: "https://x.example/telegram/webhook", Secret: "s"})
-	require.NoError(t, err)
+	tg := must.Get(New(Options{Token: fakebot.Token, Webhook: "https://x.example/telegram/webhook", Secret: "s"}))(t)
 	defer tg.Close()
 	handler := tg.Routes(func(context.Context, platform.Event) error { return errors.New("nothing is to be stored") })["POST "+WebhookPath]
 	for body, want := range map[string]int{
@@ -253,10 +245,9 @@ func TestHealth(t *testing.T) {
 	require.NoError(t, tg.Health(time.Now()))
 	require.Error(t, tg.Health(time.Now().Add(time.Hour)), "polling has stopped")
 
-	wrong, err := New(Options{Token: "4242:another", Server: tg.o.Server})
-	require.NoError(t, err)
+	wrong := must.Get(New(Options{Token: "4242:another", Server: tg.o.Server}))(t)
 	defer wrong.Close()
-	_, err = wrong.Me(t.Context())
+	_, err := wrong.Me(t.Context())
 	require.ErrorIs(t, err, ErrToken)
 	listen(wrong)
 	require.Eventually(t, func() bool { return errors.Is(wrong.Health(time.Now()), ErrToken) }, time.Minute, time.Millisecond)

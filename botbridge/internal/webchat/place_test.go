@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestFilesFrom(t *testing.T) {
@@ -109,8 +110,7 @@ func TestOpenStaysInFilesFrom(t *testing.T) {
 	}))
 	defer server.Close()
 	host := strings.TrimPrefix(server.URL, "http://")
-	w, err := New(Options{Secret: strings.Repeat("s", 16), Callback: server.URL, FilesFrom: server.URL + "/uploads"})
-	require.NoError(t, err)
+	w := must.Get(New(Options{Secret: strings.Repeat("s", 16), Callback: server.URL, FilesFrom: server.URL + "/uploads"}))(t)
 	defer w.Close()
 	open := func(url string) (string, error) {
 		body, err := w.Open(context.Background(), platform.File{ID: url})
@@ -122,8 +122,7 @@ func TestOpenStaysInFilesFrom(t *testing.T) {
 		return string(data), err
 	}
 	for _, name := range []string{"a.png", "near"} {
-		got, err := open(server.URL + "/uploads/" + name)
-		require.NoError(t, err)
+		got := must.Get(open(server.URL + "/uploads/" + name))(t)
 		require.Equal(t, "picture", got)
 	}
 	for _, url := range []string{
@@ -134,10 +133,9 @@ func TestOpenStaysInFilesFrom(t *testing.T) {
 		require.Error(t, err, url)
 		require.NotContains(t, err.Error(), host, "errors are logged, and a URL may hold a secret")
 	}
-	none, err := New(Options{Secret: strings.Repeat("s", 16), Callback: server.URL})
-	require.NoError(t, err)
+	none := must.Get(New(Options{Secret: strings.Repeat("s", 16), Callback: server.URL}))(t)
 	defer none.Close()
-	_, err = none.Open(context.Background(), platform.File{ID: server.URL + "/uploads/a.png"})
+	_, err := none.Open(context.Background(), platform.File{ID: server.URL + "/uploads/a.png"})
 	require.ErrorIs(t, err, platform.ErrRefused, "without files_from nobody can send files")
 }
 
@@ -153,8 +151,7 @@ func FuzzFilesFrom(f *testing.F) {
 	for _, s := range []string{"http://a.example@b/", "https://a.example/up/../x", "https://a.example/up/%2e%2e", "https://A.example.:443/up/x?y#z"} {
 		f.Add(s)
 	}
-	p, err := parsePlace("https://a.example/up")
-	require.NoError(f, err)
+	p := must.Get(parsePlace("https://a.example/up"))(f)
 	f.Fuzz(func(t *testing.T, text string) {
 		u, ok := p.within(text)
 		if !ok {

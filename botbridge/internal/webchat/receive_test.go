@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 var secret = strings.Repeat("s", 16)
@@ -32,8 +33,7 @@ func deliver(w *Webchat, admit platform.Admit, body, with string, age time.Durat
 
 func TestReceive(t *testing.T) {
 	t.Parallel()
-	w, err := New(Options{Secret: secret, Callback: "http://127.0.0.1:1"})
-	require.NoError(t, err)
+	w := must.Get(New(Options{Secret: secret, Callback: "http://127.0.0.1:1"}))(t)
 	t.Cleanup(w.Close)
 	const least = `{"id": "1", "chat": "c", "user": "u"}`
 	for name, c := range map[string]struct {
@@ -88,8 +88,7 @@ func TestVerify(t *testing.T) {
 
 func TestHeardIsAnEvent(t *testing.T) {
 	t.Parallel()
-	w, err := New(Options{Secret: secret, Callback: "http://127.0.0.1:1"})
-	require.NoError(t, err)
+	w := must.Get(New(Options{Secret: secret, Callback: "http://127.0.0.1:1"}))(t)
 	t.Cleanup(w.Close)
 	picture := []platform.File{{ID: "https://chat.example/a.png", Name: "a.png", Type: "image/png"}}
 	const files = `"files": [{"url": "https://chat.example/a.png", "name": "a.png", "type": "image/png"}]`
@@ -137,8 +136,7 @@ func TestHeardIsAnEvent(t *testing.T) {
 
 func FuzzReceive(f *testing.F) {
 	f.Add(`{"id": "1", "chat": "c", "user": "u", "reply_to": {}, "press": {}, "files": [{}]}`)
-	w, err := New(Options{Secret: secret, Callback: "http://127.0.0.1:1"})
-	require.NoError(f, err)
+	w := must.Get(New(Options{Secret: secret, Callback: "http://127.0.0.1:1"}))(f)
 	f.Cleanup(w.Close)
 	f.Fuzz(func(t *testing.T, body string) {
 		var got platform.Event
@@ -166,8 +164,7 @@ func called(t *testing.T, answer http.HandlerFunc) (*Webchat, chan Said) {
 		answer(w, r)
 	}))
 	t.Cleanup(server.Close)
-	w, err := New(Options{Secret: secret, Callback: server.URL})
-	require.NoError(t, err)
+	w := must.Get(New(Options{Secret: secret, Callback: server.URL}))(t)
 	t.Cleanup(w.Close)
 	return w, said
 }
@@ -185,8 +182,7 @@ func TestWhatIsSaid(t *testing.T) {
 			{Name: "b.png", Media: platform.Document, Link: link},
 		},
 	}
-	ids, err := w.Send(ctx, platform.Chat{ID: "c", Topic: "t"}, post)
-	require.NoError(t, err)
+	ids := must.Get(w.Send(ctx, platform.Chat{ID: "c", Topic: "t"}, post))(t)
 	require.Len(t, ids, 3, "one for each file")
 	want := Said{
 		Event: "send", Chat: "c", Topic: "t", Message: ids[0], ReplyTo: "1", Text: "done",
@@ -200,8 +196,7 @@ func TestWhatIsSaid(t *testing.T) {
 	again := post
 	again.ID = "known"
 	for range 2 {
-		known, err := w.Send(ctx, platform.Chat{ID: "c"}, again)
-		require.NoError(t, err)
+		known := must.Get(w.Send(ctx, platform.Chat{ID: "c"}, again))(t)
 		require.Equal(t, []string{"known", "known", "known"}, known)
 		require.Equal(t, "known", (<-said).Message, "one id for each attempt")
 	}
@@ -213,7 +208,7 @@ func TestWhatIsSaid(t *testing.T) {
 	require.Equal(t, Said{Event: "answer", Press: "p", Text: "ok"}, <-said)
 
 	broken := func(context.Context) (string, error) { return "", errors.New("no link") }
-	_, err = w.Send(ctx, platform.Chat{ID: "c"}, platform.Post{Files: []platform.Attachment{{Name: "a", Link: broken}}})
+	_, err := w.Send(ctx, platform.Chat{ID: "c"}, platform.Post{Files: []platform.Attachment{{Name: "a", Link: broken}}})
 	require.ErrorIs(t, err, platform.ErrSource)
 	require.Empty(t, said, "nothing is sent without its files")
 }
@@ -264,10 +259,9 @@ func TestCallbackBreaksOff(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer server.Close()
-	w, err := New(Options{Secret: secret, Callback: server.URL + "/?token=private"})
-	require.NoError(t, err)
+	w := must.Get(New(Options{Secret: secret, Callback: server.URL + "/?token=private"}))(t)
 	defer w.Close()
-	err = w.Answer(t.Context(), "p", "")
+	err := w.Answer(t.Context(), "p", "")
 	require.ErrorIs(t, err, platform.ErrUncertain)
 	require.NotContains(t, err.Error(), "private")
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // studio is a workflow with inputs of all kinds, and studioInfo what the fleet says of
@@ -32,10 +33,8 @@ const (
 
 func studioOf(t testing.TB, arguments map[string]ArgumentSpec) (*Command, *Catalog) {
 	t.Helper()
-	c, err := NewCommand("studio", Spec{Arguments: arguments, Inputs: map[Role]string{Image: "-"}}, []byte(studio))
-	require.NoError(t, err)
-	catalog, err := ParseCatalog([]byte(studioInfo))
-	require.NoError(t, err)
+	c := must.Get(NewCommand("studio", Spec{Arguments: arguments, Inputs: map[Role]string{Image: "-"}}, []byte(studio)))(t)
+	catalog := must.Get(ParseCatalog([]byte(studioInfo)))(t)
 	return c, catalog
 }
 
@@ -78,8 +77,7 @@ func TestWhichArgumentsThereAre(t *testing.T) {
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, names(command), name)
 	}
-	guarded, err := NewCommand("x", Spec{Inputs: map[Role]string{Seed: "-"}, Arguments: map[string]ArgumentSpec{"*": {Input: "all"}}}, []byte(studio))
-	require.NoError(t, err)
+	guarded := must.Get(NewCommand("x", Spec{Inputs: map[Role]string{Seed: "-"}, Arguments: map[string]ArgumentSpec{"*": {Input: "all"}}}, []byte(studio)))(t)
 	require.NotContains(t, names(guarded), "seed", "what is never set by a message is no argument either")
 }
 
@@ -149,10 +147,9 @@ func TestAdjust(t *testing.T) {
 func TestFillArguments(t *testing.T) {
 	t.Parallel()
 	c, _ := studioOf(t, map[string]ArgumentSpec{"*": {Input: "all"}, "frames": {Input: "5.length", Max: new(81.0)}})
-	g, err := ParseGraph(c.Fill(Args{Set: map[string]string{
+	g := must.Get(ParseGraph(c.Fill(Args{Set: map[string]string{
 		"cfg": "4.5", "sampler": `"]}`, "tiling": "true", "frames": "9", "cfg2": "1]", "nothing": "5", "lora_strength": "NaN",
-	}}, Files{}))
-	require.NoError(t, err)
+	}}, Files{})))(t)
 	for slot, want := range map[Slot]pyjson.Value{
 		{"1", "cfg"}: pyjson.Number("4.5"), {"1", "sampler_name"}: pyjson.String(`"]}`), {"5", "tiling"}: pyjson.Bool(true),
 		{"5", "length"}: pyjson.Number("9"), {"6", "cfg"}: pyjson.Number("3.5"), {"3", "strength_model"}: pyjson.Number("1.0"),
@@ -199,8 +196,7 @@ func FuzzArguments(f *testing.F) {
 		if a, err = c.Adjust(a, catalog); err != nil {
 			return
 		}
-		g, err := ParseGraph(c.Fill(a, Files{}))
-		require.NoError(t, err)
+		g := must.Get(ParseGraph(c.Fill(a, Files{})))(t)
 		cfg, _ := g.literal("1", "cfg").(pyjson.Number)
 		require.True(t, cfg.Float64() >= 0 && cfg.Float64() <= 100, string(cfg))
 		sampler, _ := g.literal("1", "sampler_name").(pyjson.String)
@@ -217,8 +213,7 @@ func TestStage(t *testing.T) {
 		for i, class := range classes {
 			graph += fmt.Sprintf(`"%d": {"class_type": %q, "inputs": {}, "_meta": {"title": "x"}},`, i+1, class)
 		}
-		c, err := NewCommand("c", Spec{}, []byte(graph[:len(graph)-1]+"}"))
-		require.NoError(t, err)
+		c := must.Get(NewCommand("c", Spec{}, []byte(graph[:len(graph)-1]+"}")))(t)
 		return c
 	}
 	for class, want := range map[string]Stage{

@@ -9,15 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // public returns a command of a workflow that many people have, as ComfyUI exports it.
 func public(t testing.TB, name string, spec Spec) *Command {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "public", name+".json"))
-	require.NoError(t, err)
-	c, err := NewCommand(name, spec, data)
-	require.NoError(t, err)
+	data := must.Get(os.ReadFile(filepath.Join("testdata", "public", name+".json")))(t)
+	c := must.Get(NewCommand(name, spec, data))(t)
 	return c
 }
 
@@ -92,8 +91,7 @@ func TestPublicWorkflows(t *testing.T) {
 func TestTwoSamplersAreSetTogether(t *testing.T) {
 	t.Parallel()
 	filled := func(name string, a Args) *Graph {
-		g, err := ParseGraph(public(t, name, Spec{}).Fill(a, Files{Images: []string{"one.png", "two.png"}}))
-		require.NoError(t, err)
+		g := must.Get(ParseGraph(public(t, name, Spec{}).Fill(a, Files{Images: []string{"one.png", "two.png"}})))(t)
 		return g
 	}
 	g := filled("sdxl_refiner", Args{Prompt: "a fox", Seed: 7, Steps: 50, Set: map[string]string{"cfg": "5"}})
@@ -132,19 +130,17 @@ func TestNotesOnWhatIsNotFound(t *testing.T) {
 	t.Parallel()
 	file := []byte(`{"1": {"class_type": "KSampler", "inputs": {"seed": ["2", 0], "steps": 20, "model": ["3", 0]}},
 		"2": {"class_type": "DiceOfSomebody", "inputs": {"sides": 6}}, "3": {"class_type": "Loader", "inputs": {}}}`)
-	c, err := NewCommand("x", Spec{Inputs: map[Role]string{Prompt: "-"}}, file)
-	require.NoError(t, err)
+	c := must.Get(NewCommand("x", Spec{Inputs: map[Role]string{Prompt: "-"}}, file))(t)
 	require.Equal(t, []string{"no seed found: every picture will be the same; set `seed:` below inputs"}, c.Notes())
 }
 
 // A workflow whose links go in circles ends somewhere.
 func TestCirclesEnd(t *testing.T) {
 	t.Parallel()
-	_, err := NewCommand("x", Spec{}, []byte(`{
+	must.Get(NewCommand("x", Spec{}, []byte(`{
 		"1": {"class_type": "KSampler", "inputs": {"seed": ["2", 0], "positive": ["3", 0], "latent_image": ["1", 0], "model": ["1", 0], "steps": ["2", 0]}},
 		"2": {"class_type": "Reroute", "inputs": {"value": ["2", 0]}},
-		"3": {"class_type": "Switch", "inputs": {"switch": ["3", 0], "on_true": ["3", 0], "on_false": ["3", 0], "text": ["3", 0]}}}`))
-	require.NoError(t, err)
+		"3": {"class_type": "Switch", "inputs": {"switch": ["3", 0], "on_true": ["3", 0], "on_false": ["3", 0], "text": ["3", 0]}}}`)))(t)
 }
 
 const styledGraph = `{
@@ -155,8 +151,7 @@ const styledGraph = `{
 
 func styledCommand(t *testing.T, styles ...Style) (*Command, map[string]error) {
 	t.Helper()
-	c, err := NewCommand("generate", Spec{Inputs: map[Role]string{Seed: "3.seed", Steps: "3.steps"}}, []byte(styledGraph))
-	require.NoError(t, err)
+	c := must.Get(NewCommand("generate", Spec{Inputs: map[Role]string{Seed: "3.seed", Steps: "3.steps"}}, []byte(styledGraph)))(t)
 	return c.WithStyles(styles)
 }
 
@@ -198,8 +193,7 @@ func TestStyles(t *testing.T) {
 		require.ErrorAs(t, err, &complaint, text)
 		require.Equal(t, key, complaint.Key, text)
 	}
-	args, err := c.Settle(Args{Prompt: "a fox", Styles: []string{"film"}})
-	require.NoError(t, err)
+	args := must.Get(c.Settle(Args{Prompt: "a fox", Styles: []string{"film"}}))(t)
 	require.Equal(t, "30", c.Value(Steps, args))
 	require.Equal(t, "720x360", c.Value(Size, args))
 }
@@ -229,8 +223,7 @@ func TestStylesThatDoNotFit(t *testing.T) {
 // The fleet decides what a value may be.
 func TestStylesAgainstTheFleet(t *testing.T) {
 	t.Parallel()
-	catalog, err := ParseCatalog([]byte(`{"Sampler": {"input": {"required": {"cfg": ["FLOAT", {"min": 0, "max": 100}]}}}}`))
-	require.NoError(t, err)
+	catalog := must.Get(ParseCatalog([]byte(`{"Sampler": {"input": {"required": {"cfg": ["FLOAT", {"min": 0, "max": 100}]}}}}`)))(t)
 	for value, want := range map[string]int{"4": 0, "4.50": 0, "400": 1, "much": 1} {
 		c, misfits := styledCommand(t, Style{Name: "s", Spec: StyleSpec{Arguments: map[string]string{"cfg": value}}})
 		require.Empty(t, misfits)

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func example(t testing.TB, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("..", "..", "..", "examples", "bot", name))
-	require.NoError(t, err)
+	data := must.Get(os.ReadFile(filepath.Join("..", "..", "..", "examples", "bot", name)))(t)
 	return data
 }
 
@@ -30,8 +30,7 @@ func TestGuesses(t *testing.T) {
 		"upscale.json": {Image: "1.image"},
 		"poster.json":  {Size: "1.width", Count: "1.batch_size"},
 	} {
-		c, err := NewCommand("x", Spec{}, example(t, file))
-		require.NoError(t, err)
+		c := must.Get(NewCommand("x", Spec{}, example(t, file)))(t)
 		got := map[Role]string{}
 		for _, r := range Roles() {
 			if slots, guessed := c.Bindings(r); len(slots) > 0 {
@@ -45,12 +44,11 @@ func TestGuesses(t *testing.T) {
 
 func TestTextBehindOtherNodes(t *testing.T) {
 	t.Parallel()
-	c, err := NewCommand("x", Spec{}, []byte(`{
+	c := must.Get(NewCommand("x", Spec{}, []byte(`{
 		"a": {"class_type": "PrimitiveString", "inputs": {"value": "words"}},
 		"b": {"class_type": "CLIPTextEncode", "inputs": {"text": ["a", 0]}},
 		"c": {"class_type": "FluxGuidance", "inputs": {"conditioning": ["b", 0], "guidance": 3.5}},
-		"d": {"class_type": "KSampler", "inputs": {"positive": ["c", 0], "negative": ["c", 0], "seed": 1}}}`))
-	require.NoError(t, err)
+		"d": {"class_type": "KSampler", "inputs": {"positive": ["c", 0], "negative": ["c", 0], "seed": 1}}}`)))(t)
 	slots, _ := c.Bindings(Prompt)
 	require.Equal(t, []Slot{{"a", "value"}}, slots)
 	require.False(t, c.Takes(Negative), "one text is not both")
@@ -71,12 +69,11 @@ func TestBindings(t *testing.T) {
 		require.False(t, guessed)
 		require.Equal(t, want, slots[0].String())
 	}
-	c, err := NewCommand("x", Spec{Inputs: map[Role]string{Size: "5.height,5.width", Count: "-", Seed: "KSampler"}}, example(t, "generate.json"))
-	require.NoError(t, err)
+	c := must.Get(NewCommand("x", Spec{Inputs: map[Role]string{Size: "5.height,5.width", Count: "-", Seed: "KSampler"}}, example(t, "generate.json")))(t)
 	require.False(t, c.Takes(Count))
 	slots, _ := c.Bindings(Size)
 	require.Equal(t, []Slot{{"5", "height"}, {"5", "width"}}, slots)
-	_, err = NewCommand("x", Spec{Inputs: map[Role]string{"colour": "5"}}, example(t, "generate.json"))
+	_, err := NewCommand("x", Spec{Inputs: map[Role]string{"colour": "5"}}, example(t, "generate.json"))
 	require.ErrorContains(t, err, "colour")
 }
 
@@ -93,8 +90,7 @@ func TestNotAWorkflow(t *testing.T) {
 // plainCommand has no arguments of its own.
 func plainCommand(t testing.TB) *Command {
 	t.Helper()
-	c, err := NewCommand("plain", Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}}}`))
-	require.NoError(t, err)
+	c := must.Get(NewCommand("plain", Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}}}`)))(t)
 	return c
 }
 
@@ -136,13 +132,10 @@ func TestParseArgs(t *testing.T) {
 
 func TestSettle(t *testing.T) {
 	t.Parallel()
-	generate, err := NewCommand("generate", Spec{MaxSeed: 100, Models: []string{"a", "b"}}, example(t, "generate.json"))
-	require.NoError(t, err)
-	upscale, err := NewCommand("upscale", Spec{}, example(t, "upscale.json"))
-	require.NoError(t, err)
+	generate := must.Get(NewCommand("generate", Spec{MaxSeed: 100, Models: []string{"a", "b"}}, example(t, "generate.json")))(t)
+	upscale := must.Get(NewCommand("upscale", Spec{}, example(t, "upscale.json")))(t)
 
-	got, err := generate.Settle(Args{AspectW: 16, AspectH: 9})
-	require.NoError(t, err)
+	got := must.Get(generate.Settle(Args{AspectW: 16, AspectH: 9}))(t)
 	require.Equal(t, []int{680, 384}, []int{got.Width, got.Height}, "as many pixels as the workflow's own")
 	require.NotZero(t, got.Seed)
 	require.LessOrEqual(t, got.Seed, uint64(100))
@@ -167,32 +160,27 @@ func TestSettle(t *testing.T) {
 
 func TestFill(t *testing.T) {
 	t.Parallel()
-	c, err := NewCommand("x", Spec{}, example(t, "generate.json"))
-	require.NoError(t, err)
+	c := must.Get(NewCommand("x", Spec{}, example(t, "generate.json")))(t)
 	text := "\"]}, <b> 🦊 \\"
 	filled := c.Fill(Args{Prompt: text, Seed: 1<<64 - 1, Width: 64, Height: 128}, Files{})
-	g, err := ParseGraph(filled)
-	require.NoError(t, err)
+	g := must.Get(ParseGraph(filled))(t)
 	require.Equal(t, pyjson.String(text), g.literal("6", "text"))
 	require.Equal(t, pyjson.Number("18446744073709551615"), g.literal("3", "seed"))
 	require.Equal(t, pyjson.Number("128"), g.literal("5", "height"))
 	require.Equal(t, pyjson.Number("20"), g.literal("3", "steps"), "what is not set stays")
-	again, err := ParseGraph(example(t, "generate.json"))
-	require.NoError(t, err)
+	again := must.Get(ParseGraph(example(t, "generate.json")))(t)
 	require.Equal(t, again.literal("6", "text"), c.graph.literal("6", "text"), "the command itself stays as it is")
 }
 
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	catalog, err := ParseCatalog([]byte(`{
+	catalog := must.Get(ParseCatalog([]byte(`{
 		"CheckpointLoaderSimple": {"input": {"required": {"ckpt_name": [["a.safetensors"]]}}, "output_node": false},
 		"CLIPTextEncode": {"input": {"required": {"text": ["STRING", {}], "clip": ["CLIP"]}}, "output_node": false},
 		"EmptyLatentImage": {"input": {"required": {"width": ["INT"], "height": ["INT"], "batch_size": ["INT"], "depth": ["INT"]}}, "output_node": false},
 		"KSampler": {"input": {"required": {"sampler_name": ["COMBO", {"options": ["euler"]}]}}, "output_node": false},
-		"SaveImage": {"input": {"required": {"images": ["IMAGE"]}}, "output_node": true}}`))
-	require.NoError(t, err)
-	c, err := NewCommand("x", Spec{Models: []string{"a.safetensors", "z"}}, example(t, "generate.json"))
-	require.NoError(t, err)
+		"SaveImage": {"input": {"required": {"images": ["IMAGE"]}}, "output_node": true}}`)))(t)
+	c := must.Get(NewCommand("x", Spec{Models: []string{"a.safetensors", "z"}}, example(t, "generate.json")))(t)
 	require.Equal(t, []string{
 		`node 4 (CheckpointLoaderSimple): no instance offers "v1-5-pruned-emaonly-fp16.safetensors" for "ckpt_name"`,
 		`node 5 (EmptyLatentImage): the input "depth" is missing`,
@@ -209,11 +197,9 @@ func FuzzParseArgs(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c, err := NewCommand("x", Spec{}, []byte(`{"1": {"class_type": "EmptyX", "inputs": {"width": 1, "height": 1, "batch_size": 1, "text": ""}, "_meta": {"title": "prompt"}}}`))
-		require.NoError(t, err)
+		c := must.Get(NewCommand("x", Spec{}, []byte(`{"1": {"class_type": "EmptyX", "inputs": {"width": 1, "height": 1, "batch_size": 1, "text": ""}, "_meta": {"title": "prompt"}}}`)))(t)
 		if a, err = c.Settle(a); err == nil {
-			_, err = ParseGraph(c.Fill(a, Files{}))
-			require.NoError(t, err)
+			must.Get(ParseGraph(c.Fill(a, Files{})))(t)
 			require.LessOrEqual(t, a.Width*a.Height, c.Spec.MaxPixels)
 		}
 	})
@@ -231,14 +217,12 @@ func FuzzParseGraph(f *testing.F) {
 
 func TestCheckFindsWhatANodeDoesNotTake(t *testing.T) {
 	t.Parallel()
-	catalog, err := ParseCatalog([]byte(`{"Sampler": {"output_node": true, "input": {"required": {
+	catalog := must.Get(ParseCatalog([]byte(`{"Sampler": {"output_node": true, "input": {"required": {
 		"steps": ["INT", {"min": 1, "max": 50}], "seed": ["INT", {"min": 0, "max": 16777215}],
-		"cfg": ["FLOAT", {"min": 0.0, "max": 100.0}], "level": ["INT", {"min": 0, "max": 9}]}}}}`))
-	require.NoError(t, err)
+		"cfg": ["FLOAT", {"min": 0.0, "max": 100.0}], "level": ["INT", {"min": 0, "max": 9}]}}}}`)))(t)
 	file := []byte(`{"1": {"class_type": "Sampler", "inputs": {"steps": 20, "seed": 99999999, "cfg": 250.5, "level": 1}}}`)
 	problems := func(spec Spec) string {
-		c, err := NewCommand("a", spec, file)
-		require.NoError(t, err)
+		c := must.Get(NewCommand("a", spec, file))(t)
 		return strings.Join(c.Check(catalog), "\n")
 	}
 	inputs := map[Role]string{Steps: "1.steps", Seed: "1.seed", Strength: "1.level"}

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // A message of the gateway that Discord never sends, or that it would not take, is found.
 func TestFramesAreChecked(t *testing.T) {
 	t.Parallel()
-	s, err := loadSchema()
-	require.NoError(t, err)
+	s := must.Get(loadSchema())(t)
 	for text, c := range map[string]struct{ sent, ok bool }{
 		`{"op":10,"d":{"heartbeat_interval":41250},"s":null,"t":null}`:        {false, true},
 		`{"op":10,"d":{"heartbeat_interval":41250}}`:                          {false, false},
@@ -39,8 +40,7 @@ func TestFramesAreChecked(t *testing.T) {
 // Without the intent for it, a bot sees in a server only what is for it.
 func TestWhatIsNotForTheBot(t *testing.T) {
 	t.Parallel()
-	f, err := New(Options{})
-	require.NoError(t, err)
+	f := must.Get(New(Options{}))(t)
 	defer f.Close()
 	p := f.Person("900000000000000003", "900000000000000002", "900000000000000001", "en-US")
 	picture := p.Say("look", "", []byte("png"))
