@@ -133,8 +133,7 @@ func TestRotateKeys(t *testing.T) {
 		require.Len(t, rotation.Key, 16)
 		require.Greater(t, rotation.From, time.Now().Unix())
 	}
-	entries := must.Get(os.ReadDir(filepath.Join(s.data, "files", "comfyhub-keys")))(t)
-	require.Len(t, entries, 3)
+	require.Len(t, must.Get(os.ReadDir(filepath.Join(s.data, "files", "comfyhub-keys")))(t), 3)
 	status, config := s.call(http.MethodGet, s.admin, "/config/", "")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, config, "{file."+file+"}")

@@ -28,8 +28,7 @@ func provision(t *testing.T, c *caddy.Config) caddy.Context {
 	t.Helper()
 	provisioning.Lock()
 	defer provisioning.Unlock()
-	ctx := must.Get(caddy.ProvisionContext(c))(t)
-	return ctx
+	return must.Get(caddy.ProvisionContext(c))(t)
 }
 
 // provisioned is the app of a Caddyfile, with the sites that serve its hub.

@@ -103,8 +103,7 @@ func opened(t *testing.T, response *http.Response) string {
 		body, err = gzip.NewReader(response.Body)
 	}
 	require.NoError(t, err)
-	text := must.Get(io.ReadAll(body))(t)
-	return string(text)
+	return string(must.Get(io.ReadAll(body))(t))
 }
 
 // The Caddyfile that comes with the hub compresses what browsers load, and
@@ -159,11 +158,9 @@ func TestRootCaddyfileCompresses(t *testing.T) {
 	stream := s.ask("/pack/progress", http.Header{"Accept-Encoding": {"gzip"}})
 	require.Empty(t, stream.Header.Get("Content-Encoding"))
 	lines := bufio.NewReader(stream.Body)
-	line := must.Get(lines.ReadString('\n'))(t)
-	require.Equal(t, "data: 1\n", line)
+	require.Equal(t, "data: 1\n", must.Get(lines.ReadString('\n'))(t))
 	close(more)
-	rest := must.Get(io.ReadAll(lines))(t)
-	require.Equal(t, "\ndata: 2\n\n", string(rest))
+	require.Equal(t, "\ndata: 2\n\n", string(must.Get(io.ReadAll(lines))(t)))
 
 	conn, response, err := websocket.Dial(t.Context(), "http://"+s.api+"/ws?clientId=bob", &websocket.DialOptions{HTTPHeader: accept})
 	require.NoError(t, err)

@@ -247,8 +247,7 @@ func TestTracesOfAJob(t *testing.T) {
 	for _, name := range []string{"queue", "attempt", "claim", "inputs", "submit", "run", "collect", "finish"} {
 		s.await(func() bool { return c.has([]byte("comfyhub." + name)) })
 	}
-	id := must.Get(hex.DecodeString(trace))(t)
-	require.True(t, c.has(id))
+	require.True(t, c.has(must.Get(hex.DecodeString(trace))(t)))
 	require.False(t, c.has([]byte("secret")))
 	require.False(t, c.has([]byte("job-2")), "the id is the client's")
 }

@@ -48,8 +48,7 @@ func serverBehind(t *testing.T, strict int) *caddyhttp.Server {
 	var c caddy.Config
 	require.NoError(t, json.Unmarshal(config, &c))
 	ctx := provision(t, &c)
-	app := must.Get(ctx.App("http"))(t)
-	return app.(*caddyhttp.App).Servers["x"]
+	return must.Get(ctx.App("http"))(t).(*caddyhttp.App).Servers["x"]
 }
 
 // Nobody who came through a proxy names a tenant by an address, whatever the headers say,

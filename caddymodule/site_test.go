@@ -61,8 +61,7 @@ func newSite(t *testing.T) *site {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	address := must.Get(freeport.Address())(t)
-	return address
+	return must.Get(freeport.Address())(t)
 }
 
 // load loads a configuration with these lines in the app's block, and blocks
@@ -145,8 +144,7 @@ func (s *site) call(method, address, path, body string, header ...string) (int, 
 		return true
 	})
 	defer response.Body.Close()
-	answer := must.Get(io.ReadAll(response.Body))(s.t)
-	return response.StatusCode, string(answer)
+	return response.StatusCode, string(must.Get(io.ReadAll(response.Body))(s.t))
 }
 
 // prompt posts work that takes some time and returns its id.
@@ -172,8 +170,7 @@ func (s *site) metric(sample string) float64 {
 	require.Equal(s.t, http.StatusOK, status)
 	for line := range strings.Lines(text) {
 		if value, found := strings.CutPrefix(line, sample+" "); found {
-			n := must.Get(strconv.ParseFloat(strings.TrimSpace(value), 64))(s.t)
-			return n
+			return must.Get(strconv.ParseFloat(strings.TrimSpace(value), 64))(s.t)
 		}
 	}
 	return 0

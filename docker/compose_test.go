@@ -49,10 +49,8 @@ func volumes(t *testing.T) string {
 func content(t *testing.T, folder, name string) string {
 	t.Helper()
 	path := filepath.Join(folder, name)
-	info := must.Get(os.Stat(path))(t)
-	require.Equal(t, fs.FileMode(0o400), info.Mode().Perm())
-	text := must.Get(os.ReadFile(path))(t)
-	return strings.TrimSpace(string(text))
+	require.Equal(t, fs.FileMode(0o400), must.Get(os.Stat(path))(t).Mode().Perm())
+	return strings.TrimSpace(string(must.Get(os.ReadFile(path))(t)))
 }
 
 func TestKeysAreMadeOnce(t *testing.T) {
@@ -80,8 +78,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 		require.Equal(t, "a key that the operator has chosen", content(t, one, "gossip/key"))
 		require.Equal(t, secret, content(t, one, "hub/secret"))
 	}
-	entries := must.Get(os.ReadDir(filepath.Join(one, "hub")))(t)
-	require.Len(t, entries, 1, "no other copy is left")
+	require.Len(t, must.Get(os.ReadDir(filepath.Join(one, "hub")))(t), 1, "no other copy is left")
 	require.Error(t, run(t, filepath.Join(one, "nowhere"), ""))
 }
 

@@ -164,8 +164,7 @@ func TestInstall(t *testing.T) {
 	// An upgrade and one setting; what somebody has added stays.
 	b.publish("#!/bin/sh\necho agent version v1.3.0\n")
 	settings := filepath.Join(b.root, settingsFile)
-	text := must.Get(os.ReadFile(settings))(t)
-	require.NoError(t, os.WriteFile(settings, append(text, "COMFYHUB_AGENT_STOP_TIMEOUT=5m\n"...), 0o600))
+	require.NoError(t, os.WriteFile(settings, append(must.Get(os.ReadFile(settings))(t), "COMFYHUB_AGENT_STOP_TIMEOUT=5m\n"...), 0o600))
 	b.install("--name", "box7", "--no-start")
 	second := b.files()
 	require.Contains(t, second["/usr/local/bin/agent"], "v1.3.0")
@@ -317,8 +316,7 @@ func TestInstallChecksSignatures(t *testing.T) {
 	b.refuses("has no signature", append(args, "--release-key", b.key)...)
 	script, key := b.sign()
 	b.install(append(args, "--release-key", key)...)
-	out := must.Get(b.command("--help").Output())(t)
-	require.Contains(t, string(out), "--release-key")
+	require.Contains(t, string(must.Get(b.command("--help").Output())(t)), "--release-key")
 
 	run := func() (string, error) {
 		cmd := b.command(append(args, "--from", b.release)...)

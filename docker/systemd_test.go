@@ -144,10 +144,8 @@ type container struct {
 func objects(t *testing.T) []object {
 	t.Helper()
 	var kustomization struct{ Resources []string }
-	text := must.Get(os.ReadFile("kubernetes/kustomization.yaml"))(t)
-	require.NoError(t, yaml.Unmarshal(text, &kustomization))
-	there := must.Get(filepath.Glob("kubernetes/*.yaml"))(t)
-	require.Len(t, there, len(kustomization.Resources)+1, "each file is applied")
+	require.NoError(t, yaml.Unmarshal(must.Get(os.ReadFile("kubernetes/kustomization.yaml"))(t), &kustomization))
+	require.Len(t, must.Get(filepath.Glob("kubernetes/*.yaml"))(t), len(kustomization.Resources)+1, "each file is applied")
 	var all []object
 	for _, name := range kustomization.Resources {
 		file := must.Get(os.Open(filepath.Join("kubernetes", name)))(t)

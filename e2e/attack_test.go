@@ -199,8 +199,7 @@ const attackVariable = "COMFYHUB_ATTACK"
 // attackLength is how long each attack lasts.
 func attackLength(t *testing.T) time.Duration {
 	t.Helper()
-	length := must.Get(time.ParseDuration(cmp.Or(os.Getenv(attackVariable), "400ms")))(t)
-	return length
+	return must.Get(time.ParseDuration(cmp.Or(os.Getenv(attackVariable), "400ms")))(t)
 }
 
 // during is how long the worker's requests take while an attack goes on.

@@ -28,8 +28,7 @@ func (f *fleet) raw(t *testing.T, method, target string) (int, string) {
 	resp, err := http.ReadResponse(bufio.NewReader(conn), r)
 	require.NoError(t, err, "%s %s", method, target)
 	defer resp.Body.Close()
-	body := must.Get(io.ReadAll(resp.Body))(t)
-	return resp.StatusCode, string(body)
+	return resp.StatusCode, string(must.Get(io.ReadAll(resp.Body))(t))
 }
 
 // The doors that attacks on a running hub once opened stay shut: paths that an instance reads

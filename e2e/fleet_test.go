@@ -65,15 +65,13 @@ func (f *fleet) startHub() {
 // startAgent starts an agent with simulated instances.
 func (f *fleet) startAgent(name string, count int, flags ...string) *programs.Program {
 	f.t.Helper()
-	p := must.Get(f.StartAgent(name, count, append([]string{"--time-scale", "0.2"}, flags...)...))(f.t)
-	return p
+	return must.Get(f.StartAgent(name, count, append([]string{"--time-scale", "0.2"}, flags...)...))(f.t)
 }
 
 // agent starts the program agent in any other way.
 func (f *fleet) agent(name string, args ...string) *programs.Program {
 	f.t.Helper()
-	p := must.Get(f.Start(programs.Spec{Name: name, Path: f.Set.Agent, Args: args}))(f.t)
-	return p
+	return must.Get(f.Start(programs.Spec{Name: name, Path: f.Set.Agent, Args: args}))(f.t)
 }
 
 // simulate starts a simulated instance without an agent, and returns its URL. The name is
@@ -90,8 +88,7 @@ func (f *fleet) simulate(name string) string {
 // simulatedRuns is how many prompts a simulated instance has begun.
 func (f *fleet) simulatedRuns(name string) int {
 	f.t.Helper()
-	log := must.Get(os.ReadFile(filepath.Join(f.Dir, name+"-comfyui.log")))(f.t)
-	return strings.Count(string(log), "run starts")
+	return strings.Count(string(must.Get(os.ReadFile(filepath.Join(f.Dir, name+"-comfyui.log")))(f.t)), "run starts")
 }
 
 func (f *fleet) eventually(condition func() bool, what string) {

@@ -134,8 +134,7 @@ func TestNginxOfTheDocs(t *testing.T) {
 	}
 	check := must.Get(http.Get("http://" + p.Admin + "/comfyhub/check"))(t)
 	defer check.Body.Close()
-	text := must.Get(io.ReadAll(check.Body))(t)
-	require.Contains(t, string(text), "act_for_tenants")
+	require.Contains(t, string(must.Get(io.ReadAll(check.Body))(t)), "act_for_tenants")
 }
 
 // nobodyBecomesAnother checks that whoever comes through nginx is nobody but a client, whatever they

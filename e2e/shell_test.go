@@ -25,8 +25,7 @@ func TestCommandsForPeople(t *testing.T) {
 		"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "ComfyUI"}}}`
 	stored, code := run(workflow, "submit", "-", "--set", "1.color=7", "--out", filepath.Join(t.TempDir(), "out"))
 	require.Zero(t, code)
-	data := must.Get(os.ReadFile(stored))(t)
-	require.Equal(t, "PNG", string(data[1:4]))
+	require.Equal(t, "PNG", string(must.Get(os.ReadFile(stored))(t)[1:4]))
 
 	id, code := run(workflow, "submit", "-")
 	require.Zero(t, code)

@@ -341,8 +341,7 @@ func (f *fleet) quietly(t *testing.T) []time.Duration {
 		require.Equal(t, http.StatusOK, code, path)
 	}
 	must.Get(f.rounds(t.Context(), smallPreview, 10))(t)
-	took := must.Get(f.rounds(t.Context(), smallPreview, 40))(t)
-	return took
+	return must.Get(f.rounds(t.Context(), smallPreview, 40))(t)
 }
 
 // Whatever somebody begins to send many times and does not finish, or does not read, the hub

@@ -35,8 +35,7 @@ func readStored(t *testing.T) *stored {
 // write replaces that file.
 func (s *stored) write(t *testing.T) {
 	t.Helper()
-	text := must.Get(s.Text())(t)
-	require.NoError(t, os.WriteFile("storedtest/lastversion.json", text, 0o600))
+	require.NoError(t, os.WriteFile("storedtest/lastversion.json", must.Get(s.Text())(t), 0o600))
 }
 
 // client is a connection of the test's own.

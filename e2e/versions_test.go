@@ -117,8 +117,7 @@ func (f *fleet) upload(tenant, name string, picture image.Image) {
 	f.t.Helper()
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body)
-	part := must.Get(form.CreateFormFile("image", name))(f.t)
-	require.NoError(f.t, png.Encode(part, picture))
+	require.NoError(f.t, png.Encode(must.Get(form.CreateFormFile("image", name))(f.t), picture))
 	require.NoError(f.t, form.Close())
 	status, answer := f.call(tenant, http.MethodPost, "/upload/image", form.FormDataContentType(), &body)
 	require.Equal(f.t, http.StatusOK, status, "%s", answer)

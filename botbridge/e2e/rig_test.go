@@ -94,15 +94,6 @@ func (r *rig) waitFor(p *fakebot.Person, what string, fits func(fakebot.Message)
 	return m
 }
 
-// pictures waits until n pictures answer a message.
-func (r *rig) pictures(p *fakebot.Person, message, n int) []fakebot.Message {
-	r.t.Helper()
-	list := r.wait(p, fmt.Sprintf("%d pictures", n), func(list []fakebot.Message) bool {
-		return len(filter(list, answering(message, isPicture))) >= n
-	})
-	return filter(list, answering(message, isPicture))
-}
-
 func isPicture(m fakebot.Message) bool { return m.FromBot && m.Kind == "photo" }
 
 func answering(message int, fits func(fakebot.Message) bool) func(fakebot.Message) bool {

@@ -176,8 +176,7 @@ func TestWebchat(t *testing.T) {
 		fetch := func(url string) (int, []byte) {
 			response := must.Get(r.web().Get(url))(t)
 			defer response.Body.Close()
-			body := must.Get(io.ReadAll(response.Body))(t)
-			return response.StatusCode, body
+			return response.StatusCode, must.Get(io.ReadAll(response.Body))(t)
 		}
 		status, body := fetch(picture.Files[0].URL)
 		require.Equal(t, http.StatusOK, status)

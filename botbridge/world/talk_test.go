@@ -66,31 +66,18 @@ func TestConversation(t *testing.T) {
 		r.waitFor(ada, "the edited photo", saying("in autumn"))
 		enlarge, _ := ada.Send(fakebot.Draft{Text: "/upscale", ReplyTo: picture.ID})
 		require.Equal(t, 2*picture.File.Width, r.pictures(ada, enlarge, 1)[0].File.Width)
-		ada.Say("/edit in winter")
-		r.waitFor(ada, "what is missing", saying("/edit needs a picture"))
-
-		// Errors are reported.
-		ada.Say("/generate")
-		r.waitFor(ada, "a hint", saying("What do you want to see"))
-		ada.Say("/generate a --size 9999x9999")
-		r.waitFor(ada, "the bound", saying("too large"))
-		ada.Say("/generate a --colour red")
-		r.waitFor(ada, "the flags", saying("There's no --colour"))
-		ada.Say("/generate a --cfg 400")
-		r.waitFor(ada, "the range of an argument", saying("--cfg can be from 0 to 100, not 400."))
-		ada.Say("/generate a --sampler dpmp_2n")
-		r.waitFor(ada, "what was meant", saying("Did you mean dpm"))
-		ada.Say("/help generate")
-		r.waitFor(ada, "what the command takes", saying("--sampler: euler, "))
+		for _, c := range [][2]string{
+			{"/edit in winter", "/edit needs a picture"}, {"/generate", "What do you want to see"}, {"/generate a --size 9999x9999", "too large"},
+			{"/generate a --colour red", "There's no --colour"}, {"/generate a --cfg 400", "--cfg can be from 0 to 100, not 400."},
+			{"/generate a --sampler dpmp_2n", "Did you mean dpm"}, {"/help generate", "--sampler: euler, "},
+			{"/generate something FORBIDDEN", "I won't make that"}, {"/broken", "Sorry, that didn't work"}, {"/nonsense", "I don't know that command"},
+		} {
+			ada.Say(c[0])
+			r.waitFor(ada, c[0], saying(c[1]))
+		}
 		adjusted, _ := ada.Say("/generate a red fox --ar 2:1 --steps 4 --cfg 4 --sampler DPMPP_2M --seed 7")
 		usual, _ := ada.Say("/generate a red fox --ar 2:1 --steps 4 --seed 7")
 		require.NotEqual(t, r.pictures(ada, usual, 1)[0].File.Hash, r.pictures(ada, adjusted, 1)[0].File.Hash)
-		ada.Say("/generate something FORBIDDEN")
-		r.waitFor(ada, "the filter", saying("I won't make that"))
-		ada.Say("/broken")
-		r.waitFor(ada, "the error of a node", saying("Sorry, that didn't work"))
-		ada.Say("/nonsense")
-		r.waitFor(ada, "an unknown command", saying("I don't know that command"))
 
 		// Questions about one's own account and the fleet.
 		r.askUntil(ada, "/status", "2 image servers online")

@@ -35,8 +35,7 @@ type bench struct {
 
 func decoded(t testing.TB, text string) string {
 	t.Helper()
-	data := must.Get(base64.StdEncoding.DecodeString(text))(t)
-	return string(data)
+	return string(must.Get(base64.StdEncoding.DecodeString(text))(t))
 }
 
 func newBench(t *testing.T, c simsd.Config) *bench {

@@ -103,8 +103,7 @@ func TestSettingsBetweenRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, simsd.Config{StepTime: time.Millisecond})
 	settings := func() string {
-		body := must.Get(b.Get(t.Context(), apiPrefix+settingsPath, nil))(t)
-		return string(body)
+		return string(must.Get(b.Get(t.Context(), apiPrefix+settingsPath, nil))(t))
 	}
 	b.submit("p", ClassTxt2Img, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8, "override_settings": {"sd_vae": "mine", "samples_format": "webp"}}`, endless), "")
 	b.until("")

@@ -260,8 +260,7 @@ func TestPlanService(t *testing.T) {
 		"run", `--key-file=D:\agent key`, "--comfyui=left=http://127.0.0.1:8188", "--join=a:7946", "--join=b:7946", "--log-level=debug",
 		"--restart-command=echo a, b", "--stop-timeout=5m0s", `--state=D:\state`,
 	}, args)
-	again := must.Get(planService(args))(t)
-	require.ElementsMatch(t, args, again.arguments(`D:\agent key`, ""), "the service reads what the plan has")
+	require.ElementsMatch(t, args, must.Get(planService(args))(t).arguments(`D:\agent key`, ""), "the service reads what the plan has")
 
 	p = must.Get(planService([]string{"pull", "--hub", "https://hub"}))(t)
 	require.Equal(t, []string{"pull", `--token-file=t`, "--hub=https://hub"}, p.arguments("t", "s"))

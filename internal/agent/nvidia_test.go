@@ -24,8 +24,7 @@ func TestNvidia(t *testing.T) {
 		t.Skip("no awk here")
 	}
 	for _, name := range []string{"nvidia-smi", "cards", "apps"} {
-		text := must.Get(os.ReadFile(filepath.Join("testdata", name)))(t)
-		require.NoError(t, os.WriteFile(filepath.Join(folder, name), text, 0o700))
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), must.Get(os.ReadFile(filepath.Join("testdata", name)))(t), 0o700))
 	}
 	t.Setenv("PATH", folder+string(os.PathListSeparator)+path)
 	s := must.Get(nvidia()(t.Context()))(t)

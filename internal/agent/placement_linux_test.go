@@ -38,8 +38,7 @@ func withProcesses(t *testing.T, list map[int]string, parents map[int]int) proce
 func TestOwnProcess(t *testing.T) {
 	t.Parallel()
 	p := theProcesses()
-	text := must.Get(os.ReadFile("/proc/self/cmdline"))(t)
-	require.Equal(t, strings.TrimRight(string(text), "\x00"), p.command(os.Getpid()))
+	require.Equal(t, strings.TrimRight(string(must.Get(os.ReadFile("/proc/self/cmdline"))(t)), "\x00"), p.command(os.Getpid()))
 	require.Equal(t, os.Getppid(), p.parent(os.Getpid()))
 	require.Empty(t, p.command(1<<30))
 	require.Zero(t, p.parent(1<<30))

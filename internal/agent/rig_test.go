@@ -156,8 +156,7 @@ func newHubs(t testing.TB, key string) *gossip.Authority {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	hubs := must.Get(gossip.NewAuthority(key, func() ([]ed25519.PrivateKey, error) { return []ed25519.PrivateKey{private}, nil }))(t)
-	return hubs
+	return must.Get(gossip.NewAuthority(key, func() ([]ed25519.PrivateKey, error) { return []ed25519.PrivateKey{private}, nil }))(t)
 }
 
 // startAgent runs an agent until the returned function is called.

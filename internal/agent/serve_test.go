@@ -215,8 +215,7 @@ func TestAgentsKeepTheirIdentity(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "state")
 	of := func(name, key, state string, lookup func(string) (string, bool)) string {
 		t.Helper()
-		id := must.Get(identity(name, key, state, lookup))(t)
-		return id.Key()
+		return must.Get(identity(name, key, state, lookup))(t).Key()
 	}
 	box := of("box", "k", folder, none)
 	require.Equal(t, box, of("box", "k", folder, none))
@@ -239,8 +238,7 @@ func TestAgentsKeepTheirIdentity(t *testing.T) {
 	}
 	require.ErrorContains(t, pinned("no key"), "caddy comfyhub hub-key")
 	require.NoError(t, pinned(box)) // any public key will do
-	text := must.Get(os.ReadFile(filepath.Join(folder, "box.hub")))(t)
-	require.Equal(t, box+"\n", string(text), "the key of the hubs lies beside the agent's own")
+	require.Equal(t, box+"\n", string(must.Get(os.ReadFile(filepath.Join(folder, "box.hub")))(t)), "the key of the hubs lies beside the agent's own")
 
 	cmd := newCommand()
 	cmd.SetArgs([]string{"run", "--join", "127.0.0.1:1", "--name", "box", "--state", file, "--comfyui", "http://127.0.0.1:1"})

@@ -16,8 +16,7 @@ import (
 // value is what Redis has of a key.
 func value(t *testing.T, db *redis.DB, name string) string {
 	t.Helper()
-	text := must.Get(db.Client().HGet(t.Context(), db.Key("g", "apikeys"), name).Result())(t)
-	return text
+	return must.Get(db.Client().HGet(t.Context(), db.Key("g", "apikeys"), name).Result())(t)
 }
 
 // put is what somebody does who can write to Redis.
@@ -82,8 +81,7 @@ func TestForgedKeys(t *testing.T) {
 		// Another fleet's keys are not this one's, and what is refused can be revoked.
 		other := New(db, keyringtest.New(t))
 		gives(t, other, ada, "", ErrUnknown)
-		had := must.Get(k.Revoke(t.Context(), "mallory"))(t)
-		require.True(t, had)
+		require.True(t, must.Get(k.Revoke(t.Context(), "mallory"))(t))
 		_, again := add(t, k, Wanted{Name: "mallory"})
 		gives(t, k, again, "mallory", nil)
 	})

@@ -101,8 +101,7 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 		time.Sleep(2 * mostPause) // no pause is longer, with its jitter
 		waiting = must.Get(q.WaitingCallbacks(ctx, "ann", 9))(t)
 		require.Empty(t, waiting)
-		dead := must.Get(q.DeadCallbacks(ctx, "ann", 9))(t)
-		require.Empty(t, dead)
+		require.Empty(t, must.Get(q.DeadCallbacks(ctx, "ann", 9))(t))
 	})
 
 	mu.Lock()

@@ -128,8 +128,7 @@ func TestSignedMessage(t *testing.T) {
 	g := <-came
 	require.Equal(t, "an-id", g.header.Get("webhook-id"))
 	for _, secret := range []string{older, newer} {
-		hook := must.Get(standardwebhooks.NewWebhook(SecretOf(secret, "ann")))(t)
-		require.NoError(t, hook.Verify(g.body, g.header), "each of the secrets signs")
+		require.NoError(t, must.Get(standardwebhooks.NewWebhook(SecretOf(secret, "ann")))(t).Verify(g.body, g.header), "each of the secrets signs")
 		foreign := must.Get(standardwebhooks.NewWebhook(SecretOf(secret, "bob")))(t)
 		require.Error(t, foreign.Verify(g.body, g.header), "a tenant knows nobody else's secret")
 	}
@@ -227,6 +226,5 @@ func TestReasonsHideAddresses(t *testing.T) {
 	_, err := (&http.Client{}).Get("http://127.0.0.1:1/x")
 	require.Error(t, err)
 	require.NotContains(t, reasonOf(0, err), "127.0.0.1")
-	body := must.Get(bodyOf(queue.CallbackEvent{Name: "done", Prompt: "\xff<script>"}))(t)
-	require.True(t, json.Valid(body))
+	require.True(t, json.Valid(must.Get(bodyOf(queue.CallbackEvent{Name: "done", Prompt: "\xff<script>"}))(t)))
 }

@@ -27,8 +27,7 @@ func TestLibrarySharesAndForgets(t *testing.T) {
 	)
 	l := NewLibrary()
 	parse := func(body string) *Info {
-		i := must.Get(l.Parse([]byte(body)))(t)
-		return i
+		return must.Get(l.Parse([]byte(body)))(t)
 	}
 	a, again, b := parse(first), parse(first), parse(second)
 	require.Same(t, a, again, "equal bodies are one info")
@@ -60,8 +59,7 @@ func TestImmoderateClassesAreLeftOut(t *testing.T) {
 
 func testClass(t *testing.T, inputs string) *class {
 	t.Helper()
-	c := must.Get(parseClass("T", []byte(`{"input":{"required":`+inputs+`},"output":[]}`), digest{}))(t)
-	return c
+	return must.Get(parseClass("T", []byte(`{"input":{"required":`+inputs+`},"output":[]}`), digest{}))(t)
 }
 
 // shown lists inputs as name, with "?" for the optional ones.

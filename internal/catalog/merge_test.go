@@ -103,8 +103,7 @@ func TestMergeTakesOver(t *testing.T) {
 	t.Parallel()
 	library := catalog.NewLibrary()
 	parse := func(body string) *catalog.Info {
-		i := must.Get(library.Parse([]byte(body)))(t)
-		return i
+		return must.Get(library.Parse([]byte(body)))(t)
 	}
 	a, b, c := parse(loader(true, "a")), parse(loader(true, "b")), parse(loader(true, "c"))
 	before := catalog.Merge(nil, []catalog.Source{{Info: a}, {Info: b}})
@@ -268,8 +267,7 @@ func infoOf(t *testing.T, classes map[string][]string) *catalog.Info {
 		parts = append(parts, fmt.Sprintf(`%q: {"input": {"required": {"file": [[%s]], "upload": [["x.png", %q], {"image_upload": true}]}}, "output": [], "python_module": %q}`,
 			class, strings.Join(quoted, ","), class+"-own.png", module))
 	}
-	info := must.Get(catalog.Parse([]byte("{" + strings.Join(parts, ",") + "}")))(t)
-	return info
+	return must.Get(catalog.Parse([]byte("{" + strings.Join(parts, ",") + "}")))(t)
 }
 
 func TestDifferences(t *testing.T) {
@@ -340,8 +338,7 @@ func TestRequiredSecrets(t *testing.T) {
 	t.Parallel()
 	info := parseInfo(t, sampling(`"euler"`, `"x.pt"`))
 	r := catalog.Requirements{Classes: []string{"Sample"}, Secrets: true}
-	again := must.Get(catalog.DecodeRequirements(r.Encode()))(t)
-	require.Equal(t, r, again)
+	require.Equal(t, r, must.Get(catalog.DecodeRequirements(r.Encode()))(t))
 	require.Contains(t, string(r.Encode()), `"v": 2`)
 	require.Len(t, info.Satisfies(r), 1)
 	require.Empty(t, info.WithSecrets(true).Satisfies(r))

@@ -41,8 +41,7 @@ func TestSplice(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			out := must.Get(catalog.Splice([]byte(tt.in), tt.edits))(t)
-			require.Equal(t, tt.want, string(out))
+			require.Equal(t, tt.want, string(must.Get(catalog.Splice([]byte(tt.in), tt.edits))(t)))
 		})
 	}
 }
@@ -137,8 +136,7 @@ func TestPatch(t *testing.T) {
 	t.Parallel()
 	library := catalog.NewLibrary()
 	parse := func(text string) *catalog.Info {
-		info := must.Get(library.Parse([]byte(text)))(t)
-		return info
+		return must.Get(library.Parse([]byte(text)))(t)
 	}
 	before := parse(`{` + described("A", `["a.pt"]`) + `, ` + described("B", `["b.pt"]`) + `}`)
 	for name, body := range map[string]string{

@@ -44,8 +44,7 @@ func readGzip(tb testing.TB, name string) []byte {
 	f := must.Get(os.Open(filepath.Join("testdata", name)))(tb)
 	defer f.Close()
 	z := must.Get(gzip.NewReader(f))(tb)
-	data := must.Get(io.ReadAll(z))(tb)
-	return data
+	return must.Get(io.ReadAll(z))(tb)
 }
 
 // recorded is one POST /prompt to a real server and its answer.
@@ -102,14 +101,12 @@ func fleet(infos ...*catalog.Info) *catalog.Catalog {
 
 func parseInfo(tb testing.TB, body string) *catalog.Info {
 	tb.Helper()
-	i := must.Get(catalog.Parse([]byte(body)))(tb)
-	return i
+	return must.Get(catalog.Parse([]byte(body)))(tb)
 }
 
 func parseGraph(tb testing.TB, raw string) *catalog.Graph {
 	tb.Helper()
-	g := must.Get(catalog.ParseGraph([]byte(raw)))(tb)
-	return g
+	return must.Get(catalog.ParseGraph([]byte(raw)))(tb)
 }
 
 func marshal(v pyjson.Value) string { return string(pyjson.Marshal(v)) }

@@ -108,8 +108,7 @@ func TestHeadersThatPass(t *testing.T) {
 	header.Del("Content-Length")
 	header.Set("User-Agent", "Mozilla/5.0 (a fingerprint)")
 	resp := g.do(t, http.MethodGet, "/pack/x?x=1&token=secret", header)
-	body := must.Get(io.ReadAll(resp.Body))(t)
-	require.Equal(t, "body", string(body))
+	require.Equal(t, "body", string(must.Get(io.ReadAll(resp.Body))(t)))
 
 	seen := <-g.seen
 	require.Equal(t, "/prefix/pack/x?x=1", seen.RequestURI)

@@ -127,8 +127,7 @@ func TestClientCallsWhatIsAllowed(t *testing.T) {
 	dns := &names{of: map[string][]string{"example.com": {"127.0.0.1"}}}
 	c := egress.NewClient(hosts(t, "example.com:"+port, "127.0.0.1:"+port), egress.Options{Roots: roots, Resolver: dns.resolver(t)})
 	for _, link := range []string{"https://example.com:" + port + "/here", "https://127.0.0.1:" + port, "https://example.com:" + port + "/moved?signature=1"} {
-		body := must.Get(get(t, c, link))(t)
-		require.Equal(t, "hello", body)
+		require.Equal(t, "hello", must.Get(get(t, c, link))(t))
 		require.Empty(t, asked.Get("Referer"))
 		require.Empty(t, asked.Get("Accept-Encoding"), "an answer does not grow when it is read")
 	}

@@ -13,8 +13,7 @@ import (
 
 func hosts(tb testing.TB, items ...string) egress.Hosts {
 	tb.Helper()
-	h := must.Get(egress.ParseHosts(items))(tb)
-	return h
+	return must.Get(egress.ParseHosts(items))(tb)
 }
 
 func TestParseHosts(t *testing.T) {
@@ -171,8 +170,7 @@ func FuzzParseHosts(f *testing.F) {
 			return
 		}
 		for _, link := range []string{"http://example.com/", "https://a@example.com/", "https:///", "https://[::1%25lo]/"} {
-			u := must.Get(url.Parse(link))(t)
-			require.Error(t, h.Check(u))
+			require.Error(t, h.Check(must.Get(url.Parse(link))(t)))
 		}
 	})
 }

@@ -20,8 +20,7 @@ func TestAssetID(t *testing.T) {
 	id, ok := AssetID(hash)
 	require.True(t, ok)
 	require.Equal(t, "01234567-89ab-8def-8123-456789abcdef", id)
-	u := must(uuid.Parse(id))
-	require.Equal(t, uuid.RFC4122, u.Variant())
+	require.Equal(t, uuid.RFC4122, must(uuid.Parse(id)).Variant())
 	upper, ok := AssetID(strings.ToUpper(hash))
 	require.True(t, ok)
 	require.Equal(t, id, upper)
@@ -87,18 +86,15 @@ func TestAssets(t *testing.T) {
 	require.False(t, created)
 	require.Equal(t, "cat", bytesOf(t, s, a.Ref))
 	must(s.Upload(ctx, tenant, job.FileRef{Type: job.TypeInput, Subfolder: a.Ref.Subfolder, Filename: "x.png"}, true, strings.NewReader("x")))
-	found := must(u.FindAsset(ctx, tenant, a.ID))
-	require.Equal(t, a.Ref, found.Ref)
+	require.Equal(t, a.Ref, must(u.FindAsset(ctx, tenant, a.ID)).Ref)
 	for _, id := range []string{"", "x", strings.ToUpper(a.ID), "../" + a.ID, uuid.NewString()} {
 		_, err := u.FindAsset(ctx, tenant, id)
 		require.ErrorIs(t, err, ErrNotFound, id)
 	}
 	require.NoError(t, u.DeleteAsset(ctx, tenant, a.ID))
 	require.ErrorIs(t, u.DeleteAsset(ctx, tenant, a.ID), ErrNotFound)
-	entries := must(s.List(ctx, tenant, job.TypeInput, a.Ref.Subfolder))
-	require.Empty(t, entries)
+	require.Empty(t, must(s.List(ctx, tenant, job.TypeInput, a.Ref.Subfolder)))
 
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/", strings.NewReader("{}"))
-	n := must(u.ReceiveAsset(httptest.NewRecorder(), r))
-	require.Nil(t, n)
+	require.Nil(t, must(u.ReceiveAsset(httptest.NewRecorder(), r)))
 }

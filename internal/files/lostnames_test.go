@@ -50,8 +50,7 @@ func losesWrites(t *testing.T, before func(l *losing)) (l *losing, rewind func()
 // allot gives a file of an instance its name.
 func (l *losing) allot(s *Store, src Source) string {
 	l.t.Helper()
-	ref := must(s.AllotOutput(l.t.Context(), tenant, src))
-	return ref.Filename
+	return must(s.AllotOutput(l.t.Context(), tenant, src)).Filename
 }
 
 // store copies the bytes of an output to the storage.

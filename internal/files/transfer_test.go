@@ -117,8 +117,7 @@ func (h *Held) putAt(t *testing.T, n int, tenant, id string, size int) {
 // left counts a tenant's pictures.
 func (h *Held) left(t *testing.T, tenant string) int {
 	t.Helper()
-	all := must(h.list(context.Background(), h.folder(tenant)))
-	return len(all)
+	return len(must(h.list(context.Background(), h.folder(tenant))))
 }
 
 func TestHeldPicturesExpire(t *testing.T) {

@@ -38,8 +38,7 @@ func (s *Store) empty(t testing.TB, b TrashBounds, pinned ...string) Swept {
 	for _, key := range pinned {
 		keys[key] = true
 	}
-	swept := must(s.EmptyTrash(t.Context(), b, keep(keys)))
-	return swept
+	return must(s.EmptyTrash(t.Context(), b, keep(keys)))
 }
 
 func (s *Store) overwrite(t testing.TB, data string) {
@@ -77,8 +76,7 @@ func TestTakeBackWhatWasOverwritten(t *testing.T) {
 			require.EqualValues(t, len(have), got.Size)
 			require.WithinDuration(t, time.Now(), got.Since, time.Minute)
 			require.WithinDuration(t, time.Now().Add(week), got.Until, time.Minute)
-			back := must(two.TakeBack(t.Context(), tenant, got.ID))
-			require.Equal(t, got.packed, back.packed)
+			require.Equal(t, got.packed, must(two.TakeBack(t.Context(), tenant, got.ID)).packed)
 			require.Equal(t, have, one.mustRead(t, fox))
 			_, err := one.TakeBack(t.Context(), tenant, got.ID)
 			require.ErrorIs(t, err, ErrNotInTrash)
@@ -103,8 +101,7 @@ func TestTakeBackWhatHasExpired(t *testing.T) {
 			s.output(t, i, c, out(n).Filename, 10)
 		}
 		s.ends(t, minute(0), out(0), out(1), out(2))
-		swept := must(s.Expire(t.Context(), job.TypeOutput, minute(1), keep(nil)))
-		require.Equal(t, Swept{Files: 3}, swept)
+		require.Equal(t, Swept{Files: 3}, must(s.Expire(t.Context(), job.TypeOutput, minute(1), keep(nil))))
 		require.Empty(t, s.names(t, job.TypeOutput))
 		all := s.trashed(t)
 		require.Len(t, all, 3)
@@ -116,8 +113,7 @@ func TestTakeBackWhatHasExpired(t *testing.T) {
 		}
 		require.Equal(t, []string{out(0).Filename}, s.names(t, job.TypeOutput))
 		require.Len(t, s.mustRead(t, out(0)), 10)
-		taken := must(s.Taken(t.Context(), tenant))
-		require.EqualValues(t, 10, taken)
+		require.EqualValues(t, 10, must(s.Taken(t.Context(), tenant)))
 
 		s.output(t, i, c, out(1).Filename, 20)
 		for _, trashed := range s.trashed(t) {
@@ -179,8 +175,7 @@ func TestTrashHasABoundedNumber(t *testing.T) {
 		require.NoError(t, s.db.Client().ZAdd(t.Context(), s.trashKey(tenant), many...).Err())
 		s.letGo(t, s.blobs(t)...)
 		s.overwrite(t, "green")
-		count := must(s.db.Client().ZCard(t.Context(), s.trashKey(tenant)).Result())
-		require.EqualValues(t, 5000, count)
+		require.EqualValues(t, 5000, must(s.db.Client().ZCard(t.Context(), s.trashKey(tenant)).Result()))
 		require.Len(t, s.blobs(t), 3)
 		require.Equal(t, Swept{Files: 1, Bytes: 4}, s.empty(t, TrashBounds{}))
 		require.Len(t, s.blobs(t), 2)

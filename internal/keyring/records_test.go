@@ -19,8 +19,7 @@ const record = `{"tenant":"ada","scopes":["read"]}`
 
 func sign(t *testing.T, r *keyring.Records, place, record string) string {
 	t.Helper()
-	signed := must.Get(r.Sign(place, []byte(record)))(t)
-	return string(signed)
+	return string(must.Get(r.Sign(place, []byte(record)))(t))
 }
 
 // verifies asserts whether a record is taken for the hub's own.

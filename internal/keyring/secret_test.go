@@ -182,13 +182,11 @@ func TestPairs(t *testing.T) {
 	require.NoError(t, ring.Refresh(t.Context()))
 	first := must.Get(ring.Pairs(keyring.Agents))(t)
 	require.Len(t, first, 1)
-	links := must.Get(ring.Pairs(keyring.Links))(t)
-	require.NotEqual(t, first, links, "each purpose has its own")
+	require.NotEqual(t, first, must.Get(ring.Pairs(keyring.Links))(t), "each purpose has its own")
 
 	now = now.Add(time.Hour)
 	must.Get(ring.Rotate(t.Context()))(t)
-	early := must.Get(ring.Pairs(keyring.Agents))(t)
-	require.Equal(t, first, early, "not every hub knows the new one")
+	require.Equal(t, first, must.Get(ring.Pairs(keyring.Agents))(t), "not every hub knows the new one")
 	now = now.Add(keyring.Spread)
 	other := must.Get(keyring.Open(t.Context(), o))(t)
 	for _, r := range []*keyring.Ring{ring, other} {
@@ -202,6 +200,5 @@ func TestPairs(t *testing.T) {
 		must.Get(ring.Rotate(t.Context()))(t)
 	}
 	now = now.Add(keyring.Spread)
-	many := must.Get(ring.Pairs(keyring.Agents))(t)
-	require.Len(t, many, most)
+	require.Len(t, must.Get(ring.Pairs(keyring.Agents))(t), most)
 }

@@ -90,8 +90,7 @@ func (m *memory) snapshot() map[string]string {
 
 func open(t testing.TB, m *memory, secrets ...string) *keyring.Ring {
 	t.Helper()
-	r := must.Get(keyring.Open(t.Context(), options(m, secrets...)))(t)
-	return r
+	return must.Get(keyring.Open(t.Context(), options(m, secrets...)))(t)
 }
 
 // options are those of a ring that derives quickly.
@@ -101,14 +100,12 @@ func options(m *memory, secrets ...string) keyring.Options {
 
 func seal(t testing.TB, r *keyring.Ring, p keyring.Purpose, value string) []byte {
 	t.Helper()
-	sealed := must.Get(r.Sealer(p).Seal([]byte(value), []byte("label")))(t)
-	return sealed
+	return must.Get(r.Sealer(p).Seal([]byte(value), []byte("label")))(t)
 }
 
 func opens(t testing.TB, r *keyring.Ring, p keyring.Purpose, sealed []byte, want string) {
 	t.Helper()
-	value := must.Get(r.Sealer(p).Open(t.Context(), sealed, []byte("label")))(t)
-	require.Equal(t, want, string(value))
+	require.Equal(t, want, string(must.Get(r.Sealer(p).Open(t.Context(), sealed, []byte("label")))(t)))
 }
 
 func TestPurposesAreApart(t *testing.T) {

@@ -109,8 +109,7 @@ func TestLags(t *testing.T) {
 func TestLastMetric(t *testing.T) {
 	t.Parallel()
 	out := []byte("BenchmarkX/a-2   500   104 ns/op   1.000 times-small\nBenchmarkX/b-2   500   164 ns/op   1.577 times-small\nPASS\n")
-	value := must.Get(lastMetric(out, "times-small"))(t)
-	require.InDelta(t, 1.577, value, 1e-9)
+	require.InDelta(t, 1.577, must.Get(lastMetric(out, "times-small"))(t), 1e-9)
 	_, err := lastMetric(out, "cycles/s")
 	require.ErrorContains(t, err, "no cycles/s")
 	_, err = lastMetric([]byte("x cycles/s"), "cycles/s")

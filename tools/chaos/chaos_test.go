@@ -189,8 +189,7 @@ func TestAFullDisk(t *testing.T) {
 	require.NoError(t, os.WriteFile(old, make([]byte, 10_000), 0o600))
 	require.NoError(t, d.fill())
 	require.ErrorIs(t, os.WriteFile(file, []byte("x"), 0o600), syscall.ENOSPC)
-	stored := must.Get(os.ReadFile(old))(t)
-	require.Len(t, stored, 10_000)
+	require.Len(t, must.Get(os.ReadFile(old))(t), 10_000)
 	require.NoError(t, d.free())
 	require.NoError(t, os.WriteFile(file, []byte("x"), 0o600))
 }

@@ -79,8 +79,7 @@ func TestPickPort(t *testing.T) {
 	t.Cleanup(func() { taken.Close() })
 	port := taken.Addr().(*net.TCPAddr).Port
 
-	other := must.Get(pickPort("test", port, true))(t)
-	require.NotEqual(t, "127.0.0.1:"+strconv.Itoa(port), other)
+	require.NotEqual(t, "127.0.0.1:"+strconv.Itoa(port), must.Get(pickPort("test", port, true))(t))
 
 	packets := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { packets.Close() })

@@ -65,14 +65,9 @@ func (h *handled) count(fits func(platform.Event) bool) (n int) {
 // Groups whose platform holds them up keep neither a button nor a private chat waiting.
 func TestBusyGroupsStarveNobody(t *testing.T) {
 	t.Parallel()
-	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
-	defer store.Close()
-	_, leads, err := store.Lead(t.Context(), "one")
-	require.NoError(t, err)
-	require.True(t, leads)
+	store := newStore(t, state.Options{})
 	admit := func(e platform.Event) {
-		fresh := must.Get(store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e))(t)
-		require.True(t, fresh)
+		require.True(t, must.Get(store.Inbox.Admit(t.Context(), e.Key(), conversation.Lane(e), e))(t))
 	}
 	const groups, each = 120, 5
 	n := 0
@@ -88,11 +83,7 @@ func TestBusyGroupsStarveNobody(t *testing.T) {
 	admit(event(n, platform.Said, "5", "5"))
 
 	h := &handled{open: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { newInbox(store, h.handle, slog.New(slog.DiscardHandler)).run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	runs(t, store, h.handle)
 	all := func(platform.Event) bool { return true }
 	require.Eventually(t, func() bool { return h.count(all) == 2 }, time.Minute, time.Millisecond, "the button and the private chat")
 	close(h.open)
@@ -111,18 +102,11 @@ func TestBusyGroupsStarveNobody(t *testing.T) {
 // An event that cannot be read is left out and keeps nothing waiting.
 func TestUnreadableEvent(t *testing.T) {
 	t.Parallel()
-	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
-	defer store.Close()
-	_, _, err := store.Lead(t.Context(), "one")
-	require.NoError(t, err)
+	store := newStore(t, state.Options{})
 	must.Get(store.Inbox.Admit(t.Context(), "telegram/1", "telegram|private|5", "no event"))(t)
 	must.Get(store.Inbox.Admit(t.Context(), "telegram/2", "telegram|private|5", event(2, platform.Said, "5", "5")))(t)
 	h := &handled{}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { newInbox(store, h.handle, slog.New(slog.DiscardHandler)).run(ctx) })
-	defer running.Wait()
-	defer cancel()
+	runs(t, store, h.handle)
 	require.Eventually(t, func() bool {
 		left, err := store.Inbox.Waiting(t.Context())
 		return err == nil && left == 0
@@ -156,19 +140,42 @@ func (l *listener) Answer(_ context.Context, press, _ string) error {
 	return nil
 }
 
+// newStore is a state of the test's own, which the test leads.
+func newStore(t *testing.T, o state.Options) *state.Store {
+	t.Helper()
+	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, o))(t)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	_, leads, err := store.Lead(t.Context(), "one")
+	require.NoError(t, err)
+	require.True(t, leads)
+	return store
+}
+
+// newBridge is a bridge to a listener, in which one message of a chat may wait.
+func newBridge(t *testing.T, c limits.Config) (*Bridge, *listener) {
+	t.Helper()
+	store, p := newStore(t, state.Options{PerChat: 1}), &listener{said: map[string][]string{}}
+	b := &Bridge{
+		log: slog.New(slog.DiscardHandler), store: store, texts: must.Get(locale.Load(""))(t), guard: must.Get(limits.New(c, store))(t),
+		out: outbox.New(outbox.Options{}), platforms: map[string]platform.Platform{"telegram": p}, excused: map[string]bool{}, declined: map[string]time.Time{},
+	}
+	b.metrics = newMetrics(b)
+	return b, p
+}
+
+// runs has events handled until the test ends.
+func runs(t *testing.T, store *state.Store, handle func(context.Context, platform.Event) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { newInbox(store, handle, slog.New(slog.DiscardHandler)).run(ctx) })
+	t.Cleanup(func() { cancel(); running.Wait() })
+}
+
 // A chat that says more than can be handled is told so in one sentence.
 func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	t.Parallel()
-	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{PerChat: 1}))(t)
-	defer store.Close()
-	texts := must.Get(locale.Load(""))(t)
-	guard := must.Get(limits.New(limits.Config{AllowChats: []string{"telegram:-1"}}, store))(t)
-	p := &listener{said: map[string][]string{}}
-	b := &Bridge{
-		log: slog.New(slog.DiscardHandler), store: store, texts: texts, guard: guard, out: outbox.New(outbox.Options{}),
-		platforms: map[string]platform.Platform{"telegram": p}, excused: map[string]bool{}, declined: map[string]time.Time{},
-	}
-	b.metrics = newMetrics(b)
+	b, p := newBridge(t, limits.Config{AllowChats: []string{"telegram:-1"}})
 	n := 0
 	admit := func(kind platform.Kind, chat string) {
 		n++
@@ -194,24 +201,14 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	require.Contains(t, p.said["-1"][0], "too much at once")
 	require.Empty(t, p.said["-2"])
 	require.Equal(t, []string{"7"}, p.answers)
-	waiting := must.Get(store.Inbox.Waiting(t.Context()))(t)
-	require.EqualValues(t, 3, waiting)
+	require.EqualValues(t, 3, must.Get(b.store.Inbox.Waiting(t.Context()))(t))
 }
 
 // A payment waits behind nothing that its user says or presses, and is never left out: what
 // there is no place for stays with the platform.
 func TestPaymentsAreNeverLeftOut(t *testing.T) {
 	t.Parallel()
-	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{PerChat: 1}))(t)
-	defer store.Close()
-	texts := must.Get(locale.Load(""))(t)
-	guard := must.Get(limits.New(limits.Config{}, store))(t)
-	p := &listener{said: map[string][]string{}}
-	b := &Bridge{
-		log: slog.New(slog.DiscardHandler), store: store, texts: texts, guard: guard, out: outbox.New(outbox.Options{}),
-		platforms: map[string]platform.Platform{"telegram": p}, excused: map[string]bool{}, declined: map[string]time.Time{},
-	}
-	b.metrics = newMetrics(b)
+	b, p := newBridge(t, limits.Config{})
 	n := 0
 	admit := func(kind platform.Kind) error {
 		n++
@@ -227,8 +224,7 @@ func TestPaymentsAreNeverLeftOut(t *testing.T) {
 	require.ErrorIs(t, admit(platform.Paid), state.ErrFull)
 	b.out.Close()
 	require.Empty(t, p.said, "nobody is told of a question that is left out: the platform tells")
-	waiting := must.Get(store.Inbox.Waiting(t.Context()))(t)
-	require.EqualValues(t, 4, waiting)
+	require.EqualValues(t, 4, must.Get(b.store.Inbox.Waiting(t.Context()))(t))
 }
 
 // A payment that cannot be recorded is tried again until it can be: more often than anything
@@ -236,10 +232,7 @@ func TestPaymentsAreNeverLeftOut(t *testing.T) {
 // ends. A message that fails is left out.
 func TestPaymentIsNeverGivenUp(t *testing.T) {
 	t.Parallel()
-	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
-	defer store.Close()
-	_, _, err := store.Lead(t.Context(), "one")
-	require.NoError(t, err)
+	store := newStore(t, state.Options{})
 	paid, said := event(1, platform.Paid, "5", "5"), event(2, platform.Said, "5", "5")
 	paid.Payment = &platform.Payment{Charge: "c1"}
 	for _, e := range []platform.Event{paid, said} {
@@ -269,8 +262,7 @@ func TestPaymentIsNeverGivenUp(t *testing.T) {
 		return tries[kind]
 	}
 	waiting := func() int64 {
-		n := must.Get(store.Inbox.Waiting(t.Context()))(t)
-		return n
+		return must.Get(store.Inbox.Waiting(t.Context()))(t)
 	}
 	run := func(until func() bool) {
 		ctx, kill := context.WithCancel(t.Context())

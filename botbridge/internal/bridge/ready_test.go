@@ -1,7 +1,6 @@
 package bridge
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -19,8 +18,7 @@ import (
 // A bridge that the hub does not let in is not ready, and says why.
 func TestDeniedIsNotReady(t *testing.T) {
 	t.Parallel()
-	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
-	defer store.Close()
+	store := newStore(t, state.Options{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	defer server.Close()
 	hub := must.Get(hubapi.New(server.URL, hubapi.Options{}))(t)

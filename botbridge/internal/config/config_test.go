@@ -72,8 +72,7 @@ func TestSecrets(t *testing.T) {
 	for want, s := range map[string]Secret{
 		"": {}, "from the environment": {Env: "BOT_TEST_SECRET"}, "from a file": {File: "secret"},
 	} {
-		got := must.Get(s.Read(dir))(t)
-		require.Equal(t, want, got)
+		require.Equal(t, want, must.Get(s.Read(dir))(t))
 	}
 	for _, s := range []Secret{{Env: "BOT_TEST_NOT_SET"}, {File: "nothing"}, {Env: "BOT_TEST_SECRET", File: "secret"}} {
 		_, err := s.Read(dir)
@@ -124,8 +123,7 @@ func TestHubKey(t *testing.T) {
 		if step.variable != "" {
 			t.Setenv(step.variable, step.value)
 		}
-		got := must.Get(read(step.text))(t)
-		require.Equal(t, step.want, got)
+		require.Equal(t, step.want, must.Get(read(step.text))(t))
 	}
 	_, err := read("hub_key: {file: nothing}")
 	require.Error(t, err)

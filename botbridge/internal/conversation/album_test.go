@@ -124,8 +124,7 @@ func TestAlbumsAreBounded(t *testing.T) {
 	group.Chat = platform.Chat{ID: "5", Group: true}
 	require.NoError(t, NotePart(t.Context(), r.store, group))
 	for _, lane := range []string{"telegram|private|5", "telegram|group|5"} {
-		parts := must.Get(r.store.Inbox.Parts(t.Context(), lane, "long"))(t)
-		require.Empty(t, parts)
+		require.Empty(t, must.Get(r.store.Inbox.Parts(t.Context(), lane, "long"))(t))
 	}
 }
 

@@ -38,31 +38,27 @@ func (r *rig) painted(user, chat, prompt string) string {
 func TestMy(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{Messages: 1000})
-	last := func(chat string) string {
-		said := r.p.in(chat)
-		return said[len(said)-1]
-	}
 	r.event("5", "5", platform.Said, "m1", "/my")
-	require.Contains(t, last("5"), "Nothing here yet")
+	require.Contains(t, r.heard("5"), "Nothing here yet")
 	for n := range 12 {
 		r.painted("5", "5", fmt.Sprintf("a fox, number %d.", n))
 	}
 	there := r.painted("5", "-9", "a bear")
 	others := r.painted("6", "6", "a fox of somebody else")
 	r.event("5", "5", platform.Said, "m2", "/my")
-	require.Contains(t, last("5"), "page 1 of 3")
-	require.Contains(t, last("5"), "1. /generate a bear ·")
-	require.Contains(t, last("5"), "2. /generate a fox, number 11. ·")
-	require.NotContains(t, last("5"), "number 7.")
-	require.NotContains(t, last("5"), "somebody else")
+	require.Contains(t, r.heard("5"), "page 1 of 3")
+	require.Contains(t, r.heard("5"), "1. /generate a bear ·")
+	require.Contains(t, r.heard("5"), "2. /generate a fox, number 11. ·")
+	require.NotContains(t, r.heard("5"), "number 7.")
+	require.NotContains(t, r.heard("5"), "somebody else")
 	r.event("5", "5", platform.Said, "m3", "/my FOX, number 3")
-	require.Contains(t, last("5"), "1. /generate a fox, number 3. ·")
-	require.NotContains(t, last("5"), "2. ")
+	require.Contains(t, r.heard("5"), "1. /generate a fox, number 3. ·")
+	require.NotContains(t, r.heard("5"), "2. ")
 	r.event("5", "5", platform.Said, "m4", "/my wolf")
-	require.Contains(t, last("5"), "Nothing found for: wolf")
+	require.Contains(t, r.heard("5"), "Nothing found for: wolf")
 	r.event("5", "-9", platform.Said, "m5", "/my")
-	require.Contains(t, last("-9"), "a bear")
-	require.NotContains(t, last("-9"), "fox", "others read along")
+	require.Contains(t, r.heard("-9"), "a bear")
+	require.NotContains(t, r.heard("-9"), "fox", "others read along")
 
 	// Pages, favourites, and their buttons.
 	tn := &turn{voice: r.talk.voice, Event: platform.Event{Platform: "telegram", User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}}, language: "en"}
@@ -85,16 +81,12 @@ func TestMy(t *testing.T) {
 	require.Equal(t, "mg:"+others+":1", post.Buttons[0][0].Data)
 
 	press := func(user, chat, data string) int {
-		r.last++
 		before := len(r.p.in(chat))
-		require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-			ID: fmt.Sprint("press", r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: data, Message: platform.Message{ID: "list"},
-			User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat, Group: chat[0] == '-'},
-		}))
+		r.pressed(user, chat, "list", data)
 		return len(r.p.in(chat)) - before
 	}
 	require.Equal(t, 1, press("5", "5", "mg:"+there+":0"), "also what was made in a group, if nobody reads along")
-	require.Contains(t, last("5"), "a bear\nSeed 7")
+	require.Contains(t, r.heard("5"), "a bear\nSeed 7")
 	require.Equal(t, 1, press("5", "5", "mg:"+others+":1"), "a favourite")
 	var shown request.Shown
 	require.NoError(t, r.store.Get(t.Context(), request.PictureKind, request.MessageName("telegram", "5", fmt.Sprint("b", r.p.n)), &shown))
@@ -206,7 +198,7 @@ func TestNewWordsFilledIn(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
-	rec := must.Get(r.talk.o.Runner.Load(r.ctx, r.fill("5", "5", request.VerbRemix, id, map[string]string{"prompt": " a bear\nin the snow --steps 9"})))(t)
+	rec := r.record(r.fill("5", "5", request.VerbRemix, id, map[string]string{"prompt": " a bear\nin the snow --steps 9"}))
 	require.Equal(t, "a bear in the snow", rec.Args.Prompt)
 	require.Equal(t, []any{9, uint64(7), "m"}, []any{rec.Args.Steps, rec.Args.Seed, rec.Message})
 	require.Equal(t, []string{"a bear in the snow"}, r.prompts("5"))
@@ -314,7 +306,7 @@ func TestDeleteWhatWasSaid(t *testing.T) {
 	r.tap("5", "5", request.VerbMore, id)     // b1
 	r.tap("5", "5", request.VerbWorkflow, id) // b2
 	r.tap("5", "5", request.VerbRemix, id)    // b3
-	rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
+	rec := r.record(id)
 	require.Equal(t, []string{"b1", "b2", "b3"}, rec.Copies)
 	r.tap("5", "5", request.VerbDeleteNow, id)
 	require.Equal(t, []string{"pic", "b1", "b2", "b3", "under"}, r.p.gone)
@@ -325,7 +317,7 @@ func TestDeleteWhatWasSaid(t *testing.T) {
 	for range 60 {
 		require.NoError(t, r.talk.o.Runner.NoteCopies(r.ctx, other, "c"))
 	}
-	rec = must.Get(r.talk.o.Runner.Load(r.ctx, other))(t)
+	rec = r.record(other)
 	require.Len(t, rec.Copies, 50)
 }
 

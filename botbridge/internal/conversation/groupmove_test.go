@@ -45,8 +45,7 @@ func TestSettingsMoveWithTheGroup(t *testing.T) {
 			r.move()
 			r.event("5", "-1009", platform.Said, "m2", "/queue")
 			require.Equal(t, "Nothing in your queue.", r.p.in("-1009")[before+1], "what was chosen since is not lost")
-			chats := must.Get(r.store.Chats.All(r.ctx))(t)
-			require.Equal(t, []string{"telegram|group|-1009"}, chats, "broadcasts go there")
+			require.Equal(t, []string{"telegram|group|-1009"}, must.Get(r.store.Chats.All(r.ctx))(t), "broadcasts go there")
 		})
 	}
 }
@@ -69,8 +68,7 @@ func TestAnswerToAMovedGroup(t *testing.T) {
 	require.Len(t, posts, 1)
 	require.Contains(t, posts[0].Text, "a fox", "its pictures have moved, too")
 	require.Equal(t, []string{posts[0].Text}, r.p.in("-1009")[1:])
-	rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
-	require.Equal(t, []string{"b2"}, messagesOf(rec), "nothing is removed there by an old id")
+	require.Equal(t, []string{"b2"}, messagesOf(r.record(id)), "nothing is removed there by an old id")
 }
 
 // A blocked group stays blocked.

@@ -3,7 +3,6 @@ package conversation
 import (
 	"encoding/json"
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,12 +25,8 @@ func (r *rig) group() (g GroupSettings, err error) {
 // regroup presses a button of the settings of a chat, below the /settings of user 5.
 func (r *rig) regroup(user, chat, key, value string) {
 	r.t.Helper()
-	r.last++
 	r.noteUnder(chat, "menu", "5")
-	require.NoError(r.t, r.talk.Handle(r.ctx, platform.Event{
-		ID: "press" + strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: groupData("5", key, value),
-		User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat, Group: chat[0] == '-'}, Message: platform.Message{ID: "menu"},
-	}))
+	r.pressed(user, chat, "menu", groupData("5", key, value))
 }
 
 func labels(p platform.Post) string {
@@ -121,8 +116,7 @@ func TestCommandSwitchedOff(t *testing.T) {
 	r.event("5", "-9", platform.Said, "m1", "/generate a fox")
 	r.tap("5", "-9", request.VerbAgain, id)
 	require.Equal(t, before, r.prompts("5"), "neither by a message nor by a button")
-	said := r.p.in("-9")
-	require.Equal(t, "The moderators of this group have turned /generate off.", said[len(said)-1])
+	require.Equal(t, "The moderators of this group have turned /generate off.", r.heard("-9"))
 	r.event("5", "5", platform.Said, "m2", "/generate a wolf")
 	require.Contains(t, r.prompts("5"), "a wolf", "elsewhere it works")
 	r.regroup("9", "-9", "on", "generate")
@@ -144,10 +138,8 @@ func TestPlainWordsOfAGroup(t *testing.T) {
 	e.Addressed = true
 	require.NoError(t, r.talk.Handle(r.ctx, e))
 	require.NoError(t, r.talk.Handle(r.ctx, r.message("5", "5", "a wolf", "")))
-	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
 	made := map[string]string{}
-	for _, id := range ids {
-		rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
+	for _, rec := range r.active("5") {
 		made[rec.Args.Prompt] = rec.Command
 	}
 	require.Equal(t, map[string]string{"a fox": "draw", "a wolf": "generate"}, made)
@@ -164,8 +156,7 @@ func TestGroupSettingsEnd(t *testing.T) {
 	require.WithinDuration(t, time.Now(), g.Used, time.Minute, "use keeps them")
 	require.Equal(t, "ru", g.Language)
 	require.Empty(t, g.Off, "only what bot.yaml has is stored")
-	names := must.Get(r.store.Names(r.ctx, groupKind))(t)
-	require.Empty(t, names, "none is kept for ever")
+	require.Empty(t, must.Get(r.store.Names(r.ctx, groupKind))(t), "none is kept for ever")
 	r.event("5", "-9", platform.Left, "", "")
 	_, err := r.group()
 	require.ErrorIs(t, err, state.ErrNotFound)
@@ -176,10 +167,6 @@ func TestGroupSettingsEnd(t *testing.T) {
 func TestDailyCapOfAGroup(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{Pictures: 100, Waiting: 100, Messages: 1000, Admins: []string{"telegram:1"}})
-	last := func(chat string) string {
-		said := r.p.in(chat)
-		return said[len(said)-1]
-	}
 	r.regroup("9", "-9", "cap", "3")
 	for range 3 {
 		r.event("5", "-9", platform.Said, "m", "/generate a fox")
@@ -188,7 +175,7 @@ func TestDailyCapOfAGroup(t *testing.T) {
 	require.Len(t, r.prompts("5"), 3)
 	r.event("5", "-9", platform.Said, "m4", "/generate a fox")
 	require.Len(t, r.prompts("5"), 3)
-	require.Equal(t, "That's the daily limit for members of this group (3). It resets at midnight UTC.", last("-9"))
+	require.Equal(t, "That's the daily limit for members of this group (3). It resets at midnight UTC.", r.heard("-9"))
 	text := must.Get(r.talk.progress.capText(r.ctx, r.turn("5", "-9")))(t)
 	require.Equal(t, "\nIn this group, you've used 3 of 3 today.", text)
 	text = must.Get(r.talk.progress.capText(r.ctx, r.turn("5", "-8")))(t)
@@ -244,11 +231,8 @@ func TestPicturesOfAGroupAreCovered(t *testing.T) {
 	r.regroup("9", "-9", "cover", "on")
 	r.event("5", "-9", platform.Said, "m1", "/generate a fox")
 	r.event("5", "5", platform.Said, "m2", "/generate a wolf")
-	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
 	covered := map[string]bool{}
-	for _, id := range ids {
-		var rec request.Record
-		must.Get(r.store.Requests.Load(r.ctx, id, &rec))(t)
+	for _, rec := range r.active("5") {
 		covered[rec.Args.Prompt] = rec.Cover
 	}
 	require.Equal(t, map[string]bool{"a fox": true, "a wolf": false}, covered)
@@ -261,8 +245,7 @@ func TestHelpLeavesOutWhatIsOff(t *testing.T) {
 	r.styled()
 	last := func(chat, text string) string {
 		r.event("5", chat, platform.Said, "m", text)
-		said := r.p.in(chat)
-		return said[len(said)-1]
+		return r.heard(chat)
 	}
 	require.Contains(t, last("-9", "/styles"), "film")
 	r.regroup("9", "-9", "off", "generate")

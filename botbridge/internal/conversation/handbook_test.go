@@ -24,8 +24,7 @@ func TestHelpOfACommand(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	last := func(text string) string {
 		r.event("5", "5", platform.Said, "m", text)
-		said := r.p.in("5")
-		return said[len(said)-1]
+		return r.heard("5")
 	}
 	help := last("/help generate")
 	for _, want := range []string{
@@ -64,12 +63,7 @@ func TestArgumentsWhileTheHubIsAway(t *testing.T) {
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 
 	// Again is with the same values.
-	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
-	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-		ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbAgain, ids[0]),
-		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "b1"},
-	}))
-	again := must.Get(r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/press")))(t)
+	again := r.record(r.pressed("5", "5", "b1", request.ButtonData(request.VerbAgain, r.active("5")[0].ID)))
 	require.Equal(t, map[string]string{"cfg": "4", "sampler": "heun"}, again.Args.Set)
 }
 
@@ -208,7 +202,7 @@ func TestStylesInTheChat(t *testing.T) {
 	require.Equal(t, want, edits[0].Buttons[0])
 
 	// The same picture in the style: the operator's words are not refused, the user's are.
-	rec := must.Get(r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", request.VerbStyle+"film", id)))(t)
+	rec := r.record(r.tap("5", "5", request.VerbStyle+"film", id))
 	require.Equal(t, []string{"film"}, rec.Args.Styles)
 	require.EqualValues(t, 7, rec.Args.Seed)
 	require.Equal(t, "a fox", rec.Args.Prompt)
@@ -224,8 +218,7 @@ func TestRemix(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	got := func(id string) request.Record {
-		rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
-		return rec
+		return r.record(id)
 	}
 	rec := got(r.answer("5", "5", "pic", "/remix an owl --steps 9"))
 	require.Equal(t, "an owl", rec.Args.Prompt)

@@ -2,7 +2,6 @@ package conversation
 
 import (
 	"io"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,14 +18,8 @@ import (
 // tap presses a button about a request, and returns the id of what that may ask for.
 func (r *rig) tap(user, chat, verb, id string) string {
 	r.t.Helper()
-	r.last++
-	e := platform.Event{
-		ID: "press" + strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(verb, id),
-		User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat, Group: chat[0] == '-'}, Message: platform.Message{ID: "under"},
-	}
 	r.noteUnder(chat, "under", id)
-	require.NoError(r.t, r.talk.Handle(r.ctx, e))
-	return request.IDOf(e.Key())
+	return r.pressed(user, chat, "under", request.ButtonData(verb, id))
 }
 
 // noteUnder notes what the buttons under a message are about.
@@ -39,12 +32,7 @@ func (r *rig) noteUnder(chat, message, about string) {
 // answer says something as an answer to a message.
 func (r *rig) answer(user, chat, to, text string) string {
 	r.t.Helper()
-	r.last++
-	e := platform.Event{
-		ID: strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Said, User: platform.User{ID: user, Language: "en"},
-		Chat:    platform.Chat{ID: chat, Group: chat[0] == '-'},
-		Message: platform.Message{ID: "m" + strconv.Itoa(r.last), Text: text, ReplyTo: &platform.Message{ID: to}},
-	}
+	e := r.message(user, chat, text, to)
 	require.NoError(r.t, r.talk.Handle(r.ctx, e))
 	return request.IDOf(e.Key())
 }
@@ -53,13 +41,12 @@ func (r *rig) answer(user, chat, to, text string) string {
 func (r *rig) pictured(user, chat string) string {
 	r.t.Helper()
 	id := r.made("generate", user, chat)
-	rec, version := request.Record{}, int64(0)
-	version = must.Get(r.store.Requests.Load(r.ctx, id, &rec))(r.t)
-	rec.Chat.Group = chat[0] == '-'
-	for i := range rec.Outputs {
-		rec.Outputs[i].Message = "pic"
-	}
-	must.Get(r.store.Requests.Save(r.ctx, id, version, &rec))(r.t)
+	r.change(id, func(rec *request.Record) {
+		rec.Chat.Group = chat[0] == '-'
+		for i := range rec.Outputs {
+			rec.Outputs[i].Message = "pic"
+		}
+	})
 	require.NoError(r.t, r.store.Put(r.ctx, request.MessageKind, request.MessageName("telegram", chat, "pic"), id, request.PictureKeep))
 	return id
 }
@@ -157,13 +144,7 @@ func TestPicturesByNumber(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	press := func(user, chat, data string) (request.Record, error) {
-		r.last++
-		e := platform.Event{
-			ID: "p" + data + user, Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: data,
-			User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat}, Message: platform.Message{ID: "b"},
-		}
-		require.NoError(t, r.talk.Handle(r.ctx, e))
-		return r.talk.o.Runner.Load(r.ctx, request.IDOf(e.Key()))
+		return r.talk.o.Runner.Load(r.ctx, r.pressed(user, chat, "b", data))
 	}
 	id := r.made("generate", "5", "5")
 
@@ -205,8 +186,7 @@ func TestSubtleAndStrong(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	got := func(verb string) request.Record {
-		rec := must.Get(r.talk.o.Runner.Load(r.ctx, r.tap("5", "5", verb, id)))(t)
-		return rec
+		return r.record(r.tap("5", "5", verb, id))
 	}
 	subtle, strong := got("w2"), got("x2")
 	require.EqualValues(t, 9, subtle.Args.Seed, "beside")

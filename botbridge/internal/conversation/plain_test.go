@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -252,13 +253,8 @@ func TestAgainIsAnotherPicture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --seed 7")
-	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
-	require.Len(t, ids, 1)
-	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-		ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbAgain, ids[0]),
-		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "b1"},
-	}))
-	again := must.Get(r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/press")))(t)
+	require.Len(t, r.active("5"), 1)
+	again := r.record(r.pressed("5", "5", "b1", request.ButtonData(request.VerbAgain, r.active("5")[0].ID)))
 	require.Equal(t, "a fox", again.Args.Prompt)
 	require.NotEqual(t, uint64(7), again.Args.Seed)
 }
@@ -267,15 +263,12 @@ func TestAgainIsAnotherPicture(t *testing.T) {
 func TestMentionsInGroups(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
-	said := func(id string, addressed bool) {
-		require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-			ID: id, Platform: "telegram", Kind: platform.Said, User: platform.User{ID: "5"}, Addressed: addressed,
-			Chat: platform.Chat{ID: "-9", Group: true}, Message: platform.Message{ID: id, Text: "a fox " + id},
-		}))
+	for _, addressed := range []bool{false, true} {
+		e := r.message("5", "-9", fmt.Sprint("a fox ", addressed), "")
+		e.Addressed = addressed
+		require.NoError(t, r.talk.Handle(r.ctx, e))
 	}
-	said("1", false)
-	said("2", true)
-	require.Equal(t, []string{"a fox 2"}, r.prompts("5"))
+	require.Equal(t, []string{"a fox true"}, r.prompts("5"))
 }
 
 // A status message of before a restart, of which nobody knows, goes when its button is
@@ -285,13 +278,9 @@ func TestLostStatusMessage(t *testing.T) {
 	r := newRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	require.Contains(t, r.p.in("5")[0], "👍")
-	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:5"))(t)
-	rec := must.Get(r.talk.o.Runner.Load(r.ctx, ids[0]))(t)
+	rec := r.active("5")[0]
 	for _, message := range []string{rec.Status, "lost"} {
-		require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-			ID: "press" + message, Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbStatus, ids[0]),
-			User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: message},
-		}))
+		r.pressed("5", "5", message, request.ButtonData(request.VerbStatus, rec.ID))
 	}
 	require.Equal(t, []string{"lost"}, r.p.gone)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
-	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Whatever a command lacks is asked for, and the next message brings it. Every event is
@@ -134,8 +133,7 @@ func TestQuestions(t *testing.T) {
 					r.talk = New(o)
 					require.Equal(t, s.want, r.asks(s.e), "step %d, time %d: %q", i, again, r.p.in(s.e.Chat.ID))
 					if s.says != "" {
-						said := r.p.in(s.e.Chat.ID)
-						require.Contains(t, said[len(said)-1], s.says)
+						require.Contains(t, r.heard(s.e.Chat.ID), s.says)
 					}
 					if strings.HasPrefix(s.e.Message.Text, "/cancel") {
 						break // said twice, it stops what else there is
@@ -183,8 +181,7 @@ func TestAnswerFilledIn(t *testing.T) {
 	r.fill("5", "-9", verb, id, map[string]string{"prompt": " "})
 	require.Empty(t, append(r.prompts("5"), r.prompts("6")...))
 	made := r.fill("5", "-9", verb, id, map[string]string{"prompt": "a fox"})
-	rec := must.Get(r.talk.o.Runner.Load(r.ctx, made))(t)
-	require.Equal(t, 9, rec.Args.Steps)
+	require.Equal(t, 9, r.record(made).Args.Steps)
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	r.fill("5", "-9", verb, id, map[string]string{"prompt": "a bear"})
 	require.Equal(t, []string{"a fox"}, r.prompts("5"), "a question is answered once")
@@ -223,8 +220,7 @@ func TestEditedMessages(t *testing.T) {
 				list := r.prompts("5")
 				return len(list) == 1 && list[0] == c.want
 			}, time.Minute, 5*time.Millisecond, "%v; %q", r.prompts("5"), r.p.in("5"))
-			said := r.p.in("5")
-			require.Contains(t, said[len(said)-1], c.answer)
+			require.Contains(t, r.heard("5"), c.answer)
 		})
 	}
 }
@@ -302,7 +298,7 @@ func TestEditedAnswers(t *testing.T) {
 						r.press("5", "5", verbOwn, id)
 						require.Equal(t, step.want, r.described(id), "%q", r.p.in("5"))
 					}
-					rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
+					rec := r.record(id)
 					switch name {
 					case "words behind flags":
 						require.Equal(t, 3, rec.Args.Steps)

@@ -49,11 +49,7 @@ func (r *rig) offered() string { return request.IDOf("telegram/" + strconv.Itoa(
 // press presses a button.
 func (r *rig) press(user, chat, verb, id string) {
 	r.t.Helper()
-	r.last++
-	require.NoError(r.t, r.talk.Handle(r.ctx, platform.Event{
-		ID: "press" + strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(verb, id),
-		User: platform.User{ID: user, Language: "en"}, Chat: platform.Chat{ID: chat}, Message: platform.Message{ID: "question"},
-	}))
+	r.pressed(user, chat, "question", request.ButtonData(verb, id))
 }
 
 // Nothing starts before the words are chosen, and then exactly one request does.
@@ -125,7 +121,7 @@ func TestBetterWordsAreWords(t *testing.T) {
 			}
 			r.press("5", "5", verbBetter, id)
 			require.Equal(t, []string{c.better}, r.prompts("5"))
-			rec := must.Get(r.talk.o.Runner.Load(r.ctx, id))(t)
+			rec := r.record(id)
 			require.Zero(t, rec.Args.Steps)
 			require.Empty(t, rec.Args.Model)
 		})
@@ -141,15 +137,13 @@ func TestNoBetterWords(t *testing.T) {
 	for n, want := range []string{"I can't find better words right now.", "I can't find better words right now.", "I've already found you better words 2 times today"} {
 		r.event("5", "5", platform.Said, "m"+strconv.Itoa(n), "/generate a fox --enhance")
 		id := r.offered()
-		said := r.p.in("5")
-		require.Contains(t, said[len(said)-1], want)
+		require.Contains(t, r.heard("5"), want)
 		r.press("5", "5", verbOwn, id)
 		require.Len(t, r.prompts("5"), n+1)
 	}
 	require.Len(t, fake.Calls(), 2)
 	r.event("5", "5", platform.Said, "m9", "/generate a fox --enhance --steps 900")
-	said := r.p.in("5")
-	require.Contains(t, said[len(said)-1], "too many steps", "a mistake is told before anybody is asked")
+	require.Contains(t, r.heard("5"), "too many steps", "a mistake is told before anybody is asked")
 }
 
 // What a press cannot start now, it can start later.
@@ -220,10 +214,7 @@ func TestTranslation(t *testing.T) {
 
 	r.event("5", "5", platform.Said, "m2", "a bear")
 	require.Equal(t, []string{"a red fox", "a bear"}, r.prompts("5"), "English is English")
-	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-		ID: "set", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: "set:5:translate:off",
-		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "its settings"},
-	}))
+	r.pressed("5", "5", "its settings", "set:5:translate:off")
 	r.event("5", "5", platform.Said, "m3", "волк")
 	require.Contains(t, r.prompts("5"), "волк")
 
@@ -258,18 +249,11 @@ func TestBetterWordsForARemix(t *testing.T) {
 	id := r.made("generate", "5", "5")
 	require.NoError(t, r.store.Put(r.ctx, request.MessageKind, request.MessageName("telegram", "5", "shown"), id, time.Hour))
 	r.words(Enhance{Translate: true})
-	remix := func(text string) {
-		r.last++
-		require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-			ID: strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Said, User: platform.User{ID: "5", Language: "en"},
-			Chat: platform.Chat{ID: "5"}, Message: platform.Message{ID: "m" + strconv.Itoa(r.last), Text: text, ReplyTo: &platform.Message{ID: "shown"}},
-		}))
-	}
-	remix("/remix волк")
+	asked := r.answer("5", "5", "shown", "/remix волк")
 	require.Empty(t, r.prompts("5"))
-	r.press("5", "5", verbBetter, request.IDOf("telegram/1"))
+	r.press("5", "5", verbBetter, asked)
 	require.Equal(t, []string{"ВОЛК"}, r.prompts("5"))
-	remix("/remix --steps 5")
+	r.answer("5", "5", "shown", "/remix --steps 5")
 	require.Equal(t, []string{"ВОЛК", "a fox"}, r.prompts("5"), "the words are the old ones")
 }
 

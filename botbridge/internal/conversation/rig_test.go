@@ -108,6 +108,12 @@ func (c *chats) in(chat string) []string {
 	return append([]string(nil), c.said[chat]...)
 }
 
+// heard is the last that was said in a chat.
+func (r *rig) heard(chat string) string {
+	said := r.p.in(chat)
+	return said[len(said)-1]
+}
+
 // rig is a Talk with a hub that accepts every prompt and never begins it.
 type rig struct {
 	t     *testing.T
@@ -191,14 +197,39 @@ func (r *rig) event(user, chat string, kind platform.Kind, message, text string)
 	require.NoError(r.t, r.talk.Handle(r.ctx, e))
 }
 
+// pressed handles a press of what a button under a message may say, and returns the id of what
+// that may ask for.
+func (r *rig) pressed(user, chat, message, data string) string {
+	r.t.Helper()
+	r.last++
+	e := platform.Event{
+		ID: "press" + strconv.Itoa(r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: data, User: platform.User{ID: user, Language: "en"},
+		Chat: platform.Chat{ID: chat, Group: chat[0] == '-'}, Message: platform.Message{ID: message},
+	}
+	require.NoError(r.t, r.talk.Handle(r.ctx, e))
+	return request.IDOf(e.Key())
+}
+
+// record is a request as it is stored.
+func (r *rig) record(id string) request.Record {
+	r.t.Helper()
+	return must.Get(r.talk.o.Runner.Load(r.ctx, id))(r.t)
+}
+
+// active are the requests that a user waits for, the oldest first.
+func (r *rig) active(user string) (list []request.Record) {
+	r.t.Helper()
+	for _, id := range must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:"+user))(r.t) {
+		list = append(list, r.record(id))
+	}
+	return list
+}
+
 // prompts returns what a user waits for, the oldest first, without what is being
 // stopped.
 func (r *rig) prompts(user string) (list []string) {
 	r.t.Helper()
-	ids := must.Get(r.store.Requests.ActiveOf(r.ctx, "telegram:"+user))(r.t)
-	for _, id := range ids {
-		var rec request.Record
-		must.Get(r.store.Requests.Load(r.ctx, id, &rec))(r.t)
+	for _, rec := range r.active(user) {
 		if !rec.Cancel && rec.Phase != request.Over {
 			list = append(list, rec.Args.Prompt)
 		}

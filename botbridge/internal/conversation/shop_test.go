@@ -129,8 +129,8 @@ func TestWhatIsSold(t *testing.T) {
 				prices = append(prices, i.Price)
 			}
 			require.Equal(t, c.invoices, prices)
-			if said := r.p.in("5"); c.last != "" {
-				require.Contains(t, said[len(said)-1], c.last)
+			if c.last != "" {
+				require.Contains(t, r.heard("5"), c.last)
 			}
 		})
 	}
@@ -167,8 +167,7 @@ func TestPaying(t *testing.T) {
 		r.pays("5", pay) // the bridge may end after any step
 		require.Equal(t, []string{"a fox"}, r.prompts("5"))
 	}
-	rec := must.Get(r.talk.o.Runner.Load(r.ctx, request.IDOf("telegram/1")))(t)
-	require.Equal(t, "c1", rec.Charge)
+	require.Equal(t, "c1", r.record(request.IDOf("telegram/1")).Charge)
 	require.Empty(t, r.due())
 	pay.Charge = ""
 	r.pays("5", pay)
@@ -177,10 +176,8 @@ func TestPaying(t *testing.T) {
 	r.pays("5", pay)
 	require.Equal(t, []string{"c2"}, r.due())
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
-	said := r.p.in("5")
-	require.Contains(t, said[len(said)-1], "You're getting your 5 Stars back.")
-	charges := must.Get(r.store.Payments.Of(r.ctx, "telegram:5", 10))(t)
-	require.Len(t, charges, 2)
+	require.Contains(t, r.heard("5"), "You're getting your 5 Stars back.")
+	require.Len(t, must.Get(r.store.Payments.Of(r.ctx, "telegram:5", 10))(t), 2)
 }
 
 // An invoice is sent once, and a payment whose order was forgotten is given back.
@@ -210,9 +207,8 @@ func TestForgottenOrder(t *testing.T) {
 	}
 	require.Equal(t, []string{"5/c1"}, s.refunds, "until it works, and then not again")
 	r.event("5", "5", platform.Said, "m2", "/paysupport")
-	said := r.p.in("5")
-	require.Contains(t, said[len(said)-1], "@help")
-	require.Contains(t, said[len(said)-1], "c1 · refunded")
+	require.Contains(t, r.heard("5"), "@help")
+	require.Contains(t, r.heard("5"), "c1 · refunded")
 }
 
 // An operator gives a payment back; others cannot.
@@ -222,22 +218,20 @@ func TestRefundByHand(t *testing.T) {
 	r.sells()
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	r.pays("5", platform.Payment{Payload: r.invoices()[0].Payload, Price: 5, Charge: "c1"})
-	last := func(chat string) string { said := r.p.in(chat); return said[len(said)-1] }
 	r.event("5", "5", platform.Said, "m2", "/refund c1")
 	r.event("1", "1", platform.Said, "m3", "/refund c9")
-	require.Contains(t, last("1"), "don't know that payment")
+	require.Contains(t, r.heard("1"), "don't know that payment")
 	require.Empty(t, r.due())
 	for range 2 {
 		r.event("1", "1", platform.Said, "m4", "/refund c1")
-		require.Contains(t, last("1"), "telegram:5 is getting 5 Stars back (c1)")
+		require.Contains(t, r.heard("1"), "telegram:5 is getting 5 Stars back (c1)")
 		require.Equal(t, []string{"c1"}, r.due())
 	}
 	c := must.Get(r.store.Payments.Charge(r.ctx, "c1"))(t)
 	require.NoError(t, r.talk.refunds.one(r.ctx, c))
 	r.event("1", "1", platform.Said, "m5", "/refund c1")
-	require.Contains(t, last("1"), "already been refunded")
-	to := must.Get(r.store.Payments.Settle(r.ctx, c, state.Settled, 0))(t)
-	require.Equal(t, state.Refunded, to)
+	require.Contains(t, r.heard("1"), "already been refunded")
+	require.Equal(t, state.Refunded, must.Get(r.store.Payments.Settle(r.ctx, c, state.Settled, 0))(t))
 }
 
 // A changed message has another invoice, and the old one is not good any more.
@@ -280,15 +274,13 @@ func TestPaymentForWhatIsNotStored(t *testing.T) {
 	charge := state.Charge{ID: "c1", Platform: "telegram", Who: "telegram:5", User: "5", Request: id, Price: 5, At: time.Now()}
 	must.Get(r.store.Payments.Pay(r.ctx, charge, "no order", &request.Record{ID: id}))(t)
 	must.Get(r.store.Requests.Finish(r.ctx, id, 1, &request.Record{ID: id}, state.End{Who: "telegram:5", Asked: time.Now(), Command: "x", Outcome: "lost"}))(t)
-	gone := must.Get(r.store.Requests.Forget(r.ctx, id))(t)
-	require.True(t, gone)
+	require.True(t, must.Get(r.store.Requests.Forget(r.ctx, id))(t))
 	require.Empty(t, r.due())
 	for range 2 {
 		r.pays("5", platform.Payment{Payload: r.invoices()[0].Payload, Price: 5, Charge: "c1"})
 		require.Equal(t, []string{"c1"}, r.due())
 	}
-	said := r.p.in("5")
-	require.Contains(t, said[len(said)-1], "You're getting your 5 Stars back.")
+	require.Contains(t, r.heard("5"), "You're getting your 5 Stars back.")
 }
 
 // Settings that cannot be read keep no payment from being recorded.

@@ -2,7 +2,6 @@ package conversation
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -44,10 +43,7 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	// As an older version has noted it.
 	require.NoError(t, r.store.Chats.Meet(r.ctx, "telegram|private|6", ""))
 	r.event("1", "1", platform.Said, "m", "/broadcast Hello.")
-	require.Eventually(t, func() bool {
-		said := r.p.in("1")
-		return said[len(said)-1] == "Your message has reached 3 of 5 chats."
-	}, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return r.heard("1") == "Your message has reached 3 of 5 chats." }, time.Minute, 5*time.Millisecond)
 	for chat, want := range map[string]bool{"1": true, "5": true, "-7": true, "6": false, "-9": false, "8": false, "9": false} {
 		if want {
 			require.Contains(t, r.p.in(chat), "Hello.", chat)
@@ -61,16 +57,14 @@ func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
 	r.p.mu.Unlock()
 	r.event("1", "1", platform.Said, "m", "/broadcast Again.")
 	require.Eventually(t, func() bool {
-		chats := must.Get(r.store.Chats.All(r.ctx))(t)
-		return len(chats) == 4
+		return len(must.Get(r.store.Chats.All(r.ctx))(t)) == 4
 	}, time.Minute, 5*time.Millisecond)
 	// It is on the list again once its user comes back.
 	r.p.mu.Lock()
 	delete(r.p.fail, "5")
 	r.p.mu.Unlock()
 	r.event("5", "5", platform.Said, "m9", "/help")
-	chats := must.Get(r.store.Chats.All(r.ctx))(t)
-	require.Contains(t, chats, "telegram|private|5")
+	require.Contains(t, must.Get(r.store.Chats.All(r.ctx))(t), "telegram|private|5")
 }
 
 // Data names a request of one's own, the message is another's: nothing happens to it.
@@ -84,15 +78,12 @@ func TestForgedUnderAnothersPicture(t *testing.T) {
 			r := newRig(t, limits.Config{})
 			mine, theirs := r.pictured("5", "-9"), "7f000000-0000-4000-8000-000000000001"
 			require.NoError(t, r.store.Put(r.ctx, request.MessageKind, request.MessageName("telegram", "-9", "hers"), theirs, request.MessageKeep))
-			require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-				ID: "press-" + data, Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(data, mine),
-				User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "-9", Group: true}, Message: platform.Message{ID: "hers"},
-			}))
+			r.pressed("5", "-9", "hers", request.ButtonData(data, mine))
 			sent, edits := r.sent()
 			require.Empty(t, sent)
 			require.Empty(t, edits)
 			require.Empty(t, r.p.gone)
-			must.Get(r.talk.o.Runner.Load(r.ctx, mine))(t)
+			r.record(mine)
 		})
 	}
 }
@@ -121,11 +112,7 @@ func TestForgedUnderAnothersMenu(t *testing.T) {
 			require.Len(t, posts, 1)
 			require.NotEmpty(t, posts[0].Buttons)
 			press := func(user, data string) (edits []platform.Post) {
-				r.last++
-				require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-					ID: fmt.Sprint("press", r.last), Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: data,
-					User: platform.User{ID: user}, Chat: platform.Chat{ID: "-9", Group: true}, Message: platform.Message{ID: "b1"},
-				}))
+				r.pressed(user, "-9", "b1", data)
 				_, edits = r.sent()
 				return edits
 			}
@@ -169,17 +156,13 @@ func TestPressOnAMessageWithoutButtons(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, limits.Config{Admins: []string{"telegram:5"}})
 			mine := r.pictured("5", c.chat)
-			var rec request.Record
-			version := must.Get(r.store.Requests.Load(r.ctx, mine, &rec))(t)
-			rec.Status = "status"
-			if c.change != nil {
-				c.change(&rec)
-			}
-			must.Get(r.store.Requests.Save(r.ctx, mine, version, &rec))(t)
-			require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-				ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: c.data(mine),
-				User: platform.User{ID: "5"}, Chat: platform.Chat{ID: c.chat, Group: c.chat[0] == '-'}, Message: platform.Message{ID: "plain"},
-			}))
+			r.change(mine, func(rec *request.Record) {
+				rec.Status = "status"
+				if c.change != nil {
+					c.change(rec)
+				}
+			})
+			r.pressed("5", c.chat, "plain", c.data(mine))
 			posts, edits := r.sent()
 			require.Equal(t, c.acts, len(posts)+len(edits)+len(r.p.gone) > 0)
 		})
@@ -208,10 +191,7 @@ func TestStatusUnderAPicture(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	hers := r.pictured("6", "-9")
-	require.NoError(t, r.talk.Handle(r.ctx, platform.Event{
-		ID: "press", Platform: "telegram", Kind: platform.Pressed, Press: "p", Data: request.ButtonData(request.VerbStatus, hers),
-		User: platform.User{ID: "5"}, Chat: platform.Chat{ID: "-9", Group: true}, Message: platform.Message{ID: "pic"},
-	}))
+	r.pressed("5", "-9", "pic", request.ButtonData(request.VerbStatus, hers))
 	require.Empty(t, r.p.gone)
 }
 
@@ -221,8 +201,7 @@ func (r *rig) exported(user string) (p personal) {
 	r.event(user, user, platform.Said, "x", "/export")
 	last := r.p.posts[len(r.p.posts)-1]
 	require.Len(r.t, last.Files, 1)
-	body := must.Get(last.Files[0].Open(r.ctx))(r.t)
-	require.NoError(r.t, json.NewDecoder(body).Decode(&p))
+	require.NoError(r.t, json.NewDecoder(must.Get(last.Files[0].Open(r.ctx))(r.t)).Decode(&p))
 	return p
 }
 
@@ -259,8 +238,7 @@ func TestExportAndForget(t *testing.T) {
 
 	for text, want := range map[string]string{"/forget": "/forget me - I'll delete", "/forget you": "/forget me - I'll delete", "/forget me": "Delete what I keep about you"} {
 		r.event("5", "5", platform.Said, "m3", text)
-		said := r.p.in("5")
-		require.Contains(t, said[len(said)-1], want)
+		require.Contains(t, r.heard("5"), want)
 	}
 	id := request.IDOf("forget/telegram:5")
 	r.press("6", "5", verbForget, id)

@@ -59,8 +59,7 @@ func TestCommand(t *testing.T) {
 	status := platform.Post{ID: "status", Text: "On its way", ReplyTo: e.Message.ID, Buttons: [][]platform.Button{{{Label: "Cancel", Data: "ca:1"}}}}
 	ids := must.Get(r.d.Send(r.ctx, e.Chat, status))(t)
 	require.Equal(t, []string{waiting.ID}, ids)
-	again := must.Get(r.d.Send(r.ctx, e.Chat, status))(t)
-	require.Equal(t, ids, again, "the same post is no second message")
+	require.Equal(t, ids, must.Get(r.d.Send(r.ctx, e.Chat, status))(t), "the same post is no second message")
 	require.NoError(t, r.d.Edit(r.ctx, e.Chat, ids[0], platform.Post{Text: "50 %"}))
 	require.Empty(t, r.sees(p, "progress", saying("50 %")).Buttons)
 	require.NoError(t, r.d.Edit(r.ctx, e.Chat, ids[0], platform.Post{Text: "@everyone a fox", Files: []platform.Attachment{picture("a.png", []byte("1")), picture("b.png", []byte("2"))}}))

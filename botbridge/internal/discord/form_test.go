@@ -46,8 +46,7 @@ func (r *rig) form(p *fakediscord.Person, press string) fakediscord.Form {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
-	form := must.Get(p.Form(ctx, press))(r.t)
-	return form
+	return must.Get(p.Form(ctx, press))(r.t)
 }
 
 // A press opens a form, and what was filled in comes back as that press.
@@ -134,8 +133,7 @@ func TestFormInTime(t *testing.T) {
 		}
 	})
 	p := r.fake.Person(ada, channel, guild, "en-US")
-	press := must.Get(p.Press(r.posted(), "Words"))(t)
-	require.Empty(t, r.form(p, press).Fields[0].Value)
+	require.Empty(t, r.form(p, must.Get(p.Press(r.posted(), "Words"))(t)).Fields[0].Value)
 }
 
 // What is filled in while nobody is there is handled later, though Discord says meanwhile
@@ -245,8 +243,7 @@ func TestHealth(t *testing.T) {
 	r := newRig(t, fakediscord.Options{})
 	require.Eventually(t, func() bool { return r.d.Health(time.Now()) == nil }, patience, 5*time.Millisecond)
 	require.Error(t, r.d.Health(time.Now().Add(silence+time.Minute)))
-	name := must.Get(r.d.Me(r.ctx))(t)
-	require.Equal(t, fakediscord.BotName, name)
+	require.Equal(t, fakediscord.BotName, must.Get(r.d.Me(r.ctx))(t))
 	r.stop()
 	require.NoError(t, r.d.Health(time.Now().Add(time.Hour)), "it is not for this process to listen")
 

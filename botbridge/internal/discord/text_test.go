@@ -153,8 +153,7 @@ func TestSuggestions(t *testing.T) {
 		{"negative", "long", []string{"short"}},
 		{"negative", "none", []string{}},
 	} {
-		got := must.Get(p.Type(ctx, "generate", one.argument, one.typed))(t)
-		require.Equal(t, one.want, got)
+		require.Equal(t, one.want, must.Get(p.Type(ctx, "generate", one.argument, one.typed))(t))
 		require.Equal(t, [3]string{"generate", one.argument, one.typed}, <-asked)
 	}
 	_, err := p.Type(ctx, "generate", "prompt", "x")

@@ -38,8 +38,7 @@ func endpoint(t *testing.T, change ...func(*enhance.Options)) (*fakellm.Fake, *e
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	fake, client := endpoint(t, func(o *enhance.Options) { o.MaxTokens, o.Instructions, o.English = 77, "Make it blue.", true })
-	answer := must.Get(client.Ask(t.Context(), enhance.Improve, "a fox"))(t)
-	require.Equal(t, "A FOX", answer)
+	require.Equal(t, "A FOX", must.Get(client.Ask(t.Context(), enhance.Improve, "a fox"))(t))
 	must.Get(client.Ask(t.Context(), enhance.Translate, "лиса"))(t)
 	calls := fake.Calls()
 	require.Equal(t, 77, calls[0].MaxTokens)
@@ -54,8 +53,7 @@ func TestNewerNameOfMaxTokens(t *testing.T) {
 	fake, client := endpoint(t)
 	fake.Misbehave(fake.NoMaxTokens)
 	for range 2 {
-		answer := must.Get(client.Ask(t.Context(), enhance.Improve, "a fox"))(t)
-		require.Equal(t, "better", answer)
+		require.Equal(t, "better", must.Get(client.Ask(t.Context(), enhance.Improve, "a fox"))(t))
 	}
 	require.Len(t, fake.Calls(), 3)
 	require.Equal(t, 400, fake.Calls()[2].MaxCompletion)
@@ -67,8 +65,7 @@ func body(text string) http.HandlerFunc {
 
 func completion(t *testing.T, words, reason string) http.HandlerFunc {
 	t.Helper()
-	text := must.Get(json.Marshal(fakellm.Completion(words, reason)))(t)
-	return body(string(text))
+	return body(string(must.Get(json.Marshal(fakellm.Completion(words, reason)))(t)))
 }
 
 func status(code int, header ...string) http.HandlerFunc {

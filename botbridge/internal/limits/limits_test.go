@@ -19,8 +19,7 @@ func guard(t *testing.T, c Config) *Guard {
 	t.Helper()
 	store := must.Get(state.Open(t.Context(), state.Place{URL: "embedded", Dir: t.TempDir()}, state.Options{}))(t)
 	t.Cleanup(func() { _ = store.Close() })
-	g := must.Get(New(c, store))(t)
-	return g
+	return must.Get(New(c, store))(t)
 }
 
 func from(user, chat string) platform.Event {
@@ -35,8 +34,7 @@ func TestStanding(t *testing.T) {
 	})
 	check := func(user, chat string, want Standing) {
 		t.Helper()
-		got := must.Get(g.Standing(t.Context(), from(user, chat)))(t)
-		require.Equal(t, want, got)
+		require.Equal(t, want, must.Get(g.Standing(t.Context(), from(user, chat)))(t))
 	}
 	check("1", "1", Welcome)
 	check("2", "2", Stranger)
@@ -50,8 +48,7 @@ func TestStanding(t *testing.T) {
 	check("1", "1", Welcome)
 	other := from("1", "1")
 	other.Platform = "webchat"
-	got := must.Get(g.Standing(t.Context(), other))(t)
-	require.Equal(t, Stranger, got, "the same id elsewhere is somebody else")
+	require.Equal(t, Stranger, must.Get(g.Standing(t.Context(), other))(t), "the same id elsewhere is somebody else")
 }
 
 func TestShares(t *testing.T) {

@@ -275,8 +275,7 @@ func TestChargeIsEarned(t *testing.T) {
 					c.change(r)
 				}
 			})
-			got := must.Get(store.Payments.Charge(t.Context(), id))(t)
-			require.Equal(t, c.want, got.State)
+			require.Equal(t, c.want, must.Get(store.Payments.Charge(t.Context(), id))(t).State)
 			due := must.Get(store.Payments.Refunds(t.Context(), time.Now()))(t)
 			found := false
 			for _, d := range due {

@@ -220,8 +220,7 @@ func TestTexts(t *testing.T) {
 			require.Equal(t, test.dropped, p.dropped)
 			if name == "too long" {
 				body := must.Get(p.sends[0].Files[0].Open(t.Context()))(t)
-				all := must.Get(io.ReadAll(body))(t)
-				require.Equal(t, long, string(all))
+				require.Equal(t, long, string(must.Get(io.ReadAll(body))(t)))
 			}
 			var rec Record
 			must.Get(store.Requests.Load(t.Context(), IDOf(t.Name()), &rec))(t)

@@ -157,8 +157,7 @@ func TestResultsAreJudged(t *testing.T) {
 			c.limits.Photo, c.limits.Text, c.limits.Caption = 1<<20, 4096, 1024
 			p := &silent{limits: c.limits}
 			p.judge = func(ctx context.Context, r Result) (Verdict, string, error) {
-				data := must.Get(r.Read(ctx))(t)
-				require.NotEmpty(t, data)
+				require.NotEmpty(t, must.Get(r.Read(ctx))(t))
 				verdict, known := c.verdicts[r.Name]
 				require.True(t, known, "nobody asked for this one")
 				return verdict, "because", nil
@@ -225,8 +224,7 @@ func TestShownInAnotherChat(t *testing.T) {
 	for i, post := range p.sends {
 		require.Equal(t, &platform.Original{Chat: "-9", Message: []string{"10", "11", "12"}[i]}, post.Copy)
 	}
-	kept := must.Get(r.Load(t.Context(), rec.ID))(t)
-	require.Empty(t, kept.Copies)
+	require.Empty(t, must.Get(r.Load(t.Context(), rec.ID))(t).Copies)
 }
 
 // What its group wants covered is covered there, in every form, and not where somebody

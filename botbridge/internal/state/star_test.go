@@ -44,13 +44,11 @@ func TestStars(t *testing.T) {
 
 		// Once more: no longer; the same event again changes nothing.
 		require.False(t, toggle("telegram:5", "r2", 0, ""))
-		again := must.Get(s.People.Toggle(t.Context(), "telegram:5", fmt.Sprint("press", n), state.Star{Request: "r2"}))(t)
-		require.False(t, again)
+		require.False(t, must.Get(s.People.Toggle(t.Context(), "telegram:5", fmt.Sprint("press", n), state.Star{Request: "r2"}))(t))
 		require.Len(t, of("telegram:5", ""), 2)
 
 		// What is forgotten is nobody's favourite.
-		ok := must.Get(s.Requests.Forget(t.Context(), "r1"))(t)
-		require.True(t, ok)
+		require.True(t, must.Get(s.Requests.Forget(t.Context(), "r1"))(t))
 		require.Empty(t, of("telegram:5", ""))
 		require.Empty(t, of("telegram:6", ""))
 
@@ -71,14 +69,12 @@ func TestStarKeepsItsRequest(t *testing.T) {
 		ok := must.Get(s.Requests.Forget(t.Context(), "r"))(t)
 		require.False(t, ok, "it is not over")
 		left := func() time.Duration {
-			d := must.Get(db.Client().PTTL(t.Context(), db.Key("request", "r")).Result())(t)
-			return d
+			return must.Get(db.Client().PTTL(t.Context(), db.Key("request", "r")).Result())(t)
 		}
 		must.Get(s.Requests.Finish(t.Context(), "r", 1, doc{"a"}, state.End{Who: "telegram:5"}))(t)
 		require.LessOrEqual(t, left(), time.Hour)
 		for i, longer := range []bool{true, false} {
-			starred := must.Get(s.People.Toggle(t.Context(), "telegram:5", fmt.Sprint(i), state.Star{Request: "r"}))(t)
-			require.Equal(t, longer, starred)
+			require.Equal(t, longer, must.Get(s.People.Toggle(t.Context(), "telegram:5", fmt.Sprint(i), state.Star{Request: "r"}))(t))
 			require.Equal(t, longer, left() > time.Hour)
 		}
 		// What one no longer likes may be a favourite of another.
@@ -104,8 +100,7 @@ func TestStarBeforeTheEnd(t *testing.T) {
 		must.Get(s.Requests.Create(t.Context(), "r", doc{"a"}, state.Ask{Who: "telegram:5"}))(t)
 		must.Get(s.People.Toggle(t.Context(), "telegram:5", "press", state.Star{Request: "r"}))(t)
 		must.Get(s.Requests.Finish(t.Context(), "r", 1, doc{"a"}, state.End{Who: "telegram:5"}))(t)
-		left := must.Get(db.Client().PTTL(t.Context(), db.Key("request", "r")).Result())(t)
-		require.Greater(t, left, time.Hour)
+		require.Greater(t, must.Get(db.Client().PTTL(t.Context(), db.Key("request", "r")).Result())(t), time.Hour)
 	})
 }
 
@@ -117,12 +112,10 @@ func TestCapOfAGroup(t *testing.T) {
 		s := leading(t, db, state.Options{})
 		ask := func(id string, a state.Ask) state.Verdict {
 			a.Who = "telegram:5"
-			v := must.Get(s.Requests.Create(t.Context(), id, doc{}, a))(t)
-			return v
+			return must.Get(s.Requests.Create(t.Context(), id, doc{}, a))(t)
 		}
 		spent := func() map[string]int64 {
-			list := must.Get(s.Usage.SpentIn(t.Context(), "telegram:5"))(t)
-			return list
+			return must.Get(s.Usage.SpentIn(t.Context(), "telegram:5"))(t)
 		}
 		here := state.Ask{Price: 2, Quota: 100, Group: "g", Cap: 5}
 		require.Equal(t, state.Taken, ask("elsewhere", state.Ask{Price: 50, Quota: 100}))
@@ -164,22 +157,18 @@ func TestPay(t *testing.T) {
 		ctx := t.Context()
 		require.NoError(t, s.People.Hold(ctx, "telegram:5", "order", doc{"order"}))
 		pay := func(id, request string, record any) state.Paying {
-			got := must.Get(s.Payments.Pay(ctx, state.Charge{ID: id, Who: "telegram:5", Request: request, Price: 7}, "order", record))(t)
-			return got
+			return must.Get(s.Payments.Pay(ctx, state.Charge{ID: id, Who: "telegram:5", Request: request, Price: 7}, "order", record))(t)
 		}
 		require.Equal(t, state.PaysRequest, pay("a", "r1", doc{"x"}))
 		require.Equal(t, state.PaysKnown, pay("a", "r1", doc{"x"}))
 		require.Equal(t, state.PaysNothing, pay("b", "r1", doc{"x"}), "it is paid for")
 		require.Equal(t, state.PaysNothing, pay("c", "", nil))
 		require.ErrorIs(t, s.People.Held(ctx, "order", &doc{}), state.ErrNotFound)
-		live := must.Get(s.Requests.ActiveOf(ctx, "telegram:5"))(t)
-		require.Equal(t, []string{"r1"}, live)
+		require.Equal(t, []string{"r1"}, must.Get(s.Requests.ActiveOf(ctx, "telegram:5"))(t))
 		var d doc
-		version := must.Get(s.Requests.Load(ctx, "r1", &d))(t)
-		require.EqualValues(t, 1, version)
+		require.EqualValues(t, 1, must.Get(s.Requests.Load(ctx, "r1", &d))(t))
 		require.Equal(t, "x", d.Text)
-		spent := must.Get(s.Usage.Spent(ctx, "telegram:5"))(t)
-		require.Zero(t, spent, "what is paid for takes nothing of the share")
+		require.Zero(t, must.Get(s.Usage.Spent(ctx, "telegram:5"))(t), "what is paid for takes nothing of the share")
 
 		due := func(in time.Duration) (ids []string) {
 			list := must.Get(s.Payments.Refunds(ctx, time.Now().Add(in)))(t)
@@ -189,8 +178,7 @@ func TestPay(t *testing.T) {
 			return ids
 		}
 		settle := func(id string, to state.ChargeState, after time.Duration) state.ChargeState {
-			got := must.Get(s.Payments.Settle(ctx, state.Charge{ID: id, Price: 7}, to, after))(t)
-			return got
+			return must.Get(s.Payments.Settle(ctx, state.Charge{ID: id, Price: 7}, to, after))(t)
 		}
 		require.ElementsMatch(t, []string{"b", "c"}, due(time.Second))
 		require.Equal(t, state.Refund, settle("b", state.Refund, time.Hour))
@@ -208,11 +196,9 @@ func TestPay(t *testing.T) {
 		require.EqualValues(t, 21, days[0].Paid)
 		require.EqualValues(t, 7, days[0].Refunded)
 		for _, key := range []string{db.Key("charge", "a"), db.Key("charges", "telegram:5")} {
-			ttl := must.Get(db.Client().PTTL(ctx, key).Result())(t)
-			require.Greater(t, ttl, 90*24*time.Hour)
+			require.Greater(t, must.Get(db.Client().PTTL(ctx, key).Result())(t), 90*24*time.Hour)
 		}
-		list := must.Get(s.Payments.Of(ctx, "telegram:5", 2))(t)
-		require.Len(t, list, 2)
+		require.Len(t, must.Get(s.Payments.Of(ctx, "telegram:5", 2))(t), 2)
 	})
 }
 
@@ -241,11 +227,9 @@ func TestHeldIsBounded(t *testing.T) {
 		require.Equal(t, "changed", d.Text)
 		require.NoError(t, s.People.Release(t.Context(), "telegram:5", "id29"))
 		require.ErrorIs(t, s.People.Held(t.Context(), "id29", &d), state.ErrNotFound)
-		held := must.Get(s.People.HeldOf(t.Context(), "telegram:5"))(t)
-		require.Len(t, held, 19)
+		require.Len(t, must.Get(s.People.HeldOf(t.Context(), "telegram:5"))(t), 19)
 		require.NoError(t, s.People.Held(t.Context(), "other", &d))
-		ttl := must.Get(db.Client().PTTL(t.Context(), db.Key("v", "held", "other")).Result())(t)
-		require.Positive(t, ttl)
+		require.Positive(t, must.Get(db.Client().PTTL(t.Context(), db.Key("v", "held", "other")).Result())(t))
 	})
 }
 
@@ -258,8 +242,7 @@ func TestCount(t *testing.T) {
 			who, thing string
 			want       bool
 		}{{"5", "a", true}, {"5", "a", true}, {"5", "b", true}, {"5", "c", false}, {"5", "a", true}, {"6", "c", true}} {
-			ok := must.Get(s.Usage.Count(t.Context(), "enhance", c.who, c.thing, 2))(t)
-			require.Equal(t, c.want, ok, "%+v", c)
+			require.Equal(t, c.want, must.Get(s.Usage.Count(t.Context(), "enhance", c.who, c.thing, 2))(t), "%+v", c)
 		}
 	})
 }

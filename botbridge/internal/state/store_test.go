@@ -30,8 +30,7 @@ func TestEventIsHandledOnce(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{PerChat: 2})
 		for n, want := range []bool{true, false} {
-			fresh := must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t)
-			require.Equal(t, want, fresh, "time %d", n)
+			require.Equal(t, want, must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t), "time %d", n)
 		}
 		must.Get(s.Inbox.Admit(t.Context(), "telegram/2", "telegram|7", doc{"b"}))(t)
 		_, err := s.Inbox.Admit(t.Context(), "telegram/3", "telegram|7", doc{"c"})
@@ -54,8 +53,7 @@ func TestEventIsHandledOnce(t *testing.T) {
 		require.NoError(t, s.Inbox.Handled(t.Context(), "telegram/1"), "handling again changes nothing")
 		_, err = s.Inbox.Admit(t.Context(), "telegram/3", "telegram|7", doc{"c"})
 		require.NoError(t, err, "there is room again")
-		fresh := must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t)
-		require.False(t, fresh, "what was handled is remembered")
+		require.False(t, must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t), "what was handled is remembered")
 	})
 }
 
@@ -98,8 +96,7 @@ func TestDeposedProcessChangesNothing(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, leads, "one at a time")
 
-		verdict := must.Get(one.Requests.Create(t.Context(), "r1", doc{"a"}, state.Ask{Who: "telegram:5"}))(t)
-		require.Equal(t, state.Taken, verdict)
+		require.Equal(t, state.Taken, must.Get(one.Requests.Create(t.Context(), "r1", doc{"a"}, state.Ask{Who: "telegram:5"}))(t))
 		require.NoError(t, db.Client().PExpireAt(t.Context(), db.Key("leader"), time.Now()).Err()) // as after a minute
 		require.Eventually(t, func() bool {
 			_, leads, err := two.Lead(t.Context(), "two")
@@ -132,8 +129,7 @@ func TestSharesAndBounds(t *testing.T) {
 		s := leading(t, db, state.Options{})
 		ask := state.Ask{Who: "telegram:5", Price: 2, Quota: 5, Waiting: 2}
 		for n, want := range []state.Verdict{state.Taken, state.Taken, state.Busy} {
-			got := must.Get(s.Requests.Create(t.Context(), string(rune('a'+n)), doc{}, ask))(t)
-			require.Equal(t, want, got, "request %d", n)
+			require.Equal(t, want, must.Get(s.Requests.Create(t.Context(), string(rune('a'+n)), doc{}, ask))(t), "request %d", n)
 		}
 		got := must.Get(s.Requests.Create(t.Context(), "a", doc{}, ask))(t)
 		require.Equal(t, state.Exists, got, "a repeated message is no second request")
@@ -148,13 +144,11 @@ func TestSharesAndBounds(t *testing.T) {
 		require.NoError(t, err, "the answer was lost, and its writer comes again")
 		require.Equal(t, version, again)
 		must.Get(s.Requests.Finish(t.Context(), "b", version, doc{}, end))(t)
-		spent := must.Get(s.Usage.Spent(t.Context(), ask.Who))(t)
-		require.EqualValues(t, 2, spent, "what failed is given back, once")
+		require.EqualValues(t, 2, must.Get(s.Usage.Spent(t.Context(), ask.Who))(t), "what failed is given back, once")
 		mean, ok := s.Usage.Mean(t.Context(), "generate")
 		require.True(t, ok)
 		require.Equal(t, 4*time.Second, mean)
-		active := must.Get(s.Requests.Active(t.Context()))(t)
-		require.Empty(t, active)
+		require.Empty(t, must.Get(s.Requests.Active(t.Context()))(t))
 		days := must.Get(s.Usage.Days(t.Context(), 2))(t)
 		require.Zero(t, days[0].Requests(), "yesterday")
 		require.Equal(t, map[string]int64{"done": 1, "failed": 1}, days[1].Outcomes)
@@ -174,10 +168,8 @@ func TestOwnerOfOldRequests(t *testing.T) {
 		must.Get(s.Requests.Create(t.Context(), "a", doc{}, state.Ask{Who: "telegram:5"}))(t)
 		require.NoError(t, db.Client().Del(t.Context(), db.Key("mine", "telegram:5")).Err())
 		must.Get(s.Requests.Finish(t.Context(), "a", 1, doc{}, state.End{Who: "telegram:5", Asked: time.Now()}))(t)
-		own := must.Get(s.Requests.Own(t.Context(), "telegram:5"))(t)
-		require.Equal(t, []string{"a"}, own)
-		ttl := must.Get(db.Client().PTTL(t.Context(), db.Key("mine", "telegram:5")).Result())(t)
-		require.Positive(t, ttl)
+		require.Equal(t, []string{"a"}, must.Get(s.Requests.Own(t.Context(), "telegram:5"))(t))
+		require.Positive(t, must.Get(db.Client().PTTL(t.Context(), db.Key("mine", "telegram:5")).Result())(t))
 	})
 }
 
@@ -190,8 +182,7 @@ func TestValues(t *testing.T) {
 		require.NoError(t, s.Put(t.Context(), "settings", "5", doc{"x"}, 0))
 		require.NoError(t, s.Get(t.Context(), "settings", "5", &d))
 		require.Equal(t, "x", d.Text)
-		names := must.Get(s.Names(t.Context(), "settings"))(t)
-		require.Equal(t, []string{"5"}, names)
+		require.Equal(t, []string{"5"}, must.Get(s.Names(t.Context(), "settings"))(t))
 		require.NoError(t, s.Put(t.Context(), "settings", "5", nil, 0))
 		require.ErrorIs(t, s.Get(t.Context(), "settings", "5", &d), state.ErrNotFound)
 	})
@@ -219,8 +210,7 @@ func TestBroadcastGoesOn(t *testing.T) {
 
 		// Another process takes over: c3 may have been told, c4 surely not.
 		next := leading(t, db, state.Options{})
-		ids := must.Get(next.Broadcasts.Unfinished(t.Context()))(t)
-		require.Equal(t, []string{"b"}, ids)
+		require.Equal(t, []string{"b"}, must.Get(next.Broadcasts.Unfinished(t.Context()))(t))
 		var said doc
 		require.NoError(t, next.Broadcasts.Message(t.Context(), "b", &said))
 		require.Equal(t, doc{"news"}, said)
@@ -250,8 +240,7 @@ func TestMeteredShare(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		create := func(id string) state.Verdict {
-			v := must.Get(s.Requests.Create(t.Context(), id, doc{}, state.Ask{Who: "w", Metered: true, Quota: 10}))(t)
-			return v
+			return must.Get(s.Requests.Create(t.Context(), id, doc{}, state.Ask{Who: "w", Metered: true, Quota: 10}))(t)
 		}
 		end := func(id string, seconds int64) {
 			must.Get(s.Requests.Finish(t.Context(), id, 1, doc{}, state.End{Who: "w", Asked: time.Now(), Price: seconds}))(t)
@@ -261,7 +250,6 @@ func TestMeteredShare(t *testing.T) {
 		require.Equal(t, state.Taken, create("b"), "a second is left")
 		end("b", 1)
 		require.Equal(t, state.OverQuota, create("c"), "nothing is left")
-		spent := must.Get(s.Usage.Spent(t.Context(), "w"))(t)
-		require.EqualValues(t, 10, spent)
+		require.EqualValues(t, 10, must.Get(s.Usage.Spent(t.Context(), "w"))(t))
 	})
 }

@@ -174,8 +174,7 @@ func TestModerates(t *testing.T) {
 	fake.Moderate(5)
 	group := platform.Chat{ID: "-9", Group: true}
 	for user, want := range map[string]bool{"5": true, "6": false, "-9": true, "x": false} {
-		got := must.Get(tg.Moderates(t.Context(), group, user))(t)
-		require.Equal(t, want, got, user)
+		require.Equal(t, want, must.Get(tg.Moderates(t.Context(), group, user))(t), user)
 	}
 }
 

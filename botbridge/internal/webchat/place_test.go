@@ -122,8 +122,7 @@ func TestOpenStaysInFilesFrom(t *testing.T) {
 		return string(data), err
 	}
 	for _, name := range []string{"a.png", "near"} {
-		got := must.Get(open(server.URL + "/uploads/" + name))(t)
-		require.Equal(t, "picture", got)
+		require.Equal(t, "picture", must.Get(open(server.URL+"/uploads/"+name))(t))
 	}
 	for _, url := range []string{
 		server.URL + "/uploads/away", server.URL + "/uploads/above", server.URL + "/uploads/loop", server.URL + "/uploads/../secret",

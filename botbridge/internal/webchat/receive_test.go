@@ -196,8 +196,7 @@ func TestWhatIsSaid(t *testing.T) {
 	again := post
 	again.ID = "known"
 	for range 2 {
-		known := must.Get(w.Send(ctx, platform.Chat{ID: "c"}, again))(t)
-		require.Equal(t, []string{"known", "known", "known"}, known)
+		require.Equal(t, []string{"known", "known", "known"}, must.Get(w.Send(ctx, platform.Chat{ID: "c"}, again))(t))
 		require.Equal(t, "known", (<-said).Message, "one id for each attempt")
 	}
 	require.NoError(t, w.Edit(ctx, platform.Chat{ID: "c"}, "m", platform.Post{Text: "half"}))

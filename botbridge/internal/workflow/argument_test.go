@@ -34,8 +34,7 @@ const (
 func studioOf(t testing.TB, arguments map[string]ArgumentSpec) (*Command, *Catalog) {
 	t.Helper()
 	c := must.Get(NewCommand("studio", Spec{Arguments: arguments, Inputs: map[Role]string{Image: "-"}}, []byte(studio)))(t)
-	catalog := must.Get(ParseCatalog([]byte(studioInfo)))(t)
-	return c, catalog
+	return c, must.Get(ParseCatalog([]byte(studioInfo)))(t)
 }
 
 func names(c *Command) string {
@@ -213,8 +212,7 @@ func TestStage(t *testing.T) {
 		for i, class := range classes {
 			graph += fmt.Sprintf(`"%d": {"class_type": %q, "inputs": {}, "_meta": {"title": "x"}},`, i+1, class)
 		}
-		c := must.Get(NewCommand("c", Spec{}, []byte(graph[:len(graph)-1]+"}")))(t)
-		return c
+		return must.Get(NewCommand("c", Spec{}, []byte(graph[:len(graph)-1]+"}")))(t)
 	}
 	for class, want := range map[string]Stage{
 		"CheckpointLoaderSimple": Loading, "UNETLoader": Loading, "LoraLoaderModelOnly": Loading, "LoadImage": Looking, "VAEEncode": Looking,

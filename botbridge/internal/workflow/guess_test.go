@@ -16,8 +16,7 @@ import (
 func public(t testing.TB, name string, spec Spec) *Command {
 	t.Helper()
 	data := must.Get(os.ReadFile(filepath.Join("testdata", "public", name+".json")))(t)
-	c := must.Get(NewCommand(name, spec, data))(t)
-	return c
+	return must.Get(NewCommand(name, spec, data))(t)
 }
 
 // bound returns what sets what: "57:27.text, 57:28.text".
@@ -91,8 +90,7 @@ func TestPublicWorkflows(t *testing.T) {
 func TestTwoSamplersAreSetTogether(t *testing.T) {
 	t.Parallel()
 	filled := func(name string, a Args) *Graph {
-		g := must.Get(ParseGraph(public(t, name, Spec{}).Fill(a, Files{Images: []string{"one.png", "two.png"}})))(t)
-		return g
+		return must.Get(ParseGraph(public(t, name, Spec{}).Fill(a, Files{Images: []string{"one.png", "two.png"}})))(t)
 	}
 	g := filled("sdxl_refiner", Args{Prompt: "a fox", Seed: 7, Steps: 50, Set: map[string]string{"cfg": "5"}})
 	for slot, want := range map[Slot]pyjson.Value{

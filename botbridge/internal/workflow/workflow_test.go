@@ -14,8 +14,7 @@ import (
 
 func example(t testing.TB, name string) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(filepath.Join("..", "..", "..", "examples", "bot", name)))(t)
-	return data
+	return must.Get(os.ReadFile(filepath.Join("..", "..", "..", "examples", "bot", name)))(t)
 }
 
 func TestGuesses(t *testing.T) {
@@ -90,8 +89,7 @@ func TestNotAWorkflow(t *testing.T) {
 // plainCommand has no arguments of its own.
 func plainCommand(t testing.TB) *Command {
 	t.Helper()
-	c := must.Get(NewCommand("plain", Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}}}`)))(t)
-	return c
+	return must.Get(NewCommand("plain", Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}}}`)))(t)
 }
 
 func TestParseArgs(t *testing.T) {
@@ -222,8 +220,7 @@ func TestCheckFindsWhatANodeDoesNotTake(t *testing.T) {
 		"cfg": ["FLOAT", {"min": 0.0, "max": 100.0}], "level": ["INT", {"min": 0, "max": 9}]}}}}`)))(t)
 	file := []byte(`{"1": {"class_type": "Sampler", "inputs": {"steps": 20, "seed": 99999999, "cfg": 250.5, "level": 1}}}`)
 	problems := func(spec Spec) string {
-		c := must.Get(NewCommand("a", spec, file))(t)
-		return strings.Join(c.Check(catalog), "\n")
+		return strings.Join(must.Get(NewCommand("a", spec, file))(t).Check(catalog), "\n")
 	}
 	inputs := map[Role]string{Steps: "1.steps", Seed: "1.seed", Strength: "1.level"}
 	all := problems(Spec{Inputs: inputs})
