@@ -1,15 +1,21 @@
 package e2e
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/testing/must"
+	"github.com/comfyhub/comfyhub/internal/testing/programs"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 // The hub's own program is a client, too: it submits from a pipe, stores what comes, and
@@ -99,4 +105,135 @@ func TestAdoptStorage(t *testing.T) {
 	require.Contains(t, shown, "the storage belongs to the hub's Redis now")
 	shown, _ = f.command("", "check", "--address", f.Admin)
 	require.NotContains(t, shown, found)
+}
+
+var (
+	shellBlock = regexp.MustCompile("(?ms)^```(?:sh|bash|console)\n(.*?)^```$")
+	// ours is a program of ours with its arguments, up to what the shell takes for itself.
+	ours = regexp.MustCompile(`(?:^|[;&|(]|\bdo |\buntil )\s*(?:sudo )?(?:\./|bin/|/usr/local/bin/)?(caddy comfyhub[a-z-]*|agent|botbridge)((?: +(?:"[^"]*"|'[^']*'|[^\s"'|;&<>()])+)+)`)
+	// target is a target of the Makefile.
+	target = regexp.MustCompile(`(?m)^make ([a-z-]+)`)
+)
+
+// commandsOf returns the commands of our programs in a page, as words.
+func commandsOf(page string) (commands [][]string) {
+	for _, block := range shellBlock.FindAllStringSubmatch(page, -1) {
+		for line := range strings.Lines(strings.ReplaceAll(block[1], "\\\n", " ")) {
+			line, _, _ = strings.Cut(line, " #")
+			for _, found := range ours.FindAllStringSubmatch(line, -1) {
+				commands = append(commands, append(strings.Fields(found[1]), strings.Fields(found[2])...))
+			}
+		}
+	}
+	return commands
+}
+
+func TestCommandsOf(t *testing.T) {
+	t.Parallel()
+	page := "```sh\nuntil caddy comfyhub status | grep -q idle; do sleep 1; done\n" +
+		"./caddy comfyhub-token add attic > token   # caddy comfyhub none\ninstall -m 0755 bin/agent /x\n\tagent run \\\n  --join \"a b\" &\n```\ncaddy comfyhub prose\n"
+	require.Equal(t, [][]string{
+		{"caddy", "comfyhub", "status"}, {"caddy", "comfyhub-token", "add", "attic"}, {"agent", "run", "--join", `"a`, `b"`},
+	}, commandsOf(page))
+}
+
+// Each command of our programs that the docs show is one that they have, with flags that they
+// have; so is each target of make.
+func TestCommandsInDocs(t *testing.T) {
+	t.Parallel()
+	set := programstest.Built(t)
+	program := map[string]string{"caddy": set.Caddy, "agent": set.Agent, "botbridge": set.Bridge}
+	pages := must.Get(filepath.Glob("../docs/*.md"))(t)
+	makefile := must.Get(os.ReadFile("../Makefile"))(t)
+	shown := 0
+	for _, name := range append(pages, "../README.md", "../CONTRIBUTING.md") {
+		page := must.Get(os.ReadFile(name))(t)
+		for _, found := range target.FindAllStringSubmatch(string(page), -1) {
+			require.Regexp(t, `(?m)^`+found[1]+`( [a-z%-]+)*:|^`+strings.SplitN(found[1], "-", 2)[0]+`-%:`, string(makefile), "%s: make %s", name, found[1])
+		}
+		for _, words := range commandsOf(string(page)) {
+			if words[0] == "agent" && words[1] == "service" {
+				continue // on Windows only
+			}
+			shown++
+			// Flags are read before --help is, so that an unknown one is an error.
+			said, err := exec.Command(program[words[0]], append(words[1:len(words):len(words)], "--help")...).CombinedOutput() // #nosec G204 -- our own pages
+			require.NoError(t, err, "%s: %s\n%s", name, strings.Join(words, " "), said)
+			named := 2 // the program and its command
+			if words[0] == "caddy" {
+				named = 3
+			}
+			require.Contains(t, string(said), "Usage:\n  "+strings.Join(words[:named], " "), "%s: %s", name, strings.Join(words, " "))
+		}
+	}
+	require.Greater(t, shown, 15)
+}
+
+// The example of docs/job-api.md works as it is written, and says why a job has failed.
+func TestExampleOfThePlainAPI(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+	f := newFleet(t, "embedded")
+	f.startHub()
+	f.startAgent("gpu", 1)
+	f.idle(1)
+	run := func(fail string) (string, error) {
+		file := filepath.Join(t.TempDir(), "workflow_api.json")
+		require.NoError(t, os.WriteFile(file, []byte(fmt.Sprintf(`{
+			"1": {"class_type": "EmptyImage", "inputs": {"width": 16, "height": 16, "batch_size": 1, "color": 7}},
+			"2": {"class_type": "SimulatedWork", "inputs": {"image": ["1", 0], "seconds": 1, "steps": 5, "fail": %q}},
+			"3": {"class_type": "SaveImage", "inputs": {"images": ["2", 0], "filename_prefix": "example"}}}`, fail)), 0o600))
+		cmd := exec.Command(python, "../examples/jobs/submit.py", file) // #nosec G204 -- our own example
+		cmd.Env = append(os.Environ(), "HUB="+f.URL(""))
+		var said strings.Builder
+		cmd.Stderr = &said
+		out, err := cmd.Output()
+		return string(out) + said.String(), err
+	}
+	said, err := run("none")
+	require.NoError(t, err, said)
+	require.Contains(t, said, "/view?filename=example_")
+	said, err = run("error")
+	require.Error(t, err)
+	require.Contains(t, said, "simulated", said)
+}
+
+// The workers in examples/ work the queue of the built hub.
+func TestExampleWorkers(t *testing.T) {
+	t.Parallel()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("there is no python3")
+	}
+	f := newFleet(t, "embedded")
+	f.startHub()
+	token := must.Get(os.ReadFile(f.token("attic")))(t)
+	start := func(name string, args ...string) {
+		must.Get(f.Start(programs.Spec{
+			Name: name, Path: python, Args: append([]string{"../examples/workers/" + name}, args...),
+			Env: []string{"HUB=" + f.URL(""), "TOKEN=" + strings.TrimSpace(string(token))},
+		}))(t)
+	}
+	start("comfyui_worker.py", f.simulate("attic"))
+	start("plain_worker.py")
+	f.idle(2)
+	f.eventually(func() bool {
+		var image, text map[string]any
+		return f.get("/object_info/EmptyImage", &image) && f.get("/object_info/Uppercase", &text) && len(image)+len(text) == 2
+	}, "the hub knows what they can run")
+	f.succeeded([]string{f.submit(1, 1), f.submit(1, 2)})
+	resp := must.Get(http.Post(f.URL("/submit"), "application/json", strings.NewReader(`{"workflow": {"1": {"class_type": "Uppercase", "inputs": {"text": "a fox"}}}}`)))(t)
+	defer resp.Body.Close()
+	var accepted struct{ ID string }
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&accepted))
+	id := accepted.ID
+	require.True(t, f.get("/wait/"+id+"?timeout=60", &accepted))
+	var history map[string]struct {
+		Outputs map[string]struct{ Text []string }
+	}
+	require.True(t, f.get("/history/"+id, &history))
+	require.Equal(t, []string{"A FOX"}, history[id].Outputs["1"].Text)
 }

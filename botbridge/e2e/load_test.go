@@ -81,7 +81,7 @@ func TestLoad(t *testing.T) {
 		for n, p := range people {
 			list := p.Sees()
 			for _, m := range asked[n] {
-				done += min(1, ends(list, m))
+				done += min(1, fakebot.Ends(list, m))
 			}
 		}
 		return done
@@ -105,18 +105,18 @@ func TestLoad(t *testing.T) {
 	for n, p := range people {
 		list := p.Sees()
 		for k, m := range asked[n] {
-			require.Equal(t, 1, ends(list, m), "each request ends once: %s", texts(p.All()))
-			got := filter(list, answering(m, isPicture))
-			require.LessOrEqual(t, len(got), 1, "nobody gets a picture twice: %s", texts(p.All()))
+			require.Equal(t, 1, fakebot.Ends(list, m), "each request ends once: %s", fakebot.Texts(p.All()))
+			got := fakebot.Filter(list, fakebot.Answering(m, fakebot.IsPicture))
+			require.LessOrEqual(t, len(got), 1, "nobody gets a picture twice: %s", fakebot.Texts(p.All()))
 			pictures += len(got)
 			if len(got) == 0 {
 				doubt++
-				t.Logf("in doubt: %s", texts(filter(p.All(), answering(m, func(fakebot.Message) bool { return true }))))
+				t.Logf("in doubt: %s", fakebot.Texts(fakebot.Filter(p.All(), fakebot.Answering(m, func(fakebot.Message) bool { return true }))))
 				continue
 			}
 			require.Equal(t, strconv.Itoa(1+n*requests+k), strings.Fields(got[0].Text)[1], "everybody gets their own: %s", got[0].Text)
 		}
-		require.True(t, inOrder(p.All(), asked[n]), "the first answers come in the order of the questions: %s", texts(p.All()))
+		require.True(t, inOrder(p.All(), asked[n]), "the first answers come in the order of the questions: %s", fakebot.Texts(p.All()))
 	}
 	tooFast, worst := r.Fake.TooFast()
 	t.Logf("%d requests of %d chats in %v: %d pictures, %d in doubt and said so; %d calls too fast, fullest windows %+v; memory %d and %d MB; calls %v",
@@ -147,15 +147,17 @@ func inOrder(list []fakebot.Message, asked []int) bool {
 	return true
 }
 
-// ends counts the ends of a request that its person sees: its pictures or apologies.
-func ends(list []fakebot.Message, message int) int {
-	pictures := len(filter(list, answering(message, isPicture)))
-	apologies := len(filter(list, answering(message, func(m fakebot.Message) bool {
-		return m.FromBot && (saying("the connection dropped before")(m) || saying("Sorry")(m) || saying("couldn't make that")(m))
-	})))
-	if pictures > 0 && apologies > 0 {
-		// The picture did arrive, and the bridge could not know.
-		return pictures
-	}
-	return pictures + apologies
+// A large file passes through without being held in memory.
+func TestLargeFile(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(o *stage.Options) {
+		o.Config += "  large: {workflow: large.json, inputs: {seed: 1.color, count: \"-\", size: \"-\"}, max_seed: 16777215}\n"
+	})
+	ada := r.Fake.Person(11, "en")
+	asked, _ := ada.Say("/large")
+	large := r.waitFor(ada, "a large file", fakebot.Answering(asked, func(m fakebot.Message) bool { return m.FromBot && m.Kind == "document" }))
+	require.Greater(t, large.File.Size, int64(40<<20))
+	memory, _ := r.Bridge.Memory()
+	t.Logf("the bridge has %d MB after %d MB went through", memory>>20, large.File.Size>>20)
+	require.Less(t, memory, int64(80<<20))
 }

@@ -2,8 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +76,7 @@ func (r *rig) wait(p *fakebot.Person, what string, until func([]fakebot.Message)
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
 	list, err := p.Wait(ctx, until)
-	require.NoError(r.t, err, "%s; the chat holds: %s", what, texts(list))
+	require.NoError(r.t, err, "%s; the chat holds: %s", what, fakebot.Texts(list))
 	return list
 }
 
@@ -92,31 +90,4 @@ func (r *rig) waitFor(p *fakebot.Person, what string, fits func(fakebot.Message)
 	})
 	m, _ := fakebot.Find(list, ofBot)
 	return m
-}
-
-func isPicture(m fakebot.Message) bool { return m.FromBot && m.Kind == "photo" }
-
-func answering(message int, fits func(fakebot.Message) bool) func(fakebot.Message) bool {
-	return func(m fakebot.Message) bool { return m.ReplyTo == message && fits(m) }
-}
-
-func saying(text string) func(fakebot.Message) bool {
-	return func(m fakebot.Message) bool { return strings.Contains(m.Text, text) }
-}
-
-func filter(list []fakebot.Message, fits func(fakebot.Message) bool) (out []fakebot.Message) {
-	for _, m := range list {
-		if fits(m) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
-func texts(list []fakebot.Message) string {
-	var b strings.Builder
-	for _, m := range list {
-		fmt.Fprintf(&b, "\n  %d bot=%v %s re %d: %q", m.ID, m.FromBot, m.Kind, m.ReplyTo, m.Text)
-	}
-	return b.String()
 }

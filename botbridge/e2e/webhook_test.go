@@ -24,8 +24,8 @@ func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after t
 	})
 	ada := r.Fake.Person(3, "en")
 	asked, _ := ada.Say("/work")
-	r.waitFor(ada, "the picture in the place of the status", answering(asked, isPicture))
-	require.Len(t, filter(ada.All(), func(m fakebot.Message) bool { return m.FromBot }), 1)
+	r.waitFor(ada, "the picture in the place of the status", fakebot.Answering(asked, fakebot.IsPicture))
+	require.Len(t, fakebot.Filter(ada.All(), func(m fakebot.Message) bool { return m.FromBot }), 1)
 	require.Zero(t, r.Fake.Calls()["getUpdates"])
 
 	call := func(secret, body string) int {
@@ -49,8 +49,8 @@ func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after t
 	for range 2 {
 		require.Equal(t, http.StatusOK, call(secret, update))
 	}
-	r.waitFor(ada, "its picture", answering(500, isPicture))
+	r.waitFor(ada, "its picture", fakebot.Answering(500, fakebot.IsPicture))
 	last, _ := ada.Say("/work")
-	r.waitFor(ada, "another", answering(last, isPicture))
-	require.Len(t, filter(ada.All(), isPicture), 3, "one update is one request")
+	r.waitFor(ada, "another", fakebot.Answering(last, fakebot.IsPicture))
+	require.Len(t, fakebot.Filter(ada.All(), fakebot.IsPicture), 3, "one update is one request")
 }

@@ -29,21 +29,21 @@ func TestBridgeKilled(t *testing.T) {
 			}
 		}
 		// The first picture is there. The others are at every stage of their way.
-		r.wait(all[0], "a first picture", func(list []fakebot.Message) bool { return len(filter(list, isPicture)) > 0 })
+		r.wait(all[0], "a first picture", func(list []fakebot.Message) bool { return len(fakebot.Filter(list, fakebot.IsPicture)) > 0 })
 		r.Bridge.Kill()
 		late, _ := all[1].Say("/work")
 		asked[all[1]] = append(asked[all[1]], late)
 		r.Bridge.Start(t)
 		for _, p := range all {
 			for _, m := range asked[p] {
-				r.wait(p, "an end", func(list []fakebot.Message) bool { return ends(list, m) > 0 })
+				r.wait(p, "an end", func(list []fakebot.Message) bool { return fakebot.Ends(list, m) > 0 })
 			}
 		}
 		pictures := 0
 		for _, p := range all {
 			for _, m := range asked[p] {
-				require.Equal(t, 1, ends(p.Sees(), m), texts(p.All()))
-				n := len(filter(p.All(), answering(m, isPicture)))
+				require.Equal(t, 1, fakebot.Ends(p.Sees(), m), fakebot.Texts(p.All()))
+				n := len(fakebot.Filter(p.All(), fakebot.Answering(m, fakebot.IsPicture)))
 				require.LessOrEqual(t, n, 1, "nobody gets it twice")
 				pictures += n
 			}
@@ -52,42 +52,28 @@ func TestBridgeKilled(t *testing.T) {
 	})
 }
 
-// ends counts the ends of a request that its person sees: its pictures or
-// apologies.
-func ends(list []fakebot.Message, message int) int {
-	pictures := len(filter(list, answering(message, isPicture)))
-	apologies := len(filter(list, answering(message, func(m fakebot.Message) bool {
-		return m.FromBot && (saying("the connection dropped before")(m) || saying("Sorry")(m) || saying("couldn't make that")(m))
-	})))
-	if pictures > 0 && apologies > 0 {
-		// The picture did arrive, and the bridge could not know.
-		return pictures
-	}
-	return pictures + apologies
-}
-
 func TestHubAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(5, "en")
 		first, _ := ada.Say("/slow")
-		r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
+		r.waitFor(ada, "the status", fakebot.Answering(first, func(fakebot.Message) bool { return true }))
 		r.w.Hubs[0].Kill()
 		second, _ := ada.Say("/work")
 		third, _ := ada.Say("/work")
-		r.waitFor(ada, "the excuse", saying("can't reach the image servers"))
+		r.waitFor(ada, "the excuse", fakebot.Saying("can't reach the image servers"))
 		for _, m := range []int{second, third} {
-			r.waitFor(ada, "a word", answering(m, func(m fakebot.Message) bool {
+			r.waitFor(ada, "a word", fakebot.Answering(m, func(m fakebot.Message) bool {
 				return strings.Contains(m.Text, "can't reach the image servers") || strings.Contains(m.Text, "as soon as the image servers are back")
 			}))
 		}
-		require.Len(t, filter(ada.All(), saying("can't reach the image servers")), 1, "a chat is told once")
+		require.Len(t, fakebot.Filter(ada.All(), fakebot.Saying("can't reach the image servers")), 1, "a chat is told once")
 		r.w.Hubs[0].Start()
 		for _, m := range []int{first, second, third} {
 			r.pictures(ada, m, 1)
 		}
-		require.Len(t, filter(ada.All(), isPicture), 3)
+		require.Len(t, fakebot.Filter(ada.All(), fakebot.IsPicture), 3)
 	})
 }
 
@@ -98,7 +84,7 @@ func TestTelegramAway(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(6, "en")
 		first, _ := ada.Say("/slow")
-		r.waitFor(ada, "the status", answering(first, func(fakebot.Message) bool { return true }))
+		r.waitFor(ada, "the status", fakebot.Answering(first, func(fakebot.Message) bool { return true }))
 		r.StopTelegram()
 		require.Eventually(t, func() bool {
 			response, err := r.web().Get(r.w.Hubs[0].URL() + "/hub/stats")
@@ -114,9 +100,9 @@ func TestTelegramAway(t *testing.T) {
 		second, _ := ada.Say("/work")
 		r.StartTelegram()
 		for _, m := range []int{first, second} {
-			r.wait(ada, "its end", func(list []fakebot.Message) bool { return ends(list, m) == 1 })
+			r.wait(ada, "its end", func(list []fakebot.Message) bool { return fakebot.Ends(list, m) == 1 })
 		}
-		require.LessOrEqual(t, len(filter(ada.All(), isPicture)), 2, "nobody gets it twice")
+		require.LessOrEqual(t, len(fakebot.Filter(ada.All(), fakebot.IsPicture)), 2, "nobody gets it twice")
 	})
 }
 
@@ -145,20 +131,22 @@ func TestKilledAtEachCall(t *testing.T) {
 			select {
 			case <-taken:
 			case <-time.After(patience):
-				require.Failf(t, "no such call", "%s: %s", c.call, texts(ada.All()))
+				require.Failf(t, "no such call", "%s: %s", c.call, fakebot.Texts(ada.All()))
 			}
 			r.Bridge.Kill()
 			r.Bridge.Start(t)
 			last := r.wait(ada, c.call+": its end, and nothing that waits", func(list []fakebot.Message) bool {
-				return ends(list, asked) == 1 && len(filter(list, func(m fakebot.Message) bool {
+				return fakebot.Ends(list, asked) == 1 && len(fakebot.Filter(list, func(m fakebot.Message) bool {
 					return m.FromBot && strings.ContainsAny(m.Text, "⏳🎨")
-				})) == 0 && len(filter(list, saying("👍 Got it"))) <= 1
+				})) == 0 && len(fakebot.Filter(list, fakebot.Saying("👍 Got it"))) <= 1
 			})
-			notes := filter(last, saying("👍 Got it"))
+			notes := fakebot.Filter(last, fakebot.Saying("👍 Got it"))
 			for _, note := range notes {
 				// Its buttons tell how it is, and remove it.
 				require.NotEmpty(t, r.answered(ada.Press(note.ID, button(t, note, "Status"))))
-				r.wait(ada, "the note goes", func(list []fakebot.Message) bool { return len(filter(list, saying("👍 Got it"))) == 0 })
+				r.wait(ada, "the note goes", func(list []fakebot.Message) bool {
+					return len(fakebot.Filter(list, fakebot.Saying("👍 Got it"))) == 0
+				})
 			}
 		}
 	})
@@ -181,13 +169,13 @@ func TestBroadcastGoesOnAfterAKill(t *testing.T) {
 			people = append(people, p)
 		}
 		for _, p := range people {
-			r.waitFor(p, "an answer", saying("Nothing in your queue"))
+			r.waitFor(p, "an answer", fakebot.Saying("Nothing in your queue"))
 		}
 		admin := r.Fake.Person(1, "en")
-		news := saying("We are back.")
+		news := fakebot.Saying("We are back.")
 		heard := func() (n int) {
 			for _, p := range people {
-				n += len(filter(p.All(), func(m fakebot.Message) bool { return m.FromBot && news(m) }))
+				n += len(fakebot.Filter(p.All(), func(m fakebot.Message) bool { return m.FromBot && news(m) }))
 			}
 			return n
 		}
@@ -196,10 +184,10 @@ func TestBroadcastGoesOnAfterAKill(t *testing.T) {
 		r.Bridge.Kill()
 		cut := heard()
 		r.Bridge.Start(t)
-		done := r.waitFor(admin, "the end", answering(begun, saying("Your message has reached")))
+		done := r.waitFor(admin, "the end", fakebot.Answering(begun, fakebot.Saying("Your message has reached")))
 		t.Logf("cut after %d; %s", cut, done.Text)
 		for _, p := range people {
-			require.LessOrEqual(t, len(filter(p.All(), news)), 1, "nobody hears it twice")
+			require.LessOrEqual(t, len(fakebot.Filter(p.All(), news)), 1, "nobody hears it twice")
 		}
 		require.GreaterOrEqual(t, heard(), chats-8, "at most those that were being told at that moment are left out")
 	})
@@ -222,10 +210,10 @@ func TestStandbyTakesOver(t *testing.T) {
 		r.Bridge.Kill()
 		late, _ := ada.Say("/work")
 		for _, m := range append(asked, late) {
-			r.wait(ada, "an end", func(list []fakebot.Message) bool { return ends(list, m) > 0 })
+			r.wait(ada, "an end", func(list []fakebot.Message) bool { return fakebot.Ends(list, m) > 0 })
 		}
 		for _, m := range append(asked, late) {
-			require.LessOrEqual(t, len(filter(ada.All(), answering(m, isPicture))), 1)
+			require.LessOrEqual(t, len(fakebot.Filter(ada.All(), fakebot.Answering(m, fakebot.IsPicture))), 1)
 		}
 	})
 }
@@ -238,16 +226,16 @@ func TestRedisAway(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(4, "en")
 		running, _ := ada.Say("/slow")
-		r.waitFor(ada, "the status", answering(running, func(fakebot.Message) bool { return true }))
+		r.waitFor(ada, "the status", fakebot.Answering(running, func(fakebot.Message) bool { return true }))
 		r.w.Redis.Crash(false)
 		first, _ := ada.Say("/work")
 		second, _ := ada.Say("/work")
-		r.waitFor(ada, "the excuse", saying("I'm having trouble on my side"))
+		r.waitFor(ada, "the excuse", fakebot.Saying("I'm having trouble on my side"))
 		r.w.Redis.Start()
 		for _, m := range []int{running, first, second} {
 			r.pictures(ada, m, 1)
 		}
-		require.Len(t, filter(ada.All(), saying("I'm having trouble on my side")), 1, "told once")
-		require.Len(t, filter(ada.All(), isPicture), 3)
+		require.Len(t, fakebot.Filter(ada.All(), fakebot.Saying("I'm having trouble on my side")), 1, "told once")
+		require.Len(t, fakebot.Filter(ada.All(), fakebot.IsPicture), 3)
 	})
 }

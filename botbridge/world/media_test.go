@@ -44,30 +44,30 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 		ada := r.Fake.Person(11, "en")
 
 		asked, _ := ada.Say("/clip waves on a beach --steps 4")
-		clip := r.waitFor(ada, "a video", answering(asked, ofKind("video")))
+		clip := r.waitFor(ada, "a video", fakebot.Answering(asked, ofKind("video")))
 		require.Contains(t, clip.Text, "waves on a beach\nSeed ")
 		require.True(t, strings.HasSuffix(clip.File.Name, ".mp4"), clip.File.Name)
 		require.NotEmpty(t, button(t, clip, "Again"))
 		require.NotEmpty(t, button(t, clip, "As file"))
 
 		asked, _ = ada.Say("/tune")
-		tune := r.waitFor(ada, "a sound", answering(asked, ofKind("audio")))
+		tune := r.waitFor(ada, "a sound", fakebot.Answering(asked, ofKind("audio")))
 		require.True(t, strings.HasSuffix(tune.File.Name, ".mp3"), tune.File.Name)
 		ada.Press(tune.ID, button(t, tune, "As file"))
 		r.waitFor(ada, "the file", func(m fakebot.Message) bool { return m.Kind == "document" && m.File.Hash == tune.File.Hash })
 
 		// As a photo, an animation would stand still.
 		asked, _ = ada.Say("/loop")
-		r.waitFor(ada, "an animation as a file", answering(asked, ofKind("document")))
+		r.waitFor(ada, "an animation as a file", fakebot.Answering(asked, ofKind("document")))
 
 		// A large file passes through.
 		asked, _ = ada.Say("/large")
-		large := r.waitFor(ada, "a large file", answering(asked, ofKind("document")))
+		large := r.waitFor(ada, "a large file", fakebot.Answering(asked, ofKind("document")))
 		require.Greater(t, large.File.Size, int64(40<<20))
 
 		// A file that is too large for Telegram becomes a link, which works for anybody who has it.
 		asked, _ = ada.Say("/huge")
-		huge := r.waitFor(ada, "a link", answering(asked, saying("/hub/files/")))
+		huge := r.waitFor(ada, "a link", fakebot.Answering(asked, fakebot.Saying("/hub/files/")))
 		require.Contains(t, huge.Text, "59 MB")
 		link := regexp.MustCompile(`http://\S+`).FindString(huge.Text)
 		require.True(t, strings.HasPrefix(link, "http://hub1:8188/hub/files/huge_"), link)
@@ -90,16 +90,18 @@ func TestPreviews(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(12, "en")
 		ada.Say("/settings")
-		settings := r.waitFor(ada, "settings", saying("Settings"))
+		settings := r.waitFor(ada, "settings", fakebot.Saying("Settings"))
 		require.Equal(t, "Saved.", r.answered(ada.Press(settings.ID, button(t, settings, "Live previews"))))
 		asked, _ := ada.Say("/generate a red fox --steps 60")
-		look := r.waitFor(ada, "a look at it", answering(asked, func(m fakebot.Message) bool {
+		look := r.waitFor(ada, "a look at it", fakebot.Answering(asked, func(m fakebot.Message) bool {
 			return m.Kind == "photo" && strings.Contains(m.Text, "▰")
 		}))
 		require.NotEmpty(t, button(t, look, "Cancel"))
 		require.Positive(t, look.File.Width)
-		r.waitFor(ada, "the picture", answering(asked, func(m fakebot.Message) bool { return m.Kind == "photo" && strings.Contains(m.Text, "Seed") }))
-		r.wait(ada, "the status message goes", func(list []fakebot.Message) bool { return len(filter(list, answering(asked, isPicture))) == 1 })
+		r.waitFor(ada, "the picture", fakebot.Answering(asked, func(m fakebot.Message) bool { return m.Kind == "photo" && strings.Contains(m.Text, "Seed") }))
+		r.wait(ada, "the status message goes", func(list []fakebot.Message) bool {
+			return len(fakebot.Filter(list, fakebot.Answering(asked, fakebot.IsPicture))) == 1
+		})
 		over, worst := r.Fake.TooFast()
 		require.Zero(t, over, "%+v", worst)
 	})

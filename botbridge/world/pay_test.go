@@ -26,14 +26,14 @@ func selling(o *options) {
 // accepts accepts the terms: what was said goes on.
 func (r *rig) accepts(p *fakebot.Person) {
 	r.t.Helper()
-	terms := r.waitFor(p, "the terms", saying("Be kind."))
+	terms := r.waitFor(p, "the terms", fakebot.Saying("Be kind."))
 	p.Press(terms.ID, button(r.t, terms, "I accept"))
 }
 
 // invoice waits for the invoice that answers a message.
 func (r *rig) invoice(p *fakebot.Person, message int) fakebot.Message {
 	r.t.Helper()
-	return r.waitFor(p, "an invoice", answering(message, func(m fakebot.Message) bool { return m.Kind == "invoice" }))
+	return r.waitFor(p, "an invoice", fakebot.Answering(message, func(m fakebot.Message) bool { return m.Kind == "invoice" }))
 }
 
 // charge waits until the charge of a paid invoice is as wanted.
@@ -95,13 +95,13 @@ func TestStars(t *testing.T) {
 
 		failing, _ := ada.Say("/broken")
 		failed := r.pay(ada, r.invoice(ada, failing).ID)
-		r.waitFor(ada, "the end", answering(failing, saying("You're getting your 4 Stars back.")))
+		r.waitFor(ada, "the end", fakebot.Answering(failing, fakebot.Saying("You're getting your 4 Stars back.")))
 		r.charge(failed, true)
 		stopping, _ := ada.Say("/endless") // does not end before it is cancelled
 		stopped := r.pay(ada, r.invoice(ada, stopping).ID)
-		r.waitFor(ada, "its status", answering(stopping, func(m fakebot.Message) bool { return len(m.Buttons) > 0 }))
+		r.waitFor(ada, "its status", fakebot.Answering(stopping, func(m fakebot.Message) bool { return len(m.Buttons) > 0 }))
 		ada.Say("/cancel")
-		r.waitFor(ada, "the end", answering(stopping, saying("You're getting your 5 Stars back.")))
+		r.waitFor(ada, "the end", fakebot.Answering(stopping, fakebot.Saying("You're getting your 5 Stars back.")))
 		r.charge(stopped, true)
 		r.charge(kept, false)
 
@@ -109,7 +109,7 @@ func TestStars(t *testing.T) {
 		admin.Say("/refund " + kept)
 		r.charge(kept, true)
 		question, _ := ada.In(70).Say("/paysupport")
-		r.waitFor(ada.In(70), "help", answering(question, func(m fakebot.Message) bool {
+		r.waitFor(ada.In(70), "help", fakebot.Answering(question, func(m fakebot.Message) bool {
 			return strings.Contains(m.Text, "@help") && strings.Contains(m.Text, kept)
 		}))
 		for _, c := range r.Fake.Charges() {
@@ -171,9 +171,9 @@ func TestStarsKilledAtEachCall(t *testing.T) {
 			}
 			answer := r.checkout(ada, invoice.ID, checkout)
 			require.True(t, answer.OK)
-			r.wait(ada, c.call+": its end", func(list []fakebot.Message) bool { return ends(list, asked) == 1 })
+			r.wait(ada, c.call+": its end", func(list []fakebot.Message) bool { return fakebot.Ends(list, asked) == 1 })
 			r.charge(answer.Charge, c.command == "/broken")
-			require.LessOrEqual(t, len(filter(ada.All(), answering(asked, isPicture))), 1)
+			require.LessOrEqual(t, len(fakebot.Filter(ada.All(), fakebot.Answering(asked, fakebot.IsPicture))), 1)
 			require.Len(t, r.Fake.Charges(), before+1)
 		}
 	})
@@ -210,9 +210,9 @@ func TestPaidWhileRedisIsAway(t *testing.T) {
 			r.Bridge.Kill()
 			r.Bridge.Start(t)
 			r.w.Redis.Start()
-			r.wait(ada, "its end", func(list []fakebot.Message) bool { return ends(list, asked) == 1 })
+			r.wait(ada, "its end", func(list []fakebot.Message) bool { return fakebot.Ends(list, asked) == 1 })
 			r.charge(charge, command == "/broken")
-			require.LessOrEqual(t, len(filter(ada.All(), answering(asked, isPicture))), 1)
+			require.LessOrEqual(t, len(fakebot.Filter(ada.All(), fakebot.Answering(asked, fakebot.IsPicture))), 1)
 		}
 	})
 }

@@ -113,7 +113,7 @@ func (r *rig) wait(p *fakebot.Person, what string, until func([]fakebot.Message)
 	ctx, cancel := context.WithTimeout(r.ctx, patience)
 	defer cancel()
 	list, err := p.Wait(ctx, until)
-	require.NoError(r.t, err, "%s; the chat holds: %s", what, texts(list))
+	require.NoError(r.t, err, "%s; the chat holds: %s", what, fakebot.Texts(list))
 	return list
 }
 
@@ -135,7 +135,7 @@ func (r *rig) askUntil(p *fakebot.Person, question, want string) {
 	r.t.Helper()
 	r.until(question+" is answered by "+want, func() bool {
 		asked, _ := p.Say(question)
-		said := r.waitFor(p, "an answer to "+question, answering(asked, func(fakebot.Message) bool { return true }))
+		said := r.waitFor(p, "an answer to "+question, fakebot.Answering(asked, func(fakebot.Message) bool { return true }))
 		return strings.Contains(said.Text, want)
 	})
 }
@@ -157,36 +157,9 @@ func (r *rig) until(what string, holds func() bool) {
 func (r *rig) pictures(p *fakebot.Person, message, n int) []fakebot.Message {
 	r.t.Helper()
 	list := r.wait(p, fmt.Sprintf("%d pictures", n), func(list []fakebot.Message) bool {
-		return len(filter(list, answering(message, isPicture))) >= n
+		return len(fakebot.Filter(list, fakebot.Answering(message, fakebot.IsPicture))) >= n
 	})
-	return filter(list, answering(message, isPicture))
-}
-
-func isPicture(m fakebot.Message) bool { return m.FromBot && m.Kind == "photo" }
-
-func answering(message int, fits func(fakebot.Message) bool) func(fakebot.Message) bool {
-	return func(m fakebot.Message) bool { return m.ReplyTo == message && fits(m) }
-}
-
-func saying(text string) func(fakebot.Message) bool {
-	return func(m fakebot.Message) bool { return strings.Contains(m.Text, text) }
-}
-
-func filter(list []fakebot.Message, fits func(fakebot.Message) bool) (out []fakebot.Message) {
-	for _, m := range list {
-		if fits(m) {
-			out = append(out, m)
-		}
-	}
-	return out
-}
-
-func texts(list []fakebot.Message) string {
-	var b strings.Builder
-	for _, m := range list {
-		fmt.Fprintf(&b, "\n  %d bot=%v %s re %d: %q", m.ID, m.FromBot, m.Kind, m.ReplyTo, m.Text)
-	}
-	return b.String()
+	return fakebot.Filter(list, fakebot.Answering(message, fakebot.IsPicture))
 }
 
 // button returns the data of the button whose label contains a text.

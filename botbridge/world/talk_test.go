@@ -5,6 +5,8 @@ import (
 	"image"
 	"image/color"
 	"image/png"
+	"strconv"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -39,7 +41,7 @@ func TestConversation(t *testing.T) {
 		require.Equal(t, 2*picture.File.Height, picture.File.Width)
 		require.Empty(t, picture.ParseMode)
 		r.wait(ada, "the status message goes", func(list []fakebot.Message) bool {
-			return len(filter(list, answering(asked, func(m fakebot.Message) bool { return m.Kind == "text" }))) == 0
+			return len(fakebot.Filter(list, fakebot.Answering(asked, func(m fakebot.Message) bool { return m.Kind == "text" }))) == 0
 		})
 
 		// Its buttons.
@@ -53,17 +55,17 @@ func TestConversation(t *testing.T) {
 		require.Equal(t, asked, large.ReplyTo)
 		ada.Press(picture.ID, button(t, picture, "Variations"))
 		list := r.wait(ada, "an album of four", func(list []fakebot.Message) bool {
-			return len(filter(list, func(m fakebot.Message) bool { return m.Album != "" })) == 4
+			return len(fakebot.Filter(list, func(m fakebot.Message) bool { return m.Album != "" })) == 4
 		})
-		album := filter(list, func(m fakebot.Message) bool { return m.Album != "" })
+		album := fakebot.Filter(list, func(m fakebot.Message) bool { return m.Album != "" })
 		require.Contains(t, album[0].Text, "a red fox")
 		require.Empty(t, album[1].Text, "one caption for all")
-		done := r.waitFor(ada, "the buttons of the album", saying("✓ 4 ready in"))
+		done := r.waitFor(ada, "the buttons of the album", fakebot.Saying("✓ 4 ready in"))
 		require.NotEmpty(t, button(t, done, "Variations"))
 
 		// A photo with a caption, an answer to a photo, and a command without a photo.
 		_, _ = ada.Send(fakebot.Draft{Text: "/edit in autumn --steps 4 --strength 0.5", Photo: photo(t, 128)})
-		r.waitFor(ada, "the edited photo", saying("in autumn"))
+		r.waitFor(ada, "the edited photo", fakebot.Saying("in autumn"))
 		enlarge, _ := ada.Send(fakebot.Draft{Text: "/upscale", ReplyTo: picture.ID})
 		require.Equal(t, 2*picture.File.Width, r.pictures(ada, enlarge, 1)[0].File.Width)
 		for _, c := range [][2]string{
@@ -73,7 +75,7 @@ func TestConversation(t *testing.T) {
 			{"/generate something FORBIDDEN", "I won't make that"}, {"/broken", "Sorry, that didn't work"}, {"/nonsense", "I don't know that command"},
 		} {
 			ada.Say(c[0])
-			r.waitFor(ada, c[0], saying(c[1]))
+			r.waitFor(ada, c[0], fakebot.Saying(c[1]))
 		}
 		adjusted, _ := ada.Say("/generate a red fox --ar 2:1 --steps 4 --cfg 4 --sampler DPMPP_2M --seed 7")
 		usual, _ := ada.Say("/generate a red fox --ar 2:1 --steps 4 --seed 7")
@@ -83,16 +85,16 @@ func TestConversation(t *testing.T) {
 		r.askUntil(ada, "/status", "2 image servers online")
 		r.askUntil(ada, "/queue", "Nothing in your queue")
 		ada.Say("/help")
-		help := r.waitFor(ada, "help", saying("I make pictures"))
+		help := r.waitFor(ada, "help", fakebot.Saying("I make pictures"))
 		require.Contains(t, help.Text, "/generate - a picture from words")
 		require.Contains(t, help.Text, "/broadcast", "an operator sees the operator's commands")
 
 		// A message that is changed while its request waits.
 		changed, _ := ada.Say("/endless")
-		r.waitFor(ada, "the status", answering(changed, func(fakebot.Message) bool { return true }))
+		r.waitFor(ada, "the status", fakebot.Answering(changed, func(fakebot.Message) bool { return true }))
 		ada.Edit(changed, "/poster --seed 7 -n 2")
 		r.pictures(ada, changed, 2)
-		r.waitFor(ada, "the old one is stopped", answering(changed, saying("Stopped.")))
+		r.waitFor(ada, "the old one is stopped", fakebot.Answering(changed, fakebot.Saying("Stopped.")))
 		require.NotContains(t, r.log.String(), "red fox", "what people ask for is in no log")
 	})
 }
@@ -103,15 +105,15 @@ func TestRussianGroupsAndSettings(t *testing.T) {
 		r := newRig(t)
 		boris := r.Fake.Person(77, "ru-RU")
 		boris.Say("/help")
-		menu := r.waitFor(boris, "help in Russian", saying("/generate - картинка"))
+		menu := r.waitFor(boris, "help in Russian", fakebot.Saying("/generate - картинка"))
 		require.NotContains(t, menu.Text, "/broadcast", "only operators see those")
 		boris.Say("/settings")
-		settings := r.waitFor(boris, "settings", saying("Настройки"))
+		settings := r.waitFor(boris, "settings", fakebot.Saying("Настройки"))
 		require.Equal(t, "Сохранено.", r.answered(boris.Press(settings.ID, button(t, settings, "Присылать файлом"))))
 		asked, _ := boris.Say("/work")
-		r.waitFor(boris, "a file", answering(asked, func(m fakebot.Message) bool { return m.Kind == "document" }))
+		r.waitFor(boris, "a file", fakebot.Answering(asked, func(m fakebot.Message) bool { return m.Kind == "document" }))
 		r.answered(boris.Press(settings.ID, button(t, settings, "English")))
-		r.waitFor(boris, "settings in English", saying("Settings"))
+		r.waitFor(boris, "settings in English", fakebot.Saying("Settings"))
 
 		// In a group, the bot reacts only to messages for it, keeps to the topic, and lets only the
 		// author cancel.
@@ -120,13 +122,131 @@ func TestRussianGroupsAndSettings(t *testing.T) {
 		here.Say("just talking")
 		here.Say("/work@another_bot")
 		asked, _ = here.Send(fakebot.Draft{Text: "/endless@" + fakebot.Username, Topic: 9})
-		status := r.waitFor(here, "the status", answering(asked, func(fakebot.Message) bool { return true }))
+		status := r.waitFor(here, "the status", fakebot.Answering(asked, func(fakebot.Message) bool { return true }))
 		require.Equal(t, 9, status.Topic)
 		carl := r.Fake.Person(78, "en").In(group)
 		require.Contains(t, r.answered(carl.Press(status.ID, button(t, status, "Cancel"))), "isn't yours")
 		require.NotEmpty(t, r.answered(carl.Press(status.ID, button(t, status, "Status"))))
 		require.NotContains(t, r.answered(here.Press(status.ID, button(t, status, "Cancel"))), "isn't yours")
-		r.waitFor(here, "stopped", saying("Stopped."))
-		require.Len(t, filter(here.All(), func(m fakebot.Message) bool { return m.FromBot }), 1, "nothing else was said")
+		r.waitFor(here, "stopped", fakebot.Saying("Stopped."))
+		require.Len(t, fakebot.Filter(here.All(), func(m fakebot.Message) bool { return m.FromBot }), 1, "nothing else was said")
+	})
+}
+
+// Input from people who mean harm or know no better. The webhook's wrong secret is
+// tested in doors_test.go.
+func TestHostileInput(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, func(o *options) {
+			o.Config = strings.ReplaceAll(botYAML, "messages_per_10s: 60", "messages_per_10s: 12")
+		})
+		admin := r.Fake.Person(1, "en")
+		eve := r.Fake.Person(20, "en")
+		mallory := r.Fake.Person(21, "en")
+		ofBot := func(m fakebot.Message) bool { return m.FromBot }
+		var picture fakebot.Message
+
+		{ // markdown and HTML injection
+			nasty := `<b>*_[x](tg://user?id=1)_*</b> {seed} <script> \u202e`
+			asked, _ := eve.Say("/generate " + nasty + " --steps 2")
+			picture = r.pictures(eve, asked, 1)[0]
+			require.Contains(t, picture.Text, nasty, "it is said back as it was written")
+			require.Empty(t, picture.ParseMode)
+		}
+
+		{ // forged and stale buttons
+			first, _ := mallory.Say("/help")
+			r.waitFor(mallory, "help", fakebot.Answering(first, ofBot))
+			for _, data := range []string{
+				button(t, picture, "Again"), "ca:00000000-0000-0000-0000-000000000000", "zz:zz", "", "set:21:lang:xx", "set:1:file:on",
+				"ag:{" + strings.Repeat("a", 36) + "}", "set:21:size:99999x1",
+			} {
+				require.Contains(t, []string{"This button no longer works.", "That one isn't yours."}, r.answered(mallory.Press(first, data)), data)
+			}
+			require.Empty(t, fakebot.Filter(mallory.All(), fakebot.IsPicture))
+			id := strings.TrimPrefix(button(t, picture, "Again"), "ag:")
+			// The picture arrives before its request is over.
+			r.until("it is over", func() bool { return r.answered(eve.Press(picture.ID, "ca:"+id)) == "That's already done." })
+		}
+
+		{ // a message of a megabyte
+			long := r.Fake.Person(22, "en")
+			long.Say("/generate " + strings.Repeat("ab ", 350_000))
+			r.waitFor(long, "too long", fakebot.Saying("That's too long"))
+			// The longest text that Telegram allows, in letters of two bytes.
+			asked, _ := long.Say("/generate " + strings.Repeat("ы", 4086) + " --steps 2")
+			r.pictures(long, asked, 1)
+		}
+
+		{ // twenty photos in a second
+			flood := r.Fake.Person(23, "en")
+			for n := range 20 {
+				flood.Send(fakebot.Draft{Photo: photo(t, 16), Album: "x" + strconv.Itoa(n/10)})
+			}
+			for range 20 {
+				flood.Send(fakebot.Draft{Photo: photo(t, 16)})
+			}
+			r.waitFor(flood, "one hint or one warning", func(m fakebot.Message) bool {
+				return strings.Contains(m.Text, "Nice!") || strings.Contains(m.Text, "Slow down a little")
+			})
+			// The same with a command under each photo. What fits is made, and the rest is
+			// refused without a flood of answers.
+			more := r.Fake.Person(24, "en")
+			var asked []int
+			for range 20 {
+				m, _ := more.Send(fakebot.Draft{Text: "/edit in blue --steps 2", Photo: photo(t, 16)})
+				asked = append(asked, m)
+			}
+			r.pictures(more, asked[0], 1)
+			// A slow machine reads all of that slowly enough. In that case the test sends more
+			// photos, of a kind that is read faster.
+			r.until("a warning comes", func() bool {
+				_, warned := fakebot.Find(more.Sees(), fakebot.Saying("Slow down a little"))
+				for range 10 {
+					if !warned {
+						more.Send(fakebot.Draft{Photo: photo(t, 16), Album: "y"})
+					}
+				}
+				return warned
+			})
+			require.LessOrEqual(t, len(fakebot.Filter(flood.All(), ofBot)), 3)
+			require.Len(t, fakebot.Filter(more.All(), fakebot.Saying("Slow down a little")), 1)
+			require.LessOrEqual(t, len(fakebot.Filter(more.All(), fakebot.IsPicture)), 20)
+		}
+
+		{ // a banned user
+			banned := r.Fake.Person(666, "en")
+			banned.Say("/generate a")
+			admin.Say("/ban 20")
+			r.waitFor(admin, "the ban", fakebot.Saying("telegram:20 is banned"))
+			eve.Say("/work")
+			require.Empty(t, r.answered(eve.Press(picture.ID, button(t, picture, "Again"))))
+			// The ban may end only once everything that was said under it has been handled;
+			// what is left then is the question itself.
+			r.askUntil(admin, "/stats", " 1 message to read")
+			mallory.Say("/ban 1")
+			r.waitFor(mallory, "no command of hers", fakebot.Saying("I don't know that command"))
+			admin.Say("/unban 20")
+			r.waitFor(admin, "the end of the ban", fakebot.Saying("no longer banned"))
+			again, _ := eve.Say("/work")
+			r.pictures(eve, again, 1)
+			require.Len(t, fakebot.Filter(eve.All(), fakebot.IsPicture), 2, "what was said under the ban is not answered")
+			require.Empty(t, fakebot.Filter(banned.All(), ofBot))
+		}
+
+		{ // a workflow with missing nodes
+			asked, _ := mallory.Say("/missing")
+			said := r.waitFor(mallory, "what is missing", fakebot.Answering(asked, fakebot.Saying("I couldn't make that")))
+			require.Contains(t, said.Text, "NodeOfNobody")
+			require.Empty(t, said.Buttons, "to ask again would not help")
+		}
+
+		{ // a chat that has blocked the bot
+			r.Fake.Block(21, true)
+			mallory.Say("/work")
+			last, _ := eve.Say("/work")
+			r.pictures(eve, last, 1)
+		}
 	})
 }

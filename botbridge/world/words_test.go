@@ -53,12 +53,12 @@ func TestTermsWordsAndResults(t *testing.T) {
 		r := newRig(t, change)
 		ada := r.Fake.Person(40, "en")
 		asked, _ := ada.Say("/generate a fox --enhance")
-		terms := r.waitFor(ada, "the terms", saying("Be kind."))
+		terms := r.waitFor(ada, "the terms", fakebot.Saying("Be kind."))
 		require.Empty(t, llm.Calls())
 		r.Bridge.Kill()
 		r.Bridge.Start(t)
 		ada.Press(terms.ID, button(t, terms, "I accept"))
-		offer := r.waitFor(ada, "better words", saying("A FOX"))
+		offer := r.waitFor(ada, "better words", fakebot.Saying("A FOX"))
 		r.Bridge.Kill()
 		r.Bridge.Start(t)
 		ada.Press(offer.ID, button(t, offer, "Make it"))
@@ -66,22 +66,22 @@ func TestTermsWordsAndResults(t *testing.T) {
 		require.EqualValues(t, 1, judged.Load())
 
 		withheld, _ := ada.Say("/generate withhold it")
-		r.waitFor(ada, "why it is not shown", answering(withheld, saying("1 file isn't shown here: too wild")))
-		require.Empty(t, filter(ada.Sees(), answering(withheld, isPicture)))
+		r.waitFor(ada, "why it is not shown", fakebot.Answering(withheld, fakebot.Saying("1 file isn't shown here: too wild")))
+		require.Empty(t, fakebot.Filter(ada.Sees(), fakebot.Answering(withheld, fakebot.IsPicture)))
 
 		ada.Say("рыжая лиса")
-		r.waitFor(ada, "words in English", saying("In English:\n\nРЫЖАЯ ЛИСА"))
+		r.waitFor(ada, "words in English", fakebot.Saying("In English:\n\nРЫЖАЯ ЛИСА"))
 
 		ada.Say("/export")
 		r.waitFor(ada, "what is kept", func(m fakebot.Message) bool {
 			return m.Kind == "document" && strings.Contains(m.Text, "This is everything I keep")
 		})
 		ada.Say("/forget me")
-		sure := r.waitFor(ada, "whether that is meant", saying("Delete what I keep about you"))
+		sure := r.waitFor(ada, "whether that is meant", fakebot.Saying("Delete what I keep about you"))
 		ada.Press(sure.ID, button(t, sure, "Yes, delete"))
-		r.waitFor(ada, "what remains", saying("What I still know"))
+		r.waitFor(ada, "what remains", fakebot.Saying("What I still know"))
 		ada.Say("/generate a bear")
-		r.wait(ada, "the terms again", func(list []fakebot.Message) bool { return len(filter(list, saying("Be kind."))) >= 1 })
+		r.wait(ada, "the terms again", func(list []fakebot.Message) bool { return len(fakebot.Filter(list, fakebot.Saying("Be kind."))) >= 1 })
 	})
 }
 
@@ -115,37 +115,37 @@ func TestWithoutCommands(t *testing.T) {
 		picture := r.pictures(ada, asked, 1)[0]
 		require.Contains(t, picture.Text, "a red fox\nSeed ")
 		asked, _ = ada.Send(fakebot.Draft{Text: "in autumn --steps 4", Photo: photo(t, 128)})
-		r.waitFor(ada, "the edited photo", answering(asked, saying("in autumn")))
+		r.waitFor(ada, "the edited photo", fakebot.Answering(asked, fakebot.Saying("in autumn")))
 		asked, _ = ada.Send(fakebot.Draft{Text: "in winter --steps 4", ReplyTo: picture.ID})
 		edited := r.pictures(ada, asked, 1)[0]
 		require.Contains(t, edited.Text, "in winter\nSeed ")
 
 		// A question, and a restart before its answer.
 		ada.Say("/edit in spring --steps 4")
-		r.waitFor(ada, "the question", saying("/edit needs a picture"))
+		r.waitFor(ada, "the question", fakebot.Saying("/edit needs a picture"))
 		r.Bridge.Kill()
 		r.Bridge.Start(t)
 		asked, _ = ada.Send(fakebot.Draft{Photo: photo(t, 128)})
-		r.waitFor(ada, "the answer", answering(asked, saying("in spring")))
+		r.waitFor(ada, "the answer", fakebot.Answering(asked, fakebot.Saying("in spring")))
 
 		// Words are a result, with no picture at all.
 		asked, _ = ada.Send(fakebot.Draft{Text: "/describe a fox", Photo: photo(t, 64)})
-		r.waitFor(ada, "the words", answering(asked, saying("I see a fox")))
+		r.waitFor(ada, "the words", fakebot.Answering(asked, fakebot.Saying("I see a fox")))
 		list := r.wait(ada, "both texts, and nothing else", func(list []fakebot.Message) bool {
-			return len(filter(list, answering(asked, func(m fakebot.Message) bool { return !m.Deleted }))) == 2
+			return len(fakebot.Filter(list, fakebot.Answering(asked, func(m fakebot.Message) bool { return !m.Deleted }))) == 2
 		})
-		require.Empty(t, filter(list, answering(asked, isPicture)))
+		require.Empty(t, fakebot.Filter(list, fakebot.Answering(asked, fakebot.IsPicture)))
 
 		// What was made can be found again, and is not uploaded for that.
 		ada.Say("/my winter")
-		found := r.waitFor(ada, "the list", saying("1. /edit in winter"))
+		found := r.waitFor(ada, "the list", fakebot.Saying("1. /edit in winter"))
 		uploads := r.Fake.Calls()["sendPhoto"]
 		ada.Press(found.ID, button(t, found, "1"))
 		again := r.waitFor(ada, "the picture again", func(m fakebot.Message) bool { return m.ID > found.ID && m.File.Hash == edited.File.Hash })
 		require.Equal(t, uploads, r.Fake.Calls()["sendPhoto"])
 		asked, _ = ada.Send(fakebot.Draft{Text: "in summer --steps 4", ReplyTo: again.ID})
-		r.waitFor(ada, "a change of the copy", answering(asked, saying("in summer")))
+		r.waitFor(ada, "a change of the copy", fakebot.Answering(asked, fakebot.Saying("in summer")))
 		ada.Say("/models")
-		r.waitFor(ada, "the models", saying("/generate: always v1-5-pruned-emaonly-fp16.safetensors"))
+		r.waitFor(ada, "the models", fakebot.Saying("/generate: always v1-5-pruned-emaonly-fp16.safetensors"))
 	})
 }
