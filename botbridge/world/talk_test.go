@@ -69,10 +69,16 @@ func TestConversation(t *testing.T) {
 		enlarge, _ := ada.Send(fakebot.Draft{Text: "/upscale", ReplyTo: picture.ID})
 		require.Equal(t, 2*picture.File.Width, r.pictures(ada, enlarge, 1)[0].File.Width)
 		for _, c := range [][2]string{
-			{"/edit in winter", "/edit needs a picture"}, {"/generate", "What do you want to see"}, {"/generate a --size 9999x9999", "too large"},
-			{"/generate a --colour red", "There's no --colour"}, {"/generate a --cfg 400", "--cfg can be from 0 to 100, not 400."},
-			{"/generate a --sampler dpmp_2n", "Did you mean dpm"}, {"/help generate", "--sampler: euler, "},
-			{"/generate something FORBIDDEN", "I won't make that"}, {"/broken", "Sorry, that didn't work"}, {"/nonsense", "I don't know that command"},
+			{"/edit in winter", "/edit needs a picture"},
+			{"/generate", "What do you want to see"},
+			{"/generate a --size 9999x9999", "too large"},
+			{"/generate a --colour red", "There's no --colour"},
+			{"/generate a --cfg 400", "--cfg can be from 0 to 100, not 400."},
+			{"/generate a --sampler dpmp_2n", "Did you mean dpm"},
+			{"/help generate", "--sampler: euler, "},
+			{"/generate something FORBIDDEN", "I won't make that"},
+			{"/broken", "Sorry, that didn't work"},
+			{"/nonsense", "I don't know that command"},
 		} {
 			ada.Say(c[0])
 			r.waitFor(ada, c[0], fakebot.Saying(c[1]))
