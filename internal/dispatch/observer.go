@@ -25,6 +25,7 @@ type Observer interface {
 
 // End is the end of a run.
 type End struct {
+	// Instance is empty if none was needed: the job has the result of an equal one.
 	Instance string
 	// Band is the job's.
 	Band job.Band

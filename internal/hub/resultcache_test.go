@@ -44,6 +44,7 @@ func TestEqualPromptHasTheResultAtOnce(t *testing.T) {
 		require.Contains(t, string(again.Status.Messages[1][1]), `"nodes": ["1", "2"]`)
 		require.Equal(t, 1, b.instances[0].Started(), "nothing has run")
 		require.Contains(t, b.text("/hub/jobs/"+id), whyRepeated)
+		require.InDelta(t, 1, b.metric("comfyhub_jobs_repeated_total"), 0)
 
 		b.posts("/history", fmt.Sprintf(`{"delete": [%q]}`, first))
 		require.True(t, b.views(made.Outputs["2"].Images[0].Filename), "the second job still has it")

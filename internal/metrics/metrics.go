@@ -20,6 +20,7 @@ type Metrics struct {
 	adopted  map[dispatch.Origin]prometheus.Counter
 	gpus     *gpus
 	busy     *busy
+	repeated prometheus.Counter
 	away     prometheus.Counter
 	limited  *prometheus.CounterVec
 	refused  *prometheus.CounterVec
@@ -56,6 +57,7 @@ func New(instance func(name string) (fleet.Instance, bool)) *Metrics {
 		"origin"), dispatch.Origins())
 	m.gpus = newGPUs(m)
 	m.busy = newBusy(m)
+	m.repeated = m.counter("comfyhub_jobs_repeated_total", "Jobs that were given the result of an equal one, without an instance.")
 	m.away = m.counter("comfyhub_redis_errors_total", "Requests that failed because Redis was away.")
 	m.limited = m.counters("comfyhub_tenant_limit_refusals_total", "Requests refused because a tenant had reached one of its limits.", "limit")
 	m.refused = m.counters("comfyhub_reports_refused_total",
@@ -126,6 +128,12 @@ func (m *Metrics) Finished(e dispatch.End) {
 		m.busy.add(e.Instance, e.Band, e.Ran)
 	}
 	if e.Ran <= 0 && e.Took <= 0 {
+		return
+	}
+	if e.Instance == "" {
+		if e.Outcome == "done" {
+			m.repeated.Inc()
+		}
 		return
 	}
 	g := m.gpu(e.Instance)
