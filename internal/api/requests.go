@@ -142,6 +142,39 @@ func (q *Requests) ReadLargeJSON(w http.ResponseWriter, r *http.Request, a Reque
 	return v, body, true
 }
 
+// ReadOwnJSON is ReadLargeJSON for rooms that answer JSON that cannot be read in their own way: odd does,
+// told what the body is and where.
+func (q *Requests) ReadOwnJSON(w http.ResponseWriter, r *http.Request, a Requester, c intake.Class, odd func(is string, place int)) (pyjson.Value, *intake.Body, bool) {
+	body, err := q.Intake.Receive(r, a.Share(), c)
+	var data []byte
+	if err == nil {
+		if data, err = body.Load(r.Context()); err != nil {
+			body.Close()
+		}
+	}
+	if err != nil && !errors.Is(err, intake.ErrDeep) {
+		q.RefuseBody(w, r, a.Share(), c, err)
+		return nil, nil, false
+	}
+	if err != nil {
+		q.discard(r, a.Share(), c.Limit)
+		odd("nested too deeply", 0)
+		return nil, nil, false
+	}
+	v, err := pyjson.ParseWith(data, body.Rest)
+	if err != nil {
+		body.Refuse()
+		body.Close()
+		place := 0
+		if syntax, ok := errors.AsType[*pyjson.SyntaxError](err); ok {
+			place = syntax.Offset
+		}
+		odd("not JSON", place)
+		return nil, nil, false
+	}
+	return v, body, true
+}
+
 // Packed is a stored value, which takes memory once it is read.
 type Packed interface {
 	// Size is about how many bytes JSON returns.

@@ -239,27 +239,21 @@ func nameOf(b *bench, s *shelf) string {
 	return ""
 }
 
-// Answers older than catalog_age are asked for again when a client wants to know.
+// Answers older than catalog_age are asked for again when a client wants to know, and so are all after a
+// client has posted something to an instance: anything can be the upload of a model.
 func TestCatalogAges(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newShelf(t, sim.Config{})
-		b := newShelves(t, []*shelf{s}, func(b *bench) { b.settings.CatalogAge = time.Nanosecond })
-		s.put("loras", "new.safetensors")
-		b.lists("new.safetensors")
-	})
-}
-
-// Anything that a client posts to an instance can be the upload of a model.
-func TestUploadOfAModelTellsTheHub(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		s := newShelf(t, sim.Config{})
-		b := newShelves(t, []*shelf{s})
-		s.put("loras", "new.safetensors")
-		_, body := b.get("/object_info")
-		require.NotContains(t, string(body), "new.safetensors")
-		b.post("/pack/upload/model", "{}")
-		b.lists("new.safetensors")
-	})
+	for name, age := range map[string]time.Duration{"old": time.Nanosecond, "an upload": time.Hour} {
+		runInBubble(t, name, func(t *testing.T) {
+			s := newShelf(t, sim.Config{})
+			b := newShelves(t, []*shelf{s}, func(b *bench) { b.settings.CatalogAge = age })
+			s.put("loras", "new.safetensors")
+			if age == time.Hour {
+				require.NotContains(t, b.text("/object_info"), "new.safetensors")
+				b.post("/pack/upload/model", "{}")
+			}
+			b.lists("new.safetensors")
+		})
+	}
 }
 
 // Repeated requests for names that nobody has do not keep the instances busy.

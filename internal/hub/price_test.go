@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -41,26 +40,11 @@ var hinted = regexp.MustCompile(`queue\.\(\*\w+\)\.(Window|Classes|Body|Count|De
 
 // trips counts the round trips to Redis by the code that made them.
 type trips struct {
-	mu    sync.Mutex
-	posts time.Time // when the present prompt was posted
-	by    map[string]*station
+	mu sync.Mutex
+	by map[string]int
 }
 
-// station is a place in the code that makes round trips.
-type station struct {
-	count int
-	// at and took are sums: how long after the POST it asked, and how long.
-	at, took time.Duration
-}
-
-func newTrips() *trips { return &trips{by: map[string]*station{}, posts: time.Now()} }
-
-// posting begins the trace of a prompt.
-func (t *trips) posting() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.posts = time.Now()
-}
+func newTrips() *trips { return &trips{by: map[string]int{}} }
 
 // periodic are functions that ask Redis from time to time, whether there are prompts or not.
 var periodic = []string{
@@ -68,7 +52,7 @@ var periodic = []string{
 	"Keys).Follow", "stops).run", "Streams).heartbeat", "Roster).Run", "Ends).look",
 }
 
-func (t *trips) note(began time.Time, commands ...goredis.Cmder) {
+func (t *trips) note(commands ...goredis.Cmder) {
 	pcs := make([]uintptr, 64)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	var places []string
@@ -94,44 +78,31 @@ func (t *trips) note(began time.Time, commands ...goredis.Cmder) {
 	name := strings.Join(names, ",") + "  " + strings.Join(places[:min(len(places), 3)], " < ")
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.by[name]
-	if p == nil {
-		p = &station{}
-		t.by[name] = p
-	}
-	p.count++
-	p.at += began.Sub(t.posts)
-	p.took += time.Since(began)
+	t.by[name]++
 }
 
 // total returns the number of round trips, those that follow hints apart.
 func (t *trips) total() (n, hints int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for name, p := range t.by {
+	for name, count := range t.by {
 		if _, function, _ := strings.Cut(name, "  "); hinted.MatchString(function) {
-			hints += p.count
+			hints += count
 		} else {
-			n += p.count
+			n += count
 		}
 	}
 	return n, hints
 }
 
-// table is the trace of a prompt: the places with their round trips per prompt, when they were made
-// after the POST, and how long they took, both in milliseconds on average; the first one first.
+// table lists the places with their round trips per prompt.
 func (t *trips) table(prompts int) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	mean := func(sum time.Duration, count int) float64 { return sum.Seconds() * 1000 / float64(count) }
-	order := func(a, b string) int {
-		return cmp.Compare(mean(t.by[a].at, t.by[a].count), mean(t.by[b].at, t.by[b].count))
-	}
 	b := &strings.Builder{}
-	b.WriteString("\n trips  at ms  took ms  commands and code")
-	for _, name := range slices.SortedFunc(maps.Keys(t.by), order) {
-		p := t.by[name]
-		fmt.Fprintf(b, "\n%6.2f %6.2f   %6.2f  %s", float64(p.count)/float64(prompts), mean(p.at, p.count), mean(p.took, p.count), name)
+	b.WriteString("\n trips  commands and code")
+	for _, name := range slices.Sorted(maps.Keys(t.by)) {
+		fmt.Fprintf(b, "\n%6.2f  %s", float64(t.by[name])/float64(prompts), name)
 	}
 	return b.String()
 }
@@ -142,19 +113,15 @@ func (t *trips) DialHook(next goredis.DialHook) goredis.DialHook {
 
 func (t *trips) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	return func(ctx context.Context, cmd goredis.Cmder) error {
-		began := time.Now()
-		err := next(ctx, cmd)
-		t.note(began, cmd)
-		return err
+		defer t.note(cmd)
+		return next(ctx, cmd)
 	}
 }
 
 func (t *trips) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []goredis.Cmder) error {
-		began := time.Now()
-		err := next(ctx, cmds)
-		t.note(began, cmds...)
-		return err
+		defer t.note(cmds...)
+		return next(ctx, cmds)
 	}
 }
 
@@ -200,8 +167,8 @@ func redisCPU(t testing.TB, h *bench) time.Duration {
 	return time.Duration(sum * float64(time.Second))
 }
 
-// BenchmarkPrice prints the trace of a prompt: its round trips to Redis by the code
-// that makes them, when and how long. It also measures the processor time of Redis.
+// BenchmarkPrice prints the round trips of a prompt to Redis by the code that makes them. It also measures
+// the processor time of Redis.
 func BenchmarkPrice(b *testing.B) {
 	h, s, counted := priced(b)
 	busy := redisCPU(b, h)
@@ -209,7 +176,6 @@ func BenchmarkPrice(b *testing.B) {
 	n := 0
 	for b.Loop() {
 		n++
-		counted.posting()
 		began := time.Now()
 		s.end(s.post(n))
 		took += time.Since(began)

@@ -87,14 +87,22 @@ func (p *pullWorker) comes(machine, class string) {
 const transcode = `{"1": {"class_type": "Transcode", "inputs": {"text": "%s"}}}`
 
 // A worker does what no ComfyUI can: it fetches the job, tells how far it is, uploads what it has
-// made and completes it. Its client sees what it would see of a ComfyUI.
+// made, as it is or in a form of which only the file is kept, and completes it. It gets the prompts of
+// everybody who uses its class, but nobody's API keys. Its client sees what it would see of a ComfyUI;
+// what the web UI shows comes from ComfyUIs.
 func TestWorkerDoesAJob(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		p.comes("attic", "Transcode")
-		client := b.dial("someone")
-		id := b.submit(fmt.Sprintf(transcode, "a fox"), "someone")
+		require.Len(t, b.hub.dispatch.Instances.Clients(), 1)
+		require.NotNil(t, b.hub.dispatch.Instances.First())
+		require.Contains(t, b.text("/object_info/Transcode"), `"category": "worker"`)
+		client := b.dial("c")
+		id := b.submitWith(fmt.Sprintf(transcode, "a fox"), `{"note": "n", "api_key_comfy_org": "very secret", "auth_token_comfy_org": "secret too"}`)
 		job := p.next("Transcode")
+		require.Equal(t, "n", job.Extra["note"])
+		require.NotContains(t, job.Extra, "api_key_comfy_org")
+		require.NotContains(t, job.Extra, "auth_token_comfy_org")
 		require.Equal(t, "a fox", job.Workflow["1"].Inputs["text"])
 		require.InDelta(t, 60, job.Lease, 0)
 
@@ -105,34 +113,6 @@ func TestWorkerDoesAJob(t *testing.T) {
 		status, text := p.ask("POST", "/renew-job/"+job.ID, "image/jpeg", "\xff\xd8 a preview")
 		require.Equal(t, http.StatusOK, status, text)
 		answered(p.ask("POST", "/upload-output/"+job.ID+"?filename=fox.png", "application/octet-stream", "a picture"))(t, http.StatusOK)
-		a = answered(p.does("POST", "/complete-job/"+job.ID, `{"result": {"outputs": {"1": {"text": ["done"]}}}}`))(t, http.StatusOK)
-		require.Equal(t, "updated", a.Status)
-
-		heard := client.until(id)
-		require.Contains(t, heard, comfyui.TypeProgress)
-		require.Contains(t, heard, comfyui.TypeExecutionSuccess)
-		entry := b.finished(id)
-		require.Len(t, entry.Outputs["1"].Images, 1)
-		image := entry.Outputs["1"].Images[0]
-		require.True(t, strings.HasPrefix(image.Filename, "ComfyUI_") && strings.HasSuffix(image.Filename, ".png"), image.Filename)
-		content := b.gets("/view?filename=" + image.Filename)
-		require.Equal(t, "a picture", string(content))
-		_, whole := b.get("/history/" + id)
-		require.Contains(t, string(whole), `"text": ["done"]`)
-
-		a = answered(p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`))(t, http.StatusConflict, "it has ended")
-		require.Equal(t, "error", a.Status)
-	})
-}
-
-// A worker's file may come in a form, of which only the file is kept: neither long fields nor the
-// header of a part.
-func TestWorkerUploadsAForm(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		p := b.pullWorker("attic", "one")
-		p.comes("attic", "Transcode")
-		b.submit(fmt.Sprintf(transcode, "a fox"), "someone")
-		job := p.next("Transcode")
 		const start = "--b\r\nContent-Disposition: form-data; name=\"x\""
 		const file = start + "; filename=\"fox.png\"\r\n\r\na picture\r\n--b--\r\n"
 		for name, tt := range map[string]struct {
@@ -147,23 +127,24 @@ func TestWorkerUploadsAForm(t *testing.T) {
 			status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data; boundary=b", tt.form)
 			require.Equal(t, tt.status, status, "%s: %s", name, text)
 		}
-		status, text := p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data", file)
-		require.Equal(t, http.StatusBadRequest, status, text)
-	})
-}
+		answered(p.ask("POST", "/upload-output/"+job.ID, "multipart/form-data", file))(t, http.StatusBadRequest)
+		a = answered(p.does("POST", "/complete-job/"+job.ID, `{"result": {"outputs": {"1": {"text": ["done"]}}}}`))(t, http.StatusOK)
+		require.Equal(t, "updated", a.Status)
 
-// A worker can claim any class, and gets the prompts of everybody who uses it, but nobody's
-// API keys.
-func TestWorkersGetNoAPIKeys(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		p := b.pullWorker("attic", "one")
-		p.comes("attic", "Transcode")
-		const extra = `{"note": "n", "api_key_comfy_org": "very secret", "auth_token_comfy_org": "secret too"}`
-		b.submitWith(fmt.Sprintf(transcode, "a fox"), extra)
-		job := p.next("Transcode")
-		require.Equal(t, "n", job.Extra["note"])
-		require.NotContains(t, job.Extra, "api_key_comfy_org")
-		require.NotContains(t, job.Extra, "auth_token_comfy_org")
+		heard := client.until(id)
+		require.Contains(t, heard, comfyui.TypeProgress)
+		require.Contains(t, heard, comfyui.TypeExecutionSuccess)
+		entry := b.finished(id)
+		require.Len(t, entry.Outputs["1"].Images, 3)
+		image := entry.Outputs["1"].Images[0]
+		require.True(t, strings.HasPrefix(image.Filename, "ComfyUI_") && strings.HasSuffix(image.Filename, ".png"), image.Filename)
+		content := b.gets("/view?filename=" + image.Filename)
+		require.Equal(t, "a picture", string(content))
+		_, whole := b.get("/history/" + id)
+		require.Contains(t, string(whole), `"text": ["done"]`)
+
+		a = answered(p.does("POST", "/complete-job/"+job.ID, `{"result": {}}`))(t, http.StatusConflict, "it has ended")
+		require.Equal(t, "error", a.Status)
 	})
 }
 
@@ -257,53 +238,17 @@ func TestWorkerInputs(t *testing.T) {
 	})
 }
 
-// All that a worker shares with ComfyUI is graphs: what the web UI shows comes from ComfyUIs.
-func TestWorkerIsNoServer(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		p := b.pullWorker("aaa", "one")
-		p.comes("aaa", "Transcode")
-		require.Len(t, b.hub.dispatch.Instances.Clients(), 1)
-		require.NotNil(t, b.hub.dispatch.Instances.First())
-		_, info := b.get("/object_info/Transcode")
-		require.Contains(t, string(info), `"category": "worker"`)
-	})
-}
-
-func TestWorkerRequests(t *testing.T) {
+// A machine may have so many workers, and none without its token.
+func TestWorkersAreBounded(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
-		for _, c := range []struct {
-			method, path, body string
-			status             int
-		}{
-			{"GET", "/next-job?worker_id=one", "", 404},
-			{"GET", "/next-job?worker_id=a/b&classes=X", "", 400},
-			{"GET", "/next-job?classes=X&wait=soon", "", 400},
-			{"GET", "/next-job?classes=X&service=a1111", "", 400},
-			{"POST", "/hub/v1/workers/one", "{}", 400},
-			{"POST", "/hub/v1/workers/one", "[]", 400},
-			{"POST", "/complete-job/none", `{"result": 1}`, 409},
-			{"POST", "/renew-job/none", ``, 409},
-			{"POST", "/upload-output/none?filename=x.png", ``, 409},
-			{"GET", "/hub/v1/job-input/none?name=x", ``, 409},
-		} {
-			status, a := p.does(c.method, c.path, c.body)
-			require.Equal(t, c.status, status, c.path)
-			require.Equal(t, "error", a.Status)
-			require.NotEmpty(t, a.Message)
-		}
-		stranger := &pullWorker{b, "attic:wrong", "one"}
-		for _, path := range []string{"/next-job?classes=X", "/hub/v1/next-job?classes=X"} {
-			status, a := stranger.does("GET", path, "")
-			require.Equal(t, http.StatusUnauthorized, status)
-			require.Equal(t, "error", a.Status)
-		}
 		for n := range maxWorkers {
 			status, a := p.does("GET", fmt.Sprintf("/next-job?classes=X&worker_id=w%d", n), "")
 			require.Equal(t, http.StatusOK, status, a.Message)
 		}
-		status, _ := p.does("GET", "/next-job?classes=X&worker_id=more", "")
-		require.Equal(t, http.StatusTooManyRequests, status, "a machine may have so many")
+		answered(p.does("GET", "/next-job?classes=X&worker_id=more", ""))(t, http.StatusTooManyRequests)
+		stranger := &pullWorker{b, "attic:wrong", "one"}
+		answered(stranger.does("GET", "/next-job?classes=X", ""))(t, http.StatusUnauthorized)
 	})
 }
 

@@ -110,34 +110,7 @@ func errKeyUsed() error {
 
 // readJSON reads a body, which must be closed, and be told before that if it is refused.
 func (o *room) readJSON(w http.ResponseWriter, r *http.Request, a api.Requester, c intake.Class) (pyjson.Value, *intake.Body, bool) {
-	body, err := o.Intake.Receive(r, a.Share(), c)
-	if err != nil {
-		o.refuseBody(w, r, a, c, err)
-		return nil, nil, false
-	}
-	data, err := body.Load(r.Context())
-	if err != nil {
-		body.Close()
-		o.refuseBody(w, r, a, c, err)
-		return nil, nil, false
-	}
-	v, err := pyjson.ParseWith(data, body.Rest)
-	if err != nil {
-		body.Refuse()
-		body.Close()
-		refuse(w, http.StatusBadRequest, codeRequest, "The body is not JSON.")
-		return nil, nil, false
-	}
-	return v, body, true
-}
-
-func (o *room) refuseBody(w http.ResponseWriter, r *http.Request, a api.Requester, c intake.Class, err error) {
-	if errors.Is(err, intake.ErrDeep) { // ComfyUI has an internal error there
-		o.Intake.Discard(r, a.Share(), c.Limit+c.Limit/8)
-		refuse(w, http.StatusBadRequest, codeRequest, "The body is nested too deeply.")
-		return
-	}
-	o.RefuseBody(w, r, a.Share(), c, err)
+	return o.ReadOwnJSON(w, r, a, c, func(is string, _ int) { refuse(w, http.StatusBadRequest, codeRequest, "The body is "+is+".") })
 }
 
 // refuse answers a job that was not taken.

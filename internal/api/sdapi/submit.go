@@ -77,28 +77,9 @@ func (o jobMakers) submit(w http.ResponseWriter, r *http.Request, a api.Requeste
 
 // readJSON reads a body, which must be closed, and be told before that if it is refused.
 func (o *room) readJSON(w http.ResponseWriter, r *http.Request, a api.Requester, c intake.Class) (pyjson.Value, *intake.Body, bool) {
-	body, ok := o.Receive(w, r, a, c)
-	if !ok {
-		return nil, nil, false
-	}
-	data, err := body.Load(r.Context())
-	if err != nil {
-		body.Close()
-		o.RefuseBody(w, r, a.Share(), c, err)
-		return nil, nil, false
-	}
-	v, err := pyjson.ParseWith(data, body.Rest)
-	if err != nil {
-		place := 0
-		if syntax, ok := errors.AsType[*pyjson.SyntaxError](err); ok {
-			place = syntax.Offset
-		}
-		body.Refuse()
-		body.Close()
-		(&invalid{place: []any{place}, message: "the body is not JSON", kind: "value_error.jsondecode"}).write(w)
-		return nil, nil, false
-	}
-	return v, body, true
+	return o.ReadOwnJSON(w, r, a, c, func(is string, place int) {
+		(&invalid{place: []any{place}, message: "the body is " + is, kind: "value_error.jsondecode"}).write(w)
+	})
 }
 
 // refuseRequest answers a request that cannot be read.
