@@ -242,6 +242,7 @@ func nameOf(b *bench, s *shelf) string {
 // Answers older than catalog_age are asked for again when a client wants to know, and so are all after a
 // client has posted something to an instance: anything can be the upload of a model.
 func TestCatalogAges(t *testing.T) {
+	t.Parallel()
 	for name, age := range map[string]time.Duration{"old": time.Nanosecond, "an upload": time.Hour} {
 		runInBubble(t, name, func(t *testing.T) {
 			s := newShelf(t, sim.Config{})
