@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,7 +38,7 @@ type bench struct {
 	settings config.Settings
 	servers  []*comfyui.Client
 	kept     map[string][]byte // of users
-	doubted  int
+	doubted  atomic.Int64
 }
 
 func newBench(t *testing.T, servers ...http.Handler) *bench {
@@ -61,7 +62,7 @@ func newBench(t *testing.T, servers ...http.Handler) *bench {
 }
 
 func (b *bench) A1111(string) []*comfyui.Client { return b.servers }
-func (b *bench) Doubt(*comfyui.Client)          { b.doubted++ }
+func (b *bench) Doubt(*comfyui.Client)          { b.doubted.Add(1) }
 func (b *bench) ClientOf(string) *comfyui.Client {
 	if len(b.servers) == 0 {
 		return nil
@@ -298,7 +299,7 @@ func TestServers(t *testing.T) {
 	b := newBench(t, simsd.New(simsd.Config{Models: []string{"one.safetensors", "both.safetensors"}, Loras: []string{"ink"}}), two)
 	two.AddModel("new.safetensors")
 	require.Equal(t, "null", b.Gets(ann, "POST", prefix+"refresh-checkpoints", ""))
-	require.Equal(t, 2, b.doubted)
+	require.EqualValues(t, 2, b.doubted.Load())
 	for path, want := range map[string]int{"sd-models": 4, "loras": 2, "samplers": 2, "schedulers": 1, "sd-vae": 1} {
 		list, err := pyjson.Parse([]byte(b.Gets(ann, "GET", prefix+path, "")))
 		require.NoError(t, err)
