@@ -4,7 +4,9 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -52,6 +54,53 @@ func (o *observer) keepRuns() {
 			o.ledger.breach(now.Key, "%s lives, and another hub has taken this run over from it, %v before its lease ends", name, left)
 		}
 	}
+	o.leaveOthers()
+}
+
+// stray is a run that a hub follows although Redis says that it is not the hub's.
+type stray struct{ hub, key string }
+
+// strayFor is how long a hub may take to notice that a run is no longer its own: it renews its leases
+// every five seconds.
+const strayFor = 20 * time.Second
+
+// leaveOthers checks that hubs follow only runs that are theirs.
+func (o *observer) leaveOthers() {
+	synctest.Wait() // nobody else runs meanwhile
+	before := o.strayed
+	o.strayed = map[stray]time.Time{}
+	for _, h := range o.w.Hubs {
+		if !o.w.weather.calm(believed, h.name, "redis") {
+			continue
+		}
+		boot, keys := h.follows()
+		for _, key := range keys {
+			if o.held[key].Hub == boot {
+				continue
+			}
+			s := stray{h.name, key}
+			since, known := before[s]
+			if !known {
+				since = time.Now()
+			}
+			if o.strayed[s] = since; time.Since(since) > strayFor {
+				o.ledger.breach(key, "%s has followed this run for %v although it is not its own", h.name, time.Since(since))
+				o.strayed[s] = time.Now().Add(time.Hour) // once is enough
+			}
+		}
+	}
+}
+
+// follows are the keys of the jobs whose runs a hub follows, and the name under which it holds them.
+func (h *Hub) follows() (boot string, keys []string) {
+	if h.running == nil {
+		return "", nil
+	}
+	dispatcher := reflect.ValueOf(h.running).Elem().FieldByName("dispatch").Elem()
+	for _, key := range dispatcher.FieldByName("Runs").Elem().FieldByName("byJob").MapKeys() {
+		keys = append(keys, key.String())
+	}
+	return dispatcher.FieldByName("Hub").String(), keys
 }
 
 // holder is the host of a hub that holds runs under a name, empty if none does.

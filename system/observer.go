@@ -27,6 +27,8 @@ type observer struct {
 	// runs are the queue's, and held those that it had when it looked last.
 	runs *queue.Queue
 	held map[string]job.Run
+	// strayed is since when hubs follow runs that Redis says are not theirs.
+	strayed map[stray]time.Time
 }
 
 const (
