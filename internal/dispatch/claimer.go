@@ -52,8 +52,8 @@ func (c *claimer) begin(r *run, claimed job.Job, why string) {
 
 // claimAgain asks again after a claim whose reply was lost, so that nobody knows whether it went
 // through. The same request returns the same run. Otherwise the job would be nobody's until its
-// lease ends. The instance is kept meanwhile.
-func (c *claimer) claimAgain(r *run, request queue.ClaimRequest, why string) {
+// lease ends. The instance, if the run has one, is kept meanwhile. begin starts the run.
+func (c *claimer) claimAgain(r *run, request queue.ClaimRequest, begin func(claimed job.Job)) {
 	c.runs.doubt(request.Upstream, true)
 	c.work.Go(r.log, "claiming a job again", func() {
 		var claimed job.Job
@@ -62,9 +62,11 @@ func (c *claimer) claimAgain(r *run, request queue.ClaimRequest, why string) {
 			return err
 		})
 		if err == nil {
-			c.begin(r, claimed, why)
+			begin(claimed)
 		} else {
-			r.conn.Detach(r.holder())
+			if r.conn != nil {
+				r.conn.Detach(r.holder())
+			}
 			c.signal.Wake()
 		}
 		c.runs.doubt(request.Upstream, false)

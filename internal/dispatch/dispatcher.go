@@ -175,10 +175,7 @@ func (d *Dispatcher) openRuns() {
 		holds: d.holds, rests: d.rests, notices: d.Notices, runs: d.Runs, runner: d.runner, observe: c.Observe, signal: d.signal,
 		ctx: d.ctx, work: &d.work, log: c.Logger,
 	}
-	d.Repeats = &Repeats{
-		queue: c.Queue, hub: c.Hub, files: c.Files, instances: d.Instances, runs: d.Runs, runner: d.runner, line: d.line,
-		work: &d.work, log: c.Logger,
-	}
+	d.Repeats = &Repeats{queue: c.Queue, files: c.Files, instances: d.Instances, claimer: d.claimer, log: c.Logger}
 	d.placer = &placer{
 		fleet: c.Fleet, settings: c.Settings, access: d.Access, instances: d.Instances, openings: d.Openings, blame: d.Blame,
 		requirements: d.requirements, order: d.order, forecasts: d.Forecasts, holds: d.holds, kept: d.kept, judged: d.judged,

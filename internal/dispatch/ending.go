@@ -95,14 +95,19 @@ func ownEnding(j job.Job, body job.Body, state job.State, end []byte, now time.T
 	start := comfyui.ExecutionStart(j.ID, began)
 	parts := comfyui.EntryParts{
 		Number: j.Number, ID: j.ID, Graph: body.Prompt, Extra: body.Extra, Outputs: body.Outputs,
-		Success: state == job.Done,
-	}
-	for _, raw := range [][]byte{start, end} {
-		if m, ok := comfyui.ParseMessage(raw); ok {
-			parts.Messages = append(parts.Messages, comfyui.EntryMessage{Type: m.Type, Data: m.Data})
-		}
+		Success: state == job.Done, Messages: onRecord(start, end),
 	}
 	return result{kind: jobEnded, state: state, entry: comfyui.NewEntry(parts), messages: [][]byte{end}}
+}
+
+// onRecord returns messages as a history entry keeps them.
+func onRecord(frames ...[]byte) (messages []comfyui.EntryMessage) {
+	for _, raw := range frames {
+		if m, ok := comfyui.ParseMessage(raw); ok {
+			messages = append(messages, comfyui.EntryMessage{Type: m.Type, Data: m.Data})
+		}
+	}
+	return messages
 }
 
 // stateOf returns the state a job ends in, given the last message of its run.

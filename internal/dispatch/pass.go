@@ -203,7 +203,7 @@ func (p pass) give(ctx context.Context, pair schedule.Placement) error {
 		d.begin(r, claimed, pair.Why)
 		return nil
 	case errors.Is(err, queue.ErrUnavailable):
-		d.claimAgain(r, request, pair.Why)
+		d.claimAgain(r, request, func(claimed job.Job) { d.begin(r, claimed, pair.Why) })
 		return err
 	}
 	conn.Detach(r.holder())

@@ -25,22 +25,16 @@ func (r repeating) execute(ctx context.Context, found *Repeat) result {
 	r.d.doors.of(j.Key).taken(ctx, nil)
 	showing(r).openStream(ctx)
 	now := time.Now()
-	parts := comfyui.EntryParts{Number: j.Number, ID: j.ID, Graph: body.Prompt, Extra: body.Extra, Outputs: body.Outputs, Success: true}
-	say := func(frame []byte) {
-		m, _ := comfyui.ParseMessage(frame)
-		parts.Messages = append(parts.Messages, comfyui.EntryMessage{Type: m.Type, Data: m.Data})
+	start, cached, success := comfyui.ExecutionStart(j.ID, now), comfyui.ExecutionCached(j.ID, found.nodes, now), comfyui.ExecutionSuccess(j.ID, now)
+	parts := comfyui.EntryParts{
+		Number: j.Number, ID: j.ID, Graph: body.Prompt, Extra: body.Extra, Outputs: body.Outputs, Success: true, Messages: onRecord(start, cached, success),
 	}
-	start, cached := comfyui.ExecutionStart(j.ID, now), comfyui.ExecutionCached(j.ID, found.nodes, now)
-	success := comfyui.ExecutionSuccess(j.ID, now)
-	for _, frame := range [][]byte{start, cached} {
-		say(frame)
-		showing(r).send(stream.Other, "", frame)
-	}
+	showing(r).send(stream.Other, "", start)
+	showing(r).send(stream.Other, "", cached)
 	pyjson.Members(found.outputs, func(node string, output []byte) {
 		parts.Results = append(parts.Results, comfyui.EntryResult{Node: node, Output: output})
 		showing(r).send(stream.Other, node, comfyui.Executed(j.ID, node, output))
 	})
-	say(success)
 	r.files.have(found.files)
 	return result{kind: jobEnded, state: job.Done, entry: comfyui.NewEntry(parts), messages: [][]byte{success}}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/instance"
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/resultcache"
 )
@@ -22,13 +21,9 @@ import (
 // whatever is in doubt, the prompt runs.
 type Repeats struct {
 	queue     *queue.Queue
-	hub       string
 	files     *files.Transfer
 	instances *Instances
-	runs      *Runs
-	runner    *runner
-	line      *waitLine
-	work      *panics.Group
+	claimer   *claimer
 	log       *slog.Logger
 }
 
@@ -107,24 +102,14 @@ func stampAt(ctx context.Context, conn *instance.Link, s resultcache.Subject) (s
 
 // Give ends a job that has just been queued with a result. If that fails, it runs like any other.
 func (rp *Repeats) Give(ctx context.Context, j job.Job, found *Repeat) {
-	r := rp.runner.newRun(nil, j)
-	request := queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Hub: rp.hub, Upstream: uuid.NewString(), Cost: time.Millisecond, Why: whyRepeated}
+	r := rp.claimer.runner.newRun(nil, j)
+	request := queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Hub: rp.claimer.hub, Upstream: uuid.NewString(), Cost: time.Millisecond, Why: whyRepeated}
 	claimed, err := rp.queue.Claim(ctx, request)
 	switch {
 	case err == nil:
 		rp.begin(r, claimed, found)
-	case errors.Is(err, queue.ErrUnavailable): // it may have been claimed, see claimAgain
-		rp.runs.doubt(request.Upstream, true)
-		rp.work.Go(r.log, "claiming a repeated job again", func() {
-			defer rp.runs.doubt(request.Upstream, false)
-			var claimed job.Job
-			if r.retry(rp.runner.ctx, "claim", func(ctx context.Context) (err error) {
-				claimed, err = rp.queue.Claim(ctx, request)
-				return err
-			}) == nil {
-				rp.begin(r, claimed, found)
-			}
-		})
+	case errors.Is(err, queue.ErrUnavailable):
+		rp.claimer.claimAgain(r, request, func(claimed job.Job) { rp.begin(r, claimed, found) })
 	default:
 		rp.log.Debug("an equal prompt's result is not given", "job", j.Key, "error", err)
 	}
@@ -132,9 +117,9 @@ func (rp *Repeats) Give(ctx context.Context, j job.Job, found *Repeat) {
 
 func (rp *Repeats) begin(r *run, claimed job.Job, found *Repeat) {
 	r.take(claimed)
-	rp.line.leave(claimed.Key)
+	rp.claimer.line.leave(claimed.Key)
 	rp.log.Info("job has the result of an equal one", "job", claimed.Key, "prompt", claimed.ID, "equal", found.from.Key)
-	rp.runner.launch(r, func(ctx context.Context) result { return repeating{r}.execute(ctx, found) })
+	rp.claimer.runner.launch(r, func(ctx context.Context) result { return repeating{r}.execute(ctx, found) })
 }
 
 // keep notes the result of a run that has ended well, for equal prompts.

@@ -6,7 +6,7 @@
 // are stricter than ComfyUI's, because more can change in that time:
 //
 //   - every node that the result depends on is of a class in a list, each read in ComfyUI's source:
-//     what it gives depends on its inputs only, and noise on its seed. The operator may add classes;
+//     what it gives depends on its inputs only, and noise on its seed;
 //   - every input file is known by its content;
 //   - every model file has the size and the time of its last change that it had when the result was
 //     made, on the instance that made it, see [Subject.Stamp].
