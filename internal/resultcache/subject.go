@@ -40,14 +40,13 @@ const (
 
 // Of returns what the result of a prompt depends on; false if that may be more than can be known.
 // outputs are the ids of the output nodes that are to run, and inputs the SHA-256 of the input files
-// by the id of the node that reads them. also are classes of custom nodes whose operator says that
-// what they give depends on their inputs only.
-func Of(graph pyjson.Value, outputs []string, inputs map[string]string, also []string) (Subject, bool) {
+// by the id of the node that reads them.
+func Of(graph pyjson.Value, outputs []string, inputs map[string]string) (Subject, bool) {
 	nodes, ok := graph.(*pyjson.Object)
 	if !ok || len(outputs) == 0 {
 		return Subject{}, false
 	}
-	w := walk{nodes: nodes, inputs: inputs, also: also, seen: map[string]bool{}, classes: map[string]bool{}, models: map[Model]bool{}}
+	w := walk{nodes: nodes, inputs: inputs, seen: map[string]bool{}, classes: map[string]bool{}, models: map[Model]bool{}}
 	if !w.from(outputs) {
 		return Subject{}, false
 	}
@@ -68,7 +67,6 @@ func Of(graph pyjson.Value, outputs []string, inputs map[string]string, also []s
 type walk struct {
 	nodes  *pyjson.Object
 	inputs map[string]string
-	also   []string
 
 	seen, classes map[string]bool
 	models        map[Model]bool
@@ -99,9 +97,6 @@ func (w *walk) node(id string) bool {
 	class, inputs := w.nodes.Object(id).String("class_type"), w.nodes.Object(id).Object("inputs")
 	if class == "" || inputs == nil {
 		return false
-	}
-	if slices.Contains(w.also, class) {
-		return true
 	}
 	if w.classes[class] = true; !repeatable(class) || !settled(class, inputs) {
 		return false

@@ -17,7 +17,7 @@ func (s *Submitter) subject(tenant string, verdict *catalog.Verdict, pins []byte
 	if s.LimitsOf(tenant).ResultCache <= 0 || other != nil {
 		return resultcache.Subject{}, false
 	}
-	return resultcache.Of(verdict.Graph.Root(), verdict.Outputs, contents(pins), nil)
+	return resultcache.Of(verdict.Graph.Root(), verdict.Outputs, contents(pins))
 }
 
 // contents returns the SHA-256 of the input files of a prompt by the id of the node that names them.
