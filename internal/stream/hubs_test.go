@@ -35,11 +35,6 @@ func TestSocketElsewhere(t *testing.T) {
 		run.Send(other("executed"))
 		require.Equal(t, words(start("1"), "executing", "progress", "binary:preview", "executed"), p.settled(),
 			"at once, not when it ends")
-		prompt, ok := b.streams.Showing(Key{Client: "me"})
-		require.True(t, ok)
-		require.Equal(t, "1", prompt, "a bare interrupt hits it")
-		_, ok = a.streams.Showing(Key{Client: "me"})
-		require.False(t, ok)
 		run.End(other(success("1")))
 		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
 		require.Equal(t, words("me/1"), b.delivered())
@@ -163,22 +158,6 @@ func TestLargeMessageGoesByReference(t *testing.T) {
 		got = p.settled()
 		require.Equal(t, []string{start("2"), success("2"), status(0), null("2")}, slices.Delete(slices.Clone(got), 1, 2))
 		require.True(t, got[1] == "binary:"+large)
-	})
-}
-
-func TestNewerRunOfAJobEndsTheOlder(t *testing.T) {
-	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
-		c := x.rig(t, "c", Options{})
-		p := b.open("/ws?clientId=me")
-		old := a.job("me", "1", 1)
-		p.settled()
-		young := c.job("me", "1", 2)
-		require.Equal(t, words(start("1")), p.settled())
-		old.Send(other("late"))
-		old.End(other(success("1")))
-		require.Empty(t, p.settled())
-		young.End(other(success("1")))
-		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
 	})
 }
 

@@ -268,20 +268,6 @@ func (l *line) clear() {
 // empty reports whether nothing is kept.
 func (l *line) empty() bool { return len(l.running)+len(l.waiting)+len(l.sent) == 0 }
 
-// showing returns the running prompt whose messages the socket is sent; if there
-// are several (live), the one that began first.
-func (l *line) showing() (prompt string, ok bool) {
-	if l.out == nil {
-		return "", false
-	}
-	for _, q := range l.running {
-		if q.open {
-			return q.prompt, true
-		}
-	}
-	return "", false
-}
-
 // advance opens every sequence that may be opened: ended ones first, then the
 // running one that began first. back means that the client has just (re)connected.
 func (l *line) advance(back bool) {

@@ -78,32 +78,6 @@ func message(k Kind, s string) Message {
 	return Message{Kind: k, Data: []byte(s), Binary: k == Preview || k == Result}
 }
 
-func TestOnePromptAtATime(t *testing.T) {
-	t.Parallel()
-	l, r := openLine()
-	a, b, c, d := l.begin("a", 1), l.begin("b", 2), l.begin("c", 3), l.begin("d", 4)
-	l.send(b, other("b start"))
-	l.send(a, other("a start"))
-	l.send(c, other("c start"))
-	require.Equal(t, words("a start"), r.take())
-
-	// c ends before b, while a is open.
-	l.end(c, []Message{other("c success")})
-	l.end(b, []Message{other("b error")})
-	l.send(d, other("d start"))
-	require.Empty(t, r.take())
-	prompt, ok := l.showing()
-	require.True(t, ok)
-	require.Equal(t, "a", prompt)
-
-	// Ended sequences come first, in order of their end, then the running one.
-	l.end(a, []Message{other("a success")})
-	require.Equal(t, words("a success", closing("a", 1), "c start", "c success", closing("c", 2),
-		"b start", "b error", closing("b", 3), "d start"), r.take())
-	l.send(d, other("d executed"))
-	require.Equal(t, words("d executed"), r.take(), "d is live now")
-}
-
 func TestSameRunBeginsOnce(t *testing.T) {
 	t.Parallel()
 	l := testLine()
@@ -144,38 +118,6 @@ func TestOpenMessagesDoNotShrink(t *testing.T) {
 	require.Less(t, len(a.log.frames), 100, "the log does shrink")
 	l.attach(r.out, false)
 	require.Equal(t, words("199", "s199"), r.take())
-}
-
-func TestReplayAfterReconnect(t *testing.T) {
-	t.Parallel()
-	l, _ := openLine()
-	a := l.begin("a", 1)
-	l.send(a, other("a start"))
-	l.end(a, []Message{other("a success")})
-	b := l.begin("b", 1)
-	l.send(b, other("b start"))
-	l.end(b, []Message{other("b success")})
-	c := l.begin("c", 1)
-	l.send(c, other("c start"))
-	l.send(c, message(Progress, "1"))
-	l.send(c, message(Progress, "2"))
-	require.Equal(t, []string{"a"}, prompts(l.confirm(1)), "a was received")
-	l.detach()
-	_, ok := l.showing()
-	require.False(t, ok, "without a socket nothing is shown")
-	l.send(c, other("c executed"))
-	l.ended(Attempt{Prompt: "d"}, []Message{other("d start")})
-
-	r2 := &recorder{}
-	l.attach(r2.out, false)
-	require.Equal(t, words("b start", "b success", closing("b", 3), "c start", "2", "c executed"), r2.take(),
-		"b was not confirmed, c is in the middle")
-	require.Empty(t, prompts(l.confirm(2)), "a receipt for marks of the old socket counts for nothing")
-	l.end(c, nil)
-	require.Equal(t, words(closing("c", 4), "d start", closing("d", 5)), r2.take())
-	require.Equal(t, []string{"b", "c", "d"}, prompts(l.confirm(5)))
-	require.True(t, l.empty())
-	require.Zero(t, l.memory)
 }
 
 func TestBackAfterTheWindow(t *testing.T) {

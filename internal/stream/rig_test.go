@@ -167,10 +167,7 @@ func (r *rig) dial(path string, o *websocket.DialOptions) *peer {
 	require.NoError(r.t, err)
 	conn.SetReadLimit(-1)
 	p := &peer{t: r.t, conn: conn, over: make(chan struct{})}
-	r.t.Cleanup(func() {
-		_ = conn.CloseNow()
-		p.reading.Wait()
-	})
+	r.t.Cleanup(func() { _ = conn.CloseNow(); p.reading.Wait() })
 	return p
 }
 
@@ -336,9 +333,6 @@ func must[T any](v T, err error) T {
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Parallel()
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, c)
-		})
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, c) })
 	}
 }

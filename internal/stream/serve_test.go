@@ -25,17 +25,12 @@ func TestOneClientTwoRuns(t *testing.T) {
 		a, b := r.run("me", "a"), r.run("me", "b")
 		b.End(other(success("b")))
 		require.Equal(t, words(start("a")), p.settled())
-		prompt, ok := r.streams.Showing(Key{Client: "me"})
-		require.True(t, ok)
-		require.Equal(t, "a", prompt)
 		r.setCount("me", 7)
 		a.End(other(success("a")))
 		require.Equal(t, words(start("a"), success("a"), status(7), null("a"), start("b"), success("b"), status(7), null("b"))[1:],
 			p.settled())
 		require.Equal(t, words("me/a", "me/b"), r.delivered(), "confirmed by pongs")
 		require.Empty(t, stranger.settled(), "no remote message")
-		_, ok = r.streams.Showing(Key{Client: "me"})
-		require.False(t, ok)
 	})
 }
 

@@ -94,16 +94,10 @@ func TestWaitForTheNumber(t *testing.T) {
 		return 3, nil
 	}}
 	first, second := make(chan int), make(chan error)
-	go func() {
-		n, _ := count.read(t.Context())
-		first <- n
-	}()
+	go func() { n, _ := count.read(t.Context()); first <- n }()
 	<-asks
 	gone, leave := context.WithCancel(t.Context())
-	go func() {
-		_, err := count.read(gone)
-		second <- err
-	}()
+	go func() { _, err := count.read(gone); second <- err }()
 	leave()
 	select {
 	case err := <-second:

@@ -349,17 +349,6 @@ func (s *Streams) Owes(k Key, promptID, job string) (owes bool) {
 	return owes
 }
 
-// Showing returns the running prompt whose messages the client is being shown; ok
-// is false if there is none, or no socket.
-func (s *Streams) Showing(k Key) (promptID string, ok bool) {
-	s.change(k, false, func(c *client) {
-		if c.socket != nil {
-			promptID, ok = c.line.showing()
-		}
-	})
-	return promptID, ok
-}
-
 // Connected reports whether the client has a socket here.
 func (s *Streams) Connected(k Key) (connected bool) {
 	s.change(k, false, func(c *client) { connected = c.socket != nil })
