@@ -26,10 +26,7 @@ import (
 func TestPayments(t *testing.T) {
 	t.Parallel()
 	for _, hook := range []bool{false, true} {
-		t.Run(fmt.Sprint("webhook ", hook), func(t *testing.T) {
-			t.Parallel()
-			payments(t, hook)
-		})
+		t.Run(fmt.Sprint("webhook ", hook), func(t *testing.T) { t.Parallel(); payments(t, hook) })
 	}
 }
 
@@ -50,10 +47,7 @@ func payments(t *testing.T, hook bool) {
 	calls.Store(tg)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	listened := make(chan struct{})
-	go func() {
-		defer close(listened)
-		_ = tg.Listen(ctx, admit)
-	}()
+	go func() { defer close(listened); _ = tg.Listen(ctx, admit) }()
 	defer func() { cancel(); <-listened }()
 	group := platform.Chat{ID: "-9", Topic: "4", Group: true}
 	send := func() int {
@@ -186,36 +180,6 @@ func TestSilentConnectionIsLeft(t *testing.T) {
 		_, err := tg.Send(ctx, home, platform.Post{Text: "two"})
 		return err == nil
 	}, time.Minute, 10*time.Millisecond, "a new connection is opened")
-}
-
-// A program outside tells the fake how calls fail.
-func TestFaultsFromOutside(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
-	order := func(body string) int {
-		response := must.Get(http.Post(tg.o.Server+"/fake/fault", "application/json", strings.NewReader(body)))(t)
-		response.Body.Close()
-		return response.StatusCode
-	}
-	send := func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		_, err := tg.Send(ctx, home, platform.Post{Text: "x"})
-		return err
-	}
-	require.Equal(t, http.StatusOK, order(`{"fault": "hang_after", "for": "1h"}`))
-	require.ErrorIs(t, send(), platform.ErrUncertain)
-	require.Len(t, fake.Person(7, "").All(), 1, "it took effect")
-	require.Equal(t, http.StatusOK, order(`{"method": "sendMessage", "fault": "hang", "for": "1h"}`))
-	require.ErrorIs(t, send(), platform.ErrUncertain)
-	require.Len(t, fake.Person(7, "").All(), 1, "it did not")
-	require.Equal(t, http.StatusOK, order(`{"for": "0s"}`))
-	must.Get(tg.Send(t.Context(), home, platform.Post{Text: "x"}))(t)
-	require.Equal(t, http.StatusOK, order(`{"for": "1h", "delay": "10ms"}`))
-	must.Get(tg.Send(t.Context(), home, platform.Post{Text: "x"}))(t)
-	for _, wrong := range []string{`{"fault": "fire", "for": "1s"}`, `{"fault": "hang"}`, `{"for": "1s", "delay": "long"}`, `[`} {
-		require.Equal(t, http.StatusBadRequest, order(wrong), wrong)
-	}
 }
 
 // A button opens an address. One that Telegram does not take costs nobody the message.

@@ -235,10 +235,7 @@ func TestHealth(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var listening sync.WaitGroup
 		listening.Go(func() { _ = tg.Listen(ctx, func(context.Context, platform.Event) error { return nil }) })
-		t.Cleanup(func() {
-			cancel()
-			listening.Wait()
-		})
+		t.Cleanup(func() { cancel(); listening.Wait() })
 	}
 	listen(tg)
 	require.Eventually(t, func() bool { return tg.lastPoll.Load() != 0 }, time.Minute, time.Millisecond)

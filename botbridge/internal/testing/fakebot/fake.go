@@ -61,7 +61,6 @@ type Fake struct {
 	*chats
 	*menus
 	*money
-	*faults
 
 	answers []Answer
 	calls   map[string]int
@@ -103,7 +102,7 @@ func New(o Options) *Fake {
 		messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moved: map[int64]int64{}, moderators: map[int64]bool{},
 	}
 	return &Fake{
-		chats: c, menus: &menus{c, map[menuOf][]string{}}, money: &money{chats: c}, faults: &faults{place: all},
+		chats: c, menus: &menus{c, map[menuOf][]string{}}, money: &money{chats: c},
 		calls: map[string]int{}, pace: pace{chats: map[int64][]time.Time{}},
 	}
 }
@@ -124,10 +123,6 @@ func (f *Fake) Close() {
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if path, ok := strings.CutPrefix(r.URL.Path, "/file/bot"+Token+"/"); ok {
 		f.serveFile(w, path)
-		return
-	}
-	if r.URL.Path == controlPath {
-		f.control(w, r)
 		return
 	}
 	method, ok := strings.CutPrefix(r.URL.Path, "/bot"+Token+"/")
@@ -151,7 +146,10 @@ func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.getUpdates(w, r, c)
 		return
 	}
-	fault := f.faultOf(method, r)
+	fault := None
+	if f.o.Fault != nil {
+		fault = f.o.Fault(method)
+	}
 	switch fault {
 	case Flood:
 		f.flood(w)
