@@ -117,10 +117,7 @@ func TestKeysOfASite(t *testing.T) {
 	require.Equal(t, http.StatusSwitchingProtocols, s.ws("&token="+secret, nil))
 	require.Equal(t, http.StatusUnauthorized, s.ws("", nil))
 	require.Equal(t, http.StatusUnauthorized, s.ws("&token="+secret+"x", nil))
-	s.await(func() bool {
-		out, _ = run(0, "key", "list")
-		return strings.Contains(out, "s ago")
-	})
+	s.await(func() bool { out, _ = run(0, "key", "list"); return strings.Contains(out, "s ago") })
 	require.Regexp(t, `ada +ada +submit,read +weight 2, running 4, gpu-seconds 36000/day +in (89|90)d +\d+s ago`, out)
 	require.NotContains(t, out, secret[9:20])
 	out, _ = run(0, "key", "list", "--json")

@@ -18,12 +18,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestParseFaults(t *testing.T) {
 	t.Parallel()
-	f, err := parseFaults([]string{"fail-every=5", "zombie", "slow-http=10"})
-	require.NoError(t, err)
+	f := must.Get(parseFaults([]string{"fail-every=5", "zombie", "slow-http=10"}))(t)
 	require.Equal(t, sim.Faults{FailEvery: 5, Zombie: true, SlowHTTP: 10}, f)
 	for _, bad := range []string{"unknown", "fail-every", "fail-every=x", "zombie=1", "oom-every=-1"} {
 		_, err := parseFaults([]string{bad})
@@ -47,11 +47,9 @@ func TestSimulate(t *testing.T) {
 	require.NotContains(t, others, urls[0])
 	stopOther()
 
-	client, err := comfyui.NewClient(urls[1], comfyui.Options{})
-	require.NoError(t, err)
+	client := must.Get(comfyui.NewClient(urls[1], comfyui.Options{}))(t)
 	defer client.Close()
-	stats, err := client.SystemStats(t.Context())
-	require.NoError(t, err)
+	stats := must.Get(client.SystemStats(t.Context()))(t)
 	require.Equal(t, "0.33.0", stats.Version.String())
 	require.EqualValues(t, 8<<30, stats.Devices[0].VRAMTotal)
 	info, _, err := client.ObjectInfo(t.Context(), nil)
@@ -131,11 +129,9 @@ func TestSwitchesOfComfyUI(t *testing.T) {
 			stop, urls, err := s.start(t.Context())
 			require.NoError(t, err)
 			defer stop()
-			resp, err := http.Get(urls[0] + c.url)
-			require.NoError(t, err)
+			resp := must.Get(http.Get(urls[0] + c.url))(t)
 			defer resp.Body.Close()
-			body, err := io.ReadAll(resp.Body)
-			require.NoError(t, err)
+			body := must.Get(io.ReadAll(resp.Body))(t)
 			require.Contains(t, string(body), c.want)
 		})
 	}
@@ -144,11 +140,9 @@ func TestSwitchesOfComfyUI(t *testing.T) {
 // freePair returns the first of two neighbouring free ports.
 func freePair(t *testing.T) int {
 	t.Helper()
-	address, err := freeport.Addresses(2)
-	require.NoError(t, err)
+	address := must.Get(freeport.Addresses(2))(t)
 	_, text, err := net.SplitHostPort(address)
 	require.NoError(t, err)
-	port, err := strconv.Atoi(text)
-	require.NoError(t, err)
+	port := must.Get(strconv.Atoi(text))(t)
 	return port
 }

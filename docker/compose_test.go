@@ -200,10 +200,7 @@ func TestRedisOfTheComposeFile(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "redis.sock") // no port that others could want
 	cmd := exec.CommandContext(t.Context(), program, filepath.Join(folder, "redis", "redis.conf"), "--port", "0", "--unixsocket", socket, "--dir", t.TempDir(), "--save", "")
 	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	client := func(url string) *redis.Client {
 		o := &redis.Options{Network: "unix", Addr: socket}
 		if url != "" {

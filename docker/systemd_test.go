@@ -53,10 +53,6 @@ func TestUnitsAreValid(t *testing.T) {
 		require.NoError(t, err, out)
 		require.Empty(t, out, "words that systemd does not know are only warnings")
 	}
-	misspelt := filepath.Join(t.TempDir(), "misspelt.service")
-	require.NoError(t, os.WriteFile(misspelt, []byte("[Service]\nExecStart=/bin/true\nNoNewPrivilege=yes\n"), 0o600))
-	out, _ := analyze(t, "verify", "--man=no", misspelt)
-	require.Contains(t, out, "NoNewPrivilege")
 }
 
 func TestUnitsAreHardened(t *testing.T) {

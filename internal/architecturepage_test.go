@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 var (
@@ -24,8 +26,7 @@ var (
 func TestArchitecturePage(t *testing.T) {
 	t.Parallel()
 	const page = "docs/architecture.md"
-	data, err := os.ReadFile(filepath.Join("..", page))
-	require.NoError(t, err)
+	data := must.Get(os.ReadFile(filepath.Join("..", page)))(t)
 	text := string(data)
 
 	links := map[string]int{}
@@ -48,8 +49,7 @@ func TestArchitecturePage(t *testing.T) {
 	steps, lines := lifeStep.FindAllStringSubmatch(text, -1), 0
 	require.Len(t, steps, 5)
 	for _, step := range steps {
-		source, err := os.ReadFile(filepath.Join("..", step[1]))
-		require.NoError(t, err)
+		source := must.Get(os.ReadFile(filepath.Join("..", step[1])))(t)
 		require.Regexp(t, `(?m)^func (\([^)]*\) )?`+step[2]+`\(`, string(source), step[1])
 		lines += strings.Count(string(source), "\n")
 	}
@@ -63,8 +63,7 @@ func TestArchitecturePage(t *testing.T) {
 		require.Equal(t, 1, links[folder], "%s names each package once: %s", page, folder)
 	}
 	for _, from := range []string{"README.md", "CONTRIBUTING.md"} {
-		data, err := os.ReadFile(filepath.Join("..", from))
-		require.NoError(t, err)
+		data := must.Get(os.ReadFile(filepath.Join("..", from)))(t)
 		require.Contains(t, string(data), "("+page+")", "%s leads to it", from)
 	}
 
@@ -126,8 +125,7 @@ func TestPages(t *testing.T) {
 	}))
 	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Z]\\w+)`")
 	for page, atLeast := range map[string]int{"security": 50, "reliability": 40, "testing": 5, "scheduling": 10} {
-		text, err := os.ReadFile(filepath.Join("..", "docs", page+".md"))
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile(filepath.Join("..", "docs", page+".md")))(t)
 		named := names.FindAllSubmatch(text, -1)
 		require.GreaterOrEqual(t, len(named), atLeast, page)
 		for _, match := range named {
@@ -144,8 +142,7 @@ var requirement = regexp.MustCompile(`(?m)^\t(\S+) (v\S+)`)
 func TestModulesAgree(t *testing.T) {
 	t.Parallel()
 	versions := func(folder string) map[string]string {
-		text, err := os.ReadFile(filepath.Join("..", folder, "go.mod"))
-		require.NoError(t, err)
+		text := must.Get(os.ReadFile(filepath.Join("..", folder, "go.mod")))(t)
 		all := map[string]string{}
 		for _, found := range requirement.FindAllStringSubmatch(string(text), -1) {
 			all[found[1]] = found[2]

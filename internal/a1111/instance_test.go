@@ -107,9 +107,7 @@ func (b *bench) until(kind string) (preview bool) {
 func TestSettingsBetweenRequests(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, simsd.Config{StepTime: time.Millisecond})
-	settings := func() string {
-		return string(must.Get(b.Get(t.Context(), apiPrefix+settingsPath, nil))(t))
-	}
+	settings := func() string { return string(must.Get(b.Get(t.Context(), apiPrefix+settingsPath, nil))(t)) }
 	b.submit("p", ClassTxt2Img, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8, "override_settings": {"sd_vae": "mine", "samples_format": "webp"}}`, endless), "")
 	b.until("")
 	require.Contains(t, settings(), `"sd_vae": "Automatic"`)

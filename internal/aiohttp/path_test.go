@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func read(t *testing.T, raw string) (Path, error) {
@@ -51,8 +52,7 @@ func TestReadPath(t *testing.T) {
 
 func TestPath(t *testing.T) {
 	t.Parallel()
-	p, err := read(t, "/api/a%2Fb%25%20c;x=1/%C3%BC")
-	require.NoError(t, err)
+	p := must.Get(read(t, "/api/a%2Fb%25%20c;x=1/%C3%BC"))(t)
 	require.Equal(t, "/api/a/b% c;x=1/ü", p.Decoded())
 	require.Equal(t, "/api/a%2Fb%25%20c;x=1/%C3%BC", p.Escaped())
 	require.Equal(t, "/a%2Fb%25 c;x=1/ü", p.Bare().String())
@@ -61,8 +61,7 @@ func TestPath(t *testing.T) {
 	require.Equal(t, "/apix", MustPath("/apix").Bare().String())
 	require.Panics(t, func() { MustPath("/a/..") })
 	require.False(t, p.Climbs())
-	climbs, err := read(t, "/pack/..%2Fx")
-	require.NoError(t, err)
+	climbs := must.Get(read(t, "/pack/..%2Fx"))(t)
 	require.True(t, climbs.Climbs())
 	u := &url.URL{Scheme: "http", Host: "h", Opaque: "elsewhere"}
 	p.Set(u)
@@ -105,8 +104,7 @@ func TestPattern(t *testing.T) {
 		{pattern: "/ws", path: "/pack/ws"},
 	}
 	for _, c := range cases {
-		p, err := read(t, c.path)
-		require.NoError(t, err)
+		p := must.Get(read(t, c.path))(t)
 		values, ok := ParsePattern(c.pattern).Match(p)
 		require.Equal(t, c.ok, ok, "%s %s", c.pattern, c.path)
 		require.Equal(t, c.resembles, ParsePattern(c.pattern).Resembles(p.Loose()), "%s %s", c.pattern, c.path)
@@ -124,8 +122,7 @@ func TestBelow(t *testing.T) {
 		"/manager": true, "/manager/reboot": true, "/Manager//reboot": true, "/%6danager/x": true, "/manager;x/y": true, "/manager%2Freboot": true, "/api/manager": true, "/Api/api/manager/x": true,
 		"/managers": false, "/x/manager": false, "/": false,
 	} {
-		p, err := read(t, path)
-		require.NoError(t, err)
+		p := must.Get(read(t, path))(t)
 		require.Equal(t, want, p.Below("/other", "/manager"), path)
 	}
 }
@@ -136,8 +133,7 @@ func TestMentions(t *testing.T) {
 		"/download": true, "/x/download-models": true, "/x/models.Download/y": true, "/api/cancel-model-download-session": true, "/x/%64ownload_2": true, "/x%2Fdownload": true,
 		"/downloaded": false, "/x/undownload": false, "/": false,
 	} {
-		p, err := read(t, path)
-		require.NoError(t, err)
+		p := must.Get(read(t, path))(t)
 		require.Equal(t, want, p.Mentions("other", "download"), path)
 	}
 }
@@ -169,8 +165,7 @@ func FuzzReadPath(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := read(t, p.Escaped())
-		require.NoError(t, err)
+		again := must.Get(read(t, p.Escaped()))(t)
 		require.Equal(t, p, again, "what is sent is what was read")
 		set := &url.URL{Scheme: "http", Host: "h"}
 		p.Set(set)
@@ -180,4 +175,61 @@ func FuzzReadPath(f *testing.F) {
 		_, _ = ParsePattern("/history/*").Match(p)
 		_ = ParsePattern("/history/*").Resembles(p.Loose())
 	})
+}
+
+// target is the URL of a request as net/http's server would hand it over, nil where it would
+// answer 400 itself.
+func target(r aiohttptest.Row) *url.URL {
+	u, err := url.ParseRequestURI(r.Target)
+	if err != nil {
+		return nil
+	}
+	return u
+}
+
+func TestReadPathAsAiohttpDoes(t *testing.T) {
+	t.Parallel()
+	rows := aiohttptest.Rows(t)
+	read := map[string]string{} // by what was sent
+	for _, row := range rows {
+		read[row.Target] = row.Path
+	}
+	accepted := 0
+	for _, row := range rows {
+		u := target(row)
+		if u == nil {
+			continue
+		}
+		p, err := ReadPath(u)
+		if err != nil {
+			require.ErrorIs(t, err, ErrRefused)
+			continue
+		}
+		accepted++
+		if row.Status != 400 { // raw bytes that its parser does not take
+			require.Equal(t, row.Path, p.String(), row.Target)
+		}
+		again, known := read[p.Escaped()]
+		require.True(t, known, "not recorded: %s", p.Escaped())
+		require.Equal(t, p.String(), again, "what is sent for %s must be read as it was here", row.Target)
+	}
+	require.Greater(t, accepted, 1000)
+}
+
+func TestParseQueryAsAiohttpDoes(t *testing.T) {
+	t.Parallel()
+	met := 0
+	for _, row := range aiohttptest.Rows(t) {
+		u := target(row)
+		if u == nil || row.Status != 200 || row.Route == "" {
+			continue
+		}
+		want := url.Values{}
+		for _, pair := range row.Query {
+			want.Add(pair[0], pair[1])
+			met++
+		}
+		require.Equal(t, want, ParseQuery(u.RawQuery), row.Target)
+	}
+	require.Greater(t, met, 50)
 }

@@ -100,10 +100,7 @@ func TestSilentAreCutFirst(t *testing.T) {
 		require.False(t, first.Take(budget.Disk, 1), "it keeps nothing more")
 
 		// What the next one gives back is waited for.
-		go func() {
-			<-time.After(time.Second)
-			first.Close()
-		}()
+		go func() { <-time.After(time.Second); first.Close() }()
 		require.True(t, asks.Await(t.Context(), budget.Memory, 20))
 		require.Equal(t, "firstsecond"[:len(cut)], cut)
 

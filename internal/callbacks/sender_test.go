@@ -98,10 +98,7 @@ func sending(t *testing.T, server *httptest.Server, due ...queue.TakenCallback) 
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		s.Run(ctx)
-	}()
+	go func() { defer close(ended); s.Run(ctx) }()
 	t.Cleanup(func() { stop(); <-ended })
 	return q
 }

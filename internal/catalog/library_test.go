@@ -26,9 +26,7 @@ func TestLibrarySharesAndForgets(t *testing.T) {
 		second = `{` + common + `,"B":{"input":{"required":{"m":[["b"]]}}}}`
 	)
 	l := NewLibrary()
-	parse := func(body string) *Info {
-		return must.Get(l.Parse([]byte(body)))(t)
-	}
+	parse := func(body string) *Info { return must.Get(l.Parse([]byte(body)))(t) }
 	a, again, b := parse(first), parse(first), parse(second)
 	require.Same(t, a, again, "equal bodies are one info")
 	require.Same(t, a.classes["A"], b.classes["A"], "equal classes are one class")

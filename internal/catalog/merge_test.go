@@ -102,9 +102,7 @@ func TestVariantsThatIgnoreInputs(t *testing.T) {
 func TestMergeTakesOver(t *testing.T) {
 	t.Parallel()
 	library := catalog.NewLibrary()
-	parse := func(body string) *catalog.Info {
-		return must.Get(library.Parse([]byte(body)))(t)
-	}
+	parse := func(body string) *catalog.Info { return must.Get(library.Parse([]byte(body)))(t) }
 	a, b, c := parse(loader(true, "a")), parse(loader(true, "b")), parse(loader(true, "c"))
 	before := catalog.Merge(nil, []catalog.Source{{Info: a}, {Info: b}})
 	same := catalog.Merge(before, []catalog.Source{{Info: a}, {Info: b}, {Info: b, Absent: true}})

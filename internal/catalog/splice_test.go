@@ -3,7 +3,6 @@ package catalog_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -135,9 +134,7 @@ func described(name, list string) string {
 func TestPatch(t *testing.T) {
 	t.Parallel()
 	library := catalog.NewLibrary()
-	parse := func(text string) *catalog.Info {
-		return must.Get(library.Parse([]byte(text)))(t)
-	}
+	parse := func(text string) *catalog.Info { return must.Get(library.Parse([]byte(text)))(t) }
 	before := parse(`{` + described("A", `["a.pt"]`) + `, ` + described("B", `["b.pt"]`) + `}`)
 	for name, body := range map[string]string{
 		"as it was":           `{` + described("A", `["a.pt"]`) + `}`,
@@ -294,19 +291,4 @@ func TestRefuseInputs(t *testing.T) {
 	require.Equal(t, []string{"3", "4"}, got.Errors["1"].Outputs)
 	require.Equal(t, "audio - Invalid audio file: wrong data:b", got.Errors["7"].Errors[0].Details)
 	require.Empty(t, got.Errors["7"].Outputs)
-}
-
-// Each refused input is followed down to the outputs once, not each output up to it.
-func BenchmarkRefuseInputs(b *testing.B) {
-	cat := fleet(info(b, newer))
-	var graph strings.Builder
-	graph.WriteString(`{"0": {"class_type": "LoadImage", "inputs": {"image": "data:a"}}`)
-	for n := range 20_000 {
-		fmt.Fprintf(&graph, `, "%d": {"class_type": "PreviewImage", "inputs": {"images": ["%d", 0]}}`, n+1, n)
-	}
-	g := parseGraph(b, graph.String()+"}")
-	wrong := []catalog.Complaint{{File: cat.URLs(g, "data:")[0], Reason: "x"}}
-	for b.Loop() {
-		_ = cat.RefuseInputs(g, wrong)
-	}
 }

@@ -57,10 +57,7 @@ func startWatch(t *testing.T, url string, o WatchOptions) *witness {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	c := newTestClient(t, url)
-	go func() {
-		defer close(done)
-		Watch(ctx, c, o, w.notify)
-	}()
+	go func() { defer close(done); Watch(ctx, c, o, w.notify) }()
 	t.Cleanup(func() { cancel(); <-done })
 	return w
 }
@@ -94,25 +91,8 @@ func TestWatchFollowsTheQueue(t *testing.T) {
 	w.await(t, "idle", func(o Observation) bool { return o.Idle() && o.Foreign == 0 && o.Running == "" })
 }
 
-// A burst of changes must end in the truth, however they are coalesced.
-func TestWatchEndsInTheTruth(t *testing.T) {
-	t.Parallel()
-	f := newFakeServer(t)
-	w := startWatch(t, f.URL, WatchOptions{})
-	w.await(t, "up", Observation.Idle)
-	for i := range 300 {
-		f.set([]string{ours(fmt.Sprint(i))}, []string{theirs("x")})
-		if i%3 == 0 {
-			f.set(nil, nil)
-		}
-	}
-	f.set([]string{ours("last")}, nil)
-	w.await(t, "the last state", func(o Observation) bool {
-		return o.QueueRemaining == 1 && o.Running == "last" && o.Foreign == 0
-	})
-}
-
-// Short prompts in a row cost few reports, each of which says what runs.
+// Short prompts in a row cost few reports, each of which says what runs. However they are coalesced, the
+// last one is the truth.
 func TestWatchPausesBetweenLooks(t *testing.T) {
 	t.Parallel()
 	f := newFakeServer(t)
@@ -120,11 +100,11 @@ func TestWatchPausesBetweenLooks(t *testing.T) {
 	w.await(t, "up with its object_info", func(o Observation) bool { return o.Idle() && o.ObjectInfoHash != "" })
 	before, began := len(w.all()), time.Now()
 	for i := range 500 {
-		f.set([]string{ours(fmt.Sprint(i))}, nil)
+		f.set([]string{ours(fmt.Sprint(i))}, []string{theirs("x")})
 		f.set(nil, nil)
 	}
 	f.set([]string{ours("last")}, nil)
-	w.await(t, "the last one", func(o Observation) bool { return o.Running == "last" })
+	w.await(t, "the last one", func(o Observation) bool { return o.QueueRemaining == 1 && o.Running == "last" && o.Foreign == 0 })
 	seen := w.all()[before:]
 	require.LessOrEqual(t, len(seen), 2+2*int(time.Since(began)/lookPause))
 	f.set(nil, nil)
@@ -289,10 +269,7 @@ func TestWatchNoticesAHang(t *testing.T) {
 				defer client.Close()
 				w, done := &witness{}, make(chan struct{})
 				ctx, stop := context.WithCancel(t.Context())
-				go func() {
-					defer close(done)
-					Watch(ctx, client, WatchOptions{}, w.notify)
-				}()
+				go func() { defer close(done); Watch(ctx, client, WatchOptions{}, w.notify) }()
 				<-time.After(QuietAfter + lateAfter - time.Millisecond)
 				require.True(t, w.last().Up)
 				boot := w.last().Boot

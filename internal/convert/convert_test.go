@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // classes are a few node classes.
@@ -22,8 +23,7 @@ const classes = `{
 
 func find(t testing.TB) Classes {
 	t.Helper()
-	v, err := pyjson.Parse([]byte(classes))
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse([]byte(classes)))(t)
 	all, _ := v.(*pyjson.Object)
 	return all.Object
 }
@@ -121,15 +121,12 @@ func TestAgainstTheWebUI(t *testing.T) {
 	if folder == "" {
 		t.Skip("COMFYHUB_CONVERTED names no recordings")
 	}
-	data, err := os.ReadFile(folder + ".object_info.json")
-	require.NoError(t, err)
+	data := must.Get(os.ReadFile(folder + ".object_info.json"))(t)
 	known := parsed(t, string(data))
-	entries, err := os.ReadDir(folder)
-	require.NoError(t, err)
+	entries := must.Get(os.ReadDir(folder))(t)
 	equal := 0
 	for _, e := range entries {
-		data, err := os.ReadFile(folder + "/" + e.Name())
-		require.NoError(t, err)
+		data := must.Get(os.ReadFile(folder + "/" + e.Name()))(t)
 		pair := parsed(t, string(data))
 		for _, kind := range []string{"input", "saved"} {
 			got, err := ToAPI(pair.Object(kind), 1<<24, known.Object)

@@ -101,10 +101,7 @@ func TestRunThatEndsBeforeItIsShown(t *testing.T) {
 		registry := fleet.NewRegistry()
 		name := must(registry.AddStatic("http://127.0.0.1:8188"))
 		registry.Observe(fleet.InstanceReport{Name: name, Up: true})
-		state := func() fleet.State {
-			i, _ := registry.Instance(name)
-			return i.State
-		}
+		state := func() fleet.State { i, _ := registry.Instance(name); return i.State }
 		conn := linkTo(name, registry)
 		one, two := &run{claim: claim{own: job.Job{ID: "one"}}}, &run{claim: claim{own: job.Job{ID: "two"}}}
 		require.True(t, conn.Attach(one.holder()))
@@ -249,10 +246,7 @@ func TestLookSparesBusyInstances(t *testing.T) {
 			<-r.asked
 		}
 		found := make(chan []schedule.Idle, 1)
-		go func() {
-			idle, _ := d.Openings.idle()
-			found <- idle
-		}()
+		go func() { idle, _ := d.Openings.idle(); found <- idle }()
 		select {
 		case idle := <-found:
 			require.Equal(t, []string{conns[0].Name}, names(idle))

@@ -47,22 +47,6 @@ func TestDay(t *testing.T) {
 	require.Equal(t, s.simulate(t, false, daySettings).order, s.simulate(t, false, daySettings).order, "the same seed, another order")
 }
 
-// The mix of the benchmark hol8, with nothing in the way but the order of the jobs.
-func TestDayOfEight(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("much computing, one thing after the other: nothing for the race detector")
-	}
-	s := daySpec{seed: 3, servers: 8, lasts: 20 * time.Minute, load: 0.8, videos: 0.1, models: 1, tenants: 1, callers: 50}
-	list := s.arrivals()
-	hub := s.simulate(t, false, daySettings)
-	fifo, _ := s.firstCome(list)
-	robin := s.roundRobin(list)
-	t.Logf("hub\n%s\nideal queue in order of arrival\n%s\nround robin\n%s", hub.waits, fifo, robin)
-	require.Less(t, hub.waits.mean("all"), fifo.mean("all"))
-	require.Less(t, 5*hub.waits.mean("all"), robin.mean("all"))
-}
-
 // While all tenants have jobs waiting, they get the servers' time by their weights, within a tenth,
 // even when short jobs and loaded models change the order.
 func TestDayIsFair(t *testing.T) {

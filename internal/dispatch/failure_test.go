@@ -107,10 +107,7 @@ func TestPoisonedProcess(t *testing.T) {
 		key := b.submit(picture)
 		require.Contains(t, b.lost(key), "its GPU reported an error")
 		require.Equal(t, 1, b.Job(key).Kills)
-		state := func() fleet.State {
-			i, _ := b.fleet.Instance(broken.name)
-			return i.State
-		}
+		state := func() fleet.State { i, _ := b.fleet.Instance(broken.name); return i.State }
 		report := fleet.InstanceReport{Name: broken.name, URL: broken.web.URL, Direct: true, Up: true, Boot: 1}
 		for _, report.Queue = range []int{1, 0} { // as after any run
 			b.fleet.Observe(report)

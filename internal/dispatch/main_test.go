@@ -29,10 +29,7 @@ func inBubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, 
 func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
 	t.Parallel()
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, c)
-		})
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, c) })
 	}
 }
 

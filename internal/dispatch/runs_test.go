@@ -67,23 +67,6 @@ func (b *dispatching) listen() (until func(id string) []string) {
 // atDoor makes a job's client wait for the answer to its POST.
 func atDoor(s *queue.Submission) { s.Door = time.Hour }
 
-func TestRunEndsWell(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newDispatching(t, 1)
-		until := b.listen()
-		key := b.submit(picture)
-		require.Equal(t, []string{"execution_start", "executed", "execution_success"}, until(key))
-		b.reaches(key, job.Done)
-		b.leaves(key)
-		require.Equal(t, []string{"done"}, b.ends())
-		eventually(t, func() bool {
-			_, found, err := b.Connected.ByName(b.instances[0].name).History(t.Context(), key)
-			require.NoError(t, err)
-			return !found
-		}, deadline, 10*time.Millisecond, "the instance keeps no record")
-	})
-}
-
 // If no other instance can run the prompt, the client sees the refusal as a failed run, or as the
 // answer to its POST if it is still waiting for that.
 func TestRefusalOfTheOnlyInstance(t *testing.T) {

@@ -50,9 +50,7 @@ func (r *told) sizes() (sizes []int) {
 	return sizes
 }
 
-func confirmed(n int) queue.Confirmed {
-	return queue.Confirmed{Tenant: "tenant", ID: fmt.Sprint(n)}
-}
+func confirmed(n int) queue.Confirmed { return queue.Confirmed{Tenant: "tenant", ID: fmt.Sprint(n)} }
 
 func TestConfirmations(t *testing.T) {
 	t.Parallel()

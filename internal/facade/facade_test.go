@@ -16,6 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -43,13 +44,10 @@ type bench struct {
 
 func newBench(t *testing.T, backend scripted) *bench {
 	t.Helper()
-	server, err := New(backend, t.TempDir()+"/files")
-	require.NoError(t, err)
+	server := must.Get(New(backend, t.TempDir()+"/files"))(t)
 	site := httptest.NewServer(server)
-	client, err := comfyui.NewClient(site.URL, comfyui.Options{})
-	require.NoError(t, err)
-	socket, err := client.Dial(t.Context(), "the-hub")
-	require.NoError(t, err)
+	client := must.Get(comfyui.NewClient(site.URL, comfyui.Options{}))(t)
+	socket := must.Get(client.Dial(t.Context(), "the-hub"))(t)
 	t.Cleanup(func() {
 		socket.Close()
 		server.Close()
@@ -138,8 +136,7 @@ func TestSuccess(t *testing.T) {
 	require.Contains(t, string(e.Outputs), "done_p_")
 	name := string(e.Outputs)[strings.Index(string(e.Outputs), "done_p_"):]
 	ref := job.FileRef{Type: "output", Filename: name[:strings.Index(name, `"`)]}
-	resp, err := b.View(t.Context(), ref, nil)
-	require.NoError(t, err)
+	resp := must.Get(b.View(t.Context(), ref, nil))(t)
 	content, err := io.ReadAll(resp.Body)
 	require.NoError(t, errors.Join(err, resp.Body.Close()))
 	require.Equal(t, "input done", string(content))
@@ -175,15 +172,11 @@ func TestFailures(t *testing.T) {
 
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(ctx context.Context, _ *Run) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
+	b := newBench(t, func(ctx context.Context, _ *Run) error { <-ctx.Done(); return ctx.Err() })
 	b.submit("p")
 	b.submit("next")
 	b.types(comfyui.TypeExecutionCached)
-	q, err := b.Queue(t.Context())
-	require.NoError(t, err)
+	q := must.Get(b.Queue(t.Context()))(t)
 	require.Equal(t, "p", q.Running[0].ID)
 	require.Equal(t, "next", q.Pending[0].ID)
 	require.Equal(t, comfyui.Mark{Job: "j", Fence: 3}, q.Pending[0].Mark)
@@ -199,10 +192,7 @@ func TestInterrupt(t *testing.T) {
 
 func TestRefusals(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, func(ctx context.Context, _ *Run) error {
-		<-ctx.Done()
-		return ctx.Err()
-	})
+	b := newBench(t, func(ctx context.Context, _ *Run) error { <-ctx.Done(); return ctx.Err() })
 	for _, body := range []string{
 		`{}`, `[]`, `{"prompt": {}}`, `{"prompt": {"1": {"class_type": "Idle", "inputs": {}}}}`, `{"prompt": {"1": 3}}`, `no`,
 		`{"prompt": ` + graph + `, "partial_execution_targets": ["1"]}`,
@@ -259,13 +249,11 @@ func TestUploadsOfOneName(t *testing.T) {
 	ref := job.FileRef{Type: "input", Subfolder: "a", Filename: "x.png"}
 	var names sync.Map
 	for n := range 3 {
-		stored, err := b.Upload(t.Context(), ref, false, strings.NewReader(fmt.Sprint(n)), 1)
-		require.NoError(t, err)
+		stored := must.Get(b.Upload(t.Context(), ref, false, strings.NewReader(fmt.Sprint(n)), 1))(t)
 		_, twice := names.LoadOrStore(stored.Filename, n)
 		require.False(t, twice)
 	}
-	stored, err := b.Upload(t.Context(), ref, true, strings.NewReader("new"), 3)
-	require.NoError(t, err)
+	stored := must.Get(b.Upload(t.Context(), ref, true, strings.NewReader("new"), 3))(t)
 	require.Equal(t, "x.png", stored.Filename)
 }
 

@@ -106,10 +106,7 @@ func TestCollectGivenUpByAll(t *testing.T) {
 	}, CollectorOptions{})
 	ref := allotted(t, s, i, "x_00001_.png", "picture")
 	ctx, leave := context.WithCancel(t.Context())
-	go func() {
-		<-begun
-		leave()
-	}()
+	go func() { <-begun; leave() }()
 	_, err := c.Collect(ctx, tenant, ref)
 	require.ErrorIs(t, err, context.Canceled)
 	<-ended

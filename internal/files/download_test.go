@@ -178,10 +178,7 @@ func TestSlowLineHoldsUpOnlyItself(t *testing.T) {
 	collect := func(instance, name string) {
 		i.put(output(name), "picture")
 		ref := must(s.AllotOutput(t.Context(), tenant, i.source(instance, output(name))))
-		go func() {
-			_, err := c.Collect(t.Context(), tenant, ref)
-			ends <- copied{name, err}
-		}()
+		go func() { _, err := c.Collect(t.Context(), tenant, ref); ends <- copied{name, err} }()
 	}
 	for n := range 12 {
 		collect([]string{"slow/0", "slow/1"}[n%2], "slow"+string(rune('a'+n)))
@@ -210,10 +207,7 @@ func TestSlots(t *testing.T) {
 	second := must(s.enter(t.Context(), "b"))
 	ctx, cancel := context.WithCancel(t.Context())
 	gone := make(chan error, 1)
-	go func() {
-		_, err := s.enter(ctx, "c")
-		gone <- err
-	}()
+	go func() { _, err := s.enter(ctx, "c"); gone <- err }()
 	waiting := func(n int) func() bool {
 		return func() bool {
 			s.mu.Lock()

@@ -162,9 +162,7 @@ func TestExpireWithoutPins(t *testing.T) {
 
 func TestLead(t *testing.T) {
 	eachStore(t, func(t *testing.T, s *Store) {
-		lead := func(hub, duty string) bool {
-			return must(s.Lead(t.Context(), duty, hub, time.Hour))
-		}
+		lead := func(hub, duty string) bool { return must(s.Lead(t.Context(), duty, hub, time.Hour)) }
 		require.True(t, lead("one", "house"))
 		require.False(t, lead("two", "house"))
 		require.True(t, lead("one", "house"), "it keeps it")

@@ -3,7 +3,6 @@ package files
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -245,10 +244,7 @@ func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T,
 	t.Helper()
 	t.Parallel()
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, c)
-		})
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, c) })
 	}
 }
 
@@ -292,39 +288,4 @@ func newStoreAt(t testing.TB, db *redis.DB, location string) *Store {
 	storage := must(OpenStorage(t.Context(), location))
 	t.Cleanup(func() { _ = storage.Close() })
 	return New(db, storage, Options{SpoolDir: t.TempDir()})
-}
-
-// Memory must not grow with the upload.
-func BenchmarkUpload(b *testing.B) {
-	for _, size := range []int64{1 << 20, 32 << 20} {
-		b.Run(fmt.Sprintf("%dMiB", size>>20), func(b *testing.B) {
-			s := newStore(b, redistest.Embedded(b))
-			b.ReportAllocs()
-			b.SetBytes(size)
-			for b.Loop() {
-				_, err := s.Upload(b.Context(), tenant, input("a.bin"), true, io.LimitReader(rand.Reader, size))
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-func BenchmarkAllot(b *testing.B) {
-	for name, open := range map[string]func() *redis.DB{
-		"embedded": func() *redis.DB { return redistest.Embedded(b) },
-		"server":   func() *redis.DB { return redistest.Open(b, redistest.Start(b).URL()) },
-	} {
-		b.Run(name, func(b *testing.B) {
-			s := newStore(b, open())
-			for n := 0; b.Loop(); n++ {
-				// The second instance is always one behind.
-				_, err := s.AllotOutput(b.Context(), tenant, made(fmt.Sprint(n%2), fmt.Sprintf("x_%05d_.png", n/2+1), fmt.Sprint(n)))
-				if err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

@@ -32,10 +32,7 @@ func watched(t *testing.T, s *Store) {
 	done.Go(func() {
 		s.storage.health.Watch(ctx, func() *slog.Logger { return slog.New(slog.DiscardHandler) }, func(error) {})
 	})
-	t.Cleanup(func() {
-		stop()
-		done.Wait()
-	})
+	t.Cleanup(func() { stop(); done.Wait() })
 }
 
 // faultyStore is an object store that fails at will.
@@ -106,9 +103,7 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 			// Not even root can write into a file as if it were a folder.
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "output")))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, "output"), nil, 0o600))
-		}, func(t *testing.T, dir string) {
-			require.NoError(t, os.Remove(filepath.Join(dir, "output")))
-		}),
+		}, func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, "output"))) }),
 		"a folder is gone": inFolder(away, back),
 		"a folder is unmounted": inFolder(func(t *testing.T, dir string) {
 			away(t, dir)

@@ -27,29 +27,6 @@ func (emptyReader) Read([]byte) (int, error) { return 0, io.EOF }
 
 func input(name string) job.FileRef { return job.FileRef{Type: job.TypeInput, Filename: name} }
 
-func TestUploadNames(t *testing.T) {
-	eachStore(t, func(t *testing.T, s *Store) {
-		for _, step := range []struct{ name, data, want string }{
-			{"a.png", "1", "a.png"},
-			{"a.png", "1", "a.png"},
-			{"a.png", "2", "a (1).png"},
-			{"a.png", "3", "a (2).png"},
-			{"a.png", "2", "a (1).png"},
-			{"a (1).png", "9", "a (1) (1).png"},
-			{"tar.tar.gz", "1", "tar.tar.gz"},
-			{"tar.tar.gz", "2", "tar.tar (1).gz"},
-			{".hidden", "1", ".hidden"},
-			{".hidden", "2", ".hidden (1)"},
-			{"ünï.png", "", "ünï.png"},
-		} {
-			got := s.mustUpload(t, input(step.name), step.data)
-			require.Equal(t, step.want, got.Filename)
-			require.Equal(t, step.data, s.mustRead(t, got))
-		}
-		require.Len(t, must(s.List(t.Context(), tenant, job.TypeInput, "")), 9)
-	})
-}
-
 func TestUploadRefusals(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, redistest.Embedded(t))
@@ -291,20 +268,6 @@ func TestSameNamesAreNotTriedAgain(t *testing.T) {
 				total += n
 			}
 			require.Less(t, total, count, "reads of Redis for five names")
-		})
-	}
-}
-
-func BenchmarkSameNames(b *testing.B) {
-	for _, count := range []int{10, 9900} {
-		b.Run(fmt.Sprint(count), func(b *testing.B) {
-			s := newStore(b, redistest.Open(b, redistest.Start(b).URL()))
-			s.sameNames(b, count)
-			u := must(s.newUpload(b.Context(), tenant, input("image.png"), false))
-			for b.Loop() {
-				_, _, err := u.expect(b.Context(), strings.Repeat("f", 64))
-				require.NoError(b, err)
-			}
 		})
 	}
 }

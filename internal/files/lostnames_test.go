@@ -205,9 +205,7 @@ func TestOldBlocksAreSwept(t *testing.T) {
 const victimEnv = "COMFYHUB_FILES_TEST_VICTIM"
 
 // victimData returns the content of the n-th file. Every third one is the same.
-func victimData(n int) []byte {
-	return bytes.Repeat([]byte{byte(n), byte(n % 3)}, 1000*(1+n%3*50))
-}
+func victimData(n int) []byte { return bytes.Repeat([]byte{byte(n), byte(n % 3)}, 1000*(1+n%3*50)) }
 
 // victim prints each name to standard output once it has been answered.
 func victim(dir string) error {

@@ -15,9 +15,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -202,64 +200,6 @@ func TestMaskOfABomb(t *testing.T) {
 	require.NoError(t, err, "all room was given back")
 }
 
-// BenchmarkSmallPreview measures how long an 8 by 8 preview takes alone, and while
-// another caller has 16 bombs decoded all the time.
-func BenchmarkSmallPreview(b *testing.B) {
-	s := newStore(b, redistest.Embedded(b))
-	s.mustUpload(b, input("small.png"), string(painted(b, 8, 8, color.NRGBA{A: 255}, 0)))
-	var bomb bytes.Buffer
-	require.NoError(b, (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&bomb, image.NewNRGBA64(image.Rect(0, 0, 6000, 5000))))
-	s.mustUpload(b, input("bomb.png"), bomb.String())
-	v := NewView(s, newInstance().fetch, ViewOptions{})
-	measure := func(b *testing.B) time.Duration {
-		took := make([]time.Duration, 0, b.N)
-		for b.Loop() {
-			begun := time.Now()
-			if rec := askAs(b.Context(), v, "other", "filename=small.png&type=input&preview=webp"); rec.Code != http.StatusOK {
-				b.Fatal(rec.Code)
-			}
-			took = append(took, time.Since(begun))
-		}
-		return percentile(took, 99)
-	}
-	var quiet time.Duration
-	b.Run("quiet", func(b *testing.B) {
-		quiet = measure(b)
-		b.ReportMetric(float64(quiet.Microseconds()), "p99-µs")
-	})
-	b.Run("beside-bombs", func(b *testing.B) {
-		ctx, stop := context.WithCancel(b.Context())
-		var all sync.WaitGroup
-		for range 16 {
-			all.Go(func() {
-				for ctx.Err() == nil {
-					askAs(ctx, v, "bomber", "filename=bomb.png&type=input&preview=webp")
-				}
-			})
-		}
-		beside := measure(b)
-		stop()
-		all.Wait()
-		b.ReportMetric(float64(beside.Microseconds()), "p99-µs")
-		b.ReportMetric(float64(beside)/float64(max(quiet, 1)), "times-quiet")
-		b.ReportMetric(peakRSS(), "peak-RSS-MiB")
-	})
-}
-
-func percentile(took []time.Duration, percent int) time.Duration {
-	slices.Sort(took)
-	return took[(len(took)-1)*percent/100]
-}
-
-// peakRSS returns the peak memory of the process in MiB, or 0 if the system does not tell.
-func peakRSS() float64 {
-	status, _ := os.ReadFile("/proc/self/status")
-	_, after, _ := strings.Cut(string(status), "VmHWM:")
-	var kb float64
-	_, _ = fmt.Sscan(after, &kb)
-	return kb / 1024
-}
-
 func isPictureError(err error) bool {
 	return errors.Is(err, picture.ErrFormat) || errors.Is(err, picture.ErrBomb) || errors.Is(err, picture.ErrTooLarge)
 }
@@ -274,10 +214,7 @@ type unread struct {
 }
 
 func (u *unread) Write(p []byte) (int, error) {
-	u.once.Do(func() {
-		u.writes <- struct{}{}
-		<-u.reads
-	})
+	u.once.Do(func() { u.writes <- struct{}{}; <-u.reads })
 	return u.ResponseRecorder.Write(p)
 }
 

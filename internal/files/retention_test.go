@@ -91,9 +91,7 @@ func TestSweepTakesWhatNobodyNeeds(t *testing.T) {
 		require.Len(t, pinned, 1)
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{input("a"), input("c")}))
 
-		sweep := func(pinned map[string]bool) int {
-			return next.sweepAll(t, pinned).Files
-		}
+		sweep := func(pinned map[string]bool) int { return next.sweepAll(t, pinned).Files }
 		require.Zero(t, sweep(nil), "all are held")
 		s.letGo(t, s.blobs(t)...)
 		require.Zero(t, s.sweepAll(t, nil).Files, "all are young")

@@ -136,9 +136,7 @@ func TestListWhileOthersWrite(t *testing.T) {
 func TestWriteAllocatesLittle(t *testing.T) { //nolint:paralleltest // it measures the whole process
 	s := must(OpenStorage(t.Context(), t.TempDir()))
 	defer s.Close()
-	write := func(n int) {
-		must(s.Write(t.Context(), fmt.Sprintf("output/%d", n), strings.NewReader("picture")))
-	}
+	write := func(n int) { must(s.Write(t.Context(), fmt.Sprintf("output/%d", n), strings.NewReader("picture"))) }
 	write(0)
 	const files = 50
 	var before, after runtime.MemStats

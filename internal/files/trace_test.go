@@ -146,16 +146,12 @@ func TestTraces(t *testing.T) {
 				name += " with the file last"
 			}
 			t.Run("upload "+name, func(t *testing.T) {
-				eachStore(t, func(t *testing.T, store *Store) {
-					replay(t, store, "upload-"+version, reversed)
-				})
+				eachStore(t, func(t *testing.T, store *Store) { replay(t, store, "upload-"+version, reversed) })
 			})
 		}
 		for _, scenario := range []string{"view", "preview-image"} {
 			t.Run(scenario+" "+version, func(t *testing.T) {
-				eachStore(t, func(t *testing.T, store *Store) {
-					replay(t, store, scenario+"-"+version, false)
-				})
+				eachStore(t, func(t *testing.T, store *Store) { replay(t, store, scenario+"-"+version, false) })
 			})
 		}
 	}

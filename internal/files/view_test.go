@@ -273,17 +273,6 @@ func TestViewPictureOfAnOutputThatIsNotCopied(t *testing.T) {
 	require.Equal(t, "image/fake", rec.Header().Get("Content-Type"))
 }
 
-// A small file that claims to be a huge picture must not cost memory.
-func TestViewHugePicture(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
-	v := NewView(s, newInstance().fetch, ViewOptions{})
-	data := painted(t, 1, 1, color.NRGBA{}, 0)
-	copy(data[16:24], []byte{0, 1, 0, 0, 0, 1, 0, 0}) // 65536 by 65536
-	s.mustUpload(t, input("huge.png"), string(data))
-	require.Equal(t, http.StatusInternalServerError, ask(t, v, "type=input&filename=huge.png&channel=rgb").Code)
-}
-
 func TestParseRange(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]byteRange{

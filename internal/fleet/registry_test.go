@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // report returns a report of one idle instance per name, served at host.
@@ -198,11 +200,9 @@ func TestStaticInstances(t *testing.T) {
 	r := NewRegistry()
 	_, err := r.AddStatic("10.0.0.5:8188")
 	require.Error(t, err)
-	name, err := r.AddStatic("http://10.0.0.5:8188/")
-	require.NoError(t, err)
+	name := must.Get(r.AddStatic("http://10.0.0.5:8188/"))(t)
 	require.Equal(t, "10.0.0.5:8188", name)
-	name, err = r.AddStatic("http://10.0.0.5:8188")
-	require.NoError(t, err)
+	name = must.Get(r.AddStatic("http://10.0.0.5:8188"))(t)
 	require.Equal(t, "10.0.0.5:8188", name)
 	i, _ := r.Instance(name)
 	require.Equal(t, Offline, i.State)
@@ -225,8 +225,7 @@ func TestStaticIsNotSilent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRegistry()
-		name, err := r.AddStatic("http://h:1")
-		require.NoError(t, err)
+		name := must.Get(r.AddStatic("http://h:1"))(t)
 		r.Observe(InstanceReport{Name: name, URL: "http://h:1", Up: true})
 		time.Sleep(time.Hour)
 		require.Equal(t, Idle, state(t, r, name), "its watcher tells when it goes")
@@ -274,8 +273,7 @@ func TestSubscribe(t *testing.T) {
 	require.Equal(t, []string{"b"}, pending(), "it has gone")
 	r.Refuse("a", "another key")
 	require.Equal(t, []string{"a"}, pending())
-	name, err := r.AddStatic("http://h:2")
-	require.NoError(t, err)
+	name := must.Get(r.AddStatic("http://h:2"))(t)
 	require.Equal(t, []string{name}, pending())
 
 	late := r.Subscribe()

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -37,11 +39,9 @@ func TestReportGolden(t *testing.T) {
 	if *update {
 		require.NoError(t, os.WriteFile(path, golden.Encode(), 0o600))
 	}
-	want, err := os.ReadFile(path)
-	require.NoError(t, err)
+	want := must.Get(os.ReadFile(path))(t)
 	require.Equal(t, string(want), string(golden.Encode()))
-	got, err := DecodeReport(want)
-	require.NoError(t, err)
+	got := must.Get(DecodeReport(want))(t)
 	require.Equal(t, golden, got)
 }
 
@@ -78,8 +78,7 @@ func TestTextsOfReportsAreBounded(t *testing.T) {
 	long.Instances = []InstanceReport{{
 		Name: "a", URL: "u", Reason: strings.Repeat("é", maxText), GPU: "a\x1b[31m\nb", Queue: -5, Foreign: 1 << 40, VRAMFree: -1,
 	}}
-	got, err := DecodeReport(long.Encode())
-	require.NoError(t, err)
+	got := must.Get(DecodeReport(long.Encode()))(t)
 	i := got.Instances[0]
 	require.Equal(t, strings.Repeat("é", maxText/2), i.Reason)
 	require.Equal(t, "a [31m b", i.GPU)
@@ -95,8 +94,7 @@ func FuzzDecodeReport(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := DecodeReport(r.Encode())
-		require.NoError(t, err)
+		again := must.Get(DecodeReport(r.Encode()))(t)
 		require.Equal(t, r.Encode(), again.Encode())
 		require.NoError(t, CheckName(r.Agent))
 		require.LessOrEqual(t, len(r.Instances), maxInstances)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/budget"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const mib = 1 << 20
@@ -51,8 +52,7 @@ func TestGateTakesWhatIsTooLarge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{}
 		g.resize(100 * mib)
-		leave, err := g.enter(t.Context(), "a", 5000*mib, time.Second)
-		require.NoError(t, err)
+		leave := must.Get(g.enter(t.Context(), "a", 5000*mib, time.Second))(t)
 		require.False(t, granted(t, g, "b", 20*mib))
 		leave()
 		leave() // twice is once
@@ -68,8 +68,7 @@ func TestGateTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gate{}
 		g.resize(133 * mib)
-		first, err := g.enter(t.Context(), "greedy", 100*mib, time.Second)
-		require.NoError(t, err)
+		first := must.Get(g.enter(t.Context(), "greedy", 100*mib, time.Second))(t)
 		order := make(chan string, 100)
 		wait := func(share string) {
 			go func() {
@@ -140,10 +139,7 @@ func TestGateGivesUp(t *testing.T) {
 		})
 		<-time.After(time.Minute)
 		synctest.Wait()
-		state(func(l *lane) {
-			require.Nil(t, l.timer)
-			require.False(t, l.tidied.IsZero())
-		})
+		state(func(l *lane) { require.Nil(t, l.timer); require.False(t, l.tidied.IsZero()) })
 	})
 }
 
@@ -161,8 +157,7 @@ func TestGateIsTidiedWhenIdle(t *testing.T) {
 			return !g.large.tidied.IsZero()
 		}
 		for range 60 {
-			leave, err := g.enter(t.Context(), "a", 50*mib, time.Second)
-			require.NoError(t, err)
+			leave := must.Get(g.enter(t.Context(), "a", 50*mib, time.Second))(t)
 			leave()
 			<-time.After(tidyAfter / 2)
 			require.False(t, tidied())
@@ -186,8 +181,7 @@ func TestWhatIsSentAheadIsCounted(t *testing.T) {
 	}
 	var dones []func()
 	for range 10 {
-		done, err := arrive(2, "10.0.0.1:1", -1)
-		require.NoError(t, err)
+		done := must.Get(arrive(2, "10.0.0.1:1", -1))(t)
 		dones = append(dones, done)
 	}
 	require.Equal(t, int64(windowCost+10*arrivalCost), b.Used(budget.Memory))

@@ -22,6 +22,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -80,18 +81,15 @@ func TestBodies(t *testing.T) {
 				body, err := in.Receive(r, "ann", Class{Limit: 4 << 20, Values: 10})
 				require.NoError(t, err, "%s %d", encoding, size)
 				require.EqualValues(t, size, body.Size())
-				read, err := io.ReadAll(body.Reader())
-				require.NoError(t, err)
+				read := must.Get(io.ReadAll(body.Reader()))(t)
 				require.Equal(t, text, string(read))
-				data, err := body.Load(t.Context())
-				require.NoError(t, err)
+				data := must.Get(body.Load(t.Context()))(t)
 				require.Equal(t, text, string(data))
 				body.Close()
 			}
 		}
 	}
-	left, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	left := must.Get(os.ReadDir(dir))(t)
 	require.Empty(t, left)
 }
 
@@ -331,8 +329,7 @@ func TestSpoolIsBounded(t *testing.T) {
 	for _, body := range bodies {
 		body.Close()
 	}
-	body, err = receive("greedy")
-	require.NoError(t, err)
+	body = must.Get(receive("greedy"))(t)
 	body.Close()
 }
 

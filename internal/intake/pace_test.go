@@ -54,10 +54,7 @@ func TestPaceOfOneSender(t *testing.T) {
 		require.NoError(t, err)
 		var done atomic.Int32
 		wait := func(do func()) {
-			go func() {
-				do()
-				done.Add(1)
-			}()
+			go func() { do(); done.Add(1) }()
 		}
 		for range 3 {
 			wait(func() { _ = in.arrives(t, request(strings.NewReader(large), ""), "greedy") })
@@ -209,10 +206,7 @@ func TestPauses(t *testing.T) {
 				first, second := turn{in: in, share: "a"}, turn{in: in, share: "a"}
 				require.NoError(t, first.take(t.Context()))
 				entered := make(chan time.Time, 1)
-				next := func() {
-					_ = second.take(t.Context())
-					entered <- time.Now()
-				}
+				next := func() { _ = second.take(t.Context()); entered <- time.Now() }
 				if tt.waits {
 					go next()
 				}
@@ -308,10 +302,7 @@ func TestRests(t *testing.T) {
 
 		next := turn{in: in, share: "a"}
 		entered := make(chan time.Time, 1)
-		go func() {
-			_ = next.take(t.Context())
-			entered <- time.Now()
-		}()
+		go func() { _ = next.take(t.Context()); entered <- time.Now() }()
 		synctest.Wait()
 		large.turn.stints = 20 * time.Millisecond // the hour was for the rest alone
 		begin := time.Now()

@@ -12,15 +12,14 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // opened are answers over a storage of their own, which has been read.
 func opened(t *testing.T) (*Answers, *files.Storage) {
 	t.Helper()
-	storage, err := files.OpenStorage(t.Context(), t.TempDir())
-	require.NoError(t, err)
-	k, err := New(storage, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	storage := must.Get(files.OpenStorage(t.Context(), t.TempDir()))(t)
+	k := must.Get(New(storage, slog.New(slog.DiscardHandler)))(t)
 	require.NoError(t, k.load(t.Context()))
 	return k, storage
 }
@@ -60,8 +59,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	// A blob of another make is as good as none.
 	_, err = storage.Write(t.Context(), storageKey, strings.NewReader(`{"x": [`))
 	require.NoError(t, err)
-	odd, err := New(storage, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
+	odd := must.Get(New(storage, slog.New(slog.DiscardHandler)))(t)
 	require.NoError(t, odd.load(t.Context()))
 	_, ok = odd.Last(t.Context(), "/models/0", anybody)
 	require.False(t, ok)
@@ -71,12 +69,10 @@ func TestAnswersAreBounded(t *testing.T) {
 // hub knows it from its start.
 func TestAnswersOutliveTheProcess(t *testing.T) {
 	t.Parallel()
-	storage, err := files.OpenStorage(t.Context(), t.TempDir())
-	require.NoError(t, err)
+	storage := must.Get(files.OpenStorage(t.Context(), t.TempDir()))(t)
 	classes := catalog.Merge(nil, nil)
 	run := func(classes *catalog.Catalog, then func(*Answers)) {
-		k, err := New(storage, slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
+		k := must.Get(New(storage, slog.New(slog.DiscardHandler)))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { k.Run(ctx, func() *catalog.Catalog { return classes }) })

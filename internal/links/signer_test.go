@@ -11,24 +11,22 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // newSignerOf returns a signer for a storage.
 func newSignerOf(t testing.TB, location string) *signer {
 	t.Helper()
-	storage, err := files.OpenStorage(t.Context(), location)
-	require.NoError(t, err)
+	storage := must.Get(files.OpenStorage(t.Context(), location))(t)
 	t.Cleanup(func() { _ = storage.Close() })
-	ring, err := keyring.Open(t.Context(), keyring.Options{Store: storage.KeyStore()})
-	require.NoError(t, err)
+	ring := must.Get(keyring.Open(t.Context(), keyring.Options{Store: storage.KeyStore()}))(t)
 	return newSigner(ring.Sealer(keyring.Links))
 }
 
 // parsed is a link as a URL.
 func parsed(t *testing.T, link string) *url.URL {
 	t.Helper()
-	u, err := url.Parse("/" + link)
-	require.NoError(t, err)
+	u := must.Get(url.Parse("/" + link))(t)
 	return u
 }
 

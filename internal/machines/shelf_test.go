@@ -10,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const mine = "attic:MADEUPBYSOMEBODY"
@@ -17,8 +18,7 @@ const mine = "attic:MADEUPBYSOMEBODY"
 // stored is what Redis has of a machine, write what somebody does who can write there.
 func stored(t *testing.T, db *redis.DB, name string) string {
 	t.Helper()
-	text, err := db.Client().HGet(t.Context(), db.Key("g", "machines"), name).Result()
-	require.NoError(t, err)
+	text := must.Get(db.Client().HGet(t.Context(), db.Key("g", "machines"), name).Result())(t)
 	return text
 }
 
@@ -42,15 +42,10 @@ func TestForgedTokens(t *testing.T) {
 		store := keyringtest.NewStore()
 		hub := func() *Machines { return New(db, keyringtest.Open(t, store)) }
 		m := hub()
-		token, err := m.Issue(t.Context(), "attic")
-		require.NoError(t, err)
+		token := must.Get(m.Issue(t.Context(), "attic"))(t)
 		finds(t, m, token, true)
 		first := stored(t, db, "attic")
-		names := func() []string {
-			names, err := m.Refused(t.Context())
-			require.NoError(t, err)
-			return names
-		}
+		names := func() []string { names := must.Get(m.Refused(t.Context()))(t); return names }
 		require.Empty(t, names())
 
 		other := "cellar:MADEUPBYSOMEBODY"
@@ -66,22 +61,19 @@ func TestForgedTokens(t *testing.T) {
 		}
 		write(t, db, "attic", first)
 		finds(t, m, token, true)
-		list, err := m.List(t.Context())
-		require.NoError(t, err)
+		list := must.Get(m.List(t.Context()))(t)
 		require.Len(t, list, 1, "what nobody has issued is no machine")
 
 		// The record is hidden while the operator makes a new token, or takes it away.
 		require.NoError(t, db.Client().Del(t.Context(), db.Key("g", "machines")).Err())
-		newer, err := m.Issue(t.Context(), "attic")
-		require.NoError(t, err)
+		newer := must.Get(m.Issue(t.Context(), "attic"))(t)
 		second := stored(t, db, "attic")
 		write(t, db, "attic", first)
 		finds(t, m, token, false)
 		write(t, db, "attic", second)
 		finds(t, m, newer, true)
 		require.NoError(t, db.Client().Del(t.Context(), db.Key("g", "machines")).Err())
-		had, err := m.Revoke(t.Context(), "attic")
-		require.NoError(t, err)
+		had := must.Get(m.Revoke(t.Context(), "attic"))(t)
 		require.True(t, had)
 		for _, old := range []struct{ value, token string }{{first, token}, {second, newer}} {
 			write(t, db, "attic", old.value)
@@ -131,8 +123,7 @@ func TestTokensOfTheLastVersion(t *testing.T) {
 		finds(t, one, "cellar:OLD", false)
 		require.NoError(t, one.Adopt(t.Context()))
 		finds(t, one, "cellar:OLD", true)
-		list, err := one.List(t.Context())
-		require.NoError(t, err)
+		list := must.Get(one.List(t.Context()))(t)
 		require.Equal(t, []Machine{{"cellar", time.UnixMilli(5)}}, list)
 		require.Equal(t, "5 "+hashOf("cellar:OLD"), stored(t, db, "cellar"), "the last version can read it")
 

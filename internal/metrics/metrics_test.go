@@ -300,25 +300,6 @@ func TestSpaceOfADisk(t *testing.T) {
 	require.False(t, ok)
 }
 
-func BenchmarkScrapeOf500Instances(b *testing.B) {
-	s := busiest(b)
-	for b.Loop() {
-		s.scrape()
-	}
-}
-
-// BenchmarkJob is what the measurements of one job cost.
-func BenchmarkJob(b *testing.B) {
-	s := newStage(b)
-	s.add("a", "cuda:0 NVIDIA GeForce RTX 4090 : cudaMallocAsync")
-	end := dispatch.End{Instance: "a", Band: job.Normal, Outcome: "done", Ran: time.Second, Took: 2 * time.Second}
-	b.ReportAllocs()
-	for b.Loop() {
-		s.Dispatched("a", time.Second, time.Millisecond)
-		s.Finished(end)
-	}
-}
-
 // What other programs hold is told of the servers where it is the most.
 func TestMemoryOfOthers(t *testing.T) {
 	t.Parallel()

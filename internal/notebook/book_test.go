@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -44,8 +45,7 @@ func note(b *Book, parts ...string) {
 
 func names(t *testing.T, dir string) (names []string) {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
-	require.NoError(t, err)
+	entries := must.Get(os.ReadDir(dir))(t)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -82,8 +82,7 @@ func TestTornNote(t *testing.T) {
 	note(b, "whole")
 	b.Close()
 	path := filepath.Join(o.Dir, names(t, o.Dir)[0])
-	whole, err := os.ReadFile(path)
-	require.NoError(t, err)
+	whole := must.Get(os.ReadFile(path))(t)
 	for n := range whole {
 		require.NoError(t, os.WriteFile(path, slices.Concat(whole, whole[:n]), 0o600))
 		_, noted := open(t, o)
@@ -118,8 +117,7 @@ func TestNotesAreBounded(t *testing.T) {
 		b.Close()
 		size := int64(0)
 		for _, name := range names(t, o.Dir) {
-			info, err := os.Stat(filepath.Join(o.Dir, name))
-			require.NoError(t, err)
+			info := must.Get(os.Stat(filepath.Join(o.Dir, name)))(t)
 			size += info.Size()
 		}
 		require.LessOrEqual(t, size, o.Bytes+o.Bytes/10)

@@ -3,15 +3,18 @@ package peers
 import (
 	"bytes"
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/e2e/storedtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 	"github.com/comfyhub/comfyhub/internal/stream"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -76,8 +79,7 @@ func TestOwners(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
 		a, b := listen(t, db, "hub/a"), listen(t, db, "hub/b")
-		owners, err := a.Owners(ctx, []stream.Key{me})
-		require.NoError(t, err)
+		owners := must.Get(a.Owners(ctx, []stream.Key{me}))(t)
 		require.Equal(t, []stream.Owner{{}}, owners)
 
 		claim, err := a.Claim(ctx, stream.Ownership{Client: me, Entry: 7})
@@ -90,22 +92,18 @@ func TestOwners(t *testing.T) {
 		claimed := stream.Notice{Kind: stream.Claimed, Client: me, Owner: atA}
 		require.Equal(t, claimed, b.next())
 		require.Equal(t, claimed, a.next(), "a hub hears itself, too")
-		claim, err = a.Claim(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8})
-		require.NoError(t, err)
+		claim = must.Get(a.Claim(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8}))(t)
 		require.Equal(t, stream.Claim{Owner: atA}, claim, "it is here already")
 
-		claim, err = b.Claim(ctx, stream.Ownership{Client: me, Entry: 1})
-		require.NoError(t, err)
+		claim = must.Get(b.Claim(ctx, stream.Ownership{Client: me, Entry: 1}))(t)
 		atB := claim.Owner
 		require.Greater(t, atB.Number, atA.Number)
 		require.Equal(t, stream.Notice{Kind: stream.Claimed, Client: me, Owner: atB}, a.next())
-		owners, err = a.Owners(ctx, []stream.Key{{Tenant: "x"}, me})
-		require.NoError(t, err)
+		owners = must.Get(a.Owners(ctx, []stream.Key{{Tenant: "x"}, me}))(t)
 		require.Equal(t, []stream.Owner{{}, atB}, owners)
 
 		// A claim that was late is of an older socket.
-		claim, err = a.Claim(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8, Age: time.Hour})
-		require.NoError(t, err)
+		claim = must.Get(a.Claim(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8, Age: time.Hour}))(t)
 		require.Equal(t, stream.Claim{Owner: atB}, claim)
 
 		// A late release by a former owner changes nothing.
@@ -114,28 +112,24 @@ func TestOwners(t *testing.T) {
 		_, err = b.Claim(ctx, stream.Ownership{Client: me, Entry: 2})
 		require.NoError(t, err)
 		require.NoError(t, b.Release(ctx, stream.Ownership{Client: me, Number: atB.Number, Entry: 1}))
-		renewed, err := a.Renew(ctx, []stream.Ownership{{Client: me, Number: atA.Number, Entry: 8}})
-		require.NoError(t, err)
+		renewed := must.Get(a.Renew(ctx, []stream.Ownership{{Client: me, Number: atA.Number, Entry: 8}}))(t)
 		require.Equal(t, []stream.Owner{atB}, renewed, "it is told whose it is")
 		require.NoError(t, b.Release(ctx, stream.Ownership{Client: me, Number: atB.Number, Entry: 2}))
 		require.Equal(t, stream.Notice{Kind: stream.Released, Client: me, Owner: atB}, a.next())
-		owners, err = a.Owners(ctx, []stream.Key{me})
-		require.NoError(t, err)
+		owners = must.Get(a.Owners(ctx, []stream.Key{me}))(t)
 		require.Equal(t, []stream.Owner{{}}, owners)
 
 		// A Redis that lost its data, and whose clock is behind, knows no number as
 		// high as those in use.
 		far := atB.Number + 1_000_000
-		claim, err = b.Claim(ctx, stream.Ownership{Client: me, Number: far, Entry: 2})
-		require.NoError(t, err)
+		claim = must.Get(b.Claim(ctx, stream.Ownership{Client: me, Number: far, Entry: 2}))(t)
 		require.Equal(t, far+1, claim.Number)
 		require.Equal(t, claim.Owner, a.next().Owner)
 		require.NoError(t, b.Release(ctx, stream.Ownership{Client: me, Number: far + 1, Entry: 2}))
 		require.Equal(t, stream.Released, a.next().Kind)
 
 		// What Redis has lost is created again.
-		renewed, err = b.Renew(ctx, []stream.Ownership{{Client: me, Number: atB.Number, Entry: 2}})
-		require.NoError(t, err)
+		renewed = must.Get(b.Renew(ctx, []stream.Ownership{{Client: me, Number: atB.Number, Entry: 2}}))(t)
 		require.Equal(t, []stream.Owner{atB}, renewed)
 	})
 }
@@ -146,15 +140,13 @@ func TestAlive(t *testing.T) {
 		ctx := t.Context()
 		a, b := listen(t, db, "hub/a"), New(db, "hub/b")
 		alive := func() []bool {
-			alive, err := a.Alive(ctx, []string{"hub/b", "hub/nobody"})
-			require.NoError(t, err)
+			alive := must.Get(a.Alive(ctx, []string{"hub/b", "hub/nobody"}))(t)
 			return alive
 		}
 		require.Equal(t, []bool{false, false}, alive())
 		require.NoError(t, b.Heartbeat(ctx))
 		require.Equal(t, []bool{true, false}, alive())
-		owner, err := b.Claim(ctx, stream.Ownership{Client: me, Entry: 1})
-		require.NoError(t, err)
+		owner := must.Get(b.Claim(ctx, stream.Ownership{Client: me, Entry: 1}))(t)
 		require.Equal(t, stream.Claimed, a.next().Kind)
 		require.NoError(t, b.Leave(ctx))
 		require.Equal(t, stream.Notice{Kind: stream.Left, Hub: "hub/b"}, a.next())
@@ -163,8 +155,7 @@ func TestAlive(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []stream.Owner{{}}, owners, "nobody has an owner at a hub that is gone")
 		require.NoError(t, b.Heartbeat(ctx))
-		owners, err = a.Owners(ctx, []stream.Key{me})
-		require.NoError(t, err)
+		owners = must.Get(a.Owners(ctx, []stream.Key{me}))(t)
 		require.Equal(t, []stream.Owner{owner.Owner}, owners)
 	})
 }
@@ -184,21 +175,17 @@ func TestMessagesAndBlobs(t *testing.T) {
 
 		for _, size := range []int{1, pieceBytes, 3*pieceBytes + 5} {
 			data := bytes.Repeat([]byte{7, 0, 255}, size/3+1)[:size]
-			ref, err := b.PutBlob(ctx, data)
-			require.NoError(t, err)
+			ref := must.Get(b.PutBlob(ctx, data))(t)
 			got, err := a.TakeBlob(ctx, ref)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(data, got))
 			_, err = a.TakeBlob(ctx, ref)
 			require.ErrorIs(t, err, errNoBlob, "it is taken once")
 		}
-		left, err := db.Client().Keys(ctx, db.Key("s", "parcel", "*")).Result()
-		require.NoError(t, err)
+		left := must.Get(db.Client().Keys(ctx, db.Key("s", "parcel", "*")).Result())(t)
 		require.Empty(t, left)
-		ref, err := b.PutBlob(ctx, []byte("x"))
-		require.NoError(t, err)
-		ttl, err := db.Client().PTTL(ctx, db.Key("s", "parcel", ref[:36])).Result()
-		require.NoError(t, err)
+		ref := must.Get(b.PutBlob(ctx, []byte("x")))(t)
+		ttl := must.Get(db.Client().PTTL(ctx, db.Key("s", "parcel", ref[:36])).Result())(t)
 		require.Positive(t, ttl, "what nobody takes goes by itself")
 		for _, bad := range []string{"", ref[:36], ref[:37], ref[:36] + "/-1", ref[:36] + "/x", ref[:36] + "/99999999999"} {
 			_, err := a.TakeBlob(ctx, bad)
@@ -254,4 +241,21 @@ func FuzzReadNotice(f *testing.F) {
 		require.True(t, ok || n.Kind == 0 && n.Message == nil)
 		_, _, _ = readRef(payload)
 	})
+}
+
+// Each publication of the last version's hubs is understood.
+func TestMessagesOfTheLastVersion(t *testing.T) {
+	t.Parallel()
+	stored, err := storedtest.LastVersion()
+	require.NoError(t, err)
+	kinds := map[stream.NoticeKind]bool{}
+	for _, p := range stored.Published {
+		if !strings.Contains(p.Channel, ":s:") {
+			continue // the queue's
+		}
+		notice, ok := readNotice(string(p.Payload))
+		require.True(t, ok, "%s: %q", p.Channel, p.Payload)
+		kinds[notice.Kind] = true
+	}
+	require.Len(t, kinds, 2, "a claim and messages")
 }

@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/image/tiff"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Of a bomb not even the header costs anything, and what it would cost is known.
@@ -105,8 +107,7 @@ func TestScansAreBounded(t *testing.T) {
 	data := c.bytes()
 	at = bytes.LastIndex(data, []byte{0xff, 0xda})
 	data = bytes.Join([][]byte{data[:at], adobeSegment(0), data[at:]}, nil)
-	h, err = ReadHeader(bytes.NewReader(data), int64(len(data)))
-	require.NoError(t, err)
+	h = must.Get(ReadHeader(bytes.NewReader(data), int64(len(data))))(t)
 	_, err = Decode(t.Context(), bytes.NewReader(data), h)
 	require.ErrorIs(t, err, ErrBomb)
 }
@@ -147,10 +148,8 @@ func TestDecodingStopsWhenNobodyWaits(t *testing.T) {
 		require.Less(t, from.read, len(data), name)
 	}
 	data := craftPNG(700, 500, 8, 6, false)
-	h, err := ReadHeader(bytes.NewReader(data), int64(len(data)))
-	require.NoError(t, err)
-	img, err := Decode(t.Context(), bytes.NewReader(data), h)
-	require.NoError(t, err)
+	h := must.Get(ReadHeader(bytes.NewReader(data), int64(len(data))))(t)
+	img := must.Get(Decode(t.Context(), bytes.NewReader(data), h))(t)
 	gone, stop := context.WithCancel(t.Context())
 	stop()
 	for _, form := range []Form{WebP, FlatWebP, JPEG, RGB, Alpha} {
@@ -174,12 +173,10 @@ func TestErrorsOfOthersStayTheirOwn(t *testing.T) {
 	_, err := ReadHeader(full{}, 100)
 	require.Equal(t, errDisk, err)
 	data := craftPNG(7, 5, 8, 6, false)
-	h, err := ReadHeader(bytes.NewReader(data), int64(len(data)))
-	require.NoError(t, err)
+	h := must.Get(ReadHeader(bytes.NewReader(data), int64(len(data))))(t)
 	_, err = Decode(t.Context(), full{}, h)
 	require.Equal(t, errDisk, err)
-	img, err := Decode(t.Context(), bytes.NewReader(data), h)
-	require.NoError(t, err)
+	img := must.Get(Decode(t.Context(), bytes.NewReader(data), h))(t)
 	err = Encode(t.Context(), full{}, img, WebP, 90)
 	require.ErrorIs(t, err, errDisk)
 	require.NotErrorIs(t, err, ErrFormat)
@@ -281,16 +278,11 @@ func TestHeaderOfATIFF(t *testing.T) {
 func TestHeadersTakeTurns(t *testing.T) {
 	t.Parallel()
 	g := NewGate(nil)
-	release, err := g.AcquireHeader(t.Context(), "greedy")
-	require.NoError(t, err)
+	release := must.Get(g.AcquireHeader(t.Context(), "greedy"))(t)
 	ended, cancel := context.WithCancel(t.Context())
 	waiting := make(chan error, 1)
-	go func() {
-		_, err := g.AcquireHeader(ended, "greedy")
-		waiting <- err
-	}()
-	other, err := g.AcquireHeader(t.Context(), "modest")
-	require.NoError(t, err)
+	go func() { _, err := g.AcquireHeader(ended, "greedy"); waiting <- err }()
+	other := must.Get(g.AcquireHeader(t.Context(), "modest"))(t)
 	other()
 	cancel()
 	require.ErrorIs(t, <-waiting, context.Canceled)
@@ -320,9 +312,7 @@ func TestCost(t *testing.T) {
 			require.NoError(t, err, name)
 			require.Equal(t, size[0], h.Width, name)
 			require.Equal(t, size[1], h.Height, name)
-			decoding := allocated(func() {
-				_, err = Decode(t.Context(), bytes.NewReader(data), h)
-			})
+			decoding := allocated(func() { _, err = Decode(t.Context(), bytes.NewReader(data), h) })
 			require.NoError(t, err, name)
 			pixels := float64(size[0] * size[1])
 			if size[0] == 900 {

@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // write is what somebody does who can write to Redis.
@@ -23,8 +24,7 @@ func write(t *testing.T, db *redis.DB, name, value string) {
 // stored is what Redis has of a name.
 func stored(t *testing.T, db *redis.DB, name string) string {
 	t.Helper()
-	text, err := db.Client().HGet(t.Context(), db.Key("g", "pins"), name).Result()
-	require.NoError(t, err)
+	text := must.Get(db.Client().HGet(t.Context(), db.Key("g", "pins"), name).Result())(t)
 	return text
 }
 
@@ -87,8 +87,7 @@ func TestKnownByAge(t *testing.T) {
 		p, other := New(db, keyringtest.Open(t, store)), New(db, keyringtest.Open(t, store))
 		require.NoError(t, p.Adopt(t.Context()))
 		names := func() (names []string) {
-			known, err := p.Known(t.Context())
-			require.NoError(t, err)
+			known := must.Get(p.Known(t.Context()))(t)
 			for _, pin := range known {
 				require.Equal(t, pin.Name == "from-before", pin.Since.IsZero(), pin.Name)
 				names = append(names, pin.Name)
@@ -96,8 +95,7 @@ func TestKnownByAge(t *testing.T) {
 			return names
 		}
 		later := func() { // the clock is Redis's own, in milliseconds
-			known, err := p.Known(t.Context())
-			require.NoError(t, err)
+			known := must.Get(p.Known(t.Context()))(t)
 			last := known[len(known)-1].Since
 			require.Eventually(t, func() bool { return time.Since(last) > 2*time.Millisecond }, 5*time.Second, time.Millisecond)
 		}
@@ -139,8 +137,7 @@ func TestKnownByAge(t *testing.T) {
 		_, err = p.Claim(t.Context(), "from-before", "k4")
 		require.NoError(t, err)
 		p.kept = Kept
-		known, err := p.Known(t.Context())
-		require.NoError(t, err)
+		known := must.Get(p.Known(t.Context()))(t)
 		require.Equal(t, "from-before", known[len(known)-1].Name)
 	})
 }

@@ -187,13 +187,3 @@ func TestBytesOfStrings(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkLongString(b *testing.B) {
-	text := []byte(`{"image": "` + strings.Repeat("iVBORw0KGgo", 1<<20) + `"}`)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		if _, err := pyjson.Parse(text); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -230,12 +230,3 @@ func FuzzStrict(f *testing.F) {
 		require.Equal(t, out, pyjson.Strict(out))
 	})
 }
-
-func BenchmarkStrict(b *testing.B) {
-	graph := []byte(`{"3": {"class_type": "KSampler", "inputs": {"seed": 156680208700286, "steps": 20, "cfg": 8.0, "sampler_name": "euler", "model": ["4", 0], "text": "beautiful scenery nature glass bottle landscape, purple galaxy bottle"}}},`)
-	text := []byte(strings.Repeat(string(graph), 4000))
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		pyjson.Strict(text)
-	}
-}

@@ -186,9 +186,7 @@ func TestStopsOfTheScaler(t *testing.T) {
 // A deadline belongs to a drain: a new drain replaces it, and it ends with the drain.
 func TestDrainDeadlines(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		left := func() map[queue.Stop]queue.Deadline {
-			return must(b.Deadlines(t.Context()))
-		}
+		left := func() map[queue.Stop]queue.Deadline { return must(b.Deadlines(t.Context())) }
 		require.Empty(t, left())
 		gpu := queue.StopInstance("gpu")
 		require.NoError(t, b.Drain(t.Context(), "gpu", time.Hour))

@@ -98,9 +98,7 @@ func TestTenantTimeOfADay(t *testing.T) {
 		set := func(ago int64, took time.Duration) {
 			require.NoError(t, b.db.Client().HSet(t.Context(), spent, strconv.FormatInt(hour-ago, 10), took.Milliseconds()).Err())
 		}
-		usage := func() queue.Usage {
-			return must(b.Usage(t.Context(), "a"))
-		}
+		usage := func() queue.Usage { return must(b.Usage(t.Context(), "a")) }
 		set(26, 10*time.Hour) // long over
 		require.Zero(t, usage())
 		set(20, 40*time.Minute)
@@ -200,9 +198,7 @@ func TestBilledJobs(t *testing.T) {
 			require.NoError(t, b.db.Client().HSet(t.Context(), b.db.Key("q", "job", claimed.Key), "claimed", at, "ran", "").Err())
 			return claimed
 		}
-		minutes := func(n int) {
-			require.InDelta(t, time.Duration(n)*time.Minute, billed().Time, float64(time.Minute))
-		}
+		minutes := func(n int) { require.InDelta(t, time.Duration(n)*time.Minute, billed().Time, float64(time.Minute)) }
 		end := func(j job.Job, state job.State) {
 			require.NoError(t, b.Finish(t.Context(), j.Run, queue.Outcome{State: state, Entry: []byte(`{}`)}))
 		}

@@ -17,14 +17,14 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Memory for a stored body is allocated by its size before it is read. A short
 // body must not get the memory of the largest one.
 func TestSizeOfStoredBodies(t *testing.T) {
 	t.Parallel()
-	c, err := newCodec()
-	require.NoError(t, err)
+	c := must.Get(newCodec())(t)
 	for _, size := range []int{0, 1, 10, 100, 200, 255, 256, 300, 1000, 100_000, 1 << 20, 3 << 20} {
 		stored := c.encodeBody(job.Body{Prompt: []byte(strings.Repeat("x", size))})
 		got := unpackedSize(stored)
@@ -38,22 +38,18 @@ func TestSizeOfStoredBodies(t *testing.T) {
 // same as before, byte for byte.
 func TestTraceInAStoredBody(t *testing.T) {
 	t.Parallel()
-	c, err := newCodec()
-	require.NoError(t, err)
+	c := must.Get(newCodec())(t)
 	with := job.Body{Prompt: []byte("{}"), Extra: []byte("{}"), Outputs: []string{"1"}, Trace: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-	got, err := c.decodeBody(c.encodeBody(with))
-	require.NoError(t, err)
+	got := must.Get(c.decodeBody(c.encodeBody(with)))(t)
 	require.Equal(t, with, got)
 	with.Trace = ""
-	data, err := c.expand(c.encodeBody(with))
-	require.NoError(t, err)
+	data := must.Get(c.expand(c.encodeBody(with)))(t)
 	require.Equal(t, "\x01\x02{}\x02\x02{}\x03\x011", string(data))
 }
 
 func TestBodyRoundTrip(t *testing.T) {
 	t.Parallel()
-	c, err := newCodec()
-	require.NoError(t, err)
+	c := must.Get(newCodec())(t)
 	for _, b := range []job.Body{
 		{Prompt: []byte{}, Extra: []byte{}},
 		{
@@ -61,8 +57,7 @@ func TestBodyRoundTrip(t *testing.T) {
 			Targets: []byte{}, Other: []byte(`{"workflow_metadata": 1}`), Inputs: bytes.Repeat([]byte("in"), 1<<16),
 		},
 	} {
-		got, err := c.decodeBody(c.encodeBody(b))
-		require.NoError(t, err)
+		got := must.Get(c.decodeBody(c.encodeBody(b)))(t)
 		require.Equal(t, b, got)
 	}
 }
@@ -73,8 +68,7 @@ func TestBodyOfANewerHub(t *testing.T) {
 	data := appendField(nil, tagPrompt, []byte("p"))
 	data = appendField(data, 77, []byte("future"))
 	data = appendField(data, tagExtra, []byte("e"))
-	b, err := parseBody(data)
-	require.NoError(t, err)
+	b := must.Get(parseBody(data))(t)
 	require.Equal(t, job.Body{Prompt: []byte("p"), Extra: []byte("e")}, b)
 }
 
@@ -106,10 +100,8 @@ func FuzzParseBody(f *testing.F) {
 			require.ErrorIs(t, err, ErrCorrupt)
 			return
 		}
-		c, err := newCodec()
-		require.NoError(t, err)
-		again, err := c.decodeBody(c.encodeBody(b))
-		require.NoError(t, err)
+		c := must.Get(newCodec())(t)
+		again := must.Get(c.decodeBody(c.encodeBody(b)))(t)
 		require.Equal(t, string(b.Prompt), string(again.Prompt))
 		require.Equal(t, b.Outputs, again.Outputs)
 	})

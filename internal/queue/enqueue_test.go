@@ -23,9 +23,7 @@ func TestEnqueueTwice(t *testing.T) {
 		ctx := t.Context()
 		s := submission("a")
 		first := must(b.Enqueue(ctx, s))
-		again := func(s queue.Submission) queue.Accepted {
-			return must(b.Enqueue(ctx, s))
-		}
+		again := func(s queue.Submission) queue.Accepted { return must(b.Enqueue(ctx, s)) }
 		same := again(s)
 		require.True(t, same.Existing, "the same key")
 		require.Equal(t, first.Job, same.Job)
@@ -54,9 +52,7 @@ func TestEnqueueTwice(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {
 		ctx := t.Context()
-		number := func(f float64) func(*queue.Submission) {
-			return func(s *queue.Submission) { s.Number = &f }
-		}
+		number := func(f float64) func(*queue.Submission) { return func(s *queue.Submission) { s.Number = &f } }
 		front := func(s *queue.Submission) { s.Front = true }
 		elsewhere := func(s *queue.Submission) { s.Tenant = "other" }
 

@@ -217,22 +217,6 @@ func TestCreditIsBounded(t *testing.T) {
 	})
 }
 
-// No number of tenants can break the order: no job waits longer than the others' shares take.
-func TestNobodyStarves(t *testing.T) {
-	each(t, queue.Options{}, func(t *testing.T, b *bench) {
-		random := rand.New(rand.NewPCG(3, 4))
-		b.enqueue("patient", from("p", "p"))
-		for n := range 30 {
-			tenant := fmt.Sprint("new", random.IntN(1000))
-			b.enqueue(fmt.Sprint(tenant, n), from(tenant, tenant))
-			if b.next(time.Second).Tenant == "p" {
-				return
-			}
-		}
-		t.Fatal("tenants that come later were always first")
-	})
-}
-
 // What a hub of a version without the index adds or removes is repaired.
 func TestIndexIsRepaired(t *testing.T) {
 	each(t, queue.Options{}, func(t *testing.T, b *bench) {

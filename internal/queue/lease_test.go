@@ -82,9 +82,7 @@ func TestSweepAfterAnOutage(t *testing.T) {
 		ctx := t.Context()
 		outage := redis.NewScript("outage", redis.Write, `write('HSET', key('q', 'counters'), 'swept', int(now() - 45 * 60000)) return {'ok'}`)
 		held, dead := b.claim(b.enqueue("held"), "g1").Run, b.claim(b.enqueue("dead"), "g2").Run
-		sweep := func() []queue.Orphan {
-			return must(b.Sweep(ctx, "hub/2", 10))
-		}
+		sweep := func() []queue.Orphan { return must(b.Sweep(ctx, "hub/2", 10)) }
 		for range 2 {
 			b.expire(held)
 			b.expire(dead)

@@ -376,12 +376,6 @@ func TestModelWithLostReplies(t *testing.T) {
 		require.Positive(t, proxy.Lost())
 		t.Logf("%d replies lost", proxy.Lost())
 	}
-	t.Run("miniredis", func(t *testing.T) {
-		t.Parallel()
-		test(t, miniredis.RunT(t).Addr())
-	})
-	t.Run("server", func(t *testing.T) {
-		t.Parallel()
-		test(t, redistest.Start(t).Addr())
-	})
+	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(t, miniredis.RunT(t).Addr()) })
+	t.Run("server", func(t *testing.T) { t.Parallel(); test(t, redistest.Start(t).Addr()) })
 }

@@ -104,24 +104,17 @@ func TestLostReplyRunsOnce(t *testing.T) {
 				want[n] = []string{binary, "", "12:"}[n%3]
 			}
 			armed.Store(true)
-			reply, err := db.Run(t.Context(), redis.NewScript("binary", redis.Write, `local out = {}
+			reply := must(db.Run(t.Context(), redis.NewScript("binary", redis.Write, `local out = {}
 				for i = 1, tonumber(ARGV[1]) do out[i] = ({ARGV[2], '', '12:'})[(i - 1) % 3 + 1] end
 				write('INCRBY', key('runs'), 1)
-				return out`), items, binary)
-			require.NoError(t, err)
+				return out`), items, binary))
 			require.Equal(t, want, append([]string{}, reply...))
 		}
 		runs := must(db.Client().Get(t.Context(), db.Key("runs")).Int())
 		require.Equal(t, 3, runs)
 	}
-	t.Run("miniredis", func(t *testing.T) {
-		t.Parallel()
-		test(t, miniredis.RunT(t).Addr())
-	})
-	t.Run("server", func(t *testing.T) {
-		t.Parallel()
-		test(t, redistest.Start(t).Addr())
-	})
+	t.Run("miniredis", func(t *testing.T) { t.Parallel(); test(t, miniredis.RunT(t).Addr()) })
+	t.Run("server", func(t *testing.T) { t.Parallel(); test(t, redistest.Start(t).Addr()) })
 }
 
 func TestHungServer(t *testing.T) {
@@ -225,29 +218,17 @@ func TestLazySubscriber(t *testing.T) {
 	})
 }
 
-func TestSubscribeAgain(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	db := redistest.Open(t, server.URL())
-	notices := db.Subscribe(t.Context(), db.Key("news"))
-	require.True(t, (<-notices).Resync)
-	server.Kill()
-	server.Start()
-	require.True(t, (<-notices).Resync, "a reconnection is told")
-}
-
 func TestLongPipeline(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, db *redis.DB) {
 		set := redis.NewScript("set", redis.Write, `write('SET', key('x'), string.rep('x', 10000)) return {'ok'}`)
 		must(db.Run(t.Context(), set))
-		cmds, err := db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		cmds := must(db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for range 500 {
 				p.Get(t.Context(), db.Key("x"))
 			}
 			return nil
-		})
-		require.NoError(t, err)
+		}))
 		require.Len(t, cmds, 500)
 	})
 }

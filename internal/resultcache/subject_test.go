@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const sampled = `{
@@ -25,8 +26,7 @@ const sampled = `{
 // of is Of for a graph whose node 3 reads a file with some content.
 func of(t *testing.T, graph, content string) (Subject, bool) {
 	t.Helper()
-	v, err := pyjson.Parse([]byte(graph))
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse([]byte(graph)))(t)
 	return Of(v, []string{"7"}, map[string]string{"3": content})
 }
 
@@ -86,13 +86,11 @@ func TestStamp(t *testing.T) {
 			return []byte(listing), err
 		})
 	}
-	one, err := stamp(`[{"name": "sd\\a.safetensors", "pathIndex": 0, "modified": 1750000000.25, "size": 42}]`, nil)
-	require.NoError(t, err)
+	one := must.Get(stamp(`[{"name": "sd\\a.safetensors", "pathIndex": 0, "modified": 1750000000.25, "size": 42}]`, nil))(t)
 	for _, changed := range []string{
 		`[{"name": "sd/a.safetensors", "modified": 1750000001.25, "size": 42}]`, `[{"name": "sd/a.safetensors", "modified": 1750000000.25, "size": 43}]`,
 	} {
-		other, err := stamp(changed, nil)
-		require.NoError(t, err)
+		other := must.Get(stamp(changed, nil))(t)
 		require.NotEqual(t, one, other)
 	}
 	same, err := stamp(`[{"name": "b"}, {"name": "sd/a.safetensors", "modified": 1750000000.25, "size": 42}, {"name": "sd/a.safetensors", "modified": 1, "size": 1}]`, nil)

@@ -2,12 +2,14 @@ package roster
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
@@ -15,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const body = `{"EmptyImage": {"input": {"required": {"width": ["INT", {"default": 512}]}}, "output": ["IMAGE"], "output_node": false}}`
@@ -23,8 +26,7 @@ var hash = comfyui.HashObjectInfo([]byte(body))
 
 func open(t *testing.T, db *redis.DB, dir string) *Roster {
 	t.Helper()
-	storage, err := files.OpenStorage(t.Context(), dir)
-	require.NoError(t, err)
+	storage := must.Get(files.OpenStorage(t.Context(), dir))(t)
 	t.Cleanup(func() { require.NoError(t, storage.Close()) })
 	return New(Options{DB: db, Storage: storage, Library: catalog.NewLibrary(), Logger: slog.New(slog.DiscardHandler)})
 }
@@ -108,8 +110,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	changed := []byte(body + " ")
 	r.Keep("a", comfyui.Version{}, comfyui.HashObjectInfo(changed), changed)
 	require.Len(t, r.look(t, "a", "b", "c"), 3)
-	stored, err := os.ReadDir(filepath.Join(dir, folder))
-	require.NoError(t, err)
+	stored := must.Get(os.ReadDir(filepath.Join(dir, folder)))(t)
 	require.Len(t, stored, 1)
 
 	// It is removed when it is old and nobody has it any more.
@@ -129,8 +130,7 @@ func TestDamagedBody(t *testing.T) {
 	t.Parallel()
 	db, dir := redistest.Embedded(t), t.TempDir()
 	r := open(t, db, dir)
-	other, err := pack([]byte(body + " "))
-	require.NoError(t, err)
+	other := must.Get(pack([]byte(body + " ")))(t)
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, folder), 0o700))
 	for _, damaged := range [][]byte{nil, []byte("no zstd"), other, other[:len(other)-3]} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, folder, hash), damaged, 0o600))
@@ -156,4 +156,29 @@ func TestRun(t *testing.T) {
 	two.Run(ctx, func() map[string]bool { return nil }, func(known map[string]Instance) { got = known; stop() })
 	require.True(t, got["gpu"].Elsewhere)
 	<-two.Looked()
+}
+
+// Hubs note when they had an instance by Redis's clock, and a hub that starts believes that,
+// though by its own clock it is two days ago, or yet to come.
+func TestInstancesAreAsOldAsRedisSays(t *testing.T) {
+	t.Parallel()
+	for _, skew := range []time.Duration{-48 * time.Hour, 48 * time.Hour} {
+		t.Run(skew.String(), func(t *testing.T) {
+			t.Parallel()
+			server := miniredis.RunT(t)
+			server.SetTime(time.Now().Add(skew))
+			db, dir := redistest.Open(t, "redis://"+server.Addr()), t.TempDir()
+			now, err := db.Now(t.Context())
+			require.NoError(t, err)
+			one := open(t, db, dir)
+			one.Keep("gpu", comfyui.Version{}, hash, []byte(body))
+			one.look(t, "gpu")
+			var stored entry
+			require.NoError(t, json.Unmarshal([]byte(server.HGet(one.key(), "gpu")), &stored))
+			require.WithinDuration(t, now, time.UnixMilli(stored.At), time.Minute)
+			known := open(t, db, dir).look(t)
+			require.WithinDuration(t, time.Now(), known["gpu"].Seen, time.Minute)
+			require.True(t, known["gpu"].Elsewhere)
+		})
+	}
 }

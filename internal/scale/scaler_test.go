@@ -22,6 +22,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Machines come when there is work, and go when there is none.
@@ -39,8 +40,7 @@ func TestScalerFollowsTheWork(t *testing.T) {
 		require.Equal(t, 5, c.most)
 		require.Equal(t, 60, c.done)
 		eventually(t, 10*time.Minute, "all are gone", func() bool { return c.count() == 0 })
-		status, err := s.Status(t.Context())
-		require.NoError(t, err)
+		status := must.Get(s.Status(t.Context()))(t)
 		require.Len(t, status, 1)
 		require.InDelta(t, float64(c.seconds)/3600, status[0].Spent, 0.05)
 		require.InDelta(t, c.take.Seconds(), status[0].Start.Seconds(), 10)
@@ -114,8 +114,7 @@ func TestScalerMeetsFailures(t *testing.T) {
 		defer stop()
 		c.post(1, time.Minute)
 		<-time.After(15 * time.Second)
-		status, err := s.Status(t.Context())
-		require.NoError(t, err)
+		status := must.Get(s.Status(t.Context()))(t)
 		require.Equal(t, errCloud.Error(), status[0].Error)
 		eventually(t, time.Hour, "the job is done", func() bool { return c.done == 1 })
 		require.Equal(t, 3, c.number)
@@ -208,8 +207,7 @@ func TestScalerLeavesAClass(t *testing.T) {
 			defer c.mu.Unlock()
 			return !c.machines["gpu-1"].stopped
 		})
-		records, err := store{db, "one"}.read(t.Context())
-		require.NoError(t, err)
+		records := must.Get(store{db, "one"}.read(t.Context()))(t)
 		require.NotContains(t, records, "gpu")
 	})
 }
@@ -266,8 +264,7 @@ func TestMachineProgram(t *testing.T) {
 		_, _ = os.Stderr.WriteString(strings.Repeat("noise ", 1000) + "\nno quota\n")
 		os.Exit(3)
 	case "hangs":
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		require.NoError(t, err)
+		l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		_, _ = l.Accept()
 	}
 }
@@ -281,12 +278,11 @@ func TestExec(t *testing.T) {
 
 	t.Setenv("SCALE_TEST", "well")
 	require.NoError(t, e.Set(t.Context(), Change{ID: "abc", Class: "gpu", Wanted: 1, Remove: []string{"gpu-1"}}))
-	told, err := os.ReadFile(file)
-	require.NoError(t, err)
+	told := must.Get(os.ReadFile(file))(t)
 	require.Equal(t, "abc gpu-1", string(told))
 
 	t.Setenv("SCALE_TEST", "fails")
-	err = e.Set(t.Context(), Change{})
+	err := e.Set(t.Context(), Change{})
 	require.ErrorContains(t, err, "exit status 3")
 	require.ErrorContains(t, err, "no quota")
 	require.Less(t, len(err.Error()), 1000)

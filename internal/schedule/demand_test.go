@@ -162,9 +162,7 @@ func TestForecastKnowsTheBudget(t *testing.T) {
 			{Idle: Idle{Name: "alone"}, Device: "h", Free: time.Hour},
 		},
 	})
-	at := func(n, need int) time.Duration {
-		return f.from(&f.Spots[n], job.Job{Shape: "xxxxxxxxxxxx"[:need]})
-	}
+	at := func(n, need int) time.Duration { return f.from(&f.Spots[n], job.Job{Shape: "xxxxxxxxxxxx"[:need]}) }
 	require.Zero(t, at(0, 2), "it fits at once")
 	require.Zero(t, at(0, 0), "nothing is known")
 	require.Equal(t, time.Second, at(0, 6), "beside the long one only")

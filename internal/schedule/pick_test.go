@@ -51,10 +51,7 @@ func TestPick(t *testing.T) {
 func each[C any](t *testing.T, cases map[string]C, test func(*testing.T, C)) {
 	t.Parallel()
 	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, c)
-		})
+		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, c) })
 	}
 }
 

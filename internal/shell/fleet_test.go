@@ -15,6 +15,8 @@ import (
 
 	"github.com/mattn/go-runewidth"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // aFleet is a fleet with an instance in each state.
@@ -88,24 +90,20 @@ func TestKeygen(t *testing.T) {
 	first, second := call(t, "", "keygen"), call(t, "", "keygen")
 	require.Equal(t, ExitDone, first.code)
 	require.NotEqual(t, first.out, second.out)
-	key, err := base64.StdEncoding.DecodeString(strings.TrimSpace(first.out))
-	require.NoError(t, err)
+	key := must.Get(base64.StdEncoding.DecodeString(strings.TrimSpace(first.out)))(t)
 	require.Len(t, key, 32)
 
 	file := filepath.Join(t.TempDir(), "key")
 	r := call(t, "", "keygen", file)
 	require.Equal(t, ExitDone, r.code, r.errors)
 	require.Empty(t, r.out, "a secret that is in a file is not shown")
-	info, err := os.Stat(file)
-	require.NoError(t, err)
+	info := must.Get(os.Stat(file))(t)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-	before, err := os.ReadFile(file)
-	require.NoError(t, err)
+	before := must.Get(os.ReadFile(file))(t)
 	r = call(t, "", "keygen", file)
 	require.Equal(t, ExitUsage, r.code)
 	require.Contains(t, r.errors, "delete the file first")
-	after, err := os.ReadFile(file)
-	require.NoError(t, err)
+	after := must.Get(os.ReadFile(file))(t)
 	require.Equal(t, before, after)
 	require.Equal(t, ExitUsage, call(t, "", "keygen", filepath.Join(file, "below")).code)
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -47,10 +48,8 @@ func work(seconds int, fail string) string {
 // newHub starts a hub with one simulated server. A user who logs in is a tenant.
 func newHub(t *testing.T) string {
 	t.Helper()
-	server, err := sim.New(sim.Config{TimeScale: 0.02})
-	require.NoError(t, err)
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	server := must.Get(sim.New(sim.Config{TimeScale: 0.02}))(t)
+	ln := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, end := context.WithCancel(context.Background())
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(ctx, ln) })
@@ -144,8 +143,7 @@ func TestSubmit(t *testing.T) {
 	stored := strings.TrimSpace(r.out)
 	require.Equal(t, filepath.Join(folder, "a"), filepath.Dir(stored))
 	require.Contains(t, filepath.Base(stored), "fox")
-	data, err := os.ReadFile(stored)
-	require.NoError(t, err)
+	data := must.Get(os.ReadFile(stored))(t)
 	require.Equal(t, "PNG", string(data[1:4]))
 	require.Equal(t, byte(128), data[19], "the width")
 	require.Contains(t, r.errors, "completed")
@@ -186,8 +184,7 @@ func TestSubmit(t *testing.T) {
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	url := newHub(t)
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
+	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed.Close()
 	file := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))

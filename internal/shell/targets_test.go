@@ -17,6 +17,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestTargets(t *testing.T) {
@@ -75,12 +76,11 @@ func TestAskOnce(t *testing.T) {
 			require.Equal(t, c.asks != "", strings.HasPrefix(out.String(), c.o.verb), out.String())
 		}
 		// Nobody is there to be asked.
-		nobody, err := os.Open(os.DevNull)
-		require.NoError(t, err)
+		nobody := must.Get(os.Open(os.DevNull))(t)
 		defer nobody.Close()
 		cmd := &cobra.Command{}
 		cmd.SetIn(nobody)
-		err = c.o.agreed(cmd, c.found)
+		err := c.o.agreed(cmd, c.found)
 		var known *coded
 		alone := c.o.verb == "drain" && len(c.found) == 1
 		require.Equal(t, c.asks != "" && !alone, errors.As(err, &known) && known.code == ExitUsage, c.asks)
@@ -172,8 +172,7 @@ func TestRepairJournal(t *testing.T) {
 	for _, note := range []string{"one", "two", "three"} {
 		_, err := db.Run(t.Context(), noteScript, note+strings.Repeat(" ", 200))
 		require.NoError(t, err)
-		info, err := os.Stat(journal)
-		require.NoError(t, err)
+		info := must.Get(os.Stat(journal))(t)
 		ends = append(ends, info.Size())
 	}
 	r := call(t, "", "repair-journal", dir)
@@ -192,12 +191,10 @@ func TestRepairJournal(t *testing.T) {
 	r = call(t, "", "repair-journal", dir)
 	require.Zero(t, r.code, r.errors)
 	require.Contains(t, r.out, "queue.aof.damaged has all of it")
-	kept, err := os.ReadFile(journal + ".damaged")
-	require.NoError(t, err)
+	kept := must.Get(os.ReadFile(journal + ".damaged"))(t)
 	require.Equal(t, whole, kept)
 	db = redistest.OpenDir(t, dir)
-	notes, err := db.Client().LRange(t.Context(), db.Key("notes"), 0, -1).Result()
-	require.NoError(t, err)
+	notes := must.Get(db.Client().LRange(t.Context(), db.Key("notes"), 0, -1).Result())(t)
 	require.Len(t, notes, 1)
 	require.NoError(t, db.Close())
 }

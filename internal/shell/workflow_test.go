@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const changed = `{"6": {"class_type": "X", "inputs": {"text": "a", "seed": 18446744073709551615, "on": true, "link": ["1", 0], "a.b": 1}, "_meta": {"title": "A.B"}}, "12:7": {"class_type": "Y", "inputs": {"text": "b"}}}`
@@ -30,8 +31,7 @@ func TestSet(t *testing.T) {
 		`A.B.text=c`:       {`"text": "a"`, `"text": "c"`},
 		`12:7.text=c`:      {`"text": "b"`, `"text": "c"`},
 	} {
-		w, err := readWorkflow([]byte(changed))
-		require.NoError(t, err)
+		w := must.Get(readWorkflow([]byte(changed)))(t)
 		require.NoError(t, w.set(change), change)
 		require.Equal(t, strings.Replace(changed, want[0], want[1], 1), string(pyjson.Marshal(w.graph)), change)
 	}
@@ -39,12 +39,10 @@ func TestSet(t *testing.T) {
 		`6.text`: "must be NODE.INPUT", `=`: "no such node", `6=1`: "no such node", `6.txt=1`: "no input",
 		`6.on=1`: "true or false", `6.seed=x`: "number", `6.text:=x`: "JSON", `A.B=x`: "no such node",
 	} {
-		w, err := readWorkflow([]byte(changed))
-		require.NoError(t, err)
+		w := must.Get(readWorkflow([]byte(changed)))(t)
 		require.ErrorContains(t, w.set(change), says, change)
 	}
-	w, err := readWorkflow([]byte(`{"nodes": [], "links": []}`))
-	require.NoError(t, err)
+	w := must.Get(readWorkflow([]byte(`{"nodes": [], "links": []}`)))(t)
 	require.ErrorContains(t, w.set("6.text=a"), "API format")
 }
 
@@ -53,8 +51,7 @@ func TestEmbed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.png")
 	require.NoError(t, os.WriteFile(file, []byte("\x89PNG\x0d\x0a\x1a\x0a"), 0o600))
-	w, err := readWorkflow([]byte(changed))
-	require.NoError(t, err)
+	w := must.Get(readWorkflow([]byte(changed)))(t)
 	require.NoError(t, w.embed("6.text="+file))
 	require.Equal(t, "data:image/png;base64,iVBORw0KGgo=", w.graph.Object("6").Object("inputs").String("text"))
 }
@@ -62,8 +59,7 @@ func TestEmbed(t *testing.T) {
 // A workflow that is not changed is sent as it is.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	w, err := readWorkflow([]byte("{ \"1\": \t{\"ü\": 1e400}}"))
-	require.NoError(t, err)
+	w := must.Get(readWorkflow([]byte("{ \"1\": \t{\"ü\": 1e400}}")))(t)
 	require.Equal(t, "{\"workflow\": { \"1\": \t{\"ü\": 1e400}}, \"idempotency_key\": \"k\", \"priority\": -5, \"band\": \"bulk\"}", string(w.order(-5, "bulk", "k")))
 }
 
@@ -76,8 +72,7 @@ func FuzzSet(f *testing.F) {
 		if err != nil || w.set(change) != nil {
 			return
 		}
-		v, err := pyjson.Parse(w.order(1, "", "k"))
-		require.NoError(t, err)
+		v := must.Get(pyjson.Parse(w.order(1, "", "k")))(t)
 		o, _ := v.(*pyjson.Object)
 		require.NotNil(t, o.Object("workflow"))
 		require.Equal(t, []string{"workflow", "idempotency_key", "priority"}, o.Keys())

@@ -45,10 +45,7 @@ func start(t *testing.T, cfg sim.Config) *instance {
 	s, err := sim.New(cfg)
 	require.NoError(t, err)
 	web := httptest.NewServer(s.Handler())
-	t.Cleanup(func() {
-		s.Close()
-		web.Close()
-	})
+	t.Cleanup(func() { s.Close(); web.Close() })
 	return &instance{Server: s, t: t, url: web.URL}
 }
 
@@ -267,17 +264,6 @@ func TestFaults(t *testing.T) {
 		status, _ := i.post("/prompt", `{"prompt":`+work(0, "none", 1)+`}`)
 		assert.Equal(t, http.StatusInternalServerError, status)
 		require.Eventually(t, func() bool { return i.Finished() == 1 }, deadline, time.Millisecond)
-	})
-	t.Run("none runs twice", func(t *testing.T) {
-		i := start(t, sim.Config{})
-		for n := range 5 {
-			i.submit(work(0, "none", n), "")
-		}
-		require.Eventually(t, func() bool { return i.Finished() == 5 }, deadline, time.Millisecond)
-		assert.Len(t, i.Runs(), 5)
-		for id, n := range i.Runs() {
-			assert.Equal(t, 1, n, id)
-		}
 	})
 }
 

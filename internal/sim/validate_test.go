@@ -18,6 +18,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestCoercion(t *testing.T) {
@@ -38,8 +39,7 @@ func TestCoercion(t *testing.T) {
 		{"BOOLEAN", `0`, `false`, ""},
 	}
 	for _, tt := range tests {
-		v, err := pyjson.Parse([]byte(tt.in))
-		require.NoError(t, err)
+		v := must.Get(pyjson.Parse([]byte(tt.in)))(t)
 		got, exc := coerce(tt.kind, v)
 		if tt.raises != "" {
 			require.NotNil(t, exc, "%s of %s", tt.kind, tt.in)
@@ -63,8 +63,7 @@ func TestVersions(t *testing.T) {
 		{"0.33.0", true, true, true, true, true},
 	}
 	for _, tt := range tests {
-		v, err := parseVersion(tt.version)
-		require.NoError(t, err)
+		v := must.Get(parseVersion(tt.version))(t)
 		f := v.features()
 		assert.Equal(t, []bool{tt.clientID, tt.targeted, tt.jobs, tt.uuid, tt.mask},
 			[]bool{f.clientPromptID, f.targetedInterrupt, f.jobs, f.uuidPromptID, f.historyOffset}, tt.version)
@@ -88,8 +87,7 @@ func FuzzValidate(f *testing.F) {
 	for newer, text := range map[bool]string{false: "0.3.64", true: "0.33.0"} {
 		v, err := parseVersion(text)
 		require.NoError(f, err)
-		catalogues[newer], err = newCatalogue(Config{}, v.features())
-		require.NoError(f, err)
+		catalogues[newer] = must.Get(newCatalogue(Config{}, v.features()))(f)
 	}
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, data []byte, newer bool) {
@@ -121,10 +119,8 @@ func FuzzValidate(f *testing.F) {
 func TestClassesAreWhole(t *testing.T) {
 	t.Parallel()
 	for _, release := range []string{"0.3.64", "0.33.0", "0.38.1"} {
-		v, err := parseVersion(release)
-		require.NoError(t, err)
-		c, err := newCatalogue(Config{}, v.features())
-		require.NoError(t, err)
+		v := must.Get(parseVersion(release))(t)
+		c := must.Get(newCatalogue(Config{}, v.features()))(t)
 		for name, entry := range c.info.All() {
 			info := entry.(*pyjson.Object)
 			require.Equal(t, name, info.String("name"), release)
@@ -166,8 +162,7 @@ func TestPNGTexts(t *testing.T) {
 // with the same parameters, and refuses the others in the same words.
 func TestTargetsAsAiohttpReadsThem(t *testing.T) {
 	t.Parallel()
-	s, err := New(Config{Version: "0.33.0", Dir: t.TempDir(), IndexPage: "x"})
-	require.NoError(t, err)
+	s := must.Get(New(Config{Version: "0.33.0", Dir: t.TempDir(), IndexPage: "x"}))(t)
 	t.Cleanup(s.Close)
 	routed, refused := 0, 0
 	for _, row := range aiohttptest.Rows(t) {

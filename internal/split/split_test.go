@@ -1,15 +1,22 @@
 package split_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/split"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // graph is what ComfyUI's web UI opens with, for eight pictures.
@@ -103,8 +110,7 @@ func TestPartIsTheGraph(t *testing.T) {
 	for text, node := range map[string]string{graph: "comfyhub_part", taken: "comfyhub_part_2"} {
 		p, ok := split.Find([]byte(text), []string{"9"}, everyClass)
 		require.True(t, ok)
-		parts, err := p.Parts(3)
-		require.NoError(t, err)
+		parts := must.Get(p.Parts(3))(t)
 		require.Len(t, parts, 3)
 		for _, part := range parts {
 			want := strings.Replace(text, `"latent_image": ["5", 0]`, `"latent_image": ["`+node+`", 0]`, 1)
@@ -121,8 +127,7 @@ func TestPartsCoverTheBatch(t *testing.T) {
 		p, ok := split.Find([]byte(edit(`"batch_size": 8`, fmt.Sprintf(`"batch_size": %d`, batch))), []string{"9"}, everyClass)
 		require.True(t, ok)
 		for _, k := range []int{-1, 0, 1, 2, 3, 7, split.MaxParts, 1000} {
-			parts, err := p.Parts(k)
-			require.NoError(t, err)
+			parts := must.Get(p.Parts(k))(t)
 			n := min(k, batch, split.MaxParts)
 			if n < 2 || (batch+n-1)/n > 64 {
 				require.Empty(t, parts)
@@ -147,14 +152,12 @@ func TestMerge(t *testing.T) {
 		batch, k := 2+rand.IntN(30), 2+rand.IntN(15)
 		p, ok := split.Find([]byte(edit(`"batch_size": 8`, fmt.Sprintf(`"batch_size": %d`, batch))), []string{"9"}, everyClass)
 		require.True(t, ok)
-		parts, err := p.Parts(k)
-		require.NoError(t, err)
+		parts := must.Get(p.Parts(k))(t)
 		outputs := make([][]byte, len(parts))
 		for i, part := range parts {
 			outputs[i] = outputsOf(part.From, part.Count)
 		}
-		merged, err := split.Merge(parts, outputs)
-		require.NoError(t, err)
+		merged := must.Get(split.Merge(parts, outputs))(t)
 		require.Equal(t, string(outputsOf(0, batch)), string(merged))
 	}
 }
@@ -190,8 +193,7 @@ func FuzzFind(f *testing.F) {
 		if !ok {
 			return
 		}
-		parts, err := p.Parts(k)
-		require.NoError(t, err)
+		parts := must.Get(p.Parts(k))(t)
 		whole := parse(t, text)
 		require.False(t, whole.Has(p.Node))
 		for _, part := range parts {
@@ -205,8 +207,7 @@ func FuzzFind(f *testing.F) {
 
 func parse(t *testing.T, text []byte) *pyjson.Object {
 	t.Helper()
-	v, err := pyjson.Parse(text)
-	require.NoError(t, err)
+	v := must.Get(pyjson.Parse(text))(t)
 	o, ok := v.(*pyjson.Object)
 	require.True(t, ok)
 	return o
@@ -233,4 +234,58 @@ func editAll(pairs ...string) string {
 		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
 	}
 	return text
+}
+
+// The parts of a batch make the pictures that the whole batch makes, each at its place, and what
+// ComfyUI has in the history of each part can be put together.
+func TestSamePictures(t *testing.T) {
+	t.Parallel()
+	const batch = 5
+	text := editAll(`"width": 512, "height": 512, "batch_size": 8`, fmt.Sprintf(`"width": 64, "height": 128, "batch_size": %d`, batch), `"steps": 20`, `"steps": 2`)
+	plan, ok := split.Find([]byte(text), []string{"9"}, everyClass)
+	require.True(t, ok)
+	parts := must.Get(plan.Parts(2))(t)
+	var pieces []string
+	var outputs [][]byte
+	for _, part := range parts {
+		output, pictures := render(t, string(part.Graph), part.Count)
+		pieces, outputs = append(pieces, pictures...), append(outputs, output)
+	}
+	_, all := render(t, text, batch)
+	for n := range batch {
+		require.Zero(t, strings.Compare(all[n], pieces[n]), "picture %d", n) // the bytes say nothing to a reader
+		require.False(t, n > 0 && all[n] == all[n-1], "picture %d is that before it", n)
+	}
+	merged := must.Get(split.Merge(parts, outputs))(t)
+	require.Equal(t, batch, strings.Count(string(merged), `"filename"`))
+}
+
+// render has a graph run by a server of its own, and returns its outputs and its pictures.
+func render(t *testing.T, graph string, count int) (outputs []byte, pictures []string) {
+	t.Helper()
+	const id = "7b9b9b5e-0d6c-4c1e-9a53-3f6f0a1d2c11"
+	server, err := sim.New(sim.Config{Version: "0.33.0", Dir: t.TempDir(), TimeScale: 0.01, Models: map[string][]string{"checkpoints": {"a.safetensors"}}})
+	require.NoError(t, err)
+	web := httptest.NewServer(server.Handler())
+	defer web.Close()
+	defer server.Close()
+	read := func(resp *http.Response, err error) []byte {
+		t.Helper()
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body := must.Get(io.ReadAll(resp.Body))(t)
+		require.Equal(t, http.StatusOK, resp.StatusCode, string(body))
+		return body
+	}
+	read(http.Post(web.URL+"/prompt", "application/json", strings.NewReader(`{"prompt_id": "`+id+`", "prompt": `+graph+`}`)))
+	var history map[string]struct {
+		Outputs json.RawMessage `json:"outputs"`
+	}
+	require.Eventually(t, func() bool {
+		return json.Unmarshal(read(http.Get(web.URL+"/history/"+id)), &history) == nil && len(history) == 1
+	}, 20*time.Second, 5*time.Millisecond)
+	for n := range count {
+		pictures = append(pictures, string(read(http.Get(fmt.Sprintf("%s/view?filename=ComfyUI_%05d_.png&channel=rgb", web.URL, n+1)))))
+	}
+	return history[id].Outputs, pictures
 }

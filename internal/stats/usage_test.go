@@ -94,10 +94,7 @@ func TestUsageIsBounded(t *testing.T) {
 func TestDaysThatAreNone(t *testing.T) {
 	t.Parallel()
 	u := NewUsage(redistest.Embedded(t))
-	at := func(day string) time.Time {
-		d := must(time.Parse(time.DateOnly, day))
-		return d
-	}
+	at := func(day string) time.Time { d := must(time.Parse(time.DateOnly, day)); return d }
 	for _, c := range [][2]string{{"2026-01-02", "2026-01-01"}, {"2024-01-01", "2026-01-01"}, {"1960-01-01", "1960-01-02"}} {
 		_, err := u.Read(t.Context(), at(c[0]), at(c[1]), nil)
 		require.ErrorIs(t, err, ErrDays, c)

@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -18,6 +24,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -71,9 +78,7 @@ func open(t *testing.T, handler http.Handler) (hub, agent *Session) {
 // Many connections at once, each with more than fits on its way.
 func TestConnections(t *testing.T) {
 	t.Parallel()
-	hub, _ := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(w, r.Body)
-	}))
+	hub, _ := open(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.Copy(w, r.Body) }))
 	transport := &http.Transport{DialContext: hub.DialContext}
 	defer transport.CloseIdleConnections()
 	var all errgroup.Group
@@ -208,5 +213,136 @@ func FuzzReadReport(f *testing.F) {
 		if err == nil {
 			require.NoError(t, fleet.CheckName(report.Agent))
 		}
+	})
+}
+
+// network is one TCP port of a network in memory.
+type network struct {
+	dialed chan net.Conn
+	closed chan struct{}
+}
+
+func newNetwork() *network { return &network{make(chan net.Conn), make(chan struct{})} }
+
+func (n *network) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case n.dialed <- there:
+		return here, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (n *network) Accept() (net.Conn, error) {
+	select {
+	case c := <-n.dialed:
+		return c, nil
+	case <-n.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (n *network) Close() error   { close(n.closed); return nil }
+func (n *network) Addr() net.Addr { return &net.TCPAddr{} }
+
+// proxy ends the TLS of what is dialed at one network and passes it on to another one. It
+// cuts a connection that is silent in either direction for a time, as nginx does.
+func proxy(from, to *network, certificate tls.Certificate, idle time.Duration) {
+	pass := func(to, from net.Conn) {
+		defer to.Close()
+		defer from.Close()
+		buffer := make([]byte, 1<<15)
+		for {
+			_ = from.SetReadDeadline(time.Now().Add(idle))
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	for {
+		raw, err := from.Accept()
+		if err != nil {
+			return
+		}
+		client := tls.Server(raw, &tls.Config{Certificates: []tls.Certificate{certificate}})
+		server, err := to.dial(context.Background(), "", "")
+		if err != nil {
+			return
+		}
+		go pass(server, client)
+		go pass(client, server)
+	}
+}
+
+// alone is set in the environment of the process that has nothing else to test.
+const alone = "COMFYHUB_TEST_ALONE"
+
+// A proxy that ends TLS and cuts idle connections after a minute leaves a tunnel alone for
+// hours, also while nothing goes on in it.
+func TestIdleProxy(t *testing.T) {
+	t.Parallel()
+	if os.Getenv(alone) == "" {
+		// In a process of its own: yamux has a pool of timers, and those of a bubble of synctest
+		// must not be used outside.
+		program := must.Get(os.Executable())(t)
+		cmd := exec.Command(program, "-test.run", "^TestIdleProxy$") // #nosec G204 -- this very test
+		cmd.Env = append(os.Environ(), alone+"=1")
+		said, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(said))
+		require.Contains(t, string(said), "PASS")
+		return
+	}
+	lender := httptest.NewTLSServer(http.NotFoundHandler())
+	certificate, roots := lender.TLS.Certificates[0], x509.NewCertPool()
+	roots.AddCert(lender.Certificate())
+	lender.Close()
+	synctest.Test(t, func(t *testing.T) {
+		outside, inside := newNetwork(), newNetwork()
+		accepted := make(chan *Session, 1)
+		done := make(chan struct{})
+		site := &http.Server{ReadHeaderTimeout: time.Hour, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			s, err := Accept(w, r)
+			if err == nil {
+				accepted <- s
+				<-done
+			}
+		})}
+		go func() { _ = site.Serve(inside) }()
+		go proxy(outside, inside, certificate, time.Minute)
+
+		silent, err := outside.dial(t.Context(), "", "")
+		require.NoError(t, err)
+		defer silent.Close()
+		began := time.Now()
+		_, err = tls.Client(silent, &tls.Config{RootCAs: roots, ServerName: "example.com"}).Read(make([]byte, 1))
+		require.Error(t, err)
+		require.Equal(t, time.Minute, time.Since(began), "the proxy cuts")
+
+		transport := &http.Transport{DialContext: outside.dial, TLSClientConfig: &tls.Config{RootCAs: roots}}
+		agent := must.Get(Dial(t.Context(), "https://example.com", "attic:secret", "test", &http.Client{Transport: transport}))(t)
+		hub := <-accepted
+		comfyui := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "here")
+		})}
+		go func() { _ = comfyui.Serve(agent) }()
+		client := &http.Client{Transport: &http.Transport{DialContext: hub.DialContext, DisableKeepAlives: true}}
+		for range 3 {
+			<-time.After(time.Hour)
+			resp := must.Get(client.Get("http://agent/"))(t)
+			body := must.Get(io.ReadAll(resp.Body))(t)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, "here", string(body))
+		}
+		require.NoError(t, comfyui.Close())
+		require.NoError(t, hub.Close())
+		close(done)
+		require.NoError(t, site.Close())
+		require.NoError(t, outside.Close())
+		transport.CloseIdleConnections()
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // memory is a Storage in memory.
@@ -29,9 +30,7 @@ type memory struct {
 
 var errBroken = errors.New("broken")
 
-func newMemory() *memory {
-	return &memory{blobs: map[string][]byte{}, times: map[string]time.Time{}}
-}
+func newMemory() *memory { return &memory{blobs: map[string][]byte{}, times: map[string]time.Time{}} }
 
 func (m *memory) Write(_ context.Context, key string, r io.Reader) (int64, error) {
 	body, err := io.ReadAll(r)
@@ -105,11 +104,9 @@ func (f Folder) put(t *testing.T, p Path, body string) {
 
 func (f Folder) text(t *testing.T, p Path) string {
 	t.Helper()
-	body, err := f.Open(t.Context(), p, 0, -1)
-	require.NoError(t, err)
+	body := must.Get(f.Open(t.Context(), p, 0, -1))(t)
 	defer body.Close()
-	raw, err := io.ReadAll(body)
-	require.NoError(t, err)
+	raw := must.Get(io.ReadAll(body))(t)
 	return string(raw)
 }
 
@@ -183,8 +180,7 @@ func TestFiles(t *testing.T) {
 
 	_, err := f.Stat(ctx, "workflows/a.json")
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	file, err := f.Write(ctx, "workflows/a.json", strings.NewReader("one"), false)
-	require.NoError(t, err)
+	file := must.Get(f.Write(ctx, "workflows/a.json", strings.NewReader("one"), false))(t)
 	require.Equal(t, File{Path: "workflows/a.json", Size: 3, Modified: file.Modified}, file)
 	_, err = f.Write(ctx, "workflows/a.json", strings.NewReader("two"), false)
 	require.ErrorIs(t, err, ErrExists)
@@ -202,8 +198,7 @@ func TestFiles(t *testing.T) {
 	require.ErrorIs(t, err, ErrExists)
 	_, err = f.Move(ctx, "nope", "x", true)
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	moved, err := f.Move(ctx, "workflows/a.json", "old/deep/b.json", true)
-	require.NoError(t, err)
+	moved := must.Get(f.Move(ctx, "workflows/a.json", "old/deep/b.json", true))(t)
 	require.Equal(t, Path("old/deep/b.json"), moved.Path)
 	require.Equal(t, "two", f.text(t, "old/deep/b.json"))
 	_, err = f.Stat(ctx, "workflows/a.json")
@@ -230,8 +225,7 @@ func TestListings(t *testing.T) {
 		f.put(t, p, "x")
 	}
 	list := func(dir Path, recurse bool) string {
-		files, err := f.List(ctx, dir, recurse)
-		require.NoError(t, err)
+		files := must.Get(f.List(ctx, dir, recurse))(t)
 		var paths []string
 		for _, file := range files {
 			paths = append(paths, string(file.Path))
@@ -262,8 +256,7 @@ func TestListings(t *testing.T) {
 	require.ErrorIs(t, err, ErrName)
 	_, err = f.Walk(ctx, "nope")
 	require.ErrorIs(t, err, fs.ErrNotExist)
-	entries, err = s.Folder("nobody", DefaultUser).Walk(ctx, "")
-	require.NoError(t, err)
+	entries = must.Get(s.Folder("nobody", DefaultUser).Walk(ctx, ""))(t)
 	require.Empty(t, entries)
 }
 
@@ -281,15 +274,13 @@ func TestSettings(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	o, err := f.Settings(ctx)
-	require.NoError(t, err)
+	o := must.Get(f.Settings(ctx))(t)
 	require.Equal(t, 20, o.Len(), "each change is kept")
-	err = f.ChangeSettings(ctx, func(o *pyjson.Object) { o.Set("big", pyjson.String(strings.Repeat("x", maxSettings))) })
+	err := f.ChangeSettings(ctx, func(o *pyjson.Object) { o.Set("big", pyjson.String(strings.Repeat("x", maxSettings))) })
 	require.ErrorIs(t, err, ErrTooLarge)
 	for _, broken := range []string{"", "{", "[]"} {
 		f.put(t, settingsFile, broken)
-		o, err := f.Settings(ctx)
-		require.NoError(t, err)
+		o := must.Get(f.Settings(ctx))(t)
 		require.Zero(t, o.Len())
 	}
 }
@@ -308,12 +299,10 @@ func TestUsers(t *testing.T) {
 		require.ErrorIs(t, err, ErrName, name)
 	}
 	for user, want := range map[string]bool{id: true, "": false, "default": false, "__x": false, "Ada L.": false} {
-		known, err := s.HasUser(ctx, "default", user)
-		require.NoError(t, err)
+		known := must.Get(s.HasUser(ctx, "default", user))(t)
 		require.Equal(t, want, known, user)
 	}
-	known, err := s.HasUser(ctx, "another", id)
-	require.NoError(t, err)
+	known := must.Get(s.HasUser(ctx, "another", id))(t)
 	require.False(t, known)
 }
 

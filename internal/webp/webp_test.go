@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"image"
 	"image/color"
 	"math"
@@ -298,19 +297,4 @@ func FuzzEncode(f *testing.F) {
 			require.Equal(t, alphaOf(straight{img}), alpha)
 		}
 	})
-}
-
-func BenchmarkEncode(b *testing.B) {
-	for _, size := range []int{512, 1024, 2048} {
-		img := paint(size, size, scenery)
-		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			b.ReportAllocs()
-			var out bytes.Buffer
-			for b.Loop() {
-				out.Reset()
-				require.NoError(b, Encode(context.Background(), &out, straight{img}, 90))
-			}
-			b.ReportMetric(float64(out.Len()), "bytes")
-		})
-	}
 }

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Clients get the form that they want most, and each form has its own tag.
@@ -75,8 +77,7 @@ func TestServe(t *testing.T) {
 				require.Equal(t, c.status, resp.StatusCode)
 				require.Equal(t, []string{"Accept-Encoding"}, h.Values("Vary"))
 				require.Equal(t, c.etag, h.Get("Etag"))
-				raw, err := io.ReadAll(resp.Body)
-				require.NoError(t, err)
+				raw := must.Get(io.ReadAll(resp.Body))(t)
 				got := unpack(t, ofBody(resp, method), bytes.NewReader(raw))
 				if c.status != 200 && c.status != 206 {
 					require.Empty(t, got)
@@ -186,8 +187,7 @@ func TestLocal(t *testing.T) {
 	read := func() ([]byte, error) { reads++; return []byte(body), nil }
 	l := Local{Path: "/srv/ui/assets/a.js", Stamp: "1", Type: "application/javascript", Modified: time.Unix(1, 0), Size: int64(len(body))}
 	for range 3 {
-		file, err := f.Local(l, read)
-		require.NoError(t, err)
+		file := must.Get(f.Local(l, read))(t)
 		require.Equal(t, body, string(file.plain.body))
 	}
 	require.Equal(t, 1, reads)
@@ -196,8 +196,7 @@ func TestLocal(t *testing.T) {
 	forms, err := new(packer).pack(file.plain.body)
 	require.NoError(t, err)
 	f.keepPacked(file, forms)
-	file, err = f.Local(l, read)
-	require.NoError(t, err)
+	file = must.Get(f.Local(l, read))(t)
 	resp := serve(file, http.MethodGet, http.Header{"Accept-Encoding": {"zstd"}})
 	require.Equal(t, `"1.zstd"`, resp.Header.Get("Etag"))
 	require.Equal(t, body, unpack(t, "zstd", resp.Body))
@@ -205,8 +204,7 @@ func TestLocal(t *testing.T) {
 
 	body = strings.Repeat("two();", 1001)
 	l.Stamp, l.Size = "2", int64(len(body))
-	file, err = f.Local(l, read)
-	require.NoError(t, err)
+	file = must.Get(f.Local(l, read))(t)
 	require.Equal(t, body, string(file.plain.body))
 	require.Len(t, f.files, 1)
 	require.EqualValues(t, len(body), f.size)

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 const script = "/assets/index-vtow2bzT.js"
@@ -39,9 +40,7 @@ func newInstance(t testing.TB, answer http.HandlerFunc) *instance {
 		answer(w, r)
 	}))
 	t.Cleanup(server.Close)
-	var err error
-	i.Client, err = comfyui.NewClient(server.URL, comfyui.Options{})
-	require.NoError(t, err)
+	i.Client = must.Get(comfyui.NewClient(server.URL, comfyui.Options{}))(t)
 	t.Cleanup(i.Close)
 	return i
 }
@@ -94,17 +93,14 @@ func unpack(t testing.TB, encoding string, body io.Reader) string {
 	t.Helper()
 	switch encoding {
 	case "zstd":
-		dec, err := zstd.NewReader(body, zstd.WithDecoderMaxWindow(maxWindow))
-		require.NoError(t, err)
+		dec := must.Get(zstd.NewReader(body, zstd.WithDecoderMaxWindow(maxWindow)))(t)
 		defer dec.Close()
 		body = dec
 	case "gzip":
-		dec, err := gzip.NewReader(body)
-		require.NoError(t, err)
+		dec := must.Get(gzip.NewReader(body))(t)
 		body = dec
 	}
-	text, err := io.ReadAll(body)
-	require.NoError(t, err)
+	text := must.Get(io.ReadAll(body))(t)
 	return string(text)
 }
 
@@ -302,8 +298,7 @@ func TestSizeWithForms(t *testing.T) {
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	body := bytes.Repeat([]byte("const a = 1;"), maxFile/12)
-	forms, err := new(packer).pack(body)
-	require.NoError(t, err)
+	forms := must.Get(new(packer).pack(body))(t)
 	require.Len(t, forms, 2)
 	var header zstd.Header
 	require.NoError(t, header.Decode(forms[0].body))

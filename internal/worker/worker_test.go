@@ -16,6 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/facade"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
@@ -36,14 +37,9 @@ type bench struct {
 func newBench(t *testing.T, o Options) *bench {
 	t.Helper()
 	o.Dir, o.ObjectInfo, o.Version = t.TempDir()+"/files", []byte(objectInfo), "0.3.64"
-	w, err := New(o)
-	require.NoError(t, err)
-	client, err := comfyui.NewClient("http://worker", comfyui.Options{Dial: w.Dial})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		w.Close()
-		client.Close()
-	})
+	w := must.Get(New(o))(t)
+	client := must.Get(comfyui.NewClient("http://worker", comfyui.Options{Dial: w.Dial}))(t)
+	t.Cleanup(func() { w.Close(); client.Close() })
 	return &bench{w, t, client}
 }
 
@@ -101,8 +97,7 @@ func TestNextAndComplete(t *testing.T) {
 	b.task.left.Store(maxBytes)
 	require.NoError(t, b.Save("p", "", "../../x.png", strings.NewReader("x")))
 	for _, result := range []string{`{"outputs": {"8": {"text": []}}}`, `{"outputs": {"7": 3}}`, `{"outputs": {"7": {"text": 3}}}`, `{"outputs": {"7": {"images": [{"filename": "x.png"}]}}}`} {
-		v, err := pyjson.Parse([]byte(result))
-		require.NoError(t, err)
+		v := must.Get(pyjson.Parse([]byte(result)))(t)
 		require.ErrorIs(t, b.Complete("p", v), ErrOutput, result)
 	}
 	require.NoError(t, b.Complete("p", pyjson.String("fine")))

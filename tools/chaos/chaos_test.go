@@ -203,9 +203,7 @@ func TestEar(t *testing.T) {
 	t.Cleanup(e.close)
 	sender := must.Get(net.Dial("udp", e.addr()))(t)
 	t.Cleanup(func() { sender.Close() })
-	say := func(text string) {
-		must.Get(sender.Write([]byte(text)))(t)
-	}
+	say := func(text string) { must.Get(sender.Write([]byte(text)))(t) }
 	hear := func() string {
 		buffer := make([]byte, 10)
 		require.NoError(t, member.SetReadDeadline(time.Now().Add(patience)))

@@ -266,9 +266,7 @@ func TestPaymentIsNeverGivenUp(t *testing.T) {
 		defer mu.Unlock()
 		return tries[kind]
 	}
-	waiting := func() int64 {
-		return must.Get(store.Inbox.Waiting(t.Context()))(t)
-	}
+	waiting := func() int64 { return must.Get(store.Inbox.Waiting(t.Context()))(t) }
 	run := func(until func() bool) {
 		ctx, kill := context.WithCancel(t.Context())
 		var running sync.WaitGroup
@@ -280,10 +278,7 @@ func TestPaymentIsNeverGivenUp(t *testing.T) {
 	run(func() bool { return tried(platform.Paid) > handleTries && waiting() == 1 })
 	require.Equal(t, handleTries, tried(platform.Said))
 	before := tried(platform.Paid)
-	run(func() bool {
-		mends.Store(tried(platform.Paid) >= before+2)
-		return waiting() == 0
-	})
+	run(func() bool { mends.Store(tried(platform.Paid) >= before+2); return waiting() == 0 })
 	require.Greater(t, tried(platform.Paid), before+2)
 	require.Equal(t, handleTries, tried(platform.Said), "what was left out stays so")
 }

@@ -217,9 +217,7 @@ func TestRemix(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
-	got := func(id string) request.Record {
-		return r.record(id)
-	}
+	got := func(id string) request.Record { return r.record(id) }
 	rec := got(r.answer("5", "5", "pic", "/remix an owl --steps 9"))
 	require.Equal(t, "an owl", rec.Args.Prompt)
 	require.EqualValues(t, 7, rec.Args.Seed)

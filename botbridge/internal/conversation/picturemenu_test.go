@@ -185,9 +185,7 @@ func TestSubtleAndStrong(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, limits.Config{})
 	id := r.pictured("5", "5")
-	got := func(verb string) request.Record {
-		return r.record(r.tap("5", "5", verb, id))
-	}
+	got := func(verb string) request.Record { return r.record(r.tap("5", "5", verb, id)) }
 	subtle, strong := got("w2"), got("x2")
 	require.EqualValues(t, 9, subtle.Args.Seed, "beside")
 	require.False(t, strong.Args.SeedGiven)

@@ -132,10 +132,7 @@ func (r *rig) start() {
 	begun, continued := r.fake.Sessions()
 	ctx, cancel := context.WithCancel(r.ctx)
 	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = d.Listen(ctx, r.admit)
-	}()
+	go func() { defer close(done); _ = d.Listen(ctx, r.admit) }()
 	r.d = d
 	r.stop = sync.OnceFunc(func() {
 		cancel()
@@ -143,10 +140,7 @@ func (r *rig) start() {
 		d.Close()
 	})
 	// The connection of the last process may still look open.
-	require.Eventually(r.t, func() bool {
-		b, c := r.fake.Sessions()
-		return b+c > begun+continued
-	}, patience, 1e6)
+	require.Eventually(r.t, func() bool { b, c := r.fake.Sessions(); return b+c > begun+continued }, patience, 1e6)
 	r.connected()
 }
 
@@ -170,6 +164,13 @@ func (r *rig) admit(_ context.Context, e platform.Event) error {
 	close(r.came)
 	r.came = make(chan struct{})
 	return nil
+}
+
+// refuses makes admit return an error, or none.
+func (r *rig) refuses(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.refuse = err
 }
 
 // event waits for the event of that number, from 0.

@@ -78,9 +78,7 @@ func FuzzPress(f *testing.F) {
 
 func FuzzPlain(f *testing.F) {
 	f.Add("*a* https://x.example/_ <@1> \\")
-	f.Fuzz(func(t *testing.T, text string) {
-		require.LessOrEqual(t, units(plain(text)), maxText)
-	})
+	f.Fuzz(func(t *testing.T, text string) { require.LessOrEqual(t, units(plain(text)), maxText) })
 }
 
 func FuzzInteraction(f *testing.F) {
@@ -95,8 +93,6 @@ func FuzzInteraction(f *testing.F) {
 		e := d.event(in, "5")
 		require.NotContains(t, e.Chat.ID, "/")
 		require.NotEmpty(t, e.User.ID)
-		var m spoken
-		_ = m
 	})
 }
 

@@ -76,9 +76,7 @@ func TestOrderAndPaceOfAChat(t *testing.T) {
 		b := New(Options{})
 		var wg sync.WaitGroup
 		for n := range 5 {
-			wg.Go(func() {
-				must.Get(b.Send(t.Context(), f, home, platform.Post{Text: fmt.Sprint(n)}))(t)
-			})
+			wg.Go(func() { must.Get(b.Send(t.Context(), f, home, platform.Post{Text: fmt.Sprint(n)}))(t) })
 			synctest.Wait()
 		}
 		wg.Wait()

@@ -114,9 +114,7 @@ func TestCapOfAGroup(t *testing.T) {
 			a.Who = "telegram:5"
 			return must.Get(s.Requests.Create(t.Context(), id, doc{}, a))(t)
 		}
-		spent := func() map[string]int64 {
-			return must.Get(s.Usage.SpentIn(t.Context(), "telegram:5"))(t)
-		}
+		spent := func() map[string]int64 { return must.Get(s.Usage.SpentIn(t.Context(), "telegram:5"))(t) }
 		here := state.Ask{Price: 2, Quota: 100, Group: "g", Cap: 5}
 		require.Equal(t, state.Taken, ask("elsewhere", state.Ask{Price: 50, Quota: 100}))
 		require.Equal(t, state.Taken, ask("a", here))

@@ -182,10 +182,7 @@ type bench struct {
 func open(t testing.TB, dir string) *bench {
 	e := must(engine.Open(engine.Options{Dir: dir}))
 	b := &bench{Engine: e, client: goredis.NewClient(&goredis.Options{Dialer: e.Dial, Protocol: 2, DisableIdentity: true, MaxRetries: -1})}
-	t.Cleanup(func() {
-		_ = b.client.Close()
-		require.NoError(t, e.Close())
-	})
+	t.Cleanup(func() { _ = b.client.Close(); require.NoError(t, e.Close()) })
 	return b
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestPortsAreGivenOnce(t *testing.T) {
@@ -12,16 +14,14 @@ func TestPortsAreGivenOnce(t *testing.T) {
 	var c chooser
 	seen := map[string]bool{}
 	for range ring * (blockSize - 1) {
-		a, err := c.choose(1)
-		require.NoError(t, err)
+		a := must.Get(c.choose(1))(t)
 		require.False(t, seen[a], a)
 		seen[a] = true
 	}
 	for _, b := range c.blocks {
 		require.False(t, seen[b.lock.Addr().String()])
 	}
-	again, err := c.choose(1)
-	require.NoError(t, err)
+	again := must.Get(c.choose(1))(t)
 	require.True(t, seen[again], "they are free again, as nobody took them")
 	c.release(t)
 }
@@ -29,10 +29,8 @@ func TestPortsAreGivenOnce(t *testing.T) {
 func TestTwoProcessesShareNoPort(t *testing.T) {
 	t.Parallel()
 	var one, two chooser
-	a, err := one.choose(1)
-	require.NoError(t, err)
-	b, err := two.choose(1)
-	require.NoError(t, err)
+	a := must.Get(one.choose(1))(t)
+	b := must.Get(two.choose(1))(t)
 	require.NotEqual(t, one.blocks[0].first, two.blocks[0].first)
 	require.NotEqual(t, a, b)
 	one.release(t)
@@ -44,17 +42,13 @@ func TestTakenPortsAreLeftOut(t *testing.T) {
 	var c chooser
 	_, err := c.choose(1)
 	require.NoError(t, err)
-	tcp, err := net.Listen("tcp", address(c.blocks[0].first+3))
-	require.NoError(t, err)
+	tcp := must.Get(net.Listen("tcp", address(c.blocks[0].first+3)))(t)
 	defer tcp.Close()
-	udp, err := net.ListenPacket("udp", address(c.blocks[0].first+7))
-	require.NoError(t, err)
+	udp := must.Get(net.ListenPacket("udp", address(c.blocks[0].first+7)))(t)
 	defer udp.Close()
-	a, err := c.choose(4)
-	require.NoError(t, err)
+	a := must.Get(c.choose(4))(t)
 	require.Equal(t, address(c.blocks[0].first+8), a, "four in a row lie behind both")
-	next, err := c.choose(1)
-	require.NoError(t, err)
+	next := must.Get(c.choose(1))(t)
 	require.Equal(t, address(c.blocks[0].first+12), next)
 	_, err = c.choose(blockSize)
 	require.ErrorIs(t, err, ErrNone, "so many there are not")
@@ -66,8 +60,7 @@ func TestMorePortsThanABlock(t *testing.T) {
 	var c chooser
 	seen := map[string]bool{}
 	for range 3 {
-		a, err := c.choose(60)
-		require.NoError(t, err)
+		a := must.Get(c.choose(60))(t)
 		require.False(t, seen[a], a)
 		seen[a] = true
 		first := c.blocks[len(c.blocks)-1].first

@@ -57,22 +57,6 @@ func TestAProgramLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestRestart(t *testing.T) {
-	t.Parallel()
-	p := shell(t, `echo "$GREETING"; exec sleep 600`, "GREETING=hello")
-	for n := 1; n < 4; n++ {
-		eventually(t, func() bool { return p.Log() == strings.Repeat("hello\n", n) })
-		pid, ended := p.PID(), p.Ended()
-		if n%2 > 0 {
-			p.Kill()
-		}
-		require.NoError(t, p.Restart())
-		require.NotEqual(t, pid, p.PID())
-		require.True(t, p.Running())
-		<-ended
-	}
-}
-
 func TestPauseAndResume(t *testing.T) {
 	t.Parallel()
 	p := shell(t, `exec sleep 600`)

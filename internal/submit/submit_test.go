@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/egress"
+	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Once the client has hung up, nothing else is wrong with its URL.
@@ -98,4 +102,51 @@ func TestFetchingHasAnEnd(t *testing.T) {
 	var told *fetchError
 	require.ErrorAs(t, err, &told)
 	require.Equal(t, "the URL could not be fetched within 1m0s", told.reason)
+}
+
+func FuzzReadCallback(f *testing.F) {
+	for _, seed := range []string{
+		`{"callback_url": "https://a.example/", "callback_events": ["done", "queued"]}`, `{"callback_url": 5}`, `{}`, `{"callback_events": []}`,
+		`{"callback_url": "https://user@a.example:99999/#x", "callback_events": [null], "other": 1e999}`, `{"callback_url": "\u0000"}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	hosts := must.Get(egress.ParseHosts([]string{"*"}))(f)
+	settings := &config.Settings{CallbackHosts: hosts, CallbackSecrets: []string{"a secret of callbacks"}}
+	callbacks := &Callbacks{settings: func() *config.Settings { return settings }}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v, err := pyjson.Parse(data)
+		o, _ := v.(*pyjson.Object)
+		if err != nil || o == nil {
+			return
+		}
+		rest := must.Get(pyjson.Parse(WithoutCallback([]byte(`{"comfyhub": 1, "other": 2}`), o)))(t)
+		if o.Has("callback_url") {
+			require.False(t, rest.(*pyjson.Object).Object("comfyhub").Has("callback_url"))
+		}
+		c, err := ReadCallback(o)
+		if c == nil || err != nil {
+			return
+		}
+		require.NotEmpty(t, c.Events)
+		if callbacks.check(c) == nil {
+			require.LessOrEqual(t, len(c.URL), maxCallbackURL)
+			u := must.Get(url.Parse(c.URL))(t)
+			require.Equal(t, "https", u.Scheme)
+		}
+	})
+}
+
+// A prompt may ask for a lower band than its tenant's, but not for a higher one.
+func TestBandOfAPrompt(t *testing.T) {
+	t.Parallel()
+	for of, gets := range map[job.Band][3]job.Band{ // if it asks for each of the three
+		job.Interactive: {job.Interactive, job.Normal, job.Bulk}, job.Normal: {job.Normal, job.Normal, job.Bulk}, job.Bulk: {job.Bulk, job.Bulk, job.Bulk},
+	} {
+		s := &Submitter{LimitsOf: func(string) config.TenantLimits { return config.TenantLimits{Band: of} }}
+		require.Equal(t, of, s.BandOf(Submission{}), "without a wish")
+		for n, asks := range []job.Band{job.Interactive, job.Normal, job.Bulk} {
+			require.Equal(t, gets[n], s.BandOf(Submission{Band: asks}), "%q of %q", asks, of)
+		}
+	}
 }

@@ -1,8 +1,10 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/stage"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
+	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
 // load sets the size of TestLoad. COMFYHUB_BOT_LOAD=full is the load that the
@@ -160,4 +164,127 @@ func TestLargeFile(t *testing.T) {
 	memory, _ := r.Bridge.Memory()
 	t.Logf("the bridge has %d MB after %d MB went through", memory>>20, large.File.Size>>20)
 	require.Less(t, memory, int64(80<<20))
+}
+
+const secret = "a-secret_of-sufficient-length"
+
+func TestWebhookDelivery(t *testing.T) { //nolint:tparallel // one thing after the other
+	t.Parallel()
+	r := newRig(t, func(o *stage.Options) {
+		o.Env = []string{"HOOK_SECRET=" + secret}
+		// BRIDGE_URL stands for the address, which is known only once the bridge has one.
+		o.Config = strings.ReplaceAll(config, "telegram: {rate: 10}",
+			"telegram: {rate: 10, webhook: BRIDGE_URL/telegram/webhook, webhook_secret: {env: HOOK_SECRET}}\ndelivery: edit")
+	})
+	ada := r.Fake.Person(3, "en")
+	asked, _ := ada.Say("/work")
+	r.waitFor(ada, "the picture in the place of the status", fakebot.Answering(asked, fakebot.IsPicture))
+	require.Len(t, fakebot.Filter(ada.All(), func(m fakebot.Message) bool { return m.FromBot }), 1)
+	require.Zero(t, r.Fake.Calls()["getUpdates"])
+
+	call := func(secret, body string) int {
+		request := must.Get(http.NewRequest(http.MethodPost, r.BridgeURL+"/telegram/webhook", strings.NewReader(body)))(t)
+		if secret != "" {
+			request.Header.Set("X-Telegram-Bot-Api-Secret-Token", secret)
+		}
+		response := must.Get(http.DefaultClient.Do(request))(t)
+		response.Body.Close()
+		return response.StatusCode
+	}
+	update := `{"update_id": 9999, "message": {"message_id": 500, "date": 1, "chat": {"id": 3, "type": "private"}, "from": {"id": 3}, "text": "/work"}}`
+	t.Run("webhook with a wrong secret", func(t *testing.T) {
+		for _, wrong := range []string{"", "wrong", secret[1:], secret + "x", strings.ToUpper(secret)} {
+			require.Equal(t, http.StatusUnauthorized, call(wrong, update))
+		}
+		require.Equal(t, http.StatusBadRequest, call(secret, `{"update_id": `))
+		require.Equal(t, http.StatusBadRequest, call(secret, `{"message": {"text": "`+strings.Repeat("x", 1<<20)+`"}}`), "no update is so large")
+	})
+	// Telegram sends one update twice.
+	for range 2 {
+		require.Equal(t, http.StatusOK, call(secret, update))
+	}
+	r.waitFor(ada, "its picture", fakebot.Answering(500, fakebot.IsPicture))
+	last, _ := ada.Say("/work")
+	r.waitFor(ada, "another", fakebot.Answering(last, fakebot.IsPicture))
+	require.Len(t, fakebot.Filter(ada.All(), fakebot.IsPicture), 3, "one update is one request")
+}
+
+// patience bounds every wait. It is long because a machine that runs other tests is slow.
+const patience = 4 * time.Minute
+
+func TestMain(m *testing.M) { programstest.Main(m) }
+
+// config is the bot.yaml of the tests.
+const config = `
+telegram: {rate: 10}
+limits:
+  waiting: 6
+  messages_per_10s: 60
+  admins: ["telegram:1"]
+  block_users: ["telegram:666"]
+  words: [forbidden]
+default_command: generate
+commands:
+  generate: {workflow: generate.json, about: {en: "a picture from words", ru: "картинка"}}
+  edit: {workflow: edit.json, max_count: 1}
+  inpaint: {workflow: inpaint.json, max_count: 1}
+  upscale: {workflow: upscale.json, upscales: true}
+  poster: {workflow: poster.json, inputs: {seed: Colour.color}, max_seed: 16777215, max_count: 10}
+  work: {workflow: work.json, inputs: {seed: Work.nonce}}
+  slow: {workflow: slow.json, inputs: {seed: Work.nonce}}
+  endless: {workflow: endless.json, inputs: {seed: Work.nonce}}
+  broken: {workflow: broken.json, inputs: {seed: Work.nonce}}
+  missing: {workflow: missing.json, inputs: {seed: Work.nonce, size: "-", count: "-"}}
+`
+
+type rig struct {
+	t *testing.T
+	*stage.Stage
+	ctx context.Context
+}
+
+// newRig sets everything up. change may alter the options.
+func newRig(t *testing.T, change ...func(*stage.Options)) *rig {
+	t.Helper()
+	set := programstest.Built(t)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	o := stage.Options{
+		Set: set, Dir: t.TempDir(), Config: config, Workflows: []string{"../../examples/bot", "../world/testdata"},
+		AgentFlags: []string{"--time-scale", "0.2"}, Fake: fakebot.Options{Scale: 10, Enforce: true},
+	}
+	for _, c := range change {
+		c(&o)
+	}
+	s, err := stage.Open(ctx, o)
+	t.Cleanup(func() {
+		s.Close()
+		if t.Failed() {
+			t.Log(s.Tails())
+		}
+		cancel()
+	})
+	require.NoError(t, err)
+	return &rig{t: t, Stage: s, ctx: ctx}
+}
+
+// wait waits until the messages that a person sees meet a condition.
+func (r *rig) wait(p *fakebot.Person, what string, until func([]fakebot.Message) bool) []fakebot.Message {
+	r.t.Helper()
+	ctx, cancel := context.WithTimeout(r.ctx, patience)
+	defer cancel()
+	list, err := p.Wait(ctx, until)
+	require.NoError(r.t, err, "%s; the chat holds: %s", what, fakebot.Texts(list))
+	return list
+}
+
+// waitFor waits for one message of the bot that fits, and returns it.
+func (r *rig) waitFor(p *fakebot.Person, what string, fits func(fakebot.Message) bool) fakebot.Message {
+	r.t.Helper()
+	ofBot := func(m fakebot.Message) bool { return m.FromBot && fits(m) }
+	list := r.wait(p, what, func(list []fakebot.Message) bool {
+		_, ok := fakebot.Find(list, ofBot)
+		return ok
+	})
+	m, _ := fakebot.Find(list, ofBot)
+	return m
 }
