@@ -20,7 +20,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/machines"
 	"github.com/comfyhub/comfyhub/internal/pins"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/internal/tunnel"
+	"github.com/comfyhub/comfyhub/system/network/loopback"
 )
 
 // register is what hubs share, without a Redis.
@@ -96,7 +98,7 @@ func TestAdmission(t *testing.T) {
 		defer two.close()
 		takes := func(g *gate, key string) {
 			t.Helper()
-			require.Equal(t, key, must(g.from("box", key))(t))
+			require.Equal(t, key, must.Get(g.from("box", key))(t))
 		}
 		refuses := func(g *gate, key string, want error) {
 			t.Helper()
@@ -131,11 +133,11 @@ func TestAdmission(t *testing.T) {
 		require.ErrorContains(t, err, "POST /comfyhub/forget?agent=new on")
 		takes(one, "k1")
 		shared.setAway(nil)
-		require.Equal(t, "k3", must(one.from("new", "k3"))(t))
+		require.Equal(t, "k3", must.Get(one.from("new", "k3"))(t))
 
 		// A name forgotten at one hub is free at the other a moment later.
 		takes(two, "k1")
-		require.True(t, must(one.forget(t.Context(), "box"))(t))
+		require.True(t, must.Get(one.forget(t.Context(), "box"))(t))
 		takes(one, "k2")
 		refuses(one, "k1", errPinned)
 		time.Sleep(2 * ownerFresh)
@@ -158,7 +160,7 @@ func TestAdmissionIsBounded(t *testing.T) {
 		synctest.Wait()
 		require.LessOrEqual(t, len(g.names), maxOwners)
 		require.LessOrEqual(t, shared.asked, maxOwners)
-		must(g.from("one more", "k"))(t)
+		must.Get(g.from("one more", "k"))(t)
 		require.Contains(t, shared.keys, "one more", "there is room for another one")
 	})
 }
@@ -169,9 +171,9 @@ func TestWithoutAGossipKeyEverybodyGetsIn(t *testing.T) {
 		g := newGate(nil)
 		defer g.close()
 		for _, key := range []string{"k1", "", "k2"} {
-			require.Equal(t, key, must(g.from("box", key))(t))
+			require.Equal(t, key, must.Get(g.from("box", key))(t))
 		}
-		require.False(t, must(g.forget(t.Context(), "box"))(t))
+		require.False(t, must.Get(g.forget(t.Context(), "box"))(t))
 	})
 }
 
@@ -192,7 +194,7 @@ func newTunnelBench(t *testing.T) *tunnelBench {
 	t.Helper()
 	b := &tunnelBench{t: t, registry: fleet.NewRegistry(), client: &http.Client{Transport: &http.Transport{}}}
 	tokens := machines.New(redistest.Embedded(t), keyringtest.New(t))
-	token := must(tokens.Issue(t.Context(), "attic"))(t)
+	token := must.Get(tokens.Issue(t.Context(), "attic"))(t)
 	b.token = token
 	b.Tunnels = &Tunnels{machines: tokens, fleet: b.registry, open: map[string]*machineTunnel{}, log: func() *slog.Logger { return slog.New(slog.DiscardHandler) }, take: func(r fleet.Report) {
 		b.mu.Lock()
@@ -223,7 +225,7 @@ func newTunnelBench(t *testing.T) *tunnelBench {
 // agent opens a tunnel whose agent answers the question for reports.
 func (b *tunnelBench) agent(reports http.HandlerFunc) *tunnel.Session {
 	b.t.Helper()
-	s := must(tunnel.Dial(b.t.Context(), b.url, b.token, "test", b.client))(b.t)
+	s := must.Get(tunnel.Dial(b.t.Context(), b.url, b.token, "test", b.client))(b.t)
 	server := &http.Server{Handler: reports, ReadHeaderTimeout: time.Minute}
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(s) })
@@ -242,7 +244,7 @@ func (b *tunnelBench) state() fleet.State {
 
 func (b *tunnelBench) becomes(want fleet.State) {
 	b.t.Helper()
-	eventually(b.t, func() bool { return b.state() == want }, time.Minute, 5*time.Millisecond, want)
+	loopback.Eventually(b.t, func() bool { return b.state() == want }, time.Minute, 5*time.Millisecond, want)
 }
 
 // reportOf is what an agent says of its one idle instance.
@@ -298,14 +300,14 @@ func TestSecondTunnelOfAMachine(t *testing.T) {
 	first := b.agent(say(reportOf("attic", 1, 1), nil))
 	b.becomes(fleet.Idle)
 	b.agent(say(reportOf("attic", 1, 2), nil))
-	eventually(t, first.IsClosed, time.Minute, 5*time.Millisecond)
-	eventually(t, func() bool {
+	loopback.Eventually(t, first.IsClosed, time.Minute, 5*time.Millisecond)
+	loopback.Eventually(t, func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.taken) == 2
 	}, time.Minute, 5*time.Millisecond)
 	b.becomes(fleet.Idle)
-	require.NoError(t, must(b.dialer("attic")(t.Context(), "tcp", "attic:80"))(t).Close())
+	require.NoError(t, must.Get(b.dialer("attic")(t.Context(), "tcp", "attic:80"))(t).Close())
 }
 
 // A token admits only the machine that it names, under no other name.
@@ -313,7 +315,7 @@ func TestTunnelOfAnotherName(t *testing.T) {
 	t.Parallel()
 	b := newTunnelBench(t)
 	s := b.agent(say(reportOf("cellar", 1, 1), nil))
-	eventually(t, s.IsClosed, time.Minute, 5*time.Millisecond)
+	loopback.Eventually(t, s.IsClosed, time.Minute, 5*time.Millisecond)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.Empty(t, b.taken)
@@ -336,7 +338,7 @@ func TestReportsWithoutEnd(t *testing.T) {
 			continue
 		}
 	})
-	eventually(t, func() bool {
+	loopback.Eventually(t, func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.taken) >= 50

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -362,12 +362,12 @@ func TestLimitsOfAKey(t *testing.T) {
 			b.settings.TenantWeights = map[string]float64{"ada": 7, "bob": 5}
 		})
 		ada := bearer(b.key(apikeys.Wanted{Name: "ada", Limits: apikeys.Limits{Weight: 2, Running: 1, Waiting: 1, GPUSeconds: 3600}}))
-		require.InDelta(t, 2, b.hub.tenants.Weight("ada"), 0)
-		require.InDelta(t, 5, b.hub.tenants.Weight("bob"), 0)
-		limits := b.hub.tenants.Limits("ada")
+		require.InDelta(t, 2, b.hub.Tenants().Weight("ada"), 0)
+		require.InDelta(t, 5, b.hub.Tenants().Weight("bob"), 0)
+		limits := b.hub.Tenants().Limits("ada")
 		require.Equal(t, 1, limits.Running)
 		require.Equal(t, time.Hour, limits.GPUTime)
-		require.Equal(t, 100, b.hub.tenants.Limits("bob").Waiting)
+		require.Equal(t, 100, b.hub.Tenants().Limits("bob").Waiting)
 		post := func(n int) (int, string) {
 			status, _, text := b.ask("POST", "/prompt", `{"prompt": `+endless(n)+`}`, ada)
 			return status, text

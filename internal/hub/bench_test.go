@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"cmp"
@@ -20,25 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
-)
-
-// Rooms is the API of a hub.
-type Rooms struct {
-	*api.Server
-	// AwaitingBuild comes from a comfy.Room.
-	AwaitingBuild func() int64
-	// RememberCalls comes from a comfy.Room.
-	RememberCalls func(together, after time.Duration)
-}
-
-// NewRooms makes the API of a hub. InstancesJSON comes from package ops; see rooms_test.go.
-var (
-	NewRooms      func(*Hub) Rooms
-	InstancesJSON func(*Hub) []byte
 )
 
 // bench is a hub with simulated instances.
@@ -46,8 +33,8 @@ type bench struct {
 	t         testing.TB
 	id        config.Identity
 	settings  config.Settings
-	hub       *Hub
-	rooms     Rooms
+	hub       *hub.Hub
+	rooms     mount.API
 	web       *httptest.Server
 	instances []*instance
 	// tenant and cors apply to every visitor.
@@ -184,8 +171,8 @@ func (b *bench) logTo(w io.Writer) io.Writer {
 
 func (b *bench) start() {
 	b.t.Helper()
-	b.hub = New(b.id)
-	b.rooms = NewRooms(b.hub)
+	b.hub = hub.New(b.id)
+	b.rooms = mount.New(b.hub)
 	require.NoError(b.t, b.hub.Start(context.Background(), b.settings))
 }
 
@@ -200,11 +187,11 @@ func (b *bench) stop() {
 func (b *bench) connected(count int) {
 	b.t.Helper()
 	eventually(b.t, func() bool {
-		held := b.hub.dispatch.Instances.Names()
+		held := b.hub.Dispatch().Instances.Names()
 		unknown := func(i fleet.Instance) bool {
 			return i.Kind == fleet.KindComfyUI && i.State == fleet.Offline && held[i.Name]
 		}
-		return (count == 0 || b.hub.Started()) && len(b.hub.dispatch.Instances.Clients()) == count && !slices.ContainsFunc(b.hub.fleet.Instances(), unknown)
+		return (count == 0 || b.hub.Started()) && len(b.hub.Dispatch().Instances.Clients()) == count && !slices.ContainsFunc(b.hub.Fleet().Instances(), unknown)
 	}, time.Minute, 5*time.Millisecond)
 }
 

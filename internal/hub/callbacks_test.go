@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"crypto/x509"
@@ -74,10 +74,9 @@ func calling(t *testing.T) (*bench, *receiver) {
 	b := shared(t, config.TenantLimits{}, serving(sim.Config{}))
 	roots := x509.NewCertPool()
 	roots.AddCert(r.Certificate())
-	b.hub.callbacks.Options.Roots = roots // nothing is sent before the hosts are set
-	settings := *b.hub.Settings()
-	settings.CallbackHosts, settings.CallbackSecrets = hosts, []string{"a secret of callbacks"}
-	b.hub.config.Store(&settings)
+	b.hub.Callbacks().Options.Roots = roots // nothing is sent before the hosts are set
+	b.settings.CallbackHosts, b.settings.CallbackSecrets = hosts, []string{"a secret of callbacks"}
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
 	return b, r
 }
 
@@ -150,17 +149,16 @@ func TestRefusedCallbacks(t *testing.T) {
 		require.Contains(t, answer, why)
 		require.Equal(t, http.StatusNotFound, statusOf(b.as("ann", "GET", "/hub/jobs/refused", "")), "nothing is queued")
 	}
-	all := *b.hub.Settings()
-	all.CallbackHosts, _ = egress.ParseHosts([]string{"*"})
-	before := b.hub.config.Swap(&all)
+	settings := b.settings
+	settings.CallbackHosts, _ = egress.ParseHosts([]string{"*"})
+	require.NoError(t, b.hub.Start(t.Context(), settings))
 	answer := answered(b.called("ann", "refused", `"callback_url": "https://169.254.169.254/"`))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "an address that the hub may not call")
-	b.hub.config.Store(before)
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
 	answer = answered(b.as("ann", "POST", "/submit", `{"workflow": {}, "callback_url": "https://elsewhere.example/"}`))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "does not allow this host")
-	settings := *b.hub.Settings()
-	settings.CallbackSecrets = nil
-	b.hub.config.Store(&settings)
+	b.settings.CallbackSecrets = nil
+	require.NoError(t, b.hub.Start(t.Context(), b.settings))
 	answer = answered(b.called("ann", "refused", fmt.Sprintf(`"callback_url": %q`, r.URL)))(t, http.StatusBadRequest)
 	require.Contains(t, answer, "this hub has no callbacks")
 	require.Equal(t, http.StatusNotFound, statusOf(b.as("ann", "GET", "/hub/callbacks/secret", "")))

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -98,7 +98,7 @@ func TestElasticFleet(t *testing.T) {
 		require.Equal(t, 3, started)
 		// Nothing stays drained.
 		eventually(t, func() bool {
-			stops, err := b.hub.queue.Stops(t.Context())
+			stops, err := b.hub.Queue().Stops(t.Context())
 			return err == nil && len(stops) == 0
 		}, time.Minute, time.Second)
 		// What can run is known now, so another prompt starts one machine.
@@ -137,17 +137,17 @@ func TestElasticFleetIsNotForEverything(t *testing.T) {
 // What the operator has drained stays drained when the scaler takes a machine back, or one is gone.
 func TestScalerLeavesTheOperatorsDrain(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		name := b.hub.fleet.Instances()[0].Name
-		scaler, drained := &elastic{queue: b.hub.queue, stops: b.hub.stops}, func() bool { return b.hub.stops.Has(queue.StopInstance(name)) }
-		require.NoError(t, scaler.Drain(t.Context(), name, true))
+		name := b.hub.Fleet().Instances()[0].Name
+		drained := func() bool { return b.hub.HasStop(queue.StopInstance(name)) }
+		require.NoError(t, b.hub.DrainToScale(t.Context(), name, true))
 		require.True(t, drained())
 		require.NoError(t, b.hub.Operator().Pause(t.Context(), queue.StopInstance(name)))
-		require.NoError(t, scaler.Drain(t.Context(), name, false))
+		require.NoError(t, b.hub.DrainToScale(t.Context(), name, false))
 		require.True(t, drained())
 		require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(name)))
 		require.False(t, drained())
-		require.NoError(t, scaler.Drain(t.Context(), name, true))
-		require.NoError(t, scaler.Drain(t.Context(), name, false))
+		require.NoError(t, b.hub.DrainToScale(t.Context(), name, true))
+		require.NoError(t, b.hub.DrainToScale(t.Context(), name, false))
 		require.False(t, drained())
 	})
 }
@@ -247,7 +247,7 @@ func TestOverflowIsCancelled(t *testing.T) {
 		b.posts("/interrupt", `{"prompt_id": "`+id+`"}`)
 		client.until(id)
 		eventually(t, func() bool { _, cancelled := fake.Runs(); return cancelled == 1 }, time.Minute, time.Second)
-		eventually(t, func() bool { return b.hub.overflow.book.Empty() }, time.Minute, time.Second)
+		eventually(t, func() bool { return !b.hub.OwesEndpoints() }, time.Minute, time.Second)
 		require.InDelta(t, 0.012, b.metric(`comfyhub_overflow_spent{endpoint="pod"}`), 0.003)
 		require.Zero(t, b.metric(`comfyhub_overflow_set_aside{endpoint="pod"}`))
 	})
@@ -276,7 +276,7 @@ func TestOverflowOfWhatNobodyCanRun(t *testing.T) {
 	fake := &overflowtest.Endpoint{Takes: time.Second, Key: runPodKey}
 	info := `{"Only": {"input": {"required": {}}, "output": ["IMAGE"], "output_node": false}, "SaveImage": {"input": {"required": {"images": ["IMAGE"], "filename_prefix": ["STRING", {"default": "ComfyUI"}]}}, "output": [], "output_node": true}}`
 	inBench(t, benchOf(0, onRunPod(fake, func(o *config.Overflow) { o.ObjectInfo = []byte(info) })), func(t *testing.T, b *bench) {
-		eventually(t, func() bool { return b.hub.dispatch.Instances.Names()["overflow:pod/1"] }, time.Minute, time.Second)
+		eventually(t, func() bool { return b.hub.Dispatch().Instances.Names()["overflow:pod/1"] }, time.Minute, time.Second)
 		posted := time.Now()
 		entry := b.finished(b.submit(`{"1": {"class_type": "Only", "inputs": {}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}}}`, "someone"))
 		require.Len(t, entry.Outputs["2"].Images, 1)
@@ -329,7 +329,7 @@ func killedAt(t *testing.T, at string, with func(*overflowtest.Endpoint, ...func
 				return overflowtest.NoFault
 			}
 			killed = true
-			require.NoError(t, one.hub.db.Close()) // it notes nothing any more
+			require.NoError(t, one.hub.DB().Close()) // it notes nothing any more
 			close(dead)
 			if len(words) > 2 && words[2] == "lost" {
 				return overflowtest.Lost
@@ -354,7 +354,7 @@ func killedAt(t *testing.T, at string, with func(*overflowtest.Endpoint, ...func
 		require.Equal(t, "success", two.finished(id).Status.Text)
 		made, _ := fake.Runs()
 		require.Equal(t, 1, made, "paid once")
-		eventually(t, func() bool { return two.hub.overflow.book.Empty() }, 2*time.Minute, time.Second)
+		eventually(t, func() bool { return !two.hub.OwesEndpoints() }, 2*time.Minute, time.Second)
 		require.Zero(t, two.metric(`comfyhub_overflow_set_aside{endpoint="pod"}`))
 	})
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -57,7 +57,7 @@ func TestExplain(t *testing.T) {
 
 		// What an instance does comes with its next report.
 		eventually(t, func() bool {
-			return slices.ContainsFunc(b.hub.fleet.Instances(), func(i fleet.Instance) bool { return i.State == fleet.Busy })
+			return slices.ContainsFunc(b.hub.Fleet().Instances(), func(i fleet.Instance) bool { return i.State == fleet.Busy })
 		}, time.Minute, 10*time.Millisecond)
 		first, second := b.submit(work(1, 2, "none"), "ann"), b.submit(work(1, 3, "none"), "bob")
 		e := b.explain(second)

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -146,7 +146,7 @@ func TestStickyCalls(t *testing.T) {
 		primary := call()
 		busy := b.submit(work(3000, 1, "none"), "other")
 		running := func() string {
-			for _, i := range b.hub.fleet.Instances() {
+			for _, i := range b.hub.Fleet().Instances() {
 				if i.Running == busy {
 					return i.URL
 				}
@@ -217,17 +217,17 @@ func TestHeldPictures(t *testing.T) {
 		graph := []byte(`{"1": {"class_type": "ETN_LoadImageCache", "inputs": {"id": "a/b"}},
 			"2": {"class_type": "Other", "inputs": {"id": "a/b"}}, "3": {"class_type": "ETN_X", "inputs": {"id": "nope", "link": ["1", 0]}}}`)
 		parsed := must(catalog.ParseGraph(graph))(t)
-		encoded := must(b.hub.submitter.Pin(ctx, "default", parsed, nil))(t)
+		encoded := must(b.hub.Submitter().Pin(ctx, "default", parsed, nil))(t)
 		require.Contains(t, string(encoded), `"held":["a/b"]`)
 		in := must(files.DecodeInputs(encoded))(t)
-		require.Empty(t, must(b.hub.transfer.Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.dispatch.Instances.First()}))(t))
+		require.Empty(t, must(b.hub.Transfer().Push(ctx, "default", in, files.Target{Name: "one", Instance: b.hub.Dispatch().Instances.First()}))(t))
 		require.Equal(t, "PUT /api/etn/image/a%2Fb "+heldPNG, p.last())
-		require.Nil(t, must(b.hub.submitter.Pin(ctx, "another", parsed, nil))(t), "another tenant's pictures are not there")
+		require.Nil(t, must(b.hub.Submitter().Pin(ctx, "another", parsed, nil))(t), "another tenant's pictures are not there")
 
 		// Waiting jobs that only name held pictures do not stop the sweep.
-		require.Empty(t, must(b.hub.janitor.Pinned.All(ctx))(t))
-		require.NoError(t, b.hub.held.Expire(ctx, time.Now()))
-		require.True(t, b.hub.held.Has(ctx, "default", "a/b"))
+		require.Empty(t, must(b.hub.Janitor().Pinned.All(ctx))(t))
+		require.NoError(t, b.hub.Held().Expire(ctx, time.Now()))
+		require.True(t, b.hub.Held().Has(ctx, "default", "a/b"))
 	})
 }
 
@@ -238,7 +238,7 @@ func TestHeldPicturesAreBounded(t *testing.T) {
 			req.ContentLength = length
 			resp := must(http.DefaultClient.Do(req))(t)
 			require.Equal(t, http.StatusRequestEntityTooLarge, statusOf(read(t, resp)))
-			require.False(t, b.hub.held.Has(t.Context(), "default", "x"))
+			require.False(t, b.hub.Held().Has(t.Context(), "default", "x"))
 		}
 	})
 }

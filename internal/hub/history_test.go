@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
@@ -124,7 +125,7 @@ func (b *bench) made(graph string) (id, name string, end time.Time) {
 	b.t.Helper()
 	id = b.submit(graph, "ann")
 	name = b.finished(id).Outputs["2"].Images[0].Filename
-	j := must(b.hub.queue.Find(context.Background(), "default", id))(b.t)
+	j := must(b.hub.Queue().Find(context.Background(), "default", id))(b.t)
 	return id, name, time.UnixMilli(j.FinishedAt)
 }
 
@@ -189,7 +190,7 @@ func TestInputsGrowOld(t *testing.T) {
 func TestTrashOfTwoHubs(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		one, two := newPair(t, 1, 0)
-		one.hub.janitor.Full = func() bool { return false } // whatever the disk of this machine is
+		one.hub.Janitor().Full = func() bool { return false } // whatever the disk of this machine is
 		for _, data := range []string{"red", "green"} {
 			one.overwrites(t, data)
 		}
@@ -208,7 +209,7 @@ func TestTrashOfTwoHubs(t *testing.T) {
 			_, err := two.hub.Operator().TakeBack(t.Context(), "default", trashed.ID)
 			require.NoError(t, err)
 			_, err = one.hub.Operator().TakeBack(t.Context(), "default", trashed.ID)
-			require.ErrorIs(t, err, ErrNotInTrash)
+			require.ErrorIs(t, err, hub.ErrNotInTrash)
 		}
 		require.True(t, one.views(name))
 		one.posts("/history", `{"clear": true}`)
@@ -218,12 +219,12 @@ func TestTrashOfTwoHubs(t *testing.T) {
 
 		// A storage that is full has no room for a trash.
 		one.overwrites(t, "blue")
-		one.hub.janitor.Full = func() bool { return true }
+		one.hub.Janitor().Full = func() bool { return true }
 		require.NoError(t, one.retainAt(time.Now()))
 		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
 		require.NoError(t, err)
 		require.Zero(t, n)
-		one.hub.janitor.Full = func() bool { return false }
+		one.hub.Janitor().Full = func() bool { return false }
 
 		// What takes too much room is gone.
 		one.settings.HistoryAge, one.settings.HistorySize = 0, 1
@@ -233,9 +234,9 @@ func TestTrashOfTwoHubs(t *testing.T) {
 		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
 		require.NoError(t, err)
 		require.Zero(t, n)
-		_, _, err = New(one.id).Operator().Trash(t.Context(), "", 1)
+		_, _, err = hub.New(one.id).Operator().Trash(t.Context(), "", 1)
 		require.ErrorIs(t, err, config.ErrNotStarted)
-		_, err = New(one.id).Operator().TakeBack(t.Context(), "default", "x")
+		_, err = hub.New(one.id).Operator().TakeBack(t.Context(), "default", "x")
 		require.ErrorIs(t, err, config.ErrNotStarted)
 	})
 }
@@ -243,6 +244,6 @@ func TestTrashOfTwoHubs(t *testing.T) {
 // overwrites uploads a file in place of the one of its name.
 func (b *bench) overwrites(t *testing.T, data string) {
 	t.Helper()
-	_, err := b.hub.store.Upload(t.Context(), "default", job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
+	_, err := b.hub.Store().Upload(t.Context(), "default", job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
 	require.NoError(t, err)
 }

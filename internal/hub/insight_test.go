@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -10,10 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/catalog"
+	"github.com/comfyhub/comfyhub/internal/api/ops"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -71,8 +70,8 @@ func TestInsightOfATenant(t *testing.T) {
 			require.Empty(t, seen.URL)
 			require.Empty(t, seen.Reason)
 		}
-		require.Contains(t, string(InstancesJSON(b.hub)), at, "the operator sees it")
-		require.Contains(t, string(InstancesJSON(b.hub)), running)
+		require.Contains(t, string(ops.InstancesJSON(b.hub.Operator().Instances())), at, "the operator sees it")
+		require.Contains(t, string(ops.InstancesJSON(b.hub.Operator().Instances())), running)
 
 		ada.connect("ada")
 		require.Equal(t, shownStats{Queued: 1, Running: 1, Sockets: 1}, ada.stats())
@@ -141,9 +140,9 @@ func TestPicturesLeftByNodes(t *testing.T) {
 		stranger.sends("GET", path, "") // where nobody logs in
 		require.Equal(t, http.StatusNotFound, statusOf(ada.send("GET", path, "")), "no job of ada's has named it")
 
-		at := b.hub.fleet.Instances()[0].Name
+		at := b.hub.Fleet().Instances()[0].Name
 		output := []byte(`{"images": [{"source": "http", "id": "1", "content-type": "image/png"}, {"source": "websocket", "id": "2"}]}`)
-		b.hub.left.note("ada", at, output)
+		b.hub.NoteLeft("ada", at, output)
 		body := ada.sends("GET", path, "")
 		require.Equal(t, "one", string(body))
 		for _, v := range []*visitor{eve, stranger} {
@@ -232,35 +231,5 @@ func TestCheckup(t *testing.T) {
 			f := find("instances", "is offline")
 			return f != nil && f.Level == config.LevelWarning && f.Do != ""
 		}, time.Minute, 20*time.Millisecond, "the server that is gone is named")
-	})
-}
-
-// A server whose disk is full gets no jobs, which nobody has asked for.
-func TestCheckupOfAFullDisk(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		f := fleet.Instance{Name: "gpu", Agent: "box", State: fleet.Draining, Reason: "its disk is full", Report: fleet.InstanceReport{DiskFull: true}}
-		require.Contains(t, adviceFor(f), "--output-dir")
-		f.State = fleet.Offline
-		require.NotContains(t, adviceFor(f), "--output-dir")
-	})
-}
-
-// What the same servers lack is one finding, with few names; the number of findings is bounded.
-func TestFindingsAreFew(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var all []catalog.Difference
-		for n := range 1000 {
-			name := strings.Repeat("m", n+1)
-			all = append(all, catalog.Difference{Kind: catalog.DifferentFile, Name: name, Of: "Loader.file", Have: []string{"a"}, Lack: []string{"b", "c"}})
-		}
-		list := findingsOf(all, 3)
-		require.Len(t, list, 1)
-		require.Contains(t, list[0].Says, "and 995 more are on 1 of 3 servers, not on b, c")
-		for n := range all {
-			all[n].Lack = []string{all[n].Name}
-		}
-		list = findingsOf(all, 3)
-		require.Len(t, list, maxFindings+1)
-		require.Contains(t, list[maxFindings].Says, "and 950 more differences")
 	})
 }

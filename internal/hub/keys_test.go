@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -28,6 +28,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -42,15 +43,15 @@ func TestAPIKeysOfTheLastVersion(t *testing.T) {
 		const fileSecret = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 		b := newBench(t, 0, func(b *bench) {
 			b.id.GossipKey = gossipKey
-			require.NoError(t, os.WriteFile(filepath.Join(b.id.Data, secretFile), []byte(fileSecret+"\n"), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(b.id.Data, hub.SecretFile), []byte(fileSecret+"\n"), 0o600))
 		})
 		for _, secret := range []string{gossipKey, fileSecret} {
 			id := fmt.Sprintf("job %d", len(secret))
 			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q, "extra_data": {"auth_token_comfy_org": "new"}}`, picture(len(secret)), id))
-			j := must(b.hub.queue.Find(t.Context(), "default", id))(t)
+			j := must(b.hub.Queue().Find(t.Context(), "default", id))(t)
 			old := must(queue.NewVault([]byte(secret)))(t)
-			require.NoError(t, b.hub.db.Client().Set(t.Context(), b.hub.db.Key("q", "secret", j.Key), must(old.Seal([]byte("old"), []byte(j.Key)))(t), 0).Err())
-			require.Equal(t, "old", string(must(b.hub.queue.Body(t.Context(), j.Key))(t).Secrets))
+			require.NoError(t, b.hub.DB().Client().Set(t.Context(), b.hub.DB().Key("q", "secret", j.Key), must(old.Seal([]byte("old"), []byte(j.Key)))(t), 0).Err())
+			require.Equal(t, "old", string(must(b.hub.Queue().Body(t.Context(), j.Key))(t).Secrets))
 		}
 	})
 }
@@ -88,7 +89,7 @@ func TestKeysAreNobodysFiles(t *testing.T) {
 		b.post("/userdata/a.json/move/..%2F..%2F..%2Fcomfyhub-keys%2F"+entries[0].Name()+"?overwrite=true", "")
 
 		// No path, however it is written, makes the storage reveal anything.
-		storage := b.hub.storage
+		storage := b.hub.Storage()
 		for _, key := range []string{name, "/" + name, "./" + name, "user/../" + name, "COMFYHUB-KEYS/x", "a\\..\\comfyhub-keys\\x", "comfyhub-keys"} {
 			_, err := storage.Open(t.Context(), key, 0, -1)
 			require.ErrorIs(t, err, files.ErrGone, key)
@@ -141,7 +142,7 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 		} {
 			require.NoError(t, os.WriteFile(matches[0], tc.body, 0o600))
 			settings.Secrets = tc.secrets
-			err := New(b.id).Start(context.Background(), settings)
+			err := hub.New(b.id).Start(context.Background(), settings)
 			require.ErrorContains(t, err, tc.want)
 			require.NotContains(t, err.Error(), secret)
 			require.Equal(t, tc.body, must(os.ReadFile(matches[0]))(t))
@@ -159,14 +160,14 @@ func TestRotateKeys(t *testing.T) {
 		name := one.finished(one.submit(picture(0xff), "ann")).Outputs["2"].Images[0].Filename
 		_, link := one.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
 		require.Equal(t, 2, must(one.hub.Operator().RotateKeys(t.Context()))(t).Keys)
-		require.NoError(t, two.hub.ring.Refresh(t.Context()))
+		require.NoError(t, two.hub.Ring().Refresh(t.Context()))
 		for _, b := range []*bench{one, two} {
 			b.gets(link)
-			require.NoError(t, b.hub.janitor.ExpireKeys(t.Context()))
+			require.NoError(t, b.hub.Janitor().ExpireKeys(t.Context()))
 			_, fresh := b.linkTo(fmt.Sprintf(`{"filename": %q}`, name))
 			one.gets(fresh)
 		}
-		_, err := New(one.id).Operator().RotateKeys(t.Context())
+		_, err := hub.New(one.id).Operator().RotateKeys(t.Context())
 		require.ErrorIs(t, err, config.ErrNotStarted)
 	})
 }
@@ -198,12 +199,12 @@ func TestGossipKeyMakesNoLinks(t *testing.T) {
 func TestGossipKeyOpensNoAPIKeys(t *testing.T) {
 	inBench(t, benchOf(0, func(b *bench) { b.id.GossipKey = gossipKey }), func(t *testing.T, b *bench) {
 		b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1)))
-		live := must(b.hub.queue.Live(t.Context(), ""))(t)
+		live := must(b.hub.Queue().Live(t.Context(), ""))(t)
 		require.Len(t, live, 1)
-		sealed := must(b.hub.db.Client().Get(t.Context(), b.hub.db.Key("q", "secret", live[0].Key)).Bytes())(t)
+		sealed := must(b.hub.DB().Client().Get(t.Context(), b.hub.DB().Key("q", "secret", live[0].Key)).Bytes())(t)
 		_, err := stolen(t, "comfyhub api keys").Open(nil, nil, sealed, []byte(live[0].Key))
 		require.Error(t, err)
-		body := must(b.hub.queue.Body(t.Context(), live[0].Key))(t)
+		body := must(b.hub.Queue().Body(t.Context(), live[0].Key))(t)
 		secrets := decoded[map[string]string](t, body.Secrets)
 		require.Equal(t, "very secret", secrets["api_key_comfy_org"])
 	})
@@ -284,7 +285,7 @@ func TestSignedLinks(t *testing.T) {
 			response, _ = fetch(brief)
 			return response.StatusCode == http.StatusGone
 		}, 30*time.Second, 50*time.Millisecond)
-		long := must(b.hub.links.Make(t.Context(), "telegram:12345", job.FileRef{Type: "output", Filename: name}, time.Now().AddDate(10, 0, 0)))(t)
+		long := must(b.hub.Links().Make(t.Context(), "telegram:12345", job.FileRef{Type: "output", Filename: name}, time.Now().AddDate(10, 0, 0)))(t)
 		require.Contains(t, string(answered(b.get(api.LinkPath+long))(t, http.StatusForbidden)), "longer than links may")
 	})
 }
@@ -354,7 +355,7 @@ func TestSecretsGoWhereTheyMay(t *testing.T) {
 		}
 		b.settings.SecretsTo = []string{names[0]}
 	})
-	eventually(t, b.hub.classes.Beginning.HasLooked, time.Minute, 5*time.Millisecond)
+	eventually(t, b.hub.Classes().Beginning.HasLooked, time.Minute, 5*time.Millisecond)
 	for n := range 6 {
 		b.finished(b.submitWith(paidPicture(n), secret))
 	}
@@ -381,7 +382,7 @@ func TestSecretsOfNobody(t *testing.T) {
 	b := newBench(t, 1, func(b *bench) {
 		b.settings.Instances, b.settings.SecretsTo = []string{only.url}, []string{"gpu*"}
 	})
-	eventually(t, b.hub.classes.Beginning.HasLooked, time.Minute, 5*time.Millisecond)
+	eventually(t, b.hub.Classes().Beginning.HasLooked, time.Minute, 5*time.Millisecond)
 	answer := answered(b.post("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"auth_token_comfy_org": "very secret"}}`, paidPicture(1))))(t, http.StatusBadRequest)
 	refused := nodeErrors(t, answer)
 	require.Len(t, refused["2"].Errors, 1, string(answer))

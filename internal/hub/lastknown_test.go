@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -195,7 +195,7 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 		dead.Store(false)
 		require.Equal(t, "public, max-age=31536000, immutable one()", <-answers)
 		require.Equal(t, http.StatusNotFound, statusOf(b.get(other)))
-		eventually(t, func() bool { return b.rooms.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.rooms.ComfyUI.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
 	})
 }
 
@@ -227,7 +227,7 @@ func TestSubgraphsAreAskedForOnce(t *testing.T) {
 			require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
 		}
 		require.EqualValues(t, 4, asked.Load())
-		_, kept := b.hub.known.Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
+		_, kept := b.hub.LastKnown().Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
 		require.False(t, kept)
 	})
 }

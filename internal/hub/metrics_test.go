@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/csv"
@@ -21,6 +21,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/apikeys"
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -56,7 +57,7 @@ func (b *bench) metric(name string) float64 {
 func TestMetricsOfAJob(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, 1)
-	name := b.hub.fleet.Instances()[0].Name
+	name := b.hub.Fleet().Instances()[0].Name
 	b.dial("ann")
 	id := b.submit(picture(1), "ann")
 	require.Equal(t, "success", b.finished(id).Status.Text)
@@ -108,7 +109,7 @@ var (
 // metricNames are the names of all metrics of a hub.
 func metricNames() map[string]bool {
 	descs := make(chan *prometheus.Desc, 1000)
-	for _, c := range New(config.Identity{}).Collectors() {
+	for _, c := range hub.New(config.Identity{}).Collectors() {
 		c.Describe(descs)
 	}
 	close(descs)

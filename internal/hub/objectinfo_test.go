@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -212,7 +212,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 		shelves[1].put("loras", "new.safetensors")
 		// A call to a custom node, such as an upload, puts what is known in doubt.
 		for _, s := range shelves {
-			b.hub.dispatch.Discovery.Doubt(b.hub.clients.ByName(nameOf(b, s)))
+			b.hub.Dispatch().Discovery.Doubt(b.hub.Connected().ByName(nameOf(b, s)))
 		}
 		var wait sync.WaitGroup
 		for range 100 {
@@ -231,7 +231,7 @@ func TestRefreshKeysAreOneQuestion(t *testing.T) {
 
 // nameOf returns the name of a shelf in the fleet.
 func nameOf(b *bench, s *shelf) string {
-	for _, i := range b.hub.fleet.Instances() {
+	for _, i := range b.hub.Fleet().Instances() {
 		if i.URL == s.front.URL {
 			return i.Name
 		}
@@ -288,7 +288,7 @@ func TestSilentInstanceDelaysNoRefusal(t *testing.T) {
 		}
 		shelves[1].put("loras", "new.safetensors")
 		b.taken(withLora("new.safetensors"))
-		b.hub.dispatch.Discovery.Doubt(b.hub.clients.ByName(nameOf(b, shelves[0])))
+		b.hub.Dispatch().Discovery.Doubt(b.hub.Connected().ByName(nameOf(b, shelves[0])))
 		b.lists("new.safetensors")
 		shelves[0].put("loras", "other.safetensors")
 		close(hold)
@@ -323,7 +323,7 @@ func TestWaitingPromptGetsItsModel(t *testing.T) {
 		_, ended := b.history(id)
 		require.False(t, ended)
 		shelves[1].put("loras", "new.safetensors")
-		b.hub.dispatch.Discovery.Relearn(nameOf(b, shelves[1]))
+		b.hub.Dispatch().Discovery.Relearn(nameOf(b, shelves[1]))
 		require.Equal(t, "success", b.finished(id).Status.Text)
 	})
 }

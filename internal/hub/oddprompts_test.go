@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -108,7 +108,7 @@ func (b *bench) oddly(t testing.TB, o oddPrompt) {
 	}](t, answer)
 	b.strictly(t, accepted.ID)
 	eventually(t, func() bool {
-		live, err := b.hub.queue.Live(t.Context(), "")
+		live, err := b.hub.Queue().Live(t.Context(), "")
 		return err == nil && len(live) == 0
 	}, time.Minute, time.Millisecond)
 	b.strictly(t, accepted.ID)
@@ -129,7 +129,7 @@ func FuzzListings(f *testing.F) {
 		}
 		b := &bench{t: t, web: b.web, hub: b.hub}
 		b.oddly(t, o)
-		require.NoError(t, b.hub.queue.ClearHistory(t.Context(), "default", ""))
+		require.NoError(t, b.hub.Queue().ClearHistory(t.Context(), "default", ""))
 	})
 }
 

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -25,6 +25,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/keyring"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
@@ -243,7 +244,7 @@ func TestFailedStarts(t *testing.T) {
 			b := &bench{t: t, id: config.Identity{Redis: server.URL(), Data: t.TempDir(), Storage: t.TempDir(), GossipBind: "127.0.0.1:0", GossipKey: gossipKey}}
 			b.settings.Logger = slog.New(slog.DiscardHandler)
 			c.change(b)
-			h := New(b.id)
+			h := hub.New(b.id)
 			err := h.Start(t.Context(), b.settings)
 			if c.says == "" {
 				require.NoError(t, err)

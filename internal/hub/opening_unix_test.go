@@ -1,6 +1,6 @@
 //go:build unix
 
-package hub
+package hub_test
 
 import (
 	"os"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,13 +20,13 @@ func TestStorageHangsAtTheStart(t *testing.T) {
 	mark := filepath.Join(dir, "comfyhub-mark")
 	require.NoError(t, syscall.Mkfifo(mark, 0o600)) // to open it waits for a writer
 	b := newBench(t, 0, func(b *bench) { b.id.Storage = dir })
-	require.ErrorIs(t, b.hub.Ready(t.Context()), errNoAnswer)
+	require.ErrorIs(t, b.hub.Ready(t.Context()), hub.ErrNoAnswer)
 	b.closedToAll()
 	b.stop()
 	// Let go of the one who waits.
 	gone := make(chan struct{})
 	go func() {
-		b.hub.opening.busy.Wait()
+		b.hub.AwaitOpening()
 		close(gone)
 	}()
 	eventually(t, func() bool {

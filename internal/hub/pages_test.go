@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -234,7 +234,7 @@ func TestLogReaders(t *testing.T) {
 		// A socket is open for its client before the hub has registered it.
 		for _, name := range []string{"reader", "other"} {
 			key := stream.Key{Tenant: job.DefaultTenant, Client: name}
-			eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
+			eventually(t, func() bool { return b.hub.Streams().Connected(key) }, time.Minute, time.Millisecond)
 		}
 		subscribe := func(client string, enabled string) {
 			b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "` + client + `", "enabled": ` + enabled + `}`, status: 200}})
@@ -242,11 +242,11 @@ func TestLogReaders(t *testing.T) {
 		subscribe("reader", "true")
 		require.Regexp(t, `^PATCH /internal/logs/subscribe \{"clientId": "comfyhub-[0-9a-f-]+", "enabled": true\}$`, p.last(), "the instance knows the hub's socket only")
 		line := `{"type": "logs", "data": {"entries": [{"t": "2026-01-01T00:00:00", "m": "hello"}], "size": null}}`
-		b.hub.logs.Pass("one", []byte(line))
+		b.hub.Logs().Pass("one", []byte(line))
 		require.Equal(t, line, reader.next().raw)
 		subscribe("other", "true")
 		subscribe("reader", "false")
-		b.hub.logs.Pass("one", []byte(line))
+		b.hub.Logs().Pass("one", []byte(line))
 		require.Equal(t, line, other.next().raw, "it has not got the first one")
 		subscribe("other", "false")
 		require.Contains(t, p.last(), `"enabled": false`)

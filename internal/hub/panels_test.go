@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -322,7 +322,7 @@ func TestLogsOfAllInstances(t *testing.T) {
 		one, two := newPack(t, "one", sim.Config{}), newPack(t, "two", sim.Config{})
 		b := packed(t, one, two)
 		var names []string
-		for _, i := range b.hub.fleet.Instances() {
+		for _, i := range b.hub.Fleet().Instances() {
 			names = append(names, i.Name)
 		}
 		raw := decoded[struct {
@@ -343,17 +343,17 @@ func TestLogsOfAllInstances(t *testing.T) {
 
 		reader := b.dial("reader")
 		key := stream.Key{Tenant: job.DefaultTenant, Client: "reader"}
-		eventually(t, func() bool { return b.hub.streams.Connected(key) }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.hub.Streams().Connected(key) }, time.Minute, time.Millisecond)
 		b.play([]exchange{{method: "PATCH", path: "/internal/logs/subscribe", body: `{"clientId": "reader", "enabled": true}`, status: 200}})
 		for _, p := range []*pack{one, two} {
 			require.Contains(t, p.last(), `"enabled": true`, "each instance is asked")
 		}
 		for n, name := range names {
-			b.hub.logs.Pass(name, []byte(`{"type": "logs", "data": {"entries": [{"t": "1", "m": "Traceback:\n  File\n"}], "size": {"cols": 7, "rows": 7}}}`))
+			b.hub.Logs().Pass(name, []byte(`{"type": "logs", "data": {"entries": [{"t": "1", "m": "Traceback:\n  File\n"}], "size": {"cols": 7, "rows": 7}}}`))
 			want := `{"type": "logs", "data": {"entries": [{"t": "1", "m": "[` + names[n] + `] Traceback:\n[` + names[n] + `]   File\n"}], "size": null}}`
 			require.Equal(t, want, reader.next().raw)
 		}
-		b.hub.logs.Pass(names[0], []byte(`{"type": "logs", "data": `))
-		b.hub.logs.Pass(names[0], []byte(`[]`))
+		b.hub.Logs().Pass(names[0], []byte(`{"type": "logs", "data": `))
+		b.hub.Logs().Pass(names[0], []byte(`[]`))
 	})
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bufio"
@@ -17,7 +17,9 @@ import (
 	"github.com/comfyhub/comfyhub/internal/aiohttp"
 	"github.com/comfyhub/comfyhub/internal/aiohttp/aiohttptest"
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
@@ -230,7 +232,7 @@ func FuzzRouter(f *testing.F) {
 		f.Add(http.MethodHead, path)
 		f.Add(http.MethodDelete, path)
 	}
-	server := NewRooms(New(config.Identity{}))
+	server := mount.New(hub.New(config.Identity{}))
 	named := &api.Router{} // the hub's table with handlers that report their name
 	hit := ""
 	for _, table := range server.Routers() {

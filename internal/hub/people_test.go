@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -106,7 +106,7 @@ func TestCookieIsNotStored(t *testing.T) {
 		b := withPage(t, 0)
 		ann := b.browser()
 		id := ann.submit(work(1, 1, "none"), "")
-		j := must(b.hub.queue.Find(t.Context(), "default", id))(t)
+		j := must(b.hub.Queue().Find(t.Context(), "default", id))(t)
 		require.True(t, strings.HasPrefix(j.Caller, "browser:"), j.Caller)
 		require.NotContains(t, j.Caller, ann.cookie())
 		require.NotContains(t, j.Caller, ann.cookie()[:16])
@@ -157,7 +157,7 @@ func TestQueueOne(t *testing.T) {
 		runs := func(id string) {
 			t.Helper()
 			eventually(t, func() bool {
-				j, err := b.hub.queue.Find(t.Context(), job.DefaultTenant, id)
+				j, err := b.hub.Queue().Find(t.Context(), job.DefaultTenant, id)
 				return err == nil && j.State == job.Running
 			}, time.Minute, time.Millisecond)
 		}

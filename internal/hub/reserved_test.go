@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"fmt"
@@ -9,8 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/api/ops"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
@@ -27,7 +29,7 @@ func TestReserved(t *testing.T) {
 			own, _ = fleet.StaticName(b.instances[0].url())
 			b.settings.Reserved = []schedule.Reservation{{Instances: own, Tenants: []string{"ada", "studio"}}}
 		})
-		eventually(t, b.hub.classes.Beginning.HasLooked, time.Minute, 5*time.Millisecond)
+		eventually(t, b.hub.Classes().Beginning.HasLooked, time.Minute, 5*time.Millisecond)
 		post := func(tenant, graph string) (int, string) {
 			return b.as(tenant, http.MethodPost, "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": "%s-id"}`, graph, tenant))
 		}
@@ -56,7 +58,7 @@ func TestReserved(t *testing.T) {
 		_, answer = b.as("bob", http.MethodGet, "/hub/instances", "")
 		require.NotContains(t, answer, "studio")
 		require.NotContains(t, answer, "reserved")
-		require.Contains(t, string(InstancesJSON(b.hub)), `"reserved": ["ada", "studio"]`)
+		require.Contains(t, string(ops.InstancesJSON(b.hub.Operator().Instances())), `"reserved": ["ada", "studio"]`)
 	})
 }
 
@@ -91,7 +93,7 @@ func TestInstancesShareAGPU(t *testing.T) {
 			return "{" + loads + strings.Replace(rest, `"steps": 10`, fmt.Sprintf(`"steps": %d`, max(10, int(seconds/5))), 1)
 		}
 		learned := func() bool {
-			known, _, err := b.hub.queue.Durations(t.Context(), 0)
+			known, _, err := b.hub.Queue().Durations(t.Context(), 0)
 			require.NoError(t, err)
 			for pair := range known {
 				if strings.HasPrefix(pair, "vram.") {
@@ -117,7 +119,7 @@ func TestInstancesShareAGPU(t *testing.T) {
 		post("small", work(1, 1, "none"))
 		is("small", "done") // its need is not known: it runs beside the large one
 		is("two", "queued")
-		require.Zero(t, b.hub.dispatch.Watchdog.Stuck())
+		require.Zero(t, b.hub.Dispatch().Watchdog.Stuck())
 		b.posts("/interrupt", `{"prompt_id": "one"}`)
 		is("two", "done")
 	})
@@ -127,7 +129,7 @@ func TestInstancesShareAGPU(t *testing.T) {
 // running goes on.
 func TestPause(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		instance := b.hub.fleet.Instances()[0].Name
+		instance := b.hub.Fleet().Instances()[0].Name
 		for _, c := range []struct {
 			stop      queue.Stop
 			reason    string
@@ -140,7 +142,7 @@ func TestPause(t *testing.T) {
 			pause := func(on bool) (err error) {
 				switch {
 				case c.elsewhere:
-					_, err = b.hub.queue.SetStop(t.Context(), c.stop, on)
+					_, err = b.hub.Queue().SetStop(t.Context(), c.stop, on)
 				case on:
 					err = b.hub.Operator().Pause(t.Context(), c.stop)
 				default:
@@ -153,7 +155,7 @@ func TestPause(t *testing.T) {
 			require.NoError(t, pause(true))
 			id := b.submit(picture(2), "bob")
 			eventually(t, func() bool {
-				i, _ := b.hub.fleet.Instance(instance)
+				i, _ := b.hub.Fleet().Instance(instance)
 				return b.explain(id).Reason == c.reason || c.reason == "" && i.State == fleet.Draining
 			}, time.Minute, 5*time.Millisecond)
 			require.Equal(t, "running", b.explain(long).State)
@@ -164,7 +166,7 @@ func TestPause(t *testing.T) {
 			eventually(t, func() bool { return b.explain(long).State == "cancelled" }, time.Minute, 5*time.Millisecond)
 			<-time.After(time.Second)
 			require.Equal(t, "queued", b.explain(id).State)
-			require.Zero(t, b.hub.dispatch.Watchdog.Stuck())
+			require.Zero(t, b.hub.Dispatch().Watchdog.Stuck())
 
 			require.NoError(t, pause(false))
 			eventually(t, func() bool { return b.explain(id).State == "done" }, time.Minute, 5*time.Millisecond)
@@ -178,19 +180,19 @@ func TestPause(t *testing.T) {
 // at the others once they hear that it is not paused any more.
 func TestResumeOfAnInstanceSetAside(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		name := b.hub.fleet.Instances()[0].Name
+		name := b.hub.Fleet().Instances()[0].Name
 		aside := func() bool {
-			i, _ := b.hub.fleet.Instance(name)
+			i, _ := b.hub.Fleet().Instance(name)
 			return i.Aside
 		}
-		b.hub.fleet.SetAside(name, "its runs come to nothing")
+		b.hub.Fleet().SetAside(name, "its runs come to nothing")
 		require.True(t, aside())
 		require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(name)))
 		require.False(t, aside())
-		b.hub.fleet.SetAside(name, "its runs come to nothing")
+		b.hub.Fleet().SetAside(name, "its runs come to nothing")
 		for _, on := range []bool{true, false} {
-			must(b.hub.queue.SetStop(t.Context(), queue.StopInstance(name), on))(t)
-			<-time.After(2 * stopsEvery)
+			must(b.hub.Queue().SetStop(t.Context(), queue.StopInstance(name), on))(t)
+			<-time.After(2 * hub.StopsEvery)
 		}
 		require.False(t, aside())
 	})
@@ -203,7 +205,7 @@ func TestDrainWithDeadline(t *testing.T) {
 	for name, restart := range map[string]bool{"one hub": false, "restarted": true} {
 		runInBubble(t, name, func(t *testing.T) {
 			b := newBench(t, 1)
-			instance := b.hub.fleet.Instances()[0].Name
+			instance := b.hub.Fleet().Instances()[0].Name
 			id := b.submit(work(3600, 1, "none"), "ann")
 			eventually(t, func() bool { return b.explain(id).State == "running" }, time.Minute, 5*time.Millisecond)
 			require.NoError(t, b.hub.Operator().Drain(t.Context(), instance, time.Hour))
@@ -215,7 +217,7 @@ func TestDrainWithDeadline(t *testing.T) {
 			eventually(t, func() bool { return b.explain(id).State == "queued" }, time.Minute, 5*time.Millisecond)
 			require.Zero(t, b.explain(id).Attempts)
 			eventually(t, func() bool {
-				i, known := b.hub.fleet.Instance(instance)
+				i, known := b.hub.Fleet().Instance(instance)
 				return known && i.State == fleet.Draining && i.Report.Queue == 0
 			}, time.Minute, 5*time.Millisecond)
 
@@ -234,21 +236,21 @@ func TestDrainWithDeadline(t *testing.T) {
 func TestForgetInstance(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		o := b.hub.Operator()
-		present := b.hub.fleet.Instances()[0].Name
+		present := b.hub.Fleet().Instances()[0].Name
 		require.ErrorIs(t, o.ForgetInstance(t.Context(), present), fleet.ErrPresent)
 		require.ErrorIs(t, o.ForgetInstance(t.Context(), "nobody"), fleet.ErrUnknown)
 
 		report := fleet.Report{Agent: "box", Boot: 1, Seq: 1, Instances: []fleet.InstanceReport{{Name: "gone", URL: "http://127.0.0.1:1"}}}
-		require.NoError(t, b.hub.fleet.Apply(report))
+		require.NoError(t, b.hub.Fleet().Apply(report))
 		require.NoError(t, o.Pause(t.Context(), queue.StopInstance("gone")))
 		require.ErrorIs(t, o.ForgetInstance(t.Context(), "gone"), fleet.ErrPresent, "its agent reports it")
-		b.hub.fleet.AgentLeft("box", 1, "")
+		b.hub.Fleet().AgentLeft("box", 1, "")
 		require.NoError(t, o.ForgetInstance(t.Context(), "gone"))
-		_, known := b.hub.fleet.Instance("gone")
+		_, known := b.hub.Fleet().Instance("gone")
 		require.False(t, known)
-		require.Empty(t, must(b.hub.queue.Stops(t.Context()))(t))
+		require.Empty(t, must(b.hub.Queue().Stops(t.Context()))(t))
 
-		must(b.hub.queue.SetStop(t.Context(), queue.StopInstance("long ago"), true))(t)
+		must(b.hub.Queue().SetStop(t.Context(), queue.StopInstance("long ago"), true))(t)
 		require.NoError(t, o.ForgetInstance(t.Context(), "long ago"), "only its pause is left")
 		require.ErrorIs(t, o.ForgetInstance(t.Context(), "long ago"), fleet.ErrUnknown)
 	})

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -23,9 +23,9 @@ func cached() plan {
 // kept waits until the result of a job can be given again.
 func (b *bench) kept(id string) {
 	b.t.Helper()
-	j := must(b.hub.queue.Find(context.Background(), job.DefaultTenant, id))(b.t)
+	j := must(b.hub.Queue().Find(context.Background(), job.DefaultTenant, id))(b.t)
 	eventually(b.t, func() bool {
-		body := b.hub.db.Client().HGet(context.Background(), b.hub.db.Key("q", "job", j.Key), "result")
+		body := b.hub.DB().Client().HGet(context.Background(), b.hub.DB().Key("q", "job", j.Key), "result")
 		return body.Err() == nil
 	}, time.Minute, 10*time.Millisecond)
 }
@@ -93,10 +93,10 @@ func TestHubDiesBeforeItGivesAResult(t *testing.T) {
 		b.begins(endless(9), "bob")
 		id := b.submit(picture(1), "ann")
 		ctx := context.Background()
-		j := must(b.hub.queue.Find(ctx, job.DefaultTenant, id))(t)
-		must(b.hub.queue.Claim(ctx, queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Hub: "gone/1", Upstream: "x", Why: whyRepeated}))(t)
+		j := must(b.hub.Queue().Find(ctx, job.DefaultTenant, id))(t)
+		must(b.hub.Queue().Claim(ctx, queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Hub: "gone/1", Upstream: "x", Why: whyRepeated}))(t)
 		b.posts("/interrupt", "")
 		require.Equal(t, "success", b.finished(id).Status.Text)
-		require.Equal(t, 1, must(b.hub.queue.Find(ctx, job.DefaultTenant, id))(t).Attempts, "that was no attempt")
+		require.Equal(t, 1, must(b.hub.Queue().Find(ctx, job.DefaultTenant, id))(t).Attempts, "that was no attempt")
 	})
 }

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -172,7 +172,7 @@ func TestPromptsBeforeTheFleet(t *testing.T) {
 }
 
 func stateOf(b *bench, i *instance) fleet.State {
-	for _, known := range b.hub.fleet.Instances() {
+	for _, known := range b.hub.Fleet().Instances() {
 		if known.URL == i.url() {
 			return known.State
 		}

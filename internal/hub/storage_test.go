@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"context"
@@ -12,10 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 	"weak"
 
@@ -26,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/files"
 	_ "github.com/comfyhub/comfyhub/internal/files/s3"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
@@ -73,7 +71,7 @@ func TestHubsShareAnObjectStore(t *testing.T) {
 	require.Equal(t, `"light"`, string(body))
 	require.Empty(t, must(filepath.Glob(filepath.Join(one.id.Data, "files")))(t), "no file of a client is in the data folder")
 
-	other := New(config.Identity{Redis: server.URL(), Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
+	other := hub.New(config.Identity{Redis: server.URL(), Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
 	err := other.Start(context.Background(), one.settings)
 	require.ErrorIs(t, err, files.ErrNotShared)
 	require.ErrorContains(t, err, "the hubs of this Redis use different storages")
@@ -117,7 +115,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 		answered(first.upload(fmt.Sprint(n, ".png"), "", fmt.Sprint("picture ", n)))(t, http.StatusOK)
 	}
 	require.Len(t, pictures(t, storage), 300)
-	keeper := *first.hub.janitor
+	keeper := *first.hub.Janitor()
 	keeper.Part = 0
 	keeper.Round(t.Context())
 	require.InDelta(t, 1, first.metric("comfyhub_storage_bound"), 0)
@@ -125,7 +123,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	age(t, storage)
 
 	second := newBench(t, 0, func(b *bench) { b.id.Storage, b.log = storage, log })
-	janitor := *second.hub.janitor
+	janitor := *second.hub.Janitor()
 	for range 2 * hour {
 		janitor.Round(t.Context())
 	}
@@ -167,54 +165,6 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 
 	first.start() // which has another Redis
 	require.InDelta(t, 0, first.metric("comfyhub_storage_bound"), 0)
-}
-
-// However many ask whether the hub is ready, Redis is asked only once a second.
-func TestReadyIsAskedByMany(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var asked atomic.Int64
-		var answer error
-		r := readiness{ask: func(ctx context.Context) error {
-			asked.Add(1)
-			select {
-			case <-time.After(100 * time.Millisecond):
-				return answer
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}}
-		everybody := func() (failed int64) {
-			var n atomic.Int64
-			var all sync.WaitGroup
-			for range 50 {
-				all.Go(func() {
-					if r.check(t.Context()) != nil {
-						n.Add(1)
-					}
-				})
-			}
-			all.Wait()
-			return n.Load()
-		}
-		require.Zero(t, everybody())
-		require.Zero(t, everybody())
-		require.EqualValues(t, 1, asked.Load())
-		time.Sleep(2 * readyFor)
-		answer = errors.New("MISCONF")
-		require.EqualValues(t, 50, everybody())
-		require.ErrorContains(t, r.check(t.Context()), "MISCONF")
-		require.EqualValues(t, 2, asked.Load())
-
-		// A caller that asks on behalf of all and leaves does not spoil the answer of the others.
-		time.Sleep(2 * readyFor)
-		answer = nil
-		leaving, leave := context.WithCancel(t.Context())
-		leave()
-		require.NoError(t, r.check(leaving))
-		require.NoError(t, r.check(t.Context()))
-		require.EqualValues(t, 3, asked.Load())
-	})
 }
 
 // A hub whose Redis answers but stores nothing is not ready, and says why.
@@ -274,7 +224,7 @@ func TestHubWithASickStorage(t *testing.T) {
 
 // A hub that is closed is garbage: a configuration that is loaded again and again makes many.
 func TestClosedHubIsForgotten(t *testing.T) {
-	var closed weak.Pointer[Hub]
+	var closed weak.Pointer[hub.Hub]
 	t.Run("one", func(t *testing.T) {
 		b := newBench(t, 1)
 		b.finished(b.submit(picture(1), "ann"))

@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -23,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
@@ -102,7 +103,7 @@ func (b *box) join(t *testing.T, h *bench, name string, boot int64, log io.Write
 	t.Helper()
 	c := gossip.Config{
 		Role: gossip.RoleAgent, Name: name, Boot: boot, Key: h.id.GossipKey, Identity: b.id,
-		Bind: "127.0.0.1:0", Advertise: b.advertise, Join: []string{h.hub.gossip.gossip.Load().Local().Addr},
+		Bind: "127.0.0.1:0", Advertise: b.advertise, Join: []string{h.hub.GossipAddr()},
 		Report: func() fleet.Report {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -187,8 +188,8 @@ func TestNamesStayPinned(t *testing.T) {
 	leave := honest.join(t, h, "box", boot, nil)
 	honest.say(up("box", honest.address+"/i/box"))
 	h.connected(1)
-	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "box"), ErrAgentAlive)
-	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "other"), ErrAgentUnknown)
+	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "box"), hub.ErrAgentAlive)
+	require.ErrorIs(t, h.hub.Operator().ForgetAgent(t.Context(), "other"), hub.ErrAgentUnknown)
 	leave()
 	eventually(t, func() bool { state, _ := h.entryOf("box"); return state == "offline" }, time.Minute, time.Millisecond)
 
@@ -207,7 +208,7 @@ func TestNamesStayPinned(t *testing.T) {
 	leave = other.join(t, h, "box", boot+2, nil)
 	defer leave()
 	eventually(t, shown, time.Minute, time.Millisecond, "of the new hub's too")
-	require.Empty(t, h.hub.dispatch.Instances.Clients())
+	require.Empty(t, h.hub.Dispatch().Instances.Clients())
 
 	require.NoError(t, h.hub.Operator().ForgetAgent(t.Context(), "box"))
 	h.connected(1)
@@ -257,7 +258,7 @@ func TestReportsCannotSendTheHubElsewhere(t *testing.T) {
 	require.NoError(t, h.hub.Start(t.Context(), h.settings))
 	agent.say(direct("direct", inside.address))
 	eventually(t, func() bool {
-		return len(h.hub.dispatch.Instances.Clients()) == 1 && h.hub.clients.ByName("direct") != nil
+		return len(h.hub.Dispatch().Instances.Clients()) == 1 && h.hub.Connected().ByName("direct") != nil
 	}, time.Minute, time.Millisecond)
 	h.finished(h.submit(picture(9), "ann"))
 	require.Len(t, inside.got(), 1)
@@ -276,7 +277,7 @@ func TestAddressesStayWhileAnAgentRuns(t *testing.T) {
 	h.connected(1)
 	agent.say(up("box", elsewhere.address+"/i/box"))
 	eventually(t, func() bool { return h.reportsRefused("moved") > 0 }, time.Minute, time.Millisecond)
-	i, _ := h.hub.fleet.Instance("box")
+	i, _ := h.hub.Fleet().Instance("box")
 	require.Equal(t, agent.address+"/i/box", i.URL)
 }
 

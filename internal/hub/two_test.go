@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bytes"
@@ -11,9 +11,7 @@ import (
 	"image/png"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -25,9 +23,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/config"
-	"github.com/comfyhub/comfyhub/internal/files"
-	"github.com/comfyhub/comfyhub/internal/gossip"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/engine"
 	"github.com/comfyhub/comfyhub/internal/sim"
@@ -139,11 +134,11 @@ func requireDelivered(t *testing.T, b *bench, socket *client, id string) {
 	defer func() { cancel(); <-done }()
 	eventually(t, func() bool {
 		ctx := context.Background() // it may be asked once more after the test
-		j, err := b.hub.jobs.Find(ctx, job.DefaultTenant, id)
+		j, err := b.hub.Jobs().Find(ctx, job.DefaultTenant, id)
 		if err != nil {
 			return false
 		}
-		records, err := b.hub.queue.EndedOf(ctx, []string{j.Key})
+		records, err := b.hub.Queue().EndedOf(ctx, []string{j.Key})
 		return err == nil && len(records) == 1 && records[0].Delivered
 	}, time.Minute, 5*time.Millisecond)
 }
@@ -175,55 +170,15 @@ func TestLargeResultsAcrossHubs(t *testing.T) {
 		for _, at := range []image.Point{{0, 0}, {639, 479}, {320, 100}} {
 			require.Equal(t, noise.At(at.X, at.Y), color.RGBAModel.Convert(shown.At(at.X, at.Y)))
 		}
-		require.Empty(t, must(one.hub.db.Client().Keys(t.Context(), one.hub.db.Key("s", "parcel", "*")).Result())(t))
+		require.Empty(t, must(one.hub.DB().Client().Keys(t.Context(), one.hub.DB().Key("s", "parcel", "*")).Result())(t))
 		requireDelivered(t, two, socket, id)
 	})
-}
-
-// Two hubs that share a data folder are two.
-func TestIDsOnOneFolder(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	one := New(config.Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
-	two := New(config.Identity{Data: folder, GossipBind: "localhost:0"}).ownID()
-	require.NotEqual(t, one, two)
-	again := New(config.Identity{Data: folder, GossipBind: "127.0.0.1:0"}).ownID()
-	require.Equal(t, one, again)
-}
-
-// A hub that was met is gone when nothing listens at its address, or when the gossip has given it
-// up. What is said about an earlier process of it no longer counts.
-func TestOtherHubsThatAreGone(t *testing.T) {
-	t.Parallel()
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	t.Cleanup(func() { listener.Close() })
-	var hubs otherHubs
-	tell := func(boot int64, left bool) {
-		hubs.note(gossip.Event{Member: gossip.Member{Role: gossip.RoleHub, Name: hubName("b"), Boot: boot, Addr: listener.Addr().String()}, Left: left})
-	}
-	gone := func() bool { return hubs.gone(t.Context(), "b/boot") }
-	require.False(t, gone(), "it was never met")
-	tell(2, true)
-	require.False(t, gone(), "nor when it leaves")
-	tell(2, false)
-	require.False(t, gone(), "it listens")
-	tell(2, true)
-	require.True(t, gone(), "the gossip has given it up")
-	tell(2, false)
-	require.False(t, gone(), "it was only frozen")
-	tell(3, false)
-	tell(2, true)
-	tell(2, false)
-	require.False(t, gone(), "it has restarted")
-	require.False(t, hubs.gone(t.Context(), "c/boot"))
-	require.NoError(t, listener.Close())
-	require.True(t, gone(), "its port is closed")
 }
 
 // kill acts like kill -9 for a hub: nothing that it does or says reaches the other hubs any more.
 func (b *bench) kill() {
 	b.t.Helper()
-	require.NoError(b.t, b.hub.db.Close())
+	require.NoError(b.t, b.hub.DB().Close())
 	b.stop()
 }
 
@@ -264,7 +219,7 @@ func TestPromptForAnotherHubsInstance(t *testing.T) {
 		two.settings.Instances = []string{newInstance(t, sim.Config{OmitClasses: []string{"SimulatedWork"}}).url()}
 		require.NoError(t, two.hub.Start(t.Context(), two.settings))
 		two.connected(1)
-		eventually(t, func() bool { return slices.Contains(two.hub.inventory.Catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
+		eventually(t, func() bool { return slices.Contains(two.hub.Inventory().Catalog().Classes(), "SimulatedWork") }, time.Minute, 10*time.Millisecond)
 		require.Equal(t, "success", two.finished(two.submit(work(1, 7, "none"), "ann")).Status.Text)
 		require.Equal(t, 1, started(one))
 		require.Equal(t, http.StatusBadRequest, statusOf(two.post("/prompt", `{"prompt": {"1": {"class_type": "Nowhere", "inputs": {}}}}`)))
@@ -289,39 +244,5 @@ func TestLiveEvents(t *testing.T) {
 				b.posts("/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, id))
 			}
 		})
-	}
-}
-
-// A power cut may leave anything of an id. The hub gets another, which then lasts.
-func TestTornID(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "id")
-	for _, left := range []string{"", "0123", "0123456789\x00\x00\x00\x00\x00\x00", "0123456789zzzzzz"} {
-		require.NoError(t, os.WriteFile(path, []byte(left), 0o600))
-		id, err := lasting(path, 8)
-		require.NoError(t, err)
-		require.Regexp(t, `^[0-9a-f]{16}$`, id)
-		again, err := lasting(path, 8)
-		require.NoError(t, err)
-		require.Equal(t, id, again)
-	}
-}
-
-// A hub that took a torn mark for the storage's would never serve again.
-func TestTornMark(t *testing.T) {
-	t.Parallel()
-	const mark = "8f0c3f52-9b3f-4c0e-8a55-0d9f6a0c1b2d"
-	for left, expected := range map[string]string{
-		"": "", "LOCATION": "", "LOCATION\n": "", "LOCATION\n" + mark[:20]: "", "LOCATION\n" + mark: "", "LOCATION\n\x00\x00\x00\n": "",
-		"elsewhere\n" + mark + "\n": "", "LOCATION\n" + mark + "\n": mark,
-	} {
-		id := config.Identity{Data: t.TempDir(), Storage: t.TempDir()}
-		h := New(id)
-		var err error
-		h.storage, err = files.OpenStorage(t.Context(), id.Storage)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(h.markPath(), []byte(strings.Replace(left, "LOCATION", id.Storage, 1)), 0o600))
-		h.recallMark()
-		require.Equal(t, expected, h.storage.Health().Mark(), "%q", left)
 	}
 }

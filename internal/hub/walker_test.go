@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"bufio"
@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 )
 
 // The walk sends every request in the hub's own route table, with every method and many spellings
@@ -39,7 +40,7 @@ const (
 
 // walker makes the requests of one pass.
 type walker struct {
-	rooms  Rooms
+	rooms  mount.API
 	tenant string
 	// who is how the names that the requests ask for begin.
 	who string

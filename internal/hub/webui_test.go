@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"io"
@@ -241,7 +241,7 @@ func TestPageComesWithItsNodes(t *testing.T) {
 		b.settings.Instances = []string{front.URL}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
 		name := must(fleet.StaticName(front.URL))(t)
-		eventually(t, func() bool { return b.hub.clients.ByName(name) != nil }, time.Minute, time.Millisecond)
+		eventually(t, func() bool { return b.hub.Connected().ByName(name) != nil }, time.Minute, time.Millisecond)
 		answered(b.get("/"))(t, http.StatusServiceUnavailable)
 		close(known)
 		b.connected(1)

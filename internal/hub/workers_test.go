@@ -1,4 +1,4 @@
-package hub
+package hub_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
 // pullWorker is a program that fetches its jobs.
@@ -79,8 +80,8 @@ func (p *pullWorker) comes(machine, class string) {
 		status, a := p.does("GET", "/hub/v1/next-job?worker_id="+p.worker+"&classes="+class, "")
 		require.Equal(p.b.t, http.StatusOK, status, a.Message)
 		require.Equal(p.b.t, "no_jobs", a.Status)
-		i, _ := p.b.hub.fleet.Instance(fleet.WorkerName(machine, p.worker))
-		return i.State == fleet.Idle && p.b.hub.inventory.Infos()[i.Name] != nil
+		i, _ := p.b.hub.Fleet().Instance(fleet.WorkerName(machine, p.worker))
+		return i.State == fleet.Idle && p.b.hub.Inventory().Infos()[i.Name] != nil
 	}, time.Minute, 10*time.Millisecond)
 }
 
@@ -94,8 +95,8 @@ func TestWorkerDoesAJob(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
 		p.comes("attic", "Transcode")
-		require.Len(t, b.hub.dispatch.Instances.Clients(), 1)
-		require.NotNil(t, b.hub.dispatch.Instances.First())
+		require.Len(t, b.hub.Dispatch().Instances.Clients(), 1)
+		require.NotNil(t, b.hub.Dispatch().Instances.First())
 		require.Contains(t, b.text("/object_info/Transcode"), `"category": "worker"`)
 		client := b.dial("c")
 		id := b.submitWith(fmt.Sprintf(transcode, "a fox"), `{"note": "n", "api_key_comfy_org": "very secret", "auth_token_comfy_org": "secret too"}`)
@@ -242,7 +243,7 @@ func TestWorkerInputs(t *testing.T) {
 func TestWorkersAreBounded(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		p := b.pullWorker("attic", "one")
-		for n := range maxWorkers {
+		for n := range hub.MaxWorkers {
 			status, a := p.does("GET", fmt.Sprintf("/next-job?classes=X&worker_id=w%d", n), "")
 			require.Equal(t, http.StatusOK, status, a.Message)
 		}
@@ -269,8 +270,8 @@ func TestWorkersDoNotHoldUpAStop(t *testing.T) {
 			resp.Body.Close()
 			answered <- string(body)
 		}()
-		eventually(t, func() bool { return len(b.hub.fleet.Instances()) == 1 }, time.Minute, time.Millisecond)
-		b.hub.Workers().stop()
+		eventually(t, func() bool { return len(b.hub.Fleet().Instances()) == 1 }, time.Minute, time.Millisecond)
+		b.hub.Workers().Stop()
 		select {
 		case body := <-answered:
 			require.JSONEq(t, `{"status": "no_jobs"}`, body)
