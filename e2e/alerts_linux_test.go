@@ -42,10 +42,10 @@ func (f *fleet) prometheus() (alerts func() []string) {
 		f.t.Skip("no prometheus here")
 	}
 	rules := must.Get(os.ReadFile("../docker/prometheus/comfyhub.rules.yml"))(f.t)
-	rules = regexp.MustCompile(`(?m)^(\s+for:) .*$`).ReplaceAll(rules, []byte("$1 2s"))
+	rules = regexp.MustCompile(`(?m)^(\s+for:) .*$`).ReplaceAll(rules, []byte("$1 500ms"))
 	folder := f.t.TempDir()
 	require.NoError(f.t, os.WriteFile(filepath.Join(folder, "rules.yml"), rules, 0o600))
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]\n"+
+	config := fmt.Sprintf("global: {scrape_interval: 250ms, evaluation_interval: 250ms}\nrule_files: [rules.yml]\n"+
 		"scrape_configs: [{job_name: hub, static_configs: [{targets: [%q]}]}]\n", f.Admin)
 	require.NoError(f.t, os.WriteFile(filepath.Join(folder, "prometheus.yml"), []byte(config), 0o600))
 	address := must.Get(freeport.Address())(f.t)
@@ -102,7 +102,7 @@ func TestAlertsFire(t *testing.T) {
 		require.Eventually(t, func() bool {
 			now := alerts()
 			return now != nil && !slices.ContainsFunc(names, func(name string) bool { return slices.Contains(now, name) != fires })
-		}, patience, 300*time.Millisecond, "%v", names)
+		}, patience, 100*time.Millisecond, "%v", names)
 	}
 	first := f.submit(0.1, 1)
 	f.succeeded([]string{first})

@@ -85,12 +85,6 @@ func (f *fleet) simulate(name string) string {
 	return "http://" + address
 }
 
-// simulatedRuns is how many prompts a simulated instance has begun.
-func (f *fleet) simulatedRuns(name string) int {
-	f.t.Helper()
-	return strings.Count(string(must.Get(os.ReadFile(filepath.Join(f.Dir, name+"-comfyui.log")))(f.t)), "run starts")
-}
-
 func (f *fleet) eventually(condition func() bool, what string) {
 	f.t.Helper()
 	require.True(f.t, programs.Eventually(patience, condition), "waiting until "+what)

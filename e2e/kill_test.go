@@ -8,6 +8,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -25,8 +26,8 @@ import (
 	"github.com/comfyhub/comfyhub/internal/testing/programs/programstest"
 )
 
-// Ten jobs wait and two run when the hub is killed: the next hub finishes all
-// twelve, and the running ones go on where they were.
+// Six jobs wait and two run when the hub is killed: the next hub finishes all
+// eight, and the running ones go on where they were.
 func TestKillTheHub(t *testing.T) {
 	t.Parallel()
 	for name, redis := range map[string]func(*testing.T) string{
@@ -40,8 +41,8 @@ func TestKillTheHub(t *testing.T) {
 			f.startAgent("gpu", 2)
 			f.idle(2)
 			var ids []string
-			for n := range 12 {
-				ids = append(ids, f.submit(15, n))
+			for n := range 8 {
+				ids = append(ids, f.submit(10, n))
 			}
 			f.running(2)
 			f.Hub.Kill()
@@ -258,4 +259,55 @@ func joins(f, other *fleet) {
 	f.Set.Caddyfile = filepath.Join(f.Dir, "joined.Caddyfile")
 	text = []byte(strings.Replace(string(text), bind, bind+"\t\t\tjoin "+other.Gossip+"\n", 1))
 	require.NoError(f.t, os.WriteFile(f.Set.Caddyfile, text, 0o600))
+}
+
+// token issues a token for a machine by the command that operators use, and returns its
+// file.
+func (f *fleet) token(machine string) string {
+	f.t.Helper()
+	token, err := exec.Command(f.Set.Caddy, "comfyhub-token", "add", machine, "--address", f.Admin).Output() // #nosec G204 -- our own program
+	require.NoError(f.t, err)
+	file := filepath.Join(f.t.TempDir(), machine)
+	require.NoError(f.t, os.WriteFile(file, token, 0o600))
+	return file
+}
+
+// pullFrom starts the agent of a machine whose way to the hub leads to an address.
+func (f *fleet) pullFrom(machine, hub, comfyui string) *programs.Program {
+	f.t.Helper()
+	return f.agent(machine, "pull", "--hub", "http://"+hub, "--token-file", f.token(machine), "--comfyui", comfyui)
+}
+
+// Machines that nobody can dial run prompts like others, and go on when an agent or the hub dies.
+func TestMachinesThatOnlyDialOut(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, "embedded")
+	f.startHub()
+	attic := f.pullFrom("attic", f.Addr, f.simulate("attic"))
+	f.pullFrom("cellar", f.Addr, f.simulate("cellar"))
+	f.idle(2)
+	ids := []string{f.submit(1, 1), f.submit(1, 2), f.submit(1, 3)}
+	f.succeeded(ids)
+
+	// The agent dies and comes back while its server works on.
+	ids = append(ids, f.submit(15, 4), f.submit(15, 5))
+	f.running(2)
+	attic.Kill()
+	require.NoError(t, attic.Restart())
+	f.succeeded(ids)
+	f.idle(2)
+	f.attemptsOf(ids, 1)
+
+	// The hub restarts: its machines find it again, and their runs go on.
+	ids = append(ids, f.submit(15, 6), f.submit(15, 7))
+	f.running(2)
+	f.Hub.Kill()
+	f.startHub()
+	f.succeeded(ids)
+	f.idle(2)
+
+	// A machine whose token is revoked has nothing to say any more.
+	require.NoError(t, exec.Command(f.Set.Caddy, "comfyhub-token", "revoke", "attic", "--address", f.Admin).Run()) // #nosec G204 -- our own program
+	f.idle(1)
+	f.succeeded(append(ids, f.submit(1, 8), f.submit(1, 9)))
 }

@@ -128,15 +128,6 @@ func commandsOf(page string) (commands [][]string) {
 	return commands
 }
 
-func TestCommandsOf(t *testing.T) {
-	t.Parallel()
-	page := "```sh\nuntil caddy comfyhub status | grep -q idle; do sleep 1; done\n" +
-		"./caddy comfyhub-token add attic > token   # caddy comfyhub none\ninstall -m 0755 bin/agent /x\n\tagent run \\\n  --join \"a b\" &\n```\ncaddy comfyhub prose\n"
-	require.Equal(t, [][]string{
-		{"caddy", "comfyhub", "status"}, {"caddy", "comfyhub-token", "add", "attic"}, {"agent", "run", "--join", `"a`, `b"`},
-	}, commandsOf(page))
-}
-
 // Each command of our programs that the docs show is one that they have, with flags that they
 // have; so is each target of make.
 func TestCommandsInDocs(t *testing.T) {

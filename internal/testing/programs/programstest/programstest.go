@@ -56,16 +56,16 @@ func Built(t testing.TB) programs.Set {
 // what they do is wait for programs that start, notice a death or work in simulated seconds.
 const sideBySide = 4
 
-// SideBySide has more tests of a package run side by side than Go would by itself, unless
-// -parallel says how many. It is for a TestMain, where most tests wait for programs.
+// SideBySide has more tests of a package run side by side than Go would by itself, and than
+// -parallel says, which is meant for all packages; only -parallel 1 is left alone. It is for a
+// TestMain, where most tests wait for programs.
 func SideBySide() {
 	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if given {
+	given, err := strconv.Atoi(flag.Lookup("test.parallel").Value.String())
+	if err != nil || given == 1 && runtime.GOMAXPROCS(0) > 1 {
 		return
 	}
-	if err := flag.Set("test.parallel", strconv.Itoa(sideBySide*runtime.GOMAXPROCS(0))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(max(given, sideBySide*runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err) // the flag is Go's own
 	}
 }
