@@ -77,6 +77,22 @@ func load(name string) (Trace, error) {
 	return tr, nil
 }
 
+// classNames finds the node classes that a scenario names, and requests for all of them.
+var classNames = regexp.MustCompile(`class_type\\?": ?\\?"([^"\\]+)|/object_info/([^"]+)"|"path":"(?:/api)?/object_info()"`)
+
+// Classes are the node classes that matter to the scenario, none if all do.
+func (tr Trace) Classes() []string {
+	names := []string{"EmptyImage", "ImageInvert", "SaveImage"} // what a subgraph is made of
+	for _, found := range classNames.FindAllStringSubmatch(tr.text, -1) {
+		if found[1] == "" && found[2] == "" {
+			return nil
+		}
+		names = append(names, found[1]+found[2])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // Requests are the HTTP steps.
 func (tr Trace) Requests() []*pyjson.Object {
 	return slices.DeleteFunc(slices.Clone(tr.steps), func(s *pyjson.Object) bool { return kindOf(s) != "http" })
