@@ -171,6 +171,10 @@ func TestRename(t *testing.T) {
 		"no subfolder is no file": {
 			`{"a": {"filename": "A_00001_.png", "type": "output"}}`, `{"a": {"filename": "A_00001_.png", "type": "output"}}`,
 		},
+		"an asset of the same file": {
+			`{"a": {"filename": "A_00001_.png", "subfolder": "", "type": "output", "width": 48.0, "asset": {"size": 12345678901234567890, "file_path": "output/A_00001_.png"}}}`,
+			`{"a": {"filename": "A_00042_.png", "subfolder": "", "type": "output", "width": 48.0, "asset": {"size": 12345678901234567890, "file_path": "output/A_00042_.png"}}}`,
+		},
 		"null":   {`null`, `null`},
 		"broken": {`{"a": [{"filename": "A_00001_.png", "subfolder": "", "type": "output"}`, `{"a": [{"filename": "A_00001_.png", "subfolder": "", "type": "output"}`},
 	} {

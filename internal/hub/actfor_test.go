@@ -65,6 +65,7 @@ func TestActForTenants(t *testing.T) {
 			require.False(t, stored(plain, "ada", "ada"))
 			require.False(t, stored(admin, "ada", "ada"))
 			require.False(t, stored(http.Header{}, "ada", "ada"))
+			require.False(t, stored(keyHeader("a secret of some length"), "ada", "ada"), "it counts as a bearer token only")
 			if policy != api.KeysOff {
 				require.True(t, stored(acting, "", "bot"), "without a name it acts as itself")
 				require.True(t, stored(plain, "ada", "plain"))
@@ -217,17 +218,5 @@ func TestTwoKeysAreRefused(t *testing.T) {
 			w := b.call("GET", "/queue", "", header.Clone(), api.Visitor{TenantSecret: api.NewTenantSecret(secret)})
 			require.Equal(t, http.StatusOK, w.Code, "%s: where keys are off they mean nothing", name)
 		}
-	})
-}
-
-// A secret that lets programs name tenants counts as a bearer token only.
-func TestKeyHeaderIsForKeys(t *testing.T) {
-	inBench(t, benchOf(1, withKeys(api.KeysRequired)), func(t *testing.T, b *bench) {
-		const secret = "a secret of some length"
-		v := api.Visitor{Keys: api.KeysRequired, TenantSecret: api.NewTenantSecret(secret), Named: "ada"}
-		require.Equal(t, http.StatusOK, b.call("GET", "/queue", "", bearer(secret), v).Code)
-		w := b.call("GET", "/queue", "", keyHeader(secret), v)
-		require.Equal(t, http.StatusUnauthorized, w.Code)
-		require.Equal(t, "no_api_key", kindOfError(t, w.Body.String()))
 	})
 }

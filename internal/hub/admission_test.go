@@ -144,6 +144,14 @@ func TestAdmission(t *testing.T) {
 		_, _ = two.from("box", "k1") // asks again
 		refuses(two, "k1", errPinned)
 		takes(two, "k2")
+
+		// Without a gossip key everybody gets in.
+		open := newGate(nil)
+		defer open.close()
+		for _, key := range []string{"k1", "", "k2"} {
+			takes(open, key)
+		}
+		require.False(t, must.Get(open.forget(t.Context(), "box"))(t))
 	})
 }
 
@@ -162,18 +170,6 @@ func TestAdmissionIsBounded(t *testing.T) {
 		require.LessOrEqual(t, shared.asked, maxOwners)
 		must.Get(g.from("one more", "k"))(t)
 		require.Contains(t, shared.keys, "one more", "there is room for another one")
-	})
-}
-
-func TestWithoutAGossipKeyEverybodyGetsIn(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate(nil)
-		defer g.close()
-		for _, key := range []string{"k1", "", "k2"} {
-			require.Equal(t, key, must.Get(g.from("box", key))(t))
-		}
-		require.False(t, must.Get(g.forget(t.Context(), "box"))(t))
 	})
 }
 
@@ -278,19 +274,18 @@ func TestTunnelBringsAnInstance(t *testing.T) {
 	b.becomes(fleet.Offline)
 	i, _ := b.registry.Instance("attic")
 	require.True(t, i.Left, "the agent has said so itself")
-}
 
-func TestTunnelThatBreaks(t *testing.T) {
-	t.Parallel()
-	b := newTunnelBench(t)
-	s := b.agent(say(reportOf("attic", 1, 1), nil))
+	// One that breaks says nothing.
+	s := b.agent(say(reportOf("attic", 2, 1), nil))
 	b.becomes(fleet.Idle)
 	require.NoError(t, s.Close())
 	b.becomes(fleet.Offline)
-	i, _ := b.registry.Instance("attic")
+	i, _ = b.registry.Instance("attic")
 	require.False(t, i.Left)
 	_, err := b.dialer("attic")(t.Context(), "tcp", "attic:80")
 	require.ErrorContains(t, err, "no tunnel")
+	_, err = tunnel.Dial(t.Context(), b.url, b.token+"x", "test", b.client)
+	require.ErrorIs(t, err, tunnel.ErrToken)
 }
 
 // A new tunnel replaces the old one, and the end of the old one means nothing.
@@ -319,13 +314,6 @@ func TestTunnelOfAnotherName(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.Empty(t, b.taken)
-}
-
-func TestTunnelWithoutAToken(t *testing.T) {
-	t.Parallel()
-	b := newTunnelBench(t)
-	_, err := tunnel.Dial(t.Context(), b.url, b.token+"x", "test", b.client)
-	require.ErrorIs(t, err, tunnel.ErrToken)
 }
 
 // Reports without end cost the hub only so many a second.

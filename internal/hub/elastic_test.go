@@ -134,24 +134,6 @@ func TestElasticFleetIsNotForEverything(t *testing.T) {
 	})
 }
 
-// What the operator has drained stays drained when the scaler takes a machine back, or one is gone.
-func TestScalerLeavesTheOperatorsDrain(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		name := b.hub.Fleet().Instances()[0].Name
-		drained := func() bool { return b.hub.HasStop(queue.StopInstance(name)) }
-		require.NoError(t, b.hub.DrainToScale(t.Context(), name, true))
-		require.True(t, drained())
-		require.NoError(t, b.hub.Operator().Pause(t.Context(), queue.StopInstance(name)))
-		require.NoError(t, b.hub.DrainToScale(t.Context(), name, false))
-		require.True(t, drained())
-		require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(name)))
-		require.False(t, drained())
-		require.NoError(t, b.hub.DrainToScale(t.Context(), name, true))
-		require.NoError(t, b.hub.DrainToScale(t.Context(), name, false))
-		require.False(t, drained())
-	})
-}
-
 const runPodKey = "rp-secret"
 
 // onRunPod lets jobs of a bench overflow to a fake of RunPod.
@@ -171,9 +153,9 @@ func onRunPod(fake *overflowtest.Endpoint, change ...func(*config.Overflow)) fun
 // and its tenant is billed for it.
 func TestOverflow(t *testing.T) {
 	fake := &overflowtest.Endpoint{Waits: 20 * time.Second, Takes: 40 * time.Second}
-	inBench(t, benchOf(1, onRunPod(fake), func(b *bench) { b.settings.Operators = []string{"default"} }), func(t *testing.T, b *bench) {
+	inBench(t, benchOf(0, serving(sim.Config{TimeScale: 1}), onRunPod(fake), func(b *bench) { b.settings.Operators = []string{"default"} }), func(t *testing.T, b *bench) {
 		b.connected(1)
-		b.begins(endless(1), "busy")
+		b.begins(work(3600, 1, "none"), "busy")
 		client := b.dial("someone")
 		posted := time.Now()
 		id := b.submit(work(1, 2, "none"), "someone")
@@ -207,9 +189,9 @@ func TestOverflowKeepsInputs(t *testing.T) {
 	for name, let := range map[string]bool{"kept": false, "let go": true} {
 		t.Run(name, func(t *testing.T) {
 			fake := &overflowtest.Endpoint{Takes: time.Second}
-			inBench(t, benchOf(1, onRunPod(fake, func(o *config.Overflow) { o.Inputs = let })), func(t *testing.T, b *bench) {
+			inBench(t, benchOf(0, serving(sim.Config{TimeScale: 1}), onRunPod(fake, func(o *config.Overflow) { o.Inputs = let })), func(t *testing.T, b *bench) {
 				b.connected(1)
-				b.begins(endless(1), "busy")
+				b.begins(work(3600, 1, "none"), "busy")
 				_, stored := b.upload("face.png", "", string(overflowtest.Picture("face")))
 				require.Equal(t, "face.png", stored)
 				id := b.submit(`{"1": {"class_type": "LoadImage", "inputs": {"image": "face.png"}},
@@ -237,9 +219,9 @@ func TestOverflowKeepsInputs(t *testing.T) {
 // A job that is cancelled ends at the endpoint as well, and costs what it took.
 func TestOverflowIsCancelled(t *testing.T) {
 	fake := &overflowtest.Endpoint{Takes: time.Hour}
-	inBench(t, benchOf(1, onRunPod(fake)), func(t *testing.T, b *bench) {
+	inBench(t, benchOf(0, serving(sim.Config{TimeScale: 1}), onRunPod(fake)), func(t *testing.T, b *bench) {
 		b.connected(1)
-		b.begins(endless(1), "busy")
+		b.begins(work(3600, 1, "none"), "busy")
 		client := b.dial("someone")
 		id := b.submit(work(1, 2, "none"), "someone")
 		eventually(t, func() bool { made, _ := fake.Runs(); return made == 1 }, 2*time.Minute, time.Second)
@@ -256,8 +238,7 @@ func TestOverflowIsCancelled(t *testing.T) {
 // A day's budget is exceeded by no more than one run.
 func TestOverflowBudget(t *testing.T) {
 	fake := &overflowtest.Endpoint{Takes: time.Minute}
-	slow := func(b *bench) { b.instances = append(b.instances, newInstance(b.t, sim.Config{TimeScale: 1})) }
-	inBench(t, benchOf(0, slow, onRunPod(fake, func(o *config.Overflow) { o.Budget, o.Max, o.Timeout = 0.2, 4, time.Minute })), func(t *testing.T, b *bench) {
+	inBench(t, benchOf(0, serving(sim.Config{TimeScale: 1}), onRunPod(fake, func(o *config.Overflow) { o.Budget, o.Max, o.Timeout = 0.2, 4, time.Minute })), func(t *testing.T, b *bench) {
 		b.begins(work(3600, 1, "none"), "busy")
 		for n := range 20 {
 			b.submit(work(1, 2+n, "none"), "someone")
@@ -286,27 +267,21 @@ func TestOverflowOfWhatNobodyCanRun(t *testing.T) {
 
 // A hub is killed at each call that it makes to the endpoint, before or after it takes effect. The
 // other hub goes on: nothing is paid for twice, and nothing is lost. Where nobody knows whether the
-// endpoint has begun, the job runs in the fleet, once that has time.
+// endpoint has begun, the job runs in the fleet, once that has time; a service tells repeated
+// requests from new ones, so there is no doubt.
 func TestHubIsKilledAtACallOfAnEndpoint(t *testing.T) {
-	for _, call := range []string{"POST /run", "POST /run lost", "GET /status 1", "GET /status 2", "GET /status 5"} {
+	for _, call := range []string{"POST /run", "POST /run lost", "GET /status 1", "GET /status 5", "POST /runs", "POST /runs lost", "GET /runs 1"} {
 		t.Run(strings.ReplaceAll(call, "/", ""), func(t *testing.T) {
-			killedAt(t, call, onRunPod)
-		})
-	}
-}
-
-// The same with a service that tells repeated requests from new ones: there is no doubt.
-func TestHubIsKilledAtACallOfAService(t *testing.T) {
-	for _, call := range []string{"POST /runs", "POST /runs lost", "GET /runs 1", "GET /runs 3"} {
-		t.Run(strings.ReplaceAll(call, "/", ""), func(t *testing.T) {
-			killedAt(t, call, func(fake *overflowtest.Endpoint, change ...func(*config.Overflow)) func(*bench) {
-				return onRunPod(fake, append(change, func(o *config.Overflow) { o.RunPod, o.URL = "", "https://gpus.example.com/comfy" })...)
+			killedAt(t, call, func(o *config.Overflow) {
+				if strings.Contains(call, "/runs") {
+					o.RunPod, o.URL = "", "https://gpus.example.com/comfy"
+				}
 			})
 		})
 	}
 }
 
-func killedAt(t *testing.T, at string, with func(*overflowtest.Endpoint, ...func(*config.Overflow)) func(*bench)) {
+func killedAt(t *testing.T, at string, of func(*config.Overflow)) {
 	inBubble(t, func(t *testing.T) {
 		fake := &overflowtest.Endpoint{Waits: 2 * time.Second, Takes: 10 * time.Second}
 		var (
@@ -340,7 +315,7 @@ func killedAt(t *testing.T, at string, with func(*overflowtest.Endpoint, ...func
 		gpu := newInstance(t, sim.Config{TimeScale: 1})
 		change := func(b *bench) {
 			b.id.Redis = server
-			with(fake)(b)
+			onRunPod(fake, of)(b)
 			b.instances = append(b.instances, gpu)
 		}
 		one = newBench(t, 0, change)
@@ -356,5 +331,19 @@ func killedAt(t *testing.T, at string, with func(*overflowtest.Endpoint, ...func
 		require.Equal(t, 1, made, "paid once")
 		eventually(t, func() bool { return !two.hub.OwesEndpoints() }, 2*time.Minute, time.Second)
 		require.Zero(t, two.metric(`comfyhub_overflow_set_aside{endpoint="pod"}`))
+	})
+}
+
+// What the operator has drained stays drained when the scaler takes a machine back.
+func TestScalerLeavesTheOperatorsDrain(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		name := b.hub.Fleet().Instances()[0].Name
+		for _, stops := range []bool{true, false} {
+			require.NoError(t, b.hub.DrainToScale(t.Context(), name, stops))
+			require.True(t, b.hub.HasStop(queue.StopInstance(name)))
+			require.NoError(t, b.hub.Operator().Pause(t.Context(), queue.StopInstance(name)))
+		}
+		require.NoError(t, b.hub.Operator().Resume(t.Context(), queue.StopInstance(name)))
+		require.False(t, b.hub.HasStop(queue.StopInstance(name)))
 	})
 }

@@ -44,12 +44,11 @@ func (h *Hub) Store() *files.Store            { return h.store }
 func (h *Hub) Tenants() *tenants.Tenants      { return h.tenants }
 func (h *Hub) Transfer() *files.Transfer      { return h.transfer }
 
-func (h *Hub) AwaitOpening()                        { h.opening.busy.Wait() }
-func (h *Hub) GossipAddr() string                   { return h.gossip.gossip.Load().Local().Addr }
-func (h *Hub) HasStop(s queue.Stop) bool            { return h.stops.Has(s) }
-func (h *Hub) OwesEndpoints() bool                  { return !h.overflow.book.Empty() }
-func (h *Hub) NoteLeft(tenant, at string, o []byte) { h.left.note(tenant, at, o) }
-func (w *Workers) Stop()                            { w.stop() }
+func (h *Hub) AwaitOpening()             { h.opening.busy.Wait() }
+func (h *Hub) GossipAddr() string        { return h.gossip.gossip.Load().Local().Addr }
+func (h *Hub) HasStop(s queue.Stop) bool { return h.stops.Has(s) }
+func (h *Hub) OwesEndpoints() bool       { return !h.overflow.book.Empty() }
+func (s *Workers) Stop()                 { s.stop() }
 
 func (h *Hub) DrainToScale(ctx context.Context, instance string, on bool) error {
 	return (&elastic{queue: h.queue, stops: h.stops}).Drain(ctx, instance, on)

@@ -228,17 +228,14 @@ func TestHeldPictures(t *testing.T) {
 		require.Empty(t, must(b.hub.Janitor().Pinned.All(ctx))(t))
 		require.NoError(t, b.hub.Held().Expire(ctx, time.Now()))
 		require.True(t, b.hub.Held().Has(ctx, "default", "a/b"))
-	})
-}
 
-func TestHeldPicturesAreBounded(t *testing.T) {
-	inBench(t, benchOf(0, func(b *bench) { b.settings.MaxUpload = 8 }), func(t *testing.T, b *bench) {
+		b.settings.MaxUpload = 8
+		require.NoError(t, b.hub.Start(ctx, b.settings))
 		for _, length := range []int64{10, -1} { // known, and not
 			req := must(http.NewRequest(http.MethodPut, b.web.URL+"/api/etn/image/x", struct{ io.Reader }{strings.NewReader("0123456789")}))(t)
 			req.ContentLength = length
-			resp := must(http.DefaultClient.Do(req))(t)
-			require.Equal(t, http.StatusRequestEntityTooLarge, statusOf(read(t, resp)))
-			require.False(t, b.hub.Held().Has(t.Context(), "default", "x"))
+			require.Equal(t, http.StatusRequestEntityTooLarge, statusOf(read(t, must(http.DefaultClient.Do(req))(t))))
+			require.False(t, b.hub.Held().Has(ctx, "default", "x"))
 		}
 	})
 }

@@ -2,7 +2,6 @@ package hub_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -15,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/sim/simtest"
 )
@@ -31,53 +31,14 @@ func TestOvertakenJobHasAHigherNumberInTheHistory(t *testing.T) {
 		next := b.submit(work(1, 3, "none"), "ann")
 		require.Equal(t, "success", b.finished(next).Status.Text)
 
-		var entries map[string]struct {
-			Prompt []json.RawMessage `json:"prompt"`
-		}
-		body := b.gets("/history")
-		require.NoError(t, json.Unmarshal(body, &entries))
 		numbers := map[string]string{}
-		for id, e := range entries {
+		for id, e := range decoded[map[string]entry](t, b.gets("/history")) {
 			require.Len(t, e.Prompt, 5)
 			numbers[id] = string(e.Prompt[0])
 		}
 		require.Equal(t, map[string]string{short: "1", long: "2", next: "3"}, numbers)
-
-		body = b.gets("/history/" + long)
-		require.Contains(t, string(body), fmt.Sprintf(`"prompt": [2, %q, `, long))
-		body = b.gets("/api/jobs/" + long)
-		require.Contains(t, string(body), `"priority": 0`, "elsewhere it keeps its own")
-	})
-}
-
-// TestInstanceForgetsItsHistory: an instance that was restarted knows nothing of
-// its earlier runs. The hub answers from its own record of them, which stays.
-func TestInstanceForgetsItsHistory(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		c := b.dial("me")
-		id := b.submit(picture(7), "me")
-		c.until(id)
-		// At once: the hub has told the end, so it may need nothing more from the instance.
-		b.instances[0].die()
-		e := b.finished(id)
-		paths := []string{
-			"/history", "/history/" + id, "/api/jobs", "/api/jobs/" + id, "/queue",
-			"/view?type=output&filename=" + e.Outputs["2"].Images[0].Filename,
-		}
-		told := func() (out []string) {
-			for _, path := range paths {
-				body := b.gets(path)
-				out = append(out, string(body))
-			}
-			return out
-		}
-		before := told()
-		b.instances[0].revive()
-		next := b.submit(picture(8), "me") // runs when the instance is back
-		c.until(next)
-		require.NotContains(t, before[0], next)
-		b.posts("/history", `{"delete": ["`+next+`"]}`)
-		require.Equal(t, before, told())
+		require.Contains(t, b.text("/history/"+long), fmt.Sprintf(`"prompt": [2, %q, `, long))
+		require.Contains(t, b.text("/api/jobs/"+long), `"priority": 0`, "elsewhere it keeps its own")
 	})
 }
 
@@ -134,36 +95,6 @@ func (b *bench) views(name string) bool {
 	status, _ := b.get("/view?filename=" + name)
 	require.Contains(b.t, []int{http.StatusOK, http.StatusNotFound}, status)
 	return status == http.StatusOK
-}
-
-func TestHistoryIsBoundedBySize(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		var ids, names []string
-		for n := range 4 {
-			id, name, _ := b.made(picture(0x100000 + n))
-			ids, names = append(ids, id), append(names, name)
-		}
-		_, body := b.get("/view?filename=" + names[0])
-		b.settings.HistorySize = int64(len(body))*2 + 5
-		require.NoError(t, b.hub.Start(t.Context(), b.settings))
-		require.NoError(t, b.retainAt(time.Now()))
-		for _, name := range names {
-			require.True(t, b.views(name), "all are young")
-		}
-		require.NoError(t, b.retainAt(time.Now().Add(time.Hour)))
-		kept := 0
-		for n, name := range names {
-			_, there := b.history(ids[n])
-			require.Equal(t, there, b.views(name), "an entry and its files go together")
-			if there {
-				kept++
-			} else {
-				require.Zero(t, kept, "the oldest go")
-			}
-		}
-		require.Positive(t, kept)
-		require.LessOrEqual(t, kept, 2)
-	})
 }
 
 // An upload that a job still needs stays, however old it is.
@@ -224,16 +155,6 @@ func TestTrashOfTwoHubs(t *testing.T) {
 		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
 		require.NoError(t, err)
 		require.Zero(t, n)
-		one.hub.Janitor().Full = func() bool { return false }
-
-		// What takes too much room is gone.
-		one.settings.HistoryAge, one.settings.HistorySize = 0, 1
-		require.NoError(t, one.hub.Start(t.Context(), one.settings))
-		require.NoError(t, one.retainAt(time.Now().Add(2*time.Hour)))
-		require.False(t, two.views(name))
-		_, n, err = two.hub.Operator().Trash(t.Context(), "", 10)
-		require.NoError(t, err)
-		require.Zero(t, n)
 		_, _, err = hub.New(one.id).Operator().Trash(t.Context(), "", 1)
 		require.ErrorIs(t, err, config.ErrNotStarted)
 		_, err = hub.New(one.id).Operator().TakeBack(t.Context(), "default", "x")
@@ -246,4 +167,90 @@ func (b *bench) overwrites(t *testing.T, data string) {
 	t.Helper()
 	_, err := b.hub.Store().Upload(t.Context(), "default", job.FileRef{Type: job.TypeInput, Filename: "fox.png"}, true, strings.NewReader(data))
 	require.NoError(t, err)
+}
+
+// cached is a hub with one instance and a result cache.
+func cached() plan {
+	return benchOf(1, func(b *bench) { b.settings.TenantLimits.ResultCache = 10 * time.Minute })
+}
+
+// kept waits until the result of a job can be given again.
+func (b *bench) kept(id string) {
+	b.t.Helper()
+	j := must(b.hub.Queue().Find(context.Background(), job.DefaultTenant, id))(b.t)
+	eventually(b.t, func() bool {
+		body := b.hub.DB().Client().HGet(context.Background(), b.hub.DB().Key("q", "job", j.Key), "result")
+		return body.Err() == nil
+	}, time.Minute, 10*time.Millisecond)
+}
+
+func TestEqualPromptHasTheResultAtOnce(t *testing.T) {
+	inBench(t, cached(), func(t *testing.T, b *bench) {
+		first := b.submit(picture(7), "ann")
+		made := b.finished(first)
+		b.kept(first)
+		c := b.dial("bob")
+		id := b.submit(picture(7), "bob")
+		require.Equal(t, []string{"execution_start", "execution_cached", "executed", "execution_success", "executing"}, c.until(id))
+		again := b.finished(id)
+		require.Equal(t, made.Outputs, again.Outputs)
+		require.Equal(t, "success", again.Status.Text)
+		require.Contains(t, string(again.Status.Messages[1][1]), `"nodes": ["1", "2"]`)
+		require.Equal(t, 1, b.instances[0].Started(), "nothing has run")
+		require.Contains(t, b.text("/hub/jobs/"+id), whyRepeated)
+		require.InDelta(t, 1, b.metric("comfyhub_jobs_repeated_total"), 0)
+
+		b.posts("/history", fmt.Sprintf(`{"delete": [%q]}`, first))
+		require.True(t, b.views(made.Outputs["2"].Images[0].Filename), "the second job still has it")
+		// A result that somebody has deleted is not given again; that of the second job was never kept.
+		third := b.submit(picture(7), "ann")
+		b.finished(third)
+		require.Equal(t, 2, b.instances[0].Started())
+	})
+}
+
+const whyRepeated = "it has the result of an equal prompt"
+
+// Whatever may matter and differs, or cannot be known, makes a prompt run.
+func TestOtherPromptsRun(t *testing.T) {
+	inBench(t, cached(), func(t *testing.T, b *bench) {
+		for n, graph := range []string{picture(1), picture(2), work(0.01, 3, "none"), work(0.01, 3, "none")} {
+			id := b.submit(graph, "ann")
+			b.finished(id)
+			if n < 2 {
+				b.kept(id)
+			}
+		}
+		require.Equal(t, 4, b.instances[0].Started())
+		time.Sleep(11 * time.Minute) // longer than a result may be given
+		b.finished(b.submit(picture(1), "ann"))
+		require.Equal(t, 5, b.instances[0].Started())
+	})
+}
+
+// One tenant neither gets nor sees another's results.
+func TestResultsAreTheirTenants(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, config.TenantLimits{ResultCache: time.Hour}, func(b *bench) { b.instances = append(b.instances, newInstance(t, sim.Config{})) })
+		for _, tenant := range []string{"ann", "bob", "ann"} {
+			id := idOf(t, []byte(b.acts(tenant, http.MethodPost, "/prompt", `{"prompt": `+picture(1)+`}`)))
+			eventually(t, func() bool { return b.acts(tenant, http.MethodGet, "/history/"+id, "") != "{}" }, time.Minute, 10*time.Millisecond)
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 2, b.instances[0].Started())
+	})
+}
+
+// A hub that dies before it has given a result leaves a job that runs.
+func TestHubDiesBeforeItGivesAResult(t *testing.T) {
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
+		b.begins(endless(9), "bob")
+		id := b.submit(picture(1), "ann")
+		ctx := context.Background()
+		j := must(b.hub.Queue().Find(ctx, job.DefaultTenant, id))(t)
+		must(b.hub.Queue().Claim(ctx, queue.ClaimRequest{Key: j.Key, Tenant: j.Tenant, Hub: "gone/1", Upstream: "x", Why: whyRepeated}))(t)
+		b.posts("/interrupt", "")
+		require.Equal(t, "success", b.finished(id).Status.Text)
+		require.Equal(t, 1, must(b.hub.Queue().Find(ctx, job.DefaultTenant, id))(t).Attempts, "that was no attempt")
+	})
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/sim"
-	"github.com/comfyhub/comfyhub/internal/view"
 )
 
 // login returns a visitor that is logged in.
@@ -133,43 +132,29 @@ func TestReasonsTellNoAddress(t *testing.T) {
 // guess. Only the tenant whose job has named it gets it.
 func TestPicturesLeftByNodes(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		p := newPack(t, "one", sim.Config{})
+		p := newPack(t, "one", sim.Config{Annotate: func(file *pyjson.Object) {
+			file.Set("source", pyjson.String("http"))
+			file.Set("id", pyjson.String("left"))
+		}})
 		b := packed(t, p)
 		stranger, ada, eve := b.script(), b.login("ada"), b.login("eve")
-		const path = files.HeldPath + "1"
+		const path = files.HeldPath + "left"
 		stranger.sends("GET", path, "") // where nobody logs in
 		require.Equal(t, http.StatusNotFound, statusOf(ada.send("GET", path, "")), "no job of ada's has named it")
 
-		at := b.hub.Fleet().Instances()[0].Name
-		output := []byte(`{"images": [{"source": "http", "id": "1", "content-type": "image/png"}, {"source": "websocket", "id": "2"}]}`)
-		b.hub.NoteLeft("ada", at, output)
+		ada.awaits(ada.submit(picture(7), "ada"), "done")
 		body := ada.sends("GET", path, "")
 		require.Equal(t, "one", string(body))
 		for _, v := range []*visitor{eve, stranger} {
 			require.Equal(t, http.StatusNotFound, statusOf(v.send("GET", path, "")))
 		}
-		require.Equal(t, http.StatusNotFound, statusOf(ada.send("GET", files.HeldPath+"2", "")))
+		require.Equal(t, http.StatusNotFound, statusOf(ada.send("GET", files.HeldPath+"other", "")))
 
 		// A picture that a client has put there itself also belongs to its tenant.
 		require.Equal(t, http.StatusCreated, statusOf(eve.send("PUT", files.HeldPath+"mine", "eve's")))
 		body = eve.sends("GET", files.HeldPath+"mine", "")
 		require.Equal(t, "eve's", string(body))
 		require.Equal(t, http.StatusNotFound, statusOf(ada.send("GET", files.HeldPath+"mine", "")))
-	})
-}
-
-// The pictures that a job names are recorded when its instance reports them.
-func TestOutputsNamePictures(t *testing.T) {
-	left := sim.Config{Annotate: func(file *pyjson.Object) {
-		file.Set("source", pyjson.String("http"))
-		file.Set("id", pyjson.String("left"))
-	}}
-	inBench(t, benchOf(0, serving(left)), func(t *testing.T, b *bench) {
-		ada, eve := b.login("ada"), b.login("eve")
-		ada.awaits(ada.submit(picture(7), "ada"), "done")
-		require.Len(t, b.hub.Holders(view.Viewer{Tenant: "ada", Login: true}, nil, "left"), 1)
-		require.Empty(t, b.hub.Holders(view.Viewer{Tenant: eve.user, Login: true}, nil, "left"))
-		require.Empty(t, b.hub.Holders(view.Viewer{Tenant: "ada", Login: true}, nil, "other"))
 	})
 }
 

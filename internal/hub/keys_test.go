@@ -252,16 +252,7 @@ func TestSignedLinks(t *testing.T) {
 		// Nobody gets a link to another tenant's file or to a file that does not exist.
 		answered(b.linkTo(fmt.Sprintf(`{"filename": %q}`, name)))(t, http.StatusNotFound)
 		b.tenant = "telegram:12345"
-		for ask, want := range map[string]int{
-			fmt.Sprintf(`{"filename": %q, "type": "input"}`, name):   http.StatusNotFound,
-			fmt.Sprintf(`{"filename": %q, "type": "nothing"}`, name): http.StatusNotFound,
-			`[]`:                              http.StatusBadRequest,
-			`{"filename": 3}`:                 http.StatusBadRequest,
-			`{"filename": "a", "type": null}`: http.StatusNotFound,
-		} {
-			status, _ = b.linkTo(ask)
-			require.Equal(t, want, status, ask)
-		}
+		answered(b.linkTo(fmt.Sprintf(`{"filename": %q, "type": "input"}`, name)))(t, http.StatusNotFound)
 
 		// Links that were tampered with.
 		parsed := must(url.Parse(link))(t)

@@ -60,8 +60,12 @@ func TestLastKnownAnswers(t *testing.T) {
 			"/internal/folder_paths": `{"loras": ["/x"]}`,
 		}
 		var dying atomic.Bool
+		var subgraphs atomic.Int32
 		front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
 			answer, ok := answers[r.URL.Path]
+			if strings.HasPrefix(r.URL.Path, "/global_subgraphs/") {
+				subgraphs.Add(1)
+			}
 			switch {
 			case ok && dying.Load():
 				// In the middle of the answer, while its socket is still open.
@@ -89,6 +93,13 @@ func TestLastKnownAnswers(t *testing.T) {
 			}
 		}
 		check("connected")
+		require.EqualValues(t, 1, subgraphs.Load(), "a page asks for a hundred")
+		for range 2 { // anybody can make up ids, so they are not kept
+			require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
+		}
+		require.EqualValues(t, 3, subgraphs.Load())
+		_, kept := b.hub.LastKnown().Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
+		require.False(t, kept)
 		_, classes := b.get("/object_info")
 		dying.Store(true)
 		check("dying")
@@ -196,38 +207,5 @@ func TestInstanceDiesInMidLoad(t *testing.T) {
 		require.Equal(t, "public, max-age=31536000, immutable one()", <-answers)
 		require.Equal(t, http.StatusNotFound, statusOf(b.get(other)))
 		eventually(t, func() bool { return b.rooms.ComfyUI.AwaitingBuild() == 0 }, time.Minute, time.Millisecond)
-	})
-}
-
-// The web UI asks for about a hundred subgraphs each time it loads, and the hub asks an instance
-// for each only once. The hub does not remember unknown ids, because anybody can make them up.
-func TestSubgraphsAreAskedForOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		var asked atomic.Int32
-		front := simtest.Front(t, newInstance(t, sim.Config{}).url(), func(w http.ResponseWriter, r *http.Request, rest http.Handler) {
-			id, ok := strings.CutPrefix(r.URL.Path, "/global_subgraphs/")
-			if !ok {
-				rest.ServeHTTP(w, r)
-				return
-			}
-			asked.Add(1)
-			w.Header().Set("Content-Type", "application/json; charset=utf-8")
-			if id == "abc" {
-				_, _ = w.Write([]byte(`{"data": "{}"}`))
-				return
-			}
-			_, _ = w.Write([]byte("null"))
-		})
-		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{front.URL} })
-		for range 3 {
-			require.JSONEq(t, `{"data": "{}"}`, b.text("/api/global_subgraphs/abc"))
-		}
-		require.EqualValues(t, 1, asked.Load())
-		for range 3 {
-			require.Equal(t, "null", b.text("/api/global_subgraphs/made-up"))
-		}
-		require.EqualValues(t, 4, asked.Load())
-		_, kept := b.hub.LastKnown().Last(t.Context(), "/global_subgraphs/made-up", func(string) bool { return true })
-		require.False(t, kept)
 	})
 }

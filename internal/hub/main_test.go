@@ -143,3 +143,14 @@ func started(b *bench) int {
 	}
 	return n
 }
+
+// headers builds a request's headers from names and values, leaving out empty ones.
+func headers(pairs ...string) map[string]string {
+	header := map[string]string{}
+	for n := 0; n < len(pairs); n += 2 {
+		if pairs[n+1] != "" {
+			header[pairs[n]] = pairs[n+1]
+		}
+	}
+	return header
+}

@@ -65,77 +65,6 @@ func (b *bench) withInstance() {
 	b.settings.Instances = append(b.settings.Instances, i.url())
 }
 
-// A hub that starts while its Redis is away takes nothing, says why, and works as soon
-// as Redis is there.
-func TestHubStartsBeforeItsRedis(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	server.Kill()
-	log := &logtest.Log{}
-	b := newBench(t, 0, func(b *bench) { b.id.Redis, b.log = server.URL(), log })
-	require.ErrorIs(t, b.hub.Ready(t.Context()), config.ErrNotStarted)
-	require.ErrorIs(t, b.hub.Ready(t.Context()), redis.ErrUnavailable)
-	require.InDelta(t, 0, b.metric("comfyhub_redis_up"), 0)
-	require.InDelta(t, 1, b.metric("comfyhub_storage_up"), 0)
-	require.Contains(t, log.String(), "the hub accepts nothing until Redis and its storage work")
-	b.closedToAll()
-	b.withInstance()
-	require.NoError(t, b.hub.Start(t.Context(), b.settings), "a reload meanwhile")
-	b.closedToAll()
-
-	server.Start()
-	b.becomesReady()
-	require.InDelta(t, 1, b.metric("comfyhub_redis_up"), 0)
-	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
-}
-
-// The same for a folder that cannot be opened.
-func TestHubStartsBeforeItsStorage(t *testing.T) {
-	t.Parallel()
-	parent := filepath.Join(t.TempDir(), "parent")
-	require.NoError(t, os.WriteFile(parent, nil, 0o600)) // not even root makes a folder in a file
-	b := newBench(t, 0, func(b *bench) { b.id.Storage = filepath.Join(parent, "storage") })
-	require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
-	require.InDelta(t, 1, b.metric("comfyhub_redis_up"), 0)
-	require.InDelta(t, 0, b.metric("comfyhub_storage_up"), 0)
-	b.closedToAll()
-	b.stop()
-	b.withInstance()
-	b.start() // what waits can be closed and started again
-	b.closedToAll()
-
-	require.NoError(t, os.Remove(parent))
-	b.becomesReady()
-	require.InDelta(t, 1, b.metric("comfyhub_storage_up"), 0)
-	require.Equal(t, "success", b.finished(b.submit(picture(1), "ann")).Status.Text)
-}
-
-// The same for a bucket, with its keys.
-func TestHubStartsBeforeItsBucket(t *testing.T) {
-	backend := s3mem.New()
-	require.NoError(t, backend.CreateBucket("pictures"))
-	var there atomic.Bool
-	store := gofakes3.New(backend).Server()
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !there.Load() {
-			w.WriteHeader(http.StatusForbidden) // which the driver does not try again
-			return
-		}
-		store.ServeHTTP(w, r)
-	}))
-	t.Cleanup(srv.Close)
-	bucket(t) // for its credentials
-	b := newBench(t, 0, func(b *bench) { b.id.Storage = "s3://pictures?endpoint=" + srv.URL })
-	require.ErrorIs(t, b.hub.Ready(t.Context()), files.ErrStorage)
-	b.closedToAll()
-	there.Store(true)
-	b.becomesReady()
-	secret := fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1))
-	b.posts("/prompt", secret)
-	sig := base64.RawURLEncoding.EncodeToString(append([]byte{1}, make([]byte, 60)...))
-	answered(b.get("/hub/files/a.png?exp="+strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)+"&sig="+sig))(t, http.StatusForbidden)
-}
-
 // A hub whose storage is not mounted at the start does not take the empty folder for a
 // new storage: files would count as lost, and links would end with their keys.
 func TestStorageIsNotMountedAtTheStart(t *testing.T) {
@@ -293,4 +222,70 @@ func withoutScripts(t *testing.T, addr string) string {
 		}
 	}()
 	return "redis://" + listener.Addr().String()
+}
+
+// A hub that starts while its Redis or its storage is away takes nothing, says why, and works as soon
+// as they are there, with its keys.
+func TestHubStartsBeforeItsParts(t *testing.T) {
+	for name, c := range map[string]struct {
+		away     error
+		up, down string // metrics
+		// lacks gives a hub something that is away, and returns what makes it come.
+		lacks func(t *testing.T, b *bench) (comes func())
+	}{
+		"Redis": {redis.ErrUnavailable, "storage", "redis", func(t *testing.T, b *bench) func() {
+			server := redistest.Start(t)
+			server.Kill()
+			b.id.Redis = server.URL()
+			return server.Start
+		}},
+		"a folder": {files.ErrStorage, "redis", "storage", func(t *testing.T, b *bench) func() {
+			parent := filepath.Join(t.TempDir(), "parent")
+			require.NoError(t, os.WriteFile(parent, nil, 0o600)) // not even root makes a folder in a file
+			b.id.Storage = filepath.Join(parent, "storage")
+			return func() { require.NoError(t, os.Remove(parent)) }
+		}},
+		"a bucket": {files.ErrStorage, "redis", "storage", func(t *testing.T, b *bench) func() {
+			backend := s3mem.New()
+			require.NoError(t, backend.CreateBucket("pictures"))
+			var there atomic.Bool
+			store := gofakes3.New(backend).Server()
+			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !there.Load() {
+					w.WriteHeader(http.StatusForbidden) // which the driver does not try again
+					return
+				}
+				store.ServeHTTP(w, r)
+			}))
+			t.Cleanup(srv.Close)
+			bucket(t) // for its credentials
+			b.id.Storage = "s3://pictures?endpoint=" + srv.URL
+			return func() { there.Store(true) }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &logtest.Log{}
+			var comes func()
+			b := newBench(t, 0, func(b *bench) { b.log, comes = log, c.lacks(t, b) })
+			require.ErrorIs(t, b.hub.Ready(t.Context()), config.ErrNotStarted)
+			require.ErrorIs(t, b.hub.Ready(t.Context()), c.away)
+			require.InDelta(t, 1, b.metric("comfyhub_"+c.up+"_up"), 0)
+			require.InDelta(t, 0, b.metric("comfyhub_"+c.down+"_up"), 0)
+			require.Contains(t, log.String(), "the hub accepts nothing until Redis and its storage work")
+			b.closedToAll()
+			b.stop()
+			b.start() // what waits can be closed and started again
+			b.withInstance()
+			require.NoError(t, b.hub.Start(t.Context(), b.settings), "a reload meanwhile")
+			b.closedToAll()
+
+			comes()
+			b.becomesReady()
+			require.InDelta(t, 1, b.metric("comfyhub_"+c.down+"_up"), 0)
+			id := idOf(t, b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "extra_data": {"api_key_comfy_org": "very secret"}}`, picture(1))))
+			require.Equal(t, "success", b.finished(id).Status.Text)
+			sig := base64.RawURLEncoding.EncodeToString(append([]byte{1}, make([]byte, 60)...))
+			answered(b.get("/hub/files/a.png?exp="+strconv.FormatInt(time.Now().Add(time.Hour).Unix(), 10)+"&sig="+sig))(t, http.StatusForbidden)
+		})
+	}
 }

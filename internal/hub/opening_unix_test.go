@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/hub"
 )
 
 // A storage that hangs keeps neither the start nor the end of a hub waiting.

@@ -197,20 +197,6 @@ func TestPromptWithAFileWhileRedisIsAway(t *testing.T) {
 	require.Positive(t, b.metric(`comfyhub_redis_request_errors_total{kind="read",reason="unavailable"}`))
 }
 
-// aiohttp answers in HTML to those who accept it.
-func TestTroubleInHTML(t *testing.T) {
-	const page500 = "<html><head><title>500 Internal Server Error</title></head><body>\n" +
-		"<h1>500 Internal Server Error</h1>\nServer got itself in trouble\n</body></html>\n"
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		for _, path := range []string{"/prompt", "/queue"} {
-			status, header, page := b.ask(http.MethodPost, path, "{", http.Header{"Accept": {"text/html,*/*"}})
-			require.Equal(t, http.StatusInternalServerError, status)
-			require.Equal(t, page500, page)
-			require.Equal(t, "text/html; charset=utf-8", header.Get("Content-Type"))
-		}
-	})
-}
-
 // upload posts a file and returns the name it was given.
 func (b *bench) upload(name, subfolder, content string) (int, string) {
 	b.t.Helper()

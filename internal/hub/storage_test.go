@@ -111,10 +111,10 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	const hour = 52 // rounds after which all of the storage has been looked at
 	storage, log := t.TempDir(), &logtest.Log{}
 	first := newBench(t, 0, func(b *bench) { b.id.Storage = storage })
-	for n := range 300 {
+	for n := range 80 {
 		answered(first.upload(fmt.Sprint(n, ".png"), "", fmt.Sprint("picture ", n)))(t, http.StatusOK)
 	}
-	require.Len(t, pictures(t, storage), 300)
+	require.Len(t, pictures(t, storage), 80)
 	keeper := *first.hub.Janitor()
 	keeper.Part = 0
 	keeper.Round(t.Context())
@@ -127,7 +127,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 	for range 2 * hour {
 		janitor.Round(t.Context())
 	}
-	require.Len(t, pictures(t, storage), 300)
+	require.Len(t, pictures(t, storage), 80)
 	require.Contains(t, log.String(), "nothing is deleted from the storage")
 	require.InDelta(t, 0, second.metric("comfyhub_storage_bound"), 0)
 	told := func() bool {
@@ -143,8 +143,8 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 
 	plan := must(second.hub.Operator().Adoption(t.Context()))(t)
 	require.NotEmpty(t, plan.Strangers)
-	require.Equal(t, 301, plan.Files)
-	require.Equal(t, 300, plan.Unnamed)
+	require.Equal(t, 81, plan.Files)
+	require.Equal(t, 80, plan.Unnamed)
 	require.NoError(t, second.hub.Operator().AdoptStorage(t.Context()))
 	janitor.Round(t.Context())
 	require.False(t, told())
@@ -154,7 +154,7 @@ func TestAnEmptyRedisDeletesNothing(t *testing.T) {
 		}
 	}
 	all()
-	require.Len(t, pictures(t, storage), 301, "there is a week to think again")
+	require.Len(t, pictures(t, storage), 81, "there is a week to think again")
 	old := time.Now().AddDate(0, 0, -8)
 	require.NoError(t, os.Chtimes(filepath.Join(storage, "comfyhub-bond"), old, old))
 	all()

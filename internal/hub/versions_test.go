@@ -214,63 +214,6 @@ func TestOutputsOfTheNewest(t *testing.T) {
 	})
 }
 
-// Whatever else an entry says of its file stays as it is, whatever the hub calls the file; only its
-// path and another entry for it are renamed along.
-func TestMembersOfOutputs(t *testing.T) {
-	members := []string{
-		`"width": 64, "height": 48.0`,
-		`"metadata": {"kind": "image", "type": "output", "width": 64, "made_by": {"name": "a\u00e9"}}`,
-		`"asset": {"id": "e2c0a1ce", "hash": "blake3:ab", "size": 12345678901234567890, "tags": ["output"], "preview_id": null}`,
-		`"asset": {"id": "e2c0a1ce", "file_path": "output/NAME"}`,
-		`"asset": {"filename": "NAME", "subfolder": "", "type": "output", "metadata": {}}`,
-		`"asset": null, "metadata": null`,
-	}
-	number := func(name string) (n int) {
-		must(fmt.Sscanf(name, "ComfyUI_%05d_.png", &n))(t)
-		return n
-	}
-	says := sim.Config{Version: "0.38.1", Annotate: func(file *pyjson.Object) { // both instances call theirs the same
-		name := file.String("filename")
-		v, _ := pyjson.Parse([]byte("{" + strings.ReplaceAll(members[number(name)-1], "NAME", name) + "}"))
-		for key, member := range v.(*pyjson.Object).All() {
-			file.Set(key, member)
-		}
-	}}
-	inBench(t, benchOf(0, serving(says, says)), func(t *testing.T, b *bench) {
-		clients := []*client{b.dial("c0"), b.dial("c1")}
-		var ids []string
-		for n := range clients {
-			graph := "{"
-			for save := range members {
-				graph += strings.NewReplacer(`{"1"`, fmt.Sprintf(`"e%d"`, save), `"2":`, fmt.Sprintf(`"%d":`, save), `["1"`, fmt.Sprintf(`["e%d"`, save), "}}}", "}},").
-					Replace(picture(10*n + save))
-			}
-			ids = append(ids, b.submit(strings.TrimSuffix(graph, ",")+"}", fmt.Sprint("c", n)))
-		}
-		names := map[string]bool{}
-		for n, c := range clients {
-			b.finished(ids[n])
-			entry, row := b.text("/history/"+ids[n]), b.text("/api/jobs/"+ids[n])
-			for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
-				if m.Type != "executed" {
-					continue
-				}
-				name := regexp.MustCompile(`ComfyUI_\d+_\.png`).FindString(m.raw)
-				names[name] = true
-				want := `{"filename": "` + name + `", "subfolder": "", "type": "output", `
-				is := slices.IndexFunc(members, func(member string) bool {
-					return strings.Contains(m.raw, want+strings.ReplaceAll(member, "NAME", name))
-				})
-				require.GreaterOrEqual(t, is, 0, m.raw)
-				want += strings.ReplaceAll(members[is], "NAME", name)
-				require.Contains(t, entry, want)
-				require.Contains(t, row, want)
-			}
-		}
-		require.Len(t, names, 2*len(members))
-	})
-}
-
 // What a node spends its time on reaches the client.
 func TestActivityOfNodes(t *testing.T) {
 	newest := sim.Config{Version: "0.38.1", LoadTime: 10 * time.Second, Models: map[string][]string{"checkpoints": {"a.safetensors"}}}

@@ -183,27 +183,17 @@ func TestHashedFilesAreKept(t *testing.T) {
 		ask(plain, 200, none)
 		ask("/", 200, none)
 
-		// The operator's own copy is compressed once, and a file that is replaced shows at once.
+		// So they do of the operator's own copy.
 		b.settings.Frontend = t.TempDir()
-		write := func(name, body string) {
-			require.NoError(t, os.WriteFile(filepath.Join(b.settings.Frontend, name), []byte(body), 0o600))
-		}
 		require.NoError(t, os.Mkdir(filepath.Join(b.settings.Frontend, "assets"), 0o700))
 		for _, name := range []string{"index.html", script, plain} {
-			write(name, strings.Repeat("two();", 1000))
+			require.NoError(t, os.WriteFile(filepath.Join(b.settings.Frontend, name), []byte("two()"), 0o600))
 		}
 		require.NoError(t, b.hub.Start(t.Context(), b.settings))
+		held, _ = ask(script, 200, kept)
+		require.Equal(t, "application/javascript", held.Header.Get("Content-Type"))
 		ask(plain, 200, "no-cache")
 		ask("/", 200, "no-cache")
-		eventually(t, func() bool {
-			held, _ = ask(script, 200, kept, "Accept-Encoding", "zstd")
-			return held.Header.Get("Content-Encoding") == "zstd"
-		}, time.Minute, time.Millisecond)
-		require.Equal(t, "application/javascript", held.Header.Get("Content-Type"))
-		ask(script, 304, kept, "Accept-Encoding", "zstd", "If-None-Match", held.Header.Get("Etag"))
-		write(script, strings.Repeat("three();", 1000))
-		_, body := ask(script, 200, kept, "Accept-Encoding", "identity", "If-None-Match", held.Header.Get("Etag"))
-		require.Equal(t, strings.Repeat("three();", 1000), body)
 	})
 }
 

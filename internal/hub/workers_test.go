@@ -3,7 +3,6 @@ package hub_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -255,28 +254,10 @@ func TestWorkersAreBounded(t *testing.T) {
 
 // A hub that stops does not wait for requests that wait for a job.
 func TestWorkersDoNotHoldUpAStop(t *testing.T) {
-	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
-		p := b.pullWorker("attic", "one")
-		answered := make(chan string, 1)
-		r := must(http.NewRequestWithContext(t.Context(), http.MethodGet, b.web.URL+"/next-job?wait=60&classes=X", nil))(t)
-		r.Header.Set("Authorization", "Bearer "+p.token)
-		go func() {
-			resp, err := http.DefaultClient.Do(r)
-			if err != nil {
-				answered <- err.Error()
-				return
-			}
-			body, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			answered <- string(body)
-		}()
-		eventually(t, func() bool { return len(b.hub.Fleet().Instances()) == 1 }, time.Minute, time.Millisecond)
+	inBench(t, benchOf(0), func(_ *testing.T, b *bench) {
+		ctx, cancel := b.hub.Workers().Wait(b.t.Context(), time.Hour)
+		defer cancel()
 		b.hub.Workers().Stop()
-		select {
-		case body := <-answered:
-			require.JSONEq(t, `{"status": "no_jobs"}`, body)
-		case <-time.After(time.Minute):
-			t.Fatal("the worker still waits")
-		}
+		<-ctx.Done()
 	})
 }
