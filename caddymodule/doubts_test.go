@@ -17,6 +17,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -123,56 +124,50 @@ func TestOpenHubs(t *testing.T) {
 // What goes by something that others can write, and what others can read, is told when the
 // configuration is validated.
 func TestDoubts(t *testing.T) {
-	t.Parallel()
 	const strict, loose = "trusted_proxies static 10.0.0.0/16\ntrusted_proxies_strict", "trusted_proxies static 10.0.0.0/16"
-	for name, tc := range map[string]struct {
+	type row struct {
 		servers, app, site string
 		want               []string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"nothing":         {strict, "", "", nil},
 		"not strict":      {loose, "", "", []string{"without trusted_proxies_strict"}},
 		"by addresses":    {strict, "", "trust_tenant_from 10.0.0.7", []string{"proves little"}},
 		"by client's":     {loose, "", "trust_tenant_from 10.0.0.7", []string{"clients can write the address", "is without effect"}},
 		"secrets":         {strict, "secret 0123456789abcdef\nredis redis://:hunter22@redis:6379\ngossip {\nkey 0123456789abcdef\n}", "", []string{"in redis, secret, gossip { key }"}},
 		"secrets outside": {strict, "secret {env.NONE}{file./dev/null}\nredis redis://:{env.NONE}@redis:6379\ngossip {\nkey {env.NONE}\n}", "tenant_secret {env.NONE}", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			list, _ := doubtsOf(t, fmt.Sprintf("{\nservers {\n%s\n}\ncomfyhub {\ndata %s\n%s\n}\n}\nhttp://:8188 {\nbind 127.0.0.1\ncomfyhub {\n%s\n}\n}\n", tc.servers, t.TempDir(), tc.app, tc.site))
-			require.Len(t, list, len(tc.want))
-			for n, want := range tc.want {
-				require.Contains(t, list[n].Says, want)
-				require.NotContains(t, list[n].Says+list[n].Do, "0123456789abcdef")
-				require.NotContains(t, strings.ToLower(list[n].Says), "hunter22")
-			}
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		list, _ := doubtsOf(t, fmt.Sprintf("{\nservers {\n%s\n}\ncomfyhub {\ndata %s\n%s\n}\n}\nhttp://:8188 {\nbind 127.0.0.1\ncomfyhub {\n%s\n}\n}\n", tc.servers, t.TempDir(), tc.app, tc.site))
+		require.Len(t, list, len(tc.want))
+		for n, want := range tc.want {
+			require.Contains(t, list[n].Says, want)
+			require.NotContains(t, list[n].Says+list[n].Do, "0123456789abcdef")
+			require.NotContains(t, strings.ToLower(list[n].Says), "hunter22")
+		}
+	})
 }
 
 // What is doubtful about all sites together is told when a configuration is only validated, too:
 // once, and not again where it is started.
 func TestDoubtsAtValidate(t *testing.T) {
-	t.Parallel()
 	const operators = "operators ada\n"
-	for name, tc := range map[string]struct {
+	type row struct {
 		app, sites string
 		want       int
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"nothing":            {"", "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n", 0},
 		"operators, no site": {operators, "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n", 1},
 		"operators, a site":  {operators, "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\nhttp://:8187 {\nbind 127.0.0.1\ncomfyhub_operators\n}\n", 0},
 		"open":               {"", "http://:8188 {\ncomfyhub\n}\n", 1},
 		"both":               {operators, "http://:8188 {\ncomfyhub\n}\n", 2},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			hubs := provisioned(t, fmt.Sprintf("{\ncomfyhub {\ndata %s\n%s}\n}\n%s", t.TempDir(), tc.app, tc.sites))
-			var told bytes.Buffer
-			hubs.logs = slog.NewTextHandler(&told, nil)
-			require.NoError(t, hubs.Cleanup())
-			require.NoError(t, hubs.Cleanup())
-			require.Equal(t, tc.want, strings.Count(told.String(), "level=WARN"), told.String())
-			require.Equal(t, tc.app != "" && tc.want > 0, strings.Contains(told.String(), "comfyhub_operators"), told.String())
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		hubs := provisioned(t, fmt.Sprintf("{\ncomfyhub {\ndata %s\n%s}\n}\n%s", t.TempDir(), tc.app, tc.sites))
+		var told bytes.Buffer
+		hubs.logs = slog.NewTextHandler(&told, nil)
+		require.NoError(t, hubs.Cleanup())
+		require.NoError(t, hubs.Cleanup())
+		require.Equal(t, tc.want, strings.Count(told.String(), "level=WARN"), told.String())
+		require.Equal(t, tc.app != "" && tc.want > 0, strings.Contains(told.String(), "comfyhub_operators"), told.String())
+	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -28,15 +29,15 @@ func (s *recorder) Serve(_ http.ResponseWriter, r *http.Request, v api.Visitor) 
 }
 
 func TestVisitor(t *testing.T) {
-	t.Parallel()
 	trusted := must.Get(parseRanges([]string{"10.0.0.9", "192.168.0.0/16", "fe80::/10"}))(t)
-	for name, tc := range map[string]struct {
+	type row struct {
 		handler Handler
 		from    string // address of the peer
 		named   string // X-ComfyHub-Tenant
 		user    string // the authenticated user
 		want    api.Visitor
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"nobody logged in":           {from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1"}},
 		"a user":                     {from: "10.0.0.1:1", user: "ada", want: api.Visitor{IP: "10.0.0.1", Tenant: "ada", Identified: true}},
 		"a stranger names a tenant":  {from: "10.0.0.1:1", named: "eve", want: api.Visitor{IP: "10.0.0.1", Named: "eve"}},
@@ -50,20 +51,17 @@ func TestVisitor(t *testing.T) {
 		"one":                        {handler: Handler{Queue: queueOne}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1", QueueOne: true}},
 		"all":                        {handler: Handler{Queue: queueAll}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1"}},
 		"serial":                     {handler: Handler{Events: eventsSerial}, from: "10.0.0.1:1", want: api.Visitor{IP: "10.0.0.1"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seen := new(recorder)
-			h := tc.handler
-			h.hub, h.trusted, h.Tenant = seen, trusted, defaultTenant
-			require.NoError(t, h.Validate())
+	}, func(t *testing.T, tc row) {
+		seen := new(recorder)
+		h := tc.handler
+		h.hub, h.trusted, h.Tenant = seen, trusted, defaultTenant
+		require.NoError(t, h.Validate())
 
-			w := httptest.NewRecorder()
-			require.NoError(t, h.ServeHTTP(w, request(tc.from, tc.named, tc.user), refuseNext))
-			require.Equal(t, tc.want, seen.visitor)
-			require.NotContains(t, seen.header, tenantHeader)
-		})
-	}
+		w := httptest.NewRecorder()
+		require.NoError(t, h.ServeHTTP(w, request(tc.from, tc.named, tc.user), refuseNext))
+		require.Equal(t, tc.want, seen.visitor)
+		require.NotContains(t, seen.header, tenantHeader)
+	})
 }
 
 // A word of the configuration says nothing about who asks.
@@ -171,16 +169,16 @@ func TestOperatorsDirective(t *testing.T) {
 
 // The path below which a site is seen is none that a stranger can choose, and a clean one.
 func TestPrefix(t *testing.T) {
-	t.Parallel()
 	strict := serverBehind(t, 1)
 	const proxy, stranger = "10.0.0.1:1", "192.0.2.1:1"
-	for name, tc := range map[string]struct {
+	type row struct {
 		from   string
 		header []string
 		path   string // "/queue" if empty
 		strip  string // what Caddy takes off
 		want   string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"the root":                 {from: proxy},
 		"a proxy":                  {from: proxy, header: []string{"/comfyui"}, want: "/comfyui"},
 		"a stranger":               {from: stranger, header: []string{"/comfyui"}},
@@ -222,29 +220,26 @@ func TestPrefix(t *testing.T) {
 		"stripped, a bad header":   {from: proxy, path: "/comfyui/queue", strip: "/comfyui", header: []string{"//evil.example"}, want: "/comfyui"},
 		"nothing to strip":         {from: stranger, path: "/queue", strip: "/comfyui"},
 		"slashes":                  {from: stranger, path: "//evil.example/queue"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			path := tc.path
-			if path == "" {
-				path = "/queue"
-			}
-			r := httptest.NewRequest(http.MethodGet, "http://hub.example"+path, nil)
-			r.RemoteAddr = tc.from
-			for _, value := range tc.header {
-				r.Header.Add(prefixHeader, value)
-			}
-			repl := caddy.NewReplacer()
-			r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), strict)
-			if tc.strip != "" {
-				rewrite.Rewrite{StripPathPrefix: tc.strip}.Rewrite(r, repl)
-			}
-			seen := new(recorder)
-			h := Handler{Tenant: defaultTenant, hub: seen}
-			require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), r, refuseNext))
-			require.Equal(t, tc.want, seen.visitor.Prefix)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		path := tc.path
+		if path == "" {
+			path = "/queue"
+		}
+		r := httptest.NewRequest(http.MethodGet, "http://hub.example"+path, nil)
+		r.RemoteAddr = tc.from
+		for _, value := range tc.header {
+			r.Header.Add(prefixHeader, value)
+		}
+		repl := caddy.NewReplacer()
+		r = caddyhttp.PrepareRequest(r, repl, httptest.NewRecorder(), strict)
+		if tc.strip != "" {
+			rewrite.Rewrite{StripPathPrefix: tc.strip}.Rewrite(r, repl)
+		}
+		seen := new(recorder)
+		h := Handler{Tenant: defaultTenant, hub: seen}
+		require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), r, refuseNext))
+		require.Equal(t, tc.want, seen.visitor.Prefix)
+	})
 }
 
 // A path that was changed otherwise than by taking something off its start says nothing.

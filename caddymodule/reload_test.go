@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
@@ -93,16 +92,6 @@ func TestAnotherHubTakesOver(t *testing.T) {
 	s.start("")
 	require.Equal(t, websocket.StatusGoingAway, <-goodbye)
 	s.dial("ann").awaitEnd(s.prompt("ann", 0.1, 1))
-}
-
-// Sockets end with a close frame that tells clients to come back.
-func TestStopSaysGoodbye(t *testing.T) {
-	s := newSite(t)
-	s.start("")
-	socket := s.dial("ann")
-	goodbye := socket.closing()
-	require.NoError(t, caddy.Stop())
-	require.Equal(t, websocket.StatusGoingAway, <-goodbye)
 }
 
 func TestManyReloadsLeakNothing(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -88,14 +89,14 @@ func TestTrustEndsAtProxies(t *testing.T) {
 
 // The address by which callers are limited and written down is none that they can choose.
 func TestAddressesThatCount(t *testing.T) {
-	t.Parallel()
 	loose, strict := serverBehind(t, 0), serverBehind(t, 1)
-	for name, tc := range map[string]struct {
+	type row struct {
 		server *caddyhttp.Server
 		from   string
 		header map[string]string
 		want   api.Visitor
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"no proxy":              {new(caddyhttp.Server), "192.0.2.1:1", nil, api.Visitor{IP: "192.0.2.1"}},
 		"undeclared":            {new(caddyhttp.Server), "10.0.0.1:1", map[string]string{"X-Forwarded-For": "9.9.9.9"}, api.Visitor{IP: "10.0.0.1", Forwarded: true, Proxied: true}},
 		"undeclared, RFC 7239":  {new(caddyhttp.Server), "10.0.0.1:1", map[string]string{"Forwarded": "for=9.9.9.9"}, api.Visitor{IP: "10.0.0.1", Forwarded: true, Proxied: true}},
@@ -109,15 +110,12 @@ func TestAddressesThatCount(t *testing.T) {
 		"IPv6 with a zone":      {new(caddyhttp.Server), "[fe80::1%eth0]:1", nil, api.Visitor{IP: "fe80::1"}},
 		"IPv4 in IPv6":          {new(caddyhttp.Server), "[::ffff:192.0.2.1]:1", nil, api.Visitor{IP: "192.0.2.1"}},
 		"a Unix socket":         {new(caddyhttp.Server), "@", nil, api.Visitor{IP: "@"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			seen := new(recorder)
-			h := Handler{Tenant: defaultTenant, hub: seen}
-			require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), through(t, tc.server, tc.from, tc.header), refuseNext))
-			require.Equal(t, tc.want, seen.visitor)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		seen := new(recorder)
+		h := Handler{Tenant: defaultTenant, hub: seen}
+		require.NoError(t, h.ServeHTTP(httptest.NewRecorder(), through(t, tc.server, tc.from, tc.header), refuseNext))
+		require.Equal(t, tc.want, seen.visitor)
+	})
 }
 
 func TestKnownHosts(t *testing.T) {

@@ -57,7 +57,7 @@ func TestOneReadingOfAURL(t *testing.T) {
 // testHelpers may be imported by every package's tests, besides what the
 // package itself may import.
 var testHelpers = []string{
-	"e2e/storedtest", "internal/api/apitest", "internal/overflow/overflowtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simsd", "internal/sim/simtest", "internal/aiohttp/aiohttptest", "internal/logs/logtest", "internal/keyring/keyringtest", "internal/testing/freeport", "system/network/loopback", "internal/testing/leaktest", "internal/testing/must", "internal/testing/programs", "internal/testing/programs/programstest", "botbridge/internal/testing/fakebot", "botbridge/internal/testing/fakediscord", "botbridge/internal/testing/fakellm", "botbridge/internal/testing/stage",
+	"e2e/storedtest", "internal/api/apitest", "internal/overflow/overflowtest", "internal/redis/redistest", "internal/sim", "internal/sim/replay", "internal/sim/simsd", "internal/sim/simtest", "internal/aiohttp/aiohttptest", "internal/logs/logtest", "internal/keyring/keyringtest", "internal/testing/freeport", "system/network/loopback", "internal/testing/leaktest", "internal/testing/beside", "internal/testing/must", "internal/testing/programs", "internal/testing/programs/programstest", "botbridge/internal/testing/fakebot", "botbridge/internal/testing/fakediscord", "botbridge/internal/testing/fakellm", "botbridge/internal/testing/stage",
 }
 
 // testsMayImport is what tests may import besides, and nothing else of the

@@ -152,6 +152,7 @@ var mayImport = map[string][]string{
 	"internal/testing/programs":    {"internal/testing/freeport"},
 	"internal/tenantlru":           {},
 	"internal/testing/leaktest":    {},
+	"internal/testing/beside":      {},
 	"internal/testing/must":        {},
 	"internal/logs/logtest":        {},
 	"internal/webp":                {},

@@ -13,7 +13,7 @@ import (
 )
 
 // bubbles run what they are given in a bubble of testing/synctest.
-var bubbles = [...]string{"synctest.Test", "loopback.Test"}
+var bubbles = [...]string{"synctest.Test", "loopback.Test", "beside.Bubble"}
 
 // pause is a place where a test does nothing for some time.
 type pause struct {

@@ -7,12 +7,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -71,8 +71,7 @@ func (r *rig) presses(p *fakediscord.Person, m fakediscord.Message, label string
 // From the command by way of "thinking…" and the progress to the picture, all in one
 // message; then what its buttons do.
 func TestDiscord(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newDiscordRig(t, fakediscord.Options{})
 		ada, bob := r.member("1", "ru"), r.member("2", "en-US")
 		ada.Use("generate", prompt("@everyone a red fox"), fakediscord.Option{Name: "count", Value: 2}, fakediscord.Option{Name: "seed", Value: 7})
@@ -113,8 +112,7 @@ func TestDiscord(t *testing.T) {
 
 // Only the requester stops a request, and is told in private what the machines do.
 func TestDiscordCancel(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newDiscordRig(t, fakediscord.Options{})
 		ada, bob := r.member("1", "en-US"), r.member("2", "en-US")
 		ada.Use("endless")
@@ -130,8 +128,7 @@ func TestDiscordCancel(t *testing.T) {
 // The bridge is killed while requests are at every stage, and the token of an answer
 // ends meanwhile.
 func TestDiscordKilled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newDiscordRig(t, fakediscord.Options{})
 		ada := r.member("1", "en-US")
 		ada.Use("slow")
@@ -160,8 +157,7 @@ func pictures(p *fakediscord.Person) (n int) {
 // The gateway falls silent, calls are refused for being too many, and answers are lost:
 // each request has one picture.
 func TestDiscordTrouble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var calls atomic.Int64
 		r := newDiscordRig(t, fakediscord.Options{Heartbeat: 3 * time.Second, Fault: func(call string) fakediscord.Fault {
 			if strings.HasPrefix(call, "GET /applications") || strings.HasPrefix(call, "GET /gateway") {
@@ -200,8 +196,7 @@ func TestDiscordTrouble(t *testing.T) {
 
 // The menu of a picture on Discord is for whoever opened it, and is one message.
 func TestDiscordMenu(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newDiscordRig(t, fakediscord.Options{}, func(s *options) {
 			s.Config = "files_url: http://hub1:8188\nhelp_url: https://example.com/bot\n" + s.Config
 		})

@@ -5,19 +5,18 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // A moderator sets the bot's language in a group and switches a command off, which holds in
 // every topic, until the bot is removed from the group.
 func TestModeratorsSetUpTheirGroup(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		const group = -600
 		r.Fake.Moderate(81)
@@ -47,8 +46,7 @@ func TestModeratorsSetUpTheirGroup(t *testing.T) {
 // Groups become supergroups while the bridge is down and their members wait: one is told of
 // by Telegram, the other only by the answer to a call.
 func TestGroupBecomesSupergroup(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		r.Fake.Moderate(81)
 		const one, two = -601, -602
@@ -79,8 +77,7 @@ func TestGroupBecomesSupergroup(t *testing.T) {
 // A group writes more commands than Telegram lets the bot answer in minutes. Private
 // chats and buttons do not notice, and the group is told what is left out.
 func TestBusyGroup(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			o.Fake.Scale = 1 // Telegram's own limits
 			o.Config = strings.ReplaceAll(botYAML, "rate: 10", "rate: 1")
@@ -108,8 +105,7 @@ func TestBusyGroup(t *testing.T) {
 }
 
 func TestPicturesADay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			o.Config = strings.ReplaceAll(botYAML, "limits:", "limits:\n  pictures_per_day: 3") + "  dear: {workflow: work.json, inputs: {seed: Work.nonce}, price: 3}\n"
 		})
@@ -134,8 +130,7 @@ func TestPicturesADay(t *testing.T) {
 }
 
 func TestGPUSecondsADay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			o.Config = strings.ReplaceAll(botYAML, "limits:", "limits:\n  gpu_seconds_per_day: 1")
 		})
@@ -160,8 +155,7 @@ func TestGPUSecondsADay(t *testing.T) {
 // If no machine can make a picture, the bot says so, and makes it once a machine
 // is there.
 func TestNoMachineIsThere(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(32, "ru")
 		asked, _ := ada.Say("/work")
@@ -183,8 +177,7 @@ func TestNoMachineIsThere(t *testing.T) {
 // What is below More, from outside: what made a picture, its workflow, another style, other
 // words, and its removal, which a kill in between does not stop.
 func TestMoreAboutAPicture(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			o.Config = botYAML + "styles:\n  film: {prompt: \"{prompt}, 35mm film\", arguments: {cfg: 4}}\n"
 		})
@@ -235,8 +228,7 @@ func TestMoreAboutAPicture(t *testing.T) {
 
 // Four pictures come as one with numbers, whose buttons work after a restart.
 func TestFourPictures(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			o.Config = strings.NewReplacer("{workflow: generate.json,", "{workflow: generate.json, several: grid,",
 				"edit: {workflow: edit.json,", "edit: {workflow: edit.json, varies: true,").Replace(botYAML)

@@ -5,17 +5,16 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func TestBridgeKilled(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		const people = 8
 		var all []*fakebot.Person
@@ -53,8 +52,7 @@ func TestBridgeKilled(t *testing.T) {
 }
 
 func TestHubAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(5, "en")
 		first, _ := ada.Say("/slow")
@@ -79,8 +77,7 @@ func TestHubAway(t *testing.T) {
 
 // Telegram is away while pictures are made and while the bridge starts.
 func TestTelegramAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(6, "en")
 		first, _ := ada.Say("/slow")
@@ -109,8 +106,7 @@ func TestTelegramAway(t *testing.T) {
 // The bridge is killed at each of its calls, after Telegram has taken it and before the
 // bridge knows. Whatever is left in the chat is true, and nothing waits for ever.
 func TestKilledAtEachCall(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var armed atomic.Pointer[string]
 		taken := make(chan struct{}, 1)
 		r := newRig(t, func(o *options) {
@@ -154,8 +150,7 @@ func TestKilledAtEachCall(t *testing.T) {
 
 // A broadcast continues where a kill has cut it, and nobody gets it twice.
 func TestBroadcastGoesOnAfterAKill(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			// At Telegram's own pace the broadcast takes seconds.
 			o.Fake.Scale = 1
@@ -196,8 +191,7 @@ func TestBroadcastGoesOnAfterAKill(t *testing.T) {
 // Two bridges share one Redis. One acts, and the other continues where the first
 // was killed. Neither disturbs the other's polling.
 func TestStandbyTakesOver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		r.bot("standby", r.Bridge.config)
 		ada := r.Fake.Person(4, "en")
@@ -221,8 +215,7 @@ func TestStandbyTakesOver(t *testing.T) {
 // While Redis is away, messages stay at Telegram and their author is told once.
 // Everything is answered when Redis is back.
 func TestRedisAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(4, "en")
 		running, _ := ada.Say("/slow")

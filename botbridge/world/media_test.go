@@ -12,13 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/webchat"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -36,8 +36,7 @@ func ofKind(kind string) func(fakebot.Message) bool {
 }
 
 func TestVideosAnimationsAndSounds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			o.Config = strings.ReplaceAll(botYAML, "telegram: {rate: 10}", "telegram: {rate: 10}\nfiles_url: http://hub1:8188/") + mediaCommands
 		})
@@ -85,8 +84,7 @@ func TestVideosAnimationsAndSounds(t *testing.T) {
 }
 
 func TestPreviews(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(12, "en")
 		ada.Say("/settings")
@@ -141,8 +139,7 @@ func (p *page) find(fits func(webchat.Said) bool) (webchat.Said, bool) {
 }
 
 func TestWebchat(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		here := &page{}
 		r := newRig(t, func(o *options) {
 			o.Services = map[string]http.Handler{"callback": here}

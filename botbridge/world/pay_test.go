@@ -5,12 +5,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // selling gives everybody one free picture a day; /slow, /endless and /broken are never free.
@@ -75,8 +75,7 @@ func (r *rig) checkout(p *fakebot.Person, invoice int, q *fakebot.Checkout) fake
 // The first picture of a day is free, the next one paid for; what fails or is stopped is
 // given back; and nobody pays for somebody else.
 func TestStars(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, selling)
 		ada, bob := r.Fake.Person(70, "en").In(-70), r.Fake.Person(71, "en").In(-70)
 		free, _ := ada.Say("/work")
@@ -121,8 +120,7 @@ func TestStars(t *testing.T) {
 // The bridge is killed at each call about money, after Telegram has taken it and before the
 // bridge knows: nothing that was paid for is lost, made twice, or kept for nothing.
 func TestStarsKilledAtEachCall(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var armed atomic.Pointer[string]
 		taken := make(chan struct{}, 1)
 		r := newRig(t, selling, func(o *options) {
@@ -182,8 +180,7 @@ func TestStarsKilledAtEachCall(t *testing.T) {
 // Redis goes away at the moment of a payment, which nobody can store then. The bridge asks
 // for it again and again, is killed, begins without Redis, and gets it when Redis is back.
 func TestPaidWhileRedisIsAway(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var armed atomic.Bool
 		var r *rig
 		r = newRig(t, selling, func(o *options) {

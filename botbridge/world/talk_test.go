@@ -11,13 +11,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakebot"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -35,8 +35,7 @@ func photo(t *testing.T, side int) []byte {
 }
 
 func TestConversation(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		ada := r.Fake.Person(1, "en")
 
@@ -112,8 +111,7 @@ func TestConversation(t *testing.T) {
 }
 
 func TestRussianGroupsAndSettings(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t)
 		boris := r.Fake.Person(77, "ru-RU")
 		boris.Say("/help")
@@ -148,8 +146,7 @@ func TestRussianGroupsAndSettings(t *testing.T) {
 // Input from people who mean harm or know no better. The webhook's wrong secret is
 // tested in doors_test.go.
 func TestHostileInput(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			o.Config = strings.ReplaceAll(botYAML, "messages_per_10s: 60", "messages_per_10s: 12")
 		})
@@ -292,8 +289,7 @@ func careful(t *testing.T) (change func(*options), llm *fakellm.Fake, judged *at
 // From the terms by way of better words to the picture, with the bridge killed while a
 // user makes up their mind.
 func TestTermsWordsAndResults(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		change, llm, judged := careful(t)
 		r := newRig(t, change)
 		ada := r.Fake.Person(40, "en")
@@ -332,8 +328,7 @@ func TestTermsWordsAndResults(t *testing.T) {
 
 // The same on Discord, where a covered file is called so.
 func TestTermsWordsAndResultsOnDiscord(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		change, _, _ := careful(t)
 		r := newDiscordRig(t, fakediscord.Options{}, change)
 		ada := r.member("4", "en-US")
@@ -348,8 +343,7 @@ func TestTermsWordsAndResultsOnDiscord(t *testing.T) {
 // Somebody talks to the bot without commands, is asked for what is missing, gets words as
 // a result, and finds the pictures again.
 func TestWithoutCommands(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRig(t, func(o *options) {
 			o.Config = strings.Replace(botYAML, "commands:\n", "commands:\n  describe: {workflow: describe.json, inputs: {prompt: 2.string_b}}\n", 1) +
 				"default_edit_command: edit\n"

@@ -17,6 +17,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -246,8 +247,7 @@ func (r *restarting) times() []time.Duration {
 // A server that is found sick again and again is restarted after longer and longer pauses,
 // and soon again once it has gone well for hours.
 func TestRestartsBackOff(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRestarting()
 		require.NoError(t, r.start())
 		for range 8 {
@@ -271,8 +271,7 @@ func TestRestartsBackOff(t *testing.T) {
 
 // A restart that was planned is not made when the process is another one by then.
 func TestPlannedRestartOfAnotherProcess(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRestarting()
 		require.NoError(t, r.start())
 		synctest.Wait()
@@ -287,8 +286,7 @@ func TestPlannedRestartOfAnotherProcess(t *testing.T) {
 
 // A command that fails is tried again, and told of; the agent's end ends that.
 func TestRestartCommandFails(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := newRestarting()
 		r.from(errors.New("no such unit"))
 		require.NoError(t, r.start())

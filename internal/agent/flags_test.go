@@ -15,16 +15,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/gossip"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestTargets(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		servers, direct []string
 		want            []target
 		fault           string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"none":  {nil, nil, []target{}, ""},
 		"one":   {[]string{"http://a:1"}, nil, []target{{"box", "http://a:1", "", "", "", false}}, ""},
 		"two":   {[]string{"http://a:1", "http://a:2"}, nil, []target{{"box-1", "http://a:1", "", "", "", false}, {"box-2", "http://a:2", "", "", "", false}}, ""},
@@ -36,18 +37,15 @@ func TestTargets(t *testing.T) {
 		"direct without scheme": {[]string{"http://a:1"}, []string{"b:1"}, nil, "want http://"},
 		"one name twice":        {[]string{"x=http://a:1", "x=http://a:2"}, nil, nil, `two instances are named "x"`},
 		"bad name":              {[]string{"a b=http://a:1"}, nil, nil, "letters, digits"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got, err := targets("box", c.servers, c.direct, nil)
-			if c.fault != "" {
-				require.ErrorContains(t, err, c.fault)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, c.want, got)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		got, err := targets("box", c.servers, c.direct, nil)
+		if c.fault != "" {
+			require.ErrorContains(t, err, c.fault)
+			return
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	})
 }
 
 func TestA1111Targets(t *testing.T) {
@@ -124,11 +122,11 @@ func TestLoopbackIsOfTheHubsFamily(t *testing.T) {
 }
 
 func TestRunRefusesBadFlags(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		args []string
 		want string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"no hub":           {[]string{"run"}, "--join"},
 		"name":             {[]string{"run", "--join", "127.0.0.1", "--name", "a/b"}, "--name"},
 		"simulate and not": {[]string{"run", "--join", "127.0.0.1", "--simulate", "1", "--comfyui", "http://a"}, "exclude"},
@@ -137,18 +135,15 @@ func TestRunRefusesBadFlags(t *testing.T) {
 		"level":            {[]string{"simulate", "--log-level", "loud"}, "--log-level"},
 		"argument":         {[]string{"run", "extra"}, "unknown command"},
 		"command":          {[]string{"rnu"}, "unknown command"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			cmd := newCommand()
-			cmd.SetArgs(c.args)
-			cmd.SetErr(io.Discard)
-			cmd.SetOut(io.Discard)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			defer cancel()
-			require.ErrorContains(t, cmd.ExecuteContext(ctx), c.want)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		cmd := newCommand()
+		cmd.SetArgs(c.args)
+		cmd.SetErr(io.Discard)
+		cmd.SetOut(io.Discard)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		require.ErrorContains(t, cmd.ExecuteContext(ctx), c.want)
+	})
 }
 
 func TestDisks(t *testing.T) {

@@ -6,11 +6,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -129,8 +129,7 @@ func TestGPULoad(t *testing.T) {
 }
 
 func TestSetLoad(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		a := &agent{instances: []*instance{local("GPU-0"), local("GPU-1")}}
 		var load gpuLoad
 		sample := gpuSample{cards: []card{{id: "GPU-0", use: 90}, {id: "GPU-1", use: 10}}}
@@ -155,8 +154,7 @@ func TestSetLoad(t *testing.T) {
 }
 
 func TestWatchLoadEndsWithContext(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := &agent{log: discard()}
 		calls := 0

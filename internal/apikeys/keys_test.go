@@ -12,6 +12,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/keyring/keyringtest"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
@@ -34,8 +35,7 @@ func finds(t *testing.T, k *Keys, secret, name string, want error) {
 }
 
 func TestKeys(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		store := keyringtest.NewStore()
 		one, two := New(db, keyringtest.Open(t, store)), New(db, keyringtest.Open(t, store)) // two hubs
 		made, secret := add(t, one, Wanted{Name: "ada", Limits: Limits{Weight: 2, Running: 4}})
@@ -96,8 +96,7 @@ func TestWhatIsNoKey(t *testing.T) {
 // A key that is revoked at one hub is worth nothing at that hub when the command returns,
 // and at others after their next look; what was begun with it ends.
 func TestRevokedKeys(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		store := keyringtest.NewStore()
 		one, two := New(db, keyringtest.Open(t, store)), New(db, keyringtest.Open(t, store))
 		_, secret := add(t, one, Wanted{Name: "ada", Limits: Limits{Running: 1}})
@@ -142,8 +141,7 @@ func TestRevokedKeys(t *testing.T) {
 }
 
 func TestKeysExpire(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		k := New(db, keyringtest.New(t))
 		_, secret := add(t, k, Wanted{Name: "ada", Life: time.Hour, Limits: Limits{Waiting: 3}})
 		access := must.Get(k.Find(t.Context(), secret))(t)
@@ -163,8 +161,7 @@ func TestKeysExpire(t *testing.T) {
 
 // The name of a key that has expired can be used again.
 func TestExpiredNameIsFree(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		k := New(db, keyringtest.New(t))
 		_, old := add(t, k, Wanted{Name: "ada", Life: time.Millisecond})
 		var secret string
@@ -179,8 +176,7 @@ func TestExpiredNameIsFree(t *testing.T) {
 }
 
 func TestKeysAreBounded(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		k := New(db, keyringtest.New(t))
 		k.most = 2
 		add(t, k, Wanted{Name: "a"})
@@ -194,8 +190,7 @@ func TestKeysAreBounded(t *testing.T) {
 
 // The use of a key is written once a minute, whichever hub sees it.
 func TestLastUse(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		ring := keyringtest.New(t)
 		k := New(db, ring)
 		_, secret := add(t, k, Wanted{Name: "ada"})
@@ -257,8 +252,7 @@ func TestKeysOutlastTheProcess(t *testing.T) {
 
 // A key that has ended is not found, even before what is known without it is in place.
 func TestEndedKeyIsNotFound(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		k := New(db, keyringtest.New(t))
 		_, secret := add(t, k, Wanted{Name: "ada"})
 		finds(t, k, secret, "ada", nil)
@@ -275,11 +269,11 @@ func contextOf(t *testing.T) (context.Context, context.CancelFunc) {
 }
 
 func TestKeysThatCannotBe(t *testing.T) {
-	t.Parallel()
-	for name, tc := range map[string]struct {
+	type row struct {
 		wanted Wanted
 		want   string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"no name":          {Wanted{}, "name: want 1 to 64"},
 		"odd name":         {Wanted{Name: "a b"}, "name: want 1 to 64"},
 		"long name":        {Wanted{Name: strings.Repeat("a", 65)}, "name: want 1 to 64"},
@@ -297,13 +291,10 @@ func TestKeysThatCannotBe(t *testing.T) {
 		"too many":         {Wanted{Name: "a", Limits: Limits{GPUSeconds: 1 << 40}}, "gpu_seconds: not a whole number"},
 		"expired":          {Wanted{Name: "a", Life: -time.Second}, "expires: not a time"},
 		"for ever":         {Wanted{Name: "a", Life: 1 << 62}, "expires: not a time"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			_, err := tc.wanted.key()
-			require.ErrorContains(t, err, tc.want)
-		})
-	}
+	}, func(t *testing.T, tc row) {
+		_, err := tc.wanted.key()
+		require.ErrorContains(t, err, tc.want)
+	})
 }
 
 // If several keys of a tenant name a limit, the newest decides.

@@ -46,8 +46,7 @@ func unsigned(name, secret, scope string) string {
 
 // Whoever can write to Redis can make no key, and change none.
 func TestForgedKeys(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		store := keyringtest.NewStore()
 		k := New(db, keyringtest.Open(t, store))
 		_, ada := add(t, k, Wanted{Name: "ada", Scopes: []Scope{Read}, Life: time.Hour})
@@ -90,8 +89,7 @@ func TestForgedKeys(t *testing.T) {
 // A key that was revoked stays so, even if its record is put back, at a hub that has not
 // heard of it as well as after a restart.
 func TestRevokedKeyIsPutBack(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		store := keyringtest.NewStore()
 		one, two := New(db, keyringtest.Open(t, store)), New(db, keyringtest.Open(t, store))
 		_, secret := add(t, one, Wanted{Name: "ada", Scopes: []Scope{Admin}})
@@ -124,8 +122,7 @@ func TestRevokedKeyIsPutBack(t *testing.T) {
 
 // The keys of the last version go on, and nobody can add to them after that.
 func TestKeysOfTheLastVersion(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		store := keyringtest.OldStore(t)
 		secret, mine := newSecret(), newSecret()
 		put(t, db, "ada", unsigned("ada", secret, "read"))

@@ -3,12 +3,12 @@ package budget_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/budget"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func newBudget(limit, parts int64) *budget.Budget {
@@ -73,8 +73,7 @@ func TestRoom(t *testing.T) {
 
 // Whoever has been silent longest makes room for others, and nobody who sends does.
 func TestSilentAreCutFirst(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		b := newBudget(100, 1)
 		cut := ""
 		open := func(share string) *budget.Holder {
@@ -112,8 +111,7 @@ func TestSilentAreCutFirst(t *testing.T) {
 
 // A share that has used up its part makes room among its own.
 func TestSilentOfOneShare(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		b := newBudget(100, 2)
 		cut := ""
 		ben := b.Open("ben", func() { cut += "ben" })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/catalog"
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -209,14 +210,14 @@ func refusals(node, class, kind, extra string) string {
 }
 
 func TestLessons(t *testing.T) {
-	t.Parallel()
 	i := parseInfo(t, custom)
 	value := catalog.Question{Class: "Load", Input: "n"}
 	link := catalog.Question{Class: "Show", Input: "thing", Source: "Load", Type: "THING"}
-	for name, c := range map[string]struct {
+	type row struct {
 		errors string
 		want   []catalog.Question
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"a bound":               {refusals("1", "Load", "value_bigger_than_max", `{"input_name": "n", "received_value": 10}`), []catalog.Question{value}},
 		"a list":                {refusals("1", "Load", "value_not_in_list", `{"input_name": "name"}`), []catalog.Question{{Class: "Load", Input: "name"}}},
 		"a link":                {refusals("2", "Show", "return_type_mismatch", `{"input_name": "thing", "received_type": "THING", "linked_node": ["1", 0]}`), []catalog.Question{link}},
@@ -229,18 +230,15 @@ func TestLessons(t *testing.T) {
 		"no errors":             {`{"1": {"class_type": "Load"}}`, nil},
 		"a list of nodes":       {`[]`, nil},
 		"no JSON":               {`{"1": `, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var want []string
-			for _, q := range c.want {
-				lesson, ok := i.Lesson(q)
-				require.True(t, ok)
-				want = append(want, lesson)
-			}
-			require.Equal(t, want, i.Lessons([]byte(lessonGraph), []byte(c.errors)))
-		})
-	}
+	}, func(t *testing.T, c row) {
+		var want []string
+		for _, q := range c.want {
+			lesson, ok := i.Lesson(q)
+			require.True(t, ok)
+			want = append(want, lesson)
+		}
+		require.Equal(t, want, i.Lessons([]byte(lessonGraph), []byte(c.errors)))
+	})
 }
 
 // A lesson is of the exact description of a class: with another one it is not known.

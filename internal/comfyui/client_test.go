@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 	"github.com/comfyhub/comfyhub/system/network/loopback"
@@ -274,13 +275,13 @@ func TestErrorsTellNoAddress(t *testing.T) {
 // A socket stands as long as its server gives signs of life: messages, a long one that comes
 // slowly, or only what it answers to pings.
 func TestKeepAlive(t *testing.T) {
-	t.Parallel()
 	const patience = 15 * time.Second
-	for name, c := range map[string]struct {
+	type row struct {
 		serve func(ctx context.Context, conn *websocket.Conn)
 		// late says that it gives no sign of life for some seconds, silent that it gives none.
 		late, silent bool
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"it answers pings": {func(ctx context.Context, conn *websocket.Conn) {
 			for err := error(nil); err == nil; {
 				_, _, err = conn.Read(ctx)
@@ -299,43 +300,40 @@ func TestKeepAlive(t *testing.T) {
 			}
 		}, true, false},
 		"it reads nothing": {func(ctx context.Context, _ *websocket.Conn) { <-ctx.Done() }, true, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			loopback.Test(t, func(t *testing.T) {
-				ctx, stop := context.WithCancel(t.Context())
-				server := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					conn, err := websocket.Accept(w, r, nil)
-					if err == nil {
-						c.serve(ctx, conn)
-						_ = conn.CloseNow()
-					}
-				}))
-				defer server.Close()
-				defer stop()
-				client := must.Get(NewClient(server.URL, Options{Dial: loopback.Dial}))(t)
-				defer client.Close()
-				socket := must.Get(client.Dial(ctx, "sid"))(t)
-				defer socket.Close()
-				began := time.Now()
-				var late atomic.Int64
-				go socket.KeepAlive(ctx, patience, func() {}, func() { late.CompareAndSwap(0, int64(time.Since(began))) })
-				reading, end := context.WithTimeout(ctx, 2*time.Minute)
-				defer end()
-				_, err := socket.Next(reading)
-				if c.silent {
-					require.ErrorIs(t, err, ErrSilent)
-					require.Equal(t, QuietAfter+patience, time.Since(began))
-				} else {
-					require.NotErrorIs(t, err, ErrSilent)
-					require.GreaterOrEqual(t, time.Since(began), 2*time.Minute)
+	}, func(t *testing.T, c row) {
+		loopback.Test(t, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			server := loopback.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				conn, err := websocket.Accept(w, r, nil)
+				if err == nil {
+					c.serve(ctx, conn)
+					_ = conn.CloseNow()
 				}
-				if c.late {
-					require.Equal(t, QuietAfter+lateAfter, time.Duration(late.Load()))
-				} else {
-					require.Zero(t, late.Load())
-				}
-			})
+			}))
+			defer server.Close()
+			defer stop()
+			client := must.Get(NewClient(server.URL, Options{Dial: loopback.Dial}))(t)
+			defer client.Close()
+			socket := must.Get(client.Dial(ctx, "sid"))(t)
+			defer socket.Close()
+			began := time.Now()
+			var late atomic.Int64
+			go socket.KeepAlive(ctx, patience, func() {}, func() { late.CompareAndSwap(0, int64(time.Since(began))) })
+			reading, end := context.WithTimeout(ctx, 2*time.Minute)
+			defer end()
+			_, err := socket.Next(reading)
+			if c.silent {
+				require.ErrorIs(t, err, ErrSilent)
+				require.Equal(t, QuietAfter+patience, time.Since(began))
+			} else {
+				require.NotErrorIs(t, err, ErrSilent)
+				require.GreaterOrEqual(t, time.Since(began), 2*time.Minute)
+			}
+			if c.late {
+				require.Equal(t, QuietAfter+lateAfter, time.Duration(late.Load()))
+			} else {
+				require.Zero(t, late.Load())
+			}
 		})
-	}
+	})
 }

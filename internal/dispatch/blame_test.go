@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -17,6 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // failing is a graph that fails wherever it runs.
@@ -139,8 +139,7 @@ func TestRestingInstanceRunsWhatOnlyItCan(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var h health
 		one := func(key string) job.Job { return job.Job{Key: key, Class: key} }
 		wrong := func(key string, cause Cause) (bool, []verdict) {

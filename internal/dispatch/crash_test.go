@@ -26,6 +26,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // A job whose body cannot be read and that was about to be cancelled ends as cancelled. It has no
@@ -183,7 +184,7 @@ func TestUnreadableBodyEndsItsJob(t *testing.T) {
 		part, value, why string
 		claims           int
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"sealed with another key": {"secret", "sealed elsewhere", "secrets cannot be decrypted", maxUnsealed},
 		"damaged":                 {"body", "no zstd", "corrupt value", 1},
 		"gone":                    {"body", "", "no such job", 1},

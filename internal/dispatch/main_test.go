@@ -25,14 +25,6 @@ func inBubbles[C any](t *testing.T, cases map[string]C, test func(t *testing.T, 
 	}
 }
 
-// sideBySide runs a test for each case in real time.
-func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
-	t.Parallel()
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, c) })
-	}
-}
-
 func eventually(t testing.TB, so func() bool, within, every time.Duration, message ...any) {
 	loopback.Eventually(t, so, within, every, message...)
 }

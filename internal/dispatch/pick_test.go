@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/schedule"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // shapeOf returns the shape of a graph, and withShape submits one.
@@ -35,7 +36,7 @@ func (b *dispatching) learn(graph string, took time.Duration) {
 
 // A job whose structure took much less time so far runs before one that has waited longer.
 func TestShortJobRunsFirst(t *testing.T) {
-	sideBySide(t, map[string]time.Duration{"short first": time.Hour, "as they come": 0}, func(t *testing.T, bound time.Duration) {
+	beside.Cases(t, map[string]time.Duration{"short first": time.Hour, "as they come": 0}, func(t *testing.T, bound time.Duration) {
 		b := newDispatching(t, 1, func(b *dispatching, _ *Config) { b.settings.ShortFirst = bound })
 		own := func(s *queue.Submission) { s.Client, s.Caller = s.Key, s.Key } // a client of its own
 		b.learn(endless, 2*time.Minute)

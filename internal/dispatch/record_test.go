@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -20,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // miss makes the hub need the instance's record of a run: it has missed a message.
@@ -128,8 +128,7 @@ func TestRecordIsTooLarge(t *testing.T) {
 // A step that fails for a reason nobody has thought of is not repeated for ever, and the log says
 // so.
 func TestUnknownErrorIsNotRepeatedForEver(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		log := &logtest.Log{}
 		r := &run{log: slog.New(slog.NewTextHandler(log, nil))}
 		tries := 0

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // keys returns the keys of the jobs in a line, in order.
@@ -181,8 +181,7 @@ func TestFree(t *testing.T) {
 
 // While somebody looks ahead, perhaps with a round trip, whoever has accepted another job can leave.
 func TestWaitForTheForecast(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		f := &Forecasts{last: lastOutlook{turn: semaphore.NewWeighted(1)}}
 		require.NoError(t, f.last.turn.Acquire(t.Context(), 1))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -234,8 +233,7 @@ func TestDismissAfterAPassThatSawTheJob(t *testing.T) {
 // Each instance that is asked has its own time limit. A slow refusal does not
 // shorten the time of the next instance.
 func TestPatienceWithEachInstance(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		door := New(Config{}).Doors.Open("a")
 		defer door.Close()
 		begun := time.Now()
@@ -262,8 +260,7 @@ func TestPatienceWithEachInstance(t *testing.T) {
 
 // The messages of a run wait until its client has had a moment to read the answer.
 func TestAnswerBeforeTheMessages(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		d := New(Config{})
 		door := d.Doors.Open("a")
 		begun := time.Now()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/queue"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // told records what a confirmations reports.
@@ -53,8 +54,7 @@ func (r *told) sizes() (sizes []int) {
 func confirmed(n int) queue.Confirmed { return queue.Confirmed{Tenant: "tenant", ID: fmt.Sprint(n)} }
 
 func TestConfirmations(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]func(t *testing.T, c *Confirmations, r *told){
+	beside.Cases(t, map[string]func(t *testing.T, c *Confirmations, r *told){
 		"the first goes at once, and the next together": func(t *testing.T, c *Confirmations, r *told) {
 			c.add(confirmed(0))
 			synctest.Wait()
@@ -106,15 +106,12 @@ func TestConfirmations(t *testing.T) {
 			c.Close(t.Context())
 			c.add(confirmed(9))
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				r := &told{}
-				c := NewConfirmations(r.tell, func() *slog.Logger { return slog.New(slog.DiscardHandler) })
-				test(t, c, r)
-				c.Close(t.Context())
-			})
+	}, func(t *testing.T, test func(t *testing.T, c *Confirmations, r *told)) {
+		synctest.Test(t, func(t *testing.T) {
+			r := &told{}
+			c := NewConfirmations(r.tell, func() *slog.Logger { return slog.New(slog.DiscardHandler) })
+			test(t, c, r)
+			c.Close(t.Context())
 		})
-	}
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func output(name string) job.FileRef { return job.FileRef{Type: job.TypeOutput, Filename: name} }
@@ -31,7 +32,7 @@ func TestAllot(t *testing.T) {
 		want    []string
 	}
 	one := func(src Source, want string) step { return step{[]Source{src}, []string{want}} }
-	sideBySide(t, map[string][]step{
+	beside.Cases(t, map[string][]step{
 		"a lone instance looks like itself": {
 			one(made("a", "ComfyUI_00001_.png", "1"), "ComfyUI_00001_.png"),
 			one(made("a", "ComfyUI_00002_.png", "2"), "ComfyUI_00002_.png"),
@@ -158,8 +159,7 @@ func TestAllotBesideUploads(t *testing.T) {
 }
 
 func TestAllotForgetsRemoved(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := newStore(t, db)
 		first := must(s.AllotOutput(t.Context(), tenant, made("a", "x_00001_.png", "1")))
 		require.NoError(t, s.Remove(t.Context(), tenant, []job.FileRef{first, output("never")}))
@@ -208,8 +208,7 @@ func TestAllotConcurrently(t *testing.T) {
 }
 
 func TestAllotRefusesMixedInstances(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	_, err := s.AllotOutputs(t.Context(), tenant, []Source{made("a", "x", "1"), made("b", "y", "1")})
 	require.Error(t, err)
 }
@@ -255,8 +254,7 @@ func bytesOf(t *testing.T, s *Store, ref job.FileRef) string {
 // An asset keeps its bytes and its first name, and what somebody puts into its folder otherwise
 // is not it.
 func TestAssets(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	u := NewUploads(s, nil, UploadOptions{})
 	ctx := t.Context()
 	keep := func(name, content string) (a Asset, created bool) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // allotted makes a file on an instance and names it at the hub.
@@ -48,8 +49,7 @@ func TestCollect(t *testing.T) {
 }
 
 func TestCollectOnce(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	go_ := make(chan struct{})
 	c := NewCollector(s, func(ctx context.Context, src Source, h http.Header) (*http.Response, error) {
 		<-go_
@@ -95,8 +95,7 @@ func TestCollectOnce(t *testing.T) {
 }
 
 func TestCollectGivenUpByAll(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	begun, ended := make(chan struct{}), make(chan struct{})
 	c := NewCollector(s, func(ctx context.Context, _ Source, _ http.Header) (*http.Response, error) {
 		close(begun)
@@ -120,7 +119,7 @@ func TestCollectFailures(t *testing.T) {
 		hook func(*http.Response)
 		want error
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"gone":     {func(r *http.Response) { r.StatusCode = http.StatusNotFound }, ErrGone},
 		"trouble":  {func(r *http.Response) { r.StatusCode = http.StatusInternalServerError }, ErrInstance},
 		"replaced": {func(r *http.Response) { r.Header.Set("Etag", `"other"`) }, ErrChanged},

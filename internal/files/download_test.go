@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // blinking serves one file over connections that keep breaking off.
@@ -114,7 +114,7 @@ func TestDownloadGoesOn(t *testing.T) {
 		want     error // nil: the file arrives
 		most     int64 // bytes sent; 0 for the file once
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"it never breaks off":       {&blinking{most: []int{1 << 20}}, nil, 0},
 		"it breaks off":             {&blinking{most: []int{70 << 10}}, nil, 0},
 		"before the first byte":     {&blinking{most: []int{0}}, ErrInstance, 0},
@@ -155,8 +155,7 @@ func TestDownloadGoesOn(t *testing.T) {
 // A machine with a line that hangs does not hold up the files of the others, nor do all of its own
 // waiting files take up slots.
 func TestSlowLineHoldsUpOnlyItself(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	hang := make(chan struct{})
 	var hanging atomic.Int32
 	c := NewCollector(s, func(ctx context.Context, src Source, h http.Header) (*http.Response, error) {
@@ -234,8 +233,7 @@ func TestSlots(t *testing.T) {
 }
 
 func TestFetch(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	s.spool = t.TempDir()
 	content := "\x89PNG\r\n\x1a\n" + strings.Repeat("x", 92)
 	f := must(s.Fetch(t.Context(), strings.NewReader(content), 100))

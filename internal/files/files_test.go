@@ -239,15 +239,6 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// sideBySide runs a test for each case.
-func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
-	t.Helper()
-	t.Parallel()
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, c) })
-	}
-}
-
 // objectStoreCredentials are for the fake object store, which accepts any.
 var objectStoreCredentials = map[string]string{
 	"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true",
@@ -275,6 +266,13 @@ func eachStore(t *testing.T, run func(t *testing.T, s *Store)) {
 		t.Parallel()
 		run(t, newStoreAt(t, redistest.Embedded(t), objectStore(t)+"&prefix=hub"))
 	})
+}
+
+// parallelStore is a store on the embedded Redis for a test that runs beside others.
+func parallelStore(t *testing.T) *Store {
+	t.Helper()
+	t.Parallel()
+	return newStore(t, redistest.Embedded(t))
 }
 
 // newStore returns a store in a folder of the test.

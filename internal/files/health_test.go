@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // watched keeps checking the storage of a store until the test ends.
@@ -98,7 +99,7 @@ func TestStorageFailsAndWorksAgain(t *testing.T) {
 		require.NoError(t, os.RemoveAll(dir))
 		require.NoError(t, os.Rename(dir+".away", dir))
 	}
-	sideBySide(t, map[string]func(t *testing.T) (location string, fail, mend func()){
+	beside.Cases(t, map[string]func(t *testing.T) (location string, fail, mend func()){
 		"a folder takes no outputs": inFolder(func(t *testing.T, dir string) {
 			// Not even root can write into a file as if it were a folder.
 			require.NoError(t, os.RemoveAll(filepath.Join(dir, "output")))
@@ -240,8 +241,7 @@ func TestStorageRefusesOneFile(t *testing.T) {
 // A storage that keeps many finished runs waiting is sick, whatever a check says: every further run
 // would have to wait as well.
 func TestManyKeptOutputs(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t)).storage.health
+	s := parallelStore(t).storage.health
 	s.keep(maxKept - 1)
 	require.NoError(t, s.Err())
 	s.keep(1)

@@ -28,8 +28,7 @@ func (emptyReader) Read([]byte) (int, error) { return 0, io.EOF }
 func input(name string) job.FileRef { return job.FileRef{Type: job.TypeInput, Filename: name} }
 
 func TestUploadRefusals(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	s.mustUpload(t, job.FileRef{Type: job.TypeInput, Subfolder: "there", Filename: "x"}, "x")
 	long := strings.Repeat("n", 256)
 	for _, c := range []struct {
@@ -122,8 +121,7 @@ func (b brokenReader) Read(p []byte) (int, error) {
 }
 
 func TestUploadThatBreaksOffLeavesNothing(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	_, err := s.Upload(t.Context(), tenant, input("a"), false, brokenReader{strings.NewReader("half")})
 	require.ErrorIs(t, err, errBroken)
 	_, err = s.Resolve(t.Context(), tenant, input("a"))

@@ -18,6 +18,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // losing has the stores of two hubs on one storage and one Redis, which loses its last writes.
@@ -67,7 +68,7 @@ func (l *losing) store(name, data string) Entry {
 // A name that Redis has forgotten is not given to another file, whichever hub is asked, even if the
 // hub that gave it is gone.
 func TestLostNamesAreNotGivenAgain(t *testing.T) {
-	sideBySide(t, map[string][]string{
+	beside.Cases(t, map[string][]string{
 		"the next number":              {"x_00001_.png", "x_00001_.png"},
 		"a number of the instance":     {"x_00002_.png", "x_00003_.png"},
 		"a number far above":           {"x_00002_.png", "x_00500_.png"},
@@ -111,7 +112,7 @@ func numberedName(n int) string {
 
 // What a hub has given within the last minute is put back, with all counts.
 func TestLostNamesArePutBack(t *testing.T) {
-	sideBySide(t, map[string]func(l *losing){
+	beside.Cases(t, map[string]func(l *losing){
 		"by the look after a restart": func(l *losing) { require.NoError(l.t, l.Heal(l.t.Context())) },
 		"by the one who asks for it": func(l *losing) {
 			must(l.Resolve(l.t.Context(), tenant, output("x_00001_.png")))

@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // bodies counts the bodies that are open.
@@ -55,7 +56,7 @@ func TestAnOutputCostsOneRequest(t *testing.T) {
 		count, fetches, stats int
 		cached                bool
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"one":    {count: 1, fetches: 1},
 		"cached": {count: 1, fetches: 1, stats: 1, cached: true},
 	}, func(t *testing.T, tt row) {
@@ -98,8 +99,7 @@ func putOutputs(i *instance, count int) (outputs []job.FileRef) {
 // A batch of many outputs opens no more of them than its uplink may have copies, and each arrives
 // under its own name.
 func TestManyOutputsOfOneMessage(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		const count = 30
 		s, i, open := newStore(t, db), newInstance(), &bodies{}
 		var most atomic.Int64
@@ -132,7 +132,7 @@ func TestOpenedIsClosed(t *testing.T) {
 		gone, away, ended bool
 		err               error
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"Redis is away":     {away: true, err: redis.ErrUnavailable},
 		"a file is gone":    {gone: true, err: ErrGone},
 		"the run has ended": {ended: true, err: ErrInstance},
@@ -172,8 +172,7 @@ func (endedInstance) Stat(ctx context.Context, _ job.FileRef) (info comfyui.File
 // If a run that opened an output ends, a copy that began with the name goes on over a new
 // connection for others who want the file.
 func TestOpenedOutlivesItsRun(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s, i := newStore(t, db), newInstance()
 		reading, release := make(chan struct{}, 1), make(chan struct{})
 		c := NewCollector(s, func(ctx context.Context, src Source, h http.Header) (*http.Response, error) {

@@ -25,7 +25,6 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/picture"
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // claiming returns a PNG whose header claims another size.
@@ -48,8 +47,7 @@ func askAs(ctx context.Context, v *View, caller, query string) *httptest.Respons
 // An instance is asked only for files that it made itself and that a real ComfyUI
 // would decode. How many requests one caller may have there at a time is limited.
 func TestBombsAreNotForwarded(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	allotted(t, s, i, "bomb.png", claiming(t, 20_000, 10_000))
 	allotted(t, s, i, "large.png", claiming(t, 12_000, 10_000))
 	s.mustUpload(t, input("large.png"), claiming(t, 12_000, 10_000))
@@ -96,8 +94,7 @@ func noise(t *testing.T, width, height int) (*image.NRGBA, string) {
 
 // A large picture is buffered on disk, so that a slow client holds no memory.
 func TestLargePicturesAreSentFromTheDisk(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	v := NewView(s, newInstance().fetch, ViewOptions{})
 	img, data := noise(t, 700, 500)
 	s.mustUpload(t, input("noise.png"), data)
@@ -115,8 +112,7 @@ func TestLargePicturesAreSentFromTheDisk(t *testing.T) {
 
 // A caller that asks for too many is told to come back later. Nobody else notices.
 func TestTooManyPictures(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	s.mustUpload(t, input("small.png"), string(painted(t, 8, 8, color.NRGBA{A: 255}, 0)))
 	v := NewView(s, newInstance().fetch, ViewOptions{})
 	// Other callers hold all the room for small pictures. An Acquire that gets no turn
@@ -158,8 +154,7 @@ func TestTooManyPictures(t *testing.T) {
 // While one caller's large pictures take all the room for large ones, another caller's small
 // picture is made at once. It never waits for any of them to end.
 func TestSmallPreviewBesideBombs(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	s.mustUpload(t, input("small.png"), string(painted(t, 8, 8, color.NRGBA{A: 255}, 0)))
 	s.mustUpload(t, input("large.png"), claiming(t, 9000, 8000))
 	v := NewView(s, newInstance().fetch, ViewOptions{})
@@ -180,8 +175,7 @@ func TestSmallPreviewBesideBombs(t *testing.T) {
 // A mask over a bomb, and a bomb as a mask, cost nothing. They are refused the way ComfyUI refuses
 // files it cannot open.
 func TestMaskOfABomb(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	v := NewView(s, newInstance().fetch, ViewOptions{})
 	s.mustUpload(t, input("bomb.png"), claiming(t, 20_000, 10_000))
 	s.mustUpload(t, input("large.png"), claiming(t, 12_000, 10_000))
@@ -221,8 +215,7 @@ func (u *unread) Write(p []byte) (int, error) {
 // What waits for clients that do not read is counted, takes up a small part of the memory for what
 // arrives, and is on the disk for the rest.
 func TestUnreadAnswers(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	v := NewView(s, newInstance().fetch, ViewOptions{})
 	_, data := noise(t, 300, 200)
 	s.mustUpload(t, input("noise.png"), data)

@@ -23,8 +23,7 @@ func byContent(data, name string) job.FileRef {
 }
 
 func TestPush(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		for _, plain := range []bool{false, true} {
 			s, i := newStore(t, db), newInstance()
 			i.plain = plain
@@ -149,8 +148,7 @@ func (r rival) Upload(ctx context.Context, ref job.FileRef, overwrite bool, body
 }
 
 func TestPushAgainstARival(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	p := NewPusher(s, newCollector(t, s, i), PushOptions{})
 	s.mustUpload(t, input("a"), "ours")
 	pins := must(s.Pin(t.Context(), tenant, []job.FileRef{input("a")}))

@@ -179,8 +179,7 @@ func TestNameNeverPointsToASweptBlob(t *testing.T) {
 }
 
 func TestCheckShared(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		ctx, other := t.Context(), newStore(t, db)
 		s := newStoreAt(t, db, objectStore(t))
 		require.NoError(t, s.CheckShared(ctx, "one"))

@@ -20,11 +20,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func TestStorage(t *testing.T) {
-	sideBySide(t, map[string]string{
+	beside.Cases(t, map[string]string{
 		"folder": filepath.Join(t.TempDir(), "made", "here"), "file URL": "file://" + filepath.ToSlash(t.TempDir()), "object store": objectStore(t), "folder of an object store": objectStore(t) + "&prefix=/a/b",
 	}, func(t *testing.T, location string) {
 		ctx := t.Context()
@@ -107,8 +107,7 @@ func TestStorageIsPrivate(t *testing.T) {
 
 // A listing goes on even if other hubs write and delete files meanwhile.
 func TestListWhileOthersWrite(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t)).storage
+	s := parallelStore(t).storage
 	must(s.Write(t.Context(), "output/first", strings.NewReader("stays")))
 	ctx, stop := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
@@ -274,7 +273,7 @@ func TestObjectStoreIsWrittenInParts(t *testing.T) {
 
 // A write that broke off leaves no parts behind. They would cost money and never be seen.
 func TestObjectStoreKeepsNoPartsOfABrokenWrite(t *testing.T) {
-	sideBySide(t, map[string]func(*sink, *meter){
+	beside.Cases(t, map[string]func(*sink, *meter){
 		"the source breaks off": func(_ *sink, m *meter) { m.broken = 100 << 20 },
 		"the store refuses":     func(s *sink, _ *meter) { s.broken.Store(true) },
 	}, func(t *testing.T, broken func(*sink, *meter)) {

@@ -22,6 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/panics"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // A copy that is waiting for Redis must not outlive the hub.
@@ -49,8 +50,7 @@ func TestCloseEndsACopyThatWaits(t *testing.T) {
 // The outputs of a run are named at once and copied in the background. An output
 // that the instance does not have is lost.
 func TestTransferCollects(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s, i := newStore(t, db), newInstance()
 		c := NewCollector(s, i.fetch, CollectorOptions{Patience: Patience{Contact: time.Millisecond}})
 		t.Cleanup(c.Close)
@@ -80,8 +80,7 @@ func TestTransferCollects(t *testing.T) {
 // A panic while an output is copied is an error for callers waiting for that copy, and nothing
 // more.
 func TestPanicOfACopy(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s, i, log := newStore(t, db), newInstance(), &logtest.Log{}
 		logger := slog.New(slog.NewTextHandler(log, nil))
 		broken := func(context.Context, Source, http.Header) (*http.Response, error) { panic("broken") }
@@ -166,7 +165,7 @@ func TestHeldPicturesOfOthersStay(t *testing.T) {
 func TestOutputIsWhatItsNamePromises(t *testing.T) {
 	const page = "<!DOCTYPE html><html><body>502 Bad Gateway</body></html>"
 	type row struct{ file, data, says string }
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"a page for a picture":     {"a.png", page, "a web page instead of a file of type image"},
 		"a page for a video":       {"a.mp4", page, "a web page instead of a file of type video"},
 		"nothing for a picture":    {"a.png", "", "an empty image"},
@@ -197,8 +196,7 @@ func TestOutputIsWhatItsNamePromises(t *testing.T) {
 
 // A copy that fails for the same reason again and again says so once a minute.
 func TestTroubleIsSaidOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		s, i, log := newStore(t, redistest.Embedded(t)), newInstance(), &logtest.Log{}
 		copies := NewCollector(s, i.fetch, CollectorOptions{Patience: Patience{Contact: 110 * time.Second}})
 		defer copies.Close()
@@ -243,7 +241,7 @@ func TestFileThatDrips(t *testing.T) {
 		pause       time.Duration
 		lost        bool
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"it drips":       {1000, 1, 5 * time.Second, true},
 		"a slow line":    {4 << 20, 6 << 10, time.Second, false},
 		"a short file":   {5, 1, 5 * time.Second, false},

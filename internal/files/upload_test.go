@@ -22,6 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/budget"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // part is a field of a form, with its header as sent.
@@ -137,8 +138,7 @@ func TestUploadBrokenForms(t *testing.T) {
 
 // The caller of the handlers reports in its own format that a tenant is full.
 func TestUploadOfAFullTenant(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	s.limits = func(string) Limits { return Limits{Bytes: 1 << 20, Files: 1} }
 	u := newUploads(t, s, newInstance(), 1<<20)
 	require.Equal(t, http.StatusOK, post(t, u.ServeImage, file("a.png", string(painted(t, 5, 4, color.NRGBA{R: 9, A: 255}, 0)))).Code)
@@ -175,8 +175,7 @@ func withText(data []byte, typ, body string) []byte {
 }
 
 func TestMask(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	u := newUploads(t, s, i, 1<<20)
 	original := withText(withText(painted(t, 5, 4, color.NRGBA{R: 10, G: 20, B: 30, A: 255}, 0), "tEXt", "workflow\x00{}"), "iTXt", "p\x00\x00\x00\x00\x00ü")
 	i.put(job.FileRef{Type: job.TypeTemp, Subfolder: "sub", Filename: "o_00001_.png"}, string(original))
@@ -210,8 +209,7 @@ func TestMask(t *testing.T) {
 }
 
 func TestMaskOriginals(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	u := newUploads(t, s, newInstance(), 1<<20)
 	mask := string(painted(t, 5, 4, color.NRGBA{A: 100}, 0))
 	s.mustUpload(t, input("text.png"), "no picture")
@@ -295,7 +293,7 @@ func TestFieldsThatDoNotCount(t *testing.T) {
 		body   string
 		status int
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"many":              {many + file, http.StatusOK},
 		"the longest":       {field("x", strings.Repeat("x", maxOther)) + file, http.StatusOK},
 		"too long":          {field("x", strings.Repeat("x", maxOther+1)) + file, http.StatusRequestEntityTooLarge},

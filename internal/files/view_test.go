@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
-	"github.com/comfyhub/comfyhub/internal/redis/redistest"
 )
 
 // ask sends one GET /view. headers come in pairs.
@@ -83,8 +82,7 @@ func TestViewBeforeAndAfterTheCopy(t *testing.T) {
 }
 
 func TestViewThroughTroubles(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	v := NewView(s, i.fetch, ViewOptions{})
 	allotted(t, s, i, "x.png", "0123456789")
 	for name, c := range map[string]struct {
@@ -109,8 +107,7 @@ func TestViewThroughTroubles(t *testing.T) {
 }
 
 func TestViewAsksTheInstancesForUnknownFiles(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	i.put(job.FileRef{Type: job.TypeInput, Subfolder: "sub", Filename: "own.png"}, "the instance's own")
 	v := NewView(s, i.fetch, ViewOptions{Missing: func(_ context.Context, who string, ref job.FileRef) (Source, bool) {
 		require.Equal(t, tenant, who)
@@ -123,8 +120,7 @@ func TestViewAsksTheInstancesForUnknownFiles(t *testing.T) {
 
 // A blob that the storage has lost is no reason to fail while the instance has the file.
 func TestViewOfALostBlob(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	v := NewView(s, i.fetch, ViewOptions{})
 	ref := allotted(t, s, i, "x.png", "picture")
 	e := must(newCollector(t, s, i).Collect(t.Context(), tenant, ref))
@@ -139,8 +135,7 @@ func TestViewOfALostBlob(t *testing.T) {
 // A disk that has lost power may have kept a part of what it said it had synced. A part is not the
 // picture, and not the input of a job either.
 func TestViewOfADamagedBlob(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	v := NewView(s, i.fetch, ViewOptions{})
 	ref := allotted(t, s, i, "x.png", "picture")
 	output := must(newCollector(t, s, i).Collect(t.Context(), tenant, ref))
@@ -159,8 +154,7 @@ func TestViewOfADamagedBlob(t *testing.T) {
 
 // Whoever uploads a file again whose bytes a disk has lost puts it right, for all who have it.
 func TestUploadMendsADamagedBlob(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	first := s.mustUpload(t, input("a"), "whole")
 	key := must(s.Resolve(t.Context(), tenant, first)).Key
 	for _, left := range []string{"", "who", "\x00\x00\x00\x00\x00"} {
@@ -171,8 +165,7 @@ func TestUploadMendsADamagedBlob(t *testing.T) {
 }
 
 func TestViewActiveContent(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	v := NewView(s, newInstance().fetch, ViewOptions{})
 	for _, name := range []string{"a.HTML", "b.js", "c.svgz", "d.xml", "e.png", `f".png`} {
 		s.mustUpload(t, input(name), "x")
@@ -200,8 +193,7 @@ func decodeBody(t testing.TB, rec *httptest.ResponseRecorder) (image.Image, stri
 }
 
 func TestViewPictures(t *testing.T) {
-	t.Parallel()
-	s := newStore(t, redistest.Embedded(t))
+	s := parallelStore(t)
 	v := NewView(s, newInstance().fetch, ViewOptions{})
 	clear := color.NRGBA{R: 200, G: 100, B: 50, A: 30}
 	s.mustUpload(t, input("clear.png"), string(painted(t, 8, 6, clear, 0)))
@@ -253,8 +245,7 @@ func TestViewPictures(t *testing.T) {
 }
 
 func TestViewPictureOfAnOutputThatIsNotCopied(t *testing.T) {
-	t.Parallel()
-	s, i := newStore(t, redistest.Embedded(t)), newInstance()
+	s, i := parallelStore(t), newInstance()
 	allotted(t, s, i, "x.png", string(painted(t, 8, 6, color.NRGBA{A: 9}, 0)))
 	allotted(t, s, i, "x.avif", "not for us")
 	plain := NewView(s, i.fetch, ViewOptions{})

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -45,8 +45,7 @@ func TestReportsInAnyOrder(t *testing.T) {
 }
 
 func TestTwoAgentsOfOneName(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := NewRegistry()
 		require.NoError(t, r.Apply(report("a", "first:1", 10, 1, "a")))
 		for range 5 { // both live and report
@@ -97,8 +96,7 @@ func TestAgentLeaves(t *testing.T) {
 }
 
 func TestSilentAgent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := NewRegistry()
 		require.NoError(t, r.Apply(report("a", "h:1", 10, 1, "a", "b")))
 		r.SetRunning("b", "p")
@@ -111,12 +109,12 @@ func TestSilentAgent(t *testing.T) {
 }
 
 func TestStates(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		change func(*Registry, *InstanceReport)
 		state  State
 		reason string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"idle":                   {func(*Registry, *InstanceReport) {}, Idle, ""},
 		"busy by report":         {func(_ *Registry, i *InstanceReport) { i.Queue = 1 }, Busy, ""},
 		"busy by the hub":        {func(r *Registry, _ *InstanceReport) { r.SetRunning("a", "p") }, Busy, ""},
@@ -137,22 +135,19 @@ func TestStates(t *testing.T) {
 		"drained and back":       {func(r *Registry, _ *InstanceReport) { r.SetDraining("a", true); r.SetDraining("a", false) }, Idle, ""},
 		"sick and well":          {func(r *Registry, _ *InstanceReport) { r.SetSick("a", "x"); r.SetSick("a", "") }, Idle, ""},
 		"sick though restarting": {func(r *Registry, i *InstanceReport) { r.SetSick("a", "x"); i.Up, i.Boot = false, 0 }, Offline, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := NewRegistry()
-			require.NoError(t, r.Apply(report("agent", "h:1", 1, 1, "a")))
-			next := report("agent", "h:1", 1, 2, "a")
-			c.change(r, &next.Instances[0])
-			require.NoError(t, r.Apply(next))
-			i, ok := r.Instance("a")
-			require.True(t, ok)
-			require.Equal(t, c.state, i.State)
-			require.Equal(t, c.reason, i.Reason)
-			require.Equal(t, "agent", i.Agent)
-			require.False(t, i.Direct)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		r := NewRegistry()
+		require.NoError(t, r.Apply(report("agent", "h:1", 1, 1, "a")))
+		next := report("agent", "h:1", 1, 2, "a")
+		c.change(r, &next.Instances[0])
+		require.NoError(t, r.Apply(next))
+		i, ok := r.Instance("a")
+		require.True(t, ok)
+		require.Equal(t, c.state, i.State)
+		require.Equal(t, c.reason, i.Reason)
+		require.Equal(t, "agent", i.Agent)
+		require.False(t, i.Direct)
+	})
 }
 
 func TestSickUntilTheQueueDrains(t *testing.T) {
@@ -222,8 +217,7 @@ func TestStaticInstances(t *testing.T) {
 }
 
 func TestStaticIsNotSilent(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := NewRegistry()
 		name := must.Get(r.AddStatic("http://h:1"))(t)
 		r.Observe(InstanceReport{Name: name, URL: "http://h:1", Up: true})
@@ -233,8 +227,7 @@ func TestStaticIsNotSilent(t *testing.T) {
 }
 
 func TestForgetsAfterADay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := NewRegistry()
 		require.NoError(t, r.Apply(report("a", "h:1", 1, 1, "a")))
 		r.AgentLeft("a", 1, "")

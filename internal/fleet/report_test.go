@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -163,8 +163,7 @@ func TestAddressesStayForABoot(t *testing.T) {
 
 // The name of an instance also leads to its jobs.
 func TestInstanceNamesOutlastARestart(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := NewRegistry()
 		require.NoError(t, r.Apply(signed("k", "a", "h:1", 10, 1, "left")))
 		r.AgentLeft("a", 10, "k")
@@ -177,8 +176,7 @@ func TestInstanceNamesOutlastARestart(t *testing.T) {
 }
 
 func TestRefusedAgentsShow(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		r := NewRegistry()
 		changes := r.Subscribe()
 		defer changes.Close()

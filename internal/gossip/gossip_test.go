@@ -18,6 +18,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 )
 
@@ -257,8 +258,7 @@ func TestSendersCoalesce(t *testing.T) {
 
 // A machine whose prompts take milliseconds does not open connections for each.
 func TestSendersPause(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var sent []time.Duration
 		begin := time.Now()
 		s := newSenders(func(*memberlist.Node) { sent = append(sent, time.Since(begin)) })

@@ -15,12 +15,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func TestTLS(t *testing.T) {
@@ -304,8 +304,7 @@ func TestHubsChangeTheirKey(t *testing.T) {
 
 // A replaced key counts for minutes only.
 func TestReplacedHubKeyEnds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		old, next := publicOf([]ed25519.PrivateKey{newPair()})[0], newPair()
 		pin := NewHubPin(discard())
 		pin.take(keyText(old))

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/memberlist"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/logs/logtest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/freeport"
 )
 
@@ -161,8 +161,7 @@ func TestGate(t *testing.T) {
 }
 
 func TestGateIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		g := &gate{keyed: true}
 		first := netip.MustParseAddr("10.0.0.0")
 		a := first
@@ -240,8 +239,7 @@ func TestLiesAboutAddressesCallNobody(t *testing.T) {
 
 // Reports that come before a member's first connection are left out without a word.
 func TestEarlyReports(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		g := &Gossip{unmet: map[process]time.Time{}}
 		p := process{name: "a"}
 		require.True(t, g.early(p))

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func TestRefusalsAreBounded(t *testing.T) {
@@ -22,8 +24,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 
 // A refusal ends by itself, after longer each time.
 func TestRefusalsEnd(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var s Refusals
 		for n, seconds := range []int{5, 10, 20, 40, 80, 160, 300, 300} {
 			rest := time.Duration(seconds) * time.Second
@@ -96,8 +97,7 @@ func TestCuriousAskSeldom(t *testing.T) {
 }
 
 func TestOneAtATimeForEachOwner(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var l lanes
 		leave := sure(l.enter(t.Context(), "slow"))
 		inside := make(chan func(), 2)

@@ -15,12 +15,12 @@ import (
 	"github.com/comfyhub/comfyhub/internal/comfyui"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/panics"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // An unused panel is closed.
 func TestIdlePanel(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var work panics.Group
 		panels := &Panels{work: &work}
 		conn := NewLink(fleet.Instance{Name: "gpu"}, nil, &FreeSets{}, slog.New(slog.DiscardHandler))
@@ -72,8 +72,7 @@ func said(text string) comfyui.Frame {
 }
 
 func TestOverheard(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var o overheard
 		o.note(said("nobody listens"))
 		require.Empty(t, o.notes)

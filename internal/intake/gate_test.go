@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/budget"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -30,8 +31,7 @@ func granted(t *testing.T, g *gate, share string, weight int64) bool {
 
 // Large bodies of one sender leave room for those of others and for small ones.
 func TestGateIsShared(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		g := &gate{}
 		g.resize(400 * mib) // 300 for large ones
 		require.True(t, granted(t, g, "greedy", 100*mib))
@@ -48,8 +48,7 @@ func TestGateIsShared(t *testing.T) {
 
 // What is larger than all memory is read alone, and is read.
 func TestGateTakesWhatIsTooLarge(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		g := &gate{}
 		g.resize(100 * mib)
 		leave := must.Get(g.enter(t.Context(), "a", 5000*mib, time.Second))(t)
@@ -64,8 +63,7 @@ func TestGateTakesWhatIsTooLarge(t *testing.T) {
 // Turns go round the senders: the one body of a modest sender comes after one
 // of a greedy sender's, not after all of them.
 func TestGateTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		g := &gate{}
 		g.resize(133 * mib)
 		first := must.Get(g.enter(t.Context(), "greedy", 100*mib, time.Second))(t)
@@ -99,8 +97,7 @@ func TestGateTurns(t *testing.T) {
 
 // Whoever waits too long, or hangs up, gets nothing and leaves nothing behind.
 func TestGateGivesUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		g := &gate{}
 		g.resize(133 * mib)
 		leave, err := g.enter(t.Context(), "a", 100*mib, time.Second)
@@ -146,8 +143,7 @@ func TestGateGivesUp(t *testing.T) {
 // Memory goes back to the system when large bodies have stopped coming, not
 // between two of them: everybody waits meanwhile.
 func TestGateIsTidiedWhenIdle(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		g := &gate{}
 		g.resize(133 * mib)
 		tidied := func() bool {

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
@@ -204,52 +205,49 @@ func TestWeight(t *testing.T) {
 
 // A sender that trickles is cut off; one that is only slow is not.
 func TestSlowSenders(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		bytes int
 		every time.Duration
 		err   error
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"one byte a second":      {1, time.Second, ErrSlow},
 		"a silent one":           {0, time.Minute, ErrSlow},
 		"a phone on a bad line":  {10 << 10, time.Second, nil},
 		"one that makes a pause": {600 << 10, 20 * time.Second, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			dir := t.TempDir() // outside of the bubble, which has a clock of its own
-			synctest.Test(t, func(t *testing.T) {
-				in := New(Options{Dir: dir})
-				client, server := net.Pipe()
-				go func() {
-					defer client.Close()
-					part := bytes.Repeat([]byte("0"), tt.bytes)
-					for range 600 << 10 / max(tt.bytes, 1) {
-						<-time.After(tt.every) // the sender is the thing that is tested, in false time
-						if _, err := client.Write(part); err != nil {
-							return
-						}
+	}, func(t *testing.T, tt row) {
+		dir := t.TempDir() // outside of the bubble, which has a clock of its own
+		synctest.Test(t, func(t *testing.T) {
+			in := New(Options{Dir: dir})
+			client, server := net.Pipe()
+			go func() {
+				defer client.Close()
+				part := bytes.Repeat([]byte("0"), tt.bytes)
+				for range 600 << 10 / max(tt.bytes, 1) {
+					<-time.After(tt.every) // the sender is the thing that is tested, in false time
+					if _, err := client.Write(part); err != nil {
+						return
 					}
-				}()
-				r := request(server, "")
-				w := &deadliner{ResponseRecorder: httptest.NewRecorder(), conn: server}
-				r, done, err := in.Guard(w, r, "ann")
-				require.NoError(t, err)
-				defer done()
-				begin := time.Now()
-				body, err := in.Receive(r, "ann", Class{Limit: 1 << 20})
-				server.Close()
-				defer func() { <-time.After(2 * time.Minute) }() // the sender has noticed
-				if tt.err != nil {
-					require.ErrorIs(t, err, tt.err)
-					require.Less(t, time.Since(begin), 40*time.Second)
-					return
 				}
-				require.NoError(t, err)
-				body.Close()
-			})
+			}()
+			r := request(server, "")
+			w := &deadliner{ResponseRecorder: httptest.NewRecorder(), conn: server}
+			r, done, err := in.Guard(w, r, "ann")
+			require.NoError(t, err)
+			defer done()
+			begin := time.Now()
+			body, err := in.Receive(r, "ann", Class{Limit: 1 << 20})
+			server.Close()
+			defer func() { <-time.After(2 * time.Minute) }() // the sender has noticed
+			if tt.err != nil {
+				require.ErrorIs(t, err, tt.err)
+				require.Less(t, time.Since(begin), 40*time.Second)
+				return
+			}
+			require.NoError(t, err)
+			body.Close()
 		})
-	}
+	})
 }
 
 // Speed earns nobody more than two minutes of silence.

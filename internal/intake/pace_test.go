@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 var anything = Class{Limit: 64 * mib, Values: 1000}
@@ -79,117 +81,108 @@ func TestPaceOfOneSender(t *testing.T) {
 
 // A body that is refused delays the next one of its sender, and nobody else.
 func TestPaceAfterRefusal(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		body, encoding string
 		err            error
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"a bomb":                   {strings.Repeat(" ", 8*mib), "gzip", ErrInflated},
 		"values":                   {strings.Repeat(" ", 2*mib) + strings.Repeat("1,", 2000), "", ErrValues},
 		"values, packed":           {strings.Repeat("1,", 2000), "gzip", ErrValues},
 		"depth":                    {strings.Repeat(" ", 2*mib) + strings.Repeat("[", 2000), "", ErrDeep},
 		"a small one is cheap":     {strings.Repeat("1,", 2000), "", ErrValues},
 		"a good one costs nothing": {strings.Repeat("x", 2*mib), "", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				in := New(Options{Dir: t.TempDir()})
-				body := io.Reader(strings.NewReader(tt.body))
-				if tt.encoding != "" {
-					body = packed(t, tt.body)
-				}
-				require.ErrorIs(t, in.arrives(t, request(body, tt.encoding), "a"), tt.err)
-				next := func(share string) time.Duration {
-					return took(func() { require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), share)) })
-				}
-				require.Zero(t, next("b"))
-				require.Zero(t, took(func() { require.NoError(t, in.arrives(t, request(strings.NewReader("{}"), ""), "a")) }))
-				pause := next("a")
-				if tt.err == nil || len(tt.body) < unpaced && tt.encoding == "" {
-					require.Zero(t, pause)
-				} else {
-					require.GreaterOrEqual(t, pause, minPause)
-					require.LessOrEqual(t, pause, maxPause)
-				}
-				require.Zero(t, next("a"))
-				require.Empty(t, in.pace.of)
-			})
+	}, func(t *testing.T, tt row) {
+		synctest.Test(t, func(t *testing.T) {
+			in := New(Options{Dir: t.TempDir()})
+			body := io.Reader(strings.NewReader(tt.body))
+			if tt.encoding != "" {
+				body = packed(t, tt.body)
+			}
+			require.ErrorIs(t, in.arrives(t, request(body, tt.encoding), "a"), tt.err)
+			next := func(share string) time.Duration {
+				return took(func() { require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), share)) })
+			}
+			require.Zero(t, next("b"))
+			require.Zero(t, took(func() { require.NoError(t, in.arrives(t, request(strings.NewReader("{}"), ""), "a")) }))
+			pause := next("a")
+			if tt.err == nil || len(tt.body) < unpaced && tt.encoding == "" {
+				require.Zero(t, pause)
+			} else {
+				require.GreaterOrEqual(t, pause, minPause)
+				require.LessOrEqual(t, pause, maxPause)
+			}
+			require.Zero(t, next("a"))
+			require.Empty(t, in.pace.of)
 		})
-	}
+	})
 }
 
 // A body that is refused after it was loaded delays the next one of its sender,
 // too, if it is a large one.
 func TestPaceAfterLateRefusal(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		size  int
 		pause time.Duration
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"large": {3 * mib, refusal * 20 * time.Millisecond},
 		"small": {unpaced, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				in := New(Options{Dir: t.TempDir()})
-				b, err := in.Receive(request(strings.NewReader(strings.Repeat("x", tt.size)), ""), "a", anything)
-				require.NoError(t, err)
-				_, err = b.Load(t.Context())
-				require.NoError(t, err)
-				<-time.After(20 * time.Millisecond) // the work on it, in false time
-				b.Refuse()
-				b.Close()
-				pause := took(func() { require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), "a")) })
-				require.InDelta(t, tt.pause, pause, float64(refusal*tt.size)*float64(time.Second)/copyRate)
-			})
+	}, func(t *testing.T, tt row) {
+		synctest.Test(t, func(t *testing.T) {
+			in := New(Options{Dir: t.TempDir()})
+			b, err := in.Receive(request(strings.NewReader(strings.Repeat("x", tt.size)), ""), "a", anything)
+			require.NoError(t, err)
+			_, err = b.Load(t.Context())
+			require.NoError(t, err)
+			<-time.After(20 * time.Millisecond) // the work on it, in false time
+			b.Refuse()
+			b.Close()
+			pause := took(func() { require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), "a")) })
+			require.InDelta(t, tt.pause, pause, float64(refusal*tt.size)*float64(time.Second)/copyRate)
 		})
-	}
+	})
 }
 
 // A body that is slow to arrive keeps no other one of its sender from its turn.
 func TestPaceOfSlowBodies(t *testing.T) {
-	t.Parallel()
 	noise := packed(t, strings.Repeat("x", mib)).Bytes()
-	for name, tt := range map[string]struct {
+	type row struct {
 		part     []byte
 		encoding string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"plain":  {bytes.Repeat([]byte("x"), 2*mib), ""},
 		"packed": {noise[:len(noise)/2], "gzip"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				in := New(Options{Dir: t.TempDir()})
-				out, feed := io.Pipe()
-				slow := make(chan error, 1)
-				go func() { slow <- in.arrives(t, request(out, tt.encoding), "a") }()
-				_, err := feed.Write(tt.part)
-				require.NoError(t, err)
-				synctest.Wait()
-				require.Zero(t, took(func() {
-					require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), "a"))
-				}))
-				feed.CloseWithError(errors.New("gone"))
-				require.ErrorIs(t, <-slow, ErrBroken)
-			})
+	}, func(t *testing.T, tt row) {
+		synctest.Test(t, func(t *testing.T) {
+			in := New(Options{Dir: t.TempDir()})
+			out, feed := io.Pipe()
+			slow := make(chan error, 1)
+			go func() { slow <- in.arrives(t, request(out, tt.encoding), "a") }()
+			_, err := feed.Write(tt.part)
+			require.NoError(t, err)
+			synctest.Wait()
+			require.Zero(t, took(func() {
+				require.NoError(t, in.arrives(t, request(packed(t, "{}"), "gzip"), "a"))
+			}))
+			feed.CloseWithError(errors.New("gone"))
+			require.ErrorIs(t, <-slow, ErrBroken)
 		})
-	}
+	})
 }
 
 // A sender whose bodies wait for each other pauses for as long as it worked; a
 // refused body costs it more, in proportion to the work. One body alone is not
 // held back.
 func TestPauses(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct {
+	type row struct {
 		work    time.Duration
 		waits   bool
 		refused bool
 		pause   time.Duration
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"alone":               {work: time.Second},
 		"before another":      {work: 20 * time.Millisecond, waits: true, pause: 20 * time.Millisecond},
 		"a moment":            {work: owed - 1, waits: true},
@@ -198,39 +191,35 @@ func TestPauses(t *testing.T) {
 		"refused, others":     {work: 20 * time.Millisecond, waits: true, refused: true, pause: 200 * time.Millisecond},
 		"refused at once":     {refused: true, pause: minPause},
 		"refused after hours": {work: time.Hour, refused: true, pause: maxPause},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				in := New(Options{Wait: 2 * time.Hour})
-				first, second := turn{in: in, share: "a"}, turn{in: in, share: "a"}
-				require.NoError(t, first.take(t.Context()))
-				entered := make(chan time.Time, 1)
-				next := func() { _ = second.take(t.Context()); entered <- time.Now() }
-				if tt.waits {
-					go next()
-				}
-				<-time.After(tt.work)
-				synctest.Wait()
-				left := time.Now()
-				first.give(tt.refused)
-				first.give(tt.refused) // twice is once
-				if !tt.waits {
-					next()
-				}
-				require.Equal(t, tt.pause, (<-entered).Sub(left))
-				first.end()
-				second.end()
-				require.Empty(t, in.pace.of)
-			})
+	}, func(t *testing.T, tt row) {
+		synctest.Test(t, func(t *testing.T) {
+			in := New(Options{Wait: 2 * time.Hour})
+			first, second := turn{in: in, share: "a"}, turn{in: in, share: "a"}
+			require.NoError(t, first.take(t.Context()))
+			entered := make(chan time.Time, 1)
+			next := func() { _ = second.take(t.Context()); entered <- time.Now() }
+			if tt.waits {
+				go next()
+			}
+			<-time.After(tt.work)
+			synctest.Wait()
+			left := time.Now()
+			first.give(tt.refused)
+			first.give(tt.refused) // twice is once
+			if !tt.waits {
+				next()
+			}
+			require.Equal(t, tt.pause, (<-entered).Sub(left))
+			first.end()
+			second.end()
+			require.Empty(t, in.pace.of)
 		})
-	}
+	})
 }
 
 // Whoever waits too long, or hangs up, leaves nothing behind.
 func TestPaceGivesUp(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var p pace
 		p.join("a")
 		require.NoError(t, p.enter(t.Context(), "a", time.Second))
@@ -277,8 +266,7 @@ func TestPaceOfBytes(t *testing.T) {
 // Whoever works on a large body for long rests as long, also if nobody else
 // waits, and is not held to have worked meanwhile. A small body is left alone.
 func TestRests(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		in := New(Options{Dir: t.TempDir()})
 		loaded := func(size int) *Body {
 			b, err := in.Receive(request(strings.NewReader(strings.Repeat("x", size)), ""), "a", anything)

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -68,8 +68,7 @@ func TestRecords(t *testing.T) {
 
 // What was revoked stays so at all hubs and after restarts, for as long as its key is there.
 func TestRevokedRecords(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		m := newMemory()
 		ring := open(t, m)
 		one, two := ring.Records("keys"), open(t, m).Records("keys")
@@ -138,8 +137,7 @@ func TestShelf(t *testing.T) {
 // Records outlive the key that signed them if they are signed again, those on shelves do
 // by themselves.
 func TestRecordsAfterRotation(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		m := newMemory()
 		ring := open(t, m)
 		records := ring.Records("keys")

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -144,8 +145,7 @@ func TestStoreThatIsAway(t *testing.T) {
 
 // What keeps a running hub from reading its keys is logged once.
 func TestFaultIsToldOnce(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		m := newMemory()
 		var log bytes.Buffer
 		r := must.Get(keyring.Open(t.Context(), keyring.Options{Store: m, Logger: slog.New(slog.NewTextHandler(&log, nil))}))(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -167,8 +168,7 @@ func TestFirstStartOfManyHubs(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		m := newMemory()
 		one, two := open(t, m), open(t, m)
 		ctx, stop := context.WithCancel(t.Context())
@@ -220,8 +220,7 @@ func TestRotation(t *testing.T) {
 // forged values do not make it read all the time, and never keep it from API
 // keys.
 func TestUnknownKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		m := newMemory()
 		one, two := open(t, m), open(t, m)
 		time.Sleep(time.Hour)
@@ -264,8 +263,7 @@ func (h hanging) List(ctx context.Context) ([]string, error) {
 
 // While one reads the ring from a store that hangs, others wait no longer than they want to.
 func TestStoreHangs(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		store := hanging{newMemory(), make(chan struct{})}
 		ring := must.Get(keyring.New(keyring.Options{Store: store}))(t)
 		first := make(chan error, 1)

@@ -3,7 +3,6 @@ package links
 import (
 	"net/url"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +10,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/files"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/keyring"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -31,8 +31,7 @@ func parsed(t *testing.T, link string) *url.URL {
 }
 
 func TestSignerKeepsToItsKey(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		now := time.Unix(1_800_000_000, 0)
 		location := t.TempDir()
 		one, same, two := newSignerOf(t, location), newSignerOf(t, location), newSignerOf(t, t.TempDir())
@@ -61,8 +60,7 @@ func TestSignerKeepsToItsKey(t *testing.T) {
 // Even with a key of the hub, nobody can make a link that works longer than the
 // hub itself would allow.
 func TestLinkLifeIsBoundedWhenOpened(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		now := time.Unix(1_800_000_000, 0)
 		s := newSignerOf(t, t.TempDir())
 		ref := job.FileRef{Type: "output", Filename: "a.png"}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
@@ -54,8 +55,7 @@ func names(t *testing.T, dir string) (names []string) {
 
 // What was noted is there for the next process, whether the one before was closed or killed.
 func TestNextProcessReadsTheNotes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		o := Options{Dir: filepath.Join(t.TempDir(), "notes"), Life: time.Minute, Bytes: 1 << 20}
 		first, noted := open(t, o)
 		require.Empty(t, noted)
@@ -97,8 +97,7 @@ func TestTornNote(t *testing.T) {
 
 // Notes go when they are too old or too much, those of the processes before as well.
 func TestNotesAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		o := Options{Dir: t.TempDir(), Life: time.Minute, Bytes: 100_000}
 		add := func(b *Book, n int, pause time.Duration) {
 			for i := range n {
@@ -133,8 +132,7 @@ func TestNotesAreBounded(t *testing.T) {
 
 // While the disk takes nothing, notes are lost, which is said once. Then it goes on.
 func TestDiskTakesNoNotes(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var log strings.Builder
 		o := Options{Dir: filepath.Join(t.TempDir(), "notes"), Life: time.Minute, Bytes: 1 << 20, Logger: slog.New(slog.NewTextHandler(&log, nil))}
 		b, _ := open(t, o)

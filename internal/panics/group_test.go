@@ -9,15 +9,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/panics"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func TestDo(t *testing.T) {
-	t.Parallel()
 	own := errors.New("own")
-	for name, tt := range map[string]struct {
+	type row struct {
 		f    func() error
 		want error
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"nothing":  {func() error { return nil }, nil},
 		"an error": {func() error { return own }, own},
 		"a panic":  {func() error { panic("broken") }, panics.ErrPanic},
@@ -25,21 +26,18 @@ func TestDo(t *testing.T) {
 			var p *strings.Builder
 			return errors.New(p.String()[1:])
 		}, panics.ErrPanic},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var log strings.Builder
-			err := panics.Do(slog.New(slog.NewTextHandler(&log, nil)), "testing", tt.f)
-			if !errors.Is(tt.want, panics.ErrPanic) {
-				require.Equal(t, tt.want, err)
-				require.Empty(t, log.String())
-				return
-			}
-			require.ErrorIs(t, err, panics.ErrPanic)
-			require.Contains(t, log.String(), "work=testing")
-			require.Contains(t, log.String(), "panics_test.TestDo.func", "the log has the stack")
-		})
-	}
+	}, func(t *testing.T, tt row) {
+		var log strings.Builder
+		err := panics.Do(slog.New(slog.NewTextHandler(&log, nil)), "testing", tt.f)
+		if !errors.Is(tt.want, panics.ErrPanic) {
+			require.Equal(t, tt.want, err)
+			require.Empty(t, log.String())
+			return
+		}
+		require.ErrorIs(t, err, panics.ErrPanic)
+		require.Contains(t, log.String(), "work=testing")
+		require.Contains(t, log.String(), "panics_test.TestDo.func", "the log has the stack")
+	})
 }
 
 // Whoever waits for a group waits for those that panic, too.

@@ -75,8 +75,7 @@ func (l *listener) next() stream.Notice {
 }
 
 func TestOwners(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
 		a, b := listen(t, db, "hub/a"), listen(t, db, "hub/b")
 		owners := must.Get(a.Owners(ctx, []stream.Key{me}))(t)
@@ -135,8 +134,7 @@ func TestOwners(t *testing.T) {
 }
 
 func TestAlive(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
 		a, b := listen(t, db, "hub/a"), New(db, "hub/b")
 		alive := func() []bool {
@@ -161,8 +159,7 @@ func TestAlive(t *testing.T) {
 }
 
 func TestMessagesAndBlobs(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
 		a, b := listen(t, db, "hub/a"), New(db, "hub/b")
 		for _, message := range [][]byte{[]byte("text"), {}, bytes.Repeat([]byte{0, 255, ':'}, 300_000)} {

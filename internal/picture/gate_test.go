@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // queue puts tickets of a caller into a lane; each sends its name when its turn
@@ -59,8 +61,7 @@ func (q *queue) order() (names []string) {
 }
 
 func TestCallersTakeTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		q := newQueue(t, &lane{memory: 100, slots: 1})
 		for n := range 5 {
 			q.add(t.Context(), "a", fmt.Sprint("a", n), 60)
@@ -73,8 +74,7 @@ func TestCallersTakeTurns(t *testing.T) {
 }
 
 func TestLaneKeepsToItsMemoryAndSlots(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		l := &lane{memory: 100, slots: 4}
 		q := newQueue(t, l)
 		q.add(t.Context(), "a", "a0", 50)
@@ -96,8 +96,7 @@ func TestLaneKeepsToItsMemoryAndSlots(t *testing.T) {
 
 // A caller that hangs up leaves the queue, and those behind it move up.
 func TestWhoHangsUpLeaves(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		l := &lane{memory: 100, slots: 2}
 		q := newQueue(t, l)
 		gone, hangUp := context.WithCancel(t.Context())
@@ -114,8 +113,7 @@ func TestWhoHangsUpLeaves(t *testing.T) {
 }
 
 func TestWaitersAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		l := &lane{memory: 100, slots: 1}
 		q := newQueue(t, l)
 		for n := range maxOfOne + 1 {

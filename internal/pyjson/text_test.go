@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -60,9 +61,8 @@ func TestLongStringsWithEscapes(t *testing.T) {
 
 // Whoever parses a large text can let others go first, whatever it is made of.
 func TestParseRests(t *testing.T) {
-	t.Parallel()
 	const size = 1 << 20
-	for name, text := range map[string]string{
+	beside.Cases(t, map[string]string{
 		"one string":     `"` + strings.Repeat("x", size) + `"`,
 		"an escape":      `"\n` + strings.Repeat("x", size) + `"`,
 		"escapes":        `"` + strings.Repeat(`\n`, size/2) + `"`,
@@ -73,15 +73,12 @@ func TestParseRests(t *testing.T) {
 		"blanks":         strings.Repeat(" ", size) + "1",
 		"blanks between": "[" + strings.Repeat(" ", size) + "]",
 		"digits":         "0." + strings.Repeat("1", size),
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			rests := 0
-			v := must.Get(pyjson.ParseWith([]byte(text), func() { rests++ }))(t)
-			require.InDelta(t, size/(32<<10), rests, 2)
-			require.True(t, pyjson.Equal(must.Get(pyjson.Parse([]byte(text)))(t), v))
-		})
-	}
+	}, func(t *testing.T, text string) {
+		rests := 0
+		v := must.Get(pyjson.ParseWith([]byte(text), func() { rests++ }))(t)
+		require.InDelta(t, size/(32<<10), rests, 2)
+		require.True(t, pyjson.Equal(must.Get(pyjson.Parse([]byte(text)))(t), v))
+	})
 }
 
 // FuzzLongString: a string means the same in the middle of a long one, which

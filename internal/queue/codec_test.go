@@ -17,6 +17,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/redis"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -159,8 +160,7 @@ func FuzzReadCallbackEvent(f *testing.F) {
 // A reading is shared by those who asked before it began, and by nobody who asked later: anything
 // accepted before a request is in its answer.
 func TestReadingsAreShared(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var l listings
 		var begun atomic.Int64
 		proceed := make(chan struct{})
@@ -206,8 +206,7 @@ func TestReadingsAreShared(t *testing.T) {
 // What is kept about a tenant goes when nobody lists its jobs any more, and the total is bounded: a
 // tenant with many jobs pushes out those of others, but not its own.
 func TestListingsAreBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var l listings
 		list := func(tenant string, n int) (kept int) {
 			_, err := l.read(t.Context(), tenant, func(_ context.Context, k []*job.Job) ([]*job.Job, error) {

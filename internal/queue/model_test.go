@@ -351,8 +351,7 @@ func walkRandomly(t *testing.T, db *redis.DB, steps int64, every int) {
 }
 
 func TestModel(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1200, 6) })
+	redistest.Both(t, func(t *testing.T, db *redis.DB) { walkRandomly(t, db, 1200, 6) })
 }
 
 // Many replies of all kinds are lost on the way. No transition happens twice or not at all, so

@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // full returns a submission with everything that a job can have.
@@ -107,7 +108,7 @@ func (l *losing) ended(key string) {
 // Redis is killed and comes back with older data. What this hub was told is restored from its own
 // copies. Failovers of the simulated fleet lose whatever else there is.
 func TestRedisLosesItsLastWrites(t *testing.T) {
-	sideBySide(t, map[string]func(l *losing){
+	beside.Cases(t, map[string]func(l *losing){
 		"an accept": func(l *losing) {
 			rewind := l.server.Save()
 			l.accept()
@@ -215,7 +216,7 @@ func TestRedisLosesItsLastWrites(t *testing.T) {
 
 // If Redis restarts without having lost anything, what others have done since is not undone.
 func TestNothingIsPutBackThatWasNotLost(t *testing.T) {
-	sideBySide(t, map[string]func(l *losing){
+	beside.Cases(t, map[string]func(l *losing){
 		"deleted by another hub": func(l *losing) {
 			require.NoError(l.t, l.Finish(l.t.Context(), l.run(), done(`{"x":1}`)))
 			require.NoError(l.t, l.other.DeleteHistory(l.t.Context(), "tenant", []string{"id"}))

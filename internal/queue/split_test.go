@@ -11,6 +11,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/redis"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // parts are two parts of a job.
@@ -176,13 +177,12 @@ func TestPartsAreIndexedAgain(t *testing.T) {
 // Whatever of a divided job Redis loses, and whichever hub puts its copies back first, nothing of its
 // parts stays when it has ended.
 func TestPartsOfAJobThatIsPutBack(t *testing.T) {
-	t.Parallel()
 	heal := func(hubs ...*bench) {
 		for _, b := range hubs {
 			require.NoError(b.t, b.Heal(b.t.Context()))
 		}
 	}
-	for name, test := range map[string]func(rewind func(), j job.Job, its, others *bench){
+	beside.Cases(t, map[string]func(rewind func(), j job.Job, its, others *bench){
 		"its end is lost, and put back after that of the part": func(rewind func(), j job.Job, its, others *bench) {
 			require.NoError(its.t, its.Finish(its.t.Context(), j.Run, done("all")))
 			rewind()
@@ -198,27 +198,24 @@ func TestPartsOfAJobThatIsPutBack(t *testing.T) {
 			heal(others, its)
 			require.NoError(its.t, its.Finish(its.t.Context(), j.Run, done("all")))
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			its, others := on(t, redistest.Open(t, server.URL()), queue.Options{}), on(t, redistest.Open(t, server.URL()), queue.Options{})
-			heal(its, others)
-			j := its.claim(its.enqueue("a"), "a")
-			must(its.Body(t.Context(), j.Key))
-			_, _, err := its.Beat(t.Context(), "hub/1", time.Minute)
-			require.NoError(t, err)
-			rewind := server.Save()
-			list, keys := parts()
-			require.NoError(t, its.Split(t.Context(), j.Run, "part", list))
-			one := others.claim(others.get(keys[0]), "gpu1")
-			must(others.Body(t.Context(), keys[0]))
-			require.NoError(t, others.Finish(t.Context(), one.Run, done("outputs")))
-			test(rewind, j, its, others)
-			require.Equal(t, []job.State{"", ""}, endStates(must(its.PartEnds(t.Context(), keys))))
-			require.Zero(t, must(its.db.Client().Exists(t.Context(), its.db.Key("q", "tombs")).Result()))
-			require.Empty(t, must(its.Classes(t.Context())))
-			requireHistory(t, its, "tenant", "a:all")
-		})
-	}
+	}, func(t *testing.T, test func(rewind func(), j job.Job, its, others *bench)) {
+		server := redistest.Start(t)
+		its, others := on(t, redistest.Open(t, server.URL()), queue.Options{}), on(t, redistest.Open(t, server.URL()), queue.Options{})
+		heal(its, others)
+		j := its.claim(its.enqueue("a"), "a")
+		must(its.Body(t.Context(), j.Key))
+		_, _, err := its.Beat(t.Context(), "hub/1", time.Minute)
+		require.NoError(t, err)
+		rewind := server.Save()
+		list, keys := parts()
+		require.NoError(t, its.Split(t.Context(), j.Run, "part", list))
+		one := others.claim(others.get(keys[0]), "gpu1")
+		must(others.Body(t.Context(), keys[0]))
+		require.NoError(t, others.Finish(t.Context(), one.Run, done("outputs")))
+		test(rewind, j, its, others)
+		require.Equal(t, []job.State{"", ""}, endStates(must(its.PartEnds(t.Context(), keys))))
+		require.Zero(t, must(its.db.Client().Exists(t.Context(), its.db.Key("q", "tombs")).Result()))
+		require.Empty(t, must(its.Classes(t.Context())))
+		requireHistory(t, its, "tenant", "a:all")
+	})
 }

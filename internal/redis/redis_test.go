@@ -24,8 +24,7 @@ func addScript(mode redis.Mode) *redis.Script {
 }
 
 func TestScripts(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		ctx := t.Context()
 		for _, mode := range []redis.Mode{redis.Write, redis.Durable} {
 			reply := must(db.Run(ctx, addScript(mode), 2))
@@ -54,8 +53,7 @@ func TestScripts(t *testing.T) {
 }
 
 func TestBinaryRepliesAreRemembered(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		all := make([]byte, 256)
 		for i := range all {
 			all[i] = byte(i)
@@ -178,8 +176,7 @@ func TestAwayReplies(t *testing.T) {
 }
 
 func TestSubscribe(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
 		notices := db.Subscribe(ctx, db.Key("news"))
 		require.Equal(t, redis.Notice{Resync: true}, <-notices)
@@ -197,8 +194,7 @@ func TestSubscribe(t *testing.T) {
 // A subscriber that does not read must not stop the server, which publishes
 // under its lock, and learns that it missed something.
 func TestLazySubscriber(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		notices := db.Subscribe(t.Context(), db.Key("news"))
 		require.True(t, (<-notices).Resync)
 		shout := redis.NewScript("shout", redis.Write,
@@ -219,8 +215,7 @@ func TestLazySubscriber(t *testing.T) {
 }
 
 func TestLongPipeline(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		set := redis.NewScript("set", redis.Write, `write('SET', key('x'), string.rep('x', 10000)) return {'ok'}`)
 		must(db.Run(t.Context(), set))
 		cmds := must(db.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {

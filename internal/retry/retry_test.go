@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/retry"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func TestPauses(t *testing.T) {
@@ -44,36 +45,32 @@ func TestConstantPause(t *testing.T) {
 }
 
 func TestDo(t *testing.T) {
-	t.Parallel()
 	away, fatal := errors.New("away"), errors.New("fatal")
 	isAway := func(err error) bool { return errors.Is(err, away) }
-	for name, tt := range map[string]struct {
+	type row struct {
 		errs []error
 		want error
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"at once":        {[]error{nil}, nil},
 		"after two":      {[]error{away, away, nil}, nil},
 		"another reason": {[]error{away, fatal}, fatal},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				tries := 0
-				err := retry.New(time.Second, time.Minute).Do(t.Context(), func(context.Context) error {
-					tries++
-					return tt.errs[tries-1]
-				}, isAway)
-				require.Equal(t, tt.want, err)
-				require.Len(t, tt.errs, tries)
-			})
+	}, func(t *testing.T, tt row) {
+		synctest.Test(t, func(t *testing.T) {
+			tries := 0
+			err := retry.New(time.Second, time.Minute).Do(t.Context(), func(context.Context) error {
+				tries++
+				return tt.errs[tries-1]
+			}, isAway)
+			require.Equal(t, tt.want, err)
+			require.Len(t, tt.errs, tries)
 		})
-	}
+	})
 }
 
 // The end of a context ends a pause at once.
 func TestCancel(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -85,8 +82,7 @@ func TestCancel(t *testing.T) {
 }
 
 func TestTrouble(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var trouble retry.Trouble
 		refused := errors.New("dial 10.0.0.1:6379 from :41000: refused")
 		require.True(t, trouble.IsNews(refused))

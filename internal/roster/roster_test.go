@@ -43,8 +43,7 @@ func (r *Roster) look(t *testing.T, here ...string) map[string]Instance {
 
 // What a hub has seen is known to other hubs, and to its own next process.
 func TestHubsKnowEachOthersInstances(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		dir := t.TempDir()
 		one, two := open(t, db, dir), open(t, db, dir)
 		require.Empty(t, two.look(t))

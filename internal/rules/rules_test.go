@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func graph(t testing.TB, text string) pyjson.Value {
@@ -43,12 +44,12 @@ func TestMatches(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		rules Rules
 		nodes string
 		want  string // node.input of each fault
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"nothing":                  {Rules{}, `"1": {"class_type": "X", "inputs": {"width": 99999}}`, ""},
 		"a denied class":           {Rules{DenyClasses: []string{"X*"}}, `"1": {"class_type": "XY"}, "2": {"class_type": "Y"}`, "1."},
 		"case counts":              {Rules{DenyClasses: []string{"x"}}, `"1": {"class_type": "X"}`, ""},
@@ -76,22 +77,19 @@ func TestCheck(t *testing.T) {
 		"a cycle":                  {Rules{Max: map[string]float64{"width": 10}}, `"1": {"class_type": "Reroute", "inputs": {"": ["1", 0], "width": ["1", 0]}}`, "1.width"},
 		"a link to nowhere":        {Rules{Max: map[string]float64{"width": 10}}, `"1": {"class_type": "X", "inputs": {"width": ["9", 0]}}`, "1.width"},
 		"an object":                {Rules{Max: map[string]float64{"width": 10}}, `"1": {"class_type": "X", "inputs": {"width": {"a": 1}}}`, "1.width"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got []string
-			for _, f := range c.rules.Check(graph(t, "{"+c.nodes+"}")) {
-				require.NotEmpty(t, f.Reason)
-				require.NotEmpty(t, f.Kind)
-				require.NotEmpty(t, f.Rule)
-				if n, ok := f.Value.(pyjson.Number); ok {
-					require.True(t, json.Valid([]byte(n)), "no browser reads %s", n)
-				}
-				got = append(got, f.Node+"."+f.Input)
+	}, func(t *testing.T, c row) {
+		var got []string
+		for _, f := range c.rules.Check(graph(t, "{"+c.nodes+"}")) {
+			require.NotEmpty(t, f.Reason)
+			require.NotEmpty(t, f.Kind)
+			require.NotEmpty(t, f.Rule)
+			if n, ok := f.Value.(pyjson.Number); ok {
+				require.True(t, json.Valid([]byte(n)), "no browser reads %s", n)
 			}
-			require.Equal(t, c.want, strings.Join(got, " "))
-		})
-	}
+			got = append(got, f.Node+"."+f.Input)
+		}
+		require.Equal(t, c.want, strings.Join(got, " "))
+	})
 }
 
 func TestBounds(t *testing.T) {

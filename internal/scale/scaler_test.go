@@ -22,13 +22,13 @@ import (
 
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/redis/redistest"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 // Machines come when there is work, and go when there is none.
 func TestScalerFollowsTheWork(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		c := newCloud(t)
 		go c.run(t.Context())
 		s, stop := c.scaling(redistest.Embedded(t), "one", classOf(c))
@@ -53,8 +53,7 @@ func TestScalerFollowsTheWork(t *testing.T) {
 // A spent budget ends no job: the machine gets no other one, and goes when it is idle. The next day
 // there is another budget.
 func TestScalerKeepsToTheBudget(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		c := newCloud(t)
 		class := classOf(c)
 		class.Max, class.Budget = 1, 0.05 // three minutes
@@ -96,8 +95,7 @@ func TestScalerTakesMachinesBack(t *testing.T) {
 
 // Failures of the provider, and machines that never join, are tried again after pauses that grow.
 func TestScalerMeetsFailures(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		c := newCloud(t)
 		fails := 0
 		c.call = func(_ context.Context, taken bool) error {
@@ -183,8 +181,7 @@ func TestScalerSurvivesDeaths(t *testing.T) {
 
 // Machines of a class that is not configured any more are like any others.
 func TestScalerLeavesAClass(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		c := newCloud(t)
 		db := redistest.Embedded(t)
 		class := classOf(c)

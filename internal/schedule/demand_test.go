@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // unbounded is a class without a budget.
@@ -26,16 +27,16 @@ func jobsOf(n int, each time.Duration) []time.Duration {
 func idleFor(name string, d time.Duration) Elastic { return Elastic{Name: name, Idle: d} }
 
 func TestWanted(t *testing.T) {
-	t.Parallel()
 	busy := Elastic{Name: "busy", Busy: true, Left: 10 * time.Second}
 	warm := Elastic{Name: "warm", Idle: time.Hour, Needed: true}
 	paid := ScaleBounds{Max: 10, IdleAfter: 9 * time.Minute, Price: 6, Left: 2.5} // an instance costs 1 at least
-	for name, c := range map[string]struct {
+	type row struct {
 		bounds  ScaleBounds
 		demand  Demand
 		wanted  int
 		release []string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"nothing to do":                 {unbounded(0, 5), Demand{}, 0, nil},
 		"min":                           {unbounded(2, 5), Demand{}, 2, nil},
 		"a short job":                   {unbounded(0, 5), Demand{Waiting: jobsOf(1, time.Second)}, 1, nil},
@@ -70,15 +71,12 @@ func TestWanted(t *testing.T) {
 		"a busy one is not stopped": {
 			ScaleBounds{Min: 1, Max: 10, IdleAfter: time.Minute, Price: 1}, Demand{Waiting: jobsOf(9, time.Minute), Instances: []Elastic{busy}}, 1, nil,
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := c.bounds.Wanted(c.demand)
-			require.Equal(t, c.wanted, s.Wanted, s.Why)
-			require.Equal(t, c.release, s.Release)
-			require.NotEmpty(t, s.Why)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		s := c.bounds.Wanted(c.demand)
+		require.Equal(t, c.wanted, s.Wanted, s.Why)
+		require.Equal(t, c.release, s.Release)
+		require.NotEmpty(t, s.Why)
+	})
 }
 
 // While jobs keep coming no instance is ever idle, so a spent budget must end busy ones too, those that end soonest first.

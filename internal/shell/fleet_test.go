@@ -16,6 +16,7 @@ import (
 	"github.com/mattn/go-runewidth"
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -150,8 +151,7 @@ func (f *fakeView) name() (from string, operator bool) { return "here", false }
 // A watched fleet is as large as the terminal. While the hub does not answer, the last state
 // stays with how old it is.
 func TestWatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		v := &fakeView{fleet: aFleet()}
 		for range 300 {
 			v.fleet.Instances = append(v.fleet.Instances, Instance{Name: strings.Repeat("x", 40), State: "idle"})

@@ -25,6 +25,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/sim"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/leaktest"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
@@ -182,18 +183,18 @@ func TestSubmit(t *testing.T) {
 
 // Exit codes say what has become of a job.
 func TestExitCodes(t *testing.T) {
-	t.Parallel()
 	url := newHub(t)
 	closed := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	closed.Close()
 	file := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	for name, c := range map[string]struct {
+	type row struct {
 		args []string
 		in   string
 		code int
 		says string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"fails":             {[]string{"submit", "-", "--wait"}, work(1, "error"), ExitFailed, "failed:"},
 		"is refused":        {[]string{"submit", "-"}, strings.Replace(picture, "64", `"x"`, 1), ExitFailed, "node 1 (EmptyImage)"},
 		"priority":          {[]string{"submit", "-", "--priority", "500"}, picture, ExitFailed, "priority"},
@@ -216,14 +217,11 @@ func TestExitCodes(t *testing.T) {
 		"no password":       {[]string{"status", "x", "--user", "ann"}, "", ExitUsage, passwordVariable},
 		"an empty secret":   {[]string{"status", "x", "--token-file", file}, "", ExitUsage, "is empty"},
 		"two logins":        {[]string{"status", "x", "--token-file", file, "--user", "ann"}, "", ExitUsage, "not both"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := call(t, c.in, append([]string{"--hub", url}, c.args...)...)
-			require.Equal(t, c.code, r.code, r.errors)
-			require.Contains(t, r.errors, c.says)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		r := call(t, c.in, append([]string{"--hub", url}, c.args...)...)
+		require.Equal(t, c.code, r.code, r.errors)
+		require.Contains(t, r.errors, c.says)
+	})
 }
 
 // follow starts a command that waits for a job, and returns its id once it says so.

@@ -19,8 +19,7 @@ func list(t *testing.T, f *Faults) []Fault { return must(f.List(t.Context())) }
 
 // Faults of all hubs are in one list, the newest first, as they were noted.
 func TestFaultsOfAllHubs(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		one, two := NewFaults(db), NewFaults(db)
 		noted := Fault{Kind: Lost, Tenant: "studio b/ü %\n", Job: "job \x00", Instance: "gpu 1", Reason: `"quoted" text`}
 		one.Note(noted)
@@ -44,8 +43,7 @@ func TestFaultsOfAllHubs(t *testing.T) {
 
 // However many faults one tenant makes, those of others stay, and their number is bounded.
 func TestFaultsAreBounded(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		f := NewFaults(db)
 		f.Note(Fault{Kind: Refused, Tenant: "ada", Reason: "hers"})
 		for round := range 3 {

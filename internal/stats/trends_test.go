@@ -13,8 +13,7 @@ import (
 
 // Hubs add what they have counted, whatever else a bucket has.
 func TestHubsAddUp(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		one, two := NewTrends(db), NewTrends(db)
 		require.NoError(t, one.Flush(t.Context()), "nothing to add")
 		for range 9 {
@@ -55,8 +54,7 @@ func TestHubsAddUp(t *testing.T) {
 
 // Buckets of yesterday go.
 func TestOldBucketsGo(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		fill := redis.NewScript("test/fill", redis.Write, `
 for i = 1, 1000 do
   write('HSET', key('h', 'trends'), int(i), 'done=1')

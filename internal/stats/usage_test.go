@@ -20,8 +20,7 @@ func bill(t *testing.T, db *redis.DB, tenant, kind string, amount int64) {
 }
 
 func TestUsage(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		u := NewUsage(db)
 		for range 3 {
 			bill(t, db, "ann", "done", 1)
@@ -62,8 +61,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestUsageIsBounded(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		now := must(db.Now(t.Context()))
 		for _, day := range []time.Time{now, now.Add(24 * time.Hour)} { // it may change meanwhile
 			key := db.Key("usage", fmt.Sprint(dayOf(day)))

@@ -161,6 +161,22 @@ func TestLargeMessageGoesByReference(t *testing.T) {
 	})
 }
 
+func TestNewerRunOfAJobEndsTheOlder(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		c := x.rig(t, "c", Options{})
+		p := b.open("/ws?clientId=me")
+		old := a.job("me", "1", 1)
+		p.settled()
+		young := c.job("me", "1", 2)
+		require.Equal(t, words(start("1")), p.settled())
+		old.Send(other("late"))
+		old.End(other(success("1")))
+		require.Empty(t, p.settled())
+		young.End(other(success("1")))
+		require.Equal(t, words(success("1"), status(0), null("1")), p.settled())
+	})
+}
+
 func TestTell(t *testing.T) {
 	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
 		k := Key{Client: "me"}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func TestHubDies(t *testing.T) {
@@ -159,8 +161,7 @@ func (c *slowClaims) Claim(ctx context.Context, wanted Ownership) (Claim, error)
 // A client hears everything from the moment its socket was accepted, even while the hub is still
 // asking the others to let go of the client.
 func TestPassWhileTheSocketOpens(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		slow := &slowClaims{newExchange().join("a"), make(chan struct{})}
 		pipe := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
 		r := newRig(t, Options{Transport: slow}, pipe)

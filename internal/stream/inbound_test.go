@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/budget"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // What a client has not finished is counted while it is kept; little of it is kept, and not for
@@ -85,7 +86,7 @@ func TestFlags(t *testing.T) {
 		answered int
 		metadata bool
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"first":                           {[]string{announcement}, 1, true},
 		"second":                          {[]string{`{"type":"hello"}`, announcement}, 0, false},
 		"twice":                           {[]string{`{"type":"feature_flags","data":{}}`, announcement}, 1, false},
@@ -134,7 +135,7 @@ func maskedText(text string) []byte {
 
 // Some clients send their first message without waiting for the handshake's answer.
 func TestMessageBehindTheHandshake(t *testing.T) {
-	sideBySide(t, map[string]int{"short": 0, "longer than the buffer": 2 * readBuffer}, func(t *testing.T, spaces int) {
+	beside.Cases(t, map[string]int{"short": 0, "longer than the buffer": 2 * readBuffer}, func(t *testing.T, spaces int) {
 		r := loopback(t, Options{Features: func() json.RawMessage { return json.RawMessage(`{"hub":true}`) }})
 		conn := must(r.dialer(t.Context(), "tcp", r.addr))
 		defer func() { require.NoError(t, conn.Close()) }()

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // image makes a frame of event type 1.
@@ -60,7 +62,6 @@ func step(k Kind, n, data string) *frame {
 }
 
 func TestImagesChangeSides(t *testing.T) {
-	t.Parallel()
 	type4 := string(imageWithMetadata(`{"image_type": "image/png"}`, "img"))
 	type1 := string(image(formatPNG, "img"))
 	upgraded, ok := withMetadata([]byte(type1), "p", "2")
@@ -72,11 +73,12 @@ func TestImagesChangeSides(t *testing.T) {
 	preview4, preview1 := step(Preview, "2", type4), step(Preview, "2", type1)
 	result4, odd := step(Result, "2", type4), step(Result, "2", string(image(9, "x")))
 	at := func(text string) *frame { return step(Progress, "2", text) }
-	for name, c := range map[string]struct {
+	type row struct {
 		metadata bool
 		in       []*frame
 		out      []string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"type 4 for a client that wants it":           {true, frames(state, preview4, at("1/2")), words("s", type4, "1/2")},
 		"type 4 for a client that does not":           {false, frames(state, preview4, at("1/2"), state), words("s", "1/2", type1, "s")},
 		"results likewise":                            {false, frames(next, result4, at("0/2"), result4, at("1/2"), end), words("e", "0/2", type1, "1/2", type1, "end")},
@@ -87,23 +89,20 @@ func TestImagesChangeSides(t *testing.T) {
 		"what is no image of ComfyUI's passes": {
 			true, frames(step(Preview, "2", remote), odd, &frame{kind: Other, binary: true, data: []byte(type1)}), words(remote, string(odd.data), type1),
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var a adapter
-			var got []string
-			for _, f := range c.in {
-				for _, out := range a.adapt(f, f.data, c.metadata) {
-					require.Equal(t, bytes.HasPrefix(out.data, []byte{0}), out.binary)
-					got = append(got, string(out.data))
-				}
-			}
-			for _, out := range a.flush() {
+	}, func(t *testing.T, c row) {
+		var a adapter
+		var got []string
+		for _, f := range c.in {
+			for _, out := range a.adapt(f, f.data, c.metadata) {
+				require.Equal(t, bytes.HasPrefix(out.data, []byte{0}), out.binary)
 				got = append(got, string(out.data))
 			}
-			require.Equal(t, c.out, got)
-		})
-	}
+		}
+		for _, out := range a.flush() {
+			got = append(got, string(out.data))
+		}
+		require.Equal(t, c.out, got)
+	})
 }
 
 func FuzzImageForms(f *testing.F) {

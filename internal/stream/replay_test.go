@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 func TestReconnectInMidRun(t *testing.T) {
@@ -206,7 +208,7 @@ func TestPostsOfAClientThatHasNotReadYet(t *testing.T) {
 		writer  bool // meets the close first
 		again   bool
 	}
-	sideBySide(t, map[string]row{
+	beside.Cases(t, map[string]row{
 		"posts":                           {posts: 1, again: true},
 		"posts and posts":                 {posts: 2, again: true},
 		"posts, and has another socket":   {posts: 1, arrives: true, again: true},

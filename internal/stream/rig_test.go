@@ -328,11 +328,3 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
-
-// sideBySide runs a test for each case.
-func sideBySide[C any](t *testing.T, cases map[string]C, test func(t *testing.T, c C)) {
-	t.Parallel()
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) { t.Parallel(); test(t, c) })
-	}
-}

@@ -17,6 +17,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -37,8 +38,7 @@ func TestFetchingForNobody(t *testing.T) {
 
 // A tenant whose URLs hang holds up itself; the others go on until all turns are taken.
 func TestFetchingTakesTurns(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		f := NewFetcher(nil, nil)
 		var ends []func()
 		for tenant := range maxFetching / maxFetchingOne {

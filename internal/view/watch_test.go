@@ -8,12 +8,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/job"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // watchShelf stands in for the queue.
@@ -43,8 +43,7 @@ func (s *watchShelf) read(_ context.Context, keys []string) (found []job.Job, er
 }
 
 func TestWatch(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		s := &watchShelf{jobs: map[string]job.Job{}}
 		w := NewWatches(s.read, func() *slog.Logger { return slog.New(slog.DiscardHandler) })
 		ctx, end := context.WithCancel(t.Context())
@@ -133,8 +132,7 @@ func body(tenant string, n int) StoredBody {
 }
 
 func TestBodyCacheIsBounded(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		var c bodyCache
 		kept := func(tenant string, n int) bool {
 			has, missing := c.get(tenant, []string{body(tenant, n).Key})

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -149,12 +150,12 @@ func TestNobodyWaitsForLong(t *testing.T) {
 
 // Nothing is kept but the whole of a file, as it is.
 func TestWhatIsKept(t *testing.T) {
-	t.Parallel()
 	big := strings.Repeat("x", maxFile)
-	for name, c := range map[string]struct {
+	type row struct {
 		answer http.HandlerFunc
 		kept   bool
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"a script":   {scripts("one()"), true},
 		"nothing":    {scripts(""), true},
 		"one as big": {scripts(big), true},
@@ -174,19 +175,16 @@ func TestWhatIsKept(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "one()")
 		}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			from, f := newInstance(t, c.answer), newFiles()
-			for range 2 {
-				require.Equal(t, c.kept, f.Get(t.Context(), from.Client, script) != nil)
-			}
-			if !c.kept {
-				require.Equal(t, 2, from.times(script), "what is not kept is asked for again")
-				require.Empty(t, f.files)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		from, f := newInstance(t, c.answer), newFiles()
+		for range 2 {
+			require.Equal(t, c.kept, f.Get(t.Context(), from.Client, script) != nil)
+		}
+		if !c.kept {
+			require.Equal(t, 2, from.times(script), "what is not kept is asked for again")
+			require.Empty(t, f.files)
+		}
+	})
 }
 
 // An instance is asked for a file by the hub alone: nothing of a visitor is in

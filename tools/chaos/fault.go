@@ -25,9 +25,7 @@ type kind struct {
 	// also names a second target that the fault holds, if it is not empty.
 	also string
 	// downs says that nothing can be submitted through the target meanwhile.
-	downs bool
-	// drops says that hubs may drop history to go on.
-	drops  bool
+	downs  bool
 	strike func(s *stage, n int) error
 	heal   func(ctx context.Context, s *stage, n int) error
 }
@@ -134,7 +132,7 @@ func kinds() []kind {
 			strike: func(s *stage, _ int) error { return s.store.failOver(context.Background()) }, heal: redisReady,
 		},
 		kind{
-			name: "full-redis", shortest: time.Second, longest: 8 * time.Second, targets: one, at: only(redisName), downs: true, drops: true,
+			name: "full-redis", shortest: time.Second, longest: 8 * time.Second, targets: one, at: only(redisName), downs: true,
 			strike: func(s *stage, _ int) error { return s.store.maxmemory(context.Background(), "1mb") },
 			heal:   func(ctx context.Context, s *stage, _ int) error { return s.store.maxmemory(ctx, "0") },
 		},

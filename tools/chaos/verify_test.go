@@ -14,6 +14,8 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
+
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // painted returns a picture of one colour.
@@ -33,23 +35,20 @@ func TestTheJudgeSeesBrokenPromises(t *testing.T) {
 	t.Parallel()
 	success := `{"outputs": {"3": {"images": [{"filename": "%s", "subfolder": "", "type": "output"}]}}, "status": {"status_str": "success"}}`
 	for name, c := range map[string]struct {
-		full, told bool   // Redis was full after it, its client knows of its end
-		entry      string // of the second prompt; %s is its file
-		file       string // of the second prompt
-		colour     int    // of the picture that the second prompt shows
-		cancelled  bool
-		broken     string
+		entry     string // of the second prompt; %s is its file
+		file      string // of the second prompt
+		colour    int    // of the picture that the second prompt shows
+		cancelled bool
+		broken    string
 	}{
-		"kept":                        {false, false, success, "2.png", 2, false, ""},
-		"no entry":                    {false, false, "", "", 2, false, lost},
-		"cancelled":                   {false, false, "", "", 2, true, ""},
-		"an error":                    {false, false, `{"status": {"status_str": "error"}}`, "", 2, false, failed},
-		"a wanted error":              {false, false, `{"status": {"status_str": "error"}}`, "", 2, true, ""},
-		"another's colour":            {false, false, success, "2.png", 1, false, wrong},
-		"no picture":                  {false, false, `{"outputs": {}, "status": {"status_str": "success"}}`, "", 2, false, wrong},
-		"dropped when Redis was full": {true, true, "", "", 2, false, ""},
-		"lost when Redis was full":    {true, false, "", "", 2, false, lost},
-		"another's file":              {false, false, success, "1.png", 1, false, doubled},
+		"kept":             {success, "2.png", 2, false, ""},
+		"no entry":         {"", "", 2, false, lost},
+		"cancelled":        {"", "", 2, true, ""},
+		"an error":         {`{"status": {"status_str": "error"}}`, "", 2, false, failed},
+		"a wanted error":   {`{"status": {"status_str": "error"}}`, "", 2, true, ""},
+		"another's colour": {success, "2.png", 1, false, wrong},
+		"no picture":       {`{"outputs": {}, "status": {"status_str": "success"}}`, "", 2, false, wrong},
+		"another's file":   {success, "1.png", 1, false, doubled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,14 +78,7 @@ func TestTheJudgeSeesBrokenPromises(t *testing.T) {
 			}))
 			t.Cleanup(hub.Close)
 			tally := newTally()
-			second := &prompt{id: "b", client: "ann", colour: 2, accepted: true, cancelled: c.cancelled}
-			if c.told {
-				second.ends = 1
-			}
-			tally.prompts = []*prompt{{id: "a", colour: 1, accepted: true}, second}
-			if c.full {
-				tally.full()
-			}
+			tally.prompts = []*prompt{{id: "a", colour: 1, accepted: true}, {id: "b", colour: 2, accepted: true, cancelled: c.cancelled}}
 			j := &judge{tally: tally, files: map[string]string{}, c: &client{hubs: []string{hub.URL}, random: rand.New(rand.NewPCG(1, 1)), tally: tally, http: hub.Client()}}
 			j.all(t.Context())
 			if c.broken == "" {
@@ -100,61 +92,58 @@ func TestTheJudgeSeesBrokenPromises(t *testing.T) {
 
 // A client notices what its socket must not carry.
 func TestAClientSeesBrokenPromises(t *testing.T) {
-	t.Parallel()
 	text := func(kind, id, node string) []byte {
 		return fmt.Appendf(nil, `{"type": %q, "data": {"prompt_id": %q, "node": %s}}`, kind, id, node)
 	}
 	picture := func(colour int) []byte { return append([]byte{0, 0, 0, 1, 0, 0, 0, 2}, painted(t, colour)...) }
 	start, success, end := text("execution_start", "a", "null"), text("execution_success", "a", "null"), text("executing", "a", "null")
-	for name, c := range map[string]struct {
+	type row struct {
 		messages [][]byte
 		broken   string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"kept":                {[][]byte{start, picture(1), success, end}, ""},
 		"two ends":            {[][]byte{start, picture(1), success, end, end}, doubled},
 		"a foreign message":   {[][]byte{text("execution_start", "x", "null")}, wrong},
 		"a foreign picture":   {[][]byte{start, picture(2), success, end}, wrong},
 		"a picture of nobody": {[][]byte{picture(1)}, wrong},
 		"no picture":          {[][]byte{start, success, end}, lost},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				conn, err := websocket.Accept(w, r, nil)
-				if err != nil {
-					return
-				}
-				defer conn.CloseNow()
-				for _, m := range c.messages {
-					kind := websocket.MessageText
-					if m[0] == 0 {
-						kind = websocket.MessageBinary
-					}
-					if conn.Write(r.Context(), kind, m) != nil {
-						return
-					}
-				}
-				_ = conn.Close(websocket.StatusNormalClosure, "")
-			}))
-			t.Cleanup(hub.Close)
-			tally := newTally()
-			client := &client{
-				hubs: []string{hub.URL}, random: rand.New(rand.NewPCG(1, 1)), tally: tally, http: hub.Client(), id: "me",
-				prompts: map[string]*prompt{"a": {id: "a", colour: 1, accepted: true, bySocket: true}},
-			}
-			conn := client.dial(t.Context())
-			require.NotNil(t, conn)
-			s := &socket{client: client, conn: conn, done: map[string]bool{}}
-			for s.next(t.Context()) == nil {
-			}
-			if c.broken == "" {
-				require.Empty(t, tally.broken)
-				require.Equal(t, 1, client.prompts["a"].ends)
+	}, func(t *testing.T, c row) {
+		hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			conn, err := websocket.Accept(w, r, nil)
+			if err != nil {
 				return
 			}
-			require.NotEmpty(t, tally.broken[c.broken], tally.broken)
-		})
-	}
+			defer conn.CloseNow()
+			for _, m := range c.messages {
+				kind := websocket.MessageText
+				if m[0] == 0 {
+					kind = websocket.MessageBinary
+				}
+				if conn.Write(r.Context(), kind, m) != nil {
+					return
+				}
+			}
+			_ = conn.Close(websocket.StatusNormalClosure, "")
+		}))
+		t.Cleanup(hub.Close)
+		tally := newTally()
+		client := &client{
+			hubs: []string{hub.URL}, random: rand.New(rand.NewPCG(1, 1)), tally: tally, http: hub.Client(), id: "me",
+			prompts: map[string]*prompt{"a": {id: "a", colour: 1, accepted: true, bySocket: true}},
+		}
+		conn := client.dial(t.Context())
+		require.NotNil(t, conn)
+		s := &socket{client: client, conn: conn, done: map[string]bool{}}
+		for s.next(t.Context()) == nil {
+		}
+		if c.broken == "" {
+			require.Empty(t, tally.broken)
+			require.Equal(t, 1, client.prompts["a"].ends)
+			return
+		}
+		require.NotEmpty(t, tally.broken[c.broken], tally.broken)
+	})
 }
 
 // A queue that becomes shorter is not stuck, however long it takes.

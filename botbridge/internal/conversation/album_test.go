@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -44,45 +45,41 @@ func (r *rig) files(e platform.Event) string {
 
 // The second picture of an album is the mask, in whatever order its messages come.
 func TestMaskInAnAlbum(t *testing.T) {
-	t.Parallel()
 	const ask = "/inpaint"
-	for name, c := range map[string]struct {
+	type row struct {
 		album []platform.Event // as it comes
 		want  string
 		says  string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"two pictures":          {[]platform.Event{part(9, "a", ask), part(10, "a", "")}, "photo9 photo10", ""},
 		"the words come last":   {[]platform.Event{part(10, "a", ""), part(9, "a", ask)}, "photo9 photo10", ""},
 		"words under the mask":  {[]platform.Event{part(9, "a", ""), part(10, "a", ask)}, "photo9 photo10", ""},
 		"more than two":         {[]platform.Event{part(11, "a", ""), part(9, "a", ask), part(12, "a", ""), part(10, "a", "")}, "photo9 photo10", "ignore the rest"},
 		"two albums at once":    {[]platform.Event{part(7, "b", ""), part(9, "a", ask), part(8, "b", ""), part(10, "a", "")}, "photo9 photo10", ""},
 		"one picture of itself": {[]platform.Event{part(9, "", ask)}, "", "needs two pictures"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, limits.Config{})
-			r.with(func(o *Options) { o.AlbumWait = time.Minute })
-			asked := platform.Event{}
-			for _, e := range c.album {
-				require.NoError(t, NotePart(t.Context(), r.store, e))
-				if e.Message.Text != "" {
-					asked = e
-				}
+	}, func(t *testing.T, c row) {
+		r := newRig(t, limits.Config{})
+		r.with(func(o *Options) { o.AlbumWait = time.Minute })
+		asked := platform.Event{}
+		for _, e := range c.album {
+			require.NoError(t, NotePart(t.Context(), r.store, e))
+			if e.Message.Text != "" {
+				asked = e
 			}
-			for _, e := range c.album {
-				require.NoError(t, r.talk.Handle(r.ctx, e))
-			}
-			require.Equal(t, c.want, r.files(asked))
-			require.Contains(t, strings.Join(r.p.in("5"), "\n"), c.says)
-		})
-	}
+		}
+		for _, e := range c.album {
+			require.NoError(t, r.talk.Handle(r.ctx, e))
+		}
+		require.Equal(t, c.want, r.files(asked))
+		require.Contains(t, strings.Join(r.p.in("5"), "\n"), c.says)
+	})
 }
 
 // A command whose mask has not come waits for it, also if the bridge is restarted
 // meanwhile, but not for ever.
 func TestMaskComesLate(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.with(func(o *Options) { o.AlbumWait = time.Minute })
 	first, second := part(9, "a", "/inpaint"), part(10, "a", "")
 	require.NoError(t, NotePart(t.Context(), r.store, first))
@@ -106,8 +103,7 @@ func TestMaskComesLate(t *testing.T) {
 
 // What is remembered of albums is bounded, and groups are not listened to.
 func TestAlbumsAreBounded(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	for n := range 250 {
 		require.NoError(t, NotePart(t.Context(), r.store, part(n, fmt.Sprint("a", n/10), "")))
 	}
@@ -131,8 +127,7 @@ func TestAlbumsAreBounded(t *testing.T) {
 // A command that makes one picture from two takes an album, two outputs of one message, or
 // asks for the second.
 func TestSeveralPictures(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Waiting: 100})
+	r := parallelRig(t, limits.Config{Waiting: 100})
 	r.with(func(o *Options) { o.AlbumWait = time.Minute })
 	blend := must.Get(workflow.NewCommand("blend", workflow.Spec{}, []byte(`{"1": {"class_type": "LoadImage", "inputs": {"image": "x.png"}},
 		"2": {"class_type": "LoadImage", "inputs": {"image": "x.png"}}, "3": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`)))(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -36,8 +37,7 @@ func (r *rig) painted(user, chat, prompt string) string {
 }
 
 func TestMy(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Messages: 1000})
+	r := parallelRig(t, limits.Config{Messages: 1000})
 	r.event("5", "5", platform.Said, "m1", "/my")
 	require.Contains(t, r.heard("5"), "Nothing here yet")
 	for n := range 12 {
@@ -100,8 +100,7 @@ func TestMy(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/models")
 	require.Equal(t, []string{"None of the commands lets you choose a model."}, r.p.in("5"))
 	for name, models := range map[string][]string{"paint": {"euler", "gone"}, "draw": nil} {
@@ -144,8 +143,7 @@ func (r *rig) opened(ctx context.Context, user, chat, verb, id, under string) *p
 // Where a platform has forms, new words begin with those there are. Nobody sees in a form
 // what they could not read otherwise.
 func TestFormForNewWords(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{BlockUsers: []string{"telegram:8"}})
+	r := parallelRig(t, limits.Config{BlockUsers: []string{"telegram:8"}})
 	both := must.Get(workflow.NewCommand("both", workflow.Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}},
 		"2": {"class_type": "Text", "inputs": {"text": "y"}, "_meta": {"title": "negative"}}}`)))(t)
 	r.talk.commands.byName["both"] = both
@@ -195,8 +193,7 @@ func TestFormForNewWords(t *testing.T) {
 
 // What was filled in makes one picture, with the same seed.
 func TestNewWordsFilledIn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	rec := r.record(r.fill("5", "5", request.VerbRemix, id, map[string]string{"prompt": " a bear\nin the snow --steps 9"}))
 	require.Equal(t, "a bear in the snow", rec.Args.Prompt)
@@ -224,8 +221,7 @@ func TestNegativeFilledIn(t *testing.T) {
 
 // Offered words can be changed where there are forms, by their author, once.
 func TestOfferedWordsChanged(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Words: []string{"wolf"}})
+	r := parallelRig(t, limits.Config{Words: []string{"wolf"}})
 	r.p.forms = true
 	r.words(Enhance{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --enhance --steps 7")
@@ -247,12 +243,12 @@ func TestOfferedWordsChanged(t *testing.T) {
 }
 
 func TestDelete(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		user, chat string
 		stuck      bool
 		goes       bool
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"whoever asked for it":    {"5", "-9", false, true},
 		"somebody else":           {"6", "-9", false, false},
 		"who keeps order there":   {"9", "-9", false, true},
@@ -261,47 +257,43 @@ func TestDelete(t *testing.T) {
 		"too old to be removed":   {"5", "5", true, true},
 		"another's private chat":  {"6", "5", false, false},
 		"the operator in private": {"1", "5", false, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, limits.Config{Admins: []string{"telegram:1"}})
-			id := r.pictured("5", c.chat)
-			must.Get(r.store.People.Toggle(r.ctx, "telegram:7", "e", state.Star{Request: id}))(t)
-			if c.stuck {
-				r.p.stuck = map[string]bool{"pic": true}
-			}
-			r.tap(c.user, c.chat, request.VerbDelete, id)
-			_, edits := r.sent()
-			require.Len(t, edits, map[bool]int{true: 1}[c.goes], "it asks once more")
-			_, err := r.talk.o.Runner.Load(r.ctx, id)
-			require.NoError(t, err, "nothing is gone yet")
-			r.tap(c.user, c.chat, request.VerbDeleteNow, id)
-			_, edits = r.sent()
-			_, err = r.talk.o.Runner.Load(r.ctx, id)
-			stars, starErr := r.store.People.Stars(r.ctx, "telegram:7", "")
-			require.NoError(t, starErr)
-			if !c.goes {
-				require.NoError(t, err)
-				require.Empty(t, r.p.gone)
-				require.Len(t, stars, 1)
-				return
-			}
-			require.ErrorIs(t, err, state.ErrNotFound)
-			require.Empty(t, stars)
-			if c.stuck {
-				require.Contains(t, edits[0].Text, "1 of 1 message.")
-				return
-			}
-			require.Equal(t, []string{"pic", "under"}, r.p.gone, "the picture once, and the question")
-			require.Empty(t, edits)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		r := newRig(t, limits.Config{Admins: []string{"telegram:1"}})
+		id := r.pictured("5", c.chat)
+		must.Get(r.store.People.Toggle(r.ctx, "telegram:7", "e", state.Star{Request: id}))(t)
+		if c.stuck {
+			r.p.stuck = map[string]bool{"pic": true}
+		}
+		r.tap(c.user, c.chat, request.VerbDelete, id)
+		_, edits := r.sent()
+		require.Len(t, edits, map[bool]int{true: 1}[c.goes], "it asks once more")
+		_, err := r.talk.o.Runner.Load(r.ctx, id)
+		require.NoError(t, err, "nothing is gone yet")
+		r.tap(c.user, c.chat, request.VerbDeleteNow, id)
+		_, edits = r.sent()
+		_, err = r.talk.o.Runner.Load(r.ctx, id)
+		stars, starErr := r.store.People.Stars(r.ctx, "telegram:7", "")
+		require.NoError(t, starErr)
+		if !c.goes {
+			require.NoError(t, err)
+			require.Empty(t, r.p.gone)
+			require.Len(t, stars, 1)
+			return
+		}
+		require.ErrorIs(t, err, state.ErrNotFound)
+		require.Empty(t, stars)
+		if c.stuck {
+			require.Contains(t, edits[0].Text, "1 of 1 message.")
+			return
+		}
+		require.Equal(t, []string{"pic", "under"}, r.p.gone, "the picture once, and the question")
+		require.Empty(t, edits)
+	})
 }
 
 // What was said about a picture goes with it.
 func TestDeleteWhatWasSaid(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	r.tap("5", "5", request.VerbMore, id)     // b1
 	r.tap("5", "5", request.VerbWorkflow, id) // b2
@@ -323,8 +315,7 @@ func TestDeleteWhatWasSaid(t *testing.T) {
 
 // Nobody loses a picture that is still being made, and a reply works like the button.
 func TestDeleteByCommand(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.event("5", "5", "said", "m1", "/generate a fox")
 	r.answer("5", "5", "m1", "/delete")
 	posts, _ := r.sent()

@@ -14,6 +14,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -40,11 +41,11 @@ func labels(p platform.Post) string {
 }
 
 func TestOnlyModeratorsChangeAGroup(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		user, chat, key, value string
 		changes                bool
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"a moderator":              {"9", "-9", "lang", "ru", true},
 		"the operator":             {"1", "-9", "off", "inpaint", true},
 		"a member":                 {"5", "-9", "lang", "ru", false},
@@ -54,24 +55,20 @@ func TestOnlyModeratorsChangeAGroup(t *testing.T) {
 		"words for no words":       {"9", "-9", "usual", "inpaint", false},
 		"an unknown setting":       {"9", "-9", "price", "0", false},
 		"the menu changes nothing": {"9", "-9", "menu", "-", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, limits.Config{Admins: []string{"telegram:1"}})
-			r.regroup(c.user, c.chat, c.key, c.value)
-			_, err := r.group()
-			if c.changes {
-				require.NoError(t, err)
-				return
-			}
-			require.ErrorIs(t, err, state.ErrNotFound)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		r := newRig(t, limits.Config{Admins: []string{"telegram:1"}})
+		r.regroup(c.user, c.chat, c.key, c.value)
+		_, err := r.group()
+		if c.changes {
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorIs(t, err, state.ErrNotFound)
+	})
 }
 
 func TestGroupMenu(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/settings")
 	posts, _ := r.sent()
 	require.NotContains(t, labels(posts[0]), "This group", "others are not asked")
@@ -91,8 +88,7 @@ func TestGroupMenu(t *testing.T) {
 
 // The language of the group is that of what is said there, and of nothing else.
 func TestLanguageOfAGroup(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.regroup("9", "-9", "lang", "ru")
 	r.event("5", "-9", platform.Said, "m1", "/queue")
 	r.event("5", "5", platform.Said, "m2", "/queue")
@@ -108,8 +104,7 @@ func TestLanguageOfAGroup(t *testing.T) {
 }
 
 func TestCommandSwitchedOff(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "-9")
 	before := r.prompts("5")
 	r.regroup("9", "-9", "off", "generate")
@@ -125,8 +120,7 @@ func TestCommandSwitchedOff(t *testing.T) {
 }
 
 func TestPlainWordsOfAGroup(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	draw := must.Get(workflow.NewCommand("draw", workflow.Spec{}, []byte(`{"1": {"class_type": "Text", "inputs": {"text": "x"}, "_meta": {"title": "prompt"}}}`)))(t)
 	r.talk.commands.list = append(r.talk.commands.list, draw)
 	r.talk.commands.byName["draw"], r.commands["draw"] = draw, draw
@@ -147,8 +141,7 @@ func TestPlainWordsOfAGroup(t *testing.T) {
 
 // Settings of a group end with the bot's membership, or a year after their last use.
 func TestGroupSettingsEnd(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	old := time.Now().Add(-2 * groupRenew)
 	require.NoError(t, r.store.Put(r.ctx, groupKind, "telegram:-9", GroupSettings{Language: "ru", Off: []string{"gone"}, Used: old}, groupKeep))
 	r.event("5", "-9", platform.Said, "m1", "/queue")
@@ -165,8 +158,7 @@ func TestGroupSettingsEnd(t *testing.T) {
 // Members may ask for so much in their group in a day; elsewhere the bot's own share is all
 // that counts.
 func TestDailyCapOfAGroup(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Pictures: 100, Waiting: 100, Messages: 1000, Admins: []string{"telegram:1"}})
+	r := parallelRig(t, limits.Config{Pictures: 100, Waiting: 100, Messages: 1000, Admins: []string{"telegram:1"}})
 	r.regroup("9", "-9", "cap", "3")
 	for range 3 {
 		r.event("5", "-9", platform.Said, "m", "/generate a fox")
@@ -203,8 +195,7 @@ func (r *rig) turn(user, chat string) *turn {
 
 // Only what a button offers is stored; what an older bridge has stored is read, and stays.
 func TestCapAndCoverAreStored(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{GPUSeconds: 1000, Messages: 1000})
+	r := parallelRig(t, limits.Config{GPUSeconds: 1000, Messages: 1000})
 	old := json.RawMessage(`{"language":"ru","usual":"generate","off":["inpaint"],"used":"` + "2000-01-01T00:00:00Z" + `"}`)
 	require.NoError(t, r.store.Put(r.ctx, groupKind, "telegram:-9", old, groupKeep))
 	for _, forged := range []string{"-3", "4", "x", "9999999999999999999", ""} {
@@ -225,8 +216,7 @@ func TestCapAndCoverAreStored(t *testing.T) {
 
 // The pictures of a group are covered in it, from the moment when its moderators want that.
 func TestPicturesOfAGroupAreCovered(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.p.covers = true
 	r.regroup("9", "-9", "cover", "on")
 	r.event("5", "-9", platform.Said, "m1", "/generate a fox")
@@ -240,8 +230,7 @@ func TestPicturesOfAGroupAreCovered(t *testing.T) {
 
 // /help shows in a group what works there.
 func TestHelpLeavesOutWhatIsOff(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Messages: 1000})
+	r := parallelRig(t, limits.Config{Messages: 1000})
 	r.styled()
 	last := func(chat, text string) string {
 		r.event("5", chat, platform.Said, "m", text)
@@ -267,8 +256,7 @@ func TestHelpLeavesOutWhatIsOff(t *testing.T) {
 // The menu of a group leaves out what is off there, also if it could not be set at first,
 // and until the bot leaves.
 func TestMenuOfAGroup(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	menu := func() (string, bool) {
 		r.talk.Wait()
 		r.p.mu.Lock()
@@ -328,8 +316,7 @@ func (r *rig) move() {
 
 // The settings of a group stay when it gets a new id, whatever comes first and how often.
 func TestSettingsMoveWithTheGroup(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]func(r *rig){
+	beside.Cases(t, map[string]func(r *rig){
 		"once":                            func(r *rig) { r.move() },
 		"twice":                           func(r *rig) { r.move(); r.move() },
 		"the bot has left the old one":    func(r *rig) { r.event("5", "-9", platform.Left, "", ""); r.move() },
@@ -339,29 +326,25 @@ func TestSettingsMoveWithTheGroup(t *testing.T) {
 			r.event("5", "-9", platform.Said, "m", "/queue")
 			r.move()
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, limits.Config{AllowChats: []string{"telegram:-9"}})
-			r.regroup("9", "-9", "lang", "ru")
-			c(r)
-			before := len(r.p.in("-1009"))
-			r.event("5", "-1009", platform.Said, "m1", "/queue")
-			require.Equal(t, []string{"В очереди у вас пусто."}, r.p.in("-1009")[before:])
-			r.regroup("9", "-1009", "lang", "en")
-			r.move()
-			r.event("5", "-1009", platform.Said, "m2", "/queue")
-			require.Equal(t, "Nothing in your queue.", r.p.in("-1009")[before+1], "what was chosen since is not lost")
-			require.Equal(t, []string{"telegram|group|-1009"}, must.Get(r.store.Chats.All(r.ctx))(t), "broadcasts go there")
-		})
-	}
+	}, func(t *testing.T, c func(r *rig)) {
+		r := newRig(t, limits.Config{AllowChats: []string{"telegram:-9"}})
+		r.regroup("9", "-9", "lang", "ru")
+		c(r)
+		before := len(r.p.in("-1009"))
+		r.event("5", "-1009", platform.Said, "m1", "/queue")
+		require.Equal(t, []string{"В очереди у вас пусто."}, r.p.in("-1009")[before:])
+		r.regroup("9", "-1009", "lang", "en")
+		r.move()
+		r.event("5", "-1009", platform.Said, "m2", "/queue")
+		require.Equal(t, "Nothing in your queue.", r.p.in("-1009")[before+1], "what was chosen since is not lost")
+		require.Equal(t, []string{"telegram|group|-1009"}, must.Get(r.store.Chats.All(r.ctx))(t), "broadcasts go there")
+	})
 }
 
 // What is answered when the group has moved is said in the new chat, and its buttons work
 // there.
 func TestAnswerToAMovedGroup(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "-9")
 	r.p.fail["-9"] = &platform.MovedError{To: "-1009"}
 	r.event("5", "-9", platform.Said, "m1", "/settings")
@@ -380,8 +363,7 @@ func TestAnswerToAMovedGroup(t *testing.T) {
 
 // A blocked group stays blocked.
 func TestBlockedGroupMoves(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{BlockChats: []string{"telegram:-9"}})
+	r := parallelRig(t, limits.Config{BlockChats: []string{"telegram:-9"}})
 	r.move()
 	r.event("5", "-1009", platform.Said, "m1", "/queue")
 	require.Empty(t, r.p.in("-1009"))

@@ -20,8 +20,7 @@ import (
 )
 
 func TestHelpOfACommand(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	last := func(text string) string {
 		r.event("5", "5", platform.Said, "m", text)
 		return r.heard("5")
@@ -42,8 +41,7 @@ func TestHelpOfACommand(t *testing.T) {
 
 // What the fleet has said counts while the hub is away; what it has not is not guessed.
 func TestArgumentsWhileTheHubIsAway(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Words: []string{"forbidden"}})
+	r := parallelRig(t, limits.Config{Words: []string{"forbidden"}})
 	ask := func(text string) string {
 		before := len(r.p.in("5"))
 		r.event("5", "5", platform.Said, "m"+strconv.Itoa(before), text)
@@ -69,8 +67,7 @@ func TestArgumentsWhileTheHubIsAway(t *testing.T) {
 
 // A list of commands that is too long for a message comes as several.
 func TestLongHelp(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	for n := range 40 {
 		c := must.Get(workflow.NewCommand("command"+strconv.Itoa(n), workflow.Spec{About: map[string]string{"en": strings.Repeat("x", 250)}}, []byte(`{"1": {"class_type": "A", "inputs": {}}}`)))(t)
 		r.talk.commands.list = append(r.talk.commands.list, c)
@@ -130,8 +127,7 @@ func TestDeclare(t *testing.T) {
 
 // Operators see the last thirty days; nobody else sees anything.
 func TestStats(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Admins: []string{"telegram:5"}})
+	r := parallelRig(t, limits.Config{Admins: []string{"telegram:5"}})
 	ask := func(user, message string) platform.Post {
 		r.sent()
 		r.event(user, user, platform.Said, message, "/stats")
@@ -178,8 +174,7 @@ func (r *rig) styled() {
 }
 
 func TestStylesInTheChat(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Words: []string{"forbidden"}})
+	r := parallelRig(t, limits.Config{Words: []string{"forbidden"}})
 	id := r.pictured("5", "5")
 	r.event("5", "5", platform.Said, "m", "/styles")
 	posts, _ := r.sent()
@@ -214,8 +209,7 @@ func TestStylesInTheChat(t *testing.T) {
 }
 
 func TestRemix(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	got := func(id string) request.Record { return r.record(id) }
 	rec := got(r.answer("5", "5", "pic", "/remix an owl --steps 9"))
@@ -260,8 +254,7 @@ func links(p platform.Post) (list []platform.Button) {
 
 // What is said of a picture links to the files that are shown, if the hub gives links.
 func TestLinksToOriginals(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	about := func(change func(*request.Record)) []platform.Button {
 		rec := request.Record{}
@@ -288,8 +281,7 @@ func TestLinksToOriginals(t *testing.T) {
 }
 
 func TestLinksOfTheOperator(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/help")
 	posts, _ := r.sent()
 	require.Empty(t, posts[len(posts)-1].Buttons)

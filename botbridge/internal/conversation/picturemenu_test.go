@@ -61,8 +61,7 @@ func (r *rig) sent() (posts, edits []platform.Post) {
 }
 
 func TestWhatMadeAPicture(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	r.tap("5", "5", request.VerbMore, id)
 	posts, _ := r.sent()
@@ -102,8 +101,7 @@ func TestGPUName(t *testing.T) {
 // What somebody has said to the bot alone is nobody else's business, not even where a
 // platform lets others into that chat.
 func TestWhoMayReadWords(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Admins: []string{"telegram:6"}})
+	r := parallelRig(t, limits.Config{Admins: []string{"telegram:6"}})
 	alone, group := r.pictured("5", "5"), r.pictured("7", "-9")
 	for _, verb := range []string{request.VerbMore, request.VerbWorkflow} {
 		r.tap("6", "5", verb, alone)
@@ -141,8 +139,7 @@ func (r *rig) made(command, user, chat string) string {
 }
 
 func TestPicturesByNumber(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	press := func(user, chat, data string) (request.Record, error) {
 		return r.talk.o.Runner.Load(r.ctx, r.pressed(user, chat, "b", data))
 	}
@@ -182,8 +179,7 @@ func TestPicturesByNumber(t *testing.T) {
 // Where a workflow makes a picture from a picture, a variation is subtle or strong by how
 // much it may change; elsewhere by its seed.
 func TestSubtleAndStrong(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	got := func(verb string) request.Record { return r.record(r.tap("5", "5", verb, id)) }
 	subtle, strong := got("w2"), got("x2")
@@ -210,8 +206,7 @@ func TestSubtleAndStrong(t *testing.T) {
 
 // A favourite belongs to whoever pressed the star; of several pictures it is one.
 func TestFavourites(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "-9")
 	r.tap("6", "-9", request.VerbStar+"0", id)
 	_, edits := r.sent()
@@ -295,8 +290,7 @@ func TestKeptBackIsSaid(t *testing.T) {
 
 // A text that a run made goes with the rest of its request.
 func TestTextsAreDeleted(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.pictured("5", "5")
 	r.change(id, func(rec *request.Record) {
 		rec.Outputs, rec.Texts = nil, []request.Text{{Told: true, Message: "words"}}

@@ -70,8 +70,7 @@ func (r *rig) described(id string) string {
 }
 
 func TestPlainWords(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Waiting: 100})
+	r := parallelRig(t, limits.Config{Waiting: 100})
 	r.editing()
 	id := r.made("generate", "5", "5")
 	for _, message := range []string{"one", "both"} {
@@ -128,8 +127,7 @@ func TestPick(t *testing.T) {
 }
 
 func TestEditCommand(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	require.Empty(t, EditCommand("", "generate", r.talk.commands.list))
 	r.editing()
 	require.Equal(t, "edit", EditCommand("", "generate", r.talk.commands.list))
@@ -139,8 +137,7 @@ func TestEditCommand(t *testing.T) {
 // /start says only what is true where it is said: that plain words are enough, or which
 // command they need.
 func TestStart(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Messages: 100})
+	r := parallelRig(t, limits.Config{Messages: 100})
 	r.talk.commands.plain, r.talk.commands.edit = "", ""
 	said := func(chat string) string {
 		require.NoError(t, r.talk.Handle(r.ctx, r.message("5", chat, "/start", "")))
@@ -158,8 +155,7 @@ func TestStart(t *testing.T) {
 
 // What nothing can be made of gets a word about it, and a command with it makes nothing.
 func TestUselessFiles(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Waiting: 100, Messages: 100})
+	r := parallelRig(t, limits.Config{Waiting: 100, Messages: 100})
 	r.editing()
 	for chat, c := range map[string]struct {
 		file platform.File
@@ -250,8 +246,7 @@ func TestReservedNames(t *testing.T) {
 // Again is another picture, also of one whose seed was chosen: the same seed would be
 // the same picture.
 func TestAgainIsAnotherPicture(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --seed 7")
 	require.Len(t, r.active("5"), 1)
 	again := r.record(r.pressed("5", "5", "b1", request.ButtonData(request.VerbAgain, r.active("5")[0].ID)))
@@ -261,8 +256,7 @@ func TestAgainIsAnotherPicture(t *testing.T) {
 
 // In a group, words are for the bridge only if they name it.
 func TestMentionsInGroups(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	for _, addressed := range []bool{false, true} {
 		e := r.message("5", "-9", fmt.Sprint("a fox ", addressed), "")
 		e.Addressed = addressed
@@ -274,8 +268,7 @@ func TestMentionsInGroups(t *testing.T) {
 // A status message of before a restart, of which nobody knows, goes when its button is
 // pressed, and does not look as if it were going to change.
 func TestLostStatusMessage(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	require.Contains(t, r.p.in("5")[0], "👍")
 	rec := r.active("5")[0]
@@ -286,8 +279,7 @@ func TestLostStatusMessage(t *testing.T) {
 }
 
 func TestSuggest(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	for _, one := range []struct {
 		command, argument, typed string
 		want                     []string

@@ -10,18 +10,18 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/limits"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 )
 
 // Whatever a command lacks is asked for, and the next message brings it. Every event is
 // handled twice, as after a kill, and each time by a bridge that has just been started.
 func TestQuestions(t *testing.T) {
-	t.Parallel()
 	type step struct {
 		e    platform.Event
 		want string // the request
 		says string // contained in the last message
 	}
-	for name, steps := range map[string]func(r *rig) []step{
+	beside.Cases(t, map[string]func(r *rig) []step{
 		"a picture": func(r *rig) []step {
 			return []step{
 				{r.message("5", "5", "/edit in winter", ""), "", "/edit needs a picture"},
@@ -121,33 +121,29 @@ func TestQuestions(t *testing.T) {
 				{r.message("5", "-9", "", "b2", "photo1"), "edit in winter photo1", ""},
 			}
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, limits.Config{Messages: 1000})
-			r.editing()
-			for i, s := range steps(r) {
-				for again := range 2 {
-					o := r.options()
-					o.Commands = append(o.Commands[:0:0], o.Commands...)
-					r.talk = New(o)
-					require.Equal(t, s.want, r.asks(s.e), "step %d, time %d: %q", i, again, r.p.in(s.e.Chat.ID))
-					if s.says != "" {
-						require.Contains(t, r.heard(s.e.Chat.ID), s.says)
-					}
-					if strings.HasPrefix(s.e.Message.Text, "/cancel") {
-						break // said twice, it stops what else there is
-					}
+	}, func(t *testing.T, steps func(r *rig) []step) {
+		r := newRig(t, limits.Config{Messages: 1000})
+		r.editing()
+		for i, s := range steps(r) {
+			for again := range 2 {
+				o := r.options()
+				o.Commands = append(o.Commands[:0:0], o.Commands...)
+				r.talk = New(o)
+				require.Equal(t, s.want, r.asks(s.e), "step %d, time %d: %q", i, again, r.p.in(s.e.Chat.ID))
+				if s.says != "" {
+					require.Contains(t, r.heard(s.e.Chat.ID), s.says)
+				}
+				if strings.HasPrefix(s.e.Message.Text, "/cancel") {
+					break // said twice, it stops what else there is
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // A question of an older bridge is answered, and one that is older than ten minutes is not.
 func TestOldQuestions(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.editing()
 	q := question{Command: "edit", Rest: "in winter", Needs: needsPicture, By: "telegram/1"}
 	require.NoError(t, r.store.Put(t.Context(), questionKind, "telegram/5//5", q, questionKeep))
@@ -163,8 +159,7 @@ func TestOldQuestions(t *testing.T) {
 
 // What is asked in words can be filled in where there are forms, by whoever was asked.
 func TestAnswerFilledIn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.p.forms = true
 	r.event("5", "-9", platform.Said, "m1", "/generate --steps 9")
 	posts, _ := r.sent()
@@ -194,12 +189,12 @@ func TestAnswerFilledIn(t *testing.T) {
 }
 
 func TestEditedMessages(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		said, edited string
 		want         string
 		answer       string // contained in the last message
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"a command":                {"/generate a fox", "/generate a red fox", "a red fox", ""},
 		"plain words":              {"a fox", "a red fox", "a red fox", ""},
 		"words into a command":     {"a fox", "/generate a red fox", "a red fox", ""},
@@ -209,25 +204,21 @@ func TestEditedMessages(t *testing.T) {
 		"forbidden words":          {"/generate a fox", "/generate a wolf", "a fox", "I won't make that"},
 		"nothing left":             {"/generate a fox", "/generate", "a fox", "What do you want to see"},
 		"only a preview of a link": {"/generate a fox", "/generate a fox", "a fox", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			// The new request fits only in the place of the old one.
-			r := newRig(t, limits.Config{Waiting: 1, Pictures: 1, Words: []string{"wolf"}})
-			r.event("5", "5", platform.Said, "m1", c.said)
-			r.event("5", "5", platform.Edited, "m1", c.edited)
-			require.Eventually(t, func() bool {
-				list := r.prompts("5")
-				return len(list) == 1 && list[0] == c.want
-			}, time.Minute, 5*time.Millisecond, "%v; %q", r.prompts("5"), r.p.in("5"))
-			require.Contains(t, r.heard("5"), c.answer)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		// The new request fits only in the place of the old one.
+		r := newRig(t, limits.Config{Waiting: 1, Pictures: 1, Words: []string{"wolf"}})
+		r.event("5", "5", platform.Said, "m1", c.said)
+		r.event("5", "5", platform.Edited, "m1", c.edited)
+		require.Eventually(t, func() bool {
+			list := r.prompts("5")
+			return len(list) == 1 && list[0] == c.want
+		}, time.Minute, 5*time.Millisecond, "%v; %q", r.prompts("5"), r.p.in("5"))
+		require.Contains(t, r.heard("5"), c.answer)
+	})
 }
 
 func TestEditTakesAnothersPlaceOnlyOnce(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Waiting: 1})
+	r := parallelRig(t, limits.Config{Waiting: 1})
 	r.event("5", "5", platform.Said, "m1", "a fox")
 	r.event("5", "5", platform.Said, "m2", "a bear")
 	require.Contains(t, r.p.in("5")[1], "have 1 request waiting")

@@ -16,6 +16,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -54,84 +55,77 @@ func (r *rig) press(user, chat, verb, id string) {
 
 // Nothing starts before the words are chosen, and then exactly one request does.
 func TestBetterWords(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		say, verb string
 		want      []string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"taken":             {"/generate a fox --enhance --steps 7", verbBetter, []string{"A FOX"}},
 		"the flag is first": {"/generate —enhance a fox", verbBetter, []string{"A FOX"}},
 		"own":               {"/generate a fox --enhance", verbOwn, []string{"a fox"}},
 		"none":              {"/generate a fox --enhance", verbNone, nil},
 		"the command":       {"/enhance a fox", verbBetter, []string{"A FOX"}},
 		"plain words":       {"a fox --enhance", verbBetter, []string{"A FOX"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, limits.Config{})
-			r.words(Enhance{})
-			r.event("5", "5", platform.Said, "m1", c.say)
-			id := r.offered()
-			require.Empty(t, r.prompts("5"))
-			require.Contains(t, r.p.in("5")[0], "A FOX")
-			r.restart()
-			r.press("6", "5", c.verb, id)  // somebody else
-			r.press("5", "99", c.verb, id) // forged, in another chat
-			require.Empty(t, r.prompts("5"))
-			r.press("5", "5", c.verb, id)
-			require.Equal(t, c.want, r.prompts("5"))
-			for _, verb := range []string{verbBetter, verbOwn, verbNone, c.verb} {
-				r.press("5", "5", verb, id)
-			}
-			require.Equal(t, c.want, r.prompts("5"), "a choice is made once")
-			require.Empty(t, r.prompts("6"))
-		})
-	}
+	}, func(t *testing.T, c row) {
+		r := newRig(t, limits.Config{})
+		r.words(Enhance{})
+		r.event("5", "5", platform.Said, "m1", c.say)
+		id := r.offered()
+		require.Empty(t, r.prompts("5"))
+		require.Contains(t, r.p.in("5")[0], "A FOX")
+		r.restart()
+		r.press("6", "5", c.verb, id)  // somebody else
+		r.press("5", "99", c.verb, id) // forged, in another chat
+		require.Empty(t, r.prompts("5"))
+		r.press("5", "5", c.verb, id)
+		require.Equal(t, c.want, r.prompts("5"))
+		for _, verb := range []string{verbBetter, verbOwn, verbNone, c.verb} {
+			r.press("5", "5", verb, id)
+		}
+		require.Equal(t, c.want, r.prompts("5"), "a choice is made once")
+		require.Empty(t, r.prompts("6"))
+	})
 }
 
 // What a model says sets nothing, and takes the way of everybody's words.
 func TestBetterWordsAreWords(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		answer string
 		shown  string // in the bridge's message
 		better string // the request with them; "" if they are not offered
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"arguments":   {"a fox --steps 999 -n 4 --model evil", "a fox --steps 999", "a fox --steps 999 -n 4 --model evil"},
 		"a command":   {"/ban telegram:5", "/ban", "/ban telegram:5"},
 		"moderation":  {"a Forbidden fox", "I'd rather not reword that", ""},
 		"too long":    {strings.Repeat("fox ", 1500), "couldn't find better words", ""},
 		"nothing":     {" ", "couldn't find better words", ""},
 		"placeholder": {"a {words} fox", "a {words} fox", "a {words} fox"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, limits.Config{Words: []string{"forbidden"}})
-			r.words(Enhance{}).Say(c.answer)
-			r.event("5", "5", platform.Said, "m1", "/generate my fox --enhance")
-			id := r.offered()
-			require.Contains(t, r.p.in("5")[0], c.shown)
-			if c.better == "" {
-				require.NotContains(t, r.p.in("5")[0], "Forbidden")
-				r.press("5", "5", verbBetter, id)
-				require.Empty(t, r.prompts("5"), "a button that nobody has offered")
-				r.press("5", "5", verbOwn, id)
-				require.Equal(t, []string{"my fox"}, r.prompts("5"))
-				return
-			}
+	}, func(t *testing.T, c row) {
+		r := newRig(t, limits.Config{Words: []string{"forbidden"}})
+		r.words(Enhance{}).Say(c.answer)
+		r.event("5", "5", platform.Said, "m1", "/generate my fox --enhance")
+		id := r.offered()
+		require.Contains(t, r.p.in("5")[0], c.shown)
+		if c.better == "" {
+			require.NotContains(t, r.p.in("5")[0], "Forbidden")
 			r.press("5", "5", verbBetter, id)
-			require.Equal(t, []string{c.better}, r.prompts("5"))
-			rec := r.record(id)
-			require.Zero(t, rec.Args.Steps)
-			require.Empty(t, rec.Args.Model)
-		})
-	}
+			require.Empty(t, r.prompts("5"), "a button that nobody has offered")
+			r.press("5", "5", verbOwn, id)
+			require.Equal(t, []string{"my fox"}, r.prompts("5"))
+			return
+		}
+		r.press("5", "5", verbBetter, id)
+		require.Equal(t, []string{c.better}, r.prompts("5"))
+		rec := r.record(id)
+		require.Zero(t, rec.Args.Steps)
+		require.Empty(t, rec.Args.Model)
+	})
 }
 
 // A failure is one sentence, and nothing is lost.
 func TestNoBetterWords(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	fake := r.words(Enhance{PerDay: 2})
 	fake.Misbehave(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	for n, want := range []string{"I can't find better words right now.", "I can't find better words right now.", "I've already found you better words 2 times today"} {
@@ -148,8 +142,7 @@ func TestNoBetterWords(t *testing.T) {
 
 // What a press cannot start now, it can start later.
 func TestOfferSurvivesARefusal(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Pictures: 1})
+	r := parallelRig(t, limits.Config{Pictures: 1})
 	r.words(Enhance{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --enhance")
 	id := r.offered()
@@ -163,8 +156,7 @@ func TestOfferSurvivesARefusal(t *testing.T) {
 
 // An event that comes again, because the bridge was killed, asks and shows nothing twice.
 func TestOfferOfARepeatedEvent(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	fake := r.words(Enhance{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --enhance")
 	r.restart()
@@ -176,8 +168,7 @@ func TestOfferOfARepeatedEvent(t *testing.T) {
 
 // A changed message is asked about anew, and replaces what runs only once that is chosen.
 func TestEditedOffer(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.words(Enhance{})
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --enhance")
 	first := r.offered()
@@ -201,8 +192,7 @@ func TestEditedOffer(t *testing.T) {
 // Words in another script become English only where the operator has it on, and only for
 // those who do not mind.
 func TestTranslation(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	fake := r.words(Enhance{Translate: true})
 	fake.Say("a red fox")
 	r.event("5", "5", platform.Said, "m1", "рыжая лиса")
@@ -226,8 +216,7 @@ func TestTranslation(t *testing.T) {
 
 // Those who have set it are asked each time; without an endpoint the flag is unknown.
 func TestBetterWordsAsASetting(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	require.NoError(t, r.store.Put(r.ctx, "settings", "telegram:5", Settings{Better: true}, 0))
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	require.Equal(t, []string{"a fox"}, r.prompts("5"))
@@ -244,8 +233,7 @@ func TestBetterWordsAsASetting(t *testing.T) {
 
 // New words for a picture are words like any other.
 func TestBetterWordsForARemix(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.made("generate", "5", "5")
 	require.NoError(t, r.store.Put(r.ctx, request.MessageKind, request.MessageName("telegram", "5", "shown"), id, time.Hour))
 	r.words(Enhance{Translate: true})
@@ -273,8 +261,7 @@ func (r *rig) waiting(version string) string {
 // The request that somebody wrote goes on once they have accepted, and later ones are not
 // asked about.
 func TestTermsFirst(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.terms("1")
 	r.event("5", "5", platform.Said, "m1", "/generate a fox --steps 7")
 	id := r.waiting("1")
@@ -298,8 +285,7 @@ func TestTermsFirst(t *testing.T) {
 
 // Other terms are asked about again; a button of the former ones accepts nothing.
 func TestTermsChange(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.terms("1")
 	r.event("5", "5", platform.Said, "m1", "a fox")
 	first, event := r.waiting("1"), r.last
@@ -314,8 +300,7 @@ func TestTermsChange(t *testing.T) {
 
 // No way to a picture goes round the terms, and help does not need them.
 func TestTermsOfEveryWay(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	id := r.made("generate", "5", "5")
 	r.terms("1")
 	fake := r.words(Enhance{})

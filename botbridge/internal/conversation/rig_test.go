@@ -127,6 +127,13 @@ type rig struct {
 	commands map[string]*workflow.Command
 }
 
+// parallelRig is newRig for a test that runs beside others.
+func parallelRig(t *testing.T, c limits.Config) *rig {
+	t.Helper()
+	t.Parallel()
+	return newRig(t, c)
+}
+
 func newRig(t *testing.T, c limits.Config) *rig {
 	t.Helper()
 	away := &atomic.Bool{}

@@ -13,6 +13,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -92,8 +93,7 @@ func (r *rig) due() (ids []string) {
 
 // What is free, what is sold, and what is refused.
 func TestWhatIsSold(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		limits   limits.Config
 		stars    int64
 		nowhere  bool // nobody can pay there
@@ -101,7 +101,8 @@ func TestWhatIsSold(t *testing.T) {
 		prompts  int
 		invoices []int64
 		last     string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"nothing has a price":            {says: []string{"a", "b"}, prompts: 2},
 		"without a share":                {stars: 5, says: []string{"a", "b -n 1"}, invoices: []int64{5, 5}},
 		"first the share, then Stars":    {stars: 5, limits: limits.Config{Pictures: 1}, says: []string{"a", "b"}, prompts: 1, invoices: []int64{5}},
@@ -111,35 +112,31 @@ func TestWhatIsSold(t *testing.T) {
 		"no share where nobody can pay":  {stars: 5, nowhere: true, says: []string{"a"}, last: "can't pay with them here"},
 		"more than the platform takes":   {stars: 500, says: []string{"a"}, last: "pay 100 at a time"},
 		"too much is waiting for a sale": {stars: 5, limits: limits.Config{Pictures: 1, Waiting: 1}, says: []string{"a", "b"}, prompts: 1, last: "1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, c.limits)
-			s := r.sells()
-			r.talk.commands.byName["generate"].Spec.Stars = c.stars
-			if c.nowhere {
-				r.with(func(o *Options) { o.Platform = func(string) platform.Platform { return s.chats } })
-			}
-			for i, text := range c.says {
-				r.event("5", "5", platform.Said, "m"+strconv.Itoa(i), "/generate "+text)
-			}
-			require.Len(t, r.prompts("5"), c.prompts)
-			var prices []int64
-			for _, i := range r.invoices() {
-				prices = append(prices, i.Price)
-			}
-			require.Equal(t, c.invoices, prices)
-			if c.last != "" {
-				require.Contains(t, r.heard("5"), c.last)
-			}
-		})
-	}
+	}, func(t *testing.T, c row) {
+		r := newRig(t, c.limits)
+		s := r.sells()
+		r.talk.commands.byName["generate"].Spec.Stars = c.stars
+		if c.nowhere {
+			r.with(func(o *Options) { o.Platform = func(string) platform.Platform { return s.chats } })
+		}
+		for i, text := range c.says {
+			r.event("5", "5", platform.Said, "m"+strconv.Itoa(i), "/generate "+text)
+		}
+		require.Len(t, r.prompts("5"), c.prompts)
+		var prices []int64
+		for _, i := range r.invoices() {
+			prices = append(prices, i.Price)
+		}
+		require.Equal(t, c.invoices, prices)
+		if c.last != "" {
+			require.Contains(t, r.heard("5"), c.last)
+		}
+	})
 }
 
 // Only who asked can pay, only what was asked, and only once.
 func TestPaying(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	s := r.sells()
 	r.event("5", "-5", platform.Said, "m1", "/generate a fox")
 	require.Len(t, r.invoices(), 1)
@@ -182,8 +179,7 @@ func TestPaying(t *testing.T) {
 
 // An invoice is sent once, and a payment whose order was forgotten is given back.
 func TestForgottenOrder(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	s := r.sells()
 	for range 2 {
 		r.last = 0 // the same event again
@@ -213,8 +209,7 @@ func TestForgottenOrder(t *testing.T) {
 
 // An operator gives a payment back; others cannot.
 func TestRefundByHand(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Admins: []string{"telegram:1"}})
+	r := parallelRig(t, limits.Config{Admins: []string{"telegram:1"}})
 	r.sells()
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	r.pays("5", platform.Payment{Payload: r.invoices()[0].Payload, Price: 5, Charge: "c1"})
@@ -236,8 +231,7 @@ func TestRefundByHand(t *testing.T) {
 
 // A changed message has another invoice, and the old one is not good any more.
 func TestEditedOrder(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Words: []string{"forbidden"}})
+	r := parallelRig(t, limits.Config{Words: []string{"forbidden"}})
 	s := r.sells()
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	r.event("5", "5", platform.Edited, "m1", "/generate a fox")
@@ -266,8 +260,7 @@ func TestEditedOrder(t *testing.T) {
 // The script that records a payment has failed halfway: the payment is known, and what it
 // pays for is not. It is given back.
 func TestPaymentForWhatIsNotStored(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.sells()
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	id := request.IDOf("telegram/1")
@@ -285,8 +278,7 @@ func TestPaymentForWhatIsNotStored(t *testing.T) {
 
 // Settings that cannot be read keep no payment from being recorded.
 func TestPaymentWithUnreadableSettings(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.sells()
 	r.event("5", "5", platform.Said, "m1", "/generate a fox")
 	require.NoError(t, r.store.Put(r.ctx, settingsKind, "telegram:5", "no settings", 0))

@@ -13,12 +13,12 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/request"
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
 func TestPrivateBotIsSilentInForeignGroups(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{AllowUsers: []string{"telegram:5"}, AllowChats: []string{"telegram:-7"}})
+	r := parallelRig(t, limits.Config{AllowUsers: []string{"telegram:5"}, AllowChats: []string{"telegram:-7"}})
 	r.event("6", "-9", platform.Said, "m1", "/help")
 	require.Empty(t, r.p.in("-9"), "nobody there asked for it")
 	r.event("5", "-9", platform.Said, "m2", "/help")
@@ -30,8 +30,7 @@ func TestPrivateBotIsSilentInForeignGroups(t *testing.T) {
 }
 
 func TestBroadcastReachesThoseWhoAreLetIn(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{AllowUsers: []string{"telegram:5", "telegram:8", "telegram:9"}, AllowChats: []string{"telegram:-7"}, Admins: []string{"telegram:1"}})
+	r := parallelRig(t, limits.Config{AllowUsers: []string{"telegram:5", "telegram:8", "telegram:9"}, AllowChats: []string{"telegram:-7"}, Admins: []string{"telegram:1"}})
 	r.event("5", "5", platform.Said, "m", "/help")  // stays
 	r.event("6", "6", platform.Said, "m", "/help")  // a stranger
 	r.event("6", "-7", platform.Said, "m", "/help") // an allowed group
@@ -134,13 +133,13 @@ func TestForgedUnderAnothersMenu(t *testing.T) {
 // Data is right, but the message has no buttons, so there is no note of it: nothing happens
 // to it.
 func TestPressOnAMessageWithoutButtons(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		chat   string
 		data   func(mine string) string
 		change func(rec *request.Record)
 		acts   bool
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"settings":                      {chat: "-9", data: func(string) string { return verbSet + ":5:lang:ru" }},
 		"settings, alone":               {chat: "5", data: func(string) string { return verbSet + ":5:lang:ru" }, acts: true},
 		"settings of the group":         {chat: "-9", data: func(string) string { return groupData("5", "lang", "ru") }},
@@ -151,28 +150,24 @@ func TestPressOnAMessageWithoutButtons(t *testing.T) {
 		"a status that may be lost":     {chat: "-9", data: func(id string) string { return request.ButtonData(request.VerbStatus, id) }, change: func(rec *request.Record) { rec.Tellings = 2 }, acts: true},
 		"the status, whose note is old": {chat: "-9", data: func(id string) string { return request.ButtonData(request.VerbMore, id) }, change: func(rec *request.Record) { rec.Status = "plain" }, acts: true},
 		"an old picture":                {chat: "-9", data: func(id string) string { return request.ButtonData(request.VerbMore, id) }, change: func(rec *request.Record) { rec.Outputs[0].Message = "plain" }, acts: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r := newRig(t, limits.Config{Admins: []string{"telegram:5"}})
-			mine := r.pictured("5", c.chat)
-			r.change(mine, func(rec *request.Record) {
-				rec.Status = "status"
-				if c.change != nil {
-					c.change(rec)
-				}
-			})
-			r.pressed("5", c.chat, "plain", c.data(mine))
-			posts, edits := r.sent()
-			require.Equal(t, c.acts, len(posts)+len(edits)+len(r.p.gone) > 0)
+	}, func(t *testing.T, c row) {
+		r := newRig(t, limits.Config{Admins: []string{"telegram:5"}})
+		mine := r.pictured("5", c.chat)
+		r.change(mine, func(rec *request.Record) {
+			rec.Status = "status"
+			if c.change != nil {
+				c.change(rec)
+			}
 		})
-	}
+		r.pressed("5", c.chat, "plain", c.data(mine))
+		posts, edits := r.sent()
+		require.Equal(t, c.acts, len(posts)+len(edits)+len(r.p.gone) > 0)
+	})
 }
 
 // A press may be faster than the note of its message.
 func TestPressBeforeTheNote(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	done := make(chan error, 1)
 	go func() {
 		done <- r.talk.Handle(r.ctx, platform.Event{
@@ -188,8 +183,7 @@ func TestPressBeforeTheNote(t *testing.T) {
 
 // Nobody can have a picture removed by asking for its state there.
 func TestStatusUnderAPicture(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	hers := r.pictured("6", "-9")
 	r.pressed("5", "-9", "pic", request.ButtonData(request.VerbStatus, hers))
 	require.Empty(t, r.p.gone)
@@ -207,8 +201,7 @@ func (r *rig) exported(user string) (p personal) {
 
 // A user gets all that is kept about them, of nobody else, and can have it deleted.
 func TestExportAndForget(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{Pictures: 10, Messages: 100})
+	r := parallelRig(t, limits.Config{Pictures: 10, Messages: 100})
 	r.words(Enhance{})
 	mine, others := r.made("generate", "5", "5"), r.made("generate", "6", "6")
 	require.NoError(t, r.store.Put(r.ctx, settingsKind, "telegram:5", Settings{Language: "en", AsFile: true}, 0))
@@ -265,8 +258,7 @@ func TestExportAndForget(t *testing.T) {
 
 // In a group, neither shows anything.
 func TestExportIsPrivate(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, limits.Config{})
+	r := parallelRig(t, limits.Config{})
 	r.event("5", "-9", platform.Said, "m1", "/export")
 	r.event("5", "-9", platform.Said, "m2", "/forget me")
 	require.Len(t, r.p.posts, 2)

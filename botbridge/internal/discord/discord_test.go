@@ -15,6 +15,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -35,8 +36,7 @@ func picture(name string, data []byte) platform.Attachment {
 // A command is deferred at once, its answer takes the place of "thinking…", and the
 // picture the place of that.
 func TestCommand(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	p := r.fake.Person(ada, channel, guild, "ru")
 	id := p.Use("generate",
 		fakediscord.Option{Name: "prompt", Value: "a red fox --steps 5"}, fakediscord.Option{Name: "negative", Value: "text, blur"},
@@ -72,8 +72,7 @@ func TestCommand(t *testing.T) {
 
 // After 15 minutes the token of an answer has ended; its message is edited as any other.
 func TestTokenEnds(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	p.Use("generate", fakediscord.Option{Name: "prompt", Value: "slow"})
 	e := r.event(0)
@@ -111,8 +110,7 @@ func TestTokenEnds(t *testing.T) {
 
 // What concerns one person is seen by that person alone.
 func TestPrivate(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	p, other := r.fake.Person(ada, channel, guild, "en-US"), r.fake.Person(bob, channel, guild, "en-US")
 	p.Use("generate", fakediscord.Option{Name: "prompt", Value: "x"})
 	e := r.event(0)
@@ -135,8 +133,7 @@ func TestPrivate(t *testing.T) {
 }
 
 func TestPress(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	p, other := r.fake.Person(ada, channel, guild, "en-US"), r.fake.Person(bob, channel, guild, "en-US")
 	var many []platform.Button
 	for _, c := range "abcdefgh" {
@@ -162,65 +159,56 @@ func TestPress(t *testing.T) {
 
 // A reply that is lost after a post is asked for again and makes no second message.
 func TestReplyLost(t *testing.T) {
-	t.Parallel()
-	for name, fault := range map[string]fakediscord.Fault{"cut": fakediscord.CutAfter, "hangs": fakediscord.HangAfter} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var lost atomic.Bool
-			r := newRig(t, fakediscord.Options{Fault: func(call string) fakediscord.Fault {
-				if call == postCall && !lost.Swap(true) {
-					return fault
-				}
-				return fakediscord.None
-			}})
-			p := r.fake.Person(ada, channel, guild, "en-US")
-			post := platform.Post{ID: "picture", Text: "fox", Files: []platform.Attachment{picture("a.png", []byte("1"))}}
-			ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
-			defer cancel()
-			_, err := r.d.Send(ctx, platform.Chat{ID: channel}, post)
-			require.ErrorIs(t, err, platform.ErrUncertain)
-			ids := must.Get(r.d.Send(r.ctx, platform.Chat{ID: channel}, post))(t)
-			require.Len(t, p.Sees(), 1)
-			require.Equal(t, p.Sees()[0].ID, ids[0])
-		})
-	}
+	beside.Cases(t, map[string]fakediscord.Fault{"cut": fakediscord.CutAfter, "hangs": fakediscord.HangAfter}, func(t *testing.T, fault fakediscord.Fault) {
+		var lost atomic.Bool
+		r := newRig(t, fakediscord.Options{Fault: func(call string) fakediscord.Fault {
+			if call == postCall && !lost.Swap(true) {
+				return fault
+			}
+			return fakediscord.None
+		}})
+		p := r.fake.Person(ada, channel, guild, "en-US")
+		post := platform.Post{ID: "picture", Text: "fox", Files: []platform.Attachment{picture("a.png", []byte("1"))}}
+		ctx, cancel := context.WithTimeout(r.ctx, 5*time.Second)
+		defer cancel()
+		_, err := r.d.Send(ctx, platform.Chat{ID: channel}, post)
+		require.ErrorIs(t, err, platform.ErrUncertain)
+		ids := must.Get(r.d.Send(r.ctx, platform.Chat{ID: channel}, post))(t)
+		require.Len(t, p.Sees(), 1)
+		require.Equal(t, p.Sees()[0].ID, ids[0])
+	})
 }
 
 // The first answer to a command is tried again, also if only its answer was lost. Which
 // message it made is then asked for until that is answered.
 func TestDeferral(t *testing.T) {
-	t.Parallel()
-	for name, faults := range map[string][2]fakediscord.Fault{
+	beside.Cases(t, map[string][2]fakediscord.Fault{
 		"cut before": {fakediscord.CutBefore}, "cut after": {fakediscord.CutAfter}, "broken": {fakediscord.Broken},
 		"cut after, then broken": {fakediscord.CutAfter, fakediscord.Broken}, "cut after, then flooded": {fakediscord.CutAfter, fakediscord.Flood},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var failed, asked atomic.Bool
-			r := newRig(t, fakediscord.Options{RetryAfter: time.Second, Fault: func(call string) fakediscord.Fault {
-				switch {
-				case call == callbackCall && !failed.Swap(true):
-					return faults[0]
-				case call == findCall && !asked.Swap(true):
-					return faults[1]
-				}
-				return fakediscord.None
-			}})
-			p := r.fake.Person(ada, channel, guild, "en-US")
-			p.Use("generate", fakediscord.Option{Name: "prompt", Value: "x"})
-			e := r.event(0)
-			must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID}))(t)
-			m := r.sees(p, "the answer", saying("noted"))
-			require.True(t, m.Used, "it is the answer to the command")
-			require.Len(t, p.Sees(), 1)
-		})
-	}
+	}, func(t *testing.T, faults [2]fakediscord.Fault) {
+		var failed, asked atomic.Bool
+		r := newRig(t, fakediscord.Options{RetryAfter: time.Second, Fault: func(call string) fakediscord.Fault {
+			switch {
+			case call == callbackCall && !failed.Swap(true):
+				return faults[0]
+			case call == findCall && !asked.Swap(true):
+				return faults[1]
+			}
+			return fakediscord.None
+		}})
+		p := r.fake.Person(ada, channel, guild, "en-US")
+		p.Use("generate", fakediscord.Option{Name: "prompt", Value: "x"})
+		e := r.event(0)
+		must.Get(r.d.Send(r.ctx, e.Chat, platform.Post{ID: "1", Text: "noted", ReplyTo: e.Message.ID}))(t)
+		m := r.sees(p, "the answer", saying("noted"))
+		require.True(t, m.Used, "it is the answer to the command")
+		require.Len(t, p.Sees(), 1)
+	})
 }
 
 // A command that could not be confirmed is answered by an ordinary message.
 func TestTooLate(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{AckWithin: time.Nanosecond})
+	r := parallelRig(t, fakediscord.Options{AckWithin: time.Nanosecond})
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	p.Use("generate", fakediscord.Option{Name: "prompt", Value: "x"})
 	e := r.event(0)
@@ -283,8 +271,7 @@ func (breaking) Read([]byte) (int, error) { return 0, errors.New("the hub has go
 
 // The limit of a channel is obeyed before it is broken.
 func TestBucket(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{PerFiveSeconds: 1})
+	r := parallelRig(t, fakediscord.Options{PerFiveSeconds: 1})
 	to := platform.Chat{ID: channel}
 	must.Get(r.d.Send(r.ctx, to, platform.Post{ID: "1", Text: "one"}))(t)
 	var wait *platform.WaitError
@@ -297,8 +284,7 @@ func TestBucket(t *testing.T) {
 
 // A stranger's server, a role that is missing and a private chat are kept out.
 func TestStrangers(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{}, func(o *Options) { o.Guilds, o.Roles, o.Direct = []string{guild}, []string{"77777777777777777"}, false })
+	r := parallelRig(t, fakediscord.Options{}, func(o *Options) { o.Guilds, o.Roles, o.Direct = []string{guild}, []string{"77777777777777777"}, false })
 	foreign := r.fake.Person(ada, channel, "900000000000000055", "en-US")
 	foreign.Use("generate", fakediscord.Option{Name: "prompt", Value: "x"})
 	m := r.sees(foreign, "a refusal", saying("not_here"))
@@ -317,8 +303,7 @@ func TestStrangers(t *testing.T) {
 }
 
 func TestMessages(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	p, private := r.fake.Person(ada, channel, guild, ""), r.fake.Person(ada, "900000000000000056", "", "")
 	p.Say("hello everybody", "")
 	asked := p.Say("<@"+fakediscord.BotUser+"> a red fox", "", []byte("png"))
@@ -344,8 +329,7 @@ func TestMessages(t *testing.T) {
 
 // Files are read from Discord and from nowhere else, and only as large as allowed.
 func TestOpen(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{}, func(o *Options) { o.Download = 10 })
+	r := parallelRig(t, fakediscord.Options{}, func(o *Options) { o.Download = 10 })
 	for _, address := range []string{
 		"https://evil.example/a.png", "http://cdn.discordapp.com/a.png", "https://cdn.discordapp.com@evil.example/a", "file:///etc/passwd", "://", "",
 		"https://cdn.discordapp.com.evil.example/a.png", "https://x:y@cdn.discordapp.com/a.png",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakediscord"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -51,8 +52,7 @@ func (r *rig) form(p *fakediscord.Person, press string) fakediscord.Form {
 
 // A press opens a form, and what was filled in comes back as that press.
 func TestForm(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{}, asksWords(words("a fox"), platform.Field{Name: "negative", Label: strings.Repeat("y", 60), Value: "rain"}))
+	r := parallelRig(t, fakediscord.Options{}, asksWords(words("a fox"), platform.Field{Name: "negative", Label: strings.Repeat("y", 60), Value: "rain"}))
 	p := r.fake.Person(ada, channel, guild, "ru")
 	at := r.posted()
 	press := must.Get(p.Press(at, "Words"))(t)
@@ -90,43 +90,39 @@ func TestFormBounds(t *testing.T) {
 
 // A form that cannot be shown is asked for in words; one whose answer is lost is shown.
 func TestFormLost(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		fault fakediscord.Fault
 		times int64
 		event string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"twice refused":  {fakediscord.Broken, 2, "rx:1"},
 		"once refused":   {fakediscord.Broken, 1, "ag:1"},
 		"an answer lost": {fakediscord.CutAfter, 1, "ag:1"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var calls atomic.Int64
-			r := newRig(t, fakediscord.Options{AckWithin: patience, Fault: func(call string) fakediscord.Fault {
-				if call == callbackCall && calls.Add(1) <= c.times {
-					return c.fault
-				}
-				return fakediscord.None
-			}}, asksWords(words("a fox")))
-			p := r.fake.Person(ada, channel, guild, "en-US")
-			at := r.posted()
-			press := must.Get(p.Press(at, "Words"))(t)
-			if c.event == "ag:1" {
-				r.form(p, press)
-			} else {
-				r.event(0)
+	}, func(t *testing.T, c row) {
+		var calls atomic.Int64
+		r := newRig(t, fakediscord.Options{AckWithin: patience, Fault: func(call string) fakediscord.Fault {
+			if call == callbackCall && calls.Add(1) <= c.times {
+				return c.fault
 			}
-			must.Get(p.Press(at, "Again"))(t)
-			require.Equal(t, c.event, r.event(0).Data)
-		})
-	}
+			return fakediscord.None
+		}}, asksWords(words("a fox")))
+		p := r.fake.Person(ada, channel, guild, "en-US")
+		at := r.posted()
+		press := must.Get(p.Press(at, "Words"))(t)
+		if c.event == "ag:1" {
+			r.form(p, press)
+		} else {
+			r.event(0)
+		}
+		must.Get(p.Press(at, "Again"))(t)
+		require.Equal(t, c.event, r.event(0).Data)
+	})
 }
 
 // What is in a form already is not waited for: Discord wants an answer in time.
 func TestFormInTime(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{}, func(o *Options) {
+	r := parallelRig(t, fakediscord.Options{}, func(o *Options) {
 		o.Form = func(ctx context.Context, e platform.Event) *platform.Form {
 			<-ctx.Done() // the store is away
 			return &platform.Form{Title: "New words", Data: e.Data, Fields: []platform.Field{words("")}}
@@ -139,8 +135,7 @@ func TestFormInTime(t *testing.T) {
 // What is filled in while nobody is there is handled later, though Discord says meanwhile
 // that it has failed; so is what a process could not store before its end.
 func TestFormWhileAway(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{AckWithin: patience}, asksWords(words("a fox")))
+	r := parallelRig(t, fakediscord.Options{AckWithin: patience}, asksWords(words("a fox")))
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	at := r.posted()
 	press := must.Get(p.Press(at, "Words"))(t)
@@ -202,8 +197,7 @@ func TestConnection(t *testing.T) {
 
 // What was received and could not be stored is not lost with the process.
 func TestNotStored(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{AckWithin: patience})
+	r := parallelRig(t, fakediscord.Options{AckWithin: patience})
 	r.refuses(errors.New("the state is away"))
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	id := p.Use("generate", fakediscord.Option{Name: "prompt", Value: "1"})
@@ -220,8 +214,7 @@ func TestNotStored(t *testing.T) {
 // The bridge's memory may be away: commands are confirmed and stored as soon as it is
 // back.
 func TestMemoryAway(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{AckWithin: patience})
+	r := parallelRig(t, fakediscord.Options{AckWithin: patience})
 	r.memory.mu.Lock()
 	r.memory.away = true
 	r.memory.mu.Unlock()
@@ -231,8 +224,7 @@ func TestMemoryAway(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	require.Eventually(t, func() bool { return r.d.Health(time.Now()) == nil }, patience, 5*time.Millisecond)
 	require.Error(t, r.d.Health(time.Now().Add(silence+time.Minute)))
 	require.Equal(t, fakediscord.BotName, must.Get(r.d.Me(r.ctx))(t))
@@ -255,8 +247,7 @@ func TestHealth(t *testing.T) {
 
 // Commands are registered once, and again only if they differ.
 func TestRegister(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	registered := func(n int) {
 		t.Helper()
 		require.Eventually(t, func() bool { _, replaced := r.fake.Commands(); return replaced == n }, patience, 5*time.Millisecond)

@@ -95,6 +95,13 @@ func commands() []Command {
 	}
 }
 
+// parallelRig is newRig for a test that runs beside others.
+func parallelRig(t *testing.T, fo fakediscord.Options, change ...func(*Options)) *rig {
+	t.Helper()
+	t.Parallel()
+	return newRig(t, fo, change...)
+}
+
 func newRig(t *testing.T, fo fakediscord.Options, change ...func(*Options)) *rig {
 	t.Helper()
 	if fo.AckWithin == 0 {

@@ -198,8 +198,7 @@ func TestTooManySuggestions(t *testing.T) {
 // A button opens an address. One that Discord does not take costs nobody the message, and
 // a menu, which has no links, keeps those of its row below it.
 func TestLinks(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	help := platform.Button{Label: "Help", URL: "https://example.com/help"}
 	row := []platform.Button{{Label: "Again", Data: "ag"}, help}
@@ -254,8 +253,7 @@ func (r *rig) registered() {
 // A command on a message is an answer to that message, and what it says is for one person,
 // all of it.
 func TestOnMessage(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{}, onMessages(false))
+	r := parallelRig(t, fakediscord.Options{}, onMessages(false))
 	p := r.fake.Person(ada, channel, guild, "ru")
 	r.registered()
 	list, _ := r.fake.Commands()
@@ -284,8 +282,7 @@ func TestOnMessage(t *testing.T) {
 // A command on a message may open a form; what says that it was heard takes the place of
 // its deferred answer.
 func TestFormOnMessage(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{}, onMessages(true))
+	r := parallelRig(t, fakediscord.Options{}, onMessages(true))
 	p := r.fake.Person(ada, channel, guild, "en-US")
 	r.registered()
 	message := r.posted()
@@ -299,8 +296,7 @@ func TestFormOnMessage(t *testing.T) {
 }
 
 func TestWork(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, fakediscord.Options{})
+	r := parallelRig(t, fakediscord.Options{})
 	require.NoError(t, r.d.Work(r.ctx, platform.Chat{ID: channel}, platform.Photo))
 	require.Equal(t, 1, r.fake.Calls("POST /channels/{channel_id}/typing"))
 	require.ErrorIs(t, r.d.Work(r.ctx, platform.Chat{ID: "../x"}, platform.Photo), platform.ErrRefused, "an id is no path")

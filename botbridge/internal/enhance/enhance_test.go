@@ -14,6 +14,7 @@ import (
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/enhance"
 	"github.com/comfyhub/comfyhub/botbridge/internal/testing/fakellm"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -81,11 +82,11 @@ func status(code int, header ...string) http.HandlerFunc {
 // Whatever an endpoint does, the error is one of ours, and says nothing of the words and
 // the key.
 func TestHostileEndpoints(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
+	type row struct {
 		answer http.HandlerFunc
 		want   error
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"HTML":                {body("<!DOCTYPE html><html>hello</html>"), enhance.ErrOdd},
 		"half JSON":           {body(`{"choices": [{"message": {"content": "a secret f`), enhance.ErrOdd},
 		"nothing":             {body(""), enhance.ErrOdd},
@@ -110,19 +111,16 @@ func TestHostileEndpoints(t *testing.T) {
 		"a redirect":          {status(307, "Location", "http://127.0.0.1:1/v1/chat/completions"), enhance.ErrOdd},
 		"a broken connection": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, enhance.ErrAway},
 		"large headers":       {status(200, "X-Large", strings.Repeat("x", 100_000)), enhance.ErrAway},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			fake, client := endpoint(t)
-			fake.Misbehave(c.answer)
-			answer, err := client.Ask(t.Context(), enhance.Improve, "a secret fox")
-			require.ErrorIs(t, err, c.want)
-			require.Empty(t, answer)
-			require.NotContains(t, err.Error(), fakellm.Key)
-			require.NotContains(t, err.Error(), "secret")
-			require.NotContains(t, err.Error(), "127.0.0.1")
-		})
-	}
+	}, func(t *testing.T, c row) {
+		fake, client := endpoint(t)
+		fake.Misbehave(c.answer)
+		answer, err := client.Ask(t.Context(), enhance.Improve, "a secret fox")
+		require.ErrorIs(t, err, c.want)
+		require.Empty(t, answer)
+		require.NotContains(t, err.Error(), fakellm.Key)
+		require.NotContains(t, err.Error(), "secret")
+		require.NotContains(t, err.Error(), "127.0.0.1")
+	})
 }
 
 // The key goes nowhere else, and neither do the words.

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -70,8 +71,7 @@ func (f *fake) Edit(_ context.Context, _ platform.Chat, message string, p platfo
 var home = platform.Chat{ID: "7"}
 
 func TestOrderAndPaceOfAChat(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		f := &fake{limits: platform.Limits{ChatEvery: time.Second, PerSecond: 30}}
 		b := New(Options{})
 		var wg sync.WaitGroup
@@ -89,8 +89,7 @@ func TestOrderAndPaceOfAChat(t *testing.T) {
 }
 
 func TestAllChatsTogether(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		f := &fake{limits: platform.Limits{ChatEvery: time.Second, PerSecond: 30}}
 		b := New(Options{})
 		begin := time.Now()
@@ -109,8 +108,7 @@ func TestAllChatsTogether(t *testing.T) {
 
 // Somebody waits for the answer to a button.
 func TestAnswersDoNotWaitBehindMessages(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		f := &fake{limits: platform.Limits{PerSecond: 30}}
 		b := New(Options{})
 		var wg sync.WaitGroup
@@ -129,8 +127,7 @@ func TestAnswersDoNotWaitBehindMessages(t *testing.T) {
 }
 
 func TestGroupsInEveryMinute(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		f := &fake{limits: platform.Limits{ChatEvery: time.Second, GroupPerMinute: 20}}
 		b := New(Options{})
 		group := platform.Chat{ID: "-1", Group: true}
@@ -151,8 +148,7 @@ func TestGroupsInEveryMinute(t *testing.T) {
 }
 
 func TestProgressIsCoalescedAndGivesWay(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		f := &fake{limits: platform.Limits{ChatEvery: time.Second, EditEvery: 2 * time.Second}}
 		b := New(Options{})
 		for n := range 100 {
@@ -172,15 +168,15 @@ func TestProgressIsCoalescedAndGivesWay(t *testing.T) {
 }
 
 func TestRetries(t *testing.T) {
-	t.Parallel()
 	uncertain := fmt.Errorf("%w: cut", platform.ErrUncertain)
-	for name, c := range map[string]struct {
+	type row struct {
 		once  bool
 		fail  error
 		tries int
 		err   error
 		marks []bool
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"flood":                    {true, &platform.WaitError{After: 7 * time.Second}, 2, nil, []bool{true, false, true}},
 		"a line that breaks":       {true, errors.New("connection refused"), 2, nil, []bool{true, false, true}},
 		"words in doubt":           {false, uncertain, 2, nil, nil},
@@ -188,42 +184,38 @@ func TestRetries(t *testing.T) {
 		"refused":                  {false, platform.ErrRefused, 1, platform.ErrRefused, nil},
 		"blocked":                  {false, platform.ErrForbidden, 1, platform.ErrForbidden, nil},
 		"a file that is not there": {true, platform.ErrSource, 1, platform.ErrSource, []bool{true, false}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				f := &fake{fail: func(n int) error {
-					if n == 1 {
-						return c.fail
-					}
+	}, func(t *testing.T, c row) {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{fail: func(n int) error {
+				if n == 1 {
+					return c.fail
+				}
+				return nil
+			}}
+			b := New(Options{})
+			var marks []bool
+			var err error
+			if c.once {
+				_, err = b.SendOnce(t.Context(), f, home, platform.Post{Text: "x"}, func(_ context.Context, sending bool) error {
+					marks = append(marks, sending)
 					return nil
-				}}
-				b := New(Options{})
-				var marks []bool
-				var err error
-				if c.once {
-					_, err = b.SendOnce(t.Context(), f, home, platform.Post{Text: "x"}, func(_ context.Context, sending bool) error {
-						marks = append(marks, sending)
-						return nil
-					})
-				} else {
-					_, err = b.Send(t.Context(), f, home, platform.Post{Text: "x"})
-				}
-				require.ErrorIs(t, err, c.err)
-				require.Equal(t, c.tries, f.calls)
-				require.Equal(t, c.marks, marks)
-				if wait := (*platform.WaitError)(nil); errors.As(c.fail, &wait) {
-					require.GreaterOrEqual(t, f.at[1].Sub(f.at[0]), wait.After)
-				}
-				b.Close()
-			})
+				})
+			} else {
+				_, err = b.Send(t.Context(), f, home, platform.Post{Text: "x"})
+			}
+			require.ErrorIs(t, err, c.err)
+			require.Equal(t, c.tries, f.calls)
+			require.Equal(t, c.marks, marks)
+			if wait := (*platform.WaitError)(nil); errors.As(c.fail, &wait) {
+				require.GreaterOrEqual(t, f.at[1].Sub(f.at[0]), wait.After)
+			}
+			b.Close()
 		})
-	}
+	})
 }
 
 func TestEndings(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		f := &fake{fail: func(int) error { return errors.New("away") }}
 		b := New(Options{Backlog: 2})
 		var wg sync.WaitGroup
@@ -287,8 +279,7 @@ func (w *worker) Work(_ context.Context, to platform.Chat, makes platform.Media)
 }
 
 func TestWork(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		w := &worker{fake: fake{limits: platform.Limits{PerSecond: 10, ChatEvery: time.Second}}}
 		b := New(Options{})
 		for range 12 { // a minute

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -23,6 +22,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -257,8 +257,7 @@ func feed(t *testing.T, p *progress, kind, data string) {
 
 // A run is measured, and the next one of its kind is shown by that.
 func TestProgressByTime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		// A loader of 1 s, a sampler of 8 s, and a decoder of 1 s.
 		first := newProgress(3)
 		feed(t, first, "execution_start", "{}")
@@ -350,8 +349,7 @@ func TestRunningText(t *testing.T) {
 
 // A node in a loop is not done when its first iteration is.
 func TestProgressOfLoops(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
 		p := newProgress(2)
 		p.known = pace{"194:45": 9, "9": 1}
 		feed(t, p, "execution_start", "{}")

@@ -23,6 +23,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -217,30 +218,26 @@ func TestSilenceIsNoAnswer(t *testing.T) {
 
 // Somebody else has changed the record at any moment: the request goes on with theirs.
 func TestChangedMeanwhile(t *testing.T) {
-	t.Parallel()
 	store := ledStore(t)
-	for name, at := range map[string]int{"while its picture is sent": 1, "while its status goes": 2} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p, calls := &silent{limits: platform.Limits{Photo: 1 << 20, File: 1 << 20}}, 0
-			p.meddle = func() {
-				if calls++; calls != at {
-					return
-				}
-				var rec Record
-				version := must.Get(store.Requests.Load(t.Context(), IDOf(t.Name()), &rec))(t)
-				rec.Copies = append(rec.Copies, "theirs")
-				must.Get(store.Requests.Save(t.Context(), rec.ID, version, &rec))(t)
+	beside.Cases(t, map[string]int{"while its picture is sent": 1, "while its status goes": 2}, func(t *testing.T, at int) {
+		p, calls := &silent{limits: platform.Limits{Photo: 1 << 20, File: 1 << 20}}, 0
+		p.meddle = func() {
+			if calls++; calls != at {
+				return
 			}
-			require.Equal(t, Done, settle(t, store, p, nil))
-			require.Len(t, p.sends, 1, "the picture is not sent twice")
 			var rec Record
-			must.Get(store.Requests.Load(t.Context(), IDOf(t.Name()), &rec))(t)
-			require.Equal(t, Over, rec.Phase)
-			require.Equal(t, "sent", rec.Outputs[0].Message)
-			require.Equal(t, []string{"theirs"}, rec.Copies)
-		})
-	}
+			version := must.Get(store.Requests.Load(t.Context(), IDOf(t.Name()), &rec))(t)
+			rec.Copies = append(rec.Copies, "theirs")
+			must.Get(store.Requests.Save(t.Context(), rec.ID, version, &rec))(t)
+		}
+		require.Equal(t, Done, settle(t, store, p, nil))
+		require.Len(t, p.sends, 1, "the picture is not sent twice")
+		var rec Record
+		must.Get(store.Requests.Load(t.Context(), IDOf(t.Name()), &rec))(t)
+		require.Equal(t, Over, rec.Phase)
+		require.Equal(t, "sent", rec.Outputs[0].Message)
+		require.Equal(t, []string{"theirs"}, rec.Copies)
+	})
 }
 
 // A payment is kept if anything is shown for it, and given back otherwise.
@@ -299,42 +296,39 @@ func TestChargeIsEarned(t *testing.T) {
 // only then: the request ends in the new chat, and touches no message there that may have
 // the id of one of its own.
 func TestGroupMovesMeanwhile(t *testing.T) {
-	t.Parallel()
 	shows := platform.Limits{Photo: 1 << 20, File: 1 << 20}
-	for name, c := range map[string]struct {
+	type row struct {
 		change func(*Record)
 		fate   Outcome
 		sends  int
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"before its picture":                    {nil, Done, 1},
 		"before the word that it failed":        {func(r *Record) { r.Outcome = Failed }, Failed, 1},
 		"after its picture":                     {func(r *Record) { r.Outputs[0].State, r.Outputs[0].Message = Arrived, "pic" }, Done, 0},
 		"before a text":                         {func(r *Record) { r.Outputs, r.Texts = nil, []Text{{Text: "I see a fox"}} }, Done, 1},
 		"when nobody has been told of anything": {func(r *Record) { r.Status, r.Outcome = "", Cancelled }, Cancelled, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			store := ledStore(t)
-			p := &silent{limits: shows, movedTo: "-1009"}
-			require.Equal(t, c.fate, settle(t, store, p, func(r *Record) {
-				r.Chat.Group, r.Chat.ID, r.Message = true, "7", "asked"
-				if c.change != nil {
-					c.change(r)
-				}
-			}))
-			require.Len(t, p.sends, c.sends)
-			require.Len(t, p.reached, c.sends, "nothing there is edited or removed")
-			for i, post := range p.sends {
-				require.Equal(t, "-1009", p.reached[i])
-				require.Empty(t, post.ReplyTo)
+	}, func(t *testing.T, c row) {
+		store := ledStore(t)
+		p := &silent{limits: shows, movedTo: "-1009"}
+		require.Equal(t, c.fate, settle(t, store, p, func(r *Record) {
+			r.Chat.Group, r.Chat.ID, r.Message = true, "7", "asked"
+			if c.change != nil {
+				c.change(r)
 			}
-			rec := must.Get((&Runner{o: Options{Store: store}}).Load(t.Context(), IDOf(t.Name())))(t)
-			require.Equal(t, platform.Chat{ID: "-1009", Group: true}, rec.Chat, "after a restart, too")
-			if c.fate == Done && len(p.sends) == 1 {
-				var id string
-				require.NoError(t, store.Get(t.Context(), MessageKind, MessageName("silent", "-1009", "sent"), &id))
-				require.Equal(t, rec.ID, id, "people can press its buttons and answer to it")
-			}
-		})
-	}
+		}))
+		require.Len(t, p.sends, c.sends)
+		require.Len(t, p.reached, c.sends, "nothing there is edited or removed")
+		for i, post := range p.sends {
+			require.Equal(t, "-1009", p.reached[i])
+			require.Empty(t, post.ReplyTo)
+		}
+		rec := must.Get((&Runner{o: Options{Store: store}}).Load(t.Context(), IDOf(t.Name())))(t)
+		require.Equal(t, platform.Chat{ID: "-1009", Group: true}, rec.Chat, "after a restart, too")
+		if c.fate == Done && len(p.sends) == 1 {
+			var id string
+			require.NoError(t, store.Get(t.Context(), MessageKind, MessageName("silent", "-1009", "sent"), &id))
+			require.Equal(t, rec.ID, id, "people can press its buttons and answer to it")
+		}
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/comfyhub/comfyhub/botbridge/internal/state"
 	"github.com/comfyhub/comfyhub/botbridge/internal/workflow"
 	"github.com/comfyhub/comfyhub/internal/comfyui"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -125,20 +126,20 @@ func TestStatusOfUnknownFate(t *testing.T) {
 // What moderation does not let through is shown nowhere, and what it covers is covered
 // everywhere.
 func TestResultsAreJudged(t *testing.T) {
-	t.Parallel()
 	store := ledStore(t)
 	two := func(r *Record) {
 		r.Args.Prompt = "a fox"
 		r.Outputs = append(r.Outputs, Output{Ref: comfyui.FileRef{Filename: "b.png", Type: "output"}})
 	}
-	for name, c := range map[string]struct {
+	type row struct {
 		verdicts map[string]Verdict
 		limits   platform.Limits
 		change   func(*Record)
 		want     Outcome
 		files    map[string]bool // what is shown; true if it is covered
 		says     string
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"all shown":     {map[string]Verdict{"a.png": Allowed, "b.png": Allowed}, platform.Limits{Album: 10}, two, Done, map[string]bool{"a.png": false, "b.png": false}, ""},
 		"one covered":   {map[string]Verdict{"a.png": Allowed, "b.png": Covered}, platform.Limits{Album: 10}, two, Done, map[string]bool{"a.png": false, "b.png": true}, ""},
 		"one withheld":  {map[string]Verdict{"a.png": Withheld, "b.png": Allowed}, platform.Limits{Album: 10}, two, Hidden, map[string]bool{"b.png": false}, "1 file isn't shown here: because"},
@@ -148,43 +149,40 @@ func TestResultsAreJudged(t *testing.T) {
 		"too large":     {map[string]Verdict{"a.png": Withheld}, platform.Limits{File: 1}, nil, Hidden, map[string]bool{}, "1 file isn't shown here"},
 		"sent before":   {nil, platform.Limits{}, func(r *Record) { r.Outputs[0].State = Arrived }, Done, map[string]bool{}, ""},
 		"judged before": {nil, platform.Limits{}, func(r *Record) { r.Outputs[0].Verdict = Covered }, Done, map[string]bool{"a.png": true}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			if c.limits.File == 0 {
-				c.limits.File = 1 << 20
+	}, func(t *testing.T, c row) {
+		if c.limits.File == 0 {
+			c.limits.File = 1 << 20
+		}
+		c.limits.Photo, c.limits.Text, c.limits.Caption = 1<<20, 4096, 1024
+		p := &silent{limits: c.limits}
+		p.judge = func(ctx context.Context, r Result) (Verdict, string, error) {
+			require.NotEmpty(t, must.Get(r.Read(ctx))(t))
+			verdict, known := c.verdicts[r.Name]
+			require.True(t, known, "nobody asked for this one")
+			return verdict, "because", nil
+		}
+		require.Equal(t, c.want, settle(t, store, p, c.change))
+		files, said := map[string]bool{}, ""
+		for _, post := range append(p.sends, p.edits...) {
+			said += post.Text + "\n"
+			for _, f := range post.Files {
+				files[f.Name] = f.Spoiler
 			}
-			c.limits.Photo, c.limits.Text, c.limits.Caption = 1<<20, 4096, 1024
-			p := &silent{limits: c.limits}
-			p.judge = func(ctx context.Context, r Result) (Verdict, string, error) {
-				require.NotEmpty(t, must.Get(r.Read(ctx))(t))
-				verdict, known := c.verdicts[r.Name]
-				require.True(t, known, "nobody asked for this one")
-				return verdict, "because", nil
-			}
-			require.Equal(t, c.want, settle(t, store, p, c.change))
-			files, said := map[string]bool{}, ""
-			for _, post := range append(p.sends, p.edits...) {
-				said += post.Text + "\n"
-				for _, f := range post.Files {
-					files[f.Name] = f.Spoiler
-				}
-			}
-			require.Equal(t, c.files, files)
-			require.Contains(t, said, c.says)
+		}
+		require.Equal(t, c.files, files)
+		require.Contains(t, said, c.says)
 
-			// Nor later, as a file.
-			r := NewRunner(Options{Store: store, Platform: func(string) platform.Platform { return p }, Judge: p.judge})
-			for i := range 2 {
-				if c.verdicts[[]string{"a.png", "b.png"}[i]] == Withheld {
-					want := &KeptError{N: 1, Reason: "because"}
-					require.Equal(t, want, r.SendOne(t.Context(), IDOf(t.Name()), i))
-					rec := must.Get(r.Load(t.Context(), IDOf(t.Name())))(t)
-					require.Equal(t, want, r.SendTo(t.Context(), rec, []int{i}, platform.Chat{ID: "7"}, platform.Post{}))
-				}
+		// Nor later, as a file.
+		r := NewRunner(Options{Store: store, Platform: func(string) platform.Platform { return p }, Judge: p.judge})
+		for i := range 2 {
+			if c.verdicts[[]string{"a.png", "b.png"}[i]] == Withheld {
+				want := &KeptError{N: 1, Reason: "because"}
+				require.Equal(t, want, r.SendOne(t.Context(), IDOf(t.Name()), i))
+				rec := must.Get(r.Load(t.Context(), IDOf(t.Name())))(t)
+				require.Equal(t, want, r.SendTo(t.Context(), rec, []int{i}, platform.Chat{ID: "7"}, platform.Post{}))
 			}
-		})
-	}
+		}
+	})
 }
 
 // A judge that cannot be asked now is asked again, and nothing is shown meanwhile.

@@ -16,8 +16,7 @@ import (
 )
 
 func TestStars(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		n := 0
 		toggle := func(who, request string, picture int, words string) bool {
@@ -62,8 +61,7 @@ func TestStars(t *testing.T) {
 
 // The request of a favourite stays known, and one that is being made is not forgotten.
 func TestStarKeepsItsRequest(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{Keep: time.Hour})
 		must.Get(s.Requests.Create(t.Context(), "r", doc{"a"}, state.Ask{Who: "telegram:5"}))(t)
 		ok := must.Get(s.Requests.Forget(t.Context(), "r"))(t)
@@ -94,8 +92,7 @@ func TestStarKeepsItsRequest(t *testing.T) {
 
 // A picture may be a favourite before all of its request has been shown.
 func TestStarBeforeTheEnd(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{Keep: time.Hour})
 		must.Get(s.Requests.Create(t.Context(), "r", doc{"a"}, state.Ask{Who: "telegram:5"}))(t)
 		must.Get(s.People.Toggle(t.Context(), "telegram:5", "press", state.Star{Request: "r"}))(t)
@@ -107,8 +104,7 @@ func TestStarBeforeTheEnd(t *testing.T) {
 // What a group allows is counted there, beside the share, and settled like that: on the day
 // of the question, once.
 func TestCapOfAGroup(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		ask := func(id string, a state.Ask) state.Verdict {
 			a.Who = "telegram:5"
@@ -149,8 +145,7 @@ func TestCapOfAGroup(t *testing.T) {
 
 // A payment starts its request once, and one that pays for nothing is given back.
 func TestPay(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		ctx := t.Context()
 		require.NoError(t, s.People.Hold(ctx, "telegram:5", "order", doc{"order"}))
@@ -202,8 +197,7 @@ func TestPay(t *testing.T) {
 
 // Of each user only so much waits for a decision.
 func TestHeldIsBounded(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		require.NoError(t, s.People.Hold(t.Context(), "telegram:6", "other", doc{"b"}))
 		for n := range 30 {
@@ -233,8 +227,7 @@ func TestHeldIsBounded(t *testing.T) {
 
 // A thing counts once, however often it is tried.
 func TestCount(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		for _, c := range []struct {
 			who, thing string

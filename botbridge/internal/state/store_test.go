@@ -26,8 +26,7 @@ func leading(t *testing.T, db *redis.DB, o state.Options) *state.Store {
 }
 
 func TestEventIsHandledOnce(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{PerChat: 2})
 		for n, want := range []bool{true, false} {
 			require.Equal(t, want, must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t), "time %d", n)
@@ -58,8 +57,7 @@ func TestEventIsHandledOnce(t *testing.T) {
 }
 
 func TestManyChatsTogether(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{Inbox: 1})
 		must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|7", doc{"a"}))(t)
 		_, err := s.Inbox.Admit(t.Context(), "telegram/2", "telegram|8", doc{"b"})
@@ -68,8 +66,7 @@ func TestManyChatsTogether(t *testing.T) {
 }
 
 func TestChatsAreMetAndLeft(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		must.Get(s.Inbox.Admit(t.Context(), "telegram/1", "telegram|private|7", doc{"a"}))(t)
 		chats := must.Get(s.Chats.All(t.Context()))(t)
@@ -88,8 +85,7 @@ func TestChatsAreMetAndLeft(t *testing.T) {
 }
 
 func TestDeposedProcessChangesNothing(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		one := leading(t, db, state.Options{Lease: time.Minute})
 		two := state.New(db, state.Options{Lease: time.Minute})
 		_, leads, err := two.Lead(t.Context(), "two")
@@ -124,8 +120,7 @@ func TestDeposedProcessChangesNothing(t *testing.T) {
 }
 
 func TestSharesAndBounds(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		ask := state.Ask{Who: "telegram:5", Price: 2, Quota: 5, Waiting: 2}
 		for n, want := range []state.Verdict{state.Taken, state.Taken, state.Busy} {
@@ -162,8 +157,7 @@ func TestSharesAndBounds(t *testing.T) {
 
 // A request that an older bridge has stored belongs to its user all the same.
 func TestOwnerOfOldRequests(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		must.Get(s.Requests.Create(t.Context(), "a", doc{}, state.Ask{Who: "telegram:5"}))(t)
 		require.NoError(t, db.Client().Del(t.Context(), db.Key("mine", "telegram:5")).Err())
@@ -174,8 +168,7 @@ func TestOwnerOfOldRequests(t *testing.T) {
 }
 
 func TestValues(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := state.New(db, state.Options{})
 		var d doc
 		require.ErrorIs(t, s.Get(t.Context(), "settings", "5", &d), state.ErrNotFound)
@@ -189,8 +182,7 @@ func TestValues(t *testing.T) {
 }
 
 func TestBroadcastGoesOn(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		for _, chat := range []string{"c1", "c2", "c3", "c4"} {
 			require.NoError(t, s.Chats.Meet(t.Context(), chat, "5"))
@@ -236,8 +228,7 @@ func TestBroadcastGoesOn(t *testing.T) {
 }
 
 func TestMeteredShare(t *testing.T) {
-	t.Parallel()
-	redistest.Each(t, func(t *testing.T, db *redis.DB) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})
 		create := func(id string) state.Verdict {
 			return must.Get(s.Requests.Create(t.Context(), id, doc{}, state.Ask{Who: "w", Metered: true, Quota: 10}))(t)

@@ -22,8 +22,7 @@ import (
 // Whom a message in a group is for, and who wrote it. The updates have the form of the
 // Bot API's documentation.
 func TestGroupMessages(t *testing.T) {
-	t.Parallel()
-	tg, _ := newTelegram(t, fakebot.Options{}, Options{})
+	tg, _ := parallel(t, fakebot.Options{}, Options{})
 	name := fakebot.Username
 	tg.username.Store(&name)
 	const group = `"chat": {"id": -100, "type": "supergroup", "title": "G"}, "date": 1, "message_id": 3`
@@ -66,8 +65,7 @@ func TestSpoilersInAlbums(t *testing.T) {
 
 // A voice message, a round video and a sticker are heard of, so that they get a word.
 func TestWhatIsNoFile(t *testing.T) {
-	t.Parallel()
-	tg, _ := newTelegram(t, fakebot.Options{}, Options{})
+	tg, _ := parallel(t, fakebot.Options{}, Options{})
 	for body, want := range map[string]string{
 		`"voice": {"file_id": "v", "file_unique_id": "v", "duration": 1, "mime_type": "audio/ogg"}`:                                                   platform.Voice,
 		`"video_note": {"file_id": "v", "file_unique_id": "v", "duration": 1, "length": 240}`:                                                         platform.Voice,
@@ -83,8 +81,7 @@ func TestWhatIsNoFile(t *testing.T) {
 
 // What a chat shows already is copied, without an upload, and sent if it is gone.
 func TestCopy(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	post := platform.Post{Text: "a fox", Files: []platform.Attachment{attachment("a.png", platform.Document, "picture")}}
 	ids := must.Get(tg.Send(t.Context(), home, post))(t)
 	post.Copy, post.Text = &platform.Original{Chat: home.ID, Message: ids[0]}, "again"
@@ -104,8 +101,7 @@ func TestCopy(t *testing.T) {
 // The picture of a copy can be fetched as that of any other message. Somebody may answer to
 // the copy before the bridge has noted whose it is.
 func TestCopyOpens(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	var data bytes.Buffer
 	require.NoError(t, png.Encode(&data, image.NewGray(image.Rect(0, 0, 64, 64))))
 	post := platform.Post{Files: []platform.Attachment{attachment("a.png", platform.Photo, data.String())}}
@@ -122,8 +118,7 @@ func TestCopyOpens(t *testing.T) {
 }
 
 func TestWork(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	for _, makes := range []platform.Media{"", platform.Photo, platform.Video, platform.Animation, platform.Audio, platform.Document} {
 		require.NoError(t, tg.Work(t.Context(), home, makes), makes)
 	}
@@ -134,8 +129,7 @@ func TestWork(t *testing.T) {
 
 // A group has a menu of its own in every language, and loses it in every one.
 func TestMenuOfAGroup(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{Commands: map[string][]Command{
+	tg, fake := parallel(t, fakebot.Options{}, Options{Commands: map[string][]Command{
 		"": {{"draw", "a picture"}, {"film", "a film"}}, "ru": {{"draw", "картинка"}, {"film", "фильм"}},
 	}})
 	require.NoError(t, tg.introduceOnce(t.Context()))
@@ -154,8 +148,7 @@ func TestMenuOfAGroup(t *testing.T) {
 
 // A message that is gone was removed; one that is too old was not.
 func TestDeleteIsHonest(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	for _, old := range []bool{false, true} {
 		ids := must.Get(tg.Send(t.Context(), home, platform.Post{Text: "x"}))(t)
 		if old {
@@ -169,8 +162,7 @@ func TestDeleteIsHonest(t *testing.T) {
 }
 
 func TestModerates(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	fake.Moderate(5)
 	group := platform.Chat{ID: "-9", Group: true}
 	for user, want := range map[string]bool{"5": true, "6": false, "-9": true, "x": false} {
@@ -181,8 +173,7 @@ func TestModerates(t *testing.T) {
 // A group becomes a supergroup: both service messages say the same, and so does the answer to
 // each call.
 func TestMigration(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{PollTimeout: time.Second})
+	tg, fake := parallel(t, fakebot.Options{}, Options{PollTimeout: time.Second})
 	group := platform.Chat{ID: "-9", Group: true}
 	ids := must.Get(tg.Send(t.Context(), group, platform.Post{Text: "x"}))(t)
 	require.EqualValues(t, -1000000000009, fake.Migrate(-9, true))

@@ -83,8 +83,7 @@ func payments(t *testing.T, hook bool) {
 
 // Other currencies are none of ours, and no prices are above the bound.
 func TestOtherPayments(t *testing.T) {
-	t.Parallel()
-	tg, _ := newTelegram(t, fakebot.Options{}, Options{})
+	tg, _ := parallel(t, fakebot.Options{}, Options{})
 	for _, body := range []string{
 		`"pre_checkout_query": {"id": "q", "from": {"id": 7, "is_bot": false, "first_name": "A"}, "currency": "EUR", "total_amount": 500, "invoice_payload": "p"}`,
 		`"message": {"message_id": 1, "date": 1, "chat": {"id": 7, "type": "private"}, "from": {"id": 7, "is_bot": false, "first_name": "A"},
@@ -184,8 +183,7 @@ func TestSilentConnectionIsLeft(t *testing.T) {
 
 // A button opens an address. One that Telegram does not take costs nobody the message.
 func TestLinks(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	row := []platform.Button{{Label: "Again", Data: "ag"}, {Label: "Help", URL: "https://example.com/help"}}
 	for _, address := range []string{"http://localhost:8188/x", "tg://user?id=1", "javascript:alert(1)", "http://[", "https://"} {
 		row = append(row, platform.Button{Label: "Odd", URL: address})

@@ -21,6 +21,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
+// parallel is newTelegram for a test that runs beside others.
+func parallel(t *testing.T, fo fakebot.Options, o Options) (*Telegram, *fakebot.Fake) {
+	t.Helper()
+	t.Parallel()
+	return newTelegram(t, fo, o)
+}
+
 func newTelegram(t *testing.T, fo fakebot.Options, o Options) (*Telegram, *fakebot.Fake) {
 	t.Helper()
 	fake := fakebot.New(fo)
@@ -81,8 +88,7 @@ func TestFates(t *testing.T) {
 }
 
 func TestFileThatCannotBeRead(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	broken := platform.Attachment{Name: "a.png", Media: platform.Document, Open: func(context.Context) (io.ReadCloser, error) {
 		return io.NopCloser(io.MultiReader(strings.NewReader("beginning"), failing{})), nil
 	}}
@@ -96,8 +102,7 @@ type failing struct{}
 func (failing) Read([]byte) (int, error) { return 0, errors.New("the hub went away") }
 
 func TestRefusals(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	ids := must.Get(tg.Send(t.Context(), home, platform.Post{Text: "one", Buttons: [][]platform.Button{{{Label: "b", Data: "d"}}}}))(t)
 	require.NoError(t, tg.Edit(t.Context(), home, ids[0], platform.Post{Text: "two"}))
 	require.NoError(t, tg.Edit(t.Context(), home, ids[0], platform.Post{Text: "two"}), "not modified is no error")
@@ -116,8 +121,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestLongTextsAreCut(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{})
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	must.Get(tg.Send(t.Context(), home, platform.Post{Text: strings.Repeat("🦊", 5000)}))(t)
 	must.Get(tg.Send(t.Context(), home, platform.Post{
 		Text: strings.Repeat("я", 3000), Files: []platform.Attachment{attachment("a.mp4", platform.Video, "video")},
@@ -127,8 +131,7 @@ func TestLongTextsAreCut(t *testing.T) {
 
 // An update that could not be stored comes again, and none is lost after it.
 func TestPollStoresBeforeItAcknowledges(t *testing.T) {
-	t.Parallel()
-	tg, fake := newTelegram(t, fakebot.Options{}, Options{PollTimeout: time.Second})
+	tg, fake := parallel(t, fakebot.Options{}, Options{PollTimeout: time.Second})
 	person := fake.Person(7, "en")
 	for n := range 5 {
 		person.Say(fmt.Sprint("/x ", n))
@@ -228,8 +231,7 @@ func TestWebhookTakesUnknownKinds(t *testing.T) {
 
 // A bridge that gets no updates says so.
 func TestHealth(t *testing.T) {
-	t.Parallel()
-	tg, _ := newTelegram(t, fakebot.Options{}, Options{PollTimeout: time.Second})
+	tg, _ := parallel(t, fakebot.Options{}, Options{PollTimeout: time.Second})
 	require.NoError(t, tg.Health(time.Now().Add(time.Hour)), "it is not for this process to listen")
 	listen := func(tg *Telegram) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
+	"github.com/comfyhub/comfyhub/internal/testing/beside"
 	"github.com/comfyhub/comfyhub/internal/testing/must"
 )
 
@@ -32,16 +33,16 @@ func deliver(w *Webchat, admit platform.Admit, body, with string, age time.Durat
 }
 
 func TestReceive(t *testing.T) {
-	t.Parallel()
 	w := must.Get(New(Options{Secret: secret, Callback: "http://127.0.0.1:1"}))(t)
 	t.Cleanup(w.Close)
 	const least = `{"id": "1", "chat": "c", "user": "u"}`
-	for name, c := range map[string]struct {
+	type row struct {
 		body, secret string
 		age          time.Duration
 		admit        error
 		status       int
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"the least":           {least, secret, 0, nil, http.StatusAccepted},
 		"a clock ahead":       {least, secret, -maxSkew + time.Minute, nil, http.StatusAccepted},
 		"another secret":      {least, strings.Repeat("x", 16), 0, nil, http.StatusUnauthorized},
@@ -53,17 +54,14 @@ func TestReceive(t *testing.T) {
 		"no user":             {`{"id": "1", "chat": "c"}`, secret, 0, nil, http.StatusBadRequest},
 		"a long one":          {`{"id": "1", "chat": "c", "user": "u", "text": "` + strings.Repeat("x", maxBody) + `"}`, secret, 0, nil, http.StatusRequestEntityTooLarge},
 		"one for another day": {least, secret, 0, errors.New("Redis is away"), http.StatusServiceUnavailable},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			admitted := 0
-			answer := deliver(w, func(context.Context, platform.Event) error { admitted++; return c.admit }, c.body, c.secret, c.age)
-			require.Equal(t, c.status, answer.Code, answer.Body)
-			handled := c.status == http.StatusAccepted || c.admit != nil
-			require.Equal(t, handled, admitted == 1, "only what is signed and whole is handled")
-			require.Equal(t, c.admit != nil, answer.Header().Get("Retry-After") != "")
-		})
-	}
+	}, func(t *testing.T, c row) {
+		admitted := 0
+		answer := deliver(w, func(context.Context, platform.Event) error { admitted++; return c.admit }, c.body, c.secret, c.age)
+		require.Equal(t, c.status, answer.Code, answer.Body)
+		handled := c.status == http.StatusAccepted || c.admit != nil
+		require.Equal(t, handled, admitted == 1, "only what is signed and whole is handled")
+		require.Equal(t, c.admit != nil, answer.Header().Get("Retry-After") != "")
+	})
 }
 
 // A signature is one of its body and time.
@@ -87,15 +85,15 @@ func TestVerify(t *testing.T) {
 }
 
 func TestHeardIsAnEvent(t *testing.T) {
-	t.Parallel()
 	w := must.Get(New(Options{Secret: secret, Callback: "http://127.0.0.1:1"}))(t)
 	t.Cleanup(w.Close)
 	picture := []platform.File{{ID: "https://chat.example/a.png", Name: "a.png", Type: "image/png"}}
 	const files = `"files": [{"url": "https://chat.example/a.png", "name": "a.png", "type": "image/png"}]`
-	for name, c := range map[string]struct {
+	type row struct {
 		body string
 		want platform.Event
-	}{
+	}
+	beside.Cases(t, map[string]row{
 		"said": {
 			`{"id": "1", "chat": "c", "group": true, "user": "u", "name": "Ann", "language": "ru", "text": "cat", ` + files + `}`,
 			platform.Event{
@@ -121,17 +119,14 @@ func TestHeardIsAnEvent(t *testing.T) {
 				Message: platform.Message{ID: "b"}, Press: "p", Data: "again",
 			},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var got platform.Event
-			answer := deliver(w, func(_ context.Context, e platform.Event) error { got = e; return nil }, c.body, secret, 0)
-			require.Equal(t, http.StatusAccepted, answer.Code, answer.Body)
-			require.WithinDuration(t, time.Now(), got.At, time.Minute)
-			got.At, c.want.Platform = time.Time{}, Name
-			require.Equal(t, c.want, got)
-		})
-	}
+	}, func(t *testing.T, c row) {
+		var got platform.Event
+		answer := deliver(w, func(_ context.Context, e platform.Event) error { got = e; return nil }, c.body, secret, 0)
+		require.Equal(t, http.StatusAccepted, answer.Code, answer.Body)
+		require.WithinDuration(t, time.Now(), got.At, time.Minute)
+		got.At, c.want.Platform = time.Time{}, Name
+		require.Equal(t, c.want, got)
+	})
 }
 
 func FuzzReceive(f *testing.F) {

@@ -14,6 +14,13 @@ import (
 	"github.com/comfyhub/comfyhub/internal/redis"
 )
 
+// Both is Each for a test that runs beside others.
+func Both(t *testing.T, test func(t *testing.T, db *redis.DB)) {
+	t.Helper()
+	t.Parallel()
+	Each(t, test)
+}
+
 // Each runs a test on the embedded server and on a real one, each empty. The
 // real one is skipped where there is no redis-server.
 func Each(t *testing.T, test func(t *testing.T, db *redis.DB)) {
