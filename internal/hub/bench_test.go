@@ -345,5 +345,5 @@ func work(seconds float64, nonce int, fail string) string {
 // endless is a graph that keeps an instance busy until it is interrupted. An
 // interrupt takes effect at the next step.
 func endless(nonce int) string {
-	return strings.Replace(work(3600, nonce, "none"), `"steps": 10`, `"steps": 720`, 1)
+	return strings.Replace(work(3600, nonce, "none"), `"steps": 10`, `"steps": 240`, 1)
 }

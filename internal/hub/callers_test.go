@@ -1,8 +1,8 @@
 package hub_test
 
 import (
-	"encoding/base64"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -105,7 +105,7 @@ func (v *visitor) connect(id string) *client {
 	v.b.t.Helper()
 	header := http.Header{"User-Agent": {program}, "Origin": {v.b.web.URL}}
 	if v.user != "" {
-		header.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(v.user+":")))
+		maps.Copy(header, basic(v.user, ""))
 	}
 	conn, resp, err := websocket.Dial(v.b.t.Context(), v.b.web.URL+"/ws?clientId="+id, &websocket.DialOptions{
 		HTTPClient: v.http, HTTPHeader: header,

@@ -1,12 +1,8 @@
 package hub_test
 
 import (
-	"bufio"
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"image/color"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -61,42 +57,34 @@ type v2Asset struct {
 // v2 is a client of the Comfy API v2.
 type v2 struct {
 	t      testing.TB
-	base   string
+	b      *bench
 	tenant string
-	header http.Header
 }
 
-func (b *bench) v2(tenant string) v2 { return v2{b.t, b.web.URL, tenant, http.Header{}} }
+func (b *bench) v2(tenant string) v2 { return v2{b.t, b, tenant} }
+
+// ask makes a request, to a path or a URL.
+func (c v2) ask(method, at, kind, body string) (int, http.Header, string) {
+	c.t.Helper()
+	header := http.Header{"Content-Type": {kind}, "Test-Login": {c.tenant}}
+	if c.tenant != "" {
+		maps.Copy(header, basic(c.tenant, ""))
+	}
+	return c.b.ask(method, strings.TrimPrefix(at, c.b.web.URL), body, header)
+}
 
 // do makes a request and returns the answer and, of an error, its code.
-func (c v2) do(method, path, kind string, body []byte) (status int, answer []byte, code string) {
+func (c v2) do(method, at, kind string, body []byte) (status int, answer []byte, code string) {
 	c.t.Helper()
-	if !strings.HasPrefix(path, "http") {
-		path = c.base + path
+	status, _, text := c.ask(method, at, kind, string(body))
+	if status >= 400 && method != http.MethodHead {
+		problem := decoded[struct {
+			Error struct{ Code, Message string }
+		}](c.t, text).Error
+		require.NotEmpty(c.t, problem.Message, "%s %s: %s", method, at, text)
+		code = problem.Code
 	}
-	r, err := http.NewRequestWithContext(c.t.Context(), method, path, bytes.NewReader(body))
-	require.NoError(c.t, err)
-	r.Header = c.header.Clone()
-	r.Header.Set("Content-Type", kind)
-	r.Header.Set("Test-Login", c.tenant)
-	if c.tenant != "" {
-		r.SetBasicAuth(c.tenant, "")
-	}
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(c.t, err)
-	defer resp.Body.Close()
-	answer, err = io.ReadAll(resp.Body)
-	require.NoError(c.t, err)
-	var problem struct {
-		Error *struct{ Code, Message string }
-	}
-	if resp.StatusCode >= 400 && method != http.MethodHead {
-		require.NoError(c.t, json.Unmarshal(answer, &problem), "%s %s: %s", method, path, answer)
-		require.NotNil(c.t, problem.Error, "%s %s: %s", method, path, answer)
-		require.NotEmpty(c.t, problem.Error.Message, "%s %s", method, path)
-		code = problem.Error.Code
-	}
-	return resp.StatusCode, answer, code
+	return status, []byte(text), code
 }
 
 // submits posts a job, which must be taken.
@@ -137,28 +125,19 @@ func (c v2) uploads(path, content string, more ...string) (int, v2Asset, string)
 }
 
 // events reads a stream to its end: the names of the events, progress once, and their data.
-func (c v2) events(url string) (names []string, data []string) {
+func (c v2) events(url string) (names, data []string) {
 	c.t.Helper()
-	r, err := http.NewRequestWithContext(c.t.Context(), http.MethodGet, url, nil)
-	require.NoError(c.t, err)
-	r.Header.Set("Test-Login", c.tenant)
-	if c.tenant != "" {
-		r.SetBasicAuth(c.tenant, "")
-	}
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(c.t, err)
-	defer resp.Body.Close()
-	require.Equal(c.t, "text/event-stream", resp.Header.Get("Content-Type"))
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
+	_, header, text := c.ask("GET", url, "", "")
+	require.Equal(c.t, "text/event-stream", header.Get("Content-Type"))
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if name, ok := strings.CutPrefix(line, "event: "); ok {
 			names = append(names, name)
 		}
-		if text, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+		if text, ok := strings.CutPrefix(line, "data: "); ok {
 			data = append(data, text)
 		}
 	}
-	require.NoError(c.t, lines.Err())
 	return names, data
 }
 
@@ -259,8 +238,7 @@ func TestComfyV2Assets(t *testing.T) {
 
 // A stream shows what the job's node is doing, each picture once, and never another job's.
 func TestComfyV2Previews(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0, serving(sim.Config{TimeScale: 1}))
+	inBench(t, benchOf(0, serving(sim.Config{TimeScale: 1})), func(t *testing.T, b *bench) {
 		c := b.v2("")
 		j := c.submits(work(20, 3, "none"), "")
 		names, data := c.events(j.URLs.Events)

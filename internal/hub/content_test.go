@@ -31,6 +31,9 @@ const evil = `<svg xmlns="http://www.w3.org/2000/svg"><script>fetch("/hub/pause"
 // vendor are the words by which vendors' types differ from each other, and in nothing else.
 var vendor = regexp.MustCompile(`/vnd\.[^+]*`)
 
+// active are the types that may run.
+var active = regexp.MustCompile(`html|xml|svg|script|pdf|flash`)
+
 // runsNowhere requires of an answer that no browser runs what is in it at the hub's address.
 func runsNowhere(t *testing.T, request string, status int, header http.Header) {
 	t.Helper()
@@ -77,12 +80,13 @@ func TestNothingMadeRunsAsAPage(t *testing.T) {
 		var families []string
 		for line := range strings.Lines(mimetypes) {
 			ext, kind, _ := strings.Cut(strings.TrimSpace(line), " ")
-			if family := vendor.ReplaceAllString(kind, "/vnd"); os.Getenv("COMFYHUB_SLOW") != "" || !slices.Contains(families, family) {
-				families = append(families, family)
+			family := vendor.ReplaceAllString(kind, "/vnd")
+			if os.Getenv("COMFYHUB_SLOW") != "" || !slices.Contains(families, family) && (len(families)%3 == 0 || active.MatchString(kind)) {
 				types[ext] = kind
 			}
+			families = append(families, family)
 		}
-		require.Greater(t, len(types), 100)
+		require.Greater(t, len(types), 50)
 		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{evilMachine(t, types)} })
 		get := func(path string) (int, http.Header, string) {
 			t.Helper()

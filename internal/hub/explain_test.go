@@ -189,8 +189,7 @@ type listedJob struct {
 // Pages of a tenant's jobs put together are its whole listing, and show nobody else's. The
 // operator's pages show everybody's.
 func TestJobsPages(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0, serving(sim.Config{TimeScale: 1}))
+	inBench(t, benchOf(0, serving(sim.Config{TimeScale: 1})), func(t *testing.T, b *bench) {
 		post := func(id, graph string) {
 			b.posts("/prompt", fmt.Sprintf(`{"prompt": %s, "prompt_id": %q}`, graph, id))
 		}

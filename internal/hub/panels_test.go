@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -40,8 +39,7 @@ func (b *bench) panelist(t *testing.T, user, id string) *panelist {
 	p := &panelist{t: t, b: b, user: user, id: id, got: make(chan string, 1000)}
 	o := &websocket.DialOptions{HTTPHeader: http.Header{}}
 	if user != "" {
-		r := http.Request{Header: o.HTTPHeader}
-		r.SetBasicAuth(user, "")
+		o.HTTPHeader = basic(user, "")
 	}
 	conn, _, err := websocket.Dial(t.Context(), b.web.URL+"/ws?clientId="+url.QueryEscape(id), o)
 	require.NoError(t, err)
@@ -66,21 +64,17 @@ func (b *bench) panelist(t *testing.T, user, id string) *panelist {
 // call calls the node and returns its answer.
 func (p *panelist) call(path, body string) string {
 	p.t.Helper()
-	method := http.MethodGet
+	method, header := http.MethodGet, http.Header{}
 	if body != "" {
 		method = http.MethodPost
 	}
-	r := must(http.NewRequestWithContext(p.t.Context(), method, p.b.web.URL+path, strings.NewReader(body)))(p.t)
 	if p.user != "" {
-		r.SetBasicAuth(p.user, "")
+		header = basic(p.user, "")
 	}
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(p.t, err)
-	defer resp.Body.Close()
-	answer := must(io.ReadAll(resp.Body))(p.t)
-	require.Equal(p.t, http.StatusOK, resp.StatusCode, string(answer))
-	return string(answer)
+	return answered(statusAndText(p.b.ask(method, path, body, header)))(p.t, http.StatusOK)
 }
+
+func statusAndText(status int, _ http.Header, text string) (int, string) { return status, text }
 
 // hears waits for the node's message and returns the client it was sent to.
 func (p *panelist) hears() string {

@@ -89,16 +89,6 @@ func jsonOf(t *testing.T, v any) string {
 	return string(must(json.Marshal(v))(t))
 }
 
-// A page that comes from an instance brings the cookie too. Scripts get none.
-func TestPageOfAnInstanceBringsTheCookie(t *testing.T) {
-	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
-		b.browser()
-		resp := b.script().do("GET", "/", "")
-		read(t, resp)
-		require.Empty(t, resp.Cookies())
-	})
-}
-
 // The cookie tells browsers apart. Somebody who reads the queue or Redis must not
 // be able to use it.
 func TestCookieIsNotStored(t *testing.T) {

@@ -201,8 +201,7 @@ func TestInstanceThatStumblesWhenItIsAsked(t *testing.T) {
 
 // A person who sees the progress start over is told why.
 func TestWebUISaysWhyAPromptRunsAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0, serving(sim.Config{TimeScale: 10}))
+	inBench(t, benchOf(0, serving(sim.Config{TimeScale: 10})), func(t *testing.T, b *bench) {
 		c := b.script().connect("ann")
 		require.NoError(t, c.conn.Write(t.Context(), websocket.MessageText, []byte(`{"type": "feature_flags", "data": {"supports_preview_metadata": true}}`)))
 		id := b.begins(work(20, 7, "none"), "ann")

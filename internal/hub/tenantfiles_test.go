@@ -183,8 +183,7 @@ func (b *bench) retainAt(now time.Time) error {
 
 // Held pictures age by the storage's clock; the hub's is years behind here.
 func TestHeldPicturesAgeByTheStoragesClock(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 0)
+	inBench(t, benchOf(0), func(t *testing.T, b *bench) {
 		now, err := b.hub.Storage().Now(t.Context())
 		require.NoError(t, err)
 		require.Greater(t, time.Until(now), 24*time.Hour)
@@ -231,8 +230,7 @@ func (b *bench) setForward(d time.Duration) {
 // If Redis's clock was set forward by a day, what is young stays in the history until it is as old
 // as it may get.
 func TestHistoryStaysWhenTheClockIsSetForward(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1, func(b *bench) { b.settings.HistoryAge = 15 * time.Minute })
+	inBench(t, benchOf(1, func(b *bench) { b.settings.HistoryAge = 15 * time.Minute }), func(t *testing.T, b *bench) {
 		id, name, _ := b.made(picture(0xff))
 		b.setForward(24 * time.Hour)
 		stays := func() bool {
@@ -250,8 +248,7 @@ func TestHistoryStaysWhenTheClockIsSetForward(t *testing.T) {
 
 // If Redis's clock was set forward by a month, what is in the trash stays there for its week.
 func TestTrashStaysWhenTheClockIsSetForward(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		b.hub.Janitor().Full = func() bool { return false } // whatever the disk of this machine is
 		for _, data := range []string{"red", "green"} {
 			b.overwrites(t, data)
@@ -280,8 +277,7 @@ func TestTrashStaysWhenTheClockIsSetForward(t *testing.T) {
 
 // If Redis's clock was set forward, a drain still gives the run as much time as it was told to.
 func TestDrainWhileTheClockIsSetForward(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		b := newBench(t, 1)
+	inBench(t, benchOf(1), func(t *testing.T, b *bench) {
 		id := b.submit(work(3600, 1, "none"), "ann") // more than a minute
 		state := func(want string) func() bool { return func() bool { return b.explain(id).State == want } }
 		eventually(t, state("running"), time.Minute, time.Second)

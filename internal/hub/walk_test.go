@@ -49,7 +49,7 @@ func endow(t *testing.T, b *bench) {
 	post(owner+"-ended", named(picture(7)))
 	require.Equal(t, "success", b.finished(owner+"-ended").Status.Text)
 	lasting := func(nonce int) string { // a third of a second between steps
-		return strings.Replace(endless(nonce), `"steps": 720`, `"steps": 10000`, 1)
+		return strings.Replace(endless(nonce), `"steps": 240`, `"steps": 10000`, 1)
 	}
 	post(owner+"-running", lasting(1))
 	eventually(t, func() bool { return started(b) == 2 }, time.Minute, 5*time.Millisecond)

@@ -91,33 +91,6 @@ func TestBuildFilesAreAskedForOnce(t *testing.T) {
 	})
 }
 
-// A library of the build without a hash in its name costs the instance nothing either, and still a
-// new page never comes with an old library.
-func TestLibrariesBelongToThePage(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		const library = "/assets/lib/vue/dist/vue.js"
-		page := &builds{body: "1", page: "1", asked: map[string]int{}}
-		b := newBench(t, 0, func(b *bench) { b.settings.Instances = []string{fronted(t, page).URL} })
-		times := func() int { return page.times("GET", library) }
-		eventually(t, func() bool { // it is kept as soon as the hub has seen the page
-			require.Equal(t, "1", b.text(library))
-			before := times()
-			require.Equal(t, "1", b.text(library))
-			return times() == before
-		}, time.Minute, time.Millisecond)
-		before := times()
-		require.Equal(t, http.StatusNotModified, statusOf(read(t, b.send(exchange{method: "GET", path: "/", header: headers("If-None-Match", `"1"`)}))))
-		page.change("2", "2")
-		require.Equal(t, "1", b.text(library), "an open page loads the rest of its build")
-		_, body := read(t, b.send(exchange{method: "GET", path: library, header: headers("Cache-Control", "no-cache")}))
-		require.Equal(t, "2", string(body), "who reloads everything gets what is there")
-		require.Equal(t, "2", b.text("/"))
-		require.Equal(t, "2", b.text(library))
-		require.Equal(t, "2", b.text(library))
-		require.Equal(t, before+2, times())
-	})
-}
-
 // An answer of an instance is shown only while the instance is connected and the page is its own. A
 // stolen instance leaves nothing behind.
 func TestBuildFilesEndWithTheirInstance(t *testing.T) {

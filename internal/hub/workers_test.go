@@ -1,6 +1,7 @@
 package hub_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -38,19 +39,11 @@ func (b *bench) pullWorker(machine, worker string) *pullWorker {
 }
 
 // ask makes a request as the worker.
-func (p *pullWorker) ask(method, path, contentType, body string) (int, string) {
+func (p *pullWorker) ask(method, at, contentType, body string) (int, string) {
 	p.b.t.Helper()
-	if !strings.HasPrefix(path, "http") {
-		path = p.b.web.URL + path
-	}
-	r := must(http.NewRequestWithContext(p.b.t.Context(), method, path, strings.NewReader(body)))(p.b.t)
-	r.Header.Set("Authorization", "Bearer "+p.token)
-	r.Header.Set("Content-Type", contentType)
-	r.Close = true // as the simplest clients do: hanging up means nothing
-	resp, err := http.DefaultClient.Do(r)
-	require.NoError(p.b.t, err)
-	status, answer := read(p.b.t, resp)
-	return status, string(answer)
+	// As the simplest clients do: hanging up means nothing.
+	header := http.Header{"Authorization": {"Bearer " + p.token}, "Content-Type": {contentType}, "Connection": {"close"}}
+	return statusAndText(p.b.ask(method, strings.TrimPrefix(at, p.b.web.URL), body, header))
 }
 
 // does is ask for an order that is answered in JSON.
@@ -259,5 +252,6 @@ func TestWorkersDoNotHoldUpAStop(t *testing.T) {
 		defer cancel()
 		b.hub.Workers().Stop()
 		<-ctx.Done()
+		require.ErrorIs(b.t, ctx.Err(), context.Canceled)
 	})
 }
