@@ -82,18 +82,36 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	require.Error(t, run(t, filepath.Join(one, "nowhere"), ""))
 }
 
+// composeFile is what the tests read of the compose file.
+type composeFile struct {
+	Services map[string]struct {
+		Environment                                 map[string]string
+		Volumes, Profiles, Command, Networks, Ports []string
+		Network                                     string         `yaml:"network_mode"`
+		Needs                                       map[string]any `yaml:"depends_on"`
+		Deploy                                      struct {
+			Resources struct{ Reservations struct{ Devices []device } }
+		}
+	}
+	Networks map[string]struct{ Internal bool }
+}
+
+type device struct {
+	Driver       string
+	Capabilities []string
+}
+
+func composed(t *testing.T) (file composeFile) {
+	t.Helper()
+	require.NoError(t, yaml.Unmarshal(must.Get(os.ReadFile("compose.yaml"))(t), &file))
+	return file
+}
+
 // The secret of the hub is in no container but the hub's, and no secret has a
 // default.
 func TestComposeKeepsSecretsApart(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("compose.yaml"))(t)
-	var file struct {
-		Services map[string]struct {
-			Environment map[string]string
-			Volumes     []string
-		}
-	}
-	require.NoError(t, yaml.Unmarshal(text, &file))
+	file := composed(t)
 	mounts := map[string][]string{}
 	for name, service := range file.Services {
 		for _, volume := range service.Volumes {
@@ -121,23 +139,7 @@ func TestComposeKeepsSecretsApart(t *testing.T) {
 // simulated.
 func TestComposeForNVIDIA(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("compose.yaml"))(t)
-	type device struct {
-		Driver       string
-		Capabilities []string
-	}
-	type service struct {
-		Profiles []string
-		Command  []string
-		Network  string `yaml:"network_mode"`
-		Ports    []string
-		Needs    map[string]any `yaml:"depends_on"`
-		Deploy   struct {
-			Resources struct{ Reservations struct{ Devices []device } }
-		}
-	}
-	var file struct{ Services map[string]service }
-	require.NoError(t, yaml.Unmarshal(text, &file))
+	file := composed(t)
 	server, agent := file.Services["comfyui"], file.Services["gpu-agent"]
 	require.Equal(t, []string{"nvidia"}, server.Profiles)
 	require.Equal(t, []string{"nvidia"}, agent.Profiles)
@@ -155,17 +157,7 @@ func TestComposeForNVIDIA(t *testing.T) {
 // Only hubs and the bridge share a network with the queue: no ComfyUI, no agent.
 func TestComposeKeepsTheQueueApart(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("compose.yaml"))(t)
-	var file struct {
-		Services map[string]struct {
-			Networks []string
-			Ports    []string
-			Network  string         `yaml:"network_mode"`
-			Needs    map[string]any `yaml:"depends_on"`
-		}
-		Networks map[string]struct{ Internal bool }
-	}
-	require.NoError(t, yaml.Unmarshal(text, &file))
+	file := composed(t)
 	networks := map[string][]string{}
 	for name, service := range file.Services {
 		switch {

@@ -20,21 +20,7 @@ func read(t *testing.T, raw string) (Path, error) {
 
 func TestReadPath(t *testing.T) {
 	t.Parallel()
-	for raw, want := range map[string]string{
-		"/%71ueue":           "/queue",
-		"/%61pi/%71ueue":     "/api/queue",
-		"/history/a%2fb":     "/history/a%2Fb",
-		"/%2571ueue":         "/%2571ueue",
-		"/queue%3Fx":         "/queue?x",
-		"/caf%C3%A9":         "/café",
-		`/history/"a%2Fb`:    `/history/"a%2Fb`, // where EscapedPath would make a slash of it
-		"http://h/%71ueue?x": "/queue",
-		"/...":               "/...",
-	} {
-		p, err := read(t, raw)
-		require.NoError(t, err, raw)
-		require.Equal(t, want, p.String(), raw)
-	}
+	require.Equal(t, "/queue", must.Get(read(t, "http://h/%71ueue?x"))(t).String())
 	for _, raw := range []string{
 		"/queue%00", "/a%0Ab", "/a%7F", "/a%C2%85", `/a\b`, "/a%5Cb", "/.", "/..", "/a/../b", "/a/%2e%2e/b", "/a/.%2E", "/a/./b",
 		"/%FF", "/%C3", "/%C0%AF", "/%ED%A0%80", "/queue#x", "http:queue", "*", "http://h",

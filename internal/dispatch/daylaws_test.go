@@ -24,10 +24,7 @@ var daySettings = Settings{Overtaking: 10 * time.Second, ShortFirst: 2 * time.Mi
 // at most 60 % of that of an ideal queue in order of arrival. The same traffic gives the same
 // order.
 func TestDay(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("much computing, one thing after the other: nothing for the race detector")
-	}
+	muchComputing(t)
 	s := daySpec{
 		seed: 3, servers: 30, lasts: 15 * time.Minute, load: 0.6, videos: 0.1, models: 6, loading: 5 * time.Second,
 		tenants: 4, callers: 5, bursts: 0.02, uneven: true, priorities: true,
@@ -50,10 +47,7 @@ func TestDay(t *testing.T) {
 // While all tenants have jobs waiting, they get the servers' time by their weights, within a tenth,
 // even when short jobs and loaded models change the order.
 func TestDayIsFair(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("much computing, one thing after the other: nothing for the race detector")
-	}
+	muchComputing(t)
 	s := daySpec{
 		seed: 5, servers: 8, lasts: 10 * time.Minute, load: 2, videos: 0.05, models: 2, loading: 2 * time.Second,
 		tenants: 3, callers: 5, weights: map[string]float64{"t0": 2, "t2": 0.5},
@@ -75,10 +69,7 @@ func TestDayIsFair(t *testing.T) {
 // make; the rest are pictures of 4 to 30 seconds. The servers that make videos are busy for 56 % of
 // the time, for 84 % at the peak and 28 % at night.
 func TestDayOfThreeHundred(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("much computing, one thing after the other: nothing for the race detector")
-	}
+	muchComputing(t)
 	s := daySpec{
 		seed: 3, servers: 300, lasts: 20 * time.Minute, load: 0.45, videos: 0.5, models: 8, loading: 15 * time.Second, noise: 0.1,
 		pictureTakes: seconds(4, 8, 15, 30), videoTakes: seconds(120, 300, 600, 1200),
@@ -96,6 +87,15 @@ func TestDayOfThreeHundred(t *testing.T) {
 		hub.switches, hub.waits, switches, fifo, s.roundRobin(list))
 	require.Len(t, hub.waits["all"], len(list))
 	require.Less(t, 2*hub.switches, switches)
+}
+
+// muchComputing runs beside other tests. It is one thing after the other: nothing for the race detector.
+func muchComputing(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("much computing")
+	}
 }
 
 func seconds(list ...int) (times []time.Duration) {
