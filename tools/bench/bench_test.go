@@ -65,14 +65,6 @@ func TestChoose(t *testing.T) {
 	require.Equal(t, len(benchmarks()), strings.Count(out.String(), "\n"))
 }
 
-func TestFigure(t *testing.T) {
-	t.Parallel()
-	f := figure{name: "gap", value: 0.81234, unit: "ratio", goal: 0.8}
-	require.Equal(t, "BENCH name=gap value=0.8123 unit=ratio goal=0.8 better=higher", f.String())
-	f.lower, f.beside = true, "more"
-	require.Equal(t, "BENCH name=gap value=0.8123 unit=ratio goal=0.8 better=lower\n      more", f.String())
-}
-
 func TestBlindly(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
