@@ -214,31 +214,6 @@ func TestOutputsOfTheNewest(t *testing.T) {
 	})
 }
 
-// What a node spends its time on reaches the client.
-func TestActivityOfNodes(t *testing.T) {
-	newest := sim.Config{Version: "0.38.1", LoadTime: 10 * time.Second, Models: map[string][]string{"checkpoints": {"a.safetensors"}}}
-	inBench(t, benchOf(0, serving(newest)), func(t *testing.T, b *bench) {
-		c := b.dial("c")
-		b.submit(`{"1":{"class_type":"CheckpointLoaderSimple","inputs":{"ckpt_name":"a.safetensors"}},
-			"2":{"class_type":"PreviewAny","inputs":{"source":["1",0]}}}`, "c")
-		var seen []string
-		for m := c.next(); m.Type != "executing" || m.Data.Node != nil; m = c.next() {
-			if m.Type != "progress_state" {
-				continue
-			}
-			state := decoded[struct {
-				Data struct {
-					Nodes map[string]struct{ Activity string }
-				}
-			}](t, m.raw)
-			if a := state.Data.Nodes["1"].Activity; a != "" {
-				seen = append(seen, a)
-			}
-		}
-		require.Equal(t, []string{"loading"}, seen)
-	})
-}
-
 // The nodes of a loop run under ids like 5.0.0.1_6, and everything about them arrives so: the node that
 // is shown, the texts, and the entry in the history.
 func TestLoopThroughTheHub(t *testing.T) {
