@@ -40,6 +40,7 @@ type box struct {
 
 func newBox(t *testing.T) *box {
 	t.Helper()
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("install.sh is for Linux")
 	}
@@ -140,7 +141,6 @@ func TestScripts(t *testing.T) {
 }
 
 func TestInstall(t *testing.T) {
-	t.Parallel()
 	b := newBox(t)
 	out := b.install("--join", "hub:7946", "--key-file", b.key, "--comfyui", "left=http://127.0.0.1:1", "--comfyui", "http://127.0.0.1:2")
 	require.Contains(t, out, "RTX 4090")
@@ -188,7 +188,6 @@ func TestInstall(t *testing.T) {
 }
 
 func TestInstallRefuses(t *testing.T) {
-	t.Parallel()
 	b := newBox(t)
 	short := b.secret("short", "fifteen bytes..")
 	b.refuses("which hub?")
@@ -212,7 +211,6 @@ func TestInstallRefuses(t *testing.T) {
 }
 
 func TestInstallOfALocalProgram(t *testing.T) {
-	t.Parallel()
 	b := newBox(t)
 	program := filepath.Join(t.TempDir(), "agent")
 	text := []byte("#!/bin/sh\necho mine\n")
@@ -225,7 +223,6 @@ func TestInstallOfALocalProgram(t *testing.T) {
 }
 
 func TestInstallFindsServers(t *testing.T) {
-	t.Parallel()
 	b := newBox(t)
 	start := func(header string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -254,7 +251,6 @@ func TestInstallFindsServers(t *testing.T) {
 
 // On a terminal the key is asked for, and not shown.
 func TestInstallAsks(t *testing.T) {
-	t.Parallel()
 	b := newBox(t)
 	script, err := exec.LookPath("script")
 	if err != nil {
@@ -307,7 +303,6 @@ func (b *box) sign() (script, key string) {
 
 // A release is signed, and the install.sh of it installs nothing that the same key has not signed.
 func TestInstallChecksSignatures(t *testing.T) {
-	t.Parallel()
 	if _, err := exec.LookPath("ssh-keygen"); err != nil {
 		t.Skip("no ssh-keygen")
 	}

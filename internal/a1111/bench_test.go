@@ -38,8 +38,10 @@ func decoded(t testing.TB, text string) string {
 	return string(must.Get(base64.StdEncoding.DecodeString(text))(t))
 }
 
+// newBench starts an instance for a test that runs beside others.
 func newBench(t *testing.T, c simsd.Config) *bench {
 	t.Helper()
+	t.Parallel()
 	b := &bench{t: t, sd: simsd.New(c), addr: "127.0.0.1:0"}
 	b.start()
 	i := must.Get(Open("http://"+b.addr, Options{Dir: t.TempDir() + "/files", Every: 5 * time.Millisecond}))(t)

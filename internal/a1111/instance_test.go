@@ -25,7 +25,6 @@ import (
 const endless = 1_000_000
 
 func TestAnswers(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, simsd.Config{Models: []string{"a.safetensors", "folder/b.safetensors"}})
 	picture := pixels(t, 4)
 	b.submit("p", ClassTxt2Img, `{"prompt": "a cat", "steps": 2, "width": 16, "height": 8, "n_iter": 2, "seed": 5, "override_settings": {"CLIP_stop_at_last_layers": 2}}`, "b")
@@ -69,7 +68,6 @@ func number(t testing.TB, o *pyjson.Object, key string) int64 {
 }
 
 func TestFailures(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, simsd.Config{})
 	for n, c := range []struct{ payload, checkpoint, want string }{
 		{`{"steps": "many"}`, "", `"exception_message": "body.steps: value is not a valid integer", "exception_type": "ValueError"`},
@@ -105,7 +103,6 @@ func (b *bench) until(kind string) (preview bool) {
 
 // What holds for a request alone is shown to nobody while the server works on it.
 func TestSettingsBetweenRequests(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, simsd.Config{StepTime: time.Millisecond})
 	settings := func() string { return string(must.Get(b.Get(t.Context(), apiPrefix+settingsPath, nil))(t)) }
 	b.submit("p", ClassTxt2Img, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8, "override_settings": {"sd_vae": "mine", "samples_format": "webp"}}`, endless), "")
@@ -120,7 +117,6 @@ func TestSettingsBetweenRequests(t *testing.T) {
 }
 
 func TestProgressAndInterruption(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, simsd.Config{StepTime: time.Millisecond})
 	b.submit("p", ClassTxt2Img, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8}`, endless), "")
 	b.until("")
@@ -133,7 +129,6 @@ func TestProgressAndInterruption(t *testing.T) {
 // Somebody uses the server directly: hubs see that it is busy, and what they interrupt is
 // their own.
 func TestForeign(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, simsd.Config{StepTime: time.Millisecond})
 	foreign := make(chan error, 1)
 	post := func(path, body string) error {
@@ -173,7 +168,6 @@ func TestForeign(t *testing.T) {
 // A server that dies has told nobody how its prompt has ended, and comes again as another
 // one.
 func TestDeath(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, simsd.Config{StepTime: time.Millisecond})
 	b.submit("p", ClassTxt2Img, fmt.Sprintf(`{"steps": %d, "width": 8, "height": 8}`, endless), "")
 	b.until("")
@@ -193,7 +187,6 @@ func TestDeath(t *testing.T) {
 }
 
 func TestAbilities(t *testing.T) {
-	t.Parallel()
 	b := newBench(t, simsd.Config{Models: []string{"sub/a.safetensors"}, Loras: []string{"ink"}, VRAM: 8 << 30})
 	body, _, err := b.ObjectInfo(t.Context(), func(context.Context) error { return nil })
 	require.NoError(t, err)

@@ -160,7 +160,6 @@ func TestControl(t *testing.T) {
 }
 
 func TestSocketOutlivesItsDialContext(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	socket := must.Get(newTestClient(t, f.URL).Dial(ctx, "sid"))(t)
@@ -178,7 +177,6 @@ func TestSocketOutlivesItsDialContext(t *testing.T) {
 }
 
 func TestDialErrors(t *testing.T) {
-	t.Parallel()
 	_, err := newTestClient(t, refusedURL(t)).Dial(t.Context(), "s")
 	require.ErrorIs(t, err, ErrGone)
 
@@ -195,7 +193,6 @@ func TestDialErrors(t *testing.T) {
 // An instance may be anybody's machine: what it answers takes neither memory
 // nor time without end.
 func TestAnswersAreBounded(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	c := must.Get(NewClient(f.URL, Options{}))(t)
 	defer c.Close()

@@ -39,8 +39,10 @@ type fakeServer struct {
 	handle func(http.ResponseWriter, *http.Request) bool
 }
 
+// newFakeServer is for a test that runs beside others.
 func newFakeServer(t *testing.T) *fakeServer {
 	t.Helper()
+	t.Parallel()
 	f := &fakeServer{sockets: map[*websocket.Conn]string{}}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(f.stop)

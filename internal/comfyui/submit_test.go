@@ -123,7 +123,6 @@ func TestSubmitRefusedPort(t *testing.T) {
 
 // A kept connection that has died is no sign that anything was sent.
 func TestSubmitAfterTheServerDied(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	c := newTestClient(t, f.URL)
 	for range 20 {
@@ -225,7 +224,6 @@ func FuzzParsePlaces(f *testing.F) {
 }
 
 func TestProxy(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	seen := make(chan *http.Request, 1)
 	f.answer(func(w http.ResponseWriter, r *http.Request) bool {

@@ -64,7 +64,6 @@ func startWatch(t *testing.T, url string, o WatchOptions) *witness {
 }
 
 func TestWatchFollowsTheQueue(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	w := startWatch(t, f.URL, WatchOptions{})
 	w.await(t, "up with its object_info", func(o Observation) bool { return o.Idle() && o.ObjectInfoHash != "" })
@@ -95,7 +94,6 @@ func TestWatchFollowsTheQueue(t *testing.T) {
 // Short prompts in a row cost few reports, each of which says what runs. However they are coalesced, the
 // last one is the truth.
 func TestWatchPausesBetweenLooks(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	w := startWatch(t, f.URL, WatchOptions{})
 	w.await(t, "up with its object_info", func(o Observation) bool { return o.Idle() && o.ObjectInfoHash != "" })
@@ -113,7 +111,6 @@ func TestWatchPausesBetweenLooks(t *testing.T) {
 }
 
 func TestWatchSurvivesALostSocket(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	w := startWatch(t, f.URL, WatchOptions{})
 	w.await(t, "up", func(o Observation) bool { return o.Idle() && o.ObjectInfoHash != "" })
@@ -133,7 +130,6 @@ func TestWatchSurvivesALostSocket(t *testing.T) {
 }
 
 func TestWatchSeesARestart(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	w := startWatch(t, f.URL, WatchOptions{})
 	f.set([]string{ours("a")}, nil)
@@ -166,7 +162,6 @@ func TestWatchStartsBeforeTheServer(t *testing.T) {
 }
 
 func TestWatchRefusesAHub(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	f.answer(func(w http.ResponseWriter, _ *http.Request) bool { w.Header().Set(HubHeader, "1"); return false })
 	w := startWatch(t, f.URL, WatchOptions{})
@@ -175,7 +170,6 @@ func TestWatchRefusesAHub(t *testing.T) {
 
 // A socket whose id was stolen stays open and silent for ever.
 func TestWatchNoticesADeafSocket(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	w := startWatch(t, f.URL, WatchOptions{CheckEvery: 5 * time.Millisecond})
 	w.await(t, "up", Observation.Idle)
@@ -188,7 +182,6 @@ func TestWatchNoticesADeafSocket(t *testing.T) {
 
 // A machine that lost its power refuses nothing: it only stops answering.
 func TestWatchNoticesSilence(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	w := startWatch(t, f.URL, WatchOptions{CheckEvery: 5 * time.Millisecond, CallTimeout: 200 * time.Millisecond})
 	w.await(t, "up", Observation.Idle)
@@ -208,7 +201,6 @@ func TestWatchNoticesSilence(t *testing.T) {
 
 // object_info may fail while the server warms up; it is asked for again.
 func TestWatchRetriesObjectInfo(t *testing.T) {
-	t.Parallel()
 	f := newFakeServer(t)
 	f.answer(func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path == "/object_info" {

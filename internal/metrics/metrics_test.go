@@ -42,8 +42,10 @@ type stage struct {
 	registry  *prometheus.Registry
 }
 
-func newStage(t testing.TB) *stage {
+// newStage is for a test that runs beside others.
+func newStage(t *testing.T) *stage {
 	t.Helper()
+	t.Parallel()
 	s := &stage{instances: map[string]fleet.Instance{}, registry: prometheus.NewPedanticRegistry()}
 	s.Metrics = New(func(name string) (fleet.Instance, bool) {
 		i, ok := s.instances[name]
@@ -105,7 +107,7 @@ func (s *stage) work(instance string) {
 
 // busiest is a fleet of 500 instances at which everything has happened that can, with more
 // kinds of GPU than are told apart.
-func busiest(t testing.TB) *stage {
+func busiest(t *testing.T) *stage {
 	s := newStage(t)
 	for n := range 500 {
 		name := fmt.Sprintf("gpu-%d", n)
@@ -125,7 +127,6 @@ func busiest(t testing.TB) *stage {
 }
 
 func TestSeriesOf500Instances(t *testing.T) {
-	t.Parallel()
 	s := busiest(t)
 	series := s.scrape()
 	t.Logf("%d series", len(series))
@@ -139,7 +140,6 @@ func TestSeriesOf500Instances(t *testing.T) {
 // A machine that says of itself what it likes makes no more series than its place allows,
 // takes no place from those that were there, and leaves nothing behind.
 func TestSeriesOfAHostileMachine(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.add("honest", "cuda:0 NVIDIA GeForce RTX 4090 : native")
 	s.work("honest")
@@ -169,7 +169,6 @@ func TestSeriesOfAHostileMachine(t *testing.T) {
 }
 
 func TestWhatIsUnavailable(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.add("a", "L4")
 	s.add("b", "L4")
@@ -196,7 +195,6 @@ func TestWhatIsUnavailable(t *testing.T) {
 
 // Instances that share a GPU have its memory once.
 func TestSharedMemoryCountsOnce(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	for name, device := range map[string]string{"a": "GPU-1", "b": "GPU-1", "c": "0", "d": "0", "e": ""} {
 		s.add(name, "L4")
@@ -211,7 +209,6 @@ func TestSharedMemoryCountsOnce(t *testing.T) {
 }
 
 func TestHistogramsAreAlsoNative(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.add("a", "L4")
 	s.work("a")
@@ -233,7 +230,6 @@ func TestHistogramsAreAlsoNative(t *testing.T) {
 }
 
 func TestRequestsToRedis(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	s.Asked(redis.Request{Took: time.Millisecond})
 	s.Asked(redis.Request{Write: true, Took: time.Millisecond, Err: fmt.Errorf("x: %w", redis.ErrUnavailable)})
@@ -302,7 +298,6 @@ func TestSpaceOfADisk(t *testing.T) {
 
 // What other programs hold is told of the servers where it is the most.
 func TestMemoryOfOthers(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	for n := range 200 {
 		name := fmt.Sprintf("gpu-%d", n)
@@ -319,7 +314,6 @@ func TestMemoryOfOthers(t *testing.T) {
 }
 
 func TestDisksOfServers(t *testing.T) {
-	t.Parallel()
 	s := newStage(t)
 	for n := range 100 {
 		name := fmt.Sprintf("gpu-%d", n)
