@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -18,7 +17,6 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/queue"
@@ -128,66 +126,6 @@ func TestReceiverIsAwayForAnHour(t *testing.T) {
 	require.GreaterOrEqual(t, failed, 3*6, "it was tried all the time")
 	require.Less(t, failed, 3*20, "and less and less often")
 	require.Equal(t, time.Hour, recovered.Sub(began))
-}
-
-// rebinding answers questions for any name with the next of its addresses; the last stays.
-func rebinding(t *testing.T, addresses ...[4]byte) *net.Resolver {
-	t.Helper()
-	conn := must.Get(new(net.ListenConfig).ListenPacket(t.Context(), "udp", "127.0.0.1:0"))(t)
-	t.Cleanup(func() { _ = conn.Close() })
-	go func() {
-		buffer := make([]byte, 2048)
-		for {
-			size, from, err := conn.ReadFrom(buffer)
-			if err != nil {
-				return
-			}
-			var m dnsmessage.Message
-			if m.Unpack(buffer[:size]) != nil || len(m.Questions) == 0 {
-				continue
-			}
-			m.Header.Response, m.Header.Authoritative, m.Additionals = true, true, nil
-			if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-				m.Answers = []dnsmessage.Resource{{
-					Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class}, Body: &dnsmessage.AResource{A: addresses[0]},
-				}}
-				if len(addresses) > 1 {
-					addresses = addresses[1:]
-				}
-			}
-			if answer, err := m.Pack(); err == nil {
-				_, _ = conn.WriteTo(answer, from)
-			}
-		}
-	}()
-	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", conn.LocalAddr().String())
-	}}
-}
-
-// A receiver's name leads to an allowed address when it is first called, and to others
-// after that. What counts is the address of each connection, and the tenant is told why.
-func TestReceiverMovesToAPrivateAddress(t *testing.T) {
-	t.Parallel()
-	var served atomic.Int32
-	server := serve(t, func(http.ResponseWriter, *http.Request) { served.Add(1) })
-	u := must.Get(url.Parse(server.URL))(t)
-	name := net.JoinHostPort("example.com", u.Port()) // the certificate's
-	hosts := must.Get(egress.ParseHosts([]string{name, u.Host}))(t)
-	roots := x509.NewCertPool()
-	roots.AddCert(server.Certificate())
-	client := egress.NewClient(hosts, egress.Options{Roots: roots, Resolver: rebinding(t, [4]byte{127, 0, 0, 1}, [4]byte{127, 0, 0, 2}, [4]byte{10, 0, 0, 1}, [4]byte{169, 254, 169, 254})})
-	settings := Settings{hosts, []string{newer}}
-	for n := range 5 {
-		status, err := post(t.Context(), client, settings, event("ann", fmt.Sprint(n), "https://"+name+"/"))
-		if n == 0 {
-			require.NoError(t, err)
-			require.Equal(t, http.StatusOK, status)
-			continue
-		}
-		require.Equal(t, "the host has an address that the hub may not call", reasonOf(status, err))
-	}
-	require.EqualValues(t, 1, served.Load())
 }
 
 // Where all public hosts may be called, an event for a private address is not sent, however

@@ -196,10 +196,19 @@ func TestClientRebinding(t *testing.T) {
 	c := egress.NewClient(hosts(t, "*"), egress.Options{Resolver: dns.resolver(t)})
 	for range 3 {
 		_, err := get(t, c, "https://rebound.example/")
-		var refused *egress.RefusedError
-		require.ErrorAs(t, err, &refused)
+		require.ErrorAs(t, err, new(*egress.RefusedError))
 	}
 	require.GreaterOrEqual(t, dns.answered(), 3, "each call asks again")
+
+	// Nor does an open connection serve a name that leads elsewhere now.
+	served := 0
+	port, roots := server(t, func(http.ResponseWriter, *http.Request) { served++ })
+	dns = &names{of: map[string][]string{"example.com": {"127.0.0.1", "127.0.0.2"}}}
+	c = egress.NewClient(hosts(t, "example.com:"+port, "127.0.0.1:"+port), egress.Options{Roots: roots, Resolver: dns.resolver(t)})
+	must.Get(get(t, c, "https://example.com:"+port))(t)
+	_, err := get(t, c, "https://example.com:"+port)
+	require.ErrorAs(t, err, new(*egress.RefusedError))
+	require.Equal(t, 1, served)
 }
 
 // A call ends with its context.
