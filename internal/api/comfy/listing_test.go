@@ -1,15 +1,13 @@
-package comfy
+package comfy_test
 
 import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/comfyhub/comfyhub/internal/api"
 	"github.com/comfyhub/comfyhub/internal/job"
 	"github.com/comfyhub/comfyhub/internal/pyjson"
 )
@@ -23,15 +21,11 @@ func TestRowsOfJobsThatEndMeanwhile(t *testing.T) {
 	b.eventually(func() bool { return b.instance.Started() == 1 })
 	stays := b.submit(2, `{}`)
 	deleted := b.submit(3, `{}`)
-	live, err := b.hub().Jobs.Live(ctx, job.DefaultTenant)
+	live, err := b.hub.Jobs().Live(ctx, job.DefaultTenant)
 	require.NoError(t, err)
 	require.Len(t, live, 3)
 	shown := func(statuses ...string) (out []string) {
-		rows := make([]*jobRow, len(live))
-		for n, j := range live {
-			rows[n] = &jobRow{job: j}
-		}
-		list, err := jobLists{shared: b.shared}.showJobs(ctx, rows, jobQuery{statuses: statuses})
+		list, err := b.ShowJobs(ctx, live, statuses...)
 		require.NoError(t, err)
 		for _, v := range list {
 			o := v.(*pyjson.Object)
@@ -43,13 +37,10 @@ func TestRowsOfJobsThatEndMeanwhile(t *testing.T) {
 	b.send(http.MethodPost, "/interrupt", fmt.Sprintf(`{"prompt_id": %q}`, ended))
 	b.eventually(func() bool { return b.send(http.MethodGet, "/history/"+ended, "") != "{}" })
 
-	require.Equal(t, []string{ended + " cancelled wf-1", stays + " pending "}, shown(jobInProgress, jobPending, jobCancelled))
-	require.Equal(t, []string{stays + " pending "}, shown(jobInProgress, jobPending))
-	list := lists{shared: b.shared}.newListing(api.Requester{Tenant: job.DefaultTenant}, nil)
-	require.NoError(t, list.tuples(ctx, live))
-	answer := httptest.NewRecorder()
-	list.answer(answer, httptest.NewRequestWithContext(ctx, http.MethodGet, "/queue", nil), nil)
-	list.close()
+	require.Equal(t, []string{ended + " cancelled wf-1", stays + " pending "}, shown("in_progress", "pending", "cancelled"))
+	require.Equal(t, []string{stays + " pending "}, shown("in_progress", "pending"))
+	answer, err := b.ShowQueue(ctx, live)
+	require.NoError(t, err)
 	var items [][]any
 	require.NoError(t, json.Unmarshal(answer.Body.Bytes(), &items))
 	require.Len(t, items, 1)

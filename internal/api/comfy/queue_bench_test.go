@@ -1,4 +1,4 @@
-package comfy
+package comfy_test
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package comfy
+package comfy_test
 
 import (
 	"context"
@@ -14,19 +14,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/comfyhub/comfyhub/internal/api"
+	"github.com/comfyhub/comfyhub/internal/api/comfy"
+	"github.com/comfyhub/comfyhub/internal/api/mount"
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/hub"
 	"github.com/comfyhub/comfyhub/internal/sim"
 )
 
-// Mount makes the room of a hub. It comes from package mount, which imports this one.
-var Mount func(h *hub.Hub) (*api.Server, *Room)
-
 // bench is a room on a hub that has one simulated instance.
 type bench struct {
-	*Room
+	*comfy.Room
 
 	t        testing.TB
+	hub      *hub.Hub
 	server   *api.Server
 	instance *sim.Server
 }
@@ -44,10 +44,10 @@ func newBenchOn(t testing.TB, redis string) *bench {
 	web := httptest.NewServer(instance.Handler())
 	t.Cleanup(web.Close)
 	h := hub.New(config.Identity{Redis: redis, Data: t.TempDir(), GossipBind: "127.0.0.1:0"})
-	server, room := Mount(h)
+	all := mount.New(h)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	require.NoError(t, h.Start(t.Context(), config.Settings{Instances: []string{web.URL}, Logger: slog.New(slog.DiscardHandler)}))
-	return &bench{Room: room, t: t, server: server, instance: instance}
+	return &bench{Room: all.ComfyUI, t: t, hub: h, server: all.Server, instance: instance}
 }
 
 // send makes a request that must succeed.
