@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/api/apitest": {"internal/aiohttp", "internal/api", "internal/apikeys", "internal/comfyui", "internal/intake", "internal/job", "internal/stream", "internal/submit", "internal/view"},
 	"internal/api/mount":   {"internal/api", "internal/apikeys", "internal/hub"},
-	"internal/api/ops":     {"internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/files", "internal/fleet", "internal/job", "internal/links", "internal/overflow", "internal/pyjson", "internal/queue", "internal/refusal", "internal/scale", "internal/submit", "internal/tunnel", "internal/view", "internal/webui/origin"},
+	"internal/api/ops":     {"internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/files", "internal/fleet", "internal/hints", "internal/job", "internal/links", "internal/overflow", "internal/pyjson", "internal/queue", "internal/refusal", "internal/scale", "internal/submit", "internal/tunnel", "internal/view", "internal/webui/origin"},
 	"internal/api/page":    {"internal/api"},
 	"internal/api/pull":    {"internal/api", "internal/budget", "internal/config", "internal/facade", "internal/fleet", "internal/intake", "internal/pyjson", "internal/tunnel", "internal/worker"},
 	"internal/api/plain":   {"internal/a1111", "internal/api", "internal/catalog", "internal/comfyui", "internal/config", "internal/convert", "internal/intake", "internal/job", "internal/pyjson", "internal/refusal", "internal/submit", "internal/view"},
@@ -76,7 +76,7 @@ var mayImport = map[string][]string{
 	"internal/webui/origin": {"internal/comfyui", "internal/config", "internal/fleet", "internal/pins", "internal/retry"},
 	"internal/retention":    {"internal/apikeys", "internal/comfyui", "internal/config", "internal/files", "internal/job", "internal/keyring", "internal/panics", "internal/queue", "internal/redis", "internal/tenants"},
 	"internal/ends":         {"internal/comfyui", "internal/job", "internal/queue", "internal/stream"},
-	"internal/view":         {"internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/job", "internal/logs", "internal/panics", "internal/queue", "internal/redis", "internal/refusal", "internal/schedule", "internal/stats", "internal/stream", "internal/tenants", "internal/webui/origin"},
+	"internal/view":         {"internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/hints", "internal/job", "internal/logs", "internal/panics", "internal/queue", "internal/redis", "internal/refusal", "internal/schedule", "internal/stats", "internal/stream", "internal/tenants", "internal/webui/origin"},
 	"internal/classes":      {"internal/catalog", "internal/comfyui", "internal/config", "internal/dispatch", "internal/files", "internal/fleet", "internal/job", "internal/pyjson", "internal/redis", "internal/roster"},
 	"internal/submit":       {"internal/budget", "internal/callbacks", "internal/catalog", "internal/classes", "internal/comfyui", "internal/config", "internal/dispatch", "internal/egress", "internal/ends", "internal/files", "internal/job", "internal/pyjson", "internal/queue", "internal/refusal", "internal/resultcache", "internal/rules", "internal/stream", "internal/traces"},
 	"internal/tenants":      {"internal/apikeys", "internal/config", "internal/job", "internal/redis", "internal/rules"},
@@ -95,6 +95,7 @@ var mayImport = map[string][]string{
 	"internal/catalog": {"internal/job", "internal/pyjson", "internal/python"},
 	"internal/split":   {"internal/catalog", "internal/pyjson"},
 
+	"internal/hints":       {"internal/pyjson"},
 	"internal/resultcache": {"internal/pyjson"},
 
 	"internal/pins":     {"internal/keyring", "internal/redis"},

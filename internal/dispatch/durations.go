@@ -30,6 +30,8 @@ type durations struct {
 	known   schedule.Estimator
 	// needs is how much GPU memory they take.
 	needs schedule.Needs
+	// spending is where their time goes.
+	spending schedule.Spending
 
 	mu sync.Mutex
 	// fresh are runs that are not stored yet.
@@ -53,6 +55,20 @@ func (t *durations) addNeed(p schedule.Pair, n schedule.Need) {
 	defer t.mu.Unlock()
 	if len(t.fresh) < maxFresh {
 		t.fresh = append(t.fresh, queue.Measured{Pair: schedule.NeedField(p), Run: n.Encode()})
+	}
+}
+
+// addSpent learns where the time of a run went.
+func (t *durations) addSpent(p schedule.Pair, s schedule.Spent) {
+	text := s.Encode()
+	if text == "" {
+		return
+	}
+	t.spending.Add(p, s)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.fresh) < maxFresh {
+		t.fresh = append(t.fresh, queue.Measured{Pair: schedule.SpentField(p), Run: text})
 	}
 }
 
@@ -144,6 +160,8 @@ func (t *durations) refresh(ctx context.Context, since int64) (now int64, err er
 	for field, text := range runs {
 		if p, ok := schedule.ParseNeedField(field); ok {
 			t.needs.Set(p, schedule.DecodeNeeds(text))
+		} else if p, ok := schedule.ParseSpentField(field); ok {
+			t.spending.Set(p, schedule.DecodeSpents(text))
 		} else if p, ok := schedule.ParsePair(field); ok {
 			t.known.Set(p, schedule.DecodeSamples(text))
 		}
@@ -159,6 +177,9 @@ func (r collecting) measured() {
 	}
 	p := schedule.Pair{Structure: s.Key, Kind: s.Kind, GPU: r.d.reports.Gpu(r.conn.Name)}
 	r.d.durations.add(p, schedule.Sample{Work: s.Work, Ran: r.endedAt.Sub(r.startedAt), Cold: r.cold})
+	if r.division == nil && r.endedAt.Sub(r.startedAt) >= worthSplitting {
+		r.d.durations.addSpent(p, r.timing.byClass(r.body.Prompt))
+	}
 	if peak := r.peak.Load(); peak > 0 {
 		r.d.durations.addNeed(p, schedule.Need{Work: s.Work, Bytes: peak})
 	}

@@ -56,6 +56,7 @@ func (r following) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 		showing(r).send(stream.Other, "", data)
 		showing(r).runsAgain()
 	case comfyui.TypeExecutionSuccess, comfyui.TypeExecutionInterrupted:
+		r.timing.enters("", time.Now())
 		showing(r).hold(data)
 	case comfyui.TypeExecutionError:
 		if m.String("exception_type") == "ExecutionBlocked" {
@@ -65,9 +66,11 @@ func (r following) relay(ctx context.Context, f comfyui.Frame) (ended bool) {
 		showing(r).hold(data)
 	case comfyui.TypeExecuting:
 		if m.Ends() {
+			r.timing.enters("", time.Now())
 			return true
 		}
 		r.node = m.Shows()
+		r.timing.enters(r.node, time.Now())
 		r.tellNode()
 		showing(r).send(stream.Executing, m.Node, data)
 	case comfyui.TypeProgress:

@@ -28,11 +28,12 @@ type run struct {
 	screen
 	signs
 	burden
-	d    *runner
-	conn *instance.Link // nil until the instance of an adopted run has been found
-	body job.Body
-	mail *mailbox
-	log  *slog.Logger
+	timing timing
+	d      *runner
+	conn   *instance.Link // nil until the instance of an adopted run has been found
+	body   job.Body
+	mail   *mailbox
+	log    *slog.Logger
 	// files are the outputs on their way to the hub.
 	files *outputs
 	// parting stops the run's work once nobody has wanted it for a while.

@@ -337,14 +337,14 @@ func TestDurations(t *testing.T) {
 		require.Equal(t, map[string]string{"a:k:gpu": "1w3 1w4 1w5 1w6 1w7 1w8 1w9 1w10 1w11 1w12 1w13 1w14"}, got)
 
 		runs = nil
-		for n := range 2000 {
+		for n := range 3000 {
 			runs = append(runs, queue.Measured{Pair: fmt.Sprintf("s%d:k:gpu", n), Run: "1w1"})
 		}
 		require.NoError(t, b.KeepMeasured(ctx, runs))
 		require.NoError(t, b.KeepMeasured(ctx, []queue.Measured{{Pair: "new:k:gpu", Run: "1c2"}}))
 		got, _, err = other.Durations(ctx, now)
 		require.NoError(t, err)
-		require.Len(t, got, 2000, "bounded")
+		require.Len(t, got, 3000, "bounded")
 		require.Equal(t, "1c2", strings.TrimSpace(got["new:k:gpu"]))
 		_, kept := got["a:k:gpu"]
 		require.False(t, kept, "the oldest goes first")

@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// maxDurations bounds the pairs of a structure and a GPU type whose runs are kept; those that
+	// maxDurations bounds the pairs of a structure and a GPU type whose runs are kept, each of which has a
+	// name for how long they ran, one for what they needed, and one for where their time went; those that
 	// have not run for longest go first.
-	maxDurations = 2000
+	maxDurations = 3000
 	// runsKept is how many of the last runs are kept per pair.
 	runsKept = 12
 )

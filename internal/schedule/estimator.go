@@ -162,6 +162,23 @@ func (e *Estimator) changed(c *cell) {
 	e.general = nil
 }
 
+// Loading returns how much longer a run of a structure takes on a GPU type if it has to load its
+// models, and how many of the runs that are known had to; zeros if nothing is known.
+func (e *Estimator) Loading(s Structure, gpu string) (extra time.Duration, cold, runs int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	c := e.cells[s.Key][gpu]
+	if c == nil {
+		return 0, 0, 0
+	}
+	for _, sample := range c.samples {
+		if sample.Cold {
+			cold++
+		}
+	}
+	return time.Duration(c.fit.load * float64(time.Millisecond)), cold, len(c.samples)
+}
+
 // evict drops the pair that has gone longest without learning.
 func (e *Estimator) evict() {
 	var oldest *cell

@@ -7,6 +7,7 @@ import (
 	"github.com/comfyhub/comfyhub/internal/config"
 	"github.com/comfyhub/comfyhub/internal/links"
 	"github.com/comfyhub/comfyhub/internal/overflow"
+	"github.com/comfyhub/comfyhub/internal/pyjson"
 	"github.com/comfyhub/comfyhub/internal/queue"
 	"github.com/comfyhub/comfyhub/internal/scale"
 	"github.com/comfyhub/comfyhub/internal/submit"
@@ -18,12 +19,16 @@ import (
 type Core struct {
 	Settings *config.Settings
 	// Release is the version of the hub.
-	Release   string
-	Board     *view.Board
-	Figures   *view.Figures
-	Finder    view.Finder
-	Insight   *view.Insight
-	Links     *links.Links
+	Release string
+	Board   *view.Board
+	Figures *view.Figures
+	Finder  view.Finder
+	Insight *view.Insight
+	Links   *links.Links
+	// Classes tells what instances say about a node class, nil if none of them has it.
+	Classes interface {
+		Known(class string) *pyjson.Object
+	}
 	Submitter *submit.Submitter
 	Canceller *submit.Canceller
 	Callbacks *submit.Callbacks

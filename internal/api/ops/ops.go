@@ -27,6 +27,7 @@ func Routes(core func() Core, requests *api.Requests) *api.Router {
 	t.Handle("GET /hub/jobs/*/whole", f.getWholeJob)
 	t.Handle("POST /hub/jobs/*/cancel", o.postJobCancel)
 	t.Handle("POST /hub/jobs/*/again", f.postJobAgain)
+	t.Handle("GET /hub/v1/hints/*", f.getHints)
 	t.Handle("GET /hub/search", f.getSearch)
 	t.Handle("POST /hub/search/cancel", f.postSearchCancel)
 	t.Handle("POST /hub/search/again", f.postSearchAgain)

@@ -69,6 +69,7 @@ func (o finder) getWholeJob(w http.ResponseWriter, r *http.Request, a api.Reques
 	head.Set("failed_at", pyjson.Strings(j.FailedAt))
 	head.Set("killed", pyjson.Int(int64(j.Kills)))
 	head.Set("excused", pyjson.Int(int64(j.Excuses)))
+	head.Set("time", o.hints(j.Job, p.graph))
 	body := pyjson.Marshal(head)
 	body = body[:len(body)-1]
 	for _, part := range []struct {

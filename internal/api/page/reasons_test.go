@@ -16,7 +16,7 @@ func TestReasonsAreThoseOfTheHub(t *testing.T) {
 	script, err := static.ReadFile("static/reasons.js")
 	require.NoError(t, err)
 	var said strings.Builder
-	for _, folder := range []string{"dispatch", "instance", "schedule", "view", "fleet"} {
+	for _, folder := range []string{"dispatch", "instance", "schedule", "view", "fleet", "hints"} {
 		files, err := filepath.Glob("../../" + folder + "/*.go")
 		require.NoError(t, err)
 		for _, file := range files {

@@ -48,6 +48,9 @@ const known = {
     ['it lists a prompt as running but does not start it', 'показывает задание как текущее, но не начинает его'],
     ['it waited behind a prompt of somebody else', 'ждало за чужим заданием'],
     ['it was lost', 'запуск потерян'],
+    ['{x} of the last {x} runs had to load {x} first, which took {x}: reserve an instance for it.', '{x} из {x} последних запусков сначала загружали {x}, это {x}: выделите сервер под эту модель.'],
+    ['{x} steps with {x}, which is made for few: {x} would do.', 'Шагов: {x}. Модель {x} рассчитана на малое их число, хватит {x}.'],
+    ['{x} of {x} is waiting for a service: an instance without a GPU would do.', '{x} из {x} — ожидание чужого сервиса: хватит сервера без GPU.'],
   ],
 };
 
