@@ -163,6 +163,7 @@ func TestAwayReplies(t *testing.T) {
 		"OOM command not allowed when used memory > 'maxmemory'.",
 		"ERR Error running script: -OOM command not allowed",
 		"MISCONF Redis is configured to save RDB snapshots",
+		"ERR Error running script: @user_script: 62: The user executing the script can't publish to the channel",
 	} {
 		server.SetError(text)
 		require.ErrorIs(t, errOf(db.Client().Get(t.Context(), "x").Result()), redis.ErrUnavailable, text)

@@ -30,7 +30,7 @@ var unavailableReplies = [...]string{
 	"LOADING ", "READONLY ", "MASTERDOWN ", "CLUSTERDOWN ", "TRYAGAIN ", "OOM ", "MISCONF ",
 	"BUSY ", "IOERR ", "NOREPLICAS ", "NOAUTH ", "WRONGPASS ", "NOPERM ", "UNBLOCKED ",
 	"ERR max number of clients reached",
-	"ERR The user executing the script can't ", // Redis 7.0, where later versions say NOPERM
+	"The user executing the script can't ", // Redis 6 and 7.0, where later versions say NOPERM
 }
 
 // classify is the one place that decides what counts as ErrUnavailable.
