@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 const (
@@ -26,46 +25,20 @@ type Need struct {
 
 // Needs knows how much GPU memory runs take, by structure and GPU type. It is safe for concurrent
 // use. The zero value knows nothing and is ready to use.
-type Needs struct {
-	mu    sync.Mutex
-	known map[Pair][]Need
-}
+type Needs struct{ lastRuns[Need] }
 
 // Add learns from one run.
 func (n *Needs) Add(p Pair, need Need) {
-	if !need.valid() {
-		return
+	if need.valid() {
+		n.add(p, need)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.keep(p, append(slices.Clone(n.known[p]), need))
-}
-
-// Set replaces what is known about a pair with what all hubs know, the oldest run first.
-func (n *Needs) Set(p Pair, needs []Need) {
-	if len(needs) == 0 {
-		return
-	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.keep(p, needs)
-}
-
-// keep stores the last runs of a pair. The caller holds the lock.
-func (n *Needs) keep(p Pair, needs []Need) {
-	if n.known == nil || n.known[p] == nil && len(n.known) >= MaxCells {
-		n.known = map[Pair][]Need{} // what is forgotten will be read or learned again
-	}
-	n.known[p] = needs[max(0, len(needs)-keptSamples):]
 }
 
 // Of returns how many bytes of GPU memory a run takes: three out of four runs of about its size
 // took no more. It is 0 if nothing is known.
 func (n *Needs) Of(s Structure, gpu string) int64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	var near, all []int64
-	for _, need := range n.known[Pair{s.Key, s.Kind, gpu}] {
+	for _, need := range n.of(Pair{s.Key, s.Kind, gpu}) {
 		all = append(all, need.Bytes)
 		if need.Work <= 2*s.Work && s.Work <= 2*need.Work {
 			near = append(near, need.Bytes)

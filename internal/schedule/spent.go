@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -77,35 +76,10 @@ func ParseSpentField(field string) (Pair, bool) {
 
 // Spending knows where the time of runs goes, by structure and GPU type. It is safe for concurrent
 // use. The zero value knows nothing and is ready to use.
-type Spending struct {
-	mu    sync.Mutex
-	known map[Pair][]Spent
-}
+type Spending struct{ lastRuns[Spent] }
 
 // Add learns from one run.
-func (l *Spending) Add(p Pair, s Spent) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.keep(p, append(slices.Clone(l.known[p]), s))
-}
-
-// Set replaces what is known about a pair with what all hubs know, the oldest run first.
-func (l *Spending) Set(p Pair, runs []Spent) {
-	if len(runs) == 0 {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.keep(p, runs)
-}
-
-// keep stores the last runs of a pair. The caller holds the lock.
-func (l *Spending) keep(p Pair, runs []Spent) {
-	if l.known == nil || l.known[p] == nil && len(l.known) >= MaxCells {
-		l.known = map[Pair][]Spent{} // what is forgotten will be read or learned again
-	}
-	l.known[p] = runs[max(0, len(runs)-keptSamples):]
-}
+func (l *Spending) Add(p Pair, s Spent) { l.add(p, s) }
 
 // Of returns the mean of the last runs of a structure on a GPU type, or on any if there was none on
 // that, and of how many runs.

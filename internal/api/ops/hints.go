@@ -13,14 +13,8 @@ import (
 // getHints answers GET /hub/v1/hints/{id}: where the time of jobs like one goes, and what would make
 // them shorter.
 func (o finder) getHints(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := o.hub().Insight.Job(r.Context(), of(r, a), path[0])
-	if err != nil {
-		o.failJob(w, r, err)
-		return
-	}
-	p, release, err := o.promptOf(r.Context(), a, j.Job)
-	if err != nil {
-		o.Fail(w, r, err)
+	j, p, release := o.promptFor(w, r, a, path[0])
+	if release == nil {
 		return
 	}
 	defer release()

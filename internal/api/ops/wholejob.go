@@ -49,17 +49,27 @@ func (o finder) promptOf(ctx context.Context, a api.Requester, j job.Job) (p pro
 	return prompt{e.Graph, e.Extra, e.Outputs, e.StatusRaw, e.Wanted}, release, nil
 }
 
+// promptFor reads a job that is asked for, and its prompt as promptOf does. If it cannot, it answers,
+// and release is nil.
+func (o finder) promptFor(w http.ResponseWriter, r *http.Request, a api.Requester, id string) (j view.JobView, p prompt, release func()) {
+	j, err := o.hub().Insight.Job(r.Context(), of(r, a), id)
+	if err != nil {
+		o.failJob(w, r, err)
+		return j, p, nil
+	}
+	p, release, err = o.promptOf(r.Context(), a, j.Job)
+	if err != nil {
+		o.Fail(w, r, err)
+		return j, p, nil
+	}
+	return j, p, release
+}
+
 // getWholeJob answers GET /hub/jobs/{id}/whole: a job with its attempts, its messages, its error and
 // its graph.
 func (o finder) getWholeJob(w http.ResponseWriter, r *http.Request, a api.Requester, path []string) {
-	j, err := o.hub().Insight.Job(r.Context(), of(r, a), path[0])
-	if err != nil {
-		o.failJob(w, r, err)
-		return
-	}
-	p, release, err := o.promptOf(r.Context(), a, j.Job)
-	if err != nil {
-		o.Fail(w, r, err)
+	j, p, release := o.promptFor(w, r, a, path[0])
+	if release == nil {
 		return
 	}
 	defer release()
