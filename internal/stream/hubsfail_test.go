@@ -116,6 +116,33 @@ func TestLateClaimOfAnOldSocket(t *testing.T) {
 	})
 }
 
+// A hub that was cut off, with a socket that the others were never told about, learns whose the client
+// is now. It must not have what others sent it before sent again: they would take it for the owner.
+func TestFormerOwnerAsksForNothing(t *testing.T) {
+	twoHubs(t, Options{KeepAlive: time.Hour}, func(t *testing.T, x *exchange, a, b *rig) {
+		c := x.rig(t, "c", Options{KeepAlive: time.Hour})
+		p := a.open("/ws?clientId=me")
+		run := c.job("me", "1", 1)
+		require.Equal(t, words(hello(0, "me"), start("1")), p.settled())
+		x.hubs["a"].sever(true)
+		old := a.open("/ws?clientId=me")
+		old.settled()
+		time.Sleep(time.Second)
+		q := b.open("/ws?clientId=me")
+		require.Equal(t, words(hello(0, "me"), start("1")), q.settled())
+		x.hubs["a"].sever(false)
+		x.mu.Lock()
+		x.hubs["a"].put(Notice{Kind: Resync})
+		x.mu.Unlock()
+		synctest.Wait()
+		run.End(other(success("1")))
+		require.Equal(t, words(success("1"), status(0), null("1")), q.settled())
+		time.Sleep(3 * heartbeatInterval)
+		require.Empty(t, old.settled())
+		nothingKept(t, a, b, c)
+	})
+}
+
 // A message that belongs to no run reaches the client's socket at any hub, without
 // being held.
 func TestPassToOtherHubs(t *testing.T) {

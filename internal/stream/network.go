@@ -143,13 +143,14 @@ func (s *Streams) resync() {
 	s.decide()
 }
 
-// askAll makes sources send everything again.
+// askAll makes sources of the clients that this hub owns send everything again. Whoever is asked
+// takes this hub for the owner.
 func (s *Streams) askAll(which func(*source) bool) {
 	for _, c := range s.all() {
 		asks := map[string]peerMessage{}
 		c.change(func(c *client) {
 			for hub, src := range c.sources {
-				if which(src) {
+				if c.ownedHere() && which(src) {
 					asks[hub] = peerMessage{kind: peerResend, k: c.key, owner: c.owner.Number, session: src.session}
 				}
 			}
