@@ -41,21 +41,13 @@ type durations struct {
 // add learns from a run.
 func (t *durations) add(p schedule.Pair, s schedule.Sample) {
 	t.known.Add(p, s)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.fresh) < maxFresh {
-		t.fresh = append(t.fresh, queue.Measured{Pair: p.Field(), Run: s.Encode()})
-	}
+	t.share(p.Field(), s.Encode())
 }
 
 // addNeed learns how much GPU memory a run took.
 func (t *durations) addNeed(p schedule.Pair, n schedule.Need) {
 	t.needs.Add(p, n)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.fresh) < maxFresh {
-		t.fresh = append(t.fresh, queue.Measured{Pair: schedule.NeedField(p), Run: n.Encode()})
-	}
+	t.share(schedule.NeedField(p), n.Encode())
 }
 
 // addSpent learns where the time of a run went.
@@ -65,10 +57,15 @@ func (t *durations) addSpent(p schedule.Pair, s schedule.Spent) {
 		return
 	}
 	t.spending.Add(p, s)
+	t.share(schedule.SpentField(p), text)
+}
+
+// share notes a run that is to be stored for all hubs.
+func (t *durations) share(pair, run string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.fresh) < maxFresh {
-		t.fresh = append(t.fresh, queue.Measured{Pair: schedule.SpentField(p), Run: text})
+		t.fresh = append(t.fresh, queue.Measured{Pair: pair, Run: run})
 	}
 }
 
