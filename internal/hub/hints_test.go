@@ -46,6 +46,10 @@ func TestWhereTheTimeGoes(t *testing.T) {
 		require.Equal(t, a, whole.Time)
 		status, _ := b.get("/hub/v1/hints/none")
 		require.Equal(t, http.StatusNotFound, status)
+		b.tenant = "eve"
+		status, _ = b.get("/hub/v1/hints/" + waiting)
+		require.Equal(t, http.StatusNotFound, status, "another tenant's")
+		b.tenant = ""
 		b.posts("/interrupt", `{"prompt_id": "`+waiting+`"}`)
 		<-time.After(time.Second)
 	})
