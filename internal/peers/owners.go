@@ -68,8 +68,13 @@ func packed(k stream.Key) string { return redis.Pack(k.Tenant, k.Client) }
 
 // Claim makes this hub the owner of a client; see [stream.Transport].
 func (p *Peers) Claim(ctx context.Context, wanted stream.Ownership) (stream.Claim, error) {
+	return p.claim(ctx, wanted, p.db.Clock().Now())
+}
+
+// claim claims a client in a call that was sent at a time of Redis's clock.
+func (p *Peers) claim(ctx context.Context, wanted stream.Ownership, sent time.Time) (stream.Claim, error) {
 	reply, err := p.db.Run(ctx, claimScript, packed(wanted.Client), p.self, wanted.Number, wanted.Entry,
-		ownerTTL.Milliseconds(), aliveTTL.Milliseconds(), wanted.Age.Milliseconds())
+		ownerTTL.Milliseconds(), aliveTTL.Milliseconds(), wanted.Age.Milliseconds(), sent.UnixMilli())
 	if err != nil {
 		return stream.Claim{}, fmt.Errorf("peers: %w", err)
 	}

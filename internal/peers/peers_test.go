@@ -105,6 +105,11 @@ func TestOwners(t *testing.T) {
 		claim = must.Get(a.Claim(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8, Age: time.Hour}))(t)
 		require.Equal(t, stream.Claim{Owner: atB}, claim)
 
+		// So is one that a Redis that hung runs late.
+		late := time.Now().Add(-time.Minute)
+		claim = must.Get(a.claim(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8}, late))(t)
+		require.Equal(t, stream.Claim{Owner: atB}, claim)
+
 		// A late release by a former owner changes nothing.
 		require.NoError(t, a.Release(ctx, stream.Ownership{Client: me, Number: atA.Number, Entry: 8}))
 		// Nor does one of an ownership that a new entry has claimed since.

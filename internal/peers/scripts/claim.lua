@@ -6,14 +6,21 @@
 -- ARGV[4] entry
 -- ARGV[5] how long the ownership lasts, in milliseconds
 -- ARGV[6] how long the hub counts as alive, in milliseconds
--- ARGV[7] how long the client's socket there has been open, in milliseconds
+-- ARGV[7] how long the client's socket there had been open when this was sent, in milliseconds
+-- ARGV[8] when it was sent, by this clock as the hub knows it
 --
 -- Output: {number, 'moved', number of hubs told, including this one, hub}
 --         {number, 'kept', 0, hub}  the hub was the owner already
 --         {number, 'other', 0, other hub}  that one has a newer socket
 local name = key('s', 'home', ARGV[1])
 local held = redis.call('HMGET', name, 'hub', 'n', 'opened')
-local opened = now() - tonumber(ARGV[7])
+-- It may come late: Redis hung, or the hub did and sends it again. More than an ownership
+-- lasts is no delay: the clock was set.
+local late = now() - tonumber(ARGV[8])
+if late < 0 or late > tonumber(ARGV[5]) then
+  late = 0
+end
+local opened = now() - tonumber(ARGV[7]) - late
 local before = tonumber(held[3] or '0')
 if before > now() then
   before = 0 -- the clock was set back
