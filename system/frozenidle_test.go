@@ -36,6 +36,9 @@ var idleSilences = map[string]struct {
 func frozenIdle(t *testing.T, scenario func(t *testing.T, f *frozen)) {
 	t.Helper()
 	for name, c := range idleSilences {
+		if short(name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
