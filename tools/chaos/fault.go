@@ -25,7 +25,9 @@ type kind struct {
 	// also names a second target that the fault holds, if it is not empty.
 	also string
 	// downs says that nothing can be submitted through the target meanwhile.
-	downs  bool
+	downs bool
+	// drops says that hubs may drop history to go on.
+	drops  bool
 	strike func(s *stage, n int) error
 	heal   func(ctx context.Context, s *stage, n int) error
 }
@@ -132,7 +134,7 @@ func kinds() []kind {
 			strike: func(s *stage, _ int) error { return s.store.failOver(context.Background()) }, heal: redisReady,
 		},
 		kind{
-			name: "full-redis", shortest: time.Second, longest: 8 * time.Second, targets: one, at: only(redisName), downs: true,
+			name: "full-redis", shortest: time.Second, longest: 8 * time.Second, targets: one, at: only(redisName), downs: true, drops: true,
 			strike: func(s *stage, _ int) error { return s.store.maxmemory(context.Background(), "1mb") },
 			heal:   func(ctx context.Context, s *stage, _ int) error { return s.store.maxmemory(ctx, "0") },
 		},

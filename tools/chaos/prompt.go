@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"image/png"
 	"math/rand/v2"
+	"time"
 
 	"github.com/google/uuid"
 )
@@ -30,6 +31,7 @@ type prompt struct {
 	seconds  float64
 	bySocket bool // the picture comes over the socket only
 
+	posted    time.Time
 	accepted  bool // the POST was answered with 200
 	cancelled bool // a cancel was sent: it may end in any way, or vanish
 	ends      int  // ends seen on sockets, at most one for each socket

@@ -53,8 +53,8 @@ func (r *report) print(w io.Writer) (kept bool) {
 	fmt.Fprintf(w, "%d sockets, %d pictures checked, %d reported lost on a socket, %d ends sent again after a reconnect, %d runs of %d prompts\n",
 		t.sockets, t.pictures, t.owed, t.again, r.attempts, r.executed)
 	gone, late, refused := r.stage.deafness()
-	fmt.Fprintf(w, "gossip: %d packets lost, %d late, %d connections refused; %d log lines of a full disk, %d of hubs that wait for Redis or the storage\n",
-		gone, late, refused, r.full, r.waited)
+	fmt.Fprintf(w, "gossip: %d packets lost, %d late, %d connections refused; %d log lines of a full disk, %d of hubs that wait for Redis or the storage; %d prompts dropped from the history of a full Redis\n",
+		gone, late, refused, r.full, r.waited, t.dropped)
 	fmt.Fprintf(w, "longest time without an accepted prompt while Redis and a hub were well: %.1f s\n\n", r.silence.Seconds())
 	r.samples.print(w, r.stage.measured())
 	fmt.Fprintln(w)

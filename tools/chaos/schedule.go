@@ -111,6 +111,9 @@ func (d *director) strike(ctx context.Context, s strike) {
 	} else if s.kind.downs {
 		d.well.up(target)
 	}
+	if s.kind.drops {
+		d.tally.full()
+	}
 	fmt.Fprintln(d.log, time.Now().Format("15:04:05.000"), s, "- healed")
 	d.mu.Lock()
 	defer d.mu.Unlock()

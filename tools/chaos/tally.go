@@ -21,6 +21,9 @@ type tally struct {
 	sockets  int
 	pictures int
 	again    int // ends seen again after a reconnect
+	// lastFull is when Redis was last full. Hubs drop the oldest history to go on.
+	lastFull time.Time
+	dropped  int // prompts of before then that are in no history any more
 	owed     int // pictures that went over a socket only, and that a hub said were lost
 	// broken holds the broken promises by kind.
 	broken map[string][]string
@@ -56,11 +59,25 @@ func (t *tally) colour() int {
 func (t *tally) posted(p *prompt, answer string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	p.posted = time.Now()
 	t.prompts = append(t.prompts, p)
 	t.posts[answer]++
 	if p.accepted {
 		t.answered = append(t.answered, time.Now())
 	}
+}
+
+// full notes that Redis has been full until now.
+func (t *tally) full() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.lastFull = time.Now()
+}
+
+// mayBeDropped reports whether the history of a prompt may be gone: it ended before Redis was
+// last full, as far as its client can know.
+func (t *tally) mayBeDropped(p *prompt) bool {
+	return p.posted.Before(t.lastFull) && (p.client == "" || p.ends > 0)
 }
 
 // count adds to one of the counters.

@@ -106,6 +106,9 @@ func (j *judge) one(ctx context.Context, p *prompt) {
 		return
 	}
 	switch {
+	case e == nil && p.accepted && !p.cancelled && j.tally.mayBeDropped(p):
+		j.tally.dropped++
+		return
 	case e == nil && p.accepted && !p.cancelled:
 		j.tally.breach(lost, "%s (client %q) was accepted and is not in the history", p.id, p.client)
 		return

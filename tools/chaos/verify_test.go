@@ -35,20 +35,23 @@ func TestTheJudgeSeesBrokenPromises(t *testing.T) {
 	t.Parallel()
 	success := `{"outputs": {"3": {"images": [{"filename": "%s", "subfolder": "", "type": "output"}]}}, "status": {"status_str": "success"}}`
 	for name, c := range map[string]struct {
-		entry     string // of the second prompt; %s is its file
-		file      string // of the second prompt
-		colour    int    // of the picture that the second prompt shows
-		cancelled bool
-		broken    string
+		full, told bool   // Redis was full after it, its client knows of its end
+		entry      string // of the second prompt; %s is its file
+		file       string // of the second prompt
+		colour     int    // of the picture that the second prompt shows
+		cancelled  bool
+		broken     string
 	}{
-		"kept":             {success, "2.png", 2, false, ""},
-		"no entry":         {"", "", 2, false, lost},
-		"cancelled":        {"", "", 2, true, ""},
-		"an error":         {`{"status": {"status_str": "error"}}`, "", 2, false, failed},
-		"a wanted error":   {`{"status": {"status_str": "error"}}`, "", 2, true, ""},
-		"another's colour": {success, "2.png", 1, false, wrong},
-		"no picture":       {`{"outputs": {}, "status": {"status_str": "success"}}`, "", 2, false, wrong},
-		"another's file":   {success, "1.png", 1, false, doubled},
+		"kept":                        {false, false, success, "2.png", 2, false, ""},
+		"no entry":                    {false, false, "", "", 2, false, lost},
+		"cancelled":                   {false, false, "", "", 2, true, ""},
+		"an error":                    {false, false, `{"status": {"status_str": "error"}}`, "", 2, false, failed},
+		"a wanted error":              {false, false, `{"status": {"status_str": "error"}}`, "", 2, true, ""},
+		"another's colour":            {false, false, success, "2.png", 1, false, wrong},
+		"no picture":                  {false, false, `{"outputs": {}, "status": {"status_str": "success"}}`, "", 2, false, wrong},
+		"dropped when Redis was full": {true, true, "", "", 2, false, ""},
+		"lost when Redis was full":    {true, false, "", "", 2, false, lost},
+		"another's file":              {false, false, success, "1.png", 1, false, doubled},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +81,14 @@ func TestTheJudgeSeesBrokenPromises(t *testing.T) {
 			}))
 			t.Cleanup(hub.Close)
 			tally := newTally()
-			tally.prompts = []*prompt{{id: "a", colour: 1, accepted: true}, {id: "b", colour: 2, accepted: true, cancelled: c.cancelled}}
+			second := &prompt{id: "b", client: "ann", colour: 2, accepted: true, cancelled: c.cancelled}
+			if c.told {
+				second.ends = 1
+			}
+			tally.prompts = []*prompt{{id: "a", colour: 1, accepted: true}, second}
+			if c.full {
+				tally.full()
+			}
 			j := &judge{tally: tally, files: map[string]string{}, c: &client{hubs: []string{hub.URL}, random: rand.New(rand.NewPCG(1, 1)), tally: tally, http: hub.Client()}}
 			j.all(t.Context())
 			if c.broken == "" {
