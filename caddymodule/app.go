@@ -59,7 +59,7 @@ type App struct {
 	// of extensions: the first that is there. Nobody else's are shown. Default: the servers of
 	// `instance` in their order; without any, the agent that has had its name for longest, never
 	// one behind a tunnel. While that one is away no other takes its place: name another here, or
-	// forget it (docs/operations.md#forget).
+	// forget it (docs/agents.md#names).
 	Primary []string `json:"primary,omitempty" word:"primary <name...>"`
 
 	// Machines that come and go by need, up to 32 classes of them, see docs/scaling.md: their
@@ -93,12 +93,12 @@ type App struct {
 	Data string `json:"data,omitempty" word:"data <folder>"`
 
 	// Where inputs, outputs, settings and workflows are kept: a folder, `file:///folder`, or
-	// `s3://bucket?...`, see docs/operations.md#storage. Several hubs on one Redis must share it.
+	// `s3://bucket?...`, see docs/storage.md. Several hubs on one Redis must share it.
 	// Default: the folder `files` in the data folder.
 	Storage string `json:"storage,omitempty" word:"storage <folder or URL>"`
 
 	// Secrets of the hubs alone, at least 16 bytes each, that encrypt their own keys in the
-	// storage with the first; see docs/operations.md#keys. Default: none; the keys are stored
+	// storage with the first; see docs/keys.md. Default: none; the keys are stored
 	// unencrypted.
 	Secret []string `json:"secret,omitempty" word:"secret <secret> [<older>...]"`
 
@@ -118,7 +118,7 @@ type App struct {
 	// # Access
 
 	// Tenants that may see everything and use the operators' commands below `/hub/`, see
-	// docs/operations.md#operators. `default` stands for everybody who has not logged in.
+	// docs/access.md#operators. `default` stands for everybody who has not logged in.
 	// Default: none.
 	Operators []string `json:"operators,omitempty" word:"operators <tenant...>"`
 
@@ -135,7 +135,7 @@ type App struct {
 	SecretsTo []string `json:"secrets_to,omitempty" word:"secrets_to <instance...>"`
 
 	// Hosts from which the hub fetches inputs that are https URLs: names, `*.example.com`,
-	// addresses, CIDRs, or `*` for all public ones, see docs/operations.md#inputs-by-url;
+	// addresses, CIDRs, or `*` for all public ones, see docs/input-urls.md;
 	// repeatable. Private addresses are called only if an address or a CIDR here contains them.
 	// Default: none.
 	InputsFrom []string `json:"inputs_from,omitempty" word:"inputs_from <host...>"`
@@ -187,7 +187,7 @@ type App struct {
 	// Open client sockets; one tenant may have a quarter of them. Default: 10000.
 	MaxSockets int `json:"max_sockets,omitempty" word:"max_sockets <n>"`
 
-	// What one tenant may have of what all share, see docs/operations.md#tenants.
+	// What one tenant may have of what all share, see docs/limits.md.
 	TenantLimits *TenantLimits `json:"tenant_limits,omitempty" word:"tenant_limits [<tenant...>]"`
 
 	// Limits of single tenants, by name. What is absent is as for all tenants.
@@ -201,7 +201,7 @@ type App struct {
 	Order string `json:"order,omitempty" word:"order fair|fifo"`
 
 	// Interrupts a young bulk run, at most once per job, for an interactive job that would wait
-	// longer than this (`5s` if it does not say), see docs/scheduling.md#bands. Default: never.
+	// longer than this (`5s` if it does not say), see docs/scheduling.md#priority-classes. Default: never.
 	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty" word:"preempt bulk [<duration>]"`
 
 	// Whether idle servers make a batch together, see docs/scheduling.md#batches. Default: on.
@@ -229,7 +229,7 @@ type App struct {
 
 	// OpenTelemetry spans of the life of jobs whose prompts were posted in requests with a sampled
 	// span, as Caddy's directive `tracing` makes them; the variables `OTEL_*` of the environment
-	// say where they go, see docs/operations.md#traces. Default: `off`.
+	// say where they go, see docs/tracing.md. Default: `off`.
 	Tracing bool `json:"tracing,omitempty" word:"tracing off|on"`
 
 	LastWords

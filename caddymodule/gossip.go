@@ -22,7 +22,7 @@ type Gossip struct {
 	AllowDirect []string `json:"allow_direct,omitempty" word:"allow_direct <cidr or host...>"`
 
 	// Networks and addresses in which agents are believed to be where they say, without a
-	// connection from there: behind NAT, see docs/operations.md#agents. Default: none.
+	// connection from there: behind NAT, see docs/agents.md. Default: none.
 	AgentsFrom []string `json:"agents_from,omitempty" word:"agents_from <cidr or address...>"`
 
 	// Gossip addresses of other hubs on the same Redis. Default: none.

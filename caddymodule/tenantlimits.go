@@ -36,7 +36,7 @@ type TenantLimits struct {
 	Storage int64 `json:"storage,omitempty" word:"storage <size>"`
 
 	// `interactive` tenants go before all others, `bulk` tenants after them; a prompt may ask for
-	// a lower band, see docs/scheduling.md#bands. Default: `normal`.
+	// a lower band, see docs/scheduling.md#priority-classes. Default: `normal`.
 	Band string `json:"band,omitempty" word:"band interactive|normal|bulk"`
 
 	// Size of the files of its ended jobs; its oldest are removed. The same for all tenants.

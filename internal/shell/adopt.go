@@ -37,7 +37,7 @@ func runAdopt(ctx context.Context, a *Admin, cmd *cobra.Command, _ []string) err
 	if yes, _ := cmd.Flags().GetBool("yes"); !yes {
 		fmt.Fprintln(out, `with --yes, the storage belongs to the hub's Redis from now on:
   all hubs of this Redis delete again, within a minute, what is due
-  files that Redis does not know are deleted a week later, see "Another Redis" in docs/operations.md
+  files that Redis does not know are deleted a week later, see docs/storage.md#redis-and-storage-do-not-match
   hubs of another Redis that have this storage delete nothing from it any more
 nothing was changed`)
 		return nil

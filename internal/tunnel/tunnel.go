@@ -57,7 +57,7 @@ type Session struct {
 var ErrToken = errors.New("the hub does not accept this machine's token")
 
 // ErrLogin means that something in front of the hub asks for a login, which no machine has.
-var ErrLogin = errors.New("the hub's site asks machines for a login, too: leave " + Path + " out of it, as docs/operations.md#tunnels shows")
+var ErrLogin = errors.New("the hub's site asks machines for a login, too: leave " + Path + " out of it, as docs/agents.md#tunnels shows")
 
 // Dial opens a tunnel to a hub, given the URL of the hub's site. The error is [ErrToken] if
 // the hub knows who asks and refuses, and [ErrLogin] if it was not asked.
