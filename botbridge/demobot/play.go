@@ -35,9 +35,9 @@ func play(ctx context.Context, s *stage.Stage) error {
 	if over, worst := s.Fake.TooFast(); over > 0 {
 		return fmt.Errorf("%d calls broke Telegram's limits (%+v)", over, worst)
 	}
-	fmt.Println("\nAll of it as it should be: pictures from words and from photos, four as one, other words and looks, a question,\n" +
-		"one request stopped, one picture found again, one video paid for, and one payment given back.\n" +
-		"Telegram's limits were kept.")
+	fmt.Println("\nEverything worked: pictures from words and from photos, four in one, new words and styles, a question,\n" +
+		"a request stopped, a picture found again, a video paid for, and a payment refunded.\n" +
+		"The bridge stayed within Telegram's limits.")
 	return nil
 }
 

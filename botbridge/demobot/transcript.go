@@ -48,7 +48,7 @@ func (t *transcript) show(list []fakebot.Message) (news bool) {
 		t.seen[m.ID], news = text, true
 		who, verb := "Ada", ""
 		if m.ReplyTo != 0 && !m.FromBot {
-			verb = "(answers that) "
+			verb = "(replies) "
 		}
 		if m.FromBot {
 			who = "bot"

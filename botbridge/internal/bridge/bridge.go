@@ -220,7 +220,7 @@ func (b *Bridge) Serve(ctx context.Context, listener net.Listener) error {
 	defer done()
 	if b.leads.Load() {
 		if err := b.store.Resign(closing, b.owner); err != nil {
-			b.log.Warn("cannot tell the other processes of the end", "error", err)
+			b.log.Warn("cannot tell the other processes that this one ends", "error", err)
 		}
 	}
 	_ = server.Shutdown(closing)
@@ -255,7 +255,7 @@ func (b *Bridge) watchHub(ctx context.Context) {
 		}
 		denied := b.hub.Denied()
 		if denied != nil && !said {
-			b.log.Error("the hub lets the bridge do nothing: see hub and hub_key in bot.yaml; requests wait", "error", denied)
+			b.log.Error("the hub refuses the bridge: see hub and hub_key in bot.yaml; requests wait", "error", denied)
 		}
 		said = denied != nil
 		select {

@@ -83,7 +83,7 @@ func askTelegram(ctx context.Context, c *config.Config) (string, error) {
 	if errors.Is(err, telegram.ErrToken) {
 		return "", fmt.Errorf("telegram: token: %w", err)
 	} else if err != nil {
-		return "", fmt.Errorf("telegram: it was not asked about the token: %w", err)
+		return "", fmt.Errorf("telegram: the token could not be checked: %w", err)
 	}
 	return name, nil
 }
@@ -100,7 +100,7 @@ func askEnhance(ctx context.Context, c *config.Config) (string, error) {
 	client := enhance.New(o)
 	defer client.Close()
 	if _, err := client.Ask(ctx, enhance.Improve, "a red fox in the snow"); err != nil {
-		return "", fmt.Errorf("enhance: it gives no better words: %w", err)
+		return "", fmt.Errorf("enhance: it did not answer a test: %w", err)
 	}
 	return "", nil
 }
@@ -123,7 +123,7 @@ func askDiscord(ctx context.Context, c *config.Config) (string, error) {
 	if errors.Is(err, discord.ErrToken) {
 		return "", fmt.Errorf("discord: token: %w", err)
 	} else if err != nil {
-		return "", fmt.Errorf("discord: it was not asked about the token: %w", err)
+		return "", fmt.Errorf("discord: the token could not be checked: %w", err)
 	}
 	return name, nil
 }

@@ -69,7 +69,7 @@ func (in *inbox) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		events, last, err := in.store.Inbox.Pending(ctx, after, inboxBatch)
 		if err != nil && ctx.Err() == nil {
-			in.log.Warn("cannot read what was said", "error", err)
+			in.log.Warn("cannot read the waiting events", "error", err)
 		}
 		after = last
 		for _, e := range events {
@@ -135,7 +135,7 @@ func (in *inbox) read(ctx context.Context, key string) (e platform.Event, ok boo
 		return !unreadable && !errors.Is(err, state.ErrNotFound)
 	})
 	if err != nil && ctx.Err() == nil && !errors.Is(err, state.ErrNotFound) {
-		in.log.Error("a stored event cannot be read and is left out", "error", err)
+		in.log.Error("skipping a stored event that cannot be read", "error", err)
 	}
 	return e, err == nil
 }
@@ -159,7 +159,7 @@ func (in *inbox) finish(ctx context.Context, key string) {
 		// A payment is never given up.
 		if err == nil || tries == handleTries && e.Kind != platform.Paid {
 			if err != nil {
-				in.log.Error("an event cannot be handled and is left out", "error", err)
+				in.log.Error("skipping an event that cannot be handled", "error", err)
 			}
 			if err = in.store.Inbox.Handled(ctx, key); err == nil || errors.Is(err, state.ErrDeposed) {
 				return

@@ -316,7 +316,7 @@ func TestPricesThatNobodyCanPay(t *testing.T) {
 		{0, nil, ""},
 		{2500, &config.Telegram{}, ""},
 		{2501, &config.Telegram{}, "command a: stars: 2501 for each of 4 pictures is more than the 10000 that Telegram takes at once"},
-		{1, nil, "people can pay on Telegram only"},
+		{1, nil, "people can pay only on Telegram"},
 	} {
 		spec := workflow.Spec{Stars: c.stars, Inputs: map[workflow.Role]string{workflow.Count: "1.batch_size"}}
 		command := must.Get(workflow.NewCommand("a", spec, graph))(t)

@@ -15,7 +15,7 @@ func (b *Bridge) judge(service *limits.Judge) request.Judge {
 			Name: r.Name, Size: r.Size, Words: r.Words, Command: r.Command, Read: r.Read,
 		})
 		if failed != nil {
-			b.log.Warn("a result could not be looked at", "verdict", v.Verdict, "error", failed)
+			b.log.Warn("a result could not be checked", "verdict", v.Verdict, "error", failed)
 		}
 		return request.Verdict(v.Verdict), v.Reason, err
 	}

@@ -35,10 +35,10 @@ func (b *Bridge) lead(ctx context.Context) {
 			end, term = func() {}, 0
 			b.leads.Store(leads)
 			if leads {
-				b.log.Info("this process acts", "term", now)
+				b.log.Info("this process is active", "term", now)
 				term, end = now, b.begin(ctx)
 			} else if first {
-				b.log.Info("another process acts; standing by")
+				b.log.Info("another process is active; standing by")
 			}
 		}
 		first = false
@@ -58,7 +58,7 @@ func (b *Bridge) begin(ctx context.Context) (end func()) {
 			if err == nil {
 				break
 			}
-			b.log.Warn("cannot go on with what was asked for", "error", err)
+			b.log.Warn("cannot resume the requests", "error", err)
 		}
 		turns := conversation.WithBridge(ctx, ctx)
 		newInbox(b.store, func(_ context.Context, e platform.Event) error { return b.handle(turns, e) }, b.log).run(ctx)

@@ -99,7 +99,7 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 	defer cancel()
 	chat := conversation.ChatKey(e.Platform, e.Chat)
 	if err := b.notePart(ctx, e); err != nil {
-		b.log.Warn("cannot store what was said", "error", err)
+		b.log.Warn("cannot store an event", "error", err)
 		b.excuse(e, chat)
 		return err
 	}
@@ -114,11 +114,11 @@ func (b *Bridge) admit(ctx context.Context, e platform.Event) error {
 	case errors.Is(err, state.ErrFull) && e.Kind != platform.Paid:
 		// Dropped, because one chat must not keep all others from being heard.
 		b.metrics.dropped(e)
-		b.log.Warn("a chat says more than can be handled", "platform", e.Platform)
+		b.log.Warn("a chat sends more than can be handled", "platform", e.Platform)
 		b.decline(e, chat)
 		return nil
 	}
-	b.log.Warn("cannot store what was said", "error", err)
+	b.log.Warn("cannot store an event", "error", err)
 	b.excuse(e, chat)
 	return err
 }

@@ -11,7 +11,7 @@ import (
 // sellProblems returns problems with prices that nobody could pay.
 func sellProblems(c *config.Config, commands []*workflow.Command) (list []error) {
 	if c.Sells() && c.Telegram == nil {
-		list = append(list, fmt.Errorf("stars: people can pay on Telegram only, which is not configured"))
+		list = append(list, fmt.Errorf("stars: people can pay only on Telegram, which is not configured"))
 	}
 	for _, command := range commands {
 		count := int64(1)

@@ -195,13 +195,13 @@ func (c *Commands) UnmarshalYAML(node *yaml.Node) error {
 // them is called.
 func eachNamed[Options any](node *yaml.Node, noun string, add func(name string, line int, o Options)) error {
 	if node.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: %ss is a map of names", node.Line, noun)
+		return fmt.Errorf("line %d: %ss must be a map of names", node.Line, noun)
 	}
 	lines := map[string]int{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key, value := node.Content[i], node.Content[i+1]
 		if line, twice := lines[key.Value]; twice {
-			return fmt.Errorf("line %d: the %s %s is there already, in line %d", key.Line, noun, key.Value, line)
+			return fmt.Errorf("line %d: there is already a %s %s, on line %d", key.Line, noun, key.Value, line)
 		}
 		lines[key.Value] = key.Line
 		var o Options

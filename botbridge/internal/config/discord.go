@@ -28,7 +28,7 @@ func (c *Config) discordProblems() (list []error) {
 	case err != nil:
 		add("token: %w", err)
 	case !discordToken.MatchString(token):
-		add("token: this is not a token of a bot, which has three parts with dots between; the page Bot of the developer portal shows it once")
+		add("token: this is not a bot token, which has three parts separated by dots; the developer portal shows it once, on the page Bot")
 	}
 	if c.Discord.Server != "" && !isAddress(c.Discord.Server) {
 		add("server: this is not an address such as https://discord.com/api/v10")
@@ -39,9 +39,9 @@ func (c *Config) discordProblems() (list []error) {
 	}{{"guilds", c.Discord.Guilds}, {"roles", c.Discord.Roles}} {
 		for i, id := range named.ids {
 			if !snowflake.MatchString(id) {
-				add("%s: %q is not an id of Discord, which is a long number in quotes; *Copy ID* shows it in developer mode", named.word, id)
+				add("%s: %q is not a Discord id, which is a long number in quotes; in developer mode, *Copy ID* gives it", named.word, id)
 			} else if slices.Contains(named.ids[:i], id) {
-				add("%s: %s is there twice", named.word, id)
+				add("%s: %s is listed twice", named.word, id)
 			}
 		}
 	}

@@ -70,9 +70,9 @@ func (c *Config) enhanceProblems() (list []error) {
 	case !isAddress(e.URL):
 		add("url: this is not an address such as https://llm.example.com/v1")
 	case err == nil && (u.User != nil || u.RawQuery != "" || u.Fragment != ""):
-		add("url: the address has a login, a query or a fragment; a key belongs to key")
+		add("url: the address has a login, a query or a fragment; put a key under key")
 	case err == nil && strings.HasSuffix(strings.TrimRight(u.Path, "/"), "/chat/completions"):
-		add("url: leave out /chat/completions at its end")
+		add("url: leave out /chat/completions at the end")
 	}
 	if e.Model == "" {
 		add("model: no model is named")

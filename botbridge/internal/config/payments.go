@@ -35,10 +35,10 @@ func (c *Config) paymentProblems() (list []error) {
 	add := func(format string, args ...any) { list = append(list, fmt.Errorf(format, args...)) }
 	for _, command := range c.Commands {
 		if command.Stars < 0 {
-			add("command %s: stars: %d is below zero", command.Name, command.Stars)
+			add("command %s: stars: %d is negative", command.Name, command.Stars)
 		}
 		if c.Sells() && slices.Contains(conversation.Selling(), command.Name) {
-			add("command %s: where something has a price in stars, this is a command of the bridge itself", command.Name)
+			add("command %s: once anything costs stars, the bridge has a command of that name itself", command.Name)
 		}
 	}
 	contact := ""
@@ -47,16 +47,16 @@ func (c *Config) paymentProblems() (list []error) {
 	}
 	switch {
 	case len(contact) > maxContact:
-		add("payments: contact: %d bytes are too many; %d are possible", len(contact), maxContact)
+		add("payments: contact: it has %d bytes; at most %d are possible", len(contact), maxContact)
 	case c.Payments != nil && !c.Sells():
 		add("payments: no command has a price in stars")
 	case !c.Sells():
 		return list
 	case contact == "":
-		add("payments: contact: say whom people write to about a payment; where there are prices in stars, there must be somebody")
+		add("payments: contact: name somebody people can write to about a payment; selling for stars requires it")
 	}
 	if c.Sells() && c.Terms == nil {
-		add("terms: there are none; where there are prices in stars, people must be able to read some")
+		add("terms: missing; selling for stars requires terms that people can read")
 	}
 	return list
 }

@@ -121,7 +121,7 @@ func syntax(err error) error {
 	case strings.Contains(what, "cannot start any token"), strings.Contains(what, "tab character"):
 		return fmt.Errorf("%s: indent with spaces, not with tabs", line)
 	case strings.Contains(what, "did not find expected"), strings.Contains(what, "mapping values"), strings.Contains(what, "could not find expected"):
-		return fmt.Errorf("%s: here the file is no YAML: is the indentation right, and is text with a colon in quotes?", line)
+		return fmt.Errorf("%s: this is not valid YAML: check the indentation, and put text with a colon in quotes", line)
 	}
 	return err
 }

@@ -63,7 +63,7 @@ func (c *Config) Problems() (list []error) {
 	}
 	if c.Webchat != nil {
 		if c.FilesURL == "" {
-			add("webchat: it needs files_url: pictures are handed over as links")
+			add("webchat: it needs files_url, because pictures are sent as links")
 		}
 		if _, err := c.Webchat.Secret.Read(c.Folder); err != nil {
 			add("webchat: secret: %w", err)
@@ -85,7 +85,7 @@ func (c *Config) telegramProblems() (list []error) {
 	case err != nil:
 		add("token: %w", err)
 	case !botToken.MatchString(token):
-		add("token: this is not a token of BotFather, which looks like 123456:ABC-DEF")
+		add("token: this is not a token from BotFather, which looks like 123456:ABC-DEF")
 	}
 	secret, err := c.Telegram.WebhookSecret.Read(c.Folder)
 	if err != nil {
@@ -109,7 +109,7 @@ func (c *Config) telegramProblems() (list []error) {
 		add("server: this is not an address such as https://api.telegram.org")
 	}
 	if c.Telegram.Rate < 0 {
-		add("rate: %v is below zero", c.Telegram.Rate)
+		add("rate: %v is negative", c.Telegram.Rate)
 	}
 	return list
 }
@@ -131,13 +131,13 @@ func (c *Config) commandProblems() (list []error) {
 	}
 	for _, command := range c.Commands {
 		if slices.Contains(conversation.Reserved(c.Enhance != nil), command.Name) {
-			add("command %s: this is a command of the bridge itself", command.Name)
+			add("command %s: the bridge has a command of that name itself", command.Name)
 		} else if !isName(command.Name) {
-			add("command %s: names are a-z, 0-9 and _, 32 characters at most", command.Name)
+			add("command %s: a name has only a-z, 0-9 and _, and at most 32 characters", command.Name)
 		}
 		for _, language := range slices.Sorted(maps.Keys(command.About)) {
 			if n := utf8.RuneCountInString(command.About[language]); c.Telegram != nil && n > telegram.MaxAbout {
-				add("command %s: about: %s: %d characters are too many for Telegram, which takes %d", command.Name, language, n, telegram.MaxAbout)
+				add("command %s: about: %s: it has %d characters; Telegram takes at most %d", command.Name, language, n, telegram.MaxAbout)
 			}
 		}
 		price := int64(0)
@@ -151,7 +151,7 @@ func (c *Config) commandProblems() (list []error) {
 			{"price", price}, {"max_count", int64(command.MaxCount)}, {"max_steps", int64(command.MaxSteps)}, {"max_pixels", int64(command.MaxPixels)},
 		} {
 			if limit.value < 0 {
-				add("command %s: %s: %d is below zero", command.Name, limit.name, limit.value)
+				add("command %s: %s: %d is negative", command.Name, limit.name, limit.value)
 			}
 		}
 	}

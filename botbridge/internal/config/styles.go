@@ -41,14 +41,14 @@ func (s *Styles) UnmarshalYAML(node *yaml.Node) error {
 // styleProblems are those that need no workflow to be seen.
 func (c *Config) styleProblems() (list []error) {
 	if len(c.Styles) > maxStyles {
-		list = append(list, fmt.Errorf("styles: there are %d; %d are the most", len(c.Styles), maxStyles))
+		list = append(list, fmt.Errorf("styles: there are %d; at most %d are possible", len(c.Styles), maxStyles))
 	}
 	for _, s := range c.Styles {
 		add := func(format string, args ...any) {
 			list = append(list, fmt.Errorf("line %d: style %s: "+format, append([]any{s.Line, s.Name}, args...)...))
 		}
 		if s.Name == "" || len(s.Name) > maxStyleName || strings.Trim(s.Name, "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
-			add("names are a-z, 0-9, _ and -, %d characters at most", maxStyleName)
+			add("a name has only a-z, 0-9, _ and -, and at most %d characters", maxStyleName)
 		}
 		for _, problem := range s.StyleSpec.Problems() {
 			add("%s", problem)

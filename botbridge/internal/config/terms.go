@@ -32,7 +32,7 @@ const maxTerms = 16 << 10
 // UnmarshalYAML implements yaml.Unmarshaler.
 func (t *Terms) UnmarshalYAML(node *yaml.Node) error {
 	if node.Kind != yaml.MappingNode {
-		return fmt.Errorf("line %d: terms is a map of languages, such as en: TEXT or en: {file: PATH}", node.Line)
+		return fmt.Errorf("line %d: terms must be a map of languages, such as en: TEXT or en: {file: PATH}", node.Line)
 	}
 	t.Texts = map[string]Text{}
 	for i := 0; i+1 < len(node.Content); i += 2 {
@@ -47,10 +47,10 @@ func (t *Terms) UnmarshalYAML(node *yaml.Node) error {
 		case value.Kind == yaml.MappingNode && len(value.Content) == 2 && value.Content[0].Value == "file":
 			text.File = value.Content[1].Value
 		default:
-			return fmt.Errorf("line %d: %s: terms are a text, or {file: PATH}", value.Line, key.Value)
+			return fmt.Errorf("line %d: %s: terms must be a text or {file: PATH}", value.Line, key.Value)
 		}
 		if _, err := language.Parse(key.Value); err != nil {
-			return fmt.Errorf("line %d: %s: this is no language such as en or pt-BR", key.Line, key.Value)
+			return fmt.Errorf("line %d: %s: this is not a language code such as en or pt-BR", key.Line, key.Value)
 		}
 		t.Texts[key.Value] = text
 	}
@@ -71,12 +71,12 @@ func (t *Terms) Read(folder string) (texts map[string]string, version string, er
 			text.Text = string(file)
 		}
 		if texts[code] = strings.TrimSpace(text.Text); texts[code] == "" || len(texts[code]) > maxTerms {
-			return nil, "", fmt.Errorf("terms: %s: the text has %d bytes; it needs 1 to %d", code, len(texts[code]), maxTerms)
+			return nil, "", fmt.Errorf("terms: %s: the text has %d bytes; it must have 1 to %d", code, len(texts[code]), maxTerms)
 		}
 		fmt.Fprintf(digest, "%s\x00%s\x00", code, texts[code])
 	}
 	if texts["en"] == "" {
-		return nil, "", fmt.Errorf("terms: there is no text for en, which people of other languages read")
+		return nil, "", fmt.Errorf("terms: en is missing; it is what people whose language is not listed read")
 	}
 	if t.Version != "" {
 		return texts, t.Version, nil

@@ -99,7 +99,7 @@ func (f *finder) requestOf(ctx context.Context, tn *turn, id string) (request.Re
 		return rec, err
 	}
 	if rec.Platform != tn.Platform || rec.Chat.ID != tn.Chat.ID {
-		f.logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
+		f.logger.Warn("a button was pressed in a chat it does not belong to", "platform", tn.Platform)
 		return rec, errForged
 	}
 	return rec, nil

@@ -114,7 +114,10 @@ func (gy *gallery) page(ctx context.Context, tn *turn, v view, id string, stars 
 	}
 	pages := max(1, (len(list)+myPage-1)/myPage)
 	page = min(page, pages)
-	lines := []string{tn.say(head, locale.With{"page": page, "pages": pages}), ""}
+	lines := []string{tn.say(head, nil), ""}
+	if pages > 1 {
+		lines[0] += " " + tn.say("my_page", locale.With{"page": page, "pages": pages})
+	}
 	var numbers, turns []platform.Button
 	for i, m := range list[(page-1)*myPage : min(page*myPage, len(list))] {
 		label := strconv.Itoa((page-1)*myPage + i + 1)
@@ -126,7 +129,7 @@ func (gy *gallery) page(ctx context.Context, tn *turn, v view, id string, stars 
 		if v.Search != "" {
 			key = "my_unfound"
 		}
-		lines = []string{tn.say(head, locale.With{"page": 1, "pages": 1}), "", tn.say(key, locale.With{"words": v.Search})}
+		lines = []string{tn.say(key, locale.With{"words": v.Search})}
 	}
 	turn := func(label, kind string, page int) platform.Button {
 		return platform.Button{Label: label, Data: fmt.Sprintf("%s:%s:%s%d", verbMy, id, kind, page)}

@@ -126,7 +126,7 @@ func TestPlainWordsOfAGroup(t *testing.T) {
 	r.talk.commands.byName["draw"], r.commands["draw"] = draw, draw
 	r.regroup("9", "-9", "menu", "-")
 	_, edits := r.sent()
-	require.Contains(t, labels(edits[0]), "Plain words: /generate")
+	require.Contains(t, labels(edits[0]), "Plain words go to /generate")
 	r.regroup("9", "-9", "usual", "draw")
 	e := r.message("5", "-9", "a fox", "")
 	e.Addressed = true

@@ -260,7 +260,7 @@ func (rw *rewording) noWords(ctx context.Context, err error) (problem string, fa
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	rw.logger.Warn("there are no other words for a message", "error", err)
+	rw.logger.Warn("cannot get better words for a message", "error", err)
 	switch {
 	case errors.Is(err, enhance.ErrRefused):
 		return "offer_refused", nil
@@ -286,7 +286,7 @@ func (rw *rewording) pressed(ctx context.Context, tn *turn, verb, id string) err
 	case err != nil:
 		return err
 	case o.Platform != tn.Platform || o.Chat.ID != tn.Chat.ID:
-		rw.logger.Warn("a button was pressed in a chat that it is not of", "platform", tn.Platform)
+		rw.logger.Warn("a button was pressed in a chat it does not belong to", "platform", tn.Platform)
 		tn.answer(ctx, "too_old")
 		return nil
 	case o.User.ID != tn.User.ID:

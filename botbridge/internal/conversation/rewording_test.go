@@ -98,8 +98,8 @@ func TestBetterWordsAreWords(t *testing.T) {
 		"arguments":   {"a fox --steps 999 -n 4 --model evil", "a fox --steps 999", "a fox --steps 999 -n 4 --model evil"},
 		"a command":   {"/ban telegram:5", "/ban", "/ban telegram:5"},
 		"moderation":  {"a Forbidden fox", "I'd rather not reword that", ""},
-		"too long":    {strings.Repeat("fox ", 1500), "couldn't find better words", ""},
-		"nothing":     {" ", "couldn't find better words", ""},
+		"too long":    {strings.Repeat("fox ", 1500), "couldn't think of better words", ""},
+		"nothing":     {" ", "couldn't think of better words", ""},
 		"placeholder": {"a {words} fox", "a {words} fox", "a {words} fox"},
 	}, func(t *testing.T, c row) {
 		r := newRig(t, limits.Config{Words: []string{"forbidden"}})
@@ -128,7 +128,7 @@ func TestNoBetterWords(t *testing.T) {
 	r := parallelRig(t, limits.Config{})
 	fake := r.words(Enhance{PerDay: 2})
 	fake.Misbehave(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	for n, want := range []string{"I can't find better words right now.", "I can't find better words right now.", "I've already found you better words 2 times today"} {
+	for n, want := range []string{"I can't think of better words right now.", "I can't think of better words right now.", "I've already found you better words 2 times today"} {
 		r.event("5", "5", platform.Said, "m"+strconv.Itoa(n), "/generate a fox --enhance")
 		id := r.offered()
 		require.Contains(t, r.heard("5"), want)

@@ -90,7 +90,7 @@ func (bt *buttons) foreign(ctx context.Context, tn *turn, rest string) (of strin
 
 // stray answers a press from a message that does not have the button, as far as is known.
 func (bt *buttons) stray(ctx context.Context, tn *turn) error {
-	bt.logger.Warn("a button was pressed under a message that it is not of", "platform", tn.Platform)
+	bt.logger.Warn("a button was pressed under a message it does not belong to", "platform", tn.Platform)
 	tn.answer(ctx, "too_old")
 	return nil
 }

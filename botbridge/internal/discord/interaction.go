@@ -145,7 +145,7 @@ const ackPatience = 2700 * time.Millisecond
 func (d *receiver) interacted(ctx context.Context, raw json.RawMessage) func(context.Context) (platform.Event, bool) {
 	in, ok := readInteraction(raw)
 	if !ok {
-		d.o.Logger.Warn("an interaction cannot be read and is left out")
+		d.o.Logger.Warn("skipping an interaction that cannot be read")
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx) // the connection may end meanwhile

@@ -263,7 +263,7 @@ func refusal(status int, header http.Header, body []byte) error {
 	case status >= http.StatusInternalServerError:
 		return fmt.Errorf("%w: status %d", ErrAway, status)
 	case status >= http.StatusMultipleChoices && status < http.StatusBadRequest:
-		return fmt.Errorf("%w: it wants to redirect to another address (status %d), which is not followed", ErrOdd, status)
+		return fmt.Errorf("%w: it redirects to another address (status %d), and redirects are not followed", ErrOdd, status)
 	case status == http.StatusBadRequest:
 		var said struct {
 			Error struct {
@@ -274,7 +274,7 @@ func refusal(status int, header http.Header, body []byte) error {
 			return errTokensName
 		}
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fmt.Errorf("%w: it does not take the key (status %d)", ErrOdd, status)
+		return fmt.Errorf("%w: it rejects the key (status %d)", ErrOdd, status)
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%w: it does not know the model, or there is no API at this address (status %d)", ErrOdd, status)
 	}

@@ -62,7 +62,7 @@ func (c Config) Problems() (list []error) {
 		{"pictures_per_day", c.Pictures}, {"gpu_seconds_per_day", c.GPUSeconds}, {"waiting", int64(c.Waiting)}, {"messages_per_10s", int64(c.Messages)},
 	} {
 		if named.value < 0 {
-			add("%s: %d is below zero", named.word, named.value)
+			add("%s: %d is negative", named.word, named.value)
 		}
 	}
 	for _, named := range []struct {
@@ -76,13 +76,13 @@ func (c Config) Problems() (list []error) {
 			_, notNumber := strconv.ParseInt(id, 10, 64)
 			switch {
 			case !ok || platformName == "" || id == "":
-				add("%s: %q is not of the form telegram:12345", named.word, name)
+				add("%s: %q does not look like telegram:12345", named.word, name)
 			case !slices.Contains([]string{"telegram", "webchat", "discord"}, platformName):
 				add("%s: %q: the platforms are telegram, discord and webchat", named.word, name)
 			case platformName == "discord" && notNumber != nil:
-				add("%s: %q: an id of Discord is a long number; *Copy ID* shows it in developer mode", named.word, name)
+				add("%s: %q: a Discord id is a long number; in developer mode, *Copy ID* gives it", named.word, name)
 			case platformName == "telegram" && notNumber != nil:
-				add("%s: %q: an id of Telegram is a number; the bot tells it to whom it does not let in", named.word, name)
+				add("%s: %q: a Telegram id is a number; the bot tells everybody it does not let in theirs", named.word, name)
 			}
 		}
 	}

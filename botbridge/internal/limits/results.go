@@ -96,7 +96,7 @@ func NewJudge(c Results, transport http.RoundTripper) *Judge {
 const readTimeout = time.Minute
 
 // errNoVerdict means that the service gave no usable verdict.
-var errNoVerdict = errors.New("the service for results gives no verdict")
+var errNoVerdict = errors.New("the results hook gave no verdict")
 
 // Judge returns the verdict on a file. Without an answer, it is what Fail says, and failed
 // is the cause. The error comes from reading the file, or from a context that ended: it may
@@ -169,7 +169,7 @@ func (j *Judge) ask(ctx context.Context, m Made, data []byte) (v Verdict, err er
 	}
 	err = json.NewDecoder(http.MaxBytesReader(nil, response.Body, maxVerdict)).Decode(&v)
 	if err != nil || v.Verdict != Allow && v.Verdict != Spoiler && v.Verdict != Refuse {
-		return Verdict{}, fmt.Errorf("%w: the answer is none", errNoVerdict)
+		return Verdict{}, fmt.Errorf("%w: the answer is not a verdict", errNoVerdict)
 	}
 	return v, nil
 }

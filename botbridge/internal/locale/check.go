@@ -34,7 +34,7 @@ func Check(folder string) (problems, notes []string) {
 		}
 		code := strings.TrimSuffix(name, ".yaml")
 		if _, err := language.Parse(code); err != nil {
-			add("the name is no language such as de or pt-BR")
+			add("the name is not a language code such as de or pt-BR")
 		}
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -48,7 +48,7 @@ func Check(folder string) (problems, notes []string) {
 		}
 		for _, key := range slices.Sorted(maps.Keys(texts)) {
 			if _, ok := own.texts[Default][key]; !ok {
-				add("nothing is said with the key %q", key)
+				add("there is no text with the key %q", key)
 				continue
 			}
 			if most := lengthOf(key); Units(texts[key]) > most {
@@ -56,12 +56,12 @@ func Check(folder string) (problems, notes []string) {
 			}
 			want, got := valuesOf(own.texts[Default][key]), valuesOf(texts[key])
 			if !slices.Equal(want, got) {
-				add("%s: the values are %v, not %v", key, want, got)
+				add("%s: the values must be %v, not %v", key, want, got)
 			}
 		}
 		missing := slices.DeleteFunc(own.Keys(Default), func(key string) bool { _, ok := texts[key]; return ok })
 		if len(missing) > 0 && own.texts[code] == nil {
-			notes = append(notes, fmt.Sprintf("%s: %d texts are missing and said in English: %s", name, len(missing), strings.Join(missing, ", ")))
+			notes = append(notes, fmt.Sprintf("%s: %d texts are missing; English is used for them: %s", name, len(missing), strings.Join(missing, ", ")))
 		}
 	}
 	return problems, notes

@@ -63,6 +63,8 @@ func TestPlurals(t *testing.T) {
 		require.Equal(t, want[0], b.Say("en", "broadcasting", With{"n": n}))
 		require.Equal(t, want[1], b.Say("ru", "broadcasting", With{"n": int64(n)}))
 	}
+	require.Equal(t, "It's being made right now.", b.Say("en", "why_running", With{"attempt": 1}))
+	require.Equal(t, "It's being made right now, after an attempt that failed.", b.Say("en", "why_running", With{"attempt": 2}))
 }
 
 func TestCheckNamesHolesAndTypos(t *testing.T) {
@@ -76,7 +78,7 @@ func TestCheckNamesHolesAndTypos(t *testing.T) {
 	problems, notes := Check(dir)
 	all := strings.Join(problems, "\n")
 	for _, want := range []string{
-		`de.yaml: nothing is said with the key "savd"`, "de.yaml: too_long: the values are [max], not []", "fr.yaml: ", "pirate speak.yaml: the name is no language",
+		`de.yaml: there is no text with the key "savd"`, "de.yaml: too_long: the values must be [max], not []", "fr.yaml: ", "pirate speak.yaml: the name is not a language",
 	} {
 		require.Contains(t, all, want)
 	}

@@ -12,7 +12,7 @@ var (
 	ErrUncertain = errors.New("the platform did not say whether it took the call")
 	// ErrForbidden means that the bridge may not write there: it was blocked, or
 	// removed from the group. Repeating does not help.
-	ErrForbidden = errors.New("the platform does not let us talk there")
+	ErrForbidden = errors.New("the platform does not let us write there")
 	// ErrRefused means that the platform understood the call and will never accept
 	// it.
 	ErrRefused = errors.New("the platform refused the call")

@@ -64,7 +64,7 @@ func (j *job) drive(ctx context.Context) {
 		case ctx.Err() != nil, errors.Is(err, state.ErrDeposed), errors.Is(err, state.ErrNotFound):
 			return
 		case errors.Is(err, state.ErrStale):
-			j.r.o.Logger.Warn("a request was changed by somebody else", "request", j.rec.ID)
+			j.r.o.Logger.Warn("a request was changed by another process", "request", j.rec.ID)
 			if err := j.entry.reload(ctx); errors.Is(err, state.ErrNotFound) {
 				return
 			}

@@ -161,7 +161,7 @@ func (en *entry) settleCharge(ctx context.Context) error {
 		return err
 	}, isUnavailable)
 	if errors.Is(err, state.ErrNotFound) {
-		en.logger.Error("a payment is not known any more", "request", en.rec.ID, "charge", en.rec.Charge)
+		en.logger.Error("a payment is no longer known", "request", en.rec.ID, "charge", en.rec.Charge)
 		return nil
 	}
 	return err

@@ -226,7 +226,7 @@ func TestWhy(t *testing.T) {
 		{[]hubapi.Candidate{gone}, "No image server is online", true},
 		{[]hubapi.Candidate{unable, gone}, "servers online (1) can make this right now. I'll keep your request in case one comes along that can.\nWhat's missing: node class X, model y, model z", true},
 		{[]hubapi.Candidate{sick}, "servers online (1) can make this right now", true},
-		{[]hubapi.Candidate{able, unable, sick, gone}, "Image servers that can make it: 1 of 3.", false},
+		{[]hubapi.Candidate{able, unable, sick, gone}, "1 of 3 image servers can make it", false},
 	} {
 		text, stuck := Why(texts, "en", hubapi.Explanation{Instances: c.fleet})
 		require.Contains(t, text, c.want)

@@ -94,7 +94,7 @@ func TestStatusOfUnknownFate(t *testing.T) {
 	require.Equal(t, "👍 Got it, you're number 3 in the queue. I'll reply when it's ready.", p.sends[0].Text)
 	drive(p, id, false)
 	require.Len(t, p.sends, 2)
-	require.Contains(t, p.sends[1].Text, "please ignore that message")
+	require.Contains(t, p.sends[1].Text, "please ignore it")
 	drive(p, id, false)
 	require.Len(t, p.sends, 2, "its id is known now")
 
@@ -110,8 +110,8 @@ func TestStatusOfUnknownFate(t *testing.T) {
 	id = begin(p, "no answer")
 	drive(p, id, false)
 	require.Len(t, p.sends, 3)
-	require.NotContains(t, p.sends[0].Text, "please ignore that message")
-	require.Contains(t, p.sends[2].Text, "please ignore that message")
+	require.NotContains(t, p.sends[0].Text, "please ignore it")
+	require.Contains(t, p.sends[2].Text, "please ignore it")
 
 	p = &deadly{}
 	p.limits.KnowsPosts = true
@@ -120,7 +120,7 @@ func TestStatusOfUnknownFate(t *testing.T) {
 	drive(p, id, false)
 	require.Len(t, p.sends, 2)
 	require.Equal(t, p.sends[0].ID, p.sends[1].ID, "it is the same message")
-	require.NotContains(t, p.sends[1].Text, "please ignore that message")
+	require.NotContains(t, p.sends[1].Text, "please ignore it")
 }
 
 // What moderation does not let through is shown nowhere, and what it covers is covered

@@ -49,10 +49,10 @@ func (d *delivery) deliverTexts(ctx context.Context) error {
 		message, err := d.deliverText(ctx, i)
 		switch {
 		case errors.Is(err, outbox.ErrGaveUp), platform.Permanent(err):
-			d.logger.Warn("a text could not be said", "request", d.rec.ID, "error", err)
+			d.logger.Warn("a text could not be sent", "request", d.rec.ID, "error", err)
 			d.rec.Texts[i].Lost = true
 		case err != nil:
-			return fmt.Errorf("saying a text: %w", err)
+			return fmt.Errorf("sending a text: %w", err)
 		}
 		d.rec.Texts[i].Told, d.rec.Texts[i].Message = true, message
 		if message != "" {

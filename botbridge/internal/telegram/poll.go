@@ -67,7 +67,7 @@ func (t *Telegram) persist(ctx context.Context, try func(context.Context) error)
 		}
 		t.trouble.Store(&err)
 		if ctx.Err() == nil {
-			t.o.Logger.Warn("cannot set how Telegram brings updates", "error", hide(err))
+			t.o.Logger.Warn("cannot set how Telegram delivers updates", "error", hide(err))
 		}
 	}
 }
@@ -167,7 +167,7 @@ func (t *Telegram) decode(list []json.RawMessage) []*models.Update {
 	for _, raw := range list {
 		var u models.Update
 		if err := json.Unmarshal(raw, &u); err != nil {
-			t.o.Logger.Warn("an update cannot be read and is left out", "update", u.ID)
+			t.o.Logger.Warn("skipping an update that cannot be read", "update", u.ID)
 			var id struct {
 				ID int64 `json:"update_id"`
 			}

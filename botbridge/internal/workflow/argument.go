@@ -62,7 +62,7 @@ func (a *ArgumentSpec) UnmarshalYAML(unmarshal func(any) error) error {
 	}
 	for word := range words {
 		if !slices.Contains([]string{"input", "min", "max", "choices", "about"}, word) {
-			return fmt.Errorf("an argument has no option %q: those are input, min, max, choices and about", word)
+			return fmt.Errorf("an argument has no option %q, only input, min, max, choices and about", word)
 		}
 	}
 	type plain ArgumentSpec
@@ -168,7 +168,7 @@ func (s *arguments) bindArguments(roles map[Role][]Slot, guesses []Slot) error {
 		}
 		if spec.Input == forbidden {
 			if !s.names(name) {
-				return fmt.Errorf("arguments: %s: there is no such input to forbid", name)
+				return fmt.Errorf("arguments: %s: there is no such argument to remove", name)
 			}
 			continue
 		}
@@ -184,7 +184,7 @@ func (s *arguments) bindArguments(roles map[Role][]Slot, guesses []Slot) error {
 	case "", allArguments:
 		s.findArguments(append(taken, guesses...), others == allArguments)
 	default:
-		return fmt.Errorf("arguments: %q is - for none, or all", otherArguments)
+		return fmt.Errorf("arguments: %q must be - (for none) or all", otherArguments)
 	}
 	if len(s.list) > maxArguments {
 		s.list = s.list[:maxArguments]
@@ -196,11 +196,11 @@ func (s *arguments) bindArgument(name string, spec ArgumentSpec, taken []Slot) (
 	node, input, dotted := cutLast(spec.Input)
 	switch {
 	case !argumentName.MatchString(name):
-		return Slot{}, errors.New("the name of a flag is a-z, 0-9 and _, 32 characters at most")
+		return Slot{}, errors.New("the name of a flag has only a-z, 0-9 and _, and at most 32 characters")
 	case slices.Contains(ownFlags(), name):
-		return Slot{}, fmt.Errorf("--%s has a meaning for every command; see inputs", name)
+		return Slot{}, fmt.Errorf("--%s is reserved; see inputs", name)
 	case !dotted:
-		return Slot{}, errors.New("an input is named as NODE.INPUT, such as 3.cfg")
+		return Slot{}, errors.New("name an input as NODE.INPUT, such as 3.cfg")
 	}
 	id, err := s.in.find(node)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *arguments) bindArgument(name string, spec ArgumentSpec, taken []Slot) (
 	}
 	switch {
 	case slices.Contains(taken, slot):
-		return slot, fmt.Errorf("%s is set by something else already; see inputs", slot)
+		return slot, fmt.Errorf("something else already sets %s; see inputs", slot)
 	case costly(input) && spec.Max == nil:
 		return slot, fmt.Errorf("%q decides how long a run takes: set max", input)
 	case spec.Min != nil && spec.Max != nil && *spec.Min > *spec.Max:

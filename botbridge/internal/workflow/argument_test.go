@@ -168,8 +168,8 @@ func TestCheckOfArguments(t *testing.T) {
 		`arguments: cfg: "cfg" takes 0 to 100, not 500`,
 		`arguments: look: no instance offers "gone.safetensors"`,
 		`arguments: name: "sampler_name" is no number, so that it has no min and max`,
-		`arguments: pose: "image" it names a file or a place: list its choices`,
-		`arguments: poses: "filename_prefix" it names a file or a place: list its choices`,
+		`arguments: pose: "image" it names a file or a folder: list its choices`,
+		`arguments: poses: "filename_prefix" it names a file or a folder: list its choices`,
 	}, c.argumentProblems(catalog))
 }
 

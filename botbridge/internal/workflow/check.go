@@ -18,7 +18,7 @@ func ParseCatalog(body []byte) (*Catalog, error) {
 	}
 	classes, ok := value.(*pyjson.Object)
 	if !ok {
-		return nil, fmt.Errorf("the hub's object_info is no object")
+		return nil, fmt.Errorf("the hub's object_info is not an object")
 	}
 	return &Catalog{classes}, nil
 }

@@ -105,7 +105,7 @@ func NewCommand(name string, spec Spec, file []byte) (*Command, error) {
 	}
 	for r, text := range spec.Inputs {
 		if !slices.Contains(Roles(), r) {
-			return nil, fmt.Errorf("inputs: %q is no input that a message sets; those are %v", r, Roles())
+			return nil, fmt.Errorf("inputs: a message cannot set %q; it can set %v", r, Roles())
 		}
 		delete(c.guessed, r)
 		delete(c.slots, r)
@@ -310,7 +310,7 @@ func (c *Command) Notes() (notes []string) {
 		effect string
 	}{{Prompt, "the words of a message change nothing"}, {Seed, "every picture will be the same"}} {
 		if _, said := c.Spec.Inputs[lack.role]; !said && !c.Takes(lack.role) {
-			notes = append(notes, fmt.Sprintf("no %s found: %s; set `%s:` below inputs", lack.role, lack.effect, lack.role))
+			notes = append(notes, fmt.Sprintf("no %s found: %s; set `%s:` under inputs", lack.role, lack.effect, lack.role))
 		}
 	}
 	return notes

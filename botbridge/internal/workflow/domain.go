@@ -33,9 +33,9 @@ type Domain struct {
 
 var (
 	// ErrUnasked means that the fleet has not said what an argument may be.
-	ErrUnasked = errors.New("no instance says what it may be")
+	ErrUnasked = errors.New("no instance says which values it takes")
 	// ErrUnsafe means that no message may set an input.
-	ErrUnsafe = errors.New("it names a file or a place: list its choices")
+	ErrUnsafe = errors.New("it names a file or a folder: list its choices")
 )
 
 // farthest bounds numbers for which nobody gives a bound.

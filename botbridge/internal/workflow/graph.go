@@ -36,7 +36,7 @@ func ParseGraph(data []byte) (*Graph, error) {
 	nodes, ok := value.(*pyjson.Object)
 	switch {
 	case !ok:
-		return nil, errors.New("a workflow is a JSON object of nodes")
+		return nil, errors.New("a workflow must be a JSON object of nodes")
 	case nodes.Array("nodes") != nil:
 		return nil, ErrNotAPI
 	case nodes.Len() == 0:

@@ -129,7 +129,7 @@ func TestNotesOnWhatIsNotFound(t *testing.T) {
 	file := []byte(`{"1": {"class_type": "KSampler", "inputs": {"seed": ["2", 0], "steps": 20, "model": ["3", 0]}},
 		"2": {"class_type": "DiceOfSomebody", "inputs": {"sides": 6}}, "3": {"class_type": "Loader", "inputs": {}}}`)
 	c := must.Get(NewCommand("x", Spec{Inputs: map[Role]string{Prompt: "-"}}, file))(t)
-	require.Equal(t, []string{"no seed found: every picture will be the same; set `seed:` below inputs"}, c.Notes())
+	require.Equal(t, []string{"no seed found: every picture will be the same; set `seed:` under inputs"}, c.Notes())
 }
 
 // A workflow whose links go in circles ends somewhere.
@@ -200,8 +200,8 @@ func TestStylesThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]StyleSpec{
 		"it takes no --guidance":     {Arguments: map[string]string{"guidance": "3"}},
-		"no style sets --n":          {Arguments: map[string]string{"n": "4"}},
-		"no style sets --seed":       {Arguments: map[string]string{"seed": "4"}},
+		"a style cannot set --n":     {Arguments: map[string]string{"n": "4"}},
+		"a style cannot set --seed":  {Arguments: map[string]string{"seed": "4"}},
 		"it takes no --steps 900":    {Arguments: map[string]string{"steps": "900"}},
 		"--size cannot be big":       {Arguments: map[string]string{"size": "big"}},
 		"it takes no --model x":      {Arguments: map[string]string{"model": "x"}},

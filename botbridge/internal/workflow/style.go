@@ -53,7 +53,7 @@ func (s StyleSpec) Problems() (list []string) {
 		list = append(list, "prompt: it needs "+styleWords+" once, where the words of the message go")
 	}
 	if utf8.RuneCountInString(s.Prompt) > maxStyleWords || utf8.RuneCountInString(s.Negative) > maxStyleWords {
-		list = append(list, fmt.Sprintf("%d characters are the most", maxStyleWords))
+		list = append(list, fmt.Sprintf("at most %d characters are possible", maxStyleWords))
 	}
 	return list
 }
@@ -123,7 +123,7 @@ func (c *Command) fit(s StyleSpec) (a Args, err error) {
 			continue
 		}
 		if !slices.Contains([]string{"ar", "size", "steps", "model", "strength"}, name) {
-			return a, fmt.Errorf("no style sets --%s", name)
+			return a, fmt.Errorf("a style cannot set --%s", name)
 		}
 		var one Args
 		if err := one.set(name, value); err != nil {
