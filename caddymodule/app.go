@@ -44,11 +44,11 @@ type App struct {
 	A1111 []string `json:"a1111,omitempty"`
 
 	// The GPU that a server uses: servers with the same one share its memory, see
-	// docs/scheduling.md#one-gpu-several-servers. Default: its own.
+	// docs/placement.md#several-instances-on-one-gpu. Default: its own.
 	GPUs GPUs `json:"gpus,omitempty" word:"instance <url> { gpu <name> }"`
 
 	// Servers that only some tenants may use, by name; `*` stands for any text; repeatable, see
-	// docs/scheduling.md#reserved-servers. Default: all may use all.
+	// docs/placement.md#reserved-instances. Default: all may use all.
 	Reserve Reservations `json:"reserve,omitempty" word:"reserve <instance> tenant=<tenant,...>"`
 
 	// Folder with the static files of ComfyUI's web UI, see docs/install.md#the-web-ui: what no
@@ -130,7 +130,7 @@ type App struct {
 
 	// The only machines that get the API keys that prompts carry for paid nodes: agents, and
 	// servers without one (by name or URL); `*` stands for any text; see
-	// docs/scheduling.md#prompts-with-api-keys. Default: the servers of `instance`, and agents
+	// docs/placement.md#prompts-with-api-keys. Default: the servers of `instance`, and agents
 	// with the fleet's key; never pull workers, nor machines behind a tunnel.
 	SecretsTo []string `json:"secrets_to,omitempty" word:"secrets_to <instance...>"`
 
@@ -204,7 +204,7 @@ type App struct {
 	// longer than this (`5s` if it does not say), see docs/scheduling.md#priority-classes. Default: never.
 	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty" word:"preempt bulk [<duration>]"`
 
-	// Whether idle servers make a batch together, see docs/scheduling.md#batches. Default: on.
+	// Whether idle servers make a batch together, see docs/placement.md#batches. Default: on.
 	Split string `json:"split,omitempty" word:"split on|off"`
 	// Jobs that a busy server gets ahead of time, see docs/scheduling.md#lookahead. Default: 0.
 	Lookahead int `json:"lookahead,omitempty" word:"lookahead 0|1"`
@@ -213,7 +213,7 @@ type App struct {
 	MaxAttempts int `json:"max_attempts,omitempty" word:"max_attempts <n>"`
 
 	// Silence during a run before the hub asks the server, see
-	// docs/scheduling.md#when-a-run-hangs. Default: 5m.
+	// docs/failures.md#a-run-hangs. Default: 5m.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty" word:"stall_timeout <duration>"`
 
 	// How long a prompt waits for a server that could run it. Default: 1h.

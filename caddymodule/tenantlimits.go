@@ -48,11 +48,11 @@ type TenantLimits struct {
 	Inputs int64 `json:"inputs,omitempty" word:"inputs <size>"`
 
 	// Share of one tenant, which has to be named, in the servers' time beside others, from 0.001
-	// to 1000, see docs/scheduling.md#what-a-turn-costs. Default: 1.
+	// to 1000, see docs/scheduling.md#fair-shares. Default: 1.
 	Weight float64 `json:"weight,omitempty" word:"weight <n>"`
 
 	// Gives a prompt the result of an equal one of the same tenant that has ended within that time
-	// (`on`: 24h), without running it, see docs/scheduling.md#result-cache. Default: `off`.
+	// (`on`: 24h), without running it, see docs/result-cache.md. Default: `off`.
 	ResultCache *caddy.Duration `json:"result_cache,omitempty" word:"result_cache off|on|<duration>"`
 
 	LastLimits
