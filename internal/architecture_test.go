@@ -65,7 +65,7 @@ var testHelpers = []string{
 var testsMayImport = map[string][]string{
 	"internal/api/page": {"internal/aiohttp"}, "internal/hub": {"internal/api"}, "internal/shell": {"internal/api", "internal/config", "internal/hub"},
 	"internal/api/mount": {"internal/aiohttp", "internal/config"}, "internal/api/comfy": {"internal/api/mount", "internal/hub"},
-	"internal/facade": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"},
+	"internal/facade": {"internal/comfyui", "internal/job"}, "internal/worker": {"internal/comfyui"}, "internal/overflow": {"internal/comfyui"},
 	"internal/a1111": {"internal/comfyui", "internal/job"}, "comfysim": {"internal/comfyui"},
 	"e2e": {"internal/api/mount", "internal/config", "internal/hub"}, // for the list of all routes
 }

@@ -31,8 +31,8 @@ func (b *Book) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// Has returns the endpoint that has a run of a job which is going on, or whose files are there; empty
-// if none has. barred says that the job must go to no endpoint.
+// Has returns the endpoint that has a run of a job which goes on, or whose files are there; empty if
+// none has. barred says that the job must go to no endpoint.
 func (b *Book) Has(job string) (endpoint string, barred bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +40,7 @@ func (b *Book) Has(job string) (endpoint string, barred bool) {
 	switch {
 	case !known:
 		return "", false
-	case r.Phase == over:
+	case r.Phase == over || r.Ending:
 		return "", true
 	}
 	return r.Endpoint, false

@@ -68,7 +68,7 @@ func (a *errand) do(ctx context.Context) error {
 		return err
 	case !known:
 		err = a.ask(ctx)
-	case a.rec.Endpoint != a.e.o.Name || a.rec.Phase == over || a.rec.Fence > a.fence:
+	case a.rec.Endpoint != a.e.o.Name || a.rec.Phase == over || a.rec.Ending || a.rec.Fence > a.fence:
 		return errBack
 	case a.rec.Phase == asked && a.e.o.Remote.Repeats():
 		err = a.start(ctx)
@@ -166,13 +166,26 @@ func (a *errand) start(ctx context.Context) error {
 	rec.Phase, rec.Remote = begun, id
 	if err := a.move(ctx, &rec, 0, ""); err != nil {
 		if errors.Is(err, errChanged) { // somebody took this hub for dead
-			_ = a.e.o.Remote.Cancel(context.WithoutCancel(ctx), id)
+			a.abandon(ctx, id)
 			return errBack
 		}
 		return err
 	}
 	a.e.o.Log.Info("a job runs at an endpoint", "endpoint", a.e.o.Name, "job", a.job, "run", id)
 	return nil
+}
+
+// abandon ends a run whose id came too late to be noted, unless another attempt has it: a service gives
+// all attempts that ask under one key the same run.
+func (a *errand) abandon(ctx context.Context, id string) {
+	var now record
+	err := a.retry(context.WithoutCancel(ctx), func(ctx context.Context) (err error) {
+		now, _, err = a.e.o.Book.store.find(ctx, a.job)
+		return err
+	})
+	if err == nil && (now.Run != a.rec.Run || now.Phase == over) {
+		_ = a.e.o.Remote.Cancel(context.WithoutCancel(ctx), id)
+	}
 }
 
 // giveUp keeps the job from all endpoints and gives it back.
@@ -280,7 +293,7 @@ func (a *errand) stop(ctx context.Context) error {
 		return ctx.Err()
 	}
 	rec := a.rec
-	rec.Fence++ // no other attempt has it now, or it is not ended here
+	rec.Ending = true // no other attempt has it now or later, or it is not ended here
 	if a.move(ctx, &rec, 0, "") != nil {
 		return ctx.Err()
 	}
@@ -305,7 +318,7 @@ func (a *errand) stop(ctx context.Context) error {
 // settle counts what the run has cost.
 func (a *errand) settle(ctx context.Context, to phase, cost int64) error {
 	rec := a.rec
-	rec.Phase, rec.Aside = to, 0
+	rec.Phase, rec.Aside, rec.Ending = to, 0, false
 	if a.rec.Phase == settled || a.rec.Phase == over {
 		cost = 0
 	}

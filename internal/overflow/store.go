@@ -51,6 +51,8 @@ type record struct {
 	// Fence is that of the job's attempt that looks after it.
 	Fence  int64  `json:"fence"`
 	Tenant string `json:"tenant"`
+	// Ending says that it is being ended: no other attempt may look after it.
+	Ending bool `json:"ending,omitempty"`
 	// Aside is the money that is set aside, in millionths.
 	Aside int64 `json:"aside,omitempty"`
 	// At is when it was asked for, in milliseconds by Redis's clock.
