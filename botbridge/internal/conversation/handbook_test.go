@@ -161,6 +161,13 @@ func TestStats(t *testing.T) {
 	} {
 		require.Contains(t, shown.Text, want)
 	}
+
+	r.fails.Store(true)
+	r.event("6", "6", platform.Said, "m4", "/generate a fox")
+	require.Eventually(t, func() bool { return r.talk.o.Runner.LastFault() != nil }, time.Minute, 10*time.Millisecond)
+	require.Contains(t, ask("5", "m5").Text, "ago, /generate: no such file: /srv/a.pt")
+	r.event("5", "-9", platform.Said, "m6", "/stats")
+	require.NotContains(t, r.heard("-9"), "/srv", "others read along")
 }
 
 // styled gives the commands of a rig a style.

@@ -122,6 +122,7 @@ type rig struct {
 	talk  *Talk
 	store *state.Store
 	away  *atomic.Bool // the hub says nothing of its nodes
+	fails *atomic.Bool // every run fails
 	last  int
 	// commands are those that the runner knows.
 	commands map[string]*workflow.Command
@@ -136,7 +137,7 @@ func parallelRig(t *testing.T, c limits.Config) *rig {
 
 func newRig(t *testing.T, c limits.Config) *rig {
 	t.Helper()
-	away := &atomic.Bool{}
+	away, fails := &atomic.Bool{}, &atomic.Bool{}
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/prompt" || r.URL.Path == "/api/prompt" {
 			_, _ = w.Write([]byte(`{"prompt_id": "x", "number": 1, "node_errors": {}}`))
@@ -145,6 +146,10 @@ func newRig(t *testing.T, c limits.Config) *rig {
 		if r.URL.Path == "/object_info/Text" && !away.Load() {
 			_, _ = w.Write([]byte(`{"Text": {"input": {"required": {"cfg": ["FLOAT", {"min": 0, "max": 100}], "note": ["STRING", {}],
 				"sampler_name": [["euler", "heun", "dpmpp_2m", "a", "b", "c", "d", "e"]]}}}}`))
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/hub/jobs/") && fails.Load() {
+			_, _ = w.Write([]byte(`{"status": "failed", "error": "no such file: /srv/a.pt"}`))
 			return
 		}
 		if body, _ := io.ReadAll(r.Body); r.URL.Path == "/hub/files" && bytes.Contains(body, []byte("linked")) {
@@ -176,7 +181,7 @@ func newRig(t *testing.T, c limits.Config) *rig {
 		Command: func(name string) *workflow.Command { return commands[name] },
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	r := &rig{t: t, ctx: ctx, p: p, store: store, away: away, commands: commands, talk: New(Options{
+	r := &rig{t: t, ctx: ctx, p: p, store: store, away: away, fails: fails, commands: commands, talk: New(Options{
 		Store: store, Hub: client, Outbox: out, Runner: runner, Guard: guard, Texts: texts, Platform: find,
 		Commands: []*workflow.Command{command, inpaint}, Default: "generate",
 		Logger: slog.New(slog.DiscardHandler),

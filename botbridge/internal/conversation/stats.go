@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/comfyhub/comfyhub/botbridge/internal/locale"
 	"github.com/comfyhub/comfyhub/botbridge/internal/platform"
@@ -40,6 +41,10 @@ func (op *operators) stats(ctx context.Context, tn *turn) error {
 	month := state.Sum(days)
 	if month.Requests() > 0 {
 		lines = append(lines, op.monthly(tn, &month)...)
+	}
+	if f := op.runner.LastFault(); f != nil && !tn.Chat.Group {
+		ago := request.Duration(op.texts, tn.language, time.Since(f.At))
+		lines = append(lines, "", tn.say("stats_fault", locale.With{"time": ago, "command": f.Command, "said": f.Said}))
 	}
 	return tn.post(ctx, platform.Post{ReplyTo: tn.Message.ID, Private: true, Press: tn.Press, Text: strings.Join(lines, "\n")})
 }

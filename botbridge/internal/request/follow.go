@@ -20,6 +20,8 @@ const (
 	// workEvery is how often the outbox is told that work goes on; it tells the platform
 	// less often.
 	workEvery = time.Second
+	// whyEvery is how often a request further back asks why nothing moves.
+	whyEvery = 30 * time.Second
 )
 
 // errLost means that the hub no longer knows the job.
@@ -149,14 +151,15 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if !found.Ended() {
-		j.prog.position, j.prog.stuck = -1, ""
 		if found.Status == "queued" && found.Position != nil {
 			if j.prog.started {
 				// The run was lost and is queued again.
 				j.prog.restart()
 			}
-			j.prog.position = *found.Position
+			j.prog.wait(*found.Position, j.rec.Asked)
 			j.askWhy(ctx)
+		} else {
+			j.prog.position, j.prog.stuck = -1, ""
 		}
 		if found.Status == "running" {
 			j.prog.started = true
@@ -173,7 +176,7 @@ func (j *job) look(ctx context.Context) (bool, error) {
 		if result, err := j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt); err == nil && result.Failure != "" {
 			reason = result.Failure
 		}
-		return true, j.entry.end(ctx, Failed, reason)
+		return true, j.fail(ctx, reason)
 	}
 	if took, whole := j.prog.times(found.Took()); whole {
 		j.r.paces.learn(ctx, j.rec.Command, took)
@@ -181,18 +184,20 @@ func (j *job) look(ctx context.Context) (bool, error) {
 	return j.collect(ctx)
 }
 
-// askWhy asks why a request at the front of the queue does not start, to tell the user if
-// it cannot. If others are just ahead, its place in the queue says so.
+// askWhy asks why a request does not start, to tell the user if it cannot. While the queue
+// moves, its place there says enough. Those further back ask less often.
 func (j *job) askWhy(ctx context.Context) {
-	if j.prog.position >= j.r.o.Instances() || time.Since(j.rec.Asked) < j.r.o.Patience {
+	p, now := j.prog, time.Now()
+	if now.Sub(p.moved) < j.r.o.Patience || p.position >= j.r.o.Instances() && now.Sub(p.whyAt) < whyEvery {
 		return
 	}
+	p.whyAt, p.stuck = now, ""
 	e, err := j.r.o.Hub.Explain(ctx, j.rec.Tenant(), j.rec.Prompt)
 	if err != nil || e.State != "queued" {
 		return // it is about to start, or the hub cannot explain
 	}
 	if text, stuck := Why(j.r.o.Texts, j.rec.Language, e); stuck {
-		j.prog.stuck = text
+		p.stuck = text
 	}
 }
 
@@ -207,7 +212,7 @@ func (j *job) collect(ctx context.Context) (bool, error) {
 		result, err = j.r.o.Hub.Result(ctx, j.rec.Tenant(), j.rec.Prompt)
 	}
 	if errors.Is(err, hubapi.ErrNotFound) {
-		return true, j.entry.end(ctx, Failed, j.words.say("result_gone", nil))
+		return true, j.fail(ctx, resultGone)
 	}
 	if err != nil {
 		return false, err

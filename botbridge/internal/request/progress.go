@@ -14,6 +14,8 @@ type progress struct {
 	position int       // in the queue from 0; -1 if it is not waiting or unknown
 	end      time.Time // when it is expected to have ended; zero if unknown
 	stuck    string    // why it waits, if that is not just a matter of time
+	moved    time.Time // when it last moved in the queue
+	whyAt    time.Time // when it was last asked why it waits
 	started  bool
 	nodes    int             // of the workflow
 	known    pace            // how long its nodes usually take
@@ -26,7 +28,10 @@ type progress struct {
 	since    time.Time // of that node
 	value    float64
 	max      float64
-	most     int // percent that have been shown
+	first    float64 // the first value that the node gave, and when
+	firstAt  time.Time
+	valueAt  time.Time // when it gave the last one
+	most     int       // percent that have been shown
 	preview  []byte
 }
 
@@ -57,6 +62,38 @@ func (p *progress) eta() time.Duration {
 	return max(0, time.Until(p.end))
 }
 
+// wait notes a place in the queue.
+func (p *progress) wait(position int, asked time.Time) {
+	switch {
+	case p.moved.IsZero():
+		p.moved = asked
+	case p.position != position:
+		p.moved, p.whyAt, p.stuck = time.Now(), time.Time{}, ""
+	}
+	p.position = position
+}
+
+// shortLeft is too little to say of a node that has steps left.
+const shortLeft = 5 * time.Second
+
+// left is how long the run still takes, 0 if that is unknown. The hub goes by earlier runs; if
+// this one is slower, the pace of its steps counts.
+func (p *progress) left() time.Duration {
+	left := p.eta()
+	if p.max <= p.value {
+		return left
+	}
+	if p.value > p.first {
+		pace := p.valueAt.Sub(p.firstAt).Seconds() / (p.value - p.first)
+		own := time.Duration(pace*(p.max-p.value)*float64(time.Second)) - time.Since(p.valueAt)
+		return max(left, own)
+	}
+	if left < shortLeft {
+		return 0
+	}
+	return left
+}
+
 // note handles a message and reports whether it changes what is shown.
 func (p *progress) note(h hubapi.Happening) bool {
 	now := time.Now()
@@ -72,13 +109,17 @@ func (p *progress) note(h hubapi.Happening) bool {
 		}
 	case comfyui.TypeExecuting:
 		p.leave(now)
-		p.node, p.value, p.max, p.since = h.Node, 0, 0, now
+		p.node, p.value, p.max, p.since, p.firstAt = h.Node, 0, 0, now, time.Time{}
 		if h.DisplayNode != "" {
 			p.node = h.DisplayNode
 			p.again[p.node] = h.Node != h.DisplayNode
 		}
 	case comfyui.TypeProgress:
-		p.value, p.max = h.Float("value"), h.Float("max")
+		value := h.Float("value")
+		if p.firstAt.IsZero() || value < p.value {
+			p.first, p.firstAt = value, now
+		}
+		p.value, p.max, p.valueAt = value, h.Float("max"), now
 	default:
 		return false
 	}

@@ -111,7 +111,7 @@ type Record struct {
 	Graph   json.RawMessage `json:"graph,omitempty"`
 	Cancel  bool            `json:"cancel,omitempty"`
 	Outcome Outcome         `json:"outcome,omitempty"`
-	// Reason is why it failed, in the hub's words.
+	// Reason is why it was refused, for the user, or why it failed, in the hub's words.
 	Reason  string   `json:"reason,omitempty"`
 	Outputs []Output `json:"outputs,omitempty"`
 	// Texts are the strings that the run made.

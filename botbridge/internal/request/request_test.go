@@ -139,7 +139,7 @@ func TestLastWords(t *testing.T) {
 	require.Equal(t, ButtonData(VerbResend, "id"), doubt.Buttons[0][0].Data)
 	require.Contains(t, say(Record{Outcome: Done}).Text, "nothing to show")
 	require.Contains(t, say(Record{Outcome: Done, Outputs: []Output{{State: Arrived}, {State: Lost}}}).Text, "✓ 1 ready in")
-	require.Contains(t, say(Record{Outcome: Failed, Reason: strings.Repeat("x", 5000)}).Text, "…")
+	require.Contains(t, say(Record{Outcome: Refused, Reason: strings.Repeat("x", 5000)}).Text, "…")
 	require.Equal(t, "Stopped.", say(Record{Outcome: Cancelled}).Text)
 }
 
@@ -334,7 +334,7 @@ func TestRunningText(t *testing.T) {
 	t.Parallel()
 	texts := must.Get(locale.Load(""))(t)
 	c := must.Get(workflow.NewCommand("generate", workflow.Spec{}, []byte(`{"1": {"class_type": "KSampler", "inputs": {}, "_meta": {"title": "My node"}}, "2": {"class_type": "SaveImage", "inputs": {}}}`)))(t)
-	for language, want := range map[string]string{"en": "Painting 5/20 · about 30 s left", "ru": "Рисую 5/20 · ещё примерно 30 с"} {
+	for language, want := range map[string]string{"en": "Painting · about 30 s left", "ru": "Рисую · ещё примерно 30 с"} {
 		j := newJob(NewRunner(Options{Texts: texts, Command: func(string) *workflow.Command { return c }}), Record{}, 0, nil, 2)
 		j.rec.Language = language
 		feed(t, j.prog, "execution_start", "{}")

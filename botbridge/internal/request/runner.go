@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -66,6 +67,7 @@ type Runner struct {
 	sheets chan struct{} // holds one while a sheet is made
 
 	paces *paces
+	fault atomic.Pointer[Fault]
 }
 
 // NewRunner makes a Runner.

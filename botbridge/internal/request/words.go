@@ -95,13 +95,9 @@ func (w *wording) runningText() string {
 	text := fmt.Sprintf("%s %d %%", bar(percent), percent)
 	var parts []string
 	if c := w.command(w.rec.Command); c != nil && p.node != "" {
-		stage := w.say("stage_"+string(c.Stage(p.node)), nil)
-		if p.max > 1 {
-			stage += fmt.Sprintf(" %.0f/%.0f", p.value, p.max)
-		}
-		parts = append(parts, stage)
+		parts = append(parts, w.say("stage_"+string(c.Stage(p.node)), nil))
 	}
-	if left := p.eta(); left > 0 {
+	if left := p.left(); left > 0 {
 		parts = append(parts, w.say("left", locale.With{"time": w.duration(left)}))
 	}
 	if len(parts) > 0 {
@@ -134,7 +130,7 @@ func (w *wording) endPost() platform.Post {
 	case Refused:
 		post.Text = w.say("refused", locale.With{"reason": clipTo(w.rec.Reason, 800)})
 	case Failed:
-		post.Text = w.say("failed", locale.With{"reason": clipTo(w.rec.Reason, 800)})
+		post.Text = w.say("failed", locale.With{"reason": w.fault(w.rec.Reason)})
 		post.Buttons = w.buttons(VerbAgain)
 	default:
 		post = w.donePost()
