@@ -34,42 +34,43 @@ type App struct {
 	// How agents and other hubs are found.
 	Gossip *Gossip `json:"gossip,omitempty" word:"gossip"`
 
-	// A ComfyUI server without an agent, such as `http://10.0.0.5:8188`, which the hub then
-	// watches itself; repeatable. With `a1111`, a Stable Diffusion web UI, Forge or SD.Next,
+	// An instance without an agent, such as `http://10.0.0.5:8188`, which the hub then watches
+	// itself; repeatable. With `a1111`, a Stable Diffusion web UI, Forge or SD.Next,
 	// started with `--api`, see docs/a1111.md. In its block, `only tenant=<tenant,...>` keeps it
 	// for these tenants, as `reserve` does. Default: none.
 	Instances []string `json:"instances,omitempty" word:"instance <url> [a1111]"`
 
-	// URLs of servers of A1111's API without an agent.
+	// URLs of A1111 instances without an agent.
 	A1111 []string `json:"a1111,omitempty"`
 
-	// The GPU that a server uses: servers with the same one share its memory, see
+	// The GPU that an instance uses: instances with the same one share its memory, see
 	// docs/placement.md#several-instances-on-one-gpu. Default: its own.
 	GPUs GPUs `json:"gpus,omitempty" word:"instance <url> { gpu <name> }"`
 
-	// Servers that only some tenants may use, by name; `*` stands for any text; repeatable, see
+	// Instances that only some tenants may use, by name; `*` stands for any text; repeatable, see
 	// docs/placement.md#reserved-instances. Default: all may use all.
 	Reserve Reservations `json:"reserve,omitempty" word:"reserve <instance> tenant=<tenant,...>"`
 
-	// Folder with the static files of ComfyUI's web UI, see docs/install.md#the-web-ui: what no
-	// server can change. Default: they come from a server.
+	// Folder with the static files of ComfyUI's web UI, see docs/install.md#the-web-ui: which
+	// no instance can change. Default: they come from an instance.
 	Frontend string `json:"frontend,omitempty" word:"frontend <folder>"`
 
-	// Servers or agents from which the web UI's page comes (without `frontend`), and the scripts
-	// of extensions: the first that is there. Nobody else's are shown. Default: the servers of
-	// `instance` in their order; without any, the agent that has had its name for longest, never
-	// one behind a tunnel. While that one is away no other takes its place: name another here, or
-	// forget it (docs/agents.md#names).
+	// Instances or agents from which the web UI's page (without `frontend`) and the scripts of
+	// extensions come: the first that is connected. Default: the `instance` lines in their order;
+	// without any, the agent that has had its name for longest, never one behind a tunnel. No
+	// other takes its place while it is not connected: name another here, or forget it
+	// (docs/agents.md#names).
 	Primary []string `json:"primary,omitempty" word:"primary <name...>"`
 
-	// Machines that come and go by need, up to 32 classes of them, see docs/scaling.md: their
+	// Up to 32 classes of machines that are started and stopped by need, see docs/scaling.md: their
 	// instances by name (`<class>-*` without `instances`; `*` stands for any text), how many there
-	// are, how long one is idle before it goes (`5m`), what it costs, and the program that starts
-	// and stops them, or its URL and the secret that signs the calls; without one, whatever starts them reads `GET /hub/scale`. Default: none.
+	// are, how long one is idle before it is stopped (`5m`), what it costs, and the program that
+	// starts and stops them, or its URL and the secret that signs the calls; without one, your
+	// scaler reads `GET /hub/scale`. Default: none.
 	Scale Scales `json:"scale,omitempty" word:"scale <class> { max <n>; min <n>; instances <name...>; idle_after <duration>; price <money>/h; budget <money>/day; provider exec <program> [<argument>...]|webhook <url> <secret> }"`
 
 	// Serverless endpoints, up to 16, for jobs that would wait for longer than `after` (`30s`), or
-	// that no server can run, see docs/scaling.md#serverless-endpoints: `runpod` with the id of an endpoint, or `http`
+	// that no instance can run, see docs/serverless.md: `runpod` with the id of an endpoint, or `http`
 	// with the URL of a service. At most `max` (1) runs at one time, of at most `timeout` (`10m`). Input files
 	// and API keys leave only with `private`. `object_info` is a file with what it can run; without it,
 	// what the fleet can. Default: none.
@@ -78,7 +79,7 @@ type App struct {
 	// # Redis and storage
 
 	// Where the queue is: `embedded`, in this process and in the data folder, for one hub and a
-	// small fleet; or the URL of a Redis: `redis://[user:password@]host:port[/db]`,
+	// small fleet; or the URL of a Redis server: `redis://[user:password@]host:port[/db]`,
 	// `unix:///path`, `redis+sentinel://host:port[,...]/master[/db]`,
 	// `redis+cluster://host:port[,...]`; `rediss` in place of `redis` for TLS. Default:
 	// `embedded`.
@@ -123,15 +124,15 @@ type App struct {
 	Operators []string `json:"operators,omitempty" word:"operators <tenant...>"`
 
 	// What may run: the node classes and files of models that a prompt may or may not name, and
-	// the largest values of inputs (`width`, `height`, `steps`, `batch`, `length`); of the named
-	// tenants in place of what is for all. Repeatable, see docs/access.md#what-may-run. Default:
+	// the largest values of inputs (`width`, `height`, `steps`, `batch`, `length`). Rules of named
+	// tenants replace those for all. Repeatable, see docs/access.md#restrict-what-may-run. Default:
 	// everything.
 	Rules RuleSets `json:"rules,omitempty" word:"rules [<tenant...>] { deny|allow class_type|model <pattern...>; max <input> <n> }"`
 
 	// The only machines that get the API keys that prompts carry for paid nodes: agents, and
-	// servers without one (by name or URL); `*` stands for any text; see
-	// docs/placement.md#prompts-with-api-keys. Default: the servers of `instance`, and agents
-	// with the fleet's key; never pull workers, nor machines behind a tunnel.
+	// instances without one (by name or URL); `*` stands for any text; see
+	// docs/placement.md#prompts-with-api-keys. Default: those of `instance` lines, and agents
+	// with the gossip key; never pull workers, nor machines behind a tunnel.
 	SecretsTo []string `json:"secrets_to,omitempty" word:"secrets_to <instance...>"`
 
 	// Hosts from which the hub fetches inputs that are https URLs: names, `*.example.com`,
@@ -145,23 +146,23 @@ type App struct {
 	// with a callback is refused.
 	Callbacks *Callbacks `json:"callbacks,omitempty" word:"callbacks { allow <host...>; secret <secret> [<older>...] }"`
 
-	// Which calls to custom nodes reach a server: only files of the web UI, only reads (GET and
+	// Which calls to custom nodes reach an instance: only files of the web UI, only reads (GET and
 	// HEAD), or all. Default: `read` for users with a login, else `on`.
 	Passthrough string `json:"passthrough,omitempty" word:"passthrough off|read|on"`
 
-	// Whether calls that install code on servers, or download models to them, are let through.
+	// Whether calls that install code on instances, or download models to them, are allowed.
 	// Default: `off`.
 	Manager bool `json:"manager,omitempty" word:"manager off|on"`
 
-	// Whose models a client's `POST /free` unloads: `own`, those of servers on which the client's
+	// Whose models a client's `POST /free` unloads: `own`, those of instances on which the client's
 	// own job was the last. Default: `own`.
 	Free string `json:"free,omitempty" word:"free own|all|off"`
 
 	// `multi` keeps settings and workflows apart by the header `Comfy-User`, as ComfyUI does with
-	// `--multi-user`. This is no login. Default: `single`, each tenant is one user.
+	// `--multi-user`. This is not a login. Default: `single`, each tenant is one user.
 	MultiUser bool `json:"multi_user,omitempty" word:"users single|multi"`
 
-	// Where the plain job API (docs/job-api.md) is: at the root and below `/hub/v1`, only below
+	// Where the job API (docs/job-api.md) is: at the root and below `/hub/v1`, only below
 	// `/hub/v1`, or nowhere. Default: `root`.
 	PlainAPI string `json:"plain_api,omitempty" word:"plain_api root|v1|off"`
 
@@ -180,7 +181,7 @@ type App struct {
 
 	// Memory for reading request bodies (two fifths; requests wait for it, then get 503) and for
 	// making previews and masks (three fifths; a picture that needs more than half of `memory` is
-	// left to the server that made it). Sixteen times what the bodies have, and at least four
+	// left to the instance that made it). Sixteen times what the bodies have, and at least four
 	// uploads, may lie on the local disk while they arrive. Default: 1280MiB.
 	Memory int64 `json:"memory,omitempty" word:"memory <size>"`
 
@@ -196,27 +197,27 @@ type App struct {
 	// # Scheduling
 
 	// `fair`: tenants take turns, and so do the clients of each; a prompt may be overtaken for
-	// seconds by those whose models are loaded, and by shorter ones. `fifo`: jobs run as they come,
-	// see docs/scheduling.md. Default: `fair`.
+	// seconds by those whose models are loaded, and by shorter ones. `fifo`: jobs run in order of
+	// arrival, see docs/scheduling.md. Default: `fair`.
 	Order string `json:"order,omitempty" word:"order fair|fifo"`
 
 	// Interrupts a young bulk run, at most once per job, for an interactive job that would wait
 	// longer than this (`5s` if it does not say), see docs/scheduling.md#priority-classes. Default: never.
 	PreemptBulk caddy.Duration `json:"preempt_bulk,omitempty" word:"preempt bulk [<duration>]"`
 
-	// Whether idle servers make a batch together, see docs/placement.md#batches. Default: on.
+	// Whether idle instances make a batch together, see docs/placement.md#batches. Default: on.
 	Split string `json:"split,omitempty" word:"split on|off"`
-	// Jobs that a busy server gets ahead of time, see docs/scheduling.md#lookahead. Default: 0.
+	// Jobs that a busy instance gets ahead of time, see docs/scheduling.md#lookahead. Default: 0.
 	Lookahead int `json:"lookahead,omitempty" word:"lookahead 0|1"`
 
 	// Lost runs of one job before it fails. Default: 3.
 	MaxAttempts int `json:"max_attempts,omitempty" word:"max_attempts <n>"`
 
-	// Silence during a run before the hub asks the server, see
+	// Silence during a run before the hub asks the instance, see
 	// docs/failures.md#a-run-hangs. Default: 5m.
 	StallTimeout caddy.Duration `json:"stall_timeout,omitempty" word:"stall_timeout <duration>"`
 
-	// How long a prompt waits for a server that could run it. Default: 1h.
+	// How long a prompt waits for an instance that could run it. Default: 1h.
 	UnrunnableTimeout caddy.Duration `json:"unrunnable_timeout,omitempty" word:"unrunnable_timeout <duration>"`
 
 	// Limit on one run; then it is interrupted and its job fails. Default: none.

@@ -7,7 +7,7 @@ type Gossip struct {
 	// Where agents and other hubs join, TCP and UDP. Default: `127.0.0.1:7946`.
 	Bind string `json:"bind,omitempty" word:"bind <host:port>"`
 
-	// The address that they are told, if it differs: behind NAT, in a container. Default: the
+	// The address that is announced, if it differs: behind NAT, in a container. Default: the
 	// bound address; of `0.0.0.0`, the one from which packets leave.
 	Advertise string `json:"advertise,omitempty" word:"advertise <host:port>"`
 
@@ -16,16 +16,16 @@ type Gossip struct {
 	// it: the first is used, and all are accepted. Default: none; required off loopback.
 	Key string `json:"key,omitempty" word:"key <secret>"`
 
-	// Networks, addresses and host names at which agents may say that their ComfyUI is, in addition
-	// to their own address: `--direct`, plain HTTP. Anyone who has the secret can make the hub call
+	// Networks, addresses and host names that agents may give for their ComfyUI, in addition to
+	// their own address: `--direct`, plain HTTP. Anyone who has the secret can make the hub call
 	// what is listed here, so list little. Default: none.
 	AllowDirect []string `json:"allow_direct,omitempty" word:"allow_direct <cidr or host...>"`
 
-	// Networks and addresses in which agents are believed to be where they say, without a
-	// connection from there: behind NAT, see docs/agents.md. Default: none.
+	// Networks and addresses that agents may announce without a connection from there: behind NAT,
+	// see docs/agents.md#addresses. Default: none.
 	AgentsFrom []string `json:"agents_from,omitempty" word:"agents_from <cidr or address...>"`
 
-	// Gossip addresses of other hubs on the same Redis. Default: none.
+	// Gossip addresses of other hubs on the same Redis server. Default: none.
 	Join []string `json:"join,omitempty" word:"join <host:port...>"`
 }
 

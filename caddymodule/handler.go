@@ -42,7 +42,7 @@ type Handler struct {
 
 	// Who sends this as a bearer token may name the tenant in `X-ComfyHub-Tenant`: programs that
 	// serve many people, such as a bot, see docs/access.md#programs-that-serve-many-people. At
-	// least 16 bytes, and never written here as it is. API keys with the scope `act_for_tenants`
+	// least 16 bytes, and never written here literally. API keys with the scope `act_for_tenants`
 	// do the same. Default: none.
 	TenantSecret string `json:"tenant_secret,omitempty" word:"tenant_secret {env.NAME}|{file./path}"`
 
@@ -69,8 +69,8 @@ type Handler struct {
 	// sites and the machine are always known. Default: none.
 	Hosts []string `json:"hosts,omitempty" word:"hosts <name...>|*"`
 
-	// Whether API keys (docs/access.md#programs-api-keys) identify callers; `required` lets nobody
-	// else in but those whom Caddy has identified. Default: `off`.
+	// Whether API keys (docs/access.md#programs-api-keys) identify callers; `required` admits
+	// only those and users whom Caddy has identified. Default: `off`.
 	Keys string `json:"keys,omitempty" word:"keys off|optional|required"`
 
 	hub server

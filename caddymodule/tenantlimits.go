@@ -25,18 +25,18 @@ type TenantLimits struct {
 	// limit.
 	Running int `json:"running,omitempty" word:"running <n>"`
 
-	// Server time that one tenant may use within 24 hours, in seconds; then 429, and what waits
-	// goes on waiting. Default: no limit.
+	// GPU time that one tenant may use within 24 hours, in seconds; then 429, and waiting jobs keep
+	// waiting. Default: no limit.
 	GPUSeconds int `json:"gpu_seconds,omitempty" word:"gpu_seconds <n>[/day]"`
 
-	// Prompts of one tenant a minute, as many at once; then 429. Default: no limit.
+	// Prompts of one tenant a minute, and as many at once; then 429. Default: no limit.
 	Rate int `json:"rate,omitempty" word:"rate <n>[/min]"`
 
 	// Its uploads and the files of its jobs together; then 429 for prompts. Default: no limit.
 	Storage int64 `json:"storage,omitempty" word:"storage <size>"`
 
-	// `interactive` tenants go before all others, `bulk` tenants after them; a prompt may ask for
-	// a lower band, see docs/scheduling.md#priority-classes. Default: `normal`.
+	// The priority class: `interactive` tenants go before all others, `bulk` tenants after them; a
+	// prompt may ask for a lower one, see docs/scheduling.md#priority-classes. Default: `normal`.
 	Band string `json:"band,omitempty" word:"band interactive|normal|bulk"`
 
 	// Size of the files of its ended jobs; its oldest are removed. The same for all tenants.
@@ -47,8 +47,7 @@ type TenantLimits struct {
 	// Uploads of one tenant; equal files count once. Default: 50GiB.
 	Inputs int64 `json:"inputs,omitempty" word:"inputs <size>"`
 
-	// Share of one tenant, which has to be named, in the servers' time beside others, from 0.001
-	// to 1000, see docs/scheduling.md#fair-shares. Default: 1.
+	// Share of one tenant, which has to be named, in GPU time beside others, from 0.001 to 1000, see docs/scheduling.md#fair-shares. Default: 1.
 	Weight float64 `json:"weight,omitempty" word:"weight <n>"`
 
 	// Gives a prompt the result of an equal one of the same tenant that has ended within that time
