@@ -122,10 +122,17 @@ chaos: caddy bin/agent bin/chaos
 	@bin/chaos -seed $(SEED) -seconds $(SECONDS) -faults "$(FAULTS)" $(CHAOSFLAGS)
 
 # The documentation as a static site in site/. It fails if a link or an anchor leads
-# nowhere. Needs Python 3 with venv; fetches MkDocs at the first run.
+# nowhere. Needs Python 3 with venv, and npm; fetches MkDocs and Mermaid at the first run.
 DOCSENV := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/comfyhub-docs
-docs: $(DOCSENV)/bin/mkdocs
-	NO_MKDOCS_2_WARNING=1 $< build --quiet --site-dir site
+MERMAID_VERSION := 11.16.0
+MERMAID := $(DOCSENV)/mermaid-$(MERMAID_VERSION).min.js
+docs: $(DOCSENV)/bin/mkdocs $(MERMAID)
+	NO_MKDOCS_2_WARNING=1 MERMAID=$(MERMAID) $< build --quiet --site-dir site
+
+$(MERMAID): | $(DOCSENV)/bin/mkdocs
+	cd $(DOCSENV) && $(CURDIR)/.ci/again npm pack --silent mermaid@$(MERMAID_VERSION) && tar -xzf mermaid-$(MERMAID_VERSION).tgz package/dist/mermaid.min.js
+	echo "74d7c46dabca328c2294733910a8aa1ed0c37451776e8d5295da38a2b758fb9b  $(DOCSENV)/package/dist/mermaid.min.js" | sha256sum --check --quiet
+	mv $(DOCSENV)/package/dist/mermaid.min.js $@
 
 $(DOCSENV)/bin/mkdocs: docs/site/requirements.txt
 	python3 -m venv $(DOCSENV)

@@ -1,11 +1,17 @@
-"""Makes pages of a site out of files that are read in the repository, too."""
+"""Makes pages of a site out of files that are read in the repository, too.
 
+The site makes no request to other hosts.
+"""
+
+import os
 import pathlib
 import posixpath
 import re
 
 from mkdocs.structure.files import File
 
+# The file that draws the diagrams. Without it, the theme would load it from another host.
+MERMAID = "assets/mermaid.min.js"
 LINK = re.compile(r"(\]\()(?!https?:|mailto:|#)([^)#\s]+)")
 
 
@@ -14,7 +20,18 @@ def on_files(files, config):
     readme = pathlib.Path(config.config_file_path).parent / "README.md"
     text = re.sub(r"(\]\()docs/", r"\1", readme.read_text("utf-8"))
     files.append(File.generated(config, "index.md", content=text))
+    files.append(File.generated(config, MERMAID, abs_src_path=os.environ["MERMAID"]))
     return files
+
+
+def on_post_page(output, page, config):
+    """Diagrams are drawn by the site's own copy; nobody asks GitHub for stars."""
+    output = output.replace('data-md-component="source"', "")
+    if 'class="mermaid"' in output:
+        depth = "../" * page.url.count("/")
+        theme = f'<script src="{depth}assets/javascripts/bundle'
+        output = output.replace(theme, f'<script src="{depth}{MERMAID}"></script>{theme}')
+    return output
 
 
 def on_page_markdown(markdown, page, config, files):
