@@ -96,12 +96,16 @@ func (c *Client) Dial(ctx context.Context, sid string) (*Socket, error) {
 }
 
 // Next waits for the next frame. After an error, and when ctx ends, the socket
-// is closed. Errors: ErrSilent if KeepAlive has closed it, and those of the connection.
+// is closed. Errors: ErrSilent if KeepAlive has closed it, ErrTooLarge, and those of the connection.
 func (s *Socket) Next(ctx context.Context) (Frame, error) {
 	kind, message, err := s.conn.Reader(ctx)
 	var data []byte
 	if err == nil {
 		data, err = io.ReadAll(hearing{message, s})
+	}
+	if err == nil && kind == websocket.MessageText && tooComplex(data) {
+		s.Close()
+		err = ErrTooLarge
 	}
 	if err != nil {
 		if s.silent.Load() {

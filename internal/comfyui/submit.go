@@ -41,7 +41,7 @@ func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
 	switch resp.StatusCode {
 	case http.StatusOK:
 	case http.StatusBadRequest:
-		data, err := readBody(resp, maxReply)
+		data, err := readReply(resp)
 		if err != nil {
 			return Reply{}, fmt.Errorf("reading a refusal: %w", err)
 		}
@@ -49,7 +49,7 @@ func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
 	default:
 		return Reply{}, &StatusError{Method: r.method, Path: r.path, Status: resp.StatusCode, Text: errorText(resp.Body)}
 	}
-	data, err := readBody(resp, maxReply)
+	data, err := readReply(resp)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -58,6 +58,15 @@ func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
 		return Reply{}, fmt.Errorf("%w: the reply is not ComfyUI's", ErrUnclear)
 	}
 	return reply, nil
+}
+
+// readReply reads the answer to a prompt.
+func readReply(resp *http.Response) ([]byte, error) {
+	data, err := readBody(resp, maxReply)
+	if err == nil && tooComplex(data) {
+		return nil, ErrTooLarge
+	}
+	return data, err
 }
 
 func parseReply(data []byte) (Reply, bool) {

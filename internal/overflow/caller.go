@@ -19,6 +19,10 @@ import (
 const (
 	// maxAnswer bounds an answer with its files in base64, in bytes. RunPod's have 20 MB at most.
 	maxAnswer = 32 << 20
+	// maxValues bounds its JSON values: parsed, each takes far more memory than its text.
+	maxValues = 100_000
+	// maxRefusal bounds what is read of an answer that says no, in bytes.
+	maxRefusal = 64 << 10
 	// maxReason bounds what is told of an error, in bytes.
 	maxReason = 2000
 	// callFor bounds a call.
@@ -96,14 +100,19 @@ func (c *caller) call(ctx context.Context, method, path, idempotency string, bod
 		return nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
-	text, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
-	switch {
-	case answer.StatusCode < 200 || answer.StatusCode > 299:
+	if answer.StatusCode < 200 || answer.StatusCode > 299 {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusal))
 		return nil, &statusError{answer.StatusCode, reasonIn(text)}
+	}
+	var meter pyjson.Meter
+	text, err := io.ReadAll(io.TeeReader(io.LimitReader(answer.Body, maxAnswer+1), &meter))
+	switch {
 	case err != nil:
 		return nil, fmt.Errorf("its answer ends early: %w", err)
 	case len(text) > maxAnswer:
 		return nil, fmt.Errorf("its answer has more than %d bytes", maxAnswer)
+	case meter.Values() > maxValues:
+		return nil, fmt.Errorf("its answer has more than %d values", maxValues)
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
 		return &pyjson.Object{}, nil

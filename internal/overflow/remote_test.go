@@ -1,9 +1,10 @@
 package overflow
 
 import (
-	"context"
 	"errors"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -128,20 +129,37 @@ func mustRemote(r Remote, err error) Remote {
 	return r
 }
 
-// endless gives an answer without an end.
+// saying answers with a body.
+type saying struct {
+	status int
+	body   io.Reader
+}
+
+func (s saying) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: s.status, Body: io.NopCloser(s.body), Header: http.Header{}}, nil
+}
+
+// endless is a text without an end.
 type endless struct{}
 
-func (endless) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Body: endless{}, Header: http.Header{}}, nil
-}
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
-func (endless) Close() error               { return nil }
 
 func TestAnswersAreBounded(t *testing.T) {
 	t.Parallel()
-	remote := mustRemote(NewRunPod("e", "k", "", egress.Options{Transport: endless{}}))
-	_, err := remote.Status(context.Background(), "x")
-	require.ErrorContains(t, err, "more than")
+	many := `{"status": "IN_QUEUE", "x": [0` + strings.Repeat(", 0", maxValues) + `]}`
+	for name, c := range map[string]struct {
+		saying
+
+		want string
+	}{
+		"bytes":    {saying{http.StatusOK, endless{}}, "more than 33554432 bytes"},
+		"values":   {saying{http.StatusOK, strings.NewReader(many)}, "more than 100000 values"},
+		"an error": {saying{http.StatusBadRequest, endless{}}, "status 400: "},
+	} {
+		remote := mustRemote(NewRunPod("e", "k", "", egress.Options{Transport: c.saying}))
+		_, err := remote.Status(t.Context(), "x")
+		require.ErrorContains(t, err, c.want, name)
+	}
 }
 
 func TestWrongAddresses(t *testing.T) {
