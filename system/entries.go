@@ -18,9 +18,10 @@ func maxEntries(servers int) int { return 18 + 2*servers }
 // as large as the code or the catalog, and what has a bound of its own.
 var mayKeep = []string{
 	"catalog.", "pyjson.", "lua.", "prometheus.", "metrics.Metrics.",
-	"files.copies.names",       // maxCopies, and a few minutes
-	"internal.FastSemaphore.",  // as many as there may be connections to Redis
-	"pool.ConnPool.",           // the same
+	"files.copies.names",                                  // maxCopies, and a few minutes
+	"internal.FastSemaphore.",                             // as many as there may be connections to Redis
+	"pool.ConnPool.",                                      // the same
+	"http.mapping", "http.pattern.", "http.routingIndex.", // routes
 	"http.wantConnQueue.",      // dials that have ended, until that server is called next
 	"dispatch.order.overtaken", // 20,000
 	"dispatch.waitLine.gone",   // until the line is read next

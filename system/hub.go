@@ -64,7 +64,7 @@ func (h *Hub) Start() {
 // Reload applies a configuration that lacks one of the servers that have no agent; "" lacks
 // none.
 func (h *Hub) Reload(without string) {
-	settings := config.Settings{Logger: h.w.log.With("hub", h.name)}
+	settings := config.Settings{Logger: h.w.log.With("hub", h.name), Overflow: h.w.Cloud.settings(h.name)}
 	for _, c := range h.w.Comfys[len(h.w.Agents):] {
 		if c.name != without {
 			settings.Instances = append(settings.Instances, c.URL())
@@ -135,7 +135,7 @@ func (h *Hub) Findings() []config.Finding { return h.running.Checkup().Findings(
 
 // Whole reports whether the hub can use all servers.
 func (h *Hub) Whole() bool {
-	var instances []struct{ State string }
+	var instances []shownInstance
 	client := h.w.http("observer")
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(h.URL() + "/hub/instances")
@@ -144,10 +144,14 @@ func (h *Hub) Whole() bool {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || json.Unmarshal(body, &instances) != nil || len(instances) != len(h.w.Comfys) {
+	if err != nil || json.Unmarshal(body, &instances) != nil {
 		return false
 	}
-	for _, i := range instances {
+	servers := ofFleet(instances)
+	if len(servers) != len(h.w.Comfys) {
+		return false
+	}
+	for _, i := range servers {
 		if i.State != "idle" && i.State != "busy" {
 			return false
 		}

@@ -29,11 +29,7 @@ type kind struct {
 
 // kinds are the faults that there are.
 var kinds = []kind{
-	{name: "kill", begin: func(w *World, on []string) func() {
-		p := w.process(on[0])
-		p.Kill()
-		return p.Start
-	}, pick: oneProcess},
+	{name: "kill", begin: kill, pick: oneProcess},
 	{name: "restart", begin: func(w *World, on []string) func() {
 		p := w.process(on[0])
 		p.Stop()
@@ -53,10 +49,7 @@ var kinds = []kind{
 	}, pick: oneRedis},
 	{name: "cut", begin: cut, pick: oneLink},
 	{name: "cut", begin: cut, pick: hubAndRedis, most: 15 * time.Second}, // about as long as a lease
-	{name: "deafen", begin: func(w *World, on []string) func() { // one direction only
-		w.Net.Set(on[0], on[1], network.Link{Silent: true})
-		return func() { w.Net.Set(on[0], on[1], network.Link{}) }
-	}, pick: oneLinkReversed},
+	{name: "deafen", begin: deafen, pick: oneLinkReversed},
 	{name: "slow", begin: func(w *World, on []string) func() {
 		w.Net.SetBoth(on[0], on[1], network.Link{Delay: 700 * time.Millisecond})
 		return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
@@ -91,10 +84,7 @@ var kinds = []kind{
 		return repair
 	}, pick: oneHub, only: withDamage},
 	{name: "slow disk", begin: disk(DiskState{Delay: 300 * time.Millisecond}), pick: theDisk},
-	{name: "reset", begin: func(w *World, on []string) func() {
-		w.Net.Reset(on[0], on[1])
-		return func() {}
-	}, pick: oneLink},
+	{name: "reset", begin: reset, pick: oneLink},
 	{name: "full redis", begin: func(w *World, _ []string) func() {
 		w.Redis.SetFull(true)
 		return func() { w.Redis.SetFull(false) }
@@ -107,6 +97,11 @@ var kinds = []kind{
 		w.Redis.Replicate()
 		return w.Redis.Failover
 	}, pick: oneRedis, most: 3 * time.Second, only: func(c Config) bool { return !c.Damage }},
+	{name: "kill", begin: kill, pick: theCloud, only: withCloud},
+	{name: "cut", begin: cut, pick: hubAndCloud, only: withCloud},
+	{name: "deafen", begin: deafen, pick: hubAndCloud, only: withCloud},
+	{name: "deafen", begin: deafen, pick: cloudAndHub, only: withCloud},
+	{name: "reset", begin: reset, pick: hubAndCloud, only: withCloud},
 	{name: "clock ahead", begin: clock(time.Hour), pick: oneRedis, only: withClocks},
 	{name: "clock behind", begin: clock(-time.Hour), pick: oneRedis, only: withClocks},
 	{name: "reload", begin: func(w *World, on []string) func() {
@@ -135,6 +130,9 @@ func (w *World) process(name string) process {
 			return a
 		}
 	}
+	if name == cloudName {
+		return w.Cloud
+	}
 	w.t.Fatalf("no process %q", name)
 	return nil
 }
@@ -156,6 +154,23 @@ func (w *World) comfy(name string) *Comfy {
 func cut(w *World, on []string) func() {
 	w.Net.SetBoth(on[0], on[1], network.Link{Silent: true})
 	return func() { w.Net.SetBoth(on[0], on[1], network.Link{}) }
+}
+
+func kill(w *World, on []string) func() {
+	p := w.process(on[0])
+	p.Kill()
+	return p.Start
+}
+
+// deafen cuts one direction.
+func deafen(w *World, on []string) func() {
+	w.Net.Set(on[0], on[1], network.Link{Silent: true})
+	return func() { w.Net.Set(on[0], on[1], network.Link{}) }
+}
+
+func reset(w *World, on []string) func() {
+	w.Net.Reset(on[0], on[1])
+	return func() {}
 }
 
 func freeze(w *World, on []string) func() {
@@ -187,6 +202,8 @@ func everyThird() func() bool {
 
 func withClocks(c Config) bool { return c.Clocks }
 
+func withCloud(c Config) bool { return c.Cloud != "" }
+
 func withDamage(c Config) bool { return c.Damage }
 
 func (w *World) slowRedis(l network.Link) {
@@ -203,6 +220,14 @@ func (w *World) silenceClient(name string, silent bool) {
 }
 
 func theDisk(*rand.Rand, Config) []string { return []string{"disk"} }
+
+func theCloud(*rand.Rand, Config) []string { return []string{cloudName} }
+
+func hubAndCloud(r *rand.Rand, c Config) []string { return append(oneHub(r, c), cloudName) }
+
+func cloudAndHub(r *rand.Rand, c Config) []string {
+	return append([]string{cloudName}, oneHub(r, c)...)
+}
 
 func oneRedis(*rand.Rand, Config) []string { return []string{"redis"} }
 

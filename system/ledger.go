@@ -3,6 +3,7 @@ package system
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 )
 
@@ -70,6 +71,28 @@ func (l *Ledger) some(r *rand.Rand, n int) []*Prompt {
 		some = append(some, late[r.IntN(len(late))])
 	}
 	return some
+}
+
+// prompt is an accepted one by its id, nil if there is none.
+func (l *Ledger) prompt(id string) *Prompt {
+	return l.find(func(p *Prompt) bool { return p.ID == id })
+}
+
+// of is the id of a prompt by its color.
+func (l *Ledger) of(color int) string {
+	if p := l.find(func(p *Prompt) bool { return p.Color == color }); p != nil {
+		return p.ID
+	}
+	return "nobody's prompt"
+}
+
+func (l *Ledger) find(is func(*Prompt) bool) *Prompt {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := slices.IndexFunc(l.prompts, is); n >= 0 {
+		return l.prompts[n]
+	}
+	return nil
 }
 
 // untold are accepted prompts of which nobody was told the end.

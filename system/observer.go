@@ -128,13 +128,16 @@ func (o *observer) allWorks(h *Hub) {
 			return
 		}
 		var now []string
-		for _, i := range instances {
+		for _, i := range ofFleet(instances) {
 			if (i.State == "idle" || i.State == "busy") && o.w.behind(i.Name).Remaining() == 0 {
 				now = append(now, i.Name)
 			}
 		}
 		// One whose batch servers make together runs on, even if the last part waits for a server.
-		q.running = slices.DeleteFunc(q.running, func(id string) bool { return strings.HasSuffix(id, batchMark) })
+		// And what hubs know of a run at an endpoint is some seconds old.
+		q.running = slices.DeleteFunc(q.running, func(id string) bool {
+			return strings.HasSuffix(id, batchMark) || o.w.Cloud.ran(o.ledger.prompt(id))
+		})
 		if n == 0 {
 			waiting, idle, running = q.pending, now, q.running
 		}
@@ -166,7 +169,7 @@ func (o *observer) remaining() (n int) {
 	for _, c := range o.w.Comfys {
 		n += c.Remaining()
 	}
-	return n
+	return n + o.w.Cloud.going()
 }
 
 // listing is what a hub shows in /queue.

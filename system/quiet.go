@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/comfyhub/comfyhub/internal/fleet"
 )
 
 // quietWithin is how long hubs may take to show that nothing is left to do.
@@ -22,6 +25,7 @@ const forgetWithin = 3 * time.Minute
 func (w *World) CheckQuiet(ledger *Ledger) {
 	w.checkShown(ledger)
 	w.checkRemains(ledger)
+	w.Cloud.check(ledger)
 	for _, h := range w.Hubs {
 		h.checkEntries(ledger)
 	}
@@ -86,6 +90,7 @@ func (h *Hub) left(client *http.Client) string {
 	if n := len(queue.Running) + len(queue.Pending); n != 0 || count.Info.Remaining != 0 {
 		return fmt.Sprintf("%d in /queue, and %d by GET /prompt", n, count.Info.Remaining)
 	}
+	instances = ofFleet(instances)
 	if len(instances) != len(h.w.Comfys) {
 		return fmt.Sprintf("a fleet of %v", instances)
 	}
@@ -99,6 +104,11 @@ func (h *Hub) left(client *http.Client) string {
 
 // shownInstance is one of /hub/instances.
 type shownInstance struct{ Name, State string }
+
+// ofFleet are the instances that are servers, and no places at an endpoint.
+func ofFleet(all []shownInstance) []shownInstance {
+	return slices.DeleteFunc(all, func(i shownInstance) bool { return strings.HasPrefix(i.Name, fleet.OverflowScheme+":") })
+}
 
 // behind is the server that an instance is: that of an agent, or one that hubs know by its
 // address.

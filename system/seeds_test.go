@@ -25,6 +25,7 @@ var (
 	leave  = flag.Bool("leave", false, "let a hub end around most failovers")
 	stay   = flag.Bool("stay", false, "let one fault last until all prompts have ended")
 	wide   = flag.Bool("wide", false, "run each seed with more servers than clients, not only each fifth")
+	cloud  = flag.Bool("cloud", false, "let hubs give prompts to a serverless endpoint in each seed, with more clients than servers")
 	storm  = flag.Bool("storm", false, "let hubs and Redis fail all the time, in a larger world")
 	logs   = flag.String("logs", "", "a folder for the hubs' logs of seeds that break a promise; they are large")
 )
@@ -56,6 +57,9 @@ func fleetOf(seed uint64) fleet {
 	f := fleet{size, load}
 	switch {
 	case *storm:
+	case *cloud:
+		f.size.Comfys, f.size.Agents, f.size.Cloud = 2, 1, []string{"runpod", "http"}[seed%2]
+		f.load.Sockets, f.load.Pollers = 8, 2
 	case *wide || !*damage && seed%10 == 2:
 		f.size = system.Config{Hubs: 3, Comfys: 8 + int(seed/10%5), Agents: 4, Clients: 3, Batch: 12, Clocks: *clocks} // #nosec G115 -- below 5
 		f.load.Sockets, f.load.Pollers = f.size.Clients, int(seed/10%2)                                                // #nosec G115 -- below 2

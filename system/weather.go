@@ -67,15 +67,19 @@ func (w *weather) settled() bool {
 // down may be the only one that can put back what Redis lost.
 func (w *weather) complete(hub string, hubs []*Hub) bool {
 	hosts := []string{"redis", hub}
-	w.mu.Lock()
-	forgot := w.forgot
-	w.mu.Unlock()
-	if forgot {
+	if w.hasForgotten() {
 		for _, h := range hubs {
 			hosts = append(hosts, h.name)
 		}
 	}
 	return w.calm(believed, hosts...)
+}
+
+// hasForgotten reports whether Redis has lost writes that it had acknowledged.
+func (w *weather) hasForgotten() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.forgot
 }
 
 // calm reports whether none of the hosts had a fault within a time; without hosts, whether

@@ -26,7 +26,9 @@ type World struct {
 	Comfys []*Comfy
 	// Agents are those of the first ComfyUI servers; the hubs are told where the others are.
 	Agents []*Agent
-	Trace  *Trace
+	// Cloud is the serverless endpoint, nil if there is none.
+	Cloud *Cloud
+	Trace *Trace
 
 	t     testing.TB
 	size  Config
@@ -58,6 +60,8 @@ type Config struct {
 	Forgetful bool
 	// RedisAhead is how far Redis's clock is ahead of everybody else's. Run chooses it.
 	RedisAhead time.Duration
+	// Cloud is the kind of a serverless endpoint that hubs may use, "runpod" or "http". Default: none.
+	Cloud string
 	// Damage lets disks lose what they say they have synced, and breaks the hubs' data folders. Then
 	// Redis loses nothing: what a hub knows of it may be what is damaged.
 	Damage bool
@@ -90,6 +94,9 @@ func New(t testing.TB, c Config) *World {
 	w.Disk = newDisk(w)
 	w.Redis = newRedis(w)
 	w.Redis.Start()
+	if c.Cloud != "" {
+		w.Cloud = newCloud(w)
+	}
 	for n := range c.Comfys {
 		w.Comfys = append(w.Comfys, newComfy(w, fmt.Sprintf("comfy%d", n+1)))
 	}
@@ -123,6 +130,9 @@ func (w *World) Close() {
 	}
 	for _, c := range w.Comfys {
 		c.close()
+	}
+	if w.Cloud != nil {
+		w.Cloud.Stop()
 	}
 	w.Redis.Stop()
 	w.work.Wait()

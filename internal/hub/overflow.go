@@ -215,15 +215,19 @@ func (s *overflows) sweep() {
 	all := slices.Clone(s.all)
 	s.mu.Unlock()
 	for _, e := range all {
-		err := e.Sweep(s.ctx, func(key string) bool {
+		err := e.Sweep(s.ctx, func(key string) overflow.Fate {
 			j, err := s.hub.queue.Get(s.ctx, key)
 			switch {
 			case errors.Is(err, queue.ErrNotFound):
-				return false
-			case err != nil:
-				return true // it is looked at again
+				return overflow.Ended
+			case err != nil, j.State == job.Queued: // with an error, it is looked at again
+				return overflow.Wanted
+			case j.State != job.Leased && j.State != job.Running:
+				return overflow.Ended
+			case e.slots[j.Run.Instance] != nil:
+				return overflow.Wanted
 			}
-			return j.State == job.Queued || (j.State == job.Leased || j.State == job.Running) && (e.slots[j.Run.Instance] != nil || s.isBarred(key))
+			return overflow.Elsewhere
 		})
 		if err != nil && s.ctx.Err() == nil {
 			s.hub.log().Warn("cannot end runs at an endpoint", "endpoint", e.settings.Name, "error", err)

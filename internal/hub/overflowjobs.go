@@ -11,12 +11,6 @@ import (
 	"github.com/comfyhub/comfyhub/internal/overflow"
 )
 
-// isBarred reports whether a job goes to no endpoint any more.
-func (s *overflows) isBarred(key string) bool {
-	_, barred := s.book.Has(key)
-	return barred
-}
-
 // tenantOf returns whose a job is.
 func (s *overflows) tenantOf(ctx context.Context, key string) (string, error) {
 	j, err := s.hub.queue.Get(ctx, key)

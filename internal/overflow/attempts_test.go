@@ -128,3 +128,43 @@ func TestRunThatIsBeingEndedGoesToNoOtherAttempt(t *testing.T) {
 		require.EqualValues(t, 1, two.e.o.Book.records["j"].Fence, "nobody else looks after it")
 	})
 }
+
+// A hub sees a job run elsewhere and ends its run at the endpoint, and the job comes back meanwhile: it
+// is given back and goes to no endpoint again. Once it has ended, nothing of it is kept.
+func TestSweptRunIsNotPaidForAgain(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		fake := &overflowtest.Endpoint{Key: "k", Takes: time.Minute}
+		db := redistest.Embedded(t)
+		one, two := newAttempter(t, db, fake), newAttempter(t, db, fake)
+		one.attempt(1)
+		<-time.After(5 * time.Second)
+		sweep := func(f Fate) {
+			require.NoError(t, two.e.o.Book.Refresh(t.Context()))
+			require.NoError(t, two.e.Sweep(t.Context(), func(string) Fate { return f }))
+		}
+		sweep(Wanted)
+		sweep(Elsewhere)
+		require.Empty(t, two.end(two.attempt(2)), "it is given back")
+		made, cancelled := fake.Runs()
+		require.Equal(t, []int{1, 1}, []int{made, cancelled})
+		sweep(Elsewhere)
+		_, barred := two.e.o.Book.Has("j")
+		require.True(t, barred)
+		sweep(Ended)
+		require.True(t, two.e.o.Book.Empty())
+	})
+}
+
+// Somebody cancels a run at the endpoint: the job goes back to the fleet.
+func TestRunIsCancelledAtTheEndpoint(t *testing.T) {
+	beside.Bubble(t, func(t *testing.T) {
+		fake := &overflowtest.Endpoint{Key: "k", Takes: time.Minute}
+		a := newAttempter(t, redistest.Embedded(t), fake)
+		prompt := a.attempt(1)
+		<-time.After(5 * time.Second)
+		require.NoError(t, a.e.o.Remote.Cancel(t.Context(), a.e.o.Book.records["j"].Remote))
+		require.Empty(t, a.end(prompt), "it is given back")
+		_, barred := a.e.o.Book.Has("j")
+		require.True(t, barred)
+	})
+}

@@ -216,17 +216,38 @@ func (e *Endpoint) cost(a Answer, rec record) int64 {
 	return min(inMicros(e.o.Price*took.Seconds()), rec.Aside)
 }
 
-// Sweep ends runs that nobody wants any more. wanted reports for each of the jobs whether it still is
-// to run at an endpoint. The error is one of Redis.
-func (e *Endpoint) Sweep(ctx context.Context, wanted func(job string) bool) error {
+// Fate is what has become of a job that has a run at an endpoint.
+type Fate int
+
+const (
+	// Wanted says that it may still be run there.
+	Wanted Fate = iota
+	// Elsewhere says that a server runs it.
+	Elsewhere
+	// Ended says that nobody runs it any more.
+	Ended
+)
+
+// Sweep ends runs that nobody wants any more. A job that runs elsewhere goes to no endpoint again:
+// its run may have cost something. The error is one of Redis.
+func (e *Endpoint) Sweep(ctx context.Context, fate func(job string) Fate) error {
 	for job, rec := range e.o.Book.snapshot() {
-		if rec.Endpoint != e.o.Name || wanted(job) {
+		if rec.Endpoint != e.o.Name {
 			continue
 		}
-		cost := int64(0)
+		f := fate(job)
+		if f == Wanted || f == Elsewhere && rec.Phase == over {
+			continue
+		}
+		c := change{job: job, from: rec}
+		if f == Elsewhere {
+			barred := rec
+			barred.Phase, barred.Aside = over, 0
+			c.to = &barred
+		}
 		switch rec.Phase {
 		case asked:
-			cost = rec.Aside // nobody knows
+			c.cost = rec.Aside // nobody knows
 		case begun:
 			a, err := e.end(ctx, rec)
 			if err != nil && !errors.Is(err, ErrNoRun) {
@@ -235,12 +256,12 @@ func (e *Endpoint) Sweep(ctx context.Context, wanted func(job string) bool) erro
 					continue
 				}
 			}
-			if cost = rec.Aside; err == nil {
-				cost = e.cost(a, rec)
+			if c.cost = rec.Aside; err == nil {
+				c.cost = e.cost(a, rec)
 			}
 		case settled, over:
 		}
-		if _, err := e.o.Book.move(ctx, change{job: job, from: rec, cost: cost}); err != nil && !errors.Is(err, errChanged) {
+		if _, err := e.o.Book.move(ctx, c); err != nil && !errors.Is(err, errChanged) {
 			return fmt.Errorf("overflow: %w", err)
 		}
 	}

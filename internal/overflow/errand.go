@@ -250,7 +250,9 @@ func (a *errand) ended(ctx context.Context, answer Answer) error {
 	case TimedOut:
 		return a.fail(ctx, cost, "TimeoutError", "the run has taken too long at the endpoint")
 	case Cancelled:
-		return a.fail(ctx, cost, "RuntimeError", "the run was cancelled at the endpoint")
+		// Not by the job's owner, of whom the hub would know: by a hub that saw the job run elsewhere, or
+		// by somebody at the endpoint.
+		return a.giveUp(ctx, "the run was cancelled at the endpoint", cost)
 	case Failed, Queued, Running:
 		return a.fail(ctx, cost, "RuntimeError", "the endpoint says: "+answer.Reason)
 	case Done:

@@ -32,7 +32,8 @@ const (
 	Broken
 )
 
-// Endpoint is a fake endpoint. It takes the place of the network: see egress.Options.
+// Endpoint is a fake endpoint. It takes the place of the network, see egress.Options, or serves
+// requests.
 type Endpoint struct {
 	// Key is the one that it wants.
 	Key string
@@ -46,6 +47,8 @@ type Endpoint struct {
 	Old bool
 	// Link returns the URL of a file in place of the file. May be nil.
 	Link func(name string) string
+	// Draw makes the picture of an output node. Default: Picture.
+	Draw func(w Workflow, node string) []byte
 
 	mu   sync.Mutex
 	runs map[string]*remoteRun
@@ -55,15 +58,20 @@ type Endpoint struct {
 // remoteRun is one of the endpoint's.
 type remoteRun struct {
 	id, key  string
-	workflow map[string]node
+	workflow Workflow
 	images   map[string]string
 	began    time.Time
 	ends     time.Time
 	ended    string // a state that it has been brought to
+	stopped  time.Time
 	at       time.Time
 }
 
-type node struct {
+// Workflow is a graph, by node.
+type Workflow map[string]Node
+
+// Node is one of a graph.
+type Node struct {
 	ClassType string         `json:"class_type"`
 	Inputs    map[string]any `json:"inputs"`
 }
@@ -78,6 +86,35 @@ func (e *Endpoint) Runs() (all, cancelled int) {
 		}
 	}
 	return len(e.runs), cancelled
+}
+
+// Bill is what there is to pay for a run.
+type Bill struct {
+	Workflow Workflow
+	// Over is whether the run has ended.
+	Over bool
+	// For is the time, with the wait for a worker.
+	For time.Duration
+}
+
+// Bills returns those of all runs.
+func (e *Endpoint) Bills() []Bill {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Bill
+	for _, r := range e.runs {
+		b := Bill{Workflow: r.workflow}
+		switch e.state(r) {
+		case "IN_QUEUE", "IN_PROGRESS":
+			b.For = time.Since(r.at)
+		case "CANCELLED":
+			b.Over, b.For = true, r.stopped.Sub(r.at)
+		default:
+			b.Over, b.For = true, r.ends.Sub(r.at)
+		}
+		all = append(all, b)
+	}
+	return all
 }
 
 // Images returns the input files of the last run, by name.
@@ -103,7 +140,7 @@ func (e *Endpoint) RoundTrip(r *http.Request) (*http.Response, error) {
 		trace.GotConn(httptrace.GotConnInfo{})
 	}
 	w := httptest.NewRecorder()
-	e.serve(w, r)
+	e.ServeHTTP(w, r)
 	switch fault {
 	case Lost:
 		return nil, errors.New("connection reset by peer")
@@ -125,7 +162,8 @@ func callOf(path string) string {
 	return path
 }
 
-func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP implements [http.Handler].
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	call := callOf(r.URL.Path)
@@ -158,7 +196,7 @@ func (e *Endpoint) serve(w http.ResponseWriter, r *http.Request) {
 func (e *Endpoint) start(w http.ResponseWriter, r *http.Request) {
 	var body struct {
 		Input struct {
-			Workflow map[string]node `json:"workflow"`
+			Workflow Workflow `json:"workflow"`
 			Images   []struct {
 				Name  string `json:"name"`
 				Image string `json:"image"`
@@ -194,7 +232,7 @@ func (e *Endpoint) start(w http.ResponseWriter, r *http.Request) {
 func (e *Endpoint) startOnce(w http.ResponseWriter, r *http.Request) {
 	key := r.Header.Get("Idempotency-Key")
 	var body struct {
-		Workflow map[string]node     `json:"workflow"`
+		Workflow Workflow            `json:"workflow"`
 		Files    []map[string]string `json:"files"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Workflow) == 0 || key == "" {
@@ -215,7 +253,7 @@ func (e *Endpoint) startOnce(w http.ResponseWriter, r *http.Request) {
 	answer(w, map[string]any{"id": e.add(key, body.Workflow, images).id})
 }
 
-func (e *Endpoint) add(key string, workflow map[string]node, images map[string]string) *remoteRun {
+func (e *Endpoint) add(key string, workflow Workflow, images map[string]string) *remoteRun {
 	e.made++
 	now := time.Now()
 	run := &remoteRun{id: "run-" + strconv.Itoa(e.made), key: key, workflow: workflow, images: images, at: now, began: now.Add(e.Waits), ends: now.Add(e.Waits + e.Takes)}
@@ -254,14 +292,14 @@ func (e *Endpoint) status(w http.ResponseWriter, id string, contract bool) {
 func (e *Endpoint) told(run *remoteRun, state string) map[string]any {
 	out := map[string]any{"status": map[string]string{
 		"IN_QUEUE": "queued", "IN_PROGRESS": "running", "COMPLETED": "succeeded", "FAILED": "failed", "CANCELLED": "cancelled",
-	}[state], "seconds": e.Takes.Seconds()}
+	}[state], "seconds": (e.Waits + e.Takes).Seconds()}
 	if state == "FAILED" {
 		out["error"] = e.Fails
 	}
 	if state == "COMPLETED" {
 		var files []map[string]string
 		for _, id := range outputsOf(run.workflow) {
-			files = append(files, map[string]string{"node": id, "name": "x.png", "data": base64.StdEncoding.EncodeToString(picture(id))})
+			files = append(files, map[string]string{"node": id, "name": "x.png", "data": base64.StdEncoding.EncodeToString(e.draw(run, id))})
 		}
 		out["files"] = files
 	}
@@ -288,7 +326,7 @@ func (e *Endpoint) output(run *remoteRun) map[string]any {
 	for _, id := range outputsOf(run.workflow) {
 		prefix, _ := run.workflow[id].Inputs["filename_prefix"].(string)
 		name := fmt.Sprintf("%s_00001_.png", prefix[strings.LastIndex(prefix, "/")+1:])
-		image := map[string]string{"filename": name, "type": "base64", "data": base64.StdEncoding.EncodeToString(picture(id))}
+		image := map[string]string{"filename": name, "type": "base64", "data": base64.StdEncoding.EncodeToString(e.draw(run, id))}
 		if e.Link != nil {
 			image["type"], image["data"] = "s3_url", e.Link(id)
 		}
@@ -307,13 +345,20 @@ func (e *Endpoint) cancel(w http.ResponseWriter, id string) {
 		return
 	}
 	if s := e.state(run); s == "IN_QUEUE" || s == "IN_PROGRESS" {
-		run.ended = "CANCELLED"
+		run.ended, run.stopped = "CANCELLED", time.Now()
 	}
 	answer(w, map[string]any{"id": id, "status": e.state(run)})
 }
 
+func (e *Endpoint) draw(r *remoteRun, node string) []byte {
+	if e.Draw != nil {
+		return e.Draw(r.workflow, node)
+	}
+	return picture(node)
+}
+
 // outputsOf are the nodes that save pictures.
-func outputsOf(workflow map[string]node) (ids []string) {
+func outputsOf(workflow Workflow) (ids []string) {
 	for id, n := range workflow {
 		if n.ClassType == "SaveImage" {
 			ids = append(ids, id)
