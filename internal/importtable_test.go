@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"botbridge/internal/workflow":      {"internal/nearest", "internal/pyjson"},
 	"botbridge/internal/testing/stage": {"botbridge/internal/testing/fakebot", "botbridge/internal/testing/fakediscord", "internal/testing/freeport", "internal/testing/programs"},
 	"e2e":                              {}, // the programs, from outside
-	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/config", "internal/files", "internal/gossip", "internal/hub", "internal/job", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
+	"system":                           {"internal/agent", "internal/api", "internal/api/mount", "internal/config", "internal/egress", "internal/files", "internal/fleet", "internal/gossip", "internal/hub", "internal/job", "internal/overflow/overflowtest", "internal/queue", "internal/redis", "internal/redis/engine", "internal/sim", "system/network"},
 	"internal/sim/simtest":             {"system/network/loopback"},
 	"system/network":                   {},
 	"system/network/loopback":          {"system/network"},
