@@ -76,7 +76,7 @@ func TestOccupiedAddress(t *testing.T) {
 	other := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(other.Close)
 	for address, want := range map[string]string{
-		answers(""): "a ComfyUI server answers", answers(comfyui.HubHeader): "another hub already answers",
+		answers(""): "ComfyUI answers", answers(comfyui.HubHeader): "another hub already answers",
 		strings.TrimPrefix(other.URL, "http://"): "", "127.0.0.1:1": "",
 	} {
 		host, port, err := net.SplitHostPort(address)

@@ -33,7 +33,7 @@ func occupiedDoubts(site *Handler) (list []config.Finding) {
 		case err == nil:
 			list = append(list, config.Finding{
 				Level: config.LevelWarning, About: "address",
-				Says: "a ComfyUI server answers at " + at + ", where the hub is to listen",
+				Says: "ComfyUI answers at " + at + ", where the hub is to listen",
 				Do:   "start the hub at another port, such as COMFYHUB_ADDR=127.0.0.1:8100, or ComfyUI with --port 8189",
 			})
 		case errors.Is(err, comfyui.ErrHub):

@@ -42,7 +42,7 @@ func TestCommandsForPeople(t *testing.T) {
 	require.Contains(t, shown, "completed")
 	shown, code = run("", "check", "--address", f.Admin)
 	require.Zero(t, code, shown)
-	require.Contains(t, shown, "ok       instances  the only server is well")
+	require.Contains(t, shown, "ok       instances  the only instance is healthy")
 	for _, c := range []struct {
 		code int
 		args []string

@@ -113,7 +113,7 @@ func (a *agent) watchDisks(ctx context.Context) {
 		a.mu.Unlock()
 		a.disks.look(func(folder string, r room, full bool) {
 			if full {
-				a.log.Warn("a disk is full: its servers get no jobs", "folder", folder, "free", r.free, "reserve", a.disks.reserve)
+				a.log.Warn("a disk is full: its instances get no jobs", "folder", folder, "free", r.free, "reserve", a.disks.reserve)
 			} else {
 				a.log.Info("a disk has space again", "folder", folder, "free", r.free)
 			}

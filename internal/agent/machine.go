@@ -25,10 +25,10 @@ type machine struct {
 // flags defines the flags.
 func (m *machine) flags(f *pflag.FlagSet) {
 	m.reserve = defaultReserve
-	f.StringVar(&m.restartCommand, "restart-command", "", "shell `command` that restarts a server which a hub found sick; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
-	f.StringSliceVar(&m.outputs, "output-dir", nil, "output `folder` of a ComfyUI server, one for each --comfyui: files there that the hub has copied are deleted (default: nothing is deleted)")
+	f.StringVar(&m.restartCommand, "restart-command", "", "shell `command` that restarts an instance which a hub found unhealthy; COMFYHUB_INSTANCE and COMFYHUB_INSTANCE_URL say which")
+	f.StringSliceVar(&m.outputs, "output-dir", nil, "output `folder` of a ComfyUI, one for each --comfyui: files there that the hub has copied are deleted (default: nothing is deleted)")
 	f.DurationVar(&m.outputAge, "output-age", 24*time.Hour, "`time` for which the hub has had a file when it is deleted from --output-dir")
-	f.Var(&m.reserve, "disk-reserve", "a server gets no jobs while less than this `size` is free on the disk of its output or temporary folder, such as 500MB or 2GB; 0 for no limit")
+	f.Var(&m.reserve, "disk-reserve", "an instance gets no jobs while less than this `size` is free on the disk of its output or temporary folder, such as 500MB or 2GB; 0 for no limit")
 }
 
 // place says which folder is each server's. servers is how many of the list are of ComfyUI.

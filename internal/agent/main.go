@@ -38,8 +38,8 @@ func Main() {
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "agent",
-		Short: "Brings the ComfyUI servers of a GPU machine into a ComfyHub fleet",
-		Long: "Brings the ComfyUI servers of a GPU machine into a ComfyHub fleet.\n\n" +
+		Short: "Brings the ComfyUI instances of a GPU machine into a ComfyHub fleet",
+		Long: "Brings the ComfyUI instances of a GPU machine into a ComfyHub fleet.\n\n" +
 			"Every flag can also be given as an environment variable: --log-level is\n" +
 			envPrefix + "LOG_LEVEL. Flags that can be repeated take a list with commas there.",
 		Version:       version(),

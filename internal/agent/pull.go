@@ -22,10 +22,10 @@ func newPullCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "pull --hub https://hub.example.com --token-file FILE --comfyui http://127.0.0.1:8188",
-		Short: "Bring this machine's ComfyUI servers into the fleet over outgoing HTTPS only",
+		Short: "Bring this machine's instances into the fleet over outgoing HTTPS only",
 		Long: "pull is run for a machine that nobody can reach, at home or in a rented pod. It needs no\n" +
 			"open port and no gossip key: it opens a tunnel to the hub's own site, and the hub reaches\n" +
-			"the servers inside it. A token says which machine this is; the operator of the hub makes\n" +
+			"the instances inside it. A token says which machine this is; the operator of the hub makes\n" +
 			"one with `caddy comfyhub-token add NAME`. Give --hub for each hub that is to use this machine.",
 		Example: "  agent pull --hub https://hub.example.com --token-file token --comfyui http://127.0.0.1:8188",
 		Args:    cobra.NoArgs,
@@ -70,12 +70,12 @@ func newPullCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&c.hubs, "hub", nil, "`URL` of a hub's site, https://HOST; can be repeated")
-	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI server, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
-	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of a server of A1111's API (started with --api), or NAME=URL; can be repeated")
+	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
+	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of an A1111 instance (started with --api), or NAME=URL; can be repeated")
 	f.StringVar(&tokenFile, "token-file", "", "`file` with this machine's token (default: the variable "+tokenVariable+")")
 	f.StringVar(&state, "state", "", "`folder` for what the agent must remember of --output-dir (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder)")
 	c.machine.flags(f)
-	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its servers; it gets no new ones, and a second signal stops it at once")
+	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its instances; it gets no new ones, and a second signal stops it at once")
 	return cmd
 }
 

@@ -28,7 +28,7 @@ func newRunCommand() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "run --join HUB:7946 --comfyui http://127.0.0.1:8188",
-		Short: "Bring this machine's ComfyUI and A1111 servers into the fleet",
+		Short: "Bring this machine's ComfyUI and A1111 instances into the fleet",
 		Example: "  agent run --join hub:7946 --comfyui http://127.0.0.1:8188 --key-file /etc/comfyhub/key\n" +
 			"  agent run --join hub:7946 --comfyui left=http://127.0.0.1:3188 --comfyui right=http://127.0.0.1:3189\n" +
 			"  agent run --join 127.0.0.1:7946 --simulate 3",
@@ -92,20 +92,20 @@ func newRunCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&c.join, "join", nil, "`address` of a hub's gossip, HOST:7946; can be repeated")
-	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI server, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
-	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of a server of A1111's API (started with --api), or NAME=URL; can be repeated")
-	f.StringSliceVar(&direct, "direct", nil, "`URL` at which hubs may reach a server themselves; one for each --comfyui")
-	f.StringSliceVar(&gpus, "gpu", nil, "`name` of the GPU that a server uses; one for each --comfyui, then for each --a1111. Servers with the same name share its memory; a name such as GPU-8f1c… is the driver's own and holds for all agents (default: the driver's, where the agent finds out which one it is)")
+	f.StringSliceVar(&servers, "comfyui", nil, "`URL` of a ComfyUI, or NAME=URL; can be repeated (default: those at the usual ports of this machine)")
+	f.StringSliceVar(&a1111, "a1111", nil, "`URL` of an A1111 instance (started with --api), or NAME=URL; can be repeated")
+	f.StringSliceVar(&direct, "direct", nil, "`URL` at which hubs may reach an instance themselves; one for each --comfyui")
+	f.StringSliceVar(&gpus, "gpu", nil, "`name` of the GPU that an instance uses; one for each --comfyui, then for each --a1111. Instances with the same name share its memory; a name such as GPU-8f1c… is the driver's own and holds for all agents (default: the driver's, where the agent finds out which one it is)")
 	f.StringVar(&c.name, "name", hostName(), "`name` of this agent, unique in the fleet")
 	f.StringVar(&c.bind, "bind", "", "`address` of the gossip, UDP and TCP (default :7946; a free port of loopback when joined over loopback)")
 	f.StringVar(&c.advertise, "advertise", "", "`address` at which the hubs reach --bind, where it is another")
-	f.StringVar(&c.serve, "serve", "", "`address` at which the hubs reach the servers (default :7947; loopback when joined over loopback)")
+	f.StringVar(&c.serve, "serve", "", "`address` at which the hubs reach the instances (default :7947; loopback when joined over loopback)")
 	f.StringVar(&keyFile, "key-file", "", "`file` with the gossip key; several on a line each while it is changed, the first is used (default: the variable "+keyVariable+")")
 	f.StringVar(&hubKey, "hub-key", "", "`key` by which the agent knows its hubs, as \"caddy comfyhub hub-key\" prints it (default: that of the first hub which calls and has the gossip key)")
 	f.StringVar(&state, "state", "", "`folder` for the agent's own key, by which hubs know it, for the key by which it knows them, and for what it must remember of --output-dir (default: STATE_DIRECTORY of systemd, else comfyhub-agent in the user's configuration folder; none without a gossip key)")
 	c.machine.flags(f)
-	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its servers; it gets no new ones, and a second signal stops it at once")
-	f.IntVar(&simulate, "simulate", 0, "bring this `number` of simulated servers in instead")
-	simulated.ServerFlags(f, "first `port` of the simulated servers; others where they are taken")
+	f.DurationVar(&c.stopTimeout, "stop-timeout", time.Minute, "`time` for which an agent that is asked to stop waits for the runs of its instances; it gets no new ones, and a second signal stops it at once")
+	f.IntVar(&simulate, "simulate", 0, "bring in this `number` of simulated instances instead")
+	simulated.ServerFlags(f, "first `port` of the simulated instances; others where they are taken")
 	return cmd
 }

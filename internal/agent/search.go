@@ -80,15 +80,15 @@ func (a *agent) try(ctx context.Context, port int) bool {
 	defer cancel()
 	if err := comfyui.Probe(asking, t.url); err != nil {
 		if errors.Is(err, comfyui.ErrHub) {
-			a.log.Debug("found a hub, not a server", "url", t.url)
+			a.log.Debug("found a hub, not an instance", "url", t.url)
 		}
 		return false
 	}
 	if err := a.add(t); err != nil {
-		a.log.Error("found a server that cannot be used", "url", t.url, "error", err)
+		a.log.Error("found an instance that cannot be used", "url", t.url, "error", err)
 		return false
 	}
-	a.log.Info("found a server", "url", t.url, "instance", t.name)
+	a.log.Info("found an instance", "url", t.url, "instance", t.name)
 	a.watch(ctx, a.find(t.name))
 	return true
 }

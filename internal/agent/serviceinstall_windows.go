@@ -145,7 +145,7 @@ func installService(out io.Writer, args []string) error {
 		StartType:   mgr.StartAutomatic, ErrorControl: mgr.ErrorNormal,
 		// An account of its own without privileges.
 		ServiceStartName: `NT SERVICE\` + serviceName,
-		DisplayName:      "ComfyHub agent", Description: "Brings the ComfyUI servers of this machine into a ComfyHub fleet.",
+		DisplayName:      "ComfyHub agent", Description: "Brings the ComfyUI instances of this machine into a ComfyHub fleet.",
 	}
 	if exists {
 		config.BinaryPathName = windows.ComposeCommandLine(append([]string{program}, arguments...))

@@ -15,8 +15,8 @@ func newSimulateCommand() *cobra.Command {
 	var o comfysim.Options
 	cmd := &cobra.Command{
 		Use:     "simulate --count 3 --port 3188",
-		Short:   "Run simulated ComfyUI servers",
-		Long:    "Run simulated ComfyUI servers, or A1111 servers, on consecutive ports of loopback, until interrupted.\nThey need no GPU, answer as the real ones do, and paint pictures instead of sampling them.",
+		Short:   "Run simulated ComfyUI instances",
+		Long:    "Run simulated ComfyUI instances, or A1111 instances, on consecutive ports of loopback, until interrupted.\nThey need no GPU, answer as the real ones do, and paint pictures instead of sampling them.",
 		Example: "  agent simulate --count 3 --port 3188 --time-scale 0.1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -108,7 +108,7 @@ func (p *HubPin) accept(s tls.ConnectionState, groups []ed25519.PublicKey) error
 	current := p.current()
 	switch {
 	case current == "" && old:
-		p.complain(slog.LevelWarn, "a hub is older than this agent: until it is upgraded, whoever has the gossip key can use the servers of this agent", "")
+		p.complain(slog.LevelWarn, "a hub is older than this agent: until it is upgraded, whoever has the gossip key can use the instances of this agent", "")
 		return nil
 	case current == "" && byGroup:
 		p.take(key)

@@ -133,10 +133,10 @@ func (c *Checkup) secrets() (list []config.Finding) {
 		if len(list) < maxFindings && !slices.ContainsFunc(instances, named) {
 			do := "until there is one, prompts that need their API key may wait or be refused"
 			if n := slices.IndexFunc(instances, func(i fleet.Instance) bool { return i.Name == name }); n >= 0 {
-				do = "name its agent, " + instances[n].Agent + ", in place of the server"
+				do = "name its agent, " + instances[n].Agent + ", in place of the instance"
 			}
 			list = append(list, finding(
-				config.LevelWarning, "secrets", "secrets_to names "+name+", and neither an agent nor a server without one is called so", do,
+				config.LevelWarning, "secrets", "secrets_to names "+name+", and neither an agent nor an instance without one has that name", do,
 			))
 		}
 	}
@@ -155,8 +155,8 @@ func (c *Checkup) page() []config.Finding {
 		return nil
 	case w.Name == "":
 		return []config.Finding{finding(
-			config.LevelWarning, "web UI", "comes from nowhere: no connected server may give it",
-			"name one with primary in the Caddyfile (a server behind a tunnel gives it only if it is named), or give the hub a copy with frontend",
+			config.LevelWarning, "web UI", "comes from nowhere: no connected instance may serve it",
+			"name one with primary in the Caddyfile (an instance behind a tunnel serves it only if it is named), or give the hub a copy with frontend",
 		)}
 	default:
 		return []config.Finding{finding(
@@ -170,7 +170,7 @@ func (c *Checkup) gossip() []config.Finding {
 	if !c.hub.id.Keyed() {
 		return []config.Finding{finding(config.LevelNote, "gossip", "there is no gossip key: only agents on this machine can join", "set COMFYHUB_GOSSIP_KEY for a fleet of several machines")}
 	}
-	list := []config.Finding{finding(config.LevelOK, "gossip", "agents with the fleet's key can join at "+c.hub.id.GossipBind, "")}
+	list := []config.Finding{finding(config.LevelOK, "gossip", "agents with the gossip key can join at "+c.hub.id.GossipBind, "")}
 	for _, m := range c.hub.gossip.gossip.Load().Members() {
 		if m.TrustsGroup && len(list) <= maxFindings {
 			list = append(list, finding(config.LevelWarning, "gossip", "the agent "+m.Name+" is older than this hub: it obeys every machine that has the gossip key", "upgrade it"))
@@ -197,11 +197,11 @@ func (c *Checkup) instances() []config.Finding {
 	}
 	switch {
 	case working == 0:
-		list = append(list, finding(config.LevelError, "instances", "no server can run anything", "connect one: see docs/instances.md"))
+		list = append(list, finding(config.LevelError, "instances", "no instance can run anything", "connect one: see docs/instances.md"))
 	case len(list) == 0 && working == 1:
-		list = append(list, finding(config.LevelOK, "instances", "the only server is well", ""))
+		list = append(list, finding(config.LevelOK, "instances", "the only instance is healthy", ""))
 	case len(list) == 0:
-		list = append(list, finding(config.LevelOK, "instances", "all "+strconv.Itoa(working)+" servers are well", ""))
+		list = append(list, finding(config.LevelOK, "instances", "all "+strconv.Itoa(working)+" instances are healthy", ""))
 	}
 	return list
 }
@@ -263,7 +263,7 @@ func findingsOf(all []catalog.Difference, servers int) []config.Finding {
 	var list []config.Finding
 	for n, g := range order {
 		d := first[g]
-		where := fmt.Sprintf(" on %d of %d servers, not on %s", len(d.Have), servers, fleet.Few(d.Lack))
+		where := fmt.Sprintf(" on %d of %d instances, not on %s", len(d.Have), servers, fleet.Few(d.Lack))
 		what := fleet.Few(names[g])
 		be := " is"
 		if len(names[g]) > 1 {

@@ -206,7 +206,7 @@ func TestCheckup(t *testing.T) {
 			return &all[i]
 		}
 		eventually(t, func() bool {
-			return find("models", "b.safetensors is on 1 of 3 servers") != nil && find("versions", "0.33.0 on") != nil && find("nodes", "ImageScale") != nil
+			return find("models", "b.safetensors is on 1 of 3 instances") != nil && find("versions", "0.33.0 on") != nil && find("nodes", "ImageScale") != nil
 		}, time.Minute, 20*time.Millisecond, "what differs is found")
 		require.Equal(t, config.LevelOK, find("storage", "").Level)
 		require.Equal(t, config.LevelOK, find("redis", "").Level)

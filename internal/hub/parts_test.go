@@ -116,7 +116,7 @@ func TestFindingsAreFew(t *testing.T) {
 	}
 	list := findingsOf(all, 3)
 	require.Len(t, list, 1)
-	require.Contains(t, list[0].Says, "and 995 more are on 1 of 3 servers, not on b, c")
+	require.Contains(t, list[0].Says, "and 995 more are on 1 of 3 instances, not on b, c")
 	for n := range all {
 		all[n].Lack = []string{all[n].Name}
 	}

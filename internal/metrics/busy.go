@@ -16,7 +16,7 @@ const MaxInstances = 1000
 
 const otherInstance = "other"
 
-// busy counts how long each instance has worked, by the band of the jobs.
+// busy counts how long each instance has worked, by the priority class of the jobs.
 type busy struct {
 	vec *prometheus.CounterVec
 
@@ -26,7 +26,7 @@ type busy struct {
 
 func newBusy(m *Metrics) *busy {
 	return &busy{
-		vec:       m.counters("comfyhub_gpu_seconds_total", "Seconds for which an instance has executed jobs, by the band of the jobs. A run is added when it ends.", "server", "band"),
+		vec:       m.counters("comfyhub_gpu_seconds_total", "Seconds for which an instance has executed jobs, by the priority class of the jobs. A run is added when it ends.", "server", "band"),
 		instances: map[string]map[job.Band]prometheus.Counter{},
 	}
 }

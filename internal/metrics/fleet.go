@@ -13,7 +13,7 @@ import (
 var (
 	instancesDesc   = prometheus.NewDesc("comfyhub_instances", "Instances by state.", []string{"state"}, nil)
 	unavailableDesc = prometheus.NewDesc("comfyhub_instance_unavailable",
-		"1 for each instance that is offline, sick, or set aside (state aside) because its runs come to nothing. An instance whose agent has said that it leaves is left out.", []string{"server", "state"}, nil)
+		"1 for each instance that is offline, unhealthy (state sick), or set aside (state aside) because its runs fail. Instances whose agent has left on purpose are not counted.", []string{"server", "state"}, nil)
 	freeDesc   = prometheus.NewDesc("comfyhub_instance_vram_free_bytes", "GPU memory that is free at an instance, as it was last reported.", []string{"server", "gpu"}, nil)
 	othersDesc = prometheus.NewDesc("comfyhub_instance_vram_others_bytes",
 		"GPU memory that programs hold which are no instance, at the instances where they hold the most.", []string{"server", "gpu"}, nil)

@@ -27,7 +27,7 @@ type finding struct {
 func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "check", Short: "Look for what is wrong with the fleet, and say what to do about it",
-		Long: `Asks the running hub about its queue, storage, disks and clock, about servers that
+		Long: `Asks the running hub about its queue, storage, disks and clock, about instances that
 take no jobs, and about versions, nodes and models that differ between servers. With
 --hub or ` + hubVariable + `, it also looks at that site's certificate.
 

@@ -132,7 +132,7 @@ func readRefusal(resp *http.Response) error {
 		refusal.Detail = "it redirects to " + to + ": if that is the hub, name it with --hub"
 	}
 	if strings.Contains(resp.Header.Get("Server"), "aiohttp") && (resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed) {
-		refusal.Detail = "this looks like a ComfyUI server, not a hub: name the hub with --hub or " + hubVariable
+		refusal.Detail = "this looks like ComfyUI, not a hub: name the hub with --hub or " + hubVariable
 	}
 	refusal.Detail = cmp.Or(refusal.Detail, http.StatusText(resp.StatusCode))
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {

@@ -132,7 +132,7 @@ func TestPlainComfyUI(t *testing.T) {
 	t.Cleanup(plain.Close)
 	r := call(t, picture, "submit", "-", "--hub", plain.URL)
 	require.Equal(t, ExitFailed, r.code)
-	require.Contains(t, r.errors, "this looks like a ComfyUI server, not a hub")
+	require.Contains(t, r.errors, "this looks like ComfyUI, not a hub")
 }
 
 // What a hub says writes nothing but text to a terminal.

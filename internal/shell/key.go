@@ -35,10 +35,10 @@ var keyFlags = [...]struct{ name, parameter, usage string }{
 	{"tenant", "tenant", "`name` of the tenant whose key it is (default: the key's name)"},
 	{"scope", "scope", "what it permits: submit, read, admin, act_for_tenants; several with commas (default: submit,read)"},
 	{"expires", "expires", "`time` such as 90d after which it is not valid any more (default: never)"},
-	{"weight", "weight", "share of the tenant in the servers' time beside others, from 0.001 to 1000"},
+	{"weight", "weight", "share of the tenant in GPU time beside others, from 0.001 to 1000"},
 	{"running", "running", "how many jobs of the tenant may run at once"},
 	{"waiting", "waiting", "how many of its jobs may wait"},
-	{"gpu-seconds", "gpu_seconds", "server time that the tenant may use within 24 hours, such as 36000/day"},
+	{"gpu-seconds", "gpu_seconds", "GPU time that the tenant may use within 24 hours, such as 36000/day"},
 	{"rate", "rate", "how many prompts it may post, such as 60/min"},
 }
 
