@@ -96,6 +96,7 @@ func (adminAPI) Routes() []caddy.AdminRoute {
 		route("/comfyhub/check", http.MethodGet, serveCheck),
 		route("/comfyhub/instances", http.MethodGet, serveInstances),
 		route("/comfyhub/stats", http.MethodGet, serveStats),
+		route("/comfyhub/scale", http.MethodGet, serveScale),
 		route("/comfyhub/jobs", http.MethodGet, serveJobs),
 		route("/comfyhub/cancel", http.MethodPost, serveCancel),
 		route("/comfyhub/pause", http.MethodPost, serveStop((*hub.Operator).Pause)),

@@ -37,6 +37,7 @@ func TestAdmin(t *testing.T) {
 		{http.MethodHead, "/comfyhub/ready", http.StatusOK},
 		{http.MethodPost, "/comfyhub/ready", http.StatusMethodNotAllowed},
 		{http.MethodGet, "/comfyhub/stats", http.StatusOK},
+		{http.MethodGet, "/comfyhub/scale", http.StatusOK},
 		{http.MethodGet, "/comfyhub/jobs?status=running&limit=10", http.StatusOK},
 		{http.MethodGet, "/comfyhub/jobs?limit=1001", http.StatusBadRequest},
 		{http.MethodPost, "/comfyhub/cancel?tenant=default&job=none", http.StatusOK},

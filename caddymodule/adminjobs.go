@@ -16,6 +16,16 @@ func serveStats(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	return answerJSON(w, ops.StatsJSON(stats), err)
 }
 
+// serveScale answers with the machines that come and go by need, and the serverless endpoints.
+func serveScale(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
+	classes, err := h.Scale(r.Context())
+	if err != nil {
+		return unavailable(err)
+	}
+	places, err := h.Overflow(r.Context())
+	return answerJSON(w, ops.ScaleJSON(classes, places), err)
+}
+
 // serveJobs answers with a part of everybody's jobs that run and wait, or with those of an id.
 func serveJobs(h *hub.Hub, w http.ResponseWriter, r *http.Request) error {
 	body, err := ops.JobsJSON(r.Context(), h.Operator(), r.URL.Query())

@@ -77,6 +77,8 @@ type Fleet struct {
 	// Running and Queued are the first jobs of each kind.
 	Running []FleetJob `json:"running"`
 	Queued  []FleetJob `json:"queued"`
+	// Spare is for operators only.
+	Spare Spare `json:"scale,omitzero"`
 }
 
 // view reads a fleet: the operator's by the admin endpoint, or a user's by the hub's URL.
@@ -97,8 +99,8 @@ func readFleet(ctx context.Context, v view, jobs int) (Fleet, error) {
 	if err := v.get(ctx, "instances", nil, &f.Instances); err != nil {
 		return f, err
 	}
-	if jobs == 0 {
-		return f, nil
+	if err := f.readSpare(ctx, v); err != nil || jobs == 0 {
+		return f, err
 	}
 	for status, to := range map[string]*[]FleetJob{"running": &f.Running, "queued": &f.Queued} {
 		query := url.Values{"status": {status}, "limit": {strconv.Itoa(jobs)}}

@@ -3,6 +3,7 @@ package shell
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -75,6 +76,27 @@ func TestFleetInOneScreen(t *testing.T) {
 	out.Reset()
 	f.show(&out, true, 80, now)
 	require.Contains(t, out.String(), "many-499")
+}
+
+// What comes and goes by need has a line each, with why, and what it costs.
+func TestSpareInOneScreen(t *testing.T) {
+	t.Parallel()
+	f := aFleet()
+	require.NoError(t, json.Unmarshal([]byte(`{"classes": [
+		{"class": "a10g", "wanted": 3, "have": 2, "starting": 1, "leaving": 0, "max": 4, "why": "9 jobs wait", "error": null, "price": 1.2, "spent_today": 3.204, "budget": 20},
+		{"class": "old", "wanted": 0, "have": 1, "starting": 0, "leaving": 1, "max": 2, "why": "nothing to do", "error": "exit status 1"}],
+		"overflow": [{"endpoint": "cloud", "running": 2, "spent_today": 20, "set_aside": 0.5, "price": 0.0003, "budget": 20, "closed": "its budget of the day is spent"},
+			{"endpoint": "free", "running": 0, "spent_today": 0, "set_aside": 0, "price": 0, "closed": null}]}`), &f.Spare))
+	var out strings.Builder
+	f.show(&out, false, 0, time.Now())
+	for _, want := range []string{
+		"Machines   a10g: 2 of 3, at most 4; 1 starting; 3.20 of 20.00 spent today; 9 jobs wait\n",
+		"Machines   old: 1 of 0, at most 2; 1 leaving; nothing to do; exit status 1\n",
+		"Serverless cloud: 2 running; 20.00 of 20.00 spent today; 0.50 set aside; takes no runs: its budget of the day is spent\n",
+		"Serverless free: 0 running\n",
+	} {
+		require.Contains(t, out.String(), want)
+	}
 }
 
 func TestShortTimes(t *testing.T) {

@@ -232,6 +232,7 @@ func (f Fleet) summary() []string {
 		"Jobs       " + jobs,
 		"Sockets    " + humanize.Comma(int64(f.Stats.Sockets)),
 	}
+	lines = append(lines, f.Spare.lines()...)
 	if f.Stats.Strangers != "" {
 		lines = append(lines, "Storage    Redis and the storage belong to different hubs; nothing is deleted: check")
 	}

@@ -209,6 +209,28 @@ const steps = {
     await page.locator('.jobtitle .badge', { hasText: 'cancelled' }).waitFor();
   },
 
+  async 'operators see what comes by need, and what it costs'() {
+    const page = await visit('fleet', {}, options.operators);
+    let spent = 19;
+    await page.route('**/hub/scale', (route) => route.fulfill({ json: {
+      classes: [{ class: 'a10g', wanted: 3, have: 2, starting: 1, leaving: 0, min: 0, max: 4, why: '9 jobs wait, with 4m30s of work', error: null, price: 1.2, spent_today: spent, budget: 20 }],
+      overflow: spent > 19 ? [] : [{ endpoint: 'cloud', running: 2, spent_today: 0, set_aside: 0, price: 0, closed: 'its budget of the day is spent' }],
+    } }));
+    await page.reload();
+    const cards = page.locator('.spare .card');
+    await cards.nth(1).waitFor();
+    assert.deepEqual((await cards.allInnerTexts()).map((text) => text.split('\n').filter(Boolean)), [
+      ['a10g', '2 of 3 machines · 1 starting', '9 jobs wait, with 4m30s of work', '19.00 of 20.00 today'],
+      ['cloud', 'serverless, 2 running', 'its budget of the day is spent'],
+    ]);
+    assert.ok(await cards.first().evaluate((card) => card.classList.contains('full')), 'the budget is nearly spent');
+    await accessible(page, 'what comes by need');
+    await shoot(page, 'spare');
+    spent = 20;
+    await cards.nth(1).waitFor({ state: 'detached' });
+    await page.close();
+  },
+
   async 'the page says that the hub is away'() {
     const page = await visit('fleet');
     const stream = [

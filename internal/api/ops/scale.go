@@ -21,17 +21,13 @@ func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester,
 		o.Fail(w, r, err)
 		return
 	}
-	q := api.QueryOf(r)
-	list := make(pyjson.Array, 0, len(all))
-	for _, s := range all {
-		if !q.Has("class") {
-			list = append(list, scaleValue(s))
-		} else if s.Class == q.Get("class") {
-			api.WriteValue(w, scaleValue(s))
-			return
+	if q := api.QueryOf(r); q.Has("class") {
+		for _, s := range all {
+			if s.Class == q.Get("class") {
+				api.WriteValue(w, scaleValue(s))
+				return
+			}
 		}
-	}
-	if q.Has("class") {
 		api.WriteErrorText(w, http.StatusNotFound, "No class of that name is configured")
 		return
 	}
@@ -40,11 +36,23 @@ func (o *room) getScale(w http.ResponseWriter, r *http.Request, a api.Requester,
 		o.Fail(w, r, err)
 		return
 	}
-	overflow := make(pyjson.Array, len(places))
+	api.WriteValue(w, spareValue(all, places))
+}
+
+// ScaleJSON is GET /hub/scale.
+func ScaleJSON(classes []scale.Status, places []overflow.Status) []byte {
+	return pyjson.Marshal(spareValue(classes, places))
+}
+
+func spareValue(classes []scale.Status, places []overflow.Status) *pyjson.Object {
+	list, overflow := make(pyjson.Array, len(classes)), make(pyjson.Array, len(places))
+	for n, s := range classes {
+		list[n] = scaleValue(s)
+	}
 	for n, s := range places {
 		overflow[n] = overflowValue(s)
 	}
-	api.WriteValue(w, pyjson.NewObject(pyjson.Member{Key: "classes", Value: list}, pyjson.Member{Key: "overflow", Value: overflow}))
+	return pyjson.NewObject(pyjson.Member{Key: "classes", Value: list}, pyjson.Member{Key: "overflow", Value: overflow})
 }
 
 func overflowValue(s overflow.Status) *pyjson.Object {

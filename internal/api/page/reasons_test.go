@@ -16,7 +16,7 @@ func TestReasonsAreThoseOfTheHub(t *testing.T) {
 	script, err := static.ReadFile("static/reasons.js")
 	require.NoError(t, err)
 	var said strings.Builder
-	for _, folder := range []string{"dispatch", "instance", "schedule", "view", "fleet", "hints"} {
+	for _, folder := range []string{"dispatch", "instance", "schedule", "view", "fleet", "hints", "overflow", "scale"} {
 		files, err := filepath.Glob("../../" + folder + "/*.go")
 		require.NoError(t, err)
 		for _, file := range files {

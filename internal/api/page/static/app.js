@@ -163,8 +163,9 @@ function update() {
   }
   if (store.counts.paused) text(cells.waiting.more, t('queue.paused'));
   else if (store.counts.tenant_paused) text(cells.waiting.more, t('you.paused'));
-  const able = by.busy + by.idle + by.foreign;
-  text(cells.use.value, able && !away ? percent(by.busy / able) : '—');
+  // The places of a serverless endpoint are no GPUs that stand idle.
+  const gpus = fleetNow.filter((i) => i.kind !== 'overflow' && ['busy', 'idle', 'foreign'].includes(i.state));
+  text(cells.use.value, gpus.length && !away ? percent(gpus.filter((i) => i.state === 'busy').length / gpus.length) : '—');
   current?.update?.();
   refreshPanel();
 }

@@ -4,6 +4,7 @@ import { fleet, jobs } from './hub.js';
 import { List } from './list.js';
 import { facts, openPanel } from './panel.js';
 import { said } from './reasons.js';
+import { spare } from './spare.js';
 import { now, store } from './store.js';
 import { clock, gigabytes, gpuName, modelNames, moment, percent, short, span, t } from './words.js';
 
@@ -45,6 +46,8 @@ export function create(view) {
   let found = [];
   const together = ['drain', 'resume', 'restart', 'forget'].map((verb) => ({ verb, button: h('button.ghost.word', { type: 'button', hidden: true, onclick: () => all(verb) }) }));
   view.append(h('div.filters', {}, search, chips.map(({ chip }) => chip), together.map(({ button }) => button)), list.element, empty);
+  const extra = spare();
+  list.element.before(extra.element);
 
   async function all(verb) {
     const meant = found.filter(able[verb]);
@@ -54,6 +57,7 @@ export function create(view) {
   }
 
   function update() {
+    extra.update();
     const all = [...store.instances.values()];
     for (const { state, chip, number } of chips) {
       const n = all.filter((i) => i.state === state).length;
@@ -77,7 +81,7 @@ export function create(view) {
     }
     list.show(seen);
   }
-  return { update, end: () => list.end() };
+  return { update, end() { extra.end(); list.end(); } };
 }
 
 function makeRow() {
