@@ -86,6 +86,12 @@ func OverflowName(endpoint string, slot int) string {
 	return OverflowScheme + ":" + endpoint + "/" + strconv.Itoa(slot)
 }
 
+// IsOverflow reports whether an instance is a slot of an endpoint, perhaps one that only other hubs
+// have.
+func IsOverflow(endpoint, instance string) bool {
+	return strings.HasPrefix(instance, OverflowScheme+":"+endpoint+"/")
+}
+
 // notAllowed is the reason that everybody may see. Addresses are for the operator
 // only.
 const notAllowed = "the hub may not call its address: the hub's log says which, gossip { allow_direct ... } or { agents_from ... } in the Caddyfile allows it"

@@ -334,6 +334,35 @@ func killedAt(t *testing.T, at string, of func(*config.Overflow)) {
 	})
 }
 
+// While a change of "max" reaches one hub after the other, none ends what another one runs.
+func TestOverflowOfHubsThatDiffer(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		fake := &overflowtest.Endpoint{Takes: 20 * time.Second}
+		server := redisInMemory(t)
+		gpu := newInstance(t, sim.Config{TimeScale: 1})
+		of := func(most int) func(*bench) {
+			return func(b *bench) {
+				b.id.Redis = server
+				onRunPod(fake, func(o *config.Overflow) { o.Max = most })(b)
+				b.instances = append(b.instances, gpu)
+			}
+		}
+		one := newBench(t, 0, of(2))
+		newBench(t, 0, of(1), func(b *bench) { b.id.Storage = one.id.Data + "/files" })
+		one.begins(work(3600, 1, "none"), "busy")
+		var ids []string
+		for n := range 2 {
+			ids = append(ids, one.submit(work(1, 2+n, "none"), "ann"))
+		}
+		for _, id := range ids {
+			require.Equal(t, "success", one.finished(id).Status.Text)
+		}
+		made, cancelled := fake.Runs()
+		require.Equal(t, 2, made)
+		require.Zero(t, cancelled)
+	})
+}
+
 // What the operator has drained stays drained when the scaler takes a machine back.
 func TestScalerLeavesTheOperatorsDrain(t *testing.T) {
 	inBench(t, benchOf(1), func(t *testing.T, b *bench) {

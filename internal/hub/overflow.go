@@ -224,7 +224,7 @@ func (s *overflows) sweep() {
 				return overflow.Wanted
 			case j.State != job.Leased && j.State != job.Running:
 				return overflow.Ended
-			case e.slots[j.Run.Instance] != nil:
+			case fleet.IsOverflow(e.settings.Name, j.Run.Instance):
 				return overflow.Wanted
 			}
 			return overflow.Elsewhere
