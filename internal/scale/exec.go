@@ -40,7 +40,7 @@ func (e Exec) Set(ctx context.Context, c Change) error {
 	endAll(p)
 	err = p.Run()
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // done, and what it has left running has its output
 		return nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("%s took too long%s", e.Command[0], said)

@@ -290,5 +290,8 @@ func TestExec(t *testing.T) {
 	defer cancel()
 	require.ErrorContains(t, e.Set(ctx, Change{}), "took too long")
 
+	leaves := Exec{Command: []string{"sh", "-c", "sleep 5 &"}} // with the standard error open
+	require.NoError(t, leaves.Set(t.Context(), Change{}))
+
 	require.Error(t, Exec{Command: []string{"./there-is-no-such-program"}}.Set(t.Context(), Change{}))
 }
