@@ -149,7 +149,6 @@ func TestGroupSettingsEnd(t *testing.T) {
 	require.WithinDuration(t, time.Now(), g.Used, time.Minute, "use keeps them")
 	require.Equal(t, "ru", g.Language)
 	require.Empty(t, g.Off, "only what bot.yaml has is stored")
-	require.Empty(t, must.Get(r.store.Names(r.ctx, groupKind))(t), "none is kept for ever")
 	r.event("5", "-9", platform.Left, "", "")
 	_, err := r.group()
 	require.ErrorIs(t, err, state.ErrNotFound)

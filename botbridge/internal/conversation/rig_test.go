@@ -137,6 +137,12 @@ func parallelRig(t *testing.T, c limits.Config) *rig {
 
 func newRig(t *testing.T, c limits.Config) *rig {
 	t.Helper()
+	return newRigOn(t, c, must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t))
+}
+
+// newRigOn is newRig with a state of the test's own.
+func newRigOn(t *testing.T, c limits.Config, store *state.Store) *rig {
+	t.Helper()
 	away, fails := &atomic.Bool{}, &atomic.Bool{}
 	hub := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/prompt" || r.URL.Path == "/api/prompt" {
@@ -159,7 +165,6 @@ func newRig(t *testing.T, c limits.Config) *rig {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}))
 	client := must.Get(hubapi.New(hub.URL, hubapi.Options{}))(t)
-	store := must.Get(state.Open(context.WithoutCancel(t.Context()), state.Place{URL: "embedded", Dir: t.TempDir(), Prefix: "bot"}, state.Options{}))(t)
 	_, leads, err := store.Lead(t.Context(), "one")
 	require.NoError(t, err)
 	require.True(t, leads)

@@ -67,7 +67,8 @@ func (s *Inbox) Waiting(ctx context.Context) (int64, error) {
 	return s.db.Client().ZCard(ctx, s.db.Key("inbox")).Result()
 }
 
-// Meet remembers a chat, and the user who wrote in it last, for broadcasts.
+// Meet remembers a chat, and the user who wrote in it last, for broadcasts: for a year after
+// the last message there.
 func (s *Chats) Meet(ctx context.Context, chat, user string) error {
 	_, err := s.run(ctx, meetScript, s.term.load(), chat, user)
 	return err

@@ -214,11 +214,6 @@ func (s *Store) Get(ctx context.Context, kind, name string, value any) error {
 	return s.get(ctx, kind, name, value)
 }
 
-// Names returns the names of a kind whose values are kept for ever.
-func (s *Store) Names(ctx context.Context, kind string) ([]string, error) {
-	return s.db.Client().SMembers(ctx, s.db.Key("names", kind)).Result()
-}
-
 func number(text string) int64 {
 	n, _ := strconv.ParseInt(text, 10, 64)
 	return n

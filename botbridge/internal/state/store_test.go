@@ -84,6 +84,21 @@ func TestChatsAreMetAndLeft(t *testing.T) {
 	})
 }
 
+// A chat in which nobody has written for a year gets no broadcast, and is forgotten.
+func TestSilentChatsAreForgotten(t *testing.T) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		for chat, ago := range map[string]time.Duration{"old": 366 * 24 * time.Hour, "quiet": 364 * 24 * time.Hour} {
+			require.NoError(t, s.Chats.Meet(t.Context(), chat, "7"))
+			met := float64(time.Now().Add(-ago).UnixMilli())
+			require.NoError(t, db.Client().ZAdd(t.Context(), db.Key("chats"), redis.Z{Score: met, Member: chat}).Err())
+		}
+		require.NoError(t, s.Chats.Meet(t.Context(), "new", "8"))
+		require.Equal(t, []string{"quiet", "new"}, must.Get(s.Chats.All(t.Context()))(t))
+		require.Empty(t, must.Get(s.Chats.Met(t.Context(), "old"))(t))
+	})
+}
+
 func TestDeposedProcessChangesNothing(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		one := leading(t, db, state.Options{Lease: time.Minute})
@@ -175,7 +190,6 @@ func TestValues(t *testing.T) {
 		require.NoError(t, s.Put(t.Context(), "settings", "5", doc{"x"}, 0))
 		require.NoError(t, s.Get(t.Context(), "settings", "5", &d))
 		require.Equal(t, "x", d.Text)
-		require.Equal(t, []string{"5"}, must.Get(s.Names(t.Context(), "settings"))(t))
 		require.NoError(t, s.Put(t.Context(), "settings", "5", nil, 0))
 		require.ErrorIs(t, s.Get(t.Context(), "settings", "5", &d), state.ErrNotFound)
 	})

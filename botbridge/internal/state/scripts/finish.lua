@@ -32,6 +32,7 @@ if write('ZREM', key('active'), ARGV[2]) == 1 then
     local took = key('took', ARGV[9])
     write('LPUSH', took, ARGV[10])
     write('LTRIM', took, '0', '49')
+    write('PEXPIREAT', took, int(now() + 90 * 86400000))
   end
   local counts = key('counts', ARGV[7])
   write('HINCRBY', counts, ARGV[11], '1')

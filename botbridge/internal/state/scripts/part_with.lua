@@ -7,7 +7,6 @@ end
 local who = ARGV[2]
 for i = 3, #ARGV do
   write('DEL', key('v', ARGV[i], who))
-  write('SREM', key('names', ARGV[i]), who)
 end
 local list = key('holds', who)
 for _, id in ipairs(redis.call('ZRANGE', list, '0', '-1')) do

@@ -3,13 +3,10 @@
 local value = key('v', ARGV[1], ARGV[2])
 if ARGV[3] == '' then
   write('DEL', value)
-  write('SREM', key('names', ARGV[1]), ARGV[2])
   return {'ok'}
 end
 write('SET', value, ARGV[3])
 if tonumber(ARGV[4]) > 0 then
   write('PEXPIREAT', value, int(now() + tonumber(ARGV[4])))
-else
-  write('SADD', key('names', ARGV[1]), ARGV[2])
 end
 return {'ok'}
