@@ -128,6 +128,8 @@ func (tn *turn) resent(ctx context.Context, err error) error {
 	text := tn.say("lost", nil)
 	if kept, ok := errors.AsType[*request.KeptError](err); ok {
 		text = kept.Say(tn.voice.texts, tn.language)
+	} else if errors.Is(err, platform.ErrNoMedia) {
+		text = tn.say("barred_late", nil)
 	} else if errors.Is(err, request.ErrUnjudged) {
 		text = tn.say("delete_later", nil)
 	}

@@ -352,3 +352,13 @@ func TestOpen(t *testing.T) {
 	_, err = r.d.Open(r.ctx, f)
 	require.ErrorIs(t, err, platform.ErrGone)
 }
+
+// A missing right is told from a missing way in: only files are refused.
+func TestNoRightToAttach(t *testing.T) {
+	t.Parallel()
+	response := &http.Response{StatusCode: http.StatusForbidden}
+	body := []byte(`{"code": 50013, "message": "Missing Permissions"}`)
+	r := newREST("", "", nil)
+	require.ErrorIs(t, r.refused(call{files: make([]platform.Attachment, 1)}, response, body), platform.ErrNoMedia)
+	require.ErrorIs(t, r.refused(call{}, response, body), platform.ErrForbidden)
+}

@@ -144,6 +144,8 @@ func (r *rest) refused(c call, response *http.Response, body []byte) error {
 		return fmt.Errorf("%w: %w", platform.ErrTooLarge, p)
 	case p.Code == codeUnknownMessage:
 		return fmt.Errorf("%w: %w", platform.ErrGone, p)
+	case p.Code == codeNoPermission && len(c.files) > 0:
+		return fmt.Errorf("%w: %w", platform.ErrNoMedia, p)
 	case p.status == http.StatusForbidden, p.Code == codeUnknownChannel:
 		return fmt.Errorf("%w: %w", platform.ErrForbidden, p)
 	case p.status == http.StatusNotFound:
@@ -160,6 +162,7 @@ const (
 	codeUnknownInteraction = 10062
 	codeAcknowledged       = 40060
 	codeTooLarge           = 40005
+	codeNoPermission       = 50013
 	codeWebhookToken       = 50027
 )
 

@@ -13,6 +13,8 @@ var (
 	// ErrForbidden means that the bridge may not write there: it was blocked, or
 	// removed from the group. Repeating does not help.
 	ErrForbidden = errors.New("the platform does not let us write there")
+	// ErrNoMedia means that the bridge may write there, but not send this kind of file.
+	ErrNoMedia = errors.New("the platform does not let us send such files there")
 	// ErrRefused means that the platform understood the call and will never accept
 	// it.
 	ErrRefused = errors.New("the platform refused the call")
@@ -41,7 +43,7 @@ func (e *MovedError) Error() string { return "the chat has moved" }
 
 // Permanent reports whether a call that failed with err must not be repeated.
 func Permanent(err error) bool {
-	for _, e := range []error{ErrForbidden, ErrRefused, ErrGone, ErrTooLarge} {
+	for _, e := range []error{ErrForbidden, ErrNoMedia, ErrRefused, ErrGone, ErrTooLarge} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -47,6 +47,13 @@ type Moderated interface {
 	Moderates(ctx context.Context, in Chat, user string) (bool, error)
 }
 
+// Permitted is a platform that knows what the bridge may send.
+type Permitted interface {
+	// MayShow returns ErrNoMedia if the bridge may not send what a run makes to a group, and
+	// ErrForbidden if it may not write there at all. Any other error says nothing.
+	MayShow(ctx context.Context, in Chat, media Media) error
+}
+
 // Admit accepts an event. If it returns nil the event is stored and will be
 // handled, perhaps by another process; otherwise the platform should deliver it
 // again.

@@ -113,9 +113,9 @@ func (d *delivery) deliverInPlace(ctx context.Context, group []*Output) error {
 		return d.deliverFiles(ctx)
 	case errors.Is(err, platform.ErrTooLarge):
 		return d.mark(ctx, group, TooBig)
-	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrRefused):
-		return d.mark(ctx, group, Lost)
-	case errors.Is(err, hubapi.ErrNotFound):
+	case errors.Is(err, platform.ErrNoMedia):
+		return d.bar(ctx, group)
+	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrRefused), errors.Is(err, hubapi.ErrNotFound):
 		return d.mark(ctx, group, Lost)
 	}
 	return fmt.Errorf("showing a file: %w", err)
@@ -189,10 +189,12 @@ func (d *delivery) sendGroup(ctx context.Context, group []*Output) error {
 		return d.mark(ctx, group, Arrived)
 	case errors.Is(err, platform.ErrUncertain):
 		return d.mark(ctx, group, Unsure)
-	case d.rec.Grid && (errors.Is(err, errNoSheet) || errors.Is(err, platform.ErrRefused) || errors.Is(err, platform.ErrTooLarge) || errors.Is(err, hubapi.ErrNotFound)):
+	case d.rec.Grid && (errors.Is(err, errNoSheet) || errors.Is(err, platform.ErrRefused) || errors.Is(err, platform.ErrNoMedia) || errors.Is(err, platform.ErrTooLarge) || errors.Is(err, hubapi.ErrNotFound)):
 		d.rec.Grid, d.rec.NoGrid = false, true
 		return d.mark(ctx, group, Unsent)
-	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrGone):
+	case errors.Is(err, platform.ErrNoMedia):
+		return d.bar(ctx, group)
+	case errors.Is(err, platform.ErrForbidden), errors.Is(err, platform.ErrGone), errors.Is(err, hubapi.ErrNotFound):
 		return d.mark(ctx, group, Lost)
 	case errors.Is(err, platform.ErrTooLarge) && len(group) > 1:
 		d.apart = true
@@ -205,8 +207,6 @@ func (d *delivery) sendGroup(ctx context.Context, group []*Output) error {
 			return d.mark(ctx, group, Lost)
 		}
 		return d.mark(ctx, group, Unsent)
-	case errors.Is(err, hubapi.ErrNotFound):
-		return d.mark(ctx, group, Lost)
 	}
 	// Not sent: the outbox was stopped, or the hub cannot provide the file right now.
 	if group[0].State == Sending {
@@ -215,6 +215,15 @@ func (d *delivery) sendGroup(ctx context.Context, group []*Output) error {
 		}
 	}
 	return fmt.Errorf("sending files: %w", err)
+}
+
+// bar records that such files may not be sent: they are sent as plain files, or not at all.
+func (d *delivery) bar(ctx context.Context, group []*Output) error {
+	if demote(group) {
+		return d.mark(ctx, group, Unsent)
+	}
+	d.rec.Barred = true
+	return d.mark(ctx, group, Lost)
 }
 
 // unsend records that files were not sent, even while the bridge shuts down.

@@ -190,6 +190,9 @@ func (j *job) submit(ctx context.Context) error {
 		}
 		return j.entry.end(ctx, Cancelled, "")
 	}
+	if barred(ctx, j.platform, j.rec.Chat, j.makes()) {
+		return j.entry.end(ctx, Refused, j.words.say("barred", nil))
+	}
 	taken, err := j.r.o.Hub.Submit(ctx, hubapi.Submission{
 		Tenant: j.rec.Tenant(), Client: j.rec.Client, Prompt: j.rec.Prompt, Graph: j.rec.Graph,
 	})
@@ -207,6 +210,22 @@ func (j *job) submit(ctx context.Context) error {
 		return err
 	}
 	return j.status.tell(ctx)
+}
+
+// barredTimeout bounds the question whether a picture may be shown.
+const barredTimeout = 5 * time.Second
+
+// barred reports whether nobody could see the result, as far as that can be known before the
+// run.
+func barred(ctx context.Context, on platform.Platform, in platform.Chat, media platform.Media) bool {
+	p, ok := on.(platform.Permitted)
+	if !ok || !in.Group {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, barredTimeout)
+	defer cancel()
+	err := p.MayShow(ctx, in, media)
+	return errors.Is(err, platform.ErrNoMedia) || errors.Is(err, platform.ErrForbidden)
 }
 
 // hubAway tells the chat, once per outage, that the hub is unavailable and that

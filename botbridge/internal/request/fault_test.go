@@ -71,6 +71,35 @@ func TestFaults(t *testing.T) {
 	}
 }
 
+// Where the bridge may not send files, it says so: before the run if the platform knows, and
+// after it by its cause.
+func TestNoRightToShow(t *testing.T) {
+	t.Parallel()
+	store := ledStore(t)
+	p := &silent{limits: platform.Limits{Photo: 1 << 20, File: 1 << 20}, bars: true}
+	require.Equal(t, Undelivered, settle(t, store, p, nil))
+	require.Contains(t, p.edits[len(p.edits)-1].Text, "I'm not allowed to send it here")
+
+	var asked atomic.Int32
+	hub := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	defer hub.Close()
+	client := must.Get(hubapi.New(hub.URL, hubapi.Options{}))(t)
+	defer client.Close()
+	out := outbox.New(outbox.Options{})
+	defer out.Close()
+	r := NewRunner(Options{
+		Store: store, Hub: client, Outbox: out, Texts: must.Get(locale.Load(""))(t),
+		Platform: func(string) platform.Platform { return p }, Command: func(string) *workflow.Command { return nil },
+	})
+	rec := NewRecord(IDOf("before the run"))
+	rec.Platform, rec.Chat, rec.User.ID, rec.Language, rec.Phase = "silent", platform.Chat{ID: "-9", Group: true}, "7", "en", Ready
+	must.Get(store.Requests.Create(t.Context(), rec.ID, &rec, state.Ask{Who: rec.Tenant()}))(t)
+	must.Get(r.Continue(t.Context(), rec.ID))(t)
+	r.Wait()
+	require.Zero(t, asked.Load(), "no GPU runs for it")
+	require.Contains(t, p.sends[len(p.sends)-1].Text, "I couldn't make that: I'm not allowed to send pictures or videos in this group.")
+}
+
 // Who is second in line hears why nothing moves, too, and asks less often.
 func TestSecondHearsWhy(t *testing.T) {
 	t.Parallel()

@@ -114,6 +114,8 @@ type Record struct {
 	// Reason is why it was refused, for the user, or why it failed, in the hub's words.
 	Reason  string   `json:"reason,omitempty"`
 	Outputs []Output `json:"outputs,omitempty"`
+	// Barred means that the platform does not let the bridge send files there.
+	Barred bool `json:"barred,omitempty"`
 	// Texts are the strings that the run made.
 	Texts []Text `json:"texts,omitempty"`
 	// Copies are later messages that show some of it, the last maxCopies at most.

@@ -34,6 +34,7 @@ type silent struct {
 
 	mu      sync.Mutex
 	quiet   int
+	bars    bool // it takes no files
 	sends   []platform.Post
 	edits   []platform.Post
 	dropped int
@@ -45,7 +46,13 @@ type silent struct {
 	read    []image.Point // the sizes of pictures that were sent, if there is a command
 }
 
-func (s *silent) Name() string            { return "silent" }
+func (s *silent) Name() string { return "silent" }
+func (s *silent) MayShow(context.Context, platform.Chat, platform.Media) error {
+	if s.bars {
+		return platform.ErrNoMedia
+	}
+	return nil
+}
 func (s *silent) Limits() platform.Limits { return s.limits }
 
 func (s *silent) hear() error {
@@ -73,6 +80,9 @@ func (s *silent) Send(ctx context.Context, to platform.Chat, p platform.Post) ([
 	defer s.mu.Unlock()
 	if err := s.in(to); err != nil {
 		return nil, err
+	}
+	if s.bars && len(p.Files) > 0 {
+		return nil, platform.ErrNoMedia
 	}
 	if s.command != nil {
 		for _, f := range p.Files {

@@ -184,7 +184,11 @@ func (w *wording) donePost() platform.Post {
 		post.Buttons = append(w.buttons(VerbResend), post.Buttons...)
 	}
 	if count[Lost] > 0 {
-		lines = append(lines, w.say("lost", nil))
+		key := "lost"
+		if w.rec.Barred {
+			key = "barred_late"
+		}
+		lines = append(lines, w.say(key, nil))
 		post.Buttons = append(w.buttons(VerbAgain), nil)[:1]
 	}
 	if line := w.keptLine(); line != "" {

@@ -103,7 +103,11 @@ func badRequest(err error) error {
 		return nil
 	case has("message to edit not found", "message to delete not found", "message_id_invalid", "can't be edited"):
 		return fmt.Errorf("%w: %w", platform.ErrGone, err)
-	case has("chat not found", "user is deactivated", "not enough rights", "have no rights"):
+	case has("rights to send photos", "rights to send videos", "rights to send audios", "rights to send documents", "rights to send animations",
+		"rights to send media", "photos_forbidden", "videos_forbidden", "audios_forbidden", "docs_forbidden", "gifs_forbidden", "media_forbidden"):
+		return fmt.Errorf("%w: %w", platform.ErrNoMedia, err)
+	case has("chat not found", "user is deactivated", "not enough rights", "have no rights", "chat_write_forbidden", "chat_send_plain_forbidden",
+		"chat_restricted", "message thread not found", "topic_closed", "topic_deleted"):
 		return fmt.Errorf("%w: %w", platform.ErrForbidden, err)
 	case has("too big", "too large"):
 		return fmt.Errorf("%w: %w", platform.ErrTooLarge, err)

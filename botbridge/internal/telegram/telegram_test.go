@@ -87,6 +87,28 @@ func TestFates(t *testing.T) {
 	require.NotContains(t, err.Error(), fakebot.Token)
 }
 
+// What the bot may not do is known before, where Telegram says it, and by its cause.
+func TestRights(t *testing.T) {
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
+	group := platform.Chat{ID: "-9", Group: true}
+	picture := platform.Post{Files: []platform.Attachment{attachment("a.txt", platform.Document, "x")}}
+	require.NoError(t, tg.MayShow(t.Context(), group, platform.Photo))
+	for text, want := range map[string]struct{ file, words error }{
+		"not enough rights to send photos to the chat": {platform.ErrNoMedia, nil},
+		"CHAT_WRITE_FORBIDDEN":                         {platform.ErrForbidden, platform.ErrForbidden},
+		"message thread not found":                     {platform.ErrForbidden, platform.ErrForbidden},
+		"CHAT_SEND_PHOTOS_FORBIDDEN":                   {platform.ErrNoMedia, platform.ErrNoMedia}, // the fake refuses both
+	} {
+		fake.Restrict(-9, text)
+		_, err := tg.Send(t.Context(), group, picture)
+		require.ErrorIs(t, err, want.file, text)
+		_, err = tg.Send(t.Context(), group, platform.Post{Text: "x"})
+		require.ErrorIs(t, err, want.words, text)
+		require.ErrorIs(t, tg.MayShow(t.Context(), group, platform.Photo), platform.ErrNoMedia, text)
+		require.NoError(t, tg.MayShow(t.Context(), group, ""), "text is another right")
+	}
+}
+
 func TestFileThatCannotBeRead(t *testing.T) {
 	tg, fake := parallel(t, fakebot.Options{}, Options{})
 	broken := platform.Attachment{Name: "a.png", Media: platform.Document, Open: func(context.Context) (io.ReadCloser, error) {

@@ -84,7 +84,8 @@ type chats struct {
 	messages map[int64][]*Message // by chat
 	files    map[string][]byte
 	blocked  map[int64]bool
-	moved    map[int64]int64 // groups that have become supergroups
+	quiet    map[int64]string // what the bot may not do in a group, as Telegram says it
+	moved    map[int64]int64  // groups that have become supergroups
 	// moderators may remove other people's messages in every group.
 	moderators map[int64]bool
 }
@@ -99,7 +100,7 @@ func New(o Options) *Fake {
 	all := &place{o: o, changed: make(chan struct{}), done: make(chan struct{})}
 	c := &chats{
 		delivery: &delivery{place: all, arrived: make(chan struct{})},
-		messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, moved: map[int64]int64{}, moderators: map[int64]bool{},
+		messages: map[int64][]*Message{}, files: map[string][]byte{}, blocked: map[int64]bool{}, quiet: map[int64]string{}, moved: map[int64]int64{}, moderators: map[int64]bool{},
 	}
 	return &Fake{
 		chats: c, menus: &menus{c, map[menuOf][]string{}}, money: &money{chats: c},

@@ -1,6 +1,7 @@
 package fakebot
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -71,6 +72,9 @@ func (f *Fake) do(c *call) (any, *problem) {
 			return nil, refuse("wrong file_id or the file is temporarily unavailable")
 		}
 		return map[string]any{"file_id": c.params["file_id"], "file_path": c.params["file_id"]}, nil
+	case "getChat":
+		may := f.quiet[c.int64("chat_id")] == ""
+		return map[string]any{"id": c.int64("chat_id"), "type": "supergroup", "permissions": map[string]any{"can_send_photos": may, "can_send_documents": may}}, nil
 	case "getChatMember":
 		if p := f.movedAway(c.int64("chat_id")); p != nil {
 			return nil, p
@@ -181,7 +185,7 @@ func (f *chats) send(c *call, chat int64, kind string) (any, *problem) {
 		return nil, p
 	}
 	file := c.files[kind]
-	if p := checkFile(kind, file); p != nil {
+	if p := cmp.Or(f.restricted(chat, kind), checkFile(kind, file)); p != nil {
 		return nil, p
 	}
 	m := f.newMessage(chat)
@@ -255,6 +259,9 @@ func (f *chats) sendAlbum(c *call, chat int64) (any, *problem) {
 		return nil, refuse("wrong number of media in the album")
 	}
 	for _, item := range media {
+		if p := f.restricted(chat, item.Type); p != nil {
+			return nil, p
+		}
 		if p := checkFile(item.Type, c.files[strings.TrimPrefix(item.Media, "attach://")]); p != nil {
 			return nil, p
 		}

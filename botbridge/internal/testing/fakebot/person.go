@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -199,6 +200,22 @@ func (f *chats) Block(chat int64, blocked bool) {
 		"chat": chatJSON(chat), "from": (&Person{ID: chat}).json(), "date": time.Now().Unix(),
 		"old_chat_member": member(before), "new_chat_member": member(after),
 	})
+}
+
+// Restrict makes a group refuse what the bot sends: the text is Telegram's. One about media is
+// only about files.
+func (f *chats) Restrict(chat int64, text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.quiet[chat] = text
+}
+
+// restricted returns why a message is refused, nil if it is not.
+func (f *chats) restricted(chat int64, kind string) *problem {
+	if text := f.quiet[chat]; text != "" && (kind != "text" || !strings.Contains(text, "rights to send")) {
+		return refuse("%s", text)
+	}
+	return nil
 }
 
 // Find returns the last message that fits.
