@@ -245,6 +245,10 @@ type App struct {
 	logs     slog.Handler
 	audits   slog.Handler
 	shared   *sharedHub
+	// empty are texts of which nothing was left when their placeholders were replaced.
+	empty []string
+	// valid means that this configuration was found to be right.
+	valid bool
 	// begun means that this configuration was started, and web asks for the web server of one
 	// that was not.
 	begun bool
@@ -274,6 +278,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.resolve(caddy.NewReplacer()); err != nil {
 		return err
 	}
+	for _, doubt := range emptyDoubts(a.empty) {
+		ctx.Slogger().Warn(doubt.Says, "do", doubt.Do)
+	}
 	a.identity = a.hubIdentity()
 	a.settings = a.hubSettings()
 	a.logs = ctx.Slogger().Handler()
@@ -293,7 +300,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 
 // Validate checks what Provision resolved. The lines of a Caddyfile were already
 // checked; this is for JSON and for placeholders.
-func (a *App) Validate() error { return a.check() }
+func (a *App) Validate() error {
+	err := a.check()
+	a.valid = err == nil
+	return err
+}
 
 // Start opens the hub on its first call and hands it this configuration's
 // settings on every one.

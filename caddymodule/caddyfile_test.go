@@ -63,7 +63,15 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ lines, want string }{
 		"unknown word":             {"colour red", `unrecognized subdirective "colour"`},
-		"unknown word, bare":       {"colour", `unrecognized subdirective "colour"`},
+		"unknown word, bare":       {"colour", `unrecognized subdirective "colour", at`},
+		"misspelt word":            {"histroy 5", `unrecognized subdirective "histroy": did you mean history?`},
+		"misspelt word in a block": {"gossip {\nbnd 127.0.0.1:1\n}", `unrecognized subdirective "bnd": did you mean bind?`},
+		"misspelt word of its own": {"scale gpu {\nprovidr exec x\n}", `"providr": did you mean provider?`},
+		"misspelt rule":            {"rules {\nalow model x\n}", `"alow": did you mean allow?`},
+		"word of a site":           {"events live", `unrecognized subdirective "events": it belongs in comfyhub in a site, at`},
+		"word of a block":          {"age 1d", `"age": it belongs in history { ... }`},
+		"word of several blocks":   {"budget 5/day", `"budget": it belongs in scale { ... }, or in overflow { ... }`},
+		"word of the fleet":        {"gossip {\nmax_queue 5\n}", `"max_queue": it belongs in the global option comfyhub`},
 		"missing argument":         {"redis", "redis takes one argument, not 0"},
 		"too many arguments":       {"data a b", "data takes one argument, not 2"},
 		"word twice":               {"max_queue 1\nmax_queue 1", "max_queue is given twice"},
@@ -170,7 +178,7 @@ func TestMistakesAreToldWithFileAndLine(t *testing.T) {
 		"callbacks to a URL":       {"callbacks {\nallow https://a.example\n}", `allow: "https://a.example"`},
 		"callbacks inline":         {"callbacks {\nallow a.example\nsecret {env.COMFYHUB_TEST_SECRET} 0123456789abcdef\n}", "secret: must come from {env.NAME} or {file./path}"},
 		"callbacks signed twice":   {"callbacks {\nsecret {env.COMFYHUB_TEST_SECRET}\nsecret {env.COMFYHUB_TEST_SECRET}\n}", "secret is given twice"},
-		"callbacks typo":           {"callbacks {\nalow a.example\n}", `unrecognized subdirective "alow"`},
+		"callbacks typo":           {"callbacks {\nalow a.example\n}", `unrecognized subdirective "alow": did you mean allow?`},
 		"input age":                {"input_age x", `input_age: "x" is not a duration`},
 		"sockets":                  {"max_sockets x", `max_sockets: "x"`},
 		"duration":                 {"stall_timeout 5", `stall_timeout: "5" is not a duration`},
@@ -220,6 +228,7 @@ func TestMistakesInASite(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want string }{
 		"argument":        {"comfyhub /x y", "wrong argument count"},
 		"unknown word":    {"comfyhub {\ncolour x\n}", `unrecognized subdirective "colour"`},
+		"word elsewhere":  {"comfyhub {\nmax_queue 5\n}", `"max_queue": it belongs in the global option comfyhub`},
 		"queue":           {"comfyhub {\nqueue two\n}", `queue: "two" is not one of all, one`},
 		"twice":           {"comfyhub {\nevents live\nevents live\n}", "events is given twice"},
 		"events":          {"comfyhub {\nevents mixed\n}", `events: "mixed" is not one of serial, live`},

@@ -41,6 +41,9 @@ func (a *App) resolve(repl *caddy.Replacer) error {
 		if err != nil {
 			return err
 		}
+		if value == "" && *f != "" && !strings.Contains(*f, "{env.COMFYHUB_") { // those may be empty
+			a.empty = append(a.empty, *f)
+		}
 		*f = value
 	}
 	if g := a.Gossip; g != nil {

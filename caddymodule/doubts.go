@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -70,11 +71,51 @@ func openDoubt(operators []string, sites []*Handler) *config.Finding {
 	return nil
 }
 
+// noHubDoubt is about a hub that no site serves; nil if one does.
+func noHubDoubt(sites []*Handler) *config.Finding {
+	if len(sites) > 0 {
+		return nil
+	}
+	return &config.Finding{
+		Level: config.LevelWarning, About: "sites", Says: "no site has the directive comfyhub, so no client reaches the hub",
+		Do: "add comfyhub to a site, see docs/caddyfile.md#sites",
+	}
+}
+
+// noLoginDoubt is about operators whom no site can tell from others; nil if one can.
+func noLoginDoubt(operators []string, sites []*Handler) *config.Finding {
+	named := slices.DeleteFunc(slices.Clone(operators), func(name string) bool { return name == api.NoLogin })
+	asks := func(site *Handler) bool {
+		return site.server == nil || site.Keys == string(api.KeysOptional) || site.TenantSecret != "" || len(site.TrustTenantFrom) > 0 || site.asks()
+	}
+	if len(named) == 0 || len(sites) == 0 || slices.ContainsFunc(sites, asks) {
+		return nil
+	}
+	return &config.Finding{
+		Level: config.LevelWarning, About: "operators", Says: "nobody can be the operator " + strings.Join(named, " or ") + ": no site asks for a login or a key",
+		Do: "add a login such as basic_auth, or `keys required`, to the sites (docs/access.md)",
+	}
+}
+
+// emptyDoubts are about placeholders for which there is nothing, so that their words have their
+// defaults.
+func emptyDoubts(empty []string) (list []config.Finding) {
+	for _, text := range empty {
+		list = append(list, config.Finding{
+			Level: config.LevelWarning, About: "placeholders", Says: text + " in the configuration is empty, so its word has its default",
+			Do: "set it for the process of the hub, or leave the word out",
+		})
+	}
+	return list
+}
+
 // tellSiteDoubts logs what is doubtful about the sites of the hub together. open says that one
 // lets everybody in.
 func tellSiteDoubts(a *App) (list []config.Finding, open bool) {
-	if doubt := noSiteDoubt(a.Operators, a.sites); doubt != nil {
-		list = append(list, *doubt)
+	for _, doubt := range []*config.Finding{noHubDoubt(a.sites), noSiteDoubt(a.Operators, a.sites), noLoginDoubt(a.Operators, a.sites)} {
+		if doubt != nil {
+			list = append(list, *doubt)
+		}
 	}
 	if doubt := openDoubt(a.Operators, a.sites); doubt != nil {
 		list, open = append(list, *doubt), true
@@ -89,11 +130,11 @@ func tellSiteDoubts(a *App) (list []config.Finding, open bool) {
 // has it: the sites are known only once the whole web server is, and what comes next is the
 // end of the configuration. Of one with an error elsewhere nothing is told.
 func tellAtValidate(a *App) {
-	if a.begun || a.logs == nil || len(a.sites) == 0 { // without a site the web server may not even be there
+	if a.begun || !a.valid { // with an error here, asking for the web server would load this once more
 		return
 	}
 	a.begun = true
-	if _, err := a.web(); err == nil {
+	if _, err := a.web(); err == nil || errors.Is(err, caddy.ErrNotConfigured) {
 		tellSiteDoubts(a)
 	}
 }

@@ -52,7 +52,7 @@ func provisioned(t *testing.T, text string) *App {
 func doubtsOf(t *testing.T, text string) (list []config.Finding, open *config.Finding) {
 	t.Helper()
 	hubs := provisioned(t, text)
-	list = secretDoubts(hubs.inline)
+	list = hubs.doubts()
 	for _, site := range hubs.sites {
 		list = append(list, site.doubts()...)
 	}
@@ -131,6 +131,7 @@ func TestDoubts(t *testing.T) {
 	}
 	beside.Cases(t, map[string]row{
 		"nothing":         {strict, "", "", nil},
+		"empty":           {strict, "frontend {env.NONE}\nstorage {env.COMFYHUB_STORAGE}", "", []string{"{env.NONE} in the configuration is empty"}},
 		"not strict":      {loose, "", "", []string{"without trusted_proxies_strict"}},
 		"by addresses":    {strict, "", "trust_tenant_from 10.0.0.7", []string{"proves little"}},
 		"by client's":     {loose, "", "trust_tenant_from 10.0.0.7", []string{"clients can write the address", "is without effect"}},
@@ -150,17 +151,20 @@ func TestDoubts(t *testing.T) {
 // What is doubtful about all sites together is told when a configuration is only validated, too:
 // once, and not again where it is started.
 func TestDoubtsAtValidate(t *testing.T) {
-	const operators = "operators ada\n"
+	const operators, login = "operators ada\n", "basic_auth {\nada $2a$14$qqqqqqqqqqqqqqqqqqqqqOqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqq\n}\n"
 	type row struct {
 		app, sites string
 		want       int
 	}
 	beside.Cases(t, map[string]row{
 		"nothing":            {"", "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n", 0},
-		"operators, no site": {operators, "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n", 1},
-		"operators, a site":  {operators, "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\nhttp://:8187 {\nbind 127.0.0.1\ncomfyhub_operators\n}\n", 0},
+		"operators, no site": {operators, "http://:8188 {\nbind 127.0.0.1\n" + login + "comfyhub\n}\n", 1},
+		"nobody can log in":  {operators, "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n", 2},
+		"no site":            {"", "http://:8188 {\nbind 127.0.0.1\nrespond hi\n}\n", 1},
+		"empty placeholder":  {"frontend {env.NONE}\n", "http://:8188 {\nbind 127.0.0.1\ncomfyhub\n}\n", 0}, // told before
+		"operators, a site":  {operators, "http://:8188 {\nbind 127.0.0.1\n" + login + "comfyhub\n}\nhttp://:8187 {\nbind 127.0.0.1\ncomfyhub_operators\n}\n", 0},
 		"open":               {"", "http://:8188 {\ncomfyhub\n}\n", 1},
-		"both":               {operators, "http://:8188 {\ncomfyhub\n}\n", 2},
+		"all":                {operators, "http://:8188 {\ncomfyhub\n}\n", 3},
 	}, func(t *testing.T, tc row) {
 		hubs := provisioned(t, fmt.Sprintf("{\ncomfyhub {\ndata %s\n%s}\n}\n%s", t.TempDir(), tc.app, tc.sites))
 		var told bytes.Buffer

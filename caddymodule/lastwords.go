@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"slices"
+
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/comfyhub/comfyhub/internal/config"
@@ -34,7 +36,7 @@ type LastLimits struct {
 // doubts are what a configuration says that its operator may not have meant, or should say in
 // other words.
 func (a *App) doubts() []config.Finding {
-	return append(secretDoubts(a.inline), a.lastDoubts()...)
+	return slices.Concat(secretDoubts(a.inline), a.lastDoubts(), emptyDoubts(a.empty))
 }
 
 // lastDoubts are about the words of the last version that a configuration has, one for each.

@@ -117,7 +117,7 @@ func (a *App) unmarshalInstance(d *caddyfile.Dispenser) error {
 			}
 			a.GPUs = append(a.GPUs, GPU{Instance: args[0], Name: names[0]})
 		default:
-			return d.Errf("unrecognized subdirective %q", word)
+			return unknownWord(d, "gpu", "a1111")
 		}
 	}
 	return nil

@@ -57,10 +57,12 @@ func (rs *RuleSets) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // line parses a line of the block.
 func (s *RuleSet) line(d *caddyfile.Dispenser) error {
-	word, args := d.Val(), d.RemainingArgs()
+	word := d.Val()
+	if word != "deny" && word != "allow" && word != "max" {
+		return unknownWord(d, "deny", "allow", "max")
+	}
+	args := d.RemainingArgs()
 	switch {
-	case word != "deny" && word != "allow" && word != "max":
-		return d.Errf("unrecognized subdirective %q", word)
 	case len(args) < 2 || word == "max" && len(args) != 2:
 		return d.Errf("%s: want what it is about, and then values", word)
 	case word == "max":

@@ -263,7 +263,7 @@ func lines(d *caddyfile.Dispenser, config any, within string, own ownLines) (fil
 	for nesting := d.Nesting(); d.NextBlock(nesting); filled = true {
 		name, parse, w := d.Val(), own[d.Val()], wordOf(config, within+d.Val())
 		if parse == nil && w.name == "" {
-			return false, d.Errf("unrecognized subdirective %q", name)
+			return false, unknownWord(d, known(config, within, own)...)
 		}
 		if w.name == "" || !w.repeats() {
 			if slices.Contains(seen, name) {

@@ -6,7 +6,7 @@ package internal_test
 // above it.
 var mayImport = map[string][]string{
 	"caddymodule/caddy": {"caddymodule"},
-	"caddymodule":       {"internal/api", "internal/apikeys", "internal/comfyui", "internal/config", "internal/egress", "internal/files", "internal/files/s3", "internal/fleet", "internal/hub", "internal/keyring", "internal/machines", "internal/queue", "internal/rules", "internal/scale", "internal/schedule", "internal/shell"},
+	"caddymodule":       {"internal/api", "internal/apikeys", "internal/comfyui", "internal/config", "internal/egress", "internal/files", "internal/files/s3", "internal/fleet", "internal/hub", "internal/keyring", "internal/machines", "internal/nearest", "internal/queue", "internal/rules", "internal/scale", "internal/schedule", "internal/shell"},
 	"agent":             {"internal/agent"},
 	"internal/agent":    {"internal/a1111", "internal/comfysim", "internal/gossip", "internal/fleet", "internal/comfyui", "internal/retry", "internal/tunnel"}, // no simulator
 	"comfysim":          {"internal/comfysim", "internal/sim", "internal/sim/simsd"},
