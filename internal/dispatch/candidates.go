@@ -20,6 +20,8 @@ type Candidate struct {
 	Can bool
 	// Why explains Can in plain words.
 	Why string
+	// Cause is more of why, for those who may see everything; empty for nothing.
+	Cause string
 	// Free is how long until it has finished what it is running; -1 if unknown.
 	Free time.Duration
 	// Reserved are the tenants the instance is reserved for, if the job's is not one of them. Other

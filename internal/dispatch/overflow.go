@@ -232,7 +232,7 @@ func (o *overflow) judge(outlook *Outlook, j job.Job, needs catalog.Requirements
 		case refused != "":
 			c.Why = refused
 		case one.Closed != "":
-			c.Why = "it takes no jobs now: " + one.Closed
+			c.Why, c.Cause = "it takes no jobs now", one.Closed
 		case wait > 0:
 			c.Can, c.Why = true, fmt.Sprintf("would overflow in %s", max(wait.Round(time.Second), time.Second))
 		default:

@@ -3,14 +3,18 @@ package hub_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/comfyhub/comfyhub/internal/config"
+	"github.com/comfyhub/comfyhub/internal/egress"
 	"github.com/comfyhub/comfyhub/internal/fleet"
 	"github.com/comfyhub/comfyhub/internal/sim"
 	"github.com/comfyhub/comfyhub/internal/view"
@@ -232,5 +236,33 @@ func TestJobsPages(t *testing.T) {
 		}
 		cancelled := must(b.hub.Operator().Cancel(t.Context(), "ann", "running"))(t)
 		require.True(t, cancelled)
+	})
+}
+
+// blocked is a network that reaches nobody.
+type blocked struct{}
+
+func (blocked) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, &net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 443}, Err: syscall.ECONNREFUSED}
+}
+
+// Why an endpoint fails is for operators: it may have its address, or whatever the endpoint says.
+func TestExplainTellsNoAddressOfAnEndpoint(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		b := shared(t, config.TenantLimits{}, serving(sim.Config{TimeScale: 1}), func(b *bench) {
+			b.settings.Operators = []string{"root"}
+			b.settings.Overflow = []config.Overflow{{Name: "gpus", URL: "https://gpus.internal", Egress: egress.Options{Transport: blocked{}}, Max: 1}}
+		})
+		b.connected(1)
+		post := func(graph string) string {
+			return idOf(t, []byte(b.acts("ann", "POST", "/prompt", `{"prompt": `+graph+`, "client_id": "ann"}`)))
+		}
+		post(work(3600, 1, "none"))
+		body := `{"prompt_id": "` + post(work(1, 2, "none")) + `"}`
+		<-time.After(time.Minute)
+		told := b.acts("ann", "POST", "/hub/explain", body)
+		require.Contains(t, told, "it takes no jobs now")
+		require.NotContains(t, told, "10.1.2.3")
+		require.Contains(t, b.acts("root", "POST", "/hub/explain", body), "10.1.2.3")
 	})
 }

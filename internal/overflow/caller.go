@@ -72,8 +72,8 @@ type unsentError struct{ error }
 func (e *unsentError) Unwrap() error { return e.error }
 
 // call makes a request and reads the answer, a JSON object or nothing. The error is a *statusError, an
-// *unsentError, or any other one if nobody knows what has come of it. It has neither the key nor the
-// address.
+// *unsentError, or any other one if nobody knows what has come of it. It has not the key, but perhaps
+// an address: it is for the operator.
 func (c *caller) call(ctx context.Context, method, path, idempotency string, body []byte) (*pyjson.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, callFor)
 	defer cancel()

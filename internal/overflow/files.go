@@ -75,7 +75,8 @@ func (k *keeper) open(ctx context.Context, f OutputFile) (content io.Reader, don
 		if of, ok := errors.AsType[*url.Error](err); ok { // the link is a secret
 			err = of.Err
 		}
-		return nil, nil, fmt.Errorf("a file of the run cannot be fetched: %w", err)
+		k.e.o.Log.Warn("a file of a run cannot be fetched", "endpoint", k.e.o.Name, "reason", clip(err.Error()))
+		return nil, nil, errors.New("a file of the run cannot be fetched") // an address is not for the client
 	}
 	return body, func() { _ = body.Close() }, nil
 }

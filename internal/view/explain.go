@@ -59,10 +59,13 @@ func (s *Insight) Explain(ctx context.Context, v Viewer, id string) (Explanation
 	}
 	for n := range e.Candidates {
 		c := &e.Candidates[n]
-		if c.Why = clean(c.Why); !s.SeesAll(v) {
-			c.Reserved = nil
-		} else if len(c.Reserved) > 0 {
+		switch c.Why = clean(c.Why); {
+		case !s.SeesAll(v):
+			c.Reserved, c.Cause = nil, ""
+		case len(c.Reserved) > 0:
 			c.Why += ": " + strings.Join(c.Reserved, ", ")
+		case c.Cause != "":
+			c.Why += ": " + c.Cause
 		}
 	}
 	eta := time.Duration(-1)
