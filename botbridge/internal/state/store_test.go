@@ -134,6 +134,19 @@ func TestDeposedProcessChangesNothing(t *testing.T) {
 	})
 }
 
+// Requests that come within a millisecond have an order, too.
+func TestRequestsHaveAnOrder(t *testing.T) {
+	redistest.Both(t, func(t *testing.T, db *redis.DB) {
+		s := leading(t, db, state.Options{})
+		var want []string
+		for n := range 26 {
+			want = append(want, string(rune('z'-n)))
+			require.Equal(t, state.Taken, must.Get(s.Requests.Create(t.Context(), want[n], doc{}, state.Ask{Who: "telegram:5"}))(t))
+		}
+		require.Equal(t, want, must.Get(s.Requests.ActiveOf(t.Context(), "telegram:5"))(t))
+	})
+}
+
 func TestSharesAndBounds(t *testing.T) {
 	redistest.Both(t, func(t *testing.T, db *redis.DB) {
 		s := leading(t, db, state.Options{})

@@ -43,8 +43,7 @@ if price > 0 then
   end
 end
 write('HSET', request, 'v', '1', 'doc', ARGV[3])
-write('ZADD', key('active'), int(now()), ARGV[2])
-write('ZADD', key('live', who), int(now()), ARGV[2])
+enlist(who, ARGV[2])
 -- What a user has asked for can be shown to them, and forgotten.
 local mine, month = key('mine', who), 30 * 86400000
 write('ZADD', mine, int(now()), ARGV[2])

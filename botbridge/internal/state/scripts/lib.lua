@@ -10,6 +10,15 @@ local function keep_day(name)
   write('PEXPIREAT', name, int(now() + 35 * 86400000))
 end
 
+-- enlist notes that somebody waits for a request. Of two that come within a millisecond, the
+-- later one is the later one.
+local function enlist(who, id)
+  write('ZADD', key('active'), int(now()), id)
+  local live = key('live', who)
+  local last = redis.call('ZREVRANGE', live, '0', '0', 'WITHSCORES')[2]
+  write('ZADD', live, int(math.max(now(), tonumber(last or '0') + 1)), id)
+end
+
 -- replace saves a request that nobody has changed since it was read, and gives
 -- the reply; fresh is true when it was saved now. A document that is already
 -- what follows the version known to its writer was saved before, and the answer

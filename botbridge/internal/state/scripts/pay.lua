@@ -29,8 +29,7 @@ end
 write('DEL', key('v', 'held', ARGV[8]))
 write('ZREM', key('holds', who), ARGV[8])
 write('HSET', request, 'v', '1', 'doc', ARGV[10])
-write('ZADD', key('active'), int(now()), ARGV[9])
-write('ZADD', key('live', who), int(now()), ARGV[9])
+enlist(who, ARGV[9])
 local mine, month = key('mine', who), 30 * 86400000
 write('ZADD', mine, int(now()), ARGV[9])
 write('ZREMRANGEBYSCORE', mine, '-inf', int(now() - month))
