@@ -31,7 +31,7 @@ func (b *Bridge) addPlatforms(c *config.Config, commands []*workflow.Command) er
 			return err
 		}
 		t, err := telegram.New(telegram.Options{
-			Token: token, Server: c.Telegram.Server, Webhook: c.Telegram.Webhook, Secret: secret, Rate: c.Telegram.Rate,
+			Token: token, Server: c.Telegram.Server, Local: c.Telegram.Local, Webhook: c.Telegram.Webhook, Secret: secret, Rate: c.Telegram.Rate,
 			Commands: b.menu(c, commands), Logger: b.log.With("platform", telegram.Name), HTTP: b.http,
 		})
 		if err != nil {

@@ -83,6 +83,9 @@ type Telegram struct {
 	Token Secret `yaml:"token"`
 	// Server is the Bot API's address. Default: https://api.telegram.org.
 	Server string `yaml:"server"`
+	// Local is the folder of the files of a Bot API server of one's own that was started with
+	// --local. Empty: it was not.
+	Local string `yaml:"local"`
 	// Webhook is the public address under which Telegram calls the bridge;
 	// it must end in /telegram/webhook. Empty: long polling.
 	Webhook string `yaml:"webhook"`

@@ -206,6 +206,8 @@ func TestProblems(t *testing.T) {
 		telegram(", webhook: https://x.example/hook, webhook_secret: {env: BOT_TEST_TOKEN}"): "must end in /telegram/webhook",
 		telegram(", webhook: http://x.example/telegram/webhook"):                             "not an https address",
 		telegram(", rate: -1"): "is negative",
+		telegram(", local: ."): "local: this is for a Bot API server of your own",
+		telegram(", server: http://127.0.0.1:8081, local: nowhere"):                                         "local: \"nowhere\" is not the whole path of a folder",
 		telegram("") + "limits: {pictures_per_day: 3, gpu_seconds_per_day: 3}":                              "cannot both be set",
 		telegram("") + "limits: {waiting: -1}":                                                              "waiting: -1 is negative",
 		telegram("") + "limits: {admins: [telegram:ada]}":                                                   "a Telegram id is a number",

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -107,6 +108,15 @@ func (c *Config) telegramProblems() (list []error) {
 	}
 	if c.Telegram.Server != "" && !isAddress(c.Telegram.Server) {
 		add("server: this is not an address such as https://api.telegram.org")
+	}
+	if folder := c.Telegram.Local; folder != "" {
+		info, err := os.Stat(folder)
+		switch {
+		case c.Telegram.Server == "":
+			add("local: this is for a Bot API server of your own: name it under server")
+		case err != nil || !info.IsDir() || !filepath.IsAbs(folder):
+			add("local: %q is not the whole path of a folder", folder)
+		}
 	}
 	if c.Telegram.Rate < 0 {
 		add("rate: %v is negative", c.Telegram.Rate)

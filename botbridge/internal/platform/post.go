@@ -3,6 +3,7 @@ package platform
 import (
 	"context"
 	"io"
+	"time"
 )
 
 // Post is a message from the bridge. Text is plain: no platform interprets markup
@@ -70,6 +71,10 @@ type Attachment struct {
 	Media Media
 	// Size is in bytes, 0 when unknown.
 	Size int64
+	// Width and Height are those of a video in pixels, and Length is how long it plays; 0 when
+	// unknown.
+	Width, Height int
+	Length        time.Duration
 	// Spoiler means that it is hidden behind a spoiler, if the platform can do that with
 	// such a file.
 	Spoiler bool

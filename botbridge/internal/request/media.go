@@ -93,6 +93,10 @@ func (fs *outputFiles) inspect(ctx context.Context, out *Output) error {
 			out.Media = platform.Document
 		}
 	}
+	if out.Media == platform.Video && out.Size <= limits.File {
+		found := filmOf(body)
+		out.Width, out.Height, out.Length = found.Width, found.Height, found.Length
+	}
 	if fs.rec.Args.AsFile {
 		out.Media = platform.Document
 	}
@@ -127,7 +131,7 @@ func animated(head []byte, format string) bool {
 func (fs *outputFiles) attachment(out Output) platform.Attachment {
 	tenant := fs.rec.Tenant()
 	return platform.Attachment{
-		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Spoiler: out.Verdict == Covered || fs.rec.Cover && !fs.bare,
+		Name: path.Base(out.Ref.Filename), Media: out.Media, Size: out.Size, Width: out.Width, Height: out.Height, Length: out.Length, Spoiler: out.Verdict == Covered || fs.rec.Cover && !fs.bare,
 		Link: func(ctx context.Context) (string, error) { return fs.link(ctx, out) },
 		Open: func(ctx context.Context) (io.ReadCloser, error) {
 			body, _, err := fs.hub.View(ctx, tenant, out.Ref)

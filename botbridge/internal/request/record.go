@@ -174,6 +174,10 @@ type Output struct {
 	Media   platform.Media `json:"media,omitempty"`
 	// Size is in bytes, 0 when unknown.
 	Size int64 `json:"size,omitempty"`
+	// Width, Height and Length are those of a video, 0 when unknown.
+	Width  int           `json:"width,omitempty"`
+	Height int           `json:"height,omitempty"`
+	Length time.Duration `json:"length,omitempty"`
 	// Link is a link to a file that is too large to send.
 	Link string `json:"link,omitempty"`
 	// Verdict is what moderation says about it, and Reason why.

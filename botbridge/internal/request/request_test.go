@@ -156,6 +156,9 @@ func TestInspect(t *testing.T) {
 		}
 		w.Header().Set("Content-Length", strconv.Itoa(size))
 		head := append(b.Bytes(), make([]byte, 2*headSize)...) // more is not asked for
+		if path.Ext(r.URL.Query().Get("filename")) == ".mp4" {
+			head = box("moov", track(640, 368, false))
+		}
 		_, _ = w.Write(head[:min(size, len(head))])
 	}))
 	defer hub.Close()
@@ -176,6 +179,7 @@ func TestInspect(t *testing.T) {
 		require.NoError(t, j.files.inspect(t.Context(), &out), name)
 		require.Equal(t, want.Media, out.Media, name)
 		require.Equal(t, want.State, out.State, name)
+		require.Equal(t, want.Media == platform.Video && want.State == Unsent, out.Width == 640 && out.Height == 368, name)
 	}
 	j := newJob(NewRunner(Options{Hub: client}), Record{}, 0, telegramLike{}, 0)
 	require.ErrorIs(t, j.files.inspect(t.Context(), &Output{Ref: comfyui.FileRef{Filename: "gone.png"}}), hubapi.ErrNotFound)

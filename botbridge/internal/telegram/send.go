@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"strings"
 
@@ -112,6 +113,7 @@ func (t *sender) sendFile(ctx context.Context, to platform.Chat, p platform.Post
 			ChatID: to.ID, MessageThreadID: thread, Video: upload, Caption: caption, ReplyParameters: reply(p), ReplyMarkup: markup(p),
 			HasSpoiler:        p.Files[0].Spoiler,
 			SupportsStreaming: true,
+			Width:             p.Files[0].Width, Height: p.Files[0].Height, Duration: seconds(p.Files[0]),
 		})
 	case platform.Animation:
 		return t.bot.SendAnimation(ctx, &bot.SendAnimationParams{
@@ -129,6 +131,9 @@ func (t *sender) sendFile(ctx context.Context, to platform.Chat, p platform.Post
 		DisableContentTypeDetection: true,
 	})
 }
+
+// seconds is how long a video plays, rounded up: Telegram takes 0 for unknown.
+func seconds(f platform.Attachment) int { return int(math.Ceil(f.Length.Seconds())) }
 
 // sendAlbum sends several pictures as one. Buttons are not possible there.
 func (t *sender) sendAlbum(ctx context.Context, seen *attempt, to platform.Chat, p platform.Post) ([]string, error) {
@@ -162,7 +167,7 @@ func input(f platform.Attachment, name, caption string, from io.Reader) models.I
 	case platform.Photo:
 		return &models.InputMediaPhoto{Media: name, Caption: caption, MediaAttachment: from, HasSpoiler: f.Spoiler}
 	case platform.Video:
-		return &models.InputMediaVideo{Media: name, Caption: caption, MediaAttachment: from, SupportsStreaming: true, HasSpoiler: f.Spoiler}
+		return &models.InputMediaVideo{Media: name, Caption: caption, MediaAttachment: from, SupportsStreaming: true, HasSpoiler: f.Spoiler, Width: f.Width, Height: f.Height, Duration: seconds(f)}
 	case platform.Animation:
 		return &models.InputMediaAnimation{Media: name, Caption: caption, MediaAttachment: from, HasSpoiler: f.Spoiler}
 	case platform.Audio:

@@ -13,8 +13,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -36,6 +39,7 @@ const (
 	maxPhoto    = 10 << 20
 	maxFile     = 50 << 20
 	maxDownload = 20 << 20
+	maxLocal    = 2000 << 20 // instead of the last two, with a server of one's own
 	maxAlbum    = 10
 	maxSides    = 10_000 // width and height of a photo together
 	maxShape    = 20     // the longer side of a photo / the shorter one
@@ -52,6 +56,9 @@ type Options struct {
 	Token string
 	// Server is the Bot API's address. Default: https://api.telegram.org.
 	Server string
+	// Local is the folder in which a Bot API server of one's own, started with --local, keeps
+	// files; "" for a server that passes them on. With it, files have up to 2000 MiB.
+	Local string
 	// PollTimeout is how long Telegram holds a poll. Default: 50 s.
 	PollTimeout time.Duration
 	// Webhook is the public https URL under which Telegram calls the bridge; empty
@@ -136,8 +143,12 @@ func (t *Telegram) Name() string { return Name }
 // Limits implements platform.Platform.
 func (t *Telegram) Limits() platform.Limits {
 	scale := func(d time.Duration) time.Duration { return time.Duration(float64(d) / t.o.Rate) }
+	file := int64(maxFile)
+	if t.o.Local != "" {
+		file = maxLocal
+	}
 	return platform.Limits{
-		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: maxFile, Album: maxAlbum,
+		Text: maxText, Caption: maxCaption, Photo: maxPhoto, File: file, Album: maxAlbum,
 		MaxPrice: MaxPrice, CheckoutWithin: checkoutWithin,
 		Covers: true, Recompresses: true, Sides: maxSides, Shape: maxShape, Videos: []string{".mp4", ".mov", ".m4v"},
 		// Slightly below what is allowed: the network bunches up calls.
@@ -231,7 +242,7 @@ func (t *sender) Moderates(ctx context.Context, in platform.Chat, user string) (
 // Open implements platform.Platform. The URL of a file contains the token, so files
 // are passed through and the URL is never revealed.
 func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, error) {
-	if f.Size > maxDownload {
+	if t.o.Local == "" && f.Size > maxDownload {
 		return nil, platform.ErrTooLarge
 	}
 	asking, seen := observed(ctx)
@@ -241,6 +252,9 @@ func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, er
 			return nil, platform.ErrGone
 		}
 		return nil, err
+	}
+	if t.o.Local != "" {
+		return t.openLocal(file.FilePath)
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, t.bot.FileDownloadLink(file), nil)
 	if err != nil {
@@ -258,6 +272,23 @@ func (t *Telegram) Open(ctx context.Context, f platform.File) (io.ReadCloser, er
 		return nil, fmt.Errorf("telegram: fetching a file: status %d", response.StatusCode)
 	}
 	return response.Body, nil
+}
+
+// openLocal opens a file of a server with --local, which says where it is on its disk. Nothing
+// outside its folder is read, whatever it says.
+func (t *Telegram) openLocal(path string) (io.ReadCloser, error) {
+	within, err := filepath.Rel(t.o.Local, path)
+	if err != nil {
+		return nil, errors.New("telegram: the path of a file is no path")
+	}
+	file, err := os.OpenInRoot(t.o.Local, within)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, platform.ErrGone
+	}
+	if err != nil {
+		return nil, errors.New("telegram: a file in the folder of local cannot be read")
+	}
+	return file, nil
 }
 
 // introduce fetches the bot's own name and registers its commands in the menu. It

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -87,6 +89,16 @@ func TestFates(t *testing.T) {
 	require.NotContains(t, err.Error(), fakebot.Token)
 }
 
+// A video has its size and its length, which Telegram does not read itself.
+func TestVideoIsDescribed(t *testing.T) {
+	tg, fake := parallel(t, fakebot.Options{}, Options{})
+	video := attachment("a.mp4", platform.Video, "x")
+	video.Width, video.Height, video.Length = 640, 368, 4250*time.Millisecond
+	must.Get(tg.Send(t.Context(), home, platform.Post{Files: []platform.Attachment{video}}))(t)
+	shown := fake.Person(7, "").All()[0].File
+	require.Equal(t, [3]int{640, 368, 5}, [3]int{shown.Width, shown.Height, shown.Seconds})
+}
+
 // What the bot may not do is known before, where Telegram says it, and by its cause.
 func TestRights(t *testing.T) {
 	tg, fake := parallel(t, fakebot.Options{}, Options{})
@@ -140,6 +152,25 @@ func TestRefusals(t *testing.T) {
 	require.ErrorIs(t, err, platform.ErrGone)
 	_, err = tg.Open(t.Context(), platform.File{ID: "x", Size: maxDownload + 1})
 	require.ErrorIs(t, err, platform.ErrTooLarge)
+}
+
+// A server with --local says where a file is on its disk, and takes larger ones.
+func TestLocalServer(t *testing.T) {
+	dir := t.TempDir()
+	tg, fake := parallel(t, fakebot.Options{Local: dir}, Options{Local: dir})
+	require.EqualValues(t, 2000<<20, tg.Limits().File)
+	person := fake.Person(7, "en")
+	person.Send(fakebot.Draft{Text: "look", Photo: []byte("a photo")})
+	body := must.Get(tg.Open(t.Context(), platform.File{ID: "photo1", Size: maxDownload + 1}))(t)
+	require.Equal(t, "a photo", string(must.Get(io.ReadAll(body))(t)))
+	require.NoError(t, body.Close())
+
+	outside := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(outside, []byte("x"), 0o600))
+	_, err := tg.openLocal(outside)
+	require.Error(t, err, "nothing else is read")
+	_, err = tg.openLocal(filepath.Join(dir, "gone"))
+	require.ErrorIs(t, err, platform.ErrGone)
 }
 
 func TestLongTextsAreCut(t *testing.T) {

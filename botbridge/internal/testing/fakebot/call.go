@@ -30,7 +30,8 @@ type File struct {
 	Name          string
 	Size          int64
 	Hash          string
-	Width, Height int // pixels, or 0 if it is not a picture
+	Width, Height int // pixels, or 0 if it is not a picture; of a video as the bot says
+	Seconds       int // that a video plays, as the bot says
 }
 
 const (

@@ -52,6 +52,8 @@ type Options struct {
 	// Fault decides how a call fails. If it is nil, no call fails. It is called for
 	// all methods except getUpdates.
 	Fault func(method string) Fault
+	// Local is the folder of a server with --local; "" for one that passes files on.
+	Local string
 	// RetryAfter is the retry_after of a Flood, in seconds. Default: 1.
 	RetryAfter int
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -68,8 +70,16 @@ func (f *Fake) do(c *call) (any, *problem) {
 		f.hook = hook{}
 		return true, nil
 	case "getFile":
-		if _, ok := f.files[c.params["file_id"]]; !ok {
+		data, ok := f.files[c.params["file_id"]]
+		if !ok {
 			return nil, refuse("wrong file_id or the file is temporarily unavailable")
+		}
+		if f.o.Local != "" {
+			path := filepath.Join(f.o.Local, c.params["file_id"])
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				return nil, refuse("%v", err)
+			}
+			return map[string]any{"file_id": c.params["file_id"], "file_path": path}, nil
 		}
 		return map[string]any{"file_id": c.params["file_id"], "file_path": c.params["file_id"]}, nil
 	case "getChat":
@@ -187,6 +197,9 @@ func (f *chats) send(c *call, chat int64, kind string) (any, *problem) {
 	file := c.files[kind]
 	if p := cmp.Or(f.restricted(chat, kind), checkFile(kind, file)); p != nil {
 		return nil, p
+	}
+	if kind == "video" {
+		file.Width, file.Height, file.Seconds = c.int("width"), c.int("height"), c.int("duration")
 	}
 	m := f.newMessage(chat)
 	m.FromBot, m.Text, m.Kind, m.File, m.Buttons, m.Topic = true, text, kind, file, buttons, c.int("message_thread_id")
