@@ -136,7 +136,7 @@ func TestTimeLeft(t *testing.T) {
 	beside.Bubble(t, func(t *testing.T) {
 		p := newProgress(2)
 		p.expect(2*time.Second, time.Now())
-		require.Equal(t, 2*time.Second, p.left())
+		require.Zero(t, p.left(), "nothing is done yet")
 		feed(t, p, "executing", `{"node": "1"}`)
 		time.Sleep(time.Second) // the model is loaded
 		feed(t, p, "progress", `{"value": 10, "max": 60}`)
@@ -151,5 +151,8 @@ func TestTimeLeft(t *testing.T) {
 		feed(t, p, "progress", `{"value": 0, "max": 60}`)
 		p.expect(30*time.Second, time.Now())
 		require.Equal(t, 30*time.Second, p.left(), "another loop of the same node")
+		p.expect(2*time.Second, time.Now())
+		p.most = 85
+		require.Equal(t, 2*time.Second, p.left(), "now it is nearly done")
 	})
 }

@@ -73,22 +73,23 @@ func (p *progress) wait(position int, asked time.Time) {
 	p.position = position
 }
 
-// shortLeft is too little to say of a node that has steps left.
-const shortLeft = 5 * time.Second
+// A time below shortLeft is only said once nearEnd percent are done: before, nodes follow whose
+// time nobody knows.
+const (
+	shortLeft = 5 * time.Second
+	nearEnd   = 80
+)
 
 // left is how long the run still takes, 0 if that is unknown. The hub goes by earlier runs; if
 // this one is slower, the pace of its steps counts.
 func (p *progress) left() time.Duration {
 	left := p.eta()
-	if p.max <= p.value {
-		return left
-	}
-	if p.value > p.first {
+	if p.max > p.value && p.value > p.first {
 		pace := p.valueAt.Sub(p.firstAt).Seconds() / (p.value - p.first)
 		own := time.Duration(pace*(p.max-p.value)*float64(time.Second)) - time.Since(p.valueAt)
-		return max(left, own)
+		left = max(left, own)
 	}
-	if left < shortLeft {
+	if left < shortLeft && p.most < nearEnd {
 		return 0
 	}
 	return left
