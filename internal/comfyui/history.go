@@ -15,7 +15,7 @@ import (
 // that is larger than any sane one is ErrTooLarge.
 func (c *Client) History(ctx context.Context, id string) (entry []byte, found bool, err error) {
 	data, err := c.read(ctx, request{method: http.MethodGet, path: "/history/" + url.PathEscape(id), limit: maxHistory})
-	if err == nil && tooComplex(data) {
+	if err == nil && tooComplex(data, maxValues) {
 		err = ErrTooLarge
 	}
 	if err != nil {

@@ -103,7 +103,7 @@ func (s *Socket) Next(ctx context.Context) (Frame, error) {
 	if err == nil {
 		data, err = io.ReadAll(hearing{message, s})
 	}
-	if err == nil && kind == websocket.MessageText && tooComplex(data) {
+	if err == nil && kind == websocket.MessageText && tooComplex(data, maxValues) {
 		s.Close()
 		err = ErrTooLarge
 	}

@@ -127,6 +127,9 @@ func (c *Client) ObjectInfoOf(ctx context.Context, class string, turn func(conte
 
 func (c *Client) objectInfo(ctx context.Context, r request) ([]byte, error) {
 	data, err := c.read(ctx, r)
+	if err == nil && tooComplex(data, maxInfoValues) {
+		err = ErrTooLarge
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (c *Client) Submit(ctx context.Context, body []byte) (Reply, error) {
 // readReply reads the answer to a prompt.
 func readReply(resp *http.Response) ([]byte, error) {
 	data, err := readBody(resp, maxReply)
-	if err == nil && tooComplex(data) {
+	if err == nil && tooComplex(data, maxValues) {
 		return nil, ErrTooLarge
 	}
 	return data, err

@@ -42,6 +42,10 @@ func TestValuesAreBounded(t *testing.T) {
 		} else {
 			require.ErrorIs(t, err, want)
 		}
+		info := strings.ReplaceAll(text, many, strings.Repeat("0,", maxInfoValues))
+		say(http.StatusOK, `{"A": {"output": `+info+`}}`)
+		_, _, err = c.ObjectInfo(t.Context(), nil)
+		require.ErrorIs(t, err, want)
 		socket := must.Get(c.Dial(t.Context(), "sid"))(t)
 		must.Get(socket.Next(t.Context()))(t)
 		f.mu.Lock()

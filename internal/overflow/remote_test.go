@@ -31,6 +31,7 @@ func TestReadRunPod(t *testing.T) {
 		`{"id": "a-u1", "status": "IN_QUEUE"}`:                                                       {State: Queued, Progress: -1, Cost: -1},
 		`{"id": "a", "status": "IN_PROGRESS", "delayTime": 31618}`:                                   {State: Running, Progress: -1, Cost: -1, Took: 31618 * time.Millisecond},
 		`{"status": "RUNNING", "output": {"type": "progress", "value": 12, "max": 48, "node": "3"}}`: {State: Running, Node: "3", Progress: 0.25, Cost: -1},
+		`{"status": "IN_PROGRESS", "output": {"type": "progress", "value": NaN, "max": 9}}`:          {State: Running, Progress: -1, Cost: -1},
 		`{"status": "IN_PROGRESS", "output": {"type": "progress", "value": 12, "max": 0}}`:           {State: Running, Progress: -1, Cost: -1},
 		`{"status": "COMPLETED", "delayTime": 1000, "executionTime": 2500, "output": {"images": [
 			{"filename": "a_00001_.png", "type": "base64", "data": "AA=="}, {"filename": "b.png", "type": "s3_url", "data": "https://b/x"}, 7]}}`: {

@@ -119,7 +119,7 @@ func readRunPod(o *pyjson.Object) Answer {
 // share is how far a run is whose worker tells that.
 func share(progress *pyjson.Object) float64 {
 	value, most := number(progress, "value"), number(progress, "max")
-	if !(most > 0) || value < 0 {
+	if !(most > 0) || !(value >= 0) { // NaN as well
 		return -1
 	}
 	return min(value/most, 1)
