@@ -5,7 +5,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"testing/synctest"
 	"time"
 	"unsafe"
 )
@@ -69,9 +68,8 @@ func (h *Hub) kept() map[string]int {
 // entries counts the entries of all maps, lists and channels that a hub has, by the field
 // that they are in. Nobody else runs meanwhile. It must be called in a bubble.
 func (h *Hub) entries() map[string]int {
-	synctest.Wait()
 	c := count{of: map[string]int{}, seen: map[visit]bool{}}
-	c.value(reflect.ValueOf(h.running), "")
+	h.w.still.look(func() { c.value(reflect.ValueOf(h.running), "") })
 	return c.of
 }
 

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -69,7 +68,10 @@ func (o *observer) leaveOthers() {
 	if raceDetector {
 		return // it does not see that nobody else runs
 	}
-	synctest.Wait()
+	o.w.still.look(o.lookForStrays)
+}
+
+func (o *observer) lookForStrays() {
 	before := o.strayed
 	o.strayed = map[stray]time.Time{}
 	for _, h := range o.w.Hubs {

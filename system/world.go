@@ -41,6 +41,7 @@ type World struct {
 	work     sync.WaitGroup
 	deaths   deaths
 	weather  weather
+	still stillness
 	// faults are those that have not healed.
 	faults sync.WaitGroup
 }
@@ -90,7 +91,7 @@ func New(t testing.TB, c Config) *World {
 		w.log = slog.New(slog.NewTextHandler(c.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	w.ended, w.end = context.WithCancel(context.Background())
-	w.allEnded = make(chan struct{})
+	w.allEnded, w.still = make(chan struct{}), newStillness()
 	w.Disk = newDisk(w)
 	w.Redis = newRedis(w)
 	w.Redis.Start()
