@@ -41,7 +41,7 @@ type World struct {
 	work     sync.WaitGroup
 	deaths   deaths
 	weather  weather
-	still stillness
+	still    stillness
 	// faults are those that have not healed.
 	faults sync.WaitGroup
 }
