@@ -73,21 +73,12 @@ func (s *overflows) apply(wanted []config.Overflow) error {
 	if len(wanted) > 0 {
 		s.begin()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	kept := s.all[:0:0]
-	for _, e := range s.all {
-		same := func(o config.Overflow) bool { return reflect.DeepEqual(o, e.settings) } //nolint:govet // no errors are in it
-		if slices.ContainsFunc(wanted, same) {
-			kept = append(kept, e)
-			continue
-		}
-		s.close(e)
-	}
-	s.all = kept
+	kept := s.take(func(e *openEndpoint) bool {
+		return slices.ContainsFunc(wanted, func(o config.Overflow) bool { return reflect.DeepEqual(o, e.settings) }) //nolint:govet // no errors are in it
+	})
 	var errs []error
 	for _, o := range wanted {
-		if slices.ContainsFunc(s.all, func(e *openEndpoint) bool { return e.settings.Name == o.Name }) {
+		if slices.ContainsFunc(kept, func(e *openEndpoint) bool { return e.settings.Name == o.Name }) {
 			continue
 		}
 		e, err := s.open(o)
@@ -95,9 +86,32 @@ func (s *overflows) apply(wanted []config.Overflow) error {
 			errs = append(errs, fmt.Errorf("overflow %s: %w", o.Name, err))
 			continue
 		}
-		s.all = append(s.all, e)
+		kept = append(kept, e)
+		s.mu.Lock()
+		s.all = slices.Clone(kept)
+		s.mu.Unlock()
 	}
 	return errors.Join(errs...)
+}
+
+// take ends the use of the endpoints that are not to be kept, and returns the others. Nobody waits for
+// that: an endpoint or a Redis that hangs may hold it up.
+func (s *overflows) take(keep func(*openEndpoint) bool) (kept []*openEndpoint) {
+	s.mu.Lock()
+	before := s.all
+	for _, e := range before {
+		if keep(e) {
+			kept = append(kept, e)
+		}
+	}
+	s.all = slices.Clone(kept)
+	s.mu.Unlock()
+	for _, e := range before {
+		if !slices.Contains(kept, e) {
+			s.close(e)
+		}
+	}
+	return kept
 }
 
 // open begins to use an endpoint.
@@ -242,10 +256,5 @@ func (s *overflows) shut() {
 	}
 	s.quit()
 	s.work.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.all {
-		s.close(e)
-	}
-	s.all = nil
+	s.take(func(*openEndpoint) bool { return false })
 }
