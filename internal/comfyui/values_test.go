@@ -3,8 +3,11 @@ package comfyui
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/coder/websocket"
@@ -49,12 +52,18 @@ func TestValuesAreBounded(t *testing.T) {
 		socket := must.Get(c.Dial(t.Context(), "sid"))(t)
 		must.Get(socket.Next(t.Context()))(t)
 		f.mu.Lock()
-		for conn := range f.sockets {
-			_ = conn.Write(context.Background(), websocket.MessageText, []byte(`{"type": "executed", "data": `+text+`}`))
-		}
+		conns := slices.Collect(maps.Keys(f.sockets))
 		f.mu.Unlock()
+		// Beside the reader: the sockets' buffers do not always take so much.
+		var sent sync.WaitGroup
+		for _, conn := range conns {
+			sent.Go(func() {
+				_ = conn.Write(context.Background(), websocket.MessageText, []byte(`{"type": "executed", "data": `+text+`}`))
+			})
+		}
 		_, err = socket.Next(t.Context())
 		require.ErrorIs(t, err, want)
 		socket.Close()
+		sent.Wait()
 	}
 }
