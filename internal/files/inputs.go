@@ -169,7 +169,7 @@ func (s *Store) note(ctx context.Context, instance string, p place, k known) err
 }
 
 func (s *Store) noteField(ctx context.Context, instance, field, value string) error {
-	_, err := s.db.Run(ctx, noteScript, s.atKey(instance), field, value,
+	_, err := s.db.Run(ctx, noteScript, redis.Pack(instance), field, value,
 		rememberSources.Milliseconds(), maxKnown)
 	if err != nil {
 		return fmt.Errorf("files: note: %w", err)

@@ -66,7 +66,7 @@ func (db *DB) runEmbedded(ctx context.Context, s *Script, args []any) ([]string,
 	if err != nil {
 		return nil, err
 	}
-	reply, err := db.embedded.Run(compiled, []string{db.root()}, texts)
+	reply, err := db.embedded.Run(compiled, append([]string{db.root()}, s.keysOf(db, texts)...), texts)
 	if s.mode >= Durable {
 		// A script that failed in the middle has done what came before.
 		if err := db.embedded.Sync(); err != nil {

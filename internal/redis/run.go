@@ -45,6 +45,13 @@ func (db *DB) run(ctx context.Context, s *Script, args []any) ([]string, error) 
 	if s.mode != ReadOnly {
 		keys = append(keys, db.Key("nonce", uuid.NewString()))
 	}
+	if len(s.keys) > 0 {
+		texts, err := argTexts(args)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, s.keysOf(db, texts)...)
+	}
 	var reply []string
 	err := tryAgain(ctx, func() (err error) {
 		if s.mode == Replicated && db.replicas != nil {

@@ -55,18 +55,21 @@ func (m Mode) lua() string {
 //
 // Expiry is written as PEXPIREAT, by expire. Messages to subscribers are redis.call('PUBLISH',
 // ...), which changes nothing.
+//
+// All keys that a script uses are in KEYS if each name is made of texts and ARGV[n] only. Scripts
+// that read in one key which others there are cannot say so before; their first line tells
+// servers that want to know.
 type Script struct {
-	name     string
-	mode     Mode
+	name string
+	mode Mode
+	// keys are those that are in KEYS, if the script declares its keys.
+	keys     []keyName
+	declares bool
 	source   func() source // for an external server
 	embedded func() (*engine.Script, error)
 }
 
 type source struct{ text, sha string }
-
-// undeclared is the first line of each script, by which Dragonfly lets it use keys that are not
-// in KEYS: all begin with KEYS[1], but a script finds out which they are.
-const undeclared = "--!df flags=allow-undeclared-keys\n"
 
 // NewScript returns a script made of Lua parts: libraries first, the body last. Of the
 // libraries it has what the body uses; see pruned for how they must be written. The name
@@ -77,18 +80,20 @@ func NewScript(name string, mode Mode, parts ...string) *Script {
 	main := "local function main()\n" + body + "\nend\n"
 	ending := "return main()\n"
 	s := &Script{name: name, mode: mode}
+	used := pruned(body, append([]string{preludeLua}, libraries...)...)
+	s.keys, s.declares = declared(used + body)
 	s.source = sync.OnceValue(func() source {
 		ending := ending
 		if mode != ReadOnly {
 			ending = rememberLua
 		}
 		// Libraries come after the prelude, so that their locals may use it.
-		text := undeclared + pruned(body+"\n"+ending, append([]string{mode.lua(), preludeLua}, libraries...)...) + main + ending
+		text := s.directive() + pruned(body+"\n"+ending, append([]string{mode.lua(), preludeLua}, libraries...)...) + main + ending
 		sum := sha1.Sum([]byte(text)) // #nosec G401 -- see above
 		return source{text: text, sha: hex.EncodeToString(sum[:])}
 	})
 	s.embedded = sync.OnceValues(func() (*engine.Script, error) {
-		return engine.Compile(name, mode.lua()+preludeLua+embeddedLua+pruned(body, libraries...)+main+ending)
+		return engine.Compile(name, s.directive()+mode.lua()+preludeLua+embeddedLua+pruned(body, libraries...)+main+ending)
 	})
 	return s
 }

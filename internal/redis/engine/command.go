@@ -113,6 +113,17 @@ func find(args []string) (command, error) {
 	return c, nil
 }
 
+// keysOf returns the keys that a command of a script uses.
+func keysOf(args []string) []string {
+	switch strings.ToUpper(args[0]) {
+	case "DEL", "EXISTS", "MGET":
+		return args[1:]
+	case "DBSIZE", "FLUSHALL", "INFO", "KEYS", "PUBLISH", "TIME":
+		return nil
+	}
+	return args[1:min(len(args), 2)]
+}
+
 // number reads a whole number as Redis does: no plus sign, no leading zero.
 func number(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)

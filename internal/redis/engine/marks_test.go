@@ -188,7 +188,7 @@ func open(t testing.TB, dir string) *bench {
 
 // run runs a script and waits until it is on the disk.
 func (b *bench) run(script string, args ...any) ([]string, error) {
-	compiled, err := engine.Compile("test", script)
+	compiled, err := engine.Compile("test", engine.Undeclared+script)
 	if err != nil {
 		return nil, err
 	}

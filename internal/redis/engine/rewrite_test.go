@@ -40,7 +40,7 @@ func TestLargeValues(t *testing.T) {
 			require.EqualValues(t, len(want), must(db.client.StrLen(t.Context(), fmt.Sprint("large:", n)).Result()))
 		}
 	}
-	compiled := must(engine.Compile("put", put))
+	compiled := must(engine.Compile("put", engine.Undeclared+put))
 	for n := range 20 {
 		must(db.Run(compiled, nil, []string{fmt.Sprint(n), large(n)}))
 	}

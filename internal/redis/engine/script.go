@@ -11,8 +11,16 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
+// Undeclared is the first line of a script that uses keys that are not in KEYS: Dragonfly wants
+// to know, and so does this server. Others take it for a comment.
+const Undeclared = "--!df flags=allow-undeclared-keys\n"
+
 // Script is a compiled Lua script.
-type Script struct{ proto *lua.FunctionProto }
+type Script struct {
+	proto *lua.FunctionProto
+	// declares says that it may use the keys in KEYS only.
+	declares bool
+}
 
 // Compile reads a script. Name is for errors. Scripts find KEYS, ARGV and
 // redis.call as on a server, and redis.write, which is redis.call for what
@@ -34,7 +42,7 @@ func Compile(name, text string) (*Script, error) {
 			return nil, fmt.Errorf("script %s: nothing defines %s", name, global)
 		}
 	}
-	return &Script{proto}, nil
+	return &Script{proto: proto, declares: !strings.HasPrefix(text, Undeclared)}, nil
 }
 
 // known are the globals that scripts find, see newInterpreter.
@@ -63,6 +71,9 @@ type interpreter struct {
 	do func(args []string, write bool) (any, error)
 	// prefix is the first key of the script that runs.
 	prefix string
+	// keys are all that the script may use, if it declares them.
+	keys     []string
+	declares bool
 }
 
 // maxStack bounds the values on Lua's stack: unpack of a long list takes room.
@@ -106,6 +117,7 @@ func (i *interpreter) run(s *Script, keys, args []string) ([]string, error) {
 	if len(keys) > 0 {
 		i.prefix = keys[0]
 	}
+	i.keys, i.declares = keys, s.declares
 	l.SetGlobal("KEYS", tableOf(l, keys))
 	l.SetGlobal("ARGV", tableOf(l, args))
 	l.Push(l.NewFunctionFromProto(s.proto))
@@ -162,6 +174,13 @@ func (i *interpreter) calls(write bool) lua.LGFunction {
 		}
 		if len(args) == 0 {
 			l.RaiseError("ERR Please specify at least one argument for this redis.call() call")
+		}
+		if i.declares {
+			for _, key := range keysOf(args) {
+				if !slices.Contains(i.keys, key) {
+					l.RaiseError("ERR script tried accessing undeclared key, key: %s", key)
+				}
+			}
 		}
 		reply, err := i.do(args, write)
 		var value lua.LValue
